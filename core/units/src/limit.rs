@@ -1,0 +1,47 @@
+//! Limits of queues and shares of a link, as users write them.
+
+use crate::{Bytes, Duration, Rate};
+use serde::{Deserialize, Serialize};
+
+/// How long a queue may get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QueueLimit {
+    /// At most this many packets.
+    Packets(u32),
+    /// At most this many bytes (IP length plus link overhead).
+    Bytes(u64),
+    /// At most what the port's rate sends in this time, in ns.
+    Time(u64),
+}
+
+/// A rate as an absolute value or as parts per million of the enclosing rate (`"40 %"` = 400 000).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Share {
+    /// bit/s.
+    Rate(u64),
+    /// Parts per million of the enclosing rate, 0 … 1 000 000.
+    Ppm(u32),
+}
+
+impl QueueLimit {
+    /// The limit in bytes on a link of `rate`; `None` for a packet limit.
+    pub fn in_bytes(self, rate: Rate) -> Option<Bytes> {
+        match self {
+            Self::Packets(_) => None,
+            Self::Bytes(n) => Some(Bytes(n)),
+            Self::Time(ns) => Some(rate.bytes_in(Duration(ns))),
+        }
+    }
+}
+
+impl Share {
+    /// The absolute rate inside an enclosing rate, rounded down.
+    pub fn of(self, whole: Rate) -> Rate {
+        match self {
+            Self::Rate(r) => Rate(r),
+            Self::Ppm(p) => Rate((whole.0 as u128 * p as u128 / 1_000_000) as u64),
+        }
+    }
+}

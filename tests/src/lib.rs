@@ -1,0 +1,1 @@
+//! Tests that span layers live in this crate's `tests/` folder.
