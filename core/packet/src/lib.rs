@@ -1,1 +1,19 @@
-//! Placeholder.
+//! Packet buffers: a pool, a one-word handle, batches, intrusive lists, typed metadata and drop reasons.
+//!
+//! A [`Packet`] owns one pooled buffer and is never cloned. It ends in [`Packet::release`] (forwarded or consumed);
+//! a handle that is dropped implicitly returns its buffer too, but counts as `leaked` and panics in debug builds.
+//! Containers ([`Batch`], [`PacketList`]) release what they hold when they are dropped: tearing a queue down is no leak.
+
+mod batch;
+mod list;
+mod meta;
+mod pool;
+mod prefetch;
+mod reason;
+
+pub use batch::Batch;
+pub use list::PacketList;
+pub use meta::{ClassId, Direction, FilterId, LeafId, Meta, NO_CONNECTION, PortId, ProfileId, SlaId};
+pub use pool::{BUFFER_LEN, HEADROOM, Packet, Pool, PoolCounters};
+pub use prefetch::prefetch;
+pub use reason::DropReason;

@@ -1,0 +1,99 @@
+//! A FIFO of packets that needs no memory of its own.
+
+use crate::{Packet, pool::Slot};
+use std::ptr::NonNull;
+
+/// A singly linked FIFO threaded through the packets' own slots: O(1) at both ends, no allocation, 40 bytes when
+/// empty. Dropping it releases its packets.
+#[derive(Debug, Default)]
+pub struct PacketList {
+    head: Option<NonNull<Slot>>,
+    tail: Option<NonNull<Slot>>,
+    packets: usize,
+    bytes: u64,
+}
+
+// SAFETY: the list owns its packets exactly as a `Vec<Packet>` would, and `Packet` is `Send`.
+unsafe impl Send for PacketList {}
+
+impl PacketList {
+    /// An empty list.
+    pub const fn new() -> Self {
+        Self { head: None, tail: None, packets: 0, bytes: 0 }
+    }
+    /// Packets inside.
+    pub const fn len(&self) -> usize {
+        self.packets
+    }
+    /// Whether none is inside.
+    pub const fn is_empty(&self) -> bool {
+        self.packets == 0
+    }
+    /// Sum of frame lengths.
+    pub const fn frame_bytes(&self) -> u64 {
+        self.bytes
+    }
+    /// Appends a packet. Its frame length must not change while it is inside.
+    pub fn push_back(&mut self, packet: Packet) {
+        self.bytes += packet.len() as u64;
+        self.packets += 1;
+        let mut slot = packet.into_slot();
+        // SAFETY: `into_slot` gave us the only handle to a live slot.
+        unsafe { slot.as_mut().next = None };
+        match self.tail {
+            // SAFETY: the tail is a slot this list owns.
+            Some(mut tail) => unsafe { tail.as_mut().next = Some(slot) },
+            None => self.head = Some(slot),
+        }
+        self.tail = Some(slot);
+    }
+    /// Puts a packet back in front.
+    pub fn push_front(&mut self, packet: Packet) {
+        self.bytes += packet.len() as u64;
+        self.packets += 1;
+        let mut slot = packet.into_slot();
+        // SAFETY: `into_slot` gave us the only handle to a live slot.
+        unsafe { slot.as_mut().next = self.head };
+        if self.tail.is_none() {
+            self.tail = Some(slot);
+        }
+        self.head = Some(slot);
+    }
+    /// Takes the oldest packet.
+    pub fn pop_front(&mut self) -> Option<Packet> {
+        let mut slot = self.head?;
+        // SAFETY: the head is a slot this list owns.
+        self.head = unsafe { slot.as_mut().next.take() };
+        if self.head.is_none() {
+            self.tail = None;
+        }
+        // SAFETY: unlinked above, so the handle made here is the only one.
+        let packet = unsafe { Packet::from_slot(slot) };
+        self.packets -= 1;
+        self.bytes -= packet.len() as u64;
+        Some(packet)
+    }
+    /// Frame length of the oldest packet.
+    pub fn front_len(&self) -> Option<usize> {
+        // SAFETY: the head is a slot this list owns and lends out only through `&self`/`&mut self`.
+        self.head.map(|slot| unsafe { slot.as_ref().len as usize })
+    }
+    /// Metadata of the oldest packet.
+    pub fn front_meta(&self) -> Option<&crate::Meta> {
+        // SAFETY: as in `front_len`; the reference borrows the list.
+        self.head.map(|slot| unsafe { &(*slot.as_ptr()).meta })
+    }
+    /// Metadata of the oldest packet, mutable.
+    pub fn front_meta_mut(&mut self) -> Option<&mut crate::Meta> {
+        // SAFETY: as in `front_len`; the reference borrows the list exclusively.
+        self.head.map(|slot| unsafe { &mut (*slot.as_ptr()).meta })
+    }
+}
+
+impl Drop for PacketList {
+    fn drop(&mut self) {
+        while let Some(packet) = self.pop_front() {
+            packet.release();
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What the data plane knows about a packet besides its bytes.
+
+use perhop_units::{Color, Instant};
+use perhop_wire::Layout;
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub $inner);
+        impl $name {
+            /// No such object.
+            pub const NONE: Self = Self(<$inner>::MAX);
+            /// Whether it names an object.
+            pub const fn is_some(self) -> bool {
+                self.0 != <$inner>::MAX
+            }
+            /// As an index into a dense table.
+            pub const fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+        impl Default for $name {
+            fn default() -> Self {
+                Self::NONE
+            }
+        }
+    };
+}
+
+id!(
+    /// A port of the router, dense from 0.
+    PortId(u16)
+);
+id!(
+    /// A *logical* class: the interned logical name of classes (`ef`), the same on every port. Never reused in an
+    /// epoch.
+    ClassId(u32)
+);
+id!(
+    /// A leaf of one port's egress tree.
+    LeafId(u32)
+);
+id!(
+    /// A customer's contract.
+    SlaId(u32)
+);
+id!(
+    /// A conditioner at an ingress.
+    ProfileId(u32)
+);
+id!(
+    /// A filter.
+    FilterId(u32)
+);
+
+/// Which half of a connection a packet belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Direction {
+    /// The direction of the packet that created the entry.
+    #[default]
+    Forward = 0,
+    /// The other one.
+    Reverse = 1,
+}
+
+/// Handle of "no connection entry".
+pub const NO_CONNECTION: u32 = u32::MAX;
+
+/// Typed metadata, written by the element named with each field and read by those behind it.
+#[derive(Clone, Copy, Debug)]
+pub struct Meta {
+    /// When the driver received the packet (receive). What meters and detection use.
+    pub received_at: Instant,
+    /// Header positions (parse).
+    pub layout: Layout,
+    /// Entry in the connection table, or [`NO_CONNECTION`] (flows).
+    pub connection: u32,
+    /// Matched filter (flows).
+    pub filter: FilterId,
+    /// Matched contract (flows).
+    pub sla: SlaId,
+    /// Conditioner to apply (flows).
+    pub profile: ProfileId,
+    /// Logical class (flows, marker, conditioner).
+    pub class: ClassId,
+    /// Leaf in the egress port's tree (egress).
+    pub leaf: LeafId,
+    /// Where it came in (receive).
+    pub in_port: PortId,
+    /// Where it goes out (route, bridge).
+    pub out_port: PortId,
+    /// Half of the connection (flows).
+    pub direction: Direction,
+    /// Colour (meters).
+    pub color: Color,
+    /// Whether the packet belongs to a recognised real-time flow (flows).
+    pub realtime: bool,
+    /// Whether the frame was complete when it arrived: its layout is valid (parse).
+    pub parsed: bool,
+}
+
+impl Default for Meta {
+    fn default() -> Self {
+        Self {
+            received_at: Instant::ZERO,
+            layout: Layout::default(),
+            connection: NO_CONNECTION,
+            filter: FilterId::NONE,
+            sla: SlaId::NONE,
+            profile: ProfileId::NONE,
+            class: ClassId::NONE,
+            leaf: LeafId::NONE,
+            in_port: PortId::NONE,
+            out_port: PortId::NONE,
+            direction: Direction::Forward,
+            color: Color::Green,
+            realtime: false,
+            parsed: false,
+        }
+    }
+}

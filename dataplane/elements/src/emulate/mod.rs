@@ -1,0 +1,8 @@
+//! Links as elements: rate, delay, loss.
+
+use perhop_element::ElementType;
+
+/// Registered types of this module.
+pub fn types() -> Vec<ElementType> {
+    vec![]
+}

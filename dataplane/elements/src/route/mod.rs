@@ -1,0 +1,8 @@
+//! Forwarding: routes, bridge, ICMP errors, fragmentation.
+
+use perhop_element::ElementType;
+
+/// Registered types of this module.
+pub fn types() -> Vec<ElementType> {
+    vec![]
+}
