@@ -1,1 +1,24 @@
-//! Placeholder.
+//! The router's contract as types: objects, transactions, replies, reads and events.
+//!
+//! Everything that changes a router is a client of this: file reload, agent, traffic-control API, command line, HTTP,
+//! tests. The types know no engine. Quantities are integers in base units (bit/s, bytes, ns). The feature `schema`
+//! adds OpenAPI schemas.
+#![forbid(unsafe_code)]
+
+mod event;
+mod object;
+mod read;
+mod reply;
+mod spec;
+mod transaction;
+
+pub use event::{Event, EventKind};
+pub use object::{Key, Kind, Name, NameError, Object, ObjectState, Owner, OwnerError, Role, Status};
+pub use read::{CountersPage, CountersRow, OwnerDigest, StatePage, StateQuery};
+pub use reply::{ErrorItem, OpOutcome, OpResult, Outcome, Reply};
+pub use spec::{
+    AllocationSpec, ClassSpec, ColorAction, DetectorSpec, ExcessPolicy, FilterMatch, FilterSpec, MaskedByte,
+    MeterSpec, PortMode, PortRange, PortSpec, ProfileSpec, QueueKind, QueueSpec, RouteKind, RouteSpec,
+    SlaPolicy, SlaSpec, Spec, SpecError,
+};
+pub use transaction::{Claim, MAX_OPS, Mode, Op, Transaction, TxnId, TxnIdError};

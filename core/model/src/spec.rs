@@ -1,0 +1,580 @@
+//! Specifications of the kinds of objects.
+//!
+//! A missing field takes its default; what the router reports has every default filled in, so that a put of what was
+//! read is `unchanged`.
+
+use crate::{Kind, Name};
+use ipnet::IpNet;
+use perhop_reason::Code;
+use perhop_units::{Dscp, QueueLimit, Share};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+use thiserror::Error;
+
+/// How a port forwards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PortMode {
+    /// IPv4 and IPv6 forwarding by the kernel's tables.
+    #[default]
+    Route,
+    /// Transparent, learning bridge.
+    Bridge,
+}
+
+/// A port: an interface with a transmit rate.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortSpec {
+    /// Interface name; the port's own name when empty.
+    #[serde(default)]
+    pub device: String,
+    /// Route or bridge; all ports of a router have the same mode.
+    #[serde(default)]
+    pub mode: PortMode,
+    /// bit/s that the link carries, counting frame + `overhead`; 0 = as fast as the interface takes it.
+    #[serde(default)]
+    pub rate: u64,
+    /// Bytes a frame costs on the link beyond its Ethernet frame without FCS; −64 … 256.
+    #[serde(default)]
+    pub overhead: i32,
+    /// Whether code points of packets received here choose classes (by [`ClassSpec::dscp`]). Otherwise they are
+    /// ignored.
+    #[serde(default)]
+    pub trust_dscp: bool,
+    /// Limit of the queue that a port without classes has; default 50 ms of the rate, or 1000 packets without a rate.
+    #[serde(default)]
+    pub queue: Option<QueueSpec>,
+    /// Whether other owners may refer to it.
+    #[serde(default = "yes")]
+    pub shared: bool,
+}
+
+/// Kind of a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum QueueKind {
+    /// Drop-tail.
+    #[default]
+    Fifo,
+    /// Random early detection; thresholds in parts per million of the limit, probability in parts per million.
+    Red {
+        /// Below this no drop.
+        min_ppm: u32,
+        /// Above this every packet is dropped (or from here to twice this, gently).
+        max_ppm: u32,
+        /// Probability at `max_ppm`.
+        max_p_ppm: u32,
+        /// Mark ECN-capable packets instead of dropping.
+        ecn: bool,
+    },
+}
+
+/// A queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QueueSpec {
+    /// When it is full.
+    pub limit: QueueLimit,
+    /// How it drops.
+    #[serde(default)]
+    pub kind: QueueKind,
+}
+
+impl Default for QueueSpec {
+    fn default() -> Self {
+        Self { limit: QueueLimit::Time(100_000_000), kind: QueueKind::Fifo }
+    }
+}
+
+/// A class: node of a port's link-sharing tree.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClassSpec {
+    /// The port whose tree it is in.
+    pub port: Name,
+    /// Logical class: filters, profiles and detectors name this, on every port. Default: the part of the object's
+    /// name behind its last `/`.
+    #[serde(default)]
+    pub logical: Option<Name>,
+    /// Object name of the parent class on the same port; none = child of the root.
+    #[serde(default)]
+    pub parent: Option<Name>,
+    /// Rate the class gets whatever others do; a share refers to the parent's guarantee, or the port's rate at the
+    /// top.
+    #[serde(default = "no_share")]
+    pub guarantee: Share,
+    /// Burst of the guarantee in bytes; 0 = two MTUs or 10 ms of the guarantee, whichever is more.
+    #[serde(default)]
+    pub burst: u64,
+    /// Rate the class never exceeds; none = the port's rate. A share refers to the port's rate.
+    #[serde(default)]
+    pub ceiling: Option<Share>,
+    /// Burst of the ceiling in bytes; 0 = as for `burst`.
+    #[serde(default)]
+    pub ceiling_burst: u64,
+    /// Share of excess against its siblings, 1 … 1,000,000.
+    #[serde(default = "one")]
+    pub weight: u32,
+    /// Order of guarantees, 0 (first) … 15.
+    #[serde(default = "last_tier")]
+    pub tier: u8,
+    /// Queue (leaves only).
+    #[serde(default)]
+    pub queue: QueueSpec,
+    /// Whether packets without a class of this port go here. One leaf a port; when none says so, the last leaf by name.
+    #[serde(default)]
+    pub default: bool,
+    /// Code points that choose this class on ports with `trust_dscp`.
+    #[serde(default)]
+    pub dscp: Vec<Dscp>,
+    /// Only for packets of this contract.
+    #[serde(default)]
+    pub sla: Option<Name>,
+    /// Whether other owners may refer to it.
+    #[serde(default = "yes")]
+    pub shared: bool,
+}
+
+/// How a profile measures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum MeterSpec {
+    /// Everything is green.
+    #[default]
+    None,
+    /// Green within (cir, cbs), red beyond.
+    TokenBucket {
+        /// bit/s.
+        cir: u64,
+        /// Bytes.
+        cbs: u64,
+    },
+    /// RFC 2697.
+    Srtcm {
+        /// bit/s.
+        cir: u64,
+        /// Bytes.
+        cbs: u64,
+        /// Bytes.
+        ebs: u64,
+        /// Colour-aware.
+        #[serde(default)]
+        aware: bool,
+    },
+    /// RFC 2698.
+    Trtcm {
+        /// bit/s.
+        cir: u64,
+        /// Bytes.
+        cbs: u64,
+        /// bit/s, at least `cir`.
+        pir: u64,
+        /// Bytes.
+        pbs: u64,
+        /// Colour-aware.
+        #[serde(default)]
+        aware: bool,
+    },
+}
+
+/// What happens to packets of a colour.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
+pub enum ColorAction {
+    /// Goes on as it is.
+    #[default]
+    Pass,
+    /// Is dropped (`policed`).
+    Drop,
+    /// Gets a code point.
+    Mark {
+        /// Code point.
+        dscp: Dscp,
+    },
+    /// Goes to another logical class, optionally with a code point.
+    Class {
+        /// Logical class.
+        class: Name,
+        /// Code point.
+        #[serde(default)]
+        dscp: Option<Dscp>,
+    },
+}
+
+/// A profile: conditioner of a customer at an ingress.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProfileSpec {
+    /// How it measures; IP length.
+    #[serde(default)]
+    pub meter: MeterSpec,
+    /// Green packets.
+    #[serde(default)]
+    pub green: ColorAction,
+    /// Yellow packets.
+    #[serde(default)]
+    pub yellow: ColorAction,
+    /// Red packets; default drop.
+    #[serde(default = "drop_action")]
+    pub red: ColorAction,
+    /// Whether other owners may refer to it.
+    #[serde(default)]
+    pub shared: bool,
+}
+
+/// An inclusive range of transport ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortRange {
+    /// First.
+    pub first: u16,
+    /// Last, at least `first`.
+    pub last: u16,
+}
+
+/// An octet compared under a mask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MaskedByte {
+    /// Expected value; bits outside the mask must be 0.
+    pub value: u8,
+    /// Bits compared.
+    pub mask: u8,
+}
+
+/// What a filter compares; an absent field matches everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FilterMatch {
+    /// Port the packet came in by.
+    #[serde(default)]
+    pub in_port: Option<Name>,
+    /// Outer VLAN identifier, 0 … 4094; 0 = untagged.
+    #[serde(default)]
+    pub vlan: Option<u16>,
+    /// Source prefix.
+    #[serde(default)]
+    pub src: Option<IpNet>,
+    /// Destination prefix; the same family as `src`.
+    #[serde(default)]
+    pub dst: Option<IpNet>,
+    /// Transport protocol number.
+    #[serde(default)]
+    pub protocol: Option<u8>,
+    /// Source ports of UDP and TCP.
+    #[serde(default)]
+    pub src_ports: Option<PortRange>,
+    /// Destination ports of UDP and TCP.
+    #[serde(default)]
+    pub dst_ports: Option<PortRange>,
+    /// Code point under a mask of six bits.
+    #[serde(default)]
+    pub dscp: Option<MaskedByte>,
+    /// TCP flags under a mask.
+    #[serde(default)]
+    pub tcp_flags: Option<MaskedByte>,
+    /// `true`: only fragments; `false`: only whole datagrams.
+    #[serde(default)]
+    pub fragment: Option<bool>,
+}
+
+/// A filter: rule bound to a class, contract or profile. First match by (tier, priority, name).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FilterSpec {
+    /// Compared first; lower is earlier.
+    #[serde(default)]
+    pub tier: u8,
+    /// Compared second; lower is earlier.
+    #[serde(default)]
+    pub priority: u32,
+    /// Condition.
+    #[serde(default, rename = "match")]
+    pub matches: FilterMatch,
+    /// Logical class.
+    #[serde(default)]
+    pub class: Option<Name>,
+    /// Contract.
+    #[serde(default)]
+    pub sla: Option<Name>,
+    /// Profile.
+    #[serde(default)]
+    pub profile: Option<Name>,
+    /// Whether detection may move matching flows to the real-time class; default: only when `class` is absent.
+    #[serde(default)]
+    pub realtime: Option<bool>,
+    /// Whether other owners may refer to it.
+    #[serde(default)]
+    pub shared: bool,
+}
+
+/// What happens to a customer's packets beyond the contract.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SlaPolicy {
+    /// Forwarded as if within it.
+    Ok,
+    /// Dropped (`sla_policy`).
+    #[default]
+    Drop,
+    /// Moved to the default class, code point cleared.
+    Demote,
+}
+
+/// A contract: the source prefixes of a subscriber and what its classified traffic may use. Upstream the source is
+/// compared, downstream the destination; longest prefix first.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SlaSpec {
+    /// The subscriber's addresses.
+    #[serde(default)]
+    pub prefixes: Vec<IpNet>,
+    /// bit/s at IP length.
+    pub rate: u64,
+    /// Bytes; 0 = two MTUs or 20 ms of the rate, whichever is more.
+    #[serde(default)]
+    pub burst: u64,
+    /// Code point written into classified packets; none = unchanged.
+    #[serde(default)]
+    pub dscp: Option<Dscp>,
+    /// Beyond the contract.
+    #[serde(default)]
+    pub policy: SlaPolicy,
+    /// Whether other owners may refer to it.
+    #[serde(default)]
+    pub shared: bool,
+}
+
+/// Kind of a route.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RouteKind {
+    /// To a next hop or an attached network.
+    #[default]
+    Unicast,
+    /// Dropped silently.
+    Blackhole,
+    /// Dropped with ICMP unreachable.
+    Unreachable,
+    /// Dropped with ICMP prohibited.
+    Prohibit,
+    /// To this machine.
+    Local,
+}
+
+/// A route beside those of the kernel. For the same destination a route given here wins.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RouteSpec {
+    /// Destination prefix.
+    pub dest: IpNet,
+    /// Next hop; none = the destination is on the link.
+    #[serde(default)]
+    pub via: Option<IpAddr>,
+    /// Port; needed for unicast.
+    #[serde(default)]
+    pub port: Option<Name>,
+    /// Kind.
+    #[serde(default)]
+    pub kind: RouteKind,
+    /// Lower wins.
+    #[serde(default)]
+    pub metric: u32,
+    /// Whether other owners may refer to it.
+    #[serde(default)]
+    pub shared: bool,
+}
+
+/// What happens to real-time packets beyond their class's rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExcessPolicy {
+    /// Dropped (`policed`).
+    #[default]
+    Drop,
+    /// Moved to the default class.
+    Demote,
+}
+
+/// Real-time detection: RTP on UDP.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DetectorSpec {
+    /// Whether it runs.
+    #[serde(default = "yes")]
+    pub enabled: bool,
+    /// Logical class of recognised flows.
+    pub class: Name,
+    /// Packets of one SSRC, 3 … 64.
+    #[serde(default = "ten")]
+    pub packets: u32,
+    /// Within this time, ns.
+    #[serde(default = "one_second")]
+    pub within: u64,
+    /// A recognised flow is forgotten after this silence, ns.
+    #[serde(default = "thirty_seconds")]
+    pub idle: u64,
+    /// Code point written into recognised flows; none = unchanged.
+    #[serde(default)]
+    pub dscp: Option<Dscp>,
+    /// Rate at which recognised flows together are policed, bit/s at frame length; none = the smallest ceiling (else
+    /// guarantee) of the class on any port.
+    #[serde(default)]
+    pub rate: Option<u64>,
+    /// Beyond that rate.
+    #[serde(default)]
+    pub excess: ExcessPolicy,
+    /// Only packets from these ports; empty = all.
+    #[serde(default)]
+    pub in_ports: Vec<Name>,
+    /// Whether other owners may refer to it.
+    #[serde(default)]
+    pub shared: bool,
+}
+
+/// Bandwidth a class has now, laid over its specification by another owner (the agent).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AllocationSpec {
+    /// Object name of the class.
+    pub class: Name,
+    /// Replaces the guarantee.
+    #[serde(default)]
+    pub guarantee: Option<u64>,
+    /// Replaces the ceiling.
+    #[serde(default)]
+    pub ceiling: Option<u64>,
+    /// Whether other owners may refer to it.
+    #[serde(default)]
+    pub shared: bool,
+}
+
+/// The specification of an object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(untagged)]
+#[allow(missing_docs, reason = "one variant a kind")]
+pub enum Spec {
+    Port(PortSpec),
+    Class(ClassSpec),
+    Profile(ProfileSpec),
+    Filter(FilterSpec),
+    Sla(SlaSpec),
+    Route(RouteSpec),
+    Detector(DetectorSpec),
+    Allocation(AllocationSpec),
+}
+
+/// Why a JSON value is not a specification of its kind.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{path}: {message}")]
+pub struct SpecError {
+    /// Field, e.g. `queue.limit`; `.` for the whole.
+    pub path: String,
+    /// Malformed, unknown_field or unsupported.
+    pub code: Code,
+    /// In words.
+    pub message: String,
+}
+
+impl Spec {
+    /// Reads the specification of an object of `kind`. Shape and types only; ranges and references are checked
+    /// against the whole state.
+    ///
+    /// # Errors
+    /// The first thing wrong with the value.
+    pub fn from_value(kind: Kind, value: serde_json::Value) -> Result<Self, SpecError> {
+        fn read<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> Result<T, SpecError> {
+            serde_path_to_error::deserialize(value).map_err(|e| {
+                let path = e.path().to_string();
+                let message = e.into_inner().to_string();
+                let code = if message.starts_with("unknown field") || message.starts_with("unknown variant") {
+                    Code::UnknownField
+                } else {
+                    Code::Malformed
+                };
+                SpecError { path, code, message }
+            })
+        }
+        Ok(match kind {
+            Kind::Port => Self::Port(read(value)?),
+            Kind::Class => Self::Class(read(value)?),
+            Kind::Profile => Self::Profile(read(value)?),
+            Kind::Filter => Self::Filter(read(value)?),
+            Kind::Sla => Self::Sla(read(value)?),
+            Kind::Route => Self::Route(read(value)?),
+            Kind::Detector => Self::Detector(read(value)?),
+            Kind::Allocation => Self::Allocation(read(value)?),
+            Kind::AbrPolicy => {
+                return Err(SpecError {
+                    path: ".".to_owned(),
+                    code: Code::Unsupported,
+                    message: "this router has no TCP rate control".to_owned(),
+                });
+            }
+        })
+    }
+
+    /// The kind it belongs to.
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Port(_) => Kind::Port,
+            Self::Class(_) => Kind::Class,
+            Self::Profile(_) => Kind::Profile,
+            Self::Filter(_) => Kind::Filter,
+            Self::Sla(_) => Kind::Sla,
+            Self::Route(_) => Kind::Route,
+            Self::Detector(_) => Kind::Detector,
+            Self::Allocation(_) => Kind::Allocation,
+        }
+    }
+
+    /// Whether other owners may refer to the object.
+    pub const fn shared(&self) -> bool {
+        match self {
+            Self::Port(s) => s.shared,
+            Self::Class(s) => s.shared,
+            Self::Profile(s) => s.shared,
+            Self::Filter(s) => s.shared,
+            Self::Sla(s) => s.shared,
+            Self::Route(s) => s.shared,
+            Self::Detector(s) => s.shared,
+            Self::Allocation(s) => s.shared,
+        }
+    }
+}
+
+impl ClassSpec {
+    /// The logical class of the class object called `name`.
+    pub fn logical_name<'a>(&'a self, name: &'a Name) -> &'a str {
+        match &self.logical {
+            Some(l) => l.as_str(),
+            None => name.as_str().rsplit('/').next().unwrap_or(name.as_str()),
+        }
+    }
+}
+
+fn yes() -> bool {
+    true
+}
+fn no_share() -> Share {
+    Share::Rate(0)
+}
+fn one() -> u32 {
+    1
+}
+fn ten() -> u32 {
+    10
+}
+fn last_tier() -> u8 {
+    15
+}
+fn one_second() -> u64 {
+    1_000_000_000
+}
+fn thirty_seconds() -> u64 {
+    30_000_000_000
+}
+fn drop_action() -> ColorAction {
+    ColorAction::Drop
+}

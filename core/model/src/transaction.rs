@@ -1,0 +1,177 @@
+//! Transactions: the one way to change a router.
+
+use crate::{Key, Kind, Name, Object, Owner};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+use thiserror::Error;
+
+/// Most operations of one transaction.
+pub const MAX_OPS: usize = 100_000;
+
+/// Not 32 hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0:?} is not a transaction id: 32 hexadecimal digits")]
+pub struct TxnIdError(pub String);
+
+/// Identity of a transaction, chosen by its owner: 16 bytes, 32 hexadecimal digits in text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "schema", schema(value_type = String))]
+#[serde(try_from = "String", into = "String")]
+pub struct TxnId(pub [u8; 16]);
+
+impl fmt::Display for TxnId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
+    }
+}
+impl FromStr for TxnId {
+    type Err = TxnIdError;
+    fn from_str(s: &str) -> Result<Self, TxnIdError> {
+        let wrong = || TxnIdError(s.chars().take(64).collect());
+        if s.len() != 32 || !s.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(wrong());
+        }
+        u128::from_str_radix(s, 16).map(|v| Self(v.to_be_bytes())).map_err(|_| wrong())
+    }
+}
+impl TryFrom<String> for TxnId {
+    type Error = TxnIdError;
+    fn try_from(s: String) -> Result<Self, TxnIdError> {
+        s.parse()
+    }
+}
+impl From<TxnId> for String {
+    fn from(t: TxnId) -> String {
+        t.to_string()
+    }
+}
+
+/// Whether a transaction takes effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Validate only.
+    Check,
+    /// Validate and apply.
+    Commit,
+}
+
+/// Takes an owner over: a transaction of that owner with a lower fence is refused from then on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// Owner taken over.
+    pub owner: Owner,
+    /// Rises with every instance of the owner.
+    pub fence: u64,
+}
+
+/// A set of changes that takes effect whole or not at all.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Transaction {
+    /// Chosen by the owner; a repetition is answered again, not applied again.
+    pub txn_id: TxnId,
+    /// On whose behalf.
+    pub owner: Owner,
+    /// The owner's instance.
+    pub fence: u64,
+    /// Check or commit.
+    pub mode: Mode,
+    /// Refuse unless the router is at this revision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub if_revision: Option<u64>,
+    /// Revert unless confirmed in this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirm_within_ms: Option<u64>,
+    /// For the log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// Change other owners' objects too; needs the role admin and is logged.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
+    /// 1 … [`MAX_OPS`] operations; their order is irrelevant.
+    pub ops: Vec<Op>,
+}
+
+/// One operation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Op {
+    /// Creates, or replaces in place; an equal specification is `unchanged`.
+    Put {
+        /// Kind.
+        kind: Kind,
+        /// Name.
+        name: Name,
+        /// Specification in the shape of the kind.
+        #[cfg_attr(feature = "schema", schema(value_type = Object))]
+        spec: serde_json::Value,
+        /// Refuse unless the object has this version (0: must not exist).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        if_version: Option<u64>,
+        /// Soft state.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ttl_ms: Option<u64>,
+    },
+    /// Changes the fields given (a JSON merge patch, RFC 7396); the object must exist.
+    Patch {
+        /// Kind.
+        kind: Kind,
+        /// Name.
+        name: Name,
+        /// Fields to change.
+        #[cfg_attr(feature = "schema", schema(value_type = Object))]
+        fields: serde_json::Value,
+        /// Refuse unless the object has this version.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        if_version: Option<u64>,
+    },
+    /// Removes; an absent object is `unchanged`.
+    Delete {
+        /// Kind.
+        kind: Kind,
+        /// Name.
+        name: Name,
+        /// Refuse unless the object has this version.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        if_version: Option<u64>,
+        /// A class sends what it holds for at most this long (default 1000).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        drain_ms: Option<u64>,
+    },
+    /// The owner's objects of these kinds become exactly these.
+    ReplaceOwned {
+        /// Kinds concerned.
+        kinds: Vec<Kind>,
+        /// The whole set.
+        objects: Vec<Object>,
+    },
+    /// Replaces the packet graph; state moves by element name, type and version.
+    ReplaceGraph {
+        /// Graph text.
+        text: String,
+        /// Elements whose state may be lost.
+        #[serde(default)]
+        reset: Vec<String>,
+    },
+    /// Extends soft state.
+    Renew {
+        /// Objects; absent for all of the owner's soft objects.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        keys: Option<Vec<Key>>,
+        /// From now.
+        ttl_ms: u64,
+    },
+    /// Keeps a commit made with `confirm_within_ms`.
+    Confirm {
+        /// Which.
+        txn_id: TxnId,
+    },
+}
