@@ -1,1 +1,4 @@
-//! Placeholder.
+//! Graphs of elements: their text, their checks, and the transaction contract applied to a running one.
+#![forbid(unsafe_code)]
+
+pub mod control;

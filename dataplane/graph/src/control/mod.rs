@@ -1,0 +1,498 @@
+//! The transaction contract as a sans-I/O machine.
+//!
+//! [`Control`] owns the objects of a router. Requests come in as [`Input`]; what must happen to the data plane comes
+//! out as [`Output::Apply`], planned by a [`Planner`] that reserves everything first, so that applying cannot fail. A
+//! commit is answered when every worker has switched ([`Input::Applied`]). One commit is in flight at a time; others
+//! wait in a bounded queue.
+
+mod events;
+mod read;
+mod replay;
+mod store;
+mod submit;
+mod validate;
+
+pub use events::{Events, RING as EVENT_RING};
+pub use replay::{KEPT_FOR, KEPT_TRANSACTIONS};
+pub use store::{Draft, Entry, Objects};
+pub use submit::GraphRequest;
+pub use validate::{FRAME_MTU, Limits, MAX_DEPTH, guarantee, port_rate};
+
+use perhop_model::{
+    Claim, ErrorItem, EventKind, Key, Mode, ObjectState, Outcome, Owner, Reply, Role, Status, Transaction,
+    TxnId,
+};
+use perhop_reason::Code;
+use perhop_units::{Duration, Instant};
+use replay::{Replays, RequestDigest};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Requests that may wait.
+pub const QUEUE_LIMIT: usize = 1024;
+/// How long a removed class may drain unless the request says otherwise.
+pub const DEFAULT_DRAIN: Duration = Duration::from_millis(1000);
+/// Soft state whose expiry something else forbids is tried again after this.
+const EXPIRY_RETRY: Duration = Duration::from_secs(1);
+
+/// What a client may do, bound to its socket credentials or certificate by the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    /// Role.
+    pub role: Role,
+    /// The only owner it may speak for; `None` = any.
+    pub owner: Option<Owner>,
+}
+
+impl Credentials {
+    /// Everything is allowed.
+    pub const ADMIN: Self = Self { role: Role::Admin, owner: None };
+}
+
+/// A class that is going away: what the planner must let drain and until when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Draining {
+    /// Object.
+    pub key: Key,
+    /// Its id.
+    pub id: u64,
+    /// What is left then is dropped.
+    pub until: Instant,
+}
+
+/// Turns states into changes of a data plane.
+pub trait Planner {
+    /// What a worker applies.
+    type Change;
+
+    /// Everything about `draft` (and a new graph) that this data plane cannot do. Mutates nothing.
+    fn check(&self, draft: &Draft<'_>, graph: Option<&GraphRequest>) -> Vec<ErrorItem>;
+
+    /// Plans and reserves the change to `draft`, which passed [`Planner::check`]. Cannot fail.
+    fn plan(
+        &mut self,
+        now: Instant,
+        draft: &Draft<'_>,
+        draining: &[Draining],
+        graph: Option<&GraphRequest>,
+    ) -> Self::Change;
+}
+
+/// What happens to a control machine.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A client asks for a transaction; answered by [`Output::Reply`] with the same `request`.
+    Request {
+        /// Chosen by the caller.
+        request: u64,
+        /// Who asks.
+        who: Credentials,
+        /// What.
+        transaction: Box<Transaction>,
+    },
+    /// Every worker has applied a change.
+    Applied {
+        /// Of [`Output::Apply`].
+        ticket: u64,
+    },
+    /// A removed class is empty.
+    Drained {
+        /// Id of the class object.
+        id: u64,
+        /// Packets dropped at the end of its time.
+        dropped: u64,
+    },
+    /// Something else to be told to readers of events.
+    Event(EventKind),
+    /// Time passes.
+    Tick,
+    /// No more changes: everything waiting and to come is `shutting_down`.
+    Shutdown,
+}
+
+/// What a control machine wants done.
+#[derive(Debug)]
+pub enum Output<C> {
+    /// Apply this change in every worker, then say [`Input::Applied`].
+    Apply {
+        /// To be returned.
+        ticket: u64,
+        /// The change.
+        change: C,
+    },
+    /// Answer a request.
+    Reply {
+        /// As given.
+        request: u64,
+        /// Answer.
+        reply: Arc<Reply>,
+    },
+}
+
+#[derive(Debug)]
+struct Waiting {
+    request: u64,
+    who: Credentials,
+    transaction: Box<Transaction>,
+    received: Instant,
+}
+
+/// Why a change is on its way.
+#[derive(Debug)]
+enum Cause {
+    Transaction { request: u64, reply: Box<Reply>, digest: RequestDigest, owner: Owner, forced: bool },
+    Expired { keys: Vec<Key> },
+    Reverted { owner: Owner, txn_id: TxnId },
+}
+
+#[derive(Debug)]
+struct InFlight {
+    ticket: u64,
+    cause: Cause,
+}
+
+/// A commit that must be confirmed.
+#[derive(Debug)]
+struct Pending {
+    owner: Owner,
+    txn_id: TxnId,
+    deadline: Instant,
+    undo: BTreeMap<Key, Option<Arc<Entry>>>,
+    undo_graph: Option<GraphRequest>,
+}
+
+/// The control half of a router.
+#[derive(Debug)]
+pub struct Control<P: Planner> {
+    planner: P,
+    limits: Limits,
+    epoch: u64,
+    revision: u64,
+    generation: u64,
+    next_id: u64,
+    next_ticket: u64,
+    objects: Objects,
+    graph: Option<GraphRequest>,
+    draining: Vec<(ObjectState, Instant)>,
+    fences: BTreeMap<Owner, u64>,
+    replays: Replays,
+    pending: Vec<Pending>,
+    queue: VecDeque<Waiting>,
+    in_flight: Option<InFlight>,
+    outputs: VecDeque<Output<P::Change>>,
+    events: Events,
+    snapshots: read::Snapshots,
+    expiry_retry: Option<Instant>,
+    stopping: bool,
+}
+
+impl<P: Planner> Control<P> {
+    /// An empty router of a new epoch.
+    pub fn new(epoch: u64, planner: P, limits: Limits) -> Self {
+        Self {
+            planner,
+            limits,
+            epoch,
+            revision: 0,
+            generation: 0,
+            next_id: 1,
+            next_ticket: 1,
+            objects: Objects::new(),
+            graph: None,
+            draining: Vec::new(),
+            fences: BTreeMap::new(),
+            replays: Replays::default(),
+            pending: Vec::new(),
+            queue: VecDeque::new(),
+            in_flight: None,
+            outputs: VecDeque::new(),
+            events: Events::new(epoch),
+            snapshots: read::Snapshots::default(),
+            expiry_retry: None,
+            stopping: false,
+        }
+    }
+
+    /// The planner.
+    pub fn planner(&self) -> &P {
+        &self.planner
+    }
+    /// The planner, mutable: for facts about the world (interfaces, addresses).
+    pub fn planner_mut(&mut self) -> &mut P {
+        &mut self.planner
+    }
+    /// Active objects.
+    pub fn objects(&self) -> &Objects {
+        &self.objects
+    }
+    /// Current epoch.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+    /// Revision of the latest commit.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+    /// The event ring.
+    pub fn events(&self) -> &Events {
+        &self.events
+    }
+
+    /// Takes an owner over.
+    ///
+    /// # Errors
+    /// [`Code::Forbidden`] when `who` may not speak for the owner, [`Code::Fenced`] when a newer instance has.
+    pub fn claim(&mut self, who: &Credentials, claim: &Claim) -> Result<(), Code> {
+        if who.role == Role::Read || who.owner.as_ref().is_some_and(|o| *o != claim.owner) {
+            return Err(Code::Forbidden);
+        }
+        let fence = self.fences.entry(claim.owner.clone()).or_insert(0);
+        if claim.fence < *fence {
+            return Err(Code::Fenced);
+        }
+        *fence = claim.fence;
+        Ok(())
+    }
+
+    /// Feeds one input; poll the outputs afterwards.
+    pub fn handle_input(&mut self, now: Instant, input: Input) {
+        match input {
+            Input::Request { request, who, transaction } => self.enqueue(now, request, who, transaction),
+            Input::Applied { ticket } => self.applied(now, ticket),
+            Input::Drained { id, dropped } => self.drained(now, id, dropped),
+            Input::Event(kind) => {
+                self.events.push(now, kind);
+            }
+            Input::Tick => {}
+            Input::Shutdown => self.shut_down(now),
+        }
+        self.advance(now);
+    }
+
+    /// The next thing to do.
+    pub fn poll_output(&mut self) -> Option<Output<P::Change>> {
+        self.outputs.pop_front()
+    }
+
+    /// When [`Input::Tick`] has something to do: the next expiry or unconfirmed deadline.
+    pub fn next_wakeup(&self) -> Option<Instant> {
+        let expiry = self.objects.values().filter_map(|e| e.expires_at_ns).min().map(Instant);
+        let expiry = match (expiry, self.expiry_retry) {
+            (Some(at), Some(retry)) => Some(at.max(retry)),
+            (at, _) => at,
+        };
+        let confirm = self.pending.iter().map(|p| p.deadline).min();
+        [expiry, confirm].into_iter().flatten().min()
+    }
+
+    fn enqueue(&mut self, now: Instant, request: u64, who: Credentials, transaction: Box<Transaction>) {
+        let refusal = if self.stopping {
+            Some((Code::ShuttingDown, "the router is stopping", None))
+        } else if self.queue.len() >= QUEUE_LIMIT {
+            Some((Code::Overload, "too many transactions are waiting", Some(100)))
+        } else {
+            None
+        };
+        match refusal {
+            None => self.queue.push_back(Waiting { request, who, transaction, received: now }),
+            Some((code, why, retry)) => {
+                let mut reply = self.reply(&transaction, now, Outcome::Rejected);
+                reply.errors = vec![whole(code, why.to_owned())];
+                reply.retry_after_ms = retry;
+                self.answer(request, Arc::new(reply));
+            }
+        }
+    }
+
+    /// Does whatever can be done now: deadlines first, then waiting requests, one commit at a time.
+    fn advance(&mut self, now: Instant) {
+        while self.in_flight.is_none() {
+            if self.revert_due(now) || self.expire_due(now) {
+                continue;
+            }
+            let Some(next) = self.queue.pop_front() else { break };
+            self.serve(now, next);
+        }
+    }
+
+    fn reply(&self, transaction: &Transaction, received: Instant, outcome: Outcome) -> Reply {
+        Reply {
+            epoch: self.epoch,
+            revision: self.revision,
+            generation: self.generation,
+            txn_id: transaction.txn_id,
+            outcome,
+            replayed: false,
+            received_ns: received.as_nanos(),
+            committed_ns: 0,
+            ops: Vec::new(),
+            errors: Vec::new(),
+            retry_after_ms: None,
+        }
+    }
+
+    fn answer(&mut self, request: u64, reply: Arc<Reply>) {
+        self.outputs.push_back(Output::Reply { request, reply });
+    }
+
+    /// Installs `changes` as the next revision and sends the change to the workers.
+    fn install(
+        &mut self,
+        now: Instant,
+        changes: BTreeMap<Key, Option<Arc<Entry>>>,
+        drains: &BTreeMap<Key, Duration>,
+        graph: Option<GraphRequest>,
+        cause: Cause,
+    ) {
+        let mut draft = Draft::new(&self.objects);
+        for (key, entry) in &changes {
+            draft.set(key.clone(), entry.clone());
+        }
+        let mut draining = Vec::new();
+        for (key, after) in &changes {
+            let Some(before) = self.objects.get(key) else { continue };
+            // A class that was deleted and made again under its name is another object: the old one drains.
+            let gone = after.as_ref().is_none_or(|a| a.id != before.id);
+            if gone && key.kind == perhop_model::Kind::Class {
+                let until = now + drains.get(key).copied().unwrap_or(DEFAULT_DRAIN);
+                draining.push(Draining { key: key.clone(), id: before.id, until });
+                self.draining.push((before.state(key, Status::Draining), until));
+            }
+        }
+        let change = self.planner.plan(now, &draft, &draining, graph.as_ref());
+        for (key, entry) in changes {
+            match entry {
+                Some(e) => self.objects.insert(key, e),
+                None => self.objects.remove(&key),
+            };
+        }
+        if graph.is_some() {
+            self.graph = graph;
+        }
+        self.revision += 1;
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.in_flight = Some(InFlight { ticket, cause });
+        self.outputs.push_back(Output::Apply { ticket, change });
+    }
+
+    fn applied(&mut self, now: Instant, ticket: u64) {
+        match &self.in_flight {
+            Some(f) if f.ticket == ticket => {}
+            _ => return,
+        }
+        self.generation += 1;
+        let Some(done) = self.in_flight.take() else { return };
+        match done.cause {
+            Cause::Transaction { request, mut reply, digest, owner, forced } => {
+                reply.revision = self.revision;
+                reply.generation = self.generation;
+                reply.committed_ns = now.as_nanos();
+                let txn_id = reply.txn_id;
+                let reply = Arc::new(*reply);
+                self.replays.keep(now, &owner, digest, reply.clone());
+                let revision = self.revision;
+                self.events.push(now, EventKind::Committed { owner, txn_id, revision, forced });
+                self.answer(request, reply);
+            }
+            Cause::Expired { keys } => {
+                let revision = self.revision;
+                self.events.push(now, EventKind::Expired { keys, revision });
+            }
+            Cause::Reverted { owner, txn_id } => {
+                let revision = self.revision;
+                self.events.push(now, EventKind::Reverted { owner, txn_id, revision });
+            }
+        }
+    }
+
+    fn drained(&mut self, now: Instant, id: u64, dropped: u64) {
+        let Some(at) = self.draining.iter().position(|(s, _)| s.id == id) else { return };
+        let (state, _) = self.draining.remove(at);
+        let key = Key { kind: state.kind, name: state.name };
+        self.events.push(now, EventKind::Drained { key, dropped });
+    }
+
+    fn shut_down(&mut self, now: Instant) {
+        self.stopping = true;
+        for waiting in std::mem::take(&mut self.queue) {
+            let mut reply = self.reply(&waiting.transaction, now, Outcome::Rejected);
+            reply.errors = vec![whole(Code::ShuttingDown, "the router is stopping".to_owned())];
+            self.answer(waiting.request, Arc::new(reply));
+        }
+    }
+
+    /// Takes back one commit whose confirmation did not come. `true` if a change is on its way.
+    fn revert_due(&mut self, now: Instant) -> bool {
+        let Some(at) = self.pending.iter().position(|p| p.deadline <= now) else { return false };
+        let p = self.pending.remove(at);
+        let revision = self.revision + 1;
+        let changes = p
+            .undo
+            .into_iter()
+            .map(|(k, e)| (k, e.map(|e| Arc::new(Entry { version: revision, ..(*e).clone() }))))
+            .collect();
+        let cause = Cause::Reverted { owner: p.owner, txn_id: p.txn_id };
+        self.install(now, changes, &BTreeMap::new(), p.undo_graph, cause);
+        true
+    }
+
+    /// Removes soft state whose time is over. What something else still refers to stays until it does not.
+    fn expire_due(&mut self, now: Instant) -> bool {
+        if self.expiry_retry.is_some_and(|at| now < at) {
+            return false;
+        }
+        self.expiry_retry = None;
+        let due = |e: &Entry| e.expires_at_ns.is_some_and(|t| t <= now.as_nanos());
+        let mut keys: Vec<Key> =
+            self.objects.iter().filter(|(_, e)| due(e)).map(|(k, _)| k.clone()).collect();
+        // Objects that cannot go yet are left out one after the other until the rest is a valid change.
+        while !keys.is_empty() {
+            let mut draft = Draft::new(&self.objects);
+            let ops: BTreeMap<Key, usize> = keys.iter().cloned().enumerate().map(|(i, k)| (k, i)).collect();
+            for key in &keys {
+                draft.set(key.clone(), None);
+            }
+            let mut errors = validate::validate(&draft, &ops, &self.limits);
+            if errors.is_empty() {
+                errors = self.planner.check(&draft, None);
+            }
+            if errors.is_empty() {
+                let changes = draft.into_changes();
+                self.install(now, changes, &BTreeMap::new(), None, Cause::Expired { keys });
+                return true;
+            }
+            let blocked: Vec<usize> = errors.iter().filter_map(|e| e.op).collect();
+            let mut index = 0;
+            let before = keys.len();
+            keys.retain(|_| {
+                index += 1;
+                !blocked.contains(&(index - 1))
+            });
+            if keys.len() == before {
+                keys.clear();
+            }
+            self.expiry_retry = Some(now + EXPIRY_RETRY);
+        }
+        false
+    }
+}
+
+/// An error of a transaction as a whole.
+fn whole(code: Code, message: String) -> ErrorItem {
+    ErrorItem {
+        op: None,
+        path: String::new(),
+        code,
+        message,
+        value: None,
+        allowed: None,
+        limit: None,
+        free: None,
+    }
+}
+
+/// Whether a transaction only asks.
+fn only_checks(transaction: &Transaction) -> bool {
+    transaction.mode == Mode::Check
+}
