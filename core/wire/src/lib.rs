@@ -9,6 +9,7 @@
 //! makes whole frames for tests and traffic sources.
 
 #![allow(clippy::len_without_is_empty, reason = "no header is empty")]
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
 
 pub mod arp;
 pub mod build;
