@@ -12,4 +12,14 @@ impl Bytes {
     pub const fn get(self) -> u64 {
         self.0
     }
+    /// Sum, saturating.
+    #[must_use]
+    pub const fn saturating_add(self, o: Self) -> Self {
+        Self(self.0.saturating_add(o.0))
+    }
+    /// Difference, zero if `o` is larger.
+    #[must_use]
+    pub const fn saturating_sub(self, o: Self) -> Self {
+        Self(self.0.saturating_sub(o.0))
+    }
 }

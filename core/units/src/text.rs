@@ -1,7 +1,16 @@
 //! Text forms of quantities: `10 Mbit/s`, `30 ms`, `1500 B`, `100 packets`, `40 %`, `EF`, `AF21`.
 //!
-//! Numbers may have a decimal fraction; the value must come out as a whole number of base units.
+//! Numbers may have a decimal fraction; the value must come out as a whole number of base units. Arithmetic is exact:
+//! no float is involved. White space around the text and between number and unit does not matter; units are spelled
+//! exactly (`Mbit/s`, not `mbit/s`: m is milli), names of code points and colours in any case.
+//!
+//! `Display` prints what `FromStr` reads back to the same value: rates in the largest unit that needs at most three
+//! decimals (`1.536 Mbit/s`), times likewise up to seconds and above that in whole minutes and hours (`90 s`, `2 min`),
+//! sizes in the largest unit that they are a whole multiple of (`1500 B`, `64 KiB`).
 
+use crate::{Bytes, Color, Dscp, Duration, Instant, Probability, QueueLimit, Rate, Share};
+use std::fmt;
+use std::str::FromStr;
 use thiserror::Error;
 
 /// Why a text is not a quantity.
@@ -31,10 +40,625 @@ pub enum UnitErrorKind {
     /// Not a unit of this quantity.
     #[error("its unit is not known here; use one of {0}")]
     UnknownUnit(&'static str),
+    /// Not a name of this quantity's values.
+    #[error("it is not a name known here; use one of {0}")]
+    UnknownName(&'static str),
     /// Not a whole number of base units.
     #[error("it is not a whole number of {0}")]
     NotWhole(&'static str),
     /// Too large.
     #[error("it is out of range; allowed is {0}")]
     OutOfRange(&'static str),
+}
+
+impl ParseUnitError {
+    fn new(what: &'static str, text: &str, kind: UnitErrorKind) -> Self {
+        Self { what, text: text.chars().take(64).collect(), kind }
+    }
+}
+
+/// A quantity whose values are a number and a unit.
+struct Quantity {
+    what: &'static str,
+    example: &'static str,
+    /// Names of the units, for messages.
+    names: &'static str,
+    base: &'static str,
+    range: &'static str,
+    /// Unit and how many base units it is, larger ones last. Of equal ones `Display` uses the first.
+    units: &'static [(&'static str, u64)],
+}
+
+const RATE: Quantity = Quantity {
+    what: "a rate",
+    example: "10 Mbit/s",
+    names: "bit/s, kbit/s, Mbit/s, Gbit/s, Tbit/s",
+    base: "bit/s",
+    range: "0 bit/s to 18446744073709551615 bit/s",
+    units: &[
+        ("bit/s", 1),
+        ("kbit/s", 1_000),
+        ("Mbit/s", 1_000_000),
+        ("Gbit/s", 1_000_000_000),
+        ("Tbit/s", 1_000_000_000_000),
+    ],
+};
+
+const TIME: Quantity = Quantity {
+    what: "a time",
+    example: "30 ms",
+    names: "ns, us, µs, ms, s, min, h",
+    base: "ns",
+    range: "0 ns to 18446744073709551615 ns (584 years)",
+    units: &[
+        ("ns", 1),
+        ("us", 1_000),
+        ("µs", 1_000),
+        // Greek mu looks like the micro sign.
+        ("\u{3bc}s", 1_000),
+        ("ms", 1_000_000),
+        ("s", SECOND),
+        ("min", 60 * SECOND),
+        ("h", 3600 * SECOND),
+    ],
+};
+const SECOND: u64 = 1_000_000_000;
+
+const SIZE: Quantity = Quantity {
+    what: "a size",
+    example: "1500 B",
+    names: "B, kB, KiB, MB, MiB, GB, GiB",
+    base: "bytes",
+    range: "0 B to 18446744073709551615 B",
+    units: &[
+        ("B", 1),
+        ("kB", 1_000),
+        ("KiB", 1 << 10),
+        ("MB", 1_000_000),
+        ("MiB", 1 << 20),
+        ("GB", 1_000_000_000),
+        ("GiB", 1 << 30),
+    ],
+};
+
+const PACKETS: Quantity = Quantity {
+    what: "a queue limit",
+    example: "100 packets",
+    names: "packets, B, kB, KiB, MB, MiB, GB, GiB, ns, us, ms, s",
+    base: "packets",
+    range: "0 to 4294967295 packets",
+    units: &[("packets", 1), ("packet", 1)],
+};
+
+const PERCENT: Quantity = Quantity {
+    what: "a share",
+    example: "40 %",
+    names: "%, bit/s, kbit/s, Mbit/s, Gbit/s, Tbit/s",
+    base: "parts per million (0.0001 %)",
+    range: "0 % to 100 %",
+    units: &[("%", 10_000)],
+};
+
+/// A non-negative decimal number: `digits / 10^decimals`, without trailing zeros behind the point.
+#[derive(Clone, Copy)]
+struct Decimal {
+    digits: u128,
+    decimals: u32,
+}
+
+/// Splits `text` into its number and its unit, which may be empty.
+fn split(text: &str) -> Result<(Decimal, &str), SplitError> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err(SplitError::Empty);
+    }
+    let whole_len = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (whole, rest) = text.split_at(whole_len);
+    if whole.is_empty() {
+        return Err(SplitError::NoNumber);
+    }
+    let (fraction, unit) = match rest.strip_prefix('.') {
+        Some(behind) => behind.split_at(behind.bytes().take_while(u8::is_ascii_digit).count()),
+        None => ("", rest),
+    };
+    if rest.starts_with('.') && fraction.is_empty() {
+        return Err(SplitError::NoNumber);
+    }
+    let fraction = fraction.trim_end_matches('0');
+    let mut digits = 0u128;
+    for digit in whole.bytes().chain(fraction.bytes()) {
+        let next = digits.checked_mul(10).and_then(|d| d.checked_add(u128::from(digit - b'0')));
+        digits = next.ok_or(if fraction.len() > 18 { SplitError::TooFine } else { SplitError::TooLarge })?;
+    }
+    Ok((Decimal { digits, decimals: fraction.len() as u32 }, unit.trim_start()))
+}
+
+/// Why a text does not start with a usable number.
+enum SplitError {
+    Empty,
+    NoNumber,
+    TooLarge,
+    TooFine,
+}
+
+impl Quantity {
+    fn error(&self, text: &str, kind: UnitErrorKind) -> ParseUnitError {
+        ParseUnitError::new(self.what, text, kind)
+    }
+
+    fn split<'a>(&self, text: &'a str) -> Result<(Decimal, &'a str), ParseUnitError> {
+        split(text).map_err(|why| {
+            let kind = match why {
+                SplitError::Empty => UnitErrorKind::Empty,
+                SplitError::NoNumber => UnitErrorKind::NoNumber,
+                SplitError::TooLarge => UnitErrorKind::OutOfRange(self.range),
+                SplitError::TooFine => UnitErrorKind::NotWhole(self.base),
+            };
+            self.error(text, kind)
+        })
+    }
+
+    /// The factor of a unit of this quantity.
+    fn factor(&self, unit: &str) -> Option<u64> {
+        self.units.iter().find(|(name, _)| *name == unit).map(|(_, factor)| *factor)
+    }
+
+    /// `number` times `factor` in base units, at most `max`.
+    fn scale(&self, text: &str, number: Decimal, factor: u64, max: u64) -> Result<u64, ParseUnitError> {
+        let out_of_range = || self.error(text, UnitErrorKind::OutOfRange(self.range));
+        let not_whole = || self.error(text, UnitErrorKind::NotWhole(self.base));
+        let product = number.digits.checked_mul(u128::from(factor)).ok_or_else(out_of_range)?;
+        // No factor has more than 19 trailing zeros, so a longer fraction without trailing zeros leaves a remainder.
+        let divisor = 10u128.checked_pow(number.decimals).ok_or_else(not_whole)?;
+        if !product.is_multiple_of(divisor) {
+            return Err(not_whole());
+        }
+        u64::try_from(product / divisor).ok().filter(|value| *value <= max).ok_or_else(out_of_range)
+    }
+
+    /// The value of `text` in base units.
+    fn parse(&self, text: &str) -> Result<u64, ParseUnitError> {
+        let (number, unit) = self.split(text)?;
+        let factor = self.factor(unit).ok_or_else(|| self.unit_error(text, unit))?;
+        self.scale(text, number, factor, u64::MAX)
+    }
+
+    fn unit_error(&self, text: &str, unit: &str) -> ParseUnitError {
+        let none = unit.is_empty();
+        self.error(
+            text,
+            if none { UnitErrorKind::NoUnit(self.example) } else { UnitErrorKind::UnknownUnit(self.names) },
+        )
+    }
+
+    /// `value` in the largest unit that it is at least one of and that needs at most `decimals`; zero in `zero`.
+    fn print(&self, value: u64, decimals: impl Fn(u64) -> u32, zero: &str) -> String {
+        if value == 0 {
+            return format!("0 {zero}");
+        }
+        let fits = |factor: u64| {
+            // What is left behind the allowed decimals must be nothing.
+            let step = 10u128.pow(decimals(factor));
+            value >= factor && (u128::from(value) * step).is_multiple_of(u128::from(factor))
+        };
+        let best = self.units.iter().rev().find(|(_, factor)| fits(*factor)).unwrap_or(&self.units[0]);
+        let factor = best.1;
+        // Several names of one factor: the first is the one to print.
+        let name = self.units.iter().find(|(_, f)| *f == factor).map_or(best.0, |(name, _)| *name);
+        let places = decimals(factor);
+        let fraction = u128::from(value % factor) * 10u128.pow(places) / u128::from(factor);
+        format!("{} {name}", with_fraction(value / factor, fraction, places))
+    }
+}
+
+/// `whole.fraction` with `places` decimals, without trailing zeros.
+fn with_fraction(whole: u64, fraction: u128, places: u32) -> String {
+    if fraction == 0 {
+        return whole.to_string();
+    }
+    let text = format!("{whole}.{fraction:0width$}", width = places as usize);
+    text.trim_end_matches('0').to_owned()
+}
+
+fn print_time(ns: u64) -> String {
+    TIME.print(ns, |factor| if factor > SECOND { 0 } else { 3 }, "s")
+}
+
+fn print_size(bytes: u64) -> String {
+    SIZE.print(bytes, |_| 0, "B")
+}
+
+fn print_rate(rate: u64) -> String {
+    RATE.print(rate, |_| 3, "bit/s")
+}
+
+impl FromStr for Rate {
+    type Err = ParseUnitError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        RATE.parse(text).map(Self)
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&print_rate(self.0))
+    }
+}
+
+impl FromStr for Duration {
+    type Err = ParseUnitError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        TIME.parse(text).map(Self)
+    }
+}
+
+impl fmt::Display for Duration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&print_time(self.0))
+    }
+}
+
+impl fmt::Display for Instant {
+    /// Seconds since the clock's start, to the ns: `12.000000345 s`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{}.{:09} s", self.0 / SECOND, self.0 % SECOND))
+    }
+}
+
+impl FromStr for Bytes {
+    type Err = ParseUnitError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        SIZE.parse(text).map(Self)
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&print_size(self.0))
+    }
+}
+
+impl FromStr for QueueLimit {
+    type Err = ParseUnitError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (number, unit) = PACKETS.split(text)?;
+        if let Some(factor) = SIZE.factor(unit) {
+            return SIZE.scale(text, number, factor, u64::MAX).map(Self::Bytes);
+        }
+        if let Some(factor) = TIME.factor(unit) {
+            return TIME.scale(text, number, factor, u64::MAX).map(Self::Time);
+        }
+        let factor = PACKETS.factor(unit).ok_or_else(|| PACKETS.unit_error(text, unit))?;
+        PACKETS.scale(text, number, factor, u64::from(u32::MAX)).map(|n| Self::Packets(n as u32))
+    }
+}
+
+impl fmt::Display for QueueLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&match *self {
+            Self::Packets(1) => "1 packet".to_owned(),
+            Self::Packets(n) => format!("{n} packets"),
+            Self::Bytes(n) => print_size(n),
+            Self::Time(ns) => print_time(ns),
+        })
+    }
+}
+
+impl FromStr for Share {
+    type Err = ParseUnitError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (number, unit) = PERCENT.split(text)?;
+        if let Some(factor) = RATE.factor(unit) {
+            return RATE.scale(text, number, factor, u64::MAX).map(Self::Rate);
+        }
+        let factor = PERCENT.factor(unit).ok_or_else(|| PERCENT.unit_error(text, unit))?;
+        PERCENT.scale(text, number, factor, 1_000_000).map(|ppm| Self::Ppm(ppm as u32))
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&match *self {
+            Self::Rate(rate) => print_rate(rate),
+            Self::Ppm(ppm) => {
+                format!("{} %", with_fraction(u64::from(ppm / 10_000), u128::from(ppm % 10_000), 4))
+            }
+        })
+    }
+}
+
+const PROBABILITY_RANGE: &str = "0, or 2.4e-10 to 1 (100 %)";
+const PROBABILITY_NAMES: &str = "%, or no unit for a number from 0 to 1";
+
+impl FromStr for Probability {
+    type Err = ParseUnitError;
+
+    /// Reads `0.5 %` or `0.005`, rounded to the nearest multiple of 2⁻³². Only 1 is certain: what rounds to 1 becomes
+    /// the largest value below it; what is not 0 but rounds to 0 is out of range.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let error = |kind| ParseUnitError::new("a probability", text, kind);
+        let out_of_range = || error(UnitErrorKind::OutOfRange(PROBABILITY_RANGE));
+        let (number, unit) = split(text).map_err(|why| match why {
+            SplitError::Empty => error(UnitErrorKind::Empty),
+            SplitError::NoNumber => error(UnitErrorKind::NoNumber),
+            SplitError::TooLarge | SplitError::TooFine => out_of_range(),
+        })?;
+        let shift = match unit {
+            "" => 0,
+            "%" => 2,
+            _ => return Err(error(UnitErrorKind::UnknownUnit(PROBABILITY_NAMES))),
+        };
+        let one = 10u128.checked_pow(number.decimals + shift).ok_or_else(out_of_range)?;
+        if number.digits >= one {
+            return if number.digits == one { Ok(Self::ONE) } else { Err(out_of_range()) };
+        }
+        let scaled = number.digits.checked_mul(1 << 33).ok_or_else(out_of_range)?;
+        let raw = (scaled / one).div_ceil(2).min(u128::from(u32::MAX - 1)) as u32;
+        if raw == 0 && number.digits != 0 { Err(out_of_range()) } else { Ok(Self(raw)) }
+    }
+}
+
+impl fmt::Display for Probability {
+    /// The shortest percentage that reads back as this value.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::ONE {
+            return f.pad("100 %");
+        }
+        // 10⁻¹⁰ is finer than half of 2⁻³², so eight decimals of a percentage always do.
+        let percent = |places: u32| {
+            let hundred = 100 * 10u128.pow(places);
+            let rounded = (u128::from(self.0) * hundred + (1 << 31)) >> 32;
+            let step = 10u128.pow(places);
+            format!("{} %", with_fraction((rounded / step) as u64, rounded % step, places))
+        };
+        let text = (0..8).map(percent).find(|text| text.parse() == Ok(*self));
+        f.pad(&text.unwrap_or_else(|| percent(8)))
+    }
+}
+
+const DSCP_NAMES: &str = "BE, LE, CS0 to CS7, AF11 to AF43, VA, EF, or a number from 0 to 63 (0x3f)";
+
+impl FromStr for Dscp {
+    type Err = ParseUnitError;
+
+    /// Reads a name of the IANA registry in any case, `BE`, `VA` for voice-admit, or a decimal or `0x` number.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let error = |kind| ParseUnitError::new("a DSCP", text, kind);
+        let name = text.trim();
+        if name.is_empty() {
+            return Err(error(UnitErrorKind::Empty));
+        }
+        if name.eq_ignore_ascii_case("CS0") {
+            return Ok(Self::BE);
+        }
+        if let Some((_, dscp)) = Dscp::NAMES.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)) {
+            return Ok(*dscp);
+        }
+        let (digits, radix) = match name.strip_prefix("0x").or_else(|| name.strip_prefix("0X")) {
+            Some(hex) => (hex, 16),
+            None => (name, 10),
+        };
+        if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
+            return Err(error(UnitErrorKind::UnknownName(DSCP_NAMES)));
+        }
+        let value = u8::from_str_radix(digits, radix).ok().and_then(Self::new);
+        value.ok_or_else(|| error(UnitErrorKind::OutOfRange("0 to 63")))
+    }
+}
+
+impl fmt::Display for Dscp {
+    /// The name, if there is one, else the decimal number.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match Self::NAMES.iter().find(|(_, dscp)| dscp == self) {
+            Some((name, _)) => f.pad(name),
+            None => f.pad(&self.get().to_string()),
+        }
+    }
+}
+
+impl FromStr for Color {
+    type Err = ParseUnitError;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let error = |kind| ParseUnitError::new("a colour", text, kind);
+        match text.trim() {
+            "" => Err(error(UnitErrorKind::Empty)),
+            name if name.eq_ignore_ascii_case("green") => Ok(Self::Green),
+            name if name.eq_ignore_ascii_case("yellow") => Ok(Self::Yellow),
+            name if name.eq_ignore_ascii_case("red") => Ok(Self::Red),
+            _ => Err(error(UnitErrorKind::UnknownName("green, yellow, red"))),
+        }
+    }
+}
+
+impl fmt::Display for Color {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Green => "green",
+            Self::Yellow => "yellow",
+            Self::Red => "red",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parse<T: FromStr<Err = ParseUnitError>>(text: &str) -> Result<T, UnitErrorKind> {
+        text.parse().map_err(|e: ParseUnitError| e.kind)
+    }
+
+    #[test]
+    fn rates() {
+        assert_eq!(parse("10 Mbit/s"), Ok(Rate(10_000_000)));
+        assert_eq!(parse("64kbit/s"), Ok(Rate(64_000)));
+        assert_eq!(parse("  1.536   Mbit/s "), Ok(Rate(1_536_000)));
+        assert_eq!(parse("0.000000000001 Tbit/s"), Ok(Rate(1)));
+        assert_eq!(parse("18446744073709551615 bit/s"), Ok(Rate(u64::MAX)));
+        assert_eq!(parse("1.50000000000000000000000000000000000000000000 kbit/s"), Ok(Rate(1500)));
+        assert_eq!(parse::<Rate>("18446744073709551616 bit/s"), Err(UnitErrorKind::OutOfRange(RATE.range)));
+        assert_eq!(
+            parse::<Rate>(&format!("{} kbit/s", "9".repeat(50))),
+            Err(UnitErrorKind::OutOfRange(RATE.range))
+        );
+        assert_eq!(parse::<Rate>("1.5 bit/s"), Err(UnitErrorKind::NotWhole("bit/s")));
+        assert_eq!(
+            parse::<Rate>(&format!("0.{}1 kbit/s", "0".repeat(60))),
+            Err(UnitErrorKind::NotWhole("bit/s"))
+        );
+        assert_eq!(parse::<Rate>("10"), Err(UnitErrorKind::NoUnit("10 Mbit/s")));
+        assert_eq!(parse::<Rate>("10 mbit/s"), Err(UnitErrorKind::UnknownUnit(RATE.names)));
+        assert_eq!(parse::<Rate>(" "), Err(UnitErrorKind::Empty));
+        for text in ["-1 bit/s", "fast", ".5 Mbit/s", "1. Mbit/s", "+1 bit/s"] {
+            assert_eq!(parse::<Rate>(text), Err(UnitErrorKind::NoNumber), "{text}");
+        }
+    }
+
+    #[test]
+    fn other_quantities() {
+        assert_eq!(parse("1.5 s"), Ok(Duration(1_500_000_000)));
+        assert_eq!(parse("2 µs"), parse::<Duration>("2us"));
+        assert_eq!(parse("2 \u{3bc}s"), Ok(Duration(2_000)));
+        assert_eq!(parse("0.5 h"), Ok(Duration(1_800_000_000_000)));
+        assert_eq!(parse("1.5 KiB"), Ok(Bytes(1536)));
+        assert_eq!(parse("0.5 GB"), Ok(Bytes(500_000_000)));
+        assert_eq!(parse::<Bytes>("1.0001 kB"), Err(UnitErrorKind::NotWhole("bytes")));
+        assert_eq!(parse("100 packets"), Ok(QueueLimit::Packets(100)));
+        assert_eq!(parse("1500 B"), Ok(QueueLimit::Bytes(1500)));
+        assert_eq!(parse("30 ms"), Ok(QueueLimit::Time(30_000_000)));
+        assert_eq!(parse::<QueueLimit>("0.5 packets"), Err(UnitErrorKind::NotWhole("packets")));
+        assert_eq!(parse::<QueueLimit>("4294967296 packets"), Err(UnitErrorKind::OutOfRange(PACKETS.range)));
+        assert_eq!(parse("40 %"), Ok(Share::Ppm(400_000)));
+        assert_eq!(parse("33.3333%"), Ok(Share::Ppm(333_333)));
+        assert_eq!(parse("2 Mbit/s"), Ok(Share::Rate(2_000_000)));
+        assert_eq!(parse::<Share>("100.0001 %"), Err(UnitErrorKind::OutOfRange(PERCENT.range)));
+        assert_eq!(parse::<Share>("0.00001 %"), Err(UnitErrorKind::NotWhole(PERCENT.base)));
+        assert_eq!(parse("Yellow"), Ok(Color::Yellow));
+        assert_eq!(parse::<Color>("blue"), Err(UnitErrorKind::UnknownName("green, yellow, red")));
+    }
+
+    #[test]
+    fn code_points() {
+        let known = [("BE", 0), ("CS0", 0), ("le", 1), ("CS1", 8), ("AF11", 10), ("AF13", 14), ("AF21", 18)];
+        let more = [
+            ("AF32", 28),
+            ("AF43", 38),
+            ("CS5", 40),
+            ("VA", 44),
+            ("EF", 46),
+            ("cs7", 56),
+            ("0x2e", 46),
+            ("63", 63),
+        ];
+        for (text, value) in known.into_iter().chain(more) {
+            assert_eq!(parse::<Dscp>(text).map(Dscp::get), Ok(value), "{text}");
+        }
+        for text in ["64", "0x40", "999"] {
+            assert_eq!(parse::<Dscp>(text), Err(UnitErrorKind::OutOfRange("0 to 63")));
+        }
+        for text in ["AF14", "CS8", "0x", "+5", "-1", "46 %"] {
+            assert_eq!(parse::<Dscp>(text), Err(UnitErrorKind::UnknownName(DSCP_NAMES)));
+        }
+        for value in 0..64 {
+            let dscp = Dscp::new(value).unwrap();
+            assert_eq!(parse(&dscp.to_string()), Ok(dscp));
+        }
+    }
+
+    #[test]
+    fn probabilities() {
+        assert_eq!(parse("0.5 %"), Ok(Probability(21_474_836)));
+        assert_eq!(parse("0.01"), Ok(Probability(42_949_673)));
+        assert_eq!(parse("50%"), Ok(Probability(1 << 31)));
+        assert_eq!(parse("1"), Ok(Probability::ONE));
+        assert_eq!(parse("100 %"), Ok(Probability::ONE));
+        assert_eq!(parse("0.99999999999"), Ok(Probability(u32::MAX - 1)));
+        assert_eq!(parse("0"), Ok(Probability::ZERO));
+        for text in ["1.1", "101 %", "0.00000000001"] {
+            assert_eq!(parse::<Probability>(text), Err(UnitErrorKind::OutOfRange(PROBABILITY_RANGE)));
+        }
+        assert_eq!(Probability(21_474_836).to_string(), "0.5 %");
+        assert_eq!(Probability(u32::MAX - 1).to_string().parse(), Ok(Probability(u32::MAX - 1)));
+    }
+
+    #[test]
+    fn prints() {
+        let rates = [(0, "0 bit/s"), (999, "999 bit/s"), (64_000, "64 kbit/s"), (1_536_000, "1.536 Mbit/s")];
+        for (value, text) in
+            rates.into_iter().chain([(1_536_001, "1536.001 kbit/s"), (10_000_000_000, "10 Gbit/s")])
+        {
+            assert_eq!(Rate(value).to_string(), text);
+        }
+        let times = [
+            (0, "0 s"),
+            (1_500, "1.5 us"),
+            (30_000_000, "30 ms"),
+            (90 * SECOND, "90 s"),
+            (7200 * SECOND, "2 h"),
+        ];
+        for (value, text) in times {
+            assert_eq!(Duration(value).to_string(), text);
+        }
+        let sizes =
+            [(0, "0 B"), (1500, "1500 B"), (2000, "2 kB"), (65_536, "64 KiB"), (5_000_000_000, "5 GB")];
+        for (value, text) in sizes {
+            assert_eq!(Bytes(value).to_string(), text);
+        }
+        assert_eq!(Share::Ppm(333_300).to_string(), "33.33 %");
+        assert_eq!(QueueLimit::Packets(1).to_string(), "1 packet");
+        assert_eq!(Instant(12_000_000_345).to_string(), "12.000000345 s");
+        assert_eq!(format!("[{:>9}]", Rate(64_000)), "[64 kbit/s]");
+        assert_eq!(format!("[{:<12}]", Duration(30)), "[30 ns       ]");
+    }
+
+    #[test]
+    fn messages_name_the_remedy() {
+        let message = |e: ParseUnitError| e.to_string();
+        assert_eq!(
+            message("10 mbit/s".parse::<Rate>().unwrap_err()),
+            "\"10 mbit/s\" is not a rate: its unit is not known here; use one of bit/s, kbit/s, Mbit/s, Gbit/s, Tbit/s"
+        );
+        assert_eq!("x".repeat(200).parse::<Bytes>().unwrap_err().text.len(), 64);
+    }
+
+    /// Values of every magnitude, and round ones.
+    fn any_value() -> impl Strategy<Value = u64> {
+        prop_oneof![
+            (any::<u64>(), 0u32..64).prop_map(|(v, shift)| v >> shift),
+            (0u64..100_000, 0u32..15).prop_map(|(v, e)| v * 10u64.pow(e)),
+            (0u64..100_000, 0u32..40).prop_map(|(v, e)| v << e),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn display_reads_back(v in any_value()) {
+            prop_assert_eq!(Rate(v).to_string().parse(), Ok(Rate(v)));
+            prop_assert_eq!(Duration(v).to_string().parse(), Ok(Duration(v)));
+            prop_assert_eq!(Bytes(v).to_string().parse(), Ok(Bytes(v)));
+            for limit in [QueueLimit::Packets(v as u32), QueueLimit::Bytes(v), QueueLimit::Time(v)] {
+                // Zero has no unit of its own to tell the kinds apart but its base unit, which is printed.
+                prop_assert_eq!(limit.to_string().parse(), Ok(limit));
+            }
+            for share in [Share::Rate(v), Share::Ppm((v % 1_000_001) as u32)] {
+                prop_assert_eq!(share.to_string().parse(), Ok(share));
+            }
+            prop_assert_eq!(Probability(v as u32).to_string().parse(), Ok(Probability(v as u32)));
+        }
+
+        #[test]
+        fn a_fraction_is_exact(whole in 0u64..1_000_000, thousandths in 0u64..1000) {
+            let text = format!("{whole}.{thousandths:03} kbit/s");
+            prop_assert_eq!(text.parse(), Ok(Rate(whole * 1000 + thousandths)));
+        }
+
+        #[test]
+        fn no_panic(text in "[0-9.]{0,45} ?[%a-zA-Zµ/]{0,8}", any in "\\PC{0,12}") {
+            for text in [text, any] {
+                let _ = (text.parse::<Rate>(), text.parse::<QueueLimit>(), text.parse::<Share>());
+                let _ = (text.parse::<Probability>(), text.parse::<Dscp>(), text.parse::<Duration>());
+            }
+        }
+    }
 }

@@ -7,8 +7,9 @@
 //! Source: IEEE 802.1Q, RFC 791, RFC 1858 and 3128 (fragment attacks), RFC 8200, RFC 768, RFC 9293, RFC 792,
 //! RFC 4443, RFC 826.
 
-use crate::checksum::{self, Sum};
-use crate::{ethertype, protocol};
+use crate::checksum::Sum;
+use crate::field::{chunk, chunk_mut};
+use crate::{ethertype, ipv4, ipv6, ipv6_ext, protocol, tcp, vlan};
 use perhop_units::Dscp;
 use thiserror::Error;
 
@@ -255,8 +256,8 @@ fn general(frame: &[u8]) -> Result<Layout, Malformed> {
     let l3 = link(frame, &mut layout)?;
     layout.l3_offset = l3 as u16;
     match layout.ethertype {
-        ethertype::IPV4 => ipv4(frame, l3, layout),
-        ethertype::IPV6 => ipv6(frame, l3, layout),
+        ethertype::IPV4 => network_v4(frame, l3, layout),
+        ethertype::IPV6 => network_v6(frame, l3, layout),
         ethertype::ARP => match frame.get(l3..).and_then(|p| p.first_chunk::<28>()) {
             // Hardware type Ethernet, protocol IPv4, address lengths 6 and 4 (RFC 826).
             Some([0, 1, 8, 0, 6, 4, ..]) => Ok(layout),
@@ -283,7 +284,7 @@ fn link(frame: &[u8], layout: &mut Layout) -> Result<usize, Malformed> {
 }
 
 /// Reads the IPv4 header at `l3` and what follows it.
-fn ipv4(frame: &[u8], l3: usize, mut layout: Layout) -> Result<Layout, Malformed> {
+fn network_v4(frame: &[u8], l3: usize, mut layout: Layout) -> Result<Layout, Malformed> {
     let fixed = chunk::<20>(frame, l3).ok_or(Malformed::Ipv4Truncated)?;
     let header_len = usize::from(fixed[0] & 0x0f) * 4;
     if fixed[0] >> 4 != 4 || header_len < 20 {
@@ -343,7 +344,7 @@ fn overlaps_tcp_header(proto: u8, offset: usize) -> bool {
 }
 
 /// Reads the IPv6 header at `l3`, its extension headers and what follows them.
-fn ipv6(frame: &[u8], l3: usize, mut layout: Layout) -> Result<Layout, Malformed> {
+fn network_v6(frame: &[u8], l3: usize, mut layout: Layout) -> Result<Layout, Malformed> {
     let fixed = chunk::<40>(frame, l3).ok_or(Malformed::Ipv6Truncated)?;
     if fixed[0] >> 4 != 6 {
         return Err(Malformed::Ipv6Version);
@@ -371,17 +372,15 @@ fn ipv6_extensions(packet: &[u8], mut at: usize, layout: &mut Layout) -> Result<
         if seen == MAX_IPV6_EXTENSIONS {
             return Err(Malformed::Ipv6ExtensionsTooMany);
         }
+        let is_fragment_header = layout.protocol == protocol::IPV6_FRAGMENT;
+        // Hop-by-hop options only directly behind the IPv6 header; one fragment header at most (§4.1).
+        let misplaced = layout.protocol == protocol::IPV6_HOP_BY_HOP && seen != 0;
+        if misplaced || is_fragment_header && fragmented {
+            return Err(Malformed::Ipv6Extension);
+        }
         // The shortest extension header has 8 bytes.
         let head = chunk::<8>(packet, at).ok_or(Malformed::Ipv6Extension)?;
-        let len = match layout.protocol {
-            // Hop-by-hop options only directly behind the IPv6 header; one fragment header at most (§4.1).
-            protocol::IPV6_HOP_BY_HOP if seen != 0 => return Err(Malformed::Ipv6Extension),
-            protocol::IPV6_FRAGMENT if fragmented => return Err(Malformed::Ipv6Extension),
-            protocol::IPV6_FRAGMENT => 8,
-            protocol::AH => (usize::from(head[1]) + 2) * 4,
-            _ => (usize::from(head[1]) + 1) * 8,
-        };
-        let is_fragment_header = layout.protocol == protocol::IPV6_FRAGMENT;
+        let len = ipv6_ext::header_len(layout.protocol, head);
         layout.protocol = head[0];
         seen += 1;
         at += len;
@@ -458,18 +457,6 @@ fn set_ports(layout: &mut Layout, ports: [u8; 4]) {
     layout.dst_port = u16::from_be_bytes([ports[2], ports[3]]);
 }
 
-/// `N` bytes at `at`, if they are there.
-#[inline]
-fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<&[u8; N]> {
-    bytes.get(at..)?.first_chunk()
-}
-
-/// `N` bytes at `at` to write to, if they are there.
-#[inline]
-fn chunk_mut<const N: usize>(bytes: &mut [u8], at: usize) -> Option<&mut [u8; N]> {
-    bytes.get_mut(at..)?.first_chunk_mut()
-}
-
 /// The TTL or hop limit is used up: the packet must not be forwarded and deserves an ICMP time exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 #[error("time to live expired in transit")]
@@ -493,17 +480,17 @@ pub fn set_ecn_ce(frame: &mut [u8], layout: &mut Layout) -> bool {
     capable
 }
 
+#[inline]
 fn set_tos(frame: &mut [u8], layout: &mut Layout, tos: u8) {
     let l3 = usize::from(layout.l3_offset);
     match layout.ip_version {
         4 => {
-            let Some(header) = chunk_mut::<20>(frame, l3) else { return };
-            replace_checked_word(header, 0, 10, u16::from_be_bytes([header[0], tos]));
+            let Some(header) = chunk_mut(frame, l3) else { return };
+            ipv4::ViewMut::over(header).set_tos(tos);
         }
         6 => {
-            let Some(header) = chunk_mut::<2>(frame, l3) else { return };
-            header[0] = header[0] & 0xf0 | tos >> 4;
-            header[1] = header[1] & 0x0f | tos << 4;
+            let Some(start) = chunk_mut(frame, l3) else { return };
+            ipv6::ViewMut::over(start).set_traffic_class(tos);
         }
         _ => return,
     }
@@ -518,51 +505,32 @@ fn set_tos(frame: &mut [u8], layout: &mut Layout, tos: u8) {
 pub fn decrement_ttl(frame: &mut [u8], layout: &Layout) -> Result<(), TtlExpired> {
     let l3 = usize::from(layout.l3_offset);
     match layout.ip_version {
-        4 => {
-            let Some(header) = chunk_mut::<20>(frame, l3) else { return Ok(()) };
-            let ttl = header[8].checked_sub(1).filter(|&ttl| ttl != 0).ok_or(TtlExpired)?;
-            replace_checked_word(header, 8, 10, u16::from_be_bytes([ttl, header[9]]));
-        }
-        6 => {
-            let Some(header) = chunk_mut::<8>(frame, l3) else { return Ok(()) };
-            header[7] = header[7].checked_sub(1).filter(|&limit| limit != 0).ok_or(TtlExpired)?;
-        }
-        _ => {}
+        4 => chunk_mut(frame, l3).map_or(Ok(()), |header| ipv4::ViewMut::over(header).decrement_ttl()),
+        6 => chunk_mut(frame, l3).map_or(Ok(()), |start| ipv6::ViewMut::over(start).decrement_hop_limit()),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
-/// Writes the TCP window field, unscaled, and updates the checksum; true if `layout` is of a TCP segment with its
-/// header. O(1).
+/// Writes the TCP window field, before scaling, and updates the checksum; true if `layout` is of a TCP segment with
+/// its header. O(1).
 #[inline]
 pub fn set_tcp_window(frame: &mut [u8], layout: &Layout, window: u16) -> bool {
     let l4 = usize::from(layout.l4_offset);
     if layout.protocol != protocol::TCP || l4 == 0 {
         return false;
     }
-    let Some(header) = chunk_mut::<20>(frame, l4) else { return false };
-    replace_checked_word(header, 14, 16, window);
+    let Some(header) = chunk_mut(frame, l4) else { return false };
+    tcp::ViewMut::over(header).set_window(window);
     true
 }
 
 /// Writes the priority code point `pcp` (0–7, higher bits ignored) of the outer VLAN tag; true if there is one. O(1).
 #[inline]
 pub fn set_vlan_pcp(frame: &mut [u8], layout: &Layout, pcp: u8) -> bool {
-    if layout.vlan_tags == 0 {
-        return false;
-    }
-    let Some(tag) = chunk_mut::<2>(frame, 14) else { return false };
-    tag[0] = tag[0] & 0x1f | pcp << 5;
+    let tag = frame.get_mut(14..).filter(|_| layout.vlan_tags != 0);
+    let Some(Ok(mut tag)) = tag.map(vlan::ViewMut::new_checked) else { return false };
+    tag.set_pcp(pcp);
     true
-}
-
-/// Replaces the word at `at` and updates the checksum at `sum_at`.
-#[inline]
-fn replace_checked_word(header: &mut [u8; 20], at: usize, sum_at: usize, new: u16) {
-    let old = u16::from_be_bytes([header[at], header[at + 1]]);
-    let sum = u16::from_be_bytes([header[sum_at], header[sum_at + 1]]);
-    header[at..at + 2].copy_from_slice(&new.to_be_bytes());
-    header[sum_at..sum_at + 2].copy_from_slice(&checksum::update16(sum, old, new).to_be_bytes());
 }
 
 #[cfg(test)]
@@ -577,7 +545,7 @@ mod tests {
             0x45, 0xb8, 0, 46, 0, 1, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 1, 0, 2, 0x13, 0x8c, 0x13, 0x8e,
             0, 26, 0, 0,
         ]);
-        let sum = checksum::of(&f[14..34]);
+        let sum = crate::checksum::of(&f[14..34]);
         f[24..26].copy_from_slice(&sum.to_be_bytes());
         f
     }
