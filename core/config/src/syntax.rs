@@ -1,0 +1,104 @@
+//! Errors of form, as the parser finds them, in the words of this project.
+
+use crate::source::Source;
+use std::ops::Range;
+
+/// An error of form and its place in the user's text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SyntaxError {
+    pub(crate) span: Range<usize>,
+    pub(crate) kind: SyntaxKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SyntaxKind {
+    /// A word or quantity without quotes.
+    Unquoted,
+    /// `True`, `yes` and the like.
+    Boolean,
+    /// `key =` and nothing.
+    NoValue,
+    /// A key and no `=`.
+    NoEquals,
+    UnclosedArray,
+    UnclosedTable,
+    UnclosedHeader,
+    /// A multi-line string; an unclosed string of one line ends with it.
+    UnclosedText,
+    /// A key or table given twice.
+    Duplicate,
+    /// `[name]` after `[[name]]`.
+    TableAfterArray,
+    /// Anything else, in the parser's words.
+    Other(String),
+}
+
+impl SyntaxKind {
+    /// Whether what follows on the line is read in a wrong context.
+    pub(crate) fn is_structural(&self) -> bool {
+        !matches!(self, Self::Unquoted | Self::Boolean | Self::NoValue | Self::Duplicate)
+    }
+
+    /// Message (a predicate if the place has a key), hint.
+    pub(crate) fn describe(&self, written: &str) -> (String, Option<String>) {
+        let quoted = || format!("Write \"{}\"", written.replace(['"', '\\'], ""));
+        match self {
+            Self::Unquoted => ("is not in quotes".into(), Some(quoted())),
+            Self::Boolean => ("is not a boolean".into(), Some("Write true or false".into())),
+            Self::NoValue => ("has no value".into(), None),
+            Self::NoEquals => ("is a key without a value".into(), Some("Write key = value".into())),
+            Self::UnclosedArray => {
+                ("is an array that is never closed".into(), Some("Add the missing ]".into()))
+            }
+            Self::UnclosedTable => {
+                ("is a table that is never closed".into(), Some("Add the missing }".into()))
+            }
+            Self::UnclosedHeader => {
+                ("is a header that is never closed".into(), Some("Add the missing ]".into()))
+            }
+            Self::UnclosedText => {
+                ("is a string that is never closed".into(), Some("Add the missing quotes".into()))
+            }
+            Self::Duplicate => ("is given twice".into(), None),
+            Self::TableAfterArray => (
+                "is a single table, but the same name begins an array of tables above".into(),
+                Some("Write two brackets on each side here too".into()),
+            ),
+            Self::Other(message) => (format!("is not valid TOML: {message}"), None),
+        }
+    }
+}
+
+impl SyntaxError {
+    /// Translates a message of the parser (`toml_parser` 1.1).
+    pub(crate) fn new(span: Range<usize>, message: &str, source: &Source) -> Self {
+        let begins = |start: &str| message.starts_with(start);
+        let kind = if begins("string values must be quoted") {
+            let written = source.slice(span.clone());
+            match written {
+                "" => SyntaxKind::NoValue,
+                "yes" | "no" | "on" | "off" | "Yes" | "No" | "On" | "Off" => SyntaxKind::Boolean,
+                _ => SyntaxKind::Unquoted,
+            }
+        } else if begins("invalid boolean") {
+            let written = source.slice(span.clone());
+            let boolean = ["true", "false"].iter().any(|b| written.eq_ignore_ascii_case(b));
+            if boolean { SyntaxKind::Boolean } else { SyntaxKind::Unquoted }
+        } else if begins("key with no value") {
+            SyntaxKind::NoEquals
+        } else if begins("unclosed array table") || begins("unclosed table") {
+            SyntaxKind::UnclosedHeader
+        } else if begins("unclosed array") {
+            SyntaxKind::UnclosedArray
+        } else if begins("unclosed inline table") {
+            SyntaxKind::UnclosedTable
+        } else if begins("invalid multi-line") && span.start >= source.text.trim_end().len() {
+            SyntaxKind::UnclosedText
+        } else if begins("duplicate key") {
+            SyntaxKind::Duplicate
+        } else {
+            SyntaxKind::Other(message.replace('`', "'"))
+        };
+        Self { span, kind }
+    }
+}
