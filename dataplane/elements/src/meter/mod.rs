@@ -1,8 +1,24 @@
-//! Token bucket, srTCM and trTCM.
+//! Meters: token bucket, srTCM, trTCM.
+//!
+//! [`trtcm`] is the worked example of an element: documentation, pure algorithm, adapter, property test, script test.
+
+mod adapter;
+mod bucket;
+#[cfg(test)]
+pub(crate) mod laws;
+pub mod srtcm;
+pub mod token_bucket;
+pub mod trtcm;
+
+pub use adapter::{ColorCounters, Meter, MeterElement, metered_len};
+pub use bucket::{Bucket, MAX_BURST};
+pub use srtcm::{SrTcm, SrTcmConfig, SrTcmMeter};
+pub use token_bucket::{TokenBucket, TokenBucketMeter};
+pub use trtcm::{TrTcm, TrTcmConfig, TrTcmMeter};
 
 use perhop_element::ElementType;
 
 /// Registered types of this module.
 pub fn types() -> Vec<ElementType> {
-    vec![]
+    vec![srtcm::registration::TYPE, token_bucket::registration::TYPE, trtcm::registration::TYPE]
 }

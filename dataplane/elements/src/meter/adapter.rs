@@ -1,0 +1,124 @@
+//! What all meters share as elements: colour each packet, count by colour, one output or three.
+
+use crate::plumbing::reader::{Reader, as_any};
+use perhop_element::{CounterSink, Cx, Element, ElementState, PortIndex};
+use perhop_packet::{Batch, Packet};
+use perhop_units::{Bytes, Color, Instant, Rate};
+use std::ops::RangeInclusive;
+
+/// Rates a meter takes.
+pub(crate) const RATE_RANGE: RangeInclusive<Rate> = Rate(1)..=Rate(1_000_000_000_000);
+/// Bursts a meter takes.
+pub(crate) const BURST_RANGE: RangeInclusive<Bytes> = Bytes(1)..=super::MAX_BURST;
+
+/// A metering algorithm.
+pub trait Meter: Send + Clone + 'static {
+    /// Name of its element in graph text.
+    const TYPE_NAME: &'static str;
+    /// Colours and charges one packet of IP length `len` that arrived at `now` with colour `pre`.
+    fn meter(&mut self, now: Instant, len: Bytes, pre: Color) -> Color;
+    /// Continues with the tokens `old` has at `now`, clamped to the own bursts.
+    fn adopt(&mut self, old: &Self, now: Instant);
+}
+
+/// Packets and bytes by colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ColorCounters {
+    /// Packets by [`Color`] as index.
+    pub packets: [u64; 3],
+    /// Bytes at IP length by [`Color`] as index.
+    pub bytes: [u64; 3],
+}
+
+impl ColorCounters {
+    /// Counts one packet.
+    #[inline]
+    pub fn count(&mut self, color: Color, len: Bytes) {
+        self.packets[color as usize] += 1;
+        self.bytes[color as usize] += len.0;
+    }
+
+    /// Reports all six figures.
+    pub fn report(&self, sink: &mut dyn CounterSink) {
+        for (i, color) in ["green", "yellow", "red"].into_iter().enumerate() {
+            sink.counter(&format!("{color}_packets"), self.packets[i]);
+            sink.counter(&format!("{color}_bytes"), self.bytes[i]);
+        }
+    }
+}
+
+/// What meters and contracts count: the IP length, or for a frame that is not IP all behind its link header.
+#[inline]
+pub fn metered_len(packet: &Packet) -> Bytes {
+    let layout = &packet.meta().layout;
+    if layout.ip_version != 0 {
+        return Bytes(u64::from(layout.ip_len));
+    }
+    Bytes((packet.len() as u64).saturating_sub(u64::from(layout.l3_offset.max(14))))
+}
+
+/// A meter as an element.
+#[derive(Debug)]
+pub struct MeterElement<M> {
+    meter: M,
+    split: bool,
+    colors: ColorCounters,
+    last: Instant,
+}
+
+impl<M: Meter> MeterElement<M> {
+    /// Wraps a meter; `split` sends each colour to its own output.
+    pub fn new(meter: M, split: bool) -> Self {
+        Self { meter, split, colors: ColorCounters::default(), last: Instant::ZERO }
+    }
+
+    /// Packets and bytes by colour so far.
+    pub fn colors(&self) -> ColorCounters {
+        self.colors
+    }
+}
+
+impl<M: Meter> Element for MeterElement<M> {
+    fn type_name(&self) -> &'static str {
+        M::TYPE_NAME
+    }
+
+    fn push(&mut self, cx: &mut Cx<'_>, _port: PortIndex, batch: &mut Batch) {
+        for packet in batch.iter_mut() {
+            let len = metered_len(packet);
+            let meta = packet.meta_mut();
+            meta.color = self.meter.meter(meta.received_at, len, meta.color);
+            self.colors.count(meta.color, len);
+            self.last = self.last.max(meta.received_at);
+        }
+        if !self.split {
+            return cx.emit_all(0, batch);
+        }
+        for packet in batch.drain() {
+            cx.emit(packet.meta().color as PortIndex, packet);
+        }
+    }
+
+    fn counters(&self, sink: &mut dyn CounterSink) {
+        self.colors.report(sink);
+    }
+
+    fn export_state(&mut self) -> Option<ElementState> {
+        Some(Box::new((self.meter.clone(), self.colors, self.last)))
+    }
+
+    fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
+        let (meter, colors, last) = *state.downcast::<(M, ColorCounters, Instant)>()?;
+        self.meter.adopt(&meter, last);
+        self.colors = colors;
+        self.last = last;
+        Ok(())
+    }
+
+    as_any!();
+}
+
+/// Reads `outputs`: 1 or 3.
+pub(super) fn read_outputs(reader: &mut Reader<'_>) -> bool {
+    reader.choice("outputs", false, &[("1", false), ("3", true)])
+}
