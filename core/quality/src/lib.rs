@@ -1,1 +1,22 @@
-//! Placeholder.
+//! How good a call was: the E-model of ITU-T G.107, RFC 3550 interarrival jitter, and a per-call record.
+//!
+//! Everything here is a pure function of its arguments. Statistics are `f64` and use `libm` for transcendental
+//! functions, so that a figure does not depend on the platform.
+//!
+//! * [`codec`]: what a codec costs in quality and what it puts on the wire;
+//! * [`emodel`]: transmission rating R and mean opinion score;
+//! * [`rtp_jitter`]: the jitter estimator and sequence bookkeeping of RFC 3550, for live streams;
+//! * [`distribution`]: exact percentiles that merge;
+//! * [`call`]: the record of one call, reported whole or from an instant on, and the pool of many calls.
+
+pub mod call;
+pub mod codec;
+pub mod distribution;
+pub mod emodel;
+pub mod rtp_jitter;
+
+pub use call::{CallQuality, CallRecord, Playout, QualityPool, Received, Scoring};
+pub use codec::{Codec, UnknownCodec};
+pub use distribution::Distribution;
+pub use emodel::{EModel, IpImpairment, ip_rating, mos_from_rating};
+pub use rtp_jitter::{InterarrivalJitter, JitterNs, SequenceEvent, SequenceTracker};

@@ -1,1 +1,31 @@
-//! Placeholder.
+//! What senders send and receivers see, as state machines without sockets or clocks.
+//!
+//! A [`Source`] yields [`Emission`]s: when (since the start of the run), on which stream, how many bytes. The driver
+//! (a real socket or the simulator) waits until then and lets the emission write its payload with the instant at which
+//! it really leaves. A [`Sink`] reads the payload back. Everything follows from the seed.
+//!
+//! Lengths are those of the UDP payload; rates count IP length, as everywhere in results.
+
+pub mod bulk;
+pub mod constant;
+pub mod error;
+pub mod mix;
+pub mod poisson;
+pub mod random;
+pub mod rtp;
+pub mod sink;
+pub mod source;
+pub mod stamp;
+pub mod voice;
+
+pub use bulk::{BulkConfig, BulkTally, BulkTransfer};
+pub use constant::{Constant, ConstantConfig};
+pub use error::TrafficError;
+pub use mix::Mix;
+pub use poisson::{Poisson, PoissonConfig};
+pub use random::Seed;
+pub use rtp::RtpHeader;
+pub use sink::{Arrival, Carriage, FlowTally, Foreign, Sink};
+pub use source::{Emission, Source, UDP_IPV4_OVERHEAD, UDP_IPV6_OVERHEAD};
+pub use stamp::Stamp;
+pub use voice::{Activity, VoiceCalls, VoiceConfig, VoiceFormat};

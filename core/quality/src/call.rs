@@ -1,0 +1,471 @@
+//! The record of one call as its receiver saw it, and what it says about quality.
+//!
+//! A record keeps one entry a packet, by the packet's index in the call (0 for the first sent), so that every figure
+//! is exact, the order of feeding does not matter, and the same record can be reported whole and from an instant on.
+//! A packet belongs to a part of the call by the instant at which it was **sent**.
+//!
+//! Playout: a packet becomes sound if it arrives no later than its sending instant + reference delay + buffer depth,
+//! where the reference is the smallest network delay of the part ([`Playout::Fixed`]) or of its window
+//! ([`Playout::Adaptive`]). Mouth-to-ear delay Ta = reference + depth + packetisation (one packet interval and the
+//! codec's look-ahead). Packets lost or late both count in the E-model; late ones are reported apart.
+//!
+//! Source: ITU-T G.107 (score), RFC 3550 §6.4.1 (jitter), burst ratio as G.107 clause 7.5 defines it.
+
+use crate::codec::Codec;
+use crate::distribution::Distribution;
+use crate::emodel::{IpImpairment, ip_rating, mos_from_rating};
+use crate::rtp_jitter::JitterNs;
+use perhop_units::{Duration, Instant};
+
+/// Largest index a record takes; at 50 packets a second a call of 23 hours. Later packets are counted as refused.
+pub const MAX_PACKETS: u32 = 1 << 22;
+
+/// A packet as it arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Position in the call, 0 for the first packet sent.
+    pub index: u32,
+    /// RTP time stamp.
+    pub rtp_timestamp: u32,
+    /// When it was sent.
+    pub sent: Instant,
+    /// When it arrived, on the same clock.
+    pub arrived: Instant,
+}
+
+/// The receiver's playout buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Playout {
+    /// One playout delay for the whole part.
+    Fixed {
+        /// Time a packet with the smallest delay waits.
+        depth: Duration,
+    },
+    /// A buffer that finds the best reference anew in every window of sending time: kinder to a network whose delay
+    /// moves slowly.
+    Adaptive {
+        /// Time the packet with the smallest delay of its window waits.
+        depth: Duration,
+        /// Length of a window; zero counts as [`Playout::Fixed`].
+        window: Duration,
+    },
+}
+
+/// How a call is scored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scoring {
+    /// Playout buffer of the receiver.
+    pub playout: Playout,
+    /// Whether the receiver conceals lost packets (matters for G.711).
+    pub concealment: bool,
+}
+
+impl Default for Scoring {
+    /// 40 ms fixed, with concealment.
+    fn default() -> Self {
+        Self { playout: Playout::Fixed { depth: Duration::from_millis(40) }, concealment: true }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    sent_ns: u64,
+    arrived_ns: u64,
+    rtp_timestamp: u32,
+}
+
+/// No such instant: the clock would have run for 584 years.
+const NEVER: u64 = u64::MAX;
+const UNSEEN: Entry = Entry { sent_ns: NEVER, arrived_ns: NEVER, rtp_timestamp: 0 };
+
+/// Everything known of one call in one direction. 24 bytes a packet.
+#[derive(Clone, Debug)]
+pub struct CallRecord {
+    codec: Codec,
+    entries: Vec<Entry>,
+    duplicates: u64,
+    refused: u64,
+    negative_delays: u64,
+}
+
+impl CallRecord {
+    /// An empty record.
+    pub fn new(codec: Codec) -> Self {
+        Self { codec, entries: Vec::new(), duplicates: 0, refused: 0, negative_delays: 0 }
+    }
+
+    /// The codec of the call.
+    pub fn codec(&self) -> Codec {
+        self.codec
+    }
+
+    /// The sender's side: packet `index` went out at `at`. Without this a lost packet's sending instant is reckoned
+    /// from the one before it, and losses behind the last arrival stay unknown.
+    pub fn sent(&mut self, index: u32, at: Instant) {
+        if let Some(entry) = self.entry(index) {
+            entry.sent_ns = at.as_nanos();
+        }
+    }
+
+    /// The receiver's side. A second copy is counted and otherwise ignored; an arrival before its sending counts as no
+    /// delay and is counted too, as it betrays the clocks.
+    pub fn received(&mut self, packet: Received) {
+        let Some(entry) = self.entry(packet.index) else { return };
+        if entry.arrived_ns != NEVER {
+            self.duplicates += 1;
+            return;
+        }
+        *entry = Entry {
+            sent_ns: packet.sent.as_nanos(),
+            arrived_ns: packet.arrived.as_nanos().max(packet.sent.as_nanos()),
+            rtp_timestamp: packet.rtp_timestamp,
+        };
+        if packet.arrived < packet.sent {
+            self.negative_delays += 1;
+        }
+    }
+
+    fn entry(&mut self, index: u32) -> Option<&mut Entry> {
+        if index >= MAX_PACKETS {
+            self.refused += 1;
+            return None;
+        }
+        let position = index as usize;
+        if position >= self.entries.len() {
+            self.entries.resize(position + 1, UNSEEN);
+        }
+        self.entries.get_mut(position)
+    }
+
+    /// Second and further copies of packets.
+    pub fn duplicates(&self) -> u64 {
+        self.duplicates
+    }
+
+    /// Packets with an index of [`MAX_PACKETS`] or more.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Packets that seemed to arrive before they were sent.
+    pub fn negative_delays(&self) -> u64 {
+        self.negative_delays
+    }
+
+    /// Every packet in order of index: sending instant (reckoned where unknown) and arrival, `None` if lost. Feeds
+    /// plots over time.
+    pub fn packets(&self) -> impl Iterator<Item = (Instant, Option<Instant>)> + '_ {
+        let interval = self.codec.packet_interval().as_nanos();
+        let first_known = self
+            .entries
+            .iter()
+            .enumerate()
+            .find(|(_, e)| e.sent_ns != NEVER)
+            .map(|(i, e)| (i as u64, e.sent_ns));
+        let mut next = first_known.map_or(0, |(index, at)| at.saturating_sub(index.saturating_mul(interval)));
+        self.entries.iter().map(move |entry| {
+            let sent = if entry.sent_ns == NEVER { next } else { entry.sent_ns };
+            next = sent.saturating_add(interval);
+            (Instant(sent), (entry.arrived_ns != NEVER).then_some(Instant(entry.arrived_ns)))
+        })
+    }
+
+    /// The whole call. `None` if no packet was sent.
+    pub fn whole(&self, scoring: &Scoring) -> Option<CallQuality> {
+        self.part(Instant::ZERO, Instant::FAR_FUTURE, scoring)
+    }
+
+    /// Only packets sent at `from` or later. `None` if there is none.
+    pub fn from_instant(&self, from: Instant, scoring: &Scoring) -> Option<CallQuality> {
+        self.part(from, Instant::FAR_FUTURE, scoring)
+    }
+
+    /// Packets sent in [`from`, `until`). `None` if there is none. O(n log n).
+    pub fn part(&self, from: Instant, until: Instant, scoring: &Scoring) -> Option<CallQuality> {
+        let part: Vec<Packet> = self
+            .packets()
+            .zip(&self.entries)
+            .filter(|((sent, _), _)| (from..until).contains(sent))
+            .map(|((sent, arrived), entry)| Packet { sent, arrived, rtp_timestamp: entry.rtp_timestamp })
+            .collect();
+        if part.is_empty() {
+            return None;
+        }
+        Some(self.assess(&part, scoring))
+    }
+
+    fn assess(&self, part: &[Packet], scoring: &Scoring) -> CallQuality {
+        let delays: Vec<u64> = part.iter().filter_map(Packet::delay_ns).collect();
+        let played = playout(part, scoring.playout);
+        let received = delays.len() as u64;
+        let unheard = played.heard.iter().filter(|heard| !**heard).count() as u64;
+        let loss = unheard as f64 / part.len() as f64;
+        let burst_ratio = burst_ratio(&played.heard);
+        let packetisation = self.codec.packet_interval() + self.codec.look_ahead();
+        // A silent call has no delay to score; its loss alone drives the rating to the floor.
+        let delay_ms = played.mouth_to_ear_ns.unwrap_or(0.0) / 1e6 + packetisation.as_millis_f64();
+        let rating = ip_rating(&IpImpairment {
+            absolute_delay_ms: delay_ms,
+            loss_pct: loss * 100.0,
+            burst_ratio,
+            equipment_impairment: self.codec.equipment_impairment(),
+            loss_robustness: self.codec.loss_robustness(scoring.concealment),
+        });
+        let jitter = arrival_jitter(part, self.codec.clock_rate_hz());
+        CallQuality {
+            sent: part.len() as u64,
+            received,
+            late: unheard.saturating_sub(part.len() as u64 - received),
+            burst_ratio,
+            mouth_to_ear_ms: played.mouth_to_ear_ns.map(|_| delay_ms),
+            rating,
+            mos: mos_from_rating(rating),
+            variation: delay_variation(&delays),
+            jitter,
+            delay: Distribution::from_nanos(delays),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Packet {
+    sent: Instant,
+    arrived: Option<Instant>,
+    rtp_timestamp: u32,
+}
+
+impl Packet {
+    fn delay_ns(&self) -> Option<u64> {
+        self.arrived.map(|arrived| arrived.since(self.sent).as_nanos())
+    }
+}
+
+/// Mean and maximum of a jitter in ms, over how many values.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spread {
+    /// Sum of the values, ms.
+    pub sum_ms: f64,
+    /// Largest value, ms.
+    pub max_ms: f64,
+    /// Number the mean divides by.
+    pub count: u64,
+}
+
+impl Spread {
+    /// The mean, `None` without values.
+    pub fn mean_ms(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum_ms / self.count as f64)
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.sum_ms += other.sum_ms;
+        self.count += other.count;
+        self.max_ms = self.max_ms.max(other.max_ms);
+    }
+}
+
+/// The quality of one call or part of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallQuality {
+    /// Packets sent.
+    pub sent: u64,
+    /// Different packets that arrived, in time for playout or not.
+    pub received: u64,
+    /// Of these, packets that came too late for the playout buffer.
+    pub late: u64,
+    /// Mean length of runs of unheard packets over the mean length that random loss of the same rate would give; held
+    /// at 1 and above.
+    pub burst_ratio: f64,
+    /// Mouth-to-ear delay Ta in ms; `None` if nothing arrived.
+    pub mouth_to_ear_ms: Option<f64>,
+    /// Transmission rating R.
+    pub rating: f64,
+    /// Mean opinion score, 1 … 4.5.
+    pub mos: f64,
+    /// RFC 3550 jitter, sampled at every arrival.
+    pub jitter: Spread,
+    /// |delay(n+1) − delay(n)| of successive packets received; the mean divides by the number received.
+    pub variation: Spread,
+    /// One-way network delay of the packets that arrived.
+    pub delay: Distribution,
+}
+
+impl CallQuality {
+    /// Network loss in percent: sent and never arrived.
+    pub fn loss_pct(&self) -> f64 {
+        share_pct(self.sent - self.received, self.sent)
+    }
+
+    /// Packets too late for playout, percent of those sent.
+    pub fn late_pct(&self) -> f64 {
+        share_pct(self.late, self.sent)
+    }
+}
+
+fn share_pct(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 * 100.0 }
+}
+
+/// Many calls as one: percentiles over all packets, scores over calls.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct QualityPool {
+    /// Calls pooled.
+    pub calls: u64,
+    /// Packets sent.
+    pub sent: u64,
+    /// Different packets that arrived.
+    pub received: u64,
+    /// Arrived too late for playout.
+    pub late: u64,
+    /// RFC 3550 jitter over all arrivals.
+    pub jitter: Spread,
+    /// Difference of successive delays over all calls.
+    pub variation: Spread,
+    /// Delays of all packets that arrived.
+    pub delay: Distribution,
+    mos_sum: f64,
+    mos_min: Option<f64>,
+}
+
+impl QualityPool {
+    /// Adds one call (or one part of one).
+    pub fn add(&mut self, call: &CallQuality) {
+        self.merge(&Self {
+            calls: 1,
+            sent: call.sent,
+            received: call.received,
+            late: call.late,
+            jitter: call.jitter,
+            variation: call.variation,
+            delay: call.delay.clone(),
+            mos_sum: call.mos,
+            mos_min: Some(call.mos),
+        });
+    }
+
+    /// Adds everything of another pool.
+    pub fn merge(&mut self, other: &Self) {
+        self.calls += other.calls;
+        self.sent += other.sent;
+        self.received += other.received;
+        self.late += other.late;
+        self.jitter.add(&other.jitter);
+        self.variation.add(&other.variation);
+        self.delay.merge(&other.delay);
+        self.mos_sum += other.mos_sum;
+        self.mos_min = match (self.mos_min, other.mos_min) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+    }
+
+    /// Network loss in percent, `None` if nothing was sent.
+    pub fn loss_pct(&self) -> Option<f64> {
+        (self.sent > 0).then(|| share_pct(self.sent - self.received, self.sent))
+    }
+
+    /// Too late for playout, percent of sent, `None` if nothing was sent.
+    pub fn late_pct(&self) -> Option<f64> {
+        (self.sent > 0).then(|| share_pct(self.late, self.sent))
+    }
+
+    /// Mean over calls of the opinion score.
+    pub fn mos_mean(&self) -> Option<f64> {
+        (self.calls > 0).then(|| self.mos_sum / self.calls as f64)
+    }
+
+    /// Score of the worst call.
+    pub fn mos_min(&self) -> Option<f64> {
+        self.mos_min
+    }
+}
+
+impl<'a> FromIterator<&'a CallQuality> for QualityPool {
+    fn from_iter<I: IntoIterator<Item = &'a CallQuality>>(calls: I) -> Self {
+        let mut pool = Self::default();
+        for call in calls {
+            pool.add(call);
+        }
+        pool
+    }
+}
+
+struct Played {
+    /// One flag a packet of the part.
+    heard: Vec<bool>,
+    /// Reference delay + depth, averaged over the packets that arrived.
+    mouth_to_ear_ns: Option<f64>,
+}
+
+fn playout(part: &[Packet], playout: Playout) -> Played {
+    let (depth, window) = match playout {
+        Playout::Fixed { depth } => (depth, Duration::ZERO),
+        Playout::Adaptive { depth, window } => (depth, window),
+    };
+    let start = part.iter().map(|p| p.sent).min().unwrap_or(Instant::ZERO);
+    let window_of =
+        |packet: &Packet| packet.sent.since(start).as_nanos().checked_div(window.as_nanos()).unwrap_or(0);
+    let mut reference = std::collections::BTreeMap::<u64, u64>::new();
+    for packet in part {
+        if let Some(delay) = packet.delay_ns() {
+            let smallest = reference.entry(window_of(packet)).or_insert(delay);
+            *smallest = delay.min(*smallest);
+        }
+    }
+    let (mut sum, mut arrived) = (0u128, 0u64);
+    let mut heard = Vec::with_capacity(part.len());
+    for packet in part {
+        let limit = reference.get(&window_of(packet)).map(|r| r.saturating_add(depth.as_nanos()));
+        if let (Some(delay), Some(limit)) = (packet.delay_ns(), limit) {
+            sum += u128::from(limit);
+            arrived += 1;
+            heard.push(delay <= limit);
+        } else {
+            heard.push(false);
+        }
+    }
+    Played { heard, mouth_to_ear_ns: (arrived > 0).then(|| sum as f64 / arrived as f64) }
+}
+
+/// Mean run of unheard packets × (1 − loss): random loss gives runs of mean 1 / (1 − loss).
+fn burst_ratio(heard: &[bool]) -> f64 {
+    let lost = heard.iter().filter(|h| !**h).count();
+    let runs = heard.chunk_by(|a, b| a == b).filter(|run| !run[0]).count();
+    if runs == 0 || lost == heard.len() {
+        return 1.0;
+    }
+    let mean_run = lost as f64 / runs as f64;
+    (mean_run * (heard.len() - lost) as f64 / heard.len() as f64).max(1.0)
+}
+
+/// RFC 3550 jitter over the packets in order of arrival, sampled at each but the first.
+fn arrival_jitter(part: &[Packet], clock_rate_hz: u32) -> Spread {
+    let mut arrivals: Vec<(Instant, u32)> =
+        part.iter().filter_map(|p| p.arrived.map(|at| (at, p.rtp_timestamp))).collect();
+    arrivals.sort_by_key(|(at, _)| *at);
+    let mut estimator = JitterNs::new(clock_rate_hz);
+    let mut spread = Spread::default();
+    for (i, (at, stamp)) in arrivals.into_iter().enumerate() {
+        estimator.update(at, stamp);
+        if i > 0 {
+            let ms = estimator.nanos() as f64 / 1e6;
+            spread.add(&Spread { sum_ms: ms, max_ms: ms, count: 1 });
+        }
+    }
+    spread
+}
+
+/// Differences of successive delays; N − 1 terms over N packets.
+fn delay_variation(delays: &[u64]) -> Spread {
+    let mut spread = Spread { count: delays.len() as u64, ..Spread::default() };
+    for pair in delays.windows(2) {
+        let ms = pair[1].abs_diff(pair[0]) as f64 / 1e6;
+        spread.sum_ms += ms;
+        spread.max_ms = spread.max_ms.max(ms);
+    }
+    spread
+}
+
+#[cfg(test)]
+#[path = "call_tests.rs"]
+mod tests;
