@@ -196,6 +196,41 @@ impl Driver {
         Some(node.element)
     }
 
+    /// Puts `element` in the place of another: name, books, timers and connections into it stay. The old element comes
+    /// back; packets it still holds must have moved, see [`Driver::drop_held`].
+    pub fn replace(&mut self, id: NodeId, element: Box<dyn Element>) -> Option<Box<dyn Element>> {
+        let node = self.nodes.get_mut(id.0 as usize)?.as_mut()?;
+        Some(std::mem::replace(&mut node.element, element))
+    }
+
+    /// Sets all connections of an element's outputs.
+    pub fn set_outputs(&mut self, id: NodeId, outputs: Vec<Option<Edge>>) {
+        if let Some(Some(node)) = self.nodes.get_mut(id.0 as usize) {
+            node.slots.resize_with(outputs.len().max(node.slots.len()), Batch::new);
+            node.outputs = outputs;
+            node.outputs.resize(node.slots.len(), None);
+        }
+    }
+
+    /// Renames an element.
+    pub fn rename(&mut self, id: NodeId, name: &str) {
+        if let Some(Some(node)) = self.nodes.get_mut(id.0 as usize) {
+            name.clone_into(&mut node.name);
+        }
+    }
+
+    /// Drops everything an element holds, for `reason`. Returns the number of packets.
+    pub fn drop_held(&mut self, id: NodeId, reason: DropReason) -> u64 {
+        let Some(Some(node)) = self.nodes.get_mut(id.0 as usize) else { return 0 };
+        let mut held = Batch::new();
+        node.element.drain(&mut held);
+        let n = held.len() as u64;
+        node.counters.dropped += n;
+        node.counters.drops[reason.index()] += n;
+        held.release_all();
+        n
+    }
+
     /// Packets that left by `port` since they were last taken; the owner sends them and leaves the batch empty or
     /// keeps the rest inside.
     pub fn transmit_queue(&mut self, port: PortId) -> Option<&mut Batch> {

@@ -21,7 +21,7 @@ pub use cx::{Cx, NodeId, PortIndex, Reject, TimerId};
 pub use discipline::{Budget, Delta, Discipline, Head};
 pub use driver::{Driver, DriverError, Edge};
 pub use port::{Port, PortError};
-pub use registry::{ElementType, PortCount, Registry};
+pub use registry::{BuildFn, ElementType, PortCount, Registry};
 
 use perhop_packet::Batch;
 use std::any::Any;

@@ -22,6 +22,9 @@ impl PortCount {
     }
 }
 
+/// Makes an element from its arguments, or says everything that is wrong with them.
+pub type BuildFn = fn(&Args, &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgError>>;
+
 /// One registered element type. One line of registration an element.
 #[derive(Clone, Copy)]
 pub struct ElementType {
@@ -34,7 +37,7 @@ pub struct ElementType {
     /// Outputs.
     pub outputs: PortCount,
     /// Makes one.
-    pub build: fn(&Args, &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgError>>,
+    pub build: BuildFn,
     /// Valid arguments drawn at random, for the conservation test over random graphs.
     pub sample: fn(&mut dyn Rng) -> String,
 }
