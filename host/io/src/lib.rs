@@ -1,1 +1,17 @@
-//! Placeholder.
+//! Ports of real and make-believe links: packet sockets with memory-mapped rings, capture files, memory.
+//!
+//! All implement [`perhop_element::Port`]. Unsafe code of the rings lives here, each block with its reason.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "host/io is where sockets and clocks meet the pure parts"
+)]
+
+pub mod af_packet;
+mod checksum;
+pub mod clock;
+pub mod memory;
+pub mod pcap;
+
+pub use af_packet::{AfPacket, AfPacketConfig};
+pub use memory::MemoryPort;

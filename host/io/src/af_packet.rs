@@ -1,0 +1,511 @@
+//! Packet sockets with memory-mapped receive and transmit rings (TPACKET_V2).
+//!
+//! V2 is used because V3 wakes late at low rates (it hands over whole blocks). Frames are sent past the queueing
+//! discipline (`PACKET_QDISC_BYPASS`): the queue is ours. Such frames are not shown to packet sockets, so outgoing frames
+//! that this socket sees are the kernel's own; they are not forwarded but reported by [`AfPacket::take_kernel_sent`],
+//! so that the transmitter can be debited.
+//!
+//! Source: Linux `Documentation/networking/packet_mmap.rst`, packet(7).
+
+use crate::checksum;
+use crate::clock::RealtimeOffset;
+use perhop_element::{CounterSink, Port, PortError};
+use perhop_packet::{BUFFER_LEN, Batch, HEADROOM, Pool};
+use perhop_units::Instant;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+
+/// Bytes of one ring slot: the largest frame a packet buffer takes, plus the ring's own header.
+const SLOT: usize = 2048;
+const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
+
+/// How to open a packet socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AfPacketConfig {
+    /// Interface name in the calling thread's network namespace.
+    pub interface: String,
+    /// Port name for messages.
+    pub port: String,
+    /// Receive slots of 2 KiB, a power of two, 64 … 65,536.
+    pub rx_slots: u32,
+    /// Transmit slots of 2 KiB, a power of two, 64 … 65,536.
+    pub tx_slots: u32,
+    /// Also receive frames for other stations (bridge mode).
+    pub promiscuous: bool,
+    /// Ignore what the kernel sends by this interface altogether.
+    pub ignore_outgoing: bool,
+}
+
+impl AfPacketConfig {
+    /// 4,096 receive and 1,024 transmit slots.
+    pub fn new(port: &str, interface: &str) -> Self {
+        Self {
+            interface: interface.to_owned(),
+            port: port.to_owned(),
+            rx_slots: 4096,
+            tx_slots: 1024,
+            promiscuous: false,
+            ignore_outgoing: false,
+        }
+    }
+}
+
+/// Frames and bytes the kernel itself sent by the interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelSent {
+    /// Frames.
+    pub packets: u64,
+    /// Frame bytes.
+    pub bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counters {
+    rx_packets: u64,
+    rx_bytes: u64,
+    rx_no_buffer: u64,
+    rx_too_long: u64,
+    rx_ring_lost: u64,
+    rx_checksum_completed: u64,
+    tx_packets: u64,
+    tx_bytes: u64,
+    tx_failed: u64,
+    tx_too_long: u64,
+    kernel_packets: u64,
+    kernel_bytes: u64,
+}
+
+/// One mapped ring.
+#[derive(Debug)]
+struct Ring {
+    base: NonNull<u8>,
+    slots: u32,
+    next: u32,
+}
+
+impl Ring {
+    fn header(&self, slot: u32) -> NonNull<libc::tpacket2_hdr> {
+        // SAFETY: slot < slots, and the mapping is slots × SLOT bytes long from `base`; slots are page-aligned
+        // multiples of 2 KiB, so the header is aligned.
+        unsafe { self.base.add(slot as usize * SLOT).cast() }
+    }
+    fn status(&self, slot: u32) -> &AtomicU32 {
+        let header = self.header(slot);
+        // SAFETY: `tp_status` is the header's first field, four bytes, shared with the kernel; all accesses to it go
+        // through this atomic.
+        unsafe { AtomicU32::from_ptr(header.as_ptr().cast::<u32>()) }
+    }
+    fn advance(&mut self) {
+        self.next = (self.next + 1) & (self.slots - 1);
+    }
+}
+
+/// A packet socket bound to one interface.
+#[derive(Debug)]
+pub struct AfPacket {
+    fd: OwnedFd,
+    config: AfPacketConfig,
+    map: NonNull<u8>,
+    map_len: usize,
+    rx: Ring,
+    tx: Ring,
+    clock: RealtimeOffset,
+    counters: Counters,
+    kernel_sent: KernelSent,
+    down: bool,
+}
+
+// SAFETY: the mapping belongs to this value alone; nothing in it refers to the thread that made it.
+unsafe impl Send for AfPacket {}
+
+fn os(config: &AfPacketConfig, operation: &'static str) -> PortError {
+    PortError::Os { port: config.port.clone(), operation, source: io::Error::last_os_error() }
+}
+
+fn set<T>(fd: RawFd, option: libc::c_int, value: &T) -> bool {
+    // SAFETY: the pointer and length describe `value`; the kernel copies from it during the call.
+    let rc = unsafe {
+        libc::setsockopt(
+            fd,
+            libc::SOL_PACKET,
+            option,
+            std::ptr::from_ref(value).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    };
+    rc == 0
+}
+
+impl AfPacket {
+    /// Opens a socket on an interface of the calling thread's namespace.
+    ///
+    /// # Errors
+    /// [`PortError::Down`] when the interface does not exist or is down, [`PortError::Os`] otherwise (EPERM: needs
+    /// CAP_NET_RAW in the namespace's user namespace).
+    pub fn open(config: AfPacketConfig) -> Result<Self, PortError> {
+        // SAFETY: plain system call; the result is checked.
+        let raw = unsafe {
+            libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0)
+        };
+        if raw < 0 {
+            return Err(os(&config, "opening a packet socket"));
+        }
+        // SAFETY: `raw` is a fresh descriptor that nobody else owns.
+        let fd = unsafe { OwnedFd::from_raw_fd(raw) };
+        let name = std::ffi::CString::new(config.interface.as_str())
+            .map_err(|_| PortError::Down { port: config.port.clone() })?;
+        // SAFETY: `name` is a terminated string.
+        let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+        if index == 0 {
+            return Err(PortError::Down { port: config.port.clone() });
+        }
+        let on: libc::c_int = 1;
+        let version: libc::c_int = libc::tpacket_versions::TPACKET_V2 as libc::c_int;
+        if !set(raw, libc::PACKET_VERSION, &version) {
+            return Err(os(&config, "choosing TPACKET_V2"));
+        }
+        if !set(raw, libc::PACKET_QDISC_BYPASS, &on) {
+            return Err(os(&config, "bypassing the queueing discipline"));
+        }
+        if config.ignore_outgoing && !set(raw, PACKET_IGNORE_OUTGOING, &on) {
+            return Err(os(&config, "ignoring outgoing frames"));
+        }
+        // A frame the card refuses must not stop the ring: it is counted and skipped.
+        if !set(raw, libc::PACKET_LOSS, &on) {
+            return Err(os(&config, "setting PACKET_LOSS"));
+        }
+        let slots = |n: u32| n.clamp(64, 65_536).next_power_of_two();
+        let (rx_slots, tx_slots) = (slots(config.rx_slots), slots(config.tx_slots));
+        for (option, slots, what) in [
+            (libc::PACKET_RX_RING, rx_slots, "setting up the receive ring"),
+            (libc::PACKET_TX_RING, tx_slots, "setting up the transmit ring"),
+        ] {
+            let block = 64 * SLOT as u32;
+            let request = libc::tpacket_req {
+                tp_block_size: block,
+                tp_block_nr: slots * SLOT as u32 / block,
+                tp_frame_size: SLOT as u32,
+                tp_frame_nr: slots,
+            };
+            if !set(raw, option, &request) {
+                return Err(os(&config, what));
+            }
+        }
+        let map_len = (rx_slots + tx_slots) as usize * SLOT;
+        // SAFETY: maps the two rings just requested; length is their sum; the result is checked.
+        let map = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                map_len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_POPULATE,
+                raw,
+                0,
+            )
+        };
+        if map == libc::MAP_FAILED {
+            return Err(os(&config, "mapping the rings"));
+        }
+        let Some(map) = NonNull::new(map.cast::<u8>()) else {
+            return Err(os(&config, "mapping the rings"));
+        };
+        // SAFETY: the transmit ring follows the receive ring in the mapping.
+        let tx_base = unsafe { map.add(rx_slots as usize * SLOT) };
+        let port = Self {
+            fd,
+            map,
+            map_len,
+            rx: Ring { base: map, slots: rx_slots, next: 0 },
+            tx: Ring { base: tx_base, slots: tx_slots, next: 0 },
+            clock: RealtimeOffset::new(),
+            counters: Counters::default(),
+            kernel_sent: KernelSent::default(),
+            down: false,
+            config,
+        };
+        port.bind(index)?;
+        Ok(port)
+    }
+
+    fn bind(&self, index: u32) -> Result<(), PortError> {
+        let raw = self.fd.as_raw_fd();
+        if self.config.promiscuous {
+            let request = libc::packet_mreq {
+                mr_ifindex: index as libc::c_int,
+                mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
+                mr_alen: 0,
+                mr_address: [0; 8],
+            };
+            if !set(raw, libc::PACKET_ADD_MEMBERSHIP, &request) {
+                return Err(os(&self.config, "entering promiscuous mode"));
+            }
+        }
+        // Bound last, with the protocol: frames arrive only once the ring is there.
+        let address = libc::sockaddr_ll {
+            sll_family: libc::AF_PACKET as libc::c_ushort,
+            sll_protocol: (libc::ETH_P_ALL as u16).to_be(),
+            sll_ifindex: index as libc::c_int,
+            sll_hatype: 0,
+            sll_pkttype: 0,
+            sll_halen: 0,
+            sll_addr: [0; 8],
+        };
+        // SAFETY: pointer and length describe `address`.
+        let rc = unsafe {
+            libc::bind(
+                raw,
+                std::ptr::from_ref(&address).cast(),
+                size_of::<libc::sockaddr_ll>() as libc::socklen_t,
+            )
+        };
+        if rc == 0 { Ok(()) } else { Err(os(&self.config, "binding to the interface")) }
+    }
+
+    /// For `poll(2)`: readable when frames wait.
+    pub fn raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// What the kernel sent by this interface since the last call.
+    pub fn take_kernel_sent(&mut self) -> KernelSent {
+        std::mem::take(&mut self.kernel_sent)
+    }
+
+    /// Whether a frame waits in the receive ring.
+    pub fn has_input(&self) -> bool {
+        self.rx.status(self.rx.next).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+    }
+
+    fn fill(&mut self, now: Instant, pool: &Pool, batch: &mut Batch) {
+        let header = self.rx.header(self.rx.next);
+        // SAFETY: the kernel has handed this slot over (status seen with Acquire) and does not touch it until the
+        // status is given back.
+        let h = unsafe { *header.as_ptr() };
+        // SAFETY: the link-layer address follows the header in every receive slot (packet_mmap.rst).
+        let kind = unsafe {
+            let at = header.as_ptr().cast::<u8>().add(tpacket_align(size_of::<libc::tpacket2_hdr>()));
+            (*at.cast::<libc::sockaddr_ll>()).sll_pkttype
+        };
+        let len = h.tp_snaplen as usize;
+        if kind == libc::PACKET_OUTGOING {
+            self.kernel_sent.packets += 1;
+            self.kernel_sent.bytes += u64::from(h.tp_len);
+            self.counters.kernel_packets += 1;
+            self.counters.kernel_bytes += u64::from(h.tp_len);
+            return;
+        }
+        let tagged = h.tp_status & libc::TP_STATUS_VLAN_VALID != 0;
+        let room = BUFFER_LEN - HEADROOM - 4;
+        if h.tp_len as usize > len || len > room || h.tp_mac as usize + len > SLOT || len < 14 {
+            self.counters.rx_too_long += 1;
+            return;
+        }
+        // SAFETY: tp_mac + len ≤ SLOT was checked, so the frame lies inside the slot.
+        let frame =
+            unsafe { std::slice::from_raw_parts(header.as_ptr().cast::<u8>().add(h.tp_mac as usize), len) };
+        let Some(mut packet) = pool.packet(frame) else {
+            self.counters.rx_no_buffer += 1;
+            return;
+        };
+        if tagged {
+            reinsert_tag(&mut packet, h.tp_vlan_tci, h.tp_vlan_tpid);
+        }
+        if h.tp_status & libc::TP_STATUS_CSUMNOTREADY != 0 && checksum::complete(packet.frame_mut()) {
+            self.counters.rx_checksum_completed += 1;
+        }
+        let stamp = u64::from(h.tp_sec) * 1_000_000_000 + u64::from(h.tp_nsec);
+        packet.meta_mut().received_at = self.clock.convert(stamp, now);
+        self.counters.rx_packets += 1;
+        self.counters.rx_bytes += len as u64;
+        batch.push(packet);
+    }
+
+    /// Tells the kernel to send what is in the transmit ring.
+    fn kick(&mut self) -> Result<(), PortError> {
+        // SAFETY: a send without data flushes the ring; no pointer is passed.
+        let rc = unsafe { libc::send(self.fd.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT) };
+        if rc >= 0 {
+            return Ok(());
+        }
+        match io::Error::last_os_error().raw_os_error() {
+            Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => Ok(()),
+            Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {
+                self.down = true;
+                Err(PortError::Down { port: self.config.port.clone() })
+            }
+            _ => Err(os(&self.config, "sending")),
+        }
+    }
+
+    /// Adds the kernel's count of frames lost for want of ring slots; reading resets it there.
+    fn read_losses(&mut self) {
+        let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+        let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
+        // SAFETY: pointer and length describe `stats`.
+        let rc = unsafe {
+            libc::getsockopt(
+                self.fd.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_STATISTICS,
+                std::ptr::from_mut(&mut stats).cast(),
+                &mut len,
+            )
+        };
+        if rc == 0 {
+            self.counters.rx_ring_lost += u64::from(stats.tp_drops);
+        }
+    }
+
+    /// The socket's pending error, cleared by reading: how an interface that went away shows.
+    fn pending_error(&self) -> libc::c_int {
+        let mut error: libc::c_int = 0;
+        let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+        // SAFETY: pointer and length describe `error`.
+        unsafe {
+            libc::getsockopt(
+                self.fd.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_ERROR,
+                std::ptr::from_mut(&mut error).cast(),
+                &mut len,
+            );
+        }
+        error
+    }
+
+    /// Looks for an interface that went down or away; call after `poll(2)` reported an error.
+    ///
+    /// # Errors
+    /// [`PortError::Down`].
+    pub fn check_link(&mut self) -> Result<(), PortError> {
+        match self.pending_error() {
+            libc::ENETDOWN | libc::ENODEV | libc::ENXIO => {
+                self.down = true;
+                Err(PortError::Down { port: self.config.port.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+const fn tpacket_align(n: usize) -> usize {
+    (n + 15) & !15
+}
+
+/// Puts a tag that the card or the kernel took off back behind the addresses.
+fn reinsert_tag(packet: &mut perhop_packet::Packet, tci: u16, tpid: u16) {
+    if !packet.grow_front(4) {
+        return;
+    }
+    let tpid = if tpid == 0 { 0x8100 } else { tpid };
+    let frame = packet.frame_mut();
+    frame.copy_within(4..16, 0);
+    frame[12..14].copy_from_slice(&tpid.to_be_bytes());
+    frame[14..16].copy_from_slice(&tci.to_be_bytes());
+}
+
+impl Port for AfPacket {
+    fn receive(&mut self, now: Instant, pool: &Pool, batch: &mut Batch) -> Result<usize, PortError> {
+        let before = batch.len();
+        if self.has_input() {
+            self.clock.measure();
+        }
+        while !batch.is_full() {
+            let slot = self.rx.next;
+            if self.rx.status(slot).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
+                break;
+            }
+            self.fill(now, pool, batch);
+            self.rx.status(slot).store(libc::TP_STATUS_KERNEL, Ordering::Release);
+            self.rx.advance();
+        }
+        let n = batch.len() - before;
+        if n == 0 && self.down {
+            return Err(PortError::Down { port: self.config.port.clone() });
+        }
+        Ok(n)
+    }
+
+    fn transmit(&mut self, batch: &mut Batch) -> Result<usize, PortError> {
+        let offset = tpacket_align(size_of::<libc::tpacket2_hdr>());
+        let room = self.room() as usize;
+        let mut sent = 0;
+        let n = batch.len().min(room);
+        for packet in batch.drain_first(n) {
+            let len = packet.len();
+            if offset + len > SLOT {
+                self.counters.tx_too_long += 1;
+                packet.release();
+                continue;
+            }
+            let slot = self.tx.next;
+            let header = self.tx.header(slot);
+            // SAFETY: the slot is ours (status AVAILABLE was seen with Acquire in `room`), and offset + len ≤ SLOT.
+            unsafe {
+                (*header.as_ptr()).tp_len = len as u32;
+                (*header.as_ptr()).tp_snaplen = len as u32;
+                let data = header.as_ptr().cast::<u8>().add(offset);
+                std::ptr::copy_nonoverlapping(packet.frame().as_ptr(), data, len);
+            }
+            self.tx.status(slot).store(libc::TP_STATUS_SEND_REQUEST, Ordering::Release);
+            self.tx.advance();
+            self.counters.tx_packets += 1;
+            self.counters.tx_bytes += len as u64;
+            packet.release();
+            sent += 1;
+        }
+        if sent > 0 {
+            fence(Ordering::SeqCst);
+            self.kick()?;
+        }
+        Ok(sent)
+    }
+
+    fn room(&mut self) -> u32 {
+        // Free slots are contiguous from `next`; look a bounded distance ahead.
+        let mut free = 0;
+        while free < self.tx.slots.min(Batch::MAX as u32) {
+            let slot = (self.tx.next + free) & (self.tx.slots - 1);
+            match self.tx.status(slot).load(Ordering::Acquire) {
+                libc::TP_STATUS_AVAILABLE => free += 1,
+                libc::TP_STATUS_WRONG_FORMAT => {
+                    self.counters.tx_failed += 1;
+                    self.tx.status(slot).store(libc::TP_STATUS_AVAILABLE, Ordering::Release);
+                    free += 1;
+                }
+                _ => break,
+            }
+        }
+        free
+    }
+
+    fn counters(&mut self, sink: &mut dyn CounterSink) {
+        self.read_losses();
+        let c = &self.counters;
+        for (name, value) in [
+            ("rx_packets", c.rx_packets),
+            ("rx_bytes", c.rx_bytes),
+            ("rx_no_buffer", c.rx_no_buffer),
+            ("rx_too_long", c.rx_too_long),
+            ("rx_ring_lost", c.rx_ring_lost),
+            ("rx_checksum_completed", c.rx_checksum_completed),
+            ("tx_packets", c.tx_packets),
+            ("tx_bytes", c.tx_bytes),
+            ("tx_failed", c.tx_failed),
+            ("tx_too_long", c.tx_too_long),
+            ("kernel_packets", c.kernel_packets),
+            ("kernel_bytes", c.kernel_bytes),
+        ] {
+            sink.counter(name, value);
+        }
+    }
+}
+
+impl Drop for AfPacket {
+    fn drop(&mut self) {
+        // SAFETY: unmaps exactly what `open` mapped, once.
+        unsafe { libc::munmap(self.map.as_ptr().cast(), self.map_len) };
+    }
+}

@@ -1,0 +1,64 @@
+//! The machine's clocks as [`Instant`]s.
+
+use perhop_units::Instant;
+use rustix::time::{ClockId, clock_gettime};
+
+fn nanos(clock: ClockId) -> u64 {
+    let t = clock_gettime(clock);
+    (t.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(t.tv_nsec as u64)
+}
+
+/// `CLOCK_MONOTONIC` now. One for all processes and namespaces of a machine, so one-way delays may be taken across them.
+pub fn monotonic() -> Instant {
+    Instant(nanos(ClockId::Monotonic))
+}
+
+/// Turns the kernel's `CLOCK_REALTIME` stamps into monotonic instants.
+#[derive(Clone, Copy, Debug)]
+pub struct RealtimeOffset {
+    /// Real time minus monotonic time, ns.
+    offset: i128,
+    last: Instant,
+}
+
+impl Default for RealtimeOffset {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl RealtimeOffset {
+    /// Measured now.
+    pub fn new() -> Self {
+        let mut clock = Self { offset: 0, last: Instant::ZERO };
+        clock.measure();
+        clock
+    }
+    /// Measures again: real time may have been set. Costs three clock reads.
+    pub fn measure(&mut self) {
+        let before = nanos(ClockId::Monotonic);
+        let real = nanos(ClockId::Realtime);
+        let after = nanos(ClockId::Monotonic);
+        self.offset = i128::from(real) - i128::from(before / 2 + after / 2);
+    }
+    /// The monotonic instant of a real-time stamp: never decreasing, never after `now`.
+    pub fn convert(&mut self, real_ns: u64, now: Instant) -> Instant {
+        let mono = (i128::from(real_ns) - self.offset).clamp(0, i128::from(now.0)) as u64;
+        self.last = self.last.max(Instant(mono)).min(now);
+        self.last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_never_go_back_and_never_lie_ahead() {
+        let mut c = RealtimeOffset { offset: 1_000, last: Instant::ZERO };
+        assert_eq!(c.convert(1_500, Instant(10_000)), Instant(500));
+        assert_eq!(c.convert(1_200, Instant(10_000)), Instant(500));
+        assert_eq!(c.convert(99_000, Instant(10_000)), Instant(10_000));
+        assert_eq!(c.convert(0, Instant(20_000)), Instant(10_000));
+    }
+}
