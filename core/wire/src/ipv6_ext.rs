@@ -17,6 +17,9 @@ use crate::field::{be16, be32, put16, put32};
 use crate::layout::MAX_IPV6_EXTENSIONS;
 use crate::{HeaderError, protocol};
 
+/// The fixed part of an authentication header in bytes (RFC 4302 §2).
+pub const AH_MIN_LEN: usize = 12;
+
 /// Length in bytes of the extension header of type `kind` that starts with `head`.
 #[inline]
 #[must_use]
@@ -70,8 +73,11 @@ impl<'a> Extensions<'a> {
         }
         let kind = self.next_header;
         let head = self.rest.first_chunk().ok_or(HeaderError::Truncated)?;
-        let (bytes, rest) =
-            self.rest.split_at_checked(header_len(kind, head)).ok_or(HeaderError::Truncated)?;
+        let len = header_len(kind, head);
+        if kind == protocol::AH && len < AH_MIN_LEN {
+            return Err(HeaderError::Length);
+        }
+        let (bytes, rest) = self.rest.split_at_checked(len).ok_or(HeaderError::Truncated)?;
         self.done = kind == protocol::IPV6_FRAGMENT && be16(head, 2) & 0xfff8 != 0;
         self.next_header = head[0];
         self.rest = rest;

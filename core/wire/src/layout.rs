@@ -381,6 +381,9 @@ fn ipv6_extensions(packet: &[u8], mut at: usize, layout: &mut Layout) -> Result<
         // The shortest extension header has 8 bytes.
         let head = chunk::<8>(packet, at).ok_or(Malformed::Ipv6Extension)?;
         let len = ipv6_ext::header_len(layout.protocol, head);
+        if layout.protocol == protocol::AH && len < ipv6_ext::AH_MIN_LEN {
+            return Err(Malformed::Ipv6Extension);
+        }
         layout.protocol = head[0];
         seen += 1;
         at += len;
