@@ -539,6 +539,9 @@ pub fn set_vlan_pcp(frame: &mut [u8], layout: &Layout, pcp: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::build::{self, FrameBuilder};
+    use crate::{Ecn, tcp};
+    use proptest::prelude::*;
 
     /// 64-byte UDP frame without FCS: 10.0.0.1:5004 > 10.1.0.2:5006, 18 bytes of payload, DSCP EF.
     fn udp() -> [u8; 60] {
@@ -610,5 +613,136 @@ mod tests {
         names.sort_unstable();
         assert!(names.windows(2).all(|w| w[0] != w[1]));
         assert!(Malformed::ALL.iter().enumerate().all(|(i, m)| *m as usize == i));
+    }
+
+    fn base(kind: u8) -> FrameBuilder {
+        let (a, b) = ([10, 0, 0, 1], [10, 1, 0, 2]);
+        let (c, d) = ([0xfd00, 0, 0, 0, 0, 0, 0, 1], [0xfd00, 0, 0, 0, 0, 0, 0, 2]);
+        match kind {
+            0 => build::udp4(a, b).ports(5004, 5006).payload_len(20),
+            1 => build::udp6(c, d).ports(5004, 5006).payload_len(20),
+            2 => build::tcp4(a, b).ports(80, 1024).options(&[1, 1, 1]),
+            3 => build::tcp6(c, d).ports(80, 1024).tcp(|t| t.options.timestamps = Some((1, 2))),
+            _ => build::icmp4_echo(a, b, 1, 2),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn rewriting_equals_building_anew(
+            kind in 0u8..5, tags in 0u16..3, dscp in (0u8..64, 0u8..64), ecn in 0u8..4, ttl: u8, window: (u16, u16),
+        ) {
+            let mut old = base(kind);
+            for vid in 0..tags {
+                old = old.vlan(vid + 1, 3);
+            }
+            let (before, after) = (Dscp::new(dscp.0).unwrap(), Dscp::new(dscp.1).unwrap());
+            let old = old.dscp(before).ecn(Ecn::from_octet(ecn)).ttl(ttl).window(window.0);
+            let mut frame = old.build();
+            let mut layout = dissect(&frame).unwrap();
+            set_dscp(&mut frame, &mut layout, after);
+            let marked = set_ecn_ce(&mut frame, &mut layout);
+            let lived = decrement_ttl(&mut frame, &layout).is_ok();
+            let clamped = set_tcp_window(&mut frame, &layout, window.1);
+            prop_assert_eq!((marked, lived, clamped), (ecn != 0, ttl > 1, kind == 2 || kind == 3));
+            let new = old.dscp(after).ecn(if marked { Ecn::Ce } else { Ecn::NotEct }).window(window.1);
+            let new = new.ttl(if lived { ttl - 1 } else { ttl });
+            prop_assert_eq!(&frame, &new.build());
+            prop_assert_eq!(dissect(&frame), Ok(layout));
+        }
+
+        #[test]
+        fn no_frame_and_no_foreign_layout_panics(
+            mut frame in proptest::collection::vec(any::<u8>(), 0..100), kind in 0u8..5,
+        ) {
+            let _ = dissect(&frame);
+            let mut layout = dissect(&base(kind).vlan(1, 1).build()).unwrap();
+            set_dscp(&mut frame, &mut layout, Dscp::EF);
+            set_ecn_ce(&mut frame, &mut layout);
+            let _ = decrement_ttl(&mut frame, &layout);
+            set_tcp_window(&mut frame, &layout, 1);
+            set_vlan_pcp(&mut frame, &layout, 1);
+        }
+    }
+
+    #[test]
+    fn priority_of_the_outer_tag() {
+        let mut frame = base(0).vlan(7, 1).vlan(8, 2).build();
+        let layout = dissect(&frame).unwrap();
+        assert!(set_vlan_pcp(&mut frame, &layout, 6));
+        assert_eq!(frame, base(0).vlan(7, 6).vlan(8, 2).build());
+        assert!(!set_vlan_pcp(&mut frame, &Layout::default(), 6));
+    }
+
+    #[test]
+    fn every_fault_has_its_name() {
+        let v4 = || base(2).build();
+        let v6 = || base(1).build();
+        let edit = |mut frame: Vec<u8>, edits: &[(usize, u8)]| {
+            for (at, value) in edits {
+                frame[*at] = *value;
+            }
+            if frame[12..14] == [8, 0] && (5..=10).contains(&(frame[14] & 15)) {
+                let end = 14 + usize::from(frame[14] & 15) * 4;
+                frame[24..26].fill(0);
+                let sum = crate::checksum::of(&frame[14..end]);
+                frame[24..26].copy_from_slice(&sum.to_be_bytes());
+            }
+            frame
+        };
+        let check = |frame: &[u8], error: Malformed| assert_eq!(dissect(frame), Err(error), "{frame:02x?}");
+        check(&v4()[..13], Malformed::EthernetTruncated);
+        check(&base(0).vlan(1, 0).build()[..17], Malformed::VlanTruncated);
+        check(&base(0).vlan(1, 0).vlan(1, 0).vlan(1, 0).build(), Malformed::VlanTooDeep);
+        check(&v4()[..33], Malformed::Ipv4Truncated);
+        check(&edit(v4(), &[(14, 0x44)]), Malformed::Ipv4HeaderLength);
+        check(&edit(v4(), &[(14, 0x55)]), Malformed::Ipv4HeaderLength);
+        check(&edit(v4(), &[(16, 4)]), Malformed::Ipv4TotalLength);
+        check(&edit(v4(), &[(17, 10)]), Malformed::Ipv4TotalLength);
+        let mut broken = v4();
+        broken[22] ^= 1;
+        check(&broken, Malformed::Ipv4Checksum);
+        check(&edit(v4(), &[(34, 7), (35, 0)]), Malformed::Ipv4Options);
+        check(&edit(v4(), &[(34, 7), (35, 1)]), Malformed::Ipv4Options);
+        check(&edit(v4(), &[(34, 7), (35, 5)]), Malformed::Ipv4Options);
+        check(&base(2).fragment(8, false).build(), Malformed::Ipv4Fragment);
+        check(&base(0).fragment(65_528, false).build(), Malformed::Ipv4Fragment);
+        check(&v6()[..53], Malformed::Ipv6Truncated);
+        check(&edit(v6(), &[(14, 0x40)]), Malformed::Ipv6Version);
+        check(&edit(v6(), &[(18, 1)]), Malformed::Ipv6PayloadLength);
+        check(&edit(v6(), &[(18, 255), (19, 255)]), Malformed::Ipv6PayloadLength);
+        check(&base(1).extension(60, &[]).extension(0, &[]).build(), Malformed::Ipv6Extension);
+        check(&edit(base(1).extension(60, &[]).build(), &[(55, 9)]), Malformed::Ipv6Extension);
+        let deep = (0..9).fold(base(1), |b, _| b.extension(60, &[]));
+        check(&deep.build(), Malformed::Ipv6ExtensionsTooMany);
+        check(&base(3).fragment(8, true).build(), Malformed::Ipv6Fragment);
+        check(&base(1).fragment(65_528, false).build(), Malformed::Ipv6Fragment);
+        check(&edit(v6(), &[(58, 1)]), Malformed::UdpLength);
+        check(&edit(v6(), &[(59, 7)]), Malformed::UdpLength);
+        check(&edit(v4(), &[(14 + 24 + 12, 0x40)]), Malformed::TcpLength);
+        check(&edit(v4(), &[(14 + 24 + 12, 0xf0)]), Malformed::TcpLength);
+        check(&edit(base(4).build(), &[(17, 27)]), Malformed::IcmpTruncated);
+        check(&edit(v4(), &[(12, 8), (13, 6)]), Malformed::ArpMalformed);
+    }
+
+    #[test]
+    fn what_is_not_ip_passes() {
+        let mut frame = vec![0; 60];
+        frame[12..22].copy_from_slice(&[8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
+        let arp = dissect(&frame).unwrap();
+        assert_eq!((arp.ethertype, arp.ip_version, arp.l3_offset, arp.l4_offset), (0x0806, 0, 14, 0));
+        frame[12..14].copy_from_slice(&[0, 38]);
+        assert_eq!(dissect(&frame).unwrap().ethertype, 38);
+        let esp = {
+            let mut frame = base(0).build();
+            frame[23] = protocol::ESP;
+            frame[24..26].fill(0);
+            let sum = crate::checksum::of(&frame[14..34]);
+            frame[24..26].copy_from_slice(&sum.to_be_bytes());
+            dissect(&frame).unwrap()
+        };
+        assert_eq!((esp.protocol, esp.l4_offset, esp.payload_offset, esp.src_port), (50, 34, 0, 0));
+        let flags = base(2).flags(tcp::flags::SYN | tcp::flags::ECE).build();
+        assert_eq!(dissect(&flags).unwrap().tcp_flags, 0x42);
     }
 }

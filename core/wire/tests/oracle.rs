@@ -281,6 +281,22 @@ proptest! {
         agree(&frame)?;
     }
 
+    /// Every length an IP packet may claim, so that each header is cut at each place.
+    #[test]
+    fn shortened_packets(builder in any_builder(), len in any::<prop::sample::Index>()) {
+        let mut frame = builder.build();
+        let layout = dissect(&frame).unwrap();
+        let at = usize::from(layout.l3_offset);
+        let len = len.index(usize::from(layout.ip_len)) as u16;
+        if layout.ip_version == 4 {
+            frame[at + 2..at + 4].copy_from_slice(&len.to_be_bytes());
+            repair(&mut frame);
+        } else {
+            frame[at + 4..at + 6].copy_from_slice(&len.saturating_sub(40).to_be_bytes());
+        }
+        agree(&frame)?;
+    }
+
     #[test]
     fn noise(mut frame in proptest::collection::vec(any::<u8>(), 0..120), kind in 0usize..6) {
         let types = [[8, 0, 0x45, 0], [0x86, 0xdd, 0x60, 0], [8, 6, 0, 1], [0x81, 0, 0, 7], [0x88, 0xa8, 0, 7], [0x91, 0, 0, 1]];
