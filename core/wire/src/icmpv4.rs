@@ -98,7 +98,7 @@ pub enum Repr {
     EchoRequest { identifier: u16, sequence: u16 },
     /// I am.
     EchoReply { identifier: u16, sequence: u16 },
-    /// Not delivered, by one of the [`unreachable`] codes but "fragmentation needed".
+    /// Not delivered, by one of the [`mod@unreachable`] codes but "fragmentation needed".
     Unreachable { code: u8 },
     /// The next hop takes at most `mtu` bytes (IP length) and the packet forbids fragmentation; 0 if not said.
     FragmentationNeeded { mtu: u16 },

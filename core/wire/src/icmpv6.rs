@@ -93,7 +93,7 @@ pub enum Repr {
     EchoRequest { identifier: u16, sequence: u16 },
     /// I am.
     EchoReply { identifier: u16, sequence: u16 },
-    /// Not delivered, by one of the [`unreachable`] codes.
+    /// Not delivered, by one of the [`mod@unreachable`] codes.
     Unreachable { code: u8 },
     /// The next hop takes at most `mtu` bytes (IP length).
     PacketTooBig { mtu: u32 },

@@ -225,7 +225,7 @@ fn any_builder() -> impl Strategy<Value = FrameBuilder> {
                 base = base.vlan(vid, pcp);
             }
             for kind in exts {
-                base = base.extension(kind, &vec![0; 14]);
+                base = base.extension(kind, &[0; 14]);
             }
             if let Some((units, more)) = fragment {
                 // An offset of 8 is refused under TCP and tested by itself.
