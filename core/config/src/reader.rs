@@ -85,7 +85,7 @@ impl<'a> TableReader<'a> {
         for &id in children {
             let node = self.document.tree.node(id);
             let Some(key) = &node.key else { continue };
-            if known.binary_search(&key.name.as_str()).is_ok() || node.faulty {
+            if known.binary_search(&key.name.as_str()).is_ok() || node.faulty_key {
                 continue;
             }
             let at = self.document.key_location(id);

@@ -88,6 +88,11 @@ fn mark(tree: &mut Tree, errors: &[SyntaxError]) {
         tree.nodes[section].damaged = true;
         let Some(id) = tree.at(error.span.start) else { continue };
         let node = &mut tree.nodes[id as usize];
+        if node.key.as_ref().is_some_and(|k| error.span.start <= k.span.end)
+            && error.kind != SyntaxKind::Duplicate
+        {
+            node.faulty_key = true;
+        }
         match node.value {
             Value::Table(_) => node.damaged = true,
             _ if error.kind == SyntaxKind::Duplicate => {}

@@ -23,7 +23,7 @@ pub(crate) enum SyntaxKind {
     UnclosedArray,
     UnclosedTable,
     UnclosedHeader,
-    /// A multi-line string; an unclosed string of one line ends with it.
+    /// A string. One of a single line ends with its line; a multi-line one swallows the rest of the file.
     UnclosedText,
     /// A key or table given twice.
     Duplicate,
@@ -94,10 +94,12 @@ impl SyntaxError {
             SyntaxKind::UnclosedTable
         } else if begins("invalid multi-line") && span.start >= source.text.trim_end().len() {
             SyntaxKind::UnclosedText
+        } else if begins("invalid basic string") || begins("invalid literal string") {
+            SyntaxKind::UnclosedText
         } else if begins("duplicate key") {
             SyntaxKind::Duplicate
         } else {
-            SyntaxKind::Other(message.replace('`', "'"))
+            SyntaxKind::Other(message.trim_end_matches(", expected nothing").replace('`', "'"))
         };
         Self { span, kind }
     }

@@ -35,8 +35,10 @@ pub(crate) struct Node {
     /// The value; of a table with a header the header, of an implied table its key.
     pub(crate) span: Range<usize>,
     pub(crate) value: Value,
-    /// A syntax error is reported at this very value or key.
+    /// An error of form is reported at this very value.
     pub(crate) faulty: bool,
+    /// An error of form is reported at the key.
+    pub(crate) faulty_key: bool,
     /// A table in whose extent something could not be parsed: what seems missing may have been there.
     pub(crate) damaged: bool,
 }
@@ -155,6 +157,7 @@ impl Tree {
             span,
             value: Value::Invalid,
             faulty: false,
+            faulty_key: false,
             damaged: false,
         });
         if placeholder {
