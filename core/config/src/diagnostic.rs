@@ -173,6 +173,7 @@ pub struct Diagnostics {
 struct State {
     list: Vec<Diagnostic>,
     seen: HashSet<(Position, String, String)>,
+    error_positions: HashSet<Position>,
     omitted_errors: usize,
     omitted_warnings: usize,
 }
@@ -187,6 +188,9 @@ impl Diagnostics {
     /// [`MAX_DIAGNOSTICS`] it is only counted.
     pub fn push(&self, diagnostic: Diagnostic) {
         let state = &mut *self.state.borrow_mut();
+        if diagnostic.severity == Severity::Error {
+            state.error_positions.insert(diagnostic.position);
+        }
         if state.list.len() >= MAX_DIAGNOSTICS {
             match diagnostic.severity {
                 Severity::Error => state.omitted_errors += 1,
@@ -208,6 +212,11 @@ impl Diagnostics {
     /// Whether there is nothing, not even a warning.
     pub fn is_empty(&self) -> bool {
         self.state.borrow().list.is_empty()
+    }
+
+    /// Whether an error was reported exactly at this position: what depends on the value there is not worth checking.
+    pub fn has_error_at(&self, position: Position) -> bool {
+        self.state.borrow().error_positions.contains(&position)
     }
 
     /// How many errors, counting those that were not kept.

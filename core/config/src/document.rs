@@ -133,6 +133,31 @@ impl Document {
         diagnostic
     }
 
+    /// The place of a field inside the table at `table`: `queue.limit`, `prefixes[0]` (elements from 0, as in messages
+    /// of the router). Of a path that is not written in the file, the place of the longest part that is; so a
+    /// default's place is its table.
+    pub fn lookup(&self, table: Location, path: &str) -> Location {
+        let mut id = table.node;
+        for step in path.split(['.', '[']).filter(|s| !s.is_empty()) {
+            let index = step.strip_suffix(']').and_then(|i| i.parse::<usize>().ok());
+            let next = match (&self.tree.node(id).value, index) {
+                (Value::Array(elements), Some(i)) => elements.get(i).copied(),
+                _ => self.tree.child(id, step),
+            };
+            match next {
+                Some(next) => id = next,
+                None => break,
+            }
+        }
+        self.value_location(id)
+    }
+
+    /// Whether a field is written in the table at `table`; see [`Document::lookup`] for the path.
+    pub fn is_written(&self, table: Location, path: &str) -> bool {
+        let parent = path.rfind(['.', '[']).map_or("", |i| &path[..i]);
+        self.lookup(table, path).node != self.lookup(table, parent).node
+    }
+
     pub(crate) fn value_location(&self, id: NodeId) -> Location {
         location(self.tree.node(id).span.clone(), id)
     }

@@ -56,7 +56,12 @@ impl<'a> TableReader<'a> {
         self.find(key).map(|id| self.document.key_location(id))
     }
 
-    /// Adds an error about a key's value, or about the table if the key is absent.
+    /// Whether the key holds a string, for keys that take a short form beside a table. Makes it known.
+    pub fn is_text(&mut self, key: &'static str) -> bool {
+        self.find(key).is_some_and(|id| matches!(self.node(id).value, Value::Text(_)))
+    }
+
+    /// An error (to be pushed) about a key's value, or about the table if the key is absent.
     pub fn error(&mut self, key: &'static str, message: impl Into<String>) -> Diagnostic {
         match self.location_of(key) {
             Some(at) => self.document.error(at, message),

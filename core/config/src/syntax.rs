@@ -92,9 +92,7 @@ impl SyntaxError {
             SyntaxKind::UnclosedArray
         } else if begins("unclosed inline table") {
             SyntaxKind::UnclosedTable
-        } else if begins("invalid multi-line") && span.start >= source.text.trim_end().len() {
-            SyntaxKind::UnclosedText
-        } else if begins("invalid basic string") || begins("invalid literal string") {
+        } else if is_unclosed_text(message, span.start, source) {
             SyntaxKind::UnclosedText
         } else if begins("duplicate key") {
             SyntaxKind::Duplicate
@@ -103,4 +101,10 @@ impl SyntaxError {
         };
         Self { span, kind }
     }
+}
+
+/// Whether a string has no end: on its line, or for a multi-line one up to the end of the file.
+fn is_unclosed_text(message: &str, at: usize, source: &Source) -> bool {
+    let multi_line = message.starts_with("invalid multi-line") && at >= source.text.trim_end().len();
+    multi_line || message.starts_with("invalid basic string") || message.starts_with("invalid literal string")
 }

@@ -40,9 +40,10 @@ impl From<ParseUnitError> for TextError {
         let not = |why: &str| Self::new(format!("is not {}: {why}", e.what));
         match e.kind {
             UnitErrorKind::NoUnit(example) => {
-                not("it has no unit").hint(format!("Write for example {example}"))
+                not("it has no unit").hint(format!("Write for example \"{example}\""))
             }
             UnitErrorKind::UnknownUnit(units) => not("its unit is not known here").allowed(units),
+            UnitErrorKind::UnknownName(names) => not("it is not a name known here").allowed(names),
             UnitErrorKind::OutOfRange(range) => not("it is out of range").allowed(range),
             other => not(&other.to_string()),
         }
@@ -86,7 +87,7 @@ mod tests {
     #[test]
     fn unit_errors_become_sentences() {
         let error = |kind| TextError::from(ParseUnitError { what: "a rate", text: "10".into(), kind });
-        let e = error(UnitErrorKind::NoUnit("\"10 Mbit/s\""));
+        let e = error(UnitErrorKind::NoUnit("10 Mbit/s"));
         assert_eq!(e.message, "is not a rate: it has no unit");
         assert_eq!(e.hint.as_deref(), Some("Write for example \"10 Mbit/s\""));
         assert_eq!(

@@ -233,7 +233,7 @@ fn multi_byte_characters_tabs_and_carriage_returns_count_as_people_count() {
     let (_, diagnostics) = Document::parse("f.toml", text);
     let at: Vec<(u32, u32)> =
         diagnostics.sorted().iter().map(|d| (d.position.line, d.position.column)).collect();
-    assert_eq!(at, [(2, 2), (4, 16), (5, 8)], "{diagnostics}");
+    assert_eq!(at, [(2, 2), (3, 2), (4, 16), (5, 8)], "{diagnostics}");
 }
 
 #[test]
