@@ -1,1 +1,26 @@
-//! Placeholder.
+//! Results as JSON, a terminal table and one self-contained HTML page.
+//!
+//! * [`result`]: the JSON contract of `perhop lab run --json`, `result.json` and `perhop demo --json`;
+//! * [`series`]: values over time in bins;
+//! * [`verdict`]: what the demonstration must show, and whether it did;
+//! * [`table`], [`html`]: the same figures for a terminal and for a browser;
+//! * [`plot`]: charts as inline SVG.
+//!
+//! Nothing here reads a clock or touches a file: everything is a function of the results to a string.
+
+pub mod html;
+pub mod plot;
+pub mod result;
+pub mod series;
+pub mod summary;
+pub mod table;
+pub mod verdict;
+
+pub use html::{DemoReport, NamedSeries, RunData, RunSeries, TimeMark, demo_page};
+pub use result::{
+    Connections, DelayMs, DemoResult, Expectation, GroupResult, JitterMs, LinkResult, Mos, QueueMs,
+    ResultError, ScenarioResult, Throughput, Variant,
+};
+pub use series::{Bin, Series};
+pub use table::demo_table;
+pub use verdict::{Check, DemoTargets, Verdict};

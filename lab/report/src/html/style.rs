@@ -1,0 +1,34 @@
+//! The page's style sheet. Colours are those of Okabe and Ito, which stay apart for every kind of colour vision;
+//! lighter ones in the dark.
+
+/// Style sheet for light and dark, narrow and wide, screen and paper.
+pub(super) const CSS: &str = "\
+:root{--bg:#fff;--fg:#1b1f24;--dim:#59636e;--rule:#d5dae0;--card:#f5f7f9;--ok:#00694b;--bad:#a63d00;--q:#59636e;\
+--c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#cc79a7;--c4:#7a6a00;--c5:#56b4e9}\
+@media(prefers-color-scheme:dark){:root{--bg:#14171b;--fg:#e6e9ec;--dim:#9aa4ae;--rule:#333a42;--card:#1d2127;\
+--ok:#3ddc9f;--bad:#ff9a5c;--q:#9aa4ae;--c0:#4aa8e0;--c1:#f08a45;--c2:#2cc79b;--c3:#e29bc4;--c4:#d9c84a;--c5:#8fd0f5}}\
+*{box-sizing:border-box}body{margin:0;background:var(--bg);color:var(--fg);font:16px/1.5 system-ui,sans-serif}\
+main{max-width:1240px;margin:0 auto;padding:24px 16px 64px}h1{font-size:1.6rem;margin:0 0 16px}\
+h2{font-size:1.15rem;margin:32px 0 8px}p{max-width:75ch;color:var(--dim);margin:8px 0}\
+.verdict{border-left:6px solid var(--q);background:var(--card);padding:12px 18px}\
+.verdict.pass{border-color:var(--ok)}.verdict.fail{border-color:var(--bad)}\
+.headline{font-size:1.2rem;font-weight:600;color:var(--fg);margin:0 0 8px}\
+.verdict ul{list-style:none;margin:0;padding:0}.sign{display:inline-block;min-width:3.6em;font-weight:700}\
+.unknown>.sign{color:var(--q)}.pass>.sign,.pass>.headline .sign{color:var(--ok)}.fail>.sign,.fail>.headline .sign{color:var(--bad)}\
+.scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums;min-width:100%}\
+th,td{padding:6px 10px;text-align:right;border-bottom:1px solid var(--rule)}\
+thead th{font-size:.85rem;color:var(--dim);font-weight:600;vertical-align:bottom}\
+th:first-child,td.part,thead th:nth-child(2){text-align:left}td.part{white-space:nowrap}\
+.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,460px),1fr));gap:12px}\
+figure{margin:0;background:var(--card);padding:8px}svg{display:block;width:100%;height:auto;max-height:420px}\
+svg text{font:11px system-ui,sans-serif;fill:var(--dim)}svg .h{font-size:13px;font-weight:600;fill:var(--fg)}\
+svg .m{fill:var(--fg);font-size:10px}svg .a{fill:var(--fg)}\
+.grid{stroke:var(--rule);stroke-width:.6;fill:none}.tick{stroke:var(--dim);fill:none}\
+.mark{stroke:var(--fg);stroke-width:.8;stroke-dasharray:2 3;fill:none}\
+.line{fill:none;stroke-width:1.6;stroke-linejoin:round;stroke-linecap:round}.dash{stroke-dasharray:6 3}\
+.band{fill-opacity:.25;stroke:none}.area{fill-opacity:.85;stroke:none}\
+.c0{stroke:var(--c0)}.c1{stroke:var(--c1)}.c2{stroke:var(--c2)}.c3{stroke:var(--c3)}.c4{stroke:var(--c4)}.c5{stroke:var(--c5)}\
+.f0{fill:var(--c0)}.f1{fill:var(--c1)}.f2{fill:var(--c2)}.f3{fill:var(--c3)}.f4{fill:var(--c4)}.f5{fill:var(--c5)}\
+dl{display:grid;grid-template-columns:max-content 1fr;gap:2px 16px;margin:8px 0}dt{color:var(--dim)}dd{margin:0}\
+@media(max-width:600px){dl{grid-template-columns:1fr}dd{margin-bottom:6px}}\
+@media print{figure{break-inside:avoid}}";

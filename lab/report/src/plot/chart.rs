@@ -1,0 +1,258 @@
+//! Charts over two axes: lines, bands and marks.
+
+use super::axis::Axis;
+use super::{COLORS, coordinate, escape, svg_open};
+
+/// A chart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chart {
+    /// Unique in the page; letters, digits and hyphens.
+    pub id: String,
+    /// Heading inside the drawing.
+    pub title: String,
+    /// What there is to see, for those who cannot.
+    pub description: String,
+    /// Horizontal axis.
+    pub x: Axis,
+    /// Vertical axis.
+    pub y: Axis,
+    /// What is drawn, first at the bottom.
+    pub layers: Vec<Layer>,
+    /// Vertical lines with a word each.
+    pub marks: Vec<Mark>,
+}
+
+/// Something drawn. A point that is not a number interrupts it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Layer {
+    /// A line.
+    Line {
+        /// Text in the legend, none if empty.
+        label: String,
+        /// Colour index.
+        color: usize,
+        /// Dashed, to be told apart without colour.
+        dashed: bool,
+        /// x and y.
+        points: Vec<(f64, f64)>,
+    },
+    /// The area between two lines.
+    Band {
+        /// Text in the legend, none if empty.
+        label: String,
+        /// Colour index.
+        color: usize,
+        /// Solid, for stacked areas; otherwise pale, for a range around a line.
+        solid: bool,
+        /// x, lower y, upper y.
+        points: Vec<(f64, f64, f64)>,
+    },
+}
+
+/// A vertical line with a word.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mark {
+    /// Where.
+    pub x: f64,
+    /// What happened then.
+    pub label: String,
+}
+
+pub(super) const WIDTH: f64 = 560.0;
+pub(super) const HEIGHT: f64 = 280.0;
+pub(super) const LEFT: f64 = 58.0;
+pub(super) const RIGHT: f64 = 548.0;
+pub(super) const TOP: f64 = 52.0;
+pub(super) const BOTTOM: f64 = 236.0;
+
+impl Chart {
+    /// The chart as an `svg` element.
+    pub fn to_svg(&self) -> String {
+        let mut out = svg_open(&self.id, WIDTH, HEIGHT, &self.title, &self.description);
+        out.push_str(&heading(&self.title));
+        out.push_str(&legend(self.layers.iter().map(|layer| {
+            let (Layer::Line { label, color, .. } | Layer::Band { label, color, .. }) = layer;
+            let dashed = matches!(layer, Layer::Line { dashed: true, .. });
+            let solid = matches!(layer, Layer::Band { solid: true, .. });
+            (label.as_str(), *color, dashed, solid)
+        })));
+        self.grid(&mut out);
+        for layer in &self.layers {
+            self.layer(layer, &mut out);
+        }
+        for (i, mark) in self.marks.iter().enumerate() {
+            self.mark(i, mark, &mut out);
+        }
+        out.push_str("</svg>");
+        out
+    }
+
+    fn px(&self, x: f64) -> f64 {
+        LEFT + self.x.position(x) * (RIGHT - LEFT)
+    }
+
+    fn py(&self, y: f64) -> f64 {
+        BOTTOM - self.y.position(y) * (BOTTOM - TOP)
+    }
+
+    fn grid(&self, out: &mut String) {
+        for (value, text) in self.y.ticks() {
+            out.push_str(&y_tick(self.py(value), &text));
+        }
+        for (value, text) in self.x.ticks() {
+            let x = coordinate(self.px(value));
+            out.push_str(&format!(
+                r#"<path class="tick" d="M{x} {BOTTOM}v4"/><text class="n" x="{x}" y="250" text-anchor="middle">{text}</text>"#
+            ));
+        }
+        out.push_str(&frame(&self.x.label, &self.y.label));
+    }
+
+    fn layer(&self, layer: &Layer, out: &mut String) {
+        match layer {
+            Layer::Line { color, dashed, points, .. } => {
+                let path = self.line_path(points);
+                let dash = if *dashed { " dash" } else { "" };
+                if !path.is_empty() {
+                    out.push_str(&format!(r#"<path class="line c{}{dash}" d="{path}"/>"#, color % COLORS));
+                }
+            }
+            Layer::Band { color, solid, points, .. } => {
+                let kind = if *solid { "area" } else { "band" };
+                for run in points.split(|(x, low, high)| !(x + low + high).is_finite()) {
+                    if !run.is_empty() {
+                        let path = self.band_path(run);
+                        out.push_str(&format!(r#"<path class="{kind} f{}" d="{path}"/>"#, color % COLORS));
+                    }
+                }
+            }
+        }
+    }
+
+    fn line_path(&self, points: &[(f64, f64)]) -> String {
+        let mut path = String::new();
+        for run in points.split(|(x, y)| !(x + y).is_finite()) {
+            for (i, (x, y)) in run.iter().enumerate() {
+                path.push(if i == 0 { 'M' } else { 'L' });
+                path.push_str(&self.pair(*x, *y));
+            }
+            // A lone point would be invisible.
+            if run.len() == 1 {
+                path.push_str("h.1");
+            }
+        }
+        path
+    }
+
+    fn band_path(&self, run: &[(f64, f64, f64)]) -> String {
+        let mut path = String::from("M");
+        for (x, _, high) in run {
+            path.push_str(&self.pair(*x, *high));
+            path.push('L');
+        }
+        for (x, low, _) in run.iter().rev() {
+            path.push_str(&self.pair(*x, *low));
+            path.push('L');
+        }
+        path.pop();
+        path.push('Z');
+        path
+    }
+
+    fn pair(&self, x: f64, y: f64) -> String {
+        format!("{} {}", coordinate(self.px(x)), coordinate(self.py(y)))
+    }
+
+    fn mark(&self, i: usize, mark: &Mark, out: &mut String) {
+        if !mark.x.is_finite() || mark.x < self.x.min || mark.x > self.x.max {
+            return;
+        }
+        let x = self.px(mark.x);
+        // Words near the right edge go to the left of their line; neighbours sit on lines of their own.
+        let (at, anchor) = if x > RIGHT - 120.0 { (x - 4.0, "end") } else { (x + 4.0, "start") };
+        let y = TOP + 11.0 + (i % 3) as f64 * 13.0;
+        out.push_str(&format!(
+            r#"<path class="mark" d="M{} {TOP}V{BOTTOM}"/><text class="m" x="{}" y="{y}" text-anchor="{anchor}">{}</text>"#,
+            coordinate(x),
+            coordinate(at),
+            escape(&mark.label)
+        ));
+    }
+}
+
+pub(super) fn heading(title: &str) -> String {
+    format!(r#"<text class="h" x="{LEFT}" y="17">{}</text>"#, escape(title))
+}
+
+pub(super) fn y_tick(y: f64, text: &str) -> String {
+    let y_line = coordinate(y);
+    format!(
+        r#"<path class="grid" d="M{LEFT} {y_line}H{RIGHT}"/><text class="n" x="{}" y="{}" text-anchor="end">{text}</text>"#,
+        LEFT - 6.0,
+        coordinate(y + 4.0)
+    )
+}
+
+pub(super) fn frame(x_label: &str, y_label: &str) -> String {
+    let middle = (TOP + BOTTOM) / 2.0;
+    format!(
+        r#"<path class="tick" d="M{LEFT} {TOP}V{BOTTOM}H{RIGHT}"/><text class="a" x="{}" y="271" text-anchor="middle">{}</text><text class="a" transform="translate(14 {middle}) rotate(-90)" text-anchor="middle">{}</text>"#,
+        (LEFT + RIGHT) / 2.0,
+        escape(x_label),
+        escape(y_label)
+    )
+}
+
+/// One row of (label, colour, dashed, solid); empty labels are left out.
+pub(super) fn legend<'a>(entries: impl Iterator<Item = (&'a str, usize, bool, bool)>) -> String {
+    let mut out = String::new();
+    let mut x = LEFT;
+    for (label, color, dashed, solid) in entries.filter(|entry| !entry.0.is_empty()) {
+        let class = color % COLORS;
+        let dash = if dashed { " dash" } else { "" };
+        if solid {
+            out.push_str(&format!(r#"<path class="area f{class}" d="M{x} 30h14v9h-14z"/>"#));
+        } else {
+            out.push_str(&format!(r#"<path class="line c{class}{dash}" d="M{x} 35h16"/>"#));
+        }
+        out.push_str(&format!(r#"<text class="n" x="{}" y="39">{}</text>"#, x + 20.0, escape(label)));
+        // About the advance of the page's sans-serif at 11 px, as nothing measures text here.
+        x += 34.0 + 6.2 * label.chars().count() as f64;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart(layers: Vec<Layer>) -> Chart {
+        Chart {
+            id: "t".into(),
+            title: "a < b".into(),
+            description: "d".into(),
+            x: Axis::linear("time, s", 0.0, 10.0),
+            y: Axis::linear("delay, ms", 0.0, 100.0),
+            layers,
+            marks: vec![Mark { x: 5.0, label: "half".into() }, Mark { x: 50.0, label: "outside".into() }],
+        }
+    }
+
+    #[test]
+    fn a_line_goes_through_its_points_and_stops_at_gaps() {
+        let points = vec![(0.0, 0.0), (5.0, 50.0), (6.0, f64::NAN), (10.0, 100.0)];
+        let svg = chart(vec![Layer::Line { label: "x".into(), color: 7, dashed: true, points }]).to_svg();
+        assert!(svg.contains(r#"<path class="line c1 dash" d="M58 236L303 144M548 52h.1"/>"#), "{svg}");
+        assert!(svg.contains("a &lt; b") && !svg.contains("a < b"));
+        assert!(svg.contains(">half</text>") && !svg.contains("outside"));
+        assert!(svg.contains("time, s") && svg.contains("delay, ms"));
+    }
+
+    #[test]
+    fn a_band_is_closed_and_held_inside_the_frame() {
+        let points = vec![(0.0, 0.0, 100.0), (10.0, 50.0, 900.0)];
+        let svg = chart(vec![Layer::Band { label: String::new(), color: 2, solid: true, points }]).to_svg();
+        assert!(svg.contains(r#"<path class="area f2" d="M58 52L548 52L548 144L58 236Z"/>"#), "{svg}");
+        assert_eq!(svg.matches(r#"class="area"#).count(), 1, "no legend for an empty label");
+    }
+}

@@ -1,0 +1,359 @@
+//! The result of a run, exactly as it is printed as JSON.
+//!
+//! Field names and their order are a contract. What does not apply is `null`, never 0. Figures are rounded to six
+//! decimals when printed (a nanosecond on a scale of ms), so that equal runs print equal bytes; what is not a number
+//! prints as `null`.
+
+use perhop_quality::{Distribution, QualityPool};
+use serde::{Deserialize, Serialize, Serializer};
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// A result that is not what the contract says.
+#[derive(Debug, Error)]
+pub enum ResultError {
+    /// The text is not JSON, or its fields are others.
+    #[error("not a result file: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+/// Result of one scenario over all its repetitions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScenarioResult {
+    /// Name of the scenario, such as `H-8.1.2` or `demo`.
+    pub scenario: String,
+    /// World it ran in: `sim` or `netns`.
+    pub mode: String,
+    /// Seed of the run.
+    pub seed: u64,
+    /// Repetitions, each with its own stream of the seed.
+    pub repetitions: u32,
+    /// Simulated or measured time of one repetition, s.
+    #[serde(serialize_with = "rounded")]
+    pub sim_s: f64,
+    /// Time the run took, s; left out of `result.json`.
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "rounded_option")]
+    pub wall_s: Option<f64>,
+    /// What a reader must know to trust the figures, apart from the machine.
+    pub warnings: Vec<String>,
+    /// What a reader must know of this machine (CPU steal, timer error); printed among the warnings of `--json`, left
+    /// out of `result.json`.
+    #[serde(skip)]
+    pub machine_warnings: Vec<String>,
+    /// Traffic groups in the product configuration.
+    pub groups: Vec<GroupResult>,
+    /// Links in the product configuration.
+    pub links: Vec<LinkResult>,
+    /// Other configurations of the same network, such as `baseline`.
+    pub variants: BTreeMap<String, Variant>,
+    /// Expected values and whether they hold.
+    pub expect: Vec<Expectation>,
+}
+
+impl ScenarioResult {
+    /// One line of JSON for `--json`: with wall time and the machine's warnings behind the others.
+    ///
+    /// # Errors
+    /// None that a result can cause; serialisation itself reports one.
+    pub fn to_json_line(&self) -> Result<String, ResultError> {
+        let mut printed = self.clone();
+        printed.warnings.append(&mut printed.machine_warnings);
+        Ok(serde_json::to_string(&printed)?)
+    }
+
+    /// The content of `result.json`: what follows from scenario and seed alone, byte-equal for equal runs.
+    ///
+    /// # Errors
+    /// As [`ScenarioResult::to_json_line`].
+    pub fn to_result_file(&self) -> Result<String, ResultError> {
+        let stable = Self { wall_s: None, ..self.clone() };
+        let mut text = serde_json::to_string(&stable)?;
+        text.push('\n');
+        Ok(text)
+    }
+
+    /// Reads either form back; machine warnings come back among the others.
+    ///
+    /// # Errors
+    /// Text that is not JSON, an unknown or a missing field.
+    pub fn from_json(text: &str) -> Result<Self, ResultError> {
+        Ok(serde_json::from_str(text)?)
+    }
+
+    /// The group of this name.
+    pub fn group(&self, name: &str) -> Option<&GroupResult> {
+        self.groups.iter().find(|group| group.name == name)
+    }
+
+    /// The link of this name.
+    pub fn link(&self, name: &str) -> Option<&LinkResult> {
+        self.links.iter().find(|link| link.name == name)
+    }
+}
+
+/// `perhop demo --json`: the same traffic through a plain FIFO and through Perhop.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DemoResult {
+    /// The plain FIFO of the same total bytes.
+    pub fifo: ScenarioResult,
+    /// Perhop.
+    pub perhop: ScenarioResult,
+}
+
+impl DemoResult {
+    /// One line of JSON with wall times and machine warnings.
+    ///
+    /// # Errors
+    /// As [`ScenarioResult::to_json_line`].
+    pub fn to_json_line(&self) -> Result<String, ResultError> {
+        Ok(format!(r#"{{"fifo":{},"perhop":{}}}"#, self.fifo.to_json_line()?, self.perhop.to_json_line()?))
+    }
+}
+
+/// Another configuration of the scenario.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Variant {
+    /// Its traffic groups.
+    pub groups: Vec<GroupResult>,
+    /// Its links.
+    pub links: Vec<LinkResult>,
+}
+
+/// A group of like flows. A group in both directions has `name.up` and `name.down` beside `name`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroupResult {
+    /// Name of the traffic.
+    pub name: String,
+    /// Packets sent; `null` where only the transport knows, as for kernel TCP.
+    pub sent: Option<u64>,
+    /// Packets received.
+    pub received: Option<u64>,
+    /// (sent − received) / sent in percent.
+    #[serde(serialize_with = "rounded_option")]
+    pub loss_pct: Option<f64>,
+    /// One-way delay.
+    pub delay_ms: Option<DelayMs>,
+    /// |delay(n+1) − delay(n)|: sum over packets received, and largest.
+    pub jitter_ms: Option<JitterMs>,
+    /// Goodput or throughput of the group at IP length.
+    pub throughput_kbps: Option<Throughput>,
+    /// Connections of the group.
+    pub connections: Option<Connections>,
+    /// Opinion score of the E-model.
+    pub mos: Option<Mos>,
+}
+
+impl GroupResult {
+    /// A group of this name of which nothing is known yet.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+
+    /// A group of calls: packets, loss, delay, jitter and score of the pool; connections counts calls.
+    pub fn of_calls(name: impl Into<String>, pool: &QualityPool) -> Self {
+        let jitter = pool.variation.mean_ms().map(|mean| JitterMs { mean, max: pool.variation.max_ms });
+        Self {
+            sent: Some(pool.sent),
+            received: Some(pool.received),
+            loss_pct: pool.loss_pct(),
+            delay_ms: DelayMs::of(&pool.delay),
+            jitter_ms: jitter,
+            connections: Some(Connections { count: pool.calls, jain: None }),
+            mos: pool.mos_mean().zip(pool.mos_min()).map(|(mean, min)| Mos { mean, min }),
+            ..Self::named(name)
+        }
+    }
+
+    /// A group of datagrams that are not calls, such as the flood.
+    pub fn of_datagrams(name: impl Into<String>, sent: u64, delay: &Distribution) -> Self {
+        let received = delay.count() as u64;
+        let lost = sent.saturating_sub(received);
+        Self {
+            sent: Some(sent),
+            received: Some(received),
+            loss_pct: (sent > 0).then(|| lost as f64 / sent as f64 * 100.0),
+            delay_ms: DelayMs::of(delay),
+            ..Self::named(name)
+        }
+    }
+
+    /// The same group with its throughput of every repetition in kbit/s.
+    #[must_use]
+    pub fn with_throughput(mut self, kbps: &[f64]) -> Self {
+        self.throughput_kbps = Throughput::of(kbps);
+        self
+    }
+}
+
+/// One-way delay over all packets of all repetitions, ms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DelayMs {
+    /// Smallest.
+    #[serde(serialize_with = "rounded")]
+    pub min: f64,
+    /// Mean.
+    #[serde(serialize_with = "rounded")]
+    pub mean: f64,
+    /// Median.
+    #[serde(serialize_with = "rounded")]
+    pub p50: f64,
+    /// 99th percentile.
+    #[serde(serialize_with = "rounded")]
+    pub p99: f64,
+    /// 99.9th percentile.
+    #[serde(serialize_with = "rounded")]
+    pub p999: f64,
+    /// Largest.
+    #[serde(serialize_with = "rounded")]
+    pub max: f64,
+}
+
+impl DelayMs {
+    /// The figures of a distribution, `None` if it is empty.
+    pub fn of(delays: &Distribution) -> Option<Self> {
+        Some(Self {
+            min: delays.min_ms()?,
+            mean: delays.mean_ms()?,
+            p50: delays.percentile_ms(50.0)?,
+            p99: delays.percentile_ms(99.0)?,
+            p999: delays.percentile_ms(99.9)?,
+            max: delays.max_ms()?,
+        })
+    }
+}
+
+/// Jitter, ms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JitterMs {
+    /// Mean.
+    #[serde(serialize_with = "rounded")]
+    pub mean: f64,
+    /// Largest.
+    #[serde(serialize_with = "rounded")]
+    pub max: f64,
+}
+
+/// Throughput over repetitions, kbit/s.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Throughput {
+    /// Mean over repetitions.
+    #[serde(serialize_with = "rounded")]
+    pub mean: f64,
+    /// Sample standard deviation (n − 1); `null` for a single repetition.
+    #[serde(serialize_with = "rounded_option")]
+    pub stdev: Option<f64>,
+}
+
+impl Throughput {
+    /// Mean and sample standard deviation, `None` without values.
+    pub fn of(kbps: &[f64]) -> Option<Self> {
+        if kbps.is_empty() {
+            return None;
+        }
+        let n = kbps.len() as f64;
+        let mean = kbps.iter().sum::<f64>() / n;
+        let squares: f64 = kbps.iter().map(|x| (x - mean) * (x - mean)).sum();
+        // The square root is exact to the last bit on every platform, unlike the transcendental functions.
+        Some(Self { mean, stdev: (kbps.len() > 1).then(|| (squares / (n - 1.0)).sqrt()) })
+    }
+}
+
+/// Connections or calls of a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Connections {
+    /// How many.
+    pub count: u64,
+    /// Jain's index of their throughputs, 1/n … 1.
+    #[serde(serialize_with = "rounded_option")]
+    pub jain: Option<f64>,
+}
+
+/// Opinion scores of calls, 1 … 4.5.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mos {
+    /// Mean over calls.
+    #[serde(serialize_with = "rounded")]
+    pub mean: f64,
+    /// Worst call.
+    #[serde(serialize_with = "rounded")]
+    pub min: f64,
+}
+
+/// A link in the congested direction.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkResult {
+    /// Name of the link.
+    pub name: String,
+    /// Share of its rate in use while traffic was on, percent.
+    #[serde(serialize_with = "rounded_option")]
+    pub utilisation_pct: Option<f64>,
+    /// Packets dropped by reason.
+    pub drops: BTreeMap<String, u64>,
+    /// Waiting time of the queue in front of it.
+    pub queue_ms: Option<QueueMs>,
+}
+
+/// Queueing delay, ms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QueueMs {
+    /// Median.
+    #[serde(serialize_with = "rounded")]
+    pub p50: f64,
+    /// 99th percentile.
+    #[serde(serialize_with = "rounded")]
+    pub p99: f64,
+    /// Largest.
+    #[serde(serialize_with = "rounded")]
+    pub max: f64,
+}
+
+/// One expected value.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expectation {
+    /// Path of the figure, such as `voip.delay_ms.mean`.
+    pub metric: String,
+    /// What this run gave.
+    #[serde(serialize_with = "rounded_option")]
+    pub ours: Option<f64>,
+    /// What the source of the scenario published.
+    #[serde(serialize_with = "rounded_option")]
+    pub published: Option<f64>,
+    /// What must hold, such as `<= 34.14`.
+    pub target: Option<String>,
+    /// Whether it does; `null` when the target depends on something changed.
+    pub ok: Option<bool>,
+}
+
+/// Six decimals, and no negative zero.
+pub(crate) fn round(value: f64) -> f64 {
+    let scaled = value * 1e6;
+    // Beyond 2⁵³ there are no decimals left to round.
+    if !scaled.is_finite() || scaled.abs() >= 9_007_199_254_740_992.0 {
+        return value;
+    }
+    scaled.round() / 1e6 + 0.0
+}
+
+fn rounded<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(round(*value))
+}
+
+fn rounded_option<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    value.map(round).serialize(serializer)
+}
+
+#[cfg(test)]
+#[path = "result_tests.rs"]
+mod tests;
