@@ -328,19 +328,24 @@ pub struct QualityPool {
 }
 
 impl QualityPool {
-    /// Adds one call (or one part of one).
+    /// Adds one call (or one part of one), O(delays of the pool); collect an iterator for many.
     pub fn add(&mut self, call: &CallQuality) {
-        self.merge(&Self {
+        self.merge(&Self { delay: call.delay.clone(), ..Self::of(call) });
+    }
+
+    /// One call as a pool, its delays left out.
+    fn of(call: &CallQuality) -> Self {
+        Self {
             calls: 1,
             sent: call.sent,
             received: call.received,
             late: call.late,
             jitter: call.jitter,
             variation: call.variation,
-            delay: call.delay.clone(),
+            delay: Distribution::default(),
             mos_sum: call.mos,
             mos_min: Some(call.mos),
-        });
+        }
     }
 
     /// Adds everything of another pool.
@@ -383,9 +388,13 @@ impl QualityPool {
 impl<'a> FromIterator<&'a CallQuality> for QualityPool {
     fn from_iter<I: IntoIterator<Item = &'a CallQuality>>(calls: I) -> Self {
         let mut pool = Self::default();
+        let mut delays = Vec::new();
         for call in calls {
-            pool.add(call);
+            pool.merge(&Self::of(call));
+            delays.push(&call.delay);
         }
+        // At once: merging one by one would cost calls × packets.
+        pool.delay = Distribution::pooled(delays);
         pool
     }
 }

@@ -121,6 +121,10 @@ fn a_pool_takes_the_worst_score_and_all_packets() {
     let bad = call(&[Some(30), None, Some(30), None]).whole(&fixed(40)).expect("sent");
     let pool: QualityPool = [&good, &bad].into_iter().collect();
     assert_eq!((pool.calls, pool.sent, pool.received), (2, 14, 12));
+    let mut one_by_one = QualityPool::default();
+    one_by_one.add(&good);
+    one_by_one.add(&bad);
+    assert_eq!(pool, one_by_one);
     assert_eq!(pool.mos_min(), Some(bad.mos));
     assert_eq!(pool.delay.max_ms(), Some(30.0));
     assert_eq!(QualityPool::default().loss_pct(), None);

@@ -16,6 +16,16 @@ impl Distribution {
         Self { sorted_ns: samples }
     }
 
+    /// Pools many sets of samples at once, O(n log k): the sort merges the runs it finds.
+    pub fn pooled<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut samples = Vec::new();
+        for part in parts {
+            samples.extend_from_slice(&part.sorted_ns);
+        }
+        samples.sort();
+        Self { sorted_ns: samples }
+    }
+
     /// Number of samples.
     pub fn count(&self) -> usize {
         self.sorted_ns.len()
@@ -103,6 +113,8 @@ mod tests {
         fn merging_equals_pooling(a in prop::collection::vec(any::<u64>(), 0..60), b in prop::collection::vec(any::<u64>(), 0..60)) {
             let mut merged = Distribution::from_nanos(a.clone());
             merged.merge(&Distribution::from_nanos(b.clone()));
+            let parts = [Distribution::from_nanos(a.clone()), Distribution::from_nanos(b.clone())];
+            prop_assert_eq!(&merged, &Distribution::pooled(&parts));
             prop_assert_eq!(merged, Distribution::from_nanos([a, b].concat()));
         }
 

@@ -11,8 +11,8 @@ use crate::result::ScenarioResult;
 use crate::series::Series;
 use crate::summary::{figure, summary_rows};
 use crate::verdict::Verdict;
-use perhop_quality::Distribution;
-use perhop_units::Duration;
+use perhop_quality::{CallRecord, Distribution};
+use perhop_units::{Duration, Instant};
 
 /// Everything the page shows.
 #[derive(Clone, Debug)]
@@ -86,6 +86,24 @@ impl RunSeries {
             queue_bytes: Vec::new(),
             delays: Distribution::default(),
         }
+    }
+
+    /// The series of these calls, counted from `epoch`, the start of the run; packets sent before it count as sent
+    /// then. Throughput and queues are left empty.
+    pub fn of_calls<'a>(epoch: Instant, records: impl IntoIterator<Item = &'a CallRecord>) -> Self {
+        let mut series = Self::new();
+        let mut delays = Vec::new();
+        for (sent, arrived) in records.into_iter().flat_map(CallRecord::packets) {
+            let at = sent.since(epoch);
+            series.call_loss.record(at, if arrived.is_none() { 1.0 } else { 0.0 });
+            if let Some(arrived) = arrived {
+                let delay = arrived.since(sent);
+                series.call_delay_ms.record(at, delay.as_millis_f64());
+                delays.push(delay.as_nanos());
+            }
+        }
+        series.delays = Distribution::from_nanos(delays);
+        series
     }
 }
 

@@ -276,6 +276,16 @@ pub struct Connections {
     pub jain: Option<f64>,
 }
 
+impl Connections {
+    /// Count and Jain's fairness index (Σx)² / (n Σx²) of throughputs in any one unit; no index if nothing flowed.
+    pub fn of(throughputs: &[f64]) -> Self {
+        let sum: f64 = throughputs.iter().sum();
+        let squares: f64 = throughputs.iter().map(|x| x * x).sum();
+        let jain = (squares > 0.0).then(|| sum * sum / (throughputs.len() as f64 * squares));
+        Self { count: throughputs.len() as u64, jain }
+    }
+}
+
 /// Opinion scores of calls, 1 … 4.5.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

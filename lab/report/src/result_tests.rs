@@ -138,3 +138,13 @@ fn an_unknown_field_is_an_error() {
     let error = ScenarioResult::from_json(&text).expect_err("not the contract");
     assert!(error.to_string().contains("world"), "{error}");
 }
+
+/// Jain, Chiu and Hawe: k of n with equal shares and the others with none have an index of k / n.
+#[test]
+fn fairness_is_the_share_of_connections_served() {
+    let jain = |x: &[f64]| Connections::of(x).jain.map(|j| (j * 1e9).round() / 1e9);
+    assert_eq!(jain(&[3.0, 3.0, 3.0, 3.0]), Some(1.0));
+    assert_eq!(jain(&[5.0, 0.0, 0.0, 0.0]), Some(0.25));
+    assert_eq!(jain(&[1.0, 2.0, 3.0]), Some(0.857_142_857));
+    assert_eq!((jain(&[]), jain(&[0.0])), (None, None));
+}

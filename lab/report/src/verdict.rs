@@ -134,7 +134,7 @@ impl DemoTargets {
         Check {
             ok,
             text: format!(
-                "FIFO: the same calls lose {} % and wait {} ms at p99, at least {} % or {} ms",
+                "FIFO: the same calls lose {} % and at p99 wait {} ms beyond the link's delay, at least {} % or {} ms",
                 figure(loss, 2),
                 figure(excess, 1),
                 self.fifo_loss_pct,

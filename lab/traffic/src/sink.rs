@@ -169,6 +169,11 @@ impl FlowTally {
     pub fn delays_ns(&self) -> &[u64] {
         &self.delays_ns
     }
+
+    /// The delays themselves, for a distribution.
+    pub fn into_delays_ns(self) -> Vec<u64> {
+        self.delays_ns
+    }
 }
 
 #[cfg(test)]

@@ -16,6 +16,9 @@ pub(super) struct Section {
 /// Points a line keeps: about two pixels each.
 const POINTS: usize = 250;
 
+/// What an axis reaches beyond the highest value, so that this one is not on the edge.
+const HEADROOM: f64 = 1.04;
+
 /// All sections that have something to show.
 pub(super) fn sections(runs: &[RunData]) -> Vec<Section> {
     let sections = [
@@ -116,7 +119,7 @@ fn line_and_band(series: &Series, unit: f64, label: &str, color: usize) -> [Laye
 fn delay(runs: &[RunData]) -> Vec<String> {
     let highest = runs.iter().filter_map(|run| run.series.call_delay_ms.max()).reduce(f64::max);
     let Some(highest) = highest else { return Vec::new() };
-    let y = Axis::linear("one-way delay, ms", 0.0, highest);
+    let y = Axis::linear("one-way delay, ms", 0.0, highest * HEADROOM);
     let layers = |run: &RunData| line_and_band(&run.series.call_delay_ms, 1.0, "mean", 0).to_vec();
     (0..runs.len()).map(|i| over_time("delay", i, runs, &y, "Delay of calls", layers(&runs[i]))).collect()
 }
@@ -135,7 +138,7 @@ fn loss(runs: &[RunData]) -> Vec<String> {
     };
     let all: Vec<_> = runs.iter().map(points).collect();
     let highest = all.iter().flatten().map(|p| p.2).filter(|v| v.is_finite()).fold(0.0, f64::max);
-    let y = Axis::linear("packets lost, %", 0.0, highest.max(1.0));
+    let y = Axis::linear("packets lost, %", 0.0, (highest * HEADROOM).max(1.0));
     all.into_iter()
         .enumerate()
         .map(|(i, points)| {
@@ -161,7 +164,7 @@ fn throughput(runs: &[RunData]) -> Vec<String> {
         return Vec::new();
     }
     let highest = stacks.iter().flatten().flat_map(top).fold(0.0, f64::max);
-    let y = Axis::linear("throughput, Mbit/s", 0.0, highest);
+    let y = Axis::linear("throughput, Mbit/s", 0.0, highest * HEADROOM);
     stacks
         .into_iter()
         .enumerate()
@@ -202,7 +205,7 @@ fn queue(runs: &[RunData]) -> Vec<String> {
     let highest =
         runs.iter().flat_map(|run| &run.series.queue_bytes).filter_map(|q| q.series.max()).reduce(f64::max);
     let Some(highest) = highest else { return Vec::new() };
-    let y = Axis::linear("bytes waiting, kB", 0.0, highest / 1000.0);
+    let y = Axis::linear("bytes waiting, kB", 0.0, highest / 1000.0 * HEADROOM);
     (0..runs.len())
         .map(|i| {
             let queues = runs[i].series.queue_bytes.iter().enumerate();

@@ -22,7 +22,7 @@ th:first-child,td.part,thead th:nth-child(2){text-align:left}td.part{white-space
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,460px),1fr));gap:12px}\
 figure{margin:0;background:var(--card);padding:8px}svg{display:block;width:100%;height:auto;max-height:420px}\
 svg text{font:11px system-ui,sans-serif;fill:var(--dim)}svg .h{font-size:13px;font-weight:600;fill:var(--fg)}\
-svg .m{fill:var(--fg);font-size:10px}svg .a{fill:var(--fg)}\
+svg .m{fill:var(--fg);font-size:10px;paint-order:stroke;stroke:var(--card);stroke-width:3px;stroke-linejoin:round}svg .a{fill:var(--fg)}\
 .grid{stroke:var(--rule);stroke-width:.6;fill:none}.tick{stroke:var(--dim);fill:none}\
 .mark{stroke:var(--fg);stroke-width:.8;stroke-dasharray:2 3;fill:none}\
 .line{fill:none;stroke-width:1.6;stroke-linejoin:round;stroke-linecap:round}.dash{stroke-dasharray:6 3}\

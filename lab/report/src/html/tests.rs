@@ -159,12 +159,31 @@ fn a_report_without_data_is_a_page_without_charts() {
     assert!(!page.contains("<svg"));
 }
 
-/// Writes the page where a browser can look at it, when asked.
 #[test]
 fn the_page_is_the_same_every_time() {
-    let page = demo_page(&report(25));
-    assert_eq!(page, demo_page(&report(25)));
-    if let Some(path) = std::env::var_os("PERHOP_REPORT_OUT") {
-        std::fs::write(path, page).expect("the path can be written");
+    assert_eq!(demo_page(&report(25)), demo_page(&report(25)));
+}
+
+/// Two calls of which one loses its third packet: the page's series come from the records alone.
+#[test]
+fn series_follow_from_call_records() {
+    use perhop_quality::{CallRecord, Received};
+    use perhop_units::Instant;
+    let epoch = Instant(5_000_000_000);
+    let mut records = vec![CallRecord::new(Codec::G711U), CallRecord::new(Codec::G711U)];
+    for (k, record) in records.iter_mut().enumerate() {
+        for index in 0..10u32 {
+            let sent = epoch + Duration::from_millis(u64::from(index) * 20);
+            record.sent(index, sent);
+            if (k, index) != (1, 2) {
+                let arrived = sent + Duration::from_millis(30);
+                record.received(Received { index, rtp_timestamp: index * 160, sent, arrived });
+            }
+        }
     }
+    let series = RunSeries::of_calls(epoch, &records);
+    let losses: Vec<(f64, u64)> = series.call_loss.iter().map(|(_, b)| (b.sum, b.count)).collect();
+    assert_eq!(losses, [(1.0, 10), (0.0, 10)]);
+    assert_eq!(series.delays.count(), 19);
+    assert_eq!((series.call_delay_ms.max(), series.delays.max_ms()), (Some(30.0), Some(30.0)));
 }
