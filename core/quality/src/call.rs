@@ -17,8 +17,9 @@ use crate::emodel::{IpImpairment, ip_rating, mos_from_rating};
 use crate::rtp_jitter::JitterNs;
 use perhop_units::{Duration, Instant};
 
-/// Largest index a record takes; at 50 packets a second a call of 23 hours. Later packets are counted as refused.
-pub const MAX_PACKETS: u32 = 1 << 22;
+/// Number of packets a record takes, 24 MB; at 50 packets a second a call of almost six hours. Later ones are counted as
+/// refused.
+pub const MAX_PACKETS: u32 = 1 << 20;
 
 /// A packet as it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

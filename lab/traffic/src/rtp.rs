@@ -1,7 +1,9 @@
 //! The fixed RTP header of generated calls (RFC 3550 §5.1): version 2, no padding, extension or contributors.
 
+use perhop_wire::rtp;
+
 /// Length of the header in bytes.
-pub const RTP_HEADER_LEN: usize = 12;
+pub const RTP_HEADER_LEN: usize = rtp::HEADER_LEN;
 
 /// The fields a generated call sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,24 +24,28 @@ impl RtpHeader {
     /// The header as bytes; a payload type above 127 loses its top bit.
     pub fn to_bytes(self) -> [u8; RTP_HEADER_LEN] {
         let mut bytes = [0; RTP_HEADER_LEN];
-        bytes[0] = 2 << 6;
-        bytes[1] = u8::from(self.marker) << 7 | self.payload_type & 0x7f;
-        bytes[2..4].copy_from_slice(&self.sequence.to_be_bytes());
-        bytes[4..8].copy_from_slice(&self.timestamp.to_be_bytes());
-        bytes[8..].copy_from_slice(&self.ssrc.to_be_bytes());
+        let fields = rtp::Repr {
+            marker: self.marker,
+            payload_type: self.payload_type,
+            sequence: self.sequence,
+            timestamp: self.timestamp,
+            ssrc: self.ssrc,
+            ..rtp::Repr::default()
+        };
+        fields.emit(&mut bytes);
         bytes
     }
 
-    /// Reads a header as [`RtpHeader::to_bytes`] writes it; `None` for anything else.
+    /// Reads a header as [`RtpHeader::to_bytes`] writes it; `None` for anything else, RTP or not.
     pub fn from_start_of(datagram: &[u8]) -> Option<Self> {
-        let bytes: &[u8; RTP_HEADER_LEN] = datagram.first_chunk()?;
-        let [first, second, q0, q1, t0, t1, t2, t3, s0, s1, s2, s3] = *bytes;
-        (first == 2 << 6).then(|| Self {
-            marker: second & 0x80 != 0,
-            payload_type: second & 0x7f,
-            sequence: u16::from_be_bytes([q0, q1]),
-            timestamp: u32::from_be_bytes([t0, t1, t2, t3]),
-            ssrc: u32::from_be_bytes([s0, s1, s2, s3]),
+        let view = rtp::View::new_checked(datagram).ok()?;
+        let plain = view.csrc().len() == 0 && view.extension().is_none() && view.padding() == 0;
+        plain.then(|| Self {
+            marker: view.marker(),
+            payload_type: view.payload_type(),
+            sequence: view.sequence(),
+            timestamp: view.timestamp(),
+            ssrc: view.ssrc(),
         })
     }
 }
@@ -62,5 +68,9 @@ mod tests {
         assert_eq!(RtpHeader::from_start_of(&bytes), Some(header));
         assert_eq!(RtpHeader::from_start_of(&bytes[..11]), None);
         assert_eq!(RtpHeader::from_start_of(&[0x40; 12]), None);
+        // With a contributing source, or an extension, or padding, it is RTP but none of ours.
+        for first in [0x81, 0x90, 0xa0] {
+            assert_eq!(RtpHeader::from_start_of(&[&[first][..], &[1; 40]].concat()), None);
+        }
     }
 }
