@@ -7,12 +7,14 @@
 //! * [`emodel`]: transmission rating R and mean opinion score;
 //! * [`rtp_jitter`]: the jitter estimator and sequence bookkeeping of RFC 3550, for live streams;
 //! * [`distribution`]: exact percentiles that merge;
+//! * [`psqm`]: a surrogate for a score that the laboratory sets its runs beside;
 //! * [`call`]: the record of one call, reported whole or from an instant on, and the pool of many calls.
 
 pub mod call;
 pub mod codec;
 pub mod distribution;
 pub mod emodel;
+pub mod psqm;
 pub mod rtp_jitter;
 
 pub use call::{CallQuality, CallRecord, Playout, QualityPool, Received, Scoring};

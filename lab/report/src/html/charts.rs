@@ -72,13 +72,20 @@ fn last_second(runs: &[RunData]) -> f64 {
 }
 
 /// A chart over time of one run.
-fn over_time(kind: &str, i: usize, runs: &[RunData], y: &Axis, what: &str, layers: Vec<Layer>) -> String {
+fn over_time(
+    kind: &str,
+    i: usize,
+    runs: &[RunData],
+    y: &Axis,
+    what: &str,
+    (note, layers): (String, Vec<Layer>),
+) -> String {
     let Some(run) = runs.get(i) else { return String::new() };
     let marks = run.marks.iter().map(|m| Mark { x: m.at.as_secs_f64(), label: m.label.clone() }).collect();
     let peak = layers.iter().flat_map(top).filter(|v| v.is_finite()).fold(0.0, f64::max);
     let chart = Chart {
         id: format!("{kind}-{i}"),
-        title: run.name.clone(),
+        title: if note.is_empty() { run.name.clone() } else { format!("{}: {note}", run.name) },
         description: format!(
             "{what} with {} over time; highest value {peak:.1}, axis {}.",
             run.name, y.label
@@ -120,7 +127,14 @@ fn delay(runs: &[RunData]) -> Vec<String> {
     let highest = runs.iter().filter_map(|run| run.series.call_delay_ms.max()).reduce(f64::max);
     let Some(highest) = highest else { return Vec::new() };
     let y = Axis::linear("one-way delay, ms", 0.0, highest * HEADROOM);
-    let layers = |run: &RunData| line_and_band(&run.series.call_delay_ms, 1.0, "mean", 0).to_vec();
+    let layers = |run: &RunData| {
+        let delays = &run.series.delays;
+        let note = match (delays.percentile_ms(50.0), delays.percentile_ms(99.0)) {
+            (Some(p50), Some(p99)) => format!("half within {p50:.1} ms, 99 % within {p99:.1} ms"),
+            _ => String::new(),
+        };
+        (note, line_and_band(&run.series.call_delay_ms, 1.0, "mean", 0).to_vec())
+    };
     (0..runs.len()).map(|i| over_time("delay", i, runs, &y, "Delay of calls", layers(&runs[i]))).collect()
 }
 
@@ -143,9 +157,19 @@ fn loss(runs: &[RunData]) -> Vec<String> {
         .enumerate()
         .map(|(i, points)| {
             let band = Layer::Band { label: "lost".into(), color: 1, solid: true, points };
-            over_time("loss", i, runs, &y, "Loss of calls", vec![band])
+            over_time("loss", i, runs, &y, "Loss of calls", (lost(&runs[i]), vec![band]))
         })
         .collect()
+}
+
+/// Loss of the whole run in words.
+fn lost(run: &RunData) -> String {
+    let (mut lost, mut sent) = (0.0, 0);
+    for (_, bin) in run.series.call_loss.iter() {
+        lost += bin.sum;
+        sent += bin.count;
+    }
+    if sent == 0 { String::new() } else { format!("{:.2} % of all packets", lost / sent as f64 * 100.0) }
 }
 
 /// Colour of a traffic group, the same in every chart.
@@ -168,7 +192,7 @@ fn throughput(runs: &[RunData]) -> Vec<String> {
     stacks
         .into_iter()
         .enumerate()
-        .map(|(i, layers)| over_time("rate", i, runs, &y, "Throughput by traffic", layers))
+        .map(|(i, layers)| over_time("rate", i, runs, &y, "Throughput by traffic", (String::new(), layers)))
         .collect()
 }
 
@@ -210,7 +234,7 @@ fn queue(runs: &[RunData]) -> Vec<String> {
         .map(|i| {
             let queues = runs[i].series.queue_bytes.iter().enumerate();
             let layers = queues.flat_map(|(k, q)| line_and_band(&q.series, 1000.0, &q.name, k)).collect();
-            over_time("queue", i, runs, &y, "Queue length", layers)
+            over_time("queue", i, runs, &y, "Queue length", (String::new(), layers))
         })
         .collect()
 }
