@@ -1,2 +1,58 @@
-//! Project automation.
-fn main() {}
+//! Project automation: `cargo xtask ci|check|layers|tidy`.
+//!
+//! `layers` checks who may depend on whom, `tidy` checks the text of the project, `check` runs the quick set for what
+//! changed, `ci` runs everything. Every command exits 0 when all is well, 1 when a check failed, 2 on a bad command
+//! line and 3 when a tool it needs is missing.
+#![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "prints how long each step took; decides nothing by the clock")]
+
+mod changed;
+mod error;
+mod finding;
+mod layers;
+mod metadata;
+mod runner;
+mod steps;
+mod summary;
+mod tidy;
+mod tree;
+
+use error::XtaskError;
+use finding::Finding;
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask ci|check|layers|tidy
+
+  ci      every check, every test, the soak; last line \"N passed, N failed, N skipped\"
+  check   format, layers, tidy; lints and tests of what changed and of what depends on it
+  layers  who depends on whom, where crates live, where bans may be lifted
+  tidy    sizes, headings, links, words, leftovers";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let done = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["ci"] => steps::ci(),
+        ["check"] => steps::check(),
+        ["layers"] => layers::findings().map(report),
+        ["tidy"] => tidy::findings().map(report),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::from(3)
+        }
+    }
+}
+
+/// Prints findings; true when none of them is a failure.
+fn report(findings: Vec<Finding>) -> bool {
+    finding::print(&findings)
+}
+
+type Result<T> = std::result::Result<T, XtaskError>;

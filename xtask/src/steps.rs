@@ -1,0 +1,110 @@
+//! The two long commands: what they run, in which order, and how they end.
+
+use crate::changed::{self, Scope};
+use crate::finding::{self, Finding};
+use crate::summary::Counts;
+use crate::{Result, layers, metadata, runner, tidy, tree};
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// How long the soak runs in `ci`.
+const SOAK_SECONDS: &str = "60";
+
+/// Runs every check and every test; true when all of them passed.
+///
+/// # Errors
+/// When a tool that is needed is missing.
+pub fn ci() -> Result<bool> {
+    let mut steps = Steps::new();
+    steps.findings("layers", layers::findings)?;
+    steps.findings("tidy", tidy::findings)?;
+    steps.cargo("fmt", "fmt --all --check", &[])?;
+    steps.cargo("clippy", "clippy --workspace --all-targets --locked -- -D warnings", &[])?;
+    steps.cargo("rustdoc", "doc --workspace --no-deps --locked", &[("RUSTDOCFLAGS", "-D warnings")])?;
+    // --show-output lets the `SKIPPED name: why` lines of passing tests through.
+    steps.cargo("tests", "test --workspace --locked --no-fail-fast -- --show-output", &[])?;
+    steps.cargo(
+        "soak",
+        "test --package perhop-tests --locked soak -- --show-output",
+        &[("PERHOP_SOAK_SECONDS", SOAK_SECONDS)],
+    )?;
+    Ok(steps.finish())
+}
+
+/// Runs the quick set for what changed; true when all of it passed.
+///
+/// # Errors
+/// When a tool that is needed is missing.
+pub fn check() -> Result<bool> {
+    let scope = changed::scope(&metadata::packages()?)?;
+    let selection = match &scope {
+        Scope::All => "--workspace".to_owned(),
+        Scope::Packages(names) => {
+            names.iter().map(|name| format!("--package {name}")).collect::<Vec<_>>().join(" ")
+        }
+    };
+    let mut steps = Steps::new();
+    steps.findings("layers", layers::findings)?;
+    steps.findings("tidy", tidy::findings)?;
+    steps.cargo("fmt", "fmt --all --check", &[])?;
+    if selection.is_empty() {
+        println!("no crate is concerned by the change: no lints, no tests");
+    } else {
+        steps.cargo("clippy", &format!("clippy {selection} --all-targets --locked -- -D warnings"), &[])?;
+        steps.cargo("tests", &format!("test {selection} --locked --no-fail-fast -- --show-output"), &[])?;
+    }
+    Ok(steps.finish())
+}
+
+/// A run of steps, none of which stops the run.
+struct Steps {
+    root: PathBuf,
+    counts: Counts,
+    failed: Vec<&'static str>,
+}
+
+impl Steps {
+    fn new() -> Steps {
+        Steps { root: tree::root(), counts: Counts::default(), failed: vec![] }
+    }
+
+    fn findings(&mut self, name: &'static str, step: impl Fn() -> Result<Vec<Finding>>) -> Result<()> {
+        println!("== {name}");
+        let started = Instant::now();
+        let ok = finding::print(&step()?);
+        self.counts.failed += u64::from(!ok);
+        self.done(name, ok, started);
+        Ok(())
+    }
+
+    fn cargo(&mut self, name: &'static str, arguments: &str, environment: &[(&str, &str)]) -> Result<()> {
+        println!("== {name}: cargo {arguments}");
+        let started = Instant::now();
+        let failed_before = self.counts.failed;
+        let arguments: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
+        let ok = runner::cargo_step(&arguments, environment, &self.root, &mut self.counts)?;
+        if !ok && self.counts.failed == failed_before {
+            // It failed without naming a test: a lint, or tests that do not compile.
+            self.counts.failed += 1;
+        }
+        self.done(name, ok, started);
+        Ok(())
+    }
+
+    fn done(&mut self, name: &'static str, ok: bool, started: Instant) {
+        let verdict = if ok { "ok" } else { "FAILED" };
+        println!("== {name}: {verdict} in {:.1} s", started.elapsed().as_secs_f64());
+        if !ok {
+            self.failed.push(name);
+        }
+    }
+
+    /// Prints what failed and, as the last line, the counts.
+    fn finish(self) -> bool {
+        if !self.failed.is_empty() {
+            println!("failed steps: {}", self.failed.join(", "));
+        }
+        println!("{}", self.counts);
+        self.failed.is_empty()
+    }
+}
