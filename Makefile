@@ -1,0 +1,66 @@
+# Perhop: the commands a person types. Needs git, make, a C compiler and Rust.
+
+CARGO ?= cargo
+SECONDS ?= 60
+SOAK_SECONDS ?= 600
+DEMO_ARGS ?=
+BENCH_ARGS ?= --json
+
+# Test inputs that the project does not hold (docs/test-data.md); an absolute path, because tests run elsewhere.
+ifndef PERHOP_TEST_DATA
+ifneq ($(wildcard ../shared/data),)
+export PERHOP_TEST_DATA := $(abspath ../shared/data)
+endif
+else
+export PERHOP_TEST_DATA
+endif
+
+PERHOP := target/release/perhop
+FUZZ_TARGET := x86_64-unknown-linux-gnu
+# Coverage instrumentation of libFuzzer on stable Rust.
+FUZZ_FLAGS := -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+	-Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 --cfg fuzzing
+
+.PHONY: help demo check test soak bench fuzz fmt release
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: release ## calls on a congested link, plain and with Perhop; ends by itself (DEMO_ARGS="--calls 25")
+	@$(PERHOP) demo $(DEMO_ARGS)
+
+check: ## quick: format, layers, tidy, lints and tests of what changed
+	@$(CARGO) xtask check
+
+test: ## everything: lints, docs, tests, soak; last line "N passed, N failed, N skipped"
+	@$(CARGO) xtask ci
+
+soak: ## long run under changes, release build (SOAK_SECONDS=600)
+	PERHOP_SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --release --locked --package perhop-tests soak -- --nocapture
+
+# Each sweep varies one thing. A bench that cannot run here (exit 3) says so and does not stop the others.
+bench: release ## speed of the packet path, one JSON object a line (needs an otherwise idle machine)
+	@failed=0; \
+	run() { $(PERHOP) bench "$$@" $(BENCH_ARGS) || { code=$$?; [ $$code -eq 3 ] || failed=$$code; }; }; \
+	for flows in 1 1000 100000; do run forward --flows $$flows --filters 1 --packet 64; done; \
+	for filters in 100 5000; do run forward --flows 1000 --filters $$filters --packet 64; done; \
+	run veth --io af_packet; \
+	exit $$failed
+
+# Stops at the first crash; libFuzzer writes the input to fuzz/artifacts. New inputs join the corpus.
+fuzz: ## every fuzz target for SECONDS=60 each
+	@test -f fuzz/Cargo.toml || { echo "there are no fuzz targets in this checkout: fuzz/Cargo.toml is missing" >&2; exit 3; }
+	cd fuzz && RUSTFLAGS="$(FUZZ_FLAGS)" $(CARGO) build --release --locked --target $(FUZZ_TARGET)
+	@set -e; mkdir -p fuzz/artifacts; for file in fuzz/fuzz_targets/*.rs; do \
+		name=$$(basename $$file .rs); mkdir -p fuzz/corpus/$$name; \
+		echo "== $$name: $(SECONDS) s"; \
+		fuzz/target/$(FUZZ_TARGET)/release/$$name -use_value_profile=1 -max_total_time=$(SECONDS) \
+			-artifact_prefix=fuzz/artifacts/$$name- fuzz/corpus/$$name; \
+	done
+
+fmt: ## format all code
+	@$(CARGO) fmt --all
+
+release:
+	@$(CARGO) build --release --locked --package perhop
