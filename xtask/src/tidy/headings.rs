@@ -25,12 +25,21 @@ pub fn element(path: &str, text: &str, source: &Source) -> Option<Finding> {
     Some(Finding::failure(path, 1, message))
 }
 
-/// Whether code outside tests has an `impl … Element for` or `impl … Discipline for`.
+/// Whether code outside tests registers an element type, or implements an element or a discipline for one type. An
+/// adapter that is generic over algorithms needs no page: the files that register its algorithms have theirs.
 fn implements(source: &Source) -> bool {
     let words: Vec<(usize, &str)> = source.words().collect();
+    let mut generic = false;
     words.windows(2).any(|pair| {
         let [(at, name), (_, next)] = [pair[0], pair[1]];
-        matches!(name, "Element" | "Discipline") && next == "for" && !source.is_test_line(source.line_of(at))
+        let after = source.code[at + name.len()..].trim_start();
+        if name == "impl" {
+            generic = after.starts_with('<');
+        }
+        let implements = matches!(name, "Element" | "Discipline") && next == "for" && !generic;
+        let registers =
+            name == "ElementType" && after.starts_with("= ") && source.code[..at].trim_end().ends_with(':');
+        (implements || registers) && !source.is_test_line(source.line_of(at))
     })
 }
 
@@ -61,7 +70,14 @@ mod tests {
     #[test]
     fn all_headings_in_order_pass() {
         assert_eq!(check(&HEADINGS, "impl Element for Mark {}"), None);
-        assert_eq!(check(&HEADINGS, "impl<A: Algo> perhop_element::Discipline for Mark<A> {}"), None);
+        assert_eq!(check(&HEADINGS, "impl perhop_element::Discipline for Mark<u8> {}"), None);
+    }
+
+    #[test]
+    fn a_generic_adapter_needs_no_page_but_what_registers_does() {
+        assert_eq!(check(&[], "impl<M: Meter> Element for MeterElement<M> {}"), None);
+        assert_eq!(check(&[], "fn types() -> Vec<ElementType> { vec![] }"), None);
+        assert!(check(&[], "const TYPE: ElementType = ElementType { name: \"Mark\" };").is_some());
     }
 
     #[test]
