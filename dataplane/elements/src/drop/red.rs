@@ -1,0 +1,213 @@
+//! Synopsis
+//! : `Red` is the discipline of a FIFO queue with random early detection and ECN marking.
+//!
+//! # Ports
+//! A discipline: it sits inside a pump, a shaper or an egress port.
+//!
+//! # Configuration
+//! | key | type | unit | default | range |
+//! |---|---|---|---|---|
+//! | `min` | queue limit | packets (× `mean`), byte or time | required | above 0 |
+//! | `max` | queue limit | packets (× `mean`), byte or time | required | above `min` |
+//! | `max_p` | probability | | 10 % | 0 … 100 % |
+//! | `weight` | number | log₂ of 1/w | 9 | 1 … 16 |
+//! | `gentle` | yes, no | | yes | |
+//! | `ecn` | yes, no | | yes | |
+//! | `byte_mode` | yes, no | | no | |
+//! | `mean` | size | byte | 1000 B | 1 … 65,535 |
+//! | `limit`, `overhead` | | | | as [`crate::queue::fifo`] |
+//!
+//! # Behaviour
+//! Each arriving packet updates the average queue length in bytes. Below `min` it is queued; from there to `max` it
+//! is dropped (`red_early`) or, with `ecn` and an ECN-capable transport, marked, with a probability that grows to
+//! `max_p`; beyond, with `gentle`, dropped (`red_forced`) with a probability that grows to 1 at twice `max`,
+//! otherwise always. Gaps between drops are uniform. While the queue is empty the average decays at the link's rate.
+//! The hard bound `limit` holds besides (`queue_full`).
+//!
+//! # Counters
+//! Those of [`crate::queue::fifo`]; `marked`, `early`, `forced`; gauge `average_bytes`.
+//!
+//! # Invariants
+//! Order is kept; the bound holds; with equal random bits two queues decide alike.
+//!
+//! # Example
+//! `Shaper(10 Mbit/s, discipline = red, min = 5 ms, max = 15 ms, limit = 60 ms)`
+//!
+//! # Source
+//! Floyd and Jacobson, *Random Early Detection Gateways for Congestion Avoidance*, 1993; RFC 2309 §3; the gentle
+//! option: Floyd, *Recommendation on using the gentle variant of RED*, 2000; RFC 3168 §7 (ECN). Where the 1993
+//! pseudo-code counts the arriving packet itself, this counts packets since the last drop, as its §7 analysis does:
+//! gaps are uniform on 1 … 1/p.
+
+use super::{RedConfig, RedState, RedVerdict};
+use crate::plumbing::reader::{Reader, as_any};
+use crate::queue::fifo::{FifoConfig, Watch, read_config, take};
+use crate::queue::{FifoQueue, QueueCounters};
+use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Head};
+use perhop_packet::{Batch, DropReason};
+use perhop_units::{Bytes, Instant, Probability, QueueLimit, Rate};
+use perhop_wire::layout::set_ecn_ce;
+
+/// The discipline.
+#[derive(Debug)]
+pub struct Red {
+    queue: FifoQueue,
+    red: RedState,
+    counters: QueueCounters,
+    marked: u64,
+    early: u64,
+    forced: u64,
+}
+
+impl Red {
+    /// An empty queue.
+    pub fn new(red: RedConfig, queue: FifoConfig) -> Self {
+        Self {
+            queue: FifoQueue::new(queue.limit, queue.rate, queue.overhead),
+            red: RedState::new(red),
+            counters: QueueCounters::default(),
+            marked: 0,
+            early: 0,
+            forced: 0,
+        }
+    }
+
+    /// The average's state.
+    pub fn state(&self) -> &RedState {
+        &self.red
+    }
+}
+
+impl Discipline for Red {
+    fn type_name(&self) -> &'static str {
+        "Red"
+    }
+
+    fn enqueue(&mut self, cx: &mut Cx<'_>, batch: &mut Batch) -> Delta {
+        let change = Watch::start(&self.queue);
+        for mut packet in batch.drain() {
+            let len = Bytes(packet.len() as u64 + u64::from(self.queue.overhead()));
+            let layout = &packet.meta().layout;
+            let capable = layout.ip_version != 0 && layout.tos & 0b11 != 0;
+            match self.red.decide(cx.now(), self.queue.bytes(), len, capable, cx.random()) {
+                RedVerdict::Keep => {}
+                RedVerdict::Mark => {
+                    self.marked += 1;
+                    let (meta, frame) = packet.parts_mut();
+                    set_ecn_ce(frame, &mut meta.layout);
+                }
+                RedVerdict::DropEarly => {
+                    self.early += 1;
+                    self.counters.refused(&packet);
+                    cx.drop(packet, DropReason::RedEarly);
+                    continue;
+                }
+                RedVerdict::DropForced => {
+                    self.forced += 1;
+                    self.counters.refused(&packet);
+                    cx.drop(packet, DropReason::RedForced);
+                    continue;
+                }
+            }
+            let frame_len = packet.len();
+            match self.queue.offer(packet) {
+                Ok(()) => self.counters.taken(frame_len, &self.queue),
+                Err(packet) => {
+                    self.counters.refused(&packet);
+                    cx.drop(packet, DropReason::QueueFull);
+                }
+            }
+        }
+        change.end(&self.queue)
+    }
+
+    fn peek(&mut self, _cx: &mut Cx<'_>) -> Option<Head> {
+        self.queue.front_len().map(|len| Head { len: len as u32 })
+    }
+
+    fn dequeue(&mut self, cx: &mut Cx<'_>, budget: Budget, out: &mut Batch) -> Delta {
+        let change = Watch::start(&self.queue);
+        take(&mut self.queue, budget, out);
+        let delta = change.end(&self.queue);
+        if delta.became_idle {
+            self.red.became_idle(cx.now());
+        }
+        delta
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        None
+    }
+
+    fn held(&self) -> u64 {
+        self.queue.len() as u64
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.queue.frame_bytes()
+    }
+
+    fn counters(&self, sink: &mut dyn CounterSink) {
+        self.counters.report(&self.queue, sink);
+        sink.counter("marked", self.marked);
+        sink.counter("early", self.early);
+        sink.counter("forced", self.forced);
+        sink.gauge("average_bytes", self.red.average().0);
+    }
+
+    fn drain(&mut self, out: &mut Batch) {
+        while let Some(packet) = self.queue.pop() {
+            out.push(packet);
+        }
+    }
+
+    fn export_state(&mut self) -> Option<ElementState> {
+        let queue = FifoConfig { limit: QueueLimit::Packets(1), rate: Rate::ZERO, overhead: 0 };
+        let empty = Self::new(*self.red.config(), queue);
+        Some(Box::new(std::mem::replace(self, empty)))
+    }
+
+    fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
+        let mut old = *state.downcast::<Self>()?;
+        self.queue.adopt(&mut old.queue);
+        self.red.adopt(&old.red);
+        self.counters = old.counters;
+        (self.marked, self.early, self.forced) = (old.marked, old.early, old.forced);
+        Ok(())
+    }
+
+    as_any!();
+}
+
+/// Reads RED's parameters for a queue behind a link of `rate`.
+pub fn read(r: &mut Reader<'_>, rate: Rate) -> (RedConfig, FifoConfig) {
+    let queue = read_config(r, None, rate);
+    let mean = r.optional_in("mean", None, Bytes(1000), Bytes(1)..=Bytes(65_535), "B");
+    let mut threshold = |key| {
+        let limit = r.optional(key, None);
+        if limit.is_none() && r.text(key, None).is_none() {
+            r.fail(key, format!("{key} is missing"), None);
+        }
+        match limit.unwrap_or(QueueLimit::Packets(1)) {
+            QueueLimit::Packets(n) => Bytes(u64::from(n) * mean.0),
+            other => other.in_bytes(rate).unwrap_or_default(),
+        }
+    };
+    let (min, max) = (threshold("min"), threshold("max"));
+    if r.text("max", None).is_some() && max <= min {
+        let allowed = format!("above min, which is {} B here", min.0);
+        r.fail("max", format!("max = {} B is not above min", max.0), Some(allowed));
+    }
+    let red = RedConfig {
+        min,
+        max,
+        max_p: r.optional("max_p", None).unwrap_or(Probability(u32::MAX / 10)),
+        weight_log2: r.optional_in("weight", None, 9, 1..=16, ""),
+        gentle: r.flag("gentle", true),
+        ecn: r.flag("ecn", true),
+        byte_mode: r.flag("byte_mode", false),
+        mean,
+        rate,
+    };
+    (red, queue)
+}

@@ -1,0 +1,234 @@
+//! Synopsis
+//! : `Fifo` is the discipline of a bounded first-in first-out queue that drops at its tail.
+//!
+//! # Ports
+//! A discipline: it sits inside a pump, a shaper or an egress port.
+//!
+//! # Configuration
+//! | key | type | unit | default | range |
+//! |---|---|---|---|---|
+//! | `limit` | queue limit | packets, byte or ns | 100 packets | 1 … 4,194,304 packets, 1 … 10⁹ B, 1 ns … 60 s |
+//! | `overhead` | number | byte a packet | 0 | 0 … 256 |
+//!
+//! # Behaviour
+//! A packet that does not fit is dropped as `queue_full`; those inside are never touched. Bytes are frame length plus
+//! `overhead`. A limit in time holds what the link sends in that time, but an empty queue always takes one packet.
+//!
+//! # Counters
+//! `enqueued_packets`, `enqueued_bytes`, `dropped_packets`, `dropped_bytes` (frame bytes), gauges `packets`, `bytes`,
+//! `peak_packets`, `peak_bytes`.
+//!
+//! # Invariants
+//! Packets leave in the order they came; the bound holds after every call.
+//!
+//! # Example
+//! `Shaper(1 Mbit/s, limit = 30 ms)`
+//!
+//! # Source
+//! RFC 3290 §7.1.1 (FIFO queue), §7.1.3 (tail dropping).
+
+use super::FifoQueue;
+use crate::plumbing::reader::{Reader, as_any};
+use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Head};
+use perhop_packet::{Batch, DropReason, Packet};
+use perhop_units::{Bytes, Duration, Instant, QueueLimit, Rate};
+
+/// What a FIFO is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FifoConfig {
+    /// Bound of the queue.
+    pub limit: QueueLimit,
+    /// Rate of the link behind it, for a limit in time.
+    pub rate: Rate,
+    /// What the link adds to each frame, in bytes.
+    pub overhead: u32,
+}
+
+/// Packets and bytes a queue has taken and refused, and its peaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueCounters {
+    /// Packets taken.
+    pub enqueued_packets: u64,
+    /// Their frame bytes.
+    pub enqueued_bytes: u64,
+    /// Packets dropped on arrival.
+    pub dropped_packets: u64,
+    /// Their frame bytes.
+    pub dropped_bytes: u64,
+    /// Most packets ever inside.
+    pub peak_packets: u64,
+    /// Most bytes ever inside, as the limit counts them.
+    pub peak_bytes: u64,
+}
+
+impl QueueCounters {
+    /// Counts a packet of `frame_len` that `queue` has just taken.
+    #[inline]
+    pub fn taken(&mut self, frame_len: usize, queue: &FifoQueue) {
+        self.enqueued_packets += 1;
+        self.enqueued_bytes += frame_len as u64;
+        self.peak_packets = self.peak_packets.max(queue.len() as u64);
+        self.peak_bytes = self.peak_bytes.max(queue.bytes().0);
+    }
+
+    /// Counts a packet dropped on arrival.
+    #[inline]
+    pub fn refused(&mut self, packet: &Packet) {
+        self.dropped_packets += 1;
+        self.dropped_bytes += packet.len() as u64;
+    }
+
+    /// Reports everything, with the state of `queue`.
+    pub fn report(&self, queue: &FifoQueue, sink: &mut dyn CounterSink) {
+        sink.counter("enqueued_packets", self.enqueued_packets);
+        sink.counter("enqueued_bytes", self.enqueued_bytes);
+        sink.counter("dropped_packets", self.dropped_packets);
+        sink.counter("dropped_bytes", self.dropped_bytes);
+        sink.gauge("packets", queue.len() as u64);
+        sink.gauge("bytes", queue.bytes().0);
+        sink.gauge("peak_packets", self.peak_packets);
+        sink.gauge("peak_bytes", self.peak_bytes);
+    }
+}
+
+/// The discipline.
+#[derive(Debug)]
+pub struct Fifo {
+    queue: FifoQueue,
+    counters: QueueCounters,
+}
+
+impl Fifo {
+    /// An empty queue.
+    pub fn new(config: FifoConfig) -> Self {
+        let queue = FifoQueue::new(config.limit, config.rate, config.overhead);
+        Self { queue, counters: QueueCounters::default() }
+    }
+
+    /// Changes the bound; packets inside stay.
+    pub fn reconfigure(&mut self, config: FifoConfig) {
+        self.queue.set_limit(config.limit, config.rate, config.overhead);
+    }
+
+    /// Taken, refused and peaks so far.
+    pub fn totals(&self) -> QueueCounters {
+        self.counters
+    }
+}
+
+impl Discipline for Fifo {
+    fn type_name(&self) -> &'static str {
+        "Fifo"
+    }
+
+    fn enqueue(&mut self, cx: &mut Cx<'_>, batch: &mut Batch) -> Delta {
+        let change = Watch::start(&self.queue);
+        for packet in batch.drain() {
+            let len = packet.len();
+            match self.queue.offer(packet) {
+                Ok(()) => self.counters.taken(len, &self.queue),
+                Err(packet) => {
+                    self.counters.refused(&packet);
+                    cx.drop(packet, DropReason::QueueFull);
+                }
+            }
+        }
+        change.end(&self.queue)
+    }
+
+    fn peek(&mut self, _cx: &mut Cx<'_>) -> Option<Head> {
+        self.queue.front_len().map(|len| Head { len: len as u32 })
+    }
+
+    fn dequeue(&mut self, _cx: &mut Cx<'_>, budget: Budget, out: &mut Batch) -> Delta {
+        let change = Watch::start(&self.queue);
+        take(&mut self.queue, budget, out);
+        change.end(&self.queue)
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        None
+    }
+
+    fn held(&self) -> u64 {
+        self.queue.len() as u64
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.queue.frame_bytes()
+    }
+
+    fn counters(&self, sink: &mut dyn CounterSink) {
+        self.counters.report(&self.queue, sink);
+    }
+
+    fn drain(&mut self, out: &mut Batch) {
+        while let Some(packet) = self.queue.pop() {
+            out.push(packet);
+        }
+    }
+
+    fn export_state(&mut self) -> Option<ElementState> {
+        let empty = FifoQueue::new(QueueLimit::Packets(1), Rate::ZERO, 0);
+        Some(Box::new((std::mem::replace(&mut self.queue, empty), std::mem::take(&mut self.counters))))
+    }
+
+    fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
+        let (mut queue, counters) = *state.downcast::<(FifoQueue, QueueCounters)>()?;
+        self.queue.adopt(&mut queue);
+        self.counters = counters;
+        Ok(())
+    }
+
+    as_any!();
+}
+
+/// Moves packets to `out` within `budget`; the packet that crosses the byte budget still goes.
+pub(crate) fn take(queue: &mut FifoQueue, budget: Budget, out: &mut Batch) {
+    let mut bytes = 0;
+    for _ in 0..budget.packets {
+        if bytes >= budget.bytes {
+            break;
+        }
+        let Some(packet) = queue.pop() else { break };
+        bytes += packet.len() as u64;
+        out.push(packet);
+    }
+}
+
+/// Notes a queue's state before a call, to tell the parent what changed.
+pub(crate) struct Watch {
+    packets: usize,
+    bytes: u64,
+}
+
+impl Watch {
+    pub(crate) fn start(queue: &FifoQueue) -> Self {
+        Self { packets: queue.len(), bytes: queue.frame_bytes() }
+    }
+
+    pub(crate) fn end(self, queue: &FifoQueue) -> Delta {
+        Delta {
+            packets: queue.len() as i64 - self.packets as i64,
+            bytes: queue.frame_bytes() as i64 - self.bytes as i64,
+            became_active: self.packets == 0 && !queue.is_empty(),
+            became_idle: self.packets > 0 && queue.is_empty(),
+        }
+    }
+}
+
+/// Reads `limit` and `overhead` of a queue behind a link of `rate`.
+pub fn read_config(r: &mut Reader<'_>, position: Option<usize>, rate: Rate) -> FifoConfig {
+    let limit = r.optional("limit", position).unwrap_or(QueueLimit::Packets(100));
+    let good = match limit {
+        QueueLimit::Packets(n) => (1..=super::MAX_PACKETS).contains(&n),
+        QueueLimit::Bytes(n) => (1..=1_000_000_000).contains(&n),
+        QueueLimit::Time(ns) => (1..=Duration::from_secs(60).0).contains(&ns),
+    };
+    if !good {
+        let allowed = format!("1 to {} packets, 1 B to 1000 MB, 1 ns to 60 s", super::MAX_PACKETS);
+        r.fail("limit", format!("limit = {limit:?} is out of range"), Some(allowed));
+    }
+    let overhead = r.optional_in("overhead", None, Bytes(0), Bytes(0)..=Bytes(256), "B");
+    FifoConfig { limit, rate, overhead: overhead.0 as u32 }
+}

@@ -1,0 +1,185 @@
+//! A bounded first-in first-out queue: the plain structure inside [`super::Fifo`], RED and the leaves of trees.
+
+use perhop_packet::{Meta, Packet, PacketList};
+use perhop_units::{Bytes, QueueLimit, Rate};
+
+/// The longest queue in packets; longer limits are clamped.
+pub const MAX_PACKETS: u32 = 1 << 22;
+
+/// A [`QueueLimit`] at the rate of its link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bound {
+    Packets(u32),
+    Bytes(u64),
+    /// As bytes, but an empty queue takes any packet: at a low rate the time may be shorter than one packet's own.
+    Time(u64),
+}
+
+/// Drop-tail queue bounded by packets, bytes or time. Bytes are frame length plus the link's overhead per packet.
+/// O(1) everywhere; allocates nothing.
+#[derive(Debug)]
+pub struct FifoQueue {
+    list: PacketList,
+    bound: Bound,
+    overhead: u32,
+}
+
+impl FifoQueue {
+    /// An empty queue. `rate` turns a limit in time into bytes; `overhead` is what the link adds to each frame, in
+    /// bytes. A packet limit is clamped to 1 … [`MAX_PACKETS`].
+    pub fn new(limit: QueueLimit, rate: Rate, overhead: u32) -> Self {
+        let mut queue = Self { list: PacketList::new(), bound: Bound::Packets(1), overhead };
+        queue.set_limit(limit, rate, overhead);
+        queue
+    }
+
+    /// Changes the bound. Packets already inside stay, even above the new bound.
+    pub fn set_limit(&mut self, limit: QueueLimit, rate: Rate, overhead: u32) {
+        self.overhead = overhead;
+        self.bound = match limit {
+            QueueLimit::Packets(n) => Bound::Packets(n.clamp(1, MAX_PACKETS)),
+            QueueLimit::Bytes(n) => Bound::Bytes(n),
+            QueueLimit::Time(ns) => Bound::Time(rate.bytes_in(perhop_units::Duration(ns)).0),
+        };
+    }
+
+    /// Whether a frame of `frame_len` bytes may be appended.
+    #[inline]
+    pub fn has_room(&self, frame_len: usize) -> bool {
+        let after = || self.bytes().0 + frame_len as u64 + u64::from(self.overhead);
+        let bounded = match self.bound {
+            Bound::Packets(n) => self.list.len() < n as usize,
+            Bound::Bytes(n) => after() <= n,
+            Bound::Time(n) => self.list.is_empty() || after() <= n,
+        };
+        bounded && self.list.len() < MAX_PACKETS as usize
+    }
+
+    /// Appends `packet`, or gives it back when there is no room.
+    ///
+    /// # Errors
+    /// The packet itself.
+    #[inline]
+    pub fn offer(&mut self, packet: Packet) -> Result<(), Packet> {
+        if !self.has_room(packet.len()) {
+            return Err(packet);
+        }
+        self.list.push_back(packet);
+        Ok(())
+    }
+
+    /// Takes the oldest packet.
+    #[inline]
+    pub fn pop(&mut self) -> Option<Packet> {
+        self.list.pop_front()
+    }
+
+    /// Frame length of the oldest packet in bytes.
+    #[inline]
+    pub fn front_len(&self) -> Option<usize> {
+        self.list.front_len()
+    }
+
+    /// Metadata of the oldest packet.
+    pub fn front_meta(&self) -> Option<&Meta> {
+        self.list.front_meta()
+    }
+
+    /// Packets inside.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether none is inside.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Frame bytes inside, without overhead.
+    #[inline]
+    pub fn frame_bytes(&self) -> u64 {
+        self.list.frame_bytes()
+    }
+
+    /// Bytes inside as the limit counts them: frames plus overhead.
+    #[inline]
+    pub fn bytes(&self) -> Bytes {
+        Bytes(self.list.frame_bytes() + self.list.len() as u64 * u64::from(self.overhead))
+    }
+
+    /// Takes over everything inside `old`, in order, regardless of the own bound.
+    pub fn adopt(&mut self, old: &mut Self) {
+        while let Some(packet) = old.list.pop_front() {
+            self.list.push_back(packet);
+        }
+    }
+
+    /// Overhead per packet in bytes.
+    pub fn overhead(&self) -> u32 {
+        self.overhead
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perhop_packet::Pool;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    fn limits() -> impl Strategy<Value = QueueLimit> {
+        prop_oneof![
+            (1u32..40).prop_map(QueueLimit::Packets),
+            (0u64..20_000).prop_map(QueueLimit::Bytes),
+            (0u64..20_000_000).prop_map(QueueLimit::Time),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn keeps_order_and_bound(
+            limit in limits(),
+            overhead in 0u32..40,
+            ops in prop::collection::vec(prop::option::of(1usize..1600), 1..200),
+        ) {
+            let pool = Pool::new(256);
+            let rate = Rate::from_mbit(8); // one byte a µs
+            let mut queue = FifoQueue::new(limit, rate, overhead);
+            let mut model: VecDeque<u32> = VecDeque::new();
+            let mut lens: VecDeque<usize> = VecDeque::new();
+            for op in ops {
+                let Some(len) = op else {
+                    let packet = queue.pop();
+                    prop_assert_eq!(packet.as_ref().map(Packet::buffer_index), model.pop_front());
+                    lens.pop_front();
+                    if let Some(p) = packet { p.release() }
+                    continue;
+                };
+                let packet = pool.packet(&vec![0; len]).expect("256 are enough");
+                let index = packet.buffer_index();
+                let total: usize = lens.iter().map(|l| l + overhead as usize).sum();
+                let after = (total + len + overhead as usize) as u64;
+                let fits = match limit {
+                    QueueLimit::Packets(n) => lens.len() < n as usize,
+                    QueueLimit::Bytes(n) => after <= n,
+                    QueueLimit::Time(ns) => lens.is_empty() || after <= ns / 1000,
+                };
+                match queue.offer(packet) {
+                    Ok(()) => {
+                        prop_assert!(fits);
+                        model.push_back(index);
+                        lens.push_back(len);
+                    }
+                    Err(packet) => {
+                        packet.release();
+                        prop_assert!(!fits);
+                    }
+                }
+                let total: usize = lens.iter().map(|l| l + overhead as usize).sum();
+                prop_assert_eq!(queue.bytes(), Bytes(total as u64));
+            }
+        }
+    }
+}
