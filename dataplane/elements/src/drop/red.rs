@@ -182,7 +182,7 @@ impl Discipline for Red {
 /// Reads RED's parameters for a queue behind a link of `rate`.
 pub fn read(r: &mut Reader<'_>, rate: Rate) -> (RedConfig, FifoConfig) {
     let queue = read_config(r, None, rate);
-    let mean = r.optional_in("mean", None, Bytes(1000), Bytes(1)..=Bytes(65_535), "B");
+    let mean = r.optional_in("mean", None, Bytes(1000), Bytes(1)..=Bytes(65_535));
     let mut threshold = |key| {
         let limit = r.optional(key, None);
         if limit.is_none() && r.text(key, None).is_none() {
@@ -202,7 +202,7 @@ pub fn read(r: &mut Reader<'_>, rate: Rate) -> (RedConfig, FifoConfig) {
         min,
         max,
         max_p: r.optional("max_p", None).unwrap_or(Probability(u32::MAX / 10)),
-        weight_log2: r.optional_in("weight", None, 9, 1..=16, ""),
+        weight_log2: r.optional_in("weight", None, 9, 1..=16),
         gentle: r.flag("gentle", true),
         ecn: r.flag("ecn", true),
         byte_mode: r.flag("byte_mode", false),

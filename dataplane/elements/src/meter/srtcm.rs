@@ -121,9 +121,9 @@ pub(super) mod registration {
         outputs: PortCount::Between(1, 3),
         build: |args, _| {
             let mut r = Reader::new(args);
-            let cir = r.required_in("cir", Some(0), RATE_RANGE, "bit/s");
-            let cbs = r.required_in("cbs", Some(1), BURST_RANGE, "B");
-            let ebs = r.required_in("ebs", Some(2), Bytes(0)..=*BURST_RANGE.end(), "B");
+            let cir = r.required_in("cir", Some(0), RATE_RANGE);
+            let cbs = r.required_in("cbs", Some(1), BURST_RANGE);
+            let ebs = r.required_in("ebs", Some(2), Bytes(0)..=*BURST_RANGE.end());
             let aware = r.flag("aware", false);
             let split = read_outputs(&mut r);
             let meter = SrTcm::new(SrTcmConfig { cir, cbs, ebs, aware });

@@ -93,8 +93,8 @@ pub(super) mod registration {
         outputs: PortCount::Between(1, 3),
         build: |args, _| {
             let mut r = Reader::new(args);
-            let rate = r.required_in("rate", Some(0), RATE_RANGE, "bit/s");
-            let burst = r.required_in("burst", Some(1), BURST_RANGE, "B");
+            let rate = r.required_in("rate", Some(0), RATE_RANGE);
+            let burst = r.required_in("burst", Some(1), BURST_RANGE);
             let split = read_outputs(&mut r);
             r.finish(Box::new(TokenBucketMeter::new(TokenBucket::new(rate, burst), split)) as _)
         },

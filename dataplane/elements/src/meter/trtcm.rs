@@ -121,10 +121,10 @@ pub(super) mod registration {
         outputs: PortCount::Between(1, 3),
         build: |args, _| {
             let mut r = Reader::new(args);
-            let cir = r.required_in("cir", Some(0), RATE_RANGE, "bit/s");
-            let cbs = r.required_in("cbs", Some(1), BURST_RANGE, "B");
-            let pir = r.required_in("pir", Some(2), cir..=*RATE_RANGE.end(), "bit/s");
-            let pbs = r.required_in("pbs", Some(3), BURST_RANGE, "B");
+            let cir = r.required_in("cir", Some(0), RATE_RANGE);
+            let cbs = r.required_in("cbs", Some(1), BURST_RANGE);
+            let pir = r.required_in("pir", Some(2), cir..=*RATE_RANGE.end());
+            let pbs = r.required_in("pbs", Some(3), BURST_RANGE);
             let aware = r.flag("aware", false);
             let split = read_outputs(&mut r);
             let meter = TrTcm::new(TrTcmConfig { cir, cbs, pir, pbs, aware });
@@ -246,6 +246,6 @@ mod tests {
         let errors = (registration::TYPE.build)(&text, &mut BuildCx::default()).err().unwrap();
         assert_eq!(errors.len(), 1);
         assert_eq!(errors[0].key.as_deref(), Some("pir"));
-        assert_eq!(errors[0].allowed.as_deref(), Some("2000000 to 1000000000000 bit/s"));
+        assert_eq!(errors[0].allowed.as_deref(), Some("2 Mbit/s to 1 Tbit/s"));
     }
 }

@@ -10,7 +10,6 @@ pub mod reader;
 pub mod set_class;
 pub mod source;
 pub mod tee;
-pub mod text;
 pub mod to_host;
 pub mod to_port;
 

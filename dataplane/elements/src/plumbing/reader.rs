@@ -1,9 +1,10 @@
 //! Reading an element's arguments: collects every error instead of stopping at the first.
 
-use super::text::FromText;
 use perhop_element::{ArgError, Args, BuildCx};
 use perhop_packet::PortId;
+use std::fmt::Display;
 use std::ops::RangeInclusive;
+use std::str::FromStr;
 
 /// Reads typed arguments one after the other. Absent and wrong arguments read as their default; [`Reader::finish`]
 /// then gives all errors at once, unknown keys included.
@@ -29,29 +30,21 @@ impl<'a> Reader<'a> {
     /// The value of `key`, or of the `position`-th bare value; `None` when absent or wrong.
     pub fn optional<T>(&mut self, key: &'static str, position: Option<usize>) -> Option<T>
     where
-        T: FromText,
+        T: FromStr,
+        T::Err: Display,
     {
         self.know(key, position);
-        let arg = self.args.find(key, position)?;
-        match T::from_text(&arg.value) {
-            Ok(value) => Some(value),
-            Err(why) => {
-                let message = format!("{key} = {}: {why}", arg.value);
-                self.errors.push(ArgError {
-                    offset: arg.offset,
-                    key: Some(key.to_owned()),
-                    message,
-                    allowed: None,
-                });
-                None
-            }
-        }
+        self.args.parse(key, position).unwrap_or_else(|e| {
+            self.errors.push(e);
+            None
+        })
     }
 
     /// Like [`Reader::optional`], but absent is an error; wrong or absent reads as the type's default.
     pub fn required<T>(&mut self, key: &'static str, position: Option<usize>) -> T
     where
-        T: FromText + Default,
+        T: FromStr + Default,
+        T::Err: Display,
     {
         if self.args.find(key, position).is_none() {
             self.fail(key, format!("{key} is missing"), None);
@@ -65,14 +58,14 @@ impl<'a> Reader<'a> {
         key: &'static str,
         position: Option<usize>,
         range: RangeInclusive<T>,
-        unit: &str,
     ) -> T
     where
-        T: FromText + Default + PartialOrd + Copy + Base,
+        T: FromStr + Default + PartialOrd + Copy + Display,
+        T::Err: Display,
     {
         let errors = self.errors.len();
         let value = self.required(key, position);
-        if self.errors.len() > errors { *range.start() } else { self.within(key, value, range, unit) }
+        if self.errors.len() > errors { *range.start() } else { self.within(key, value, range) }
     }
 
     /// An optional value within `range`, with a default.
@@ -82,30 +75,28 @@ impl<'a> Reader<'a> {
         position: Option<usize>,
         default: T,
         range: RangeInclusive<T>,
-        unit: &str,
     ) -> T
     where
-        T: FromText + PartialOrd + Copy + Base,
+        T: FromStr + PartialOrd + Copy + Display,
+        T::Err: Display,
     {
         match self.optional(key, position) {
-            Some(value) => self.within(key, value, range, unit),
+            Some(value) => self.within(key, value, range),
             None => default,
         }
     }
 
-    fn within<T: PartialOrd + Copy + Base>(
+    fn within<T: PartialOrd + Copy + Display>(
         &mut self,
         key: &'static str,
         value: T,
         range: RangeInclusive<T>,
-        unit: &str,
     ) -> T {
         if range.contains(&value) {
             return value;
         }
-        let (low, high) = (range.start().base(), range.end().base());
-        let allowed = format!("{low} to {high} {unit}");
-        self.fail(key, format!("{key} = {} {unit} is out of range", value.base()), Some(allowed));
+        let allowed = format!("{} to {}", range.start(), range.end());
+        self.fail(key, format!("{key} = {value} is out of range"), Some(allowed));
         *range.start()
     }
 
@@ -177,42 +168,6 @@ impl<'a> Reader<'a> {
 /// Port numbers in graph text stay below this.
 const PORT_LIMIT: u16 = 4096;
 
-/// A quantity as the number of its base units, for messages.
-pub trait Base {
-    /// Base units.
-    fn base(self) -> u64;
-}
-impl Base for u8 {
-    fn base(self) -> u64 {
-        u64::from(self)
-    }
-}
-impl Base for u32 {
-    fn base(self) -> u64 {
-        u64::from(self)
-    }
-}
-impl Base for u64 {
-    fn base(self) -> u64 {
-        self
-    }
-}
-impl Base for perhop_units::Rate {
-    fn base(self) -> u64 {
-        self.0
-    }
-}
-impl Base for perhop_units::Bytes {
-    fn base(self) -> u64 {
-        self.0
-    }
-}
-impl Base for perhop_units::Duration {
-    fn base(self) -> u64 {
-        self.0
-    }
-}
-
 /// The two casts every [`perhop_element::Element`] and [`perhop_element::Discipline`] carries.
 macro_rules! as_any {
     () => {
@@ -247,13 +202,13 @@ pub(crate) mod tests {
     fn every_error_is_reported_at_its_place() {
         let args = args("n = 9, x = 1, m = abc");
         let mut reader = Reader::new(&args);
-        assert_eq!(reader.optional_in("n", None, 1u32, 1..=8, "outputs"), 1);
+        assert_eq!(reader.optional_in("n", None, 1u32, 1..=8), 1);
         assert_eq!(reader.required::<u32>("m", None), 0);
         assert_eq!(reader.required::<u32>("k", None), 0);
         let errors = reader.finish(()).unwrap_err();
         let keys: Vec<_> = errors.iter().map(|e| (e.key.as_deref().unwrap(), e.offset)).collect();
         assert_eq!(keys, [("n", 0), ("m", 13), ("k", 0), ("x", 6)]);
-        assert_eq!(errors[0].allowed.as_deref(), Some("1 to 8 outputs"));
+        assert_eq!(errors[0].allowed.as_deref(), Some("1 to 8"));
         assert!(errors[0].message.contains("n = 9"));
     }
 }

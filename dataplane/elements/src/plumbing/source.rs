@@ -256,9 +256,9 @@ pub(super) const TIMED: ElementType = ElementType {
     outputs: PortCount::Exactly(1),
     build: |args, _| {
         let mut r = Reader::new(args);
-        let rate = r.required_in("rate", Some(0), RATES, "bit/s");
+        let rate = r.required_in("rate", Some(0), RATES);
         let sizes = Bytes(u64::from(UdpFrame::MIN_IP_LEN))..=Bytes(u64::from(UdpFrame::MAX_IP_LEN));
-        let size = r.optional_in("size", Some(1), Bytes(200), sizes, "B");
+        let size = r.optional_in("size", Some(1), Bytes(200), sizes);
         let count = r.optional("count", None).unwrap_or(0);
         let dscp = r.optional("dscp", None).unwrap_or(Dscp::BE);
         let frame = UdpFrame { ip_len: size.0 as u16, dscp, ..UdpFrame::default() };
@@ -274,7 +274,7 @@ pub(super) const RANDOM: ElementType = ElementType {
     outputs: PortCount::Exactly(1),
     build: |args, _| {
         let mut r = Reader::new(args);
-        let rate = r.required_in("rate", Some(0), RATES, "bit/s");
+        let rate = r.required_in("rate", Some(0), RATES);
         let count = r.optional("count", None).unwrap_or(0);
         r.finish(Box::new(RandomSource::new(rate, count)) as _)
     },

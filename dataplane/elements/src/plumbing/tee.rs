@@ -77,7 +77,7 @@ pub(super) const TYPE: ElementType = ElementType {
     outputs: PortCount::Between(1, MAX_OUTPUTS),
     build: |args, _| {
         let mut r = Reader::new(args);
-        let n = r.optional_in("n", Some(0), 2, 1..=MAX_OUTPUTS, "outputs");
+        let n = r.optional_in("n", Some(0), 2, 1..=MAX_OUTPUTS);
         r.finish(Box::new(Tee::new(n)) as _)
     },
     sample: |rng| (1 + rng.next_u32() % 4).to_string(),
