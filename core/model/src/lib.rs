@@ -13,7 +13,9 @@ mod spec;
 mod transaction;
 
 pub use event::{Event, EventKind};
-pub use object::{Key, Kind, Name, NameError, Object, ObjectState, Owner, OwnerError, Role, Status};
+pub use object::{
+    Credentials, Key, Kind, Name, NameError, Object, ObjectState, Owner, OwnerError, Role, Status,
+};
 pub use read::{CountersPage, CountersRow, OwnerDigest, StatePage, StateQuery};
 pub use reply::{ErrorItem, OpOutcome, OpResult, Outcome, Reply};
 pub use spec::{

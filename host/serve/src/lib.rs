@@ -1,1 +1,22 @@
-//! Placeholder.
+//! The router's HTTP face on a Unix socket, and the client of it.
+//!
+//! The server knows a router only as [`RouterApi`]; replies come by callback, so that the packet side stays free of
+//! any runtime.
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "host/serve is where sockets meet the pure parts"
+)]
+
+mod api;
+mod client;
+mod openapi;
+mod server;
+mod socket;
+
+pub use api::{Done, RouterApi, ShowPage, ShowQuery, ShowRow};
+pub use client::{Client, ClientError};
+pub use openapi::document;
+pub use server::{ServeError, Server};
+pub use socket::{SocketError, socket_path};

@@ -19,8 +19,8 @@ pub use submit::GraphRequest;
 pub use validate::{FRAME_MTU, Limits, MAX_DEPTH, guarantee, port_rate};
 
 use perhop_model::{
-    Claim, ErrorItem, EventKind, Key, Mode, ObjectState, Outcome, Owner, Reply, Role, Status, Transaction,
-    TxnId,
+    Claim, Credentials, ErrorItem, EventKind, Key, Mode, ObjectState, Outcome, Owner, Reply, Role, Status,
+    Transaction, TxnId,
 };
 use perhop_reason::Code;
 use perhop_units::{Duration, Instant};
@@ -34,20 +34,6 @@ pub const QUEUE_LIMIT: usize = 1024;
 pub const DEFAULT_DRAIN: Duration = Duration::from_millis(1000);
 /// Soft state whose expiry something else forbids is tried again after this.
 const EXPIRY_RETRY: Duration = Duration::from_secs(1);
-
-/// What a client may do, bound to its socket credentials or certificate by the server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Credentials {
-    /// Role.
-    pub role: Role,
-    /// The only owner it may speak for; `None` = any.
-    pub owner: Option<Owner>,
-}
-
-impl Credentials {
-    /// Everything is allowed.
-    pub const ADMIN: Self = Self { role: Role::Admin, owner: None };
-}
 
 /// A class that is going away: what the planner must let drain and until when.
 #[derive(Clone, Debug, PartialEq, Eq)]

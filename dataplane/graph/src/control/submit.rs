@@ -4,8 +4,8 @@ use super::replay::{Known, RequestDigest};
 use super::store::{Draft, Entry};
 use super::{Cause, Control, Pending, Planner, Waiting, only_checks, validate, whole};
 use perhop_model::{
-    ErrorItem, Key, Kind, MAX_OPS, Name, Object, Op, OpOutcome, OpResult, Outcome, Reply, Role, Spec,
-    Transaction,
+    Credentials, ErrorItem, Key, Kind, MAX_OPS, Name, Object, Op, OpOutcome, OpResult, Outcome, Reply, Role,
+    Spec, Transaction,
 };
 use perhop_reason::Code;
 use perhop_units::{Duration, Instant};
@@ -69,7 +69,7 @@ impl<P: Planner> Control<P> {
             Ok(work) => work,
             Err(errors) => return self.refuse(now, request, &transaction, received, &digest, errors),
         };
-        work.errors.extend(self.conflicts(&transaction, &work));
+        work.errors.extend(self.conflicts(&work));
         if work.errors.is_empty() {
             work.errors = validate::validate(&work.draft, &work.ops, &self.limits);
         }
@@ -77,7 +77,7 @@ impl<P: Planner> Control<P> {
             work.errors = self.planner.check(&work.draft, work.graph.as_ref());
         }
         if work.errors.is_empty() {
-            work.errors = self.survives_reverts(&transaction, &work);
+            work.errors = self.survives_reverts(&work);
         }
         if !work.errors.is_empty() {
             let errors = work.errors;
@@ -86,7 +86,7 @@ impl<P: Planner> Control<P> {
         self.settle(now, request, transaction, received, digest, work.finish());
     }
 
-    fn authorise(&mut self, who: &super::Credentials, t: &Transaction) -> Result<(), ErrorItem> {
+    fn authorise(&mut self, who: &Credentials, t: &Transaction) -> Result<(), ErrorItem> {
         let forbidden = |why: String| Err(whole(Code::Forbidden, why));
         if who.role == Role::Read && !only_checks(t) {
             return forbidden("the role read may not change anything".to_owned());
@@ -173,7 +173,7 @@ impl<P: Planner> Control<P> {
     }
 
     /// Objects that wait for another transaction's confirmation must not be touched.
-    fn conflicts(&self, t: &Transaction, work: &Work<'_>) -> Vec<ErrorItem> {
+    fn conflicts(&self, work: &Work<'_>) -> Vec<ErrorItem> {
         let mut errors = Vec::new();
         for (at, p) in self.pending.iter().enumerate() {
             if work.confirms.contains(&at) {
@@ -193,12 +193,11 @@ impl<P: Planner> Control<P> {
                 errors.push(item(g.op, "text", Code::PendingConfirm, waiting("the graph")));
             }
         }
-        let _ = t;
         errors
     }
 
     /// A pending commit may be taken back at any time, so the draft must be valid without it too.
-    fn survives_reverts(&self, t: &Transaction, work: &Work<'_>) -> Vec<ErrorItem> {
+    fn survives_reverts(&self, work: &Work<'_>) -> Vec<ErrorItem> {
         for (at, p) in self.pending.iter().enumerate() {
             if work.confirms.contains(&at) {
                 continue;
@@ -221,7 +220,6 @@ impl<P: Planner> Control<P> {
                 }];
             }
         }
-        let _ = t;
         Vec::new()
     }
 

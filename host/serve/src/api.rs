@@ -1,0 +1,76 @@
+//! What a server asks of a router.
+
+use perhop_model::{
+    Claim, CountersPage, Credentials, ErrorItem, Event, Reply, StatePage, StateQuery, Transaction,
+};
+use perhop_reason::Code;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Called once with the answer, from any thread.
+pub type Done<T> = Box<dyn FnOnce(T) + Send>;
+
+/// A running router. Methods return at once; answers come by callback.
+pub trait RouterApi: Send + Sync + 'static {
+    /// A transaction; the answer follows the last worker.
+    fn submit(&self, who: Credentials, transaction: Transaction, done: Done<Arc<Reply>>);
+    /// Takes an owner over.
+    fn claim(&self, who: Credentials, claim: Claim, done: Done<Result<(), Code>>);
+    /// A page of the state.
+    fn state(&self, query: StateQuery, done: Done<Result<StatePage, ErrorItem>>);
+    /// Counters of every object and element.
+    fn counters(&self, done: Done<CountersPage>);
+    /// Up to `limit` events after `seq`.
+    fn events(&self, seq: u64, limit: usize, done: Done<Vec<Event>>);
+    /// Calls `wake` after new events, until it returns `false`.
+    fn on_events(&self, wake: Box<dyn FnMut() -> bool + Send>);
+    /// What `perhop show` prints.
+    fn show(&self, query: ShowQuery, done: Done<Result<ShowPage, ErrorItem>>);
+    /// A dry run of a described packet, as JSON.
+    fn explain(&self, packet: String, done: Done<Result<serde_json::Value, ErrorItem>>);
+    /// Reads the router file again (`replace_owned` by owner `file`).
+    fn reload(&self, done: Done<Result<Arc<Reply>, Vec<String>>>);
+}
+
+/// What to show.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShowQuery {
+    /// `ports`, `classes`, `flows`, `profiles`, `calls`, `filters`, `elements` or `all`.
+    pub what: String,
+    /// Rows at the most, default 1,000.
+    #[serde(default)]
+    pub limit: Option<usize>,
+}
+
+/// One row.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ShowRow {
+    /// Kind of object.
+    pub kind: String,
+    /// Name.
+    pub name: String,
+    /// Id, 0 for what has none.
+    pub id: u64,
+    /// Owner, empty for what has none.
+    pub owner: String,
+    /// Text facts (class, verdict, state).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub facts: BTreeMap<String, String>,
+    /// Counters and gauges.
+    pub counters: BTreeMap<String, u64>,
+}
+
+/// The answer to [`ShowQuery`]: design's `show --json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ShowPage {
+    /// Epoch.
+    pub epoch: u64,
+    /// Revision.
+    pub revision: u64,
+    /// Router clock.
+    pub at_ns: u64,
+    /// Rows.
+    pub rows: Vec<ShowRow>,
+}
