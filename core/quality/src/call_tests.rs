@@ -1,4 +1,5 @@
 use super::*;
+use crate::pool::QualityPool;
 use proptest::prelude::*;
 
 const MS: u64 = 1_000_000;

@@ -8,17 +8,20 @@
 //! * [`rtp_jitter`]: the jitter estimator and sequence bookkeeping of RFC 3550, for live streams;
 //! * [`distribution`]: exact percentiles that merge;
 //! * [`psqm`]: a surrogate for a score that the laboratory sets its runs beside;
-//! * [`call`]: the record of one call, reported whole or from an instant on, and the pool of many calls.
+//! * [`call`]: the record of one call, reported whole or from an instant on;
+//! * [`pool`]: many calls as one.
 
 pub mod call;
 pub mod codec;
 pub mod distribution;
 pub mod emodel;
+pub mod pool;
 pub mod psqm;
 pub mod rtp_jitter;
 
-pub use call::{CallQuality, CallRecord, Playout, QualityPool, Received, Scoring};
+pub use call::{CallQuality, CallRecord, Playout, Received, Scoring, Spread};
 pub use codec::{Codec, UnknownCodec};
 pub use distribution::Distribution;
 pub use emodel::{EModel, IpImpairment, ip_rating, mos_from_rating};
+pub use pool::QualityPool;
 pub use rtp_jitter::{InterarrivalJitter, JitterNs, SequenceEvent, SequenceTracker};
