@@ -19,4 +19,4 @@ pub use api::{Done, RouterApi, ShowPage, ShowQuery, ShowRow};
 pub use client::{Client, ClientError};
 pub use openapi::document;
 pub use server::{ServeError, Server};
-pub use socket::{SocketError, socket_path};
+pub use socket::{ClaimedPath, SocketError, claim, claim_at, socket_path};

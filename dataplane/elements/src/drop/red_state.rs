@@ -185,9 +185,9 @@ fn decayed(average: u64, weight_log2: u8, mut n: u64) -> u64 {
     let (mut factor, mut result) = (ONE - (ONE >> weight_log2), u128::from(average));
     while n > 0 && result > 0 {
         if n & 1 == 1 {
-            result = result * u128::from(factor) >> 32;
+            result = (result * u128::from(factor)) >> 32;
         }
-        factor = (u128::from(factor) * u128::from(factor) >> 32) as u64;
+        factor = ((u128::from(factor) * u128::from(factor)) >> 32) as u64;
         n >>= 1;
     }
     result as u64

@@ -203,7 +203,7 @@ impl Element for RandomSource {
                 None => self.clock.skipped += 1,
             }
             let mean = self.clock.gap(Bytes(u64::from(frame.ip_len))).0;
-            let gap = (u128::from(mean) * u128::from(cx.random()) >> 31) as u64;
+            let gap = ((u128::from(mean) * u128::from(cx.random())) >> 31) as u64;
             self.clock.advance(Duration(gap));
         }
         self.clock.rearm(cx);

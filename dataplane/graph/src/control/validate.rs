@@ -288,10 +288,10 @@ fn profile(at: &mut At<'_>, p: &ProfileSpec) {
 
 fn filter(at: &mut At<'_>, f: &FilterSpec) {
     let m = &f.matches;
-    if let (Some(a), Some(b)) = (m.src, m.dst) {
-        if a.addr().is_ipv4() != b.addr().is_ipv4() {
-            at.error("match", Code::OutOfRange, format!("{a} and {b} are of different families"));
-        }
+    if let (Some(a), Some(b)) = (m.src, m.dst)
+        && a.addr().is_ipv4() != b.addr().is_ipv4()
+    {
+        at.error("match", Code::OutOfRange, format!("{a} and {b} are of different families"));
     }
     for (field, net) in [("match.src", m.src), ("match.dst", m.dst)] {
         if let Some(net) = net.filter(|n| n.trunc() != *n) {
@@ -308,14 +308,10 @@ fn filter(at: &mut At<'_>, f: &FilterSpec) {
             at.error(field, Code::OutOfRange, "ports need protocol 6 (TCP) or 17 (UDP)".to_owned());
         }
     }
-    if let Some(d) = m.dscp {
-        if d.mask > 63 || d.value & !d.mask != 0 {
-            at.error(
-                "match.dscp",
-                Code::OutOfRange,
-                "value must lie inside mask, mask inside 0x3f".to_owned(),
-            );
-        }
+    if let Some(d) = m.dscp
+        && (d.mask > 63 || d.value & !d.mask != 0)
+    {
+        at.error("match.dscp", Code::OutOfRange, "value must lie inside mask, mask inside 0x3f".to_owned());
     }
     if let Some(t) = m.tcp_flags {
         if t.value & !t.mask != 0 {
@@ -357,10 +353,10 @@ fn route(at: &mut At<'_>, r: &RouteSpec) {
             at.error("dest", Code::OutOfRange, format!("{} has bits beyond its prefix length", r.dest));
         item.allowed = Some(r.dest.trunc().to_string());
     }
-    if let Some(via) = r.via {
-        if via.is_ipv4() != r.dest.addr().is_ipv4() {
-            at.error("via", Code::OutOfRange, format!("{via} and {} are of different families", r.dest));
-        }
+    if let Some(via) = r.via
+        && via.is_ipv4() != r.dest.addr().is_ipv4()
+    {
+        at.error("via", Code::OutOfRange, format!("{via} and {} are of different families", r.dest));
     }
     match (r.kind, &r.port) {
         (RouteKind::Unicast, None) => {
@@ -477,14 +473,14 @@ fn trees(draft: &Draft<'_>, ops: &BTreeMap<Key, usize>, errors: &mut Vec<ErrorIt
         }
         let is_leaf = !parents.contains(name);
         if let Some(p) = &c.parent {
-            if let Some(Spec::Class(parent)) = find(draft, Kind::Class, p) {
-                if parent.port != c.port {
-                    at.error(
-                        "parent",
-                        Code::BadReference,
-                        format!("class {:?} is on port {:?}", p.as_str(), parent.port.as_str()),
-                    );
-                }
+            if let Some(Spec::Class(parent)) = find(draft, Kind::Class, p)
+                && parent.port != c.port
+            {
+                at.error(
+                    "parent",
+                    Code::BadReference,
+                    format!("class {:?} is on port {:?}", p.as_str(), parent.port.as_str()),
+                );
             }
             if depth_of(draft, name).is_none() {
                 at.error(

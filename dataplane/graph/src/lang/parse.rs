@@ -77,7 +77,7 @@ impl Parser<'_> {
         while self.eat(&Token::Arrow) {
             chain.push(self.hop()?);
         }
-        if chain.len() < 2 && !matches!(chain[0].node, Ok(_)) {
+        if chain.len() < 2 && chain[0].node.is_err() {
             let at = chain[0].offset;
             let hint = Some("write `name :: Type(…);` to declare or `a -> b;` to connect".to_owned());
             return Err(GraphError::at(
