@@ -392,8 +392,10 @@ impl FromStr for Probability {
         if number.digits >= one {
             return if number.digits == one { Ok(Self::ONE) } else { Err(out_of_range()) };
         }
-        let scaled = number.digits.checked_mul(1 << 33).ok_or_else(out_of_range)?;
-        let raw = (scaled / one).div_ceil(2).min(u128::from(u32::MAX - 1)) as u32;
+        // Digits beyond the twentieth decimal are far below half of 2⁻³² and would overflow the product.
+        let excess = 10u128.pow((number.decimals + shift).saturating_sub(20));
+        let scaled = (number.digits / excess) << 33;
+        let raw = (scaled / (one / excess)).div_ceil(2).min(u128::from(u32::MAX - 1)) as u32;
         if raw == 0 && number.digits != 0 { Err(out_of_range()) } else { Ok(Self(raw)) }
     }
 }
@@ -574,8 +576,15 @@ mod tests {
         assert_eq!(parse("1"), Ok(Probability::ONE));
         assert_eq!(parse("100 %"), Ok(Probability::ONE));
         assert_eq!(parse("0.99999999999"), Ok(Probability(u32::MAX - 1)));
+        assert_eq!(parse("0.25000000000000000000000000000000001"), Ok(Probability(1 << 30)));
         assert_eq!(parse("0"), Ok(Probability::ZERO));
-        for text in ["1.1", "101 %", "0.00000000001"] {
+        for text in [
+            "1.1",
+            "101 %",
+            "0.00000000001",
+            "0.0000000000000000000000000000001",
+            "1.00000000000000000000000000001",
+        ] {
             assert_eq!(parse::<Probability>(text), Err(UnitErrorKind::OutOfRange(PROBABILITY_RANGE)));
         }
         assert_eq!(Probability(21_474_836).to_string(), "0.5 %");

@@ -78,8 +78,8 @@ fn note_fragment(layout: &mut Layout, more: bool, at: u16, identification: u32) 
 }
 
 fn note_payload(layout: &mut Layout, frame: &[u8], payload: &[u8]) {
-    if layout.fragment != Fragment::Later && !payload.is_empty() && layout.protocol != protocol::IPV6_NO_NEXT
-    {
+    let none = layout.ip_version == 6 && layout.protocol == protocol::IPV6_NO_NEXT;
+    if layout.fragment != Fragment::Later && !payload.is_empty() && !none {
         layout.l4_offset = offset(frame, payload);
     }
 }
@@ -279,6 +279,41 @@ proptest! {
         }
         frame.truncate(frame.len() - cut.saturating_sub(60).min(frame.len()));
         agree(&frame)?;
+    }
+
+    /// The other's idea of the transport checksum is what we wrote.
+    #[test]
+    fn checksums(builder in any_builder()) {
+        let frame = builder.build();
+        let sliced = SlicedPacket::from_ethernet(&frame).unwrap();
+        let addresses = match &sliced.net {
+            Some(NetSlice::Ipv4(ip)) => Ok((ip.header().source(), ip.header().destination())),
+            Some(NetSlice::Ipv6(ip)) => Err((ip.header().source(), ip.header().destination())),
+            _ => return Ok(()),
+        };
+        match (&sliced.transport, addresses) {
+            (Some(TransportSlice::Udp(udp)), Ok((src, dst))) => {
+                let theirs = udp.to_header().calc_checksum_ipv4_raw(src, dst, udp.payload()).unwrap();
+                prop_assert_eq!(udp.checksum(), theirs);
+            }
+            (Some(TransportSlice::Udp(udp)), Err((src, dst))) => {
+                let theirs = udp.to_header().calc_checksum_ipv6_raw(src, dst, udp.payload()).unwrap();
+                prop_assert_eq!(udp.checksum(), theirs);
+            }
+            (Some(TransportSlice::Tcp(tcp)), Ok((src, dst))) => {
+                prop_assert_eq!(tcp.checksum(), tcp.calc_checksum_ipv4(src, dst).unwrap());
+            }
+            (Some(TransportSlice::Tcp(tcp)), Err((src, dst))) => {
+                prop_assert_eq!(tcp.checksum(), tcp.calc_checksum_ipv6(src, dst).unwrap());
+            }
+            (Some(TransportSlice::Icmpv4(icmp)), Ok(_)) => {
+                prop_assert_eq!(icmp.checksum(), icmp.icmp_type().calc_checksum(icmp.payload()));
+            }
+            (Some(TransportSlice::Icmpv6(icmp)), Err((src, dst))) => {
+                prop_assert!(icmp.is_checksum_valid(src, dst));
+            }
+            _ => {}
+        }
     }
 
     /// Every length an IP packet may claim, so that each header is cut at each place.
