@@ -3,7 +3,7 @@
 //! Every quantity is an integer in a base unit (bit/s, byte, ns, 10⁻⁹ bit, 2⁻³²), so arithmetic is exact or
 //! saturates where stated. Text forms (`10 Mbit/s`, `30 ms`, `1500 B`, `EF`) live in [`mod@text`].
 
-#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
+#![forbid(unsafe_code)]
 
 mod bytes;
 mod color;

@@ -8,7 +8,10 @@
 //! decimals (`1.536 Mbit/s`), times likewise up to seconds and above that in whole minutes and hours (`90 s`, `2 min`),
 //! sizes in the largest unit that they are a whole multiple of (`1500 B`, `64 KiB`).
 
-use crate::{Bytes, Color, Dscp, Duration, Instant, Probability, QueueLimit, Rate, Share};
+mod names;
+mod probability;
+
+use crate::{Bytes, Duration, Instant, QueueLimit, Rate, Share};
 use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
@@ -367,124 +370,10 @@ impl fmt::Display for Share {
     }
 }
 
-const PROBABILITY_RANGE: &str = "0, or 2.4e-10 to 1 (100 %)";
-const PROBABILITY_NAMES: &str = "%, or no unit for a number from 0 to 1";
-
-impl FromStr for Probability {
-    type Err = ParseUnitError;
-
-    /// Reads `0.5 %` or `0.005`, rounded to the nearest multiple of 2⁻³². Only 1 is certain: what rounds to 1 becomes
-    /// the largest value below it; what is not 0 but rounds to 0 is out of range.
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let error = |kind| ParseUnitError::new("a probability", text, kind);
-        let out_of_range = || error(UnitErrorKind::OutOfRange(PROBABILITY_RANGE));
-        let (number, unit) = split(text).map_err(|why| match why {
-            SplitError::Empty => error(UnitErrorKind::Empty),
-            SplitError::NoNumber => error(UnitErrorKind::NoNumber),
-            SplitError::TooLarge | SplitError::TooFine => out_of_range(),
-        })?;
-        let shift = match unit {
-            "" => 0,
-            "%" => 2,
-            _ => return Err(error(UnitErrorKind::UnknownUnit(PROBABILITY_NAMES))),
-        };
-        let one = 10u128.checked_pow(number.decimals + shift).ok_or_else(out_of_range)?;
-        if number.digits >= one {
-            return if number.digits == one { Ok(Self::ONE) } else { Err(out_of_range()) };
-        }
-        // Digits beyond the twentieth decimal are far below half of 2⁻³² and would overflow the product.
-        let excess = 10u128.pow((number.decimals + shift).saturating_sub(20));
-        let scaled = (number.digits / excess) << 33;
-        let raw = (scaled / (one / excess)).div_ceil(2).min(u128::from(u32::MAX - 1)) as u32;
-        if raw == 0 && number.digits != 0 { Err(out_of_range()) } else { Ok(Self(raw)) }
-    }
-}
-
-impl fmt::Display for Probability {
-    /// The shortest percentage that reads back as this value.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == Self::ONE {
-            return f.pad("100 %");
-        }
-        // 10⁻¹⁰ is finer than half of 2⁻³², so eight decimals of a percentage always do.
-        let percent = |places: u32| {
-            let hundred = 100 * 10u128.pow(places);
-            let rounded = (u128::from(self.0) * hundred + (1 << 31)) >> 32;
-            let step = 10u128.pow(places);
-            format!("{} %", with_fraction((rounded / step) as u64, rounded % step, places))
-        };
-        let text = (0..8).map(percent).find(|text| text.parse() == Ok(*self));
-        f.pad(&text.unwrap_or_else(|| percent(8)))
-    }
-}
-
-const DSCP_NAMES: &str = "BE, LE, CS0 to CS7, AF11 to AF43, VA, EF, or a number from 0 to 63 (0x3f)";
-
-impl FromStr for Dscp {
-    type Err = ParseUnitError;
-
-    /// Reads a name of the IANA registry in any case, `BE`, `VA` for voice-admit, or a decimal or `0x` number.
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let error = |kind| ParseUnitError::new("a DSCP", text, kind);
-        let name = text.trim();
-        if name.is_empty() {
-            return Err(error(UnitErrorKind::Empty));
-        }
-        if name.eq_ignore_ascii_case("CS0") {
-            return Ok(Self::BE);
-        }
-        if let Some((_, dscp)) = Dscp::NAMES.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)) {
-            return Ok(*dscp);
-        }
-        let (digits, radix) = match name.strip_prefix("0x").or_else(|| name.strip_prefix("0X")) {
-            Some(hex) => (hex, 16),
-            None => (name, 10),
-        };
-        if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
-            return Err(error(UnitErrorKind::UnknownName(DSCP_NAMES)));
-        }
-        let value = u8::from_str_radix(digits, radix).ok().and_then(Self::new);
-        value.ok_or_else(|| error(UnitErrorKind::OutOfRange("0 to 63")))
-    }
-}
-
-impl fmt::Display for Dscp {
-    /// The name, if there is one, else the decimal number.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match Self::NAMES.iter().find(|(_, dscp)| dscp == self) {
-            Some((name, _)) => f.pad(name),
-            None => f.pad(&self.get().to_string()),
-        }
-    }
-}
-
-impl FromStr for Color {
-    type Err = ParseUnitError;
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let error = |kind| ParseUnitError::new("a colour", text, kind);
-        match text.trim() {
-            "" => Err(error(UnitErrorKind::Empty)),
-            name if name.eq_ignore_ascii_case("green") => Ok(Self::Green),
-            name if name.eq_ignore_ascii_case("yellow") => Ok(Self::Yellow),
-            name if name.eq_ignore_ascii_case("red") => Ok(Self::Red),
-            _ => Err(error(UnitErrorKind::UnknownName("green, yellow, red"))),
-        }
-    }
-}
-
-impl fmt::Display for Color {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Green => "green",
-            Self::Yellow => "yellow",
-            Self::Red => "red",
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Color, Dscp, Probability};
     use proptest::prelude::*;
 
     fn parse<T: FromStr<Err = ParseUnitError>>(text: &str) -> Result<T, UnitErrorKind> {
@@ -560,7 +449,7 @@ mod tests {
             assert_eq!(parse::<Dscp>(text), Err(UnitErrorKind::OutOfRange("0 to 63")));
         }
         for text in ["AF14", "CS8", "0x", "+5", "-1", "46 %"] {
-            assert_eq!(parse::<Dscp>(text), Err(UnitErrorKind::UnknownName(DSCP_NAMES)));
+            assert_eq!(parse::<Dscp>(text), Err(UnitErrorKind::UnknownName(names::DSCP_NAMES)));
         }
         for value in 0..64 {
             let dscp = Dscp::new(value).unwrap();
@@ -585,7 +474,10 @@ mod tests {
             "0.0000000000000000000000000000001",
             "1.00000000000000000000000000001",
         ] {
-            assert_eq!(parse::<Probability>(text), Err(UnitErrorKind::OutOfRange(PROBABILITY_RANGE)));
+            assert_eq!(
+                parse::<Probability>(text),
+                Err(UnitErrorKind::OutOfRange(probability::PROBABILITY_RANGE))
+            );
         }
         assert_eq!(Probability(21_474_836).to_string(), "0.5 %");
         assert_eq!(Probability(u32::MAX - 1).to_string().parse(), Ok(Probability(u32::MAX - 1)));

@@ -8,8 +8,8 @@
 //! The packet path does not use the views for parsing: [`dissect`] reads a frame once into a [`Layout`]. [`build`]
 //! makes whole frames for tests and traffic sources.
 
+#![forbid(unsafe_code)]
 #![allow(clippy::len_without_is_empty, reason = "no header is empty")]
-#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
 
 pub mod arp;
 pub mod build;
