@@ -1,0 +1,291 @@
+//! Synopsis
+//! : [`Pump`] holds packets in a discipline and lets them out as fast as a line takes them.
+//!
+//! # Ports
+//! Input 0: packets to queue. Output 0: packets in the discipline's order at the line's pace.
+//!
+//! # Configuration
+//! | key | type | unit | default | range |
+//! |---|---|---|---|---|
+//! | `discipline` | discipline | | required | |
+//! | `transmitter` | see [`super::transmitter`] | | unlimited | |
+//! | `port` | port | | none | router ports |
+//! | `emit` | `start`, `end` | | `start` | |
+//!
+//! # Behaviour
+//! The only element that turns pushing into pulling. What is pushed in goes to the discipline; packets are pulled
+//! while the transmitter has room and, when the pump feeds a router port, while that port takes packets. It then
+//! sleeps until the transmitter has room again, or until the discipline's next wake-up when nothing may leave yet. A
+//! port that was full must wake the pump (its main timer) when it has room. With `emit = end` a packet leaves when its
+//! last bit would have left the line (an emulated link), otherwise when its first bit goes (a card does the rest).
+//!
+//! # Counters
+//! `packets`, `bytes` sent; `backlog_packets`, `backlog_bytes` (gauges); `busy_ns`: line time used, so utilisation is
+//! its increase over the time elapsed; `rate_bps` (gauge); and those of the discipline.
+//!
+//! # Invariants
+//! Work conserving: the line never idles while the discipline has a packet that may leave. In any interval no more
+//! than `rate · (t + catchup + ring_time)` plus one packet leaves.
+//!
+//! # Example
+//! `shaper :: Shaper(rate = 2 Mbit/s)`: a pump around a FIFO.
+//!
+//! # Source
+//! None.
+
+use super::transmitter::Transmitter;
+use crate::plumbing::reader::as_any;
+use perhop_element::{Budget, CounterSink, Cx, Discipline, Element, ElementState, PortIndex, TimerId};
+use perhop_packet::{Batch, Packet, PortId};
+use perhop_units::{Instant, Rate};
+use std::collections::VecDeque;
+
+/// When a packet leaves the pump.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Emit {
+    /// When the line starts on it: a card sends it.
+    #[default]
+    AtStart,
+    /// When its last bit has left: an emulated line.
+    AtEnd,
+}
+
+/// The element.
+pub struct Pump {
+    type_name: &'static str,
+    discipline: Box<dyn Discipline>,
+    transmitter: Transmitter,
+    port: Option<PortId>,
+    emit: Emit,
+    /// Packets on an emulated line with the time their last bit leaves.
+    on_line: VecDeque<(Instant, Packet)>,
+    ready: Batch,
+    packets: u64,
+    bytes: u64,
+}
+
+/// What a pump hands to its successor.
+struct PumpState {
+    discipline_type: &'static str,
+    discipline: Option<ElementState>,
+    transmitter: Transmitter,
+    on_line: VecDeque<(Instant, Packet)>,
+    packets: u64,
+    bytes: u64,
+}
+
+/// Most wire bytes of one packet, for sizing pulls.
+const LARGEST: u64 = perhop_packet::BUFFER_LEN as u64 + 256;
+
+impl Pump {
+    /// A pump of no particular element type.
+    pub fn new(discipline: Box<dyn Discipline>, transmitter: Transmitter, port: Option<PortId>) -> Self {
+        Self::named("Pump", discipline, transmitter, port)
+    }
+
+    /// A pump that graph text calls `type_name`.
+    pub fn named(
+        type_name: &'static str,
+        discipline: Box<dyn Discipline>,
+        transmitter: Transmitter,
+        port: Option<PortId>,
+    ) -> Self {
+        Self {
+            type_name,
+            discipline,
+            transmitter,
+            port,
+            emit: Emit::AtStart,
+            on_line: VecDeque::new(),
+            ready: Batch::new(),
+            packets: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Sets when packets leave.
+    #[must_use]
+    pub fn emitting(mut self, emit: Emit) -> Self {
+        self.emit = emit;
+        self
+    }
+
+    /// The line.
+    pub fn transmitter(&self) -> &Transmitter {
+        &self.transmitter
+    }
+
+    /// The line, for debits and changes. Wake the pump afterwards.
+    pub fn transmitter_mut(&mut self) -> &mut Transmitter {
+        &mut self.transmitter
+    }
+
+    /// Changes the line's rate; zero = unlimited. Wake the pump afterwards.
+    pub fn set_rate(&mut self, rate: Rate) {
+        self.transmitter.set_rate(rate);
+    }
+
+    /// The discipline as its concrete type.
+    pub fn discipline<T: Discipline>(&self) -> Option<&T> {
+        self.discipline.as_any().downcast_ref()
+    }
+
+    /// The discipline as its concrete type, to be edited. Wake the pump afterwards.
+    pub fn discipline_mut<T: Discipline>(&mut self) -> Option<&mut T> {
+        self.discipline.as_any_mut().downcast_mut()
+    }
+
+    /// The port it feeds.
+    pub fn port(&self) -> Option<PortId> {
+        self.port
+    }
+
+    fn deliver_finished(&mut self, cx: &mut Cx<'_>) {
+        while self.on_line.front().is_some_and(|(at, _)| *at <= cx.now()) {
+            if let Some((_, packet)) = self.on_line.pop_front() {
+                cx.emit(0, packet);
+            }
+        }
+    }
+
+    /// Pulls what may leave now and arms the timer for the rest.
+    fn run(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now();
+        self.deliver_finished(cx);
+        let mut port_room = self.port.map_or(u32::MAX, |port| cx.port_room(port));
+        loop {
+            if !self.transmitter.has_room(now) {
+                if self.discipline.held() > 0 {
+                    cx.timer_at(self.transmitter.next_room(now));
+                }
+                break;
+            }
+            if port_room == 0 {
+                break;
+            }
+            // At most as many packets as surely fit, so that one pull never takes more than the line has time for.
+            let fit = (self.transmitter.room_bytes(now) / LARGEST).clamp(1, Batch::MAX as u64) as u32;
+            let budget = Budget { bytes: u64::MAX, packets: fit.min(port_room) };
+            let _ = self.discipline.dequeue(cx, budget, &mut self.ready);
+            if self.ready.is_empty() {
+                if let Some(at) = self.discipline.next_wakeup() {
+                    cx.timer_at(at);
+                }
+                break;
+            }
+            port_room -= (self.ready.len() as u32).min(port_room);
+            self.send_ready(cx);
+        }
+        if let Some((at, _)) = self.on_line.front() {
+            cx.timer_at(*at);
+        }
+    }
+
+    fn send_ready(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now();
+        self.packets += self.ready.len() as u64;
+        for packet in self.ready.iter() {
+            self.bytes += packet.len() as u64;
+        }
+        match self.emit {
+            Emit::AtStart => {
+                for packet in self.ready.iter() {
+                    self.transmitter.send(now, packet.len() as u32);
+                }
+                cx.emit_all(0, &mut self.ready);
+            }
+            Emit::AtEnd => {
+                for packet in self.ready.drain() {
+                    let end = self.transmitter.send(now, packet.len() as u32);
+                    if end <= now { cx.emit(0, packet) } else { self.on_line.push_back((end, packet)) }
+                }
+            }
+        }
+    }
+}
+
+impl Element for Pump {
+    fn type_name(&self) -> &'static str {
+        self.type_name
+    }
+
+    fn push(&mut self, cx: &mut Cx<'_>, _port: PortIndex, batch: &mut Batch) {
+        let _ = self.discipline.enqueue(cx, batch);
+        self.run(cx);
+    }
+
+    fn wake(&mut self, cx: &mut Cx<'_>, _timer: TimerId) {
+        self.run(cx);
+    }
+
+    fn held(&self) -> u64 {
+        self.discipline.held() + self.on_line.len() as u64
+    }
+
+    fn counters(&self, sink: &mut dyn CounterSink) {
+        sink.counter("packets", self.packets);
+        sink.counter("bytes", self.bytes);
+        sink.counter("busy_ns", self.transmitter.busy().0);
+        sink.gauge("rate_bps", self.transmitter.rate().0);
+        sink.gauge("backlog_packets", self.discipline.held());
+        sink.gauge("backlog_bytes", self.discipline.held_bytes());
+        self.discipline.counters(sink);
+    }
+
+    fn export_state(&mut self) -> Option<ElementState> {
+        let discipline = self.discipline.export_state()?;
+        Some(Box::new(PumpState {
+            discipline_type: self.discipline.type_name(),
+            discipline: Some(discipline),
+            transmitter: self.transmitter,
+            on_line: std::mem::take(&mut self.on_line),
+            packets: self.packets,
+            bytes: self.bytes,
+        }))
+    }
+
+    fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
+        let mut state = state.downcast::<PumpState>()?;
+        if state.discipline_type != self.discipline.type_name() {
+            return Err(state);
+        }
+        if let Some(inner) = state.discipline.take()
+            && let Err(inner) = self.discipline.import_state(inner)
+        {
+            state.discipline = Some(inner);
+            return Err(state);
+        }
+        self.transmitter.adopt(&state.transmitter);
+        self.on_line = std::mem::take(&mut state.on_line);
+        self.packets = state.packets;
+        self.bytes = state.bytes;
+        Ok(())
+    }
+
+    fn drain(&mut self, out: &mut Batch) {
+        for (_, packet) in self.on_line.drain(..) {
+            out.push(packet);
+        }
+        self.discipline.drain(out);
+    }
+
+    as_any!();
+}
+
+impl Drop for Pump {
+    fn drop(&mut self) {
+        release(&mut self.on_line);
+    }
+}
+
+impl Drop for PumpState {
+    fn drop(&mut self) {
+        release(&mut self.on_line);
+    }
+}
+
+fn release(packets: &mut VecDeque<(Instant, Packet)>) {
+    for (_, packet) in packets.drain(..) {
+        packet.release();
+    }
+}
