@@ -10,6 +10,7 @@ pub mod srtcm;
 pub mod token_bucket;
 pub mod trtcm;
 
+pub(crate) use adapter::{BURST_RANGE, RATE_RANGE};
 pub use adapter::{ColorCounters, Meter, MeterElement, metered_len};
 pub use bucket::{Bucket, MAX_BURST};
 pub use srtcm::{SrTcm, SrTcmConfig, SrTcmMeter};

@@ -1,6 +1,6 @@
 //! Reading an element's arguments: collects every error instead of stopping at the first.
 
-use perhop_element::{ArgError, Args, BuildCx};
+use perhop_element::{Arg, ArgError, Args, BuildCx};
 use perhop_packet::PortId;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -13,13 +13,15 @@ pub struct Reader<'a> {
     args: &'a Args,
     keys: Vec<&'static str>,
     bare: usize,
+    /// Set by [`Reader::everything`]: no argument is unknown any more.
+    open: bool,
     errors: Vec<ArgError>,
 }
 
 impl<'a> Reader<'a> {
     /// A reader of `args`.
     pub fn new(args: &'a Args) -> Self {
-        Self { args, keys: Vec::new(), bare: 0, errors: Vec::new() }
+        Self { args, keys: Vec::new(), bare: 0, open: false, errors: Vec::new() }
     }
 
     fn know(&mut self, key: &'static str, position: Option<usize>) {
@@ -149,6 +151,17 @@ impl<'a> Reader<'a> {
         self.args.find(key, position).map(|a| a.value.as_str())
     }
 
+    /// All arguments as written, for an element that reads a list.
+    pub fn everything(&mut self) -> &'a [Arg] {
+        self.open = true;
+        &self.args.list
+    }
+
+    /// Books an error at one argument of [`Reader::everything`].
+    pub fn fail_at(&mut self, arg: &Arg, message: String, allowed: Option<String>) {
+        self.errors.push(ArgError { offset: arg.offset, key: arg.key.clone(), message, allowed });
+    }
+
     /// Books an error at argument `key` (at the opening parenthesis when it is absent).
     pub fn fail(&mut self, key: &'static str, message: String, allowed: Option<String>) {
         let offset = self.args.find(key, None).map_or(self.args.offset, |a| a.offset);
@@ -160,7 +173,9 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// Everything found wrong, and every argument that was not read.
     pub fn finish<T>(mut self, value: T) -> Result<T, Vec<ArgError>> {
-        self.errors.extend(self.args.unknown(&self.keys, self.bare));
+        if !self.open {
+            self.errors.extend(self.args.unknown(&self.keys, self.bare));
+        }
         if self.errors.is_empty() { Ok(value) } else { Err(self.errors) }
     }
 }
@@ -184,7 +199,6 @@ pub(crate) use as_any;
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use perhop_element::Arg;
 
     /// Arguments as the graph parser gives them: `key = value` or bare, separated by commas.
     pub(crate) fn args(text: &str) -> Args {
