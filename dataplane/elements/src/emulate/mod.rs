@@ -1,8 +1,16 @@
-//! Links as elements: rate, delay, loss.
+//! Emulated links: delay, jitter, loss, rate.
+
+mod delay;
+mod delay_line;
+mod loss;
+
+pub use delay::{Delay, DelayConfig};
+pub use delay_line::{DelayLine, jittered};
+pub use loss::Loss;
 
 use perhop_element::ElementType;
 
 /// Registered types of this module.
 pub fn types() -> Vec<ElementType> {
-    vec![]
+    vec![delay::TYPE, loss::TYPE]
 }

@@ -1,0 +1,141 @@
+//! Synopsis
+//! : `IpClassifier(rule, rule, …)` sends each packet to the output of the first rule it satisfies.
+//!
+//! # Ports
+//! Input 0: dissected packets. Outputs: one a rule, in the order written.
+//!
+//! # Configuration
+//! | key | type | unit | default | range |
+//! |---|---|---|---|---|
+//! | each bare value | rule | | required | 1 … 64 rules of at most 64 words |
+//!
+//! A rule is a list of tests that must all hold; `or` separates alternatives and binds weaker, `not` negates the next
+//! test. Tests: `-` (everything, alone), `ip`, `ip4`, `ip6`, `arp`, `tcp`, `udp`, `icmp`, `proto N`,
+//! `[src|dst] port N[-N]`, `[src|dst] [host|net] PREFIX`, `dscp X`, `ecn N`, `vlan N`, `len N[-N]` (IP length),
+//! `fragment`.
+//!
+//! # Behaviour
+//! Rules are tried in order; a packet that satisfies none is dropped (`no_class`). Ports are those of UDP and TCP;
+//! later fragments have none. For many rules use the flow classifier, whose cost does not grow with their number.
+//!
+//! # Counters
+//! `matched_N` for each rule, `unmatched`.
+//!
+//! # Invariants
+//! Order is kept per output.
+//!
+//! # Example
+//! `IpClassifier(udp dst port 5004-5099, src 10.0.0.0/8 tcp, -)`
+//!
+//! # Source
+//! RFC 2475 §2.3.1 (multi-field classifier), RFC 3290 §4.2.
+
+use super::rule::{Rule, WORDS};
+use crate::plumbing::reader::{Reader, as_any};
+use perhop_element::{CounterSink, Cx, Element, ElementType, PortCount, PortIndex};
+use perhop_packet::{Batch, DropReason};
+
+/// The most rules.
+const MAX_RULES: usize = 64;
+
+/// The element.
+#[derive(Debug)]
+pub struct IpClassifier {
+    rules: Vec<Rule>,
+    matched: Vec<u64>,
+    unmatched: u64,
+}
+
+impl IpClassifier {
+    /// One output a rule; rules past the 64th are ignored.
+    pub fn new(mut rules: Vec<Rule>) -> Self {
+        rules.truncate(MAX_RULES);
+        Self { matched: vec![0; rules.len()], rules, unmatched: 0 }
+    }
+}
+
+impl Element for IpClassifier {
+    fn type_name(&self) -> &'static str {
+        "IpClassifier"
+    }
+
+    fn push(&mut self, cx: &mut Cx<'_>, _port: PortIndex, batch: &mut Batch) {
+        for packet in batch.drain() {
+            match self.rules.iter().position(|rule| rule.matches(&packet)) {
+                Some(output) => {
+                    self.matched[output] += 1;
+                    cx.emit(output as PortIndex, packet);
+                }
+                None => {
+                    self.unmatched += 1;
+                    cx.drop(packet, DropReason::NoClass);
+                }
+            }
+        }
+    }
+
+    fn counters(&self, sink: &mut dyn CounterSink) {
+        for (i, n) in self.matched.iter().enumerate() {
+            sink.counter(&format!("matched_{i}"), *n);
+        }
+        sink.counter("unmatched", self.unmatched);
+    }
+
+    as_any!();
+}
+
+pub(super) const TYPE: ElementType = ElementType {
+    name: "IpClassifier",
+    synopsis: "sends each packet to the output of the first rule it satisfies",
+    inputs: PortCount::Exactly(1),
+    outputs: PortCount::Between(1, MAX_RULES as u8),
+    build: |args, _| {
+        let mut r = Reader::new(args);
+        let mut rules = Vec::new();
+        for arg in r.everything() {
+            match (&arg.key, arg.value.parse()) {
+                (Some(key), _) => r.fail_at(arg, format!("unknown argument {key}"), Some("rules".to_owned())),
+                (None, Ok(rule)) => rules.push(rule),
+                (None, Err(why)) => {
+                    r.fail_at(arg, format!("rule {}: {why}", arg.value), Some(WORDS.to_owned()))
+                }
+            }
+        }
+        let given = args.list.len();
+        if !(1..=MAX_RULES).contains(&given) {
+            r.fail("rule", format!("{given} rules given"), Some(format!("1 to {MAX_RULES} rules")));
+        }
+        r.finish(Box::new(IpClassifier::new(rules)) as _)
+    },
+    sample: |rng| format!("udp dst port {}, dscp {}, -", 5000 + rng.next_u32() % 16, rng.next_u32() % 64),
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plumbing::UdpFrame;
+    use crate::plumbing::reader::tests::args;
+    use perhop_element::BuildCx;
+    use perhop_element::testkit::Bench;
+
+    #[test]
+    fn the_first_rule_wins_and_the_unmatched_are_dropped() {
+        let text = args("udp dst port 5006, src 10.0.0.0/8");
+        let element = (TYPE.build)(&text, &mut BuildCx::default()).unwrap();
+        let mut bench = Bench::with_seed(element, 2, 1);
+        for (src, dst_port) in [([10, 0, 0, 1], 5006), ([10, 0, 0, 1], 1), ([11, 0, 0, 1], 1)] {
+            bench.push(&UdpFrame { src, dst_port, ..UdpFrame::default() }.to_vec());
+        }
+        assert_eq!((bench.arrived(0).len(), bench.arrived(1).len()), (1, 1));
+        assert_eq!(bench.driver.counters(bench.node).unwrap().drops[DropReason::NoClass.index()], 1);
+        let element = bench.element::<IpClassifier>();
+        assert_eq!((element.matched.clone(), element.unmatched), (vec![1, 1], 1));
+    }
+
+    #[test]
+    fn every_bad_rule_is_reported_at_its_place() {
+        let errors = (TYPE.build)(&args("udp, tpc, port x, k = 1"), &mut BuildCx::default()).err().unwrap();
+        assert_eq!(errors.iter().map(|e| e.offset).collect::<Vec<_>>(), [4, 9, 17]);
+        assert!((TYPE.build)(&args(""), &mut BuildCx::default()).is_err());
+    }
+}
