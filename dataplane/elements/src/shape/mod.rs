@@ -1,8 +1,12 @@
-//! Elements that delay to conform.
+//! Shapers.
+
+mod shaper;
+
+pub use shaper::shaper;
 
 use perhop_element::ElementType;
 
 /// Registered types of this module.
 pub fn types() -> Vec<ElementType> {
-    vec![]
+    vec![shaper::TYPE]
 }

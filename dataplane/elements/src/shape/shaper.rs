@@ -1,0 +1,191 @@
+//! Synopsis
+//! : `Shaper(rate [, burst] [, discipline])` delays packets so that they leave at no more than a rate.
+//!
+//! # Ports
+//! Input 0: packets. Output 0: packets at the shaped pace.
+//!
+//! # Configuration
+//! | key | type | unit | default | range |
+//! |---|---|---|---|---|
+//! | `rate` (1st) | rate | bit/s at frame length + `overhead` | required | 1 … 10¹² |
+//! | `burst` (2nd) | size | byte | 0 | 0 … 500,000,000 |
+//! | `discipline` | `fifo`, `red` | | `fifo` | |
+//! | `limit`, `overhead` | | | | as [`crate::queue::fifo`] |
+//! | `min`, `max`, `max_p`, … | | | | as [`crate::drop::red`], only with `discipline = red` |
+//!
+//! # Behaviour
+//! A pump: packets wait in the discipline and leave as a line of `rate` takes them. After an idle time up to `burst`
+//! bytes leave at once, as with a token bucket of that size.
+//!
+//! # Counters
+//! Those of [`crate::schedule::pump`] and of the discipline.
+//!
+//! # Invariants
+//! In any interval of length t no more than rate × t + burst and one packet leaves. Work conserving below that; order
+//! is kept.
+//!
+//! # Example
+//! `FromPort(lan) -> Shaper(2 Mbit/s, 3 kB, limit = 30 ms) -> ToPort(wan)`
+//!
+//! # Source
+//! RFC 2475 §2.3.3.3 (shaper), RFC 3290 §7.2.
+
+use crate::drop::{Red, red};
+use crate::meter::RATE_RANGE;
+use crate::plumbing::reader::Reader;
+use crate::queue::Fifo;
+use crate::queue::fifo::{FifoConfig, read_config};
+use crate::schedule::{Pump, Transmitter, TransmitterConfig};
+use perhop_element::{ArgError, Args, BuildCx, Discipline, Element, ElementType, PortCount};
+use perhop_units::{Bytes, Duration, Rate};
+
+/// A shaper around any discipline: rate and overhead as links count, burst in bytes.
+pub fn shaper(discipline: Box<dyn Discipline>, rate: Rate, burst: Bytes, overhead_bytes: u32) -> Pump {
+    let config = TransmitterConfig {
+        rate,
+        overhead_bytes,
+        // What an idle line may make good later is exactly a bucket of tokens.
+        catchup: if burst.0 == 0 { Duration::ZERO } else { rate.time_for(burst) },
+        ring_time: Duration::ZERO,
+    };
+    Pump::named("Shaper", discipline, Transmitter::new(config), None)
+}
+
+fn build(args: &Args, _: &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgError>> {
+    let mut r = Reader::new(args);
+    let rate = r.required_in("rate", Some(0), RATE_RANGE);
+    let burst = r.optional_in("burst", Some(1), Bytes(0), Bytes(0)..=crate::meter::MAX_BURST);
+    let with_red = r.choice("discipline", false, &[("fifo", false), ("red", true)]);
+    let (discipline, queue): (Box<dyn Discipline>, FifoConfig) = if with_red {
+        let (config, queue) = red::read(&mut r, rate);
+        (Box::new(Red::new(config, queue)), queue)
+    } else {
+        let queue = read_config(&mut r, None, rate);
+        (Box::new(Fifo::new(queue)), queue)
+    };
+    r.finish(Box::new(shaper(discipline, rate, burst, queue.overhead)) as _)
+}
+
+pub(super) const TYPE: ElementType = ElementType {
+    name: "Shaper",
+    synopsis: "delays packets to a rate, in a FIFO or RED queue",
+    inputs: PortCount::Exactly(1),
+    outputs: PortCount::Exactly(1),
+    build,
+    sample: |rng| {
+        let rate = 100 + rng.next_u32() % 10_000;
+        match rng.next_u32() % 3 {
+            0 => format!("{rate} kbit/s, limit = 20 packets"),
+            1 => format!("{rate} kbit/s, 5 kB, limit = 30 ms, overhead = 24 B"),
+            _ => {
+                format!("{rate} kbit/s, discipline = red, min = 3 kB, max = 9 kB, weight = 3, limit = 30 kB")
+            }
+        }
+    },
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plumbing::UdpFrame;
+    use crate::plumbing::frames::udp;
+    use crate::plumbing::reader::tests::args;
+    use perhop_element::testkit::Bench;
+    use perhop_packet::DropReason;
+    use perhop_units::Instant;
+
+    fn bench(text: &str) -> Bench {
+        Bench::with_seed(build(&args(text), &mut BuildCx::default()).unwrap(), 1, 3)
+    }
+
+    fn report(bench: &Bench, name: &str) -> u64 {
+        let mut all: Vec<(String, u64)> = vec![];
+        bench.driver.report(bench.node, &mut all);
+        all.iter().find(|(n, _)| n == name).unwrap_or_else(|| panic!("{name} in {all:?}")).1
+    }
+
+    /// A frame of 1,000 bytes takes 1 ms at 8 Mbit/s.
+    const LEN: u16 = 986;
+
+    #[test]
+    fn packets_leave_at_the_rate_and_the_tail_drops() {
+        let mut bench = bench("8 Mbit/s, limit = 3 packets");
+        (0..6).for_each(|_| bench.push(&udp(LEN)));
+        bench.run_until(Instant(10_000_000));
+        let times: Vec<_> = bench.arrived(0).iter().map(|(t, _)| t.0 / 1_000_000).collect();
+        assert_eq!(times, [0, 1, 2, 3]);
+        let drops = &bench.driver.counters(bench.node).unwrap().drops;
+        assert_eq!(drops[DropReason::QueueFull.index()], 2);
+        assert_eq!(report(&bench, "enqueued_packets"), 4);
+        assert_eq!(report(&bench, "dropped_bytes"), 2000);
+        assert_eq!(report(&bench, "peak_packets"), 3);
+    }
+
+    #[test]
+    fn limits_in_bytes_and_time_count_the_overhead() {
+        // 24 bytes of overhead: 3,072 bytes hold three packets besides the one on the line, 3,071 two.
+        for (limit, arrive) in [("3072 B", 4), ("3071 B", 3), ("3072 us", 4), ("3071 us", 3), ("1 us", 2)] {
+            let mut bench = bench(&format!("8 Mbit/s, limit = {limit}, overhead = 24 B"));
+            (0..6).for_each(|_| bench.push(&udp(LEN)));
+            bench.run_until(Instant(10_000_000));
+            let arrived = bench.arrived(0);
+            assert_eq!(arrived.len(), arrive, "{limit}");
+            assert_eq!(arrived[1].0, Instant(1_024_000));
+        }
+    }
+
+    #[test]
+    fn a_burst_passes_at_once_after_an_idle_time() {
+        let mut bench = bench("8 Mbit/s, 2 kB");
+        bench.run_until(Instant(100_000_000));
+        (0..5).for_each(|_| bench.push(&udp(LEN)));
+        bench.run_until(Instant(200_000_000));
+        let times: Vec<_> = bench.arrived(0).iter().map(|(t, _)| t.0 / 1_000_000).collect();
+        assert_eq!(times, [100, 100, 100, 101, 102]);
+    }
+
+    #[test]
+    fn red_marks_what_can_be_marked_and_drops_the_rest() {
+        let text =
+            "8 Mbit/s, discipline = red, min = 2 packets, max = 1000 packets, weight = 2, max_p = 20 %";
+        for ecn in [0u8, 1] {
+            let mut bench = bench(text);
+            let frame = UdpFrame { ip_len: LEN, ecn, ..UdpFrame::default() }.to_vec();
+            for _ in 0..600 {
+                bench.push(&frame);
+                bench.run_for(Duration::from_micros(950));
+            }
+            bench.run_for(Duration::from_secs(1));
+            let arrived = bench.arrived(0);
+            let marked =
+                arrived.iter().filter(|(_, f)| perhop_wire::dissect(f).unwrap().tos & 3 == 3).count();
+            assert_eq!(report(&bench, "marked"), marked as u64);
+            assert_eq!(report(&bench, "early") > 0, ecn == 0);
+            assert_eq!(marked > 0, ecn == 1, "{marked} marked, seed 3");
+            assert_eq!(arrived.len() as u64, 600 - report(&bench, "dropped_packets"));
+        }
+    }
+
+    #[test]
+    fn the_arguments_of_red_need_red_and_order() {
+        let errors = |text: &str| build(&args(text), &mut BuildCx::default()).err().map_or(0, |e| e.len());
+        assert_eq!(errors("8 Mbit/s, min = 3 kB"), 1);
+        assert_eq!(errors("8 Mbit/s, discipline = red"), 2);
+        assert_eq!(errors("8 Mbit/s, discipline = red, min = 3 kB, max = 3 kB"), 1);
+        assert_eq!(errors("8 Mbit/s, discipline = red, min = 5 ms, max = 15 ms"), 0);
+        assert_eq!(errors("8 Mbit/s, limit = 0 packets"), 1);
+    }
+
+    #[test]
+    fn a_queue_moves_to_its_successor() {
+        let text = "8 Mbit/s, limit = 10 packets";
+        let mut old = bench(text);
+        (0..5).for_each(|_| old.push(&udp(LEN)));
+        let mut element = old.driver.remove(old.node).unwrap();
+        let state = element.export_state().unwrap();
+        assert_eq!(element.held(), 0);
+        let mut new = build(&args(text), &mut BuildCx::default()).unwrap();
+        new.import_state(state).unwrap_or_else(|_| panic!("same type"));
+        assert_eq!(new.held(), 4);
+    }
+}
