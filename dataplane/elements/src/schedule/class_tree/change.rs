@@ -1,9 +1,8 @@
 //! Changing a tree while packets flow: prepare outside, stage in slices, commit at once.
 
-use super::node::{Body, Bucket, CHUNK, Chunk, Ix, ROOT, Rings, State, chunk_of, new_chunk};
+use super::node::{Body, Bucket, CHUNK, Chunk, Ix, ROOT, Rings, State, chunk_of, cost, new_chunk};
 use super::queue::LeafQueue;
 use super::{ClassTree, NodeIndex, NodeParams, TreeLink, position};
-use crate::schedule::class_tree::node::cost;
 use perhop_element::Cx;
 use perhop_packet::DropReason;
 use perhop_units::{Instant, Rate};
@@ -45,8 +44,8 @@ pub enum TreeEdit {
 #[derive(Debug)]
 pub struct TreeChange {
     edits: Vec<TreeEdit>,
-    /// One for each `Add` of an interior class, last first.
-    rings: Vec<Box<Rings>>,
+    /// For each edit that makes a class or may change the kind of its queue.
+    bodies: Vec<Option<Body>>,
     chunks: Vec<Chunk>,
     staged: usize,
 }
@@ -54,19 +53,15 @@ pub struct TreeChange {
 impl TreeChange {
     /// Allocates everything the edits need.
     pub fn prepare(edits: Vec<TreeEdit>) -> Self {
-        let mut highest = 0;
-        let mut rings = Vec::new();
-        for edit in &edits {
-            if let TreeEdit::Add { index, params, .. } = edit {
-                highest = highest.max(position(*index).unwrap_or(0));
-                if params.queue.is_none() {
-                    rings.push(Box::new(Rings::new()));
-                }
-            }
-        }
+        let slot = |edit: &TreeEdit| match edit {
+            TreeEdit::Add { index, .. } => position(*index),
+            _ => None,
+        };
+        let highest = edits.iter().filter_map(slot).max().unwrap_or(0);
+        let bodies = edits.iter().map(body_for).collect();
         // The first chunk exists in every tree. Those the tree has already stay here and are freed with the change.
         let chunks = (0..chunk_of(highest)).map(|_| new_chunk()).collect();
-        Self { edits, rings, chunks, staged: 0 }
+        Self { edits, bodies, chunks, staged: 0 }
     }
 
     /// As [`TreeChange::prepare`], for a tree that already has memory for `slots` slots ([`ClassTree::slots`]).
@@ -101,8 +96,9 @@ impl ClassTree {
                 {
                     self.nodes.add(chunk);
                 }
-                let (name, params) = (name.clone(), *params);
-                self.add(now, ix, name, params, &mut change.rings);
+                if let Some(body) = change.bodies[change.staged].take() {
+                    self.add(now, ix, name.clone(), *params, body);
+                }
             }
             change.staged += 1;
         }
@@ -115,33 +111,26 @@ impl ClassTree {
         while !self.stage(now, change, usize::MAX) {}
         self.chosen = None;
         self.settled = None;
-        for edit in &change.edits {
+        for (edit, body) in change.edits.iter().zip(&mut change.bodies) {
             match edit {
                 TreeEdit::Add { .. } => {}
-                TreeEdit::Update { index, params } => self.update(now, *index, *params),
+                TreeEdit::Update { index, params } => self.update(now, *index, *params, body),
                 TreeEdit::Remove { index, drain_until } => self.remove(*index, *drain_until),
                 TreeEdit::Rate(rate) => self.set_link(TreeLink { rate: *rate, ..self.link }),
             }
         }
     }
 
-    fn add(&mut self, now: Instant, ix: Ix, name: Arc<str>, params: NodeParams, rings: &mut Vec<Box<Rings>>) {
+    fn add(&mut self, now: Instant, ix: Ix, name: Arc<str>, params: NodeParams, mut body: Body) {
         if !self.nodes.holds(ix) || self.nodes.at(ix).state != State::Free {
             debug_assert!(false, "slot {} is not free", ix - 1);
             return;
         }
         let parent = params.parent.and_then(position).unwrap_or(ROOT);
         let depth = self.nodes.at(parent).depth + 1;
-        let least = self.least_rate(&params);
-        let max_cost = self.link.max_cost();
-        let body = match &params.queue {
-            Some(leaf) => {
-                let mut queue = LeafQueue::new(leaf);
-                queue.set_limit(leaf, least, max_cost);
-                Body::leaf(queue)
-            }
-            None => Body::Interior(rings.pop().unwrap_or_else(|| Box::new(Rings::new()))),
-        };
+        if let (Body::Leaf { queue, .. }, Some(leaf)) = (&mut body, &params.queue) {
+            queue.set_limit(leaf, self.scale(&params));
+        }
         let above = self.nodes.at_mut(parent);
         above.children += 1;
         let node = self.nodes.at_mut(ix);
@@ -175,10 +164,10 @@ impl ClassTree {
         above.unit = if above.children == 1 { weight } else { above.unit.min(weight) };
     }
 
-    fn update(&mut self, now: Instant, index: NodeIndex, params: NodeParams) {
+    fn update(&mut self, now: Instant, index: NodeIndex, params: NodeParams, spare: &mut Option<Body>) {
         let Some(ix) = position(index).filter(|ix| self.nodes.holds(*ix)) else { return };
-        let least = self.least_rate(&params);
-        let max_cost = self.link.max_cost();
+        let scale = self.scale(&params);
+        let max_cost = self.max_cost;
         let node = self.nodes.at_mut(ix);
         if node.state != State::Live {
             return;
@@ -189,12 +178,18 @@ impl ClassTree {
         rebound(&mut node.ceiling, &mut node.has_ceiling, params.ceiling, now);
         node.tier = params.tier;
         if let (Some(queue), Some(leaf)) = (node.queue_mut(), &params.queue) {
-            queue.set_limit(leaf, least, max_cost);
+            if !queue.is_kind(leaf)
+                && let Some(Body::Leaf { queue: new, .. }) = spare
+            {
+                new.adopt(queue);
+                std::mem::swap(new, queue);
+            }
+            queue.set_limit(leaf, scale);
         }
-        let throttled = node.has_ceiling && !node.ceiling.covers(cost(max_cost), now);
+        let throttled = node.has_ceiling && !node.ceiling.covers(max_cost, now);
         node.throttled = throttled;
         if throttled {
-            let when = node.ceiling.when(cost(max_cost)).0;
+            let when = node.ceiling.when(max_cost).0;
             self.wheel.disarm(&mut self.nodes, ix * 2);
             self.wheel.arm(&mut self.nodes, ix * 2, when);
         }
@@ -269,7 +264,7 @@ impl ClassTree {
         while let Some(ix) = over(self) {
             let node = self.nodes.at_mut(ix);
             if let Body::Leaf { queue, .. } = &mut node.body {
-                while let Some(packet) = queue.pop() {
+                while let Some(packet) = queue.pop(now) {
                     self.held -= 1;
                     self.held_bytes -= packet.len() as u64;
                     node.counters.dropped_removed += 1;
@@ -293,11 +288,25 @@ impl ClassTree {
                 continue;
             }
             let params = node.params;
-            let least = self.least_rate(&params);
+            let scale = self.scale(&params);
             if let (Some(queue), Some(leaf)) = (self.nodes.at_mut(ix).queue_mut(), &params.queue) {
-                queue.set_limit(leaf, least, link.max_cost());
+                queue.set_limit(leaf, scale);
             }
         }
+    }
+}
+
+/// The memory an edit may need.
+fn body_for(edit: &TreeEdit) -> Option<Body> {
+    match edit {
+        TreeEdit::Add { params: NodeParams { queue: None, .. }, .. } => {
+            Some(Body::Interior(Box::new(Rings::new())))
+        }
+        TreeEdit::Add { params: NodeParams { queue: Some(leaf), .. }, .. }
+        | TreeEdit::Update { params: NodeParams { queue: Some(leaf), .. }, .. } => {
+            Some(Body::leaf(LeafQueue::new(leaf)))
+        }
+        _ => None,
     }
 }
 

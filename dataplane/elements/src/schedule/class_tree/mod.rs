@@ -76,6 +76,7 @@ use node::{Arena, Body, EXCESS, Ix, LENDERS, Node, ROOT, Row, State, cost, lende
 use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Head};
 use perhop_packet::{Batch, DropReason, LeafId, Packet, prefetch};
 use perhop_units::{Instant, Rate, Tokens};
+use queue::Scale;
 use wheel::{NIL, Wheel};
 
 /// The discipline.
@@ -427,7 +428,7 @@ impl ClassTree {
             Some(chosen) => chosen,
             None => self.pick()?,
         };
-        let packet = self.nodes.at_mut(ix).queue_mut()?.pop()?;
+        let packet = self.nodes.at_mut(ix).queue_mut()?.pop(now)?;
         let len = packet.len() as u64;
         self.held -= 1;
         self.held_bytes -= len;
@@ -449,7 +450,6 @@ impl ClassTree {
                 return cx.drop(packet, DropReason::NoClass);
             }
         };
-        let overhead = u64::from(self.link.overhead_bytes);
         let node = self.nodes.at_mut(ix);
         let len = packet.len() as u64;
         let Body::Leaf { queue, .. } = &mut node.body else {
@@ -457,9 +457,15 @@ impl ClassTree {
             return cx.drop(packet, DropReason::NoClass);
         };
         match node.state {
-            State::Live if queue.fits(len + overhead, overhead) => {
+            State::Live => {
                 let was_empty = queue.is_empty();
-                queue.push(packet);
+                if let Err((packet, reason)) = queue.offer(now, packet, || cx.random()) {
+                    match reason {
+                        DropReason::QueueFull => node.counters.dropped_full += 1,
+                        _ => node.counters.dropped_early += 1,
+                    }
+                    return cx.drop(packet, reason);
+                }
                 node.counters.accepted += 1;
                 self.held += 1;
                 self.held_bytes += len;
@@ -467,10 +473,6 @@ impl ClassTree {
                     self.refresh_leaf(ix, now);
                     self.sync(ix);
                 }
-            }
-            State::Live => {
-                node.counters.dropped_full += 1;
-                cx.drop(packet, DropReason::QueueFull);
             }
             State::Draining => {
                 node.counters.dropped_removed += 1;
@@ -601,12 +603,13 @@ impl Discipline for ClassTree {
 
     fn drain(&mut self, out: &mut Batch) {
         self.chosen = None;
+        let now = self.now;
         for ix in 1..(self.nodes.chunks() * node::CHUNK) as Ix {
             let Some(queue) = self.nodes.at_mut(ix).queue_mut() else { continue };
             if queue.is_empty() {
                 continue;
             }
-            while let Some(packet) = queue.pop() {
+            while let Some(packet) = queue.pop(now) {
                 out.push(packet);
             }
             self.nodes.at_mut(ix).rows = 0;
@@ -643,6 +646,14 @@ impl ClassTree {
             bytes: self.held_bytes as i64 - before.1 as i64,
             became_active: before.0 == 0 && self.held > 0,
             became_idle: before.0 > 0 && self.held == 0,
+        }
+    }
+
+    fn scale(&self, params: &NodeParams) -> Scale {
+        Scale {
+            least: self.least_rate(params),
+            max_cost: self.link.max_cost(),
+            overhead: self.link.overhead_bytes,
         }
     }
 

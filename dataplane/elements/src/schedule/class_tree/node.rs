@@ -329,10 +329,6 @@ impl Arena {
         self.chunks.iter().flat_map(|c| c.iter()).enumerate().map(|(i, n)| (i as Ix, n))
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (Ix, &mut Node)> {
-        self.chunks.iter_mut().flat_map(|c| c.iter_mut()).enumerate().map(|(i, n)| (i as Ix, n))
-    }
-
     /// Links `ix` at the end of its parent's ring `row`. Debts of an earlier stay are kept, credits are not.
     pub(super) fn link(&mut self, ix: Ix, row: Row, quantum: i32) {
         let parent = self.at(ix).parent;

@@ -1,6 +1,6 @@
 //! What a class is told to be, and the check that all classes together are possible.
 
-use perhop_units::{Bytes, QueueLimit, Rate};
+use perhop_units::{Bytes, Probability, QueueLimit, Rate};
 use std::collections::HashMap;
 use std::sync::Arc;
 use thiserror::Error;
@@ -66,6 +66,23 @@ pub enum LeafKind {
     /// Arrivals to a full queue.
     #[default]
     Fifo,
+    /// Random early detection on the average queue, gently.
+    Red {
+        /// Average below which nothing is dropped, in parts per million of the limit.
+        min_ppm: u32,
+        /// Average at which the drop probability is `max_p`, in parts per million of the limit; above `min_ppm`.
+        max_ppm: u32,
+        /// Drop probability at `max_ppm`.
+        max_p: Probability,
+        /// Marks ECN-capable packets instead of dropping them early.
+        ecn: bool,
+    },
+}
+
+impl LeafKind {
+    /// RED between a sixth and half of the limit, up to 10 %, with ECN.
+    pub const RED: Self =
+        Self::Red { min_ppm: 166_667, max_ppm: 500_000, max_p: Probability(u32::MAX / 10), ecn: true };
 }
 
 impl Default for LeafParams {
@@ -190,6 +207,9 @@ pub enum TreeErrorKind {
     /// A queue in which a full-size packet could never wait (bytes or packets).
     #[error("its queue cannot hold one full-size packet")]
     QueueTooShort,
+    /// RED's upper threshold is not above the lower one, or above the limit (parts per million).
+    #[error("the thresholds of its queue are out of order")]
+    RedThresholds,
 }
 
 /// One error of one class.
@@ -272,6 +292,12 @@ impl Check<'_> {
                 self.fail(spec, TreeErrorKind::QueueTooShort, 0, "1 or more");
             }
             _ => {}
+        }
+        if let Some(LeafParams { kind: LeafKind::Red { min_ppm, max_ppm, .. }, .. }) = p.queue
+            && !(min_ppm < max_ppm && max_ppm <= 1_000_000)
+        {
+            let allowed = format!("{} to 1000000 ppm", min_ppm.saturating_add(1));
+            self.fail(spec, TreeErrorKind::RedThresholds, max_ppm.into(), allowed);
         }
     }
 

@@ -1,105 +1,203 @@
 //! The queue of a leaf: an enum, so that no packet costs a virtual call.
 
-use super::params::LeafParams;
-use perhop_packet::{Packet, PacketList};
-use perhop_units::{QueueLimit, Rate};
+use super::params::{LeafKind, LeafParams};
+use crate::drop::{RedConfig, RedState, RedVerdict};
+use crate::queue::FifoQueue;
+use perhop_packet::{DropReason, Packet};
+use perhop_units::{Bytes, Instant, Probability, QueueLimit, Rate};
+use perhop_wire::layout::set_ecn_ce;
 
 /// A bounded queue of packets in order of arrival.
 #[derive(Debug)]
 pub(super) enum LeafQueue {
     /// Drops arrivals when full.
-    Fifo(Fifo),
+    Fifo(FifoQueue),
+    /// Drops or marks early.
+    Red(Box<RedQueue>),
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Fifo {
-    list: PacketList,
-    max_packets: u32,
-    max_bytes: u64,
+#[derive(Debug)]
+pub(super) struct RedQueue {
+    fifo: FifoQueue,
+    red: RedState,
 }
 
 impl Default for LeafQueue {
     fn default() -> Self {
-        Self::Fifo(Fifo::default())
+        Self::Fifo(empty())
     }
 }
 
-/// Packets a limit in bytes or time allows at most: nobody queues more of them on purpose.
-const PACKETS_ANYWAY: u32 = 1 << 20;
-/// Bytes a time limit means on a link of unknown rate.
+fn empty() -> FifoQueue {
+    FifoQueue::new(QueueLimit::Packets(1), Rate::ZERO, 0)
+}
+
+/// Bytes a time limit means on a link of unknown rate: 1,000 full-size frames.
 const BYTES_WITHOUT_RATE: u64 = 1_514_000;
+/// RED's mean packet size for idle times.
+const MEAN: Bytes = Bytes(1000);
+
+/// What a queue's limits depend on besides its own parameters.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scale {
+    /// What the class can at least get, zero when unknown.
+    pub least: Rate,
+    /// Charge of the largest frame, bytes.
+    pub max_cost: u64,
+    /// Charged on top of each frame, bytes.
+    pub overhead: u32,
+}
 
 impl LeafQueue {
+    /// An empty queue of the right kind; [`LeafQueue::set_limit`] follows.
     pub(super) fn new(params: &LeafParams) -> Self {
-        let _ = params.kind;
-        Self::default()
-    }
-
-    /// Sets the limits; what is queued already stays. `rate` is what the class can at least get, zero when unknown.
-    pub(super) fn set_limit(&mut self, params: &LeafParams, rate: Rate, max_cost: u64) {
-        let (packets, bytes) = match params.limit {
-            QueueLimit::Packets(n) => (n, u64::MAX),
-            QueueLimit::Bytes(n) => (PACKETS_ANYWAY, n),
-            QueueLimit::Time(_) if rate.0 == 0 => (PACKETS_ANYWAY, BYTES_WITHOUT_RATE),
-            limit @ QueueLimit::Time(_) => {
-                (PACKETS_ANYWAY, limit.in_bytes(rate).map_or(0, |b| b.0).max(2 * max_cost))
-            }
-        };
-        match self {
-            Self::Fifo(fifo) => {
-                fifo.max_packets = packets;
-                fifo.max_bytes = bytes;
+        match params.kind {
+            LeafKind::Fifo => Self::default(),
+            LeafKind::Red { .. } => {
+                let red = RedState::new(red_config(params, Bytes(1), Rate::ZERO));
+                Self::Red(Box::new(RedQueue { fifo: empty(), red }))
             }
         }
     }
 
-    /// Whether a packet costing `cost` bytes still fits; `overhead` is charged for each packet inside.
+    /// Sets the limits; what is queued already stays, and RED's average too.
+    pub(super) fn set_limit(&mut self, params: &LeafParams, scale: Scale) {
+        let Scale { least, max_cost, overhead } = scale;
+        let limit = match params.limit {
+            QueueLimit::Time(_) if least.0 == 0 => QueueLimit::Bytes(BYTES_WITHOUT_RATE),
+            QueueLimit::Time(_) => {
+                QueueLimit::Bytes(params.limit.in_bytes(least).map_or(0, |b| b.0).max(2 * max_cost))
+            }
+            other => other,
+        };
+        self.fifo_mut().set_limit(limit, least, overhead);
+        if let Self::Red(red) = self {
+            let bytes = match limit {
+                QueueLimit::Packets(n) => Bytes(u64::from(n) * max_cost),
+                other => other.in_bytes(least).unwrap_or_default(),
+            };
+            let mut state = RedState::new(red_config(params, bytes, least));
+            state.adopt(&red.red);
+            red.red = state;
+        }
+    }
+
+    /// Takes over what `old` holds, for a queue that changes its kind.
+    pub(super) fn adopt(&mut self, old: &mut Self) {
+        if let (Self::Red(new), Self::Red(old)) = (&mut *self, &*old) {
+            new.red.adopt(&old.red);
+        }
+        self.fifo_mut().adopt(old.fifo_mut());
+    }
+
+    /// Whether this is the kind that `params` want.
+    pub(super) fn is_kind(&self, params: &LeafParams) -> bool {
+        matches!(self, Self::Fifo(_)) == matches!(params.kind, LeafKind::Fifo)
+    }
+
+    /// Appends `packet`, or gives it back with the reason. `random`: 32 uniform bits, asked for only by RED.
     #[inline]
-    pub(super) fn fits(&self, cost: u64, overhead: u64) -> bool {
-        let Self::Fifo(fifo) = self;
-        let packets = fifo.list.len() as u64;
-        packets < u64::from(fifo.max_packets)
-            && fifo.list.frame_bytes() + packets * overhead + cost <= fifo.max_bytes
+    pub(super) fn offer(
+        &mut self,
+        now: Instant,
+        packet: Packet,
+        random: impl FnOnce() -> u32,
+    ) -> Result<(), (Packet, DropReason)> {
+        let packet = match self {
+            Self::Fifo(_) => packet,
+            Self::Red(red) => red.admit(now, packet, random())?,
+        };
+        self.fifo_mut().offer(packet).map_err(|packet| (packet, DropReason::QueueFull))
+    }
+
+    /// Takes the oldest packet.
+    #[inline]
+    pub(super) fn pop(&mut self, now: Instant) -> Option<Packet> {
+        match self {
+            Self::Fifo(fifo) => fifo.pop(),
+            Self::Red(red) => {
+                let packet = red.fifo.pop();
+                if red.fifo.is_empty() {
+                    red.red.became_idle(now);
+                }
+                packet
+            }
+        }
     }
 
     #[inline]
-    fn list(&self) -> &PacketList {
-        let Self::Fifo(fifo) = self;
-        &fifo.list
+    fn fifo(&self) -> &FifoQueue {
+        match self {
+            Self::Fifo(fifo) => fifo,
+            Self::Red(red) => &red.fifo,
+        }
     }
 
     #[inline]
-    fn list_mut(&mut self) -> &mut PacketList {
-        let Self::Fifo(fifo) = self;
-        &mut fifo.list
-    }
-
-    #[inline]
-    pub(super) fn push(&mut self, packet: Packet) {
-        self.list_mut().push_back(packet);
-    }
-
-    #[inline]
-    pub(super) fn pop(&mut self) -> Option<Packet> {
-        self.list_mut().pop_front()
+    fn fifo_mut(&mut self) -> &mut FifoQueue {
+        match self {
+            Self::Fifo(fifo) => fifo,
+            Self::Red(red) => &mut red.fifo,
+        }
     }
 
     /// Frame length of the next packet.
     #[inline]
     pub(super) fn head_len(&self) -> Option<u64> {
-        self.list().front_len().map(|n| n as u64)
+        self.fifo().front_len().map(|n| n as u64)
     }
 
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.list().is_empty()
+        self.fifo().is_empty()
     }
 
     pub(super) fn len(&self) -> u64 {
-        self.list().len() as u64
+        self.fifo().len() as u64
     }
 
     pub(super) fn frame_bytes(&self) -> u64 {
-        self.list().frame_bytes()
+        self.fifo().frame_bytes()
+    }
+}
+
+impl RedQueue {
+    fn admit(
+        &mut self,
+        now: Instant,
+        mut packet: Packet,
+        random: u32,
+    ) -> Result<Packet, (Packet, DropReason)> {
+        let len = Bytes(packet.len() as u64 + u64::from(self.fifo.overhead()));
+        let layout = &packet.meta().layout;
+        let capable = layout.ip_version != 0 && layout.tos & 0b11 != 0;
+        match self.red.decide(now, self.fifo.bytes(), len, capable, random) {
+            RedVerdict::Keep => Ok(packet),
+            RedVerdict::Mark => {
+                let (meta, frame) = packet.parts_mut();
+                set_ecn_ce(frame, &mut meta.layout);
+                Ok(packet)
+            }
+            RedVerdict::DropEarly => Err((packet, DropReason::RedEarly)),
+            RedVerdict::DropForced => Err((packet, DropReason::RedForced)),
+        }
+    }
+}
+
+fn red_config(params: &LeafParams, limit: Bytes, rate: Rate) -> RedConfig {
+    let LeafKind::Red { min_ppm, max_ppm, max_p, ecn } = params.kind else {
+        return red_config(&LeafParams { kind: LeafKind::RED, ..*params }, limit, rate);
+    };
+    let share = |ppm: u32| Bytes((u128::from(limit.0) * u128::from(ppm) / 1_000_000) as u64);
+    RedConfig {
+        min: share(min_ppm),
+        max: share(max_ppm),
+        max_p: Probability(max_p.0),
+        weight_log2: 9,
+        gentle: true,
+        ecn,
+        byte_mode: false,
+        mean: MEAN,
+        rate,
     }
 }

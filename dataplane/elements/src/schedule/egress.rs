@@ -1,0 +1,454 @@
+//! Synopsis
+//! : [`Egress`] is the way out through a port: finds each packet's leaf, and schedules with a [`ClassTree`].
+//!
+//! # Ports
+//! Input 0: packets for the port. Output 0: the same packets in the tree's order, at the port's pace; to `ToPort`.
+//!
+//! # Configuration
+//! | key | type | unit | default | range |
+//! |---|---|---|---|---|
+//! | `port` (or first) | port | | required | ports of the router |
+//! | `rate` | rate | bit/s | the port's | 0 (unlimited) … 10¹² |
+//! | `overhead` | size | byte a packet | 0 | 0 … 256 |
+//! | `frame` | size | byte | 1514 | 64 … 65,536 |
+//! | `limit` | packets, size or duration | | 100 ms | holds at least one largest frame |
+//! | `ring_time` | duration | ns | 0 | 0 … 100 ms |
+//! | `catchup` | duration | ns | 0 | 0 … 100 ms |
+//!
+//! # Behaviour
+//! The leaf is that of (contract, class); failing this of (no contract, class); failing this the port's default leaf.
+//! Built from graph text the tree has one leaf, `default`, in slot 0: a bounded FIFO. Classes come with an
+//! [`EgressChange`], which changes the tree, the table of leaves and the rate between two batches, so that no packet is
+//! sorted by one generation into the leaves of another. After a commit the element is to be woken.
+//!
+//! # Counters
+//! Those of [`super::Pump`] and [`super::class_tree`]; `default_leaf`: packets for which only the default leaf was left.
+//!
+//! # Invariants
+//! Packets of one leaf leave in order of arrival. A change loses or reorders nothing in leaves it does not name.
+//!
+//! # Example
+//! `route [1] -> Egress(wan, rate = 10 Mbit/s) -> ToPort(wan)`
+//!
+//! # Source
+//! None: see [`super::class_tree`].
+
+use super::class_tree::{
+    ClassTree, LeafParams, NodeIndex, NodeParams, NodeSpec, TreeChange, TreeEdit, TreeLink,
+};
+use super::pump::Pump;
+use super::transmitter::{Transmitter, TransmitterConfig};
+use crate::plumbing::reader::{Reader, as_any};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use perhop_element::{
+    ArgError, Args, BuildCx, CounterSink, Cx, Element, ElementState, ElementType, PortCount, PortIndex,
+    TimerId,
+};
+use perhop_packet::{Batch, ClassId, LeafId, Meta, PortId, SlaId};
+use perhop_units::{Bytes, Duration, Instant, QueueLimit, Rate};
+use std::sync::Arc;
+
+/// Which leaf a packet goes to. Immutable once shared; a change brings a new one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeafMap {
+    by_class: Vec<LeafId>,
+    by_sla: HashMap<(SlaId, ClassId), LeafId, FixedState>,
+    default: LeafId,
+}
+
+impl LeafMap {
+    /// Everything goes to `default` ([`LeafId::NONE`]: is dropped as without class).
+    pub fn new(default: LeafId) -> Self {
+        Self { by_class: Vec::new(), by_sla: HashMap::default(), default }
+    }
+
+    /// Sends packets of `class` (of contract `sla`, or of none and of contracts that have no own leaf) to `leaf`. A later
+    /// entry for the same key replaces an earlier one.
+    pub fn insert(&mut self, sla: Option<SlaId>, class: ClassId, leaf: LeafId) {
+        match sla {
+            Some(sla) => {
+                self.by_sla.insert((sla, class), leaf);
+            }
+            None => {
+                if self.by_class.len() <= class.index() {
+                    self.by_class.resize(class.index() + 1, LeafId::NONE);
+                }
+                self.by_class[class.index()] = leaf;
+            }
+        }
+    }
+
+    /// The leaf of packets that match nothing else.
+    pub fn default_leaf(&self) -> LeafId {
+        self.default
+    }
+
+    /// The leaf for (contract, class), and whether only the default was left. O(1).
+    #[inline]
+    pub fn find(&self, sla: SlaId, class: ClassId) -> (LeafId, bool) {
+        if sla.is_some()
+            && !self.by_sla.is_empty()
+            && let Some(leaf) = self.by_sla.get(&(sla, class))
+        {
+            return (*leaf, false);
+        }
+        match self.by_class.get(class.index()) {
+            Some(leaf) if leaf.is_some() => (*leaf, false),
+            _ => (self.default, true),
+        }
+    }
+}
+
+/// Settings of an [`Egress`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EgressConfig {
+    /// The port it feeds.
+    pub port: PortId,
+    /// The link.
+    pub link: TreeLink,
+    /// See [`TransmitterConfig::catchup`].
+    pub catchup: Duration,
+    /// See [`TransmitterConfig::ring_time`].
+    pub ring_time: Duration,
+    /// Queue of the default leaf.
+    pub limit: QueueLimit,
+}
+
+impl EgressConfig {
+    /// Ethernet at `rate`, everything else at its default.
+    pub fn new(port: PortId, rate: Rate) -> Self {
+        Self {
+            port,
+            link: TreeLink::ethernet(rate),
+            catchup: Duration::ZERO,
+            ring_time: Duration::ZERO,
+            limit: LeafParams::default().limit,
+        }
+    }
+}
+
+/// A change of an egress, prepared outside the packet thread and best dropped there too.
+#[derive(Debug)]
+pub struct EgressChange {
+    /// What happens to the tree. A [`TreeEdit::Rate`] in it also sets the line's rate.
+    pub tree: TreeChange,
+    /// The new table of leaves; after the commit, the old one.
+    pub leaf_map: Arc<LeafMap>,
+}
+
+/// The element.
+pub struct Egress {
+    pump: Pump,
+    leaf_map: Arc<LeafMap>,
+    default_leaf: u64,
+}
+
+/// What an egress hands to its successor.
+struct EgressState {
+    pump: ElementState,
+    leaf_map: Arc<LeafMap>,
+    default_leaf: u64,
+}
+
+impl Egress {
+    /// Slot of the leaf `default` in an egress made by [`Egress::new`].
+    pub const DEFAULT_LEAF: NodeIndex = NodeIndex(0);
+
+    /// An egress whose tree has the one leaf `default`.
+    pub fn new(config: EgressConfig) -> Self {
+        let queue = Some(LeafParams { limit: config.limit, ..LeafParams::default() });
+        let params = NodeParams { queue, ..NodeParams::leaf(None) };
+        let spec = NodeSpec { index: Self::DEFAULT_LEAF, name: Arc::from("default"), params };
+        let tree = ClassTree::with_classes(config.link, Instant::ZERO, &[spec]);
+        Self::with_tree(config, tree, Arc::new(LeafMap::new(LeafId(Self::DEFAULT_LEAF.0))))
+    }
+
+    /// An egress with a tree of its own.
+    pub fn with_tree(config: EgressConfig, tree: ClassTree, leaf_map: Arc<LeafMap>) -> Self {
+        let transmitter = Transmitter::new(TransmitterConfig {
+            rate: config.link.rate,
+            overhead_bytes: config.link.overhead_bytes,
+            catchup: config.catchup,
+            ring_time: config.ring_time,
+        });
+        let pump = Pump::named("Egress", Box::new(tree), transmitter, Some(config.port));
+        Self { pump, leaf_map, default_leaf: 0 }
+    }
+
+    /// The port it feeds.
+    pub fn port(&self) -> PortId {
+        self.pump.port().unwrap_or(PortId::NONE)
+    }
+
+    /// The tree.
+    pub fn tree(&self) -> &ClassTree {
+        self.pump.discipline().expect("an egress schedules with a class tree")
+    }
+
+    fn tree_mut(&mut self) -> &mut ClassTree {
+        self.pump.discipline_mut().expect("an egress schedules with a class tree")
+    }
+
+    /// The line.
+    pub fn transmitter(&self) -> &Transmitter {
+        self.pump.transmitter()
+    }
+
+    /// The line, for its pacing. Wake the element afterwards.
+    pub fn transmitter_mut(&mut self) -> &mut Transmitter {
+        self.pump.transmitter_mut()
+    }
+
+    /// The table of leaves.
+    pub fn leaf_map(&self) -> &Arc<LeafMap> {
+        &self.leaf_map
+    }
+
+    /// The leaf a packet with this metadata would go to: for `explain`.
+    pub fn leaf_for(&self, meta: &Meta) -> LeafId {
+        self.leaf_map.find(meta.sla, meta.class).0
+    }
+
+    /// Charges the line for a frame of `len` bytes that the kernel sent itself.
+    pub fn debit(&mut self, now: Instant, len: u32) {
+        self.pump.transmitter_mut().debit(now, len);
+    }
+
+    /// Does up to `budget` edits' worth of a change that no packet notices. `true` when only the commit is left.
+    pub fn stage(&mut self, now: Instant, change: &mut EgressChange, budget: usize) -> bool {
+        self.tree_mut().stage(now, &mut change.tree, budget)
+    }
+
+    /// Makes the change visible at once. Wake the element ([`TimerId::MAIN`]) afterwards.
+    pub fn commit(&mut self, now: Instant, change: &mut EgressChange) {
+        self.tree_mut().commit(now, &mut change.tree);
+        std::mem::swap(&mut self.leaf_map, &mut change.leaf_map);
+        for edit in change.tree.edits() {
+            if let TreeEdit::Rate(rate) = edit {
+                self.pump.set_rate(*rate);
+            }
+        }
+    }
+
+    /// Moves the slots that became free since the last call to `into`.
+    pub fn take_freed(&mut self, into: &mut Vec<NodeIndex>) {
+        self.tree_mut().take_freed(into);
+    }
+}
+
+impl Element for Egress {
+    fn type_name(&self) -> &'static str {
+        "Egress"
+    }
+
+    fn push(&mut self, cx: &mut Cx<'_>, port: PortIndex, batch: &mut Batch) {
+        for packet in batch.iter_mut() {
+            let meta = packet.meta_mut();
+            let (leaf, fallback) = self.leaf_map.find(meta.sla, meta.class);
+            meta.leaf = leaf;
+            self.default_leaf += u64::from(fallback);
+        }
+        self.pump.push(cx, port, batch);
+    }
+
+    fn wake(&mut self, cx: &mut Cx<'_>, timer: TimerId) {
+        self.pump.wake(cx, timer);
+    }
+
+    fn held(&self) -> u64 {
+        self.pump.held()
+    }
+
+    fn counters(&self, sink: &mut dyn CounterSink) {
+        self.pump.counters(sink);
+        sink.counter("default_leaf", self.default_leaf);
+    }
+
+    fn export_state(&mut self) -> Option<ElementState> {
+        let pump = self.pump.export_state()?;
+        let (leaf_map, default_leaf) = (self.leaf_map.clone(), self.default_leaf);
+        Some(Box::new(EgressState { pump, leaf_map, default_leaf }))
+    }
+
+    fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
+        let EgressState { pump, leaf_map, default_leaf } = *state.downcast::<EgressState>()?;
+        if let Err(pump) = self.pump.import_state(pump) {
+            return Err(Box::new(EgressState { pump, leaf_map, default_leaf }));
+        }
+        self.leaf_map = leaf_map;
+        self.default_leaf = default_leaf;
+        Ok(())
+    }
+
+    fn drain(&mut self, out: &mut Batch) {
+        self.pump.drain(out);
+    }
+
+    as_any!();
+}
+
+pub(super) const TYPE: ElementType = ElementType {
+    name: "Egress",
+    synopsis: "schedules a port's packets by its class tree at the port's pace",
+    inputs: PortCount::Exactly(1),
+    outputs: PortCount::Exactly(1),
+    build: |args, cx| build(args, cx),
+    sample: |rng| {
+        let rate = 1 + rng.next_u32() % 100;
+        let limit = 1 + rng.next_u32() % 100;
+        format!("{}, rate = {rate} Mbit/s, limit = {limit} packets", rng.next_u32() % 4)
+    },
+};
+
+fn build(args: &Args, cx: &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgError>> {
+    let mut r = Reader::new(args);
+    let port = r.port("port", Some(0), cx);
+    let own = cx.port_rates.get(port.index()).copied().unwrap_or(0);
+    let rate = r.optional_in("rate", None, Rate(own), Rate(0)..=Rate(1_000_000_000_000));
+    let overhead = r.optional_in("overhead", None, Bytes(0), Bytes(0)..=Bytes(256));
+    let frame = r.optional_in("frame", None, Bytes(1514), Bytes(64)..=Bytes(65_536));
+    let longest = Duration::from_millis(100);
+    let ring_time = r.optional_in("ring_time", None, Duration::ZERO, Duration::ZERO..=longest);
+    let catchup = r.optional_in("catchup", None, Duration::ZERO, Duration::ZERO..=longest);
+    let limit = r.optional("limit", None).unwrap_or(LeafParams::default().limit);
+    let link = TreeLink { rate, max_frame: frame.0 as u32, overhead_bytes: overhead.0 as u32 };
+    let too_short = match limit {
+        QueueLimit::Packets(n) => n == 0,
+        QueueLimit::Bytes(n) => n < link.max_cost(),
+        QueueLimit::Time(ns) => ns == 0,
+    };
+    if too_short {
+        let allowed = format!("at least 1 packet, {} B or any time above 0", link.max_cost());
+        r.fail("limit", "limit cannot hold one full-size packet".to_owned(), Some(allowed));
+    }
+    r.finish(Box::new(Egress::new(EgressConfig { port, link, catchup, ring_time, limit })) as _)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plumbing::frames::udp;
+    use crate::plumbing::reader::tests::args;
+    use perhop_element::testkit::Bench;
+    use perhop_packet::DropReason;
+
+    fn push(bench: &mut Bench, sla: SlaId, class: ClassId) {
+        let mut packet = bench.packet(&udp(986));
+        packet.meta_mut().sla = sla;
+        packet.meta_mut().class = class;
+        bench.push_packet(0, packet);
+    }
+
+    fn leaf(index: u32, name: &str, tier: u8) -> TreeEdit {
+        TreeEdit::Add {
+            index: NodeIndex(index),
+            name: name.into(),
+            params: NodeParams { tier, ..NodeParams::leaf(None) },
+        }
+    }
+
+    #[test]
+    fn without_classes_it_is_a_bounded_fifo_at_the_ports_rate() {
+        let mut cx = BuildCx::default();
+        cx.ports.insert("wan".to_owned(), PortId(1));
+        cx.port_rates = vec![0, 8_000_000];
+        let built = (TYPE.build)(&args("wan, limit = 5 packets"), &mut cx).expect("valid");
+        let mut bench = Bench::with_seed(built, 1, 1);
+        for _ in 0..10 {
+            push(&mut bench, SlaId::NONE, ClassId(3));
+        }
+        bench.run_for(Duration::from_millis(100));
+        let times: Vec<_> = bench.arrived(0).iter().map(|(t, _)| t.0).collect();
+        assert_eq!(times, [0, 1_000_000, 2_000_000, 3_000_000, 4_000_000, 5_000_000]);
+        let drops = &bench.driver.counters(bench.node).expect("it exists").drops;
+        assert_eq!(drops[DropReason::QueueFull.index()], 4);
+    }
+
+    #[test]
+    fn bad_arguments_are_all_reported() {
+        let mut cx = BuildCx::default();
+        let errors =
+            (TYPE.build)(&args("dmz, frame = 1 B, limit = 100 B, x = 1"), &mut cx).err().expect("invalid");
+        let keys: Vec<_> = errors.iter().map(|e| e.key.clone().unwrap_or_default()).collect();
+        assert_eq!(keys, ["port", "frame", "x"]);
+    }
+
+    #[test]
+    fn a_full_port_stops_the_pump_until_it_is_woken() {
+        let mut bench = Bench::new(Egress::new(EgressConfig::new(PortId(2), Rate(0))), 1);
+        bench.driver.set_port_room(PortId(2), 0);
+        push(&mut bench, SlaId::NONE, ClassId(0));
+        assert!(bench.arrived(0).is_empty());
+        assert_eq!(bench.driver.next_wakeup(), None, "the port wakes it, not a timer");
+        bench.driver.set_port_room(PortId(2), 8);
+        let (now, node) = (bench.now(), bench.node);
+        bench.driver.wake(now, node, TimerId::MAIN);
+        assert_eq!(bench.arrived(0).len(), 1);
+    }
+
+    #[test]
+    fn the_leaf_is_found_by_contract_then_class_then_default() {
+        let mut map = LeafMap::new(LeafId(9));
+        map.insert(None, ClassId(1), LeafId(1));
+        map.insert(Some(SlaId(4)), ClassId(1), LeafId(2));
+        assert_eq!(map.find(SlaId(4), ClassId(1)), (LeafId(2), false));
+        assert_eq!(map.find(SlaId(5), ClassId(1)), (LeafId(1), false));
+        assert_eq!(map.find(SlaId::NONE, ClassId(1)), (LeafId(1), false));
+        assert_eq!(map.find(SlaId(4), ClassId(0)), (LeafId(9), true));
+        assert_eq!(map.find(SlaId::NONE, ClassId::NONE), (LeafId(9), true));
+    }
+
+    #[test]
+    fn a_commit_flips_tree_map_and_rate_together_and_moves_nothing_queued() {
+        let mut bench = Bench::new(Egress::new(EgressConfig::new(PortId(0), Rate(8_000_000))), 1);
+        for _ in 0..4 {
+            push(&mut bench, SlaId::NONE, ClassId(0));
+        }
+        let mut map = LeafMap::new(LeafId(0));
+        map.insert(None, ClassId(0), LeafId(700));
+        let edits = vec![
+            leaf(700, "web", 15),
+            TreeEdit::Remove { index: Egress::DEFAULT_LEAF, drain_until: Instant(2_500_001) },
+            TreeEdit::Rate(Rate(16_000_000)),
+        ];
+        let mut change = EgressChange { tree: TreeChange::prepare(edits), leaf_map: Arc::new(map) };
+        let (now, node) = (bench.now(), bench.node);
+        let egress: &mut Egress = bench.element();
+        assert!(!egress.stage(now, &mut change, 1));
+        egress.commit(now, &mut change);
+        assert_eq!(change.leaf_map.default_leaf(), LeafId(0), "the old table comes back");
+        bench.driver.wake(now, node, TimerId::MAIN);
+        push(&mut bench, SlaId::NONE, ClassId(0));
+        bench.run_for(Duration::from_millis(50));
+        assert_eq!(bench.arrived(0).len(), 5);
+        let times: Vec<_> = bench.arrived(0).iter().map(|(t, _)| t.0).collect();
+        assert_eq!(times, [0, 1_000_000, 1_500_000, 2_000_000, 2_500_000]);
+        let mut freed = Vec::new();
+        bench.element::<Egress>().take_freed(&mut freed);
+        assert_eq!(freed, [Egress::DEFAULT_LEAF]);
+    }
+
+    #[test]
+    fn state_moves_to_a_successor_with_every_packet() {
+        let config = EgressConfig::new(PortId(0), Rate(8_000_000));
+        let mut bench = Bench::new(Egress::new(config), 1);
+        for _ in 0..4 {
+            push(&mut bench, SlaId::NONE, ClassId(0));
+        }
+        let state = bench.element::<Egress>().export_state().expect("it has state");
+        let mut next = Egress::new(config);
+        assert!(next.import_state(Box::new(5u8)).is_err());
+        assert!(next.import_state(state).is_ok());
+        assert_eq!(next.held(), 3);
+        assert_eq!(bench.element::<Egress>().held(), 0);
+        assert_eq!(next.transmitter().busy_until(), Instant(1_000_000));
+        let mut out = Batch::new();
+        next.drain(&mut out);
+        assert_eq!((out.len(), next.held()), (3, 0));
+        *bench.element::<Egress>() = Egress::new(config);
+        std::mem::swap(bench.element::<Egress>(), &mut next);
+        let (now, node) = (bench.now(), bench.node);
+        bench.driver.push(now, node, 0, &mut out);
+    }
+}
