@@ -1,1 +1,51 @@
-//! Placeholder.
+//! Linux networking without other programs: namespaces, links, addresses,
+//! routes, neighbours, offloads, forwarding switches and traffic control.
+//!
+//! | module | gives |
+//! |---|---|
+//! | [`namespace`] | network namespaces held by file descriptor, and the threads that live in them |
+//! | [`user_namespace`] | root rights over an own network for an unprivileged user |
+//! | [`Netlink`] | one blocking connection to rtnetlink: links, addresses, routes, neighbours, [`tc`] |
+//! | [`monitor`] | live changes; [`mirror`] keeps tables up to date from a dump and these changes |
+//! | [`offload`] | checksum and segmentation offloads: read, switch off, restore |
+//! | [`sysctl`] | interface keys under `/proc/sys/net`, and forwarding saved and restored |
+//!
+//! The kernel binds a netlink socket to the network namespace of the thread
+//! that opens it, for ever. So a [`Netlink`] opened in a namespace may be used
+//! from any thread. `/proc/sys/net` is the opposite: it shows the namespace of
+//! the thread that opens the file, so [`sysctl`] runs inside the namespace.
+//!
+//! Netlink answers at once and in order, so the connection is a plain blocking
+//! socket; no runtime is needed. Message layouts come from
+//! `netlink-packet-route`.
+// This crate is the place where threads are made for namespaces and where
+// waiting for the kernel is bounded by time.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod address;
+mod connection;
+mod error;
+mod ethtool;
+mod link;
+pub mod mirror;
+pub mod monitor;
+pub mod namespace;
+mod neighbour;
+pub mod offload;
+mod route;
+pub mod sysctl;
+pub mod tc;
+pub mod user_namespace;
+
+pub use address::InterfaceAddress;
+pub use connection::Netlink;
+pub use error::NetlinkError;
+pub use link::{LinkInfo, MacAddress};
+pub use mirror::Mirror;
+pub use monitor::{Change, Monitor, Update};
+pub use namespace::Namespace;
+pub use neighbour::{Neighbour, NeighbourState};
+pub use offload::Offloads;
+pub use route::{FibRoute, NextHop, RouteKind};
+pub use sysctl::{ForwardingState, SavedKey};
+pub use user_namespace::{enter_user_namespace, is_privileged_for_net};

@@ -1,0 +1,306 @@
+//! One blocking connection to rtnetlink, and the rules of its conversation:
+//! sequence numbers, acknowledgements, dumps, extended error texts.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rtnetlink::packet_core::{
+    NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkBuffer,
+    NetlinkHeader, NetlinkMessage, NetlinkPayload, NlasIterator,
+};
+use rtnetlink::packet_route::RouteNetlinkMessage;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
+
+use crate::error::NetlinkError;
+use crate::ethtool::Control;
+use crate::namespace::Namespace;
+
+/// rtnetlink answers inside the system call; this bounds only a broken kernel.
+const ANSWER_WITHIN_S: u64 = 10;
+/// A dump that changes under the reader is repeated this often.
+const DUMP_ATTEMPTS: u32 = 16;
+/// The kernel fills dump buffers of at most 32 KiB; one message is smaller.
+const RECEIVE_BUFFER_BYTES: usize = 64 * 1024;
+/// `NLMSGERR_ATTR_MSG`: the kernel's sentence in an extended acknowledgement.
+const ERROR_ATTRIBUTE_TEXT: u16 = 1;
+
+/// A connection to the kernel's network configuration in one namespace.
+///
+/// It belongs for ever to the namespace it was opened in and may be used from
+/// any thread; requests of several threads take turns.
+#[derive(Debug)]
+pub struct Netlink {
+    socket: Mutex<RouteSocket>,
+    control: Control,
+}
+
+impl Netlink {
+    /// Connects in the namespace of the calling thread.
+    ///
+    /// # Errors
+    /// [`NetlinkError::Kernel`] when no socket can be made.
+    pub fn open() -> Result<Self, NetlinkError> {
+        Ok(Self { socket: Mutex::new(RouteSocket::open(0)?), control: Control::open()? })
+    }
+
+    /// Connects in `namespace`; the calling thread stays where it is.
+    ///
+    /// # Errors
+    /// Those of [`Namespace::run`] and [`Netlink::open`].
+    pub fn open_in(namespace: &Namespace) -> Result<Self, NetlinkError> {
+        namespace.run(Self::open)?
+    }
+
+    /// The socket for device controls, in the same namespace.
+    pub(crate) fn control(&self) -> &Control {
+        &self.control
+    }
+
+    fn socket(&self) -> MutexGuard<'_, RouteSocket> {
+        // A panic between two system calls leaves at most unread answers,
+        // which the sequence number tells apart.
+        self.socket.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends one request and waits for its acknowledgement. `flags` are added
+    /// to `NLM_F_REQUEST | NLM_F_ACK`.
+    pub(crate) fn request(
+        &self,
+        operation: &'static str,
+        object: &str,
+        message: RouteNetlinkMessage,
+        flags: u16,
+    ) -> Result<(), NetlinkError> {
+        self.socket().exchange(operation, object, message, flags | NLM_F_ACK, |_| ()).map(drop)
+    }
+
+    /// Asks for one object, without a dump.
+    pub(crate) fn query<T>(
+        &self,
+        operation: &'static str,
+        object: &str,
+        message: RouteNetlinkMessage,
+        mut read: impl FnMut(RouteNetlinkMessage) -> Option<T>,
+    ) -> Result<Option<T>, NetlinkError> {
+        let mut found = None;
+        self.socket().exchange(operation, object, message, NLM_F_ACK, |m| {
+            found = found.take().or_else(|| read(m));
+        })?;
+        Ok(found)
+    }
+
+    /// Lists a table. A listing that the kernel marks as interrupted by a
+    /// change is repeated, so the result is one consistent state.
+    pub(crate) fn dump<T>(
+        &self,
+        operation: &'static str,
+        object: &str,
+        message: &RouteNetlinkMessage,
+        mut read: impl FnMut(RouteNetlinkMessage) -> Option<T>,
+    ) -> Result<Vec<T>, NetlinkError> {
+        let mut socket = self.socket();
+        for _ in 0..DUMP_ATTEMPTS {
+            let mut rows = Vec::new();
+            let interrupted = socket.exchange(operation, object, message.clone(), NLM_F_DUMP, |m| {
+                rows.extend(read(m));
+            })?;
+            if !interrupted {
+                return Ok(rows);
+            }
+        }
+        Err(NetlinkError::Unstable { operation, attempts: DUMP_ATTEMPTS })
+    }
+}
+
+/// The socket with its buffer and sequence counter.
+#[derive(Debug)]
+pub(crate) struct RouteSocket {
+    fd: OwnedFd,
+    buffer: Vec<u8>,
+    sequence: u32,
+}
+
+impl RouteSocket {
+    /// Opens a socket in the calling thread's namespace that also receives the
+    /// multicast `groups` (bit n−1 is group n, as in `sockaddr_nl`).
+    pub(crate) fn open(groups: u32) -> Result<Self, NetlinkError> {
+        let fail = |e| NetlinkError::os("open a netlink socket", "", e);
+        let fd = rustix::net::socket_with(
+            AddressFamily::NETLINK,
+            SocketType::RAW,
+            SocketFlags::CLOEXEC,
+            // Protocol 0 is NETLINK_ROUTE.
+            None,
+        )
+        .map_err(fail)?;
+        // Both options only add detail (an error sentence, no echo of the
+        // request), so a kernel without them is no failure.
+        for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK] {
+            let _ = set_netlink_option(fd.as_fd(), option);
+        }
+        rustix::net::sockopt::set_socket_timeout(
+            &fd,
+            rustix::net::sockopt::Timeout::Recv,
+            Some(std::time::Duration::from_secs(ANSWER_WITHIN_S)),
+        )
+        .map_err(fail)?;
+        rustix::net::bind(&fd, &netlink::SocketAddrNetlink::new(0, groups)).map_err(fail)?;
+        Ok(Self { fd, buffer: vec![0; RECEIVE_BUFFER_BYTES], sequence: 0 })
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Receives one datagram and hands each readable message to `each`.
+    /// Returns how many messages could not be read.
+    pub(crate) fn receive(
+        &mut self,
+        flags: RecvFlags,
+        mut each: impl FnMut(NetlinkMessage<RouteNetlinkMessage>),
+    ) -> Result<u32, rustix::io::Errno> {
+        let length = loop {
+            match rustix::net::recv(&self.fd, self.buffer.as_mut_slice(), flags) {
+                Ok((length, _)) => break length,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        };
+        let mut unreadable = 0;
+        let mut rest = &self.buffer[..length];
+        while let Ok(frame) = NetlinkBuffer::new_checked(rest) {
+            let size = frame.length() as usize;
+            match NetlinkMessage::deserialize(&rest[..size.min(rest.len())]) {
+                Ok(message) => each(message),
+                Err(error) => {
+                    tracing::debug!(kind = frame.message_type(), %error, "unreadable netlink message");
+                    unreadable += 1;
+                }
+            }
+            // Messages are aligned to four bytes; the last may lack the pad.
+            rest = rest.get(size.next_multiple_of(4).max(4)..).unwrap_or_default();
+        }
+        Ok(unreadable)
+    }
+
+    /// One request and all its answers; true if a dump was interrupted.
+    fn exchange(
+        &mut self,
+        operation: &'static str,
+        object: &str,
+        message: RouteNetlinkMessage,
+        flags: u16,
+        mut each: impl FnMut(RouteNetlinkMessage),
+    ) -> Result<bool, NetlinkError> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let sequence = self.sequence;
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | flags;
+        header.sequence_number = sequence;
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message));
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        let fail = |e| NetlinkError::os(operation, object, e);
+        rustix::net::send(&self.fd, &bytes, SendFlags::empty()).map_err(fail)?;
+
+        let mut interrupted = false;
+        loop {
+            let mut end = None;
+            let received = self.receive(RecvFlags::empty(), |answer| {
+                if answer.header.sequence_number != sequence || end.is_some() {
+                    return;
+                }
+                interrupted |= answer.header.flags & NLM_F_DUMP_INTR != 0;
+                match answer.payload {
+                    NetlinkPayload::InnerMessage(inner) => each(inner),
+                    NetlinkPayload::Error(error) => {
+                        let code = -error.raw_code();
+                        end = Some((code, error_text(&error.header, answer.header.flags)));
+                    }
+                    NetlinkPayload::Done(done) => end = Some((-done.code, String::new())),
+                    _ => {}
+                }
+            });
+            let unreadable = match received {
+                Err(rustix::io::Errno::AGAIN) => {
+                    return Err(NetlinkError::NoAnswer {
+                        operation,
+                        object: object.into(),
+                        waited_s: ANSWER_WITHIN_S,
+                    });
+                }
+                other => other.map_err(fail)?,
+            };
+            if unreadable > 0 {
+                // An incomplete list must not pass for a complete one.
+                return Err(NetlinkError::Decode {
+                    operation,
+                    reason: format!("{unreadable} messages of unknown layout"),
+                });
+            }
+            match end {
+                None => {}
+                Some((0, _)) => return Ok(interrupted),
+                Some((errno, detail)) => {
+                    return Err(NetlinkError::Kernel { operation, object: object.into(), errno, detail });
+                }
+            }
+        }
+    }
+}
+
+/// The kernel's sentence in an error message: after the echoed header (and the
+/// whole echoed request unless capped) follow attributes, if flagged.
+fn error_text(echo: &[u8], flags: u16) -> String {
+    const HEADER_BYTES: usize = 16;
+    if flags & NLM_F_ACK_TLVS == 0 || echo.len() < HEADER_BYTES {
+        return String::new();
+    }
+    let echoed = u32::from_ne_bytes([echo[0], echo[1], echo[2], echo[3]]) as usize;
+    let skip = if flags & NLM_F_CAPPED != 0 { HEADER_BYTES } else { echoed.next_multiple_of(4) };
+    let attributes = echo.get(skip..).unwrap_or_default();
+    NlasIterator::new(attributes)
+        .map_while(Result::ok)
+        .find(|nla| nla.kind() == ERROR_ATTRIBUTE_TEXT)
+        .map(|nla| String::from_utf8_lossy(nla.value()).trim_end_matches('\0').to_owned())
+        .unwrap_or_default()
+}
+
+/// Switches a boolean option of `SOL_NETLINK` on.
+fn set_netlink_option(fd: BorrowedFd<'_>, option: libc::c_int) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    // SAFETY: the pointer and the length describe `on`, which lives across the
+    // call; the kernel only reads it.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_NETLINK,
+            option,
+            (&raw const on).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_extended_acknowledgement_yields_its_sentence() {
+        let mut echo = vec![0u8; 16];
+        echo[..4].copy_from_slice(&36u32.to_ne_bytes());
+        let text = b"Invalid rate\0";
+        echo.extend(((4 + text.len()) as u16).to_ne_bytes());
+        echo.extend(ERROR_ATTRIBUTE_TEXT.to_ne_bytes());
+        echo.extend(text);
+        echo.extend([0; 3]);
+        assert_eq!(error_text(&echo, NLM_F_ACK_TLVS | NLM_F_CAPPED), "Invalid rate");
+        assert_eq!(error_text(&echo, 0), "");
+        assert_eq!(error_text(&echo[..8], NLM_F_ACK_TLVS), "", "short input is no panic");
+        assert_eq!(error_text(&echo, NLM_F_ACK_TLVS), "", "uncapped: the echo is longer");
+    }
+}

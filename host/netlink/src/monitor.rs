@@ -1,0 +1,168 @@
+//! Live changes of links, addresses, routes and neighbours.
+//!
+//! Open the monitor *before* reading the tables: what changes in between is
+//! then seen twice instead of never.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use rtnetlink::packet_core::NetlinkPayload;
+use rtnetlink::packet_route::RouteNetlinkMessage;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::RecvFlags;
+
+use crate::address::InterfaceAddress;
+use crate::connection::RouteSocket;
+use crate::error::NetlinkError;
+use crate::link::LinkInfo;
+use crate::namespace::Namespace;
+use crate::neighbour::Neighbour;
+use crate::route::FibRoute;
+
+/// `RTNLGRP_*` as bits of `sockaddr_nl.nl_groups`: link, neighbour, and
+/// addresses and routes of both IP versions.
+const GROUPS: u32 = 1 << 0 | 1 << 2 | 1 << 4 | 1 << 6 | 1 << 8 | 1 << 10;
+/// Room for bursts (a routing daemon's table) before the kernel drops updates.
+const SOCKET_BUFFER_BYTES: usize = 8 << 20;
+
+/// Whether an object was added (or changed) or deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// Added, or changed in place.
+    Set,
+    /// Deleted.
+    Deleted,
+}
+
+/// One change in the namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Update {
+    /// A link is new or has changed: up, down, carrier, name, MTU, address.
+    Link(LinkInfo),
+    /// A link was deleted or has left the namespace: index and name.
+    LinkGone(u32, String),
+    /// A route changed. The kernel is silent about IPv4 routes that disappear
+    /// because a link went down or an address was deleted: list the routes
+    /// again after those, as [`crate::Mirror`] does.
+    Route(Change, FibRoute),
+    /// A neighbour entry changed.
+    Neighbour(Change, Neighbour),
+    /// An address changed.
+    Address(Change, InterfaceAddress),
+    /// Updates were lost (the reader was too slow, or one was unreadable):
+    /// list the tables again.
+    Overrun,
+}
+
+/// A subscription to the changes of one namespace. It belongs to the namespace
+/// it was opened in; the thread that reads it may be anywhere.
+#[derive(Debug)]
+pub struct Monitor {
+    socket: RouteSocket,
+    /// Updates read from the socket, oldest last.
+    pending: Vec<Update>,
+}
+
+impl Monitor {
+    /// Subscribes in the calling thread's namespace.
+    ///
+    /// # Errors
+    /// [`NetlinkError::Kernel`] when no socket can be made.
+    pub fn open() -> Result<Self, NetlinkError> {
+        let socket = RouteSocket::open(GROUPS)?;
+        // The forced size passes net.core.rmem_max and needs rights over the
+        // machine; the other is cut to the limit. Both only delay an overrun.
+        use rustix::net::sockopt;
+        if sockopt::set_socket_recv_buffer_size_force(socket.fd(), SOCKET_BUFFER_BYTES).is_err() {
+            let _ = sockopt::set_socket_recv_buffer_size(socket.fd(), SOCKET_BUFFER_BYTES);
+        }
+        Ok(Self { socket, pending: Vec::new() })
+    }
+
+    /// Subscribes in `namespace`.
+    ///
+    /// # Errors
+    /// Those of [`Namespace::run`] and [`Monitor::open`].
+    pub fn open_in(namespace: &Namespace) -> Result<Self, NetlinkError> {
+        namespace.run(Self::open)?
+    }
+
+    /// The next update, or `None` when none came within `timeout`. Zero polls.
+    ///
+    /// # Errors
+    /// [`NetlinkError::Kernel`] when the socket fails; a lost update is no
+    /// error but [`Update::Overrun`].
+    pub fn recv_timeout(&mut self, timeout: Duration) -> Result<Option<Update>, NetlinkError> {
+        let end = Instant::now() + timeout;
+        loop {
+            if let Some(update) = self.pending.pop() {
+                return Ok(Some(update));
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if !self.wait(left)? {
+                return Ok(None);
+            }
+            self.fill()?;
+        }
+    }
+
+    fn wait(&self, timeout: Duration) -> Result<bool, NetlinkError> {
+        let fail = |e| NetlinkError::os("wait for network changes", "", e);
+        let timeout =
+            Timespec { tv_sec: timeout.as_secs().min(86_400) as i64, tv_nsec: timeout.subsec_nanos().into() };
+        let fd = self.socket.fd();
+        match poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)) {
+            Ok(ready) => Ok(ready > 0),
+            // A signal: the caller's loop looks at the time again.
+            Err(rustix::io::Errno::INTR) => Ok(true),
+            Err(error) => Err(fail(error)),
+        }
+    }
+
+    /// Reads one datagram, without waiting.
+    fn fill(&mut self) -> Result<(), NetlinkError> {
+        let mut updates = Vec::new();
+        let received = self.socket.receive(RecvFlags::DONTWAIT, |message| {
+            if let NetlinkPayload::InnerMessage(message) = message.payload {
+                updates.extend(read(message));
+            }
+        });
+        match received {
+            Ok(0) => {}
+            Ok(_) | Err(rustix::io::Errno::NOBUFS) => updates.push(Update::Overrun),
+            Err(rustix::io::Errno::AGAIN) => {}
+            Err(error) => return Err(NetlinkError::os("read network changes", "", error)),
+        }
+        updates.reverse();
+        self.pending = updates;
+        Ok(())
+    }
+}
+
+impl AsFd for Monitor {
+    /// For waiting together with other descriptors; call
+    /// [`Monitor::recv_timeout`] with zero until `None` when it is readable.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.fd()
+    }
+}
+
+fn read(message: RouteNetlinkMessage) -> Option<Update> {
+    use Change::{Deleted, Set};
+    use RouteNetlinkMessage as M;
+    Some(match message {
+        M::NewLink(m) => Update::Link(LinkInfo::from_message(&m)?),
+        M::DelLink(m) => {
+            let link = LinkInfo::from_message(&m)?;
+            Update::LinkGone(link.index, link.name)
+        }
+        M::NewRoute(m) => Update::Route(Set, FibRoute::from_message(&m)?),
+        M::DelRoute(m) => Update::Route(Deleted, FibRoute::from_message(&m)?),
+        M::NewNeighbour(m) => Update::Neighbour(Set, Neighbour::from_message(&m)?),
+        M::DelNeighbour(m) => Update::Neighbour(Deleted, Neighbour::from_message(&m)?),
+        M::NewAddress(m) => Update::Address(Set, InterfaceAddress::from_message(&m)?),
+        M::DelAddress(m) => Update::Address(Deleted, InterfaceAddress::from_message(&m)?),
+        _ => return None,
+    })
+}

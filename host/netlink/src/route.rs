@@ -1,0 +1,317 @@
+//! Routes: the kernel's forwarding information base.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
+use rtnetlink::packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use rtnetlink::packet_route::route::{
+    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteNextHop, RouteNextHopFlags,
+    RouteProtocol, RouteScope, RouteType, RouteVia,
+};
+use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
+
+use crate::address::family;
+use crate::connection::Netlink;
+use crate::error::NetlinkError;
+
+/// What happens to a packet that a route matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum RouteKind {
+    /// Sent to a next hop.
+    Unicast,
+    /// Delivered to this machine.
+    Local,
+    /// Delivered to this machine and everybody on the link.
+    Broadcast,
+    /// Delivered to this machine as one of several (RFC 4291 section 2.6).
+    Anycast,
+    /// Multicast.
+    Multicast,
+    /// Dropped without a word.
+    Blackhole,
+    /// Refused with destination unreachable.
+    Unreachable,
+    /// Refused with administratively prohibited.
+    Prohibit,
+    /// Not in this table; the next policy rule decides.
+    Throw,
+    /// A type without meaning for forwarding.
+    Other,
+}
+
+impl From<RouteType> for RouteKind {
+    fn from(kind: RouteType) -> Self {
+        match kind {
+            RouteType::Unicast => Self::Unicast,
+            RouteType::Local => Self::Local,
+            RouteType::Broadcast => Self::Broadcast,
+            RouteType::Anycast => Self::Anycast,
+            RouteType::Multicast => Self::Multicast,
+            RouteType::BlackHole => Self::Blackhole,
+            RouteType::Unreachable => Self::Unreachable,
+            RouteType::Prohibit => Self::Prohibit,
+            RouteType::Throw => Self::Throw,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Where a route sends its packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NextHop {
+    /// The router to send to; `None` when the destination is on the link. An
+    /// IPv4 route may have an IPv6 next hop (RFC 8950).
+    pub via: Option<IpAddr>,
+    /// Interface index; 0 when the route names none (blackhole).
+    pub ifindex: u32,
+    /// Share among the next hops of a multipath route, 1 to 256.
+    pub weight: u16,
+    /// The kernel does not use it now: the link is down or has no carrier.
+    pub unusable: bool,
+}
+
+/// One route.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FibRoute {
+    /// Destination prefix.
+    pub dest: IpNet,
+    /// One next hop, several with weights, or none.
+    pub next_hops: Vec<NextHop>,
+    /// What the route does.
+    pub kind: RouteKind,
+    /// Routing table (254 main, 255 local).
+    pub table: u32,
+    /// Preference among equal prefixes; the lower wins.
+    pub metric: u32,
+    /// Source address for packets that this machine makes.
+    pub source_hint: Option<IpAddr>,
+    /// Type of service that the route is limited to; 0 for all.
+    pub tos: u8,
+}
+
+impl FibRoute {
+    /// The main table, where routes of users and routing daemons are.
+    pub const MAIN_TABLE: u32 = RouteHeader::RT_TABLE_MAIN as u32;
+    /// The table of this machine's own addresses, kept by the kernel.
+    pub const LOCAL_TABLE: u32 = 255;
+
+    /// Reads a route message; `None` for cached entries and for families other
+    /// than IPv4 and IPv6.
+    pub(crate) fn from_message(message: &RouteMessage) -> Option<Self> {
+        let header = &message.header;
+        if header.flags.contains(RouteFlags::Cloned) {
+            return None;
+        }
+        let unspecified = match header.address_family {
+            AddressFamily::Inet => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+            AddressFamily::Inet6 => IpAddr::from(Ipv6Addr::UNSPECIFIED),
+            _ => return None,
+        };
+        let (mut dest, mut via, mut ifindex) = (unspecified, None, 0);
+        let mut route = Self {
+            dest: IpNet::from(unspecified),
+            next_hops: Vec::new(),
+            kind: header.kind.into(),
+            table: u32::from(header.table),
+            metric: 0,
+            source_hint: None,
+            tos: header.tos,
+        };
+        for attribute in &message.attributes {
+            match attribute {
+                RouteAttribute::Destination(address) => dest = plain(address)?,
+                RouteAttribute::Oif(index) => ifindex = *index,
+                RouteAttribute::Table(table) => route.table = *table,
+                RouteAttribute::Priority(metric) => route.metric = *metric,
+                RouteAttribute::PrefSource(address) => route.source_hint = plain(address),
+                RouteAttribute::MultiPath(hops) => route.next_hops.extend(hops.iter().map(next_hop)),
+                other => via = via.or_else(|| gateway(other)),
+            }
+        }
+        route.dest = IpNet::new(dest, header.destination_prefix_length).ok()?;
+        if route.next_hops.is_empty() && (ifindex != 0 || via.is_some()) {
+            let unusable = header.flags.intersects(RouteFlags::Dead | RouteFlags::Linkdown);
+            route.next_hops.push(NextHop { via, ifindex, weight: 1, unusable });
+        }
+        Some(route)
+    }
+}
+
+fn plain(address: &RouteAddress) -> Option<IpAddr> {
+    match address {
+        RouteAddress::Inet(ip) => Some((*ip).into()),
+        RouteAddress::Inet6(ip) => Some((*ip).into()),
+        _ => None,
+    }
+}
+
+fn gateway(attribute: &RouteAttribute) -> Option<IpAddr> {
+    match attribute {
+        RouteAttribute::Gateway(address) => plain(address),
+        RouteAttribute::Via(RouteVia::Inet(ip)) => Some((*ip).into()),
+        RouteAttribute::Via(RouteVia::Inet6(ip)) => Some((*ip).into()),
+        _ => None,
+    }
+}
+
+fn next_hop(hop: &RouteNextHop) -> NextHop {
+    NextHop {
+        via: hop.attributes.iter().find_map(gateway),
+        ifindex: hop.interface_index,
+        // rtnh_hops is the weight minus one (rtnetlink(7)).
+        weight: u16::from(hop.hops) + 1,
+        unusable: hop.flags.intersects(RouteNextHopFlags::Dead | RouteNextHopFlags::Linkdown),
+    }
+}
+
+impl Netlink {
+    fn route_message(
+        &self,
+        operation: &'static str,
+        dest: IpNet,
+        via: Option<IpAddr>,
+        dev: Option<&str>,
+    ) -> Result<RouteMessage, NetlinkError> {
+        let mut message = RouteMessage::default();
+        let network = dest.trunc();
+        message.header.address_family = family(network.addr());
+        message.header.destination_prefix_length = network.prefix_len();
+        message.header.table = RouteHeader::RT_TABLE_MAIN;
+        message.header.protocol = RouteProtocol::Static;
+        message.header.kind = RouteType::Unicast;
+        // IPv4 refuses an on-link route with universe scope and a gateway with
+        // link scope; IPv6 ignores the field.
+        message.header.scope = match (via, network) {
+            (None, IpNet::V4(_)) => RouteScope::Link,
+            _ => RouteScope::Universe,
+        };
+        if network.prefix_len() > 0 {
+            message.attributes.push(RouteAttribute::Destination(network.addr().into()));
+        }
+        match (via, network) {
+            (None, _) => {}
+            (Some(IpAddr::V6(v6)), IpNet::V4(_)) => {
+                message.attributes.push(RouteAttribute::Via(RouteVia::Inet6(v6)));
+            }
+            (Some(IpAddr::V4(_)), IpNet::V6(_)) => {
+                return Err(NetlinkError::MixedFamilies { operation, object: dest.to_string() });
+            }
+            (Some(ip), _) => message.attributes.push(RouteAttribute::Gateway(ip.into())),
+        }
+        if let Some(name) = dev {
+            message.attributes.push(RouteAttribute::Oif(self.index_of(name)?));
+        }
+        Ok(message)
+    }
+
+    /// Adds a route to the main table: to `dest` by the router `via`, by the
+    /// interface `dev`, or both. Host bits of `dest` are ignored.
+    ///
+    /// # Errors
+    /// EEXIST; ENETUNREACH when `via` is on no connected network;
+    /// [`NetlinkError::MixedFamilies`] for an IPv6 route by an IPv4 router.
+    pub fn add_route(&self, dest: IpNet, via: Option<IpAddr>, dev: Option<&str>) -> Result<(), NetlinkError> {
+        let message = self.route_message("add route", dest, via, dev)?;
+        let message = RouteNetlinkMessage::NewRoute(message);
+        self.request("add route", &describe(dest, via, dev), message, NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Adds a multipath route over `hops` (router, interface name, weight 1 to
+    /// 256) to the main table.
+    ///
+    /// # Errors
+    /// As [`Netlink::add_route`]; [`NetlinkError::OutOfRange`] for a weight.
+    pub fn add_multipath_route(&self, dest: IpNet, hops: &[(IpAddr, &str, u16)]) -> Result<(), NetlinkError> {
+        let mut message = self.route_message("add route", dest, None, None)?;
+        message.header.scope = RouteScope::Universe;
+        let mut next_hops = Vec::with_capacity(hops.len());
+        for (via, dev, weight) in hops {
+            let mut hop = RouteNextHop::default();
+            hop.interface_index = self.index_of(dev)?;
+            hop.hops =
+                weight.checked_sub(1).and_then(|h| u8::try_from(h).ok()).ok_or(NetlinkError::OutOfRange {
+                    operation: "add route",
+                    field: "weight",
+                    value: u64::from(*weight),
+                    allowed: "1 to 256",
+                })?;
+            hop.attributes.push(RouteAttribute::Gateway((*via).into()));
+            next_hops.push(hop);
+        }
+        message.attributes.push(RouteAttribute::MultiPath(next_hops));
+        let message = RouteNetlinkMessage::NewRoute(message);
+        self.request("add route", &dest.to_string(), message, NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Adds a route that drops or refuses: `kind` is
+    /// [`RouteKind::Blackhole`], [`RouteKind::Unreachable`] or
+    /// [`RouteKind::Prohibit`].
+    ///
+    /// # Errors
+    /// EINVAL for another kind, EEXIST.
+    pub fn add_refusing_route(&self, dest: IpNet, kind: RouteKind) -> Result<(), NetlinkError> {
+        let mut message = self.route_message("add route", dest, None, None)?;
+        message.header.scope = RouteScope::Universe;
+        message.header.kind = match kind {
+            RouteKind::Blackhole => RouteType::BlackHole,
+            RouteKind::Unreachable => RouteType::Unreachable,
+            RouteKind::Prohibit => RouteType::Prohibit,
+            _ => {
+                let error = rustix::io::Errno::INVAL;
+                return Err(NetlinkError::os("add refusing route", dest.to_string(), error));
+            }
+        };
+        let message = RouteNetlinkMessage::NewRoute(message);
+        self.request("add route", &dest.to_string(), message, NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Deletes the first route of the main table to `dest` that matches the
+    /// given next hop and interface.
+    ///
+    /// # Errors
+    /// ESRCH when there is none.
+    pub fn delete_route(
+        &self,
+        dest: IpNet,
+        via: Option<IpAddr>,
+        dev: Option<&str>,
+    ) -> Result<(), NetlinkError> {
+        let mut message = self.route_message("delete route", dest, via, dev)?;
+        // Wildcards: match whatever scope, origin and type the route has.
+        message.header.scope = RouteScope::NoWhere;
+        message.header.protocol = RouteProtocol::Unspec;
+        message.header.kind = RouteType::Unspec;
+        let message = RouteNetlinkMessage::DelRoute(message);
+        self.request("delete route", &describe(dest, via, dev), message, 0)
+    }
+
+    /// All routes of all tables, IPv4 and IPv6. O(routes).
+    ///
+    /// # Errors
+    /// [`NetlinkError::Unstable`] when they change all the time.
+    pub fn routes(&self) -> Result<Vec<FibRoute>, NetlinkError> {
+        let mut routes = Vec::new();
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            let mut message = RouteMessage::default();
+            message.header.address_family = family;
+            let message = RouteNetlinkMessage::GetRoute(message);
+            routes.extend(self.dump("list routes", "", &message, |answer| match answer {
+                RouteNetlinkMessage::NewRoute(m) => FibRoute::from_message(&m),
+                _ => None,
+            })?);
+        }
+        Ok(routes)
+    }
+}
+
+fn describe(dest: IpNet, via: Option<IpAddr>, dev: Option<&str>) -> String {
+    let mut text = dest.to_string();
+    if let Some(via) = via {
+        text.push_str(&format!(" via {via}"));
+    }
+    if let Some(dev) = dev {
+        text.push_str(&format!(" dev {dev}"));
+    }
+    text
+}

@@ -1,0 +1,438 @@
+//! The crate against the kernel of this machine, in namespaces of its own.
+//!
+//! Each test makes what it needs and never touches the namespace it was
+//! started in. Without rights it says so and skips; with `netns` in
+//! `PERHOP_REQUIRE` a skip is a failure.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::net::{IpAddr, UdpSocket};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use ipnet::IpNet;
+use perhop_netlink::sysctl::{self, IpVersion};
+use perhop_netlink::*;
+
+/// How long the kernel may take for what it does in the background.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn required() -> bool {
+    std::env::var("PERHOP_REQUIRE").is_ok_and(|list| list.split(',').any(|item| item == "netns"))
+}
+
+fn skip(name: &str, why: &str) {
+    eprintln!("SKIPPED {name}: {why}");
+    assert!(!required(), "{name} is required by PERHOP_REQUIRE but cannot run: {why}");
+}
+
+/// Whether namespaces can be made here.
+fn may_run(name: &str) -> bool {
+    if is_privileged_for_net() {
+        return true;
+    }
+    skip(name, "needs CAP_NET_ADMIN and CAP_SYS_ADMIN: run as root or under `unshare -Urn`");
+    false
+}
+
+fn net(text: &str) -> IpNet {
+    text.parse().unwrap()
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// Polls until `ready`, as the kernel does some things in the background.
+fn eventually(what: &str, mut ready: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !ready() {
+        assert!(Instant::now() < end, "never happened: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Two namespaces joined by a veth pair: `a0` with .1 and `b0` with .2.
+struct Pair {
+    left: Namespace,
+    right: Namespace,
+    a: Netlink,
+    b: Netlink,
+}
+
+fn pair() -> Pair {
+    let (left, right) = (Namespace::create().unwrap(), Namespace::create().unwrap());
+    let (a, b) = (Netlink::open_in(&left).unwrap(), Netlink::open_in(&right).unwrap());
+    a.create_veth("a0", "b0", Some(&right)).unwrap();
+    sysctl::disable_duplicate_detection(&left, "a0").unwrap();
+    sysctl::disable_duplicate_detection(&right, "b0").unwrap();
+    for (netlink, name, v4, v6) in
+        [(&a, "a0", "10.7.0.1/24", "fd07::1/64"), (&b, "b0", "10.7.0.2/24", "fd07::2/64")]
+    {
+        netlink.add_address(name, net(v4)).unwrap();
+        netlink.add_address_now(name, net(v6)).unwrap();
+        netlink.set_up(name).unwrap();
+    }
+    eventually("both ends run", || a.link("a0").unwrap().running && b.link("b0").unwrap().running);
+    Pair { left, right, a, b }
+}
+
+/// Sends a question from the left to the right and the answer back.
+fn exchange(p: &Pair, left: &str, right: &str) {
+    let server = p.right.run(|| UdpSocket::bind((ip(right), 0))).unwrap().unwrap();
+    let client = p.left.run(|| UdpSocket::bind((ip(left), 0))).unwrap().unwrap();
+    for socket in [&server, &client] {
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    }
+    let mut buffer = [0; 64];
+    client.send_to(b"question", server.local_addr().unwrap()).unwrap();
+    let (length, from) = server.recv_from(&mut buffer).unwrap();
+    assert_eq!((&buffer[..length], from), (&b"question"[..], client.local_addr().unwrap()));
+    server.send_to(b"answer", from).unwrap();
+    let length = client.recv(&mut buffer).unwrap();
+    assert_eq!(&buffer[..length], b"answer");
+}
+
+#[test]
+fn two_namespaces_talk_over_a_veth_in_both_ip_versions() {
+    if !may_run("two_namespaces_talk_over_a_veth_in_both_ip_versions") {
+        return;
+    }
+    let p = pair();
+    exchange(&p, "10.7.0.1", "10.7.0.2");
+    exchange(&p, "fd07::1", "fd07::2");
+    let (left, right) = (p.a.link("a0").unwrap(), p.b.link("b0").unwrap());
+    assert_eq!(left.kind.as_deref(), Some("veth"));
+    assert_eq!((left.peer_index, left.peer_elsewhere), (Some(right.index), true));
+    assert_eq!(left.speed_mbit, Some(10_000), "the veth driver's nominal speed");
+    assert!(p.a.link("b0").is_err(), "the other end is out of sight");
+    let mine = p.a.addresses().unwrap();
+    for address in ["10.7.0.1/24", "fd07::1/64"] {
+        let found = mine.iter().find(|a| a.address == net(address)).unwrap();
+        assert_eq!((found.ifindex, found.tentative), (left.index, false));
+    }
+    p.a.delete_address("a0", net("10.7.0.1/24")).unwrap();
+    assert!(p.a.delete_address("a0", net("10.7.0.1/24")).unwrap_err().is_not_found());
+}
+
+#[test]
+fn link_properties_are_set_and_read_back() {
+    if !may_run("link_properties_are_set_and_read_back") {
+        return;
+    }
+    let (here, there) = (Namespace::create().unwrap(), Namespace::create().unwrap());
+    let (a, b) = (Netlink::open_in(&here).unwrap(), Netlink::open_in(&there).unwrap());
+    let lo = a.link("lo").unwrap();
+    assert!(lo.up && lo.loopback && lo.kind.is_none());
+    a.create_veth("x", "y", None).unwrap();
+    assert!(a.create_veth("x", "z", None).unwrap_err().is_exists());
+    a.set_mtu("x", 1400).unwrap();
+    a.set_mac("x", [2, 0, 0, 0, 0, 9]).unwrap();
+    a.rename("x", "left.7").unwrap();
+    let link = a.link("left.7").unwrap();
+    assert_eq!((link.mtu, link.mac, link.up), (1400, Some([2, 0, 0, 0, 0, 9]), false));
+    assert!(a.set_mtu("left.7", 7).is_err(), "below the minimum");
+    a.move_to("y", &there).unwrap();
+    assert!(matches!(a.link("y"), Err(NetlinkError::NoSuchInterface { .. })));
+    b.set_up("y").unwrap();
+    assert!(b.link("y").unwrap().up && !b.link("y").unwrap().running, "the far end is down");
+    b.delete_link("y").unwrap();
+    assert!(a.link("left.7").is_err(), "a veth dies with its other end");
+    assert!(a.delete_link("lo").is_err());
+    assert_eq!(a.links().unwrap().len(), 1);
+}
+
+#[test]
+fn routes_are_added_listed_and_deleted() {
+    if !may_run("routes_are_added_listed_and_deleted") {
+        return;
+    }
+    let p = pair();
+    let index = p.a.link("a0").unwrap().index;
+    let main = || -> Vec<FibRoute> {
+        let all = p.a.routes().unwrap();
+        all.into_iter().filter(|r| r.table == FibRoute::MAIN_TABLE).collect()
+    };
+    let find = |dest: &str| main().into_iter().find(|r| r.dest == net(dest));
+    let connected = find("10.7.0.0/24").unwrap();
+    assert_eq!(connected.source_hint, Some(ip("10.7.0.1")));
+    assert_eq!((connected.next_hops[0].via, connected.next_hops[0].ifindex), (None, index));
+
+    for (dest, via) in [("0.0.0.0/0", "10.7.0.2"), ("10.8.0.0/16", "10.7.0.2"), ("::/0", "fd07::2")] {
+        p.a.add_route(net(dest), Some(ip(via)), Some("a0")).unwrap();
+        let route = find(dest).unwrap();
+        assert_eq!(route.kind, RouteKind::Unicast);
+        let hop = NextHop { via: Some(ip(via)), ifindex: index, weight: 1, unusable: false };
+        assert_eq!(route.next_hops, [hop], "{dest}");
+        assert!(p.a.add_route(net(dest), Some(ip(via)), None).unwrap_err().is_exists());
+    }
+    p.a.add_route(net("10.9.0.0/16"), Some(ip("fd07::2")), Some("a0")).unwrap();
+    assert_eq!(find("10.9.0.0/16").unwrap().next_hops[0].via, Some(ip("fd07::2")));
+    p.a.add_route(net("10.10.1.2/16"), None, Some("a0")).unwrap();
+    assert_eq!(find("10.10.0.0/16").unwrap().next_hops[0].via, None, "host bits are ignored");
+    for (dest, kind) in [
+        ("10.11.0.0/16", RouteKind::Blackhole),
+        ("fd09::/64", RouteKind::Unreachable),
+        ("10.12.0.0/16", RouteKind::Prohibit),
+    ] {
+        p.a.add_refusing_route(net(dest), kind).unwrap();
+        assert_eq!(find(dest).unwrap().kind, kind);
+    }
+    for (dest, one, two) in [("10.13.0.0/16", "10.7.0.2", "10.7.0.3"), ("fd0a::/64", "fd07::2", "fd07::3")] {
+        p.a.add_multipath_route(net(dest), &[(ip(one), "a0", 1), (ip(two), "a0", 3)]).unwrap();
+        let hops: Vec<_> = find(dest).unwrap().next_hops.iter().map(|h| (h.via, h.weight)).collect();
+        assert_eq!(hops, [(Some(ip(one)), 1), (Some(ip(two)), 3)], "{dest}");
+    }
+    let local = p.a.routes().unwrap();
+    assert!(local.iter().any(|r| r.kind == RouteKind::Local
+        && r.dest == net("10.7.0.1/32")
+        && r.table == FibRoute::LOCAL_TABLE));
+    assert!(local.iter().any(|r| r.kind == RouteKind::Broadcast && r.dest == net("10.7.0.255/32")));
+
+    let refused = p.a.add_route(net("10.99.0.0/16"), Some(ip("192.0.2.1")), None).unwrap_err();
+    assert_eq!(refused.errno(), Some(libc::ENETUNREACH), "{refused}");
+    assert!(refused.to_string().contains("gateway"), "the kernel's sentence is shown: {refused}");
+    for (dest, via) in [
+        ("0.0.0.0/0", Some("10.7.0.2")),
+        ("10.11.0.0/16", None),
+        ("10.13.0.0/16", None),
+        ("fd09::/64", None),
+        ("::/0", None),
+    ] {
+        p.a.delete_route(net(dest), via.map(ip), None).unwrap();
+        assert!(find(dest).is_none(), "{dest}");
+        assert!(p.a.delete_route(net(dest), None, None).unwrap_err().is_not_found());
+    }
+}
+
+#[test]
+fn the_mirror_sees_a_neighbour_resolved_by_the_kernel() {
+    if !may_run("the_mirror_sees_a_neighbour_resolved_by_the_kernel") {
+        return;
+    }
+    let p = pair();
+    let index = p.a.link("a0").unwrap().index;
+    let mut mirror = Mirror::open_in(&p.left).unwrap();
+    for target in ["10.7.0.2", "fd07::2"] {
+        assert!(!mirror.neighbours().contains_key(&(index, ip(target))));
+        mirror.netlink().probe_neighbour(index, ip(target)).unwrap();
+        let mac = p.b.link("b0").unwrap().mac;
+        eventually("resolution", || {
+            mirror.refresh(Duration::from_millis(50)).unwrap();
+            mirror.neighbours().get(&(index, ip(target))).is_some_and(|n| n.state.is_usable() && n.mac == mac)
+        });
+    }
+    p.a.probe_neighbour(index, ip("10.7.0.77")).unwrap();
+    eventually("nobody answers", || {
+        mirror.refresh(Duration::from_millis(50)).unwrap();
+        mirror.neighbours().get(&(index, ip("10.7.0.77"))).is_some_and(|n| n.state == NeighbourState::Failed)
+    });
+    p.a.add_neighbour(index, ip("10.7.0.9"), [2, 0, 0, 0, 0, 1]).unwrap();
+    let entry = p.a.neighbours().unwrap().into_iter().find(|n| n.ip == ip("10.7.0.9")).unwrap();
+    assert_eq!((entry.mac, entry.state), (Some([2, 0, 0, 0, 0, 1]), NeighbourState::Permanent));
+    p.a.delete_neighbour(index, ip("10.7.0.9")).unwrap();
+    eventually("the permanent entry goes", || {
+        mirror.refresh(Duration::from_millis(50)).unwrap();
+        !mirror.neighbours().get(&(index, ip("10.7.0.9"))).is_some_and(|n| n.state.is_usable())
+    });
+}
+
+#[test]
+fn the_mirror_follows_routes_that_vanish_silently() {
+    if !may_run("the_mirror_follows_routes_that_vanish_silently") {
+        return;
+    }
+    let p = pair();
+    let mut mirror = Mirror::open_in(&p.left).unwrap();
+    p.a.add_route(net("10.20.0.0/16"), Some(ip("10.7.0.2")), None).unwrap();
+    let has = |m: &Mirror| m.routes().iter().any(|r| r.dest == net("10.20.0.0/16"));
+    eventually("the route arrives", || {
+        mirror.refresh(Duration::from_millis(50)).unwrap();
+        has(&mirror)
+    });
+    p.a.set_down("a0").unwrap();
+    eventually("the route is gone with its link", || {
+        mirror.refresh(Duration::from_millis(50)).unwrap();
+        !has(&mirror)
+    });
+    assert!(!mirror.link("a0").unwrap().up);
+    p.b.delete_link("b0").unwrap();
+    eventually("the link is gone", || {
+        mirror.refresh(Duration::from_millis(50)).unwrap();
+        mirror.link("a0").is_none() && !mirror.addresses().iter().any(|a| a.address == net("10.7.0.1/24"))
+    });
+}
+
+#[test]
+fn the_monitor_tells_of_links_down_up_and_deleted() {
+    if !may_run("the_monitor_tells_of_links_down_up_and_deleted") {
+        return;
+    }
+    let p = pair();
+    let index = p.a.link("a0").unwrap().index;
+    let mut monitor = Monitor::open_in(&p.left).unwrap();
+    let mut expect = |what: &str, matches: &dyn Fn(&Update) -> bool| {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match monitor.recv_timeout(end.saturating_duration_since(Instant::now())).unwrap() {
+                Some(update) if matches(&update) => break,
+                Some(_) => {}
+                None => panic!("no update: {what}"),
+            }
+        }
+    };
+    p.a.set_down("a0").unwrap();
+    expect("down", &|u| matches!(u, Update::Link(l) if l.index == index && !l.up));
+    p.a.set_up("a0").unwrap();
+    expect("up", &|u| matches!(u, Update::Link(l) if l.index == index && l.up));
+    p.b.set_down("b0").unwrap();
+    expect("carrier lost", &|u| matches!(u, Update::Link(l) if l.index == index && l.up && !l.running));
+    p.b.set_up("b0").unwrap();
+    expect("carrier back", &|u| matches!(u, Update::Link(l) if l.index == index && l.running));
+    p.a.add_address("a0", net("10.30.0.1/24")).unwrap();
+    expect("address", &|u| matches!(u, Update::Address(Change::Set, a) if a.address == net("10.30.0.1/24")));
+    expect("route", &|u| matches!(u, Update::Route(Change::Set, r) if r.dest == net("10.30.0.0/24")));
+    p.a.delete_link("a0").unwrap();
+    expect("gone", &|u| matches!(u, Update::LinkGone(i, name) if *i == index && name == "a0"));
+}
+
+#[test]
+fn offloads_go_off_and_come_back_on_both_ends() {
+    if !may_run("offloads_go_off_and_come_back_on_both_ends") {
+        return;
+    }
+    let p = pair();
+    for (netlink, name) in [(&p.a, "a0"), (&p.b, "b0")] {
+        let before = netlink.offloads(name).unwrap();
+        assert!(before.active.iter().any(|f| f == "tx-tcp-segmentation"), "{before:?}");
+        assert!(before.active.iter().any(|f| f == "tx-checksum-ip-generic"), "{before:?}");
+        let saved = netlink.disable_offloads(name).unwrap();
+        assert_eq!(saved, before);
+        let off = netlink.offloads(name).unwrap();
+        assert!(off.is_off(), "{off:?}");
+        netlink.restore_offloads(name, &saved).unwrap();
+        assert_eq!(netlink.offloads(name).unwrap(), before);
+    }
+    exchange(&p, "10.7.0.1", "10.7.0.2");
+    let in_thread = p.left.run(|| offload::read("a0")).unwrap().unwrap();
+    assert_eq!(in_thread, p.a.offloads("a0").unwrap());
+    assert!(matches!(p.a.offloads("b0"), Err(NetlinkError::NoSuchInterface { .. })));
+}
+
+#[test]
+fn forwarding_is_saved_and_restored_per_namespace() {
+    if !may_run("forwarding_is_saved_and_restored_per_namespace") {
+        return;
+    }
+    let p = pair();
+    let state = |ns: &Namespace, name: &str| {
+        [IpVersion::V4, IpVersion::V6].map(|v| sysctl::read(ns, v, name, "forwarding").unwrap())
+    };
+    sysctl::write(&p.left, IpVersion::V4, "a0", "forwarding", 1).unwrap();
+    sysctl::write(&p.left, IpVersion::V6, "a0", "forwarding", 0).unwrap();
+    let other = state(&p.right, "b0");
+    let saved = ForwardingState::set(&p.left, "a0", true).unwrap();
+    assert_eq!(state(&p.left, "a0"), [1, 1]);
+    let again = ForwardingState::set(&p.left, "a0", false).unwrap();
+    assert_eq!(state(&p.left, "a0"), [0, 0]);
+    assert_eq!(state(&p.right, "b0"), other, "the other namespace is untouched");
+    again.restore(&p.left).unwrap();
+    assert_eq!(state(&p.left, "a0"), [1, 1]);
+    saved.restore(&p.left).unwrap();
+    assert_eq!(state(&p.left, "a0"), [1, 0]);
+
+    // The keys are those of the namespace, not of this test's thread.
+    let elsewhere = sysctl::read(&p.right, IpVersion::V4, "a0", "forwarding").unwrap_err();
+    assert!(elsewhere.is_not_found(), "{elsewhere}");
+
+    // A failure in the middle puts the first key back.
+    let keys = [(IpVersion::V4, "rp_filter", 2), (IpVersion::V4, "no_such_key", 1)];
+    let before = sysctl::read(&p.left, IpVersion::V4, "a0", "rp_filter").unwrap();
+    assert!(sysctl::set(&p.left, "a0", &keys).unwrap_err().is_not_found());
+    assert_eq!(sysctl::read(&p.left, IpVersion::V4, "a0", "rp_filter").unwrap(), before);
+    let rest = [(IpVersion::V4, "rp_filter", 0), (IpVersion::V4, "accept_local", 1)];
+    let saved = sysctl::set(&p.left, "a0", &rest).unwrap();
+    assert_eq!(sysctl::read(&p.left, IpVersion::V4, "a0", "accept_local").unwrap(), 1);
+    p.a.delete_link("a0").unwrap();
+    sysctl::restore(&p.left, &saved).expect("keys of a link that is gone are skipped");
+}
+
+#[test]
+fn a_namespace_disappears_when_the_last_descriptor_closes() {
+    if !may_run("a_namespace_disappears_when_the_last_descriptor_closes") {
+        return;
+    }
+    let here = Namespace::create().unwrap();
+    let netlink = Netlink::open_in(&here).unwrap();
+    let gone = Namespace::create().unwrap();
+    let clone = gone.clone();
+    assert_ne!(here, gone);
+    netlink.create_veth("a0", "b0", Some(&gone)).unwrap();
+    drop(gone);
+    assert!(clone.run(|| Netlink::open().unwrap().link("b0").unwrap()).is_ok());
+    drop(clone);
+    // With the namespace its end of the pair goes, and so does ours.
+    eventually("the namespace is cleaned up", || netlink.link("a0").is_err());
+}
+
+#[test]
+fn threads_live_where_they_were_put() {
+    if !may_run("threads_live_where_they_were_put") {
+        return;
+    }
+    let home = Namespace::current().unwrap();
+    let other = Namespace::create().unwrap();
+    assert!(home.is_current() && !other.is_current());
+    assert_eq!(other.run(|| Namespace::current().unwrap()).unwrap(), other);
+    let handle = other.spawn("resident", || {
+        let name = std::thread::current().name().map(str::to_owned);
+        (Namespace::current().unwrap(), name)
+    });
+    assert_eq!(handle.unwrap().join().unwrap(), (other.clone(), Some("resident".into())));
+    assert!(home.is_current(), "the calling thread stayed");
+    let moved = std::thread::spawn({
+        let other = other.clone();
+        move || {
+            other.enter_thread().unwrap();
+            other.is_current()
+        }
+    });
+    assert!(moved.join().unwrap());
+    assert_eq!(Namespace::of_process(std::process::id()).unwrap(), home);
+    let missing = Namespace::open_named("perhop-no-such-namespace").unwrap_err();
+    assert!(missing.is_not_found(), "{missing}");
+    assert!(matches!(Namespace::open_named("../x"), Err(NetlinkError::BadNamespaceName { .. })));
+}
+
+#[test]
+fn entering_a_user_namespace_with_threads_is_refused() {
+    let refused = std::thread::spawn(|| {
+        let _second = std::thread::spawn(|| std::thread::sleep(Duration::from_millis(200)));
+        enter_user_namespace().unwrap_err()
+    });
+    let refused = refused.join().unwrap();
+    assert!(matches!(refused, NetlinkError::ThreadsRunning { threads } if threads > 1), "{refused}");
+}
+
+/// Where the re-executed test binary finds that it is the inner one.
+const INNER: &str = "PERHOP_NETLINK_INNER";
+
+#[test]
+fn everything_works_for_an_unprivileged_user() {
+    let name = "everything_works_for_an_unprivileged_user";
+    if std::env::var_os(INNER).is_some() {
+        return;
+    }
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--net"]);
+    match command.arg("true").output() {
+        Ok(output) if output.status.success() => {}
+        Ok(output) => return skip(name, String::from_utf8_lossy(&output.stderr).trim()),
+        Err(error) => return skip(name, &format!("unshare(1): {error}")),
+    }
+    let mut inner = Command::new("unshare");
+    inner.args(["--user", "--map-root-user", "--net"]);
+    inner.arg(std::env::current_exe().unwrap()).env(INNER, "1").env("PERHOP_REQUIRE", "netns");
+    let output = inner.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+}
