@@ -1,6 +1,6 @@
-//! Synopsis
-//! : `DscpClassifier(EF, AF41 AF42, -)` sends packets to outputs by code point; `DscpClassifier(voice = EF, be = -)`
-//!   puts them into logical classes.
+//! # Synopsis
+//! `DscpClassifier(EF, AF41 AF42, -)` sends packets to outputs by code point; `DscpClassifier(voice = EF, be = -)`
+//! puts them into logical classes.
 //!
 //! # Ports
 //! Input 0: dissected packets. Outputs: one a bare value, in the order written; with classes only output 0.

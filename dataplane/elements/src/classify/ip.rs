@@ -1,5 +1,5 @@
-//! Synopsis
-//! : `IpClassifier(rule, rule, …)` sends each packet to the output of the first rule it satisfies.
+//! # Synopsis
+//! `IpClassifier(rule, rule, …)` sends each packet to the output of the first rule it satisfies.
 //!
 //! # Ports
 //! Input 0: dissected packets. Outputs: one a rule, in the order written.

@@ -1,5 +1,5 @@
-//! Synopsis
-//! : `Red` is the discipline of a FIFO queue with random early detection and ECN marking.
+//! # Synopsis
+//! `Red` is the discipline of a FIFO queue with random early detection and ECN marking.
 //!
 //! # Ports
 //! A discipline: it sits inside a pump, a shaper or an egress port.
@@ -210,4 +210,32 @@ pub fn read(r: &mut Reader<'_>, rate: Rate) -> (RedConfig, FifoConfig) {
         rate,
     };
     (red, queue)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::fifo::laws::{calls, check};
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn red_reports_what_it_does(calls in calls(), min in 1u64..4000, span in 1u64..4000, gentle: bool) {
+            let rate = Rate::from_mbit(1);
+            let queue = FifoConfig { limit: QueueLimit::Bytes(20_000), rate, overhead: 4 };
+            let red = RedConfig {
+                min: Bytes(min),
+                max: Bytes(min + span),
+                max_p: Probability(u32::MAX / 4),
+                weight_log2: 1,
+                gentle,
+                ecn: true,
+                byte_mode: true,
+                mean: Bytes(700),
+                rate,
+            };
+            check(Red::new(red, queue), &calls);
+        }
+    }
 }

@@ -1,5 +1,5 @@
-//! Synopsis
-//! : `Delay(delay [, jitter] [, limit] [, reorder])` lets every packet arrive later.
+//! # Synopsis
+//! `Delay(delay [, jitter] [, limit] [, reorder])` lets every packet arrive later.
 //!
 //! # Ports
 //! Input 0 and output 0: packets.
@@ -163,6 +163,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn delays_are_within_bounds_and_order_is_kept(
             gaps in prop::collection::vec(0u64..500, 1..100),

@@ -73,6 +73,6 @@ pub fn jittered(delay: Duration, jitter: Duration, random: u32) -> Duration {
         return delay;
     }
     let span = u128::from(jitter.0) * 2 + 1;
-    let offset = (span * u128::from(random) >> 32) as u64;
+    let offset = ((span * u128::from(random)) >> 32) as u64;
     (delay + Duration(offset)) - jitter
 }

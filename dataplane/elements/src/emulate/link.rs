@@ -1,5 +1,5 @@
-//! Synopsis
-//! : `Link(rate, delay [, jitter] [, loss] [, limit] [, overhead])` is one direction of an emulated link.
+//! # Synopsis
+//! `Link(rate, delay [, jitter] [, loss] [, limit] [, overhead])` is one direction of an emulated link.
 //!
 //! # Ports
 //! Input 0: packets at the near end. Output 0: packets at the far end.

@@ -1,5 +1,5 @@
-//! Synopsis
-//! : `Loss(probability)` drops packets at random, independently.
+//! # Synopsis
+//! `Loss(probability)` drops packets at random, independently.
 //!
 //! # Ports
 //! Input 0 and output 0: packets.

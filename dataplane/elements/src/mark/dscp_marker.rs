@@ -1,5 +1,5 @@
-//! Synopsis
-//! : `DscpMarker(dscp)` or `DscpMarker(green = …, yellow = …, red = …)` writes the DiffServ code point.
+//! # Synopsis
+//! `DscpMarker(dscp)` or `DscpMarker(green = …, yellow = …, red = …)` writes the DiffServ code point.
 //!
 //! # Ports
 //! Input 0 and output 0: packets.
@@ -146,6 +146,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn only_the_code_point_and_the_checksum_change(old in 0u8..64, new in 0u8..64, ecn in 0u8..4) {
             let dscp = Dscp::new(old).unwrap();

@@ -21,5 +21,5 @@ use perhop_element::ElementType;
 
 /// Registered types of this module.
 pub fn types() -> Vec<ElementType> {
-    vec![srtcm::registration::TYPE, token_bucket::registration::TYPE, trtcm::registration::TYPE]
+    vec![srtcm::TYPE, token_bucket::TYPE, trtcm::TYPE]
 }

@@ -1,5 +1,5 @@
-//! Synopsis
-//! : `SrTcmMeter(cir, cbs, ebs [, aware] [, outputs])` is the single rate three colour marker.
+//! # Synopsis
+//! `SrTcmMeter(cir, cbs, ebs [, aware] [, outputs])` is the single rate three colour marker.
 //!
 //! # Ports
 //! Input 0: packets. Output 0: all packets, or with `outputs = 3` green at 0, yellow at 1 and red at 2.
@@ -31,8 +31,10 @@
 //! # Source
 //! RFC 2697 §3 (metering), §2 (parameters).
 
-use super::adapter::{Meter, MeterElement};
+use super::adapter::{BURST_RANGE, Meter, MeterElement, RATE_RANGE, read_outputs};
 use super::bucket::Bucket;
+use crate::plumbing::reader::Reader;
+use perhop_element::{ElementType, PortCount};
 use perhop_units::{Bytes, Color, Instant, Rate, Tokens};
 
 /// Parameters of RFC 2697 §2.
@@ -108,30 +110,23 @@ impl Meter for SrTcm {
 /// The element.
 pub type SrTcmMeter = MeterElement<SrTcm>;
 
-pub(super) mod registration {
-    use super::*;
-    use crate::meter::adapter::{BURST_RANGE, RATE_RANGE, read_outputs};
-    use crate::plumbing::reader::Reader;
-    use perhop_element::{ElementType, PortCount};
-
-    pub(crate) const TYPE: ElementType = ElementType {
-        name: SrTcm::TYPE_NAME,
-        synopsis: "single rate three colour marker (RFC 2697)",
-        inputs: PortCount::Exactly(1),
-        outputs: PortCount::Between(1, 3),
-        build: |args, _| {
-            let mut r = Reader::new(args);
-            let cir = r.required_in("cir", Some(0), RATE_RANGE);
-            let cbs = r.required_in("cbs", Some(1), BURST_RANGE);
-            let ebs = r.required_in("ebs", Some(2), Bytes(0)..=*BURST_RANGE.end());
-            let aware = r.flag("aware", false);
-            let split = read_outputs(&mut r);
-            let meter = SrTcm::new(SrTcmConfig { cir, cbs, ebs, aware });
-            r.finish(Box::new(SrTcmMeter::new(meter, split)) as _)
-        },
-        sample: |rng| format!("{} kbit/s, 3000 B, {} B", 1 + rng.next_u32() % 9999, rng.next_u32() % 9999),
-    };
-}
+pub(super) const TYPE: ElementType = ElementType {
+    name: SrTcm::TYPE_NAME,
+    synopsis: "single rate three colour marker (RFC 2697)",
+    inputs: PortCount::Exactly(1),
+    outputs: PortCount::Between(1, 3),
+    build: |args, _| {
+        let mut r = Reader::new(args);
+        let cir = r.required_in("cir", Some(0), RATE_RANGE);
+        let cbs = r.required_in("cbs", Some(1), BURST_RANGE);
+        let ebs = r.required_in("ebs", Some(2), Bytes(0)..=*BURST_RANGE.end());
+        let aware = r.flag("aware", false);
+        let split = read_outputs(&mut r);
+        let meter = SrTcm::new(SrTcmConfig { cir, cbs, ebs, aware });
+        r.finish(Box::new(SrTcmMeter::new(meter, split)) as _)
+    },
+    sample: |rng| format!("{} kbit/s, 3000 B, {} B", 1 + rng.next_u32() % 9999, rng.next_u32() % 9999),
+};
 
 #[cfg(test)]
 mod tests {
@@ -225,7 +220,7 @@ mod tests {
     #[test]
     fn script() {
         let text = args("8 kbit/s, 100 B, 100 B, aware = yes");
-        let element = (registration::TYPE.build)(&text, &mut BuildCx::default()).unwrap();
+        let element = (TYPE.build)(&text, &mut BuildCx::default()).unwrap();
         let mut bench = Bench::with_seed(element, 1, 1);
         for pre in [Color::Yellow, Color::Green, Color::Green, Color::Red] {
             let mut packet = bench.packet(&udp(100));

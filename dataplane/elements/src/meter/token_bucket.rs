@@ -1,5 +1,5 @@
-//! Synopsis
-//! : `TokenBucketMeter(rate, burst [, outputs])` colours packets green or red by one token bucket.
+//! # Synopsis
+//! `TokenBucketMeter(rate, burst [, outputs])` colours packets green or red by one token bucket.
 //!
 //! # Ports
 //! Input 0: packets. Output 0: all packets, or with `outputs = 3` green at 0, yellow (never) at 1 and red at 2.
@@ -27,9 +27,12 @@
 //! # Source
 //! RFC 3290 §5.1.3 (simple token bucket, strict conformance).
 
-use super::adapter::{Meter, MeterElement};
+use super::adapter::{BURST_RANGE, Meter, MeterElement, RATE_RANGE, read_outputs};
 use super::bucket::Bucket;
+use crate::plumbing::reader::Reader;
+use perhop_element::{ElementType, PortCount};
 use perhop_units::{Bytes, Color, Instant, Rate, Tokens};
+use rand::Rng;
 
 /// One bucket, two verdicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,30 +82,22 @@ impl Meter for TokenBucket {
 /// The element.
 pub type TokenBucketMeter = MeterElement<TokenBucket>;
 
-pub(super) mod registration {
-    use super::*;
-    use crate::meter::adapter::{BURST_RANGE, RATE_RANGE, read_outputs};
-    use crate::plumbing::reader::Reader;
-    use perhop_element::{ElementType, PortCount};
-    use rand::Rng;
-
-    pub(crate) const TYPE: ElementType = ElementType {
-        name: TokenBucket::TYPE_NAME,
-        synopsis: "colours packets green or red by one token bucket",
-        inputs: PortCount::Exactly(1),
-        outputs: PortCount::Between(1, 3),
-        build: |args, _| {
-            let mut r = Reader::new(args);
-            let rate = r.required_in("rate", Some(0), RATE_RANGE);
-            let burst = r.required_in("burst", Some(1), BURST_RANGE);
-            let split = read_outputs(&mut r);
-            r.finish(Box::new(TokenBucketMeter::new(TokenBucket::new(rate, burst), split)) as _)
-        },
-        sample: |rng: &mut dyn Rng| {
-            format!("{} kbit/s, {} B", 1 + rng.next_u32() % 9999, 1500 + rng.next_u32() % 9999)
-        },
-    };
-}
+pub(super) const TYPE: ElementType = ElementType {
+    name: TokenBucket::TYPE_NAME,
+    synopsis: "colours packets green or red by one token bucket",
+    inputs: PortCount::Exactly(1),
+    outputs: PortCount::Between(1, 3),
+    build: |args, _| {
+        let mut r = Reader::new(args);
+        let rate = r.required_in("rate", Some(0), RATE_RANGE);
+        let burst = r.required_in("burst", Some(1), BURST_RANGE);
+        let split = read_outputs(&mut r);
+        r.finish(Box::new(TokenBucketMeter::new(TokenBucket::new(rate, burst), split)) as _)
+    },
+    sample: |rng: &mut dyn Rng| {
+        format!("{} kbit/s, {} B", 1 + rng.next_u32() % 9999, 1500 + rng.next_u32() % 9999)
+    },
+};
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,5 @@
-//! Synopsis
-//! : `TrTcmMeter(cir, cbs, pir, pbs [, aware] [, outputs])` is the two rate three colour marker.
+//! # Synopsis
+//! `TrTcmMeter(cir, cbs, pir, pbs [, aware] [, outputs])` is the two rate three colour marker.
 //!
 //! # Ports
 //! Input 0: packets. Output 0: all packets, or with `outputs = 3` green at 0, yellow at 1 and red at 2.
@@ -33,8 +33,10 @@
 //! # Source
 //! RFC 2698 §3 (metering), §2 (parameters).
 
-use super::adapter::{Meter, MeterElement};
+use super::adapter::{BURST_RANGE, Meter, MeterElement, RATE_RANGE, read_outputs};
 use super::bucket::Bucket;
+use crate::plumbing::reader::Reader;
+use perhop_element::{ElementType, PortCount};
 use perhop_units::{Bytes, Color, Instant, Rate, Tokens};
 
 /// Parameters of RFC 2698 §2.
@@ -108,35 +110,28 @@ impl Meter for TrTcm {
 /// The element.
 pub type TrTcmMeter = MeterElement<TrTcm>;
 
-pub(super) mod registration {
-    use super::*;
-    use crate::meter::adapter::{BURST_RANGE, RATE_RANGE, read_outputs};
-    use crate::plumbing::reader::Reader;
-    use perhop_element::{ElementType, PortCount};
-
-    pub(crate) const TYPE: ElementType = ElementType {
-        name: TrTcm::TYPE_NAME,
-        synopsis: "two rate three colour marker (RFC 2698)",
-        inputs: PortCount::Exactly(1),
-        outputs: PortCount::Between(1, 3),
-        build: |args, _| {
-            let mut r = Reader::new(args);
-            let cir = r.required_in("cir", Some(0), RATE_RANGE);
-            let cbs = r.required_in("cbs", Some(1), BURST_RANGE);
-            let pir = r.required_in("pir", Some(2), cir..=*RATE_RANGE.end());
-            let pbs = r.required_in("pbs", Some(3), BURST_RANGE);
-            let aware = r.flag("aware", false);
-            let split = read_outputs(&mut r);
-            let meter = TrTcm::new(TrTcmConfig { cir, cbs, pir, pbs, aware });
-            r.finish(Box::new(TrTcmMeter::new(meter, split)) as _)
-        },
-        sample: |rng| {
-            let cir = 1 + rng.next_u32() % 9999;
-            let aware = if rng.next_u32() & 1 == 0 { "no" } else { "yes" };
-            format!("{cir} kbit/s, 3000 B, {} kbit/s, 6000 B, aware = {aware}", cir * 2)
-        },
-    };
-}
+pub(super) const TYPE: ElementType = ElementType {
+    name: TrTcm::TYPE_NAME,
+    synopsis: "two rate three colour marker (RFC 2698)",
+    inputs: PortCount::Exactly(1),
+    outputs: PortCount::Between(1, 3),
+    build: |args, _| {
+        let mut r = Reader::new(args);
+        let cir = r.required_in("cir", Some(0), RATE_RANGE);
+        let cbs = r.required_in("cbs", Some(1), BURST_RANGE);
+        let pir = r.required_in("pir", Some(2), cir..=*RATE_RANGE.end());
+        let pbs = r.required_in("pbs", Some(3), BURST_RANGE);
+        let aware = r.flag("aware", false);
+        let split = read_outputs(&mut r);
+        let meter = TrTcm::new(TrTcmConfig { cir, cbs, pir, pbs, aware });
+        r.finish(Box::new(TrTcmMeter::new(meter, split)) as _)
+    },
+    sample: |rng| {
+        let cir = 1 + rng.next_u32() % 9999;
+        let aware = if rng.next_u32() & 1 == 0 { "no" } else { "yes" };
+        format!("{cir} kbit/s, 3000 B, {} kbit/s, 6000 B, aware = {aware}", cir * 2)
+    },
+};
 
 #[cfg(test)]
 mod tests {
@@ -217,7 +212,7 @@ mod tests {
     fn script() {
         // 8 kbit/s = 1 byte/ms. Packets of 100 bytes; C holds 100, P holds 200 and earns 2 bytes/ms.
         let text = args("8 kbit/s, 100 B, pir = 16 kbit/s, pbs = 200 B, outputs = 3");
-        let element = (registration::TYPE.build)(&text, &mut BuildCx::default()).unwrap();
+        let element = (TYPE.build)(&text, &mut BuildCx::default()).unwrap();
         let mut bench = Bench::with_seed(element, 3, 1);
         let frame = udp(100);
         for _ in 0..3 {
@@ -243,7 +238,7 @@ mod tests {
     #[test]
     fn a_peak_rate_below_the_committed_rate_is_refused() {
         let text = args("2 Mbit/s, 1 kB, 1 Mbit/s, 1 kB");
-        let errors = (registration::TYPE.build)(&text, &mut BuildCx::default()).err().unwrap();
+        let errors = (TYPE.build)(&text, &mut BuildCx::default()).err().unwrap();
         assert_eq!(errors.len(), 1);
         assert_eq!(errors[0].key.as_deref(), Some("pir"));
         assert_eq!(errors[0].allowed.as_deref(), Some("2 Mbit/s to 1 Tbit/s"));

@@ -1,5 +1,5 @@
-//! Synopsis
-//! : `CheckFrame([local])` dissects frames that did not come through [`super::FromPort`], or were changed since.
+//! # Synopsis
+//! `CheckFrame([local])` dissects frames that did not come through [`super::FromPort`], or were changed since.
 //!
 //! # Ports
 //! Input 0: frames. Output 0: well-formed frames. Output 1 (only with `local = yes`): well-formed frames that the

@@ -1,5 +1,5 @@
-//! Synopsis
-//! : `Counter` counts packets and bytes and passes them on.
+//! # Synopsis
+//! `Counter` counts packets and bytes and passes them on.
 //!
 //! # Ports
 //! Input 0 and output 0: packets.

@@ -1,5 +1,5 @@
-//! Synopsis
-//! : `Discard` ends packets on purpose.
+//! # Synopsis
+//! `Discard` ends packets on purpose.
 //!
 //! # Ports
 //! Input 0: packets. No output.

@@ -1,5 +1,5 @@
-//! Synopsis
-//! : `FromPort(port)` is where frames received by a router port enter the graph.
+//! # Synopsis
+//! `FromPort(port)` is where frames received by a router port enter the graph.
 //!
 //! # Ports
 //! No input in graph text; the driver's owner pushes received batches into input 0. Output 0: well-formed frames.

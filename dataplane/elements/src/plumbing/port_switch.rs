@@ -1,5 +1,5 @@
-//! Synopsis
-//! : `PortSwitch` sends each packet to the output whose number is its outgoing port.
+//! # Synopsis
+//! `PortSwitch` sends each packet to the output whose number is its outgoing port.
 //!
 //! # Ports
 //! Input 0: routed or bridged packets. Outputs 0 … 63: one a router port, by port number.

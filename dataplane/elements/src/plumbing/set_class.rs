@@ -1,5 +1,5 @@
-//! Synopsis
-//! : `SetClass(name)` puts packets into a logical class.
+//! # Synopsis
+//! `SetClass(name)` puts packets into a logical class.
 //!
 //! # Ports
 //! Input 0 and output 0: packets.

@@ -1,6 +1,6 @@
-//! Synopsis
-//! : `TimedSource(rate [, size] [, count] [, dscp])` sends equal UDP packets at a constant rate;
-//!   `RandomSource(rate [, count])` sends packets of random kind at random times.
+//! # Synopsis
+//! `TimedSource(rate [, size] [, count] [, dscp])` sends equal UDP packets at a constant rate;
+//! `RandomSource(rate [, count])` sends packets of random kind at random times.
 //!
 //! # Ports
 //! No input. Output 0: packets made here.

@@ -1,5 +1,5 @@
-//! Synopsis
-//! : `Tee(n)` copies every packet to n outputs.
+//! # Synopsis
+//! `Tee(n)` copies every packet to n outputs.
 //!
 //! # Ports
 //! Input 0: packets. Output 0: the original. Outputs 1 … n − 1: copies.

@@ -1,5 +1,5 @@
-//! Synopsis
-//! : `ToHost` gives packets to this machine: the kernel, or the simulated host.
+//! # Synopsis
+//! `ToHost` gives packets to this machine: the kernel, or the simulated host.
 //!
 //! # Ports
 //! Input 0: frames for this machine. No output.

@@ -1,5 +1,5 @@
-//! Synopsis
-//! : `ToPort(port)` hands packets to the transmitter of a router port.
+//! # Synopsis
+//! `ToPort(port)` hands packets to the transmitter of a router port.
 //!
 //! # Ports
 //! Input 0: frames ready to send. No output.

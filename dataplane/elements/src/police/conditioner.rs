@@ -1,5 +1,5 @@
-//! Synopsis
-//! : `Conditioner([default])` meters, marks and polices each packet by its profile, contract and class.
+//! # Synopsis
+//! `Conditioner([default])` meters, marks and polices each packet by its profile, contract and class.
 //!
 //! # Ports
 //! Input 0: classified packets (`meta.profile`, `meta.sla`, `meta.class`, `meta.realtime`). Output 0: packets that
@@ -10,7 +10,7 @@
 //! |---|---|---|---|---|
 //! | `default` (1st) | class name | | none | where demoted packets go |
 //!
-//! The tables are set by transactions: [`ConditionerChange`], at most [`MAX_IDS`] ids a table.
+//! The tables are set by transactions: [`ConditionerChange`], at most [`super::MAX_IDS`] ids a table.
 //!
 //! # Behaviour
 //! In this order, each step only if the packet carries the id and the table has it:
@@ -39,8 +39,6 @@
 //! # Source
 //! RFC 2475 §2.3.3 (traffic conditioners), RFC 3290 §4 to 6.
 
-#[allow(unused_imports, reason = "named by the documentation")]
-use super::condition::MAX_IDS;
 use super::condition::{
     Action, Adopt, ConditionCounters, ConditionerChange, Excess, OutOfProfile, SlaTraffic, Table, Tables,
 };
@@ -380,7 +378,7 @@ mod tests {
         change.profile(ProfileId(0), None).unwrap();
         bench.element::<Conditioner>().commit(Instant(0), &mut change);
         assert_eq!(bench.element::<Conditioner>().profile_counters(ProfileId(0)), None);
-        assert!(change.profile(ProfileId(MAX_IDS), None).is_err());
+        assert!(change.profile(ProfileId(crate::police::MAX_IDS), None).is_err());
     }
 
     #[derive(Clone, Debug)]
@@ -401,6 +399,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
         /// Each entry behaves as a bucket of its own that only changes naming it can touch.
         #[test]
         fn changes_touch_only_what_they_name(steps in steps()) {

@@ -1,5 +1,5 @@
-//! Synopsis
-//! : `Policer(rate, burst [, exceed] [, dscp])` lets packets within a token bucket pass and acts on the excess.
+//! # Synopsis
+//! `Policer(rate, burst [, exceed] [, dscp])` lets packets within a token bucket pass and acts on the excess.
 //!
 //! # Ports
 //! Input 0: packets. Output 0: packets within the bucket, and remarked excess. Output 1 (`exceed = divert`): excess.

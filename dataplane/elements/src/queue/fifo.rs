@@ -1,5 +1,5 @@
-//! Synopsis
-//! : `Fifo` is the discipline of a bounded first-in first-out queue that drops at its tail.
+//! # Synopsis
+//! `Fifo` is the discipline of a bounded first-in first-out queue that drops at its tail.
 //!
 //! # Ports
 //! A discipline: it sits inside a pump, a shaper or an egress port.
@@ -231,4 +231,101 @@ pub fn read_config(r: &mut Reader<'_>, position: Option<usize>, rate: Rate) -> F
     }
     let overhead = r.optional_in("overhead", None, Bytes(0), Bytes(0)..=Bytes(256));
     FifoConfig { limit, rate, overhead: overhead.0 as u32 }
+}
+
+/// A harness that checks what a discipline reports against what it holds.
+#[cfg(test)]
+pub(crate) mod laws {
+    use super::*;
+    use perhop_element::testkit::Bench;
+    use perhop_element::{Element, PortIndex, TimerId};
+    use proptest::prelude::*;
+
+    /// Pushing enqueues; waking timer n dequeues with the n-th budget.
+    struct Probe<D: Discipline>(D);
+
+    const BUDGETS: [Budget; 4] = [
+        Budget::ONE,
+        Budget { bytes: 1500, packets: 10 },
+        Budget { bytes: u64::MAX, packets: 3 },
+        Budget { bytes: 0, packets: 5 },
+    ];
+
+    impl<D: Discipline> Probe<D> {
+        fn checked(&mut self, cx: &mut Cx<'_>, call: impl FnOnce(&mut D, &mut Cx<'_>) -> Delta) -> Delta {
+            let before = (self.0.held() as i64, self.0.held_bytes() as i64);
+            let delta = call(&mut self.0, cx);
+            let after = (self.0.held() as i64, self.0.held_bytes() as i64);
+            assert_eq!((delta.packets, delta.bytes), (after.0 - before.0, after.1 - before.1));
+            assert_eq!(delta.became_active, before.0 == 0 && after.0 > 0);
+            assert_eq!(delta.became_idle, before.0 > 0 && after.0 == 0);
+            delta
+        }
+    }
+
+    impl<D: Discipline> Element for Probe<D> {
+        fn type_name(&self) -> &'static str {
+            "TestProbe"
+        }
+        fn push(&mut self, cx: &mut Cx<'_>, _port: PortIndex, batch: &mut Batch) {
+            let delta = self.checked(cx, |d, cx| d.enqueue(cx, batch));
+            assert!(delta.packets >= 0 && batch.is_empty());
+        }
+        fn wake(&mut self, cx: &mut Cx<'_>, timer: TimerId) {
+            let budget = BUDGETS[usize::from(timer.0)];
+            let head = self.0.peek(cx);
+            assert_eq!(head.is_some(), self.0.held() > 0);
+            let mut out = Batch::new();
+            let _ = self.checked(cx, |d, cx| d.dequeue(cx, budget, &mut out));
+            assert!(out.len() <= budget.packets as usize);
+            if let (Some(head), Some(first)) = (head, out.as_slice().first()) {
+                assert_eq!(head.len as usize, first.len());
+            }
+            if let [all @ .., _] = out.as_slice() {
+                let before_last: u64 = all.iter().map(|p| p.len() as u64).sum();
+                assert!(budget.bytes > before_last);
+            }
+            cx.emit_all(0, &mut out);
+        }
+        fn held(&self) -> u64 {
+            self.0.held()
+        }
+        as_any!();
+    }
+
+    /// Runs random calls; packets must come out in the order they went in, with nothing made up.
+    pub(crate) fn check<D: Discipline>(discipline: D, calls: &[(u16, u8)]) {
+        let mut bench = Bench::new(Probe(discipline), 1);
+        let mut sequence = 0u16;
+        for (ip_len, call) in calls {
+            bench.run_for(Duration(1_000_000));
+            if *call < 4 {
+                bench.driver.wake(bench.now(), bench.node, TimerId(*call));
+                continue;
+            }
+            let frame = crate::plumbing::UdpFrame {
+                ip_len: *ip_len,
+                src_port: sequence,
+                ecn: (*call & 1) * 2,
+                ..Default::default()
+            };
+            sequence += 1;
+            bench.push(&frame.to_vec());
+        }
+        let order: Vec<_> = bench.sink(0).arrived.iter().map(|(_, p)| p.meta().layout.src_port).collect();
+        assert!(order.windows(2).all(|w| w[0] < w[1]), "{order:?}");
+    }
+
+    pub(crate) fn calls() -> impl Strategy<Value = Vec<(u16, u8)>> {
+        prop::collection::vec((28u16..1500, 0u8..10), 1..150)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn fifo_reports_what_it_does(calls in calls(), packets in 1u32..20) {
+            let limit = QueueLimit::Packets(packets);
+            check(Fifo::new(FifoConfig { limit, rate: Rate::ZERO, overhead: 4 }), &calls);
+        }
+    }
 }

@@ -1,5 +1,5 @@
-//! Synopsis
-//! : `Shaper(rate [, burst] [, discipline])` delays packets so that they leave at no more than a rate.
+//! # Synopsis
+//! `Shaper(rate [, burst] [, discipline])` delays packets so that they leave at no more than a rate.
 //!
 //! # Ports
 //! Input 0: packets. Output 0: packets at the shaped pace.
