@@ -30,7 +30,7 @@
 //! # Source
 //! RFC 2475 §2.3.1 (behaviour-aggregate classifier), RFC 3290 §4.2.1.
 
-use crate::plumbing::reader::{Reader, as_any};
+use crate::plumbing::reader::{Reader, as_any, keep};
 use crate::plumbing::set_class::is_name;
 use perhop_element::{
     Arg, ArgError, Args, BuildCx, CounterSink, Cx, Element, ElementType, PortCount, PortIndex,
@@ -137,6 +137,7 @@ impl Element for DscpClassifier {
         sink.counter("unmatched", self.unmatched);
     }
 
+    keep!(matched: Vec<u64>, unmatched: u64);
     as_any!();
 }
 

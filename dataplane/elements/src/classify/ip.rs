@@ -32,7 +32,7 @@
 
 use super::rule::{Rule, WORDS};
 use crate::plumbing::reader::{Reader, as_any};
-use perhop_element::{CounterSink, Cx, Element, ElementType, PortCount, PortIndex};
+use perhop_element::{CounterSink, Cx, Element, ElementState, ElementType, PortCount, PortIndex};
 use perhop_packet::{Batch, DropReason};
 
 /// The most rules.
@@ -79,6 +79,20 @@ impl Element for IpClassifier {
             sink.counter(&format!("matched_{i}"), *n);
         }
         sink.counter("unmatched", self.unmatched);
+    }
+
+    fn export_state(&mut self) -> Option<ElementState> {
+        Some(Box::new((self.rules.clone(), self.matched.clone(), self.unmatched)))
+    }
+
+    /// Counters belong to rules: each is taken over by the successor's equal rule.
+    fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
+        let (rules, matched, unmatched) = *state.downcast::<(Vec<Rule>, Vec<u64>, u64)>()?;
+        for (rule, count) in self.rules.iter().zip(&mut self.matched) {
+            *count = rules.iter().position(|old| old == rule).map_or(0, |i| matched[i]);
+        }
+        self.unmatched = unmatched;
+        Ok(())
     }
 
     as_any!();
@@ -130,6 +144,20 @@ mod tests {
         assert_eq!(bench.driver.counters(bench.node).unwrap().drops[DropReason::NoClass.index()], 1);
         let element = bench.element::<IpClassifier>();
         assert_eq!((element.matched.clone(), element.unmatched), (vec![1, 1], 1));
+    }
+
+    #[test]
+    fn counters_follow_their_rules_to_the_successor() {
+        let make = |text: &str| (TYPE.build)(&args(text), &mut BuildCx::default()).unwrap();
+        let mut bench = Bench::with_seed(make("udp, tcp, -"), 3, 1);
+        bench.push(&UdpFrame::default().to_vec());
+        let mut old = bench.driver.remove(bench.node).unwrap();
+        let mut new = make("tcp, udp");
+        new.import_state(old.export_state().unwrap()).unwrap_or_else(|_| panic!("same type"));
+        let mut report: Vec<(String, u64)> = vec![];
+        new.counters(&mut report);
+        let expected = [("matched_0", 0), ("matched_1", 1), ("unmatched", 0)];
+        assert_eq!(report, expected.map(|(name, n)| (name.to_owned(), n)));
     }
 
     #[test]

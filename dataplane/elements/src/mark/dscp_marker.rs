@@ -26,8 +26,8 @@
 //! # Source
 //! RFC 2474 §3, RFC 3260 §4 (the six bits), RFC 3168 §5 (the other two), RFC 1624 eqn 3 (checksum).
 
-use crate::plumbing::reader::{Reader, as_any};
-use perhop_element::{CounterSink, Cx, Element, ElementState, ElementType, PortCount, PortIndex};
+use crate::plumbing::reader::{Reader, as_any, keep};
+use perhop_element::{CounterSink, Cx, Element, ElementType, PortCount, PortIndex};
 use perhop_packet::{Batch, Packet};
 use perhop_units::{Color, Dscp};
 use perhop_wire::layout::set_dscp;
@@ -96,15 +96,7 @@ impl Element for DscpMarker {
         sink.counter("not_ip", self.not_ip);
     }
 
-    fn export_state(&mut self) -> Option<ElementState> {
-        Some(Box::new([self.marked, self.unchanged, self.not_ip]))
-    }
-
-    fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
-        [self.marked, self.unchanged, self.not_ip] = *state.downcast::<[u64; 3]>()?;
-        Ok(())
-    }
-
+    keep!(marked: u64, unchanged: u64, not_ip: u64);
     as_any!();
 }
 

@@ -26,7 +26,7 @@
 //! The checks are those of [`perhop_wire::dissect`].
 
 use super::check_frame::dissect_batch;
-use super::reader::{Reader, as_any};
+use super::reader::{Reader, as_any, keep};
 use perhop_element::{CounterSink, Cx, Element, ElementType, PortCount, PortIndex};
 use perhop_packet::{Batch, PortId};
 
@@ -66,6 +66,7 @@ impl Element for FromPort {
         sink.counter("bytes", self.bytes);
     }
 
+    keep!(bytes: u64);
     as_any!();
 }
 

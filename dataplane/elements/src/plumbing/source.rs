@@ -35,7 +35,7 @@
 use super::frames::UdpFrame;
 use super::reader::{Reader, as_any};
 use crate::meter::metered_len;
-use perhop_element::{CounterSink, Cx, Element, ElementType, PortCount, PortIndex, TimerId};
+use perhop_element::{CounterSink, Cx, Element, ElementState, ElementType, PortCount, PortIndex, TimerId};
 use perhop_packet::{Batch, Packet};
 use perhop_units::{Bytes, Dscp, Duration, Instant, Rate};
 use std::ops::RangeInclusive;
@@ -91,6 +91,13 @@ impl Clock {
         if let Some(next) = self.next.filter(|_| self.left != Some(0)) {
             cx.timer_at(next);
         }
+    }
+
+    /// Goes on with the own rate when `old` would have sent next; what `old` had sent counts.
+    fn adopt(&mut self, old: &Self) {
+        self.next = old.next;
+        self.left = self.left.map(|count| count.saturating_sub(old.packets + old.skipped));
+        (self.packets, self.ip_bytes, self.skipped) = (old.packets, old.ip_bytes, old.skipped);
     }
 
     fn report(&self, sink: &mut dyn CounterSink) {
@@ -162,6 +169,15 @@ impl Element for TimedSource {
         self.clock.report(sink);
     }
 
+    fn export_state(&mut self) -> Option<ElementState> {
+        Some(Box::new(self.clock))
+    }
+
+    fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
+        self.clock.adopt(&*state.downcast::<Clock>()?);
+        Ok(())
+    }
+
     as_any!();
 }
 
@@ -211,6 +227,15 @@ impl Element for RandomSource {
 
     fn counters(&self, sink: &mut dyn CounterSink) {
         self.clock.report(sink);
+    }
+
+    fn export_state(&mut self) -> Option<ElementState> {
+        Some(Box::new(self.clock))
+    }
+
+    fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
+        self.clock.adopt(&*state.downcast::<Clock>()?);
+        Ok(())
     }
 
     as_any!();

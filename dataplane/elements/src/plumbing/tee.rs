@@ -25,7 +25,7 @@
 //! # Source
 //! None: plumbing.
 
-use super::reader::{Reader, as_any};
+use super::reader::{Reader, as_any, keep};
 use perhop_element::{CounterSink, Cx, Element, ElementType, PortCount, PortIndex};
 use perhop_packet::Batch;
 
@@ -67,6 +67,7 @@ impl Element for Tee {
         sink.counter("copies_missed", self.missed);
     }
 
+    keep!(missed: u64);
     as_any!();
 }
 

@@ -22,7 +22,7 @@
 //! # Source
 //! None: plumbing.
 
-use super::reader::{Reader, as_any};
+use super::reader::{Reader, as_any, keep};
 use perhop_element::{CounterSink, Cx, Element, ElementType, PortCount, PortIndex};
 use perhop_packet::Batch;
 
@@ -48,6 +48,7 @@ impl Element for ToHost {
         sink.counter("bytes", self.bytes);
     }
 
+    keep!(bytes: u64);
     as_any!();
 }
 

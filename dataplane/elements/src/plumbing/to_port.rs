@@ -25,7 +25,7 @@
 //! # Source
 //! None: plumbing.
 
-use super::reader::{Reader, as_any};
+use super::reader::{Reader, as_any, keep};
 use perhop_element::{CounterSink, Cx, Element, ElementType, PortCount, PortIndex};
 use perhop_packet::{Batch, PortId};
 
@@ -59,6 +59,7 @@ impl Element for ToPort {
         sink.counter("bytes", self.bytes);
     }
 
+    keep!(bytes: u64);
     as_any!();
 }
 

@@ -39,9 +39,9 @@
 //! # Source
 //! RFC 2475 §2.3.3 (traffic conditioners), RFC 3290 §4 to 6.
 
-use super::condition::{
-    Action, Adopt, ConditionCounters, ConditionerChange, Excess, OutOfProfile, SlaTraffic, Table, Tables,
-};
+use super::condition::{Adopt, ConditionCounters};
+use super::spec::{Action, Excess, OutOfProfile, SlaTraffic};
+use super::table::{ConditionerChange, Table, Tables};
 use crate::mark::mark;
 use crate::meter::metered_len;
 use crate::plumbing::reader::{Reader, as_any};

@@ -3,13 +3,14 @@
 mod condition;
 pub mod conditioner;
 mod policer;
+mod spec;
+mod table;
 
-pub use condition::{
-    Action, ConditionCounters, ConditionerChange, Excess, IdTooLarge, MAX_IDS, MeterSpec, OutOfProfile,
-    ProfileSpec, RealtimeSpec, SlaSpec, SlaTraffic,
-};
+pub use condition::ConditionCounters;
 pub use conditioner::Conditioner;
 pub use policer::{Exceed, Policer};
+pub use spec::{Action, Excess, MeterSpec, OutOfProfile, ProfileSpec, RealtimeSpec, SlaSpec, SlaTraffic};
+pub use table::{ConditionerChange, IdTooLarge, MAX_IDS};
 
 use perhop_element::ElementType;
 

@@ -1,0 +1,102 @@
+//! What users ask of a conditioner.
+
+use crate::meter::{SrTcmConfig, TrTcmConfig};
+use perhop_packet::ClassId;
+use perhop_units::{Bytes, Dscp, Rate};
+
+/// The meter of a profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MeterSpec {
+    /// Everything keeps the colour it has.
+    None,
+    /// Green or red.
+    TokenBucket {
+        /// What the bucket earns.
+        rate: Rate,
+        /// What it holds.
+        burst: Bytes,
+    },
+    /// RFC 2697.
+    SrTcm(SrTcmConfig),
+    /// RFC 2698.
+    TrTcm(TrTcmConfig),
+}
+
+/// What a profile does to packets of one colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Action {
+    /// Nothing.
+    #[default]
+    Pass,
+    /// Drop as `policed`.
+    Drop,
+    /// Write a code point.
+    Remark(Dscp),
+    /// Put into a logical class.
+    SetClass(ClassId),
+}
+
+/// A customer's conditioner at an ingress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProfileSpec {
+    /// How packets are coloured.
+    pub meter: MeterSpec,
+    /// What then happens, by [`Color`] as index.
+    pub actions: [Action; 3],
+}
+
+/// What a contract does with traffic above its rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutOfProfile {
+    /// As if it were within.
+    Ok,
+    /// Drop as `sla_policy`.
+    Drop,
+    /// Clear the code point and put into the default class.
+    Demote,
+}
+
+/// Which packets of its customer a contract meters and marks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SlaTraffic {
+    /// Recognised real-time traffic only; the rest is best effort and never charged.
+    #[default]
+    Recognised,
+    /// Everything.
+    Every,
+}
+
+/// A customer's contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlaSpec {
+    /// Contracted rate at IP length.
+    pub rate: Rate,
+    /// Contracted burst.
+    pub burst: Bytes,
+    /// Code point of traffic within the contract; `None` leaves it.
+    pub dscp: Option<Dscp>,
+    /// What happens to the rest.
+    pub policy: OutOfProfile,
+    /// Which packets it concerns.
+    pub traffic: SlaTraffic,
+}
+
+/// What a class does with recognised real-time traffic above its rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Excess {
+    /// Drop as `policed`.
+    Drop,
+    /// Clear the code point and put into the default class.
+    Demote,
+}
+
+/// The policer of promoted real-time traffic of one logical class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RealtimeSpec {
+    /// The class's rate at IP length.
+    pub rate: Rate,
+    /// Its burst.
+    pub burst: Bytes,
+    /// What happens to the rest.
+    pub excess: Excess,
+}
