@@ -21,6 +21,7 @@
 // This crate is the place where threads are made for namespaces and where
 // waiting for the kernel is bounded by time.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
 
 mod address;
 mod connection;

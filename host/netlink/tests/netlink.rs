@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use perhop_netlink::sysctl::{self, IpVersion};
+use perhop_netlink::tc::{ClassSpec, FilterSpec, Handle, HtbClass, QdiscSpec, U32Filter, U32Key};
 use perhop_netlink::*;
+use perhop_units::{Bytes, Rate};
 
 /// How long the kernel may take for what it does in the background.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -435,4 +437,101 @@ fn everything_works_for_an_unprivileged_user() {
     let output = inner.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn htb(rate_kbit: u64, ceil_kbit: u64, priority: u32) -> HtbClass {
+    HtbClass {
+        rate: Rate::from_kbit(rate_kbit),
+        ceil: Rate::from_kbit(ceil_kbit),
+        burst: Bytes(16_000),
+        cburst: Bytes(3_200),
+        priority,
+        quantum: 1514,
+    }
+}
+
+#[test]
+fn an_htb_tree_with_u32_filters_is_added_listed_used_and_deleted() {
+    if !may_run("an_htb_tree_with_u32_filters_is_added_listed_used_and_deleted") {
+        return;
+    }
+    let p = pair();
+    let (root, top) = (Handle::new(1, 0), Handle::new(1, 1));
+    let (voice, rest) = (Handle::new(1, 0x10), Handle::new(1, 0x20));
+    let spec = QdiscSpec::Htb { default_minor: 0x20, rate_to_quantum: 10 };
+    p.a.add_qdisc("a0", Handle::ROOT, root, &spec).unwrap();
+    assert!(p.a.add_qdisc("a0", Handle::ROOT, root, &spec).unwrap_err().is_exists());
+    p.a.add_class("a0", root, top, &htb(10_000, 10_000, 0)).unwrap();
+    p.a.add_class("a0", top, voice, &htb(2_000, 10_000, 0)).unwrap();
+    p.a.add_class("a0", top, rest, &htb(8_000, 10_000, 7)).unwrap();
+    p.a.add_qdisc("a0", rest, Handle::new(0x20, 0), &QdiscSpec::Pfifo { limit_packets: 50 }).unwrap();
+
+    let qdiscs = p.a.qdiscs("a0").unwrap();
+    let found: Vec<_> = qdiscs.iter().map(|q| (q.parent, q.handle, q.spec.clone())).collect();
+    assert!(found.contains(&(Handle::ROOT, root, spec)), "{found:?}");
+    assert!(found.contains(&(rest, Handle::new(0x20, 0), QdiscSpec::Pfifo { limit_packets: 50 })));
+    let class = |handle| p.a.classes("a0").unwrap().into_iter().find(|c| c.handle == handle);
+    assert_eq!(class(top).unwrap().parent, Handle::ROOT);
+    assert_eq!(class(voice).unwrap().spec, ClassSpec::Htb(htb(2_000, 10_000, 0)));
+    assert_eq!(class(rest).unwrap().parent, top);
+    p.a.change_class("a0", top, voice, &htb(3_000, 9_000, 1)).unwrap();
+    assert_eq!(class(voice).unwrap().spec, ClassSpec::Htb(htb(3_000, 9_000, 1)));
+
+    let filter = U32Filter {
+        keys: vec![U32Key::ipv4_protocol(17), U32Key::ipv4_destination("10.7.0.2/32".parse().unwrap())],
+        class: voice,
+    };
+    p.a.add_filter("a0", root, 5, 0x0800, &filter).unwrap();
+    let everything = U32Filter { keys: vec![U32Key { offset: 0, mask: 0, value: 0 }], class: rest };
+    p.a.add_filter("a0", root, 6, 0x86dd, &everything).unwrap();
+    let filters = p.a.filters("a0", root).unwrap();
+    let listed: Vec<_> = filters.iter().map(|f| (f.priority, f.protocol, f.spec.clone())).collect();
+    assert_eq!(listed, [(5, 0x0800, FilterSpec::U32(filter)), (6, 0x86dd, FilterSpec::U32(everything))]);
+
+    // The question (8 bytes of UDP) is the only IPv4 frame the filter claims.
+    assert_eq!(class(voice).unwrap().stats.packets, 0);
+    exchange(&p, "10.7.0.1", "10.7.0.2");
+    eventually("the class sent the question", || class(voice).unwrap().stats.packets == 1);
+    assert_eq!(class(voice).unwrap().stats.bytes, 14 + 20 + 8 + 8);
+
+    assert_eq!(p.a.delete_class("a0", voice).unwrap_err().errno(), Some(libc::EBUSY));
+    p.a.delete_filter("a0", &filters[0]).unwrap();
+    assert_eq!(p.a.filters("a0", root).unwrap().len(), 1);
+    p.a.delete_filters("a0", root).unwrap();
+    assert!(p.a.filters("a0", root).unwrap().is_empty());
+    p.a.delete_class("a0", voice).unwrap();
+    assert!(class(voice).is_none() && p.a.delete_class("a0", voice).unwrap_err().is_not_found());
+    p.a.delete_qdisc("a0", Handle::ROOT).unwrap();
+    assert!(p.a.classes("a0").unwrap().is_empty());
+    assert!(p.a.delete_qdisc("a0", Handle::ROOT).unwrap_err().is_not_found());
+}
+
+#[test]
+fn token_bucket_and_ingress_are_added_listed_and_deleted() {
+    if !may_run("token_bucket_and_ingress_are_added_listed_and_deleted") {
+        return;
+    }
+    let p = pair();
+    let first = |kind: &str| p.a.qdiscs("a0").unwrap().into_iter().find(|q| q.spec.kind() == kind);
+    let tbf = |rate| QdiscSpec::Tbf { rate, burst: Bytes(16_000), limit: Bytes(100_000) };
+    p.a.add_qdisc("a0", Handle::ROOT, Handle::new(1, 0), &tbf(Rate::from_mbit(10))).unwrap();
+    assert_eq!(first("tbf").unwrap().spec, tbf(Rate::from_mbit(10)));
+    exchange(&p, "10.7.0.1", "10.7.0.2");
+    assert!(first("tbf").unwrap().stats.packets > 0);
+    // 64 ns at this rate are 400 bytes, so only the rate reads back exactly.
+    let fast = Rate::from_mbit(50_000);
+    p.a.replace_qdisc("a0", Handle::ROOT, Handle::new(2, 0), &tbf(fast)).unwrap();
+    assert!(matches!(first("tbf").unwrap().spec, QdiscSpec::Tbf { rate, .. } if rate == fast));
+    let bfifo = QdiscSpec::Bfifo { limit: Bytes(125_000) };
+    p.a.replace_qdisc("a0", Handle::ROOT, Handle::new(3, 0), &bfifo).unwrap();
+    assert_eq!(first("bfifo").unwrap().spec, bfifo);
+
+    p.a.add_qdisc("a0", Handle::INGRESS, Handle::new(0xffff, 0), &QdiscSpec::Ingress).unwrap();
+    assert_eq!(first("ingress").unwrap().parent, Handle::INGRESS);
+    p.a.delete_qdisc("a0", Handle::INGRESS).unwrap();
+    assert!(first("ingress").is_none());
+    let unknown = QdiscSpec::Other("no_such_kind".into());
+    let refused = p.a.replace_qdisc("a0", Handle::ROOT, Handle::NONE, &unknown).unwrap_err();
+    assert!(refused.is_not_found(), "{refused}");
+    assert_eq!(first("bfifo").unwrap().spec, bfifo, "a refused change changes nothing");
 }
