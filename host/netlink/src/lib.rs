@@ -15,6 +15,23 @@
 //! from any thread. `/proc/sys/net` is the opposite: it shows the namespace of
 //! the thread that opens the file, so [`sysctl`] runs inside the namespace.
 //!
+//! ```no_run
+//! use perhop_netlink::{Namespace, Netlink, NetlinkError};
+//!
+//! # fn main() -> Result<(), NetlinkError> {
+//! let (caller, callee) = (Namespace::create()?, Namespace::create()?);
+//! let net = Netlink::open_in(&caller)?;
+//! net.create_veth("wan", "lan", Some(&callee))?;
+//! net.add_address_now("wan", "10.0.0.1/24".parse().expect("a prefix"))?;
+//! net.set_up("wan")?;
+//! let before = net.disable_offloads("wan")?;
+//! let socket = caller.run(|| std::net::UdpSocket::bind("10.0.0.1:0"))?;
+//! # drop(socket);
+//! net.restore_offloads("wan", &before)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Netlink answers at once and in order, so the connection is a plain blocking
 //! socket; no runtime is needed. Message layouts come from
 //! `netlink-packet-route`.

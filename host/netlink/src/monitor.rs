@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rtnetlink::packet_core::NetlinkPayload;
 use rtnetlink::packet_route::RouteNetlinkMessage;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::RecvFlags;
+use rustix::net::{RecvFlags, sockopt};
 
 use crate::address::InterfaceAddress;
 use crate::connection::RouteSocket;
@@ -71,13 +71,23 @@ impl Monitor {
     /// [`NetlinkError::Kernel`] when no socket can be made.
     pub fn open() -> Result<Self, NetlinkError> {
         let socket = RouteSocket::open(GROUPS)?;
-        // The forced size passes net.core.rmem_max and needs rights over the
-        // machine; the other is cut to the limit. Both only delay an overrun.
-        use rustix::net::sockopt;
-        if sockopt::set_socket_recv_buffer_size_force(socket.fd(), SOCKET_BUFFER_BYTES).is_err() {
-            let _ = sockopt::set_socket_recv_buffer_size(socket.fd(), SOCKET_BUFFER_BYTES);
-        }
-        Ok(Self { socket, pending: Vec::new() })
+        let monitor = Self { socket, pending: Vec::new() };
+        monitor.set_buffer(SOCKET_BUFFER_BYTES)?;
+        Ok(monitor)
+    }
+
+    /// Sets how many bytes of updates may wait in the kernel (8 MiB at the
+    /// start); beyond them comes [`Update::Overrun`]. The kernel doubles the
+    /// number for its own records, and without rights over the machine it cuts
+    /// it to `net.core.rmem_max`: either only moves the point of overrun.
+    ///
+    /// # Errors
+    /// [`NetlinkError::Kernel`] when the socket takes no size at all.
+    pub fn set_buffer(&self, bytes: usize) -> Result<(), NetlinkError> {
+        let fd = self.socket.fd();
+        sockopt::set_socket_recv_buffer_size_force(fd, bytes)
+            .or_else(|_| sockopt::set_socket_recv_buffer_size(fd, bytes))
+            .map_err(|e| NetlinkError::os("set the buffer of a netlink socket", "", e))
     }
 
     /// Subscribes in `namespace`.
