@@ -1,0 +1,84 @@
+//! What only the whole file shows. Whatever is wrong already is left out of the checks that depend on it.
+
+mod detector;
+mod filters;
+mod ports;
+mod queues;
+mod traffic;
+mod tree;
+
+use super::read::Declarations;
+use perhop_config::{Diagnostic, Diagnostics, Document, Location, Severity};
+use perhop_units::{Duration, Rate};
+
+/// Where checks look up places and put what they find.
+#[derive(Clone, Copy)]
+struct Checker<'a> {
+    document: &'a Document,
+    diagnostics: &'a Diagnostics,
+}
+
+/// Runs all checks. Guarantees that exceed what they share are scaled down (with a warning).
+pub(super) fn all(document: &Document, diagnostics: &Diagnostics, declared: &mut Declarations) {
+    let checker = Checker { document, diagnostics };
+    ports::check(checker, declared);
+    let tree = tree::check(checker, declared);
+    queues::check(checker, declared, &tree);
+    filters::check(checker, declared);
+    detector::check(checker, declared, &tree);
+    traffic::check(checker, declared, &tree);
+}
+
+impl Checker<'_> {
+    /// Whether no error is reported at a field (or at the table, if the field is not written).
+    fn sound(&self, table: Location, field: &str) -> bool {
+        let at = self.document.lookup(table, field);
+        !self.diagnostics.has_error_at(self.document.position(at))
+    }
+
+    /// A diagnostic about a field; if it is not written, at its table and under its own name.
+    fn at(&self, severity: Severity, table: Location, field: &str, message: impl Into<String>) -> Diagnostic {
+        let at = self.document.lookup(table, field);
+        let diagnostic = match severity {
+            Severity::Error => self.document.error(at, message),
+            Severity::Warning => self.document.warning(at, message),
+        };
+        if at == table { diagnostic.key(field).value("") } else { diagnostic }
+    }
+
+    fn error(&self, table: Location, field: &str, message: impl Into<String>) -> Diagnostic {
+        self.at(Severity::Error, table, field, message)
+    }
+
+    fn warning(&self, table: Location, field: &str, message: impl Into<String>) -> Diagnostic {
+        self.at(Severity::Warning, table, field, message)
+    }
+
+    fn push(&self, diagnostic: Diagnostic) {
+        self.diagnostics.push(diagnostic);
+    }
+
+    /// Pushes a diagnostic that has a second place.
+    fn push_with(&self, diagnostic: Diagnostic, table: Location, field: &str, text: &str) {
+        let second = self.document.lookup(table, field);
+        self.diagnostics.push(self.document.with_secondary(diagnostic, second, text));
+    }
+}
+
+/// A time for a message, rounded up to two or three digits.
+fn rounded_up(time: Duration) -> Duration {
+    let mut step = 1;
+    while time.0 / step >= 1_000 {
+        step *= 10;
+    }
+    Duration(time.0.div_ceil(step).saturating_mul(step))
+}
+
+/// A rate for a message, rounded to the nearest of about four digits.
+fn rounded(rate: Rate) -> Rate {
+    let mut step = 1;
+    while rate.0 / step >= 10_000 {
+        step *= 10;
+    }
+    Rate((rate.0 / step).saturating_mul(step))
+}

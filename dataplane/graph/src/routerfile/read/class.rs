@@ -1,0 +1,47 @@
+//! `[[class]]`.
+
+use super::{bytes, flag, queue};
+use crate::control::FRAME_MTU;
+use crate::routerfile::names::{Names, reference};
+use crate::routerfile::value;
+use perhop_config::TableReader;
+use perhop_model::ClassSpec;
+use perhop_units::Share;
+
+/// Reads one class; `None` without a port, for nothing else about it can be judged then.
+pub(super) fn read(table: &mut TableReader<'_>, names: &Names<'_>) -> Option<ClassSpec> {
+    table.require("port", "\"wan\"");
+    let port = reference(table, "port", "a port", &names.ports);
+    let logical = table.value_with("logical", "a name", value::name).map(|n| n.value);
+    let parent = reference(table, "parent", "a class", &names.classes);
+    let guarantee = table.value::<Share>("guarantee").map_or(Share::Rate(0), |g| g.value);
+    let burst = bytes(table, "burst", 2 * FRAME_MTU, 1 << 30, 0);
+    let ceiling = table.value::<Share>("ceiling");
+    if let Some(zero) = ceiling.filter(|c| matches!(c.value, Share::Rate(0) | Share::Ppm(0))) {
+        table.diagnostics().push(table.document().error(zero.span, "would let nothing pass"));
+    }
+    let ceiling_burst = bytes(table, "ceiling_burst", 2 * FRAME_MTU, 1 << 30, 0);
+    let weight = table.integer("weight", 1..=1_000_000).map_or(1, |w| w.value as u32);
+    let tier = table.integer("tier", 0..=15).map_or(15, |t| t.value as u8);
+    let queue = queue::read(table, "queue").unwrap_or_default();
+    let default = flag(table, "default", false);
+    let dscp = table.values("dscp").map_or(Vec::new(), |l| l.value.iter().map(|d| d.value).collect());
+    let sla = reference(table, "sla", "an sla", &names.slas);
+    let shared = flag(table, "shared", true);
+    Some(ClassSpec {
+        port: port?,
+        logical,
+        parent,
+        guarantee,
+        burst,
+        ceiling: ceiling.map(|c| c.value).filter(|c| !matches!(c, Share::Rate(0) | Share::Ppm(0))),
+        ceiling_burst,
+        weight,
+        tier,
+        queue,
+        default,
+        dscp,
+        sla,
+        shared,
+    })
+}

@@ -1,0 +1,37 @@
+//! `[[port]]`.
+
+use super::{flag, queue};
+use perhop_config::{TableReader, TextError};
+use perhop_model::{PortMode, PortSpec};
+use perhop_units::Rate;
+
+/// Slowest rate of a port.
+pub(crate) const MIN_RATE: Rate = Rate::from_kbit(8);
+/// Fastest rate of a port.
+pub(crate) const MAX_RATE: Rate = Rate::from_mbit(1_000_000);
+
+/// Longest interface name of Linux (`IFNAMSIZ` less its final zero).
+const MAX_DEVICE: usize = 15;
+
+/// Reads one port; absent and wrong values take their defaults.
+pub(super) fn read(table: &mut TableReader<'_>, mode: PortMode) -> PortSpec {
+    PortSpec {
+        device: table.value_with("device", "a string", device).map_or(String::new(), |d| d.value),
+        mode,
+        rate: table.value_in("rate", MIN_RATE..=MAX_RATE).map_or(0, |r| r.value.0),
+        overhead: table.integer("overhead", -64..=256).map_or(0, |o| o.value as i32),
+        trust_dscp: flag(table, "trust_dscp", false),
+        queue: queue::read(table, "queue"),
+        shared: flag(table, "shared", true),
+    }
+}
+
+fn device(text: &str) -> Result<String, TextError> {
+    let legal =
+        (1..=MAX_DEVICE).contains(&text.len()) && !text.contains('/') && !text.contains(char::is_whitespace);
+    if legal {
+        Ok(text.to_owned())
+    } else {
+        Err(TextError::new("is not an interface name").allowed("1 to 15 characters without spaces and /"))
+    }
+}

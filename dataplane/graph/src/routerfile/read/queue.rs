@@ -1,0 +1,63 @@
+//! `queue = "30 ms"` or `queue = { limit = "30 ms", red = { min = "20 %", max = "60 %", max_p = "10 %" } }`.
+
+use super::flag;
+use perhop_config::{TableReader, TextError};
+use perhop_model::{QueueKind, QueueSpec};
+use perhop_units::{QueueLimit, Share};
+
+/// Reads a queue; `None` if it is absent.
+pub(super) fn read(table: &mut TableReader<'_>, key: &'static str) -> Option<QueueSpec> {
+    let default = QueueSpec::default();
+    if table.is_text(key) {
+        let limit = table.value_with(key, "a queue limit", limit);
+        return Some(QueueSpec { limit: limit.map_or(default.limit, |l| l.value), kind: default.kind });
+    }
+    let mut queue = table.table(key)?;
+    let limit = queue.value_with("limit", "a queue limit", limit).map_or(default.limit, |l| l.value);
+    let kind = queue.table("red").map_or(default.kind, red);
+    queue.finish();
+    Some(QueueSpec { limit, kind })
+}
+
+fn limit(text: &str) -> Result<QueueLimit, TextError> {
+    let limit: QueueLimit = text.parse().map_err(TextError::from)?;
+    let (in_range, range) = match limit {
+        QueueLimit::Packets(n) => ((1..=1_000_000).contains(&n), "1 packet to 1000000 packets"),
+        QueueLimit::Bytes(n) => (n <= 1 << 32, "at most 4 GiB"),
+        QueueLimit::Time(ns) => ((1_000..=60_000_000_000).contains(&ns), "1 us to 60 s"),
+    };
+    if in_range { Ok(limit) } else { Err(TextError::new("is out of range").allowed(range)) }
+}
+
+/// Random early detection; without thresholds 20 % and 60 % of the limit, at most 10 %.
+fn red(mut table: TableReader<'_>) -> QueueKind {
+    let mut ppm = |key: &'static str, default: u32| {
+        table.value_with(key, "a percentage", percentage).map_or(default, |p| p.value)
+    };
+    let (min_ppm, max_ppm, max_p_ppm) = (ppm("min", 200_000), ppm("max", 600_000), ppm("max_p", 100_000));
+    let ecn = flag(&mut table, "ecn", false);
+    if min_ppm >= max_ppm {
+        let key = if table.has("max") { "max" } else { "min" };
+        let show = |ppm| Share::Ppm(ppm).to_string();
+        let message = format!("leaves no room: min is {} and max is {}", show(min_ppm), show(max_ppm));
+        let d = table.error(key, message).hint("min must be below max");
+        table.diagnostics().push(d);
+    }
+    for (key, value) in [("max", max_ppm), ("max_p", max_p_ppm)] {
+        if value == 0 {
+            let d = table.error(key, "is out of range").allowed("above 0 % up to 100 %");
+            table.diagnostics().push(d);
+        }
+    }
+    table.finish();
+    QueueKind::Red { min_ppm, max_ppm, max_p_ppm, ecn }
+}
+
+fn percentage(text: &str) -> Result<u32, TextError> {
+    match text.parse::<Share>().map_err(TextError::from)? {
+        Share::Ppm(ppm) => Ok(ppm),
+        Share::Rate(_) => {
+            Err(TextError::new("is a rate, expected a percentage").hint("Write for example \"40 %\""))
+        }
+    }
+}

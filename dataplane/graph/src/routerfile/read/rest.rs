@@ -1,0 +1,113 @@
+//! `[[sla]]`, `[[route]]` and `[detector]`.
+
+use super::{bytes, dscp, flag};
+use crate::routerfile::names::{Names, reference, references};
+use crate::routerfile::value;
+use perhop_config::TableReader;
+use perhop_model::{DetectorSpec, ExcessPolicy, RouteKind, RouteSpec, SlaPolicy, SlaSpec};
+use perhop_units::{Duration, Rate};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// Fastest rate of a contract, bit/s.
+const MAX_RATE: Rate = Rate(1 << 40);
+/// Most calls that a detector's class may be meant for.
+const MAX_CALLS: i64 = 1_000_000;
+
+/// Reads one contract; absent and wrong values take their defaults.
+pub(super) fn sla(table: &mut TableReader<'_>) -> SlaSpec {
+    table.require("rate", "\"10 Mbit/s\"");
+    let rate = table.value_in("rate", Rate::from_kbit(1)..=MAX_RATE).map_or(1_000, |r| r.value.0);
+    let list = table.values_with("prefixes", "a prefix", value::prefix).map_or(Vec::new(), |l| l.value);
+    let mut first = BTreeMap::new();
+    let mut prefixes = Vec::with_capacity(list.len());
+    for prefix in list {
+        if let Some(&before) = first.get(&prefix.value) {
+            let d = table.document().error(prefix.span, "is listed twice");
+            table.diagnostics().push(table.document().with_secondary(d, before, "the first one is here"));
+            continue;
+        }
+        first.insert(prefix.value, prefix.span);
+        prefixes.push(prefix.value);
+    }
+    let policies = [("ok", SlaPolicy::Ok), ("drop", SlaPolicy::Drop), ("demote", SlaPolicy::Demote)];
+    SlaSpec {
+        prefixes,
+        rate,
+        burst: bytes(table, "burst", 1_500, 1 << 30, 0),
+        dscp: dscp(table, "dscp"),
+        policy: table.choice("policy", &policies).map_or(SlaPolicy::Drop, |p| p.value),
+        shared: flag(table, "shared", false),
+    }
+}
+
+/// Reads one route; `None` without a destination.
+pub(super) fn route(table: &mut TableReader<'_>, names: &Names<'_>) -> Option<RouteSpec> {
+    table.require("dest", "\"192.0.2.0/24\"");
+    let dest = table.value_with("dest", "a prefix", value::prefix);
+    let via = table.value::<IpAddr>("via");
+    if let (Some(dest), Some(via)) = (&dest, &via)
+        && dest.value.addr().is_ipv4() != via.value.is_ipv4()
+    {
+        let message = format!("is not of the family of dest ({})", dest.value);
+        table.diagnostics().push(table.document().error(via.span, message));
+    }
+    let kinds = [
+        ("unicast", RouteKind::Unicast),
+        ("blackhole", RouteKind::Blackhole),
+        ("unreachable", RouteKind::Unreachable),
+        ("prohibit", RouteKind::Prohibit),
+        ("local", RouteKind::Local),
+    ];
+    let unread = table.has("kind");
+    let kind = table.choice("kind", &kinds).map(|k| k.value);
+    let port = reference(table, "port", "a port", &names.ports);
+    match kind.or(if unread { None } else { Some(RouteKind::Unicast) }) {
+        Some(RouteKind::Unicast) => table.require("port", "\"wan\""),
+        Some(_) => {
+            for key in ["port", "via"] {
+                if table.has(key) {
+                    let d = table
+                        .error(key, "has no meaning here")
+                        .hint("only a unicast route has a port and a next hop");
+                    table.diagnostics().push(d);
+                }
+            }
+        }
+        None => {}
+    }
+    let metric = table.integer("metric", 0..=i64::from(u32::MAX)).map_or(0, |m| m.value as u32);
+    let shared = flag(table, "shared", false);
+    let kind = kind.unwrap_or_default();
+    Some(RouteSpec { dest: dest?.value, via: via.map(|v| v.value), port, kind, metric, shared })
+}
+
+/// Reads the detector (`None` without a class) and the number of calls its class is meant for.
+pub(super) fn detector(table: &mut TableReader<'_>, names: &Names<'_>) -> (Option<DetectorSpec>, u32) {
+    table.require("class", "\"ef\"");
+    let class = reference(table, "class", "a class", &names.logical);
+    let enabled = flag(table, "enabled", true);
+    let packets = table.integer("packets", 3..=64).map_or(10, |p| p.value as u32);
+    let within = table.value_in("within", Duration::from_millis(10)..=Duration::from_secs(60));
+    let idle = table.value_in("idle", Duration::from_secs(1)..=Duration::from_secs(3_600));
+    let rate = table.value_in("rate", Rate::from_kbit(8)..=MAX_RATE).map(|r| r.value.0);
+    let policies = [("drop", ExcessPolicy::Drop), ("demote", ExcessPolicy::Demote)];
+    let excess = table.choice("excess", &policies).map_or(ExcessPolicy::Drop, |e| e.value);
+    let in_ports = references(table, "in_ports", "a port", &names.ports);
+    let calls = table.integer("calls", 1..=MAX_CALLS).map_or(1, |c| c.value as u32);
+    let dscp = dscp(table, "dscp");
+    let shared = flag(table, "shared", false);
+    let spec = class.map(|class| DetectorSpec {
+        enabled,
+        class,
+        packets,
+        within: within.map_or(1_000_000_000, |w| w.value.0),
+        idle: idle.map_or(30_000_000_000, |i| i.value.0),
+        dscp,
+        rate,
+        excess,
+        in_ports,
+        shared,
+    });
+    (spec, calls)
+}

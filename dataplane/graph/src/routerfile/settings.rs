@@ -1,0 +1,91 @@
+//! What a router file says about the program itself: `[router]` and `[log]`.
+
+use super::value;
+use perhop_config::TableReader;
+use perhop_model::{Name, PortMode};
+
+/// `[router]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouterSettings {
+    /// `name`: what `--router NAME` finds it by; none = the file's name without its ending.
+    pub name: Option<Name>,
+    /// `mode`: `"route"` (default) or `"bridge"`, for all ports.
+    pub mode: PortMode,
+    /// `max_flows`: connections remembered at most, 1,024 … 16,777,216; default 262,144.
+    pub max_flows: u32,
+}
+
+/// `[log]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogSettings {
+    /// `level`; default `"info"`.
+    pub level: LogLevel,
+    /// `format`; default `"text"`.
+    pub format: LogFormat,
+    /// `file`: path; none = standard error.
+    pub file: Option<String>,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs, reason = "the names are the usual ones")]
+pub enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+/// Form of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl LogLevel {
+    /// The name as written in the file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+}
+
+const DEFAULT_FLOWS: u32 = 262_144;
+
+/// Reads `[router]`.
+pub(super) fn router(root: &mut TableReader<'_>) -> RouterSettings {
+    let mut settings = RouterSettings { name: None, mode: PortMode::Route, max_flows: DEFAULT_FLOWS };
+    let Some(mut table) = root.table("router") else { return settings };
+    settings.name = table.value_with("name", "a name", value::name).map(|n| n.value);
+    let modes = [("route", PortMode::Route), ("bridge", PortMode::Bridge)];
+    settings.mode = table.choice("mode", &modes).map_or(settings.mode, |m| m.value);
+    let flows = table.integer("max_flows", 1_024..=16_777_216);
+    settings.max_flows = flows.map_or(DEFAULT_FLOWS, |f| f.value as u32);
+    table.finish();
+    settings
+}
+
+/// Reads `[log]`.
+pub(super) fn log(root: &mut TableReader<'_>) -> LogSettings {
+    let mut settings = LogSettings { level: LogLevel::Info, format: LogFormat::Text, file: None };
+    let Some(mut table) = root.table("log") else { return settings };
+    let levels = [LogLevel::Error, LogLevel::Warn, LogLevel::Info, LogLevel::Debug, LogLevel::Trace];
+    let levels = levels.map(|l| (l.name(), l));
+    settings.level = table.choice("level", &levels).map_or(settings.level, |l| l.value);
+    let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
+    settings.format = table.choice("format", &formats).map_or(settings.format, |f| f.value);
+    if table.has("file") {
+        settings.file = table.required_text("file", "").map(|f| f.value.to_owned());
+    }
+    table.finish();
+    settings
+}

@@ -1,0 +1,151 @@
+//! Text forms of values that only router files have: names, prefixes, ports, protocols, masked code points, flags.
+
+use ipnet::IpNet;
+use perhop_config::TextError;
+use perhop_model::{MaskedByte, Name, PortRange};
+use perhop_units::Dscp;
+use std::net::IpAddr;
+
+/// Protocols by name (IANA assigned protocol numbers).
+const PROTOCOLS: [(&str, u8); 10] = [
+    ("icmp", 1),
+    ("igmp", 2),
+    ("tcp", 6),
+    ("udp", 17),
+    ("gre", 47),
+    ("esp", 50),
+    ("ah", 51),
+    ("icmpv6", 58),
+    ("sctp", 132),
+    ("udplite", 136),
+];
+
+/// TCP flags by name (RFC 9293 section 3.1).
+const FLAGS: [(&str, u8); 8] =
+    [("fin", 1), ("syn", 2), ("rst", 4), ("psh", 8), ("ack", 16), ("urg", 32), ("ece", 64), ("cwr", 128)];
+
+/// A name of an object.
+pub(super) fn name(text: &str) -> Result<Name, TextError> {
+    Name::new(text)
+        .map_err(|_| TextError::new("is not a name").allowed("1 to 128 characters of A-Z a-z 0-9 . _ : / -"))
+}
+
+/// A prefix, `10.0.0.0/8`; an address alone means itself.
+pub(super) fn prefix(text: &str) -> Result<IpNet, TextError> {
+    let net = match text.parse::<IpAddr>() {
+        Ok(address) => IpNet::from(address),
+        Err(_) => text.parse::<IpNet>().map_err(|_| {
+            TextError::new("is not a prefix").hint("Write for example \"192.0.2.0/24\" or \"2001:db8::/32\"")
+        })?,
+    };
+    if net.trunc() == net {
+        Ok(net)
+    } else {
+        let hint = format!("Write \"{}\"", net.trunc());
+        Err(TextError::new("has bits set beyond its prefix length").hint(hint))
+    }
+}
+
+/// A transport port or a range of them, `5004` or `"5000-5999"`.
+pub(super) fn ports(text: &str) -> Result<PortRange, TextError> {
+    let wrong =
+        || TextError::new("is not a port or a range of ports").hint("Write for example \"5000-5999\"");
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let number = |t: &str| t.trim().parse::<u64>().map_err(|_| wrong());
+    let (first, last) = (number(first)?, number(last)?);
+    if first > 65_535 || last > 65_535 {
+        return Err(TextError::new("is out of range").allowed("0 to 65535"));
+    }
+    if first > last {
+        return Err(TextError::new("is an empty range").hint(format!("Write \"{last}-{first}\"")));
+    }
+    Ok(PortRange { first: first as u16, last: last as u16 })
+}
+
+/// A transport protocol, by name or number.
+pub(super) fn protocol(text: &str) -> Result<u8, TextError> {
+    if let Some((_, number)) = PROTOCOLS.iter().find(|(name, _)| text.eq_ignore_ascii_case(name)) {
+        return Ok(*number);
+    }
+    text.trim().parse().map_err(|_| {
+        let names: Vec<&str> = PROTOCOLS.iter().map(|(name, _)| *name).collect();
+        TextError::new("is not a protocol")
+            .allowed(format!("{}, or a number from 0 to 255", names.join(", ")))
+    })
+}
+
+/// A code point, or a value under a mask: `"EF"`, `46`, `"0x28/0x38"`.
+pub(super) fn masked_dscp(text: &str) -> Result<MaskedByte, TextError> {
+    let Some((value, mask)) = text.split_once('/') else {
+        let dscp: Dscp = text.parse().map_err(TextError::from)?;
+        return Ok(MaskedByte { value: dscp.get(), mask: 63 });
+    };
+    let number = |t: &str| {
+        let t = t.trim();
+        let parsed = t.strip_prefix("0x").map_or_else(|| t.parse().ok(), |h| u8::from_str_radix(h, 16).ok());
+        parsed.filter(|v| *v < 64).ok_or_else(|| {
+            TextError::new("is not a code point under a mask")
+                .hint("Write for example \"0x28/0x38\"")
+                .allowed("two numbers from 0 to 63")
+        })
+    };
+    let (value, mask) = (number(value)?, number(mask)?);
+    within(MaskedByte { value, mask })
+}
+
+/// TCP flags: `"syn"` (set), `"syn/syn+ack"` (syn set and ack not set).
+pub(super) fn tcp_flags(text: &str) -> Result<MaskedByte, TextError> {
+    let bits = |list: &str| {
+        list.split('+').map(str::trim).try_fold(0u8, |bits, flag| {
+            let found = FLAGS.iter().find(|(name, _)| flag.eq_ignore_ascii_case(name));
+            found.map(|(_, bit)| bits | bit).ok_or_else(|| {
+                let names: Vec<&str> = FLAGS.iter().map(|(name, _)| *name).collect();
+                TextError::new("is not a set of TCP flags")
+                    .hint("Write for example \"syn/syn+ack\"")
+                    .allowed(names.join(", "))
+            })
+        })
+    };
+    match text.split_once('/') {
+        None => bits(text).map(|b| MaskedByte { value: b, mask: b }),
+        Some((value, mask)) => within(MaskedByte { value: bits(value)?, mask: bits(mask)? }),
+    }
+}
+
+fn within(masked: MaskedByte) -> Result<MaskedByte, TextError> {
+    if masked.value & !masked.mask == 0 {
+        Ok(masked)
+    } else {
+        Err(TextError::new("has bits that its mask does not compare")
+            .hint("Bits of the value must be in the mask too"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes() {
+        assert_eq!(prefix("10.0.0.1").map(|n| n.to_string()), Ok("10.0.0.1/32".into()));
+        assert_eq!(prefix("2001:db8::/32").map(|n| n.prefix_len()), Ok(32));
+        assert_eq!(prefix("10.0.0.1/8").map_err(|e| e.hint), Err(Some("Write \"10.0.0.0/8\"".into())));
+        assert!(prefix("10.0.0.0/33").is_err());
+    }
+
+    #[test]
+    fn ranges_and_masks() {
+        assert_eq!(ports("5000-5999"), Ok(PortRange { first: 5000, last: 5999 }));
+        assert_eq!(ports("53"), Ok(PortRange { first: 53, last: 53 }));
+        assert_eq!(ports("6-5").map_err(|e| e.message), Err("is an empty range".into()));
+        assert_eq!(ports("70000").map_err(|e| e.message), Err("is out of range".into()));
+        assert_eq!(masked_dscp("EF"), Ok(MaskedByte { value: 46, mask: 63 }));
+        assert_eq!(masked_dscp("0x28/0x38"), Ok(MaskedByte { value: 40, mask: 56 }));
+        assert!(masked_dscp("0x29/0x38").is_err());
+        assert_eq!(tcp_flags("syn/syn+ack"), Ok(MaskedByte { value: 2, mask: 18 }));
+        assert!(tcp_flags("sin").is_err());
+        assert_eq!(protocol("UDP"), Ok(17));
+        assert_eq!(protocol("89"), Ok(89));
+        assert!(protocol("300").is_err());
+    }
+}
