@@ -1,0 +1,249 @@
+//! Router files: good ones are taken whole, broken ones are reported whole.
+//!
+//! `tests/broken/NN-name.toml` are files with several errors each. Beside each stands the whole text that is shown
+//! (`.expected`; `PERHOP_BLESS=1` writes it anew). Independent of that, comments in the file say where something is
+//! wrong: `#@COLUMN severity: words` below a line, or `#@LINE:COLUMN severity: words` anywhere.
+
+use perhop_config::Severity;
+use perhop_graph::control::Draining;
+use perhop_graph::control::{Control, Credentials, Draft, GraphRequest, Input, Limits, Output, Planner};
+use perhop_graph::routerfile::RouterFile;
+use perhop_model::{ErrorItem, Key, Kind, Mode, Name, Object, Op, Outcome, Owner, Spec, Transaction, TxnId};
+use perhop_reason::Code;
+use perhop_units::{Instant, Share};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn files(folder: &str, ending: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let entries = fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let mut files: Vec<PathBuf> = entries.map(|e| e.expect("readable").path()).collect();
+    files.retain(|p| p.extension().is_some_and(|e| e == ending));
+    files.sort();
+    files
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().expect("a file").to_string_lossy().into_owned()
+}
+
+/// A data plane that takes everything.
+struct Anything;
+
+impl Planner for Anything {
+    type Change = ();
+    fn check(&self, _: &Draft<'_>, _: Option<&GraphRequest>) -> Vec<ErrorItem> {
+        Vec::new()
+    }
+    fn plan(&mut self, _: Instant, _: &Draft<'_>, _: &[Draining], _: Option<&GraphRequest>) {}
+}
+
+/// What the router's own checks say to a file's objects.
+fn submit(objects: Vec<Object>) -> Vec<ErrorItem> {
+    let mut control = Control::new(1, Anything, Limits::default());
+    let transaction = Transaction {
+        txn_id: TxnId([1; 16]),
+        owner: Owner::File,
+        fence: 0,
+        mode: Mode::Check,
+        if_revision: None,
+        confirm_within_ms: None,
+        note: None,
+        force: false,
+        ops: vec![Op::ReplaceOwned { kinds: RouterFile::KINDS.to_vec(), objects }],
+    };
+    let request = Input::Request { request: 7, who: Credentials::ADMIN, transaction: Box::new(transaction) };
+    control.handle_input(Instant(0), request);
+    while let Some(output) = control.poll_output() {
+        if let Output::Reply { reply, .. } = output {
+            assert_eq!(reply.outcome == Outcome::Checked, reply.errors.is_empty());
+            return reply.errors.clone();
+        }
+    }
+    panic!("no reply");
+}
+
+#[test]
+fn examples_are_taken_without_a_warning() {
+    let examples = files("../../examples", "toml");
+    assert!(examples.len() >= 4, "{examples:?}");
+    for path in examples {
+        let text = fs::read_to_string(&path).expect("readable");
+        let (file, diagnostics) = RouterFile::read(&name_of(&path), &text);
+        assert!(diagnostics.is_empty(), "{diagnostics}");
+        let file = file.expect("no error");
+        let errors = submit(file.objects.clone());
+        assert!(errors.is_empty(), "{}", file.diagnose(&errors));
+    }
+}
+
+/// Places where the file itself says that something is wrong: line, column, severity, words.
+fn markers(text: &str) -> Vec<(u32, u32, String, String)> {
+    let mut line_above = 0;
+    let mut out = Vec::new();
+    for (i, line) in text.lines().enumerate() {
+        let Some(marker) = line.trim_start().strip_prefix("#@") else {
+            line_above = i as u32 + 1;
+            continue;
+        };
+        let (place, rest) = marker.split_once(' ').expect("a place and a severity");
+        let (severity, words) = rest.split_once(": ").expect("a severity and words");
+        let number = |s: &str| s.parse::<u32>().expect("a number");
+        let (line, column) = match place.split_once(':') {
+            Some((line, column)) => (number(line), number(column)),
+            None => (line_above, number(place)),
+        };
+        out.push((line, column, severity.to_owned(), words.to_owned()));
+    }
+    out
+}
+
+#[test]
+fn broken_files_are_reported_whole() {
+    let bless = std::env::var_os("PERHOP_BLESS").is_some();
+    let broken = files("tests/broken", "toml");
+    assert!(broken.len() >= 20, "{}", broken.len());
+    for path in broken {
+        let text = fs::read_to_string(&path).expect("readable");
+        let (file, diagnostics) = RouterFile::read(&name_of(&path), &text);
+        assert_eq!(file.is_none(), diagnostics.errors() > 0, "{}", name_of(&path));
+        assert!(diagnostics.errors() + diagnostics.warnings() >= 2, "{diagnostics}");
+        let expected = path.with_extension("expected");
+        if bless {
+            fs::write(&expected, diagnostics.to_string()).expect("writable");
+        }
+        let expected =
+            fs::read_to_string(&expected).unwrap_or_else(|e| panic!("{}: {e}", expected.display()));
+        assert_eq!(diagnostics.to_string(), expected, "{}", name_of(&path));
+    }
+}
+
+#[test]
+fn broken_files_are_reported_at_their_markers() {
+    for path in files("tests/broken", "toml") {
+        let text = fs::read_to_string(&path).expect("readable");
+        let (_, diagnostics) = RouterFile::read(&name_of(&path), &text);
+        let mut found = diagnostics.sorted();
+        for (line, column, severity, words) in markers(&text) {
+            let here = |d: &perhop_config::Diagnostic| {
+                (d.position.line, d.position.column) == (line, column)
+                    && d.severity.name() == severity
+                    && d.to_string().contains(&words)
+            };
+            let at = found.iter().position(here);
+            let at = at.unwrap_or_else(|| {
+                panic!("{}:{line}:{column}: {severity}: {words}\n{diagnostics}", name_of(&path))
+            });
+            found.remove(at);
+        }
+        assert!(found.is_empty(), "{}: not marked: {}", name_of(&path), found[0]);
+    }
+}
+
+const TWO_PORTS: &str = "[[port]]\nname = \"lan\"\n[[port]]\nname = \"wan\"\nrate = \"10 Mbit/s\"\n";
+
+fn good(rest: &str) -> RouterFile {
+    let (file, diagnostics) = RouterFile::read("f.toml", &format!("{TWO_PORTS}{rest}"));
+    assert_eq!(diagnostics.errors(), 0, "{diagnostics}");
+    file.expect("no error")
+}
+
+fn spec(file: &RouterFile, kind: Kind, name: &str) -> Spec {
+    let object = file.objects.iter().find(|o| o.kind == kind && o.name.as_str() == name);
+    Spec::from_value(kind, object.expect("declared").spec.clone()).expect("a specification")
+}
+
+#[test]
+fn filters_get_their_priority_from_their_order() {
+    let rest = "[[class]]\nname = \"a\"\nport = \"wan\"\ndefault = true\n\
+                [[filter]]\nname = \"z\"\nclass = \"a\"\nmatch.protocol = \"udp\"\n[[filter]]\nclass = \"a\"\n";
+    let file = good(rest);
+    let priority = |name| match spec(&file, Kind::Filter, name) {
+        Spec::Filter(f) => f.priority,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((priority("z"), priority("filter-00020")), (10, 20));
+}
+
+#[test]
+fn guarantees_that_do_not_fit_are_scaled_down_and_then_taken() {
+    let class = |name: &str, rest: &str| format!("[[class]]\nname = \"{name}\"\nport = \"wan\"\n{rest}\n");
+    let rest = class("a", "guarantee = \"12 Mbit/s\"")
+        + &class("b", "guarantee = \"80 %\"\ndefault = true")
+        + &class("c", "parent = \"a\"\nguarantee = \"70 %\"")
+        + &class("d", "parent = \"a\"\nguarantee = \"70 %\"")
+        + "[[filter]]\nclass = \"c\"\nmatch.vlan = 1\n[[filter]]\nclass = \"d\"\nmatch.vlan = 2\n";
+    let (file, diagnostics) = RouterFile::read("f.toml", &format!("{TWO_PORTS}{rest}"));
+    assert_eq!((diagnostics.errors(), diagnostics.warnings()), (0, 2), "{diagnostics}");
+    let file = file.expect("no error");
+    let guarantee = |name| match spec(&file, Kind::Class, name) {
+        Spec::Class(c) => c.guarantee,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(guarantee("a"), Share::Rate(6_000_000));
+    assert_eq!(guarantee("b"), Share::Rate(4_000_000));
+    assert_eq!(guarantee("c"), Share::Rate(3_000_000));
+    assert!(submit(file.objects.clone()).is_empty());
+}
+
+#[test]
+fn what_the_router_refuses_is_shown_at_its_place() {
+    let file = good(
+        "[[class]]\nname = \"wan/a.b\"\nport = \"wan\"\ndefault = true\nqueue = { limit = \"30 ms\" }\n",
+    );
+    let error = |path: &str| ErrorItem {
+        op: Some(0),
+        path: path.into(),
+        code: Code::OutOfRange,
+        message: "does not fit".into(),
+        value: None,
+        allowed: Some("1 to 2".into()),
+        limit: None,
+        free: None,
+    };
+    let errors = [error("class/wan/a.b.queue.limit"), error("class/wan/a.b.weight"), error("sla/other.rate")];
+    assert_eq!(
+        file.diagnose(&errors).to_string(),
+        "f.toml:1:1: sla/other.rate does not fit;\n  Refused as out_of_range. Allowed: 1 to 2.\n\
+         f.toml:6:1: class \"wan/a.b\": does not fit;\n  Refused as out_of_range. Allowed: 1 to 2.\n\
+         f.toml:10:19: class \"wan/a.b\": queue.limit = 30 ms does not fit;\n  Refused as out_of_range. Allowed: 1 to 2.\n"
+    );
+    let key = Key { kind: Kind::Class, name: Name::new("wan/a.b").expect("legal") };
+    let position = file.position(&key, "queue.limit").expect("declared");
+    assert_eq!((position.line, position.column), (10, 19));
+}
+
+/// One character of a good file changed in every way that matters: no panic, and a file is there exactly if there is
+/// no error; what is taken, the router takes.
+#[test]
+fn damaged_examples_are_survived() {
+    let mut taken = BTreeSet::new();
+    for path in files("../../examples", "toml") {
+        let text = fs::read_to_string(&path).expect("readable");
+        let characters: Vec<char> =
+            text.lines().filter(|l| !l.starts_with('#')).collect::<Vec<_>>().join("\n").chars().collect();
+        for (i, replacement) in (0..characters.len())
+            .step_by(11)
+            .zip(['"', '\n', '9', '[', '=', 'x', '}', 'é'].into_iter().cycle())
+        {
+            let mut damaged = characters.clone();
+            damaged[i] = replacement;
+            let (file, diagnostics) = RouterFile::read("f", &damaged.iter().collect::<String>());
+            assert_eq!(file.is_some(), diagnostics.errors() == 0);
+            if let Some(file) = file {
+                let errors = submit(file.objects.clone());
+                assert!(
+                    errors.is_empty(),
+                    "{}\n{}",
+                    file.diagnose(&errors),
+                    damaged.iter().collect::<String>()
+                );
+                taken.insert(i);
+            }
+            let warnings = diagnostics.sorted().iter().filter(|d| d.severity == Severity::Warning).count();
+            assert_eq!(warnings, diagnostics.warnings());
+        }
+    }
+    assert!(!taken.is_empty());
+}
