@@ -7,13 +7,16 @@
 
 use crate::source::Source;
 use crate::syntax::{SyntaxError, SyntaxKind};
-use crate::tree::{Tree, Value};
+use crate::tree::{ROOT, Tree, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use toml::de::DeTable;
 
 /// How often a file is mended and parsed again at most.
 const MAX_ROUNDS: usize = 64;
+
+/// Bytes inserted at one place from which on inserting more is taken not to help.
+const MAX_INSERT: usize = 8;
 
 /// How many bytes are parsed at most over all rounds after the first.
 const MAX_REPARSED_BYTES: usize = 32 * 1024 * 1024;
@@ -35,11 +38,11 @@ pub(crate) fn parse(source: &Source) -> (Tree, Vec<SyntaxError>) {
                 SyntaxError::new(work.original(span.start)..work.original(span.end), e.message(), source)
             })
             .collect();
-        let repair =
-            found.iter().filter_map(|e| Repair::of(e, &tree, source)).min_by_key(|r| r.error.span.start);
-        if let Some(repair) = repair
-            && round < rounds
-            && edits.add(&repair)
+        let mut repairs: Vec<Repair> =
+            found.iter().filter_map(|e| Repair::of(e, &tree, source, &edits.done)).collect();
+        repairs.sort_by_key(|r| r.error.span.start);
+        if round < rounds
+            && let Some(repair) = repairs.into_iter().find(|r| edits.add(r))
         {
             let line = source.line_of(repair.error.span.start);
             if mended.iter().all(|m| source.line_of(m.span.start) != line) {
@@ -119,14 +122,14 @@ enum Edit {
 }
 
 impl Repair {
-    fn of(error: &SyntaxError, tree: &Tree, source: &Source) -> Option<Self> {
+    fn of(error: &SyntaxError, tree: &Tree, source: &Source, done: &BTreeSet<usize>) -> Option<Self> {
         let at = error.span.start;
         let line = source.line(source.line_of(at));
         match error.kind {
             SyntaxKind::UnclosedHeader => {
-                let start = first_visible(source, line.clone());
-                let error = SyntaxError { span: start..line.end, kind: SyntaxKind::UnclosedHeader };
-                Some(Self { error, edit: Edit::Insert(at, "]".into()) })
+                let (span, missing) = open_header(source, at)?;
+                let edit = Edit::Insert(span.end, missing.into());
+                Some(Self { error: SyntaxError { span, kind: SyntaxKind::UnclosedHeader }, edit })
             }
             SyntaxKind::NoEquals => {
                 let start = first_visible(source, line.clone());
@@ -134,7 +137,8 @@ impl Repair {
                 Some(Self { error, edit: Edit::Blank(line) })
             }
             SyntaxKind::UnclosedArray | SyntaxKind::UnclosedTable => {
-                let open = outermost_value(tree, source, at, &["[", "{"])?;
+                let open =
+                    first_open(tree, source, done, |v| v.starts_with(['[', '{']) && !unclosed(v).is_empty())?;
                 let kind = if source.text.as_bytes()[open] == b'[' {
                     SyntaxKind::UnclosedArray
                 } else {
@@ -146,7 +150,7 @@ impl Repair {
                 Some(Self { error, edit: Edit::Insert(end, format!("\n{closers}")) })
             }
             SyntaxKind::UnclosedText => {
-                let open = outermost_value(tree, source, at, &["\"\"\"", "'''"])?;
+                let open = first_open(tree, source, done, is_open_text)?;
                 let quotes = source.slice(open..open + 3).to_owned();
                 let end = source.line(source.line_of(open)).end;
                 let error = SyntaxError { span: open..open + 3, kind: SyntaxKind::UnclosedText };
@@ -167,18 +171,54 @@ impl Repair {
     }
 }
 
-/// Where the outermost value begins that starts with one of `openings` and reaches to `end`.
-fn outermost_value(tree: &Tree, source: &Source, end: usize, openings: &[&str]) -> Option<usize> {
-    let opens = |start: usize| openings.iter().any(|o| source.text[start..].starts_with(o));
-    let headers = |id: u32| tree.section(tree.node(id).span.start) == id;
-    (1u32..)
-        .zip(tree.nodes.iter().skip(1))
-        .filter(|(id, n)| {
-            source.text.is_char_boundary(n.span.start) && !headers(*id) && n.span.end + 2 >= end
-        })
-        .map(|(_, n)| n.span.start)
-        .filter(|&start| start < end && opens(start))
-        .min()
+/// The last header at or above the line of `at` that lacks brackets at its end, and what it lacks.
+fn open_header(source: &Source, at: usize) -> Option<(Range<usize>, &'static str)> {
+    let lines = (0..=source.line_of(at)).rev().map(|l| source.line(l));
+    lines.into_iter().find_map(|line| {
+        let start = first_visible(source, line.clone());
+        let code = source.slice(start..line.end).split('#').next().unwrap_or("").trim_end();
+        let missing = match (code.starts_with("[["), code.ends_with("]]"), code.ends_with(']')) {
+            (true, false, true) => "]",
+            (true, false, false) => "]]",
+            (false, _, false) if code.starts_with('[') => "]",
+            _ => return None,
+        };
+        Some((start..start + code.len(), missing))
+    })
+}
+
+/// Where the first value begins that `is_open` says is not closed and that was not mended (`done`); values inside
+/// others are not looked at.
+fn first_open(
+    tree: &Tree,
+    source: &Source,
+    done: &BTreeSet<usize>,
+    is_open: impl Fn(&str) -> bool,
+) -> Option<usize> {
+    let inline = |id: u32| match &tree.node(id).value {
+        Value::Array(_) | Value::Table(_) => {
+            let start = tree.node(id).span.start;
+            id != ROOT && source.text.as_bytes().get(start) == Some(&b'{')
+                || is_inline_array(tree, id, source)
+        }
+        _ => false,
+    };
+    let candidates = tree.nodes.iter().skip(1).filter(|n| !inline(n.parent) && !done.contains(&n.span.start));
+    candidates.filter(|n| is_open(source.slice(n.span.clone()))).map(|n| n.span.start).min()
+}
+
+/// Whether an array is written as `[…]` behind a key, not as `[[headers]]`.
+fn is_inline_array(tree: &Tree, id: u32, source: &Source) -> bool {
+    let node = tree.node(id);
+    let behind_key = node.key.as_ref().is_none_or(|k| k.span.end <= node.span.start);
+    matches!(node.value, Value::Array(_))
+        && behind_key
+        && source.text.as_bytes().get(node.span.start) == Some(&b'[')
+}
+
+/// Whether a multi-line string has no end.
+fn is_open_text(written: &str) -> bool {
+    ["\"\"\"", "'''"].iter().any(|q| written.starts_with(q) && (written.len() < 6 || !written.ends_with(q)))
 }
 
 /// The end of the last line that can belong to a bracket opened at `open`: the line before one that looks like
@@ -260,6 +300,8 @@ fn unclosed(text: &str) -> String {
 struct Edits {
     inserts: BTreeMap<usize, String>,
     blanks: Vec<Range<usize>>,
+    /// Where the errors are that were mended.
+    done: BTreeSet<usize>,
 }
 
 /// A changed text and where it was changed.
@@ -272,11 +314,16 @@ struct Work {
 impl Edits {
     /// Adds a repair; false if it would change nothing.
     fn add(&mut self, repair: &Repair) -> bool {
+        self.done.insert(repair.error.span.start);
         match &repair.edit {
             Edit::Insert(_, text) if text.trim().is_empty() => false,
             Edit::Insert(at, text) => {
-                self.inserts.entry(*at).or_default().push_str(text);
-                true
+                let insert = self.inserts.entry(*at).or_default();
+                let helps = insert.len() < MAX_INSERT;
+                if helps {
+                    insert.push_str(text);
+                }
+                helps
             }
             Edit::Blank(range) if range.is_empty() || self.blanks.contains(range) => false,
             Edit::Blank(range) => {

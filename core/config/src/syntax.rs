@@ -73,11 +73,22 @@ impl SyntaxError {
     /// Translates a message of the parser (`toml_parser` 1.1).
     pub(crate) fn new(span: Range<usize>, message: &str, source: &Source) -> Self {
         let begins = |start: &str| message.starts_with(start);
+        let scalar = whole_scalar(source, span.start);
+        if ["invalid float", "invalid integer", "invalid date", "invalid time"].iter().any(|m| begins(m))
+            && looks_like_text(source.slice(scalar.clone()))
+        {
+            let kind = if is_word_for_boolean(source.slice(scalar.clone())) {
+                SyntaxKind::Boolean
+            } else {
+                SyntaxKind::Unquoted
+            };
+            return Self { span: scalar, kind };
+        }
         let kind = if begins("string values must be quoted") {
             let written = source.slice(span.clone());
             match written {
                 "" => SyntaxKind::NoValue,
-                "yes" | "no" | "on" | "off" | "Yes" | "No" | "On" | "Off" => SyntaxKind::Boolean,
+                word if is_word_for_boolean(word) => SyntaxKind::Boolean,
                 _ => SyntaxKind::Unquoted,
             }
         } else if begins("invalid boolean") {
@@ -107,4 +118,27 @@ impl SyntaxError {
 fn is_unclosed_text(message: &str, at: usize, source: &Source) -> bool {
     let multi_line = message.starts_with("invalid multi-line") && at >= source.text.trim_end().len();
     multi_line || message.starts_with("invalid basic string") || message.starts_with("invalid literal string")
+}
+
+/// Whether somebody who writes this means true or false.
+fn is_word_for_boolean(word: &str) -> bool {
+    ["yes", "no", "on", "off"].iter().any(|b| word.eq_ignore_ascii_case(b))
+}
+
+/// The value around a position: from behind `=`, `[`, `{` or `,` to before `,`, `]`, `}`, a comment or the line's end.
+fn whole_scalar(source: &Source, at: usize) -> Range<usize> {
+    let line = source.line(source.line_of(at));
+    let at = at.clamp(line.start, line.end);
+    let before = source.slice(line.start..at);
+    let from = line.start + before.rfind(['=', '[', '{', ',']).map_or(0, |i| i + 1);
+    let behind = source.slice(at..line.end);
+    let to = at + behind.find([',', ']', '}', '#']).unwrap_or(behind.len());
+    let text = source.slice(from..to);
+    let lead = text.len() - text.trim_start().len();
+    from + lead..from + lead + text.trim().len()
+}
+
+/// Whether a misread number or date is a text without quotes: it has a letter, a slash, a colon or three dots.
+fn looks_like_text(scalar: &str) -> bool {
+    scalar.contains(|c: char| c.is_alphabetic() || c == '/' || c == ':') || scalar.matches('.').count() >= 3
 }

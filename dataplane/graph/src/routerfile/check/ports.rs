@@ -41,7 +41,8 @@ pub(super) fn check(c: Checker<'_>, declared: &Declarations) {
                 let field = if port.spec.device.is_empty() { "name" } else { "device" };
                 let d =
                     c.error(port.at, field, format!("is the interface of port \"{}\" already", first.name));
-                c.push_with(d, first.at, "device", "the other port is here");
+                let field = if first.spec.device.is_empty() { "name" } else { "device" };
+                c.push_with(d, first.at, field, "the other port is here");
             }
             Some(_) => {}
         }

@@ -50,7 +50,7 @@ fn classes(c: Checker<'_>, declared: &Declarations, trees: &Trees, trusted: bool
     chosen.extend(declared.detector.iter().map(|d| d.spec.class.as_str()));
     for (i, class) in declared.classes.iter().enumerate() {
         let logical = class.spec.logical_name(&class.name);
-        let default = trees.default.get(&class.spec.port).is_none_or(|d| *d == i);
+        let default = class.spec.default || trees.default.get(&class.spec.port).is_none_or(|d| *d == i);
         let by_code_point = trusted && (!class.spec.dscp.is_empty() || !c.sound(class.at, "dscp"));
         if trees.leaf[i]
             && !default

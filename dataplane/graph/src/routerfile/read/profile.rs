@@ -7,7 +7,7 @@ use perhop_model::{ColorAction, MeterSpec, ProfileSpec};
 use perhop_units::Rate;
 
 /// Fastest rate of a meter, bit/s.
-const MAX_RATE: Rate = Rate(1 << 40);
+const MAX_RATE: Rate = Rate::from_mbit(1_000_000);
 /// Largest burst, bytes.
 const MAX_BURST: u64 = 1 << 30;
 /// Bytes of a full-size packet at IP length.
@@ -58,10 +58,10 @@ pub(super) fn read(table: &mut TableReader<'_>, names: &Names<'_>) -> ProfileSpe
 
 fn meter(mut table: TableReader<'_>) -> MeterSpec {
     let kinds = [
-        ("none", MeterKind::None),
         ("token_bucket", MeterKind::TokenBucket),
         ("srtcm", MeterKind::Srtcm),
         ("trtcm", MeterKind::Trtcm),
+        ("none", MeterKind::None),
     ];
     let kind = table.required_choice("type", &kinds).map(|k| k.value);
     let Some(kind) = kind else {

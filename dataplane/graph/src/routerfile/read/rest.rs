@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// Fastest rate of a contract, bit/s.
-const MAX_RATE: Rate = Rate(1 << 40);
+const MAX_RATE: Rate = Rate::from_mbit(1_000_000);
 /// Most calls that a detector's class may be meant for.
 const MAX_CALLS: i64 = 1_000_000;
 
