@@ -98,13 +98,15 @@ impl Sla {
 pub(super) struct RealtimeClass {
     pub(super) bucket: TokenBucket,
     pub(super) excess: Excess,
+    pub(super) dscp: Option<Dscp>,
     pub(super) counters: ConditionCounters,
 }
 
 impl RealtimeClass {
     pub(super) fn new(spec: RealtimeSpec) -> Self {
         let bucket = TokenBucket::new(spec.rate, spec.burst);
-        Self { bucket, excess: spec.excess, counters: ConditionCounters::default() }
+        let counters = ConditionCounters::default();
+        Self { bucket, excess: spec.excess, dscp: spec.dscp, counters }
     }
 }
 

@@ -107,7 +107,12 @@ impl Conditioner {
         meta.color = profile.meter(at, len, meta.color);
         match profile.actions[meta.color as usize] {
             Action::Pass => {}
-            Action::SetClass(class) => meta.class = class,
+            Action::SetClass(class, dscp) => {
+                meta.class = class;
+                if let Some(dscp) = dscp {
+                    mark(packet, dscp);
+                }
+            }
             Action::Remark(dscp) => {
                 mark(packet, dscp);
             }
@@ -163,6 +168,9 @@ impl Conditioner {
         let color = class.bucket.meter(at, len);
         class.counters.colors.count(color, len);
         if color == Color::Green {
+            if let Some(dscp) = class.dscp {
+                mark(packet, dscp);
+            }
             return None;
         }
         match class.excess {
@@ -293,7 +301,7 @@ mod tests {
             pbs: Bytes(200),
             aware: false,
         };
-        let actions = [Action::SetClass(EF), Action::Remark(Dscp::EF), Action::Drop];
+        let actions = [Action::SetClass(EF, None), Action::Remark(Dscp::EF), Action::Drop];
         let spec = ProfileSpec { meter: MeterSpec::TrTcm(config), actions };
         let mut bench = bench(|c| c.profile(ProfileId(70), Some(spec)).unwrap());
         for _ in 0..3 {
@@ -345,7 +353,7 @@ mod tests {
     #[test]
     fn real_time_traffic_is_policed_to_its_class() {
         for (excess, out) in [(Excess::Drop, 2), (Excess::Demote, 3)] {
-            let spec = RealtimeSpec { rate: Rate(8_000), burst: Bytes(100), excess };
+            let spec = RealtimeSpec { rate: Rate(8_000), burst: Bytes(100), excess, dscp: None };
             let mut bench = bench(|c| c.realtime(EF, Some(spec)).unwrap());
             send(&mut bench, 100, |m| (m.class, m.realtime) = (EF, true));
             send(&mut bench, 100, |m| (m.class, m.realtime) = (EF, true));

@@ -32,8 +32,8 @@ pub enum Action {
     Drop,
     /// Write a code point.
     Remark(Dscp),
-    /// Put into a logical class.
-    SetClass(ClassId),
+    /// Put into a logical class, and write a code point if one is given.
+    SetClass(ClassId, Option<Dscp>),
 }
 
 /// A customer's conditioner at an ingress.
@@ -99,4 +99,6 @@ pub struct RealtimeSpec {
     pub burst: Bytes,
     /// What happens to the rest.
     pub excess: Excess,
+    /// Code point of traffic within the rate; `None` leaves it.
+    pub dscp: Option<Dscp>,
 }
