@@ -1,1 +1,4 @@
-//! Placeholder.
+//! Flows.
+#![forbid(unsafe_code)]
+pub mod classifier;
+mod table;

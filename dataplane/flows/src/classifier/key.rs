@@ -1,0 +1,148 @@
+//! What rules look at, and its packed form.
+
+use perhop_packet::PortId;
+use perhop_wire::{Fragment, Layout, protocol};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The fields of one packet that rules compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// Where it came in.
+    pub in_port: PortId,
+    /// Outer VLAN identifier, 0 when untagged.
+    pub vlan: u16,
+    /// Source address.
+    pub src: IpAddr,
+    /// Destination address; the same family as `src`.
+    pub dst: IpAddr,
+    /// Transport protocol.
+    pub protocol: u8,
+    /// Source and destination port; `None` unless UDP or TCP with its header.
+    pub ports: Option<(u16, u16)>,
+    /// Code point, 0 … 63.
+    pub dscp: u8,
+    /// TCP flags; `None` unless TCP with its header.
+    pub tcp_flags: Option<u8>,
+    /// Whether it is a fragment, first or later.
+    pub fragment: bool,
+}
+
+/// Bits of the packed "facts" octet.
+const FRAGMENT: u64 = 1;
+const HAS_PORTS: u64 = 2;
+const HAS_FLAGS: u64 = 4;
+
+/// Position of fields in the packed words, shared by keys and masks.
+pub(crate) mod field {
+    /// Word "transport": source port in the top 16 bits.
+    pub const SRC_PORT: u32 = 48;
+    /// Destination port.
+    pub const DST_PORT: u32 = 32;
+    /// Protocol octet.
+    pub const PROTOCOL: u32 = 24;
+    /// Code point octet.
+    pub const DSCP: u32 = 16;
+    /// TCP flags octet.
+    pub const FLAGS: u32 = 8;
+    /// Word "place": in-port above the VLAN identifier.
+    pub const IN_PORT: u32 = 16;
+    /// Fragment bit of the facts octet.
+    pub const FRAGMENT: u64 = super::FRAGMENT;
+    /// Set when the ports are known.
+    pub const HAS_PORTS: u64 = super::HAS_PORTS;
+    /// Set when the TCP flags are known.
+    pub const HAS_FLAGS: u64 = super::HAS_FLAGS;
+}
+
+impl Key {
+    /// The key of a dissected frame; `None` when it is not IP. O(1).
+    pub fn of(frame: &[u8], layout: &Layout, in_port: PortId) -> Option<Self> {
+        let l3 = usize::from(layout.l3_offset);
+        let (src, dst) = match layout.ip_version {
+            4 => {
+                let header: &[u8; 20] = frame.get(l3..)?.first_chunk()?;
+                let word = |at: usize| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]);
+                (IpAddr::V4(word(12)), IpAddr::V4(word(16)))
+            }
+            6 => {
+                let header: &[u8; 40] = frame.get(l3..)?.first_chunk()?;
+                let address = |at: usize| {
+                    let mut octets = [0; 16];
+                    octets.copy_from_slice(&header[at..at + 16]);
+                    IpAddr::V6(Ipv6Addr::from(octets))
+                };
+                (address(8), address(24))
+            }
+            _ => return None,
+        };
+        let header = layout.l4_offset != 0 && layout.fragment != Fragment::Later;
+        let tcp = layout.protocol == protocol::TCP;
+        let ports = header && (tcp || layout.protocol == protocol::UDP);
+        Some(Self {
+            in_port,
+            vlan: outer_vlan(layout),
+            src,
+            dst,
+            protocol: layout.protocol,
+            ports: ports.then_some((layout.src_port, layout.dst_port)),
+            dscp: layout.tos >> 2,
+            tcp_flags: (header && tcp).then_some(layout.tcp_flags),
+            fragment: layout.fragment != Fragment::Whole,
+        })
+    }
+
+    /// The words that do not hold addresses: transport, place.
+    fn tail(&self) -> [u64; 2] {
+        let (src_port, dst_port) = self.ports.unwrap_or((0, 0));
+        let facts = u64::from(self.fragment) * FRAGMENT
+            | u64::from(self.ports.is_some()) * HAS_PORTS
+            | u64::from(self.tcp_flags.is_some()) * HAS_FLAGS;
+        [
+            u64::from(src_port) << field::SRC_PORT
+                | u64::from(dst_port) << field::DST_PORT
+                | u64::from(self.protocol) << field::PROTOCOL
+                | u64::from(self.dscp) << field::DSCP
+                | u64::from(self.tcp_flags.unwrap_or(0)) << field::FLAGS
+                | facts,
+            u64::from(self.in_port.0) << field::IN_PORT | u64::from(self.vlan),
+        ]
+    }
+
+    /// Packed for the IPv4 or the IPv6 tuple space.
+    pub(crate) fn pack(&self) -> Packed {
+        let [transport, place] = self.tail();
+        match (self.src, self.dst) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                let addresses = u64::from(src.to_bits()) << 32 | u64::from(dst.to_bits());
+                Packed::V4([addresses, transport, place])
+            }
+            (src, dst) => {
+                let [a, b] = halves(src);
+                let [c, d] = halves(dst);
+                Packed::V6([a, b, c, d, transport, place])
+            }
+        }
+    }
+}
+
+/// A key as words.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Packed {
+    V4([u64; 3]),
+    V6([u64; 6]),
+}
+
+/// An address as two words, high first. An IPv4 address is taken as its IPv4-mapped form.
+pub(crate) fn halves(address: IpAddr) -> [u64; 2] {
+    let bits = match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(v6) => v6.to_bits(),
+    };
+    [(bits >> 64) as u64, bits as u64]
+}
+
+/// The outer VLAN identifier, 0 when untagged.
+#[inline]
+pub(crate) fn outer_vlan(layout: &Layout) -> u16 {
+    if layout.vlan_tags == 0 { 0 } else { layout.vlan[0] }
+}

@@ -1,0 +1,266 @@
+//! The connection table: one entry a connection, both directions.
+//!
+//! A slab of entries of three cache lines, an open-addressing index over it, and a timing wheel through it. All
+//! memory is reserved when the table is made and touched as it fills; nothing is allocated afterwards.
+
+mod entry;
+mod fragment;
+mod index;
+mod key;
+mod wheel;
+
+pub(crate) use entry::{Entry, Half, NONE, Verdict, elapsed_ms};
+pub(crate) use fragment::{FragmentKey, FragmentTable, Told};
+pub(crate) use key::{FlowKey, Oriented};
+pub(crate) use wheel::TICK_MS;
+
+use foldhash::SharedSeed;
+use index::Index;
+use perhop_packet::prefetch;
+use perhop_units::{Duration, Instant};
+use perhop_wire::protocol;
+use wheel::{SLOTS, Wheel};
+
+/// Silence after which a connection is forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// UDP.
+    pub udp: Duration,
+    /// TCP.
+    pub tcp: Duration,
+    /// TCP after FIN or RST.
+    pub tcp_closing: Duration,
+    /// Everything else.
+    pub other: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            udp: Duration::from_secs(30),
+            tcp: Duration::from_secs(300),
+            tcp_closing: Duration::from_secs(10),
+            other: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Timeouts {
+    /// In milliseconds for `entry`, of which a recognised half lives at least `realtime_ms`.
+    pub(crate) fn of_ms(&self, entry: &Entry, realtime_ms: u64) -> u64 {
+        let idle = match entry.key.protocol() {
+            protocol::UDP => self.udp,
+            protocol::TCP if entry.closing => self.tcp_closing,
+            protocol::TCP => self.tcp,
+            _ => self.other,
+        };
+        let ms = idle.as_nanos() / 1_000_000;
+        if entry.halves.iter().any(|h| h.realtime) { ms.max(realtime_ms) } else { ms }
+    }
+}
+
+/// Three more verdicts for each direction.
+pub(crate) type Overflow = [[Verdict; 3]; 2];
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct ConnectionTable {
+    entries: Vec<Entry>,
+    free: u32,
+    live: usize,
+    capacity: usize,
+    index: Index,
+    wheel: Wheel,
+    overflow: Vec<Overflow>,
+    overflow_free: Vec<u32>,
+    overflow_capacity: usize,
+    seed: u64,
+    shared: SharedSeed,
+    pub fragments: FragmentTable,
+}
+
+impl ConnectionTable {
+    /// A table of at most `capacity` connections and `fragments` datagrams, keyed by `seed`.
+    pub fn new(capacity: usize, fragments: usize, fragment_timeout: Duration, seed: u64) -> Self {
+        let overflow_capacity = (capacity / 16).max(16);
+        Self {
+            entries: Vec::with_capacity(capacity),
+            free: NONE,
+            live: 0,
+            capacity,
+            index: Index::new(capacity),
+            wheel: Wheel::new(),
+            overflow: Vec::with_capacity(overflow_capacity),
+            overflow_free: Vec::with_capacity(overflow_capacity),
+            overflow_capacity,
+            seed,
+            shared: SharedSeed::from_u64(seed.rotate_left(32)),
+            fragments: FragmentTable::new(fragments, fragment_timeout),
+        }
+    }
+
+    /// Connections inside.
+    pub fn len(&self) -> usize {
+        self.live
+    }
+
+    /// The most connections.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// The key of the hash, for tables beside this one.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    #[inline]
+    pub fn hash(&self, key: &FlowKey) -> u64 {
+        key.hash(self.seed, &self.shared)
+    }
+
+    #[inline]
+    pub fn prefetch_index(&self, hash: u64) {
+        self.index.prefetch(hash);
+    }
+
+    /// Brings the likely entry's first line and the line of half `half` near.
+    #[inline]
+    pub fn prefetch_entry(&self, hash: u64, half: usize) {
+        if let Some(entry) = self.index.guess(hash).and_then(|n| self.entries.get(n as usize)) {
+            prefetch(&entry.key);
+            prefetch(&entry.halves[half & 1]);
+        }
+    }
+
+    #[inline]
+    pub fn find(&self, hash: u64, key: &FlowKey) -> Option<u32> {
+        self.index.find(hash, |n| self.entries[n as usize].key == *key)
+    }
+
+    #[inline]
+    pub fn entry(&self, n: u32) -> Option<&Entry> {
+        self.entries.get(n as usize).filter(|e| e.live)
+    }
+
+    #[inline]
+    pub fn entry_mut(&mut self, n: u32) -> &mut Entry {
+        &mut self.entries[n as usize]
+    }
+
+    /// Adds a connection opened by endpoint `opener`, to be looked at after `timeout_ms`; `None` when full.
+    pub fn insert(&mut self, now: Instant, hash: u64, key: FlowKey, opener: u8, timeouts: &Timeouts) -> Option<u32> {
+        let now_ms = now.as_nanos() / 1_000_000;
+        let entry = Entry::new(key, opener, now_ms as u32);
+        let timeout_ms = timeouts.of_ms(&entry, 0);
+        let n = if self.free != NONE {
+            let n = self.free;
+            self.free = self.entries[n as usize].next;
+            self.entries[n as usize] = entry;
+            n
+        } else if self.entries.len() < self.capacity {
+            self.entries.push(entry);
+            (self.entries.len() - 1) as u32
+        } else {
+            return None;
+        };
+        if self.live == 0 {
+            // An empty wheel has stood still.
+            self.wheel.tick = self.wheel.tick.max(now_ms / TICK_MS);
+        }
+        self.live += 1;
+        self.index.insert(hash, n);
+        self.link(n, now_ms, timeout_ms);
+        Some(n)
+    }
+
+    fn link(&mut self, n: u32, now_ms: u64, in_ms: u64) {
+        let slot = self.wheel.slot(now_ms, in_ms);
+        self.entries[n as usize].next = self.wheel.heads[slot];
+        self.wheel.heads[slot] = n;
+    }
+
+    /// Looks at up to `budget` entries whose time to be looked at has come. `look` says after how many milliseconds
+    /// to look again; `None` removes the entry. Returns whether there is more to do now.
+    pub fn sweep(&mut self, now: Instant, budget: usize, mut look: impl FnMut(u32, &mut Entry) -> Option<u64>) -> bool {
+        let now_ms = now.as_nanos() / 1_000_000;
+        let now_tick = now_ms / TICK_MS;
+        let mut left = budget;
+        if self.live == 0 {
+            self.wheel.tick = self.wheel.tick.max(now_tick);
+            return false;
+        }
+        if now_tick > self.wheel.tick + SLOTS as u64 {
+            // Everything is due; one round suffices.
+            self.wheel.tick = now_tick - SLOTS as u64;
+        }
+        while self.wheel.tick <= now_tick {
+            let slot = (self.wheel.tick % SLOTS as u64) as usize;
+            while self.wheel.heads[slot] != NONE {
+                if left == 0 {
+                    return true;
+                }
+                left -= 1;
+                let n = self.wheel.heads[slot];
+                let entry = &mut self.entries[n as usize];
+                self.wheel.heads[slot] = entry.next;
+                match look(n, entry) {
+                    Some(in_ms) => self.link(n, now_ms, in_ms),
+                    None => self.free_entry(n),
+                }
+            }
+            self.wheel.tick += 1;
+        }
+        // The tick that is running stays open: entries are put behind it only.
+        self.wheel.tick = now_tick;
+        false
+    }
+
+    /// When [`ConnectionTable::sweep`] has something to do; `None` when the table is empty.
+    pub fn next_sweep(&self) -> Option<Instant> {
+        (self.live > 0).then(|| Instant((self.wheel.tick + 1) * TICK_MS * 1_000_000))
+    }
+
+    fn free_entry(&mut self, n: u32) {
+        let key = self.entries[n as usize].key;
+        let hash = self.hash(&key);
+        self.index.remove(hash, n);
+        let entry = &mut self.entries[n as usize];
+        entry.live = false;
+        entry.next = self.free;
+        self.free = n;
+        self.live -= 1;
+        let overflow = std::mem::replace(&mut entry.overflow, NONE);
+        if overflow != NONE {
+            self.overflow_free.push(overflow);
+        }
+    }
+
+    /// The overflow verdicts of a connection.
+    pub fn overflow(&self, n: u32) -> Option<&Overflow> {
+        self.overflow.get(self.entries[n as usize].overflow as usize)
+    }
+
+    /// The overflow verdicts of a connection, made when there are none; `None` when no slot is left.
+    pub fn overflow_mut(&mut self, n: u32) -> Option<&mut Overflow> {
+        let entry = &mut self.entries[n as usize];
+        if entry.overflow == NONE {
+            let slot = match self.overflow_free.pop() {
+                Some(slot) => slot,
+                None if self.overflow.len() < self.overflow_capacity => {
+                    self.overflow.push(Overflow::default());
+                    (self.overflow.len() - 1) as u32
+                }
+                None => return None,
+            };
+            self.overflow[slot as usize] = Overflow::default();
+            entry.overflow = slot;
+        }
+        self.overflow.get_mut(entry.overflow as usize)
+    }
+
+    /// Live entries from number `from` on.
+    pub fn iter_from(&self, from: u32) -> impl Iterator<Item = (u32, &Entry)> {
+        (from..).zip(self.entries.iter().skip(from as usize)).filter(|(_, e)| e.live)
+    }
+}
