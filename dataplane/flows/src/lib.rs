@@ -1,5 +1,19 @@
-//! Flows.
+//! Flows: which connection a packet belongs to, which rule it meets first, and whether it is real-time media.
+//!
+//! * [`classifier`]: rules and tuple search;
+//! * [`realtime`]: recognition of RTP;
+//! * [`Flows`]: the element that puts them together around a connection table;
+//! * [`offline`]: the same recognition over captured frames.
 #![forbid(unsafe_code)]
+
 pub mod classifier;
+mod element;
+mod event;
 pub mod realtime;
+mod settings;
 mod table;
+
+pub use element::{Flows, FlowsChange, FlowsConfig, FlowsCounters};
+pub use event::{FlowEvent, FlowEventKind, FlowTuple};
+pub use settings::{Settings, SlaMap};
+pub use table::Timeouts;

@@ -99,6 +99,13 @@ impl ConnectionTable {
         }
     }
 
+    /// Takes another key for the hash. Only for an empty table.
+    pub fn rekey(&mut self, seed: u64) {
+        debug_assert!(self.live == 0, "entries are found by the old key");
+        self.seed = seed;
+        self.shared = SharedSeed::from_u64(seed.rotate_left(32));
+    }
+
     /// Connections inside.
     pub fn len(&self) -> usize {
         self.live

@@ -1,0 +1,758 @@
+//! # Flows
+//!
+//! ## Synopsis
+//!
+//! `Flows(limits)` finds each packet's connection, its verdict (filter, contract, profile, class) and whether it
+//! belongs to a recognised real-time flow.
+//!
+//! ## Ports
+//!
+//! One input, one output. Every packet that comes in goes out, in order.
+//!
+//! ## Configuration
+//!
+//! | key | type | unit | default | range |
+//! |---|---|---|---|---|
+//! | `connections` | integer | entries | 131072 | 16 … 4194304 |
+//! | `undecided` | integer | flows | 16384 | 8 … 1048576 |
+//! | `fragments` | integer | datagrams | 4096 | 4 … 1048576 |
+//! | `events` | integer | events | 4096 | 1 … 1048576 |
+//! | `stateless` | integer | packets a batch | 256 | 0 … 256 |
+//! | `default` | logical class | | none | |
+//! | `realtime` | logical class | | no detection | |
+//! | `udp_idle`, `tcp_idle`, `tcp_closing`, `other_idle` | integer | s | 30, 300, 10, 30 | 1 … 86400 |
+//!
+//! Rules, code point classes, contracts and detection come as a [`FlowsChange`] and change while packets flow.
+//!
+//! ## Behaviour
+//!
+//! The key of a connection is forwarding domain, VLAN tags and 5-tuple, whichever endpoint sends. Each direction caches
+//! up to four verdicts by in-port and by the DSCP, TCP flag and fragment bits that some filter looks at. A verdict older
+//! than the last change is tested against the changes since (at most 16) and made anew only when one concerns it.
+//!
+//! The class is, in this order: the real-time class, if the flow is recognised and its filter allows that (a filter that
+//! names a class does not unless it says so); the filter's class; the class of the code point, if the port or the
+//! filter trusts it; the default class. The contract is the filter's, else that of the source's longest prefix, else
+//! the destination's.
+//!
+//! A later fragment gets what the first fragment of its datagram got; when that has not been seen it is classified
+//! without ports. Packets that are not IP, or were not parsed, get the default class. When the table is full a packet
+//! is classified by itself, and beyond `stateless` of those in one batch gets the default class; it is never dropped.
+//!
+//! ## Counters
+//!
+//! `connections` (gauge), `created`, `expired`, `hits`, `revalidated`, `classified`, `table_full_stateless`,
+//! `stateless_over_budget`, `overflow_full`, `moved`, `not_ip`, `fragments_followed`, `fragments_orphaned`,
+//! `fragments_displaced`, `detected`, `ended`, `undecided` (gauge), `undecided_evicted`, `events_lost`.
+//!
+//! ## Invariants
+//!
+//! A cached verdict equals what a linear scan over the rules would say now. No allocation per packet. TCP is never
+//! recognised as real-time. Packets are neither held, dropped, reordered nor changed.
+//!
+//! ## Example
+//!
+//! `flows :: Flows(connections = 100000, default = be, realtime = ef)`
+//!
+//! ## Source
+//!
+//! RFC 2475 §2.3.1 (classifiers), RFC 2663 §2.3 (sessions), RFC 3550 (RTP); see [`crate::realtime::rtp`] for detection.
+
+use crate::classifier::{Classifier, Delta, DeltaLog, Key, Rule};
+use crate::event::{EventQueue, FlowEvent, FlowEventKind};
+use crate::realtime::UndecidedSlab;
+use crate::realtime::rtp::{HEADER_LEN, Header};
+use crate::settings::Settings;
+use crate::table::{
+    ConnectionTable, FlowKey, FragmentKey, NONE, Oriented, Timeouts, Told, Verdict, elapsed_ms,
+};
+use perhop_element::{CounterSink, Cx, Element, ElementState, PortIndex, TimerId};
+use perhop_packet::{Batch, ClassId, FilterId, Meta, NO_CONNECTION, Packet, ProfileId, SlaId};
+use perhop_units::{Duration, Instant};
+use perhop_wire::{Fragment, protocol};
+use std::any::Any;
+use std::sync::Arc;
+
+/// Limits and time-outs, fixed for the life of the element.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowsConfig {
+    /// Most connections.
+    pub connections: usize,
+    /// Most flows under observation by detection and not recognised yet.
+    pub undecided: usize,
+    /// Most fragmented datagrams followed at once.
+    pub fragments: usize,
+    /// How long a first fragment is remembered.
+    pub fragment_timeout: Duration,
+    /// Most events waiting to be fetched.
+    pub events: usize,
+    /// Packets of one batch classified without an entry when the table is full.
+    pub stateless: u32,
+    /// Silence after which connections are forgotten.
+    pub timeouts: Timeouts,
+    /// Key of the hash; `None`: drawn from the world's random numbers with the first packet.
+    pub seed: Option<u64>,
+}
+
+impl Default for FlowsConfig {
+    fn default() -> Self {
+        Self {
+            connections: 131_072,
+            undecided: 16_384,
+            fragments: 4_096,
+            fragment_timeout: Duration::from_secs(30),
+            events: 4_096,
+            stateless: Batch::MAX as u32,
+            timeouts: Timeouts::default(),
+            seed: None,
+        }
+    }
+}
+
+/// A change prepared elsewhere; committing it costs a few pointers.
+#[derive(Clone, Debug, Default)]
+pub struct FlowsChange {
+    /// New rules.
+    pub classifier: Option<Arc<Classifier>>,
+    /// New settings.
+    pub settings: Option<Arc<Settings>>,
+    /// What may be different for whom: from [`crate::classifier::Changed`], and a [`Delta::Sla`] a prefix for changed
+    /// contracts or [`Delta::All`] for other changes of settings.
+    pub deltas: Vec<Delta>,
+}
+
+/// Counters of the element.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the module documentation lists them")]
+pub struct FlowsCounters {
+    pub created: u64,
+    pub expired: u64,
+    pub hits: u64,
+    pub revalidated: u64,
+    pub classified: u64,
+    pub table_full_stateless: u64,
+    pub stateless_over_budget: u64,
+    pub overflow_full: u64,
+    pub moved: u64,
+    pub not_ip: u64,
+    pub fragments_followed: u64,
+    pub fragments_orphaned: u64,
+    pub fragments_displaced: u64,
+    pub detected: u64,
+    pub ended: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Flows {
+    pub(crate) config: FlowsConfig,
+    pub(crate) classifier: Arc<Classifier>,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) log: DeltaLog,
+    pub(crate) table: ConnectionTable,
+    pub(crate) undecided: UndecidedSlab,
+    events: EventQueue,
+    counters: FlowsCounters,
+    /// Changes with the settings of detection, so that counts made under others are not mixed in.
+    epoch: u8,
+    keyed: bool,
+    armed: bool,
+    stateless_left: u32,
+    masks: AuxMasks,
+}
+
+/// What goes into `aux`, by whether the in-port's code points are trusted.
+#[derive(Clone, Copy, Debug, Default)]
+struct AuxMasks {
+    dscp: [u8; 2],
+    flags: u8,
+    fragment: u8,
+}
+
+/// Connections whose look-up runs side by side.
+const CHUNK: usize = 32;
+/// Entries looked at by one push and by one timer.
+const SWEEP_PUSH: usize = 64;
+const SWEEP_WAKE: usize = 2_048;
+/// A recognised flow's other packets are not looked at while its SSRC was heard within this time.
+const OTHER_SSRC_AFTER_MS: u32 = 1_000;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Look {
+    oriented: Oriented,
+    hash: u64,
+    ok: bool,
+}
+
+/// What is written into a packet.
+#[derive(Clone, Copy, Debug)]
+struct Outcome {
+    verdict: Verdict,
+    connection: u32,
+    reverse: bool,
+    realtime: bool,
+}
+
+impl Flows {
+    /// An element with `classifier` and `settings`. Reserves all memory it will use.
+    pub fn new(config: FlowsConfig, classifier: Arc<Classifier>, settings: Arc<Settings>) -> Self {
+        let seed = config.seed.unwrap_or(0);
+        let table =
+            ConnectionTable::new(config.connections.max(1), config.fragments, config.fragment_timeout, seed);
+        let mut flows = Self {
+            table,
+            undecided: UndecidedSlab::new(config.undecided),
+            events: EventQueue::new(config.events),
+            counters: FlowsCounters::default(),
+            log: DeltaLog::default(),
+            epoch: 0,
+            keyed: config.seed.is_some(),
+            armed: false,
+            stateless_left: 0,
+            masks: AuxMasks::default(),
+            config,
+            classifier,
+            settings,
+        };
+        flows.refresh_masks();
+        flows
+    }
+
+    /// Puts a prepared change into force. O(deltas), at most 17 of them. Returns what was replaced, so that the caller
+    /// can drop it where that does not delay packets.
+    pub fn commit(&mut self, now: Instant, change: FlowsChange) -> FlowsChange {
+        let _ = now;
+        let mut old = FlowsChange::default();
+        if let Some(classifier) = change.classifier {
+            old.classifier = Some(std::mem::replace(&mut self.classifier, classifier));
+        }
+        if let Some(settings) = change.settings {
+            let rtp = |s: &Settings| s.detector.as_ref().map(|d| d.rtp);
+            self.epoch = self.epoch.wrapping_add(u8::from(rtp(&settings) != rtp(&self.settings)));
+            old.settings = Some(std::mem::replace(&mut self.settings, settings));
+        }
+        if change.deltas.len() > DeltaLog::LEN {
+            // More than are kept: the log cannot vouch for anything older.
+            self.log.push(Delta::All);
+        } else {
+            for delta in &change.deltas {
+                self.log.push(*delta);
+            }
+        }
+        old.deltas = change.deltas;
+        self.refresh_masks();
+        old
+    }
+
+    /// Moves waiting events to `into`, oldest first.
+    pub fn take_events(&mut self, into: &mut Vec<FlowEvent>) {
+        self.events.take(into);
+    }
+
+    /// The counters.
+    pub fn flow_counters(&self) -> &FlowsCounters {
+        &self.counters
+    }
+
+    /// The rules in force.
+    pub fn classifier(&self) -> &Arc<Classifier> {
+        &self.classifier
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> &Arc<Settings> {
+        &self.settings
+    }
+
+    fn refresh_masks(&mut self) {
+        let aux = self.classifier.aux_mask();
+        self.masks =
+            AuxMasks { dscp: [aux.dscp, 0x3f], flags: aux.flags, fragment: u8::from(aux.fragment) };
+    }
+
+    /// What a verdict is cached under.
+    #[inline]
+    fn aux(&self, meta: &Meta) -> u32 {
+        let layout = &meta.layout;
+        let dscp = layout.tos >> 2 & self.masks.dscp[usize::from(self.settings.trusts(meta.in_port))];
+        let fragment = u32::from(layout.fragment as u8 & self.masks.fragment);
+        u32::from(meta.in_port.0)
+            | u32::from(dscp) << 16
+            | fragment << 22
+            | u32::from(layout.tcp_flags & self.masks.flags) << 24
+    }
+
+    /// One chunk: all hashes, then all entries on their way from memory, then the packets.
+    fn chunk(&mut self, packets: &mut [Packet], now: Instant) {
+        let mut looks = [Look::default(); CHUNK];
+        for (look, packet) in looks.iter_mut().zip(packets.iter()) {
+            let meta = packet.meta();
+            if !meta.parsed {
+                continue;
+            }
+            let domain = self.settings.domain(meta.in_port);
+            if let Some(oriented) = FlowKey::of(packet.frame(), &meta.layout, domain) {
+                let hash = self.table.hash(&oriented.key);
+                self.table.prefetch_index(hash);
+                *look = Look { oriented, hash, ok: true };
+            }
+        }
+        for look in looks[..packets.len()].iter().filter(|l| l.ok) {
+            self.table.prefetch_entry(look.hash, usize::from(look.oriented.swapped));
+        }
+        for (look, packet) in looks.iter().zip(packets.iter_mut()) {
+            let (meta, frame) = packet.parts_mut();
+            if look.ok {
+                self.connected(meta, frame, look, now);
+            } else {
+                self.unconnected(meta, frame, now);
+            }
+        }
+    }
+
+    /// A packet with a connection, found or made.
+    #[inline]
+    fn connected(&mut self, meta: &mut Meta, frame: &[u8], look: &Look, now: Instant) {
+        let key = &look.oriented.key;
+        let half = usize::from(look.oriented.swapped);
+        let n = match self.table.find(look.hash, key) {
+            Some(n) => n,
+            None => match self.table.insert(now, look.hash, *key, half as u8, &self.config.timeouts) {
+                Some(n) => {
+                    self.counters.created += 1;
+                    n
+                }
+                None => return self.stateless(meta, frame),
+            },
+        };
+        let aux = self.aux(meta);
+        let at_ms = (meta.received_at.as_nanos() / 1_000_000) as u32;
+        let generation = self.log.generation();
+        let entry = self.table.entry_mut(n);
+        let h = &mut entry.halves[half];
+        h.packets += 1;
+        h.bytes += u64::from(meta.layout.ip_len);
+        h.last_ms = at_ms;
+        let hit = h.verdict.aux == aux && h.verdict.stamp == generation && h.verdict.is_valid();
+        let recognised = h.realtime;
+        let udp = meta.layout.protocol == protocol::UDP;
+        let reverse = usize::from(entry.opener) != half;
+        let verdict = if hit {
+            self.counters.hits += 1;
+            h.verdict
+        } else {
+            self.verdict(n, half, aux, meta, frame)
+        };
+        if meta.layout.tcp_flags & (FIN | RST | SYN) != 0 {
+            self.table.entry_mut(n).closing = meta.layout.tcp_flags & (FIN | RST) != 0;
+        }
+        let realtime = if udp && (recognised || self.settings.detects(meta.in_port)) {
+            self.detect(n, half, meta, frame, &verdict)
+        } else {
+            false
+        };
+        let outcome = Outcome { verdict, connection: n, reverse, realtime };
+        self.write(meta, &outcome);
+        if meta.layout.fragment == Fragment::First {
+            self.note_fragment(meta, frame, &outcome);
+        }
+    }
+
+    /// The verdict of a half for `aux`, when it is not simply the usual one of the current generation.
+    #[cold]
+    #[inline(never)]
+    fn verdict(&mut self, n: u32, half: usize, aux: u32, meta: &Meta, frame: &[u8]) -> Verdict {
+        let Some(key) = Key::of(frame, &meta.layout, meta.in_port) else { return self.default_verdict() };
+        let generation = self.log.generation();
+        let usual = self.table.entry_mut(n).halves[half].verdict;
+        if !usual.is_valid() || usual.aux == aux {
+            let fresh = self.refresh(&usual, aux, generation, &key);
+            self.table.entry_mut(n).halves[half].verdict = fresh;
+            return fresh;
+        }
+        // Another aux than the last: look among the others, and make it the usual one.
+        let other = self.table.overflow(n).and_then(|o| {
+            let at = o[half].iter().position(|v| v.is_valid() && v.aux == aux)?;
+            Some((at, o[half][at]))
+        });
+        let fresh = self.refresh(&other.map_or(Verdict::default(), |(_, v)| v), aux, generation, &key);
+        let entry = self.table.entry_mut(n);
+        let h = &mut entry.halves[half];
+        let hand = usize::from(h.spare % 3);
+        let Some(overflow) = self.table.overflow_mut(n) else {
+            self.counters.overflow_full += 1;
+            return fresh;
+        };
+        let free = overflow[half].iter().position(|v| !v.is_valid());
+        let at = other.map(|(at, _)| at).or(free).unwrap_or(hand);
+        overflow[half][at] = usual;
+        let h = &mut self.table.entry_mut(n).halves[half];
+        h.spare = h.spare.wrapping_add(u8::from(other.is_none() && free.is_none()));
+        h.verdict = fresh;
+        fresh
+    }
+
+    /// `old` if it still holds for `key`, restamped; else a new verdict.
+    fn refresh(&mut self, old: &Verdict, aux: u32, generation: u32, key: &Key) -> Verdict {
+        if old.is_valid() && self.log.holds(old.stamp, key) {
+            self.counters.revalidated += u64::from(old.stamp != generation);
+            self.counters.hits += u64::from(old.stamp == generation);
+            return Verdict { stamp: generation, ..*old };
+        }
+        let fresh = Verdict { aux, stamp: generation, ..self.classify(key) };
+        self.counters.classified += 1;
+        self.counters.moved += u64::from(old.is_valid() && old.class != fresh.class);
+        fresh
+    }
+
+    /// What rules, contracts and code points say about `key`.
+    pub(crate) fn classify(&self, key: &Key) -> Verdict {
+        let rule = self.classifier.classify(key);
+        judge(rule, &self.settings, key)
+    }
+
+    fn default_verdict(&self) -> Verdict {
+        Verdict { class: self.settings.default_class, flags: Verdict::VALID, ..Verdict::default() }
+    }
+
+    /// A packet for which the table has no room.
+    #[cold]
+    fn stateless(&mut self, meta: &mut Meta, frame: &[u8]) {
+        self.counters.table_full_stateless += 1;
+        let key = Key::of(frame, &meta.layout, meta.in_port).filter(|_| self.stateless_left > 0);
+        let verdict = match key {
+            Some(key) => {
+                self.stateless_left -= 1;
+                self.classify(&key)
+            }
+            None => {
+                self.counters.stateless_over_budget += 1;
+                self.default_verdict()
+            }
+        };
+        let outcome = Outcome { verdict, connection: NO_CONNECTION, reverse: false, realtime: false };
+        self.write(meta, &outcome);
+        if meta.layout.fragment == Fragment::First {
+            self.note_fragment(meta, frame, &outcome);
+        }
+    }
+
+    /// A later fragment, or no IP packet.
+    #[cold]
+    fn unconnected(&mut self, meta: &mut Meta, frame: &[u8], now: Instant) {
+        let key = if meta.parsed { Key::of(frame, &meta.layout, meta.in_port) } else { None };
+        let Some(key) = key else {
+            self.counters.not_ip += 1;
+            let verdict = self.default_verdict();
+            return self.write(
+                meta,
+                &Outcome { verdict, connection: NO_CONNECTION, reverse: false, realtime: false },
+            );
+        };
+        let fragment = self.fragment_key(&key, meta);
+        if let Some(told) = self.table.fragments.find(now, self.table.seed(), &fragment) {
+            let Told { verdict, connection, reverse, realtime } = *told;
+            self.counters.fragments_followed += 1;
+            // The connection may be another by now only if it went silent before its own fragments came.
+            return self.write(meta, &Outcome { verdict, connection, reverse, realtime });
+        }
+        self.counters.fragments_orphaned += 1;
+        let verdict = if self.stateless_left > 0 {
+            self.stateless_left -= 1;
+            self.classify(&key)
+        } else {
+            self.counters.stateless_over_budget += 1;
+            self.default_verdict()
+        };
+        self.write(meta, &Outcome { verdict, connection: NO_CONNECTION, reverse: false, realtime: false });
+    }
+
+    fn fragment_key(&self, key: &Key, meta: &Meta) -> FragmentKey {
+        FragmentKey::new(key.src, key.dst, &meta.layout, self.settings.domain(meta.in_port))
+    }
+
+    #[cold]
+    fn note_fragment(&mut self, meta: &Meta, frame: &[u8], outcome: &Outcome) {
+        let Some(key) = Key::of(frame, &meta.layout, meta.in_port) else { return };
+        let Outcome { verdict, connection, reverse, realtime } = *outcome;
+        let fragment = self.fragment_key(&key, meta);
+        let seed = self.table.seed();
+        let told = Told { verdict, connection, reverse, realtime };
+        let lost = self.table.fragments.note(meta.received_at, seed, fragment, told);
+        self.counters.fragments_displaced += u64::from(lost);
+    }
+
+    /// Writes what was found into the packet's metadata.
+    #[inline]
+    fn write(&self, meta: &mut Meta, outcome: &Outcome) {
+        let v = &outcome.verdict;
+        meta.connection = outcome.connection;
+        meta.direction = if outcome.reverse {
+            perhop_packet::Direction::Reverse
+        } else {
+            perhop_packet::Direction::Forward
+        };
+        meta.filter = v.filter;
+        meta.sla = v.sla;
+        meta.profile = v.profile;
+        meta.class = v.class;
+        meta.realtime = outcome.realtime && v.promotable();
+        if meta.realtime {
+            meta.class = self.promote_class().unwrap_or(v.class);
+        }
+    }
+
+    fn promote_class(&self) -> Option<ClassId> {
+        self.settings.detector.as_ref().map(|d| d.promote_class).filter(|c| c.is_some())
+    }
+
+    /// Follows detection of one half by one UDP packet; whether the flow is recognised, this packet included.
+    #[inline]
+    fn detect(&mut self, n: u32, half: usize, meta: &Meta, frame: &[u8], verdict: &Verdict) -> bool {
+        let at = usize::from(meta.layout.payload_offset);
+        let end = usize::from(meta.layout.l3_offset) + usize::from(meta.layout.ip_len);
+        let payload = if at == 0 { &[][..] } else { frame.get(at..end.min(frame.len())).unwrap_or_default() };
+        let header = payload
+            .first_chunk::<HEADER_LEN>()
+            .and_then(|head| Header::read(payload.len(), head).ok());
+        let entry = self.table.entry_mut(n);
+        let h = &mut entry.halves[half];
+        if h.realtime && header.is_some_and(|x| x.ssrc == h.ssrc) {
+            h.ssrc_ms = h.last_ms;
+            return true;
+        }
+        if !h.realtime && header.is_none() {
+            return false;
+        }
+        self.undecided_packet(n, half, meta, header, verdict)
+    }
+
+    /// A packet that may begin, decide or end something.
+    #[inline(never)]
+    fn undecided_packet(
+        &mut self,
+        n: u32,
+        half: usize,
+        meta: &Meta,
+        header: Option<Header>,
+        verdict: &Verdict,
+    ) -> bool {
+        let settings = Arc::clone(&self.settings);
+        let Some(detector) = &settings.detector else { return false };
+        let owner = n << 1 | half as u32;
+        let entry = self.table.entry_mut(n);
+        let h = &mut entry.halves[half];
+        if h.realtime {
+            let silent = elapsed_ms(h.last_ms, h.ssrc_ms);
+            if u64::from(silent) > detector.rtp.idle().as_nanos() / 1_000_000 {
+                h.realtime = false;
+                let event = FlowEvent::of(meta.received_at, FlowEventKind::Ended, n, entry, half);
+                self.events.push(event);
+                self.counters.ended += 1;
+                self.count_promotion(verdict);
+            } else if silent < OTHER_SSRC_AFTER_MS {
+                return true;
+            }
+        }
+        let entry = self.table.entry_mut(n);
+        let h = &mut entry.halves[half];
+        let Some(header) = header.filter(|_| settings.detects(meta.in_port)) else { return h.realtime };
+        let now_ms = h.last_ms;
+        let state = self.undecided.of(&mut h.undecided, owner, now_ms);
+        let Ok((confidence, payload_type)) =
+            state.observe(&detector.rtp, self.epoch, meta.received_at, &header)
+        else {
+            return h.realtime;
+        };
+        self.undecided.forget(h.undecided, owner);
+        h.undecided = NONE;
+        let was = std::mem::replace(&mut h.realtime, true);
+        h.ssrc = header.ssrc;
+        h.ssrc_ms = now_ms;
+        h.payload_type = payload_type;
+        h.confidence = confidence;
+        if !was {
+            entry.decided_at[half] = u32::try_from(entry.halves[half].packets).unwrap_or(u32::MAX);
+            let event = FlowEvent::of(meta.received_at, FlowEventKind::Detected, n, entry, half);
+            self.events.push(event);
+            self.counters.detected += 1;
+            self.count_promotion(verdict);
+        }
+        true
+    }
+
+    /// Counts a flow that detection moved between classes.
+    fn count_promotion(&mut self, verdict: &Verdict) {
+        let moves = verdict.promotable() && self.promote_class().is_some_and(|c| c != verdict.class);
+        self.counters.moved += u64::from(moves);
+    }
+
+    /// Looks at up to `budget` connections that may have gone silent. Returns whether there is more to do.
+    fn sweep(&mut self, now: Instant, budget: usize) -> bool {
+        let Self { table, undecided, events, counters, config, settings, .. } = self;
+        let now_ms = (now.as_nanos() / 1_000_000) as u32;
+        let idle = settings.detector.as_ref().map_or(Duration::from_secs(30), |d| d.rtp.idle());
+        let realtime_ms = idle.as_nanos() / 1_000_000;
+        table.sweep(now, budget, |n, entry| {
+            let timeout = config.timeouts.of_ms(entry, realtime_ms);
+            let idle = u64::from(entry.idle_ms(now_ms));
+            let over = idle >= timeout;
+            for half in 0..2 {
+                let h = &entry.halves[half];
+                let silent = u64::from(elapsed_ms(now_ms, h.ssrc_ms)) > realtime_ms;
+                if h.realtime && (over || silent) {
+                    events.push(FlowEvent::of(now, FlowEventKind::Ended, n, entry, half));
+                    counters.ended += 1;
+                    entry.halves[half].realtime = false;
+                }
+            }
+            if over {
+                for (half, h) in entry.halves.iter().enumerate() {
+                    undecided.forget(h.undecided, n << 1 | half as u32);
+                }
+                counters.expired += 1;
+                return None;
+            }
+            Some(timeout - idle)
+        })
+    }
+
+    fn arm(&mut self, cx: &mut Cx<'_>, soon: bool) {
+        let next = if soon { Some(cx.now() + Duration::from_millis(1)) } else { self.table.next_sweep() };
+        if let Some(at) = next.filter(|_| !self.armed || soon) {
+            self.armed = true;
+            cx.timer_at(at);
+        }
+    }
+}
+
+const FIN: u8 = 0x01;
+const SYN: u8 = 0x02;
+const RST: u8 = 0x04;
+
+/// What `rule` and the settings make of a packet.
+pub(crate) fn judge(rule: Option<&Rule>, settings: &Settings, key: &Key) -> Verdict {
+    let action = rule.map(|r| r.action).unwrap_or_default();
+    let by_code_point = || {
+        let trusted = action.trust_dscp || settings.trusts(key.in_port);
+        let class = settings.dscp_classes[usize::from(key.dscp & 0x3f)];
+        (trusted && class.is_some()).then_some(class)
+    };
+    Verdict {
+        aux: 0,
+        stamp: 0,
+        filter: rule.map_or(FilterId::NONE, |r| r.id),
+        sla: action.sla.or_else(|| settings.slas.of(key.src, key.dst)).unwrap_or(SlaId::NONE),
+        profile: action.profile.unwrap_or(ProfileId::NONE),
+        class: action.class.or_else(by_code_point).unwrap_or(settings.default_class),
+        flags: Verdict::VALID | if action.promotable() { Verdict::PROMOTABLE } else { 0 },
+    }
+}
+
+/// What moves to a successor.
+struct State {
+    table: ConnectionTable,
+    undecided: UndecidedSlab,
+    events: EventQueue,
+    counters: FlowsCounters,
+    log: DeltaLog,
+    epoch: u8,
+    keyed: bool,
+}
+
+impl Element for Flows {
+    fn type_name(&self) -> &'static str {
+        "Flows"
+    }
+
+    fn push(&mut self, cx: &mut Cx<'_>, _port: PortIndex, batch: &mut Batch) {
+        let now = cx.now();
+        if !self.keyed {
+            self.keyed = true;
+            let seed = u64::from(cx.random()) << 32 | u64::from(cx.random());
+            self.table.rekey(seed);
+        }
+        let more = self.sweep(now, SWEEP_PUSH);
+        self.stateless_left = self.config.stateless;
+        for packets in batch.as_mut_slice().chunks_mut(CHUNK) {
+            self.chunk(packets, now);
+        }
+        cx.emit_all(0, batch);
+        self.arm(cx, more && !self.armed);
+    }
+
+    fn wake(&mut self, cx: &mut Cx<'_>, _timer: TimerId) {
+        self.armed = false;
+        let more = self.sweep(cx.now(), SWEEP_WAKE);
+        self.arm(cx, more);
+    }
+
+    fn counters(&self, sink: &mut dyn CounterSink) {
+        let c = &self.counters;
+        sink.gauge("connections", self.table.len() as u64);
+        sink.gauge("undecided", self.undecided.len() as u64);
+        for (name, value) in [
+            ("created", c.created),
+            ("expired", c.expired),
+            ("hits", c.hits),
+            ("revalidated", c.revalidated),
+            ("classified", c.classified),
+            ("table_full_stateless", c.table_full_stateless),
+            ("stateless_over_budget", c.stateless_over_budget),
+            ("overflow_full", c.overflow_full),
+            ("moved", c.moved),
+            ("not_ip", c.not_ip),
+            ("fragments_followed", c.fragments_followed),
+            ("fragments_orphaned", c.fragments_orphaned),
+            ("fragments_displaced", c.fragments_displaced),
+            ("detected", c.detected),
+            ("ended", c.ended),
+            ("undecided_evicted", self.undecided.evicted),
+            ("events_lost", self.events.lost),
+        ] {
+            sink.counter(name, value);
+        }
+    }
+
+    /// The table moves whole, with its own limits; verdicts are checked against the successor's rules.
+    fn export_state(&mut self) -> Option<ElementState> {
+        let empty = Self::new(
+            FlowsConfig { connections: 1, undecided: 1, fragments: 1, events: 1, ..self.config.clone() },
+            Arc::clone(&self.classifier),
+            Arc::clone(&self.settings),
+        );
+        let old = std::mem::replace(self, empty);
+        Some(Box::new(State {
+            table: old.table,
+            undecided: old.undecided,
+            events: old.events,
+            counters: old.counters,
+            log: old.log,
+            epoch: old.epoch,
+            keyed: old.keyed,
+        }))
+    }
+
+    fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
+        let state = state.downcast::<State>()?;
+        let State { table, undecided, events, counters, log, epoch, keyed } = *state;
+        (self.table, self.undecided, self.events, self.counters) = (table, undecided, events, counters);
+        (self.log, self.keyed, self.armed) = (log, keyed, false);
+        self.epoch = epoch.wrapping_add(1);
+        self.log.push(Delta::All);
+        Ok(())
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// The layout's fragment state as 0 (whole) or 1 is what the mask picks; a later fragment is never cached.
+const _: () = assert!(Fragment::Whole as u8 == 0 && Fragment::First as u8 == 1);
+
+#[cfg(test)]
+mod tests;
