@@ -19,8 +19,12 @@ pub fn ci() -> Result<bool> {
     steps.findings("layers", layers::findings)?;
     steps.findings("tidy", tidy::findings)?;
     steps.cargo("fmt", "fmt --all --check", &[])?;
-    steps.cargo("clippy", "clippy --workspace --all-targets --locked -- -D warnings", &[])?;
-    steps.cargo("rustdoc", "doc --workspace --no-deps --locked", &[("RUSTDOCFLAGS", "-D warnings")])?;
+    steps.cargo("clippy", "clippy --workspace --all-targets --locked --keep-going -- -D warnings", &[])?;
+    steps.cargo(
+        "rustdoc",
+        "doc --workspace --no-deps --locked --keep-going",
+        &[("RUSTDOCFLAGS", "-D warnings")],
+    )?;
     // --show-output lets the `SKIPPED name: why` lines of passing tests through.
     steps.cargo("tests", "test --workspace --locked --no-fail-fast -- --show-output", &[])?;
     steps.cargo(
