@@ -171,10 +171,14 @@ impl RouteSocket {
         let mut rest = &self.buffer[..length];
         while let Ok(frame) = NetlinkBuffer::new_checked(rest) {
             let size = frame.length() as usize;
-            match NetlinkMessage::deserialize(&rest[..size.min(rest.len())]) {
+            let message = &rest[..size.min(rest.len())];
+            let read = NetlinkMessage::deserialize(message).or_else(|error| {
+                essential(message).ok_or(error).and_then(|m| NetlinkMessage::deserialize(&m))
+            });
+            match read {
                 Ok(message) => each(message),
                 Err(error) => {
-                    tracing::debug!(kind = frame.message_type(), %error, "unreadable netlink message");
+                    tracing::warn!(kind = frame.message_type(), %error, "unreadable netlink message");
                     unreadable += 1;
                 }
             }
@@ -182,6 +186,20 @@ impl RouteSocket {
             rest = rest.get(size.next_multiple_of(4).max(4)..).unwrap_or_default();
         }
         Ok(unreadable)
+    }
+
+    /// Sends one request and returns its sequence number.
+    fn send(&mut self, message: RouteNetlinkMessage, flags: u16) -> Result<u32, rustix::io::Errno> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut header = NetlinkHeader::default();
+        header.flags = flags;
+        header.sequence_number = self.sequence;
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message));
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        rustix::net::send(&self.fd, &bytes, SendFlags::empty())?;
+        Ok(self.sequence)
     }
 
     /// One request and all its answers; true if a dump was interrupted.
@@ -193,18 +211,8 @@ impl RouteSocket {
         flags: u16,
         mut each: impl FnMut(RouteNetlinkMessage),
     ) -> Result<bool, NetlinkError> {
-        self.sequence = self.sequence.wrapping_add(1);
-        let sequence = self.sequence;
-        let mut header = NetlinkHeader::default();
-        header.flags = NLM_F_REQUEST | flags;
-        header.sequence_number = sequence;
-        let mut message = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message));
-        message.finalize();
-        let mut bytes = vec![0; message.buffer_len()];
-        message.serialize(&mut bytes);
-        let fail = |e| NetlinkError::os(operation, object, e);
-        rustix::net::send(&self.fd, &bytes, SendFlags::empty()).map_err(fail)?;
-
+        let sequence =
+            self.send(message, NLM_F_REQUEST | flags).map_err(|e| NetlinkError::os(operation, object, e))?;
         let mut interrupted = false;
         loop {
             let mut end = None;
@@ -231,7 +239,7 @@ impl RouteSocket {
                         waited_s: ANSWER_WITHIN_S,
                     });
                 }
-                other => other.map_err(fail)?,
+                other => other.map_err(|e| NetlinkError::os(operation, object, e))?,
             };
             if unreadable > 0 {
                 // An incomplete list must not pass for a complete one.
@@ -249,6 +257,46 @@ impl RouteSocket {
             }
         }
     }
+}
+
+/// The message with only the attributes that this crate needs. Drivers and
+/// new kernels send attributes whose layout the library does not know; one of
+/// those must not hide a link or a route.
+fn essential(message: &[u8]) -> Option<Vec<u8>> {
+    const NETLINK_HEADER: usize = 16;
+    let kind = u16::from_ne_bytes([*message.get(4)?, *message.get(5)?]);
+    // Numbers from linux/rtnetlink.h, if_link.h, if_addr.h, neighbour.h.
+    let (header, kinds): (usize, &[u16]) = match kind {
+        // Link: address, name, MTU, lower link, controller, state, its namespace.
+        libc::RTM_NEWLINK | libc::RTM_DELLINK => (16, &[1, 3, 4, 5, 10, 16, 37]),
+        // Address: address, local, flags.
+        libc::RTM_NEWADDR | libc::RTM_DELADDR => (8, &[1, 2, 8]),
+        // Route: destination, interface, gateway, metric, source, multipath, table, via.
+        libc::RTM_NEWROUTE | libc::RTM_DELROUTE => (12, &[1, 4, 5, 6, 7, 9, 15, 18]),
+        // Neighbour: destination, link-layer address.
+        libc::RTM_NEWNEIGH | libc::RTM_DELNEIGH => (12, &[1, 2]),
+        _ => return None,
+    };
+    let start = NETLINK_HEADER + header;
+    let mut kept = message.get(..start)?.to_vec();
+    for nla in NlasIterator::new(message.get(start..)?).map_while(Result::ok) {
+        if kinds.contains(&nla.kind()) {
+            push_attribute(&mut kept, nla.kind(), nla.value());
+        }
+    }
+    let length = u32::try_from(kept.len()).ok()?;
+    kept[..4].copy_from_slice(&length.to_ne_bytes());
+    Some(kept)
+}
+
+/// Appends one attribute with its padding (netlink(7)).
+pub(crate) fn push_attribute(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    const HEADER_BYTES: usize = 4;
+    // Values come from one message or are small structures: below 16 bits.
+    bytes.extend(((HEADER_BYTES + value.len()) as u16).to_ne_bytes());
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(value);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
 }
 
 /// The kernel's sentence in an error message: after the echoed header (and the
@@ -302,5 +350,43 @@ mod tests {
         assert_eq!(error_text(&echo, 0), "");
         assert_eq!(error_text(&echo[..8], NLM_F_ACK_TLVS), "", "short input is no panic");
         assert_eq!(error_text(&echo, NLM_F_ACK_TLVS), "", "uncapped: the echo is longer");
+    }
+
+    #[test]
+    fn an_attribute_of_unknown_layout_does_not_hide_its_link() {
+        let mut message = vec![0; 32];
+        message[4..6].copy_from_slice(&libc::RTM_NEWLINK.to_ne_bytes());
+        message[20..24].copy_from_slice(&7u32.to_ne_bytes());
+        push_attribute(&mut message, 3, b"eth7\0");
+        push_attribute(&mut message, 4, &[1, 2]);
+        let bad_mtu = message.len() as u32;
+        message[..4].copy_from_slice(&bad_mtu.to_ne_bytes());
+        let read = |bytes: &[u8]| NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes);
+        assert!(read(&message).is_err(), "an MTU has four bytes");
+        assert!(read(&essential(&message).unwrap()).is_err(), "and is needed");
+
+        message.truncate(44);
+        // IFLA_OPERSTATE is needed, IFLA_MAP (14) is not.
+        push_attribute(&mut message, 14, &[1, 2]);
+        let length = message.len() as u32;
+        message[..4].copy_from_slice(&length.to_ne_bytes());
+        assert!(read(&message).is_err(), "a map is longer");
+        let message = read(&essential(&message).unwrap()).unwrap();
+        let NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) = message.payload else {
+            panic!("not a link");
+        };
+        let link = crate::LinkInfo::from_message(&link).unwrap();
+        assert_eq!((link.index, link.name.as_str()), (7, "eth7"));
+        assert_eq!(essential(&[0; 10]), None, "short input is no panic");
+    }
+
+    #[test]
+    fn connections_may_be_shared_and_moved_between_threads() {
+        fn shared<T: Send + Sync>() {}
+        fn moved<T: Send>() {}
+        shared::<Netlink>();
+        shared::<Namespace>();
+        moved::<crate::Monitor>();
+        moved::<crate::Mirror>();
     }
 }

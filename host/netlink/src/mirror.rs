@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use crate::address::InterfaceAddress;
@@ -186,5 +187,13 @@ impl Mirror {
                 };
             }
         }
+    }
+}
+
+impl AsFd for Mirror {
+    /// For waiting together with other descriptors; call [`Mirror::refresh`]
+    /// with zero until nothing changes when it is readable.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.monitor.as_fd()
     }
 }

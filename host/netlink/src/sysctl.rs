@@ -4,6 +4,10 @@
 //! `/proc/sys/net` shows the network namespace of the thread that opens the
 //! file, so every access here runs inside the namespace. Root of a user
 //! namespace may write the keys of network namespaces that it owns.
+//!
+//! `all` and `default` are interfaces here, too. Trap: the kernel filters by
+//! the larger `rp_filter` of `all` and of the interface, so 0 on the interface
+//! alone does not switch it off.
 
 use std::path::PathBuf;
 use std::{fs, io};
@@ -22,11 +26,18 @@ pub enum IpVersion {
 }
 
 impl IpVersion {
-    fn directory(self) -> &'static str {
+    /// `ipv4` or `ipv6`: the directory under `/proc/sys/net`, and the name in
+    /// state files.
+    pub fn directory(self) -> &'static str {
         match self {
             Self::V4 => "ipv4",
             Self::V6 => "ipv6",
         }
+    }
+
+    /// Reads what [`IpVersion::directory`] gives.
+    pub fn from_directory(name: &str) -> Option<Self> {
+        [Self::V4, Self::V6].into_iter().find(|version| version.directory() == name)
     }
 }
 

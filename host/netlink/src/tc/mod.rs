@@ -27,7 +27,7 @@ pub use qdisc::{Qdisc, QdiscSpec};
 use rtnetlink::packet_core::{DefaultNla, Nla, NlasIterator};
 use rtnetlink::packet_route::tc::{TcAttribute, TcMessage, TcOption, TcStats2};
 
-use crate::connection::Netlink;
+use crate::connection::{Netlink, push_attribute};
 use crate::error::NetlinkError;
 
 /// `TCA_OPTIONS`, the attribute with the parameters of a kind.
@@ -117,16 +117,6 @@ fn attribute(bytes: &[u8], kind: u16) -> Option<Vec<u8>> {
         .map_while(Result::ok)
         .find(|nla| nla.kind() == kind)
         .map(|nla| nla.value().to_vec())
-}
-
-/// Appends one attribute with its padding (netlink(7)).
-fn push_attribute(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
-    const HEADER_BYTES: usize = 4;
-    // Every value here has a fixed size far below the 16-bit limit.
-    bytes.extend(((HEADER_BYTES + value.len()) as u16).to_ne_bytes());
-    bytes.extend(kind.to_ne_bytes());
-    bytes.extend(value);
-    bytes.resize(bytes.len().next_multiple_of(4), 0);
 }
 
 /// Word `index` of a structure of native 32-bit words.

@@ -116,6 +116,13 @@ mod tests {
     }
 
     #[test]
+    fn a_burst_is_its_time_in_64_ns() {
+        // 16,000 B at 2 Mbit/s take 64 ms.
+        let ticks = kernel_rate(2_000_000).ticks("test", "burst", Bytes(16_000));
+        assert_eq!(ticks.unwrap(), 1_000_000);
+    }
+
+    #[test]
     fn a_rate_beyond_32_bits_travels_in_64() {
         let rate = kernel_rate(100_000_000_000);
         let wide = rate.wide().unwrap();
