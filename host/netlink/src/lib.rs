@@ -35,9 +35,11 @@
 //! Netlink answers at once and in order, so the connection is a plain blocking
 //! socket; no runtime is needed. Message layouts come from
 //! `netlink-packet-route`.
-// This crate is the place where threads are made for namespaces and where
-// waiting for the kernel is bounded by time.
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a namespace belongs to a thread, and waiting for the kernel has a deadline"
+)]
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
 
 mod address;

@@ -80,10 +80,10 @@ pub fn read(interface: &str) -> Result<Offloads, NetlinkError> {
 
 /// Switches all offloads off in the calling thread's namespace and returns
 /// what was before. What a driver refuses to switch off is logged, and shows
-/// in [`Offloads::active`] of a later [`read`].
+/// in [`Offloads::active`] of a later [`read()`].
 ///
 /// # Errors
-/// As [`read`]; EPERM without CAP_NET_ADMIN.
+/// As [`read()`]; EPERM without CAP_NET_ADMIN.
 pub fn disable_all(interface: &str) -> Result<Offloads, NetlinkError> {
     disable_by(&Control::open()?, interface)
 }
@@ -97,10 +97,10 @@ pub fn restore(interface: &str, saved: &Offloads) -> Result<(), NetlinkError> {
 }
 
 impl Netlink {
-    /// [`read`] in this connection's namespace.
+    /// [`read()`] in this connection's namespace.
     ///
     /// # Errors
-    /// As [`read`].
+    /// As [`read()`].
     pub fn offloads(&self, interface: &str) -> Result<Offloads, NetlinkError> {
         read_by(self.control(), interface)
     }
@@ -113,10 +113,10 @@ impl Netlink {
         disable_by(self.control(), interface)
     }
 
-    /// [`restore`] in this connection's namespace.
+    /// [`restore()`] in this connection's namespace.
     ///
     /// # Errors
-    /// As [`restore`].
+    /// As [`restore()`].
     pub fn restore_offloads(&self, interface: &str, saved: &Offloads) -> Result<(), NetlinkError> {
         restore_by(self.control(), interface, saved)
     }

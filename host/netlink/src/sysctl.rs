@@ -72,7 +72,7 @@ pub fn read(
 /// Writes `net.VERSION.conf.INTERFACE.KEY`.
 ///
 /// # Errors
-/// As [`read`]; EPERM or EACCES without rights, EROFS in many containers.
+/// As [`read()`]; EPERM or EACCES without rights, EROFS in many containers.
 pub fn write(
     namespace: &Namespace,
     version: IpVersion,
@@ -89,7 +89,7 @@ pub fn write(
 /// out. When one fails, those already set are put back.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn set(
     namespace: &Namespace,
     interface: &str,
@@ -129,7 +129,7 @@ pub fn restore(namespace: &Namespace, saved: &[SavedKey]) -> Result<(), NetlinkE
 /// Call it before the link goes up. Does nothing on a kernel without IPv6.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn disable_duplicate_detection(
     namespace: &Namespace,
     interface: &str,
@@ -151,7 +151,7 @@ impl ForwardingState {
     /// `interface` off or on, and remembers what was.
     ///
     /// # Errors
-    /// As [`write`].
+    /// As [`write()`].
     pub fn set(namespace: &Namespace, interface: &str, forwarding: bool) -> Result<Self, NetlinkError> {
         let value = i64::from(forwarding);
         let keys = [(IpVersion::V4, "forwarding", value), (IpVersion::V6, "forwarding", value)];
@@ -161,7 +161,7 @@ impl ForwardingState {
     /// Puts the interface back as it was.
     ///
     /// # Errors
-    /// As [`restore`].
+    /// As [`restore()`].
     pub fn restore(&self, namespace: &Namespace) -> Result<(), NetlinkError> {
         restore(namespace, &self.saved)
     }

@@ -3,7 +3,12 @@
 //! Each test makes what it needs and never touches the namespace it was
 //! started in. Without rights it says so and skips; with `netns` in
 //! `PERHOP_REQUIRE` a skip is a failure.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a test may panic, and these talk to the kernel over real sockets"
+)]
 
 use std::io::Write;
 use std::net::{IpAddr, UdpSocket};
