@@ -9,11 +9,16 @@
 pub mod classifier;
 mod element;
 mod event;
+pub mod offline;
+mod query;
 pub mod realtime;
+mod registration;
 mod settings;
 mod table;
 
 pub use element::{Flows, FlowsChange, FlowsConfig, FlowsCounters};
 pub use event::{FlowEvent, FlowEventKind, FlowTuple};
+pub use query::{ExplainedConnection, ExplainedFilter, ExplainedTable, Explanation, FlowInfo};
+pub use registration::types;
 pub use settings::{Settings, SlaMap};
 pub use table::Timeouts;

@@ -9,7 +9,7 @@ mod index;
 mod key;
 mod wheel;
 
-pub(crate) use entry::{Entry, Half, NONE, Verdict, elapsed_ms};
+pub(crate) use entry::{Entry, NONE, Verdict, elapsed_ms};
 pub(crate) use fragment::{FragmentKey, FragmentTable, Told};
 pub(crate) use key::{FlowKey, Oriented};
 pub(crate) use wheel::TICK_MS;

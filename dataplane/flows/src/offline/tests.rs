@@ -1,0 +1,171 @@
+use super::*;
+use std::path::PathBuf;
+
+/// (time in ns, link type, bytes) of a pcap or pcapng file of either byte order.
+fn read(bytes: &[u8]) -> Vec<(Instant, u32, Vec<u8>)> {
+    match bytes[..4] {
+        [0x0a, 0x0d, 0x0d, 0x0a] => pcapng(bytes),
+        [0xd4, 0xc3, 0xb2, 0xa1] => pcap(bytes, u32::from_le_bytes, 1_000),
+        [0x4d, 0x3c, 0xb2, 0xa1] => pcap(bytes, u32::from_le_bytes, 1),
+        [0xa1, 0xb2, 0xc3, 0xd4] => pcap(bytes, u32::from_be_bytes, 1_000),
+        _ => panic!("neither pcap nor pcapng"),
+    }
+}
+
+fn pcap(bytes: &[u8], int: fn([u8; 4]) -> u32, fraction_ns: u64) -> Vec<(Instant, u32, Vec<u8>)> {
+    let at = |i: usize| int(bytes[i..i + 4].try_into().unwrap());
+    let (link, mut i, mut frames) = (at(20), 24, Vec::new());
+    while i + 16 <= bytes.len() {
+        let time = u64::from(at(i)) * 1_000_000_000 + u64::from(at(i + 4)) * fraction_ns;
+        let end = (i + 16 + at(i + 8) as usize).min(bytes.len());
+        frames.push((Instant(time), link, bytes[i + 16..end].to_vec()));
+        i = end;
+    }
+    frames
+}
+
+fn pcapng(bytes: &[u8]) -> Vec<(Instant, u32, Vec<u8>)> {
+    let int: fn([u8; 4]) -> u32 =
+        if bytes[8..12] == [0x4d, 0x3c, 0x2b, 0x1a] { u32::from_le_bytes } else { u32::from_be_bytes };
+    let at = |i: usize| int(bytes[i..i + 4].try_into().unwrap());
+    let (mut links, mut i, mut frames) = (Vec::new(), 0, Vec::new());
+    while i + 12 <= bytes.len() {
+        let len = at(i + 4) as usize;
+        match at(i) {
+            1 => {
+                let link = int([bytes[i + 8], bytes[i + 9], 0, 0]) & 0xffff;
+                // Option 9: resolution of time stamps, a power of ten here.
+                let (mut o, mut tick_ns) = (i + 16, 1_000);
+                while o + 4 < i + len - 4 {
+                    let (code, n) = (at(o) & 0xffff, (at(o) >> 16) as usize);
+                    if code == 9 {
+                        tick_ns = 10_u64.pow(9 - u32::from(bytes[o + 4]).min(9));
+                    }
+                    o += 4 + n.div_ceil(4) * 4;
+                }
+                links.push((link, tick_ns));
+            }
+            6 => {
+                let (link, tick_ns) = links[at(i + 8) as usize];
+                let time = (u64::from(at(i + 12)) << 32 | u64::from(at(i + 16))) * tick_ns;
+                frames.push((Instant(time), link, bytes[i + 28..i + 28 + at(i + 20) as usize].to_vec()));
+            }
+            _ => {}
+        }
+        i += len.max(12);
+    }
+    frames
+}
+
+fn capture(test: &str, name: &str) -> Option<Classified> {
+    let Some(data) = std::env::var_os("PERHOP_TEST_DATA") else {
+        println!("SKIPPED {test}: PERHOP_TEST_DATA unset");
+        return None;
+    };
+    let path = PathBuf::from(data).join("pcap").join(name);
+    let frames = read(&std::fs::read(&path).unwrap());
+    assert!(!frames.is_empty(), "{name}");
+    let found = classify_capture(name, RtpSettings::default(), frames);
+    let media: Vec<_> = found.rows.iter().filter(|r| r.verdict == "media").collect();
+    let udp = found.rows.iter().filter(|r| r.flow.starts_with("udp")).count();
+    println!(
+        "{name}: {} flows ({udp} UDP), {} media, {} other frames, {} unreadable",
+        found.rows.len(),
+        media.len(),
+        found.other,
+        found.unreadable
+    );
+    for row in &found.rows {
+        if row.verdict == "media" || (row.packets >= 20 && row.flow.starts_with("udp")) {
+            println!("  {row:?}");
+        }
+    }
+    assert!(media.iter().all(|r| r.flow.starts_with("udp")));
+    Some(found)
+}
+
+fn media(found: &Classified) -> usize {
+    found.rows.iter().filter(|r| r.verdict == "media").count()
+}
+
+#[test]
+fn captured_calls_are_found() {
+    for name in ["g711a.pcap", "rtp.pcapng"] {
+        let Some(found) = capture("captured_calls_are_found", name) else { return };
+        assert!(media(&found) >= 1, "{name}");
+        assert!(found.rows.iter().filter(|r| r.verdict == "media").all(|r| r.decided_at >= Some(10)));
+    }
+}
+
+#[test]
+fn captured_look_alikes_are_not() {
+    for name in ["rtps.pcap", "dnscrypt_skype_false_positive.pcapng"] {
+        let Some(found) = capture("captured_look_alikes_are_not", name) else { return };
+        assert_eq!(media(&found), 0, "{name}");
+    }
+}
+
+#[test]
+fn captured_conferences_hold_media() {
+    let names = [
+        "sip.pcap",
+        "stun_dtls_rtp.pcapng",
+        "stun_wa_call.pcapng",
+        "zoom.pcap",
+        "teams.pcap",
+        "webex.pcap",
+        "KakaoTalk_talk.pcap",
+    ];
+    for name in names {
+        let Some(_) = capture("captured_conferences_hold_media", name) else { return };
+    }
+}
+
+/// A G.711 packet as IPv4 from 10.0.0.1:5004 to 10.0.0.2:5006.
+fn g711(i: u16) -> Vec<u8> {
+    let mut p = vec![0x45, 0, 0, 200, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    let sum = perhop_wire::checksum::of(&p);
+    p[10..12].copy_from_slice(&sum.to_be_bytes());
+    p.extend_from_slice(&[0x13, 0x8c, 0x13, 0x8e, 0, 180, 0, 0, 0x80, 0]);
+    p.extend_from_slice(&i.to_be_bytes());
+    p.extend_from_slice(&(u32::from(i) * 160).to_be_bytes());
+    p.extend_from_slice(&[0, 0, 0, 7]);
+    p.resize(200, 0x55);
+    p
+}
+
+#[test]
+fn every_link_type_and_a_short_snap_length() {
+    let prefixes: [(u32, Vec<u8>); 6] = [
+        (1, [vec![0; 12], vec![8, 0]].concat()),
+        (101, vec![]),
+        (12, vec![]),
+        (113, [vec![0; 14], vec![8, 0]].concat()),
+        (276, [vec![8, 0], vec![0; 18]].concat()),
+        (0, vec![2, 0, 0, 0]),
+    ];
+    for (link, prefix) in prefixes {
+        for keep in [200, 40] {
+            let frames = (0..12_u16).map(|i| {
+                let frame = [prefix.clone(), g711(i)[..keep].to_vec()].concat();
+                (Instant(u64::from(i) * 20_000_000), link, frame)
+            });
+            let found = classify_capture("made", RtpSettings::default(), frames);
+            assert_eq!(found.unreadable, 0, "link type {link}");
+            let expected = FlowRow {
+                file: "made".to_owned(),
+                flow: "udp 10.0.0.1:5004>10.0.0.2:5006".to_owned(),
+                packets: 12,
+                verdict: "media",
+                reason: "rtp",
+                confidence: 0.99,
+                decided_at: Some(10),
+                ssrc: vec![7],
+                payload_type: vec![0],
+            };
+            assert_eq!(found.rows, [expected], "link type {link}, {keep} bytes");
+        }
+    }
+    let unknown = classify_capture("made", RtpSettings::default(), [(Instant(0), 9999, g711(0))]);
+    assert_eq!((unknown.unreadable, unknown.rows.len()), (1, 0));
+}
