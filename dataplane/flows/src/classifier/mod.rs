@@ -403,4 +403,4 @@ fn relax_v6(mask: &[u64; 6]) -> [u64; 6] {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -5,7 +5,7 @@ use proptest::option::weighted;
 use proptest::prelude::*;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-fn address(v6: bool, n: u8) -> IpAddr {
+pub(crate) fn address(v6: bool, n: u8) -> IpAddr {
     // Few values with long common prefixes, so that rules and keys meet.
     let n = u32::from(n);
     let bits = 0x0a00_0000 | (n & 3) << 16 | (n >> 2 & 3) << 8 | (n >> 4 & 3) << 3 | n >> 6;

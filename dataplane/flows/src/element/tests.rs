@@ -1,1 +1,494 @@
 use super::*;
+use crate::classifier::{Action, Masked, Match, PortRange, tests as rules};
+use crate::realtime::{Detector, rtp::RtpSettings};
+use ipnet::IpNet;
+use perhop_element::testkit::Bench;
+use perhop_packet::{Direction, PortId};
+use proptest::prelude::*;
+use std::net::IpAddr;
+
+const EF: ClassId = ClassId(46);
+const BE: ClassId = ClassId(0);
+
+/// One packet to be made.
+#[derive(Clone, Debug)]
+struct Made {
+    src: IpAddr,
+    dst: IpAddr,
+    tcp: bool,
+    ports: (u16, u16),
+    tos: u8,
+    flags: u8,
+    /// (offset in 8 bytes, more, id)
+    fragment: Option<(u16, bool, u16)>,
+    payload: Vec<u8>,
+}
+
+impl Made {
+    fn udp(src: &str, dst: &str, ports: (u16, u16), payload: Vec<u8>) -> Self {
+        let ip = |s: &str| s.parse().unwrap();
+        Self { src: ip(src), dst: ip(dst), tcp: false, ports, tos: 0, flags: 0, fragment: None, payload }
+    }
+
+    fn frame(&self) -> Vec<u8> {
+        let mut l4 = Vec::new();
+        if self.fragment.is_none_or(|(offset, ..)| offset == 0) {
+            l4.extend_from_slice(&self.ports.0.to_be_bytes());
+            l4.extend_from_slice(&self.ports.1.to_be_bytes());
+            if self.tcp {
+                l4.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 0x50, self.flags, 0, 0, 0, 0, 0, 0]);
+            } else {
+                l4.extend_from_slice(&(self.payload.len() as u16 + 8).to_be_bytes());
+                l4.extend_from_slice(&[0, 0]);
+            }
+        }
+        l4.extend_from_slice(&self.payload);
+        let proto = if self.tcp { 6 } else { 17 };
+        let mut frame = vec![0; 12];
+        match (self.src, self.dst) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                let (offset, more, id) = self.fragment.unwrap_or((0, false, 0));
+                let len = (20 + l4.len() as u16).to_be_bytes();
+                let field = (offset | u16::from(more) << 13).to_be_bytes();
+                let id = id.to_be_bytes();
+                frame.extend_from_slice(&[8, 0, 0x45, self.tos, len[0], len[1], id[0], id[1], field[0], field[1]]);
+                frame.extend_from_slice(&[64, proto, 0, 0]);
+                frame.extend_from_slice(&src.octets());
+                frame.extend_from_slice(&dst.octets());
+                let sum = perhop_wire::checksum::of(&frame[14..34]);
+                frame[24..26].copy_from_slice(&sum.to_be_bytes());
+            }
+            (IpAddr::V6(src), IpAddr::V6(dst)) => {
+                let len = (l4.len() as u16).to_be_bytes();
+                frame.extend_from_slice(&[0x86, 0xdd, 0x60 | self.tos >> 4, self.tos << 4, 0, 0]);
+                frame.extend_from_slice(&[len[0], len[1], proto, 64]);
+                frame.extend_from_slice(&src.octets());
+                frame.extend_from_slice(&dst.octets());
+            }
+            _ => panic!("mixed families"),
+        }
+        frame.extend_from_slice(&l4);
+        frame
+    }
+}
+
+fn rtp(i: u16) -> Vec<u8> {
+    let mut p = vec![0x80, 0];
+    p.extend_from_slice(&i.to_be_bytes());
+    p.extend_from_slice(&(u32::from(i) * 160).to_be_bytes());
+    p.extend_from_slice(&[0, 0, 0, 7]);
+    p.resize(172, 0);
+    p
+}
+
+fn settings(realtime: bool) -> Settings {
+    let detector = Detector {
+        enabled: true,
+        rtp: RtpSettings::default(),
+        promote_class: EF,
+        in_ports: Vec::new(),
+    };
+    Settings { default_class: BE, detector: realtime.then_some(detector), ..Settings::default() }
+}
+
+fn bench(config: FlowsConfig, list: Vec<Rule>, settings: Settings) -> Bench {
+    let flows = Flows::new(config, Classifier::build(list).unwrap(), Arc::new(settings));
+    Bench::new(flows, 1)
+}
+
+fn small() -> FlowsConfig {
+    FlowsConfig { connections: 64, undecided: 8, fragments: 16, events: 16, ..FlowsConfig::default() }
+}
+
+/// Pushes one frame in at port `port` and returns what was written into its metadata.
+fn push(bench: &mut Bench, made: &Made, port: u16) -> Meta {
+    let mut packet = bench.packet(&made.frame());
+    assert!(packet.meta().parsed, "{made:?}");
+    packet.meta_mut().in_port = PortId(port);
+    bench.push_packet(0, packet);
+    *bench.sink(0).arrived.last().unwrap().1.meta()
+}
+
+fn rule(id: u32, matches: Match, class: Option<ClassId>) -> Rule {
+    let action = Action { class, ..Action::default() };
+    Rule { id: FilterId(id), tier: 0, priority: id, name: format!("r{id}").into(), matches, action }
+}
+
+fn dst(net: &str) -> Match {
+    Match { dst: Some(net.parse::<IpNet>().unwrap()), ..Match::default() }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Packet { which: u8, tos: u8, flags: u8, port: u16, tcp: bool, v6: bool },
+    Add(Rule),
+    Remove(proptest::sample::Index),
+    Settings { trusted: bool, class: bool },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let packet = (any::<u8>(), any::<u8>(), 0..32u8, 0..3u16, any::<bool>(), any::<bool>())
+        .prop_map(|(which, tos, flags, port, tcp, v6)| Step::Packet { which: which & 7, tos, flags, port, tcp, v6 });
+    prop_oneof![
+        12 => packet,
+        3 => rules::rules(2).prop_filter_map("a rule", |mut r| r.pop().map(Step::Add)),
+        2 => any::<proptest::sample::Index>().prop_map(Step::Remove),
+        1 => any::<(bool, bool)>().prop_map(|(trusted, class)| Step::Settings { trusted, class }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever changes come between, each packet gets what a linear scan over the rules of that moment gives.
+    #[test]
+    fn cached_verdicts_are_those_of_a_linear_scan(
+        initial in rules::rules(30),
+        steps in proptest::collection::vec(step(), 1..150),
+    ) {
+        let mut bench = bench(small(), initial.clone(), settings(false));
+        let mut ids: Vec<FilterId> = initial.iter().map(|r| r.id).collect();
+        let mut next_id = 1000;
+        for step in steps {
+            let now = bench.now();
+            let flows = bench.element::<Flows>();
+            let rules_now = Arc::clone(flows.classifier());
+            match step {
+                Step::Packet { which, tos, flags, port, tcp, v6 } => {
+                    let ip = |n: u8| rules::address(v6, n * 36);
+                    let made = Made {
+                        src: ip(which),
+                        dst: ip(7 - which),
+                        tcp,
+                        ports: (5000 + u16::from(which), 5007 - u16::from(which)),
+                        tos,
+                        flags,
+                        fragment: None,
+                        payload: vec![0; 20],
+                    };
+                    let settings = Arc::clone(flows.settings());
+                    let meta = push(&mut bench, &made, port);
+                    let key = Key::of(&made.frame(), &meta.layout, PortId(port)).unwrap();
+                    let expected = judge(rules_now.linear(&key), &settings, &key);
+                    prop_assert_eq!(
+                        (meta.filter, meta.sla, meta.profile, meta.class),
+                        (expected.filter, expected.sla, expected.profile, expected.class),
+                        "{:?}", key
+                    );
+                }
+                Step::Add(mut rule) => {
+                    rule.id = FilterId(next_id);
+                    rule.name = format!("n{next_id}").into();
+                    next_id += 1;
+                    ids.push(rule.id);
+                    let changed = rules_now.with_changes([rule], &[]).unwrap();
+                    let (classifier, deltas) = (Some(changed.classifier), changed.deltas);
+                    flows.commit(now, FlowsChange { classifier, deltas, settings: None });
+                }
+                Step::Remove(index) if !ids.is_empty() => {
+                    let id = ids.swap_remove(index.index(ids.len()));
+                    let changed = rules_now.with_changes([], &[id]).unwrap();
+                    let (classifier, deltas) = (Some(changed.classifier), changed.deltas);
+                    flows.commit(now, FlowsChange { classifier, deltas, settings: None });
+                }
+                Step::Remove(_) => {}
+                Step::Settings { trusted, class } => {
+                    let mut new = settings(false);
+                    new.trusted = vec![trusted, false, true];
+                    new.dscp_classes[46] = EF;
+                    new.default_class = ClassId(u32::from(class));
+                    let settings = Some(Arc::new(new));
+                    flows.commit(now, FlowsChange { settings, deltas: vec![Delta::All], classifier: None });
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_change_that_does_not_concern_a_flow_does_not_reclassify_it() {
+    let mut bench = bench(small(), vec![rule(1, dst("10.1.0.0/16"), Some(ClassId(5)))], settings(false));
+    let call = Made::udp("10.0.0.1", "10.1.0.2", (1, 2), vec![0; 20]);
+    assert_eq!(push(&mut bench, &call, 0).class, ClassId(5));
+    assert_eq!(push(&mut bench, &call, 0).filter, FilterId(1));
+    let add = |bench: &mut Bench, rule: Rule| {
+        let now = bench.now();
+        let flows = bench.element::<Flows>();
+        let changed = flows.classifier().with_changes([rule], &[]).unwrap();
+        let (classifier, deltas) = (Some(changed.classifier), changed.deltas);
+        flows.commit(now, FlowsChange { classifier, deltas, settings: None });
+    };
+    for i in 0..16 {
+        add(&mut bench, rule(100 + i, dst("10.2.0.0/16"), None));
+    }
+    push(&mut bench, &call, 0);
+    let c = *bench.element::<Flows>().flow_counters();
+    assert_eq!((c.created, c.classified, c.hits, c.revalidated), (1, 1, 1, 1));
+    // Seventeen changes are more than the log remembers.
+    for i in 0..17 {
+        add(&mut bench, rule(200 + i, dst("10.2.0.0/16"), None));
+    }
+    push(&mut bench, &call, 0);
+    assert_eq!(bench.element::<Flows>().flow_counters().classified, 2);
+    // An earlier rule that concerns the flow moves it, once.
+    add(&mut bench, rule(0, dst("10.1.0.2/32"), Some(ClassId(6))));
+    assert_eq!(push(&mut bench, &call, 0).class, ClassId(6));
+    push(&mut bench, &call, 0);
+    assert_eq!(bench.element::<Flows>().flow_counters().moved, 1);
+}
+
+#[test]
+fn four_verdicts_a_direction_are_kept_by_code_point() {
+    let ef = Match { dscp: Some(Masked { value: 46, mask: 63 }), ..Match::default() };
+    let mut bench = bench(small(), vec![rule(1, ef, Some(EF))], settings(false));
+    let mut call = Made::udp("10.0.0.1", "10.1.0.2", (1, 2), vec![0; 20]);
+    for round in 0..3 {
+        for dscp in [0, 46, 8, 10] {
+            call.tos = dscp << 2;
+            let class = push(&mut bench, &call, 0).class;
+            assert_eq!(class, if dscp == 46 { EF } else { BE }, "round {round}");
+        }
+    }
+    let c = *bench.element::<Flows>().flow_counters();
+    assert_eq!((c.classified, c.hits, c.moved), (4, 8, 0));
+}
+
+#[test]
+fn the_tenth_packet_of_a_call_is_promoted_and_so_on_until_it_ends() {
+    let list = vec![
+        rule(1, dst("10.1.0.3/32"), Some(ClassId(5))),
+        Rule {
+            action: Action { class: Some(ClassId(5)), realtime: Some(true), ..Action::default() },
+            ..rule(2, dst("10.1.0.4/32"), None)
+        },
+    ];
+    let mut bench = bench(small(), list, settings(true));
+    let mut promoted = [0; 3];
+    for i in 0..20 {
+        for (n, to) in ["10.1.0.2", "10.1.0.3", "10.1.0.4"].iter().enumerate() {
+            let meta = push(&mut bench, &Made::udp("10.0.0.1", to, (5004, 5006), rtp(i)), 0);
+            let base = if n == 0 { BE } else { ClassId(5) };
+            assert_eq!(meta.class, if meta.realtime { EF } else { base });
+            assert_eq!(meta.direction, Direction::Forward);
+            promoted[n] += u32::from(meta.realtime);
+        }
+        bench.run_for(Duration::from_millis(20));
+    }
+    assert_eq!(promoted, [11, 0, 11]);
+    // The other direction has not been recognised: it is another flow.
+    let back = push(&mut bench, &Made::udp("10.1.0.2", "10.0.0.1", (5006, 5004), rtp(1)), 0);
+    assert_eq!((back.direction, back.realtime, back.class), (Direction::Reverse, false, BE));
+    let mut events = Vec::new();
+    bench.element::<Flows>().take_events(&mut events);
+    assert_eq!(events.iter().filter(|e| e.kind == FlowEventKind::Detected).count(), 3);
+    assert_eq!((events[0].decided_at, events[0].ssrc, events[0].packets), (10, 7, 10));
+    // Other settings keep what was recognised.
+    let now = bench.now();
+    let mut other = settings(true);
+    if let Some(d) = &mut other.detector {
+        d.enabled = false;
+        d.promote_class = ClassId(47);
+    }
+    let change = FlowsChange { settings: Some(Arc::new(other)), ..FlowsChange::default() };
+    bench.element::<Flows>().commit(now, change);
+    let call = Made::udp("10.0.0.1", "10.1.0.2", (5004, 5006), rtp(20));
+    assert_eq!(push(&mut bench, &call, 0).class, ClassId(47));
+    assert_eq!(bench.element::<Flows>().flow_counters().moved, 2);
+    bench.run_for(Duration::from_secs(100));
+    bench.element::<Flows>().take_events(&mut events);
+    assert_eq!(events.iter().filter(|e| e.kind == FlowEventKind::Ended).count(), 3);
+    let flows = bench.element::<Flows>();
+    assert_eq!((flows.table.len(), flows.undecided.len(), flows.flow_counters().expired), (0, 0, 3));
+}
+
+#[test]
+fn tcp_is_never_recognised() {
+    let mut bench = bench(small(), vec![], settings(true));
+    for i in 0..40 {
+        let made = Made { tcp: true, ..Made::udp("10.0.0.1", "10.1.0.2", (5004, 5006), rtp(i)) };
+        assert!(!push(&mut bench, &made, 0).realtime);
+        bench.run_for(Duration::from_millis(20));
+    }
+    assert_eq!(bench.element::<Flows>().flow_counters().detected, 0);
+}
+
+#[test]
+fn the_element_decides_as_the_pure_detector_does() {
+    use crate::realtime::rtp::RtpDetector;
+    let mut bench = bench(small(), vec![], settings(true));
+    let mut model = RtpDetector::new(RtpSettings::default());
+    let (mut ours, mut theirs) = (None, None);
+    for i in 0..60_u16 {
+        // Something else every third packet, and a jump in the middle.
+        let payload = if i % 3 == 0 { vec![1; 40] } else { rtp(if i < 12 { i } else { i + 500 }) };
+        let head = *payload.first_chunk().unwrap();
+        if let Some(d) = model.observe(bench.now(), payload.len(), &head) {
+            theirs = theirs.or(Some(d.packet));
+        }
+        let meta = push(&mut bench, &Made::udp("10.0.0.1", "10.1.0.2", (5004, 5006), payload), 0);
+        if meta.realtime {
+            ours = ours.or(Some(u64::from(i) + 1));
+        }
+        bench.run_for(Duration::from_millis(20));
+    }
+    assert!(ours.is_some());
+    assert_eq!(ours, theirs);
+}
+
+#[test]
+fn a_full_table_classifies_each_packet_by_itself_and_drops_none() {
+    let config = FlowsConfig { connections: 4, stateless: 1, ..small() };
+    let mut bench = bench(config, vec![rule(1, dst("10.1.0.0/16"), Some(ClassId(5)))], settings(true));
+    for i in 0..10 {
+        let meta = push(&mut bench, &Made::udp("10.0.0.1", "10.1.0.2", (i, 2), vec![0; 20]), 0);
+        assert_eq!((meta.class, meta.connection == NO_CONNECTION), (ClassId(5), i >= 4));
+    }
+    // Two in one batch, one allowed: the other gets the default class.
+    let mut batch = Batch::new();
+    for i in 20..22 {
+        batch.push(bench.packet(&Made::udp("10.0.0.1", "10.1.0.2", (i, 2), vec![0; 20]).frame()));
+    }
+    let (now, node) = (bench.now(), bench.node);
+    bench.driver.push(now, node, 0, &mut batch);
+    let classes: Vec<_> = bench.sink(0).arrived.iter().map(|(_, p)| p.meta().class).collect();
+    assert_eq!(classes[10..], [ClassId(5), BE]);
+    let c = *bench.element::<Flows>().flow_counters();
+    assert_eq!((c.table_full_stateless, c.stateless_over_budget), (8, 1));
+    bench.run_for(Duration::from_secs(60));
+    let meta = push(&mut bench, &Made::udp("10.0.0.1", "10.1.0.2", (30, 2), vec![0; 20]), 0);
+    assert_ne!(meta.connection, NO_CONNECTION);
+}
+
+#[test]
+fn later_fragments_follow_the_first() {
+    let ports = Match { dst_ports: Some(PortRange::one(5006)), ..Match::default() };
+    let mut bench = bench(small(), vec![rule(1, ports, Some(ClassId(5)))], settings(false));
+    let part = |offset, more, id| Made {
+        fragment: Some((offset, more, id)),
+        ..Made::udp("10.0.0.1", "10.1.0.2", (5004, 5006), vec![0; 24])
+    };
+    let first = push(&mut bench, &part(0, true, 77), 0);
+    let later = push(&mut bench, &part(4, false, 77), 0);
+    assert_eq!((later.class, later.connection), (ClassId(5), first.connection));
+    // Of another datagram, and after the time-out, nothing is known of the ports.
+    assert_eq!(push(&mut bench, &part(4, false, 78), 0).class, BE);
+    bench.run_for(Duration::from_secs(31));
+    assert_eq!(push(&mut bench, &part(4, false, 77), 0).class, BE);
+    let c = *bench.element::<Flows>().flow_counters();
+    assert_eq!((c.fragments_followed, c.fragments_orphaned), (1, 2));
+}
+
+#[test]
+fn domains_and_addresses_of_both_families_are_told_apart() {
+    let mut settings = settings(false);
+    settings.domains = vec![0, 1];
+    let mut bench = bench(small(), vec![], settings);
+    let v4 = Made::udp("10.0.0.1", "10.1.0.2", (1, 2), vec![0; 20]);
+    let v6 = Made::udp("::a00:1", "::a01:2", (1, 2), vec![0; 20]);
+    let mut seen: Vec<u32> = [(&v4, 0), (&v4, 1), (&v6, 0), (&v6, 1)]
+        .into_iter()
+        .map(|(made, port)| push(&mut bench, made, port).connection)
+        .collect();
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), 4);
+    let back = Made::udp("::a01:2", "::a00:1", (2, 1), vec![0; 20]);
+    let meta = push(&mut bench, &back, 1);
+    assert!(meta.direction == Direction::Reverse && seen.contains(&meta.connection));
+}
+
+#[test]
+fn what_is_not_ip_passes_with_the_default_class() {
+    let mut bench = bench(small(), vec![], settings(true));
+    let mut arp = vec![0; 60];
+    arp[12..14].copy_from_slice(&[0x88, 0xcc]);
+    bench.push(&arp);
+    bench.push(&[1, 2, 3]);
+    assert!(bench.sink(0).arrived.iter().all(|(_, p)| p.meta().class == BE));
+    assert_eq!((bench.sink(0).arrived.len(), bench.element::<Flows>().flow_counters().not_ip), (2, 2));
+}
+
+#[test]
+fn closed_tcp_connections_go_soon() {
+    let mut bench = bench(small(), vec![], settings(false));
+    let tcp = |flags, port| Made { tcp: true, flags, ..Made::udp("10.0.0.1", "10.1.0.2", (port, 2), vec![]) };
+    for (flags, port) in [(SYN, 1), (0x10, 1), (FIN | 0x10, 1), (SYN, 2)] {
+        push(&mut bench, &tcp(flags, port), 0);
+    }
+    bench.run_for(Duration::from_secs(80));
+    assert_eq!(bench.element::<Flows>().table.len(), 1);
+    bench.run_for(Duration::from_secs(300));
+    assert_eq!(bench.element::<Flows>().table.len(), 0);
+    assert_eq!(bench.driver.next_wakeup(), None);
+}
+
+#[test]
+fn state_moves_to_a_successor_with_other_rules() {
+    let mut bench = bench(small(), vec![], settings(true));
+    let packet = |i| Made::udp("10.0.0.1", "10.1.0.2", (5004, 5006), rtp(i));
+    let mut connection = 0;
+    for i in 0..12 {
+        connection = push(&mut bench, &packet(i), 0).connection;
+        bench.run_for(Duration::from_millis(20));
+    }
+    let state = bench.element::<Flows>().export_state().unwrap();
+    let list = vec![rule(9, dst("10.1.0.0/16"), None)];
+    let mut successor = Flows::new(small(), Classifier::build(list).unwrap(), Arc::new(settings(true)));
+    successor.import_state(state).ok().unwrap();
+    assert!(successor.import_state(Box::new(5_u8)).is_err());
+    *bench.element::<Flows>() = successor;
+    let meta = push(&mut bench, &packet(12), 0);
+    assert_eq!((meta.connection, meta.filter, meta.class), (connection, FilterId(9), EF));
+}
+
+#[test]
+fn explain_agrees_with_what_happens_and_changes_nothing() {
+    let ef = Match { dscp: Some(Masked { value: 46, mask: 63 }), ..dst("2001:db8::/32") };
+    let mut with_slas = settings(true);
+    with_slas.slas = crate::SlaMap::new([("10.1.0.0/16".parse().unwrap(), SlaId(3))]);
+    let list = vec![rule(1, ef, Some(EF)), rule(2, dst("10.1.0.0/16"), None)];
+    let mut bench = bench(small(), list, with_slas);
+    let voice = Made { tos: 46 << 2, ..Made::udp("2001:db8::1", "2001:db8::2", (1, 2), vec![0; 20]) };
+    let other = Made::udp("10.0.0.1", "10.1.0.2", (5004, 5006), rtp(0));
+    for made in [voice, other] {
+        let frame = made.frame();
+        let layout = perhop_wire::dissect(&frame).unwrap();
+        let before = *bench.element::<Flows>().flow_counters();
+        let said = bench.element::<Flows>().explain(&frame, &layout, PortId(0));
+        assert_eq!(*bench.element::<Flows>().flow_counters(), before);
+        assert_eq!((said.connection, bench.element::<Flows>().undecided.len()), (None, 0));
+        let meta = push(&mut bench, &made, 0);
+        assert_eq!(said.class, Some(meta.class.0));
+        assert_eq!(said.filter.map(|f| f.id), Some(meta.filter.0));
+        let again = bench.element::<Flows>().explain(&frame, &layout, PortId(0));
+        assert_eq!(again.connection.map(|c| (c.packets, c.verdict_is_current)), Some((1, true)));
+        if made.tos == 0 {
+            assert_eq!((said.sla, said.sla_from), (Some(3), "destination prefix"));
+            assert_eq!((said.class_from, said.detection.as_str()), ("default", "undecided"));
+        } else {
+            assert_eq!((said.class_from, said.detection.as_str()), ("filter", "version"));
+        }
+        bench.element::<Flows>().undecided = UndecidedSlab::new(8);
+    }
+}
+
+#[test]
+fn show_flows_comes_in_pages() {
+    let mut bench = bench(small(), vec![], settings(false));
+    for i in 0..10 {
+        push(&mut bench, &Made::udp("10.0.0.1", "10.1.0.2", (i, 2), vec![0; 20]), 0);
+    }
+    push(&mut bench, &Made::udp("10.1.0.2", "10.0.0.1", (2, 3), vec![0; 20]), 0);
+    let now = bench.now();
+    let flows = bench.element::<Flows>();
+    let (mut rows, mut cursor) = (Vec::new(), Some(0));
+    while let Some(at) = cursor {
+        let (page, next) = flows.snapshot(now, at, 3);
+        assert!(page.len() <= 6);
+        rows.extend(page);
+        cursor = next;
+    }
+    assert_eq!(rows.len(), 11);
+    assert_eq!(rows.iter().filter(|r| !r.forward).count(), 1);
+    assert!(rows.iter().all(|r| r.class == Some(0) && r.filter.is_none() && r.bytes == 48));
+}

@@ -56,6 +56,7 @@ impl UndecidedSlab {
     }
 
     /// Whether `owner` has state at `slot`.
+    #[cfg(test)]
     pub fn has(&self, slot: u32, owner: u32) -> bool {
         self.slots.get(slot as usize).is_some_and(|s| s.owner == owner)
     }

@@ -111,11 +111,6 @@ impl ConnectionTable {
         self.live
     }
 
-    /// The most connections.
-    pub fn capacity(&self) -> usize {
-        self.capacity
-    }
-
     /// The key of the hash, for tables beside this one.
     pub fn seed(&self) -> u64 {
         self.seed
