@@ -1,16 +1,11 @@
-//! # Flows
-//!
-//! ## Synopsis
-//!
+//! # Synopsis
 //! `Flows(limits)` finds each packet's connection, its verdict (filter, contract, profile, class) and whether it
 //! belongs to a recognised real-time flow.
 //!
-//! ## Ports
-//!
+//! # Ports
 //! One input, one output. Every packet that comes in goes out, in order.
 //!
-//! ## Configuration
-//!
+//! # Configuration
 //! | key | type | unit | default | range |
 //! |---|---|---|---|---|
 //! | `connections` | integer | entries | 131072 | 16 … 4194304 |
@@ -24,8 +19,7 @@
 //!
 //! Rules, code point classes, contracts and detection come as a [`FlowsChange`] and change while packets flow.
 //!
-//! ## Behaviour
-//!
+//! # Behaviour
 //! The key of a connection is forwarding domain, VLAN tags and 5-tuple, whichever endpoint sends. Each direction caches
 //! up to four verdicts by in-port and by the DSCP, TCP flag and fragment bits that some filter looks at. A verdict older
 //! than the last change is tested against the changes since (at most 16) and made anew only when one concerns it.
@@ -39,23 +33,19 @@
 //! without ports. Packets that are not IP, or were not parsed, get the default class. When the table is full a packet
 //! is classified by itself, and beyond `stateless` of those in one batch gets the default class; it is never dropped.
 //!
-//! ## Counters
-//!
+//! # Counters
 //! `connections` (gauge), `created`, `expired`, `hits`, `revalidated`, `classified`, `table_full_stateless`,
 //! `stateless_over_budget`, `overflow_full`, `moved`, `not_ip`, `fragments_followed`, `fragments_orphaned`,
 //! `fragments_displaced`, `detected`, `ended`, `undecided` (gauge), `undecided_evicted`, `events_lost`.
 //!
-//! ## Invariants
-//!
+//! # Invariants
 //! A cached verdict equals what a linear scan over the rules would say now. No allocation per packet. TCP is never
 //! recognised as real-time. Packets are neither held, dropped, reordered nor changed.
 //!
-//! ## Example
-//!
+//! # Example
 //! `flows :: Flows(connections = 100000, default = be, realtime = ef)`
 //!
-//! ## Source
-//!
+//! # Source
 //! RFC 2475 §2.3.1 (classifiers), RFC 2663 §2.3 (sessions), RFC 3550 (RTP); see [`crate::realtime::rtp`] for detection.
 
 use crate::classifier::{Classifier, Delta, DeltaLog, Key, Rule};
@@ -266,8 +256,7 @@ impl Flows {
 
     fn refresh_masks(&mut self) {
         let aux = self.classifier.aux_mask();
-        self.masks =
-            AuxMasks { dscp: [aux.dscp, 0x3f], flags: aux.flags, fragment: u8::from(aux.fragment) };
+        self.masks = AuxMasks { dscp: [aux.dscp, 0x3f], flags: aux.flags, fragment: u8::from(aux.fragment) };
     }
 
     /// What a verdict is cached under.
@@ -512,9 +501,8 @@ impl Flows {
         let at = usize::from(meta.layout.payload_offset);
         let end = usize::from(meta.layout.l3_offset) + usize::from(meta.layout.ip_len);
         let payload = if at == 0 { &[][..] } else { frame.get(at..end.min(frame.len())).unwrap_or_default() };
-        let header = payload
-            .first_chunk::<HEADER_LEN>()
-            .and_then(|head| Header::read(payload.len(), head).ok());
+        let header =
+            payload.first_chunk::<HEADER_LEN>().and_then(|head| Header::read(payload.len(), head).ok());
         let entry = self.table.entry_mut(n);
         let h = &mut entry.halves[half];
         if h.realtime && header.is_some_and(|x| x.ssrc == h.ssrc) {

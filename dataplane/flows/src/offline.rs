@@ -164,7 +164,8 @@ impl Flow {
 }
 
 fn flow_id(frame: &[u8], layout: &Layout) -> Option<FlowId> {
-    let known = matches!(layout.protocol, protocol::UDP | protocol::TCP) && layout.fragment != Fragment::Later;
+    let known =
+        matches!(layout.protocol, protocol::UDP | protocol::TCP) && layout.fragment != Fragment::Later;
     if !known || layout.l4_offset == 0 {
         return None;
     }

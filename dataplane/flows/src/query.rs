@@ -126,7 +126,9 @@ impl Flows {
         let mut next = cursor;
         for (n, entry) in entries.by_ref().take(limit) {
             next = n + 1;
-            rows.extend((0..2).filter(|h| entry.halves[*h].packets > 0).map(|h| self.info(n, entry, h, now_ms)));
+            rows.extend(
+                (0..2).filter(|h| entry.halves[*h].packets > 0).map(|h| self.info(n, entry, h, now_ms)),
+            );
         }
         let more = entries.next().is_some();
         (rows, more.then_some(next))
@@ -178,10 +180,7 @@ impl Flows {
             };
         };
         let visits = self.classifier.explain(&key);
-        let rule = visits
-            .iter()
-            .filter_map(|v| v.matched.as_ref())
-            .min_by(|a, b| a.order().cmp(&b.order()));
+        let rule = visits.iter().filter_map(|v| v.matched.as_ref()).min_by(|a, b| a.order().cmp(&b.order()));
         let verdict = judge(rule, &self.settings, &key);
         let found = FlowKey::of(frame, layout, self.settings.domain(in_port)).and_then(|o| {
             let n = self.table.find(self.table.hash(&o.key), &o.key)?;
@@ -237,7 +236,14 @@ impl Flows {
         }
     }
 
-    fn detection_of(&self, frame: &[u8], layout: &Layout, port: PortId, known: bool, promoted: bool) -> String {
+    fn detection_of(
+        &self,
+        frame: &[u8],
+        layout: &Layout,
+        port: PortId,
+        known: bool,
+        promoted: bool,
+    ) -> String {
         let at = usize::from(layout.payload_offset);
         let end = usize::from(layout.l3_offset) + usize::from(layout.ip_len);
         let payload = frame.get(at..end.min(frame.len())).unwrap_or_default();
@@ -294,4 +300,5 @@ fn conditions(m: &Match, key: &Key) -> Vec<String> {
 }
 
 /// Keeps the id types that reports flatten in step with [`some`].
-const _: () = assert!(ProfileId::NONE.0 == u32::MAX && SlaId::NONE.0 == u32::MAX && ClassId::NONE.0 == u32::MAX);
+const _: () =
+    assert!(ProfileId::NONE.0 == u32::MAX && SlaId::NONE.0 == u32::MAX && ClassId::NONE.0 == u32::MAX);

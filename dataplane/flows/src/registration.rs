@@ -36,14 +36,17 @@ pub fn types() -> Vec<ElementType> {
             let connections = 16 << (rng.next_u32() % 6);
             let stateless = rng.next_u32() % 257;
             let realtime = if rng.next_u32() & 1 == 0 { ", realtime = ef" } else { "" };
-            format!("connections = {connections}, undecided = 64, fragments = 16, events = 64, stateless = {stateless}, default = be{realtime}")
+            format!(
+                "connections = {connections}, undecided = 64, fragments = 16, events = 64, stateless = {stateless}, default = be{realtime}"
+            )
         },
     }]
 }
 
 fn build(args: &Args, cx: &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgError>> {
     let mut errors = args.unknown(&KEYS, 0);
-    let mut number = |key: &str, default: u64, range: RangeInclusive<u64>| match args.parse::<u64>(key, None) {
+    let mut number = |key: &str, default: u64, range: RangeInclusive<u64>| match args.parse::<u64>(key, None)
+    {
         Ok(None) => default,
         Ok(Some(n)) if range.contains(&n) => n,
         Ok(Some(n)) => {

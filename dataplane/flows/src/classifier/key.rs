@@ -61,7 +61,8 @@ impl Key {
         let (src, dst) = match layout.ip_version {
             4 => {
                 let header: &[u8; 20] = frame.get(l3..)?.first_chunk()?;
-                let word = |at: usize| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]);
+                let word =
+                    |at: usize| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]);
                 (IpAddr::V4(word(12)), IpAddr::V4(word(16)))
             }
             6 => {

@@ -72,7 +72,9 @@ pub enum RuleError {
         id: FilterId,
     },
     /// More than [`MAX_TABLES`] groups.
-    #[error("rule {name}: it would need one more than the limit of {MAX_TABLES} different combinations of masks")]
+    #[error(
+        "rule {name}: it would need one more than the limit of {MAX_TABLES} different combinations of masks"
+    )]
     TooManyTables {
         /// The rule.
         name: Arc<str>,
@@ -375,11 +377,13 @@ fn relax_prefix(mask: u128, width: u32, step: u32) -> u128 {
 
 /// Port masks rounded down to 0, 8 or 16 bits; the rest as it is.
 fn relax_transport(word: u64) -> u64 {
-    let port = |mask: u16| -> u64 { match mask.leading_ones() {
-        16 => 0xffff,
-        8..=15 => 0xff00,
-        _ => 0,
-    }};
+    let port = |mask: u16| -> u64 {
+        match mask.leading_ones() {
+            16 => 0xffff,
+            8..=15 => 0xff00,
+            _ => 0,
+        }
+    };
     let (src, dst) = ((word >> 48) as u16, (word >> 32) as u16);
     port(src) << 48 | port(dst) << 32 | word & 0xffff_ffff
 }
@@ -392,14 +396,7 @@ fn relax_v4(mask: &[u64; 3]) -> [u64; 3] {
 fn relax_v6(mask: &[u64; 6]) -> [u64; 6] {
     let side = |hi: u64, lo: u64| relax_prefix(u128::from(hi) << 64 | u128::from(lo), 128, 16);
     let (src, dst) = (side(mask[0], mask[1]), side(mask[2], mask[3]));
-    [
-        (src >> 64) as u64,
-        src as u64,
-        (dst >> 64) as u64,
-        dst as u64,
-        relax_transport(mask[4]),
-        mask[5],
-    ]
+    [(src >> 64) as u64, src as u64, (dst >> 64) as u64, dst as u64, relax_transport(mask[4]), mask[5]]
 }
 
 #[cfg(test)]

@@ -222,7 +222,9 @@ fn set(word: &mut (u64, u64), shift: u32, value: u64, mask: u64) {
 fn v4_pattern(m: &Match, tail: [(u64, u64); 2]) -> Option<Pattern<3>> {
     let side = |net: Option<IpNet>| match net {
         None => Some((0, 0)),
-        Some(IpNet::V4(net)) => Some((u64::from(net.network().to_bits()), u64::from(net.netmask().to_bits()))),
+        Some(IpNet::V4(net)) => {
+            Some((u64::from(net.network().to_bits()), u64::from(net.netmask().to_bits())))
+        }
         Some(IpNet::V6(_)) => None,
     };
     let (src, dst) = (side(m.src)?, side(m.dst)?);
@@ -235,9 +237,7 @@ fn v4_pattern(m: &Match, tail: [(u64, u64); 2]) -> Option<Pattern<3>> {
 fn v6_pattern(m: &Match, tail: [(u64, u64); 2]) -> Option<Pattern<6>> {
     let side = |net: Option<IpNet>| match net {
         None => Some(([0; 2], [0; 2])),
-        Some(IpNet::V6(net)) => {
-            Some((halves(IpAddr::V6(net.network())), halves(IpAddr::V6(net.netmask()))))
-        }
+        Some(IpNet::V6(net)) => Some((halves(IpAddr::V6(net.network())), halves(IpAddr::V6(net.netmask())))),
         Some(IpNet::V4(_)) => None,
     };
     let (src, dst) = (side(m.src)?, side(m.dst)?);

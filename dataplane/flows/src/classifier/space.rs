@@ -75,7 +75,8 @@ impl<const N: usize> Space<N> {
 
     /// The longest chain, for reports and tests. O(rules × chain).
     pub fn longest_chain(&self) -> usize {
-        let chain = |t: &Table<N>, e: &Entry| t.entries.bucket(e.hash).iter().filter(|o| o.hash == e.hash).count();
+        let chain =
+            |t: &Table<N>, e: &Entry| t.entries.bucket(e.hash).iter().filter(|o| o.hash == e.hash).count();
         self.tables.iter().flat_map(|t| t.entries.iter().map(|e| chain(t, e))).max().unwrap_or(0)
     }
 

@@ -48,15 +48,31 @@ fn matches() -> impl Strategy<Value = Match> {
             weighted(0.1, masked(0x13)),
             weighted(0.1, any::<bool>()),
         )
-            .prop_map(|(in_port, vlan, src, dst, protocol, src_ports, dst_ports, dscp, tcp_flags, fragment)| {
-                Match { in_port, vlan, src, dst, protocol, src_ports, dst_ports, dscp, tcp_flags, fragment }
-            })
+            .prop_map(
+                |(in_port, vlan, src, dst, protocol, src_ports, dst_ports, dscp, tcp_flags, fragment)| {
+                    Match {
+                        in_port,
+                        vlan,
+                        src,
+                        dst,
+                        protocol,
+                        src_ports,
+                        dst_ports,
+                        dscp,
+                        tcp_flags,
+                        fragment,
+                    }
+                },
+            )
     })
 }
 
 pub(crate) fn rules(max: usize) -> impl Strategy<Value = Vec<Rule>> {
     proptest::collection::vec((matches(), 0..3u8, 0..6u32, any::<[bool; 3]>()), 0..max).prop_map(|list| {
-        let rule = |(n, (matches, tier, priority, [class, trust_dscp, sla])): (usize, (Match, u8, u32, [bool; 3]))| Rule {
+        let rule = |(n, (matches, tier, priority, [class, trust_dscp, sla])): (
+            usize,
+            (Match, u8, u32, [bool; 3]),
+        )| Rule {
             id: FilterId(n as u32),
             tier,
             priority,
@@ -140,7 +156,14 @@ proptest! {
 }
 
 fn rule(id: u32, matches: Match) -> Rule {
-    Rule { id: FilterId(id), tier: 0, priority: id, name: format!("r{id}").into(), matches, action: Action::default() }
+    Rule {
+        id: FilterId(id),
+        tier: 0,
+        priority: id,
+        name: format!("r{id}").into(),
+        matches,
+        action: Action::default(),
+    }
 }
 
 #[test]
@@ -154,7 +177,10 @@ fn limits_refuse_with_a_reason() {
     let empty = Match { src_ports: Some(PortRange { first: 2, last: 1 }), ..Match::default() };
     assert!(matches!(Classifier::build([rule(0, empty)]), Err(RuleError::EmptyRange { first: 2, .. })));
     let wide = Match { dscp: Some(Masked { value: 0x40, mask: 0x7f }), ..Match::default() };
-    assert!(matches!(Classifier::build([rule(0, wide)]), Err(RuleError::BitsOutsideMask { field: "dscp", .. })));
+    assert!(matches!(
+        Classifier::build([rule(0, wide)]),
+        Err(RuleError::BitsOutsideMask { field: "dscp", .. })
+    ));
     let twice = [rule(0, Match::default()), rule(0, Match::default())];
     assert!(matches!(Classifier::build(twice), Err(RuleError::Duplicate { .. })));
     assert!(matches!(
@@ -162,8 +188,12 @@ fn limits_refuse_with_a_reason() {
         Err(RuleError::Unknown { id: FilterId(3) })
     ));
     // Ranges around 32768 share no bit: they can only be told apart in the chain.
-    let overlapping =
-        (0..).map(|n| rule(n, Match { dst_ports: Some(PortRange { first: 32767 - n as u16, last: 32768 }), ..Match::default() }));
+    let overlapping = (0..).map(|n| {
+        rule(
+            n,
+            Match { dst_ports: Some(PortRange { first: 32767 - n as u16, last: 32768 }), ..Match::default() },
+        )
+    });
     let all = Classifier::build(overlapping.clone().take(MAX_CHAIN)).unwrap();
     assert_eq!(all.longest_chains(), (MAX_CHAIN, MAX_CHAIN));
     let beyond = Classifier::build(overlapping.take(MAX_CHAIN + 1));
@@ -172,12 +202,17 @@ fn limits_refuse_with_a_reason() {
 
 #[test]
 fn five_thousand_filters_need_few_tables() {
-    let host = |n: u32| rule(n, Match {
-        dst: Some(IpNet::new(IpAddr::V4(Ipv4Addr::from_bits(0xc0a8_0000 + n)), 32).unwrap()),
-        protocol: Some(17),
-        dst_ports: Some(PortRange::one(n as u16)),
-        ..Match::default()
-    });
+    let host = |n: u32| {
+        rule(
+            n,
+            Match {
+                dst: Some(IpNet::new(IpAddr::V4(Ipv4Addr::from_bits(0xc0a8_0000 + n)), 32).unwrap()),
+                protocol: Some(17),
+                dst_ports: Some(PortRange::one(n as u16)),
+                ..Match::default()
+            },
+        )
+    };
     let classifier = Classifier::build((0..5000).map(host)).unwrap();
     assert_eq!(classifier.tables(), (1, 0));
     // A change touches one page of one table: the deltas are two, not five thousand.
@@ -201,7 +236,8 @@ fn classbench_rule(id: usize, line: &str) -> Option<Rule> {
     let (protocol, mask) = words.next()?.split_once('/')?;
     let hex = |t: &str| u16::from_str_radix(t.trim_start_matches("0x"), 16).ok();
     let protocol = (hex(mask)? == 0xff).then_some(hex(protocol)? as u8);
-    let matches = Match { src: Some(src), dst: Some(dst), protocol, src_ports, dst_ports, ..Match::default() };
+    let matches =
+        Match { src: Some(src), dst: Some(dst), protocol, src_ports, dst_ports, ..Match::default() };
     Some(rule(id as u32, matches))
 }
 
@@ -218,7 +254,12 @@ fn classbench_rule_sets_and_their_traces() {
             text.lines().enumerate().filter_map(|(n, line)| classbench_rule(n, line)).collect();
         assert_eq!(rules.len(), text.lines().count(), "{family}");
         let classifier = Classifier::build(rules).unwrap();
-        println!("{family}: {} rules, tables {:?}, longest chains {:?}", classifier.len(), classifier.tables(), classifier.longest_chains());
+        println!(
+            "{family}: {} rules, tables {:?}, longest chains {:?}",
+            classifier.len(),
+            classifier.tables(),
+            classifier.longest_chains()
+        );
         let trace = std::fs::read_to_string(folder.join(format!("{family}_trace"))).unwrap();
         let mut agreed = (0, 0);
         for line in trace.lines().step_by(3) {

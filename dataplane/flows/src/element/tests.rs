@@ -51,7 +51,9 @@ impl Made {
                 let len = (20 + l4.len() as u16).to_be_bytes();
                 let field = (offset | u16::from(more) << 13).to_be_bytes();
                 let id = id.to_be_bytes();
-                frame.extend_from_slice(&[8, 0, 0x45, self.tos, len[0], len[1], id[0], id[1], field[0], field[1]]);
+                frame.extend_from_slice(&[
+                    8, 0, 0x45, self.tos, len[0], len[1], id[0], id[1], field[0], field[1],
+                ]);
                 frame.extend_from_slice(&[64, proto, 0, 0]);
                 frame.extend_from_slice(&src.octets());
                 frame.extend_from_slice(&dst.octets());
@@ -82,12 +84,8 @@ fn rtp(i: u16) -> Vec<u8> {
 }
 
 fn settings(realtime: bool) -> Settings {
-    let detector = Detector {
-        enabled: true,
-        rtp: RtpSettings::default(),
-        promote_class: EF,
-        in_ports: Vec::new(),
-    };
+    let detector =
+        Detector { enabled: true, rtp: RtpSettings::default(), promote_class: EF, in_ports: Vec::new() };
     Settings { default_class: BE, detector: realtime.then_some(detector), ..Settings::default() }
 }
 
@@ -127,8 +125,9 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let packet = (any::<u8>(), any::<u8>(), 0..32u8, 0..3u16, any::<bool>(), any::<bool>())
-        .prop_map(|(which, tos, flags, port, tcp, v6)| Step::Packet { which: which & 7, tos, flags, port, tcp, v6 });
+    let packet = (any::<u8>(), any::<u8>(), 0..32u8, 0..3u16, any::<bool>(), any::<bool>()).prop_map(
+        |(which, tos, flags, port, tcp, v6)| Step::Packet { which: which & 7, tos, flags, port, tcp, v6 },
+    );
     prop_oneof![
         12 => packet,
         3 => rules::rules(2).prop_filter_map("a rule", |mut r| r.pop().map(Step::Add)),

@@ -387,11 +387,8 @@ impl RtpDetector {
     /// the decision when this packet makes one: the flow becomes RTP, or goes on with another SSRC.
     pub fn observe(&mut self, now: Instant, payload_len: usize, head: &[u8; HEADER_LEN]) -> Option<Decision> {
         self.packets += 1;
-        let header = if payload_len < HEADER_LEN {
-            Err(NotRtp::TooShort)
-        } else {
-            Header::read(payload_len, head)
-        };
+        let header =
+            if payload_len < HEADER_LEN { Err(NotRtp::TooShort) } else { Header::read(payload_len, head) };
         if let Some((decision, seen)) = &mut self.current {
             if header.is_ok_and(|h| h.ssrc == decision.ssrc) {
                 *seen = now;

@@ -50,7 +50,12 @@ impl FlowKey {
             4 => {
                 let header: &[u8; 20] = frame.get(l3..)?.first_chunk()?;
                 let word = |at: usize| {
-                    u64::from(u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]))
+                    u64::from(u32::from_be_bytes([
+                        header[at],
+                        header[at + 1],
+                        header[at + 2],
+                        header[at + 3],
+                    ]))
                 };
                 let (src, dst) = (word(12), word(16));
                 let swapped = src << 16 | u64::from(src_port) > dst << 16 | u64::from(dst_port);

@@ -151,7 +151,14 @@ impl ConnectionTable {
     }
 
     /// Adds a connection opened by endpoint `opener`, to be looked at after `timeout_ms`; `None` when full.
-    pub fn insert(&mut self, now: Instant, hash: u64, key: FlowKey, opener: u8, timeouts: &Timeouts) -> Option<u32> {
+    pub fn insert(
+        &mut self,
+        now: Instant,
+        hash: u64,
+        key: FlowKey,
+        opener: u8,
+        timeouts: &Timeouts,
+    ) -> Option<u32> {
         let now_ms = now.as_nanos() / 1_000_000;
         let entry = Entry::new(key, opener, now_ms as u32);
         let timeout_ms = timeouts.of_ms(&entry, 0);
@@ -184,7 +191,12 @@ impl ConnectionTable {
 
     /// Looks at up to `budget` entries whose time to be looked at has come. `look` says after how many milliseconds
     /// to look again; `None` removes the entry. Returns whether there is more to do now.
-    pub fn sweep(&mut self, now: Instant, budget: usize, mut look: impl FnMut(u32, &mut Entry) -> Option<u64>) -> bool {
+    pub fn sweep(
+        &mut self,
+        now: Instant,
+        budget: usize,
+        mut look: impl FnMut(u32, &mut Entry) -> Option<u64>,
+    ) -> bool {
         let now_ms = now.as_nanos() / 1_000_000;
         let now_tick = now_ms / TICK_MS;
         let mut left = budget;

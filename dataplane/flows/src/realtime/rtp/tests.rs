@@ -17,7 +17,8 @@ fn ms(n: u64) -> Instant {
 /// Sends `count` packets `gap` ms and `ticks` apart from `start`; the number of the deciding one.
 fn train(d: &mut RtpDetector, start: u64, gap: u64, ticks: u32, count: u32, ssrc: u32) -> Option<u64> {
     (0..count).fold(None, |found, i| {
-        let h = head(0x80, 0, 65_530_u16.wrapping_add(i as u16), 0xffff_ff00_u32.wrapping_add(i * ticks), ssrc);
+        let h =
+            head(0x80, 0, 65_530_u16.wrapping_add(i as u16), 0xffff_ff00_u32.wrapping_add(i * ticks), ssrc);
         let made = d.observe(ms(start + u64::from(i) * gap), 172, &h);
         found.or(made.map(|m| m.packet))
     })
@@ -114,7 +115,9 @@ fn look_alikes_are_not_rtp() {
     let mut rng = rand_pcg::Pcg64Mcg::seed_from_u64(1);
     type Make = fn(u32, &mut rand_pcg::Pcg64Mcg) -> [u8; 12];
     let makers: [(&str, Make); 9] = [
-        ("quic short header: connection id at offset 1", |_, rng| head(0x40 | rng.next_u32() as u8 & 0x3f, 7, 1, 2, 3)),
+        ("quic short header: connection id at offset 1", |_, rng| {
+            head(0x40 | rng.next_u32() as u8 & 0x3f, 7, 1, 2, 3)
+        }),
         ("quic long header", |i, _| head(0xc3, 0, 1, 0x0100_0000, i)),
         ("stun", |i, _| head(0, 1, 88, 0x2112_a442, i)),
         ("dtls", |i, _| head(23, 254, 0xfd00, 0, i)),
