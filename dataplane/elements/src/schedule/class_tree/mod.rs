@@ -62,6 +62,9 @@ mod queue;
 mod wheel;
 
 #[cfg(test)]
+mod laws;
+
+#[cfg(test)]
 mod tests;
 
 pub use change::{TreeChange, TreeEdit};
