@@ -4,23 +4,23 @@ use super::*;
 use crate::plumbing::frames::UdpFrame;
 use crate::schedule::{Pump, Transmitter, TransmitterConfig};
 use perhop_element::testkit::Bench;
-use perhop_units::{Bytes, Duration, QueueLimit};
+use perhop_units::{Bytes, QueueLimit};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
 /// Largest frame.
-const L: u64 = 1000;
+pub(super) const L: u64 = 1000;
 /// 8 Mbit/s: a byte a microsecond.
-const C: u64 = 8_000_000;
-const BYTE: u64 = 1_000;
+pub(super) const C: u64 = 8_000_000;
+pub(super) const BYTE: u64 = 1_000;
 
-fn link() -> TreeLink {
+pub(super) fn link() -> TreeLink {
     TreeLink { rate: Rate(C), max_frame: L as u32, overhead_bytes: 0 }
 }
 
 /// A recipe for a node, scaled into a valid tree by [`grow`].
 #[derive(Clone, Debug)]
-struct Seed {
+pub(super) struct Seed {
     parent: u32,
     is_leaf: bool,
     share: u32,
@@ -30,7 +30,7 @@ struct Seed {
     tier: u8,
 }
 
-fn seed() -> impl Strategy<Value = Seed> {
+pub(super) fn seed() -> impl Strategy<Value = Seed> {
     (
         any::<u32>(),
         prop::bool::weighted(0.65),
@@ -53,7 +53,7 @@ fn seed() -> impl Strategy<Value = Seed> {
 
 /// Makes a valid tree of at most 5 levels: guarantees are parts of what the parent has left, at most `percent` of the
 /// link in all.
-fn grow(seeds: &[Seed], ceilings: bool, percent: u64) -> Vec<NodeSpec> {
+pub(super) fn grow(seeds: &[Seed], ceilings: bool, percent: u64) -> Vec<NodeSpec> {
     let mut specs: Vec<NodeSpec> = Vec::new();
     let mut depth: Vec<u32> = Vec::new();
     let mut left: Vec<u64> = Vec::new();
@@ -91,7 +91,7 @@ fn grow(seeds: &[Seed], ceilings: bool, percent: u64) -> Vec<NodeSpec> {
     specs
 }
 
-fn leaves(specs: &[NodeSpec]) -> Vec<u32> {
+pub(super) fn leaves(specs: &[NodeSpec]) -> Vec<u32> {
     specs.iter().filter(|s| s.params.queue.is_some()).map(|s| s.index.0).collect()
 }
 
@@ -102,10 +102,6 @@ fn path(specs: &[NodeSpec], of: u32) -> Vec<u32> {
         path.push(parent.0);
     }
     path
-}
-
-fn rate_of(spec: &NodeSpec) -> u64 {
-    spec.params.guaranteed().0
 }
 
 /// One packet's arrival: time in ns, leaf, frame length.
@@ -140,10 +136,6 @@ impl Run {
             (t.0 + len * BYTE, p.meta().leaf.0, len, p.meta().received_at.0)
         })
         .collect()
-    }
-
-    fn tree(&mut self) -> &mut ClassTree {
-        self.bench.element::<Pump>().discipline_mut().expect("it is a tree")
     }
 }
 
@@ -257,10 +249,14 @@ proptest! {
             let mine = offered.iter().filter(|a| a.1 == leaf).count();
             let sent: Vec<_> = left.iter().filter(|d| d.1 == leaf).collect();
             let stop = if sent.len() == mine { sent[mine - 1].0 } else { end };
-            // Bits guaranteed minus bits received may never grow by more than burst + L over an interval, beyond the
-            // time the others' bursts take.
-            let bursts: u64 = specs.iter().filter_map(|s| s.params.guarantee).map(|b| b.burst.0).sum();
-            let slack = (g.burst.0 + L) * 8 + (u128::from(g.rate.0) * u128::from(bursts + L) * 8 / u128::from(C)) as u64;
+            // Bits guaranteed minus bits received may never grow by more than burst + L over an interval, beyond what
+            // the delay bound costs.
+            let first = |s: &&NodeSpec| s.params.queue.is_some() && s.params.tier <= spec.params.tier;
+            let before: Vec<Bound> = specs.iter().filter(first).filter_map(|s| s.params.guarantee).collect();
+            let bursts: u64 = before.iter().map(|b| b.burst.0).sum();
+            let others = before.iter().map(|b| b.rate.0).sum::<u64>() - g.rate.0;
+            let delayed = u128::from(g.rate.0) * u128::from(bursts + L) * 8 / u128::from(C - others);
+            let slack = (g.burst.0 + L) * 8 + delayed as u64;
             let (mut lowest, mut got) = (0i128, 0i128);
             for (done, _, len, _) in sent.iter().map(|d| **d).chain([(stop, leaf, 0, 0)]) {
                 let due = i128::from(g.rate.0) * i128::from(done) / 1_000_000_000;
@@ -332,7 +328,6 @@ proptest! {
                 waiting += 1;
                 next.next();
             }
-            let _ = start;
         }
     }
 

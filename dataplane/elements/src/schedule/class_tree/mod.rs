@@ -63,6 +63,8 @@ mod wheel;
 
 #[cfg(test)]
 mod laws;
+#[cfg(test)]
+mod oracle;
 
 #[cfg(test)]
 mod tests;
