@@ -168,7 +168,8 @@ fn backlog(leaves: &[u32], each: usize, lens: &[u64]) -> Vec<Arrival> {
     let mut all = Vec::new();
     for n in 0..each {
         for (i, leaf) in leaves.iter().enumerate() {
-            all.push((0, *leaf, lens[(n + i) % lens.len()]));
+            // Leaves differ in their packets' lengths, so that sharing packets is not sharing bytes.
+            all.push((0, *leaf, lens[(n / 50 + i) % lens.len()]));
         }
     }
     all
