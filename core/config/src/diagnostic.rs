@@ -214,6 +214,11 @@ impl Diagnostics {
         self.state.borrow().list.is_empty()
     }
 
+    /// Whether there is any error, in O(1).
+    pub fn has_errors(&self) -> bool {
+        !self.state.borrow().error_positions.is_empty()
+    }
+
     /// Whether an error was reported exactly at this position: what depends on the value there is not worth checking.
     pub fn has_error_at(&self, position: Position) -> bool {
         self.state.borrow().error_positions.contains(&position)

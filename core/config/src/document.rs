@@ -201,7 +201,10 @@ impl Document {
         let (message, hint) = error.kind.describe(&written);
         let section = self.tree.section(error.span.start);
         let node = match error.kind {
-            SyntaxKind::UnclosedHeader | SyntaxKind::NoEquals | SyntaxKind::TableAfterArray => None,
+            SyntaxKind::UnclosedHeader
+            | SyntaxKind::NoEquals
+            | SyntaxKind::TableAfterArray
+            | SyntaxKind::TooDeep => None,
             _ => self.tree.at(error.span.start),
         };
         let mut diagnostic = self.error(location(error.span.clone(), node.unwrap_or(section)), message);

@@ -30,6 +30,7 @@
 
 mod diagnostic;
 mod document;
+mod nesting;
 mod reader;
 mod recover;
 mod source;

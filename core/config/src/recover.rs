@@ -5,6 +5,7 @@
 //! mended one at a time in a copy (a bracket inserted, a line blanked) and the copy is parsed again; offsets are
 //! mapped back to the user's text. The number of rounds and the bytes parsed are limited.
 
+use crate::nesting;
 use crate::source::Source;
 use crate::syntax::{SyntaxError, SyntaxKind};
 use crate::tree::{ROOT, Tree, Value};
@@ -28,6 +29,12 @@ pub(crate) fn parse(source: &Source) -> (Tree, Vec<SyntaxError>) {
     let rounds = MAX_ROUNDS.min(1 + MAX_REPARSED_BYTES / source.text.len().max(1));
     for round in 1.. {
         let work = edits.apply(&source.text);
+        if let Some(at) = nesting::too_deep(&work.text) {
+            let at = work.original(at);
+            edits.cut = Some(at);
+            mended.push(SyntaxError { span: at..at + 1, kind: SyntaxKind::TooDeep });
+            continue;
+        }
         let (table, found) = DeTable::parse_recoverable(&work.text);
         let mut tree = Tree::new(table.into_inner(), &|offset| work.original(offset));
         tree.index_headers(&source.text);
@@ -54,7 +61,7 @@ pub(crate) fn parse(source: &Source) -> (Tree, Vec<SyntaxError>) {
         mark(&mut tree, &errors);
         return (tree, errors);
     }
-    unreachable!("the loop returns in its last round")
+    unreachable!("a round mends, cuts or returns, and the number of rounds that mend is limited")
 }
 
 /// Of the errors of one line, the first structural one if there is any, else all: after a structural error the rest
@@ -137,15 +144,16 @@ impl Repair {
                 Some(Self { error, edit: Edit::Blank(line) })
             }
             SyntaxKind::UnclosedArray | SyntaxKind::UnclosedTable => {
-                let open =
-                    first_open(tree, source, done, |v| v.starts_with(['[', '{']) && !unclosed(v).is_empty())?;
+                let open = first_open(tree, source, done, |v| {
+                    v.starts_with(['[', '{']) && !nesting::closers(v).is_empty()
+                })?;
                 let kind = if source.text.as_bytes()[open] == b'[' {
                     SyntaxKind::UnclosedArray
                 } else {
                     SyntaxKind::UnclosedTable
                 };
                 let end = end_of_value(source, open);
-                let closers = unclosed(source.slice(open..end));
+                let closers = nesting::closers(source.slice(open..end));
                 let error = SyntaxError { span: open..open + 1, kind };
                 Some(Self { error, edit: Edit::Insert(end, format!("\n{closers}")) })
             }
@@ -266,40 +274,13 @@ fn first_visible(source: &Source, line: Range<usize>) -> usize {
     line.start + (text.len() - text.trim_start().len())
 }
 
-/// The brackets that close what `text` leaves open, innermost first.
-fn unclosed(text: &str) -> String {
-    let mut stack = Vec::new();
-    let mut characters = text.chars();
-    while let Some(c) = characters.next() {
-        match c {
-            '[' => stack.push(']'),
-            '{' => stack.push('}'),
-            ']' | '}' => {
-                stack.pop();
-            }
-            '#' => {
-                characters.by_ref().find(|&c| c == '\n');
-            }
-            '"' | '\'' => {
-                while let Some(inside) = characters.next() {
-                    if inside == '\\' && c == '"' {
-                        characters.next();
-                    } else if inside == c || inside == '\n' {
-                        break;
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-    stack.into_iter().rev().collect()
-}
-
 /// Changes to a text, kept in the offsets of the original.
 #[derive(Debug, Default)]
 struct Edits {
     inserts: BTreeMap<usize, String>,
     blanks: Vec<Range<usize>>,
+    /// Where the text is cut off.
+    cut: Option<usize>,
     /// Where the errors are that were mended.
     done: BTreeSet<usize>,
 }
@@ -334,15 +315,19 @@ impl Edits {
     }
 
     fn apply(&self, text: &str) -> Work {
+        let text = self.cut.and_then(|at| text.get(..at)).unwrap_or(text);
         let mut bytes = text.as_bytes().to_vec();
         for blank in &self.blanks {
-            bytes[blank.clone()].iter_mut().filter(|b| !matches!(**b, b'\n' | b'\r')).for_each(|b| *b = b' ');
+            bytes[blank.start.min(text.len())..blank.end.min(text.len())]
+                .iter_mut()
+                .filter(|b| !matches!(**b, b'\n' | b'\r'))
+                .for_each(|b| *b = b' ');
         }
         // Blanks cover whole lines, so no character is cut in two.
         let blanked = String::from_utf8_lossy(&bytes);
         let mut work = Work { text: String::with_capacity(text.len()), inserted: Vec::new() };
         let (mut from, mut sum) = (0, 0);
-        for (&at, insert) in &self.inserts {
+        for (&at, insert) in self.inserts.range(..=text.len()) {
             work.text.push_str(blanked.get(from..at).unwrap_or(""));
             sum += insert.len();
             work.inserted.push((work.text.len(), insert.len(), sum));
@@ -380,13 +365,6 @@ mod tests {
         assert_eq!(work.text, "abcXXdeYfg");
         let back: Vec<usize> = (0..=10).map(|i| work.original(i)).collect();
         assert_eq!(back, [0, 1, 2, 3, 3, 3, 4, 5, 5, 6, 7]);
-    }
-
-    #[test]
-    fn brackets_left_open() {
-        assert_eq!(unclosed("[1, {a = \"]\", b = ['x' # ]"), "]}]");
-        assert_eq!(unclosed("[[1], [2]"), "]");
-        assert_eq!(unclosed("[ ]"), "");
     }
 
     #[test]

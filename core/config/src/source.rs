@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes between two entries of the character index: a column costs at most this much counting.
-const BLOCK: usize = 4096;
+const BLOCK: usize = 64;
 
 /// A place in a file: a key or a value. Small and `Copy`; [`crate::Document`] turns it into a [`Position`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,5 +1,6 @@
 //! Errors of form, as the parser finds them, in the words of this project.
 
+use crate::nesting::MAX_OPEN;
 use crate::source::Source;
 use std::ops::Range;
 
@@ -29,6 +30,8 @@ pub(crate) enum SyntaxKind {
     Duplicate,
     /// `[name]` after `[[name]]`.
     TableAfterArray,
+    /// More brackets are open than the parser is given.
+    TooDeep,
     /// Anything else, in the parser's words.
     Other(String),
 }
@@ -63,6 +66,10 @@ impl SyntaxKind {
             Self::TableAfterArray => (
                 "is a single table, but the same name begins an array of tables above".into(),
                 Some("Write two brackets on each side here too".into()),
+            ),
+            Self::TooDeep => (
+                "opens too many brackets inside each other; the rest of the file is not read".into(),
+                Some(format!("At most {MAX_OPEN} may be open at once. Close those above")),
             ),
             Self::Other(message) => (format!("is not valid TOML: {message}"), None),
         }

@@ -98,6 +98,26 @@ fn several_kinds_in_one_file_are_all_found() {
     assert_eq!(lines, ["1", "2", "3", "4", "5", "6", "7", "8", "9"], "{found}");
 }
 
+#[test]
+fn brackets_without_end_do_not_exhaust_the_stack() {
+    for piece in [
+        "[",
+        "[\n",
+        "{a=",
+        "{a=1\nb=",
+        "a = {\n[[b]]\nc = { d = 1\n",
+        "a = [}\n]",
+        "a={b=[}],",
+        "[a.b\n",
+        "\"\"\"\n[",
+    ] {
+        let (_, diagnostics) = Document::parse("f", &format!("a = {}", piece.repeat(20_000)));
+        assert!(diagnostics.errors() > 0, "{piece}");
+        let (_, diagnostics) = Document::parse("f", &piece.repeat(20_000));
+        assert!(diagnostics.errors() > 0, "{piece}");
+    }
+}
+
 /// Pieces of TOML that, thrown together, reach the recovery code.
 fn pieces() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![

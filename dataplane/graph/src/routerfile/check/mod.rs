@@ -32,6 +32,9 @@ pub(super) fn all(document: &Document, diagnostics: &Diagnostics, declared: &mut
 impl Checker<'_> {
     /// Whether no error is reported at a field (or at the table, if the field is not written).
     fn sound(&self, table: Location, field: &str) -> bool {
+        if !self.diagnostics.has_errors() {
+            return true;
+        }
         let at = self.document.lookup(table, field);
         !self.diagnostics.has_error_at(self.document.position(at))
     }
