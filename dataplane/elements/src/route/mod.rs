@@ -1,8 +1,36 @@
 //! Forwarding: routes, bridge, ICMP errors, fragmentation.
+//!
+//! | file | holds |
+//! |---|---|
+//! | [`fib`] | the forwarding table: longest-prefix match |
+//! | [`neighbours`] | link addresses of next hops, packets that wait for one |
+//! | [`route`] | the element `Route` |
+//! | `fragment` | cutting IPv4 packets |
+//! | [`icmp`] | the element `IcmpError` |
+
+pub mod fib;
+mod fragment;
+pub mod icmp;
+pub mod neighbours;
+#[allow(clippy::module_inception, reason = "the element and its module carry the element's name")]
+pub mod route;
+
+pub use fib::{Action, Fib, NextHop, Origin, Route as RouteEntry, RouteKind};
+pub use icmp::{IcmpError, IcmpErrorConfig};
+pub use neighbours::{NeighbourLimits, NeighbourState, NeighbourUpdate};
+pub use route::{PortInfo, Route, RouteChange, RouteConfig};
 
 use perhop_element::ElementType;
+use perhop_wire::MacAddr;
+
+/// What forwarding needs of a port.
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    mac: MacAddr,
+    mtu: u32,
+}
 
 /// Registered types of this module.
 pub fn types() -> Vec<ElementType> {
-    vec![]
+    vec![icmp::registration::TYPE, route::registration::TYPE]
 }

@@ -1,0 +1,580 @@
+//! Synopsis
+//! : `Route(ports)` forwards IPv4 and IPv6 by longest-prefix match and hands this machine its own packets.
+//!
+//! # Ports
+//! Input 0: packets. Outputs 0 … `ports` − 1: packets to send, by port number. Output `ports`: packets for this
+//! machine: local delivery, multicast, broadcast, IPv6 link-local, and all that is not IP (ARP is the kernel's).
+//!
+//! # Configuration
+//! | key | type | unit | default | range |
+//! |---|---|---|---|---|
+//! | `ports` (1st) | number | ports | required | 1 … 64 |
+//! | `neighbour_timeout` | time | s | 1 s | 10 ms … 10 s |
+//! | `neighbour_queue` | number | packets a neighbour | 16 | 1 … 256 |
+//! | `neighbour_queue_total` | number | packets | 1024 | 1 … 65536 |
+//!
+//! Routes, neighbours and the ports' addresses come while running, as [`RouteChange`].
+//!
+//! # Behaviour
+//! 1. A frame for another station is dropped as `other_host`. A tagged frame is dropped as `not_ip`: route mode
+//!    forwards untagged frames only, a VLAN is an interface of its own. A packet without an incoming port was made by
+//!    this router: its link addresses, source and TTL are not looked at.
+//! 2. Multicast and limited broadcast go to this machine. Sources that cannot be answered are dropped as
+//!    `bad_source`, destinations that must not be forwarded, unicast in a broadcast frame included, as
+//!    `bad_destination`. Link-local packets are never forwarded.
+//! 3. The longest matching prefix decides. Several next hops share flows by a hash that is equal in both directions.
+//! 4. TTL 1 is rejected as `ttl_expired`. A packet that exceeds the link's MTU is cut (IPv4 without DF; all fragments
+//!    or none) or rejected as `too_big`. IPv4 options are passed on unread. No redirects are sent.
+//! 5. A packet whose next hop has no known link address waits while the kernel is asked ([`Route::take_neighbour_requests`]);
+//!    after `neighbour_timeout` it is rejected as `neighbour_failed`. Order per neighbour is kept.
+//! 6. Link addresses are written, Ethernet padding is cut and `meta.out_port` is set; the rest of the metadata stays, on
+//!    fragments too.
+//!
+//! # Counters
+//! `forwarded`, `delivered` (to this machine), `fragmented` (originals), `fragments`, `waiting` (gauge),
+//! `neighbours` (gauge), `neighbours_refused`, `routes` (gauge), `routes_refused` (gauge).
+//!
+//! # Invariants
+//! A forwarded packet differs from the received one in link addresses, TTL and header checksum only. Fragments
+//! reassemble to the original. A change of routes or neighbours drops no packet that has a way.
+//!
+//! # Example
+//! `r :: Route(2); FromPort(lan) -> r; FromPort(wan) -> r; r[0] -> ToPort(lan); r[1] -> ToPort(wan); r[2] -> ToHost`
+//!
+//! # Source
+//! RFC 1812 §5.2, §5.3 (forwarding, martians), RFC 8200 §3 and §5, RFC 4291 §2.5 (scopes), RFC 791 §3.2, RFC 2644.
+
+use super::Link;
+use super::fib::{Action, Fib};
+use super::fragment::Fragments;
+use super::neighbours::{Known, NeighbourLimits, NeighbourUpdate, Neighbours, Outcome};
+use crate::plumbing::reader::as_any;
+use ipnet::IpNet;
+use perhop_element::{CounterSink, Cx, Element, ElementState, PortIndex, Reject, TimerId};
+use perhop_packet::{Batch, DropReason, Meta, Packet, PortId};
+use perhop_units::Instant;
+use perhop_wire::layout::decrement_ttl;
+use perhop_wire::{Fragment, Layout, MacAddr};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// What a router knows about one of its ports.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortInfo {
+    /// Its link address.
+    pub mac: MacAddr,
+    /// Largest IP packet it sends, in bytes; 68 at least, and 1,280 for IPv6.
+    pub mtu: u32,
+    /// Its addresses with the length of their networks.
+    pub addresses: Vec<IpNet>,
+}
+
+/// A change of a running [`Route`]. After [`Route::commit`] it holds what was there before.
+#[derive(Debug, Default)]
+pub struct RouteChange {
+    /// Another forwarding table.
+    pub fib: Option<Arc<Fib>>,
+    /// Neighbours, in the order of the kernel's messages.
+    pub neighbours: Vec<NeighbourUpdate>,
+    /// All ports, by [`PortId`].
+    pub ports: Option<Vec<PortInfo>>,
+}
+
+/// Parameters of [`Route`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RouteConfig {
+    /// Router ports; this machine is the output after the last.
+    pub ports: u8,
+    /// Limits of the neighbour table.
+    pub limits: NeighbourLimits,
+}
+
+impl RouteConfig {
+    /// `ports` ports and default limits.
+    pub fn new(ports: u8) -> Self {
+        Self { ports, limits: NeighbourLimits::default() }
+    }
+}
+
+/// The element.
+#[derive(Debug)]
+pub struct Route {
+    host: PortIndex,
+    state: State,
+    pieces: Vec<Packet>,
+}
+
+/// All that moves to a successor.
+#[derive(Debug)]
+struct State {
+    fib: Arc<Fib>,
+    /// Neighbour of each of the table's next hops; [`ON_LINK`] when that is the destination.
+    hops: Vec<u32>,
+    neighbours: Neighbours,
+    ports: Vec<PortInfo>,
+    links: Vec<Link>,
+    counters: Counters,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counters {
+    forwarded: u64,
+    delivered: u64,
+    fragmented: u64,
+    fragments: u64,
+}
+
+const ON_LINK: u32 = u32::MAX;
+
+/// What is to happen to a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Hop(u32),
+    Host,
+    Drop(DropReason),
+    Reject(DropReason, Reject),
+}
+
+impl Route {
+    /// A router without routes, neighbours and addresses.
+    pub fn new(config: RouteConfig) -> Self {
+        let state = State {
+            fib: Fib::build(Vec::new()),
+            hops: Vec::new(),
+            neighbours: Neighbours::new(config.limits),
+            ports: Vec::new(),
+            links: Vec::new(),
+            counters: Counters::default(),
+        };
+        Self { host: config.ports, state, pieces: Vec::new() }
+    }
+
+    /// Swaps in what `change` has; what was there before comes back in it, to be freed outside the packet path. True:
+    /// packets waiting for a neighbour may leave, wake this element ([`TimerId::MAIN`]) now.
+    /// O(next hops + neighbours changed); with other ports O(neighbours).
+    #[must_use = "waiting packets leave when the element is woken"]
+    pub fn commit(&mut self, _now: Instant, change: &mut RouteChange) -> bool {
+        let s = &mut self.state;
+        if let Some(ports) = &mut change.ports {
+            std::mem::swap(ports, &mut s.ports);
+            s.links = s.ports.iter().map(|p| Link { mac: p.mac, mtu: p.mtu }).collect();
+            s.neighbours.set_links(&s.links);
+        }
+        if let Some(fib) = &mut change.fib {
+            std::mem::swap(fib, &mut s.fib);
+            // The new next hops are pinned before the old ones are let go: what both name is kept.
+            let pin = |hop: &super::fib::NextHop| match hop.via {
+                Some(ip) => s.neighbours.pin(hop.port, ip, &s.links),
+                None => ON_LINK,
+            };
+            let hops = s.fib.next_hops().iter().map(pin).collect();
+            for old in std::mem::replace(&mut s.hops, hops).into_iter().filter(|h| *h != ON_LINK) {
+                s.neighbours.unpin(old);
+            }
+        }
+        for update in change.neighbours.drain(..) {
+            s.neighbours.update(update, &s.links);
+        }
+        s.neighbours.has_settled()
+    }
+
+    /// Appends the neighbours that the kernel should resolve, since the last call.
+    pub fn take_neighbour_requests(&mut self, into: &mut Vec<(PortId, IpAddr)>) {
+        self.state.neighbours.take_requests(into);
+    }
+
+    /// The forwarding table in force.
+    pub fn fib(&self) -> &Arc<Fib> {
+        &self.state.fib
+    }
+
+    /// The ports in force.
+    pub fn ports(&self) -> &[PortInfo] {
+        &self.state.ports
+    }
+
+    #[inline]
+    fn take(&mut self, cx: &mut Cx<'_>, mut packet: Packet) {
+        if !packet.meta().parsed {
+            let (meta, frame) = packet.parts_mut();
+            match perhop_wire::dissect(frame) {
+                Ok(layout) => (meta.layout, meta.parsed) = (layout, true),
+                Err(malformed) => return cx.drop(packet, DropReason::Malformed(malformed)),
+            }
+        }
+        match self.state.judge(packet.frame(), packet.meta()) {
+            Fate::Hop(hop) => self.send(cx, packet, hop),
+            Fate::Host => {
+                self.state.counters.delivered += 1;
+                cx.emit(self.host, packet);
+            }
+            Fate::Drop(reason) => cx.drop(packet, reason),
+            Fate::Reject(reason, reject) => cx.reject(packet, reason, reject),
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, cx: &mut Cx<'_>, mut packet: Packet, hop: u32) {
+        let s = &self.state;
+        let index = match s.hops[hop as usize] {
+            ON_LINK => s.neighbours.find(s.fib.next_hops()[hop as usize].port, destination(&packet)),
+            index => Some(index),
+        };
+        if let Some(index) = index {
+            let adjacency = s.neighbours.adjacency(index);
+            let fits = u32::from(packet.meta().layout.ip_len) <= adjacency.mtu;
+            if adjacency.known == Known::Yes && fits {
+                if lower_ttl(&mut packet).is_err() {
+                    return cx.reject(packet, DropReason::TtlExpired, Reject::TtlExpired);
+                }
+                return self.leave(cx, packet, index);
+            }
+        }
+        self.send_slowly(cx, packet, hop);
+    }
+
+    /// Sends what needs more than the fast path: an address to be found, or pieces to be made.
+    #[cold]
+    fn send_slowly(&mut self, cx: &mut Cx<'_>, mut packet: Packet, hop: u32) {
+        let next = self.state.fib.next_hops()[hop as usize];
+        let ip = next.via.unwrap_or_else(|| destination(&packet));
+        let Some(link) = self.state.links.get(next.port.index()).copied() else {
+            return cx.drop(packet, DropReason::PortDown);
+        };
+        if lower_ttl(&mut packet).is_err() {
+            return cx.reject(packet, DropReason::TtlExpired, Reject::TtlExpired);
+        }
+        if u32::from(packet.meta().layout.ip_len) <= link.mtu {
+            return self.resolve(cx, packet, next.port, ip);
+        }
+        if packet.meta().layout.ip_version != 4 || dont_fragment(&packet) {
+            return cx.reject(packet, DropReason::TooBig, Reject::TooBig { mtu: link.mtu });
+        }
+        let mut pieces = std::mem::take(&mut self.pieces);
+        if cut(cx, &packet, link.mtu, &mut pieces) {
+            self.state.counters.fragmented += 1;
+            self.state.counters.fragments += pieces.len() as u64;
+            cx.consume(packet);
+            for piece in pieces.drain(..) {
+                self.resolve(cx, piece, next.port, ip);
+            }
+        } else {
+            // A datagram that lacks a fragment is useless to its receiver: all or none.
+            for piece in pieces.drain(..) {
+                cx.drop(piece, DropReason::NoBuffer);
+            }
+            cx.drop(packet, DropReason::NoBuffer);
+        }
+        self.pieces = pieces;
+    }
+
+    /// Sends a packet that fits, now or when its next hop's link address is known.
+    fn resolve(&mut self, cx: &mut Cx<'_>, packet: Packet, port: PortId, ip: IpAddr) {
+        let s = &mut self.state;
+        if let Some(index) = s.neighbours.find(port, ip) {
+            match s.neighbours.adjacency(index).known {
+                Known::No => {}
+                Known::Yes => return self.leave(cx, packet, index),
+                Known::Unconfirmed => {
+                    s.neighbours.confirm(index);
+                    return self.leave(cx, packet, index);
+                }
+            }
+        }
+        match s.neighbours.wait(cx.now(), port, ip, &s.links, packet) {
+            Ok(None) => {}
+            Ok(Some(deadline)) => cx.timer_at(deadline),
+            Err((packet, reason)) => cx.drop(packet, reason),
+        }
+    }
+
+    #[inline]
+    fn leave(&mut self, cx: &mut Cx<'_>, mut packet: Packet, index: u32) {
+        let adjacency = self.state.neighbours.adjacency(index);
+        let end = usize::from(packet.meta().layout.l3_offset) + usize::from(packet.meta().layout.ip_len);
+        if packet.len() > end.max(MIN_FRAME_LEN) {
+            packet.resize(end.max(MIN_FRAME_LEN));
+        }
+        let (meta, frame) = packet.parts_mut();
+        if let Some(macs) = frame.first_chunk_mut() {
+            *macs = adjacency.macs;
+        }
+        meta.out_port = adjacency.port;
+        if adjacency.port.0 >= u16::from(self.host) {
+            return cx.drop(packet, DropReason::PortDown);
+        }
+        self.state.counters.forwarded += 1;
+        cx.emit(adjacency.port.0 as PortIndex, packet);
+    }
+
+    /// Gives packets whose waiting is over their way.
+    #[cold]
+    fn settle(&mut self, cx: &mut Cx<'_>) {
+        while let Some(outcome) = self.state.neighbours.settle(cx.now()) {
+            match outcome {
+                Outcome::Resolved(index, packet) => self.leave(cx, packet, index),
+                Outcome::Failed(packet) => {
+                    cx.reject(packet, DropReason::NeighbourFailed, Reject::HostUnreachable);
+                }
+            }
+        }
+    }
+}
+
+impl Element for Route {
+    fn type_name(&self) -> &'static str {
+        "Route"
+    }
+
+    fn push(&mut self, cx: &mut Cx<'_>, _port: PortIndex, batch: &mut Batch) {
+        if self.state.neighbours.has_settled() {
+            self.settle(cx);
+        }
+        for packet in batch.drain() {
+            self.take(cx, packet);
+        }
+    }
+
+    fn wake(&mut self, cx: &mut Cx<'_>, _timer: TimerId) {
+        self.settle(cx);
+        if let Some(at) = self.state.neighbours.next_deadline() {
+            cx.timer_at(at);
+        }
+    }
+
+    fn held(&self) -> u64 {
+        self.state.neighbours.waiting() as u64
+    }
+
+    fn counters(&self, sink: &mut dyn CounterSink) {
+        let s = &self.state;
+        sink.counter("forwarded", s.counters.forwarded);
+        sink.counter("delivered", s.counters.delivered);
+        sink.counter("fragmented", s.counters.fragmented);
+        sink.counter("fragments", s.counters.fragments);
+        sink.gauge("waiting", s.neighbours.waiting() as u64);
+        sink.gauge("neighbours", s.neighbours.len() as u64);
+        sink.counter("neighbours_refused", s.neighbours.refused);
+        sink.gauge("routes", s.fib.routes().len() as u64);
+        sink.gauge("routes_refused", s.fib.refused() as u64);
+    }
+
+    fn export_state(&mut self) -> Option<ElementState> {
+        let empty = Self::new(RouteConfig::new(self.host));
+        Some(Box::new(std::mem::replace(&mut self.state, empty.state)))
+    }
+
+    fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
+        let mut state = *state.downcast::<State>()?;
+        state.neighbours.set_limits(self.state.neighbours.limits());
+        self.state = state;
+        Ok(())
+    }
+
+    fn drain(&mut self, out: &mut Batch) {
+        self.state.neighbours.drain(out);
+    }
+
+    as_any!();
+}
+
+pub(super) mod registration {
+    use super::*;
+    use crate::plumbing::reader::Reader;
+    use perhop_element::{ElementType, PortCount};
+    use perhop_units::Duration;
+
+    /// Most router ports of one element.
+    pub(crate) const MAX_PORTS: u8 = 64;
+
+    pub(crate) const TYPE: ElementType = ElementType {
+        name: "Route",
+        synopsis: "IPv4 and IPv6 forwarding by longest-prefix match",
+        inputs: PortCount::Exactly(1),
+        outputs: PortCount::Between(2, MAX_PORTS + 1),
+        build: |args, _| {
+            let mut r = Reader::new(args);
+            let usual = NeighbourLimits::default();
+            let ports = r.required_in("ports", Some(0), 1..=MAX_PORTS);
+            let times = Duration::from_millis(10)..=Duration::from_secs(10);
+            let timeout = r.optional_in("neighbour_timeout", None, usual.timeout, times);
+            let packets_each = r.optional_in("neighbour_queue", None, usual.packets_each, 1..=256);
+            let packets = r.optional_in("neighbour_queue_total", None, usual.packets, 1..=65_536);
+            let limits = NeighbourLimits { timeout, packets_each, packets, ..usual };
+            r.finish(Box::new(Route::new(RouteConfig { ports, limits })) as _)
+        },
+        sample: |rng| format!("{}", 1 + rng.next_u32() % 4),
+    };
+}
+
+/// The shortest Ethernet frame without FCS.
+const MIN_FRAME_LEN: usize = 60;
+
+impl State {
+    #[inline]
+    fn judge(&self, frame: &[u8], meta: &Meta) -> Fate {
+        let Some(station) = frame.first_chunk::<6>() else { return Fate::Drop(DropReason::OtherHost) };
+        let ours = !meta.in_port.is_some()
+            || self.links.get(meta.in_port.index()).is_some_and(|link| link.mac.0 == *station);
+        if !ours && station[0] & 1 == 0 {
+            return Fate::Drop(DropReason::OtherHost);
+        }
+        if meta.layout.vlan_tags != 0 {
+            return Fate::Drop(DropReason::NotIp);
+        }
+        let fate = match meta.layout.ip_version {
+            4 => self.judge_v4(frame, meta),
+            6 => self.judge_v6(frame, meta),
+            _ => Fate::Host,
+        };
+        // What a link broadcast must not be answered or forwarded, unless its destination is a group too.
+        if ours || fate == Fate::Host { fate } else { Fate::Drop(DropReason::BadDestination) }
+    }
+
+    #[inline]
+    fn judge_v4(&self, frame: &[u8], meta: &Meta) -> Fate {
+        let Some(head) = frame.first_chunk::<34>() else { return Fate::Drop(DropReason::NotIp) };
+        let src = [head[26], head[27], head[28], head[29]];
+        let dst = [head[30], head[31], head[32], head[33]];
+        // 0/8 this network, 127/8 loopback, 224/4 multicast, 240/4 reserved, broadcast included.
+        let special = |first: u8| first == 0 || first == 127 || first >= 224;
+        if special(dst[0]) {
+            let group = dst[0] & 0xf0 == 224 || dst == [255; 4];
+            return if group { Fate::Host } else { Fate::Drop(DropReason::BadDestination) };
+        }
+        let received = meta.in_port.is_some();
+        if received && special(src[0]) {
+            return Fate::Drop(DropReason::BadSource);
+        }
+        let action = self.fib.lookup_v4(dst);
+        let link_local = |a: [u8; 4]| a[0] == 169 && a[1] == 254;
+        if (link_local(src) || link_local(dst)) && received {
+            return match action {
+                Action::Local | Action::Broadcast => Fate::Host,
+                _ if link_local(src) => Fate::Drop(DropReason::BadSource),
+                _ => Fate::Drop(DropReason::BadDestination),
+            };
+        }
+        self.fate(action, &meta.layout, u32::from_be_bytes(src) ^ u32::from_be_bytes(dst))
+    }
+
+    #[inline]
+    fn judge_v6(&self, frame: &[u8], meta: &Meta) -> Fate {
+        let Some(head) = frame.first_chunk::<54>() else { return Fate::Drop(DropReason::NotIp) };
+        let (mut src, mut dst) = ([0; 16], [0; 16]);
+        src.copy_from_slice(&head[22..38]);
+        dst.copy_from_slice(&head[38..54]);
+        let link_local = |a: &[u8; 16]| a[0] == 0xfe && a[1] & 0xc0 == 0x80;
+        // ::/128, ::1/128 and IPv4-mapped addresses all start with 80 zero bits; no address on a wire does.
+        let special = |a: &[u8; 16]| a[..10] == [0; 10];
+        let received = meta.in_port.is_some();
+        if received && src[0] == 0xff {
+            return Fate::Drop(DropReason::BadSource);
+        }
+        // The unspecified address is a good source for a group: duplicate address detection (RFC 4862 §5.4).
+        if dst[0] == 0xff || link_local(&dst) && received {
+            return Fate::Host;
+        }
+        if special(&dst) {
+            return Fate::Drop(DropReason::BadDestination);
+        }
+        if received && special(&src) {
+            return Fate::Drop(DropReason::BadSource);
+        }
+        let action = self.fib.lookup_v6(&dst);
+        if link_local(&src) && received && action != Action::Local {
+            return Fate::Drop(DropReason::BadSource);
+        }
+        let fold = |a: &[u8; 16]| {
+            a.as_chunks::<4>()
+                .0
+                .iter()
+                .fold(0, |sum, word| u32::from_ne_bytes(*word) ^ u32::rotate_left(sum, 5))
+        };
+        self.fate(action, &meta.layout, fold(&src) ^ fold(&dst))
+    }
+
+    #[inline]
+    fn fate(&self, action: Action, layout: &Layout, addresses: u32) -> Fate {
+        match action {
+            Action::Hop(hop) => Fate::Hop(hop),
+            Action::Group { first, count } => {
+                Fate::Hop(self.fib.member(first, count, flow_hash(layout, addresses)))
+            }
+            Action::Local | Action::Broadcast => Fate::Host,
+            Action::NoRoute => Fate::Reject(DropReason::NoRoute, Reject::NetUnreachable),
+            Action::Unreachable => Fate::Reject(DropReason::RouteRejects, Reject::NetUnreachable),
+            Action::Prohibit => Fate::Reject(DropReason::RouteRejects, Reject::Prohibited),
+            Action::Blackhole => Fate::Drop(DropReason::RouteRejects),
+        }
+    }
+}
+
+/// Equal for both directions of a flow and for all fragments of a datagram: exclusive or knows no order.
+fn flow_hash(layout: &Layout, addresses: u32) -> u32 {
+    let flow = match layout.fragment {
+        Fragment::Whole => u64::from(layout.protocol) << 16 | u64::from(layout.src_port ^ layout.dst_port),
+        // Later fragments have no ports, and in IPv6 not always the protocol.
+        Fragment::First | Fragment::Later => 0,
+    };
+    let mixed = u64::from(addresses) << 32 | flow;
+    // The finisher of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+    let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed >> 32) as u32 ^ mixed as u32
+}
+
+/// Takes one from the TTL of a packet that this router received.
+#[inline]
+fn lower_ttl(packet: &mut Packet) -> Result<(), perhop_wire::TtlExpired> {
+    let (meta, frame) = packet.parts_mut();
+    if meta.in_port.is_some() { decrement_ttl(frame, &meta.layout) } else { Ok(()) }
+}
+
+fn destination(packet: &Packet) -> IpAddr {
+    let frame = packet.frame();
+    let l3 = usize::from(packet.meta().layout.l3_offset);
+    if packet.meta().layout.ip_version == 6 {
+        let octets = frame.get(l3 + 24..).and_then(|d| d.first_chunk::<16>());
+        return IpAddr::from(*octets.unwrap_or(&[0; 16]));
+    }
+    let octets = frame.get(l3 + 16..).and_then(|d| d.first_chunk::<4>());
+    IpAddr::from(*octets.unwrap_or(&[0; 4]))
+}
+
+fn dont_fragment(packet: &Packet) -> bool {
+    let flags = usize::from(packet.meta().layout.l3_offset) + 6;
+    packet.frame().get(flags).is_none_or(|octet| octet & 0x40 != 0)
+}
+
+/// Makes the fragments of `packet`; false if there are not enough buffers for all.
+fn cut(cx: &mut Cx<'_>, packet: &Packet, mtu: u32, pieces: &mut Vec<Packet>) -> bool {
+    let l3 = usize::from(packet.meta().layout.l3_offset);
+    let Some((link, ip)) = packet.frame().split_at_checked(l3) else { return false };
+    let Some(mut fragments) = Fragments::new(ip, mtu) else { return false };
+    while !fragments.is_done() {
+        let Some(mut piece) = cx.make() else { return false };
+        // No piece is longer than the original, which had room in such a buffer.
+        piece.resize(packet.len());
+        piece.frame_mut()[..l3].copy_from_slice(link);
+        let written = l3 + fragments.next(&mut piece.frame_mut()[l3..]).unwrap_or(0);
+        if written < MIN_FRAME_LEN {
+            piece.resize(MIN_FRAME_LEN);
+            piece.frame_mut()[written..].fill(0);
+        } else {
+            piece.resize(written);
+        }
+        let meta = Meta { layout: layout_of(piece.frame(), &packet.meta().layout), ..*packet.meta() };
+        *piece.meta_mut() = meta;
+        pieces.push(piece);
+    }
+    true
+}
+
+/// The layout of a fragment. One that ends inside its transport header counts as having none.
+fn layout_of(frame: &[u8], original: &Layout) -> Layout {
+    perhop_wire::dissect(frame).unwrap_or_else(|_| {
+        let ip_len = frame.get(16..18).map_or(0, |b| u16::from_be_bytes([b[0], b[1]]));
+        Layout { ip_len, fragment: Fragment::Later, l4_offset: 0, payload_offset: 0, ..*original }
+    })
+}
