@@ -3,4 +3,6 @@
 
 pub mod control;
 pub mod lang;
+pub mod router;
 pub mod routerfile;
+pub mod swap;

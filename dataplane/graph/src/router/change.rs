@@ -1,0 +1,50 @@
+//! What a worker applies between two batches.
+
+use crate::lang::Built;
+use perhop_elements::police::ConditionerChange;
+use perhop_elements::route::RouteChange;
+use perhop_elements::schedule::EgressChange;
+use perhop_flows::FlowsChange;
+use perhop_packet::PortId;
+
+/// A prepared change: everything it needs is allocated. Applied by [`super::Worker::apply`], and best dropped on the
+/// thread that made it, because what it replaced is freed with it.
+#[derive(Default)]
+pub struct Change {
+    /// Trees and leaf tables of ports.
+    pub(super) egress: Vec<(PortId, EgressChange)>,
+    /// Profiles, contracts, real-time policers.
+    pub(super) conditioner: Option<ConditionerChange>,
+    /// Filters, detection.
+    pub(super) flows: Option<FlowsChange>,
+    /// Routes, neighbours, port addresses.
+    pub(super) route: Option<RouteChange>,
+    /// A new packet graph.
+    pub(super) graph: Option<Built>,
+}
+
+/// How far applying has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum ChangeStep {
+    /// There is more to stage; let packets pass and call again.
+    More,
+    /// The change is in force.
+    Done,
+}
+
+impl Change {
+    /// A change of routes, neighbours or addresses alone: facts of the world, not objects.
+    pub fn of_routes(route: RouteChange) -> Self {
+        Self { route: Some(route), ..Self::default() }
+    }
+
+    /// Whether nothing would change.
+    pub fn is_empty(&self) -> bool {
+        self.egress.is_empty()
+            && self.conditioner.is_none()
+            && self.flows.is_none()
+            && self.route.is_none()
+            && self.graph.is_none()
+    }
+}

@@ -1,0 +1,72 @@
+//! The default graph of an edge router, as text.
+
+use perhop_model::{PortMode, PortSpec};
+use std::fmt::Write as _;
+
+/// A port as the graph needs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EdgePort {
+    /// Object name.
+    pub name: String,
+    /// Specification.
+    pub spec: PortSpec,
+}
+
+/// Name of the element that keeps connections and chooses classes.
+pub const FLOWS: &str = "flows";
+/// Name of the element that meters, marks and polices.
+pub const CONDITION: &str = "condition";
+/// Name of the element that routes or bridges.
+pub const FORWARD: &str = "forward";
+/// Name of the element that answers rejected packets.
+pub const ICMP: &str = "icmp";
+
+/// Identifiers of the graph language allow fewer characters than object names.
+pub fn identifier(prefix: &str, name: &str) -> String {
+    let clean: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    format!("{prefix}_{clean}")
+}
+
+/// The graph every port's packets pass: in → flows → condition → forward → the port's tree → out.
+pub fn edge_graph(ports: &[EdgePort]) -> String {
+    let bridge = ports.iter().any(|p| p.spec.mode == PortMode::Bridge);
+    let n = ports.len();
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "{FLOWS} :: Flows();\n{CONDITION} :: Conditioner();");
+    if bridge {
+        let _ = writeln!(text, "{FORWARD} :: Bridge(ports = {n});");
+    } else {
+        let _ = writeln!(text, "{FORWARD} :: Route(ports = {n});\nhost :: ToHost();\n{ICMP} :: IcmpError();");
+    }
+    for p in ports {
+        let overhead =
+            if p.spec.overhead > 0 { format!(", overhead = {} B", p.spec.overhead) } else { String::new() };
+        let limit = p.spec.queue.map_or(String::new(), |q| format!(", limit = {}", q.limit));
+        let _ = writeln!(
+            text,
+            "{} :: FromPort({1});\n{2} :: Egress({1}, rate = {3} bit/s{overhead}{limit});\n{4} :: ToPort({1});",
+            identifier("in", &p.name),
+            p.name,
+            identifier("queue", &p.name),
+            p.spec.rate,
+            identifier("out", &p.name),
+        );
+    }
+    for p in ports {
+        let _ = writeln!(text, "{} -> {FLOWS};", identifier("in", &p.name));
+    }
+    let _ = writeln!(text, "{FLOWS} -> {CONDITION} -> {FORWARD};");
+    for (i, p) in ports.iter().enumerate() {
+        let _ = writeln!(
+            text,
+            "{FORWARD} [{i}] -> {} -> {};",
+            identifier("queue", &p.name),
+            identifier("out", &p.name)
+        );
+    }
+    if !bridge {
+        let _ = writeln!(text, "{FORWARD} [{n}] -> host;\n{ICMP} -> {FORWARD};");
+    }
+    text
+}

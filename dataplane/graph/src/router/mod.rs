@@ -1,0 +1,27 @@
+//! A router: the planner that turns objects into changes, and the worker that forwards and applies them.
+//!
+//! [`RouterPlanner`] lives beside the packet threads and implements [`crate::control::Planner`]; [`Worker`] owns the
+//! running graph. What passes between them is a [`Change`], prepared whole on one side and applied between two batches
+//! on the other. Both are sans-I/O: in tests they run in one thread under virtual time, live the engine moves changes
+//! through a channel.
+
+mod change;
+mod edge;
+mod filters;
+mod plan;
+mod routes;
+mod slots;
+mod tree;
+mod worker;
+
+pub use change::{Change, ChangeStep};
+pub use edge::{EdgePort, edge_graph};
+pub use plan::RouterPlanner;
+pub use worker::{Worker, WorkerError, WorkerEvent};
+
+use perhop_element::Registry;
+
+/// Every element type a router's graph may name.
+pub fn registry() -> Registry {
+    Registry::new(perhop_elements::types().into_iter().chain(perhop_flows::types()))
+}

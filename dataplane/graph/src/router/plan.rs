@@ -1,0 +1,450 @@
+//! From objects to changes.
+
+use super::change::Change;
+use super::edge::EdgePort;
+use super::slots::Slots;
+use super::tree::PortTree;
+use crate::control::{DEFAULT_DRAIN, Draft, Draining, Entry, GraphRequest, Planner};
+use crate::lang::{Built, build, parse};
+use perhop_element::{BuildCx, Registry};
+use perhop_elements::meter::{SrTcmConfig, TrTcmConfig};
+use perhop_elements::police::{
+    Action, ConditionerChange, Excess, MeterSpec as Meter, OutOfProfile, ProfileSpec as Profile,
+    RealtimeSpec, SlaSpec as Sla, SlaTraffic,
+};
+use perhop_model::{
+    ColorAction, DetectorSpec, ErrorItem, ExcessPolicy, Key, Kind, MeterSpec, Name, ProfileSpec, SlaPolicy,
+    SlaSpec, Spec,
+};
+use perhop_packet::{ClassId, FilterId, PortId, ProfileId, SlaId};
+use perhop_reason::Code;
+use perhop_units::{Bytes, Color, Duration, Instant, Rate};
+use std::sync::Arc;
+
+/// Plans the changes of one router. Its ports are fixed while it runs.
+pub struct RouterPlanner {
+    pub(super) registry: Registry,
+    pub(super) ports: Vec<EdgePort>,
+    pub(super) cx: BuildCx,
+    pub(super) trees: Vec<PortTree>,
+    pub(super) slas: Slots<Name>,
+    pub(super) profiles: Slots<Name>,
+    pub(super) filters: super::filters::Filters,
+    pub(super) routes: super::routes::Routes,
+    graph: Option<crate::lang::Graph>,
+}
+
+impl std::fmt::Debug for RouterPlanner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RouterPlanner").field("ports", &self.ports).finish_non_exhaustive()
+    }
+}
+
+/// Addressed elements that start empty and must be told everything.
+#[derive(Clone, Debug, Default)]
+struct Fresh {
+    flows: bool,
+    conditioner: bool,
+    route: bool,
+    egress: Vec<PortId>,
+}
+
+impl RouterPlanner {
+    /// A planner for a router with these ports, in the order of their [`PortId`]s.
+    pub fn new(ports: Vec<EdgePort>, registry: Registry) -> Self {
+        let mut cx = BuildCx::default();
+        for (i, p) in ports.iter().enumerate() {
+            cx.ports.insert(p.name.clone(), PortId(i as u16));
+            cx.port_rates.push(p.spec.rate);
+        }
+        let trees = ports
+            .iter()
+            .filter_map(|p| {
+                let name = Name::new(&p.name).ok()?;
+                Some(PortTree::new(name, Rate(p.spec.rate), p.spec.overhead.max(0) as u32))
+            })
+            .collect();
+        Self {
+            registry,
+            ports,
+            cx,
+            trees,
+            slas: Slots::from_number(0),
+            profiles: Slots::from_number(0),
+            filters: super::filters::Filters::default(),
+            routes: super::routes::Routes::default(),
+            graph: None,
+        }
+    }
+
+    /// The names this router's graph may use.
+    pub fn build_cx(&mut self) -> &mut BuildCx {
+        &mut self.cx
+    }
+
+    /// The element types.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// The ports.
+    pub fn ports(&self) -> &[EdgePort] {
+        &self.ports
+    }
+
+    /// The logical class with an id.
+    pub fn class_name(&self, id: ClassId) -> Option<&str> {
+        self.cx.classes.iter().find(|(_, c)| **c == id).map(|(n, _)| n.as_str())
+    }
+
+    /// The contract with an id.
+    pub fn sla_name(&self, id: SlaId) -> Option<&Name> {
+        self.slas.name_of(id.0)
+    }
+
+    /// The profile with an id.
+    pub fn profile_name(&self, id: ProfileId) -> Option<&Name> {
+        self.profiles.name_of(id.0)
+    }
+
+    /// The filter with an id.
+    pub fn filter_name(&self, id: FilterId) -> Option<&Name> {
+        self.filters.name_of(id)
+    }
+
+    /// The class object behind a leaf of a port, with its object id.
+    pub fn leaf_class(&self, port: PortId, leaf: u32) -> Option<(&Name, u64)> {
+        self.trees.get(port.index())?.class_of(leaf)
+    }
+
+    /// The trees' pictures, by port.
+    pub fn trees(&self) -> &[PortTree] {
+        &self.trees
+    }
+
+    /// Id numbers by name: contracts, then profiles.
+    pub fn conditioned(
+        &self,
+    ) -> (impl Iterator<Item = (&Name, SlaId)>, impl Iterator<Item = (&Name, ProfileId)>) {
+        (
+            self.slas.iter().map(|(n, id)| (n, SlaId(id))),
+            self.profiles.iter().map(|(n, id)| (n, ProfileId(id))),
+        )
+    }
+
+    /// A drained leaf is free. Gives the id of the class object that is gone for good, if it is.
+    pub fn freed(&mut self, port: PortId, leaf: u32) -> Option<u64> {
+        self.trees.get_mut(port.index())?.freed(leaf)
+    }
+
+    pub(super) fn port_of(&self, name: &Name) -> Option<PortId> {
+        self.cx.ports.get(name.as_str()).copied()
+    }
+
+    /// Ports cannot come, go or change their interface while the router runs.
+    fn check_ports(&self, draft: &Draft<'_>) -> Vec<ErrorItem> {
+        let mut errors = Vec::new();
+        for (key, entry) in draft.changes().iter().filter(|(k, _)| k.kind == Kind::Port) {
+            let known = self.ports.iter().find(|p| p.name == key.name.as_str());
+            let same = match (known, entry.as_deref().map(|e| &*e.spec)) {
+                (Some(p), Some(Spec::Port(new))) => {
+                    let device = |s: &str| if s.is_empty() { p.name.clone() } else { s.to_owned() };
+                    device(&new.device) == device(&p.spec.device)
+                        && new.mode == p.spec.mode
+                        && new.overhead == p.spec.overhead
+                }
+                (None, None) | (Some(_), None) => true,
+                _ => false,
+            };
+            if !same {
+                let why = "ports, their interfaces, mode and overhead are fixed while the router runs; restart it with \
+                           the new file";
+                errors.push(unsupported(format!("port/{}", key.name), why.to_owned()));
+            }
+        }
+        errors
+    }
+
+    fn check_graph(&self, request: &GraphRequest) -> Vec<ErrorItem> {
+        match self.built(request) {
+            Ok(_) => Vec::new(),
+            Err(messages) => messages
+                .into_iter()
+                .map(|message| ErrorItem { op: Some(request.op), ..item("graph", Code::Malformed, message) })
+                .collect(),
+        }
+    }
+
+    fn built(&self, request: &GraphRequest) -> Result<Built, Vec<String>> {
+        let strings = |errors: Vec<crate::lang::GraphError>| errors.iter().map(ToString::to_string).collect();
+        let graph = parse(&request.text).map_err(strings)?;
+        if let Some(old) = &self.graph {
+            let mut errors = Vec::new();
+            for node in &graph.nodes {
+                let before = old.find(&node.name).map(|i| &old.nodes[i]);
+                let Some(before) = before.filter(|b| b.type_name != node.type_name) else { continue };
+                if !request.reset.contains(&node.name) {
+                    errors.push(format!(
+                        "element {} is a {} now and would become a {}; list it in reset to lose its state",
+                        node.name, before.type_name, node.type_name
+                    ));
+                }
+            }
+            if !errors.is_empty() {
+                return Err(errors);
+            }
+        }
+        build(&request.text, graph, &self.registry, &mut self.cx.clone()).map_err(strings)
+    }
+
+    /// The running graph as last planned.
+    pub fn set_graph(&mut self, graph: crate::lang::Graph) {
+        self.graph = Some(graph);
+    }
+
+    /// The running graph.
+    pub fn graph(&self) -> Option<&crate::lang::Graph> {
+        self.graph.as_ref()
+    }
+
+    /// Which addressed elements of a new graph do not take the place of a running one.
+    fn fresh(&self, graph: &crate::lang::Graph) -> Fresh {
+        let carried = |node: &crate::lang::NodeDecl| {
+            let old = self.graph.as_ref().and_then(|g| g.find(&node.name).map(|i| &g.nodes[i]));
+            old.is_some_and(|o| o.type_name == node.type_name)
+        };
+        let mut fresh = Fresh::default();
+        for node in graph.nodes.iter().filter(|n| !carried(n)) {
+            match node.type_name.as_str() {
+                "Flows" => fresh.flows = true,
+                "Conditioner" => fresh.conditioner = true,
+                "Route" => fresh.route = true,
+                "Egress" => {
+                    let port = node.args.find("port", Some(0)).and_then(|a| self.cx.ports.get(&a.value));
+                    fresh.egress.extend(port);
+                }
+                _ => {}
+            }
+        }
+        fresh
+    }
+
+    /// What a conditioner must be told: what changed, or (`all`) everything.
+    fn conditioner(&mut self, draft: &Draft<'_>, all: bool) -> Option<ConditionerChange> {
+        let mut change = ConditionerChange::new();
+        let mut any = false;
+        let unchanged = [Kind::Sla, Kind::Profile]
+            .into_iter()
+            .filter(|_| all)
+            .flat_map(|k| draft.of_kind(k))
+            .filter(|(k, _)| !draft.changes().contains_key(*k))
+            .map(|(k, e)| (k, Some(e)));
+        for (key, entry) in draft.changes().iter().map(|(k, e)| (k, e.as_ref())).chain(unchanged) {
+            let spec = entry.map(|e| &*e.spec);
+            match key.kind {
+                Kind::Sla => {
+                    let id = match spec {
+                        Some(_) => Some(self.slas.give(key.name.clone())),
+                        None => self.slas.take(&key.name),
+                    };
+                    let sla = spec.and_then(|s| if let Spec::Sla(s) = s { Some(sla(s)) } else { None });
+                    any |= id.is_some_and(|id| change.sla(SlaId(id), sla).is_ok());
+                }
+                Kind::Profile => {
+                    let id = match spec {
+                        Some(_) => Some(self.profiles.give(key.name.clone())),
+                        None => self.profiles.take(&key.name),
+                    };
+                    let profile = spec.and_then(|s| match s {
+                        Spec::Profile(p) => Some(profile(p, &mut |n| self.cx.class(n))),
+                        _ => None,
+                    });
+                    any |= id.is_some_and(|id| change.profile(ProfileId(id), profile).is_ok());
+                }
+                _ => {}
+            }
+        }
+        if all || touches(draft, &[Kind::Detector, Kind::Class, Kind::Port, Kind::Allocation]) {
+            any |= self.realtime_policers(draft, &mut change);
+        }
+        any.then_some(change)
+    }
+
+    /// Recognised flows are policed to the rate of their class.
+    fn realtime_policers(&mut self, draft: &Draft<'_>, change: &mut ConditionerChange) -> bool {
+        let mut any = false;
+        let before = draft.changes().iter().filter(|(k, _)| k.kind == Kind::Detector);
+        for entry in before.filter_map(|(k, _)| draft.before(k)) {
+            if let Spec::Detector(d) = &*entry.spec {
+                let id = self.cx.class(d.class.as_str());
+                any |= change.realtime(id, None).is_ok();
+            }
+        }
+        for (_, entry) in draft.of_kind(Kind::Detector) {
+            let Spec::Detector(d) = &*entry.spec else { continue };
+            let id = self.cx.class(d.class.as_str());
+            let rate = Rate(d.rate.unwrap_or_else(|| class_rate(draft, d)));
+            let spec = (d.enabled && rate.0 > 0).then(|| RealtimeSpec {
+                rate,
+                burst: Bytes(rate.bytes_in(Duration::from_millis(50)).0.max(6_000)),
+                excess: match d.excess {
+                    ExcessPolicy::Drop => Excess::Drop,
+                    ExcessPolicy::Demote => Excess::Demote,
+                },
+                dscp: d.dscp,
+            });
+            any |= change.realtime(id, spec).is_ok();
+        }
+        any
+    }
+}
+
+/// The smallest ceiling, else guarantee, of a detector's class on any port; 0 when it has neither.
+fn class_rate(draft: &Draft<'_>, d: &DetectorSpec) -> u64 {
+    draft
+        .classes()
+        .filter(|(n, c, _)| c.logical_name(n) == d.class.as_str())
+        .map(|(n, c, _)| {
+            let port = crate::control::port_rate(draft, &c.port);
+            c.ceiling.map_or_else(|| crate::control::guarantee(draft, n, 0), |s| s.of(port).0)
+        })
+        .filter(|r| *r > 0)
+        .min()
+        .unwrap_or(0)
+}
+
+impl Planner for RouterPlanner {
+    type Change = Change;
+
+    fn check(&self, draft: &Draft<'_>, graph: Option<&GraphRequest>) -> Vec<ErrorItem> {
+        let mut errors = self.check_ports(draft);
+        if touches(draft, &[Kind::Class, Kind::Port, Kind::Allocation]) {
+            errors.extend(self.trees.iter().flat_map(|t| t.check(draft)));
+        }
+        errors.extend(self.check_filters(draft));
+        if let Some(request) = graph {
+            errors.extend(self.check_graph(request));
+        }
+        errors
+    }
+
+    fn plan(
+        &mut self,
+        now: Instant,
+        draft: &Draft<'_>,
+        draining: &[Draining],
+        graph: Option<&GraphRequest>,
+    ) -> Change {
+        // The request passed `check`, so building it again succeeds.
+        let built = graph.and_then(|g| self.built(g).ok());
+        let mut fresh = Fresh::default();
+        if let Some(built) = &built {
+            fresh = self.fresh(&built.graph);
+            self.graph = Some(built.graph.clone());
+        }
+        let mut change =
+            Change { conditioner: self.conditioner(draft, fresh.conditioner), ..Change::default() };
+        for port in &fresh.egress {
+            if let Some(tree) = self.trees.get_mut(port.index()) {
+                *tree = tree.empty();
+            }
+        }
+        let whole = touches(draft, &[Kind::Class, Kind::Port, Kind::Allocation, Kind::Sla]);
+        if whole || !fresh.egress.is_empty() {
+            for (i, tree) in self.trees.iter_mut().enumerate() {
+                let slas = &self.slas;
+                let cx = &mut self.cx;
+                let egress = tree.plan(
+                    draft,
+                    draining,
+                    &mut |name| cx.class(name),
+                    &|name| slas.find(name).map(SlaId),
+                    now + DEFAULT_DRAIN,
+                );
+                change.egress.push((PortId(i as u16), egress));
+            }
+        }
+        change.flows = self.plan_flows(draft, fresh.flows);
+        change.route = self.plan_routes(draft, fresh.route);
+        change.graph = built;
+        change
+    }
+}
+
+/// Whether a draft changes objects of these kinds.
+pub(super) fn touches(draft: &Draft<'_>, kinds: &[Kind]) -> bool {
+    draft.changes().keys().any(|k| kinds.contains(&k.kind))
+}
+
+/// Changed objects of a kind: key, before, after.
+pub(super) fn changed<'d>(
+    draft: &'d Draft<'_>,
+    kind: Kind,
+) -> impl Iterator<Item = (&'d Key, Option<&'d Arc<Entry>>, Option<&'d Arc<Entry>>)> {
+    draft
+        .changes()
+        .iter()
+        .filter(move |(k, _)| k.kind == kind)
+        .map(|(k, after)| (k, draft.before(k), after.as_ref()))
+}
+
+fn sla(s: &SlaSpec) -> Sla {
+    let rate = Rate(s.rate);
+    let burst = if s.burst == 0 { rate.bytes_in(Duration::from_millis(20)).0.max(3_000) } else { s.burst };
+    Sla {
+        rate,
+        burst: Bytes(burst),
+        dscp: s.dscp,
+        policy: match s.policy {
+            SlaPolicy::Ok => OutOfProfile::Ok,
+            SlaPolicy::Drop => OutOfProfile::Drop,
+            SlaPolicy::Demote => OutOfProfile::Demote,
+        },
+        traffic: SlaTraffic::Classified,
+    }
+}
+
+fn profile(p: &ProfileSpec, class: &mut dyn FnMut(&str) -> ClassId) -> Profile {
+    let meter = match p.meter {
+        MeterSpec::None => Meter::None,
+        MeterSpec::TokenBucket { cir, cbs } => Meter::TokenBucket { rate: Rate(cir), burst: Bytes(cbs) },
+        MeterSpec::Srtcm { cir, cbs, ebs, aware } => {
+            Meter::SrTcm(SrTcmConfig { cir: Rate(cir), cbs: Bytes(cbs), ebs: Bytes(ebs), aware })
+        }
+        MeterSpec::Trtcm { cir, cbs, pir, pbs, aware } => Meter::TrTcm(TrTcmConfig {
+            cir: Rate(cir),
+            cbs: Bytes(cbs),
+            pir: Rate(pir),
+            pbs: Bytes(pbs),
+            aware,
+        }),
+    };
+    let mut actions = [Action::Pass; 3];
+    for (color, action) in [(Color::Green, &p.green), (Color::Yellow, &p.yellow), (Color::Red, &p.red)] {
+        actions[color as usize] = match action {
+            ColorAction::Pass => Action::Pass,
+            ColorAction::Drop => Action::Drop,
+            ColorAction::Mark { dscp } => Action::Remark(*dscp),
+            ColorAction::Class { class: name, dscp } => Action::SetClass(class(name.as_str()), *dscp),
+        };
+    }
+    Profile { meter, actions }
+}
+
+/// An error that belongs to no operation.
+pub(super) fn item(path: &str, code: Code, message: String) -> ErrorItem {
+    ErrorItem {
+        op: None,
+        path: path.to_owned(),
+        code,
+        message,
+        value: None,
+        allowed: None,
+        limit: None,
+        free: None,
+    }
+}
+
+fn unsupported(path: String, message: String) -> ErrorItem {
+    item(&path, Code::Unsupported, message)
+}

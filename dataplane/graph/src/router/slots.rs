@@ -1,0 +1,95 @@
+//! Dense identifiers of named things.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// Gives names dense numbers and takes them back. A freed number is used again only when more than
+/// [`Slots::REST`] others were freed after it, so that what still refers to it has time to go away.
+#[derive(Clone, Debug, Default)]
+pub struct Slots<K: Ord> {
+    by_name: BTreeMap<K, u32>,
+    free: VecDeque<u32>,
+    next: u32,
+}
+
+impl<K: Ord> Slots<K> {
+    /// Freed numbers that rest.
+    pub const REST: usize = 64;
+
+    /// None given yet, numbers from `first`.
+    pub fn from_number(first: u32) -> Self {
+        Self { by_name: BTreeMap::new(), free: VecDeque::new(), next: first }
+    }
+
+    /// The number of `name`.
+    pub fn find(&self, name: &K) -> Option<u32> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The number of `name`, given now if it has none.
+    pub fn give(&mut self, name: K) -> u32 {
+        if let Some(n) = self.by_name.get(&name) {
+            return *n;
+        }
+        let n = match self.free.pop_front() {
+            Some(n) if self.free.len() >= Self::REST => n,
+            other => {
+                if let Some(n) = other {
+                    self.free.push_front(n);
+                }
+                self.next += 1;
+                self.next - 1
+            }
+        };
+        self.by_name.insert(name, n);
+        n
+    }
+
+    /// Forgets `name`; its number may be given again later.
+    pub fn take(&mut self, name: &K) -> Option<u32> {
+        let n = self.by_name.remove(name)?;
+        self.free.push_back(n);
+        Some(n)
+    }
+
+    /// Forgets `name` without freeing its number; see [`Slots::free`].
+    pub fn retire(&mut self, name: &K) -> Option<u32> {
+        self.by_name.remove(name)
+    }
+
+    /// Makes a retired number available.
+    pub fn free(&mut self, n: u32) {
+        self.free.push_back(n);
+    }
+
+    /// Names and numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, u32)> {
+        self.by_name.iter().map(|(k, n)| (k, *n))
+    }
+
+    /// The name of a number. O(names).
+    pub fn name_of(&self, n: u32) -> Option<&K> {
+        self.by_name.iter().find(|(_, v)| **v == n).map(|(k, _)| k)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_dense_stable_and_rest_before_they_return() {
+        let mut s = Slots::from_number(1);
+        assert_eq!((s.give("a"), s.give("b"), s.give("a")), (1, 2, 1));
+        s.take(&"a");
+        assert_eq!(s.give("c"), 3, "1 rests");
+        let names: Vec<String> = (0..100).map(|i| format!("n{i}")).collect();
+        let mut s = Slots::default();
+        for n in &names {
+            s.give(n.as_str());
+        }
+        for n in &names {
+            s.take(&n.as_str());
+        }
+        assert_eq!(s.give("again"), 0);
+    }
+}

@@ -1,0 +1,279 @@
+//! One port's classes as a tree: slots, parameters, edits, leaf table.
+
+use super::slots::Slots;
+use crate::control::{Draft, Draining, port_rate};
+use perhop_elements::schedule::{
+    Bound, ClassTree, Egress, EgressChange, LeafKind, LeafMap, LeafParams, NodeIndex, NodeParams, NodeSpec,
+    TreeChange, TreeEdit, TreeError, TreeErrorKind, TreeLink,
+};
+use perhop_model::{ClassSpec, ErrorItem, Kind, Name, QueueKind, QueueSpec, Spec};
+use perhop_packet::{ClassId, LeafId, SlaId};
+use perhop_reason::Code;
+use perhop_units::{Bytes, Probability, Rate};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What one class object comes to.
+#[derive(Clone, Debug)]
+struct Wanted {
+    /// Object id: a class made again under its name is another class.
+    id: u64,
+    parent: Option<Name>,
+    params: NodeParams,
+}
+
+/// Identity of a slot: a class that changes its parent or its being a leaf gets a new slot.
+type SlotKey = (u64, Option<u64>, bool);
+
+/// The planner's picture of one port's tree.
+#[derive(Clone, Debug)]
+pub struct PortTree {
+    name: Name,
+    overhead: u32,
+    rate: Rate,
+    slots: Slots<SlotKey>,
+    /// Parameters last sent, by slot.
+    sent: BTreeMap<u32, NodeParams>,
+    /// Class object behind each live slot.
+    owners: BTreeMap<u32, (Name, u64)>,
+}
+
+impl PortTree {
+    /// A port whose tree has only the default leaf.
+    pub fn new(name: Name, rate: Rate, overhead: u32) -> Self {
+        Self {
+            name,
+            overhead,
+            rate,
+            slots: Slots::from_number(Egress::DEFAULT_LEAF.0 + 1),
+            sent: BTreeMap::new(),
+            owners: BTreeMap::new(),
+        }
+    }
+
+    /// The same port with a tree that has only the default leaf.
+    pub fn empty(&self) -> Self {
+        Self::new(self.name.clone(), self.rate, self.overhead)
+    }
+
+    fn link(&self, rate: Rate) -> TreeLink {
+        TreeLink { rate, overhead_bytes: self.overhead, ..TreeLink::ethernet(rate) }
+    }
+
+    /// Class objects behind slots: (slot, name, object id).
+    pub fn classes(&self) -> impl Iterator<Item = (u32, &Name, u64)> {
+        self.owners.iter().map(|(slot, (name, id))| (*slot, name, *id))
+    }
+
+    /// The class object behind a slot.
+    pub fn class_of(&self, slot: u32) -> Option<(&Name, u64)> {
+        self.owners.get(&slot).map(|(n, id)| (n, *id))
+    }
+
+    /// A drained slot may be used again. Gives the id of the class object that is gone for good.
+    pub fn freed(&mut self, slot: u32) -> Option<u64> {
+        self.slots.free(slot);
+        self.sent.remove(&slot);
+        let (_, id) = self.owners.remove(&slot)?;
+        // A class that moved to another slot is not gone.
+        let elsewhere = self.owners.values().any(|(_, other)| *other == id);
+        (!elsewhere).then_some(id)
+    }
+
+    /// What the tree cannot take.
+    pub fn check(&self, draft: &Draft<'_>) -> Vec<ErrorItem> {
+        let rate = port_rate(draft, &self.name);
+        let wanted = self.wanted(draft, rate);
+        let index: BTreeMap<&Name, u32> = wanted.keys().zip(1..).collect();
+        let specs: Vec<NodeSpec> = wanted
+            .iter()
+            .map(|(name, w)| NodeSpec {
+                index: NodeIndex(index[name]),
+                name: Arc::from(name.as_str()),
+                params: NodeParams { parent: self.parent_index(w, &index), ..w.params },
+            })
+            .collect();
+        match ClassTree::validate(&specs, &self.link(rate)) {
+            Ok(()) => Vec::new(),
+            Err(errors) => errors.into_iter().map(error_item).collect(),
+        }
+    }
+
+    fn parent_index(&self, w: &Wanted, index: &BTreeMap<&Name, u32>) -> Option<NodeIndex> {
+        w.parent.as_ref().and_then(|p| index.get(p)).map(|n| NodeIndex(*n))
+    }
+
+    /// The classes of this port in the draft, by name.
+    fn wanted(&self, draft: &Draft<'_>, rate: Rate) -> BTreeMap<Name, Wanted> {
+        let link = self.link(rate);
+        let mine: Vec<_> = draft.classes().filter(|(_, c, _)| c.port == self.name).collect();
+        let parents: BTreeSet<&Name> = mine.iter().filter_map(|(_, c, _)| c.parent.as_ref()).collect();
+        let allocations = allocations(draft);
+        let mut out = BTreeMap::new();
+        for (name, c, entry) in &mine {
+            let allocated = allocations.get(name).copied().unwrap_or_default();
+            let guarantee = allocated.0.unwrap_or_else(|| crate::control::guarantee(draft, name, 0));
+            let ceiling = allocated.1.or_else(|| c.ceiling.map(|s| s.of(rate).0)).filter(|c| *c > 0);
+            let leaf = !parents.contains(name);
+            let params = NodeParams {
+                parent: None,
+                guarantee: bound(guarantee, c.burst, &link),
+                ceiling: ceiling.and_then(|r| bound(r, c.ceiling_burst, &link)),
+                weight: c.weight,
+                tier: c.tier,
+                queue: leaf.then(|| leaf_params(&c.queue)),
+            };
+            out.insert((*name).clone(), Wanted { id: entry.id, parent: c.parent.clone(), params });
+        }
+        out
+    }
+
+    /// Plans the way from what was last sent to the draft. `None` when nothing differs.
+    pub fn plan(
+        &mut self,
+        draft: &Draft<'_>,
+        draining: &[Draining],
+        class_id: &mut dyn FnMut(&str) -> ClassId,
+        sla_id: &dyn Fn(&Name) -> Option<SlaId>,
+        default_drain: perhop_units::Instant,
+    ) -> EgressChange {
+        let rate = port_rate(draft, &self.name);
+        let wanted = self.wanted(draft, rate);
+        let mut edits = Vec::new();
+        if rate != self.rate {
+            self.rate = rate;
+            edits.push(TreeEdit::Rate(rate));
+        }
+        let live = self.place(&wanted, &mut edits);
+        let gone: Vec<(u32, u64)> = self
+            .owners
+            .iter()
+            .filter(|(slot, _)| !live.values().any(|s| s == *slot) && self.sent.contains_key(slot))
+            .map(|(slot, (_, id))| (*slot, *id))
+            .collect();
+        let stale: Vec<SlotKey> =
+            self.slots.iter().filter(|(_, n)| gone.iter().any(|g| g.0 == *n)).map(|(k, _)| *k).collect();
+        for key in stale {
+            self.slots.retire(&key);
+        }
+        // Children before parents does not matter to the tree: a class goes with what is below it.
+        for (slot, id) in gone {
+            let until = draining.iter().find(|d| d.id == id).map_or(default_drain, |d| d.until);
+            self.sent.remove(&slot);
+            edits.push(TreeEdit::Remove { index: NodeIndex(slot), drain_until: until });
+        }
+        let map = leaf_map(draft, &self.name, &live, class_id, sla_id);
+        EgressChange { tree: TreeChange::prepare(edits), leaf_map: Arc::new(map) }
+    }
+
+    /// Gives every wanted class a slot, parents first, and says what is new or different.
+    fn place(&mut self, wanted: &BTreeMap<Name, Wanted>, edits: &mut Vec<TreeEdit>) -> BTreeMap<Name, u32> {
+        let mut order: Vec<&Name> = wanted.keys().collect();
+        order.sort_by_key(|n| depth(wanted, n));
+        let mut live: BTreeMap<Name, u32> = BTreeMap::new();
+        for name in order {
+            let w = &wanted[name];
+            let parent_slot = w.parent.as_ref().and_then(|p| live.get(p)).copied();
+            let key = (w.id, parent_slot.map(u64::from), w.params.queue.is_some());
+            let known = self.slots.find(&key).is_some();
+            let slot = self.slots.give(key);
+            live.insert(name.clone(), slot);
+            let params = NodeParams { parent: parent_slot.map(NodeIndex), ..w.params };
+            let index = NodeIndex(slot);
+            if !known {
+                edits.push(TreeEdit::Add { index, name: Arc::from(name.as_str()), params });
+            } else if self.sent.get(&slot) != Some(&params) {
+                edits.push(TreeEdit::Update { index, params });
+            }
+            self.sent.insert(slot, params);
+            self.owners.insert(slot, (name.clone(), w.id));
+        }
+        live
+    }
+}
+
+fn depth(wanted: &BTreeMap<Name, Wanted>, name: &Name) -> usize {
+    let mut depth = 0;
+    let mut at = wanted.get(name);
+    while let Some(parent) = at.and_then(|w| w.parent.as_ref()) {
+        depth += 1;
+        if depth > crate::control::MAX_DEPTH {
+            break;
+        }
+        at = wanted.get(parent);
+    }
+    depth
+}
+
+/// Guarantee and ceiling laid over a class by an allocation.
+fn allocations<'d>(draft: &'d Draft<'_>) -> BTreeMap<&'d Name, (Option<u64>, Option<u64>)> {
+    draft
+        .of_kind(Kind::Allocation)
+        .filter_map(|(_, e)| match &*e.spec {
+            Spec::Allocation(a) => Some((&a.class, (a.guarantee, a.ceiling))),
+            _ => None,
+        })
+        .collect()
+}
+
+fn bound(rate: u64, burst: u64, link: &TreeLink) -> Option<Bound> {
+    let rate = Rate(rate);
+    let burst = if burst == 0 { link.default_burst(rate) } else { Bytes(burst.max(2 * link.max_cost())) };
+    (rate.0 > 0).then_some(Bound { rate, burst })
+}
+
+fn leaf_params(q: &QueueSpec) -> LeafParams {
+    let kind = match q.kind {
+        QueueKind::Fifo => LeafKind::Fifo,
+        QueueKind::Red { min_ppm, max_ppm, max_p_ppm, ecn } => {
+            let p = u64::from(max_p_ppm) * u64::from(u32::MAX) / 1_000_000;
+            LeafKind::Red { min_ppm, max_ppm, max_p: Probability(p as u32), ecn }
+        }
+    };
+    LeafParams { limit: q.limit, kind }
+}
+
+fn leaf_map(
+    draft: &Draft<'_>,
+    port: &Name,
+    live: &BTreeMap<Name, u32>,
+    class_id: &mut dyn FnMut(&str) -> ClassId,
+    sla_id: &dyn Fn(&Name) -> Option<SlaId>,
+) -> LeafMap {
+    let parents: BTreeSet<&Name> = draft.classes().filter_map(|(_, c, _)| c.parent.as_ref()).collect();
+    let leaves: Vec<(&Name, &ClassSpec, u32)> = draft
+        .classes()
+        .filter(|(n, c, _)| c.port == *port && !parents.contains(n))
+        .filter_map(|(n, c, _)| live.get(n).map(|slot| (n, c, *slot)))
+        .collect();
+    let default = leaves.iter().find(|(_, c, _)| c.default).or_else(|| leaves.last());
+    let mut map = LeafMap::new(LeafId(default.map_or(Egress::DEFAULT_LEAF.0, |(_, _, slot)| *slot)));
+    for (name, c, slot) in &leaves {
+        let sla = match &c.sla {
+            Some(name) => match sla_id(name) {
+                Some(id) => Some(id),
+                None => continue,
+            },
+            None => None,
+        };
+        map.insert(sla, class_id(c.logical_name(name)), LeafId(*slot));
+    }
+    map
+}
+
+fn error_item(e: TreeError) -> ErrorItem {
+    let code = match e.kind {
+        TreeErrorKind::GuaranteesExceedParent | TreeErrorKind::GuaranteesExceedLink => Code::NoCapacity,
+        _ => Code::OutOfRange,
+    };
+    ErrorItem {
+        op: None,
+        path: format!("class/{}", e.node),
+        code,
+        message: e.to_string(),
+        value: Some(e.value.into()),
+        allowed: Some(e.allowed),
+        limit: None,
+        free: None,
+    }
+}
