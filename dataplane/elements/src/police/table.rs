@@ -32,6 +32,14 @@ impl<T> Table<T> {
         self.chunks.get_mut(id / CHUNK)?.as_mut()?[id % CHUNK].as_mut()
     }
 
+    /// Asks for an entry's memory ahead of its use.
+    #[inline]
+    pub(super) fn prefetch(&self, id: usize) {
+        if let Some(Some(chunk)) = self.chunks.get(id / CHUNK) {
+            perhop_packet::prefetch(&chunk[id % CHUNK]);
+        }
+    }
+
     pub(super) fn entry(&self, id: usize) -> Option<&T> {
         self.chunks.get(id / CHUNK)?.as_ref()?[id % CHUNK].as_ref()
     }
