@@ -61,7 +61,7 @@ impl Profile {
     #[inline]
     pub(super) fn meter(&mut self, now: Instant, len: Bytes, pre: Color) -> Color {
         let color = match &mut self.meter {
-            MeterState::None => pre,
+            MeterState::None => Color::Green,
             MeterState::TokenBucket(m) => m.meter(now, len),
             MeterState::SrTcm(m) => m.meter(now, len, pre),
             MeterState::TrTcm(m) => m.meter(now, len, pre),

@@ -16,11 +16,12 @@
 //! In this order, each step only if the packet carries the id and the table has it:
 //! 1. Profile: the meter colours the packet, then the colour's action passes it, drops it (`policed`), writes a code
 //!    point or puts it into a logical class.
-//! 2. Contract: concerns recognised real-time traffic, or everything of the customer if it says so. Within its rate
-//!    the packet gets the contract's code point; above it the policy passes it alike, drops it (`sla_policy`) or
-//!    demotes it: code point cleared, class set to `default`, no longer real-time.
-//! 3. Class: recognised real-time traffic is policed to its class's rate; the excess is dropped (`policed`) or
-//!    demoted.
+//! 2. Contract: concerns recognised real-time traffic, also what filters put into a class other than `default`, or
+//!    everything of the customer ([`super::SlaTraffic`]). Within its rate the packet gets the contract's code point;
+//!    above it the policy passes it alike, drops it (`sla_policy`) or demotes it: code point cleared, class set to
+//!    `default`, no longer real-time.
+//! 3. Class: recognised real-time traffic is policed to its class's rate. Within it the packet gets the class's code
+//!    point, if there is one; the excess is dropped (`policed`) or demoted.
 //!
 //! A packet dropped by a step has still paid for the steps before. Length is the IP length, time `received_at`.
 //! An id that its table does not have passes and is counted.
@@ -134,7 +135,14 @@ impl Conditioner {
             self.unknown_ids += 1;
             return None;
         };
-        if sla.traffic == SlaTraffic::Recognised && !meta.realtime {
+        let concerned = match sla.traffic {
+            SlaTraffic::Every => true,
+            SlaTraffic::Recognised => meta.realtime,
+            SlaTraffic::Classified => {
+                meta.realtime || (meta.class.is_some() && meta.class != self.tables.default_class)
+            }
+        };
+        if !concerned {
             return None;
         }
         let color = sla.bucket.meter(at, len);
@@ -324,30 +332,27 @@ mod tests {
         assert_eq!(bench.driver.counters(bench.node).unwrap().drops[DropReason::Policed.index()], 1);
     }
 
+    fn contract(policy: OutOfProfile, traffic: SlaTraffic) -> SlaSpec {
+        SlaSpec { rate: Rate(8_000), burst: Bytes(150), dscp: Some(Dscp::EF), policy, traffic }
+    }
+
     #[test]
-    fn a_contract_applies_its_policy_to_recognised_traffic() {
+    fn a_contract_applies_its_policy_to_classified_traffic() {
         for (policy, expected) in [
-            (OutOfProfile::Ok, vec![46, 46, 0]),
+            (OutOfProfile::Ok, vec![46, 46, 46, 0]),
             (OutOfProfile::Drop, vec![46, 0]),
-            (OutOfProfile::Demote, vec![46, 0, 0]),
+            (OutOfProfile::Demote, vec![46, 0, 0, 0]),
         ] {
-            let spec = SlaSpec {
-                rate: Rate(8_000),
-                burst: Bytes(150),
-                dscp: Some(Dscp::EF),
-                policy,
-                traffic: SlaTraffic::Recognised,
-            };
+            let spec = contract(policy, SlaTraffic::Classified);
             let mut bench = bench(|c| c.sla(SlaId(3), Some(spec)).unwrap());
-            for realtime in [true, true, false] {
-                send(&mut bench, 100, |m| {
-                    (m.sla, m.class, m.realtime) = (SlaId(3), EF, realtime);
-                });
+            // Recognised, by filter, both; best effort is not the contract's concern.
+            for (class, realtime) in [(BE, true), (EF, false), (EF, true), (BE, false)] {
+                send(&mut bench, 100, |m| (m.sla, m.class, m.realtime) = (SlaId(3), class, realtime));
             }
             assert_eq!(dscps(&bench), expected, "{policy:?}");
             let counters = bench.element::<Conditioner>().sla_counters(SlaId(3)).unwrap();
-            assert_eq!(counters.colors.packets, [1, 0, 1]);
-            assert_eq!(counters.demoted_packets, u64::from(policy == OutOfProfile::Demote));
+            assert_eq!(counters.colors.packets, [1, 0, 2]);
+            assert_eq!(counters.demoted_packets, 2 * u64::from(policy == OutOfProfile::Demote));
             if policy == OutOfProfile::Demote {
                 let meta = bench.sink(0).arrived[1].1.meta();
                 assert_eq!((meta.class, meta.realtime), (BE, false));
@@ -356,14 +361,30 @@ mod tests {
     }
 
     #[test]
+    fn a_contract_says_which_traffic_it_concerns() {
+        let cases = [(SlaTraffic::Recognised, 1), (SlaTraffic::Classified, 2), (SlaTraffic::Every, 3)];
+        for (traffic, charged) in cases {
+            let spec = contract(OutOfProfile::Ok, traffic);
+            let mut bench = bench(|c| c.sla(SlaId(0), Some(spec)).unwrap());
+            for (class, realtime) in [(EF, true), (EF, false), (BE, false)] {
+                send(&mut bench, 50, |m| (m.sla, m.class, m.realtime) = (SlaId(0), class, realtime));
+            }
+            let counters = bench.element::<Conditioner>().sla_counters(SlaId(0)).unwrap();
+            assert_eq!(counters.colors.packets, [charged, 0, 0], "{traffic:?}");
+        }
+    }
+
+    #[test]
     fn real_time_traffic_is_policed_to_its_class() {
         for (excess, out) in [(Excess::Drop, 2), (Excess::Demote, 3)] {
-            let spec = RealtimeSpec { rate: Rate(8_000), burst: Bytes(100), excess, dscp: None };
+            let dscp = Some(Dscp::EF);
+            let spec = RealtimeSpec { rate: Rate(8_000), burst: Bytes(100), excess, dscp };
             let mut bench = bench(|c| c.realtime(EF, Some(spec)).unwrap());
             send(&mut bench, 100, |m| (m.class, m.realtime) = (EF, true));
             send(&mut bench, 100, |m| (m.class, m.realtime) = (EF, true));
             send(&mut bench, 100, |m| m.class = EF);
             assert_eq!(bench.arrived(0).len(), out, "{excess:?}");
+            assert_eq!(dscps(&bench)[..2], [46, 0], "{excess:?}");
             let counters = bench.element::<Conditioner>().class_counters(EF).unwrap();
             assert_eq!(counters.colors.bytes, [100, 0, 100]);
         }

@@ -7,7 +7,7 @@ use perhop_units::{Bytes, Dscp, Rate};
 /// The meter of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeterSpec {
-    /// Everything keeps the colour it has.
+    /// Everything is green.
     None,
     /// Green or red.
     TokenBucket {
@@ -41,7 +41,7 @@ pub enum Action {
 pub struct ProfileSpec {
     /// How packets are coloured.
     pub meter: MeterSpec,
-    /// What then happens, by [`Color`] as index.
+    /// What then happens, by [`perhop_units::Color`] as index.
     pub actions: [Action; 3],
 }
 
@@ -62,6 +62,8 @@ pub enum SlaTraffic {
     /// Recognised real-time traffic only; the rest is best effort and never charged.
     #[default]
     Recognised,
+    /// Recognised real-time traffic, and what a filter put into a class other than the default one.
+    Classified,
     /// Everything.
     Every,
 }
