@@ -122,3 +122,67 @@ impl<M: Meter> Element for MeterElement<M> {
 pub(super) fn read_outputs(reader: &mut Reader<'_>) -> bool {
     reader.choice("outputs", false, &[("1", false), ("3", true)])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meter::laws::arrivals;
+    use crate::meter::{TrTcm, TrTcmConfig};
+    use crate::plumbing::frames::udp;
+    use perhop_element::testkit::Bench;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        /// However packets are grouped into batches, each is charged at its own arrival time.
+        #[test]
+        fn a_batch_is_charged_packet_by_packet(list in arrivals(), size in 2usize..60, cbs in 1u64..5000) {
+            let config = TrTcmConfig {
+                cir: Rate(5_000_000),
+                cbs: Bytes(cbs),
+                pir: Rate(9_000_000),
+                pbs: Bytes(2 * cbs),
+                aware: true,
+            };
+            let mut alone = TrTcm::new(config);
+            let mut bench = Bench::new(MeterElement::new(TrTcm::new(config), false), 1);
+            let mut expected = vec![];
+            for group in list.chunks(size) {
+                let mut batch = Batch::new();
+                for a in group {
+                    let len = a.len.clamp(28, 1500);
+                    let mut packet = bench.packet(&udp(len as u16));
+                    (packet.meta_mut().received_at, packet.meta_mut().color) = (Instant(a.at), a.pre);
+                    batch.push(packet);
+                    expected.push(alone.meter(Instant(a.at), Bytes(len), a.pre));
+                }
+                bench.driver.push(Instant(group[group.len() - 1].at), bench.node, 0, &mut batch);
+            }
+            let colors: Vec<_> = bench.sink(0).arrived.iter().map(|(_, p)| p.meta().color).collect();
+            prop_assert_eq!(colors, expected);
+        }
+    }
+
+    #[test]
+    fn a_successor_keeps_colors_and_tokens_within_its_bursts() {
+        let config = |cbs| TrTcmConfig {
+            cir: Rate(8_000),
+            cbs: Bytes(cbs),
+            pir: Rate(8_000),
+            pbs: Bytes(1000),
+            aware: false,
+        };
+        let mut old = Bench::new(MeterElement::new(TrTcm::new(config(300)), false), 1);
+        old.push(&udp(100));
+        let state =
+            old.driver.element_dyn_mut(old.node).and_then(|e| e.export_state()).expect("meters have state");
+        let mut new = Bench::new(MeterElement::new(TrTcm::new(config(150)), false), 1);
+        let imported = new.driver.element_dyn_mut(new.node).expect("it is there").import_state(state);
+        assert!(imported.is_ok());
+        // 200 bytes were left, the new bucket holds 150.
+        new.push(&udp(100));
+        new.push(&udp(100));
+        let colors = new.element::<MeterElement<TrTcm>>().colors();
+        assert_eq!(colors.packets, [2, 1, 0]);
+    }
+}

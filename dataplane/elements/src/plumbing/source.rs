@@ -336,4 +336,17 @@ mod tests {
         let last = packets[1999].0.0;
         assert!((1_100_000_000..1_350_000_000).contains(&last), "{last} with seed 1");
     }
+
+    #[test]
+    fn a_successor_goes_on_where_the_old_one_stopped() {
+        let frame = UdpFrame { ip_len: 125, ..UdpFrame::default() };
+        let mut new = TimedSource::new(Rate::from_mbit(1), frame, 10);
+        let mut bench = Bench::new(TimedSource::new(Rate::from_mbit(1), frame, 10), 1);
+        bench.driver.wake(bench.now(), bench.node, TimerId::MAIN);
+        bench.run_until(Instant(2_500_000));
+        let state = bench.element::<TimedSource>().export_state().expect("sources have state");
+        assert!(new.import_state(state).is_ok());
+        assert_eq!((new.clock.packets, new.clock.left), (3, Some(7)));
+        assert_eq!(new.clock.next, Some(Instant(3_000_000)));
+    }
 }
