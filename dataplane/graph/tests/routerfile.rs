@@ -6,9 +6,11 @@
 
 use perhop_config::Severity;
 use perhop_graph::control::Draining;
-use perhop_graph::control::{Control, Credentials, Draft, GraphRequest, Input, Limits, Output, Planner};
+use perhop_graph::control::{Control, Draft, GraphRequest, Input, Limits, Output, Planner};
 use perhop_graph::routerfile::RouterFile;
-use perhop_model::{ErrorItem, Key, Kind, Mode, Name, Object, Op, Outcome, Owner, Spec, Transaction, TxnId};
+use perhop_model::{
+    Credentials, ErrorItem, Key, Kind, Mode, Name, Object, Op, Outcome, Owner, Spec, Transaction, TxnId,
+};
 use perhop_reason::Code;
 use perhop_units::{Instant, Share};
 use std::collections::BTreeSet;

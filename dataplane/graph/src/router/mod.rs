@@ -12,11 +12,13 @@ mod plan;
 mod routes;
 mod slots;
 mod tree;
+mod virtual_router;
 mod worker;
 
 pub use change::{Change, ChangeStep};
 pub use edge::{EdgePort, edge_graph};
 pub use plan::RouterPlanner;
+pub use virtual_router::{Sent, VirtualRouter};
 pub use worker::{Worker, WorkerError, WorkerEvent};
 
 use perhop_element::Registry;

@@ -254,7 +254,8 @@ impl Worker {
             && let Some(id) = self.roles.route
             && let Some(element) = self.driver.element_mut::<Route>(id)
         {
-            element.commit(now, route);
+            // Packets that waited for what has become known leave when the element is woken, below.
+            let _ = element.commit(now, route);
             woken.push(id);
         }
         for id in woken {
