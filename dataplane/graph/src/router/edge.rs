@@ -27,13 +27,17 @@ pub fn identifier(prefix: &str, name: &str) -> String {
     format!("{prefix}_{clean}")
 }
 
-/// The graph every port's packets pass: in → flows → condition → forward → the port's tree → out.
-pub fn edge_graph(ports: &[EdgePort]) -> String {
+/// Connections that a router remembers unless its file says otherwise.
+pub const DEFAULT_CONNECTIONS: u32 = 262_144;
+
+/// The graph every port's packets pass: in → flows → condition → forward → the port's tree → out. `connections` is the
+/// most that are remembered.
+pub fn edge_graph(ports: &[EdgePort], connections: u32) -> String {
     let bridge = ports.iter().any(|p| p.spec.mode == PortMode::Bridge);
     let n = ports.len();
     let mut text = String::new();
     // Writing to a string cannot fail.
-    let _ = writeln!(text, "{FLOWS} :: Flows();\n{CONDITION} :: Conditioner();");
+    let _ = writeln!(text, "{FLOWS} :: Flows(connections = {connections});\n{CONDITION} :: Conditioner();");
     if bridge {
         let _ = writeln!(text, "{FORWARD} :: Bridge(ports = {n});");
     } else {

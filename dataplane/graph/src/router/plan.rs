@@ -213,10 +213,10 @@ impl RouterPlanner {
             let old = self.graph.as_ref().and_then(|g| g.find(&node.name).map(|i| &g.nodes[i]));
             old.is_some_and(|o| o.type_name == node.type_name)
         };
-        let mut fresh = Fresh::default();
+        // A successor takes over connections but not rules and settings, which it gets again.
+        let mut fresh = Fresh { flows: true, ..Fresh::default() };
         for node in graph.nodes.iter().filter(|n| !carried(n)) {
             match node.type_name.as_str() {
-                "Flows" => fresh.flows = true,
                 "Conditioner" => fresh.conditioner = true,
                 "Route" => fresh.route = true,
                 "Egress" => {

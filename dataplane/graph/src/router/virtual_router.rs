@@ -58,7 +58,7 @@ impl VirtualRouter {
     /// # Errors
     /// The graph cannot be built: a port's name or specification does not fit the language.
     pub fn new(ports: Vec<EdgePort>, buffers: usize, seed: u64) -> Result<Self, WorkerError> {
-        let text = edge_graph(&ports);
+        let text = edge_graph(&ports, 16_384);
         let mut planner = RouterPlanner::new(ports, registry());
         let pool = Pool::new(buffers);
         let worker = Worker::new(&text, &mut planner, pool.clone(), seed)?;

@@ -1,0 +1,5 @@
+//! Tests that span layers: one binary.
+
+mod edge;
+mod support;
+mod transactions;
