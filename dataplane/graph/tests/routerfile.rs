@@ -249,3 +249,64 @@ fn damaged_examples_are_survived() {
     }
     assert!(!taken.is_empty());
 }
+
+mod lines {
+    use super::{files, submit};
+    use perhop_graph::routerfile::RouterFile;
+    use proptest::prelude::*;
+    use std::fs;
+
+    /// What is done to a file: the line concerned, and how.
+    fn edits() -> impl Strategy<Value = Vec<(usize, usize, u8)>> {
+        prop::collection::vec((0usize..200, 0usize..200, 0u8..4), 1..6)
+    }
+
+    const VALUES: [&str; 12] = [
+        "0",
+        "1",
+        "\"0 %\"",
+        "\"1 %\"",
+        "\"100 %\"",
+        "\"64 kbit/s\"",
+        "\"20 Mbit/s\"",
+        "\"1 us\"",
+        "\"60 s\"",
+        "\"2000 B\"",
+        "true",
+        "\"ef\"",
+    ];
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(400))]
+
+        /// Lines of the examples removed, repeated, moved and given other values: whatever is taken without an error,
+        /// the router takes too.
+        #[test]
+        fn what_is_taken_here_the_router_takes(example in 0usize..4, edits in edits()) {
+            let path = &files("../../examples", "toml")[example];
+            let text = fs::read_to_string(path).expect("readable");
+            let mut lines: Vec<String> = text.lines().filter(|l| !l.starts_with('#')).map(str::to_owned).collect();
+            for (a, b, how) in edits {
+                let (a, other) = (a % lines.len(), b % lines.len());
+                match how {
+                    0 => drop(lines.remove(a)),
+                    1 => lines.insert(other, lines[a].clone()),
+                    2 => lines.swap(a, other),
+                    _ => if let Some((key, _)) = lines[a].clone().split_once('=') {
+                        lines[a] = format!("{key}= {}", VALUES[b % VALUES.len()]);
+                    }
+                }
+                if lines.is_empty() {
+                    lines.push(String::new());
+                }
+            }
+            let text = lines.join("\n");
+            let (file, diagnostics) = RouterFile::read("f", &text);
+            prop_assert_eq!(file.is_some(), diagnostics.errors() == 0);
+            if let Some(file) = file {
+                let errors = submit(file.objects.clone());
+                prop_assert!(errors.is_empty(), "{}\n{}", file.diagnose(&errors), text);
+            }
+        }
+    }
+}
