@@ -1,8 +1,8 @@
 //! The router file: the TOML text from which a router is usually started.
 //!
-//! It is read in three steps. [`mod@names`] collects what the file declares, so that references can be resolved and
-//! misspelt ones get a suggestion; [`mod@read`] turns each table into the specification of an object
-//! (`perhop-model`), with quantities in units and ranges checked; [`mod@check`] looks at the whole: link-sharing
+//! It is read in three steps. `names` collects what the file declares, so that references can be resolved and
+//! misspelt ones get a suggestion; `read` turns each table into the specification of an object
+//! (`perhop-model`), with quantities in units and ranges checked; `check` looks at the whole: link-sharing
 //! trees, queues against rates, filters that never match, classes that get no traffic. Every error of the file is
 //! reported at once, each at its place. What the file declares becomes the objects of owner `file`
 //! ([`RouterFile::objects`], for `replace_owned`); keys have the names of the specification's fields.

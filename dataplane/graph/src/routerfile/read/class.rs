@@ -1,4 +1,20 @@
-//! `[[class]]`.
+//! `[[class]]`: a node of a port's link-sharing tree.
+//!
+//! | key | value | default | range |
+//! |---|---|---|---|
+//! | `name`, `port` | name, port | needed | |
+//! | `logical` | name that filters use | the part of `name` behind its last `/` | |
+//! | `parent` | class of the same port | child of the root | at most 8 deep |
+//! | `guarantee` | rate, or share of the parent's guarantee or the port | 0 | sums are scaled down to fit |
+//! | `ceiling` | rate, or share of the port | the port's rate | at least the guarantee |
+//! | `burst`, `ceiling_burst` | size | two frames or 10 ms | 3028 B – 1 GiB |
+//! | `weight` | whole number | 1 | 1 – 1,000,000 |
+//! | `tier` | whole number | 15 | 0 (first) – 15 |
+//! | `queue` | queue of a leaf | 100 ms | see `queue` |
+//! | `default` | boolean | false | one leaf a port |
+//! | `dscp` | code points | none | |
+//! | `sla` | contract | every packet | |
+//! | `shared` | boolean | true | |
 
 use super::{bytes, flag, queue};
 use crate::control::FRAME_MTU;

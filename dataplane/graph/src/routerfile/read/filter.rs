@@ -1,4 +1,21 @@
-//! `[[filter]]`.
+//! `[[filter]]`: a condition and what it chooses. The first match by tier, then by order in the file, decides.
+//!
+//! | key | value | default | range |
+//! |---|---|---|---|
+//! | `name` | name | `filter-` and its priority | |
+//! | `tier` | whole number | 0 | 0 – 255 |
+//! | `match.in_port` | port | any | |
+//! | `match.vlan` | VLAN, 0 = untagged | any | 0 – 4094 |
+//! | `match.src`, `match.dst` | prefix or address | any | one family |
+//! | `match.protocol` | name or number | any | 0 – 255 |
+//! | `match.src_ports`, `match.dst_ports` | port or `"first-last"` | any | needs TCP, UDP, SCTP or UDP-Lite |
+//! | `match.dscp` | code point, or `"value/mask"` | any | 0 – 63 |
+//! | `match.tcp_flags` | `"syn/syn+ack"`: set / compared | any | needs TCP |
+//! | `match.fragment` | boolean | any | |
+//! | `class` | logical class | the default class | |
+//! | `sla`, `profile` | contract, profile | none | |
+//! | `realtime` | whether detection may move the flows | only without `class` | |
+//! | `shared` | boolean | false | |
 
 use super::flag;
 use crate::routerfile::names::{Names, reference};

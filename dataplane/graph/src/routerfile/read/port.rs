@@ -1,4 +1,14 @@
-//! `[[port]]`.
+//! `[[port]]`: an interface with a transmit rate.
+//!
+//! | key | value | default | range |
+//! |---|---|---|---|
+//! | `name` | name | needed | 1–128 of `A-Z a-z 0-9 . _ : / -` |
+//! | `device` | interface | the name | 1–15 characters |
+//! | `rate` | rate | as fast as the interface | 8 kbit/s – 1 Tbit/s |
+//! | `overhead` | bytes a frame | 0 | −64 – 256 |
+//! | `trust_dscp` | boolean | false | |
+//! | `queue` | queue of a port without classes | 50 ms, or 1000 packets without a rate | see `queue` |
+//! | `shared` | boolean | true | |
 
 use super::{flag, queue};
 use perhop_config::{TableReader, TextError};

@@ -1,4 +1,14 @@
 //! `[[profile]]`: a meter and what happens to each colour.
+//!
+//! | key | value | default | range |
+//! |---|---|---|---|
+//! | `meter.type` | `token_bucket`, `srtcm`, `trtcm`, `none` | needed in `meter` | |
+//! | `meter.cir`, `meter.pir` | rate at IP length | needed | 1 bit/s – 1 Tbit/s, pir ≥ cir |
+//! | `meter.cbs`, `meter.pbs` | size | needed | 1500 B – 1 GiB |
+//! | `meter.ebs` | size (srtcm; cbs or ebs ≥ 1500 B) | needed | 0 – 1 GiB |
+//! | `meter.aware` | boolean (srtcm, trtcm) | false | |
+//! | `green`, `yellow`, `red` | `"pass"`, `"drop"`, `{ do = "mark", dscp = … }`, `{ do = "class", class = …, dscp = … }` | pass, pass, drop | |
+//! | `shared` | boolean | false | |
 
 use super::{bytes, dscp, flag};
 use crate::routerfile::names::{Names, reference};

@@ -1,4 +1,11 @@
 //! `queue = "30 ms"` or `queue = { limit = "30 ms", red = { min = "20 %", max = "60 %", max_p = "10 %" } }`.
+//!
+//! | key | value | default | range |
+//! |---|---|---|---|
+//! | `limit` | packets, size or time | 100 ms | 1 – 1,000,000 packets, 1514 B – 4 GiB, 1 us – 1 min; at least a frame |
+//! | `red.min`, `red.max` | share of the limit | 20 %, 60 % | min < max ≤ 100 % |
+//! | `red.max_p` | drop probability at `max` | 10 % | above 0 – 100 % |
+//! | `red.ecn` | boolean: mark instead of drop | false | |
 
 use super::flag;
 use perhop_config::{TableReader, TextError};

@@ -1,4 +1,35 @@
 //! `[[sla]]`, `[[route]]` and `[detector]`.
+//!
+//! | key of `[[sla]]` | value | default | range |
+//! |---|---|---|---|
+//! | `name`, `rate` | name, rate at IP length | needed | 1 kbit/s – 1 Tbit/s |
+//! | `prefixes` | the subscriber's prefixes | none | each in one contract |
+//! | `burst` | size | two packets or 20 ms | 1500 B – 1 GiB |
+//! | `dscp` | code point written | unchanged | |
+//! | `policy` | `ok`, `drop`, `demote` | `drop` | |
+//!
+//! | key of `[[route]]` | value | default | range |
+//! |---|---|---|---|
+//! | `name` | name | the destination | |
+//! | `dest` | prefix | needed | |
+//! | `via` | address of the next hop | on the link | family of `dest` |
+//! | `port` | port | needed for `unicast` | |
+//! | `kind` | `unicast`, `blackhole`, `unreachable`, `prohibit`, `local` | `unicast` | |
+//! | `metric` | whole number, lower wins | 0 | 0 – 4,294,967,295 |
+//!
+//! | key of `[detector]` | value | default | range |
+//! |---|---|---|---|
+//! | `name` | name | `realtime` | |
+//! | `enabled` | boolean | true | |
+//! | `class` | logical class of recognised flows | needed | |
+//! | `packets`, `within` | packets of one SSRC in a time | 10, 1 s | 3 – 64, 10 ms – 1 min |
+//! | `idle` | time | 30 s | 1 s – 1 h |
+//! | `dscp` | code point written | unchanged | |
+//! | `rate`, `excess` | rate of all together; `drop`, `demote` | the class's | 8 kbit/s – 1 Tbit/s |
+//! | `in_ports` | ports | all | |
+//! | `calls` | calls that the class is meant for; only checked | 1 | 1 – 1,000,000 |
+//!
+//! All three have `shared` (boolean, false).
 
 use super::{bytes, dscp, flag};
 use crate::routerfile::names::{Names, reference, references};
