@@ -127,6 +127,8 @@ pub struct ClassView<'a> {
     pub throttled: bool,
 }
 
+/// Trees up to this size stay in the cache by themselves.
+const NEAR_CLASSES: u32 = 1024;
 /// Timers looked at before one packet is chosen: bounds the work of a call when very many fall on one instant.
 const TIMERS_A_PACKET: usize = 64;
 
@@ -428,6 +430,29 @@ impl ClassTree {
         }
     }
 
+    /// Asks for what the next few packets will probably need: with very many classes all of it lies in far memory.
+    #[inline]
+    fn look_ahead(&self) {
+        let root = self.nodes.at(ROOT);
+        if root.rows == 0 {
+            return;
+        }
+        let row = root.rows.trailing_zeros() as Row;
+        let mut at = root.head(row);
+        let mut in_row = row;
+        while let Body::Interior(rings) = &self.nodes.at(at).body {
+            if (LENDERS..EXCESS).contains(&row) && lender_row(self.nodes.at(at).depth) == row {
+                in_row = EXCESS;
+            }
+            at = rings.heads[in_row];
+        }
+        let second = self.nodes.next(at, in_row);
+        if let Some(queue) = self.nodes.at(second).queue() {
+            queue.prefetch_head();
+            self.nodes.at(self.nodes.next(second, in_row)).prefetch();
+        }
+    }
+
     fn take_one(&mut self, now: Instant) -> Option<Packet> {
         let (ix, row) = match self.chosen.take() {
             Some(chosen) => chosen,
@@ -471,7 +496,6 @@ impl ClassTree {
                     }
                     return cx.drop(packet, reason);
                 }
-                node.counters.accepted += 1;
                 self.held += 1;
                 self.held_bytes += len;
                 if was_empty {
@@ -532,7 +556,9 @@ impl Discipline for ClassTree {
         self.chosen = None;
         for packet in batch.iter() {
             if let Some(ix) = position(NodeIndex(packet.meta().leaf.0)).filter(|ix| self.nodes.holds(*ix)) {
-                prefetch(self.nodes.at(ix));
+                let node = self.nodes.at(ix);
+                prefetch(&node.parent);
+                prefetch(&node.guarantee);
             }
         }
         for packet in batch.drain() {
@@ -559,6 +585,9 @@ impl Discipline for ClassTree {
                 self.settle(cx);
             }
             let Some(packet) = self.take_one(cx.now()) else { break };
+            if left.packets > 1 && self.classes > NEAR_CLASSES {
+                self.look_ahead();
+            }
             left.packets -= 1;
             left.bytes = left.bytes.saturating_sub(packet.len() as u64);
             out.push(packet);
@@ -596,7 +625,6 @@ impl Discipline for ClassTree {
             count("bytes", c.bytes);
             count("shared_bytes", c.shared);
             count("borrowed_bytes", c.borrowed);
-            count("accepted", c.accepted);
             count("dropped_queue_full", c.dropped_full);
             count("dropped_early", c.dropped_early);
             count("dropped_class_removed", c.dropped_removed);

@@ -3,6 +3,7 @@
 use super::params::{Bound, NodeParams};
 use super::queue::LeafQueue;
 use super::wheel::{NIL, Timer, Timers};
+use perhop_packet::prefetch;
 use perhop_units::{Bytes, Instant, Rate, Tokens};
 use std::sync::Arc;
 
@@ -68,8 +69,9 @@ impl Bucket {
     #[inline]
     pub(super) fn refill(&mut self, now: Instant) {
         if now > self.last {
-            let sum = self.level.0.saturating_add(self.rate.earned(now.since(self.last)).0);
-            self.level = Tokens(sum.min(self.burst.0));
+            // Earning more than 2⁶⁴ fills any bucket.
+            let earned = self.rate.0.saturating_mul(now.since(self.last).0).min(i64::MAX as u64);
+            self.level = Tokens(self.level.0.saturating_add(earned as i64).min(self.burst.0));
             self.last = now;
         }
     }
@@ -128,8 +130,6 @@ pub struct ClassCounters {
     pub shared: u64,
     /// Bytes sent out of excess.
     pub borrowed: u64,
-    /// Packets accepted into the queue.
-    pub accepted: u64,
     /// Packets dropped because the queue was full.
     pub dropped_full: u64,
     /// Packets dropped early (RED).
@@ -166,7 +166,10 @@ impl Body {
     }
 }
 
+/// Fields are in the order in which packets need them: the first two cache lines for every packet, the third for
+/// classes with bounds, the rest for counting, timers and changes.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(super) struct Node {
     pub parent: Ix,
     /// Rows in which this class has something to offer.
@@ -174,6 +177,8 @@ pub(super) struct Node {
     /// Rows of the parent it is linked into.
     pub linked: u32,
     pub weight: u32,
+    /// Interior: the smallest weight below, to which quanta are proportioned.
+    pub unit: u32,
     pub depth: u8,
     pub tier: u8,
     pub state: State,
@@ -183,15 +188,13 @@ pub(super) struct Node {
     pub throttled: bool,
     /// Interior: its unused guarantee suffices for a packet.
     pub lends: bool,
+    pub body: Body,
     pub guarantee: Bucket,
     pub ceiling: Bucket,
-    pub body: Body,
-    pub ceiling_timer: Timer,
-    pub guarantee_timer: Timer,
     pub counters: ClassCounters,
+    pub guarantee_timer: Timer,
+    pub ceiling_timer: Timer,
     pub children: u32,
-    /// Interior: the smallest weight below, to which quanta are proportioned.
-    pub unit: u32,
     pub drain_until: Instant,
     pub params: NodeParams,
     pub name: Arc<str>,
@@ -261,6 +264,17 @@ impl Node {
         }
     }
 
+    /// Asks for the cache lines that serving this class will need.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        prefetch(&self.parent);
+        prefetch(&self.guarantee);
+        prefetch(&self.counters);
+        if let Body::Leaf { links, .. } = &self.body {
+            prefetch(links);
+        }
+    }
+
     /// Rows shown to the parent.
     #[inline]
     pub(super) fn offered(&self) -> u32 {
@@ -327,6 +341,15 @@ impl Arena {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (Ix, &Node)> {
         self.chunks.iter().flat_map(|c| c.iter()).enumerate().map(|(i, n)| (i as Ix, n))
+    }
+
+    /// The class behind `ix` in its parent's ring `row`.
+    #[inline]
+    pub(super) fn next(&self, ix: Ix, row: Row) -> Ix {
+        match &self.at(ix).body {
+            Body::Leaf { links, .. } => links[usize::from(row == EXCESS)].next,
+            Body::Interior(rings) => rings.links[row].next,
+        }
     }
 
     /// Links `ix` at the end of its parent's ring `row`. Debts of an earlier stay are kept, credits are not.

@@ -3,7 +3,7 @@
 use super::params::{LeafKind, LeafParams};
 use crate::drop::{RedConfig, RedState, RedVerdict};
 use crate::queue::FifoQueue;
-use perhop_packet::{DropReason, Packet};
+use perhop_packet::{DropReason, Packet, prefetch};
 use perhop_units::{Bytes, Instant, Probability, QueueLimit, Rate};
 use perhop_wire::layout::set_ecn_ce;
 
@@ -145,6 +145,14 @@ impl LeafQueue {
     #[inline]
     pub(super) fn head_len(&self) -> Option<u64> {
         self.fifo().front_len().map(|n| n as u64)
+    }
+
+    /// Asks for the next packet's cache line.
+    #[inline]
+    pub(super) fn prefetch_head(&self) {
+        if let Some(meta) = self.fifo().front_meta() {
+            prefetch(meta);
+        }
     }
 
     #[inline]
