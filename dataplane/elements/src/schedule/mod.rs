@@ -25,3 +25,23 @@ use perhop_element::ElementType;
 pub fn types() -> Vec<ElementType> {
     vec![drr::TYPE, egress::TYPE, priority::TYPE]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plumbing::reader::tests::args;
+    use perhop_element::BuildCx;
+    use rand::SeedableRng;
+    use rand_pcg::Pcg64Mcg;
+
+    #[test]
+    fn every_sample_builds() {
+        let mut rng = Pcg64Mcg::seed_from_u64(1);
+        for t in types() {
+            for _ in 0..50 {
+                let text = (t.sample)(&mut rng);
+                assert!((t.build)(&args(&text), &mut BuildCx::default()).is_ok(), "{} {text}", t.name);
+            }
+        }
+    }
+}

@@ -289,3 +289,75 @@ fn release(packets: &mut VecDeque<(Instant, Packet)>) {
         packet.release();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plumbing::frames::udp;
+    use crate::queue::{Fifo, FifoConfig};
+    use crate::schedule::TransmitterConfig;
+    use perhop_element::testkit::Bench;
+    use perhop_units::{Duration, QueueLimit};
+
+    fn pump(emit: Emit) -> Pump {
+        let rate = Rate::from_mbit(8);
+        let fifo = Fifo::new(FifoConfig { limit: QueueLimit::Packets(100), rate, overhead: 0 });
+        let line = Transmitter::new(TransmitterConfig { rate, ..Default::default() });
+        Pump::new(Box::new(fifo), line, None).emitting(emit)
+    }
+
+    fn times(bench: &Bench) -> Vec<u64> {
+        bench.arrived(0).iter().map(|(t, _)| t.0 / 1000).collect()
+    }
+
+    #[test]
+    fn packets_leave_at_the_start_or_the_end_of_their_line_time() {
+        for (emit, expected) in [(Emit::AtStart, [0, 1000, 2000]), (Emit::AtEnd, [1000, 2000, 3000])] {
+            let mut bench = Bench::new(pump(emit), 1);
+            for _ in 0..3 {
+                bench.push(&udp(986));
+            }
+            bench.run_for(Duration::from_millis(10));
+            assert_eq!(times(&bench), expected);
+            let mut counters = Vec::new();
+            bench.driver.report(bench.node, &mut counters);
+            let find = |name: &str| counters.iter().find(|(n, _)| n == name).map(|(_, v)| *v);
+            assert_eq!(find("busy_ns"), Some(3_000_000));
+            assert_eq!(find("bytes"), Some(3000));
+            assert_eq!(find("backlog_packets"), Some(0));
+        }
+    }
+
+    #[test]
+    fn a_successor_continues_queue_and_line() {
+        let mut bench = Bench::new(pump(Emit::AtEnd), 1);
+        for _ in 0..5 {
+            bench.push(&udp(986));
+        }
+        bench.run_for(Duration::from_micros(1500));
+        let state = bench.element::<Pump>().export_state().expect("it has state");
+        assert_eq!(bench.element::<Pump>().held(), 0);
+        let mut next = pump(Emit::AtEnd);
+        assert!(next.import_state(state).is_ok());
+        assert_eq!(next.held(), 4);
+        *bench.element::<Pump>() = next;
+        let (now, node) = (bench.now(), bench.node);
+        bench.driver.wake(now, node, TimerId::MAIN);
+        bench.run_for(Duration::from_millis(10));
+        assert_eq!(times(&bench), [1000, 2000, 3000, 4000, 5000]);
+    }
+
+    #[test]
+    fn a_rate_of_zero_passes_everything_at_once_and_a_new_rate_keeps_the_line_time() {
+        let mut bench = Bench::new(pump(Emit::AtStart), 1);
+        for _ in 0..4 {
+            bench.push(&udp(986));
+        }
+        bench.element::<Pump>().set_rate(Rate::from_mbit(16));
+        bench.run_for(Duration::from_millis(2));
+        assert_eq!(times(&bench), [0, 1000, 1500, 2000]);
+        bench.element::<Pump>().set_rate(Rate::ZERO);
+        bench.push(&udp(986));
+        assert_eq!(times(&bench).len(), 5);
+    }
+}

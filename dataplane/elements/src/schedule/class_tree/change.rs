@@ -6,12 +6,13 @@ use super::{ClassTree, NodeIndex, NodeParams, TreeLink, position};
 use perhop_element::Cx;
 use perhop_packet::DropReason;
 use perhop_units::{Instant, Rate};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// One step of a change. The caller has checked with [`ClassTree::validate`] what the tree will be like.
 #[derive(Clone, Debug)]
 pub enum TreeEdit {
-    /// A new class in a free slot. Parents come before their children.
+    /// A new class in a free slot.
     Add {
         /// The slot.
         index: NodeIndex,
@@ -51,8 +52,9 @@ pub struct TreeChange {
 }
 
 impl TreeChange {
-    /// Allocates everything the edits need.
-    pub fn prepare(edits: Vec<TreeEdit>) -> Self {
+    /// Allocates everything the edits need, and brings them into an order in which parents come before their children.
+    pub fn prepare(mut edits: Vec<TreeEdit>) -> Self {
+        parents_first(&mut edits);
         let slot = |edit: &TreeEdit| match edit {
             TreeEdit::Add { index, .. } => position(*index),
             _ => None,
@@ -294,6 +296,28 @@ impl ClassTree {
             }
         }
     }
+}
+
+/// Sorts new classes by their depth among the new ones; everything else keeps its order, behind them.
+fn parents_first(edits: &mut [TreeEdit]) {
+    let added = |edit: &TreeEdit| match edit {
+        TreeEdit::Add { index, params, .. } => Some((*index, params.parent)),
+        _ => None,
+    };
+    let parents: HashMap<NodeIndex, Option<NodeIndex>> = edits.iter().filter_map(added).collect();
+    let depth = |edit: &TreeEdit| {
+        let Some((_, mut above)) = added(edit) else { return usize::MAX };
+        let mut depth = 0;
+        // Bounded: a circle, which validation refuses, must not hang here.
+        while let Some(next) =
+            above.and_then(|a| parents.get(&a)).filter(|_| depth <= super::MAX_DEPTH as usize)
+        {
+            depth += 1;
+            above = *next;
+        }
+        depth
+    };
+    edits.sort_by_cached_key(depth);
 }
 
 /// The memory an edit may need.

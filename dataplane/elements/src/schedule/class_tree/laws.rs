@@ -176,7 +176,7 @@ fn backlog(leaves: &[u32], each: usize, lens: &[u64]) -> Vec<Arrival> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     /// (Σ bursts of its tier and before + L) / (C − Σ other guarantees of these tiers).
     #[test]

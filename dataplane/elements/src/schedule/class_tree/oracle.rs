@@ -334,7 +334,7 @@ fn events(specs: &[NodeSpec], steps: &[Step], edits: bool) -> Vec<(u64, Event)> 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
     fn every_packet_is_one_the_rules_allow(

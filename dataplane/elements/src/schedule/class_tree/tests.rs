@@ -124,3 +124,166 @@ fn unknown_leaves_are_counted_not_queued() {
     let drops = bench.driver.counters(bench.node).expect("it exists").drops[DropReason::NoClass.index()];
     assert_eq!(drops, 4);
 }
+
+#[test]
+fn every_kind_of_impossible_class_is_named() {
+    use TreeErrorKind as K;
+    let over = |rate: u64, burst: u64| Some(Bound { rate: Rate(rate), burst: Bytes(burst) });
+    let queue = |limit| Some(LeafParams { limit, kind: LeafKind::Fifo });
+    let red = LeafKind::Red { min_ppm: 5, max_ppm: 5, max_p: perhop_units::Probability::ONE, ecn: false };
+    let red = Some(LeafParams { limit: QueueLimit::Packets(9), kind: red });
+    let top = || spec(0, NodeParams { guarantee: bound(1), ceiling: bound(1), ..interior(None) });
+    let deep: Vec<_> = (0..9).map(|n: u32| spec(n, interior(n.checked_sub(1)))).collect();
+    let cases: Vec<(K, Vec<NodeSpec>)> = vec![
+        (K::SlotTaken, vec![spec(0, leaf(None)), spec(0, leaf(None))]),
+        (K::SlotRange, vec![spec(MAX_NODES, leaf(None))]),
+        (K::NoParent, vec![spec(0, leaf(Some(5)))]),
+        (K::ParentIsLeaf, vec![spec(0, leaf(None)), spec(1, leaf(Some(0)))]),
+        (K::Cycle, vec![spec(0, interior(Some(1))), spec(1, interior(Some(0)))]),
+        (K::TooDeep, deep),
+        (
+            K::GuaranteesExceedParent,
+            vec![top(), spec(1, NodeParams { guarantee: bound(2), ..leaf(Some(0)) })],
+        ),
+        (K::CeilingBelowChild, vec![top(), spec(1, NodeParams { guarantee: bound(2), ..leaf(Some(0)) })]),
+        (K::GuaranteesExceedLink, vec![spec(0, NodeParams { guarantee: bound(9), ..leaf(None) })]),
+        (
+            K::GuaranteeAboveCeiling,
+            vec![spec(0, NodeParams { guarantee: bound(2), ceiling: bound(1), ..leaf(None) })],
+        ),
+        (K::ZeroCeiling, vec![spec(0, NodeParams { ceiling: over(0, 9000), ..leaf(None) })]),
+        (K::GuaranteeBurst, vec![spec(0, NodeParams { guarantee: over(1, 1999), ..leaf(None) })]),
+        (K::CeilingBurst, vec![spec(0, NodeParams { ceiling: over(1, MAX_BURST + 1), ..leaf(None) })]),
+        (K::Weight, vec![spec(0, NodeParams { weight: 0, ..leaf(None) })]),
+        (K::WeightRatio, vec![spec(0, NodeParams { weight: 1001, ..leaf(None) }), spec(1, leaf(None))]),
+        (K::Tier, vec![spec(0, NodeParams { tier: 16, ..leaf(None) })]),
+        (K::QueueTooShort, vec![spec(0, NodeParams { queue: queue(QueueLimit::Bytes(999)), ..leaf(None) })]),
+        (K::QueueTooShort, vec![spec(0, NodeParams { queue: queue(QueueLimit::Packets(0)), ..leaf(None) })]),
+        (K::RedThresholds, vec![spec(0, NodeParams { queue: red, ..leaf(None) })]),
+    ];
+    for (kind, specs) in cases {
+        let errors = ClassTree::validate(&specs, &link()).expect_err("it is impossible");
+        assert!(errors.iter().any(|e| e.kind == kind), "{kind:?}: {errors:?}");
+        assert!(errors.iter().all(|e| !e.allowed.is_empty() && e.to_string().contains(&*e.node)));
+    }
+}
+
+fn commit(bench: &mut Bench, edits: Vec<TreeEdit>, slice: usize) -> usize {
+    let mut change = TreeChange::prepare(edits);
+    let (now, node) = (bench.now(), bench.node);
+    let tree: &mut ClassTree = bench.element::<Pump>().discipline_mut().expect("it is a tree");
+    let mut slices = 1;
+    while !tree.stage(now, &mut change, slice) {
+        slices += 1;
+    }
+    tree.commit(now, &mut change);
+    bench.driver.wake(now, node, perhop_element::TimerId::MAIN);
+    slices
+}
+
+fn tree(bench: &mut Bench) -> &mut ClassTree {
+    bench.element::<Pump>().discipline_mut().expect("it is a tree")
+}
+
+#[test]
+fn classes_come_in_slices_and_go_when_empty() {
+    let mut bench = bench(&[spec(0, leaf(None))]);
+    offer(&mut bench, 0, 40);
+    let mut edits = vec![TreeEdit::Add { index: NodeIndex(1), name: "in".into(), params: interior(None) }];
+    for n in 2..2000 {
+        edits.push(TreeEdit::Add {
+            index: NodeIndex(n),
+            name: format!("c{n}").into(),
+            params: leaf(Some(1)),
+        });
+    }
+    assert_eq!(commit(&mut bench, edits, 100), 20);
+    assert_eq!(tree(&mut bench).classes(), 2000);
+    offer(&mut bench, 1999, 20);
+    offer(&mut bench, 2, 20);
+    bench.run_for(Duration::from_millis(10));
+    // A class goes with those below it; what they hold is still sent until the time given.
+    let until = bench.now() + Duration::from_millis(15);
+    let gone = |n| TreeEdit::Remove { index: NodeIndex(n), drain_until: until };
+    commit(&mut bench, (1..2000).map(gone).collect(), usize::MAX);
+    let mut freed = Vec::new();
+    tree(&mut bench).take_freed(&mut freed);
+    assert_eq!(freed.len(), 1996, "all but the two that hold packets, and the class above them");
+    offer(&mut bench, 2, 1);
+    bench.run_for(Duration::from_millis(60));
+    freed.clear();
+    tree(&mut bench).take_freed(&mut freed);
+    freed.sort();
+    assert_eq!(freed, [NodeIndex(1), NodeIndex(2), NodeIndex(1999)]);
+    assert_eq!(tree(&mut bench).classes(), 1);
+    assert_eq!(sent(&bench, 2000)[0], 40, "the class that was not named has lost nothing");
+    let drops = bench.driver.counters(bench.node).expect("it exists").drops[DropReason::ClassRemoved.index()];
+    assert_eq!(drops + bench.arrived(0).len() as u64, 81);
+    assert!(drops > 1);
+    // The slots serve again.
+    commit(
+        &mut bench,
+        vec![TreeEdit::Add { index: NodeIndex(2), name: "new".into(), params: leaf(None) }],
+        1,
+    );
+    offer(&mut bench, 2, 3);
+    bench.run_for(Duration::from_millis(10));
+    assert_eq!(tree(&mut bench).class(NodeIndex(2)).expect("it exists").counters.packets, 3);
+}
+
+#[test]
+fn a_smaller_limit_drops_nothing_queued_and_a_new_kind_keeps_the_queue() {
+    let mut bench = bench(&[spec(0, leaf(None))]);
+    offer(&mut bench, 0, 50);
+    for kind in [LeafKind::RED, LeafKind::Fifo] {
+        let queue = Some(LeafParams { limit: QueueLimit::Packets(10), kind });
+        let params = NodeParams { queue, ..leaf(None) };
+        commit(&mut bench, vec![TreeEdit::Update { index: NodeIndex(0), params }], 1);
+        assert_eq!(tree(&mut bench).held(), 49);
+        offer(&mut bench, 0, 1);
+    }
+    let view = tree(&mut bench).class(NodeIndex(0)).expect("it exists").counters;
+    assert_eq!(view.dropped_full + view.dropped_early, 2);
+    bench.run_for(Duration::from_millis(60));
+    assert_eq!(bench.arrived(0).len(), 50);
+}
+
+#[test]
+fn time_limits_follow_the_rate_a_class_can_at_least_get() {
+    let queue = Some(LeafParams { limit: QueueLimit::Time(10_000_000), kind: LeafKind::Fifo });
+    let specs = [
+        spec(0, NodeParams { queue, ..leaf(None) }),
+        spec(1, NodeParams { queue, guarantee: bound(4), ..leaf(None) }),
+        spec(2, NodeParams { queue, ceiling: bound(6), ..leaf(None) }),
+    ];
+    let mut bench = bench(&specs);
+    bench.driver.set_port_room(perhop_packet::PortId(0), 0);
+    for class in 0..3 {
+        offer(&mut bench, class, 30);
+    }
+    let held = |bench: &mut Bench, n| tree(bench).class(NodeIndex(n)).expect("it exists").backlog_packets;
+    // 10 ms at 8, 4 and 6 Mbit/s, and the one packet that left at once.
+    assert_eq!([held(&mut bench, 0), held(&mut bench, 1), held(&mut bench, 2)], [10, 5, 7]);
+    commit(&mut bench, vec![TreeEdit::Rate(Rate::from_mbit(16))], 1);
+    offer(&mut bench, 0, 30);
+    assert_eq!(held(&mut bench, 0), 20);
+}
+
+#[test]
+fn memory_of_a_class_is_bounded() {
+    let (leaf, _) = ClassTree::bytes_per_class();
+    assert!(leaf <= 512, "{leaf}");
+}
+
+#[test]
+fn children_may_be_named_before_their_parents() {
+    let mut bench = bench(&[
+        spec(0, leaf(Some(1))),
+        spec(1, NodeParams { ceiling: bound(4), ..interior(Some(2)) }),
+        spec(2, interior(None)),
+    ]);
+    offer(&mut bench, 0, 100);
+    bench.run_for(Duration::from_millis(100));
+    // 4 Mbit/s for 100 ms and the burst.
+    assert_eq!(bench.arrived(0).len(), 52);
+}
