@@ -4,6 +4,7 @@ use super::*;
 use crate::plumbing::frames::UdpFrame;
 use crate::schedule::{Pump, Transmitter, TransmitterConfig};
 use perhop_element::testkit::Bench;
+use perhop_packet::LeafId;
 use perhop_units::{Bytes, QueueLimit};
 use proptest::prelude::*;
 use std::collections::VecDeque;

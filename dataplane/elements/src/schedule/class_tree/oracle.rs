@@ -7,6 +7,7 @@ use crate::plumbing::frames::UdpFrame;
 use crate::schedule::{Pump, Transmitter, TransmitterConfig};
 use perhop_element::TimerId;
 use perhop_element::testkit::Bench;
+use perhop_packet::{DropReason, LeafId};
 use perhop_units::Bytes;
 use proptest::prelude::*;
 use std::collections::VecDeque;

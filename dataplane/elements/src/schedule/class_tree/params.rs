@@ -142,7 +142,7 @@ impl NodeParams {
     }
 }
 
-/// A class as [`validate`] sees it.
+/// A class as [`super::ClassTree::validate`] sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSpec {
     /// Its slot.

@@ -2,6 +2,7 @@ use super::*;
 use crate::plumbing::frames::udp;
 use crate::schedule::{Pump, Transmitter, TransmitterConfig};
 use perhop_element::testkit::Bench;
+use perhop_packet::{DropReason, LeafId};
 use perhop_units::{Bytes, Duration, QueueLimit};
 
 const LEN: u32 = 1000;
