@@ -48,16 +48,22 @@
 //! # Source
 //! RFC 2475 §2.3.1 (classifiers), RFC 2663 §2.3 (sessions), RFC 3550 (RTP); see [`crate::realtime::rtp`] for detection.
 
-use crate::classifier::{Classifier, Delta, DeltaLog, Key, Rule};
-use crate::event::{EventQueue, FlowEvent, FlowEventKind};
+mod change;
+mod detect;
+#[cfg(test)]
+mod tests;
+mod verdict;
+
+pub use change::FlowsChange;
+pub(crate) use verdict::judge;
+
+use crate::classifier::{Classifier, Delta, DeltaLog, Key};
+use crate::event::{EventQueue, FlowEvent};
 use crate::realtime::UndecidedSlab;
-use crate::realtime::rtp::{HEADER_LEN, Header};
 use crate::settings::Settings;
-use crate::table::{
-    ConnectionTable, FlowKey, FragmentKey, NONE, Oriented, Timeouts, Told, Verdict, elapsed_ms,
-};
+use crate::table::{ConnectionTable, FlowKey, FragmentKey, Oriented, Timeouts, Told, Verdict};
 use perhop_element::{CounterSink, Cx, Element, ElementState, PortIndex, TimerId};
-use perhop_packet::{Batch, ClassId, FilterId, Meta, NO_CONNECTION, Packet, ProfileId, SlaId};
+use perhop_packet::{Batch, ClassId, Meta, NO_CONNECTION, Packet};
 use perhop_units::{Duration, Instant};
 use perhop_wire::{Fragment, protocol};
 use std::any::Any;
@@ -97,18 +103,6 @@ impl Default for FlowsConfig {
             seed: None,
         }
     }
-}
-
-/// A change prepared elsewhere; committing it costs a few pointers.
-#[derive(Clone, Debug, Default)]
-pub struct FlowsChange {
-    /// New rules.
-    pub classifier: Option<Arc<Classifier>>,
-    /// New settings.
-    pub settings: Option<Arc<Settings>>,
-    /// What may be different for whom: from [`crate::classifier::Changed`], and a [`Delta::Sla`] a prefix for changed
-    /// contracts or [`Delta::All`] for other changes of settings.
-    pub deltas: Vec<Delta>,
 }
 
 /// Counters of the element.
@@ -164,9 +158,6 @@ const CHUNK: usize = 32;
 /// Entries looked at by one push and by one timer.
 const SWEEP_PUSH: usize = 64;
 const SWEEP_WAKE: usize = 2_048;
-/// A recognised flow's other packets are not looked at while its SSRC was heard within this time.
-const OTHER_SSRC_AFTER_MS: u32 = 1_000;
-
 #[derive(Clone, Copy, Debug, Default)]
 struct Look {
     oriented: Oriented,
@@ -214,6 +205,10 @@ impl Flows {
         let _ = now;
         let mut old = FlowsChange::default();
         if let Some(classifier) = change.classifier {
+            if change.deltas.is_empty() {
+                // Nobody said what is different.
+                self.log.push(Delta::All);
+            }
             old.classifier = Some(std::mem::replace(&mut self.classifier, classifier));
         }
         if let Some(settings) = change.settings {
@@ -252,388 +247,6 @@ impl Flows {
     /// The settings in force.
     pub fn settings(&self) -> &Arc<Settings> {
         &self.settings
-    }
-
-    fn refresh_masks(&mut self) {
-        let aux = self.classifier.aux_mask();
-        self.masks = AuxMasks { dscp: [aux.dscp, 0x3f], flags: aux.flags, fragment: u8::from(aux.fragment) };
-    }
-
-    /// What a verdict is cached under.
-    #[inline]
-    fn aux(&self, meta: &Meta) -> u32 {
-        let layout = &meta.layout;
-        let dscp = layout.tos >> 2 & self.masks.dscp[usize::from(self.settings.trusts(meta.in_port))];
-        let fragment = u32::from(layout.fragment as u8 & self.masks.fragment);
-        u32::from(meta.in_port.0)
-            | u32::from(dscp) << 16
-            | fragment << 22
-            | u32::from(layout.tcp_flags & self.masks.flags) << 24
-    }
-
-    /// One chunk: all hashes, then all entries on their way from memory, then the packets.
-    fn chunk(&mut self, packets: &mut [Packet], now: Instant) {
-        let mut looks = [Look::default(); CHUNK];
-        for (look, packet) in looks.iter_mut().zip(packets.iter()) {
-            let meta = packet.meta();
-            if !meta.parsed {
-                continue;
-            }
-            let domain = self.settings.domain(meta.in_port);
-            if let Some(oriented) = FlowKey::of(packet.frame(), &meta.layout, domain) {
-                let hash = self.table.hash(&oriented.key);
-                self.table.prefetch_index(hash);
-                *look = Look { oriented, hash, ok: true };
-            }
-        }
-        for look in looks[..packets.len()].iter().filter(|l| l.ok) {
-            self.table.prefetch_entry(look.hash, usize::from(look.oriented.swapped));
-        }
-        for (look, packet) in looks.iter().zip(packets.iter_mut()) {
-            let (meta, frame) = packet.parts_mut();
-            if look.ok {
-                self.connected(meta, frame, look, now);
-            } else {
-                self.unconnected(meta, frame, now);
-            }
-        }
-    }
-
-    /// A packet with a connection, found or made.
-    #[inline]
-    fn connected(&mut self, meta: &mut Meta, frame: &[u8], look: &Look, now: Instant) {
-        let key = &look.oriented.key;
-        let half = usize::from(look.oriented.swapped);
-        let n = match self.table.find(look.hash, key) {
-            Some(n) => n,
-            None => match self.table.insert(now, look.hash, *key, half as u8, &self.config.timeouts) {
-                Some(n) => {
-                    self.counters.created += 1;
-                    n
-                }
-                None => return self.stateless(meta, frame),
-            },
-        };
-        let aux = self.aux(meta);
-        let at_ms = (meta.received_at.as_nanos() / 1_000_000) as u32;
-        let generation = self.log.generation();
-        let entry = self.table.entry_mut(n);
-        let h = &mut entry.halves[half];
-        h.packets += 1;
-        h.bytes += u64::from(meta.layout.ip_len);
-        h.last_ms = at_ms;
-        let hit = h.verdict.aux == aux && h.verdict.stamp == generation && h.verdict.is_valid();
-        let recognised = h.realtime;
-        let udp = meta.layout.protocol == protocol::UDP;
-        let reverse = usize::from(entry.opener) != half;
-        let verdict = if hit {
-            self.counters.hits += 1;
-            h.verdict
-        } else {
-            self.verdict(n, half, aux, meta, frame)
-        };
-        if meta.layout.tcp_flags & (FIN | RST | SYN) != 0 {
-            self.table.entry_mut(n).closing = meta.layout.tcp_flags & (FIN | RST) != 0;
-        }
-        let realtime = if udp && (recognised || self.settings.detects(meta.in_port)) {
-            self.detect(n, half, meta, frame, &verdict)
-        } else {
-            false
-        };
-        let outcome = Outcome { verdict, connection: n, reverse, realtime };
-        self.write(meta, &outcome);
-        if meta.layout.fragment == Fragment::First {
-            self.note_fragment(meta, frame, &outcome);
-        }
-    }
-
-    /// The verdict of a half for `aux`, when it is not simply the usual one of the current generation.
-    #[cold]
-    #[inline(never)]
-    fn verdict(&mut self, n: u32, half: usize, aux: u32, meta: &Meta, frame: &[u8]) -> Verdict {
-        let Some(key) = Key::of(frame, &meta.layout, meta.in_port) else { return self.default_verdict() };
-        let generation = self.log.generation();
-        let usual = self.table.entry_mut(n).halves[half].verdict;
-        if !usual.is_valid() || usual.aux == aux {
-            let fresh = self.refresh(&usual, aux, generation, &key);
-            self.table.entry_mut(n).halves[half].verdict = fresh;
-            return fresh;
-        }
-        // Another aux than the last: look among the others, and make it the usual one.
-        let other = self.table.overflow(n).and_then(|o| {
-            let at = o[half].iter().position(|v| v.is_valid() && v.aux == aux)?;
-            Some((at, o[half][at]))
-        });
-        let fresh = self.refresh(&other.map_or(Verdict::default(), |(_, v)| v), aux, generation, &key);
-        let entry = self.table.entry_mut(n);
-        let h = &mut entry.halves[half];
-        let hand = usize::from(h.spare % 3);
-        let Some(overflow) = self.table.overflow_mut(n) else {
-            self.counters.overflow_full += 1;
-            return fresh;
-        };
-        let free = overflow[half].iter().position(|v| !v.is_valid());
-        let at = other.map(|(at, _)| at).or(free).unwrap_or(hand);
-        overflow[half][at] = usual;
-        let h = &mut self.table.entry_mut(n).halves[half];
-        h.spare = h.spare.wrapping_add(u8::from(other.is_none() && free.is_none()));
-        h.verdict = fresh;
-        fresh
-    }
-
-    /// `old` if it still holds for `key`, restamped; else a new verdict.
-    fn refresh(&mut self, old: &Verdict, aux: u32, generation: u32, key: &Key) -> Verdict {
-        if old.is_valid() && self.log.holds(old.stamp, key) {
-            self.counters.revalidated += u64::from(old.stamp != generation);
-            self.counters.hits += u64::from(old.stamp == generation);
-            return Verdict { stamp: generation, ..*old };
-        }
-        let fresh = Verdict { aux, stamp: generation, ..self.classify(key) };
-        self.counters.classified += 1;
-        self.counters.moved += u64::from(old.is_valid() && old.class != fresh.class);
-        fresh
-    }
-
-    /// What rules, contracts and code points say about `key`.
-    pub(crate) fn classify(&self, key: &Key) -> Verdict {
-        let rule = self.classifier.classify(key);
-        judge(rule, &self.settings, key)
-    }
-
-    fn default_verdict(&self) -> Verdict {
-        Verdict { class: self.settings.default_class, flags: Verdict::VALID, ..Verdict::default() }
-    }
-
-    /// A packet for which the table has no room.
-    #[cold]
-    fn stateless(&mut self, meta: &mut Meta, frame: &[u8]) {
-        self.counters.table_full_stateless += 1;
-        let key = Key::of(frame, &meta.layout, meta.in_port).filter(|_| self.stateless_left > 0);
-        let verdict = match key {
-            Some(key) => {
-                self.stateless_left -= 1;
-                self.classify(&key)
-            }
-            None => {
-                self.counters.stateless_over_budget += 1;
-                self.default_verdict()
-            }
-        };
-        let outcome = Outcome { verdict, connection: NO_CONNECTION, reverse: false, realtime: false };
-        self.write(meta, &outcome);
-        if meta.layout.fragment == Fragment::First {
-            self.note_fragment(meta, frame, &outcome);
-        }
-    }
-
-    /// A later fragment, or no IP packet.
-    #[cold]
-    fn unconnected(&mut self, meta: &mut Meta, frame: &[u8], now: Instant) {
-        let key = if meta.parsed { Key::of(frame, &meta.layout, meta.in_port) } else { None };
-        let Some(key) = key else {
-            self.counters.not_ip += 1;
-            let verdict = self.default_verdict();
-            return self.write(
-                meta,
-                &Outcome { verdict, connection: NO_CONNECTION, reverse: false, realtime: false },
-            );
-        };
-        let fragment = self.fragment_key(&key, meta);
-        if let Some(told) = self.table.fragments.find(now, self.table.seed(), &fragment) {
-            let Told { verdict, connection, reverse, realtime } = *told;
-            self.counters.fragments_followed += 1;
-            // The connection may be another by now only if it went silent before its own fragments came.
-            return self.write(meta, &Outcome { verdict, connection, reverse, realtime });
-        }
-        self.counters.fragments_orphaned += 1;
-        let verdict = if self.stateless_left > 0 {
-            self.stateless_left -= 1;
-            self.classify(&key)
-        } else {
-            self.counters.stateless_over_budget += 1;
-            self.default_verdict()
-        };
-        self.write(meta, &Outcome { verdict, connection: NO_CONNECTION, reverse: false, realtime: false });
-    }
-
-    fn fragment_key(&self, key: &Key, meta: &Meta) -> FragmentKey {
-        FragmentKey::new(key.src, key.dst, &meta.layout, self.settings.domain(meta.in_port))
-    }
-
-    #[cold]
-    fn note_fragment(&mut self, meta: &Meta, frame: &[u8], outcome: &Outcome) {
-        let Some(key) = Key::of(frame, &meta.layout, meta.in_port) else { return };
-        let Outcome { verdict, connection, reverse, realtime } = *outcome;
-        let fragment = self.fragment_key(&key, meta);
-        let seed = self.table.seed();
-        let told = Told { verdict, connection, reverse, realtime };
-        let lost = self.table.fragments.note(meta.received_at, seed, fragment, told);
-        self.counters.fragments_displaced += u64::from(lost);
-    }
-
-    /// Writes what was found into the packet's metadata.
-    #[inline]
-    fn write(&self, meta: &mut Meta, outcome: &Outcome) {
-        let v = &outcome.verdict;
-        meta.connection = outcome.connection;
-        meta.direction = if outcome.reverse {
-            perhop_packet::Direction::Reverse
-        } else {
-            perhop_packet::Direction::Forward
-        };
-        meta.filter = v.filter;
-        meta.sla = v.sla;
-        meta.profile = v.profile;
-        meta.class = v.class;
-        meta.realtime = outcome.realtime && v.promotable();
-        if meta.realtime {
-            meta.class = self.promote_class().unwrap_or(v.class);
-        }
-    }
-
-    fn promote_class(&self) -> Option<ClassId> {
-        self.settings.detector.as_ref().map(|d| d.promote_class).filter(|c| c.is_some())
-    }
-
-    /// Follows detection of one half by one UDP packet; whether the flow is recognised, this packet included.
-    #[inline]
-    fn detect(&mut self, n: u32, half: usize, meta: &Meta, frame: &[u8], verdict: &Verdict) -> bool {
-        let at = usize::from(meta.layout.payload_offset);
-        let end = usize::from(meta.layout.l3_offset) + usize::from(meta.layout.ip_len);
-        let payload = if at == 0 { &[][..] } else { frame.get(at..end.min(frame.len())).unwrap_or_default() };
-        let header =
-            payload.first_chunk::<HEADER_LEN>().and_then(|head| Header::read(payload.len(), head).ok());
-        let entry = self.table.entry_mut(n);
-        let h = &mut entry.halves[half];
-        if h.realtime && header.is_some_and(|x| x.ssrc == h.ssrc) {
-            h.ssrc_ms = h.last_ms;
-            return true;
-        }
-        if !h.realtime && header.is_none() {
-            return false;
-        }
-        self.undecided_packet(n, half, meta, header, verdict)
-    }
-
-    /// A packet that may begin, decide or end something.
-    #[inline(never)]
-    fn undecided_packet(
-        &mut self,
-        n: u32,
-        half: usize,
-        meta: &Meta,
-        header: Option<Header>,
-        verdict: &Verdict,
-    ) -> bool {
-        let settings = Arc::clone(&self.settings);
-        let Some(detector) = &settings.detector else { return false };
-        let owner = n << 1 | half as u32;
-        let entry = self.table.entry_mut(n);
-        let h = &mut entry.halves[half];
-        if h.realtime {
-            let silent = elapsed_ms(h.last_ms, h.ssrc_ms);
-            if u64::from(silent) > detector.rtp.idle().as_nanos() / 1_000_000 {
-                h.realtime = false;
-                let event = FlowEvent::of(meta.received_at, FlowEventKind::Ended, n, entry, half);
-                self.events.push(event);
-                self.counters.ended += 1;
-                self.count_promotion(verdict);
-            } else if silent < OTHER_SSRC_AFTER_MS {
-                return true;
-            }
-        }
-        let entry = self.table.entry_mut(n);
-        let h = &mut entry.halves[half];
-        let Some(header) = header.filter(|_| settings.detects(meta.in_port)) else { return h.realtime };
-        let now_ms = h.last_ms;
-        let state = self.undecided.of(&mut h.undecided, owner, now_ms);
-        let Ok((confidence, payload_type)) =
-            state.observe(&detector.rtp, self.epoch, meta.received_at, &header)
-        else {
-            return h.realtime;
-        };
-        self.undecided.forget(h.undecided, owner);
-        h.undecided = NONE;
-        let was = std::mem::replace(&mut h.realtime, true);
-        h.ssrc = header.ssrc;
-        h.ssrc_ms = now_ms;
-        h.payload_type = payload_type;
-        h.confidence = confidence;
-        if !was {
-            entry.decided_at[half] = u32::try_from(entry.halves[half].packets).unwrap_or(u32::MAX);
-            let event = FlowEvent::of(meta.received_at, FlowEventKind::Detected, n, entry, half);
-            self.events.push(event);
-            self.counters.detected += 1;
-            self.count_promotion(verdict);
-        }
-        true
-    }
-
-    /// Counts a flow that detection moved between classes.
-    fn count_promotion(&mut self, verdict: &Verdict) {
-        let moves = verdict.promotable() && self.promote_class().is_some_and(|c| c != verdict.class);
-        self.counters.moved += u64::from(moves);
-    }
-
-    /// Looks at up to `budget` connections that may have gone silent. Returns whether there is more to do.
-    fn sweep(&mut self, now: Instant, budget: usize) -> bool {
-        let Self { table, undecided, events, counters, config, settings, .. } = self;
-        let now_ms = (now.as_nanos() / 1_000_000) as u32;
-        let idle = settings.detector.as_ref().map_or(Duration::from_secs(30), |d| d.rtp.idle());
-        let realtime_ms = idle.as_nanos() / 1_000_000;
-        table.sweep(now, budget, |n, entry| {
-            let timeout = config.timeouts.of_ms(entry, realtime_ms);
-            let idle = u64::from(entry.idle_ms(now_ms));
-            let over = idle >= timeout;
-            for half in 0..2 {
-                let h = &entry.halves[half];
-                let silent = u64::from(elapsed_ms(now_ms, h.ssrc_ms)) > realtime_ms;
-                if h.realtime && (over || silent) {
-                    events.push(FlowEvent::of(now, FlowEventKind::Ended, n, entry, half));
-                    counters.ended += 1;
-                    entry.halves[half].realtime = false;
-                }
-            }
-            if over {
-                for (half, h) in entry.halves.iter().enumerate() {
-                    undecided.forget(h.undecided, n << 1 | half as u32);
-                }
-                counters.expired += 1;
-                return None;
-            }
-            Some(timeout - idle)
-        })
-    }
-
-    fn arm(&mut self, cx: &mut Cx<'_>, soon: bool) {
-        let next = if soon { Some(cx.now() + Duration::from_millis(1)) } else { self.table.next_sweep() };
-        if let Some(at) = next.filter(|_| !self.armed || soon) {
-            self.armed = true;
-            cx.timer_at(at);
-        }
-    }
-}
-
-const FIN: u8 = 0x01;
-const SYN: u8 = 0x02;
-const RST: u8 = 0x04;
-
-/// What `rule` and the settings make of a packet.
-pub(crate) fn judge(rule: Option<&Rule>, settings: &Settings, key: &Key) -> Verdict {
-    let action = rule.map(|r| r.action).unwrap_or_default();
-    let by_code_point = || {
-        let trusted = action.trust_dscp || settings.trusts(key.in_port);
-        let class = settings.dscp_classes[usize::from(key.dscp & 0x3f)];
-        (trusted && class.is_some()).then_some(class)
-    };
-    Verdict {
-        aux: 0,
-        stamp: 0,
-        filter: rule.map_or(FilterId::NONE, |r| r.id),
-        sla: action.sla.or_else(|| settings.slas.of(key.src, key.dst)).unwrap_or(SlaId::NONE),
-        profile: action.profile.unwrap_or(ProfileId::NONE),
-        class: action.class.or_else(by_code_point).unwrap_or(settings.default_class),
-        flags: Verdict::VALID | if action.promotable() { Verdict::PROMOTABLE } else { 0 },
     }
 }
 
@@ -739,8 +352,203 @@ impl Element for Flows {
     }
 }
 
+impl Flows {
+    fn refresh_masks(&mut self) {
+        let aux = self.classifier.aux_mask();
+        self.masks = AuxMasks { dscp: [aux.dscp, 0x3f], flags: aux.flags, fragment: u8::from(aux.fragment) };
+    }
+
+    /// What a verdict is cached under.
+    #[inline]
+    fn aux(&self, meta: &Meta) -> u32 {
+        let layout = &meta.layout;
+        let dscp = layout.tos >> 2 & self.masks.dscp[usize::from(self.settings.trusts(meta.in_port))];
+        let fragment = u32::from(layout.fragment as u8 & self.masks.fragment);
+        u32::from(meta.in_port.0)
+            | u32::from(dscp) << 16
+            | fragment << 22
+            | u32::from(layout.tcp_flags & self.masks.flags) << 24
+    }
+
+    /// One chunk: all hashes, then all entries on their way from memory, then the packets.
+    fn chunk(&mut self, packets: &mut [Packet], now: Instant) {
+        let mut looks = [Look::default(); CHUNK];
+        for (look, packet) in looks.iter_mut().zip(packets.iter()) {
+            let meta = packet.meta();
+            if !meta.parsed {
+                continue;
+            }
+            let domain = self.settings.domain(meta.in_port);
+            if let Some(oriented) = FlowKey::of(packet.frame(), &meta.layout, domain) {
+                let hash = self.table.hash(&oriented.key);
+                self.table.prefetch_index(hash);
+                *look = Look { oriented, hash, ok: true };
+            }
+        }
+        for look in looks[..packets.len()].iter().filter(|l| l.ok) {
+            self.table.prefetch_entry(look.hash, usize::from(look.oriented.swapped));
+        }
+        for (look, packet) in looks.iter().zip(packets.iter_mut()) {
+            let (meta, frame) = packet.parts_mut();
+            if look.ok {
+                self.connected(meta, frame, look, now);
+            } else {
+                self.unconnected(meta, frame, now);
+            }
+        }
+    }
+
+    /// A packet with a connection, found or made.
+    #[inline]
+    fn connected(&mut self, meta: &mut Meta, frame: &[u8], look: &Look, now: Instant) {
+        let key = &look.oriented.key;
+        let half = usize::from(look.oriented.swapped);
+        let n = match self.table.find(look.hash, key) {
+            Some(n) => n,
+            None => match self.table.insert(now, look.hash, *key, half as u8, &self.config.timeouts) {
+                Some(n) => {
+                    self.counters.created += 1;
+                    n
+                }
+                None => return self.stateless(meta, frame),
+            },
+        };
+        let aux = self.aux(meta);
+        let at_ms = (meta.received_at.as_nanos() / 1_000_000) as u32;
+        let generation = self.log.generation();
+        let entry = self.table.entry_mut(n);
+        let h = &mut entry.halves[half];
+        h.packets += 1;
+        h.bytes += u64::from(meta.layout.ip_len);
+        h.last_ms = at_ms;
+        let hit = h.verdict.aux == aux && h.verdict.stamp == generation && h.verdict.is_valid();
+        let recognised = h.realtime;
+        let udp = meta.layout.protocol == protocol::UDP;
+        let reverse = usize::from(entry.opener) != half;
+        let verdict = if hit {
+            self.counters.hits += 1;
+            h.verdict
+        } else {
+            self.verdict(n, half, aux, meta, frame)
+        };
+        if meta.layout.tcp_flags & (FIN | RST | SYN) != 0 {
+            self.table.entry_mut(n).closing = meta.layout.tcp_flags & (FIN | RST) != 0;
+        }
+        let realtime = if udp && (recognised || self.settings.detects(meta.in_port)) {
+            self.detect(n, half, meta, frame, &verdict)
+        } else {
+            false
+        };
+        let outcome = Outcome { verdict, connection: n, reverse, realtime };
+        self.write(meta, &outcome);
+        if meta.layout.fragment == Fragment::First {
+            self.note_fragment(meta, frame, &outcome);
+        }
+    }
+
+    /// A packet for which the table has no room.
+    #[cold]
+    fn stateless(&mut self, meta: &mut Meta, frame: &[u8]) {
+        self.counters.table_full_stateless += 1;
+        let key = Key::of(frame, &meta.layout, meta.in_port).filter(|_| self.stateless_left > 0);
+        let verdict = match key {
+            Some(key) => {
+                self.stateless_left -= 1;
+                self.classify(&key)
+            }
+            None => {
+                self.counters.stateless_over_budget += 1;
+                self.default_verdict()
+            }
+        };
+        let outcome = Outcome { verdict, connection: NO_CONNECTION, reverse: false, realtime: false };
+        self.write(meta, &outcome);
+        if meta.layout.fragment == Fragment::First {
+            self.note_fragment(meta, frame, &outcome);
+        }
+    }
+
+    /// A later fragment, or no IP packet.
+    #[cold]
+    fn unconnected(&mut self, meta: &mut Meta, frame: &[u8], now: Instant) {
+        let key = if meta.parsed { Key::of(frame, &meta.layout, meta.in_port) } else { None };
+        let Some(key) = key else {
+            self.counters.not_ip += 1;
+            let verdict = self.default_verdict();
+            return self.write(
+                meta,
+                &Outcome { verdict, connection: NO_CONNECTION, reverse: false, realtime: false },
+            );
+        };
+        let fragment = self.fragment_key(&key, meta);
+        if let Some(told) = self.table.fragments.find(now, self.table.seed(), &fragment) {
+            let Told { verdict, connection, reverse, realtime } = *told;
+            self.counters.fragments_followed += 1;
+            // The connection may be another by now only if it went silent before its own fragments came.
+            return self.write(meta, &Outcome { verdict, connection, reverse, realtime });
+        }
+        self.counters.fragments_orphaned += 1;
+        let verdict = if self.stateless_left > 0 {
+            self.stateless_left -= 1;
+            self.classify(&key)
+        } else {
+            self.counters.stateless_over_budget += 1;
+            self.default_verdict()
+        };
+        self.write(meta, &Outcome { verdict, connection: NO_CONNECTION, reverse: false, realtime: false });
+    }
+
+    fn fragment_key(&self, key: &Key, meta: &Meta) -> FragmentKey {
+        FragmentKey::new(key.src, key.dst, &meta.layout, self.settings.domain(meta.in_port))
+    }
+
+    #[cold]
+    fn note_fragment(&mut self, meta: &Meta, frame: &[u8], outcome: &Outcome) {
+        let Some(key) = Key::of(frame, &meta.layout, meta.in_port) else { return };
+        let Outcome { verdict, connection, reverse, realtime } = *outcome;
+        let fragment = self.fragment_key(&key, meta);
+        let seed = self.table.seed();
+        let told = Told { verdict, connection, reverse, realtime };
+        let lost = self.table.fragments.note(meta.received_at, seed, fragment, told);
+        self.counters.fragments_displaced += u64::from(lost);
+    }
+
+    /// Writes what was found into the packet's metadata.
+    #[inline]
+    fn write(&self, meta: &mut Meta, outcome: &Outcome) {
+        let v = &outcome.verdict;
+        meta.connection = outcome.connection;
+        meta.direction = if outcome.reverse {
+            perhop_packet::Direction::Reverse
+        } else {
+            perhop_packet::Direction::Forward
+        };
+        meta.filter = v.filter;
+        meta.sla = v.sla;
+        meta.profile = v.profile;
+        meta.class = v.class;
+        meta.realtime = outcome.realtime && v.promotable();
+        if meta.realtime {
+            meta.class = self.promote_class().unwrap_or(v.class);
+        }
+    }
+
+    fn promote_class(&self) -> Option<ClassId> {
+        self.settings.detector.as_ref().map(|d| d.promote_class).filter(|c| c.is_some())
+    }
+
+    fn arm(&mut self, cx: &mut Cx<'_>, soon: bool) {
+        let next = if soon { Some(cx.now() + Duration::from_millis(1)) } else { self.table.next_sweep() };
+        if let Some(at) = next.filter(|_| !self.armed || soon) {
+            self.armed = true;
+            cx.timer_at(at);
+        }
+    }
+}
+
+const FIN: u8 = 0x01;
+const SYN: u8 = 0x02;
+const RST: u8 = 0x04;
+
 /// The layout's fragment state as 0 (whole) or 1 is what the mask picks; a later fragment is never cached.
 const _: () = assert!(Fragment::Whole as u8 == 0 && Fragment::First as u8 == 1);
-
-#[cfg(test)]
-mod tests;

@@ -41,6 +41,25 @@ impl SlaMap {
     }
 }
 
+impl SlaMap {
+    /// Prefixes that one map has and the other has not, or gives to another contract. O(n log n).
+    pub fn differences(&self, other: &Self) -> Vec<IpNet> {
+        let list = |map: &Self| -> BTreeMap<IpNet, SlaId> {
+            let tables = map.v4.iter().chain(&map.v6);
+            let nets = tables.flat_map(|(len, table)| {
+                table.iter().filter_map(|(ip, sla)| Some((IpNet::new(*ip, *len).ok()?, *sla)))
+            });
+            nets.collect()
+        };
+        let (a, b) = (list(self), list(other));
+        let mut nets: Vec<IpNet> =
+            a.keys().chain(b.keys()).copied().filter(|n| a.get(n) != b.get(n)).collect();
+        nets.sort();
+        nets.dedup();
+        nets
+    }
+}
+
 /// Settings of [`crate::Flows`] that change while it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {

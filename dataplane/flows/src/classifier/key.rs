@@ -95,9 +95,9 @@ impl Key {
     /// The words that do not hold addresses: transport, place.
     fn tail(&self) -> [u64; 2] {
         let (src_port, dst_port) = self.ports.unwrap_or((0, 0));
-        let facts = u64::from(self.fragment) * FRAGMENT
-            | u64::from(self.ports.is_some()) * HAS_PORTS
-            | u64::from(self.tcp_flags.is_some()) * HAS_FLAGS;
+        let facts = (u64::from(self.fragment) * FRAGMENT)
+            | (u64::from(self.ports.is_some()) * HAS_PORTS)
+            | (u64::from(self.tcp_flags.is_some()) * HAS_FLAGS);
         [
             u64::from(src_port) << field::SRC_PORT
                 | u64::from(dst_port) << field::DST_PORT

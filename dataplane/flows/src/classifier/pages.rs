@@ -23,7 +23,7 @@ impl<E> Clone for Pages<E> {
 
 impl<E: Clone> Default for Pages<E> {
     fn default() -> Self {
-        Self { pages: vec![Arc::new([const { None }; PAGE])], len: 0 }
+        Self { pages: empty(1), len: 0 }
     }
 }
 
@@ -79,7 +79,7 @@ impl<E: Clone> Pages<E> {
 
     fn grow(&mut self, hash_of: &impl Fn(&E) -> u64, before: &impl Fn(&E, &E) -> bool) {
         let pages = self.pages.len() * 4;
-        let old = std::mem::replace(&mut self.pages, vec![Arc::new([const { None }; PAGE]); pages]);
+        let old = std::mem::replace(&mut self.pages, empty(pages));
         for entry in old.iter().flat_map(|page| page.iter().flatten()).flat_map(|bucket| bucket.iter()) {
             self.put(entry.clone(), hash_of(entry), before);
         }
@@ -89,6 +89,12 @@ impl<E: Clone> Pages<E> {
     #[inline]
     fn place(&self, hash: u64) -> (usize, usize) {
         let hash = hash as usize;
-        (hash / PAGE & (self.pages.len() - 1), hash % PAGE)
+        ((hash / PAGE) & (self.pages.len() - 1), hash % PAGE)
     }
+}
+
+/// Pages without entries: one, shared until it is written to.
+fn empty<E>(pages: usize) -> Vec<Arc<Page<E>>> {
+    let page = Arc::new([const { None }; PAGE]);
+    std::iter::repeat_with(|| Arc::clone(&page)).take(pages).collect()
 }

@@ -1,9 +1,10 @@
 use super::*;
-use crate::classifier::{Action, Masked, Match, PortRange, tests as rules};
+use crate::classifier::{Action, Masked, Match, PortRange, Rule, tests as rules};
+use crate::event::FlowEventKind;
 use crate::realtime::{Detector, rtp::RtpSettings};
 use ipnet::IpNet;
 use perhop_element::testkit::Bench;
-use perhop_packet::{Direction, PortId};
+use perhop_packet::{Direction, FilterId, PortId, SlaId};
 use proptest::prelude::*;
 use std::net::IpAddr;
 
@@ -137,7 +138,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(192))]
 
     /// Whatever changes come between, each packet gets what a linear scan over the rules of that moment gives.
     #[test]

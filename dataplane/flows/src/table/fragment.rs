@@ -46,10 +46,13 @@ impl FragmentKey {
     }
 }
 
+/// When the first fragment came, of which datagram, and what it was told.
+type Way = Option<(Instant, FragmentKey, Told)>;
+
 /// Datagrams being fragmented now, in sets of four: a new one replaces the oldest of its set.
 #[derive(Debug)]
 pub(crate) struct FragmentTable {
-    sets: Box<[[Option<(Instant, FragmentKey, Told)>; WAYS]]>,
+    sets: Box<[[Way; WAYS]]>,
     timeout: Duration,
 }
 
