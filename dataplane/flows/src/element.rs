@@ -15,7 +15,7 @@
 //! | `stateless` | integer | packets a batch | 256 | 0 … 256 |
 //! | `default` | logical class | | none | |
 //! | `realtime` | logical class | | no detection | |
-//! | `udp_idle`, `tcp_idle`, `tcp_closing`, `other_idle` | integer | s | 30, 300, 10, 30 | 1 … 86400 |
+//! | `udp_idle`, `tcp_idle`, `tcp_closing`, `other_idle`, `single_idle` | integer | s | 30, 300, 10, 30, 2 | 1 … 86400 |
 //!
 //! Rules, code point classes, contracts and detection come as a [`FlowsChange`] and change while packets flow.
 //!
@@ -31,7 +31,10 @@
 //!
 //! A later fragment gets what the first fragment of its datagram got; when that has not been seen it is classified
 //! without ports. Packets that are not IP, or were not parsed, get the default class. When the table is full a packet
-//! is classified by itself, and beyond `stateless` of those in one batch gets the default class; it is never dropped.
+//! is classified by itself (without detection), and beyond `stateless` of those in one batch gets the default class; it is never dropped.
+//!
+//! A connection is forgotten after its protocol's silence; one of a single packet after `single_idle` while the table is
+//! more than three quarters full, so that a flood of made-up addresses does not keep calls out for long.
 //!
 //! # Counters
 //! `connections` (gauge), `created`, `expired`, `hits`, `revalidated`, `classified`, `table_full_stateless`,
@@ -48,6 +51,7 @@
 //! # Source
 //! RFC 2475 §2.3.1 (classifiers), RFC 2663 §2.3 (sessions), RFC 3550 (RTP); see [`crate::realtime::rtp`] for detection.
 
+mod apart;
 mod change;
 mod detect;
 #[cfg(test)]
@@ -57,13 +61,13 @@ mod verdict;
 pub use change::FlowsChange;
 pub(crate) use verdict::judge;
 
-use crate::classifier::{Classifier, Delta, DeltaLog, Key};
+use crate::classifier::{Classifier, Delta, DeltaLog};
 use crate::event::{EventQueue, FlowEvent};
 use crate::realtime::UndecidedSlab;
 use crate::settings::Settings;
-use crate::table::{ConnectionTable, FlowKey, FragmentKey, Oriented, Timeouts, Told, Verdict};
+use crate::table::{ConnectionTable, FlowKey, Oriented, Timeouts, Verdict};
 use perhop_element::{CounterSink, Cx, Element, ElementState, PortIndex, TimerId};
-use perhop_packet::{Batch, ClassId, Meta, NO_CONNECTION, Packet};
+use perhop_packet::{Batch, ClassId, Meta, Packet};
 use perhop_units::{Duration, Instant};
 use perhop_wire::{Fragment, protocol};
 use std::any::Any;
@@ -444,73 +448,6 @@ impl Flows {
         if meta.layout.fragment == Fragment::First {
             self.note_fragment(meta, frame, &outcome);
         }
-    }
-
-    /// A packet for which the table has no room.
-    #[cold]
-    fn stateless(&mut self, meta: &mut Meta, frame: &[u8]) {
-        self.counters.table_full_stateless += 1;
-        let key = Key::of(frame, &meta.layout, meta.in_port).filter(|_| self.stateless_left > 0);
-        let verdict = match key {
-            Some(key) => {
-                self.stateless_left -= 1;
-                self.classify(&key)
-            }
-            None => {
-                self.counters.stateless_over_budget += 1;
-                self.default_verdict()
-            }
-        };
-        let outcome = Outcome { verdict, connection: NO_CONNECTION, reverse: false, realtime: false };
-        self.write(meta, &outcome);
-        if meta.layout.fragment == Fragment::First {
-            self.note_fragment(meta, frame, &outcome);
-        }
-    }
-
-    /// A later fragment, or no IP packet.
-    #[cold]
-    fn unconnected(&mut self, meta: &mut Meta, frame: &[u8], now: Instant) {
-        let key = if meta.parsed { Key::of(frame, &meta.layout, meta.in_port) } else { None };
-        let Some(key) = key else {
-            self.counters.not_ip += 1;
-            let verdict = self.default_verdict();
-            return self.write(
-                meta,
-                &Outcome { verdict, connection: NO_CONNECTION, reverse: false, realtime: false },
-            );
-        };
-        let fragment = self.fragment_key(&key, meta);
-        if let Some(told) = self.table.fragments.find(now, self.table.seed(), &fragment) {
-            let Told { verdict, connection, reverse, realtime } = *told;
-            self.counters.fragments_followed += 1;
-            // The connection may be another by now only if it went silent before its own fragments came.
-            return self.write(meta, &Outcome { verdict, connection, reverse, realtime });
-        }
-        self.counters.fragments_orphaned += 1;
-        let verdict = if self.stateless_left > 0 {
-            self.stateless_left -= 1;
-            self.classify(&key)
-        } else {
-            self.counters.stateless_over_budget += 1;
-            self.default_verdict()
-        };
-        self.write(meta, &Outcome { verdict, connection: NO_CONNECTION, reverse: false, realtime: false });
-    }
-
-    fn fragment_key(&self, key: &Key, meta: &Meta) -> FragmentKey {
-        FragmentKey::new(key.src, key.dst, &meta.layout, self.settings.domain(meta.in_port))
-    }
-
-    #[cold]
-    fn note_fragment(&mut self, meta: &Meta, frame: &[u8], outcome: &Outcome) {
-        let Some(key) = Key::of(frame, &meta.layout, meta.in_port) else { return };
-        let Outcome { verdict, connection, reverse, realtime } = *outcome;
-        let fragment = self.fragment_key(&key, meta);
-        let seed = self.table.seed();
-        let told = Told { verdict, connection, reverse, realtime };
-        let lost = self.table.fragments.note(meta.received_at, seed, fragment, told);
-        self.counters.fragments_displaced += u64::from(lost);
     }
 
     /// Writes what was found into the packet's metadata.

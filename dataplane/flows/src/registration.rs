@@ -10,7 +10,7 @@ use perhop_units::Duration;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "connections",
     "undecided",
     "fragments",
@@ -22,6 +22,7 @@ const KEYS: [&str; 11] = [
     "tcp_idle",
     "tcp_closing",
     "other_idle",
+    "single_idle",
 ];
 
 /// The element types of this crate.
@@ -77,6 +78,7 @@ fn build(args: &Args, cx: &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgError
             tcp: Duration::from_secs(number("tcp_idle", 300, 1..=DAY)),
             tcp_closing: Duration::from_secs(number("tcp_closing", 10, 1..=DAY)),
             other: Duration::from_secs(number("other_idle", 30, 1..=DAY)),
+            single: Duration::from_secs(number("single_idle", 2, 1..=DAY)),
         },
         ..d
     };

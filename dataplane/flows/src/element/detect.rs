@@ -105,8 +105,9 @@ impl Flows {
         let now_ms = (now.as_nanos() / 1_000_000) as u32;
         let idle = settings.detector.as_ref().map_or(Duration::from_secs(30), |d| d.rtp.idle());
         let realtime_ms = idle.as_nanos() / 1_000_000;
+        let crowded = table.crowded();
         table.sweep(now, budget, |n, entry| {
-            let timeout = config.timeouts.of_ms(entry, realtime_ms);
+            let timeout = config.timeouts.of_ms(entry, realtime_ms, crowded);
             let idle = u64::from(entry.idle_ms(now_ms));
             let over = idle >= timeout;
             for half in 0..2 {

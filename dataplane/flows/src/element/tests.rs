@@ -1,10 +1,10 @@
 use super::*;
-use crate::classifier::{Action, Masked, Match, PortRange, Rule, tests as rules};
+use crate::classifier::{Action, Key, Masked, Match, PortRange, Rule, tests as rules};
 use crate::event::FlowEventKind;
 use crate::realtime::{Detector, rtp::RtpSettings};
 use ipnet::IpNet;
 use perhop_element::testkit::Bench;
-use perhop_packet::{Direction, FilterId, PortId, SlaId};
+use perhop_packet::{Direction, FilterId, NO_CONNECTION, PortId, SlaId};
 use proptest::prelude::*;
 use std::net::IpAddr;
 
@@ -491,4 +491,59 @@ fn show_flows_comes_in_pages() {
     assert_eq!(rows.len(), 11);
     assert_eq!(rows.iter().filter(|r| !r.forward).count(), 1);
     assert!(rows.iter().all(|r| r.class == Some(0) && r.filter.is_none() && r.bytes == 48));
+}
+
+#[test]
+fn single_packets_make_room_when_the_table_is_crowded() {
+    let mut bench = bench(small(), vec![], settings(true));
+    let talk = |i| Made::udp("10.0.0.1", "10.1.0.2", (9, 9), rtp(i));
+    let flood = |i: u16| Made::udp("10.0.0.1", "10.1.0.2", (100 + i, 9), vec![0; 20]);
+    for i in 0..40 {
+        push(&mut bench, &flood(i), 0);
+    }
+    // Not crowded: they stay.
+    bench.run_for(Duration::from_secs(5));
+    assert_eq!(bench.element::<Flows>().table.len(), 40);
+    push(&mut bench, &talk(0), 0);
+    push(&mut bench, &talk(1), 0);
+    for i in 40..63 {
+        push(&mut bench, &flood(i), 0);
+    }
+    assert_eq!(bench.element::<Flows>().table.len(), 64);
+    assert_eq!(push(&mut bench, &flood(999), 0).connection, NO_CONNECTION);
+    bench.run_for(Duration::from_secs(4));
+    // Down to the threshold, and the connection of two packets is not among those that went.
+    assert!(bench.element::<Flows>().table.len() <= 48);
+    push(&mut bench, &talk(2), 0);
+    let (now, flows) = (bench.now(), bench.element::<Flows>());
+    assert_eq!(flows.snapshot(now, 0, 64).0.iter().map(|r| r.packets).max(), Some(3));
+}
+
+#[test]
+fn changes_of_settings_reclassify_only_whom_they_concern() {
+    let net = |s: &str| s.parse::<IpNet>().unwrap();
+    let old = settings(true);
+    let same = FlowsChange::of_settings(&old, settings(false));
+    assert!(same.deltas.is_empty() && same.settings.is_some());
+    let slas = Settings { slas: crate::SlaMap::new([(net("10.1.0.0/16"), SlaId(3))]), ..settings(true) };
+    let sla = FlowsChange::of_settings(&old, slas.clone());
+    assert_eq!(sla.deltas, [Delta::Sla(net("10.1.0.0/16"))]);
+    let class = Settings { default_class: EF, ..settings(true) };
+    assert_eq!(FlowsChange::of_settings(&old, class.clone()).deltas, [Delta::All]);
+    // Put into force: the flow inside the prefix gets its contract, the other is only tested.
+    let mut bench = bench(small(), vec![], old);
+    let inside = Made::udp("10.0.0.1", "10.1.0.2", (1, 2), vec![0; 20]);
+    let outside = Made::udp("10.0.0.1", "10.2.0.2", (1, 2), vec![0; 20]);
+    for made in [&inside, &outside] {
+        assert_eq!(push(&mut bench, made, 0).sla, SlaId::NONE);
+    }
+    let now = bench.now();
+    let replaced = bench.element::<Flows>().commit(now, sla);
+    assert!(replaced.settings.is_some());
+    assert_eq!(push(&mut bench, &inside, 0).sla, SlaId(3));
+    assert_eq!(push(&mut bench, &outside, 0).sla, SlaId::NONE);
+    let c = *bench.element::<Flows>().flow_counters();
+    assert_eq!((c.classified, c.revalidated), (3, 1));
+    let both = FlowsChange::of_settings(&slas, class).and(FlowsChange::default());
+    assert_eq!(both.deltas, [Delta::All]);
 }

@@ -32,6 +32,9 @@ pub struct Timeouts {
     pub tcp_closing: Duration,
     /// Everything else.
     pub other: Duration,
+    /// Connections of a single packet, while the table is more than three quarters full: a flood of made-up addresses
+    /// must not keep calls out.
+    pub single: Duration,
 }
 
 impl Default for Timeouts {
@@ -41,14 +44,18 @@ impl Default for Timeouts {
             tcp: Duration::from_secs(300),
             tcp_closing: Duration::from_secs(10),
             other: Duration::from_secs(30),
+            single: Duration::from_secs(2),
         }
     }
 }
 
 impl Timeouts {
-    /// In milliseconds for `entry`, of which a recognised half lives at least `realtime_ms`.
-    pub(crate) fn of_ms(&self, entry: &Entry, realtime_ms: u64) -> u64 {
+    /// In milliseconds for `entry`, of which a recognised half lives at least `realtime_ms`; `crowded` when the table
+    /// is.
+    pub(crate) fn of_ms(&self, entry: &Entry, realtime_ms: u64, crowded: bool) -> u64 {
+        let single = crowded && entry.halves[0].packets + entry.halves[1].packets <= 1;
         let idle = match entry.key.protocol() {
+            _ if single => self.single,
             protocol::UDP => self.udp,
             protocol::TCP if entry.closing => self.tcp_closing,
             protocol::TCP => self.tcp,
@@ -106,6 +113,11 @@ impl ConnectionTable {
         self.shared = SharedSeed::from_u64(seed.rotate_left(32));
     }
 
+    /// Whether more than three quarters are in use.
+    pub fn crowded(&self) -> bool {
+        self.live > self.capacity / 4 * 3
+    }
+
     /// Connections inside.
     pub fn len(&self) -> usize {
         self.live
@@ -150,7 +162,7 @@ impl ConnectionTable {
         &mut self.entries[n as usize]
     }
 
-    /// Adds a connection opened by endpoint `opener`, to be looked at after `timeout_ms`; `None` when full.
+    /// Adds a connection opened by endpoint `opener`; `None` when full.
     pub fn insert(
         &mut self,
         now: Instant,
@@ -161,7 +173,8 @@ impl ConnectionTable {
     ) -> Option<u32> {
         let now_ms = now.as_nanos() / 1_000_000;
         let entry = Entry::new(key, opener, now_ms as u32);
-        let timeout_ms = timeouts.of_ms(&entry, 0);
+        // The first look comes early, to find single packets should the table be crowded then.
+        let timeout_ms = timeouts.of_ms(&entry, 0, true);
         let n = if self.free != NONE {
             let n = self.free;
             self.free = self.entries[n as usize].next;
