@@ -119,15 +119,23 @@ fn dst(net: &str) -> Match {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Packet { which: u8, tos: u8, flags: u8, port: u16, tcp: bool, v6: bool },
+    Packet { which: u8, tos: u8, flags: u8, port: u16, tcp: bool, v6: bool, first: bool },
     Add(Rule),
     Remove(proptest::sample::Index),
     Settings { trusted: bool, class: bool },
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let packet = (any::<u8>(), any::<u8>(), 0..32u8, 0..3u16, any::<bool>(), any::<bool>()).prop_map(
-        |(which, tos, flags, port, tcp, v6)| Step::Packet { which: which & 7, tos, flags, port, tcp, v6 },
+    let packet = (any::<u8>(), any::<u8>(), 0..32u8, 0..3u16, any::<[bool; 2]>(), 0..4u8).prop_map(
+        |(which, tos, flags, port, [tcp, v6], first)| Step::Packet {
+            which: which & 7,
+            tos,
+            flags,
+            port,
+            tcp,
+            v6,
+            first: first == 0,
+        },
     );
     prop_oneof![
         12 => packet,
@@ -154,7 +162,7 @@ proptest! {
             let flows = bench.element::<Flows>();
             let rules_now = Arc::clone(flows.classifier());
             match step {
-                Step::Packet { which, tos, flags, port, tcp, v6 } => {
+                Step::Packet { which, tos, flags, port, tcp, v6, first } => {
                     let ip = |n: u8| rules::address(v6, n * 36);
                     let made = Made {
                         src: ip(which),
@@ -163,7 +171,7 @@ proptest! {
                         ports: (5000 + u16::from(which), 5007 - u16::from(which)),
                         tos,
                         flags,
-                        fragment: None,
+                        fragment: (first && !v6).then_some((0, true, u16::from(which))),
                         payload: vec![0; 20],
                     };
                     let settings = Arc::clone(flows.settings());
