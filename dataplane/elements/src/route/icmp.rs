@@ -32,12 +32,13 @@
 //! # Source
 //! RFC 792, RFC 1122 §3.2.2, RFC 1812 §4.3.2 (quote, code point, source, rate), RFC 1191 §4, RFC 4443 §2.2, §2.4 and §3.
 
+use super::limit::RateLimit;
 use super::route::PortInfo;
 use crate::plumbing::reader::as_any;
 use ipnet::IpNet;
-use perhop_element::{CounterSink, Cx, Element, PortIndex, Reject, TimerId};
+use perhop_element::{CounterSink, Cx, Element, ElementState, PortIndex, Reject, TimerId};
 use perhop_packet::{Batch, DropReason, Packet, PortId};
-use perhop_units::{Dscp, Instant};
+use perhop_units::Dscp;
 use perhop_wire::checksum::pseudo_header_v6;
 use perhop_wire::{Fragment, ethernet, ethertype, icmpv4, icmpv6, ipv4, ipv6, protocol};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -62,9 +63,7 @@ impl Default for IcmpErrorConfig {
 pub struct IcmpError {
     config: IcmpErrorConfig,
     ports: Vec<PortInfo>,
-    /// In 10⁻⁹ messages.
-    credit: u64,
-    refilled: Instant,
+    limit: RateLimit,
     identification: u16,
     counters: Counters,
     rejected: Vec<(Packet, Reject)>,
@@ -79,7 +78,6 @@ struct Counters {
     no_buffer: u64,
 }
 
-const ONE: u64 = 1_000_000_000;
 const TTL: u8 = 64;
 /// RFC 1812 §4.3.2.5: precedence 6, internetwork control.
 const CODE_POINT: Dscp = Dscp::from_octet(48 << 2);
@@ -93,8 +91,7 @@ impl IcmpError {
         Self {
             config,
             ports: Vec::new(),
-            credit: u64::from(config.burst) * ONE,
-            refilled: Instant::ZERO,
+            limit: RateLimit::new(config.rate, config.burst),
             identification: 0,
             counters: Counters::default(),
             rejected: Vec::new(),
@@ -115,7 +112,7 @@ impl IcmpError {
             self.counters.no_source += 1;
             return;
         };
-        if !self.take_token(cx.now()) {
+        if !self.limit.take(cx.now(), 1) {
             self.counters.rate_limited += 1;
             return;
         }
@@ -140,17 +137,6 @@ impl IcmpError {
         }
         self.counters.sent += 1;
         cx.emit(0, answer);
-    }
-
-    fn take_token(&mut self, now: Instant) -> bool {
-        let earned = now.since(self.refilled).as_nanos().saturating_mul(u64::from(self.config.rate));
-        self.credit = self.credit.saturating_add(earned).min(u64::from(self.config.burst) * ONE);
-        self.refilled = self.refilled.max(now);
-        let covered = self.credit >= ONE;
-        if covered {
-            self.credit -= ONE;
-        }
-        covered
     }
 
     /// An address to answer `sender` from.
@@ -194,18 +180,16 @@ impl Element for IcmpError {
         sink.counter("no_buffer", self.counters.no_buffer);
     }
 
-    fn export_state(&mut self) -> Option<perhop_element::ElementState> {
+    fn export_state(&mut self) -> Option<ElementState> {
         let fresh = Self::new(self.config);
         Some(Box::new(std::mem::replace(self, fresh)))
     }
 
-    fn import_state(
-        &mut self,
-        state: perhop_element::ElementState,
-    ) -> Result<(), perhop_element::ElementState> {
+    fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
         let old = *state.downcast::<Self>()?;
-        let credit = old.credit.min(u64::from(self.config.burst) * ONE);
-        *self = Self { config: self.config, credit, ..old };
+        let mut limit = self.limit;
+        limit.adopt(&old.limit);
+        *self = Self { config: self.config, limit, ..old };
         Ok(())
     }
 

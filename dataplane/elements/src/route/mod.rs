@@ -7,14 +7,19 @@
 //! | [`route`] | the element `Route` |
 //! | `fragment` | cutting IPv4 packets |
 //! | [`icmp`] | the element `IcmpError` |
+//! | [`bridge`] | the element `Bridge` |
+//! | `limit` | events a second, for both |
 
+pub mod bridge;
 pub mod fib;
 mod fragment;
 pub mod icmp;
+mod limit;
 pub mod neighbours;
 #[allow(clippy::module_inception, reason = "the element and its module carry the element's name")]
 pub mod route;
 
+pub use bridge::{Bridge, BridgeConfig};
 pub use fib::{Action, Fib, NextHop, Origin, Route as RouteEntry, RouteKind};
 pub use icmp::{IcmpError, IcmpErrorConfig};
 pub use neighbours::{NeighbourLimits, NeighbourState, NeighbourUpdate};
@@ -32,5 +37,5 @@ struct Link {
 
 /// Registered types of this module.
 pub fn types() -> Vec<ElementType> {
-    vec![icmp::registration::TYPE, route::registration::TYPE]
+    vec![bridge::registration::TYPE, icmp::registration::TYPE, route::registration::TYPE]
 }
