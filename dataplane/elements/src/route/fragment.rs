@@ -96,3 +96,108 @@ fn copy_options(mut options: &[u8], out: &mut [u8; 40]) -> usize {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perhop_wire::build::udp4;
+    use perhop_wire::ipv4::View;
+    use proptest::prelude::*;
+
+    fn cut(packet: &[u8], mtu: u32) -> Vec<Vec<u8>> {
+        let mut fragments = Fragments::new(packet, mtu).unwrap();
+        let mut out = vec![];
+        while !fragments.is_done() {
+            let mut buffer = vec![0xee; 2000];
+            let len = fragments.next(&mut buffer).unwrap();
+            buffer.truncate(len);
+            out.push(buffer);
+        }
+        assert_eq!(fragments.next(&mut [0; 100]), None);
+        out
+    }
+
+    /// RFC 791 §3.2 by bytes: puts every payload at its offset and notes which bytes were written.
+    fn reassemble(fragments: &[Vec<u8>]) -> Option<Vec<u8>> {
+        let mut data = vec![None; 65_536];
+        let mut end = None;
+        for fragment in fragments {
+            let view = View::new_checked(fragment).ok()?;
+            let at = usize::from(view.fragment_offset());
+            for (i, byte) in view.payload().iter().enumerate() {
+                if data[at + i].replace(*byte).is_some() {
+                    return None;
+                }
+            }
+            if !view.more_fragments() && end.replace(at + view.payload().len()).is_some() {
+                return None;
+            }
+        }
+        data.truncate(end?);
+        data.into_iter().collect()
+    }
+
+    /// No operation, record route (not copied), router alert and a security option (both copied), end.
+    fn options() -> impl Strategy<Value = Vec<Vec<u8>>> {
+        let one = prop_oneof![
+            Just(vec![1]),
+            Just(vec![7, 7, 4, 0, 0, 0, 0]),
+            Just(vec![148, 4, 0, 0]),
+            Just(vec![130, 3, 9])
+        ];
+        proptest::collection::vec(one, 0..6)
+    }
+
+    proptest! {
+        #[test]
+        fn reassembly_gives_the_original(
+            payload in proptest::collection::vec(any::<u8>(), 0..1700), options in options(),
+            mtus in (0u32..1600, 60u32..600), identification: u16,
+        ) {
+            let all: Vec<u8> = options.concat();
+            let kept: Vec<u8> = options.iter().filter(|o| o[0] & 0x80 != 0).flatten().copied().collect();
+            let packet = udp4([10, 0, 0, 1], [10, 1, 0, 2]).payload(&payload).options(&all)
+                .identification(identification.into()).build_ip();
+            let original = View::new_checked(&packet).unwrap();
+            let once = cut(&packet, mtus.0);
+            // Fragments are cut again on a narrower link.
+            let twice: Vec<_> = once.iter().flat_map(|f| cut(f, mtus.1)).collect();
+            for (mtu, list) in [(mtus.0, &once), (mtus.1, &twice)] {
+                let whole = reassemble(list);
+                prop_assert_eq!(whole.as_deref(), Some(original.payload()));
+                for fragment in list {
+                    let view = View::new_checked(fragment).unwrap();
+                    prop_assert!(fragment.len() as u32 <= mtu.max(MIN_MTU));
+                    prop_assert!(!view.more_fragments() || view.payload().len() % 8 == 0);
+                    prop_assert_eq!(view.identification(), identification);
+                    prop_assert_eq!((view.src(), view.dst(), view.ttl()), (original.src(), original.dst(), 64));
+                    if view.fragment_offset() == 0 {
+                        prop_assert_eq!(view.options(), original.options());
+                    } else {
+                        prop_assert_eq!(&view.options()[..kept.len()], kept.as_slice());
+                        prop_assert!(view.options()[kept.len()..].iter().all(|b| *b == 0));
+                    }
+                }
+            }
+        }
+
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), mtu: u32) {
+            if let Some(mut fragments) = Fragments::new(&bytes, mtu) {
+                let mut steps = 0;
+                while fragments.next(&mut [0; 300]).is_some() {
+                    steps += 1;
+                    prop_assert!(steps < 200);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_are_as_large_as_the_link_allows() {
+        let packet = udp4([1, 1, 1, 1], [2, 2, 2, 2]).payload_len(1472).build_ip();
+        let lengths: Vec<_> = cut(&packet, 576).iter().map(Vec::len).collect();
+        // 576 − 20 = 556, of which 552 are a multiple of 8.
+        assert_eq!(lengths, [572, 572, 396]);
+    }
+}
