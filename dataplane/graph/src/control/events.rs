@@ -34,6 +34,8 @@ impl Events {
 
     /// Up to `limit` events after `seq`; starts with a `gap` when some of them are forgotten.
     pub fn after(&self, seq: u64, limit: usize) -> Vec<Event> {
+        // A number from the future was read in another epoch: this one starts from its beginning.
+        let seq = if seq >= self.next_seq { 0 } else { seq };
         let first = self.ring.front().map_or(self.next_seq, |e| e.seq);
         let mut out = Vec::new();
         if seq + 1 < first {

@@ -5,33 +5,39 @@
 //! commit is answered when every worker has switched ([`Input::Applied`]). One commit is in flight at a time; others
 //! wait in a bounded queue.
 
+mod commit;
+mod deadlines;
 mod events;
 mod read;
 mod replay;
 mod store;
 mod submit;
 mod validate;
+mod work;
 
 pub use events::{Events, RING as EVENT_RING};
 pub use replay::{KEPT_FOR, KEPT_TRANSACTIONS};
 pub use store::{Draft, Entry, Objects};
-pub use submit::GraphRequest;
-pub use validate::{FRAME_MTU, Limits, MAX_DEPTH, guarantee, port_rate};
+pub use submit::{GraphRequest, RESET_ALL};
+pub use validate::{FRAME_MTU, Limits, MAX_DEPTH, MAX_RATE, guarantee, port_rate};
 
 use perhop_model::{
-    Claim, Credentials, ErrorItem, EventKind, Key, Mode, ObjectState, Outcome, Owner, Reply, Role, Status,
+    Claim, Credentials, ErrorItem, EventKind, Key, Mode, ObjectState, Outcome, Owner, Reply, Role,
     Transaction, TxnId,
 };
 use perhop_reason::Code;
 use perhop_units::{Duration, Instant};
 use replay::{Replays, RequestDigest};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// Requests that may wait.
 pub const QUEUE_LIMIT: usize = 1024;
 /// How long a removed class may drain unless the request says otherwise.
 pub const DEFAULT_DRAIN: Duration = Duration::from_millis(1000);
+/// Commits that may wait for their confirmation at the same time. Whatever is committed meanwhile must stay valid
+/// whichever of them are taken back, so each doubles the work of a check.
+pub const MAX_PENDING: usize = 4;
 /// Soft state whose expiry something else forbids is tried again after this.
 const EXPIRY_RETRY: Duration = Duration::from_secs(1);
 
@@ -144,6 +150,7 @@ struct Pending {
     txn_id: TxnId,
     deadline: Instant,
     undo: BTreeMap<Key, Option<Arc<Entry>>>,
+    /// The graph before; an empty text is the router's own.
     undo_graph: Option<GraphRequest>,
 }
 
@@ -159,7 +166,10 @@ pub struct Control<P: Planner> {
     next_ticket: u64,
     objects: Objects,
     graph: Option<GraphRequest>,
-    draining: Vec<(ObjectState, Instant)>,
+    /// By id.
+    draining: BTreeMap<u64, ObjectState>,
+    /// When soft state ends, first to last.
+    expiries: BTreeSet<(u64, Key)>,
     fences: BTreeMap<Owner, u64>,
     replays: Replays,
     pending: Vec<Pending>,
@@ -185,7 +195,8 @@ impl<P: Planner> Control<P> {
             next_ticket: 1,
             objects: Objects::new(),
             graph: None,
-            draining: Vec::new(),
+            draining: BTreeMap::new(),
+            expiries: BTreeSet::new(),
             fences: BTreeMap::new(),
             replays: Replays::default(),
             pending: Vec::new(),
@@ -218,6 +229,10 @@ impl<P: Planner> Control<P> {
     /// Revision of the latest commit.
     pub fn revision(&self) -> u64 {
         self.revision
+    }
+    /// The packet graph given by the latest `replace_graph`; `None` = the router's own.
+    pub fn graph(&self) -> Option<&GraphRequest> {
+        self.graph.as_ref()
     }
     /// The event ring.
     pub fn events(&self) -> &Events {
@@ -258,17 +273,6 @@ impl<P: Planner> Control<P> {
     /// The next thing to do.
     pub fn poll_output(&mut self) -> Option<Output<P::Change>> {
         self.outputs.pop_front()
-    }
-
-    /// When [`Input::Tick`] has something to do: the next expiry or unconfirmed deadline.
-    pub fn next_wakeup(&self) -> Option<Instant> {
-        let expiry = self.objects.values().filter_map(|e| e.expires_at_ns).min().map(Instant);
-        let expiry = match (expiry, self.expiry_retry) {
-            (Some(at), Some(retry)) => Some(at.max(retry)),
-            (at, _) => at,
-        };
-        let confirm = self.pending.iter().map(|p| p.deadline).min();
-        [expiry, confirm].into_iter().flatten().min()
     }
 
     fn enqueue(&mut self, now: Instant, request: u64, who: Credentials, transaction: Box<Transaction>) {
@@ -319,148 +323,6 @@ impl<P: Planner> Control<P> {
 
     fn answer(&mut self, request: u64, reply: Arc<Reply>) {
         self.outputs.push_back(Output::Reply { request, reply });
-    }
-
-    /// Installs `changes` as the next revision and sends the change to the workers.
-    fn install(
-        &mut self,
-        now: Instant,
-        changes: BTreeMap<Key, Option<Arc<Entry>>>,
-        drains: &BTreeMap<Key, Duration>,
-        graph: Option<GraphRequest>,
-        cause: Cause,
-    ) {
-        let mut draft = Draft::new(&self.objects);
-        for (key, entry) in &changes {
-            draft.set(key.clone(), entry.clone());
-        }
-        let mut draining = Vec::new();
-        for (key, after) in &changes {
-            let Some(before) = self.objects.get(key) else { continue };
-            // A class that was deleted and made again under its name is another object: the old one drains.
-            let gone = after.as_ref().is_none_or(|a| a.id != before.id);
-            if gone && key.kind == perhop_model::Kind::Class {
-                let until = now + drains.get(key).copied().unwrap_or(DEFAULT_DRAIN);
-                draining.push(Draining { key: key.clone(), id: before.id, until });
-                self.draining.push((before.state(key, Status::Draining), until));
-            }
-        }
-        let change = self.planner.plan(now, &draft, &draining, graph.as_ref());
-        for (key, entry) in changes {
-            match entry {
-                Some(e) => self.objects.insert(key, e),
-                None => self.objects.remove(&key),
-            };
-        }
-        if graph.is_some() {
-            self.graph = graph;
-        }
-        self.revision += 1;
-        let ticket = self.next_ticket;
-        self.next_ticket += 1;
-        self.in_flight = Some(InFlight { ticket, cause });
-        self.outputs.push_back(Output::Apply { ticket, change });
-    }
-
-    fn applied(&mut self, now: Instant, ticket: u64) {
-        match &self.in_flight {
-            Some(f) if f.ticket == ticket => {}
-            _ => return,
-        }
-        self.generation += 1;
-        let Some(done) = self.in_flight.take() else { return };
-        match done.cause {
-            Cause::Transaction { request, mut reply, digest, owner, forced } => {
-                reply.revision = self.revision;
-                reply.generation = self.generation;
-                reply.committed_ns = now.as_nanos();
-                let txn_id = reply.txn_id;
-                let reply = Arc::new(*reply);
-                self.replays.keep(now, &owner, digest, reply.clone());
-                let revision = self.revision;
-                self.events.push(now, EventKind::Committed { owner, txn_id, revision, forced });
-                self.answer(request, reply);
-            }
-            Cause::Expired { keys } => {
-                let revision = self.revision;
-                self.events.push(now, EventKind::Expired { keys, revision });
-            }
-            Cause::Reverted { owner, txn_id } => {
-                let revision = self.revision;
-                self.events.push(now, EventKind::Reverted { owner, txn_id, revision });
-            }
-        }
-    }
-
-    fn drained(&mut self, now: Instant, id: u64, dropped: u64) {
-        let Some(at) = self.draining.iter().position(|(s, _)| s.id == id) else { return };
-        let (state, _) = self.draining.remove(at);
-        let key = Key { kind: state.kind, name: state.name };
-        self.events.push(now, EventKind::Drained { key, dropped });
-    }
-
-    fn shut_down(&mut self, now: Instant) {
-        self.stopping = true;
-        for waiting in std::mem::take(&mut self.queue) {
-            let mut reply = self.reply(&waiting.transaction, now, Outcome::Rejected);
-            reply.errors = vec![whole(Code::ShuttingDown, "the router is stopping".to_owned())];
-            self.answer(waiting.request, Arc::new(reply));
-        }
-    }
-
-    /// Takes back one commit whose confirmation did not come. `true` if a change is on its way.
-    fn revert_due(&mut self, now: Instant) -> bool {
-        let Some(at) = self.pending.iter().position(|p| p.deadline <= now) else { return false };
-        let p = self.pending.remove(at);
-        let revision = self.revision + 1;
-        let changes = p
-            .undo
-            .into_iter()
-            .map(|(k, e)| (k, e.map(|e| Arc::new(Entry { version: revision, ..(*e).clone() }))))
-            .collect();
-        let cause = Cause::Reverted { owner: p.owner, txn_id: p.txn_id };
-        self.install(now, changes, &BTreeMap::new(), p.undo_graph, cause);
-        true
-    }
-
-    /// Removes soft state whose time is over. What something else still refers to stays until it does not.
-    fn expire_due(&mut self, now: Instant) -> bool {
-        if self.expiry_retry.is_some_and(|at| now < at) {
-            return false;
-        }
-        self.expiry_retry = None;
-        let due = |e: &Entry| e.expires_at_ns.is_some_and(|t| t <= now.as_nanos());
-        let mut keys: Vec<Key> =
-            self.objects.iter().filter(|(_, e)| due(e)).map(|(k, _)| k.clone()).collect();
-        // Objects that cannot go yet are left out one after the other until the rest is a valid change.
-        while !keys.is_empty() {
-            let mut draft = Draft::new(&self.objects);
-            let ops: BTreeMap<Key, usize> = keys.iter().cloned().enumerate().map(|(i, k)| (k, i)).collect();
-            for key in &keys {
-                draft.set(key.clone(), None);
-            }
-            let mut errors = validate::validate(&draft, &ops, &self.limits);
-            if errors.is_empty() {
-                errors = self.planner.check(&draft, None);
-            }
-            if errors.is_empty() {
-                let changes = draft.into_changes();
-                self.install(now, changes, &BTreeMap::new(), None, Cause::Expired { keys });
-                return true;
-            }
-            let blocked: Vec<usize> = errors.iter().filter_map(|e| e.op).collect();
-            let mut index = 0;
-            let before = keys.len();
-            keys.retain(|_| {
-                index += 1;
-                !blocked.contains(&(index - 1))
-            });
-            if keys.len() == before {
-                keys.clear();
-            }
-            self.expiry_retry = Some(now + EXPIRY_RETRY);
-        }
-        false
     }
 }
 

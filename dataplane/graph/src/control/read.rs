@@ -74,7 +74,7 @@ impl<P: Planner> Control<P> {
         let mut objects: Vec<ObjectState> =
             self.objects.iter().map(|(k, e)| e.state(k, Status::Active)).collect();
         let digests = digests(&objects);
-        objects.extend(self.draining.iter().map(|(s, _)| s.clone()));
+        objects.extend(self.draining.values().cloned());
         objects.sort_by(|a, b| (a.kind, &a.name, a.id).cmp(&(b.kind, &b.name, b.id)));
         self.snapshots.kept.push_back(Snapshot {
             revision: self.revision,

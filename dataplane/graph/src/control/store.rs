@@ -89,12 +89,8 @@ impl<'a> Draft<'a> {
     }
     /// All objects of a kind in the draft, by name.
     pub fn of_kind(&self, kind: Kind) -> impl Iterator<Item = (&Key, &Arc<Entry>)> + '_ {
-        let base = self.base.iter().filter(move |(k, _)| k.kind == kind && !self.changes.contains_key(*k));
-        let new = self
-            .changes
-            .iter()
-            .filter(move |(k, _)| k.kind == kind)
-            .filter_map(|(k, e)| e.as_ref().map(|e| (k, e)));
+        let base = range(self.base, kind).filter(move |(k, _)| !self.changes.contains_key(*k));
+        let new = range(&self.changes, kind).filter_map(|(k, e)| e.as_ref().map(|e| (k, e)));
         // Both halves are sorted; a merge keeps the whole sorted by name.
         Merge { a: base.peekable(), b: new.peekable() }
     }
@@ -116,6 +112,13 @@ impl<'a> Draft<'a> {
             _ => None,
         })
     }
+}
+
+/// The objects of one kind: a range of the map, found in O(log n).
+fn range<T>(map: &BTreeMap<Key, T>, kind: Kind) -> impl Iterator<Item = (&Key, &T)> + '_ {
+    // '-' is the least character that a name may have.
+    let first = Key { kind, name: Name::new("-").expect("one legal character") };
+    map.range(first..).take_while(move |(k, _)| k.kind == kind)
 }
 
 struct Merge<A: Iterator, B: Iterator> {

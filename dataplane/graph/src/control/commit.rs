@@ -1,0 +1,111 @@
+//! Putting a change into force: one on its way at a time, answered when every worker has it.
+
+use super::store::{Draft, Entry};
+use super::{Cause, Control, DEFAULT_DRAIN, Draining, GraphRequest, InFlight, Output, Planner, whole};
+use perhop_model::{EventKind, Key, Kind, Outcome, Status};
+use perhop_reason::Code;
+use perhop_units::{Duration, Instant};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The next revision.
+pub(super) struct Next {
+    /// What differs; `None` = removed.
+    pub(super) changes: BTreeMap<Key, Option<Arc<Entry>>>,
+    /// How long removed classes may drain, if not the default.
+    pub(super) drains: BTreeMap<Key, Duration>,
+    /// New packet graph.
+    pub(super) graph: Option<GraphRequest>,
+}
+
+impl<P: Planner> Control<P> {
+    /// Installs `next` as the next revision and sends the change to the workers.
+    pub(super) fn install(&mut self, now: Instant, next: Next, cause: Cause) {
+        let Next { changes, drains, graph } = next;
+        let mut draft = Draft::new(&self.objects);
+        let mut draining = Vec::new();
+        for (key, after) in &changes {
+            draft.set(key.clone(), after.clone());
+            let Some(before) = self.objects.get(key) else { continue };
+            if after.is_none() && key.kind == Kind::Class {
+                let until = now + drains.get(key).copied().unwrap_or(DEFAULT_DRAIN);
+                draining.push(Draining { key: key.clone(), id: before.id, until });
+                self.draining.insert(before.id, before.state(key, Status::Draining));
+            }
+        }
+        let change = self.planner.plan(now, &draft, &draining, graph.as_ref());
+        for (key, entry) in changes {
+            self.put_object(key, entry);
+        }
+        if let Some(graph) = graph {
+            self.graph = (!graph.text.is_empty()).then_some(graph);
+        }
+        self.revision += 1;
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.in_flight = Some(InFlight { ticket, cause });
+        self.outputs.push_back(Output::Apply { ticket, change });
+    }
+
+    /// Keeps the objects and the order of their expiry together.
+    fn put_object(&mut self, key: Key, entry: Option<Arc<Entry>>) {
+        let at = |e: &Arc<Entry>| e.expires_at_ns;
+        if let Some(at) = entry.as_ref().and_then(at) {
+            self.expiries.insert((at, key.clone()));
+        }
+        let new = entry.as_ref().and_then(at);
+        let before = match entry {
+            Some(e) => self.objects.insert(key.clone(), e),
+            None => self.objects.remove(&key),
+        };
+        if let Some(old) = before.as_ref().and_then(at).filter(|old| Some(*old) != new) {
+            self.expiries.remove(&(old, key));
+        }
+    }
+
+    pub(super) fn applied(&mut self, now: Instant, ticket: u64) {
+        match &self.in_flight {
+            Some(f) if f.ticket == ticket => {}
+            _ => return,
+        }
+        self.generation += 1;
+        let Some(done) = self.in_flight.take() else { return };
+        match done.cause {
+            Cause::Transaction { request, mut reply, digest, owner, forced } => {
+                reply.revision = self.revision;
+                reply.generation = self.generation;
+                reply.committed_ns = now.as_nanos();
+                let txn_id = reply.txn_id;
+                let reply = Arc::new(*reply);
+                self.replays.keep(now, &owner, digest, reply.clone());
+                let revision = self.revision;
+                self.events.push(now, EventKind::Committed { owner, txn_id, revision, forced });
+                self.answer(request, reply);
+            }
+            Cause::Expired { keys } => {
+                let revision = self.revision;
+                self.events.push(now, EventKind::Expired { keys, revision });
+            }
+            Cause::Reverted { owner, txn_id } => {
+                let revision = self.revision;
+                self.events.push(now, EventKind::Reverted { owner, txn_id, revision });
+            }
+        }
+    }
+
+    pub(super) fn drained(&mut self, now: Instant, id: u64, dropped: u64) {
+        let Some(state) = self.draining.remove(&id) else { return };
+        let key = Key { kind: state.kind, name: state.name };
+        self.events.push(now, EventKind::Drained { key, dropped });
+    }
+
+    pub(super) fn shut_down(&mut self, now: Instant) {
+        self.stopping = true;
+        for waiting in std::mem::take(&mut self.queue) {
+            let mut reply = self.reply(&waiting.transaction, now, Outcome::Rejected);
+            reply.errors = vec![whole(Code::ShuttingDown, "the router is stopping".to_owned())];
+            self.answer(waiting.request, Arc::new(reply));
+        }
+    }
+
+}

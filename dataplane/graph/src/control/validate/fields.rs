@@ -1,0 +1,235 @@
+//! What an object must satisfy on its own: ranges.
+
+use super::{At, FRAME_MTU, MAX_RATE};
+use perhop_model::{
+    AllocationSpec, ClassSpec, DetectorSpec, FilterSpec, MeterSpec, PortSpec, ProfileSpec, QueueKind,
+    QueueSpec, RouteKind, RouteSpec, SlaSpec, Spec,
+};
+use perhop_reason::Code;
+use perhop_units::{Duration, QueueLimit, Rate, Share};
+use std::collections::BTreeSet;
+
+/// Checks one object's ranges.
+pub(super) fn own_fields(at: &mut At<'_>, spec: &Spec) {
+    match spec {
+        Spec::Port(p) => port(at, p),
+        Spec::Class(c) => class(at, c),
+        Spec::Profile(p) => profile(at, p),
+        Spec::Filter(f) => filter(at, f),
+        Spec::Sla(s) => sla(at, s),
+        Spec::Route(r) => route(at, r),
+        Spec::Detector(d) => detector(at, d),
+        Spec::Allocation(a) => allocation(at, a),
+    }
+}
+
+fn port(at: &mut At<'_>, p: &PortSpec) {
+    if !(-64..=256).contains(&p.overhead) {
+        let item = at.error(
+            "overhead",
+            Code::OutOfRange,
+            format!("overhead = {} bytes is outside -64 to 256", p.overhead),
+        );
+        item.allowed = Some("-64 to 256".to_owned());
+    }
+    if p.rate != 0 {
+        at.range("rate", p.rate, 8_000, MAX_RATE);
+    }
+    if p.device.len() > 15 || p.device.contains('/') || p.device.contains(char::is_whitespace) {
+        at.error("device", Code::OutOfRange, format!("{:?} is not an interface name", p.device));
+    }
+    if let Some(q) = &p.queue {
+        queue(at, q, Rate(p.rate));
+    }
+}
+
+pub(super) fn queue(at: &mut At<'_>, q: &QueueSpec, rate: Rate) {
+    match q.limit {
+        QueueLimit::Packets(n) => at.range("queue.limit", n, 1, 1_000_000),
+        QueueLimit::Bytes(n) => at.range("queue.limit", n, FRAME_MTU, 1 << 32),
+        QueueLimit::Time(ns) => {
+            at.range("queue.limit", ns, 1_000, Duration::from_secs(60).as_nanos());
+            let bytes = rate.bytes_in(Duration(ns)).get();
+            if rate.0 > 0 && bytes < FRAME_MTU {
+                let item = at.error(
+                    "queue.limit",
+                    Code::OutOfRange,
+                    format!(
+                        "{ns} ns at {} bit/s is {bytes} bytes, less than one frame of {FRAME_MTU}",
+                        rate.0
+                    ),
+                );
+                item.value = Some(ns.into());
+                item.limit = Some(rate.time_for(perhop_units::Bytes(FRAME_MTU)).as_nanos());
+            }
+        }
+    }
+    if let QueueKind::Red { min_ppm, max_ppm, max_p_ppm, .. } = q.kind {
+        at.range("queue.kind.max_ppm", max_ppm, 1, 1_000_000);
+        at.range("queue.kind.min_ppm", min_ppm, 0, u64::from(max_ppm.saturating_sub(1)));
+        at.range("queue.kind.max_p_ppm", max_p_ppm, 1, 1_000_000);
+    }
+}
+
+fn share(at: &mut At<'_>, field: &str, s: Share) {
+    match s {
+        Share::Ppm(p) => at.range(field, p, 0, 1_000_000),
+        Share::Rate(r) => at.range(field, r, 0, MAX_RATE),
+    }
+}
+
+fn class(at: &mut At<'_>, c: &ClassSpec) {
+    at.range("weight", c.weight, 1, 1_000_000);
+    at.range("tier", c.tier, 0, 15);
+    share(at, "guarantee", c.guarantee);
+    if let Some(s) = c.ceiling {
+        share(at, "ceiling", s);
+        if matches!(s, Share::Rate(0) | Share::Ppm(0)) {
+            at.error("ceiling", Code::OutOfRange, "a ceiling of 0 would let nothing pass".to_owned());
+        }
+    }
+    for (field, burst) in [("burst", c.burst), ("ceiling_burst", c.ceiling_burst)] {
+        if burst != 0 {
+            at.range(field, burst, 2 * FRAME_MTU, 1 << 30);
+        }
+    }
+}
+
+fn profile(at: &mut At<'_>, p: &ProfileSpec) {
+    match p.meter {
+        MeterSpec::None => {}
+        MeterSpec::TokenBucket { cir, cbs } => {
+            at.range("meter.cir", cir, 1, MAX_RATE);
+            at.range("meter.cbs", cbs, 1500, 1 << 30);
+        }
+        MeterSpec::Srtcm { cir, cbs, ebs, .. } => {
+            at.range("meter.cir", cir, 1, MAX_RATE);
+            at.range("meter.cbs", cbs, 0, 1 << 30);
+            at.range("meter.ebs", ebs, 0, 1 << 30);
+            if cbs.max(ebs) < 1500 {
+                at.error(
+                    "meter",
+                    Code::OutOfRange,
+                    "one of cbs and ebs must hold a packet of 1500 B".to_owned(),
+                );
+            }
+        }
+        MeterSpec::Trtcm { cir, cbs, pir, pbs, .. } => {
+            at.range("meter.cir", cir, 1, MAX_RATE);
+            at.range("meter.pir", pir, cir, MAX_RATE);
+            at.range("meter.cbs", cbs, 1500, 1 << 30);
+            at.range("meter.pbs", pbs, 1500, 1 << 30);
+        }
+    }
+}
+
+fn filter(at: &mut At<'_>, f: &FilterSpec) {
+    let m = &f.matches;
+    if let (Some(a), Some(b)) = (m.src, m.dst)
+        && a.addr().is_ipv4() != b.addr().is_ipv4()
+    {
+        at.error("match", Code::OutOfRange, format!("{a} and {b} are of different families"));
+    }
+    for (field, net) in [("match.src", m.src), ("match.dst", m.dst)] {
+        if let Some(net) = net.filter(|n| n.trunc() != *n) {
+            let item = at.error(field, Code::OutOfRange, format!("{net} has bits beyond its prefix length"));
+            item.allowed = Some(net.trunc().to_string());
+        }
+    }
+    for (field, r) in [("match.src_ports", m.src_ports), ("match.dst_ports", m.dst_ports)] {
+        let Some(r) = r else { continue };
+        if r.first > r.last {
+            at.error(field, Code::OutOfRange, format!("the range {} to {} is empty", r.first, r.last));
+        }
+        if !matches!(m.protocol, Some(6 | 17 | 132 | 136)) {
+            at.error(field, Code::OutOfRange, "ports need protocol 6 (TCP) or 17 (UDP)".to_owned());
+        }
+    }
+    if let Some(d) = m.dscp
+        && (d.mask > 63 || d.value & !d.mask != 0)
+    {
+        at.error("match.dscp", Code::OutOfRange, "value must lie inside mask, mask inside 0x3f".to_owned());
+    }
+    if let Some(t) = m.tcp_flags {
+        if t.value & !t.mask != 0 {
+            at.error("match.tcp_flags", Code::OutOfRange, "value must lie inside mask".to_owned());
+        }
+        if m.protocol != Some(6) {
+            at.error("match.tcp_flags", Code::OutOfRange, "TCP flags need protocol 6".to_owned());
+        }
+    }
+    if let Some(v) = m.vlan {
+        at.range("match.vlan", v, 0, 4094);
+    }
+}
+
+fn sla(at: &mut At<'_>, s: &SlaSpec) {
+    at.range("rate", s.rate, 1_000, MAX_RATE);
+    if s.burst != 0 {
+        at.range("burst", s.burst, 1500, 1 << 30);
+    }
+    let mut seen = BTreeSet::new();
+    for (i, net) in s.prefixes.iter().enumerate() {
+        if net.trunc() != *net {
+            let item = at.error(
+                &format!("prefixes[{i}]"),
+                Code::OutOfRange,
+                format!("{net} has bits beyond its prefix length"),
+            );
+            item.allowed = Some(net.trunc().to_string());
+        }
+        if !seen.insert(net) {
+            at.error(&format!("prefixes[{i}]"), Code::Exists, format!("{net} is listed twice"));
+        }
+    }
+}
+
+fn route(at: &mut At<'_>, r: &RouteSpec) {
+    if r.dest.trunc() != r.dest {
+        let item =
+            at.error("dest", Code::OutOfRange, format!("{} has bits beyond its prefix length", r.dest));
+        item.allowed = Some(r.dest.trunc().to_string());
+    }
+    if let Some(via) = r.via
+        && via.is_ipv4() != r.dest.addr().is_ipv4()
+    {
+        at.error("via", Code::OutOfRange, format!("{via} and {} are of different families", r.dest));
+    }
+    match (r.kind, &r.port) {
+        (RouteKind::Unicast, None) => {
+            at.error("port", Code::OutOfRange, "a unicast route needs a port".to_owned());
+        }
+        (RouteKind::Unicast, Some(_)) | (_, None) => {}
+        (_, Some(_)) => {
+            at.error("port", Code::OutOfRange, "only a unicast route has a port".to_owned());
+        }
+    }
+}
+
+fn detector(at: &mut At<'_>, d: &DetectorSpec) {
+    at.range("packets", d.packets, 3, 64);
+    at.range("within", d.within, 10_000_000, Duration::from_secs(60).as_nanos());
+    at.range("idle", d.idle, Duration::from_secs(1).as_nanos(), Duration::from_secs(3600).as_nanos());
+    if let Some(r) = d.rate {
+        at.range("rate", r, 8_000, MAX_RATE);
+    }
+}
+
+fn allocation(at: &mut At<'_>, a: &AllocationSpec) {
+    if a.guarantee.is_none() && a.ceiling.is_none() {
+        let why = "an allocation needs a guarantee, a ceiling or both".to_owned();
+        at.error("", Code::OutOfRange, why);
+    }
+    at.range("guarantee", a.guarantee.unwrap_or(0), 0, MAX_RATE);
+    at.range("ceiling", a.ceiling.unwrap_or(1), 1, MAX_RATE);
+    if let (Some(g), Some(c)) = (a.guarantee, a.ceiling)
+        && c < g
+    {
+        let item = at.error(
+            "ceiling",
+            Code::OutOfRange,
+            format!("ceiling = {c} bit/s is below the guarantee of {g} bit/s"),
+        );
+        item.limit = Some(g);
+    }
+}

@@ -1,0 +1,147 @@
+//! What a state must satisfy: ranges, references, ownership of references, capacity. Pure; judges the final state and
+//! reports every error.
+
+mod fields;
+mod references;
+mod tree;
+
+pub use tree::{guarantee, port_rate};
+
+use super::store::Draft;
+use perhop_model::{ErrorItem, Key, Kind};
+use perhop_reason::Code;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Largest Ethernet frame without FCS on a port with the usual MTU, in bytes.
+pub const FRAME_MTU: u64 = 1514;
+/// Deepest class.
+pub const MAX_DEPTH: usize = 8;
+/// Highest rate that any object may name, in bit/s.
+pub const MAX_RATE: u64 = 1_000_000_000_000;
+
+/// Most objects of each kind a router takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Classes on all ports.
+    pub classes: usize,
+    /// Filters.
+    pub filters: usize,
+    /// Profiles, contracts, routes: each.
+    pub others: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { classes: 100_000, filters: 100_000, others: 100_000 }
+    }
+}
+
+/// Collects errors at an object.
+struct At<'a> {
+    key: &'a Key,
+    op: Option<usize>,
+    errors: &'a mut Vec<ErrorItem>,
+}
+
+impl At<'_> {
+    fn error(&mut self, field: &str, code: Code, message: String) -> &mut ErrorItem {
+        let path = if field.is_empty() {
+            format!("{}/{}", self.key.kind, self.key.name)
+        } else {
+            format!("{}/{}.{field}", self.key.kind, self.key.name)
+        };
+        self.errors.push(ErrorItem { op: self.op, path, ..super::whole(code, message) });
+        let last = self.errors.len() - 1;
+        &mut self.errors[last]
+    }
+
+    fn range<T: Into<u64> + Copy>(&mut self, field: &str, value: T, min: u64, max: u64) {
+        let v: u64 = value.into();
+        if v < min || v > max {
+            let item =
+                self.error(field, Code::OutOfRange, format!("{field} = {v} is outside {min} to {max}"));
+            item.value = Some(v.into());
+            item.allowed = Some(format!("{min} to {max}"));
+        }
+    }
+}
+
+/// Checks `draft`. `ops` names the operation that an object's errors belong to. All changed objects are checked on
+/// their own; what depends on several objects (references, capacity, modes) is checked for the whole state wherever a
+/// change can have touched it. O(n log n) in objects.
+pub fn validate(draft: &Draft<'_>, ops: &BTreeMap<Key, usize>, limits: &Limits) -> Vec<ErrorItem> {
+    let mut errors = validate_partly(draft, ops, &BTreeSet::new());
+    let touched = |kinds: &[Kind]| draft.changes().keys().any(|k| kinds.contains(&k.kind));
+    if touched(&[Kind::Port, Kind::Class, Kind::Allocation]) {
+        tree::trees(draft, ops, &mut errors);
+        port_modes(draft, ops, &mut errors);
+    }
+    counts(draft, limits, &mut errors);
+    errors
+}
+
+/// As [`validate`], for a draft in which the objects of `broken` are not as they are meant to be: no error is
+/// reported that mending them might mend, so nothing about sums.
+pub fn validate_partly(
+    draft: &Draft<'_>,
+    ops: &BTreeMap<Key, usize>,
+    broken: &BTreeSet<Key>,
+) -> Vec<ErrorItem> {
+    let mut errors = Vec::new();
+    for (key, entry) in draft.changes() {
+        let Some(entry) = entry else { continue };
+        let mut at = At { key, op: ops.get(key).copied(), errors: &mut errors };
+        fields::own_fields(&mut at, &entry.spec);
+    }
+    references::references(draft, ops, broken, &mut errors);
+    errors
+}
+
+fn port_modes(draft: &Draft<'_>, ops: &BTreeMap<Key, usize>, errors: &mut Vec<ErrorItem>) {
+    let mut first: Option<(&Key, &perhop_model::PortSpec)> = None;
+    let mut devices: BTreeMap<&str, &Key> = BTreeMap::new();
+    for (key, entry) in draft.of_kind(Kind::Port) {
+        let perhop_model::Spec::Port(p) = &*entry.spec else { continue };
+        let mut at = At { key, op: ops.get(key).copied(), errors };
+        let device = if p.device.is_empty() { key.name.as_str() } else { &p.device };
+        if let Some(other) = devices.insert(device, key) {
+            at.error("device", Code::Exists, format!("port {:?} uses {device} already", other.name.as_str()));
+        }
+        match first {
+            Some((other, f)) if f.mode != p.mode => {
+                at.error(
+                    "mode",
+                    Code::OutOfRange,
+                    format!("all ports have one mode, and port {:?} has another", other.name.as_str()),
+                );
+            }
+            Some(_) => {}
+            None => first = Some((key, p)),
+        }
+    }
+}
+
+fn counts(draft: &Draft<'_>, limits: &Limits, errors: &mut Vec<ErrorItem>) {
+    for kind in draft.changes().keys().map(|k| k.kind).collect::<BTreeSet<_>>() {
+        let limit = match kind {
+            Kind::Class => limits.classes,
+            Kind::Filter => limits.filters,
+            Kind::Detector => 1,
+            Kind::Port => 256,
+            _ => limits.others,
+        };
+        let n = draft.of_kind(kind).count();
+        if n > limit {
+            errors.push(ErrorItem {
+                op: None,
+                path: kind.name().to_owned(),
+                code: Code::LimitReached,
+                message: format!("{n} objects of kind {kind} are more than the limit of {limit}"),
+                value: Some((n as u64).into()),
+                allowed: None,
+                limit: Some(limit as u64),
+                free: Some(0),
+            });
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! References between objects: what an object names must be there, of the right kind, and its own owner's or shared.
+//! References may break by a change of what they name, so every referring object is looked at.
+
+use super::At;
+use crate::control::store::{Draft, Entry};
+use perhop_model::{ColorAction, ErrorItem, Key, Kind, Name, Spec};
+use perhop_reason::Code;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What an object names.
+enum Target<'a> {
+    Object(Key),
+    Logical(&'a Name),
+}
+
+/// A reference that leads nowhere.
+struct Missing<'a> {
+    field: String,
+    message: String,
+    target: Target<'a>,
+}
+
+/// What is looked up again and again.
+struct Names<'a> {
+    draft: &'a Draft<'a>,
+    /// Logical class names of the draft.
+    logical: BTreeSet<&'a str>,
+    broken: &'a BTreeSet<Key>,
+    /// Logical names that broken classes would have by default.
+    broken_logical: BTreeSet<&'a str>,
+}
+
+pub(super) fn references(
+    draft: &Draft<'_>,
+    ops: &BTreeMap<Key, usize>,
+    broken: &BTreeSet<Key>,
+    errors: &mut Vec<ErrorItem>,
+) {
+    let touched: BTreeSet<Kind> = draft.changes().keys().map(|k| k.kind).collect();
+    let default_logical = |k: &'_ Key| k.name.as_str().rsplit('/').next().map(str::to_owned);
+    let owned: Vec<String> =
+        broken.iter().filter(|k| k.kind == Kind::Class).filter_map(default_logical).collect();
+    let names = Names {
+        draft,
+        logical: draft.classes().map(|(n, c, _)| c.logical_name(n)).collect(),
+        broken,
+        broken_logical: owned.iter().map(String::as_str).collect(),
+    };
+    let losers = losers(draft);
+    for kind in Kind::ALL {
+        for (key, entry) in draft.of_kind(kind) {
+            let changed = draft.changes().contains_key(key);
+            if !changed && !refers_to_any(&entry.spec, &touched) {
+                continue;
+            }
+            for missing in names.missing(entry) {
+                let mut at = At { key, op: ops.get(key).copied(), errors: &mut *errors };
+                if changed {
+                    at.error(&missing.field, Code::BadReference, missing.message);
+                } else {
+                    blame(&mut at, ops, &losers, draft, missing);
+                }
+            }
+        }
+    }
+}
+
+/// Changed classes by the logical name they had: who is at fault when the name is gone.
+fn losers<'d>(draft: &'d Draft<'_>) -> BTreeMap<String, &'d Key> {
+    let class = |key: &'d Key| match draft.before(key).map(|e| &*e.spec) {
+        Some(Spec::Class(c)) => Some((c.logical_name(&key.name).to_owned(), key)),
+        _ => None,
+    };
+    draft.changes().keys().filter_map(class).collect()
+}
+
+/// An unchanged object lost what it refers to: the change of that is at fault, with `in_use`.
+fn blame(
+    at: &mut At<'_>,
+    ops: &BTreeMap<Key, usize>,
+    losers: &BTreeMap<String, &Key>,
+    draft: &Draft<'_>,
+    missing: Missing<'_>,
+) {
+    let culprit = match &missing.target {
+        Target::Object(key) => draft.changes().get_key_value(key).map(|(k, _)| k),
+        Target::Logical(name) => losers.get(name.as_str()).copied(),
+    };
+    let message = format!("{} refers to it: {}", at.key, missing.message);
+    match culprit {
+        Some(key) => {
+            let mut at = At { key, op: ops.get(key).copied(), errors: &mut *at.errors };
+            at.error("", Code::InUse, message);
+        }
+        None => {
+            at.error(&missing.field, Code::InUse, message);
+        }
+    }
+}
+
+fn refers_to_any(spec: &Spec, touched: &BTreeSet<Kind>) -> bool {
+    let has = |k| touched.contains(&k);
+    match spec {
+        Spec::Port(_) | Spec::Sla(_) => false,
+        Spec::Class(_) => has(Kind::Port) || has(Kind::Class) || has(Kind::Sla),
+        Spec::Profile(_) | Spec::Allocation(_) => has(Kind::Class),
+        Spec::Detector(_) => has(Kind::Class) || has(Kind::Port),
+        Spec::Filter(_) => has(Kind::Class) || has(Kind::Sla) || has(Kind::Profile) || has(Kind::Port),
+        Spec::Route(_) => has(Kind::Port),
+    }
+}
+
+impl Names<'_> {
+    fn missing<'e>(&self, me: &'e Entry) -> Vec<Missing<'e>> {
+        let mut found = Vec::new();
+        let mut object = |field: &str, kind: Kind, name: &Name| {
+            let key = Key { kind, name: name.clone() };
+            if let Some(message) = self.object(me, &key) {
+                found.push(Missing { field: field.to_owned(), message, target: Target::Object(key) });
+            }
+        };
+        let mut logical: Vec<(String, &'e Name)> = Vec::new();
+        match &*me.spec {
+            Spec::Port(_) | Spec::Sla(_) => {}
+            Spec::Class(c) => {
+                object("port", Kind::Port, &c.port);
+                c.parent.iter().for_each(|p| object("parent", Kind::Class, p));
+                c.sla.iter().for_each(|s| object("sla", Kind::Sla, s));
+            }
+            Spec::Profile(p) => {
+                for (field, action) in [("green", &p.green), ("yellow", &p.yellow), ("red", &p.red)] {
+                    if let ColorAction::Class { class, .. } = action {
+                        logical.push((format!("{field}.class"), class));
+                    }
+                }
+            }
+            Spec::Filter(f) => {
+                logical.extend(f.class.iter().map(|c| ("class".to_owned(), c)));
+                f.sla.iter().for_each(|s| object("sla", Kind::Sla, s));
+                f.profile.iter().for_each(|p| object("profile", Kind::Profile, p));
+                f.matches.in_port.iter().for_each(|p| object("match.in_port", Kind::Port, p));
+            }
+            Spec::Route(r) => r.port.iter().for_each(|p| object("port", Kind::Port, p)),
+            Spec::Detector(d) => {
+                logical.push(("class".to_owned(), &d.class));
+                for (i, p) in d.in_ports.iter().enumerate() {
+                    object(&format!("in_ports[{i}]"), Kind::Port, p);
+                }
+            }
+            Spec::Allocation(a) => object("class", Kind::Class, &a.class),
+        }
+        found.extend(logical.into_iter().filter(|(_, name)| !self.is_logical(name)).map(|(field, name)| {
+            let message = format!("no class of any port has the logical name {:?}", name.as_str());
+            Missing { field, message, target: Target::Logical(name) }
+        }));
+        found
+    }
+
+    /// Why `me` may not refer to `key`; `None` when it may.
+    fn object(&self, me: &Entry, key: &Key) -> Option<String> {
+        match self.draft.find(key) {
+            _ if self.broken.contains(key) => None,
+            None => Some(format!("there is no {key}")),
+            Some(e) if e.owner != me.owner && !e.spec.shared() => {
+                Some(format!("{key} belongs to {} and is not shared", e.owner))
+            }
+            Some(_) => None,
+        }
+    }
+
+    fn is_logical(&self, name: &Name) -> bool {
+        self.logical.contains(name.as_str()) || self.broken_logical.contains(name.as_str())
+    }
+}

@@ -1,0 +1,209 @@
+//! Link-sharing trees: depth, names, defaults, and whether the guarantees fit.
+
+use super::{At, MAX_DEPTH, fields::queue};
+use crate::control::store::Draft;
+use perhop_model::{AllocationSpec, ClassSpec, ErrorItem, Key, Kind, Name, Spec};
+use perhop_reason::Code;
+use perhop_units::{Rate, Share};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Guarantee of a class in bit/s, allocation included: the rate its children's shares refer to. Looks through all
+/// allocations: O(n).
+pub fn guarantee(draft: &Draft<'_>, name: &Name, depth: usize) -> u64 {
+    Trees::new(draft).guarantee(name, depth)
+}
+
+/// Rate of a port; 0 = unlimited.
+pub fn port_rate(draft: &Draft<'_>, name: &Name) -> Rate {
+    match draft.find(&Key { kind: Kind::Port, name: name.clone() }).map(|e| &*e.spec) {
+        Some(Spec::Port(p)) => Rate(p.rate),
+        _ => Rate::ZERO,
+    }
+}
+
+/// Children of one node: a port's root, or a class.
+type Node<'d> = (&'d Name, Option<&'d Name>);
+
+/// Classes and what is laid over them, by name.
+struct Trees<'d> {
+    draft: &'d Draft<'d>,
+    classes: BTreeMap<&'d Name, &'d ClassSpec>,
+    /// By class, with the allocation's own key.
+    allocations: BTreeMap<&'d Name, (&'d Key, &'d AllocationSpec)>,
+}
+
+impl<'d> Trees<'d> {
+    fn new(draft: &'d Draft<'_>) -> Self {
+        let mut allocations = BTreeMap::new();
+        for (key, entry) in draft.of_kind(Kind::Allocation) {
+            if let Spec::Allocation(a) = &*entry.spec {
+                allocations.entry(&a.class).or_insert((key, a));
+            }
+        }
+        Self { draft, classes: draft.classes().map(|(n, c, _)| (n, c)).collect(), allocations }
+    }
+
+    fn guarantee(&self, name: &Name, depth: usize) -> u64 {
+        let Some(c) = self.classes.get(name) else { return 0 };
+        if let Some(rate) = self.allocations.get(name).and_then(|(_, a)| a.guarantee) {
+            return rate;
+        }
+        match (c.guarantee, &c.parent) {
+            (Share::Rate(r), _) => r,
+            (share, Some(parent)) if depth < MAX_DEPTH => {
+                share.of(Rate(self.guarantee(parent, depth + 1))).0
+            }
+            (share, _) => share.of(port_rate(self.draft, &c.port)).0,
+        }
+    }
+
+    fn ceiling(&self, name: &Name, c: &ClassSpec, rate: Rate) -> Option<u64> {
+        let allocated = self.allocations.get(name).and_then(|(_, a)| a.ceiling);
+        allocated.or_else(|| c.ceiling.map(|s| s.of(rate).0).filter(|c| *c > 0))
+    }
+
+    /// Whether the chain of parents ends within [`MAX_DEPTH`].
+    fn ends(&self, name: &Name) -> bool {
+        let mut current = name;
+        for _ in 0..MAX_DEPTH {
+            match self.classes.get(current).and_then(|c| c.parent.as_ref()) {
+                Some(p) => current = p,
+                None => return true,
+            }
+        }
+        false
+    }
+}
+
+pub(super) fn trees(draft: &Draft<'_>, ops: &BTreeMap<Key, usize>, errors: &mut Vec<ErrorItem>) {
+    let trees = Trees::new(draft);
+    one_allocation_each(&trees, ops, errors);
+    let parents: BTreeSet<&Name> = trees.classes.values().filter_map(|c| c.parent.as_ref()).collect();
+    let mut nodes: BTreeMap<Node<'_>, Vec<&Name>> = BTreeMap::new();
+    let mut defaults: BTreeMap<&Name, &Name> = BTreeMap::new();
+    let mut leaves: BTreeMap<(&Name, Option<&Name>, &str), &Name> = BTreeMap::new();
+    for (name, c) in &trees.classes {
+        let key = Key { kind: Kind::Class, name: (*name).clone() };
+        let mut at = At { key: &key, op: ops.get(&key).copied(), errors: &mut *errors };
+        if !place_and_rates(&mut at, &trees, name, c) {
+            continue;
+        }
+        let is_leaf = !parents.contains(name);
+        if is_leaf {
+            queue(&mut at, &c.queue, port_rate(draft, &c.port));
+            let slot = (&c.port, c.sla.as_ref(), c.logical_name(name));
+            if let Some(other) = leaves.insert(slot, name) {
+                clash(&mut at, ops, other, "logical", "has the same logical name on this port");
+            }
+        }
+        if c.default {
+            if !is_leaf {
+                at.error("default", Code::OutOfRange, "only a leaf can be the default".to_owned());
+            }
+            if let Some(other) = defaults.insert(&c.port, name) {
+                clash(&mut at, ops, other, "default", "is the default of this port");
+            }
+        }
+        nodes.entry((&c.port, c.parent.as_ref())).or_default().push(name);
+    }
+    for (node, children) in nodes {
+        fits(&trees, ops, errors, node, &children);
+    }
+}
+
+/// Two classes want what only one can have: the newcomer is at fault, whichever comes first by name.
+fn clash(at: &mut At<'_>, ops: &BTreeMap<Key, usize>, other: &Name, field: &str, what: &str) {
+    let other = Key { kind: Kind::Class, name: other.clone() };
+    if at.op.is_none() && ops.contains_key(&other) {
+        let why = format!("{} {what}", at.key);
+        At { key: &other, op: ops.get(&other).copied(), errors: &mut *at.errors }
+            .error(field, Code::Exists, why);
+    } else {
+        at.error(field, Code::Exists, format!("{other} {what}"));
+    }
+}
+
+/// What a class says of its place and its rates. `false`: it has no place at all.
+fn place_and_rates(at: &mut At<'_>, trees: &Trees<'_>, name: &Name, c: &ClassSpec) -> bool {
+    let rate = port_rate(trees.draft, &c.port);
+    if rate.0 == 0 && matches!(c.guarantee, Share::Ppm(p) if p > 0) && c.parent.is_none() {
+        let why = format!("a share needs a rate, and port {:?} has none", c.port.as_str());
+        at.error("guarantee", Code::OutOfRange, why);
+    }
+    if let Some(p) = &c.parent {
+        if let Some(parent) = trees.classes.get(p)
+            && parent.port != c.port
+        {
+            let why = format!("class {:?} is on port {:?}", p.as_str(), parent.port.as_str());
+            at.error("parent", Code::BadReference, why);
+        }
+        if !trees.ends(name) {
+            let why = format!("the chain of parents is a circle or deeper than {MAX_DEPTH}");
+            at.error("parent", Code::BadReference, why);
+            return false;
+        }
+    }
+    let g = trees.guarantee(name, 0);
+    if let Some(ceiling) = trees.ceiling(name, c, rate).filter(|c| *c < g) {
+        let why = format!("ceiling = {ceiling} bit/s is below the guarantee of {g} bit/s");
+        at.error("ceiling", Code::OutOfRange, why).limit = Some(g);
+    }
+    true
+}
+
+fn one_allocation_each(trees: &Trees<'_>, ops: &BTreeMap<Key, usize>, errors: &mut Vec<ErrorItem>) {
+    for (key, entry) in trees.draft.of_kind(Kind::Allocation) {
+        let Spec::Allocation(a) = &*entry.spec else { continue };
+        let Some((first, _)) = trees.allocations.get(&a.class).filter(|(first, _)| *first != key) else {
+            continue;
+        };
+        // The newcomer is at fault, whichever comes first by name.
+        let (at_fault, other) = if ops.contains_key(key) { (key, *first) } else { (*first, key) };
+        let mut at = At { key: at_fault, op: ops.get(at_fault).copied(), errors: &mut *errors };
+        at.error("class", Code::Exists, format!("{other} is of class {:?} already", a.class.as_str()));
+    }
+}
+
+/// The guarantees below a node must not exceed it. Every change that makes them is told, or the node itself.
+fn fits(
+    trees: &Trees<'_>,
+    ops: &BTreeMap<Key, usize>,
+    errors: &mut Vec<ErrorItem>,
+    (port, parent): Node<'_>,
+    children: &[&Name],
+) {
+    let sum = children.iter().fold(0_u64, |sum, c| sum.saturating_add(trees.guarantee(c, 0)));
+    let whole = match parent {
+        Some(p) => trees.guarantee(p, 0),
+        None => port_rate(trees.draft, port).0,
+    };
+    if sum <= whole || (parent.is_none() && whole == 0) {
+        return;
+    }
+    let what = parent.map_or_else(|| format!("port {port}"), |p| format!("class {p}"));
+    let node = match parent {
+        Some(p) => Key { kind: Kind::Class, name: p.clone() },
+        None => Key { kind: Kind::Port, name: port.clone() },
+    };
+    let changed = |name: &Name| {
+        let class = Key { kind: Kind::Class, name: name.clone() };
+        let allocation = trees.allocations.get(name).map(|(k, _)| (*k).clone());
+        let found = [allocation, Some(class)].into_iter().flatten().find(|k| ops.contains_key(k));
+        found.map(|k| (k, trees.guarantee(name, 0)))
+    };
+    let mut culprits: Vec<(Key, u64)> = children.iter().filter_map(|c| changed(c)).collect();
+    if culprits.is_empty() {
+        let own = parent.and_then(changed).map_or(node, |(k, _)| k);
+        culprits.push((own, 0));
+    }
+    for (key, mine) in culprits {
+        let field = if key.kind == Kind::Port { "rate" } else { "guarantee" };
+        let mut at = At { key: &key, op: ops.get(&key).copied(), errors: &mut *errors };
+        let why =
+            format!("the guarantees inside {what} add up to {sum} bit/s, more than its {whole} bit/s");
+        let item = at.error(field, Code::NoCapacity, why);
+        item.value = Some(if mine > 0 { mine } else { whole }.into());
+        item.limit = Some(if mine > 0 { whole } else { sum });
+        item.free = Some(whole.saturating_sub(sum.saturating_sub(mine)));
+    }
+}

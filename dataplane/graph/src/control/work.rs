@@ -1,0 +1,317 @@
+//! Working a transaction's operations out against the state, one method a kind of operation.
+
+use super::GraphRequest;
+use super::commit::Next;
+use super::store::{Draft, Entry};
+use super::submit::item;
+use perhop_model::{ErrorItem, Key, Kind, Name, Object, Op, OpOutcome, OpResult, Spec, Transaction};
+use perhop_reason::Code;
+use perhop_units::{Duration, Instant};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A transaction being worked out.
+pub(super) struct Work<'a> {
+    pub(super) draft: Draft<'a>,
+    /// Operation that names a key.
+    pub(super) ops: BTreeMap<Key, usize>,
+    /// One an operation so far.
+    pub(super) results: Vec<OpResult>,
+    /// Everything wrong so far.
+    pub(super) errors: Vec<ErrorItem>,
+    /// Objects that are not as they are meant to be because of these errors.
+    pub(super) broken: BTreeSet<Key>,
+    drains: BTreeMap<Key, Duration>,
+    /// New packet graph.
+    pub(super) graph: Option<GraphRequest>,
+    /// Indices of the commits confirmed.
+    pub(super) confirms: Vec<usize>,
+    next_id: u64,
+}
+
+/// What a valid transaction comes to.
+pub(super) struct Finished {
+    pub(super) next: Next,
+    pub(super) results: Vec<OpResult>,
+    pub(super) confirms: Vec<usize>,
+    pub(super) next_id: u64,
+}
+
+type OpReply = Result<OpResult, ErrorItem>;
+
+impl<'a> Work<'a> {
+    /// Nothing done yet.
+    pub(super) fn new(draft: Draft<'a>, next_id: u64) -> Self {
+        Self {
+            draft,
+            ops: BTreeMap::new(),
+            results: Vec::new(),
+            errors: Vec::new(),
+            broken: BTreeSet::new(),
+            drains: BTreeMap::new(),
+            graph: None,
+            confirms: Vec::new(),
+            next_id,
+        }
+    }
+
+    /// Works one operation out (any but `confirm`, which concerns no object).
+    pub(super) fn apply(&mut self, now: Instant, i: usize, op: &Op, t: &Transaction, version: u64) -> OpReply {
+        match op {
+            Op::Put { kind, name, spec, if_version, ttl_ms } => {
+                let key = self.own_key(i, *kind, name, t, *if_version)?;
+                let spec = read_spec(i, &key, spec.clone())?;
+                let expires_at_ns = expiry(now, i, *ttl_ms)?;
+                Ok(self.place(key, spec, expires_at_ns, t, version))
+            }
+            Op::Patch { kind, name, fields, if_version } => {
+                let key = self.own_key(i, *kind, name, t, *if_version)?;
+                self.patch(i, key, fields, t, version)
+            }
+            Op::Delete { kind, name, if_version, drain_ms } => {
+                let key = self.own_key(i, *kind, name, t, *if_version)?;
+                self.delete(i, key, *drain_ms)
+            }
+            Op::ReplaceOwned { kinds, objects } => self.replace_owned(now, i, kinds, objects, t, version),
+            Op::ReplaceGraph { text, reset } => self.replace_graph(i, text, reset),
+            Op::Renew { keys, ttl_ms } => self.renew(now, i, keys.as_deref(), *ttl_ms, t),
+            Op::Confirm { .. } => Ok(OpResult { outcome: OpOutcome::Unchanged, id: 0, version: 0 }),
+        }
+    }
+
+    fn own_key(
+        &mut self,
+        op: usize,
+        kind: Kind,
+        name: &Name,
+        t: &Transaction,
+        if_version: Option<u64>,
+    ) -> Result<Key, ErrorItem> {
+        let key = self.claim_key(op, kind, name)?;
+        self.owned(op, &key, t, if_version)?;
+        Ok(key)
+    }
+
+    pub(super) fn finish(self) -> Finished {
+        let next = Next { changes: self.draft.into_changes(), drains: self.drains, graph: self.graph };
+        Finished { next, results: self.results, confirms: self.confirms, next_id: self.next_id }
+    }
+
+    /// A key may be named once in a transaction.
+    fn claim_key(&mut self, op: usize, kind: Kind, name: &Name) -> Result<Key, ErrorItem> {
+        let key = Key { kind, name: name.clone() };
+        if let Some(first) = self.ops.get(&key) {
+            let why = format!("operation {first} names {key} already");
+            return Err(item(op, &format!("{kind}/{name}"), Code::Malformed, why));
+        }
+        self.ops.insert(key.clone(), op);
+        Ok(key)
+    }
+
+    /// The object, if there, must be ours (or forced) and of the expected version.
+    fn owned(&self, op: usize, key: &Key, t: &Transaction, if_version: Option<u64>) -> Result<(), ErrorItem> {
+        let path = format!("{}/{}", key.kind, key.name);
+        let before = self.draft.before(key);
+        if let Some(e) = before.filter(|e| e.owner != t.owner && !t.force) {
+            return Err(item(op, &path, Code::NotOwner, format!("{key} belongs to {}", e.owner)));
+        }
+        match (if_version, before) {
+            (None, _) => Ok(()),
+            (Some(0), Some(_)) => Err(item(op, &path, Code::Exists, format!("{key} exists"))),
+            (Some(want), found) if want != found.map_or(0, |e| e.version) => {
+                let have = found.map_or(0, |e| e.version);
+                let why = format!("{key} has version {have}, not {want}");
+                Err(item(op, &path, Code::StaleVersion, why))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Creates, replaces or leaves an object.
+    fn place(
+        &mut self,
+        key: Key,
+        spec: Spec,
+        expires_at_ns: Option<u64>,
+        t: &Transaction,
+        version: u64,
+    ) -> OpResult {
+        let before = self.draft.before(&key).cloned();
+        let (outcome, id, version) = match &before {
+            Some(e) if *e.spec == spec && e.expires_at_ns.is_some() == expires_at_ns.is_some() => {
+                if e.expires_at_ns == expires_at_ns {
+                    return OpResult { outcome: OpOutcome::Unchanged, id: e.id, version: e.version };
+                }
+                // Only the life time moves: the object keeps its version.
+                (OpOutcome::Unchanged, e.id, e.version)
+            }
+            Some(e) => (OpOutcome::Updated, e.id, version),
+            None => {
+                self.next_id += 1;
+                (OpOutcome::Created, self.next_id - 1, version)
+            }
+        };
+        // A forced change leaves the object with its owner.
+        let owner = before.map_or_else(|| t.owner.clone(), |e| e.owner.clone());
+        self.draft
+            .set(key, Some(Arc::new(Entry { owner, id, version, expires_at_ns, spec: Arc::new(spec) })));
+        OpResult { outcome, id, version }
+    }
+
+    fn patch(&mut self, op: usize, key: Key, fields: &Value, t: &Transaction, version: u64) -> OpReply {
+        let path = format!("{}/{}", key.kind, key.name);
+        let Some(before) = self.draft.before(&key).cloned() else {
+            return Err(item(op, &path, Code::NotFound, format!("there is no {key}")));
+        };
+        if !fields.is_object() {
+            return Err(item(op, &path, Code::Malformed, "fields must be a JSON object".to_owned()));
+        }
+        let mut value = serde_json::to_value(&*before.spec)
+            .map_err(|e| item(op, &path, Code::Malformed, e.to_string()))?;
+        merge(&mut value, fields);
+        let spec = read_spec(op, &key, value)?;
+        // The life time is no field: what is left of it stays.
+        Ok(self.place(key, spec, before.expires_at_ns, t, version))
+    }
+
+    fn delete(&mut self, op: usize, key: Key, drain_ms: Option<u64>) -> OpReply {
+        if let Some(ms) = drain_ms.filter(|ms| *ms > 60_000) {
+            let why = format!("drain_ms = {ms} is above 60000");
+            return Err(item(op, "drain_ms", Code::OutOfRange, why));
+        }
+        let Some(before) = self.draft.before(&key).cloned() else {
+            return Ok(OpResult { outcome: OpOutcome::Unchanged, id: 0, version: 0 });
+        };
+        if let Some(ms) = drain_ms {
+            self.drains.insert(key.clone(), Duration::from_millis(ms));
+        }
+        self.draft.set(key, None);
+        Ok(OpResult { outcome: OpOutcome::Deleted, id: before.id, version: before.version })
+    }
+
+    fn replace_owned(
+        &mut self,
+        now: Instant,
+        op: usize,
+        kinds: &[Kind],
+        objects: &[Object],
+        t: &Transaction,
+        version: u64,
+    ) -> OpReply {
+        let kinds: BTreeSet<Kind> = kinds.iter().copied().collect();
+        let mut wanted = BTreeSet::new();
+        let mut changed = false;
+        for (i, o) in objects.iter().enumerate() {
+            if !kinds.contains(&o.kind) {
+                let why = format!("objects[{i}] is a {}, which is not among the kinds replaced", o.kind);
+                self.errors.push(item(op, &format!("objects[{i}]"), Code::Malformed, why));
+                continue;
+            }
+            let key = Key { kind: o.kind, name: o.name.clone() };
+            wanted.insert(key.clone());
+            let placed = self.own_key(op, o.kind, &o.name, t, None).and_then(|key| {
+                let spec = read_spec(op, &key, o.spec.clone())?;
+                let expires_at_ns = expiry(now, op, o.ttl_ms)?;
+                Ok(self.place(key, spec, expires_at_ns, t, version))
+            });
+            match placed {
+                Ok(r) => changed |= r.outcome != OpOutcome::Unchanged,
+                Err(e) => {
+                    self.broken.insert(key);
+                    self.errors.push(e);
+                }
+            }
+        }
+        let gone: Vec<Key> = kinds
+            .iter()
+            .flat_map(|k| self.draft.of_kind(*k))
+            .filter(|(key, e)| e.owner == t.owner && !wanted.contains(*key))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in gone {
+            let key = self.claim_key(op, key.kind, &key.name)?;
+            self.draft.set(key, None);
+            changed = true;
+        }
+        let outcome = if changed { OpOutcome::Updated } else { OpOutcome::Unchanged };
+        Ok(OpResult { outcome, id: 0, version: 0 })
+    }
+
+    fn replace_graph(&mut self, op: usize, text: &str, reset: &[String]) -> OpReply {
+        if self.graph.is_some() {
+            return Err(item(op, "text", Code::Malformed, "the graph is replaced twice".to_owned()));
+        }
+        self.graph = Some(GraphRequest { text: text.to_owned(), reset: reset.to_vec(), op });
+        Ok(OpResult { outcome: OpOutcome::Updated, id: 0, version: 0 })
+    }
+
+    fn renew(
+        &mut self,
+        now: Instant,
+        op: usize,
+        keys: Option<&[Key]>,
+        ttl_ms: u64,
+        t: &Transaction,
+    ) -> OpReply {
+        let expires_at_ns = expiry(now, op, Some(ttl_ms))?;
+        let keys: Vec<Key> = match keys {
+            Some(keys) => keys.to_vec(),
+            None => Kind::ALL
+                .iter()
+                .flat_map(|k| self.draft.of_kind(*k))
+                .filter(|(_, e)| e.owner == t.owner && e.expires_at_ns.is_some())
+                .map(|(k, _)| k.clone())
+                .collect(),
+        };
+        for key in keys {
+            let key = self.claim_key(op, key.kind, &key.name)?;
+            self.owned(op, &key, t, None)?;
+            let path = format!("{}/{}", key.kind, key.name);
+            match self.draft.before(&key).cloned() {
+                None => return Err(item(op, &path, Code::NotFound, format!("there is no {key}"))),
+                Some(e) if e.expires_at_ns.is_none() => {
+                    return Err(item(op, &path, Code::OutOfRange, format!("{key} is hard state")));
+                }
+                Some(e) => self.draft.set(key, Some(Arc::new(Entry { expires_at_ns, ..(*e).clone() }))),
+            }
+        }
+        Ok(OpResult { outcome: OpOutcome::Updated, id: 0, version: 0 })
+    }
+}
+
+fn read_spec(op: usize, key: &Key, spec: Value) -> Result<Spec, ErrorItem> {
+    Spec::from_value(key.kind, spec).map_err(|e| {
+        let path = if e.path == "." { String::new() } else { format!(".{}", e.path) };
+        item(op, &format!("{}/{}{path}", key.kind, key.name), e.code, e.message)
+    })
+}
+
+fn expiry(now: Instant, op: usize, ttl_ms: Option<u64>) -> Result<Option<u64>, ErrorItem> {
+    match ttl_ms {
+        None => Ok(None),
+        Some(ms) if ms == 0 || ms > 7 * 86_400_000 => {
+            Err(item(op, "ttl_ms", Code::OutOfRange, format!("ttl_ms = {ms} is outside 1 to 604800000")))
+        }
+        Some(ms) => Ok(Some((now + Duration::from_millis(ms)).as_nanos())),
+    }
+}
+
+/// JSON merge patch (RFC 7396): null resets a field to its default.
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(fields) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(serde_json::Map::new());
+    }
+    let Value::Object(target) = target else { return };
+    for (key, value) in fields {
+        if value.is_null() {
+            target.remove(key);
+        } else {
+            merge(target.entry(key.clone()).or_insert(Value::Null), value);
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The router's contract against [`perhop_graph::control::Control`]: one test a rule, one test a code.
+
+mod codes;
+mod confirm;
+mod desk;
+mod events;
+mod read;
+mod rules;
+mod scale;
+mod soft_state;

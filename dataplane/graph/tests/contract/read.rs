@@ -1,0 +1,309 @@
+//! Reading back: a put of what was read changes nothing, pages are of one revision, digests by owner.
+
+use super::desk::{Desk, api, delete, filter, n, patch, put};
+use perhop_model::{
+    AllocationSpec, ClassSpec, ColorAction, DetectorSpec, ExcessPolicy, FilterMatch, FilterSpec, Kind,
+    MaskedByte, MeterSpec, OpOutcome, Owner, PortMode, PortRange, PortSpec, ProfileSpec, QueueKind,
+    QueueSpec, RouteKind, RouteSpec, SlaPolicy, SlaSpec, Spec, StateQuery,
+};
+use perhop_reason::Code;
+use perhop_units::{Dscp, QueueLimit, Share};
+use proptest::prelude::*;
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use serde_json::json;
+
+/// Draws valid specifications with every field set or not, by the toss of a coin.
+struct Draw(Pcg64Mcg);
+
+impl Draw {
+    fn up_to(&mut self, n: u64) -> u64 {
+        self.0.next_u64() % (n + 1)
+    }
+    fn coin(&mut self) -> bool {
+        self.up_to(1) == 1
+    }
+    fn maybe<T>(&mut self, f: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        self.coin().then(|| f(self))
+    }
+    fn dscp(&mut self) -> Dscp {
+        Dscp::try_from(self.up_to(63) as u8).expect("at most 63")
+    }
+    fn prefix(&mut self, v6: bool) -> ipnet::IpNet {
+        let len = self.up_to(if v6 { 128 } else { 32 }) as u8;
+        let bits = self.0.next_u64();
+        let addr: std::net::IpAddr = if v6 {
+            std::net::Ipv6Addr::from(u128::from(bits) << 64 | u128::from(self.0.next_u64())).into()
+        } else {
+            std::net::Ipv4Addr::from(bits as u32).into()
+        };
+        ipnet::IpNet::new(addr, len).expect("a length of its family").trunc()
+    }
+    fn queue(&mut self) -> QueueSpec {
+        let limit = match self.up_to(2) {
+            0 => QueueLimit::Packets(1 + self.up_to(1000) as u32),
+            1 => QueueLimit::Bytes(2_000 + self.up_to(1 << 30)),
+            _ => QueueLimit::Time(100_000_000 + self.up_to(1_000_000_000)),
+        };
+        let kind = match self.coin() {
+            true => QueueKind::Fifo,
+            false => {
+                let min_ppm = self.up_to(499_999) as u32;
+                QueueKind::Red { min_ppm, max_ppm: 500_000, max_p_ppm: 1 + self.up_to(999_999) as u32, ecn: self.coin() }
+            }
+        };
+        QueueSpec { limit, kind }
+    }
+    fn port(&mut self) -> PortSpec {
+        PortSpec {
+            device: if self.coin() { String::new() } else { "eth7".to_owned() },
+            mode: if self.coin() { PortMode::Route } else { PortMode::Bridge },
+            rate: 1_000_000_000 + self.up_to(1 << 30),
+            overhead: self.up_to(320) as i32 - 64,
+            trust_dscp: self.coin(),
+            queue: self.maybe(Self::queue),
+            shared: self.coin(),
+        }
+    }
+    fn class(&mut self) -> ClassSpec {
+        let guarantee = if self.coin() { Share::Rate(self.up_to(1 << 29)) } else { Share::Ppm(self.up_to(250_000) as u32) };
+        let ceiling = |d: &mut Self| if d.coin() { Share::Rate((1 << 29) + d.up_to(1 << 30)) } else { Share::Ppm(900_000) };
+        ClassSpec {
+            port: n("p"),
+            logical: self.maybe(|_| n("logical:name")),
+            parent: None,
+            guarantee,
+            burst: if self.coin() { 0 } else { 4_000 + self.up_to(1 << 20) },
+            ceiling: self.maybe(ceiling),
+            ceiling_burst: if self.coin() { 0 } else { 4_000 + self.up_to(1 << 20) },
+            weight: 1 + self.up_to(999_999) as u32,
+            tier: self.up_to(15) as u8,
+            queue: self.queue(),
+            default: self.coin(),
+            dscp: (0..self.up_to(3)).map(|_| self.dscp()).collect(),
+            sla: self.maybe(|_| n("s")),
+            shared: self.coin(),
+        }
+    }
+    fn action(&mut self) -> ColorAction {
+        match self.up_to(3) {
+            0 => ColorAction::Pass,
+            1 => ColorAction::Drop,
+            2 => ColorAction::Mark { dscp: self.dscp() },
+            _ => ColorAction::Class { class: n("fixed"), dscp: self.maybe(Self::dscp) },
+        }
+    }
+    fn profile(&mut self) -> ProfileSpec {
+        let (cir, cbs) = (1 + self.up_to(1 << 30), 1500 + self.up_to(1 << 20));
+        let meter = match self.up_to(3) {
+            0 => MeterSpec::None,
+            1 => MeterSpec::TokenBucket { cir, cbs },
+            2 => MeterSpec::Srtcm { cir, cbs, ebs: self.up_to(1 << 20), aware: self.coin() },
+            _ => MeterSpec::Trtcm { cir, cbs, pir: cir + self.up_to(1 << 20), pbs: 1500, aware: self.coin() },
+        };
+        ProfileSpec { meter, green: self.action(), yellow: self.action(), red: self.action(), shared: self.coin() }
+    }
+    fn filter(&mut self) -> FilterSpec {
+        let v6 = self.coin();
+        let protocol = [6, 17][self.up_to(1) as usize];
+        let range = |d: &mut Self| {
+            let first = d.up_to(65_535) as u16;
+            PortRange { first, last: first + d.up_to(u64::from(u16::MAX - first)) as u16 }
+        };
+        let masked = |d: &mut Self, mask: u8| MaskedByte { value: d.up_to(255) as u8 & mask, mask };
+        let matches = FilterMatch {
+            in_port: self.maybe(|_| n("p")),
+            vlan: self.maybe(|d| d.up_to(4094) as u16),
+            src: self.maybe(|d| d.prefix(v6)),
+            dst: self.maybe(|d| d.prefix(v6)),
+            protocol: Some(protocol),
+            src_ports: self.maybe(range),
+            dst_ports: self.maybe(range),
+            dscp: self.maybe(|d| masked(d, 0x3c)),
+            tcp_flags: if protocol == 6 { self.maybe(|d| masked(d, 0x12)) } else { None },
+            fragment: self.maybe(Self::coin),
+        };
+        FilterSpec {
+            tier: self.up_to(255) as u8,
+            priority: self.up_to(u64::from(u32::MAX)) as u32,
+            matches,
+            class: self.maybe(|_| n("fixed")),
+            sla: self.maybe(|_| n("s")),
+            profile: self.maybe(|_| n("pr")),
+            realtime: self.maybe(Self::coin),
+            shared: self.coin(),
+        }
+    }
+    fn sla(&mut self) -> SlaSpec {
+        let mut prefixes: Vec<_> = (0..self.up_to(3)).map(|i| self.prefix(i % 2 == 1)).collect();
+        prefixes.sort();
+        prefixes.dedup();
+        SlaSpec {
+            prefixes,
+            rate: 1_000 + self.up_to(1 << 30),
+            burst: if self.coin() { 0 } else { 1500 + self.up_to(1 << 20) },
+            dscp: self.maybe(Self::dscp),
+            policy: [SlaPolicy::Ok, SlaPolicy::Drop, SlaPolicy::Demote][self.up_to(2) as usize],
+            shared: self.coin(),
+        }
+    }
+    fn route(&mut self) -> RouteSpec {
+        let v6 = self.coin();
+        let kinds = [RouteKind::Unicast, RouteKind::Blackhole, RouteKind::Unreachable, RouteKind::Prohibit, RouteKind::Local];
+        let kind = kinds[self.up_to(4) as usize];
+        RouteSpec {
+            dest: self.prefix(v6),
+            via: self.maybe(|d| d.prefix(v6).addr()),
+            port: (kind == RouteKind::Unicast).then(|| n("p")),
+            kind,
+            metric: self.up_to(u64::from(u32::MAX)) as u32,
+            shared: self.coin(),
+        }
+    }
+    fn detector(&mut self) -> DetectorSpec {
+        DetectorSpec {
+            enabled: self.coin(),
+            class: n("fixed"),
+            packets: 3 + self.up_to(61) as u32,
+            within: 10_000_000 + self.up_to(1 << 32),
+            idle: 1_000_000_000 + self.up_to(1 << 32),
+            dscp: self.maybe(Self::dscp),
+            rate: self.maybe(|d| 8_000 + d.up_to(1 << 30)),
+            excess: if self.coin() { ExcessPolicy::Drop } else { ExcessPolicy::Demote },
+            in_ports: (0..self.up_to(1)).map(|_| n("p")).collect(),
+            shared: self.coin(),
+        }
+    }
+    fn allocation(&mut self) -> AllocationSpec {
+        let guarantee = self.maybe(|d| d.up_to(1 << 20));
+        let ceiling = if guarantee.is_none() || self.coin() { Some((1 << 20) + self.up_to(1 << 20)) } else { None };
+        AllocationSpec { class: n("p/fixed"), guarantee, ceiling, shared: self.coin() }
+    }
+    fn all(&mut self) -> Vec<(&'static str, Spec)> {
+        vec![
+            ("p", Spec::Port(self.port())),
+            ("p/fixed", Spec::Class(ClassSpec { logical: None, default: false, ..self.plain_class() })),
+            ("p/c", Spec::Class(self.class())),
+            ("s", Spec::Sla(self.sla())),
+            ("pr", Spec::Profile(self.profile())),
+            ("f", Spec::Filter(self.filter())),
+            ("r", Spec::Route(self.route())),
+            ("d", Spec::Detector(self.detector())),
+            ("a", Spec::Allocation(self.allocation())),
+        ]
+    }
+    fn plain_class(&mut self) -> ClassSpec {
+        ClassSpec { guarantee: Share::Rate(0), ceiling: None, sla: None, ..self.class() }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// For every kind with all its fields: what is read is what was put, defaults filled in, and putting it back is
+    /// `unchanged`, does not reach the workers and costs no revision.
+    #[test]
+    fn a_put_of_what_was_read_is_unchanged(seed in any::<u64>()) {
+        let specs = Draw(Pcg64Mcg::seed_from_u64(seed)).all();
+        let mut desk = Desk::new();
+        let ops = specs.iter().map(|(name, s)| put(s.kind(), name, serde_json::to_value(s).expect("plain data")));
+        desk.commit(api("a"), ops.collect());
+        let page = desk.control.state(&StateQuery::default()).expect("a page");
+        let mut read: Vec<_> = page.objects.iter().map(|o| (o.name.as_str(), o.spec.clone())).collect();
+        let mut wrote = specs;
+        read.sort_by_key(|(name, s)| (s.kind(), name.to_string()));
+        wrote.sort_by_key(|(name, s)| (s.kind(), name.to_string()));
+        prop_assert_eq!(&read, &wrote);
+        // Through text, as a client would.
+        let text = serde_json::to_string(&page).expect("plain data");
+        let value: serde_json::Value = serde_json::from_str(&text).expect("our own text");
+        let again: Vec<_> = page.objects.iter().zip(value["objects"].as_array().expect("a list"))
+            .map(|(o, v)| put(o.kind, o.name.as_str(), v["spec"].clone())).collect();
+        let (plans, revision) = (desk.plans.len(), desk.control.revision());
+        let reply = desk.commit(api("a"), again);
+        prop_assert!(reply.ops.iter().all(|r| r.outcome == OpOutcome::Unchanged));
+        prop_assert_eq!((desk.plans.len(), desk.control.revision()), (plans, revision));
+    }
+}
+
+#[test]
+fn a_patch_merges() {
+    let mut desk = Desk::furnished();
+    let queue = |v| vec![patch(Kind::Class, "wan/voice", json!({"queue": v}))];
+    let red = json!({"red": {"min_ppm": 1, "max_ppm": 2, "max_p_ppm": 3, "ecn": true}});
+    desk.commit(Owner::File, queue(json!({"kind": red})));
+    let spec = desk.spec(Kind::Class, "wan/voice");
+    assert_eq!(spec["queue"], json!({"limit": {"time": 100_000_000}, "kind": red}), "siblings stay");
+    assert_eq!(spec["guarantee"], json!({"rate": 2_000_000}));
+    // null gives the default back; lists are replaced whole.
+    desk.commit(Owner::File, vec![patch(Kind::Class, "wan/voice", json!({"queue": null, "dscp": [1, 2]}))]);
+    let spec = desk.spec(Kind::Class, "wan/voice");
+    assert_eq!((&spec["queue"]["kind"], &spec["dscp"]), (&json!("fifo"), &json!([1, 2])));
+    // A field that was absent as a whole takes the patch without its nulls.
+    let new = json!({"queue": {"limit": {"packets": 9}, "kind": null}});
+    desk.commit(Owner::File, vec![patch(Kind::Port, "wan", new)]);
+    assert_eq!(desk.spec(Kind::Port, "wan")["queue"], json!({"limit": {"packets": 9}, "kind": "fifo"}));
+}
+
+#[test]
+fn pages_are_pinned_to_one_revision_while_commits_go_on() {
+    let mut desk = Desk::furnished();
+    let filters = (0..25).map(|i| put(Kind::Filter, &format!("f{i:02}"), filter("voice", i))).collect();
+    desk.commit(api("a"), filters);
+    let mut query = StateQuery { limit: Some(4), kind: Some(Kind::Filter), ..StateQuery::default() };
+    let (mut names, mut digests) = (Vec::new(), Vec::new());
+    loop {
+        let page = desk.control.state(&query).expect("a page");
+        assert_eq!(page.revision, 2);
+        names.extend(page.objects.iter().map(|o| o.name.to_string()));
+        digests.push(page.digests);
+        let Some(cursor) = page.cursor else { break };
+        query.cursor = Some(cursor);
+        // Between any two pages something goes and something comes.
+        let i = digests.len() as u32;
+        desk.commit(api("a"), vec![delete(Kind::Filter, &format!("f{:02}", 24 - i)), put(Kind::Filter, &format!("e{i}"), filter("rest", i))]);
+    }
+    assert_eq!(names, (0..25).map(|i| format!("f{i:02}")).collect::<Vec<_>>());
+    assert!(digests.len() == 7 && digests.windows(2).all(|d| d[0] == d[1]));
+}
+
+#[test]
+fn a_revision_that_is_no_longer_kept_is_stale() {
+    let mut desk = Desk::furnished();
+    let query = StateQuery { limit: Some(1), ..StateQuery::default() };
+    let first = desk.control.state(&query).expect("a page");
+    for i in 0..9 {
+        desk.commit(api("a"), vec![put(Kind::Filter, &format!("f{i}"), filter("voice", 1))]);
+        desk.control.state(&query).expect("a page");
+    }
+    let old = StateQuery { cursor: first.cursor, ..query.clone() };
+    assert_eq!(desk.control.state(&old).expect_err("gone").code, Code::StaleRevision);
+    for cursor in ["", "1", "1.class.2", "x.class.2.wan", "1.clas.2.wan", "1.class.x.wan", "1.class.2. "] {
+        let query = StateQuery { cursor: Some(cursor.to_owned()), ..query.clone() };
+        assert_eq!(desk.control.state(&query).expect_err("no cursor").code, Code::Malformed, "{cursor:?}");
+    }
+}
+
+#[test]
+fn the_digest_of_an_owner_changes_with_what_it_has_and_only_then() {
+    let mut desk = Desk::furnished();
+    let mut digest = |ops: Vec<perhop_model::Op>| {
+        if !ops.is_empty() {
+            desk.commit(api("a"), ops);
+        }
+        let page = desk.control.state(&StateQuery::default()).expect("a page");
+        assert_eq!(page.digests["file"].objects, 3);
+        (page.digests["file"].sha256.clone(), page.digests.get("api:a").map(|d| (d.objects, d.sha256.clone())))
+    };
+    let f = |p| put(Kind::Filter, "f", filter("voice", p));
+    let (file, none) = digest(vec![]);
+    assert!(none.is_none() && file.len() == 64 && file.bytes().all(|b| b.is_ascii_hexdigit()));
+    let (file1, one) = digest(vec![f(1)]);
+    let (_, two) = digest(vec![f(2)]);
+    let (_, back) = digest(vec![f(1)]);
+    let (_, renamed) = digest(vec![delete(Kind::Filter, "f"), put(Kind::Filter, "g", filter("voice", 1))]);
+    assert_eq!((file1, &back), (file, &one), "neither owner's digest knows of revisions or ids");
+    assert!(one != two && one != renamed);
+    let (_, gone) = digest(vec![delete(Kind::Filter, "g")]);
+    assert_eq!(gone, None);
+}

@@ -1,0 +1,3 @@
+//! The promises of this crate, by area. One binary, so that it links once.
+
+mod contract;
