@@ -1,5 +1,5 @@
-//! Synopsis
-//! : `Bridge(ports)` is a transparent learning bridge without address.
+//! # Synopsis
+//! `Bridge(ports)` is a transparent learning bridge without address.
 //!
 //! # Ports
 //! Input 0: frames. Outputs 0 … `ports` − 1: frames to send, by port number.

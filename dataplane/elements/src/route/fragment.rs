@@ -1,11 +1,14 @@
 //! Fragmentation of IPv4 packets.
 //!
-//! Works on bytes alone: takes a packet, whole or itself a fragment, and writes pieces that fit a link. The first
-//! piece keeps all options, later ones those whose copied flag is set.
+//! Takes a packet, whole or itself a fragment, and makes pieces that fit a link. The first piece keeps all options,
+//! later ones those whose copied flag is set.
 //!
 //! Source: RFC 791 §3.2 (example procedure) and §3.1 (options), RFC 1812 §4.2.2.7.
 
-use perhop_wire::checksum;
+use super::MIN_FRAME_LEN;
+use perhop_element::Cx;
+use perhop_packet::{Meta, Packet};
+use perhop_wire::{Fragment, Layout, checksum};
 
 /// The smallest MTU a link for IPv4 may have (RFC 791 §3.2); smaller ones are taken as this.
 pub(super) const MIN_MTU: u32 = 68;
@@ -13,9 +16,37 @@ pub(super) const MIN_MTU: u32 = 68;
 const MORE_FRAGMENTS: u16 = 0x2000;
 const OFFSET_MASK: u16 = 0x1fff;
 
+/// Makes the fragments of `packet`; false if there are not enough buffers for all.
+pub(super) fn cut(cx: &mut Cx<'_>, packet: &Packet, mtu: u32, pieces: &mut Vec<Packet>) -> bool {
+    let l3 = usize::from(packet.meta().layout.l3_offset);
+    let Some((link, ip)) = packet.frame().split_at_checked(l3) else { return false };
+    let Some(mut fragments) = Fragments::new(ip, mtu) else { return false };
+    let room = packet.len().min(l3 + fragments.mtu);
+    while !fragments.is_done() {
+        let Some(mut piece) = cx.make() else { return false };
+        // The original may have used headroom that a new buffer keeps free.
+        if !piece.resize(room) {
+            pieces.push(piece);
+            return false;
+        }
+        piece.frame_mut()[..l3].copy_from_slice(link);
+        let written = l3 + fragments.next(&mut piece.frame_mut()[l3..]).unwrap_or(0);
+        if written < MIN_FRAME_LEN {
+            piece.resize(MIN_FRAME_LEN);
+            piece.frame_mut()[written..].fill(0);
+        } else {
+            piece.resize(written);
+        }
+        let meta = Meta { layout: layout_of(piece.frame(), &packet.meta().layout), ..*packet.meta() };
+        *piece.meta_mut() = meta;
+        pieces.push(piece);
+    }
+    true
+}
+
 /// Gives the fragments of one packet in order.
 #[derive(Clone, Debug)]
-pub(super) struct Fragments<'a> {
+struct Fragments<'a> {
     header: &'a [u8],
     payload: &'a [u8],
     /// Options of later fragments, padded.
@@ -29,7 +60,7 @@ pub(super) struct Fragments<'a> {
 
 impl<'a> Fragments<'a> {
     /// Prepares to cut the IPv4 packet at the front of `bytes` for `mtu`. `None` if that is no IPv4 packet.
-    pub(super) fn new(bytes: &'a [u8], mtu: u32) -> Option<Self> {
+    fn new(bytes: &'a [u8], mtu: u32) -> Option<Self> {
         let fixed = bytes.first_chunk::<20>()?;
         let header_len = usize::from(fixed[0] & 0x0f) * 4;
         let total = usize::from(u16::from_be_bytes([fixed[2], fixed[3]]));
@@ -43,12 +74,12 @@ impl<'a> Fragments<'a> {
     }
 
     /// Whether all has been written.
-    pub(super) fn is_done(&self) -> bool {
+    fn is_done(&self) -> bool {
         self.done >= self.payload.len()
     }
 
     /// Writes the next fragment to the front of `out`, which must hold the MTU; its length, or `None` after the last.
-    pub(super) fn next(&mut self, out: &mut [u8]) -> Option<usize> {
+    fn next(&mut self, out: &mut [u8]) -> Option<usize> {
         let left = self.payload.get(self.done..).filter(|left| !left.is_empty())?;
         let header_len = if self.done == 0 { self.header.len() } else { 20 + self.copied_len };
         let room = self.mtu - header_len;
@@ -95,6 +126,14 @@ fn copy_options(mut options: &[u8], out: &mut [u8; 40]) -> usize {
             _ => return len.next_multiple_of(4),
         }
     }
+}
+
+/// The layout of a fragment. One that ends inside its transport header counts as having none.
+fn layout_of(frame: &[u8], original: &Layout) -> Layout {
+    perhop_wire::dissect(frame).unwrap_or_else(|_| {
+        let ip_len = frame.get(16..18).map_or(0, |b| u16::from_be_bytes([b[0], b[1]]));
+        Layout { ip_len, fragment: Fragment::Later, l4_offset: 0, payload_offset: 0, ..*original }
+    })
 }
 
 #[cfg(test)]

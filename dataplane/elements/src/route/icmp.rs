@@ -1,5 +1,5 @@
-//! Synopsis
-//! : `IcmpError` tells senders why the router dropped their packets.
+//! # Synopsis
+//! `IcmpError` tells senders why the router dropped their packets.
 //!
 //! # Ports
 //! No input. Output 0: ICMP and ICMPv6 errors, to be connected to `Route`.

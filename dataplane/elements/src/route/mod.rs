@@ -5,12 +5,14 @@
 //! | [`fib`] | the forwarding table: longest-prefix match |
 //! | [`neighbours`] | link addresses of next hops, packets that wait for one |
 //! | [`route`] | the element `Route` |
+//! | `decide` | what happens to a packet |
 //! | `fragment` | cutting IPv4 packets |
 //! | [`icmp`] | the element `IcmpError` |
 //! | [`bridge`] | the element `Bridge` |
 //! | `limit` | events a second, for both |
 
 pub mod bridge;
+mod decide;
 pub mod fib;
 mod fragment;
 pub mod icmp;
@@ -20,13 +22,17 @@ pub mod neighbours;
 pub mod route;
 
 pub use bridge::{Bridge, BridgeConfig};
+pub use decide::Verdict;
 pub use fib::{Action, Fib, NextHop, Origin, Route as RouteEntry, RouteKind};
 pub use icmp::{IcmpError, IcmpErrorConfig};
 pub use neighbours::{NeighbourLimits, NeighbourState, NeighbourUpdate};
-pub use route::{PortInfo, Route, RouteChange, RouteConfig};
+pub use route::{Explanation, PortInfo, Route, RouteChange, RouteConfig};
 
 use perhop_element::ElementType;
 use perhop_wire::MacAddr;
+
+/// The shortest Ethernet frame without FCS.
+const MIN_FRAME_LEN: usize = 60;
 
 /// What forwarding needs of a port.
 #[derive(Clone, Copy, Debug)]

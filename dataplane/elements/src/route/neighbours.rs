@@ -230,10 +230,13 @@ impl Neighbours {
 
     fn set_link(&mut self, index: u32, links: &[super::Link]) {
         let adjacency = &mut self.adjacencies[index as usize];
-        if let Some(link) = links.get(adjacency.port.index()) {
-            adjacency.macs[6..].copy_from_slice(&link.mac.0);
-            adjacency.mtu = link.mtu;
-        }
+        let Some(link) = links.get(adjacency.port.index()) else {
+            // Nothing fits, so that packets take the slow path, which finds that the port is gone.
+            adjacency.mtu = 0;
+            return;
+        };
+        adjacency.macs[6..].copy_from_slice(&link.mac.0);
+        adjacency.mtu = link.mtu;
     }
 
     /// Takes over changed ports. O(neighbours).

@@ -1,5 +1,5 @@
-//! Synopsis
-//! : `Route(ports)` forwards IPv4 and IPv6 by longest-prefix match and hands this machine its own packets.
+//! # Synopsis
+//! `Route(ports)` forwards IPv4 and IPv6 by longest-prefix match and hands this machine its own packets.
 //!
 //! # Ports
 //! Input 0: packets. Outputs 0 … `ports` − 1: packets to send, by port number. Output `ports`: packets for this
@@ -26,7 +26,8 @@
 //! 4. TTL 1 is rejected as `ttl_expired`. A packet that exceeds the link's MTU is cut (IPv4 without DF; all fragments
 //!    or none) or rejected as `too_big`. IPv4 options are passed on unread. No redirects are sent.
 //! 5. A packet whose next hop has no known link address waits while the kernel is asked ([`Route::take_neighbour_requests`]);
-//!    after `neighbour_timeout` it is rejected as `neighbour_failed`. Order per neighbour is kept.
+//!    after `neighbour_timeout` it takes another way, if its route has changed to one, or is rejected as
+//!    `neighbour_failed`. Order per neighbour is kept.
 //! 6. Link addresses are written, Ethernet padding is cut and `meta.out_port` is set; the rest of the metadata stays, on
 //!    fragments too.
 //!
@@ -44,17 +45,18 @@
 //! # Source
 //! RFC 1812 §5.2, §5.3 (forwarding, martians), RFC 8200 §3 and §5, RFC 4291 §2.5 (scopes), RFC 791 §3.2, RFC 2644.
 
-use super::Link;
-use super::fib::{Action, Fib};
-use super::fragment::Fragments;
+use super::decide::{Decider, Verdict};
+use super::fib::{Fib, NextHop, Route as RouteEntry};
+use super::fragment::cut;
 use super::neighbours::{Known, NeighbourLimits, NeighbourUpdate, Neighbours, Outcome};
+use super::{Link, MIN_FRAME_LEN};
 use crate::plumbing::reader::as_any;
 use ipnet::IpNet;
 use perhop_element::{CounterSink, Cx, Element, ElementState, PortIndex, Reject, TimerId};
 use perhop_packet::{Batch, DropReason, Meta, Packet, PortId};
 use perhop_units::Instant;
 use perhop_wire::layout::decrement_ttl;
-use perhop_wire::{Fragment, Layout, MacAddr};
+use perhop_wire::{Layout, MacAddr};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -126,13 +128,19 @@ struct Counters {
 
 const ON_LINK: u32 = u32::MAX;
 
-/// What is to happen to a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    Hop(u32),
-    Host,
-    Drop(DropReason),
-    Reject(DropReason, Reject),
+/// What a router would do with a packet; a dry run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation<'a> {
+    /// What happens.
+    pub verdict: Verdict,
+    /// The route that decided; none where addresses or the port decide.
+    pub route: Option<&'a RouteEntry>,
+    /// The next hop chosen, TTL and MTU included or not.
+    pub next_hop: Option<NextHop>,
+    /// Its link address, if it is known; otherwise the packet would wait.
+    pub link_address: Option<MacAddr>,
+    /// Whether the packet would be cut.
+    pub fragments: bool,
 }
 
 impl Route {
@@ -193,6 +201,38 @@ impl Route {
         &self.state.ports
     }
 
+    /// What would happen to `frame` from `in_port`. Nothing is changed.
+    pub fn explain(&self, frame: &[u8], layout: &Layout, in_port: PortId) -> Explanation<'_> {
+        let s = &self.state;
+        let meta = Meta { layout: *layout, in_port, parsed: true, ..Meta::default() };
+        let verdict = s.decider().decide(frame, &meta);
+        let by_route = layout.ip_version != 0 && layout.vlan_tags == 0;
+        let route = if by_route { s.fib.route_to(destination(frame, layout)) } else { None };
+        let bare = Explanation { verdict, route, next_hop: None, link_address: None, fragments: false };
+        let Verdict::Hop(hop) = verdict else { return bare };
+        let next = s.fib.next_hops()[hop as usize];
+        let bare = Explanation { next_hop: Some(next), ..bare };
+        let ends = |verdict| Explanation { verdict, ..bare.clone() };
+        let Some(link) = s.links.get(next.port.index()).filter(|_| next.port.0 < u16::from(self.host)) else {
+            return ends(Verdict::Drop(DropReason::PortDown));
+        };
+        let mut copy = frame.to_vec();
+        if in_port.is_some() && decrement_ttl(&mut copy, layout).is_err() {
+            return ends(Verdict::Reject(DropReason::TtlExpired, Reject::TtlExpired));
+        }
+        let too_long = u32::from(layout.ip_len) > link.mtu;
+        if too_long && !may_be_cut(frame, layout) {
+            return ends(Verdict::Reject(DropReason::TooBig, Reject::TooBig { mtu: link.mtu }));
+        }
+        let ip = next.via.unwrap_or_else(|| destination(frame, layout));
+        let neighbour = s.neighbours.find(next.port, ip).map(|index| s.neighbours.adjacency(index));
+        let link_address = neighbour.filter(|a| a.known != Known::No).map(|a| {
+            let [a, b, c, d, e, f, ..] = a.macs;
+            MacAddr([a, b, c, d, e, f])
+        });
+        Explanation { link_address, fragments: too_long, ..bare }
+    }
+
     #[inline]
     fn take(&mut self, cx: &mut Cx<'_>, mut packet: Packet) {
         if !packet.meta().parsed {
@@ -202,25 +242,21 @@ impl Route {
                 Err(malformed) => return cx.drop(packet, DropReason::Malformed(malformed)),
             }
         }
-        match self.state.judge(packet.frame(), packet.meta()) {
-            Fate::Hop(hop) => self.send(cx, packet, hop),
-            Fate::Host => {
+        match self.state.decider().decide(packet.frame(), packet.meta()) {
+            Verdict::Hop(hop) => self.send(cx, packet, hop),
+            Verdict::Host => {
                 self.state.counters.delivered += 1;
                 cx.emit(self.host, packet);
             }
-            Fate::Drop(reason) => cx.drop(packet, reason),
-            Fate::Reject(reason, reject) => cx.reject(packet, reason, reject),
+            Verdict::Drop(reason) => cx.drop(packet, reason),
+            Verdict::Reject(reason, reject) => cx.reject(packet, reason, reject),
         }
     }
 
     #[inline]
     fn send(&mut self, cx: &mut Cx<'_>, mut packet: Packet, hop: u32) {
         let s = &self.state;
-        let index = match s.hops[hop as usize] {
-            ON_LINK => s.neighbours.find(s.fib.next_hops()[hop as usize].port, destination(&packet)),
-            index => Some(index),
-        };
-        if let Some(index) = index {
+        if let Some(index) = s.neighbour_of(hop, &packet) {
             let adjacency = s.neighbours.adjacency(index);
             let fits = u32::from(packet.meta().layout.ip_len) <= adjacency.mtu;
             if adjacency.known == Known::Yes && fits {
@@ -237,7 +273,7 @@ impl Route {
     #[cold]
     fn send_slowly(&mut self, cx: &mut Cx<'_>, mut packet: Packet, hop: u32) {
         let next = self.state.fib.next_hops()[hop as usize];
-        let ip = next.via.unwrap_or_else(|| destination(&packet));
+        let ip = next.via.unwrap_or_else(|| destination(packet.frame(), &packet.meta().layout));
         let Some(link) = self.state.links.get(next.port.index()).copied() else {
             return cx.drop(packet, DropReason::PortDown);
         };
@@ -247,7 +283,7 @@ impl Route {
         if u32::from(packet.meta().layout.ip_len) <= link.mtu {
             return self.resolve(cx, packet, next.port, ip);
         }
-        if packet.meta().layout.ip_version != 4 || dont_fragment(&packet) {
+        if !may_be_cut(packet.frame(), &packet.meta().layout) {
             return cx.reject(packet, DropReason::TooBig, Reject::TooBig { mtu: link.mtu });
         }
         let mut pieces = std::mem::take(&mut self.pieces);
@@ -307,15 +343,26 @@ impl Route {
         cx.emit(adjacency.port.0 as PortIndex, packet);
     }
 
+    /// A known neighbour for a packet that waited in vain: its route may have changed meanwhile.
+    fn another_way(&self, packet: &Packet) -> Option<u32> {
+        let s = &self.state;
+        let Verdict::Hop(hop) = s.decider().decide(packet.frame(), packet.meta()) else { return None };
+        let index = s.neighbour_of(hop, packet)?;
+        let adjacency = s.neighbours.adjacency(index);
+        let fits = u32::from(packet.meta().layout.ip_len) <= adjacency.mtu;
+        (adjacency.known != Known::No && fits).then_some(index)
+    }
+
     /// Gives packets whose waiting is over their way.
     #[cold]
     fn settle(&mut self, cx: &mut Cx<'_>) {
         while let Some(outcome) = self.state.neighbours.settle(cx.now()) {
             match outcome {
                 Outcome::Resolved(index, packet) => self.leave(cx, packet, index),
-                Outcome::Failed(packet) => {
-                    cx.reject(packet, DropReason::NeighbourFailed, Reject::HostUnreachable);
-                }
+                Outcome::Failed(packet) => match self.another_way(&packet) {
+                    Some(index) => self.leave(cx, packet, index),
+                    None => cx.reject(packet, DropReason::NeighbourFailed, Reject::HostUnreachable),
+                },
             }
         }
     }
@@ -407,121 +454,23 @@ pub(super) mod registration {
     };
 }
 
-/// The shortest Ethernet frame without FCS.
-const MIN_FRAME_LEN: usize = 60;
-
 impl State {
     #[inline]
-    fn judge(&self, frame: &[u8], meta: &Meta) -> Fate {
-        let Some(station) = frame.first_chunk::<6>() else { return Fate::Drop(DropReason::OtherHost) };
-        let ours = !meta.in_port.is_some()
-            || self.links.get(meta.in_port.index()).is_some_and(|link| link.mac.0 == *station);
-        if !ours && station[0] & 1 == 0 {
-            return Fate::Drop(DropReason::OtherHost);
-        }
-        if meta.layout.vlan_tags != 0 {
-            return Fate::Drop(DropReason::NotIp);
-        }
-        let fate = match meta.layout.ip_version {
-            4 => self.judge_v4(frame, meta),
-            6 => self.judge_v6(frame, meta),
-            _ => Fate::Host,
-        };
-        // What a link broadcast must not be answered or forwarded, unless its destination is a group too.
-        if ours || fate == Fate::Host { fate } else { Fate::Drop(DropReason::BadDestination) }
+    fn decider(&self) -> Decider<'_> {
+        Decider { fib: &self.fib, links: &self.links }
     }
 
+    /// The neighbour a packet goes to by next hop `hop`, if there is an entry for it.
     #[inline]
-    fn judge_v4(&self, frame: &[u8], meta: &Meta) -> Fate {
-        let Some(head) = frame.first_chunk::<34>() else { return Fate::Drop(DropReason::NotIp) };
-        let src = [head[26], head[27], head[28], head[29]];
-        let dst = [head[30], head[31], head[32], head[33]];
-        // 0/8 this network, 127/8 loopback, 224/4 multicast, 240/4 reserved, broadcast included.
-        let special = |first: u8| first == 0 || first == 127 || first >= 224;
-        if special(dst[0]) {
-            let group = dst[0] & 0xf0 == 224 || dst == [255; 4];
-            return if group { Fate::Host } else { Fate::Drop(DropReason::BadDestination) };
-        }
-        let received = meta.in_port.is_some();
-        if received && special(src[0]) {
-            return Fate::Drop(DropReason::BadSource);
-        }
-        let action = self.fib.lookup_v4(dst);
-        let link_local = |a: [u8; 4]| a[0] == 169 && a[1] == 254;
-        if (link_local(src) || link_local(dst)) && received {
-            return match action {
-                Action::Local | Action::Broadcast => Fate::Host,
-                _ if link_local(src) => Fate::Drop(DropReason::BadSource),
-                _ => Fate::Drop(DropReason::BadDestination),
-            };
-        }
-        self.fate(action, &meta.layout, u32::from_be_bytes(src) ^ u32::from_be_bytes(dst))
-    }
-
-    #[inline]
-    fn judge_v6(&self, frame: &[u8], meta: &Meta) -> Fate {
-        let Some(head) = frame.first_chunk::<54>() else { return Fate::Drop(DropReason::NotIp) };
-        let (mut src, mut dst) = ([0; 16], [0; 16]);
-        src.copy_from_slice(&head[22..38]);
-        dst.copy_from_slice(&head[38..54]);
-        let link_local = |a: &[u8; 16]| a[0] == 0xfe && a[1] & 0xc0 == 0x80;
-        // ::/128, ::1/128 and IPv4-mapped addresses all start with 80 zero bits; no address on a wire does.
-        let special = |a: &[u8; 16]| a[..10] == [0; 10];
-        let received = meta.in_port.is_some();
-        if received && src[0] == 0xff {
-            return Fate::Drop(DropReason::BadSource);
-        }
-        // The unspecified address is a good source for a group: duplicate address detection (RFC 4862 §5.4).
-        if dst[0] == 0xff || link_local(&dst) && received {
-            return Fate::Host;
-        }
-        if special(&dst) {
-            return Fate::Drop(DropReason::BadDestination);
-        }
-        if received && special(&src) {
-            return Fate::Drop(DropReason::BadSource);
-        }
-        let action = self.fib.lookup_v6(&dst);
-        if link_local(&src) && received && action != Action::Local {
-            return Fate::Drop(DropReason::BadSource);
-        }
-        let fold = |a: &[u8; 16]| {
-            a.as_chunks::<4>()
-                .0
-                .iter()
-                .fold(0, |sum, word| u32::from_ne_bytes(*word) ^ u32::rotate_left(sum, 5))
-        };
-        self.fate(action, &meta.layout, fold(&src) ^ fold(&dst))
-    }
-
-    #[inline]
-    fn fate(&self, action: Action, layout: &Layout, addresses: u32) -> Fate {
-        match action {
-            Action::Hop(hop) => Fate::Hop(hop),
-            Action::Group { first, count } => {
-                Fate::Hop(self.fib.member(first, count, flow_hash(layout, addresses)))
+    fn neighbour_of(&self, hop: u32, packet: &Packet) -> Option<u32> {
+        match self.hops[hop as usize] {
+            ON_LINK => {
+                let port = self.fib.next_hops()[hop as usize].port;
+                self.neighbours.find(port, destination(packet.frame(), &packet.meta().layout))
             }
-            Action::Local | Action::Broadcast => Fate::Host,
-            Action::NoRoute => Fate::Reject(DropReason::NoRoute, Reject::NetUnreachable),
-            Action::Unreachable => Fate::Reject(DropReason::RouteRejects, Reject::NetUnreachable),
-            Action::Prohibit => Fate::Reject(DropReason::RouteRejects, Reject::Prohibited),
-            Action::Blackhole => Fate::Drop(DropReason::RouteRejects),
+            index => Some(index),
         }
     }
-}
-
-/// Equal for both directions of a flow and for all fragments of a datagram: exclusive or knows no order.
-fn flow_hash(layout: &Layout, addresses: u32) -> u32 {
-    let flow = match layout.fragment {
-        Fragment::Whole => u64::from(layout.protocol) << 16 | u64::from(layout.src_port ^ layout.dst_port),
-        // Later fragments have no ports, and in IPv6 not always the protocol.
-        Fragment::First | Fragment::Later => 0,
-    };
-    let mixed = u64::from(addresses) << 32 | flow;
-    // The finisher of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
-    let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (mixed >> 32) as u32 ^ mixed as u32
 }
 
 /// Takes one from the TTL of a packet that this router received.
@@ -531,10 +480,9 @@ fn lower_ttl(packet: &mut Packet) -> Result<(), perhop_wire::TtlExpired> {
     if meta.in_port.is_some() { decrement_ttl(frame, &meta.layout) } else { Ok(()) }
 }
 
-fn destination(packet: &Packet) -> IpAddr {
-    let frame = packet.frame();
-    let l3 = usize::from(packet.meta().layout.l3_offset);
-    if packet.meta().layout.ip_version == 6 {
+fn destination(frame: &[u8], layout: &Layout) -> IpAddr {
+    let l3 = usize::from(layout.l3_offset);
+    if layout.ip_version == 6 {
         let octets = frame.get(l3 + 24..).and_then(|d| d.first_chunk::<16>());
         return IpAddr::from(*octets.unwrap_or(&[0; 16]));
     }
@@ -542,39 +490,8 @@ fn destination(packet: &Packet) -> IpAddr {
     IpAddr::from(*octets.unwrap_or(&[0; 4]))
 }
 
-fn dont_fragment(packet: &Packet) -> bool {
-    let flags = usize::from(packet.meta().layout.l3_offset) + 6;
-    packet.frame().get(flags).is_none_or(|octet| octet & 0x40 != 0)
-}
-
-/// Makes the fragments of `packet`; false if there are not enough buffers for all.
-fn cut(cx: &mut Cx<'_>, packet: &Packet, mtu: u32, pieces: &mut Vec<Packet>) -> bool {
-    let l3 = usize::from(packet.meta().layout.l3_offset);
-    let Some((link, ip)) = packet.frame().split_at_checked(l3) else { return false };
-    let Some(mut fragments) = Fragments::new(ip, mtu) else { return false };
-    while !fragments.is_done() {
-        let Some(mut piece) = cx.make() else { return false };
-        // No piece is longer than the original, which had room in such a buffer.
-        piece.resize(packet.len());
-        piece.frame_mut()[..l3].copy_from_slice(link);
-        let written = l3 + fragments.next(&mut piece.frame_mut()[l3..]).unwrap_or(0);
-        if written < MIN_FRAME_LEN {
-            piece.resize(MIN_FRAME_LEN);
-            piece.frame_mut()[written..].fill(0);
-        } else {
-            piece.resize(written);
-        }
-        let meta = Meta { layout: layout_of(piece.frame(), &packet.meta().layout), ..*packet.meta() };
-        *piece.meta_mut() = meta;
-        pieces.push(piece);
-    }
-    true
-}
-
-/// The layout of a fragment. One that ends inside its transport header counts as having none.
-fn layout_of(frame: &[u8], original: &Layout) -> Layout {
-    perhop_wire::dissect(frame).unwrap_or_else(|_| {
-        let ip_len = frame.get(16..18).map_or(0, |b| u16::from_be_bytes([b[0], b[1]]));
-        Layout { ip_len, fragment: Fragment::Later, l4_offset: 0, payload_offset: 0, ..*original }
-    })
+/// Whether a router may fragment this packet: IPv4 without DF.
+fn may_be_cut(frame: &[u8], layout: &Layout) -> bool {
+    let flags = usize::from(layout.l3_offset) + 6;
+    layout.ip_version == 4 && frame.get(flags).is_some_and(|octet| octet & 0x40 == 0)
 }

@@ -1,6 +1,8 @@
 //! Which way a packet goes, and what is changed in it.
 
 use super::*;
+use perhop_element::Reject;
+use perhop_elements::route::Verdict;
 use perhop_wire::build::{icmp6_echo, tcp4, udp4, udp6};
 use perhop_wire::{Fragment, ethertype, ipv4, protocol};
 use proptest::prelude::*;
@@ -230,6 +232,62 @@ fn another_table_takes_over_and_the_old_one_comes_back() {
     router.change(RouteChange { ports: Some(list), ..RouteChange::default() });
     router.receive(0, udp4([10, 0, 0, 9], [20, 1, 2, 3]));
     assert_eq!(router.frames(2)[1][6..12], ROUTER[0].0);
+}
+
+#[test]
+fn explaining_agrees_with_what_happens_and_changes_nothing() {
+    let mut router = Router::new();
+    router.set_mtu(1, 600);
+    let ten = [10, 0, 0, 9];
+    let reject = |reason, reject| Verdict::Reject(reason, reject);
+    let cases = [
+        (udp4(ten, [20, 0, 0, 1]), Verdict::Hop(0), Some("20.0.0.0/8"), Some(STATION[1]), false),
+        (
+            udp4(ten, [20, 0, 0, 1]).payload_len(900),
+            Verdict::Hop(0),
+            Some("20.0.0.0/8"),
+            Some(STATION[1]),
+            true,
+        ),
+        (
+            udp4(ten, [20, 0, 0, 1]).payload_len(900).dont_fragment(),
+            reject(DropReason::TooBig, Reject::TooBig { mtu: 600 }),
+            Some("20.0.0.0/8"),
+            None,
+            false,
+        ),
+        (
+            udp4(ten, [20, 0, 0, 1]).ttl(1),
+            reject(DropReason::TtlExpired, Reject::TtlExpired),
+            Some("20.0.0.0/8"),
+            None,
+            false,
+        ),
+        (udp4(ten, [10, 2, 0, 99]), Verdict::Hop(0), Some("10.2.0.0/24"), None, false),
+        (udp4(ten, [10, 0, 0, 1]), Verdict::Host, Some("10.0.0.1/32"), None, false),
+        (udp4(ten, [99, 0, 0, 1]), reject(DropReason::NoRoute, Reject::NetUnreachable), None, None, false),
+        (udp4([127, 0, 0, 1], ten), Verdict::Drop(DropReason::BadSource), Some("10.0.0.0/24"), None, false),
+        (
+            udp6(v6("2001:db8::9"), v6("2001:db8:20::1")),
+            Verdict::Hop(0),
+            Some("2001:db8:20::/48"),
+            Some(STATION[1]),
+            false,
+        ),
+    ];
+    for (sent, verdict, route, link_address, fragments) in cases {
+        let frame = sent.macs(STATION[0], ROUTER[0]).build();
+        let layout = perhop_wire::dissect(&frame).unwrap();
+        let said = router.bench.element::<Route>().explain(&frame, &layout, PortId(0));
+        match (said.verdict, verdict) {
+            (Verdict::Hop(_), Verdict::Hop(_)) => {}
+            (said, expected) => assert_eq!(said, expected),
+        }
+        assert_eq!(said.route.map(|r| r.dest.to_string()).as_deref(), route);
+        assert_eq!((said.link_address, said.fragments), (link_address, fragments));
+    }
+    assert_eq!(router.counts(), [0; 4]);
+    assert_eq!(router.requests(), []);
 }
 
 #[test]

@@ -128,6 +128,26 @@ fn a_removed_gateway_is_asked_for_again() {
 }
 
 #[test]
+fn a_packet_that_waits_in_vain_takes_the_way_there_is_now() {
+    let mut router = Router::new();
+    router.neighbour(1, "10.1.0.2", NeighbourState::Removed);
+    router.receive(0, to([20, 0, 0, 1], 0));
+    let other = vec![via("20.0.0.0/8", &[(Some("10.2.0.2"), 2)])];
+    router.change(RouteChange { fib: Some(Fib::build(other)), ..RouteChange::default() });
+    router.bench.run_for(Duration::from_secs(1));
+    assert_eq!(router.counts(), [0, 0, 1, 0]);
+    assert_eq!(router.frames(2)[0][22], 63);
+}
+
+#[test]
+fn a_port_that_goes_takes_its_adjacencies_along() {
+    let mut router = Router::new();
+    router.change(RouteChange { ports: Some(ports()[..1].to_vec()), ..RouteChange::default() });
+    router.receive(0, to([20, 0, 0, 1], 0));
+    assert_eq!(router.drops(DropReason::PortDown), 1);
+}
+
+#[test]
 fn fragments_wait_too() {
     let mut router = Router::new();
     router.set_mtu(2, 600);
