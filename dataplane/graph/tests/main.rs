@@ -1,3 +1,6 @@
 //! The promises of this crate, by area. One binary, so that it links once.
 
 mod contract;
+mod language;
+mod random_graphs;
+mod swap;

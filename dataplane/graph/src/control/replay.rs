@@ -68,3 +68,50 @@ impl Replays {
         kept.by_id.insert(reply.txn_id, (digest, reply));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perhop_model::Outcome;
+
+    fn reply(n: u32) -> Arc<Reply> {
+        let mut id = [0; 16];
+        id[..4].copy_from_slice(&n.to_be_bytes());
+        Arc::new(Reply {
+            epoch: 1,
+            revision: 1,
+            generation: 1,
+            txn_id: TxnId(id),
+            outcome: Outcome::Committed,
+            replayed: false,
+            received_ns: 0,
+            committed_ns: 0,
+            ops: Vec::new(),
+            errors: Vec::new(),
+            retry_after_ms: None,
+        })
+    }
+
+    #[test]
+    fn answers_of_ten_minutes_are_kept_up_to_the_limit_of_an_owner() {
+        let (mut replays, owner) = (Replays::default(), Owner::Cli);
+        let at = |s| Instant::ZERO + Duration::from_secs(s);
+        for n in 0..KEPT_MAX as u32 {
+            assert!(matches!(replays.find(at(1), &owner, reply(n).txn_id, &[0; 32]), Known::New));
+            replays.keep(at(1), &owner, [0; 32], reply(n));
+        }
+        let new = reply(u32::MAX).txn_id;
+        let first = reply(0).txn_id;
+        assert!(matches!(replays.find(at(601), &owner, new, &[0; 32]), Known::Full));
+        assert!(matches!(replays.find(at(601), &owner, first, &[0; 32]), Known::Same(_)));
+        assert!(matches!(replays.find(at(601), &owner, first, &[1; 32]), Known::Other));
+        assert!(matches!(replays.find(at(601), &Owner::Agent, new, &[0; 32]), Known::New));
+        // Older than ten minutes all but the latest 65,535 go.
+        assert!(matches!(replays.find(at(602), &owner, new, &[0; 32]), Known::New));
+        let kept = |n: u32, replays: &mut Replays| {
+            matches!(replays.find(at(602), &owner, reply(n).txn_id, &[0; 32]), Known::Same(_))
+        };
+        let oldest_kept = (KEPT_MAX - KEPT_TRANSACTIONS) as u32 + 1;
+        assert!(!kept(oldest_kept - 1, &mut replays) && kept(oldest_kept, &mut replays));
+    }
+}

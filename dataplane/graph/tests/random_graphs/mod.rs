@@ -1,0 +1,201 @@
+//! 64 random graphs of every registered element, under random traffic in virtual time: the books of every element
+//! balance after every step, whatever it is given and whenever it is woken, and no buffer is lost.
+
+mod draw;
+mod frames;
+
+use draw::Drawn;
+use perhop_element::{BuildCx, Driver, Element, NodeId, Registry, TimerId};
+use perhop_graph::lang::{Built, build, parse};
+use perhop_packet::{Batch, Pool, PortId};
+use perhop_units::{Duration, Instant};
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use std::collections::BTreeSet;
+
+const GRAPHS: u64 = 64;
+const PORTS: u16 = 4;
+/// Steps of a graph: an arrival, a timer, a wake-up without reason.
+const STEPS: usize = 600;
+const BUFFERS: usize = 1024;
+
+/// Every element type of the house.
+pub fn registry() -> Registry {
+    Registry::new(perhop_elements::types().into_iter().chain(perhop_flows::types()))
+}
+
+/// Four ports and two classes, as samples name them.
+pub fn build_cx() -> BuildCx {
+    let mut cx = BuildCx { port_rates: vec![10_000_000; PORTS as usize], ..BuildCx::default() };
+    for n in 0..PORTS {
+        cx.ports.insert(format!("p{n}"), PortId(n));
+    }
+    cx.class("be");
+    cx.class("ef");
+    cx
+}
+
+/// Says which graph it was when a test fails inside.
+struct Blame {
+    seed: u64,
+    text: String,
+}
+
+impl Drop for Blame {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {} of this graph:\n{}", self.seed, self.text);
+        }
+    }
+}
+
+struct World {
+    driver: Driver,
+    /// Elements that frames may be given to, and whether they expect raw ones.
+    entrances: Vec<(NodeId, bool)>,
+    all: Vec<NodeId>,
+    now: Instant,
+    rng: Pcg64Mcg,
+    injected: u64,
+}
+
+impl World {
+    fn new(seed: u64, pool: &Pool, drawn: &Drawn, built: Built) -> Self {
+        let mut driver = Driver::new(pool.clone(), seed);
+        driver.set_port_count(PORTS as usize);
+        let edges = built.graph.edges.clone();
+        let nodes = built.nodes.into_iter();
+        let all: Vec<NodeId> = nodes.map(|n| driver.add(&n.name, n.element, n.outputs)).collect();
+        for e in &edges {
+            driver.connect(all[e.from], e.output, all[e.to], e.input).expect("drawn once");
+        }
+        let icmp = drawn.types.iter().position(|t| *t == "IcmpError");
+        driver.set_icmp(icmp.map(|at| all[at]));
+        let raw = |t: &str| t == "FromPort" || t == "CheckFrame";
+        let entrances = drawn.types.iter().zip(&all);
+        let entrances = entrances.filter(|(t, _)| drawn.takes_packets(t)).map(|(t, id)| (*id, raw(t)));
+        let entrances = entrances.collect();
+        let rng = Pcg64Mcg::seed_from_u64(seed ^ 0x5eed);
+        Self { driver, entrances, all, now: Instant::ZERO, rng, injected: 0 }
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.rng.next_u64() % n
+    }
+
+    fn pass(&mut self, most_ns: u64) {
+        let ns = self.below(most_ns);
+        self.now += Duration::from_nanos(ns);
+    }
+
+    fn arrival(&mut self) {
+        if self.entrances.is_empty() {
+            return;
+        }
+        let at = self.below(self.entrances.len() as u64) as usize;
+        let (id, raw) = self.entrances[at];
+        let mut batch = Batch::new();
+        for _ in 0..=self.below(24) {
+            let frame = frames::frame(&mut self.rng);
+            let Some(mut packet) = self.driver.pool().packet(&frame) else { break };
+            let port = PortId(self.below(u64::from(PORTS)) as u16);
+            let meta = packet.meta_mut();
+            meta.received_at = self.now;
+            meta.in_port = port;
+            if !raw && let Ok(layout) = perhop_wire::dissect(&frame) {
+                (meta.layout, meta.parsed) = (layout, true);
+            }
+            batch.push(packet);
+        }
+        self.injected += batch.len() as u64;
+        if !batch.is_empty() {
+            self.driver.push(self.now, id, 0, &mut batch);
+        }
+    }
+
+    fn wake_somebody(&mut self) {
+        let at = self.below(self.all.len() as u64) as usize;
+        let id = self.all[at];
+        let timer = TimerId(self.below(TimerId::COUNT as u64) as u8);
+        self.driver.wake(self.now, id, timer);
+    }
+
+    /// The world takes what left; a port may be slow or full.
+    fn collect(&mut self) {
+        for port in (0..PORTS).map(PortId) {
+            if let Some(out) = self.driver.transmit_queue(port) {
+                out.release_all();
+            }
+            let room = [u32::MAX, 0, 3][self.below(3) as usize];
+            self.driver.set_port_room(port, room);
+        }
+        self.driver.local_queue().release_all();
+    }
+
+    fn check(&self, step: usize) {
+        if let Err(errors) = self.driver.check_conservation() {
+            panic!("step {step} at {:?}: {errors:?}", self.now);
+        }
+        assert_eq!(self.driver.left_behind(), 0, "step {step}: packets were left in a batch");
+    }
+
+    fn step(&mut self, step: usize) {
+        match self.below(8) {
+            0..4 => self.arrival(),
+            4 => self.wake_somebody(),
+            5 => self.pass(3_000_000),
+            _ => match self.driver.next_wakeup() {
+                Some(at) if at < Instant::FAR_FUTURE => self.now = self.now.max(at),
+                _ => self.pass(2_000_000_000),
+            },
+        }
+        self.check(step);
+        self.driver.poll(self.now);
+        self.check(step);
+        self.collect();
+    }
+}
+
+fn run(seed: u64, registry: &Registry) -> (Drawn, u64) {
+    let drawn = Drawn::new(seed, registry);
+    let _blame = Blame { seed, text: drawn.text.clone() };
+    let graph = parse(&drawn.text).unwrap_or_else(|e| panic!("{e:?}"));
+    let again = parse(&graph.to_string()).unwrap_or_else(|e| panic!("{e:?}"));
+    assert_eq!(graph.to_string(), again.to_string());
+    let built = build(&drawn.text, graph, registry, &mut build_cx()).unwrap_or_else(|e| panic!("{e:?}"));
+    let pool = Pool::new(BUFFERS);
+    let mut world = World::new(seed, &pool, &drawn, built);
+    for step in 0..STEPS {
+        world.step(step);
+    }
+    let injected = world.injected;
+    // Everything that still waits is given up by its element when asked.
+    for id in world.all.clone() {
+        let held = world.driver.element(id).map_or(0, Element::held);
+        let dropped = world.driver.drop_held(id, perhop_packet::DropReason::GraphReplaced);
+        assert_eq!((dropped, world.driver.element(id).map_or(0, Element::held)), (held, 0), "{}", world.driver.name(id));
+    }
+    world.check(STEPS);
+    drop(world);
+    pool.flush_thread_cache();
+    let counters = pool.counters();
+    assert_eq!((counters.in_depot, counters.leaked), (counters.capacity, 0), "buffers that did not come home");
+    (drawn, injected)
+}
+
+#[test]
+fn conservation_holds_for_every_element_in_random_graphs() {
+    let registry = registry();
+    let mut seen = BTreeSet::new();
+    let (mut injected, mut loops, mut merges) = (0, 0, 0);
+    for seed in 0..GRAPHS {
+        let (drawn, packets) = run(seed, &registry);
+        injected += packets;
+        loops += drawn.loops;
+        merges += drawn.merges;
+        seen.extend(drawn.types);
+    }
+    let registered: BTreeSet<&str> = registry.types().iter().map(|t| t.name).collect();
+    assert_eq!(seen, registered, "the generator must draw every registered element");
+    assert!(injected > 50_000 && loops >= 10 && merges >= 64, "{injected} {loops} {merges}");
+}

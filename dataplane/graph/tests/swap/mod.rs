@@ -1,0 +1,1 @@
+//! Replacing a running graph.
