@@ -13,7 +13,7 @@ use perhop_element::{CounterSink, Port, PortError};
 use perhop_packet::{BUFFER_LEN, Batch, HEADROOM, Pool};
 use perhop_units::Instant;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
@@ -114,6 +114,8 @@ pub struct AfPacket {
     clock: RealtimeOffset,
     counters: Counters,
     kernel_sent: KernelSent,
+    /// Transmit slots from `tx.next` on that are known to be free, so that none is looked at twice.
+    tx_free: u32,
     down: bool,
 }
 
@@ -222,6 +224,7 @@ impl AfPacket {
             clock: RealtimeOffset::new(),
             counters: Counters::default(),
             kernel_sent: KernelSent::default(),
+            tx_free: 0,
             down: false,
             config,
         };
@@ -451,6 +454,7 @@ impl Port for AfPacket {
             }
             self.tx.status(slot).store(libc::TP_STATUS_SEND_REQUEST, Ordering::Release);
             self.tx.advance();
+            self.tx_free = self.tx_free.saturating_sub(1);
             self.counters.tx_packets += 1;
             self.counters.tx_bytes += len as u64;
             packet.release();
@@ -464,8 +468,8 @@ impl Port for AfPacket {
     }
 
     fn room(&mut self) -> u32 {
-        // Free slots are contiguous from `next`; look a bounded distance ahead.
-        let mut free = 0;
+        // Free slots are contiguous from `next`; look a bounded distance ahead, beyond what is known.
+        let mut free = self.tx_free;
         while free < self.tx.slots.min(Batch::MAX as u32) {
             let slot = (self.tx.next + free) & (self.tx.slots - 1);
             match self.tx.status(slot).load(Ordering::Acquire) {
@@ -478,6 +482,7 @@ impl Port for AfPacket {
                 _ => break,
             }
         }
+        self.tx_free = free;
         free
     }
 
@@ -500,6 +505,12 @@ impl Port for AfPacket {
         ] {
             sink.counter(name, value);
         }
+    }
+}
+
+impl AsFd for AfPacket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }
 

@@ -13,6 +13,11 @@ pub fn monotonic() -> Instant {
     Instant(nanos(ClockId::Monotonic))
 }
 
+/// Time since the epoch minus [`monotonic`], ns: what turns an [`Instant`] into a date. Real time may be set later.
+pub fn real_minus_monotonic() -> u64 {
+    nanos(ClockId::Realtime).saturating_sub(nanos(ClockId::Monotonic))
+}
+
 /// Turns the kernel's `CLOCK_REALTIME` stamps into monotonic instants.
 #[derive(Clone, Copy, Debug)]
 pub struct RealtimeOffset {

@@ -12,6 +12,7 @@ mod checksum;
 pub mod clock;
 pub mod memory;
 pub mod pcap;
+pub mod thread;
 
 pub use af_packet::{AfPacket, AfPacketConfig};
 pub use memory::MemoryPort;

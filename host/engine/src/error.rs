@@ -1,0 +1,145 @@
+//! What can go wrong with a running router.
+
+use perhop_element::PortError;
+use perhop_netlink::NetlinkError;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Why an engine does not start, reload or restore.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// More rights are needed.
+    #[error(
+        "{attempt}: not permitted; run as root (CAP_NET_RAW, CAP_NET_ADMIN), or in a user namespace with `unshare -Urn`"
+    )]
+    NotPermitted {
+        /// What was attempted.
+        attempt: String,
+    },
+    /// A port's interface does not exist.
+    #[error("port \"{port}\": there is no interface \"{device}\" in this network namespace; `ip link` lists them")]
+    NoDevice {
+        /// Port.
+        port: String,
+        /// Interface.
+        device: String,
+    },
+    /// A port's interface is down.
+    #[error("port \"{port}\": interface \"{device}\" is down; `ip link set {device} up`")]
+    DeviceDown {
+        /// Port.
+        port: String,
+        /// Interface.
+        device: String,
+    },
+    /// The kernel would forward packets a second time.
+    #[error(
+        "port \"{port}\": the kernel's own forwarding on \"{device}\" cannot be switched off ({source}), and every packet \
+         would be forwarded twice; is /proc/sys writable here?"
+    )]
+    Forwarding {
+        /// Port.
+        port: String,
+        /// Interface.
+        device: String,
+        /// The kernel's answer.
+        source: NetlinkError,
+    },
+    /// A router of this name runs, or one crashed and left its state.
+    #[error(
+        "a router named \"{name}\" runs here (process {pid}), or its state file {path} is of one that does; choose \
+         another name"
+    )]
+    NameInUse {
+        /// Name.
+        name: String,
+        /// Process that holds it.
+        pid: u32,
+        /// State file.
+        path: PathBuf,
+    },
+    /// The state file cannot be read or written.
+    #[error("{path}: {source}; what is changed on interfaces is kept there, so that it can be put back after a crash")]
+    StateFile {
+        /// File.
+        path: PathBuf,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// The state file holds something else.
+    #[error("{path}: not a state file of a router: {detail}")]
+    StateFormat {
+        /// File.
+        path: PathBuf,
+        /// What is wrong.
+        detail: String,
+    },
+    /// The kernel's network configuration refused.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+    /// A port cannot be opened.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// The graph is not one.
+    #[error("the packet graph is wrong: {}", .0.join("; "))]
+    Graph(Vec<String>),
+    /// The router file's objects were refused.
+    #[error("the router refused its file: {}", .0.join("; "))]
+    Objects(Vec<String>),
+    /// There must be at least one port, and no more than a worker serves.
+    #[error("{given} ports; a router has 1 to {most}")]
+    PortCount {
+        /// Ports given.
+        given: usize,
+        /// Most.
+        most: usize,
+    },
+    /// No capture file can be written.
+    #[error("{path}: cannot capture: {source}")]
+    Capture {
+        /// Directory or file.
+        path: PathBuf,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// A thread cannot be made.
+    #[error("cannot start a thread: {0}; too many processes?")]
+    Thread(std::io::Error),
+    /// Nothing to read again.
+    #[error("this router was not started from a file; nothing to reload")]
+    NoFile,
+    /// The engine has stopped.
+    #[error("the router has stopped")]
+    Stopped,
+}
+
+impl EngineError {
+    /// Whether the environment lacks something (exit code 3), as opposed to bad input (2).
+    pub fn is_environment(&self) -> bool {
+        !matches!(
+            self,
+            Self::Graph(_) | Self::Objects(_) | Self::PortCount { .. } | Self::NoFile | Self::StateFormat { .. }
+        )
+    }
+
+    /// A failure to open a port, with what to do about it.
+    pub(crate) fn of_port(port: &str, device: &str, error: PortError) -> Self {
+        match error {
+            PortError::Down { .. } => Self::DeviceDown { port: port.into(), device: device.into() },
+            PortError::Os { source, operation, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
+                Self::NotPermitted { attempt: format!("port \"{port}\": {operation} on \"{device}\"") }
+            }
+            other => Self::Port(other),
+        }
+    }
+
+    /// A failure of the kernel's configuration of a port.
+    pub(crate) fn of_netlink(port: &str, device: &str, error: NetlinkError) -> Self {
+        match error {
+            NetlinkError::NoSuchInterface { .. } => Self::NoDevice { port: port.into(), device: device.into() },
+            e if e.is_permission() => Self::NotPermitted { attempt: format!("port \"{port}\": {e}") },
+            other => Self::Netlink(other),
+        }
+    }
+}

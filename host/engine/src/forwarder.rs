@@ -1,0 +1,42 @@
+//! What the packet thread drives: a router's worker or an emulated link.
+
+use perhop_element::CounterSink;
+use perhop_packet::{Batch, Pool, PortId};
+use perhop_units::Instant;
+
+/// How far a job has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Let packets pass and call again.
+    More,
+    /// Finished.
+    Done,
+}
+
+/// A packet processor without I/O; the packet thread feeds it. `now` never goes back.
+pub(crate) trait Forwarder: Send + 'static {
+    /// Work done in slices between batches.
+    type Job: Send;
+    /// What it reports of itself.
+    type Counters: Send;
+
+    fn pool(&self) -> &Pool;
+    fn receive(&mut self, now: Instant, port: PortId, batch: &mut Batch);
+    fn poll(&mut self, now: Instant) -> usize;
+    fn next_wakeup(&mut self) -> Option<Instant>;
+    fn transmit_queue(&mut self, port: PortId) -> Option<&mut Batch>;
+    fn local_queue(&mut self) -> &mut Batch;
+    fn set_port_room(&mut self, now: Instant, port: PortId, packets: u32);
+    fn sent_by_kernel(&mut self, now: Instant, port: PortId, packets: u64, bytes: u64);
+    fn port_down(&mut self, now: Instant, port: PortId);
+    fn port_up(&mut self, now: Instant, port: PortId);
+    /// One slice, 20 µs at most.
+    fn run(&mut self, now: Instant, job: &mut Self::Job) -> Step;
+    /// A job is done; called after the slice that finished it.
+    fn finished(&mut self, now: Instant, job: Self::Job);
+    /// Called after every turn of the loop: tell the outside what happened.
+    fn turn_ended(&mut self, now: Instant);
+    fn counters(&mut self) -> Self::Counters;
+    /// Gauges for the recorder.
+    fn sample(&mut self, sink: &mut dyn CounterSink);
+}

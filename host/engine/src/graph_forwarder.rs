@@ -1,0 +1,169 @@
+//! An arbitrary packet graph as a [`Forwarder`]: what an emulated link runs.
+
+use crate::forwarder::{Forwarder, Step};
+use crate::report::Row;
+use perhop_element::{BuildCx, CounterSink, Driver, NodeId};
+use perhop_elements::plumbing::FromPort;
+use perhop_graph::lang::{Built, build, parse};
+use perhop_packet::{Batch, Pool, PortId};
+use perhop_units::Instant;
+
+pub(crate) struct GraphForwarder {
+    driver: Driver,
+    /// Where each port's frames enter, by [`PortId`].
+    entries: Vec<Option<NodeId>>,
+    port_count: usize,
+}
+
+impl GraphForwarder {
+    /// Builds `text` for ports of these names, in the order of their [`PortId`]s. Errors are messages with positions.
+    pub(crate) fn new(text: &str, ports: &[String], pool: Pool, seed: u64) -> Result<Self, Vec<String>> {
+        let built = Self::build(text, ports)?;
+        let mut driver = Driver::new(pool, seed);
+        driver.set_port_count(ports.len());
+        let mut forwarder = Self { driver, entries: Vec::new(), port_count: ports.len() };
+        forwarder.install(built);
+        Ok(forwarder)
+    }
+
+    /// Checks and builds a graph without running it.
+    pub(crate) fn build(text: &str, ports: &[String]) -> Result<Built, Vec<String>> {
+        let mut cx = BuildCx::default();
+        for (i, port) in ports.iter().enumerate() {
+            cx.ports.insert(port.clone(), PortId(i as u16));
+            cx.port_rates.push(0);
+        }
+        let strings = |errors: Vec<perhop_graph::lang::GraphError>| {
+            errors.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let graph = parse(text).map_err(strings)?;
+        build(text, graph, &perhop_elements::registry(), &mut cx).map_err(strings)
+    }
+
+    /// Puts a graph in the place of the running one; elements of the same name and type keep their state.
+    fn install(&mut self, built: Built) {
+        let old: Vec<(String, NodeId)> =
+            self.driver.ids().map(|id| (self.driver.name(id).to_owned(), id)).collect();
+        let mut new = Vec::with_capacity(built.nodes.len());
+        for mut node in built.nodes {
+            let before = old.iter().find(|(name, _)| *name == node.name).map(|(_, id)| *id);
+            if let Some(before) = before {
+                self.adopt(before, &mut node);
+            }
+            new.push(self.driver.add(&node.name, node.element, node.outputs));
+        }
+        for (_, id) in old {
+            self.driver.drop_held(id, perhop_packet::DropReason::ClassRemoved);
+            self.driver.remove(id);
+        }
+        for edge in &built.graph.edges {
+            // Connections were checked when the graph was built.
+            let connected = self.driver.connect(new[edge.from], edge.output, new[edge.to], edge.input);
+            debug_assert!(connected.is_ok(), "{connected:?}");
+        }
+        self.entries = vec![None; self.port_count];
+        for id in new {
+            let port = self.driver.element_ref::<FromPort>(id).map(FromPort::port);
+            if let Some(entry) = port.and_then(|p| self.entries.get_mut(p.index())) {
+                *entry = Some(id);
+            }
+            // Whoever adopted packets must look at its timers.
+            self.driver.wake(self.driver.now(), id, perhop_element::TimerId::MAIN);
+        }
+    }
+
+    fn adopt(&mut self, before: NodeId, node: &mut perhop_graph::lang::BuiltNode) {
+        let Some(old) = self.driver.element_dyn_mut(before) else { return };
+        if old.type_name() != node.element.type_name() || old.version() != node.element.version() {
+            return;
+        }
+        if let Some(state) = old.export_state()
+            && let Err(state) = node.element.import_state(state)
+        {
+            // It does not fit; the old one takes it back and is emptied.
+            let _ = old.import_state(state);
+        }
+    }
+
+    pub(crate) fn rows(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for id in self.driver.ids() {
+            let mut counters: Vec<(String, u64)> = Vec::new();
+            self.driver.report(id, &mut counters);
+            let mut row = Row::new("element", self.driver.name(id));
+            if let Some(element) = self.driver.element(id) {
+                row.facts.insert("type".into(), element.type_name().into());
+            }
+            row.counters = counters.into_iter().collect();
+            rows.push(row);
+        }
+        rows
+    }
+}
+
+impl Forwarder for GraphForwarder {
+    type Job = Option<Built>;
+    type Counters = Vec<Row>;
+
+    fn pool(&self) -> &Pool {
+        self.driver.pool()
+    }
+
+    fn receive(&mut self, now: Instant, port: PortId, batch: &mut Batch) {
+        match self.entries.get(port.index()).copied().flatten() {
+            Some(entry) => self.driver.push(now, entry, 0, batch),
+            None => batch.release_all(),
+        }
+    }
+
+    fn poll(&mut self, now: Instant) -> usize {
+        // Time does not go back behind what was received.
+        let now = now.max(self.driver.now());
+        self.driver.poll(now)
+    }
+
+    fn next_wakeup(&mut self) -> Option<Instant> {
+        self.driver.next_wakeup()
+    }
+
+    fn transmit_queue(&mut self, port: PortId) -> Option<&mut Batch> {
+        self.driver.transmit_queue(port)
+    }
+
+    fn local_queue(&mut self) -> &mut Batch {
+        self.driver.local_queue()
+    }
+
+    fn set_port_room(&mut self, _now: Instant, port: PortId, packets: u32) {
+        self.driver.set_port_room(port, packets);
+    }
+
+    fn sent_by_kernel(&mut self, _now: Instant, _port: PortId, _packets: u64, _bytes: u64) {}
+    fn port_down(&mut self, _now: Instant, _port: PortId) {}
+    fn port_up(&mut self, _now: Instant, _port: PortId) {}
+
+    fn run(&mut self, _now: Instant, job: &mut Option<Built>) -> Step {
+        if let Some(built) = job.take() {
+            self.install(built);
+        }
+        Step::Done
+    }
+
+    fn finished(&mut self, _now: Instant, _job: Option<Built>) {}
+    fn turn_ended(&mut self, _now: Instant) {}
+
+    fn counters(&mut self) -> Vec<Row> {
+        self.rows()
+    }
+
+    fn sample(&mut self, sink: &mut dyn CounterSink) {
+        for id in self.driver.ids() {
+            let Some(element) = self.driver.element(id) else { continue };
+            let held = element.held();
+            let name = self.driver.name(id);
+            if element.type_name() == "Link" || held > 0 {
+                sink.gauge(&format!("{name}.held"), held);
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The machine beneath: CPU, scheduler, time stolen by others.
+
+use crate::packet_thread::Scheduling;
+use perhop_packet::PoolCounters;
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+/// Priority of packet threads under `SCHED_FIFO`: above ordinary threads, below the kernel's own watchdogs.
+const FIFO_PRIORITY: i32 = 40;
+
+/// Applies to the calling thread what is permitted; the rest is logged.
+pub(crate) fn schedule(wanted: Scheduling) {
+    if let Some(cpu) = wanted.cpu {
+        let mut set = CpuSet::new();
+        if cpu < CpuSet::MAX_CPU {
+            set.set(cpu);
+        }
+        if let Err(error) = sched_setaffinity(None, &set) {
+            tracing::warn!(cpu, %error, "cannot stay on this CPU");
+        }
+    }
+    if wanted.fifo
+        && let Err(error) = perhop_io::thread::run_before_others(FIFO_PRIORITY)
+    {
+        tracing::info!(%error, "no real-time priority; timers may be later under load");
+    }
+}
+
+/// CPU time that the hypervisor gave to others while this machine wanted to run, all CPUs.
+pub(crate) struct Steal {
+    start_ms: Option<u64>,
+}
+
+impl Steal {
+    pub(crate) fn now() -> Self {
+        Self { start_ms: stolen_ms() }
+    }
+
+    /// Since the start, ms. 0 where the kernel does not say.
+    pub(crate) fn since(&self) -> u64 {
+        match (stolen_ms(), self.start_ms) {
+            (Some(now), Some(start)) => now.saturating_sub(start),
+            _ => 0,
+        }
+    }
+}
+
+/// Eighth number of the line `cpu` in /proc/stat, in ticks of 10 ms (proc(5); USER_HZ is 100 on every port of Linux
+/// that Perhop runs on).
+fn stolen_ms() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/stat").ok()?;
+    let ticks: u64 = text.lines().next()?.split_ascii_whitespace().nth(8)?.parse().ok()?;
+    Some(ticks * 10)
+}
+
+pub(crate) fn pool_counters(c: &PoolCounters) -> [(&'static str, u64); 4] {
+    [("capacity", c.capacity), ("in_depot", c.in_depot), ("leaked", c.leaked), ("exhausted", c.exhausted)]
+}

@@ -1,0 +1,364 @@
+//! The loop that moves packets between ports and a [`Forwarder`].
+//!
+//! One turn: a batch from each port in rotation, due timers, transmit queues to the ports, one slice of a waiting job,
+//! messages. A turn without work waits: it spins for a moment after traffic, then sleeps in `ppoll(2)` until a port, a
+//! message or the next timer. Timers are run at the time they were due (within [`CATCH_UP`]), so that a late wake-up
+//! shifts packets but loses no line time; how late is measured.
+
+use crate::forwarder::{Forwarder, Step};
+use crate::lateness::Lateness;
+use crate::machine::Steal;
+use crate::port::LivePort;
+use crate::recorder::Recorder;
+use crate::report::{Recording, Row};
+use crate::wait::{Waiter, Wake};
+use crossbeam_channel::{Receiver, Sender};
+use perhop_io::{AfPacket, clock};
+use perhop_packet::{Batch, PortId};
+use perhop_units::{Duration, Instant};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Line time that a late wake-up makes good.
+const CATCH_UP: Duration = Duration(20_000_000);
+/// After traffic the next packet is awaited awake for this long.
+const SPIN_AFTER_WORK: Duration = Duration(20_000);
+
+/// What a packet thread is told.
+pub(crate) enum Message<F: Forwarder> {
+    /// Work for the forwarder, one after the other.
+    Job(F::Job),
+    /// A port's interface is back.
+    PortUp(PortId, Box<AfPacket>),
+    /// A port's interface is down or gone.
+    PortDown(PortId),
+    /// Call with everything counted.
+    Count(Box<dyn FnOnce(Counted<F>) + Send>),
+    /// Begin sampling.
+    Record(Duration),
+    /// End sampling; the recording goes to the sender.
+    TakeRecording(Sender<Option<Recording>>),
+    /// End.
+    Stop,
+}
+
+/// What a packet thread counts, for rows.
+pub(crate) struct Counted<F: Forwarder> {
+    pub(crate) at: Instant,
+    /// Ports, pool, driver.
+    pub(crate) rows: Vec<Row>,
+    pub(crate) inner: F::Counters,
+}
+
+/// What a packet thread tells of its own accord.
+#[derive(Debug)]
+pub(crate) enum Notice {
+    /// The port's socket reported that the interface is down or gone. Carries the socket, to be closed elsewhere.
+    PortLost(PortId, Option<Box<AfPacket>>),
+}
+
+/// What is left when a packet thread ends.
+pub(crate) struct Ended<F> {
+    pub(crate) forwarder: F,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) recording: Option<Recording>,
+}
+
+/// How a packet thread runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Scheduling {
+    /// CPU to stay on.
+    pub(crate) cpu: Option<usize>,
+    /// Try for `SCHED_FIFO`.
+    pub(crate) fifo: bool,
+}
+
+pub(crate) struct PacketThread<F: Forwarder> {
+    forwarder: F,
+    ports: Vec<LivePort>,
+    /// First port of the next turn.
+    turn: usize,
+    messages: Receiver<Message<F>>,
+    wake: Arc<Wake>,
+    notices: Box<dyn FnMut(Notice) + Send>,
+    jobs: VecDeque<F::Job>,
+    batch: Batch,
+    /// Ports whose ring is full.
+    blocked: u64,
+    late: Lateness,
+    /// When the forwarder's next timer is due, as of the end of the last turn.
+    due: Option<Instant>,
+    now: Instant,
+    last_work: Instant,
+    recorder: Option<Recorder>,
+    steal: Steal,
+    turns: u64,
+    sleeps: u64,
+    local: u64,
+    stop: bool,
+}
+
+/// The calling end of a packet thread.
+pub(crate) struct Line<F: Forwarder> {
+    pub(crate) messages: Sender<Message<F>>,
+    pub(crate) wake: Arc<Wake>,
+}
+
+impl<F: Forwarder> Clone for Line<F> {
+    fn clone(&self) -> Self {
+        Self { messages: self.messages.clone(), wake: self.wake.clone() }
+    }
+}
+
+impl<F: Forwarder> Line<F> {
+    /// `false` when the thread is gone.
+    pub(crate) fn send(&self, message: Message<F>) -> bool {
+        let sent = self.messages.send(message).is_ok();
+        self.wake.wake();
+        sent
+    }
+}
+
+impl<F: Forwarder> PacketThread<F> {
+    pub(crate) fn new(
+        forwarder: F,
+        ports: Vec<LivePort>,
+        messages: Receiver<Message<F>>,
+        wake: Arc<Wake>,
+        notices: Box<dyn FnMut(Notice) + Send>,
+    ) -> Self {
+        let now = clock::monotonic();
+        Self {
+            forwarder,
+            ports,
+            turn: 0,
+            messages,
+            wake,
+            notices,
+            jobs: VecDeque::new(),
+            batch: Batch::new(),
+            blocked: 0,
+            late: Lateness::default(),
+            due: None,
+            now,
+            last_work: now,
+            recorder: None,
+            steal: Steal::now(),
+            turns: 0,
+            sleeps: 0,
+            local: 0,
+            stop: false,
+        }
+    }
+
+    /// Runs until told to stop. Call on the thread that it is to run on, in the ports' namespace.
+    pub(crate) fn run(mut self, scheduling: Scheduling) -> Ended<F> {
+        crate::machine::schedule(scheduling);
+        let mut waiter = Waiter::new();
+        self.now = clock::monotonic();
+        for i in 0..self.ports.len() {
+            self.forwarder.port_up(self.now, self.ports[i].id);
+            self.update_room(i);
+        }
+        while !self.stop {
+            let worked = self.one_turn();
+            if worked {
+                self.last_work = self.now;
+            }
+            if worked || !self.jobs.is_empty() || self.now.since(self.last_work) < SPIN_AFTER_WORK {
+                continue;
+            }
+            self.sleeps += 1;
+            let sample = self.recorder.as_ref().map(Recorder::next);
+            let deadline = [self.due, sample].into_iter().flatten().min();
+            let ports = self.ports.iter().map(LivePort::socket);
+            let woken = waiter.wait(self.now, deadline, &self.wake, ports, self.blocked);
+            for i in 0..self.ports.len() {
+                if woken.errors & (1 << i) != 0 && self.ports[i].check_link().is_err() {
+                    self.lose(i);
+                }
+            }
+        }
+        self.end()
+    }
+
+    fn one_turn(&mut self) -> bool {
+        self.turns += 1;
+        let before = self.now;
+        self.now = clock::monotonic();
+        let mut worked = self.run_timers(before);
+        for k in 0..self.ports.len() {
+            let i = (self.turn + k) % self.ports.len();
+            worked |= self.receive(i);
+        }
+        self.turn = (self.turn + 1) % self.ports.len().max(1);
+        for i in 0..self.ports.len() {
+            worked |= self.transmit(i);
+        }
+        let local = self.forwarder.local_queue();
+        // The packet socket saw a copy; the kernel has the frame itself.
+        self.local += local.len() as u64;
+        local.release_all();
+        self.run_job();
+        self.forwarder.turn_ended(self.now);
+        self.sample();
+        if self.wake.take() {
+            worked = true;
+            self.read_messages();
+        }
+        self.due = self.forwarder.next_wakeup();
+        worked
+    }
+
+    /// `before` is the latest time the forwarder was given.
+    fn run_timers(&mut self, before: Instant) -> bool {
+        let mut worked = false;
+        if let Some(due) = self.due.filter(|d| *d <= self.now) {
+            self.late.record(self.now.since(due));
+        }
+        let floor = before.max(self.now - CATCH_UP);
+        while let Some(due) = self.forwarder.next_wakeup().filter(|d| *d <= self.now) {
+            self.forwarder.poll(due.max(floor));
+            worked = true;
+        }
+        worked
+    }
+
+    fn receive(&mut self, i: usize) -> bool {
+        let port = &mut self.ports[i];
+        if !port.has_input() {
+            return false;
+        }
+        // Frames came before now, but after the turn began, perhaps.
+        self.now = clock::monotonic();
+        let result = port.receive(self.now, self.forwarder.pool(), &mut self.batch);
+        let (id, kernel) = (port.id, port.take_kernel_sent());
+        if kernel.packets > 0 {
+            self.forwarder.sent_by_kernel(self.now, id, kernel.packets, kernel.bytes);
+        }
+        if !self.batch.is_empty() {
+            self.forwarder.receive(self.now, id, &mut self.batch);
+            self.batch.release_all();
+        }
+        if result.is_err() {
+            self.lose(i);
+        }
+        true
+    }
+
+    fn transmit(&mut self, i: usize) -> bool {
+        let port = &mut self.ports[i];
+        let Some(queue) = self.forwarder.transmit_queue(port.id) else { return false };
+        if queue.is_empty() && self.blocked & (1 << i) == 0 {
+            return false;
+        }
+        let sent = port.transmit(self.now, queue);
+        let rest = !queue.is_empty();
+        match sent {
+            Ok(room) => {
+                let was = self.blocked;
+                let full = rest || (room == 0 && port.socket().is_some());
+                self.blocked = self.blocked & !(1 << i) | u64::from(full) << i;
+                self.forwarder.set_port_room(self.now, port.id, room);
+                was != self.blocked || !full
+            }
+            Err(_) => {
+                self.lose(i);
+                true
+            }
+        }
+    }
+
+    fn update_room(&mut self, i: usize) {
+        let room = self.ports[i].room();
+        self.forwarder.set_port_room(self.now, self.ports[i].id, room);
+    }
+
+    fn lose(&mut self, i: usize) {
+        let old = self.ports[i].replace(None);
+        self.blocked &= !(1 << i);
+        if let Some(old) = old {
+            self.forwarder.port_down(self.now, self.ports[i].id);
+            (self.notices)(Notice::PortLost(self.ports[i].id, Some(Box::new(old))));
+        }
+    }
+
+    fn run_job(&mut self) {
+        let Some(job) = self.jobs.front_mut() else { return };
+        if self.forwarder.run(self.now, job) == Step::Done
+            && let Some(job) = self.jobs.pop_front()
+        {
+            self.forwarder.finished(self.now, job);
+        }
+    }
+
+    fn sample(&mut self) {
+        let Some(recorder) = &mut self.recorder else { return };
+        if recorder.next() <= self.now {
+            recorder.begin(self.now);
+            self.forwarder.sample(recorder);
+        }
+    }
+
+    fn read_messages(&mut self) {
+        while let Ok(message) = self.messages.try_recv() {
+            match message {
+                Message::Job(job) => self.jobs.push_back(job),
+                Message::PortDown(id) => {
+                    if let Some(i) = self.ports.iter().position(|p| p.id == id) {
+                        self.lose(i);
+                    }
+                }
+                Message::PortUp(id, socket) => self.port_up(id, *socket),
+                Message::Count(done) => {
+                    let rows = self.rows();
+                    done(Counted { at: self.now, rows, inner: self.forwarder.counters() });
+                }
+                Message::Record(interval) => self.recorder = Some(Recorder::new(self.now, interval)),
+                Message::TakeRecording(to) => {
+                    let _ = to.send(self.recorder.take().map(Recorder::finish));
+                }
+                Message::Stop => self.stop = true,
+            }
+        }
+    }
+
+    fn port_up(&mut self, id: PortId, socket: AfPacket) {
+        let Some(i) = self.ports.iter().position(|p| p.id == id) else { return };
+        if let Some(old) = self.ports[i].replace(Some(socket)) {
+            (self.notices)(Notice::PortLost(id, Some(Box::new(old))));
+        }
+        self.forwarder.port_up(self.now, id);
+        self.update_room(i);
+    }
+
+    fn rows(&mut self) -> Vec<Row> {
+        let mut rows: Vec<Row> = self.ports.iter_mut().map(LivePort::row).collect();
+        let pool = self.forwarder.pool().counters();
+        let mut row = Row::new("pool", "pool");
+        for (name, value) in crate::machine::pool_counters(&pool) {
+            row.counters.insert(name.to_owned(), value);
+        }
+        rows.push(row);
+        let mut row = Row::new("driver", "driver");
+        for (name, value) in [
+            ("timers", self.late.count()),
+            ("timer_late_p50_ns", self.late.quantile(500)),
+            ("timer_late_p99_ns", self.late.quantile(990)),
+            ("timer_late_max_ns", self.late.max()),
+            ("turns", self.turns),
+            ("sleeps", self.sleeps),
+            ("local_packets", self.local),
+            ("cpu_steal_ms", self.steal.since()),
+        ] {
+            row.counters.insert(name.to_owned(), value);
+        }
+        rows.push(row);
+        rows
+    }
+
+    fn end(mut self) -> Ended<F> {
+        let rows = self.rows();
+        Ended { forwarder: self.forwarder, rows, recording: self.recorder.map(Recorder::finish) }
+    }
+}

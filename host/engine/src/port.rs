@@ -1,0 +1,119 @@
+//! A router port on a packet socket: may go and come back, and may be captured.
+
+use crate::capture::Tap;
+use crate::report::Row;
+use perhop_element::Port as _;
+use perhop_io::{AfPacket, af_packet::KernelSent};
+use perhop_packet::{Batch, Pool, PortId};
+use perhop_units::Instant;
+use std::collections::BTreeMap;
+
+/// Packets that may wait for a port beyond its ring: what elements without a queue of their own sent too fast.
+pub(crate) const BACKLOG_LIMIT: usize = 1024;
+
+pub(crate) struct LivePort {
+    pub(crate) id: PortId,
+    pub(crate) name: String,
+    socket: Option<AfPacket>,
+    tap: Option<Tap>,
+    /// Counters of sockets that are gone.
+    past: BTreeMap<String, u64>,
+    down_dropped: u64,
+    overflow: u64,
+    times_down: u64,
+}
+
+/// The interface went down or away.
+pub(crate) struct Lost;
+
+impl LivePort {
+    pub(crate) fn new(id: PortId, name: String, socket: AfPacket, tap: Option<Tap>) -> Self {
+        let past = BTreeMap::new();
+        Self { id, name, socket: Some(socket), tap, past, down_dropped: 0, overflow: 0, times_down: 0 }
+    }
+
+    pub(crate) fn socket(&self) -> Option<&AfPacket> {
+        self.socket.as_ref()
+    }
+
+    /// Puts another socket in place; the old one comes back to be closed elsewhere.
+    pub(crate) fn replace(&mut self, socket: Option<AfPacket>) -> Option<AfPacket> {
+        let mut old = std::mem::replace(&mut self.socket, socket);
+        if let Some(old) = &mut old {
+            self.times_down += u64::from(self.socket.is_none());
+            let mut last: Vec<(String, u64)> = Vec::new();
+            old.counters(&mut last);
+            for (name, value) in last {
+                *self.past.entry(name).or_default() += value;
+            }
+        }
+        old
+    }
+
+    pub(crate) fn has_input(&self) -> bool {
+        self.socket.as_ref().is_some_and(AfPacket::has_input)
+    }
+
+    pub(crate) fn receive(&mut self, now: Instant, pool: &Pool, batch: &mut Batch) -> Result<usize, Lost> {
+        let Some(socket) = &mut self.socket else { return Ok(0) };
+        let n = socket.receive(now, pool, batch).map_err(|_| Lost)?;
+        if let Some(tap) = &mut self.tap {
+            tap.received(batch);
+        }
+        Ok(n)
+    }
+
+    pub(crate) fn take_kernel_sent(&mut self) -> KernelSent {
+        self.socket.as_mut().map(AfPacket::take_kernel_sent).unwrap_or_default()
+    }
+
+    /// Sends what the ring takes; beyond [`BACKLOG_LIMIT`] the rest is dropped. Gives the room left.
+    pub(crate) fn transmit(&mut self, now: Instant, queue: &mut Batch) -> Result<u32, Lost> {
+        let Some(socket) = &mut self.socket else {
+            self.down_dropped += queue.len() as u64;
+            queue.release_all();
+            return Ok(0);
+        };
+        if let Some(tap) = &mut self.tap {
+            let room = socket.room() as usize;
+            tap.sent(now, &queue.as_slice()[..room.min(queue.len())]);
+        }
+        let sent = socket.transmit(queue);
+        while queue.len() > BACKLOG_LIMIT {
+            if let Some(packet) = queue.pop() {
+                self.overflow += 1;
+                packet.release();
+            }
+        }
+        sent.map_err(|_| Lost)?;
+        Ok(socket.room())
+    }
+
+    pub(crate) fn room(&mut self) -> u32 {
+        self.socket.as_mut().map_or(0, perhop_element::Port::room)
+    }
+
+    /// After `poll(2)` reported an error.
+    pub(crate) fn check_link(&mut self) -> Result<(), Lost> {
+        self.socket.as_mut().map_or(Ok(()), |s| s.check_link().map_err(|_| Lost))
+    }
+
+    pub(crate) fn row(&mut self) -> Row {
+        let mut row = Row::new("port", &self.name);
+        let mut now: Vec<(String, u64)> = Vec::new();
+        if let Some(socket) = &mut self.socket {
+            socket.counters(&mut now);
+        }
+        for (name, value) in self.past.iter().map(|(n, v)| (n.clone(), *v)).chain(now) {
+            *row.counters.entry(name).or_default() += value;
+        }
+        row.facts.insert("state".into(), if self.socket.is_some() { "up" } else { "down" }.into());
+        row.counters.insert("tx_down_dropped".into(), self.down_dropped);
+        row.counters.insert("tx_overflow".into(), self.overflow);
+        row.counters.insert("times_down".into(), self.times_down);
+        if let Some(tap) = &self.tap {
+            row.counters.insert("capture_lost".into(), tap.lost());
+        }
+        row
+    }
+}

@@ -1,0 +1,63 @@
+//! Counters as rows.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// One row of counters or of what `perhop show` prints.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Row {
+    /// Kind of object, or `element`, `flow`, `pool`, `driver`.
+    pub kind: String,
+    /// Name.
+    pub name: String,
+    /// Object id; 0 for what has none.
+    pub id: u64,
+    /// Owner; empty for what has none.
+    pub owner: String,
+    /// Text facts: class, verdict, state.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub facts: BTreeMap<String, String>,
+    /// Counters (monotonic per id) and gauges.
+    pub counters: BTreeMap<String, u64>,
+}
+
+impl Row {
+    /// A row without facts and counters.
+    pub fn new(kind: &str, name: &str) -> Self {
+        Self { kind: kind.to_owned(), name: name.to_owned(), ..Self::default() }
+    }
+
+    /// A counter; 0 when the row has none of this name.
+    pub fn counter(&self, name: &str) -> u64 {
+        self.counters.get(name).copied().unwrap_or(0)
+    }
+}
+
+/// Everything a packet thread counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// Ports, elements, pool, driver.
+    pub rows: Vec<Row>,
+}
+
+impl Report {
+    /// The row of a kind and name.
+    pub fn find(&self, kind: &str, name: &str) -> Option<&Row> {
+        self.rows.iter().find(|r| r.kind == kind && r.name == name)
+    }
+}
+
+/// A queue or another gauge over time, sampled at a fixed interval.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Recording {
+    /// Router clock of the first sample, ns.
+    pub start_ns: u64,
+    /// Time between samples, ns.
+    pub interval_ns: u64,
+    /// Series by name, `wan.backlog_bytes`: (number of the sample from 0, value), where it changed.
+    pub series: BTreeMap<String, Vec<(u32, u64)>>,
+    /// Samples taken.
+    pub samples: u32,
+    /// Values that were not kept because the recording was full.
+    pub lost: u64,
+}

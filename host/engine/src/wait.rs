@@ -1,0 +1,157 @@
+//! Waiting for packets, messages and deadlines: long waits sleep, the last stretch before a deadline spins.
+
+use perhop_io::{AfPacket, clock};
+use perhop_units::{Duration, Instant};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use std::array;
+use std::num::NonZeroU64;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Ports of one worker.
+pub(crate) const MAX_PORTS: usize = 64;
+const LEAST_SLACK: Duration = Duration(10_000);
+const MOST_SLACK: Duration = Duration(150_000);
+
+/// Wakes a packet thread that sleeps.
+#[derive(Debug)]
+pub(crate) struct Wake {
+    fd: OwnedFd,
+    set: AtomicBool,
+}
+
+impl Wake {
+    pub(crate) fn new() -> std::io::Result<Self> {
+        let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { fd, set: AtomicBool::new(false) })
+    }
+
+    /// Ends the current or the next sleep.
+    pub(crate) fn wake(&self) {
+        if !self.set.swap(true, Ordering::AcqRel) {
+            // Full counter: it is awake for sure.
+            let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Whether somebody called since the last time; forgets it.
+    pub(crate) fn take(&self) -> bool {
+        // The flag first: a call in between leaves it set, and `wait` looks at it before it sleeps.
+        if !self.set.swap(false, Ordering::AcqRel) {
+            return false;
+        }
+        let _ = rustix::io::read(&self.fd, &mut [0u8; 8]);
+        true
+    }
+
+    fn is_set(&self) -> bool {
+        self.set.load(Ordering::Acquire)
+    }
+}
+
+/// What ended a wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Woken {
+    /// Bits of ports whose socket reports an error.
+    pub(crate) errors: u64,
+}
+
+/// Sleeps precisely. The kernel wakes a sleeper some tens of µs late; as much as it lately was late is slept less and
+/// spun instead.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    slack: Duration,
+}
+
+impl Waiter {
+    /// Also asks the kernel for its finest timers on this thread.
+    pub(crate) fn new() -> Self {
+        if let Some(ns) = NonZeroU64::new(1) {
+            let _ = rustix::thread::set_current_timer_slack(Some(ns));
+        }
+        Self { slack: Duration(40_000) }
+    }
+
+    /// Waits until a port has input, `wake` is called or `deadline` is there (or about to be).
+    pub(crate) fn wait<'p>(
+        &mut self,
+        now: Instant,
+        deadline: Option<Instant>,
+        wake: &Wake,
+        ports: impl Iterator<Item = Option<&'p AfPacket>> + Clone,
+        blocked: u64,
+    ) -> Woken {
+        if wake.is_set() {
+            return Woken::default();
+        }
+        let left = deadline.map(|d| d.since(now));
+        if left.is_some_and(|l| l <= self.slack) {
+            spin(deadline.unwrap_or(now), wake, ports);
+            return Woken::default();
+        }
+        let timeout = left.map(|l| Duration(l.0 - self.slack.0));
+        let woken = sleep(timeout, wake, ports, blocked);
+        if let (Some(timeout), Woken { errors: 0 }) = (timeout, woken) {
+            let after = clock::monotonic();
+            let planned = now + timeout;
+            if after >= planned {
+                self.learn(after.since(planned));
+            }
+        }
+        woken
+    }
+
+    /// Rises at once, falls slowly.
+    fn learn(&mut self, late: Duration) {
+        let wanted = late.0 + LEAST_SLACK.0;
+        let falling = self.slack.0 - self.slack.0 / 16;
+        self.slack = Duration(wanted.max(falling).clamp(LEAST_SLACK.0, MOST_SLACK.0));
+    }
+}
+
+fn spin<'p>(
+    deadline: Instant,
+    wake: &Wake,
+    ports: impl Iterator<Item = Option<&'p AfPacket>> + Clone,
+) {
+    while clock::monotonic() < deadline && !wake.is_set() && !ports.clone().flatten().any(AfPacket::has_input) {
+        std::hint::spin_loop();
+    }
+}
+
+fn sleep<'p>(
+    timeout: Option<Duration>,
+    wake: &Wake,
+    ports: impl Iterator<Item = Option<&'p AfPacket>>,
+    blocked: u64,
+) -> Woken {
+    let event = wake.fd.as_fd();
+    let mut fds: [PollFd<'_>; MAX_PORTS + 1] =
+        array::from_fn(|_| PollFd::from_borrowed_fd(event, PollFlags::IN));
+    let mut bits = [0u8; MAX_PORTS + 1];
+    let mut n = 1;
+    for (i, port) in ports.enumerate().take(MAX_PORTS) {
+        let Some(port) = port else { continue };
+        let mut wanted = PollFlags::IN;
+        if blocked & (1 << i) != 0 {
+            wanted |= PollFlags::OUT;
+        }
+        fds[n] = PollFd::from_borrowed_fd(port.as_fd(), wanted);
+        bits[n] = i as u8;
+        n += 1;
+    }
+    let timeout = timeout.map(|t| Timespec {
+        tv_sec: (t.0 / 1_000_000_000) as i64,
+        tv_nsec: (t.0 % 1_000_000_000) as i64,
+    });
+    let mut woken = Woken::default();
+    // An interrupted call is an early wake-up, which is harmless.
+    if poll(&mut fds[..n], timeout.as_ref()).is_ok() {
+        for (fd, bit) in fds[..n].iter().zip(bits).skip(1) {
+            if fd.revents().intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL) {
+                woken.errors |= 1 << bit;
+            }
+        }
+    }
+    woken
+}
