@@ -1,7 +1,7 @@
 //! A thousand transactions on a saturated link: what a change does not name is neither lost nor reordered (law 5).
 
 use crate::support::{LAN, WAN, commit, connect, delete, mac, name, port, put, state_bytes, transaction};
-use perhop_graph::router::{VirtualRouter, edge_graph};
+use perhop_graph::router::{EdgeOptions, VirtualRouter, edge_graph};
 use perhop_model::{Credentials, Kind, Op, Outcome, Owner};
 use perhop_units::Duration;
 use perhop_wire::{build, dissect};
@@ -210,7 +210,7 @@ impl World {
     fn graph(&mut self) -> Op {
         self.counters = (self.counters + 1) % 3;
         let ports = self.router.control().planner().ports().to_vec();
-        let mut text = edge_graph(&ports, 16_384);
+        let mut text = edge_graph(&ports, &EdgeOptions::exact(16_384));
         let mut chain = "flows".to_owned();
         for i in 0..self.counters {
             text.push_str(&format!("count{i} :: Counter();\n"));

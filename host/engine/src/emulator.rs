@@ -194,7 +194,5 @@ impl Drop for Emulator {
 
 fn open(namespace: &Namespace, port: &str, device: &str) -> Result<AfPacket, EngineError> {
     let config = AfPacketConfig { promiscuous: true, ..AfPacketConfig::new(port, device) };
-    namespace
-        .run(|| AfPacket::open(config))?
-        .map_err(|e| EngineError::of_port(port, device, e))
+    namespace.run(|| AfPacket::open(config))?.map_err(|e| EngineError::of_port(port, device, e))
 }

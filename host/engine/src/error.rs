@@ -18,7 +18,9 @@ pub enum EngineError {
         attempt: String,
     },
     /// A port's interface does not exist.
-    #[error("port \"{port}\": there is no interface \"{device}\" in this network namespace; `ip link` lists them")]
+    #[error(
+        "port \"{port}\": there is no interface \"{device}\" in this network namespace; `ip link` lists them"
+    )]
     NoDevice {
         /// Port.
         port: String,
@@ -60,7 +62,9 @@ pub enum EngineError {
         path: PathBuf,
     },
     /// The state file cannot be read or written.
-    #[error("{path}: {source}; what is changed on interfaces is kept there, so that it can be put back after a crash")]
+    #[error(
+        "{path}: {source}; what is changed on interfaces is kept there, so that it can be put back after a crash"
+    )]
     StateFile {
         /// File.
         path: PathBuf,
@@ -119,7 +123,11 @@ impl EngineError {
     pub fn is_environment(&self) -> bool {
         !matches!(
             self,
-            Self::Graph(_) | Self::Objects(_) | Self::PortCount { .. } | Self::NoFile | Self::StateFormat { .. }
+            Self::Graph(_)
+                | Self::Objects(_)
+                | Self::PortCount { .. }
+                | Self::NoFile
+                | Self::StateFormat { .. }
         )
     }
 
@@ -127,7 +135,9 @@ impl EngineError {
     pub(crate) fn of_port(port: &str, device: &str, error: PortError) -> Self {
         match error {
             PortError::Down { .. } => Self::DeviceDown { port: port.into(), device: device.into() },
-            PortError::Os { source, operation, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
+            PortError::Os { source, operation, .. }
+                if source.kind() == std::io::ErrorKind::PermissionDenied =>
+            {
                 Self::NotPermitted { attempt: format!("port \"{port}\": {operation} on \"{device}\"") }
             }
             other => Self::Port(other),
@@ -137,7 +147,9 @@ impl EngineError {
     /// A failure of the kernel's configuration of a port.
     pub(crate) fn of_netlink(port: &str, device: &str, error: NetlinkError) -> Self {
         match error {
-            NetlinkError::NoSuchInterface { .. } => Self::NoDevice { port: port.into(), device: device.into() },
+            NetlinkError::NoSuchInterface { .. } => {
+                Self::NoDevice { port: port.into(), device: device.into() }
+            }
             e if e.is_permission() => Self::NotPermitted { attempt: format!("port \"{port}\": {e}") },
             other => Self::Netlink(other),
         }

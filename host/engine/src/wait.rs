@@ -109,12 +109,9 @@ impl Waiter {
     }
 }
 
-fn spin<'p>(
-    deadline: Instant,
-    wake: &Wake,
-    ports: impl Iterator<Item = Option<&'p AfPacket>> + Clone,
-) {
-    while clock::monotonic() < deadline && !wake.is_set() && !ports.clone().flatten().any(AfPacket::has_input) {
+fn spin<'p>(deadline: Instant, wake: &Wake, ports: impl Iterator<Item = Option<&'p AfPacket>> + Clone) {
+    while clock::monotonic() < deadline && !wake.is_set() && !ports.clone().flatten().any(AfPacket::has_input)
+    {
         std::hint::spin_loop();
     }
 }
@@ -140,10 +137,8 @@ fn sleep<'p>(
         bits[n] = i as u8;
         n += 1;
     }
-    let timeout = timeout.map(|t| Timespec {
-        tv_sec: (t.0 / 1_000_000_000) as i64,
-        tv_nsec: (t.0 % 1_000_000_000) as i64,
-    });
+    let timeout = timeout
+        .map(|t| Timespec { tv_sec: (t.0 / 1_000_000_000) as i64, tv_nsec: (t.0 % 1_000_000_000) as i64 });
     let mut woken = Woken::default();
     // An interrupted call is an early wake-up, which is harmless.
     if poll(&mut fds[..n], timeout.as_ref()).is_ok() {

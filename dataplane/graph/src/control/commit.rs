@@ -107,5 +107,4 @@ impl<P: Planner> Control<P> {
             self.answer(waiting.request, Arc::new(reply));
         }
     }
-
 }

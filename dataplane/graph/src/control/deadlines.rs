@@ -98,7 +98,8 @@ impl<P: Planner> Control<P> {
         }
         let after = draft.materialise();
         for subset in 1_usize..1 << open.len() {
-            let chosen = || open.iter().enumerate().filter(|(bit, _)| subset >> bit & 1 == 1).map(|(_, at)| *at);
+            let chosen =
+                || open.iter().enumerate().filter(|(bit, _)| subset >> bit & 1 == 1).map(|(_, at)| *at);
             let mut reverted = Draft::new(&after);
             let mut graph = None;
             for p in chosen().map(|at| &self.pending[at]) {

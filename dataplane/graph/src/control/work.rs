@@ -57,7 +57,14 @@ impl<'a> Work<'a> {
     }
 
     /// Works one operation out (any but `confirm`, which concerns no object).
-    pub(super) fn apply(&mut self, now: Instant, i: usize, op: &Op, t: &Transaction, version: u64) -> OpReply {
+    pub(super) fn apply(
+        &mut self,
+        now: Instant,
+        i: usize,
+        op: &Op,
+        t: &Transaction,
+        version: u64,
+    ) -> OpReply {
         match op {
             Op::Put { kind, name, spec, if_version, ttl_ms } => {
                 let key = self.own_key(i, *kind, name, t, *if_version)?;

@@ -1,6 +1,7 @@
 //! The default graph of an edge router, as text.
 
 use perhop_model::{PortMode, PortSpec};
+use perhop_units::Duration;
 use std::fmt::Write as _;
 
 /// A port as the graph needs it.
@@ -27,12 +28,36 @@ pub fn identifier(prefix: &str, name: &str) -> String {
     format!("{prefix}_{clean}")
 }
 
-/// Connections that a router remembers unless its file says otherwise.
-pub const DEFAULT_CONNECTIONS: u32 = 262_144;
+/// What the edge graph is told besides its ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EdgeOptions {
+    /// Most connections remembered.
+    pub connections: u32,
+    /// How far a line that was served late may catch up.
+    pub catchup: Duration,
+    /// How far ahead a port may be filled.
+    pub ring_time: Duration,
+}
 
-/// The graph every port's packets pass: in → flows → condition → forward → the port's tree → out. `connections` is the
-/// most that are remembered.
-pub fn edge_graph(ports: &[EdgePort], connections: u32) -> String {
+impl EdgeOptions {
+    /// Connections that a router remembers unless its file says otherwise.
+    pub const DEFAULT_CONNECTIONS: u32 = 262_144;
+
+    /// For virtual time: timers are exact, so nothing is caught up and nothing sent ahead.
+    pub const fn exact(connections: u32) -> Self {
+        Self { connections, catchup: Duration::ZERO, ring_time: Duration::ZERO }
+    }
+
+    /// For this machine's clock: a thread that wakes up to 2 ms late loses none of the link's rate. Nothing is sent
+    /// ahead: the queue stays ours.
+    pub const fn live(connections: u32) -> Self {
+        Self { connections, catchup: Duration::from_millis(2), ring_time: Duration::ZERO }
+    }
+}
+
+/// The graph every port's packets pass: in → flows → condition → forward → the port's tree → out.
+pub fn edge_graph(ports: &[EdgePort], options: &EdgeOptions) -> String {
+    let EdgeOptions { connections, catchup, ring_time } = options;
     let bridge = ports.iter().any(|p| p.spec.mode == PortMode::Bridge);
     let n = ports.len();
     let mut text = String::new();
@@ -47,9 +72,15 @@ pub fn edge_graph(ports: &[EdgePort], connections: u32) -> String {
         let overhead =
             if p.spec.overhead > 0 { format!(", overhead = {} B", p.spec.overhead) } else { String::new() };
         let limit = p.spec.queue.map_or(String::new(), |q| format!(", limit = {}", q.limit));
+        let mut pacing = String::new();
+        for (key, time) in [("catchup", catchup), ("ring_time", ring_time)] {
+            if *time > Duration::ZERO {
+                let _ = write!(pacing, ", {key} = {time}");
+            }
+        }
         let _ = writeln!(
             text,
-            "{} :: FromPort({1});\n{2} :: Egress({1}, rate = {3} bit/s{overhead}{limit});\n{4} :: ToPort({1});",
+            "{} :: FromPort({1});\n{2} :: Egress({1}, rate = {3} bit/s{overhead}{limit}{pacing});\n{4} :: ToPort({1});",
             identifier("in", &p.name),
             p.name,
             identifier("queue", &p.name),

@@ -16,7 +16,7 @@ mod virtual_router;
 mod worker;
 
 pub use change::{Change, ChangeStep};
-pub use edge::{DEFAULT_CONNECTIONS, EdgePort, edge_graph};
+pub use edge::{EdgeOptions, EdgePort, edge_graph};
 pub use plan::RouterPlanner;
 pub use virtual_router::{Sent, VirtualRouter};
 pub use worker::{Worker, WorkerError, WorkerEvent};

@@ -1,7 +1,8 @@
 //! A whole router in virtual time: control, planner and worker in one thread.
 
 use super::{
-    Change, ChangeStep, EdgePort, RouterPlanner, Worker, WorkerError, WorkerEvent, edge_graph, registry,
+    Change, ChangeStep, EdgeOptions, EdgePort, RouterPlanner, Worker, WorkerError, WorkerEvent, edge_graph,
+    registry,
 };
 use crate::control::{Control, Input, Limits, Output};
 use perhop_flows::FlowEvent;
@@ -58,7 +59,7 @@ impl VirtualRouter {
     /// # Errors
     /// The graph cannot be built: a port's name or specification does not fit the language.
     pub fn new(ports: Vec<EdgePort>, buffers: usize, seed: u64) -> Result<Self, WorkerError> {
-        let text = edge_graph(&ports, 16_384);
+        let text = edge_graph(&ports, &EdgeOptions::exact(16_384));
         let mut planner = RouterPlanner::new(ports, registry());
         let pool = Pool::new(buffers);
         let worker = Worker::new(&text, &mut planner, pool.clone(), seed)?;

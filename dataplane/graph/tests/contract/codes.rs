@@ -5,9 +5,7 @@
 
 use super::desk::{Desk, api, delete, filter, key, n, patch, put};
 use perhop_graph::control::{Input, Limits};
-use perhop_model::{
-    Claim, Credentials, ErrorItem, Kind, Mode, Op, Outcome, Owner, Role, Transaction, TxnId,
-};
+use perhop_model::{Claim, Credentials, ErrorItem, Kind, Mode, Op, Outcome, Owner, Role, Transaction, TxnId};
 use perhop_reason::Code;
 use serde_json::json;
 
@@ -28,7 +26,8 @@ fn every_code_has_a_test_named_after_it() {
 #[test]
 fn code_malformed() {
     let mut desk = Desk::furnished();
-    let errors = desk.refused(Owner::File, vec![put(Kind::Class, "x", json!({"port": "wan", "weight": "heavy"}))]);
+    let errors =
+        desk.refused(Owner::File, vec![put(Kind::Class, "x", json!({"port": "wan", "weight": "heavy"}))]);
     assert_eq!(one(errors), (Code::Malformed, "class/x.weight".to_owned()));
     assert_eq!(one(desk.refused(Owner::File, vec![])).0, Code::Malformed);
     let errors = desk.refused(Owner::File, vec![patch(Kind::Class, "wan/voice", json!([1]))]);
@@ -77,7 +76,10 @@ fn code_bad_reference() {
     let errors = desk.refused(Owner::File, vec![put(Kind::Filter, "f", json!({"sla": "gold"}))]);
     assert_eq!(one(errors), (Code::BadReference, "filter/f.sla".to_owned()));
     // Another owner's profile is private unless it says otherwise; a class is shared unless it says otherwise.
-    desk.commit(api("a"), vec![put(Kind::Profile, "mine", json!({})), put(Kind::Profile, "ours", json!({"shared": true}))]);
+    desk.commit(
+        api("a"),
+        vec![put(Kind::Profile, "mine", json!({})), put(Kind::Profile, "ours", json!({"shared": true}))],
+    );
     let errors = desk.refused(api("b"), vec![put(Kind::Filter, "f", json!({"profile": "mine"}))]);
     assert_eq!(one(errors), (Code::BadReference, "filter/f.profile".to_owned()));
     desk.commit(api("b"), vec![put(Kind::Filter, "f", json!({"profile": "ours", "class": "voice"}))]);
@@ -120,7 +122,8 @@ fn code_exists() {
     let same_device = put(Kind::Port, "lan", json!({"device": "wan"}));
     assert!(desk.refused(Owner::File, vec![same_device]).iter().all(|e| e.1 == Code::Exists));
     // One allocation a class.
-    let allocation = |name: &str| put(Kind::Allocation, name, json!({"class": "wan/voice", "guarantee": 1_000_000}));
+    let allocation =
+        |name: &str| put(Kind::Allocation, name, json!({"class": "wan/voice", "guarantee": 1_000_000}));
     desk.commit(Owner::Agent, vec![allocation("x")]);
     let errors = desk.refused(api("a"), vec![allocation("y")]);
     assert_eq!(one(errors), (Code::Exists, "allocation/y.class".to_owned()));
@@ -129,17 +132,27 @@ fn code_exists() {
 #[test]
 fn code_in_use() {
     let mut desk = Desk::furnished();
-    desk.commit(api("a"), vec![put(Kind::Filter, "f", filter("voice", 1)), put(Kind::Sla, "s", json!({"rate": 9_000}))]);
+    desk.commit(
+        api("a"),
+        vec![put(Kind::Filter, "f", filter("voice", 1)), put(Kind::Sla, "s", json!({"rate": 9_000}))],
+    );
     desk.commit(api("a"), vec![put(Kind::Filter, "g", json!({"sla": "s"}))]);
     // The deletion is at fault, whether the class is meant by its logical name or by its key.
     let errors = desk.refused(Owner::File, vec![delete(Kind::Filter, "x"), delete(Kind::Class, "wan/voice")]);
     assert_eq!(errors, [(Some(1), Code::InUse, "class/wan/voice".to_owned())]);
     assert_eq!(one(desk.refused(api("a"), vec![delete(Kind::Sla, "s")])), (Code::InUse, "sla/s".to_owned()));
-    assert!(desk.refused(Owner::File, vec![delete(Kind::Port, "wan")]).iter().all(|e| e.1 == Code::InUse && e.0 == Some(0)));
+    assert!(
+        desk.refused(Owner::File, vec![delete(Kind::Port, "wan")])
+            .iter()
+            .all(|e| e.1 == Code::InUse && e.0 == Some(0))
+    );
     // So is a change that takes the name away or hides the object.
     let renamed = patch(Kind::Class, "wan/voice", json!({"logical": "speech"}));
     assert_eq!(one(desk.refused(Owner::File, vec![renamed])).0, Code::InUse);
-    desk.commit(Owner::Agent, vec![put(Kind::Allocation, "x", json!({"class": "wan/voice", "guarantee": 9_000}))]);
+    desk.commit(
+        Owner::Agent,
+        vec![put(Kind::Allocation, "x", json!({"class": "wan/voice", "guarantee": 9_000}))],
+    );
     let hidden = patch(Kind::Class, "wan/voice", json!({"shared": false}));
     assert_eq!(one(desk.refused(Owner::File, vec![hidden])), (Code::InUse, "class/wan/voice".to_owned()));
 }
@@ -172,7 +185,10 @@ fn code_forbidden() {
     let mut desk = Desk::furnished();
     let ops = || vec![put(Kind::Filter, "f", filter("voice", 1))];
     let t = desk.txn(api("a"), ops());
-    assert_eq!(one(desk.refused_as(Credentials { role: Role::Read, owner: None }, t.clone())).0, Code::Forbidden);
+    assert_eq!(
+        one(desk.refused_as(Credentials { role: Role::Read, owner: None }, t.clone())).0,
+        Code::Forbidden
+    );
     let stranger = Credentials { role: Role::Write, owner: Some(api("b")) };
     assert_eq!(one(desk.refused_as(stranger.clone(), t.clone())).0, Code::Forbidden);
     // Somebody else's attempt under this id is no answer to its owner.
@@ -217,7 +233,12 @@ fn code_stale_version() {
     let mut desk = Desk::furnished();
     desk.commit(Owner::File, vec![patch(Kind::Class, "wan/voice", json!({"weight": 2}))]);
     let fields = json!({"weight": 3});
-    let at = |v| Op::Patch { kind: Kind::Class, name: n("wan/voice"), fields: fields.clone(), if_version: Some(v) };
+    let at = |v| Op::Patch {
+        kind: Kind::Class,
+        name: n("wan/voice"),
+        fields: fields.clone(),
+        if_version: Some(v),
+    };
     assert_eq!(one(desk.refused(Owner::File, vec![at(1)])).0, Code::StaleVersion);
     desk.commit(Owner::File, vec![at(2)]);
     let gone = Op::Delete { kind: Kind::Class, name: n("x"), if_version: Some(2), drain_ms: None };
@@ -267,7 +288,10 @@ fn code_no_capacity() {
     let reply = desk.run(t);
     let e = &reply.errors[0];
     assert_eq!((e.code, e.path.as_str()), (Code::NoCapacity, "class/wan/video.guarantee"));
-    assert_eq!((e.value.clone(), e.limit, e.free), (Some(json!(9_000_000)), Some(10_000_000), Some(8_000_000)));
+    assert_eq!(
+        (e.value.clone(), e.limit, e.free),
+        (Some(json!(9_000_000)), Some(10_000_000), Some(8_000_000))
+    );
     // The agent's allocations count, and the port's rate is what they share.
     let more = put(Kind::Allocation, "a", json!({"class": "wan/voice", "guarantee": 10_000_001}));
     assert_eq!(one(desk.refused(Owner::Agent, vec![more])).0, Code::NoCapacity);
@@ -294,7 +318,10 @@ fn code_limit_reached() {
 #[test]
 fn code_unsupported() {
     let mut desk = Desk::furnished();
-    assert_eq!(one(desk.refused(Owner::File, vec![put(Kind::AbrPolicy, "p", json!({}))])).0, Code::Unsupported);
+    assert_eq!(
+        one(desk.refused(Owner::File, vec![put(Kind::AbrPolicy, "p", json!({}))])).0,
+        Code::Unsupported
+    );
 }
 
 #[test]

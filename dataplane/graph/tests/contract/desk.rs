@@ -125,7 +125,10 @@ impl Desk {
                     self.open.push_back((ticket, change));
                 }
                 Output::Reply { request, reply } => {
-                    assert!(self.replies.insert(request, reply).is_none(), "request {request} answered twice");
+                    assert!(
+                        self.replies.insert(request, reply).is_none(),
+                        "request {request} answered twice"
+                    );
                 }
             }
         }

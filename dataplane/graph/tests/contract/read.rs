@@ -49,7 +49,12 @@ impl Draw {
             true => QueueKind::Fifo,
             false => {
                 let min_ppm = self.up_to(499_999) as u32;
-                QueueKind::Red { min_ppm, max_ppm: 500_000, max_p_ppm: 1 + self.up_to(999_999) as u32, ecn: self.coin() }
+                QueueKind::Red {
+                    min_ppm,
+                    max_ppm: 500_000,
+                    max_p_ppm: 1 + self.up_to(999_999) as u32,
+                    ecn: self.coin(),
+                }
             }
         };
         QueueSpec { limit, kind }
@@ -66,8 +71,14 @@ impl Draw {
         }
     }
     fn class(&mut self) -> ClassSpec {
-        let guarantee = if self.coin() { Share::Rate(self.up_to(1 << 29)) } else { Share::Ppm(self.up_to(250_000) as u32) };
-        let ceiling = |d: &mut Self| if d.coin() { Share::Rate((1 << 29) + d.up_to(1 << 30)) } else { Share::Ppm(900_000) };
+        let guarantee = if self.coin() {
+            Share::Rate(self.up_to(1 << 29))
+        } else {
+            Share::Ppm(self.up_to(250_000) as u32)
+        };
+        let ceiling = |d: &mut Self| {
+            if d.coin() { Share::Rate((1 << 29) + d.up_to(1 << 30)) } else { Share::Ppm(900_000) }
+        };
         ClassSpec {
             port: n("p"),
             logical: self.maybe(|_| n("logical:name")),
@@ -101,7 +112,13 @@ impl Draw {
             2 => MeterSpec::Srtcm { cir, cbs, ebs: self.up_to(1 << 20), aware: self.coin() },
             _ => MeterSpec::Trtcm { cir, cbs, pir: cir + self.up_to(1 << 20), pbs: 1500, aware: self.coin() },
         };
-        ProfileSpec { meter, green: self.action(), yellow: self.action(), red: self.action(), shared: self.coin() }
+        ProfileSpec {
+            meter,
+            green: self.action(),
+            yellow: self.action(),
+            red: self.action(),
+            shared: self.coin(),
+        }
     }
     fn filter(&mut self) -> FilterSpec {
         let v6 = self.coin();
@@ -149,7 +166,13 @@ impl Draw {
     }
     fn route(&mut self) -> RouteSpec {
         let v6 = self.coin();
-        let kinds = [RouteKind::Unicast, RouteKind::Blackhole, RouteKind::Unreachable, RouteKind::Prohibit, RouteKind::Local];
+        let kinds = [
+            RouteKind::Unicast,
+            RouteKind::Blackhole,
+            RouteKind::Unreachable,
+            RouteKind::Prohibit,
+            RouteKind::Local,
+        ];
         let kind = kinds[self.up_to(4) as usize];
         RouteSpec {
             dest: self.prefix(v6),
@@ -176,7 +199,8 @@ impl Draw {
     }
     fn allocation(&mut self) -> AllocationSpec {
         let guarantee = self.maybe(|d| d.up_to(1 << 20));
-        let ceiling = if guarantee.is_none() || self.coin() { Some((1 << 20) + self.up_to(1 << 20)) } else { None };
+        let ceiling =
+            if guarantee.is_none() || self.coin() { Some((1 << 20) + self.up_to(1 << 20)) } else { None };
         AllocationSpec { class: n("p/fixed"), guarantee, ceiling, shared: self.coin() }
     }
     fn all(&mut self) -> Vec<(&'static str, Spec)> {
@@ -261,7 +285,13 @@ fn pages_are_pinned_to_one_revision_while_commits_go_on() {
         query.cursor = Some(cursor);
         // Between any two pages something goes and something comes.
         let i = digests.len() as u32;
-        desk.commit(api("a"), vec![delete(Kind::Filter, &format!("f{:02}", 24 - i)), put(Kind::Filter, &format!("e{i}"), filter("rest", i))]);
+        desk.commit(
+            api("a"),
+            vec![
+                delete(Kind::Filter, &format!("f{:02}", 24 - i)),
+                put(Kind::Filter, &format!("e{i}"), filter("rest", i)),
+            ],
+        );
     }
     assert_eq!(names, (0..25).map(|i| format!("f{i:02}")).collect::<Vec<_>>());
     assert!(digests.len() == 7 && digests.windows(2).all(|d| d[0] == d[1]));
@@ -293,7 +323,10 @@ fn the_digest_of_an_owner_changes_with_what_it_has_and_only_then() {
         }
         let page = desk.control.state(&StateQuery::default()).expect("a page");
         assert_eq!(page.digests["file"].objects, 3);
-        (page.digests["file"].sha256.clone(), page.digests.get("api:a").map(|d| (d.objects, d.sha256.clone())))
+        (
+            page.digests["file"].sha256.clone(),
+            page.digests.get("api:a").map(|d| (d.objects, d.sha256.clone())),
+        )
     };
     let f = |p| put(Kind::Filter, "f", filter("voice", p));
     let (file, none) = digest(vec![]);

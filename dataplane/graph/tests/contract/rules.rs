@@ -23,17 +23,11 @@ fn rule_1_validated_against_the_final_state() {
     let class = |g: u64| json!({"port": "wan", "guarantee": {"rate": g}});
     desk.commit(
         Owner::File,
-        vec![
-            put(Kind::Class, "wan/voice", class(8_000_000)),
-            put(Kind::Class, "wan/rest", class(2_000_000)),
-        ],
+        vec![put(Kind::Class, "wan/voice", class(8_000_000)), put(Kind::Class, "wan/rest", class(2_000_000))],
     );
     desk.commit(
         Owner::File,
-        vec![
-            put(Kind::Class, "wan/rest", class(8_000_000)),
-            put(Kind::Class, "wan/voice", class(2_000_000)),
-        ],
+        vec![put(Kind::Class, "wan/rest", class(8_000_000)), put(Kind::Class, "wan/voice", class(2_000_000))],
     );
     // Something and what it refers to go together.
     desk.commit(Owner::File, vec![delete(Kind::Class, "wan/voice"), delete(Kind::Filter, "calls")]);
@@ -67,7 +61,8 @@ fn rule_1_all_errors_are_returned() {
             patch(Kind::Sla, "absent", json!({})),
         ],
     );
-    let mut found: Vec<_> = errors.iter().map(|(op, code, _)| (op.expect("each has its operation"), *code)).collect();
+    let mut found: Vec<_> =
+        errors.iter().map(|(op, code, _)| (op.expect("each has its operation"), *code)).collect();
     found.sort();
     let expected = [
         (0, Code::UnknownField),
@@ -160,7 +155,8 @@ fn rule_5_a_deleted_class_drains() {
     desk.commit(Owner::File, vec![drain(Some(250))]);
     let draining = desk.plans.last().expect("planned").draining.clone();
     assert_eq!((draining[0].id, draining[0].until), (2, desk.now + Duration::from_millis(250)));
-    let states = desk.control.state(&StateQuery { kind: Some(Kind::Class), ..StateQuery::default() }).expect("a page");
+    let states =
+        desk.control.state(&StateQuery { kind: Some(Kind::Class), ..StateQuery::default() }).expect("a page");
     let voice = states.objects.iter().find(|o| o.name.as_str() == "wan/voice").expect("still shown");
     assert_eq!(voice.status, Status::Draining);
     // Made again meanwhile it is another object; both are shown.
@@ -287,7 +283,8 @@ fn rule_8_hard_state_stays_and_soft_state_ends() {
 fn rule_8_after_a_restart_owners_resynchronise_by_replace_owned() {
     let mut desk = Desk::furnished();
     desk.commit(api("a"), vec![put(Kind::Filter, "f", filter("voice", 1))]);
-    let page = desk.control.state(&StateQuery { owner: Some(api("a")), ..StateQuery::default() }).expect("a page");
+    let page =
+        desk.control.state(&StateQuery { owner: Some(api("a")), ..StateQuery::default() }).expect("a page");
     let digest = page.digests["api:a"].clone();
     let objects: Vec<Object> = page
         .objects
@@ -312,9 +309,13 @@ fn rule_8_after_a_restart_owners_resynchronise_by_replace_owned() {
 #[test]
 fn rule_8_replace_owned_never_touches_another_owner() {
     let mut desk = Desk::furnished();
-    desk.commit(api("a"), vec![put(Kind::Filter, "a1", filter("voice", 1)), put(Kind::Sla, "gold", json!({"rate": 1_000_000}))]);
+    desk.commit(
+        api("a"),
+        vec![put(Kind::Filter, "a1", filter("voice", 1)), put(Kind::Sla, "gold", json!({"rate": 1_000_000}))],
+    );
     desk.commit(api("b"), vec![put(Kind::Filter, "b1", filter("voice", 1))]);
-    let object = |name: &str| Object { kind: Kind::Filter, name: n(name), spec: filter("rest", 2), ttl_ms: None };
+    let object =
+        |name: &str| Object { kind: Kind::Filter, name: n(name), spec: filter("rest", 2), ttl_ms: None };
     let replace = |objects| Op::ReplaceOwned { kinds: vec![Kind::Filter, Kind::Filter], objects };
     desk.commit(api("a"), vec![replace(vec![object("a2")])]);
     assert_eq!(desk.names(Some(&api("a"))), ["filter:a2", "sla:gold"], "only the kinds named");

@@ -41,7 +41,9 @@ fn a_wide_tree_with_an_allocation_for_every_class() {
     }));
     desk.commit(Owner::File, ops);
     // Every parent too small for its children: all are told.
-    let small = (0..200).map(|i| put(Kind::Allocation, &format!("a{i}"), json!({"class": format!("wan/c{i}"), "guarantee": 0})));
+    let small = (0..200).map(|i| {
+        put(Kind::Allocation, &format!("a{i}"), json!({"class": format!("wan/c{i}"), "guarantee": 0}))
+    });
     let t = desk.txn(Owner::File, small.collect());
     let reply = desk.run(t);
     assert_eq!(reply.outcome, Outcome::Rejected);

@@ -21,7 +21,10 @@ fn it_ends_exactly_when_its_time_is_over() {
 #[test]
 fn renewing_extends_it() {
     let mut desk = Desk::furnished();
-    let two = vec![soft(Kind::Filter, "f", filter("voice", 1), 1_000), soft(Kind::Filter, "g", filter("voice", 1), 1_000)];
+    let two = vec![
+        soft(Kind::Filter, "f", filter("voice", 1), 1_000),
+        soft(Kind::Filter, "g", filter("voice", 1), 1_000),
+    ];
     desk.commit(api("a"), two);
     desk.commit(api("b"), vec![soft(Kind::Filter, "h", filter("voice", 1), 1_000)]);
     let version = desk.control.objects()[&key(Kind::Filter, "f")].version;
@@ -29,7 +32,11 @@ fn renewing_extends_it() {
     desk.commit(api("a"), vec![Op::Renew { keys: Some(vec![key(Kind::Filter, "f")]), ttl_ms: 1_000 }]);
     desk.pass(Duration::from_millis(200));
     assert_eq!(desk.names(None).iter().filter(|n| n.starts_with("filter")).collect::<Vec<_>>(), ["filter:f"]);
-    assert_eq!(desk.control.objects()[&key(Kind::Filter, "f")].version, version, "a longer life is no change");
+    assert_eq!(
+        desk.control.objects()[&key(Kind::Filter, "f")].version,
+        version,
+        "a longer life is no change"
+    );
     desk.commit(api("a"), vec![Op::Renew { keys: None, ttl_ms: 2_000 }]);
     let end = desk.now + Duration::from_millis(1_999);
     desk.sleep_until(end);

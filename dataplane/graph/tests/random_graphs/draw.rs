@@ -37,7 +37,11 @@ impl Drawn {
             types: drawn.iter().map(|t| t.name).collect(),
             loops: 0,
             merges: 0,
-            inputs: types.iter().filter(|t| t.inputs.range().1 > 0 || t.name == "FromPort").map(|t| t.name).collect(),
+            inputs: types
+                .iter()
+                .filter(|t| t.inputs.range().1 > 0 || t.name == "FromPort")
+                .map(|t| t.name)
+                .collect(),
         };
         let mut fed = vec![false; count];
         for (i, t) in drawn.iter().enumerate() {

@@ -173,13 +173,22 @@ fn run(seed: u64, registry: &Registry) -> (Drawn, u64) {
     for id in world.all.clone() {
         let held = world.driver.element(id).map_or(0, Element::held);
         let dropped = world.driver.drop_held(id, perhop_packet::DropReason::GraphReplaced);
-        assert_eq!((dropped, world.driver.element(id).map_or(0, Element::held)), (held, 0), "{}", world.driver.name(id));
+        assert_eq!(
+            (dropped, world.driver.element(id).map_or(0, Element::held)),
+            (held, 0),
+            "{}",
+            world.driver.name(id)
+        );
     }
     world.check(STEPS);
     drop(world);
     pool.flush_thread_cache();
     let counters = pool.counters();
-    assert_eq!((counters.in_depot, counters.leaked), (counters.capacity, 0), "buffers that did not come home");
+    assert_eq!(
+        (counters.in_depot, counters.leaked),
+        (counters.capacity, 0),
+        "buffers that did not come home"
+    );
     (drawn, injected)
 }
 

@@ -50,9 +50,7 @@ impl<'d> Trees<'d> {
         }
         match (c.guarantee, &c.parent) {
             (Share::Rate(r), _) => r,
-            (share, Some(parent)) if depth < MAX_DEPTH => {
-                share.of(Rate(self.guarantee(parent, depth + 1))).0
-            }
+            (share, Some(parent)) if depth < MAX_DEPTH => share.of(Rate(self.guarantee(parent, depth + 1))).0,
             (share, _) => share.of(port_rate(self.draft, &c.port)).0,
         }
     }
@@ -116,8 +114,11 @@ fn clash(at: &mut At<'_>, ops: &BTreeMap<Key, usize>, other: &Name, field: &str,
     let other = Key { kind: Kind::Class, name: other.clone() };
     if at.op.is_none() && ops.contains_key(&other) {
         let why = format!("{} {what}", at.key);
-        At { key: &other, op: ops.get(&other).copied(), errors: &mut *at.errors }
-            .error(field, Code::Exists, why);
+        At { key: &other, op: ops.get(&other).copied(), errors: &mut *at.errors }.error(
+            field,
+            Code::Exists,
+            why,
+        );
     } else {
         at.error(field, Code::Exists, format!("{other} {what}"));
     }
@@ -199,8 +200,7 @@ fn fits(
     for (key, mine) in culprits {
         let field = if key.kind == Kind::Port { "rate" } else { "guarantee" };
         let mut at = At { key: &key, op: ops.get(&key).copied(), errors: &mut *errors };
-        let why =
-            format!("the guarantees inside {what} add up to {sum} bit/s, more than its {whole} bit/s");
+        let why = format!("the guarantees inside {what} add up to {sum} bit/s, more than its {whole} bit/s");
         let item = at.error(field, Code::NoCapacity, why);
         item.value = Some(if mine > 0 { mine } else { whole }.into());
         item.limit = Some(if mine > 0 { whole } else { sum });
