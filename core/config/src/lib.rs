@@ -27,6 +27,7 @@
 //! ```
 //!
 //! Source: TOML 1.1 (<https://toml.io/en/v1.1.0>), whose grammar the `toml` crate implements.
+#![forbid(unsafe_code)]
 
 mod diagnostic;
 mod document;

@@ -10,6 +10,7 @@
 //! * [`psqm`]: a surrogate for a score that the laboratory sets its runs beside;
 //! * [`call`]: the record of one call, reported whole or from an instant on;
 //! * [`pool`]: many calls as one.
+#![forbid(unsafe_code)]
 
 pub mod call;
 pub mod codec;

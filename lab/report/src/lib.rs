@@ -7,6 +7,7 @@
 //! * [`plot`]: charts as inline SVG.
 //!
 //! Nothing here reads a clock or touches a file: everything is a function of the results to a string.
+#![forbid(unsafe_code)]
 
 pub mod html;
 pub mod plot;

@@ -5,6 +5,7 @@
 //! it really leaves. A [`Sink`] reads the payload back. Everything follows from the seed.
 //!
 //! Lengths are those of the UDP payload; rates count IP length, as everywhere in results.
+#![forbid(unsafe_code)]
 
 pub mod bulk;
 pub mod constant;

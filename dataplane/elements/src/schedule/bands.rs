@@ -1,5 +1,5 @@
-//! Synopsis
-//! : [`Bands`] sorts packets by logical class into child disciplines, for the schedulers that choose among a few.
+//! # Synopsis
+//! [`Bands`] sorts packets by logical class into child disciplines, for the schedulers that choose among a few.
 //!
 //! # Ports
 //! None: part of [`super::Priority`] and [`super::Drr`].

@@ -1,5 +1,5 @@
-//! Synopsis
-//! : [`Drr`] shares a line between classes in proportion to their weights, in bytes, at constant cost.
+//! # Synopsis
+//! [`Drr`] shares a line between classes in proportion to their weights, in bytes, at constant cost.
 //!
 //! # Ports
 //! A discipline; as the element `Drr`, inside a pump: input 0 packets, output 0 packets.

@@ -1,5 +1,5 @@
-//! Synopsis
-//! : [`Egress`] is the way out through a port: finds each packet's leaf, and schedules with a [`ClassTree`].
+//! # Synopsis
+//! [`Egress`] is the way out through a port: finds each packet's leaf, and schedules with a [`ClassTree`].
 //!
 //! # Ports
 //! Input 0: packets for the port. Output 0: the same packets in the tree's order, at the port's pace; to `ToPort`.

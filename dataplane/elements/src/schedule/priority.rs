@@ -1,5 +1,5 @@
-//! Synopsis
-//! : [`Priority`] serves a class only when no class before it has a packet.
+//! # Synopsis
+//! [`Priority`] serves a class only when no class before it has a packet.
 //!
 //! # Ports
 //! A discipline; as the element `Priority`, inside a pump: input 0 packets, output 0 packets.

@@ -1,5 +1,5 @@
-//! Synopsis
-//! : [`Pump`] holds packets in a discipline and lets them out as fast as a line takes them.
+//! # Synopsis
+//! [`Pump`] holds packets in a discipline and lets them out as fast as a line takes them.
 //!
 //! # Ports
 //! Input 0: packets to queue. Output 0: packets in the discipline's order at the line's pace.

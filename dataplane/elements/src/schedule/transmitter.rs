@@ -1,5 +1,5 @@
-//! Synopsis
-//! : [`Transmitter`] knows when a line of a given rate can take the next packet.
+//! # Synopsis
+//! [`Transmitter`] knows when a line of a given rate can take the next packet.
 //!
 //! # Ports
 //! None: plain state inside [`super::Pump`].

@@ -1,5 +1,5 @@
-//! Synopsis
-//! : [`ClassTree`] shares a link between classes: guarantees first, then what a parent left unused, then the rest by
+//! # Synopsis
+//! [`ClassTree`] shares a link between classes: guarantees first, then what a parent left unused, then the rest by
 //! weight; never above a ceiling.
 //!
 //! # Ports
