@@ -1,115 +1,215 @@
-//! Replacing a running graph.
+//! Replacing a running graph between two batches.
 //!
-//! An element of the new graph that has the name, type and version of a running one takes its place: books, timers and
-//! connections into it stay, and its state (with the packets inside) moves. An element that is not in the new graph
-//! and still holds packets stays as a retired one, connected as before, until it is empty or its time is over.
+//! * An element of the new graph that has the name, type and version of a running one takes its place: books, timers
+//!   and connections into it stay, and its state, packets included, moves.
+//! * One with the name but another type or version is refused by [`check_swap`] unless it is to be reset. Then it is
+//!   new, and its predecessor goes as if it were no longer named.
+//! * What is no longer named takes no more packets. While it, or anything that leads to it, still holds some, it stays
+//!   as a retired element, connected as before; at its deadline the rest is dropped
+//!   ([`DropReason::GraphReplaced`]).
+//!
+//! Packets that pass only elements which keep their place are neither lost nor reordered.
 
-use crate::lang::Built;
-use perhop_element::{Driver, Edge, NodeId};
+use crate::control::RESET_ALL;
+use crate::lang::{Built, BuiltNode, EdgeDecl};
+use perhop_element::{Driver, Edge, Element, NodeId, TimerId};
 use perhop_packet::DropReason;
 use perhop_units::{Duration, Instant};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use thiserror::Error;
 
-/// Prefix of the names of retired elements, followed by the time at which what they hold is dropped.
+/// Names of retired elements are `retired:NAME@N`, N being their deadline in ns. No name in graph text has a colon.
 pub const RETIRED: &str = "retired:";
 /// How long a retired element may drain.
 pub const DRAIN: Duration = Duration::from_secs(1);
 
+/// Why a graph may not take the place of the running one.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SwapError {
+    /// State cannot move between types.
+    #[error("element {name} is a {running} now and would become a {new}; list it in reset to lose its state")]
+    OtherType {
+        /// The element.
+        name: String,
+        /// Its type now.
+        running: String,
+        /// Its type in the new graph.
+        new: String,
+    },
+    /// State cannot move between versions.
+    #[error("element {name} has state of version {running}, the new one of version {new}; list it in reset to lose it")]
+    OtherVersion {
+        /// The element.
+        name: String,
+        /// Version of its state now.
+        running: u32,
+        /// Version in the new graph.
+        new: u32,
+    },
+    /// Nothing of that name runs: a mistake that would otherwise be found when it is too late.
+    #[error("reset names {name}, and no element is called so")]
+    UnknownReset {
+        /// As given.
+        name: String,
+    },
+}
+
 /// What a swap did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swapped {
-    /// Elements that took the place of their predecessor with its state.
+    /// Elements that took the place of their predecessor, with its state if it had any.
     pub moved: usize,
-    /// Elements that took the place of their predecessor without its state.
+    /// Elements that took the name of their predecessor without its state.
     pub reset: usize,
     /// New elements.
     pub added: usize,
-    /// Elements that drain.
+    /// Elements that drain, those with a successor included.
     pub retired: usize,
-    /// Packets that could not move.
+    /// Packets dropped because nothing could hold them any more.
     pub dropped: u64,
 }
 
-/// Puts `built` in the place of the running graph, between two batches.
+/// Running elements by name, without those that drain. O(n).
+fn running(driver: &Driver) -> HashMap<String, NodeId> {
+    let live = driver.ids().filter(|id| !driver.name(*id).starts_with(RETIRED));
+    live.map(|id| (driver.name(id).to_owned(), id)).collect()
+}
+
+/// Everything that forbids putting `built` in the place of what `driver` runs. `reset` names elements whose state may
+/// be lost, or all of them by [`RESET_ALL`].
+pub fn check_swap(driver: &Driver, built: &Built, reset: &[String]) -> Vec<SwapError> {
+    let running = running(driver);
+    let mut errors = Vec::new();
+    let all = reset.iter().any(|r| r == RESET_ALL);
+    for name in reset.iter().filter(|r| *r != RESET_ALL && !running.contains_key(*r)) {
+        errors.push(SwapError::UnknownReset { name: name.clone() });
+    }
+    let resets: HashSet<&str> = reset.iter().map(String::as_str).collect();
+    for node in built.nodes.iter().filter(|n| !all && !resets.contains(n.name.as_str())) {
+        let Some(old) = running.get(&node.name).and_then(|id| driver.element(*id)) else { continue };
+        let name = node.name.clone();
+        if old.type_name() != node.element.type_name() {
+            let (running, new) = (old.type_name().to_owned(), node.element.type_name().to_owned());
+            errors.push(SwapError::OtherType { name, running, new });
+        } else if old.version() != node.element.version() {
+            let (running, new) = (old.version(), node.element.version());
+            errors.push(SwapError::OtherVersion { name, running, new });
+        }
+    }
+    errors
+}
+
+/// Puts `built`, which passed [`check_swap`], in the place of the running graph. Never fails: what cannot keep its
+/// state starts without. O(elements + connections).
 pub fn swap(driver: &mut Driver, now: Instant, built: Built) -> Swapped {
     let mut done = Swapped::default();
-    let running: HashMap<String, NodeId> = driver
-        .ids()
-        .filter(|id| !driver.name(*id).starts_with(RETIRED))
-        .map(|id| (driver.name(id).to_owned(), id))
-        .collect();
+    let mut leaving = running(driver);
     let Built { graph, nodes } = built;
     let mut ids = Vec::with_capacity(nodes.len());
-    for node in nodes {
-        match running.get(&node.name) {
-            Some(id) => {
-                take_place(driver, *id, node.element, &mut done);
-                ids.push(*id);
-            }
+    let mut moved = Vec::new();
+    for BuiltNode { name, element, outputs } in nodes {
+        let element = match leaving.get(&name).copied() {
+            Some(id) => match take_place(driver, id, element) {
+                Ok(()) => {
+                    leaving.remove(&name);
+                    done.moved += 1;
+                    moved.push(id);
+                    ids.push(id);
+                    continue;
+                }
+                Err(element) => {
+                    done.reset += 1;
+                    element
+                }
+            },
             None => {
                 done.added += 1;
-                ids.push(driver.add(&node.name, node.element, node.outputs));
+                element
             }
-        }
+        };
+        ids.push(driver.add(&name, element, outputs));
     }
-    for (index, id) in ids.iter().enumerate() {
-        let mut outputs = vec![None; driver.edges(*id).len()];
-        for e in graph.edges.iter().filter(|e| e.from == index) {
-            if outputs.len() <= e.output as usize {
-                outputs.resize(e.output as usize + 1, None);
-            }
-            outputs[e.output as usize] = Some(Edge { to: ids[e.to], input: e.input });
-        }
-        driver.set_outputs(*id, outputs);
-    }
-    for (name, id) in running.iter().filter(|(_, id)| !ids.contains(id)) {
+    connect(driver, &ids, &graph.edges);
+    let until = (now + DRAIN).as_nanos();
+    for (name, id) in leaving {
+        driver.rename(id, &format!("{RETIRED}{name}@{until}"));
         done.retired += 1;
-        driver.rename(*id, &format!("{RETIRED}{}:{name}", (now + DRAIN).as_nanos()));
     }
-    collect_retired(driver, now);
+    done.dropped += collect_retired(driver, now);
+    // A new configuration may let out earlier what waits for a timer of the old one.
+    for id in moved {
+        if driver.element(id).is_some_and(|e| e.held() > 0) {
+            driver.wake(now, id, TimerId::MAIN);
+        }
+    }
     done
 }
 
-fn take_place(
-    driver: &mut Driver,
-    id: NodeId,
-    mut new: Box<dyn perhop_element::Element>,
-    done: &mut Swapped,
-) {
-    let Some(old) = driver.element_dyn_mut(id) else { return };
-    let alike = old.type_name() == new.type_name() && old.version() == new.version();
-    let state = if alike { old.export_state() } else { None };
-    match state.map(|s| new.import_state(s)) {
-        Some(Ok(())) => done.moved += 1,
-        Some(Err(state)) => {
-            // The predecessor takes its state back, so that its packets can be counted out.
-            if let Some(old) = driver.element_dyn_mut(id) {
+/// Moves the state of the element at `id` into `new` and puts that in its place. `new` comes back when the two are not
+/// alike or the state does not fit; the old element then has its state again.
+fn take_place(driver: &mut Driver, id: NodeId, mut new: Box<dyn Element>) -> Result<(), Box<dyn Element>> {
+    let Some(old) = driver.element_dyn_mut(id) else { return Err(new) };
+    if old.type_name() != new.type_name() || old.version() != new.version() {
+        return Err(new);
+    }
+    match old.export_state() {
+        Some(state) => {
+            if let Err(state) = new.import_state(state) {
+                // An element takes its own state; if it did not, its packets would be lost with the state.
                 let _ = old.import_state(state);
+                return Err(new);
             }
-            done.reset += 1;
-            done.dropped += driver.drop_held(id, DropReason::GraphReplaced);
         }
-        None => {
-            done.reset += usize::from(!alike);
-            done.dropped += driver.drop_held(id, DropReason::GraphReplaced);
-        }
+        // Packets that cannot move stay where they are.
+        None if old.held() > 0 => return Err(new),
+        None => {}
     }
     driver.replace(id, new);
+    Ok(())
 }
 
-/// Removes retired elements that are empty, or whose time is over: what they still hold is dropped.
-pub fn collect_retired(driver: &mut Driver, now: Instant) -> u64 {
-    let mut dropped = 0;
-    let retired: Vec<NodeId> = driver.ids().filter(|id| driver.name(*id).starts_with(RETIRED)).collect();
-    for id in retired {
-        let held = driver.element(id).map_or(0, |e| e.held());
-        let until = driver.name(id)[RETIRED.len()..].split(':').next().and_then(|t| t.parse().ok());
-        let over = until.is_none_or(|t: u64| t <= now.as_nanos());
-        if held > 0 && !over {
-            continue;
+fn connect(driver: &mut Driver, ids: &[NodeId], edges: &[EdgeDecl]) {
+    let mut outputs: Vec<Vec<Option<Edge>>> =
+        ids.iter().map(|id| vec![None; driver.edges(*id).len()]).collect();
+    for e in edges {
+        let of = &mut outputs[e.from];
+        if of.len() <= e.output as usize {
+            of.resize(e.output as usize + 1, None);
         }
-        dropped += driver.drop_held(id, DropReason::GraphReplaced);
-        driver.remove(id);
+        of[e.output as usize] = Some(Edge { to: ids[e.to], input: e.input });
+    }
+    for (id, outputs) in ids.iter().zip(outputs) {
+        driver.set_outputs(*id, outputs);
+    }
+}
+
+/// Removes retired elements that hold nothing and that nothing can reach any more; those whose time is over drop what
+/// they hold first. Gives the number of packets dropped. O(retired elements) when none are.
+pub fn collect_retired(driver: &mut Driver, now: Instant) -> u64 {
+    let retired: Vec<NodeId> = driver.ids().filter(|id| driver.name(*id).starts_with(RETIRED)).collect();
+    if retired.is_empty() {
+        return 0;
+    }
+    let mut dropped = 0;
+    let mut needed = HashSet::new();
+    let mut from = Vec::new();
+    for id in &retired {
+        let until = driver.name(*id).rsplit_once('@').and_then(|(_, ns)| ns.parse::<u64>().ok());
+        if until.is_none_or(|t| t <= now.as_nanos()) {
+            dropped += driver.drop_held(*id, DropReason::GraphReplaced);
+        }
+        if driver.element(*id).is_some_and(|e| e.held() > 0) {
+            needed.insert(*id);
+            from.push(*id);
+        }
+    }
+    // What packets may still pass on their way out stays with them.
+    while let Some(id) = from.pop() {
+        let next: Vec<NodeId> = driver.edges(id).iter().flatten().map(|e| e.to).collect();
+        from.extend(next.into_iter().filter(|to| driver.name(*to).starts_with(RETIRED) && needed.insert(*to)));
+    }
+    for id in retired.iter().filter(|id| !needed.contains(id)) {
+        driver.remove(*id);
     }
     dropped
 }

@@ -4,8 +4,9 @@ use super::change::Change;
 use super::edge::EdgePort;
 use super::slots::Slots;
 use super::tree::PortTree;
-use crate::control::{DEFAULT_DRAIN, Draft, Draining, Entry, GraphRequest, Planner};
+use crate::control::{DEFAULT_DRAIN, Draft, Draining, Entry, GraphRequest, Planner, RESET_ALL};
 use crate::lang::{Built, build, parse};
+use crate::swap::SwapError;
 use perhop_element::{BuildCx, Registry};
 use perhop_elements::meter::{SrTcmConfig, TrTcmConfig};
 use perhop_elements::police::{
@@ -32,6 +33,8 @@ pub struct RouterPlanner {
     pub(super) filters: super::filters::Filters,
     pub(super) routes: super::routes::Routes,
     graph: Option<crate::lang::Graph>,
+    /// Text of the graph the router made for itself.
+    own_graph: String,
 }
 
 impl std::fmt::Debug for RouterPlanner {
@@ -74,6 +77,7 @@ impl RouterPlanner {
             filters: super::filters::Filters::default(),
             routes: super::routes::Routes::default(),
             graph: None,
+            own_graph: String::new(),
         }
     }
 
@@ -177,28 +181,32 @@ impl RouterPlanner {
 
     fn built(&self, request: &GraphRequest) -> Result<Built, Vec<String>> {
         let strings = |errors: Vec<crate::lang::GraphError>| errors.iter().map(ToString::to_string).collect();
-        let graph = parse(&request.text).map_err(strings)?;
+        let text = if request.text.is_empty() { &self.own_graph } else { &request.text };
+        let graph = parse(text).map_err(strings)?;
+        let reset = |name: &str| request.reset.iter().any(|r| r == name || r == RESET_ALL);
         if let Some(old) = &self.graph {
             let mut errors = Vec::new();
             for node in &graph.nodes {
                 let before = old.find(&node.name).map(|i| &old.nodes[i]);
                 let Some(before) = before.filter(|b| b.type_name != node.type_name) else { continue };
-                if !request.reset.contains(&node.name) {
-                    errors.push(format!(
-                        "element {} is a {} now and would become a {}; list it in reset to lose its state",
-                        node.name, before.type_name, node.type_name
-                    ));
+                if !reset(&node.name) {
+                    let (name, running, new) =
+                        (node.name.clone(), before.type_name.clone(), node.type_name.clone());
+                    errors.push(SwapError::OtherType { name, running, new }.to_string());
                 }
             }
             if !errors.is_empty() {
                 return Err(errors);
             }
         }
-        build(&request.text, graph, &self.registry, &mut self.cx.clone()).map_err(strings)
+        build(text, graph, &self.registry, &mut self.cx.clone()).map_err(strings)
     }
 
-    /// The running graph as last planned.
+    /// The running graph as last planned. The first is the router's own, to which an empty request returns.
     pub fn set_graph(&mut self, graph: crate::lang::Graph) {
+        if self.own_graph.is_empty() {
+            self.own_graph = graph.to_string();
+        }
         self.graph = Some(graph);
     }
 

@@ -6,7 +6,9 @@ mod frames;
 
 use draw::Drawn;
 use perhop_element::{BuildCx, Driver, Element, NodeId, Registry, TimerId};
+use perhop_graph::control::RESET_ALL;
 use perhop_graph::lang::{Built, build, parse};
+use perhop_graph::swap::{check_swap, collect_retired, swap};
 use perhop_packet::{Batch, Pool, PortId};
 use perhop_units::{Duration, Instant};
 use rand::{Rng, SeedableRng};
@@ -69,14 +71,28 @@ impl World {
         for e in &edges {
             driver.connect(all[e.from], e.output, all[e.to], e.input).expect("drawn once");
         }
-        let icmp = drawn.types.iter().position(|t| *t == "IcmpError");
-        driver.set_icmp(icmp.map(|at| all[at]));
-        let raw = |t: &str| t == "FromPort" || t == "CheckFrame";
-        let entrances = drawn.types.iter().zip(&all);
-        let entrances = entrances.filter(|(t, _)| drawn.takes_packets(t)).map(|(t, id)| (*id, raw(t)));
-        let entrances = entrances.collect();
         let rng = Pcg64Mcg::seed_from_u64(seed ^ 0x5eed);
-        Self { driver, entrances, all, now: Instant::ZERO, rng, injected: 0 }
+        let mut world = Self { driver, entrances: Vec::new(), all, now: Instant::ZERO, rng, injected: 0 };
+        world.find_entrances(drawn);
+        world
+    }
+
+    fn find_entrances(&mut self, drawn: &Drawn) {
+        let named = |at: usize| self.driver.find(&format!("e{at}")).expect("every drawn element runs");
+        let icmp = drawn.types.iter().position(|t| *t == "IcmpError").map(named);
+        let raw = |t: &str| t == "FromPort" || t == "CheckFrame";
+        let takers = drawn.types.iter().enumerate().filter(|(_, t)| drawn.takes_packets(t));
+        self.entrances = takers.map(|(at, t)| (named(at), raw(t))).collect();
+        self.all = self.driver.ids().collect();
+        self.driver.set_icmp(icmp);
+    }
+
+    /// Another graph takes the place of the running one.
+    fn replace(&mut self, drawn: &Drawn, built: Built) {
+        let reset = [RESET_ALL.to_owned()];
+        assert_eq!(check_swap(&self.driver, &built, &reset), []);
+        swap(&mut self.driver, self.now, built);
+        self.find_entrances(drawn);
     }
 
     fn below(&mut self, n: u64) -> u64 {
@@ -156,39 +172,43 @@ impl World {
     }
 }
 
-fn run(seed: u64, registry: &Registry) -> (Drawn, u64) {
-    let drawn = Drawn::new(seed, registry);
-    let _blame = Blame { seed, text: drawn.text.clone() };
+impl World {
+    /// Everything that still waits is given up by its element when asked, and every buffer comes home.
+    fn end(mut self, pool: &Pool) {
+        self.all = self.driver.ids().collect();
+        for id in self.all.clone() {
+            let held = self.driver.element(id).map_or(0, Element::held);
+            let dropped = self.driver.drop_held(id, perhop_packet::DropReason::GraphReplaced);
+            let left = self.driver.element(id).map_or(0, Element::held);
+            assert_eq!((dropped, left), (held, 0), "{}", self.driver.name(id));
+        }
+        self.check(STEPS);
+        drop(self);
+        pool.flush_thread_cache();
+        let counters = pool.counters();
+        let home = (counters.in_depot, counters.leaked);
+        assert_eq!(home, (counters.capacity, 0), "buffers that did not come home");
+    }
+}
+
+fn built(drawn: &Drawn, registry: &Registry) -> Built {
     let graph = parse(&drawn.text).unwrap_or_else(|e| panic!("{e:?}"));
     let again = parse(&graph.to_string()).unwrap_or_else(|e| panic!("{e:?}"));
     assert_eq!(graph.to_string(), again.to_string());
-    let built = build(&drawn.text, graph, registry, &mut build_cx()).unwrap_or_else(|e| panic!("{e:?}"));
+    build(&drawn.text, graph, registry, &mut build_cx()).unwrap_or_else(|e| panic!("{e:?}"))
+}
+
+fn run(seed: u64, registry: &Registry) -> (Drawn, u64) {
+    let drawn = Drawn::new(seed, registry);
+    let _blame = Blame { seed, text: drawn.text.clone() };
+    let built = built(&drawn, registry);
     let pool = Pool::new(BUFFERS);
     let mut world = World::new(seed, &pool, &drawn, built);
     for step in 0..STEPS {
         world.step(step);
     }
     let injected = world.injected;
-    // Everything that still waits is given up by its element when asked.
-    for id in world.all.clone() {
-        let held = world.driver.element(id).map_or(0, Element::held);
-        let dropped = world.driver.drop_held(id, perhop_packet::DropReason::GraphReplaced);
-        assert_eq!(
-            (dropped, world.driver.element(id).map_or(0, Element::held)),
-            (held, 0),
-            "{}",
-            world.driver.name(id)
-        );
-    }
-    world.check(STEPS);
-    drop(world);
-    pool.flush_thread_cache();
-    let counters = pool.counters();
-    assert_eq!(
-        (counters.in_depot, counters.leaked),
-        (counters.capacity, 0),
-        "buffers that did not come home"
-    );
+    world.end(&pool);
     (drawn, injected)
 }
 
@@ -207,4 +227,30 @@ fn conservation_holds_for_every_element_in_random_graphs() {
     let registered: BTreeSet<&str> = registry.types().iter().map(|t| t.name).collect();
     assert_eq!(seen, registered, "the generator must draw every registered element");
     assert!(injected > 50_000 && loops >= 10 && merges >= 64, "{injected} {loops} {merges}");
+}
+
+#[test]
+fn random_graphs_replace_each_other_under_traffic() {
+    let registry = registry();
+    for seed in 100..116 {
+        let first = Drawn::new(seed, &registry);
+        let mut blame = Blame { seed, text: first.text.clone() };
+        let pool = Pool::new(BUFFERS);
+        let mut world = World::new(seed, &pool, &first, built(&first, &registry));
+        for step in 0..STEPS {
+            if step % 40 == 39 {
+                // One graph in four is the first again: the same types come back under the same names.
+                let next = if step % 160 == 39 { seed } else { seed * 1000 + step as u64 };
+                let drawn = Drawn::new(next, &registry);
+                blame.text = drawn.text.clone();
+                world.replace(&drawn, built(&drawn, &registry));
+                world.check(step);
+            }
+            world.step(step);
+            collect_retired(&mut world.driver, world.now);
+            world.all = world.driver.ids().collect();
+            world.check(step);
+        }
+        world.end(&pool);
+    }
 }
