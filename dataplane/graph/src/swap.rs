@@ -37,7 +37,9 @@ pub enum SwapError {
         new: String,
     },
     /// State cannot move between versions.
-    #[error("element {name} has state of version {running}, the new one of version {new}; list it in reset to lose it")]
+    #[error(
+        "element {name} has state of version {running}, the new one of version {new}; list it in reset to lose it"
+    )]
     OtherVersion {
         /// The element.
         name: String,
@@ -206,7 +208,9 @@ pub fn collect_retired(driver: &mut Driver, now: Instant) -> u64 {
     // What packets may still pass on their way out stays with them.
     while let Some(id) = from.pop() {
         let next: Vec<NodeId> = driver.edges(id).iter().flatten().map(|e| e.to).collect();
-        from.extend(next.into_iter().filter(|to| driver.name(*to).starts_with(RETIRED) && needed.insert(*to)));
+        from.extend(
+            next.into_iter().filter(|to| driver.name(*to).starts_with(RETIRED) && needed.insert(*to)),
+        );
     }
     for id in retired.iter().filter(|id| !needed.contains(id)) {
         driver.remove(*id);

@@ -34,6 +34,12 @@ pub fn build(
 ) -> Result<Built, Vec<GraphError>> {
     let mut errors = Vec::new();
     let mut nodes = Vec::with_capacity(graph.nodes.len());
+    // Inputs and outputs that connections use, by element.
+    let mut used = vec![(0, 0); graph.nodes.len()];
+    for e in &graph.edges {
+        used[e.to].0 = used[e.to].0.max(usize::from(e.input) + 1);
+        used[e.from].1 = used[e.from].1.max(usize::from(e.output) + 1);
+    }
     for (index, decl) in graph.nodes.iter().enumerate() {
         let Some(kind) = registry.find(&decl.type_name) else {
             let near = nearest(&decl.type_name, registry.types().iter().map(|t| t.name));
@@ -42,11 +48,7 @@ pub fn build(
             errors.push(GraphError::at(text, decl.offset, message, hint));
             continue;
         };
-        let used = |wanted: usize, of: &dyn Fn(&super::EdgeDecl) -> (usize, u8)| {
-            graph.edges.iter().map(of).filter(|(n, _)| *n == wanted).map(|(_, p)| p as usize + 1).max()
-        };
-        let outputs = used(index, &|e| (e.from, e.output)).unwrap_or(0);
-        let inputs = used(index, &|e| (e.to, e.input)).unwrap_or(0);
+        let (inputs, outputs) = used[index];
         for (what, n, (_, most)) in
             [("outputs", outputs, kind.outputs.range()), ("inputs", inputs, kind.inputs.range())]
         {

@@ -1,6 +1,6 @@
 //! Tokens of the graph language.
 
-use super::GraphError;
+use super::{GraphError, MAX_ERRORS};
 use perhop_element::{Arg, Args};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(super) fn lex(text: &str, errors: &mut Vec<GraphError>) -> Vec<Spanned> {
     let bytes = text.as_bytes();
     let mut tokens = Vec::new();
     let mut at = 0;
-    while at < bytes.len() {
+    while at < bytes.len() && errors.len() < MAX_ERRORS {
         let offset = at;
         let rest = &text[at..];
         let token = match bytes[at] {
@@ -68,9 +68,11 @@ pub(super) fn lex(text: &str, errors: &mut Vec<GraphError>) -> Vec<Spanned> {
                 Token::Semicolon
             }
             b'[' => {
-                let end = rest.find(']').map_or(rest.len(), |e| e + 1);
+                let end = rest
+                    .find([']', ';', '\n'])
+                    .map_or(rest.len(), |e| e + usize::from(rest[e..].starts_with(']')));
                 at += end;
-                match rest[1..end].trim_end_matches(']').trim().parse() {
+                match rest[1..end].strip_suffix(']').unwrap_or("").trim().parse() {
                     Ok(n) => Token::Index(n),
                     Err(_) => {
                         let message = format!("{:?} is not an input or output number", &rest[..end]);
@@ -113,10 +115,15 @@ fn lex_args(text: &str, open: usize, errors: &mut Vec<GraphError>) -> (Args, usi
     let mut depth = 0usize;
     let mut quoted = false;
     let mut start = open + 1;
-    for (i, c) in text[open..].char_indices() {
+    let mut chars = text[open..].char_indices();
+    while let Some((i, c)) = chars.next() {
         let here = open + i;
         match c {
             '"' => quoted = !quoted,
+            // A backslash in quotes takes the next character's meaning away.
+            '\\' if quoted => {
+                chars.next();
+            }
             _ if quoted => {}
             '(' | '[' | '{' => depth += 1,
             ')' | ']' | '}' => {
@@ -150,8 +157,20 @@ fn push_arg(text: &str, start: usize, end: usize, args: &mut Args) {
         Some((key, value)) => (Some(key.to_owned()), value),
         None => (None, trimmed),
     };
-    let unquoted = value.strip_prefix('"').and_then(|v| v.strip_suffix('"')).unwrap_or(value);
-    args.list.push(Arg { key, value: unquoted.to_owned(), offset });
+    args.list.push(Arg { key, value: unquote(value).unwrap_or_else(|| value.to_owned()), offset });
+}
+
+/// The content of a value that is in quotes as a whole.
+fn unquote(value: &str) -> Option<String> {
+    let mut chars = value.strip_prefix('"')?.chars();
+    let mut content = String::new();
+    loop {
+        match chars.next()? {
+            '"' => return chars.as_str().is_empty().then_some(content),
+            '\\' => content.push(chars.next()?),
+            c => content.push(c),
+        }
+    }
 }
 
 /// `key = value`, when what stands before the `=` is a name.

@@ -6,8 +6,9 @@
 //! connection  = hop { "->" hop }                      (at least two hops)
 //! hop         = [ "[" input "]" ] node [ "[" output "]" ]
 //! node        = name | name "::" Type [ "(" args ")" ] | Type "(" args ")"
-//! args        = arg { "," arg }        arg = [ key "=" ] value       (quotes and brackets nest)
+//! args        = arg { "," arg }        arg = [ key "=" ] value       (brackets nest)
 //! ```
+//! A value in double quotes may contain anything; a backslash in it takes the next character as it is.
 //! Statements end in `;`. `//` and `/* */` are comments. A node that is only a type with parentheses is anonymous and
 //! called `Type@N`. An index that is left out is 0.
 
@@ -21,6 +22,9 @@ pub use parse::parse;
 
 use perhop_element::Args;
 use thiserror::Error;
+
+/// Most errors that are reported at once.
+pub const MAX_ERRORS: usize = 1000;
 
 /// A declared element.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,10 +1,12 @@
 //! From tokens to a graph, collecting every error.
 
 use super::lex::{Spanned, Token, lex};
-use super::{EdgeDecl, Graph, GraphError, NodeDecl};
+use super::{EdgeDecl, Graph, GraphError, MAX_ERRORS, NodeDecl};
 use perhop_element::Args;
 use std::collections::HashMap;
 
+/// Names are compared with all others for a hint this many times at the most.
+const MAX_HINTS: usize = 20;
 /// Most elements of a graph.
 pub const MAX_NODES: usize = 65_536;
 
@@ -12,7 +14,7 @@ pub const MAX_NODES: usize = 65_536;
 ///
 /// # Errors
 /// Everything wrong with its form: unreadable characters, unknown and doubly declared names, broken connections, outputs
-/// connected twice. At most 1,000 errors.
+/// connected twice. At most [`MAX_ERRORS`].
 pub fn parse(text: &str) -> Result<Graph, Vec<GraphError>> {
     let mut errors = Vec::new();
     let tokens = lex(text, &mut errors);
@@ -24,7 +26,7 @@ pub fn parse(text: &str) -> Result<Graph, Vec<GraphError>> {
         return Ok(graph);
     }
     errors.sort_by_key(|e| (e.line, e.column));
-    errors.truncate(1000);
+    errors.truncate(MAX_ERRORS);
     Err(errors)
 }
 
@@ -48,7 +50,7 @@ struct Hop {
 impl Parser<'_> {
     fn graph(&mut self) {
         let mut chains: Vec<Vec<Hop>> = Vec::new();
-        while self.at < self.tokens.len() {
+        while self.at < self.tokens.len() && self.errors.len() < MAX_ERRORS {
             if self.eat(&Token::Semicolon) {
                 continue;
             }
@@ -60,6 +62,10 @@ impl Parser<'_> {
         for chain in &chains {
             for pair in chain.windows(2) {
                 self.connect(&pair[0], &pair[1]);
+            }
+            self.loose_ends(chain);
+            if self.errors.len() >= MAX_ERRORS {
+                return;
             }
         }
         self.outputs_once();
@@ -164,6 +170,16 @@ impl Parser<'_> {
         index
     }
 
+    /// A number in brackets must belong to a connection.
+    fn loose_ends(&mut self, chain: &[Hop]) {
+        let first = chain.first().filter(|h| h.input.is_some()).map(|h| (h, "input", "to"));
+        let last = chain.last().filter(|h| h.output.is_some()).map(|h| (h, "output", "from"));
+        for (hop, what, side) in [first, last].into_iter().flatten() {
+            let message = format!("this names an {what} and connects nothing {side} it");
+            self.errors.push(GraphError::at(self.text, hop.offset, message, None));
+        }
+    }
+
     fn connect(&mut self, from: &Hop, to: &Hop) {
         let (Some(f), Some(t)) = (self.resolve(from), self.resolve(to)) else { return };
         self.graph.edges.push(EdgeDecl {
@@ -183,7 +199,11 @@ impl Parser<'_> {
         if let Some(index) = self.by_name.get(name) {
             return Some(*index);
         }
-        let near = nearest(name, self.graph.nodes.iter().map(|n| n.name.as_str()));
+        let near = if self.errors.len() < MAX_HINTS {
+            nearest(name, self.graph.nodes.iter().map(|n| n.name.as_str()))
+        } else {
+            None
+        };
         let hint = near.map(|n| format!("did you mean {n}?"));
         let error = GraphError::at(self.text, hop.offset, format!("there is no element {name}"), hint);
         // A hop in the middle of a chain is looked at twice and reported once.

@@ -1,7 +1,7 @@
 //! Canonical graph text.
 
 use super::Graph;
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 impl fmt::Display for Graph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -14,12 +14,7 @@ impl fmt::Display for Graph {
                 if let Some(key) = &arg.key {
                     write!(f, "{key} = ")?;
                 }
-                // Quotes keep commas, brackets and equals signs inside a value.
-                if arg.value.is_empty() || arg.value.contains([',', '(', ')', '[', ']', '{', '}', '=']) {
-                    write!(f, "\"{}\"", arg.value)?;
-                } else {
-                    f.write_str(&arg.value)?;
-                }
+                write_value(f, &arg.value)?;
             }
             f.write_str(");\n")?;
         }
@@ -36,4 +31,20 @@ impl fmt::Display for Graph {
         }
         Ok(())
     }
+}
+
+/// Writes a value so that reading gives it back: in quotes when anything in it would be taken for punctuation.
+fn write_value(f: &mut fmt::Formatter<'_>, value: &str) -> fmt::Result {
+    let punctuation = |c: char| matches!(c, ',' | '(' | ')' | '[' | ']' | '{' | '}' | '=' | '"');
+    if !value.is_empty() && value == value.trim() && !value.contains(punctuation) {
+        return f.write_str(value);
+    }
+    f.write_char('"')?;
+    for c in value.chars() {
+        if matches!(c, '"' | '\\') {
+            f.write_char('\\')?;
+        }
+        f.write_char(c)?;
+    }
+    f.write_char('"')
 }

@@ -111,10 +111,10 @@ fn rule_3_the_reply_follows_the_last_worker() {
     let second = desk.ask(t);
     let t = desk.txn(Owner::File, vec![put(Kind::Filter, "h", filter("none", 1))]);
     let third = desk.ask(t);
-    assert!(desk.replies.get(&first).is_none() && desk.open.len() == 1, "only one change is on its way");
+    assert!(!desk.replies.contains_key(&first) && desk.open.len() == 1, "only one change is on its way");
     // A ticket that is not the one in flight says nothing.
     desk.feed(Input::Applied { ticket: 99 });
-    assert!(desk.replies.get(&first).is_none());
+    assert!(!desk.replies.contains_key(&first));
     desk.now += Duration::from_millis(3);
     let (ticket, plan) = desk.open.pop_front().expect("one is open");
     assert_eq!(plan.changed, [(key(Kind::Filter, "f"), true)]);

@@ -112,14 +112,16 @@ impl Drop for Run {
 }
 
 /// 1 Mbit/s: a packet of [`Run::send`] takes about 8 ms.
-const LINE: &str = "in :: Counter(); q :: Shaper(1 Mbit/s, limit = 100 packets); out :: ToPort(0); in -> q -> out;";
+const LINE: &str =
+    "in :: Counter(); q :: Shaper(1 Mbit/s, limit = 100 packets); out :: ToPort(0); in -> q -> out;";
 
 #[test]
 fn a_full_queue_moves_with_its_packets() {
     let mut run = Run::new(LINE);
     run.send("in", 0..150);
     let q = run.driver.find("q").expect("declared");
-    let (held, emitted) = (run.driver.element(q).expect("live").held(), run.driver.counters(q).expect("live").emitted);
+    let (held, emitted) =
+        (run.driver.element(q).expect("live").held(), run.driver.counters(q).expect("live").emitted);
     let done = run.swap(LINE);
     assert_eq!(done, Swapped { moved: 3, ..Swapped::default() });
     assert_eq!((run.driver.find("q"), run.driver.element(q).expect("live").held()), (Some(q), held));
@@ -146,7 +148,8 @@ fn a_new_configuration_is_in_force_at_once() {
 #[test]
 fn a_removed_path_drains_through_everything_behind_it() {
     // What drains passes a counter that goes too, and a port that stays.
-    let text = "in :: Counter(); q :: Shaper(1 Mbit/s, limit = 100 packets); c :: Counter(); out :: ToPort(0);
+    let text =
+        "in :: Counter(); q :: Shaper(1 Mbit/s, limit = 100 packets); c :: Counter(); out :: ToPort(0);
         in -> q -> c -> out;";
     let mut run = Run::new(text);
     run.send("in", 0..50);
@@ -184,8 +187,11 @@ fn another_type_or_version_is_refused_unless_reset() {
     let mut run = Run::new(LINE);
     let other = LINE.replace("q :: Shaper(1 Mbit/s, limit = 100 packets)", "q :: Counter()");
     let refused = run.refusals(&other, &[]);
-    let expected =
-        SwapError::OtherType { name: "q".to_owned(), running: "Shaper".to_owned(), new: "Counter".to_owned() };
+    let expected = SwapError::OtherType {
+        name: "q".to_owned(),
+        running: "Shaper".to_owned(),
+        new: "Counter".to_owned(),
+    };
     assert_eq!(refused, [expected]);
     assert!(refused[0].to_string().contains("list it in reset"));
     let unknown = SwapError::UnknownReset { name: "w".to_owned() };
@@ -225,7 +231,10 @@ impl Element for Holder {
         let held = std::mem::take(&mut self.held);
         Some(Box::new((self.size, held)))
     }
-    fn import_state(&mut self, state: perhop_element::ElementState) -> Result<(), perhop_element::ElementState> {
+    fn import_state(
+        &mut self,
+        state: perhop_element::ElementState,
+    ) -> Result<(), perhop_element::ElementState> {
         let state = state.downcast::<(u32, Batch)>()?;
         if state.0 != self.size {
             return Err(state);
@@ -295,6 +304,9 @@ fn flows_through_untouched_elements_lose_nothing_and_keep_their_order() {
     assert_eq!(run.by(0), (0..1_000).collect::<Vec<_>>());
     // And at the pace of the line: nothing was held up by a swap.
     let late = run.left.iter().filter(|(_, p, _)| *p == PortId(0));
-    assert!(late.clone().all(|(at, _, n)| at.since(Instant(u64::from(*n) * 10_000_000)) <= Duration::from_millis(1)));
+    assert!(
+        late.clone()
+            .all(|(at, _, n)| at.since(Instant(u64::from(*n) * 10_000_000)) <= Duration::from_millis(1))
+    );
     assert!(run.by(1).len() > 100 && run.by(2).len() > 100);
 }
