@@ -284,10 +284,8 @@ impl Neighbours {
                 break;
             }
             self.deadlines.pop_front();
-            // An entry that was reused or resolved meanwhile has another deadline.
-            if self.entries[index as usize].deadline == at && !self.entries[index as usize].queue.is_empty() {
-                self.settled.push_back(index);
-            }
+            // Of an entry that was resolved or reused meanwhile nothing is over; the loop below sees that.
+            self.settled.push_back(index);
         }
         while let Some(index) = self.settled.front().copied() {
             let usable = self.adjacencies[index as usize].known != Known::No;

@@ -121,10 +121,38 @@ fn a_stale_neighbour_is_used_and_confirmed_once() {
 fn a_removed_gateway_is_asked_for_again() {
     let mut router = Router::new();
     router.neighbour(1, "10.1.0.2", NeighbourState::Removed);
+    // The gateway's place is not given to another.
+    router.neighbour(2, "10.2.0.50", NeighbourState::Reachable(STATION[2]));
     router.receive(0, to([20, 0, 0, 1], 0));
+    assert_eq!(router.counts(), [0; 4]);
     assert_eq!(router.requests(), [(PortId(1), ip("10.1.0.2"))]);
     router.neighbour(1, "10.1.0.2", NeighbourState::Reachable(STATION[1]));
     assert_eq!(source_ports(&router, 1), [0]);
+}
+
+#[test]
+fn gateways_that_no_route_names_are_forgotten() {
+    let mut router = Router::new();
+    let list =
+        vec![via("50.0.0.0/8", &[(Some("10.2.0.77"), 2)]), via("51.0.0.0/8", &[(Some("10.2.0.77"), 2)])];
+    router.change(RouteChange { fib: Some(Fib::build(list)), ..RouteChange::default() });
+    assert_eq!(router.counter(router.bench.node, "neighbours"), 7);
+    router.change(RouteChange { fib: Some(Fib::build(routes())), ..RouteChange::default() });
+    assert_eq!(router.counter(router.bench.node, "neighbours"), 6);
+}
+
+#[test]
+fn a_second_wait_has_its_own_time() {
+    let mut router = Router::new();
+    router.receive(0, to([10, 2, 0, 7], 0));
+    router.bench.run_for(Duration::from_millis(500));
+    router.neighbour(2, "10.2.0.7", NeighbourState::Reachable(STATION[2]));
+    router.neighbour(2, "10.2.0.7", NeighbourState::Removed);
+    router.receive(0, to([10, 2, 0, 7], 1));
+    router.bench.run_for(Duration::from_millis(999));
+    assert_eq!(router.counter(router.bench.node, "waiting"), 1);
+    router.bench.run_for(Duration::from_millis(1));
+    assert_eq!(router.drops(DropReason::NeighbourFailed), 1);
 }
 
 #[test]
@@ -174,10 +202,17 @@ fn waiting_packets_and_tables_move_to_a_successor() {
 
 #[test]
 fn a_removed_element_gives_its_packets_back() {
-    let mut router = Router::new();
-    router.receive(0, to([10, 2, 0, 7], 3));
+    let mut router = Router::with(small(), IcmpErrorConfig::default());
+    for host in 20..23 {
+        router.receive(0, to([10, 2, 0, host], 3));
+    }
     let n = router.bench.driver.drop_held(router.bench.node, DropReason::GraphReplaced);
-    assert_eq!(n, 1);
+    assert_eq!(n, 3);
     router.bench.run_for(Duration::from_secs(2));
     assert_eq!(router.drops(DropReason::NeighbourFailed), 0);
+    // All places are free again.
+    for host in 20..23 {
+        router.receive(0, to([10, 2, 0, host], 3));
+    }
+    assert_eq!(router.counter(router.bench.node, "waiting"), 3);
 }
