@@ -1,2 +1,36 @@
-//! Placeholder.
-fn main() {}
+//! Perhop at the command line: one file a subcommand, each of which only puts the pieces together.
+//!
+//! Exit codes: 0 done; 1 a target or check failed; 2 bad input; 3 the environment lacks something. With `--json`
+//! standard output carries one JSON object a line and nothing else; progress and messages go to standard error.
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the binary is where clocks, threads and sockets meet the pure parts"
+)]
+
+mod classify;
+mod cli;
+mod completions;
+mod error;
+mod man;
+mod output;
+mod remote;
+mod router;
+mod show;
+mod table;
+
+use clap::Parser;
+use error::{AppError, Verdict};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match cli::Cli::parse().command.run() {
+        Ok(Verdict::Done) | Err(AppError::Closed) => ExitCode::SUCCESS,
+        Ok(Verdict::Failed) => ExitCode::from(1),
+        Err(error) => {
+            output::complain(&error);
+            ExitCode::from(error.exit_code())
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! `perhop realtime classify FILE…`.
+
+use crate::error::{AppError, Verdict};
+use crate::output::{Output, complain, progress};
+use crate::table::Table;
+use clap::{Args, Subcommand};
+use perhop_flows::offline::{Classified, FlowRow, classify_capture};
+use perhop_flows::realtime::rtp::RtpSettings;
+use perhop_io::pcap::{CaptureError, CaptureReader};
+use perhop_units::Duration;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// Subcommands of `perhop realtime`.
+#[derive(Debug, Subcommand)]
+pub enum RealtimeCommand {
+    /// Say of each flow of capture files whether it is real-time media, and why
+    Classify(ClassifyArgs),
+}
+
+/// Arguments of `perhop realtime classify`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example: perhop realtime classify --json call.pcapng\n\n\
+                        A damaged file is classified up to the damage; the exit code is then 2.")]
+pub struct ClassifyArgs {
+    /// pcap or pcapng files
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// One JSON object a flow and line; the last line sums up
+    #[arg(long)]
+    json: bool,
+    /// Packets of one source that decide, 3 to 64
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(3..=64))]
+    packets: u32,
+    /// Time in which they must come, 1 ms to 60 s
+    #[arg(long, value_name = "TIME", default_value = "1 s")]
+    within: Duration,
+}
+
+/// The last line of the JSON output.
+#[derive(Debug, Default, Serialize)]
+struct Summary {
+    /// Captures that could be opened.
+    files: u64,
+    flows: u64,
+    media: u64,
+    errors: Vec<String>,
+}
+
+impl RealtimeCommand {
+    /// Does it.
+    ///
+    /// # Errors
+    /// See [`AppError`].
+    pub fn run(self) -> Result<Verdict, AppError> {
+        let Self::Classify(args) = self;
+        classify(&args)
+    }
+}
+
+fn classify(args: &ClassifyArgs) -> Result<Verdict, AppError> {
+    let settings = RtpSettings::new(args.packets, args.within, Duration::from_secs(30))
+        .map_err(|e| AppError::Refused(format!("{e}\nSee `perhop realtime classify --help`.")))?;
+    let mut out = Output::new();
+    let mut table =
+        Table::new(["FILE", "FLOW", "PACKETS", "VERDICT", "REASON", "CONFIDENCE", "AT", "SSRC", "PT"]);
+    let mut summary = Summary::default();
+    let (mut other, mut unreadable) = (0, 0);
+    for path in &args.files {
+        let (classified, error) = one_file(path, settings);
+        if let Some(error) = error {
+            summary.errors.push(error.to_string());
+            complain(&AppError::Capture(error));
+        }
+        let Some(found) = classified else { continue };
+        summary.files += 1;
+        summary.flows += found.rows.len() as u64;
+        summary.media += found.rows.iter().filter(|r| r.verdict == "media").count() as u64;
+        other += found.other;
+        unreadable += found.unreadable;
+        for row in &found.rows {
+            if args.json {
+                out.json(row)?;
+            } else {
+                table.row(cells(row));
+            }
+        }
+    }
+    if args.json {
+        out.json(&summary)?;
+    } else {
+        out.text(&table)?;
+        out.line(format_args!(
+            "{} flows in {} files, {} of them media; {other} frames neither UDP nor TCP, {unreadable} unreadable",
+            summary.flows, summary.files, summary.media
+        ))?;
+    }
+    out.flush()?;
+    match summary.errors.len() {
+        0 => Ok(Verdict::Done),
+        n => Err(AppError::BadCaptures(n)),
+    }
+}
+
+/// What a capture holds, up to its damage if it has any.
+fn one_file(path: &Path, settings: RtpSettings) -> (Option<Classified>, Option<CaptureError>) {
+    let reader = match CaptureReader::open(path) {
+        Ok(reader) => reader,
+        Err(error) => return (None, Some(error)),
+    };
+    let mut damage = None;
+    let records = reader.map_while(|record| record.map_err(|e| damage = Some(e)).ok());
+    let frames = records.map(|r| (r.at, r.link_type, r.data));
+    let found = classify_capture(&path.display().to_string(), settings, frames);
+    if found.unreadable > 0 {
+        progress(format_args!(
+            "{}: {} frames are malformed or of unknown link type",
+            path.display(),
+            found.unreadable
+        ));
+    }
+    (Some(found), damage)
+}
+
+fn cells(row: &FlowRow) -> Vec<String> {
+    let dash = || "-".to_owned();
+    let list = |items: Vec<String>| if items.is_empty() { dash() } else { items.join(",") };
+    vec![
+        row.file.clone(),
+        row.flow.clone(),
+        row.packets.to_string(),
+        row.verdict.to_owned(),
+        row.reason.to_owned(),
+        format!("{:.2}", row.confidence),
+        row.decided_at.map_or_else(dash, |n| n.to_string()),
+        list(row.ssrc.iter().map(|s| format!("{s:08x}")).collect()),
+        list(row.payload_type.iter().map(u8::to_string).collect()),
+    ]
+}

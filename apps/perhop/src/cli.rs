@@ -1,0 +1,60 @@
+//! The command line as a whole. A new subcommand is one line in [`Command`] and one in [`Command::run`].
+
+use crate::error::{AppError, Verdict};
+use crate::{classify, completions, man, router, show};
+use clap::{Parser, Subcommand};
+
+/// A DiffServ router that keeps calls usable on a congested link without any help from the applications.
+#[derive(Debug, Parser)]
+#[command(name = "perhop", version, propagate_version = true, disable_help_subcommand = true)]
+#[command(after_help = "Exit codes: 0 done; 1 a target or check failed; 2 bad input; \
+                        3 the environment lacks something.")]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Every subcommand.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Check, explain and run a router
+    #[command(subcommand)]
+    Router(router::RouterCommand),
+    /// Show what a running router has and counts
+    Show(show::ShowArgs),
+    /// Recognise real-time flows in capture files
+    #[command(subcommand)]
+    Realtime(classify::RealtimeCommand),
+    /// Print the completions of a shell
+    Completions(completions::CompletionsArgs),
+    /// Print the manual page, or write all of them to a directory
+    Man(man::ManArgs),
+}
+
+impl Command {
+    /// Does it.
+    ///
+    /// # Errors
+    /// What kept the command from being done; the exit code goes with it.
+    pub fn run(self) -> Result<Verdict, AppError> {
+        match self {
+            Self::Router(command) => command.run(),
+            Self::Show(args) => show::run(&args),
+            Self::Realtime(command) => command.run(),
+            Self::Completions(args) => completions::run(&args),
+            Self::Man(args) => man::run(&args),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,142 @@
+//! What keeps a command from being done, and its exit code.
+
+use perhop_io::pcap::CaptureError;
+use perhop_serve::{ClientError, ServeError, SocketError};
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// How a command that could be carried out ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// As wanted.
+    Done,
+    /// A target or check failed: exit code 1.
+    Failed,
+}
+
+impl Verdict {
+    /// [`Verdict::Failed`] if `failed`.
+    pub fn failed_if(failed: bool) -> Self {
+        if failed { Self::Failed } else { Self::Done }
+    }
+}
+
+/// Why a command could not be carried out. The text says what, then what to do about it.
+#[derive(Debug, Error)]
+pub enum AppError {
+    /// Nobody reads standard output any more: the command ends quietly.
+    #[error("standard output is closed")]
+    Closed,
+    /// Standard output cannot be written.
+    #[error("standard output: {0}\nCheck the space left where it is written to.")]
+    Output(io::Error),
+    /// A file cannot be read.
+    #[error("{}: {source}\nCheck the name, and that the file may be read.", path.display())]
+    Read {
+        /// File.
+        path: PathBuf,
+        /// Error.
+        source: io::Error,
+    },
+    /// A file cannot be written.
+    #[error("{}: {source}\nCheck that the directory exists and may be written.", path.display())]
+    Write {
+        /// File.
+        path: PathBuf,
+        /// Error.
+        source: io::Error,
+    },
+    /// A file is not text.
+    #[error("{}: byte {at} is not UTF-8\nSave the file as UTF-8 text.", path.display())]
+    NotText {
+        /// File.
+        path: PathBuf,
+        /// Offset of the first wrong byte.
+        at: usize,
+    },
+    /// A file has errors, which were already shown.
+    #[error("{}: {errors} error{}\nMend what is listed above.", path.display(), if *errors == 1 { "" } else { "s" })]
+    BadFile {
+        /// File.
+        path: PathBuf,
+        /// How many.
+        errors: usize,
+    },
+    /// Capture files have errors, which were already shown.
+    #[error("{0} of the files could not be read to the end\nThe flows shown are those of the readable part.")]
+    BadCaptures(usize),
+    /// A packet's description has errors.
+    #[error("{0}")]
+    BadPacket(String),
+    /// A JSON document is not what it should be.
+    #[error("{}: {source}\nA transaction is described in the document at /v1/openapi.json.", path.display())]
+    BadJson {
+        /// File.
+        path: PathBuf,
+        /// Error, with line and column.
+        source: serde_json::Error,
+    },
+    /// The router answered something that is not an answer.
+    #[error("the router's answer is not understood: {0}\nIs it of the same version? `perhop --version`")]
+    BadAnswer(serde_json::Error),
+    /// The router refused a question.
+    #[error("the router refused: {0}")]
+    Refused(String),
+    /// Several routers run and none was named.
+    #[error("several routers run here: {}\nChoose one with --router NAME.", .0.join(", "))]
+    SeveralRouters(Vec<String>),
+    /// None runs.
+    #[error("no router runs here\nStart one with `perhop router run FILE`, or name it with --router NAME.")]
+    NoRouter,
+    /// Not the name of a router.
+    #[error("{name:?} is not a router's name: {why}\nChoose another with --name or [router] name.")]
+    BadName {
+        /// Given.
+        name: String,
+        /// Why.
+        why: &'static str,
+    },
+    /// A running router cannot be talked to.
+    #[error("{0}")]
+    Client(#[from] ClientError),
+    /// A socket cannot be had.
+    #[error("{0}")]
+    Socket(#[from] SocketError),
+    /// Serving failed.
+    #[error("{0}")]
+    Serve(#[from] ServeError),
+    /// A capture cannot be read.
+    #[error("{0}")]
+    Capture(#[from] CaptureError),
+    /// The operating system gives no runtime.
+    #[error("cannot start the input and output runtime: {0}\nCheck the limits on open files and threads.")]
+    Runtime(io::Error),
+}
+
+impl AppError {
+    /// The exit code that goes with it.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Closed => 0,
+            Self::Read { .. }
+            | Self::NotText { .. }
+            | Self::BadFile { .. }
+            | Self::BadCaptures(_)
+            | Self::BadPacket(_)
+            | Self::BadJson { .. }
+            | Self::Refused(_)
+            | Self::BadName { .. }
+            | Self::SeveralRouters(_)
+            | Self::Capture(_) => 2,
+            Self::Output(_)
+            | Self::Write { .. }
+            | Self::BadAnswer(_)
+            | Self::NoRouter
+            | Self::Client(_)
+            | Self::Socket(_)
+            | Self::Serve(_)
+            | Self::Runtime(_) => 3,
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Talking to a running router through its Unix socket.
+
+use crate::error::AppError;
+use perhop_serve::{Client, socket_path};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use tokio::runtime::{Builder, Runtime};
+
+/// A running router: its client and the small runtime that the client needs.
+pub struct Remote {
+    client: Client,
+    runtime: Runtime,
+}
+
+/// An answer: whether the router did what was asked, and the body.
+pub struct Answer {
+    /// Whether the status was 2xx.
+    pub ok: bool,
+    /// JSON.
+    pub body: Value,
+}
+
+impl Remote {
+    /// The router called `name`, or the only one there is.
+    ///
+    /// # Errors
+    /// No such router, or several to choose from. Nothing is sent yet.
+    pub fn find(name: Option<&str>) -> Result<Self, AppError> {
+        let path = match name {
+            Some(name) => socket_path(check_name(name)?),
+            None => only_socket()?,
+        };
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(AppError::Runtime)?;
+        Ok(Self { client: Client::new(&path), runtime })
+    }
+
+    /// GET.
+    ///
+    /// # Errors
+    /// The router is not there or does not answer.
+    pub fn read(&self, uri: &str) -> Result<Answer, AppError> {
+        let answer = self.runtime.block_on(self.client.read(uri))?;
+        Ok(Answer { ok: answer.0.is_success(), body: answer.1 })
+    }
+
+    /// POST.
+    ///
+    /// # Errors
+    /// As [`Remote::read`].
+    pub fn post<T: Serialize>(&self, uri: &str, body: &T) -> Result<Answer, AppError> {
+        let answer = self.runtime.block_on(self.client.post(uri, body))?;
+        Ok(Answer { ok: answer.0.is_success(), body: answer.1 })
+    }
+}
+
+impl Answer {
+    /// The body, if the router did what was asked.
+    ///
+    /// # Errors
+    /// What the router refused, or a body of another shape.
+    pub fn accepted<T: DeserializeOwned>(self) -> Result<T, AppError> {
+        if !self.ok {
+            return Err(AppError::Refused(self.complaint()));
+        }
+        serde_json::from_value(self.body).map_err(AppError::BadAnswer)
+    }
+
+    /// The router's reasons in words: of a list of errors or of messages, else the body.
+    pub fn complaint(&self) -> String {
+        let words = |list: &Value| -> Vec<String> {
+            let text = |item: &Value| item["message"].as_str().or(item.as_str()).unwrap_or("?").to_owned();
+            list.as_array().map_or(Vec::new(), |items| items.iter().map(text).collect())
+        };
+        let mut lines = words(&self.body["errors"]);
+        lines.extend(words(&self.body["messages"]));
+        if lines.is_empty() { self.body.to_string() } else { lines.join("\n") }
+    }
+}
+
+/// Whether a text can be a router's name: it becomes the name of a file.
+///
+/// # Errors
+/// Why not.
+pub fn check_name(name: &str) -> Result<&str, AppError> {
+    let bad = |why| Err(AppError::BadName { name: name.chars().take(80).collect(), why });
+    if perhop_model::Name::new(name).is_err() {
+        return bad("1 to 128 characters of A-Z a-z 0-9 . _ : - are allowed");
+    }
+    if name.contains('/') || name.starts_with('.') {
+        return bad("it names a file, so it has no / and does not begin with a dot");
+    }
+    Ok(name)
+}
+
+/// The socket of the only router that runs here.
+fn only_socket() -> Result<PathBuf, AppError> {
+    let mut dirs = vec![PathBuf::from("/run/perhop")];
+    dirs.extend(std::env::var_os("XDG_RUNTIME_DIR").map(|d| PathBuf::from(d).join("perhop")));
+    let mut names: Vec<String> = dirs.iter().flat_map(|d| sockets_in(d)).collect();
+    names.sort();
+    names.dedup();
+    match names.as_slice() {
+        [] => Err(AppError::NoRouter),
+        [one] => Ok(socket_path(one)),
+        _ => Err(AppError::SeveralRouters(names)),
+    }
+}
+
+/// Names of the routers whose sockets in `dir` somebody listens on.
+fn sockets_in(dir: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
+    entries
+        .filter_map(|e| Some(e.ok()?.path()))
+        .filter(|p| p.extension().is_some_and(|e| e == "sock"))
+        .filter(|p| std::os::unix::net::UnixStream::connect(p).is_ok())
+        .filter_map(|p| Some(p.file_stem()?.to_str()?.to_owned()))
+        .collect()
+}

@@ -1,0 +1,86 @@
+//! `perhop router check FILE…`.
+
+use super::file::examine;
+use crate::error::{AppError, Verdict};
+use crate::output::Output;
+use clap::Args;
+use perhop_config::{Diagnostic, FieldValue};
+use serde_json::{Map, Value, json};
+use std::path::PathBuf;
+
+/// Arguments of `perhop router check`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example: perhop router check examples/edge.toml\n\n\
+                        Errors exit 2. Warnings exit 0, or 1 with --deny-warnings.")]
+pub struct CheckArgs {
+    /// Router files
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Warnings are failures
+    #[arg(long)]
+    deny_warnings: bool,
+    /// One JSON object a diagnostic and line; the last line of each file sums up
+    #[arg(long)]
+    json: bool,
+}
+
+/// Checks them all.
+///
+/// # Errors
+/// The first file that has errors or cannot be read, after all are checked.
+pub fn run(args: &CheckArgs) -> Result<Verdict, AppError> {
+    let mut out = Output::new();
+    let (mut first_error, mut warnings) = (None, 0);
+    for path in &args.files {
+        let diagnostics = match examine(path) {
+            Ok((_, diagnostics)) => diagnostics,
+            Err(error) => {
+                if args.json {
+                    out.json(&json!({ "file": path, "error": error.to_string() }))?;
+                }
+                first_error.get_or_insert(error);
+                continue;
+            }
+        };
+        let (errors, warned) = (diagnostics.errors(), diagnostics.warnings());
+        if args.json {
+            for diagnostic in diagnostics.sorted() {
+                out.json(&as_json(&diagnostic))?;
+            }
+            out.json(&json!({ "file": path, "errors": errors, "warnings": warned }))?;
+        } else {
+            out.text(&diagnostics)?;
+            out.line(format_args!("{}: {}", path.display(), count(errors, warned)))?;
+        }
+        warnings += warned;
+        if errors > 0 {
+            first_error.get_or_insert(AppError::BadFile { path: path.clone(), errors });
+        }
+    }
+    out.flush()?;
+    match first_error {
+        Some(error) => Err(error),
+        None => Ok(Verdict::failed_if(args.deny_warnings && warnings > 0)),
+    }
+}
+
+fn as_json(diagnostic: &Diagnostic) -> Value {
+    let field = |(name, value)| {
+        let value = match value {
+            FieldValue::Text(text) => Value::from(text),
+            FieldValue::Number(number) => Value::from(number),
+        };
+        (str::to_owned(name), value)
+    };
+    Value::Object(diagnostic.fields().into_iter().map(field).collect::<Map<_, _>>())
+}
+
+fn count(errors: usize, warnings: usize) -> String {
+    let of = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    match (errors, warnings) {
+        (0, 0) => "good".to_owned(),
+        (0, w) => format!("good, {}", of(w, "warning")),
+        (e, 0) => of(e, "error"),
+        (e, w) => format!("{}, {}", of(e, "error"), of(w, "warning")),
+    }
+}
