@@ -6,6 +6,7 @@
 //! through a channel.
 
 mod change;
+mod describe;
 mod edge;
 mod filters;
 mod plan;
@@ -16,6 +17,7 @@ mod virtual_router;
 mod worker;
 
 pub use change::{Change, ChangeStep};
+pub use describe::{DescribeError, Described};
 pub use edge::{EdgeOptions, EdgePort, edge_graph};
 pub use plan::RouterPlanner;
 pub use virtual_router::{Sent, VirtualRouter};
