@@ -159,11 +159,11 @@ impl Emulator {
     /// [`EngineError::Stopped`].
     pub fn report(&self) -> Result<Report, EngineError> {
         let (to, from) = bounded(1);
-        self.line.send(Message::Count(Box::new(move |counted| {
-            let _ = to.send((counted.rows, counted.inner));
+        self.line.send(Message::Count(Box::new(move |_, mut rows, forwarder: &mut GraphForwarder| {
+            rows.extend(forwarder.rows());
+            let _ = to.send(rows);
         })));
-        let (mut rows, inner) = from.recv().map_err(|_| EngineError::Stopped)?;
-        rows.extend(inner);
+        let rows = from.recv().map_err(|_| EngineError::Stopped)?;
         Ok(Report { rows })
     }
 

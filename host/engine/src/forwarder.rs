@@ -17,8 +17,6 @@ pub(crate) enum Step {
 pub(crate) trait Forwarder: Send + 'static {
     /// Work done in slices between batches.
     type Job: Send;
-    /// What it reports of itself.
-    type Counters: Send;
 
     fn pool(&self) -> &Pool;
     fn receive(&mut self, now: Instant, port: PortId, batch: &mut Batch);
@@ -36,7 +34,6 @@ pub(crate) trait Forwarder: Send + 'static {
     fn finished(&mut self, now: Instant, job: Self::Job);
     /// Called after every turn of the loop: tell the outside what happened.
     fn turn_ended(&mut self, now: Instant);
-    fn counters(&mut self) -> Self::Counters;
     /// Gauges for the recorder.
     fn sample(&mut self, sink: &mut dyn CounterSink);
 }

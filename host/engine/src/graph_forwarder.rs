@@ -86,24 +86,28 @@ impl GraphForwarder {
     }
 
     pub(crate) fn rows(&self) -> Vec<Row> {
-        let mut rows = Vec::new();
-        for id in self.driver.ids() {
-            let mut counters: Vec<(String, u64)> = Vec::new();
-            self.driver.report(id, &mut counters);
-            let mut row = Row::new("element", self.driver.name(id));
-            if let Some(element) = self.driver.element(id) {
-                row.facts.insert("type".into(), element.type_name().into());
-            }
-            row.counters = counters.into_iter().collect();
-            rows.push(row);
-        }
-        rows
+        element_rows(&self.driver)
     }
+}
+
+/// What every element counts.
+pub(crate) fn element_rows(driver: &Driver) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for id in driver.ids() {
+        let mut counters: Vec<(String, u64)> = Vec::new();
+        driver.report(id, &mut counters);
+        let mut row = Row::new("element", driver.name(id));
+        if let Some(element) = driver.element(id) {
+            row.facts.insert("type".into(), element.type_name().into());
+        }
+        row.counters = counters.into_iter().collect();
+        rows.push(row);
+    }
+    rows
 }
 
 impl Forwarder for GraphForwarder {
     type Job = Option<Built>;
-    type Counters = Vec<Row>;
 
     fn pool(&self) -> &Pool {
         self.driver.pool()
@@ -151,10 +155,6 @@ impl Forwarder for GraphForwarder {
 
     fn finished(&mut self, _now: Instant, _job: Option<Built>) {}
     fn turn_ended(&mut self, _now: Instant) {}
-
-    fn counters(&mut self) -> Vec<Row> {
-        self.rows()
-    }
 
     fn sample(&mut self, sink: &mut dyn CounterSink) {
         for id in self.driver.ids() {

@@ -1,4 +1,13 @@
 //! Routers and emulated links that run on this machine.
+//!
+//! ```text
+//!        clients ── Handle ──► control thread ──── jobs ────► packet thread ◄──► AF_PACKET rings
+//!                                  ▲   ▲  └──── applied, events ─┘
+//!                                  │   └ routes, neighbours, links ─ facts thread ◄── netlink
+//! ```
+//!
+//! The packet thread owns a [`perhop_graph::router::Worker`] and the ports; the control thread owns the
+//! [`perhop_graph::control::Control`] machine. No runtime: plain threads, channels, one `eventfd` to end a sleep.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::disallowed_methods,
@@ -8,10 +17,15 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
 
 mod capture;
+mod control_thread;
 mod emulator;
+mod engine;
 mod error;
+mod explain;
+mod facts;
 mod forwarder;
 mod graph_forwarder;
+mod handle;
 mod lateness;
 mod machine;
 mod packet_thread;
@@ -19,8 +33,16 @@ mod port;
 mod prepare;
 mod recorder;
 mod report;
+mod router_forwarder;
+mod show;
+mod state_file;
 mod wait;
 
+pub use control_thread::Done;
 pub use emulator::{Emulator, EmulatorConfig, EmulatorPort, EmulatorReport};
+pub use engine::{Engine, EngineConfig, StopReport};
 pub use error::EngineError;
+pub use handle::Handle;
 pub use report::{Recording, Report, Row};
+pub use show::ShowPage;
+pub use state_file::{Restored, restore, state_directory, state_path};

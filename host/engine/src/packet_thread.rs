@@ -32,8 +32,8 @@ pub(crate) enum Message<F: Forwarder> {
     PortUp(PortId, Box<AfPacket>),
     /// A port's interface is down or gone.
     PortDown(PortId),
-    /// Call with everything counted.
-    Count(Box<dyn FnOnce(Counted<F>) + Send>),
+    /// Call, between two batches, with the rows of ports, pool and driver.
+    Count(Count<F>),
     /// Begin sampling.
     Record(Duration),
     /// End sampling; the recording goes to the sender.
@@ -42,13 +42,8 @@ pub(crate) enum Message<F: Forwarder> {
     Stop,
 }
 
-/// What a packet thread counts, for rows.
-pub(crate) struct Counted<F: Forwarder> {
-    pub(crate) at: Instant,
-    /// Ports, pool, driver.
-    pub(crate) rows: Vec<Row>,
-    pub(crate) inner: F::Counters,
-}
+/// Called on the packet thread: must be quick.
+pub(crate) type Count<F> = Box<dyn FnOnce(Instant, Vec<Row>, &mut F) + Send>;
 
 /// What a packet thread tells of its own accord.
 #[derive(Debug)]
@@ -312,7 +307,7 @@ impl<F: Forwarder> PacketThread<F> {
                 Message::PortUp(id, socket) => self.port_up(id, *socket),
                 Message::Count(done) => {
                     let rows = self.rows();
-                    done(Counted { at: self.now, rows, inner: self.forwarder.counters() });
+                    done(self.now, rows, &mut self.forwarder);
                 }
                 Message::Record(interval) => self.recorder = Some(Recorder::new(self.now, interval)),
                 Message::TakeRecording(to) => {

@@ -1,8 +1,22 @@
-//! Making interfaces fit for a router: offloads off, the kernel's forwarding off.
+//! Making interfaces fit for a router, and putting them back.
+//!
+//! What is to be changed is read first and written to a state file; only then it is changed. So whatever happens, the
+//! file says how the interfaces were.
 
 use crate::error::EngineError;
+use crate::state_file::{SavedPort, SavedSwitch, StateFile};
 use perhop_netlink::sysctl::{self, IpVersion};
-use perhop_netlink::{Namespace, Netlink};
+use perhop_netlink::{Namespace, Netlink, NetlinkError, Offloads, SavedKey};
+
+/// Keys that are 0 on a port of ours: the kernel must not forward what we forward.
+const FORWARDING: &str = "forwarding";
+
+/// A port to prepare.
+#[derive(Clone, Debug)]
+pub(crate) struct Device {
+    pub(crate) port: String,
+    pub(crate) device: String,
+}
 
 /// An interface that only carries frames: offloads off, no IPv6 of the kernel's own on it (router solicitations and
 /// the like would appear on the emulated link).
@@ -18,4 +32,99 @@ pub(crate) fn transparent(namespace: &Namespace, port: &str, device: &str) -> Re
         netlink.set_up(device).map_err(fail)?;
     }
     Ok(())
+}
+
+/// Reads how the ports' interfaces are. Changes nothing.
+pub(crate) fn read(namespace: &Namespace, ports: &[Device]) -> Result<Vec<SavedPort>, EngineError> {
+    let netlink = Netlink::open_in(namespace)?;
+    ports
+        .iter()
+        .map(|p| {
+            let fail = |e| EngineError::of_netlink(&p.port, &p.device, e);
+            netlink.link(&p.device).map_err(fail)?;
+            let offloads = netlink.offloads(&p.device).map_err(fail)?.wanted;
+            let mut switches = Vec::new();
+            for version in [IpVersion::V4, IpVersion::V6] {
+                match sysctl::read(namespace, version, &p.device, FORWARDING) {
+                    Ok(value) => switches.push(SavedSwitch { v6: version == IpVersion::V6, value }),
+                    // A kernel without this protocol forwards none of it.
+                    Err(e) if e.is_not_found() => {}
+                    Err(source) => return Err(forwarding(p, source)),
+                }
+            }
+            Ok(SavedPort { device: p.device.clone(), offloads, forwarding: switches })
+        })
+        .collect()
+}
+
+/// Switches offloads and the kernel's forwarding off.
+pub(crate) fn change(namespace: &Namespace, netlink: &Netlink, port: &Device) -> Result<(), EngineError> {
+    netlink
+        .disable_offloads(&port.device)
+        .map_err(|e| EngineError::of_netlink(&port.port, &port.device, e))?;
+    let keys = [(IpVersion::V4, FORWARDING, 0), (IpVersion::V6, FORWARDING, 0)];
+    sysctl::set(namespace, &port.device, &keys).map_err(|e| forwarding(port, e))?;
+    Ok(())
+}
+
+fn forwarding(port: &Device, source: NetlinkError) -> EngineError {
+    match source {
+        NetlinkError::NoSuchInterface { .. } => {
+            EngineError::NoDevice { port: port.port.clone(), device: port.device.clone() }
+        }
+        source => EngineError::Forwarding { port: port.port.clone(), device: port.device.clone(), source },
+    }
+}
+
+/// Puts back what a state file says. Interfaces that are gone are skipped; everything else is tried even after a
+/// failure.
+pub(crate) fn restore(namespace: &Namespace, state: &StateFile) -> Result<(), EngineError> {
+    let netlink = Netlink::open_in(namespace)?;
+    let mut result = Ok(());
+    for port in &state.ports {
+        let offloads = Offloads { wanted: port.offloads.clone(), active: Vec::new() };
+        if let Err(e) = netlink.restore_offloads(&port.device, &offloads)
+            && !e.is_not_found()
+        {
+            result = result.and(Err(e));
+        }
+        let keys: Vec<SavedKey> = port
+            .forwarding
+            .iter()
+            .map(|s| SavedKey {
+                version: if s.v6 { IpVersion::V6 } else { IpVersion::V4 },
+                interface: port.device.clone(),
+                key: FORWARDING.to_owned(),
+                value: s.value,
+            })
+            .collect();
+        result = result.and(sysctl::restore(namespace, &keys));
+    }
+    result.map_err(EngineError::from)
+}
+
+/// What is on at the other end of a port and should not be, as far as it can be seen from here.
+pub(crate) fn peer_warnings(netlink: &Netlink, ports: &[Device]) -> Vec<String> {
+    let Ok(links) = netlink.links() else { return Vec::new() };
+    let mut warnings = Vec::new();
+    for port in ports {
+        let Some(link) = links.iter().find(|l| l.name == port.device) else { continue };
+        if link.kind.as_deref() != Some("veth") || link.peer_elsewhere {
+            continue;
+        }
+        let Some(peer) = links.iter().find(|l| Some(l.index) == link.peer_index) else { continue };
+        if let Ok(offloads) = netlink.offloads(&peer.name)
+            && !offloads.is_off()
+        {
+            warnings.push(format!(
+                "port \"{}\": offloads are on at the other end, \"{}\" ({}): frames of up to 64 KB would arrive and be \
+                 dropped; `ethtool -K {} tso off gso off gro off tx off`",
+                port.port,
+                peer.name,
+                offloads.active.join(", "),
+                peer.name
+            ));
+        }
+    }
+    warnings
 }

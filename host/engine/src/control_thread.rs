@@ -1,0 +1,388 @@
+//! The thread that owns the control machine: requests in, changes to the packet thread, answers and events out.
+
+use crate::error::EngineError;
+use crate::facts::FactsLine;
+use crate::packet_thread::{Line, Message, Notice};
+use crate::report::Row;
+use crate::router_forwarder::{ChangeJob, FromWorker, RouterForwarder};
+use crate::show::{Counting, ShowPage};
+use crossbeam_channel::{Receiver, Sender, after, never, select};
+use perhop_elements::route::{NeighbourUpdate, PortInfo, RouteEntry};
+use perhop_flows::{FlowEvent, FlowEventKind};
+use perhop_graph::control::{Control, Input, Output};
+use perhop_graph::router::{Change, RouterPlanner, WorkerEvent};
+use perhop_graph::routerfile::RouterFile;
+use perhop_io::{AfPacket, clock};
+use perhop_model::{
+    Claim, CountersPage, Credentials, ErrorItem, Event, EventKind, Mode, Op, Owner, Reply, Role, Spec, StatePage,
+    StateQuery, Transaction, TxnId,
+};
+use perhop_netlink::Netlink;
+use perhop_packet::PortId;
+use perhop_reason::Code;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Called once with the answer, on the control thread: it must not block.
+pub type Done<T> = Box<dyn FnOnce(T) + Send>;
+
+/// Longest sleep of the control thread.
+const NAP: Duration = Duration::from_secs(3600);
+
+/// What clients ask.
+pub(crate) enum Request {
+    Submit(Credentials, Box<Transaction>, Done<Arc<Reply>>),
+    Claim(Credentials, Claim, Done<Result<(), Code>>),
+    State(StateQuery, Done<Result<StatePage, ErrorItem>>),
+    Counters(Done<CountersPage>),
+    Events(u64, usize, Done<Vec<Event>>),
+    OnEvents(Box<dyn FnMut() -> bool + Send>),
+    Show(String, usize, Done<Result<ShowPage, ErrorItem>>),
+    Explain(String, Done<Result<serde_json::Value, ErrorItem>>),
+    Reload(Done<Result<Arc<Reply>, Vec<String>>>),
+    Graph(Done<String>),
+}
+
+/// Facts of the world that have changed.
+#[derive(Default)]
+pub(crate) struct World {
+    pub(crate) ports: Option<Vec<PortInfo>>,
+    pub(crate) routes: Option<Vec<RouteEntry>>,
+    pub(crate) neighbours: Vec<NeighbourUpdate>,
+    /// Interface index of each port, always.
+    pub(crate) indices: Vec<Option<u32>>,
+}
+
+impl World {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ports.is_none() && self.routes.is_none() && self.neighbours.is_empty()
+    }
+}
+
+/// What threads of the engine tell.
+pub(crate) enum ToControl {
+    World(Box<World>),
+    PortGone(PortId),
+    PortBack(PortId, Box<AfPacket>),
+    Worker(FromWorker),
+    Notice(Notice),
+    Counted(Box<Counting>),
+    Explained(Box<crate::explain::Explained>, Done<Result<serde_json::Value, ErrorItem>>),
+    Stop,
+}
+
+pub(crate) struct ControlThread {
+    control: Control<RouterPlanner>,
+    line: Line<RouterForwarder>,
+    requests: Receiver<Request>,
+    inside: Receiver<ToControl>,
+    to_me: Sender<ToControl>,
+    facts: Arc<FactsLine>,
+    netlink: Netlink,
+    indices: Vec<Option<u32>>,
+    up: Vec<bool>,
+    port_names: Vec<String>,
+    file: Option<PathBuf>,
+    waiting: HashMap<u64, Done<Arc<Reply>>>,
+    next_request: u64,
+    watchers: Vec<Box<dyn FnMut() -> bool + Send>>,
+    told: u64,
+    graph_text: String,
+}
+
+/// What a control thread is made of.
+pub(crate) struct Parts {
+    pub(crate) control: Control<RouterPlanner>,
+    pub(crate) line: Line<RouterForwarder>,
+    pub(crate) requests: Receiver<Request>,
+    pub(crate) inside: Receiver<ToControl>,
+    pub(crate) to_me: Sender<ToControl>,
+    pub(crate) facts: Arc<FactsLine>,
+    pub(crate) netlink: Netlink,
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) graph_text: String,
+}
+
+impl ControlThread {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let port_names: Vec<String> =
+            parts.control.planner().ports().iter().map(|p| p.name.clone()).collect();
+        Self {
+            control: parts.control,
+            line: parts.line,
+            requests: parts.requests,
+            inside: parts.inside,
+            to_me: parts.to_me,
+            facts: parts.facts,
+            netlink: parts.netlink,
+            indices: vec![None; port_names.len()],
+            up: vec![true; port_names.len()],
+            port_names,
+            file: parts.file,
+            waiting: HashMap::new(),
+            next_request: 1,
+            watchers: Vec::new(),
+            told: 0,
+            graph_text: parts.graph_text,
+        }
+    }
+
+    /// Runs until told to stop.
+    pub(crate) fn run(mut self) {
+        loop {
+            let due = self.control.next_wakeup();
+            let timer = match due {
+                Some(at) => after(Duration::from_nanos(at.since(clock::monotonic()).0).min(NAP)),
+                None => never(),
+            };
+            let (inside, requests) = (self.inside.clone(), self.requests.clone());
+            select! {
+                recv(inside) -> message => match message {
+                    Ok(ToControl::Stop) | Err(_) => break,
+                    Ok(message) => self.told_inside(message),
+                },
+                // All handles gone: the engine itself still works.
+                recv(requests) -> request => match request {
+                    Ok(request) => self.asked(request),
+                    Err(_) => self.requests = never(),
+                },
+                recv(timer) -> _ => self.input(Input::Tick),
+            }
+            self.tell_watchers();
+        }
+        self.input(Input::Shutdown);
+        self.tell_watchers();
+        for request in self.requests.try_iter().collect::<Vec<_>>() {
+            self.asked(request);
+        }
+    }
+
+    fn input(&mut self, input: Input) {
+        self.control.handle_input(clock::monotonic(), input);
+        while let Some(output) = self.control.poll_output() {
+            match output {
+                Output::Apply { ticket, change } => self.send_change(Some(ticket), change),
+                Output::Reply { request, reply } => {
+                    if let Some(done) = self.waiting.remove(&request) {
+                        done(reply);
+                    }
+                }
+            }
+        }
+    }
+
+    fn send_change(&self, ticket: Option<u64>, change: Change) {
+        self.line.send(Message::Job(ChangeJob { ticket, change }));
+    }
+
+    fn tell_watchers(&mut self) {
+        let latest = self.control.events().latest();
+        if latest != self.told {
+            self.told = latest;
+            self.watchers.retain_mut(|wake| wake());
+        }
+    }
+
+    fn told_inside(&mut self, message: ToControl) {
+        match message {
+            ToControl::World(world) => self.world(*world),
+            ToControl::PortGone(port) => {
+                self.line.send(Message::PortDown(port));
+                self.port_state(port, false);
+            }
+            ToControl::PortBack(port, socket) => {
+                self.line.send(Message::PortUp(port, socket));
+                self.port_state(port, true);
+            }
+            ToControl::Worker(FromWorker::Applied(job)) => {
+                if let Some(ticket) = job.ticket {
+                    self.input(Input::Applied { ticket });
+                }
+            }
+            ToControl::Worker(FromWorker::Events(events)) => {
+                events.into_iter().for_each(|e| self.worker_event(e));
+            }
+            ToControl::Notice(Notice::PortLost(port, socket)) => {
+                // Closing a socket with its rings takes long; here nobody waits.
+                drop(socket);
+                if port.index() < 64 {
+                    self.facts.lost.fetch_or(1 << port.index(), Ordering::AcqRel);
+                }
+                self.port_state(port, false);
+            }
+            ToControl::Counted(counting) => counting.finish(&self.control, &self.port_names),
+            ToControl::Explained(explained, done) => done(explained.finish(&self.control, &self.port_names)),
+            ToControl::Stop => {}
+        }
+    }
+
+    fn port_state(&mut self, port: PortId, up: bool) {
+        let Some(was) = self.up.get_mut(port.index()) else { return };
+        if *was == up {
+            return;
+        }
+        *was = up;
+        let port = self.port_names[port.index()].clone();
+        tracing::info!(port, up, "port");
+        self.input(Input::Event(if up { EventKind::PortUp { port } } else { EventKind::PortDown { port } }));
+    }
+
+    fn world(&mut self, world: World) {
+        self.indices = world.indices;
+        // Ports first: next hops are looked up on them.
+        if let Some(ports) = world.ports {
+            let change = self.control.planner().port_change(ports);
+            self.send_change(None, change);
+        }
+        if let Some(routes) = world.routes {
+            let change = self.control.planner_mut().set_kernel_routes(routes);
+            self.send_change(None, change);
+        }
+        if !world.neighbours.is_empty() {
+            let change = self.control.planner().neighbour_change(world.neighbours);
+            self.send_change(None, change);
+        }
+    }
+
+    fn worker_event(&mut self, event: WorkerEvent) {
+        match event {
+            WorkerEvent::Flow(event) => {
+                let kind = self.flow_event(&event);
+                self.input(Input::Event(kind));
+            }
+            WorkerEvent::LeafFreed { port, leaf } => {
+                if let Some(id) = self.control.planner_mut().freed(port, leaf) {
+                    self.input(Input::Drained { id, dropped: 0 });
+                }
+            }
+            WorkerEvent::NeighbourWanted { port, address } => {
+                let Some(index) = self.indices.get(port.index()).copied().flatten() else { return };
+                if let Err(error) = self.netlink.probe_neighbour(index, address) {
+                    tracing::debug!(%address, %error, "cannot ask for a neighbour");
+                }
+            }
+        }
+    }
+
+    fn flow_event(&self, event: &FlowEvent) -> EventKind {
+        let flow = crate::show::flow_text(&event.flow);
+        match event.kind {
+            FlowEventKind::Detected => EventKind::FlowDetected {
+                flow,
+                reason: "rtp".to_owned(),
+                class: self.detector_class(),
+                packets: event.packets,
+            },
+            FlowEventKind::Ended => EventKind::FlowEnded { flow, packets: event.packets },
+        }
+    }
+
+    fn detector_class(&self) -> String {
+        self.control
+            .objects()
+            .values()
+            .find_map(|e| match &*e.spec {
+                Spec::Detector(d) => Some(d.class.to_string()),
+                _ => None,
+            })
+            .unwrap_or_default()
+    }
+
+    fn asked(&mut self, request: Request) {
+        match request {
+            Request::Submit(who, transaction, done) => self.submit(who, transaction, done),
+            Request::Claim(who, claim, done) => done(self.control.claim(&who, &claim)),
+            Request::State(query, done) => done(self.control.state(&query)),
+            Request::Events(seq, limit, done) => done(self.control.events().after(seq, limit)),
+            Request::OnEvents(wake) => self.watchers.push(wake),
+            Request::Graph(done) => {
+                let running = self.control.planner().graph().map(ToString::to_string);
+                done(running.unwrap_or_else(|| self.graph_text.clone()));
+            }
+            Request::Counters(done) => self.count(crate::show::Purpose::Counters(done)),
+            Request::Show(what, limit, done) => match crate::show::What::parse(&what) {
+                Ok(what) => self.count(crate::show::Purpose::Show(what, limit, done)),
+                Err(error) => done(Err(error)),
+            },
+            Request::Explain(text, done) => self.explain(&text, done),
+            Request::Reload(done) => self.reload(done),
+        }
+    }
+
+    fn submit(&mut self, who: Credentials, transaction: Box<Transaction>, done: Done<Arc<Reply>>) {
+        let request = self.next_request;
+        self.next_request += 1;
+        self.waiting.insert(request, done);
+        self.input(Input::Request { request, who, transaction });
+    }
+
+    /// Asks the packet thread; [`Counting::finish`] goes on with the answer.
+    fn count(&mut self, purpose: crate::show::Purpose) {
+        let wanted = crate::show::wanted(&self.control);
+        let back = self.to_me.clone();
+        self.line.send(Message::Count(Box::new(move |now, rows: Vec<Row>, forwarder| {
+            let counting = Counting::take(now, rows, forwarder, &wanted, purpose);
+            let _ = back.send(ToControl::Counted(Box::new(counting)));
+        })));
+    }
+
+    fn explain(&mut self, text: &str, done: Done<Result<serde_json::Value, ErrorItem>>) {
+        let described = match crate::explain::Described::parse(text, &self.port_names) {
+            Ok(described) => described,
+            Err(error) => return done(Err(error)),
+        };
+        let back = self.to_me.clone();
+        self.line.send(Message::Count(Box::new(move |_, _, forwarder: &mut RouterForwarder| {
+            let explained = described.explain(forwarder.worker());
+            let _ = back.send(ToControl::Explained(Box::new(explained), done));
+        })));
+    }
+
+    fn reload(&mut self, done: Done<Result<Arc<Reply>, Vec<String>>>) {
+        let Some(path) = &self.file else { return done(Err(vec![EngineError::NoFile.to_string()])) };
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) => return done(Err(vec![format!("{}: {error}", path.display())])),
+        };
+        let (file, diagnostics) = RouterFile::read(&path.display().to_string(), &text);
+        let Some(file) = file else {
+            return done(Err(vec![diagnostics.to_string()]));
+        };
+        let transaction = file_transaction(file.objects);
+        self.submit(FILE, Box::new(transaction), Box::new(move |reply| done(Ok(reply))));
+    }
+}
+
+/// Speaks for owner `file`.
+pub(crate) const FILE: Credentials = Credentials { role: Role::Write, owner: Some(Owner::File) };
+
+/// Makes what owner `file` has exactly these objects.
+pub(crate) fn file_transaction(objects: Vec<perhop_model::Object>) -> Transaction {
+    Transaction {
+        txn_id: new_txn_id(),
+        owner: Owner::File,
+        fence: 0,
+        mode: Mode::Commit,
+        if_revision: None,
+        confirm_within_ms: None,
+        note: None,
+        force: false,
+        ops: vec![Op::ReplaceOwned { kinds: RouterFile::KINDS.to_vec(), objects }],
+    }
+}
+
+/// Different for every call on this machine: clock, process, counter.
+pub(crate) fn new_txn_id() -> TxnId {
+    use std::sync::atomic::AtomicU32;
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&clock::monotonic().0.to_be_bytes());
+    id[8..12].copy_from_slice(&std::process::id().to_be_bytes());
+    id[12..].copy_from_slice(&count.to_be_bytes());
+    TxnId(id)
+}
+

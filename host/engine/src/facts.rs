@@ -1,0 +1,332 @@
+//! Facts of the world: the kernel's routes, neighbours, links and addresses, followed on a thread of their own.
+
+use crate::control_thread::{ToControl, World};
+use crate::prepare::{self, Device};
+use crossbeam_channel::Sender;
+use perhop_elements::route::{NeighbourState, NeighbourUpdate, NextHop, Origin, PortInfo, RouteEntry, RouteKind};
+use perhop_io::{AfPacket, AfPacketConfig, clock};
+use perhop_netlink::mirror::Refreshed;
+use perhop_netlink::{FibRoute, Mirror, Namespace, NeighbourState as Kernel, NetlinkError, RouteKind as KernelKind};
+use perhop_packet::PortId;
+use perhop_units::Duration;
+use perhop_wire::MacAddr;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+type StdDuration = std::time::Duration;
+
+/// Longest sleep: how soon a stop or a lost port is noticed.
+const NAP: StdDuration = StdDuration::from_millis(100);
+/// A burst of changes is over when nothing came for this long,
+const QUIET: StdDuration = StdDuration::from_millis(5);
+/// but is passed on after this at the latest.
+const BURST: Duration = Duration(100_000_000);
+
+/// What the control thread and this one share.
+#[derive(Debug, Default)]
+pub(crate) struct FactsLine {
+    pub(crate) stop: AtomicBool,
+    /// Bits of ports whose socket failed.
+    pub(crate) lost: AtomicU64,
+}
+
+/// How to open a port's socket.
+#[derive(Clone, Debug)]
+pub(crate) struct SocketPlan {
+    pub(crate) rx_slots: u32,
+    pub(crate) tx_slots: u32,
+    pub(crate) promiscuous: bool,
+}
+
+impl SocketPlan {
+    pub(crate) fn open(&self, namespace: &Namespace, device: &Device) -> Result<AfPacket, crate::EngineError> {
+        let config = AfPacketConfig {
+            rx_slots: self.rx_slots,
+            tx_slots: self.tx_slots,
+            promiscuous: self.promiscuous,
+            ..AfPacketConfig::new(&device.port, &device.device)
+        };
+        namespace
+            .run(|| AfPacket::open(config))?
+            .map_err(|e| crate::EngineError::of_port(&device.port, &device.device, e))
+    }
+}
+
+/// Follows the kernel.
+pub(crate) struct Facts {
+    namespace: Namespace,
+    mirror: Mirror,
+    devices: Vec<Device>,
+    plan: SocketPlan,
+    /// Interface index that each port's open socket is bound to.
+    bound: Vec<Option<u32>>,
+    infos: Vec<PortInfo>,
+    routes: Vec<RouteEntry>,
+    neighbours: BTreeMap<(PortId, IpAddr), NeighbourState>,
+}
+
+impl Facts {
+    /// Reads everything once. The ports' sockets are open.
+    pub(crate) fn open(
+        namespace: Namespace,
+        devices: Vec<Device>,
+        plan: SocketPlan,
+    ) -> Result<(Self, World), NetlinkError> {
+        let mirror = Mirror::open_in(&namespace)?;
+        let mut facts = Self {
+            bound: Vec::new(),
+            infos: Vec::new(),
+            routes: Vec::new(),
+            neighbours: BTreeMap::new(),
+            namespace,
+            mirror,
+            devices,
+            plan,
+        };
+        facts.bound = facts.indices();
+        let mut world = facts.changes(true);
+        world.indices = facts.bound.clone();
+        Ok((facts, world))
+    }
+
+    /// Runs until told to stop.
+    pub(crate) fn run(mut self, line: &Arc<FactsLine>, control: &Sender<ToControl>) {
+        while !line.stop.load(Ordering::Acquire) {
+            let changed = match self.gather() {
+                Ok(changed) => changed,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot follow the kernel's tables; trying again");
+                    std::thread::sleep(NAP);
+                    continue;
+                }
+            };
+            let lost = line.lost.swap(0, Ordering::AcqRel);
+            for i in (0..self.devices.len()).filter(|i| lost & (1 << i) != 0) {
+                self.bound[i] = None;
+            }
+            if !changed.any() && lost == 0 && self.bound.iter().all(Option::is_some) {
+                continue;
+            }
+            self.follow_ports(control);
+            let mut world = self.changes(false);
+            world.indices = self.indices();
+            if !world.is_empty() {
+                let _ = control.send(ToControl::World(Box::new(world)));
+            }
+        }
+    }
+
+    /// Waits for a change and for the end of the burst it begins. Neighbours do not wait: packets do, for them.
+    fn gather(&mut self) -> Result<Refreshed, NetlinkError> {
+        let mut all = self.mirror.refresh(NAP)?;
+        let begin = clock::monotonic();
+        while (all.routes || all.links || all.addresses) && clock::monotonic().since(begin) < BURST {
+            let more = self.mirror.refresh(QUIET)?;
+            if !more.any() {
+                break;
+            }
+            all = Refreshed {
+                links: all.links | more.links,
+                addresses: all.addresses | more.addresses,
+                routes: all.routes | more.routes,
+                neighbours: all.neighbours | more.neighbours,
+                resynchronised: all.resynchronised | more.resynchronised,
+            };
+        }
+        Ok(all)
+    }
+
+    /// Interface index of each port whose interface is there and able to send.
+    fn indices(&self) -> Vec<Option<u32>> {
+        self.devices
+            .iter()
+            .map(|d| self.mirror.link(&d.device).filter(|l| l.running).map(|l| l.index))
+            .collect()
+    }
+
+    /// Closes ports whose interface went, opens those that came.
+    fn follow_ports(&mut self, control: &Sender<ToControl>) {
+        for (i, index) in self.indices().into_iter().enumerate() {
+            let id = PortId(i as u16);
+            if self.bound[i] == index {
+                continue;
+            }
+            if self.bound[i].take().is_some() {
+                let _ = control.send(ToControl::PortGone(id));
+            }
+            let Some(index) = index else { continue };
+            match self.reopen(i) {
+                Ok(socket) => {
+                    self.bound[i] = Some(index);
+                    let _ = control.send(ToControl::PortBack(id, Box::new(socket)));
+                }
+                // The interface may be going again; the next change or turn tries once more.
+                Err(error) => tracing::info!(port = self.devices[i].port, %error, "port stays down"),
+            }
+        }
+    }
+
+    fn reopen(&self, i: usize) -> Result<AfPacket, crate::EngineError> {
+        let device = &self.devices[i];
+        // A new interface of the old name has its own switches.
+        prepare::change(&self.namespace, self.mirror.netlink(), device)?;
+        self.plan.open(&self.namespace, device)
+    }
+
+    /// What differs from what was last told.
+    fn changes(&mut self, first: bool) -> World {
+        let infos = self.port_infos();
+        let routes = self.route_entries();
+        let mut world = World { neighbours: self.neighbour_updates(), ..World::default() };
+        if first || infos != self.infos {
+            world.ports = Some(infos.clone());
+            self.infos = infos;
+        }
+        if first || routes != self.routes {
+            world.routes = Some(routes.clone());
+            self.routes = routes;
+        }
+        world
+    }
+
+    fn port_infos(&self) -> Vec<PortInfo> {
+        let info = |d: &Device| {
+            let Some(link) = self.mirror.link(&d.device) else { return PortInfo { mtu: 1500, ..PortInfo::default() } };
+            let mine = self.mirror.addresses().iter().filter(|a| a.ifindex == link.index && !a.tentative);
+            let mut addresses: Vec<_> = mine.map(|a| a.address).collect();
+            addresses.sort();
+            PortInfo { mac: MacAddr(link.mac.unwrap_or_default()), mtu: link.mtu, addresses }
+        };
+        self.devices.iter().map(info).collect()
+    }
+
+    fn ports_by_index(&self) -> BTreeMap<u32, PortId> {
+        let index = |d: &Device| self.mirror.link(&d.device).map(|l| l.index);
+        self.devices
+            .iter()
+            .enumerate()
+            .filter_map(|(i, d)| Some((index(d)?, PortId(i as u16))))
+            .collect()
+    }
+
+    fn route_entries(&self) -> Vec<RouteEntry> {
+        let ports = self.ports_by_index();
+        self.mirror.routes().iter().filter_map(|r| route_entry(r, &ports)).collect()
+    }
+
+    fn neighbour_updates(&mut self) -> Vec<NeighbourUpdate> {
+        let ports = self.ports_by_index();
+        let mut now = BTreeMap::new();
+        for ((index, ip), n) in self.mirror.neighbours() {
+            let Some(port) = ports.get(index) else { continue };
+            let state = match (n.state, n.mac) {
+                (Kernel::Stale, Some(mac)) => NeighbourState::Stale(MacAddr(mac)),
+                (Kernel::Failed, _) => NeighbourState::Failed,
+                (state, Some(mac)) if state.is_usable() => NeighbourState::Reachable(MacAddr(mac)),
+                _ => continue,
+            };
+            now.insert((*port, *ip), state);
+        }
+        let mut updates: Vec<NeighbourUpdate> = now
+            .iter()
+            .filter(|(key, state)| self.neighbours.get(*key) != Some(*state))
+            .map(|((port, ip), state)| NeighbourUpdate { port: *port, ip: *ip, state: *state })
+            .collect();
+        let gone = self.neighbours.keys().filter(|key| !now.contains_key(*key));
+        updates.extend(gone.map(|(port, ip)| NeighbourUpdate {
+            port: *port,
+            ip: *ip,
+            state: NeighbourState::Removed,
+        }));
+        self.neighbours = now;
+        updates
+    }
+}
+
+/// What a route of the kernel means to the router; `None` for those that mean nothing to forwarding: other tables (policy
+/// rules are not followed), limited to a type of service, multicast, or without any next hop in use.
+fn route_entry(r: &FibRoute, ports: &BTreeMap<u32, PortId>) -> Option<RouteEntry> {
+    if ![FibRoute::MAIN_TABLE, FibRoute::LOCAL_TABLE, DEFAULT_TABLE].contains(&r.table) || r.tos != 0 {
+        return None;
+    }
+    let kind = match r.kind {
+        KernelKind::Local | KernelKind::Anycast => RouteKind::Local,
+        KernelKind::Broadcast => RouteKind::Broadcast,
+        KernelKind::Blackhole => RouteKind::Blackhole,
+        KernelKind::Unreachable => RouteKind::Unreachable,
+        KernelKind::Prohibit => RouteKind::Prohibit,
+        KernelKind::Unicast => unicast(r, ports)?,
+        _ => return None,
+    };
+    // The kernel looks into the local table before the main one, whatever the metric.
+    let metric = if r.table == FibRoute::LOCAL_TABLE { 0 } else { r.metric.saturating_add(1) };
+    Some(RouteEntry { dest: r.dest, kind, metric, origin: Origin::Kernel })
+}
+
+/// Table 253, `default`, which the kernel looks into last.
+const DEFAULT_TABLE: u32 = 253;
+
+/// A route whose next hops are on interfaces that are no ports has none for us, which makes it unreachable.
+fn unicast(r: &FibRoute, ports: &BTreeMap<u32, PortId>) -> Option<RouteKind> {
+    let usable: Vec<_> = r.next_hops.iter().filter(|h| !h.unusable).collect();
+    if usable.is_empty() {
+        return None;
+    }
+    let divisor = usable.iter().map(|h| h.weight.max(1)).fold(0, gcd);
+    let mut next_hops = Vec::new();
+    for hop in usable {
+        let Some(port) = ports.get(&hop.ifindex) else { continue };
+        let shares = (hop.weight.max(1) / divisor.max(1)).min(64);
+        next_hops.extend((0..shares).map(|_| NextHop { via: hop.via, port: *port }));
+    }
+    Some(RouteKind::Unicast { next_hops })
+}
+
+fn gcd(a: u16, b: u16) -> u16 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perhop_netlink::NextHop as KernelHop;
+
+    fn route(kind: KernelKind, hops: &[(u32, u16, bool)]) -> FibRoute {
+        FibRoute {
+            dest: "10.1.0.0/16".parse().unwrap(),
+            next_hops: hops
+                .iter()
+                .map(|(ifindex, weight, unusable)| KernelHop {
+                    via: None,
+                    ifindex: *ifindex,
+                    weight: *weight,
+                    unusable: *unusable,
+                })
+                .collect(),
+            kind,
+            table: FibRoute::MAIN_TABLE,
+            metric: 7,
+            source_hint: None,
+            tos: 0,
+        }
+    }
+
+    #[test]
+    fn routes_of_the_kernel_become_routes_of_ports() {
+        let ports = BTreeMap::from([(4, PortId(0)), (9, PortId(1))]);
+        let hops = |r: &FibRoute| match route_entry(r, &ports).unwrap().kind {
+            RouteKind::Unicast { next_hops } => next_hops.iter().map(|h| h.port.0).collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(hops(&route(KernelKind::Unicast, &[(4, 6, false), (9, 3, false)])), [0, 0, 1], "6 : 3");
+        assert_eq!(hops(&route(KernelKind::Unicast, &[(4, 1, true), (9, 1, false)])), [1], "without a dead link");
+        assert_eq!(hops(&route(KernelKind::Unicast, &[(77, 1, false)])), [0u16; 0], "not through a port");
+        assert!(route_entry(&route(KernelKind::Unicast, &[(4, 1, true)]), &ports).is_none());
+        assert!(route_entry(&route(KernelKind::Multicast, &[]), &ports).is_none());
+        let elsewhere = FibRoute { table: 100, ..route(KernelKind::Local, &[]) };
+        assert!(route_entry(&elsewhere, &ports).is_none());
+        assert_eq!(route_entry(&route(KernelKind::Local, &[]), &ports).unwrap().metric, 8);
+    }
+}

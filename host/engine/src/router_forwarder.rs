@@ -1,0 +1,160 @@
+//! A router's worker as a [`Forwarder`].
+
+use crate::forwarder::{Forwarder, Step};
+use crate::graph_forwarder::element_rows;
+use crate::report::Row;
+use perhop_element::CounterSink;
+use perhop_elements::police::ConditionCounters;
+use perhop_elements::schedule::ClassCounters;
+use perhop_graph::router::{Change, ChangeStep, Worker, WorkerEvent};
+use perhop_packet::{Batch, ClassId, Pool, PortId, ProfileId, SlaId};
+use perhop_units::Instant;
+
+/// A change on its way: with the ticket of its transaction, or none when it belongs to none.
+pub(crate) struct ChangeJob {
+    pub(crate) ticket: Option<u64>,
+    pub(crate) change: Change,
+}
+
+/// What the worker tells the control thread.
+pub(crate) enum FromWorker {
+    /// In force; what was replaced comes back with it.
+    Applied(ChangeJob),
+    Events(Vec<WorkerEvent>),
+}
+
+pub(crate) struct RouterForwarder {
+    worker: Worker,
+    port_names: Vec<String>,
+    tell: Box<dyn FnMut(FromWorker) + Send>,
+}
+
+/// Counters of one class, by its place in a port's tree.
+pub(crate) struct RawClass {
+    pub(crate) port: PortId,
+    pub(crate) leaf: u32,
+    pub(crate) counters: ClassCounters,
+    pub(crate) backlog: (u64, u64),
+    pub(crate) draining: bool,
+    pub(crate) throttled: bool,
+}
+
+/// Which tables' counters are wanted.
+#[derive(Default)]
+pub(crate) struct Wanted {
+    pub(crate) profiles: Vec<ProfileId>,
+    pub(crate) slas: Vec<SlaId>,
+    pub(crate) realtime: Vec<ClassId>,
+}
+
+/// What a worker counts, by number.
+#[derive(Default)]
+pub(crate) struct Raw {
+    pub(crate) elements: Vec<Row>,
+    pub(crate) classes: Vec<RawClass>,
+    pub(crate) profiles: Vec<(ProfileId, ConditionCounters)>,
+    pub(crate) slas: Vec<(SlaId, ConditionCounters)>,
+    pub(crate) realtime: Vec<(ClassId, ConditionCounters)>,
+}
+
+impl RouterForwarder {
+    pub(crate) fn new(
+        worker: Worker,
+        port_names: Vec<String>,
+        tell: Box<dyn FnMut(FromWorker) + Send>,
+    ) -> Self {
+        Self { worker, port_names, tell }
+    }
+
+    pub(crate) fn worker(&self) -> &Worker {
+        &self.worker
+    }
+
+    /// O(elements + classes + wanted).
+    pub(crate) fn count(&self, wanted: &Wanted) -> Raw {
+        let mut raw = Raw { elements: element_rows(self.worker.driver()), ..Raw::default() };
+        for i in 0..self.port_names.len() {
+            let port = PortId(i as u16);
+            let Some(egress) = self.worker.egress(port) else { continue };
+            raw.classes.extend(egress.tree().iter().map(|c| RawClass {
+                port,
+                leaf: c.index.0,
+                counters: c.counters,
+                backlog: (c.backlog_packets, c.backlog_bytes),
+                draining: c.draining,
+                throttled: c.throttled,
+            }));
+        }
+        if let Some(c) = self.worker.conditioner() {
+            raw.profiles.extend(wanted.profiles.iter().filter_map(|id| Some((*id, c.profile_counters(*id)?))));
+            raw.slas.extend(wanted.slas.iter().filter_map(|id| Some((*id, c.sla_counters(*id)?))));
+            raw.realtime.extend(wanted.realtime.iter().filter_map(|id| Some((*id, c.class_counters(*id)?))));
+        }
+        raw
+    }
+}
+
+impl Forwarder for RouterForwarder {
+    type Job = ChangeJob;
+
+    fn pool(&self) -> &Pool {
+        self.worker.driver().pool()
+    }
+    fn receive(&mut self, now: Instant, port: PortId, batch: &mut Batch) {
+        self.worker.receive(now, port, batch);
+    }
+    fn poll(&mut self, now: Instant) -> usize {
+        self.worker.poll(now)
+    }
+    fn next_wakeup(&mut self) -> Option<Instant> {
+        self.worker.next_wakeup()
+    }
+    fn transmit_queue(&mut self, port: PortId) -> Option<&mut Batch> {
+        self.worker.transmit_queue(port)
+    }
+    fn local_queue(&mut self) -> &mut Batch {
+        self.worker.local_queue()
+    }
+    fn set_port_room(&mut self, now: Instant, port: PortId, packets: u32) {
+        self.worker.set_port_room(now, port, packets);
+    }
+    fn sent_by_kernel(&mut self, now: Instant, port: PortId, packets: u64, bytes: u64) {
+        self.worker.port_sent_by_kernel(now, port, packets, bytes);
+    }
+    fn port_down(&mut self, _now: Instant, _port: PortId) {}
+    fn port_up(&mut self, _now: Instant, _port: PortId) {}
+
+    fn run(&mut self, now: Instant, job: &mut ChangeJob) -> Step {
+        match self.worker.apply(now, &mut job.change) {
+            ChangeStep::More => Step::More,
+            ChangeStep::Done => Step::Done,
+        }
+    }
+
+    fn finished(&mut self, _now: Instant, job: ChangeJob) {
+        (self.tell)(FromWorker::Applied(job));
+    }
+
+    fn turn_ended(&mut self, now: Instant) {
+        let mut events = Vec::new();
+        self.worker.take_events(now, &mut events);
+        if !events.is_empty() {
+            (self.tell)(FromWorker::Events(events));
+        }
+    }
+
+    fn sample(&mut self, sink: &mut dyn CounterSink) {
+        for (i, name) in self.port_names.iter().enumerate() {
+            let Some(egress) = self.worker.egress(PortId(i as u16)) else { continue };
+            let (mut packets, mut bytes) = (0, 0);
+            for class in egress.tree().iter() {
+                packets += class.backlog_packets;
+                bytes += class.backlog_bytes;
+                sink.gauge(&format!("{name}/{}.backlog_bytes", class.name), class.backlog_bytes);
+                sink.counter(&format!("{name}/{}.sent_bytes", class.name), class.counters.bytes);
+            }
+            sink.gauge(&format!("{name}.backlog_packets"), packets);
+            sink.gauge(&format!("{name}.backlog_bytes"), bytes);
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! From what a packet thread counts, by number, to rows with names.
+
+use crate::control_thread::Done;
+use crate::report::Row;
+use crate::router_forwarder::{Raw, RouterForwarder, Wanted};
+use perhop_elements::police::ConditionCounters;
+use perhop_flows::{FlowInfo, FlowTuple};
+use perhop_graph::control::Control;
+use perhop_graph::router::RouterPlanner;
+use perhop_model::{CountersPage, CountersRow, ErrorItem, Key, Kind, Name, Spec};
+use perhop_packet::{ClassId, FilterId, ProfileId, SlaId};
+use perhop_reason::Code;
+use perhop_units::Instant;
+use perhop_wire::protocol;
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// What `perhop show` prints.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ShowPage {
+    /// Epoch.
+    pub epoch: u64,
+    /// Revision.
+    pub revision: u64,
+    /// Router clock.
+    pub at_ns: u64,
+    /// Rows.
+    pub rows: Vec<Row>,
+}
+
+/// What to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    Ports,
+    Classes,
+    Profiles,
+    Slas,
+    Filters,
+    Flows,
+    Calls,
+    Elements,
+    Driver,
+    All,
+}
+
+const WHATS: [(&str, What); 10] = [
+    ("ports", What::Ports),
+    ("classes", What::Classes),
+    ("profiles", What::Profiles),
+    ("slas", What::Slas),
+    ("filters", What::Filters),
+    ("flows", What::Flows),
+    ("calls", What::Calls),
+    ("elements", What::Elements),
+    ("driver", What::Driver),
+    ("all", What::All),
+];
+
+impl What {
+    pub(crate) fn parse(text: &str) -> Result<Self, ErrorItem> {
+        let found = WHATS.iter().find(|(name, _)| *name == text);
+        found.map(|(_, what)| *what).ok_or_else(|| {
+            let names = WHATS.map(|(name, _)| name).join(", ");
+            ErrorItem {
+                op: None,
+                path: "what".to_owned(),
+                code: Code::OutOfRange,
+                message: format!("{text:?} cannot be shown"),
+                value: Some(text.into()),
+                allowed: Some(names),
+                limit: None,
+                free: None,
+            }
+        })
+    }
+
+    fn has(self, kind: &str) -> bool {
+        match self {
+            Self::Ports => kind == "port",
+            Self::Classes => kind == "class",
+            Self::Profiles => kind == "profile",
+            Self::Slas => kind == "sla",
+            Self::Filters => kind == "filter",
+            Self::Flows => kind == "flow",
+            Self::Calls => kind == "call",
+            Self::Elements => kind == "element",
+            Self::Driver => kind == "driver" || kind == "pool",
+            Self::All => kind != "flow" && kind != "call",
+        }
+    }
+
+    fn wants_flows(self) -> bool {
+        matches!(self, Self::Flows | Self::Calls)
+    }
+}
+
+/// What becomes of the counters.
+pub(crate) enum Purpose {
+    Counters(Done<CountersPage>),
+    Show(What, usize, Done<Result<ShowPage, ErrorItem>>),
+}
+
+/// The ids whose counters are asked for.
+pub(crate) fn wanted(control: &Control<RouterPlanner>) -> Wanted {
+    let planner = control.planner();
+    let (slas, profiles) = planner.conditioned();
+    let mut wanted = Wanted {
+        slas: slas.map(|(_, id)| id).collect(),
+        profiles: profiles.map(|(_, id)| id).collect(),
+        realtime: Vec::new(),
+    };
+    // Logical classes are few and numbered from 0.
+    wanted.realtime = (0..).map(ClassId).take_while(|id| planner.class_name(*id).is_some()).collect();
+    wanted
+}
+
+/// Counters on their way back from the packet thread.
+pub(crate) struct Counting {
+    at: Instant,
+    rows: Vec<Row>,
+    raw: Raw,
+    flows: Vec<FlowInfo>,
+    purpose: Purpose,
+}
+
+impl Counting {
+    /// On the packet thread, between two batches.
+    pub(crate) fn take(
+        at: Instant,
+        rows: Vec<Row>,
+        forwarder: &mut RouterForwarder,
+        wanted: &Wanted,
+        purpose: Purpose,
+    ) -> Self {
+        let raw = forwarder.count(wanted);
+        let flows = match &purpose {
+            Purpose::Show(what, limit, _) if what.wants_flows() => flows(forwarder, at, *what, *limit),
+            _ => Vec::new(),
+        };
+        Self { at, rows, raw, flows, purpose }
+    }
+
+    /// On the control thread: numbers become names, and the caller is answered.
+    pub(crate) fn finish(self, control: &Control<RouterPlanner>, ports: &[String]) {
+        let (epoch, revision, at_ns) = (control.epoch(), control.revision(), self.at.0);
+        let Self { mut rows, raw, flows, purpose, .. } = self;
+        let planner = control.planner();
+        own_ports(control, &mut rows);
+        class_rows(control, &raw, ports, &mut rows);
+        let (slas, profiles) = planner.conditioned();
+        let slas: Vec<(&Name, SlaId)> = slas.collect();
+        let profiles: Vec<(&Name, ProfileId)> = profiles.collect();
+        for (id, counters) in &raw.slas {
+            let name = slas.iter().find(|(_, i)| i == id).map(|(n, _)| *n);
+            rows.extend(name.map(|n| conditioned(control, Kind::Sla, n, counters)));
+        }
+        for (id, counters) in &raw.profiles {
+            let name = profiles.iter().find(|(_, i)| i == id).map(|(n, _)| *n);
+            rows.extend(name.map(|n| conditioned(control, Kind::Profile, n, counters)));
+        }
+        for (id, counters) in &raw.realtime {
+            let mut row = Row::new("realtime", planner.class_name(*id).unwrap_or_default());
+            condition_counters(counters, &mut row);
+            rows.push(row);
+        }
+        rows.extend(raw.elements);
+        match purpose {
+            Purpose::Counters(done) => {
+                let rows = rows.into_iter().map(counters_row).collect();
+                done(CountersPage { epoch, revision, at_ns, rows });
+            }
+            Purpose::Show(what, limit, done) => {
+                if matches!(what, What::Filters | What::All) {
+                    rows.extend(filter_rows(control));
+                }
+                let kind = if what == What::Calls { "call" } else { "flow" };
+                rows.extend(flows.iter().map(|f| flow_row(planner, f, kind)));
+                rows.retain(|r| what.has(&r.kind));
+                rows.truncate(limit);
+                done(Ok(ShowPage { epoch, revision, at_ns, rows }));
+            }
+        }
+    }
+}
+
+/// Flows looked at for one answer; recognised ones may lie anywhere in the table.
+const LOOKED_AT: usize = 20_000;
+
+fn flows(forwarder: &RouterForwarder, at: Instant, what: What, limit: usize) -> Vec<FlowInfo> {
+    let Some(flows) = forwarder.worker().flows() else { return Vec::new() };
+    let looked_at = if what == What::Calls { LOOKED_AT } else { limit.min(LOOKED_AT) };
+    let (mut rows, _) = flows.snapshot(at, 0, looked_at);
+    rows.retain(|f| what != What::Calls || f.realtime);
+    rows.truncate(limit);
+    rows
+}
+
+fn counters_row(row: Row) -> CountersRow {
+    CountersRow { kind: row.kind, name: row.name, id: row.id, owner: row.owner, counters: row.counters }
+}
+
+fn identify(control: &Control<RouterPlanner>, kind: Kind, name: &Name, row: &mut Row) {
+    let key = Key { kind, name: name.clone() };
+    if let Some(entry) = control.objects().get(&key) {
+        row.id = entry.id;
+        row.owner = entry.owner.to_string();
+    }
+}
+
+fn own_ports(control: &Control<RouterPlanner>, rows: &mut [Row]) {
+    for row in rows.iter_mut().filter(|r| r.kind == "port") {
+        let Ok(name) = Name::new(&row.name) else { continue };
+        identify(control, Kind::Port, &name, row);
+        let key = Key { kind: Kind::Port, name };
+        if let Some(Spec::Port(spec)) = control.objects().get(&key).map(|e| &*e.spec) {
+            let device = if spec.device.is_empty() { row.name.clone() } else { spec.device.clone() };
+            row.facts.insert("device".into(), device);
+            row.counters.insert("rate_bps".into(), spec.rate);
+        }
+    }
+}
+
+fn class_rows(control: &Control<RouterPlanner>, raw: &Raw, ports: &[String], rows: &mut Vec<Row>) {
+    for c in &raw.classes {
+        let port = ports.get(c.port.index()).map_or("", String::as_str);
+        let mut row = match control.planner().leaf_class(c.port, c.leaf) {
+            Some((name, id)) => {
+                let mut row = Row::new("class", name.as_str());
+                identify(control, Kind::Class, name, &mut row);
+                row.id = id;
+                let key = Key { kind: Kind::Class, name: name.clone() };
+                if let Some(Spec::Class(spec)) = control.objects().get(&key).map(|e| &*e.spec) {
+                    row.facts.insert("logical".into(), spec.logical_name(name).to_owned());
+                }
+                row
+            }
+            None => Row::new("class", &format!("{port}/default")),
+        };
+        row.facts.insert("port".into(), port.to_owned());
+        row.facts.insert("state".into(), if c.draining { "draining" } else { "active" }.into());
+        let n = &c.counters;
+        for (name, value) in [
+            ("packets", n.packets),
+            ("bytes", n.bytes),
+            ("shared_bytes", n.shared),
+            ("borrowed_bytes", n.borrowed),
+            ("accepted", n.accepted),
+            ("dropped_full", n.dropped_full),
+            ("dropped_early", n.dropped_early),
+            ("dropped_removed", n.dropped_removed),
+            ("throttled", n.throttled),
+            ("throttled_now", u64::from(c.throttled)),
+            ("backlog_packets", c.backlog.0),
+            ("backlog_bytes", c.backlog.1),
+        ] {
+            row.counters.insert(name.to_owned(), value);
+        }
+        rows.push(row);
+    }
+}
+
+fn conditioned(control: &Control<RouterPlanner>, kind: Kind, name: &Name, counters: &ConditionCounters) -> Row {
+    let mut row = Row::new(kind.name(), name.as_str());
+    identify(control, kind, name, &mut row);
+    condition_counters(counters, &mut row);
+    row
+}
+
+fn condition_counters(c: &ConditionCounters, row: &mut Row) {
+    for (i, color) in ["green", "yellow", "red"].into_iter().enumerate() {
+        row.counters.insert(format!("{color}_packets"), c.colors.packets[i]);
+        row.counters.insert(format!("{color}_bytes"), c.colors.bytes[i]);
+    }
+    for (name, value) in [
+        ("dropped_packets", c.dropped_packets),
+        ("dropped_bytes", c.dropped_bytes),
+        ("demoted_packets", c.demoted_packets),
+        ("demoted_bytes", c.demoted_bytes),
+    ] {
+        row.counters.insert(name.to_owned(), value);
+    }
+}
+
+/// Filters count nothing of their own; what they are is still worth showing.
+fn filter_rows(control: &Control<RouterPlanner>) -> Vec<Row> {
+    let filters = control.objects().iter().filter(|(key, _)| key.kind == Kind::Filter);
+    filters
+        .map(|(key, entry)| {
+            let mut row = Row::new("filter", key.name.as_str());
+            row.id = entry.id;
+            row.owner = entry.owner.to_string();
+            if let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(&*entry.spec) {
+                let given = fields.into_iter().filter(|(_, v)| !v.is_null());
+                row.facts = given
+                    .map(|(name, v)| (name, v.as_str().map_or_else(|| v.to_string(), str::to_owned)))
+                    .collect();
+            }
+            row
+        })
+        .collect()
+}
+
+fn flow_row(planner: &RouterPlanner, f: &FlowInfo, kind: &str) -> Row {
+    let mut row = Row::new(kind, &flow_text(&f.flow));
+    row.id = u64::from(f.connection);
+    let names = [
+        ("class", f.class.and_then(|c| planner.class_name(ClassId(c))).map(str::to_owned)),
+        ("filter", f.filter.and_then(|c| planner.filter_name(FilterId(c))).map(ToString::to_string)),
+        ("sla", f.sla.and_then(|c| planner.sla_name(SlaId(c))).map(ToString::to_string)),
+        ("profile", f.profile.and_then(|c| planner.profile_name(ProfileId(c))).map(ToString::to_string)),
+        ("ssrc", f.ssrc.map(|s| format!("{s:08x}"))),
+        ("payload_type", f.payload_type.map(|p| p.to_string())),
+    ];
+    row.facts.extend(names.into_iter().filter_map(|(n, v)| Some((n.to_owned(), v?))));
+    row.facts.insert("realtime".into(), if f.realtime { "yes" } else { "no" }.into());
+    for (name, value) in
+        [("packets", f.packets), ("bytes", f.bytes), ("idle_ms", u64::from(f.idle_ms))]
+    {
+        row.counters.insert(name.to_owned(), value);
+    }
+    for (name, value) in
+        [("confidence", f.confidence.map(u64::from)), ("decided_at", f.decided_at.map(u64::from))]
+    {
+        row.counters.extend(value.map(|v| (name.to_owned(), v)));
+    }
+    row
+}
+
+/// `udp 10.0.0.1:5004>10.0.0.2:5006`, IPv6 addresses in brackets.
+pub(crate) fn flow_text(f: &FlowTuple) -> String {
+    let protocol = match f.protocol {
+        protocol::UDP => "udp".to_owned(),
+        protocol::TCP => "tcp".to_owned(),
+        protocol::ICMPV4 => "icmp".to_owned(),
+        protocol::ICMPV6 => "icmp6".to_owned(),
+        other => other.to_string(),
+    };
+    let end = |ip: IpAddr, port: u16| match ip {
+        IpAddr::V4(ip) => format!("{ip}:{port}"),
+        IpAddr::V6(ip) => format!("[{ip}]:{port}"),
+    };
+    format!("{protocol} {}>{}", end(f.src, f.src_port), end(f.dst, f.dst_port))
+}
