@@ -14,8 +14,8 @@ use perhop_graph::router::{Change, RouterPlanner, WorkerEvent};
 use perhop_graph::routerfile::RouterFile;
 use perhop_io::{AfPacket, clock};
 use perhop_model::{
-    Claim, CountersPage, Credentials, ErrorItem, Event, EventKind, Mode, Op, Owner, Reply, Role, Spec, StatePage,
-    StateQuery, Transaction, TxnId,
+    Claim, CountersPage, Credentials, ErrorItem, Event, EventKind, Mode, Op, Owner, Reply, Role, Spec,
+    StatePage, StateQuery, Transaction, TxnId,
 };
 use perhop_netlink::Netlink;
 use perhop_packet::PortId;
@@ -385,4 +385,3 @@ pub(crate) fn new_txn_id() -> TxnId {
     id[12..].copy_from_slice(&count.to_be_bytes());
     TxnId(id)
 }
-

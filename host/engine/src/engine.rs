@@ -14,7 +14,7 @@ use crate::state_file::{self, StateFile};
 use crate::wait::{MAX_PORTS, Wake};
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use perhop_graph::control::{Control, Limits};
-use perhop_graph::router::{EdgePort, RouterPlanner, Worker, edge_graph, registry};
+use perhop_graph::router::{EdgeOptions, EdgePort, RouterPlanner, Worker, edge_graph, registry};
 use perhop_graph::routerfile::RouterFile;
 use perhop_io::{AfPacket, clock};
 use perhop_model::{Kind, Object, Outcome, PortMode, PortSpec};
@@ -42,6 +42,8 @@ pub struct EngineConfig {
     pub file: Option<PathBuf>,
     /// Graph instead of the default one of an edge router.
     pub graph: Option<String>,
+    /// Connections remembered at most (default graph).
+    pub connections: u32,
     /// Packet buffers of 2 KiB, at least what all queues may hold together.
     pub pool_size: usize,
     /// Seed of random decisions.
@@ -71,6 +73,7 @@ impl EngineConfig {
             objects,
             file: None,
             graph: None,
+            connections: EdgeOptions::DEFAULT_CONNECTIONS,
             pool_size: 65_536,
             seed: 1,
             cpu: None,
@@ -84,7 +87,12 @@ impl EngineConfig {
     }
 
     /// A router of a file that was read, which `path` names for reloading.
-    pub fn of_file(name: &str, namespace: Option<Namespace>, file: &RouterFile, path: Option<PathBuf>) -> Self {
+    pub fn of_file(
+        name: &str,
+        namespace: Option<Namespace>,
+        file: &RouterFile,
+        path: Option<PathBuf>,
+    ) -> Self {
         Self { file: path, ..Self::new(name, namespace, file.objects.clone()) }
     }
 }
@@ -194,7 +202,10 @@ impl Engine {
         let ports = ports_of(&config.objects)?;
         let devices: Vec<Device> = ports.iter().map(device_of).collect();
         let namespace = config.namespace.clone().map_or_else(Namespace::current, Ok)?;
-        let text = config.graph.clone().unwrap_or_else(|| edge_graph(&ports));
+        let text = config
+            .graph
+            .clone()
+            .unwrap_or_else(|| edge_graph(&ports, &EdgeOptions::live(config.connections)));
         let mut planner = RouterPlanner::new(ports.clone(), registry());
         let pool = Pool::new(config.pool_size);
         let worker = Worker::new(&text, &mut planner, pool, config.seed)
@@ -315,8 +326,7 @@ impl Threads<'_> {
         let (inside, inside_out) = unbounded();
         let names: Vec<String> = self.devices.iter().map(|d| d.port.clone()).collect();
         // Read before anything runs, so that the first packets find their routes.
-        let (facts, world) =
-            Facts::open(self.namespace.clone(), self.devices.clone(), self.plan.clone())?;
+        let (facts, world) = Facts::open(self.namespace.clone(), self.devices.clone(), self.plan.clone())?;
         let _ = inside.send(ToControl::World(Box::new(world)));
         let (capture, ports) = self.ports(&names, sockets)?;
         let (line, packet) = self.packet_thread(worker, names.clone(), ports, &inside)?;

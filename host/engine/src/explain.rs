@@ -65,7 +65,8 @@ fn endpoint(text: &str) -> Result<SocketAddr, ErrorItem> {
         return Ok(full);
     }
     let bare = text.trim_start_matches('[').trim_end_matches(']');
-    let ip: IpAddr = bare.parse().map_err(|_| wrong(format!("{text:?} is not an address with or without a port")))?;
+    let ip: IpAddr =
+        bare.parse().map_err(|_| wrong(format!("{text:?} is not an address with or without a port")))?;
     Ok(SocketAddr::new(ip, 0))
 }
 
@@ -135,7 +136,11 @@ impl Described {
 
 impl Explained {
     /// On the control thread: numbers become names.
-    pub(crate) fn finish(self, control: &Control<RouterPlanner>, ports: &[String]) -> Result<Value, ErrorItem> {
+    pub(crate) fn finish(
+        self,
+        control: &Control<RouterPlanner>,
+        ports: &[String],
+    ) -> Result<Value, ErrorItem> {
         let planner = control.planner();
         let port_name = |p: PortId| ports.get(p.index()).cloned();
         let mut value = json!({
@@ -153,8 +158,9 @@ impl Explained {
                 .map_err(|e| wrong(format!("the explanation cannot be written: {e}")))?;
             names["class"] = json!(flows.class.and_then(|c| planner.class_name(ClassId(c))));
             names["sla"] = json!(flows.sla.and_then(|c| planner.sla_name(SlaId(c))).map(ToString::to_string));
-            names["profile"] =
-                json!(flows.profile.and_then(|c| planner.profile_name(ProfileId(c))).map(ToString::to_string));
+            names["profile"] = json!(
+                flows.profile.and_then(|c| planner.profile_name(ProfileId(c))).map(ToString::to_string)
+            );
             value["classification"] = names;
         }
         Ok(value)
@@ -163,10 +169,9 @@ impl Explained {
 
 fn read_word<'t>(words: &mut Words<'t>, word: &'t str, ports: &[String]) -> Result<(), ErrorItem> {
     let number = |text: &str, range: std::ops::RangeInclusive<u16>| {
-        text.parse::<u16>()
-            .ok()
-            .filter(|n| range.contains(n))
-            .ok_or_else(|| wrong(format!("{word}: a number of {} to {} is needed", range.start(), range.end())))
+        text.parse::<u16>().ok().filter(|n| range.contains(n)).ok_or_else(|| {
+            wrong(format!("{word}: a number of {} to {} is needed", range.start(), range.end()))
+        })
     };
     match word.split_once('=') {
         Some(("in", name)) => {

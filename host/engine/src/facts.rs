@@ -3,10 +3,14 @@
 use crate::control_thread::{ToControl, World};
 use crate::prepare::{self, Device};
 use crossbeam_channel::Sender;
-use perhop_elements::route::{NeighbourState, NeighbourUpdate, NextHop, Origin, PortInfo, RouteEntry, RouteKind};
+use perhop_elements::route::{
+    NeighbourState, NeighbourUpdate, NextHop, Origin, PortInfo, RouteEntry, RouteKind,
+};
 use perhop_io::{AfPacket, AfPacketConfig, clock};
 use perhop_netlink::mirror::Refreshed;
-use perhop_netlink::{FibRoute, Mirror, Namespace, NeighbourState as Kernel, NetlinkError, RouteKind as KernelKind};
+use perhop_netlink::{
+    FibRoute, Mirror, Namespace, NeighbourState as Kernel, NetlinkError, RouteKind as KernelKind,
+};
 use perhop_packet::PortId;
 use perhop_units::Duration;
 use perhop_wire::MacAddr;
@@ -41,7 +45,11 @@ pub(crate) struct SocketPlan {
 }
 
 impl SocketPlan {
-    pub(crate) fn open(&self, namespace: &Namespace, device: &Device) -> Result<AfPacket, crate::EngineError> {
+    pub(crate) fn open(
+        &self,
+        namespace: &Namespace,
+        device: &Device,
+    ) -> Result<AfPacket, crate::EngineError> {
         let config = AfPacketConfig {
             rx_slots: self.rx_slots,
             tx_slots: self.tx_slots,
@@ -193,7 +201,9 @@ impl Facts {
 
     fn port_infos(&self) -> Vec<PortInfo> {
         let info = |d: &Device| {
-            let Some(link) = self.mirror.link(&d.device) else { return PortInfo { mtu: 1500, ..PortInfo::default() } };
+            let Some(link) = self.mirror.link(&d.device) else {
+                return PortInfo { mtu: 1500, ..PortInfo::default() };
+            };
             let mine = self.mirror.addresses().iter().filter(|a| a.ifindex == link.index && !a.tentative);
             let mut addresses: Vec<_> = mine.map(|a| a.address).collect();
             addresses.sort();
@@ -204,11 +214,7 @@ impl Facts {
 
     fn ports_by_index(&self) -> BTreeMap<u32, PortId> {
         let index = |d: &Device| self.mirror.link(&d.device).map(|l| l.index);
-        self.devices
-            .iter()
-            .enumerate()
-            .filter_map(|(i, d)| Some((index(d)?, PortId(i as u16))))
-            .collect()
+        self.devices.iter().enumerate().filter_map(|(i, d)| Some((index(d)?, PortId(i as u16)))).collect()
     }
 
     fn route_entries(&self) -> Vec<RouteEntry> {
@@ -321,7 +327,11 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!(hops(&route(KernelKind::Unicast, &[(4, 6, false), (9, 3, false)])), [0, 0, 1], "6 : 3");
-        assert_eq!(hops(&route(KernelKind::Unicast, &[(4, 1, true), (9, 1, false)])), [1], "without a dead link");
+        assert_eq!(
+            hops(&route(KernelKind::Unicast, &[(4, 1, true), (9, 1, false)])),
+            [1],
+            "without a dead link"
+        );
         assert_eq!(hops(&route(KernelKind::Unicast, &[(77, 1, false)])), [0u16; 0], "not through a port");
         assert!(route_entry(&route(KernelKind::Unicast, &[(4, 1, true)]), &ports).is_none());
         assert!(route_entry(&route(KernelKind::Multicast, &[]), &ports).is_none());

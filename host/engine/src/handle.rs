@@ -6,7 +6,8 @@ use crate::show::ShowPage;
 use crossbeam_channel::{Sender, TrySendError, bounded};
 use perhop_io::clock;
 use perhop_model::{
-    Claim, CountersPage, Credentials, ErrorItem, Event, Outcome, Reply, StatePage, StateQuery, Transaction, TxnId,
+    Claim, CountersPage, Credentials, ErrorItem, Event, Outcome, Reply, StatePage, StateQuery, Transaction,
+    TxnId,
 };
 use perhop_reason::Code;
 use std::sync::Arc;
@@ -38,7 +39,12 @@ impl Handle {
     }
 
     /// A transaction; the answer follows when every worker has switched. Too many waiting: `overload` at once.
-    pub fn submit(&self, who: Credentials, transaction: Transaction, done: impl FnOnce(Arc<Reply>) + Send + 'static) {
+    pub fn submit(
+        &self,
+        who: Credentials,
+        transaction: Transaction,
+        done: impl FnOnce(Arc<Reply>) + Send + 'static,
+    ) {
         let refused = |code, message: &str, retry| Reply {
             epoch: self.epoch,
             revision: 0,
@@ -66,7 +72,11 @@ impl Handle {
     ///
     /// # Errors
     /// [`EngineError::Stopped`].
-    pub fn submit_blocking(&self, who: Credentials, transaction: Transaction) -> Result<Arc<Reply>, EngineError> {
+    pub fn submit_blocking(
+        &self,
+        who: Credentials,
+        transaction: Transaction,
+    ) -> Result<Arc<Reply>, EngineError> {
         let (to, from) = bounded(1);
         self.submit(who, transaction, move |reply| {
             let _ = to.send(reply);
@@ -90,11 +100,7 @@ impl Handle {
     }
 
     /// A page of the state.
-    pub fn state(
-        &self,
-        query: StateQuery,
-        done: impl FnOnce(Result<StatePage, ErrorItem>) + Send + 'static,
-    ) {
+    pub fn state(&self, query: StateQuery, done: impl FnOnce(Result<StatePage, ErrorItem>) + Send + 'static) {
         self.ask(Request::State(query, Box::new(done)));
     }
 

@@ -86,7 +86,8 @@ impl RouterForwarder {
             }));
         }
         if let Some(c) = self.worker.conditioner() {
-            raw.profiles.extend(wanted.profiles.iter().filter_map(|id| Some((*id, c.profile_counters(*id)?))));
+            raw.profiles
+                .extend(wanted.profiles.iter().filter_map(|id| Some((*id, c.profile_counters(*id)?))));
             raw.slas.extend(wanted.slas.iter().filter_map(|id| Some((*id, c.sla_counters(*id)?))));
             raw.realtime.extend(wanted.realtime.iter().filter_map(|id| Some((*id, c.class_counters(*id)?))));
         }

@@ -244,7 +244,6 @@ fn class_rows(control: &Control<RouterPlanner>, raw: &Raw, ports: &[String], row
             ("bytes", n.bytes),
             ("shared_bytes", n.shared),
             ("borrowed_bytes", n.borrowed),
-            ("accepted", n.accepted),
             ("dropped_full", n.dropped_full),
             ("dropped_early", n.dropped_early),
             ("dropped_removed", n.dropped_removed),
@@ -259,7 +258,12 @@ fn class_rows(control: &Control<RouterPlanner>, raw: &Raw, ports: &[String], row
     }
 }
 
-fn conditioned(control: &Control<RouterPlanner>, kind: Kind, name: &Name, counters: &ConditionCounters) -> Row {
+fn conditioned(
+    control: &Control<RouterPlanner>,
+    kind: Kind,
+    name: &Name,
+    counters: &ConditionCounters,
+) -> Row {
     let mut row = Row::new(kind.name(), name.as_str());
     identify(control, kind, name, &mut row);
     condition_counters(counters, &mut row);
@@ -313,9 +317,7 @@ fn flow_row(planner: &RouterPlanner, f: &FlowInfo, kind: &str) -> Row {
     ];
     row.facts.extend(names.into_iter().filter_map(|(n, v)| Some((n.to_owned(), v?))));
     row.facts.insert("realtime".into(), if f.realtime { "yes" } else { "no" }.into());
-    for (name, value) in
-        [("packets", f.packets), ("bytes", f.bytes), ("idle_ms", u64::from(f.idle_ms))]
-    {
+    for (name, value) in [("packets", f.packets), ("bytes", f.bytes), ("idle_ms", u64::from(f.idle_ms))] {
         row.counters.insert(name.to_owned(), value);
     }
     for (name, value) in

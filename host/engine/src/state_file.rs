@@ -158,9 +158,7 @@ fn find_namespace(wanted: &str) -> Option<Namespace> {
         return Some(found);
     }
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    processes
-        .filter_map(|e| Namespace::of_process(e.file_name().to_str()?.parse().ok()?).ok())
-        .find(is_it)
+    processes.filter_map(|e| Namespace::of_process(e.file_name().to_str()?.parse().ok()?).ok()).find(is_it)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::error::{AppError, Verdict};
 use crate::output::{Output, progress};
 use clap::Args;
 use perhop_graph::lang::{Graph, GraphError, build, parse};
-use perhop_graph::router::{RouterPlanner, edge_graph, registry};
+use perhop_graph::router::{EdgeOptions, RouterPlanner, edge_graph, registry};
 use perhop_model::Object;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub fn run(args: &GraphArgs) -> Result<Verdict, AppError> {
         (check_graph(&args.file)?, Vec::new())
     } else {
         let file = load(&args.file)?;
-        let text = edge_graph(&ports(&file));
+        let text = edge_graph(&ports(&file), &EdgeOptions::live(file.router.max_flows));
         // The text was made here, so it can be read; what it names may not be known to this build.
         let graph = parse(&text).map_err(|errors| refuse(&args.file, &errors))?;
         (graph, file.objects)

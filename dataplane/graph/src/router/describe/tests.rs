@@ -20,7 +20,9 @@ fn the_example_of_the_manual() {
 
 #[test]
 fn every_word_reaches_the_frame() {
-    let d = parse("tcp [2001:db8::1]:80 > [2001:db8::2]:1024 dscp=AF21 ttl=3 vlan=7,9 flags=syn,ece in=wan len=99");
+    let d = parse(
+        "tcp [2001:db8::1]:80 > [2001:db8::2]:1024 dscp=AF21 ttl=3 vlan=7,9 flags=syn,ece in=wan len=99",
+    );
     assert_eq!((d.layout.vlan, d.layout.vlan_tags, d.layout.tcp_flags), ([7, 9], 2, 0x42));
     assert_eq!((d.layout.tos >> 2, d.ttl, d.layout.ip_len, d.layout.ip_version), (18, 3, 99, 6));
     assert_eq!(d.to_string(), "tcp [2001:db8::1]:80>[2001:db8::2]:1024, AF21, 99 B");
@@ -88,7 +90,10 @@ fn what_is_missing_or_contradictory_is_said() {
 fn an_unknown_port_is_reported_where_it_stands() {
     let d = parse("udp 10.0.0.1:1>10.0.0.2:2 in=wam");
     let error = d.unknown_port(["lan", "wan"]);
-    assert_eq!(error.to_string(), "column 30: there is no port \"wam\"; did you mean \"wan\"? ports: lan, wan");
+    assert_eq!(
+        error.to_string(),
+        "column 30: there is no port \"wam\"; did you mean \"wan\"? ports: lan, wan"
+    );
 }
 
 proptest! {

@@ -36,9 +36,8 @@ const FLAGS: [(&str, u8); 8] = [
 ];
 
 /// Keys, and words without a value.
-const KEYS: [&str; 14] = [
-    "in", "dscp", "len", "ttl", "vlan", "flags", "frag", "id", "type", "code", "pt", "ssrc", "seq", "ts",
-];
+const KEYS: [&str; 14] =
+    ["in", "dscp", "len", "ttl", "vlan", "flags", "frag", "id", "type", "code", "pt", "ssrc", "seq", "ts"];
 const BARE: [&str; 3] = ["rtp", "df", "frag"];
 
 /// The name of a protocol, or its number.
@@ -283,7 +282,9 @@ impl<'t> Reader<'t> {
         let column = self.column(offset);
         let (ip, port) = match text.strip_prefix('[') {
             Some(rest) => match rest.split_once(']') {
-                Some((ip, port)) => (ip, port.strip_prefix(':').or_else(|| (!port.is_empty()).then_some(port))),
+                Some((ip, port)) => {
+                    (ip, port.strip_prefix(':').or_else(|| (!port.is_empty()).then_some(port)))
+                }
                 None => (rest, None),
             },
             None if text.matches(':').count() > 1 => (text, None),
