@@ -6,6 +6,7 @@
 //! | [`neighbours`] | link addresses of next hops, packets that wait for one |
 //! | [`route`] | the element `Route` |
 //! | `decide` | what happens to a packet |
+//! | `explain` | the same as a dry run |
 //! | `fragment` | cutting IPv4 packets |
 //! | [`icmp`] | the element `IcmpError` |
 //! | [`bridge`] | the element `Bridge` |
@@ -13,6 +14,7 @@
 
 pub mod bridge;
 mod decide;
+mod explain;
 pub mod fib;
 mod fragment;
 pub mod icmp;
@@ -23,10 +25,11 @@ pub mod route;
 
 pub use bridge::{Bridge, BridgeConfig};
 pub use decide::Verdict;
+pub use explain::Explanation;
 pub use fib::{Action, Fib, NextHop, Origin, Route as RouteEntry, RouteKind};
 pub use icmp::{IcmpError, IcmpErrorConfig};
 pub use neighbours::{NeighbourLimits, NeighbourState, NeighbourUpdate};
-pub use route::{Explanation, PortInfo, Route, RouteChange, RouteConfig};
+pub use route::{PortInfo, Route, RouteChange, RouteConfig};
 
 use perhop_element::ElementType;
 use perhop_wire::MacAddr;

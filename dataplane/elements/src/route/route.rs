@@ -46,14 +46,14 @@
 //! RFC 1812 §5.2, §5.3 (forwarding, martians), RFC 8200 §3 and §5, RFC 4291 §2.5 (scopes), RFC 791 §3.2, RFC 2644.
 
 use super::decide::{Decider, Verdict};
-use super::fib::{Fib, NextHop, Route as RouteEntry};
+use super::fib::Fib;
 use super::fragment::cut;
 use super::neighbours::{Known, NeighbourLimits, NeighbourUpdate, Neighbours, Outcome};
 use super::{Link, MIN_FRAME_LEN};
 use crate::plumbing::reader::as_any;
 use ipnet::IpNet;
 use perhop_element::{CounterSink, Cx, Element, ElementState, PortIndex, Reject, TimerId};
-use perhop_packet::{Batch, DropReason, Meta, Packet, PortId};
+use perhop_packet::{Batch, DropReason, Packet, PortId};
 use perhop_units::Instant;
 use perhop_wire::layout::decrement_ttl;
 use perhop_wire::{Layout, MacAddr};
@@ -101,20 +101,20 @@ impl RouteConfig {
 /// The element.
 #[derive(Debug)]
 pub struct Route {
-    host: PortIndex,
-    state: State,
+    pub(super) host: PortIndex,
+    pub(super) state: State,
     pieces: Vec<Packet>,
 }
 
 /// All that moves to a successor.
 #[derive(Debug)]
-struct State {
-    fib: Arc<Fib>,
+pub(super) struct State {
+    pub(super) fib: Arc<Fib>,
     /// Neighbour of each of the table's next hops; [`ON_LINK`] when that is the destination.
     hops: Vec<u32>,
-    neighbours: Neighbours,
+    pub(super) neighbours: Neighbours,
     ports: Vec<PortInfo>,
-    links: Vec<Link>,
+    pub(super) links: Vec<Link>,
     counters: Counters,
 }
 
@@ -127,21 +127,6 @@ struct Counters {
 }
 
 const ON_LINK: u32 = u32::MAX;
-
-/// What a router would do with a packet; a dry run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Explanation<'a> {
-    /// What happens.
-    pub verdict: Verdict,
-    /// The route that decided; none where addresses or the port decide.
-    pub route: Option<&'a RouteEntry>,
-    /// The next hop chosen, TTL and MTU included or not.
-    pub next_hop: Option<NextHop>,
-    /// Its link address, if it is known; otherwise the packet would wait.
-    pub link_address: Option<MacAddr>,
-    /// Whether the packet would be cut.
-    pub fragments: bool,
-}
 
 impl Route {
     /// A router without routes, neighbours and addresses.
@@ -199,38 +184,6 @@ impl Route {
     /// The ports in force.
     pub fn ports(&self) -> &[PortInfo] {
         &self.state.ports
-    }
-
-    /// What would happen to `frame` from `in_port`. Nothing is changed.
-    pub fn explain(&self, frame: &[u8], layout: &Layout, in_port: PortId) -> Explanation<'_> {
-        let s = &self.state;
-        let meta = Meta { layout: *layout, in_port, parsed: true, ..Meta::default() };
-        let verdict = s.decider().decide(frame, &meta);
-        let by_route = layout.ip_version != 0 && layout.vlan_tags == 0;
-        let route = if by_route { s.fib.route_to(destination(frame, layout)) } else { None };
-        let bare = Explanation { verdict, route, next_hop: None, link_address: None, fragments: false };
-        let Verdict::Hop(hop) = verdict else { return bare };
-        let next = s.fib.next_hops()[hop as usize];
-        let bare = Explanation { next_hop: Some(next), ..bare };
-        let ends = |verdict| Explanation { verdict, ..bare.clone() };
-        let Some(link) = s.links.get(next.port.index()).filter(|_| next.port.0 < u16::from(self.host)) else {
-            return ends(Verdict::Drop(DropReason::PortDown));
-        };
-        let mut copy = frame.to_vec();
-        if in_port.is_some() && decrement_ttl(&mut copy, layout).is_err() {
-            return ends(Verdict::Reject(DropReason::TtlExpired, Reject::TtlExpired));
-        }
-        let too_long = u32::from(layout.ip_len) > link.mtu;
-        if too_long && !may_be_cut(frame, layout) {
-            return ends(Verdict::Reject(DropReason::TooBig, Reject::TooBig { mtu: link.mtu }));
-        }
-        let ip = next.via.unwrap_or_else(|| destination(frame, layout));
-        let neighbour = s.neighbours.find(next.port, ip).map(|index| s.neighbours.adjacency(index));
-        let link_address = neighbour.filter(|a| a.known != Known::No).map(|a| {
-            let [a, b, c, d, e, f, ..] = a.macs;
-            MacAddr([a, b, c, d, e, f])
-        });
-        Explanation { link_address, fragments: too_long, ..bare }
     }
 
     #[inline]
@@ -456,7 +409,7 @@ pub(super) mod registration {
 
 impl State {
     #[inline]
-    fn decider(&self) -> Decider<'_> {
+    pub(super) fn decider(&self) -> Decider<'_> {
         Decider { fib: &self.fib, links: &self.links }
     }
 
@@ -480,7 +433,7 @@ fn lower_ttl(packet: &mut Packet) -> Result<(), perhop_wire::TtlExpired> {
     if meta.in_port.is_some() { decrement_ttl(frame, &meta.layout) } else { Ok(()) }
 }
 
-fn destination(frame: &[u8], layout: &Layout) -> IpAddr {
+pub(super) fn destination(frame: &[u8], layout: &Layout) -> IpAddr {
     let l3 = usize::from(layout.l3_offset);
     if layout.ip_version == 6 {
         let octets = frame.get(l3 + 24..).and_then(|d| d.first_chunk::<16>());
@@ -491,7 +444,7 @@ fn destination(frame: &[u8], layout: &Layout) -> IpAddr {
 }
 
 /// Whether a router may fragment this packet: IPv4 without DF.
-fn may_be_cut(frame: &[u8], layout: &Layout) -> bool {
+pub(super) fn may_be_cut(frame: &[u8], layout: &Layout) -> bool {
     let flags = usize::from(layout.l3_offset) + 6;
     layout.ip_version == 4 && frame.get(flags).is_some_and(|octet| octet & 0x40 == 0)
 }
