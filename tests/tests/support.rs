@@ -41,7 +41,7 @@ pub fn connect(router: &mut VirtualRouter) {
     let info = |last, addresses: &[&str]| PortInfo { mac: mac(last), mtu: 1500, addresses: nets(addresses) };
     let ports =
         vec![info(1, &["10.0.0.1/24", "2001:db8:0::1/64"]), info(2, &["10.1.0.1/24", "2001:db8:1::1/64"])];
-    let change = router.control().planner().port_change(ports);
+    let change = router.control().planner_mut().port_change(ports);
     router.apply_world(change);
     let neighbour = |port, ip: &str, last| NeighbourUpdate {
         port,
@@ -54,7 +54,7 @@ pub fn connect(router: &mut VirtualRouter) {
         neighbour(WAN, "10.1.0.2", 0x22),
         neighbour(WAN, "2001:db8:1::2", 0x22),
     ];
-    let change = router.control().planner().neighbour_change(neighbours);
+    let change = router.control().planner_mut().neighbour_change(neighbours);
     router.apply_world(change);
     let routes = [
         ("to-lan", json!({ "dest": "10.0.0.0/24", "port": "lan" })),

@@ -234,7 +234,7 @@ impl ControlThread {
         self.indices = world.indices;
         // Ports first: next hops are looked up on them.
         if let Some(ports) = world.ports {
-            let change = self.control.planner().port_change(ports);
+            let change = self.control.planner_mut().port_change(ports);
             self.send_change(None, change);
         }
         if let Some(routes) = world.routes {
@@ -242,7 +242,7 @@ impl ControlThread {
             self.send_change(None, change);
         }
         if !world.neighbours.is_empty() {
-            let change = self.control.planner().neighbour_change(world.neighbours);
+            let change = self.control.planner_mut().neighbour_change(world.neighbours);
             self.send_change(None, change);
         }
     }

@@ -226,7 +226,7 @@ impl RouterPlanner {
         for node in graph.nodes.iter().filter(|n| !carried(n)) {
             match node.type_name.as_str() {
                 "Conditioner" => fresh.conditioner = true,
-                "Route" => fresh.route = true,
+                "Route" | "IcmpError" => fresh.route = true,
                 "Egress" => {
                     let port = node.args.find("port", Some(0)).and_then(|a| self.cx.ports.get(&a.value));
                     fresh.egress.extend(port);

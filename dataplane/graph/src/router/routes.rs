@@ -4,21 +4,34 @@ use super::change::Change;
 use super::plan::{RouterPlanner, touches};
 use crate::control::Draft;
 use perhop_elements::route::{
-    Fib, NeighbourUpdate, NextHop, Origin, PortInfo, RouteChange, RouteEntry, RouteKind,
+    Fib, NeighbourState, NeighbourUpdate, NextHop, Origin, PortInfo, RouteChange, RouteEntry, RouteKind,
 };
 use perhop_model::{Kind, RouteKind as ObjectKind, RouteSpec, Spec};
+use perhop_packet::PortId;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 
-/// What the table is built of.
+/// What the route element was last told, so that a fresh one can be told it again.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Routes {
     kernel: Vec<RouteEntry>,
     objects: Vec<RouteEntry>,
+    ports: Vec<PortInfo>,
+    neighbours: BTreeMap<(PortId, IpAddr), NeighbourUpdate>,
 }
 
 impl Routes {
     fn change(&self) -> RouteChange {
         let fib = Fib::build(self.kernel.iter().chain(&self.objects).cloned().collect());
         RouteChange { fib: Some(fib), ..RouteChange::default() }
+    }
+
+    fn everything(&self) -> RouteChange {
+        RouteChange {
+            ports: Some(self.ports.clone()),
+            neighbours: self.neighbours.values().cloned().collect(),
+            ..self.change()
+        }
     }
 }
 
@@ -30,18 +43,25 @@ impl RouterPlanner {
     }
 
     /// The kernel's neighbours changed.
-    pub fn neighbour_change(&self, neighbours: Vec<NeighbourUpdate>) -> Change {
+    pub fn neighbour_change(&mut self, neighbours: Vec<NeighbourUpdate>) -> Change {
+        for n in &neighbours {
+            match n.state {
+                NeighbourState::Removed => self.routes.neighbours.remove(&(n.port, n.ip)),
+                _ => self.routes.neighbours.insert((n.port, n.ip), n.clone()),
+            };
+        }
         Change::of_routes(RouteChange { neighbours, ..RouteChange::default() })
     }
 
     /// Addresses, MTUs or hardware addresses of ports changed.
-    pub fn port_change(&self, ports: Vec<PortInfo>) -> Change {
+    pub fn port_change(&mut self, ports: Vec<PortInfo>) -> Change {
+        self.routes.ports.clone_from(&ports);
         Change::of_routes(RouteChange { ports: Some(ports), ..RouteChange::default() })
     }
 
     pub(super) fn plan_routes(&mut self, draft: &Draft<'_>, all: bool) -> Option<RouteChange> {
         if !touches(draft, &[Kind::Route]) {
-            return all.then(|| self.routes.change());
+            return all.then(|| self.routes.everything());
         }
         self.routes.objects = draft
             .of_kind(Kind::Route)
@@ -50,7 +70,7 @@ impl RouterPlanner {
                 _ => None,
             })
             .collect();
-        Some(self.routes.change())
+        Some(if all { self.routes.everything() } else { self.routes.change() })
     }
 
     fn route(&self, r: &RouteSpec) -> Option<RouteEntry> {

@@ -55,6 +55,7 @@ struct Roles {
     flows: Option<NodeId>,
     conditioner: Option<NodeId>,
     route: Option<NodeId>,
+    icmp: Option<NodeId>,
 }
 
 /// Forwards packets through a graph and applies changes between batches. Single-threaded, sans-I/O.
@@ -97,7 +98,6 @@ impl Worker {
         let d = &self.driver;
         let mut roles =
             Roles { from: vec![None; self.ports], egress: vec![None; self.ports], ..Roles::default() };
-        let mut icmp = None;
         for id in d.ids().filter(|id| !d.name(*id).starts_with(swap::RETIRED)) {
             if let Some(e) = d.element_ref::<FromPort>(id) {
                 if let Some(slot) = roles.from.get_mut(e.port().index()) {
@@ -114,10 +114,10 @@ impl Worker {
             } else if d.element_ref::<Route>(id).is_some() {
                 roles.route = Some(id);
             } else if d.element_ref::<IcmpError>(id).is_some() {
-                icmp = Some(id);
+                roles.icmp = Some(id);
             }
         }
-        self.driver.set_icmp(icmp);
+        self.driver.set_icmp(roles.icmp);
         self.roles = roles;
     }
 
@@ -249,6 +249,12 @@ impl Worker {
         {
             // What was replaced travels back with the change, to be freed elsewhere.
             change.flows = Some(element.commit(now, flows));
+        }
+        if let Some(mut ports) = change.route.as_ref().and_then(|r| r.ports.clone())
+            && let Some(id) = self.roles.icmp
+            && let Some(element) = self.driver.element_mut::<IcmpError>(id)
+        {
+            element.set_ports(&mut ports);
         }
         if let Some(route) = &mut change.route
             && let Some(id) = self.roles.route
