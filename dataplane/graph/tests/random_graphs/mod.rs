@@ -3,9 +3,11 @@
 
 mod draw;
 mod frames;
+mod world_facts;
 
 use draw::Drawn;
 use perhop_element::{BuildCx, Driver, Element, NodeId, Registry, TimerId};
+use perhop_elements::route::Route;
 use perhop_graph::control::RESET_ALL;
 use perhop_graph::lang::{Built, build, parse};
 use perhop_graph::swap::{check_swap, collect_retired, swap};
@@ -136,6 +138,18 @@ impl World {
         self.driver.wake(self.now, id, timer);
     }
 
+    /// The kernel says something new.
+    fn news(&mut self) {
+        for id in self.all.clone() {
+            let facts = world_facts::facts(&mut self.rng);
+            if let Some(route) = self.driver.element_mut::<Route>(id) {
+                let mut facts = facts;
+                let _ = route.commit(self.now, &mut facts);
+                self.driver.wake(self.now, id, TimerId::MAIN);
+            }
+        }
+    }
+
     /// The world takes what left; a port may be slow or full.
     fn collect(&mut self) {
         for port in (0..PORTS).map(PortId) {
@@ -156,7 +170,8 @@ impl World {
     }
 
     fn step(&mut self, step: usize) {
-        match self.below(8) {
+        match self.below(9) {
+            8 => self.news(),
             0..4 => self.arrival(),
             4 => self.wake_somebody(),
             5 => self.pass(3_000_000),

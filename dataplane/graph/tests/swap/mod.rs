@@ -1,5 +1,7 @@
 //! Replacing a running graph: who keeps its place, who drains, and that nobody else notices.
 
+mod router;
+
 use crate::random_graphs::{build_cx, registry};
 use perhop_element::{Cx, Driver, Element, PortIndex};
 use perhop_graph::control::RESET_ALL;
