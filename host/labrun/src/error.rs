@@ -1,0 +1,87 @@
+//! What can keep a laboratory run from giving a result.
+
+use perhop_netlink::NetlinkError;
+use perhop_traffic::TrafficError;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Why a run gave no result.
+#[derive(Debug, Error)]
+pub enum LabError {
+    /// An option is out of its range.
+    #[error("--{option} {given}: allowed is {allowed}")]
+    Option {
+        /// The option's name without dashes.
+        option: &'static str,
+        /// The value given.
+        given: String,
+        /// The range allowed.
+        allowed: &'static str,
+    },
+    /// The options make a traffic source impossible.
+    #[error(transparent)]
+    Traffic(#[from] TrafficError),
+    /// Neither root nor a user namespace.
+    #[error("namespaces cannot be made here; run as root, or allow unprivileged user namespaces: {source}")]
+    NoNamespaces {
+        /// What the kernel said.
+        source: NetlinkError,
+    },
+    /// Building or reading the network failed.
+    #[error("{doing}: {source}")]
+    Network {
+        /// What was being done.
+        doing: &'static str,
+        /// What the kernel said.
+        source: NetlinkError,
+    },
+    /// The router or the emulated link did not start.
+    #[error("{doing}: {reason}")]
+    Engine {
+        /// What was being done.
+        doing: &'static str,
+        /// Why it failed.
+        reason: String,
+    },
+    /// A socket, a thread or `/proc` failed.
+    #[error("{doing}: {source}")]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// A report or a capture could not be written.
+    #[error("{path}: {reason}")]
+    Output {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The person asked to stop.
+    #[error("interrupted; everything is cleaned up")]
+    Interrupted,
+}
+
+impl LabError {
+    /// Exit code of a program that ends with this: 2 for bad input, 3 for what the environment lacks, 130 after
+    /// Ctrl-C as shells have it.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Option { .. } | Self::Traffic(_) => 2,
+            Self::Interrupted => 130,
+            _ => 3,
+        }
+    }
+}
+
+/// Makes the mapping of a netlink error with `map_err(network("…"))`.
+pub(crate) fn network(doing: &'static str) -> impl FnOnce(NetlinkError) -> LabError {
+    move |source| LabError::Network { doing, source }
+}
+
+/// As [`network`] for operating-system errors.
+pub(crate) fn io(doing: &'static str) -> impl FnOnce(std::io::Error) -> LabError {
+    move |source| LabError::Io { doing, source }
+}
