@@ -1,7 +1,7 @@
 //! The command line as a whole. A new subcommand is one line in [`Command`] and one in [`Command::run`].
 
 use crate::error::{AppError, Verdict};
-use crate::{classify, completions, man, router, show};
+use crate::{classify, completions, demo, man, router, show};
 use clap::{Parser, Subcommand};
 
 /// A DiffServ router that keeps calls usable on a congested link without any help from the applications.
@@ -26,6 +26,8 @@ pub enum Command {
     /// Recognise real-time flows in capture files
     #[command(subcommand)]
     Realtime(classify::RealtimeCommand),
+    /// Show what Perhop does for calls on a congested link
+    Demo(demo::DemoArgs),
     /// Print the completions of a shell
     Completions(completions::CompletionsArgs),
     /// Print the manual page, or write all of them to a directory
@@ -42,6 +44,7 @@ impl Command {
             Self::Router(command) => command.run(),
             Self::Show(args) => show::run(&args),
             Self::Realtime(command) => command.run(),
+            Self::Demo(args) => Ok(Verdict::Exit(demo::run(&args))),
             Self::Completions(args) => completions::run(&args),
             Self::Man(args) => man::run(&args),
         }

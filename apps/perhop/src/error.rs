@@ -7,12 +7,14 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 /// How a command that could be carried out ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
     /// As wanted.
     Done,
     /// A target or check failed: exit code 1.
     Failed,
+    /// The subcommand has chosen its exit code itself.
+    Exit(std::process::ExitCode),
 }
 
 impl Verdict {

@@ -12,6 +12,7 @@
 mod classify;
 mod cli;
 mod completions;
+mod demo;
 mod error;
 mod man;
 mod output;
@@ -26,6 +27,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match cli::Cli::parse().command.run() {
+        Ok(Verdict::Exit(code)) => code,
         Ok(Verdict::Done) | Err(AppError::Closed) => ExitCode::SUCCESS,
         Ok(Verdict::Failed) => ExitCode::from(1),
         Err(error) => {

@@ -38,8 +38,7 @@ impl Bulk {
         stop: &Arc<AtomicBool>,
         done: &Arc<AtomicBool>,
     ) -> Result<Self, LabError> {
-        let mut bulk =
-            Self { senders: Vec::new(), receivers: Vec::new(), congestion_control: String::new() };
+        let mut bulk = Self { senders: Vec::new(), receivers: Vec::new(), congestion_control: String::new() };
         for transfer in transfers {
             let address = SocketAddrV4::new(CALLEE, BULK_PORT + transfer.number);
             let listener = callee
@@ -83,7 +82,11 @@ fn send(to: SocketAddrV4, transfer: &BulkTransfer, epoch: Instant, stop: &Atomic
             match stream.write(&chunk) {
                 Ok(0) => break,
                 Ok(_) => {}
-                Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted) => {}
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted
+                    ) => {}
                 Err(_) => break,
             }
         }
@@ -105,11 +108,14 @@ fn receive(listener: &TcpListener, done: &AtomicBool) -> BulkTally {
             match stream.read(&mut buffer) {
                 Ok(0) => break,
                 Ok(n) => tally.read(monotonic(), n as u64),
-                Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted) => {}
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted
+                    ) => {}
                 Err(_) => break,
             }
         }
     }
     tally
 }
-

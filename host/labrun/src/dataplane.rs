@@ -94,7 +94,8 @@ impl DataPlane {
     ) -> Result<Self, LabError> {
         let limit = edge_queue_bytes(options.rate);
         for d in crate::topology::ROUTER_DEVICES {
-            perhop_netlink::ForwardingState::set(&topology.router, d, true).map_err(crate::error::network("forward"))?;
+            perhop_netlink::ForwardingState::set(&topology.router, d, true)
+                .map_err(crate::error::network("forward"))?;
         }
         let _ = kind;
         let [near, far] = LINK_DEVICES;
@@ -103,7 +104,9 @@ impl DataPlane {
             "FromPort({near}) -> up :: Link({rate} bit/s, {delay} ns, limit = {limit} B) -> ToPort({far});\n\
              FromPort({far}) -> down :: Link({rate} bit/s, {delay} ns, limit = {limit} B) -> ToPort({near});\n"
         );
-        let mut config = EmulatorConfig::new("uplink", Some(topology.link.clone()), &graph).port(near, near).port(far, far);
+        let mut config = EmulatorConfig::new("uplink", Some(topology.link.clone()), &graph)
+            .port(near, near)
+            .port(far, far);
         config.pcap_dir = captures.map(Path::to_owned);
         config.fifo = true;
         let emulator = Emulator::start(config).map_err(|e| engine("start the emulated link", &e))?;

@@ -5,9 +5,7 @@ use crate::error::LabError;
 use crate::measure::{data, detection_offsets};
 use crate::options::DemoOptions;
 use crate::run::{RunOutcome, run};
-use perhop_report::{
-    DemoReport, DemoResult, DemoTargets, RunData, Verdict, demo_page, demo_table,
-};
+use perhop_report::{DemoReport, DemoResult, DemoTargets, RunData, Verdict, demo_page, demo_table};
 use perhop_units::Duration;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -67,7 +65,8 @@ pub fn demo(
         progress(&Progress { what: what.to_owned(), remaining: left + later });
     };
     let fifo = run(RouterKind::Fifo, options, interrupted, &mut |what, left| tell(what, left, one))?;
-    let perhop = run(RouterKind::Perhop, options, interrupted, &mut |what, left| tell(what, left, Duration::ZERO))?;
+    let perhop =
+        run(RouterKind::Perhop, options, interrupted, &mut |what, left| tell(what, left, Duration::ZERO))?;
     tell("writing the report", Duration::ZERO, Duration::ZERO);
     conclude(options, &fifo, &perhop)
 }
@@ -96,7 +95,9 @@ fn conclude(options: &DemoOptions, fifo: &RunOutcome, perhop: &RunOutcome) -> Re
     });
     let report = options.out.join("report.html");
     write(&report, &page)?;
-    let line = result.to_json_line().map_err(|e| LabError::Output { path: report.clone(), reason: e.to_string() })?;
+    let line = result
+        .to_json_line()
+        .map_err(|e| LabError::Output { path: report.clone(), reason: e.to_string() })?;
     write(&options.out.join("result.json"), &format!("{line}\n"))?;
     Ok(DemoOutcome { result, verdict, table, report, saturated, machine })
 }
@@ -105,14 +106,33 @@ fn conclude(options: &DemoOptions, fifo: &RunOutcome, perhop: &RunOutcome) -> Re
 fn described(options: &DemoOptions, run: &RunOutcome) -> Vec<(String, String)> {
     let mut rows = vec![
         ("link", format!("{} in both directions, {} one way", options.rate, options.delay)),
-        ("calls", format!("{} of {}, {} s each, RTP both ways, unmarked", options.calls, options.codec, options.seconds)),
+        (
+            "calls",
+            format!(
+                "{} of {}, {} s each, RTP both ways, unmarked",
+                options.calls, options.codec, options.seconds
+            ),
+        ),
         ("bulk", format!("{} TCP transfers, {}", run.bulk.len(), run.congestion_control)),
         ("flood", format!("{} of UDP", options.flood_rate())),
-        ("plain FIFO", format!("one queue of {} B, as much as all queues of edge.toml together", edge_queue_bytes(options.rate))),
+        (
+            "plain FIFO",
+            format!(
+                "one queue of {} B, as much as all queues of edge.toml together",
+                edge_queue_bytes(options.rate)
+            ),
+        ),
         ("Perhop", "examples/edge.toml, unedited but for the link's rate when --rate is given".to_owned()),
         ("one-way delay", "from just before sendto(2) to the kernel's receive stamp, one clock".to_owned()),
-        ("opinion score", "E-model of ITU-T G.107 with an adaptive playout buffer of 40 ms over windows of 1 s".to_owned()),
-        ("link used", "bytes of the frames that left the link over what its rate carries, while flood and calls last".to_owned()),
+        (
+            "opinion score",
+            "E-model of ITU-T G.107 with an adaptive playout buffer of 40 ms over windows of 1 s".to_owned(),
+        ),
+        (
+            "link used",
+            "bytes of the frames that left the link over what its rate carries, while flood and calls last"
+                .to_owned(),
+        ),
         ("seed", options.seed.to_string()),
     ];
     if let Some(directory) = &options.pcap {
@@ -122,7 +142,8 @@ fn described(options: &DemoOptions, run: &RunOutcome) -> Vec<(String, String)> {
 }
 
 fn create_directory(path: &Path) -> Result<(), LabError> {
-    std::fs::create_dir_all(path).map_err(|e| LabError::Output { path: path.to_owned(), reason: e.to_string() })
+    std::fs::create_dir_all(path)
+        .map_err(|e| LabError::Output { path: path.to_owned(), reason: e.to_string() })
 }
 
 fn write(path: &Path, text: &str) -> Result<(), LabError> {

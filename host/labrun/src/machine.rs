@@ -30,7 +30,8 @@ impl CpuTime {
     /// The `cpu` line: user nice system idle iowait irq softirq steal (proc_stat(5)); guest time is in user already.
     fn parse(text: &str) -> Self {
         let line = text.lines().find(|l| l.starts_with("cpu ")).unwrap_or("");
-        let ticks: Vec<u64> = line.split_whitespace().skip(1).take(8).filter_map(|t| t.parse().ok()).collect();
+        let ticks: Vec<u64> =
+            line.split_whitespace().skip(1).take(8).filter_map(|t| t.parse().ok()).collect();
         let at = |i: usize| ticks.get(i).copied().unwrap_or(0);
         Self { total: ticks.iter().sum(), idle: at(3) + at(4), steal: at(7) }
     }

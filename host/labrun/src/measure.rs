@@ -7,7 +7,8 @@ use crate::tap::{KINDS, TapCounts};
 use crate::udp::CALLEE_PORT;
 use perhop_quality::{CallQuality, CallRecord, Distribution, Playout, QualityPool, Scoring};
 use perhop_report::{
-    Connections, GroupResult, LinkResult, NamedSeries, QueueMs, RunData, RunSeries, ScenarioResult, Series, TimeMark,
+    Connections, GroupResult, LinkResult, NamedSeries, QueueMs, RunData, RunSeries, ScenarioResult, Series,
+    TimeMark,
 };
 use perhop_units::{Duration, Instant};
 
@@ -92,7 +93,8 @@ fn call_groups(
         let pool: QualityPool = qualities.iter().collect();
         // RTP, UDP and IP headers over the payload, at the time that speech takes.
         let ip_bytes = f64::from(options.codec.payload_bytes() + 12 + 28);
-        let spoken_s = pool.sent as f64 / records.len().max(1) as f64 * options.codec.packet_interval().as_secs_f64();
+        let spoken_s =
+            pool.sent as f64 / records.len().max(1) as f64 * options.codec.packet_interval().as_secs_f64();
         let kbps = (spoken_s > 0.0).then(|| pool.received as f64 * ip_bytes * 8.0 / spoken_s / 1e3);
         let group = GroupResult::of_calls(name, &pool);
         match kbps {
@@ -154,10 +156,13 @@ fn queue_ms(outcome: &RunOutcome, options: &DemoOptions) -> Option<QueueMs> {
         }
     }
     let interval = recording.interval_ns.max(1);
-    let first = (outcome.epoch + outcome.timeline.calls_start).as_nanos().saturating_sub(recording.start_ns) / interval;
-    let last = (outcome.epoch + outcome.timeline.end).as_nanos().saturating_sub(recording.start_ns) / interval;
+    let first = (outcome.epoch + outcome.timeline.calls_start).as_nanos().saturating_sub(recording.start_ns)
+        / interval;
+    let last =
+        (outcome.epoch + outcome.timeline.end).as_nanos().saturating_sub(recording.start_ns) / interval;
     let loaded = totals.get(first as usize..(last as usize).min(totals.len()))?;
-    let waits = loaded.iter().map(|bytes| options.rate.time_for(perhop_units::Bytes(*bytes)).as_nanos()).collect();
+    let waits =
+        loaded.iter().map(|bytes| options.rate.time_for(perhop_units::Bytes(*bytes)).as_nanos()).collect();
     let waits = Distribution::from_nanos(waits);
     Some(QueueMs { p50: waits.percentile_ms(50.0)?, p99: waits.percentile_ms(99.0)?, max: waits.max_ms()? })
 }

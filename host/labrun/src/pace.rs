@@ -13,8 +13,7 @@ pub(crate) fn precise_timers() {
 
 /// Sleeps until `at`; returns at once if that is past. An absolute deadline, so that errors do not add up.
 pub(crate) fn sleep_until(at: Instant) {
-    let request =
-        Timespec { tv_sec: (at.0 / 1_000_000_000) as i64, tv_nsec: (at.0 % 1_000_000_000) as i64 };
+    let request = Timespec { tv_sec: (at.0 / 1_000_000_000) as i64, tv_nsec: (at.0 % 1_000_000_000) as i64 };
     while monotonic() < at {
         // A signal ends the sleep early; the loop goes on.
         let _ = clock_nanosleep_absolute(ClockId::Monotonic, &request);

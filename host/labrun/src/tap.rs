@@ -104,11 +104,7 @@ impl Tap {
     }
 }
 
-fn watch(
-    mut port: AfPacket,
-    epoch: Instant,
-    done: &AtomicBool,
-) -> TapCounts {
+fn watch(mut port: AfPacket, epoch: Instant, done: &AtomicBool) -> TapCounts {
     let pool = Pool::new(4 * Batch::MAX);
     let mut batch = Batch::new();
     let mut counts = TapCounts::default();
@@ -129,7 +125,8 @@ fn watch(
     }
     let mut counters: Vec<(String, u64)> = Vec::new();
     port.counters(&mut counters);
-    counts.lost = counters.iter().filter(|(n, _)| n == "rx_ring_lost" || n == "rx_no_buffer").map(|(_, v)| v).sum();
+    counts.lost =
+        counters.iter().filter(|(n, _)| n == "rx_ring_lost" || n == "rx_no_buffer").map(|(_, v)| v).sum();
     counts
 }
 

@@ -74,21 +74,25 @@ impl Topology {
             sysctl::set(namespace, device, &[(IpVersion::V6, "disable_ipv6", 1)])?;
             netlink.disable_offloads(device)?;
             if let Some(address) = address {
-                netlink.add_address_now(device, format!("{address}/24").parse().expect("an address and a length"))?;
+                netlink.add_address_now(
+                    device,
+                    format!("{address}/24").parse().expect("an address and a length"),
+                )?;
             }
             netlink.set_up(device)?;
         }
         // Permanent entries: resolution is not what is measured, and its packets could drown in the full queue.
-        let introduce = |a: &Netlink, a_dev: &str, a_ip: Ipv4Addr, b: &Netlink, b_dev: &str, b_ip: Ipv4Addr| {
-            let (left, right) = (a.link(a_dev)?, b.link(b_dev)?);
-            if let Some(mac) = right.mac {
-                a.add_neighbour(left.index, b_ip.into(), mac)?;
-            }
-            if let Some(mac) = left.mac {
-                b.add_neighbour(right.index, a_ip.into(), mac)?;
-            }
-            Ok::<(), perhop_netlink::NetlinkError>(())
-        };
+        let introduce =
+            |a: &Netlink, a_dev: &str, a_ip: Ipv4Addr, b: &Netlink, b_dev: &str, b_ip: Ipv4Addr| {
+                let (left, right) = (a.link(a_dev)?, b.link(b_dev)?);
+                if let Some(mac) = right.mac {
+                    a.add_neighbour(left.index, b_ip.into(), mac)?;
+                }
+                if let Some(mac) = left.mac {
+                    b.add_neighbour(right.index, a_ip.into(), mac)?;
+                }
+                Ok::<(), perhop_netlink::NetlinkError>(())
+            };
         introduce(&caller, CALLER_DEVICE, CALLER, &router, lan, ROUTER_LAN)?;
         introduce(&router, wan, ROUTER_WAN, &callee, CALLEE_DEVICE, CALLEE)?;
         let everywhere = "0.0.0.0/0".parse().expect("a prefix");

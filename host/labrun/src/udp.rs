@@ -42,9 +42,10 @@ pub(crate) struct CallSockets {
 impl CallSockets {
     /// Opens both ends of every call.
     pub(crate) fn open(caller: &Namespace, callee: &Namespace, calls: u16) -> Result<Self, LabError> {
-        let ends = |from: Ipv4Addr, from_port: u16, to: Ipv4Addr, to_port: u16| -> std::io::Result<Vec<UdpSocket>> {
-            (0..calls).map(|i| connected((from, from_port + 2 * i), (to, to_port + 2 * i))).collect()
-        };
+        let ends =
+            |from: Ipv4Addr, from_port: u16, to: Ipv4Addr, to_port: u16| -> std::io::Result<Vec<UdpSocket>> {
+                (0..calls).map(|i| connected((from, from_port + 2 * i), (to, to_port + 2 * i))).collect()
+            };
         Ok(Self {
             caller: within(caller, || ends(CALLER, CALLER_PORT, CALLEE, CALLEE_PORT))?,
             callee: within(callee, || ends(CALLEE, CALLEE_PORT, CALLER, CALLER_PORT))?,
@@ -53,7 +54,10 @@ impl CallSockets {
 }
 
 /// Opens the flood's two ends: sender, receiver.
-pub(crate) fn flood_sockets(caller: &Namespace, callee: &Namespace) -> Result<(UdpSocket, UdpSocket), LabError> {
+pub(crate) fn flood_sockets(
+    caller: &Namespace,
+    callee: &Namespace,
+) -> Result<(UdpSocket, UdpSocket), LabError> {
     let source = (CALLER, FLOOD_SOURCE_PORT);
     let sink = (CALLEE, FLOOD_PORT);
     Ok((within(caller, || connected(source, sink))?, within(callee, || connected(sink, source))?))
