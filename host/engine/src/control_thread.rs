@@ -175,7 +175,7 @@ impl ControlThread {
     }
 
     fn send_change(&self, ticket: Option<u64>, change: Change) {
-        self.line.send(Message::Job(ChangeJob { ticket, change }));
+        self.line.send(Message::Job(Box::new(ChangeJob { ticket, change })));
     }
 
     fn tell_watchers(&mut self) {

@@ -42,7 +42,7 @@ pub struct EngineConfig {
     pub file: Option<PathBuf>,
     /// Graph instead of the default one of an edge router.
     pub graph: Option<String>,
-    /// Connections remembered at most (default graph).
+    /// Connections remembered at most, in the default graph.
     pub connections: u32,
     /// Packet buffers of 2 KiB, at least what all queues may hold together.
     pub pool_size: usize,
@@ -93,7 +93,11 @@ impl EngineConfig {
         file: &RouterFile,
         path: Option<PathBuf>,
     ) -> Self {
-        Self { file: path, ..Self::new(name, namespace, file.objects.clone()) }
+        Self {
+            file: path,
+            connections: file.router.max_flows,
+            ..Self::new(name, namespace, file.objects.clone())
+        }
     }
 }
 

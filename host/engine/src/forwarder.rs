@@ -2,7 +2,7 @@
 
 use perhop_element::CounterSink;
 use perhop_packet::{Batch, Pool, PortId};
-use perhop_units::Instant;
+use perhop_units::{Duration, Instant};
 
 /// How far a job has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,9 @@ pub(crate) enum Step {
 pub(crate) trait Forwarder: Send + 'static {
     /// Work done in slices between batches.
     type Job: Send;
+    /// A timer that is served late by no more than this is told the time it was due: an emulated line then loses
+    /// nothing of its rate. Zero where elements have their own way to catch up.
+    const PRETEND: Duration;
 
     fn pool(&self) -> &Pool;
     fn receive(&mut self, now: Instant, port: PortId, batch: &mut Batch);

@@ -6,7 +6,7 @@ use perhop_element::{BuildCx, CounterSink, Driver, NodeId};
 use perhop_elements::plumbing::FromPort;
 use perhop_graph::lang::{Built, build, parse};
 use perhop_packet::{Batch, Pool, PortId};
-use perhop_units::Instant;
+use perhop_units::{Duration, Instant};
 
 pub(crate) struct GraphForwarder {
     driver: Driver,
@@ -108,6 +108,7 @@ pub(crate) fn element_rows(driver: &Driver) -> Vec<Row> {
 
 impl Forwarder for GraphForwarder {
     type Job = Option<Built>;
+    const PRETEND: Duration = Duration(20_000_000);
 
     fn pool(&self) -> &Pool {
         self.driver.pool()

@@ -2,8 +2,7 @@
 //!
 //! One turn: a batch from each port in rotation, due timers, transmit queues to the ports, one slice of a waiting job,
 //! messages. A turn without work waits: it spins for a moment after traffic, then sleeps in `ppoll(2)` until a port, a
-//! message or the next timer. Timers are run at the time they were due (within [`CATCH_UP`]), so that a late wake-up
-//! shifts packets but loses no line time; how late is measured.
+//! message or the next timer. How late timers are served is measured.
 
 use crate::forwarder::{Forwarder, Step};
 use crate::lateness::Lateness;
@@ -19,8 +18,6 @@ use perhop_units::{Duration, Instant};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Line time that a late wake-up makes good.
-const CATCH_UP: Duration = Duration(20_000_000);
 /// After traffic the next packet is awaited awake for this long.
 const SPIN_AFTER_WORK: Duration = Duration(20_000);
 
@@ -211,7 +208,7 @@ impl<F: Forwarder> PacketThread<F> {
         if let Some(due) = self.due.filter(|d| *d <= self.now) {
             self.late.record(self.now.since(due));
         }
-        let floor = before.max(self.now - CATCH_UP);
+        let floor = before.max(self.now - F::PRETEND);
         while let Some(due) = self.forwarder.next_wakeup().filter(|d| *d <= self.now) {
             self.forwarder.poll(due.max(floor));
             worked = true;

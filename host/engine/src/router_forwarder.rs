@@ -8,7 +8,7 @@ use perhop_elements::police::ConditionCounters;
 use perhop_elements::schedule::ClassCounters;
 use perhop_graph::router::{Change, ChangeStep, Worker, WorkerEvent};
 use perhop_packet::{Batch, ClassId, Pool, PortId, ProfileId, SlaId};
-use perhop_units::Instant;
+use perhop_units::{Duration, Instant};
 
 /// A change on its way: with the ticket of its transaction, or none when it belongs to none.
 pub(crate) struct ChangeJob {
@@ -19,7 +19,7 @@ pub(crate) struct ChangeJob {
 /// What the worker tells the control thread.
 pub(crate) enum FromWorker {
     /// In force; what was replaced comes back with it.
-    Applied(ChangeJob),
+    Applied(Box<ChangeJob>),
     Events(Vec<WorkerEvent>),
 }
 
@@ -96,7 +96,8 @@ impl RouterForwarder {
 }
 
 impl Forwarder for RouterForwarder {
-    type Job = ChangeJob;
+    type Job = Box<ChangeJob>;
+    const PRETEND: Duration = Duration::ZERO;
 
     fn pool(&self) -> &Pool {
         self.worker.driver().pool()
@@ -125,14 +126,14 @@ impl Forwarder for RouterForwarder {
     fn port_down(&mut self, _now: Instant, _port: PortId) {}
     fn port_up(&mut self, _now: Instant, _port: PortId) {}
 
-    fn run(&mut self, now: Instant, job: &mut ChangeJob) -> Step {
+    fn run(&mut self, now: Instant, job: &mut Box<ChangeJob>) -> Step {
         match self.worker.apply(now, &mut job.change) {
             ChangeStep::More => Step::More,
             ChangeStep::Done => Step::Done,
         }
     }
 
-    fn finished(&mut self, _now: Instant, job: ChangeJob) {
+    fn finished(&mut self, _now: Instant, job: Box<ChangeJob>) {
         (self.tell)(FromWorker::Applied(job));
     }
 

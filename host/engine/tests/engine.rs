@@ -7,11 +7,11 @@
 use ipnet::IpNet;
 use perhop_engine::*;
 use perhop_graph::routerfile::RouterFile;
+use perhop_io::pcap::CaptureReader;
 use perhop_model::{Credentials, EventKind, Kind, Mode, Name, Op, Outcome, Owner, StateQuery, Transaction};
 use perhop_netlink::sysctl::{self, IpVersion};
 use perhop_netlink::{Namespace, Netlink, is_privileged_for_net};
-use std::io::ErrorKind;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -162,4 +162,399 @@ fn udp_passes_both_ways_in_both_ip_versions() {
     assert_eq!(counter(&handle, "pool", "pool", "leaked"), 0);
     let report = engine.stop();
     assert!(report.restore_error.is_none(), "{:?}", report.restore_error);
+}
+
+/// Frames of a capture.
+fn frames(path: &Path) -> Vec<Vec<u8>> {
+    CaptureReader::open(path).unwrap().map(|r| r.unwrap().data).collect()
+}
+
+/// UDP packets whose payload is a number: (TTL or hop limit, payload).
+fn numbered(frames: &[Vec<u8>]) -> Vec<(u8, Vec<u8>)> {
+    frames
+        .iter()
+        .filter_map(|f| {
+            let layout = perhop_wire::dissect(f).ok()?;
+            let l3 = layout.l3_offset as usize;
+            let ttl = if layout.ip_version == 4 { f[l3 + 8] } else { f[l3 + 7] };
+            if layout.protocol != 17 {
+                return None;
+            }
+            let payload = &f[layout.l4_offset as usize + 8..l3 + layout.ip_len as usize];
+            payload.starts_with(b"number").then(|| (ttl, payload.to_vec()))
+        })
+        .collect()
+}
+
+#[test]
+fn each_packet_arrives_once_with_its_ttl_decremented() {
+    if !may_run("each_packet_arrives_once_with_its_ttl_decremented") {
+        return;
+    }
+    let w = World::new("once", 2);
+    let captures = w.scratch.0.join("captures");
+    let config = EngineConfig { pcap_dir: Some(captures.clone()), ..w.config("once", "") };
+    let (engine, handle) = Engine::start(config).unwrap();
+    for (a, b) in [("10.20.0.2:0", "10.20.1.2:0"), ("[fd20:0::2]:0", "[fd20:1::2]:0")] {
+        let (left, right) = (w.socket(0, a), w.socket(1, b));
+        let target = right.local_addr().unwrap();
+        assert!(w.reaches(&left, &right), "the neighbour is known after this");
+        right.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        let mut buffer = [0; 64];
+        while right.recv(&mut buffer).is_ok() {}
+        for i in 0..100u32 {
+            left.send_to(format!("number {i}").as_bytes(), target).unwrap();
+        }
+        let mut got = Vec::new();
+        while let Ok(n) = right.recv(&mut buffer) {
+            got.push(String::from_utf8(buffer[..n].to_vec()).unwrap());
+        }
+        let sent: Vec<String> = (0..100).map(|i| format!("number {i}")).collect();
+        assert_eq!(got, sent, "once, in order");
+    }
+    // What expires here is answered.
+    let left = w.socket(0, "10.20.0.2:0");
+    left.set_ttl(1).unwrap();
+    left.send_to(b"too far", "10.20.1.2:4444").unwrap();
+    let icmp = || counter(&handle, "element", "icmp", "sent");
+    eventually("the answer is made", || icmp() > 0);
+    let report = engine.stop();
+    assert_eq!(report.report.find("port", "p0").unwrap().counter("capture_lost"), 0);
+    let read = |file: &str| frames(&captures.join(file));
+    let (came, went) = (numbered(&read("p0.in.pcap")), numbered(&read("p1.out.pcap")));
+    assert_eq!(came.len(), 200);
+    let decremented: Vec<(u8, Vec<u8>)> = came.into_iter().map(|(ttl, text)| (ttl - 1, text)).collect();
+    assert_eq!(went, decremented);
+    let layouts = |file| read(file).into_iter().filter_map(|f| Some((perhop_wire::dissect(&f).ok()?, f)));
+    assert!(layouts("p1.out.pcap").all(|(l, _)| l.dst_port != 4444), "what expired went on");
+    let exceeded =
+        |(l, f): (perhop_wire::Layout, Vec<u8>)| l.protocol == 1 && f[l.l4_offset as usize..][..2] == [11, 0];
+    assert!(layouts("p0.out.pcap").any(exceeded), "time exceeded in transit (RFC 792)");
+}
+
+#[test]
+fn the_kernel_does_not_forward_beside_us_and_gets_its_switches_back() {
+    if !may_run("the_kernel_does_not_forward_beside_us_and_gets_its_switches_back") {
+        return;
+    }
+    let w = World::new("switches", 2);
+    let read = |version, device: &str| sysctl::read(&w.router, version, device, "forwarding").unwrap();
+    let offloads = || w.net.offloads("p0").unwrap();
+    sysctl::write(&w.router, IpVersion::V4, "p0", "forwarding", 1).unwrap();
+    sysctl::write(&w.router, IpVersion::V6, "p1", "forwarding", 1).unwrap();
+    let before = offloads();
+    assert!(!before.is_off(), "a veth has offloads");
+    let (engine, _) = Engine::start(w.config("switches", "")).unwrap();
+    let state = engine.state_file().unwrap().to_owned();
+    assert!(state.exists());
+    for version in [IpVersion::V4, IpVersion::V6] {
+        assert_eq!((read(version, "p0"), read(version, "p1")), (0, 0));
+    }
+    assert!(offloads().is_off());
+    let second = Engine::start(w.config("switches", "")).map(|_| ()).unwrap_err();
+    assert!(matches!(second, EngineError::NameInUse { .. }), "{second}");
+    assert!(state.exists() && offloads().is_off(), "the refused one touched nothing");
+    assert!(engine.stop().restore_error.is_none());
+    assert_eq!((read(IpVersion::V4, "p0"), read(IpVersion::V6, "p0")), (1, 0));
+    assert_eq!((read(IpVersion::V4, "p1"), read(IpVersion::V6, "p1")), (0, 1));
+    assert_eq!(offloads().wanted, before.wanted);
+    assert!(!state.exists());
+}
+
+#[test]
+fn after_a_crash_the_state_file_puts_everything_back() {
+    if !may_run("after_a_crash_the_state_file_puts_everything_back") {
+        return;
+    }
+    let w = World::new("crash", 1);
+    sysctl::write(&w.router, IpVersion::V4, "p0", "forwarding", 1).unwrap();
+    let (engine, _) = Engine::start(w.config("crash", "")).unwrap();
+    let state = engine.state_file().unwrap().to_owned();
+    let left = std::fs::read_to_string(&state).unwrap();
+    assert!(matches!(restore(&state), Err(EngineError::NameInUse { .. })), "it runs");
+    engine.stop();
+    // As a process that is gone would have left it: its file, and its changes.
+    let pid = format!("\"pid\": {}", std::process::id());
+    assert!(left.contains(&pid), "{left}");
+    std::fs::write(&state, left.replace(&pid, "\"pid\": 4194305")).unwrap();
+    sysctl::write(&w.router, IpVersion::V4, "p0", "forwarding", 0).unwrap();
+    w.net.disable_offloads("p0").unwrap();
+    let restored = w.router.run(|| restore(&state)).unwrap().unwrap();
+    assert_eq!((restored.router.as_str(), restored.devices.as_slice()), ("crash", &["p0".to_owned()][..]));
+    assert!(!restored.namespace_gone && !state.exists());
+    assert_eq!(sysctl::read(&w.router, IpVersion::V4, "p0", "forwarding").unwrap(), 1);
+    assert!(!w.net.offloads("p0").unwrap().is_off());
+}
+
+#[test]
+fn a_port_goes_and_comes_back_while_others_forward() {
+    if !may_run("a_port_goes_and_comes_back_while_others_forward") {
+        return;
+    }
+    let w = World::new("hotplug", 3);
+    let (engine, handle) = Engine::start(w.config("hotplug", "")).unwrap();
+    let (a, b) = (w.socket(0, "10.20.0.2:0"), w.socket(1, "10.20.1.2:0"));
+    assert!(w.reaches(&a, &b));
+    let up = |wanted: u64| {
+        let page = handle.wait(|done| handle.show("ports", 10, done)).unwrap().unwrap();
+        let row = page.rows.iter().find(|r| r.name == "p2").unwrap();
+        row.facts["state"] == "up" && row.counter("times_down") >= wanted
+    };
+    w.net.delete_link("p2").unwrap();
+    eventually("the loss is noticed", || {
+        let events = handle.wait(|done| handle.events(0, 100, done)).unwrap();
+        events.iter().any(|e| e.kind == EventKind::PortDown { port: "p2".into() })
+    });
+    assert!(w.reaches(&a, &b), "while the port is gone");
+    w.join(2);
+    eventually("the port is back", || up(1));
+    assert!(w.reaches(&b, &a));
+    let c = w.socket(2, "10.20.2.2:0");
+    assert!(w.reaches(&a, &c) && w.reaches(&c, &b), "through the new interface");
+    assert_eq!(sysctl::read(&w.router, IpVersion::V4, "p2", "forwarding").unwrap(), 0);
+    let events = handle.wait(|done| handle.events(0, 100, done)).unwrap();
+    assert!(events.iter().any(|e| e.kind == EventKind::PortUp { port: "p2".into() }));
+    engine.stop();
+}
+
+const CLASSES: &str = "[[port]]\nname = \"p0\"\n[[port]]\nname = \"p1\"\nrate = \"100 Mbit/s\"\n\
+    [[class]]\nname = \"best\"\nport = \"p1\"\nguarantee = \"50 Mbit/s\"\nceiling = \"50 Mbit/s\"\ndefault = true\n";
+
+fn transaction(handle: &Handle, owner: Owner, ops: Vec<Op>) -> Transaction {
+    Transaction {
+        txn_id: handle.new_txn_id(),
+        owner,
+        fence: 0,
+        mode: Mode::Commit,
+        if_revision: None,
+        confirm_within_ms: None,
+        note: None,
+        force: false,
+        ops,
+    }
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+/// Object names of an owner.
+fn names_of(handle: &Handle, owner: Owner) -> Vec<String> {
+    let query = StateQuery { owner: Some(owner), ..StateQuery::default() };
+    let page = handle.wait(|done| handle.state(query, done)).unwrap().unwrap();
+    page.objects.iter().map(|o| o.name.to_string()).collect()
+}
+
+/// A class of an owner that is not the file.
+fn put_class(handle: &Handle, class: &str) {
+    let spec = serde_json::json!({"port": "p1", "guarantee": {"rate": 1_000_000}});
+    let op = Op::Put { kind: Kind::Class, name: name(class), spec, if_version: None, ttl_ms: None };
+    let reply =
+        handle.submit_blocking(Credentials::ADMIN, transaction(handle, Owner::Cli, vec![op])).unwrap();
+    assert_eq!(reply.outcome, Outcome::Committed, "{reply:?}");
+}
+
+#[test]
+fn a_transaction_changes_a_class_while_packets_pass() {
+    if !may_run("a_transaction_changes_a_class_while_packets_pass") {
+        return;
+    }
+    let w = World::new("live", 2);
+    let (engine, handle) = Engine::start(w.config_of("live", CLASSES)).unwrap();
+    let (a, b) = (w.socket(0, "10.20.0.2:0"), w.socket(1, "10.20.1.2:0"));
+    assert!(w.reaches(&a, &b));
+    let class = names_of(&handle, Owner::File).into_iter().find(|n| n.contains("best")).unwrap();
+    let fields = serde_json::json!({"guarantee": {"rate": 100_000}, "ceiling": {"rate": 100_000}});
+    let op = Op::Patch { kind: Kind::Class, name: name(&class), fields, if_version: None };
+    let reply =
+        handle.submit_blocking(Credentials::ADMIN, transaction(&handle, Owner::File, vec![op])).unwrap();
+    assert_eq!(reply.outcome, Outcome::Committed, "{reply:?}");
+    assert!(reply.committed_ns >= reply.received_ns);
+    // 40 packets of 1,042 B at 100 kbit/s take 3.3 s; the burst lets some go at once.
+    let begin = Instant::now();
+    b.set_read_timeout(Some(Duration::from_secs(6))).unwrap();
+    for _ in 0..10 {
+        a.send_to(&[0; 1000], b.local_addr().unwrap()).unwrap();
+    }
+    let mut buffer = [0; 2000];
+    let arrived = (0..10).take_while(|_| b.recv(&mut buffer).is_ok()).count();
+    let took = begin.elapsed();
+    let sent = counter(&handle, "class", &class, "packets");
+    assert!(arrived > 0 && sent >= arrived as u64, "{arrived} of {sent}");
+    let limit = Duration::from_millis((arrived as u64).saturating_sub(4) * 80);
+    assert!(
+        took >= limit,
+        "{arrived} packets in {took:?} is faster than 100 kbit/s and a burst of 3 packets"
+    );
+    engine.stop();
+}
+
+#[test]
+fn a_reload_keeps_what_others_own() {
+    if !may_run("a_reload_keeps_what_others_own") {
+        return;
+    }
+    let w = World::new("reload", 2);
+    let config = w.config_of("reload", CLASSES);
+    let path = config.file.clone().unwrap();
+    let (engine, handle) = Engine::start(config).unwrap();
+    put_class(&handle, "p1/guest");
+    let before = names_of(&handle, Owner::File);
+    std::fs::write(&path, CLASSES.replace("\"best\"", "\"rest\"")).unwrap();
+    let reply = handle.wait(|done| handle.reload(done)).unwrap().unwrap();
+    assert_eq!(reply.outcome, Outcome::Committed, "{reply:?}");
+    let after = names_of(&handle, Owner::File);
+    assert_ne!(before, after);
+    assert!(
+        after.iter().any(|n| n.contains("rest")) && !after.iter().any(|n| n.contains("best")),
+        "{after:?}"
+    );
+    assert_eq!(names_of(&handle, Owner::Cli), ["p1/guest"]);
+    std::fs::write(&path, "[[port]]\nnaem = 3\n").unwrap();
+    let errors = handle.wait(|done| handle.reload(done)).unwrap().unwrap_err();
+    assert!(errors[0].contains("router.toml:2:"), "{errors:?}");
+    assert_eq!(names_of(&handle, Owner::File), after, "a wrong file changes nothing");
+    engine.stop();
+}
+
+#[test]
+fn what_a_small_ring_loses_is_counted() {
+    if !may_run("what_a_small_ring_loses_is_counted") {
+        return;
+    }
+    let w = World::new("ring", 2);
+    // Bursts of thousands of frames meet 64 slots: whenever the packet thread is not on its CPU, they overflow.
+    let config = EngineConfig { rx_slots: 64, ..w.config("ring", "") };
+    let (engine, handle) = Engine::start(config).unwrap();
+    let (a, b) = (w.socket(0, "10.20.0.2:0"), w.socket(1, "10.20.1.2:0"));
+    assert!(w.reaches(&a, &b));
+    let seen = || {
+        let count = |what| counter(&handle, "port", "p0", what);
+        (count("rx_packets"), count("rx_ring_lost"))
+    };
+    let begin = seen();
+    let target = b.local_addr().unwrap();
+    let mut sent = 0u64;
+    while seen().1 == begin.1 && sent < 400_000 {
+        for _ in 0..20_000 {
+            sent += u64::from(a.send_to(&[7; 18], target).is_ok());
+        }
+    }
+    let all = |(rx, lost): (u64, u64)| rx + lost - begin.0 - begin.1;
+    eventually("everything is accounted for", || all(seen()) >= sent);
+    assert!(seen().1 > begin.1, "{sent} frames into 64 slots and none lost?");
+    engine.stop();
+}
+
+#[test]
+fn explain_and_show_name_things() {
+    if !may_run("explain_and_show_name_things") {
+        return;
+    }
+    let w = World::new("explain", 2);
+    let (engine, handle) = Engine::start(w.config_of("explain", CLASSES)).unwrap();
+    let explain = |text: &str| handle.wait(|done| handle.explain(text, done)).unwrap();
+    let told = explain("in=p0 udp 10.20.0.2:5004>10.20.1.2:5004 len=200").unwrap();
+    assert_eq!((&told["out"], &told["route"]["prefix"]), (&"p1".into(), &"10.20.1.0/24".into()), "{told}");
+    assert!(told["queue"].as_str().unwrap().contains("best"), "{told}");
+    let told = explain("in=p0 icmp 10.20.0.2>10.20.1.1").unwrap();
+    assert_eq!(told["route"]["action"], "deliver to this machine");
+    let told = explain("in=p0 udp 10.20.0.2:1>192.0.2.1:1").unwrap();
+    assert_eq!(told["route"]["action"], "reject (no route)");
+    assert!(explain("in=p9 udp 10.20.0.2:1>192.0.2.1:1").unwrap_err().message.contains("p0, p1"));
+    let (a, b) = (w.socket(0, "10.20.0.2:0"), w.socket(1, "10.20.1.2:0"));
+    assert!(w.reaches(&a, &b));
+    let show = |what: &str| handle.wait(|done| handle.show(what, 100, done)).unwrap();
+    let flows = show("flows").unwrap().rows;
+    let flow = format!("udp {}>{}", a.local_addr().unwrap(), b.local_addr().unwrap());
+    assert!(flows.iter().any(|r| r.name == flow), "{flow} in {flows:?}");
+    assert!(show("classes").unwrap().rows.iter().any(|r| r.owner == "file" && r.facts["port"] == "p1"));
+    assert!(show("elements").unwrap().rows.iter().any(|r| r.facts["type"] == "Egress"));
+    assert!(show("nonsense").unwrap_err().allowed.unwrap().contains("flows"));
+    assert!(handle.wait(|done| handle.graph(done)).unwrap().contains("Flows"));
+    engine.stop();
+}
+
+#[test]
+fn a_missing_interface_is_named_and_nothing_stays_changed() {
+    if !may_run("a_missing_interface_is_named_and_nothing_stays_changed") {
+        return;
+    }
+    let w = World::new("missing", 1);
+    let before = w.net.offloads("p0").unwrap();
+    let config = w.config("missing", "[[port]]\nname = \"gone\"\n");
+    let error = Engine::start(config).map(|_| ()).unwrap_err();
+    assert!(matches!(&error, EngineError::NoDevice { port, .. } if port == "gone"), "{error}");
+    assert!(error.is_environment());
+    assert_eq!(w.net.offloads("p0").unwrap(), before);
+    assert_eq!(
+        std::fs::read_dir(&w.scratch.0)
+            .unwrap()
+            .filter(|f| { f.as_ref().unwrap().file_name().to_string_lossy().ends_with("state.json") })
+            .count(),
+        0
+    );
+}
+
+#[test]
+fn an_emulated_link_delays_paces_and_changes_its_rate() {
+    if !may_run("an_emulated_link_delays_paces_and_changes_its_rate") {
+        return;
+    }
+    let (left, middle, right) =
+        (Namespace::create().unwrap(), Namespace::create().unwrap(), Namespace::create().unwrap());
+    let net_ = Netlink::open_in(&middle).unwrap();
+    for (host, port, address) in [(&left, "a", "10.30.0.1/24"), (&right, "b", "10.30.0.2/24")] {
+        let own = Netlink::open_in(host).unwrap();
+        net_.create_veth(port, "eth0", Some(host)).unwrap();
+        own.add_address("eth0", net(address)).unwrap();
+        own.set_up("eth0").unwrap();
+        own.disable_offloads("eth0").unwrap();
+    }
+    let graph = |rate: &str| {
+        format!(
+            "FromPort(a) -> up :: Link({rate}, 20 ms, limit = 200 packets) -> ToPort(b);\n\
+             FromPort(b) -> down :: Link({rate}, 20 ms, limit = 200 packets) -> ToPort(a);"
+        )
+    };
+    let record = Some(perhop_units::Duration::from_millis(10));
+    let config = EmulatorConfig { record, ..EmulatorConfig::new("wire", Some(middle), &graph("1 Mbit/s")) };
+    let emulator = Emulator::start(config.port("a", "a").port("b", "b")).unwrap();
+    let bind = |n: &Namespace, a: &str| {
+        let s = n.run(|| UdpSocket::bind(a)).unwrap().unwrap();
+        s.set_read_timeout(Some(PATIENCE)).unwrap();
+        s
+    };
+    let (a, b) = (bind(&left, "10.30.0.1:0"), bind(&right, "10.30.0.2:0"));
+    let mut buffer = [0; 2000];
+    eventually("the way is open", || {
+        b.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        a.send_to(b"?", b.local_addr().unwrap()).unwrap();
+        b.recv(&mut buffer).is_ok()
+    });
+    while b.recv(&mut buffer).is_ok() {}
+    b.set_read_timeout(Some(PATIENCE)).unwrap();
+    let begin = Instant::now();
+    for _ in 0..50 {
+        a.send_to(&[1; 1208], b.local_addr().unwrap()).unwrap();
+    }
+    b.recv(&mut buffer).unwrap();
+    assert!(begin.elapsed() >= Duration::from_millis(30), "10 ms on the line and 20 ms of delay");
+    for _ in 1..50 {
+        b.recv(&mut buffer).unwrap();
+    }
+    let took = begin.elapsed();
+    assert!(took >= Duration::from_millis(520), "50 frames of 1,250 B at 1 Mbit/s and 20 ms: {took:?}");
+    emulator.set_graph(&graph("1 Gbit/s")).unwrap();
+    assert!(emulator.set_graph("FromPort(a) -> Nonsense -> ToPort(b);").is_err());
+    for _ in 0..50 {
+        a.send_to(&[1; 1208], b.local_addr().unwrap()).unwrap();
+        b.recv(&mut buffer).unwrap();
+    }
+    let report = emulator.stop();
+    let up = report.report.find("element", "up").unwrap();
+    assert!(up.counter("sent_packets") >= 100, "{up:?}");
+    let recording = report.recording.unwrap();
+    let held = &recording.series["up.held"];
+    assert!(held.iter().any(|(_, n)| *n >= 10), "the queue was seen: {held:?}");
 }
