@@ -8,7 +8,9 @@ use ipnet::IpNet;
 use perhop_engine::*;
 use perhop_graph::routerfile::RouterFile;
 use perhop_io::pcap::CaptureReader;
-use perhop_model::{Credentials, EventKind, Kind, Mode, Name, Op, Outcome, Owner, StateQuery, Transaction};
+use perhop_model::{
+    Credentials, EventKind, Kind, Mode, Name, Op, Outcome, Owner, StateQuery, Status, Transaction,
+};
 use perhop_netlink::sysctl::{self, IpVersion};
 use perhop_netlink::{Namespace, Netlink, is_privileged_for_net};
 use std::net::UdpSocket;
@@ -338,11 +340,12 @@ fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
-/// Object names of an owner.
+/// Names of an owner's objects in force; a class that drains is still listed beside them.
 fn names_of(handle: &Handle, owner: Owner) -> Vec<String> {
     let query = StateQuery { owner: Some(owner), ..StateQuery::default() };
     let page = handle.wait(|done| handle.state(query, done)).unwrap().unwrap();
-    page.objects.iter().map(|o| o.name.to_string()).collect()
+    let active = page.objects.iter().filter(|o| o.status == Status::Active);
+    active.map(|o| o.name.to_string()).collect()
 }
 
 /// A class of an owner that is not the file.
