@@ -1,18 +1,25 @@
 //! The router under test and the emulated link behind it.
 
 use crate::error::LabError;
-use crate::topology::{LINK_DEVICES, Topology};
-use perhop_engine::{Emulator, EmulatorConfig, EngineError, Recording, Report};
+use crate::options::DemoOptions;
+use crate::topology::{CALLEE, LINK_DEVICES, ROUTER_DEVICES, Topology};
+use perhop_engine::{Emulator, EmulatorConfig, Engine, EngineConfig, EngineError, Handle, Recording, Report};
 use perhop_graph::routerfile::RouterFile;
-use perhop_model::{ClassSpec, Kind};
-use perhop_units::{Duration, Instant, Rate};
+use perhop_model::{ClassSpec, EventKind, Kind, Object};
+use perhop_units::{Duration, Instant, QueueLimit, Rate};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The router file of the Perhop run, as users find it.
 pub(crate) const EDGE: &str = include_str!("../../../examples/edge.toml");
 /// A queue counted in packets is this long in bytes at most: full-size Ethernet frames.
 const FULL_FRAME: u64 = 1514;
+/// The router's port towards the link.
+const WAN: &str = ROUTER_DEVICES[1];
+/// Queues are sampled at this interval.
+const SAMPLING: Duration = Duration::from_millis(10);
+/// Events fetched at once.
+const EVENTS: usize = 256;
 
 /// Which router stands before the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +57,7 @@ pub(crate) fn edge_queue_bytes(rate: Rate) -> u64 {
         .filter(|object| object.kind == Kind::Class)
         .filter_map(|object| serde_json::from_value::<ClassSpec>(object.spec.clone()).ok())
         .map(|class| match class.queue.limit {
-            perhop_units::QueueLimit::Packets(n) => u64::from(n) * FULL_FRAME,
+            QueueLimit::Packets(n) => u64::from(n) * FULL_FRAME,
             limit => limit.in_bytes(rate).map_or(0, |b| b.get()),
         })
         .sum()
@@ -80,54 +87,118 @@ pub(crate) struct Observed {
     pub(crate) timer_p99: Duration,
 }
 
-/// Router and link, running.
+/// Router and link, running. Dropping it takes both down.
 pub(crate) struct DataPlane {
+    router: Engine,
+    handle: Handle,
     emulator: Emulator,
+    state_directory: PathBuf,
 }
 
 impl DataPlane {
+    /// Starts the link, then the router.
     pub(crate) fn start(
         kind: RouterKind,
         topology: &Topology,
-        options: &crate::options::DemoOptions,
+        options: &DemoOptions,
         captures: Option<&Path>,
     ) -> Result<Self, LabError> {
-        let limit = edge_queue_bytes(options.rate);
-        for d in crate::topology::ROUTER_DEVICES {
-            perhop_netlink::ForwardingState::set(&topology.router, d, true)
-                .map_err(crate::error::network("forward"))?;
-        }
-        let _ = kind;
-        let [near, far] = LINK_DEVICES;
-        let (rate, delay) = (options.rate.bits_per_sec(), options.delay.as_nanos());
-        let graph = format!(
-            "FromPort({near}) -> up :: Link({rate} bit/s, {delay} ns, limit = {limit} B) -> ToPort({far});\n\
-             FromPort({far}) -> down :: Link({rate} bit/s, {delay} ns, limit = {limit} B) -> ToPort({near});\n"
-        );
-        let mut config = EmulatorConfig::new("uplink", Some(topology.link.clone()), &graph)
-            .port(near, near)
-            .port(far, far);
-        config.pcap_dir = captures.map(Path::to_owned);
+        let emulator = Emulator::start(link(topology, options, captures)).map_err(failed("start the link"))?;
+        let name = format!("demo-{}", std::process::id());
+        let state_directory = std::env::temp_dir().join(format!("perhop-{name}"));
+        let mut config = EngineConfig::new(&name, Some(topology.router.clone()), objects(kind, options)?);
         config.fifo = true;
-        let emulator = Emulator::start(config).map_err(|e| engine("start the emulated link", &e))?;
-        Ok(Self { emulator })
+        config.seed = options.seed;
+        config.record = Some(SAMPLING);
+        // The namespaces vanish with this process, so there is never anything to put back after a crash.
+        config.state_dir = Some(state_directory.clone());
+        let (router, handle) = Engine::start(config).map_err(failed("start the router"))?;
+        Ok(Self { router, handle, emulator, state_directory })
     }
 
+    /// Stops both: what they counted.
     pub(crate) fn stop(self) -> Observed {
-        let report = self.emulator.stop();
-        let mut observed = Observed::default();
-        eprintln!("{:#?}", report.report);
-        count_losses(&report.report, &mut observed);
+        let mut observed = Observed { detected: detected(&self.handle), ..Observed::default() };
+        let router = self.router.stop();
+        let link = self.emulator.stop();
+        let _ = std::fs::remove_dir_all(&self.state_directory);
+        for report in [&router.report, &link.report] {
+            count(report, &mut observed);
+        }
+        observed.queues = router.recording;
+        if std::env::var_os("PERHOP_DEBUG_ROWS").is_some() {
+            eprintln!("{:#?}\n{:#?}", router.report, link.report);
+        }
         observed
     }
 }
 
-fn engine(doing: &'static str, error: &EngineError) -> LabError {
-    LabError::Engine { doing, reason: error.to_string() }
+/// Both directions of the link: rate and delay, and a queue that stays short, as the router sends no faster than it.
+fn link(topology: &Topology, options: &DemoOptions, captures: Option<&Path>) -> EmulatorConfig {
+    let [near, far] = LINK_DEVICES;
+    let way = |from: &str, name: &str, to: &str| {
+        let (rate, delay) = (options.rate.bits_per_sec(), options.delay.as_nanos());
+        format!("FromPort({from}) -> {name} :: Link({rate} bit/s, {delay} ns, limit = 100 packets) -> ToPort({to});\n")
+    };
+    let graph = way(near, "up", far) + &way(far, "down", near);
+    let mut config = EmulatorConfig::new("uplink", Some(topology.link.clone()), &graph);
+    config = config.port(near, near).port(far, far);
+    config.pcap_dir = captures.map(Path::to_owned);
+    config.fifo = true;
+    config.seed = options.seed;
+    config
 }
 
-/// Adds what rings and pools lost, and how late timers were.
-fn count_losses(report: &Report, observed: &mut Observed) {
+/// The objects of the router's file, with the rate of this demonstration's link.
+fn objects(kind: RouterKind, options: &DemoOptions) -> Result<Vec<Object>, LabError> {
+    let text = match kind {
+        RouterKind::Perhop => EDGE.to_owned(),
+        RouterKind::Fifo => fifo_file(options.rate, edge_queue_bytes(options.rate)),
+    };
+    let (file, diagnostics) = RouterFile::read("edge.toml", &text);
+    let Some(file) = file else {
+        return Err(LabError::Engine { doing: "read the router file", reason: diagnostics.to_string() });
+    };
+    let mut objects = file.objects;
+    for object in &mut objects {
+        if object.kind == Kind::Port && object.name.as_str() == WAN {
+            object.spec["rate"] = options.rate.bits_per_sec().into();
+        }
+    }
+    Ok(objects)
+}
+
+fn failed(doing: &'static str) -> impl FnOnce(EngineError) -> LabError {
+    move |error| LabError::Engine { doing, reason: error.to_string() }
+}
+
+/// When the router recognised each flow, from its events.
+fn detected(handle: &Handle) -> BTreeMap<u16, Instant> {
+    let mut found = BTreeMap::new();
+    let mut after = 0;
+    while let Ok(events) = handle.wait(|done| handle.events(after, EVENTS, done)) {
+        let Some(last) = events.last() else { break };
+        after = last.seq;
+        for event in events {
+            if let EventKind::FlowDetected { flow, .. } = &event.kind
+                && let Some(port) = callee_port(flow)
+            {
+                found.entry(port).or_insert(Instant(event.at_ns));
+            }
+        }
+    }
+    found
+}
+
+/// The port behind `udp 10.61.0.2:20000>10.62.0.2:30000`, if that is a call to the callee.
+fn callee_port(flow: &str) -> Option<u16> {
+    let (_, to) = flow.strip_prefix("udp ")?.split_once('>')?;
+    let (address, port) = to.rsplit_once(':')?;
+    (address == CALLEE.to_string()).then(|| port.parse().ok())?
+}
+
+/// Adds a report's drops, losses inside this machine and timer error.
+fn count(report: &Report, observed: &mut Observed) {
     for row in &report.rows {
         match row.kind.as_str() {
             "port" => {
@@ -137,7 +208,40 @@ fn count_losses(report: &Report, observed: &mut Observed) {
             "driver" => {
                 observed.timer_p99 = observed.timer_p99.max(Duration(row.counter("timer_late_p99_ns")));
             }
+            "element" => {
+                for (name, value) in &row.counters {
+                    let reason = name.strip_prefix("dropped_").filter(|r| !matches!(*r, "packets" | "bytes"));
+                    if let (Some(reason), 1..) = (reason, *value) {
+                        *observed.drops.entry(reason.to_owned()).or_default() += value;
+                    }
+                }
+            }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 20 ms and 100 ms of 10 Mbit/s.
+    #[test]
+    fn the_plain_queue_is_as_long_as_those_of_the_edge_together() {
+        assert_eq!(edge_queue_bytes(Rate::from_mbit(10)), 150_000);
+        let options = DemoOptions::default();
+        for kind in [RouterKind::Fifo, RouterKind::Perhop] {
+            let objects = objects(kind, &options).expect("both files are right");
+            let port = objects.iter().find(|o| o.name.as_str() == WAN).expect("a wan port");
+            assert_eq!(port.spec["rate"], 10_000_000, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn calls_are_told_by_their_port_at_the_callee() {
+        assert_eq!(callee_port("udp 10.61.0.2:20004>10.62.0.2:30004"), Some(30_004));
+        assert_eq!(callee_port("udp 10.62.0.2:30004>10.61.0.2:20004"), None);
+        assert_eq!(callee_port("tcp 10.61.0.2:1>10.62.0.2:2"), None);
+        assert_eq!(callee_port(""), None);
     }
 }

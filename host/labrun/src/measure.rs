@@ -169,11 +169,11 @@ fn queue_ms(outcome: &RunOutcome, options: &DemoOptions) -> Option<QueueMs> {
 
 type Changes = Vec<(u32, u64)>;
 
-/// Backlogs in bytes of the router's queues towards the link, by the queue's name.
+/// Backlogs in bytes of the router's queues towards the link, by the queue's class.
 fn backlogs(recording: &perhop_engine::Recording) -> impl Iterator<Item = (&str, &Changes)> {
     recording.series.iter().filter_map(|(name, changes)| {
-        let name = name.strip_suffix(".backlog_bytes")?;
-        Some((name, changes))
+        let class = name.strip_prefix("wan/")?.strip_suffix(".backlog_bytes")?;
+        Some((class, changes))
     })
 }
 
