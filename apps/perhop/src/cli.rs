@@ -18,6 +18,8 @@ pub struct Cli {
 /// Every subcommand.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Calls on a congested link, with and without Perhop
+    Demo(demo::DemoArgs),
     /// Check, explain and run a router
     #[command(subcommand)]
     Router(router::RouterCommand),
@@ -41,6 +43,7 @@ impl Command {
     /// What kept the command from being done; the exit code goes with it.
     pub fn run(self) -> Result<Verdict, AppError> {
         match self {
+            Self::Demo(args) => std::process::exit(i32::from(demo::run(&args))),
             Self::Router(command) => command.run(),
             Self::Show(args) => show::run(&args),
             Self::Realtime(command) => command.run(),

@@ -7,7 +7,6 @@ use perhop_quality::Codec;
 use perhop_units::{Duration, Rate};
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::signal::unix::{SignalKind, signal};
@@ -64,16 +63,16 @@ impl DemoArgs {
     }
 }
 
-/// Runs the demonstration. Call it before the process has a second thread: without root rights it moves into a user
+/// Runs the demonstration and gives the exit code; everything is taken down by then. Call it before the process has a second thread: without root rights it moves into a user
 /// namespace of its own, which the kernel allows to single-threaded processes only.
-pub fn run(args: &DemoArgs) -> ExitCode {
-    ExitCode::from(match attempt(args) {
+pub fn run(args: &DemoArgs) -> u8 {
+    match attempt(args) {
         Ok(outcome) => finish(args, &outcome),
         Err(error) => {
             eprintln!("perhop demo: {error}");
             error.exit_code()
         }
-    })
+    }
 }
 
 fn attempt(args: &DemoArgs) -> Result<DemoOutcome, LabError> {

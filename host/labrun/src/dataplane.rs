@@ -107,7 +107,6 @@ impl DataPlane {
         let name = format!("demo-{}", std::process::id());
         let state_directory = std::env::temp_dir().join(format!("perhop-{name}"));
         let mut config = EngineConfig::new(&name, Some(topology.router.clone()), objects(kind, options)?);
-        config.fifo = true;
         config.seed = options.seed;
         config.record = Some(SAMPLING);
         // The namespaces vanish with this process, so there is never anything to put back after a crash.
@@ -144,7 +143,6 @@ fn link(topology: &Topology, options: &DemoOptions, captures: Option<&Path>) -> 
     let mut config = EmulatorConfig::new("uplink", Some(topology.link.clone()), &graph);
     config = config.port(near, near).port(far, far);
     config.pcap_dir = captures.map(Path::to_owned);
-    config.fifo = true;
     config.seed = options.seed;
     config
 }
