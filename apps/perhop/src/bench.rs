@@ -1,0 +1,82 @@
+//! `perhop bench`: how fast this machine forwards, measured honestly.
+//!
+//! Every measurement is a set of sweep points; each is one JSON object a line with `--json`, else a row of a table.
+//! What disturbed a measurement is said in its warnings: time that the machine gave to others, and spread.
+
+mod forward;
+mod machine;
+mod memory;
+mod report;
+mod router;
+mod traffic;
+
+use report::Sink;
+use std::process::ExitCode;
+use thiserror::Error;
+
+/// Counts what the packet path allocates: nothing, when all is well.
+#[global_allocator]
+static ALLOCATOR: perhop_bench::CountingAllocator = perhop_bench::CountingAllocator;
+
+/// Arguments of `perhop bench`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Bench {
+    /// Memory to memory through the default edge graph, on one core.
+    Forward(forward::Options),
+}
+
+/// Why a measurement cannot be made.
+#[derive(Debug, Error)]
+pub enum BenchError {
+    /// The options do not fit together.
+    #[error("{0}")]
+    Options(String),
+    /// The router under test refuses its configuration.
+    #[error("the router under test cannot be set up: {0}")]
+    Router(String),
+    /// The environment lacks something.
+    #[error("{what}: {why}")]
+    Environment {
+        /// What was tried.
+        what: String,
+        /// Why it failed, and the remedy.
+        why: String,
+    },
+    /// The measurement contradicts itself.
+    #[error("the measurement is wrong: {0}")]
+    Wrong(String),
+    /// Nobody reads the output.
+    #[error("standard output: {0}")]
+    Output(#[from] std::io::Error),
+}
+
+impl BenchError {
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::Options(_) => 2,
+            Self::Environment { .. } => 3,
+            Self::Router(_) | Self::Wrong(_) | Self::Output(_) => 1,
+        }
+    }
+}
+
+/// Measures, and prints as it goes. 0 done, 1 failed, 2 bad options, 3 the environment lacks something.
+pub fn run(args: &Args) -> ExitCode {
+    let result = match &args.bench {
+        Bench::Forward(options) => forward::run(options, &mut Sink::new(options.json)),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(BenchError::Output(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("perhop bench: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}

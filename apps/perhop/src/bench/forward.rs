@@ -1,0 +1,285 @@
+//! `bench forward`: memory to memory through the default edge graph, on one core.
+//!
+//! What is timed a packet: its frame is copied from memory into a pooled buffer as a port does, the worker forwards it,
+//! and the frame is copied out of the port's queue. Frames lie in more memory than the last-level cache holds, and so do
+//! the packet buffers unless `--buffers pooled` lets the pool reuse the warmest. The clock given to the worker is
+//! virtual, so that flows expire at a steady pace.
+
+use super::machine::{self, SPREAD, Watch};
+use super::memory::{bytes_per_class, bytes_per_flow};
+use super::report::{Metric, Point, Sink, Spread};
+use super::router::{LAN, Router, Setup, WAN, port_mac};
+use super::traffic::{MIN_FRAME, Source};
+use super::BenchError;
+use perhop_packet::{BUFFER_LEN, Batch, HEADROOM, Pool};
+use perhop_graph::router::WorkerEvent;
+use perhop_units::Instant;
+use perhop_wire::MacAddr;
+use std::time::Instant as Clock;
+
+/// Options of `bench forward`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    /// Concurrent flows; without it 1, 1,000 and 100,000
+    #[arg(long)]
+    flows: Option<usize>,
+    /// Filters, none of which matches; without it 1, 100 and 5,000
+    #[arg(long)]
+    filters: Option<usize>,
+    /// Length of a frame in bytes, without FCS
+    #[arg(long, default_value_t = 64)]
+    packet: usize,
+    /// Per cent of packets that are the first of their flow; without it 0 and 5
+    #[arg(long)]
+    new_flows: Option<u32>,
+    /// Packets handed to the router at a time, 1 to 256
+    #[arg(long, default_value_t = 256)]
+    batch: usize,
+    /// Packet buffers: rotating through more memory than the cache holds, or the pool's warmest
+    #[arg(long, value_enum, default_value_t = Buffers::Rotating)]
+    buffers: Buffers,
+    /// Measured runs
+    #[arg(long, default_value_t = 7)]
+    runs: usize,
+    /// Seed of traffic and router
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Processor to run on; the last without it
+    #[arg(long)]
+    cpu: Option<usize>,
+    /// Print one JSON object a sweep point and nothing else
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which buffers packets get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Buffers {
+    /// Each is used again only when more memory than the last-level cache holds has been used in between.
+    Rotating,
+    /// The pool gives the buffer that came back last.
+    Pooled,
+}
+
+impl Buffers {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Rotating => "rotating",
+            Self::Pooled => "pooled",
+        }
+    }
+}
+
+/// One sweep point.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    flows: usize,
+    filters: usize,
+    new_per_cent: u32,
+}
+
+/// Virtual time a packet: at this pace 5 % new flows keep 75,000 connections alive for their 30 s.
+const PACE_NS: u64 = 20_000;
+/// Rounds before the measured ones: enough virtual time for connections to reach their steady number.
+const WARM_UP_NS: u64 = 35_000_000_000;
+/// Bytes of a packet that forwarding touches: its slot and the beginning of its buffer.
+const TOUCHED: usize = 256;
+
+/// Measures every sweep point.
+///
+/// # Errors
+/// Bad options, or a router that cannot be set up.
+pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
+    check(options)?;
+    let cpu = options.cpu.unwrap_or(machine::processors() - 1);
+    machine::pin(cpu).map_err(|e| BenchError::Environment {
+        what: format!("running on processor {cpu}"),
+        why: format!("{e}; choose another with --cpu"),
+    })?;
+    let one_or = |one: Option<usize>, all: &[usize]| one.map_or_else(|| all.to_vec(), |n| vec![n]);
+    let new = options.new_flows.map_or_else(|| vec![0, 5], |n| vec![n]);
+    for flows in one_or(options.flows, &[1, 1_000, 100_000]) {
+        for filters in one_or(options.filters, &[1, 100, 5_000]) {
+            for &new_per_cent in &new {
+                let case = Case { flows, filters, new_per_cent };
+                sink.point(&measure(options, case, cpu)?)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check(options: &Options) -> Result<(), BenchError> {
+    let fail = |text: String| Err(BenchError::Options(text));
+    let longest = (BUFFER_LEN - HEADROOM).min(1514);
+    if !(MIN_FRAME..=longest).contains(&options.packet) {
+        return fail(format!("--packet {} is not in {MIN_FRAME} … {longest}", options.packet));
+    }
+    if !(1..=Batch::MAX).contains(&options.batch) {
+        return fail(format!("--batch {} is not in 1 … {}", options.batch, Batch::MAX));
+    }
+    if options.flows.is_some_and(|n| !(1..=1_000_000).contains(&n)) {
+        return fail("--flows must be in 1 … 1000000".to_owned());
+    }
+    if options.filters.is_some_and(|n| n > 99_999) {
+        return fail("--filters must be in 0 … 99999".to_owned());
+    }
+    if options.runs == 0 || options.new_flows.is_some_and(|n| n > 100) {
+        return fail("--runs must be at least 1 and --new-flows at most 100".to_owned());
+    }
+    Ok(())
+}
+
+/// A router between two memories.
+struct Rig {
+    router: Router,
+    source: Source,
+    pool: Pool,
+    /// Packets that have left, until their buffers are cold.
+    parked: Vec<Batch>,
+    next_parked: usize,
+    out: Vec<u8>,
+    batch: Batch,
+    events: Vec<WorkerEvent>,
+    now: Instant,
+    batch_len: usize,
+    sent: u64,
+}
+
+impl Rig {
+    fn new(options: &Options, case: Case) -> Result<Self, BenchError> {
+        let beyond_cache = 2 * machine::last_level_cache();
+        let parked = match options.buffers {
+            Buffers::Rotating => (beyond_cache / TOUCHED).div_ceil(options.batch),
+            Buffers::Pooled => 0,
+        };
+        let alive = case.flows + (case.new_per_cent as usize) * 15_000 + 1_000;
+        let connections = (alive * 5 / 4).max(131_072).next_power_of_two().min(4_194_304);
+        let setup = Setup { rate: 100_000_000_000, filters: case.filters, connections, ring_time_us: 1000 };
+        let pool = Pool::new(parked * options.batch + 4096);
+        let router = Router::new(&setup, pool.clone(), options.seed)?;
+        let macs = (MacAddr([2, 0, 0, 0, 3, 1]), port_mac(LAN));
+        let source =
+            Source::new(case.flows, options.packet, beyond_cache, case.new_per_cent, options.seed, macs);
+        Ok(Self {
+            router,
+            source,
+            pool,
+            parked: (0..parked).map(|_| Batch::new()).collect(),
+            next_parked: 0,
+            out: vec![0; options.packet * Batch::MAX],
+            batch: Batch::new(),
+            events: Vec::with_capacity(8192),
+            now: Instant::ZERO,
+            batch_len: options.batch,
+            sent: 0,
+        })
+    }
+
+    /// Forwards every frame of the source once.
+    fn round(&mut self) {
+        let mut at = 0;
+        while at < self.source.count() {
+            let until = (at + self.batch_len).min(self.source.count());
+            self.turn(at, until);
+            at = until;
+        }
+    }
+
+    /// One turn of a worker's loop: receive, forward, timers, send.
+    #[inline]
+    fn turn(&mut self, from: usize, until: usize) {
+        self.now = Instant(self.now.0 + (until - from) as u64 * PACE_NS);
+        for i in from..until {
+            let Some(mut packet) = self.pool.packet(self.source.frame(i)) else { break };
+            packet.meta_mut().received_at = self.now;
+            self.batch.push(packet);
+        }
+        let worker = &mut self.router.worker;
+        worker.receive(self.now, LAN, &mut self.batch);
+        if worker.next_wakeup().is_some_and(|at| at <= self.now) {
+            worker.poll(self.now);
+        }
+        worker.take_events(self.now, &mut self.events);
+        self.events.clear();
+        worker.local_queue().release_all();
+        let Some(queue) = worker.transmit_queue(WAN) else { return };
+        let longest = self.out.len() / Batch::MAX;
+        let mut room = self.out.chunks_exact_mut(longest);
+        for packet in queue.iter() {
+            let frame = packet.frame();
+            if let Some(place) = room.next() {
+                place[..frame.len()].copy_from_slice(frame);
+            }
+        }
+        self.sent += queue.len() as u64;
+        match self.parked.get_mut(self.next_parked) {
+            Some(place) => {
+                place.release_all();
+                place.append(queue);
+                self.next_parked = (self.next_parked + 1) % self.parked.len();
+            }
+            None => queue.release_all(),
+        }
+    }
+}
+
+/// Measures one point.
+fn measure(options: &Options, case: Case, cpu: usize) -> Result<Point, BenchError> {
+    let mut rig = Rig::new(options, case)?;
+    let count = rig.source.count() as u64;
+    for _ in 0..WARM_UP_NS.div_ceil(count * PACE_NS).max(2) {
+        rig.source.renew();
+        rig.round();
+    }
+    let watch = Watch::start();
+    let (mut ns, mut allocations) = (Vec::new(), 0);
+    for _ in 0..options.runs {
+        rig.source.renew();
+        let (sent, before) = (rig.sent, perhop_bench::allocations());
+        let start = Clock::now();
+        rig.round();
+        let took = start.elapsed();
+        allocations += perhop_bench::allocations().since(before).count;
+        let sent = rig.sent - sent;
+        if sent < count - options.batch as u64 {
+            return Err(BenchError::Wrong(format!("{sent} of {count} packets came through")));
+        }
+        ns.push(took.as_nanos() as f64 / sent as f64);
+    }
+    let mut point = Point { bench: "forward", ..Point::default() };
+    point.set_ns(&ns);
+    point.allocs_per_op = Some(allocations as f64 / (count * options.runs as u64) as f64);
+    describe(&mut point, options, case, &rig, cpu);
+    point.warnings = watch.warnings();
+    if point.ns_per_op.relative() > SPREAD {
+        point.warnings.push(format!("the runs differ by {:.0} %", point.ns_per_op.relative() * 100.0));
+    }
+    Ok(point)
+}
+
+fn describe(point: &mut Point, options: &Options, case: Case, rig: &Rig, cpu: usize) {
+    let params = [
+        ("flows", case.flows.into()),
+        ("filters", case.filters.into()),
+        ("new_flows_pct", case.new_per_cent.into()),
+        ("packet", options.packet.into()),
+        ("batch", options.batch.into()),
+        ("buffers", options.buffers.name().into()),
+        ("cpu", cpu.into()),
+        ("seed", options.seed.into()),
+    ];
+    point.params.extend(params);
+    let connections = rig.router.worker.flows().map_or(0, |f| f.flow_counters().created);
+    let (leaf, interior) = bytes_per_class();
+    let metrics = [
+        ("bytes_per_flow", bytes_per_flow(), "B"),
+        ("bytes_per_leaf_class", leaf, "B"),
+        ("bytes_per_interior_class", interior, "B"),
+        ("frame_memory", rig.source.bytes() as f64, "B"),
+        ("connections_created", connections as f64, "flow"),
+    ];
+    for (name, value, unit) in metrics {
+        point.metrics.insert(name, Metric::new(Spread::exactly(value), unit));
+    }
+}

@@ -1,0 +1,195 @@
+//! The router under test: control, planner and worker in one thread, with the example's objects.
+
+use super::BenchError;
+use perhop_elements::route::{
+    NeighbourState, NeighbourUpdate, NextHop, Origin, PortInfo, RouteEntry, RouteKind,
+};
+use perhop_graph::control::{Control, Input, Limits, Output};
+use perhop_graph::router::{
+    Change, ChangeStep, EdgePort, RouterPlanner, Worker, edge_graph, registry,
+};
+use perhop_graph::routerfile::RouterFile;
+use perhop_model::{
+    Credentials, Kind, Mode, Name, Object, Op, Outcome, Owner, Spec, Transaction, TxnId,
+};
+use perhop_packet::{Pool, PortId};
+use perhop_units::Instant;
+use perhop_wire::MacAddr;
+use serde_json::{Value, json};
+use std::net::{IpAddr, Ipv4Addr};
+
+/// Ports of the example, in its order.
+pub const LAN: PortId = PortId(0);
+/// See [`LAN`].
+pub const WAN: PortId = PortId(1);
+/// The example router.
+const EDGE: &str = include_str!("../../../../examples/edge.toml");
+/// Address of the router's port `i`.
+pub fn port_mac(port: PortId) -> MacAddr {
+    MacAddr([2, 0, 0, 0, 1, port.0 as u8])
+}
+/// The next hop behind the port `wan`.
+const GATEWAY: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+/// Its link address.
+pub const GATEWAY_MAC: MacAddr = MacAddr([2, 0, 0, 0, 2, 1]);
+
+/// What is varied.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Rate of the port `wan`, bit/s: high enough not to be the limit.
+    pub rate: u64,
+    /// Filters that match nothing.
+    pub filters: usize,
+    /// Connections the router keeps at the most.
+    pub connections: usize,
+    /// Time the line may run ahead of the clock.
+    pub ring_time_us: u64,
+}
+
+/// The example's objects with the port `wan` at `rate` instead of its own, and `filters` more filters.
+fn objects(setup: &Setup) -> Result<Vec<Object>, BenchError> {
+    let (file, diagnostics) = RouterFile::read("edge.toml", EDGE);
+    let file = file.ok_or_else(|| BenchError::Router(format!("{} errors", diagnostics.errors())))?;
+    let mut objects = file.objects;
+    for object in objects.iter_mut().filter(|o| o.kind == Kind::Port && o.name.as_str() == "wan") {
+        object.spec["rate"] = setup.rate.into();
+    }
+    for i in 0..setup.filters {
+        let name = Name::new(&format!("bench/{i:05}")).map_err(|e| BenchError::Router(e.to_string()))?;
+        let spec = filter(i as u32);
+        objects.push(Object { kind: Kind::Filter, name, spec, ttl_ms: None });
+    }
+    Ok(objects)
+}
+
+/// The `i`th filter, of one of eight shapes as operators write them. The traffic comes from 10.0.0.0/8 to 198.18.0.0/15
+/// by UDP with unmarked packets, so none matches; all but the last shape could, as far as protocols go.
+pub fn filter(i: u32) -> Value {
+    let n = i / 8;
+    let host = |first: u8| Ipv4Addr::from(u32::from(first) << 24 | n);
+    let net = |first: u8| Ipv4Addr::from(u32::from(first) << 24 | n << 8);
+    let port = 1 + n % 65_000;
+    let ports = |first: u32, last: u32| json!({ "first": first, "last": last.min(65_535) });
+    let matches = match i % 8 {
+        0 => json!({ "dst": format!("{}/32", host(172)), "protocol": 17, "dst_ports": ports(port, port) }),
+        1 => json!({ "src": format!("{}/24", net(172)) }),
+        2 => json!({ "dst": format!("{}/24", net(173)), "protocol": 17 }),
+        3 => json!({ "src": format!("{}/32", host(174)), "dst": format!("{}/24", net(175)) }),
+        4 => json!({ "dst": format!("{}/32", host(176)), "protocol": 6, "dst_ports": ports(port, port + 9) }),
+        5 => json!({ "src": format!("{}/24", net(177)), "dscp": { "value": 46, "mask": 63 } }),
+        6 => json!({ "src": format!("{}/32", host(178)), "protocol": 17, "src_ports": ports(port, port) }),
+        _ => json!({ "in_port": "wan", "dst": format!("{}/32", host(179)) }),
+    };
+    json!({ "priority": 10 * (i + 1), "match": matches, "class": "best-effort" })
+}
+
+/// A router that takes frames from memory.
+pub struct Router {
+    control: Control<RouterPlanner>,
+    /// The data half.
+    pub worker: Worker,
+    next: u64,
+}
+
+impl Router {
+    /// The example's router with routes and its next hop known.
+    ///
+    /// # Errors
+    /// The configuration is refused.
+    pub fn new(setup: &Setup, pool: Pool, seed: u64) -> Result<Self, BenchError> {
+        let objects = objects(setup)?;
+        let mut ports = Vec::new();
+        for object in objects.iter().filter(|o| o.kind == Kind::Port) {
+            let spec = Spec::from_value(Kind::Port, object.spec.clone())
+                .map_err(|e| BenchError::Router(e.to_string()))?;
+            if let Spec::Port(spec) = spec {
+                ports.push(EdgePort { name: object.name.to_string(), spec });
+            }
+        }
+        let rate = format!("rate = {} bit/s", setup.rate);
+        let paced = format!("{rate}, ring_time = {} us", setup.ring_time_us);
+        let text = edge_graph(&ports)
+            .replace("Flows()", &format!("Flows(connections = {})", setup.connections))
+            .replace(&rate, &paced);
+        let mut planner = RouterPlanner::new(ports, registry());
+        let worker = Worker::new(&text, &mut planner, pool, seed)
+            .map_err(|e| BenchError::Router(e.to_string()))?;
+        let control = Control::new(1, planner, Limits::default());
+        let mut router = Self { control, worker, next: 0 };
+        router.submit(vec![Op::ReplaceOwned { kinds: RouterFile::KINDS.to_vec(), objects }])?;
+        router.world();
+        Ok(router)
+    }
+
+    /// Commits operations of the owner `file`.
+    ///
+    /// # Errors
+    /// They are refused.
+    pub fn submit(&mut self, ops: Vec<Op>) -> Result<(), BenchError> {
+        self.next += 1;
+        let transaction = Box::new(Transaction {
+            txn_id: TxnId(u128::from(self.next).to_be_bytes()),
+            owner: Owner::File,
+            fence: 0,
+            mode: Mode::Commit,
+            if_revision: None,
+            confirm_within_ms: None,
+            note: None,
+            force: false,
+            ops,
+        });
+        let now = Instant::ZERO;
+        let request = self.next;
+        self.control.handle_input(now, Input::Request { request, who: Credentials::ADMIN, transaction });
+        while let Some(output) = self.control.poll_output() {
+            match output {
+                Output::Apply { ticket, change } => {
+                    self.apply(change);
+                    self.control.handle_input(now, Input::Applied { ticket });
+                }
+                Output::Reply { reply, .. } if reply.outcome == Outcome::Committed => return Ok(()),
+                Output::Reply { reply, .. } => {
+                    let errors: Vec<_> = reply.errors.iter().take(3).map(|e| format!("{}: {}", e.path, e.message)).collect();
+                    return Err(BenchError::Router(errors.join("; ")));
+                }
+            }
+        }
+        Err(BenchError::Router("the router does not answer".to_owned()))
+    }
+
+    fn apply(&mut self, mut change: Change) {
+        while self.worker.apply(Instant::ZERO, &mut change) == ChangeStep::More {}
+    }
+
+    /// What the kernel would say: addresses, routes, and the neighbour behind `wan`.
+    fn world(&mut self) {
+        let net = |text: &str| text.parse().expect("a constant prefix");
+        let info = |port, address| PortInfo { mac: port_mac(port), mtu: 1500, addresses: vec![net(address)] };
+        let ports = vec![info(LAN, "10.0.0.254/8"), info(WAN, "192.0.2.2/24")];
+        let way = |dest, via: Option<Ipv4Addr>, port| RouteEntry {
+            dest: net(dest),
+            kind: RouteKind::Unicast { next_hops: vec![NextHop { via: via.map(IpAddr::V4), port }] },
+            metric: 0,
+            origin: Origin::Kernel,
+        };
+        let own = |dest| RouteEntry { dest: net(dest), kind: RouteKind::Local, metric: 0, origin: Origin::Kernel };
+        let routes = vec![
+            way("0.0.0.0/0", Some(GATEWAY), WAN),
+            way("10.0.0.0/8", None, LAN),
+            way("192.0.2.0/24", None, WAN),
+            own("10.0.0.254/32"),
+            own("192.0.2.2/32"),
+        ];
+        let state = NeighbourState::Reachable(GATEWAY_MAC);
+        let neighbours = vec![NeighbourUpdate { port: WAN, ip: IpAddr::V4(GATEWAY), state }];
+        let planner = self.control.planner_mut();
+        let changes = [
+            planner.port_change(ports),
+            planner.set_kernel_routes(routes),
+            planner.neighbour_change(neighbours),
+        ];
+        for change in changes {
+            self.apply(change);
+        }
+    }
+}
