@@ -28,8 +28,6 @@ pub enum Command {
     /// Recognise real-time flows in capture files
     #[command(subcommand)]
     Realtime(classify::RealtimeCommand),
-    /// Show what Perhop does for calls on a congested link
-    Demo(demo::DemoArgs),
     /// Print the completions of a shell
     Completions(completions::CompletionsArgs),
     /// Print the manual page, or write all of them to a directory
@@ -43,11 +41,10 @@ impl Command {
     /// What kept the command from being done; the exit code goes with it.
     pub fn run(self) -> Result<Verdict, AppError> {
         match self {
-            Self::Demo(args) => std::process::exit(i32::from(demo::run(&args))),
             Self::Router(command) => command.run(),
             Self::Show(args) => show::run(&args),
             Self::Realtime(command) => command.run(),
-            Self::Demo(args) => Ok(Verdict::Exit(demo::run(&args))),
+            Self::Demo(args) => Ok(Verdict::Exit(demo::run(&args).into())),
             Self::Completions(args) => completions::run(&args),
             Self::Man(args) => man::run(&args),
         }

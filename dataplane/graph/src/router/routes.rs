@@ -29,7 +29,7 @@ impl Routes {
     fn everything(&self) -> RouteChange {
         RouteChange {
             ports: Some(self.ports.clone()),
-            neighbours: self.neighbours.values().cloned().collect(),
+            neighbours: self.neighbours.values().copied().collect(),
             ..self.change()
         }
     }
@@ -47,7 +47,7 @@ impl RouterPlanner {
         for n in &neighbours {
             match n.state {
                 NeighbourState::Removed => self.routes.neighbours.remove(&(n.port, n.ip)),
-                _ => self.routes.neighbours.insert((n.port, n.ip), n.clone()),
+                _ => self.routes.neighbours.insert((n.port, n.ip), *n),
             };
         }
         Change::of_routes(RouteChange { neighbours, ..RouteChange::default() })
