@@ -1,8 +1,11 @@
 //! `perhop router …`.
 
+mod apply;
 mod check;
+mod explain;
 mod file;
 mod graph;
+mod reload;
 
 use crate::error::{AppError, Verdict};
 use clap::Subcommand;
@@ -14,6 +17,12 @@ pub enum RouterCommand {
     Check(check::CheckArgs),
     /// Print the packet graph that a router file comes to, or check a graph text
     Graph(graph::GraphArgs),
+    /// Say of a described packet what would become of it, decision by decision
+    Explain(explain::ExplainArgs),
+    /// Make a running router read its file again
+    Reload(reload::ReloadArgs),
+    /// Send a transaction to a running router
+    Apply(apply::ApplyArgs),
 }
 
 impl RouterCommand {
@@ -25,6 +34,9 @@ impl RouterCommand {
         match self {
             Self::Check(args) => check::run(&args),
             Self::Graph(args) => graph::run(&args),
+            Self::Explain(args) => explain::run(&args),
+            Self::Reload(args) => reload::run(&args),
+            Self::Apply(args) => apply::run(&args),
         }
     }
 }

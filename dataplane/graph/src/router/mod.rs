@@ -8,6 +8,7 @@
 mod change;
 mod describe;
 mod edge;
+mod explain;
 mod filters;
 mod plan;
 mod routes;
@@ -19,6 +20,7 @@ mod worker;
 pub use change::{Change, ChangeStep};
 pub use describe::{DescribeError, Described};
 pub use edge::{EdgeOptions, EdgePort, edge_graph};
+pub use explain::{Decisions, Explanation, Probe, Step};
 pub use plan::RouterPlanner;
 pub use virtual_router::{Sent, VirtualRouter};
 pub use worker::{Worker, WorkerError, WorkerEvent};

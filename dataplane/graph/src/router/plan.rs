@@ -308,7 +308,7 @@ impl RouterPlanner {
 }
 
 /// The smallest ceiling, else guarantee, of a detector's class on any port; 0 when it has neither.
-fn class_rate(draft: &Draft<'_>, d: &DetectorSpec) -> u64 {
+pub(super) fn class_rate(draft: &Draft<'_>, d: &DetectorSpec) -> u64 {
     draft
         .classes()
         .filter(|(n, c, _)| c.logical_name(n) == d.class.as_str())

@@ -93,6 +93,11 @@ impl VirtualRouter {
         &mut self.worker
     }
 
+    /// Both halves at once, to look at.
+    pub fn halves(&self) -> (&Control<RouterPlanner>, &Worker) {
+        (&self.control, &self.worker)
+    }
+
     /// A frame arrives at `port` now. `false` when no buffer is free or the frame is too long.
     pub fn receive(&mut self, port: PortId, frame: &[u8]) -> bool {
         let Some(mut packet) = self.pool.packet(frame) else { return false };

@@ -1,0 +1,314 @@
+//! All decisions in words, in the order in which a packet meets them.
+
+use super::conditions::{self, Conditioned};
+use super::decide::{Decisions, Queue, Way};
+use super::{Probe, Step};
+use crate::control::{Control, Draft};
+use crate::router::plan::RouterPlanner;
+use perhop_elements::route::Origin;
+use perhop_elements::schedule::{Bound, LeafKind};
+use perhop_flows::Explanation as FlowsSay;
+use perhop_model::{DetectorSpec, Key, Kind, Name, PortMode, Spec};
+use perhop_packet::{ClassId, FilterId, PortId, ProfileId, SlaId};
+use perhop_units::{Bytes, Duration, Rate};
+use perhop_wire::{Fragment, Layout};
+
+/// Where names and specifications are found.
+struct Book<'a> {
+    control: &'a Control<RouterPlanner>,
+    planner: &'a RouterPlanner,
+}
+
+impl<'a> Book<'a> {
+    fn spec(&self, kind: Kind, name: &Name) -> Option<&'a Spec> {
+        let key = Key { kind, name: name.clone() };
+        self.control.objects().get(&key).map(|e| &*e.spec)
+    }
+
+    fn port(&self, id: PortId) -> &'a str {
+        self.planner.ports().get(id.index()).map_or("?", |p| &p.name)
+    }
+
+    fn class(&self, id: Option<u32>) -> Option<&'a str> {
+        self.planner.class_name(ClassId(id?))
+    }
+
+    /// Every detector that is switched on, with its name.
+    fn detectors(&self) -> impl Iterator<Item = (&'a Name, &'a DetectorSpec)> {
+        self.control.objects().iter().filter_map(|(key, e)| match &*e.spec {
+            Spec::Detector(d) if d.enabled => Some((&key.name, d)),
+            _ => None,
+        })
+    }
+}
+
+/// The steps, and how it ends.
+pub(super) fn all(
+    probe: &Probe,
+    decisions: &Decisions,
+    control: &Control<RouterPlanner>,
+) -> (String, Vec<Step>) {
+    let book = Book { control, planner: control.planner() };
+    let mut steps = vec![port(probe, &book), parse(&probe.described.layout)];
+    let mut packet = Conditioned { realtime: false, class: None, dscp: probe.described.dscp };
+    if let Some(flows) = &decisions.flows {
+        packet.realtime = flows.class_from == "real-time detection";
+        packet.class = book.class(flows.class).map(str::to_owned);
+        steps.push(connection(flows));
+        steps.push(filters(flows, &book));
+        steps.push(detection(flows, &book));
+        steps.push(class(flows, &book));
+        steps.extend(conditioning(flows, &book, &mut packet));
+    }
+    let before = probe.described.dscp;
+    if packet.dscp != before {
+        let says = format!("code point {before} becomes {} within all rates", packet.dscp);
+        steps.push(Step::new("marking", says).fact("dscp", packet.dscp.get()));
+    }
+    let (outcome, rest) = way_out(probe, decisions, &book);
+    steps.extend(rest);
+    (outcome, steps)
+}
+
+fn port(probe: &Probe, book: &Book<'_>) -> Step {
+    let port = &book.planner.ports()[probe.in_port.index()];
+    let (mode, trust) = match Name::new(&port.name).ok().and_then(|n| book.spec(Kind::Port, &n)) {
+        Some(Spec::Port(now)) => (now.mode, now.trust_dscp),
+        _ => (port.spec.mode, port.spec.trust_dscp),
+    };
+    let mode = match mode {
+        PortMode::Route => "routes",
+        PortMode::Bridge => "bridges",
+    };
+    let trust_words = if trust { "code points choose classes" } else { "code points choose nothing" };
+    let says = format!("{}: port {}, {mode}; {trust_words}", port.name, probe.in_port.0);
+    let step = Step::new("port", says).fact("name", port.name.as_str()).fact("trust_dscp", trust);
+    match Name::new(&port.name) {
+        Ok(name) => step.object(Kind::Port, &name),
+        Err(_) => step,
+    }
+}
+
+fn parse(l: &Layout) -> Step {
+    let tags = match l.vlan_tags {
+        0 => String::new(),
+        1 => format!(", VLAN {}", l.vlan[0]),
+        _ => format!(", VLANs {} and {}", l.vlan[0], l.vlan[1]),
+    };
+    let fragment = match l.fragment {
+        Fragment::Whole => String::new(),
+        Fragment::First => format!(", first fragment of datagram {}", l.fragment_id),
+        Fragment::Later => format!(", later fragment of datagram {}", l.fragment_id),
+    };
+    let upper = match (l.l4_offset, l.payload_offset) {
+        (0, _) => "no transport header".to_owned(),
+        (at, 0) => format!("protocol {} at {at}", l.protocol),
+        (at, payload) => {
+            let bytes = u32::from(l.l3_offset) + u32::from(l.ip_len) - u32::from(payload);
+            format!("protocol {} at {at}, {bytes} B of payload", l.protocol)
+        }
+    };
+    Step::new("parse", format!("IPv{} at {}{tags}, {upper}{fragment}", l.ip_version, l.l3_offset))
+        .fact("ip_version", l.ip_version)
+        .fact("protocol", l.protocol)
+        .fact("ip_len", l.ip_len)
+}
+
+fn connection(flows: &FlowsSay) -> Step {
+    match flows.connection {
+        None => Step::new("connection", "none yet; this packet would open one").fact("known", false),
+        Some(c) => {
+            let way = if c.forward { "the way it was opened" } else { "the way back" };
+            let verdict =
+                if c.verdict_is_current { "its verdict is kept" } else { "its verdict is made anew" };
+            let says = format!("{}, {way}, after {} packets; {verdict}", c.id, c.packets);
+            Step::new("connection", says).fact("known", true).fact("packets", c.packets)
+        }
+    }
+}
+
+fn filters(flows: &FlowsSay, book: &Book<'_>) -> Step {
+    let (tables, compared) = (flows.tables.len(), flows.tables.iter().map(|t| t.compared).sum::<usize>());
+    let counts = |step: Step| step.fact("tables", tables).fact("compared", compared);
+    let step = match &flows.filter {
+        None => Step::new("filters", format!("none matches, {compared} compared in {tables} tables")),
+        Some(f) => {
+            let says = format!("{} matches (tier {}, priority {})", f.name, f.tier, f.priority);
+            let step = Step::new("filters", says).fact("name", f.name.as_str());
+            let step = match book.planner.filter_name(FilterId(f.id)) {
+                Some(name) => step.object(Kind::Filter, name),
+                None => step,
+            };
+            f.because.iter().fold(step, |step, why| step.detail(format!("because {why}")))
+        }
+    };
+    let tried = flows.tables.iter().fold(counts(step), |step, t| {
+        let found = t.matched.as_ref().map_or_else(|| "none".to_owned(), |name| format!("{name} first"));
+        step.detail(format!("table of {}: {} compared, {found}", t.filters, t.compared))
+    });
+    match &flows.filter {
+        Some(f) if !f.allows_realtime => tried.detail("keeps the flow from real-time detection"),
+        _ => tried,
+    }
+}
+
+fn detection(flows: &FlowsSay, book: &Book<'_>) -> Step {
+    let says = match flows.detection.as_str() {
+        "undecided" => "may be RTP: not decided by one packet".to_owned(),
+        "off" => "off for this port".to_owned(),
+        known @ ("not UDP" | "recognised" | "recognised, kept by its filter") => known.to_owned(),
+        why => format!("cannot be RTP: {why}"),
+    };
+    let step = Step::new("detection", says).fact("state", flows.detection.as_str());
+    match book.detectors().next() {
+        Some((name, d)) if flows.detection == "undecided" => {
+            step.object(Kind::Detector, name).detail(format!(
+                "{} packets of one source within {} put the flow into class {}",
+                d.packets,
+                Duration(d.within),
+                d.class
+            ))
+        }
+        _ => step,
+    }
+}
+
+fn class(flows: &FlowsSay, book: &Book<'_>) -> Step {
+    match book.class(flows.class) {
+        Some(name) => Step::new("class", format!("{name} (by {})", flows.class_from)).fact("name", name),
+        None => Step::new("class", "none: the default class of the port it leaves by"),
+    }
+    .fact("from", flows.class_from)
+}
+
+fn conditioning(flows: &FlowsSay, book: &Book<'_>, packet: &mut Conditioned) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let profile = flows.profile.and_then(|id| book.planner.profile_name(ProfileId(id)));
+    steps.push(match profile.map(|name| (name, book.spec(Kind::Profile, name))) {
+        Some((name, Some(Spec::Profile(spec)))) => conditions::profile(name, spec, packet),
+        _ => Step::new("profile", "none: not metered"),
+    });
+    let contract = flows.sla.and_then(|id| book.planner.sla_name(SlaId(id)));
+    steps.push(match contract.map(|name| (name, book.spec(Kind::Sla, name))) {
+        Some((name, Some(Spec::Sla(spec)))) => conditions::contract(name, spec, flows.sla_from, packet),
+        _ => Step::new("contract", "none"),
+    });
+    let draft = Draft::new(book.control.objects());
+    steps.extend(book.detectors().filter_map(|(name, d)| conditions::policer(name, d, &draft, packet)));
+    steps
+}
+
+/// Route, queue and transmitter, and how it ends.
+fn way_out(probe: &Probe, decisions: &Decisions, book: &Book<'_>) -> (String, Vec<Step>) {
+    let d = &probe.described;
+    let mut steps = vec![route(probe, decisions, book)];
+    for queue in &decisions.queues {
+        steps.extend(queue_steps(queue, decisions.queues.len() > 1, book));
+    }
+    let queued = |q: &Queue| format!("{} from {}", book.port(q.port), queue_name(q, book));
+    let outcome = match &decisions.way {
+        Way::Host(_) => "handed to this machine".to_owned(),
+        Way::Dropped(reason, _) => format!("dropped ({})", reason.name()),
+        Way::Forward { mtu: Some(mtu), .. } if u32::from(d.layout.ip_len) > *mtu => {
+            format!(
+                "sent in fragments of at most {mtu} B by {}",
+                decisions.queues.iter().map(queued).collect::<Vec<_>>().join(" or ")
+            )
+        }
+        Way::Forward { .. } | Way::Bridge | Way::Unknown => {
+            format!("sent by {}", decisions.queues.iter().map(queued).collect::<Vec<_>>().join(" or "))
+        }
+    };
+    let unknown =
+        !decisions.world_known && matches!(&decisions.way, Way::Dropped(r, _) if r.name() == "no_route");
+    let outcome = if unknown { "depends on the kernel's routes".to_owned() } else { outcome };
+    (outcome, steps)
+}
+
+fn route(probe: &Probe, decisions: &Decisions, book: &Book<'_>) -> Step {
+    let d = &probe.described;
+    match &decisions.way {
+        Way::Bridge => Step::new("route", "bridged: to the port of its station, or to all others"),
+        Way::Unknown => Step::new("route", "the packet graph routes by elements of its own"),
+        Way::Host(why) => Step::new("route", format!("to this machine: {why}")),
+        Way::Dropped(reason, _) if reason.name() == "no_route" && !decisions.world_known => Step::new(
+            "route",
+            format!("no route of the file covers {}", d.dst),
+        )
+        .detail("the kernel's routes are not known from a file; ask the running router with --router NAME")
+        .fact("reason", "no_route"),
+        Way::Dropped(reason, why) => {
+            Step::new("route", format!("{why} ({})", reason.name())).fact("reason", reason.name())
+        }
+        Way::Forward { dest, origin, metric, hops, mtu } => {
+            let origin = match origin {
+                Origin::Object => "a route object",
+                Origin::Kernel => "the kernel",
+            };
+            let hop = |h: &perhop_elements::route::NextHop| match h.via {
+                Some(via) => format!("{via} by {}", book.port(h.port)),
+                None => format!("{} itself on the link of {}", d.dst, book.port(h.port)),
+            };
+            let names: Vec<String> = hops.iter().map(hop).collect();
+            let says = format!("{dest} of {origin}, metric {metric}: to {}", names.join(", "));
+            let mut step = Step::new("route", says).fact("dest", dest.as_str()).fact("next_hops", names);
+            if hops.len() > 1 {
+                step = step.detail("the flow's hash chooses one of them");
+            }
+            if let Some(mtu) = mtu.filter(|mtu| u32::from(d.layout.ip_len) > *mtu) {
+                step = step.detail(format!("cut into fragments of at most {mtu} B"));
+            }
+            step
+        }
+    }
+}
+
+fn queue_name(q: &Queue, book: &Book<'_>) -> String {
+    let name = book.planner.leaf_class(q.port, q.leaf).map(|(name, _)| format!("queue {name}"));
+    name.unwrap_or_else(|| "its only queue".to_owned())
+}
+
+fn queue_steps(q: &Queue, several: bool, book: &Book<'_>) -> [Step; 2] {
+    let port = book.port(q.port);
+    let by = if several { format!("by {port}: ") } else { String::new() };
+    let fallback = if q.by_default { ", as nothing else takes it" } else { "" };
+    let mut step = Step::new("queue", format!("{by}{}{fallback}", queue_name(q, book))).fact("port", port);
+    if let Some((name, _)) = book.planner.leaf_class(q.port, q.leaf) {
+        step = step.object(Kind::Class, name).fact("class", name.as_str());
+    }
+    if let Some(p) = &q.params {
+        let bound = |b: &Bound| format!("{} (burst {})", b.rate, b.burst);
+        let guarantee = p.guarantee.as_ref().map_or_else(|| "none".to_owned(), bound);
+        let ceiling = p.ceiling.as_ref().map_or_else(|| "the link".to_owned(), bound);
+        step = step.detail(format!(
+            "guarantee {guarantee}, ceiling {ceiling}, tier {}, weight {}",
+            p.tier, p.weight
+        ));
+        if let Some(leaf) = &p.queue {
+            let kind = match leaf.kind {
+                LeafKind::Fifo => "drop-tail",
+                LeafKind::Red { ecn: true, .. } => "RED with ECN",
+                LeafKind::Red { ecn: false, .. } => "RED",
+            };
+            step = step.detail(format!("limit {}, {kind}", leaf.limit)).fact("limit", leaf.limit.to_string());
+        }
+    }
+    if q.backlog_packets > 0 {
+        let throttled = if q.throttled { ", held by a ceiling" } else { "" };
+        step = step.detail(format!(
+            "{} packets ({}) wait there now{throttled}",
+            q.backlog_packets,
+            Bytes(q.backlog_bytes)
+        ));
+    }
+    [step.fact("backlog_bytes", q.backlog_bytes), transmitter(q, port, &by)]
+}
+
+fn transmitter(q: &Queue, port: &str, by: &str) -> Step {
+    let busy = if q.busy == Duration::ZERO { "free".to_owned() } else { format!("busy for {}", q.busy) };
+    let says = match q.rate {
+        Rate(0) => format!("{by}as fast as the interface of {port} takes it"),
+        rate => format!("{by}{rate} on {port}, {} B overhead a frame; {busy}", q.overhead),
+    };
+    Step::new("transmitter", says).fact("rate", q.rate.0)
+}

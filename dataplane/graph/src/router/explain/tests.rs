@@ -1,0 +1,234 @@
+use super::*;
+use crate::router::{EdgePort, VirtualRouter};
+use crate::routerfile::RouterFile;
+use perhop_elements::route::PortInfo;
+use perhop_model::{Credentials, Mode, Op, Outcome, Owner, Transaction, TxnId};
+use perhop_units::Duration;
+use perhop_wire::MacAddr;
+
+const FILE: &str = r#"
+[[port]]
+name = "lan"
+trust_dscp = true
+[[port]]
+name = "wan"
+rate = "10 Mbit/s"
+[[class]]
+name = "ef"
+port = "wan"
+guarantee = "2 Mbit/s"
+ceiling = "2 Mbit/s"
+tier = 0
+queue = "20 ms"
+dscp = ["CS5"]
+[[class]]
+name = "business"
+port = "wan"
+guarantee = "4 Mbit/s"
+queue = "100 ms"
+[[class]]
+name = "best-effort"
+port = "wan"
+guarantee = "3 Mbit/s"
+default = true
+queue = "100 ms"
+[[profile]]
+name = "gold"
+meter = { type = "token_bucket", cir = "1 Mbit/s", cbs = "10 kB" }
+green = { do = "class", class = "business", dscp = "AF11" }
+[[sla]]
+name = "bakery"
+prefixes = ["10.0.7.0/24"]
+rate = "1 Mbit/s"
+dscp = "AF21"
+policy = "demote"
+[[filter]]
+name = "tills"
+match = { in_port = "lan", src = "10.0.7.0/28", protocol = "tcp" }
+profile = "gold"
+[[route]]
+name = "out"
+dest = "10.1.0.0/16"
+via = "10.9.0.1"
+port = "wan"
+[[route]]
+name = "out6"
+dest = "2001:db8:1::/48"
+port = "wan"
+[[route]]
+name = "nowhere"
+dest = "10.66.0.0/16"
+kind = "blackhole"
+[detector]
+class = "ef"
+dscp = "EF"
+calls = 20
+"#;
+
+fn router() -> VirtualRouter {
+    let (file, diagnostics) = RouterFile::read("test.toml", FILE);
+    let file = file.unwrap_or_else(|| panic!("{diagnostics}"));
+    let port = |o: &perhop_model::Object| match Spec::from_value(o.kind, o.spec.clone()) {
+        Ok(Spec::Port(spec)) => Some(EdgePort { name: o.name.to_string(), spec }),
+        _ => None,
+    };
+    let ports = file.objects.iter().filter_map(port).collect();
+    let mut router = VirtualRouter::new(ports, 1024, 1).expect("the default graph");
+    let transaction = Transaction {
+        txn_id: TxnId([1; 16]),
+        owner: Owner::File,
+        fence: 0,
+        mode: Mode::Commit,
+        if_revision: None,
+        confirm_within_ms: None,
+        note: None,
+        force: false,
+        ops: vec![Op::ReplaceOwned { kinds: RouterFile::KINDS.to_vec(), objects: file.objects }],
+    };
+    let reply = router.submit(Credentials::ADMIN, transaction).expect("an answer");
+    assert_eq!(reply.outcome, Outcome::Committed, "{:?}", reply.errors);
+    router
+}
+
+fn explain(router: &VirtualRouter, packet: &str) -> Explanation {
+    let described = Described::parse(packet).unwrap_or_else(|e| panic!("{packet}: {e:?}"));
+    let (control, worker) = router.halves();
+    worker.explain(control, &described).expect("the port exists")
+}
+
+fn says<'e>(e: &'e Explanation, step: &str) -> &'e str {
+    &e.step(step).unwrap_or_else(|| panic!("no step {step} in {e}")).says
+}
+
+#[test]
+fn every_decision_in_the_order_of_the_data_plane() {
+    let e = explain(&router(), "in=lan tcp 10.0.7.3:4000>10.1.0.2:443 len=1500");
+    let order: Vec<&str> = e.steps.iter().map(|s| s.step.as_str()).collect();
+    assert_eq!(
+        order,
+        [
+            "port",
+            "parse",
+            "connection",
+            "filters",
+            "detection",
+            "class",
+            "profile",
+            "contract",
+            "marking",
+            "route",
+            "queue",
+            "transmitter"
+        ]
+    );
+    assert_eq!(says(&e, "filters"), "tills matches (tier 0, priority 10)");
+    assert_eq!(says(&e, "profile"), "gold: token bucket of 1 Mbit/s, burst 10 kB: green within, red beyond");
+    assert_eq!(says(&e, "contract"), "bakery (by source prefix): 1 Mbit/s");
+    assert_eq!(says(&e, "marking"), "code point BE becomes AF21 within all rates");
+    assert_eq!(says(&e, "route"), "10.1.0.0/16 of a route object, metric 0: to 10.9.0.1 by wan");
+    assert_eq!(says(&e, "queue"), "queue business", "green packets go where the profile says");
+    assert_eq!(e.outcome, "sent by wan from queue business");
+}
+
+#[test]
+fn a_recognised_flow_is_explained_as_such_and_nothing_changes() {
+    let mut router = router();
+    let words = |seq: u32| {
+        format!(
+            "in=lan udp [2001:db8::1]:5004>[2001:db8:1::2]:5004 rtp pt=0 ssrc=7 seq={seq} ts={}",
+            seq * 160
+        )
+    };
+    let before = explain(&router, &words(1));
+    assert_eq!(says(&before, "detection"), "may be RTP: not decided by one packet");
+    assert_eq!(before.outcome, "sent by wan from queue best-effort");
+    for seq in 1..=12 {
+        let d = Described::parse(&words(seq)).expect("a packet");
+        router.receive(PortId(0), &d.frame);
+        router.run_for(Duration::from_millis(20));
+    }
+    assert_eq!(router.flow_events.len(), 1);
+    let after = explain(&router, &words(13));
+    assert_eq!(says(&after, "detection"), "recognised");
+    assert_eq!(says(&after, "class"), "ef (by real-time detection)");
+    assert_eq!(says(&after, "policer"), "recognised flows share 2 Mbit/s in class ef");
+    assert_eq!(says(&after, "marking"), "code point BE becomes EF within all rates");
+    assert_eq!(after.outcome, "sent by wan from queue ef");
+    assert_eq!(after.step("connection").map(|s| s.facts["packets"].clone()), Some(12.into()));
+    assert_eq!(explain(&router, &words(13)), after, "a dry run changes nothing");
+}
+
+#[test]
+fn what_is_not_forwarded_says_why() {
+    let router = router();
+    let outcome = |packet: &str| explain(&router, packet).outcome;
+    assert_eq!(outcome("in=lan udp 10.0.0.1:1>10.66.0.1:2"), "dropped (route_rejects)");
+    assert_eq!(outcome("in=lan udp 10.0.0.1:1>10.1.0.1:2 ttl=1"), "dropped (ttl_expired)");
+    assert_eq!(outcome("in=lan udp 127.0.0.1:1>10.1.0.1:2"), "dropped (bad_source)");
+    assert_eq!(outcome("in=lan udp 10.0.0.1:1>10.1.0.1:2 vlan=7"), "dropped (not_ip)");
+    assert_eq!(outcome("in=lan udp 10.0.0.1:1>224.0.0.5:2"), "handed to this machine");
+    assert_eq!(outcome("in=lan udp [fe80::1]:1>[2001:db8:1::1]:2"), "dropped (bad_source)");
+    assert_eq!(outcome("in=lan udp 10.0.0.1:1>192.0.2.1:2"), "depends on the kernel's routes");
+}
+
+/// The explanation of the way is held against the element itself: what is said to be dropped is dropped for the same
+/// reason, what is said to be sent leaves by that port.
+#[test]
+fn the_way_is_the_one_that_the_router_takes() {
+    let packets = [
+        "in=lan udp 10.0.0.1:1>10.1.0.1:2",
+        "in=lan udp 10.0.0.1:1>10.66.0.1:2",
+        "in=lan udp 10.0.0.1:1>10.1.0.1:2 ttl=1",
+        "in=lan udp 127.0.0.1:1>10.1.0.1:2",
+        "in=lan udp 10.0.0.1:1>127.0.0.1:2",
+        "in=lan udp 169.254.0.1:1>10.1.0.1:2",
+        "in=lan udp 10.0.0.1:1>169.254.0.1:2",
+        "in=lan udp 0.0.0.0:1>255.255.255.255:2",
+        "in=lan udp 10.0.0.1:1>239.0.0.1:2",
+        "in=lan udp 10.0.0.1:1>10.1.0.1:2 vlan=7",
+        "in=lan udp 10.0.0.1:1>192.0.2.1:2",
+        "in=lan udp [fe80::1]:1>[2001:db8:1::1]:2",
+        "in=lan udp [2001:db8::1]:1>[fe80::1]:2",
+        "in=lan udp [::1]:1>[2001:db8:1::1]:2",
+        "in=lan udp [2001:db8::1]:1>[::1]:2",
+        "in=lan udp [ff02::1]:1>[2001:db8:1::1]:2",
+        "in=lan udp [::]:1>[ff02::1]:2",
+        "in=lan udp 10.0.0.1:1>10.1.0.1:2 len=1501 df",
+    ];
+    for packet in packets {
+        let mut router = router();
+        let info = |last| PortInfo { mac: MacAddr([2, 0, 0, 0, 0, last]), mtu: 1500, addresses: Vec::new() };
+        let change = router.control().planner().port_change(vec![info(2), info(3)]);
+        router.apply_world(change);
+        let said = explain(&router, packet).outcome;
+        let d = Described::parse(packet).expect("a packet");
+        assert!(router.receive(PortId(0), &d.frame), "{packet}");
+        let driver = router.worker().driver();
+        let route = driver.find("forward").expect("the default graph has it");
+        let counters = driver.counters(route).expect("it exists");
+        let dropped: Vec<String> = (0..counters.drops.len())
+            .filter(|i| counters.drops[*i] > 0)
+            .filter_map(perhop_packet::DropReason::name_of_index)
+            .collect();
+        let waiting = driver.element(route).map_or(0, |e| e.held());
+        let took = match (dropped.as_slice(), waiting) {
+            ([reason], _) => format!("dropped ({reason})"),
+            // It waits for the neighbour's link address: it has a way.
+            ([], 1) => "sent by wan from queue best-effort".to_owned(),
+            _ => "handed to this machine".to_owned(),
+        };
+        assert_eq!(said, took, "{packet}");
+    }
+}
+
+#[test]
+fn objects_get_their_places_and_the_text_survives_json() {
+    let mut e = explain(&router(), "in=lan tcp 10.0.7.3:4000>10.1.0.2:443");
+    e.place(|key| Some(format!("test.toml: {key}")));
+    let filters = e.step("filters").expect("there");
+    assert_eq!(filters.position.as_deref(), Some("test.toml: filter \"tills\""));
+    let json = serde_json::to_string(&e).expect("plain data");
+    let back: Explanation = serde_json::from_str(&json).expect("the same shape");
+    assert_eq!(back, e);
+    assert!(e.to_string().starts_with("tcp 10.0.7.3:4000>10.1.0.2:443, BE, 200 B\n  port         lan"));
+}
