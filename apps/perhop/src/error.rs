@@ -1,5 +1,6 @@
 //! What keeps a command from being done, and its exit code.
 
+use perhop_engine::EngineError;
 use perhop_io::pcap::CaptureError;
 use perhop_serve::{ClientError, ServeError, SocketError};
 use std::io;
@@ -99,6 +100,17 @@ pub enum AppError {
         /// Why.
         why: &'static str,
     },
+    /// A `--set` that cannot be applied.
+    #[error("--set {text}: {why}\nPaths are port.NAME.rate and port.NAME.device, for example --set port.wan.rate=\"8 Mbit/s\".")]
+    BadSetting {
+        /// Given.
+        text: String,
+        /// Why.
+        why: String,
+    },
+    /// The router does not start, or left something behind.
+    #[error("{0}")]
+    Engine(#[from] EngineError),
     /// A running router cannot be talked to.
     #[error("{0}")]
     Client(#[from] ClientError),
@@ -121,6 +133,8 @@ impl AppError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Closed => 0,
+            Self::Engine(error) if error.is_environment() => 3,
+            Self::Engine(_) | Self::BadSetting { .. } => 2,
             Self::Read { .. }
             | Self::NotText { .. }
             | Self::BadFile { .. }

@@ -32,7 +32,7 @@ pub fn run(args: &CheckArgs) -> Result<Verdict, AppError> {
     let mut out = Output::new();
     let (mut first_error, mut warnings) = (None, 0);
     for path in &args.files {
-        let diagnostics = match examine(path) {
+        let diagnostics = match examine(path, &[]) {
             Ok((_, diagnostics)) => diagnostics,
             Err(error) => {
                 if args.json {

@@ -5,9 +5,11 @@ use crate::error::{AppError, Verdict};
 use crate::output::{Output, progress};
 use crate::remote::Remote;
 use clap::Args;
-use perhop_graph::router::{DescribeError, Described, Explanation, VirtualRouter};
+use perhop_elements::route::PortInfo;
+use perhop_graph::router::{DescribeError, Described, Explanation, Probe, VirtualRouter};
 use perhop_graph::routerfile::RouterFile;
 use perhop_model::{Credentials, Mode};
+use perhop_wire::MacAddr;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -89,8 +91,13 @@ fn from_file(
         progress(file.diagnose(&errors).to_string().trim_end());
         return Err(AppError::BadFile { path: path.to_owned(), errors: errors.len() });
     }
+    // Addresses are not known from a file; any will do, as the packet is taken as sent to the port.
+    let info = |i: usize| PortInfo { mac: MacAddr([2, 0, 0, 0, 0, i as u8]), mtu: 1500, addresses: Vec::new() };
+    let change = router.control().planner_mut().port_change((0..ports(file).len()).map(info).collect());
+    router.apply_world(change);
     let (control, worker) = router.halves();
-    let explained = worker.explain(control, described).map_err(|e| refuse(packet, &[e]))?;
+    let probe = Probe::new(described.clone(), control).map_err(|e| refuse(packet, &[e]))?.of_file_only();
+    let explained = Explanation::new(&probe, &worker.decide(&probe), control);
     Ok(Answer::Known(Box::new(explained)))
 }
 

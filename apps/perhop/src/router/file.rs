@@ -6,8 +6,9 @@ use perhop_config::Diagnostics;
 use perhop_graph::control::{Control, Input, Limits, Output};
 use perhop_graph::router::{EdgePort, RouterPlanner, registry};
 use perhop_graph::routerfile::RouterFile;
-use perhop_model::{Credentials, ErrorItem, Mode, Op, Owner, Spec, Transaction, TxnId};
-use perhop_units::Instant;
+use perhop_model::{Credentials, ErrorItem, Kind, Mode, Object, Op, Owner, Spec, Transaction, TxnId};
+use perhop_units::{Instant, Rate};
+use serde_json::Value;
 use std::path::Path;
 
 /// The text of a file.
@@ -20,14 +21,58 @@ pub fn read_text(path: &Path) -> Result<String, AppError> {
         .map_err(|e| AppError::NotText { path: path.to_owned(), at: e.utf8_error().valid_up_to() })
 }
 
-/// A router file with everything that is wrong with it: in its text, and as the router's own checks find it. The file
-/// is there if nothing is an error.
+/// An override of a router file: `port.NAME.rate=8 Mbit/s`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    port: String,
+    field: &'static str,
+    value: Value,
+    text: String,
+}
+
+impl Setting {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// The path is not known, or the value does not fit it.
+    pub fn parse(text: &str) -> Result<Self, AppError> {
+        let bad = |why: String| AppError::BadSetting { text: text.to_owned(), why };
+        let (path, value) = text.split_once('=').ok_or_else(|| bad("it has no =".to_owned()))?;
+        let parts = path.trim().strip_prefix("port.").and_then(|rest| rest.rsplit_once('.'));
+        let (port, field) = parts.ok_or_else(|| bad("such a path is not known".to_owned()))?;
+        let value = value.trim();
+        let (field, value) = match field {
+            "rate" => ("rate", value.parse::<Rate>().map_err(|e| bad(e.to_string()))?.0.into()),
+            "device" if !value.is_empty() => ("device", value.into()),
+            "device" => return Err(bad("an interface's name is missing".to_owned())),
+            other => return Err(bad(format!("a port has no {other} to set"))),
+        };
+        Ok(Self { port: port.to_owned(), field, value, text: text.to_owned() })
+    }
+
+    fn apply(&self, objects: &mut [Object]) -> Result<(), AppError> {
+        let port = objects.iter_mut().find(|o| o.kind == Kind::Port && o.name.as_str() == self.port);
+        let Some(port) = port else {
+            let ports = objects.iter().filter(|o| o.kind == Kind::Port).map(|o| o.name.as_str());
+            let why = format!("the file has no port \"{}\"; it has {}", self.port, ports.collect::<Vec<_>>().join(", "));
+            return Err(AppError::BadSetting { text: self.text.clone(), why });
+        };
+        port.spec[self.field] = self.value.clone();
+        Ok(())
+    }
+}
+
+/// A router file with everything that is wrong with it: in its text, and as the router's own checks find it after
+/// `settings`. The file is there if nothing is an error.
 ///
 /// # Errors
-/// It cannot be read.
-pub fn examine(path: &Path) -> Result<(Option<RouterFile>, Diagnostics), AppError> {
+/// It cannot be read, or a setting does not fit it.
+pub fn examine(path: &Path, settings: &[Setting]) -> Result<(Option<RouterFile>, Diagnostics), AppError> {
     let (file, diagnostics) = RouterFile::read(&path.display().to_string(), &read_text(path)?);
-    let Some(file) = file else { return Ok((None, diagnostics)) };
+    let Some(mut file) = file else { return Ok((None, diagnostics)) };
+    for setting in settings {
+        setting.apply(&mut file.objects)?;
+    }
     let refused = refusals(&file);
     if refused.is_empty() {
         return Ok((Some(file), diagnostics));
@@ -43,16 +88,33 @@ pub fn examine(path: &Path) -> Result<(Option<RouterFile>, Diagnostics), AppErro
 /// # Errors
 /// It cannot be read, or has errors.
 pub fn load(path: &Path) -> Result<RouterFile, AppError> {
-    let (file, diagnostics) = examine(path)?;
+    load_with(path, &[])
+}
+
+/// [`load`] with settings.
+///
+/// # Errors
+/// As [`load`]; a setting does not fit the file.
+pub fn load_with(path: &Path, settings: &[Setting]) -> Result<RouterFile, AppError> {
+    let (file, diagnostics) = examine(path, settings)?;
     if !diagnostics.is_empty() {
         progress(diagnostics.to_string().trim_end());
     }
     file.ok_or_else(|| AppError::BadFile { path: path.to_owned(), errors: diagnostics.errors() })
 }
 
+/// The file of a running router, or what is wrong with it.
+///
+/// # Errors
+/// One text an error.
+pub fn read_again(path: &Path, settings: &[Setting]) -> Result<RouterFile, Vec<String>> {
+    let (file, diagnostics) = examine(path, settings).map_err(|e| vec![e.to_string()])?;
+    file.ok_or_else(|| diagnostics.sorted().iter().map(ToString::to_string).collect())
+}
+
 /// The ports of a file, in the order in which the router numbers them.
 pub fn ports(file: &RouterFile) -> Vec<EdgePort> {
-    let port = |o: &perhop_model::Object| match Spec::from_value(o.kind, o.spec.clone()) {
+    let port = |o: &Object| match Spec::from_value(o.kind, o.spec.clone()) {
         Ok(Spec::Port(spec)) => Some(EdgePort { name: o.name.to_string(), spec }),
         _ => None,
     };

@@ -1,11 +1,15 @@
 //! `perhop router …`.
 
+mod adapter;
 mod apply;
 mod check;
 mod explain;
 mod file;
 mod graph;
+mod log;
 mod reload;
+mod restore;
+mod run;
 
 use crate::error::{AppError, Verdict};
 use clap::Subcommand;
@@ -19,10 +23,14 @@ pub enum RouterCommand {
     Graph(graph::GraphArgs),
     /// Say of a described packet what would become of it, decision by decision
     Explain(explain::ExplainArgs),
+    /// Forward packets as a router file says
+    Run(run::RunArgs),
     /// Make a running router read its file again
     Reload(reload::ReloadArgs),
     /// Send a transaction to a running router
     Apply(apply::ApplyArgs),
+    /// Put interfaces back after a router has crashed
+    Restore(restore::RestoreArgs),
 }
 
 impl RouterCommand {
@@ -35,8 +43,10 @@ impl RouterCommand {
             Self::Check(args) => check::run(&args),
             Self::Graph(args) => graph::run(&args),
             Self::Explain(args) => explain::run(&args),
+            Self::Run(args) => run::run(&args),
             Self::Reload(args) => reload::run(&args),
             Self::Apply(args) => apply::run(&args),
+            Self::Restore(args) => restore::run(&args),
         }
     }
 }

@@ -27,6 +27,8 @@ pub struct Probe {
     described: Described,
     in_port: PortId,
     ports: usize,
+    /// Whether kernel routes are unknown because no router runs.
+    file_only: bool,
     /// Logical class by profile, where the profile gives green packets one.
     green: BTreeMap<ProfileId, ClassId>,
 }
@@ -52,7 +54,13 @@ impl Probe {
                 _ => None,
             }
         });
-        Ok(Self { green: green.collect(), described, in_port: PortId(at as u16), ports: ports.len() })
+        Ok(Self { green: green.collect(), described, in_port: PortId(at as u16), ports: ports.len(), file_only: false })
+    }
+
+    /// The router does not run: nothing is known of the kernel's routes.
+    #[must_use]
+    pub fn of_file_only(self) -> Self {
+        Self { file_only: true, ..self }
     }
 }
 

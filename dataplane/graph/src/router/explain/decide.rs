@@ -2,13 +2,12 @@
 
 use super::Probe;
 use crate::router::Worker;
-use perhop_elements::route::{Action, NextHop, Origin, RouteEntry};
+use perhop_elements::route::{NextHop, Origin, PortInfo, Verdict};
 use perhop_elements::schedule::{NodeIndex, NodeParams};
 use perhop_flows::Explanation as FlowsSay;
 use perhop_packet::{ClassId, DropReason, Meta, PortId, ProfileId, SlaId};
 use perhop_units::{Duration, Rate};
-use perhop_wire::Layout;
-use std::net::IpAddr;
+use perhop_wire::MacAddr;
 
 /// What the elements of a worker say about a packet. May be sent to another thread.
 #[derive(Clone, Debug)]
@@ -17,8 +16,6 @@ pub struct Decisions {
     pub(super) flows: Option<FlowsSay>,
     /// Where it goes.
     pub(super) way: Way,
-    /// Whether kernel routes, addresses and MTUs are known: always in a running router.
-    pub(super) world_known: bool,
     /// The queue in each port it may leave by.
     pub(super) queues: Vec<Queue>,
 }
@@ -28,12 +25,19 @@ pub struct Decisions {
 pub(super) enum Way {
     /// To stations that the bridge has learned or not.
     Bridge,
-    /// To this machine, and why.
-    Host(&'static str),
-    /// Nowhere, and why.
-    Dropped(DropReason, &'static str),
-    /// On, by one of these next hops.
-    Forward { dest: String, origin: Origin, metric: u32, hops: Vec<NextHop>, mtu: Option<u32> },
+    /// To this machine.
+    Host,
+    /// Nowhere; whether the sender is told.
+    Dropped { reason: DropReason, told: bool },
+    /// On to a next hop, in fragments if the link's MTU demands it. Without link address it waits for that.
+    Forward {
+        dest: String,
+        origin: Origin,
+        metric: u32,
+        hop: NextHop,
+        link_address: Option<MacAddr>,
+        fragments_of: Option<u32>,
+    },
     /// The graph does not route.
     Unknown,
 }
@@ -65,22 +69,15 @@ impl Worker {
         let class = probe.green.get(&profile).copied().unwrap_or(ClassId(id(|f| f.class)));
         let meta = Meta { sla: SlaId(id(|f| f.sla)), class, ..Meta::default() };
         let ports: Vec<PortId> = match &way {
-            Way::Forward { hops, .. } => {
-                let mut ports: Vec<PortId> = hops.iter().map(|h| h.port).collect();
-                ports.sort_unstable();
-                ports.dedup();
-                ports
-            }
-            Way::Host(_) => Vec::new(),
+            Way::Forward { hop, .. } => vec![hop.port],
             // It may leave by any other port once there is a route.
-            Way::Bridge | Way::Unknown | Way::Dropped(DropReason::NoRoute, _) => {
+            Way::Bridge | Way::Unknown | Way::Dropped { reason: DropReason::NoRoute, .. } => {
                 (0..probe.ports).map(|i| PortId(i as u16)).filter(|p| *p != probe.in_port).collect()
             }
-            Way::Dropped(..) => Vec::new(),
+            Way::Host | Way::Dropped { .. } => Vec::new(),
         };
         let queues = ports.into_iter().filter_map(|port| self.queue(port, &meta)).collect();
-        let world_known = self.route().is_none_or(|r| !r.ports().is_empty());
-        Decisions { flows, way, world_known, queues }
+        Decisions { flows, way, queues }
     }
 
     fn queue(&self, port: PortId, meta: &Meta) -> Option<Queue> {
@@ -103,113 +100,38 @@ impl Worker {
         })
     }
 
-    /// The rules of the element `Route`, in its order. Where frames are really sent to is not asked: the description
-    /// has no link addresses.
+    /// What the route element says, or that there is none. The description has no link addresses: the frame is taken as
+    /// sent to the port.
     fn way(&self, probe: &Probe) -> Way {
-        let Some(route) = self.route() else {
-            let bridges = self
-                .driver()
-                .ids()
-                .any(|id| self.driver().element(id).is_some_and(|e| e.type_name() == "Bridge"));
-            return if bridges { Way::Bridge } else { Way::Unknown };
-        };
         let d = &probe.described;
-        if d.layout.vlan_tags > 0 {
-            return Way::Dropped(DropReason::NotIp, "tagged frames are not routed");
-        }
-        if let Some(way) = special(d.src, d.dst) {
-            return way;
-        }
-        let fib = route.fib();
-        let action = fib.lookup(d.dst);
-        if link_local(d.src) && !matches!(action, Action::Local | Action::Broadcast) {
-            return Way::Dropped(DropReason::BadSource, "link-local packets are not forwarded");
-        }
-        let ours = matches!(action, Action::Local | Action::Broadcast);
-        if d.dst.is_ipv4() && link_local(d.dst) && !ours {
-            return Way::Dropped(DropReason::BadDestination, "link-local packets are not forwarded");
-        }
-        let hops = match action {
-            Action::Hop(hop) => vec![fib.next_hops()[hop as usize]],
-            Action::Group { first, count } => {
-                let all = (0..u32::from(count)).map(|i| {
-                    // The middle of the member's share of hashes.
-                    let hash = ((u64::from(i) << 32) + (1 << 31)) / u64::from(count);
-                    fib.next_hops()[fib.member(first, count, hash as u32) as usize]
-                });
-                all.collect()
-            }
-            Action::Local | Action::Broadcast => {
-                return Way::Host("its destination is an address of this machine");
-            }
-            Action::NoRoute => return Way::Dropped(DropReason::NoRoute, "no route covers the destination"),
-            Action::Blackhole => return Way::Dropped(DropReason::RouteRejects, "the route is a black hole"),
-            Action::Unreachable => {
-                return Way::Dropped(
-                    DropReason::RouteRejects,
-                    "the route says unreachable; the sender is told",
-                );
-            }
-            Action::Prohibit => {
-                return Way::Dropped(DropReason::RouteRejects, "the route prohibits it; the sender is told");
-            }
+        let Some(route) = self.route() else {
+            let is_bridge = |id| self.driver().element(id).is_some_and(|e| e.type_name() == "Bridge");
+            return if self.driver().ids().any(is_bridge) { Way::Bridge } else { Way::Unknown };
         };
-        if d.ttl <= 1 {
-            return Way::Dropped(DropReason::TtlExpired, "the TTL is used up; the sender is told");
+        let mut frame = d.frame.clone();
+        if let (Some(port), Some(station)) = (route.ports().get(probe.in_port.index()), frame.first_chunk_mut()) {
+            *station = port.mac.0;
         }
-        let mtu = hops.iter().filter_map(|h| route.ports().get(h.port.index())).map(|p| p.mtu).min();
-        if mtu.is_some_and(|mtu| too_big(&d.layout, mtu, d.dont_fragment)) {
-            return Way::Dropped(
-                DropReason::TooBig,
-                "it exceeds the MTU and must not be fragmented; the sender is told",
-            );
-        }
-        let found: Option<&RouteEntry> = fib.route_to(d.dst);
-        Way::Forward {
-            dest: found.map_or_else(String::new, |r| r.dest.to_string()),
-            origin: found.map_or(Origin::Kernel, |r| r.origin),
-            metric: found.map_or(0, |r| r.metric),
-            hops,
-            mtu,
+        let said = route.explain(&frame, &d.layout, probe.in_port);
+        match said.verdict {
+            Verdict::Host => Way::Host,
+            Verdict::Drop(reason) => Way::Dropped { reason, told: false },
+            Verdict::Reject(reason, _) => Way::Dropped { reason, told: true },
+            Verdict::Hop(_) => {
+                let Some(hop) = said.next_hop else { return Way::Unknown };
+                Way::Forward {
+                    dest: said.route.map_or_else(String::new, |r| r.dest.to_string()),
+                    origin: said.route.map_or(Origin::Kernel, |r| r.origin),
+                    metric: said.route.map_or(0, |r| r.metric),
+                    hop,
+                    link_address: said.link_address,
+                    fragments_of: said.fragments.then(|| mtu_of(route.ports(), hop.port)),
+                }
+            }
         }
     }
 }
 
-fn too_big(layout: &Layout, mtu: u32, dont_fragment: bool) -> bool {
-    dont_fragment && u32::from(layout.ip_len) > mtu
-}
-
-fn link_local(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(a) => a.is_link_local(),
-        IpAddr::V6(a) => a.is_unicast_link_local(),
-    }
-}
-
-/// Packets whose addresses alone decide: groups, and what may not be on a wire (RFC 1812 §5.3.7, RFC 4291 §2.5).
-fn special(src: IpAddr, dst: IpAddr) -> Option<Way> {
-    let alien = |ip: IpAddr| match ip {
-        IpAddr::V4(a) => [0, 127].contains(&a.octets()[0]) || a.octets()[0] >= 224,
-        IpAddr::V6(a) => a.octets()[..10] == [0; 10],
-    };
-    let group = match dst {
-        IpAddr::V4(a) => a.is_multicast() || a.is_broadcast(),
-        IpAddr::V6(a) => a.is_multicast(),
-    };
-    if src.is_ipv6() && src.is_multicast() {
-        return Some(Way::Dropped(DropReason::BadSource, "nobody sends from a group address"));
-    }
-    if group {
-        return Some(Way::Host("group and broadcast packets are this machine's"));
-    }
-    if dst.is_ipv6() && link_local(dst) {
-        return Some(Way::Host("link-local packets are this machine's"));
-    }
-    if alien(dst) {
-        return Some(Way::Dropped(DropReason::BadDestination, "nobody has this destination address"));
-    }
-    if alien(src) {
-        return Some(Way::Dropped(DropReason::BadSource, "nobody has this source address"));
-    }
-    None
+fn mtu_of(ports: &[PortInfo], port: PortId) -> u32 {
+    ports.get(port.index()).map_or(0, |p| p.mtu)
 }

@@ -9,7 +9,7 @@ use perhop_elements::route::Origin;
 use perhop_elements::schedule::{Bound, LeafKind};
 use perhop_flows::Explanation as FlowsSay;
 use perhop_model::{DetectorSpec, Key, Kind, Name, PortMode, Spec};
-use perhop_packet::{ClassId, FilterId, PortId, ProfileId, SlaId};
+use perhop_packet::{ClassId, DropReason, FilterId, PortId, ProfileId, SlaId};
 use perhop_units::{Bytes, Duration, Rate};
 use perhop_wire::{Fragment, Layout};
 
@@ -200,28 +200,21 @@ fn conditioning(flows: &FlowsSay, book: &Book<'_>, packet: &mut Conditioned) -> 
 
 /// Route, queue and transmitter, and how it ends.
 fn way_out(probe: &Probe, decisions: &Decisions, book: &Book<'_>) -> (String, Vec<Step>) {
-    let d = &probe.described;
     let mut steps = vec![route(probe, decisions, book)];
     for queue in &decisions.queues {
         steps.extend(queue_steps(queue, decisions.queues.len() > 1, book));
     }
     let queued = |q: &Queue| format!("{} from {}", book.port(q.port), queue_name(q, book));
+    let queued = decisions.queues.iter().map(queued).collect::<Vec<_>>().join(" or ");
     let outcome = match &decisions.way {
-        Way::Host(_) => "handed to this machine".to_owned(),
-        Way::Dropped(reason, _) => format!("dropped ({})", reason.name()),
-        Way::Forward { mtu: Some(mtu), .. } if u32::from(d.layout.ip_len) > *mtu => {
-            format!(
-                "sent in fragments of at most {mtu} B by {}",
-                decisions.queues.iter().map(queued).collect::<Vec<_>>().join(" or ")
-            )
+        Way::Host => "handed to this machine".to_owned(),
+        Way::Dropped { reason: DropReason::NoRoute, .. } if probe.file_only => {
+            format!("depends on the kernel's routes; by {queued}")
         }
-        Way::Forward { .. } | Way::Bridge | Way::Unknown => {
-            format!("sent by {}", decisions.queues.iter().map(queued).collect::<Vec<_>>().join(" or "))
-        }
+        Way::Dropped { reason, .. } => format!("dropped ({})", reason.name()),
+        Way::Forward { fragments_of: Some(_), .. } => format!("sent in fragments by {queued}"),
+        Way::Forward { .. } | Way::Bridge | Way::Unknown => format!("sent by {queued}"),
     };
-    let unknown =
-        !decisions.world_known && matches!(&decisions.way, Way::Dropped(r, _) if r.name() == "no_route");
-    let outcome = if unknown { "depends on the kernel's routes".to_owned() } else { outcome };
     (outcome, steps)
 }
 
@@ -229,38 +222,59 @@ fn route(probe: &Probe, decisions: &Decisions, book: &Book<'_>) -> Step {
     let d = &probe.described;
     match &decisions.way {
         Way::Bridge => Step::new("route", "bridged: to the port of its station, or to all others"),
-        Way::Unknown => Step::new("route", "the packet graph routes by elements of its own"),
-        Way::Host(why) => Step::new("route", format!("to this machine: {why}")),
-        Way::Dropped(reason, _) if reason.name() == "no_route" && !decisions.world_known => Step::new(
-            "route",
-            format!("no route of the file covers {}", d.dst),
-        )
-        .detail("the kernel's routes are not known from a file; ask the running router with --router NAME")
-        .fact("reason", "no_route"),
-        Way::Dropped(reason, why) => {
-            Step::new("route", format!("{why} ({})", reason.name())).fact("reason", reason.name())
+        Way::Unknown => Step::new("route", "the packet graph forwards by elements of its own"),
+        Way::Host => Step::new("route", "to this machine: an address of it, or one of a group or of the link"),
+        Way::Dropped { reason: DropReason::NoRoute, .. } if probe.file_only => {
+            Step::new("route", format!("no route of the file covers {}", d.dst))
+                .detail("the kernel's routes are not known from a file; ask the running router with --router NAME")
+                .fact("reason", "no_route")
         }
-        Way::Forward { dest, origin, metric, hops, mtu } => {
+        Way::Dropped { reason, told } => {
+            let told = if *told { "; the sender is told by ICMP" } else { "" };
+            Step::new("route", format!("{}{told}", why(*reason))).fact("reason", reason.name())
+        }
+        Way::Forward { dest, origin, metric, hop, link_address, fragments_of } => {
             let origin = match origin {
                 Origin::Object => "a route object",
                 Origin::Kernel => "the kernel",
             };
-            let hop = |h: &perhop_elements::route::NextHop| match h.via {
-                Some(via) => format!("{via} by {}", book.port(h.port)),
-                None => format!("{} itself on the link of {}", d.dst, book.port(h.port)),
+            let port = book.port(hop.port);
+            let to = match hop.via {
+                Some(via) => format!("to {via} by {port}"),
+                None => format!("to {} itself, on the link of {port}", d.dst),
             };
-            let names: Vec<String> = hops.iter().map(hop).collect();
-            let says = format!("{dest} of {origin}, metric {metric}: to {}", names.join(", "));
-            let mut step = Step::new("route", says).fact("dest", dest.as_str()).fact("next_hops", names);
-            if hops.len() > 1 {
-                step = step.detail("the flow's hash chooses one of them");
+            let mut step = Step::new("route", format!("{dest} of {origin}, metric {metric}: {to}"))
+                .fact("dest", dest.as_str())
+                .fact("next_hop", hop.via.unwrap_or(d.dst).to_string())
+                .fact("port", port);
+            if !probe.file_only {
+                step = match link_address {
+                    Some(mac) => step.detail(format!("its link address is {mac}")),
+                    None => step.detail("its link address is not known yet: the packet waits while it is asked for"),
+                };
             }
-            if let Some(mtu) = mtu.filter(|mtu| u32::from(d.layout.ip_len) > *mtu) {
-                step = step.detail(format!("cut into fragments of at most {mtu} B"));
+            match fragments_of {
+                Some(mtu) => step.detail(format!("cut into fragments of at most {mtu} B")).fact("mtu", *mtu),
+                None => step,
             }
-            step
         }
     }
+}
+
+/// Reasons that a route element drops for.
+fn why(reason: DropReason) -> String {
+    let words = match reason {
+        DropReason::NoRoute => "no route covers the destination",
+        DropReason::RouteRejects => "the route to the destination forbids it",
+        DropReason::TtlExpired => "the TTL is used up",
+        DropReason::TooBig => "it exceeds the link's MTU and must not be cut",
+        DropReason::BadSource => "such a source address is not forwarded",
+        DropReason::BadDestination => "such a destination address is not forwarded",
+        DropReason::NotIp => "a tagged frame is not routed",
+        DropReason::PortDown => "the port is down",
+        other => return other.name(),
+    };
+    format!("{words} ({})", reason.name())
 }
 
 fn queue_name(q: &Queue, book: &Book<'_>) -> String {

@@ -87,6 +87,10 @@ fn router() -> VirtualRouter {
     };
     let reply = router.submit(Credentials::ADMIN, transaction).expect("an answer");
     assert_eq!(reply.outcome, Outcome::Committed, "{:?}", reply.errors);
+    let info = |last| PortInfo { mac: MacAddr([2, 0, 0, 0, 0, last]), mtu: 1500, addresses: Vec::new() };
+    // The described frame's own destination stands for port lan.
+    let change = router.control().planner_mut().port_change(vec![info(2), info(3)]);
+    router.apply_world(change);
     router
 }
 
@@ -168,7 +172,12 @@ fn what_is_not_forwarded_says_why() {
     assert_eq!(outcome("in=lan udp 10.0.0.1:1>10.1.0.1:2 vlan=7"), "dropped (not_ip)");
     assert_eq!(outcome("in=lan udp 10.0.0.1:1>224.0.0.5:2"), "handed to this machine");
     assert_eq!(outcome("in=lan udp [fe80::1]:1>[2001:db8:1::1]:2"), "dropped (bad_source)");
-    assert_eq!(outcome("in=lan udp 10.0.0.1:1>192.0.2.1:2"), "depends on the kernel's routes");
+    assert_eq!(outcome("in=lan udp 10.0.0.1:1>192.0.2.1:2"), "dropped (no_route)");
+    let d = Described::parse("in=lan udp 10.0.0.1:1>192.0.2.1:2").expect("a packet");
+    let (control, worker) = router.halves();
+    let probe = Probe::new(d, control).expect("the port exists").of_file_only();
+    let e = Explanation::new(&probe, &worker.decide(&probe), control);
+    assert_eq!(e.outcome, "depends on the kernel's routes; by wan from queue best-effort");
 }
 
 /// The explanation of the way is held against the element itself: what is said to be dropped is dropped for the same
@@ -197,9 +206,6 @@ fn the_way_is_the_one_that_the_router_takes() {
     ];
     for packet in packets {
         let mut router = router();
-        let info = |last| PortInfo { mac: MacAddr([2, 0, 0, 0, 0, last]), mtu: 1500, addresses: Vec::new() };
-        let change = router.control().planner().port_change(vec![info(2), info(3)]);
-        router.apply_world(change);
         let said = explain(&router, packet).outcome;
         let d = Described::parse(packet).expect("a packet");
         assert!(router.receive(PortId(0), &d.frame), "{packet}");

@@ -1,0 +1,62 @@
+//! `perhop router restore FILE`.
+
+use super::file::load;
+use super::run::router_name;
+use crate::error::{AppError, Verdict};
+use crate::output::Output;
+use crate::remote::check_name;
+use clap::Args;
+use perhop_engine::{restore, state_directory, state_path};
+use serde_json::json;
+use std::path::PathBuf;
+
+/// Arguments of `perhop router restore`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example: perhop router restore --name edge\n\n\
+                        After a crash this puts back what the router had changed on interfaces.")]
+pub struct RestoreArgs {
+    /// The router file of the router that crashed
+    #[arg(value_name = "FILE", required_unless_present = "name", conflicts_with = "name")]
+    file: Option<PathBuf>,
+    /// Its name
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// One JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Puts the interfaces back.
+///
+/// # Errors
+/// The router runs, or the kernel refuses.
+pub fn run(args: &RestoreArgs) -> Result<Verdict, AppError> {
+    let name = match (&args.name, &args.file) {
+        (Some(name), _) => check_name(name)?.to_owned(),
+        (None, Some(path)) => router_name(None, &load(path)?, path)?,
+        (None, None) => return Err(AppError::NoRouter),
+    };
+    let state = state_path(&state_directory(), &name);
+    let mut out = Output::new();
+    if !state.exists() {
+        if args.json {
+            out.json(&json!({ "router": name, "devices": [], "namespace_gone": false }))?;
+        } else {
+            out.line(format_args!("nothing to put back: {} does not exist", state.display()))?;
+        }
+        out.flush()?;
+        return Ok(Verdict::Done);
+    }
+    let done = restore(&state)?;
+    if args.json {
+        out.json(&json!({
+            "router": done.router, "devices": done.devices, "namespace_gone": done.namespace_gone
+        }))?;
+    } else if done.namespace_gone {
+        out.line(format_args!("{}: its network namespace is gone, nothing is left to put back", done.router))?;
+    } else {
+        out.line(format_args!("{}: {} put back", done.router, done.devices.join(", ")))?;
+    }
+    out.flush()?;
+    Ok(Verdict::Done)
+}

@@ -1,0 +1,185 @@
+//! `perhop router run FILE`.
+
+use super::adapter::Adapter;
+use super::file::{self, Setting};
+use super::log::Log;
+use crate::error::{AppError, Verdict};
+use crate::output::progress;
+use crate::remote::check_name;
+use clap::{Args, ValueEnum};
+use perhop_engine::{Engine, EngineConfig};
+use perhop_graph::routerfile::{LogFormat, RouterFile};
+use perhop_model::Outcome;
+use perhop_serve::{RouterApi, Server, claim};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+use tracing::{error, info, warn};
+
+/// Arguments of `perhop router run`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example: perhop router run edge.toml --set port.wan.rate=\"8 Mbit/s\"\n\n\
+                        SIGHUP reads the file again; SIGINT and SIGTERM stop the router and put the interfaces back.\n\
+                        PERHOP_LOG overrides what is logged, for example PERHOP_LOG=info,perhop_engine=debug.")]
+pub struct RunArgs {
+    /// The router file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Name of the router; otherwise [router] name, else the file's name
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Overrides the file, also when it is read again: port.NAME.rate or port.NAME.device
+    #[arg(long, value_name = "PATH=VALUE")]
+    set: Vec<String>,
+    /// Form of the log; otherwise [log] format
+    #[arg(long, value_name = "FORM")]
+    log_format: Option<LogForm>,
+    /// Captures what each port receives and sends into files here
+    #[arg(long, value_name = "DIR")]
+    pcap: Option<PathBuf>,
+    /// CPU for the packet thread to stay on
+    #[arg(long, value_name = "N")]
+    cpu: Option<usize>,
+    /// Tries for real-time priority of the packet thread
+    #[arg(long)]
+    realtime: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LogForm {
+    Text,
+    Json,
+}
+
+/// The name of a file's router: as told, as written in the file, or the file's own.
+///
+/// # Errors
+/// It cannot be one.
+pub fn router_name(given: Option<&str>, file: &RouterFile, path: &Path) -> Result<String, AppError> {
+    let written = file.router.name.as_ref().map(ToString::to_string);
+    let stem = || path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = given.map(str::to_owned).or(written).unwrap_or_else(stem);
+    check_name(&name).map(str::to_owned)
+}
+
+/// Runs the router until it is told to stop.
+///
+/// # Errors
+/// It cannot start, or the interfaces could not be put back.
+pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
+    let settings = args.set.iter().map(|s| Setting::parse(s)).collect::<Result<Vec<_>, _>>()?;
+    let file = file::load_with(&args.file, &settings)?;
+    let name = router_name(args.name.as_deref(), &file, &args.file)?;
+    // Reading it again must work from anywhere.
+    let path = std::path::absolute(&args.file).unwrap_or_else(|_| args.file.clone());
+    let claimed = claim(&name)?;
+    let log = Log::start(&file.log, log_format(args, &file))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(AppError::Runtime)?;
+    let config = EngineConfig {
+        connections: file.router.max_flows,
+        cpu: args.cpu,
+        fifo: args.realtime,
+        pcap_dir: args.pcap.clone(),
+        ..EngineConfig::of_file(&name, None, &file, Some(path.clone()))
+    };
+    if let Some(dir) = &config.pcap_dir {
+        std::fs::create_dir_all(dir).map_err(|source| AppError::Write { path: dir.clone(), source })?;
+    }
+    let (engine, handle) = Engine::start(config)?;
+    for warning in engine.warnings() {
+        warn!("{warning}");
+    }
+    let ports = handle.ports().join(", ");
+    let api: Arc<dyn RouterApi> = Arc::new(Adapter::new(handle, path, settings));
+    let socket = claimed.path.clone();
+    let served = runtime.block_on(async {
+        // Signals first: one that comes during the start must not be lost.
+        let signals = Signals::new()?;
+        let server = Server::bind(claimed, Arc::clone(&api))?;
+        info!(router = name, ports, socket = %socket.display(), "forwarding");
+        serve(server, &api, signals, &log).await;
+        Ok::<(), AppError>(())
+    });
+    drop(runtime);
+    let report = engine.stop();
+    let restored = match report.restore_error {
+        Some(error) => {
+            progress(format_args!("perhop: the interfaces are not as they were; try `perhop router restore --name {name}`"));
+            Err(AppError::Engine(error))
+        }
+        None => Ok(Verdict::Done),
+    };
+    info!(router = name, "stopped");
+    log.flush();
+    served.and(restored)
+}
+
+fn log_format(args: &RunArgs, file: &RouterFile) -> LogFormat {
+    match args.log_format {
+        Some(LogForm::Text) => LogFormat::Text,
+        Some(LogForm::Json) => LogFormat::Json,
+        None => file.log.format,
+    }
+}
+
+struct Signals {
+    hangup: Signal,
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self, AppError> {
+        let on = |kind| signal(kind).map_err(AppError::Runtime);
+        Ok(Self {
+            hangup: on(SignalKind::hangup())?,
+            interrupt: on(SignalKind::interrupt())?,
+            terminate: on(SignalKind::terminate())?,
+        })
+    }
+}
+
+/// Serves the socket and obeys signals until one says stop. Should the socket fail, forwarding goes on without it.
+async fn serve(server: Server, api: &Arc<dyn RouterApi>, mut signals: Signals, log: &Log) {
+    let (stop, stopped) = oneshot::channel::<()>();
+    let mut serving = tokio::spawn(server.run(async move {
+        let _ = stopped.await;
+    }));
+    let mut is_serving = true;
+    loop {
+        tokio::select! {
+            _ = signals.hangup.recv() => {
+                log.reopen();
+                api.reload(Box::new(|answer| match answer {
+                    Ok(reply) if reply.outcome == Outcome::Rejected => {
+                        for e in &reply.errors {
+                            error!(path = e.path, code = e.code.name(), "the file is refused: {}", e.message);
+                        }
+                    }
+                    Ok(reply) => info!(revision = reply.revision, "the file is read again"),
+                    Err(messages) => {
+                        for message in messages {
+                            error!("the file is not read: {message}");
+                        }
+                    }
+                }));
+            }
+            _ = signals.interrupt.recv() => break,
+            _ = signals.terminate.recv() => break,
+            ended = &mut serving, if is_serving => {
+                is_serving = false;
+                let why = match ended {
+                    Ok(Ok(())) => "it was closed".to_owned(),
+                    Ok(Err(error)) => error.to_string(),
+                    Err(error) => error.to_string(),
+                };
+                error!("the socket is no longer served: {why}; forwarding goes on");
+            }
+        }
+    }
+    let _ = stop.send(());
+    if is_serving {
+        let _ = serving.await;
+    }
+}
