@@ -9,6 +9,7 @@ mod memory;
 mod report;
 mod router;
 mod traffic;
+mod veth;
 
 use report::Sink;
 use std::process::ExitCode;
@@ -29,6 +30,8 @@ pub struct Args {
 enum Bench {
     /// Memory to memory through the default edge graph, on one core.
     Forward(forward::Options),
+    /// Through virtual Ethernet, beside the kernel's forwarding
+    Veth(veth::Options),
 }
 
 /// Why a measurement cannot be made.
@@ -70,6 +73,7 @@ impl BenchError {
 pub fn run(args: &Args) -> ExitCode {
     let result = match &args.bench {
         Bench::Forward(options) => forward::run(options, &mut Sink::new(options.json)),
+        Bench::Veth(options) => veth::run(options, &mut Sink::new(options.json)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

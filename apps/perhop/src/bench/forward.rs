@@ -3,7 +3,8 @@
 //! What is timed a packet: its frame is copied from memory into a pooled buffer as a port does, the worker forwards it,
 //! and the frame is copied out of the port's queue. Frames lie in more memory than the last-level cache holds, and so do
 //! the packet buffers unless `--buffers pooled` lets the pool reuse the warmest. The clock given to the worker is
-//! virtual, so that flows expire at a steady pace.
+//! virtual, so that flows expire at a steady pace. Time is the processor time of the measuring thread: on a machine that
+//! does other things too, what they take is not counted (what they do to the caches is).
 
 use super::machine::{self, SPREAD, Watch};
 use super::memory::{bytes_per_class, bytes_per_flow};
@@ -15,7 +16,6 @@ use perhop_packet::{BUFFER_LEN, Batch, HEADROOM, Pool};
 use perhop_graph::router::WorkerEvent;
 use perhop_units::Instant;
 use perhop_wire::MacAddr;
-use std::time::Instant as Clock;
 
 /// Options of `bench forward`.
 #[derive(Clone, Debug, clap::Args)]
@@ -237,15 +237,15 @@ fn measure(options: &Options, case: Case, cpu: usize) -> Result<Point, BenchErro
     for _ in 0..options.runs {
         rig.source.renew();
         let (sent, before) = (rig.sent, perhop_bench::allocations());
-        let start = Clock::now();
+        let start = machine::thread_time_ns();
         rig.round();
-        let took = start.elapsed();
+        let took = machine::thread_time_ns() - start;
         allocations += perhop_bench::allocations().since(before).count;
         let sent = rig.sent - sent;
         if sent < count - options.batch as u64 {
             return Err(BenchError::Wrong(format!("{sent} of {count} packets came through")));
         }
-        ns.push(took.as_nanos() as f64 / sent as f64);
+        ns.push(took as f64 / sent as f64);
     }
     let mut point = Point { bench: "forward", ..Point::default() };
     point.set_ns(&ns);

@@ -1,6 +1,7 @@
 //! What this machine is, and how much of it others took during a measurement.
 
 use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
 use std::fs;
 
 /// Runs the calling thread on one processor from now on.
@@ -11,6 +12,12 @@ pub fn pin(cpu: usize) -> std::io::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu);
     Ok(sched_setaffinity(None, &set)?)
+}
+
+/// Processor time of the calling thread, ns.
+pub fn thread_time_ns() -> u64 {
+    let t = clock_gettime(ClockId::ThreadCPUTime);
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
 /// Processors there are, 1 at the least.

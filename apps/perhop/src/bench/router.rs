@@ -29,7 +29,7 @@ pub fn port_mac(port: PortId) -> MacAddr {
     MacAddr([2, 0, 0, 0, 1, port.0 as u8])
 }
 /// The next hop behind the port `wan`.
-const GATEWAY: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+pub const GATEWAY: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 /// Its link address.
 pub const GATEWAY_MAC: MacAddr = MacAddr([2, 0, 0, 0, 2, 1]);
 
