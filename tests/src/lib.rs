@@ -1,2 +1,5 @@
-//! Tests that span layers live in this crate's `tests/` folder.
+//! What tests across layers share: the properties that fuzz targets assert and that `make test` replays over their
+//! seed corpora.
 #![forbid(unsafe_code)]
+
+pub mod properties;

@@ -1,5 +1,6 @@
 //! Tests that span layers: one binary.
 
+mod corpus;
 mod edge;
 mod support;
 mod transactions;

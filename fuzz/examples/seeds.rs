@@ -1,0 +1,303 @@
+//! Writes the seed corpora: `cargo run --example seeds` in `fuzz/`. What is there by other names stays.
+//!
+//! Seeds show a fuzzer the shape of good inputs: one of every protocol, one of every element, one of every operation.
+//! The router file has none here; `make fuzz` gives it the examples and the broken files of its own tests.
+
+use perhop_units::Dscp;
+use perhop_wire::build::{self, FrameBuilder};
+use perhop_wire::{arp, ethernet, ethertype, icmpv4, icmpv6, ndp, protocol, rtp, tcp::flags};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+const LAN_HOST: [u8; 4] = [10, 0, 0, 2];
+const WAN_HOST: [u8; 4] = [10, 1, 0, 2];
+const LAN_HOST_6: [u16; 8] = [0x2001, 0xdb8, 0, 0, 0, 0, 0, 2];
+const WAN_HOST_6: [u16; 8] = [0x2001, 0xdb8, 1, 0, 0, 0, 0, 2];
+
+/// A folder of `corpus` and what goes into it.
+struct Corpus {
+    folder: PathBuf,
+}
+
+impl Corpus {
+    fn new(target: &str) -> io::Result<Self> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
+        fs::create_dir_all(&folder)?;
+        Ok(Self { folder })
+    }
+    fn add(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        fs::write(self.folder.join(name), bytes)
+    }
+}
+
+fn udp4() -> FrameBuilder {
+    build::udp4(LAN_HOST, WAN_HOST).ports(5004, 5006)
+}
+fn udp6() -> FrameBuilder {
+    build::udp6(LAN_HOST_6, WAN_HOST_6).ports(5004, 5006)
+}
+fn tcp4() -> FrameBuilder {
+    build::tcp4(LAN_HOST, WAN_HOST).ports(40_000, 443)
+}
+
+/// A G.711 packet.
+fn voice() -> Vec<u8> {
+    let header = rtp::Repr { payload_type: 8, sequence: 7, timestamp: 1120, ssrc: 0xabcd_0001, ..Default::default() };
+    let mut packet = vec![0; header.len() + 20];
+    header.emit(&mut packet);
+    packet
+}
+
+fn rtp_packets() -> Vec<(&'static str, Vec<u8>)> {
+    let header = rtp::Repr {
+        marker: true,
+        payload_type: 96,
+        sequence: 0xffff,
+        csrc: vec![1, 2],
+        extension: Some((0xbede, vec![0x10, 1, 0, 0])),
+        padded: true,
+        ..Default::default()
+    };
+    let mut full = vec![0; header.len() + 8];
+    header.emit(&mut full);
+    full.extend([0, 0, 0, 4]);
+    vec![("voice", voice()), ("full", full), ("rtcp", vec![0x81, 200, 0, 6, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0])]
+}
+
+fn syn() -> FrameBuilder {
+    tcp4().flags(flags::SYN).tcp(|tcp| {
+        tcp.options.mss = Some(1460);
+        tcp.options.window_scale = Some(7);
+        tcp.options.sack_permitted = true;
+        tcp.options.timestamps = Some((1, 0));
+    })
+}
+
+fn sack() -> FrameBuilder {
+    tcp4().tcp(|tcp| {
+        tcp.options.timestamps = Some((5, 4));
+        tcp.options.sack = perhop_wire::tcp_options::SackBlocks::new(&[(100, 200), (300, 400)]);
+    })
+}
+
+fn arp_packet() -> Vec<u8> {
+    let repr = arp::Repr {
+        operation: arp::REQUEST,
+        sender_mac: Default::default(),
+        sender_ip: LAN_HOST.into(),
+        target_mac: Default::default(),
+        target_ip: [10, 0, 0, 1].into(),
+    };
+    let mut packet = vec![0; repr.len()];
+    repr.emit(&mut packet);
+    packet
+}
+
+fn arp_frame() -> Vec<u8> {
+    let mut frame = vec![0; ethernet::HEADER_LEN];
+    ethernet::Repr { ethertype: ethertype::ARP, ..Default::default() }.emit(&mut frame);
+    frame.extend(arp_packet());
+    frame
+}
+
+/// Whole frames: one of every kind that dissection tells apart.
+fn frames() -> Vec<(&'static str, Vec<u8>)> {
+    let unreachable = icmpv4::Repr::Unreachable { code: 1 };
+    let quoted = udp4().build_ip();
+    vec![
+        ("udp4", udp4().dscp(Dscp::EF).payload(&voice()).build()),
+        ("udp6", udp6().payload(&voice()).build()),
+        ("tcp4-syn", syn().build()),
+        ("tcp4-sack", sack().vlan(7, 5).build()),
+        ("tcp6", build::tcp6(LAN_HOST_6, WAN_HOST_6).ports(1, 2).payload(b"x").build()),
+        ("icmp4", build::icmp4_echo(LAN_HOST, WAN_HOST, 1, 2).build()),
+        ("icmp4-error", build::icmp4_echo(LAN_HOST, WAN_HOST, 1, 2).icmpv4(unreachable).payload(&quoted).build()),
+        ("icmp6", build::icmp6_echo(LAN_HOST_6, WAN_HOST_6, 1, 2).build()),
+        ("tagged-twice", udp4().vlan(100, 1).vlan(200, 2).build()),
+        ("options", udp4().options(&[7, 7, 4, 0, 0, 0, 0]).build()),
+        ("first-fragment", udp4().identification(9).fragment(0, true).payload_len(16).build()),
+        ("later-fragment", udp4().identification(9).fragment(24, false).payload_len(16).build()),
+        ("fragment6", udp6().identification(9).fragment(0, true).payload_len(16).build()),
+        ("later-fragment6", udp6().identification(9).fragment(24, false).payload_len(16).build()),
+        ("extensions", udp6().extension(protocol::IPV6_HOP_BY_HOP, &[5, 2, 0, 0]).extension(60, &[0; 14]).build()),
+        ("arp", arp_frame()),
+    ]
+}
+
+fn headers() -> io::Result<()> {
+    let corpus = |name| Corpus::new(name);
+    for (name, frame) in frames() {
+        corpus("dissect")?.add(name, &frame)?;
+    }
+    for (name, frame) in frames().into_iter().filter(|(name, _)| ["udp4", "arp", "tagged-twice"].contains(name)) {
+        corpus("ethernet")?.add(name, &frame)?;
+        corpus("vlan")?.add(name, &frame[14..])?;
+    }
+    corpus("arp")?.add("request", &arp_packet())?;
+    for (name, packet) in [
+        ("udp", udp4().dscp(Dscp::EF).build_ip()),
+        ("tcp", syn().build_ip()),
+        ("options", udp4().options(&[7, 7, 4, 0, 0, 0, 0]).build_ip()),
+        ("fragment", udp4().fragment(24, true).payload_len(8).build_ip()),
+    ] {
+        corpus("ipv4")?.add(name, &packet)?;
+    }
+    let (icmp, icmp6) = (build::icmp4_echo(LAN_HOST, WAN_HOST, 1, 2), build::icmp6_echo(LAN_HOST_6, WAN_HOST_6, 1, 2));
+    let too_long = icmp.clone().icmpv4(icmpv4::Repr::FragmentationNeeded { mtu: 1400 });
+    let too_big = icmp6.clone().icmpv6(icmpv6::Repr::PacketTooBig { mtu: 1280 });
+    for (name, packet) in [("udp", udp6().build_ip()), ("icmp", icmp6.build_ip())] {
+        corpus("ipv6")?.add(name, &packet)?;
+    }
+    corpus("icmpv4")?.add("echo", &icmp.build_ip()[20..])?;
+    corpus("icmpv4")?.add("too-long", &too_long.payload(&udp4().build_ip()).build_ip()[20..])?;
+    corpus("icmpv6")?.add("echo", &icmp6.build_ip()[40..])?;
+    corpus("icmpv6")?.add("too-big", &too_big.payload(&udp6().build_ip()).build_ip()[40..])?;
+    let chain = udp6().extension(0, &[5, 2, 0, 0]).extension(protocol::AH, &[0; 10]).fragment(0, true).build_ip();
+    corpus("ipv6_ext")?.add("chain", &[&chain[6..7], &chain[40..]].concat())?;
+    corpus("ipv6_ext")?.add("none", &[17, 0, 1, 0, 2, 0, 8, 0, 0])?;
+    corpus("udp")?.add("datagram", &udp4().payload(b"hello").build_ip()[20..])?;
+    corpus("udp")?.add("empty", &udp6().build_ip()[40..])?;
+    for (name, packet) in [("syn", syn().build_ip()), ("sack", sack().payload(b"data").build_ip())] {
+        corpus("tcp")?.add(name, &packet[20..])?;
+        corpus("tcp_options")?.add(name, &packet[40..])?;
+    }
+    for (name, packet) in rtp_packets() {
+        corpus("rtp")?.add(name, &packet)?;
+    }
+    neighbours(&corpus("ndp")?)
+}
+
+fn neighbours(corpus: &Corpus) -> io::Result<()> {
+    let (target, mac) = (LAN_HOST_6.into(), perhop_wire::MacAddr([2, 0, 0, 0, 0, 9]));
+    let advertisement = ndp::Repr::Advertisement {
+        router: true,
+        solicited: true,
+        overrides: false,
+        target,
+        link_layer: Some(mac),
+    };
+    for (name, repr) in [
+        ("solicitation", ndp::Repr::Solicitation { target, link_layer: Some(mac) }),
+        ("probe", ndp::Repr::Solicitation { target, link_layer: None }),
+        ("advertisement", advertisement),
+    ] {
+        let mut message = vec![0; repr.len()];
+        repr.emit(&mut message);
+        corpus.add(name, &message)?;
+    }
+    Ok(())
+}
+
+/// One record of the target `capture`: link type by index, milliseconds, length, bytes.
+fn captured(link: u8, frame: &[u8]) -> Vec<u8> {
+    [&[link, 20][..], &(frame.len() as u16).to_be_bytes(), frame].concat()
+}
+
+fn captures() -> io::Result<()> {
+    let corpus = Corpus::new("capture")?;
+    let call = udp4().payload(&voice()).build();
+    let mut long = captured(0, &call);
+    (0..20).for_each(|_| long.extend([0, 20, 0x80, 0]));
+    corpus.add("call", &long)?;
+    let mixed: Vec<u8> = frames().iter().flat_map(|(_, frame)| captured(0, frame)).collect();
+    corpus.add("mixed", &mixed)?;
+    let packet = udp4().payload(&voice()).build_ip();
+    let cooked = [&[0; 14][..], &[8, 0], &packet].concat();
+    let cooked2 = [&[8, 0][..], &[0; 18], &packet].concat();
+    let loopback = [&[2, 0, 0, 0][..], &packet].concat();
+    for (name, link, frame) in
+        [("raw", 1, packet), ("loopback", 2, loopback), ("cooked", 4, cooked), ("cooked2", 5, cooked2)]
+    {
+        corpus.add(name, &captured(link, &frame))?;
+    }
+    Ok(())
+}
+
+/// One record of the target `data_path`: a frame to be repaired, at port 0, after `gap` (an index).
+fn arriving(port: u8, gap: u8, frame: &[u8]) -> Vec<u8> {
+    let units = frame.len().div_ceil(255).clamp(1, 8);
+    let len = frame.len().div_ceil(units);
+    let kind = 0xc0 | gap << 4 | (units as u8 - 1) << 1 | port;
+    let mut record = vec![kind, len as u8];
+    record.extend(frame);
+    record.resize(2 + len * units, 0);
+    record
+}
+
+fn traffic() -> io::Result<()> {
+    let corpus = Corpus::new("data_path")?;
+    for (name, frame) in frames() {
+        corpus.add(name, &arriving(0, 1, &frame))?;
+    }
+    let mut call = arriving(0, 3, &udp4().payload(&voice()).build());
+    (0..20).for_each(|_| call.push(0x70));
+    // Filters and classes come and go while it lasts.
+    call.extend([0, 0, 0x40, 0, 1, 0x40, 0, 3, 0, 4, 0x40, 0, 2, 0, 5, 0x70]);
+    corpus.add("call", &call)?;
+    let mut flood = arriving(0, 0, &udp4().payload_len(1400).build());
+    (0..100).for_each(|_| flood.push(0x40));
+    corpus.add("flood", &flood)?;
+    corpus.add("unknown-neighbour", &arriving(0, 3, &build::udp4(LAN_HOST, [10, 1, 0, 99]).build()))?;
+    corpus.add("no-route", &arriving(0, 3, &build::udp4(LAN_HOST, [192, 0, 2, 1]).build()))?;
+    corpus.add("dying", &arriving(1, 3, &build::udp6(WAN_HOST_6, LAN_HOST_6).ttl(1).build()))?;
+    let too_long = build::udp4(WAN_HOST, LAN_HOST).payload_len(1600);
+    corpus.add("to-fragment", &arriving(1, 3, &too_long.clone().build()))?;
+    corpus.add("too-long", &arriving(1, 3, &too_long.dont_fragment().build()))?;
+    Ok(())
+}
+
+fn graphs() -> io::Result<()> {
+    let corpus = Corpus::new("graph")?;
+    let edge = "flows :: Flows(connections = 64);\ncondition :: Conditioner();\nforward :: Route(ports = 2);\n\
+        host :: ToHost(); icmp :: IcmpError();\nin :: FromPort(lan); q :: Egress(wan, rate = 10 Mbit/s); out :: ToPort(wan);\n\
+        in -> flows -> condition -> forward; forward [1] -> q -> out; forward [2] -> host; icmp -> forward;\n";
+    corpus.add("edge", edge.as_bytes())?;
+    corpus.add("anonymous", b"// a comment\na :: Counter -> Tee(2) -> /* here */ Discard(); a [0] -> [0] Discard();")?;
+    corpus.add("several", b"a, b :: Counter(); a -> b -> [0] c :: Discard;")?;
+    corpus.add("quotes", b"a :: Classify(\"x, y = (1)\", key = \"\", z={1,[2]}); a [3] -> Discard();")?;
+    corpus.add("broken", b"a :: ; b -> ; (c) [300] -> a")?;
+    (1..=3).try_for_each(|n| corpus.add(&format!("types-{n}"), perhop_tests::properties::graph::types(n).as_bytes()))
+}
+
+fn operation(op: Value) -> Value {
+    json!({ "txn_id": "000102030405060708090a0b0c0d0e0f", "owner": "file", "fence": 0, "mode": "commit", "ops": [op] })
+}
+
+fn transactions() -> io::Result<()> {
+    let corpus = Corpus::new("transaction")?;
+    let class = json!({ "port": "wan", "weight": 5, "guarantee": { "rate": 1_000_000 }, "queue": { "limit": { "packets": 9 } } });
+    let all = [
+        ("put", json!({ "op": "put", "kind": "class", "name": "wan/x", "spec": class, "ttl_ms": 1500 })),
+        ("filter", json!({ "op": "put", "kind": "filter", "name": "f", "spec": {
+            "priority": 5, "class": "voice",
+            "match": { "protocol": 17, "dst": "10.0.0.0/8", "dst_ports": { "first": 1, "last": 9 }, "dscp": [46] } } })),
+        ("route", json!({ "op": "put", "kind": "route", "name": "r", "spec": { "dest": "10.0.0.0/8", "port": "lan" } })),
+        ("profile", json!({ "op": "put", "kind": "profile", "name": "p", "spec": {
+            "meter": { "tr_tcm": { "cir": 1000000, "cbs": 3000, "pir": 2000000, "pbs": 3000 } } } })),
+        ("detector", json!({ "op": "put", "kind": "detector", "name": "d", "spec": { "class": "voice" } })),
+        ("patch", json!({ "op": "patch", "kind": "port", "name": "wan", "fields": { "rate": 5000000 }, "if_version": 1 })),
+        ("delete", json!({ "op": "delete", "kind": "filter", "name": "calls", "drain_ms": 10 })),
+        ("replace", json!({ "op": "replace_owned", "kinds": ["filter"], "objects": [] })),
+        ("graph", json!({ "op": "replace_graph", "text": "a :: Discard();", "reset": ["*"] })),
+        ("renew", json!({ "op": "renew", "ttl_ms": 1000 })),
+        ("confirm", json!({ "op": "confirm", "txn_id": "000102030405060708090a0b0c0d0e0f" })),
+    ];
+    for (name, op) in all {
+        corpus.add(name, operation(op).to_string().as_bytes())?;
+    }
+    let mut tentative = operation(json!({ "op": "delete", "kind": "filter", "name": "calls" }));
+    tentative["confirm_within_ms"] = json!(800);
+    let mut confirm = operation(json!({ "op": "confirm", "txn_id": "000102030405060708090a0b0c0d0e0f" }));
+    confirm["txn_id"] = json!("ff0102030405060708090a0b0c0d0e0f");
+    corpus.add("confirmed", format!("{tentative}\n{confirm}").as_bytes())?;
+    corpus.add("reverted", format!("{tentative}\n\n{}", operation(json!({ "op": "renew", "ttl_ms": 1 }))).as_bytes())
+}
+
+fn main() -> io::Result<()> {
+    headers()?;
+    captures()?;
+    traffic()?;
+    graphs()?;
+    transactions()
+}

@@ -1,0 +1,4 @@
+//! The property [`frame::dissection`](perhop_tests::properties::frame::dissection).
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| perhop_tests::properties::frame::dissection(data));
