@@ -43,7 +43,8 @@ fn tcp4() -> FrameBuilder {
 
 /// A G.711 packet.
 fn voice() -> Vec<u8> {
-    let header = rtp::Repr { payload_type: 8, sequence: 7, timestamp: 1120, ssrc: 0xabcd_0001, ..Default::default() };
+    let header =
+        rtp::Repr { payload_type: 8, sequence: 7, timestamp: 1120, ssrc: 0xabcd_0001, ..Default::default() };
     let mut packet = vec![0; header.len() + 20];
     header.emit(&mut packet);
     packet
@@ -62,7 +63,11 @@ fn rtp_packets() -> Vec<(&'static str, Vec<u8>)> {
     let mut full = vec![0; header.len() + 8];
     header.emit(&mut full);
     full.extend([0, 0, 0, 4]);
-    vec![("voice", voice()), ("full", full), ("rtcp", vec![0x81, 200, 0, 6, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0])]
+    vec![
+        ("voice", voice()),
+        ("full", full),
+        ("rtcp", vec![0x81, 200, 0, 6, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]),
+    ]
 }
 
 fn syn() -> FrameBuilder {
@@ -112,7 +117,10 @@ fn frames() -> Vec<(&'static str, Vec<u8>)> {
         ("tcp4-sack", sack().vlan(7, 5).build()),
         ("tcp6", build::tcp6(LAN_HOST_6, WAN_HOST_6).ports(1, 2).payload(b"x").build()),
         ("icmp4", build::icmp4_echo(LAN_HOST, WAN_HOST, 1, 2).build()),
-        ("icmp4-error", build::icmp4_echo(LAN_HOST, WAN_HOST, 1, 2).icmpv4(unreachable).payload(&quoted).build()),
+        (
+            "icmp4-error",
+            build::icmp4_echo(LAN_HOST, WAN_HOST, 1, 2).icmpv4(unreachable).payload(&quoted).build(),
+        ),
         ("icmp6", build::icmp6_echo(LAN_HOST_6, WAN_HOST_6, 1, 2).build()),
         ("tagged-twice", udp4().vlan(100, 1).vlan(200, 2).build()),
         ("options", udp4().options(&[7, 7, 4, 0, 0, 0, 0]).build()),
@@ -120,7 +128,10 @@ fn frames() -> Vec<(&'static str, Vec<u8>)> {
         ("later-fragment", udp4().identification(9).fragment(24, false).payload_len(16).build()),
         ("fragment6", udp6().identification(9).fragment(0, true).payload_len(16).build()),
         ("later-fragment6", udp6().identification(9).fragment(24, false).payload_len(16).build()),
-        ("extensions", udp6().extension(protocol::IPV6_HOP_BY_HOP, &[5, 2, 0, 0]).extension(60, &[0; 14]).build()),
+        (
+            "extensions",
+            udp6().extension(protocol::IPV6_HOP_BY_HOP, &[5, 2, 0, 0]).extension(60, &[0; 14]).build(),
+        ),
         ("arp", arp_frame()),
     ]
 }
@@ -130,7 +141,9 @@ fn headers() -> io::Result<()> {
     for (name, frame) in frames() {
         corpus("dissect")?.add(name, &frame)?;
     }
-    for (name, frame) in frames().into_iter().filter(|(name, _)| ["udp4", "arp", "tagged-twice"].contains(name)) {
+    for (name, frame) in
+        frames().into_iter().filter(|(name, _)| ["udp4", "arp", "tagged-twice"].contains(name))
+    {
         corpus("ethernet")?.add(name, &frame)?;
         corpus("vlan")?.add(name, &frame[14..])?;
     }
@@ -143,7 +156,8 @@ fn headers() -> io::Result<()> {
     ] {
         corpus("ipv4")?.add(name, &packet)?;
     }
-    let (icmp, icmp6) = (build::icmp4_echo(LAN_HOST, WAN_HOST, 1, 2), build::icmp6_echo(LAN_HOST_6, WAN_HOST_6, 1, 2));
+    let (icmp, icmp6) =
+        (build::icmp4_echo(LAN_HOST, WAN_HOST, 1, 2), build::icmp6_echo(LAN_HOST_6, WAN_HOST_6, 1, 2));
     let too_long = icmp.clone().icmpv4(icmpv4::Repr::FragmentationNeeded { mtu: 1400 });
     let too_big = icmp6.clone().icmpv6(icmpv6::Repr::PacketTooBig { mtu: 1280 });
     for (name, packet) in [("udp", udp6().build_ip()), ("icmp", icmp6.build_ip())] {
@@ -153,7 +167,8 @@ fn headers() -> io::Result<()> {
     corpus("icmpv4")?.add("too-long", &too_long.payload(&udp4().build_ip()).build_ip()[20..])?;
     corpus("icmpv6")?.add("echo", &icmp6.build_ip()[40..])?;
     corpus("icmpv6")?.add("too-big", &too_big.payload(&udp6().build_ip()).build_ip()[40..])?;
-    let chain = udp6().extension(0, &[5, 2, 0, 0]).extension(protocol::AH, &[0; 10]).fragment(0, true).build_ip();
+    let chain =
+        udp6().extension(0, &[5, 2, 0, 0]).extension(protocol::AH, &[0; 10]).fragment(0, true).build_ip();
     corpus("ipv6_ext")?.add("chain", &[&chain[6..7], &chain[40..]].concat())?;
     corpus("ipv6_ext")?.add("none", &[17, 0, 1, 0, 2, 0, 8, 0, 0])?;
     corpus("udp")?.add("datagram", &udp4().payload(b"hello").build_ip()[20..])?;
@@ -253,11 +268,16 @@ fn graphs() -> io::Result<()> {
         host :: ToHost(); icmp :: IcmpError();\nin :: FromPort(lan); q :: Egress(wan, rate = 10 Mbit/s); out :: ToPort(wan);\n\
         in -> flows -> condition -> forward; forward [1] -> q -> out; forward [2] -> host; icmp -> forward;\n";
     corpus.add("edge", edge.as_bytes())?;
-    corpus.add("anonymous", b"// a comment\na :: Counter -> Tee(2) -> /* here */ Discard(); a [0] -> [0] Discard();")?;
+    corpus.add(
+        "anonymous",
+        b"// a comment\na :: Counter -> Tee(2) -> /* here */ Discard(); a [0] -> [0] Discard();",
+    )?;
     corpus.add("several", b"a, b :: Counter(); a -> b -> [0] c :: Discard;")?;
     corpus.add("quotes", b"a :: Classify(\"x, y = (1)\", key = \"\", z={1,[2]}); a [3] -> Discard();")?;
     corpus.add("broken", b"a :: ; b -> ; (c) [300] -> a")?;
-    (1..=3).try_for_each(|n| corpus.add(&format!("types-{n}"), perhop_tests::properties::graph::types(n).as_bytes()))
+    (1..=3).try_for_each(|n| {
+        corpus.add(&format!("types-{n}"), perhop_tests::properties::graph::types(n).as_bytes())
+    })
 }
 
 fn operation(op: Value) -> Value {
@@ -269,14 +289,26 @@ fn transactions() -> io::Result<()> {
     let class = json!({ "port": "wan", "weight": 5, "guarantee": { "rate": 1_000_000 }, "queue": { "limit": { "packets": 9 } } });
     let all = [
         ("put", json!({ "op": "put", "kind": "class", "name": "wan/x", "spec": class, "ttl_ms": 1500 })),
-        ("filter", json!({ "op": "put", "kind": "filter", "name": "f", "spec": {
+        (
+            "filter",
+            json!({ "op": "put", "kind": "filter", "name": "f", "spec": {
             "priority": 5, "class": "voice",
-            "match": { "protocol": 17, "dst": "10.0.0.0/8", "dst_ports": { "first": 1, "last": 9 }, "dscp": [46] } } })),
-        ("route", json!({ "op": "put", "kind": "route", "name": "r", "spec": { "dest": "10.0.0.0/8", "port": "lan" } })),
-        ("profile", json!({ "op": "put", "kind": "profile", "name": "p", "spec": {
-            "meter": { "tr_tcm": { "cir": 1000000, "cbs": 3000, "pir": 2000000, "pbs": 3000 } } } })),
+            "match": { "protocol": 17, "dst": "10.0.0.0/8", "dst_ports": { "first": 1, "last": 9 }, "dscp": [46] } } }),
+        ),
+        (
+            "route",
+            json!({ "op": "put", "kind": "route", "name": "r", "spec": { "dest": "10.0.0.0/8", "port": "lan" } }),
+        ),
+        (
+            "profile",
+            json!({ "op": "put", "kind": "profile", "name": "p", "spec": {
+            "meter": { "tr_tcm": { "cir": 1000000, "cbs": 3000, "pir": 2000000, "pbs": 3000 } } } }),
+        ),
         ("detector", json!({ "op": "put", "kind": "detector", "name": "d", "spec": { "class": "voice" } })),
-        ("patch", json!({ "op": "patch", "kind": "port", "name": "wan", "fields": { "rate": 5000000 }, "if_version": 1 })),
+        (
+            "patch",
+            json!({ "op": "patch", "kind": "port", "name": "wan", "fields": { "rate": 5000000 }, "if_version": 1 }),
+        ),
         ("delete", json!({ "op": "delete", "kind": "filter", "name": "calls", "drain_ms": 10 })),
         ("replace", json!({ "op": "replace_owned", "kinds": ["filter"], "objects": [] })),
         ("graph", json!({ "op": "replace_graph", "text": "a :: Discard();", "reset": ["*"] })),
@@ -291,10 +323,29 @@ fn transactions() -> io::Result<()> {
     let mut confirm = operation(json!({ "op": "confirm", "txn_id": "000102030405060708090a0b0c0d0e0f" }));
     confirm["txn_id"] = json!("ff0102030405060708090a0b0c0d0e0f");
     corpus.add("confirmed", format!("{tentative}\n{confirm}").as_bytes())?;
-    corpus.add("reverted", format!("{tentative}\n\n{}", operation(json!({ "op": "renew", "ttl_ms": 1 }))).as_bytes())
+    corpus.add(
+        "reverted",
+        format!("{tentative}\n\n{}", operation(json!({ "op": "renew", "ttl_ms": 1 }))).as_bytes(),
+    )
+}
+
+fn descriptions() -> io::Result<()> {
+    let corpus = Corpus::new("describe")?;
+    let all = [
+        ("udp", "in=lan udp 10.0.0.1:5004>10.1.0.2:5004 dscp=EF len=200"),
+        ("tcp6", "in=wan tcp [2001:db8::1]:80>[2001:db8:1::2]:4000 flags=syn,ack ttl=1"),
+        ("rtp", "in=lan udp 10.0.0.1:5004>10.1.0.2:5004 rtp pt=8 ssrc=0xabcd seq=7 ts=1120 vlan=100,200"),
+        ("fragment", "in=lan udp 10.0.0.1>10.1.0.2 frag=1480 id=77"),
+        ("first", "in=lan udp 10.0.0.1:1>10.1.0.2:2 frag=first"),
+        ("icmp", "in=lan icmp 10.0.0.1>10.1.0.2 type=3 code=1 df"),
+        ("number", "in=lan 50 10.0.0.1>10.1.0.2"),
+        ("broken", "udp 10.0.0.1:99999>2001:db8::1 dscp=ee lenn=3"),
+    ];
+    all.iter().try_for_each(|(name, text)| corpus.add(name, text.as_bytes()))
 }
 
 fn main() -> io::Result<()> {
+    descriptions()?;
     headers()?;
     captures()?;
     traffic()?;

@@ -5,6 +5,7 @@
 
 pub mod capture;
 pub mod data_path;
+pub mod describe;
 pub mod frame;
 pub mod graph;
 pub mod headers;
@@ -15,10 +16,11 @@ pub mod transaction;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every fuzz target.
-pub const TARGETS: [Target; 19] = [
+pub const TARGETS: [Target; 20] = [
     ("arp", headers::arp),
     ("capture", capture::classification),
     ("data_path", data_path::forwarding),
+    ("describe", describe::description),
     ("dissect", frame::dissection),
     ("ethernet", headers::ethernet),
     ("graph", graph::language),
@@ -76,7 +78,9 @@ pub fn successor(frame: &[u8]) -> Vec<u8> {
     if layout.payload_offset == 0 {
         return next;
     }
-    if let Some(rtp) = next.get_mut(usize::from(layout.payload_offset)..).and_then(|p| p.first_chunk_mut::<8>()) {
+    if let Some(rtp) =
+        next.get_mut(usize::from(layout.payload_offset)..).and_then(|p| p.first_chunk_mut::<8>())
+    {
         let sequence = u16::from_be_bytes([rtp[2], rtp[3]]).wrapping_add(1);
         let timestamp = u32::from_be_bytes([rtp[4], rtp[5], rtp[6], rtp[7]]).wrapping_add(160);
         rtp[2..4].copy_from_slice(&sequence.to_be_bytes());

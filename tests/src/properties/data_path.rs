@@ -44,7 +44,7 @@ fn edge() -> VirtualRouter {
     };
     let ports =
         vec![info(1, ["10.0.0.1/24", "2001:db8:0::1/64"]), info(2, ["10.1.0.1/24", "2001:db8:1::1/64"])];
-    let change = router.control().planner().port_change(ports);
+    let change = router.control().planner_mut().port_change(ports);
     router.apply_world(change);
     let known = [(0, "10.0.0.2"), (0, "2001:db8:0::2"), (1, "10.1.0.2"), (1, "2001:db8:1::2")];
     let update = |(port, ip): (u16, &str)| NeighbourUpdate {
@@ -52,7 +52,7 @@ fn edge() -> VirtualRouter {
         ip: ip.parse().expect("an address"),
         state: NeighbourState::Reachable(MacAddr([2, 0, 0, 0, 1, port as u8])),
     };
-    let change = router.control().planner().neighbour_change(known.map(update).to_vec());
+    let change = router.control().planner_mut().neighbour_change(known.map(update).to_vec());
     router.apply_world(change);
     let (kinds, objects) = (RouterFile::KINDS.to_vec(), file.objects.clone());
     commit(&mut router, Owner::File, 1, vec![Op::ReplaceOwned { kinds, objects }]);

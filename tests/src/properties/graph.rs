@@ -53,7 +53,8 @@ pub fn language(data: &[u8]) {
     assert_eq!(again.to_string(), printed);
     // Elements reserve what their arguments say: large numbers would test the machine's memory.
     let large = |value: &str| value.bytes().filter(u8::is_ascii_digit).count() > 6;
-    if graph.nodes.len() > MAX_BUILT || graph.nodes.iter().flat_map(|n| &n.args.list).any(|a| large(&a.value)) {
+    if graph.nodes.len() > MAX_BUILT || graph.nodes.iter().flat_map(|n| &n.args.list).any(|a| large(&a.value))
+    {
         return;
     }
     let registry = registry();
@@ -76,6 +77,7 @@ pub fn language(data: &[u8]) {
 /// A graph text with one element of every type there is, unconnected, with arguments drawn from `seed`.
 pub fn types(seed: u64) -> String {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
-    let declare = |t: &ElementType| format!("{} :: {}({});\n", t.name.to_lowercase(), t.name, (t.sample)(&mut rng));
+    let declare =
+        |t: &ElementType| format!("{} :: {}({});\n", t.name.to_lowercase(), t.name, (t.sample)(&mut rng));
     registry().types().iter().map(declare).collect()
 }

@@ -4,9 +4,8 @@ use perhop_units::Dscp;
 use perhop_wire::checksum::{Sum, pseudo_header_v6};
 use perhop_wire::{
     Ecn, HeaderError, Malformed, arp as arp_wire, dissect, ethernet as ethernet_wire, icmpv4 as icmpv4_wire,
-    icmpv6 as icmpv6_wire, ipv4 as ipv4_wire, ipv6 as ipv6_wire, ipv6_ext as ext, layout,
-    ndp as ndp_wire, protocol, rtp as rtp_wire, tcp as tcp_wire, tcp_options as options,
-    udp as udp_wire, vlan as vlan_wire,
+    icmpv6 as icmpv6_wire, ipv4 as ipv4_wire, ipv6 as ipv6_wire, ipv6_ext as ext, layout, ndp as ndp_wire,
+    protocol, rtp as rtp_wire, tcp as tcp_wire, tcp_options as options, udp as udp_wire, vlan as vlan_wire,
 };
 
 /// Any pseudo-header serves: the sum over it is what is tested.
@@ -203,7 +202,8 @@ pub fn icmpv4(data: &[u8]) {
         assert!(!view.is_error());
         assert_eq!(&out[4..], &data[4..]);
     }
-    if matches!(repr, Unreachable { .. } | FragmentationNeeded { .. } | TimeExceeded { .. } | Redirect { .. }) {
+    if matches!(repr, Unreachable { .. } | FragmentationNeeded { .. } | TimeExceeded { .. } | Redirect { .. })
+    {
         assert!(view.is_error());
     }
 }
