@@ -49,15 +49,18 @@ bench: release ## speed of the packet path, one JSON object a line (needs an oth
 	exit $$failed
 
 # Stops at the first crash and leaves its input in out/fuzz. New inputs collect in out/fuzz/NAME beside the seeds of
-# fuzz/corpus/NAME; `NAME -merge=1 fuzz/corpus/NAME out/fuzz/NAME` keeps those that reach something new.
+# fuzz/corpus/NAME; `NAME -merge=1 fuzz/corpus/NAME out/fuzz/NAME` keeps those that reach something new. The seeds of
+# the router file are the examples and the broken files of its tests.
 fuzz: ## every fuzz target for SECONDS=60 each
 	@test -f fuzz/Cargo.toml || { echo "there are no fuzz targets in this checkout: fuzz/Cargo.toml is missing" >&2; exit 3; }
 	cd fuzz && RUSTFLAGS="$(FUZZ_FLAGS)" $(CARGO) build --release --locked --target $(FUZZ_TARGET)
 	@set -e; for file in fuzz/fuzz_targets/*.rs; do \
-		name=$$(basename $$file .rs); mkdir -p fuzz/corpus/$$name out/fuzz/$$name; \
+		name=$$(basename $$file .rs); seeds=fuzz/corpus/$$name; \
+		[ $$name != router_file ] || seeds="examples dataplane/graph/tests/broken"; \
+		mkdir -p out/fuzz/$$name; \
 		echo "== $$name: $(SECONDS) s"; \
 		fuzz/target/$(FUZZ_TARGET)/release/$$name -use_value_profile=1 -max_total_time=$(SECONDS) \
-			-artifact_prefix=out/fuzz/$$name- out/fuzz/$$name fuzz/corpus/$$name; \
+			-artifact_prefix=out/fuzz/$$name- out/fuzz/$$name $$seeds; \
 	done
 
 fmt: ## format all code
