@@ -58,7 +58,8 @@ pub(crate) fn edge_queue_bytes(rate: Rate) -> u64 {
         .filter_map(|object| serde_json::from_value::<ClassSpec>(object.spec.clone()).ok())
         .map(|class| match class.queue.limit {
             QueueLimit::Packets(n) => u64::from(n) * FULL_FRAME,
-            limit => limit.in_bytes(rate).map_or(0, |b| b.get()),
+            // A class's queue in time is filled at its guarantee.
+            limit => limit.in_bytes(class.guarantee.of(rate)).map_or(0, |b| b.get()),
         })
         .sum()
 }
@@ -223,10 +224,10 @@ fn count(report: &Report, observed: &mut Observed) {
 mod tests {
     use super::*;
 
-    /// 20 ms and 100 ms of 10 Mbit/s.
+    /// 20 ms and 100 ms of the 5 Mbit/s that each class is guaranteed.
     #[test]
     fn the_plain_queue_is_as_long_as_those_of_the_edge_together() {
-        assert_eq!(edge_queue_bytes(Rate::from_mbit(10)), 150_000);
+        assert_eq!(edge_queue_bytes(Rate::from_mbit(10)), 75_000);
         let options = DemoOptions::default();
         for kind in [RouterKind::Fifo, RouterKind::Perhop] {
             let objects = objects(kind, &options).expect("both files are right");
