@@ -104,7 +104,8 @@ impl DataPlane {
         options: &DemoOptions,
         captures: Option<&Path>,
     ) -> Result<Self, LabError> {
-        let emulator = Emulator::start(link(topology, options, captures)).map_err(failed("start the link"))?;
+        let emulator =
+            Emulator::start(link(topology, options, captures)).map_err(failed("start the link"))?;
         let name = format!("demo-{}", std::process::id());
         let state_directory = std::env::temp_dir().join(format!("perhop-{name}"));
         let mut config = EngineConfig::new(&name, Some(topology.router.clone()), objects(kind, options)?);
@@ -138,7 +139,9 @@ fn link(topology: &Topology, options: &DemoOptions, captures: Option<&Path>) -> 
     let [near, far] = LINK_DEVICES;
     let way = |from: &str, name: &str, to: &str| {
         let (rate, delay) = (options.rate.bits_per_sec(), options.delay.as_nanos());
-        format!("FromPort({from}) -> {name} :: Link({rate} bit/s, {delay} ns, limit = 100 packets) -> ToPort({to});\n")
+        format!(
+            "FromPort({from}) -> {name} :: Link({rate} bit/s, {delay} ns, limit = 1000 packets) -> ToPort({to});\n"
+        )
     };
     let graph = way(near, "up", far) + &way(far, "down", near);
     let mut config = EmulatorConfig::new("uplink", Some(topology.link.clone()), &graph);
