@@ -127,9 +127,6 @@ impl DataPlane {
             count(report, &mut observed);
         }
         observed.queues = router.recording;
-        if std::env::var_os("PERHOP_DEBUG_ROWS").is_some() {
-            eprintln!("{:#?}\n{:#?}", router.report, link.report);
-        }
         observed
     }
 }

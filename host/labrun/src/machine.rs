@@ -9,6 +9,8 @@ use std::fs;
 const STEAL_LIMIT_PCT: f64 = 10.0;
 /// Lateness of the calls' senders at p99 from which a run is no evidence: all that queueing may add.
 const LATENESS_LIMIT: Duration = Duration::from_millis(5);
+/// Share of the time that router and link waited for a processor from which a run is no evidence.
+const WAIT_LIMIT_PCT: f64 = 5.0;
 /// Share of the calls' packets lost inside this machine from which a run is no evidence.
 const LOST_LIMIT_PCT: f64 = 0.5;
 
@@ -44,6 +46,24 @@ impl CpuTime {
     }
 }
 
+/// Time that the threads of router and link have waited for a processor, ready to run (second number of
+/// `/proc/PID/task/TID/schedstat`); the most of any of them. Zero on a kernel that does not count it.
+pub(crate) fn waited_for_processor() -> Duration {
+    let Ok(tasks) = fs::read_dir("/proc/self/task") else { return Duration::ZERO };
+    let wait = |task: fs::DirEntry| {
+        let name = fs::read_to_string(task.path().join("comm")).ok()?;
+        if !PACKET_THREADS.iter().any(|prefix| name.starts_with(prefix)) {
+            return None;
+        }
+        let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split_whitespace().nth(1)?.parse().ok().map(Duration)
+    };
+    tasks.flatten().filter_map(wait).max().unwrap_or(Duration::ZERO)
+}
+
+/// How the engine names its packet threads.
+const PACKET_THREADS: [&str; 2] = ["link-", "pkt-"];
+
 /// Datagrams that UDP sockets of the namespace dropped for want of buffer (`drops` of `/proc/net/udp`).
 pub(crate) fn socket_drops(namespace: &Namespace) -> u64 {
     let text = namespace.run(|| fs::read_to_string("/proc/thread-self/net/udp"));
@@ -66,6 +86,8 @@ pub struct MachineState {
     pub lateness_p99: Duration,
     /// The same, largest.
     pub lateness_max: Duration,
+    /// Time that router or link, whichever did more, waited for a processor, percent of the run.
+    pub waiting_pct: f64,
     /// Packets lost by receive buffers and rings of this machine.
     pub lost_inside: u64,
     /// Percent that these are of the calls' packets.
@@ -89,6 +111,12 @@ impl MachineState {
                 self.lateness_p99.as_millis_f64()
             ));
         }
+        if self.waiting_pct >= WAIT_LIMIT_PCT {
+            return Some(format!(
+                "the machine was saturated: router or link waited for a processor {:.1} % of the time. Stop what else runs.",
+                self.waiting_pct
+            ));
+        }
         if self.lost_pct >= LOST_LIMIT_PCT {
             return Some(format!(
                 "the machine was saturated: it lost {} packets in its own buffers. Lower --rate or --flood.",
@@ -101,10 +129,11 @@ impl MachineState {
     /// One sentence for the page.
     pub fn describe(&self) -> String {
         format!(
-            "CPU {:.0} % busy, {:.1} % stolen; calls sent {:.0} µs late at p99 ({:.1} ms at most); {} packets lost in this \
+            "CPU {:.0} % busy, {:.1} % stolen; router and link waited for a processor {:.1} % of the time; calls sent {:.0} µs late at p99 ({:.1} ms at most); {} packets lost in this \
              machine's own buffers.",
             self.busy_pct,
             self.steal_pct,
+            self.waiting_pct,
             self.lateness_p99.as_nanos() as f64 / 1e3,
             self.lateness_max.as_millis_f64(),
             self.lost_inside
@@ -120,6 +149,10 @@ impl MachineState {
         if self.lateness_p99 >= Duration::from_millis(1) {
             let ms = self.lateness_p99.as_millis_f64();
             warnings.push(format!("timer error: calls were sent {ms:.1} ms late at p99"));
+        }
+        if self.waiting_pct >= 1.0 {
+            warnings
+                .push(format!("router or link waited for a processor {:.1} % of the time", self.waiting_pct));
         }
         if self.lost_inside > 0 {
             warnings.push(format!("{} packets were lost in buffers of this machine", self.lost_inside));
@@ -157,6 +190,8 @@ mod tests {
         assert_eq!((quiet.saturated(), quiet.warnings().len()), (None, 0));
         let stolen = MachineState { steal_pct: 30.0, ..quiet };
         assert!(stolen.saturated().is_some_and(|s| s.contains("30.0 %") && s.contains("Run it")));
+        let waiting = MachineState { waiting_pct: 20.0, ..quiet };
+        assert!(waiting.saturated().is_some_and(|s| s.contains("20.0 %")));
         let late = MachineState { lateness_p99: Duration::from_millis(9), ..quiet };
         assert!(late.saturated().is_some_and(|s| s.contains("9.0 ms")));
         assert_eq!(late.warnings().len(), 1);

@@ -3,7 +3,7 @@
 use crate::bulk::Bulk;
 use crate::dataplane::{DataPlane, Observed, RouterKind};
 use crate::error::{LabError, io};
-use crate::machine::{CpuTime, MachineState, socket_drops};
+use crate::machine::{CpuTime, MachineState, socket_drops, waited_for_processor};
 use crate::options::{DemoOptions, Timeline};
 use crate::pace::{Lateness, sleep_until};
 use crate::tap::{Tap, TapCounts};
@@ -101,11 +101,13 @@ pub(crate) fn run(
     let ends = Ends::default();
     let epoch = monotonic() + LEAD;
     let cpu = CpuTime::now()?;
+    let waited = waited_for_processor();
     let threads = start(&topology, options, &timeline, epoch, &ends)?;
     let finished = watch(kind, &timeline, epoch, interrupted, progress);
     ends.stop.store(true, Ordering::Relaxed);
     ends.done.store(true, Ordering::Relaxed);
     let cpu = CpuTime::now()?.since(&cpu);
+    let waited = waited_for_processor() - waited;
     let drops = socket_drops(&topology.callee) + socket_drops(&topology.caller);
     let mut outcome = gather(kind, options, timeline, epoch, threads, plane)?;
     if !finished {
@@ -113,6 +115,7 @@ pub(crate) fn run(
     }
     let machine = &mut outcome.machine;
     (machine.steal_pct, machine.busy_pct) = cpu;
+    machine.waiting_pct = waited.as_secs_f64() / timeline.quiet.as_secs_f64() * 100.0;
     machine.lost_inside += drops + outcome.tap.lost + outcome.observed.lost_inside;
     let call_packets: usize = outcome.up.iter().map(|c| c.packets().count()).sum();
     machine.lost_pct = machine.lost_inside as f64 * 100.0 / call_packets.max(1) as f64;
