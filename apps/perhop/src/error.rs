@@ -101,7 +101,9 @@ pub enum AppError {
         why: &'static str,
     },
     /// A `--set` that cannot be applied.
-    #[error("--set {text}: {why}\nPaths are port.NAME.rate and port.NAME.device, for example --set port.wan.rate=\"8 Mbit/s\".")]
+    #[error(
+        "--set {text}: {why}\nPaths are port.NAME.rate and port.NAME.device, for example --set port.wan.rate=\"8 Mbit/s\"."
+    )]
     BadSetting {
         /// Given.
         text: String,

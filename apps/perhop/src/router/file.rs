@@ -54,7 +54,11 @@ impl Setting {
         let port = objects.iter_mut().find(|o| o.kind == Kind::Port && o.name.as_str() == self.port);
         let Some(port) = port else {
             let ports = objects.iter().filter(|o| o.kind == Kind::Port).map(|o| o.name.as_str());
-            let why = format!("the file has no port \"{}\"; it has {}", self.port, ports.collect::<Vec<_>>().join(", "));
+            let why = format!(
+                "the file has no port \"{}\"; it has {}",
+                self.port,
+                ports.collect::<Vec<_>>().join(", ")
+            );
             return Err(AppError::BadSetting { text: self.text.clone(), why });
         };
         port.spec[self.field] = self.value.clone();

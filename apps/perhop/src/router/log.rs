@@ -51,8 +51,8 @@ impl Log {
         let thread = std::thread::Builder::new().name("log".to_owned());
         thread.spawn(move || writing.run(&from)).map_err(AppError::Runtime)?;
         let log = Self { to, lost };
-        let filter = EnvFilter::try_from_env("PERHOP_LOG")
-            .unwrap_or_else(|_| EnvFilter::new(settings.level.name()));
+        let filter =
+            EnvFilter::try_from_env("PERHOP_LOG").unwrap_or_else(|_| EnvFilter::new(settings.level.name()));
         let subscriber = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_ansi(false)

@@ -53,7 +53,10 @@ pub fn run(args: &RestoreArgs) -> Result<Verdict, AppError> {
             "router": done.router, "devices": done.devices, "namespace_gone": done.namespace_gone
         }))?;
     } else if done.namespace_gone {
-        out.line(format_args!("{}: its network namespace is gone, nothing is left to put back", done.router))?;
+        out.line(format_args!(
+            "{}: its network namespace is gone, nothing is left to put back",
+            done.router
+        ))?;
     } else {
         out.line(format_args!("{}: {} put back", done.router, done.devices.join(", ")))?;
     }

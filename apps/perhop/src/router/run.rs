@@ -75,7 +75,8 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
     let path = std::path::absolute(&args.file).unwrap_or_else(|_| args.file.clone());
     let claimed = claim(&name)?;
     let log = Log::start(&file.log, log_format(args, &file))?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(AppError::Runtime)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(AppError::Runtime)?;
     let config = EngineConfig {
         connections: file.router.max_flows,
         cpu: args.cpu,
@@ -105,7 +106,9 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
     let report = engine.stop();
     let restored = match report.restore_error {
         Some(error) => {
-            progress(format_args!("perhop: the interfaces are not as they were; try `perhop router restore --name {name}`"));
+            progress(format_args!(
+                "perhop: the interfaces are not as they were; try `perhop router restore --name {name}`"
+            ));
             Err(AppError::Engine(error))
         }
         None => Ok(Verdict::Done),

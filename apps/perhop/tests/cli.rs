@@ -1,0 +1,343 @@
+//! The built binary from outside: what it prints and how it ends.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::unwrap_used,
+    reason = "a test drives processes and may panic"
+)]
+
+#[path = "cli/router.rs"]
+mod router;
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// How a command ended.
+struct Ended {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Ended {
+    /// Standard output as JSON objects, one a line.
+    fn json(&self) -> Vec<Value> {
+        let lines = self.out.lines();
+        lines.map(|l| serde_json::from_str(l).unwrap_or_else(|e| panic!("{l}: {e}"))).collect()
+    }
+}
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_perhop"));
+    command.args(args).current_dir(root()).stdin(Stdio::null()).env_remove("PERHOP_LOG");
+    command
+}
+
+fn perhop(args: &[&str]) -> Ended {
+    let output = command(args).output().unwrap();
+    Ended {
+        code: output.status.code(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn files(folder: &str, ending: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(root().join(folder)).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|e| format!("{folder}/{}", e.unwrap().file_name().to_str().unwrap())).collect();
+    names.retain(|n| n.ends_with(ending));
+    names.sort();
+    names
+}
+
+/// Says that a test cannot run here, which is a failure where it must.
+fn skip(test: &str, need: &str, why: &str) {
+    eprintln!("SKIPPED {test}: {why}");
+    let required = std::env::var("PERHOP_REQUIRE").is_ok_and(|l| l.split(',').any(|item| item == need));
+    assert!(!required, "{test} is required by PERHOP_REQUIRE but cannot run: {why}");
+}
+
+#[test]
+fn examples_are_good_and_say_so() {
+    let examples = files("examples", ".toml");
+    assert!(examples.len() >= 4);
+    let mut args = vec!["router", "check", "--deny-warnings"];
+    args.extend(examples.iter().map(String::as_str));
+    let ended = perhop(&args);
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
+    assert_eq!(ended.out.lines().count(), examples.len());
+    assert!(ended.out.lines().all(|l| l.ends_with(": good")), "{}", ended.out);
+}
+
+/// The expected texts lie beside the broken files; here they must come out of the binary, whole.
+#[test]
+fn broken_files_are_reported_whole_and_exit_as_they_should() {
+    let broken = files("dataplane/graph/tests/broken", ".toml");
+    assert!(broken.len() >= 20);
+    for file in broken {
+        let ended = perhop(&["router", "check", &file]);
+        let json = perhop(&["router", "check", "--json", &file]);
+        let expected = std::fs::read_to_string(root().join(file.replace(".toml", ".expected"))).unwrap();
+        let name = file.rsplit('/').next().unwrap();
+        let shown = ended.out.replace(&file, name);
+        assert!(shown.starts_with(&expected), "{file}:\n{shown}\nis not\n{expected}");
+        let lines = json.json();
+        let last = lines.last().unwrap();
+        let (errors, warnings) = (last["errors"].as_u64().unwrap(), last["warnings"].as_u64().unwrap());
+        assert_eq!(lines.len() as u64 - 1, errors + warnings);
+        assert!(lines[..lines.len() - 1].iter().all(|l| l["line"].is_u64() && l["column"].is_u64()));
+        let code = if errors > 0 { 2 } else { 0 };
+        assert_eq!((ended.code, json.code), (Some(code), Some(code)), "{file}");
+        let denied = perhop(&["router", "check", "--deny-warnings", &file]).code;
+        assert_eq!(denied, Some(if errors > 0 { 2 } else { 1 }), "{file}: every broken file has something");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_or_not_text_is_bad_input() {
+    let ended = perhop(&["router", "check", "no-such-file.toml"]);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.err.contains("no-such-file.toml") && ended.err.contains("Check the name"), "{}", ended.err);
+    let ended = perhop(&["router", "check", env!("CARGO_BIN_EXE_perhop")]);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.err.contains("is not UTF-8"), "{}", ended.err);
+}
+
+#[test]
+fn a_graph_is_printed_and_reads_back_as_itself() {
+    let scratch = Scratch::new("graph");
+    for example in files("examples", ".toml") {
+        let ended = perhop(&["router", "graph", &example]);
+        assert_eq!(ended.code, Some(0), "{}", ended.err);
+        assert!(ended.out.starts_with("// port "), "{}", ended.out);
+        let graph = scratch.file("printed.graph", &ended.out);
+        let again = perhop(&["router", "graph", &graph]);
+        assert_eq!(again.code, Some(0), "{example}: {}", again.err);
+        assert!(ended.out.ends_with(&again.out), "{example}: canonical text is its own canonical text");
+        let elements = perhop(&["router", "graph", "--json", &graph]).json();
+        let lines = again.out.lines().count();
+        assert_eq!(elements.len(), lines, "{example}");
+    }
+    let wrong = scratch.file("wrong.graph", "a :: Flowz();\na -> b;\n");
+    let ended = perhop(&["router", "graph", &wrong]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""));
+    assert!(ended.err.contains("wrong.graph:2:6:"), "{}", ended.err);
+}
+
+#[test]
+fn explains_an_ipv4_packet_of_the_edge_example() {
+    let packet = "in=lan udp 10.0.0.1:5004>10.1.0.2:5004 dscp=0 len=200 rtp";
+    let ended = perhop(&["router", "explain", "examples/edge.toml", "--packet", packet]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let expected = "\
+udp 10.0.0.1:5004>10.1.0.2:5004, BE, 200 B
+  port         lan: port 0, routes; code points choose nothing  (examples/edge.toml:9:1)
+  parse        IPv4 at 14, protocol 17 at 34, 172 B of payload
+  connection   none yet; this packet would open one
+  filters      none matches, 0 compared in 0 tables
+  detection    may be RTP: not decided by one packet  (examples/edge.toml:35:1)
+                 10 packets of one source within 1 s put the flow into class ef
+  class        none: the default class of the port it leaves by
+  profile      none: not metered
+  contract     none
+  route        no route of the file covers 10.1.0.2
+                 the kernel's routes are not known from a file; ask the running router with --router NAME
+  queue        queue best-effort, as nothing else takes it  (examples/edge.toml:28:1)
+                 guarantee 5 Mbit/s (burst 6250 B), ceiling the link, tier 15, weight 1
+                 limit 100 ms, drop-tail
+  transmitter  10 Mbit/s on wan, 0 B overhead a frame; free
+  outcome      depends on the kernel's routes; by wan from queue best-effort
+";
+    assert_eq!(ended.out, expected);
+}
+
+#[test]
+fn explains_an_ipv6_packet_with_its_filter_and_route() {
+    let packet = "in=site udp [2001:db8:51::1]:1000>[2001:db8:100::2]:5683 len=100 ttl=9";
+    let ended = perhop(&["router", "explain", "examples/ipv6.toml", "--packet", packet]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    for line in [
+        "udp [2001:db8:51::1]:1000>[2001:db8:100::2]:5683, BE, 100 B",
+        "  filters      sensors matches (tier 0, priority 10)  (examples/ipv6.toml:39:1)",
+        "                 because source 2001:db8:51::1 in 2001:db8:51::/64",
+        "  class        telemetry (by filter)",
+        "  route        ::/0 of a route object, metric 100: to fe80::1 by radio",
+        "  queue        queue telemetry  (examples/ipv6.toml:24:1)",
+        "  outcome      sent by radio from queue telemetry",
+    ] {
+        assert!(ended.out.lines().any(|l| l == line), "{line:?} is missing in\n{}", ended.out);
+    }
+    let json = perhop(&["router", "explain", "examples/ipv6.toml", "--json", "--packet", packet]).json();
+    let steps = json[0]["steps"].as_array().unwrap();
+    let route = steps.iter().find(|s| s["step"] == "route").unwrap();
+    assert_eq!(route["facts"]["next_hop"], "fe80::1");
+    assert_eq!(json.len(), 1);
+}
+
+#[test]
+fn a_bad_description_is_marked_where_it_is_wrong() {
+    let packet = "in=lam udp 10.0.0.1:70000>10.1.0.2:5004";
+    let ended = perhop(&["router", "explain", "examples/edge.toml", "--packet", packet]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""));
+    let column = |line: &str| line.find('^').map(|at| at - 2);
+    let marks: Vec<usize> = ended.err.lines().filter_map(column).collect();
+    assert_eq!(marks, [packet.find("70000").unwrap()], "{}", ended.err);
+    let ended =
+        perhop(&["router", "explain", "examples/edge.toml", "--packet", "in=lam udp 10.0.0.1:7>10.1.0.2:5"]);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.err.contains("did you mean \"lan\"?"), "{}", ended.err);
+}
+
+fn capture(test: &str, name: &str) -> Option<String> {
+    let Some(data) = std::env::var_os("PERHOP_TEST_DATA") else {
+        skip(test, "data", "PERHOP_TEST_DATA does not say where the captures are");
+        return None;
+    };
+    Some(Path::new(&data).join("pcap").join(name).to_str().unwrap().to_owned())
+}
+
+#[test]
+fn rtp_is_found_in_captures_and_only_where_it_is() {
+    let names = ["g711a.pcap", "rtp.pcapng", "rtps.pcap", "dnscrypt_skype_false_positive.pcapng"];
+    let test = "rtp_is_found_in_captures_and_only_where_it_is";
+    let Some(paths) = names.iter().map(|n| capture(test, n)).collect::<Option<Vec<_>>>() else { return };
+    let mut args = vec!["realtime", "classify", "--json"];
+    args.extend(paths.iter().map(String::as_str));
+    let ended = perhop(&args);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let rows = ended.json();
+    let (summary, rows) = rows.split_last().unwrap();
+    let media = |name: &str| {
+        let of = |r: &&Value| r["file"].as_str().unwrap().ends_with(name) && r["verdict"] == "media";
+        rows.iter().filter(of).count() as u64
+    };
+    assert_eq!(names.map(media), [1, 3, 0, 0]);
+    assert_eq!((summary["files"].as_u64(), summary["media"].as_u64()), (Some(4), Some(4)));
+    assert_eq!(summary["flows"].as_u64(), Some(rows.len() as u64));
+    let call = rows.iter().find(|r| r["verdict"] == "media").unwrap();
+    assert_eq!(call["flow"], "udp 10.1.3.143:5000>10.1.6.18:2006");
+    assert_eq!((call["payload_type"][0].as_u64(), call["decided_at"].as_u64()), (Some(8), Some(10)));
+}
+
+#[test]
+fn a_damaged_capture_is_classified_up_to_the_damage() {
+    let test = "a_damaged_capture_is_classified_up_to_the_damage";
+    let Some(path) = capture(test, "g711a.pcap") else { return };
+    let scratch = Scratch::new("damaged");
+    let whole = std::fs::read(path).unwrap();
+    let cut = scratch.0.join("cut.pcap");
+    std::fs::write(&cut, &whole[..whole.len() / 2]).unwrap();
+    let ended = perhop(&["realtime", "classify", "--json", cut.to_str().unwrap(), "no-such.pcap"]);
+    assert_eq!(ended.code, Some(2));
+    let rows = ended.json();
+    let (summary, rows) = rows.split_last().unwrap();
+    assert_eq!((rows.len(), rows[0]["verdict"].as_str()), (1, Some("media")));
+    assert_eq!(summary["errors"].as_array().map(Vec::len), Some(2));
+    assert!(summary["errors"][0].as_str().unwrap().contains("damaged after record"));
+}
+
+#[test]
+fn every_subcommand_explains_itself() {
+    let commands: [&[&str]; 14] = [
+        &[],
+        &["router"],
+        &["router", "check"],
+        &["router", "graph"],
+        &["router", "explain"],
+        &["router", "run"],
+        &["router", "reload"],
+        &["router", "restore"],
+        &["router", "apply"],
+        &["show"],
+        &["realtime"],
+        &["realtime", "classify"],
+        &["completions"],
+        &["man"],
+    ];
+    for words in commands {
+        let mut args = words.to_vec();
+        args.push("--help");
+        let ended = perhop(&args);
+        let usage = format!("Usage: perhop {}", words.join(" "));
+        assert!(ended.code == Some(0) && ended.out.contains(usage.trim_end()), "{args:?}:\n{}", ended.out);
+        args.pop();
+        args.push("--no-such-flag");
+        let ended = perhop(&args);
+        assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""), "{args:?}");
+    }
+    assert_eq!(perhop(&["no-such-command"]).code, Some(2));
+    assert_eq!(perhop(&["router", "explain", "--packet", "x"]).code, Some(2), "neither a file nor a router");
+}
+
+#[test]
+fn completions_and_manual_pages_are_made() {
+    for shell in ["bash", "zsh", "fish"] {
+        let ended = perhop(&["completions", shell]);
+        assert!(ended.code == Some(0) && ended.out.contains("classify"), "{shell}");
+    }
+    assert!(perhop(&["man"]).out.contains(".TH perhop 1"));
+    let scratch = Scratch::new("man");
+    assert_eq!(perhop(&["man", scratch.0.to_str().unwrap()]).code, Some(0));
+    for page in ["perhop.1", "perhop-router-run.1", "perhop-realtime-classify.1"] {
+        assert!(scratch.0.join(page).exists(), "{page}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let example = "examples/edge.toml";
+    for args in [&["router", "graph", example][..], &["man"], &["completions", "bash"]] {
+        let mut child = command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let ended = child.wait_with_output().unwrap();
+        assert_eq!(
+            (ended.status.code(), String::from_utf8(ended.stderr).unwrap().as_str()),
+            (Some(0), ""),
+            "{args:?}"
+        );
+    }
+}
+
+#[test]
+fn who_asks_a_router_that_is_not_there_is_told_what_to_do() {
+    for args in [
+        &["show", "ports", "--router", "no-such-router"][..],
+        &["router", "reload", "--router", "no-such-router"],
+        &["router", "explain", "--router", "no-such-router", "--packet", "in=a udp 10.0.0.1:1>10.0.0.2:2"],
+    ] {
+        let ended = perhop(args);
+        assert_eq!((ended.code, ended.out.as_str()), (Some(3), ""), "{args:?}");
+        assert!(ended.err.contains("perhop router run FILE"), "{}", ended.err);
+    }
+    let ended = perhop(&["show", "ports", "--router", "../evil"]);
+    assert_eq!(ended.code, Some(2), "{}", ended.err);
+}
+
+/// A directory that goes away.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("perhop-cli-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        Self(dir)
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

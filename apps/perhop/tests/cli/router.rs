@@ -1,0 +1,268 @@
+//! A router from its start to its end, in a network namespace of its own.
+
+use super::{Ended, Scratch, command, perhop, skip};
+use perhop_netlink::{Namespace, Netlink, is_privileged_for_net};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const FILE: &str = r#"
+[log]
+file = "/dev/full"
+[[port]]
+name = "lan"
+[[port]]
+name = "wan"
+rate = "10 Mbit/s"
+[[class]]
+name = "ef"
+port = "wan"
+guarantee = "5 Mbit/s"
+ceiling = "5 Mbit/s"
+tier = 0
+queue = "20 ms"
+[[class]]
+name = "rest"
+port = "wan"
+default = true
+queue = "100 ms"
+[detector]
+class = "ef"
+calls = 20
+"#;
+
+/// A namespace with the interfaces `lan` and `wan`, and a router to run there.
+struct World {
+    namespace: Namespace,
+    scratch: Scratch,
+    name: String,
+    file: String,
+}
+
+/// A running router; killed when the test fails.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Running {
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.0.id().try_into().unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    fn end(&mut self) -> Option<i32> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(Instant::now() < end, "the router does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl World {
+    fn new(test: &str) -> Option<Self> {
+        if !is_privileged_for_net() {
+            skip(test, "netns", "needs CAP_NET_ADMIN and CAP_SYS_ADMIN: run as root or under `unshare -Urn`");
+            return None;
+        }
+        let namespace = Namespace::create().unwrap();
+        let net = Netlink::open_in(&namespace).unwrap();
+        for (port, address) in [("lan", "10.0.0.1/24"), ("wan", "10.1.0.1/24")] {
+            let peer = format!("{port}-peer");
+            net.create_veth(port, &peer, None).unwrap();
+            net.add_address(port, address.parse().unwrap()).unwrap();
+            net.set_up(port).unwrap();
+            net.set_up(&peer).unwrap();
+        }
+        let scratch = Scratch::new(test);
+        let file = scratch.file("router.toml", FILE);
+        let name = format!("cli-test-{}-{test}", std::process::id());
+        let world = Self { namespace, scratch, name, file };
+        world.forwarding(Some("1"));
+        Some(world)
+    }
+
+    /// The kernel's forwarding switch of `lan`, after setting it if told to.
+    fn forwarding(&self, set: Option<&str>) -> String {
+        let path = "/proc/sys/net/ipv4/conf/lan/forwarding";
+        let work = || {
+            if let Some(value) = set {
+                std::fs::write(path, value).unwrap();
+            }
+            std::fs::read_to_string(path).unwrap().trim().to_owned()
+        };
+        self.namespace.run(work).unwrap()
+    }
+
+    /// Runs the router in the namespace and waits until it answers.
+    fn start(&self) -> Running {
+        let args = ["router", "run", &self.file, "--name", &self.name, "--set", "port.wan.rate=8 Mbit/s"];
+        let spawn = || command(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut running = Running(self.namespace.run(spawn).unwrap());
+        let end = Instant::now() + PATIENCE;
+        while self.ask(&["show", "ports"]).code != Some(0) {
+            let ended = running.0.try_wait().unwrap();
+            assert!(ended.is_none(), "the router ended: {ended:?}");
+            assert!(Instant::now() < end, "the router does not answer");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        running
+    }
+
+    fn ask(&self, words: &[&str]) -> Ended {
+        perhop(&[words, &["--router", &self.name]].concat())
+    }
+
+    fn rows(&self, what: &str) -> Vec<Value> {
+        let pages = self.ask(&["show", what, "--json"]).json();
+        assert_eq!(pages.len(), 1);
+        pages[0]["rows"].as_array().unwrap().clone()
+    }
+
+    fn classes(&self) -> Vec<String> {
+        let rows = self.rows("classes");
+        let owned = rows.iter().filter(|r| r["owner"] != "");
+        let name = |r: &Value| format!("{}:{}", r["owner"].as_str().unwrap(), r["name"].as_str().unwrap());
+        let mut names: Vec<String> = owned.map(name).collect();
+        names.sort();
+        names
+    }
+
+    fn apply(&self, id: u8, ops: Value) -> Ended {
+        let transaction = json!({ "txn_id": format!("{id:032x}"), "owner": "cli", "fence": 0, "mode": "commit", "ops": ops });
+        let mut child = command(&["router", "apply", "-", "--json", "--router", &self.name])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(transaction.to_string().as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        Ended {
+            code: output.status.code(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+/// The log goes to a full disk all the while.
+#[test]
+fn a_router_runs_is_changed_and_stops_cleanly() {
+    let Some(world) = World::new("lifecycle") else { return };
+    let mut running = world.start();
+    assert_eq!(world.forwarding(None), "0", "the kernel would forward a second time");
+
+    let ports = world.rows("ports");
+    let wan = ports.iter().find(|r| r["name"] == "wan").unwrap();
+    assert_eq!(wan["counters"]["rate_bps"], 8_000_000, "the file says 10 Mbit/s, --set says 8");
+    assert_eq!(world.classes(), ["file:ef", "file:rest"]);
+    for what in ["ports", "classes", "flows", "profiles", "calls", "filters", "elements"] {
+        assert_eq!(world.ask(&["show", what]).code, Some(0), "{what}");
+    }
+
+    let put = |name: &str, port: &str| json!([{ "op": "put", "kind": "class", "name": name, "spec": { "port": port } }]);
+    let done = world.apply(1, put("guests", "wan"));
+    assert_eq!((done.code, done.json()[0]["outcome"].as_str()), (Some(0), Some("committed")), "{}", done.err);
+    let refused = world.apply(2, put("guests2", "wam"));
+    assert_eq!(
+        (refused.code, refused.json()[0]["errors"][0]["code"].as_str()),
+        (Some(1), Some("bad_reference"))
+    );
+
+    // A reload changes what the file owns, and nothing else.
+    let more = FILE.replace("[detector]", "[[class]]\nname = \"more\"\nport = \"wan\"\n[detector]");
+    world.scratch.file("router.toml", &more);
+    assert_eq!(world.ask(&["router", "reload"]).code, Some(0));
+    assert_eq!(world.classes(), ["cli:guests", "file:ef", "file:more", "file:rest"]);
+    let wan = world.rows("ports").into_iter().find(|r| r["name"] == "wan").unwrap();
+    assert_eq!(wan["counters"]["rate_bps"], 8_000_000, "--set holds for a reload too");
+    world.scratch.file("router.toml", "[[port]]\nname = 7\n");
+    let broken = world.ask(&["router", "reload"]);
+    assert!(broken.code == Some(1) && broken.err.contains("router.toml:2:8"), "{}", broken.err);
+    assert_eq!(world.classes().len(), 4, "a broken file changes nothing");
+    world.scratch.file("router.toml", FILE);
+    running.signal(Signal::HUP);
+    let end = Instant::now() + PATIENCE;
+    while world.classes() != ["cli:guests", "file:ef", "file:rest"] {
+        assert!(Instant::now() < end, "SIGHUP does not reload: {:?}", world.classes());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+
+    let packet = "in=lan udp 10.0.0.2:1000>10.1.0.2:2000";
+    let explained = world.ask(&["router", "explain", "--packet", packet, "--json"]);
+    assert!(explained.code == Some(0) && explained.json().len() == 1, "{}", explained.err);
+
+    let second = perhop(&["router", "run", &world.file, "--name", &world.name]);
+    assert!(second.code == Some(3) && second.err.contains("another router with this name is running"));
+    assert_eq!(perhop(&["router", "restore", "--name", &world.name]).code, Some(3), "it lives");
+
+    running.signal(Signal::TERM);
+    assert_eq!(running.end(), Some(0));
+    assert_eq!(world.forwarding(None), "1", "as it was");
+    assert_eq!(world.ask(&["show", "ports"]).code, Some(3));
+}
+
+#[test]
+fn after_a_crash_the_interfaces_are_put_back() {
+    let Some(world) = World::new("crash") else { return };
+    let mut running = world.start();
+    assert_eq!(world.forwarding(None), "0");
+    running.signal(Signal::KILL);
+    assert_eq!(running.end(), None);
+    assert_eq!(world.forwarding(None), "0", "nobody was there to put it back");
+    let restore = || perhop(&["router", "restore", "--name", &world.name, "--json"]);
+    let first = world.namespace.run(restore).unwrap();
+    assert_eq!(first.code, Some(0), "{}", first.err);
+    assert_eq!(first.json()[0]["devices"], json!(["lan", "wan"]));
+    assert_eq!(world.forwarding(None), "1");
+    let second = restore();
+    assert_eq!((second.code, &second.json()[0]["devices"]), (Some(0), &json!([])));
+}
+
+#[test]
+fn a_watch_ends_with_its_reader() {
+    let Some(world) = World::new("watch") else { return };
+    let mut running = world.start();
+    let mut child = command(&["show", "classes", "--watch=1", "--json", "--router", &world.name])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut reader = std::io::BufReader::new(child.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut reader, &mut line).unwrap();
+    let page: Value = serde_json::from_str(&line).unwrap();
+    assert!(page["epoch"].is_u64() && page["revision"].is_u64() && page["at_ns"].is_u64());
+    drop(reader);
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), String::from_utf8(ended.stderr).unwrap().as_str()), (Some(0), ""));
+    running.signal(Signal::INT);
+    assert_eq!(running.end(), Some(0));
+}
+
+#[test]
+fn what_the_machine_lacks_is_named() {
+    let Some(world) = World::new("lacks") else { return };
+    let text = FILE.replace("name = \"lan\"", "name = \"lan\"\ndevice = \"nowhere0\"");
+    let file = world.scratch.file("lacks.toml", &text);
+    let run = || perhop(&["router", "run", &file, "--name", &world.name]);
+    let ended = world.namespace.run(run).unwrap();
+    assert_eq!(ended.code, Some(3));
+    assert!(ended.err.contains("there is no interface \"nowhere0\""), "{}", ended.err);
+    let ended = perhop(&["router", "run", &file, "--name", &world.name, "--set", "port.wam.rate=1 Mbit/s"]);
+    assert!(ended.code == Some(2) && ended.err.contains("the file has no port \"wam\""), "{}", ended.err);
+}
