@@ -21,7 +21,7 @@ fn frames(data: &[u8]) -> Vec<Frame> {
     let mut at = Instant(0);
     while !input.is_empty() && frames.len() < MAX_FRAMES {
         let link = LINK_TYPES[usize::from(input.byte() % 8)];
-        at = at + Duration::from_millis(u64::from(input.byte()));
+        at += Duration::from_millis(u64::from(input.byte()));
         let len = input.word();
         let frame = match frames.last() {
             Some((_, link, before)) if len >= 0x8000 => (at, *link, successor(before)),

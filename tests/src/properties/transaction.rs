@@ -100,7 +100,7 @@ pub fn contract(data: &[u8]) {
             let again: Transaction = serde_json::from_str(&text.to_string()).expect("written by us");
             assert_eq!(again, request);
         }
-        now = now + Duration::from_millis(500);
+        now += Duration::from_millis(500);
         tick(&mut control, now);
         step(&mut control, now, request);
     }
