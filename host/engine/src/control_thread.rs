@@ -214,7 +214,7 @@ impl ControlThread {
                 self.port_state(port, false);
             }
             ToControl::Counted(counting) => counting.finish(&self.control, &self.port_names),
-            ToControl::Explained(explained, done) => done(explained.finish(&self.control, &self.port_names)),
+            ToControl::Explained(explained, done) => done(explained.finish(&self.control)),
             ToControl::Stop => {}
         }
     }
@@ -330,13 +330,13 @@ impl ControlThread {
     }
 
     fn explain(&mut self, text: &str, done: Done<Result<serde_json::Value, ErrorItem>>) {
-        let described = match crate::explain::Described::parse(text, &self.port_names) {
-            Ok(described) => described,
+        let question = match crate::explain::Question::parse(text, &self.control) {
+            Ok(question) => question,
             Err(error) => return done(Err(error)),
         };
         let back = self.to_me.clone();
         self.line.send(Message::Count(Box::new(move |_, _, forwarder: &mut RouterForwarder| {
-            let explained = described.explain(forwarder.worker());
+            let explained = question.ask(forwarder.worker());
             let _ = back.send(ToControl::Explained(Box::new(explained), done));
         })));
     }

@@ -458,12 +458,19 @@ fn explain_and_show_name_things() {
     let (engine, handle) = Engine::start(w.config_of("explain", CLASSES)).unwrap();
     let explain = |text: &str| handle.wait(|done| handle.explain(text, done)).unwrap();
     let told = explain("in=p0 udp 10.20.0.2:5004>10.20.1.2:5004 len=200").unwrap();
-    assert_eq!((&told["out"], &told["route"]["prefix"]), (&"p1".into(), &"10.20.1.0/24".into()), "{told}");
-    assert!(told["queue"].as_str().unwrap().contains("best"), "{told}");
+    let fact = |told: &serde_json::Value, step: &str, fact: &str| {
+        let steps = told["steps"].as_array().unwrap().iter();
+        steps.filter(|s| s["step"] == step).map(|s| s["facts"][fact].clone()).next().unwrap_or_default()
+    };
+    assert_eq!(
+        (fact(&told, "route", "port"), fact(&told, "route", "dest")),
+        ("p1".into(), "10.20.1.0/24".into())
+    );
+    assert!(told["outcome"].as_str().unwrap().contains("best"), "{told}");
     let told = explain("in=p0 icmp 10.20.0.2>10.20.1.1").unwrap();
-    assert_eq!(told["route"]["action"], "deliver to this machine");
+    assert_eq!(told["outcome"], "handed to this machine");
     let told = explain("in=p0 udp 10.20.0.2:1>192.0.2.1:1").unwrap();
-    assert_eq!(told["route"]["action"], "reject (no route)");
+    assert_eq!(told["outcome"], "dropped (no_route)");
     assert!(explain("in=p9 udp 10.20.0.2:1>192.0.2.1:1").unwrap_err().message.contains("p0, p1"));
     let (a, b) = (w.socket(0, "10.20.0.2:0"), w.socket(1, "10.20.1.2:0"));
     assert!(w.reaches(&a, &b));

@@ -205,6 +205,11 @@ fn a_router_runs_is_changed_and_stops_cleanly() {
     let packet = "in=lan udp 10.0.0.2:1000>10.1.0.2:2000";
     let explained = world.ask(&["router", "explain", "--packet", packet, "--json"]);
     assert!(explained.code == Some(0) && explained.json().len() == 1, "{}", explained.err);
+    assert_eq!(
+        explained.json()[0]["outcome"],
+        "sent by wan from queue rest",
+        "the kernel's route is known now"
+    );
 
     let second = perhop(&["router", "run", &world.file, "--name", &world.name]);
     assert!(second.code == Some(3) && second.err.contains("another router with this name is running"));
