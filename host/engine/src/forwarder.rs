@@ -20,6 +20,8 @@ pub(crate) trait Forwarder: Send + 'static {
     /// A timer that is served late by no more than this is told the time it was due: an emulated line then loses
     /// nothing of its rate. Zero where elements have their own way to catch up.
     const PRETEND: Duration;
+    /// Frames are taken at the instants of their stamps, before the timers that fell due since, however late the thread is.
+    const BY_STAMP: bool = false;
 
     fn pool(&self) -> &Pool;
     fn receive(&mut self, now: Instant, port: PortId, batch: &mut Batch);

@@ -107,17 +107,28 @@ pub(crate) fn element_rows(driver: &Driver) -> Vec<Row> {
 }
 
 impl Forwarder for GraphForwarder {
+    const BY_STAMP: bool = true;
     type Job = Option<Built>;
-    const PRETEND: Duration = Duration(20_000_000);
+    const PRETEND: Duration = Duration::from_secs(1);
 
     fn pool(&self) -> &Pool {
         self.driver.pool()
     }
 
-    fn receive(&mut self, now: Instant, port: PortId, batch: &mut Batch) {
-        match self.entries.get(port.index()).copied().flatten() {
-            Some(entry) => self.driver.push(now, entry, 0, batch),
-            None => batch.release_all(),
+    fn receive(&mut self, _now: Instant, port: PortId, batch: &mut Batch) {
+        let Some(entry) = self.entries.get(port.index()).copied().flatten() else {
+            batch.release_all();
+            return;
+        };
+        let mut one = Batch::new();
+        for packet in batch.drain() {
+            let at = packet.meta().received_at.max(self.driver.now());
+            while let Some(due) = self.driver.next_wakeup().filter(|due| *due <= at) {
+                self.driver.poll(due.max(self.driver.now()));
+            }
+            one.push(packet);
+            self.driver.push(at, entry, 0, &mut one);
+            one.release_all();
         }
     }
 

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// After traffic the next packet is awaited awake for this long.
-const SPIN_AFTER_WORK: Duration = Duration(20_000);
+const SPIN_AFTER_WORK: Duration = Duration(2_000);
 
 /// What a packet thread is told.
 pub(crate) enum Message<F: Forwarder> {
@@ -178,10 +178,14 @@ impl<F: Forwarder> PacketThread<F> {
         self.turns += 1;
         let before = self.now;
         self.now = clock::monotonic();
-        let mut worked = self.run_timers(before);
+        // An emulated network takes frames at the instants they came: first what came, then what was due since.
+        let mut worked = !F::BY_STAMP && self.run_timers(before);
         for k in 0..self.ports.len() {
             let i = (self.turn + k) % self.ports.len();
             worked |= self.receive(i);
+        }
+        if F::BY_STAMP {
+            worked |= self.run_timers(before);
         }
         self.turn = (self.turn + 1) % self.ports.len().max(1);
         for i in 0..self.ports.len() {

@@ -22,10 +22,11 @@ pub const FORWARD: &str = "forward";
 /// Name of the element that answers rejected packets.
 pub const ICMP: &str = "icmp";
 
-/// Identifiers of the graph language allow fewer characters than object names.
-pub fn identifier(prefix: &str, name: &str) -> String {
+/// A name of the graph language for something of port `i`: it allows fewer characters than object names do, so where
+/// one had to be replaced the port's number keeps two names apart.
+fn identifier(prefix: &str, i: usize, name: &str) -> String {
     let clean: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    format!("{prefix}_{clean}")
+    if clean == name { format!("{prefix}_{clean}") } else { format!("{prefix}_{clean}_{i}") }
 }
 
 /// What the edge graph is told besides its ports.
@@ -48,10 +49,10 @@ impl EdgeOptions {
         Self { connections, catchup: Duration::ZERO, ring_time: Duration::ZERO }
     }
 
-    /// For this machine's clock: a thread that wakes up to 2 ms late loses none of the link's rate. Nothing is sent
+    /// For this machine's clock: a thread that wakes up to 1 ms late loses none of the link's rate. Nothing is sent
     /// ahead: the queue stays ours.
     pub const fn live(connections: u32) -> Self {
-        Self { connections, catchup: Duration::from_millis(2), ring_time: Duration::ZERO }
+        Self { connections, catchup: Duration::from_millis(1), ring_time: Duration::ZERO }
     }
 }
 
@@ -68,7 +69,7 @@ pub fn edge_graph(ports: &[EdgePort], options: &EdgeOptions) -> String {
     } else {
         let _ = writeln!(text, "{FORWARD} :: Route(ports = {n});\nhost :: ToHost();\n{ICMP} :: IcmpError();");
     }
-    for p in ports {
+    for (i, p) in ports.iter().enumerate() {
         let overhead =
             if p.spec.overhead > 0 { format!(", overhead = {} B", p.spec.overhead) } else { String::new() };
         let limit = p.spec.queue.map_or(String::new(), |q| format!(", limit = {}", q.limit));
@@ -81,23 +82,23 @@ pub fn edge_graph(ports: &[EdgePort], options: &EdgeOptions) -> String {
         let _ = writeln!(
             text,
             "{} :: FromPort({1});\n{2} :: Egress({1}, rate = {3} bit/s{overhead}{limit}{pacing});\n{4} :: ToPort({1});",
-            identifier("in", &p.name),
+            identifier("in", i, &p.name),
             p.name,
-            identifier("queue", &p.name),
+            identifier("queue", i, &p.name),
             p.spec.rate,
-            identifier("out", &p.name),
+            identifier("out", i, &p.name),
         );
     }
-    for p in ports {
-        let _ = writeln!(text, "{} -> {FLOWS};", identifier("in", &p.name));
+    for (i, p) in ports.iter().enumerate() {
+        let _ = writeln!(text, "{} -> {FLOWS};", identifier("in", i, &p.name));
     }
     let _ = writeln!(text, "{FLOWS} -> {CONDITION} -> {FORWARD};");
     for (i, p) in ports.iter().enumerate() {
         let _ = writeln!(
             text,
             "{FORWARD} [{i}] -> {} -> {};",
-            identifier("queue", &p.name),
-            identifier("out", &p.name)
+            identifier("queue", i, &p.name),
+            identifier("out", i, &p.name)
         );
     }
     if !bridge {

@@ -54,7 +54,13 @@ impl Probe {
                 _ => None,
             }
         });
-        Ok(Self { green: green.collect(), described, in_port: PortId(at as u16), ports: ports.len(), file_only: false })
+        Ok(Self {
+            green: green.collect(),
+            described,
+            in_port: PortId(at as u16),
+            ports: ports.len(),
+            file_only: false,
+        })
     }
 
     /// The router does not run: nothing is known of the kernel's routes.

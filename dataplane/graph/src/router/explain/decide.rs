@@ -109,7 +109,9 @@ impl Worker {
             return if self.driver().ids().any(is_bridge) { Way::Bridge } else { Way::Unknown };
         };
         let mut frame = d.frame.clone();
-        if let (Some(port), Some(station)) = (route.ports().get(probe.in_port.index()), frame.first_chunk_mut()) {
+        if let (Some(port), Some(station)) =
+            (route.ports().get(probe.in_port.index()), frame.first_chunk_mut())
+        {
             *station = port.mac.0;
         }
         let said = route.explain(&frame, &d.layout, probe.in_port);

@@ -223,12 +223,15 @@ fn route(probe: &Probe, decisions: &Decisions, book: &Book<'_>) -> Step {
     match &decisions.way {
         Way::Bridge => Step::new("route", "bridged: to the port of its station, or to all others"),
         Way::Unknown => Step::new("route", "the packet graph forwards by elements of its own"),
-        Way::Host => Step::new("route", "to this machine: an address of it, or one of a group or of the link"),
-        Way::Dropped { reason: DropReason::NoRoute, .. } if probe.file_only => {
-            Step::new("route", format!("no route of the file covers {}", d.dst))
-                .detail("the kernel's routes are not known from a file; ask the running router with --router NAME")
-                .fact("reason", "no_route")
+        Way::Host => {
+            Step::new("route", "to this machine: an address of it, or one of a group or of the link")
         }
+        Way::Dropped { reason: DropReason::NoRoute, .. } if probe.file_only => Step::new(
+            "route",
+            format!("no route of the file covers {}", d.dst),
+        )
+        .detail("the kernel's routes are not known from a file; ask the running router with --router NAME")
+        .fact("reason", "no_route"),
         Way::Dropped { reason, told } => {
             let told = if *told { "; the sender is told by ICMP" } else { "" };
             Step::new("route", format!("{}{told}", why(*reason))).fact("reason", reason.name())
@@ -250,7 +253,8 @@ fn route(probe: &Probe, decisions: &Decisions, book: &Book<'_>) -> Step {
             if !probe.file_only {
                 step = match link_address {
                     Some(mac) => step.detail(format!("its link address is {mac}")),
-                    None => step.detail("its link address is not known yet: the packet waits while it is asked for"),
+                    None => step
+                        .detail("its link address is not known yet: the packet waits while it is asked for"),
                 };
             }
             match fragments_of {
