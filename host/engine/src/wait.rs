@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Ports of one worker.
 pub(crate) const MAX_PORTS: usize = 64;
-const LEAST_SLACK: Duration = Duration(10_000);
-const MOST_SLACK: Duration = Duration(60_000);
+const LEAST_SLACK: Duration = Duration(5_000);
+const MOST_SLACK: Duration = Duration(15_000);
 
 /// Wakes a packet thread that sleeps.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl Waiter {
         if let Some(ns) = NonZeroU64::new(1) {
             let _ = rustix::thread::set_current_timer_slack(Some(ns));
         }
-        Self { slack: Duration(30_000) }
+        Self { slack: Duration(15_000) }
     }
 
     /// Waits until a port has input, `wake` is called or `deadline` is there (or about to be).

@@ -77,7 +77,11 @@ fn conclude(options: &DemoOptions, fifo: &RunOutcome, perhop: &RunOutcome) -> Re
     let result = DemoResult { fifo: runs[0].result.clone(), perhop: runs[1].result.clone() };
     let table = demo_table(&[("FIFO", &result.fifo), ("Perhop", &result.perhop)]);
     let judged = DemoTargets::new(options.delay.as_millis_f64(), options.codec).judge(&result);
-    let saturated = [fifo, perhop].iter().find_map(|outcome| outcome.machine.saturated());
+    let runs_of = [fifo, perhop];
+    let saturated = runs_of.iter().find_map(|outcome| outcome.machine.saturated()).or_else(|| {
+        let failed = judged.ok != Some(true);
+        runs_of.iter().filter(|_| failed).find_map(|outcome| outcome.machine.starved())
+    });
     let verdict = match &saturated {
         Some(why) => Verdict::saturated(why, judged.checks),
         None => judged,

@@ -30,7 +30,7 @@ pub(crate) const TRANSFERS: u16 = 4;
 const LEAST_FLOOD_PAYLOAD: u64 = 200;
 /// … unless the flood would have more datagrams a second than this, which is the router's benchmark and not its
 /// demonstration.
-const MOST_FLOOD_PACKETS: u64 = 20_000;
+const MOST_FLOOD_PACKETS: u64 = 10_000;
 /// Bytes a transfer hands to its socket at once.
 const BULK_CHUNK: u32 = 32 << 10;
 /// From the start of the threads to the first instant of the run.
