@@ -76,9 +76,7 @@ impl Batch {
     }
     /// Returns every buffer to its pool.
     pub fn release_all(&mut self) {
-        for packet in self.packets.drain(..) {
-            packet.release();
-        }
+        crate::pool::release_all(&mut self.packets.drain(..));
     }
 }
 

@@ -4,7 +4,7 @@
 //! AF_XDP umem) and one array of slots beside it. A depot behind a mutex holds free slots; each thread keeps a small
 //! cache and exchanges 64 slots at a time with the depot, so the common path takes no lock. Any thread may free.
 
-use crate::{DropReason, Meta};
+use crate::{DropReason, Meta, prefetch};
 use std::alloc::{Layout as MemoryLayout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
@@ -99,6 +99,17 @@ impl Cache {
         };
         &mut self.pools[at].1
     }
+
+    /// Keeps a free slot, and gives some back when there are too many.
+    #[inline]
+    fn keep(&mut self, inner: NonNull<Inner>, slot: NonNull<Slot>) {
+        let mine = self.of(inner);
+        mine.push(slot);
+        if mine.len() > CACHE_MAX {
+            let keep = mine.len() - EXCHANGE;
+            give_back(inner, mine.drain(keep..));
+        }
+    }
 }
 
 impl Drop for Cache {
@@ -145,6 +156,36 @@ fn arena_layout(capacity: usize) -> MemoryLayout {
 
 fn slots_layout(capacity: usize) -> MemoryLayout {
     MemoryLayout::array::<Slot>(capacity).expect("capacity is bounded by MAX_CAPACITY")
+}
+
+/// Free slots whose memory is asked for before they are taken: one buffer, and one slot further down.
+const FETCH_BUFFER: usize = 4;
+const FETCH_SLOT: usize = 8;
+
+/// Brings the slots and buffers that will be taken next near: in a large pool they have left the cache.
+#[inline]
+fn fetch_ahead(free: &[NonNull<Slot>]) {
+    let Some(near) = free.len().checked_sub(FETCH_BUFFER) else { return };
+    // SAFETY: a free slot is initialised and nobody else's; its buffer lies in the arena, longer than the headroom.
+    unsafe {
+        let buffer = free[near].as_ref().buffer;
+        prefetch(buffer.add(HEADROOM).as_ref());
+    }
+    if let Some(far) = free.len().checked_sub(FETCH_SLOT) {
+        fetch_slot(free[far]);
+    }
+}
+
+const _: () = assert!(size_of::<Slot>() == 128, "a slot is two cache lines");
+
+/// Asks for both cache lines of a slot.
+#[inline]
+fn fetch_slot(slot: NonNull<Slot>) {
+    // SAFETY: slots live as long as their pool, which the caller keeps alive; only addresses are used.
+    unsafe {
+        prefetch(slot.as_ref());
+        prefetch(slot.cast::<u8>().add(64).as_ref());
+    }
 }
 
 impl Pool {
@@ -210,7 +251,9 @@ impl Pool {
                 if mine.is_empty() {
                     self.refill(mine);
                 }
-                mine.pop()
+                let slot = mine.pop();
+                fetch_ahead(mine);
+                slot
             })
             .ok()
             .flatten();
@@ -451,17 +494,31 @@ impl Packet {
 fn free_slot(slot: NonNull<Slot>) {
     // SAFETY: the caller gives up the only handle to a live slot; the pool lives while the slot is out.
     let inner = unsafe { slot.as_ref() }.pool;
+    let kept = CACHE.try_with(|cache| cache.borrow_mut().keep(inner, slot));
+    if kept.is_err() {
+        give_back(inner, [slot]);
+    }
+}
+
+/// Packets further on whose slots are asked for while earlier ones are freed.
+const FREE_AHEAD: usize = 8;
+
+/// Ends many packets: as [`Packet::release`] of each, in order.
+pub(crate) fn release_all(packets: &mut std::vec::Drain<'_, Packet>) {
     let kept = CACHE.try_with(|cache| {
         let mut cache = cache.borrow_mut();
-        let mine = cache.of(inner);
-        mine.push(slot);
-        if mine.len() > CACHE_MAX {
-            let keep = mine.len() - EXCHANGE;
-            give_back(inner, mine.drain(keep..));
+        while let Some(packet) = packets.next() {
+            if let Some(later) = packets.as_slice().get(FREE_AHEAD - 1) {
+                fetch_slot(later.slot);
+            }
+            let slot = packet.into_slot();
+            // SAFETY: the only handle to a live slot was given up just now; the pool lives while the slot is out.
+            let inner = unsafe { slot.as_ref() }.pool;
+            cache.keep(inner, slot);
         }
     });
     if kept.is_err() {
-        give_back(inner, [slot]);
+        packets.for_each(Packet::release);
     }
 }
 
