@@ -6,7 +6,6 @@ use crate::realtime::rtp::{HEADER_LEN, Header};
 use crate::table::{NONE, Verdict, elapsed_ms};
 use perhop_packet::Meta;
 use perhop_units::{Duration, Instant};
-use std::sync::Arc;
 
 /// A recognised flow's other packets are not looked at while its SSRC was heard within this time.
 const OTHER_SSRC_AFTER_MS: u32 = 1_000;
@@ -49,34 +48,34 @@ impl Flows {
         header: Option<Header>,
         verdict: &Verdict,
     ) -> bool {
-        let settings = Arc::clone(&self.settings);
+        let Self { settings, table, undecided, events, counters, epoch, .. } = self;
         let Some(detector) = &settings.detector else { return false };
+        let promoted = detector.promote_class;
+        let moves = verdict.promotable() && promoted.is_some() && promoted != verdict.class;
         let owner = n << 1 | half as u32;
-        let entry = self.table.entry_mut(n);
+        let entry = table.entry_mut(n);
         let h = &mut entry.halves[half];
         if h.realtime {
             let silent = elapsed_ms(h.last_ms, h.ssrc_ms);
             if u64::from(silent) > detector.rtp.idle().as_nanos() / 1_000_000 {
                 h.realtime = false;
                 let event = FlowEvent::of(meta.received_at, FlowEventKind::Ended, n, entry, half);
-                self.events.push(event);
-                self.counters.ended += 1;
-                self.count_promotion(verdict);
+                events.push(event);
+                counters.ended += 1;
+                counters.moved += u64::from(moves);
             } else if silent < OTHER_SSRC_AFTER_MS {
                 return true;
             }
         }
-        let entry = self.table.entry_mut(n);
         let h = &mut entry.halves[half];
         let Some(header) = header.filter(|_| settings.detects(meta.in_port)) else { return h.realtime };
         let now_ms = h.last_ms;
-        let state = self.undecided.of(&mut h.undecided, owner, now_ms);
-        let Ok((confidence, payload_type)) =
-            state.observe(&detector.rtp, self.epoch, meta.received_at, &header)
+        let state = undecided.of(&mut h.undecided, owner, now_ms);
+        let Ok((confidence, payload_type)) = state.observe(&detector.rtp, *epoch, meta.received_at, &header)
         else {
             return h.realtime;
         };
-        self.undecided.forget(h.undecided, owner);
+        undecided.forget(h.undecided, owner);
         h.undecided = NONE;
         let was = std::mem::replace(&mut h.realtime, true);
         h.ssrc = header.ssrc;
@@ -86,17 +85,11 @@ impl Flows {
         if !was {
             entry.decided_at[half] = u32::try_from(entry.halves[half].packets).unwrap_or(u32::MAX);
             let event = FlowEvent::of(meta.received_at, FlowEventKind::Detected, n, entry, half);
-            self.events.push(event);
-            self.counters.detected += 1;
-            self.count_promotion(verdict);
+            events.push(event);
+            counters.detected += 1;
+            counters.moved += u64::from(moves);
         }
         true
-    }
-
-    /// Counts a flow that detection moved between classes.
-    fn count_promotion(&mut self, verdict: &Verdict) {
-        let moves = verdict.promotable() && self.promote_class().is_some_and(|c| c != verdict.class);
-        self.counters.moved += u64::from(moves);
     }
 
     /// Looks at up to `budget` connections that may have gone silent. Returns whether there is more to do.
