@@ -6,14 +6,14 @@
 //! virtual, so that flows expire at a steady pace. Time is the processor time of the measuring thread: on a machine that
 //! does other things too, what they take is not counted (what they do to the caches is).
 
+use super::BenchError;
 use super::machine::{self, SPREAD, Watch};
 use super::memory::{bytes_per_class, bytes_per_flow};
 use super::report::{Metric, Point, Sink, Spread};
 use super::router::{LAN, Router, Setup, WAN, port_mac};
 use super::traffic::{MIN_FRAME, Source};
-use super::BenchError;
+use perhop_graph::router::{EdgeOptions, WorkerEvent};
 use perhop_packet::{BUFFER_LEN, Batch, HEADROOM, Pool};
-use perhop_graph::router::WorkerEvent;
 use perhop_units::Instant;
 use perhop_wire::MacAddr;
 
@@ -85,6 +85,9 @@ const WARM_UP_NS: u64 = 35_000_000_000;
 /// Bytes of a packet that forwarding touches: its slot and the beginning of its buffer.
 const TOUCHED: usize = 256;
 
+/// Most connections of a table.
+const MAX_CONNECTIONS: u32 = 1 << 22;
+
 /// Measures every sweep point.
 ///
 /// # Errors
@@ -154,8 +157,10 @@ impl Rig {
             Buffers::Pooled => 0,
         };
         let alive = case.flows + (case.new_per_cent as usize) * 15_000 + 1_000;
-        let connections = (alive * 5 / 4).max(131_072).next_power_of_two().min(4_194_304);
-        let setup = Setup { rate: 100_000_000_000, filters: case.filters, connections, ring_time_us: 1000 };
+        let connections = u32::try_from(alive * 5 / 4)
+            .map_or(MAX_CONNECTIONS, |n| n.next_power_of_two().min(MAX_CONNECTIONS))
+            .max(EdgeOptions::DEFAULT_CONNECTIONS);
+        let setup = Setup { rate: 100_000_000_000, filters: case.filters, connections };
         let pool = Pool::new(parked * options.batch + 4096);
         let router = Router::new(&setup, pool.clone(), options.seed)?;
         let macs = (MacAddr([2, 0, 0, 0, 3, 1]), port_mac(LAN));

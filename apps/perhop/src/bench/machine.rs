@@ -44,7 +44,8 @@ pub fn last_level_cache() -> usize {
 
 /// The kernel's release.
 pub fn kernel_release() -> String {
-    fs::read_to_string("/proc/sys/kernel/osrelease").map_or_else(|_| "unknown".to_owned(), |s| s.trim().to_owned())
+    fs::read_to_string("/proc/sys/kernel/osrelease")
+        .map_or_else(|_| "unknown".to_owned(), |s| s.trim().to_owned())
 }
 
 /// Figures that only rise, read before and after a measurement.
@@ -86,7 +87,7 @@ pub struct Watch {
 }
 
 /// Above this share of time taken by others a result is not to be trusted.
-const DISTURBED: f64 = 0.02;
+pub const DISTURBED: f64 = 0.02;
 /// Above this spread neither.
 pub const SPREAD: f64 = 0.20;
 
@@ -96,22 +97,26 @@ impl Watch {
         Self { before: Taken::now() }
     }
 
+    /// Share of time since the start that this thread was ready and did not run.
+    pub fn waited(&self) -> f64 {
+        let after = Taken::now();
+        let (ran, waited) = (after.ran - self.before.ran, after.waited - self.before.waited);
+        if waited == 0 { 0.0 } else { waited as f64 / (ran + waited) as f64 }
+    }
+
     /// What disturbed this thread since the start, in sentences.
     pub fn warnings(&self) -> Vec<String> {
         let after = Taken::now();
         let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
         let stolen = share(after.stolen - self.before.stolen, after.ticks - self.before.ticks);
-        let (ran, waited) = (after.ran - self.before.ran, after.waited - self.before.waited);
-        let waited = share(waited, ran + waited);
+        let waited = self.waited();
         let mut warnings = Vec::new();
         if stolen > DISTURBED {
             warnings.push(format!("other virtual machines took {:.0} % of the processors", stolen * 100.0));
         }
         if waited > DISTURBED {
-            warnings.push(format!(
-                "other programs took {:.0} % of the measuring thread's time",
-                waited * 100.0
-            ));
+            warnings
+                .push(format!("other programs took {:.0} % of the measuring thread's time", waited * 100.0));
         }
         warnings
     }

@@ -159,7 +159,11 @@ impl Sink {
         for peer in &point.peers {
             for (name, metric) in &peer.metrics {
                 let v = &metric.value;
-                writeln!(out, "    {} {name}: {} ({} … {}) {}", peer.name, v.median, v.min, v.max, metric.unit)?;
+                writeln!(
+                    out,
+                    "    {} {name}: {} ({} … {}) {}",
+                    peer.name, v.median, v.min, v.max, metric.unit
+                )?;
             }
         }
         for warning in &point.warnings {

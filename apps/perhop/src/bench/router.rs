@@ -6,12 +6,10 @@ use perhop_elements::route::{
 };
 use perhop_graph::control::{Control, Input, Limits, Output};
 use perhop_graph::router::{
-    Change, ChangeStep, EdgePort, RouterPlanner, Worker, edge_graph, registry,
+    Change, ChangeStep, EdgeOptions, EdgePort, RouterPlanner, Worker, edge_graph, registry,
 };
 use perhop_graph::routerfile::RouterFile;
-use perhop_model::{
-    Credentials, Kind, Mode, Name, Object, Op, Outcome, Owner, Spec, Transaction, TxnId,
-};
+use perhop_model::{Credentials, Kind, Mode, Name, Object, Op, Outcome, Owner, Spec, Transaction, TxnId};
 use perhop_packet::{Pool, PortId};
 use perhop_units::Instant;
 use perhop_wire::MacAddr;
@@ -41,9 +39,7 @@ pub struct Setup {
     /// Filters that match nothing.
     pub filters: usize,
     /// Connections the router keeps at the most.
-    pub connections: usize,
-    /// Time the line may run ahead of the clock.
-    pub ring_time_us: u64,
+    pub connections: u32,
 }
 
 /// The example's objects with the port `wan` at `rate` instead of its own, and `filters` more filters.
@@ -106,14 +102,10 @@ impl Router {
                 ports.push(EdgePort { name: object.name.to_string(), spec });
             }
         }
-        let rate = format!("rate = {} bit/s", setup.rate);
-        let paced = format!("{rate}, ring_time = {} us", setup.ring_time_us);
-        let text = edge_graph(&ports)
-            .replace("Flows()", &format!("Flows(connections = {})", setup.connections))
-            .replace(&rate, &paced);
+        let text = edge_graph(&ports, &EdgeOptions::live(setup.connections));
         let mut planner = RouterPlanner::new(ports, registry());
-        let worker = Worker::new(&text, &mut planner, pool, seed)
-            .map_err(|e| BenchError::Router(e.to_string()))?;
+        let worker =
+            Worker::new(&text, &mut planner, pool, seed).map_err(|e| BenchError::Router(e.to_string()))?;
         let control = Control::new(1, planner, Limits::default());
         let mut router = Self { control, worker, next: 0 };
         router.submit(vec![Op::ReplaceOwned { kinds: RouterFile::KINDS.to_vec(), objects }])?;
@@ -149,7 +141,8 @@ impl Router {
                 }
                 Output::Reply { reply, .. } if reply.outcome == Outcome::Committed => return Ok(()),
                 Output::Reply { reply, .. } => {
-                    let errors: Vec<_> = reply.errors.iter().take(3).map(|e| format!("{}: {}", e.path, e.message)).collect();
+                    let errors: Vec<_> =
+                        reply.errors.iter().take(3).map(|e| format!("{}: {}", e.path, e.message)).collect();
                     return Err(BenchError::Router(errors.join("; ")));
                 }
             }
@@ -172,7 +165,8 @@ impl Router {
             metric: 0,
             origin: Origin::Kernel,
         };
-        let own = |dest| RouteEntry { dest: net(dest), kind: RouteKind::Local, metric: 0, origin: Origin::Kernel };
+        let own =
+            |dest| RouteEntry { dest: net(dest), kind: RouteKind::Local, metric: 0, origin: Origin::Kernel };
         let routes = vec![
             way("0.0.0.0/0", Some(GATEWAY), WAN),
             way("10.0.0.0/8", None, LAN),

@@ -1,15 +1,15 @@
 //! `bench veth`: through virtual Ethernet pairs and packet sockets, beside the kernel's own forwarding.
 //!
 //! Three namespaces in a row: a sender that sends as fast as it can through a packet socket, the router, a sink. The
-//! sender runs on one processor; on another the router, or, in the same layout, the kernel (received frames are handed
-//! to that processor by receive packet steering): plain, and with four HTB classes and u32 filters on the way out. What
-//! arrives at the sink counts. The three take turns, so that a disturbance meets all of them.
+//! sender runs on one processor; on another the router. In the same layout the kernel forwards: where frames arrive, which
+//! is the sender's processor, or steered to the router's (receive packet steering); plain, or with four HTB classes and
+//! u32 filters on the way out. What arrives at the sink counts. All take turns, so that a disturbance meets all of them.
 
 mod layout;
 mod threads;
 
 use super::BenchError;
-use super::machine::{self, SPREAD, Watch};
+use super::machine::{self, SPREAD};
 use super::report::{Metric, Peer, Point, Sink, Spread};
 use layout::Layout;
 use std::time::{Duration, Instant as Clock};
@@ -89,40 +89,46 @@ pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
             why: format!("there are {processors}; choose with --sender-cpu and --router-cpu"),
         });
     }
-    let layout = Layout::new(options.router_cpu)?;
-    let watch = Watch::start();
-    let (mut ours, mut plain, mut htb) = (Runs::default(), Runs::default(), Runs::default());
-    let mut htb_missing = None;
+    let layout = Layout::new(None)?;
+    let steered = Layout::new(Some(options.router_cpu))?;
+    let mut ours = Runs::default();
+    let mut peers = vec![("linux forwarding", Runs::default()), (HTB, Runs::default())];
+    if steered.steered {
+        peers.push(("linux forwarding, steered", Runs::default()));
+        peers.push((HTB_STEERED, Runs::default()));
+    }
+    let mut missing = None;
     for turn in 1..=options.runs {
         sink.progress(&format!("run {turn} of {}", options.runs));
-        one(options, &layout, Some(()), &mut ours)?;
-        layout.forward_by_kernel(true)?;
-        one(options, &layout, None, &mut plain)?;
-        if htb_missing.is_none() {
+        one(options, &layout, true, &mut ours)?;
+        for (pair, layout) in peers.chunks_mut(2).zip([&layout, &steered]) {
+            layout.forward_by_kernel(true)?;
+            one(options, layout, false, &mut pair[0].1)?;
             match layout.shape() {
-                Ok(()) => one(options, &layout, None, &mut htb)?,
-                Err(e) => htb_missing = Some(e.to_string()),
+                Ok(()) => one(options, layout, false, &mut pair[1].1)?,
+                Err(e) => missing = Some(e.to_string()),
             }
             layout.unshape();
+            layout.forward_by_kernel(false)?;
         }
-        layout.forward_by_kernel(false)?;
     }
-    let mut point = point(options, &ours, &plain, &htb);
-    point.warnings.extend(watch.warnings());
-    if !layout.steered {
-        point.warnings.push(
-            "received frames could not be steered to the router's processor, so the kernel forwarded on the sender's"
-                .to_owned(),
-        );
+    let mut point = point(options, &ours, &peers);
+    if !steered.steered {
+        let why =
+            "received frames cannot be steered here, so the kernel forwarded on the sender's processor only";
+        point.warnings.push(why.to_owned());
     }
-    point.warnings.extend(htb_missing.map(|why| format!("no comparison with HTB and u32: {why}")));
+    point.warnings.extend(missing.map(|why| format!("no comparison with HTB and u32: {why}")));
     sink.point(&point)?;
     Ok(())
 }
 
-/// One run: `router` here, else whatever the kernel is set to do.
-fn one(options: &Options, layout: &Layout, router: Option<()>, runs: &mut Runs) -> Result<(), BenchError> {
-    let forwarding = router.map(|()| Forwarding::start(options, layout)).transpose()?;
+const HTB: &str = "linux forwarding, 4 HTB classes, u32 filters";
+const HTB_STEERED: &str = "linux forwarding, 4 HTB classes, u32 filters, steered";
+
+/// One run: of Perhop if `router`, else of whatever the kernel is set to do.
+fn one(options: &Options, layout: &Layout, router: bool, runs: &mut Runs) -> Result<(), BenchError> {
+    let forwarding = if router { Some(Forwarding::start(options, layout)?) } else { None };
     let sender = Sender::start(options, layout)?;
     std::thread::sleep(SETTLE);
     let (sent, received, start) = (sender.sent(), layout.received()?, Clock::now());
@@ -153,7 +159,7 @@ fn metrics(runs: &Runs) -> impl Iterator<Item = (&'static str, Metric)> {
     .into_iter()
 }
 
-fn point(options: &Options, ours: &Runs, plain: &Runs, htb: &Runs) -> Point {
+fn point(options: &Options, ours: &Runs, peers: &[(&str, Runs)]) -> Point {
     let mut point = Point { bench: "veth", ..Point::default() };
     let ns: Vec<f64> = ours.received.iter().map(|rate| 1e9 / rate.max(1.0)).collect();
     point.set_ns(&ns);
@@ -181,14 +187,20 @@ fn point(options: &Options, ours: &Runs, plain: &Runs, htb: &Runs) -> Point {
     let mean_batch: Vec<f64> =
         ours.reports.iter().map(|r| r.received as f64 / r.batches.max(1) as f64).collect();
     point.metrics.insert("batch", Metric::new(Spread::of(&mean_batch), "packet"));
+    let waited: Vec<f64> = ours.reports.iter().map(|r| r.waited * 100.0).collect();
+    let waited = Spread::of(&waited);
+    point.metrics.insert("router_waited_for_its_processor", Metric::new(waited, "%"));
+    if waited.median > 100.0 * machine::DISTURBED {
+        point.warnings.push(format!("other programs took {:.0} % of the router's time", waited.median));
+    }
     let ours_median = Spread::of(&ours.received).median;
     let version = machine::kernel_release();
-    for (name, runs) in [("linux forwarding", plain), ("linux forwarding, 4 HTB classes, u32 filters", htb)] {
+    for (name, runs) in peers {
         if runs.received.is_empty() {
             continue;
         }
         let mut peer =
-            Peer { name: name.to_owned(), version: version.clone(), metrics: metrics(runs).collect() };
+            Peer { name: (*name).to_owned(), version: version.clone(), metrics: metrics(runs).collect() };
         let factor = ours_median / Spread::of(&runs.received).median.max(1.0);
         peer.metrics.insert("perhop_is_faster_by", Metric::new(Spread::exactly(factor), "x"));
         if Spread::of(&runs.received).relative() > SPREAD {

@@ -3,7 +3,7 @@
 use crate::bench::BenchError;
 use crate::bench::router::{GATEWAY, GATEWAY_MAC, LAN, WAN, port_mac};
 use perhop_netlink::sysctl::ForwardingState;
-use perhop_netlink::tc::{ClassSpec, Handle, HtbClass, QdiscSpec, U32Filter, U32Key};
+use perhop_netlink::tc::{Handle, HtbClass, QdiscSpec, U32Filter, U32Key};
 use perhop_netlink::{Namespace, Netlink, NetlinkError};
 use perhop_units::{Bytes, Rate};
 use std::net::IpAddr;
@@ -40,11 +40,11 @@ impl From<NetlinkError> for BenchError {
 }
 
 impl Layout {
-    /// Makes it, with what the router's interface receives steered to processor `cpu`.
+    /// Makes it; with `cpu`, what the router's interface receives is steered to that processor.
     ///
     /// # Errors
     /// Without rights over namespaces.
-    pub fn new(cpu: usize) -> Result<Self, BenchError> {
+    pub fn new(cpu: Option<usize>) -> Result<Self, BenchError> {
         let (sender, router, sink) = (Namespace::create()?, Namespace::create()?, Namespace::create()?);
         let net = Netlink::open_in(&router)?;
         let steered = Self::inside_pair(&sender, &router, &net, cpu)?;
@@ -76,9 +76,9 @@ impl Layout {
         sender: &Namespace,
         router: &Namespace,
         net: &Netlink,
-        cpu: usize,
+        cpu: Option<usize>,
     ) -> Result<bool, BenchError> {
-        if let Ok(here) = Netlink::open() {
+        if let (Some(cpu), Ok(here)) = (cpu, Netlink::open()) {
             let name = format!("phb{}", std::process::id());
             if here.create_veth(&name, SENDER, Some(sender)).is_ok() {
                 let path = format!("/sys/class/net/{name}/queues/rx-0/rps_cpus");
@@ -115,14 +115,14 @@ impl Layout {
         self.net.add_qdisc(OUTSIDE, Handle::ROOT, root, &spec)?;
         let class = |rate: u64, priority: u32| {
             let bucket = Bytes(1_000_000);
-            ClassSpec::Htb(HtbClass {
+            HtbClass {
                 rate: Rate(rate),
                 ceil: Rate(20 * GBIT),
                 burst: bucket,
                 cburst: bucket,
                 priority,
                 quantum: 60_000,
-            })
+            }
         };
         self.net.add_class(OUTSIDE, root, top, &class(20 * GBIT, 0))?;
         for i in 1..=4u16 {
@@ -154,7 +154,8 @@ impl Layout {
     /// The counter cannot be read.
     pub fn received(&self) -> Result<u64, BenchError> {
         let read = || std::fs::read_to_string("/proc/thread-self/net/dev");
-        let text = self.sink.run(read)?.map_err(|e| BenchError::Wrong(format!("the sink's counters: {e}")))?;
+        let text =
+            self.sink.run(read)?.map_err(|e| BenchError::Wrong(format!("the sink's counters: {e}")))?;
         // name: bytes packets errs drop …
         let line = text.lines().find_map(|l| l.trim_start().strip_prefix("k0:"));
         line.and_then(|l| l.split_whitespace().nth(1)?.parse().ok())

@@ -6,7 +6,9 @@ use crate::bench::router::{LAN, Router, Setup, WAN, port_mac};
 use crate::bench::traffic::Source;
 use crate::bench::{BenchError, machine};
 use perhop_element::Port;
-use perhop_io::{AfPacket, AfPacketConfig, monotonic};
+use perhop_graph::router::EdgeOptions;
+use perhop_io::clock::monotonic;
+use perhop_io::{AfPacket, AfPacketConfig};
 use perhop_packet::{Batch, Pool};
 use perhop_wire::MacAddr;
 use std::sync::Arc;
@@ -23,7 +25,9 @@ struct Runner<T> {
 impl<T> Runner<T> {
     fn finish(self) -> Result<T, BenchError> {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().map_err(|_| BenchError::Wrong("a thread of the measurement panicked".to_owned()))?
+        self.thread
+            .join()
+            .map_err(|_| BenchError::Wrong("a thread of the measurement panicked".to_owned()))?
     }
 }
 
@@ -116,6 +120,8 @@ pub struct RouterReport {
     pub dropped: u64,
     /// Memory allocations after the first packets.
     pub allocations: u64,
+    /// Share of its time that it was ready and did not run.
+    pub waited: f64,
 }
 
 /// The router under test.
@@ -157,17 +163,14 @@ const WARM: u64 = 10_000;
 fn route(options: &Options, stop: &AtomicBool, ready: &AtomicBool) -> Result<RouterReport, BenchError> {
     pin(options.router_cpu)?;
     let pool = Pool::new(16_384);
-    let setup = Setup {
-        rate: 100_000_000_000,
-        filters: options.filters,
-        connections: 131_072,
-        ring_time_us: 1000,
-    };
+    let connections = EdgeOptions::DEFAULT_CONNECTIONS;
+    let setup = Setup { rate: 100_000_000_000, filters: options.filters, connections };
     let mut router = Router::new(&setup, pool.clone(), options.seed)?;
     let (mut inside, mut outside) = (open("lan", INSIDE)?, open("wan", OUTSIDE)?);
     let (mut batch, mut events) = (Batch::new(), Vec::with_capacity(8192));
     let mut report = RouterReport::default();
     let mut warm = None;
+    let watch = machine::Watch::start();
     ready.store(true, Ordering::Release);
     while !stop.load(Ordering::Relaxed) {
         let worker = &mut router.worker;
@@ -190,6 +193,7 @@ fn route(options: &Options, stop: &AtomicBool, ready: &AtomicBool) -> Result<Rou
             warm = Some(perhop_bench::allocations());
         }
     }
+    report.waited = watch.waited();
     let before = warm.unwrap_or_else(perhop_bench::allocations);
     report.allocations = perhop_bench::allocations().since(before).count;
     let counter = |port: &mut AfPacket, name: &str| -> u64 {
