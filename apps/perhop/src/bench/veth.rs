@@ -91,7 +91,7 @@ pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
     }
     let layout = Layout::new(None)?;
     let steered = Layout::new(Some(options.router_cpu))?;
-    let mut ours = Runs::default();
+    let (mut ours, mut ours_steered) = (Runs::default(), Runs::default());
     let mut peers = vec![("linux forwarding", Runs::default()), (HTB, Runs::default())];
     if steered.steered {
         peers.push(("linux forwarding, steered", Runs::default()));
@@ -101,6 +101,9 @@ pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
     for turn in 1..=options.runs {
         sink.progress(&format!("run {turn} of {}", options.runs));
         one(options, &layout, true, &mut ours)?;
+        if steered.steered {
+            one(options, &steered, true, &mut ours_steered)?;
+        }
         for (pair, layout) in peers.chunks_mut(2).zip([&layout, &steered]) {
             layout.forward_by_kernel(true)?;
             one(options, layout, false, &mut pair[0].1)?;
@@ -113,6 +116,11 @@ pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
         }
     }
     let mut point = point(options, &ours, &peers);
+    if let Some((_, received)) =
+        metrics(&ours_steered).find(|(name, _)| *name == "received" && steered.steered)
+    {
+        point.metrics.insert("received_steered", received);
+    }
     if !steered.steered {
         let why =
             "received frames cannot be steered here, so the kernel forwarded on the sender's processor only";
@@ -192,6 +200,11 @@ fn point(options: &Options, ours: &Runs, peers: &[(&str, Runs)]) -> Point {
     point.metrics.insert("router_waited_for_its_processor", Metric::new(waited, "%"));
     if waited.median > 100.0 * machine::DISTURBED {
         point.warnings.push(format!("other programs took {:.0} % of the router's time", waited.median));
+    }
+    if point.metrics.get("lost").is_some_and(|lost| lost.value.median < 1.0) {
+        let why =
+            "nearly nothing was lost, so the sender was the limit: the router forwards at least this much";
+        point.warnings.push(why.to_owned());
     }
     let ours_median = Spread::of(&ours.received).median;
     let version = machine::kernel_release();
