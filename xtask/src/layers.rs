@@ -16,7 +16,7 @@ const MAY_USE: [(&str, &[&str]); 6] = [
     ("control", &["core", "control"]),
     ("lab", &["core", "dataplane", "control", "lab"]),
     ("host", &["core", "dataplane", "control", "lab", "host"]),
-    ("apps", &["core", "dataplane", "control", "lab", "host", "apps"]),
+    ("apps", &["core", "dataplane", "control", "lab", "host", "apps", "bench"]),
 ];
 /// Crates about the project instead of in it: they may use everything.
 const OUTSIDE: [&str; 3] = ["tests", "xtask", "bench"];

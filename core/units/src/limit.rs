@@ -11,7 +11,8 @@ pub enum QueueLimit {
     Packets(u32),
     /// At most this many bytes (IP length plus link overhead).
     Bytes(u64),
-    /// At most what the port's rate sends in this time, in ns.
+    /// At most what the rate of the queue's class (its guarantee, else its ceiling, else the port's rate) sends in this
+    /// time, in ns.
     Time(u64),
 }
 

@@ -2,7 +2,12 @@
 //!
 //! Each test makes what it needs. Without rights it says so and skips; with `netns` in `PERHOP_REQUIRE` a skip is a
 //! failure.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the test needs real sockets, threads and clocks"
+)]
 
 use ipnet::IpNet;
 use perhop_engine::*;

@@ -5,11 +5,11 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rtnetlink::packet_core::{
+use netlink_packet_core::{
     NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkBuffer,
     NetlinkHeader, NetlinkMessage, NetlinkPayload, NlasIterator,
 };
-use rtnetlink::packet_route::RouteNetlinkMessage;
+use netlink_packet_route::RouteNetlinkMessage;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
 
 use crate::error::NetlinkError;

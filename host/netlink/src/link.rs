@@ -2,12 +2,12 @@
 
 use std::os::fd::AsRawFd;
 
-use rtnetlink::packet_core::{NLM_F_CREATE, NLM_F_EXCL};
-use rtnetlink::packet_route::link::{
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::link::{
     InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo as LinkInfoAttribute, LinkLayerType,
     LinkMessage, State,
 };
-use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use crate::connection::Netlink;
 use crate::error::NetlinkError;

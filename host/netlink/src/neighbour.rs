@@ -3,12 +3,12 @@
 
 use std::net::IpAddr;
 
-use rtnetlink::packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
-use rtnetlink::packet_route::neighbour::{
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
+use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState as KernelState,
 };
-use rtnetlink::packet_route::route::RouteType;
-use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_packet_route::route::RouteType;
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use crate::address::family;
 use crate::connection::Netlink;

@@ -1,9 +1,9 @@
 //! Filters: which frames go to which class (tc-u32(8)).
 
 use ipnet::{Ipv4Net, Ipv6Net};
-use rtnetlink::packet_core::{NLM_F_CREATE, NLM_F_EXCL};
-use rtnetlink::packet_route::RouteNetlinkMessage;
-use rtnetlink::packet_route::tc::{
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::tc::{
     TcAttribute, TcFilterU32Option, TcMessage, TcOption, TcU32Key, TcU32Selector, TcU32SelectorFlags,
 };
 

@@ -1,9 +1,9 @@
 //! Classes of the hierarchical token bucket (tc-htb(8)).
 
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::tc::TcMessage;
 use perhop_units::{Bytes, Rate};
-use rtnetlink::packet_core::{NLM_F_CREATE, NLM_F_EXCL};
-use rtnetlink::packet_route::RouteNetlinkMessage;
-use rtnetlink::packet_route::tc::TcMessage;
 
 use super::ratespec::KernelRate;
 use super::{Handle, Parts, Statistics, attribute, push_attribute, word};

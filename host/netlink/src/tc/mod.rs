@@ -24,8 +24,8 @@ pub use handle::{Handle, ParseHandleError};
 pub use htb::{Class, ClassSpec, HtbClass};
 pub use qdisc::{Qdisc, QdiscSpec};
 
-use rtnetlink::packet_core::{DefaultNla, Nla, NlasIterator};
-use rtnetlink::packet_route::tc::{TcAttribute, TcMessage, TcOption, TcStats2};
+use netlink_packet_core::{DefaultNla, Nla, NlasIterator};
+use netlink_packet_route::tc::{TcAttribute, TcMessage, TcOption, TcStats2};
 
 use crate::connection::{Netlink, push_attribute};
 use crate::error::NetlinkError;

@@ -1,9 +1,9 @@
 //! Queueing disciplines.
 
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::tc::TcMessage;
 use perhop_units::{Bytes, Rate};
-use rtnetlink::packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
-use rtnetlink::packet_route::RouteNetlinkMessage;
-use rtnetlink::packet_route::tc::TcMessage;
 
 use super::ratespec::{KernelRate, RATESPEC_BYTES};
 use super::{Handle, Parts, Statistics, attribute, push_attribute, word};
