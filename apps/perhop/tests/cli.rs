@@ -149,7 +149,7 @@ udp 10.0.0.1:5004>10.1.0.2:5004, BE, 200 B
   route        no route of the file covers 10.1.0.2
                  the kernel's routes are not known from a file; ask the running router with --router NAME
   queue        queue best-effort, as nothing else takes it  (examples/edge.toml:28:1)
-                 guarantee 5 Mbit/s (burst 6250 B), ceiling the link, tier 15, weight 1
+                 guarantee 4.95 Mbit/s (burst 6187 B), ceiling the link, tier 15, weight 1
                  limit 100 ms, drop-tail
   transmitter  9.9 Mbit/s on wan, 0 B overhead a frame; free
   outcome      depends on the kernel's routes; by wan from queue best-effort

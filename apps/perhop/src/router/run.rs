@@ -26,13 +26,13 @@ pub struct RunArgs {
     /// The router file
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Name of the router; otherwise [router] name, else the file's name
+    /// Name of the router; otherwise router.name, else the file's name
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Overrides the file, also when it is read again: port.NAME.rate or port.NAME.device
     #[arg(long, value_name = "PATH=VALUE")]
     set: Vec<String>,
-    /// Form of the log; otherwise [log] format
+    /// Form of the log; otherwise log.format
     #[arg(long, value_name = "FORM")]
     log_format: Option<LogForm>,
     /// Captures what each port receives and sends into files here

@@ -158,6 +158,8 @@ proptest! {
         let mut rng = rand_pcg::Pcg64Mcg::seed_from_u64(seed);
         let mut d = RtpDetector::new(RtpSettings::default());
         let (mut received, mut decided) = (0, None);
+        // By the rule alone: the first packet whose tenth predecessor, itself counted, came within a second.
+        let (mut arrivals, mut due) = (Vec::new(), None);
         for i in 0..300_u64 {
             if rng.next_u32() % 100 < u32::from(loss) {
                 continue;
@@ -165,14 +167,19 @@ proptest! {
             received += 1;
             let ts = start.1.wrapping_add((clock * gap * i / 1000) as u32);
             let at = 1_000 + gap * i + u64::from(rng.next_u32()) % (jitter + 1).min(gap);
+            arrivals.push(at);
+            if due.is_none() && received >= 10 && at.saturating_sub(arrivals[received as usize - 10]) <= 1_000 {
+                due = Some(received);
+            }
             let h = head(0x80, 96, start.0.wrapping_add(i as u16), ts, start.2);
             if let Some(made) = d.observe(ms(at), 100, &h) {
                 decided = Some((made.packet, received));
                 break;
             }
         }
+        let Some(due) = due else { return Ok(()) };
         let (packet, at) = decided.expect("found");
         prop_assert_eq!(packet, at);
-        prop_assert!(packet <= 20, "at packet {}", packet);
+        prop_assert!(packet <= due + 10, "at packet {}, due at {}", packet, due);
     }
 }
