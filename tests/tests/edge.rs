@@ -1,6 +1,8 @@
 //! The demo's router file under virtual time: calls through a flooded uplink.
 
-use crate::support::{LAN, WAN, mac, router_of};
+use crate::support::{LAN, WAN, commit, mac, port, put, router_of};
+use perhop_graph::router::{EdgeOptions, VirtualRouter, edge_graph};
+use perhop_model::{Kind, Op, Outcome, Owner};
 use perhop_units::{Dscp, Duration, Instant};
 use perhop_wire::{build, dissect};
 use std::collections::BTreeMap;
@@ -89,4 +91,43 @@ fn calls_survive_a_flood_without_marks() {
     let share = utilised as f64 * 8.0 / 9.9e6 / seconds;
     assert!((0.97..=1.001).contains(&share), "utilisation {share}");
     router.worker().check_conservation().expect("books balance");
+}
+
+/// Classes on every one of 64 ports come into force: staging spends its budget on edits, not on ports.
+#[test]
+fn a_router_with_many_ports_takes_its_classes() {
+    let ports: Vec<_> = (0..64).map(|i| port(&format!("p{i}"), 10_000_000)).collect();
+    let mut router = VirtualRouter::new(ports.clone(), 1024, 1).expect("the edge graph builds");
+    let mut ops: Vec<_> = ports
+        .iter()
+        .map(|p| put(Kind::Port, &p.name, serde_json::to_value(&p.spec).expect("plain data")))
+        .collect();
+    for p in &ports {
+        for class in 0..5 {
+            ops.push(put(
+                Kind::Class,
+                &format!("{}/c{class}", p.name),
+                serde_json::json!({ "port": p.name }),
+            ));
+        }
+    }
+    let reply = commit(&mut router, Owner::File, 1, ops);
+    assert_eq!(reply.outcome, Outcome::Committed, "{:?}", reply.errors);
+}
+
+/// A graph's text names the rate a port had when it was written; the object's rate stays in force.
+#[test]
+fn a_replaced_graph_keeps_the_rate_that_the_port_has_now() {
+    let mut router = router_of(EDGE);
+    let ports = router.control().planner().ports().to_vec();
+    let text = edge_graph(&ports, &EdgeOptions::exact(16_384));
+    let mut spec = ports[1].spec.clone();
+    spec.rate = 5_000_000;
+    let spec = serde_json::to_value(&spec).expect("plain data");
+    commit(&mut router, Owner::File, 7, vec![put(Kind::Port, "wan", spec)]);
+    let rate = |router: &mut VirtualRouter| router.worker().egress(WAN).map(|e| e.tree().link().rate.0);
+    assert_eq!(rate(&mut router), Some(5_000_000));
+    let reply = commit(&mut router, Owner::File, 8, vec![Op::ReplaceGraph { text, reset: vec![] }]);
+    assert_eq!(reply.outcome, Outcome::Committed, "{:?}", reply.errors);
+    assert_eq!(rate(&mut router), Some(5_000_000));
 }

@@ -58,30 +58,43 @@ impl<P: Planner> Control<P> {
         keys.sort();
         // Objects that cannot go yet are left out until the rest is a valid change.
         while !keys.is_empty() {
-            let ops: BTreeMap<Key, usize> = keys.iter().cloned().enumerate().map(|(i, k)| (k, i)).collect();
-            let mut draft = Draft::new(&self.objects);
-            keys.iter().for_each(|key| draft.set(key.clone(), None));
-            let mut errors = validate::validate(&draft, &ops, &self.limits);
+            let errors = self.expiry_errors(&keys);
             if errors.is_empty() {
-                errors = self.planner.check(&draft, None);
-            }
-            if errors.is_empty() {
-                errors = self.broken_by_reverts(&draft, &ops, &[]).map_or(Vec::new(), |(_, errors)| errors);
-            }
-            if errors.is_empty() {
-                let next = Next { changes: draft.into_changes(), drains: BTreeMap::new(), graph: None };
+                let changes = keys.iter().map(|key| (key.clone(), None)).collect();
+                let next = Next { changes, drains: BTreeMap::new(), graph: None };
                 self.install(now, next, Cause::Expired { keys });
                 return true;
             }
             self.expiry_retry = Some(now + EXPIRY_RETRY);
             let blocked: BTreeSet<usize> = errors.iter().filter_map(|e| e.op).collect();
             if blocked.is_empty() {
-                return false;
+                // Nobody is blamed: those go that can go alone, or one of them if they cannot go together.
+                let before = keys.len();
+                keys.retain(|key| self.expiry_errors(std::slice::from_ref(key)).is_empty());
+                if keys.len() == before {
+                    keys.truncate(usize::from(before > 1));
+                }
+                continue;
             }
             let mut index = 0..;
             keys.retain(|_| index.next().is_some_and(|i| !blocked.contains(&i)));
         }
         false
+    }
+
+    /// Why these objects cannot end together now.
+    fn expiry_errors(&self, keys: &[Key]) -> Vec<ErrorItem> {
+        let ops: BTreeMap<Key, usize> = keys.iter().cloned().enumerate().map(|(i, k)| (k, i)).collect();
+        let mut draft = Draft::new(&self.objects);
+        keys.iter().for_each(|key| draft.set(key.clone(), None));
+        let mut errors = validate::validate(&draft, &ops, &self.limits);
+        if errors.is_empty() {
+            errors = self.planner.check(&draft, None);
+        }
+        if errors.is_empty() {
+            errors = self.broken_by_reverts(&draft, &ops, &[]).map_or(Vec::new(), |(_, errors)| errors);
+        }
+        errors
     }
 
     /// Pending commits (but for `confirmed`) may be taken back at any time, any of them: what makes `draft` invalid

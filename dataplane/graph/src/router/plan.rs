@@ -358,8 +358,12 @@ impl Planner for RouterPlanner {
             }
         }
         let whole = touches(draft, &[Kind::Class, Kind::Port, Kind::Allocation, Kind::Sla]);
-        if whole || !fresh.egress.is_empty() {
+        if whole || built.is_some() {
             for (i, tree) in self.trees.iter_mut().enumerate() {
+                if built.is_some() {
+                    // The text of a graph may name the rate a port had when the text was written.
+                    tree.repeat_rate();
+                }
                 let slas = &self.slas;
                 let cx = &mut self.cx;
                 let egress = tree.plan(

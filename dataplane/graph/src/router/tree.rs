@@ -31,6 +31,7 @@ pub struct PortTree {
     name: Name,
     overhead: u32,
     rate: Rate,
+    rate_known: bool,
     slots: Slots<SlotKey>,
     /// Parameters last sent, by slot.
     sent: BTreeMap<u32, NodeParams>,
@@ -45,6 +46,7 @@ impl PortTree {
             name,
             overhead,
             rate,
+            rate_known: true,
             slots: Slots::from_number(Egress::DEFAULT_LEAF.0 + 1),
             sent: BTreeMap::new(),
             owners: BTreeMap::new(),
@@ -54,6 +56,11 @@ impl PortTree {
     /// The same port with a tree that has only the default leaf.
     pub fn empty(&self) -> Self {
         Self::new(self.name.clone(), self.rate, self.overhead)
+    }
+
+    /// The next plan says the port's rate even if it is the one last sent.
+    pub fn repeat_rate(&mut self) {
+        self.rate_known = false;
     }
 
     fn link(&self, rate: Rate) -> TreeLink {
@@ -140,8 +147,9 @@ impl PortTree {
         let rate = port_rate(draft, &self.name);
         let wanted = self.wanted(draft, rate);
         let mut edits = Vec::new();
-        if rate != self.rate {
+        if rate != self.rate || !self.rate_known {
             self.rate = rate;
+            self.rate_known = true;
             edits.push(TreeEdit::Rate(rate));
         }
         let live = self.place(&wanted, &mut edits);

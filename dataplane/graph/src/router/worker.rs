@@ -218,12 +218,16 @@ impl Worker {
         }
         let mut budget = STAGE_EDITS;
         for (port, egress) in &mut change.egress {
+            let unstaged = egress.tree.unstaged();
+            if unstaged == 0 {
+                continue;
+            }
             let Some(element) = self.roles.egress.get(port.index()).copied().flatten() else { continue };
             let Some(element) = self.driver.element_mut::<Egress>(element) else { continue };
             if budget == 0 || !element.stage(now, egress, budget) {
                 return ChangeStep::More;
             }
-            budget /= 2;
+            budget = budget.saturating_sub(unstaged);
         }
         self.commit(now, change);
         ChangeStep::Done

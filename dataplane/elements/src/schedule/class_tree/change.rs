@@ -74,6 +74,11 @@ impl TreeChange {
         change
     }
 
+    /// Edits that [`ClassTree::stage`] has not looked at yet.
+    pub fn unstaged(&self) -> usize {
+        self.edits.len() - self.staged
+    }
+
     /// The edits.
     pub fn edits(&self) -> &[TreeEdit] {
         &self.edits
