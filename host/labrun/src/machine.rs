@@ -105,12 +105,6 @@ impl MachineState {
                 self.steal_pct
             ));
         }
-        if self.lateness_p99 >= LATENESS_LIMIT {
-            return Some(format!(
-                "the machine was saturated: timers fired {:.1} ms late at p99. Stop what else runs, or lower --rate.",
-                self.lateness_p99.as_millis_f64()
-            ));
-        }
         if self.lost_pct >= LOST_LIMIT_PCT {
             return Some(format!(
                 "the machine was saturated: it lost {} packets in its own buffers. Lower --rate or --flood.",
@@ -120,9 +114,15 @@ impl MachineState {
         None
     }
 
-    /// Why a failed target is no evidence against the router: it had to wait for a processor. Targets that hold in
-    /// spite of that stand.
+    /// Why a failed target is no evidence against the router: senders, router or link had to wait for a processor.
+    /// Targets that hold in spite of that stand, as delays count from the instant a packet was really sent.
     pub fn starved(&self) -> Option<String> {
+        if self.lateness_p99 >= LATENESS_LIMIT {
+            return Some(format!(
+                "the machine was saturated: timers fired {:.1} ms late at p99. Stop what else runs, or lower --rate.",
+                self.lateness_p99.as_millis_f64()
+            ));
+        }
         (self.waiting_pct >= WAIT_LIMIT_PCT).then(|| {
             format!(
                 "the machine was saturated: router or link waited for a processor {:.1} % of the time. Stop what else runs.",
@@ -199,7 +199,7 @@ mod tests {
         assert!(waiting.starved().is_some_and(|s| s.contains("20.0 %")));
         assert_eq!((waiting.saturated(), quiet.starved()), (None, None));
         let late = MachineState { lateness_p99: Duration::from_millis(9), ..quiet };
-        assert!(late.saturated().is_some_and(|s| s.contains("9.0 ms")));
+        assert!(late.starved().is_some_and(|s| s.contains("9.0 ms")));
         assert_eq!(late.warnings().len(), 1);
     }
 }
