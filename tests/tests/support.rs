@@ -3,10 +3,9 @@
 use perhop_elements::route::{NeighbourState, NeighbourUpdate, PortInfo};
 use perhop_graph::router::{EdgePort, VirtualRouter};
 use perhop_graph::routerfile::RouterFile;
-use perhop_model::{
-    Credentials, Kind, Mode, Name, Op, Outcome, Owner, PortSpec, Reply, Spec, StateQuery, Transaction, TxnId,
-};
+use perhop_model::{Credentials, Kind, Name, Op, Outcome, Owner, PortSpec, Reply, Spec, StateQuery};
 use perhop_packet::PortId;
+pub use perhop_tests::properties::transaction::transaction;
 use perhop_wire::MacAddr;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -77,20 +76,6 @@ pub fn put(kind: Kind, n: &str, spec: Value) -> Op {
 
 pub fn delete(kind: Kind, n: &str) -> Op {
     Op::Delete { kind, name: name(n), if_version: None, drain_ms: None }
-}
-
-pub fn transaction(owner: Owner, id: u128, ops: Vec<Op>) -> Transaction {
-    Transaction {
-        txn_id: TxnId(id.to_be_bytes()),
-        owner,
-        fence: 0,
-        mode: Mode::Commit,
-        if_revision: None,
-        confirm_within_ms: None,
-        note: None,
-        force: false,
-        ops,
-    }
 }
 
 pub fn commit(router: &mut VirtualRouter, owner: Owner, id: u128, ops: Vec<Op>) -> Arc<Reply> {

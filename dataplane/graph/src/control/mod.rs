@@ -19,7 +19,7 @@ pub use events::{Events, RING as EVENT_RING};
 pub use replay::{KEPT_FOR, KEPT_TRANSACTIONS};
 pub use store::{Draft, Entry, Objects};
 pub use submit::{GraphRequest, RESET_ALL};
-pub use validate::{FRAME_MTU, Limits, MAX_DEPTH, MAX_RATE, guarantee, port_rate};
+pub use validate::{FRAME_MTU, Limits, MAX_DEPTH, MAX_RATE, Trees, port_rate};
 
 use perhop_model::{
     Claim, Credentials, ErrorItem, EventKind, Key, Mode, ObjectState, Outcome, Owner, Reply, Role,

@@ -4,7 +4,7 @@ use super::change::Change;
 use super::edge::EdgePort;
 use super::slots::Slots;
 use super::tree::PortTree;
-use crate::control::{DEFAULT_DRAIN, Draft, Draining, Entry, GraphRequest, Planner, RESET_ALL};
+use crate::control::{DEFAULT_DRAIN, Draft, Draining, Entry, GraphRequest, Planner, RESET_ALL, Trees};
 use crate::lang::{Built, build, parse};
 use crate::swap::SwapError;
 use perhop_element::{BuildCx, Registry};
@@ -309,12 +309,13 @@ impl RouterPlanner {
 
 /// The smallest ceiling, else guarantee, of a detector's class on any port; 0 when it has neither.
 pub(super) fn class_rate(draft: &Draft<'_>, d: &DetectorSpec) -> u64 {
+    let trees = Trees::new(draft);
     draft
         .classes()
         .filter(|(n, c, _)| c.logical_name(n) == d.class.as_str())
         .map(|(n, c, _)| {
             let port = crate::control::port_rate(draft, &c.port);
-            c.ceiling.map_or_else(|| crate::control::guarantee(draft, n, 0), |s| s.of(port).0)
+            c.ceiling.map_or_else(|| trees.guarantee(n, 0), |s| s.of(port).0)
         })
         .filter(|r| *r > 0)
         .min()
@@ -327,7 +328,8 @@ impl Planner for RouterPlanner {
     fn check(&self, draft: &Draft<'_>, graph: Option<&GraphRequest>) -> Vec<ErrorItem> {
         let mut errors = self.check_ports(draft);
         if touches(draft, &[Kind::Class, Kind::Port, Kind::Allocation]) {
-            errors.extend(self.trees.iter().flat_map(|t| t.check(draft)));
+            let classes = Trees::new(draft);
+            errors.extend(self.trees.iter().flat_map(|t| t.check(draft, &classes)));
         }
         errors.extend(self.check_filters(draft));
         if let Some(request) = graph {
@@ -359,6 +361,7 @@ impl Planner for RouterPlanner {
         }
         let whole = touches(draft, &[Kind::Class, Kind::Port, Kind::Allocation, Kind::Sla]);
         if whole || built.is_some() {
+            let classes = Trees::new(draft);
             for (i, tree) in self.trees.iter_mut().enumerate() {
                 if built.is_some() {
                     // The text of a graph may name the rate a port had when the text was written.
@@ -368,6 +371,7 @@ impl Planner for RouterPlanner {
                 let cx = &mut self.cx;
                 let egress = tree.plan(
                     draft,
+                    &classes,
                     draining,
                     &mut |name| cx.class(name),
                     &|name| slas.find(name).map(SlaId),

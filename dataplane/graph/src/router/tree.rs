@@ -1,12 +1,12 @@
 //! One port's classes as a tree: slots, parameters, edits, leaf table.
 
 use super::slots::Slots;
-use crate::control::{Draft, Draining, port_rate};
+use crate::control::{Draft, Draining, Trees, port_rate};
 use perhop_elements::schedule::{
     Bound, ClassTree, Egress, EgressChange, LeafKind, LeafMap, LeafParams, NodeIndex, NodeParams, NodeSpec,
     TreeChange, TreeEdit, TreeError, TreeErrorKind, TreeLink,
 };
-use perhop_model::{ClassSpec, ErrorItem, Kind, Name, QueueKind, QueueSpec, Spec};
+use perhop_model::{ClassSpec, ErrorItem, Name, QueueKind, QueueSpec};
 use perhop_packet::{ClassId, LeafId, SlaId};
 use perhop_reason::Code;
 use perhop_units::{Bytes, Probability, Rate};
@@ -88,9 +88,9 @@ impl PortTree {
     }
 
     /// What the tree cannot take.
-    pub fn check(&self, draft: &Draft<'_>) -> Vec<ErrorItem> {
+    pub fn check(&self, draft: &Draft<'_>, trees: &Trees<'_>) -> Vec<ErrorItem> {
         let rate = port_rate(draft, &self.name);
-        let wanted = self.wanted(draft, rate);
+        let wanted = self.wanted(draft, trees, rate);
         let index: BTreeMap<&Name, u32> = wanted.keys().zip(1..).collect();
         let specs: Vec<NodeSpec> = wanted
             .iter()
@@ -111,16 +111,14 @@ impl PortTree {
     }
 
     /// The classes of this port in the draft, by name.
-    fn wanted(&self, draft: &Draft<'_>, rate: Rate) -> BTreeMap<Name, Wanted> {
+    fn wanted(&self, draft: &Draft<'_>, trees: &Trees<'_>, rate: Rate) -> BTreeMap<Name, Wanted> {
         let link = self.link(rate);
         let mine: Vec<_> = draft.classes().filter(|(_, c, _)| c.port == self.name).collect();
         let parents: BTreeSet<&Name> = mine.iter().filter_map(|(_, c, _)| c.parent.as_ref()).collect();
-        let allocations = allocations(draft);
         let mut out = BTreeMap::new();
         for (name, c, entry) in &mine {
-            let allocated = allocations.get(name).copied().unwrap_or_default();
-            let guarantee = allocated.0.unwrap_or_else(|| crate::control::guarantee(draft, name, 0));
-            let ceiling = allocated.1.or_else(|| c.ceiling.map(|s| s.of(rate).0)).filter(|c| *c > 0);
+            let guarantee = trees.guarantee(name, 0);
+            let ceiling = trees.ceiling(name, c, rate).filter(|c| *c > 0);
             let leaf = !parents.contains(name);
             let params = NodeParams {
                 parent: None,
@@ -139,13 +137,14 @@ impl PortTree {
     pub fn plan(
         &mut self,
         draft: &Draft<'_>,
+        trees: &Trees<'_>,
         draining: &[Draining],
         class_id: &mut dyn FnMut(&str) -> ClassId,
         sla_id: &dyn Fn(&Name) -> Option<SlaId>,
         default_drain: perhop_units::Instant,
     ) -> EgressChange {
         let rate = port_rate(draft, &self.name);
-        let wanted = self.wanted(draft, rate);
+        let wanted = self.wanted(draft, trees, rate);
         let mut edits = Vec::new();
         if rate != self.rate || !self.rate_known {
             self.rate = rate;
@@ -153,14 +152,15 @@ impl PortTree {
             edits.push(TreeEdit::Rate(rate));
         }
         let live = self.place(&wanted, &mut edits);
-        let gone: Vec<(u32, u64)> = self
+        let in_use: BTreeSet<u32> = live.values().copied().collect();
+        let gone: BTreeMap<u32, u64> = self
             .owners
             .iter()
-            .filter(|(slot, _)| !live.values().any(|s| s == *slot) && self.sent.contains_key(slot))
+            .filter(|(slot, _)| !in_use.contains(slot) && self.sent.contains_key(slot))
             .map(|(slot, (_, id))| (*slot, *id))
             .collect();
         let stale: Vec<SlotKey> =
-            self.slots.iter().filter(|(_, n)| gone.iter().any(|g| g.0 == *n)).map(|(k, _)| *k).collect();
+            self.slots.iter().filter(|(_, n)| gone.contains_key(n)).map(|(k, _)| *k).collect();
         for key in stale {
             self.slots.retire(&key);
         }
@@ -211,17 +211,6 @@ fn depth(wanted: &BTreeMap<Name, Wanted>, name: &Name) -> usize {
         at = wanted.get(parent);
     }
     depth
-}
-
-/// Guarantee and ceiling laid over a class by an allocation.
-fn allocations<'d>(draft: &'d Draft<'_>) -> BTreeMap<&'d Name, (Option<u64>, Option<u64>)> {
-    draft
-        .of_kind(Kind::Allocation)
-        .filter_map(|(_, e)| match &*e.spec {
-            Spec::Allocation(a) => Some((&a.class, (a.guarantee, a.ceiling))),
-            _ => None,
-        })
-        .collect()
 }
 
 fn bound(rate: u64, burst: u64, link: &TreeLink) -> Option<Bound> {

@@ -7,12 +7,6 @@ use perhop_reason::Code;
 use perhop_units::{Rate, Share};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Guarantee of a class in bit/s, allocation included: the rate its children's shares refer to. Looks through all
-/// allocations: O(n).
-pub fn guarantee(draft: &Draft<'_>, name: &Name, depth: usize) -> u64 {
-    Trees::new(draft).guarantee(name, depth)
-}
-
 /// Rate of a port; 0 = unlimited.
 pub fn port_rate(draft: &Draft<'_>, name: &Name) -> Rate {
     match draft.find(&Key { kind: Kind::Port, name: name.clone() }).map(|e| &*e.spec) {
@@ -24,8 +18,8 @@ pub fn port_rate(draft: &Draft<'_>, name: &Name) -> Rate {
 /// Children of one node: a port's root, or a class.
 type Node<'d> = (&'d Name, Option<&'d Name>);
 
-/// Classes and what is laid over them, by name.
-struct Trees<'d> {
+/// Classes and what is laid over them, by name. Made once for all classes that are asked about: O(n log n).
+pub struct Trees<'d> {
     draft: &'d Draft<'d>,
     classes: BTreeMap<&'d Name, &'d ClassSpec>,
     /// By class, with the allocation's own key.
@@ -33,7 +27,8 @@ struct Trees<'d> {
 }
 
 impl<'d> Trees<'d> {
-    fn new(draft: &'d Draft<'_>) -> Self {
+    /// The classes and allocations of a draft.
+    pub fn new(draft: &'d Draft<'_>) -> Self {
         let mut allocations = BTreeMap::new();
         for (key, entry) in draft.of_kind(Kind::Allocation) {
             if let Spec::Allocation(a) = &*entry.spec {
@@ -43,7 +38,9 @@ impl<'d> Trees<'d> {
         Self { draft, classes: draft.classes().map(|(n, c, _)| (n, c)).collect(), allocations }
     }
 
-    fn guarantee(&self, name: &Name, depth: usize) -> u64 {
+    /// Guarantee of a class in bit/s, allocation included: the rate its children's shares refer to. `depth` is 0 for
+    /// callers outside.
+    pub fn guarantee(&self, name: &Name, depth: usize) -> u64 {
         let Some(c) = self.classes.get(name) else { return 0 };
         if let Some(rate) = self.allocations.get(name).and_then(|(_, a)| a.guarantee) {
             return rate;
@@ -55,7 +52,8 @@ impl<'d> Trees<'d> {
         }
     }
 
-    fn ceiling(&self, name: &Name, c: &ClassSpec, rate: Rate) -> Option<u64> {
+    /// Ceiling of a class on a port of `rate` in bit/s, allocation included.
+    pub fn ceiling(&self, name: &Name, c: &ClassSpec, rate: Rate) -> Option<u64> {
         let allocated = self.allocations.get(name).and_then(|(_, a)| a.ceiling);
         allocated.or_else(|| c.ceiling.map(|s| s.of(rate).0).filter(|c| *c > 0))
     }
