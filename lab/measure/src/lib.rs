@@ -1,0 +1,5 @@
+//! From what was recorded to what is reported: the same figures from the simulator and from real sockets.
+
+pub mod recording;
+
+pub use recording::*;

@@ -1,0 +1,152 @@
+//! What one repetition of a scenario left behind, whichever world it ran in.
+
+use perhop_quality::Codec;
+use perhop_units::{Duration, Instant};
+use std::collections::BTreeMap;
+
+/// One repetition.
+#[derive(Clone, Debug, Default)]
+pub struct Recording {
+    /// The part that counts: from the end of the warm-up to the end.
+    pub window: (Instant, Instant),
+    /// Datagram streams, each one direction of one call, video or flow.
+    pub streams: Vec<StreamRecord>,
+    /// TCP connections.
+    pub connections: Vec<ConnectionRecord>,
+    /// One entry for each direction of each link.
+    pub links: Vec<LinkRecord>,
+    /// Simulated time that a world's own events cover, for speed figures: events handled.
+    pub events: u64,
+    /// What a reader must know to trust this repetition, apart from the machine.
+    pub warnings: Vec<String>,
+    /// What a reader must know of the machine.
+    pub machine_warnings: Vec<String>,
+    /// Set when the machine, not the network, was the bottleneck: why. No verdict then.
+    pub saturated: Option<String>,
+}
+
+/// Which result group something belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Membership {
+    /// Index of the traffic in the scenario.
+    pub traffic: usize,
+    /// Index of the pair of hosts.
+    pub pair: usize,
+    /// Which way its data go.
+    pub toward: Toward,
+}
+
+/// Direction of data relative to a traffic's pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Toward {
+    /// From the first node of the pair to the second: `name.down`.
+    Second,
+    /// From the second to the first: `name.up`.
+    First,
+}
+
+/// One direction of a datagram stream.
+#[derive(Clone, Debug)]
+pub struct StreamRecord {
+    /// Its group.
+    pub of: Membership,
+    /// Number inside the traffic, from 0.
+    pub number: u16,
+    /// The codec, for calls.
+    pub codec: Option<Codec>,
+    /// Every packet sent, in order.
+    pub packets: Vec<PacketRecord>,
+    /// Packets that came more than once.
+    pub duplicates: u64,
+}
+
+/// One datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketRecord {
+    /// When it was sent.
+    pub sent: Instant,
+    /// When it arrived; [`Instant::FAR_FUTURE`] if never.
+    pub arrived: Instant,
+    /// IP length.
+    pub len: u16,
+    /// RTP time stamp, for calls.
+    pub rtp_timestamp: u32,
+}
+
+/// One TCP connection.
+#[derive(Clone, Debug)]
+pub struct ConnectionRecord {
+    /// Its group.
+    pub of: Membership,
+    /// When it was asked for.
+    pub opened: Instant,
+    /// When the first payload byte arrived.
+    pub first_byte: Option<Instant>,
+    /// When its data were complete; `None`: still running at the end.
+    pub ended: Option<Instant>,
+    /// Payload bytes delivered in order, over its life.
+    pub bytes: u64,
+    /// It failed before its data were complete.
+    pub failed: bool,
+    /// IP bytes delivered in each throughput bin from the start of the repetition, headers included.
+    pub bins: Vec<u64>,
+    /// Payload bytes delivered inside the window.
+    pub window_bytes: u64,
+    /// IP bytes (headers included) of data segments that arrived inside the window.
+    pub window_ip_bytes: u64,
+    /// Segments sent again, over its life; `None` where only the kernel knows.
+    pub retransmits: Option<u64>,
+    /// Congestion window, slow-start threshold (bytes), smoothed round trip and highest sequence acknowledged over time.
+    pub trace: Vec<ConnectionSample>,
+}
+
+/// State of a connection at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionSample {
+    /// When.
+    pub at: Instant,
+    /// Congestion window, bytes.
+    pub window: u64,
+    /// Slow-start threshold, bytes.
+    pub threshold: u64,
+    /// Smoothed round-trip time; zero before the first measurement.
+    pub round_trip: Duration,
+    /// Payload bytes acknowledged.
+    pub acknowledged: u64,
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug, Default)]
+pub struct LinkRecord {
+    /// Index of the link in the scenario.
+    pub link: usize,
+    /// 0: from its first end; 1: back.
+    pub way: usize,
+    /// Time the line was busy inside the window.
+    pub busy: Duration,
+    /// Bytes on the wire inside the window.
+    pub wire_bytes: u64,
+    /// Packets dropped inside the window, by reason, at the link and in the router queue that feeds it.
+    pub drops: BTreeMap<String, u64>,
+    /// Times packets waited before the line began on them, ns, inside the window (a sample of at most a stated number).
+    pub waits_ns: Vec<u64>,
+    /// Queue lengths over time: one series for each named queue.
+    pub queues: Vec<QueueSeries>,
+    /// Wire bytes in each throughput bin from the start of the repetition.
+    pub bins: Vec<u64>,
+}
+
+/// A queue over time: smallest, largest and last length of each interval from the start of the repetition.
+#[derive(Clone, Debug, Default)]
+pub struct QueueSeries {
+    /// Name: the class, or `queue` for a plain one.
+    pub name: String,
+    /// Length of an interval.
+    pub interval: Duration,
+    /// Smallest, largest, last bytes.
+    pub bytes: Vec<[u32; 3]>,
+    /// Packets dropped in each interval.
+    pub drops: Vec<u32>,
+    /// Packets sent on borrowed share, cumulative; empty where the discipline does not borrow.
+    pub borrows: Vec<u32>,
+}

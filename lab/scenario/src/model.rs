@@ -1,0 +1,545 @@
+//! What a scenario means once it is read: plain data with units, indices instead of names.
+//!
+//! Nodes and links are referred to by their index in [`Scenario`]. Times are since the start of a repetition. Nothing
+//! here knows a world: the simulator and the namespaces build the same network from it.
+
+use perhop_quality::Codec;
+use perhop_units::{Bytes, Dscp, Duration, Probability, QueueLimit, Rate};
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+/// A whole scenario in one configuration: the product's or one variant's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// Stable name, such as `H-8.1.2`.
+    pub id: String,
+    /// One line that reads without knowing the authors.
+    pub title: String,
+    /// What the scenario shows.
+    pub why: String,
+    /// Publication the expected values come from.
+    pub source: Option<String>,
+    /// Time before the measurement.
+    pub warm_up: Duration,
+    /// Time that is measured.
+    pub duration: Duration,
+    /// Repetitions, at least 1; repetition i uses stream i of the seed.
+    pub repetitions: u32,
+    /// Seed unless told otherwise.
+    pub seed: u64,
+    /// Nodes, in order of the file.
+    pub nodes: Vec<Node>,
+    /// Links, in order of the file.
+    pub links: Vec<Link>,
+    /// Traffic, in order of the file.
+    pub traffic: Vec<Traffic>,
+    /// Node stops, clock drift and other faults, in order of time.
+    pub faults: Vec<Fault>,
+    /// Programs to run in nodes of the namespaces.
+    pub programs: Vec<Program>,
+    /// What to sample.
+    pub probes: Probes,
+    /// Expected values.
+    pub expect: Vec<Expect>,
+    /// Names of the variants the file has, each read as a [`Scenario`] of its own.
+    pub variants: Vec<String>,
+}
+
+impl Scenario {
+    /// Length of a repetition.
+    pub fn length(&self) -> Duration {
+        self.warm_up + self.duration
+    }
+
+    /// Index of a node.
+    pub fn node(&self, name: &str) -> Option<NodeIndex> {
+        self.nodes.iter().position(|node| node.name == name).map(NodeIndex)
+    }
+
+    /// Index of a link.
+    pub fn link(&self, name: &str) -> Option<LinkIndex> {
+        self.links.iter().position(|link| link.name == name).map(LinkIndex)
+    }
+
+    /// Links at a node, each with the end that is there (0 or 1).
+    pub fn links_of(&self, node: NodeIndex) -> impl Iterator<Item = (LinkIndex, usize)> + '_ {
+        self.links.iter().enumerate().flat_map(move |(i, link)| {
+            (0..2).filter(move |end| link.ends[*end] == node).map(move |end| (LinkIndex(i), end))
+        })
+    }
+}
+
+/// Position of a node in [`Scenario::nodes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeIndex(pub usize);
+
+/// Position of a link in [`Scenario::links`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkIndex(pub usize);
+
+/// A machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Name, at most 15 characters of `[A-Za-z0-9_-]`: it also names a namespace.
+    pub name: String,
+    /// What it is.
+    pub kind: NodeKind,
+    /// Its address: given, or 10.0.0.0/8 by position. One address per node, reachable from everywhere.
+    pub address: Ipv4Addr,
+}
+
+/// What a node does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NodeKind {
+    /// Sends and receives; forwards nothing.
+    Host,
+    /// Forwards by destination; each link's own queue is all the scheduling there is. In namespaces: the kernel.
+    Forwarder,
+    /// A Perhop router.
+    Router(RouterConfig),
+}
+
+/// Configuration of a Perhop router: text of a router file. A port of the file is the link of the same name; a port
+/// without a rate gets that of its link, a link at the node that the file does not name becomes a port without classes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RouterConfig {
+    /// Where the text was read, for messages.
+    pub origin: String,
+    /// The text.
+    pub text: String,
+}
+
+/// A link between two nodes, each direction on its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Link {
+    /// Name.
+    pub name: String,
+    /// The nodes at its ends.
+    pub ends: [NodeIndex; 2],
+    /// From end 0 to end 1, and back. The first is the direction reported as the link's own.
+    pub ways: [Way; 2],
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Way {
+    /// Rate at frame length plus `overhead`; `None`: no limit.
+    pub rate: Option<Rate>,
+    /// Delivery opportunities instead of a rate: one 1,500-byte packet each, repeated to the end.
+    pub trace: Option<DeliveryTrace>,
+    /// Propagation delay.
+    pub delay: Duration,
+    /// Random part of the delay.
+    pub jitter: Option<Jitter>,
+    /// Independent loss.
+    pub loss: Probability,
+    /// Bursts of loss.
+    pub burst_loss: Option<GilbertElliott>,
+    /// Probability that a packet arrives twice.
+    pub duplicate: Probability,
+    /// Probability that a packet skips the delay and so overtakes.
+    pub reorder: Probability,
+    /// Bytes added to each frame on the wire (an Ethernet frame here has 14 bytes of header, no FCS).
+    pub overhead: Bytes,
+    /// How much waits for the line.
+    pub queue: QueueLimit,
+    /// In which order it leaves.
+    pub discipline: Discipline,
+    /// Changes, in order of time.
+    pub changes: Vec<Change>,
+}
+
+impl Default for Way {
+    /// No limit, no delay, no fault; 1,000 packets of first-in first-out.
+    fn default() -> Self {
+        Self {
+            rate: None,
+            trace: None,
+            delay: Duration::ZERO,
+            jitter: None,
+            loss: Probability::ZERO,
+            burst_loss: None,
+            duplicate: Probability::ZERO,
+            reorder: Probability::ZERO,
+            overhead: Bytes(0),
+            queue: QueueLimit::Packets(1000),
+            discipline: Discipline::Fifo,
+            changes: Vec::new(),
+        }
+    }
+}
+
+/// Milliseconds at which one packet of 1,500 bytes may leave, non-decreasing; the trace repeats after its last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeliveryTrace {
+    /// Where it was read.
+    pub origin: String,
+    /// Opportunities, ms since the start of a pass.
+    pub opportunities_ms: Vec<u32>,
+}
+
+/// Random delay beside the constant one; order is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Jitter {
+    /// Greatest deviation (uniform) or standard deviation (normal, Pareto).
+    pub spread: Duration,
+    /// Shape.
+    pub shape: JitterShape,
+}
+
+/// Shape of a random delay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JitterShape {
+    /// delay ± spread.
+    #[default]
+    Uniform,
+    /// Normal with the spread as standard deviation, never below zero.
+    Normal,
+    /// The delay plus a Pareto excess (shape 3) of the spread as standard deviation: a long tail.
+    Pareto,
+}
+
+/// Two-state loss (Gilbert 1960, Elliott 1963), stepped once a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GilbertElliott {
+    /// From good to bad.
+    pub p: Probability,
+    /// From bad to good.
+    pub r: Probability,
+    /// Loss in the good state.
+    pub loss_good: Probability,
+    /// Loss in the bad state.
+    pub loss_bad: Probability,
+}
+
+/// What orders the packets that wait for a link.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Discipline {
+    /// First in, first out.
+    Fifo,
+    /// Any discipline of the data plane by the name and arguments of its graph element, for example
+    /// `Red(limit = 215 packets, min = 64 packets, max = 193 packets)`. The link's rate, queue and overhead are added
+    /// as `rate`, `limit` and `overhead` where the element has such keys and the text does not set them.
+    Element(String),
+}
+
+/// A change of a link while the scenario runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// When.
+    pub at: Duration,
+    /// Rate from then on.
+    pub rate: Option<Rate>,
+    /// Delay from then on.
+    pub delay: Option<Duration>,
+    /// Loss from then on.
+    pub loss: Option<Probability>,
+    /// `Some(false)`: the link carries nothing (partition); `Some(true)`: it does again.
+    pub up: Option<bool>,
+}
+
+/// Something that breaks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fault {
+    /// When.
+    pub at: Duration,
+    /// Where.
+    pub node: NodeIndex,
+    /// What.
+    pub kind: FaultKind,
+}
+
+/// Kinds of faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// The node stops: what it holds and its connections are gone.
+    Stop,
+    /// It starts again with its configuration.
+    Restart,
+    /// Its clock runs fast (positive) or slow by this many parts per million from now on.
+    ClockDrift {
+        /// ppm, −100,000 … 100,000.
+        ppm: i32,
+    },
+}
+
+/// A program in a node (namespaces only).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Name in results.
+    pub name: String,
+    /// Where it runs.
+    pub node: NodeIndex,
+    /// Command line, split as a shell would without expansions.
+    pub command: Vec<String>,
+    /// When it starts.
+    pub start: Duration,
+    /// When it is ended by signal; `None`: with the repetition.
+    pub stop: Option<Duration>,
+    /// How it must have ended.
+    pub expect: FinalState,
+}
+
+/// How a program must end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FinalState {
+    /// With this exit code.
+    Exit(i32),
+    /// Still running when it is stopped.
+    Running,
+    /// Anyhow.
+    Any,
+}
+
+/// Traffic between pairs of hosts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Traffic {
+    /// Name. With several pairs the results have groups `name1`, `name2` … and `name` for all of them.
+    pub name: String,
+    /// Sender (of the larger part of the data) and receiver, one entry a pair.
+    pub pairs: Vec<(NodeIndex, NodeIndex)>,
+    /// Also the other way with the same parameters: groups `name.up` (second to first) and `name.down` beside `name`.
+    pub both: bool,
+    /// When it starts.
+    pub start: Duration,
+    /// When it stops sending.
+    pub stop: Duration,
+    /// Code point of its packets from the sender.
+    pub dscp: Dscp,
+    /// Code point of TCP's packets from the receiver (mostly acknowledgements); `dscp` unless told.
+    pub reply_dscp: Dscp,
+    /// What is sent.
+    pub kind: TrafficKind,
+}
+
+/// What is sent.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TrafficKind {
+    /// Calls.
+    Voice {
+        /// How many.
+        calls: u16,
+        /// Codec.
+        codec: Codec,
+        /// Time between the starts of two calls.
+        spacing: Duration,
+        /// Mean talk spurt and silence; `None`: packets all the time.
+        silence_suppression: Option<(Duration, Duration)>,
+    },
+    /// Video by frame sizes: the generator's, or those of a trace.
+    Video {
+        /// Streams.
+        count: u16,
+        /// Frame sizes in bytes with their times; `None`: the generator of the published statistics.
+        trace: Option<FrameTrace>,
+        /// Mean rate of the generator.
+        rate: Rate,
+    },
+    /// Datagrams of one size at a constant rate.
+    Constant {
+        /// Streams.
+        count: u16,
+        /// Rate of each at IP length.
+        rate: Rate,
+        /// IP length.
+        size: Bytes,
+    },
+    /// Datagrams of one size at exponential gaps.
+    Poisson {
+        /// Streams.
+        count: u16,
+        /// Mean rate of each at IP length.
+        rate: Rate,
+        /// IP length.
+        size: Bytes,
+    },
+    /// Bursts and pauses.
+    OnOff {
+        /// Streams.
+        count: u16,
+        /// Rate of each while on, at IP length.
+        rate: Rate,
+        /// IP length.
+        size: Bytes,
+        /// Mean time on.
+        on: Duration,
+        /// Mean time off.
+        off: Duration,
+        /// Pareto shape of both periods, above 1; `None`: exponential.
+        pareto_shape: Option<f64>,
+    },
+    /// Markov-modulated Poisson with packet sizes of four Gaussian modes: background of a backbone.
+    Mmpp {
+        /// Streams.
+        count: u16,
+        /// Mean rate of each at IP length.
+        rate: Rate,
+        /// Peak state's rate over the mean rate, above 1.
+        burstiness: f64,
+    },
+    /// Rates in steps.
+    Staircase {
+        /// Time and rate of each step, at IP length.
+        steps: Vec<(Duration, Rate)>,
+        /// IP length.
+        size: Bytes,
+    },
+    /// Packet times and IP lengths of a capture.
+    Replay {
+        /// Where it was read.
+        origin: String,
+        /// Offset from the first packet, and IP length.
+        packets: Vec<(Duration, u16)>,
+    },
+    /// Greedy TCP transfers.
+    Bulk {
+        /// Connections of each pair.
+        count: u16,
+        /// Size of each; `None`: endless.
+        size: Option<Bytes>,
+        /// Time between two starts.
+        spacing: Duration,
+        /// The transport.
+        tcp: Tcp,
+    },
+    /// Parallel connections, a new file on each as soon as one ends.
+    Files {
+        /// Parallel connections of each pair.
+        count: u16,
+        /// Geometric mean of the sizes.
+        size: Bytes,
+        /// The transport.
+        tcp: Tcp,
+    },
+    /// Users who fetch pages and think.
+    Web {
+        /// Users of each pair.
+        count: u16,
+        /// Uniform thinking time.
+        think: (Duration, Duration),
+        /// Geometric mean of the object size.
+        size: Bytes,
+        /// Persistent connections with this many objects a page; `None`: HTTP/1.0, one connection an object.
+        persistent_objects: Option<u16>,
+        /// The transport.
+        tcp: Tcp,
+    },
+}
+
+/// Frame sizes of a video.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FrameTrace {
+    /// Where it was read.
+    pub origin: String,
+    /// Text in the four-column form; the generator reads it.
+    pub text: String,
+}
+
+/// How a transport behaves. In namespaces the kernel's own: congestion control and buffers apply, the rest is its.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tcp {
+    /// Congestion control: `newreno` (in the kernel `reno`), `cubic`; in namespaces also `bbr`.
+    pub congestion: String,
+    /// Selective acknowledgements.
+    pub sack: bool,
+    /// Explicit congestion notification.
+    pub ecn: bool,
+    /// Time stamps and window scaling.
+    pub timestamps: bool,
+    /// Initial window in segments, 1 … 64.
+    pub initial_window: u8,
+    /// Largest segment.
+    pub mss: u16,
+    /// Send buffer.
+    pub send_buffer: Bytes,
+    /// Receive buffer.
+    pub receive_buffer: Bytes,
+    /// Smallest retransmission time-out.
+    pub min_rto: Duration,
+    /// Retransmission time-out before the first measurement.
+    pub initial_rto: Duration,
+    /// Longest wait with an acknowledgement; `None`: each segment is acknowledged at once.
+    pub delayed_ack: Option<Duration>,
+}
+
+impl Default for Tcp {
+    /// A present-day host: CUBIC with SACK and time stamps, ten segments, buffers of 4 MiB.
+    fn default() -> Self {
+        Self {
+            congestion: "cubic".to_owned(),
+            sack: true,
+            ecn: false,
+            timestamps: true,
+            initial_window: 10,
+            mss: 1448,
+            send_buffer: Bytes(4 << 20),
+            receive_buffer: Bytes(4 << 20),
+            min_rto: Duration::from_millis(200),
+            initial_rto: Duration::from_secs(1),
+            delayed_ack: Some(Duration::from_millis(40)),
+        }
+    }
+}
+
+/// What is sampled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probes {
+    /// Interval of queue lengths, drops and borrow counters.
+    pub queue_interval: Duration,
+    /// Bin of throughput series.
+    pub throughput_bin: Duration,
+    /// Links whose queues are recorded; empty: all with a rate.
+    pub links: Vec<LinkIndex>,
+    /// Traffic whose TCP connections record windows and sequence numbers (the first few of each).
+    pub connections: Vec<usize>,
+}
+
+impl Default for Probes {
+    fn default() -> Self {
+        Self {
+            queue_interval: Duration::from_millis(10),
+            throughput_bin: Duration::from_millis(300),
+            links: Vec::new(),
+            connections: Vec::new(),
+        }
+    }
+}
+
+/// An expected value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expect {
+    /// Path of the figure in the result, such as `voip.delay_ms.mean` or `baseline.voip.loss_pct`.
+    pub metric: String,
+    /// What must hold.
+    pub target: Option<Target>,
+    /// What was published.
+    pub published: Option<f64>,
+    /// Where.
+    pub source: Option<String>,
+    /// Paths of values the target depends on: when one is changed, the target is not judged.
+    pub depends: Vec<String>,
+    /// Every repetition must hold it, not only their mean.
+    pub every: bool,
+    /// Only in this world (`sim` or `netns`); `None`: in both.
+    pub mode: Option<String>,
+}
+
+/// What must hold of a figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Target {
+    /// At most.
+    AtMost(f64),
+    /// At least.
+    AtLeast(f64),
+    /// Below.
+    Below(f64),
+    /// Above.
+    Above(f64),
+    /// Between, both included.
+    Within(f64, f64),
+    /// Exactly.
+    Equal(f64),
+}
+
+/// Values of the file by path, as `--set` and variants give them.
+pub type Settings = BTreeMap<String, String>;

@@ -1,0 +1,1 @@
+//! The deterministic simulator: hosts, links and routers under one virtual clock.
