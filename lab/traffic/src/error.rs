@@ -52,6 +52,32 @@ pub enum TrafficError {
         /// How many are needed.
         count: u16,
     },
+    /// A number outside its range.
+    #[error("{what} is {given}; allowed is {least} to {most}")]
+    OutOfRange {
+        /// The parameter and its unit.
+        what: &'static str,
+        /// Configured value.
+        given: u64,
+        /// Least allowed value.
+        least: u64,
+        /// Largest allowed value.
+        most: u64,
+    },
+    /// A list that needs at least one entry has none.
+    #[error("{what}: the list is empty")]
+    Empty {
+        /// The list.
+        what: &'static str,
+    },
+    /// A list that must be in order of time is not.
+    #[error("{what}: entry {index} lies before the one in front of it")]
+    OutOfOrder {
+        /// The list.
+        what: &'static str,
+        /// Position from 0 of the entry that is too early.
+        index: usize,
+    },
     /// The buffer to fill is shorter than the emission.
     #[error("buffer of {given} B is shorter than the payload of {needed} B")]
     BufferTooSmall {

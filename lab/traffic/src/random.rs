@@ -28,7 +28,16 @@ impl Seed {
         let state = (u128::from(high) << 64) | u128::from(low);
         Generator(Pcg64::new(state, u128::from(repetition | u64::from(stream))))
     }
+
+    /// The generator of one member of a group, for example one user of an application. Groups share nothing with
+    /// each other or with streams of the same number.
+    pub(crate) fn member(self, group: u16, member: u16) -> Generator {
+        Self { seed: mixed(self.seed ^ mixed(GROUPS | u64::from(group))), ..self }.generator(member)
+    }
 }
+
+/// Sets the seeds of groups apart from those of streams.
+const GROUPS: u64 = 1 << 48;
 
 /// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): a bijection that spreads every bit.
 fn mixed(value: u64) -> u64 {
@@ -54,9 +63,23 @@ impl Generator {
 
     /// Exponential with this mean, in whole ns.
     pub(crate) fn exponential(&mut self, mean: Duration) -> Duration {
-        // In (0, 1], so that the logarithm is finite.
-        let uniform = ((self.bits() >> 11) + 1) as f64 / (1u64 << 53) as f64;
-        Duration(libm::round(-libm::log(uniform) * mean.as_nanos() as f64) as u64)
+        Duration(libm::round(-libm::log(self.uniform()) * mean.as_nanos() as f64) as u64)
+    }
+
+    /// Uniform in (0, 1], so that its logarithm is finite.
+    pub(crate) fn uniform(&mut self) -> f64 {
+        ((self.bits() >> 11) + 1) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Uniform in [least, most] whole ns; `least` if the range is empty.
+    pub(crate) fn between(&mut self, least: Duration, most: Duration) -> Duration {
+        least + Duration(self.below((most - least).as_nanos().saturating_add(1)))
+    }
+
+    /// Standard normal, by the method of Box and Muller (1958); the second value of the pair is not kept.
+    pub(crate) fn normal(&mut self) -> f64 {
+        let radius = libm::sqrt(-2.0 * libm::log(self.uniform()));
+        radius * libm::cos(2.0 * core::f64::consts::PI * self.uniform())
     }
 }
 
@@ -79,6 +102,29 @@ mod tests {
         draws.sort_unstable();
         draws.dedup();
         assert_eq!(draws.len(), 512);
+    }
+
+    #[test]
+    fn groups_draw_apart_from_each_other_and_from_streams() {
+        let seed = Seed::new(5);
+        let mut draws: Vec<u64> = (0..16).map(|stream| seed.generator(stream).bits()).collect();
+        for group in 0..16 {
+            draws.extend((0..16).map(|member| seed.member(group, member).bits()));
+        }
+        draws.sort_unstable();
+        draws.dedup();
+        assert_eq!(draws.len(), 16 * 17);
+    }
+
+    /// Moments of the standard normal: mean 0, variance 1, kurtosis 3.
+    #[test]
+    fn normal_has_its_moments() {
+        let mut generator = Seed::new(2).generator(0);
+        let draws: Vec<f64> = (0..100_000).map(|_| generator.normal()).collect();
+        let moment = |power| draws.iter().map(|x| libm::pow(*x, power)).sum::<f64>() / draws.len() as f64;
+        assert!(moment(1.0).abs() < 0.015, "{}", moment(1.0));
+        assert!((moment(2.0) - 1.0).abs() < 0.02, "{}", moment(2.0));
+        assert!((moment(4.0) - 3.0).abs() < 0.15, "{}", moment(4.0));
     }
 
     #[test]

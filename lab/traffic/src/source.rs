@@ -76,6 +76,15 @@ pub(crate) fn check_payload(given: u16) -> Result<(), TrafficError> {
     Ok(())
 }
 
+/// Checks that a parameter lies in its range.
+pub(crate) fn check_range(what: &'static str, given: u64, least: u64, most: u64) -> Result<(), TrafficError> {
+    if (least..=most).contains(&given) {
+        Ok(())
+    } else {
+        Err(TrafficError::OutOfRange { what, given, least, most })
+    }
+}
+
 /// Checks that a source does not stop before it starts.
 pub(crate) fn check_span(start: Duration, stop: Duration) -> Result<(), TrafficError> {
     if stop < start { Err(TrafficError::StopBeforeStart { start, stop }) } else { Ok(()) }

@@ -24,6 +24,29 @@ pub struct VoiceFormat {
     pub timestamp_step: u32,
 }
 
+impl VoiceFormat {
+    /// G.711 µ-law: 64 kbit/s in packets of 20 ms (RFC 3551 §4.5.14).
+    pub const G711_ULAW: Self = Self::eight_khz(0, 160, 20);
+    /// G.711 A-law: 64 kbit/s in packets of 20 ms (RFC 3551 §4.5.14).
+    pub const G711_ALAW: Self = Self::eight_khz(8, 160, 20);
+    /// G.729: 8 kbit/s, two frames of 10 ms and 10 B a packet (RFC 3551 §4.5.6).
+    pub const G729: Self = Self::eight_khz(18, 20, 20);
+    /// G.723.1 at 6.3 kbit/s: one frame of 30 ms and 24 B a packet (RFC 3551 §4.5.3).
+    pub const G723_1_HIGH: Self = Self::eight_khz(4, 24, 30);
+    /// G.723.1 at 5.3 kbit/s: one frame of 30 ms and 20 B a packet (RFC 3551 §4.5.3).
+    pub const G723_1_LOW: Self = Self::eight_khz(4, 20, 30);
+
+    /// A codec with a time-stamp clock of 8 kHz.
+    const fn eight_khz(payload_type: u8, payload_bytes: u16, interval_ms: u32) -> Self {
+        Self {
+            payload_type,
+            payload_bytes,
+            packet_interval: Duration::from_millis(interval_ms as u64),
+            timestamp_step: interval_ms * 8,
+        }
+    }
+}
+
 /// When a speaker's packets are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
@@ -37,6 +60,13 @@ pub enum Activity {
         /// Mean length of a silence, above 0.
         silence: Duration,
     },
+}
+
+impl Activity {
+    /// Silence suppression with the means of ITU-T P.59 (1993), table 1: talk 1.004 s, pause 1.587 s, which is speech
+    /// for 38.75 % of the time. Packets of comfort noise (4 B in G.723.1) are not sent: they have no room for a stamp.
+    pub const CONVERSATION: Self =
+        Self::TalkSpurts { talk: Duration::from_millis(1004), silence: Duration::from_millis(1587) };
 }
 
 /// Parameters of one direction of a set of calls.

@@ -111,6 +111,32 @@ fn silence_suppression_sends_the_share_of_talk() {
     assert!((share - 1.0 / 2.35).abs() < 0.015, "{share}");
 }
 
+/// Payload bits an interval are the codec's rate, and the published 87.2 kbit/s of a G.711 call count 18 B of Ethernet.
+#[test]
+fn formats_have_the_rates_of_their_codecs() {
+    let rate = |f: VoiceFormat, extra: u64| {
+        (u64::from(f.payload_bytes) + extra) * 8 * 1_000_000_000 / f.packet_interval.as_nanos()
+    };
+    assert_eq!(rate(VoiceFormat::G711_ULAW, 0), 64_000);
+    assert_eq!(rate(VoiceFormat::G711_ALAW, 12 + 28 + 18), 87_200);
+    assert_eq!(rate(VoiceFormat::G729, 0), 8_000);
+    assert_eq!(rate(VoiceFormat::G723_1_HIGH, 0), 6_400);
+    assert_eq!(rate(VoiceFormat::G723_1_LOW, 0), 5_333);
+    let speech = VoiceConfig {
+        format: VoiceFormat::G723_1_LOW,
+        activity: Activity::CONVERSATION,
+        length: Duration::from_secs(4000),
+        ..config(4)
+    };
+    let mut sent = 0u32;
+    for emission in calls(speech, 4) {
+        assert_eq!(emission.len, 32);
+        sent += 1;
+    }
+    let share = f64::from(sent) * 0.03 / (4.0 * 4000.0);
+    assert!((share - 1.004 / 2.591).abs() < 0.015, "{share}");
+}
+
 #[test]
 fn wrong_parameters_are_named() {
     let new = |c| VoiceCalls::new(c, Seed::new(0)).map(|_| ());
