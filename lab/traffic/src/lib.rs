@@ -4,6 +4,8 @@
 //! (a real socket or the simulator) waits until then and lets the emission write its payload with the instant at which
 //! it really leaves. A [`Sink`] reads the payload back. Everything follows from the seed.
 //!
+//! What runs over TCP is a [`TcpApplication`]: a machine that drives both ends of its connections.
+//!
 //! Lengths are those of the UDP payload; rates count IP length, as everywhere in results.
 #![forbid(unsafe_code)]
 
@@ -23,6 +25,7 @@ pub mod size;
 pub mod source;
 pub mod staircase;
 pub mod stamp;
+pub mod tcp;
 pub mod video;
 pub mod voice;
 
@@ -42,6 +45,12 @@ pub use size::{LognormalSize, SizeMixture, SizeMode};
 pub use source::{Emission, Source, UDP_IPV4_OVERHEAD, UDP_IPV6_OVERHEAD};
 pub use staircase::{Staircase, StaircaseConfig, Step};
 pub use stamp::Stamp;
+pub use tcp::files::FilesConfig;
+pub use tcp::transfers::TransfersConfig;
+pub use tcp::web::{Http, WebConfig};
+pub use tcp::{
+    AppAction, AppEvent, ConnId, ConnRecord, Direction, Side, TcpApplication, TcpCounters, TcpWorkload,
+};
 pub use video::gop::{GopConfig, GopFrames};
 pub use video::trace::{FrameTrace, TimeUnit, TraceError};
 pub use video::{Frame, FrameRates, Video, VideoConfig, frame_rates};
