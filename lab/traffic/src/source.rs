@@ -110,3 +110,7 @@ mod tests {
         assert_ne!(buffer[..8], buffer[8..16]);
     }
 }
+
+#[cfg(test)]
+#[path = "source_laws_tests.rs"]
+mod laws;

@@ -82,7 +82,7 @@ impl Network {
                 // An endless backlog is not played out before its time.
                 while left > 0 && free < Instant(1_000_000_000_000) {
                     let portion = left.min(self.portion);
-                    free = free + Duration(portion * self.byte_ns);
+                    free += Duration(portion * self.byte_ns);
                     let half = self.half();
                     self.at(free + half, AppEvent::Received { conn, side: side.peer(), bytes: portion });
                     left -= portion;
@@ -395,7 +395,7 @@ fn any_order_of_events_is_survived() {
                 1 => AppEvent::Accepted { conn },
                 2 | 3 => AppEvent::Received { conn, side, bytes },
                 4 => AppEvent::PeerClosed { conn, side },
-                _ if bytes % 2 == 0 => AppEvent::Ended { conn },
+                _ if bytes.is_multiple_of(2) => AppEvent::Ended { conn },
                 _ => AppEvent::Failed { conn },
             };
             app.handle(now, event);
