@@ -1,13 +1,13 @@
 //! A constant-rate flow of equal datagrams: the UDP flood.
 
 use crate::error::TrafficError;
-use crate::source::{Emission, Source, check_payload, check_span};
+use crate::source::{Emission, Source, check_payload, check_rate, check_span};
 use perhop_units::{Duration, Rate};
 
 /// Parameters of a constant-rate flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConstantConfig {
-    /// Rate at IP length, above 0.
+    /// Rate at IP length, above 0 and at most [`crate::source::MAX_RATE`].
     pub rate: Rate,
     /// UDP payload in bytes, 16 … 65507.
     pub payload_bytes: u16,
@@ -32,11 +32,9 @@ impl Constant {
     /// Builds the source.
     ///
     /// # Errors
-    /// A rate of zero, a payload out of range, or a stop before the start.
+    /// A rate or payload out of range, or a stop before the start.
     pub fn new(config: ConstantConfig) -> Result<Self, TrafficError> {
-        if config.rate == Rate::ZERO {
-            return Err(TrafficError::RateZero);
-        }
+        check_rate("rate in bit/s", config.rate)?;
         check_payload(config.payload_bytes)?;
         check_span(config.start, config.stop)?;
         Ok(Self { config, index: 0 })

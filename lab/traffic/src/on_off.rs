@@ -3,7 +3,7 @@
 use crate::error::TrafficError;
 use crate::period::{Period, PeriodSampler};
 use crate::random::{Generator, Seed};
-use crate::source::{Emission, Source, check_payload, check_span};
+use crate::source::{Emission, Source, check_payload, check_rate, check_span};
 use perhop_units::{Bytes, Duration, Rate};
 
 /// A mean on-period is at least one part in this many of a packet's time at the peak rate, which bounds the periods
@@ -13,7 +13,7 @@ pub const PERIODS_PER_PACKET: u64 = 1000;
 /// Parameters of an on/off flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnOffConfig {
-    /// Rate at IP length during an on-period, above 0.
+    /// Rate at IP length during an on-period, above 0 and at most [`crate::source::MAX_RATE`].
     pub peak: Rate,
     /// UDP payload in bytes, 16 … 65507.
     pub payload_bytes: u16,
@@ -61,11 +61,9 @@ impl OnOff {
     /// Builds the source; periods follow from the seed and the stream number.
     ///
     /// # Errors
-    /// A rate of zero, a payload, mean period or shape out of range, or a stop before the start.
+    /// A rate, payload, mean period or shape out of range, or a stop before the start.
     pub fn new(config: OnOffConfig, seed: Seed) -> Result<Self, TrafficError> {
-        if config.peak == Rate::ZERO {
-            return Err(TrafficError::RateZero);
-        }
+        check_rate("peak rate in bit/s", config.peak)?;
         check_payload(config.payload_bytes)?;
         check_span(config.start, config.stop)?;
         let bytes = u64::from(config.payload_bytes) + u64::from(config.overhead_bytes);

@@ -2,13 +2,13 @@
 
 use crate::error::TrafficError;
 use crate::random::{Generator, Seed};
-use crate::source::{Emission, Source, check_payload, check_span};
+use crate::source::{Emission, Source, check_payload, check_rate, check_span};
 use perhop_units::{Bytes, Duration, Rate};
 
 /// Parameters of a Poisson flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoissonConfig {
-    /// Mean rate at IP length, above 0.
+    /// Mean rate at IP length, above 0 and at most [`crate::source::MAX_RATE`].
     pub rate: Rate,
     /// UDP payload in bytes, 16 … 65507.
     pub payload_bytes: u16,
@@ -35,11 +35,9 @@ impl Poisson {
     /// Builds the source; gaps follow from the seed and the stream number.
     ///
     /// # Errors
-    /// A rate of zero, a payload out of range, or a stop before the start.
+    /// A rate or payload out of range, or a stop before the start.
     pub fn new(config: PoissonConfig, seed: Seed) -> Result<Self, TrafficError> {
-        if config.rate == Rate::ZERO {
-            return Err(TrafficError::RateZero);
-        }
+        check_rate("rate in bit/s", config.rate)?;
         check_payload(config.payload_bytes)?;
         check_span(config.start, config.stop)?;
         let mut source =

@@ -1,7 +1,9 @@
 //! A captured flow sent again: offsets and lengths given by the caller, scaled in time and size.
 
 use crate::error::TrafficError;
-use crate::source::{Emission, MAX_PAYLOAD, Source, check_payload, check_range, check_span};
+use crate::source::{
+    Emission, MAX_PAYLOAD, MAX_RATE, Source, check_payload, check_range, check_rate, check_span,
+};
 use crate::stamp::STAMP_LEN;
 use perhop_units::{Bytes, Duration, Rate};
 use std::sync::Arc;
@@ -56,7 +58,8 @@ pub struct ReplayConfig {
 }
 
 /// The source. A packet whose scaled length has no room for headers and stamp is sent as long as these need, and one
-/// above the largest length is cut to it; both are counted by [`Replay::adjusted`]. One pass lasts from the first packet to the last and a mean gap more.
+/// above the largest length is cut to it; both are counted by [`Replay::adjusted`]. One pass lasts from the first packet
+/// to the last and a mean gap more.
 #[derive(Clone, Debug)]
 pub struct Replay {
     config: ReplayConfig,
@@ -76,7 +79,7 @@ impl Replay {
     /// Builds the source; O(packets) once.
     ///
     /// # Errors
-    /// An empty or unordered capture, a factor or length out of range, a rate of zero, no time in a capture that is
+    /// An empty or unordered capture, a factor, length or rate out of range, no time in a capture that is
     /// repeated, or a stop before the start.
     pub fn new(config: ReplayConfig) -> Result<Self, TrafficError> {
         check_span(config.start, config.stop)?;
@@ -109,13 +112,21 @@ impl Replay {
                 check_range("time factor in thousandths", u64::from(milli), 1, 1_000_000)?;
                 (u128::from(milli), 1000)
             }
-            ReplayTime::MeanRate(Rate::ZERO) => return Err(TrafficError::RateZero),
             ReplayTime::MeanRate(rate) => {
-                // At least 1 ns a pass: time goes on whatever rate is asked for.
+                check_rate("mean rate in bit/s", rate)?;
+                // At least 1 ns a pass, so that no factor is 0.
                 let wanted = rate.time_for(Bytes(total)).as_nanos().max(1);
                 (u128::from(wanted), u128::from(pass_ns))
             }
         };
+        if config.looped {
+            // Passes without end must take their time.
+            let pass = (u128::from(pass_ns) * numerator / denominator).max(1);
+            let rate = u128::from(total) * 8_000_000_000 / pass;
+            let most = MAX_RATE.bits_per_sec();
+            let given = u64::try_from(rate).unwrap_or(u64::MAX);
+            check_range("mean rate of the scaled capture in bit/s", given, 1, most)?;
+        }
         let mut replay = Self {
             config,
             numerator,
@@ -252,5 +263,12 @@ mod tests {
         let none = ReplayConfig { time: ReplayTime::MeanRate(Rate::ZERO), ..config(&[(5, 100), (6, 100)]) };
         assert_eq!(new(none), Err(TrafficError::RateZero));
         assert!(new(ReplayConfig { size_milli: 0, ..one }).is_err());
+        let dense = config(&[(0, 1500), (0, 1500), (1, 1500)]);
+        let flood = ReplayConfig { time: ReplayTime::Stretch { milli: 1 }, looped: true, ..dense };
+        assert_eq!(new(flood.clone()), Ok(()));
+        let first = Captured { offset: Duration::ZERO, ip_bytes: 1500 };
+        let last = Captured { offset: Duration(1000), ..first };
+        let flood = ReplayConfig { capture: [first, last].into(), ..flood };
+        assert!(matches!(new(flood), Err(TrafficError::OutOfRange { .. })));
     }
 }

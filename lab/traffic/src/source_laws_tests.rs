@@ -7,7 +7,6 @@ use crate::*;
 use perhop_units::{Bytes, Rate};
 use std::sync::Arc;
 
-const ROUNDS: u64 = 40;
 const OVERHEAD: u16 = 28;
 
 /// A source with what must be true of it.
@@ -25,8 +24,8 @@ struct Case {
 /// Draws parameters from `shape` and randomness from `seed`.
 type Make = fn(&mut Generator, Seed) -> Case;
 
-fn every_case_keeps_the_laws(make: Make, seeded: bool) {
-    for round in 0..ROUNDS {
+fn every_case_keeps_the_laws(rounds: u64, make: Make, seeded: bool) {
+    for round in 0..rounds {
         let shape = || Seed::new(round).generator(77);
         let case = make(&mut shape(), Seed::new(round));
         let emissions = checked(case, round);
@@ -74,6 +73,7 @@ fn bits_of(rate: Rate, start: Duration, stop: Duration) -> f64 {
 #[test]
 fn constant() {
     every_case_keeps_the_laws(
+        40,
         |shape, _| {
             let (rate, payload_bytes, start, stop) = frame(shape, 1000);
             let config =
@@ -90,6 +90,7 @@ fn constant() {
 #[test]
 fn poisson() {
     every_case_keeps_the_laws(
+        40,
         |shape, seed| {
             let (rate, payload_bytes, start, stop) = frame(shape, 2000);
             let config =
@@ -107,6 +108,7 @@ fn poisson() {
 #[test]
 fn on_off() {
     every_case_keeps_the_laws(
+        20,
         |shape, seed| {
             let (peak, payload_bytes, start, _) = frame(shape, 0);
             let each = peak.time_for(Bytes(u64::from(payload_bytes + OVERHEAD))).as_nanos();
@@ -150,6 +152,7 @@ fn on_off() {
 #[test]
 fn markov_poisson() {
     every_case_keeps_the_laws(
+        12,
         |shape, seed| {
             let (rate, _, start, _) = frame(shape, 0);
             let stay = rate.time_for(Bytes(600)).as_nanos();
@@ -178,6 +181,7 @@ fn markov_poisson() {
 #[test]
 fn staircase() {
     every_case_keeps_the_laws(
+        40,
         |shape, _| {
             let (rate, payload_bytes, start, _) = frame(shape, 0);
             let each = rate.time_for(Bytes(u64::from(payload_bytes + OVERHEAD))).as_nanos();
@@ -212,6 +216,7 @@ fn staircase() {
 #[test]
 fn replay() {
     every_case_keeps_the_laws(
+        40,
         |shape, _| {
             let (rate, _, start, _) = frame(shape, 0);
             let mut offset = Duration::ZERO;
@@ -250,6 +255,7 @@ fn replay() {
 #[test]
 fn generated_video() {
     every_case_keeps_the_laws(
+        5,
         |shape, seed| {
             let mean = Rate(100_000 + shape.below(3_000_000));
             let peak = Rate(mean.bits_per_sec() * (25 + shape.below(60)) / 10);
@@ -274,6 +280,7 @@ fn generated_video() {
 #[test]
 fn traced_video() {
     every_case_keeps_the_laws(
+        40,
         |shape, _| {
             let frames = 100 + shape.below(100);
             let sizes: Vec<u32> =
@@ -300,6 +307,7 @@ fn traced_video() {
 #[test]
 fn voice() {
     every_case_keeps_the_laws(
+        10,
         |shape, seed| {
             let formats = [
                 VoiceFormat::G711_ULAW,

@@ -9,14 +9,16 @@
 //! that side; it reports `Opened` once and `Accepted` once before bytes at that end; after `Abort` it reports no more.
 
 pub mod files;
+mod job;
 pub mod record;
 pub mod transfers;
 pub mod web;
 mod workload;
 
+pub use job::MIN_BACK_OFF;
 use perhop_units::Instant;
 pub use record::{ConnRecord, TcpCounters};
-pub use workload::{ENDLESS_BACKLOG_BYTES, MAX_CONNECTIONS, MIN_BACK_OFF, TcpWorkload};
+pub use workload::{ENDLESS_BACKLOG_BYTES, MAX_CONNECTIONS, TcpWorkload};
 
 /// Number of a connection, counted up from 0 by the application that opens it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -4,7 +4,7 @@ use crate::error::TrafficError;
 use crate::size::MAX_OBJECT_BYTES;
 use crate::source::{check_range, check_span};
 use crate::tcp::Direction;
-use crate::tcp::workload::{Exchange, Job, Volume, check_back_off};
+use crate::tcp::job::{Exchange, Job, Volume, check_back_off};
 use perhop_units::Duration;
 
 /// Parameters of bulk transfers.

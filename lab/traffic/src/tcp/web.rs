@@ -4,7 +4,7 @@ use crate::error::TrafficError;
 use crate::random::Generator;
 use crate::size::LognormalSize;
 use crate::source::{check_range, check_span};
-use crate::tcp::workload::{Exchange, Job, Volume, check_back_off};
+use crate::tcp::job::{Exchange, Job, Volume, check_back_off};
 use perhop_units::Duration;
 
 /// How objects use connections.

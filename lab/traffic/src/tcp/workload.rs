@@ -2,19 +2,17 @@
 
 use crate::error::TrafficError;
 use crate::random::{Generator, Seed};
-use crate::source::check_range;
 use crate::tcp::files::{FilesConfig, FilesPlan};
+use crate::tcp::job::{Exchange, Job, Volume};
 use crate::tcp::record::{ConnRecord, TcpCounters};
 use crate::tcp::transfers::{TransfersConfig, TransfersPlan};
 use crate::tcp::web::{WebConfig, WebPlan};
-use crate::tcp::{AppAction, AppEvent, ConnId, Direction, Side, TcpApplication};
+use crate::tcp::{AppAction, AppEvent, ConnId, Side, TcpApplication};
 use perhop_units::{Duration, Instant};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Most connections that one application opens in a run; a slot that would open one more ends.
 pub const MAX_CONNECTIONS: usize = 1 << 20;
-/// Shortest time from a failure to the next attempt.
-pub const MIN_BACK_OFF: Duration = Duration::from_millis(1);
 /// Bytes of an endless transfer that are written and not yet read at the other end. More than any socket's buffers
 /// and any path's bandwidth · delay, so that the transfer is never short of bytes.
 pub const ENDLESS_BACKLOG_BYTES: u64 = 64 << 20;
@@ -175,62 +173,6 @@ impl TcpApplication for TcpWorkload {
         self.actions.is_empty()
             && (self.stopped || self.timers.is_empty() && self.slots.iter().all(|slot| slot.conn.is_none()))
     }
-}
-
-/// What one slot does next.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Job {
-    /// How long to wait before.
-    pub(crate) wait: Duration,
-    /// On the connection of the job before, if that still exists.
-    pub(crate) reuse: bool,
-    pub(crate) exchange: Exchange,
-    /// A page is complete with it.
-    pub(crate) page_ends: bool,
-}
-
-/// Bytes from client to server, and bytes back when all of these have arrived; one of both may be nothing.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Exchange {
-    pub(crate) request: Volume,
-    pub(crate) response: Volume,
-    /// The sender of the last bytes closes behind them; otherwise the client closes when it has them.
-    pub(crate) sender_closes: bool,
-}
-
-/// An amount of bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Volume {
-    Bytes(u64),
-    Endless,
-}
-
-impl Volume {
-    const NOTHING: Self = Self::Bytes(0);
-
-    fn is_met(self, bytes: u64) -> bool {
-        matches!(self, Self::Bytes(all) if bytes >= all)
-    }
-}
-
-impl Exchange {
-    /// All bytes in one direction.
-    pub(crate) fn one_way(volume: Volume, direction: Direction) -> Self {
-        match direction {
-            Direction::Down => Self { request: Volume::NOTHING, response: volume, sender_closes: true },
-            Direction::Up => Self { request: volume, response: Volume::NOTHING, sender_closes: true },
-        }
-    }
-
-    /// The side that reads the data.
-    fn reader(&self) -> Side {
-        if self.response == Volume::NOTHING { Side::Server } else { Side::Client }
-    }
-}
-
-/// Checks a time from a failure to the next attempt.
-pub(crate) fn check_back_off(back_off: Duration) -> Result<(), TrafficError> {
-    check_range("back-off in ns", back_off.as_nanos(), MIN_BACK_OFF.as_nanos(), u64::MAX)
 }
 
 #[derive(Clone, Debug)]

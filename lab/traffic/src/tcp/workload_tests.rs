@@ -1,5 +1,6 @@
 use super::*;
 use crate::size::LognormalSize;
+use crate::tcp::Direction;
 use crate::tcp::web::Http;
 
 /// A network in which every connection has the same rate to itself and bytes take half a round trip; it checks that
@@ -243,6 +244,21 @@ fn users_fetch_as_many_pages_as_the_closed_loop_allows() {
         assert!(counters.opened >= connections && counters.opened <= connections + 55 * each);
         assert!(counters.completed >= counters.pages * u64::from(objects_per_page));
         assert_eq!((counters.failed, counters.stray, counters.limit_hits), (0, 0, 0));
+    }
+}
+
+/// The published web clients of an idle network: about 500 pages a minute and client at 450 to 565 kbit/s.
+#[test]
+fn measured_objects_give_the_published_pages_and_rates() {
+    let objects = LognormalSize::WEB_OBJECT_MEASURED;
+    let config = WebConfig { objects, stop: secs(600), ..WebConfig::SIEGE_CLIENT };
+    for (rtt_ms, bit_s) in [(7, 1_000_000), (65, 300_000)] {
+        let mut app = TcpWorkload::web(config, Seed::new(5), Instant::ZERO).expect("valid");
+        Network::new(rtt_ms, bit_s, 5).run(&mut app, secs(700));
+        let pages = app.counters().pages as f64 / 10.0;
+        let bits = app.records().iter().map(|record| record.bytes).sum::<u64>() as f64 * 8.0 / 600.0;
+        assert!((pages - 520.0).abs() < 30.0, "{pages} pages a minute");
+        assert!((450_000.0..600_000.0).contains(&bits), "{bits} bit/s");
     }
 }
 

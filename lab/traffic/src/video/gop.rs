@@ -35,7 +35,7 @@ const SCENE_SHARE: f64 = 0.7;
 const SCENE_CORRELATION: f64 = 0.9;
 /// Largest spread tried; at this one nearly a whole minute's bytes are in a single frame.
 const MOST_SPREAD: f64 = 64.0;
-const BISECTIONS: u32 = 50;
+const BISECTIONS: u32 = 32;
 
 /// Parameters of the generator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl GopConfig {
     }
 }
 
-/// Endless frames, a minute at a time: drawing the first frame of a minute costs about 50 · 1500 exponentials.
+/// Endless frames, a minute at a time: drawing the first frame of a minute costs about 35 · 1500 exponentials.
 #[derive(Clone, Debug)]
 pub struct GopFrames {
     config: GopConfig,
@@ -221,8 +221,8 @@ mod tests {
     /// 2053:821:411 B; in every minute of every seed.
     #[test]
     fn every_minute_has_the_published_statistics() {
-        for seed in 0..20 {
-            for minute in minutes(GopConfig::MR_BEAN, seed, 3) {
+        for seed in 0..10 {
+            for minute in minutes(GopConfig::MR_BEAN, seed, 2) {
                 assert_eq!(minute.len(), 1500);
                 assert!(minute.windows(2).all(|w| w[1].at - w[0].at == Duration::from_millis(40)));
                 let rates = frame_rates(&minute, Duration::from_secs(60)).expect("frames");

@@ -6,7 +6,7 @@ pub mod gop;
 pub mod trace;
 
 use crate::error::TrafficError;
-use crate::source::{Emission, Source, check_payload, check_range, check_span};
+use crate::source::{Emission, MAX_RATE, Source, check_payload, check_range, check_span};
 use crate::stamp::STAMP_LEN;
 use gop::GopFrames;
 use perhop_units::Duration;
@@ -60,8 +60,12 @@ impl Video {
     /// Replays a trace from its first frame on, again and again until the stop. Several flows can share one trace.
     ///
     /// # Errors
-    /// A payload out of range or a stop before the start.
+    /// A payload out of range, a stop before the start, or a trace with a mean rate above [`MAX_RATE`].
     pub fn from_trace(config: VideoConfig, trace: Arc<FrameTrace>) -> Result<Self, TrafficError> {
+        if let Some(rates) = frame_rates(trace.frames(), trace.period()) {
+            let given = libm::ceil(rates.mean_bit_s) as u64;
+            check_range("mean rate of the trace in bit/s", given, 1, MAX_RATE.bits_per_sec())?;
+        }
         Self::new(config, Frames::Trace { trace, position: 0, passes: 0 })
     }
 
@@ -256,6 +260,11 @@ mod tests {
         };
         assert_eq!(new(32), Ok(()));
         assert!(matches!(new(31), Err(TrafficError::OutOfRange { given: 31, least: 32, .. })));
+        let dense = FrameTrace::parse("1 I 0 9000000\n2 P 0.001 1", TimeUnit::Milliseconds).expect("valid");
+        assert!(matches!(
+            Video::from_trace(config(2000), Arc::new(dense)).map(|_| ()),
+            Err(TrafficError::OutOfRange { given: 36_000_004_000_000, .. })
+        ));
         assert_eq!(new(15), Err(TrafficError::PayloadTooSmall { given: 15 }));
     }
 }
