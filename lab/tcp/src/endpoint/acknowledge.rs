@@ -1,0 +1,226 @@
+//! What an acknowledgment does to the sender: RFC 9293 §3.10.7.4 (fifth step), RFC 5681, 6582, 6675, 6937, 3168.
+
+use super::Endpoint;
+use crate::congestion::{Acked, Congestion, Reduction};
+use crate::event::Event;
+use crate::recovery::{DUP_THRESHOLD, Inflation, Phase, Prr, deflated};
+use crate::segment::Segment;
+use perhop_units::{Duration, Instant};
+use perhop_wire::tcp::flags;
+
+/// What the steps need to know about one acknowledgment.
+#[derive(Clone, Copy)]
+struct News {
+    now: Instant,
+    /// Numbers newly acknowledged in order.
+    acked: u64,
+    /// Bytes among them.
+    bytes: u64,
+    /// Bytes newly known to have arrived, in order or not.
+    delivered: u64,
+    duplicate: bool,
+    marked: bool,
+    sample: Option<Duration>,
+}
+
+impl Endpoint {
+    /// An acknowledgment up to `ack`, which lies between SND.UNA and SND.NXT.
+    pub(super) fn acknowledge(&mut self, now: Instant, segment: &Segment, seq: u64, ack: u64) {
+        let outstanding = self.send.flight() > 0;
+        let acked = ack - self.send.una;
+        let mut delivered = acked;
+        let (mut sample, mut bytes) = (None, 0);
+        if acked > 0 {
+            let before = self.acked_offset();
+            self.send.una = ack;
+            bytes = self.acked_offset() - before;
+            self.counters.bytes_acked += bytes;
+            delivered -= self.recovery.board.advance(ack);
+            self.retries = 0;
+            let echo = self.echo_age(now, segment);
+            sample = self.rtt.acked(ack, now, echo);
+        }
+        let blocks = segment.header.options.sack.as_slice();
+        let mut sacked = 0;
+        if self.agreed.sack && !blocks.is_empty() {
+            sacked = self.recovery.board.update(ack, self.send.max, blocks);
+            delivered += sacked;
+        }
+        if !self.recovery.board.is_clear() {
+            self.recovery.board.judge(self.agreed.mss);
+        }
+        let window = u64::from(segment.header.window) << self.agreed.peer_shift;
+        let moved = self.send.update_window(seq, ack, window);
+        // Whoever answers is alive, even with a closed window (RFC 9293 §3.8.6.1).
+        self.unanswered = 0;
+        if window == 0 {
+            self.retries = 0;
+        } else {
+            self.probes = 0;
+        }
+        let duplicate = acked == 0
+            && outstanding
+            && if self.agreed.sack { sacked > 0 } else { segment.span() == 0 && !moved };
+        let marked = self.agreed.ecn && segment.has(flags::ECE);
+        self.react(&News { now, acked, bytes, delivered, duplicate, marked, sample });
+        if self.wants_room && self.send.room() >= self.agreed.mss.min(u64::from(self.config.send_buffer)) {
+            self.wants_room = false;
+            self.events.add(Event::Writable);
+        }
+    }
+
+    fn react(&mut self, news: &News) {
+        if news.duplicate {
+            self.counters.duplicate_acks += 1;
+            self.recovery.duplicates += 1;
+        } else if news.acked > 0 {
+            self.recovery.duplicates = 0;
+        }
+        let mut restart = news.acked > 0;
+        if self.recovery.phase != Phase::Open && self.send.una >= self.recovery.point {
+            self.leave_recovery(news);
+        } else {
+            match self.recovery.phase {
+                Phase::Open => self.grow(news),
+                Phase::NewReno => restart &= self.repair_newreno(news),
+                Phase::Sack => {}
+                Phase::Loss => self.grow(news),
+            }
+        }
+        if self.recovery.phase == Phase::Open && self.must_recover() {
+            self.enter_recovery(news.now);
+        }
+        self.recovery.pipe = self.pipe();
+        if self.recovery.phase == Phase::Sack && self.config.prr && news.delivered > 0 {
+            let (pipe, mss) = (self.recovery.pipe, self.agreed.mss);
+            let may_send = self.recovery.prr.acked(news.delivered, pipe, self.window.ssthresh, mss);
+            self.window.cwnd = pipe + may_send;
+        }
+        if self.send.flight() == 0 {
+            self.timers.retransmit = Instant::FAR_FUTURE;
+        } else if restart {
+            self.timers.retransmit = news.now + self.rtt.timeout();
+        }
+    }
+
+    /// Lets the window grow, or reduces it for a congestion mark.
+    fn grow(&mut self, news: &News) {
+        if news.marked && self.recovery.phase == Phase::Open {
+            if self.send.una > self.marks.reduced_at {
+                self.reduce(news.now);
+                self.window.cwnd = self.window.ssthresh;
+                self.counters.ecn_reductions += 1;
+            }
+            return;
+        }
+        if news.bytes == 0 {
+            return;
+        }
+        let after_timeout = self.recovery.phase == Phase::Loss;
+        let ack = Acked {
+            now: news.now,
+            bytes: news.bytes,
+            mss: self.agreed.mss,
+            acked: self.send.una,
+            sent: self.send.max,
+            smoothed: self.rtt.smoothed(),
+            sample: news.sample,
+            limited: self.limited || after_timeout,
+            after_timeout,
+        };
+        self.control.acked(&mut self.window, &ack);
+    }
+
+    /// RFC 6582 §3.2 step 3 and RFC 5681 §3.2 step 4; whether the timer restarts.
+    fn repair_newreno(&mut self, news: &News) -> bool {
+        let mss = self.agreed.mss;
+        if news.acked > 0 {
+            self.recovery.inflation.partial(news.acked, mss);
+            self.recovery.forced = true;
+            !std::mem::replace(&mut self.recovery.partial, true)
+        } else {
+            if news.duplicate {
+                self.recovery.inflation.duplicate(mss);
+            }
+            false
+        }
+    }
+
+    fn leave_recovery(&mut self, news: &News) {
+        let mss = self.agreed.mss;
+        match self.recovery.phase {
+            Phase::NewReno => {
+                self.window.cwnd = deflated(self.window.ssthresh, self.send.flight(), mss);
+            }
+            Phase::Sack => self.window.cwnd = self.window.ssthresh,
+            Phase::Loss => self.grow(news),
+            Phase::Open => {}
+        }
+        self.recovery.finish(self.send.una);
+        if !self.recovery.board.is_clear() {
+            self.recovery.board.judge(mss);
+        }
+    }
+
+    /// RFC 6582 §3.2 step 2; RFC 6675 §5.
+    fn must_recover(&self) -> bool {
+        let recovery = &self.recovery;
+        if self.send.flight() == 0 {
+            return false;
+        }
+        if self.agreed.sack {
+            recovery.duplicates >= DUP_THRESHOLD || recovery.board.is_lost(self.send.una)
+        } else {
+            recovery.duplicates >= DUP_THRESHOLD && self.send.una > recovery.point
+        }
+    }
+
+    fn enter_recovery(&mut self, now: Instant) {
+        let flight = self.send.flight();
+        self.reduce(now);
+        self.counters.fast_retransmits += 1;
+        self.recovery.point = self.send.max;
+        self.recovery.forced = true;
+        self.recovery.partial = false;
+        if self.agreed.sack {
+            self.recovery.phase = Phase::Sack;
+            self.recovery.board.enter(self.send.una);
+            self.recovery.prr = Prr::enter(flight);
+            if !self.config.prr {
+                self.window.cwnd = self.window.ssthresh;
+            }
+        } else {
+            self.recovery.phase = Phase::NewReno;
+            self.window.cwnd = self.window.ssthresh;
+            self.recovery.inflation = Inflation::enter(self.agreed.mss);
+        }
+    }
+
+    /// Sets the threshold, once for what is in flight now, and remembers to say so (RFC 3168 §6.1.2).
+    fn reduce(&mut self, now: Instant) {
+        let reduction = self.reduction(now);
+        self.control.reduce(&mut self.window, &reduction);
+        self.marks.announce = self.agreed.ecn;
+        self.marks.reduced_at = self.send.max;
+    }
+
+    /// What is in flight by the window's leave: bytes sent by limited transmit exceed it (RFC 5681 §3.2).
+    pub(super) fn reduction(&self, now: Instant) -> Reduction {
+        Reduction { now, flight: self.send.flight().min(self.window.cwnd), mss: self.agreed.mss }
+    }
+
+    /// Bytes believed to be in the network.
+    pub(super) fn pipe(&self) -> u64 {
+        let board = &self.recovery.board;
+        let by_board = match self.recovery.phase {
+            Phase::NewReno => false,
+            Phase::Open => self.config.limited_transmit,
+            Phase::Sack | Phase::Loss => true,
+        };
+        if by_board && !board.is_clear() {
+            board.pipe(self.send.una, self.send.max)
+        } else {
+            self.send.flight()
+        }
+    }
+}

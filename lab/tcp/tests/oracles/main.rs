@@ -1,0 +1,6 @@
+//! What the endpoint is judged by: scripts, laws of throughput, a published run, another implementation, and properties
+//! under any loss. One binary, so that it is linked once.
+
+mod laws;
+mod path;
+mod transfer;

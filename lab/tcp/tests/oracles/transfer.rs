@@ -1,0 +1,78 @@
+//! Whole connections over clean and damaged paths.
+
+use crate::path::{End, Fate, Link, Path, Queue};
+use perhop_tcp::{Algorithm, Config, Endpoint, Event, State};
+use perhop_units::{Duration, Instant};
+
+pub fn ends(client: Config, server: Config, bytes: u64) -> [End; 2] {
+    let now = Instant::ZERO;
+    let a = Endpoint::connect(client, 1000, 80, 0xffff_f000, now).unwrap();
+    let b = Endpoint::listen(server, 80, 0x7fff_ff00, now).unwrap();
+    [End::new(a, bytes, true), End::new(b, 0, true)]
+}
+
+fn delay() -> Duration {
+    Duration::from_millis(25)
+}
+
+#[test]
+fn a_clean_path_carries_everything_without_a_retransmission() {
+    for config in [Config::default(), Config::rfc(), Config { nagle: true, ecn: true, ..Config::default() }] {
+        let mut path = Path::new(
+            ends(config, config, 1_000_000),
+            [Link::new(delay()), Link::new(delay())],
+            Instant::ZERO,
+        );
+        path.run_until(Instant(300_000_000_000));
+        assert_eq!(path.ends[1].read, 1_000_000);
+        for end in &path.ends {
+            assert_eq!(end.endpoint.state(), State::Closed);
+            assert_eq!(end.events.last(), Some(&Event::Closed));
+            assert_eq!(end.endpoint.counters().retransmits, 0, "{:?}", end.endpoint.counters());
+        }
+    }
+}
+
+#[test]
+fn a_bottleneck_is_filled_whatever_the_algorithm_and_recovery() {
+    let standard = Config::default();
+    let newreno = Config { congestion: Algorithm::NewReno, ..standard };
+    let kinds = [
+        standard,
+        Config { prr: false, ..standard },
+        newreno,
+        Config { sack: false, ..newreno },
+        Config { sack: false, timestamps: false, limited_transmit: false, ..newreno },
+    ];
+    for config in kinds {
+        // 10 Mbit/s, 50 ms, a queue of one bandwidth-delay product: 42 packets.
+        let forth = Link::new(delay()).limited(10_000_000, Queue::Tail(42));
+        let mut path =
+            Path::new(ends(config, config, 20_000_000), [forth, Link::new(delay())], Instant::ZERO);
+        let mut sum=0;
+        while path.now < Instant(16_000_000_000) { path.step(); if std::env::var_os("DBG").is_some() && path.ends[0].endpoint.trace().phase!=perhop_tcp::Phase::Open { sum+=1; if sum<400 {println!("{:?} {:?}", path.now, path.ends[0].endpoint.trace());} } }
+        path.run_until(Instant(100_000_000_000));
+        assert_eq!(path.ends[1].read, 20_000_000, "{config:?}");
+        let counters = path.ends[0].endpoint.counters();
+        println!("{:?} sack={} prr={}: {:?} {:?}", config.congestion, config.sack, config.prr, path.now, counters);
+    }
+}
+
+#[test]
+fn a_segment_lost_at_any_place_is_repaired() {
+    for place in 0..40 {
+        for sack in [true, false] {
+            let config = Config { sack, ..Config::default() };
+            let mut count = 0;
+            let forth = Link::new(delay()).judged(move |_, _| {
+                count += 1;
+                if count == place + 1 { Fate::LOST } else { Fate::PASSED }
+            });
+            let mut path =
+                Path::new(ends(config, config, 40_000), [forth, Link::new(delay())], Instant::ZERO);
+            path.run_until(Instant(300_000_000_000));
+            assert_eq!(path.ends[1].read, 40_000, "segment {place} lost, sack {sack}");
+            assert!(path.ends.iter().all(|end| end.endpoint.is_closed()));
+        }
+    }
+}
