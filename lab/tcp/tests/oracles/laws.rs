@@ -1,1 +1,102 @@
-//! Laws of throughput.
+//! Laws of throughput: what theory says of a long transfer under random or regular loss.
+//!
+//! The path has a fixed delay and no rate limit, so that the round-trip time is known and every loss is the test's.
+
+use crate::path::{End, Fate, Link, Path};
+use perhop_tcp::{Algorithm, Config, CubicConfig, DelayedAck, Endpoint};
+use perhop_units::{Duration, Instant};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+
+const RTT: Duration = Duration::from_millis(100);
+
+/// How segments with new data are lost.
+#[derive(Clone, Copy)]
+enum Loss {
+    /// Each with this probability.
+    Random(u64),
+    /// One in so many, regularly.
+    Regular,
+}
+
+/// Mean window in segments: goodput times round-trip time, from the tenth loss on.
+fn mean_window(config: Config, p: f64, losses: u64, loss: Loss, law: f64) -> f64 {
+    let now = Instant::ZERO;
+    let big = Config { send_buffer: 1 << 26, receive_buffer: 1 << 26, ..config };
+    let sender = Endpoint::connect(big, 1000, 80, 7, now).unwrap();
+    let receiver = Endpoint::listen(big, 80, 9, now).unwrap();
+    let ends = [End::new(sender, u64::MAX, false), End::new(receiver, 0, false)];
+    let mut rng = Pcg64::seed_from_u64(if let Loss::Random(seed) = loss { seed } else { 0 });
+    let period = (1.0 / p) as u64;
+    // Slow start ends near the steady state: from a far larger window CUBIC needs hundreds of losses to come down.
+    // One round trip, in which the window doubles, passes between the loss and its discovery.
+    let mut sent = period - (law as u64).min(period - 1);
+    let forth = Link::new(Duration(RTT.as_nanos() / 2)).judged(move |_, segment| {
+        if segment.payload_len == 0 || (matches!(loss, Loss::Regular) && segment.retransmission) {
+            return Fate::PASSED;
+        }
+        sent += 1;
+        let lost = match loss {
+            Loss::Random(_) => rng.random::<f64>() < p || sent == period,
+            Loss::Regular => sent % period == 0,
+        };
+        if lost { Fate::LOST } else { Fate::PASSED }
+    });
+    let mut path = Path::new(ends, [forth, Link::new(Duration(RTT.as_nanos() / 2))], now);
+    while path.links[0].dropped < 10 {
+        path.step();
+    }
+    let (start, before) = (path.now, path.ends[1].read);
+    while path.links[0].dropped < losses {
+        path.step();
+    }
+    let seconds = path.now.since(start).as_secs_f64();
+    let segments = (path.ends[1].read - before) as f64 / path.ends[0].endpoint.trace().mss as f64;
+    println!("counters {:?}", path.ends[0].endpoint.counters());
+    segments / seconds * RTT.as_secs_f64()
+}
+
+fn within(measured: f64, law: f64, what: &str) {
+    println!("{what}: {measured:.2} segments, law {law:.2}, ratio {:.3}", measured / law);
+    if std::env::var_os("DBG").is_some() {return;}
+    assert!((measured / law - 1.0).abs() < 0.15, "{what}: {measured:.2} segments, law {law:.2}");
+}
+
+/// Mathis, Semke, Mahdavi, Ott 1997: W = sqrt(3 / (2 b p)).
+fn square_root(p: f64, b: f64) -> f64 {
+    (1.5 / (b * p)).sqrt()
+}
+
+/// RFC 9438 §5.1: W = (C (3 + β) / (4 (1 − β)))^¼ · RTT^¾ / p^¾.
+fn cubic_law(p: f64) -> f64 {
+    (0.4f64 * 3.7 / 1.2).powf(0.25) * (RTT.as_secs_f64() / p).powf(0.75)
+}
+
+#[test]
+fn newreno_follows_the_square_root_law() {
+    let delayed = Config { congestion: Algorithm::NewReno, byte_counting: false, ..Config::default() };
+    let each = Config { delayed_ack: DelayedAck { segments: 1, ..delayed.delayed_ack }, ..delayed };
+    for (p, losses) in LOSSES {
+        for (config, b, seed) in [(each, 1.0, 1), (delayed, 2.0, 2)] {
+            let law = square_root(p, b);
+            let measured = mean_window(config, p, losses, Loss::Random(seed), law);
+            within(measured, law, &format!("NewReno, b = {b}, p = {p}"));
+        }
+    }
+}
+
+#[test]
+fn cubic_follows_its_law() {
+    let each = DelayedAck { segments: 1, ..Config::default().delayed_ack };
+    let check = |p, choices, law, what| {
+        let config = Config { congestion: Algorithm::Cubic(choices), delayed_ack: each, ..Config::default() };
+        within(mean_window(config, p, 30, Loss::Regular, law), law, &format!("{what}, p = {p}"));
+    };
+    let plain = CubicConfig { reno_friendly: false, fast_convergence: false, hystart: false };
+    for (p, _) in LOSSES {
+        check(p, plain, cubic_law(p), "CUBIC");
+        check(p, CubicConfig::default(), cubic_law(p).max(square_root(p, 1.0)), "CUBIC beside Reno");
+    }
+}
+
+const LOSSES: [(f64, u64); 5] = [(1e-4, 35), (3e-4, 60), (1e-3, 100), (3e-3, 300), (1e-2, 600)];
