@@ -147,6 +147,7 @@ pub struct QueueSeries {
     pub bytes: Vec<[u32; 3]>,
     /// Packets dropped in each interval.
     pub drops: Vec<u32>,
-    /// Packets sent on borrowed share, cumulative; empty where the discipline does not borrow.
-    pub borrows: Vec<u32>,
+    /// What the discipline sent on borrowed share, cumulative, in its own unit (packets or bytes); empty where it does
+    /// not borrow.
+    pub borrows: Vec<u64>,
 }

@@ -4,9 +4,11 @@
 //! here knows a world: the simulator and the namespaces build the same network from it.
 
 use perhop_quality::Codec;
+use perhop_traffic::{Captured, FrameTrace};
 use perhop_units::{Bytes, Dscp, Duration, Probability, QueueLimit, Rate};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 /// A whole scenario in one configuration: the product's or one variant's.
 #[derive(Clone, Debug, PartialEq)]
@@ -330,9 +332,9 @@ pub enum TrafficKind {
     Video {
         /// Streams.
         count: u16,
-        /// Frame sizes in bytes with their times; `None`: the generator of the published statistics.
-        trace: Option<FrameTrace>,
-        /// Mean rate of the generator.
+        /// Frame sizes of a trace; `None`: the generator of the published statistics.
+        trace: Option<Arc<FrameTrace>>,
+        /// Mean rate of the generator, frame bytes alone.
         rate: Rate,
     },
     /// Datagrams of one size at a constant rate.
@@ -365,8 +367,8 @@ pub enum TrafficKind {
         on: Duration,
         /// Mean time off.
         off: Duration,
-        /// Pareto shape of both periods, above 1; `None`: exponential.
-        pareto_shape: Option<f64>,
+        /// Pareto shape of both periods in thousandths, 1,050 … 10,000; `None`: exponential.
+        pareto_shape_milli: Option<u32>,
     },
     /// Markov-modulated Poisson with packet sizes of four Gaussian modes: background of a backbone.
     Mmpp {
@@ -374,8 +376,6 @@ pub enum TrafficKind {
         count: u16,
         /// Mean rate of each at IP length.
         rate: Rate,
-        /// Peak state's rate over the mean rate, above 1.
-        burstiness: f64,
     },
     /// Rates in steps.
     Staircase {
@@ -386,10 +386,10 @@ pub enum TrafficKind {
     },
     /// Packet times and IP lengths of a capture.
     Replay {
-        /// Where it was read.
-        origin: String,
-        /// Offset from the first packet, and IP length.
-        packets: Vec<(Duration, u16)>,
+        /// The packets.
+        capture: Arc<[Captured]>,
+        /// Mean rate to scale its time to; `None`: as captured.
+        rate: Option<Rate>,
     },
     /// Greedy TCP transfers.
     Bulk {
@@ -426,15 +426,6 @@ pub enum TrafficKind {
     },
 }
 
-/// Frame sizes of a video.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FrameTrace {
-    /// Where it was read.
-    pub origin: String,
-    /// Text in the four-column form; the generator reads it.
-    pub text: String,
-}
-
 /// How a transport behaves. In namespaces the kernel's own: congestion control and buffers apply, the rest is its.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tcp {
@@ -446,7 +437,7 @@ pub struct Tcp {
     pub ecn: bool,
     /// Time stamps and window scaling.
     pub timestamps: bool,
-    /// Initial window in segments, 1 … 64.
+    /// Initial window in segments, 1 … 10.
     pub initial_window: u8,
     /// Largest segment.
     pub mss: u16,

@@ -99,11 +99,6 @@ impl ReceiveSpace {
         self.read - (self.irs + 1).min(self.read)
     }
 
-    /// Whether the peer's FIN was reached.
-    pub(crate) fn is_finished(&self) -> bool {
-        self.fin.is_some_and(|fin| self.nxt > fin)
-    }
-
     /// Whether a segment of `span` numbers from `seq` on overlaps the window (RFC 9293 §3.4). One without any may lie
     /// at the right edge: a sender who has filled the window acknowledges from there.
     pub(crate) fn accepts(&self, seq: u64, span: u64) -> bool {

@@ -70,11 +70,6 @@ impl SendSpace {
         self.max - self.una
     }
 
-    /// Whether the FIN was sent.
-    pub(crate) fn fin_sent(&self) -> bool {
-        self.finished && self.max > self.end
-    }
-
     /// Whether the FIN was acknowledged.
     pub(crate) fn fin_acked(&self) -> bool {
         self.finished && self.una > self.end

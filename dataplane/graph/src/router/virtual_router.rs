@@ -23,6 +23,11 @@ pub struct Sent {
 }
 
 impl Sent {
+    /// The packet itself, to carry it on.
+    pub fn into_packet(mut self) -> Option<Packet> {
+        self.packet.take()
+    }
+
     /// The frame.
     pub fn frame(&self) -> &[u8] {
         self.packet.as_ref().map_or(&[], |p| p.frame())
@@ -45,6 +50,7 @@ pub struct VirtualRouter {
     pool: Pool,
     now: Instant,
     applying: Option<(u64, Change)>,
+    arriving: Batch,
     next_request: u64,
     replies: Vec<(u64, Arc<Reply>)>,
     /// What has left, in order. The caller takes it.
@@ -59,9 +65,21 @@ impl VirtualRouter {
     /// # Errors
     /// The graph cannot be built: a port's name or specification does not fit the language.
     pub fn new(ports: Vec<EdgePort>, buffers: usize, seed: u64) -> Result<Self, WorkerError> {
-        let text = edge_graph(&ports, &EdgeOptions::exact(16_384));
+        Self::with_pool(ports, Pool::new(buffers), 16_384, seed)
+    }
+
+    /// The same with buffers of a `pool` that others use too, remembering `connections` at the most.
+    ///
+    /// # Errors
+    /// As [`VirtualRouter::new`].
+    pub fn with_pool(
+        ports: Vec<EdgePort>,
+        pool: Pool,
+        connections: u32,
+        seed: u64,
+    ) -> Result<Self, WorkerError> {
+        let text = edge_graph(&ports, &EdgeOptions::exact(connections));
         let mut planner = RouterPlanner::new(ports, registry());
-        let pool = Pool::new(buffers);
         let worker = Worker::new(&text, &mut planner, pool.clone(), seed)?;
         Ok(Self {
             control: Control::new(1, planner, Limits::default()),
@@ -69,6 +87,7 @@ impl VirtualRouter {
             pool,
             now: Instant::ZERO,
             applying: None,
+            arriving: Batch::new(),
             next_request: 0,
             replies: Vec::new(),
             sent: Vec::new(),
@@ -107,6 +126,19 @@ impl VirtualRouter {
         self.worker.receive(self.now, port, &mut batch);
         self.collect();
         true
+    }
+
+    /// A packet of this router's pool arrives at `port` now.
+    pub fn receive_packet(&mut self, port: PortId, mut packet: Packet) {
+        packet.meta_mut().received_at = self.now;
+        self.arriving.push(packet);
+        self.worker.receive(self.now, port, &mut self.arriving);
+        self.collect();
+    }
+
+    /// When [`VirtualRouter::run_until`] has something to do.
+    pub fn next_wakeup(&mut self) -> Option<Instant> {
+        [self.worker.next_wakeup(), self.control.next_wakeup()].into_iter().flatten().min()
     }
 
     /// Sends a request; see [`VirtualRouter::settle`] and [`VirtualRouter::reply`].

@@ -39,11 +39,6 @@ impl Scoreboard {
         self.sacked.is_empty() && self.timed_out_below == 0 && self.high_retransmitted == 0
     }
 
-    /// Bytes acknowledged out of order.
-    pub(crate) fn sacked_bytes(&self) -> u64 {
-        self.sacked.total()
-    }
-
     /// Takes the blocks of an acknowledgment; blocks that cannot be true are ignored. Returns the bytes newly known.
     pub(crate) fn update(&mut self, una: u64, max: u64, blocks: &[(u32, u32)]) -> u64 {
         let mut new = 0;
@@ -206,7 +201,8 @@ mod tests {
     #[test]
     fn blocks_that_cannot_be_true_are_ignored() {
         let mut board = Scoreboard::new(8);
-        let false_blocks = [block(0, 10), block(20, 20), block(30, 25), block(90, 101), (u32::MAX - 9, u32::MAX)];
+        let false_blocks =
+            [block(0, 10), block(20, 20), block(30, 25), block(90, 101), (u32::MAX - 9, u32::MAX)];
         assert_eq!(board.update(UNA, UNA + 100, &false_blocks), 0);
         assert_eq!(board.update(UNA, UNA + 100, &[block(90, 100), block(85, 95)]), 15);
     }

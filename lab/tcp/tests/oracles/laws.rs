@@ -58,7 +58,9 @@ fn mean_window(config: Config, p: f64, losses: u64, loss: Loss, law: f64) -> f64
 
 fn within(measured: f64, law: f64, what: &str) {
     println!("{what}: {measured:.2} segments, law {law:.2}, ratio {:.3}", measured / law);
-    if std::env::var_os("DBG").is_some() {return;}
+    if std::env::var_os("DBG").is_some() {
+        return;
+    }
     assert!((measured / law - 1.0).abs() < 0.15, "{what}: {measured:.2} segments, law {law:.2}");
 }
 

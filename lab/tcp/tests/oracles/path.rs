@@ -118,7 +118,13 @@ impl Codel {
 
 type Waiting = VecDeque<(Instant, Segment, u64)>;
 
-fn codel_next(codel: &mut Codel, now: Instant, queue: &mut Waiting, bytes: &mut u64, dropped: &mut u64) -> Option<Segment> {
+fn codel_next(
+    codel: &mut Codel,
+    now: Instant,
+    queue: &mut Waiting,
+    bytes: &mut u64,
+    dropped: &mut u64,
+) -> Option<Segment> {
     let pop = |queue: &mut Waiting, bytes: &mut u64| {
         let item = queue.pop_front();
         *bytes -= item.map_or(0, |item| item.2);
@@ -132,7 +138,10 @@ fn codel_next(codel: &mut Codel, now: Instant, queue: &mut Waiting, bytes: &mut 
         }
         while codel.dropping && now >= codel.drop_next {
             codel.count += 1;
-            if codel.mark && let Some(item) = &mut item && item.1.ecn != Ecn::NotEct {
+            if codel.mark
+                && let Some(item) = &mut item
+                && item.1.ecn != Ecn::NotEct
+            {
                 item.1.ecn = Ecn::Ce;
                 codel.drop_next = codel.law(now);
                 break;
@@ -143,7 +152,10 @@ fn codel_next(codel: &mut Codel, now: Instant, queue: &mut Waiting, bytes: &mut 
             if may { codel.drop_next = codel.law(codel.drop_next) } else { codel.dropping = false }
         }
     } else if may {
-        if codel.mark && let Some(item) = &mut item && item.1.ecn != Ecn::NotEct {
+        if codel.mark
+            && let Some(item) = &mut item
+            && item.1.ecn != Ecn::NotEct
+        {
             item.1.ecn = Ecn::Ce;
         } else {
             *dropped += 1;
@@ -274,7 +286,9 @@ impl Path {
             self.travel(from, segment, delay);
             return;
         }
-        if let Queue::Tail(limit) = link.queue && link.waiting.len() >= limit {
+        if let Queue::Tail(limit) = link.queue
+            && link.waiting.len() >= limit
+        {
             link.dropped += 1;
             return;
         }

@@ -1,0 +1,44 @@
+//! Shortest paths by number of links; of equal ones the link that the file names first.
+
+use perhop_scenario::{LinkIndex, NodeIndex, NodeKind, Scenario};
+use std::collections::VecDeque;
+
+/// First links towards every node.
+#[derive(Debug)]
+pub(crate) struct Paths {
+    /// `[from][to]`: the link and the end of it at `from`.
+    first: Vec<Vec<Option<(LinkIndex, usize)>>>,
+}
+
+impl Paths {
+    /// Hosts forward nothing, so they are only ends of paths. O(nodes · links).
+    pub(crate) fn of(scenario: &Scenario) -> Self {
+        let nodes = scenario.nodes.len();
+        let mut first = vec![vec![None; nodes]; nodes];
+        for to in 0..nodes {
+            // From the destination outwards, so that each node learns its next link.
+            let mut distance = vec![usize::MAX; nodes];
+            distance[to] = 0;
+            let mut queue = VecDeque::from([to]);
+            while let Some(at) = queue.pop_front() {
+                if at != to && scenario.nodes[at].kind == NodeKind::Host {
+                    continue;
+                }
+                for (link, end) in scenario.links_of(NodeIndex(at)) {
+                    let far = scenario.links[link.0].ends[1 - end].0;
+                    if distance[far] == usize::MAX {
+                        distance[far] = distance[at] + 1;
+                        first[far][to] = Some((link, 1 - end));
+                        queue.push_back(far);
+                    }
+                }
+            }
+        }
+        Self { first }
+    }
+
+    /// The link to take, and the end of it here.
+    pub(crate) fn first_link(&self, from: NodeIndex, to: NodeIndex) -> Option<(LinkIndex, usize)> {
+        self.first[from.0][to.0]
+    }
+}

@@ -1,0 +1,179 @@
+//! Queues inside routers and disciplines, sampled at an interval: they have no hook for every change.
+
+use crate::node::Kind;
+use crate::series::SeriesRecorder;
+use crate::world::{Step, World};
+use perhop_measure::QueueSeries;
+use perhop_packet::PortId;
+use perhop_units::{Duration, Instant};
+use std::collections::BTreeMap;
+
+/// What one queue shows at a time.
+#[derive(Clone, Debug, Default)]
+struct Reading {
+    bytes: u64,
+    /// Drops so far, by reason.
+    drops: BTreeMap<&'static str, u64>,
+    borrowed: Option<u64>,
+}
+
+/// The queues in front of one direction of a link.
+pub(crate) struct LaneQueues {
+    lane: usize,
+    interval: Duration,
+    queues: BTreeMap<String, Sampled>,
+}
+
+struct Sampled {
+    recorder: SeriesRecorder,
+    last: Reading,
+    before_window: BTreeMap<&'static str, u64>,
+}
+
+impl LaneQueues {
+    pub(crate) fn new(lane: usize, interval: Duration) -> Self {
+        Self { lane, interval, queues: BTreeMap::new() }
+    }
+
+    fn take(&mut self, now: Instant, readings: Vec<(String, Reading)>) {
+        for (name, reading) in readings {
+            let sampled = self.queues.entry(name).or_insert_with_key(|name| Sampled {
+                recorder: SeriesRecorder::new(name, self.interval),
+                last: Reading::default(),
+                before_window: BTreeMap::new(),
+            });
+            let sum = |reading: &Reading| reading.drops.values().sum::<u64>();
+            sampled.recorder.length(now, reading.bytes);
+            let dropped = sum(&reading).saturating_sub(sum(&sampled.last));
+            if dropped > 0 {
+                sampled.recorder.dropped(now, dropped as u32);
+            }
+            if let Some(total) = reading.borrowed {
+                sampled.recorder.borrowed(now, total);
+            }
+            sampled.last = reading;
+        }
+    }
+
+    /// Lane, series, and drops inside the window.
+    pub(crate) fn finish(self, end: Instant) -> (usize, Vec<QueueSeries>, BTreeMap<String, u64>) {
+        let mut drops = BTreeMap::new();
+        let mut series = Vec::new();
+        for sampled in self.queues.into_values() {
+            for (reason, count) in &sampled.last.drops {
+                let inside = count - sampled.before_window.get(reason).copied().unwrap_or(0);
+                if inside > 0 {
+                    *drops.entry((*reason).to_owned()).or_default() += inside;
+                }
+            }
+            series.push(sampled.recorder.finish(end));
+        }
+        (self.lane, series, drops)
+    }
+}
+
+impl World {
+    /// Reads every queue that is recorded, and asks for the next time.
+    pub(crate) fn sample(&mut self) {
+        let mut sampled = std::mem::take(&mut self.sampled);
+        for queues in &mut sampled {
+            let readings = self.readings(queues.lane);
+            queues.take(self.now, readings);
+        }
+        let interval = sampled.first().map(|queues| queues.interval);
+        self.sampled = sampled;
+        if let Some(interval) = interval {
+            let at = Duration(self.now.as_nanos()) + interval;
+            self.schedule_next(at, Step::Sample);
+        }
+    }
+
+    /// The window begins: drops so far do not count.
+    pub(crate) fn sample_baseline(&mut self) {
+        self.sample_once();
+        for queues in &mut self.sampled {
+            for sampled in queues.queues.values_mut() {
+                sampled.before_window = sampled.last.drops.clone();
+            }
+        }
+    }
+
+    /// Reads every queue that is recorded.
+    pub(crate) fn sample_once(&mut self) {
+        let mut sampled = std::mem::take(&mut self.sampled);
+        for queues in &mut sampled {
+            let readings = self.readings(queues.lane);
+            queues.take(self.now, readings);
+        }
+        self.sampled = sampled;
+    }
+
+    fn readings(&self, lane: usize) -> Vec<(String, Reading)> {
+        let near = self.ends[lane / 2][lane % 2];
+        let mut readings = Vec::new();
+        if let Kind::Router(router) = &self.nodes[near].kind {
+            let link = perhop_scenario::LinkIndex(lane / 2);
+            if let Some(port) = router.port_of(link, lane % 2) {
+                readings.extend(classes(router.router(), port));
+            }
+        }
+        if let Some((front, _)) = &self.lanes[lane].front {
+            readings.extend(discipline(&front.counters()));
+        }
+        readings
+    }
+}
+
+fn classes(router: &perhop_graph::router::VirtualRouter, port: PortId) -> Vec<(String, Reading)> {
+    let (control, worker) = router.halves();
+    let Some(egress) = worker.egress(port) else { return Vec::new() };
+    let leaves = egress.tree().iter().filter(|class| class.params.queue.is_some());
+    leaves
+        .map(|class| {
+            let name = control
+                .planner()
+                .leaf_class(port, class.index.0)
+                .map_or_else(|| "default".to_owned(), |(name, _)| name.to_string());
+            let counters = class.counters;
+            let drops = [
+                ("queue_full", counters.dropped_full),
+                ("red_early", counters.dropped_early),
+                ("class_removed", counters.dropped_removed),
+            ];
+            let reading = Reading {
+                bytes: class.backlog_bytes,
+                drops: drops.into_iter().filter(|(_, n)| *n > 0).collect(),
+                borrowed: Some(counters.borrowed + counters.shared),
+            };
+            (name, reading)
+        })
+        .collect()
+}
+
+/// A discipline's gauges: `backlog_bytes`, and `backlog_bytes_NAME`, `dropped_NAME`, `borrows_NAME` where it has
+/// classes of its own.
+fn discipline(counters: &[(String, u64)]) -> Vec<(String, Reading)> {
+    let value = |name: &str| counters.iter().find(|(n, _)| n == name).map(|(_, v)| *v);
+    let mut readings = Vec::new();
+    let whole = Reading {
+        bytes: value("backlog_bytes").unwrap_or(0),
+        drops: [
+            ("queue_full", "dropped_queue_full"),
+            ("red_early", "dropped_red_early"),
+            ("red_forced", "dropped_red_forced"),
+        ]
+        .into_iter()
+        .filter_map(|(name, counter)| Some((name, value(counter).filter(|n| *n > 0)?)))
+        .collect(),
+        borrowed: None,
+    };
+    readings.push(("queue".to_owned(), whole));
+    for (name, bytes) in counters {
+        if let Some(class) = name.strip_prefix("backlog_bytes_") {
+            let borrowed = value(&format!("borrows_{class}"));
+            let reading = Reading { bytes: *bytes, drops: BTreeMap::new(), borrowed };
+            readings.push((class.to_owned(), reading));
+        }
+    }
+    readings
+}

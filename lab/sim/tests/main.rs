@@ -1,0 +1,6 @@
+//! The simulator against arithmetic: what a link, a queue or a transfer must do can be computed by hand.
+
+#[path = "main/net.rs"]
+mod net;
+#[path = "main/worlds.rs"]
+mod worlds;

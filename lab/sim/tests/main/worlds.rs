@@ -1,0 +1,116 @@
+use crate::net::*;
+use perhop_scenario::*;
+use perhop_sim::{Options, run};
+use perhop_units::{Bytes, Duration, Instant, Rate};
+
+fn simulate(scenario: &Scenario, seed: u64) -> perhop_measure::Recording {
+    run(scenario, &Options { seed, ..Options::default() }, |_| true).unwrap_or_else(|e| panic!("{e}"))
+}
+
+#[test]
+fn a_lone_packet_takes_wire_time_and_delay_of_each_link() {
+    let mut s = dumbbell(1, Rate::from_mbit(10), Duration::from_millis(20), 100, 2);
+    let stop = Duration::from_secs(1);
+    s.traffic.push(traffic("cbr", vec![pair(0)], stop, constant(Rate::from_kbit(10), 1000)));
+    let recording = simulate(&s, 1);
+    let packets = &recording.streams[0].packets;
+    assert_eq!(packets.len(), 2, "10 kbit/s in packets of 8,000 bit");
+    // 1,014 bytes over 100, 10 and 100 Mbit/s, rounded down to ns a link.
+    let expected = 81_120 + 811_200 + 81_120 + 20_000_000;
+    for packet in packets {
+        assert_eq!(packet.arrived.since(packet.sent).as_nanos(), expected);
+    }
+}
+
+#[test]
+fn overload_loses_what_the_line_cannot_carry_and_waits_as_long_as_the_queue_is() {
+    let mut s = dumbbell(1, Rate::from_mbit(1), Duration::ZERO, 20, 11);
+    s.traffic.push(traffic(
+        "cbr",
+        vec![pair(0)],
+        Duration::from_secs(10),
+        constant(Rate::from_mbit(2), 1236),
+    ));
+    let recording = simulate(&s, 1);
+    let packets = &recording.streams[0].packets;
+    let arrived = packets.iter().filter(|p| p.arrived != Instant::FAR_FUTURE).count();
+    // 10 ms a packet on the line: about 1,000 in 10 s and the 20 that wait at the end.
+    assert_eq!(packets.len(), 2023);
+    assert!((1019..=1022).contains(&arrived), "{arrived}");
+    let longest = packets.iter().filter(|p| p.arrived != Instant::FAR_FUTURE);
+    let longest = longest.map(|p| p.arrived.since(p.sent).as_nanos()).max().unwrap_or(0);
+    // 20 in the queue and itself, the two outer links 1 ms each; the packet on the line may be nearly finished.
+    assert!((210_000_000..=222_000_000).contains(&longest), "{longest}");
+    let core = recording.links.iter().find(|l| l.link == 0 && l.way == 0).expect("the core");
+    assert_eq!(core.drops["queue_full"] as usize, packets.len() - arrived);
+    assert!(core.queues[0].bytes.iter().map(|[_, most, _]| *most).max() >= Some(20 * 1250));
+}
+
+#[test]
+fn one_transfer_fills_the_link() {
+    let mut s = dumbbell(1, Rate::from_mbit(10), Duration::from_millis(10), 100, 20);
+    s.warm_up = Duration::from_secs(5);
+    s.duration = Duration::from_secs(15);
+    let stop = Duration::from_secs(20);
+    let kind = TrafficKind::Bulk { count: 1, size: None, spacing: Duration::ZERO, tcp: newreno() };
+    s.traffic.push(traffic("bulk", vec![pair(0)], stop, kind));
+    let recording = simulate(&s, 1);
+    let bits = recording.connections[0].window_ip_bytes as f64 * 8.0 / 15.0;
+    // All of the link but the Ethernet header.
+    let most = 1e7 * 1500.0 / 1514.0;
+    assert!(bits > most * 0.995 && bits < most * 1.001, "{bits}");
+    let core = &recording.links[0];
+    assert!(core.busy.as_secs_f64() > 14.9, "{:?}", core.busy);
+}
+
+#[test]
+fn a_sized_transfer_ends_and_web_users_fetch_pages() {
+    let mut s = dumbbell(2, Rate::from_mbit(10), Duration::from_millis(5), 100, 60);
+    let stop = Duration::from_secs(60);
+    let bulk = TrafficKind::Bulk {
+        count: 3,
+        size: Some(Bytes(1_000_000)),
+        spacing: Duration::ZERO,
+        tcp: Tcp::default(),
+    };
+    s.traffic.push(traffic("bulk", vec![pair(0)], stop, bulk));
+    let web = TrafficKind::Web {
+        count: 20,
+        think: (Duration::ZERO, Duration::from_secs(12)),
+        size: Bytes(10_000),
+        persistent_objects: None,
+        tcp: newreno(),
+    };
+    s.traffic.push(traffic("www", vec![pair(1)], stop, web));
+    let recording = simulate(&s, 1);
+    let (bulk, web): (Vec<_>, Vec<_>) = recording.connections.iter().partition(|c| c.of.traffic == 0);
+    assert_eq!(bulk.len(), 3);
+    for transfer in &bulk {
+        assert_eq!(transfer.bytes, 1_000_000);
+        assert!(transfer.ended.is_some() && !transfer.failed);
+    }
+    // 20 users, 6 s of thinking and little more: about 190 pages in 60 s.
+    let fetched = web.iter().filter(|c| c.ended.is_some()).count();
+    assert!((150..=210).contains(&fetched), "{fetched} of {}", web.len());
+    assert!(web.iter().all(|c| !c.failed));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_recording_and_another_seed_another() {
+    let mut s = dumbbell(3, Rate::from_mbit(5), Duration::from_millis(20), 30, 20);
+    s.links[0].ways[0].loss = perhop_units::Probability(1 << 25);
+    let stop = Duration::from_secs(20);
+    let kind = TrafficKind::Files { count: 5, size: Bytes(300_000), tcp: Tcp::default() };
+    s.traffic.push(traffic("files", vec![pair(0), pair(1)], stop, kind));
+    let voice = TrafficKind::Voice {
+        calls: 10,
+        codec: perhop_quality::Codec::G711U,
+        spacing: Duration::ZERO,
+        silence_suppression: None,
+    };
+    s.traffic.push(Traffic { both: true, ..traffic("voip", vec![pair(2)], stop, voice) });
+    let text = |seed| format!("{:?}", simulate(&s, seed));
+    let first = text(7);
+    assert_eq!(first, text(7));
+    assert_ne!(first, text(8));
+}
