@@ -1,0 +1,185 @@
+//! Traffic groups of a result.
+//!
+//! A traffic of several pairs gives `name1`, `name2` … and `name` for all; one in both directions gives `name.down` and
+//! `name.up`, and `name` is `name.down`: the direction in which the file's first host sends. `total` sums the
+//! throughput of every traffic. Datagrams count when they were sent inside the window; their throughput is over the
+//! part of the window in which the traffic sends. Connections count data that arrived inside the window.
+
+use crate::recording::{ConnectionRecord, Membership, Recording, StreamRecord, Toward};
+use perhop_quality::{CallQuality, CallRecord, Distribution, QualityPool, Received, Scoring};
+use perhop_report::result::{Connections, GroupResult, JitterMs};
+use perhop_scenario::{Scenario, Traffic};
+use perhop_units::{Duration, Instant};
+
+/// Which part of the traffic a group has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Selection {
+    traffic: usize,
+    pair: Option<usize>,
+    toward: Option<Toward>,
+}
+
+impl Selection {
+    fn has(&self, of: &Membership) -> bool {
+        of.traffic == self.traffic
+            && self.pair.is_none_or(|pair| pair == of.pair)
+            && self.toward.is_none_or(|toward| toward == of.toward)
+    }
+}
+
+/// All groups over all repetitions.
+pub fn groups(scenario: &Scenario, recordings: &[Recording]) -> Vec<GroupResult> {
+    let mut groups = Vec::new();
+    for (index, traffic) in scenario.traffic.iter().enumerate() {
+        let several = traffic.pairs.len() > 1;
+        let numbers = if several { traffic.pairs.len() } else { 0 };
+        let parts = (0..numbers).map(|pair| (format!("{}{}", traffic.name, pair + 1), Some(pair)));
+        for (name, pair) in parts.chain([(traffic.name.clone(), None)]) {
+            let of = |toward| Selection { traffic: index, pair, toward };
+            if traffic.both {
+                groups.push(group(&name, traffic, of(Some(Toward::Second)), recordings));
+                let down = format!("{name}.down");
+                groups.push(group(&down, traffic, of(Some(Toward::Second)), recordings));
+                groups.push(group(&format!("{name}.up"), traffic, of(Some(Toward::First)), recordings));
+            } else {
+                groups.push(group(&name, traffic, of(None), recordings));
+            }
+        }
+    }
+    if scenario.traffic.len() > 1 {
+        groups.push(total(scenario, recordings));
+    }
+    groups
+}
+
+/// Throughput of all traffic in its first direction.
+fn total(scenario: &Scenario, recordings: &[Recording]) -> GroupResult {
+    let of = |traffic, both: bool| Selection { traffic, pair: None, toward: both.then_some(Toward::Second) };
+    let sums: Vec<f64> = recordings
+        .iter()
+        .map(|recording| {
+            let each = scenario.traffic.iter().enumerate();
+            each.map(|(i, traffic)| throughput_kbps(recording, traffic, of(i, traffic.both))).sum()
+        })
+        .collect();
+    GroupResult::named("total").with_throughput(&sums)
+}
+
+fn group(name: &str, traffic: &Traffic, selection: Selection, recordings: &[Recording]) -> GroupResult {
+    let streams = || {
+        recordings.iter().flat_map(move |recording| {
+            let streams = recording.streams.iter().filter(move |stream| selection.has(&stream.of));
+            streams.map(move |stream| (recording.window, stream))
+        })
+    };
+    let mut group = if streams().any(|(_, stream)| stream.codec.is_some()) {
+        GroupResult::of_calls(name, &pool(streams()))
+    } else if streams().next().is_some() {
+        datagrams(name, streams())
+    } else {
+        connections(name, recordings, selection)
+    };
+    let kbps: Vec<f64> =
+        recordings.iter().map(|recording| throughput_kbps(recording, traffic, selection)).collect();
+    group = group.with_throughput(&kbps);
+    group
+}
+
+/// The calls of a group, scored.
+fn pool<'a>(streams: impl Iterator<Item = ((Instant, Instant), &'a StreamRecord)>) -> QualityPool {
+    let calls: Vec<CallQuality> =
+        streams.filter_map(|(window, stream)| call_quality(window, stream)).collect();
+    calls.iter().collect()
+}
+
+/// One direction of one call inside the window.
+pub fn call_quality(window: (Instant, Instant), stream: &StreamRecord) -> Option<CallQuality> {
+    call_record(stream)?.part(window.0, window.1, &Scoring::default())
+}
+
+/// A stream as the record of a call; `None` if it is none.
+pub fn call_record(stream: &StreamRecord) -> Option<CallRecord> {
+    let mut record = CallRecord::new(stream.codec?);
+    for (index, packet) in stream.packets.iter().enumerate() {
+        let index = index as u32;
+        record.sent(index, packet.sent);
+        if packet.arrived != Instant::FAR_FUTURE {
+            let (rtp_timestamp, sent, arrived) = (packet.rtp_timestamp, packet.sent, packet.arrived);
+            record.received(Received { index, rtp_timestamp, sent, arrived });
+        }
+    }
+    Some(record)
+}
+
+fn datagrams<'a>(
+    name: &str,
+    streams: impl Iterator<Item = ((Instant, Instant), &'a StreamRecord)>,
+) -> GroupResult {
+    let mut sent = 0;
+    let mut delays = Vec::new();
+    let (mut sum, mut most, mut received) = (0.0, 0.0_f64, 0_u64);
+    for (window, stream) in streams {
+        let mut before: Option<u64> = None;
+        let inside = stream.packets.iter().filter(|p| p.sent >= window.0 && p.sent < window.1);
+        for packet in inside {
+            sent += 1;
+            if packet.arrived == Instant::FAR_FUTURE {
+                continue;
+            }
+            received += 1;
+            let delay = packet.arrived.since(packet.sent).as_nanos();
+            if let Some(before) = before {
+                let difference = delay.abs_diff(before) as f64 / 1e6;
+                sum += difference;
+                most = most.max(difference);
+            }
+            before = Some(delay);
+            delays.push(delay);
+        }
+    }
+    let jitter = (received > 0).then(|| JitterMs { mean: sum / received as f64, max: most });
+    let delay = Distribution::from_nanos(delays);
+    GroupResult { jitter_ms: jitter, ..GroupResult::of_datagrams(name, sent, &delay) }
+}
+
+fn connections(name: &str, recordings: &[Recording], selection: Selection) -> GroupResult {
+    let mut rates = Vec::new();
+    for recording in recordings {
+        let of_group = recording.connections.iter().filter(|c| selection.has(&c.of));
+        rates.extend(of_group.filter_map(|c| connection_kbps(recording, c)));
+    }
+    GroupResult { connections: Some(Connections::of(&rates)), ..GroupResult::named(name) }
+}
+
+/// Payload rate of a connection over the part of its life that is inside the window, kbit/s; `None` if no part is.
+pub fn connection_kbps(recording: &Recording, connection: &ConnectionRecord) -> Option<f64> {
+    let (from, until) = recording.window;
+    let begin = connection.opened.max(from);
+    let end = connection.ended.unwrap_or(until).min(until);
+    (begin < end).then(|| connection.window_bytes as f64 * 8.0 / end.since(begin).as_secs_f64() / 1e3)
+}
+
+/// IP bits of a selection in kbit/s in one repetition.
+fn throughput_kbps(recording: &Recording, traffic: &Traffic, selection: Selection) -> f64 {
+    let (from, until) = recording.window;
+    let streams = recording.streams.iter().filter(|stream| selection.has(&stream.of));
+    let mut datagram_bytes = 0_u64;
+    let mut any = false;
+    for stream in streams {
+        any = true;
+        let arrived = stream.packets.iter().filter(|p| p.arrived != Instant::FAR_FUTURE);
+        let inside = arrived.filter(|p| p.sent >= from && p.sent < until);
+        datagram_bytes += inside.map(|p| u64::from(p.len)).sum::<u64>();
+    }
+    if any {
+        let begin = Instant(traffic.start.as_nanos()).max(from);
+        let end = Instant(traffic.stop.as_nanos()).min(until);
+        return kbps(datagram_bytes, end.since(begin));
+    }
+    let connections = recording.connections.iter().filter(|c| selection.has(&c.of));
+    kbps(connections.map(|c| c.window_ip_bytes).sum(), until.since(from))
+}
+
+fn kbps(bytes: u64, time: Duration) -> f64 {
+    if time == Duration::ZERO { 0.0 } else { bytes as f64 * 8.0 / time.as_secs_f64() / 1e3 }
+}

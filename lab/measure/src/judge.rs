@@ -1,0 +1,152 @@
+//! Expected values: finding a figure by its path, and judging it.
+
+use perhop_report::result::{Expectation, GroupResult, LinkResult, ScenarioResult, Variant};
+use perhop_scenario::{Expect, Target};
+use std::fmt;
+
+/// What a target says, as it is printed in results.
+struct Shown(Target);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Target::AtMost(x) => write!(f, "<= {x}"),
+            Target::AtLeast(x) => write!(f, ">= {x}"),
+            Target::Below(x) => write!(f, "< {x}"),
+            Target::Above(x) => write!(f, "> {x}"),
+            Target::Within(a, b) => write!(f, "{a} .. {b}"),
+            Target::Equal(x) => write!(f, "= {x}"),
+        }
+    }
+}
+
+/// Whether a figure is as it must be. Figures are printed with six decimals, so that much is forgiven.
+pub fn holds(target: Target, ours: f64) -> bool {
+    const PRINTED: f64 = 5e-7;
+    match target {
+        Target::AtMost(x) => ours <= x + PRINTED,
+        Target::AtLeast(x) => ours >= x - PRINTED,
+        Target::Below(x) => ours < x,
+        Target::Above(x) => ours > x,
+        Target::Within(a, b) => ours >= a - PRINTED && ours <= b + PRINTED,
+        Target::Equal(x) => (ours - x).abs() <= PRINTED,
+    }
+}
+
+/// The figure at a path of a result: `voip.delay_ms.mean`, `link.core.utilisation_pct`, `baseline.voip.loss_pct`.
+/// `None` when there is none, or it does not apply.
+pub fn figure(result: &ScenarioResult, path: &str) -> Option<f64> {
+    if let Some((variant, rest)) = path.split_once('.')
+        && let Some(variant) = result.variants.get(variant)
+    {
+        return in_variant(variant, rest);
+    }
+    in_configuration(&result.groups, &result.links, path)
+}
+
+fn in_variant(variant: &Variant, path: &str) -> Option<f64> {
+    in_configuration(&variant.groups, &variant.links, path)
+}
+
+fn in_configuration(groups: &[GroupResult], links: &[LinkResult], path: &str) -> Option<f64> {
+    if let Some(path) = path.strip_prefix("link.") {
+        // Longest name first, because names may contain dots.
+        let link = links
+            .iter()
+            .filter(|link| path.strip_prefix(link.name.as_str()).is_some_and(|rest| rest.starts_with('.')))
+            .max_by_key(|link| link.name.len())?;
+        return of_link(link, &path[link.name.len() + 1..]);
+    }
+    let group = groups
+        .iter()
+        .filter(|group| path.strip_prefix(group.name.as_str()).is_some_and(|rest| rest.starts_with('.')))
+        .max_by_key(|group| group.name.len())?;
+    of_group(group, &path[group.name.len() + 1..])
+}
+
+fn of_link(link: &LinkResult, path: &str) -> Option<f64> {
+    let queue = link.queue_ms;
+    match path {
+        "utilisation_pct" => link.utilisation_pct,
+        "queue_ms.p50" => queue.map(|q| q.p50),
+        "queue_ms.p99" => queue.map(|q| q.p99),
+        "queue_ms.max" => queue.map(|q| q.max),
+        "drops" => Some(link.drops.values().sum::<u64>() as f64),
+        _ => path.strip_prefix("drops.").map(|reason| link.drops.get(reason).copied().unwrap_or(0) as f64),
+    }
+}
+
+fn of_group(group: &GroupResult, path: &str) -> Option<f64> {
+    match path {
+        "sent" => group.sent.map(|n| n as f64),
+        "received" => group.received.map(|n| n as f64),
+        "loss_pct" => group.loss_pct,
+        "delay_ms.min" => group.delay_ms.map(|d| d.min),
+        "delay_ms.mean" => group.delay_ms.map(|d| d.mean),
+        "delay_ms.p50" => group.delay_ms.map(|d| d.p50),
+        "delay_ms.p99" => group.delay_ms.map(|d| d.p99),
+        "delay_ms.p999" => group.delay_ms.map(|d| d.p999),
+        "delay_ms.max" => group.delay_ms.map(|d| d.max),
+        "jitter_ms.mean" => group.jitter_ms.map(|j| j.mean),
+        "jitter_ms.max" => group.jitter_ms.map(|j| j.max),
+        "throughput_kbps.mean" => group.throughput_kbps.map(|t| t.mean),
+        "throughput_kbps.stdev" => group.throughput_kbps.and_then(|t| t.stdev),
+        "connections.count" => group.connections.map(|c| c.count as f64),
+        "connections.jain" => group.connections.and_then(|c| c.jain),
+        "mos.mean" => group.mos.map(|m| m.mean),
+        "mos.min" => group.mos.map(|m| m.min),
+        // A figure of ours that the published tables have: the surrogate of PSQM (`core/quality`).
+        "psqm" => group.loss_pct.map(perhop_quality::psqm::surrogate),
+        _ => None,
+    }
+}
+
+/// Every path a metric may have behind a group's name.
+pub const GROUP_FIGURES: [&str; 18] = [
+    "sent",
+    "received",
+    "loss_pct",
+    "delay_ms.min",
+    "delay_ms.mean",
+    "delay_ms.p50",
+    "delay_ms.p99",
+    "delay_ms.p999",
+    "delay_ms.max",
+    "jitter_ms.mean",
+    "jitter_ms.max",
+    "throughput_kbps.mean",
+    "throughput_kbps.stdev",
+    "connections.count",
+    "connections.jain",
+    "mos.mean",
+    "mos.min",
+    "psqm",
+];
+
+/// Judges an expected value. `each` are the results of the repetitions alone, for targets that every one must hold;
+/// `changed` are the paths that were set by the user.
+pub fn judge(
+    expect: &Expect,
+    result: &ScenarioResult,
+    each: &[ScenarioResult],
+    changed: &[String],
+) -> Expectation {
+    let ours = figure(result, &expect.metric);
+    let depends = expect.depends.iter().any(|path| changed.contains(path));
+    let ok = match expect.target {
+        None => None,
+        Some(_) if depends => None,
+        // A figure that is not there holds nothing.
+        Some(target) if expect.every => {
+            Some(each.iter().all(|one| figure(one, &expect.metric).is_some_and(|ours| holds(target, ours))))
+        }
+        Some(target) => Some(ours.is_some_and(|ours| holds(target, ours))),
+    };
+    Expectation {
+        metric: expect.metric.clone(),
+        ours,
+        published: expect.published,
+        target: expect.target.map(|target| Shown(target).to_string()),
+        ok,
+    }
+}

@@ -1,0 +1,242 @@
+use crate::groups::groups;
+use crate::judge::{GROUP_FIGURES, figure, holds, judge};
+use crate::links::links;
+use crate::recording::*;
+use perhop_quality::Codec;
+use perhop_report::result::{GroupResult, LinkResult, ScenarioResult, Variant};
+use perhop_scenario::*;
+use perhop_units::{Bytes, Dscp, Duration, Instant, Rate};
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+fn scenario(traffic: Vec<Traffic>) -> Scenario {
+    let node = |name: &str, last| Node {
+        name: name.into(),
+        kind: NodeKind::Host,
+        address: Ipv4Addr::new(10, 0, 0, last),
+    };
+    let way = Way { rate: Some(Rate::from_mbit(1)), ..Way::default() };
+    Scenario {
+        id: "t".into(),
+        title: String::new(),
+        why: String::new(),
+        source: None,
+        warm_up: Duration::from_secs(1),
+        duration: Duration::from_secs(2),
+        repetitions: 1,
+        seed: 1,
+        nodes: vec![node("a", 1), node("b", 2)],
+        links: vec![Link {
+            name: "core".into(),
+            ends: [NodeIndex(0), NodeIndex(1)],
+            ways: [way.clone(), way],
+        }],
+        traffic,
+        faults: Vec::new(),
+        programs: Vec::new(),
+        probes: Probes::default(),
+        expect: Vec::new(),
+        variants: Vec::new(),
+    }
+}
+
+fn traffic(name: &str, both: bool, pairs: usize, kind: TrafficKind) -> Traffic {
+    Traffic {
+        name: name.into(),
+        pairs: vec![(NodeIndex(0), NodeIndex(1)); pairs],
+        both,
+        start: Duration::ZERO,
+        stop: Duration::from_secs(3),
+        dscp: Dscp::default(),
+        reply_dscp: Dscp::default(),
+        kind,
+    }
+}
+
+fn cbr() -> TrafficKind {
+    TrafficKind::Constant { count: 1, rate: Rate::from_kbit(8), size: Bytes(100) }
+}
+
+const MS: u64 = 1_000_000;
+
+/// Packets sent every 10 ms from 1 s on, with these delays in ms; `None` is lost.
+fn stream(of: Membership, codec: Option<Codec>, delays_ms: &[Option<u64>]) -> StreamRecord {
+    let packets = delays_ms.iter().enumerate().map(|(i, delay)| {
+        let sent = Instant(1000 * MS + i as u64 * 10 * MS);
+        let arrived = delay.map_or(Instant::FAR_FUTURE, |ms| sent + Duration(ms * MS));
+        PacketRecord { sent, arrived, len: 100, rtp_timestamp: i as u32 * 80 }
+    });
+    StreamRecord { of, number: 0, codec, packets: packets.collect(), duplicates: 0 }
+}
+
+fn recording() -> Recording {
+    Recording { window: (Instant(1000 * MS), Instant(3000 * MS)), ..Recording::default() }
+}
+
+fn of(traffic: usize, pair: usize, toward: Toward) -> Membership {
+    Membership { traffic, pair, toward }
+}
+
+#[test]
+fn average_jitter_is_the_sum_of_differences_over_packets_received() {
+    // Huttunen 2005, equation 7.4: N − 1 terms over N.
+    let s = scenario(vec![traffic("cbr", false, 1, cbr())]);
+    let mut r = recording();
+    let delays = [Some(10), Some(13), None, Some(11), Some(11)];
+    r.streams.push(stream(of(0, 0, Toward::Second), None, &delays));
+    let group = &groups(&s, &[r])[0];
+    assert_eq!((group.sent, group.received, group.loss_pct), (Some(5), Some(4), Some(20.0)));
+    let jitter = group.jitter_ms.expect("there are packets");
+    assert_eq!((jitter.mean, jitter.max), ((3.0 + 2.0 + 0.0) / 4.0, 3.0));
+    let delay = group.delay_ms.expect("there are packets");
+    assert_eq!((delay.min, delay.mean, delay.max), (10.0, 11.25, 13.0));
+    // Four packets of 800 bit in the 2 s of the window.
+    assert_eq!(group.throughput_kbps.expect("bits came").mean, 1.6);
+}
+
+#[test]
+fn both_directions_and_several_pairs_have_groups_of_their_own() {
+    let voice = TrafficKind::Voice {
+        calls: 1,
+        codec: Codec::G711U,
+        spacing: Duration::ZERO,
+        silence_suppression: None,
+    };
+    let s = scenario(vec![traffic("voip", true, 1, voice), traffic("cbr", false, 2, cbr())]);
+    let mut r = recording();
+    r.streams.push(stream(of(0, 0, Toward::Second), Some(Codec::G711U), &[Some(50), None]));
+    r.streams.push(stream(of(0, 0, Toward::First), Some(Codec::G711U), &[Some(20), Some(20)]));
+    r.streams.push(stream(of(1, 0, Toward::Second), None, &[Some(1)]));
+    r.streams.push(stream(of(1, 1, Toward::Second), None, &[Some(3), Some(3)]));
+    let groups = groups(&s, &[r]);
+    let names: Vec<&str> = groups.iter().map(|g| g.name.as_str()).collect();
+    assert_eq!(names, ["voip", "voip.down", "voip.up", "cbr1", "cbr2", "cbr", "total"]);
+    let loss: Vec<Option<f64>> = groups.iter().map(|g| g.loss_pct).collect();
+    assert_eq!(loss[..3], [Some(50.0), Some(50.0), Some(0.0)]);
+    assert!(groups[2].mos.expect("a call").mean > groups[1].mos.expect("a call").mean);
+    assert_eq!([groups[3].received, groups[4].received, groups[5].received], [Some(1), Some(2), Some(3)]);
+    assert_eq!(groups[6].sent, None, "what does not apply is null");
+    // One packet of the call's first direction and three of the others.
+    assert_eq!(groups[6].throughput_kbps.expect("bits came").mean, 4.0 * 0.4);
+}
+
+#[test]
+fn connections_count_what_arrived_inside_the_window() {
+    let kind = TrafficKind::Bulk { count: 2, size: None, spacing: Duration::ZERO, tcp: Tcp::default() };
+    let s = scenario(vec![traffic("bulk", false, 1, kind)]);
+    let connection = |opened, ended: Option<u64>, bytes| ConnectionRecord {
+        of: of(0, 0, Toward::Second),
+        opened: Instant(opened * MS),
+        first_byte: None,
+        ended: ended.map(|ms| Instant(ms * MS)),
+        bytes,
+        failed: false,
+        bins: Vec::new(),
+        window_bytes: bytes,
+        window_ip_bytes: bytes + 40,
+        retransmits: None,
+        trace: Vec::new(),
+    };
+    let mut r = recording();
+    // 1,000 B in 1 s, 3,000 B in the 2 s of the window, and one that was over before it.
+    r.connections =
+        vec![connection(2000, None, 1000), connection(0, None, 3000), connection(0, Some(900), 0)];
+    let group = &groups(&s, &[r])[0];
+    let seen = group.connections.expect("connections");
+    assert_eq!(seen.count, 2);
+    let (a, b) = (8.0_f64, 12.0_f64);
+    assert!((seen.jain.expect("bytes came") - (a + b) * (a + b) / (2.0 * (a * a + b * b))).abs() < 1e-12);
+    // 4,120 IP bytes (the one before the window brought its headers' 40 only in this made-up record) over 2 s.
+    assert_eq!(group.throughput_kbps.expect("bits came").mean, 4120.0 * 8.0 / 2.0 / 1e3);
+}
+
+#[test]
+fn links_pool_their_repetitions() {
+    let s = scenario(Vec::new());
+    let repetition = |busy_ms, wait: u64| {
+        let mut r = recording();
+        r.links.push(LinkRecord {
+            link: 0,
+            way: 0,
+            busy: Duration::from_millis(busy_ms),
+            drops: BTreeMap::from([("queue_full".to_owned(), wait)]),
+            waits_ns: vec![wait * MS],
+            ..LinkRecord::default()
+        });
+        r
+    };
+    let links = links(&s, &[repetition(500, 2), repetition(1500, 4)]);
+    assert_eq!(links[0].utilisation_pct, Some(50.0));
+    assert_eq!(links[0].drops["queue_full"], 6);
+    let queue = links[0].queue_ms.expect("waits");
+    assert_eq!((queue.p50, queue.p99, queue.max), (2.0, 4.0, 4.0));
+}
+
+fn result(loss: f64) -> ScenarioResult {
+    let group = |name: &str| GroupResult { loss_pct: Some(loss), ..GroupResult::named(name) };
+    let link = LinkResult { name: "core".into(), utilisation_pct: Some(99.0), ..LinkResult::default() };
+    let baseline = Variant { groups: vec![group("voip")], links: vec![link.clone()] };
+    ScenarioResult {
+        groups: vec![group("voip"), group("voip.up")],
+        links: vec![link],
+        variants: BTreeMap::from([("baseline".to_owned(), baseline)]),
+        ..ScenarioResult::default()
+    }
+}
+
+fn expect(metric: &str, target: Target) -> Expect {
+    Expect {
+        metric: metric.into(),
+        target: Some(target),
+        published: None,
+        source: None,
+        depends: vec!["link.core.rate".into()],
+        every: false,
+        mode: None,
+    }
+}
+
+#[test]
+fn figures_are_found_by_their_paths() {
+    let result = result(1.5);
+    for path in ["voip.loss_pct", "voip.up.loss_pct", "baseline.voip.loss_pct"] {
+        assert_eq!(figure(&result, path), Some(1.5), "{path}");
+    }
+    for path in ["link.core.utilisation_pct", "baseline.link.core.utilisation_pct"] {
+        assert_eq!(figure(&result, path), Some(99.0), "{path}");
+    }
+    assert_eq!(figure(&result, "link.core.drops.queue_full"), Some(0.0));
+    for path in ["voip", "voip.delay_ms.mean", "video.loss_pct", "link.edge.utilisation_pct", "voip.nothing"]
+    {
+        assert_eq!(figure(&result, path), None, "{path}");
+    }
+    let psqm = figure(&result, "voip.psqm").expect("a loss");
+    assert!((psqm - perhop_quality::psqm::surrogate(1.5)).abs() < 1e-12);
+    assert!(GROUP_FIGURES.contains(&"psqm"));
+}
+
+#[test]
+fn a_target_that_depends_on_what_was_changed_is_not_judged() {
+    let (result, each) = (result(1.5), [result(1.0), result(2.0)]);
+    let at_most = expect("voip.loss_pct", Target::AtMost(1.5));
+    let judged = judge(&at_most, &result, &each, &[]);
+    assert_eq!((judged.ok, judged.target.as_deref()), (Some(true), Some("<= 1.5")));
+    assert_eq!(judge(&at_most, &result, &each, &["link.core.rate".to_owned()]).ok, None);
+    let every = Expect { every: true, ..at_most };
+    assert_eq!(judge(&every, &result, &each, &[]).ok, Some(false), "one repetition has 2.0");
+    let missing = expect("video.loss_pct", Target::AtMost(1.0));
+    assert_eq!(
+        judge(&missing, &result, &each, &[]).ok,
+        Some(false),
+        "a figure that is not there holds nothing"
+    );
+}
+
+#[test]
+fn targets_hold_up_to_the_printed_digit() {
+    assert!(holds(Target::AtMost(34.14), 34.140_000_4) && !holds(Target::AtMost(34.14), 34.1401));
+    assert!(holds(Target::AtLeast(9515.0), 9515.0) && !holds(Target::AtLeast(9515.0), 9514.9));
+    assert!(holds(Target::Within(1.0, 2.0), 2.0) && !holds(Target::Within(1.0, 2.0), 2.1));
+    assert!(!holds(Target::Below(1.0), 1.0) && !holds(Target::Above(1.0), 1.0));
+    assert!(holds(Target::Equal(0.0), 0.0) && !holds(Target::Equal(0.0), f64::NAN));
+}
