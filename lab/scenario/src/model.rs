@@ -479,7 +479,7 @@ pub struct Probes {
     pub queue_interval: Duration,
     /// Bin of throughput series.
     pub throughput_bin: Duration,
-    /// Links whose queues are recorded; empty: all with a rate.
+    /// Links whose queues are recorded; empty: all that drop a packet.
     pub links: Vec<LinkIndex>,
     /// Traffic whose TCP connections record windows and sequence numbers (the first few of each).
     pub connections: Vec<usize>,

@@ -1,6 +1,7 @@
 //! From a scenario to a world at time zero.
 
 use crate::agenda::Agenda;
+use crate::buffers::Buffers;
 use crate::capture::Capture;
 use crate::clock::Clock;
 use crate::datagrams::{Datagrams, MAX_STREAMS, Sender};
@@ -18,7 +19,6 @@ use crate::world::{Lane, Step, Who, World};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use perhop_measure::{Membership, Toward};
-use perhop_packet::Pool;
 use perhop_scenario::{Discipline, NodeIndex, NodeKind, Scenario, Traffic, TrafficKind, generators};
 use perhop_traffic::Seed;
 use perhop_units::{Duration, Instant, QueueLimit};
@@ -34,7 +34,7 @@ pub struct Options {
     pub seed: u64,
     /// Which repetition, from 0: a stream of the seed.
     pub repetition: u32,
-    /// Most packets at once; `None`: what the queues and delays of the links hold, within 4,096 … 1,048,576.
+    /// Most packets at once; `None`: 2 million.
     pub buffers: Option<usize>,
     /// Check conservation every simulated second and at the end.
     pub check_books: bool,
@@ -62,7 +62,7 @@ impl World {
             now: Instant::ZERO,
             agenda,
             who: vec![Who::Script],
-            pool: Pool::new(options.buffers.unwrap_or_else(|| buffers_for(scenario))),
+            buffers: Buffers::new(options.buffers),
             paths: Paths::of(scenario),
             nodes: Vec::new(),
             node_of,
@@ -99,7 +99,7 @@ impl World {
                     probes.links.iter().any(|l| l.0 == i)
                 };
                 if recorded {
-                    way.record_queue(probes.queue_interval);
+                    way.record_queue(probes.queue_interval, !probes.links.is_empty());
                     let near = &scenario.nodes[link.ends[end].0];
                     let plain =
                         described.discipline == Discipline::Fifo && !matches!(near.kind, NodeKind::Router(_));
@@ -114,7 +114,7 @@ impl World {
                     Discipline::Element(text) => {
                         let text = with_link(text, described);
                         let seed = options.seed ^ number << 32 ^ u64::from(options.repetition);
-                        let front = Front::new(&text, &self.pool, seed)
+                        let front = Front::new(&text, self.buffers.first(), seed)
                             .map_err(|why| SimError::Discipline { link: link.name.clone(), why })?;
                         let entity = self.entity(Who::Front(lane));
                         Some((front, entity))
@@ -135,7 +135,8 @@ impl World {
                 NodeKind::Forwarder => Kind::Forwarder,
                 NodeKind::Router(_) => {
                     let seed = options.seed ^ (1 << 48) ^ (i as u64) << 20 ^ u64::from(options.repetition);
-                    let router = RouterNode::new(scenario, NodeIndex(i), &self.paths, &self.pool, seed)?;
+                    let router =
+                        RouterNode::new(scenario, NodeIndex(i), &self.paths, self.buffers.first(), seed)?;
                     Kind::Router(Box::new(router))
                 }
             };
@@ -256,22 +257,6 @@ impl World {
         }
         self.arm_script();
     }
-}
-
-/// Packets that all links together may hold: their queues, and what is on its way. Small packets may need more, so that
-/// it is doubled.
-fn buffers_for(scenario: &Scenario) -> usize {
-    let of = |way: &perhop_scenario::Way| {
-        let queue = match way.queue {
-            QueueLimit::Packets(n) => u64::from(n),
-            QueueLimit::Bytes(n) => n / 64,
-            QueueLimit::Time(ns) => way.rate.map_or(0, |rate| rate.bytes_in(Duration(ns)).get() / 64),
-        };
-        // A line that never fills its queue need not be counted at its limit.
-        queue.min(2_000) + way.rate.map_or(1_000, |rate| rate.bytes_in(way.delay).get() / 200)
-    };
-    let sum: u64 = scenario.links.iter().flat_map(|link| &link.ways).map(of).sum();
-    (sum * 2).clamp(1 << 12, 1 << 20) as usize
 }
 
 /// The discipline's text with the link's rate, queue and overhead where it does not set them.

@@ -1,6 +1,7 @@
 //! Frames of simulated hosts: real headers, so that everything on the way may read and rewrite them.
 
-use perhop_packet::{Packet, Pool};
+use crate::buffers::Buffers;
+use perhop_packet::Packet;
 use perhop_scenario::LinkIndex;
 use perhop_units::Dscp;
 use perhop_wire::checksum::pseudo_header_v4;
@@ -40,8 +41,8 @@ pub(crate) struct IpHeader {
 }
 
 /// An empty packet for `payload` bytes above IP, with its headers up to IP written. `None`: no buffer, or too long.
-pub(crate) fn ip_packet(pool: &Pool, hop: Hop, header: IpHeader, payload: usize) -> Option<Packet> {
-    let mut packet = pool.alloc()?;
+pub(crate) fn ip_packet(buffers: &mut Buffers, hop: Hop, header: IpHeader, payload: usize) -> Option<Packet> {
+    let mut packet = buffers.alloc()?;
     if !packet.resize(FRAME_LEN + IP_LEN + payload) {
         packet.release();
         return None;
@@ -66,14 +67,14 @@ pub(crate) fn ip_packet(pool: &Pool, hop: Hop, header: IpHeader, payload: usize)
 
 /// A datagram whose payload `fill` writes (all `len` bytes of it).
 pub(crate) fn datagram(
-    pool: &Pool,
+    buffers: &mut Buffers,
     hop: Hop,
     header: IpHeader,
     ports: (u16, u16),
     len: u16,
     fill: impl FnOnce(&mut [u8]),
 ) -> Option<Packet> {
-    let mut packet = ip_packet(pool, hop, header, UDP_LEN + usize::from(len))?;
+    let mut packet = ip_packet(buffers, hop, header, UDP_LEN + usize::from(len))?;
     let above = &mut packet.frame_mut()[FRAME_LEN + IP_LEN..];
     fill(&mut above[UDP_LEN..]);
     udp::Repr { src_port: ports.0, dst_port: ports.1, payload_len: len }.emit(above);

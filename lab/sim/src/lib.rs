@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod agenda;
+mod buffers;
 mod build;
 mod capture;
 mod clock;

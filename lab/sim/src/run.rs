@@ -48,7 +48,7 @@ fn finish(mut world: World, scenario: &Scenario, stopped: bool) -> Result<Record
     if stopped {
         recording.warnings.push(format!("stopped after {:.3} s", end.as_nanos() as f64 / 1e9));
     }
-    let buffers = world.pool.counters().exhausted;
+    let buffers = world.buffers.refused();
     if buffers > 0 {
         recording.warnings.push(format!("{buffers} packets could not be made: too few buffers"));
     }

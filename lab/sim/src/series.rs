@@ -4,27 +4,43 @@ use perhop_measure::QueueSeries;
 use perhop_units::{Duration, Instant};
 
 /// Most intervals kept: 10 ms over 28 hours.
-const MAX_INTERVALS: usize = 10_000_000;
+const MAX_INTERVALS: u64 = 10_000_000;
 
-/// Smallest, largest and last length of each interval, drops in each.
+/// An interval in which something happened.
+#[derive(Clone, Copy, Debug)]
+struct Busy {
+    slot: u32,
+    /// Smallest, largest, last.
+    bytes: [u32; 3],
+    drops: u32,
+}
+
+/// Smallest, largest and last length of each interval, drops in each. Intervals in which nothing happens cost nothing
+/// until [`SeriesRecorder::finish`].
 #[derive(Debug)]
 pub(crate) struct SeriesRecorder {
-    series: QueueSeries,
+    name: String,
+    interval: Duration,
+    busy: Vec<Busy>,
+    borrows: Vec<(u32, u64)>,
     last: u32,
 }
 
 impl SeriesRecorder {
     /// A queue that is empty at time 0.
     pub(crate) fn new(name: &str, interval: Duration) -> Self {
-        let series = QueueSeries { name: name.to_owned(), interval, ..QueueSeries::default() };
-        Self { series, last: 0 }
+        let interval = Duration(interval.as_nanos().max(1));
+        Self { name: name.to_owned(), interval, busy: Vec::new(), borrows: Vec::new(), last: 0 }
     }
 
     /// The queue has `bytes` from `at` on. Times never go back.
     pub(crate) fn length(&mut self, at: Instant, bytes: u64) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        if let Some(slot) = self.slot(at) {
-            let [least, most, last] = &mut self.series.bytes[slot];
+        if bytes == self.last {
+            return;
+        }
+        if let Some(busy) = self.slot(at) {
+            let [least, most, last] = &mut busy.bytes;
             *least = (*least).min(bytes);
             *most = (*most).max(bytes);
             *last = bytes;
@@ -34,37 +50,58 @@ impl SeriesRecorder {
 
     /// `packets` were dropped at `at`.
     pub(crate) fn dropped(&mut self, at: Instant, packets: u32) {
-        if let Some(slot) = self.slot(at) {
-            self.series.drops[slot] += packets;
+        if let Some(busy) = self.slot(at) {
+            busy.drops += packets;
         }
     }
 
     /// What was borrowed until `at`.
     pub(crate) fn borrowed(&mut self, at: Instant, total: u64) {
-        if let Some(slot) = self.slot(at) {
-            let before = self.series.borrows.last().copied().unwrap_or(0);
-            self.series.borrows.resize(slot, before);
-            self.series.borrows.push(total);
+        let Some(slot) = self.number(at) else { return };
+        if self.borrows.last().is_none_or(|(_, before)| *before != total) {
+            self.borrows.push((slot, total));
         }
     }
 
-    /// The series up to `end`.
-    pub(crate) fn finish(mut self, end: Instant) -> QueueSeries {
-        self.slot(end - Duration(1));
-        self.series
+    fn number(&self, at: Instant) -> Option<u32> {
+        let slot = at.as_nanos() / self.interval.as_nanos();
+        (slot < MAX_INTERVALS).then_some(slot as u32)
     }
 
-    /// Index of the interval of `at`; intervals before it in which nothing happened hold the length of their start.
-    fn slot(&mut self, at: Instant) -> Option<usize> {
-        let slot = (at.as_nanos() / self.series.interval.as_nanos().max(1)) as usize;
-        if slot >= MAX_INTERVALS {
-            return None;
+    fn slot(&mut self, at: Instant) -> Option<&mut Busy> {
+        let slot = self.number(at)?;
+        if self.busy.last().is_none_or(|busy| busy.slot != slot) {
+            self.busy.push(Busy { slot, bytes: [self.last; 3], drops: 0 });
         }
-        while self.series.bytes.len() <= slot {
-            self.series.bytes.push([self.last; 3]);
-            self.series.drops.push(0);
+        self.busy.last_mut()
+    }
+
+    /// The series up to `end`: an interval in which nothing happened holds the length of its start.
+    pub(crate) fn finish(self, end: Instant) -> QueueSeries {
+        let count = end.as_nanos().div_ceil(self.interval.as_nanos()).min(MAX_INTERVALS) as usize;
+        let mut bytes = vec![[0; 3]; count];
+        let mut drops = vec![0; count];
+        let (mut at, mut last) = (0, 0);
+        for busy in &self.busy {
+            let slot = (busy.slot as usize).min(count);
+            bytes[at.min(slot)..slot].fill([last; 3]);
+            if let (Some(bytes), Some(drops)) = (bytes.get_mut(slot), drops.get_mut(slot)) {
+                (*bytes, *drops) = (busy.bytes, busy.drops);
+            }
+            (at, last) = (slot + 1, busy.bytes[2]);
         }
-        Some(slot)
+        bytes[at.min(count)..].fill([last; 3]);
+        let mut borrows = Vec::new();
+        if !self.borrows.is_empty() {
+            borrows.resize(count, 0);
+            for pair in self.borrows.windows(2) {
+                borrows[(pair[0].0 as usize).min(count)..(pair[1].0 as usize).min(count)].fill(pair[0].1);
+            }
+            if let Some((slot, total)) = self.borrows.last() {
+                borrows[(*slot as usize).min(count)..].fill(*total);
+            }
+        }
+        QueueSeries { name: self.name, interval: self.interval, bytes, drops, borrows }
     }
 }
 
@@ -79,8 +116,18 @@ mod tests {
         recorder.length(Instant(8), 40);
         recorder.dropped(Instant(35), 2);
         recorder.length(Instant(36), 0);
+        recorder.borrowed(Instant(20), 7);
+        recorder.borrowed(Instant(30), 7);
+        recorder.borrowed(Instant(40), 9);
         let series = recorder.finish(Instant(50));
         assert_eq!(series.bytes, [[0, 100, 40], [40; 3], [40; 3], [0, 40, 0], [0; 3]]);
         assert_eq!(series.drops, [0, 0, 0, 2, 0]);
+        assert_eq!(series.borrows, [0, 0, 7, 7, 9]);
+    }
+
+    #[test]
+    fn nothing_is_an_empty_queue() {
+        let series = SeriesRecorder::new("queue", Duration(10)).finish(Instant(25));
+        assert_eq!((series.bytes.len(), series.bytes[2], series.borrows.len()), (3, [0; 3], 0));
     }
 }

@@ -622,7 +622,7 @@ impl World {
             identification: node.identification,
             protocol: protocol::TCP,
         };
-        let Some(mut packet) = ip_packet(&self.pool, hop, header, segment.len()) else {
+        let Some(mut packet) = ip_packet(&mut self.buffers, hop, header, segment.len()) else {
             return node.books.out_of_buffers();
         };
         let above = &mut packet.frame_mut()[FRAME_LEN + IP_LEN..];

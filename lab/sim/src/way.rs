@@ -4,11 +4,12 @@
 //! its last bit leaves follows from those before it (Lindley's recursion). So a packet costs one event a link, its
 //! arrival at the far end. Random decisions are taken when a packet joins the queue, in that order.
 
+use crate::buffers::Buffers;
 use crate::random::Stream;
 use crate::series::SeriesRecorder;
 use perhop_elements::schedule::{Transmitter, TransmitterConfig};
 use perhop_measure::{LinkRecord, QueueSeries};
-use perhop_packet::{DropReason, Packet, Pool};
+use perhop_packet::{DropReason, Packet};
 use perhop_scenario::{Change, DeliveryTrace, GilbertElliott, Jitter, JitterShape};
 use perhop_units::{Duration, Instant, Probability, QueueLimit, Rate};
 use std::collections::{BTreeMap, VecDeque};
@@ -151,6 +152,7 @@ struct Recorder {
     stride: u64,
     seen: u64,
     queue: Option<SeriesRecorder>,
+    wanted: bool,
     bin: Duration,
     bins: Vec<u64>,
     at_start: Option<WayCounters>,
@@ -199,6 +201,7 @@ impl Way {
             stride: 1,
             seen: 0,
             queue: None,
+            wanted: false,
             bin,
             bins: Vec::new(),
             at_start: None,
@@ -219,8 +222,9 @@ impl Way {
         }
     }
 
-    /// Records the queue's length at this interval.
-    pub(crate) fn record_queue(&mut self, interval: Duration) {
+    /// Records the queue's length at this interval; kept if it dropped anything or is `wanted` in any case.
+    pub(crate) fn record_queue(&mut self, interval: Duration, wanted: bool) {
+        self.recorder.wanted = wanted;
         self.recorder.queue = Some(SeriesRecorder::new("queue", interval));
     }
 
@@ -243,7 +247,7 @@ impl Way {
     }
 
     /// A packet joins the queue.
-    pub(crate) fn offer(&mut self, now: Instant, packet: Packet, pool: &Pool) {
+    pub(crate) fn offer(&mut self, now: Instant, packet: Packet, buffers: &mut Buffers) {
         self.begin(now);
         self.counters.offered += 1;
         if !self.up {
@@ -255,7 +259,7 @@ impl Way {
         }
         let copy = (self.config.duplicate != Probability::ZERO
             && self.config.duplicate.happens(self.random.bits()))
-        .then(|| pool.packet(packet.frame()))
+        .then(|| buffers.copy(packet.frame()))
         .flatten();
         self.commit(now, packet);
         if let Some(copy) = copy {
@@ -514,6 +518,8 @@ impl Way {
         end: Instant,
     ) -> (LinkRecord, Option<QueueSeries>) {
         self.begin(end);
+        let dropped = !self.counters.drops.is_empty();
+        let wanted = self.recorder.wanted;
         let before = self.recorder.at_start.take().unwrap_or_default();
         let mut drops = BTreeMap::new();
         for (reason, count) in &self.counters.drops {
@@ -539,7 +545,7 @@ impl Way {
         for passage in self.passages.drain(..).chain(self.early.drain(..)) {
             passage.packet.release();
         }
-        (record, self.recorder.queue.take().map(|q| q.finish(end)))
+        (record, self.recorder.queue.take().filter(|_| wanted || dropped).map(|q| q.finish(end)))
     }
 }
 

@@ -5,6 +5,7 @@
 //! time or chance, so a seed fixes a run to the byte.
 
 use crate::agenda::{Agenda, Entity};
+use crate::buffers::Buffers;
 use crate::capture::Capture;
 use crate::datagrams::Datagrams;
 use crate::error::SimError;
@@ -17,7 +18,7 @@ use crate::transport::Transport;
 use crate::way::Way;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use perhop_packet::{DropReason, Packet, Pool};
+use perhop_packet::{DropReason, Packet};
 use perhop_scenario::{Change, FaultKind, LinkIndex, NodeIndex};
 use perhop_units::{Duration, Instant};
 use perhop_wire::protocol;
@@ -64,7 +65,7 @@ pub(crate) struct World {
     pub(crate) now: Instant,
     pub(crate) agenda: Agenda,
     pub(crate) who: Vec<Who>,
-    pub(crate) pool: Pool,
+    pub(crate) buffers: Buffers,
     pub(crate) paths: Paths,
     pub(crate) nodes: Vec<Node>,
     pub(crate) node_of: HashMap<Ipv4Addr, usize, FixedState>,
@@ -125,7 +126,7 @@ impl World {
             }
             return self.drain_front(lane);
         }
-        state.way.offer(now, packet, &self.pool);
+        state.way.offer(now, packet, &mut self.buffers);
         if let Some(at) = state.way.next_arrival() {
             self.agenda.arm(state.entity, at);
         }
@@ -142,7 +143,7 @@ impl World {
         let state = &mut self.lanes[lane];
         let Some((front, entity)) = &mut state.front else { return };
         while let Some(packet) = front.released() {
-            state.way.offer(self.now, packet, &self.pool);
+            state.way.offer(self.now, packet, &mut self.buffers);
         }
         if let Some(at) = front.next_wakeup() {
             self.agenda.arm(*entity, at);
@@ -278,7 +279,7 @@ impl World {
                 let written = emission.fill(clock, payload);
                 debug_assert!(written.is_ok(), "{written:?}");
             };
-            match datagram(&self.pool, hop, header, ports, emission.len, fill) {
+            match datagram(&mut self.buffers, hop, header, ports, emission.len, fill) {
                 Some(packet) => self.leave_host(from, to, packet),
                 None => self.nodes[from.0].books.out_of_buffers(),
             }
@@ -416,9 +417,7 @@ impl World {
                 }
             }
         }
-        self.pool.flush_thread_cache();
-        let counters = self.pool.counters();
-        let used = counters.capacity - counters.in_depot;
+        let used = self.buffers.used();
         if used != held {
             return Err(wrong(format!("{used} buffers are in use, {held} packets are somewhere")));
         }
