@@ -4,3 +4,4 @@ mod contract;
 mod language;
 mod random_graphs;
 mod swap;
+mod trees;

@@ -33,9 +33,7 @@
 //! # Source
 //! None: see [`super::class_tree`].
 
-use super::class_tree::{
-    ClassTree, LeafParams, NodeIndex, NodeParams, NodeSpec, TreeChange, TreeEdit, TreeLink,
-};
+use super::class_tree::{ClassTree, LeafParams, NodeIndex, NodeParams, NodeSpec, TreeChange, TreeLink};
 use super::pump::Pump;
 use super::transmitter::{Transmitter, TransmitterConfig};
 use crate::plumbing::reader::{Reader, as_any};
@@ -131,7 +129,7 @@ impl EgressConfig {
 /// A change of an egress, prepared outside the packet thread and best dropped there too.
 #[derive(Debug)]
 pub struct EgressChange {
-    /// What happens to the tree. A [`TreeEdit::Rate`] in it also sets the line's rate.
+    /// What happens to the tree. A [`super::TreeEdit::Rate`] in it also sets the line's rate.
     pub tree: TreeChange,
     /// The new table of leaves; after the commit, the old one.
     pub leaf_map: Arc<LeafMap>,
@@ -215,20 +213,31 @@ impl Egress {
         self.pump.transmitter_mut().debit(now, len);
     }
 
-    /// Does up to `budget` edits' worth of a change that no packet notices. `true` when only the commit is left.
+    /// Takes up to `budget` steps of a change that no packet notices. `true` when it may be flipped.
     pub fn stage(&mut self, now: Instant, change: &mut EgressChange, budget: usize) -> bool {
         self.tree_mut().stage(now, &mut change.tree, budget)
     }
 
-    /// Makes the change visible at once. Wake the element ([`TimerId::MAIN`]) afterwards.
-    pub fn commit(&mut self, now: Instant, change: &mut EgressChange) {
-        self.tree_mut().commit(now, &mut change.tree);
+    /// The moment of the change, one step: packets that arrive from now on are sorted by the new table of leaves, and the
+    /// line has its new rate. [`Egress::finish`] follows.
+    pub fn flip(&mut self, now: Instant, change: &mut EgressChange) {
+        self.tree_mut().flip(now, &mut change.tree);
         std::mem::swap(&mut self.leaf_map, &mut change.leaf_map);
-        for edit in change.tree.edits() {
-            if let TreeEdit::Rate(rate) = edit {
-                self.pump.set_rate(*rate);
-            }
+        if let Some(rate) = change.tree.rate() {
+            self.pump.set_rate(rate);
         }
+    }
+
+    /// Takes up to `budget` steps of what the flip left. `true` when all classes are as they are to be. Wake the element
+    /// ([`TimerId::MAIN`]) afterwards.
+    pub fn finish(&mut self, now: Instant, change: &mut EgressChange, budget: usize) -> bool {
+        self.tree_mut().finish(now, &mut change.tree, budget)
+    }
+
+    /// The whole change at once. Wake the element ([`TimerId::MAIN`]) afterwards.
+    pub fn commit(&mut self, now: Instant, change: &mut EgressChange) {
+        self.flip(now, change);
+        self.finish(now, change, usize::MAX);
     }
 
     /// Moves the slots that became free since the last call to `into`.
@@ -330,6 +339,7 @@ mod tests {
     use super::*;
     use crate::plumbing::frames::udp;
     use crate::plumbing::reader::tests::args;
+    use crate::schedule::TreeEdit;
     use perhop_element::testkit::Bench;
     use perhop_packet::DropReason;
 
@@ -415,7 +425,7 @@ mod tests {
         let mut change = EgressChange { tree: TreeChange::prepare(edits), leaf_map: Arc::new(map) };
         let (now, node) = (bench.now(), bench.node);
         let egress: &mut Egress = bench.element();
-        assert!(!egress.stage(now, &mut change, 1));
+        assert!(!egress.stage(now, &mut change, 0));
         egress.commit(now, &mut change);
         assert_eq!(change.leaf_map.default_leaf(), LeafId(0), "the old table comes back");
         bench.driver.wake(now, node, TimerId::MAIN);

@@ -21,6 +21,8 @@ pub struct Change {
     pub(super) route: Option<RouteChange>,
     /// A new packet graph.
     pub(super) graph: Option<Built>,
+    /// Packets are sorted by it already; what is left is work behind the tables.
+    pub(super) flipped: bool,
 }
 
 /// How far applying has come.

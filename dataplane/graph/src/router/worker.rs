@@ -8,14 +8,14 @@ use perhop_element::{ConservationError, Driver, Edge, NodeId, TimerId};
 use perhop_elements::plumbing::FromPort;
 use perhop_elements::police::Conditioner;
 use perhop_elements::route::{IcmpError, Route};
-use perhop_elements::schedule::Egress;
+use perhop_elements::schedule::{Egress, EgressChange};
 use perhop_flows::{FlowEvent, Flows};
 use perhop_packet::{Batch, Pool, PortId};
 use perhop_units::Instant;
 use std::net::IpAddr;
 use thiserror::Error;
 
-/// Edits staged between two batches: within 20 µs on the slowest machine this runs on.
+/// Steps of change work between two batches: within 20 µs on the slowest machine this runs on.
 const STAGE_EDITS: usize = 64;
 
 /// Why a worker cannot be made.
@@ -208,36 +208,64 @@ impl Worker {
         self.driver.element_ref(self.roles.route?)
     }
 
-    /// Applies a change: stages in slices, then makes everything visible between two batches.
+    /// Applies a change, at most [`STAGE_EDITS`] steps a call: what no packet notices, then in one step everything by which
+    /// packets are sorted, then what the trees still have to do.
     pub fn apply(&mut self, now: Instant, change: &mut Change) -> ChangeStep {
-        if let Some(built) = change.graph.take() {
-            swap::swap(&mut self.driver, now, built);
-            self.find_roles();
-            self.commit(now, change);
-            return ChangeStep::Done;
-        }
         let mut budget = STAGE_EDITS;
-        for (port, egress) in &mut change.egress {
-            let unstaged = egress.tree.unstaged();
-            if unstaged == 0 {
-                continue;
-            }
-            let Some(element) = self.roles.egress.get(port.index()).copied().flatten() else { continue };
-            let Some(element) = self.driver.element_mut::<Egress>(element) else { continue };
-            if budget == 0 || !element.stage(now, egress, budget) {
+        if !change.flipped {
+            if change.graph.is_none()
+                && !self.each_tree(change, |egress, c| {
+                    let steps = c.tree.unstaged();
+                    let done = egress.stage(now, c, budget);
+                    budget -= steps - c.tree.unstaged();
+                    done
+                })
+            {
                 return ChangeStep::More;
             }
-            budget = budget.saturating_sub(unstaged);
+            if let Some(built) = change.graph.take() {
+                swap::swap(&mut self.driver, now, built);
+                self.find_roles();
+            }
+            self.flip(now, change);
+            change.flipped = true;
         }
-        self.commit(now, change);
-        ChangeStep::Done
+        let mut woken = Vec::new();
+        let done = self.each_tree(change, |egress, c| {
+            let steps = c.tree.unfinished();
+            let done = egress.finish(now, c, budget);
+            budget -= steps - c.tree.unfinished();
+            if steps > 0 {
+                woken.push(egress.port());
+            }
+            done
+        });
+        for port in woken {
+            self.wake_egress(now, port);
+        }
+        if done { ChangeStep::Done } else { ChangeStep::More }
     }
 
-    fn commit(&mut self, now: Instant, change: &mut Change) {
+    /// Goes on with the tree of each port until one has more to do. `true` when none has.
+    fn each_tree(
+        &mut self,
+        change: &mut Change,
+        mut go_on: impl FnMut(&mut Egress, &mut EgressChange) -> bool,
+    ) -> bool {
+        change.egress.iter_mut().all(|(port, c)| self.egress_mut(*port).is_none_or(|egress| go_on(egress, c)))
+    }
+
+    fn wake_egress(&mut self, now: Instant, port: PortId) {
+        if let Some(id) = self.roles.egress.get(port.index()).copied().flatten() {
+            self.driver.wake(now, id, TimerId::MAIN);
+        }
+    }
+
+    fn flip(&mut self, now: Instant, change: &mut Change) {
         let mut woken = Vec::new();
         for (port, egress) in &mut change.egress {
             if let Some(element) = self.egress_mut(*port) {
-                element.commit(now, egress);
+                element.flip(now, egress);
                 woken.extend(self.roles.egress.get(port.index()).copied().flatten());
             }
         }

@@ -1,15 +1,28 @@
-//! Changing a tree while packets flow: prepare outside, stage in slices, commit at once.
+//! Changing a tree while packets flow: prepare outside, add in slices, flip, finish in slices.
+//!
+//! A change has three parts. [`ClassTree::stage`] adds classes, which no packet knows yet. [`ClassTree::flip`] takes one
+//! step, together with the caller's new table of leaves: from then on packets are sorted by the new generation alone.
+//! [`ClassTree::finish`] gives classes their new parameters and lets removed ones drain: guarantees that become smaller
+//! come before those that become larger, so that their sum never exceeds what it is before or after. Work is counted in
+//! steps ([`ClassTree::change_steps`]), each O(depth + log n).
 
+use super::drains::DrainLink;
 use super::node::{Body, Bucket, CHUNK, Chunk, Ix, ROOT, Rings, State, chunk_of, cost, new_chunk};
 use super::queue::LeafQueue;
 use super::{ClassTree, NodeIndex, NodeParams, TreeLink, position};
 use perhop_element::Cx;
 use perhop_packet::DropReason;
-use perhop_units::{Instant, Rate};
+use perhop_units::{Duration, Instant, Rate};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// One step of a change. The caller has checked with [`ClassTree::validate`] what the tree will be like.
+/// Steps of dropping what removed leaves hold at the end of their time, at one instant.
+const DRAIN_STEPS: u32 = 64;
+/// Time between two such slices.
+const DRAIN_PAUSE: Duration = Duration(1_000);
+
+/// One part of a change; a change names a slot once. The caller has checked with [`ClassTree::validate`] what the tree
+/// will be like.
 #[derive(Clone, Debug)]
 pub enum TreeEdit {
     /// A new class in a free slot.
@@ -48,7 +61,12 @@ pub struct TreeChange {
     /// For each edit that makes a class or may change the kind of its queue.
     bodies: Vec<Option<Body>>,
     chunks: Vec<Chunk>,
+    /// The first so many edits add classes; the others do not.
+    adds: usize,
+    rate: Option<Rate>,
     staged: usize,
+    /// The edits behind `adds` are gone through twice, first for what becomes less.
+    finished: usize,
 }
 
 impl TreeChange {
@@ -63,7 +81,10 @@ impl TreeChange {
         let bodies = edits.iter().map(body_for).collect();
         // The first chunk exists in every tree. Those the tree has already stay here and are freed with the change.
         let chunks = (0..chunk_of(highest)).map(|_| new_chunk()).collect();
-        Self { edits, bodies, chunks, staged: 0 }
+        let adds = edits.iter().take_while(|e| matches!(e, TreeEdit::Add { .. })).count();
+        let rate = |e: &TreeEdit| if let TreeEdit::Rate(rate) = e { Some(*rate) } else { None };
+        let rate = edits.iter().rev().find_map(rate);
+        Self { edits, bodies, chunks, adds, rate, staged: 0, finished: 0 }
     }
 
     /// As [`TreeChange::prepare`], for a tree that already has memory for `slots` slots ([`ClassTree::slots`]).
@@ -74,9 +95,19 @@ impl TreeChange {
         change
     }
 
-    /// Edits that [`ClassTree::stage`] has not looked at yet.
+    /// Steps that [`ClassTree::stage`] has still to take.
     pub fn unstaged(&self) -> usize {
-        self.edits.len() - self.staged
+        self.adds - self.staged
+    }
+
+    /// Steps that [`ClassTree::finish`] has still to take.
+    pub fn unfinished(&self) -> usize {
+        2 * (self.edits.len() - self.adds) - self.finished
+    }
+
+    /// The link's new rate, if it changes.
+    pub fn rate(&self) -> Option<Rate> {
+        self.rate
     }
 
     /// The edits.
@@ -91,10 +122,17 @@ impl ClassTree {
         (self.nodes.chunks() * CHUNK) as u32
     }
 
-    /// Does up to `budget` edits' worth of work that no packet notices. `true` when nothing is left to stage.
+    /// Steps of change work done so far: classes added, updated, removed and freed, packets dropped at the end of a
+    /// drain.
+    pub fn change_steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Takes up to `budget` steps that no packet notices. `true` when nothing is left to stage.
     pub fn stage(&mut self, now: Instant, change: &mut TreeChange, budget: usize) -> bool {
-        let end = change.edits.len().min(change.staged.saturating_add(budget));
+        let end = change.adds.min(change.staged.saturating_add(budget));
         while change.staged < end {
+            self.steps += 1;
             if let TreeEdit::Add { index, name, params } = &change.edits[change.staged]
                 && let Some(ix) = position(*index)
             {
@@ -109,23 +147,54 @@ impl ClassTree {
             }
             change.staged += 1;
         }
-        change.staged == change.edits.len()
+        change.staged == change.adds
     }
 
-    /// Makes the whole change visible; stages what was not staged yet. Costs O(updates + removals). What a raised rate
-    /// or ceiling lets go earlier leaves when the pump is woken.
-    pub fn commit(&mut self, now: Instant, change: &mut TreeChange) {
-        while !self.stage(now, change, usize::MAX) {}
-        self.chosen = None;
-        self.settled = None;
-        for (edit, body) in change.edits.iter().zip(&mut change.bodies) {
-            match edit {
-                TreeEdit::Add { .. } => {}
-                TreeEdit::Update { index, params } => self.update(now, *index, *params, body),
-                TreeEdit::Remove { index, drain_until } => self.remove(*index, *drain_until),
-                TreeEdit::Rate(rate) => self.set_link(TreeLink { rate: *rate, ..self.link }),
-            }
+    /// The moment of the change: everything is staged, packets are sorted by the new generation from now on, and the
+    /// link has its new rate. One step.
+    pub fn flip(&mut self, now: Instant, change: &mut TreeChange) {
+        self.stage(now, change, usize::MAX);
+        self.steps += 1;
+        if let Some(rate) = change.rate {
+            self.set_link(TreeLink { rate, ..self.link });
         }
+    }
+
+    /// Takes up to `budget` steps of what is left after [`ClassTree::flip`]. `true` when the change is done. What a raised
+    /// rate or ceiling lets go earlier leaves when the pump is woken.
+    pub fn finish(&mut self, now: Instant, change: &mut TreeChange, budget: usize) -> bool {
+        let (adds, total) = (change.adds, change.unfinished() + change.finished);
+        let end = total.min(change.finished.saturating_add(budget));
+        if change.finished < end {
+            self.chosen = None;
+            self.settled = None;
+        }
+        while change.finished < end {
+            self.steps += 1;
+            let second = change.finished >= total / 2;
+            let at = adds + change.finished % (total / 2);
+            match &change.edits[at] {
+                TreeEdit::Update { index, params } if second == self.raises(*index, params) => {
+                    self.update(now, *index, *params, &mut change.bodies[at]);
+                }
+                TreeEdit::Remove { index, drain_until } if !second => self.remove(*index, *drain_until),
+                _ => {}
+            }
+            change.finished += 1;
+        }
+        change.finished == total
+    }
+
+    /// All three parts at once.
+    pub fn commit(&mut self, now: Instant, change: &mut TreeChange) {
+        self.flip(now, change);
+        self.finish(now, change, usize::MAX);
+    }
+
+    /// Whether `params` guarantee a class more than it has.
+    fn raises(&self, index: NodeIndex, params: &NodeParams) -> bool {
+        let node = position(index).filter(|ix| self.nodes.holds(*ix)).map(|ix| self.nodes.at(ix));
+        node.is_some_and(|n| params.guaranteed() > n.params.guaranteed())
     }
 
     fn add(&mut self, now: Instant, ix: Ix, name: Arc<str>, params: NodeParams, mut body: Body) {
@@ -138,6 +207,7 @@ impl ClassTree {
         if let (Body::Leaf { queue, .. }, Some(leaf)) = (&mut body, &params.queue) {
             queue.set_limit(leaf, self.scale(&params));
         }
+        let generation = self.link_generation;
         let above = self.nodes.at_mut(parent);
         above.children += 1;
         let node = self.nodes.at_mut(ix);
@@ -157,6 +227,7 @@ impl ClassTree {
         node.throttled = false;
         node.rows = 0;
         node.linked = 0;
+        node.limits_of = generation;
         self.classes += 1;
         self.weigh(ix, params.weight);
     }
@@ -173,7 +244,7 @@ impl ClassTree {
 
     fn update(&mut self, now: Instant, index: NodeIndex, params: NodeParams, spare: &mut Option<Body>) {
         let Some(ix) = position(index).filter(|ix| self.nodes.holds(*ix)) else { return };
-        let scale = self.scale(&params);
+        let (scale, generation) = (self.scale(&params), self.link_generation);
         let max_cost = self.max_cost;
         let node = self.nodes.at_mut(ix);
         if node.state != State::Live {
@@ -193,6 +264,7 @@ impl ClassTree {
             }
             queue.set_limit(leaf, scale);
         }
+        node.limits_of = generation;
         let throttled = node.has_ceiling && !node.ceiling.covers(max_cost, now);
         node.throttled = throttled;
         if throttled {
@@ -220,21 +292,28 @@ impl ClassTree {
             return;
         }
         node.state = State::Draining;
-        node.drain_until = drain_until;
-        self.draining.push(ix);
-        if self.nodes.at(ix).queue().map_or(self.nodes.at(ix).children == 0, |q| q.is_empty()) {
-            self.free(ix);
-        } else {
-            self.next_drain = self.earliest_drain();
+        match node.queue().map(|q| q.is_empty()) {
+            // A class with classes below waits for them, whatever its own time says.
+            None if node.children > 0 => {}
+            Some(false) => {
+                let until = drain_until.min(Instant(DrainLink::NONE.until.0 - 1));
+                self.drains.insert(&mut self.nodes, ix, until);
+                self.find_next_drain();
+            }
+            None | Some(true) => self.free(ix),
         }
     }
 
     /// Frees an empty draining class, and those above it that waited for it.
     pub(super) fn free(&mut self, ix: Ix) {
+        if self.nodes.at(ix).drain.until != DrainLink::NONE.until {
+            self.drains.remove(&mut self.nodes, ix);
+            self.find_next_drain();
+        }
         let mut at = ix;
         while at != ROOT {
-            self.wheel.disarm(&mut self.nodes, at * 2);
-            self.wheel.disarm(&mut self.nodes, at * 2 + 1);
+            self.steps += 1;
+            self.disarm(at);
             let node = self.nodes.at_mut(at);
             debug_assert!(node.linked == 0, "a freed class is in no ring");
             node.state = State::Free;
@@ -242,7 +321,6 @@ impl ClassTree {
             let parent = node.parent;
             self.classes -= 1;
             self.freed.push(NodeIndex(at - 1));
-            self.draining.retain(|d| *d != at);
             let above = self.nodes.at_mut(parent);
             above.children -= 1;
             if above.children > 0 || above.state != State::Draining {
@@ -250,55 +328,64 @@ impl ClassTree {
             }
             at = parent;
         }
-        self.next_drain = self.earliest_drain();
     }
 
-    /// Interior classes wait for their leaves, whatever their own time says.
-    fn earliest_drain(&self) -> Instant {
-        let leaves = self.draining.iter().map(|ix| self.nodes.at(*ix)).filter(|n| n.queue().is_some());
-        leaves.map(|n| n.drain_until).min().unwrap_or(Instant::FAR_FUTURE)
+    fn disarm(&mut self, ix: Ix) {
+        self.wheel.disarm(&mut self.nodes, ix * 2);
+        self.wheel.disarm(&mut self.nodes, ix * 2 + 1);
     }
 
-    /// Drops what draining leaves still hold when their time is over.
+    fn find_next_drain(&mut self) {
+        let first = self.drains.first().map_or(Instant::FAR_FUTURE, |(until, _)| until);
+        self.next_drain = first.max(self.drain_pause);
+    }
+
+    /// Drops what draining leaves still hold when their time is over: at most [`DRAIN_STEPS`] steps, the rest a little
+    /// later. A leaf whose time is over sends nothing more from the step that begins with it.
     pub(super) fn end_drains(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now();
-        let over = |tree: &Self| {
-            tree.draining.iter().copied().find(|ix| {
-                let node = tree.nodes.at(*ix);
-                node.drain_until <= now && node.queue().is_some()
-            })
-        };
-        while let Some(ix) = over(self) {
-            let node = self.nodes.at_mut(ix);
-            if let Body::Leaf { queue, .. } = &mut node.body {
-                while let Some(packet) = queue.pop(now) {
-                    self.held -= 1;
-                    self.held_bytes -= packet.len() as u64;
-                    node.counters.dropped_removed += 1;
-                    cx.drop(packet, DropReason::ClassRemoved);
-                }
+        let mut left = DRAIN_STEPS;
+        while left > 0
+            && let Some((_, ix)) = self.drains.first().filter(|(until, _)| *until <= now)
+        {
+            left -= 1;
+            self.steps += 1;
+            if self.nodes.at(ix).rows != 0 {
+                self.disarm(ix);
+                self.nodes.at_mut(ix).rows = 0;
+                self.sync(ix);
             }
-            node.rows = 0;
-            self.sync(ix);
-            self.free(ix);
+            let node = self.nodes.at_mut(ix);
+            let Some(packet) = node.queue_mut().and_then(|q| q.pop(now)) else {
+                self.free(ix);
+                continue;
+            };
+            node.counters.dropped_removed += 1;
+            self.held -= 1;
+            self.held_bytes -= packet.len() as u64;
+            cx.drop(packet, DropReason::ClassRemoved);
         }
-        self.next_drain = self.earliest_drain();
+        let more = self.drains.first().is_some_and(|(until, _)| until <= now);
+        self.drain_pause = if more { now + DRAIN_PAUSE } else { Instant::ZERO };
+        self.find_next_drain();
     }
 
-    /// Changes the link; queue limits given as times follow.
+    /// Changes the link. Queue limits given as times follow when a packet next arrives.
     pub(super) fn set_link(&mut self, link: TreeLink) {
         self.link = link;
         self.max_cost = cost(link.max_cost());
-        for ix in 1..(self.nodes.chunks() * CHUNK) as Ix {
-            let node = self.nodes.at(ix);
-            if node.state == State::Free {
-                continue;
-            }
-            let params = node.params;
-            let scale = self.scale(&params);
-            if let (Some(queue), Some(leaf)) = (self.nodes.at_mut(ix).queue_mut(), &params.queue) {
-                queue.set_limit(leaf, scale);
-            }
+        self.link_generation = self.link_generation.wrapping_add(1);
+    }
+
+    /// Brings the limits of a leaf in line with the link.
+    #[cold]
+    pub(super) fn refresh_limits(&mut self, ix: Ix) {
+        let params = self.nodes.at(ix).params;
+        let (scale, generation) = (self.scale(&params), self.link_generation);
+        let node = self.nodes.at_mut(ix);
+        node.limits_of = generation;
+        if let (Some(queue), Some(leaf)) = (node.queue_mut(), &params.queue) {
+            queue.set_limit(leaf, scale);
         }
     }
 }

@@ -56,6 +56,7 @@
 //! 1995 (DRR). The combination is our own.
 
 mod change;
+mod drains;
 mod node;
 mod params;
 mod queue;
@@ -78,6 +79,7 @@ pub use params::{
 };
 
 use crate::plumbing::reader::as_any;
+use drains::Drains;
 use node::{Arena, Ix, Node, ROOT, Row, State, cost, lender_row};
 use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Head};
 use perhop_packet::{Batch, prefetch};
@@ -100,9 +102,15 @@ pub struct ClassTree {
     now: Instant,
     /// What `peek` promised.
     chosen: Option<(Ix, Row)>,
-    draining: Vec<Ix>,
+    drains: Drains,
+    /// When the next leaf's time ends; not before `drain_pause`.
     next_drain: Instant,
+    /// While very many packets are dropped at the end of a drain: no more before this.
+    drain_pause: Instant,
     freed: Vec<NodeIndex>,
+    /// Counts links: leaves compute their limits anew when it differs from theirs.
+    link_generation: u32,
+    steps: u64,
     classes: u32,
     unclassified: u64,
 }
@@ -144,9 +152,12 @@ impl ClassTree {
             settled: None,
             now: Instant::ZERO,
             chosen: None,
-            draining: Vec::new(),
+            drains: Drains::default(),
             next_drain: Instant::FAR_FUTURE,
+            drain_pause: Instant::ZERO,
             freed: Vec::new(),
+            link_generation: 0,
+            steps: 0,
             classes: 0,
             unclassified: 0,
         }
@@ -157,7 +168,6 @@ impl ClassTree {
         let mut tree = Self::new(link);
         let add = |s: &NodeSpec| TreeEdit::Add { index: s.index, name: s.name.clone(), params: s.params };
         let mut change = TreeChange::prepare(specs.iter().map(add).collect());
-        while !tree.stage(now, &mut change, usize::MAX) {}
         tree.commit(now, &mut change);
         tree
     }

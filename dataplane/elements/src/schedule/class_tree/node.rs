@@ -1,5 +1,6 @@
 //! One class as the scheduler keeps it, and the arena of all.
 
+use super::drains::DrainLink;
 use super::params::{Bound, NodeParams};
 use super::queue::LeafQueue;
 use super::wheel::{NIL, Timer, Timers};
@@ -188,6 +189,8 @@ pub(super) struct Node {
     pub throttled: bool,
     /// Interior: its unused guarantee suffices for a packet.
     pub lends: bool,
+    /// Leaf: the link's generation for which its queue's limits were computed.
+    pub limits_of: u32,
     pub body: Body,
     pub guarantee: Bucket,
     pub ceiling: Bucket,
@@ -195,7 +198,7 @@ pub(super) struct Node {
     pub guarantee_timer: Timer,
     pub ceiling_timer: Timer,
     pub children: u32,
-    pub drain_until: Instant,
+    pub drain: DrainLink,
     pub params: NodeParams,
     pub name: Arc<str>,
 }
@@ -222,7 +225,8 @@ impl Node {
             counters: ClassCounters::default(),
             children: 0,
             unit: 1,
-            drain_until: Instant::FAR_FUTURE,
+            drain: DrainLink::NONE,
+            limits_of: 0,
             params: NodeParams::leaf(None),
             name: Arc::from(""),
         }

@@ -286,6 +286,9 @@ impl ClassTree {
                 return cx.drop(packet, DropReason::NoClass);
             }
         };
+        if self.nodes.at(ix).limits_of != self.link_generation {
+            self.refresh_limits(ix);
+        }
         let node = self.nodes.at_mut(ix);
         let len = packet.len() as u64;
         let Body::Leaf { queue, .. } = &mut node.body else {

@@ -288,3 +288,103 @@ fn children_may_be_named_before_their_parents() {
     // 4 Mbit/s for 100 ms and the burst.
     assert_eq!(bench.arrived(0).len(), 52);
 }
+
+/// Packets that wait inside class `n`.
+fn waiting(bench: &mut Bench, n: u32) -> u64 {
+    tree(bench).class(NodeIndex(n)).map_or(0, |c| c.backlog_packets)
+}
+
+#[test]
+fn no_turn_takes_more_steps_than_it_may_however_large_the_change() {
+    const LEAVES: u32 = 20_000;
+    const TURN: usize = 64;
+    let share = |rate: u64| Some(Bound { rate: Rate(rate), burst: Bytes(2 * u64::from(LEN)) });
+    let mut edits = vec![TreeEdit::Add { index: NodeIndex(0), name: "all".into(), params: interior(None) }];
+    edits.extend((1..=LEAVES).map(|n| TreeEdit::Add {
+        index: NodeIndex(n),
+        name: format!("c{n}").into(),
+        params: NodeParams { guarantee: share(100 + u64::from(n % 2)), ..leaf(Some(0)) },
+    }));
+    let mut bench = bench(&[]);
+    commit(&mut bench, edits, usize::MAX);
+    // Every tenth removed leaf holds packets, all to be dropped at one of three instants.
+    for n in (1..=10_000).step_by(10) {
+        offer(&mut bench, n, 3);
+    }
+    let until = bench.now();
+    let mut edits: Vec<_> = (10_001..=LEAVES)
+        .map(|n| {
+            // Half of them get more, half of them less.
+            let params = NodeParams {
+                guarantee: share(101 - u64::from(n % 2)),
+                ceiling: bound(4),
+                weight: 7,
+                ..leaf(Some(0))
+            };
+            TreeEdit::Update { index: NodeIndex(n), params }
+        })
+        .collect();
+    edits.extend((1..=10_000).map(|n| TreeEdit::Remove {
+        index: NodeIndex(n),
+        drain_until: until + Duration::from_micros(u64::from(n % 3)),
+    }));
+    edits.push(TreeEdit::Rate(Rate::from_mbit(16)));
+    let mut change = TreeChange::prepare(edits);
+    let (now, node) = (bench.now(), bench.node);
+    let before = tree(&mut bench).change_steps();
+    assert!(tree(&mut bench).stage(now, &mut change, TURN));
+    tree(&mut bench).flip(now, &mut change);
+    assert!(tree(&mut bench).change_steps() - before <= 2, "the flip is one step");
+    let guaranteed = |tree: &ClassTree| tree.iter().map(|c| c.params.guaranteed().0).sum::<u64>();
+    let most = guaranteed(tree(&mut bench));
+    let mut turns = 0;
+    loop {
+        let before = tree(&mut bench).change_steps();
+        let done = tree(&mut bench).finish(now, &mut change, TURN);
+        let steps = tree(&mut bench).change_steps() - before;
+        assert!(steps <= 2 * TURN as u64, "{steps} steps in one turn");
+        turns += 1;
+        if turns % 50 == 0 {
+            assert!(guaranteed(tree(&mut bench)) <= most, "never more guaranteed than before or after");
+        }
+        if done {
+            break;
+        }
+    }
+    assert_eq!(turns, (2 * 20_001usize).div_ceil(TURN));
+    assert_eq!(tree(&mut bench).classes(), LEAVES + 1 - 9_000);
+    // Their time ends in turns of no more steps than that.
+    let held = tree(&mut bench).held();
+    let mut most = 0;
+    bench.driver.wake(now, node, perhop_element::TimerId::MAIN);
+    while let Some(next) = bench.driver.next_wakeup() {
+        let before = tree(&mut bench).change_steps();
+        bench.run_until(next);
+        most = most.max(tree(&mut bench).change_steps() - before);
+    }
+    assert!(most <= 130, "{most} steps in one turn");
+    assert_eq!(tree(&mut bench).held(), 0, "of {held}");
+    assert_eq!(tree(&mut bench).classes(), LEAVES + 1 - 10_000);
+    let view = tree(&mut bench).class(NodeIndex(10_001)).expect("it stays");
+    assert_eq!((view.params.weight, view.params.guaranteed()), (7, Rate(100)));
+    let mut freed = Vec::new();
+    tree(&mut bench).take_freed(&mut freed);
+    assert_eq!(freed.len(), 10_000);
+}
+
+#[test]
+fn queue_limits_follow_a_new_rate_without_a_visit_to_every_class() {
+    let mut bench = bench(&[]);
+    let edits = (0..5_000).map(|n| TreeEdit::Add {
+        index: NodeIndex(n),
+        name: format!("c{n}").into(),
+        params: NodeParams::leaf(None),
+    });
+    commit(&mut bench, edits.collect(), usize::MAX);
+    let before = tree(&mut bench).change_steps();
+    commit(&mut bench, vec![TreeEdit::Rate(Rate::from_mbit(80))], 64);
+    assert!(tree(&mut bench).change_steps() - before <= 3);
+    // 100 ms at 80 Mbit/s are 1,000 of these packets; the first left at once.
+    offer(&mut bench, 4_321, 1_100);
+    assert_eq!(waiting(&mut bench, 4_321), 1_000);
+}
