@@ -101,9 +101,14 @@ pub fn check_swap(driver: &Driver, built: &Built, reset: &[String]) -> Vec<SwapE
     errors
 }
 
-/// Puts `built`, which passed [`check_swap`], in the place of the running graph. Never fails: what cannot keep its
-/// state starts without. O(elements + connections).
+/// As [`swap_out`], and frees what is removed.
 pub fn swap(driver: &mut Driver, now: Instant, built: Built) -> Swapped {
+    swap_out(driver, now, built, &mut Vec::new())
+}
+
+/// Puts `built`, which passed [`check_swap`], in the place of the running graph. Never fails: what cannot keep its
+/// state starts without. What is removed at once is moved to `out`. O(elements + connections).
+pub fn swap_out(driver: &mut Driver, now: Instant, built: Built, out: &mut Vec<Box<dyn Element>>) -> Swapped {
     let mut done = Swapped::default();
     let mut leaving = running(driver);
     let Built { graph, nodes } = built;
@@ -137,7 +142,7 @@ pub fn swap(driver: &mut Driver, now: Instant, built: Built) -> Swapped {
         driver.rename(id, &format!("{RETIRED}{name}@{until}"));
         done.retired += 1;
     }
-    done.dropped += collect_retired(driver, now);
+    done.dropped += take_retired(driver, now, out);
     // A new configuration may let out earlier what waits for a timer of the old one.
     for id in moved {
         if driver.element(id).is_some_and(|e| e.held() > 0) {
@@ -185,9 +190,14 @@ fn connect(driver: &mut Driver, ids: &[NodeId], edges: &[EdgeDecl]) {
     }
 }
 
-/// Removes retired elements that hold nothing and that nothing can reach any more; those whose time is over drop what
-/// they hold first. Gives the number of packets dropped. O(retired elements) when none are.
+/// As [`take_retired`], and frees what is removed.
 pub fn collect_retired(driver: &mut Driver, now: Instant) -> u64 {
+    take_retired(driver, now, &mut Vec::new())
+}
+
+/// Removes retired elements that hold nothing and that nothing can reach any more, and moves them to `out`; those whose
+/// time is over drop what they hold first. Gives the number of packets dropped. O(elements).
+pub fn take_retired(driver: &mut Driver, now: Instant, out: &mut Vec<Box<dyn Element>>) -> u64 {
     let retired: Vec<NodeId> = driver.ids().filter(|id| driver.name(*id).starts_with(RETIRED)).collect();
     if retired.is_empty() {
         return 0;
@@ -213,7 +223,7 @@ pub fn collect_retired(driver: &mut Driver, now: Instant) -> u64 {
         );
     }
     for id in retired.iter().filter(|id| !needed.contains(id)) {
-        driver.remove(*id);
+        out.extend(driver.remove(*id));
     }
     dropped
 }

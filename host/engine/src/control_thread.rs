@@ -253,9 +253,9 @@ impl ControlThread {
                 let kind = self.flow_event(&event);
                 self.input(Input::Event(kind));
             }
-            WorkerEvent::LeafFreed { port, leaf } => {
-                if let Some(id) = self.control.planner_mut().freed(port, leaf) {
-                    self.input(Input::Drained { id, dropped: 0 });
+            WorkerEvent::Freed(freed) => {
+                for gone in self.control.planner_mut().freed(&freed) {
+                    self.input(Input::Drained { id: gone.id, dropped: gone.dropped });
                 }
             }
             WorkerEvent::NeighbourWanted { port, address } => {

@@ -33,7 +33,7 @@
 //! # Source
 //! None: see [`super::class_tree`].
 
-use super::class_tree::{ClassTree, LeafParams, NodeIndex, NodeParams, NodeSpec, TreeChange, TreeLink};
+use super::class_tree::{ClassTree, FreedSlot, LeafParams, NodeIndex, NodeParams, NodeSpec, TreeChange, TreeLink};
 use super::pump::Pump;
 use super::transmitter::{Transmitter, TransmitterConfig};
 use crate::plumbing::reader::{Reader, as_any};
@@ -129,6 +129,8 @@ impl EgressConfig {
 /// A change of an egress, prepared outside the packet thread and best dropped there too.
 #[derive(Debug)]
 pub struct EgressChange {
+    /// The tree it is meant for: see [`Egress::generation`].
+    pub generation: u32,
     /// What happens to the tree. A [`super::TreeEdit::Rate`] in it also sets the line's rate.
     pub tree: TreeChange,
     /// The new table of leaves; after the commit, the old one.
@@ -140,16 +142,21 @@ pub struct Egress {
     pump: Pump,
     leaf_map: Arc<LeafMap>,
     default_leaf: u64,
+    generation: u32,
 }
 
 /// What an egress hands to its successor.
 struct EgressState {
+    port: PortId,
+    generation: u32,
     pump: ElementState,
     leaf_map: Arc<LeafMap>,
     default_leaf: u64,
 }
 
 impl Egress {
+    const DROPS: TimerId = TimerId(1);
+
     /// Slot of the leaf `default` in an egress made by [`Egress::new`].
     pub const DEFAULT_LEAF: NodeIndex = NodeIndex(0);
 
@@ -171,12 +178,28 @@ impl Egress {
             ring_time: config.ring_time,
         });
         let pump = Pump::named("Egress", Box::new(tree), transmitter, Some(config.port));
-        Self { pump, leaf_map, default_leaf: 0 }
+        Self { pump, leaf_map, default_leaf: 0, generation: 0 }
     }
 
     /// The port it feeds.
     pub fn port(&self) -> PortId {
         self.pump.port().unwrap_or(PortId::NONE)
+    }
+
+    /// Which tree of its port this is. Slots are numbered anew in each tree, so whoever names a slot later names its tree
+    /// too. It moves with the tree's state; 0 for the first.
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Says which tree of its port this is.
+    pub fn set_generation(&mut self, generation: u32) {
+        self.generation = generation;
+    }
+
+    /// Packets and frame bytes sent.
+    pub fn sent(&self) -> (u64, u64) {
+        self.pump.sent()
     }
 
     /// The tree.
@@ -241,8 +264,17 @@ impl Egress {
     }
 
     /// Moves the slots that became free since the last call to `into`.
-    pub fn take_freed(&mut self, into: &mut Vec<NodeIndex>) {
+    pub fn take_freed(&mut self, into: &mut Vec<FreedSlot>) {
         self.tree_mut().take_freed(into);
+    }
+}
+
+impl Egress {
+    /// A removed class ends at its time even while the port takes nothing.
+    fn watch_drops(&self, cx: &mut Cx<'_>) {
+        if let Some(at) = self.tree().next_drop() {
+            cx.timer_at_id(Self::DROPS, at);
+        }
     }
 }
 
@@ -259,10 +291,13 @@ impl Element for Egress {
             self.default_leaf += u64::from(fallback);
         }
         self.pump.push(cx, port, batch);
+        self.watch_drops(cx);
     }
 
     fn wake(&mut self, cx: &mut Cx<'_>, timer: TimerId) {
+        self.tree_mut().drop_overdue(cx);
         self.pump.wake(cx, timer);
+        self.watch_drops(cx);
     }
 
     fn held(&self) -> u64 {
@@ -277,16 +312,22 @@ impl Element for Egress {
     fn export_state(&mut self) -> Option<ElementState> {
         let pump = self.pump.export_state()?;
         let (leaf_map, default_leaf) = (self.leaf_map.clone(), self.default_leaf);
-        Some(Box::new(EgressState { pump, leaf_map, default_leaf }))
+        let (port, generation) = (self.port(), self.generation);
+        Some(Box::new(EgressState { port, generation, pump, leaf_map, default_leaf }))
     }
 
+    /// Refused for another port: a queue does not change its way out.
+
     fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
-        let EgressState { pump, leaf_map, default_leaf } = *state.downcast::<EgressState>()?;
-        if let Err(pump) = self.pump.import_state(pump) {
-            return Err(Box::new(EgressState { pump, leaf_map, default_leaf }));
+        let state = state.downcast::<EgressState>()?;
+        if state.port != self.port() {
+            return Err(state);
         }
-        self.leaf_map = leaf_map;
-        self.default_leaf = default_leaf;
+        let EgressState { port, generation, pump, leaf_map, default_leaf } = *state;
+        if let Err(pump) = self.pump.import_state(pump) {
+            return Err(Box::new(EgressState { port, generation, pump, leaf_map, default_leaf }));
+        }
+        (self.generation, self.leaf_map, self.default_leaf) = (generation, leaf_map, default_leaf);
         Ok(())
     }
 
@@ -422,7 +463,8 @@ mod tests {
             TreeEdit::Remove { index: Egress::DEFAULT_LEAF, drain_until: Instant(2_500_001) },
             TreeEdit::Rate(Rate(16_000_000)),
         ];
-        let mut change = EgressChange { tree: TreeChange::prepare(edits), leaf_map: Arc::new(map) };
+        let mut change =
+            EgressChange { generation: 0, tree: TreeChange::prepare(edits), leaf_map: Arc::new(map) };
         let (now, node) = (bench.now(), bench.node);
         let egress: &mut Egress = bench.element();
         assert!(!egress.stage(now, &mut change, 0));
@@ -436,7 +478,32 @@ mod tests {
         assert_eq!(times, [0, 1_000_000, 1_500_000, 2_000_000, 2_500_000]);
         let mut freed = Vec::new();
         bench.element::<Egress>().take_freed(&mut freed);
-        assert_eq!(freed, [Egress::DEFAULT_LEAF]);
+        assert_eq!(freed, [FreedSlot { index: Egress::DEFAULT_LEAF, dropped: 0 }]);
+    }
+
+    #[test]
+    fn a_removed_class_ends_at_its_time_though_the_port_takes_nothing() {
+        let mut bench = Bench::new(Egress::new(EgressConfig::new(PortId(0), Rate(8_000_000))), 1);
+        bench.driver.set_port_room(PortId(0), 0);
+        for _ in 0..200 {
+            push(&mut bench, SlaId::NONE, ClassId(0));
+        }
+        let held = bench.element::<Egress>().held();
+        assert_eq!(held, 100, "100 ms");
+        let until = Instant(5_000_000);
+        let edits = vec![TreeEdit::Remove { index: Egress::DEFAULT_LEAF, drain_until: until }];
+        let map = Arc::new(LeafMap::new(LeafId::NONE));
+        let mut change = EgressChange { generation: 0, tree: TreeChange::prepare(edits), leaf_map: map };
+        let (now, node) = (bench.now(), bench.node);
+        bench.element::<Egress>().commit(now, &mut change);
+        bench.driver.wake(now, node, TimerId::MAIN);
+        bench.run_until(Instant(until.0 - 1));
+        assert_eq!(bench.element::<Egress>().held(), held);
+        bench.run_for(Duration::from_micros(10));
+        assert_eq!(bench.element::<Egress>().held(), 0);
+        let mut freed = Vec::new();
+        bench.element::<Egress>().take_freed(&mut freed);
+        assert_eq!(freed, [FreedSlot { index: Egress::DEFAULT_LEAF, dropped: held }]);
     }
 
     #[test]
@@ -449,6 +516,8 @@ mod tests {
         let state = bench.element::<Egress>().export_state().expect("it has state");
         let mut next = Egress::new(config);
         assert!(next.import_state(Box::new(5u8)).is_err());
+        let mut elsewhere = Egress::new(EgressConfig { port: PortId(1), ..config });
+        let state = elsewhere.import_state(state).expect_err("another port");
         assert!(next.import_state(state).is_ok());
         assert_eq!(next.held(), 3);
         assert_eq!(bench.element::<Egress>().held(), 0);

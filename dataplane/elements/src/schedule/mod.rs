@@ -10,7 +10,7 @@ pub mod transmitter;
 
 pub use bands::Bands;
 pub use class_tree::{
-    Bound, ClassCounters, ClassTree, ClassView, LeafKind, LeafParams, NodeIndex, NodeParams, NodeSpec,
+    Bound, ClassCounters, ClassTree, ClassView, FreedSlot, LeafKind, LeafParams, NodeIndex, NodeParams, NodeSpec,
     TreeChange, TreeEdit, TreeError, TreeErrorKind, TreeLink,
 };
 pub use drr::Drr;

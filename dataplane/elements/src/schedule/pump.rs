@@ -140,6 +140,11 @@ impl Pump {
         self.port
     }
 
+    /// Packets and frame bytes sent.
+    pub fn sent(&self) -> (u64, u64) {
+        (self.packets, self.bytes)
+    }
+
     fn deliver_finished(&mut self, cx: &mut Cx<'_>) {
         while self.on_line.front().is_some_and(|(at, _)| *at <= cx.now()) {
             if let Some((_, packet)) = self.on_line.pop_front() {

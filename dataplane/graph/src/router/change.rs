@@ -1,6 +1,7 @@
 //! What a worker applies between two batches.
 
 use crate::lang::Built;
+use perhop_element::Element;
 use perhop_elements::police::ConditionerChange;
 use perhop_elements::route::RouteChange;
 use perhop_elements::schedule::EgressChange;
@@ -23,6 +24,8 @@ pub struct Change {
     pub(super) graph: Option<Built>,
     /// Packets are sorted by it already; what is left is work behind the tables.
     pub(super) flipped: bool,
+    /// Elements that left the graph since the change before: they travel back with this one, to be freed elsewhere.
+    pub(super) left: Vec<Box<dyn Element>>,
 }
 
 /// How far applying has come.

@@ -22,6 +22,7 @@ pub use describe::{DescribeError, Described};
 pub use edge::{EdgeOptions, EdgePort, edge_graph};
 pub use explain::{Decisions, Explanation, Probe, Step};
 pub use plan::RouterPlanner;
+pub use tree::{Freed, Gone};
 pub use virtual_router::{Sent, VirtualRouter};
 pub use worker::{Worker, WorkerError, WorkerEvent};
 

@@ -3,7 +3,7 @@
 use super::change::Change;
 use super::edge::EdgePort;
 use super::slots::Slots;
-use super::tree::PortTree;
+use super::tree::{Freed, Gone, PortTree};
 use crate::control::{DEFAULT_DRAIN, Draft, Draining, Entry, GraphRequest, Planner, RESET_ALL, Trees};
 use crate::lang::{Built, build, parse};
 use crate::swap::SwapError;
@@ -136,9 +136,13 @@ impl RouterPlanner {
         )
     }
 
-    /// A drained leaf is free. Gives the id of the class object that is gone for good, if it is.
-    pub fn freed(&mut self, port: PortId, leaf: u32) -> Option<u64> {
-        self.trees.get_mut(port.index())?.freed(leaf)
+    /// A drained leaf is free, or a replaced tree is gone. Gives the class objects that are gone for good.
+    pub fn freed(&mut self, freed: &Freed) -> Vec<Gone> {
+        let Some(tree) = self.trees.get_mut(freed.port.index()) else { return Vec::new() };
+        match freed.slot {
+            Some(slot) => tree.freed(freed.generation, slot, freed.dropped).into_iter().collect(),
+            None => tree.tree_gone(freed.generation),
+        }
     }
 
     pub(super) fn port_of(&self, name: &Name) -> Option<PortId> {
@@ -227,13 +231,19 @@ impl RouterPlanner {
             match node.type_name.as_str() {
                 "Conditioner" => fresh.conditioner = true,
                 "Route" | "IcmpError" => fresh.route = true,
-                "Egress" => {
-                    let port = node.args.find("port", Some(0)).and_then(|a| self.cx.ports.get(&a.value));
-                    fresh.egress.extend(port);
-                }
                 _ => {}
             }
         }
+        // A tree goes on only in an element of the same name at the same port.
+        let egress = |graph: &crate::lang::Graph, node: &crate::lang::NodeDecl| {
+            let of = graph.find(&node.name).map(|i| &graph.nodes[i]).filter(|n| n.type_name == "Egress")?;
+            let port = &of.args.find("port", Some(0))?.value;
+            self.cx.ports.get(port).copied().or_else(|| port.parse().ok().map(PortId))
+        };
+        let before = |n: &crate::lang::NodeDecl| egress(self.graph.as_ref()?, n);
+        let kept: Vec<PortId> =
+            graph.nodes.iter().filter_map(|n| egress(graph, n).filter(|p| before(n) == Some(*p))).collect();
+        fresh.egress = (0..self.trees.len() as u16).map(PortId).filter(|p| !kept.contains(p)).collect();
         fresh
     }
 

@@ -7,7 +7,7 @@ use perhop_elements::schedule::{
     TreeChange, TreeEdit, TreeError, TreeErrorKind, TreeLink,
 };
 use perhop_model::{ClassSpec, ErrorItem, Name, QueueKind, QueueSpec};
-use perhop_packet::{ClassId, LeafId, SlaId};
+use perhop_packet::{ClassId, LeafId, PortId, SlaId};
 use perhop_reason::Code;
 use perhop_units::{Bytes, Probability, Rate};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,8 +35,47 @@ pub struct PortTree {
     slots: Slots<SlotKey>,
     /// Parameters last sent, by slot.
     sent: BTreeMap<u32, NodeParams>,
-    /// Class object behind each live slot.
+    /// Class object behind each slot in use.
     owners: BTreeMap<u32, (Name, u64)>,
+    /// Which tree of the port this is: slots are numbered anew in each.
+    generation: u32,
+    /// Slots of earlier trees that still drain, by tree and slot, with the class object's id.
+    former: BTreeMap<(u32, u32), u64>,
+    /// Slots a class object has, by its id.
+    places: BTreeMap<u64, Places>,
+}
+
+/// Where a class object is, in this tree and those before.
+#[derive(Clone, Copy, Debug, Default)]
+struct Places {
+    /// Slots that are not free yet.
+    slots: usize,
+    /// Whether the object exists.
+    exists: bool,
+    /// Packets dropped since it does not.
+    dropped: u64,
+}
+
+/// A worker's word that a leaf of a tree is free, or that a whole tree is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Freed {
+    /// Port.
+    pub port: PortId,
+    /// Which tree of the port.
+    pub generation: u32,
+    /// Its slot; `None`: the tree is gone and whatever was left in it is free.
+    pub slot: Option<u32>,
+    /// Packets dropped because their class was removed.
+    pub dropped: u64,
+}
+
+/// A class object that is gone for good: no slot of any tree holds packets of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// Its id.
+    pub id: u64,
+    /// Packets of it that did not leave in time.
+    pub dropped: u64,
 }
 
 impl PortTree {
@@ -50,12 +89,22 @@ impl PortTree {
             slots: Slots::from_number(Egress::DEFAULT_LEAF.0 + 1),
             sent: BTreeMap::new(),
             owners: BTreeMap::new(),
+            generation: 0,
+            former: BTreeMap::new(),
+            places: BTreeMap::new(),
         }
     }
 
-    /// The same port with a tree that has only the default leaf.
+    /// The same port with another tree, which has only the default leaf. What the one before it holds drains on.
     pub fn empty(&self) -> Self {
-        Self::new(self.name.clone(), self.rate, self.overhead)
+        let mut former = self.former.clone();
+        former.extend(self.owners.iter().map(|(slot, (_, id))| ((self.generation, *slot), *id)));
+        Self {
+            generation: self.generation + 1,
+            former,
+            places: self.places.clone(),
+            ..Self::new(self.name.clone(), self.rate, self.overhead)
+        }
     }
 
     /// The next plan says the port's rate even if it is the one last sent.
@@ -77,14 +126,35 @@ impl PortTree {
         self.owners.get(&slot).map(|(n, id)| (n, *id))
     }
 
-    /// A drained slot may be used again. Gives the id of the class object that is gone for good.
-    pub fn freed(&mut self, slot: u32) -> Option<u64> {
-        self.slots.free(slot);
-        self.sent.remove(&slot);
-        let (_, id) = self.owners.remove(&slot)?;
-        // A class that moved to another slot is not gone.
-        let elsewhere = self.owners.values().any(|(_, other)| *other == id);
-        (!elsewhere).then_some(id)
+    /// A worker says that a slot is free, of this tree or one before. Gives the class object that is gone with it, if it
+    /// was the last of its slots.
+    pub fn freed(&mut self, generation: u32, slot: u32, dropped: u64) -> Option<Gone> {
+        let id = if generation == self.generation {
+            if self.sent.contains_key(&slot) {
+                return None;
+            }
+            let (_, id) = self.owners.remove(&slot)?;
+            self.slots.free(slot);
+            id
+        } else {
+            self.former.remove(&(generation, slot))?
+        };
+        let places = self.places.get_mut(&id)?;
+        places.slots -= 1;
+        // What a class lost while it moved from slot to slot is no part of its end.
+        places.dropped += if places.exists { 0 } else { dropped };
+        let dropped = places.dropped;
+        (places.slots == 0).then(|| {
+            self.places.remove(&id);
+            Gone { id, dropped }
+        })
+    }
+
+    /// A worker says that an earlier tree is gone with everything in it.
+    pub fn tree_gone(&mut self, generation: u32) -> Vec<Gone> {
+        let of_it = self.former.range((generation, 0)..=(generation, u32::MAX));
+        let slots: Vec<u32> = of_it.map(|((_, slot), _)| *slot).collect();
+        slots.into_iter().filter_map(|slot| self.freed(generation, slot, 0)).collect()
     }
 
     /// What the tree cannot take.
@@ -170,8 +240,13 @@ impl PortTree {
             self.sent.remove(&slot);
             edits.push(TreeEdit::Remove { index: NodeIndex(slot), drain_until: until });
         }
+        let existing: BTreeSet<u64> = wanted.values().map(|w| w.id).collect();
+        for (id, places) in &mut self.places {
+            places.exists = existing.contains(id);
+        }
         let map = leaf_map(draft, &self.name, &live, class_id, sla_id);
-        EgressChange { tree: TreeChange::prepare(edits), leaf_map: Arc::new(map) }
+        let generation = self.generation;
+        EgressChange { generation, tree: TreeChange::prepare(edits), leaf_map: Arc::new(map) }
     }
 
     /// Gives every wanted class a slot, parents first, and says what is new or different.
@@ -194,7 +269,9 @@ impl PortTree {
                 edits.push(TreeEdit::Update { index, params });
             }
             self.sent.insert(slot, params);
-            self.owners.insert(slot, (name.clone(), w.id));
+            if self.owners.insert(slot, (name.clone(), w.id)).is_none() {
+                self.places.entry(w.id).or_default().slots += 1;
+            }
         }
         live
     }

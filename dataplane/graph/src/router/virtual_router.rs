@@ -1,8 +1,8 @@
 //! A whole router in virtual time: control, planner and worker in one thread.
 
 use super::{
-    Change, ChangeStep, EdgeOptions, EdgePort, RouterPlanner, Worker, WorkerError, WorkerEvent, edge_graph,
-    registry,
+    Change, ChangeStep, EdgeOptions, EdgePort, Gone, RouterPlanner, Worker, WorkerError, WorkerEvent,
+    edge_graph, registry,
 };
 use crate::control::{Control, Input, Limits, Output};
 use perhop_flows::FlowEvent;
@@ -232,9 +232,10 @@ impl VirtualRouter {
         for event in events {
             match event {
                 WorkerEvent::Flow(event) => self.flow_events.push(event),
-                WorkerEvent::LeafFreed { port, leaf } => {
-                    if let Some(id) = self.control.planner_mut().freed(port, leaf) {
-                        self.control.handle_input(self.now, Input::Drained { id, dropped: 0 });
+                WorkerEvent::Freed(freed) => {
+                    for gone in self.control.planner_mut().freed(&freed) {
+                        let Gone { id, dropped } = gone;
+                        self.control.handle_input(self.now, Input::Drained { id, dropped });
                     }
                 }
                 WorkerEvent::NeighbourWanted { .. } => {}

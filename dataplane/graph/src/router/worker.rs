@@ -2,13 +2,14 @@
 
 use super::change::{Change, ChangeStep};
 use super::plan::RouterPlanner;
+use super::tree::Freed;
 use crate::lang::{Built, GraphError, build, parse};
 use crate::swap;
-use perhop_element::{ConservationError, Driver, Edge, NodeId, TimerId};
+use perhop_element::{ConservationError, Driver, Edge, Element, NodeId, TimerId};
 use perhop_elements::plumbing::FromPort;
 use perhop_elements::police::Conditioner;
 use perhop_elements::route::{IcmpError, Route};
-use perhop_elements::schedule::{Egress, EgressChange};
+use perhop_elements::schedule::{ClassTree, Egress, FreedSlot};
 use perhop_flows::{FlowEvent, Flows};
 use perhop_packet::{Batch, Pool, PortId};
 use perhop_units::Instant;
@@ -31,13 +32,8 @@ pub enum WorkerError {
 pub enum WorkerEvent {
     /// A flow was recognised or ended.
     Flow(FlowEvent),
-    /// A removed leaf (or class) of a port's tree is empty.
-    LeafFreed {
-        /// Port.
-        port: PortId,
-        /// Slot.
-        leaf: u32,
-    },
+    /// A removed class of a port's tree is empty, or a whole tree is gone.
+    Freed(Freed),
     /// Somebody must find out a neighbour's hardware address.
     NeighbourWanted {
         /// Port.
@@ -56,6 +52,17 @@ struct Roles {
     conditioner: Option<NodeId>,
     route: Option<NodeId>,
     icmp: Option<NodeId>,
+    /// Replaced ways out that still send what they hold.
+    leaving: Vec<Leaving>,
+}
+
+/// A replaced way out. Its port's line is one: what it sends, its successor waits for.
+#[derive(Clone, Copy, Debug)]
+struct Leaving {
+    port: PortId,
+    id: NodeId,
+    /// Packets and bytes the successor was charged for.
+    charged: (u64, u64),
 }
 
 /// Forwards packets through a graph and applies changes between batches. Single-threaded, sans-I/O.
@@ -63,7 +70,12 @@ pub struct Worker {
     driver: Driver,
     roles: Roles,
     ports: usize,
-    freed: Vec<perhop_elements::schedule::NodeIndex>,
+    freed: Vec<FreedSlot>,
+    /// Slots of changes for ports without a way out.
+    absent: Vec<(PortId, u32, FreedSlot)>,
+    /// Elements removed since the last change, and how many of them were told of.
+    left: Vec<Box<dyn Element>>,
+    told_left: usize,
     flow_events: Vec<FlowEvent>,
     wanted: Vec<(PortId, IpAddr)>,
 }
@@ -87,6 +99,9 @@ impl Worker {
             roles: Roles::default(),
             ports,
             freed: Vec::new(),
+            absent: Vec::new(),
+            left: Vec::new(),
+            told_left: 0,
             flow_events: Vec::new(),
             wanted: Vec::new(),
         };
@@ -116,6 +131,11 @@ impl Worker {
             } else if d.element_ref::<IcmpError>(id).is_some() {
                 roles.icmp = Some(id);
             }
+        }
+        for id in d.ids().filter(|id| d.name(*id).starts_with(swap::RETIRED)) {
+            let Some(e) = d.element_ref::<Egress>(id) else { continue };
+            let known = self.roles.leaving.iter().find(|l| l.id == id).map(|l| l.charged);
+            roles.leaving.push(Leaving { port: e.port(), id, charged: known.unwrap_or_else(|| e.sent()) });
         }
         self.driver.set_icmp(roles.icmp);
         self.roles = roles;
@@ -165,8 +185,17 @@ impl Worker {
     /// Tells how many packets a port takes; a port that has room again goes on.
     pub fn set_port_room(&mut self, now: Instant, port: PortId, packets: u32) {
         self.driver.set_port_room(port, packets);
-        if packets > 0
-            && let Some(id) = self.roles.egress.get(port.index()).copied().flatten()
+        if packets == 0 {
+            return;
+        }
+        // What was there first leaves first.
+        for at in 0..self.roles.leaving.len() {
+            let Leaving { port: of, id, .. } = self.roles.leaving[at];
+            if of == port && self.driver.element(id).is_some_and(|e| e.held() > 0) {
+                self.driver.wake(now, id, TimerId::MAIN);
+            }
+        }
+        if let Some(id) = self.roles.egress.get(port.index()).copied().flatten()
             && self.driver.element(id).is_some_and(|e| e.held() > 0)
         {
             self.driver.wake(now, id, TimerId::MAIN);
@@ -212,47 +241,68 @@ impl Worker {
     /// packets are sorted, then what the trees still have to do.
     pub fn apply(&mut self, now: Instant, change: &mut Change) -> ChangeStep {
         let mut budget = STAGE_EDITS;
+        // Those that nobody was told of yet stay for the next call of `take_events`.
+        change.left.extend(self.left.drain(..self.told_left));
+        self.told_left = 0;
         if !change.flipped {
-            if change.graph.is_none()
-                && !self.each_tree(change, |egress, c| {
-                    let steps = c.tree.unstaged();
-                    let done = egress.stage(now, c, budget);
-                    budget -= steps - c.tree.unstaged();
-                    done
-                })
-            {
+            if !self.stage(now, change, &mut budget) {
                 return ChangeStep::More;
             }
             if let Some(built) = change.graph.take() {
-                swap::swap(&mut self.driver, now, built);
+                swap::swap_out(&mut self.driver, now, built, &mut self.left);
                 self.find_roles();
             }
             self.flip(now, change);
             change.flipped = true;
         }
-        let mut woken = Vec::new();
-        let done = self.each_tree(change, |egress, c| {
-            let steps = c.tree.unfinished();
-            let done = egress.finish(now, c, budget);
-            budget -= steps - c.tree.unfinished();
-            if steps > 0 {
-                woken.push(egress.port());
-            }
-            done
-        });
-        for port in woken {
-            self.wake_egress(now, port);
-        }
-        if done { ChangeStep::Done } else { ChangeStep::More }
+        if self.finish(now, change, &mut budget) { ChangeStep::Done } else { ChangeStep::More }
     }
 
-    /// Goes on with the tree of each port until one has more to do. `true` when none has.
-    fn each_tree(
-        &mut self,
-        change: &mut Change,
-        mut go_on: impl FnMut(&mut Egress, &mut EgressChange) -> bool,
-    ) -> bool {
-        change.egress.iter_mut().all(|(port, c)| self.egress_mut(*port).is_none_or(|egress| go_on(egress, c)))
+    /// Adds classes to the trees that will be in force: those of a new graph before it runs.
+    fn stage(&mut self, now: Instant, change: &mut Change, budget: &mut usize) -> bool {
+        let built = &mut change.graph;
+        for (port, c) in &mut change.egress {
+            let steps = c.tree.unstaged();
+            let running = self.tree_mut(*port, c.generation);
+            let Some(egress) = running.or_else(|| fresh_egress(built, *port, c.generation)) else { continue };
+            let done = egress.stage(now, c, *budget);
+            *budget -= steps - c.tree.unstaged();
+            if !done {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Brings the trees on from the flip to the end of the change.
+    fn finish(&mut self, now: Instant, change: &mut Change, budget: &mut usize) -> bool {
+        for (port, c) in &mut change.egress {
+            let steps = c.tree.unfinished();
+            if steps == 0 {
+                continue;
+            }
+            let done = match self.tree_mut(*port, c.generation) {
+                Some(egress) => egress.finish(now, c, *budget),
+                None => {
+                    let mut freed = std::mem::take(&mut self.freed);
+                    let done = ClassTree::pass_over(&mut c.tree, *budget, &mut freed);
+                    self.absent.extend(freed.drain(..).map(|f| (*port, c.generation, f)));
+                    self.freed = freed;
+                    done
+                }
+            };
+            *budget -= (steps - c.tree.unfinished()).min(*budget);
+            self.wake_egress(now, *port);
+            if !done {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// A port's way out, if its tree is the one meant.
+    fn tree_mut(&mut self, port: PortId, generation: u32) -> Option<&mut Egress> {
+        self.egress_mut(port).filter(|e| e.generation() == generation)
     }
 
     fn wake_egress(&mut self, now: Instant, port: PortId) {
@@ -264,7 +314,7 @@ impl Worker {
     fn flip(&mut self, now: Instant, change: &mut Change) {
         let mut woken = Vec::new();
         for (port, egress) in &mut change.egress {
-            if let Some(element) = self.egress_mut(*port) {
+            if let Some(element) = self.tree_mut(*port, egress.generation) {
                 element.flip(now, egress);
                 woken.extend(self.roles.egress.get(port.index()).copied().flatten());
             }
@@ -303,22 +353,13 @@ impl Worker {
 
     /// Moves what happened since the last call to `into`.
     pub fn take_events(&mut self, now: Instant, into: &mut Vec<WorkerEvent>) {
-        swap::collect_retired(&mut self.driver, now);
         if let Some(id) = self.roles.flows
             && let Some(element) = self.driver.element_mut::<Flows>(id)
         {
             element.take_events(&mut self.flow_events);
             into.extend(self.flow_events.drain(..).map(WorkerEvent::Flow));
         }
-        for port in 0..self.ports {
-            let port = PortId(port as u16);
-            let mut freed = std::mem::take(&mut self.freed);
-            if let Some(egress) = self.egress_mut(port) {
-                egress.take_freed(&mut freed);
-            }
-            into.extend(freed.drain(..).map(|n| WorkerEvent::LeafFreed { port, leaf: n.0 }));
-            self.freed = freed;
-        }
+        self.take_freed(now, into);
         if let Some(id) = self.roles.route
             && let Some(element) = self.driver.element_mut::<Route>(id)
         {
@@ -329,6 +370,51 @@ impl Worker {
         }
     }
 
+    fn take_freed(&mut self, now: Instant, into: &mut Vec<WorkerEvent>) {
+        self.charge_for_leaving(now);
+        swap::take_retired(&mut self.driver, now, &mut self.left);
+        let mut freed = std::mem::take(&mut self.freed);
+        let mut tell = |egress: &mut Egress, gone: bool| {
+            let (port, generation) = (egress.port(), egress.generation());
+            egress.take_freed(&mut freed);
+            let slots = freed.drain(..).map(|f| (Some(f.index.0), f.dropped));
+            let all = slots.chain(gone.then_some((None, 0)));
+            let event = |(slot, dropped)| WorkerEvent::Freed(Freed { port, generation, slot, dropped });
+            into.extend(all.map(event));
+        };
+        let leaving = self.roles.leaving.iter().map(|l| l.id);
+        let ids: Vec<NodeId> = self.roles.egress.iter().flatten().copied().chain(leaving).collect();
+        for id in ids {
+            if let Some(egress) = self.driver.element_mut::<Egress>(id) {
+                tell(egress, false);
+            }
+        }
+        for element in &mut self.left[self.told_left..] {
+            if let Some(egress) = element.as_any_mut().downcast_mut::<Egress>() {
+                tell(egress, true);
+            }
+        }
+        self.told_left = self.left.len();
+        self.freed = freed;
+        into.extend(self.absent.drain(..).map(|(port, generation, f)| {
+            WorkerEvent::Freed(Freed { port, generation, slot: Some(f.index.0), dropped: f.dropped })
+        }));
+        if !self.roles.leaving.is_empty() {
+            let driver = &self.driver;
+            self.roles.leaving.retain(|l| driver.element_ref::<Egress>(l.id).is_some());
+        }
+    }
+
+    /// Two queues at one line: what the old one sent, the new one waits for.
+    fn charge_for_leaving(&mut self, now: Instant) {
+        for at in 0..self.roles.leaving.len() {
+            let Leaving { port, id, charged } = self.roles.leaving[at];
+            let Some(sent) = self.driver.element_ref::<Egress>(id).map(Egress::sent) else { continue };
+            self.roles.leaving[at].charged = sent;
+            self.port_sent_by_kernel(now, port, sent.0 - charged.0, sent.1 - charged.1);
+        }
+    }
+
     /// Checks the conservation law for every element.
     ///
     /// # Errors
@@ -336,6 +422,15 @@ impl Worker {
     pub fn check_conservation(&self) -> Result<(), Vec<ConservationError>> {
         self.driver.check_conservation()
     }
+}
+
+/// The way out for `port` in a graph that does not run yet.
+fn fresh_egress(built: &mut Option<Built>, port: PortId, generation: u32) -> Option<&mut Egress> {
+    let nodes = built.as_mut()?.nodes.iter_mut();
+    let mut egress = nodes.filter_map(|n| n.element.as_any_mut().downcast_mut::<Egress>());
+    let egress = egress.find(|e| e.port() == port)?;
+    egress.set_generation(generation);
+    Some(egress)
 }
 
 /// Adds every element and connection of a graph to an empty driver.

@@ -9,7 +9,7 @@
 use super::drains::DrainLink;
 use super::node::{Body, Bucket, CHUNK, Chunk, Ix, ROOT, Rings, State, chunk_of, cost, new_chunk};
 use super::queue::LeafQueue;
-use super::{ClassTree, NodeIndex, NodeParams, TreeLink, position};
+use super::{ClassTree, FreedSlot, NodeIndex, NodeParams, TreeLink, position};
 use perhop_element::Cx;
 use perhop_packet::DropReason;
 use perhop_units::{Duration, Instant, Rate};
@@ -185,6 +185,20 @@ impl ClassTree {
         change.finished == total
     }
 
+    /// Takes up to `budget` steps of a change whose tree does not exist: removed classes are gone at once. `true` when done.
+    pub fn pass_over(change: &mut TreeChange, budget: usize, into: &mut Vec<FreedSlot>) -> bool {
+        change.staged = change.adds;
+        let total = change.edits.len() - change.adds;
+        let end = total.min(change.finished.saturating_add(budget));
+        let removed = |e: &TreeEdit| match e {
+            TreeEdit::Remove { index, .. } => Some(FreedSlot { index: *index, dropped: 0 }),
+            _ => None,
+        };
+        into.extend(change.edits[change.adds..][change.finished.min(end)..end].iter().filter_map(removed));
+        change.finished = if end == total { 2 * total } else { end };
+        end == total
+    }
+
     /// All three parts at once.
     pub fn commit(&mut self, now: Instant, change: &mut TreeChange) {
         self.flip(now, change);
@@ -318,9 +332,9 @@ impl ClassTree {
             debug_assert!(node.linked == 0, "a freed class is in no ring");
             node.state = State::Free;
             node.body = Body::leaf(LeafQueue::default());
-            let parent = node.parent;
+            let (parent, dropped) = (node.parent, node.counters.dropped_removed);
             self.classes -= 1;
-            self.freed.push(NodeIndex(at - 1));
+            self.freed.push(FreedSlot { index: NodeIndex(at - 1), dropped });
             let above = self.nodes.at_mut(parent);
             above.children -= 1;
             if above.children > 0 || above.state != State::Draining {
@@ -338,6 +352,21 @@ impl ClassTree {
     fn find_next_drain(&mut self) {
         let first = self.drains.first().map_or(Instant::FAR_FUTURE, |(until, _)| until);
         self.next_drain = first.max(self.drain_pause);
+    }
+
+    /// When packets of a removed leaf are next to be dropped: at the end of its time, which comes whether or not the line
+    /// takes packets. See [`ClassTree::drop_overdue`].
+    pub fn next_drop(&self) -> Option<Instant> {
+        (self.next_drain < Instant::FAR_FUTURE).then_some(self.next_drain)
+    }
+
+    /// Drops what removed leaves hold whose time is over, a bounded number of packets a call; the rest at
+    /// [`ClassTree::next_drop`].
+    pub fn drop_overdue(&mut self, cx: &mut Cx<'_>) {
+        if cx.now() >= self.next_drain {
+            self.chosen = None;
+            self.end_drains(cx);
+        }
     }
 
     /// Drops what draining leaves still hold when their time is over: at most [`DRAIN_STEPS`] steps, the rest a little

@@ -107,7 +107,7 @@ pub struct ClassTree {
     next_drain: Instant,
     /// While very many packets are dropped at the end of a drain: no more before this.
     drain_pause: Instant,
-    freed: Vec<NodeIndex>,
+    freed: Vec<FreedSlot>,
     /// Counts links: leaves compute their limits anew when it differs from theirs.
     link_generation: u32,
     steps: u64,
@@ -134,6 +134,15 @@ pub struct ClassView<'a> {
     pub backlog_bytes: u64,
     /// Whether its ceiling stops it now.
     pub throttled: bool,
+}
+
+/// A slot that is free again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FreedSlot {
+    /// The slot.
+    pub index: NodeIndex,
+    /// Packets of the class that was there which were dropped because it was removed.
+    pub dropped: u64,
 }
 
 /// Trees up to this size stay in the cache by themselves.
@@ -210,7 +219,7 @@ impl ClassTree {
     }
 
     /// Moves the slots that became free since the last call to `into`; their numbers may be used again.
-    pub fn take_freed(&mut self, into: &mut Vec<NodeIndex>) {
+    pub fn take_freed(&mut self, into: &mut Vec<FreedSlot>) {
         into.append(&mut self.freed);
     }
 }
@@ -328,14 +337,19 @@ impl Discipline for ClassTree {
         self.chosen = None;
         let now = self.now;
         for ix in 1..(self.nodes.chunks() * node::CHUNK) as Ix {
-            let Some(queue) = self.nodes.at_mut(ix).queue_mut() else { continue };
-            if queue.is_empty() {
+            let node = self.nodes.at_mut(ix);
+            let Some(queue) = node.queue_mut() else { continue };
+            let packets = queue.len();
+            if packets == 0 {
                 continue;
             }
             while let Some(packet) = queue.pop(now) {
                 out.push(packet);
             }
-            self.nodes.at_mut(ix).rows = 0;
+            node.counters.dropped_removed += packets;
+            node.rows = 0;
+            let dropped = node.counters.dropped_removed;
+            self.freed.push(FreedSlot { index: NodeIndex(ix - 1), dropped });
             self.sync(ix);
         }
         self.held = 0;
