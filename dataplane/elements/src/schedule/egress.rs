@@ -33,7 +33,9 @@
 //! # Source
 //! None: see [`super::class_tree`].
 
-use super::class_tree::{ClassTree, FreedSlot, LeafParams, NodeIndex, NodeParams, NodeSpec, TreeChange, TreeLink};
+use super::class_tree::{
+    ClassTree, FreedSlot, LeafParams, NodeIndex, NodeParams, NodeSpec, TreeChange, TreeLink,
+};
 use super::pump::Pump;
 use super::transmitter::{Transmitter, TransmitterConfig};
 use crate::plumbing::reader::{Reader, as_any};

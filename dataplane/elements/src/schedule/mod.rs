@@ -10,8 +10,8 @@ pub mod transmitter;
 
 pub use bands::Bands;
 pub use class_tree::{
-    Bound, ClassCounters, ClassTree, ClassView, FreedSlot, LeafKind, LeafParams, NodeIndex, NodeParams, NodeSpec,
-    TreeChange, TreeEdit, TreeError, TreeErrorKind, TreeLink,
+    Bound, ClassCounters, ClassTree, ClassView, FreedSlot, LeafKind, LeafParams, NodeIndex, NodeParams,
+    NodeSpec, TreeChange, TreeEdit, TreeError, TreeErrorKind, TreeLink,
 };
 pub use drr::Drr;
 pub use egress::{Egress, EgressChange, EgressConfig, LeafMap};

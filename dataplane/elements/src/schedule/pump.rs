@@ -60,6 +60,10 @@ pub struct Pump {
     /// Packets on an emulated line with the time their last bit leaves.
     on_line: VecDeque<(Instant, Packet)>,
     ready: Batch,
+    /// Packets emitted since `emitted_at` that may not have reached the port yet: its room is not smaller by them until
+    /// they do, and another batch may come in before.
+    under_way: u32,
+    emitted_at: Instant,
     packets: u64,
     bytes: u64,
 }
@@ -98,6 +102,8 @@ impl Pump {
             emit: Emit::AtStart,
             on_line: VecDeque::new(),
             ready: Batch::new(),
+            under_way: 0,
+            emitted_at: Instant::ZERO,
             packets: 0,
             bytes: 0,
         }
@@ -145,19 +151,38 @@ impl Pump {
         (self.packets, self.bytes)
     }
 
+    /// Packets the port surely takes besides those under way to it.
+    fn port_room(&self, cx: &Cx<'_>) -> u32 {
+        let room = self.port.map_or(u32::MAX, |port| cx.port_room(port));
+        if self.port.is_none() { room } else { room.saturating_sub(self.under_way) }
+    }
+
+    fn count_emitted(&mut self, now: Instant, packets: u32) {
+        self.under_way = self.under_way.saturating_add(packets);
+        self.emitted_at = now;
+    }
+
     fn deliver_finished(&mut self, cx: &mut Cx<'_>) {
-        while self.on_line.front().is_some_and(|(at, _)| *at <= cx.now()) {
-            if let Some((_, packet)) = self.on_line.pop_front() {
-                cx.emit(0, packet);
-            }
+        let now = cx.now();
+        while self.on_line.front().is_some_and(|(at, _)| *at <= now)
+            && self.port_room(cx) > 0
+            && let Some((_, packet)) = self.on_line.pop_front()
+        {
+            cx.emit(0, packet);
+            self.count_emitted(now, 1);
         }
     }
 
     /// Pulls what may leave now and arms the timer for the rest.
     fn run(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now();
+        if now > self.emitted_at {
+            // All deliveries of an instant are made before the clock goes on.
+            self.under_way = 0;
+        }
         self.deliver_finished(cx);
-        let mut port_room = self.port.map_or(u32::MAX, |port| cx.port_room(port));
+        // What is on an emulated line will need room at its end.
+        let mut port_room = self.port_room(cx).saturating_sub(self.on_line.len() as u32);
         loop {
             if !self.transmitter.has_room(now) {
                 if self.discipline.held() > 0 {
@@ -166,6 +191,10 @@ impl Pump {
                 break;
             }
             if port_room == 0 {
+                if self.under_way > 0 && self.discipline.held() > 0 {
+                    // How much room is left shows when they have arrived, still in this instant.
+                    cx.timer_at(now);
+                }
                 break;
             }
             // At most as many packets as surely fit, so that one pull never takes more than the line has time for.
@@ -181,8 +210,10 @@ impl Pump {
             port_room -= (self.ready.len() as u32).min(port_room);
             self.send_ready(cx);
         }
-        if let Some((at, _)) = self.on_line.front() {
-            cx.timer_at(*at);
+        match self.on_line.front() {
+            Some((at, _)) if *at > now => cx.timer_at(*at),
+            Some(_) if self.under_way > 0 => cx.timer_at(now),
+            _ => {}
         }
     }
 
@@ -194,16 +225,24 @@ impl Pump {
         }
         match self.emit {
             Emit::AtStart => {
+                self.count_emitted(now, self.ready.len() as u32);
                 for packet in self.ready.iter() {
                     self.transmitter.send(now, packet.len() as u32);
                 }
                 cx.emit_all(0, &mut self.ready);
             }
             Emit::AtEnd => {
+                let mut now_sent = 0;
                 for packet in self.ready.drain() {
                     let end = self.transmitter.send(now, packet.len() as u32);
-                    if end <= now { cx.emit(0, packet) } else { self.on_line.push_back((end, packet)) }
+                    if end <= now {
+                        cx.emit(0, packet);
+                        now_sent += 1;
+                    } else {
+                        self.on_line.push_back((end, packet));
+                    }
                 }
+                self.count_emitted(now, now_sent);
             }
         }
     }
@@ -220,6 +259,8 @@ impl Element for Pump {
     }
 
     fn wake(&mut self, cx: &mut Cx<'_>, _timer: TimerId) {
+        // A wake-up comes when everything emitted before has been delivered.
+        self.under_way = 0;
         self.run(cx);
     }
 
@@ -331,6 +372,67 @@ mod tests {
             assert_eq!(find("bytes"), Some(3000));
             assert_eq!(find("backlog_packets"), Some(0));
         }
+    }
+
+    /// The pump, a `ToPort` behind it, and the packets its port got by now.
+    fn to_port(pump: Pump, room: u32) -> (Bench, impl Fn(&mut Bench) -> usize) {
+        let port = PortId(1);
+        let mut bench = Bench::new(pump, 0);
+        bench.driver.set_port_count(2);
+        bench.driver.set_port_room(port, room);
+        let out = bench.driver.add("out", Box::new(crate::plumbing::ToPort::new(port)), 0);
+        bench.driver.connect(bench.node, 0, out, 0).expect("it is free");
+        (bench, move |bench: &mut Bench| bench.driver.transmit_queue(port).map_or(0, |q| q.len()))
+    }
+
+    fn fed(rate: Rate, emit: Emit) -> Pump {
+        let fifo = Fifo::new(FifoConfig { limit: QueueLimit::Packets(10_000), rate, overhead: 0 });
+        let line = Transmitter::new(TransmitterConfig { rate, ..Default::default() });
+        Pump::new(Box::new(fifo), line, Some(PortId(1))).emitting(emit)
+    }
+
+    #[test]
+    fn a_port_never_gets_more_than_it_has_room_for() {
+        let (mut bench, at_port) = to_port(fed(Rate::ZERO, Emit::AtStart), 4);
+        // More than a batch: the pump is called again before its first packets have reached the port.
+        let mut batch = Batch::new();
+        for _ in 0..3 * Batch::MAX {
+            batch.push(bench.packet(&udp(986)));
+        }
+        let (now, node) = (bench.now(), bench.node);
+        bench.driver.push(now, node, 0, &mut batch);
+        bench.driver.poll(now);
+        assert_eq!(at_port(&mut bench), 4);
+        let mut seen = 4;
+        for room in [0, 1, 7, 3, 0, 300] {
+            if let Some(queue) = bench.driver.transmit_queue(PortId(1)) {
+                queue.release_all();
+            }
+            bench.driver.set_port_room(PortId(1), room);
+            bench.driver.wake(now, node, TimerId::MAIN);
+            bench.push(&udp(986));
+            bench.push(&udp(986));
+            bench.driver.poll(now);
+            assert_eq!(at_port(&mut bench), room as usize);
+            seen += room as u64;
+        }
+        let left = bench.element::<Pump>().held();
+        assert_eq!(seen + left, 3 * Batch::MAX as u64 + 12, "nothing is lost behind the queue");
+    }
+
+    #[test]
+    fn a_full_port_holds_up_the_end_of_an_emulated_line() {
+        let (mut bench, at_port) = to_port(fed(Rate::from_mbit(8), Emit::AtEnd), 2);
+        for _ in 0..10 {
+            bench.push(&udp(986));
+        }
+        bench.run_for(Duration::from_millis(20));
+        assert_eq!(at_port(&mut bench), 2);
+        bench.driver.set_port_room(PortId(1), 100);
+        let (now, node) = (bench.now(), bench.node);
+        bench.driver.wake(now, node, TimerId::MAIN);
+        bench.run_for(Duration::from_millis(20));
+        assert_eq!(at_port(&mut bench), 10);
     }
 
     #[test]
