@@ -242,18 +242,19 @@ impl ClassTree {
         node.rows = 0;
         node.linked = 0;
         node.limits_of = generation;
+        node.weight = params.weight.max(1);
+        let weight = node.weight;
         self.classes += 1;
-        self.weigh(ix, params.weight);
+        self.reweigh(ix, None, Some(weight));
     }
 
-    /// Sets a class's weight. Quanta are in proportion to the smallest weight the parent has had below it since it had
-    /// one child; larger quanta than necessary are harmless.
-    fn weigh(&mut self, ix: Ix, weight: u32) {
-        let node = self.nodes.at_mut(ix);
-        node.weight = weight.max(1);
-        let (parent, weight) = (node.parent, node.weight);
+    /// Gives a class's weight to its parent, to which quanta are in proportion to the smallest below.
+    fn reweigh(&mut self, ix: Ix, old: Option<u32>, new: Option<u32>) {
+        let parent = self.nodes.at(ix).parent;
         let above = self.nodes.at_mut(parent);
-        above.unit = if above.children == 1 { weight } else { above.unit.min(weight) };
+        if let Body::Interior(rings) = &mut above.body {
+            above.unit = rings.reweigh(old, new);
+        }
     }
 
     fn update(&mut self, now: Instant, index: NodeIndex, params: NodeParams, spare: &mut Option<Body>) {
@@ -286,8 +287,10 @@ impl ClassTree {
             self.wheel.disarm(&mut self.nodes, ix * 2);
             self.wheel.arm(&mut self.nodes, ix * 2, when);
         }
-        if self.nodes.at(ix).weight != params.weight {
-            self.weigh(ix, params.weight);
+        let weight = params.weight.max(1);
+        let old = std::mem::replace(&mut self.nodes.at_mut(ix).weight, weight);
+        if old != weight {
+            self.reweigh(ix, Some(old), Some(weight));
         }
         if self.nodes.at(ix).queue().is_some() {
             self.refresh_leaf(ix, now);
@@ -306,6 +309,10 @@ impl ClassTree {
             return;
         }
         node.state = State::Draining;
+        let weight = node.weight;
+        // A class that goes must not keep the turns of those that stay long.
+        self.reweigh(ix, Some(weight), None);
+        let node = self.nodes.at(ix);
         match node.queue().map(|q| q.is_empty()) {
             // A class with classes below waits for them, whatever its own time says.
             None if node.children > 0 => {}
@@ -403,6 +410,7 @@ impl ClassTree {
     pub(super) fn set_link(&mut self, link: TreeLink) {
         self.link = link;
         self.max_cost = cost(link.max_cost());
+        self.largest = link.max_cost();
         self.link_generation = self.link_generation.wrapping_add(1);
     }
 

@@ -69,6 +69,9 @@ mod laws;
 mod oracle;
 
 #[cfg(test)]
+mod scales;
+
+#[cfg(test)]
 mod tests;
 
 pub use change::{TreeChange, TreeEdit};
@@ -93,6 +96,8 @@ pub struct ClassTree {
     link: TreeLink,
     /// Tokens of the largest frame.
     max_cost: Tokens,
+    /// Bytes of the largest frame, as configured or as seen if that is longer.
+    largest: u64,
     nodes: Arena,
     wheel: Wheel,
     held: u64,
@@ -154,6 +159,7 @@ impl ClassTree {
         Self {
             link,
             max_cost: cost(link.max_cost()),
+            largest: link.max_cost(),
             nodes: Arena::new(),
             wheel: Wheel::new(),
             held: 0,

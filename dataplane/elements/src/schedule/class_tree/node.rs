@@ -6,6 +6,7 @@ use super::queue::LeafQueue;
 use super::wheel::{NIL, Timer, Timers};
 use perhop_packet::prefetch;
 use perhop_units::{Bytes, Instant, Rate, Tokens};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Position in the arena: 0 is the root, class slot n is n + 1.
@@ -77,11 +78,18 @@ impl Bucket {
         }
     }
 
-    /// Whether `cost` is there at `now`.
+    /// Whether `cost`, or all that fits inside, is there at `now`. Without the second part a frame longer than the burst
+    /// would wait for ever; with it, it goes into debt.
     #[inline]
     pub(super) fn covers(&mut self, cost: Tokens, now: Instant) -> bool {
         self.refill(now);
-        self.level >= cost
+        self.holds(cost)
+    }
+
+    /// As [`Bucket::covers`], of the last refill.
+    #[inline]
+    pub(super) fn holds(&self, cost: Tokens) -> bool {
+        self.level >= cost.min(self.burst)
     }
 
     /// Takes `cost`, into debt if need be.
@@ -98,14 +106,10 @@ impl Bucket {
         self.level = Tokens((self.level.0 - cost.0).max(self.level.0.min(0)));
     }
 
-    /// When `cost` will be there, counted from the last refill.
+    /// When [`Bucket::covers`] will hold, counted from the last refill.
     #[inline]
     pub(super) fn when(&self, cost: Tokens) -> Instant {
-        self.last + self.rate.time_to_earn(cost.saturating_sub(self.level))
-    }
-
-    pub(super) fn level(&self) -> Tokens {
-        self.level
+        self.last + self.rate.time_to_earn(cost.min(self.burst).saturating_sub(self.level))
     }
 }
 
@@ -146,11 +150,29 @@ pub struct ClassCounters {
 pub(super) struct Rings {
     pub heads: [Ix; ROWS],
     pub links: [Link; ROWS],
+    /// Weights of the classes below that are not removed, and how many have each.
+    weights: BTreeMap<u32, u32>,
 }
 
 impl Rings {
     pub(super) fn new() -> Self {
-        Self { heads: [NIL; ROWS], links: [Link::NONE; ROWS] }
+        Self { heads: [NIL; ROWS], links: [Link::NONE; ROWS], weights: BTreeMap::new() }
+    }
+
+    /// A class below has another weight, comes or goes. Gives the smallest weight there is, 1 without any. O(log weights).
+    pub(super) fn reweigh(&mut self, old: Option<u32>, new: Option<u32>) -> u32 {
+        if let Some(new) = new {
+            *self.weights.entry(new).or_insert(0) += 1;
+        }
+        if let Some(old) = old
+            && let Some(count) = self.weights.get_mut(&old)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.weights.remove(&old);
+            }
+        }
+        self.weights.first_key_value().map_or(1, |(weight, _)| *weight)
     }
 }
 

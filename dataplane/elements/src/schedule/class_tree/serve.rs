@@ -55,7 +55,7 @@ impl ClassTree {
     /// Bytes a turn in `row`: the largest frame, times weight over the smallest weight below `parent` in the excess row.
     #[inline]
     pub(super) fn quantum(&self, row: Row, weight: u32, parent: Ix) -> i32 {
-        let largest = self.link.max_cost();
+        let largest = self.largest;
         let unit = self.nodes.at(parent).unit;
         if row != EXCESS || weight == unit {
             return largest as i32;
@@ -192,7 +192,7 @@ impl ClassTree {
             let used = if below_lender { EXCESS } else { row };
             let (parent, weight) = (node.parent, node.weight);
             let link = node.link(used);
-            link.deficit -= bytes as i32;
+            link.deficit = link.deficit.saturating_sub_unsigned(bytes as u32);
             if link.deficit <= 0 {
                 let next = link.next;
                 let quantum = self.quantum(used, weight, parent);
@@ -202,7 +202,7 @@ impl ClassTree {
             let node = self.nodes.at_mut(at);
             if node.has_ceiling {
                 node.ceiling.take(tokens, now);
-                if !node.throttled && node.ceiling.level() < max {
+                if !node.throttled && !node.ceiling.holds(max) {
                     node.throttled = true;
                     node.counters.throttled += 1;
                     let when = node.ceiling.when(max).0;
@@ -216,7 +216,7 @@ impl ClassTree {
                 } else {
                     node.guarantee.take(tokens, now);
                 }
-                if interior && node.lends && node.guarantee.level() < max {
+                if interior && node.lends && !node.guarantee.holds(max) {
                     self.refresh_lending(at, now);
                 }
             }
@@ -291,6 +291,8 @@ impl ClassTree {
         }
         let node = self.nodes.at_mut(ix);
         let len = packet.len() as u64;
+        // A turn must cover the longest frame there is, or long frames would take more than their share.
+        self.largest = self.largest.max(len + u64::from(self.link.overhead_bytes));
         let Body::Leaf { queue, .. } = &mut node.body else {
             self.unclassified += 1;
             return cx.drop(packet, DropReason::NoClass);
