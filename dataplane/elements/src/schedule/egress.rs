@@ -249,7 +249,7 @@ impl Egress {
         self.tree_mut().flip(now, &mut change.tree);
         std::mem::swap(&mut self.leaf_map, &mut change.leaf_map);
         if let Some(rate) = change.tree.rate() {
-            self.pump.set_rate(rate);
+            self.pump.set_rate(now, rate);
         }
     }
 
@@ -385,6 +385,7 @@ mod tests {
     use crate::schedule::TreeEdit;
     use perhop_element::testkit::Bench;
     use perhop_packet::DropReason;
+    use proptest::prelude::*;
 
     fn push(bench: &mut Bench, sla: SlaId, class: ClassId) {
         let mut packet = bench.packet(&udp(986));
@@ -477,7 +478,7 @@ mod tests {
         bench.run_for(Duration::from_millis(50));
         assert_eq!(bench.arrived(0).len(), 5);
         let times: Vec<_> = bench.arrived(0).iter().map(|(t, _)| t.0).collect();
-        assert_eq!(times, [0, 1_000_000, 1_500_000, 2_000_000, 2_500_000]);
+        assert_eq!(times, [0, 500_000, 1_000_000, 1_500_000, 2_000_000]);
         let mut freed = Vec::new();
         bench.element::<Egress>().take_freed(&mut freed);
         assert_eq!(freed, [FreedSlot { index: Egress::DEFAULT_LEAF, dropped: 0 }]);
@@ -506,6 +507,78 @@ mod tests {
         let mut freed = Vec::new();
         bench.element::<Egress>().take_freed(&mut freed);
         assert_eq!(freed, [FreedSlot { index: Egress::DEFAULT_LEAF, dropped: held }]);
+    }
+
+    fn set_rate(bench: &mut Bench, rate: u64) {
+        let (now, node) = (bench.now(), bench.node);
+        let egress: &mut Egress = bench.element();
+        let (tree, leaf_map) =
+            (TreeChange::prepare(vec![TreeEdit::Rate(Rate(rate))]), egress.leaf_map().clone());
+        egress.commit(now, &mut EgressChange { generation: 0, tree, leaf_map });
+        bench.driver.wake(now, node, TimerId::MAIN);
+    }
+
+    #[test]
+    fn a_rate_that_falls_and_rises_again_neither_loses_nor_stalls_nor_bursts() {
+        let mut bench = Bench::new(Egress::new(EgressConfig::new(PortId(0), Rate(10_000_000))), 1);
+        // 100 ms at 10 Mbit/s, in a queue limited to 100 ms: ten times as much as fits at 1 Mbit/s.
+        for _ in 0..125 {
+            push(&mut bench, SlaId::NONE, ClassId(0));
+        }
+        bench.run_until(Instant(8_400_000));
+        set_rate(&mut bench, 1_000_000);
+        assert_eq!(bench.arrived(0).len(), 11);
+        bench.run_until(Instant(28_000_000));
+        set_rate(&mut bench, 10_000_000);
+        bench.run_for(Duration::from_millis(200));
+        let times: Vec<_> = bench.arrived(0).iter().map(|(t, _)| t.0).collect();
+        // The 11th has half its bits left at 8.4 ms: 4 ms more. Then 8 ms a packet: the 13th began at 20.4 ms and is 7.6 ms
+        // long done at 28 ms, so 50 bytes are left, which take 40 µs.
+        assert_eq!(times[10..15], [8_000_000, 12_400_000, 20_400_000, 28_040_000, 28_840_000]);
+        assert_eq!(times.len(), 125, "nothing is lost");
+        assert!(times[13..].windows(2).all(|w| w[1] - w[0] == 800_000));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        /// A packet starts when the rates so far have sent exactly the bits before it, give or take a nanosecond.
+        #[test]
+        fn whatever_the_rate_was_the_line_sends_exactly_that(
+            changes in prop::collection::vec((1u64..40_000_000, 5u32..37), 0..12),
+        ) {
+            let mut bench = Bench::new(Egress::new(EgressConfig { limit: QueueLimit::Packets(1000), ..EgressConfig::new(PortId(0), Rate(10_000_000)) }), 1);
+            for _ in 0..100 {
+                push(&mut bench, SlaId::NONE, ClassId(0));
+            }
+            let mut rates = vec![(0u64, 10_000_000u64)];
+            for (gap, log) in changes {
+                bench.run_for(Duration(gap));
+                // From about 8 kbit/s to 100 Gbit/s.
+                let rate = (1 << log) + 8_000;
+                set_rate(&mut bench, rate);
+                rates.push((bench.now().0, rate));
+            }
+            bench.run_for(Duration::from_millis(10));
+            set_rate(&mut bench, 1_000_000);
+            rates.push((bench.now().0, 1_000_000));
+            bench.run_for(Duration::from_secs(10));
+            let times: Vec<_> = bench.arrived(0).iter().map(|(t, _)| t.0).collect();
+            prop_assert_eq!(times.len(), 100);
+            for (n, at) in times.into_iter().enumerate() {
+                let ends = rates.iter().skip(1).map(|r| r.0).chain([u64::MAX]);
+                let spans = rates.iter().zip(ends);
+                let sent = |at: u64| -> u128 {
+                    let bits = |((from, rate), end): (&(u64, u64), u64)| {
+                        u128::from(at.min(end).saturating_sub(*from)) * u128::from(*rate)
+                    };
+                    spans.clone().map(bits).sum()
+                };
+                let before = n as u128 * 8_000 * 1_000_000_000;
+                prop_assert!(sent(at + 1) >= before, "packet {} at {} is early", n, at);
+                prop_assert!(at == 0 || sent(at - 1) <= before, "packet {} at {} is late", n, at);
+            }
+        }
     }
 
     #[test]

@@ -37,7 +37,7 @@ use super::transmitter::Transmitter;
 use crate::plumbing::reader::as_any;
 use perhop_element::{Budget, CounterSink, Cx, Discipline, Element, ElementState, PortIndex, TimerId};
 use perhop_packet::{Batch, Packet, PortId};
-use perhop_units::{Instant, Rate};
+use perhop_units::{Duration, Instant, Rate};
 use std::collections::VecDeque;
 
 /// When a packet leaves the pump.
@@ -64,6 +64,8 @@ pub struct Pump {
     /// they do, and another batch may come in before.
     under_way: u32,
     emitted_at: Instant,
+    /// The rate this pump was made with, when it took over a line of another; in force when it next runs.
+    rate_to_come: Option<Rate>,
     packets: u64,
     bytes: u64,
 }
@@ -104,6 +106,7 @@ impl Pump {
             ready: Batch::new(),
             under_way: 0,
             emitted_at: Instant::ZERO,
+            rate_to_come: None,
             packets: 0,
             bytes: 0,
         }
@@ -126,9 +129,15 @@ impl Pump {
         &mut self.transmitter
     }
 
-    /// Changes the line's rate; zero = unlimited. Wake the pump afterwards.
-    pub fn set_rate(&mut self, rate: Rate) {
-        self.transmitter.set_rate(rate);
+    /// Changes the line's rate; zero = unlimited. What is on the line goes on at the new rate. Wake the pump afterwards.
+    pub fn set_rate(&mut self, now: Instant, rate: Rate) {
+        self.rate_to_come = None;
+        let (old, new) = (u128::from(self.transmitter.rate().0), u128::from(rate.0));
+        for (end, _) in self.on_line.iter_mut().filter(|(end, _)| *end > now) {
+            let left = (u128::from(end.since(now).0) * old).checked_div(new).unwrap_or(0);
+            *end = now + Duration(u64::try_from(left).unwrap_or(u64::MAX));
+        }
+        self.transmitter.change_rate(now, rate);
     }
 
     /// The discipline as its concrete type.
@@ -179,6 +188,9 @@ impl Pump {
         if now > self.emitted_at {
             // All deliveries of an instant are made before the clock goes on.
             self.under_way = 0;
+        }
+        if let Some(rate) = self.rate_to_come {
+            self.set_rate(now, rate);
         }
         self.deliver_finished(cx);
         // What is on an emulated line will need room at its end.
@@ -301,7 +313,9 @@ impl Element for Pump {
             state.discipline = Some(inner);
             return Err(state);
         }
+        let rate = self.transmitter.rate();
         self.transmitter.adopt(&state.transmitter);
+        self.rate_to_come = (rate != self.transmitter.rate()).then_some(rate);
         self.on_line = std::mem::take(&mut state.on_line);
         self.packets = state.packets;
         self.bytes = state.bytes;
@@ -343,7 +357,7 @@ mod tests {
     use crate::queue::{Fifo, FifoConfig};
     use crate::schedule::TransmitterConfig;
     use perhop_element::testkit::Bench;
-    use perhop_units::{Duration, QueueLimit};
+    use perhop_units::QueueLimit;
 
     fn pump(emit: Emit) -> Pump {
         let rate = Rate::from_mbit(8);
@@ -455,15 +469,18 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_of_zero_passes_everything_at_once_and_a_new_rate_keeps_the_line_time() {
+    fn a_rate_of_zero_passes_everything_at_once_and_a_new_rate_is_in_force_at_once() {
         let mut bench = Bench::new(pump(Emit::AtStart), 1);
         for _ in 0..4 {
             bench.push(&udp(986));
         }
-        bench.element::<Pump>().set_rate(Rate::from_mbit(16));
+        bench.element::<Pump>().set_rate(Instant::ZERO, Rate::from_mbit(16));
+        let (now, node) = (bench.now(), bench.node);
+        bench.driver.wake(now, node, TimerId::MAIN);
         bench.run_for(Duration::from_millis(2));
-        assert_eq!(times(&bench), [0, 1000, 1500, 2000]);
-        bench.element::<Pump>().set_rate(Rate::ZERO);
+        assert_eq!(times(&bench), [0, 500, 1000, 1500]);
+        let now = bench.now();
+        bench.element::<Pump>().set_rate(now, Rate::ZERO);
         bench.push(&udp(986));
         assert_eq!(times(&bench).len(), 5);
     }

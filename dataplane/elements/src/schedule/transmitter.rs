@@ -16,7 +16,8 @@
 //! A packet of `len` bytes occupies the line for `(len + overhead) · 8 / rate`. The line is busy until
 //! `busy_until = max(busy_until, now − catchup) + wire time`; a packet may be pulled while `busy_until ≤ now` or
 //! `busy_until < now + ring_time`. `catchup` lets a driver that woke late send what it missed, `ring_time` bounds what
-//! waits in the card. Both are 0 in virtual time. Changing the rate keeps the time already committed.
+//! waits in the card. Both are 0 in virtual time. When the rate changes, the bits still on the line go on at the new rate:
+//! line time committed before is stretched or shrunk with them, so that neither a stall nor a burst follows.
 //!
 //! # Counters
 //! None of its own; the pump reports `busy_ns`.
@@ -53,12 +54,20 @@ pub struct Transmitter {
     /// Beyond `busy_until`: `remainder / rate` ns, below 1 ns.
     remainder: u64,
     busy: Duration,
+    /// Time counted as used and then given back by a higher rate: not counted again.
+    given_back: Duration,
 }
 
 impl Transmitter {
     /// A line that is free since the start of the clock.
     pub fn new(config: TransmitterConfig) -> Self {
-        Self { config, busy_until: Instant::ZERO, remainder: 0, busy: Duration::ZERO }
+        Self {
+            config,
+            busy_until: Instant::ZERO,
+            remainder: 0,
+            busy: Duration::ZERO,
+            given_back: Duration::ZERO,
+        }
     }
 
     /// The settings.
@@ -123,8 +132,14 @@ impl Transmitter {
             Duration(u64::try_from(time / u128::from(rate)).unwrap_or(u64::MAX))
         };
         self.busy_until += ns;
-        self.busy = self.busy + ns;
+        self.count(ns);
         self.busy_until
+    }
+
+    fn count(&mut self, used: Duration) {
+        let again = used.min(self.given_back);
+        self.given_back = self.given_back - again;
+        self.busy = self.busy + (used - again);
     }
 
     /// Charges a packet that somebody else (the kernel) sent through the same line.
@@ -132,13 +147,43 @@ impl Transmitter {
         self.send(now, len);
     }
 
-    /// Changes the rate from now on; line time already committed stays.
+    /// Changes the rate for what comes later; line time already committed stays, as on an emulated line on which packets
+    /// travel already.
     pub fn set_rate(&mut self, rate: Rate) {
         if self.config.rate.0 > 0 {
             let scaled = u128::from(self.remainder) * u128::from(rate.0) / u128::from(self.config.rate.0);
             self.remainder = scaled as u64;
         }
         self.config.rate = rate;
+    }
+
+    /// Changes the rate at `now`: bits that are not sent yet go on at the new rate, to the bit. What may be made good of a
+    /// late wake-up never becomes more bits than were missed.
+    pub fn change_rate(&mut self, now: Instant, rate: Rate) {
+        let (old, new) = (u128::from(self.config.rate.0), u128::from(rate.0));
+        if old == new {
+            return;
+        }
+        self.config.rate = rate;
+        let before = self.busy_until;
+        if old == 0 || new == 0 {
+            // An unlimited line has nothing on it and missed nothing.
+            (self.busy_until, self.remainder) = (now, 0);
+        } else if before > now {
+            let bits = u128::from(before.since(now).0) * old + u128::from(self.remainder);
+            self.busy_until = now + Duration(u64::try_from(bits / new).unwrap_or(u64::MAX));
+            self.remainder = (bits % new) as u64;
+        } else {
+            let missed = now.since(before).min(self.config.catchup);
+            let worth = u64::try_from(u128::from(missed.0) * old / new).unwrap_or(u64::MAX);
+            (self.busy_until, self.remainder) = (now - Duration(worth.min(missed.0)), 0);
+            return;
+        }
+        if self.busy_until > before {
+            self.count(self.busy_until.since(before.max(now)));
+        } else {
+            self.given_back = self.given_back + before.since(self.busy_until);
+        }
     }
 
     /// Changes the bytes added to each frame.
@@ -156,11 +201,9 @@ impl Transmitter {
         self.busy
     }
 
-    /// Continues where `old` stood: committed time and time used.
+    /// Continues where `old` stood: committed time, time used, and the rate at which both were counted.
     pub fn adopt(&mut self, old: &Self) {
-        self.busy_until = old.busy_until;
-        self.busy = old.busy;
-        self.remainder = 0;
+        *self = Self { config: TransmitterConfig { rate: old.config.rate, ..self.config }, ..*old };
     }
 }
 
@@ -237,6 +280,34 @@ mod tests {
         assert_eq!(t.busy_until(), Instant(1_500_000));
         t.debit(Instant(1_500_000), 2000);
         assert_eq!(t.busy_until(), Instant(2_500_000));
+    }
+
+    #[test]
+    fn a_change_of_rate_takes_the_bits_on_the_line_along() {
+        let mut t = line(8_000_000);
+        t.send(Instant::ZERO, 1000);
+        let half = Instant(500_000);
+        t.change_rate(half, Rate(800_000));
+        assert_eq!(t.busy_until(), Instant(5_500_000), "500 bytes at a tenth of the rate");
+        assert_eq!(t.busy(), Duration(5_500_000));
+        t.change_rate(half, Rate(8_000_000));
+        assert_eq!(t.busy_until(), Instant(1_000_000));
+        t.send(Instant(1_000_000), 1000);
+        assert_eq!((t.busy_until(), t.busy()), (Instant(2_000_000), Duration(5_500_000)), "never less");
+        t.change_rate(Instant(1_500_000), Rate(0));
+        assert!(t.has_room(Instant(1_500_000)));
+        t.change_rate(Instant(9_000_000), Rate(8_000_000));
+        assert_eq!(t.send(Instant(9_000_000), 1000), Instant(10_000_000));
+    }
+
+    #[test]
+    fn what_was_missed_at_a_low_rate_is_not_made_good_at_a_high_one() {
+        let catchup = Duration::from_millis(1);
+        let mut t =
+            Transmitter::new(TransmitterConfig { rate: Rate(1_000_000), catchup, ..Default::default() });
+        let now = Instant(10_000_000);
+        t.change_rate(now, Rate(100_000_000));
+        assert_eq!(t.room_bytes(now), 125, "1 ms at 1 Mbit/s");
     }
 
     proptest! {
