@@ -19,7 +19,8 @@
 //! The leaf is that of (contract, class); failing this of (no contract, class); failing this the port's default leaf.
 //! Built from graph text the tree has one leaf, `default`, in slot 0: a bounded FIFO. Classes come with an
 //! [`EgressChange`], which changes the tree, the table of leaves and the rate between two batches, so that no packet is
-//! sorted by one generation into the leaves of another. After a commit the element is to be woken.
+//! sorted by one generation into the leaves of another. Large changes are done in turns of bounded work: classes are
+//! added before that moment, given their new parameters and removed after it. Afterwards the element is to be woken.
 //!
 //! # Counters
 //! Those of [`super::Pump`] and [`super::class_tree`]; `default_leaf`: packets for which only the default leaf was left.
@@ -319,7 +320,6 @@ impl Element for Egress {
     }
 
     /// Refused for another port: a queue does not change its way out.
-
     fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
         let state = state.downcast::<EgressState>()?;
         if state.port != self.port() {
