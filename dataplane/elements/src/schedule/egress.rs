@@ -540,7 +540,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(48))]
+        #![proptest_config(ProptestConfig::with_cases(24))]
 
         /// A packet starts when the rates so far have sent exactly the bits before it, give or take a nanosecond.
         #[test]

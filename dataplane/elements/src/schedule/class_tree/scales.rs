@@ -70,7 +70,7 @@ fn conforms(bound: Bound, charges: impl Iterator<Item = (u64, u64)>) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(16))]
+    #![proptest_config(ProptestConfig::with_cases(8))]
 
     #[test]
     fn ceilings_and_guarantees_hold_at_every_rate_with_every_overhead(
