@@ -250,7 +250,7 @@ impl Egress {
         self.tree_mut().flip(now, &mut change.tree);
         std::mem::swap(&mut self.leaf_map, &mut change.leaf_map);
         if let Some(rate) = change.tree.rate() {
-            self.pump.set_rate(now, rate);
+            self.pump.change_rate(now, rate);
         }
     }
 

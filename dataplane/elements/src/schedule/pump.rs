@@ -129,8 +129,15 @@ impl Pump {
         &mut self.transmitter
     }
 
+    /// Changes the line's rate for what comes later; zero = unlimited. What has begun keeps its time, as on a line whose
+    /// packets are on their way already. Wake the pump afterwards.
+    pub fn set_rate(&mut self, rate: Rate) {
+        self.rate_to_come = None;
+        self.transmitter.set_rate(rate);
+    }
+
     /// Changes the line's rate; zero = unlimited. What is on the line goes on at the new rate. Wake the pump afterwards.
-    pub fn set_rate(&mut self, now: Instant, rate: Rate) {
+    pub fn change_rate(&mut self, now: Instant, rate: Rate) {
         self.rate_to_come = None;
         let (old, new) = (u128::from(self.transmitter.rate().0), u128::from(rate.0));
         for (end, _) in self.on_line.iter_mut().filter(|(end, _)| *end > now) {
@@ -190,7 +197,7 @@ impl Pump {
             self.under_way = 0;
         }
         if let Some(rate) = self.rate_to_come {
-            self.set_rate(now, rate);
+            self.change_rate(now, rate);
         }
         self.deliver_finished(cx);
         // What is on an emulated line will need room at its end.
@@ -474,13 +481,13 @@ mod tests {
         for _ in 0..4 {
             bench.push(&udp(986));
         }
-        bench.element::<Pump>().set_rate(Instant::ZERO, Rate::from_mbit(16));
+        bench.element::<Pump>().change_rate(Instant::ZERO, Rate::from_mbit(16));
         let (now, node) = (bench.now(), bench.node);
         bench.driver.wake(now, node, TimerId::MAIN);
         bench.run_for(Duration::from_millis(2));
         assert_eq!(times(&bench), [0, 500, 1000, 1500]);
         let now = bench.now();
-        bench.element::<Pump>().set_rate(now, Rate::ZERO);
+        bench.element::<Pump>().change_rate(now, Rate::ZERO);
         bench.push(&udp(986));
         assert_eq!(times(&bench).len(), 5);
     }
