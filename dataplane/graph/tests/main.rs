@@ -3,5 +3,6 @@
 mod contract;
 mod language;
 mod random_graphs;
+mod router;
 mod swap;
 mod trees;

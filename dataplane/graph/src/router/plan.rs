@@ -285,6 +285,8 @@ impl RouterPlanner {
         if all || touches(draft, &[Kind::Detector, Kind::Class, Kind::Port, Kind::Allocation]) {
             any |= self.realtime_policers(draft, &mut change);
         }
+        self.slas.release();
+        self.profiles.release();
         any.then_some(change)
     }
 

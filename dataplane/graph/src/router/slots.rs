@@ -2,12 +2,15 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// Gives names dense numbers and takes them back. A freed number is used again only when more than
-/// [`Slots::REST`] others were freed after it, so that what still refers to it has time to go away.
+/// Gives names dense numbers and takes them back. A number that was taken back is not given again before
+/// [`Slots::release`], and then only when more than [`Slots::REST`] others were freed after it, so that what still
+/// refers to it has time to go away.
 #[derive(Clone, Debug, Default)]
 pub struct Slots<K: Ord> {
     by_name: BTreeMap<K, u32>,
     free: VecDeque<u32>,
+    /// Taken back by the change that is being planned.
+    taken: Vec<u32>,
     next: u32,
 }
 
@@ -17,7 +20,7 @@ impl<K: Ord> Slots<K> {
 
     /// None given yet, numbers from `first`.
     pub fn from_number(first: u32) -> Self {
-        Self { by_name: BTreeMap::new(), free: VecDeque::new(), next: first }
+        Self { by_name: BTreeMap::new(), free: VecDeque::new(), taken: Vec::new(), next: first }
     }
 
     /// The number of `name`.
@@ -44,11 +47,17 @@ impl<K: Ord> Slots<K> {
         n
     }
 
-    /// Forgets `name`; its number may be given again later.
+    /// Forgets `name`; its number may be given again after [`Slots::release`].
     pub fn take(&mut self, name: &K) -> Option<u32> {
         let n = self.by_name.remove(name)?;
-        self.free.push_back(n);
+        self.taken.push(n);
         Some(n)
+    }
+
+    /// Makes the numbers available that were taken back so far: call it when a change is planned whole, because a
+    /// number that one change takes from one thing and gives to another would hand over the state behind it.
+    pub fn release(&mut self) {
+        self.free.extend(self.taken.drain(..));
     }
 
     /// Forgets `name` without freeing its number; see [`Slots::free`].
@@ -90,6 +99,8 @@ mod tests {
         for n in &names {
             s.take(&n.as_str());
         }
+        assert_eq!(s.give("too early"), 100, "what one change takes it does not give");
+        s.release();
         assert_eq!(s.give("again"), 0);
     }
 }

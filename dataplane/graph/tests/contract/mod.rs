@@ -2,7 +2,7 @@
 
 mod codes;
 mod confirm;
-mod desk;
+pub mod desk;
 mod events;
 mod read;
 mod rules;

@@ -1,0 +1,65 @@
+//! The contract's promises as the real planner and worker keep them.
+
+mod state;
+
+use super::contract::desk::put;
+use perhop_graph::router::{EdgePort, VirtualRouter};
+use perhop_model::{Credentials, Kind, Mode, Op, Outcome, Owner, Reply, Transaction, TxnId};
+use perhop_packet::PortId;
+use perhop_wire::build::udp4;
+use serde_json::json;
+use std::sync::Arc;
+
+const LAN: PortId = PortId(0);
+
+/// A router with the ports `lan` and `wan`, and who asks it.
+pub struct Bench {
+    pub router: VirtualRouter,
+    next: u128,
+}
+
+impl Bench {
+    /// Only ports; `wan` carries 10 Gbit/s.
+    pub fn new() -> Self {
+        let spec = |rate: u64| json!({"rate": rate});
+        let port = |name: &str, rate| EdgePort {
+            name: name.to_owned(),
+            spec: serde_json::from_value(spec(rate)).expect("a port"),
+        };
+        let (lan, wan) = (0, 10_000_000_000);
+        let router = VirtualRouter::new(vec![port("lan", lan), port("wan", wan)], 1024, 1);
+        let mut bench = Self { router: router.expect("its own graph builds"), next: 1 };
+        bench.commit(vec![put(Kind::Port, "lan", spec(lan)), put(Kind::Port, "wan", spec(wan))]);
+        bench
+    }
+
+    /// Hands `ops` in as the owner `file`.
+    pub fn submit(&mut self, ops: Vec<Op>) -> Arc<Reply> {
+        let transaction = Transaction {
+            txn_id: TxnId(self.next.to_be_bytes()),
+            owner: Owner::File,
+            fence: 0,
+            mode: Mode::Commit,
+            if_revision: None,
+            confirm_within_ms: None,
+            note: None,
+            force: false,
+            ops,
+        };
+        self.next += 1;
+        self.router.submit(Credentials::ADMIN, transaction).expect("an answer")
+    }
+
+    /// [`Bench::submit`] that must succeed.
+    pub fn commit(&mut self, ops: Vec<Op>) -> Arc<Reply> {
+        let reply = self.submit(ops);
+        assert_eq!(reply.outcome, Outcome::Committed, "{:?}", reply.errors);
+        reply
+    }
+
+    /// A packet of 1000 B (IP length) from `src` arrives at `lan`.
+    pub fn send(&mut self, src: [u8; 4], dst: [u8; 4]) {
+        let frame = udp4(src, dst).payload(&[0; 4]).ip_len(1000).build();
+        assert!(self.router.receive(LAN, &frame), "a buffer is free");
+    }
+}
