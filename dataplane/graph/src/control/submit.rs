@@ -59,14 +59,11 @@ impl<P: Planner> Control<P> {
     }
 
     /// Whether this owner's instance may change this revision at all.
-    fn admit(&mut self, t: &Transaction) -> Result<(), ErrorItem> {
+    fn admit(&self, t: &Transaction) -> Result<(), ErrorItem> {
         let fence = self.fences.get(&t.owner).copied().unwrap_or(0);
         if t.fence < fence {
             let why = format!("fence {} of {} is older than {fence}", t.fence, t.owner);
             return Err(whole(Code::Fenced, why));
-        }
-        if t.fence > fence && !only_checks(t) {
-            self.fences.insert(t.owner.clone(), t.fence);
         }
         if let Some(r) = t.if_revision.filter(|r| *r != self.revision) {
             let why = format!("the router is at revision {}, not {r}", self.revision);
@@ -201,6 +198,10 @@ impl<P: Planner> Control<P> {
         reply.ops = done.results;
         if only_checks(&t) {
             return self.answer(request, Arc::new(reply));
+        }
+        // Only now: what is refused must not shut the owner's running instance out.
+        if self.fences.get(&t.owner).copied().unwrap_or(0) < t.fence {
+            self.fences.insert(t.owner.clone(), t.fence);
         }
         let mut confirms = done.confirms;
         confirms.sort_unstable();

@@ -229,6 +229,49 @@ fn code_fenced() {
 }
 
 #[test]
+fn what_is_refused_raises_no_fence() {
+    let mut desk = Desk::furnished();
+    let f = |class: &str| vec![put(Kind::Filter, "f", filter(class, 1))];
+    let own = Credentials { role: Role::Write, owner: Some(api("a")) };
+    // Each refused at another step: by the credentials, as a whole, in its operations, by the data plane.
+    let mut refused = desk.txn(api("a"), f("voice"));
+    refused.fence = 7;
+    let stranger = Credentials { role: Role::Admin, owner: Some(api("b")) };
+    desk.refused_as(stranger, refused);
+    for (ops, if_revision) in [(f("voice"), Some(99)), (Vec::new(), None), (f("nothing"), None)] {
+        let mut refused = desk.txn(api("a"), ops);
+        (refused.fence, refused.if_revision) = (8, if_revision);
+        desk.refused_as(own.clone(), refused);
+    }
+    desk.control.planner().refuse.borrow_mut().push(ErrorItem {
+        op: None,
+        path: String::new(),
+        code: Code::Unsupported,
+        message: "not here".to_owned(),
+        value: None,
+        allowed: None,
+        limit: None,
+        free: None,
+    });
+    let mut refused = desk.txn(api("a"), f("voice"));
+    refused.fence = 9;
+    desk.refused_as(own.clone(), refused);
+    desk.control.planner().refuse.borrow_mut().clear();
+    // A check of the running instance's successor, and of somebody who may change things.
+    let mut check = desk.txn(api("a"), f("voice"));
+    (check.mode, check.fence) = (Mode::Check, 10);
+    assert_eq!(desk.run_as(own, check).outcome, Outcome::Checked);
+    desk.commit(api("a"), f("voice"));
+    assert_eq!(desk.control.claim(&Credentials::ADMIN, &Claim { owner: api("a"), fence: 1 }), Ok(()));
+    // What is committed raises it, even when nothing is left to do.
+    let mut same = desk.txn(api("a"), f("voice"));
+    same.fence = 3;
+    desk.run(same);
+    let claim = Claim { owner: api("a"), fence: 2 };
+    assert_eq!(desk.control.claim(&Credentials::ADMIN, &claim), Err(Code::Fenced));
+}
+
+#[test]
 fn code_stale_version() {
     let mut desk = Desk::furnished();
     desk.commit(Owner::File, vec![patch(Kind::Class, "wan/voice", json!({"weight": 2}))]);
