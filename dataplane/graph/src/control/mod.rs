@@ -8,6 +8,8 @@
 mod commit;
 mod deadlines;
 mod events;
+mod hits;
+mod kept;
 mod read;
 mod replay;
 mod store;
@@ -16,7 +18,7 @@ mod validate;
 mod work;
 
 pub use events::{Events, RING as EVENT_RING};
-pub use replay::{KEPT_FOR, KEPT_TRANSACTIONS};
+pub use replay::{KEPT_EACH, KEPT_FOR, KEPT_MAX, KEPT_TRANSACTIONS};
 pub use store::{Draft, Entry, Objects};
 pub use submit::{GraphRequest, RESET_ALL};
 pub use validate::{FRAME_MTU, Limits, MAX_DEPTH, MAX_RATE, Trees, port_rate};
@@ -38,6 +40,8 @@ pub const DEFAULT_DRAIN: Duration = Duration::from_millis(1000);
 /// Commits that may wait for their confirmation at the same time. Whatever is committed meanwhile must stay valid
 /// whichever of them are taken back, so each doubles the work of a check.
 pub const MAX_PENDING: usize = 4;
+/// Name of the limit on owners where hits are counted.
+const OWNERS_LIMIT: &str = "owners";
 /// Soft state whose expiry something else forbids is tried again after this.
 const EXPIRY_RETRY: Duration = Duration::from_secs(1);
 
@@ -170,13 +174,15 @@ pub struct Control<P: Planner> {
     draining: BTreeMap<u64, ObjectState>,
     /// When soft state ends, first to last.
     expiries: BTreeSet<(u64, Key)>,
-    fences: BTreeMap<Owner, u64>,
+    /// Every owner that was ever taken over or answered for good, with its fence.
+    owners: BTreeMap<Owner, u64>,
     replays: Replays,
     pending: Vec<Pending>,
     queue: VecDeque<Waiting>,
     in_flight: Option<InFlight>,
     outputs: VecDeque<Output<P::Change>>,
     events: Events,
+    hits: hits::LimitHits,
     snapshots: read::Snapshots,
     expiry_retry: Option<Instant>,
     stopping: bool,
@@ -197,13 +203,14 @@ impl<P: Planner> Control<P> {
             graph: None,
             draining: BTreeMap::new(),
             expiries: BTreeSet::new(),
-            fences: BTreeMap::new(),
+            owners: BTreeMap::new(),
             replays: Replays::default(),
             pending: Vec::new(),
             queue: VecDeque::new(),
             in_flight: None,
             outputs: VecDeque::new(),
             events: Events::new(epoch),
+            hits: hits::LimitHits::default(),
             snapshots: read::Snapshots::default(),
             expiry_retry: None,
             stopping: false,
@@ -239,20 +246,40 @@ impl<P: Planner> Control<P> {
         &self.events
     }
 
+    /// How often each limit was hit that is counted here, by its name: see [`Limits`].
+    pub fn limit_hits(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        self.hits.totals()
+    }
+
+    /// Bytes that kept answers take: of all owners, and of `owner`.
+    pub fn kept_bytes(&self, owner: &Owner) -> (usize, usize) {
+        self.replays.bytes(owner)
+    }
+
     /// Takes an owner over.
     ///
     /// # Errors
-    /// [`Code::Forbidden`] when `who` may not speak for the owner, [`Code::Fenced`] when a newer instance has.
+    /// [`Code::Forbidden`] when `who` may not speak for the owner, [`Code::Fenced`] when a newer instance has,
+    /// [`Code::LimitReached`] when there are too many owners for a new one.
     pub fn claim(&mut self, who: &Credentials, claim: &Claim) -> Result<(), Code> {
         if who.role == Role::Read || who.owner.as_ref().is_some_and(|o| *o != claim.owner) {
             return Err(Code::Forbidden);
         }
-        let fence = self.fences.entry(claim.owner.clone()).or_insert(0);
+        if !self.takes_owner(&claim.owner) {
+            self.hits.hit(OWNERS_LIMIT, self.limits.owners);
+            return Err(Code::LimitReached);
+        }
+        let fence = self.owners.entry(claim.owner.clone()).or_insert(0);
         if claim.fence < *fence {
             return Err(Code::Fenced);
         }
         *fence = claim.fence;
         Ok(())
+    }
+
+    /// Whether an owner is known or may become so.
+    fn takes_owner(&self, owner: &Owner) -> bool {
+        self.owners.len() < self.limits.owners || self.owners.contains_key(owner)
     }
 
     /// Feeds one input; poll the outputs afterwards.
@@ -268,6 +295,7 @@ impl<P: Planner> Control<P> {
             Input::Shutdown => self.shut_down(now),
         }
         self.advance(now);
+        self.hits.tell(now, &mut self.events);
     }
 
     /// The next thing to do.
@@ -279,6 +307,7 @@ impl<P: Planner> Control<P> {
         let refusal = if self.stopping {
             Some((Code::ShuttingDown, "the router is stopping", None))
         } else if self.queue.len() >= QUEUE_LIMIT {
+            self.hits.hit("queue", QUEUE_LIMIT);
             Some((Code::Overload, "too many transactions are waiting", Some(100)))
         } else {
             None

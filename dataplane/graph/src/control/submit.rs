@@ -1,9 +1,12 @@
 //! Serving one transaction: authorise, replay, draft, validate, install.
 
-use super::replay::{Known, RequestDigest};
+use super::replay::{KEPT_MAX, Known, RequestDigest, Room};
 use super::store::Draft;
 use super::work::{Finished, Work};
-use super::{Cause, Control, MAX_PENDING, Pending, Planner, Waiting, only_checks, validate, whole};
+use super::{
+    Cause, Control, Limits, MAX_PENDING, OWNERS_LIMIT, Pending, Planner, Waiting, only_checks, validate,
+    whole,
+};
 use perhop_model::{
     Credentials, ErrorItem, Key, MAX_OPS, Op, OpOutcome, OpResult, Outcome, Owner, Reply, Role, Transaction,
     TxnId,
@@ -34,22 +37,8 @@ impl<P: Planner> Control<P> {
         if let Err(error) = permitted(&waiting.who, &waiting.transaction) {
             return self.reject(&waiting, vec![error], None);
         }
-        if !only_checks(&waiting.transaction) {
-            match self.replays.find(now, &waiting.transaction.owner, waiting.transaction.txn_id, &digest) {
-                Known::New => {}
-                Known::Same(reply) => {
-                    let again = Reply { replayed: true, ..(*reply).clone() };
-                    return self.answer(waiting.request, Arc::new(again));
-                }
-                Known::Other => {
-                    let why = "this transaction id was used for another request".to_owned();
-                    return self.reject(&waiting, vec![whole(Code::TxnIdReused, why)], None);
-                }
-                Known::Full => {
-                    let why = "too many answers are kept for this owner".to_owned();
-                    return self.reject(&waiting, vec![whole(Code::Overload, why)], Some(1000));
-                }
-            }
+        if !only_checks(&waiting.transaction) && self.answered_before(now, &waiting, &digest) {
+            return;
         }
         let worked = self.admit(&waiting.transaction).map_err(|e| vec![e]);
         match worked.and_then(|()| self.work_out(now, &waiting.transaction)) {
@@ -58,9 +47,45 @@ impl<P: Planner> Control<P> {
         }
     }
 
+    /// Answers a repetition as before, and refuses what could not be answered again. `false`: it is new and its answer
+    /// can be kept.
+    fn answered_before(&mut self, now: Instant, waiting: &Waiting, digest: &RequestDigest) -> bool {
+        let t = &waiting.transaction;
+        let Limits { owners, kept_bytes_each, kept_bytes, .. } = self.limits;
+        if !self.takes_owner(&t.owner) {
+            self.hits.hit(OWNERS_LIMIT, owners);
+            let why = format!("the router remembers {owners} owners and takes no more before its next start");
+            self.reject(waiting, vec![limited(why, owners)], None);
+            return true;
+        }
+        let room = Room { owner: kept_bytes_each, all: kept_bytes, owners };
+        match self.replays.find(now, &t.owner, t.txn_id, digest, room) {
+            Known::New => return false,
+            Known::Same(kept) => {
+                let again = Reply { replayed: true, ..kept.reply(self.epoch, t.txn_id) };
+                self.answer(waiting.request, Arc::new(again));
+            }
+            Known::Other => {
+                let why = "this transaction id was used for another request".to_owned();
+                self.reject(waiting, vec![whole(Code::TxnIdReused, why)], None);
+            }
+            Known::Full => {
+                self.hits.hit("kept_answers", KEPT_MAX);
+                let why = "too many answers are kept for this owner".to_owned();
+                self.reject(waiting, vec![whole(Code::Overload, why)], Some(1000));
+            }
+            Known::NoRoom(limit) => {
+                self.hits.hit("kept_bytes", limit);
+                let why = format!("the answers kept for repetitions take up their {limit} bytes");
+                self.reject(waiting, vec![limited(why, limit)], None);
+            }
+        }
+        true
+    }
+
     /// Whether this owner's instance may change this revision at all.
     fn admit(&self, t: &Transaction) -> Result<(), ErrorItem> {
-        let fence = self.fences.get(&t.owner).copied().unwrap_or(0);
+        let fence = self.owners.get(&t.owner).copied().unwrap_or(0);
         if t.fence < fence {
             let why = format!("fence {} of {} is older than {fence}", t.fence, t.owner);
             return Err(whole(Code::Fenced, why));
@@ -200,9 +225,8 @@ impl<P: Planner> Control<P> {
             return self.answer(request, Arc::new(reply));
         }
         // Only now: what is refused must not shut the owner's running instance out.
-        if self.fences.get(&t.owner).copied().unwrap_or(0) < t.fence {
-            self.fences.insert(t.owner.clone(), t.fence);
-        }
+        let fence = self.owners.entry(t.owner.clone()).or_insert(0);
+        *fence = t.fence.max(*fence);
         let mut confirms = done.confirms;
         confirms.sort_unstable();
         for at in confirms.into_iter().rev() {
@@ -223,9 +247,8 @@ impl<P: Planner> Control<P> {
         if next.changes.is_empty() && next.graph.is_none() {
             // Nothing for the workers to do: the state is what was asked for already.
             reply.committed_ns = now.as_nanos();
-            let reply = Arc::new(reply);
-            self.replays.keep(now, &t.owner, digest, reply.clone());
-            return self.answer(request, reply);
+            self.replays.keep(now, &t.owner, digest, &reply);
+            return self.answer(request, Arc::new(reply));
         }
         let cause =
             Cause::Transaction { request, reply: Box::new(reply), digest, owner: t.owner.clone(), forced };
@@ -242,11 +265,12 @@ impl<P: Planner> Control<P> {
     fn refuse(&mut self, now: Instant, waiting: &Waiting, digest: RequestDigest, errors: Vec<ErrorItem>) {
         let mut reply = self.reply(&waiting.transaction, waiting.received, Outcome::Rejected);
         reply.errors = errors;
-        let reply = Arc::new(reply);
         if !only_checks(&waiting.transaction) {
-            self.replays.keep(now, &waiting.transaction.owner, digest, reply.clone());
+            let owner = &waiting.transaction.owner;
+            self.owners.entry(owner.clone()).or_insert(0);
+            self.replays.keep(now, owner, digest, &reply);
         }
-        self.answer(waiting.request, reply);
+        self.answer(waiting.request, Arc::new(reply));
     }
 
     /// Rejects without keeping the answer.
@@ -271,6 +295,11 @@ fn permitted(who: &Credentials, t: &Transaction) -> Result<(), ErrorItem> {
         return forbidden("force needs the role admin".to_owned());
     }
     Ok(())
+}
+
+/// A limit that was reached by a transaction as a whole; nothing is free.
+fn limited(why: String, limit: usize) -> ErrorItem {
+    ErrorItem { limit: Some(limit as u64), free: Some(0), ..whole(Code::LimitReached, why) }
 }
 
 /// An error of one operation.

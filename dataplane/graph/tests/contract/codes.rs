@@ -349,7 +349,7 @@ fn code_no_capacity() {
 
 #[test]
 fn code_limit_reached() {
-    let mut desk = Desk::with_limits(Limits { classes: 2, filters: 3, others: 1 });
+    let mut desk = Desk::with_limits(Limits { classes: 2, filters: 3, others: 1, ..Limits::default() });
     let ops = (0..4).map(|i| put(Kind::Filter, &format!("f{i}"), json!({}))).collect();
     let t = desk.txn(Owner::File, ops);
     let reply = desk.run(t);

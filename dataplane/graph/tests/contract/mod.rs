@@ -4,6 +4,7 @@ mod codes;
 mod confirm;
 pub mod desk;
 mod events;
+mod limits;
 mod read;
 mod rules;
 mod scale;

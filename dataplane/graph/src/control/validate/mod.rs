@@ -19,7 +19,7 @@ pub const MAX_DEPTH: usize = 8;
 /// Highest rate that any object may name, in bit/s.
 pub const MAX_RATE: u64 = 1_000_000_000_000;
 
-/// Most objects of each kind a router takes.
+/// Most objects of each kind a router takes, and what it keeps for those who ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Classes on all ports.
@@ -28,11 +28,27 @@ pub struct Limits {
     pub filters: usize,
     /// Profiles, contracts, routes: each.
     pub others: usize,
+    /// Owners that were ever taken over or answered: their fences and answers are kept for the whole epoch. Hits are
+    /// counted as `owners`.
+    pub owners: usize,
+    /// Bytes of answers kept for one owner: [`super::KEPT_EACH`] each, and what their results and errors take in a
+    /// compact form, alike ones once. One answer more may overstep it. Hits are counted as `kept_bytes`.
+    pub kept_bytes_each: usize,
+    /// Bytes of answers kept for all owners together; twice as many at the worst, because every owner has an even share
+    /// whatever others use.
+    pub kept_bytes: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { classes: 100_000, filters: 100_000, others: 100_000 }
+        Self {
+            classes: 100_000,
+            filters: 100_000,
+            others: 100_000,
+            owners: 4_096,
+            kept_bytes_each: 128 << 20,
+            kept_bytes: 1 << 30,
+        }
     }
 }
 

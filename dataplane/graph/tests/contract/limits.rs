@@ -1,0 +1,98 @@
+//! What a router keeps for those who ask is bounded, and hits are told.
+
+use super::desk::{Desk, api, delete, filter, put};
+use perhop_graph::control::{KEPT_EACH, Limits};
+use perhop_model::{Claim, Credentials, EventKind, Kind, Outcome, Owner, Role};
+use perhop_reason::Code;
+use perhop_units::Duration;
+
+/// Hits told so far by the limit's name: its value and the sum.
+fn told(desk: &Desk, name: &str) -> Vec<(u64, u64)> {
+    let events = desk.control.events().after(0, 10_000);
+    let hits = events.iter().filter_map(|e| match &e.kind {
+        EventKind::LimitHit { limit, value, hits } if limit == name => Some((*value, *hits)),
+        _ => None,
+    });
+    hits.collect()
+}
+
+fn counted(desk: &Desk, name: &str) -> u64 {
+    desk.control.limit_hits().find(|(n, _)| *n == name).map_or(0, |(_, hits)| hits)
+}
+
+#[test]
+fn owners_beyond_the_limit_are_refused_and_the_known_go_on() {
+    let mut desk = Desk::with_limits(Limits { owners: 3, ..Limits::default() });
+    let port = |name: &str| vec![put(Kind::Port, name, serde_json::json!({}))];
+    desk.commit(Owner::File, port("lan"));
+    // A refusal that is kept makes its owner known, a claim too; asking does not.
+    let refused = desk.refused(api("a"), vec![put(Kind::Filter, "f", filter("nothing", 1))]);
+    assert_eq!(refused[0].1, Code::BadReference);
+    let claim = |client: &str| Claim { owner: api(client), fence: 2 };
+    assert_eq!(desk.control.claim(&Credentials::ADMIN, &claim("b")), Ok(()));
+    let mut check = desk.txn(api("c"), port("c"));
+    check.mode = perhop_model::Mode::Check;
+    assert_eq!(desk.run(check).outcome, Outcome::Checked);
+    for client in ["c", "d"] {
+        assert_eq!(desk.control.claim(&Credentials::ADMIN, &claim(client)), Err(Code::LimitReached));
+        let t = desk.txn(api(client), port(client));
+        let errors = desk.run(t).errors.clone();
+        assert_eq!((errors[0].code, errors[0].limit, errors[0].free), (Code::LimitReached, Some(3), Some(0)));
+    }
+    desk.commit(api("a"), port("a"));
+    let mut t = desk.txn(api("b"), port("b"));
+    t.fence = 2;
+    assert_eq!(desk.run(t).outcome, Outcome::Committed);
+    // At once, and after a second what came since.
+    assert_eq!(told(&desk, "owners"), [(3, 2)]);
+    desk.pass(Duration::from_secs(1));
+    assert_eq!(told(&desk, "owners"), [(3, 2), (3, 2)]);
+    desk.pass(Duration::from_secs(10));
+    assert_eq!(counted(&desk, "owners"), 4);
+    assert_eq!(told(&desk, "owners").len(), 2);
+}
+
+#[test]
+fn bytes_of_kept_answers_are_bounded_and_nothing_is_forgotten_for_it() {
+    let limit = 20 * KEPT_EACH;
+    let mut desk = Desk::with_limits(Limits { kept_bytes_each: limit, ..Limits::default() });
+    let who = || Credentials { role: Role::Write, owner: Some(Owner::Cli) };
+    let asked: Vec<_> = (0..100)
+        .map(|i| {
+            // Every answer has other errors.
+            let ops = (0..10).map(|f| put(Kind::Filter, &format!("f{f}"), filter(&format!("no{i}-{f}"), 1)));
+            let t = desk.txn(Owner::Cli, ops.collect());
+            (desk.run_as(who(), t.clone()), t)
+        })
+        .collect();
+    let is_limit = |reply: &perhop_model::Reply| reply.errors[0].code == Code::LimitReached;
+    let full = asked.iter().position(|(reply, _)| is_limit(reply)).expect("a limit");
+    assert!((5..20).contains(&full), "{full}");
+    assert!(asked[full..].iter().all(|(reply, _)| is_limit(reply)));
+    let (all, mine) = desk.control.kept_bytes(&Owner::Cli);
+    assert!(all == mine && mine < 2 * limit);
+    // Ten minutes and more do not shorten what the rule promises.
+    desk.pass(Duration::from_secs(3_600));
+    for (reply, t) in asked.into_iter().take(full) {
+        let again = desk.run_as(who(), t);
+        assert!(again.replayed);
+        assert_eq!(perhop_model::Reply { replayed: false, ..(*again).clone() }, *reply);
+    }
+    // Others have their own room.
+    desk.commit(Owner::File, vec![delete(Kind::Filter, "none")]);
+    assert_eq!(counted(&desk, "kept_bytes"), 100 - full as u64);
+    assert_eq!(told(&desk, "kept_bytes").iter().map(|(_, hits)| hits).sum::<u64>(), 100 - full as u64);
+}
+
+#[test]
+fn the_answer_to_a_hundred_thousand_operations_takes_little_and_is_given_again_whole() {
+    let mut desk = Desk::furnished();
+    let ops = (0..100_000).map(|i| put(Kind::Filter, &format!("f{i}"), filter("voice", i)));
+    let t = desk.txn(api("a"), ops.collect());
+    let who = || Credentials { role: Role::Write, owner: Some(api("a")) };
+    let reply = desk.run_as(who(), t.clone());
+    assert_eq!((reply.outcome, reply.ops.len()), (Outcome::Committed, 100_000));
+    assert!(desk.control.kept_bytes(&api("a")).1 < KEPT_EACH + 100);
+    let again = desk.run_as(who(), t);
+    assert!(again.replayed && again.ops == reply.ops);
+}
