@@ -48,7 +48,7 @@ impl Probe {
             let key = Key { kind: Kind::Profile, name: name.clone() };
             match control.objects().get(&key).map(|e| &*e.spec) {
                 Some(Spec::Profile(p)) => match &p.green {
-                    ColorAction::Class { class, .. } => Some((id, *planner.cx.classes.get(class.as_str())?)),
+                    ColorAction::Class { class, .. } => Some((id, planner.classes.id(class.as_str()))),
                     _ => None,
                 },
                 _ => None,

@@ -6,7 +6,7 @@ use perhop_flows::classifier::{Action, Classifier, Delta, Masked, Match, PortRan
 use perhop_flows::realtime::{Detector, rtp::RtpSettings};
 use perhop_flows::{FlowsChange, Settings, SlaMap};
 use perhop_model::{ErrorItem, FilterSpec, Kind, Name, Spec};
-use perhop_packet::{ClassId, FilterId, PortId, ProfileId, SlaId};
+use perhop_packet::{FilterId, ProfileId, SlaId};
 use perhop_reason::Code;
 use perhop_units::Duration;
 use std::collections::{BTreeMap, HashMap};
@@ -27,21 +27,19 @@ impl Filters {
         self.names.get(&id)
     }
 
-    /// A new id for a filter; ids are never used twice.
-    fn fresh(&mut self, name: &Name) -> FilterId {
-        let id = FilterId(self.next);
-        self.next += 1;
-        if let Some(old) = self.ids.insert(name.clone(), id) {
-            self.names.remove(&old);
+    /// The filters that a change removes are forgotten, those it adds or replaces go by the ids of their rules.
+    fn rename(&mut self, added: &[Rule], draft: &Draft<'_>) {
+        for (key, _, _) in changed(draft, Kind::Filter) {
+            if let Some(old) = self.ids.remove(&key.name) {
+                self.names.remove(&old);
+            }
         }
-        self.names.insert(id, name.clone());
-        id
-    }
-
-    fn forget(&mut self, name: &Name) -> Option<FilterId> {
-        let id = self.ids.remove(name)?;
-        self.names.remove(&id);
-        Some(id)
+        self.next += added.len() as u32;
+        let entries = changed(draft, Kind::Filter).filter(|(_, _, after)| after.is_some());
+        for (rule, (key, _, _)) in added.iter().zip(entries) {
+            self.ids.insert(key.name.clone(), rule.id);
+            self.names.insert(rule.id, key.name.clone());
+        }
     }
 }
 
@@ -51,11 +49,7 @@ impl RouterPlanner {
         if !touches(draft, &[Kind::Filter]) {
             return Vec::new();
         }
-        // A dry run on copies: the classifier shares what does not change.
-        let mut cx = self.cx.clone();
-        let mut filters = self.filters.clone();
-        let lookup = Lookup { planner: self };
-        let (added, removed) = filter_changes(draft, &mut filters, &lookup, &mut |n| cx.class(n));
+        let (added, removed) = self.filter_changes(draft);
         match self.filters.classifier.with_changes(added, &removed) {
             Ok(_) => Vec::new(),
             Err(e) => vec![rule_error(&e)],
@@ -65,20 +59,14 @@ impl RouterPlanner {
     pub(super) fn plan_flows(&mut self, draft: &Draft<'_>, all: bool) -> Option<FlowsChange> {
         let mut change = FlowsChange::default();
         if touches(draft, &[Kind::Filter]) {
-            let mut filters = std::mem::take(&mut self.filters);
-            let mut cx = std::mem::take(&mut self.cx);
-            let lookup = Lookup { planner: self };
-            let ports = cx.ports.clone();
-            let (added, removed) =
-                filter_changes_with(draft, &mut filters, &lookup, &ports, &mut |n| cx.class(n));
+            let (added, removed) = self.filter_changes(draft);
+            self.filters.rename(&added, draft);
             // The same change passed `check`, so it cannot fail now.
-            if let Ok(made) = filters.classifier.with_changes(added, &removed) {
-                filters.classifier = made.classifier.clone();
+            if let Ok(made) = self.filters.classifier.with_changes(added, &removed) {
+                self.filters.classifier = made.classifier.clone();
                 change.classifier = Some(made.classifier);
                 change.deltas = made.deltas;
             }
-            self.filters = filters;
-            self.cx = cx;
         }
         if touches(draft, &[Kind::Port, Kind::Class, Kind::Sla, Kind::Detector]) {
             let settings = self.settings(draft);
@@ -96,7 +84,22 @@ impl RouterPlanner {
         (change.classifier.is_some() || change.settings.is_some()).then_some(change)
     }
 
-    fn settings(&mut self, draft: &Draft<'_>) -> Settings {
+    /// Rules to add, one a filter there is after the change, and ids of rules to remove. A rule's id is never used for
+    /// another.
+    fn filter_changes(&self, draft: &Draft<'_>) -> (Vec<Rule>, Vec<FilterId>) {
+        let removed = changed(draft, Kind::Filter)
+            .filter(|(_, before, _)| before.is_some())
+            .filter_map(|(key, _, _)| self.filters.ids.get(&key.name).copied());
+        let specs =
+            changed(draft, Kind::Filter).filter_map(|(key, _, after)| match after.map(|e| &*e.spec) {
+                Some(Spec::Filter(f)) => Some((&key.name, f)),
+                _ => None,
+            });
+        let rule = |(id, (name, spec))| self.rule(FilterId(id), name, spec);
+        ((self.filters.next..).zip(specs).map(rule).collect(), removed.collect())
+    }
+
+    fn settings(&self, draft: &Draft<'_>) -> Settings {
         let mut settings = Settings { trusted: vec![false; self.ports.len()], ..Settings::default() };
         for (key, entry) in draft.of_kind(Kind::Port) {
             if let (Spec::Port(p), Some(id)) = (&*entry.spec, self.port_of(&key.name)) {
@@ -104,7 +107,7 @@ impl RouterPlanner {
             }
         }
         for (name, c, _) in draft.classes() {
-            let id = self.cx.class(c.logical_name(name));
+            let id = self.classes.id(c.logical_name(name));
             for dscp in &c.dscp {
                 settings.dscp_classes[dscp.get() as usize] = id;
             }
@@ -121,92 +124,42 @@ impl RouterPlanner {
             settings.detector = Some(Detector {
                 enabled: d.enabled,
                 rtp,
-                promote_class: self.cx.class(d.class.as_str()),
+                promote_class: self.classes.id(d.class.as_str()),
                 in_ports: d.in_ports.iter().filter_map(|p| self.port_of(p)).collect(),
             });
         }
         settings
     }
-}
 
-/// Names that rules refer to.
-struct Lookup<'p> {
-    planner: &'p RouterPlanner,
-}
-
-impl Lookup<'_> {
-    fn sla(&self, name: &Name) -> Option<SlaId> {
-        self.planner.slas.find(name).map(SlaId)
-    }
-    fn profile(&self, name: &Name) -> Option<ProfileId> {
-        self.planner.profiles.find(name).map(ProfileId)
-    }
-}
-
-fn filter_changes(
-    draft: &Draft<'_>,
-    filters: &mut Filters,
-    lookup: &Lookup<'_>,
-    class: &mut dyn FnMut(&str) -> ClassId,
-) -> (Vec<Rule>, Vec<FilterId>) {
-    filter_changes_with(draft, filters, lookup, &lookup.planner.cx.ports, class)
-}
-
-fn filter_changes_with(
-    draft: &Draft<'_>,
-    filters: &mut Filters,
-    lookup: &Lookup<'_>,
-    ports: &BTreeMap<String, PortId>,
-    class: &mut dyn FnMut(&str) -> ClassId,
-) -> (Vec<Rule>, Vec<FilterId>) {
-    let (mut added, mut removed) = (Vec::new(), Vec::new());
-    for (key, before, after) in changed(draft, Kind::Filter) {
-        if before.is_some() {
-            removed.extend(filters.forget(&key.name));
+    fn rule(&self, id: FilterId, name: &Name, f: &FilterSpec) -> Rule {
+        let m = &f.matches;
+        let range = |r: perhop_model::PortRange| PortRange { first: r.first, last: r.last };
+        let masked = |b: perhop_model::MaskedByte| Masked { value: b.value, mask: b.mask };
+        Rule {
+            id,
+            tier: f.tier,
+            priority: f.priority,
+            name: Arc::from(name.as_str()),
+            matches: Match {
+                in_port: m.in_port.as_ref().and_then(|p| self.port_of(p)),
+                vlan: m.vlan,
+                src: m.src,
+                dst: m.dst,
+                protocol: m.protocol,
+                src_ports: m.src_ports.map(range),
+                dst_ports: m.dst_ports.map(range),
+                dscp: m.dscp.map(masked),
+                tcp_flags: m.tcp_flags.map(masked),
+                fragment: m.fragment,
+            },
+            action: Action {
+                class: f.class.as_ref().map(|c| self.classes.id(c.as_str())),
+                sla: f.sla.as_ref().and_then(|s| self.slas.find(s)).map(SlaId),
+                profile: f.profile.as_ref().and_then(|p| self.profiles.find(p)).map(ProfileId),
+                trust_dscp: false,
+                realtime: f.realtime,
+            },
         }
-        if let Some(Spec::Filter(f)) = after.map(|e| &*e.spec) {
-            let id = filters.fresh(&key.name);
-            added.push(rule(id, &key.name, f, lookup, ports, class));
-        }
-    }
-    (added, removed)
-}
-
-fn rule(
-    id: FilterId,
-    name: &Name,
-    f: &FilterSpec,
-    lookup: &Lookup<'_>,
-    ports: &BTreeMap<String, PortId>,
-    class: &mut dyn FnMut(&str) -> ClassId,
-) -> Rule {
-    let m = &f.matches;
-    let range = |r: perhop_model::PortRange| PortRange { first: r.first, last: r.last };
-    let masked = |b: perhop_model::MaskedByte| Masked { value: b.value, mask: b.mask };
-    Rule {
-        id,
-        tier: f.tier,
-        priority: f.priority,
-        name: Arc::from(name.as_str()),
-        matches: Match {
-            in_port: m.in_port.as_ref().and_then(|p| ports.get(p.as_str())).copied(),
-            vlan: m.vlan,
-            src: m.src,
-            dst: m.dst,
-            protocol: m.protocol,
-            src_ports: m.src_ports.map(range),
-            dst_ports: m.dst_ports.map(range),
-            dscp: m.dscp.map(masked),
-            tcp_flags: m.tcp_flags.map(masked),
-            fragment: m.fragment,
-        },
-        action: Action {
-            class: f.class.as_ref().map(|c| class(c.as_str())),
-            sla: f.sla.as_ref().and_then(|s| lookup.sla(s)),
-            profile: f.profile.as_ref().and_then(|p| lookup.profile(p)),
-            trust_dscp: false,
-            realtime: f.realtime,
-        },
     }
 }
 

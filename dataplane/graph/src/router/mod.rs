@@ -6,6 +6,7 @@
 //! through a channel.
 
 mod change;
+mod classes;
 mod describe;
 mod edge;
 mod explain;

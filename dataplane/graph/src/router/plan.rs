@@ -1,6 +1,7 @@
 //! From objects to changes.
 
 use super::change::Change;
+use super::classes::Classes;
 use super::edge::EdgePort;
 use super::slots::Slots;
 use super::tree::{Freed, Gone, PortTree};
@@ -10,7 +11,7 @@ use crate::swap::SwapError;
 use perhop_element::{BuildCx, Registry};
 use perhop_elements::meter::{SrTcmConfig, TrTcmConfig};
 use perhop_elements::police::{
-    Action, ConditionerChange, Excess, MeterSpec as Meter, OutOfProfile, ProfileSpec as Profile,
+    Action, ConditionerChange, Excess, MAX_IDS, MeterSpec as Meter, OutOfProfile, ProfileSpec as Profile,
     RealtimeSpec, SlaSpec as Sla, SlaTraffic,
 };
 use perhop_model::{
@@ -20,13 +21,16 @@ use perhop_model::{
 use perhop_packet::{ClassId, FilterId, PortId, ProfileId, SlaId};
 use perhop_reason::Code;
 use perhop_units::{Bytes, Color, Duration, Instant, Rate};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Plans the changes of one router. Its ports are fixed while it runs.
 pub struct RouterPlanner {
     pub(super) registry: Registry,
     pub(super) ports: Vec<EdgePort>,
+    /// Ports for graphs; its classes are those of the router's own graph, the rest is in `classes`.
     pub(super) cx: BuildCx,
+    pub(super) classes: Classes,
     pub(super) trees: Vec<PortTree>,
     pub(super) slas: Slots<Name>,
     pub(super) profiles: Slots<Name>,
@@ -71,6 +75,7 @@ impl RouterPlanner {
             registry,
             ports,
             cx,
+            classes: Classes::new(MAX_IDS),
             trees,
             slas: Slots::from_number(0),
             profiles: Slots::from_number(0),
@@ -81,7 +86,14 @@ impl RouterPlanner {
         }
     }
 
-    /// The names this router's graph may use.
+    /// Allows fewer numbers for logical class names than a conditioner has room for; before the first graph.
+    #[must_use]
+    pub fn with_class_names(mut self, limit: u32) -> Self {
+        self.classes = Classes::new(limit);
+        self
+    }
+
+    /// The names this router's first graph may use.
     pub fn build_cx(&mut self) -> &mut BuildCx {
         &mut self.cx
     }
@@ -96,9 +108,10 @@ impl RouterPlanner {
         &self.ports
     }
 
-    /// The logical class with an id.
+    /// The logical class with an id; of an id that is free, the one that had it last. `None` above all ids given so
+    /// far. O(1).
     pub fn class_name(&self, id: ClassId) -> Option<&str> {
-        self.cx.classes.iter().find(|(_, c)| **c == id).map(|(n, _)| n.as_str())
+        self.classes.name(id)
     }
 
     /// The contract with an id.
@@ -173,18 +186,22 @@ impl RouterPlanner {
         errors
     }
 
-    fn check_graph(&self, request: &GraphRequest) -> Vec<ErrorItem> {
-        match self.built(request) {
-            Ok(_) => Vec::new(),
-            Err(messages) => messages
-                .into_iter()
-                .map(|message| ErrorItem { op: Some(request.op), ..item("graph", Code::Malformed, message) })
-                .collect(),
-        }
+    /// The classes that a new graph names.
+    fn check_graph(&self, request: &GraphRequest) -> Result<BTreeSet<String>, Vec<ErrorItem>> {
+        let wrong = |message| ErrorItem { op: Some(request.op), ..item("graph", Code::Malformed, message) };
+        let built = self.built(request, BTreeMap::new());
+        built.map(|(_, names)| names).map_err(|messages| messages.into_iter().map(wrong).collect())
     }
 
-    fn built(&self, request: &GraphRequest) -> Result<Built, Vec<String>> {
-        let strings = |errors: Vec<crate::lang::GraphError>| errors.iter().map(ToString::to_string).collect();
+    /// The graph that is asked for, with numbers for the classes it names, and these names.
+    fn built(
+        &self,
+        request: &GraphRequest,
+        classes: BTreeMap<String, ClassId>,
+    ) -> Result<(Built, BTreeSet<String>), Vec<String>> {
+        let strings = |errors: Vec<crate::lang::GraphError>| -> Vec<String> {
+            errors.iter().map(ToString::to_string).collect()
+        };
         let text = if request.text.is_empty() { &self.own_graph } else { &request.text };
         let graph = parse(text).map_err(strings)?;
         let reset = |name: &str| request.reset.iter().any(|r| r == name || r == RESET_ALL);
@@ -203,13 +220,16 @@ impl RouterPlanner {
                 return Err(errors);
             }
         }
-        build(text, graph, &self.registry, &mut self.cx.clone()).map_err(strings)
+        let mut cx = BuildCx { classes, ..self.cx.clone() };
+        let built = build(text, graph, &self.registry, &mut cx).map_err(strings)?;
+        Ok((built, cx.classes.into_keys().collect()))
     }
 
     /// The running graph as last planned. The first is the router's own, to which an empty request returns.
     pub fn set_graph(&mut self, graph: crate::lang::Graph) {
         if self.own_graph.is_empty() {
             self.own_graph = graph.to_string();
+            self.classes.adopt(&self.cx.classes);
         }
         self.graph = Some(graph);
     }
@@ -274,7 +294,7 @@ impl RouterPlanner {
                         None => self.profiles.take(&key.name),
                     };
                     let profile = spec.and_then(|s| match s {
-                        Spec::Profile(p) => Some(profile(p, &mut |n| self.cx.class(n))),
+                        Spec::Profile(p) => Some(profile(p, &|n| self.classes.id(n))),
                         _ => None,
                     });
                     any |= id.is_some_and(|id| change.profile(ProfileId(id), profile).is_ok());
@@ -296,13 +316,13 @@ impl RouterPlanner {
         let before = draft.changes().iter().filter(|(k, _)| k.kind == Kind::Detector);
         for entry in before.filter_map(|(k, _)| draft.before(k)) {
             if let Spec::Detector(d) = &*entry.spec {
-                let id = self.cx.class(d.class.as_str());
+                let id = self.classes.id(d.class.as_str());
                 any |= change.realtime(id, None).is_ok();
             }
         }
         for (_, entry) in draft.of_kind(Kind::Detector) {
             let Spec::Detector(d) = &*entry.spec else { continue };
-            let id = self.cx.class(d.class.as_str());
+            let id = self.classes.id(d.class.as_str());
             let rate = Rate(d.rate.unwrap_or_else(|| class_rate(draft, d)));
             let spec = (d.enabled && rate.0 > 0).then(|| RealtimeSpec {
                 rate,
@@ -344,9 +364,14 @@ impl Planner for RouterPlanner {
             errors.extend(self.trees.iter().flat_map(|t| t.check(draft, &classes)));
         }
         errors.extend(self.check_filters(draft));
-        if let Some(request) = graph {
-            errors.extend(self.check_graph(request));
-        }
+        let names = match graph.map(|request| self.check_graph(request)).transpose() {
+            Ok(names) => names,
+            Err(wrong) => {
+                errors.extend(wrong);
+                None
+            }
+        };
+        errors.extend(self.classes.check(draft, names.as_ref()));
         errors
     }
 
@@ -357,8 +382,11 @@ impl Planner for RouterPlanner {
         draining: &[Draining],
         graph: Option<&GraphRequest>,
     ) -> Change {
-        // The request passed `check`, so building it again succeeds.
-        let built = graph.and_then(|g| self.built(g).ok());
+        // The request passed `check`, so building it again succeeds: once for the names it uses, then with their numbers.
+        let names = graph.and_then(|g| self.check_graph(g).ok());
+        self.classes.enter(draft, names.clone());
+        let numbers = names.map(|names| self.classes.numbers(&names));
+        let built = graph.zip(numbers).and_then(|(g, numbers)| self.built(g, numbers).ok()).map(|(b, _)| b);
         let mut fresh = Fresh::default();
         if let Some(built) = &built {
             fresh = self.fresh(&built.graph);
@@ -380,12 +408,12 @@ impl Planner for RouterPlanner {
                     tree.repeat_rate();
                 }
                 let slas = &self.slas;
-                let cx = &mut self.cx;
+                let names = &self.classes;
                 let egress = tree.plan(
                     draft,
                     &classes,
                     draining,
-                    &mut |name| cx.class(name),
+                    &mut |name| names.id(name),
                     &|name| slas.find(name).map(SlaId),
                     now + DEFAULT_DRAIN,
                 );
@@ -395,6 +423,7 @@ impl Planner for RouterPlanner {
         change.flows = self.plan_flows(draft, fresh.flows);
         change.route = self.plan_routes(draft, fresh.route);
         change.graph = built;
+        self.classes.leave();
         change
     }
 }
@@ -432,7 +461,7 @@ fn sla(s: &SlaSpec) -> Sla {
     }
 }
 
-fn profile(p: &ProfileSpec, class: &mut dyn FnMut(&str) -> ClassId) -> Profile {
+fn profile(p: &ProfileSpec, class: &dyn Fn(&str) -> ClassId) -> Profile {
     let meter = match p.meter {
         MeterSpec::None => Meter::None,
         MeterSpec::TokenBucket { cir, cbs } => Meter::TokenBucket { rate: Rate(cir), burst: Bytes(cbs) },

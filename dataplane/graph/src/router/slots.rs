@@ -1,5 +1,6 @@
 //! Dense identifiers of named things.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Gives names dense numbers and takes them back. A number that was taken back is not given again before
@@ -24,8 +25,16 @@ impl<K: Ord> Slots<K> {
     }
 
     /// The number of `name`.
-    pub fn find(&self, name: &K) -> Option<u32> {
+    pub fn find<Q: Ord + ?Sized>(&self, name: &Q) -> Option<u32>
+    where
+        K: Borrow<Q>,
+    {
         self.by_name.get(name).copied()
+    }
+
+    /// New names that can be given numbers below `limit` now.
+    pub fn available(&self, limit: u32) -> usize {
+        limit.saturating_sub(self.next) as usize + self.free.len().saturating_sub(Self::REST)
     }
 
     /// The number of `name`, given now if it has none.
@@ -48,7 +57,10 @@ impl<K: Ord> Slots<K> {
     }
 
     /// Forgets `name`; its number may be given again after [`Slots::release`].
-    pub fn take(&mut self, name: &K) -> Option<u32> {
+    pub fn take<Q: Ord + ?Sized>(&mut self, name: &Q) -> Option<u32>
+    where
+        K: Borrow<Q>,
+    {
         let n = self.by_name.remove(name)?;
         self.taken.push(n);
         Some(n)

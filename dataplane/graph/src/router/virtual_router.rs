@@ -65,7 +65,21 @@ impl VirtualRouter {
     /// # Errors
     /// The graph cannot be built: a port's name or specification does not fit the language.
     pub fn new(ports: Vec<EdgePort>, buffers: usize, seed: u64) -> Result<Self, WorkerError> {
-        Self::with_pool(ports, Pool::new(buffers), 16_384, seed)
+        let planner = RouterPlanner::new(ports, registry());
+        Self::with_planner(planner, &EdgeOptions::exact(16_384), buffers, seed)
+    }
+
+    /// The same with a planner made by the caller and an edge graph of these options.
+    ///
+    /// # Errors
+    /// As [`VirtualRouter::new`].
+    pub fn with_planner(
+        planner: RouterPlanner,
+        options: &EdgeOptions,
+        buffers: usize,
+        seed: u64,
+    ) -> Result<Self, WorkerError> {
+        Self::build(planner, options, Pool::new(buffers), seed)
     }
 
     /// The same with buffers of a `pool` that others use too, remembering `connections` at the most.
@@ -78,8 +92,17 @@ impl VirtualRouter {
         connections: u32,
         seed: u64,
     ) -> Result<Self, WorkerError> {
-        let text = edge_graph(&ports, &EdgeOptions::exact(connections));
-        let mut planner = RouterPlanner::new(ports, registry());
+        let planner = RouterPlanner::new(ports, registry());
+        Self::build(planner, &EdgeOptions::exact(connections), pool, seed)
+    }
+
+    fn build(
+        mut planner: RouterPlanner,
+        options: &EdgeOptions,
+        pool: Pool,
+        seed: u64,
+    ) -> Result<Self, WorkerError> {
+        let text = edge_graph(planner.ports(), options);
         let worker = Worker::new(&text, &mut planner, pool.clone(), seed)?;
         Ok(Self {
             control: Control::new(1, planner, Limits::default()),

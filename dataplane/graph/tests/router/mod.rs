@@ -1,9 +1,10 @@
 //! The contract's promises as the real planner and worker keep them.
 
+mod classes;
 mod state;
 
 use super::contract::desk::put;
-use perhop_graph::router::{EdgePort, VirtualRouter};
+use perhop_graph::router::{EdgeOptions, EdgePort, RouterPlanner, VirtualRouter, registry};
 use perhop_model::{Credentials, Kind, Mode, Op, Outcome, Owner, Reply, Transaction, TxnId};
 use perhop_packet::PortId;
 use perhop_wire::build::udp4;
@@ -21,13 +22,19 @@ pub struct Bench {
 impl Bench {
     /// Only ports; `wan` carries 10 Gbit/s.
     pub fn new() -> Self {
+        Self::with(|planner| planner)
+    }
+
+    /// The same with a planner made differently.
+    pub fn with(settings: impl FnOnce(RouterPlanner) -> RouterPlanner) -> Self {
         let spec = |rate: u64| json!({"rate": rate});
         let port = |name: &str, rate| EdgePort {
             name: name.to_owned(),
             spec: serde_json::from_value(spec(rate)).expect("a port"),
         };
         let (lan, wan) = (0, 10_000_000_000);
-        let router = VirtualRouter::new(vec![port("lan", lan), port("wan", wan)], 1024, 1);
+        let planner = RouterPlanner::new(vec![port("lan", lan), port("wan", wan)], registry());
+        let router = VirtualRouter::with_planner(settings(planner), &EdgeOptions::exact(1024), 1024, 1);
         let mut bench = Self { router: router.expect("its own graph builds"), next: 1 };
         bench.commit(vec![put(Kind::Port, "lan", spec(lan)), put(Kind::Port, "wan", spec(wan))]);
         bench
