@@ -55,6 +55,10 @@ struct Delivery {
 /// timers and the transmit queues.
 pub struct Driver {
     nodes: Vec<Option<Node>>,
+    /// Places of removed elements.
+    free: Vec<u32>,
+    /// Elements that are to go, and when at the latest.
+    draining: Vec<(NodeId, Instant)>,
     world: World,
     timers: BinaryHeap<Reverse<(Instant, NodeId, TimerId)>>,
     queue: VecDeque<Delivery>,
@@ -72,6 +76,8 @@ impl Driver {
     pub fn new(pool: Pool, seed: u64) -> Self {
         Self {
             nodes: Vec::new(),
+            free: Vec::new(),
+            draining: Vec::new(),
             world: World {
                 pool,
                 rng: Pcg64Mcg::seed_from_u64(seed),
@@ -96,18 +102,27 @@ impl Driver {
         self.world.room.resize(count, u32::MAX);
     }
 
-    /// Adds an element with `outputs` unconnected outputs.
+    /// Adds an element with `outputs` unconnected outputs. It may take the place, and with it the id, of a removed one.
     pub fn add(&mut self, name: &str, element: Box<dyn Element>, outputs: usize) -> NodeId {
-        let id = NodeId(self.nodes.len() as u32);
-        self.nodes.push(Some(Node {
+        let node = Node {
             name: name.to_owned(),
             element,
             outputs: vec![None; outputs],
             slots: (0..outputs).map(|_| Batch::new()).collect(),
             counters: NodeCounters::default(),
             deadlines: [Instant::FAR_FUTURE; TimerId::COUNT],
-        }));
-        id
+        };
+        // A timer that the removed one left behind wakes the new one only at a time that this asked for itself.
+        match self.free.pop() {
+            Some(at) => {
+                self.nodes[at as usize] = Some(node);
+                NodeId(at)
+            }
+            None => {
+                self.nodes.push(Some(node));
+                NodeId(self.nodes.len() as u32 - 1)
+            }
+        }
     }
 
     /// Connects an output.
@@ -183,9 +198,13 @@ impl Driver {
     pub fn element_ref<T: Element>(&self, id: NodeId) -> Option<&T> {
         self.element(id)?.as_any().downcast_ref()
     }
-    /// Takes an element out; its timers and connections into it are forgotten. Packets it holds go along.
+    /// Takes an element out; its timers and connections into it are forgotten, and its id may become another's. Packets
+    /// it holds go along.
     pub fn remove(&mut self, id: NodeId) -> Option<Box<dyn Element>> {
         let node = self.nodes.get_mut(id.0 as usize)?.take()?;
+        self.free.push(id.0);
+        self.draining.retain(|(other, _)| *other != id);
+        self.icmp = self.icmp.filter(|icmp| *icmp != id);
         for other in self.nodes.iter_mut().flatten() {
             for edge in &mut other.outputs {
                 if edge.is_some_and(|e| e.to == id) {
@@ -210,6 +229,18 @@ impl Driver {
             node.outputs = outputs;
             node.outputs.resize(node.slots.len(), None);
         }
+    }
+
+    /// Remembers that an element is to go when it is empty, at `until` in any case. Who removes it is the caller's
+    /// concern.
+    pub fn set_draining(&mut self, id: NodeId, until: Instant) {
+        if self.node(id).is_some() {
+            self.draining.push((id, until));
+        }
+    }
+    /// Elements that are to go, and when at the latest.
+    pub fn draining(&self) -> &[(NodeId, Instant)] {
+        &self.draining
     }
 
     /// Renames an element.

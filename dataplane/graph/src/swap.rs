@@ -137,9 +137,10 @@ pub fn swap_out(driver: &mut Driver, now: Instant, built: Built, out: &mut Vec<B
         ids.push(driver.add(&name, element, outputs));
     }
     connect(driver, &ids, &graph.edges);
-    let until = (now + DRAIN).as_nanos();
+    let until = now + DRAIN;
     for (name, id) in leaving {
-        driver.rename(id, &format!("{RETIRED}{name}@{until}"));
+        driver.rename(id, &format!("{RETIRED}{name}@{}", until.as_nanos()));
+        driver.set_draining(id, until);
         done.retired += 1;
     }
     done.dropped += take_retired(driver, now, out);
@@ -196,18 +197,19 @@ pub fn collect_retired(driver: &mut Driver, now: Instant) -> u64 {
 }
 
 /// Removes retired elements that hold nothing and that nothing can reach any more, and moves them to `out`; those whose
-/// time is over drop what they hold first. Gives the number of packets dropped. O(elements).
+/// time is over drop what they hold first. Gives the number of packets dropped. O(retired elements); removing one is
+/// O(elements).
 pub fn take_retired(driver: &mut Driver, now: Instant, out: &mut Vec<Box<dyn Element>>) -> u64 {
-    let retired: Vec<NodeId> = driver.ids().filter(|id| driver.name(*id).starts_with(RETIRED)).collect();
-    if retired.is_empty() {
+    if driver.draining().is_empty() {
         return 0;
     }
+    let retired = driver.draining().to_vec();
+    let among: HashSet<NodeId> = retired.iter().map(|(id, _)| *id).collect();
     let mut dropped = 0;
     let mut needed = HashSet::new();
     let mut from = Vec::new();
-    for id in &retired {
-        let until = driver.name(*id).rsplit_once('@').and_then(|(_, ns)| ns.parse::<u64>().ok());
-        if until.is_none_or(|t| t <= now.as_nanos()) {
+    for (id, until) in &retired {
+        if *until <= now {
             dropped += driver.drop_held(*id, DropReason::GraphReplaced);
         }
         if driver.element(*id).is_some_and(|e| e.held() > 0) {
@@ -217,12 +219,10 @@ pub fn take_retired(driver: &mut Driver, now: Instant, out: &mut Vec<Box<dyn Ele
     }
     // What packets may still pass on their way out stays with them.
     while let Some(id) = from.pop() {
-        let next: Vec<NodeId> = driver.edges(id).iter().flatten().map(|e| e.to).collect();
-        from.extend(
-            next.into_iter().filter(|to| driver.name(*to).starts_with(RETIRED) && needed.insert(*to)),
-        );
+        let next = driver.edges(id).iter().flatten().map(|e| e.to);
+        from.extend(next.filter(|to| among.contains(to) && needed.insert(*to)));
     }
-    for id in retired.iter().filter(|id| !needed.contains(id)) {
+    for (id, _) in retired.iter().filter(|(id, _)| !needed.contains(id)) {
         out.extend(driver.remove(*id));
     }
     dropped

@@ -312,3 +312,30 @@ fn flows_through_untouched_elements_lose_nothing_and_keep_their_order() {
     );
     assert!(run.by(1).len() > 100 && run.by(2).len() > 100);
 }
+
+#[test]
+fn graphs_that_replace_each_other_for_ever_take_no_more_places() {
+    let text = |n: u32| {
+        let parts = (0..20).map(|i| format!("c{n}x{i} :: Counter(); ")).collect::<String>();
+        let path = (0..20).map(|i| format!("c{n}x{i} -> ")).collect::<String>();
+        format!(
+            "in :: FromPort(p0); {parts} q{n} :: Egress(p1, rate = 1 Mbit/s); out :: ToPort(p1); \
+             in -> {path} q{n} -> out;"
+        )
+    };
+    let mut run = Run::new(&text(0));
+    for n in 1..100 {
+        // 8 ms a packet: the old queue drains while the new graph runs, and then all of the old is gone.
+        run.send(&format!("c{}x0", n - 1), n * 10..n * 10 + 10);
+        let done = run.swap(&text(n));
+        assert_eq!((done.moved, done.retired), (2, 21));
+        // Only what drains is looked at again and again: the queue, not the graph.
+        assert_eq!(run.driver.draining().len(), 1);
+        run.run_for(Duration::from_millis(100));
+        assert_eq!(run.driver.draining(), []);
+        assert_eq!(run.driver.ids().count(), 23);
+    }
+    assert_eq!(run.by(1).len(), 990);
+    let highest = run.driver.ids().map(|id| id.0).max().expect("elements");
+    assert!(highest < 2 * 23 + 1, "{highest}: places of removed elements are used again");
+}
