@@ -48,7 +48,7 @@ impl<P: Planner> Control<P> {
     }
 
     /// Keeps the objects and the order of their expiry together.
-    fn put_object(&mut self, key: Key, entry: Option<Arc<Entry>>) {
+    pub(super) fn put_object(&mut self, key: Key, entry: Option<Arc<Entry>>) {
         let at = |e: &Arc<Entry>| e.expires_at_ns;
         if let Some(at) = entry.as_ref().and_then(at) {
             self.expiries.insert((at, key.clone()));

@@ -1,12 +1,14 @@
 //! Read-back: pages pinned to one revision, digests by owner.
 
+use super::store::Draft;
+use super::validate::implied_defaults;
 use super::{Control, Planner};
 use perhop_model::{
-    ErrorItem, Key, Kind, Name, ObjectState, Owner, OwnerDigest, StatePage, StateQuery, Status,
+    ErrorItem, Key, Kind, Name, ObjectState, Owner, OwnerDigest, Spec, StatePage, StateQuery, Status,
 };
 use perhop_reason::Code;
 use sha2::{Digest, Sha256};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// Objects of a page unless the query says otherwise.
@@ -73,6 +75,14 @@ impl<P: Planner> Control<P> {
         self.snapshots.kept.retain(|s| s.revision != self.revision);
         let mut objects: Vec<ObjectState> =
             self.objects.iter().map(|(k, e)| e.state(k, Status::Active)).collect();
+        // What is read is what is in force: a default that nobody named is one all the same.
+        let draft = Draft::new(&self.objects);
+        let implied: BTreeSet<&Name> = implied_defaults(&draft).into_values().collect();
+        for o in objects.iter_mut().filter(|o| o.kind == Kind::Class && implied.contains(&o.name)) {
+            if let Spec::Class(c) = &mut o.spec {
+                c.default = true;
+            }
+        }
         let digests = digests(&objects);
         objects.extend(self.draining.values().cloned());
         objects.sort_by(|a, b| (a.kind, &a.name, a.id).cmp(&(b.kind, &b.name, b.id)));

@@ -51,6 +51,10 @@ impl<'a> Draft<'a> {
     pub fn new(base: &'a Objects) -> Self {
         Self { base, changes: BTreeMap::new() }
     }
+    /// The state before, as a draft of no change.
+    pub fn unchanged(&self) -> Self {
+        Self::new(self.base)
+    }
     /// The object in the draft.
     pub fn find(&self, key: &Key) -> Option<&Arc<Entry>> {
         match self.changes.get(key) {

@@ -244,8 +244,9 @@ impl<P: Planner> Control<P> {
             let (owner, txn_id) = (t.owner.clone(), t.txn_id);
             self.pending.push(Pending { owner, txn_id, deadline, undo, undo_graph });
         }
-        if next.changes.is_empty() && next.graph.is_none() {
+        if done.quiet {
             // Nothing for the workers to do: the state is what was asked for already.
+            next.changes.into_iter().for_each(|(key, entry)| self.put_object(key, entry));
             reply.committed_ns = now.as_nanos();
             self.replays.keep(now, &t.owner, digest, &reply);
             return self.answer(request, Arc::new(reply));

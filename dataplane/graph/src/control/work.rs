@@ -4,10 +4,14 @@ use super::GraphRequest;
 use super::commit::Next;
 use super::store::{Draft, Entry};
 use super::submit::item;
-use perhop_model::{ErrorItem, Key, Kind, Name, Object, Op, OpOutcome, OpResult, Spec, Transaction};
+use super::validate::implied_defaults;
+use perhop_model::{
+    ClassSpec, ErrorItem, Key, Kind, Name, Object, Op, OpOutcome, OpResult, Spec, Transaction,
+};
 use perhop_reason::Code;
 use perhop_units::{Duration, Instant};
 use serde_json::Value;
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -28,11 +32,17 @@ pub(super) struct Work<'a> {
     /// Indices of the commits confirmed.
     pub(super) confirms: Vec<usize>,
     next_id: u64,
+    /// Classes that are a port's default before, though none says so.
+    implied: OnceCell<BTreeSet<Name>>,
+    /// Objects whose new specification says only what is in force.
+    said_again: BTreeSet<Key>,
 }
 
 /// What a valid transaction comes to.
 pub(super) struct Finished {
     pub(super) next: Next,
+    /// Whether everything is in force already.
+    pub(super) quiet: bool,
     pub(super) results: Vec<OpResult>,
     pub(super) confirms: Vec<usize>,
     pub(super) next_id: u64,
@@ -53,6 +63,8 @@ impl<'a> Work<'a> {
             graph: None,
             confirms: Vec::new(),
             next_id,
+            implied: OnceCell::new(),
+            said_again: BTreeSet::new(),
         }
     }
 
@@ -101,8 +113,10 @@ impl<'a> Work<'a> {
     }
 
     pub(super) fn finish(self) -> Finished {
-        let next = Next { changes: self.draft.into_changes(), drains: self.drains, graph: self.graph };
-        Finished { next, results: self.results, confirms: self.confirms, next_id: self.next_id }
+        let changes = self.draft.into_changes();
+        let quiet = self.graph.is_none() && changes.keys().all(|key| self.said_again.contains(key));
+        let next = Next { changes, drains: self.drains, graph: self.graph };
+        Finished { next, quiet, results: self.results, confirms: self.confirms, next_id: self.next_id }
     }
 
     /// A key may be named once in a transaction.
@@ -153,6 +167,11 @@ impl<'a> Work<'a> {
                 // Only the life time moves: the object keeps its version.
                 (OpOutcome::Unchanged, e.id, e.version)
             }
+            // It is the port's default already, because nobody else is. From now on it is by name.
+            Some(e) if self.is_read_of(&key.name, e, &spec) && e.expires_at_ns == expires_at_ns => {
+                self.said_again.insert(key.clone());
+                (OpOutcome::Unchanged, e.id, e.version)
+            }
             Some(e) => (OpOutcome::Updated, e.id, version),
             None => {
                 self.next_id += 1;
@@ -164,6 +183,18 @@ impl<'a> Work<'a> {
         self.draft
             .set(key, Some(Arc::new(Entry { owner, id, version, expires_at_ns, spec: Arc::new(spec) })));
         OpResult { outcome, id, version }
+    }
+
+    /// Whether `spec` is what is read of `before`, though not what was written: see [`implied_defaults`].
+    fn is_read_of(&self, name: &Name, before: &Entry, spec: &Spec) -> bool {
+        let (Spec::Class(before), Spec::Class(new)) = (&*before.spec, spec) else { return false };
+        if before.default || !new.default || (ClassSpec { default: true, ..before.clone() }) != *new {
+            return false;
+        }
+        let implied = self
+            .implied
+            .get_or_init(|| implied_defaults(&self.draft.unchanged()).into_values().cloned().collect());
+        implied.contains(name)
     }
 
     fn patch(&mut self, op: usize, key: Key, fields: &Value, t: &Transaction, version: u64) -> OpReply {

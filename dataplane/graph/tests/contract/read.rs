@@ -235,6 +235,11 @@ proptest! {
         let page = desk.control.state(&StateQuery::default()).expect("a page");
         let mut read: Vec<_> = page.objects.iter().map(|o| (o.name.as_str(), o.spec.clone())).collect();
         let mut wrote = specs;
+        // Of two leaves without a default the last by name is it.
+        let named = wrote.iter().any(|(_, s)| matches!(s, Spec::Class(c) if c.default));
+        if let (false, Some((_, Spec::Class(c)))) = (named, wrote.iter_mut().find(|(name, _)| *name == "p/fixed")) {
+            c.default = true;
+        }
         read.sort_by_key(|(name, s)| (s.kind(), name.to_string()));
         wrote.sort_by_key(|(name, s)| (s.kind(), name.to_string()));
         prop_assert_eq!(&read, &wrote);
@@ -339,4 +344,61 @@ fn the_digest_of_an_owner_changes_with_what_it_has_and_only_then() {
     assert!(one != two && one != renamed);
     let (_, gone) = digest(vec![delete(Kind::Filter, "g")]);
     assert_eq!(gone, None);
+}
+
+/// Whether each class is read as its port's default.
+fn read_defaults(desk: &mut Desk) -> Vec<(String, bool)> {
+    let query = StateQuery { kind: Some(Kind::Class), ..StateQuery::default() };
+    let page = desk.control.state(&query).expect("a page");
+    let default = |spec: &Spec| matches!(spec, Spec::Class(c) if c.default);
+    page.objects.iter().map(|o| (o.name.to_string(), default(&o.spec))).collect()
+}
+
+#[test]
+fn a_default_that_nobody_named_is_read_as_one_and_putting_it_back_keeps_it() {
+    let mut desk = Desk::new();
+    let class = |port: &str| json!({"port": port});
+    let inner = json!({"port": "wan", "parent": "wan/z"});
+    desk.commit(
+        Owner::File,
+        vec![
+            put(Kind::Port, "lan", json!({})),
+            put(Kind::Port, "wan", json!({"rate": 10_000_000})),
+            put(Kind::Class, "lan/a", class("lan")),
+            put(Kind::Class, "lan/b", json!({"port": "lan", "default": true})),
+            put(Kind::Class, "lan/c", class("lan")),
+            put(Kind::Class, "wan/a", class("wan")),
+            put(Kind::Class, "wan/y", inner),
+            put(Kind::Class, "wan/z", class("wan")),
+        ],
+    );
+    // `wan/z` is no leaf, so `wan/y` is the last.
+    let defaults = |desk: &mut Desk| -> Vec<String> {
+        read_defaults(desk).into_iter().filter(|(_, default)| *default).map(|(name, _)| name).collect()
+    };
+    assert_eq!(defaults(&mut desk), ["lan/b", "wan/y"]);
+
+    // A later leaf takes its place, until somebody says so.
+    desk.commit(Owner::Cli, vec![put(Kind::Class, "wan/z1", class("wan"))]);
+    assert_eq!(defaults(&mut desk), ["lan/b", "wan/z1"]);
+    let digest = |desk: &mut Desk| desk.control.state(&StateQuery::default()).expect("a page").digests;
+    let before = digest(&mut desk);
+    let page = desk.control.state(&StateQuery::default()).expect("a page");
+    let mine = page.objects.iter().filter(|o| o.owner == Owner::Cli);
+    let back: Vec<_> = mine
+        .map(|o| put(o.kind, o.name.as_str(), serde_json::to_value(&o.spec).expect("plain data")))
+        .collect();
+    let reply = desk.commit(Owner::Cli, back);
+    assert!(reply.ops.iter().all(|r| r.outcome == OpOutcome::Unchanged), "{:?}", reply.ops);
+    assert_eq!(reply.ops[0].version, 2);
+    assert_eq!(digest(&mut desk), before);
+    desk.commit(Owner::File, vec![put(Kind::Class, "wan/z2", class("wan"))]);
+    assert_eq!(defaults(&mut desk), ["lan/b", "wan/z1"], "what was read and put back is kept");
+
+    // To say so of another class is a change.
+    let other = json!({"port": "lan", "default": true});
+    let ops = vec![put(Kind::Class, "lan/b", class("lan")), put(Kind::Class, "lan/a", other)];
+    let reply = desk.commit(Owner::File, ops);
+    assert!(reply.ops.iter().all(|r| r.outcome == OpOutcome::Updated));
+    assert_eq!(defaults(&mut desk), ["lan/a", "wan/z1"]);
 }

@@ -5,7 +5,7 @@ mod fields;
 mod references;
 mod tree;
 
-pub use tree::{Trees, port_rate};
+pub use tree::{Trees, implied_defaults, port_rate};
 
 use super::store::Draft;
 use perhop_model::{ErrorItem, Key, Kind};
