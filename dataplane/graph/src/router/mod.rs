@@ -14,6 +14,7 @@ mod filters;
 mod plan;
 mod routes;
 mod slots;
+mod touched;
 mod tree;
 mod virtual_router;
 mod worker;

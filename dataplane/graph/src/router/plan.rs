@@ -4,6 +4,7 @@ use super::change::Change;
 use super::classes::Classes;
 use super::edge::EdgePort;
 use super::slots::Slots;
+use super::touched::touched_ports;
 use super::tree::{Freed, Gone, PortTree};
 use crate::control::{DEFAULT_DRAIN, Draft, Draining, Entry, GraphRequest, Planner, RESET_ALL, Trees};
 use crate::lang::{Built, build, parse};
@@ -14,6 +15,7 @@ use perhop_elements::police::{
     Action, ConditionerChange, Excess, MAX_IDS, MeterSpec as Meter, OutOfProfile, ProfileSpec as Profile,
     RealtimeSpec, SlaSpec as Sla, SlaTraffic,
 };
+use perhop_elements::schedule::{EgressChange, LeafMap};
 use perhop_model::{
     ColorAction, DetectorSpec, ErrorItem, ExcessPolicy, Key, Kind, MeterSpec, Name, ProfileSpec, SlaPolicy,
     SlaSpec, Spec,
@@ -32,6 +34,8 @@ pub struct RouterPlanner {
     pub(super) cx: BuildCx,
     pub(super) classes: Classes,
     pub(super) trees: Vec<PortTree>,
+    /// Tables of leaves as last sent, by port.
+    leaf_maps: Vec<Option<Arc<LeafMap>>>,
     pub(super) slas: Slots<Name>,
     pub(super) profiles: Slots<Name>,
     pub(super) filters: super::filters::Filters,
@@ -64,7 +68,7 @@ impl RouterPlanner {
             cx.ports.insert(p.name.clone(), PortId(i as u16));
             cx.port_rates.push(p.spec.rate);
         }
-        let trees = ports
+        let trees: Vec<PortTree> = ports
             .iter()
             .filter_map(|p| {
                 let name = Name::new(&p.name).ok()?;
@@ -76,6 +80,7 @@ impl RouterPlanner {
             ports,
             cx,
             classes: Classes::new(MAX_IDS),
+            leaf_maps: vec![None; trees.len()],
             trees,
             slas: Slots::from_number(0),
             profiles: Slots::from_number(0),
@@ -267,6 +272,46 @@ impl RouterPlanner {
         fresh
     }
 
+    /// What the ports' trees must be told, or (`all`) everything. What is as it was last sent is not sent.
+    fn plan_egress(
+        &mut self,
+        now: Instant,
+        draft: &Draft<'_>,
+        draining: &[Draining],
+        all: bool,
+    ) -> Vec<(PortId, EgressChange)> {
+        let touched = touched_ports(draft);
+        if touched.is_empty() && !all {
+            return Vec::new();
+        }
+        let mut changes = Vec::new();
+        let trees = Trees::new(draft);
+        let Self { slas, classes, leaf_maps, .. } = self;
+        for (i, tree) in self.trees.iter_mut().enumerate() {
+            if all {
+                // The text of a graph may name the rate a port had when the text was written.
+                tree.repeat_rate();
+                leaf_maps[i] = None;
+            } else if !touched.contains(tree.name()) {
+                continue;
+            }
+            let egress = tree.plan(
+                draft,
+                &trees,
+                draining,
+                &mut |name| classes.id(name),
+                &|name| slas.find(name).map(SlaId),
+                now + DEFAULT_DRAIN,
+            );
+            if egress.tree.edits().is_empty() && leaf_maps[i].as_ref() == Some(&egress.leaf_map) {
+                continue;
+            }
+            leaf_maps[i] = Some(egress.leaf_map.clone());
+            changes.push((PortId(i as u16), egress));
+        }
+        changes
+    }
+
     /// What a conditioner must be told: what changed, or (`all`) everything.
     fn conditioner(&mut self, draft: &Draft<'_>, all: bool) -> Option<ConditionerChange> {
         let mut change = ConditionerChange::new();
@@ -361,7 +406,9 @@ impl Planner for RouterPlanner {
         let mut errors = self.check_ports(draft);
         if touches(draft, &[Kind::Class, Kind::Port, Kind::Allocation]) {
             let classes = Trees::new(draft);
-            errors.extend(self.trees.iter().flat_map(|t| t.check(draft, &classes)));
+            let touched = touched_ports(draft);
+            let trees = self.trees.iter().filter(|t| touched.contains(t.name()));
+            errors.extend(trees.flat_map(|t| t.check(draft, &classes)));
         }
         errors.extend(self.check_filters(draft));
         let names = match graph.map(|request| self.check_graph(request)).transpose() {
@@ -399,27 +446,7 @@ impl Planner for RouterPlanner {
                 *tree = tree.empty();
             }
         }
-        let whole = touches(draft, &[Kind::Class, Kind::Port, Kind::Allocation, Kind::Sla]);
-        if whole || built.is_some() {
-            let classes = Trees::new(draft);
-            for (i, tree) in self.trees.iter_mut().enumerate() {
-                if built.is_some() {
-                    // The text of a graph may name the rate a port had when the text was written.
-                    tree.repeat_rate();
-                }
-                let slas = &self.slas;
-                let names = &self.classes;
-                let egress = tree.plan(
-                    draft,
-                    &classes,
-                    draining,
-                    &mut |name| names.id(name),
-                    &|name| slas.find(name).map(SlaId),
-                    now + DEFAULT_DRAIN,
-                );
-                change.egress.push((PortId(i as u16), egress));
-            }
-        }
+        change.egress = self.plan_egress(now, draft, draining, built.is_some());
         change.flows = self.plan_flows(draft, fresh.flows);
         change.route = self.plan_routes(draft, fresh.route);
         change.graph = built;
@@ -505,3 +532,6 @@ pub(super) fn item(path: &str, code: Code, message: String) -> ErrorItem {
 fn unsupported(path: String, message: String) -> ErrorItem {
     item(&path, Code::Unsupported, message)
 }
+
+#[cfg(test)]
+mod tests;

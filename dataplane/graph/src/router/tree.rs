@@ -95,6 +95,11 @@ impl PortTree {
         }
     }
 
+    /// The port.
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
     /// The same port with another tree, which has only the default leaf. What the one before it holds drains on.
     pub fn empty(&self) -> Self {
         let mut former = self.former.clone();
