@@ -24,7 +24,7 @@ use perhop_packet::{ClassId, FilterId, PortId, ProfileId, SlaId};
 use perhop_reason::Code;
 use perhop_units::{Bytes, Color, Duration, Instant, Rate};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Plans the changes of one router. Its ports are fixed while it runs.
 pub struct RouterPlanner {
@@ -41,6 +41,8 @@ pub struct RouterPlanner {
     pub(super) filters: super::filters::Filters,
     pub(super) routes: super::routes::Routes,
     graph: Option<crate::lang::Graph>,
+    /// Versions of the states of the running graph's elements, by name; of the first graph found out when needed.
+    versions: OnceLock<BTreeMap<String, u32>>,
     /// Text of the graph the router made for itself.
     own_graph: String,
 }
@@ -87,6 +89,7 @@ impl RouterPlanner {
             filters: super::filters::Filters::default(),
             routes: super::routes::Routes::default(),
             graph: None,
+            versions: OnceLock::new(),
             own_graph: String::new(),
         }
     }
@@ -209,25 +212,51 @@ impl RouterPlanner {
         };
         let text = if request.text.is_empty() { &self.own_graph } else { &request.text };
         let graph = parse(text).map_err(strings)?;
-        let reset = |name: &str| request.reset.iter().any(|r| r == name || r == RESET_ALL);
-        if let Some(old) = &self.graph {
-            let mut errors = Vec::new();
-            for node in &graph.nodes {
-                let before = old.find(&node.name).map(|i| &old.nodes[i]);
-                let Some(before) = before.filter(|b| b.type_name != node.type_name) else { continue };
-                if !reset(&node.name) {
-                    let (name, running, new) =
-                        (node.name.clone(), before.type_name.clone(), node.type_name.clone());
-                    errors.push(SwapError::OtherType { name, running, new }.to_string());
-                }
-            }
-            if !errors.is_empty() {
-                return Err(errors);
-            }
-        }
         let mut cx = BuildCx { classes, ..self.cx.clone() };
         let built = build(text, graph, &self.registry, &mut cx).map_err(strings)?;
+        let lost = self.lost_states(&built, &request.reset);
+        if !lost.is_empty() {
+            return Err(lost.iter().map(ToString::to_string).collect());
+        }
         Ok((built, cx.classes.into_keys().collect()))
+    }
+
+    /// Elements of the running graph whose state cannot move to their successors in `built`, but for those of `reset`.
+    fn lost_states(&self, built: &Built, reset: &[String]) -> Vec<SwapError> {
+        let Some(old) = &self.graph else { return Vec::new() };
+        if reset.iter().any(|r| r == RESET_ALL) {
+            return Vec::new();
+        }
+        let reset: BTreeSet<&str> = reset.iter().map(String::as_str).collect();
+        let before: BTreeMap<&str, &str> =
+            old.nodes.iter().map(|n| (n.name.as_str(), n.type_name.as_str())).collect();
+        let versions = self.versions.get_or_init(|| self.versions_of(old));
+        let mut lost = Vec::new();
+        for (node, decl) in built.nodes.iter().zip(&built.graph.nodes) {
+            let Some(running) = before.get(node.name.as_str()) else { continue };
+            if reset.contains(node.name.as_str()) {
+                continue;
+            }
+            let (name, new) = (node.name.clone(), decl.type_name.clone());
+            if *running != new {
+                lost.push(SwapError::OtherType { name, running: (*running).to_owned(), new });
+                continue;
+            }
+            let new = node.element.version();
+            if let Some(running) = versions.get(&name).copied().filter(|running| *running != new) {
+                lost.push(SwapError::OtherVersion { name, running, new });
+            }
+        }
+        lost
+    }
+
+    /// Versions of the states of a graph that was built before.
+    fn versions_of(&self, graph: &crate::lang::Graph) -> BTreeMap<String, u32> {
+        let text = graph.to_string();
+        let built = parse(&text)
+            .and_then(|graph| build(&text, graph, &self.registry, &mut self.cx.clone()))
+            .map(|built| versions(&built));
+        built.unwrap_or_default()
     }
 
     /// The running graph as last planned. The first is the router's own, to which an empty request returns.
@@ -237,6 +266,7 @@ impl RouterPlanner {
             self.classes.adopt(&self.cx.classes);
         }
         self.graph = Some(graph);
+        self.versions = OnceLock::new();
     }
 
     /// The running graph.
@@ -438,6 +468,7 @@ impl Planner for RouterPlanner {
         if let Some(built) = &built {
             fresh = self.fresh(&built.graph);
             self.graph = Some(built.graph.clone());
+            self.versions = OnceLock::from(versions(built));
         }
         let mut change =
             Change { conditioner: self.conditioner(draft, fresh.conditioner), ..Change::default() };
@@ -453,6 +484,10 @@ impl Planner for RouterPlanner {
         self.classes.leave();
         change
     }
+}
+
+fn versions(built: &Built) -> BTreeMap<String, u32> {
+    built.nodes.iter().map(|n| (n.name.clone(), n.element.version())).collect()
 }
 
 /// Whether a draft changes objects of these kinds.
