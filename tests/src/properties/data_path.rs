@@ -18,6 +18,8 @@ const EDGE: &str = include_str!("../../../examples/edge.toml");
 const MAX_STEPS: usize = 200;
 /// Buffers of the router: few, so that their exhaustion is seen too.
 const BUFFERS: usize = 128;
+/// Connections it remembers: fewer than an input can begin, so that a full table is seen too.
+const CONNECTIONS: u32 = 64;
 
 fn name(s: &str) -> Name {
     Name::new(s).expect("legal")
@@ -36,7 +38,8 @@ fn commit(router: &mut VirtualRouter, owner: Owner, id: u128, ops: Vec<Op>) {
 fn edge() -> VirtualRouter {
     let (file, diagnostics) = RouterFile::read("edge.toml", EDGE);
     let file = file.unwrap_or_else(|| panic!("{diagnostics}"));
-    let mut router = VirtualRouter::new(ports_of(&file), BUFFERS, 1).expect("the edge graph builds");
+    let mut router = VirtualRouter::with_connections(ports_of(&file), CONNECTIONS, BUFFERS, 1)
+        .expect("the edge graph builds");
     let info = |last, addresses: [&str; 2]| PortInfo {
         mac: MacAddr([2, 0, 0, 0, 0, last]),
         mtu: 1500,

@@ -29,7 +29,8 @@ pub fn reading(data: &[u8]) {
     assert_eq!(reply.outcome, Outcome::Checked, "{}", file.diagnose(&reply.errors));
     let ports = ports_of(&file);
     if ports.len() <= 8 && file.objects.len() <= 64 {
-        let mut router = VirtualRouter::new(ports, 16, 1).expect("the edge graph of a router file builds");
+        let mut router = VirtualRouter::with_connections(ports, 16, 16, 1)
+            .expect("the edge graph of a router file builds");
         let reply = router.submit(Credentials::ADMIN, start(&file, Mode::Commit)).expect("an answer");
         assert_eq!(reply.outcome, Outcome::Committed, "{}", file.diagnose(&reply.errors));
     }

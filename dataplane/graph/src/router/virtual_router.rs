@@ -65,8 +65,22 @@ impl VirtualRouter {
     /// # Errors
     /// The graph cannot be built: a port's name or specification does not fit the language.
     pub fn new(ports: Vec<EdgePort>, buffers: usize, seed: u64) -> Result<Self, WorkerError> {
+        Self::with_connections(ports, 16_384, buffers, seed)
+    }
+
+    /// The same with room for `connections` (at least 16) instead of 16,384: their table is most of what making a router
+    /// costs.
+    ///
+    /// # Errors
+    /// As [`VirtualRouter::new`].
+    pub fn with_connections(
+        ports: Vec<EdgePort>,
+        connections: u32,
+        buffers: usize,
+        seed: u64,
+    ) -> Result<Self, WorkerError> {
         let planner = RouterPlanner::new(ports, registry());
-        Self::with_planner(planner, &EdgeOptions::exact(16_384), buffers, seed)
+        Self::with_planner(planner, &EdgeOptions::exact(connections), buffers, seed)
     }
 
     /// The same with a planner made by the caller and an edge graph of these options.
