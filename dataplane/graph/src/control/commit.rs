@@ -22,7 +22,7 @@ impl<P: Planner> Control<P> {
     /// Installs `next` as the next revision and sends the change to the workers.
     pub(super) fn install(&mut self, now: Instant, next: Next, cause: Cause) {
         let Next { changes, drains, graph } = next;
-        let mut draft = Draft::new(&self.objects);
+        let mut draft = Draft::indexed(&self.objects, &self.index);
         let mut draining = Vec::new();
         for (key, after) in &changes {
             draft.set(key.clone(), after.clone());
@@ -49,6 +49,7 @@ impl<P: Planner> Control<P> {
 
     /// Keeps the objects and the order of their expiry together.
     pub(super) fn put_object(&mut self, key: Key, entry: Option<Arc<Entry>>) {
+        self.index.update(&key, self.objects.get(&key), entry.as_ref());
         let at = |e: &Arc<Entry>| e.expires_at_ns;
         if let Some(at) = entry.as_ref().and_then(at) {
             self.expiries.insert((at, key.clone()));

@@ -85,7 +85,7 @@ impl<P: Planner> Control<P> {
     /// Why these objects cannot end together now.
     fn expiry_errors(&self, keys: &[Key]) -> Vec<ErrorItem> {
         let ops: BTreeMap<Key, usize> = keys.iter().cloned().enumerate().map(|(i, k)| (k, i)).collect();
-        let mut draft = Draft::new(&self.objects);
+        let mut draft = Draft::indexed(&self.objects, &self.index);
         keys.iter().for_each(|key| draft.set(key.clone(), None));
         let mut errors = validate::validate(&draft, &ops, &self.limits);
         if errors.is_empty() {

@@ -9,6 +9,7 @@ mod commit;
 mod deadlines;
 mod events;
 mod hits;
+mod index;
 mod kept;
 mod read;
 mod replay;
@@ -18,10 +19,11 @@ mod validate;
 mod work;
 
 pub use events::{Events, RING as EVENT_RING};
+pub use index::Index;
 pub use replay::{KEPT_EACH, KEPT_FOR, KEPT_MAX, KEPT_TRANSACTIONS};
 pub use store::{Draft, Entry, Objects};
 pub use submit::{GraphRequest, RESET_ALL};
-pub use validate::{FRAME_MTU, Limits, MAX_DEPTH, MAX_RATE, Trees, port_rate};
+pub use validate::{FRAME_MTU, Limits, MAX_DEPTH, MAX_RATE, Trees, port_rate, touched_ports, validate};
 
 use perhop_model::{
     Claim, Credentials, ErrorItem, EventKind, Key, Mode, ObjectState, Outcome, Owner, Reply, Role,
@@ -169,6 +171,7 @@ pub struct Control<P: Planner> {
     next_id: u64,
     next_ticket: u64,
     objects: Objects,
+    index: Index,
     graph: Option<GraphRequest>,
     /// By id.
     draining: BTreeMap<u64, ObjectState>,
@@ -200,6 +203,7 @@ impl<P: Planner> Control<P> {
             next_id: 1,
             next_ticket: 1,
             objects: Objects::new(),
+            index: Index::default(),
             graph: None,
             draining: BTreeMap::new(),
             expiries: BTreeSet::new(),

@@ -76,7 +76,7 @@ impl<P: Planner> Control<P> {
         let mut objects: Vec<ObjectState> =
             self.objects.iter().map(|(k, e)| e.state(k, Status::Active)).collect();
         // What is read is what is in force: a default that nobody named is one all the same.
-        let draft = Draft::new(&self.objects);
+        let draft = Draft::indexed(&self.objects, &self.index);
         let implied: BTreeSet<&Name> = implied_defaults(&draft).into_values().collect();
         for o in objects.iter_mut().filter(|o| o.kind == Kind::Class && implied.contains(&o.name)) {
             if let Spec::Class(c) = &mut o.spec {

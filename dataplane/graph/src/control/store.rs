@@ -1,6 +1,8 @@
 //! The router's objects, and a draft of what they would be after a transaction.
 
-use perhop_model::{ClassSpec, Key, Kind, Name, ObjectState, Owner, Spec, Status};
+use super::index::Index;
+use perhop_model::{AllocationSpec, ClassSpec, Key, Kind, Name, ObjectState, Owner, Spec, Status};
+use std::cell::{Cell, OnceCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -42,14 +44,41 @@ pub type Objects = BTreeMap<Key, Arc<Entry>>;
 #[derive(Debug)]
 pub struct Draft<'a> {
     base: &'a Objects,
+    /// Of `base`, where somebody keeps it; else made when first needed.
+    index: Option<&'a Index>,
+    own_index: OnceCell<Index>,
     /// Changed keys; `None` = deleted.
     changes: BTreeMap<Key, Option<Arc<Entry>>>,
+    /// What the changes bring.
+    new: Index,
+    visits: Cell<u64>,
 }
 
 impl<'a> Draft<'a> {
     /// No change yet.
     pub fn new(base: &'a Objects) -> Self {
-        Self { base, changes: BTreeMap::new() }
+        Self {
+            base,
+            index: None,
+            own_index: OnceCell::new(),
+            changes: BTreeMap::new(),
+            new: Index::default(),
+            visits: Cell::new(0),
+        }
+    }
+    /// No change yet to objects whose index is at hand.
+    pub fn indexed(base: &'a Objects, index: &'a Index) -> Self {
+        Self { index: Some(index), ..Self::new(base) }
+    }
+    fn index(&self) -> &Index {
+        self.index.unwrap_or_else(|| self.own_index.get_or_init(|| Index::of(self.base)))
+    }
+    /// Objects looked at so far, each as often as it was: what working with this draft has cost.
+    pub fn visits(&self) -> u64 {
+        self.visits.get()
+    }
+    fn visited(&self) {
+        self.visits.set(self.visits.get() + 1);
     }
     /// The state before, as a draft of no change.
     pub fn unchanged(&self) -> Self {
@@ -57,6 +86,7 @@ impl<'a> Draft<'a> {
     }
     /// The object in the draft.
     pub fn find(&self, key: &Key) -> Option<&Arc<Entry>> {
+        self.visited();
         match self.changes.get(key) {
             Some(changed) => changed.as_ref(),
             None => self.base.get(key),
@@ -73,6 +103,8 @@ impl<'a> Draft<'a> {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
             _ => false,
         };
+        let before = self.changes.get(&key).cloned().flatten();
+        self.new.update(&key, before.as_ref(), entry.as_ref().filter(|_| !same));
         if same {
             self.changes.remove(&key);
         } else {
@@ -96,7 +128,77 @@ impl<'a> Draft<'a> {
         let base = range(self.base, kind).filter(move |(k, _)| !self.changes.contains_key(*k));
         let new = range(&self.changes, kind).filter_map(|(k, e)| e.as_ref().map(|e| (k, e)));
         // Both halves are sorted; a merge keeps the whole sorted by name.
-        Merge { a: base.peekable(), b: new.peekable() }
+        Merge { a: base.peekable(), b: new.peekable() }.inspect(|_| self.visited())
+    }
+    /// Number of objects of a kind. O(changes).
+    pub fn count(&self, kind: Kind) -> usize {
+        let changed = range(&self.changes, kind).filter(|(key, _)| self.base.contains_key(*key));
+        self.index().count(kind) + self.new.count(kind) - changed.count()
+    }
+    fn class_at(&self, key: &Key) -> Option<(&Name, &ClassSpec, &Entry)> {
+        self.visited();
+        let (key, entry) = match self.changes.get_key_value(key) {
+            Some((key, changed)) => (key, changed.as_ref()?),
+            None => self.base.get_key_value(key)?,
+        };
+        match &*entry.spec {
+            Spec::Class(c) => Some((&key.name, c, entry.as_ref())),
+            _ => None,
+        }
+    }
+    /// A class by its object's name.
+    pub fn class(&self, name: &Name) -> Option<&ClassSpec> {
+        self.class_at(&Key { kind: Kind::Class, name: name.clone() }).map(|(_, c, _)| c)
+    }
+    /// Names that the base has and the changes do not concern, and names that the changes bring, in order.
+    fn both<'s>(
+        &'s self,
+        kind: Kind,
+        base: impl Iterator<Item = &'s Name>,
+        new: impl Iterator<Item = &'s Name>,
+    ) -> Vec<Key> {
+        let key = |name: &Name| Key { kind, name: name.clone() };
+        let base = base.map(key).filter(|key| !self.changes.contains_key(key));
+        let mut all: Vec<Key> = base.chain(new.map(key)).collect();
+        all.sort_unstable();
+        all
+    }
+    /// Classes of one port, by name. O(classes of the port · log n).
+    pub fn classes_on(&self, port: &Name) -> Vec<(&Name, &ClassSpec, &Entry)> {
+        let keys = self.both(Kind::Class, self.index().classes_on(port), self.new.classes_on(port));
+        keys.iter().filter_map(|key| self.class_at(key)).collect()
+    }
+    /// Classes with one logical name, by name. O(their number · log n).
+    pub fn classes_called(&self, logical: &str) -> Vec<(&Name, &ClassSpec, &Entry)> {
+        let keys =
+            self.both(Kind::Class, self.index().classes_called(logical), self.new.classes_called(logical));
+        keys.iter().filter_map(|key| self.class_at(key)).collect()
+    }
+    /// Whether some class has this logical name.
+    pub fn has_logical(&self, logical: &str) -> bool {
+        let stays = |name: &&Name| {
+            self.visited();
+            !self.changes.contains_key(&Key { kind: Kind::Class, name: (*name).clone() })
+        };
+        self.new.classes_called(logical).next().is_some()
+            || self.index().classes_called(logical).any(|name| stays(&name))
+    }
+    /// Allocations of one class, by name.
+    pub fn allocations_of(&self, class: &Name) -> Vec<(&Key, &AllocationSpec)> {
+        let keys =
+            self.both(Kind::Allocation, self.index().allocations_of(class), self.new.allocations_of(class));
+        let found = keys.iter().filter_map(|key| {
+            self.visited();
+            let (key, entry) = match self.changes.get_key_value(key) {
+                Some((key, changed)) => (key, changed.as_ref()?),
+                None => self.base.get_key_value(key)?,
+            };
+            match &*entry.spec {
+                Spec::Allocation(a) => Some((key, a)),
+                _ => None,
+            }
+        });
+        found.collect()
     }
     /// The whole state of the draft as a map of its own.
     pub fn materialise(&self) -> Objects {

@@ -137,7 +137,7 @@ impl<P: Planner> Control<P> {
 
     /// Works the operations out against the current state.
     fn draft(&self, now: Instant, t: &Transaction) -> Work<'_> {
-        let mut work = Work::new(Draft::new(&self.objects), self.next_id);
+        let mut work = Work::new(Draft::indexed(&self.objects, &self.index), self.next_id);
         let version = self.revision + 1;
         for (i, op) in t.ops.iter().enumerate() {
             let result = match op {

@@ -1,7 +1,7 @@
 //! Filters, contracts' prefixes, code points and detection as a change of the flows element.
 
 use super::plan::{RouterPlanner, changed, item, touches};
-use crate::control::Draft;
+use crate::control::{Draft, Entry};
 use perhop_flows::classifier::{Action, Classifier, Delta, Masked, Match, PortRange, Rule, RuleError};
 use perhop_flows::realtime::{Detector, rtp::RtpSettings};
 use perhop_flows::{FlowsChange, Settings, SlaMap};
@@ -68,7 +68,7 @@ impl RouterPlanner {
                 change.deltas = made.deltas;
             }
         }
-        if touches(draft, &[Kind::Port, Kind::Class, Kind::Sla, Kind::Detector]) {
+        if changes_settings(draft) {
             let settings = self.settings(draft);
             if settings != *self.filters.settings {
                 change.deltas.extend(setting_deltas(&self.filters.settings, &settings, draft));
@@ -161,6 +161,22 @@ impl RouterPlanner {
             },
         }
     }
+}
+
+/// Whether settings may differ: what they hold of each object, before and after.
+fn changes_settings(draft: &Draft<'_>) -> bool {
+    let class = |name: &Name, e: Option<&Arc<Entry>>| match e.map(|e| &*e.spec) {
+        Some(Spec::Class(c)) if !c.dscp.is_empty() => Some((c.logical_name(name).to_owned(), c.dscp.clone())),
+        _ => None,
+    };
+    let prefixes = |e: Option<&Arc<Entry>>| match e.map(|e| &*e.spec) {
+        Some(Spec::Sla(s)) => s.prefixes.clone(),
+        _ => Vec::new(),
+    };
+    touches(draft, &[Kind::Port, Kind::Detector])
+        || changed(draft, Kind::Class)
+            .any(|(k, before, after)| class(&k.name, before) != class(&k.name, after))
+        || changed(draft, Kind::Sla).any(|(_, before, after)| prefixes(before) != prefixes(after))
 }
 
 /// Whose verdicts may differ between two settings.

@@ -14,7 +14,6 @@ mod filters;
 mod plan;
 mod routes;
 mod slots;
-mod touched;
 mod tree;
 mod virtual_router;
 mod worker;

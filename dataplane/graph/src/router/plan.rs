@@ -4,9 +4,10 @@ use super::change::Change;
 use super::classes::Classes;
 use super::edge::EdgePort;
 use super::slots::Slots;
-use super::touched::touched_ports;
 use super::tree::{Freed, Gone, PortTree};
-use crate::control::{DEFAULT_DRAIN, Draft, Draining, Entry, GraphRequest, Planner, RESET_ALL, Trees};
+use crate::control::{
+    DEFAULT_DRAIN, Draft, Draining, Entry, GraphRequest, Planner, RESET_ALL, Trees, touched_ports,
+};
 use crate::lang::{Built, build, parse};
 use crate::swap::SwapError;
 use perhop_element::{BuildCx, Registry};
@@ -417,9 +418,9 @@ impl RouterPlanner {
 /// The smallest ceiling, else guarantee, of a detector's class on any port; 0 when it has neither.
 pub(super) fn class_rate(draft: &Draft<'_>, d: &DetectorSpec) -> u64 {
     let trees = Trees::new(draft);
-    draft
-        .classes()
-        .filter(|(n, c, _)| c.logical_name(n) == d.class.as_str())
+    let classes = draft.classes_called(d.class.as_str());
+    classes
+        .into_iter()
         .map(|(n, c, _)| {
             let port = crate::control::port_rate(draft, &c.port);
             c.ceiling.map_or_else(|| trees.guarantee(n, 0), |s| s.of(port).0)

@@ -188,7 +188,7 @@ impl PortTree {
     /// The classes of this port in the draft, by name.
     fn wanted(&self, draft: &Draft<'_>, trees: &Trees<'_>, rate: Rate) -> BTreeMap<Name, Wanted> {
         let link = self.link(rate);
-        let mine: Vec<_> = draft.classes().filter(|(_, c, _)| c.port == self.name).collect();
+        let mine = draft.classes_on(&self.name);
         let parents: BTreeSet<&Name> = mine.iter().filter_map(|(_, c, _)| c.parent.as_ref()).collect();
         let mut out = BTreeMap::new();
         for (name, c, entry) in &mine {
@@ -319,11 +319,12 @@ fn leaf_map(
     class_id: &mut dyn FnMut(&str) -> ClassId,
     sla_id: &dyn Fn(&Name) -> Option<SlaId>,
 ) -> LeafMap {
-    let parents: BTreeSet<&Name> = draft.classes().filter_map(|(_, c, _)| c.parent.as_ref()).collect();
-    let leaves: Vec<(&Name, &ClassSpec, u32)> = draft
-        .classes()
-        .filter(|(n, c, _)| c.port == *port && !parents.contains(n))
-        .filter_map(|(n, c, _)| live.get(n).map(|slot| (n, c, *slot)))
+    let classes = draft.classes_on(port);
+    let parents: BTreeSet<&Name> = classes.iter().filter_map(|(_, c, _)| c.parent.as_ref()).collect();
+    let leaves: Vec<(&Name, &ClassSpec, u32)> = classes
+        .iter()
+        .filter(|(n, _, _)| !parents.contains(n))
+        .filter_map(|(n, c, _)| live.get(*n).map(|slot| (*n, *c, *slot)))
         .collect();
     let default = leaves.iter().find(|(_, c, _)| c.default).or_else(|| leaves.last());
     let mut map = LeafMap::new(LeafId(default.map_or(Egress::DEFAULT_LEAF.0, |(_, _, slot)| *slot)));

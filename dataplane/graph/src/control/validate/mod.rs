@@ -5,7 +5,7 @@ mod fields;
 mod references;
 mod tree;
 
-pub use tree::{Trees, implied_defaults, port_rate};
+pub use tree::{Trees, implied_defaults, port_rate, touched_ports};
 
 use super::store::Draft;
 use perhop_model::{ErrorItem, Key, Kind};
@@ -90,6 +90,8 @@ pub fn validate(draft: &Draft<'_>, ops: &BTreeMap<Key, usize>, limits: &Limits) 
     let touched = |kinds: &[Kind]| draft.changes().keys().any(|k| kinds.contains(&k.kind));
     if touched(&[Kind::Port, Kind::Class, Kind::Allocation]) {
         tree::trees(draft, ops, &mut errors);
+    }
+    if touched(&[Kind::Port]) {
         port_modes(draft, ops, &mut errors);
     }
     counts(draft, limits, &mut errors);
@@ -146,7 +148,7 @@ fn counts(draft: &Draft<'_>, limits: &Limits, errors: &mut Vec<ErrorItem>) {
             Kind::Port => 256,
             _ => limits.others,
         };
-        let n = draft.of_kind(kind).count();
+        let n = draft.count(kind);
         if n > limit {
             errors.push(ErrorItem {
                 op: None,

@@ -1,11 +1,12 @@
 //! References between objects: what an object names must be there, of the right kind, and its own owner's or shared.
-//! References may break by a change of what they name, so every referring object is looked at.
+//! References may break by a change of what they name: then every referring object is looked at, else the changed ones.
 
 use super::At;
 use crate::control::store::{Draft, Entry};
 use perhop_model::{ColorAction, ErrorItem, Key, Kind, Name, Spec};
 use perhop_reason::Code;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// What an object names.
 enum Target<'a> {
@@ -23,8 +24,6 @@ struct Missing<'a> {
 /// What is looked up again and again.
 struct Names<'a> {
     draft: &'a Draft<'a>,
-    /// Logical class names of the draft.
-    logical: BTreeSet<&'a str>,
     broken: &'a BTreeSet<Key>,
     /// Logical names that broken classes would have by default.
     broken_logical: BTreeSet<&'a str>,
@@ -40,29 +39,44 @@ pub(super) fn references(
     let default_logical = |k: &'_ Key| k.name.as_str().rsplit('/').next().map(str::to_owned);
     let owned: Vec<String> =
         broken.iter().filter(|k| k.kind == Kind::Class).filter_map(default_logical).collect();
-    let names = Names {
-        draft,
-        logical: draft.classes().map(|(n, c, _)| c.logical_name(n)).collect(),
-        broken,
-        broken_logical: owned.iter().map(String::as_str).collect(),
-    };
+    let names = Names { draft, broken, broken_logical: owned.iter().map(String::as_str).collect() };
     let losers = losers(draft);
+    let mut judge = |key: &Key, entry: &Entry, changed: bool| {
+        for missing in names.missing(entry) {
+            let mut at = At { key, op: ops.get(key).copied(), errors: &mut *errors };
+            if changed {
+                at.error(&missing.field, Code::BadReference, missing.message);
+            } else {
+                blame(&mut at, ops, &losers, draft, missing);
+            }
+        }
+    };
+    if !may_be_missed(draft, &losers) {
+        let changed = draft.changes().iter().filter_map(|(key, e)| Some((key, e.as_ref()?)));
+        return changed.for_each(|(key, entry)| judge(key, entry, true));
+    }
     for kind in Kind::ALL {
         for (key, entry) in draft.of_kind(kind) {
             let changed = draft.changes().contains_key(key);
-            if !changed && !refers_to_any(&entry.spec, &touched) {
-                continue;
-            }
-            for missing in names.missing(entry) {
-                let mut at = At { key, op: ops.get(key).copied(), errors: &mut *errors };
-                if changed {
-                    at.error(&missing.field, Code::BadReference, missing.message);
-                } else {
-                    blame(&mut at, ops, &losers, draft, missing);
-                }
+            if changed || refers_to_any(&entry.spec, &touched) {
+                judge(key, entry, changed);
             }
         }
     }
+}
+
+/// Whether something is gone, or no longer for everybody, that an unchanged object may refer to.
+fn may_be_missed(draft: &Draft<'_>, losers: &BTreeMap<String, &Key>) -> bool {
+    let referred_to = [Kind::Port, Kind::Class, Kind::Sla, Kind::Profile];
+    let lost = |(key, after): (&Key, &Option<Arc<Entry>>)| match (draft.before(key), after) {
+        (Some(before), Some(after)) => {
+            before.owner != after.owner || (before.spec.shared() && !after.spec.shared())
+        }
+        (before, None) => before.is_some(),
+        (None, Some(_)) => false,
+    };
+    draft.changes().iter().filter(|(key, _)| referred_to.contains(&key.kind)).any(lost)
+        || losers.keys().any(|name| !draft.has_logical(name))
 }
 
 /// Changed classes by the logical name they had: who is at fault when the name is gone.
@@ -169,6 +183,6 @@ impl Names<'_> {
     }
 
     fn is_logical(&self, name: &Name) -> bool {
-        self.logical.contains(name.as_str()) || self.broken_logical.contains(name.as_str())
+        self.draft.has_logical(name.as_str()) || self.broken_logical.contains(name.as_str())
     }
 }

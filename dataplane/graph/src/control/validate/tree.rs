@@ -29,31 +29,44 @@ pub fn implied_defaults<'d>(draft: &'d Draft<'_>) -> BTreeMap<&'d Name, &'d Name
 /// Children of one node: a port's root, or a class.
 type Node<'d> = (&'d Name, Option<&'d Name>);
 
-/// Classes and what is laid over them, by name. Made once for all classes that are asked about: O(n log n).
+/// Ports that change themselves, or whose classes or allocations do. A tree and its table of leaves depend on nothing
+/// else: ids of contracts and logical classes stay as long as something refers to them. O(changes · log n).
+pub fn touched_ports<'d>(draft: &'d Draft<'_>) -> BTreeSet<&'d Name> {
+    let mut ports = BTreeSet::new();
+    for (key, after) in draft.changes() {
+        for entry in [draft.before(key), after.as_ref()].into_iter().flatten() {
+            match &*entry.spec {
+                Spec::Port(_) => drop(ports.insert(&key.name)),
+                Spec::Class(c) => drop(ports.insert(&c.port)),
+                Spec::Allocation(a) => ports.extend(draft.class(&a.class).map(|c| &c.port)),
+                _ => {}
+            }
+        }
+    }
+    ports
+}
+
+/// Classes and what is laid over them, by name.
 pub struct Trees<'d> {
     draft: &'d Draft<'d>,
-    classes: BTreeMap<&'d Name, &'d ClassSpec>,
-    /// By class, with the allocation's own key.
-    allocations: BTreeMap<&'d Name, (&'d Key, &'d AllocationSpec)>,
 }
 
 impl<'d> Trees<'d> {
     /// The classes and allocations of a draft.
     pub fn new(draft: &'d Draft<'_>) -> Self {
-        let mut allocations = BTreeMap::new();
-        for (key, entry) in draft.of_kind(Kind::Allocation) {
-            if let Spec::Allocation(a) = &*entry.spec {
-                allocations.entry(&a.class).or_insert((key, a));
-            }
-        }
-        Self { draft, classes: draft.classes().map(|(n, c, _)| (n, c)).collect(), allocations }
+        Self { draft }
+    }
+
+    /// The allocation of a class; of several, which is an error, the first by name.
+    fn allocation(&self, class: &Name) -> Option<(&'d Key, &'d AllocationSpec)> {
+        self.draft.allocations_of(class).first().copied()
     }
 
     /// Guarantee of a class in bit/s, allocation included: the rate its children's shares refer to. `depth` is 0 for
     /// callers outside.
     pub fn guarantee(&self, name: &Name, depth: usize) -> u64 {
-        let Some(c) = self.classes.get(name) else { return 0 };
-        if let Some(rate) = self.allocations.get(name).and_then(|(_, a)| a.guarantee) {
+        let Some(c) = self.draft.class(name) else { return 0 };
+        if let Some(rate) = self.allocation(name).and_then(|(_, a)| a.guarantee) {
             return rate;
         }
         match (c.guarantee, &c.parent) {
@@ -65,7 +78,7 @@ impl<'d> Trees<'d> {
 
     /// Ceiling of a class on a port of `rate` in bit/s, allocation included.
     pub fn ceiling(&self, name: &Name, c: &ClassSpec, rate: Rate) -> Option<u64> {
-        let allocated = self.allocations.get(name).and_then(|(_, a)| a.ceiling);
+        let allocated = self.allocation(name).and_then(|(_, a)| a.ceiling);
         allocated.or_else(|| c.ceiling.map(|s| s.of(rate).0).filter(|c| *c > 0))
     }
 
@@ -73,7 +86,7 @@ impl<'d> Trees<'d> {
     fn ends(&self, name: &Name) -> bool {
         let mut current = name;
         for _ in 0..MAX_DEPTH {
-            match self.classes.get(current).and_then(|c| c.parent.as_ref()) {
+            match self.draft.class(current).and_then(|c| c.parent.as_ref()) {
                 Some(p) => current = p,
                 None => return true,
             }
@@ -84,15 +97,24 @@ impl<'d> Trees<'d> {
 
 pub(super) fn trees(draft: &Draft<'_>, ops: &BTreeMap<Key, usize>, errors: &mut Vec<ErrorItem>) {
     let trees = Trees::new(draft);
-    one_allocation_each(&trees, ops, errors);
-    let parents: BTreeSet<&Name> = trees.classes.values().filter_map(|c| c.parent.as_ref()).collect();
+    one_allocation_each(draft, ops, errors);
+    for port in touched_ports(draft) {
+        tree(&trees, port, ops, errors);
+    }
+}
+
+/// One port's tree.
+fn tree(trees: &Trees<'_>, port: &Name, ops: &BTreeMap<Key, usize>, errors: &mut Vec<ErrorItem>) {
+    let draft = trees.draft;
+    let classes = draft.classes_on(port);
+    let parents: BTreeSet<&Name> = classes.iter().filter_map(|(_, c, _)| c.parent.as_ref()).collect();
     let mut nodes: BTreeMap<Node<'_>, Vec<&Name>> = BTreeMap::new();
     let mut defaults: BTreeMap<&Name, &Name> = BTreeMap::new();
     let mut leaves: BTreeMap<(&Name, Option<&Name>, &str), &Name> = BTreeMap::new();
-    for (name, c) in &trees.classes {
+    for (name, c, _) in &classes {
         let key = Key { kind: Kind::Class, name: (*name).clone() };
         let mut at = At { key: &key, op: ops.get(&key).copied(), errors: &mut *errors };
-        if !place_and_rates(&mut at, &trees, name, c) {
+        if !place_and_rates(&mut at, trees, name, c) {
             continue;
         }
         let is_leaf = !parents.contains(name);
@@ -114,7 +136,7 @@ pub(super) fn trees(draft: &Draft<'_>, ops: &BTreeMap<Key, usize>, errors: &mut 
         nodes.entry((&c.port, c.parent.as_ref())).or_default().push(name);
     }
     for (node, children) in nodes {
-        fits(&trees, ops, errors, node, &children);
+        fits(trees, ops, errors, node, &children);
     }
 }
 
@@ -141,7 +163,7 @@ fn place_and_rates(at: &mut At<'_>, trees: &Trees<'_>, name: &Name, c: &ClassSpe
         at.error("guarantee", Code::OutOfRange, why);
     }
     if let Some(p) = &c.parent {
-        if let Some(parent) = trees.classes.get(p)
+        if let Some(parent) = trees.draft.class(p)
             && parent.port != c.port
         {
             let why = format!("class {:?} is on port {:?}", p.as_str(), parent.port.as_str());
@@ -161,16 +183,20 @@ fn place_and_rates(at: &mut At<'_>, trees: &Trees<'_>, name: &Name, c: &ClassSpe
     true
 }
 
-fn one_allocation_each(trees: &Trees<'_>, ops: &BTreeMap<Key, usize>, errors: &mut Vec<ErrorItem>) {
-    for (key, entry) in trees.draft.of_kind(Kind::Allocation) {
-        let Spec::Allocation(a) = &*entry.spec else { continue };
-        let Some((first, _)) = trees.allocations.get(&a.class).filter(|(first, _)| *first != key) else {
-            continue;
-        };
-        // The newcomer is at fault, whichever comes first by name.
-        let (at_fault, other) = if ops.contains_key(key) { (key, *first) } else { (*first, key) };
-        let mut at = At { key: at_fault, op: ops.get(at_fault).copied(), errors: &mut *errors };
-        at.error("class", Code::Exists, format!("{other} is of class {:?} already", a.class.as_str()));
+fn one_allocation_each(draft: &Draft<'_>, ops: &BTreeMap<Key, usize>, errors: &mut Vec<ErrorItem>) {
+    let changed = draft.changes().values().flatten().filter_map(|e| match &*e.spec {
+        Spec::Allocation(a) => Some(&a.class),
+        _ => None,
+    });
+    for class in changed.collect::<BTreeSet<_>>() {
+        let mut allocations = draft.allocations_of(class).into_iter().map(|(key, _)| key);
+        let Some(first) = allocations.next() else { continue };
+        for key in allocations {
+            // The newcomer is at fault, whichever comes first by name.
+            let (at_fault, other) = if ops.contains_key(key) { (key, first) } else { (first, key) };
+            let mut at = At { key: at_fault, op: ops.get(at_fault).copied(), errors: &mut *errors };
+            at.error("class", Code::Exists, format!("{other} is of class {:?} already", class.as_str()));
+        }
     }
 }
 
@@ -197,7 +223,7 @@ fn fits(
     };
     let changed = |name: &Name| {
         let class = Key { kind: Kind::Class, name: name.clone() };
-        let allocation = trees.allocations.get(name).map(|(k, _)| (*k).clone());
+        let allocation = trees.allocation(name).map(|(k, _)| k.clone());
         let found = [allocation, Some(class)].into_iter().flatten().find(|k| ops.contains_key(k));
         found.map(|k| (k, trees.guarantee(name, 0)))
     };

@@ -1,7 +1,7 @@
 //! What a plan contains.
 
 use super::*;
-use crate::control::Objects;
+use crate::control::{Index, Limits, Objects, validate};
 use crate::lang::parse;
 use crate::router::registry;
 use perhop_element::{Args, Cx, Element, ElementType, PortCount, PortIndex};
@@ -14,6 +14,9 @@ use std::any::Any;
 struct Bench {
     planner: RouterPlanner,
     objects: Objects,
+    index: Index,
+    /// Objects that validation, check and plan of the latest change have looked at.
+    visits: u64,
 }
 
 impl Bench {
@@ -24,7 +27,7 @@ impl Bench {
             spec: serde_json::from_value::<PortSpec>(spec.clone()).expect("a port"),
         };
         let planner = RouterPlanner::new(ports.iter().map(port).collect(), registry());
-        let mut bench = Self { planner, objects: Objects::new() };
+        let mut bench = Self { planner, objects: Objects::new(), index: Index::default(), visits: 0 };
         let puts: Vec<_> = ports.iter().map(|p| (Kind::Port, *p, Some(spec.clone()))).collect();
         bench.plan(&puts);
         bench
@@ -33,7 +36,8 @@ impl Bench {
     /// Plans these objects (`None`: deleted).
     fn plan(&mut self, ops: &[(Kind, &str, Option<Value>)]) -> Change {
         let before = self.objects.clone();
-        let mut draft = Draft::new(&before);
+        let index = self.index.clone();
+        let mut draft = Draft::indexed(&before, &index);
         for (n, (kind, name, spec)) in ops.iter().enumerate() {
             let key = Key { kind: *kind, name: Name::new(*name).expect("a name") };
             let id = before.get(&key).map_or((before.len() + n) as u64, |e| e.id);
@@ -43,10 +47,19 @@ impl Bench {
             });
             draft.set(key, entry);
         }
-        let errors = self.planner.check(&draft, None);
-        assert!(errors.is_empty(), "{errors:?}");
+        let ops = draft.changes().keys().cloned().zip(0..).collect();
+        let mut errors = validate(&draft, &ops, &Limits::default());
+        errors.extend(self.planner.check(&draft, None));
+        assert!(errors.is_empty(), "{:?}", errors.first());
         let change = self.planner.plan(Instant::ZERO, &draft, &[], None);
-        self.objects = draft.materialise();
+        self.visits = draft.visits();
+        for (key, entry) in draft.into_changes() {
+            self.index.update(&key, self.objects.get(&key), entry.as_ref());
+            match entry {
+                Some(entry) => self.objects.insert(key, entry),
+                None => self.objects.remove(&key),
+            };
+        }
         change
     }
 }
@@ -148,4 +161,111 @@ fn a_graph_with_state_of_another_version_is_refused_unless_reset() {
     assert!(change.graph.is_some());
     assert_eq!(errors(&planner, other, &[]), []);
     assert_eq!(errors(&planner, "a :: Stateful(1); c :: Counter();", &[]).len(), 2);
+}
+
+/// How many of each kind.
+struct Scale {
+    ports: usize,
+    filters: usize,
+    contracts: usize,
+}
+
+/// Classes of a port, in both scales: what shares a link is looked at together.
+const CLASSES_EACH: usize = 100;
+
+impl Scale {
+    fn class(i: usize) -> (Kind, String, Value) {
+        let port = format!("p{:03}", i / CLASSES_EACH);
+        let spec =
+            json!({"port": port, "logical": format!("c{}", i % CLASSES_EACH), "guarantee": {"rate": 50_000}});
+        (Kind::Class, format!("{port}/c{:05}", i % CLASSES_EACH), spec)
+    }
+    fn filter(i: usize) -> (Kind, String, Value) {
+        let dst = format!("10.{}.{}.1/32", i / 200, i % 200);
+        let class = format!("c{}", i % CLASSES_EACH);
+        (Kind::Filter, format!("f{i:05}"), json!({"priority": i, "class": class, "match": {"dst": dst}}))
+    }
+    fn contract(i: usize) -> (Kind, String, Value) {
+        let prefix = format!("172.{}.{}.0/24", i / 200, i % 200);
+        (Kind::Sla, format!("s{i:05}"), json!({"rate": 1_000_000, "prefixes": [prefix]}))
+    }
+    fn profile(i: usize) -> (Kind, String, Value) {
+        (
+            Kind::Profile,
+            format!("p{i:05}"),
+            json!({"meter": {"type": "token_bucket", "cir": 1000 + i, "cbs": 1500}}),
+        )
+    }
+    fn objects(&self) -> Vec<(Kind, String, Value)> {
+        let classes = (0..self.ports * CLASSES_EACH).map(Self::class);
+        let filters = (0..self.filters).map(Self::filter);
+        let contracts = (0..self.contracts).flat_map(|i| [Self::contract(i), Self::profile(i)]);
+        classes.chain(filters).chain(contracts).collect()
+    }
+    fn bench(&self) -> Bench {
+        let ports: Vec<String> = (0..self.ports).map(|p| format!("p{p:03}")).collect();
+        Bench::new(&ports.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+}
+
+fn refer<'o>(objects: &'o [(Kind, String, Value)], keep: bool) -> Vec<(Kind, &'o str, Option<Value>)> {
+    objects.iter().map(|(kind, name, spec)| (*kind, name.as_str(), keep.then(|| spec.clone()))).collect()
+}
+
+/// Looks at the objects of a whole scale, then at those of single changes: by kind of change.
+fn visits(scale: &Scale) -> (u64, Vec<(&'static str, u64)>) {
+    let mut bench = scale.bench();
+    let all = scale.objects();
+    bench.plan(&refer(&all, true));
+    let mut together = bench.visits;
+    let mut single = Vec::new();
+    let with = |(kind, name, mut spec): (Kind, String, Value), field: &str, value: Value| {
+        spec[field] = value;
+        (kind, name, spec)
+    };
+    let detector = (Kind::Detector, "rtp".to_owned(), json!({"class": "c99"}));
+    for (what, object) in [
+        ("class", with(Scale::class(7), "weight", json!(9))),
+        ("guarantee", with(Scale::class(8), "guarantee", json!({"rate": 60_000}))),
+        ("new class", (Kind::Class, "p000/new".to_owned(), json!({"port": "p000"}))),
+        ("filter", with(Scale::filter(7), "priority", json!(1_000_000))),
+        ("new filter", with(Scale::filter(9_999), "class", json!("c5"))),
+        ("contract", with(Scale::contract(7), "rate", json!(2_000_000))),
+        ("profile", with(Scale::profile(7), "red", json!({"do": "pass"}))),
+        (
+            "allocation",
+            (Kind::Allocation, "a".to_owned(), json!({"class": "p000/c00009", "guarantee": 70_000})),
+        ),
+    ] {
+        bench.plan(&refer(&[object], true));
+        single.push((what, bench.visits));
+    }
+    bench.plan(&[(Kind::Filter, "f00003", None)]);
+    single.push(("no filter", bench.visits));
+    bench.plan(&[(Kind::Allocation, "a", None)]);
+    single.push(("no allocation", bench.visits));
+    bench.plan(&refer(&[detector], true));
+    bench.plan(&[(Kind::Detector, "rtp", None)]);
+    let mut gone = refer(&all, false);
+    gone.retain(|(_, name, _)| *name != "f00003");
+    gone.extend([(Kind::Class, "p000/new", None), (Kind::Filter, "f09999", None)]);
+    bench.plan(&gone);
+    together = together.max(bench.visits);
+    assert_eq!(bench.objects.len(), scale.ports);
+    (together, single)
+}
+
+#[test]
+fn a_change_costs_what_it_concerns_not_what_there_is() {
+    let small = visits(&Scale { ports: 2, filters: 50, contracts: 20 });
+    let large = visits(&Scale { ports: 100, filters: 5_000, contracts: 2_000 });
+    for ((what, small), (_, large)) in small.1.iter().zip(&large.1) {
+        // Allocations and classes look at their port, the rest at nothing else.
+        assert_eq!(small, large, "{what}");
+        let most = if what.contains("filter") || ["contract", "profile"].contains(what) { 8 } else { 3_000 };
+        assert!(*large <= most, "{what}: {large}");
+    }
+    // All at once: in proportion.
+    let objects = 100 * CLASSES_EACH + 5_000 + 2 * 2_000;
+    assert!(large.0 < 60 * objects as u64, "{} for {objects} objects", large.0);
 }

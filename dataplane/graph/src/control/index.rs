@@ -1,0 +1,89 @@
+//! Objects by what others know them by, so that a change looks only at what it concerns.
+
+use super::store::{Entry, Objects};
+use perhop_model::{Key, Kind, Name, Spec};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Classes by port and by logical name, allocations by class, and how many objects of each kind there are.
+#[derive(Clone, Debug, Default)]
+pub struct Index {
+    by_port: BTreeMap<Name, BTreeSet<Name>>,
+    by_logical: BTreeMap<String, BTreeSet<Name>>,
+    allocations: BTreeMap<Name, BTreeSet<Name>>,
+    counts: BTreeMap<Kind, usize>,
+}
+
+impl Index {
+    /// The index of these objects. O(n log n).
+    pub fn of(objects: &Objects) -> Self {
+        let mut index = Self::default();
+        objects.iter().for_each(|(key, entry)| index.update(key, None, Some(entry)));
+        index
+    }
+
+    /// An object changed from `before` to `after`. O(log n).
+    pub fn update(&mut self, key: &Key, before: Option<&Arc<Entry>>, after: Option<&Arc<Entry>>) {
+        if let Some(entry) = before {
+            self.forget(key, &entry.spec);
+            self.counts.entry(key.kind).and_modify(|n| *n -= 1);
+        }
+        let Some(entry) = after else { return };
+        *self.counts.entry(key.kind).or_default() += 1;
+        let name = || key.name.clone();
+        match &*entry.spec {
+            Spec::Class(c) => {
+                self.by_port.entry(c.port.clone()).or_default().insert(name());
+                self.by_logical.entry(c.logical_name(&key.name).to_owned()).or_default().insert(name());
+            }
+            Spec::Allocation(a) => {
+                self.allocations.entry(a.class.clone()).or_default().insert(name());
+            }
+            _ => {}
+        }
+    }
+
+    fn forget(&mut self, key: &Key, spec: &Spec) {
+        match spec {
+            Spec::Class(c) => {
+                remove(&mut self.by_port, &c.port, &key.name);
+                remove(&mut self.by_logical, c.logical_name(&key.name), &key.name);
+            }
+            Spec::Allocation(a) => remove(&mut self.allocations, &a.class, &key.name),
+            _ => {}
+        }
+    }
+
+    /// Classes of a port, by name.
+    pub fn classes_on(&self, port: &Name) -> impl Iterator<Item = &Name> {
+        self.by_port.get(port).into_iter().flatten()
+    }
+
+    /// Classes with a logical name, by name.
+    pub fn classes_called(&self, logical: &str) -> impl Iterator<Item = &Name> {
+        self.by_logical.get(logical).into_iter().flatten()
+    }
+
+    /// Allocations of a class, by name.
+    pub fn allocations_of(&self, class: &Name) -> impl Iterator<Item = &Name> {
+        self.allocations.get(class).into_iter().flatten()
+    }
+
+    /// Objects of a kind.
+    pub fn count(&self, kind: Kind) -> usize {
+        self.counts.get(&kind).copied().unwrap_or(0)
+    }
+}
+
+fn remove<K, Q>(map: &mut BTreeMap<K, BTreeSet<Name>>, key: &Q, name: &Name)
+where
+    K: Ord + std::borrow::Borrow<Q>,
+    Q: Ord + ?Sized,
+{
+    if let Some(names) = map.get_mut(key) {
+        names.remove(name);
+        if names.is_empty() {
+            map.remove(key);
+        }
+    }
+}
