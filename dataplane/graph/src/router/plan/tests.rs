@@ -39,7 +39,7 @@ impl Bench {
         let index = self.index.clone();
         let mut draft = Draft::indexed(&before, &index);
         for (n, (kind, name, spec)) in ops.iter().enumerate() {
-            let key = Key { kind: *kind, name: Name::new(*name).expect("a name") };
+            let key = Key { kind: *kind, name: Name::new(name).expect("a name") };
             let id = before.get(&key).map_or((before.len() + n) as u64, |e| e.id);
             let entry = spec.as_ref().map(|spec| {
                 let spec = Arc::new(Spec::from_value(*kind, spec.clone()).expect("a specification"));
@@ -208,7 +208,7 @@ impl Scale {
     }
 }
 
-fn refer<'o>(objects: &'o [(Kind, String, Value)], keep: bool) -> Vec<(Kind, &'o str, Option<Value>)> {
+fn refer(objects: &[(Kind, String, Value)], keep: bool) -> Vec<(Kind, &str, Option<Value>)> {
     objects.iter().map(|(kind, name, spec)| (*kind, name.as_str(), keep.then(|| spec.clone()))).collect()
 }
 
