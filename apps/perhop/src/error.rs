@@ -135,6 +135,7 @@ impl AppError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Closed => 0,
+            Self::Engine(EngineError::ThreadDied(_)) => 1,
             Self::Engine(error) if error.is_environment() => 3,
             Self::Engine(_) | Self::BadSetting { .. } => 2,
             Self::Read { .. }

@@ -1,8 +1,10 @@
 //! An emulated link (or any packet graph) between interfaces: Perhop as its own dummynet.
 
 use crate::capture::Capture;
+use crate::death::{Sentinel, Stopping, ThreadDeath};
 use crate::error::EngineError;
 use crate::graph_forwarder::GraphForwarder;
+use crate::inlet::Inlet;
 use crate::packet_thread::{Ended, Line, Message, PacketThread, Scheduling};
 use crate::port::LivePort;
 use crate::prepare;
@@ -14,7 +16,8 @@ use perhop_netlink::Namespace;
 use perhop_packet::{Pool, PortId};
 use perhop_units::Duration;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 /// One end of the emulated network.
@@ -85,12 +88,16 @@ pub struct EmulatorReport {
     pub report: Report,
     /// Queues over time, if recorded.
     pub recording: Option<Recording>,
+    /// The death of its thread, if that was its end; there are no counters then.
+    pub failure: Option<ThreadDeath>,
 }
 
 /// A running emulator. Stops when dropped.
 pub struct Emulator {
     line: Line<GraphForwarder>,
-    thread: Option<JoinHandle<Ended<GraphForwarder>>>,
+    thread: Option<JoinHandle<Option<Ended<GraphForwarder>>>>,
+    stopping: Stopping,
+    death: Arc<OnceLock<ThreadDeath>>,
     capture: Option<Capture>,
     names: Vec<String>,
 }
@@ -132,38 +139,58 @@ impl Emulator {
             .map(|(i, ((name, socket), tap))| LivePort::new(PortId(i as u16), name.clone(), socket, tap))
             .collect();
         let wake = Arc::new(Wake::new().map_err(EngineError::Thread)?);
-        let (sender, receiver) = bounded(256);
+        let (sender, receiver) = Inlet::new(256);
         let line = Line { messages: sender, wake: wake.clone() };
         let scheduling = Scheduling { cpu: config.cpu, fifo: config.fifo };
         let loop_ = PacketThread::new(forwarder, ports, receiver, wake, Box::new(|_| {}));
-        let thread = namespace.spawn(&format!("link-{}", config.name), move || loop_.run(scheduling))?;
+        let (stopping, death) = (Stopping::default(), Arc::new(OnceLock::new()));
+        let cell = Arc::clone(&death);
+        let watch = Sentinel::new(&config.name, "packet", &stopping, move |died| {
+            tracing::error!("{died}");
+            let _ = cell.set(died);
+        });
+        let work = move || watch.guard(|| loop_.run(scheduling));
+        let thread = namespace.spawn(&format!("link-{}", config.name), work)?;
         if let Some(interval) = config.record {
             line.send(Message::Record(interval));
         }
-        Ok(Self { line, thread: Some(thread), capture, names })
+        Ok(Self { line, thread: Some(thread), stopping, death, capture, names })
     }
 
     /// Replaces the graph while packets pass. Elements of the same name and type keep what they hold, so a link may
     /// change its rate with its queue full.
     ///
     /// # Errors
-    /// [`EngineError::Graph`]; the old graph goes on.
+    /// [`EngineError::Graph`]; the old graph goes on. [`EngineError::ThreadDied`].
     pub fn set_graph(&self, text: &str) -> Result<(), EngineError> {
         let built = GraphForwarder::build(text, &self.names).map_err(EngineError::Graph)?;
-        if self.line.send(Message::Job(Some(built))) { Ok(()) } else { Err(EngineError::Stopped) }
+        if self.line.send(Message::Job(Some(built))) { Ok(()) } else { Err(self.gone()) }
+    }
+
+    /// The death of its thread: nothing is forwarded since.
+    pub fn failure(&self) -> Option<ThreadDeath> {
+        self.death.get().cloned()
+    }
+
+    /// Why the thread does not answer. It is ending: its report follows when everything it owned is closed.
+    fn gone(&self) -> EngineError {
+        while self.thread.as_ref().is_some_and(|t| !t.is_finished()) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        self.failure().map_or(EngineError::Stopped, EngineError::ThreadDied)
     }
 
     /// Counters now.
     ///
     /// # Errors
-    /// [`EngineError::Stopped`].
+    /// [`EngineError::ThreadDied`].
     pub fn report(&self) -> Result<Report, EngineError> {
         let (to, from) = bounded(1);
         self.line.send(Message::Count(Box::new(move |_, mut rows, forwarder: &mut GraphForwarder| {
             rows.extend(forwarder.rows());
             let _ = to.send(rows);
         })));
-        let rows = from.recv().map_err(|_| EngineError::Stopped)?;
+        let rows = from.recv().map_err(|_| self.gone())?;
         Ok(Report { rows })
     }
 
@@ -174,13 +201,17 @@ impl Emulator {
 
     fn end(&mut self) -> Option<EmulatorReport> {
         let thread = self.thread.take()?;
+        self.stopping.store(true, Ordering::Release);
         self.line.send(Message::Stop);
-        let ended = thread.join().ok()?;
-        let mut rows = ended.rows;
-        rows.extend(ended.forwarder.rows());
-        let report = EmulatorReport { report: Report { rows }, recording: ended.recording };
+        let ended = thread.join().ok().flatten();
         if let Some(capture) = self.capture.take() {
             capture.finish();
+        }
+        let mut report = EmulatorReport { failure: self.failure(), ..EmulatorReport::default() };
+        if let Some(ended) = ended {
+            report.report.rows = ended.rows;
+            report.report.rows.extend(ended.forwarder.rows());
+            report.recording = ended.recording;
         }
         Some(report)
     }
@@ -195,4 +226,38 @@ impl Drop for Emulator {
 fn open(namespace: &Namespace, port: &str, device: &str) -> Result<AfPacket, EngineError> {
     let config = AfPacketConfig { promiscuous: true, ..AfPacketConfig::new(port, device) };
     namespace.run(|| AfPacket::open(config))?.map_err(|e| EngineError::of_port(port, device, e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perhop_netlink::{Netlink, is_privileged_for_net};
+
+    #[test]
+    fn a_dead_emulator_says_so() {
+        if !is_privileged_for_net() {
+            let why = "needs CAP_NET_ADMIN and CAP_SYS_ADMIN: run as root or under `unshare -Urn`";
+            eprintln!("SKIPPED a_dead_emulator_says_so: {why}");
+            let required = std::env::var("PERHOP_REQUIRE").unwrap_or_default();
+            assert!(!required.split(',').any(|i| i == "netns"), "required but cannot run: {why}");
+            return;
+        }
+        let namespace = Namespace::create().unwrap();
+        let net = Netlink::open_in(&namespace).unwrap();
+        net.create_veth("a", "b", None).unwrap();
+        net.set_up("a").unwrap();
+        net.set_up("b").unwrap();
+        let graph = "FromPort(a) -> ToPort(b); FromPort(b) -> ToPort(a);";
+        let config = EmulatorConfig::new("wire", Some(namespace), graph).port("a", "a").port("b", "b");
+        let emulator = Emulator::start(config).unwrap();
+        assert!(emulator.report().is_ok() && emulator.failure().is_none());
+        emulator.line.send(Message::Count(Box::new(|_, _, _| panic!("out of luck"))));
+        let Err(EngineError::ThreadDied(death)) = emulator.report() else { panic!("it lives") };
+        assert_eq!(
+            (death.name.as_str(), death.thread, &*death.why),
+            ("wire", "packet", "panic: out of luck")
+        );
+        assert!(matches!(emulator.set_graph(graph), Err(EngineError::ThreadDied(_))));
+        assert_eq!(emulator.stop().failure, Some(death));
+    }
 }

@@ -2,17 +2,20 @@
 
 use crate::capture::{Capture, Tap};
 use crate::control_thread::{ControlThread, FILE, Parts, ToControl, file_transaction};
+use crate::death::{Sentinel, Stopping, ThreadDeath};
 use crate::error::EngineError;
 use crate::facts::{Facts, FactsLine, SocketPlan};
 use crate::handle::Handle;
+use crate::inlet::Inlet;
 use crate::packet_thread::{Ended, Line, Message, PacketThread, Scheduling};
 use crate::port::LivePort;
 use crate::prepare::{self, Device};
 use crate::report::{Recording, Report};
 use crate::router_forwarder::RouterForwarder;
 use crate::state_file::{self, StateFile};
+use crate::supervisor::{Order, Running, supervise};
 use crate::wait::{MAX_PORTS, Wake};
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use crossbeam_channel::{Sender, bounded, unbounded};
 use perhop_graph::control::{Control, Limits};
 use perhop_graph::router::{EdgeOptions, EdgePort, RouterPlanner, Worker, edge_graph, registry};
 use perhop_graph::routerfile::RouterFile;
@@ -110,28 +113,25 @@ pub struct StopReport {
     pub recording: Option<Recording>,
     /// What could not be put back, if anything; the state file stays then.
     pub restore_error: Option<EngineError>,
+    /// The thread whose death ended the router, if that was its end; `report` is without its counters then.
+    pub failure: Option<ThreadDeath>,
 }
 
-/// A running router. Stops when dropped.
+/// A running router. Stops when dropped, and by itself when one of its threads dies.
 pub struct Engine {
     name: String,
-    running: Option<Running>,
-    warnings: Vec<String>,
-}
-
-struct Running {
     line: Line<RouterForwarder>,
-    inside: Sender<ToControl>,
-    facts_line: Arc<FactsLine>,
-    packet: JoinHandle<Ended<RouterForwarder>>,
-    control: JoinHandle<()>,
-    facts: JoinHandle<()>,
-    capture: Option<Capture>,
-    prepared: Prepared,
+    state_file: PathBuf,
+    orders: Sender<Order>,
+    supervisor: Option<JoinHandle<StopReport>>,
+    warnings: Vec<String>,
+    /// Lets the facts thread panic.
+    #[cfg(test)]
+    break_facts: Arc<FactsLine>,
 }
 
 /// Interfaces that are changed, until dropped or put back.
-struct Prepared {
+pub(crate) struct Prepared {
     namespace: Namespace,
     state: StateFile,
     path: PathBuf,
@@ -159,7 +159,7 @@ impl Prepared {
         Ok(prepared)
     }
 
-    fn put_back(&mut self) -> Result<(), EngineError> {
+    pub(crate) fn put_back(&mut self) -> Result<(), EngineError> {
         self.active = false;
         prepare::restore(&self.namespace, &self.state)?;
         std::fs::remove_file(&self.path)
@@ -225,8 +225,19 @@ impl Engine {
         let netlink = Netlink::open_in(&namespace)?;
         let warnings = prepare::peer_warnings(&netlink, &devices);
         let threads = Threads { config: &config, namespace, devices, plan, prepared, netlink, text };
-        let (running, handle) = threads.start(planner, worker, sockets)?;
-        let engine = Self { name: config.name.clone(), running: Some(running), warnings };
+        let (orders, supervisor, deaths) = supervisor(&config.name)?;
+        let (running, handle) = threads.start(planner, worker, sockets, deaths)?;
+        let engine = Self {
+            name: config.name.clone(),
+            line: running.line.clone(),
+            state_file: running.prepared.path.clone(),
+            orders: orders.clone(),
+            supervisor: Some(supervisor),
+            warnings,
+            #[cfg(test)]
+            break_facts: running.facts_line.clone(),
+        };
+        let _ = orders.send(Order::Watch(Box::new(running)));
         // On failure the engine is dropped, which stops the threads and puts the interfaces back.
         engine.load(&handle, config.objects)?;
         Ok((engine, handle))
@@ -251,22 +262,26 @@ impl Engine {
         &self.warnings
     }
 
-    /// Where the state file is.
-    pub fn state_file(&self) -> Option<&std::path::Path> {
-        self.running.as_ref().map(|r| r.prepared.path.as_path())
+    /// Where the state file is, while the router runs.
+    pub fn state_file(&self) -> &std::path::Path {
+        &self.state_file
+    }
+
+    /// Calls `tell` once, on a thread of its own, when one of the router's threads has died, or at once if one has. The
+    /// others have ended then and the interfaces are as they were; [`Engine::stop`] tells the rest.
+    pub fn on_failure(&self, tell: impl FnOnce(&ThreadDeath) + Send + 'static) {
+        let _ = self.orders.send(Order::OnFailure(Box::new(tell)));
     }
 
     /// Starts sampling queues and classes (again).
     pub fn record(&self, interval: Duration) {
-        if let Some(r) = &self.running {
-            r.line.send(Message::Record(interval));
-        }
+        self.line.send(Message::Record(interval));
     }
 
     /// Ends sampling and gives what was sampled.
     pub fn take_recording(&self) -> Option<Recording> {
         let (to, from) = bounded(1);
-        self.running.as_ref()?.line.send(Message::TakeRecording(to));
+        self.line.send(Message::TakeRecording(to));
         from.recv().ok().flatten()
     }
 
@@ -276,28 +291,9 @@ impl Engine {
     }
 
     fn end(&mut self) -> StopReport {
-        let Some(running) = self.running.take() else { return StopReport::default() };
-        running.facts_line.stop.store(true, Ordering::Release);
-        let _ = running.facts.join();
-        // The control thread refuses what waits; then the packet thread may go.
-        let _ = running.inside.send(ToControl::Stop);
-        let _ = running.control.join();
-        running.line.send(Message::Stop);
-        let mut report = StopReport::default();
-        match running.packet.join() {
-            Ok(ended) => {
-                report.report.rows = ended.rows;
-                report.report.rows.extend(ended.forwarder.count(&Default::default()).elements);
-                report.recording = ended.recording;
-            }
-            Err(_) => tracing::error!("the packet thread ended in a panic"),
-        }
-        if let Some(capture) = running.capture {
-            capture.finish();
-        }
-        let mut prepared = running.prepared;
-        report.restore_error = prepared.put_back().err();
-        report
+        let Some(supervisor) = self.supervisor.take() else { return StopReport::default() };
+        let _ = self.orders.send(Order::Stop);
+        supervisor.join().unwrap_or_default()
     }
 }
 
@@ -307,6 +303,23 @@ impl Drop for Engine {
             tracing::error!(%error, "interfaces are not as they were");
         }
     }
+}
+
+type Supervisor = (Sender<Order>, JoinHandle<StopReport>, Sender<ThreadDeath>);
+
+/// Started before there is anything to watch, so that what runs is never without it.
+fn supervisor(name: &str) -> Result<Supervisor, EngineError> {
+    let (orders, orders_out) = unbounded();
+    let (deaths, deaths_out) = unbounded();
+    // Its own end keeps the channel open when all threads have ended.
+    let open = deaths.clone();
+    let work = move || {
+        let report = supervise(&orders_out, &deaths_out);
+        drop(open);
+        report
+    };
+    let thread = Builder::new().name(format!("sup-{name}")).spawn(work).map_err(EngineError::Thread)?;
+    Ok((orders, thread, deaths))
 }
 
 /// Everything the threads are started from.
@@ -326,15 +339,23 @@ impl Threads<'_> {
         planner: RouterPlanner,
         worker: Worker,
         sockets: Vec<AfPacket>,
+        deaths: Sender<ThreadDeath>,
     ) -> Result<(Running, Handle), EngineError> {
+        let stopping = Stopping::default();
+        let sentinel = |thread| {
+            let deaths = deaths.clone();
+            Sentinel::new(&self.config.name, thread, &stopping, move |death| {
+                let _ = deaths.send(death);
+            })
+        };
         let (inside, inside_out) = unbounded();
         let names: Vec<String> = self.devices.iter().map(|d| d.port.clone()).collect();
         // Read before anything runs, so that the first packets find their routes.
         let (facts, world) = Facts::open(self.namespace.clone(), self.devices.clone(), self.plan.clone())?;
         let _ = inside.send(ToControl::World(Box::new(world)));
         let (capture, ports) = self.ports(&names, sockets)?;
-        let (line, packet) = self.packet_thread(worker, names.clone(), ports, &inside)?;
-        let (requests, requests_out) = bounded(INLET);
+        let (line, packet) = self.packet_thread(worker, names.clone(), ports, &inside, sentinel("packet"))?;
+        let (requests, requests_out) = Inlet::new(INLET);
         // The epoch differs between starts on one machine.
         let epoch = clock::monotonic().0 + clock::real_minus_monotonic();
         let facts_line = Arc::new(FactsLine::default());
@@ -349,26 +370,35 @@ impl Threads<'_> {
             file: self.config.file.clone(),
             graph_text: self.text,
         };
-        let control = spawn(&format!("ctl-{}", self.config.name), move || ControlThread::new(parts).run());
+        let watch = sentinel("control");
+        let control = spawn(&format!("ctl-{}", self.config.name), move || {
+            watch.guard(|| ControlThread::new(parts).run());
+        });
         let control = match control {
             Ok(control) => control,
             Err(error) => {
+                stopping.store(true, Ordering::Release);
                 line.send(Message::Stop);
                 return Err(error);
             }
         };
         let (to_control, stop) = (inside.clone(), facts_line.clone());
-        let facts = spawn(&format!("net-{}", self.config.name), move || facts.run(&stop, &to_control));
+        let watch = sentinel("facts");
+        let facts = spawn(&format!("net-{}", self.config.name), move || {
+            watch.guard(|| facts.run(&stop, &to_control));
+        });
         let facts = match facts {
             Ok(facts) => facts,
             Err(error) => {
+                stopping.store(true, Ordering::Release);
                 let _ = inside.send(ToControl::Stop);
                 line.send(Message::Stop);
                 return Err(error);
             }
         };
+        let prepared = self.prepared;
         let running =
-            Running { line, inside, facts_line, packet, control, facts, capture, prepared: self.prepared };
+            Running { line, inside, facts_line, stopping, packet, control, facts, capture, prepared };
         Ok((running, Handle { requests, epoch, ports: names.into() }))
     }
 
@@ -399,9 +429,10 @@ impl Threads<'_> {
         names: Vec<String>,
         ports: Vec<LivePort>,
         inside: &Sender<ToControl>,
-    ) -> Result<(Line<RouterForwarder>, JoinHandle<Ended<RouterForwarder>>), EngineError> {
+        watch: Sentinel,
+    ) -> Result<(Line<RouterForwarder>, JoinHandle<Option<Ended<RouterForwarder>>>), EngineError> {
         let wake = Arc::new(Wake::new().map_err(EngineError::Thread)?);
-        let (messages, out): (_, Receiver<Message<RouterForwarder>>) = bounded(4096);
+        let (messages, out) = Inlet::new(4096);
         let (tell, notice) = (inside.clone(), inside.clone());
         let tell = move |what| {
             let _ = tell.send(ToControl::Worker(what));
@@ -413,7 +444,7 @@ impl Threads<'_> {
         let turning = PacketThread::new(forwarder, ports, out, wake.clone(), Box::new(notice));
         let scheduling = Scheduling { cpu: self.config.cpu, fifo: self.config.fifo };
         let name = format!("pkt-{}", self.config.name);
-        let thread = self.namespace.spawn(&name, move || turning.run(scheduling))?;
+        let thread = self.namespace.spawn(&name, move || watch.guard(|| turning.run(scheduling)))?;
         let line = Line { messages, wake };
         if let Some(interval) = self.config.record {
             line.send(Message::Record(interval));
@@ -424,4 +455,101 @@ impl Threads<'_> {
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, EngineError> {
     Builder::new().name(name.to_owned()).spawn(work).map_err(EngineError::Thread)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perhop_netlink::is_privileged_for_net;
+    use perhop_netlink::sysctl::{self, IpVersion};
+
+    /// A router of two ports in a namespace of its own, where the kernel forwards and offloads are on.
+    pub(crate) struct Bench {
+        pub(crate) namespace: Namespace,
+        pub(crate) scratch: PathBuf,
+    }
+
+    impl Bench {
+        /// `None`, with a sentence, where namespaces are not permitted.
+        pub(crate) fn new(name: &str) -> Option<Self> {
+            if !is_privileged_for_net() {
+                let why = "needs CAP_NET_ADMIN and CAP_SYS_ADMIN: run as root or under `unshare -Urn`";
+                eprintln!("SKIPPED {name}: {why}");
+                let required = std::env::var("PERHOP_REQUIRE").unwrap_or_default();
+                assert!(
+                    !required.split(',').any(|i| i == "netns"),
+                    "{name} is required but cannot run: {why}"
+                );
+                return None;
+            }
+            let namespace = Namespace::create().unwrap();
+            let net = Netlink::open_in(&namespace).unwrap();
+            for port in ["p0", "p1"] {
+                let peer = format!("{port}-peer");
+                net.create_veth(port, &peer, None).unwrap();
+                net.set_up(port).unwrap();
+                net.set_up(&peer).unwrap();
+                sysctl::write(&namespace, IpVersion::V4, port, FORWARDING, 1).unwrap();
+            }
+            let scratch = std::env::temp_dir().join(format!("perhop-unit-{}-{name}", std::process::id()));
+            std::fs::create_dir_all(&scratch).unwrap();
+            Some(Self { namespace, scratch })
+        }
+
+        pub(crate) fn start(&self, name: &str) -> (Engine, Handle) {
+            let text = "[[port]]\nname = \"p0\"\n[[port]]\nname = \"p1\"\n";
+            let (file, diagnostics) = RouterFile::read("router.toml", text);
+            let file = file.unwrap_or_else(|| panic!("{diagnostics}"));
+            let config = EngineConfig {
+                pool_size: 1024,
+                state_dir: Some(self.scratch.clone()),
+                ..EngineConfig::of_file(name, Some(self.namespace.clone()), &file, None)
+            };
+            Engine::start(config).unwrap()
+        }
+
+        fn is_as_before(&self) -> bool {
+            let net = Netlink::open_in(&self.namespace).unwrap();
+            let forwards = |p| sysctl::read(&self.namespace, IpVersion::V4, p, FORWARDING).unwrap() == 1;
+            ["p0", "p1"].into_iter().all(|p| forwards(p) && !net.offloads(p).unwrap().is_off())
+        }
+    }
+
+    impl Drop for Bench {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.scratch);
+        }
+    }
+
+    const FORWARDING: &str = "forwarding";
+
+    #[test]
+    fn a_thread_that_dies_ends_the_router_and_everything_is_put_back() {
+        let Some(bench) = Bench::new("a_thread_that_dies_ends_the_router_and_everything_is_put_back") else {
+            return;
+        };
+        for thread in ["packet", "control", "facts"] {
+            let (engine, handle) = bench.start("dying");
+            assert!(!bench.is_as_before() && engine.state_file().exists());
+            let (tell, told) = bounded(1);
+            engine.on_failure(move |death| tell.send(death.clone()).unwrap());
+            match thread {
+                "packet" => {
+                    engine.line.send(Message::Count(Box::new(|_, _, _| panic!("out of luck"))));
+                }
+                "control" => handle.events(0, 1, |_| panic!("out of luck")),
+                _ => engine.break_facts.broken.store(true, Ordering::Release),
+            }
+            let death: ThreadDeath = told.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
+            assert_eq!((death.thread, death.why.as_str()), (thread, "panic: out of luck"));
+            assert!(bench.is_as_before() && !engine.state_file().exists(), "{thread}: before anybody asks");
+            assert!(matches!(handle.wait(|done| handle.graph(done)), Err(EngineError::Stopped)));
+            let report = engine.stop();
+            assert_eq!(report.failure, Some(death));
+            assert!(report.restore_error.is_none(), "{:?}", report.restore_error);
+        }
+        let (engine, _) = bench.start("living");
+        assert_eq!(engine.stop().failure, None);
+        assert!(bench.is_as_before());
+    }
 }

@@ -1,5 +1,6 @@
 //! What can go wrong with a running router.
 
+use crate::death::ThreadDeath;
 use perhop_element::PortError;
 use perhop_netlink::NetlinkError;
 use std::path::PathBuf;
@@ -113,6 +114,9 @@ pub enum EngineError {
     /// Nothing to read again.
     #[error("this router was not started from a file; nothing to reload")]
     NoFile,
+    /// A thread ended that should not have.
+    #[error(transparent)]
+    ThreadDied(#[from] ThreadDeath),
     /// The engine has stopped.
     #[error("the router has stopped")]
     Stopped,
@@ -127,6 +131,7 @@ impl EngineError {
                 | Self::Objects(_)
                 | Self::PortCount { .. }
                 | Self::NoFile
+                | Self::ThreadDied(_)
                 | Self::StateFormat { .. }
         )
     }

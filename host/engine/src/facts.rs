@@ -34,6 +34,9 @@ pub(crate) struct FactsLine {
     pub(crate) stop: AtomicBool,
     /// Bits of ports whose socket failed.
     pub(crate) lost: AtomicU64,
+    /// Set to let the thread panic.
+    #[cfg(test)]
+    pub(crate) broken: AtomicBool,
 }
 
 /// How to open a port's socket.
@@ -102,6 +105,8 @@ impl Facts {
     /// Runs until told to stop.
     pub(crate) fn run(mut self, line: &Arc<FactsLine>, control: &Sender<ToControl>) {
         while !line.stop.load(Ordering::Acquire) {
+            #[cfg(test)]
+            assert!(!line.broken.load(Ordering::Acquire), "out of luck");
             let changed = match self.gather() {
                 Ok(changed) => changed,
                 Err(error) => {

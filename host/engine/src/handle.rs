@@ -2,8 +2,9 @@
 
 use crate::control_thread::{Done, Request, new_txn_id};
 use crate::error::EngineError;
+use crate::inlet::Inlet;
 use crate::show::ShowPage;
-use crossbeam_channel::{Sender, TrySendError, bounded};
+use crossbeam_channel::{TrySendError, bounded};
 use perhop_io::clock;
 use perhop_model::{
     Claim, CountersPage, Credentials, ErrorItem, Event, Outcome, Reply, StatePage, StateQuery, Transaction,
@@ -17,7 +18,7 @@ use std::sync::Arc;
 /// callbacks of requests that can be refused get `shutting_down`; the others are dropped.
 #[derive(Clone)]
 pub struct Handle {
-    pub(crate) requests: Sender<Request>,
+    pub(crate) requests: Inlet<Request>,
     pub(crate) epoch: u64,
     pub(crate) ports: Arc<[String]>,
 }
@@ -165,7 +166,7 @@ impl Handle {
 
     /// Waits when the inlet is full: readers slow down.
     fn ask(&self, request: Request) {
-        let _ = self.requests.send(request);
+        self.requests.send(request);
     }
 }
 

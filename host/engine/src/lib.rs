@@ -18,6 +18,7 @@
 
 mod capture;
 mod control_thread;
+mod death;
 mod emulator;
 mod engine;
 mod error;
@@ -26,6 +27,7 @@ mod facts;
 mod forwarder;
 mod graph_forwarder;
 mod handle;
+mod inlet;
 mod lateness;
 mod machine;
 mod packet_thread;
@@ -36,9 +38,11 @@ mod report;
 mod router_forwarder;
 mod show;
 mod state_file;
+mod supervisor;
 mod wait;
 
 pub use control_thread::Done;
+pub use death::ThreadDeath;
 pub use emulator::{Emulator, EmulatorConfig, EmulatorPort, EmulatorReport};
 pub use engine::{Engine, EngineConfig, StopReport};
 pub use error::EngineError;

@@ -5,6 +5,7 @@
 //! message or the next timer. How late timers are served is measured.
 
 use crate::forwarder::{Forwarder, Step};
+use crate::inlet::Inlet;
 use crate::lateness::Lateness;
 use crate::machine::Steal;
 use crate::port::LivePort;
@@ -92,7 +93,7 @@ pub(crate) struct PacketThread<F: Forwarder> {
 
 /// The calling end of a packet thread.
 pub(crate) struct Line<F: Forwarder> {
-    pub(crate) messages: Sender<Message<F>>,
+    pub(crate) messages: Inlet<Message<F>>,
     pub(crate) wake: Arc<Wake>,
 }
 
@@ -105,7 +106,7 @@ impl<F: Forwarder> Clone for Line<F> {
 impl<F: Forwarder> Line<F> {
     /// `false` when the thread is gone.
     pub(crate) fn send(&self, message: Message<F>) -> bool {
-        let sent = self.messages.send(message).is_ok();
+        let sent = self.messages.send(message);
         self.wake.wake();
         sent
     }

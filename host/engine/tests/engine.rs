@@ -252,7 +252,7 @@ fn the_kernel_does_not_forward_beside_us_and_gets_its_switches_back() {
     let before = offloads();
     assert!(!before.is_off(), "a veth has offloads");
     let (engine, _) = Engine::start(w.config("switches", "")).unwrap();
-    let state = engine.state_file().unwrap().to_owned();
+    let state = engine.state_file().to_owned();
     assert!(state.exists());
     for version in [IpVersion::V4, IpVersion::V6] {
         assert_eq!((read(version, "p0"), read(version, "p1")), (0, 0));
@@ -276,7 +276,7 @@ fn after_a_crash_the_state_file_puts_everything_back() {
     let w = World::new("crash", 1);
     sysctl::write(&w.router, IpVersion::V4, "p0", "forwarding", 1).unwrap();
     let (engine, _) = Engine::start(w.config("crash", "")).unwrap();
-    let state = engine.state_file().unwrap().to_owned();
+    let state = engine.state_file().to_owned();
     let left = std::fs::read_to_string(&state).unwrap();
     assert!(matches!(restore(&state), Err(EngineError::NameInUse { .. })), "it runs");
     engine.stop();

@@ -91,6 +91,10 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
     for warning in engine.warnings() {
         warn!("{warning}");
     }
+    let (dies, died) = oneshot::channel();
+    engine.on_failure(move |_| {
+        let _ = dies.send(());
+    });
     let ports = handle.ports().join(", ");
     let api: Arc<dyn RouterApi> = Arc::new(Adapter::new(handle, path, settings));
     let socket = claimed.path.clone();
@@ -99,7 +103,7 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
         let signals = Signals::new()?;
         let server = Server::bind(claimed, Arc::clone(&api))?;
         info!(router = name, ports, socket = %socket.display(), "forwarding");
-        serve(server, &api, signals, &log).await;
+        serve(server, &api, signals, died, &log).await;
         Ok::<(), AppError>(())
     });
     drop(runtime);
@@ -113,9 +117,10 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
         }
         None => Ok(Verdict::Done),
     };
+    let lived = report.failure.map_or(Ok(()), |death| Err(AppError::Engine(death.into())));
     info!(router = name, "stopped");
     log.flush();
-    served.and(restored)
+    served.and(lived).and(restored)
 }
 
 fn log_format(args: &RunArgs, file: &RouterFile) -> LogFormat {
@@ -143,8 +148,15 @@ impl Signals {
     }
 }
 
-/// Serves the socket and obeys signals until one says stop. Should the socket fail, forwarding goes on without it.
-async fn serve(server: Server, api: &Arc<dyn RouterApi>, mut signals: Signals, log: &Log) {
+/// Serves the socket and obeys signals until one says stop, or until a thread of the router has `died`. Should the
+/// socket fail, forwarding goes on without it.
+async fn serve(
+    server: Server,
+    api: &Arc<dyn RouterApi>,
+    mut signals: Signals,
+    mut died: oneshot::Receiver<()>,
+    log: &Log,
+) {
     let (stop, stopped) = oneshot::channel::<()>();
     let mut serving = tokio::spawn(server.run(async move {
         let _ = stopped.await;
@@ -170,6 +182,7 @@ async fn serve(server: Server, api: &Arc<dyn RouterApi>, mut signals: Signals, l
             }
             _ = signals.interrupt.recv() => break,
             _ = signals.terminate.recv() => break,
+            _ = &mut died => break,
             ended = &mut serving, if is_serving => {
                 is_serving = false;
                 let why = match ended {
