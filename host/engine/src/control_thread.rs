@@ -23,7 +23,6 @@ use perhop_reason::Code;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Called once with the answer, on the control thread: it must not block.
@@ -66,7 +65,7 @@ impl World {
 pub(crate) enum ToControl {
     World(Box<World>),
     PortGone(PortId),
-    PortBack(PortId, Box<AfPacket>),
+    PortBack(PortId, u32, Box<AfPacket>),
     Worker(FromWorker),
     Notice(Notice),
     Counted(Box<Counting>),
@@ -84,6 +83,8 @@ pub(crate) struct ControlThread {
     netlink: Netlink,
     indices: Vec<Option<u32>>,
     up: Vec<bool>,
+    /// Number of each port's last socket.
+    numbers: Vec<u32>,
     port_names: Vec<String>,
     file: Option<PathBuf>,
     waiting: HashMap<u64, Done<Arc<Reply>>>,
@@ -120,6 +121,7 @@ impl ControlThread {
             netlink: parts.netlink,
             indices: vec![None; port_names.len()],
             up: vec![true; port_names.len()],
+            numbers: vec![0; port_names.len()],
             port_names,
             file: parts.file,
             waiting: HashMap::new(),
@@ -193,8 +195,11 @@ impl ControlThread {
                 self.line.send(Message::PortDown(port));
                 self.port_state(port, false);
             }
-            ToControl::PortBack(port, socket) => {
-                self.line.send(Message::PortUp(port, socket));
+            ToControl::PortBack(port, number, socket) => {
+                if let Some(last) = self.numbers.get_mut(port.index()) {
+                    *last = number;
+                }
+                self.line.send(Message::PortUp(port, number, socket));
                 self.port_state(port, true);
             }
             ToControl::Worker(FromWorker::Applied(job)) => {
@@ -205,17 +210,20 @@ impl ControlThread {
             ToControl::Worker(FromWorker::Events(events)) => {
                 events.into_iter().for_each(|e| self.worker_event(e));
             }
-            ToControl::Notice(Notice::PortLost(port, socket)) => {
-                // Closing a socket with its rings takes long; here nobody waits.
-                drop(socket);
-                if port.index() < 64 {
-                    self.facts.lost.fetch_or(1 << port.index(), Ordering::AcqRel);
-                }
-                self.port_state(port, false);
-            }
+            ToControl::Notice(Notice::PortLost(port, number)) => self.port_lost(port, number),
+            // Here nobody waits.
+            ToControl::Notice(Notice::Closed(socket)) => drop(socket),
             ToControl::Counted(counting) => counting.finish(&self.control, &self.port_names),
             ToControl::Explained(explained, done) => done(explained.finish(&self.control)),
             ToControl::Stop => {}
+        }
+    }
+
+    /// A socket failed. What is told of one that was replaced meanwhile is of no interest.
+    fn port_lost(&mut self, port: PortId, number: u32) {
+        if self.numbers.get(port.index()) == Some(&number) {
+            self.facts.lose(port, number);
+            self.port_state(port, false);
         }
     }
 
@@ -376,7 +384,7 @@ pub(crate) fn file_transaction(objects: Vec<perhop_model::Object>) -> Transactio
 
 /// Different for every call on this machine: clock, process, counter.
 pub(crate) fn new_txn_id() -> TxnId {
-    use std::sync::atomic::AtomicU32;
+    use std::sync::atomic::{AtomicU32, Ordering};
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let mut id = [0; 16];

@@ -125,9 +125,9 @@ pub struct Engine {
     orders: Sender<Order>,
     supervisor: Option<JoinHandle<StopReport>>,
     warnings: Vec<String>,
-    /// Lets the facts thread panic.
+    /// Lets the facts thread panic, and counts what it opens.
     #[cfg(test)]
-    break_facts: Arc<FactsLine>,
+    facts: Arc<FactsLine>,
 }
 
 /// Interfaces that are changed, until dropped or put back.
@@ -235,7 +235,7 @@ impl Engine {
             supervisor: Some(supervisor),
             warnings,
             #[cfg(test)]
-            break_facts: running.facts_line.clone(),
+            facts: running.facts_line.clone(),
         };
         let _ = orders.send(Order::Watch(Box::new(running)));
         // On failure the engine is dropped, which stops the threads and puts the interfaces back.
@@ -538,7 +538,7 @@ mod tests {
                     engine.line.send(Message::Count(Box::new(|_, _, _| panic!("out of luck"))));
                 }
                 "control" => handle.events(0, 1, |_| panic!("out of luck")),
-                _ => engine.break_facts.broken.store(true, Ordering::Release),
+                _ => engine.facts.broken.store(true, Ordering::Release),
             }
             let death: ThreadDeath = told.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
             assert_eq!((death.thread, death.why.as_str()), (thread, "panic: out of luck"));
@@ -551,5 +551,65 @@ mod tests {
         let (engine, _) = bench.start("living");
         assert_eq!(engine.stop().failure, None);
         assert!(bench.is_as_before());
+    }
+
+    /// Rows of `perhop show ports`.
+    fn port(handle: &Handle, name: &str) -> crate::report::Row {
+        let page = handle.wait(|done| handle.show("ports", 10, done)).unwrap().unwrap();
+        page.rows.into_iter().find(|r| r.name == name).unwrap()
+    }
+
+    /// Lets the facts thread look around several times.
+    fn turns_of_the_facts_thread() {
+        std::thread::sleep(std::time::Duration::from_millis(600));
+    }
+
+    #[test]
+    fn a_socket_that_is_replaced_or_closed_by_command_is_not_opened_again() {
+        let Some(bench) = Bench::new("a_socket_that_is_replaced_or_closed_by_command_is_not_opened_again")
+        else {
+            return;
+        };
+        let (engine, handle) = bench.start("replaced");
+        let opened = || engine.facts.opened.load(Ordering::Acquire);
+        turns_of_the_facts_thread();
+        let before = opened();
+        let config = perhop_io::AfPacketConfig::new("p0", "p0");
+        let socket = bench.namespace.run(|| AfPacket::open(config)).unwrap().unwrap();
+        engine.line.send(Message::PortUp(PortId(0), 0, Box::new(socket)));
+        turns_of_the_facts_thread();
+        assert_eq!((opened(), port(&handle, "p0").facts["state"].as_str()), (before, "up"), "replaced");
+        engine.line.send(Message::PortDown(PortId(0)));
+        turns_of_the_facts_thread();
+        assert_eq!((opened(), port(&handle, "p0").facts["state"].as_str()), (before, "down"), "commanded");
+        let events = handle.wait(|done| handle.events(0, 100, done)).unwrap();
+        let told = |e: &&perhop_model::Event| format!("{:?}", e.kind).contains("Port");
+        assert_eq!(events.iter().filter(told).count(), 0, "{events:?}");
+        engine.stop();
+    }
+
+    #[test]
+    fn a_port_without_carrier_at_the_start_is_down_until_it_has_one() {
+        let Some(bench) = Bench::new("a_port_without_carrier_at_the_start_is_down_until_it_has_one") else {
+            return;
+        };
+        let net = Netlink::open_in(&bench.namespace).unwrap();
+        net.delete_link("p1").unwrap();
+        net.create_veth("p1", "p1-peer", None).unwrap();
+        net.set_up("p1").unwrap();
+        let (engine, handle) = bench.start("carrier");
+        let state = |wanted: &str| {
+            let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+            while port(&handle, "p1").facts["state"] != wanted {
+                assert!(std::time::Instant::now() < end, "never {wanted}");
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+        };
+        state("down");
+        net.set_up("p1-peer").unwrap();
+        state("up");
+        turns_of_the_facts_thread();
+        assert_eq!(engine.facts.opened.load(Ordering::Acquire), 1);
+        engine.stop();
     }
 }

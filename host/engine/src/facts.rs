@@ -2,6 +2,7 @@
 
 use crate::control_thread::{ToControl, World};
 use crate::prepare::{self, Device};
+use crate::wait::MAX_PORTS;
 use crossbeam_channel::Sender;
 use perhop_elements::route::{
     NeighbourState, NeighbourUpdate, NextHop, Origin, PortInfo, RouteEntry, RouteKind,
@@ -17,7 +18,7 @@ use perhop_wire::MacAddr;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 type StdDuration = std::time::Duration;
 
@@ -29,14 +30,41 @@ const QUIET: StdDuration = StdDuration::from_millis(5);
 const BURST: Duration = Duration(100_000_000);
 
 /// What the control thread and this one share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct FactsLine {
     pub(crate) stop: AtomicBool,
-    /// Bits of ports whose socket failed.
-    pub(crate) lost: AtomicU64,
+    /// Of each port, one more than the number of its last socket that failed; 0 when none has.
+    lost: [AtomicU32; MAX_PORTS],
+    /// Sockets opened again.
+    pub(crate) opened: AtomicU32,
     /// Set to let the thread panic.
     #[cfg(test)]
     pub(crate) broken: AtomicBool,
+}
+
+impl Default for FactsLine {
+    fn default() -> Self {
+        Self {
+            stop: AtomicBool::new(false),
+            lost: std::array::from_fn(|_| AtomicU32::new(0)),
+            opened: AtomicU32::new(0),
+            #[cfg(test)]
+            broken: AtomicBool::new(false),
+        }
+    }
+}
+
+impl FactsLine {
+    /// The port's socket of this number failed: another one is wanted if it is still the last.
+    pub(crate) fn lose(&self, port: PortId, number: u32) {
+        if let Some(lost) = self.lost.get(port.index()) {
+            lost.fetch_max(number.saturating_add(1), Ordering::AcqRel);
+        }
+    }
+
+    fn has_lost(&self, port: usize, number: u32) -> bool {
+        self.lost.get(port).is_some_and(|lost| lost.load(Ordering::Acquire) > number)
+    }
 }
 
 /// How to open a port's socket.
@@ -73,6 +101,8 @@ pub(crate) struct Facts {
     plan: SocketPlan,
     /// Interface index that each port's open socket is bound to.
     bound: Vec<Option<u32>>,
+    /// Number of each port's last socket, the one the router started with being 0.
+    numbers: Vec<u32>,
     infos: Vec<PortInfo>,
     routes: Vec<RouteEntry>,
     neighbours: BTreeMap<(PortId, IpAddr), NeighbourState>,
@@ -88,6 +118,7 @@ impl Facts {
         let mirror = Mirror::open_in(&namespace)?;
         let mut facts = Self {
             bound: Vec::new(),
+            numbers: vec![0; devices.len()],
             infos: Vec::new(),
             routes: Vec::new(),
             neighbours: BTreeMap::new(),
@@ -102,8 +133,11 @@ impl Facts {
         Ok((facts, world))
     }
 
-    /// Runs until told to stop.
+    /// Runs until told to stop. Ports whose interface could not send when the router started are down until it can.
     pub(crate) fn run(mut self, line: &Arc<FactsLine>, control: &Sender<ToControl>) {
+        for i in (0..self.bound.len()).filter(|i| self.bound[*i].is_none()) {
+            let _ = control.send(ToControl::PortGone(PortId(i as u16)));
+        }
         while !line.stop.load(Ordering::Acquire) {
             #[cfg(test)]
             assert!(!line.broken.load(Ordering::Acquire), "out of luck");
@@ -115,14 +149,15 @@ impl Facts {
                     continue;
                 }
             };
-            let lost = line.lost.swap(0, Ordering::AcqRel);
-            for i in (0..self.devices.len()).filter(|i| lost & (1 << i) != 0) {
-                self.bound[i] = None;
+            for i in 0..self.devices.len() {
+                if line.has_lost(i, self.numbers[i]) {
+                    self.bound[i] = None;
+                }
             }
-            if !changed.any() && lost == 0 && self.bound.iter().all(Option::is_some) {
+            if !changed.any() && self.bound.iter().all(Option::is_some) {
                 continue;
             }
-            self.follow_ports(control);
+            self.follow_ports(line, control);
             let mut world = self.changes(false);
             world.indices = self.indices();
             if !world.is_empty() {
@@ -160,7 +195,7 @@ impl Facts {
     }
 
     /// Closes ports whose interface went, opens those that came.
-    fn follow_ports(&mut self, control: &Sender<ToControl>) {
+    fn follow_ports(&mut self, line: &FactsLine, control: &Sender<ToControl>) {
         for (i, index) in self.indices().into_iter().enumerate() {
             let id = PortId(i as u16);
             if self.bound[i] == index {
@@ -173,7 +208,9 @@ impl Facts {
             match self.reopen(i) {
                 Ok(socket) => {
                     self.bound[i] = Some(index);
-                    let _ = control.send(ToControl::PortBack(id, Box::new(socket)));
+                    self.numbers[i] += 1;
+                    line.opened.fetch_add(1, Ordering::AcqRel);
+                    let _ = control.send(ToControl::PortBack(id, self.numbers[i], Box::new(socket)));
                 }
                 // The interface may be going again; the next change or turn tries once more.
                 Err(error) => tracing::info!(port = self.devices[i].port, %error, "port stays down"),

@@ -26,8 +26,8 @@ const SPIN_AFTER_WORK: Duration = Duration(2_000);
 pub(crate) enum Message<F: Forwarder> {
     /// Work for the forwarder, one after the other.
     Job(F::Job),
-    /// A port's interface is back.
-    PortUp(PortId, Box<AfPacket>),
+    /// A port's interface is back: its socket, and the number of it, which is higher than that of the one before.
+    PortUp(PortId, u32, Box<AfPacket>),
     /// A port's interface is down or gone.
     PortDown(PortId),
     /// Call, between two batches, with the rows of ports, pool and driver.
@@ -46,8 +46,10 @@ pub(crate) type Count<F> = Box<dyn FnOnce(Instant, Vec<Row>, &mut F) + Send>;
 /// What a packet thread tells of its own accord.
 #[derive(Debug)]
 pub(crate) enum Notice {
-    /// The port's socket reported that the interface is down or gone. Carries the socket, to be closed elsewhere.
-    PortLost(PortId, Option<Box<AfPacket>>),
+    /// The port's socket, the one of this number, reported that the interface is down or gone: it wants another.
+    PortLost(PortId, u32),
+    /// A socket that is no longer used, whatever the reason, to be closed elsewhere: that takes long.
+    Closed(Box<AfPacket>),
 }
 
 /// What is left when a packet thread ends.
@@ -271,13 +273,22 @@ impl<F: Forwarder> PacketThread<F> {
         self.forwarder.set_port_room(self.now, self.ports[i].id, room);
     }
 
+    /// The socket of a port has failed.
     fn lose(&mut self, i: usize) {
+        let (id, number) = (self.ports[i].id, self.ports[i].number());
+        if self.close(i) {
+            (self.notices)(Notice::PortLost(id, number));
+        }
+    }
+
+    /// Takes a port out of service, if it is not. Nobody is to open it again on this account.
+    fn close(&mut self, i: usize) -> bool {
         let old = self.ports[i].replace(None);
         self.blocked &= !(1 << i);
-        if let Some(old) = old {
-            self.forwarder.port_down(self.now, self.ports[i].id);
-            (self.notices)(Notice::PortLost(self.ports[i].id, Some(Box::new(old))));
-        }
+        let Some(old) = old else { return false };
+        self.forwarder.port_down(self.now, self.ports[i].id);
+        (self.notices)(Notice::Closed(Box::new(old)));
+        true
     }
 
     fn run_job(&mut self) {
@@ -303,10 +314,10 @@ impl<F: Forwarder> PacketThread<F> {
                 Message::Job(job) => self.jobs.push_back(job),
                 Message::PortDown(id) => {
                     if let Some(i) = self.ports.iter().position(|p| p.id == id) {
-                        self.lose(i);
+                        self.close(i);
                     }
                 }
-                Message::PortUp(id, socket) => self.port_up(id, *socket),
+                Message::PortUp(id, number, socket) => self.port_up(id, number, *socket),
                 Message::Count(done) => {
                     let rows = self.rows();
                     done(self.now, rows, &mut self.forwarder);
@@ -320,10 +331,10 @@ impl<F: Forwarder> PacketThread<F> {
         }
     }
 
-    fn port_up(&mut self, id: PortId, socket: AfPacket) {
+    fn port_up(&mut self, id: PortId, number: u32, socket: AfPacket) {
         let Some(i) = self.ports.iter().position(|p| p.id == id) else { return };
-        if let Some(old) = self.ports[i].replace(Some(socket)) {
-            (self.notices)(Notice::PortLost(id, Some(Box::new(old))));
+        if let Some(old) = self.ports[i].replace(Some((number, socket))) {
+            (self.notices)(Notice::Closed(Box::new(old)));
         }
         self.forwarder.port_up(self.now, id);
         self.update_room(i);

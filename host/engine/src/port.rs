@@ -15,6 +15,8 @@ pub(crate) struct LivePort {
     pub(crate) id: PortId,
     pub(crate) name: String,
     socket: Option<AfPacket>,
+    /// Number of the last socket, the first being 0.
+    number: u32,
     tap: Option<Tap>,
     /// Counters of sockets that are gone.
     past: BTreeMap<String, u64>,
@@ -29,16 +31,32 @@ pub(crate) struct Lost;
 impl LivePort {
     pub(crate) fn new(id: PortId, name: String, socket: AfPacket, tap: Option<Tap>) -> Self {
         let past = BTreeMap::new();
-        Self { id, name, socket: Some(socket), tap, past, down_dropped: 0, overflow: 0, times_down: 0 }
+        Self {
+            id,
+            name,
+            socket: Some(socket),
+            number: 0,
+            tap,
+            past,
+            down_dropped: 0,
+            overflow: 0,
+            times_down: 0,
+        }
     }
 
     pub(crate) fn socket(&self) -> Option<&AfPacket> {
         self.socket.as_ref()
     }
 
-    /// Puts another socket in place; the old one comes back to be closed elsewhere.
-    pub(crate) fn replace(&mut self, socket: Option<AfPacket>) -> Option<AfPacket> {
-        let mut old = std::mem::replace(&mut self.socket, socket);
+    /// Which of the port's sockets, one after the other, is or was the last.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Puts another socket of a number in place; the old one comes back to be closed elsewhere.
+    pub(crate) fn replace(&mut self, next: Option<(u32, AfPacket)>) -> Option<AfPacket> {
+        self.number = next.as_ref().map_or(self.number, |(number, _)| *number);
+        let mut old = std::mem::replace(&mut self.socket, next.map(|(_, socket)| socket));
         if let Some(old) = &mut old {
             self.times_down += u64::from(self.socket.is_none());
             let mut last: Vec<(String, u64)> = Vec::new();
