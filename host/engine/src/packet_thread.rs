@@ -22,6 +22,10 @@ use std::sync::Arc;
 /// After traffic the next packet is awaited awake for this long.
 const SPIN_AFTER_WORK: Duration = Duration(2_000);
 
+/// A ring that the kernel did not empty, or that is full, is tried again after this long: a card sends the frames of a
+/// ring in about that time, and nothing else tells when it takes more.
+const RETRY: Duration = Duration(50_000);
+
 /// What a packet thread is told.
 pub(crate) enum Message<F: Forwarder> {
     /// Work for the forwarder, one after the other.
@@ -80,6 +84,10 @@ pub(crate) struct PacketThread<F: Forwarder> {
     batch: Batch,
     /// Ports whose ring is full.
     blocked: u64,
+    /// Ports whose ring holds frames that the kernel has not taken.
+    pending: u64,
+    /// When to try `blocked` and `pending` again.
+    retry: Instant,
     late: Lateness,
     /// When the forwarder's next timer is due, as of the end of the last turn.
     due: Option<Instant>,
@@ -133,6 +141,8 @@ impl<F: Forwarder> PacketThread<F> {
             jobs: VecDeque::new(),
             batch: Batch::new(),
             blocked: 0,
+            pending: 0,
+            retry: now,
             late: Lateness::default(),
             due: None,
             now,
@@ -165,9 +175,10 @@ impl<F: Forwarder> PacketThread<F> {
             }
             self.sleeps += 1;
             let sample = self.recorder.as_ref().map(Recorder::next);
-            let deadline = [self.due, sample].into_iter().flatten().min();
+            let retry = (self.blocked | self.pending != 0).then_some(self.retry);
+            let deadline = [self.due, sample, retry].into_iter().flatten().min();
             let ports = self.ports.iter().map(LivePort::socket);
-            let woken = waiter.wait(self.now, deadline, &self.wake, ports, self.blocked);
+            let woken = waiter.wait(self.now, deadline, &self.wake, ports);
             for i in 0..self.ports.len() {
                 if woken.errors & (1 << i) != 0 && self.ports[i].check_link().is_err() {
                     self.lose(i);
@@ -246,20 +257,26 @@ impl<F: Forwarder> PacketThread<F> {
     }
 
     fn transmit(&mut self, i: usize) -> bool {
-        let port = &mut self.ports[i];
+        let (port, bit) = (&mut self.ports[i], 1 << i);
         let Some(queue) = self.forwarder.transmit_queue(port.id) else { return false };
-        if queue.is_empty() && self.blocked & (1 << i) == 0 {
+        let waits = (self.blocked | self.pending) & bit != 0;
+        if queue.is_empty() && !(waits && self.now >= self.retry) {
             return false;
         }
         let sent = port.transmit(self.now, queue);
         let rest = !queue.is_empty();
         match sent {
             Ok(room) => {
-                let was = self.blocked;
+                let was = (self.blocked, self.pending);
                 let full = rest || (room == 0 && port.socket().is_some());
-                self.blocked = self.blocked & !(1 << i) | u64::from(full) << i;
+                let pending = port.has_pending_output();
+                self.blocked = self.blocked & !bit | u64::from(full) << i;
+                self.pending = self.pending & !bit | u64::from(pending) << i;
+                if full || pending {
+                    self.retry = self.now + RETRY;
+                }
                 self.forwarder.set_port_room(self.now, port.id, room);
-                was != self.blocked || !full
+                was != (self.blocked, self.pending) || !(full || pending)
             }
             Err(_) => {
                 self.lose(i);
@@ -285,6 +302,7 @@ impl<F: Forwarder> PacketThread<F> {
     fn close(&mut self, i: usize) -> bool {
         let old = self.ports[i].replace(None);
         self.blocked &= !(1 << i);
+        self.pending &= !(1 << i);
         let Some(old) = old else { return false };
         self.forwarder.port_down(self.now, self.ports[i].id);
         (self.notices)(Notice::Closed(Box::new(old)));

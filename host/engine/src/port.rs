@@ -107,6 +107,11 @@ impl LivePort {
         Ok(socket.room())
     }
 
+    /// Whether frames in the ring need another [`LivePort::transmit`].
+    pub(crate) fn has_pending_output(&self) -> bool {
+        self.socket.as_ref().is_some_and(AfPacket::has_pending_output)
+    }
+
     pub(crate) fn room(&mut self) -> u32 {
         self.socket.as_mut().map_or(0, perhop_element::Port::room)
     }

@@ -79,7 +79,6 @@ impl Waiter {
         deadline: Option<Instant>,
         wake: &Wake,
         ports: impl Iterator<Item = Option<&'p AfPacket>> + Clone,
-        blocked: u64,
     ) -> Woken {
         if wake.is_set() {
             return Woken::default();
@@ -90,7 +89,7 @@ impl Waiter {
             return Woken::default();
         }
         let timeout = left.map(|l| Duration(l.0 - self.slack.0));
-        let woken = sleep(timeout, wake, ports, blocked);
+        let woken = sleep(timeout, wake, ports);
         if let (Some(timeout), Woken { errors: 0 }) = (timeout, woken) {
             let after = clock::monotonic();
             let planned = now + timeout;
@@ -120,7 +119,6 @@ fn sleep<'p>(
     timeout: Option<Duration>,
     wake: &Wake,
     ports: impl Iterator<Item = Option<&'p AfPacket>>,
-    blocked: u64,
 ) -> Woken {
     let event = wake.fd.as_fd();
     let mut fds: [PollFd<'_>; MAX_PORTS + 1] =
@@ -129,11 +127,9 @@ fn sleep<'p>(
     let mut n = 1;
     for (i, port) in ports.enumerate().take(MAX_PORTS) {
         let Some(port) = port else { continue };
-        let mut wanted = PollFlags::IN;
-        if blocked & (1 << i) != 0 {
-            wanted |= PollFlags::OUT;
-        }
-        fds[n] = PollFd::from_borrowed_fd(port.as_fd(), wanted);
+        // Not for room to send: a packet socket says there is some when its send buffer is half empty, whatever its
+        // ring holds. Full rings have a deadline instead.
+        fds[n] = PollFd::from_borrowed_fd(port.as_fd(), PollFlags::IN);
         bits[n] = i as u8;
         n += 1;
     }

@@ -10,14 +10,17 @@
 )]
 
 use ipnet::IpNet;
+use perhop_element::Port as _;
 use perhop_engine::*;
 use perhop_graph::routerfile::RouterFile;
 use perhop_io::pcap::CaptureReader;
+use perhop_io::{AfPacket, AfPacketConfig};
 use perhop_model::{
     Credentials, EventKind, Kind, Mode, Name, Op, Outcome, Owner, StateQuery, Status, Transaction,
 };
 use perhop_netlink::sysctl::{self, IpVersion};
 use perhop_netlink::{Namespace, Netlink, is_privileged_for_net};
+use perhop_packet::{Batch, Pool};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -461,6 +464,51 @@ fn what_a_small_ring_loses_is_counted() {
     eventually("everything is accounted for", || all(seen()) >= sent);
     assert!(seen().1 > begin.1, "{sent} frames into 64 slots and none lost?");
     engine.stop();
+}
+
+#[test]
+fn frames_that_the_kernel_did_not_take_go_with_a_later_kick() {
+    if !may_run("frames_that_the_kernel_did_not_take_go_with_a_later_kick") {
+        return;
+    }
+    let namespace = Namespace::create().unwrap();
+    let links = Netlink::open_in(&namespace).unwrap();
+    links.create_veth("near", "far", None).unwrap();
+    links.set_up("near").unwrap();
+    let open = |device: &str| {
+        let config = AfPacketConfig { ignore_outgoing: true, ..AfPacketConfig::new(device, device) };
+        namespace.run(|| AfPacket::open(config)).unwrap().unwrap()
+    };
+    let mut near = open("near");
+    let pool = Pool::new(512);
+    let mut batch = Batch::new();
+    let frame = [[2; 12].as_slice(), &[0x88, 0xb5], &[0x5a; 100]].concat();
+    let count = |port: &mut AfPacket, what: &str| {
+        let mut counters: Vec<(String, u64)> = Vec::new();
+        port.counters(&mut counters);
+        counters.iter().find(|(n, _)| n == what).unwrap().1
+    };
+    // The other end is down: there is no carrier, and the kernel leaves the frames in the ring.
+    for _ in 0..3 {
+        batch.push(pool.packet(&frame).unwrap());
+    }
+    assert_eq!(near.transmit(&mut batch).unwrap(), 3);
+    assert!(near.has_pending_output());
+    assert_eq!(count(&mut near, "tx_kicks_no_buffers"), 1);
+    links.set_up("far").unwrap();
+    let mut far = open("far");
+    eventually("the carrier is there", || links.link("near").unwrap().running);
+    eventually("a kick empties the ring", || {
+        near.transmit(&mut batch).unwrap();
+        !near.has_pending_output()
+    });
+    let mut arrived = 0;
+    eventually("the frames arrive", || {
+        far.receive(perhop_units::Instant(u64::MAX), &pool, &mut batch).unwrap();
+        arrived += batch.iter().filter(|p| p.frame() == frame).count();
+        batch.release_all();
+        arrived == 3
+    });
 }
 
 #[test]

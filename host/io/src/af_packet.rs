@@ -5,6 +5,10 @@
 //! that this socket sees are the kernel's own; they are not forwarded but reported by [`AfPacket::take_kernel_sent`],
 //! so that the transmitter can be debited.
 //!
+//! Kicks that did not empty the transmit ring are counted by what the kernel answered: `tx_kicks_again` (send buffer full),
+//! `tx_kicks_no_buffers` (the card or its driver takes no more), `tx_kicks_interrupted`, `tx_kicks_partial` (some frames
+//! were taken), `tx_kicks_failed` (the interface is down, or worse).
+//!
 //! Source: Linux `Documentation/networking/packet_mmap.rst`, packet(7).
 
 use crate::checksum;
@@ -73,6 +77,11 @@ struct Counters {
     tx_bytes: u64,
     tx_failed: u64,
     tx_too_long: u64,
+    tx_kicks_again: u64,
+    tx_kicks_no_buffers: u64,
+    tx_kicks_interrupted: u64,
+    tx_kicks_partial: u64,
+    tx_kicks_failed: u64,
     kernel_packets: u64,
     kernel_bytes: u64,
 }
@@ -116,6 +125,8 @@ pub struct AfPacket {
     kernel_sent: KernelSent,
     /// Transmit slots from `tx.next` on that are known to be free, so that none is looked at twice.
     tx_free: u32,
+    /// Transmit slots before `tx.next` that the kernel had not taken when last looked at. It takes them in order.
+    tx_pending: u32,
     down: bool,
 }
 
@@ -127,11 +138,15 @@ fn os(config: &AfPacketConfig, operation: &'static str) -> PortError {
 }
 
 fn set<T>(fd: RawFd, option: libc::c_int, value: &T) -> bool {
+    set_at(fd, libc::SOL_PACKET, option, value)
+}
+
+fn set_at<T>(fd: RawFd, level: libc::c_int, option: libc::c_int, value: &T) -> bool {
     // SAFETY: the pointer and length describe `value`; the kernel copies from it during the call.
     let rc = unsafe {
         libc::setsockopt(
             fd,
-            libc::SOL_PACKET,
+            level,
             option,
             std::ptr::from_ref(value).cast(),
             size_of::<T>() as libc::socklen_t,
@@ -195,6 +210,11 @@ impl AfPacket {
                 return Err(os(&config, what));
             }
         }
+        // Without rights the system's limit holds; what then does not fit waits in the ring for another kick.
+        let bytes = send_buffer(tx_slots);
+        if !set_at(raw, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes) {
+            set_at(raw, libc::SOL_SOCKET, libc::SO_SNDBUF, &bytes);
+        }
         let map_len = (rx_slots + tx_slots) as usize * SLOT;
         // SAFETY: maps the two rings just requested; length is their sum; the result is checked.
         let map = unsafe {
@@ -225,6 +245,7 @@ impl AfPacket {
             counters: Counters::default(),
             kernel_sent: KernelSent::default(),
             tx_free: 0,
+            tx_pending: 0,
             down: false,
             config,
         };
@@ -325,21 +346,53 @@ impl AfPacket {
         batch.push(packet);
     }
 
-    /// Tells the kernel to send what is in the transmit ring.
+    /// Tells the kernel to send what is in the transmit ring. It stops early when the send buffer is full (EAGAIN) or
+    /// the card takes no more (ENOBUFS), and nobody goes on by itself: the rest needs another kick.
     fn kick(&mut self) -> Result<(), PortError> {
+        fence(Ordering::SeqCst);
         // SAFETY: a send without data flushes the ring; no pointer is passed.
         let rc = unsafe { libc::send(self.fd.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT) };
-        if rc >= 0 {
-            return Ok(());
-        }
-        match io::Error::last_os_error().raw_os_error() {
-            Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => Ok(()),
-            Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {
+        let error = (rc < 0).then(io::Error::last_os_error);
+        self.look_at_pending();
+        let c = &mut self.counters;
+        match error.as_ref().map(|e| e.raw_os_error()) {
+            None => c.tx_kicks_partial += u64::from(self.tx_pending > 0),
+            Some(Some(libc::EAGAIN)) => c.tx_kicks_again += 1,
+            Some(Some(libc::ENOBUFS)) => c.tx_kicks_no_buffers += 1,
+            Some(Some(libc::EINTR)) => c.tx_kicks_interrupted += 1,
+            Some(Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV)) => {
+                c.tx_kicks_failed += 1;
                 self.down = true;
-                Err(PortError::Down { port: self.config.port.clone() })
+                return Err(PortError::Down { port: self.config.port.clone() });
             }
-            _ => Err(os(&self.config, "sending")),
+            Some(_) => {
+                c.tx_kicks_failed += 1;
+                let (port, operation) = (self.config.port.clone(), "sending");
+                return Err(PortError::Os {
+                    port,
+                    operation,
+                    source: error.unwrap_or_else(io::Error::last_os_error),
+                });
+            }
         }
+        Ok(())
+    }
+
+    /// Forgets pending slots that the kernel has taken meanwhile. O(taken + 1).
+    fn look_at_pending(&mut self) {
+        while self.tx_pending > 0 {
+            let slot = self.tx.next.wrapping_sub(self.tx_pending) & (self.tx.slots - 1);
+            if self.tx.status(slot).load(Ordering::Acquire) == libc::TP_STATUS_SEND_REQUEST {
+                break;
+            }
+            self.tx_pending -= 1;
+        }
+    }
+
+    /// Whether frames wait in the transmit ring that the kernel has not taken: call [`Port::transmit`] again soon, with
+    /// or without more packets.
+    pub fn has_pending_output(&self) -> bool {
+        self.tx_pending > 0
     }
 
     /// Adds the kernel's count of frames lost for want of ring slots; reading resets it there.
@@ -391,6 +444,12 @@ impl AfPacket {
             _ => Ok(()),
         }
     }
+}
+
+/// What to ask for as SO_SNDBUF so that a whole ring fits. The kernel doubles it (socket(7)) and charges each frame with
+/// the part of its slot that is used, at most 2 KiB, plus a buffer for its head that is smaller than that.
+fn send_buffer(slots: u32) -> libc::c_int {
+    libc::c_int::try_from(slots as usize * SLOT).unwrap_or(libc::c_int::MAX)
 }
 
 const fn tpacket_align(n: usize) -> usize {
@@ -455,13 +514,14 @@ impl Port for AfPacket {
             self.tx.status(slot).store(libc::TP_STATUS_SEND_REQUEST, Ordering::Release);
             self.tx.advance();
             self.tx_free = self.tx_free.saturating_sub(1);
+            self.tx_pending += 1;
             self.counters.tx_packets += 1;
             self.counters.tx_bytes += len as u64;
             packet.release();
             sent += 1;
         }
-        if sent > 0 {
-            fence(Ordering::SeqCst);
+        self.look_at_pending();
+        if self.tx_pending > 0 {
             self.kick()?;
         }
         Ok(sent)
@@ -500,6 +560,11 @@ impl Port for AfPacket {
             ("tx_bytes", c.tx_bytes),
             ("tx_failed", c.tx_failed),
             ("tx_too_long", c.tx_too_long),
+            ("tx_kicks_again", c.tx_kicks_again),
+            ("tx_kicks_no_buffers", c.tx_kicks_no_buffers),
+            ("tx_kicks_interrupted", c.tx_kicks_interrupted),
+            ("tx_kicks_partial", c.tx_kicks_partial),
+            ("tx_kicks_failed", c.tx_kicks_failed),
             ("kernel_packets", c.kernel_packets),
             ("kernel_bytes", c.kernel_bytes),
         ] {
