@@ -4,9 +4,9 @@ use crate::error::EngineError;
 use crate::facts::FactsLine;
 use crate::packet_thread::{Line, Message, Notice};
 use crate::report::Row;
-use crate::router_forwarder::{ChangeJob, FromWorker, RouterForwarder};
+use crate::router_forwarder::{ChangeJob, RouterForwarder};
 use crate::show::{Counting, ShowPage};
-use crossbeam_channel::{Receiver, Sender, after, never, select};
+use crossbeam_channel::{Receiver, after, never, select};
 use perhop_elements::route::{NeighbourUpdate, PortInfo, RouteEntry};
 use perhop_flows::{FlowEvent, FlowEventKind};
 use perhop_graph::control::{Control, Input, Output};
@@ -66,7 +66,9 @@ pub(crate) enum ToControl {
     World(Box<World>),
     PortGone(PortId),
     PortBack(PortId, u32, Box<AfPacket>),
-    Worker(FromWorker),
+    /// In force; what was replaced comes back with it.
+    Applied(Box<ChangeJob>),
+    Worker(WorkerEvent),
     Notice(Notice),
     Counted(Box<Counting>),
     Explained(Box<crate::explain::Explained>, Done<Result<serde_json::Value, ErrorItem>>),
@@ -78,7 +80,6 @@ pub(crate) struct ControlThread {
     line: Line<RouterForwarder>,
     requests: Receiver<Request>,
     inside: Receiver<ToControl>,
-    to_me: Sender<ToControl>,
     facts: Arc<FactsLine>,
     netlink: Netlink,
     indices: Vec<Option<u32>>,
@@ -100,7 +101,6 @@ pub(crate) struct Parts {
     pub(crate) line: Line<RouterForwarder>,
     pub(crate) requests: Receiver<Request>,
     pub(crate) inside: Receiver<ToControl>,
-    pub(crate) to_me: Sender<ToControl>,
     pub(crate) facts: Arc<FactsLine>,
     pub(crate) netlink: Netlink,
     pub(crate) file: Option<PathBuf>,
@@ -116,7 +116,6 @@ impl ControlThread {
             line: parts.line,
             requests: parts.requests,
             inside: parts.inside,
-            to_me: parts.to_me,
             facts: parts.facts,
             netlink: parts.netlink,
             indices: vec![None; port_names.len()],
@@ -134,7 +133,8 @@ impl ControlThread {
 
     /// Runs until told to stop.
     pub(crate) fn run(mut self) {
-        loop {
+        let mut stopped = false;
+        while !stopped {
             let due = self.control.next_wakeup();
             let timer = match due {
                 Some(at) => after(Duration::from_nanos(at.since(clock::monotonic()).0).min(NAP)),
@@ -152,6 +152,13 @@ impl ControlThread {
                     Err(_) => self.requests = never(),
                 },
                 recv(timer) -> _ => self.input(Input::Tick),
+            }
+            // What the router's own threads tell comes before what clients ask, so that little is on the way.
+            for message in self.inside.clone().try_iter().take(crate::outbox::CAPACITY) {
+                match message {
+                    ToControl::Stop => stopped = true,
+                    message => self.told_inside(message),
+                }
             }
             self.tell_watchers();
         }
@@ -202,14 +209,12 @@ impl ControlThread {
                 self.line.send(Message::PortUp(port, number, socket));
                 self.port_state(port, true);
             }
-            ToControl::Worker(FromWorker::Applied(job)) => {
+            ToControl::Applied(job) => {
                 if let Some(ticket) = job.ticket {
                     self.input(Input::Applied { ticket });
                 }
             }
-            ToControl::Worker(FromWorker::Events(events)) => {
-                events.into_iter().for_each(|e| self.worker_event(e));
-            }
+            ToControl::Worker(event) => self.worker_event(event),
             ToControl::Notice(Notice::PortLost(port, number)) => self.port_lost(port, number),
             // Here nobody waits.
             ToControl::Notice(Notice::Closed(socket)) => drop(socket),
@@ -330,10 +335,9 @@ impl ControlThread {
     /// Asks the packet thread; [`Counting::finish`] goes on with the answer.
     fn count(&mut self, purpose: crate::show::Purpose) {
         let wanted = crate::show::wanted(&self.control);
-        let back = self.to_me.clone();
         self.line.send(Message::Count(Box::new(move |now, rows: Vec<Row>, forwarder| {
             let counting = Counting::take(now, rows, forwarder, &wanted, purpose);
-            let _ = back.send(ToControl::Counted(Box::new(counting)));
+            forwarder.outbox().deliver(ToControl::Counted(Box::new(counting)));
         })));
     }
 
@@ -342,10 +346,9 @@ impl ControlThread {
             Ok(question) => question,
             Err(error) => return done(Err(error)),
         };
-        let back = self.to_me.clone();
         self.line.send(Message::Count(Box::new(move |_, _, forwarder: &mut RouterForwarder| {
             let explained = question.ask(forwarder.worker());
-            let _ = back.send(ToControl::Explained(Box::new(explained), done));
+            forwarder.outbox().deliver(ToControl::Explained(Box::new(explained), done));
         })));
     }
 

@@ -142,7 +142,7 @@ impl Emulator {
         let (sender, receiver) = Inlet::new(256);
         let line = Line { messages: sender, wake: wake.clone() };
         let scheduling = Scheduling { cpu: config.cpu, fifo: config.fifo };
-        let loop_ = PacketThread::new(forwarder, ports, receiver, wake, Box::new(|_| {}));
+        let loop_ = PacketThread::new(forwarder, ports, receiver, wake);
         let (stopping, death) = (Stopping::default(), Arc::new(OnceLock::new()));
         let cell = Arc::clone(&death);
         let watch = Sentinel::new(&config.name, "packet", &stopping, move |died| {

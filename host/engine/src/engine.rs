@@ -7,6 +7,7 @@ use crate::error::EngineError;
 use crate::facts::{Facts, FactsLine, SocketPlan};
 use crate::handle::Handle;
 use crate::inlet::Inlet;
+use crate::outbox;
 use crate::packet_thread::{Ended, Line, Message, PacketThread, Scheduling};
 use crate::port::LivePort;
 use crate::prepare::{self, Device};
@@ -348,7 +349,7 @@ impl Threads<'_> {
                 let _ = deaths.send(death);
             })
         };
-        let (inside, inside_out) = unbounded();
+        let (inside, inside_out) = bounded(outbox::CAPACITY);
         let names: Vec<String> = self.devices.iter().map(|d| d.port.clone()).collect();
         // Read before anything runs, so that the first packets find their routes.
         let (facts, world) = Facts::open(self.namespace.clone(), self.devices.clone(), self.plan.clone())?;
@@ -364,7 +365,6 @@ impl Threads<'_> {
             line: line.clone(),
             requests: requests_out,
             inside: inside_out,
-            to_me: inside.clone(),
             facts: facts_line.clone(),
             netlink: self.netlink,
             file: self.config.file.clone(),
@@ -433,15 +433,8 @@ impl Threads<'_> {
     ) -> Result<(Line<RouterForwarder>, JoinHandle<Option<Ended<RouterForwarder>>>), EngineError> {
         let wake = Arc::new(Wake::new().map_err(EngineError::Thread)?);
         let (messages, out) = Inlet::new(4096);
-        let (tell, notice) = (inside.clone(), inside.clone());
-        let tell = move |what| {
-            let _ = tell.send(ToControl::Worker(what));
-        };
-        let notice = move |what| {
-            let _ = notice.send(ToControl::Notice(what));
-        };
-        let forwarder = RouterForwarder::new(worker, names, Box::new(tell));
-        let turning = PacketThread::new(forwarder, ports, out, wake.clone(), Box::new(notice));
+        let forwarder = RouterForwarder::new(worker, names, inside.clone());
+        let turning = PacketThread::new(forwarder, ports, out, wake.clone());
         let scheduling = Scheduling { cpu: self.config.cpu, fifo: self.config.fifo };
         let name = format!("pkt-{}", self.config.name);
         let thread = self.namespace.spawn(&name, move || watch.guard(|| turning.run(scheduling)))?;
@@ -460,6 +453,7 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use perhop_graph::router::WorkerEvent;
     use perhop_netlink::is_privileged_for_net;
     use perhop_netlink::sysctl::{self, IpVersion};
 
@@ -610,6 +604,53 @@ mod tests {
         state("up");
         turns_of_the_facts_thread();
         assert_eq!(engine.facts.opened.load(Ordering::Acquire), 1);
+        engine.stop();
+    }
+
+    #[test]
+    fn a_control_thread_that_does_not_keep_up_misses_events_and_no_loss() {
+        let Some(bench) = Bench::new("a_control_thread_that_does_not_keep_up_misses_events_and_no_loss")
+        else {
+            return;
+        };
+        let (engine, handle) = bench.start("busy");
+        let (release, held) = bounded::<()>(0);
+        let (busy, is_busy) = bounded(1);
+        handle.events(0, 1, move |_| {
+            busy.send(()).unwrap();
+            let _ = held.recv();
+        });
+        is_busy.recv().unwrap();
+        engine.line.send(Message::Count(Box::new(|_, _, forwarder| {
+            for _ in 0..10_000 {
+                let wanted =
+                    WorkerEvent::NeighbourWanted { port: PortId(0), address: "192.0.2.1".parse().unwrap() };
+                forwarder.outbox().offer(ToControl::Worker(wanted));
+            }
+        })));
+        Netlink::open_in(&bench.namespace).unwrap().delete_link("p1").unwrap();
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        loop {
+            let (to, from) = bounded(1);
+            engine.line.send(Message::Count(Box::new(move |_, rows, _| to.send(rows).unwrap())));
+            let rows: Vec<crate::report::Row> = from.recv().unwrap();
+            let row =
+                |kind: &str, name: &str| rows.iter().find(|r| r.kind == kind && r.name == name).unwrap();
+            let dropped = row("driver", "driver").counter("notices_dropped");
+            if row("port", "p1").facts["state"] == "down" && (2_500..10_000).contains(&dropped) {
+                break;
+            }
+            assert!(std::time::Instant::now() < end, "{dropped} dropped");
+        }
+        drop(release);
+        let down = perhop_model::EventKind::PortDown { port: "p1".into() };
+        loop {
+            let events = handle.wait(|done| handle.events(0, 100, done)).unwrap();
+            if events.iter().filter(|e| e.kind == down).count() == 1 {
+                break;
+            }
+            assert!(std::time::Instant::now() < end, "{events:?}");
+        }
         engine.stop();
     }
 }

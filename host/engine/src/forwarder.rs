@@ -1,5 +1,6 @@
 //! What the packet thread drives: a router's worker or an emulated link.
 
+use crate::packet_thread::Notice;
 use perhop_element::CounterSink;
 use perhop_packet::{Batch, Pool, PortId};
 use perhop_units::{Duration, Instant};
@@ -37,8 +38,13 @@ pub(crate) trait Forwarder: Send + 'static {
     fn run(&mut self, now: Instant, job: &mut Self::Job) -> Step;
     /// A job is done; called after the slice that finished it.
     fn finished(&mut self, now: Instant, job: Self::Job);
-    /// Called after every turn of the loop: tell the outside what happened.
-    fn turn_ended(&mut self, now: Instant);
+    /// Tell the outside of a port.
+    fn notice(&mut self, notice: Notice);
+    /// Called after every turn of the loop: tell the outside what happened. `false` when something could not be told yet:
+    /// another turn must follow soon.
+    fn turn_ended(&mut self, now: Instant) -> bool;
+    /// Notices that were dropped because the outside did not keep up.
+    fn notices_dropped(&self) -> u64;
     /// Gauges for the recorder.
     fn sample(&mut self, sink: &mut dyn CounterSink);
 }

@@ -1,6 +1,7 @@
 //! An arbitrary packet graph as a [`Forwarder`]: what an emulated link runs.
 
 use crate::forwarder::{Forwarder, Step};
+use crate::packet_thread::Notice;
 use crate::report::Row;
 use perhop_element::{BuildCx, CounterSink, Driver, NodeId};
 use perhop_elements::plumbing::FromPort;
@@ -166,7 +167,16 @@ impl Forwarder for GraphForwarder {
     }
 
     fn finished(&mut self, _now: Instant, _job: Option<Built>) {}
-    fn turn_ended(&mut self, _now: Instant) {}
+    /// Ports of an emulated link are not opened again; what is closed is closed here.
+    fn notice(&mut self, _notice: Notice) {}
+
+    fn turn_ended(&mut self, _now: Instant) -> bool {
+        true
+    }
+
+    fn notices_dropped(&self) -> u64 {
+        0
+    }
 
     fn sample(&mut self, sink: &mut dyn CounterSink) {
         for id in self.driver.ids() {

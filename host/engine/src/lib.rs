@@ -30,6 +30,7 @@ mod handle;
 mod inlet;
 mod lateness;
 mod machine;
+mod outbox;
 mod packet_thread;
 mod port;
 mod prepare;

@@ -26,6 +26,12 @@ const SPIN_AFTER_WORK: Duration = Duration(2_000);
 /// ring in about that time, and nothing else tells when it takes more.
 const RETRY: Duration = Duration(50_000);
 
+/// Notices for which there was no room are told again after this long.
+const TELL_AGAIN: Duration = Duration(1_000_000);
+
+/// Jobs taken from the inlet at most; more wait there, which slows down whoever sends them.
+const JOBS: usize = 256;
+
 /// What a packet thread is told.
 pub(crate) enum Message<F: Forwarder> {
     /// Work for the forwarder, one after the other.
@@ -79,7 +85,6 @@ pub(crate) struct PacketThread<F: Forwarder> {
     turn: usize,
     messages: Receiver<Message<F>>,
     wake: Arc<Wake>,
-    notices: Box<dyn FnMut(Notice) + Send>,
     jobs: VecDeque<F::Job>,
     batch: Batch,
     /// Ports whose ring is full.
@@ -88,6 +93,8 @@ pub(crate) struct PacketThread<F: Forwarder> {
     pending: u64,
     /// When to try `blocked` and `pending` again.
     retry: Instant,
+    /// Whether notices wait for room on their way.
+    untold: bool,
     late: Lateness,
     /// When the forwarder's next timer is due, as of the end of the last turn.
     due: Option<Instant>,
@@ -128,7 +135,6 @@ impl<F: Forwarder> PacketThread<F> {
         ports: Vec<LivePort>,
         messages: Receiver<Message<F>>,
         wake: Arc<Wake>,
-        notices: Box<dyn FnMut(Notice) + Send>,
     ) -> Self {
         let now = clock::monotonic();
         Self {
@@ -137,12 +143,12 @@ impl<F: Forwarder> PacketThread<F> {
             turn: 0,
             messages,
             wake,
-            notices,
             jobs: VecDeque::new(),
             batch: Batch::new(),
             blocked: 0,
             pending: 0,
             retry: now,
+            untold: false,
             late: Lateness::default(),
             due: None,
             now,
@@ -176,7 +182,8 @@ impl<F: Forwarder> PacketThread<F> {
             self.sleeps += 1;
             let sample = self.recorder.as_ref().map(Recorder::next);
             let retry = (self.blocked | self.pending != 0).then_some(self.retry);
-            let deadline = [self.due, sample, retry].into_iter().flatten().min();
+            let untold = self.untold.then_some(self.now + TELL_AGAIN);
+            let deadline = [self.due, sample, retry, untold].into_iter().flatten().min();
             let ports = self.ports.iter().map(LivePort::socket);
             let woken = waiter.wait(self.now, deadline, &self.wake, ports);
             for i in 0..self.ports.len() {
@@ -210,7 +217,7 @@ impl<F: Forwarder> PacketThread<F> {
         self.local += local.len() as u64;
         local.release_all();
         self.run_job();
-        self.forwarder.turn_ended(self.now);
+        self.untold = !self.forwarder.turn_ended(self.now);
         self.sample();
         if self.wake.take() {
             worked = true;
@@ -294,7 +301,7 @@ impl<F: Forwarder> PacketThread<F> {
     fn lose(&mut self, i: usize) {
         let (id, number) = (self.ports[i].id, self.ports[i].number());
         if self.close(i) {
-            (self.notices)(Notice::PortLost(id, number));
+            self.forwarder.notice(Notice::PortLost(id, number));
         }
     }
 
@@ -305,7 +312,7 @@ impl<F: Forwarder> PacketThread<F> {
         self.pending &= !(1 << i);
         let Some(old) = old else { return false };
         self.forwarder.port_down(self.now, self.ports[i].id);
-        (self.notices)(Notice::Closed(Box::new(old)));
+        self.forwarder.notice(Notice::Closed(Box::new(old)));
         true
     }
 
@@ -327,7 +334,12 @@ impl<F: Forwarder> PacketThread<F> {
     }
 
     fn read_messages(&mut self) {
-        while let Ok(message) = self.messages.try_recv() {
+        loop {
+            if self.jobs.len() >= JOBS {
+                self.wake.wake();
+                break;
+            }
+            let Ok(message) = self.messages.try_recv() else { break };
             match message {
                 Message::Job(job) => self.jobs.push_back(job),
                 Message::PortDown(id) => {
@@ -352,7 +364,7 @@ impl<F: Forwarder> PacketThread<F> {
     fn port_up(&mut self, id: PortId, number: u32, socket: AfPacket) {
         let Some(i) = self.ports.iter().position(|p| p.id == id) else { return };
         if let Some(old) = self.ports[i].replace(Some((number, socket))) {
-            (self.notices)(Notice::Closed(Box::new(old)));
+            self.forwarder.notice(Notice::Closed(Box::new(old)));
         }
         self.forwarder.port_up(self.now, id);
         self.update_room(i);
@@ -375,6 +387,7 @@ impl<F: Forwarder> PacketThread<F> {
             ("turns", self.turns),
             ("sleeps", self.sleeps),
             ("local_packets", self.local),
+            ("notices_dropped", self.forwarder.notices_dropped()),
             ("cpu_steal_ms", self.steal.since()),
         ] {
             row.counters.insert(name.to_owned(), value);

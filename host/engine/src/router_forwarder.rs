@@ -1,8 +1,12 @@
 //! A router's worker as a [`Forwarder`].
 
+use crate::control_thread::ToControl;
 use crate::forwarder::{Forwarder, Step};
 use crate::graph_forwarder::element_rows;
+use crate::outbox::Outbox;
+use crate::packet_thread::Notice;
 use crate::report::Row;
+use crossbeam_channel::Sender;
 use perhop_element::CounterSink;
 use perhop_elements::police::ConditionCounters;
 use perhop_elements::schedule::ClassCounters;
@@ -16,17 +20,11 @@ pub(crate) struct ChangeJob {
     pub(crate) change: Change,
 }
 
-/// What the worker tells the control thread.
-pub(crate) enum FromWorker {
-    /// In force; what was replaced comes back with it.
-    Applied(Box<ChangeJob>),
-    Events(Vec<WorkerEvent>),
-}
-
 pub(crate) struct RouterForwarder {
     worker: Worker,
     port_names: Vec<String>,
-    tell: Box<dyn FnMut(FromWorker) + Send>,
+    outbox: Outbox<ToControl>,
+    events: Vec<WorkerEvent>,
 }
 
 /// Counters of one class, by its place in a port's tree.
@@ -58,12 +56,13 @@ pub(crate) struct Raw {
 }
 
 impl RouterForwarder {
-    pub(crate) fn new(
-        worker: Worker,
-        port_names: Vec<String>,
-        tell: Box<dyn FnMut(FromWorker) + Send>,
-    ) -> Self {
-        Self { worker, port_names, tell }
+    pub(crate) fn new(worker: Worker, port_names: Vec<String>, control: Sender<ToControl>) -> Self {
+        Self { worker, port_names, outbox: Outbox::new(control), events: Vec::new() }
+    }
+
+    /// To answer the control thread.
+    pub(crate) fn outbox(&mut self) -> &mut Outbox<ToControl> {
+        &mut self.outbox
     }
 
     pub(crate) fn worker(&self) -> &Worker {
@@ -134,15 +133,30 @@ impl Forwarder for RouterForwarder {
     }
 
     fn finished(&mut self, _now: Instant, job: Box<ChangeJob>) {
-        (self.tell)(FromWorker::Applied(job));
+        self.outbox.deliver(ToControl::Applied(job));
     }
 
-    fn turn_ended(&mut self, now: Instant) {
-        let mut events = Vec::new();
-        self.worker.take_events(now, &mut events);
-        if !events.is_empty() {
-            (self.tell)(FromWorker::Events(events));
+    fn notice(&mut self, notice: Notice) {
+        self.outbox.deliver(ToControl::Notice(notice));
+    }
+
+    /// That a leaf is free must be known: its class drains until then. A flow's event may be missed, and so may the wish
+    /// for a neighbour, which is repeated as long as packets want it.
+    fn turn_ended(&mut self, now: Instant) -> bool {
+        self.worker.take_events(now, &mut self.events);
+        for event in self.events.drain(..) {
+            match event {
+                WorkerEvent::LeafFreed { .. } => self.outbox.deliver(ToControl::Worker(event)),
+                WorkerEvent::Flow(_) | WorkerEvent::NeighbourWanted { .. } => {
+                    self.outbox.offer(ToControl::Worker(event));
+                }
+            }
         }
+        self.outbox.flush()
+    }
+
+    fn notices_dropped(&self) -> u64 {
+        self.outbox.dropped()
     }
 
     fn sample(&mut self, sink: &mut dyn CounterSink) {
