@@ -2,8 +2,8 @@
 
 use crate::error::EngineError;
 use crate::facts::FactsLine;
+use crate::machine::Steal;
 use crate::packet_thread::{Line, Message, Notice};
-use crate::report::Row;
 use crate::router_forwarder::{ChangeJob, RouterForwarder};
 use crate::show::{Counting, ShowPage};
 use crossbeam_channel::{Receiver, after, never, select};
@@ -93,6 +93,7 @@ pub(crate) struct ControlThread {
     watchers: Vec<Box<dyn FnMut() -> bool + Send>>,
     told: u64,
     graph_text: String,
+    steal: Steal,
 }
 
 /// What a control thread is made of.
@@ -105,6 +106,7 @@ pub(crate) struct Parts {
     pub(crate) netlink: Netlink,
     pub(crate) file: Option<PathBuf>,
     pub(crate) graph_text: String,
+    pub(crate) steal: Steal,
 }
 
 impl ControlThread {
@@ -128,6 +130,7 @@ impl ControlThread {
             watchers: Vec::new(),
             told: 0,
             graph_text: parts.graph_text,
+            steal: parts.steal,
         }
     }
 
@@ -218,7 +221,9 @@ impl ControlThread {
             ToControl::Notice(Notice::PortLost(port, number)) => self.port_lost(port, number),
             // Here nobody waits.
             ToControl::Notice(Notice::Closed(socket)) => drop(socket),
-            ToControl::Counted(counting) => counting.finish(&self.control, &self.port_names),
+            ToControl::Counted(counting) => {
+                counting.finish(&self.control, &self.port_names, &self.steal);
+            }
             ToControl::Explained(explained, done) => done(explained.finish(&self.control)),
             ToControl::Stop => {}
         }
@@ -334,11 +339,8 @@ impl ControlThread {
 
     /// Asks the packet thread; [`Counting::finish`] goes on with the answer.
     fn count(&mut self, purpose: crate::show::Purpose) {
-        let wanted = crate::show::wanted(&self.control);
-        self.line.send(Message::Count(Box::new(move |now, rows: Vec<Row>, forwarder| {
-            let counting = Counting::take(now, rows, forwarder, &wanted, purpose);
-            forwarder.outbox().deliver(ToControl::Counted(Box::new(counting)));
-        })));
+        let survey = crate::show::CountSurvey::new(&self.control, purpose);
+        self.line.send(Message::Survey(Box::new(survey)));
     }
 
     fn explain(&mut self, text: &str, done: Done<Result<serde_json::Value, ErrorItem>>) {
@@ -346,7 +348,7 @@ impl ControlThread {
             Ok(question) => question,
             Err(error) => return done(Err(error)),
         };
-        self.line.send(Message::Count(Box::new(move |_, _, forwarder: &mut RouterForwarder| {
+        self.line.send(Message::Ask(Box::new(move |forwarder: &mut RouterForwarder| {
             let explained = question.ask(forwarder.worker());
             forwarder.outbox().deliver(ToControl::Explained(Box::new(explained), done));
         })));

@@ -5,10 +5,11 @@ use crate::death::{Sentinel, Stopping, ThreadDeath};
 use crate::error::EngineError;
 use crate::graph_forwarder::GraphForwarder;
 use crate::inlet::Inlet;
+use crate::machine::Steal;
 use crate::packet_thread::{Ended, Line, Message, PacketThread, Scheduling};
 use crate::port::LivePort;
 use crate::prepare;
-use crate::report::{Recording, Report};
+use crate::report::{Recording, Report, Row};
 use crate::wait::{MAX_PORTS, Wake};
 use crossbeam_channel::bounded;
 use perhop_io::{AfPacket, AfPacketConfig};
@@ -100,6 +101,7 @@ pub struct Emulator {
     death: Arc<OnceLock<ThreadDeath>>,
     capture: Option<Capture>,
     names: Vec<String>,
+    steal: Steal,
 }
 
 impl Emulator {
@@ -154,7 +156,7 @@ impl Emulator {
         if let Some(interval) = config.record {
             line.send(Message::Record(interval));
         }
-        Ok(Self { line, thread: Some(thread), stopping, death, capture, names })
+        Ok(Self { line, thread: Some(thread), stopping, death, capture, names, steal: Steal::now() })
     }
 
     /// Replaces the graph while packets pass. Elements of the same name and type keep what they hold, so a link may
@@ -190,7 +192,8 @@ impl Emulator {
             rows.extend(forwarder.rows());
             let _ = to.send(rows);
         })));
-        let rows = from.recv().map_err(|_| self.gone())?;
+        let mut rows: Vec<Row> = from.recv().map_err(|_| self.gone())?;
+        self.steal.add_to(&mut rows);
         Ok(Report { rows })
     }
 
@@ -210,6 +213,7 @@ impl Emulator {
         let mut report = EmulatorReport { failure: self.failure(), ..EmulatorReport::default() };
         if let Some(ended) = ended {
             report.report.rows = ended.rows;
+            self.steal.add_to(&mut report.report.rows);
             report.report.rows.extend(ended.forwarder.rows());
             report.recording = ended.recording;
         }

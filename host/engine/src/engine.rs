@@ -7,6 +7,7 @@ use crate::error::EngineError;
 use crate::facts::{Facts, FactsLine, SocketPlan};
 use crate::handle::Handle;
 use crate::inlet::Inlet;
+use crate::machine::Steal;
 use crate::outbox;
 use crate::packet_thread::{Ended, Line, Message, PacketThread, Scheduling};
 use crate::port::LivePort;
@@ -360,6 +361,7 @@ impl Threads<'_> {
         // The epoch differs between starts on one machine.
         let epoch = clock::monotonic().0 + clock::real_minus_monotonic();
         let facts_line = Arc::new(FactsLine::default());
+        let steal = Steal::now();
         let parts = Parts {
             control: Control::new(epoch, planner, Limits::default()),
             line: line.clone(),
@@ -369,6 +371,7 @@ impl Threads<'_> {
             netlink: self.netlink,
             file: self.config.file.clone(),
             graph_text: self.text,
+            steal,
         };
         let watch = sentinel("control");
         let control = spawn(&format!("ctl-{}", self.config.name), move || {
@@ -398,7 +401,7 @@ impl Threads<'_> {
         };
         let prepared = self.prepared;
         let running =
-            Running { line, inside, facts_line, stopping, packet, control, facts, capture, prepared };
+            Running { line, inside, facts_line, stopping, packet, control, facts, capture, prepared, steal };
         Ok((running, Handle { requests, epoch, ports: names.into() }))
     }
 
@@ -491,7 +494,10 @@ mod tests {
         }
 
         pub(crate) fn start(&self, name: &str) -> (Engine, Handle) {
-            let text = "[[port]]\nname = \"p0\"\n[[port]]\nname = \"p1\"\n";
+            self.start_of(name, "[[port]]\nname = \"p0\"\n[[port]]\nname = \"p1\"\n")
+        }
+
+        pub(crate) fn start_of(&self, name: &str, text: &str) -> (Engine, Handle) {
             let (file, diagnostics) = RouterFile::read("router.toml", text);
             let file = file.unwrap_or_else(|| panic!("{diagnostics}"));
             let config = EngineConfig {
@@ -651,6 +657,80 @@ mod tests {
             }
             assert!(std::time::Instant::now() < end, "{events:?}");
         }
+        engine.stop();
+    }
+
+    /// Takes one unit at a time, and notes the most classes of one.
+    struct Stepwise {
+        cursor: crate::survey::Cursor,
+        slices: usize,
+        most: usize,
+        to: Sender<(usize, usize, Vec<u32>)>,
+    }
+
+    impl Stepwise {
+        fn leaves(&self) -> impl Iterator<Item = u32> {
+            self.cursor.raw.classes.iter().flatten().filter(|c| c.port == PortId(1)).map(|c| c.leaf)
+        }
+    }
+
+    impl crate::survey::Survey<RouterForwarder> for Stepwise {
+        fn slice(
+            &mut self,
+            forwarder: &mut RouterForwarder,
+            _spent: &mut dyn FnMut() -> bool,
+        ) -> crate::forwarder::Step {
+            let before = self.leaves().count();
+            let step = self.cursor.slice(clock::monotonic(), forwarder, &mut || true);
+            self.slices += 1;
+            self.most = self.most.max(self.leaves().count() - before);
+            step
+        }
+
+        fn finish(
+            self: Box<Self>,
+            _at: perhop_units::Instant,
+            _rows: Vec<crate::report::Row>,
+            _forwarder: &mut RouterForwarder,
+        ) {
+            self.to.send((self.slices, self.most, self.leaves().collect())).unwrap();
+        }
+    }
+
+    #[test]
+    fn many_classes_are_counted_a_few_at_a_time_and_each_once() {
+        let Some(bench) = Bench::new("many_classes_are_counted_a_few_at_a_time_and_each_once") else {
+            return;
+        };
+        const CLASSES: usize = 300;
+        let mut text = "[[port]]\nname = \"p0\"\n[[port]]\nname = \"p1\"\nrate = \"1 Gbit/s\"\n".to_owned();
+        for i in 0..CLASSES {
+            let default = if i == 0 { "default = true\n" } else { "" };
+            text +=
+                &format!("[[class]]\nname = \"c{i}\"\nport = \"p1\"\nguarantee = \"1 Mbit/s\"\n{default}");
+        }
+        let (engine, handle) = bench.start_of("many", &text);
+        let scope = crate::survey::Scope { elements: true, classes: true, ..Default::default() };
+        let (to, from) = bounded(1);
+        let cursor = crate::survey::Cursor::new(scope, Default::default());
+        engine.line.send(Message::Survey(Box::new(Stepwise { cursor, slices: 0, most: 0, to })));
+        let (slices, most, mut leaves) = from.recv().unwrap();
+        assert!(most <= 16 && slices >= CLASSES / 16, "{most} at once, {slices} slices");
+        let all = leaves.len();
+        leaves.sort_unstable();
+        leaves.dedup();
+        assert!(leaves.len() == all && all >= CLASSES, "{} of {all} differ", leaves.len());
+        let page = handle.wait(|done| handle.show("classes", 10_000, done)).unwrap().unwrap();
+        let mut names: Vec<_> =
+            page.rows.iter().filter(|r| r.owner == "file").map(|r| r.name.clone()).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), CLASSES);
+        assert!(page.rows.iter().all(|r| r.kind == "class"));
+        // Nothing on the way names all classes at once.
+        let page = handle.wait(|done| handle.counters(done)).unwrap();
+        let elements = page.rows.iter().filter(|r| r.kind == "element");
+        assert!(elements.map(|r| r.counters.len()).max().unwrap() < 100);
         engine.stop();
     }
 }

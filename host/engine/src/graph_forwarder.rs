@@ -6,7 +6,7 @@ use crate::report::Row;
 use perhop_element::{BuildCx, CounterSink, Driver, NodeId};
 use perhop_elements::plumbing::FromPort;
 use perhop_graph::lang::{Built, build, parse};
-use perhop_packet::{Batch, Pool, PortId};
+use perhop_packet::{Batch, DropReason, Pool, PortId};
 use perhop_units::{Duration, Instant};
 
 pub(crate) struct GraphForwarder {
@@ -93,18 +93,35 @@ impl GraphForwarder {
 
 /// What every element counts.
 pub(crate) fn element_rows(driver: &Driver) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for id in driver.ids() {
+    driver.ids().map(|id| element_row(driver, id, true)).collect()
+}
+
+/// What an element counts: with all of its own counters, or only with what the driver counts of every element.
+pub(crate) fn element_row(driver: &Driver, id: NodeId, whole: bool) -> Row {
+    let mut row = Row::new("element", driver.name(id));
+    let Some(element) = driver.element(id) else { return row };
+    row.facts.insert("type".into(), element.type_name().into());
+    if whole {
         let mut counters: Vec<(String, u64)> = Vec::new();
         driver.report(id, &mut counters);
-        let mut row = Row::new("element", driver.name(id));
-        if let Some(element) = driver.element(id) {
-            row.facts.insert("type".into(), element.type_name().into());
-        }
         row.counters = counters.into_iter().collect();
-        rows.push(row);
+    } else if let Some(c) = driver.counters(id) {
+        for (name, value) in [
+            ("received", c.received),
+            ("made", c.made),
+            ("emitted", c.emitted),
+            ("consumed", c.consumed),
+            ("dropped", c.dropped),
+            ("held", element.held()),
+        ] {
+            row.counters.insert(name.to_owned(), value);
+        }
+        for (index, n) in c.drops.iter().enumerate().filter(|(_, n)| **n > 0) {
+            let name = DropReason::name_of_index(index);
+            row.counters.extend(name.map(|name| (format!("dropped_{name}"), *n)));
+        }
     }
-    rows
+    row
 }
 
 impl Forwarder for GraphForwarder {

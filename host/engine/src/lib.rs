@@ -40,6 +40,7 @@ mod router_forwarder;
 mod show;
 mod state_file;
 mod supervisor;
+mod survey;
 mod wait;
 
 pub use control_thread::Done;

@@ -1,6 +1,7 @@
 //! The machine beneath: CPU, scheduler, time stolen by others.
 
 use crate::packet_thread::Scheduling;
+use crate::report::Row;
 use perhop_packet::PoolCounters;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
@@ -26,6 +27,7 @@ pub(crate) fn schedule(wanted: Scheduling) {
 }
 
 /// CPU time that the hypervisor gave to others while this machine wanted to run, all CPUs.
+#[derive(Clone, Copy)]
 pub(crate) struct Steal {
     start_ms: Option<u64>,
 }
@@ -35,8 +37,15 @@ impl Steal {
         Self { start_ms: stolen_ms() }
     }
 
+    /// Adds it to the row of the driver. Reads a file of the kernel, which takes long: not on a packet thread.
+    pub(crate) fn add_to(&self, rows: &mut [Row]) {
+        if let Some(row) = rows.iter_mut().find(|r| r.kind == "driver") {
+            row.counters.insert("cpu_steal_ms".to_owned(), self.since());
+        }
+    }
+
     /// Since the start, ms. 0 where the kernel does not say.
-    pub(crate) fn since(&self) -> u64 {
+    fn since(&self) -> u64 {
         match (stolen_ms(), self.start_ms) {
             (Some(now), Some(start)) => now.saturating_sub(start),
             _ => 0,

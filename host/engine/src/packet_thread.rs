@@ -7,10 +7,10 @@
 use crate::forwarder::{Forwarder, Step};
 use crate::inlet::Inlet;
 use crate::lateness::Lateness;
-use crate::machine::Steal;
 use crate::port::LivePort;
 use crate::recorder::Recorder;
 use crate::report::{Recording, Row};
+use crate::survey::{SLICE, Survey};
 use crate::wait::{Waiter, Wake};
 use crossbeam_channel::{Receiver, Sender};
 use perhop_io::{AfPacket, clock};
@@ -40,8 +40,12 @@ pub(crate) enum Message<F: Forwarder> {
     PortUp(PortId, u32, Box<AfPacket>),
     /// A port's interface is down or gone.
     PortDown(PortId),
-    /// Call, between two batches, with the rows of ports, pool and driver.
+    /// Call, between two batches, with the rows of ports, pool and driver. For what is small, or for tests.
     Count(Count<F>),
+    /// Count, a slice between two batches, after the jobs that came before.
+    Survey(Box<dyn Survey<F>>),
+    /// Call between two batches.
+    Ask(Ask<F>),
     /// Begin sampling.
     Record(Duration),
     /// End sampling; the recording goes to the sender.
@@ -52,6 +56,16 @@ pub(crate) enum Message<F: Forwarder> {
 
 /// Called on the packet thread: must be quick.
 pub(crate) type Count<F> = Box<dyn FnOnce(Instant, Vec<Row>, &mut F) + Send>;
+
+/// Called on the packet thread: must be quick.
+pub(crate) type Ask<F> = Box<dyn FnOnce(&mut F) + Send>;
+
+/// What is done in slices, one after the other.
+enum Work<F: Forwarder> {
+    Job(F::Job),
+    /// With the rows of the ports that were counted already.
+    Survey(Box<dyn Survey<F>>, Vec<Row>),
+}
 
 /// What a packet thread tells of its own accord.
 #[derive(Debug)]
@@ -85,7 +99,7 @@ pub(crate) struct PacketThread<F: Forwarder> {
     turn: usize,
     messages: Receiver<Message<F>>,
     wake: Arc<Wake>,
-    jobs: VecDeque<F::Job>,
+    jobs: VecDeque<Work<F>>,
     batch: Batch,
     /// Ports whose ring is full.
     blocked: u64,
@@ -101,7 +115,7 @@ pub(crate) struct PacketThread<F: Forwarder> {
     now: Instant,
     last_work: Instant,
     recorder: Option<Recorder>,
-    steal: Steal,
+    longest_slice: Duration,
     turns: u64,
     sleeps: u64,
     local: u64,
@@ -154,7 +168,7 @@ impl<F: Forwarder> PacketThread<F> {
             now,
             last_work: now,
             recorder: None,
-            steal: Steal::now(),
+            longest_slice: Duration(0),
             turns: 0,
             sleeps: 0,
             local: 0,
@@ -317,12 +331,38 @@ impl<F: Forwarder> PacketThread<F> {
     }
 
     fn run_job(&mut self) {
-        let Some(job) = self.jobs.front_mut() else { return };
-        if self.forwarder.run(self.now, job) == Step::Done
-            && let Some(job) = self.jobs.pop_front()
-        {
-            self.forwarder.finished(self.now, job);
+        let Some(mut work) = self.jobs.pop_front() else { return };
+        let done = match &mut work {
+            Work::Job(job) => self.forwarder.run(self.now, job) == Step::Done,
+            Work::Survey(survey, rows) => self.survey(&mut **survey, rows),
+        };
+        match work {
+            Work::Job(job) if done => self.forwarder.finished(self.now, job),
+            Work::Survey(survey, rows) if done => survey.finish(self.now, rows, &mut self.forwarder),
+            more => self.jobs.push_front(more),
         }
+    }
+
+    /// A slice of a survey: a port after the other, the machine, then what the forwarder counts.
+    fn survey(&mut self, survey: &mut dyn Survey<F>, rows: &mut Vec<Row>) -> bool {
+        let begin = clock::monotonic();
+        let mut spent = || clock::monotonic().since(begin) >= SLICE;
+        let mut done = false;
+        while !done {
+            match rows.len() {
+                i if i < self.ports.len() => rows.push(self.ports[i].row()),
+                i if i == self.ports.len() => rows.extend(self.machine_rows()),
+                _ => {
+                    done = survey.slice(&mut self.forwarder, &mut spent) == Step::Done;
+                    break;
+                }
+            }
+            if spent() {
+                break;
+            }
+        }
+        self.longest_slice = self.longest_slice.max(clock::monotonic().since(begin));
+        done
     }
 
     fn sample(&mut self) {
@@ -341,7 +381,9 @@ impl<F: Forwarder> PacketThread<F> {
             }
             let Ok(message) = self.messages.try_recv() else { break };
             match message {
-                Message::Job(job) => self.jobs.push_back(job),
+                Message::Job(job) => self.jobs.push_back(Work::Job(job)),
+                Message::Survey(survey) => self.jobs.push_back(Work::Survey(survey, Vec::new())),
+                Message::Ask(ask) => ask(&mut self.forwarder),
                 Message::PortDown(id) => {
                     if let Some(i) = self.ports.iter().position(|p| p.id == id) {
                         self.close(i);
@@ -372,12 +414,17 @@ impl<F: Forwarder> PacketThread<F> {
 
     fn rows(&mut self) -> Vec<Row> {
         let mut rows: Vec<Row> = self.ports.iter_mut().map(LivePort::row).collect();
+        rows.extend(self.machine_rows());
+        rows
+    }
+
+    /// Of pool and driver.
+    fn machine_rows(&self) -> [Row; 2] {
         let pool = self.forwarder.pool().counters();
-        let mut row = Row::new("pool", "pool");
+        let mut pools = Row::new("pool", "pool");
         for (name, value) in crate::machine::pool_counters(&pool) {
-            row.counters.insert(name.to_owned(), value);
+            pools.counters.insert(name.to_owned(), value);
         }
-        rows.push(row);
         let mut row = Row::new("driver", "driver");
         for (name, value) in [
             ("timers", self.late.count()),
@@ -388,12 +435,11 @@ impl<F: Forwarder> PacketThread<F> {
             ("sleeps", self.sleeps),
             ("local_packets", self.local),
             ("notices_dropped", self.forwarder.notices_dropped()),
-            ("cpu_steal_ms", self.steal.since()),
+            ("survey_slice_max_ns", self.longest_slice.0),
         ] {
             row.counters.insert(name.to_owned(), value);
         }
-        rows.push(row);
-        rows
+        [pools, row]
     }
 
     fn end(mut self) -> Ended<F> {

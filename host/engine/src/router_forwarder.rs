@@ -7,8 +7,8 @@ use crate::outbox::Outbox;
 use crate::packet_thread::Notice;
 use crate::report::Row;
 use crossbeam_channel::Sender;
-use perhop_element::CounterSink;
-use perhop_elements::police::ConditionCounters;
+use perhop_element::{CounterSink, NodeId};
+use perhop_elements::police::{ConditionCounters, Conditioner};
 use perhop_elements::schedule::ClassCounters;
 use perhop_graph::router::{Change, ChangeStep, Worker, WorkerEvent};
 use perhop_packet::{Batch, ClassId, Pool, PortId, ProfileId, SlaId};
@@ -49,7 +49,8 @@ pub(crate) struct Wanted {
 #[derive(Default)]
 pub(crate) struct Raw {
     pub(crate) elements: Vec<Row>,
-    pub(crate) classes: Vec<RawClass>,
+    /// In pieces, none of which ever grows beyond what it was made for.
+    pub(crate) classes: Vec<Vec<RawClass>>,
     pub(crate) profiles: Vec<(ProfileId, ConditionCounters)>,
     pub(crate) slas: Vec<(SlaId, ConditionCounters)>,
     pub(crate) realtime: Vec<(ClassId, ConditionCounters)>,
@@ -69,28 +70,30 @@ impl RouterForwarder {
         &self.worker
     }
 
-    /// O(elements + classes + wanted).
-    pub(crate) fn count(&self, wanted: &Wanted) -> Raw {
-        let mut raw = Raw { elements: element_rows(self.worker.driver()), ..Raw::default() };
-        for i in 0..self.port_names.len() {
-            let port = PortId(i as u16);
-            let Some(egress) = self.worker.egress(port) else { continue };
-            raw.classes.extend(egress.tree().iter().map(|c| RawClass {
-                port,
-                leaf: c.index.0,
-                counters: c.counters,
-                backlog: (c.backlog_packets, c.backlog_bytes),
-                draining: c.draining,
-                throttled: c.throttled,
-            }));
+    pub(crate) fn port_count(&self) -> usize {
+        self.port_names.len()
+    }
+
+    /// Whether an element is the conditioner, whose counters are sums over what it conditions.
+    pub(crate) fn is_conditioner(&self, id: NodeId) -> bool {
+        self.worker.driver().element_ref::<Conditioner>(id).is_some()
+    }
+
+    /// What every element counts, in one go: when nothing is forwarded any more.
+    pub(crate) fn element_rows(&self) -> Vec<Row> {
+        element_rows(self.worker.driver())
+    }
+}
+
+impl Raw {
+    /// Adds a class; a piece is full with `piece` of them.
+    pub(crate) fn push(&mut self, class: RawClass, piece: usize) {
+        if self.classes.last().is_none_or(|last| last.len() >= piece) {
+            self.classes.push(Vec::with_capacity(piece));
         }
-        if let Some(c) = self.worker.conditioner() {
-            raw.profiles
-                .extend(wanted.profiles.iter().filter_map(|id| Some((*id, c.profile_counters(*id)?))));
-            raw.slas.extend(wanted.slas.iter().filter_map(|id| Some((*id, c.sla_counters(*id)?))));
-            raw.realtime.extend(wanted.realtime.iter().filter_map(|id| Some((*id, c.class_counters(*id)?))));
+        if let Some(last) = self.classes.last_mut() {
+            last.push(class);
         }
-        raw
     }
 }
 

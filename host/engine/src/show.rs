@@ -1,12 +1,16 @@
 //! From what a packet thread counts, by number, to rows with names.
 
-use crate::control_thread::Done;
+use crate::control_thread::{Done, ToControl};
+use crate::forwarder::Step;
+use crate::machine::Steal;
 use crate::report::Row;
 use crate::router_forwarder::{Raw, RouterForwarder, Wanted};
+use crate::survey::{Cursor, Scope, Survey};
 use perhop_elements::police::ConditionCounters;
 use perhop_flows::{FlowInfo, FlowTuple};
 use perhop_graph::control::Control;
 use perhop_graph::router::RouterPlanner;
+use perhop_io::clock;
 use perhop_model::{CountersPage, CountersRow, ErrorItem, Key, Kind, Name, Spec};
 use perhop_packet::{ClassId, FilterId, ProfileId, SlaId};
 use perhop_reason::Code;
@@ -88,10 +92,6 @@ impl What {
             Self::All => kind != "flow" && kind != "call",
         }
     }
-
-    fn wants_flows(self) -> bool {
-        matches!(self, Self::Flows | Self::Calls)
-    }
 }
 
 /// What becomes of the counters.
@@ -101,7 +101,7 @@ pub(crate) enum Purpose {
 }
 
 /// The ids whose counters are asked for.
-pub(crate) fn wanted(control: &Control<RouterPlanner>) -> Wanted {
+fn wanted(control: &Control<RouterPlanner>) -> Wanted {
     let planner = control.planner();
     let (slas, profiles) = planner.conditioned();
     let mut wanted = Wanted {
@@ -123,39 +123,66 @@ pub(crate) struct Counting {
     purpose: Purpose,
 }
 
-impl Counting {
-    /// On the packet thread, between two batches.
-    pub(crate) fn take(
-        at: Instant,
-        rows: Vec<Row>,
-        forwarder: &mut RouterForwarder,
-        wanted: &Wanted,
-        purpose: Purpose,
-    ) -> Self {
-        let raw = forwarder.count(wanted);
-        let flows = match &purpose {
-            Purpose::Show(what, limit, _) if what.wants_flows() => flows(forwarder, at, *what, *limit),
-            _ => Vec::new(),
+/// Takes the counters on the packet thread, in slices.
+pub(crate) struct CountSurvey {
+    cursor: Cursor,
+    purpose: Purpose,
+}
+
+impl CountSurvey {
+    /// On the control thread.
+    pub(crate) fn new(control: &Control<RouterPlanner>, purpose: Purpose) -> Self {
+        let scope = match &purpose {
+            Purpose::Counters(_) => scope(What::All, 0),
+            Purpose::Show(what, limit, _) => scope(*what, *limit),
         };
-        Self { at, rows, raw, flows, purpose }
+        let wanted = if scope.conditioned || scope.elements { wanted(control) } else { Wanted::default() };
+        Self { cursor: Cursor::new(scope, wanted), purpose }
+    }
+}
+
+/// What must be counted to show something.
+fn scope(what: What, limit: usize) -> Scope {
+    let connections = match what {
+        What::Calls => LOOKED_AT,
+        What::Flows => limit.min(LOOKED_AT),
+        _ => 0,
+    };
+    Scope {
+        elements: what.has("element"),
+        classes: what.has("class"),
+        conditioned: what.has("profile") || what.has("sla"),
+        connections,
+    }
+}
+
+impl Survey<RouterForwarder> for CountSurvey {
+    fn slice(&mut self, forwarder: &mut RouterForwarder, spent: &mut dyn FnMut() -> bool) -> Step {
+        self.cursor.slice(clock::monotonic(), forwarder, spent)
     }
 
+    fn finish(self: Box<Self>, at: Instant, rows: Vec<Row>, forwarder: &mut RouterForwarder) {
+        let Self { cursor: Cursor { raw, flows, .. }, purpose } = *self;
+        let counting = Counting { at, rows, raw, flows, purpose };
+        forwarder.outbox().deliver(ToControl::Counted(Box::new(counting)));
+    }
+}
+
+impl Counting {
     /// On the control thread: numbers become names, and the caller is answered.
-    pub(crate) fn finish(self, control: &Control<RouterPlanner>, ports: &[String]) {
+    pub(crate) fn finish(mut self, control: &Control<RouterPlanner>, ports: &[String], steal: &Steal) {
+        steal.add_to(&mut self.rows);
         let (epoch, revision, at_ns) = (control.epoch(), control.revision(), self.at.0);
         let Self { mut rows, raw, flows, purpose, .. } = self;
         let planner = control.planner();
         own_ports(control, &mut rows);
         class_rows(control, &raw, ports, &mut rows);
-        let (slas, profiles) = planner.conditioned();
-        let slas: Vec<(&Name, SlaId)> = slas.collect();
-        let profiles: Vec<(&Name, ProfileId)> = profiles.collect();
         for (id, counters) in &raw.slas {
-            let name = slas.iter().find(|(_, i)| i == id).map(|(n, _)| *n);
+            let name = planner.sla_name(*id);
             rows.extend(name.map(|n| conditioned(control, Kind::Sla, n, counters)));
         }
         for (id, counters) in &raw.profiles {
-            let name = profiles.iter().find(|(_, i)| i == id).map(|(n, _)| *n);
+            let name = planner.profile_name(*id);
             rows.extend(name.map(|n| conditioned(control, Kind::Profile, n, counters)));
         }
         for (id, counters) in &raw.realtime {
@@ -174,7 +201,8 @@ impl Counting {
                     rows.extend(filter_rows(control));
                 }
                 let kind = if what == What::Calls { "call" } else { "flow" };
-                rows.extend(flows.iter().map(|f| flow_row(planner, f, kind)));
+                let shown = flows.iter().filter(|f| what != What::Calls || f.realtime).take(limit);
+                rows.extend(shown.map(|f| flow_row(planner, f, kind)));
                 rows.retain(|r| what.has(&r.kind));
                 rows.truncate(limit);
                 done(Ok(ShowPage { epoch, revision, at_ns, rows }));
@@ -185,15 +213,6 @@ impl Counting {
 
 /// Flows looked at for one answer; recognised ones may lie anywhere in the table.
 const LOOKED_AT: usize = 20_000;
-
-fn flows(forwarder: &RouterForwarder, at: Instant, what: What, limit: usize) -> Vec<FlowInfo> {
-    let Some(flows) = forwarder.worker().flows() else { return Vec::new() };
-    let looked_at = if what == What::Calls { LOOKED_AT } else { limit.min(LOOKED_AT) };
-    let (mut rows, _) = flows.snapshot(at, 0, looked_at);
-    rows.retain(|f| what != What::Calls || f.realtime);
-    rows.truncate(limit);
-    rows
-}
 
 fn counters_row(row: Row) -> CountersRow {
     CountersRow { kind: row.kind, name: row.name, id: row.id, owner: row.owner, counters: row.counters }
@@ -221,7 +240,7 @@ fn own_ports(control: &Control<RouterPlanner>, rows: &mut [Row]) {
 }
 
 fn class_rows(control: &Control<RouterPlanner>, raw: &Raw, ports: &[String], rows: &mut Vec<Row>) {
-    for c in &raw.classes {
+    for c in raw.classes.iter().flatten() {
         let port = ports.get(c.port.index()).map_or("", String::as_str);
         let mut row = match control.planner().leaf_class(c.port, c.leaf) {
             Some((name, id)) => {

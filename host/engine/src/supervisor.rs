@@ -5,6 +5,7 @@ use crate::control_thread::ToControl;
 use crate::death::{Stopping, ThreadDeath};
 use crate::engine::{Prepared, StopReport};
 use crate::facts::FactsLine;
+use crate::machine::Steal;
 use crate::packet_thread::{Ended, Line, Message};
 use crate::router_forwarder::RouterForwarder;
 use crossbeam_channel::{Receiver, Sender, select};
@@ -36,6 +37,7 @@ pub(crate) struct Running {
     pub(crate) facts: JoinHandle<()>,
     pub(crate) capture: Option<Capture>,
     pub(crate) prepared: Prepared,
+    pub(crate) steal: Steal,
 }
 
 impl Running {
@@ -51,7 +53,8 @@ impl Running {
         let mut report = StopReport::default();
         if let Ok(Some(ended)) = self.packet.join() {
             report.report.rows = ended.rows;
-            report.report.rows.extend(ended.forwarder.count(&Default::default()).elements);
+            self.steal.add_to(&mut report.report.rows);
+            report.report.rows.extend(ended.forwarder.element_rows());
             report.recording = ended.recording;
         }
         if let Some(capture) = self.capture {

@@ -1,0 +1,198 @@
+//! Counting without holding up packets: a survey is taken in slices, one between two batches.
+//!
+//! A slice ends with the unit (a port, an element, a few classes) after which its time is spent. Surveys and changes are
+//! done one after the other, never interleaved, so a survey sees one generation of the router. Packets pass between its
+//! slices: each row is of one instant, and different rows are of instants as far apart as the survey took. A sum over rows
+//! may therefore differ from a total that another row gives by what passed meanwhile; a later survey never shows less of a
+//! counter than an earlier one.
+
+use crate::forwarder::Step;
+use crate::graph_forwarder::element_row;
+use crate::report::Row;
+use crate::router_forwarder::{Raw, RawClass, RouterForwarder, Wanted};
+use perhop_element::NodeId;
+use perhop_elements::schedule::{Egress, NodeIndex};
+use perhop_flows::FlowInfo;
+use perhop_packet::PortId;
+use perhop_units::{Duration, Instant};
+
+/// Time of a slice, to which the unit that ends it adds some µs: together at most 20 µs.
+pub(crate) const SLICE: Duration = Duration(12_000);
+/// Classes, profiles or connections of one unit.
+const UNIT: usize = 16;
+/// Classes that are held in one piece, so that none is copied when there are many.
+const PIECE: usize = 256;
+/// An element of more classes, profiles or contracts than this is counted without their names and sums.
+const LISTED: usize = 16;
+/// Slots of a tree that may hold classes.
+const SLOTS: u32 = 1 << 20;
+
+/// What is counted, and what becomes of it.
+pub(crate) trait Survey<F>: Send {
+    /// Units of work until the slice is `spent`.
+    fn slice(&mut self, forwarder: &mut F, spent: &mut dyn FnMut() -> bool) -> Step;
+    /// All is counted, the rows of ports and machine too; `at` is the end.
+    fn finish(self: Box<Self>, at: Instant, rows: Vec<Row>, forwarder: &mut F);
+}
+
+/// What of a router to count.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Scope {
+    pub(crate) elements: bool,
+    pub(crate) classes: bool,
+    pub(crate) conditioned: bool,
+    /// Connections to look at.
+    pub(crate) connections: usize,
+}
+
+/// Where a survey of a router stands.
+pub(crate) struct Cursor {
+    wanted: Wanted,
+    left: Scope,
+    element: u32,
+    port: u16,
+    /// Next slot of the port's tree, classes found in it, and how many there were.
+    class: (u32, u32, u32),
+    conditioned: usize,
+    flow: u32,
+    looked_at: usize,
+    pub(crate) raw: Raw,
+    pub(crate) flows: Vec<FlowInfo>,
+}
+
+impl Cursor {
+    pub(crate) fn new(scope: Scope, wanted: Wanted) -> Self {
+        // Allocated here, on the thread that asks.
+        let raw = Raw {
+            profiles: Vec::with_capacity(wanted.profiles.len()),
+            slas: Vec::with_capacity(wanted.slas.len()),
+            realtime: Vec::with_capacity(wanted.realtime.len()),
+            ..Raw::default()
+        };
+        let flows = Vec::with_capacity(2 * scope.connections);
+        Self {
+            wanted,
+            left: scope,
+            element: 0,
+            port: 0,
+            class: (0, 0, 0),
+            conditioned: 0,
+            flow: 0,
+            looked_at: 0,
+            raw,
+            flows,
+        }
+    }
+
+    pub(crate) fn slice(
+        &mut self,
+        now: Instant,
+        forwarder: &RouterForwarder,
+        spent: &mut dyn FnMut() -> bool,
+    ) -> Step {
+        loop {
+            if self.left.elements {
+                self.left.elements = self.an_element(forwarder);
+            } else if self.left.classes {
+                self.left.classes = self.some_classes(forwarder);
+            } else if self.left.conditioned {
+                self.left.conditioned = self.some_conditioned(forwarder);
+            } else if self.left.connections > self.looked_at {
+                self.some_flows(now, forwarder);
+            } else {
+                return Step::Done;
+            }
+            if spent() {
+                return Step::More;
+            }
+        }
+    }
+
+    /// `false` when there is no other.
+    fn an_element(&mut self, forwarder: &RouterForwarder) -> bool {
+        let driver = forwarder.worker().driver();
+        let Some(id) = driver.ids().find(|id| id.0 >= self.element) else { return false };
+        self.element = id.0 + 1;
+        let many = self.wanted.profiles.len() + self.wanted.slas.len() + self.wanted.realtime.len();
+        let is_long = match driver.element_ref::<Egress>(id) {
+            Some(egress) => egress.tree().classes() as usize > LISTED,
+            None => many > LISTED && forwarder.is_conditioner(id),
+        };
+        self.raw.elements.push(element_row(driver, NodeId(id.0), !is_long));
+        true
+    }
+
+    fn some_classes(&mut self, forwarder: &RouterForwarder) -> bool {
+        let port = PortId(self.port);
+        if port.index() >= forwarder.port_count() {
+            return false;
+        }
+        let Some(egress) = forwarder.worker().egress(port) else { return self.next_port() };
+        let tree = egress.tree();
+        let (mut slot, mut found, mut total) = self.class;
+        if slot == 0 {
+            total = tree.classes();
+        }
+        let end = (slot + UNIT as u32).min(SLOTS);
+        while slot < end && found < total {
+            if let Some(c) = tree.class(NodeIndex(slot)) {
+                found += 1;
+                self.raw.push(
+                    RawClass {
+                        port,
+                        leaf: c.index.0,
+                        counters: c.counters,
+                        backlog: (c.backlog_packets, c.backlog_bytes),
+                        draining: c.draining,
+                        throttled: c.throttled,
+                    },
+                    PIECE,
+                );
+            }
+            slot += 1;
+        }
+        self.class = (slot, found, total);
+        // One that was freed before it was found leaves `found` short.
+        if found >= total || slot >= SLOTS { self.next_port() } else { true }
+    }
+
+    fn next_port(&mut self) -> bool {
+        self.port += 1;
+        self.class = (0, 0, 0);
+        true
+    }
+
+    fn some_conditioned(&mut self, forwarder: &RouterForwarder) -> bool {
+        let Some(c) = forwarder.worker().conditioner() else { return false };
+        let (raw, wanted) = (&mut self.raw, &self.wanted);
+        let (slas, profiles) = (wanted.slas.len(), wanted.profiles.len());
+        let total = slas + profiles + wanted.realtime.len();
+        let end = (self.conditioned + UNIT).min(total);
+        for i in self.conditioned..end {
+            if let Some(id) = wanted.slas.get(i) {
+                raw.slas.extend(c.sla_counters(*id).map(|n| (*id, n)));
+            } else if let Some(id) = wanted.profiles.get(i - slas) {
+                raw.profiles.extend(c.profile_counters(*id).map(|n| (*id, n)));
+            } else if let Some(id) = wanted.realtime.get(i - slas - profiles) {
+                raw.realtime.extend(c.class_counters(*id).map(|n| (*id, n)));
+            }
+        }
+        self.conditioned = end;
+        end < total
+    }
+
+    fn some_flows(&mut self, now: Instant, forwarder: &RouterForwarder) {
+        let Some(flows) = forwarder.worker().flows() else {
+            self.left.connections = 0;
+            return;
+        };
+        let n = UNIT.min(self.left.connections - self.looked_at);
+        let (rows, next) = flows.snapshot(now, self.flow, n);
+        self.flows.extend(rows);
+        self.looked_at += n;
+        match next {
+            Some(next) => self.flow = next,
+            None => self.left.connections = 0,
+        }
+    }
+}
