@@ -1,0 +1,213 @@
+//! A router in bridge mode against the kernel of this machine, in namespaces of its own: the shape of
+//! `examples/bridge.toml`, with a third port to see what is flooded.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the test needs real sockets, threads and clocks"
+)]
+
+use perhop_element::Port as _;
+use perhop_engine::{Engine, EngineConfig, Handle};
+use perhop_graph::routerfile::RouterFile;
+use perhop_io::{AfPacket, AfPacketConfig};
+use perhop_netlink::{Namespace, Netlink, is_privileged_for_net};
+use perhop_packet::{Batch, Pool};
+use std::collections::BTreeMap;
+use std::net::UdpSocket;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Local experimental EtherType (IEEE 802, table of assigned numbers).
+const ETHERTYPE: [u8; 2] = [0x88, 0xb5];
+/// VLAN 7, priority 5.
+const TAG: [u8; 4] = [0x81, 0x00, 0xa0, 0x07];
+const BROADCAST: [u8; 6] = [0xff; 6];
+const NOBODY: [u8; 6] = [0x02, 0, 0, 0, 0x99, 0x99];
+
+fn may_run(name: &str) -> bool {
+    if is_privileged_for_net() {
+        return true;
+    }
+    let why = "needs CAP_NET_ADMIN and CAP_SYS_ADMIN: run as root or under `unshare -Urn`";
+    eprintln!("SKIPPED {name}: {why}");
+    let required = std::env::var("PERHOP_REQUIRE").is_ok_and(|l| l.split(',').any(|item| item == "netns"));
+    assert!(!required, "{name} is required by PERHOP_REQUIRE but cannot run: {why}");
+    false
+}
+
+fn eventually(what: &str, mut ready: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !ready() {
+        assert!(Instant::now() < end, "never happened: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A host with an address, and a packet socket beside its kernel.
+struct Host {
+    namespace: Namespace,
+    mac: [u8; 6],
+    raw: AfPacket,
+    pool: Pool,
+    /// How often each numbered frame has arrived, and it.
+    arrived: BTreeMap<u32, (u32, Vec<u8>)>,
+}
+
+impl Host {
+    fn new(router: &Netlink, i: usize) -> Self {
+        let namespace = Namespace::create().unwrap();
+        let own = Netlink::open_in(&namespace).unwrap();
+        router.create_veth(&format!("p{i}"), "eth0", Some(&namespace)).unwrap();
+        own.add_address("eth0", format!("10.40.0.{}/24", i + 1).parse().unwrap()).unwrap();
+        own.disable_offloads("eth0").unwrap();
+        own.set_up("eth0").unwrap();
+        router.set_up(&format!("p{i}")).unwrap();
+        eventually("the link runs", || own.link("eth0").unwrap().running);
+        let config = AfPacketConfig { ignore_outgoing: true, ..AfPacketConfig::new("eth0", "eth0") };
+        let raw = namespace.run(|| AfPacket::open(AfPacketConfig { promiscuous: true, ..config })).unwrap();
+        let mac = own.link("eth0").unwrap().mac.unwrap();
+        Self { namespace, mac, raw: raw.unwrap(), pool: Pool::new(8192), arrived: BTreeMap::new() }
+    }
+
+    fn send(&mut self, to: [u8; 6], tag: &[u8], number: u32) {
+        let frame = [&to, &self.mac[..], tag, &ETHERTYPE, &number.to_be_bytes(), &[0; 60]].concat();
+        let mut batch = Batch::new();
+        batch.push(self.pool.packet(&frame).unwrap());
+        eventually("room to send", || {
+            self.raw.transmit(&mut batch).unwrap();
+            batch.is_empty()
+        });
+    }
+
+    fn look(&mut self) {
+        let mut batch = Batch::new();
+        while self.raw.receive(perhop_units::Instant(u64::MAX), &self.pool, &mut batch).unwrap() > 0 {
+            for packet in batch.iter() {
+                let frame = packet.frame();
+                let at = if frame[12..14] == TAG[..2] { 16 } else { 12 };
+                if frame[at..at + 2] == ETHERTYPE {
+                    let number = u32::from_be_bytes(frame[at + 2..at + 6].try_into().unwrap());
+                    self.arrived.entry(number).or_insert((0, frame.to_vec())).0 += 1;
+                }
+            }
+            batch.release_all();
+        }
+    }
+
+    /// How often a frame came, in the end.
+    fn times(&mut self, number: u32) -> u32 {
+        self.look();
+        self.arrived.get(&number).map_or(0, |(times, _)| *times)
+    }
+
+    fn udp(&self) -> UdpSocket {
+        let socket = self.namespace.run(|| UdpSocket::bind("0.0.0.0:0")).unwrap().unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        socket
+    }
+}
+
+/// Whether one of a few datagrams arrives.
+fn reaches(from: &UdpSocket, to: &UdpSocket, address: &str) -> bool {
+    let target = format!("{address}:{}", to.local_addr().unwrap().port());
+    let mut buffer = [0; 64];
+    (0..50).any(|_| {
+        let _ = from.send_to(b"hello", &target);
+        to.recv_from(&mut buffer).is_ok()
+    })
+}
+
+fn dropped(handle: &Handle, reason: &str) -> u64 {
+    let page = handle.wait(|done| handle.counters(done)).unwrap();
+    let elements = page.rows.iter().filter(|r| r.kind == "element");
+    elements.map(|r| r.counters.get(&format!("dropped_{reason}")).copied().unwrap_or(0)).sum()
+}
+
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn start(router: &Namespace, scratch: &Scratch) -> (Engine, Handle) {
+    let text = include_str!("../../../examples/bridge.toml")
+        .replace("\"eth0\"", "\"p0\"")
+        .replace("\"eth1\"", "\"p1\"")
+        .replacen("[[class]]", "[[port]]\nname = \"third\"\ndevice = \"p2\"\n\n[[class]]", 1);
+    let (file, diagnostics) = RouterFile::read("bridge.toml", &text);
+    let file = file.unwrap_or_else(|| panic!("{diagnostics}"));
+    Engine::start(EngineConfig {
+        state_dir: Some(scratch.0.clone()),
+        pool_size: 8192,
+        ..EngineConfig::of_file("bridge", Some(router.clone()), &file, None)
+    })
+    .unwrap()
+}
+
+#[test]
+fn hosts_talk_through_a_bridge_and_each_frame_arrives_once() {
+    if !may_run("hosts_talk_through_a_bridge_and_each_frame_arrives_once") {
+        return;
+    }
+    let scratch = Scratch(std::env::temp_dir().join(format!("perhop-bridge-{}", std::process::id())));
+    std::fs::create_dir_all(&scratch.0).unwrap();
+    let router = Namespace::create().unwrap();
+    let links = Netlink::open_in(&router).unwrap();
+    let [mut a, mut b, mut c] = [0, 1, 2].map(|i| Host::new(&links, i));
+    let (engine, handle) = start(&router, &scratch);
+
+    // The kernels' own ARP and UDP, every way.
+    let (ua, ub, uc) = (a.udp(), b.udp(), c.udp());
+    assert!(reaches(&ua, &ub, "10.40.0.2") && reaches(&ub, &ua, "10.40.0.1"), "inside and modem");
+    assert!(reaches(&uc, &ub, "10.40.0.2") && reaches(&ua, &uc, "10.40.0.3"), "third");
+
+    // All stations are learned now.
+    a.send(b.mac, &[], 1);
+    a.send(NOBODY, &[], 2);
+    a.send(BROADCAST, &[], 3);
+    b.send(BROADCAST, &[], 4);
+    // Another VLAN has learned nothing: the first is flooded, the answer finds its way.
+    a.send(b.mac, &TAG, 5);
+    eventually("the tagged frame arrives", || b.times(5) == 1 && c.times(5) == 1);
+    b.send(a.mac, &TAG, 6);
+    let expected =
+        [(1, [0, 1, 0]), (2, [0, 1, 1]), (3, [0, 1, 1]), (4, [1, 0, 1]), (5, [0, 1, 1]), (6, [1, 0, 0])];
+    for (number, times) in expected {
+        eventually("every frame arrives", || {
+            let seen = [a.times(number), b.times(number), c.times(number)];
+            seen.iter().zip(times).all(|(seen, wanted)| *seen >= wanted)
+        });
+    }
+    // What comes twice comes soon.
+    std::thread::sleep(Duration::from_millis(200));
+    for (number, times) in expected {
+        assert_eq!([a.times(number), b.times(number), c.times(number)], times, "frame {number}");
+    }
+    let tagged = &a.arrived[&6].1;
+    assert_eq!((&tagged[..6], &tagged[6..12], &tagged[12..16]), (&a.mac[..], &b.mac[..], &TAG[..]));
+
+    // A storm: what is not flooded is counted, and nothing comes twice.
+    let storm = 100..3_100;
+    let before = dropped(&handle, "storm_limit");
+    for number in storm.clone() {
+        a.send(BROADCAST, &[], number);
+        c.look();
+    }
+    let refused = || dropped(&handle, "storm_limit") - before;
+    eventually("every frame is flooded or refused", || {
+        let flooded = storm.clone().filter(|n| c.times(*n) > 0).count() as u64;
+        flooded + refused() == storm.len() as u64
+    });
+    assert!(refused() > 0, "3,000 frames to two ports are more than a burst of 1,000 copies");
+    std::thread::sleep(Duration::from_millis(200));
+    c.look();
+    assert!(storm.clone().all(|n| c.times(n) <= 1 && a.times(n) == 0));
+    assert!(storm.clone().all(|n| b.times(n) <= 1));
+    assert!(reaches(&ua, &ub, "10.40.0.2"), "after the storm");
+    let report = engine.stop();
+    assert!(report.failure.is_none() && report.restore_error.is_none());
+}
