@@ -12,9 +12,10 @@ use crate::outbox;
 use crate::packet_thread::{Ended, Line, Message, PacketThread, Scheduling};
 use crate::port::LivePort;
 use crate::prepare::{self, Device};
+use crate::prepared::Prepared;
 use crate::report::{Recording, Report};
 use crate::router_forwarder::RouterForwarder;
-use crate::state_file::{self, StateFile};
+use crate::state_file;
 use crate::supervisor::{Order, Running, supervise};
 use crate::wait::{MAX_PORTS, Wake};
 use crossbeam_channel::{Sender, bounded, unbounded};
@@ -132,53 +133,6 @@ pub struct Engine {
     facts: Arc<FactsLine>,
 }
 
-/// Interfaces that are changed, until dropped or put back.
-pub(crate) struct Prepared {
-    namespace: Namespace,
-    state: StateFile,
-    path: PathBuf,
-    active: bool,
-}
-
-impl Prepared {
-    /// Saves how the interfaces are, then changes them.
-    fn new(config: &EngineConfig, namespace: &Namespace, devices: &[Device]) -> Result<Self, EngineError> {
-        let directory = config.state_dir.clone().unwrap_or_else(state_file::state_directory);
-        std::fs::create_dir_all(&directory)
-            .map_err(|source| EngineError::StateFile { path: directory.clone(), source })?;
-        let path = state_file::state_path(&directory, &config.name);
-        if path.exists() {
-            // Of a router that runs: refused. Of one that crashed: its interfaces are put back first.
-            state_file::restore(&path)?;
-        }
-        let state = StateFile::new(&config.name, namespace, prepare::read(namespace, devices)?);
-        state.write(&path)?;
-        let prepared = Self { namespace: namespace.clone(), state, path, active: true };
-        let netlink = Netlink::open_in(namespace)?;
-        for device in devices {
-            prepare::change(namespace, &netlink, device)?;
-        }
-        Ok(prepared)
-    }
-
-    pub(crate) fn put_back(&mut self) -> Result<(), EngineError> {
-        self.active = false;
-        prepare::restore(&self.namespace, &self.state)?;
-        std::fs::remove_file(&self.path)
-            .map_err(|source| EngineError::StateFile { path: self.path.clone(), source })
-    }
-}
-
-impl Drop for Prepared {
-    fn drop(&mut self) {
-        if self.active
-            && let Err(error) = self.put_back()
-        {
-            tracing::error!(%error, "interfaces are not as they were");
-        }
-    }
-}
-
 /// The ports among the objects, in order.
 fn ports_of(objects: &[Object]) -> Result<Vec<EdgePort>, EngineError> {
     let mut ports = Vec::new();
@@ -216,7 +170,8 @@ impl Engine {
         let pool = Pool::new(config.pool_size);
         let worker = Worker::new(&text, &mut planner, pool, config.seed)
             .map_err(|e| EngineError::Graph(vec![e.to_string()]))?;
-        let prepared = Prepared::new(&config, &namespace, &devices)?;
+        let directory = config.state_dir.clone().unwrap_or_else(state_file::state_directory);
+        let prepared = Prepared::new(&config.name, &directory, &namespace, &devices)?;
         let plan = SocketPlan {
             rx_slots: config.rx_slots,
             tx_slots: config.tx_slots,
@@ -232,7 +187,7 @@ impl Engine {
         let engine = Self {
             name: config.name.clone(),
             line: running.line.clone(),
-            state_file: running.prepared.path.clone(),
+            state_file: running.prepared.path().to_owned(),
             orders: orders.clone(),
             supervisor: Some(supervisor),
             warnings,
@@ -353,7 +308,9 @@ impl Threads<'_> {
         let (inside, inside_out) = bounded(outbox::CAPACITY);
         let names: Vec<String> = self.devices.iter().map(|d| d.port.clone()).collect();
         // Read before anything runs, so that the first packets find their routes.
-        let (facts, world) = Facts::open(self.namespace.clone(), self.devices.clone(), self.plan.clone())?;
+        let saved = self.prepared.saved();
+        let (facts, world) =
+            Facts::open(self.namespace.clone(), self.devices.clone(), self.plan.clone(), saved)?;
         let _ = inside.send(ToControl::World(Box::new(world)));
         let (capture, ports) = self.ports(&names, sockets)?;
         let (line, packet) = self.packet_thread(worker, names.clone(), ports, &inside, sentinel("packet"))?;

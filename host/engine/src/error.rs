@@ -62,6 +62,21 @@ pub enum EngineError {
         /// State file.
         path: PathBuf,
     },
+    /// Another router has a port's interface.
+    #[error(
+        "port \"{port}\": interface \"{device}\" belongs to the router \"{router}\", which runs here (process {pid}); \
+         both would forward every packet"
+    )]
+    DeviceInUse {
+        /// Port.
+        port: String,
+        /// Interface.
+        device: String,
+        /// Name of the other router.
+        router: String,
+        /// Its process.
+        pid: u32,
+    },
     /// The state file cannot be read or written.
     #[error(
         "{path}: {source}; what is changed on interfaces is kept there, so that it can be put back after a crash"

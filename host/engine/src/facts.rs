@@ -1,7 +1,8 @@
 //! Facts of the world: the kernel's routes, neighbours, links and addresses, followed on a thread of their own.
 
 use crate::control_thread::{ToControl, World};
-use crate::prepare::{self, Device};
+use crate::prepare::Device;
+use crate::prepared::Saved;
 use crate::wait::MAX_PORTS;
 use crossbeam_channel::Sender;
 use perhop_elements::route::{
@@ -99,6 +100,7 @@ pub(crate) struct Facts {
     mirror: Mirror,
     devices: Vec<Device>,
     plan: SocketPlan,
+    saved: Arc<Saved>,
     /// Interface index that each port's open socket is bound to.
     bound: Vec<Option<u32>>,
     /// Number of each port's last socket, the one the router started with being 0.
@@ -114,6 +116,7 @@ impl Facts {
         namespace: Namespace,
         devices: Vec<Device>,
         plan: SocketPlan,
+        saved: Arc<Saved>,
     ) -> Result<(Self, World), NetlinkError> {
         let mirror = Mirror::open_in(&namespace)?;
         let mut facts = Self {
@@ -126,6 +129,7 @@ impl Facts {
             mirror,
             devices,
             plan,
+            saved,
         };
         facts.bound = facts.indices();
         let mut world = facts.changes(true);
@@ -221,7 +225,7 @@ impl Facts {
     fn reopen(&self, i: usize) -> Result<AfPacket, crate::EngineError> {
         let device = &self.devices[i];
         // A new interface of the old name has its own switches.
-        prepare::change(&self.namespace, self.mirror.netlink(), device)?;
+        self.saved.adopt(self.mirror.netlink(), device)?;
         self.plan.open(&self.namespace, device)
     }
 

@@ -34,6 +34,7 @@ mod outbox;
 mod packet_thread;
 mod port;
 mod prepare;
+mod prepared;
 mod recorder;
 mod report;
 mod router_forwarder;

@@ -35,13 +35,16 @@ pub(crate) fn transparent(namespace: &Namespace, port: &str, device: &str) -> Re
 }
 
 /// Reads how the ports' interfaces are. Changes nothing.
-pub(crate) fn read(namespace: &Namespace, ports: &[Device]) -> Result<Vec<SavedPort>, EngineError> {
-    let netlink = Netlink::open_in(namespace)?;
+pub(crate) fn read(
+    netlink: &Netlink,
+    namespace: &Namespace,
+    ports: &[Device],
+) -> Result<Vec<SavedPort>, EngineError> {
     ports
         .iter()
         .map(|p| {
             let fail = |e| EngineError::of_netlink(&p.port, &p.device, e);
-            netlink.link(&p.device).map_err(fail)?;
+            let index = Some(netlink.link(&p.device).map_err(fail)?.index);
             let offloads = netlink.offloads(&p.device).map_err(fail)?.wanted;
             let mut switches = Vec::new();
             for version in [IpVersion::V4, IpVersion::V6] {
@@ -52,7 +55,7 @@ pub(crate) fn read(namespace: &Namespace, ports: &[Device]) -> Result<Vec<SavedP
                     Err(source) => return Err(forwarding(p, source)),
                 }
             }
-            Ok(SavedPort { device: p.device.clone(), offloads, forwarding: switches })
+            Ok(SavedPort { device: p.device.clone(), index, offloads, forwarding: switches })
         })
         .collect()
 }
@@ -76,14 +79,20 @@ fn forwarding(port: &Device, source: NetlinkError) -> EngineError {
     }
 }
 
-/// Puts back what a state file says. Interfaces that are gone are skipped; everything else is tried even after a
-/// failure.
+/// Puts back what a state file says, by the numbers of the interfaces: one may have another name now, and its old name
+/// may be that of another. Interfaces that are gone are skipped; everything else is tried even after a failure.
 pub(crate) fn restore(namespace: &Namespace, state: &StateFile) -> Result<(), EngineError> {
     let netlink = Netlink::open_in(namespace)?;
+    let links = netlink.links()?;
     let mut result = Ok(());
     for port in &state.ports {
+        let name = match port.index {
+            Some(index) => links.iter().find(|l| l.index == index).map(|l| l.name.as_str()),
+            None => Some(port.device.as_str()),
+        };
+        let Some(name) = name else { continue };
         let offloads = Offloads { wanted: port.offloads.clone(), active: Vec::new() };
-        if let Err(e) = netlink.restore_offloads(&port.device, &offloads)
+        if let Err(e) = netlink.restore_offloads(name, &offloads)
             && !e.is_not_found()
         {
             result = result.and(Err(e));
@@ -93,7 +102,7 @@ pub(crate) fn restore(namespace: &Namespace, state: &StateFile) -> Result<(), En
             .iter()
             .map(|s| SavedKey {
                 version: if s.v6 { IpVersion::V6 } else { IpVersion::V4 },
-                interface: port.device.clone(),
+                interface: name.to_owned(),
                 key: FORWARDING.to_owned(),
                 value: s.value,
             })

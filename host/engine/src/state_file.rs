@@ -1,7 +1,7 @@
 //! How the interfaces were before a router changed them: a file that outlives a crash.
 
 use crate::error::EngineError;
-use crate::prepare;
+use crate::prepare::{self, Device};
 use perhop_netlink::Namespace;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -24,7 +24,11 @@ pub(crate) struct SavedSwitch {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SavedPort {
+    /// Name at that time.
     pub(crate) device: String,
+    /// Number, which the interface keeps as long as it exists and no other one in its namespace has.
+    #[serde(default)]
+    pub(crate) index: Option<u32>,
     pub(crate) offloads: BTreeMap<String, bool>,
     pub(crate) forwarding: Vec<SavedSwitch>,
 }
@@ -38,6 +42,9 @@ pub(crate) struct StateFile {
     pub(crate) pid: u32,
     /// Start of the process in ticks since boot: a process of the same number is another one.
     pub(crate) started: u64,
+    /// Which start of the machine it was: nothing that is written here survives the next one.
+    #[serde(default)]
+    pub(crate) boot: Option<String>,
     /// Network namespace, as the kernel names it.
     pub(crate) namespace: String,
     pub(crate) ports: Vec<SavedPort>,
@@ -87,6 +94,26 @@ fn started(pid: u32) -> Option<u64> {
     text.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
+/// The kernel's name of this start of the machine (random(4)).
+fn boot() -> Option<String> {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(text.trim().to_owned())
+}
+
+/// Held while state files are looked at and written: one start or restoration at a time in a directory.
+pub(crate) struct StateLock(#[expect(dead_code, reason = "closing it gives the lock back")] fs::File);
+
+impl StateLock {
+    /// Waits for others; makes the directory if need be.
+    pub(crate) fn of(directory: &Path) -> Result<Self, EngineError> {
+        let fail = |source| EngineError::StateFile { path: directory.to_owned(), source };
+        fs::create_dir_all(directory).map_err(fail)?;
+        let file = fs::File::open(directory).map_err(fail)?;
+        rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).map_err(|e| fail(e.into()))?;
+        Ok(Self(file))
+    }
+}
+
 impl StateFile {
     pub(crate) fn new(router: &str, namespace: &Namespace, ports: Vec<SavedPort>) -> Self {
         let pid = std::process::id();
@@ -95,6 +122,7 @@ impl StateFile {
             router: router.to_owned(),
             pid,
             started: started(pid).unwrap_or(0),
+            boot: boot(),
             namespace: namespace.to_string(),
             ports,
         }
@@ -102,7 +130,23 @@ impl StateFile {
 
     /// Whether the process that wrote it lives.
     pub(crate) fn is_live(&self) -> bool {
-        started(self.pid) == Some(self.started)
+        self.is_of_this_boot() && started(self.pid) == Some(self.started)
+    }
+
+    fn is_of_this_boot(&self) -> bool {
+        self.boot.is_none() || self.boot == boot()
+    }
+
+    /// Whether it is about one of these interfaces of a namespace, and which.
+    fn shares(&self, namespace: &Namespace, found: &[SavedPort]) -> Option<usize> {
+        if self.namespace != namespace.to_string() || !self.is_of_this_boot() {
+            return None;
+        }
+        found.iter().position(|f| {
+            self.ports
+                .iter()
+                .any(|p| if p.index.is_some() { p.index == f.index } else { p.device == f.device })
+        })
     }
 
     pub(crate) fn read(path: &Path) -> Result<Self, EngineError> {
@@ -128,23 +172,58 @@ impl StateFile {
 }
 
 /// Puts back what a crashed router had changed, and removes its state file. Finds the router's network namespace among
-/// the caller's, the named ones and those of processes.
+/// the caller's, the named ones and those of processes. After another start of the machine there is nothing to put back.
 ///
 /// # Errors
 /// [`EngineError::NameInUse`] when the router lives; [`EngineError::StateFile`], [`EngineError::StateFormat`]; the
 /// kernel's refusal, in which case the file stays.
 pub fn restore(path: &Path) -> Result<Restored, EngineError> {
+    // Told before the directory would be made for the lock.
+    StateFile::read(path)?;
+    let _lock = path.parent().map(StateLock::of).transpose()?;
+    restore_locked(path, None)
+}
+
+/// [`restore`], with the directory's lock held; `known` is a namespace that the caller holds, which may be one that
+/// nobody can find.
+pub(crate) fn restore_locked(path: &Path, known: Option<&Namespace>) -> Result<Restored, EngineError> {
     let state = StateFile::read(path)?;
     if state.is_live() {
         return Err(EngineError::NameInUse { name: state.router, pid: state.pid, path: path.to_owned() });
     }
     let devices = state.ports.iter().map(|p| p.device.clone()).collect();
-    let namespace = find_namespace(&state.namespace);
+    let known = known.filter(|n| n.to_string() == state.namespace).cloned();
+    let namespace = known.or_else(|| find_namespace(&state.namespace)).filter(|_| state.is_of_this_boot());
     if let Some(namespace) = &namespace {
         prepare::restore(namespace, &state)?;
     }
     fs::remove_file(path).map_err(|source| EngineError::StateFile { path: path.to_owned(), source })?;
     Ok(Restored { router: state.router, devices, namespace_gone: namespace.is_none() })
+}
+
+/// Looks for interfaces that `found` describes in state files of other routers: one that runs has a prior claim; what one
+/// that crashed has changed is put back, which is told by `true`.
+pub(crate) fn put_back_others(
+    directory: &Path,
+    own: &Path,
+    namespace: &Namespace,
+    devices: &[Device],
+    found: &[SavedPort],
+) -> Result<bool, EngineError> {
+    let mut any = false;
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_other = path != own && path.to_string_lossy().ends_with(".state.json");
+        let Some(state) = is_other.then(|| StateFile::read(&path).ok()).flatten() else { continue };
+        let Some(i) = state.shares(namespace, found) else { continue };
+        if state.is_live() {
+            let Device { port, device } = devices[i].clone();
+            return Err(EngineError::DeviceInUse { port, device, router: state.router, pid: state.pid });
+        }
+        restore_locked(&path, Some(namespace))?;
+        any = true;
+    }
+    Ok(any)
 }
 
 fn find_namespace(wanted: &str) -> Option<Namespace> {
@@ -171,9 +250,11 @@ mod tests {
             router: "edge".into(),
             pid,
             started,
+            boot: boot(),
             namespace: "net:[1]".into(),
             ports: vec![SavedPort {
                 device: "eth0".into(),
+                index: Some(2),
                 offloads: BTreeMap::from([("rx-gro".into(), true)]),
                 forwarding: vec![SavedSwitch { v6: false, value: 1 }],
             }],
@@ -204,5 +285,7 @@ mod tests {
         let start = started(me).unwrap();
         assert!(state(me, start).is_live());
         assert!(!state(me, start + 1).is_live(), "another process of the same number");
+        let before = StateFile { boot: Some("another".into()), ..state(me, start) };
+        assert!(!before.is_live(), "before the machine was started again");
     }
 }

@@ -3,10 +3,11 @@
 use crate::capture::Capture;
 use crate::control_thread::ToControl;
 use crate::death::{Stopping, ThreadDeath};
-use crate::engine::{Prepared, StopReport};
+use crate::engine::StopReport;
 use crate::facts::FactsLine;
 use crate::machine::Steal;
 use crate::packet_thread::{Ended, Line, Message};
+use crate::prepared::Prepared;
 use crate::router_forwarder::RouterForwarder;
 use crossbeam_channel::{Receiver, Sender, select};
 use std::sync::Arc;

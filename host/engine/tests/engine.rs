@@ -297,6 +297,61 @@ fn after_a_crash_the_state_file_puts_everything_back() {
 }
 
 #[test]
+fn a_renamed_interface_and_the_one_that_took_its_name_are_both_put_back() {
+    if !may_run("a_renamed_interface_and_the_one_that_took_its_name_are_both_put_back") {
+        return;
+    }
+    let w = World::new("renamed", 1);
+    let forwards = |device: &str| sysctl::read(&w.router, IpVersion::V4, device, "forwarding").unwrap();
+    sysctl::write(&w.router, IpVersion::V4, "p0", "forwarding", 1).unwrap();
+    let before = w.net.offloads("p0").unwrap().wanted;
+    let (engine, _) = Engine::start(w.config("renamed", "")).unwrap();
+    w.net.set_down("p0").unwrap();
+    w.net.rename("p0", "away").unwrap();
+    w.net.create_veth("p0", "p0-peer", None).unwrap();
+    sysctl::write(&w.router, IpVersion::V4, "p0", "forwarding", 1).unwrap();
+    assert_eq!((forwards("away"), forwards("p0")), (0, 1));
+    w.net.set_up("p0").unwrap();
+    w.net.set_up("p0-peer").unwrap();
+    eventually("the new interface is the port", || forwards("p0") == 0);
+    assert!(w.net.offloads("p0").unwrap().is_off());
+    let state = std::fs::read_to_string(engine.state_file()).unwrap();
+    assert_eq!(state.matches("\"index\"").count(), 2, "{state}");
+    assert!(engine.stop().restore_error.is_none());
+    assert_eq!((forwards("away"), forwards("p0")), (1, 1));
+    assert_eq!(w.net.offloads("away").unwrap().wanted, before);
+    assert!(!w.net.offloads("p0").unwrap().is_off());
+}
+
+#[test]
+fn an_interface_of_another_router_is_refused_or_first_put_back() {
+    if !may_run("an_interface_of_another_router_is_refused_or_first_put_back") {
+        return;
+    }
+    let w = World::new("shared", 1);
+    let forwards = || sysctl::read(&w.router, IpVersion::V4, "p0", "forwarding").unwrap();
+    sysctl::write(&w.router, IpVersion::V4, "p0", "forwarding", 1).unwrap();
+    let before = w.net.offloads("p0").unwrap().wanted;
+    let (engine, _) = Engine::start(w.config("first", "")).unwrap();
+    let path = engine.state_file().to_owned();
+    let left = std::fs::read_to_string(&path).unwrap();
+    let error = Engine::start(w.config("second", "")).map(|_| ()).unwrap_err();
+    assert!(matches!(&error, EngineError::DeviceInUse { router, .. } if router == "first"), "{error}");
+    assert_eq!(forwards(), 0, "the refused one touched nothing");
+    engine.stop();
+    assert_eq!(forwards(), 1);
+    // The first as it would have crashed.
+    let pid = format!("\"pid\": {}", std::process::id());
+    std::fs::write(&path, left.replace(&pid, "\"pid\": 4194305")).unwrap();
+    sysctl::write(&w.router, IpVersion::V4, "p0", "forwarding", 0).unwrap();
+    w.net.disable_offloads("p0").unwrap();
+    let (engine, _) = Engine::start(w.config("second", "")).unwrap();
+    assert!(!path.exists() && forwards() == 0);
+    engine.stop();
+    assert_eq!((forwards(), w.net.offloads("p0").unwrap().wanted), (1, before), "as before the first");
+}
+
+#[test]
 fn a_port_goes_and_comes_back_while_others_forward() {
     if !may_run("a_port_goes_and_comes_back_while_others_forward") {
         return;

@@ -87,6 +87,11 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
     if let Some(dir) = &config.pcap_dir {
         std::fs::create_dir_all(dir).map_err(|source| AppError::Write { path: dir.clone(), source })?;
     }
+    // Signals first: one that comes during the start must not end the process with the interfaces half changed.
+    let signals = {
+        let _inside = runtime.enter();
+        Signals::new()?
+    };
     let (engine, handle) = Engine::start(config)?;
     for warning in engine.warnings() {
         warn!("{warning}");
@@ -99,8 +104,6 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
     let api: Arc<dyn RouterApi> = Arc::new(Adapter::new(handle, path, settings));
     let socket = claimed.path.clone();
     let served = runtime.block_on(async {
-        // Signals first: one that comes during the start must not be lost.
-        let signals = Signals::new()?;
         let server = Server::bind(claimed, Arc::clone(&api))?;
         info!(router = name, ports, socket = %socket.display(), "forwarding");
         serve(server, &api, signals, died, &log).await;
