@@ -9,14 +9,14 @@ use crate::handle::Handle;
 use crate::inlet::Inlet;
 use crate::machine::Steal;
 use crate::outbox;
-use crate::packet_thread::{Ended, Line, Message, PacketThread, Scheduling};
+use crate::packet_thread::{Line, Message, PacketThread, Scheduling};
 use crate::port::LivePort;
 use crate::prepare::{self, Device};
 use crate::prepared::Prepared;
 use crate::report::{Recording, Report};
 use crate::router_forwarder::RouterForwarder;
 use crate::state_file;
-use crate::supervisor::{Order, Running, supervise};
+use crate::supervisor::{Order, PacketHandle, Running, supervise};
 use crate::wait::{MAX_PORTS, Wake};
 use crossbeam_channel::{Sender, bounded, unbounded};
 use perhop_graph::control::{Control, Limits};
@@ -390,7 +390,7 @@ impl Threads<'_> {
         ports: Vec<LivePort>,
         inside: &Sender<ToControl>,
         watch: Sentinel,
-    ) -> Result<(Line<RouterForwarder>, JoinHandle<Option<Ended<RouterForwarder>>>), EngineError> {
+    ) -> Result<(Line<RouterForwarder>, PacketHandle), EngineError> {
         let wake = Arc::new(Wake::new().map_err(EngineError::Thread)?);
         let (messages, out) = Inlet::new(4096);
         let forwarder = RouterForwarder::new(worker, names, inside.clone());

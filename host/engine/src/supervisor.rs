@@ -27,13 +27,16 @@ pub(crate) enum Order {
     Stop,
 }
 
+/// What a router's packet thread leaves, unless it panicked.
+pub(crate) type PacketHandle = JoinHandle<Option<Ended<RouterForwarder>>>;
+
 /// The threads of a router, and what to put back after them.
 pub(crate) struct Running {
     pub(crate) line: Line<RouterForwarder>,
     pub(crate) inside: Sender<ToControl>,
     pub(crate) facts_line: Arc<FactsLine>,
     pub(crate) stopping: Stopping,
-    pub(crate) packet: JoinHandle<Option<Ended<RouterForwarder>>>,
+    pub(crate) packet: PacketHandle,
     pub(crate) control: JoinHandle<()>,
     pub(crate) facts: JoinHandle<()>,
     pub(crate) capture: Option<Capture>,
