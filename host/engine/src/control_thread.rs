@@ -1,6 +1,5 @@
 //! The thread that owns the control machine: requests in, changes to the packet thread, answers and events out.
 
-use crate::error::EngineError;
 use crate::facts::FactsLine;
 use crate::machine::Steal;
 use crate::packet_thread::{Line, Message, Notice};
@@ -21,7 +20,6 @@ use perhop_netlink::Netlink;
 use perhop_packet::PortId;
 use perhop_reason::Code;
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,7 +39,6 @@ pub(crate) enum Request {
     OnEvents(Box<dyn FnMut() -> bool + Send>),
     Show(String, usize, Done<Result<ShowPage, ErrorItem>>),
     Explain(String, Done<Result<serde_json::Value, ErrorItem>>),
-    Reload(Done<Result<Arc<Reply>, Vec<String>>>),
     Graph(Done<String>),
 }
 
@@ -87,7 +84,6 @@ pub(crate) struct ControlThread {
     /// Number of each port's last socket.
     numbers: Vec<u32>,
     port_names: Vec<String>,
-    file: Option<PathBuf>,
     waiting: HashMap<u64, Done<Arc<Reply>>>,
     next_request: u64,
     watchers: Vec<Box<dyn FnMut() -> bool + Send>>,
@@ -104,7 +100,6 @@ pub(crate) struct Parts {
     pub(crate) inside: Receiver<ToControl>,
     pub(crate) facts: Arc<FactsLine>,
     pub(crate) netlink: Netlink,
-    pub(crate) file: Option<PathBuf>,
     pub(crate) graph_text: String,
     pub(crate) steal: Steal,
 }
@@ -124,7 +119,6 @@ impl ControlThread {
             up: vec![true; port_names.len()],
             numbers: vec![0; port_names.len()],
             port_names,
-            file: parts.file,
             waiting: HashMap::new(),
             next_request: 1,
             watchers: Vec::new(),
@@ -326,7 +320,6 @@ impl ControlThread {
                 Err(error) => done(Err(error)),
             },
             Request::Explain(text, done) => self.explain(&text, done),
-            Request::Reload(done) => self.reload(done),
         }
     }
 
@@ -352,20 +345,6 @@ impl ControlThread {
             let explained = question.ask(forwarder.worker());
             forwarder.outbox().deliver(ToControl::Explained(Box::new(explained), done));
         })));
-    }
-
-    fn reload(&mut self, done: Done<Result<Arc<Reply>, Vec<String>>>) {
-        let Some(path) = &self.file else { return done(Err(vec![EngineError::NoFile.to_string()])) };
-        let text = match std::fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) => return done(Err(vec![format!("{}: {error}", path.display())])),
-        };
-        let (file, diagnostics) = RouterFile::read(&path.display().to_string(), &text);
-        let Some(file) = file else {
-            return done(Err(vec![diagnostics.to_string()]));
-        };
-        let transaction = file_transaction(file.objects);
-        self.submit(FILE, Box::new(transaction), Box::new(move |reply| done(Ok(reply))));
     }
 }
 

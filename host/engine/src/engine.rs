@@ -44,7 +44,7 @@ pub struct EngineConfig {
     pub namespace: Option<Namespace>,
     /// Objects of owner `file`; ports among them, in order, are the router's ports.
     pub objects: Vec<Object>,
-    /// What [`Handle::reload`] reads.
+    /// The router file that the objects are from, if any.
     pub file: Option<PathBuf>,
     /// Graph instead of the default one of an edge router.
     pub graph: Option<String>,
@@ -92,7 +92,7 @@ impl EngineConfig {
         }
     }
 
-    /// A router of a file that was read, which `path` names for reloading.
+    /// A router of a file that was read, from `path` if given.
     pub fn of_file(
         name: &str,
         namespace: Option<Namespace>,
@@ -326,7 +326,6 @@ impl Threads<'_> {
             inside: inside_out,
             facts: facts_line.clone(),
             netlink: self.netlink,
-            file: self.config.file.clone(),
             graph_text: self.text,
             steal,
         };

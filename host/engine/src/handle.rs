@@ -140,12 +140,6 @@ impl Handle {
         self.ask(Request::Explain(packet.to_owned(), Box::new(done)));
     }
 
-    /// Reads the router file again: `replace_owned` by owner `file`. Errors are the file's diagnostics; what the router
-    /// refuses is in the reply.
-    pub fn reload(&self, done: impl FnOnce(Result<Arc<Reply>, Vec<String>>) + Send + 'static) {
-        self.ask(Request::Reload(Box::new(done)));
-    }
-
     /// Text of the running packet graph.
     pub fn graph(&self, done: impl FnOnce(String) + Send + 'static) {
         self.ask(Request::Graph(Box::new(done)));

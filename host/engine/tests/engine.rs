@@ -465,18 +465,18 @@ fn a_transaction_changes_a_class_while_packets_pass() {
 }
 
 #[test]
-fn a_reload_keeps_what_others_own() {
-    if !may_run("a_reload_keeps_what_others_own") {
+fn a_replaced_file_keeps_what_others_own() {
+    if !may_run("a_replaced_file_keeps_what_others_own") {
         return;
     }
     let w = World::new("reload", 2);
-    let config = w.config_of("reload", CLASSES);
-    let path = config.file.clone().unwrap();
-    let (engine, handle) = Engine::start(config).unwrap();
+    let (engine, handle) = Engine::start(w.config_of("reload", CLASSES)).unwrap();
     put_class(&handle, "p1/guest");
     let before = names_of(&handle, Owner::File);
-    std::fs::write(&path, CLASSES.replace("\"best\"", "\"rest\"")).unwrap();
-    let reply = handle.wait(|done| handle.reload(done)).unwrap().unwrap();
+    let objects = w.config_of("reload", &CLASSES.replace("\"best\"", "\"rest\"")).objects;
+    let op = Op::ReplaceOwned { kinds: RouterFile::KINDS.to_vec(), objects };
+    let replace = transaction(&handle, Owner::File, vec![op]);
+    let reply = handle.submit_blocking(Credentials::ADMIN, replace).unwrap();
     assert_eq!(reply.outcome, Outcome::Committed, "{reply:?}");
     let after = names_of(&handle, Owner::File);
     assert_ne!(before, after);
@@ -485,10 +485,6 @@ fn a_reload_keeps_what_others_own() {
         "{after:?}"
     );
     assert_eq!(names_of(&handle, Owner::Cli), ["p1/guest"]);
-    std::fs::write(&path, "[[port]]\nnaem = 3\n").unwrap();
-    let errors = handle.wait(|done| handle.reload(done)).unwrap().unwrap_err();
-    assert!(errors[0].contains("router.toml:2:"), "{errors:?}");
-    assert_eq!(names_of(&handle, Owner::File), after, "a wrong file changes nothing");
     engine.stop();
 }
 

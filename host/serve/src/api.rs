@@ -1,7 +1,7 @@
 //! What a server asks of a router.
 
 use perhop_model::{
-    Claim, CountersPage, Credentials, ErrorItem, Event, Reply, StatePage, StateQuery, Transaction,
+    Claim, CountersPage, Credentials, ErrorItem, Event, Outcome, Reply, StatePage, StateQuery, Transaction,
 };
 use perhop_reason::Code;
 use serde::{Deserialize, Serialize};
@@ -29,8 +29,38 @@ pub trait RouterApi: Send + Sync + 'static {
     fn show(&self, query: ShowQuery, done: Done<Result<ShowPage, ErrorItem>>);
     /// A dry run of a described packet, as JSON.
     fn explain(&self, packet: String, done: Done<Result<serde_json::Value, ErrorItem>>);
-    /// Reads the router file again (`replace_owned` by owner `file`).
-    fn reload(&self, done: Done<Result<Arc<Reply>, Vec<String>>>);
+    /// Reads the router file again (`replace_owned` by owner `file`). One at a time, in the order asked.
+    fn reload(&self, done: Done<Reloaded>);
+}
+
+/// What a reload came to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reloaded {
+    /// The router's reply; none when the file did not get as far as the router.
+    pub reply: Option<Arc<Reply>>,
+    /// Why the file did not get that far; empty otherwise.
+    pub errors: Vec<ErrorItem>,
+    /// What there is to say about the file, errors and warnings, for a person: `FILE:LINE:COLUMN: …`.
+    pub messages: Vec<String>,
+    /// With [`Code::Overload`]: when to try again.
+    pub retry_after_ms: Option<u64>,
+}
+
+impl Reloaded {
+    /// A reload that did not get as far as the router.
+    pub fn refused(errors: Vec<ErrorItem>, messages: Vec<String>) -> Self {
+        Self { errors, messages, ..Self::default() }
+    }
+
+    /// Whether the router now does what the file says.
+    pub fn is_committed(&self) -> bool {
+        self.reply.as_ref().is_some_and(|r| r.outcome == Outcome::Committed)
+    }
+
+    /// Everything that was refused, by the file's reader or by the router.
+    pub fn refusals(&self) -> &[ErrorItem] {
+        self.reply.as_ref().map_or(&self.errors, |r| &r.errors)
+    }
 }
 
 /// What to show.

@@ -15,7 +15,7 @@ mod openapi;
 mod server;
 mod socket;
 
-pub use api::{Done, RouterApi, ShowPage, ShowQuery, ShowRow};
+pub use api::{Done, Reloaded, RouterApi, ShowPage, ShowQuery, ShowRow};
 pub use client::{Client, ClientError};
 pub use openapi::document;
 pub use server::{ServeError, Server};

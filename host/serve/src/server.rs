@@ -1,6 +1,6 @@
 //! The server.
 
-use crate::api::{RouterApi, ShowQuery};
+use crate::api::{Reloaded, RouterApi, ShowQuery};
 use crate::socket::{ClaimedPath, SocketError, restrict};
 use axum::body::Bytes;
 use axum::extract::connect_info::{ConnectInfo, Connected};
@@ -287,13 +287,24 @@ async fn reload(State(s): State<Shared>, ConnectInfo(peer): ConnectInfo<Peer>) -
         return refusal(Code::Forbidden, "", format!("reloading changes what {} owns", Owner::File));
     }
     match ask(|done| s.router.reload(done)).await {
-        Some(Ok(reply)) => Json(reply.as_ref()).into_response(),
-        Some(Err(messages)) => {
-            (StatusCode::UNPROCESSABLE_ENTITY, Json(serde_json::json!({ "messages": messages })))
-                .into_response()
-        }
+        Some(reloaded) => reload_response(&reloaded),
         None => gone(),
     }
+}
+
+/// As a transaction is answered, and with what there is to say about the file.
+fn reload_response(reloaded: &Reloaded) -> Response {
+    let status = if reloaded.is_committed() { StatusCode::OK } else { worst(reloaded.refusals()) };
+    let mut body = match &reloaded.reply {
+        // A reply is plain data; serialising it cannot fail.
+        Some(reply) => serde_json::to_value(reply.as_ref()).unwrap_or_default(),
+        None => serde_json::json!({ "errors": reloaded.errors }),
+    };
+    body["messages"] = reloaded.messages.clone().into();
+    if let Some(ms) = reloaded.retry_after_ms {
+        body["retry_after_ms"] = ms.into();
+    }
+    (status, Json(body)).into_response()
 }
 
 #[derive(Debug, Default, Deserialize)]

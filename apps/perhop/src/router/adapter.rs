@@ -1,14 +1,12 @@
 //! The engine's handle as what the socket serves.
 
-use super::file::{self, Setting};
+use super::reloader::Reloader;
 use perhop_engine::{Handle, Row};
 use perhop_model::{
-    Claim, CountersPage, Credentials, ErrorItem, Event, Mode, Owner, Reply, Role, StatePage, StateQuery,
-    Transaction,
+    Claim, CountersPage, Credentials, ErrorItem, Event, Reply, StatePage, StateQuery, Transaction,
 };
 use perhop_reason::Code;
-use perhop_serve::{Done, RouterApi, ShowPage, ShowQuery, ShowRow};
-use std::path::PathBuf;
+use perhop_serve::{Done, Reloaded, RouterApi, ShowPage, ShowQuery, ShowRow};
 use std::sync::Arc;
 
 /// Rows shown unless the client says how many.
@@ -17,14 +15,13 @@ const SHOW_LIMIT: usize = 1_000;
 /// A running router behind its socket.
 pub struct Adapter {
     handle: Handle,
-    file: PathBuf,
-    settings: Arc<[Setting]>,
+    reloader: Reloader,
 }
 
 impl Adapter {
-    /// `file` and `settings` are read and applied again by a reload.
-    pub fn new(handle: Handle, file: PathBuf, settings: Vec<Setting>) -> Self {
-        Self { handle, file, settings: settings.into() }
+    /// `reloader` reads the router's file again when asked.
+    pub fn new(handle: Handle, reloader: Reloader) -> Self {
+        Self { handle, reloader }
     }
 }
 
@@ -69,20 +66,8 @@ impl RouterApi for Adapter {
         self.handle.explain(&packet, done);
     }
 
-    fn reload(&self, done: Done<Result<Arc<Reply>, Vec<String>>>) {
-        let (handle, path, settings) = (self.handle.clone(), self.file.clone(), Arc::clone(&self.settings));
-        // Reading a large file takes a while, and the socket is served by one thread.
-        let read = move || match file::read_again(&path, &settings) {
-            Ok(file) => {
-                let mut transaction = file::transaction(&file, Mode::Commit);
-                transaction.txn_id = handle.new_txn_id();
-                let who = Credentials { role: Role::Write, owner: Some(Owner::File) };
-                handle.submit(who, transaction, move |reply| done(Ok(reply)));
-            }
-            Err(messages) => done(Err(messages)),
-        };
-        // Without a thread the answer never comes, and the client is told that the router is stopping.
-        let _ = std::thread::Builder::new().name("reload".to_owned()).spawn(read);
+    fn reload(&self, done: Done<Reloaded>) {
+        self.reloader.reload(done);
     }
 }
 

@@ -66,17 +66,27 @@ impl Setting {
     }
 }
 
+/// A router file after `settings`, with everything that is wrong with its text. The file is there if nothing is an error.
+///
+/// # Errors
+/// It cannot be read, or a setting does not fit it.
+pub fn read(path: &Path, settings: &[Setting]) -> Result<(Option<RouterFile>, Diagnostics), AppError> {
+    let (file, diagnostics) = RouterFile::read(&path.display().to_string(), &read_text(path)?);
+    let Some(mut file) = file else { return Ok((None, diagnostics)) };
+    for setting in settings {
+        setting.apply(&mut file.objects)?;
+    }
+    Ok((Some(file), diagnostics))
+}
+
 /// A router file with everything that is wrong with it: in its text, and as the router's own checks find it after
 /// `settings`. The file is there if nothing is an error.
 ///
 /// # Errors
 /// It cannot be read, or a setting does not fit it.
 pub fn examine(path: &Path, settings: &[Setting]) -> Result<(Option<RouterFile>, Diagnostics), AppError> {
-    let (file, diagnostics) = RouterFile::read(&path.display().to_string(), &read_text(path)?);
-    let Some(mut file) = file else { return Ok((None, diagnostics)) };
-    for setting in settings {
-        setting.apply(&mut file.objects)?;
-    }
+    let (file, diagnostics) = read(path, settings)?;
+    let Some(file) = file else { return Ok((None, diagnostics)) };
     let refused = refusals(&file);
     if refused.is_empty() {
         return Ok((Some(file), diagnostics));
@@ -105,15 +115,6 @@ pub fn load_with(path: &Path, settings: &[Setting]) -> Result<RouterFile, AppErr
         progress(diagnostics.to_string().trim_end());
     }
     file.ok_or_else(|| AppError::BadFile { path: path.to_owned(), errors: diagnostics.errors() })
-}
-
-/// The file of a running router, or what is wrong with it.
-///
-/// # Errors
-/// One text an error.
-pub fn read_again(path: &Path, settings: &[Setting]) -> Result<RouterFile, Vec<String>> {
-    let (file, diagnostics) = examine(path, settings).map_err(|e| vec![e.to_string()])?;
-    file.ok_or_else(|| diagnostics.sorted().iter().map(ToString::to_string).collect())
 }
 
 /// The ports of a file, in the order in which the router numbers them.

@@ -8,6 +8,7 @@ mod file;
 mod graph;
 mod log;
 mod reload;
+mod reloader;
 mod restore;
 mod run;
 

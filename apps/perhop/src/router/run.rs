@@ -3,14 +3,14 @@
 use super::adapter::Adapter;
 use super::file::{self, Setting};
 use super::log::Log;
+use super::reloader::{Reloader, reload};
 use crate::error::{AppError, Verdict};
 use crate::output::progress;
 use crate::remote::check_name;
 use clap::{Args, ValueEnum};
 use perhop_engine::{Engine, EngineConfig};
 use perhop_graph::routerfile::{LogFormat, RouterFile};
-use perhop_model::Outcome;
-use perhop_serve::{RouterApi, Server, claim};
+use perhop_serve::{Reloaded, RouterApi, Server, claim};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -101,7 +101,10 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
         let _ = dies.send(());
     });
     let ports = handle.ports().join(", ");
-    let api: Arc<dyn RouterApi> = Arc::new(Adapter::new(handle, path, settings));
+    let api: Arc<dyn RouterApi> = Arc::new(Adapter::new(
+        handle.clone(),
+        Reloader::start(move || reload(&handle, &path, &settings)).map_err(AppError::Runtime)?,
+    ));
     let socket = claimed.path.clone();
     let served = runtime.block_on(async {
         let server = Server::bind(claimed, Arc::clone(&api))?;
@@ -151,6 +154,22 @@ impl Signals {
     }
 }
 
+fn log_reload(reloaded: &Reloaded) {
+    match &reloaded.reply {
+        Some(reply) if reloaded.is_committed() => {
+            for message in &reloaded.messages {
+                warn!("{message}");
+            }
+            info!(revision = reply.revision, "the file is read again");
+        }
+        _ => {
+            for message in &reloaded.messages {
+                error!("the file is refused: {message}");
+            }
+        }
+    }
+}
+
 /// Serves the socket and obeys signals until one says stop, or until a thread of the router has `died`. Should the
 /// socket fail, forwarding goes on without it.
 async fn serve(
@@ -169,19 +188,7 @@ async fn serve(
         tokio::select! {
             _ = signals.hangup.recv() => {
                 log.reopen();
-                api.reload(Box::new(|answer| match answer {
-                    Ok(reply) if reply.outcome == Outcome::Rejected => {
-                        for e in &reply.errors {
-                            error!(path = e.path, code = e.code.name(), "the file is refused: {}", e.message);
-                        }
-                    }
-                    Ok(reply) => info!(revision = reply.revision, "the file is read again"),
-                    Err(messages) => {
-                        for message in messages {
-                            error!("the file is not read: {message}");
-                        }
-                    }
-                }));
+                api.reload(Box::new(|reloaded| log_reload(&reloaded)));
             }
             _ = signals.interrupt.recv() => break,
             _ = signals.terminate.recv() => break,

@@ -201,6 +201,8 @@ fn a_router_runs_is_changed_and_stops_cleanly() {
         assert!(Instant::now() < end, "SIGHUP does not reload: {:?}", world.classes());
         std::thread::sleep(Duration::from_millis(5));
     }
+    let wan = world.rows("ports").into_iter().find(|r| r["name"] == "wan").unwrap();
+    assert_eq!(wan["counters"]["rate_bps"], 8_000_000, "--set holds for the signal as well");
 
     let packet = "in=lan udp 10.0.0.2:1000>10.1.0.2:2000";
     let explained = world.ask(&["router", "explain", "--packet", packet, "--json"]);
