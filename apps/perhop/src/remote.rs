@@ -67,15 +67,27 @@ impl Answer {
         serde_json::from_value(self.body).map_err(AppError::BadAnswer)
     }
 
-    /// The router's reasons in words: of a list of errors or of messages, else the body.
+    /// What the router says to a person beside its reply, one text each.
+    pub fn messages(&self) -> Vec<String> {
+        let list = self.body["messages"].as_array();
+        list.into_iter().flatten().filter_map(|m| m.as_str().map(str::to_owned)).collect()
+    }
+
+    /// The router's reasons in words: its messages, else its errors with their paths, else the body.
     pub fn complaint(&self) -> String {
-        let words = |list: &Value| -> Vec<String> {
-            let text = |item: &Value| item["message"].as_str().or(item.as_str()).unwrap_or("?").to_owned();
-            list.as_array().map_or(Vec::new(), |items| items.iter().map(text).collect())
-        };
-        let mut lines = words(&self.body["errors"]);
-        lines.extend(words(&self.body["messages"]));
+        let mut lines = self.messages();
+        if lines.is_empty() {
+            lines.extend(self.body["errors"].as_array().into_iter().flatten().map(in_words));
+        }
         if lines.is_empty() { self.body.to_string() } else { lines.join("\n") }
+    }
+}
+
+fn in_words(error: &Value) -> String {
+    let message = error["message"].as_str().unwrap_or("?");
+    match error["path"].as_str() {
+        None | Some("") => message.to_owned(),
+        Some(path) => format!("{path}: {message}"),
     }
 }
 

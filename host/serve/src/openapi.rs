@@ -70,6 +70,15 @@ fn show() {}
 #[allow(dead_code, reason = "carries documentation only")]
 fn explain() {}
 
-#[utoipa::path(post, path = "/v1/reload", responses((status = 200, body = Reply), (status = 422)))]
+#[utoipa::path(post, path = "/v1/reload", responses(
+    (status = 200, description = "The router does what its file says; `messages` holds warnings about the file",
+        body = Reply),
+    (status = 403, description = "Forbidden, or another owner's object", body = Reply),
+    (status = 409, description = "Stale, in use, waiting for confirmation", body = Reply),
+    (status = 422, description = "The file is no router file, or the router refuses it. `messages` holds every error as \
+        FILE:LINE:COLUMN: text; without a reply there are `errors` and `messages` alone", body = Reply),
+    (status = 429, description = "Too many reloads are waiting: try again after retry_after_ms", body = Reply),
+    (status = 503, description = "Stopping", body = Reply),
+))]
 #[allow(dead_code, reason = "carries documentation only")]
 fn reload() {}

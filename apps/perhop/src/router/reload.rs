@@ -4,13 +4,15 @@ use crate::error::{AppError, Verdict};
 use crate::output::{Output, progress};
 use crate::remote::Remote;
 use clap::Args;
-use perhop_model::{Outcome, Reply};
+use perhop_model::Reply;
 use serde_json::json;
 
 /// Arguments of `perhop router reload`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example: perhop router reload --router edge\n\n\
-                        A file with errors changes nothing and exits 1. What other owners made stays as it is.")]
+                        A file with errors changes nothing: each is printed with FILE:LINE:COLUMN, and the exit code is \
+                        1. What other owners made stays as it is. Exit 2 is for a bad command line, 3 when no router \
+                        answers.")]
 pub struct ReloadArgs {
     /// The router; may be left out when only one runs here
     #[arg(long, value_name = "NAME")]
@@ -20,7 +22,7 @@ pub struct ReloadArgs {
     json: bool,
 }
 
-/// Makes a running router read its file again.
+/// Makes a running router read its file again. What it says about the file goes to standard error.
 ///
 /// # Errors
 /// The router is not there.
@@ -30,18 +32,17 @@ pub fn run(args: &ReloadArgs) -> Result<Verdict, AppError> {
     if args.json {
         out.json(&answer.body)?;
     }
-    let rejected = if answer.ok {
+    if answer.ok {
         let reply: Reply = serde_json::from_value(answer.body.clone()).map_err(AppError::BadAnswer)?;
-        if !args.json && reply.outcome != Outcome::Rejected {
+        if !args.json {
             out.line(format_args!("reloaded: revision {}", reply.revision))?;
         }
-        reply.outcome == Outcome::Rejected
+        for message in answer.messages() {
+            progress(message);
+        }
     } else {
-        true
-    };
-    if rejected {
         progress(format_args!("perhop: nothing is changed:\n{}", answer.complaint()));
     }
     out.flush()?;
-    Ok(Verdict::failed_if(rejected))
+    Ok(Verdict::failed_if(!answer.ok))
 }

@@ -194,6 +194,14 @@ fn a_router_runs_is_changed_and_stops_cleanly() {
     let broken = world.ask(&["router", "reload"]);
     assert!(broken.code == Some(1) && broken.err.contains("router.toml:2:8"), "{}", broken.err);
     assert_eq!(world.classes().len(), 4, "a broken file changes nothing");
+    // What only the router can refuse is said at its place in the file too, and answered with a status of its own.
+    world.scratch.file("router.toml", &FILE.replace("name = \"lan\"", "name = \"lan\"\ndevice = \"wan0\""));
+    let refused = world.ask(&["router", "reload"]);
+    assert!(refused.code == Some(1) && refused.err.contains("router.toml:4:1: port"), "{}", refused.err);
+    assert!(refused.err.contains("nothing is changed") && refused.out.is_empty(), "{}", refused.out);
+    let refused = world.ask(&["router", "reload", "--json"]).json();
+    assert_eq!(refused[0]["outcome"], "rejected");
+    assert_eq!(refused[0]["errors"][0]["code"], "unsupported");
     world.scratch.file("router.toml", FILE);
     running.signal(Signal::HUP);
     let end = Instant::now() + PATIENCE;

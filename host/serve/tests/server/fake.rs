@@ -1,0 +1,178 @@
+//! A router that answers what a test wants, its server, and a client that speaks bytes.
+
+use perhop_model::*;
+use perhop_reason::Code;
+use perhop_serve::*;
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// How long anything may take.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The router.
+#[derive(Default)]
+pub struct Fake {
+    /// Rejects transactions and reloads for these reasons.
+    pub codes: Mutex<Vec<Code>>,
+    /// Whether a reload fails before it gets to the router.
+    pub bad_file: Mutex<bool>,
+}
+
+pub fn error(code: Code) -> ErrorItem {
+    ErrorItem {
+        op: None,
+        path: "class/ef".into(),
+        code,
+        message: format!("because of {code}"),
+        value: None,
+        allowed: None,
+        limit: None,
+        free: None,
+    }
+}
+
+impl Fake {
+    fn reply(&self) -> Reply {
+        let errors: Vec<ErrorItem> = self.codes.lock().unwrap().iter().map(|c| error(*c)).collect();
+        Reply {
+            epoch: 1,
+            revision: 2,
+            generation: 3,
+            txn_id: TxnId([7; 16]),
+            outcome: if errors.is_empty() { Outcome::Committed } else { Outcome::Rejected },
+            replayed: false,
+            received_ns: 4,
+            committed_ns: 5,
+            ops: Vec::new(),
+            errors,
+            retry_after_ms: None,
+        }
+    }
+}
+
+impl RouterApi for Fake {
+    fn submit(&self, _: Credentials, _: Transaction, done: Done<Arc<Reply>>) {
+        done(Arc::new(self.reply()));
+    }
+    fn claim(&self, _: Credentials, _: Claim, done: Done<Result<(), Code>>) {
+        done(self.codes.lock().unwrap().first().map_or(Ok(()), |c| Err(*c)));
+    }
+    fn state(&self, _: StateQuery, done: Done<Result<StatePage, ErrorItem>>) {
+        done(Err(error(Code::StaleRevision)));
+    }
+    fn counters(&self, done: Done<CountersPage>) {
+        done(CountersPage { epoch: 1, revision: 2, at_ns: 3, rows: Vec::new() });
+    }
+    fn events(&self, _: u64, _: usize, done: Done<Vec<Event>>) {
+        done(Vec::new());
+    }
+    fn on_events(&self, _: Box<dyn FnMut() -> bool + Send>) {}
+    fn show(&self, _: ShowQuery, done: Done<Result<ShowPage, ErrorItem>>) {
+        done(Ok(ShowPage { epoch: 1, revision: 2, at_ns: 3, rows: Vec::new() }));
+    }
+    fn explain(&self, _: String, done: Done<Result<Value, ErrorItem>>) {
+        done(Ok(Value::Null));
+    }
+    fn reload(&self, done: Done<Reloaded>) {
+        let said = "edge.toml:2:8: wrong.".to_owned();
+        done(if *self.bad_file.lock().unwrap() {
+            Reloaded::refused(vec![error(Code::Malformed)], vec![said])
+        } else {
+            Reloaded { reply: Some(Arc::new(self.reply())), messages: vec![said], ..Reloaded::default() }
+        });
+    }
+}
+
+/// A server of a fake; stopped and joined at the end.
+pub struct Serving {
+    pub router: Arc<Fake>,
+    pub socket: PathBuf,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Serving {
+    pub fn start() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let dir = std::env::temp_dir().join(format!("perhop-serve-{}-{number}", std::process::id()));
+        let socket = dir.join("fake.sock");
+        let claimed = claim_at(&socket).unwrap();
+        let router = Arc::new(Fake::default());
+        let (stop, stopped) = oneshot::channel();
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let api: Arc<dyn RouterApi> = router.clone();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async move {
+                let server = Server::bind(claimed, api).unwrap();
+                ready.send(()).unwrap();
+                let stop = async move {
+                    let _ = stopped.await;
+                };
+                server.run(stop).await.unwrap();
+            });
+        });
+        is_ready.recv().unwrap();
+        Self { router, socket, stop: Some(stop), thread: Some(thread) }
+    }
+
+    pub fn connect(&self) -> UnixStream {
+        let stream = UnixStream::connect(&self.socket).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// Sends a request whole and reads its answer to the end.
+    pub fn ask(&self, method: &str, uri: &str, body: &str) -> Answer {
+        let mut stream = self.connect();
+        let head = format!(
+            "{method} {uri} HTTP/1.1\r\nhost: r\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        Answer::read(stream)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        let ended = self.thread.take().unwrap().join();
+        let _ = std::fs::remove_dir_all(self.socket.parent().unwrap());
+        assert!(std::thread::panicking() || ended.is_ok());
+    }
+}
+
+/// An answer, read until the server closes.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    /// Status line and headers, in lower case.
+    #[allow(dead_code, reason = "printed when a test fails")]
+    pub head: String,
+    pub body: String,
+}
+
+impl Answer {
+    pub fn read(mut stream: UnixStream) -> Self {
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Self { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e}: {self:?}"))
+    }
+}
