@@ -3,7 +3,6 @@
 use perhop_model::{
     Claim, CountersPage, Credentials, ErrorItem, Event, Outcome, Reply, StatePage, StateQuery, Transaction,
 };
-use perhop_reason::Code;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +15,7 @@ pub trait RouterApi: Send + Sync + 'static {
     /// A transaction; the answer follows the last worker.
     fn submit(&self, who: Credentials, transaction: Transaction, done: Done<Arc<Reply>>);
     /// Takes an owner over.
-    fn claim(&self, who: Credentials, claim: Claim, done: Done<Result<(), Code>>);
+    fn claim(&self, who: Credentials, claim: Claim, done: Done<Result<(), ErrorItem>>);
     /// A page of the state.
     fn state(&self, query: StateQuery, done: Done<Result<StatePage, ErrorItem>>);
     /// Counters of every object and element.
@@ -42,7 +41,7 @@ pub struct Reloaded {
     pub errors: Vec<ErrorItem>,
     /// What there is to say about the file, errors and warnings, for a person: `FILE:LINE:COLUMN: …`.
     pub messages: Vec<String>,
-    /// With [`Code::Overload`]: when to try again.
+    /// With `overload`: when to try again.
     pub retry_after_ms: Option<u64>,
 }
 

@@ -218,7 +218,7 @@ async fn claim(State(s): State<Shared>, ConnectInfo(peer): ConnectInfo<Peer>, by
     };
     match ask(|done| s.router.claim(peer.credentials(), wanted, done)).await {
         Some(Ok(())) => Json(serde_json::json!({})).into_response(),
-        Some(Err(code)) => refusal(code, "fence", format!("the claim is refused: {code}")),
+        Some(Err(item)) => error_response(item),
         None => gone(),
     }
 }

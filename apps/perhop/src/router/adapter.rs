@@ -1,9 +1,10 @@
 //! The engine's handle as what the socket serves.
 
+use super::file_owner;
 use super::reloader::Reloader;
 use perhop_engine::{Handle, Row};
 use perhop_model::{
-    Claim, CountersPage, Credentials, ErrorItem, Event, Reply, StatePage, StateQuery, Transaction,
+    Claim, CountersPage, Credentials, ErrorItem, Event, Outcome, Reply, StatePage, StateQuery, Transaction,
 };
 use perhop_reason::Code;
 use perhop_serve::{Done, Reloaded, RouterApi, ShowPage, ShowQuery, ShowRow};
@@ -23,15 +24,48 @@ impl Adapter {
     pub fn new(handle: Handle, reloader: Reloader) -> Self {
         Self { handle, reloader }
     }
+
+    /// The reply to a transaction that does not get as far as the router, which therefore says no revision.
+    fn rejection(&self, transaction: &Transaction, error: ErrorItem) -> Reply {
+        Reply {
+            epoch: self.handle.epoch(),
+            revision: 0,
+            generation: 0,
+            txn_id: transaction.txn_id,
+            outcome: Outcome::Rejected,
+            replayed: false,
+            received_ns: perhop_io::clock::monotonic().as_nanos(),
+            committed_ns: 0,
+            ops: Vec::new(),
+            errors: vec![error],
+            retry_after_ms: None,
+        }
+    }
 }
 
 impl RouterApi for Adapter {
     fn submit(&self, who: Credentials, transaction: Transaction, done: Done<Arc<Reply>>) {
-        self.handle.submit(who, transaction, done);
+        match file_owner::refusal(&who, &transaction.owner, transaction.fence) {
+            None => self.handle.submit(who, transaction, done),
+            Some(error) => done(Arc::new(self.rejection(&transaction, error))),
+        }
     }
 
-    fn claim(&self, who: Credentials, claim: Claim, done: Done<Result<(), Code>>) {
-        self.handle.claim(who, claim, done);
+    fn claim(&self, who: Credentials, claim: Claim, done: Done<Result<(), ErrorItem>>) {
+        if let Some(error) = file_owner::refusal(&who, &claim.owner, claim.fence) {
+            return done(Err(error));
+        }
+        let refused = |code: Code| ErrorItem {
+            op: None,
+            path: if code == Code::Fenced { "fence" } else { "owner" }.to_owned(),
+            code,
+            message: format!("the claim is refused: {code}"),
+            value: None,
+            allowed: None,
+            limit: None,
+            free: None,
+        };
+        self.handle.claim(who, claim, move |done_so| done(done_so.map_err(refused)));
     }
 
     fn state(&self, query: StateQuery, done: Done<Result<StatePage, ErrorItem>>) {

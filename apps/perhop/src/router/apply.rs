@@ -5,14 +5,17 @@ use crate::error::{AppError, Verdict};
 use crate::output::Output;
 use crate::remote::Remote;
 use clap::Args;
-use perhop_model::{Outcome, Reply, Transaction};
+use perhop_model::{Outcome, Owner, Reply, Transaction};
+use serde_json::Value;
 use std::io::Read;
 use std::path::PathBuf;
 
 /// Arguments of `perhop router apply`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example: perhop router apply change.json --router edge\n\n\
-                        The reply is printed as JSON; a rejected transaction exits 1.")]
+                        The reply is printed as JSON; a rejected transaction exits 1. A transaction without an \
+                        owner is of owner cli, without a fence of fence 0. Owner file is the router's own file: it \
+                        takes fence 0 only, and what is changed in its name holds until the next reload.")]
 pub struct ApplyArgs {
     /// A transaction as JSON; - reads standard input
     #[arg(value_name = "FILE")]
@@ -38,8 +41,7 @@ pub fn run(args: &ApplyArgs) -> Result<Verdict, AppError> {
     } else {
         read_text(&args.file)?
     };
-    let transaction: Transaction = serde_json::from_str(&text)
-        .map_err(|source| AppError::BadJson { path: args.file.clone(), source })?;
+    let transaction = parse(&text).map_err(|source| AppError::BadJson { path: args.file.clone(), source })?;
     let answer = Remote::find(args.router.as_deref())?.post("/v1/transactions", &transaction)?;
     // A rejection is a reply too, whatever its status says.
     let reply: Reply = match serde_json::from_value(answer.body.clone()) {
@@ -55,4 +57,35 @@ pub fn run(args: &ApplyArgs) -> Result<Verdict, AppError> {
     }
     out.flush()?;
     Ok(Verdict::failed_if(reply.outcome == Outcome::Rejected))
+}
+
+/// A transaction; owner and fence may be left out.
+fn parse(text: &str) -> Result<Transaction, serde_json::Error> {
+    let mut value: Value = serde_json::from_str(text)?;
+    let Some(fields) =
+        value.as_object_mut().filter(|f| !(f.contains_key("owner") && f.contains_key("fence")))
+    else {
+        // Read from the text, so that an error says where it is.
+        return serde_json::from_str(text);
+    };
+    fields.entry("owner").or_insert_with(|| Owner::Cli.to_string().into());
+    fields.entry("fence").or_insert_with(|| 0.into());
+    serde_json::from_value(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_does_not_say_for_whom_speaks_for_the_command_line() {
+        let id = "00000000000000000000000000000001";
+        let short = parse(&format!(r#"{{"txn_id":"{id}","mode":"check","ops":[]}}"#)).expect("complete");
+        assert_eq!((short.owner, short.fence), (Owner::Cli, 0));
+        let text = format!(r#"{{"txn_id":"{id}","owner":"api:x","fence":3,"mode":"check","ops":[]}}"#);
+        let long = parse(&text).expect("complete");
+        assert_eq!((long.owner.to_string().as_str(), long.fence), ("api:x", 3));
+        let wrong = parse(&text.replace("check", "chekc")).expect_err("no such mode");
+        assert!(wrong.line() == 1 && wrong.column() > 0);
+    }
 }

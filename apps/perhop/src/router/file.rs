@@ -1,5 +1,6 @@
 //! Router files: reading, and what the router itself says about their objects.
 
+use super::file_owner::FENCE;
 use crate::error::AppError;
 use crate::output::progress;
 use perhop_config::Diagnostics;
@@ -131,7 +132,7 @@ pub fn transaction(file: &RouterFile, mode: Mode) -> Transaction {
     Transaction {
         txn_id: TxnId([0; 16]),
         owner: Owner::File,
-        fence: 0,
+        fence: FENCE,
         mode,
         if_revision: None,
         confirm_within_ms: None,

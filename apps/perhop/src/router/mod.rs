@@ -5,6 +5,7 @@ mod apply;
 mod check;
 mod explain;
 mod file;
+mod file_owner;
 mod graph;
 mod log;
 mod reload;

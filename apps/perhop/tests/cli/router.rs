@@ -142,7 +142,10 @@ impl World {
     }
 
     fn apply(&self, id: u8, ops: Value) -> Ended {
-        let transaction = json!({ "txn_id": format!("{id:032x}"), "owner": "cli", "fence": 0, "mode": "commit", "ops": ops });
+        self.apply_whole(&json!({ "txn_id": format!("{id:032x}"), "mode": "commit", "ops": ops }))
+    }
+
+    fn apply_whole(&self, transaction: &Value) -> Ended {
         let mut child = command(&["router", "apply", "-", "--json", "--router", &self.name])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -229,6 +232,31 @@ fn a_router_runs_is_changed_and_stops_cleanly() {
     assert_eq!(running.end(), Some(0));
     assert_eq!(world.forwarding(None), "1", "as it was");
     assert_eq!(world.ask(&["show", "ports"]).code, Some(3));
+}
+
+/// A fence of owner `file` above the reload's would shut every later reload out.
+#[test]
+fn nobody_locks_the_file_out() {
+    let Some(world) = World::new("fence") else { return };
+    let _running = world.start();
+    let as_file = |id: u8, fence: u64| {
+        let ops = json!([{ "op": "patch", "kind": "class", "name": "rest", "fields": { "weight": 7 } }]);
+        json!({ "txn_id": format!("{id:032x}"), "owner": "file", "fence": fence, "mode": "commit", "ops": ops })
+    };
+    let raised = world.apply_whole(&as_file(1, 1));
+    let error = &raised.json()[0]["errors"][0];
+    assert_eq!((raised.code, error["code"].as_str()), (Some(1), Some("out_of_range")), "{}", raised.out);
+    assert_eq!((error["path"].as_str(), error["allowed"].as_str()), (Some("fence"), Some("0")));
+    assert_eq!(world.ask(&["router", "reload"]).code, Some(0));
+    let corrected = world.apply_whole(&as_file(2, 0));
+    assert_eq!(corrected.json()[0]["ops"][0]["outcome"], "updated", "{}", corrected.out);
+    let before = corrected.json()[0]["revision"].as_u64().unwrap();
+    let reloaded = world.ask(&["router", "reload", "--json"]);
+    assert_eq!(reloaded.code, Some(0), "{}", reloaded.err);
+    assert!(
+        reloaded.json()[0]["revision"].as_u64().unwrap() > before,
+        "the file says otherwise and holds again"
+    );
 }
 
 #[test]

@@ -61,8 +61,8 @@ impl RouterApi for Fake {
     fn submit(&self, _: Credentials, _: Transaction, done: Done<Arc<Reply>>) {
         done(Arc::new(self.reply()));
     }
-    fn claim(&self, _: Credentials, _: Claim, done: Done<Result<(), Code>>) {
-        done(self.codes.lock().unwrap().first().map_or(Ok(()), |c| Err(*c)));
+    fn claim(&self, _: Credentials, _: Claim, done: Done<Result<(), ErrorItem>>) {
+        done(self.codes.lock().unwrap().first().map_or(Ok(()), |c| Err(error(*c))));
     }
     fn state(&self, _: StateQuery, done: Done<Result<StatePage, ErrorItem>>) {
         done(Err(error(Code::StaleRevision)));
