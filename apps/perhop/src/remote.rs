@@ -1,7 +1,8 @@
 //! Talking to a running router through its Unix socket.
 
 use crate::error::AppError;
-use perhop_serve::{Client, socket_path};
+use perhop_engine::state_path;
+use perhop_serve::{Client, SocketError, check, check_file, runtime_directories, socket_path};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -106,10 +107,22 @@ pub fn check_name(name: &str) -> Result<&str, AppError> {
     Ok(name)
 }
 
+/// Checks that the state file of a router, old and new, is none that leads elsewhere.
+///
+/// # Errors
+/// It is a link or something else that is no file.
+pub fn check_state_file(directory: &Path, name: &str) -> Result<(), AppError> {
+    let path = state_path(directory, name);
+    for path in [path.with_extension("new"), path] {
+        check_file(&path).map_err(SocketError::from)?;
+    }
+    Ok(())
+}
+
 /// The socket of the only router that runs here.
 fn only_socket() -> Result<PathBuf, AppError> {
-    let mut dirs = vec![PathBuf::from("/run/perhop")];
-    dirs.extend(std::env::var_os("XDG_RUNTIME_DIR").map(|d| PathBuf::from(d).join("perhop")));
+    let mut dirs = runtime_directories();
+    dirs.retain(|d| check(d).is_ok());
     let mut names: Vec<String> = dirs.iter().flat_map(|d| sockets_in(d)).collect();
     names.sort();
     names.dedup();

@@ -6,6 +6,8 @@
     reason = "a test drives processes and may panic"
 )]
 
+#[path = "cli/directory.rs"]
+mod directory;
 #[path = "cli/router.rs"]
 mod router;
 

@@ -11,12 +11,14 @@
 
 mod api;
 mod client;
+mod directory;
 mod openapi;
 mod server;
 mod socket;
 
 pub use api::{Done, Reloaded, RouterApi, ShowPage, ShowQuery, ShowRow};
 pub use client::{Client, ClientError};
+pub use directory::{DirectoryError, Flaw, check, check_file, prepare, runtime_directories};
 pub use openapi::document;
 pub use server::{ServeError, Server};
 pub use socket::{ClaimedPath, SocketError, claim, claim_at, socket_path};

@@ -1,6 +1,7 @@
 //! The server.
 
 use crate::api::{Reloaded, RouterApi, ShowQuery};
+use crate::directory::own_uid;
 use crate::socket::{ClaimedPath, SocketError, restrict};
 use axum::body::Bytes;
 use axum::extract::connect_info::{ConnectInfo, Connected};
@@ -19,6 +20,7 @@ use serde::de::DeserializeOwned;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::Future;
+use std::path::PathBuf;
 use std::sync::Arc;
 use thiserror::Error;
 use tokio::net::{UnixListener, unix::UCred};
@@ -42,7 +44,7 @@ pub enum ServeError {
 
 /// Serves one router on a Unix socket.
 pub struct Server {
-    claimed: ClaimedPath,
+    path: PathBuf,
     listener: UnixListener,
     app: Router,
 }
@@ -71,17 +73,13 @@ impl Peer {
     }
 }
 
-fn own_uid() -> u32 {
-    use std::os::unix::fs::MetadataExt;
-    std::fs::metadata("/proc/self").map_or(u32::MAX, |m| m.uid())
-}
-
 impl Server {
-    /// Binds a claimed path. Needs a tokio runtime.
+    /// Binds a claimed path. Needs a tokio runtime. The claim stays the caller's, who may have more to do under it when the
+    /// server has ended.
     ///
     /// # Errors
     /// The operating system's.
-    pub fn bind(claimed: ClaimedPath, router: Arc<dyn RouterApi>) -> Result<Self, ServeError> {
+    pub fn bind(claimed: &ClaimedPath, router: Arc<dyn RouterApi>) -> Result<Self, ServeError> {
         let listener = UnixListener::bind(&claimed.path)?;
         restrict(&claimed.path)?;
         let app = Router::new()
@@ -96,7 +94,7 @@ impl Server {
             .route("/v1/openapi.json", get(|| async { Json(crate::openapi::document()) }))
             .layer(DefaultBodyLimit::max(BODY_LIMIT))
             .with_state(Shared { router });
-        Ok(Self { claimed, listener, app })
+        Ok(Self { path: claimed.path.clone(), listener, app })
     }
 
     /// Serves until `stop` resolves, then removes the socket.
@@ -110,7 +108,7 @@ impl Server {
             done = std::future::IntoFuture::into_future(axum::serve(self.listener, service)) => done?,
             () = stop => {}
         }
-        let _ = std::fs::remove_file(&self.claimed.path);
+        let _ = std::fs::remove_file(&self.path);
         Ok(())
     }
 }

@@ -1,8 +1,9 @@
 //! Where a router's socket is, and that only one router has it.
 
+use crate::directory::{self, DirectoryError, Flaw, runtime_directories};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -20,74 +21,127 @@ pub enum SocketError {
         /// Error.
         source: io::Error,
     },
-    /// No place for it.
-    #[error("no directory for the socket: /run/perhop is not writable and XDG_RUNTIME_DIR is not set")]
-    NoDirectory,
+    /// Its directory cannot be used.
+    #[error("the router's files cannot be kept safely: {0}")]
+    Directory(#[from] DirectoryError),
 }
 
-/// The socket of router `name` for a client: `/run/perhop/NAME.sock` if it exists, else
-/// `$XDG_RUNTIME_DIR/perhop/NAME.sock`.
+/// The socket of router `name` for a client: where there is one in the [`runtime_directories`] that can be trusted, else
+/// `/run/perhop/NAME.sock`.
 pub fn socket_path(name: &str) -> PathBuf {
-    let system = Path::new("/run/perhop").join(format!("{name}.sock"));
-    match std::env::var_os("XDG_RUNTIME_DIR") {
-        Some(dir) if !system.exists() => PathBuf::from(dir).join("perhop").join(format!("{name}.sock")),
-        _ => system,
-    }
+    let file = format!("{name}.sock");
+    let trusted = runtime_directories().into_iter().filter(|d| directory::check(d).is_ok());
+    let mut there = trusted.map(|d| d.join(&file)).filter(|p| p.exists());
+    there.next().unwrap_or_else(|| Path::new("/run/perhop").join(&file))
 }
 
-/// A claimed socket path: the lock lives as long as this value.
+/// A claimed socket path: the claim lives as long as this value, and leaves neither socket nor lock behind.
 #[derive(Debug)]
 pub struct ClaimedPath {
     /// Socket.
     pub path: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
-/// Claims the socket of router `name` for a server: in `/run/perhop` when that can be made, else below
-/// `XDG_RUNTIME_DIR`.
+impl ClaimedPath {
+    /// The directory of the socket, for the router's other files.
+    pub fn directory(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("/"))
+    }
+}
+
+impl Drop for ClaimedPath {
+    fn drop(&mut self) {
+        let lock = lock_path(&self.path);
+        // Should somebody have removed our lock by hand, then socket and lock may be of another router by now.
+        if is_at(&self.lock, &lock) {
+            let _ = std::fs::remove_file(&self.path);
+            // Last and while it is held: who waits at this file finds that it is no longer the one of this name.
+            let _ = std::fs::remove_file(&lock);
+        }
+    }
+}
+
+/// Claims the socket of router `name` for a server, in the first of the [`runtime_directories`] that can be written.
 ///
 /// # Errors
-/// [`SocketError::InUse`] when another router holds it.
+/// [`SocketError::InUse`] when another router holds it; [`SocketError::Directory`] when others could tamper with the
+/// directory or when none can be written.
 pub fn claim(name: &str) -> Result<ClaimedPath, SocketError> {
-    let mut last = SocketError::NoDirectory;
-    let user = std::env::var_os("XDG_RUNTIME_DIR").map(|d| PathBuf::from(d).join("perhop"));
-    for dir in [Some(PathBuf::from("/run/perhop")), user].into_iter().flatten() {
+    let mut first = None;
+    for dir in runtime_directories() {
         match claim_at(&dir.join(format!("{name}.sock"))) {
-            Err(SocketError::Io { path, source }) => last = SocketError::Io { path, source },
+            Err(error) if is_elsewhere(&error) => first = first.or(Some(error)),
             done => return done,
         }
     }
-    Err(last)
+    Err(first.unwrap_or_else(|| SocketError::InUse(PathBuf::from(name))))
 }
 
-/// Claims a given socket path.
+/// Whether a directory is merely not for this user, so that another one is to be tried.
+fn is_elsewhere(error: &SocketError) -> bool {
+    match error {
+        SocketError::InUse(_) => false,
+        SocketError::Directory(DirectoryError::Unsafe { flaw, .. }) => matches!(flaw, Flaw::Foreign(_)),
+        SocketError::Io { source, .. } | SocketError::Directory(DirectoryError::Io { source, .. }) => {
+            matches!(
+                source.kind(),
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::NotFound
+            )
+        }
+    }
+}
+
+/// Claims a given socket path; its directory is made if there is none.
 ///
 /// # Errors
 /// As [`claim`].
 pub fn claim_at(path: &Path) -> Result<ClaimedPath, SocketError> {
-    let io = |source| SocketError::Io { path: path.to_owned(), source };
     if let Some(dir) = path.parent() {
-        std::fs::create_dir_all(dir).map_err(io)?;
+        directory::prepare(dir)?;
     }
-    let lock_path = path.with_extension("lock");
-    let lock = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .mode(0o600)
-        .open(&lock_path)
-        .map_err(io)?;
-    match lock.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(SocketError::InUse(path.to_owned())),
-        Err(TryLockError::Error(source)) => return Err(io(source)),
-    }
-    // We hold the lock, so a socket that is there is left over from a crash.
+    let lock = take_lock(path)?;
+    // We hold the lock, so a socket that is there is left over from a crash. A link is removed, not followed.
     match std::fs::remove_file(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(io(e)),
-        _ => {}
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            Err(SocketError::Io { path: path.to_owned(), source })
+        }
+        _ => Ok(ClaimedPath { path: path.to_owned(), lock }),
     }
-    Ok(ClaimedPath { path: path.to_owned(), _lock: lock })
+}
+
+/// Locks taken in vain because their file was removed meanwhile, before the name counts as in use.
+const ATTEMPTS: usize = 16;
+
+fn take_lock(path: &Path) -> Result<File, SocketError> {
+    let lock_path = lock_path(path);
+    let io = |source| SocketError::Io { path: lock_path.clone(), source };
+    for _ in 0..ATTEMPTS {
+        directory::check_file(&lock_path)?;
+        let mut options = OpenOptions::new();
+        let lock =
+            options.create(true).truncate(false).write(true).mode(0o600).open(&lock_path).map_err(io)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(SocketError::InUse(path.to_owned())),
+            Err(TryLockError::Error(source)) => return Err(io(source)),
+        }
+        // Between opening and locking, its holder may have removed it: then the lock protects nothing.
+        if is_at(&lock, &lock_path) {
+            return Ok(lock);
+        }
+    }
+    Err(SocketError::InUse(path.to_owned()))
+}
+
+fn lock_path(socket: &Path) -> PathBuf {
+    socket.with_extension("lock")
+}
+
+/// Whether an open file is the one that has this name, itself and not through a link.
+fn is_at(file: &File, path: &Path) -> bool {
+    let (Ok(open), Ok(named)) = (file.metadata(), std::fs::symlink_metadata(path)) else { return false };
+    named.is_file() && (open.dev(), open.ino()) == (named.dev(), named.ino())
 }
 
 /// Lets the owner's group use a socket, nobody else.
@@ -98,15 +152,103 @@ pub(crate) fn restrict(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            Self(std::env::temp_dir().join(format!("perhop-claim-{}-{name}", std::process::id())))
+        }
+
+        fn names(&self) -> Vec<std::ffi::OsString> {
+            std::fs::read_dir(&self.0).expect("there").map(|e| e.expect("readable").file_name()).collect()
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
 
     #[test]
     fn a_second_claim_is_refused_until_the_first_ends() {
-        let dir = std::env::temp_dir().join(format!("perhop-claim-{}", std::process::id()));
-        let path = dir.join("edge.sock");
+        let scratch = Scratch::new("second");
+        let path = scratch.0.join("edge.sock");
         let first = claim_at(&path).expect("free");
         assert!(matches!(claim_at(&path), Err(SocketError::InUse(p)) if p == path));
         drop(first);
         assert!(claim_at(&path).is_ok());
-        std::fs::remove_dir_all(dir).expect("made above");
+    }
+
+    #[test]
+    fn a_claim_leaves_nothing_behind() {
+        let scratch = Scratch::new("nothing");
+        let path = scratch.0.join("edge.v2.sock");
+        let claimed = claim_at(&path).expect("free");
+        std::fs::write(&path, "in place of a socket").expect("mine");
+        assert_eq!(scratch.names().len(), 2);
+        drop(claimed);
+        assert_eq!(scratch.names(), Vec::<std::ffi::OsString>::new());
+    }
+
+    #[test]
+    fn a_lock_that_was_removed_protects_nothing() {
+        let scratch = Scratch::new("removed");
+        let path = scratch.0.join("edge.sock");
+        let first = claim_at(&path).expect("free");
+        let late = File::open(lock_path(&path)).expect("there");
+        drop(first);
+        late.try_lock().expect("the file without a name is free");
+        assert!(!is_at(&late, &lock_path(&path)));
+        let second = claim_at(&path).expect("another file has the name");
+        assert!(!is_at(&late, &lock_path(&path)) && is_at(&second.lock, &lock_path(&path)));
+    }
+
+    #[test]
+    fn of_many_that_come_and_go_one_at_a_time_has_it() {
+        let scratch = Scratch::new("many");
+        let path = scratch.0.join("edge.sock");
+        let (held, had) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let come_and_go = || {
+            for _ in 0..2_000 {
+                match claim_at(&path) {
+                    Ok(claimed) => {
+                        assert!(!held.swap(true, Ordering::SeqCst), "two have it");
+                        had.fetch_add(1, Ordering::SeqCst);
+                        held.store(false, Ordering::SeqCst);
+                        drop(claimed);
+                    }
+                    Err(SocketError::InUse(_)) => {}
+                    Err(other) => panic!("{other}"),
+                }
+            }
+        };
+        std::thread::scope(|s| (0..4).for_each(|_| drop(s.spawn(come_and_go))));
+        assert!(had.load(Ordering::SeqCst) > 0);
+    }
+
+    #[test]
+    fn links_are_not_followed() {
+        let scratch = Scratch::new("links");
+        directory::prepare(&scratch.0).expect("new");
+        let (path, victim) = (scratch.0.join("edge.sock"), scratch.0.join("victim"));
+        std::fs::write(&victim, "precious").expect("new");
+        std::os::unix::fs::symlink(&victim, lock_path(&path)).expect("new");
+        let refused = claim_at(&path).map(|c| c.path.clone());
+        assert!(
+            matches!(
+                refused,
+                Err(SocketError::Directory(DirectoryError::Unsafe { flaw: Flaw::Symlink, .. }))
+            ),
+            "{refused:?}"
+        );
+        std::fs::remove_file(lock_path(&path)).expect("mine");
+        std::os::unix::fs::symlink(&victim, &path).expect("new");
+        let claimed = claim_at(&path).expect("a socket's link is only removed");
+        assert!(std::fs::symlink_metadata(&path).is_err());
+        drop(claimed);
+        assert_eq!(std::fs::read_to_string(&victim).expect("there"), "precious");
     }
 }

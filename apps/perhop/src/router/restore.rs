@@ -4,9 +4,10 @@ use super::file::load;
 use super::run::router_name;
 use crate::error::{AppError, Verdict};
 use crate::output::Output;
-use crate::remote::check_name;
+use crate::remote::{check_name, check_state_file};
 use clap::Args;
-use perhop_engine::{restore, state_directory, state_path};
+use perhop_engine::{restore, state_path};
+use perhop_serve::{ClaimedPath, SocketError, check, claim_at, runtime_directories};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -36,18 +37,18 @@ pub fn run(args: &RestoreArgs) -> Result<Verdict, AppError> {
         (None, Some(path)) => router_name(None, &load(path)?, path)?,
         (None, None) => return Err(AppError::NoRouter),
     };
-    let state = state_path(&state_directory(), &name);
     let mut out = Output::new();
-    if !state.exists() {
+    let Some((claimed, state)) = left_over(&name)? else {
         if args.json {
             out.json(&json!({ "router": name, "devices": [], "namespace_gone": false }))?;
         } else {
-            out.line(format_args!("nothing to put back: {} does not exist", state.display()))?;
+            out.line(format_args!("nothing to put back: router \"{name}\" left nothing here"))?;
         }
         out.flush()?;
         return Ok(Verdict::Done);
-    }
+    };
     let done = restore(&state)?;
+    drop(claimed);
     if args.json {
         out.json(&json!({
             "router": done.router, "devices": done.devices, "namespace_gone": done.namespace_gone
@@ -62,4 +63,23 @@ pub fn run(args: &RestoreArgs) -> Result<Verdict, AppError> {
     }
     out.flush()?;
     Ok(Verdict::Done)
+}
+
+/// The state file that a crashed router left, with the claim on its name: nobody starts it meanwhile. Sockets and locks
+/// that it left are removed when the claim ends, also where there is no state file.
+fn left_over(name: &str) -> Result<Option<(ClaimedPath, PathBuf)>, AppError> {
+    for directory in runtime_directories() {
+        let (socket, state) = (directory.join(format!("{name}.sock")), state_path(&directory, name));
+        let lock = socket.with_extension("lock");
+        if ![&socket, &lock, &state].iter().any(|p| p.symlink_metadata().is_ok()) {
+            continue;
+        }
+        check(&directory).map_err(SocketError::from)?;
+        let claimed = claim_at(&socket)?;
+        check_state_file(&directory, name)?;
+        if state.exists() {
+            return Ok(Some((claimed, state)));
+        }
+    }
+    Ok(None)
 }

@@ -6,7 +6,7 @@ use super::log::Log;
 use super::reloader::{Reloader, reload};
 use crate::error::{AppError, Verdict};
 use crate::output::progress;
-use crate::remote::check_name;
+use crate::remote::{check_name, check_state_file};
 use clap::{Args, ValueEnum};
 use perhop_engine::{Engine, EngineConfig};
 use perhop_graph::routerfile::{LogFormat, RouterFile};
@@ -73,7 +73,9 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
     let name = router_name(args.name.as_deref(), &file, &args.file)?;
     // Reading it again must work from anywhere.
     let path = std::path::absolute(&args.file).unwrap_or_else(|_| args.file.clone());
+    // Held until the interfaces are as they were.
     let claimed = claim(&name)?;
+    check_state_file(claimed.directory(), &name)?;
     let log = Log::start(&file.log, log_format(args, &file))?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(AppError::Runtime)?;
@@ -82,6 +84,7 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
         cpu: args.cpu,
         fifo: args.realtime,
         pcap_dir: args.pcap.clone(),
+        state_dir: Some(claimed.directory().to_owned()),
         ..EngineConfig::of_file(&name, None, &file, Some(path.clone()))
     };
     if let Some(dir) = &config.pcap_dir {
@@ -107,13 +110,14 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
     ));
     let socket = claimed.path.clone();
     let served = runtime.block_on(async {
-        let server = Server::bind(claimed, Arc::clone(&api))?;
+        let server = Server::bind(&claimed, Arc::clone(&api))?;
         info!(router = name, ports, socket = %socket.display(), "forwarding");
         serve(server, &api, signals, died, &log).await;
         Ok::<(), AppError>(())
     });
     drop(runtime);
     let report = engine.stop();
+    drop(claimed);
     let restored = match report.restore_error {
         Some(error) => {
             progress(format_args!(

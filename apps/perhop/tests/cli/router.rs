@@ -5,6 +5,7 @@ use perhop_netlink::{Namespace, Netlink, is_privileged_for_net};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -72,7 +73,28 @@ impl Running {
     }
 }
 
+impl Drop for World {
+    /// What a router that a failing test killed leaves behind goes away too.
+    fn drop(&mut self) {
+        for ending in LEFT {
+            let _ = std::fs::remove_file(self.runtime_file(ending));
+        }
+    }
+}
+
+/// What a router has in /run/perhop.
+const LEFT: [&str; 4] = ["sock", "lock", "state.json", "state.new"];
+
 impl World {
+    fn runtime_file(&self, ending: &str) -> PathBuf {
+        PathBuf::from("/run/perhop").join(format!("{}.{ending}", self.name))
+    }
+
+    /// The files of the router that exist.
+    fn runtime_files(&self) -> Vec<&'static str> {
+        LEFT.into_iter().filter(|e| self.runtime_file(e).symlink_metadata().is_ok()).collect()
+    }
+
     fn new(test: &str) -> Option<Self> {
         if !is_privileged_for_net() {
             skip(test, "netns", "needs CAP_NET_ADMIN and CAP_SYS_ADMIN: run as root or under `unshare -Urn`");
@@ -228,9 +250,11 @@ fn a_router_runs_is_changed_and_stops_cleanly() {
     assert!(second.code == Some(3) && second.err.contains("another router with this name is running"));
     assert_eq!(perhop(&["router", "restore", "--name", &world.name]).code, Some(3), "it lives");
 
+    assert_eq!(world.runtime_files(), ["sock", "lock", "state.json"]);
     running.signal(Signal::TERM);
     assert_eq!(running.end(), Some(0));
     assert_eq!(world.forwarding(None), "1", "as it was");
+    assert_eq!(world.runtime_files(), [""; 0], "a clean stop leaves nothing behind");
     assert_eq!(world.ask(&["show", "ports"]).code, Some(3));
 }
 
@@ -272,6 +296,7 @@ fn after_a_crash_the_interfaces_are_put_back() {
     assert_eq!(first.code, Some(0), "{}", first.err);
     assert_eq!(first.json()[0]["devices"], json!(["lan", "wan"]));
     assert_eq!(world.forwarding(None), "1");
+    assert_eq!(world.runtime_files(), [""; 0], "what the crash left is gone");
     let second = restore();
     assert_eq!((second.code, &second.json()[0]["devices"]), (Some(0), &json!([])));
 }
@@ -306,6 +331,7 @@ fn what_the_machine_lacks_is_named() {
     let ended = world.namespace.run(run).unwrap();
     assert_eq!(ended.code, Some(3));
     assert!(ended.err.contains("there is no interface \"nowhere0\""), "{}", ended.err);
+    assert_eq!(world.runtime_files(), [""; 0], "a start that fails leaves nothing behind");
     let ended = perhop(&["router", "run", &file, "--name", &world.name, "--set", "port.wam.rate=1 Mbit/s"]);
     assert!(ended.code == Some(2) && ended.err.contains("the file has no port \"wam\""), "{}", ended.err);
 }
