@@ -2,7 +2,7 @@
 
 use perhop_engine::EngineError;
 use perhop_io::pcap::CaptureError;
-use perhop_serve::{ClientError, ServeError, SocketError};
+use perhop_serve::{ClientError, LimitError, ServeError, SocketError};
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -110,6 +110,14 @@ pub enum AppError {
         /// Why.
         why: String,
     },
+    /// A `--limit` that cannot be set.
+    #[error("--limit {text}: {source}")]
+    BadLimit {
+        /// Given.
+        text: String,
+        /// Why.
+        source: LimitError,
+    },
     /// The router does not start, or left something behind.
     #[error("{0}")]
     Engine(#[from] EngineError),
@@ -137,7 +145,7 @@ impl AppError {
             Self::Closed => 0,
             Self::Engine(EngineError::ThreadDied(_)) => 1,
             Self::Engine(error) if error.is_environment() => 3,
-            Self::Engine(_) | Self::BadSetting { .. } => 2,
+            Self::Engine(_) | Self::BadSetting { .. } | Self::BadLimit { .. } => 2,
             Self::Read { .. }
             | Self::NotText { .. }
             | Self::BadFile { .. }

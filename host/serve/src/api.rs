@@ -1,5 +1,6 @@
 //! What a server asks of a router.
 
+use crate::limits::LimitRow;
 use perhop_model::{
     Claim, CountersPage, Credentials, ErrorItem, Event, Outcome, Reply, StatePage, StateQuery, Transaction,
 };
@@ -30,6 +31,10 @@ pub trait RouterApi: Send + Sync + 'static {
     fn explain(&self, packet: String, done: Done<Result<serde_json::Value, ErrorItem>>);
     /// Reads the router file again (`replace_owned` by owner `file`). One at a time, in the order asked.
     fn reload(&self, done: Done<Reloaded>);
+    /// The router's own limits, for `GET /v1/limits`.
+    fn limits(&self) -> Vec<LimitRow> {
+        Vec::new()
+    }
 }
 
 /// What a reload came to.

@@ -10,15 +10,22 @@
 )]
 
 mod api;
+mod body;
 mod client;
+mod connection;
 mod directory;
+mod events;
+mod limits;
 mod openapi;
+mod refusal;
 mod server;
 mod socket;
+mod stream;
 
 pub use api::{Done, Reloaded, RouterApi, ShowPage, ShowQuery, ShowRow};
 pub use client::{Client, ClientError};
 pub use directory::{DirectoryError, Flaw, check, check_file, prepare, runtime_directories};
+pub use limits::{Limit, LimitError, LimitRow, Limits, LimitsPage};
 pub use openapi::document;
-pub use server::{ServeError, Server};
+pub use server::{PAGE_OBJECTS, SHOWN_ROWS, ServeError, Server};
 pub use socket::{ClaimedPath, SocketError, claim, claim_at, socket_path};

@@ -1,13 +1,25 @@
 //! The OpenAPI document, served at `/v1/openapi.json`.
 
 use crate::api::{ShowPage, ShowRow};
+use crate::limits::LimitsPage;
 use perhop_model::{Claim, CountersPage, ErrorItem, Event, Reply, StatePage, Transaction};
 use utoipa::OpenApi;
 
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "Perhop router", description = "Everything that changes a router is a transaction."),
-    paths(transactions, claim, state, counters, events, show, explain, reload),
+    info(
+        title = "Perhop router",
+        description = "Everything that changes a router is a transaction.\n\n\
+        A refusal has a body with `errors`, each `{op, path, code, message, value?, allowed?, limit?, free?}`, whatever \
+        its status. Besides the statuses of each operation, any request may be answered with 400 (not HTTP/1.1), 404 (no \
+        such address), 405 (no such method), 408 (the body took longer than `api.body_ms`), 413 (a body above \
+        `api.body_bytes`), 431 (a head above `api.head_bytes`), 422 (unreadable parameters or body), and 503 with \
+        `retry_after_ms` (`api.connections`, `api.connections_of_others`, `api.event_readers` or `api.bodies_bytes` is \
+        reached, or the router is stopping). A connection is closed when a head takes longer than `api.head_ms` or when \
+        its client reads nothing for `api.write_ms`. GET /v1/limits shows the values, what is used and how often each \
+        limit was hit. Any content type of a body is taken for JSON."
+    ),
+    paths(transactions, claim, state, counters, events, show, explain, reload, limits),
     components(schemas(
         Transaction,
         Reply,
@@ -17,7 +29,8 @@ use utoipa::OpenApi;
         ErrorItem,
         Event,
         ShowPage,
-        ShowRow
+        ShowRow,
+        LimitsPage
     ))
 )]
 struct Document;
@@ -57,7 +70,10 @@ fn state() {}
 fn counters() {}
 
 #[utoipa::path(get, path = "/v1/events", params(("after" = Option<u64>, Query)),
-    responses((status = 200, description = "Server-sent events", body = Event, content_type = "text/event-stream")))]
+    responses(
+        (status = 200, description = "Server-sent events; the header Last-Event-ID does as `after` does. A reader that is \
+            too slow for the ring gets a `gap`", body = Event, content_type = "text/event-stream"),
+        (status = 503, description = "api.event_readers is reached: try again after retry_after_ms")))]
 #[allow(dead_code, reason = "carries documentation only")]
 fn events() {}
 
@@ -82,3 +98,8 @@ fn explain() {}
 ))]
 #[allow(dead_code, reason = "carries documentation only")]
 fn reload() {}
+
+#[utoipa::path(get, path = "/v1/limits", responses(
+    (status = 200, description = "Every limit: its value, what is used of it, how often it was hit", body = LimitsPage)))]
+#[allow(dead_code, reason = "carries documentation only")]
+fn limits() {}

@@ -1,35 +1,33 @@
-//! The server.
+//! The server: what each address answers.
 
-use crate::api::{Reloaded, RouterApi, ShowQuery};
-use crate::directory::own_uid;
+use crate::api::{Done, Reloaded, RouterApi, ShowQuery};
+use crate::body::{Received, code_of};
+use crate::connection::{Peer, accept};
+use crate::events::{self, Bell};
+use crate::limits::{Gauges, Limits, LimitsPage};
+use crate::refusal::{gone, item, refuse, respond, worst};
 use crate::socket::{ClaimedPath, SocketError, restrict};
-use axum::body::Bytes;
-use axum::extract::connect_info::{ConnectInfo, Connected};
-use axum::extract::{DefaultBodyLimit, Query, State};
-use axum::http::StatusCode;
-use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{DefaultBodyLimit, FromRef, Query, State};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::serve::IncomingStream;
-use axum::{Json, Router};
-use futures_util::{Stream, stream};
-use perhop_model::{Claim, Credentials, ErrorItem, Outcome, Owner, Reply, Role, StateQuery, Transaction};
+use axum::{Extension, Json, Router};
+use perhop_model::{Claim, ErrorItem, Outcome, Owner, Reply, Role, StateQuery, Transaction};
 use perhop_reason::Code;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
-use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::future::Future;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use thiserror::Error;
-use tokio::net::{UnixListener, unix::UCred};
-use tokio::sync::{Notify, oneshot};
+use tokio::net::UnixListener;
+use tokio::sync::oneshot;
 
-/// Largest request body in bytes: 100,000 operations fit.
-const BODY_LIMIT: usize = 64 << 20;
-/// Events fetched at once.
-const EVENT_PAGE: usize = 256;
+/// Objects of a page of the state.
+pub const PAGE_OBJECTS: RangeInclusive<usize> = 1..=10_000;
+/// Rows of what is shown.
+pub const SHOWN_ROWS: RangeInclusive<usize> = 1..=1_000_000;
 
 /// Why a server does not start.
 #[derive(Debug, Error)]
@@ -47,29 +45,19 @@ pub struct Server {
     path: PathBuf,
     listener: UnixListener,
     app: Router,
+    gauges: Gauges,
 }
 
 #[derive(Clone)]
 struct Shared {
     router: Arc<dyn RouterApi>,
+    bell: Bell,
+    gauges: Gauges,
 }
 
-/// Who is at the other end.
-#[derive(Clone, Debug)]
-struct Peer(Option<UCred>);
-
-impl Connected<IncomingStream<'_, UnixListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
-        Self(stream.io().peer_cred().ok())
-    }
-}
-
-impl Peer {
-    /// The router's own user and root may do everything; others who can open the socket may read.
-    fn credentials(&self) -> Credentials {
-        let mine = self.0.as_ref().is_some_and(|c| c.uid() == 0 || c.uid() == own_uid());
-        let role = if mine { Role::Admin } else { Role::Read };
-        Credentials { role, owner: None }
+impl FromRef<Shared> for Gauges {
+    fn from_ref(shared: &Shared) -> Self {
+        shared.gauges.clone()
     }
 }
 
@@ -79,9 +67,15 @@ impl Server {
     ///
     /// # Errors
     /// The operating system's.
-    pub fn bind(claimed: &ClaimedPath, router: Arc<dyn RouterApi>) -> Result<Self, ServeError> {
+    pub fn bind(
+        claimed: &ClaimedPath,
+        router: Arc<dyn RouterApi>,
+        limits: Limits,
+    ) -> Result<Self, ServeError> {
         let listener = UnixListener::bind(&claimed.path)?;
         restrict(&claimed.path)?;
+        let gauges = Gauges::new(limits);
+        let shared = Shared { bell: Bell::new(router.as_ref()), router, gauges: gauges.clone() };
         let app = Router::new()
             .route("/v1/transactions", post(transactions))
             .route("/v1/claim", post(claim))
@@ -91,10 +85,14 @@ impl Server {
             .route("/v1/show", get(show))
             .route("/v1/explain", post(explain))
             .route("/v1/reload", post(reload))
+            .route("/v1/limits", get(limits_page))
             .route("/v1/openapi.json", get(|| async { Json(crate::openapi::document()) }))
-            .layer(DefaultBodyLimit::max(BODY_LIMIT))
-            .with_state(Shared { router });
-        Ok(Self { path: claimed.path.clone(), listener, app })
+            .fallback(no_such_address)
+            .method_not_allowed_fallback(no_such_method)
+            // Bodies are bounded where they are received.
+            .layer(DefaultBodyLimit::disable())
+            .with_state(shared);
+        Ok(Self { path: claimed.path.clone(), listener, app, gauges })
     }
 
     /// Serves until `stop` resolves, then removes the socket.
@@ -102,10 +100,9 @@ impl Server {
     /// # Errors
     /// The operating system's.
     pub async fn run(self, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), ServeError> {
-        let service = self.app.into_make_service_with_connect_info::<Peer>();
         // Event streams never end by themselves, so the stop does not wait for open connections.
         tokio::select! {
-            done = std::future::IntoFuture::into_future(axum::serve(self.listener, service)) => done?,
+            never = accept(&self.listener, self.app, &self.gauges) => match never {},
             () = stop => {}
         }
         let _ = std::fs::remove_file(&self.path);
@@ -114,7 +111,7 @@ impl Server {
 }
 
 /// Asks by callback, answers by future. `None`: the router is gone.
-async fn ask<T: Send + 'static>(f: impl FnOnce(crate::api::Done<T>)) -> Option<T> {
+pub(crate) async fn ask<T: Send + 'static>(f: impl FnOnce(Done<T>)) -> Option<T> {
     let (tx, rx) = oneshot::channel();
     f(Box::new(move |answer| {
         // Nobody waits any more when the client has gone away.
@@ -123,116 +120,76 @@ async fn ask<T: Send + 'static>(f: impl FnOnce(crate::api::Done<T>)) -> Option<T
     rx.await.ok()
 }
 
-/// HTTP status of a reason.
-fn status(code: Code) -> StatusCode {
-    match code {
-        Code::Forbidden | Code::NotOwner => StatusCode::FORBIDDEN,
-        Code::Fenced
-        | Code::InUse
-        | Code::StaleVersion
-        | Code::StaleRevision
-        | Code::TxnIdReused
-        | Code::Exists
-        | Code::PendingConfirm => StatusCode::CONFLICT,
-        Code::Overload => StatusCode::TOO_MANY_REQUESTS,
-        Code::ShuttingDown | Code::BackendFailed => StatusCode::SERVICE_UNAVAILABLE,
-        _ => StatusCode::UNPROCESSABLE_ENTITY,
-    }
+async fn no_such_address(uri: Uri) -> Response {
+    let why = "there is nothing at this address; /v1/openapi.json lists what there is";
+    respond(StatusCode::NOT_FOUND, item(Code::NotFound, uri.path(), why))
 }
 
-/// Status of a rejection with several reasons: the gravest of them.
-fn worst(errors: &[ErrorItem]) -> StatusCode {
-    let order = [
-        StatusCode::SERVICE_UNAVAILABLE,
-        StatusCode::TOO_MANY_REQUESTS,
-        StatusCode::FORBIDDEN,
-        StatusCode::UNPROCESSABLE_ENTITY,
-        StatusCode::CONFLICT,
-    ];
-    let found: Vec<StatusCode> = errors.iter().map(|e| status(e.code)).collect();
-    order.into_iter().find(|s| found.contains(s)).unwrap_or(StatusCode::UNPROCESSABLE_ENTITY)
+async fn no_such_method(method: Method, uri: Uri) -> Response {
+    let why = format!("{method} is not for this address; /v1/openapi.json says what is");
+    respond(StatusCode::METHOD_NOT_ALLOWED, item(Code::Unsupported, uri.path(), why))
 }
 
-fn refusal(code: Code, path: &str, message: String) -> Response {
-    let item = ErrorItem {
-        op: None,
-        path: path.to_owned(),
-        code,
-        message,
-        value: None,
-        allowed: None,
-        limit: None,
-        free: None,
-    };
-    error_response(item)
-}
-
-fn error_response(item: ErrorItem) -> Response {
-    (status(item.code), Json(serde_json::json!({ "errors": [item] }))).into_response()
-}
-
-fn gone() -> Response {
-    refusal(Code::ShuttingDown, "", "the router is stopping".to_owned())
-}
-
-/// Reads a JSON body; the error says where it is wrong.
+/// The parameters of an address, or why they are none.
 #[allow(clippy::result_large_err, reason = "the error is the finished answer")]
-fn body<T: DeserializeOwned>(bytes: &Bytes) -> Result<T, Response> {
-    serde_json::from_slice(bytes).map_err(|e| {
-        let text = e.to_string();
-        let code = if text.starts_with("unknown field") {
-            Code::UnknownField
-        } else if text.contains("unknown variant") && text.contains("abr_policy") {
-            Code::UnknownKind
-        } else {
-            Code::Malformed
-        };
-        refusal(code, "", text)
+fn parameters<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Response> {
+    query.map(|Query(q)| q).map_err(|e| {
+        let text = e.body_text();
+        refuse(item(code_of(&text), "query", text))
     })
+}
+
+/// Refuses a number of rows outside of its range.
+#[allow(clippy::result_large_err, reason = "the error is the finished answer")]
+fn in_range(limit: Option<usize>, range: RangeInclusive<usize>) -> Result<(), Response> {
+    match limit.filter(|l| !range.contains(l)) {
+        None => Ok(()),
+        Some(given) => Err(refuse(ErrorItem {
+            value: Some(given.into()),
+            allowed: Some(format!("{} to {}", range.start(), range.end())),
+            ..item(Code::OutOfRange, "query.limit", "no such number of rows can be had")
+        })),
+    }
 }
 
 async fn transactions(
     State(s): State<Shared>,
-    ConnectInfo(peer): ConnectInfo<Peer>,
-    bytes: Bytes,
-) -> Response {
-    let transaction: Transaction = match body(&bytes) {
-        Ok(t) => t,
-        Err(response) => return response,
-    };
+    Extension(peer): Extension<Peer>,
+    body: Received,
+) -> Result<Response, Response> {
+    let transaction: Transaction = body.json()?;
     let reply: Option<Arc<Reply>> = ask(|done| s.router.submit(peer.credentials(), transaction, done)).await;
-    let Some(reply) = reply else { return gone() };
+    let Some(reply) = reply else { return Err(gone()) };
     let status = match reply.outcome {
         Outcome::Rejected => worst(&reply.errors),
         Outcome::Committed | Outcome::Checked => StatusCode::OK,
     };
-    (status, Json(reply.as_ref())).into_response()
+    Ok((status, Json(reply.as_ref())).into_response())
 }
 
-async fn claim(State(s): State<Shared>, ConnectInfo(peer): ConnectInfo<Peer>, bytes: Bytes) -> Response {
-    let wanted: Claim = match body(&bytes) {
-        Ok(c) => c,
-        Err(response) => return response,
-    };
+async fn claim(
+    State(s): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    body: Received,
+) -> Result<Response, Response> {
+    let wanted: Claim = body.json()?;
     match ask(|done| s.router.claim(peer.credentials(), wanted, done)).await {
-        Some(Ok(())) => Json(serde_json::json!({})).into_response(),
-        Some(Err(item)) => error_response(item),
-        None => gone(),
+        Some(Ok(())) => Ok(Json(serde_json::json!({})).into_response()),
+        Some(Err(item)) => Err(refuse(item)),
+        None => Err(gone()),
     }
 }
 
 async fn state(
     State(s): State<Shared>,
-    query: Result<Query<StateQuery>, axum::extract::rejection::QueryRejection>,
-) -> Response {
-    let query = match query {
-        Ok(Query(q)) => q,
-        Err(e) => return refusal(Code::Malformed, "", e.body_text()),
-    };
+    query: Result<Query<StateQuery>, QueryRejection>,
+) -> Result<Response, Response> {
+    let query = parameters(query)?;
+    in_range(query.limit, PAGE_OBJECTS)?;
     match ask(|done| s.router.state(query, done)).await {
-        Some(Ok(page)) => Json(page).into_response(),
-        Some(Err(item)) => error_response(item),
-        None => gone(),
+        Some(Ok(page)) => Ok(Json(page).into_response()),
+        Some(Err(item)) => Err(refuse(item)),
+        None => Err(gone()),
     }
 }
 
@@ -244,21 +201,30 @@ struct CountersQuery {
     id: Option<u64>,
 }
 
-async fn counters(State(s): State<Shared>, Query(q): Query<CountersQuery>) -> Response {
-    let Some(mut page) = ask(|done| s.router.counters(done)).await else { return gone() };
+async fn counters(
+    State(s): State<Shared>,
+    query: Result<Query<CountersQuery>, QueryRejection>,
+) -> Result<Response, Response> {
+    let q = parameters(query)?;
+    let Some(mut page) = ask(|done| s.router.counters(done)).await else { return Err(gone()) };
     page.rows.retain(|r| {
         q.kind.as_ref().is_none_or(|k| *k == r.kind)
             && q.name.as_ref().is_none_or(|n| *n == r.name)
             && q.id.is_none_or(|i| i == r.id)
     });
-    Json(page).into_response()
+    Ok(Json(page).into_response())
 }
 
-async fn show(State(s): State<Shared>, Query(q): Query<ShowQuery>) -> Response {
-    match ask(|done| s.router.show(q, done)).await {
-        Some(Ok(page)) => Json(page).into_response(),
-        Some(Err(item)) => error_response(item),
-        None => gone(),
+async fn show(
+    State(s): State<Shared>,
+    query: Result<Query<ShowQuery>, QueryRejection>,
+) -> Result<Response, Response> {
+    let query = parameters(query)?;
+    in_range(query.limit, SHOWN_ROWS)?;
+    match ask(|done| s.router.show(query, done)).await {
+        Some(Ok(page)) => Ok(Json(page).into_response()),
+        Some(Err(item)) => Err(refuse(item)),
+        None => Err(gone()),
     }
 }
 
@@ -268,25 +234,30 @@ struct ExplainBody {
     packet: String,
 }
 
-async fn explain(State(s): State<Shared>, bytes: Bytes) -> Response {
-    let wanted: ExplainBody = match body(&bytes) {
-        Ok(b) => b,
-        Err(response) => return response,
-    };
+async fn explain(State(s): State<Shared>, body: Received) -> Result<Response, Response> {
+    let wanted: ExplainBody = body.json()?;
     match ask(|done| s.router.explain(wanted.packet, done)).await {
-        Some(Ok(value)) => Json(value).into_response(),
-        Some(Err(item)) => error_response(item),
-        None => gone(),
+        Some(Ok(value)) => Ok(Json(value).into_response()),
+        Some(Err(item)) => Err(refuse(item)),
+        None => Err(gone()),
     }
 }
 
-async fn reload(State(s): State<Shared>, ConnectInfo(peer): ConnectInfo<Peer>) -> Response {
+async fn reload(
+    State(s): State<Shared>,
+    Extension(peer): Extension<Peer>,
+    _body: Received,
+) -> Result<Response, Response> {
     if peer.credentials().role != Role::Admin {
-        return refusal(Code::Forbidden, "", format!("reloading changes what {} owns", Owner::File));
+        return Err(refuse(item(
+            Code::Forbidden,
+            "",
+            format!("reloading changes what {} owns", Owner::File),
+        )));
     }
     match ask(|done| s.router.reload(done)).await {
-        Some(reloaded) => reload_response(&reloaded),
-        None => gone(),
+        Some(reloaded) => Ok(reload_response(&reloaded)),
+        None => Err(gone()),
     }
 }
 
@@ -305,40 +276,26 @@ fn reload_response(reloaded: &Reloaded) -> Response {
     (status, Json(body)).into_response()
 }
 
+async fn limits_page(State(s): State<Shared>) -> Json<LimitsPage> {
+    let mut rows = s.gauges.rows();
+    rows.extend(s.router.limits());
+    Json(LimitsPage { rows })
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct EventsQuery {
-    #[serde(default)]
-    after: u64,
+    after: Option<u64>,
 }
 
 async fn events(
     State(s): State<Shared>,
-    Query(q): Query<EventsQuery>,
-) -> Sse<impl Stream<Item = Result<SseEvent, Infallible>>> {
-    let notify = Arc::new(Notify::new());
-    let watcher = Arc::downgrade(&notify);
-    s.router.on_events(Box::new(move || match watcher.upgrade() {
-        Some(notify) => {
-            notify.notify_one();
-            true
-        }
-        None => false,
-    }));
-    let start = (s.router, notify, q.after, VecDeque::new());
-    let stream = stream::unfold(start, |(router, notify, mut after, mut waiting)| async move {
-        loop {
-            if let Some(event) = waiting.pop_front() {
-                let event: perhop_model::Event = event;
-                after = event.seq;
-                let sse = SseEvent::default().id(event.seq.to_string()).json_data(&event).unwrap_or_default();
-                return Some((Ok(sse), (router, notify, after, waiting)));
-            }
-            waiting = ask(|done| router.events(after, EVENT_PAGE, done)).await?.into();
-            if waiting.is_empty() {
-                notify.notified().await;
-            }
-        }
-    });
-    Sse::new(stream).keep_alive(KeepAlive::default())
+    headers: HeaderMap,
+    query: Result<Query<EventsQuery>, QueryRejection>,
+) -> Result<Response, Response> {
+    let given = parameters(query)?.after;
+    // What a client of server-sent events says by itself when it connects again.
+    let last = || headers.get("last-event-id")?.to_str().ok()?.parse().ok();
+    let after = given.or_else(last).unwrap_or(0);
+    Ok(events::respond(s.router, &s.bell, &s.gauges, after))
 }

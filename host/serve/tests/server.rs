@@ -8,5 +8,9 @@
 
 #[path = "server/fake.rs"]
 mod fake;
+#[path = "server/limits.rs"]
+mod limits;
 #[path = "server/reload.rs"]
 mod reload;
+#[path = "server/shapes.rs"]
+mod shapes;

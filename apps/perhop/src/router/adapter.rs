@@ -1,13 +1,17 @@
 //! The engine's handle as what the socket serves.
 
 use super::file_owner;
-use super::reloader::Reloader;
+use super::reloader::{self, Reloader};
 use perhop_engine::{Handle, Row};
+use perhop_graph::control::{EVENT_RING, MAX_PENDING, QUEUE_LIMIT};
 use perhop_model::{
-    Claim, CountersPage, Credentials, ErrorItem, Event, Outcome, Reply, StatePage, StateQuery, Transaction,
+    Claim, CountersPage, Credentials, ErrorItem, Event, MAX_OPS, Outcome, Reply, StatePage, StateQuery,
+    Transaction,
 };
 use perhop_reason::Code;
-use perhop_serve::{Done, Reloaded, RouterApi, ShowPage, ShowQuery, ShowRow};
+use perhop_serve::{
+    Done, LimitRow, PAGE_OBJECTS, Reloaded, RouterApi, SHOWN_ROWS, ShowPage, ShowQuery, ShowRow,
+};
 use std::sync::Arc;
 
 /// Rows shown unless the client says how many.
@@ -102,6 +106,20 @@ impl RouterApi for Adapter {
 
     fn reload(&self, done: Done<Reloaded>) {
         self.reloader.reload(done);
+    }
+
+    fn limits(&self) -> Vec<LimitRow> {
+        [
+            ("transaction.operations", "operations", MAX_OPS),
+            ("transactions.waiting", "transactions", QUEUE_LIMIT),
+            ("transactions.unconfirmed", "transactions", MAX_PENDING),
+            ("reloads.waiting", "reloads", reloader::WAITING),
+            ("events.kept", "events", EVENT_RING),
+            ("state.page", "objects", *PAGE_OBJECTS.end()),
+            ("show.rows", "rows", *SHOWN_ROWS.end()),
+        ]
+        .map(|(name, unit, limit)| LimitRow::fixed(name, unit, limit as u64))
+        .into()
     }
 }
 

@@ -10,7 +10,7 @@ use crate::remote::{check_name, check_state_file};
 use clap::{Args, ValueEnum};
 use perhop_engine::{Engine, EngineConfig};
 use perhop_graph::routerfile::{LogFormat, RouterFile};
-use perhop_serve::{Reloaded, RouterApi, Server, claim};
+use perhop_serve::{Limits, Reloaded, RouterApi, Server, claim};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -32,6 +32,9 @@ pub struct RunArgs {
     /// Overrides the file, also when it is read again: port.NAME.rate or port.NAME.device
     #[arg(long, value_name = "PATH=VALUE")]
     set: Vec<String>,
+    /// Limits of the socket's clients, as GET /v1/limits names them: api.connections=100
+    #[arg(long, value_name = "NAME=N")]
+    limit: Vec<String>,
     /// Form of the log; otherwise log.format
     #[arg(long, value_name = "FORM")]
     log_format: Option<LogForm>,
@@ -69,6 +72,7 @@ pub fn router_name(given: Option<&str>, file: &RouterFile, path: &Path) -> Resul
 /// It cannot start, or the interfaces could not be put back.
 pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
     let settings = args.set.iter().map(|s| Setting::parse(s)).collect::<Result<Vec<_>, _>>()?;
+    let limits = api_limits(&args.limit)?;
     let file = file::load_with(&args.file, &settings)?;
     let name = router_name(args.name.as_deref(), &file, &args.file)?;
     // Reading it again must work from anywhere.
@@ -110,7 +114,7 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
     ));
     let socket = claimed.path.clone();
     let served = runtime.block_on(async {
-        let server = Server::bind(&claimed, Arc::clone(&api))?;
+        let server = Server::bind(&claimed, Arc::clone(&api), limits)?;
         info!(router = name, ports, socket = %socket.display(), "forwarding");
         serve(server, &api, signals, died, &log).await;
         Ok::<(), AppError>(())
@@ -131,6 +135,16 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
     info!(router = name, "stopped");
     log.flush();
     served.and(lived).and(restored)
+}
+
+fn api_limits(given: &[String]) -> Result<Limits, AppError> {
+    let mut limits = Limits::default();
+    for text in given {
+        let (name, value) = text.split_once('=').unwrap_or((text, ""));
+        let set = limits.set(name.trim(), value.trim());
+        set.map_err(|source| AppError::BadLimit { text: text.clone(), source })?;
+    }
+    Ok(limits)
 }
 
 fn log_format(args: &RunArgs, file: &RouterFile) -> LogFormat {

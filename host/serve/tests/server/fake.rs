@@ -23,6 +23,10 @@ pub struct Fake {
     pub codes: Mutex<Vec<Code>>,
     /// Whether a reload fails before it gets to the router.
     pub bad_file: Mutex<bool>,
+    /// Rows of counters.
+    pub rows: Mutex<u64>,
+    /// Who wants to know of events.
+    pub watchers: Mutex<Vec<Box<dyn FnMut() -> bool + Send>>>,
 }
 
 pub fn error(code: Code) -> ErrorItem {
@@ -68,12 +72,22 @@ impl RouterApi for Fake {
         done(Err(error(Code::StaleRevision)));
     }
     fn counters(&self, done: Done<CountersPage>) {
-        done(CountersPage { epoch: 1, revision: 2, at_ns: 3, rows: Vec::new() });
+        let row = |id| CountersRow {
+            kind: "class".into(),
+            name: format!("class-{id}"),
+            id,
+            owner: "file".into(),
+            counters: [("packets".to_owned(), id)].into(),
+        };
+        let rows = (0..*self.rows.lock().unwrap()).map(row).collect();
+        done(CountersPage { epoch: 1, revision: 2, at_ns: 3, rows });
     }
     fn events(&self, _: u64, _: usize, done: Done<Vec<Event>>) {
         done(Vec::new());
     }
-    fn on_events(&self, _: Box<dyn FnMut() -> bool + Send>) {}
+    fn on_events(&self, wake: Box<dyn FnMut() -> bool + Send>) {
+        self.watchers.lock().unwrap().push(wake);
+    }
     fn show(&self, _: ShowQuery, done: Done<Result<ShowPage, ErrorItem>>) {
         done(Ok(ShowPage { epoch: 1, revision: 2, at_ns: 3, rows: Vec::new() }));
     }
@@ -100,6 +114,13 @@ pub struct Serving {
 
 impl Serving {
     pub fn start() -> Self {
+        Self::with(&[])
+    }
+
+    /// A server with these limits.
+    pub fn with(set: &[(&str, &str)]) -> Self {
+        let mut limits = Limits::default();
+        set.iter().for_each(|(name, value)| limits.set(name, value).unwrap());
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let dir = std::env::temp_dir().join(format!("perhop-serve-{}-{number}", std::process::id()));
@@ -112,7 +133,7 @@ impl Serving {
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async move {
-                let server = Server::bind(&claimed, api).unwrap();
+                let server = Server::bind(&claimed, api, limits).unwrap();
                 ready.send(()).unwrap();
                 let stop = async move {
                     let _ = stopped.await;
@@ -129,6 +150,22 @@ impl Serving {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream
+    }
+
+    /// What `GET /v1/limits` says of one.
+    pub fn limit(&self, name: &str) -> Value {
+        let page = self.ask("GET", "/v1/limits", "").json();
+        let rows = page["rows"].as_array().unwrap().clone();
+        rows.into_iter().find(|r| r["name"] == name).unwrap_or_else(|| panic!("{name}: {page}"))
+    }
+
+    /// Waits until a limit was hit.
+    pub fn wait_for_hit(&self, name: &str) {
+        let end = std::time::Instant::now() + PATIENCE;
+        while self.limit(name)["hits"] == 0 {
+            assert!(std::time::Instant::now() < end, "{name} is not hit");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Sends a request whole and reads its answer to the end.
@@ -157,7 +194,6 @@ impl Drop for Serving {
 pub struct Answer {
     pub status: u16,
     /// Status line and headers, in lower case.
-    #[allow(dead_code, reason = "printed when a test fails")]
     pub head: String,
     pub body: String,
 }

@@ -1,0 +1,260 @@
+//! What a server allows its clients, how much of it is used, and how often it was not enough.
+
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use thiserror::Error;
+
+/// A limit of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Limit {
+    /// Connections at the same time; one more is answered with 503.
+    Connections,
+    /// Of these, connections of users other than root and the router's own, so that they cannot shut those out.
+    ConnectionsOfOthers,
+    /// Readers of events at the same time; one more is answered with 503.
+    EventReaders,
+    /// Bytes of a request's head; more is answered with 431. Looked at when more arrives, so up to twice as many may pass.
+    HeadBytes,
+    /// Bytes of a request's body; more is answered with 413. The default holds 100,000 operations.
+    BodyBytes,
+    /// Bytes of all bodies that are being received; more is answered with 503.
+    BodiesBytes,
+    /// Time for a request's head to arrive, also after the request before it; then the connection is closed.
+    HeadMs,
+    /// Time for a request's body to arrive; then it is answered with 408.
+    BodyMs,
+    /// Time for which a client may read nothing of an answer that waits for it; then the connection is closed.
+    WriteMs,
+}
+
+/// A name, a unit, the default and the range.
+type Row = (Limit, &'static str, &'static str, u64, (u64, u64));
+
+const TABLE: [Row; 9] = [
+    (Limit::Connections, "api.connections", "connections", 64, (2, 10_000)),
+    (Limit::ConnectionsOfOthers, "api.connections_of_others", "connections", 48, (1, 10_000)),
+    (Limit::EventReaders, "api.event_readers", "connections", 16, (1, 10_000)),
+    (Limit::HeadBytes, "api.head_bytes", "B", 65_536, (8_192, 1 << 20)),
+    (Limit::BodyBytes, "api.body_bytes", "B", 64 << 20, (1_024, 1 << 30)),
+    (Limit::BodiesBytes, "api.bodies_bytes", "B", 128 << 20, (1_024, 1 << 34)),
+    (Limit::HeadMs, "api.head_ms", "ms", 10_000, (10, 3_600_000)),
+    (Limit::BodyMs, "api.body_ms", "ms", 30_000, (10, 3_600_000)),
+    (Limit::WriteMs, "api.write_ms", "ms", 30_000, (10, 3_600_000)),
+];
+
+impl Limit {
+    /// Every limit.
+    pub fn all() -> impl Iterator<Item = Self> {
+        TABLE.iter().map(|row| row.0)
+    }
+
+    fn row(self) -> &'static Row {
+        &TABLE[self as usize]
+    }
+
+    /// The name in answers and settings: `api.connections`.
+    pub fn name(self) -> &'static str {
+        self.row().1
+    }
+
+    /// What is counted: `connections`, `B` or `ms`.
+    pub fn unit(self) -> &'static str {
+        self.row().2
+    }
+}
+
+/// A limit that cannot be set so.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum LimitError {
+    /// There is none of this name.
+    #[error("there is no limit of this name; there are {}", TABLE.map(|r| r.1).join(", "))]
+    Unknown,
+    /// Not a number in its range.
+    #[error("{name} is a whole number of {unit}, {least} to {most}")]
+    OutOfRange {
+        /// Limit.
+        name: &'static str,
+        /// Unit.
+        unit: &'static str,
+        /// Least.
+        least: u64,
+        /// Most.
+        most: u64,
+    },
+}
+
+/// The values of all limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits([u64; TABLE.len()]);
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self(TABLE.map(|row| row.3))
+    }
+}
+
+impl Limits {
+    /// The value of one.
+    pub fn value(&self, limit: Limit) -> u64 {
+        self.0[limit as usize]
+    }
+
+    /// Sets one by its name.
+    ///
+    /// # Errors
+    /// See [`LimitError`].
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), LimitError> {
+        let (limit, name, unit, _, (least, most)) =
+            *TABLE.iter().find(|row| row.1 == name).ok_or(LimitError::Unknown)?;
+        let value = value.parse().ok().filter(|v| (least..=most).contains(v));
+        self.0[limit as usize] = value.ok_or(LimitError::OutOfRange { name, unit, least, most })?;
+        Ok(())
+    }
+}
+
+/// A limit as `GET /v1/limits` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct LimitRow {
+    /// Name.
+    pub name: String,
+    /// What is counted.
+    pub unit: String,
+    /// The limit.
+    pub limit: u64,
+    /// How much is used now; absent where nothing is used up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub now: Option<u64>,
+    /// How often it was not enough since the start; absent where that is not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hits: Option<u64>,
+}
+
+impl LimitRow {
+    /// A limit of which nothing is counted.
+    pub fn fixed(name: &str, unit: &str, limit: u64) -> Self {
+        Self { name: name.to_owned(), unit: unit.to_owned(), limit, now: None, hits: None }
+    }
+}
+
+/// `GET /v1/limits`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct LimitsPage {
+    /// Limits of the server and of the router.
+    pub rows: Vec<LimitRow>,
+}
+
+#[derive(Debug, Default)]
+struct Gauge {
+    now: AtomicU64,
+    hits: AtomicU64,
+}
+
+/// Limits in use.
+#[derive(Clone, Debug)]
+pub(crate) struct Gauges {
+    limits: Limits,
+    gauges: Arc<[Gauge; TABLE.len()]>,
+}
+
+impl Gauges {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self { limits, gauges: Arc::new(Default::default()) }
+    }
+
+    pub(crate) fn value(&self, limit: Limit) -> u64 {
+        self.limits.value(limit)
+    }
+
+    pub(crate) fn duration(&self, limit: Limit) -> std::time::Duration {
+        std::time::Duration::from_millis(self.value(limit))
+    }
+
+    /// Counts that a limit was hit.
+    pub(crate) fn hit(&self, limit: Limit) {
+        self.gauges[limit as usize].hits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes `amount` until the permit is dropped; a refusal is counted.
+    pub(crate) fn take(&self, limit: Limit, amount: u64) -> Option<Permit> {
+        let most = self.value(limit);
+        let more = |now: u64| now.checked_add(amount).filter(|n| *n <= most);
+        let taken = self.gauges[limit as usize].now.try_update(Ordering::AcqRel, Ordering::Acquire, more);
+        match taken {
+            Ok(_) => Some(Permit { gauges: Arc::clone(&self.gauges), limit, amount }),
+            Err(_) => {
+                self.hit(limit);
+                None
+            }
+        }
+    }
+
+    pub(crate) fn rows(&self) -> Vec<LimitRow> {
+        let row = |limit: Limit| {
+            let gauge = &self.gauges[limit as usize];
+            let used = !matches!(limit.unit(), "ms") && !matches!(limit, Limit::HeadBytes | Limit::BodyBytes);
+            // What is too long a head is found by the reader of heads, which does not tell.
+            let counted = !matches!(limit, Limit::HeadBytes);
+            LimitRow {
+                now: used.then(|| gauge.now.load(Ordering::Relaxed)),
+                hits: counted.then(|| gauge.hits.load(Ordering::Relaxed)),
+                ..LimitRow::fixed(limit.name(), limit.unit(), self.value(limit))
+            }
+        };
+        Limit::all().map(row).collect()
+    }
+}
+
+/// A share of a limit; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    gauges: Arc<[Gauge; TABLE.len()]>,
+    limit: Limit,
+    amount: u64,
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.gauges[self.limit as usize].now.fetch_sub(self.amount, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_in_the_order_of_the_limits_and_its_defaults_in_range() {
+        for (i, (limit, name, _, default, (least, most))) in TABLE.into_iter().enumerate() {
+            assert_eq!(limit as usize, i, "{name}");
+            assert!((least..=most).contains(&default), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_limit_is_set_by_name_within_its_range() {
+        let mut limits = Limits::default();
+        assert_eq!(limits.set("api.connections", "5"), Ok(()));
+        assert_eq!(limits.value(Limit::Connections), 5);
+        assert_eq!(limits.set("api.conections", "5"), Err(LimitError::Unknown));
+        for wrong in ["0", "x", "-1", "99999999999999999999"] {
+            assert!(matches!(limits.set("api.connections", wrong), Err(LimitError::OutOfRange { .. })));
+        }
+    }
+
+    #[test]
+    fn what_is_taken_is_given_back_and_what_is_refused_counted() {
+        let mut limits = Limits::default();
+        limits.set("api.event_readers", "2").expect("in range");
+        let gauges = Gauges::new(limits);
+        let first = gauges.take(Limit::EventReaders, 1);
+        let second = gauges.take(Limit::EventReaders, 1);
+        assert!(first.is_some() && second.is_some() && gauges.take(Limit::EventReaders, 1).is_none());
+        drop(first);
+        assert!(gauges.take(Limit::EventReaders, 1).is_some());
+        let rows = gauges.rows();
+        let row = rows.iter().find(|r| r.name == "api.event_readers").expect("listed");
+        assert_eq!((row.now, row.hits), (Some(1), Some(1)));
+    }
+}

@@ -1,0 +1,98 @@
+//! Refusals: one shape for all, the contract's, and a status for every code.
+
+use axum::Json;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use perhop_model::ErrorItem;
+use perhop_reason::Code;
+
+/// When to try again after a limit on what is used at the same time was hit.
+pub(crate) const RETRY_MS: u64 = 1_000;
+
+/// HTTP status of a reason.
+pub(crate) fn status(code: Code) -> StatusCode {
+    match code {
+        Code::Forbidden | Code::NotOwner => StatusCode::FORBIDDEN,
+        Code::Fenced
+        | Code::InUse
+        | Code::StaleVersion
+        | Code::StaleRevision
+        | Code::TxnIdReused
+        | Code::Exists
+        | Code::PendingConfirm => StatusCode::CONFLICT,
+        Code::Overload => StatusCode::TOO_MANY_REQUESTS,
+        Code::ShuttingDown | Code::BackendFailed => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::UNPROCESSABLE_ENTITY,
+    }
+}
+
+/// Status of a rejection with several reasons: the gravest of them.
+pub(crate) fn worst(errors: &[ErrorItem]) -> StatusCode {
+    let order = [
+        StatusCode::SERVICE_UNAVAILABLE,
+        StatusCode::TOO_MANY_REQUESTS,
+        StatusCode::FORBIDDEN,
+        StatusCode::UNPROCESSABLE_ENTITY,
+        StatusCode::CONFLICT,
+    ];
+    let found: Vec<StatusCode> = errors.iter().map(|e| status(e.code)).collect();
+    order.into_iter().find(|s| found.contains(s)).unwrap_or(StatusCode::UNPROCESSABLE_ENTITY)
+}
+
+/// A reason that concerns a request as a whole.
+pub(crate) fn item(code: Code, path: &str, message: impl Into<String>) -> ErrorItem {
+    ErrorItem {
+        op: None,
+        path: path.to_owned(),
+        code,
+        message: message.into(),
+        value: None,
+        allowed: None,
+        limit: None,
+        free: None,
+    }
+}
+
+/// The answer of a reason, with the reason's own status.
+pub(crate) fn refuse(item: ErrorItem) -> Response {
+    respond(status(item.code), item)
+}
+
+/// The answer of a reason, with a status of HTTP.
+pub(crate) fn respond(status: StatusCode, item: ErrorItem) -> Response {
+    (status, Json(serde_json::json!({ "errors": [item] }))).into_response()
+}
+
+/// The router no longer answers.
+pub(crate) fn gone() -> Response {
+    refuse(item(Code::ShuttingDown, "", "the router is stopping"))
+}
+
+/// Too much at the same time: 503, and when to try again.
+pub(crate) fn busy(limit: &str, value: u64, message: &str) -> Response {
+    let item = ErrorItem { limit: Some(value), ..item(Code::LimitReached, limit, message) };
+    let body = serde_json::json!({ "errors": [item], "retry_after_ms": RETRY_MS });
+    let retry = [(header::RETRY_AFTER, RETRY_MS.div_ceil(1000).to_string())];
+    (StatusCode::SERVICE_UNAVAILABLE, retry, Json(body)).into_response()
+}
+
+/// The whole answer to bytes that are no request, by the status that their reader gave them: they never get as far as a
+/// handler.
+pub(crate) fn to_no_request(status: u16, head_limit: u64) -> Vec<u8> {
+    let (reason, item) = match status {
+        414 => ("URI Too Long", item(Code::LimitReached, "uri", "the address is too long")),
+        431 => {
+            let why = "the head of the request is too long";
+            let item =
+                ErrorItem { limit: Some(head_limit), ..item(Code::LimitReached, "api.head_bytes", why) };
+            ("Request Header Fields Too Large", item)
+        }
+        _ => ("Bad Request", item(Code::Malformed, "", "this is no HTTP/1.1 request")),
+    };
+    let body = serde_json::json!({ "errors": [item] }).to_string();
+    format!(
+        "HTTP/1.1 {status} {reason}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
