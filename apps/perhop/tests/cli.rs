@@ -6,8 +6,12 @@
     reason = "a test drives processes and may panic"
 )]
 
+#[path = "cli/api.rs"]
+mod api;
 #[path = "cli/directory.rs"]
 mod directory;
+#[path = "cli/http.rs"]
+mod http;
 #[path = "cli/router.rs"]
 mod router;
 

@@ -5,8 +5,8 @@ use super::reloader::{self, Reloader};
 use perhop_engine::{Handle, Row};
 use perhop_graph::control::{EVENT_RING, MAX_PENDING, QUEUE_LIMIT};
 use perhop_model::{
-    Claim, CountersPage, Credentials, ErrorItem, Event, MAX_OPS, Outcome, Reply, StatePage, StateQuery,
-    Transaction,
+    Claim, CountersPage, CountersRow, Credentials, ErrorItem, Event, MAX_OPS, Outcome, Reply, StatePage,
+    StateQuery, Transaction,
 };
 use perhop_reason::Code;
 use perhop_serve::{
@@ -16,6 +16,9 @@ use std::sync::Arc;
 
 /// Rows shown unless the client says how many.
 const SHOW_LIMIT: usize = 1_000;
+
+/// What ports and classes have besides counters: shown, but no counter, as those never fall.
+const GAUGES: [&str; 4] = ["rate_bps", "backlog_packets", "backlog_bytes", "throttled_now"];
 
 /// A running router behind its socket.
 pub struct Adapter {
@@ -77,7 +80,13 @@ impl RouterApi for Adapter {
     }
 
     fn counters(&self, done: Done<CountersPage>) {
-        self.handle.counters(done);
+        self.handle.counters(move |mut page| {
+            let of_object = |r: &CountersRow| r.kind == "port" || r.kind == "class";
+            for row in page.rows.iter_mut().filter(|r| of_object(r)) {
+                row.counters.retain(|name, _| !GAUGES.contains(&name.as_str()));
+            }
+            done(page);
+        });
     }
 
     fn events(&self, seq: u64, limit: usize, done: Done<Vec<Event>>) {

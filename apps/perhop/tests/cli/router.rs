@@ -1,10 +1,14 @@
 //! A router from its start to its end, in a network namespace of its own.
 
+use super::http::Http;
 use super::{Ended, Scratch, command, perhop, skip};
 use perhop_netlink::{Namespace, Netlink, is_privileged_for_net};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::io::Write;
+use std::net::UdpSocket;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -37,8 +41,11 @@ class = "ef"
 calls = 20
 "#;
 
+/// Time for a confirmation that does not come before the test ends, ms.
+pub const UNCONFIRMED_MS: u64 = 60_000;
+
 /// A namespace with the interfaces `lan` and `wan`, and a router to run there.
-struct World {
+pub struct World {
     namespace: Namespace,
     scratch: Scratch,
     name: String,
@@ -46,7 +53,7 @@ struct World {
 }
 
 /// A running router; killed when the test fails.
-struct Running(Child);
+pub struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -95,7 +102,7 @@ impl World {
         LEFT.into_iter().filter(|e| self.runtime_file(e).symlink_metadata().is_ok()).collect()
     }
 
-    fn new(test: &str) -> Option<Self> {
+    pub fn new(test: &str) -> Option<Self> {
         if !is_privileged_for_net() {
             skip(test, "netns", "needs CAP_NET_ADMIN and CAP_SYS_ADMIN: run as root or under `unshare -Urn`");
             return None;
@@ -109,6 +116,8 @@ impl World {
             net.set_up(port).unwrap();
             net.set_up(&peer).unwrap();
         }
+        net.add_address("lan-peer", "10.9.0.1/24".parse().unwrap()).unwrap();
+        net.add_route("239.0.0.0/8".parse().unwrap(), None, Some("lan-peer")).unwrap();
         let scratch = Scratch::new(test);
         let file = scratch.file("router.toml", FILE);
         let name = format!("cli-test-{}-{test}", std::process::id());
@@ -130,8 +139,14 @@ impl World {
     }
 
     /// Runs the router in the namespace and waits until it answers.
-    fn start(&self) -> Running {
+    pub fn start(&self) -> Running {
+        self.start_with(&[])
+    }
+
+    /// The same with more arguments.
+    pub fn start_with(&self, more: &[&str]) -> Running {
         let args = ["router", "run", &self.file, "--name", &self.name, "--set", "port.wan.rate=8 Mbit/s"];
+        let args = [&args[..], more].concat();
         let spawn = || command(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let mut running = Running(self.namespace.run(spawn).unwrap());
         let end = Instant::now() + PATIENCE;
@@ -142,6 +157,44 @@ impl World {
             std::thread::sleep(Duration::from_millis(20));
         }
         running
+    }
+
+    /// A connection to the router's socket.
+    pub fn http(&self) -> Http {
+        Http::connect(&self.runtime_file("sock"))
+    }
+
+    /// Sends some packets to the port `lan`, which the router counts.
+    pub fn traffic(&self) {
+        let send = || {
+            let socket = UdpSocket::bind("10.9.0.1:0").unwrap();
+            for _ in 0..20 {
+                socket.send_to(&[0; 100], "239.1.1.1:9").unwrap();
+            }
+        };
+        self.namespace.run(send).unwrap();
+    }
+
+    /// Another user who can open the socket may read, and change nothing.
+    pub fn as_reader_it_is_forbidden(&self) {
+        if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+            return;
+        }
+        let ops = json!([{ "op": "put", "kind": "class", "name": "r", "spec": { "port": "wan" } }]);
+        let transaction = json!({ "txn_id": format!("{:032x}", 99), "mode": "commit", "ops": ops });
+        let file = self.scratch.file("reader.json", &transaction.to_string());
+        let as_reader = |words: &[&str]| {
+            let mut command = command(&[words, &["--router", &self.name]].concat());
+            let output = command.uid(65_534).gid(0).output().ok()?;
+            Some((output.status.code(), String::from_utf8(output.stdout).unwrap()))
+        };
+        let Some((code, _)) = as_reader(&["show", "ports"]) else { return };
+        assert_eq!(code, Some(0));
+        for words in [&["router", "apply", &file, "--json"][..], &["router", "reload", "--json"]] {
+            let (code, out) = as_reader(words).unwrap();
+            let reply: Value = serde_json::from_str(&out).unwrap();
+            assert_eq!((code, reply["errors"][0]["code"].as_str()), (Some(1), Some("forbidden")), "{out}");
+        }
     }
 
     fn ask(&self, words: &[&str]) -> Ended {
