@@ -74,6 +74,12 @@ impl Answer {
         list.into_iter().flatten().filter_map(|m| m.as_str().map(str::to_owned)).collect()
     }
 
+    /// What the router warns of in a reply that does what was asked: texts, or items of the shape of an error.
+    pub fn warnings(&self) -> Vec<String> {
+        let list = self.body["warnings"].as_array();
+        list.into_iter().flatten().map(|w| w.as_str().map_or_else(|| in_words(w), str::to_owned)).collect()
+    }
+
     /// The router's reasons in words: its messages, else its errors with their paths, else the body.
     pub fn complaint(&self) -> String {
         let mut lines = self.messages();
@@ -142,4 +148,33 @@ fn sockets_in(dir: &Path) -> Vec<String> {
         .filter(|p| std::os::unix::net::UnixStream::connect(p).is_ok())
         .filter_map(|p| Some(p.file_stem()?.to_str()?.to_owned()))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn answer(body: Value) -> Answer {
+        Answer { ok: true, body }
+    }
+
+    #[test]
+    fn warnings_of_a_reply_are_read_as_texts_or_as_items() {
+        let none = answer(json!({ "outcome": "committed" }));
+        assert_eq!(none.warnings(), [""; 0]);
+        let two = answer(
+            json!({ "warnings": ["plain", { "path": "class/rest", "code": "x", "message": "is the default" }] }),
+        );
+        assert_eq!(two.warnings(), ["plain", "class/rest: is the default"]);
+    }
+
+    #[test]
+    fn a_complaint_says_places_rather_than_paths() {
+        let errors = json!([{ "path": "class/ef.port", "message": "there is none" }, { "path": "", "message": "whole" }]);
+        assert_eq!(answer(json!({ "errors": errors })).complaint(), "class/ef.port: there is none\nwhole");
+        let both = answer(json!({ "errors": errors, "messages": ["edge.toml:2:8: wrong."] }));
+        assert_eq!(both.complaint(), "edge.toml:2:8: wrong.");
+        assert_eq!(answer(json!({ "else": 1 })).complaint(), r#"{"else":1}"#);
+    }
 }

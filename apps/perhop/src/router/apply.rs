@@ -2,7 +2,7 @@
 
 use super::file::read_text;
 use crate::error::{AppError, Verdict};
-use crate::output::Output;
+use crate::output::{Output, progress};
 use crate::remote::Remote;
 use clap::Args;
 use perhop_model::{Outcome, Owner, Reply, Transaction};
@@ -51,11 +51,15 @@ pub fn run(args: &ApplyArgs) -> Result<Verdict, AppError> {
     };
     let mut out = Output::new();
     if args.json {
-        out.json(&reply)?;
+        // As it came: a newer router may say more than this program knows.
+        out.json(&answer.body)?;
     } else {
         out.line(format_args!("{:#}", answer.body))?;
     }
     out.flush()?;
+    for warning in answer.warnings() {
+        progress(format_args!("warning: {warning}"));
+    }
     Ok(Verdict::failed_if(reply.outcome == Outcome::Rejected))
 }
 

@@ -40,6 +40,9 @@ pub fn run(args: &ReloadArgs) -> Result<Verdict, AppError> {
         for message in answer.messages() {
             progress(message);
         }
+        for warning in answer.warnings() {
+            progress(format_args!("warning: {warning}"));
+        }
     } else {
         progress(format_args!("perhop: nothing is changed:\n{}", answer.complaint()));
     }

@@ -236,7 +236,7 @@ fn counters_are_found_by_kind_name_and_id_and_never_fall() {
     let classes = rows(&mut http, "?kind=class");
     assert!(classes.len() >= 2 && classes.iter().all(|r| r["kind"] == "class"));
     let rest = classes.iter().find(|r| r["name"] == "rest").unwrap();
-    assert_eq!(rows(&mut http, &format!("?id={}&kind=class", rest["id"])), [rest.clone()]);
+    assert_eq!(rows(&mut http, &format!("?id={}&kind=class", rest["id"])), std::slice::from_ref(rest));
     // An id is never used again: what is made anew counts anew.
     commit(&mut http, &transaction(1, "cli", json!([put("a", json!({ "port": "wan" }))])));
     let old = rows(&mut http, "?kind=class&name=a")[0]["id"].as_u64().unwrap();

@@ -311,6 +311,20 @@ fn a_router_runs_is_changed_and_stops_cleanly() {
     assert_eq!(world.ask(&["show", "ports"]).code, Some(3));
 }
 
+#[test]
+fn a_reload_warns_of_what_a_check_warns_of() {
+    let Some(world) = World::new("warns") else { return };
+    let _running = world.start();
+    assert_eq!(world.ask(&["router", "reload"]).err, "", "nothing to say about a good file");
+    world.scratch.file("router.toml", &FILE.replace("default = true\n", ""));
+    let checked = perhop(&["router", "check", &world.file]);
+    let warning = "is the default of port \"wan\" only because no class says default = true";
+    assert!(checked.code == Some(0) && checked.out.contains(warning), "{}", checked.out);
+    let reloaded = world.ask(&["router", "reload"]);
+    assert!(reloaded.code == Some(0) && reloaded.err.contains(warning), "{}", reloaded.err);
+    assert!(reloaded.err.contains("router.toml:17:8: warning:"), "{}", reloaded.err);
+}
+
 /// A fence of owner `file` above the reload's would shut every later reload out.
 #[test]
 fn nobody_locks_the_file_out() {
