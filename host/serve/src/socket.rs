@@ -100,7 +100,7 @@ pub fn claim_at(path: &Path) -> Result<ClaimedPath, SocketError> {
     if let Some(dir) = path.parent() {
         directory::prepare(dir)?;
     }
-    let lock = take_lock(path)?;
+    let lock = take_lock(path, || {})?;
     // We hold the lock, so a socket that is there is left over from a crash. A link is removed, not followed.
     match std::fs::remove_file(path) {
         Err(source) if source.kind() != io::ErrorKind::NotFound => {
@@ -113,7 +113,8 @@ pub fn claim_at(path: &Path) -> Result<ClaimedPath, SocketError> {
 /// Locks taken in vain because their file was removed meanwhile, before the name counts as in use.
 const ATTEMPTS: usize = 16;
 
-fn take_lock(path: &Path) -> Result<File, SocketError> {
+/// `opened` is called between opening and locking, where others may come in.
+fn take_lock(path: &Path, mut opened: impl FnMut()) -> Result<File, SocketError> {
     let lock_path = lock_path(path);
     let io = |source| SocketError::Io { path: lock_path.clone(), source };
     for _ in 0..ATTEMPTS {
@@ -121,6 +122,7 @@ fn take_lock(path: &Path) -> Result<File, SocketError> {
         let mut options = OpenOptions::new();
         let lock =
             options.create(true).truncate(false).write(true).mode(0o600).open(&lock_path).map_err(io)?;
+        opened();
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(SocketError::InUse(path.to_owned())),
@@ -198,12 +200,16 @@ mod tests {
         let scratch = Scratch::new("removed");
         let path = scratch.0.join("edge.sock");
         let first = claim_at(&path).expect("free");
-        let late = File::open(lock_path(&path)).expect("there");
-        drop(first);
-        late.try_lock().expect("the file without a name is free");
-        assert!(!is_at(&late, &lock_path(&path)));
-        let second = claim_at(&path).expect("another file has the name");
-        assert!(!is_at(&late, &lock_path(&path)) && is_at(&second.lock, &lock_path(&path)));
+        let (mut first, mut second) = (Some(first), None);
+        // The holder leaves and another comes while a third has opened the file of the first.
+        let late = take_lock(&path, || {
+            if first.take().is_some() {
+                second = Some(claim_at(&path).expect("another file has the name"));
+            }
+        });
+        assert!(matches!(late, Err(SocketError::InUse(_))), "two have it: {late:?}");
+        drop(second);
+        assert!(take_lock(&path, || {}).is_ok());
     }
 
     #[test]
