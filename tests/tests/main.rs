@@ -1,6 +1,6 @@
 //! Tests that span layers: one binary.
 
+mod changes;
 mod corpus;
 mod edge;
 mod support;
-mod transactions;

@@ -1,0 +1,521 @@
+//! A router of several ports, saturated in every direction by closed-loop flows of many kinds.
+
+use super::flow::Flow;
+use crate::support::{commit, mac, name, put};
+use perhop_elements::route::{NeighbourState, NeighbourUpdate, PortInfo};
+use perhop_flows::FlowEventKind;
+use perhop_graph::router::{EdgePort, VirtualRouter};
+use perhop_model::{Key, Kind, Op, Outcome, Owner, PortSpec, Spec};
+use perhop_packet::PortId;
+use perhop_units::{Duration, Instant};
+use perhop_wire::{build, dissect};
+use rand::{Rng, RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use serde_json::{Value, json};
+
+/// Packets each flow keeps in the router: every class is backlogged, none overflows.
+const OUTSTANDING: usize = 4;
+const BASE_PORT: u16 = 10_000;
+/// Bytes that change a flow's sequence number into a payload: RTP header and number.
+const HEADER: usize = 16;
+
+/// What a world is made of; a seed and these numbers make the same world again.
+#[derive(Clone, Debug)]
+pub struct Draw {
+    pub seed: u64,
+    pub bridge: bool,
+    /// Nominal rates of the ports, bit/s.
+    pub rates: Vec<u64>,
+    pub groups: usize,
+    pub flows: usize,
+    /// Longest payload.
+    pub longest: usize,
+}
+
+impl Draw {
+    /// 3 to 5 ports of 2 Mbit/s to 1 Gbit/s, 200 to 600 flows, 16 to 72 groups of them.
+    pub fn new(seed: u64) -> Self {
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        let exponent = rng.random_range(0..=90);
+        let base = (2e6 * 10f64.powf(f64::from(exponent) * 0.03)) as u64;
+        let rates = (0..rng.random_range(3..=5)).map(|_| base * rng.random_range(2..=4) / 4).collect();
+        let rates: Vec<u64> = rates;
+        let rates: Vec<u64> = rates.into_iter().map(|r| r.clamp(2_000_000, 1_000_000_000)).collect();
+        let groups = rng.random_range(16..=72);
+        // What a removed class holds must leave within the second it has by default, at its guarantee.
+        let guarantee = rates.iter().min().expect("ports") / 2 / (groups / rates.len() + 1) as u64;
+        let most = (guarantee / 4 / 8 / OUTSTANDING as u64).saturating_sub(90) as usize;
+        Self {
+            seed,
+            bridge: seed % 4 == 3,
+            groups,
+            flows: rng.random_range(200..=600),
+            longest: rng.random_range(100..=1400).min(most.max(100)),
+            rates,
+        }
+    }
+}
+
+/// What a group of flows passes on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupKind {
+    /// A filter that names a class.
+    Plain,
+    /// No filter: the port's default class.
+    Default,
+    /// A filter with class, contract and a profile whose meter it never exceeds.
+    Conditioned,
+    /// A contract found by the source's address, with a leaf of its own beside the class's.
+    Customer,
+    /// Recognised by its packets.
+    Media,
+    /// A filter with a profile that drops what is too much.
+    Policed,
+    /// The one that changes name.
+    Churn,
+}
+
+/// Flows that are treated alike.
+#[derive(Clone, Debug)]
+pub struct Group {
+    pub kind: GroupKind,
+    /// Ports it comes in and goes out by.
+    pub from: usize,
+    pub to: usize,
+    /// Its flows' numbers.
+    pub first: usize,
+    pub count: usize,
+    /// Guarantee of its class, bit/s.
+    pub guarantee: u64,
+    /// Where a churn group is now: class object and parent.
+    pub leaf: Option<(u64, Option<u64>)>,
+}
+
+pub struct World {
+    pub draw: Draw,
+    pub router: VirtualRouter,
+    pub groups: Vec<Group>,
+    pub flows: Vec<Flow>,
+    group_of: Vec<usize>,
+    sizes: Vec<usize>,
+    pub rng: Pcg64Mcg,
+    /// Bits sent by each port.
+    pub carried: Vec<u64>,
+}
+
+pub fn port_name(port: usize) -> String {
+    format!("p{port}")
+}
+
+/// Object name of a group's class.
+pub fn class_name(groups: &[Group], g: usize) -> String {
+    format!("p{}/c{g}", groups[g].to)
+}
+
+fn owner_of_group(g: usize) -> Owner {
+    match g % 5 {
+        0 => Owner::Cli,
+        1 => Owner::Agent,
+        2 => Owner::Api(name("x")),
+        3 => Owner::Api(name("y")),
+        _ => Owner::Tcapi(name("z")),
+    }
+}
+
+impl Group {
+    /// Who changes it.
+    pub fn owner(&self, g: usize) -> Owner {
+        if self.kind == GroupKind::Churn { owner_of_group(g) } else { Owner::File }
+    }
+}
+
+fn port_spec(draw: &Draw, port: usize) -> PortSpec {
+    let mode = if draw.bridge { "bridge" } else { "route" };
+    // Ports differ in what a frame costs and in whom they trust.
+    let overhead = if port % 2 == 1 { 24 } else { 0 };
+    let spec = json!({ "rate": draw.rates[port], "mode": mode, "overhead": overhead, "trust_dscp": port == 2 });
+    serde_json::from_value(spec).expect("a port")
+}
+
+pub fn class_spec(port: usize, weight: u32, guarantee: u64) -> Value {
+    json!({ "port": port_name(port), "weight": weight, "guarantee": { "rate": guarantee },
+            "queue": { "limit": { "packets": 100_000 } } })
+}
+
+impl World {
+    pub fn new(draw: Draw) -> Self {
+        let mut rng = Pcg64Mcg::seed_from_u64(draw.seed ^ 0xfeed);
+        let ports: Vec<EdgePort> = (0..draw.rates.len())
+            .map(|i| EdgePort { name: port_name(i), spec: port_spec(&draw, i) })
+            .collect();
+        let router = VirtualRouter::new(ports, 16_384, draw.seed).expect("the edge graph builds");
+        let groups = groups(&draw);
+        let group_of: Vec<usize> =
+            groups.iter().enumerate().flat_map(|(g, group)| vec![g; group.count]).collect();
+        let sizes = group_of.iter().map(|_| rng.random_range(HEADER..=draw.longest)).collect();
+        let mut world = Self {
+            router,
+            flows: vec![Flow::default(); group_of.len()],
+            group_of,
+            sizes,
+            groups,
+            rng,
+            carried: vec![0; draw.rates.len()],
+            draw,
+        };
+        world.configure();
+        world.connect();
+        world.warm_up();
+        world
+    }
+
+    fn configure(&mut self) {
+        let mut ops = Vec::new();
+        for (i, _) in self.draw.rates.iter().enumerate() {
+            let spec = serde_json::to_value(port_spec(&self.draw, i)).expect("plain data");
+            let port = port_name(i);
+            ops.push(put(Kind::Port, &port, spec));
+            let mut rest = class_spec(i, 1, 0);
+            rest["default"] = json!(true);
+            ops.push(put(Kind::Class, &format!("{port}/rest"), rest));
+            ops.push(put(Kind::Class, &format!("{port}/ef"), class_spec(i, 2, self.draw.rates[i] / 50)));
+            // A class with classes below it, for those that change their place.
+            ops.push(put(Kind::Class, &format!("{port}/branch"), class_spec(i, 2, self.draw.rates[i] / 10)));
+            ops.push(put(Kind::Class, &format!("{port}/twig"), {
+                let mut twig = class_spec(i, 1, 0);
+                twig["parent"] = json!(format!("{port}/branch"));
+                twig
+            }));
+        }
+        let rate = self.draw.rates.iter().max().expect("ports") * 20;
+        let detector = json!({ "class": "ef", "packets": 5, "rate": rate, "idle": 3_600_000_000_000_u64 });
+        ops.push(put(Kind::Detector, "media", detector));
+        for g in 0..self.groups.len() {
+            ops.extend(self.group_objects(g));
+        }
+        let reply = commit(&mut self.router, Owner::File, 1, ops);
+        assert_eq!(reply.outcome, Outcome::Committed, "{:?}", reply.errors);
+    }
+
+    /// The filter that sends a group to a class.
+    pub fn group_filter(&self, g: usize, class: &str) -> Value {
+        let first = BASE_PORT + self.groups[g].first as u16;
+        let ports = json!({ "first": first, "last": first + self.groups[g].count as u16 - 1 });
+        json!({ "priority": 1000 + g, "class": class, "match": { "protocol": 17, "dst_ports": ports } })
+    }
+
+    fn group_objects(&self, g: usize) -> Vec<Op> {
+        let group = &self.groups[g];
+        let class = class_name(&self.groups, g);
+        let own = |weight| put(Kind::Class, &class, class_spec(group.to, weight, group.guarantee));
+        let weight = 1 + g as u32 % 7;
+        let mut filter = self.group_filter(g, &format!("c{g}"));
+        let rate = self.draw.rates.iter().max().expect("ports") * 20;
+        let object = |kind| format!("{kind}{g}");
+        match group.kind {
+            GroupKind::Churn | GroupKind::Default | GroupKind::Media => Vec::new(),
+            GroupKind::Plain => vec![own(weight), put(Kind::Filter, &object("g"), filter)],
+            GroupKind::Conditioned => {
+                filter["sla"] = json!(object("contract"));
+                filter["profile"] = json!(object("profile"));
+                let sla = json!({ "rate": rate, "burst": 1 << 28, "dscp": 26 });
+                let mut profile = json!({ "meter": meter(g, rate) });
+                if g.is_multiple_of(2) {
+                    // The profile chooses the class instead of the filter.
+                    profile["green"] = json!({ "do": "class", "class": format!("c{g}"), "dscp": 18 });
+                    filter["class"] = json!("rest");
+                } else {
+                    profile["green"] = json!({ "do": "mark", "dscp": 10 });
+                }
+                vec![
+                    own(weight),
+                    put(Kind::Sla, &object("contract"), sla),
+                    put(Kind::Profile, &object("profile"), profile),
+                    put(Kind::Filter, &object("g"), filter),
+                ]
+            }
+            GroupKind::Customer => {
+                let prefixes = [format!("10.{}.0.{}/32", group.from, 10 + g), source6(group.from, g) + "/128"];
+                let sla = json!({ "prefixes": prefixes, "rate": rate, "burst": 1 << 28, "policy": "demote" });
+                let mut leaf = class_spec(group.to, weight, group.guarantee / 2);
+                leaf["logical"] = json!(format!("c{g}"));
+                leaf["sla"] = json!(object("contract"));
+                vec![
+                    put(Kind::Class, &class, class_spec(group.to, weight, group.guarantee / 2)),
+                    put(Kind::Class, &format!("{class}-own"), leaf),
+                    put(Kind::Sla, &object("contract"), sla),
+                    put(Kind::Filter, &object("g"), filter),
+                ]
+            }
+            GroupKind::Policed => {
+                filter["profile"] = json!(object("profile"));
+                let profile = json!({ "meter": tight_meter(self.draw.rates[group.to] / 20) });
+                vec![
+                    own(weight),
+                    put(Kind::Profile, &object("profile"), profile),
+                    put(Kind::Filter, &object("g"), filter),
+                ]
+            }
+        }
+    }
+
+    fn connect(&mut self) {
+        if self.draw.bridge {
+            // Hosts show themselves, so that nothing is flooded later.
+            for port in 0..self.draw.rates.len() {
+                let hello = build::udp4([10, port as u8, 0, 2], [10, port as u8, 0, 9]);
+                let frame = hello.macs(mac(0x10 + port as u8), mac(0x10 + port as u8)).build();
+                self.router.receive(PortId(port as u16), &frame);
+            }
+            self.router.sent.clear();
+            return;
+        }
+        let nets = |s: [String; 2]| s.iter().map(|n| n.parse().expect("a network")).collect();
+        let count = self.draw.rates.len();
+        let ports = (0..count)
+            .map(|i| PortInfo {
+                mac: mac(1 + i as u8),
+                mtu: 1500,
+                addresses: nets([format!("10.{i}.0.1/24"), format!("2001:db8:{i}::1/64")]),
+            })
+            .collect();
+        let change = self.router.control().planner_mut().port_change(ports);
+        self.router.apply_world(change);
+        let known = |port: usize, ip: String| NeighbourUpdate {
+            port: PortId(port as u16),
+            ip: ip.parse().expect("an address"),
+            state: NeighbourState::Reachable(mac(0x10 + port as u8)),
+        };
+        let neighbours = (0..count)
+            .flat_map(|i| [known(i, format!("10.{i}.0.2")), known(i, format!("2001:db8:{i}::2"))])
+            .collect();
+        let change = self.router.control().planner_mut().neighbour_change(neighbours);
+        self.router.apply_world(change);
+        let route = |i: usize, dest: String, six: &str| {
+            put(Kind::Route, &format!("to{i}{six}"), json!({ "dest": dest, "port": port_name(i) }))
+        };
+        let ops = (0..count)
+            .flat_map(|i| [route(i, format!("10.{i}.0.0/24"), ""), route(i, format!("2001:db8:{i}::/64"), "-6")])
+            .collect();
+        let reply = commit(&mut self.router, Owner::File, 2, ops);
+        assert_eq!(reply.outcome, Outcome::Committed, "{:?}", reply.errors);
+    }
+
+    /// Calls are recognised on an idle router; then every flow fills its share of the queues.
+    fn warm_up(&mut self) {
+        let media: Vec<usize> =
+            (0..self.flows.len()).filter(|f| self.group(*f).kind == GroupKind::Media).collect();
+        for _ in 0..8 {
+            for flow in &media {
+                self.send(*flow);
+            }
+            self.router.run_for(Duration::from_millis(20));
+            self.collect(false);
+        }
+        self.router.run_for(Duration::from_secs(30));
+        self.collect(false);
+        assert_eq!(self.router.flow_events.len(), media.len(), "every call is recognised");
+        self.router.flow_events.clear();
+        self.note_moves();
+        for _ in 0..OUTSTANDING {
+            (0..self.flows.len()).for_each(|flow| self.send(flow));
+        }
+    }
+
+    pub fn group(&self, flow: usize) -> &Group {
+        &self.groups[self.group_of[flow]]
+    }
+
+    fn frame(&self, flow: usize, seq: u32) -> Vec<u8> {
+        let g = self.group_of[flow];
+        let group = &self.groups[g];
+        let mut payload = vec![0u8; self.sizes[flow].max(HEADER)];
+        if group.kind == GroupKind::Media {
+            (payload[0], payload[1]) = (0x80, 8);
+            payload[2..4].copy_from_slice(&(seq as u16).to_be_bytes());
+            payload[4..8].copy_from_slice(&(seq * 160).to_be_bytes());
+            payload[8..12].copy_from_slice(&(0xabcd_0000 + flow as u32).to_be_bytes());
+        }
+        payload[12..16].copy_from_slice(&seq.to_be_bytes());
+        let host = if group.kind == GroupKind::Customer { 10 + g } else { 2 };
+        let builder = if flow.is_multiple_of(3) {
+            let ip = |s: String| s.parse::<std::net::Ipv6Addr>().expect("an address");
+            let source = if group.kind == GroupKind::Customer {
+                source6(group.from, g)
+            } else {
+                format!("2001:db8:{}::2", group.from)
+            };
+            build::udp6(ip(source), ip(format!("2001:db8:{}::2", group.to)))
+        } else {
+            build::udp4([10, group.from as u8, 0, host as u8], [10, group.to as u8, 0, 2])
+        };
+        let next = if self.draw.bridge { mac(0x10 + group.to as u8) } else { mac(1 + group.from as u8) };
+        builder
+            .macs(mac(0x10 + group.from as u8), next)
+            .ports(5_000, BASE_PORT + flow as u16)
+            .payload(&payload)
+            .build()
+    }
+
+    fn dropped_by_meters(&mut self) -> u64 {
+        let driver = self.router.worker().driver();
+        let node = driver.find("condition").and_then(|id| driver.counters(id));
+        node.map_or(0, |c| c.dropped)
+    }
+
+    fn send(&mut self, flow: usize) {
+        let seq = self.flows[flow].send();
+        let frame = self.frame(flow, seq);
+        let kind = self.group(flow).kind;
+        let before = if kind == GroupKind::Policed { self.dropped_by_meters() } else { 0 };
+        assert!(self.router.receive(PortId(self.group(flow).from as u16), &frame), "the pool is large enough");
+        if kind == GroupKind::Policed && self.dropped_by_meters() > before {
+            self.flows[flow].policed();
+        }
+        if kind == GroupKind::Media {
+            let detected = |e: &perhop_flows::FlowEvent| e.kind == FlowEventKind::Detected;
+            if self.router.flow_events.last().is_some_and(|e| {
+                detected(e) && usize::from(e.flow.dst_port - BASE_PORT) == flow
+            }) && self.flows[flow].moves() == 0
+            {
+                // The packet that made it recognised is the first in its new class.
+                self.flows[flow].moved_with_last();
+            }
+        }
+    }
+
+    /// Books what has left and keeps every flow's number of packets inside constant.
+    pub fn collect(&mut self, refill: bool) {
+        let mut short: Vec<usize> = Vec::new();
+        for sent in std::mem::take(&mut self.router.sent) {
+            let layout = dissect(sent.frame()).expect("well formed");
+            let port = sent.port.index();
+            let overhead = port_spec(&self.draw, port).overhead as u64;
+            self.carried[port] += (sent.frame().len() as u64 + overhead) * 8;
+            let flow = usize::from(layout.dst_port - BASE_PORT);
+            let at = usize::from(layout.payload_offset) + 12;
+            let seq = u32::from_be_bytes(sent.frame()[at..at + 4].try_into().expect("four bytes"));
+            assert_eq!(port, self.group(flow).to, "flow {flow} left by another port");
+            let result = self.flows[flow].arrived(seq);
+            result.unwrap_or_else(|why| panic!("flow {flow} of {:?}: {why}", self.group(flow)));
+            short.push(flow);
+        }
+        if !refill {
+            return;
+        }
+        short.extend((0..self.flows.len()).filter(|f| self.group(*f).kind == GroupKind::Policed));
+        for flow in short {
+            if self.flows[flow].outstanding() < OUTSTANDING {
+                self.send(flow);
+            }
+        }
+    }
+
+    /// Where every churn group goes by the objects now; flows whose leaf is another than before have moved.
+    pub fn note_moves(&mut self) {
+        for g in 0..self.groups.len() {
+            let leaf = self.leaf_of(g);
+            let group = &mut self.groups[g];
+            let moved = group.leaf.is_some() && group.leaf != leaf;
+            assert!(
+                !moved || group.kind == GroupKind::Churn,
+                "the test itself moved group {g}, which it calls stable"
+            );
+            group.leaf = leaf;
+            if moved {
+                let (first, count) = (group.first, group.count);
+                self.flows[first..first + count].iter_mut().for_each(Flow::moved);
+            }
+        }
+    }
+
+    /// The class object that takes a group's packets and its parent, by a reading of the objects of our own.
+    fn leaf_of(&mut self, g: usize) -> Option<(u64, Option<u64>)> {
+        let (kind, to) = (self.groups[g].kind, self.groups[g].to);
+        let filter = Key { kind: Kind::Filter, name: name(&format!("g{g}")) };
+        let objects = self.router.control().objects();
+        let class = |n: String| {
+            let key = Key { kind: Kind::Class, name: name(&n) };
+            let entry = objects.get(&key)?;
+            let Spec::Class(spec) = &*entry.spec else { return None };
+            let parent = spec.parent.as_ref();
+            let parent = parent.and_then(|p| objects.get(&Key { kind: Kind::Class, name: p.clone() }));
+            Some((entry.id, parent.map(|p| p.id)))
+        };
+        let logical = match objects.get(&filter).map(|e| &*e.spec) {
+            _ if kind == GroupKind::Media => Some("ef".to_owned()),
+            _ if kind == GroupKind::Customer => Some(format!("c{g}-own")),
+            _ if kind == GroupKind::Conditioned => Some(format!("c{g}")),
+            Some(Spec::Filter(f)) => f.class.as_ref().map(ToString::to_string),
+            _ => None,
+        };
+        logical
+            .and_then(|l| class(format!("p{to}/{l}")))
+            .or_else(|| class(format!("p{to}/rest")))
+    }
+
+    /// A time in which the fastest port sends 5 to 60 packets.
+    pub fn pause(&mut self) -> Duration {
+        let packets = self.rng.random_range(5..60);
+        let rate = self.draw.rates.iter().max().expect("ports");
+        let length = (self.draw.longest as u64 + 60) * 5;
+        Duration::from_nanos(packets * length * 1_000_000_000 / rate + self.rng.next_u64() % 100)
+    }
+
+    pub fn now(&self) -> Instant {
+        self.router.now()
+    }
+}
+
+fn source6(port: usize, g: usize) -> String {
+    format!("2001:db8:{port}::{:x}", 0x100 + g)
+}
+
+fn meter(g: usize, rate: u64) -> Value {
+    let burst = 1u64 << 28;
+    match g / 2 % 3 {
+        0 => json!({ "type": "token_bucket", "cir": rate, "cbs": burst }),
+        1 => json!({ "type": "srtcm", "cir": rate, "cbs": burst, "ebs": 1500 }),
+        _ => json!({ "type": "trtcm", "cir": rate, "cbs": burst, "pir": rate, "pbs": burst }),
+    }
+}
+
+/// A meter that what a closed loop offers exceeds.
+pub fn tight_meter(rate: u64) -> Value {
+    json!({ "type": "token_bucket", "cir": rate.max(8_000), "cbs": 3_000 })
+}
+
+/// Deals kinds and ports, and gives churn groups as many flows as their guarantee empties in a quarter of a second.
+fn groups(draw: &Draw) -> Vec<Group> {
+    use GroupKind::{Churn, Conditioned, Customer, Default, Media, Plain, Policed};
+    let kinds = [Plain, Conditioned, Churn, Media, Customer, Churn, Policed, Default];
+    let ports = draw.rates.len();
+    let on_port = draw.groups.div_ceil(ports) as u64;
+    let mut groups: Vec<Group> = (0..draw.groups)
+        .map(|g| {
+            let (to, turn) = (g % ports, g / ports);
+            let from = (to + 1 + turn % (ports - 1)) % ports;
+            let kind = kinds[(g + turn) % kinds.len()];
+            // Half of the link is guaranteed to classes of groups, four parts in five of it to those that drain.
+            let guarantee = draw.rates[to] / 2 / on_port;
+            Group { kind, from, to, first: 0, count: 0, guarantee, leaf: None }
+        })
+        .collect();
+    let frame = draw.longest as u64 + 90;
+    let mut left = draw.flows;
+    for group in groups.iter_mut().filter(|g| g.kind == Churn) {
+        let in_a_quarter = group.guarantee / 32 / (frame * OUTSTANDING as u64);
+        group.count = (in_a_quarter as usize).clamp(1, draw.flows / draw.groups + 1);
+        left -= group.count;
+    }
+    let stable = groups.iter().filter(|g| g.kind != Churn).count();
+    for (i, group) in groups.iter_mut().filter(|g| g.kind != Churn).enumerate() {
+        group.count = (left / stable + usize::from(i < left % stable)).max(1);
+    }
+    let mut first = 0;
+    for group in &mut groups {
+        group.first = first;
+        first += group.count;
+    }
+    groups
+}
