@@ -1,6 +1,7 @@
 //! Tests that span layers: one binary.
 
 mod changes;
+mod contract;
 mod corpus;
 mod edge;
 mod support;

@@ -20,6 +20,9 @@ use world::{Draw, GroupKind, World};
 /// Rejections that another commit's missing confirmation may cause.
 const WAITING: [Code; 2] = [Code::PendingConfirm, Code::LimitReached];
 
+/// Parts of a pause after which the flows fill up the queues again.
+const SIPS: u64 = 8;
+
 /// Says which world it was when a test fails inside.
 struct Blame(Draw, u32);
 
@@ -95,11 +98,13 @@ fn changes_under_saturation(draw: Draw, transactions: u32) -> Tally {
     let mut capacity = Capacity::new(&mut w);
     for n in 0..transactions {
         blame.1 = n;
-        let pause = w.pause();
-        w.router.run_for(pause);
-        capacity.pass(&mut w);
-        w.note_moves();
-        w.collect(true);
+        let pause = Duration::from_nanos(w.pause().as_nanos() / SIPS);
+        for _ in 0..SIPS {
+            w.router.run_for(pause);
+            capacity.pass(&mut w);
+            w.note_moves();
+            w.collect(true);
+        }
         story.read(&mut w, None);
         let request = match story.to_confirm().filter(|_| w.rng.random_range(0..6) == 0) {
             Some((owner, txn_id)) => confirmation(owner, txn_id),
@@ -123,7 +128,9 @@ fn confirmation(owner: perhop_model::Owner, txn_id: perhop_model::TxnId) -> Requ
 
 /// One transaction, with packets between the slices of its change; its answer and its trace are what they should be.
 fn ask(w: &mut World, story: &mut Story, tally: &mut Tally, id: u128, request: &Request) {
-    let before = state_bytes(w);
+    // A commit that nothing stands against is not expected to leave the state as it was.
+    let watched = request.refuse || request.mode == Mode::Check || story.pending() > 0;
+    let before = if watched { state_bytes(w) } else { Vec::new() };
     let (reply, t) = submit(w, id, request);
     let codes: Vec<Code> = reply.errors.iter().map(|e| e.code).collect();
     match reply.outcome {
@@ -245,7 +252,9 @@ fn finish(w: &mut World, story: &mut Story, tally: &mut Tally, capacity: &Capaci
         let known = f.received + f.policed;
         assert_eq!((f.outstanding(), known), (0, u64::from(f.sent)), "flow {i} of {:?} lost packets", w.group(i));
         assert!(kind == GroupKind::Policed || f.policed == 0);
-        assert!(kind == GroupKind::Churn || f.episodes() == 0, "flow {i} was reordered and no change named it");
+        // A call moved once, when it was recognised.
+        let most = [0, 1][usize::from(kind == GroupKind::Media)];
+        assert!(kind == GroupKind::Churn || f.moves() <= most, "flow {i} of {:?} moved", w.group(i));
         assert!(f.episodes() <= f.moves());
         if kind == GroupKind::Churn {
             tally.moves += f.moves() as u64;

@@ -21,8 +21,8 @@ pub struct Story {
     seen: u64,
     revision: u64,
     pending: Vec<Pending>,
-    /// Objects with a lifetime: when it ends.
-    soft: BTreeMap<Key, u64>,
+    /// Objects that have a lifetime, or had one that a revert may bring back: when it may end.
+    soft: BTreeMap<Key, BTreeSet<u64>>,
     /// Names of classes, each as often as it was removed and not yet reported as drained.
     removed: Vec<Key>,
     classes: BTreeMap<u64, Key>,
@@ -53,7 +53,9 @@ impl Story {
 
     fn remember(&mut self, w: &mut World) {
         let objects = w.router.control().objects();
-        self.soft = objects.iter().filter_map(|(k, e)| Some((k.clone(), e.expires_at_ns?))).collect();
+        for (key, at) in objects.iter().filter_map(|(k, e)| Some((k.clone(), e.expires_at_ns?))) {
+            self.soft.entry(key).or_default().insert(at);
+        }
         let classes: BTreeMap<u64, Key> =
             objects.iter().filter(|(k, _)| k.kind == Kind::Class).map(|(k, e)| (e.id, k.clone())).collect();
         let gone = self.classes.iter().filter(|(id, _)| !classes.contains_key(id));
@@ -64,8 +66,8 @@ impl Story {
     /// Reads on. `answered` is a commit that was answered since the last call, with what was asked.
     pub fn read(&mut self, w: &mut World, answered: Option<(&Request, &Reply)>) {
         // What vanished since: classes first, so that a drained event may follow in the same breath.
-        let soft = std::mem::take(&mut self.soft);
         self.remember(w);
+        let mut came_back = false;
         let mut expected = answered.filter(|(_, r)| r.outcome == Outcome::Committed && r.revision > self.revision);
         for event in w.router.control().events().after(self.seen, usize::MAX) {
             assert_eq!(event.seq, self.seen + 1, "events are numbered without gaps");
@@ -80,7 +82,8 @@ impl Story {
                 }
                 EventKind::Expired { keys, revision } => {
                     for key in &keys {
-                        let due = soft.get(key).unwrap_or_else(|| panic!("{key} expired and was not soft"));
+                        let due = self.soft.get(key).and_then(|ends| ends.first());
+                        let due = due.unwrap_or_else(|| panic!("{key} expired and was not soft"));
                         assert!(*due <= event.at_ns, "{key} expired before its time");
                         let now = w.router.control().objects().get(key);
                         assert!(now.is_none(), "{key} expired and is there");
@@ -94,10 +97,13 @@ impl Story {
                     assert!(pending.deadline.0 <= event.at_ns, "reverted before its deadline");
                     self.next(revision);
                     self.reverted += 1;
+                    came_back = true;
                 }
                 EventKind::Drained { key, dropped } => {
+                    // What a revert brought back may have expired before anybody looked.
                     let at = self.removed.iter().position(|k| *k == key);
-                    self.removed.remove(at.unwrap_or_else(|| panic!("{key} drained and was not removed")));
+                    assert!(at.is_some() || came_back, "{key} drained and was not removed");
+                    at.map(|at| self.removed.remove(at));
                     assert_eq!(dropped, 0);
                     self.drained += 1;
                 }

@@ -98,6 +98,7 @@ pub struct World {
     pub flows: Vec<Flow>,
     group_of: Vec<usize>,
     sizes: Vec<usize>,
+    turn: usize,
     pub rng: Pcg64Mcg,
     /// Bits sent by each port.
     pub carried: Vec<u64>,
@@ -158,6 +159,7 @@ impl World {
             flows: vec![Flow::default(); group_of.len()],
             group_of,
             sizes,
+            turn: 0,
             groups,
             rng,
             carried: vec![0; draw.rates.len()],
@@ -187,7 +189,8 @@ impl World {
                 twig
             }));
         }
-        let rate = self.draw.rates.iter().max().expect("ports") * 20;
+        // More than all calls together can offer at once: none of them is beyond it.
+        let rate = 20_000_000_000_u64;
         let detector = json!({ "class": "ef", "packets": 5, "rate": rate, "idle": 3_600_000_000_000_u64 });
         ops.push(put(Kind::Detector, "media", detector));
         for g in 0..self.groups.len() {
@@ -403,7 +406,10 @@ impl World {
         if !refill {
             return;
         }
-        short.extend((0..self.flows.len()).filter(|f| self.group(*f).kind == GroupKind::Policed));
+        // What was policed is tried again, some flows at a time.
+        self.turn += 1;
+        let again = (self.turn % 8..self.flows.len()).step_by(8);
+        short.extend(again.filter(|f| self.group(*f).kind == GroupKind::Policed));
         for flow in short {
             if self.flows[flow].outstanding() < OUTSTANDING {
                 self.send(flow);
@@ -488,14 +494,15 @@ pub fn tight_meter(rate: u64) -> Value {
 /// Deals kinds and ports, and gives churn groups as many flows as their guarantee empties in a quarter of a second.
 fn groups(draw: &Draw) -> Vec<Group> {
     use GroupKind::{Churn, Conditioned, Customer, Default, Media, Plain, Policed};
-    let kinds = [Plain, Conditioned, Churn, Media, Customer, Churn, Policed, Default];
+    // Three neighbours hold one at least that is always backlogged and one that is not named by any change.
+    let kinds = [Plain, Churn, Conditioned, Media, Churn, Customer, Policed, Default];
     let ports = draw.rates.len();
     let on_port = draw.groups.div_ceil(ports) as u64;
     let mut groups: Vec<Group> = (0..draw.groups)
         .map(|g| {
             let (to, turn) = (g % ports, g / ports);
             let from = (to + 1 + turn % (ports - 1)) % ports;
-            let kind = kinds[(g + turn) % kinds.len()];
+            let kind = kinds[(turn + 3 * to) % kinds.len()];
             // Half of the link is guaranteed to classes of groups, four parts in five of it to those that drain.
             let guarantee = draw.rates[to] / 2 / on_port;
             Group { kind, from, to, first: 0, count: 0, guarantee, leaf: None }
