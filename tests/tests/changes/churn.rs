@@ -217,7 +217,8 @@ fn filters_beside(w: &mut World) -> Option<Request> {
             after["profile"] = json!(null);
             ops.push(soft(put(Kind::Filter, &filter, after), ttl));
         } else {
-            let nobody = json!({ "priority": n, "match": { "dst": format!("192.0.{n}.0/24") }, "class": "rest" });
+            let nobody =
+                json!({ "priority": n, "match": { "dst": format!("192.0.{n}.0/24") }, "class": "rest" });
             ops.push(soft(put(Kind::Filter, &filter, nobody), ttl));
         }
     }
@@ -298,7 +299,8 @@ fn owner_says_all_again(w: &mut World) -> Option<Request> {
     let (class, filter) = (class_name(&w.groups, g), format!("g{g}"));
     let kinds = vec![Kind::Class, Kind::Filter];
     let drop_it = w.chance(2);
-    let mine = w.router.control().objects().iter().filter(|(k, e)| e.owner == owner && kinds.contains(&k.kind));
+    let mine =
+        w.router.control().objects().iter().filter(|(k, e)| e.owner == owner && kinds.contains(&k.kind));
     let mut objects: Vec<Object> = mine
         .filter(|(k, _)| !drop_it || (k.name.as_str() != class && k.name.as_str() != filter))
         .map(|(k, e)| Object {
@@ -352,7 +354,10 @@ fn invalid(w: &mut World) -> Request {
     let class = class_name(&w.groups, g);
     let api = Owner::Api(name("x"));
     let (owner, bad) = match w.rng.random_range(0..12) {
-        0 => (Owner::File, put(Kind::Class, &format!("p{port}/x"), class_spec(port, 1, w.draw.rates[port] * 3))),
+        0 => (
+            Owner::File,
+            put(Kind::Class, &format!("p{port}/x"), class_spec(port, 1, w.draw.rates[port] * 3)),
+        ),
         1 => (Owner::File, delete(Kind::Class, &class)),
         2 => (api, put(Kind::Filter, "lost", nowhere)),
         3 => (api, put(Kind::Class, "p0/x", json!({ "port": "p0", "wieght": 3 }))),
@@ -362,10 +367,18 @@ fn invalid(w: &mut World) -> Request {
         7 => (Owner::File, patch(Kind::Port, &port_name(port), json!({ "rate": 8_000 }))),
         8 => (Owner::File, patch(Kind::Port, &port_name(port), json!({ "mtu": 1500 }))),
         9 => (Owner::File, delete(Kind::Port, &port_name(port))),
-        10 => (api, Op::ReplaceOwned {
-            kinds: vec![Kind::Class],
-            objects: vec![Object { kind: Kind::Class, name: name(&class), spec: class_spec(0, 1, 0), ttl_ms: None }],
-        }),
+        10 => (
+            api,
+            Op::ReplaceOwned {
+                kinds: vec![Kind::Class],
+                objects: vec![Object {
+                    kind: Kind::Class,
+                    name: name(&class),
+                    spec: class_spec(0, 1, 0),
+                    ttl_ms: None,
+                }],
+            },
+        ),
         _ => (api, Op::Renew { keys: Some(vec![key(Kind::Class, &class)]), ttl_ms: 1000 }),
     };
     Request { refuse: true, ..Request::of(owner, vec![good, bad]) }

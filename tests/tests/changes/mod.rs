@@ -230,7 +230,8 @@ impl Capacity {
 fn rates(w: &mut World) -> Vec<u64> {
     let count = w.draw.rates.len();
     let worker = w.router.worker();
-    let rate = |p: usize| worker.egress(perhop_packet::PortId(p as u16)).map_or(0, |e| e.tree().link().rate.0);
+    let rate =
+        |p: usize| worker.egress(perhop_packet::PortId(p as u16)).map_or(0, |e| e.tree().link().rate.0);
     (0..count).map(rate).collect()
 }
 
@@ -250,7 +251,12 @@ fn finish(w: &mut World, story: &mut Story, tally: &mut Tally, capacity: &Capaci
     for (i, f) in w.flows.iter().enumerate() {
         let kind = w.group(i).kind;
         let known = f.received + f.policed;
-        assert_eq!((f.outstanding(), known), (0, u64::from(f.sent)), "flow {i} of {:?} lost packets", w.group(i));
+        assert_eq!(
+            (f.outstanding(), known),
+            (0, u64::from(f.sent)),
+            "flow {i} of {:?} lost packets",
+            w.group(i)
+        );
         assert!(kind == GroupKind::Policed || f.policed == 0);
         // A call moved once, when it was recognised.
         let most = [0, 1][usize::from(kind == GroupKind::Media)];

@@ -36,7 +36,8 @@ impl Story {
     /// A reader that begins now.
     pub fn new(w: &mut World) -> Self {
         let control = w.router.control();
-        let mut story = Self { seen: control.events().latest(), revision: control.revision(), ..Self::default() };
+        let mut story =
+            Self { seen: control.events().latest(), revision: control.revision(), ..Self::default() };
         story.remember(w);
         story
     }
@@ -68,7 +69,8 @@ impl Story {
         // What vanished since: classes first, so that a drained event may follow in the same breath.
         self.remember(w);
         let mut came_back = false;
-        let mut expected = answered.filter(|(_, r)| r.outcome == Outcome::Committed && r.revision > self.revision);
+        let mut expected =
+            answered.filter(|(_, r)| r.outcome == Outcome::Committed && r.revision > self.revision);
         for event in w.router.control().events().after(self.seen, usize::MAX) {
             assert_eq!(event.seq, self.seen + 1, "events are numbered without gaps");
             self.seen = event.seq;
@@ -150,8 +152,15 @@ impl Story {
             let Some(egress) = worker.egress(port) else { continue };
             for class in egress.tree().iter() {
                 let c = &class.counters;
-                let values =
-                    vec![c.packets, c.bytes, c.shared, c.borrowed, c.dropped_full, c.dropped_removed, c.throttled];
+                let values = vec![
+                    c.packets,
+                    c.bytes,
+                    c.shared,
+                    c.borrowed,
+                    c.dropped_full,
+                    c.dropped_removed,
+                    c.throttled,
+                ];
                 if let Some((_, id)) = planner.leaf_class(port, class.index.0) {
                     add((Kind::Class, id, class.index.0), values);
                 }
@@ -202,7 +211,13 @@ pub fn says_what_it_is(w: &mut World) {
         let mine = page.objects.iter().filter(|o| o.owner == owner && o.expires_at_ns.is_none());
         let ops: Vec<Op> = mine
             .filter(|o| o.status == perhop_model::Status::Active)
-            .map(|o| crate::support::put(o.kind, o.name.as_str(), serde_json::to_value(&o.spec).expect("plain data")))
+            .map(|o| {
+                crate::support::put(
+                    o.kind,
+                    o.name.as_str(),
+                    serde_json::to_value(&o.spec).expect("plain data"),
+                )
+            })
             .collect();
         if ops.is_empty() {
             continue;

@@ -134,7 +134,8 @@ fn port_spec(draw: &Draw, port: usize) -> PortSpec {
     let mode = if draw.bridge { "bridge" } else { "route" };
     // Ports differ in what a frame costs and in whom they trust.
     let overhead = if port % 2 == 1 { 24 } else { 0 };
-    let spec = json!({ "rate": draw.rates[port], "mode": mode, "overhead": overhead, "trust_dscp": port == 2 });
+    let spec =
+        json!({ "rate": draw.rates[port], "mode": mode, "overhead": overhead, "trust_dscp": port == 2 });
     serde_json::from_value(spec).expect("a port")
 }
 
@@ -238,7 +239,8 @@ impl World {
                 ]
             }
             GroupKind::Customer => {
-                let prefixes = [format!("10.{}.0.{}/32", group.from, 10 + g), source6(group.from, g) + "/128"];
+                let prefixes =
+                    [format!("10.{}.0.{}/32", group.from, 10 + g), source6(group.from, g) + "/128"];
                 let sla = json!({ "prefixes": prefixes, "rate": rate, "burst": 1 << 28, "policy": "demote" });
                 let mut leaf = class_spec(group.to, weight, group.guarantee / 2);
                 leaf["logical"] = json!(format!("c{g}"));
@@ -298,7 +300,9 @@ impl World {
             put(Kind::Route, &format!("to{i}{six}"), json!({ "dest": dest, "port": port_name(i) }))
         };
         let ops = (0..count)
-            .flat_map(|i| [route(i, format!("10.{i}.0.0/24"), ""), route(i, format!("2001:db8:{i}::/64"), "-6")])
+            .flat_map(|i| {
+                [route(i, format!("10.{i}.0.0/24"), ""), route(i, format!("2001:db8:{i}::/64"), "-6")]
+            })
             .collect();
         let reply = commit(&mut self.router, Owner::File, 2, ops);
         assert_eq!(reply.outcome, Outcome::Committed, "{:?}", reply.errors);
@@ -371,15 +375,21 @@ impl World {
         let frame = self.frame(flow, seq);
         let kind = self.group(flow).kind;
         let before = if kind == GroupKind::Policed { self.dropped_by_meters() } else { 0 };
-        assert!(self.router.receive(PortId(self.group(flow).from as u16), &frame), "the pool is large enough");
+        assert!(
+            self.router.receive(PortId(self.group(flow).from as u16), &frame),
+            "the pool is large enough"
+        );
         if kind == GroupKind::Policed && self.dropped_by_meters() > before {
             self.flows[flow].policed();
         }
         if kind == GroupKind::Media {
             let detected = |e: &perhop_flows::FlowEvent| e.kind == FlowEventKind::Detected;
-            if self.router.flow_events.last().is_some_and(|e| {
-                detected(e) && usize::from(e.flow.dst_port - BASE_PORT) == flow
-            }) && self.flows[flow].moves() == 0
+            if self
+                .router
+                .flow_events
+                .last()
+                .is_some_and(|e| detected(e) && usize::from(e.flow.dst_port - BASE_PORT) == flow)
+                && self.flows[flow].moves() == 0
             {
                 // The packet that made it recognised is the first in its new class.
                 self.flows[flow].moved_with_last();
@@ -455,9 +465,7 @@ impl World {
             Some(Spec::Filter(f)) => f.class.as_ref().map(ToString::to_string),
             _ => None,
         };
-        logical
-            .and_then(|l| class(format!("p{to}/{l}")))
-            .or_else(|| class(format!("p{to}/rest")))
+        logical.and_then(|l| class(format!("p{to}/{l}"))).or_else(|| class(format!("p{to}/rest")))
     }
 
     /// A time in which the fastest port sends 5 to 60 packets.

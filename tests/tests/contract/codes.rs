@@ -59,7 +59,8 @@ fn code_out_of_range() {
     let mut desk = Desk::new();
     let ops = json!([put("class", "wan/x", json!({ "port": "wan", "weight": 0, "tier": 16 }))]);
     let reply = desk.refused(Code::OutOfRange, "cli", ops);
-    let weight = reply["errors"].as_array().expect("a list").iter().find(|e| e["path"] == "class/wan/x.weight");
+    let weight =
+        reply["errors"].as_array().expect("a list").iter().find(|e| e["path"] == "class/wan/x.weight");
     let weight = weight.expect("an error at the weight");
     assert_eq!((&weight["value"], &weight["allowed"]), (&json!(0), &json!("1 to 1000000")));
     let mut op = put("filter", "f", to_port(1, "voice"));
@@ -121,7 +122,10 @@ fn code_in_use() {
 fn code_not_owner() {
     let mut desk = Desk::new();
     let ops = json!([patch("class", "wan/voice", json!({ "weight": 3 })), delete("class", "wan/rest")]);
-    assert_eq!(desk.refused(Code::NotOwner, "api:a", ops.clone())["errors"].as_array().map(Vec::len), Some(2));
+    assert_eq!(
+        desk.refused(Code::NotOwner, "api:a", ops.clone())["errors"].as_array().map(Vec::len),
+        Some(2)
+    );
     // An admin may, by force; it is written down.
     let mut request = desk.request("api:a", json!([patch("class", "wan/voice", json!({ "weight": 3 }))]));
     request["force"] = json!(true);
@@ -217,7 +221,8 @@ fn code_pending_confirm() {
 #[test]
 fn code_no_capacity() {
     let mut desk = Desk::new();
-    let class = |rate: u64| json!([put("class", "wan/x", json!({ "port": "wan", "guarantee": { "rate": rate } }))]);
+    let class =
+        |rate: u64| json!([put("class", "wan/x", json!({ "port": "wan", "guarantee": { "rate": rate } }))]);
     let reply = desk.refused(Code::NoCapacity, "cli", class(8_000_001));
     let error = &reply["errors"][0];
     assert_eq!((&error["limit"], &error["free"]), (&json!(10_000_000), &json!(8_000_000)), "{reply}");
@@ -267,7 +272,8 @@ fn code_overload() {
         asked.push(desk.router.request(only("cli"), t));
     }
     desk.router.settle();
-    let replies: Vec<_> = asked.iter().map(|r| desk.router.reply(*r).expect("everything is answered")).collect();
+    let replies: Vec<_> =
+        asked.iter().map(|r| desk.router.reply(*r).expect("everything is answered")).collect();
     let (last, others) = replies.split_last().expect("many");
     let last = serde_json::to_value(&**last).expect("plain data");
     assert_eq!((&last["errors"][0]["code"], &last["retry_after_ms"]), (&json!("overload"), &json!(100)));
