@@ -125,6 +125,46 @@ fn rule_2_the_order_of_a_files_list_becomes_priorities() {
     }
 }
 
+/// More filters at once than a settled flow's verdict is tested against one by one.
+#[test]
+fn rule_2_a_change_of_many_filters_reaches_settled_flows() {
+    let mut desk = Desk::new();
+    desk.commit("cli", json!([put("filter", "settled", to_port(7, "bulk"))]));
+    for turn in 0..2 {
+        assert_eq!(class_of(&mut desk), "wan/bulk");
+        let mut many: Vec<Value> =
+            (0..40).map(|i| put("filter", &format!("a{turn}-{i}"), to_port(100 + i, "rest"))).collect();
+        many.insert(20, put("filter", "before", to_port(7, "voice")));
+        desk.commit("cli", Value::Array(many));
+        assert_eq!(class_of(&mut desk), "wan/voice");
+        let gone = (0..40).map(|i| delete("filter", &format!("a{turn}-{i}")));
+        desk.commit("cli", gone.chain([delete("filter", "before")]).collect());
+    }
+}
+
+/// Nothing waits for a timer of the old generation.
+#[test]
+fn rule_3_what_a_change_lets_go_leaves_at_once() {
+    let mut desk = Desk::new();
+    let slow = json!({ "ceiling": { "rate": 8_000 } });
+    desk.commit("file", json!([patch("class", "wan/rest", slow)]));
+    (0..30).for_each(|_| desk.send(8, 1000));
+    desk.pass_ms(5);
+    assert!(desk.left().len() < 10, "the ceiling holds");
+    desk.commit("file", json!([patch("class", "wan/rest", json!({ "ceiling": null }))]));
+    desk.pass_ms(30);
+    assert_eq!(desk.backlog()["wan/rest"], 0);
+    // The same of a port that becomes faster.
+    desk.left();
+    desk.commit("file", json!([patch("class", "wan/voice", json!({ "guarantee": { "rate": 0 } }))]));
+    desk.commit("file", json!([patch("port", "wan", json!({ "rate": 8_000 }))]));
+    (0..10).for_each(|_| desk.send(8, 1000));
+    desk.pass_ms(5);
+    desk.commit("file", json!([patch("port", "wan", json!({ "rate": 10_000_000 }))]));
+    desk.pass_ms(2_000);
+    assert_eq!(desk.left().len(), 10);
+}
+
 #[test]
 fn rule_3_all_or_nothing() {
     let mut desk = Desk::new();

@@ -213,7 +213,14 @@ fn built(drawn: &Drawn, registry: &Registry) -> Built {
     build(&drawn.text, graph, registry, &mut build_cx()).unwrap_or_else(|e| panic!("{e:?}"))
 }
 
-fn run(seed: u64, registry: &Registry) -> (Drawn, u64) {
+/// Types of elements through which packets went, or that made some.
+fn worked(world: &World) -> BTreeSet<&'static str> {
+    let busy = |id: &NodeId| world.driver.counters(*id).is_some_and(|c| c.received + c.made > 0);
+    let ids = world.driver.ids().filter(busy);
+    ids.filter_map(|id| world.driver.element(id)).map(Element::type_name).collect()
+}
+
+fn run(seed: u64, registry: &Registry) -> (Drawn, BTreeSet<&'static str>, u64) {
     let drawn = Drawn::new(seed, registry);
     let _blame = Blame { seed, text: drawn.text.clone() };
     let built = built(&drawn, registry);
@@ -222,18 +229,19 @@ fn run(seed: u64, registry: &Registry) -> (Drawn, u64) {
     for step in 0..STEPS {
         world.step(step);
     }
-    let injected = world.injected;
+    let (worked, injected) = (worked(&world), world.injected);
     world.end(&pool);
-    (drawn, injected)
+    (drawn, worked, injected)
 }
 
 #[test]
 fn conservation_holds_for_every_element_in_random_graphs() {
     let registry = registry();
-    let mut seen = BTreeSet::new();
+    let (mut seen, mut busy) = (BTreeSet::new(), BTreeSet::new());
     let (mut injected, mut loops, mut merges) = (0, 0, 0);
     for seed in 0..GRAPHS {
-        let (drawn, packets) = run(seed, &registry);
+        let (drawn, worked, packets) = run(seed, &registry);
+        busy.extend(worked);
         injected += packets;
         loops += drawn.loops;
         merges += drawn.merges;
@@ -241,6 +249,7 @@ fn conservation_holds_for_every_element_in_random_graphs() {
     }
     let registered: BTreeSet<&str> = registry.types().iter().map(|t| t.name).collect();
     assert_eq!(seen, registered, "the generator must draw every registered element");
+    assert_eq!(busy, registered, "packets must go through every registered element");
     assert!(injected > 50_000 && loops >= 10 && merges >= 64, "{injected} {loops} {merges}");
 }
 

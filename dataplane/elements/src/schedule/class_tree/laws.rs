@@ -61,9 +61,11 @@ pub(super) fn grow(seeds: &[Seed], ceilings: bool, percent: u64) -> Vec<NodeSpec
     let mut top = C / 100 * percent;
     for (n, seed) in seeds.iter().enumerate() {
         let parents: Vec<usize> =
-            (0..n).filter(|i| specs[*i].params.queue.is_none() && depth[*i] < 4).collect();
-        let pick = seed.parent as usize % (parents.len() + 1);
-        let parent = parents.get(pick).copied();
+            (0..n).filter(|i| specs[*i].params.queue.is_none() && depth[*i] < 5).collect();
+        // Two nodes in three go below the latest that can take them, so that trees become deep.
+        let pick = seed.parent as usize / 3 % (parents.len() + 1);
+        let deep = !seed.parent.is_multiple_of(3);
+        let parent = if deep { parents.last() } else { parents.get(pick) }.copied();
         let pool = parent.map_or(&mut top, |p| &mut left[p]);
         let rate = *pool * u64::from(seed.share) / 200;
         *pool -= rate;
@@ -174,6 +176,30 @@ fn backlog(leaves: &[u32], each: usize, lens: &[u64]) -> Vec<Arrival> {
         }
     }
     all
+}
+
+/// The laws below are put to the test at every depth up to the fifth level, there also under classes with ceilings and
+/// with guarantees all the way down.
+#[test]
+fn trees_of_every_depth_are_drawn() {
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
+    let mut runner = TestRunner::deterministic();
+    let mut depths = [0; 6];
+    let mut bounded = 0;
+    for _ in 0..200 {
+        let seeds = prop::collection::vec(seed(), 2..12).new_tree(&mut runner).expect("no filter").current();
+        let specs = grow(&seeds, true, 90);
+        let deepest = leaves(&specs).into_iter().map(|l| path(&specs, l)).max_by_key(Vec::len);
+        let Some(deepest) = deepest else { continue };
+        depths[deepest.len()] += 1;
+        let params = |ix: &u32| specs[*ix as usize].params;
+        let inner = &deepest[1..];
+        let limited = inner.iter().any(|ix| params(ix).ceiling.is_some());
+        bounded +=
+            u32::from(deepest.len() == 5 && limited && inner.iter().all(|ix| params(ix).guarantee.is_some()));
+    }
+    assert!(depths[1..].iter().all(|n| *n >= 8) && bounded >= 3, "{depths:?}, {bounded} bounded");
 }
 
 proptest! {
