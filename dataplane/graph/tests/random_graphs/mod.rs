@@ -7,7 +7,7 @@ mod world_facts;
 
 use draw::Drawn;
 use perhop_element::{BuildCx, Driver, Element, NodeId, Registry, TimerId};
-use perhop_elements::route::Route;
+use perhop_elements::route::{IcmpError, Route};
 use perhop_graph::control::RESET_ALL;
 use perhop_graph::lang::{Built, build, parse};
 use perhop_graph::swap::{check_swap, collect_retired, swap};
@@ -142,6 +142,12 @@ impl World {
     fn news(&mut self) {
         for id in self.all.clone() {
             let facts = world_facts::facts(&mut self.rng);
+            // Without an address of its own nobody answers a rejected packet.
+            if let (Some(icmp), Some(mut ports)) =
+                (self.driver.element_mut::<IcmpError>(id), facts.ports.clone())
+            {
+                icmp.set_ports(&mut ports);
+            }
             if let Some(route) = self.driver.element_mut::<Route>(id) {
                 let mut facts = facts;
                 let _ = route.commit(self.now, &mut facts);
