@@ -157,7 +157,7 @@ fn rule_3_what_a_change_lets_go_leaves_at_once() {
     // The same of a port that becomes faster.
     desk.left();
     desk.commit("file", json!([patch("class", "wan/voice", json!({ "guarantee": { "rate": 0 } }))]));
-    desk.commit("file", json!([patch("port", "wan", json!({ "rate": 8_000 }))]));
+    desk.commit("file", json!([patch("port", "wan", json!({ "rate": 16_000 }))]));
     (0..10).for_each(|_| desk.send(8, 1000));
     desk.pass_ms(5);
     desk.commit("file", json!([patch("port", "wan", json!({ "rate": 10_000_000 }))]));
