@@ -65,13 +65,25 @@ pub struct CubicConfig {
     pub reno_friendly: bool,
     /// Release bandwidth faster when the saturation point falls (§4.7).
     pub fast_convergence: bool,
-    /// Leave slow start when the round-trip time grows (RFC 9406).
-    pub hystart: bool,
+    /// When slow start ends before a loss.
+    pub slow_start: SlowStartExit,
+}
+
+/// When slow start ends before a loss ends it (RFC 9438 §4.10). Both ways need time-stamps to see enough round-trip
+/// times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlowStartExit {
+    /// Never.
+    AtLoss,
+    /// HyStart (Ha and Rhee 2011): acknowledgments without a gap for a round-trip time, or a longer delay.
+    HyStart,
+    /// HyStart++ (RFC 9406): a longer delay that lasts five rounds of slower growth.
+    HyStartPlusPlus,
 }
 
 impl Default for CubicConfig {
     fn default() -> Self {
-        Self { reno_friendly: true, fast_convergence: true, hystart: false }
+        Self { reno_friendly: true, fast_convergence: true, slow_start: SlowStartExit::AtLoss }
     }
 }
 

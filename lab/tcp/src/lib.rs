@@ -56,7 +56,7 @@ pub mod stream;
 mod timers;
 pub mod wire;
 
-pub use config::{Algorithm, Config, ConfigError, CubicConfig, DelayedAck, RtoLimits};
+pub use config::{Algorithm, Config, ConfigError, CubicConfig, DelayedAck, RtoLimits, SlowStartExit};
 pub use congestion::Congestion;
 pub use endpoint::{AcceptError, Endpoint, State, Trace};
 pub use event::{Counters, Event};

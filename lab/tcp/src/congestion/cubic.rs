@@ -5,8 +5,9 @@
 //! segments inside and bytes outside; what does not make a byte is kept.
 
 use super::hystart::{Growth, HyStart};
+use super::hystart_plus::HyStartPlusPlus;
 use super::{Acked, Congestion, Reduction, Window, slow_start};
-use crate::config::CubicConfig;
+use crate::config::{CubicConfig, SlowStartExit};
 use perhop_units::{Duration, Instant};
 
 /// C of §4.1, in segments per second cubed.
@@ -27,9 +28,17 @@ pub struct Cubic {
     epoch: Option<Epoch>,
     last_ack: Instant,
     after_timeout: bool,
-    hystart: Option<HyStart>,
+    exit: Exit,
     /// Part of a byte by which the window should have grown.
     remainder: f64,
+}
+
+/// What watches the first slow start.
+#[derive(Clone, Copy, Debug)]
+enum Exit {
+    AtLoss,
+    HyStart(HyStart),
+    HyStartPlusPlus(HyStartPlusPlus),
 }
 
 /// A stage of congestion avoidance.
@@ -53,17 +62,29 @@ impl Cubic {
             epoch: None,
             last_ack: Instant::ZERO,
             after_timeout: false,
-            hystart: choices.hystart.then(HyStart::new),
+            exit: match choices.slow_start {
+                SlowStartExit::AtLoss => Exit::AtLoss,
+                SlowStartExit::HyStart => Exit::HyStart(HyStart::new()),
+                SlowStartExit::HyStartPlusPlus => Exit::HyStartPlusPlus(HyStartPlusPlus::new()),
+            },
             remainder: 0.0,
         }
     }
 
     /// Slow start; the bytes left over for congestion avoidance.
     fn slow_start(&mut self, window: &mut Window, ack: &Acked) -> u64 {
-        let Some(hystart) = &mut self.hystart else {
-            return slow_start(window, ack, self.byte_counting);
+        let growth = match &mut self.exit {
+            Exit::AtLoss => return slow_start(window, ack, self.byte_counting),
+            Exit::HyStart(hystart) => {
+                if hystart.acked(window.cwnd, ack) == Growth::Standard {
+                    return slow_start(window, ack, self.byte_counting);
+                }
+                Growth::End
+            }
+            Exit::HyStartPlusPlus(hystart) => hystart.acked(ack),
         };
-        match hystart.acked(ack) {
+        match growth {
+            Growth::Standard => slow_start(window, ack, self.byte_counting),
             Growth::Bytes(bytes) => {
                 let used = bytes.min(window.ssthresh.saturating_sub(window.cwnd));
                 window.cwnd += used;
@@ -71,6 +92,7 @@ impl Cubic {
             }
             Growth::End => {
                 window.ssthresh = window.cwnd;
+                self.exit = Exit::AtLoss;
                 ack.bytes
             }
         }
@@ -149,7 +171,7 @@ impl Congestion for Cubic {
         window.ssthresh = ((at.flight as f64 * BETA) as u64).max(2 * at.mss);
         self.epoch = None;
         self.remainder = 0.0;
-        self.hystart = None;
+        self.exit = Exit::AtLoss;
     }
 
     fn timed_out(&mut self, window: &mut Window, at: &Reduction) {
@@ -193,7 +215,7 @@ mod tests {
 
     #[test]
     fn the_window_follows_the_cubic_function() {
-        let plain = CubicConfig { reno_friendly: false, fast_convergence: false, hystart: false };
+        let plain = CubicConfig { reno_friendly: false, fast_convergence: false, slow_start: SlowStartExit::AtLoss };
         // K = cbrt(1000 · 0.3 / 0.4) = 9.086 s: back at W_max after K, C · 4³ above it 4 s later.
         assert!((window_after(9_086, 1000, plain) - 1000.0).abs() < 1.0);
         assert!((window_after(13_086, 1000, plain) - 1025.6).abs() < 1.0);

@@ -1,24 +1,29 @@
-//! HyStart++: leaving slow start when the round-trip time grows (RFC 9406).
+//! HyStart: leaving slow start when the path is full (Ha and Rhee, "Taming the elephants", 2011).
 //!
-//! A round lasts until everything sent at its start is acknowledged. When the least round-trip time of a round exceeds
-//! that of the round before by an eighth (4–16 ms), growth slows to a quarter for up to five rounds (conservative slow
-//! start); if the time falls again, it was jitter and slow start resumes, otherwise slow start ends.
+//! Two signs: acknowledgments that follow each other without a gap for as long as the least round-trip time, so that
+//! the path holds no idle time any more; or a least round-trip time of the round's first acknowledgments that exceeds
+//! the least ever by an eighth (4–16 ms).
+//!
+//! The paper ends a train at half the round-trip time, as an estimate of the one-way delay; here it is the whole, as in
+//! the present Linux for senders that pace, and in ns-3: less eager on paths whose acknowledgments come in bursts.
 
 use super::Acked;
-use perhop_units::Duration;
+use perhop_units::{Duration, Instant};
 
-/// RFC 9406 §4.3.
+/// Acknowledgments closer than this belong to one train.
+const TRAIN_GAP: Duration = Duration::from_millis(2);
+/// Below this window, in segments, nothing is concluded.
+const LEAST_WINDOW: u64 = 16;
+/// Round-trip times of a round that are looked at.
+const SAMPLES: u32 = 8;
 const MIN_THRESHOLD: Duration = Duration::from_millis(4);
 const MAX_THRESHOLD: Duration = Duration::from_millis(16);
-const SAMPLES: u32 = 8;
-const GROWTH_DIVISOR: u64 = 4;
-const CONSERVATIVE_ROUNDS: u32 = 5;
-/// Most segments that one acknowledgment adds to the window of a sender that does not pace (§4.2).
-const MOST_SEGMENTS: u64 = 8;
 
 /// What to do with the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Growth {
+    /// Grow by standard slow start.
+    Standard,
     /// Add these bytes.
     Bytes(u64),
     /// Slow start is over.
@@ -29,107 +34,106 @@ pub(super) enum Growth {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HyStart {
     round_end: u64,
-    last_round: Duration,
+    round_start: Instant,
+    last_ack: Instant,
+    least: Duration,
     this_round: Duration,
     samples: u32,
-    /// Least time of the round in which growth slowed, and rounds since.
-    conservative: Option<(Duration, u32)>,
 }
 
 impl HyStart {
     pub(super) fn new() -> Self {
         Self {
             round_end: 0,
-            last_round: Duration::MAX,
+            round_start: Instant::ZERO,
+            last_ack: Instant::ZERO,
+            least: Duration::MAX,
             this_round: Duration::MAX,
             samples: 0,
-            conservative: None,
         }
     }
 
     /// An acknowledgment in slow start.
-    pub(super) fn acked(&mut self, ack: &Acked) -> Growth {
-        if ack.acked >= self.round_end && self.next_round(ack.sent) {
-            return Growth::End;
+    pub(super) fn acked(&mut self, cwnd: u64, ack: &Acked) -> Growth {
+        if ack.acked >= self.round_end {
+            self.round_end = ack.sent;
+            (self.round_start, self.last_ack) = (ack.now, ack.now);
+            (self.this_round, self.samples) = (Duration::MAX, 0);
         }
         if let Some(sample) = ack.sample {
-            self.this_round = self.this_round.min(sample);
-            self.samples = self.samples.saturating_add(1);
-        }
-        let enough = self.samples >= SAMPLES;
-        match &mut self.conservative {
-            None => {
-                let threshold =
-                    Duration(self.last_round.as_nanos() / 8).max(MIN_THRESHOLD).min(MAX_THRESHOLD);
-                let known = self.last_round < Duration::MAX;
-                if enough && known && self.this_round >= self.last_round + threshold {
-                    self.conservative = Some((self.this_round, 0));
-                }
-            }
-            Some((baseline, _)) => {
-                if enough && self.this_round < *baseline {
-                    self.conservative = None;
-                }
+            self.least = self.least.min(sample);
+            if self.samples < SAMPLES {
+                self.this_round = self.this_round.min(sample);
+                self.samples += 1;
             }
         }
-        let growth = ack.bytes.min(MOST_SEGMENTS * ack.mss);
-        Growth::Bytes(if self.conservative.is_some() { growth / GROWTH_DIVISOR } else { growth })
-    }
-
-    /// Starts a round; whether conservative slow start has lasted long enough.
-    fn next_round(&mut self, sent: u64) -> bool {
-        self.round_end = sent;
-        self.last_round = self.this_round;
-        self.this_round = Duration::MAX;
-        self.samples = 0;
-        match &mut self.conservative {
-            None => false,
-            Some((_, rounds)) => {
-                *rounds += 1;
-                *rounds >= CONSERVATIVE_ROUNDS
-            }
+        if cwnd < LEAST_WINDOW * ack.mss || self.least == Duration::MAX {
+            return Growth::Standard;
         }
+        let mut full = false;
+        if ack.now.since(self.last_ack) <= TRAIN_GAP {
+            self.last_ack = ack.now;
+            full = ack.now.since(self.round_start) > self.least;
+        }
+        let threshold = Duration(self.least.as_nanos() / 8).max(MIN_THRESHOLD).min(MAX_THRESHOLD);
+        full |= self.samples >= SAMPLES && self.this_round > self.least + threshold;
+        if full { Growth::End } else { Growth::Standard }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perhop_units::Instant;
 
-    /// Rounds of ten acknowledgments with these times; the round in which slow start ended.
-    fn ends_in_round(rtt_ms: &[u64]) -> Option<usize> {
+    /// One round of acknowledgments `gap_us` apart with this round-trip time, after a first sample of 50 ms; how many
+    /// it took to end slow start.
+    fn ends_after(gap_us: u64, rtt_ms: u64) -> Option<u64> {
         let mut hystart = HyStart::new();
-        for (round, ms) in rtt_ms.iter().enumerate() {
-            for step in 0..10 {
-                let at = (round * 10 + step) as u64 * 1000;
-                let ack = Acked {
-                    now: Instant(at),
-                    bytes: 1000,
-                    mss: 1000,
-                    acked: at,
-                    sent: (round as u64 + 1) * 10_000,
-                    smoothed: None,
-                    sample: Some(Duration::from_millis(*ms)),
-                    limited: true,
-                    after_timeout: false,
-                };
-                if hystart.acked(&ack) == Growth::End {
-                    return Some(round);
-                }
+        (0..1000).find(|n| {
+            let ack = Acked {
+                now: Instant(n * gap_us * 1000),
+                bytes: 1000,
+                mss: 1000,
+                acked: *n,
+                sent: 1000,
+                smoothed: None,
+                sample: Some(Duration::from_millis(if *n == 0 { 50 } else { rtt_ms })),
+                limited: true,
+                after_timeout: false,
+            };
+            hystart.acked(20_000, &ack) == Growth::End
+        })
+    }
+
+    #[test]
+    fn a_train_as_long_as_the_round_trip_ends_slow_start() {
+        assert_eq!(ends_after(500, 50), Some(101));
+        assert_eq!(ends_after(2500, 50), None);
+    }
+
+    #[test]
+    fn a_round_that_begins_late_ends_slow_start() {
+        let mut hystart = HyStart::new();
+        let mut ended = None;
+        for n in 0..40u64 {
+            let round = n / 10;
+            let ms = [50, 52, 55, 60][round as usize];
+            let ack = Acked {
+                now: Instant(n * 10_000_000),
+                bytes: 1000,
+                mss: 1000,
+                acked: n,
+                sent: (round + 1) * 10,
+                smoothed: None,
+                sample: Some(Duration::from_millis(ms)),
+                limited: true,
+                after_timeout: false,
+            };
+            if hystart.acked(20_000, &ack) == Growth::End {
+                ended.get_or_insert(n);
             }
         }
-        None
-    }
-
-    #[test]
-    fn a_growing_round_trip_time_ends_slow_start_after_five_more_rounds() {
-        assert_eq!(ends_in_round(&[50, 50, 60, 62, 64, 66, 68, 70, 72]), Some(7));
-    }
-
-    #[test]
-    fn jitter_does_not() {
-        assert_eq!(ends_in_round(&[50, 50, 60, 50, 50, 50, 50, 50, 50]), None);
-        assert_eq!(ends_in_round(&[50, 53, 50, 53, 50, 53, 50, 53, 50]), None);
+        // The eighth sample of the fourth round: 60 ms exceeds 50 ms by more than 6.25 ms.
+        assert_eq!(ended, Some(37));
     }
 }

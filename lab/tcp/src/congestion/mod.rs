@@ -8,6 +8,7 @@
 
 mod cubic;
 mod hystart;
+mod hystart_plus;
 mod newreno;
 
 pub use cubic::Cubic;
@@ -43,13 +44,13 @@ pub struct Acked {
     pub bytes: u64,
     /// Payload of a full segment in bytes.
     pub mss: u64,
-    /// Number behind the last byte acknowledged, counted from the start of the stream.
+    /// Number behind the last byte acknowledged; numbers only grow.
     pub acked: u64,
     /// Number behind the last byte sent.
     pub sent: u64,
     /// Smoothed round-trip time.
     pub smoothed: Option<Duration>,
-    /// The sample this acknowledgment gave.
+    /// The round-trip time this acknowledgment shows: exact once a round trip, in ms by time-stamps otherwise.
     pub sample: Option<Duration>,
     /// The window, not the application or the receiver, held the sender back. A window that was not used does not
     /// grow (RFC 7661).

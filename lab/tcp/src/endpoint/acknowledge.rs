@@ -38,7 +38,8 @@ impl Endpoint {
             delivered -= self.recovery.board.advance(ack);
             self.retries = 0;
             let echo = self.echo_age(now, segment);
-            sample = self.rtt.acked(ack, now, echo);
+            let shown = echo.filter(|age| *age < 1 << 31).map(|age| Duration::from_millis(age.into()));
+            sample = self.rtt.acked(ack, now, echo).or(shown);
         }
         let blocks = segment.header.options.sack.as_slice();
         let mut sacked = 0;

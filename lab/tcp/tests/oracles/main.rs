@@ -3,4 +3,5 @@
 
 mod laws;
 mod path;
+mod reference_run;
 mod transfer;

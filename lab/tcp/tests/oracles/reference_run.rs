@@ -1,0 +1,57 @@
+//! The CUBIC run that ns-3 publishes in its example `tcp-validation` (case `cubic-50ms-no-ecn`).
+//!
+//! One flow from t = 5 s over 50 Mbit/s with 50 ms of round-trip time and CoDel (5 ms, 100 ms) at the bottleneck;
+//! segments of 1448 bytes, initial window 10, PRR, CUBIC without the Reno-friendly region, every second segment
+//! acknowledged. Published: "maximum value of cwnd is 511 segments at 5.4593 seconds; cwnd decreases to 173 segments at
+//! 5.80304 seconds; another local maximum around 14.2815 seconds of 236 segments, a second around 18.048 seconds of 234".
+
+use crate::path::{Codel, End, Link, Path, Queue};
+use perhop_tcp::{Algorithm, Config, CubicConfig, DelayedAck, Endpoint, Phase, RtoLimits, SlowStartExit};
+use perhop_units::{Duration, Instant};
+
+/// Congestion window in segments by time in seconds, outside of recovery and inside.
+fn run(choices: CubicConfig) -> Vec<(f64, f64, Phase)> {
+    let standard = Config::default();
+    let config = Config {
+        mss: 1460,
+        initial_window: 10,
+        send_buffer: 32_768_000,
+        receive_buffer: 32_768_000,
+        congestion: Algorithm::Cubic(choices),
+        delayed_ack: DelayedAck { segments: 2, timeout: Duration::from_millis(200) },
+        rto: RtoLimits { min: Duration::from_secs(1), ..standard.rto },
+        ..standard
+    };
+    let start = Instant(5_000_000_000);
+    let ends = [
+        End::new(Endpoint::connect(config, 1000, 80, 1, start).unwrap(), u64::MAX, false),
+        End::new(Endpoint::listen(config, 80, 2, start).unwrap(), 0, false),
+    ];
+    let delay = Duration::from_millis(25);
+    let mut forth = Link::new(delay).limited(50_000_000, Queue::Codel(Codel::new(false)));
+    // IPv4 and PPP headers.
+    forth.overhead = 22;
+    let mut path = Path::new(ends, [forth, Link::new(delay)], start);
+    let mut series = Vec::new();
+    while path.now < Instant(20_000_000_000) {
+        path.step();
+        let trace = path.ends[0].endpoint.trace();
+        series.push((path.now.as_nanos() as f64 / 1e9, trace.cwnd as f64 / trace.mss as f64, trace.phase));
+    }
+    series
+}
+
+/// The largest value between two times, and when.
+fn peak(series: &[(f64, f64, Phase)], from: f64, to: f64) -> (f64, f64) {
+    let inside = series.iter().filter(|sample| (from..to).contains(&sample.0));
+    inside.fold((0.0, 0.0), |best, sample| if sample.1 > best.1 { (sample.0, sample.1) } else { best })
+}
+
+#[test]
+fn cubic_runs_as_published() {
+    let series = run(CubicConfig { reno_friendly: false, fast_convergence: true, slow_start: SlowStartExit::HyStart });
+    let mut last = 0.0;
+    let mut phase = Phase::Open;
+    for s in &series { if s.2 != phase || s.0 - last > 0.25 { last = s.0; phase = s.2; println!("{:.3} {:.1} {:?}", s.0, s.1, s.2); } }
+    println!("{:?} {:?} {:?}", peak(&series, 5.0, 6.0), peak(&series, 7.0, 16.0), peak(&series, 16.0, 20.0));
+}
