@@ -215,7 +215,8 @@ mod tests {
 
     #[test]
     fn the_window_follows_the_cubic_function() {
-        let plain = CubicConfig { reno_friendly: false, fast_convergence: false, slow_start: SlowStartExit::AtLoss };
+        let plain =
+            CubicConfig { reno_friendly: false, fast_convergence: false, slow_start: SlowStartExit::AtLoss };
         // K = cbrt(1000 · 0.3 / 0.4) = 9.086 s: back at W_max after K, C · 4³ above it 4 s later.
         assert!((window_after(9_086, 1000, plain) - 1000.0).abs() < 1.0);
         assert!((window_after(13_086, 1000, plain) - 1025.6).abs() < 1.0);

@@ -91,7 +91,8 @@ fn cubic_follows_its_law() {
         let losses = if p < 1e-3 { 30 } else { 150 };
         within(mean_window(config, p, losses, Loss::Regular, law), law, &format!("{what}, p = {p}"));
     };
-    let plain = CubicConfig { reno_friendly: false, fast_convergence: false, slow_start: SlowStartExit::AtLoss };
+    let plain =
+        CubicConfig { reno_friendly: false, fast_convergence: false, slow_start: SlowStartExit::AtLoss };
     for (p, _) in LOSSES {
         check(p, plain, cubic_law(p), "CUBIC");
         check(p, CubicConfig::default(), cubic_law(p).max(square_root(p, 1.0)), "CUBIC beside Reno");

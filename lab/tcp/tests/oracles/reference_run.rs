@@ -49,9 +49,17 @@ fn peak(series: &[(f64, f64, Phase)], from: f64, to: f64) -> (f64, f64) {
 
 #[test]
 fn cubic_runs_as_published() {
-    let series = run(CubicConfig { reno_friendly: false, fast_convergence: true, slow_start: SlowStartExit::HyStart });
-    let mut last = 0.0;
-    let mut phase = Phase::Open;
-    for s in &series { if s.2 != phase || s.0 - last > 0.25 { last = s.0; phase = s.2; println!("{:.3} {:.1} {:?}", s.0, s.1, s.2); } }
-    println!("{:?} {:?} {:?}", peak(&series, 5.0, 6.0), peak(&series, 7.0, 16.0), peak(&series, 16.0, 20.0));
+    let series =
+        run(CubicConfig { reno_friendly: false, fast_convergence: true, slow_start: SlowStartExit::HyStart });
+    let (first, second, third) =
+        (peak(&series, 5.0, 6.0), peak(&series, 7.0, 16.0), peak(&series, 16.0, 20.0));
+    let least = series.iter().filter(|sample| (5.5..7.0).contains(&sample.0)).map(|sample| sample.1);
+    let least = least.fold(f64::MAX, f64::min);
+    println!("peaks (s, segments) {first:.3?} {second:.3?} {third:.3?}, after the first {least:.1}");
+    for (measured, published) in [(first.1, 511.0), (least, 173.0), (second.1, 236.0), (third.1, 234.0)] {
+        assert!((measured / published - 1.0f64).abs() < 0.1, "{measured} segments instead of {published}");
+    }
+    for (measured, published) in [(first.0, 5.459), (second.0, 14.28), (third.0, 18.05)] {
+        assert!((measured - published - 0.0f64).abs() < 0.5, "at {measured} s instead of {published}");
+    }
 }
