@@ -149,7 +149,7 @@ impl Forwarder for RouterForwarder {
         self.worker.take_events(now, &mut self.events);
         for event in self.events.drain(..) {
             match event {
-                WorkerEvent::LeafFreed { .. } => self.outbox.deliver(ToControl::Worker(event)),
+                WorkerEvent::Freed(_) => self.outbox.deliver(ToControl::Worker(event)),
                 WorkerEvent::Flow(_) | WorkerEvent::NeighbourWanted { .. } => {
                     self.outbox.offer(ToControl::Worker(event));
                 }
