@@ -10,15 +10,17 @@
 
 pub mod files;
 mod job;
+mod live;
 pub mod record;
 pub mod transfers;
 pub mod web;
 mod workload;
 
 pub use job::MIN_BACK_OFF;
+pub use live::ENDLESS_BACKLOG_BYTES;
 use perhop_units::Instant;
 pub use record::{ConnRecord, TcpCounters};
-pub use workload::{ENDLESS_BACKLOG_BYTES, MAX_CONNECTIONS, TcpWorkload};
+pub use workload::{MAX_CONNECTIONS, TcpWorkload};
 
 /// Number of a connection, counted up from 0 by the application that opens it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

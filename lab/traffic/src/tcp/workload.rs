@@ -3,7 +3,8 @@
 use crate::error::TrafficError;
 use crate::random::{Generator, Seed};
 use crate::tcp::files::{FilesConfig, FilesPlan};
-use crate::tcp::job::{Exchange, Job, Volume};
+use crate::tcp::job::{Exchange, Job};
+use crate::tcp::live::{Live, Sending};
 use crate::tcp::record::{ConnRecord, TcpCounters};
 use crate::tcp::transfers::{TransfersConfig, TransfersPlan};
 use crate::tcp::web::{WebConfig, WebPlan};
@@ -13,12 +14,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Most connections that one application opens in a run; a slot that would open one more ends.
 pub const MAX_CONNECTIONS: usize = 1 << 20;
-/// Bytes of an endless transfer that are written and not yet read at the other end. More than any socket's buffers
-/// and any path's bandwidth · delay, so that the transfer is never short of bytes.
-pub const ENDLESS_BACKLOG_BYTES: u64 = 64 << 20;
-/// Read bytes of an endless transfer are replaced in portions of this many.
-const ENDLESS_PORTION_BYTES: u64 = 1 << 20;
-
 /// A workload over TCP: bulk transfers, a client that transfers files, or web users.
 #[derive(Clone, Debug)]
 pub struct TcpWorkload {
@@ -201,24 +196,6 @@ enum Timer {
     GiveUp,
 }
 
-/// A connection about which news may come.
-#[derive(Clone, Copy, Debug)]
-struct Live {
-    slot: u16,
-    exchange: Exchange,
-    /// Bytes of this exchange read by the client and by the server.
-    at_client: u64,
-    at_server: u64,
-    requested: bool,
-    responded: bool,
-    /// Read bytes of an endless transfer that are not yet replaced.
-    unreplaced: u64,
-    client_closed: bool,
-    server_closed: bool,
-    /// Its last exchange is complete.
-    done: bool,
-}
-
 impl TcpWorkload {
     /// Takes a slot's next job from the plan and gives its wait; `None` ends the slot.
     fn next_job(&mut self, number: u16) -> Option<Duration> {
@@ -269,21 +246,9 @@ impl TcpWorkload {
     fn begin(&mut self, now: Instant, number: u16) {
         let Some(slot) = self.slots.get_mut(usize::from(number)) else { return };
         let Some(job) = slot.job else { return };
-        let fresh = Live {
-            slot: number,
-            exchange: job.exchange,
-            at_client: 0,
-            at_server: 0,
-            requested: false,
-            responded: false,
-            unreplaced: 0,
-            client_closed: false,
-            server_closed: false,
-            done: false,
-        };
         let patience = self.patience.map(|patience| (now + patience, Timer::GiveUp));
         if let Some(conn) = slot.conn {
-            self.live.insert(conn, fresh);
+            self.live.insert(conn, Live::new(number, job.exchange));
             self.set_timer(number, patience);
             self.request(conn);
             return;
@@ -298,65 +263,36 @@ impl TcpWorkload {
         self.counters.retries += u64::from(slot.retry);
         self.counters.opened += 1;
         self.records.push(ConnRecord::new(number, now));
-        self.live.insert(conn, fresh);
+        self.live.insert(conn, Live::new(number, job.exchange));
         self.actions.push_back(AppAction::Open { conn });
         self.set_timer(number, patience);
     }
 
     /// The client sends its bytes, once.
     fn request(&mut self, conn: ConnId) {
-        let Some(live) = self.live.get_mut(&conn) else { return };
-        if live.done || std::mem::replace(&mut live.requested, true) {
-            return;
-        }
-        let Exchange { request, response, sender_closes } = live.exchange;
-        self.write(conn, Side::Client, request);
-        if response == Volume::NOTHING && sender_closes && request != Volume::Endless {
-            self.close(conn, Side::Client);
+        if let Some(sending) = self.live.get_mut(&conn).and_then(Live::request) {
+            self.send(conn, Side::Client, sending);
         }
     }
 
-    /// The server is connected: it sends its bytes if it need not wait for the client's.
+    /// The server sends its bytes, once, if it need not wait for the client's.
     fn respond(&mut self, conn: ConnId) {
-        let Some(live) = self.live.get_mut(&conn) else { return };
-        let Exchange { request, response, sender_closes } = live.exchange;
-        let waits = !request.is_met(live.at_server);
-        if live.done || waits || response == Volume::NOTHING || std::mem::replace(&mut live.responded, true) {
-            return;
-        }
-        self.write(conn, Side::Server, response);
-        if sender_closes && response != Volume::Endless {
-            self.close(conn, Side::Server);
+        if let Some(sending) = self.live.get_mut(&conn).and_then(Live::response) {
+            self.send(conn, Side::Server, sending);
         }
     }
 
     fn received(&mut self, now: Instant, conn: ConnId, side: Side, bytes: u64) {
-        let Some(live) = self.live.get_mut(&conn) else { return };
-        if live.done || bytes == 0 {
-            return;
-        }
-        let (read, volume) = match side {
-            Side::Client => (&mut live.at_client, live.exchange.response),
-            Side::Server => (&mut live.at_server, live.exchange.request),
-        };
-        *read = read.saturating_add(bytes);
-        let whole = volume.is_met(*read);
-        if volume == Volume::Endless {
-            live.unreplaced = live.unreplaced.saturating_add(bytes);
-        }
-        let replace = live.unreplaced >= ENDLESS_PORTION_BYTES;
-        let portion = if replace { std::mem::take(&mut live.unreplaced) } else { 0 };
-        let is_data = live.exchange.reader() == side;
-        if let Some(record) = self.records.get_mut(conn.0 as usize).filter(|_| is_data) {
+        let Some(live) = self.live.get_mut(&conn).filter(|live| !live.done && bytes > 0) else { return };
+        let reading = live.read(side, bytes);
+        if let Some(record) = self.records.get_mut(conn.0 as usize).filter(|_| reading.is_data) {
             record.bytes = record.bytes.saturating_add(bytes);
             record.first_byte.get_or_insert(now);
         }
-        if portion > 0 {
-            self.actions.push_back(AppAction::Write { conn, side: side.peer(), bytes: portion });
-        }
-        if whole && is_data {
+        self.send(conn, side.peer(), Sending { bytes: reading.replaced, closes: false });
+        if reading.whole && reading.is_data {
             self.complete(now, conn);
-        } else if whole {
+        } else if reading.whole {
             self.respond(conn);
         }
     }
@@ -441,23 +377,18 @@ impl TcpWorkload {
         }
     }
 
-    fn write(&mut self, conn: ConnId, side: Side, volume: Volume) {
-        let bytes = match volume {
-            Volume::Bytes(bytes) => bytes,
-            Volume::Endless => ENDLESS_BACKLOG_BYTES,
-        };
+    fn send(&mut self, conn: ConnId, side: Side, sending: Sending) {
+        let Sending { bytes, closes } = sending;
         if bytes > 0 {
             self.actions.push_back(AppAction::Write { conn, side, bytes });
+        }
+        if closes {
+            self.close(conn, side);
         }
     }
 
     fn close(&mut self, conn: ConnId, side: Side) {
-        let Some(live) = self.live.get_mut(&conn) else { return };
-        let closed = match side {
-            Side::Client => &mut live.client_closed,
-            Side::Server => &mut live.server_closed,
-        };
-        if !std::mem::replace(closed, true) {
+        if self.live.get_mut(&conn).is_some_and(|live| live.close(side)) {
             self.actions.push_back(AppAction::Close { conn, side });
         }
     }
