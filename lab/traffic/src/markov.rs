@@ -230,6 +230,17 @@ mod tests {
         assert!(bursty > 5.0, "{bursty}");
     }
 
+    /// A stay ends in another state: silences beyond 20 ms last, for want of memory, 20 ms and a mean stay.
+    #[test]
+    fn stays_have_their_mean_length() {
+        let stay = |rate| MarkovState { rate, mean_stay: Duration::from_millis(100) };
+        let (_, emissions) = run(vec![stay(Rate::ZERO), stay(Rate::from_mbit(20))], 600, 8);
+        let gaps: Vec<f64> = emissions.windows(2).map(|w| (w[1].at - w[0].at).as_millis_f64()).collect();
+        let silences: Vec<f64> = gaps.into_iter().filter(|gap| *gap > 20.0).collect();
+        let mean = silences.iter().sum::<f64>() / silences.len() as f64;
+        assert!((mean - 120.0).abs() < 6.0, "{mean} ms over {}", silences.len());
+    }
+
     #[test]
     fn wrong_parameters_are_named() {
         let new = |states| {

@@ -286,6 +286,56 @@ fn impatient_users_give_up_and_try_again() {
     }
 }
 
+/// Feeds one event and gives all actions that follow.
+fn step(app: &mut TcpWorkload, now: Instant, event: AppEvent) -> Vec<AppAction> {
+    app.handle(now, event);
+    std::iter::from_fn(|| app.poll(now)).collect()
+}
+
+#[test]
+fn http_closes_as_its_version_says() {
+    use AppAction::{Close, Open, Write};
+    use Side::{Client, Server};
+    let objects = LognormalSize { sigma_milli: 0, ..LognormalSize::WEB_OBJECT };
+    let think = secs(5);
+    let config =
+        WebConfig { users: 1, objects, think_least: think, think_most: think, ..WebConfig::SIEGE_CLIENT };
+    let conn = ConnId(0);
+    let (begin, later) = (Instant(5_000_000_000), Instant(6_000_000_000));
+    let asks = Write { conn, side: Client, bytes: 180 };
+    let answers = Write { conn, side: Server, bytes: 10_250 };
+    let received = |side, bytes| AppEvent::Received { conn, side, bytes };
+
+    let mut old = TcpWorkload::web(config, Seed::new(0), Instant::ZERO).expect("valid");
+    assert_eq!((old.poll(Instant::ZERO), old.next_wakeup()), (None, Some(begin)));
+    assert_eq!((old.poll(begin), old.poll(begin)), (Some(Open { conn }), None));
+    assert_eq!(step(&mut old, begin, AppEvent::Accepted { conn }), []);
+    assert_eq!(step(&mut old, begin, AppEvent::Opened { conn }), [asks]);
+    assert_eq!(step(&mut old, begin, received(Server, 100)), []);
+    assert_eq!(step(&mut old, begin, received(Server, 80)), [answers, Close { conn, side: Server }]);
+    assert_eq!(step(&mut old, begin, received(Client, 10_249)), []);
+    assert_eq!(step(&mut old, later, received(Client, 1)), [Close { conn, side: Client }]);
+    assert_eq!(step(&mut old, later, AppEvent::PeerClosed { conn, side: Client }), []);
+    assert_eq!(step(&mut old, later, AppEvent::Ended { conn }), []);
+    assert_eq!(old.next_wakeup(), Some(later + think));
+    assert_eq!((old.counters().pages, old.records()[0].bytes), (1, 10_250));
+
+    let config = WebConfig { http: Http::V1_1, objects_per_page: 2, ..config };
+    let mut new = TcpWorkload::web(config, Seed::new(0), Instant::ZERO).expect("valid");
+    assert_eq!((new.poll(begin), new.poll(begin)), (Some(Open { conn }), None));
+    assert_eq!(step(&mut new, begin, AppEvent::Opened { conn }), [asks]);
+    assert_eq!(step(&mut new, begin, AppEvent::Accepted { conn }), []);
+    assert_eq!(step(&mut new, begin, received(Server, 180)), [answers]);
+    assert_eq!(step(&mut new, begin, received(Client, 10_250)), [asks]);
+    assert_eq!((new.counters().completed, new.counters().pages), (1, 0));
+    assert_eq!(step(&mut new, begin, received(Server, 180)), [answers]);
+    assert_eq!(step(&mut new, later, received(Client, 10_250)), [Close { conn, side: Client }]);
+    let answer = step(&mut new, later, AppEvent::PeerClosed { conn, side: Server });
+    assert_eq!(answer, [Close { conn, side: Server }]);
+    assert_eq!((new.counters().pages, new.records()[0].bytes), (1, 20_500));
+    assert_eq!(new.records()[0].ended, Some(later));
+}
+
 fn any_workload(generator: &mut Generator) -> (TcpWorkload, usize) {
     let seed = Seed::new(generator.bits());
     let slots = 1 + generator.below(20) as u16;
