@@ -10,9 +10,11 @@
 pub mod af_packet;
 mod checksum;
 pub mod clock;
+pub mod early_drop;
 pub mod memory;
 pub mod pcap;
 pub mod thread;
 
 pub use af_packet::{AfPacket, AfPacketConfig};
+pub use early_drop::EarlyDrop;
 pub use memory::MemoryPort;
