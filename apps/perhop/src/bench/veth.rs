@@ -180,6 +180,7 @@ fn point(options: &Options, ours: &Runs, peers: &[(&str, Runs)]) -> Point {
         ("router_cpu", options.router_cpu.into()),
         ("run_ms", options.run_ms.into()),
         ("seed", options.seed.into()),
+        ("early_drop", ours.reports.iter().all(|r| r.early_drop).into()),
     ];
     point.params.extend(params);
     point.metrics.extend(metrics(ours));

@@ -6,7 +6,7 @@ use perhop_netlink::sysctl::ForwardingState;
 use perhop_netlink::tc::{Handle, HtbClass, QdiscSpec, U32Filter, U32Key};
 use perhop_netlink::{Namespace, Netlink, NetlinkError};
 use perhop_units::{Bytes, Rate};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// Interface of the sender.
 pub const SENDER: &str = "s0";
@@ -14,6 +14,9 @@ pub const SENDER: &str = "s0";
 pub const INSIDE: &str = "r0";
 /// The router's interface towards the sink.
 pub const OUTSIDE: &str = "r1";
+/// The router's own addresses.
+pub const LOCAL: [(IpAddr, u8); 2] =
+    [(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 254)), 32), (IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)), 32)];
 /// Interface of the sink.
 const SINK: &str = "k0";
 
@@ -68,6 +71,14 @@ impl Layout {
         let layout = Self { sender, router, sink, net, steered };
         layout.forward_by_kernel(false)?;
         Ok(layout)
+    }
+
+    /// Interface indices of the router's ports.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn ports(&self) -> Result<[u32; 2], BenchError> {
+        Ok([self.net.link(INSIDE)?.index, self.net.link(OUTSIDE)?.index])
     }
 
     /// The pair between sender and router. Steering is set through sysfs, which shows the namespace of its mount: so the

@@ -1,14 +1,14 @@
 //! The sender's and the router's threads.
 
 use super::Options;
-use super::layout::{INSIDE, Layout, OUTSIDE, SENDER};
+use super::layout::{INSIDE, LOCAL, Layout, OUTSIDE, SENDER};
 use crate::bench::router::{LAN, Router, Setup, WAN, port_mac};
 use crate::bench::traffic::Source;
 use crate::bench::{BenchError, machine};
 use perhop_element::Port;
 use perhop_graph::router::EdgeOptions;
 use perhop_io::clock::monotonic;
-use perhop_io::{AfPacket, AfPacketConfig};
+use perhop_io::{AfPacket, AfPacketConfig, EarlyDrop};
 use perhop_packet::{Batch, Pool};
 use perhop_wire::MacAddr;
 use std::sync::Arc;
@@ -122,6 +122,8 @@ pub struct RouterReport {
     pub allocations: u64,
     /// Share of its time that it was ready and did not run.
     pub waited: f64,
+    /// Whether the kernel's IP was spared the frames, as a running router does where it may.
+    pub early_drop: bool,
 }
 
 /// The router under test.
@@ -139,7 +141,8 @@ impl Forwarding {
         let stop = Arc::new(AtomicBool::new(false));
         let ready = Arc::new(AtomicBool::new(false));
         let (stopped, is_ready, options) = (stop.clone(), ready.clone(), options.clone());
-        let work = move || route(&options, &stopped, &is_ready);
+        let ports = layout.ports()?;
+        let work = move || route(&options, ports, &stopped, &is_ready);
         let thread = layout.router.spawn("bench-router", work)?;
         while !ready.load(Ordering::Acquire) && !thread.is_finished() {
             std::thread::sleep(std::time::Duration::from_millis(5));
@@ -160,15 +163,23 @@ impl Forwarding {
 const WARM: u64 = 10_000;
 
 /// A worker's loop: receive, forward, timers, send. It polls: under this load it would never wait.
-fn route(options: &Options, stop: &AtomicBool, ready: &AtomicBool) -> Result<RouterReport, BenchError> {
+fn route(
+    options: &Options,
+    ports: [u32; 2],
+    stop: &AtomicBool,
+    ready: &AtomicBool,
+) -> Result<RouterReport, BenchError> {
     pin(options.router_cpu)?;
     let pool = Pool::new(16_384);
     let connections = EdgeOptions::DEFAULT_CONNECTIONS;
     let setup = Setup { rate: 100_000_000_000, filters: options.filters, connections };
     let mut router = Router::new(&setup, pool.clone(), options.seed)?;
     let (mut inside, mut outside) = (open("lan", INSIDE)?, open("wan", OUTSIDE)?);
+    // As the engine does; the right to may be missing.
+    let early_drops = ports.map(|index| EarlyDrop::attach(index, &LOCAL).ok());
     let (mut batch, mut events) = (Batch::new(), Vec::with_capacity(8192));
-    let mut report = RouterReport::default();
+    let early_drop = early_drops.iter().all(Option::is_some);
+    let mut report = RouterReport { early_drop, ..RouterReport::default() };
     let mut warm = None;
     let watch = machine::Watch::start();
     ready.store(true, Ordering::Release);
