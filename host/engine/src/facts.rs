@@ -1,6 +1,7 @@
 //! Facts of the world: the kernel's routes, neighbours, links and addresses, followed on a thread of their own.
 
 use crate::control_thread::{ToControl, World};
+use crate::early_drop::EarlyDrops;
 use crate::prepare::Device;
 use crate::prepared::Saved;
 use crate::wait::MAX_PORTS;
@@ -108,6 +109,7 @@ pub(crate) struct Facts {
     infos: Vec<PortInfo>,
     routes: Vec<RouteEntry>,
     neighbours: BTreeMap<(PortId, IpAddr), NeighbourState>,
+    early_drops: EarlyDrops,
 }
 
 impl Facts {
@@ -125,6 +127,7 @@ impl Facts {
             infos: Vec::new(),
             routes: Vec::new(),
             neighbours: BTreeMap::new(),
+            early_drops: EarlyDrops::new(!plan.promiscuous),
             namespace,
             mirror,
             devices,
@@ -134,6 +137,7 @@ impl Facts {
         facts.bound = facts.indices();
         let mut world = facts.changes(true);
         world.indices = facts.bound.clone();
+        facts.drop_early();
         Ok((facts, world))
     }
 
@@ -162,6 +166,7 @@ impl Facts {
                 continue;
             }
             self.follow_ports(line, control);
+            self.drop_early();
             let mut world = self.changes(false);
             world.indices = self.indices();
             if !world.is_empty() {
@@ -173,6 +178,10 @@ impl Facts {
     /// Waits for a change and for the end of the burst it begins. Neighbours do not wait: packets do, for them.
     fn gather(&mut self) -> Result<Refreshed, NetlinkError> {
         let mut all = self.mirror.refresh(NAP)?;
+        if all.routes || all.addresses {
+            // The host must hear what comes to a new address.
+            self.drop_early();
+        }
         let begin = clock::monotonic();
         while (all.routes || all.links || all.addresses) && clock::monotonic().since(begin) < BURST {
             let more = self.mirror.refresh(QUIET)?;
@@ -188,6 +197,10 @@ impl Facts {
             };
         }
         Ok(all)
+    }
+
+    fn drop_early(&mut self) {
+        self.early_drops.follow(&self.namespace, &self.mirror, &self.devices);
     }
 
     /// Interface index of each port whose interface is there and able to send.

@@ -19,6 +19,7 @@
 mod capture;
 mod control_thread;
 mod death;
+mod early_drop;
 mod emulator;
 mod engine;
 mod error;

@@ -13,6 +13,7 @@ use ipnet::IpNet;
 use perhop_element::Port as _;
 use perhop_engine::*;
 use perhop_graph::routerfile::RouterFile;
+use perhop_io::EarlyDrop;
 use perhop_io::pcap::CaptureReader;
 use perhop_io::{AfPacket, AfPacketConfig};
 use perhop_model::{
@@ -269,6 +270,72 @@ fn the_kernel_does_not_forward_beside_us_and_gets_its_switches_back() {
     assert_eq!((read(IpVersion::V4, "p1"), read(IpVersion::V6, "p1")), (0, 1));
     assert_eq!(offloads().wanted, before.wanted);
     assert!(!state.exists());
+}
+
+/// IP packets that the kernel has looked at in a namespace: IPv4, IPv6.
+fn looked_at(namespace: &Namespace) -> [u64; 2] {
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap();
+    let (v4, v6) = namespace.run(|| (read("snmp"), read("snmp6"))).unwrap();
+    let numbers = v4.lines().filter(|l| l.starts_with("Ip:")).nth(1).unwrap();
+    let v6 = v6.lines().find(|l| l.starts_with("Ip6InReceives ")).unwrap();
+    [numbers.split_whitespace().nth(3), v6.split_whitespace().nth(1)].map(|n| n.unwrap().parse().unwrap())
+}
+
+#[test]
+fn the_kernel_looks_at_its_own_packets_only() {
+    let name = "the_kernel_looks_at_its_own_packets_only";
+    if !may_run(name) {
+        return;
+    }
+    let w = World::new("spared", 2);
+    let index = w.net.link("p0").unwrap().index;
+    if let Err(error) = w.router.run(|| EarlyDrop::attach(index, &[])).unwrap() {
+        // An unprivileged user namespace may not; there the kernel looks at everything, which only costs time.
+        eprintln!("SKIPPED {name}: attaching a program: {error}");
+        return;
+    }
+    let (engine, _) = Engine::start(w.config("spared", "")).unwrap();
+    let pairs = [("10.20.0.2:0", "10.20.1.2:0"), ("[fd20:0::2]:0", "[fd20:1::2]:0")];
+    let pairs = pairs.map(|(a, b)| (w.socket(0, a), w.socket(1, b)));
+    let grown = |since: [u64; 2]| {
+        let now = looked_at(&w.router);
+        [now[0] - since[0], now[1] - since[1]]
+    };
+    for (i, (left, right)) in pairs.iter().enumerate() {
+        assert!(w.reaches(left, right));
+        let before = looked_at(&w.router);
+        let target = right.local_addr().unwrap();
+        for _ in 0..200 {
+            left.send_to(b"through", target).unwrap();
+        }
+        assert!(w.reaches(left, right));
+        let grown = grown(before);
+        // Neighbour discovery is IPv6 and for the kernel.
+        assert!(grown[i] < 50, "the kernel looked at {grown:?}");
+    }
+    // What is for the host arrives: at this port's address, at another's, at one that is new.
+    let at_router = |address: &str| {
+        let socket = w.router.run(|| UdpSocket::bind(address)).unwrap().unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket
+    };
+    for (i, address) in [(0, "10.20.0.1:0"), (0, "10.20.1.1:0"), (1, "[fd20:0::1]:0"), (1, "[fd20:1::1]:0")] {
+        assert!(w.reaches(&pairs[i].0, &at_router(address)), "{address}");
+    }
+    w.net.add_address("p0", net("10.20.0.77/24")).unwrap();
+    w.net.add_address_now("p1", net("fd20:1::77/64")).unwrap();
+    for (i, address) in [(0, "10.20.0.77:0"), (1, "[fd20:1::77]:0")] {
+        let socket = at_router(address);
+        eventually("the new address is heard", || w.reaches(&pairs[i].0, &socket));
+    }
+    assert!(engine.stop().restore_error.is_none());
+    for (i, (left, right)) in pairs.iter().enumerate() {
+        let before = looked_at(&w.router);
+        for _ in 0..20 {
+            left.send_to(b"to nobody", right.local_addr().unwrap()).unwrap();
+        }
+        eventually("the program is gone", || grown(before)[i] >= 20);
+    }
 }
 
 #[test]

@@ -1,0 +1,84 @@
+//! Spares the kernel the frames that only the router forwards, as far as nobody else on the host may want them.
+//!
+//! A port keeps all frames for the kernel when it bridges, belongs to a bridge or bond of the kernel, carries other
+//! interfaces (VLAN, macvlan, ipvlan) in its namespace or has filters on arrival; and everywhere where the kernel does
+//! not let us. Forwarding is the same with and without, only slower without.
+
+use crate::prepare::Device;
+use perhop_io::early_drop::{EarlyDrop, Prefix};
+use perhop_netlink::tc::{Handle, Qdisc};
+use perhop_netlink::{LinkInfo, Mirror, Namespace, RouteKind};
+use rustix::io::Errno;
+use std::net::IpAddr;
+
+/// The programs on the ports. They go away with this value.
+pub(crate) struct EarlyDrops {
+    /// Asked for and not refused.
+    wanted: bool,
+    /// Addresses in force, sorted.
+    local: Vec<Prefix>,
+    /// Interface index and program of each port.
+    on: Vec<Option<(u32, EarlyDrop)>>,
+}
+
+impl EarlyDrops {
+    /// None attached yet.
+    pub(crate) fn new(wanted: bool) -> Self {
+        Self { wanted, local: Vec::new(), on: Vec::new() }
+    }
+
+    /// Follows the host's addresses and the ports' interfaces.
+    pub(crate) fn follow(&mut self, namespace: &Namespace, mirror: &Mirror, devices: &[Device]) {
+        if !self.wanted {
+            return;
+        }
+        let local = local_addresses(mirror);
+        let moved = local != self.local;
+        self.local = local;
+        self.on.resize_with(devices.len(), || None);
+        for (device, on) in devices.iter().zip(&mut self.on) {
+            let link = mirror.link(&device.device).filter(|link| is_ours_alone(link, mirror));
+            let index = link.map(|link| link.index);
+            // Without its program a port is slow; with a wrong one the host is deaf.
+            *on = on
+                .take()
+                .filter(|(at, drop)| Some(*at) == index && (!moved || drop.update(&self.local).is_ok()));
+            let Some(index) = index.filter(|_| on.is_none()) else { continue };
+            let ingress = |qdisc: &Qdisc| qdisc.parent == Handle::INGRESS;
+            if mirror.netlink().qdiscs(&device.device).map_or(true, |all| all.iter().any(ingress)) {
+                continue;
+            }
+            match namespace.run(|| EarlyDrop::attach(index, &self.local)) {
+                Ok(Ok(drop)) => *on = Some((index, drop)),
+                Ok(Err(error)) if Errno::from_io_error(&error) != Some(Errno::NODEV) => {
+                    tracing::info!(port = device.port, %error, "the kernel looks at forwarded frames as well");
+                    // Rights and kernel stay as they are.
+                    self.wanted = false;
+                    return self.on.clear();
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Whether frames that arrive there are for this host's IP, or for nobody here but the router.
+fn is_ours_alone(link: &LinkInfo, mirror: &Mirror) -> bool {
+    let carried = |other: &LinkInfo| {
+        other.peer_index == Some(link.index) && !other.peer_elsewhere && other.kind.as_deref() != Some("veth")
+    };
+    link.mac.is_some() && link.controller.is_none() && !mirror.links().values().any(carried)
+}
+
+/// What the kernel keeps for itself: local routes of all tables, and addresses that have none yet.
+fn local_addresses(mirror: &Mirror) -> Vec<Prefix> {
+    let kept = [RouteKind::Local, RouteKind::Anycast, RouteKind::Broadcast, RouteKind::Multicast];
+    let routes = mirror.routes().iter().filter(|route| kept.contains(&route.kind));
+    let mut local: Vec<Prefix> =
+        routes.map(|route| (route.dest.network(), route.dest.prefix_len())).collect();
+    let host = |ip: IpAddr| (ip, if ip.is_ipv4() { 32 } else { 128 });
+    local.extend(mirror.addresses().iter().map(|a| host(a.address.addr())));
+    local.sort_unstable();
+    local.dedup();
+    local
+}
