@@ -140,6 +140,8 @@ pub struct AfPacket {
     tx_free: u32,
     /// Transmit slots before `tx.next` that the kernel had not taken when last looked at. It takes them in order.
     tx_pending: u32,
+    /// Interface that the socket is bound to.
+    index: u32,
     /// Longest frame without a tag that the interface takes, bytes.
     tx_longest: usize,
     down: bool,
@@ -265,6 +267,7 @@ impl AfPacket {
             kernel_sent: KernelSent::default(),
             tx_free: 0,
             tx_pending: 0,
+            index,
             tx_longest: SLOT,
             down: false,
             config,
@@ -421,13 +424,15 @@ impl AfPacket {
     fn read_mtu(&mut self) {
         // SAFETY: all fields are integers or arrays of them, for which zeros are valid.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        let name = self.config.interface.as_bytes();
-        for (to, from) in request.ifr_name.iter_mut().zip(name.iter().take(libc::IFNAMSIZ - 1)) {
-            *to = *from as libc::c_char;
-        }
-        // SAFETY: the kernel reads the name from `request` and writes the MTU into it.
-        let rc = unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::SIOCGIFMTU as _, &mut request) };
-        if rc == 0 {
+        request.ifr_ifru.ifru_ifindex = self.index as libc::c_int;
+        let fd = self.fd.as_raw_fd();
+        // By its number: the name may have changed.
+        // SAFETY: both calls read and write `request` alone: the name of the number, then the MTU of the name.
+        let known = unsafe {
+            libc::ioctl(fd, libc::SIOCGIFNAME as _, &mut request) == 0
+                && libc::ioctl(fd, libc::SIOCGIFMTU as _, &mut request) == 0
+        };
+        if known {
             // SAFETY: a successful SIOCGIFMTU has filled this member.
             let mtu = unsafe { request.ifr_ifru.ifru_mtu };
             self.tx_longest = usize::try_from(mtu).unwrap_or(0) + ETHERNET;
