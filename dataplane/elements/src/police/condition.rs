@@ -2,6 +2,7 @@
 
 use super::spec::{Action, Excess, MeterSpec, OutOfProfile, ProfileSpec, RealtimeSpec, SlaSpec, SlaTraffic};
 use crate::meter::{ColorCounters, SrTcm, TokenBucket, TrTcm};
+use perhop_packet::PortId;
 use perhop_units::{Bytes, Color, Dscp, Instant};
 
 /// Packets and bytes (IP length) of one table entry. For contracts and classes green is within, red above the rate.
@@ -96,7 +97,10 @@ impl Sla {
 /// A class policer's state.
 #[derive(Clone, Debug)]
 pub(super) struct RealtimeClass {
-    pub(super) bucket: TokenBucket,
+    /// For packets that came in by a port without the class.
+    inward: TokenBucket,
+    /// For those that came in by a port with it, in order of the ports; `None` when no other port has it.
+    outward: Vec<(PortId, Option<TokenBucket>)>,
     pub(super) excess: Excess,
     pub(super) dscp: Option<Dscp>,
     pub(super) counters: ConditionCounters,
@@ -104,9 +108,27 @@ pub(super) struct RealtimeClass {
 
 impl RealtimeClass {
     pub(super) fn new(spec: RealtimeSpec) -> Self {
-        let bucket = TokenBucket::new(spec.rate, spec.burst);
-        let counters = ConditionCounters::default();
-        Self { bucket, excess: spec.excess, dscp: spec.dscp, counters }
+        let bucket = || TokenBucket::new(spec.rate, spec.burst);
+        let mut ports = spec.ports;
+        ports.sort_unstable();
+        ports.dedup();
+        let alone = ports.len() == 1;
+        Self {
+            inward: bucket(),
+            outward: ports.into_iter().map(|port| (port, (!alone).then(bucket))).collect(),
+            excess: spec.excess,
+            dscp: spec.dscp,
+            counters: ConditionCounters::default(),
+        }
+    }
+
+    /// Whether a packet that came in by `port` is within the rate. O(log ports with the class).
+    #[inline]
+    pub(super) fn meter(&mut self, port: PortId, at: Instant, len: Bytes) -> Color {
+        match self.outward.binary_search_by_key(&port, |(port, _)| *port) {
+            Ok(i) => self.outward[i].1.as_mut().map_or(Color::Green, |bucket| bucket.meter(at, len)),
+            Err(_) => self.inward.meter(at, len),
+        }
     }
 }
 
@@ -143,7 +165,14 @@ impl Adopt for Sla {
 }
 impl Adopt for RealtimeClass {
     fn adopt(&mut self, old: &Self, now: Instant) {
-        self.bucket.adopt(&old.bucket, now);
+        self.inward.adopt(&old.inward, now);
+        for (port, bucket) in &mut self.outward {
+            let before = old.outward.binary_search_by_key(port, |(port, _)| *port);
+            let before = before.ok().and_then(|i| old.outward[i].1.as_ref());
+            if let (Some(bucket), Some(before)) = (bucket, before) {
+                bucket.adopt(before, now);
+            }
+        }
         self.counters = old.counters;
     }
     fn totals(&self) -> &ConditionCounters {

@@ -172,8 +172,9 @@ impl Conditioner {
             return None;
         }
         // A class without a real-time policer is the usual case, not an unknown id.
+        let port = meta.in_port;
         let class = self.tables.classes.entry_mut(meta.class.index())?;
-        let color = class.bucket.meter(at, len);
+        let color = class.meter(port, at, len);
         class.counters.colors.count(color, len);
         if color == Color::Green {
             if let Some(dscp) = class.dscp {
@@ -283,6 +284,10 @@ mod tests {
     use perhop_units::{Duration, Rate};
     use proptest::prelude::*;
 
+    use perhop_packet::PortId;
+
+    const WITH_CLASS: PortId = PortId(7);
+
     const BE: ClassId = ClassId(0);
     const EF: ClassId = ClassId(1);
 
@@ -378,7 +383,8 @@ mod tests {
     fn real_time_traffic_is_policed_to_its_class() {
         for (excess, out) in [(Excess::Drop, 2), (Excess::Demote, 3)] {
             let dscp = Some(Dscp::EF);
-            let spec = RealtimeSpec { rate: Rate(8_000), burst: Bytes(100), excess, dscp };
+            let spec =
+                RealtimeSpec { rate: Rate(8_000), burst: Bytes(100), excess, dscp, ports: vec![WITH_CLASS] };
             let mut bench = bench(|c| c.realtime(EF, Some(spec)).unwrap());
             send(&mut bench, 100, |m| (m.class, m.realtime) = (EF, true));
             send(&mut bench, 100, |m| (m.class, m.realtime) = (EF, true));
@@ -388,6 +394,30 @@ mod tests {
             let counters = bench.element::<Conditioner>().class_counters(EF).unwrap();
             assert_eq!(counters.colors.bytes, [100, 0, 100]);
         }
+    }
+
+    #[test]
+    fn both_directions_of_a_call_do_not_share_one_rate() {
+        let spec = |ports| RealtimeSpec {
+            rate: Rate(8_000),
+            burst: Bytes(100),
+            excess: Excess::Drop,
+            dscp: None,
+            ports,
+        };
+        let two = |m: &mut perhop_packet::Meta, port| (m.class, m.realtime, m.in_port) = (EF, true, port);
+        // One port has the class: what comes in there leaves elsewhere and has nothing to be policed to.
+        let mut bench_one = bench(|c| c.realtime(EF, Some(spec(vec![WITH_CLASS]))).unwrap());
+        for port in [PortId(0), PortId(0), WITH_CLASS, WITH_CLASS, WITH_CLASS] {
+            send(&mut bench_one, 100, |m| two(m, port));
+        }
+        assert_eq!(bench_one.arrived(0).len(), 4, "the second of the first direction is beyond the rate");
+        // Two ports have it: each direction has the rate for itself.
+        let mut bench_two = bench(|c| c.realtime(EF, Some(spec(vec![WITH_CLASS, PortId(3)]))).unwrap());
+        for port in [WITH_CLASS, WITH_CLASS, PortId(3), PortId(3), PortId(0), PortId(0)] {
+            send(&mut bench_two, 100, |m| two(m, port));
+        }
+        assert_eq!(bench_two.arrived(0).len(), 3);
     }
 
     #[test]

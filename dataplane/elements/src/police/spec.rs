@@ -1,7 +1,7 @@
 //! What users ask of a conditioner.
 
 use crate::meter::{SrTcmConfig, TrTcmConfig};
-use perhop_packet::ClassId;
+use perhop_packet::{ClassId, PortId};
 use perhop_units::{Bytes, Dscp, Rate};
 
 /// The meter of a profile.
@@ -93,7 +93,7 @@ pub enum Excess {
 }
 
 /// The policer of promoted real-time traffic of one logical class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RealtimeSpec {
     /// The class's rate at IP length.
     pub rate: Rate,
@@ -103,4 +103,7 @@ pub struct RealtimeSpec {
     pub excess: Excess,
     /// Code point of traffic within the rate; `None` leaves it.
     pub dscp: Option<Dscp>,
+    /// Ports whose tree has the class. What comes in by one of them leaves by another, so it has a bucket of its own:
+    /// both directions of a call never share one rate. Where no other port has the class, there is nothing to police.
+    pub ports: Vec<PortId>,
 }

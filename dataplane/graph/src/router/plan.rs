@@ -408,6 +408,11 @@ impl RouterPlanner {
                     ExcessPolicy::Demote => Excess::Demote,
                 },
                 dscp: d.dscp,
+                ports: draft
+                    .classes_called(d.class.as_str())
+                    .into_iter()
+                    .filter_map(|(_, class, _)| self.port_of(&class.port))
+                    .collect(),
             });
             any |= change.realtime(id, spec).is_ok();
         }

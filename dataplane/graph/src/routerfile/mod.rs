@@ -20,6 +20,7 @@ pub use settings::{LogFormat, LogLevel, LogSettings, RouterSettings};
 
 use perhop_config::{Diagnostics, Document, Location, Position};
 use perhop_model::{ErrorItem, Key, Kind, Name, Object, Spec};
+use perhop_units::Rate;
 use std::collections::BTreeMap;
 
 /// Most objects that a router file declares.
@@ -36,6 +37,15 @@ pub struct RouterFile {
     pub objects: Vec<Object>,
     document: Document,
     places: BTreeMap<Key, Location>,
+}
+
+/// What a port takes from its link where its file says nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkOfPort {
+    /// Rate of the link.
+    pub rate: Rate,
+    /// Bytes the link adds to each frame.
+    pub overhead: i32,
 }
 
 /// A thing the file declares: its name, the place of its table, its specification.
@@ -55,12 +65,30 @@ impl RouterFile {
     /// error; they may hold warnings. O(n log n) in the size of the file, apart from a bounded search for filters
     /// that an earlier one hides.
     pub fn read(file: &str, text: &str) -> (Option<Self>, Diagnostics) {
+        Self::read_on_links(file, text, &|_| None)
+    }
+
+    /// As [`RouterFile::read`] for a router whose links are known: a port without a rate takes that of its link, and
+    /// its overhead too unless it has one. Shares of classes then count from there.
+    pub fn read_on_links(
+        file: &str,
+        text: &str,
+        link: &dyn Fn(&str) -> Option<LinkOfPort>,
+    ) -> (Option<Self>, Diagnostics) {
         let (document, diagnostics) = Document::parse(file, text);
         let mut root = document.root(&diagnostics);
         let router = settings::router(&mut root);
         let log = settings::log(&mut root);
         let mut declared = read::all(&mut root, &router);
         root.finish();
+        for port in declared.ports.iter_mut().filter(|port| port.spec.rate == 0) {
+            if let Some(link) = link(port.name.as_str()) {
+                port.spec.rate = link.rate.0;
+                if port.spec.overhead == 0 {
+                    port.spec.overhead = link.overhead;
+                }
+            }
+        }
         check::all(&document, &diagnostics, &mut declared);
         if diagnostics.errors() > 0 {
             return (None, diagnostics);
