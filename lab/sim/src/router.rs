@@ -8,7 +8,7 @@ use perhop_elements::route::{
     NeighbourState, NeighbourUpdate, NextHop, Origin, PortInfo, RouteEntry, RouteKind,
 };
 use perhop_graph::router::{EdgePort, VirtualRouter};
-use perhop_graph::routerfile::RouterFile;
+use perhop_graph::routerfile::{LinkOfPort, RouterFile};
 use perhop_model::{
     Credentials, Kind, Mode, Name, Object, Op, Outcome, Owner, Reply, Spec, Transaction, TxnId,
 };
@@ -16,8 +16,12 @@ use perhop_packet::{Packet, Pool, PortId};
 use perhop_scenario::{LinkIndex, NodeIndex, NodeKind, Scenario};
 use perhop_units::{Instant, Rate};
 use serde_json::json;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+/// Rate of a port without a link while its file is checked.
+const ANY_RATE: Rate = Rate::from_mbit(1000);
 /// Largest IP packet of a simulated interface.
 const MTU: u32 = 1500;
 
@@ -45,11 +49,22 @@ impl RouterNode {
         let NodeKind::Router(config) = &described.kind else {
             return Err(SimError::Router { node: name(), why: "it is not a router".to_owned() });
         };
-        let (file, diagnostics) = RouterFile::read(&config.origin, &config.text);
+        // Asked only for ports without a rate.
+        let following = RefCell::new(BTreeSet::new());
+        let link_of = |port: &str| {
+            let at_node = scenario.links_of(node).find(|(link, _)| scenario.links[link.0].name == port);
+            // A port that is no link is refused below; until then it must not hide other errors.
+            let Some((link, end)) = at_node else { return Some(LinkOfPort { rate: ANY_RATE, overhead: 0 }) };
+            let way = &scenario.links[link.0].ways[end];
+            following.borrow_mut().insert(port.to_owned());
+            Some(LinkOfPort { rate: way.rate?, overhead: way.overhead.get() as i32 })
+        };
+        let (file, diagnostics) = RouterFile::read_on_links(&config.origin, &config.text, &link_of);
+        let following = following.into_inner();
         let Some(mut file) = file else {
             return Err(SimError::RouterFile { node: name(), diagnostics: diagnostics.to_string() });
         };
-        let (ports, follows) = ports(scenario, node, &mut file)?;
+        let (ports, follows) = ports(scenario, node, &mut file, &following)?;
         let edge = edge_ports(&file.objects);
         let connections = file.router.max_flows.min(1 << 20);
         let router = VirtualRouter::with_pool(edge, pool.clone(), connections, seed)
@@ -204,8 +219,13 @@ impl RouterNode {
 /// Link and end of each port, and whether it takes its rate from its link.
 type Ports = (Vec<(LinkIndex, usize)>, Vec<bool>);
 
-/// Gives every link at the node a port and every port without a rate its link's.
-fn ports(scenario: &Scenario, node: NodeIndex, file: &mut RouterFile) -> Result<Ports, SimError> {
+/// Gives every link at the node a port.
+fn ports(
+    scenario: &Scenario,
+    node: NodeIndex,
+    file: &mut RouterFile,
+    following: &BTreeSet<String>,
+) -> Result<Ports, SimError> {
     let name = &scenario.nodes[node.0].name;
     let at_node: Vec<(LinkIndex, usize)> = scenario.links_of(node).collect();
     let named = |object: &Object| {
@@ -233,20 +253,15 @@ fn ports(scenario: &Scenario, node: NodeIndex, file: &mut RouterFile) -> Result<
     }
     let mut found = Vec::new();
     let mut follows = Vec::new();
-    for object in file.objects.iter_mut().filter(|o| o.kind == Kind::Port) {
+    for object in file.objects.iter().filter(|o| o.kind == Kind::Port) {
         let Some((link, end)) = named(object) else {
             let why = format!("port \"{}\" is no link of this node", object.name);
             return Err(SimError::Router { node: name.clone(), why });
         };
         let way = &scenario.links[link.0].ways[end];
-        let follow = object.spec["rate"].as_u64().unwrap_or(0) == 0 && way.rate.is_some();
-        if let (true, Some(rate)) = (follow, way.rate) {
-            object.spec["rate"] = json!(rate.0);
-            // What the link adds to each frame, the port must count too.
-            if object.spec["overhead"].as_i64().unwrap_or(0) == 0 {
-                object.spec["overhead"] = json!(way.overhead.get());
-            }
-        }
+        let given = object.spec["rate"].as_u64().unwrap_or(0) > 0;
+        // A port that the file does not name has no classes: it may as well be as fast as its interface.
+        let follow = following.contains(object.name.as_str()) && given && way.rate.is_some();
         found.push((link, end));
         follows.push(follow);
     }

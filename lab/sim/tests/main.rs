@@ -2,5 +2,7 @@
 
 #[path = "main/net.rs"]
 mod net;
+#[path = "main/routers.rs"]
+mod routers;
 #[path = "main/worlds.rs"]
 mod worlds;
