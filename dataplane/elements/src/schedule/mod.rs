@@ -1,5 +1,6 @@
 //! Schedulers, the class tree, and the pump that drives them.
 
+pub mod altq_cbq;
 pub mod bands;
 pub mod class_tree;
 pub mod drr;
@@ -8,6 +9,7 @@ pub mod priority;
 pub mod pump;
 pub mod transmitter;
 
+pub use altq_cbq::AltqCbq;
 pub use bands::Bands;
 pub use class_tree::{
     Bound, ClassCounters, ClassTree, ClassView, FreedSlot, LeafKind, LeafParams, NodeIndex, NodeParams,
@@ -23,7 +25,7 @@ use perhop_element::ElementType;
 
 /// Registered types of this module.
 pub fn types() -> Vec<ElementType> {
-    vec![drr::TYPE, egress::TYPE, priority::TYPE]
+    vec![altq_cbq::TYPE, drr::TYPE, egress::TYPE, priority::TYPE]
 }
 
 #[cfg(test)]
