@@ -5,7 +5,16 @@
 //! check serves all.
 #![forbid(unsafe_code)]
 
+pub mod command;
+pub mod drawing;
+pub mod figures;
 pub mod generators;
 pub mod model;
+mod index;
+mod read;
+pub mod settings;
 
+pub use index::IndexEntry;
 pub use model::*;
+pub use read::{Companions, Loaded, MAX_OPPORTUNITIES, MAX_VARIANTS};
+pub use settings::{NotASetting, Settings, UNKNOWN_PATH};

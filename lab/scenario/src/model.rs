@@ -6,7 +6,6 @@
 use perhop_quality::Codec;
 use perhop_traffic::{Captured, FrameTrace};
 use perhop_units::{Bytes, Dscp, Duration, Probability, QueueLimit, Rate};
-use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
@@ -531,6 +530,3 @@ pub enum Target {
     /// Exactly.
     Equal(f64),
 }
-
-/// Values of the file by path, as `--set` and variants give them.
-pub type Settings = BTreeMap<String, String>;

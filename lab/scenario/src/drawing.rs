@@ -1,0 +1,315 @@
+//! A drawing of the network as text, and the layout it is made from, for other drawings.
+//!
+//! Nodes stand in columns by their distance from one end of the network's longest shortest path, so that links run from
+//! left to right. What does not fit the picture (links inside a column) is listed below it.
+
+use crate::model::{Discipline, Link, NodeIndex, NodeKind, Scenario, Way};
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+
+/// Where nodes stand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Column and row of each node, in the order of [`Scenario::nodes`]; rows are even numbers apart in a column.
+    pub places: Vec<(usize, usize)>,
+    /// Number of columns.
+    pub columns: usize,
+    /// Number of rows.
+    pub rows: usize,
+}
+
+/// Lays a network out. O(nodes² · links).
+pub fn layout(scenario: &Scenario) -> Layout {
+    let count = scenario.nodes.len();
+    let start = far_end(scenario);
+    let mut column = vec![usize::MAX; count];
+    let mut next = Some(start);
+    // Parts that hang together with nothing before begin in the first column again.
+    while let Some(from) = next {
+        for (node, distance) in distances(scenario, from).into_iter().enumerate() {
+            if distance != usize::MAX && column[node] == usize::MAX {
+                column[node] = distance;
+            }
+        }
+        next = (0..count).find(|n| column[*n] == usize::MAX);
+    }
+    let columns = column.iter().max().map_or(0, |c| c + 1);
+    leaves_to_the_left(scenario, &mut column, columns);
+    let mut order: Vec<Vec<usize>> = vec![Vec::new(); columns];
+    for c in 0..columns {
+        let mut members: Vec<(usize, usize)> = (0..count)
+            .filter(|n| column[*n] == c)
+            .map(|n| (c.checked_sub(1).map_or(0, |before| middle(scenario, n, &order[before])), n))
+            .collect();
+        members.sort_unstable();
+        order[c] = members.into_iter().map(|(_, n)| n).collect();
+    }
+    let most = order.iter().map(Vec::len).max().unwrap_or(0);
+    let mut places = vec![(0, 0); count];
+    for (c, members) in order.iter().enumerate() {
+        for (i, node) in members.iter().enumerate() {
+            places[*node] = (c, most - members.len() + 2 * i);
+        }
+    }
+    Layout { places, columns, rows: (2 * most).saturating_sub(1) }
+}
+
+/// Nodes that hang on the left half stand on its left, as the first one does.
+fn leaves_to_the_left(scenario: &Scenario, column: &mut [usize], columns: usize) {
+    for node in 0..column.len() {
+        let mut links = scenario.links_of(NodeIndex(node));
+        let (Some((link, end)), None) = (links.next(), links.next()) else { continue };
+        let to = column[scenario.links[link.0].ends[1 - end].0];
+        if to > 0 && column[node] == to + 1 && 2 * to + 1 < columns {
+            column[node] = to - 1;
+        }
+    }
+}
+
+/// Twice the mean position of a node's neighbours in the column before, so that links cross little.
+fn middle(scenario: &Scenario, node: usize, before: &[usize]) -> usize {
+    let at: Vec<usize> = scenario
+        .links_of(NodeIndex(node))
+        .filter_map(|(link, end)| before.iter().position(|n| *n == scenario.links[link.0].ends[1 - end].0))
+        .collect();
+    2 * at.iter().sum::<usize>() / at.len().max(1)
+}
+
+/// The end of the longest shortest path that has the first node of the file at its nearer end.
+fn far_end(scenario: &Scenario) -> usize {
+    let mut best = (0, 0);
+    for from in 0..scenario.nodes.len() {
+        let longest = distances(scenario, from).into_iter().filter(|d| *d != usize::MAX).max().unwrap_or(0);
+        if longest > best.0 {
+            best = (longest, from);
+        }
+    }
+    best.1
+}
+
+fn distances(scenario: &Scenario, from: usize) -> Vec<usize> {
+    let mut distance = vec![usize::MAX; scenario.nodes.len()];
+    let Some(first) = distance.get_mut(from) else { return distance };
+    *first = 0;
+    let mut queue = VecDeque::from([from]);
+    while let Some(at) = queue.pop_front() {
+        for (link, end) in scenario.links_of(NodeIndex(at)) {
+            let far = scenario.links[link.0].ends[1 - end].0;
+            if distance.get(far) == Some(&usize::MAX) {
+                distance[far] = distance[at] + 1;
+                queue.push_back(far);
+            }
+        }
+    }
+    distance
+}
+
+/// What is written beside a node: its name in brackets that tell its kind.
+pub fn node_label(scenario: &Scenario, node: NodeIndex) -> String {
+    let node = &scenario.nodes[node.0];
+    match node.kind {
+        NodeKind::Host => format!("({})", node.name),
+        NodeKind::Forwarder => format!("[{}]", node.name),
+        NodeKind::Router(_) => format!("[[{}]]", node.name),
+    }
+}
+
+/// What is written on a link: its name, rate, delay and what else it does; both directions where they differ.
+pub fn link_label(link: &Link) -> String {
+    let [there, back] = [way_label(&link.ways[0]), way_label(&link.ways[1])];
+    let mut label = link.name.clone();
+    if !there.is_empty() {
+        let _ = write!(label, " {there}");
+    }
+    if there != back {
+        let _ = write!(label, " / {}", if back.is_empty() { "no limit" } else { &back });
+    }
+    if !link.ways[0].changes.is_empty() || !link.ways[1].changes.is_empty() {
+        label.push_str(" *");
+    }
+    label
+}
+
+fn way_label(way: &Way) -> String {
+    let mut parts = Vec::new();
+    parts.extend(way.rate.map(|r| r.to_string()));
+    parts.extend(way.trace.as_ref().map(|t| format!("trace {}", t.origin)));
+    if way.delay.as_nanos() > 0 {
+        parts.push(way.delay.to_string());
+    }
+    parts.extend(way.jitter.map(|j| format!("± {}", j.spread)));
+    if way.loss.0 > 0 || way.burst_loss.is_some() {
+        parts.push("lossy".to_owned());
+    }
+    if let Discipline::Element(text) = &way.discipline {
+        parts.push(text.split('(').next().unwrap_or("").trim().to_lowercase());
+    }
+    parts.join(", ")
+}
+
+const UP: u8 = 1;
+const DOWN: u8 = 2;
+const LEFT: u8 = 4;
+const RIGHT: u8 = 8;
+
+/// A sheet of characters; lines that meet are joined.
+struct Sheet {
+    cells: Vec<Vec<Cell>>,
+}
+
+#[derive(Clone, Copy)]
+enum Cell {
+    Line(u8),
+    Letter(char),
+}
+
+impl Sheet {
+    fn line(&mut self, row: usize, x: usize, directions: u8) {
+        if let Some(cell) = self.cells.get_mut(row).and_then(|r| r.get_mut(x))
+            && let Cell::Line(before) = cell
+        {
+            *before |= directions;
+        }
+    }
+
+    fn write(&mut self, row: usize, x: usize, text: &str) {
+        for (i, letter) in text.chars().enumerate() {
+            if let Some(cell) = self.cells.get_mut(row).and_then(|r| r.get_mut(x + i)) {
+                *cell = Cell::Letter(letter);
+            }
+        }
+    }
+
+    /// From one column to another along a row.
+    fn across(&mut self, row: usize, from: usize, to: usize) {
+        for x in from..=to {
+            let directions = if x > from { LEFT } else { 0 } | if x < to { RIGHT } else { 0 };
+            self.line(row, x, directions);
+        }
+    }
+
+    fn along(&mut self, x: usize, one: usize, other: usize) {
+        let (top, bottom) = (one.min(other), one.max(other));
+        for row in top..=bottom {
+            let directions = if row > top { UP } else { 0 } | if row < bottom { DOWN } else { 0 };
+            self.line(row, x, directions);
+        }
+    }
+
+    fn print(&self) -> String {
+        let mut out = String::new();
+        for row in &self.cells {
+            let line: String = row.iter().map(|cell| cell.symbol()).collect();
+            out.push_str(line.trim_end());
+            out.push('\n');
+        }
+        out
+    }
+}
+
+impl Cell {
+    fn symbol(self) -> char {
+        match self {
+            Self::Letter(letter) => letter,
+            Self::Line(0) => ' ',
+            Self::Line(lines) => match (lines & (UP | DOWN), lines & (LEFT | RIGHT)) {
+                (_, 0) => '│',
+                (0, _) => '─',
+                (UP, LEFT) => '┘',
+                (UP, RIGHT) => '└',
+                (DOWN, LEFT) => '┐',
+                (DOWN, RIGHT) => '┌',
+                (UP, _) => '┴',
+                (DOWN, _) => '┬',
+                (_, LEFT) => '┤',
+                (_, RIGHT) => '├',
+                _ => '┼',
+            },
+        }
+    }
+}
+
+/// A link as drawn: its left and right node, the row its label stands on, and the row its line changes on the way.
+struct Drawn {
+    link: usize,
+    left: usize,
+    right: usize,
+    /// The label stands on the left node's row, else on the right one's.
+    label_left: bool,
+}
+
+/// Draws a network of any size; it is made for up to a dozen nodes. Ends with a line feed.
+pub fn draw(scenario: &Scenario) -> String {
+    let layout = layout(scenario);
+    let (drawn, listed) = choose(scenario, &layout);
+    let labels: Vec<String> = (0..scenario.nodes.len()).map(|n| node_label(scenario, NodeIndex(n))).collect();
+    let width = |text: &str| text.chars().count();
+    let mut node_width = vec![0; layout.columns];
+    let mut gap_width = vec![4; layout.columns];
+    for (node, (column, _)) in layout.places.iter().enumerate() {
+        node_width[*column] = node_width[*column].max(width(&labels[node]));
+    }
+    for one in &drawn {
+        let column = layout.places[one.left].0;
+        let label = width(&link_label(&scenario.links[one.link]));
+        gap_width[column] = gap_width[column].max(label + 8);
+    }
+    let mut left = vec![0; layout.columns + 1];
+    for c in 0..layout.columns {
+        left[c + 1] = left[c] + node_width[c] + gap_width[c];
+    }
+    let whole = left.last().copied().unwrap_or(0);
+    let mut sheet = Sheet { cells: vec![vec![Cell::Line(0); whole]; layout.rows] };
+    for one in &drawn {
+        let ((column, a), (_, b)) = (layout.places[one.left], layout.places[one.right]);
+        let begin = left[column] + width(&labels[one.left]);
+        let end = left[column + 1] - 1;
+        let bus = if one.label_left { end - 1 } else { left[column] + node_width[column] + 1 };
+        sheet.across(a, begin, bus);
+        sheet.along(bus, a, b);
+        sheet.across(b, bus, end);
+        let text = format!(" {} ", link_label(&scenario.links[one.link]));
+        let row = if one.label_left { a } else { b };
+        sheet.write(row, left[column] + node_width[column] + 3, &text);
+    }
+    for (node, (column, row)) in layout.places.iter().enumerate() {
+        sheet.write(*row, left[*column], &labels[node]);
+    }
+    let mut out = sheet.print();
+    for link in listed.into_iter().map(|l| &scenario.links[l]) {
+        let [a, b] = link.ends.map(|end| node_label(scenario, end));
+        let _ = writeln!(out, "{a} ── {} ── {b}", link_label(link));
+    }
+    out
+}
+
+/// The links that the picture shows, and those that are listed below it. A link has its label on the row of an end that
+/// has no other link in the same gap.
+fn choose(scenario: &Scenario, layout: &Layout) -> (Vec<Drawn>, Vec<usize>) {
+    let mut ends: Vec<Option<(usize, usize)>> = Vec::new();
+    for link in &scenario.links {
+        let [a, b] = link.ends.map(|end| end.0);
+        let [ca, cb] = [layout.places[a].0, layout.places[b].0];
+        let next = ca.abs_diff(cb) == 1;
+        ends.push(next.then_some(if ca < cb { (a, b) } else { (b, a) }));
+    }
+    let links_right = |node| ends.iter().flatten().filter(|(a, _)| *a == node).count();
+    let links_left = |node| ends.iter().flatten().filter(|(_, b)| *b == node).count();
+    let (mut drawn, mut listed) = (Vec::new(), Vec::new());
+    for (link, end) in ends.iter().enumerate() {
+        match end {
+            Some((left, right)) if links_right(*left) == 1 => {
+                drawn.push(Drawn { link, left: *left, right: *right, label_left: true });
+            }
+            Some((left, right)) if links_left(*right) == 1 => {
+                drawn.push(Drawn { link, left: *left, right: *right, label_left: false });
+            }
+            _ => listed.push(link),
+        }
+    }
+    (drawn, listed)
+}
+
+#[cfg(test)]
+#[path = "drawing_tests.rs"]
+mod tests;

@@ -1,0 +1,188 @@
+//! What only the whole scenario shows.
+
+use super::cx::Cx;
+use super::traffic_kinds::MAX_STREAMS;
+use super::tree::Id;
+use super::{Places, router_text};
+use crate::figures;
+use crate::model::{NodeIndex, NodeKind, Scenario, TrafficKind};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::Ipv4Addr;
+
+/// Checks everything.
+pub(super) fn all(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
+    times(cx, scenario, places);
+    addresses(cx, scenario, places);
+    names(cx, scenario, places);
+    reachable(cx, scenario, places);
+    streams(cx, scenario, places);
+    for (node, &at) in scenario.nodes.iter().zip(&places.nodes) {
+        if let NodeKind::Router(config) = &node.kind {
+            router_text::check_ports(cx, scenario, node, config, at);
+        }
+        let used = scenario.links.iter().any(|l| l.ends.iter().any(|e| scenario.nodes.get(e.0) == Some(node)));
+        if !used && !scenario.links.is_empty() && !cx.damaged {
+            cx.push(cx.warning(at, "has no link").value(""));
+        }
+    }
+}
+
+/// The place of a key in a table, or the table.
+fn place(cx: &Cx<'_>, table: Id, key: &str) -> Id {
+    cx.tree.child(table, key).unwrap_or(table)
+}
+
+/// Nothing may be planned behind the end.
+fn times(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
+    let end = scenario.length();
+    if end.as_nanos() == 0 || cx.damaged {
+        return;
+    }
+    let behind = |table: Id, key: &str| {
+        let at = place(cx, table, key);
+        if !cx.is_wrong(at) {
+            let error = cx.error(at, format!("is not before the end of the scenario ({end})"));
+            cx.push(error.hint("warm_up and duration together are the end"));
+        }
+    };
+    for &(_, table) in &places.changes {
+        let at = cx.tree.child(table, "at");
+        let Some(text) = at.map(|at| cx.as_written(at)) else { continue };
+        if text.parse::<perhop_units::Duration>().is_ok_and(|at| at >= end) {
+            behind(table, "at");
+        }
+    }
+    for (fault, &table) in scenario.faults.iter().zip(&places.faults) {
+        if fault.at >= end {
+            behind(table, "at");
+        }
+    }
+    for (program, &table) in scenario.programs.iter().zip(&places.programs) {
+        if program.start >= end {
+            behind(table, "start");
+        }
+    }
+}
+
+/// Every node has an address of its own.
+fn addresses(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
+    let mut first: BTreeMap<Ipv4Addr, usize> = BTreeMap::new();
+    // Given ones first, so that the message stands at something written.
+    let given = |i: &usize| cx.tree.child(places.nodes[*i], "address").is_none();
+    let mut order: Vec<usize> = (0..scenario.nodes.len()).collect();
+    order.sort_by_key(given);
+    for i in order {
+        let node = &scenario.nodes[i];
+        let Some(&other) = first.get(&node.address) else {
+            first.insert(node.address, i);
+            continue;
+        };
+        let name = &scenario.nodes[other].name;
+        let place_other = place(cx, places.nodes[other], "address");
+        let error = match cx.tree.child(places.nodes[i], "address") {
+            Some(at) => cx.error(at, format!("is the address of node \"{name}\"")),
+            None => cx
+                .lack(places.nodes[i], "address", format!("would be {} by its position, as that of node \"{name}\"", node.address))
+                .hint("Give this node an address too"),
+        };
+        cx.push(cx.with_secondary(error, place_other, "that one is here"));
+    }
+}
+
+/// Names of groups in the result must be unambiguous.
+fn names(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
+    if places.traffic.len() != scenario.traffic.len() {
+        return;
+    }
+    let reserved = |name: &str| scenario.variants.iter().any(|v| v == name) || ["link", figures::TOTAL].contains(&name);
+    let mut groups: BTreeMap<String, &str> = BTreeMap::new();
+    for (traffic, &at) in scenario.traffic.iter().zip(&places.traffic) {
+        if reserved(&traffic.name) {
+            let what = match traffic.name.as_str() {
+                "link" => "begins the figures of links",
+                figures::TOTAL => "is the group that sums all traffic",
+                _ => "is also the name of a variant",
+            };
+            cx.push(cx.key_error(at, format!("cannot be told apart in results: \"{}\" {what}", traffic.name)));
+        }
+        let several = traffic.pairs.len() > 1;
+        let parts = (1..=traffic.pairs.len()).filter(|_| several).map(|n| format!("{}{n}", traffic.name));
+        for group in parts.chain([traffic.name.clone()]) {
+            if let Some(other) = groups.get(&group).filter(|o| **o != traffic.name) {
+                let message = format!("gives a group \"{group}\" in results, and so does traffic \"{other}\"");
+                cx.push(cx.key_error(at, message).hint("The pairs of a traffic are numbered: name1, name2 …"));
+                break;
+            }
+            groups.insert(group, &traffic.name);
+        }
+    }
+}
+
+/// A path must lead from each sender to its receiver, over nodes that forward.
+fn reachable(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
+    let unknown = scenario.links.iter().any(|l| l.ends.iter().any(|e| e.0 >= scenario.nodes.len()));
+    if unknown || cx.damaged || places.traffic.len() != scenario.traffic.len() {
+        return;
+    }
+    let mut from: BTreeMap<usize, Vec<bool>> = BTreeMap::new();
+    for (traffic, &at) in scenario.traffic.iter().zip(&places.traffic) {
+        for (a, b) in &traffic.pairs {
+            let name = |n: &NodeIndex| scenario.nodes[n.0].name.as_str();
+            for (end, key) in [(a, "from"), (b, "to")] {
+                if scenario.nodes[end.0].kind != NodeKind::Host {
+                    let error = cx.error(place(cx, at, key), format!("names \"{}\", which is not a host", name(end)));
+                    cx.push(error.hint("Traffic begins and ends in hosts; add one with a link to that node"));
+                }
+            }
+            let reached = from.entry(a.0).or_insert_with(|| reach(scenario, *a));
+            if a != b && !reached[b.0] {
+                let message = format!("is not reached: no links lead from \"{}\" to \"{}\"", name(a), name(b));
+                cx.push(cx.error(place(cx, at, "to"), message).hint("Hosts forward nothing"));
+            }
+        }
+    }
+}
+
+/// The nodes that packets from one can come to. O(nodes · links).
+fn reach(scenario: &Scenario, from: NodeIndex) -> Vec<bool> {
+    let mut reached = vec![false; scenario.nodes.len()];
+    reached[from.0] = true;
+    let mut queue = VecDeque::from([from]);
+    while let Some(at) = queue.pop_front() {
+        if at != from && scenario.nodes[at.0].kind == NodeKind::Host {
+            continue;
+        }
+        for (link, end) in scenario.links_of(at) {
+            let far = scenario.links[link.0].ends[1 - end];
+            if !std::mem::replace(&mut reached[far.0], true) {
+                queue.push_back(far);
+            }
+        }
+    }
+    reached
+}
+
+/// Streams of datagrams share one space of ports.
+fn streams(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
+    let mut sum: i64 = 0;
+    for (traffic, &at) in scenario.traffic.iter().zip(&places.traffic) {
+        let each = match &traffic.kind {
+            TrafficKind::Voice { calls: n, .. }
+            | TrafficKind::Video { count: n, .. }
+            | TrafficKind::Constant { count: n, .. }
+            | TrafficKind::Poisson { count: n, .. }
+            | TrafficKind::OnOff { count: n, .. }
+            | TrafficKind::Mmpp { count: n, .. } => *n,
+            TrafficKind::Staircase { .. } | TrafficKind::Replay { .. } => 1,
+            TrafficKind::Bulk { .. } | TrafficKind::Files { .. } | TrafficKind::Web { .. } => 0,
+        };
+        sum += i64::from(each) * traffic.pairs.len() as i64 * if traffic.both { 2 } else { 1 };
+        if sum > MAX_STREAMS {
+            let key = if matches!(traffic.kind, TrafficKind::Voice { .. }) { "calls" } else { "count" };
+            let message = format!("makes {sum} streams of datagrams up to here");
+            let hint = "Each pair and each direction counts";
+            cx.push(cx.error(place(cx, at, key), message).allowed(format!("at most {MAX_STREAMS}")).hint(hint));
+            return;
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! `[link.NAME]`: links, each direction on its own.
+
+use super::cx::{At, Cx};
+use super::table::Table;
+use super::tree::{Id, Origin};
+use super::{Places, companions, nodes};
+use crate::model::{
+    Change, DeliveryTrace, Discipline, GilbertElliott, Jitter, JitterShape, Link, Node, NodeIndex, Way,
+};
+use perhop_config::TextError;
+use perhop_units::{Bytes, Duration, Probability, QueueLimit, Rate};
+
+/// Highest rate of a link.
+const MAX_RATE: Rate = Rate(1_000_000_000_000);
+/// Longest delay and jitter.
+const MAX_DELAY: Duration = Duration::from_secs(3_600);
+/// A full-size frame without overhead: 1,500 bytes of IP and the Ethernet header.
+pub(super) const FULL_FRAME: u64 = 1_514;
+
+/// Reads the links. One with a wrong end keeps its place, so that probes and ports that name it are not wrong too.
+pub(super) fn read(root: &mut Table<'_>, nodes: &[Node], places: &mut Places) -> Vec<Link> {
+    root.require("link", "[link.NAME] with ends = [\"a\", \"b\"]");
+    let mut links = Vec::new();
+    for (name, mut table) in root.named("link") {
+        nodes::check_name(&table, name);
+        places.links.push(table.at);
+        let ends = ends(&mut table, nodes);
+        let forward = way(&mut table, &Way::default(), false);
+        let mut backward = forward.clone();
+        if let Some(mut reverse) = table.table("reverse") {
+            backward = way(&mut reverse, &forward, true);
+            reverse.finish();
+        }
+        let mut link = Link { name: name.to_owned(), ends, ways: [forward, backward] };
+        changes(&mut table, &mut link, places);
+        table.finish();
+        links.push(link);
+    }
+    links
+}
+
+/// The two nodes; [`usize::MAX`] for one that is not known.
+fn ends(table: &mut Table<'_>, nodes: &[Node]) -> [NodeIndex; 2] {
+    let unknown = [NodeIndex(usize::MAX); 2];
+    table.require("ends", "[\"a\", \"b\"]");
+    let Some(given) = table.texts("ends") else { return unknown };
+    let cx = table.cx;
+    let written = cx.tree.children(given.at).len();
+    if written != 2 {
+        let message = format!("has {written} node{}, expected 2", if written == 1 { "" } else { "s" });
+        cx.push(cx.error(given.at, message));
+        return unknown;
+    }
+    let names: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
+    let mut ends = unknown;
+    for (i, end) in given.value.iter().enumerate().take(2) {
+        match names.iter().position(|n| *n == end.value) {
+            Some(found) => ends[i] = NodeIndex(found),
+            None => cx.push(cx.unknown(end.at, end.value, "a node", &names)),
+        }
+    }
+    if ends[0] == ends[1] && ends[0] != unknown[0] {
+        cx.push(cx.error(given.at, "is the same node twice").hint("A link joins two nodes"));
+    }
+    ends
+}
+
+/// Reads one direction; what is not given is as in `before`.
+fn way(table: &mut Table<'_>, before: &Way, reverse: bool) -> Way {
+    let rate = table.value::<Rate>("rate").and_then(|rate| checked_rate(table, rate));
+    let trace = trace(table, rate.map(|r| r.at));
+    let mut way = Way { changes: Vec::new(), ..before.clone() };
+    if let Some(rate) = rate {
+        way.rate = Some(rate.value);
+        way.trace = None;
+    }
+    if let Some(trace) = trace {
+        way.trace = Some(trace);
+        way.rate = None;
+    }
+    if let Some(delay) = table.value_in("delay", Duration::ZERO..=MAX_DELAY) {
+        way.delay = delay.value;
+    }
+    way.jitter = jitter(table, before.jitter, reverse);
+    let mut probability = |key, value: &mut Probability| {
+        if let Some(given) = table.value::<Probability>(key) {
+            *value = given.value;
+        }
+    };
+    probability("loss", &mut way.loss);
+    probability("duplicate", &mut way.duplicate);
+    probability("reorder", &mut way.reorder);
+    if let Some(bursts) = burst_loss(table) {
+        way.burst_loss = Some(bursts);
+    }
+    if let Some(overhead) = table.value_in("overhead", Bytes(0)..=Bytes(1_500)) {
+        way.overhead = overhead.value;
+    }
+    if let Some(queue) = table.value::<QueueLimit>("queue") {
+        way.queue = queue.value;
+    }
+    check_queue(table, &way);
+    if let Some(discipline) = discipline(table) {
+        way.discipline = discipline;
+    }
+    way
+}
+
+fn checked_rate(table: &Table<'_>, rate: At<Rate>) -> Option<At<Rate>> {
+    if rate.value == Rate::ZERO {
+        let hint = "A link that carries nothing for a while is [[link.NAME.change]] with up = false. \
+                    Remove rate for a link without a limit";
+        table.cx.push(table.cx.error(rate.at, "would carry nothing").hint(hint));
+        return None;
+    }
+    table.in_range(rate, Rate(1)..=MAX_RATE)
+}
+
+fn trace(table: &mut Table<'_>, rate: Option<Id>) -> Option<DeliveryTrace> {
+    let file = table.text("trace")?;
+    let cx = table.cx;
+    if let Some(rate) = rate {
+        let outside = |at: Id| cx.tree.node(at).origin != Origin::File;
+        // A rate that a variant or a setting gives replaces the trace of the file, and the other way round.
+        match (outside(rate), outside(file.at)) {
+            (true, false) => return None,
+            (false, true) => {}
+            _ => {
+                let hint = "A link has a rate or a trace of delivery opportunities, not both";
+                let error = cx.error(file.at, "is given beside a rate").hint(hint);
+                cx.push(cx.with_secondary(error, rate, "the rate is here"));
+                return None;
+            }
+        }
+    }
+    companions::delivery_trace(cx, file)
+}
+
+fn jitter(table: &mut Table<'_>, before: Option<Jitter>, reverse: bool) -> Option<Jitter> {
+    let shapes = [
+        ("uniform", JitterShape::Uniform),
+        ("normal", JitterShape::Normal),
+        ("pareto", JitterShape::Pareto),
+    ];
+    let spread = table.value_in("jitter", Duration::ZERO..=MAX_DELAY);
+    let shape = table.choice("jitter_shape", &shapes);
+    let has_spread = spread.is_some() || table.find("jitter").is_some() || (reverse && before.is_some());
+    if let Some(shape) = shape.filter(|_| !has_spread) {
+        let hint = "Write for example jitter = \"2 ms\"";
+        table.cx.push(table.cx.warning(shape.at, "has no effect: the link has no jitter").hint(hint));
+    }
+    let spread = spread.map(|s| s.value).or(before.map(|b| b.spread))?;
+    let shape = shape.map(|s| s.value).or(before.map(|b| b.shape)).unwrap_or_default();
+    (spread > Duration::ZERO).then_some(Jitter { spread, shape })
+}
+
+fn burst_loss(table: &mut Table<'_>) -> Option<GilbertElliott> {
+    let mut bursts = table.table("burst_loss")?;
+    let p = bursts.required::<Probability>("p", "\"0.1 %\"");
+    let r = bursts.required::<Probability>("r", "\"20 %\"");
+    let loss_good = bursts.value("loss_good").map_or(Probability::ZERO, |l| l.value);
+    let loss_bad = bursts.value("loss_bad").map_or(Probability::ONE, |l| l.value);
+    if let Some(r) = r.as_ref().filter(|r| r.value == Probability::ZERO) {
+        let hint = "r is the probability to get out of a burst; 1 / r is its mean length in packets";
+        bursts.cx.push(bursts.cx.error(r.at, "would never end a burst").hint(hint));
+    }
+    bursts.finish();
+    Some(GilbertElliott { p: p?.value, r: r?.value, loss_good, loss_bad })
+}
+
+/// A queue that cannot hold one full-size frame would lose them all.
+fn check_queue(table: &mut Table<'_>, way: &Way) {
+    let at = table.find("queue");
+    let rate_here = table.find("rate").is_some() || table.find("overhead").is_some();
+    let frame = FULL_FRAME + way.overhead.get();
+    let too_short = match (way.queue, way.rate) {
+        (QueueLimit::Packets(0), _) => Some("\"1 packet\"".to_owned()),
+        (QueueLimit::Bytes(n), _) if n < frame => Some(format!("\"{frame} B\"")),
+        (QueueLimit::Time(_), Some(rate)) if way.queue.in_bytes(rate).is_some_and(|b| b.get() < frame) => {
+            let least = rate.time_for(Bytes(frame)).as_nanos().div_ceil(1_000);
+            Some(format!("\"{} ms\"", least as f64 / 1_000.0))
+        }
+        _ => None,
+    };
+    let Some(least) = too_short.filter(|_| at.is_some() || rate_here) else { return };
+    let cx = table.cx;
+    let diagnostic = match at {
+        Some(at) => cx.error(at, format!("is shorter than one packet ({frame} B on the wire)")),
+        None => cx.lack(table.at, "queue", format!("is {}, shorter than one packet ({frame} B on the wire)", way.queue)),
+    };
+    cx.push(diagnostic.hint(format!("a full-size packet could never be queued. Use at least {least}")));
+}
+
+fn discipline(table: &mut Table<'_>) -> Option<Discipline> {
+    let given = table.value_with("discipline", "a string", |text| {
+        if text.trim().eq_ignore_ascii_case("fifo") {
+            return Ok(Discipline::Fifo);
+        }
+        let graph = format!("FromPort(in) -> discipline :: {text} -> ToPort(out);\n");
+        let wrong = |why: String| {
+            TextError::new(format!("is not the text of an element: {why}"))
+                .hint("Write \"fifo\", or an element of the data plane such as \"Shaper(discipline = red)\"")
+        };
+        match perhop_graph::lang::parse(&graph) {
+            Ok(graph) if graph.nodes.len() == 3 && graph.edges.len() == 2 => {
+                Ok(Discipline::Element(text.trim().to_owned()))
+            }
+            Ok(_) => Err(wrong("it is more than one".to_owned())),
+            Err(errors) => Err(wrong(errors.first().map_or(String::new(), |e| e.message.clone()))),
+        }
+    });
+    given.map(|d| d.value)
+}
+
+#[derive(Clone, Copy)]
+enum Ways {
+    Both,
+    Forward,
+    Reverse,
+}
+
+fn changes(table: &mut Table<'_>, link: &mut Link, places: &mut Places) {
+    let ways = [("both", Ways::Both), ("forward", Ways::Forward), ("reverse", Ways::Reverse)];
+    let index = places.links.len() - 1;
+    for mut entry in table.tables("change") {
+        let at = entry.required::<Duration>("at", "\"30 s\"");
+        let which = entry.choice("way", &ways).map_or(Ways::Both, |w| w.value);
+        let rate = entry.value::<Rate>("rate").and_then(|rate| checked_rate(&entry, rate)).map(|r| r.value);
+        let delay = entry.value_in("delay", Duration::ZERO..=MAX_DELAY).map(|d| d.value);
+        let loss = entry.value::<Probability>("loss").map(|l| l.value);
+        let up = entry.boolean("up").map(|u| u.value);
+        let cx = entry.cx;
+        let keys = ["rate", "delay", "loss", "up"];
+        if keys.iter().all(|key| cx.tree.child(entry.at, key).is_none()) && !cx.damaged {
+            cx.push(cx.error(entry.at, "changes nothing").value("").hint("Give it rate, delay, loss or up"));
+        }
+        check_trace(cx, &entry, link, which);
+        places.changes.push((index, entry.at));
+        entry.finish();
+        let Some(at) = at else { continue };
+        let change = Change { at: at.value, rate, delay, loss, up };
+        if !matches!(which, Ways::Reverse) {
+            link.ways[0].changes.push(change.clone());
+        }
+        if !matches!(which, Ways::Forward) {
+            link.ways[1].changes.push(change);
+        }
+    }
+    for way in &mut link.ways {
+        way.changes.sort_by_key(|change| change.at);
+    }
+}
+
+/// A trace has no rate that could be changed.
+fn check_trace(cx: &Cx<'_>, entry: &Table<'_>, link: &Link, which: Ways) {
+    let Some(rate) = cx.tree.child(entry.at, "rate") else { return };
+    let traced = match which {
+        Ways::Both => link.ways.iter().any(|way| way.trace.is_some()),
+        Ways::Forward => link.ways[0].trace.is_some(),
+        Ways::Reverse => link.ways[1].trace.is_some(),
+    };
+    if traced {
+        cx.push(cx.error(rate, "changes the rate of a link that has a trace instead").hint("Remove one of them"));
+    }
+}

@@ -1,0 +1,147 @@
+//! Reading a scenario file.
+//!
+//! The text becomes a tree of values with places; variants and settings change copies of the tree by path; then each
+//! copy is read and checked on its own, so that one reading serves the file, its variants and what the user sets.
+//! Everything wrong in any of them is reported at once.
+
+mod check;
+mod companions;
+mod cx;
+mod expect;
+mod lines;
+mod links;
+mod nodes;
+mod overrides;
+mod rest;
+mod router_text;
+mod table;
+mod tcp;
+mod traffic;
+mod traffic_kinds;
+mod tree;
+
+pub use cx::Companions;
+pub use companions::MAX_OPPORTUNITIES;
+
+use crate::model::Scenario;
+use crate::settings::Settings;
+use cx::Cx;
+use perhop_config::{Diagnostics, Document};
+use table::Table;
+use toml::de::DeTable;
+use tree::{Id, ROOT, Tree};
+
+/// Most variants of a file.
+pub const MAX_VARIANTS: usize = 64;
+/// A file with errors of form and more brackets than this is only checked for its form: nobody has looked at their depth.
+const MAX_BRACKETS: usize = 400;
+
+/// A file without errors: the product's configuration and the others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loaded {
+    /// The file as it stands, with the settings.
+    pub product: Scenario,
+    /// Variants by name, in the order of the file.
+    pub variants: Vec<(String, Scenario)>,
+}
+
+/// Nodes of the tree that parts of a scenario were read from, for checks that need the whole.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    nodes: Vec<Id>,
+    links: Vec<Id>,
+    traffic: Vec<Id>,
+    faults: Vec<Id>,
+    programs: Vec<Id>,
+    expect: Vec<Id>,
+    /// Link, way and position of each change in [`crate::Way::changes`], with its table.
+    changes: Vec<(usize, Id)>,
+}
+
+impl Scenario {
+    /// Reads a scenario file. `origin` is the name that messages show, `companions` gives the bytes of files that it
+    /// names (router files, traces, captures), relative to it. Without errors the scenario and its variants are there;
+    /// there may be warnings. A path of `settings` that leads nowhere is an error with the message
+    /// [`UNKNOWN_PATH`](crate::UNKNOWN_PATH). O(size of the file · variants) apart from the companions.
+    pub fn read(
+        origin: &str,
+        text: &str,
+        settings: &Settings,
+        companions: &Companions<'_>,
+    ) -> (Option<Loaded>, Diagnostics) {
+        let (document, diagnostics) = Document::parse(origin, text);
+        let damaged = diagnostics.has_errors();
+        if damaged && (overrides::brackets(text) > MAX_BRACKETS || text.len() > perhop_config::MAX_FILE_BYTES) {
+            return (None, diagnostics);
+        }
+        drop(document);
+        let (table, _) = DeTable::parse_recoverable(text);
+        let base = Tree::new(text, table.into_inner());
+        let mut tree = base.clone();
+        overrides::settings(&mut tree, settings.iter(), None, &diagnostics);
+        let product_cx = Cx::new(origin, &tree, &diagnostics, companions, damaged);
+        let names: Vec<String> = overrides::variants(&base).into_iter().map(str::to_owned).collect();
+        let product = scenario(&product_cx, &names);
+        let mut variants = Vec::new();
+        for name in names.iter().take(MAX_VARIANTS) {
+            let mut tree = base.clone();
+            overrides::variant(&mut tree, name, &product_cx);
+            overrides::settings(&mut tree, settings.iter(), None, &diagnostics);
+            overrides::settings(&mut tree, settings.iter().filter(|(p, _)| is_of(p, name)), Some(name), &diagnostics);
+            let cx = Cx::new(origin, &tree, &diagnostics, companions, damaged);
+            if let Some((scenario, _)) = scenario(&cx, &names) {
+                variants.push((name.clone(), scenario));
+            }
+        }
+        if let Some((product, places)) = &product {
+            expect::check(&product_cx, product, &variants, places);
+        }
+        match product {
+            Some((product, _)) if !diagnostics.has_errors() => {
+                (Some(Loaded { product, variants }), diagnostics)
+            }
+            _ => (None, diagnostics),
+        }
+    }
+}
+
+/// Whether a setting is for one variant alone.
+fn is_of(path: &str, variant: &str) -> bool {
+    path.strip_prefix("variants.").and_then(|p| p.strip_prefix(variant)).is_some_and(|p| p.starts_with('.'))
+}
+
+/// Reads one configuration; `None` if there is nothing to check.
+fn scenario(cx: &Cx<'_>, variants: &[String]) -> Option<(Scenario, Places)> {
+    let mut root = Table::new(cx, ROOT);
+    let mut places = Places::default();
+    let head = rest::head(&mut root);
+    let nodes = nodes::read(&mut root, &mut places);
+    let links = links::read(&mut root, &nodes, &mut places);
+    let traffic = traffic::read(&mut root, &nodes, &head, &mut places);
+    let faults = rest::faults(&mut root, &nodes, &mut places);
+    let programs = rest::programs(&mut root, &nodes, &mut places);
+    let probes = rest::probes(&mut root, &links, &traffic);
+    let expect = expect::read(&mut root, &mut places);
+    rest::variants(&mut root);
+    root.finish();
+    let scenario = Scenario {
+        id: head.id,
+        title: head.title,
+        why: head.why,
+        source: head.source,
+        warm_up: head.warm_up,
+        duration: head.duration,
+        repetitions: head.repetitions,
+        seed: head.seed,
+        nodes,
+        links,
+        traffic,
+        faults,
+        programs,
+        probes,
+        expect,
+        variants: variants.to_vec(),
+    };
+    check::all(cx, &scenario, &places);
+    Some((scenario, places))
+}

@@ -1,0 +1,96 @@
+//! `[node.NAME]`: machines.
+
+use super::cx::At;
+use super::table::Table;
+use super::tree::Origin;
+use super::{Places, router_text};
+use crate::model::{Node, NodeKind};
+use perhop_config::TextError;
+use std::net::Ipv4Addr;
+
+/// Longest name of a node, a link or a traffic: that of an interface or a namespace.
+pub(super) const MAX_NAME: usize = 15;
+/// Most nodes: each has its place in 10.0.0.0/16.
+const MAX_NODES: usize = 10_000;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Host,
+    Forwarder,
+    Router,
+}
+
+/// Whether a name can be that of a namespace, an interface or a group of results.
+pub(super) fn is_name(name: &str) -> bool {
+    let legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    !name.is_empty() && name.len() <= MAX_NAME && name.chars().all(legal)
+}
+
+/// Reports a name that cannot be one.
+pub(super) fn check_name(table: &Table<'_>, name: &str) {
+    if is_name(name) {
+        return;
+    }
+    let message = if name.len() > MAX_NAME { "is longer than the name of an interface" } else { "is not a name" };
+    let diagnostic = table.cx.key_error(table.at, message);
+    let allowed = format!("1 to {MAX_NAME} characters of A-Z a-z 0-9 _ -");
+    table.cx.push(diagnostic.allowed(allowed));
+}
+
+/// Address of the node at a position: 10.0.0.1, 10.0.0.2 …
+fn by_position(index: usize) -> Ipv4Addr {
+    Ipv4Addr::from_bits(0x0A00_0001 + index as u32)
+}
+
+/// Reads the nodes.
+pub(super) fn read(root: &mut Table<'_>, places: &mut Places) -> Vec<Node> {
+    root.require("node", "[node.NAME] with kind = \"host\"");
+    let mut nodes: Vec<Node> = Vec::new();
+    for (name, table) in root.named("node") {
+        if nodes.len() == MAX_NODES {
+            root.cx.push(root.cx.key_error(table.at, "is one node too many").allowed(format!("at most {MAX_NODES}")));
+            table.finish();
+            break;
+        }
+        check_name(&table, name);
+        places.nodes.push(table.at);
+        nodes.push(node(name, nodes.len(), table));
+    }
+    nodes
+}
+
+fn node(name: &str, index: usize, mut table: Table<'_>) -> Node {
+    let kinds = [("host", Kind::Host), ("forwarder", Kind::Forwarder), ("router", Kind::Router)];
+    table.require("kind", "\"host\"");
+    let kind = table.choice("kind", &kinds);
+    let address = table.value_with("address", "an IPv4 address", address).map(|a| a.value);
+    let address = address.unwrap_or_else(|| by_position(index));
+    let file = table.text("router");
+    let inline = table.text("config");
+    let made = match kind {
+        Some(At { value: Kind::Router, .. }) => router_text::read(&mut table, file, inline),
+        Some(At { value, at }) => {
+            // A variant may turn a router into something simpler and leave its file alone.
+            let changed = table.cx.tree.node(at).origin != Origin::File;
+            for given in [file, inline].into_iter().flatten().filter(|_| !changed) {
+                let hint = "Write kind = \"router\", or remove it";
+                table.cx.push(table.cx.error(given.at, "is only for routers").hint(hint));
+            }
+            if value == Kind::Host { NodeKind::Host } else { NodeKind::Forwarder }
+        }
+        None => NodeKind::Forwarder,
+    };
+    table.finish();
+    Node { name: name.to_owned(), kind: made, address }
+}
+
+fn address(text: &str) -> Result<Ipv4Addr, TextError> {
+    let wrong = || TextError::new("is not an IPv4 address").hint("Write for example \"10.1.0.1\"");
+    let address: Ipv4Addr = text.parse().map_err(|_| wrong())?;
+    let usable = !(address.is_unspecified()
+        || address.is_broadcast()
+        || address.is_multicast()
+        || address.is_loopback()
+        || address.is_link_local());
+    if usable { Ok(address) } else { Err(wrong().hint("It must be one that a single machine can have")) }
+}

@@ -1,0 +1,213 @@
+//! The top level, faults, programs, probes and the headings of variants.
+
+use super::cx::At;
+use super::table::Table;
+use super::tree::Value;
+use super::{MAX_VARIANTS, Places, nodes};
+use crate::command;
+use crate::model::{
+    Fault, FaultKind, FinalState, Link, LinkIndex, Node, NodeIndex, Probes, Program, Traffic,
+};
+use perhop_config::TextError;
+use perhop_units::Duration;
+
+/// Longest warm-up and duration.
+const MAX_TIME: Duration = Duration::from_secs(30 * 86_400);
+/// Most repetitions.
+const MAX_REPETITIONS: i64 = 10_000;
+
+/// What stands above the first table.
+#[derive(Debug, Default)]
+pub(super) struct Head {
+    pub(super) id: String,
+    pub(super) title: String,
+    pub(super) why: String,
+    pub(super) source: Option<String>,
+    pub(super) warm_up: Duration,
+    pub(super) duration: Duration,
+    pub(super) repetitions: u32,
+    pub(super) seed: u64,
+    /// The times are missing or wrong, so that nothing can be compared with the end.
+    pub(super) wrong: bool,
+}
+
+/// Reads the keys above the first table.
+pub(super) fn head(root: &mut Table<'_>) -> Head {
+    let id = root.required_text("id", "\"three-routers\"");
+    if let Some(id) = id {
+        let legal = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+        if id.value.len() > 64 || !id.value.chars().all(legal) {
+            let error = root.cx.error(id.at, "is not an id, which also names files");
+            root.cx.push(error.allowed("1 to 64 characters of A-Z a-z 0-9 . - _"));
+        }
+    }
+    let title = root.required_text("title", "\"Calls beside bulk transfers on one slow link\"");
+    let why = root.text("why").map_or(String::new(), |w| w.value.trim().to_owned());
+    let source = root.text("source").map(|s| s.value.to_owned());
+    let warm_up = root.value_in("warm_up", Duration::ZERO..=MAX_TIME);
+    let duration = root.required::<Duration>("duration", "\"60 s\"");
+    let duration = duration.and_then(|d| root.in_range(d, Duration::from_millis(1)..=MAX_TIME));
+    let repetitions = root.integer("repetitions", 1..=MAX_REPETITIONS).map_or(1, |r| r.value as u32);
+    let seed = root.integer("seed", 0..=i64::MAX).map_or(1, |s| s.value as u64);
+    Head {
+        id: id.map_or(String::new(), |i| i.value.to_owned()),
+        title: title.map_or(String::new(), |t| t.value.to_owned()),
+        why,
+        source,
+        wrong: duration.is_none() || (warm_up.is_none() && root.find("warm_up").is_some()),
+        warm_up: warm_up.map_or(Duration::ZERO, |w| w.value),
+        duration: duration.map_or(Duration::ZERO, |d| d.value),
+        repetitions,
+        seed,
+    }
+}
+
+/// The node that a key names.
+fn node(table: &mut Table<'_>, nodes: &[Node]) -> Option<NodeIndex> {
+    let given = table.required_text("node", "\"edge\"")?;
+    let found = nodes.iter().position(|n| n.name == given.value);
+    if found.is_none() {
+        let names: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
+        table.cx.push(table.cx.unknown(given.at, given.value, "a node", &names));
+    }
+    found.map(NodeIndex)
+}
+
+#[derive(Clone, Copy)]
+enum Broken {
+    Stop,
+    Restart,
+    Drift,
+}
+
+/// Reads `[[fault]]`, in order of time.
+pub(super) fn faults(root: &mut Table<'_>, nodes: &[Node], places: &mut Places) -> Vec<Fault> {
+    let kinds = [("stop", Broken::Stop), ("restart", Broken::Restart), ("clock-drift", Broken::Drift)];
+    let mut faults = Vec::new();
+    for mut table in root.tables("fault") {
+        let at = table.required::<Duration>("at", "\"30 s\"");
+        let node = node(&mut table, nodes);
+        table.require("kind", "\"stop\"");
+        let kind = table.choice("kind", &kinds);
+        let ppm = match kind {
+            Some(At { value: Broken::Drift, .. }) => {
+                table.require("ppm", "100");
+                table.integer("ppm", -100_000..=100_000)
+            }
+            _ => None,
+        };
+        let place = table.at;
+        table.finish();
+        let kind = match (kind.map(|k| k.value), ppm) {
+            (Some(Broken::Stop), _) => FaultKind::Stop,
+            (Some(Broken::Restart), _) => FaultKind::Restart,
+            (Some(Broken::Drift), Some(ppm)) => FaultKind::ClockDrift { ppm: ppm.value as i32 },
+            _ => continue,
+        };
+        if let (Some(at), Some(node)) = (at, node) {
+            faults.push((Fault { at: at.value, node, kind }, place));
+        }
+    }
+    faults.sort_by_key(|(fault, _)| fault.at);
+    places.faults = faults.iter().map(|(_, place)| *place).collect();
+    faults.into_iter().map(|(fault, _)| fault).collect()
+}
+
+/// Reads `[[program]]`.
+pub(super) fn programs(root: &mut Table<'_>, nodes: &[Node], places: &mut Places) -> Vec<Program> {
+    let mut programs: Vec<Program> = Vec::new();
+    for (i, mut table) in root.tables("program").into_iter().enumerate() {
+        let name = table.text("name");
+        let node = node(&mut table, nodes);
+        table.require("run", "\"ping -c 10 10.0.0.2\"");
+        let command = table.value_with("run", "a command line", |text| {
+            command::split(text).map_err(|e| TextError::new(e.to_string()))
+        });
+        let start = table.value::<Duration>("start").map_or(Duration::ZERO, |s| s.value);
+        let stop = table.value::<Duration>("stop");
+        if let Some(stop) = stop.as_ref().filter(|s| s.value <= start) {
+            table.cx.push(table.cx.error(stop.at, format!("is not after its start ({start})")));
+        }
+        let expect = table.value_with("expect", "a string", final_state);
+        let expect = expect.map_or(FinalState::Exit(0), |e| e.value);
+        let given = name.map_or_else(|| format!("program{}", i + 1), |n| n.value.to_owned());
+        if let Some(name) = name.filter(|n| programs.iter().any(|p| p.name == n.value)) {
+            table.cx.push(table.cx.error(name.at, "is the name of another program"));
+        }
+        let place = table.at;
+        table.finish();
+        let (Some(node), Some(command)) = (node, command) else { continue };
+        let (command, stop) = (command.value, stop.map(|s| s.value));
+        places.programs.push(place);
+        programs.push(Program { name: given, node, command, start, stop, expect });
+    }
+    programs
+}
+
+fn final_state(text: &str) -> Result<FinalState, TextError> {
+    match text.trim() {
+        "running" => Ok(FinalState::Running),
+        "any" => Ok(FinalState::Any),
+        other => {
+            let code = other.strip_prefix("exit ").and_then(|c| c.trim().parse::<u8>().ok());
+            code.map(|c| FinalState::Exit(c.into())).ok_or_else(|| {
+                TextError::new("is not how a program can end").allowed("\"exit 0\" to \"exit 255\", \"running\", \"any\"")
+            })
+        }
+    }
+}
+
+/// Reads `[probes]`.
+pub(super) fn probes(root: &mut Table<'_>, links: &[Link], traffic: &[Traffic]) -> Probes {
+    let mut probes = Probes::default();
+    let Some(mut table) = root.table("probes") else { return probes };
+    let ms = Duration::from_millis;
+    if let Some(interval) = table.value_in("queue_interval", ms(1)..=ms(60_000)) {
+        probes.queue_interval = interval.value;
+    }
+    if let Some(bin) = table.value_in("throughput_bin", ms(1)..=ms(60_000)) {
+        probes.throughput_bin = bin.value;
+    }
+    let names: Vec<&str> = links.iter().map(|l| l.name.as_str()).collect();
+    for given in table.texts("links").map_or(Vec::new(), |l| l.value) {
+        match names.iter().position(|n| *n == given.value) {
+            Some(found) => probes.links.push(LinkIndex(found)),
+            None => table.cx.push(table.cx.unknown(given.at, given.value, "a link", &names)),
+        }
+    }
+    let names: Vec<&str> = traffic.iter().map(|t| t.name.as_str()).collect();
+    for given in table.texts("connections").map_or(Vec::new(), |l| l.value) {
+        match traffic.iter().position(|t| t.name == given.value) {
+            Some(found) if super::traffic::is_tcp(&traffic[found].kind) => probes.connections.push(found),
+            Some(_) => table.cx.push(table.cx.error(given.at, "has no connections: it sends datagrams")),
+            None => table.cx.push(table.cx.unknown(given.at, given.value, "a traffic", &names)),
+        }
+    }
+    table.finish();
+    probes
+}
+
+/// Checks the headings of `[variants.NAME]`; what they set is checked where it goes.
+pub(super) fn variants(root: &mut Table<'_>) {
+    for (i, (name, mut table)) in root.named("variants").into_iter().enumerate() {
+        let cx = table.cx;
+        if !nodes::is_name(name) {
+            nodes::check_name(&table, name);
+        }
+        if i == MAX_VARIANTS {
+            cx.push(cx.key_error(table.at, "is one variant too many").allowed(format!("at most {MAX_VARIANTS}")));
+        }
+        let _ = table.text("title");
+        table.require("set", "{ \"link.core.queue\" = \"100 packets\" }");
+        if let Some(set) = table.find("set") {
+            match &cx.tree.node(set).value {
+                Value::Table(values) if values.is_empty() => {
+                    cx.push(cx.error(set, "sets nothing").value("").hint("The variant would be the product once more"));
+                }
+                Value::Table(_) | Value::Invalid => {}
+                _ => table.wrong_type(set, "a table of paths and values"),
+            }
+        }
+        table.finish();
+    }
+}

@@ -1,0 +1,210 @@
+//! What a traffic sends: the keys that belong to its kind.
+
+use super::table::Table;
+use super::{companions, tcp};
+use crate::model::{Tcp, TrafficKind};
+use perhop_quality::Codec;
+use perhop_traffic::{Activity, GopConfig, LognormalSize, TimeUnit, WebConfig};
+use perhop_units::{Bytes, Duration, Rate};
+
+/// Most streams of datagrams of a scenario: each has its ports.
+pub(super) const MAX_STREAMS: i64 = 24_000;
+/// Shortest and longest IP packet: headers and the stamp that the receiver needs; the MTU.
+const PACKETS: (u64, u64) = (44, 1_500);
+/// Highest rate of a source.
+const MAX_RATE: Rate = Rate(1_000_000_000_000);
+/// Longest mean period, thinking time and step.
+const DAY: Duration = Duration::from_secs(86_400);
+/// Largest object.
+const MAX_OBJECT: Bytes = Bytes(1_000_000_000_000);
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Voice,
+    Video,
+    Constant,
+    Poisson,
+    OnOff,
+    Mmpp,
+    Staircase,
+    Replay,
+    Bulk,
+    Files,
+    Web,
+}
+
+/// Kinds by name.
+const KINDS: [(&str, Kind); 11] = [
+    ("voice", Kind::Voice),
+    ("video", Kind::Video),
+    ("constant", Kind::Constant),
+    ("poisson", Kind::Poisson),
+    ("on-off", Kind::OnOff),
+    ("mmpp", Kind::Mmpp),
+    ("staircase", Kind::Staircase),
+    ("replay", Kind::Replay),
+    ("bulk", Kind::Bulk),
+    ("files", Kind::Files),
+    ("web", Kind::Web),
+];
+
+/// Reads the kind and its keys; `None` if the kind, or something without a default, is missing or wrong.
+pub(super) fn read(table: &mut Table<'_>, defaults: &Tcp) -> Option<TrafficKind> {
+    table.require("kind", "\"voice\"");
+    match table.choice("kind", &KINDS)?.value {
+        Kind::Voice => Some(voice(table)),
+        Kind::Video => Some(video(table)),
+        Kind::Constant => {
+            let (count, rate, size) = (count(table, "count"), rate(table), packet(table));
+            Some(TrafficKind::Constant { count, rate, size })
+        }
+        Kind::Poisson => {
+            let (count, rate, size) = (count(table, "count"), rate(table), packet(table));
+            Some(TrafficKind::Poisson { count, rate, size })
+        }
+        Kind::OnOff => Some(on_off(table)),
+        Kind::Mmpp => Some(TrafficKind::Mmpp { count: count(table, "count"), rate: rate(table) }),
+        Kind::Staircase => Some(staircase(table)),
+        Kind::Replay => Some(replay(table)),
+        Kind::Bulk => {
+            let size = table.value_in("size", Bytes(1)..=MAX_OBJECT).map(|s| s.value);
+            let (count, spacing) = (count(table, "count"), spacing(table));
+            Some(TrafficKind::Bulk { count, size, spacing, tcp: tcp::read(table, defaults) })
+        }
+        Kind::Files => {
+            let (count, size) = (count(table, "count"), object(table, LognormalSize::FILE));
+            Some(TrafficKind::Files { count, size, tcp: tcp::read(table, defaults) })
+        }
+        Kind::Web => Some(web(table, defaults)),
+    }
+}
+
+fn count(table: &mut Table<'_>, key: &'static str) -> u16 {
+    table.integer(key, 1..=MAX_STREAMS).map_or(1, |n| n.value as u16)
+}
+
+/// A rate that must be given; the default only stands for one that is wrong.
+fn rate(table: &mut Table<'_>) -> Rate {
+    table.require("rate", "\"1 Mbit/s\"");
+    optional_rate(table).unwrap_or(Rate::from_mbit(1))
+}
+
+fn optional_rate(table: &mut Table<'_>) -> Option<Rate> {
+    let rate = table.value::<Rate>("rate")?;
+    if rate.value == Rate::ZERO {
+        table.cx.push(table.cx.error(rate.at, "would send nothing").hint("Remove the traffic instead"));
+        return None;
+    }
+    table.in_range(rate, Rate(1)..=MAX_RATE).map(|r| r.value)
+}
+
+/// IP length of datagrams.
+fn packet(table: &mut Table<'_>) -> Bytes {
+    let (least, most) = PACKETS;
+    table.value_in("size", Bytes(least)..=Bytes(most)).map_or(Bytes(1_000), |s| s.value)
+}
+
+fn object(table: &mut Table<'_>, like: LognormalSize) -> Bytes {
+    // Larger means would be cut at the largest object of the distribution.
+    let size = table.value_in("size", Bytes(1)..=Bytes(like.most_bytes));
+    size.map_or(Bytes(like.geometric_mean_bytes), |s| s.value)
+}
+
+fn spacing(table: &mut Table<'_>) -> Duration {
+    table.value_in("spacing", Duration::ZERO..=DAY).map_or(Duration::ZERO, |s| s.value)
+}
+
+fn voice(table: &mut Table<'_>) -> TrafficKind {
+    let codecs = Codec::ALL.map(|codec| (codec.name(), codec));
+    let calls = count(table, "calls");
+    let codec = table.choice("codec", &codecs).map_or(Codec::G711U, |c| c.value);
+    TrafficKind::Voice { calls, codec, spacing: spacing(table), silence_suppression: silence(table) }
+}
+
+/// `silence_suppression`: true for the means of a conversation, or a table with both.
+fn silence(table: &mut Table<'_>) -> Option<(Duration, Duration)> {
+    let Activity::TalkSpurts { talk, silence } = Activity::CONVERSATION else { return None };
+    if !table.is_table("silence_suppression") {
+        return table.boolean("silence_suppression").filter(|s| s.value).map(|_| (talk, silence));
+    }
+    let mut periods = table.table("silence_suppression")?;
+    let period = Duration::from_millis(1)..=DAY;
+    let talk = periods.value_in("talk", period.clone()).map_or(talk, |t| t.value);
+    let silence = periods.value_in("silence", period).map_or(silence, |s| s.value);
+    periods.finish();
+    Some((talk, silence))
+}
+
+fn video(table: &mut Table<'_>) -> TrafficKind {
+    let units = [("ms", TimeUnit::Milliseconds), ("s", TimeUnit::Seconds)];
+    let count = count(table, "count");
+    let unit = table.choice("trace_time", &units);
+    let file = table.text("trace");
+    let rate = table.value_in("rate", Rate::from_kbit(8)..=Rate(10_000_000_000));
+    let cx = table.cx;
+    if let (Some(file), Some(rate)) = (file, rate) {
+        let warning = cx.warning(rate.at, "has no effect: the trace has its own rate").hint("Remove one of them");
+        cx.push(cx.with_secondary(warning, file.at, "the trace is here"));
+    }
+    let unit = unit.map_or(TimeUnit::Milliseconds, |u| u.value);
+    let trace = file.and_then(|file| companions::frame_trace(cx, file, unit));
+    TrafficKind::Video { count, trace, rate: rate.map_or(GopConfig::MR_BEAN.mean, |r| r.value) }
+}
+
+fn on_off(table: &mut Table<'_>) -> TrafficKind {
+    let (count, rate, size) = (count(table, "count"), rate(table), packet(table));
+    let period = Duration::from_micros(1)..=DAY;
+    let on = table.value_in("on", period.clone()).map_or(Duration::from_secs(1), |p| p.value);
+    let off = table.value_in("off", period).map_or(Duration::from_secs(1), |p| p.value);
+    let shape = table.number("pareto_shape", 1.05..=10.0);
+    let pareto_shape_milli = shape.map(|s| (s.value * 1_000.0).round() as u32);
+    TrafficKind::OnOff { count, rate, size, on, off, pareto_shape_milli }
+}
+
+fn staircase(table: &mut Table<'_>) -> TrafficKind {
+    let size = packet(table);
+    table.require("steps", "[{ for = \"10 s\", rate = \"1 Mbit/s\" }]");
+    let mut steps = Vec::new();
+    for mut step in table.tables("steps") {
+        let lasts = step.required::<Duration>("for", "\"10 s\"");
+        let lasts = lasts.and_then(|d| step.in_range(d, Duration(1)..=DAY));
+        step.require("rate", "\"1 Mbit/s\"");
+        let rate = step.value_in("rate", Rate::ZERO..=MAX_RATE);
+        step.finish();
+        steps.extend(lasts.zip(rate).map(|(lasts, rate)| (lasts.value, rate.value)));
+    }
+    if let Some(at) = table.find("steps").filter(|_| steps.iter().all(|(_, rate)| *rate == Rate::ZERO))
+        && !table.cx.is_wrong(at)
+        && !table.cx.diagnostics.has_errors()
+    {
+        table.cx.push(table.cx.error(at, "has no step with a rate above 0").value(""));
+    }
+    TrafficKind::Staircase { steps, size }
+}
+
+fn replay(table: &mut Table<'_>) -> TrafficKind {
+    let file = table.required_text("capture", "\"capture.pcap\"");
+    let capture = file.and_then(|file| companions::capture(table.cx, file));
+    TrafficKind::Replay { capture: capture.unwrap_or_else(|| [].into()), rate: optional_rate(table) }
+}
+
+fn web(table: &mut Table<'_>, defaults: &Tcp) -> TrafficKind {
+    let client = WebConfig::SIEGE_CLIENT;
+    let (count, size) = (count(table, "count"), object(table, LognormalSize::WEB_OBJECT));
+    let mut think = (client.think_least, client.think_most);
+    if let Some(given) = table.values::<Duration>("think") {
+        let times: Vec<Duration> = given.value.iter().map(|t| t.value).collect();
+        match times.as_slice() {
+            [one] if table.cx.tree.children(given.at).len() < 2 => think = (*one, *one),
+            [least, most] if least <= most && *most <= DAY => think = (*least, *most),
+            _ if given.value.len() < table.cx.tree.children(given.at).len() => {}
+            _ => {
+                let allowed = "two times, the shorter first, at most 24 h";
+                let hint = "Write for example [\"0 s\", \"12 s\"]";
+                table.cx.push(table.cx.error(given.at, "is not a span of thinking times").hint(hint).allowed(allowed));
+            }
+        }
+    }
+    let objects = table.integer("persistent_objects", 1..=1_000).map(|n| n.value as u16);
+    TrafficKind::Web { count, think, size, persistent_objects: objects, tcp: tcp::read(table, defaults) }
+}
