@@ -11,6 +11,7 @@ pub mod figures;
 pub mod generators;
 pub mod model;
 mod index;
+pub mod properties;
 mod read;
 pub mod settings;
 

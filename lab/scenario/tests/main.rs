@@ -1,5 +1,7 @@
 //! Scenario files: good ones are taken whole, broken ones are reported whole.
 
+#[path = "main/anything.rs"]
+mod anything;
 #[path = "main/broken.rs"]
 mod broken;
 #[path = "main/good.rs"]
