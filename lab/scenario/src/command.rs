@@ -63,7 +63,10 @@ mod tests {
     fn words_are_split_as_a_shell_does() {
         let split = |text| split(text).map(|words| words.join("|"));
         assert_eq!(split("ping  -c 10\t10.0.0.2"), Ok("ping|-c|10|10.0.0.2".into()));
-        assert_eq!(split(r#"sh -c 'echo "a b"' x\ y "q\"\\\n" '' "#), Ok(r#"sh|-c|echo "a b"|x y|q"\\n|"#.into()));
+        assert_eq!(
+            split(r#"sh -c 'echo "a b"' x\ y "q\"\\\n" '' "#),
+            Ok(r#"sh|-c|echo "a b"|x y|q"\\n|"#.into())
+        );
         assert_eq!(split("a'b'\"c\""), Ok("abc".into()));
         assert_eq!(split(" \n"), Err(CommandError::Empty));
         assert_eq!(split("a 'b"), Err(CommandError::Unclosed('\'')));

@@ -20,23 +20,31 @@ fn network(nodes: &[(&str, &str)], links: &[&str]) -> Scenario {
 #[test]
 fn a_dumbbell_is_drawn_from_left_to_right() {
     let nodes = [
-        ("a1", "host"), ("a2", "host"), ("a3", "host"), ("r1", "router"),
-        ("r2", "forwarder"), ("b1", "host"), ("b2", "host"),
+        ("a1", "host"),
+        ("a2", "host"),
+        ("a3", "host"),
+        ("r1", "router"),
+        ("r2", "forwarder"),
+        ("b1", "host"),
+        ("b2", "host"),
     ];
-    let scenario = network(&nodes, &[
-        "ends = [\"a1\", \"r1\"]",
-        "ends = [\"a2\", \"r1\"]\nrate = \"100 Mbit/s\"",
-        "ends = [\"a3\", \"r1\"]",
-        "ends = [\"r1\", \"r2\"]\nrate = \"4 Mbit/s\"\ndelay = \"30 ms\"",
-        "ends = [\"r2\", \"b1\"]",
-        "ends = [\"r2\", \"b2\"]\ndelay = \"1 ms\"",
-    ]);
+    let scenario = network(
+        &nodes,
+        &[
+            "ends = [\"a1\", \"r1\"]",
+            "ends = [\"a2\", \"r1\"]\nrate = \"100 Mbit/s\"",
+            "ends = [\"a3\", \"r1\"]",
+            "ends = [\"r1\", \"r2\"]\nrate = \"4 Mbit/s\"\ndelay = \"30 ms\"",
+            "ends = [\"r2\", \"b1\"]",
+            "ends = [\"r2\", \"b2\"]\ndelay = \"1 ms\"",
+        ],
+    );
     let expected = "\
-(a1)── l0 ────────────┐
-
-(a2)── l1 100 Mbit/s ─┼─[[r1]]── l3 4 Mbit/s, 30 ms ───[r2]─┬─ l4 ────────(b1)
-                      │                                     │
-(a3)── l2 ────────────┘                                     └─ l5 1 ms ───(b2)
+(a1)─── l0 ────────────┐
+                       │                                      ┌─ l4 ────────(b1)
+(a2)─── l1 100 Mbit/s ─┼─[[r1]]─── l3 4 Mbit/s, 30 ms ───[r2]─┤
+                       │                                      └─ l5 1 ms ───(b2)
+(a3)─── l2 ────────────┘
 ";
     assert_eq!(draw(&scenario), expected, "\n{}", draw(&scenario));
 }
@@ -44,10 +52,16 @@ fn a_dumbbell_is_drawn_from_left_to_right() {
 #[test]
 fn every_node_and_link_of_a_ring_is_named() {
     let nodes = [("a", "host"), ("r1", "router"), ("r2", "router"), ("r3", "router"), ("b", "host")];
-    let scenario = network(&nodes, &[
-        "ends = [\"a\", \"r1\"]", "ends = [\"r1\", \"r2\"]", "ends = [\"r2\", \"r3\"]", "ends = [\"r1\", \"r3\"]",
-        "ends = [\"r3\", \"b\"]",
-    ]);
+    let scenario = network(
+        &nodes,
+        &[
+            "ends = [\"a\", \"r1\"]",
+            "ends = [\"r1\", \"r2\"]",
+            "ends = [\"r2\", \"r3\"]",
+            "ends = [\"r1\", \"r3\"]",
+            "ends = [\"r3\", \"b\"]",
+        ],
+    );
     let picture = draw(&scenario);
     for name in ["(a)", "[[r1]]", "[[r2]]", "[[r3]]", "(b)", " l0 ", " l1 ", " l2 ", " l3 ", " l4 "] {
         assert!(picture.contains(name), "{name} in\n{picture}");
@@ -60,7 +74,8 @@ fn no_two_nodes_share_a_place() {
     let nodes: Vec<(String, &str)> = (0..12).map(|i| (format!("n{i}"), "forwarder")).collect();
     let nodes: Vec<(&str, &str)> = nodes.iter().map(|(n, k)| (n.as_str(), *k)).collect();
     for step in 1..5 {
-        let links: Vec<String> = (0..12).map(|i| format!("ends = [\"n{i}\", \"n{}\"]", (i + step) % 12)).collect();
+        let links: Vec<String> =
+            (0..12).map(|i| format!("ends = [\"n{i}\", \"n{}\"]", (i + step) % 12)).collect();
         let links: Vec<&str> = links.iter().map(String::as_str).collect();
         let layout = layout(&network(&nodes, &links));
         let mut places = layout.places.clone();

@@ -25,7 +25,8 @@ pub const GROUP_FIGURES: [&str; 18] = [
 ];
 
 /// Figures of a link, behind `link.NAME.`; a drop reason may follow `drops`.
-pub const LINK_FIGURES: [&str; 5] = ["utilisation_pct", "queue_ms.p50", "queue_ms.p99", "queue_ms.max", "drops"];
+pub const LINK_FIGURES: [&str; 5] =
+    ["utilisation_pct", "queue_ms.p50", "queue_ms.p99", "queue_ms.max", "drops"];
 
 /// Group that sums the throughput of all traffic.
 pub const TOTAL: &str = "total";

@@ -6,7 +6,7 @@ use super::tree::Id;
 use super::{Places, router_text};
 use crate::figures;
 use crate::model::{NodeIndex, NodeKind, Scenario, TrafficKind};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 
 /// Checks everything.
@@ -20,11 +20,18 @@ pub(super) fn all(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
         if let NodeKind::Router(config) = &node.kind {
             router_text::check_ports(cx, scenario, node, config, at);
         }
-        let used = scenario.links.iter().any(|l| l.ends.iter().any(|e| scenario.nodes.get(e.0) == Some(node)));
-        if !used && !scenario.links.is_empty() && !cx.damaged {
+    }
+    if !cx.damaged && !scenario.links.is_empty() && ends_are_known(scenario) {
+        let used: BTreeSet<usize> = scenario.links.iter().flat_map(|l| l.ends).map(|end| end.0).collect();
+        for (_, &at) in places.nodes.iter().enumerate().filter(|(i, _)| !used.contains(i)) {
             cx.push(cx.warning(at, "has no link").value(""));
         }
     }
+}
+
+/// Whether every end of every link is a node; else what follows from a missing link is not worth reporting.
+fn ends_are_known(scenario: &Scenario) -> bool {
+    scenario.links.iter().flat_map(|l| l.ends).all(|end| end.0 < scenario.nodes.len())
 }
 
 /// The place of a key in a table, or the table.
@@ -45,12 +52,8 @@ fn times(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
             cx.push(error.hint("warm_up and duration together are the end"));
         }
     };
-    for &(_, table) in &places.changes {
-        let at = cx.tree.child(table, "at");
-        let Some(text) = at.map(|at| cx.as_written(at)) else { continue };
-        if text.parse::<perhop_units::Duration>().is_ok_and(|at| at >= end) {
-            behind(table, "at");
-        }
+    for &(table, _) in places.changes.iter().filter(|(_, at)| *at >= end) {
+        behind(table, "at");
     }
     for (fault, &table) in scenario.faults.iter().zip(&places.faults) {
         if fault.at >= end {
@@ -82,7 +85,11 @@ fn addresses(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
         let error = match cx.tree.child(places.nodes[i], "address") {
             Some(at) => cx.error(at, format!("is the address of node \"{name}\"")),
             None => cx
-                .lack(places.nodes[i], "address", format!("would be {} by its position, as that of node \"{name}\"", node.address))
+                .lack(
+                    places.nodes[i],
+                    "address",
+                    format!("would be {} by its position, as that of node \"{name}\"", node.address),
+                )
                 .hint("Give this node an address too"),
         };
         cx.push(cx.with_secondary(error, place_other, "that one is here"));
@@ -94,7 +101,8 @@ fn names(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
     if places.traffic.len() != scenario.traffic.len() {
         return;
     }
-    let reserved = |name: &str| scenario.variants.iter().any(|v| v == name) || ["link", figures::TOTAL].contains(&name);
+    let reserved =
+        |name: &str| scenario.variants.iter().any(|v| v == name) || ["link", figures::TOTAL].contains(&name);
     let mut groups: BTreeMap<String, &str> = BTreeMap::new();
     for (traffic, &at) in scenario.traffic.iter().zip(&places.traffic) {
         if reserved(&traffic.name) {
@@ -103,14 +111,19 @@ fn names(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
                 figures::TOTAL => "is the group that sums all traffic",
                 _ => "is also the name of a variant",
             };
-            cx.push(cx.key_error(at, format!("cannot be told apart in results: \"{}\" {what}", traffic.name)));
+            cx.push(
+                cx.key_error(at, format!("cannot be told apart in results: \"{}\" {what}", traffic.name)),
+            );
         }
         let several = traffic.pairs.len() > 1;
         let parts = (1..=traffic.pairs.len()).filter(|_| several).map(|n| format!("{}{n}", traffic.name));
         for group in parts.chain([traffic.name.clone()]) {
             if let Some(other) = groups.get(&group).filter(|o| **o != traffic.name) {
-                let message = format!("gives a group \"{group}\" in results, and so does traffic \"{other}\"");
-                cx.push(cx.key_error(at, message).hint("The pairs of a traffic are numbered: name1, name2 …"));
+                let message =
+                    format!("gives a group \"{group}\" in results, and so does traffic \"{other}\"");
+                cx.push(
+                    cx.key_error(at, message).hint("The pairs of a traffic are numbered: name1, name2 …"),
+                );
                 break;
             }
             groups.insert(group, &traffic.name);
@@ -120,23 +133,28 @@ fn names(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
 
 /// A path must lead from each sender to its receiver, over nodes that forward.
 fn reachable(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
-    let unknown = scenario.links.iter().any(|l| l.ends.iter().any(|e| e.0 >= scenario.nodes.len()));
-    if unknown || cx.damaged || places.traffic.len() != scenario.traffic.len() {
+    if !ends_are_known(scenario) || cx.damaged || places.traffic.len() != scenario.traffic.len() {
         return;
     }
+    let kind_is_known = |node: &NodeIndex| {
+        let kind = cx.tree.child(places.nodes[node.0], "kind");
+        kind.is_some_and(|kind| !cx.is_wrong(kind))
+    };
     let mut from: BTreeMap<usize, Vec<bool>> = BTreeMap::new();
     for (traffic, &at) in scenario.traffic.iter().zip(&places.traffic) {
         for (a, b) in &traffic.pairs {
             let name = |n: &NodeIndex| scenario.nodes[n.0].name.as_str();
             for (end, key) in [(a, "from"), (b, "to")] {
-                if scenario.nodes[end.0].kind != NodeKind::Host {
-                    let error = cx.error(place(cx, at, key), format!("names \"{}\", which is not a host", name(end)));
+                if scenario.nodes[end.0].kind != NodeKind::Host && kind_is_known(end) {
+                    let error =
+                        cx.error(place(cx, at, key), format!("names \"{}\", which is not a host", name(end)));
                     cx.push(error.hint("Traffic begins and ends in hosts; add one with a link to that node"));
                 }
             }
             let reached = from.entry(a.0).or_insert_with(|| reach(scenario, *a));
             if a != b && !reached[b.0] {
-                let message = format!("is not reached: no links lead from \"{}\" to \"{}\"", name(a), name(b));
+                let message =
+                    format!("is not reached: no links lead from \"{}\" to \"{}\"", name(a), name(b));
                 cx.push(cx.error(place(cx, at, "to"), message).hint("Hosts forward nothing"));
             }
         }
@@ -181,7 +199,9 @@ fn streams(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
             let key = if matches!(traffic.kind, TrafficKind::Voice { .. }) { "calls" } else { "count" };
             let message = format!("makes {sum} streams of datagrams up to here");
             let hint = "Each pair and each direction counts";
-            cx.push(cx.error(place(cx, at, key), message).allowed(format!("at most {MAX_STREAMS}")).hint(hint));
+            cx.push(
+                cx.error(place(cx, at, key), message).allowed(format!("at most {MAX_STREAMS}")).hint(hint),
+            );
             return;
         }
     }

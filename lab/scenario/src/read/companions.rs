@@ -91,13 +91,17 @@ pub(super) fn capture(cx: &Cx<'_>, file: At<&str>) -> Option<Arc<[Captured]>> {
     let bytes = bytes(cx, file)?;
     let packets = match bytes.first_chunk::<4>() {
         Some(&magic) if Pcap::of(magic).is_some() => pcap(&bytes),
-        Some([0x0A, 0x0D, 0x0D, 0x0A]) => Err("it is in the newer form pcapng; convert it to pcap".to_owned()),
+        Some([0x0A, 0x0D, 0x0D, 0x0A]) => {
+            Err("it is in the newer form pcapng; convert it to pcap".to_owned())
+        }
         _ => columns(&bytes),
     };
     let wrong = |why: String| cx.push(cx.error(file.at, format!("is not a capture: {why}")));
     match packets {
         Ok(packets) if packets.is_empty() => wrong("it has no IP packet".to_owned()),
-        Ok(packets) if packets.len() > MAX_CAPTURED => wrong(format!("it has more than {MAX_CAPTURED} packets")),
+        Ok(packets) if packets.len() > MAX_CAPTURED => {
+            wrong(format!("it has more than {MAX_CAPTURED} packets"))
+        }
         Ok(packets) => return Some(packets.into()),
         Err(why) => wrong(why),
     }
@@ -142,7 +146,9 @@ fn pcap(bytes: &[u8]) -> Result<Vec<Captured>, String> {
     let mut first = None;
     let mut at = 24;
     while at < bytes.len() {
-        let word = |i| form.word(bytes, at + i).ok_or_else(|| format!("its packet {} is cut off", packets.len() + 1));
+        let word = |i| {
+            form.word(bytes, at + i).ok_or_else(|| format!("its packet {} is cut off", packets.len() + 1))
+        };
         let (seconds, part, kept, whole) = (word(0)?, word(4)?, word(8)?, word(12)?);
         let stamp = u64::from(seconds) * 1_000_000_000 + u64::from(part) * form.unit_ns;
         let ip = whole.saturating_sub(skip);
@@ -193,7 +199,8 @@ mod tests {
     fn pcap_files_of_both_byte_orders_and_units() {
         for (magic, big, unit) in [(0xA1B2_C3D4_u32, true, 1_000), (0xA1B2_3C4D, false, 1)] {
             let word = |n: u32| if big { n.to_be_bytes() } else { n.to_le_bytes() };
-            let mut file: Vec<u8> = [magic, 0x0002_0004, 0, 0, 65_535, 1].iter().flat_map(|n| word(*n)).collect();
+            let mut file: Vec<u8> =
+                [magic, 0x0002_0004, 0, 0, 65_535, 1].iter().flat_map(|n| word(*n)).collect();
             for (seconds, part, whole) in [(10, 0, 60), (11, 500_000_000 / unit, 1514)] {
                 file.extend([seconds, part, 4, whole].iter().flat_map(|n| word(*n)));
                 file.extend([0; 4]);

@@ -82,7 +82,8 @@ impl<'a> Cx<'a> {
     /// The same diagnostic with a second place and what is there.
     pub(super) fn with_secondary(&self, mut diagnostic: Diagnostic, at: Id, text: &str) -> Diagnostic {
         if self.tree.node(at).origin == Origin::File {
-            diagnostic.secondary = Some((self.tree.lines.position(self.tree.node(at).span.start), text.into()));
+            diagnostic.secondary =
+                Some((self.tree.lines.position(self.tree.node(at).span.start), text.into()));
         }
         diagnostic
     }

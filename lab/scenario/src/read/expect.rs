@@ -17,7 +17,7 @@ pub(super) fn read(root: &mut Table<'_>, places: &mut Places) -> Vec<Expect> {
     for mut table in root.tables("expect") {
         let metric = table.required_text("metric", "\"voip.delay_ms.mean\"");
         let target = table.value_with("target", "a string", target).map(|t| t.value);
-        let published = table.number("published", f64::MIN..=f64::MAX).map(|p| p.value);
+        let published = table.number("published", -1e15..=1e15).map(|p| p.value);
         let source = table.text("source").map(|s| s.value.to_owned());
         let depends = table.texts("depends").map_or(Vec::new(), |d| d.value);
         let every = table.boolean("every").is_some_and(|e| e.value);
@@ -99,7 +99,8 @@ fn check_metric(cx: &Cx<'_>, at: Id, metric: &str, product: &Scenario, variants:
         None => (product, String::new(), metric),
     };
     if let Some(rest) = path.strip_prefix("link.") {
-        let found = scenario.links.iter().find_map(|l| Some((l, rest.strip_prefix(&l.name)?.strip_prefix('.')?)));
+        let found =
+            scenario.links.iter().find_map(|l| Some((l, rest.strip_prefix(&l.name)?.strip_prefix('.')?)));
         match found {
             Some((link, figure)) => {
                 let way = &link.ways[0];

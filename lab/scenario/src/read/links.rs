@@ -27,7 +27,7 @@ pub(super) fn read(root: &mut Table<'_>, nodes: &[Node], places: &mut Places) ->
         let ends = ends(&mut table, nodes);
         let forward = way(&mut table, &Way::default(), false);
         let mut backward = forward.clone();
-        if let Some(mut reverse) = table.table("reverse") {
+        if let Some(mut reverse) = table.table_or_empty("reverse") {
             backward = way(&mut reverse, &forward, true);
             reverse.finish();
         }
@@ -137,11 +137,8 @@ fn trace(table: &mut Table<'_>, rate: Option<Id>) -> Option<DeliveryTrace> {
 }
 
 fn jitter(table: &mut Table<'_>, before: Option<Jitter>, reverse: bool) -> Option<Jitter> {
-    let shapes = [
-        ("uniform", JitterShape::Uniform),
-        ("normal", JitterShape::Normal),
-        ("pareto", JitterShape::Pareto),
-    ];
+    let shapes =
+        [("uniform", JitterShape::Uniform), ("normal", JitterShape::Normal), ("pareto", JitterShape::Pareto)];
     let spread = table.value_in("jitter", Duration::ZERO..=MAX_DELAY);
     let shape = table.choice("jitter_shape", &shapes);
     let has_spread = spread.is_some() || table.find("jitter").is_some() || (reverse && before.is_some());
@@ -155,7 +152,10 @@ fn jitter(table: &mut Table<'_>, before: Option<Jitter>, reverse: bool) -> Optio
 }
 
 fn burst_loss(table: &mut Table<'_>) -> Option<GilbertElliott> {
-    let mut bursts = table.table("burst_loss")?;
+    let Some(mut bursts) = table.table("burst_loss") else {
+        table.may_have("burst_loss", &["p", "r", "loss_good", "loss_bad"]);
+        return None;
+    };
     let p = bursts.required::<Probability>("p", "\"0.1 %\"");
     let r = bursts.required::<Probability>("r", "\"20 %\"");
     let loss_good = bursts.value("loss_good").map_or(Probability::ZERO, |l| l.value);
@@ -186,7 +186,11 @@ fn check_queue(table: &mut Table<'_>, way: &Way) {
     let cx = table.cx;
     let diagnostic = match at {
         Some(at) => cx.error(at, format!("is shorter than one packet ({frame} B on the wire)")),
-        None => cx.lack(table.at, "queue", format!("is {}, shorter than one packet ({frame} B on the wire)", way.queue)),
+        None => cx.lack(
+            table.at,
+            "queue",
+            format!("is {}, shorter than one packet ({frame} B on the wire)", way.queue),
+        ),
     };
     cx.push(diagnostic.hint(format!("a full-size packet could never be queued. Use at least {least}")));
 }
@@ -221,7 +225,6 @@ enum Ways {
 
 fn changes(table: &mut Table<'_>, link: &mut Link, places: &mut Places) {
     let ways = [("both", Ways::Both), ("forward", Ways::Forward), ("reverse", Ways::Reverse)];
-    let index = places.links.len() - 1;
     for mut entry in table.tables("change") {
         let at = entry.required::<Duration>("at", "\"30 s\"");
         let which = entry.choice("way", &ways).map_or(Ways::Both, |w| w.value);
@@ -235,9 +238,10 @@ fn changes(table: &mut Table<'_>, link: &mut Link, places: &mut Places) {
             cx.push(cx.error(entry.at, "changes nothing").value("").hint("Give it rate, delay, loss or up"));
         }
         check_trace(cx, &entry, link, which);
-        places.changes.push((index, entry.at));
+        let place = entry.at;
         entry.finish();
         let Some(at) = at else { continue };
+        places.changes.push((place, at.value));
         let change = Change { at: at.value, rate, delay, loss, up };
         if !matches!(which, Ways::Reverse) {
             link.ways[0].changes.push(change.clone());
@@ -260,6 +264,8 @@ fn check_trace(cx: &Cx<'_>, entry: &Table<'_>, link: &Link, which: Ways) {
         Ways::Reverse => link.ways[1].trace.is_some(),
     };
     if traced {
-        cx.push(cx.error(rate, "changes the rate of a link that has a trace instead").hint("Remove one of them"));
+        cx.push(
+            cx.error(rate, "changes the rate of a link that has a trace instead").hint("Remove one of them"),
+        );
     }
 }

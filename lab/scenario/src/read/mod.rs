@@ -20,13 +20,14 @@ mod traffic;
 mod traffic_kinds;
 mod tree;
 
-pub use cx::Companions;
 pub use companions::MAX_OPPORTUNITIES;
+pub use cx::Companions;
 
 use crate::model::Scenario;
 use crate::settings::Settings;
 use cx::Cx;
 use perhop_config::{Diagnostics, Document};
+use perhop_units::Duration;
 use table::Table;
 use toml::de::DeTable;
 use tree::{Id, ROOT, Tree};
@@ -54,8 +55,8 @@ pub(super) struct Places {
     faults: Vec<Id>,
     programs: Vec<Id>,
     expect: Vec<Id>,
-    /// Link, way and position of each change in [`crate::Way::changes`], with its table.
-    changes: Vec<(usize, Id)>,
+    /// Changes of links, with their times.
+    changes: Vec<(Id, Duration)>,
 }
 
 impl Scenario {
@@ -71,7 +72,8 @@ impl Scenario {
     ) -> (Option<Loaded>, Diagnostics) {
         let (document, diagnostics) = Document::parse(origin, text);
         let damaged = diagnostics.has_errors();
-        if damaged && (overrides::brackets(text) > MAX_BRACKETS || text.len() > perhop_config::MAX_FILE_BYTES) {
+        if damaged && (overrides::brackets(text) > MAX_BRACKETS || text.len() > perhop_config::MAX_FILE_BYTES)
+        {
             return (None, diagnostics);
         }
         drop(document);
@@ -87,7 +89,12 @@ impl Scenario {
             let mut tree = base.clone();
             overrides::variant(&mut tree, name, &product_cx);
             overrides::settings(&mut tree, settings.iter(), None, &diagnostics);
-            overrides::settings(&mut tree, settings.iter().filter(|(p, _)| is_of(p, name)), Some(name), &diagnostics);
+            overrides::settings(
+                &mut tree,
+                settings.iter().filter(|(p, _)| is_of(p, name)),
+                Some(name),
+                &diagnostics,
+            );
             let cx = Cx::new(origin, &tree, &diagnostics, companions, damaged);
             if let Some((scenario, _)) = scenario(&cx, &names) {
                 variants.push((name.clone(), scenario));

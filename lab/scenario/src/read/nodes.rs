@@ -31,7 +31,8 @@ pub(super) fn check_name(table: &Table<'_>, name: &str) {
     if is_name(name) {
         return;
     }
-    let message = if name.len() > MAX_NAME { "is longer than the name of an interface" } else { "is not a name" };
+    let message =
+        if name.len() > MAX_NAME { "is longer than the name of an interface" } else { "is not a name" };
     let diagnostic = table.cx.key_error(table.at, message);
     let allowed = format!("1 to {MAX_NAME} characters of A-Z a-z 0-9 _ -");
     table.cx.push(diagnostic.allowed(allowed));
@@ -48,7 +49,9 @@ pub(super) fn read(root: &mut Table<'_>, places: &mut Places) -> Vec<Node> {
     let mut nodes: Vec<Node> = Vec::new();
     for (name, table) in root.named("node") {
         if nodes.len() == MAX_NODES {
-            root.cx.push(root.cx.key_error(table.at, "is one node too many").allowed(format!("at most {MAX_NODES}")));
+            root.cx.push(
+                root.cx.key_error(table.at, "is one node too many").allowed(format!("at most {MAX_NODES}")),
+            );
             table.finish();
             break;
         }

@@ -11,6 +11,9 @@ use toml::de::{DeTable, DeValue};
 /// Keys of a node whose value is a router file, into which a path may go on.
 const ROUTER_FILES: [&str; 2] = ["router", "config"];
 
+/// Most steps of a path; the deepest values of a file are not half as deep.
+const MAX_STEPS: usize = 32;
+
 /// Why a path leads nowhere: the longest part that is known, and what could follow it.
 struct Unknown {
     known: String,
@@ -123,9 +126,19 @@ pub(super) fn brackets(text: &str) -> usize {
 
 fn place(tree: &mut Tree, path: &str, origin: &Origin) -> Result<Slot, Unknown> {
     let steps = steps(path);
+    if steps.len() > MAX_STEPS {
+        return Err(unknown(tree, ROOT, &Step::Key(path)));
+    }
     let mut at = ROOT;
     for (i, step) in steps.iter().enumerate() {
         let last = i + 1 == steps.len();
+        if let Step::Key(key) = step
+            && !last
+            && has_router_file(tree, at, key)
+        {
+            let rest = path.splitn(4, '.').nth(3).unwrap_or("");
+            return Ok(Slot::Router(at, rest.to_owned()));
+        }
         let next = match step {
             Step::Key(key) => tree.child(at, key),
             Step::Element(n) => match &tree.node(at).value {
@@ -134,10 +147,6 @@ fn place(tree: &mut Tree, path: &str, origin: &Origin) -> Result<Slot, Unknown> 
             },
         };
         match next {
-            Some(next) if is_router_file(tree, at, next) && !last => {
-                let rest = path.splitn(4, '.').nth(3).unwrap_or("");
-                return Ok(Slot::Router(at, rest.to_owned()));
-            }
             Some(next) if last => return Ok(Slot::Over(next)),
             Some(next) => at = next,
             None => match step {
@@ -167,11 +176,11 @@ fn steps(path: &str) -> Vec<Step<'_>> {
     steps
 }
 
-/// Whether a node is a host's or router's router file: `node.NAME.router`.
-fn is_router_file(tree: &Tree, parent: Id, at: Id) -> bool {
+/// Whether a key means a node's router file, `node.NAME.router`, wherever that is written.
+fn has_router_file(tree: &Tree, parent: Id, key: &str) -> bool {
     let chain = tree.chain(parent);
     let in_node = matches!(chain.as_slice(), [section, _] if tree.name(*section) == "node");
-    in_node && ROUTER_FILES.contains(&tree.name(at))
+    in_node && ROUTER_FILES.contains(&key) && ROUTER_FILES.iter().any(|key| tree.child(parent, key).is_some())
 }
 
 /// Whether keys may be added to a node: it is a table, and its keys are not names that the file gives.

@@ -151,7 +151,8 @@ fn final_state(text: &str) -> Result<FinalState, TextError> {
         other => {
             let code = other.strip_prefix("exit ").and_then(|c| c.trim().parse::<u8>().ok());
             code.map(|c| FinalState::Exit(c.into())).ok_or_else(|| {
-                TextError::new("is not how a program can end").allowed("\"exit 0\" to \"exit 255\", \"running\", \"any\"")
+                TextError::new("is not how a program can end")
+                    .allowed("\"exit 0\" to \"exit 255\", \"running\", \"any\"")
             })
         }
     }
@@ -160,7 +161,7 @@ fn final_state(text: &str) -> Result<FinalState, TextError> {
 /// Reads `[probes]`.
 pub(super) fn probes(root: &mut Table<'_>, links: &[Link], traffic: &[Traffic]) -> Probes {
     let mut probes = Probes::default();
-    let Some(mut table) = root.table("probes") else { return probes };
+    let Some(mut table) = root.table_or_empty("probes") else { return probes };
     let ms = Duration::from_millis;
     if let Some(interval) = table.value_in("queue_interval", ms(1)..=ms(60_000)) {
         probes.queue_interval = interval.value;
@@ -195,14 +196,20 @@ pub(super) fn variants(root: &mut Table<'_>) {
             nodes::check_name(&table, name);
         }
         if i == MAX_VARIANTS {
-            cx.push(cx.key_error(table.at, "is one variant too many").allowed(format!("at most {MAX_VARIANTS}")));
+            cx.push(
+                cx.key_error(table.at, "is one variant too many").allowed(format!("at most {MAX_VARIANTS}")),
+            );
         }
         let _ = table.text("title");
         table.require("set", "{ \"link.core.queue\" = \"100 packets\" }");
         if let Some(set) = table.find("set") {
             match &cx.tree.node(set).value {
                 Value::Table(values) if values.is_empty() => {
-                    cx.push(cx.error(set, "sets nothing").value("").hint("The variant would be the product once more"));
+                    cx.push(
+                        cx.error(set, "sets nothing")
+                            .value("")
+                            .hint("The variant would be the product once more"),
+                    );
                 }
                 Value::Table(_) | Value::Invalid => {}
                 _ => table.wrong_type(set, "a table of paths and values"),

@@ -17,11 +17,15 @@ pub(super) fn read(table: &mut Table<'_>, file: Option<At<&str>>, inline: Option
     let nothing = NodeKind::Router(RouterConfig { origin: String::new(), text: String::new() });
     let (origin, text, first) = match (file, inline) {
         (Some(file), Some(inline)) => {
-            cx.push(cx.with_secondary(
-                cx.error(inline.at, "is a second router file of this node").value("").hint("Keep one of the two"),
-                file.at,
-                "the other one is here",
-            ));
+            cx.push(
+                cx.with_secondary(
+                    cx.error(inline.at, "is a second router file of this node")
+                        .value("")
+                        .hint("Keep one of the two"),
+                    file.at,
+                    "the other one is here",
+                ),
+            );
             return nothing;
         }
         (Some(file), None) => match companion(cx, file) {
@@ -45,10 +49,14 @@ pub(super) fn read(table: &mut Table<'_>, file: Option<At<&str>>, inline: Option
             }
         }
         let (_, again) = RouterFile::read("--set", &text);
-        for diagnostic in again.sorted() {
+        for mut diagnostic in again.sorted() {
             let new = !diagnostics.sorted().iter().any(|d| d.message == diagnostic.message);
             if new && !is_about_links(&diagnostic) {
-                cx.push(Diagnostic { position: Position { line: 1, column: 1 }, ..diagnostic });
+                diagnostic.position = Position { line: 1, column: 1 };
+                if diagnostic.message == "is not a known key" {
+                    diagnostic.message = UNKNOWN_PATH.to_owned();
+                }
+                cx.push(diagnostic);
             }
         }
     }
@@ -71,7 +79,8 @@ fn first_line(cx: &Cx<'_>, at: Id) -> Position {
     let written = cx.tree.lines.slice(node.span.clone());
     let quotes = if written.starts_with("\"\"\"") || written.starts_with("'''") { 3 } else { 1 };
     let behind = written.get(quotes..).unwrap_or("");
-    let skipped = behind.len() - behind.strip_prefix('\r').unwrap_or(behind).strip_prefix('\n').unwrap_or(behind).len();
+    let skipped =
+        behind.len() - behind.strip_prefix('\r').unwrap_or(behind).strip_prefix('\n').unwrap_or(behind).len();
     cx.tree.lines.position(node.span.start + quotes + skipped)
 }
 
@@ -87,17 +96,18 @@ fn forward(cx: &Cx<'_>, diagnostics: &Diagnostics, first: Option<Position>) {
     }
 }
 
-/// Whether a warning is about a rate that the port gets from its link.
+/// Whether a warning misses what links give: a port has the rate of its link, and each link at the node is a port.
 fn is_about_links(diagnostic: &Diagnostic) -> bool {
-    diagnostic.key == "rate" && diagnostic.message == "is missing on a port with classes"
+    let (key, message) = (diagnostic.key.as_str(), diagnostic.message.as_str());
+    matches!((key, message), ("rate", "is missing on a port with classes") | ("name", "is the only port"))
 }
 
 /// The text with one value changed; the path is KIND.NAME.KEY… or SECTION.KEY.
 fn changed(cx: &Cx<'_>, text: String, path: &str, value: Id) -> String {
     let given = match &cx.tree.node(value).value {
-        Value::Text(given) => format!("\"{}\"", given.escape_default()),
+        Value::Text(given) => quoted(given),
         Value::Given(given) if is_literal(given) => given.clone(),
-        Value::Given(given) => format!("\"{}\"", given.escape_default()),
+        Value::Given(given) => quoted(given),
         _ => cx.tree.lines.slice(cx.tree.node(value).span.clone()).to_owned(),
     };
     match find(&text, path) {
@@ -105,10 +115,9 @@ fn changed(cx: &Cx<'_>, text: String, path: &str, value: Id) -> String {
         Ok(Found::Lacking { behind, key }) => {
             format!("{}\n{key} = {given}{}", &text[..behind], &text[behind..])
         }
-        Err(candidates) => {
+        Err(NotFound { given, candidates }) => {
             let mut diagnostic = cx.error(value, UNKNOWN_PATH).value("");
-            let last = path.rsplit('.').next().unwrap_or(path);
-            if let Some(meant) = did_you_mean(last, candidates.iter().map(String::as_str)) {
+            if let Some(meant) = did_you_mean(&given, candidates.iter().map(String::as_str)) {
                 diagnostic = diagnostic.hint(format!("did you mean \"{meant}\"?"));
             }
             let hint = "Inside a router file a path is KIND.NAME.KEY, such as port.core.rate";
@@ -116,6 +125,20 @@ fn changed(cx: &Cx<'_>, text: String, path: &str, value: Id) -> String {
             text
         }
     }
+}
+
+/// A text as a basic string of TOML.
+fn quoted(text: &str) -> String {
+    let mut out = String::from('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => out.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
 }
 
 /// Whether a text is a number, a boolean, an array or a table of TOML.
@@ -128,18 +151,28 @@ pub(super) enum Found {
     /// There.
     Value(Range<usize>),
     /// Not written; it would stand behind this offset, under this key.
-    Lacking {
-        behind: usize,
-        key: String,
-    },
+    Lacking { behind: usize, key: String },
+}
+
+/// What could not be found, and what it could have been.
+#[derive(Debug, Default)]
+pub(super) struct NotFound {
+    given: String,
+    candidates: Vec<String>,
+}
+
+impl NotFound {
+    fn new(given: &str, candidates: impl Iterator<Item = String>) -> Self {
+        Self { given: given.to_owned(), candidates: candidates.collect() }
+    }
 }
 
 /// Finds a value in the text of a router file without errors; else the names that could have been meant.
-pub(super) fn find(text: &str, path: &str) -> Result<Found, Vec<String>> {
-    let root = DeTable::parse(text).map_err(|_| Vec::new())?.into_inner();
-    let (kind, rest) = path.split_once('.').ok_or_else(Vec::new)?;
+pub(super) fn find(text: &str, path: &str) -> Result<Found, NotFound> {
+    let root = DeTable::parse(text).map_err(|_| NotFound::default())?.into_inner();
+    let (kind, rest) = path.split_once('.').ok_or_else(NotFound::default)?;
     let section = root.get(kind);
-    let Some(section) = section else { return Err(root.keys().map(|k| k.get_ref().to_string()).collect()) };
+    let Some(section) = section else { return Err(NotFound::new(kind, root.keys().map(|k| k.get_ref().to_string()))) };
     let (header, table, keys) = match section.get_ref() {
         DeValue::Table(table) => (section.span(), table, rest),
         DeValue::Array(tables) => {
@@ -149,24 +182,25 @@ pub(super) fn find(text: &str, path: &str) -> Result<Found, Vec<String>> {
             let fits = |name: &str| rest.strip_prefix(name).and_then(|r| r.strip_prefix('.')).is_some();
             let found = all().filter(|(_, t)| named(t).is_some_and(|n| fits(&n)));
             let Some((span, table)) = found.max_by_key(|(_, t)| named(t).map_or(0, |n| n.len())) else {
-                return Err(all().filter_map(|(_, t)| named(t)).collect());
+                let given = rest.split('.').next().unwrap_or(rest);
+                return Err(NotFound::new(given, all().filter_map(|(_, t)| named(t))));
             };
             let length = named(table).map_or(0, |n| n.len() + 1);
             (span, table, &rest[length..])
         }
-        _ => return Err(Vec::new()),
+        _ => return Err(NotFound::default()),
     };
     inside(text, header, table, keys)
 }
 
-fn inside(text: &str, header: Range<usize>, table: &DeTable<'_>, keys: &str) -> Result<Found, Vec<String>> {
+fn inside(text: &str, header: Range<usize>, table: &DeTable<'_>, keys: &str) -> Result<Found, NotFound> {
     let mut table = table;
     let mut steps = keys.split('.').peekable();
     let mut missing: Vec<&str> = Vec::new();
     while let Some(step) = steps.next() {
         match table.get(step) {
             Some(value) if steps.peek().is_none() => return Ok(Found::Value(value.span())),
-            Some(value) => table = value.get_ref().as_table().ok_or_else(Vec::new)?,
+            Some(value) => table = value.get_ref().as_table().ok_or_else(NotFound::default)?,
             None => {
                 missing = std::iter::once(step).chain(steps).collect();
                 break;
@@ -175,7 +209,8 @@ fn inside(text: &str, header: Range<usize>, table: &DeTable<'_>, keys: &str) -> 
     }
     let deep = missing.len() < keys.split('.').count();
     if deep || missing.is_empty() || !text[header.start..].starts_with('[') {
-        return Err(table.keys().map(|k| k.get_ref().to_string()).collect());
+        let given = missing.first().copied().unwrap_or(keys);
+        return Err(NotFound::new(given, table.keys().map(|k| k.get_ref().to_string())));
     }
     // The end of the header's line.
     let behind = text[header.start..].find('\n').map_or(text.len(), |i| header.start + i);

@@ -13,11 +13,12 @@ pub(super) struct Table<'a> {
     pub(super) cx: &'a Cx<'a>,
     pub(super) at: Id,
     known: Vec<&'static str>,
+    path: String,
 }
 
 impl<'a> Table<'a> {
     pub(super) fn new(cx: &'a Cx<'a>, at: Id) -> Self {
-        Self { cx, at, known: Vec::new() }
+        Self { cx, at, known: Vec::new(), path: cx.tree.path(at) }
     }
 
     /// The node of a key's value. Makes the key known.
@@ -26,13 +27,6 @@ impl<'a> Table<'a> {
             self.known.push(key);
         }
         self.cx.tree.child(self.at, key)
-    }
-
-    /// Makes keys known that are read elsewhere.
-    pub(super) fn allow(&mut self, keys: &[&'static str]) {
-        for key in keys {
-            let _ = self.find(key);
-        }
     }
 
     /// Reports that a key is missing; `example` is what could be written. Silent in a damaged file.
@@ -51,7 +45,13 @@ impl<'a> Table<'a> {
                 self.cx.push(self.cx.unknown_key(id, &self.known));
             }
         }
-        self.cx.known.borrow_mut().insert(self.cx.tree.path(self.at), self.known);
+        self.cx.known.borrow_mut().insert(self.path, self.known);
+    }
+
+    /// Tells which keys a table below this one may have that is not written.
+    pub(super) fn may_have(&self, key: &str, keys: &[&'static str]) {
+        let path = format!("{}.{key}", self.path);
+        self.cx.known.borrow_mut().entry(path).or_insert_with(|| keys.to_vec());
     }
 
     /// A string.
@@ -194,8 +194,10 @@ impl<'a> Table<'a> {
     pub(super) fn texts(&mut self, key: &'static str) -> Option<At<Vec<At<&'a str>>>> {
         let at = self.find(key)?;
         let elements = self.elements(at);
-        let texts =
-            elements.iter().filter_map(|&e| Some(At { value: self.text_at(e, "a string")?, at: e })).collect();
+        let texts = elements
+            .iter()
+            .filter_map(|&e| Some(At { value: self.text_at(e, "a string")?, at: e }))
+            .collect();
         Some(At { value: texts, at })
     }
 
@@ -230,6 +232,15 @@ impl<'a> Table<'a> {
                 None
             }
         }
+    }
+
+    /// A table whose keys all have defaults; an empty one if it is not written, so that its keys are known anyway.
+    pub(super) fn table_or_empty(&mut self, key: &'static str) -> Option<Table<'a>> {
+        if self.find(key).is_some() {
+            return self.table(key);
+        }
+        let path = if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
+        Some(Table { cx: self.cx, at: self.cx.tree.empty, known: Vec::new(), path })
     }
 
     /// The tables `[key.NAME]`, each with its name's node.

@@ -7,7 +7,7 @@ use perhop_units::{Bytes, Duration};
 /// Reads the table `tcp` of `table` over `before`.
 pub(super) fn read(table: &mut Table<'_>, before: &Tcp) -> Tcp {
     let mut tcp = before.clone();
-    let Some(mut table) = table.table("tcp") else { return tcp };
+    let Some(mut table) = table.table_or_empty("tcp") else { return tcp };
     let algorithms = [("newreno", "newreno"), ("cubic", "cubic"), ("bbr", "bbr")];
     if let Some(congestion) = table.choice("congestion", &algorithms) {
         tcp.congestion = congestion.value.to_owned();

@@ -29,7 +29,8 @@ pub(super) fn read(root: &mut Table<'_>, nodes: &[Node], head: &Head, places: &m
             continue;
         };
         if let Some(reply) = reply.as_ref().filter(|_| !is_tcp(&kind)) {
-            let hint = "Only TCP has packets from the receiver. With both = true the way back has the same dscp";
+            let hint =
+                "Only TCP has packets from the receiver. With both = true the way back has the same dscp";
             table.cx.push(table.cx.error(reply.at, "is only for traffic over TCP").hint(hint));
         }
         let reply_dscp = reply.map_or(dscp, |r| r.value);

@@ -143,7 +143,8 @@ fn video(table: &mut Table<'_>) -> TrafficKind {
     let rate = table.value_in("rate", Rate::from_kbit(8)..=Rate(10_000_000_000));
     let cx = table.cx;
     if let (Some(file), Some(rate)) = (file, rate) {
-        let warning = cx.warning(rate.at, "has no effect: the trace has its own rate").hint("Remove one of them");
+        let warning =
+            cx.warning(rate.at, "has no effect: the trace has its own rate").hint("Remove one of them");
         cx.push(cx.with_secondary(warning, file.at, "the trace is here"));
     }
     let unit = unit.map_or(TimeUnit::Milliseconds, |u| u.value);
@@ -201,7 +202,9 @@ fn web(table: &mut Table<'_>, defaults: &Tcp) -> TrafficKind {
             _ => {
                 let allowed = "two times, the shorter first, at most 24 h";
                 let hint = "Write for example [\"0 s\", \"12 s\"]";
-                table.cx.push(table.cx.error(given.at, "is not a span of thinking times").hint(hint).allowed(allowed));
+                table.cx.push(
+                    table.cx.error(given.at, "is not a span of thinking times").hint(hint).allowed(allowed),
+                );
             }
         }
     }

@@ -65,6 +65,8 @@ pub(super) struct Node {
 pub(super) struct Tree {
     pub(super) nodes: Vec<Node>,
     pub(super) lines: Lines,
+    /// A table without keys, which stands for those that are not written.
+    pub(super) empty: Id,
     /// Settings of values inside router files: the node's table, the path behind `router`, the setting's node.
     pub(super) inside_routers: Vec<(Id, String, Id)>,
 }
@@ -72,8 +74,12 @@ pub(super) struct Tree {
 impl Tree {
     /// Takes over a parsed table. O(n log n).
     pub(super) fn new(text: &str, table: DeTable<'_>) -> Self {
-        let mut tree = Self { nodes: Vec::new(), lines: Lines::new(text), inside_routers: Vec::new() };
+        let lines = Lines::new(text);
+        let mut tree = Self { nodes: Vec::new(), lines, inside_routers: Vec::new(), empty: ROOT };
         tree.add(ROOT, None, 0, Spanned::new(0..0, DeValue::Table(table)), &Origin::File);
+        let outside = Origin::Setting { path: String::new() };
+        let nothing = Spanned::new(0..0, DeValue::Table(DeTable::new()));
+        tree.empty = tree.add(ROOT, None, 0, nothing, &outside);
         tree
     }
 
@@ -98,18 +104,6 @@ impl Tree {
     /// The key of a node, empty for elements of arrays.
     pub(super) fn name(&self, id: Id) -> &str {
         self.node(id).key.as_ref().map_or("", |k| &k.name)
-    }
-
-    /// The node at a path of keys under a table, or as much of the path as there is.
-    pub(super) fn nearest(&self, table: Id, path: &[&str]) -> Id {
-        let mut at = table;
-        for step in path {
-            match self.child(at, step) {
-                Some(next) => at = next,
-                None => break,
-            }
-        }
-        at
     }
 
     /// From the first key below the root down to the node.
@@ -193,7 +187,14 @@ impl Tree {
     }
 
     /// Adds a copy of a node with everything in it, as another table's value.
-    pub(super) fn copy(&mut self, from: Id, parent: Id, key: Option<Key>, index: usize, origin: &Origin) -> Id {
+    pub(super) fn copy(
+        &mut self,
+        from: Id,
+        parent: Id,
+        key: Option<Key>,
+        index: usize,
+        origin: &Origin,
+    ) -> Id {
         let id = self.nodes.len();
         let node = self.node(from).clone();
         self.nodes.push(Node { parent, key, index, origin: origin.clone(), ..node.clone() });

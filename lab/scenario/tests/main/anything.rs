@@ -19,7 +19,8 @@ fn seeds() -> Vec<String> {
     let read = |path: &str| std::fs::read_to_string(root.join(path)).expect("readable");
     let page = read("docs/scenario-file.md");
     let block = page.split("```toml\n").nth(1).and_then(|b| b.split("```").next()).expect("a block");
-    let settings = "\n---\nlink.core.rate=1 Mbit/s\nnode.edge.router.class.rest.weight=3\nlink.core.change[1].at=9 s\n";
+    let settings =
+        "\n---\nlink.core.rate=1 Mbit/s\nnode.edge.router.class.rest.weight=3\nlink.core.change[1].at=9 s\n";
     vec![format!("{block}{settings}"), read("scenarios/examples/three-routers.toml")]
 }
 

@@ -31,7 +31,8 @@ fn claims(text: &str) -> Vec<Claim> {
         let (place, rest) = claim.split_once(' ').expect("a place, then a severity");
         let (severity, words) = rest.split_once(": ").expect("a severity, then words");
         let severity = if severity == "warning" { Severity::Warning } else { Severity::Error };
-        let (line, column) = place.split_once(':').map_or((line, place), |(l, c)| (l.parse().expect("a line"), c));
+        let (line, column) =
+            place.split_once(':').map_or((line, place), |(l, c)| (l.parse().expect("a line"), c));
         claims.push((line, column.parse().expect("a column"), severity, words.to_owned()));
     }
     claims
@@ -60,7 +61,10 @@ fn broken_files_are_reported_whole() {
                 Some(found) => {
                     met.insert(found);
                 }
-                None => wrong += &format!("{name}:{line}:{column}: nothing says {words:?} ({severity:?})\n{shown}\n"),
+                None => {
+                    wrong +=
+                        &format!("{name}:{line}:{column}: nothing says {words:?} ({severity:?})\n{shown}\n")
+                }
             }
         }
         for (i, diagnostic) in list.iter().enumerate().filter(|(i, _)| !met.contains(i)) {

@@ -72,7 +72,10 @@ fn the_three_routers_mean_what_they_say() {
     let east = &s.links[s.link("east").expect("a link").0];
     for way in &east.ways {
         assert_eq!(way.rate, Some(Rate::from_mbit(6)));
-        assert_eq!(way.changes.iter().map(|c| c.rate).collect::<Vec<_>>(), [Some(Rate::from_mbit(3)), Some(Rate::from_mbit(6))]);
+        assert_eq!(
+            way.changes.iter().map(|c| c.rate).collect::<Vec<_>>(),
+            [Some(Rate::from_mbit(3)), Some(Rate::from_mbit(6))]
+        );
     }
     let voip = &s.traffic[0];
     assert!(voip.both && voip.dscp.get() == 46 && voip.reply_dscp.get() == 46);
@@ -87,5 +90,8 @@ fn the_three_routers_mean_what_they_say() {
     assert!(plain.nodes.iter().all(|n| !matches!(n.kind, NodeKind::Router(_))));
     assert_eq!(plain.links.len(), s.links.len());
     let entry = IndexEntry::from(&loaded);
-    assert_eq!((entry.nodes, entry.targets, entry.variants.as_slice()), (7, 3, ["plain".to_owned()].as_slice()));
+    assert_eq!(
+        (entry.nodes, entry.targets, entry.variants.as_slice()),
+        (7, 3, ["plain".to_owned()].as_slice())
+    );
 }

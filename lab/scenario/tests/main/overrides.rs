@@ -87,7 +87,10 @@ fn settings_replace_add_and_reach_into_arrays_and_router_files() {
     assert_eq!(core.ways[0].delay, Duration::from_millis(10));
     assert_eq!(core.ways[1].delay, Duration::from_millis(30));
     assert_eq!(core.ways[1].changes[0].at, Duration::from_secs(6));
-    assert!(matches!(&s.traffic[0].kind, TrafficKind::Voice { calls: 37, codec: perhop_quality::Codec::G729, .. }));
+    assert!(matches!(
+        &s.traffic[0].kind,
+        TrafficKind::Voice { calls: 37, codec: perhop_quality::Codec::G729, .. }
+    ));
     assert!(matches!(&s.traffic[1].kind, TrafficKind::Constant { size: Bytes(200), .. }));
     assert!(s.traffic[1].both);
     assert_eq!(s.length(), Duration::from_secs(21));
@@ -116,10 +119,11 @@ fn variants_change_values_and_nothing_else() {
 
 #[test]
 fn a_setting_can_be_for_one_variant_alone() {
-    let loaded = good(BASE, &[("variants.small.link.core.queue", "9 packets"), ("variants.bare.set.duration", "3 s")]);
+    let loaded =
+        good(BASE, &[("variants.small.link.core.queue", "9 packets"), ("variants.bare.set.duration", "7 s")]);
     assert_eq!(loaded.product.links[1].ways[0].queue, QueueLimit::Packets(50));
     assert_eq!(loaded.variants[0].1.links[1].ways[0].queue, QueueLimit::Packets(9));
-    assert_eq!(loaded.variants[1].1.duration, Duration::from_secs(3));
+    assert_eq!(loaded.variants[1].1.duration, Duration::from_secs(7));
     assert_eq!(loaded.variants[0].1.duration, Duration::from_secs(10));
 }
 
@@ -138,8 +142,12 @@ fn an_unknown_path_is_told_with_the_one_that_was_meant() {
         ),
         ("lnk.core.rate", "--set:1:1: lnk is not a path of this scenario;\n  did you mean \"link\"?"),
         ("link.core.change[2].at", "is not a path of this scenario"),
-        ("link.core.delay.ms", "--set:1:1: link.core.delay.ms is not a path of this scenario;\n  link.core.delay has no parts.\n"),
+        (
+            "link.core.delay.ms",
+            "--set:1:1: link.core.delay.ms is not a path of this scenario;\n  link.core.delay has no parts.\n",
+        ),
         ("node.r.router.port.cor.rate", "did you mean \"core\"?"),
+        ("node.r.router.port.core.rat", "did you mean \"rate\"?"),
         ("variants.smal.link.core.queue", "did you mean \"variants.small.link.core.queue\"?"),
         ("", "is not a path of this scenario"),
         ("a..b", "is not a path of this scenario"),
@@ -159,14 +167,19 @@ fn a_setting_with_a_wrong_value_is_told_as_one() {
         "--set:1:1: link.core.rate = 4 is not a rate: it has no unit;\n  Write for example \"10 Mbit/s\".\n"
     );
     let said = said(BASE, &[("traffic.voip.calls", "many")]);
-    assert_eq!(said, "--set:1:1: traffic.voip.calls = many is a string, expected an integer from 1 to 24000.\n");
+    assert_eq!(
+        said,
+        "--set:1:1: traffic.voip.calls = many is a string, expected an integer from 1 to 24000.\n"
+    );
 }
 
 #[test]
 fn a_rate_replaces_a_trace() {
     let text = BASE.replace("rate = \"2 Mbit/s\"\ndelay", "trace = \"line.trace\"\ndelay");
     let traced = good(&text, &[]);
-    assert!(traced.product.links[1].ways[0].trace.is_some() && traced.product.links[1].ways[0].rate.is_none());
+    assert!(
+        traced.product.links[1].ways[0].trace.is_some() && traced.product.links[1].ways[0].rate.is_none()
+    );
     let rated = good(&text, &[("link.core.rate", "1 Mbit/s")]);
     assert!(rated.product.links[1].ways[0].trace.is_none() && rated.product.links[1].ways[0].rate.is_some());
 }
