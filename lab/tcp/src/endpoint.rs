@@ -283,7 +283,8 @@ impl Endpoint {
         taken
     }
 
-    /// Nothing more will be written: a FIN follows what was. Receiving goes on.
+    /// Nothing more will be written: a FIN follows what was. Receiving goes on. Before the peer has answered there is no
+    /// connection to close: the endpoint is closed at once and what was written is lost (RFC 9293 §3.10.4).
     pub fn close(&mut self) {
         self.state = match self.state {
             State::Listen | State::SynSent => {
@@ -299,7 +300,8 @@ impl Endpoint {
 
     /// Ends the connection at once; the peer is told by a reset, the next output.
     pub fn abort(&mut self) {
-        if self.is_synchronized() && self.state != State::TimeWait {
+        let known = self.is_synchronized() || self.state == State::SynReceived;
+        if known && self.state != State::TimeWait {
             self.pending.reset = Some((self.send.max as u32, Some(self.receive.nxt as u32)));
         }
         self.finish(None);

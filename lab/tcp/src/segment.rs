@@ -41,10 +41,10 @@ pub struct SegmentOut {
     pub retransmission: bool,
 }
 
+#[allow(clippy::len_without_is_empty, reason = "no segment is empty")]
 impl SegmentOut {
     /// Bytes of header, options and payload: the IP payload.
     #[must_use]
-    #[expect(clippy::len_without_is_empty, reason = "a segment always has a header")]
     pub fn len(&self) -> usize {
         self.header.len() + self.payload_len as usize
     }

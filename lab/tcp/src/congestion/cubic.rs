@@ -137,15 +137,11 @@ fn cubic(epoch: &Epoch, t: f64) -> f64 {
 
 impl Congestion for Cubic {
     fn acked(&mut self, window: &mut Window, ack: &Acked) {
-        let since_last = ack.now.since(self.last_ack);
-        self.last_ack = ack.now;
         if !ack.limited {
-            // Time in which the window was not used does not count (§4.2).
-            if let Some(epoch) = &mut self.epoch {
-                epoch.start += since_last;
-            }
+            self.resumed(ack.now);
             return;
         }
+        self.last_ack = ack.now;
         let mut rest = ack.bytes;
         if window.in_slow_start() {
             rest = self.slow_start(window, ack);
@@ -177,6 +173,14 @@ impl Congestion for Cubic {
     fn timed_out(&mut self, window: &mut Window, at: &Reduction) {
         self.reduce(window, at);
         self.after_timeout = true;
+    }
+
+    /// Time in which the window was not used does not count (§4.2).
+    fn resumed(&mut self, now: Instant) {
+        if let Some(epoch) = &mut self.epoch {
+            epoch.start += now.since(self.last_ack);
+        }
+        self.last_ack = now;
     }
 }
 
@@ -230,6 +234,23 @@ mod tests {
         let w = window_after(300, 20, friendly);
         assert!((w - (14.0 + 0.529 * 11.3 + 1.0 * 19.0)).abs() < 6.0, "{w}");
         assert!(window_after(300, 20, CubicConfig { reno_friendly: false, ..friendly }) < 16.0);
+    }
+
+    #[test]
+    fn time_without_data_does_not_open_the_window() {
+        let mut window = Window { cwnd: 100 * MSS, ssthresh: 70 * MSS };
+        let mut cubic = Cubic::new(CubicConfig::default(), true);
+        cubic.reduce(&mut window, &Reduction { now: Instant(0), flight: 100 * MSS, mss: MSS });
+        window.cwnd = window.ssthresh;
+        cubic.acked(&mut window, &ack(100, 70 * MSS));
+        cubic.acked(&mut window, &ack(200, 70 * MSS));
+        let before = window.cwnd;
+        cubic.resumed(Instant(60_200_000_000));
+        cubic.acked(&mut window, &Acked { limited: false, ..ack(60_300, 70 * MSS) });
+        cubic.acked(&mut window, &ack(60_400, 70 * MSS));
+        assert!(window.cwnd - before < 3 * MSS, "{before} {window:?}");
+        cubic.acked(&mut window, &ack(120_400, 70 * MSS));
+        assert!(window.cwnd - before > 30 * MSS, "the cubic function after a minute of use");
     }
 
     #[test]

@@ -78,6 +78,8 @@ pub trait Congestion: Debug + Send {
     fn reduce(&mut self, window: &mut Window, at: &Reduction);
     /// Sets `ssthresh` after the first timeout of a segment; the endpoint sets the window to one segment.
     fn timed_out(&mut self, window: &mut Window, at: &Reduction);
+    /// Data is sent again after a time in which nothing was in flight.
+    fn resumed(&mut self, _now: Instant) {}
 }
 
 /// The algorithm in use; static dispatch for those of the crate.
@@ -116,6 +118,9 @@ impl Congestion for Controller {
     }
     fn timed_out(&mut self, window: &mut Window, at: &Reduction) {
         each!(self, it => it.timed_out(window, at));
+    }
+    fn resumed(&mut self, now: Instant) {
+        each!(self, it => it.resumed(now));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::arrive::stamp;
 use super::{Endpoint, State};
+use crate::congestion::Congestion;
 use crate::recovery::Phase;
 use crate::segment::SegmentOut;
 use perhop_units::{Duration, Instant};
@@ -141,6 +142,7 @@ impl Endpoint {
             return Err(Held::Elsewhere);
         }
         if idle {
+            self.control.resumed(now);
             self.restart_after_idle(now);
         } else if !self.has_room(len.max(1)) {
             return Err(Held::ByCongestion);

@@ -69,7 +69,7 @@ impl Endpoint {
         recovery.phase = Phase::Loss;
         recovery.point = self.send.max;
         recovery.duplicates = 0;
-        recovery.forced = false;
+        recovery.forced = true;
         recovery.inflation = Inflation::default();
         recovery.board.timed_out(self.send.una, self.send.max, self.retries > 1);
         self.recovery.pipe = self.pipe();

@@ -31,6 +31,8 @@ pub struct StreamHost {
     /// Most bytes read at once, each time the host is served; small values let the window close.
     pub reads: usize,
     closed: bool,
+    over: bool,
+    done: bool,
     pub events: Vec<Event>,
 }
 
@@ -44,11 +46,14 @@ impl StreamHost {
             received: Vec::new(),
             reads: usize::MAX,
             closed: false,
+            over: false,
+            done: false,
             events: Vec::new(),
         }
     }
     fn act(&mut self) {
         while let Some(event) = self.stream.endpoint().poll_event() {
+            self.over |= matches!(event, Event::Closed | Event::Finished);
             self.events.push(event);
         }
         let mut buffer = [0; 4096];
@@ -62,6 +67,7 @@ impl StreamHost {
                 break;
             }
         }
+        self.done = self.over && self.stream.endpoint().readable() == 0;
         self.sent += self.stream.write(&self.sends[self.sent..]);
         let opened = !matches!(
             self.stream.endpoint().state(),
@@ -114,7 +120,7 @@ impl Host for StreamHost {
         &self.received
     }
     fn is_done(&self) -> bool {
-        self.events.contains(&Event::Closed) || self.events.contains(&Event::Finished)
+        self.done
     }
 }
 

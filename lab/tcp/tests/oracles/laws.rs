@@ -38,7 +38,7 @@ fn mean_window(config: Config, p: f64, losses: u64, loss: Loss, law: f64) -> f64
         sent += 1;
         let lost = match loss {
             Loss::Random(_) => rng.random::<f64>() < p || sent == period,
-            Loss::Regular => sent % period == 0,
+            Loss::Regular => sent.is_multiple_of(period),
         };
         if lost { Fate::LOST } else { Fate::PASSED }
     });
@@ -88,7 +88,7 @@ fn cubic_follows_its_law() {
     let each = DelayedAck { segments: 1, ..Config::default().delayed_ack };
     let check = |p, choices, law, what| {
         let config = Config { congestion: Algorithm::Cubic(choices), delayed_ack: each, ..Config::default() };
-        let losses = if p < 1e-3 { 30 } else { 150 };
+        let losses = if p < 1e-3 { 20 } else { 100 };
         within(mean_window(config, p, losses, Loss::Regular, law), law, &format!("{what}, p = {p}"));
     };
     let plain =
@@ -99,4 +99,4 @@ fn cubic_follows_its_law() {
     }
 }
 
-const LOSSES: [(f64, u64); 5] = [(1e-4, 35), (3e-4, 60), (1e-3, 100), (3e-3, 300), (1e-2, 600)];
+const LOSSES: [(f64, u64); 5] = [(1e-4, 22), (3e-4, 40), (1e-3, 80), (3e-3, 150), (1e-2, 300)];

@@ -1,6 +1,8 @@
 //! What the endpoint is judged by: scripts, laws of throughput, a published run, another implementation, and properties
 //! under any loss. One binary, so that it is linked once.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod bytes;
 mod hostile;
 mod interop;
@@ -9,5 +11,6 @@ mod path;
 mod properties;
 mod reference_run;
 mod script;
-mod scripts;
+mod scripts_data;
+mod scripts_life;
 mod transfer;

@@ -178,23 +178,19 @@ pub struct End {
     pub to_write: u64,
     pub closes: bool,
     pub read: u64,
-    /// The longest the application lets data lie (none: never reads), in steps.
-    pub reads: bool,
     pub events: Vec<Event>,
     woken_for: Option<Instant>,
 }
 
 impl End {
     pub fn new(endpoint: Endpoint, to_write: u64, closes: bool) -> Self {
-        Self { endpoint, to_write, closes, read: 0, reads: true, events: Vec::new(), woken_for: None }
+        Self { endpoint, to_write, closes, read: 0, events: Vec::new(), woken_for: None }
     }
     fn act(&mut self) {
         while let Some(event) = self.endpoint.poll_event() {
             self.events.push(event);
         }
-        if self.reads {
-            self.read += self.endpoint.read(u64::MAX);
-        }
+        self.read += self.endpoint.read(u64::MAX);
         if self.to_write > 0 {
             self.to_write -= self.endpoint.write(self.to_write);
         }
@@ -303,7 +299,6 @@ impl Path {
     fn transmit(&mut self, from: usize) {
         let now = self.now;
         let link = &mut self.links[from];
-        let lens: u64 = link.waiting_bytes;
         let next = match &mut link.queue {
             Queue::Tail(_) => link.waiting.pop_front().map(|(_, segment, len)| {
                 link.waiting_bytes -= len;
@@ -313,7 +308,6 @@ impl Path {
                 codel_next(codel, now, &mut link.waiting, &mut link.waiting_bytes, &mut link.dropped)
             }
         };
-        let _ = lens;
         link.busy = next.is_some();
         if let Some(segment) = next {
             let len = segment.header.len() as u64 + u64::from(segment.payload_len) + link.overhead;

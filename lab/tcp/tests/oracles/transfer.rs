@@ -1,10 +1,11 @@
 //! Whole connections over clean and damaged paths.
 
 use crate::path::{End, Fate, Link, Path, Queue};
-use perhop_tcp::{Algorithm, Config, Endpoint, Event, State};
+use perhop_tcp::congestion::{Acked, Reduction, Window};
+use perhop_tcp::{Algorithm, Config, Congestion, Counters, Endpoint, Event, State};
 use perhop_units::{Duration, Instant};
 
-pub fn ends(client: Config, server: Config, bytes: u64) -> [End; 2] {
+fn ends(client: Config, server: Config, bytes: u64) -> [End; 2] {
     let now = Instant::ZERO;
     let a = Endpoint::connect(client, 1000, 80, 0xffff_f000, now).unwrap();
     let b = Endpoint::listen(server, 80, 0x7fff_ff00, now).unwrap();
@@ -75,4 +76,79 @@ fn a_segment_lost_at_any_place_is_repaired() {
             assert!(path.ends.iter().all(|end| end.endpoint.is_closed()));
         }
     }
+}
+
+/// A lossy transfer; `meddle` ms apart both ends are served without reason.
+fn lossy(seed: u64, meddle: Option<u64>) -> (Instant, [Counters; 2]) {
+    let config =
+        Config { nagle: seed & 1 == 0, sack: seed & 2 == 0, receive_buffer: 20_000, ..Config::default() };
+    let mut at = seed;
+    let forth = Link::new(delay()).judged(move |_, _| {
+        at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        match at >> 59 {
+            0 => Fate::LOST,
+            1 => Fate { later: Duration::from_millis(3), ..Fate::PASSED },
+            2 => Fate { window: Some(0), ..Fate::PASSED },
+            3 => Fate { copies: 2, ..Fate::PASSED },
+            _ => Fate::PASSED,
+        }
+    });
+    let mut path = Path::new(ends(config, config, 300_000), [forth, Link::new(delay())], Instant::ZERO);
+    let mut next = Instant::ZERO;
+    while path.ends.iter().any(|end| !end.endpoint.is_closed()) && path.step() {
+        if let Some(ms) = meddle
+            && path.now >= next
+        {
+            next = path.now + Duration::from_millis(ms);
+            path.serve(0);
+            path.serve(1);
+        }
+    }
+    assert_eq!(path.ends[1].read, 300_000);
+    (path.now, [*path.ends[0].endpoint.counters(), *path.ends[1].endpoint.counters()])
+}
+
+#[test]
+fn an_early_wake_up_changes_nothing() {
+    for seed in 0..20 {
+        let plain = lossy(seed, None);
+        assert!(plain.1[0].retransmits > 0);
+        assert_eq!(plain, lossy(seed, Some(1)), "seed {seed}");
+        assert_eq!(plain, lossy(seed, Some(7)), "seed {seed}");
+    }
+}
+
+/// A window of always the same size.
+#[derive(Debug)]
+struct Fixed(u64);
+
+impl Congestion for Fixed {
+    fn acked(&mut self, window: &mut Window, _: &Acked) {
+        window.cwnd = self.0;
+    }
+    fn reduce(&mut self, window: &mut Window, _: &Reduction) {
+        window.ssthresh = self.0;
+    }
+    fn timed_out(&mut self, window: &mut Window, _: &Reduction) {
+        window.ssthresh = self.0;
+    }
+}
+
+#[test]
+fn another_algorithm_can_be_brought_along() {
+    let [mut client, server] = ends(Config::default(), Config::default(), 20_000_000);
+    client.endpoint = client.endpoint.with_congestion(Box::new(Fixed(20_000)));
+    let mut path = Path::new([client, server], [Link::new(delay()), Link::new(delay())], Instant::ZERO);
+    path.run_until(Instant(6_000_000_000));
+    // 13 whole segments of 1448 bytes each 50 ms.
+    let rate = path.ends[1].read as f64 / 6.0;
+    assert!((rate / (13.0 * 1448.0 / 0.05) - 1.0).abs() < 0.05, "{rate} byte/s");
+}
+
+#[test]
+fn an_endpoint_may_move_between_threads_and_is_small() {
+    fn moves<T: Send>(_: &T) {}
+    let endpoint = Endpoint::connect(Config::default(), 1, 2, 3, Instant::ZERO).unwrap();
+    moves(&endpoint);
+    assert!(std::mem::size_of_val(&endpoint) < 2048);
 }
