@@ -172,7 +172,9 @@ pub(super) fn find(text: &str, path: &str) -> Result<Found, NotFound> {
     let root = DeTable::parse(text).map_err(|_| NotFound::default())?.into_inner();
     let (kind, rest) = path.split_once('.').ok_or_else(NotFound::default)?;
     let section = root.get(kind);
-    let Some(section) = section else { return Err(NotFound::new(kind, root.keys().map(|k| k.get_ref().to_string()))) };
+    let Some(section) = section else {
+        return Err(NotFound::new(kind, root.keys().map(|k| k.get_ref().to_string())));
+    };
     let (header, table, keys) = match section.get_ref() {
         DeValue::Table(table) => (section.span(), table, rest),
         DeValue::Array(tables) => {
