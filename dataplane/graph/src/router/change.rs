@@ -1,5 +1,6 @@
 //! What a worker applies between two batches.
 
+use super::moved::MovedFrom;
 use crate::lang::Built;
 use perhop_element::Element;
 use perhop_elements::police::ConditionerChange;
@@ -14,6 +15,8 @@ use perhop_packet::PortId;
 pub struct Change {
     /// Trees and leaf tables of ports.
     pub(super) egress: Vec<(PortId, EgressChange)>,
+    /// Slots of these trees that classes leave for others.
+    pub(super) left_slots: Vec<MovedFrom>,
     /// Profiles, contracts, real-time policers.
     pub(super) conditioner: Option<ConditionerChange>,
     /// Filters, detection.
@@ -47,6 +50,7 @@ impl Change {
     /// Whether nothing would change.
     pub fn is_empty(&self) -> bool {
         self.egress.is_empty()
+            && self.left_slots.is_empty()
             && self.conditioner.is_none()
             && self.flows.is_none()
             && self.route.is_none()

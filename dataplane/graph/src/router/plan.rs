@@ -3,8 +3,10 @@
 use super::change::Change;
 use super::classes::Classes;
 use super::edge::EdgePort;
+use super::moved::MovedFrom;
+use super::places::{Gone, Places};
 use super::slots::Slots;
-use super::tree::{Freed, Gone, PortTree};
+use super::tree::{Freed, PortTree};
 use crate::control::{
     DEFAULT_DRAIN, Draft, Draining, Entry, GraphRequest, Planner, RESET_ALL, Trees, touched_ports,
 };
@@ -16,7 +18,7 @@ use perhop_elements::police::{
     Action, ConditionerChange, Excess, MAX_IDS, MeterSpec as Meter, OutOfProfile, ProfileSpec as Profile,
     RealtimeSpec, SlaSpec as Sla, SlaTraffic,
 };
-use perhop_elements::schedule::{EgressChange, LeafMap};
+use perhop_elements::schedule::{ClassCounters, EgressChange, LeafMap};
 use perhop_model::{
     ColorAction, DetectorSpec, ErrorItem, ExcessPolicy, Key, Kind, MeterSpec, Name, ProfileSpec, SlaPolicy,
     SlaSpec, Spec,
@@ -24,7 +26,7 @@ use perhop_model::{
 use perhop_packet::{ClassId, FilterId, PortId, ProfileId, SlaId};
 use perhop_reason::Code;
 use perhop_units::{Bytes, Color, Duration, Instant, Rate};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 
 /// Plans the changes of one router. Its ports are fixed while it runs.
@@ -35,6 +37,7 @@ pub struct RouterPlanner {
     pub(super) cx: BuildCx,
     pub(super) classes: Classes,
     pub(super) trees: Vec<PortTree>,
+    places: Places,
     /// Tables of leaves as last sent, by port.
     leaf_maps: Vec<Option<Arc<LeafMap>>>,
     pub(super) slas: Slots<Name>,
@@ -85,6 +88,7 @@ impl RouterPlanner {
             classes: Classes::new(MAX_IDS),
             leaf_maps: vec![None; trees.len()],
             trees,
+            places: Places::default(),
             slas: Slots::from_number(0),
             profiles: Slots::from_number(0),
             filters: super::filters::Filters::default(),
@@ -158,12 +162,31 @@ impl RouterPlanner {
         )
     }
 
+    /// What a class object counted in places that it left and that are free: to be added to what it counts in those it
+    /// has. O(log n).
+    pub fn counted_before(&self, id: u64) -> ClassCounters {
+        self.places.counted(id)
+    }
+
     /// A drained leaf is free, or a replaced tree is gone. Gives the class objects that are gone for good.
     pub fn freed(&mut self, freed: &Freed) -> Vec<Gone> {
-        let Some(tree) = self.trees.get_mut(freed.port.index()) else { return Vec::new() };
-        match freed.slot {
-            Some(slot) => tree.freed(freed.generation, slot, freed.dropped).into_iter().collect(),
-            None => tree.tree_gone(freed.generation),
+        let Self { trees, places, .. } = self;
+        let Some(tree) = trees.get_mut(freed.port.index()) else { return Vec::new() };
+        match (freed.slot, &freed.left) {
+            (Some(slot), Some(counters)) => {
+                if let Some(id) = tree.left(freed.generation, slot) {
+                    places.left(id, counters);
+                }
+                Vec::new()
+            }
+            (Some(slot), None) => {
+                let id = tree.freed(freed.generation, slot);
+                id.and_then(|id| places.freed(id, freed.dropped)).into_iter().collect()
+            }
+            (None, _) => {
+                let ids = tree.tree_gone(freed.generation).into_iter();
+                ids.filter_map(|id| places.freed(id, 0)).collect()
+            }
         }
     }
 
@@ -310,37 +333,44 @@ impl RouterPlanner {
         draft: &Draft<'_>,
         draining: &[Draining],
         all: bool,
-    ) -> Vec<(PortId, EgressChange)> {
+    ) -> (Vec<(PortId, EgressChange)>, Vec<MovedFrom>) {
+        let (mut changes, mut left) = (Vec::new(), Vec::new());
         let touched = touched_ports(draft);
         if touched.is_empty() && !all {
-            return Vec::new();
+            return (changes, left);
         }
-        let mut changes = Vec::new();
         let trees = Trees::new(draft);
-        let Self { slas, classes, leaf_maps, .. } = self;
+        let ends: HashMap<u64, Instant> = draining.iter().map(|d| (d.id, d.until)).collect();
+        let Self { slas, classes, leaf_maps, places, .. } = self;
+        places.delete(draft);
         for (i, tree) in self.trees.iter_mut().enumerate() {
             if all {
                 // The text of a graph may name the rate a port had when the text was written.
                 tree.repeat_rate();
                 leaf_maps[i] = None;
-            } else if !touched.contains(tree.name()) {
+            } else if !touched.contains(tree.name()) && !tree.outlives(draft) {
                 continue;
             }
-            let egress = tree.plan(
+            let port = PortId(i as u16);
+            let (egress, moved) = tree.plan(
                 draft,
                 &trees,
-                draining,
+                places,
+                &ends,
                 &mut |name| classes.id(name),
                 &|name| slas.find(name).map(SlaId),
                 now + DEFAULT_DRAIN,
             );
+            if !moved.is_empty() {
+                left.push(MovedFrom { port, generation: egress.generation, slots: moved });
+            }
             if egress.tree.edits().is_empty() && leaf_maps[i].as_ref() == Some(&egress.leaf_map) {
                 continue;
             }
             leaf_maps[i] = Some(egress.leaf_map.clone());
-            changes.push((PortId(i as u16), egress));
+            changes.push((port, egress));
         }
-        changes
+        (changes, left)
     }
 
     /// What a conditioner must be told: what changed, or (`all`) everything.
@@ -483,7 +513,7 @@ impl Planner for RouterPlanner {
                 *tree = tree.empty();
             }
         }
-        change.egress = self.plan_egress(now, draft, draining, built.is_some());
+        (change.egress, change.left_slots) = self.plan_egress(now, draft, draining, built.is_some());
         change.flows = self.plan_flows(draft, fresh.flows);
         change.route = self.plan_routes(draft, fresh.route);
         change.graph = built;

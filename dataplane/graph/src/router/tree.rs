@@ -1,16 +1,18 @@
 //! One port's classes as a tree: slots, parameters, edits, leaf table.
 
+use super::moved::Moved;
+use super::places::Places;
 use super::slots::Slots;
-use crate::control::{Draft, Draining, Trees, port_rate};
+use crate::control::{Draft, Trees, port_rate};
 use perhop_elements::schedule::{
-    Bound, ClassTree, Egress, EgressChange, LeafKind, LeafMap, LeafParams, NodeIndex, NodeParams, NodeSpec,
-    TreeChange, TreeEdit, TreeError, TreeErrorKind, TreeLink,
+    Bound, ClassCounters, ClassTree, Egress, EgressChange, FreedSlot, LeafKind, LeafMap, LeafParams,
+    NodeIndex, NodeParams, NodeSpec, TreeChange, TreeEdit, TreeError, TreeErrorKind, TreeLink,
 };
-use perhop_model::{ClassSpec, ErrorItem, Name, QueueKind, QueueSpec};
+use perhop_model::{ClassSpec, ErrorItem, Key, Kind, Name, QueueKind, QueueSpec};
 use perhop_packet::{ClassId, LeafId, PortId, SlaId};
 use perhop_reason::Code;
-use perhop_units::{Bytes, Probability, Rate};
-use std::collections::{BTreeMap, BTreeSet};
+use perhop_units::{Bytes, Instant, Probability, Rate};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// What one class object comes to.
@@ -25,6 +27,14 @@ struct Wanted {
 /// Identity of a slot: a class that changes its parent or its being a leaf gets a new slot.
 type SlotKey = (u64, Option<u64>, bool);
 
+/// Whose a slot is.
+#[derive(Clone, Debug)]
+struct Holder {
+    name: Name,
+    id: u64,
+    parent: Option<u32>,
+}
+
 /// The planner's picture of one port's tree.
 #[derive(Clone, Debug)]
 pub struct PortTree {
@@ -35,25 +45,14 @@ pub struct PortTree {
     slots: Slots<SlotKey>,
     /// Parameters last sent, by slot.
     sent: BTreeMap<u32, NodeParams>,
-    /// Class object behind each slot in use.
-    owners: BTreeMap<u32, (Name, u64)>,
+    /// Class object behind each slot that is not free.
+    owners: BTreeMap<u32, Holder>,
+    /// Slots that their class left, until the worker watches them no more; with the class object.
+    moving: BTreeMap<u32, (Name, u64)>,
     /// Which tree of the port this is: slots are numbered anew in each.
     generation: u32,
     /// Slots of earlier trees that still drain, by tree and slot, with the class object's id.
     former: BTreeMap<(u32, u32), u64>,
-    /// Slots a class object has, by its id.
-    places: BTreeMap<u64, Places>,
-}
-
-/// Where a class object is, in this tree and those before.
-#[derive(Clone, Copy, Debug, Default)]
-struct Places {
-    /// Slots that are not free yet.
-    slots: usize,
-    /// Whether the object exists.
-    exists: bool,
-    /// Packets dropped since it does not.
-    dropped: u64,
 }
 
 /// A worker's word that a leaf of a tree is free, or that a whole tree is gone.
@@ -67,15 +66,23 @@ pub struct Freed {
     pub slot: Option<u32>,
     /// Packets dropped because their class was removed.
     pub dropped: u64,
+    /// The slot is not free by this, but the worker watches it no more: its class had left it, and counted this there
+    /// unless it was deleted meanwhile.
+    pub left: Option<ClassCounters>,
 }
 
-/// A class object that is gone for good: no slot of any tree holds packets of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gone {
-    /// Its id.
-    pub id: u64,
-    /// Packets of it that did not leave in time.
-    pub dropped: u64,
+impl Freed {
+    pub(super) fn slot(port: PortId, generation: u32, slot: FreedSlot) -> Self {
+        Self { port, generation, slot: Some(slot.index.0), dropped: slot.dropped, left: None }
+    }
+
+    pub(super) fn tree(port: PortId, generation: u32) -> Self {
+        Self { port, generation, slot: None, dropped: 0, left: None }
+    }
+
+    pub(super) fn left(port: PortId, generation: u32, slot: NodeIndex, counters: ClassCounters) -> Self {
+        Self { port, generation, slot: Some(slot.0), dropped: 0, left: Some(counters) }
+    }
 }
 
 impl PortTree {
@@ -89,9 +96,9 @@ impl PortTree {
             slots: Slots::from_number(Egress::DEFAULT_LEAF.0 + 1),
             sent: BTreeMap::new(),
             owners: BTreeMap::new(),
+            moving: BTreeMap::new(),
             generation: 0,
             former: BTreeMap::new(),
-            places: BTreeMap::new(),
         }
     }
 
@@ -103,11 +110,10 @@ impl PortTree {
     /// The same port with another tree, which has only the default leaf. What the one before it holds drains on.
     pub fn empty(&self) -> Self {
         let mut former = self.former.clone();
-        former.extend(self.owners.iter().map(|(slot, (_, id))| ((self.generation, *slot), *id)));
+        former.extend(self.owners.iter().map(|(slot, of)| ((self.generation, *slot), of.id)));
         Self {
             generation: self.generation + 1,
             former,
-            places: self.places.clone(),
             ..Self::new(self.name.clone(), self.rate, self.overhead)
         }
     }
@@ -123,43 +129,54 @@ impl PortTree {
 
     /// Class objects behind slots: (slot, name, object id).
     pub fn classes(&self) -> impl Iterator<Item = (u32, &Name, u64)> {
-        self.owners.iter().map(|(slot, (name, id))| (*slot, name, *id))
+        self.owners.iter().map(|(slot, of)| (*slot, &of.name, of.id))
     }
 
     /// The class object behind a slot.
     pub fn class_of(&self, slot: u32) -> Option<(&Name, u64)> {
-        self.owners.get(&slot).map(|(n, id)| (n, *id))
+        self.owners.get(&slot).map(|of| (&of.name, of.id))
     }
 
-    /// A worker says that a slot is free, of this tree or one before. Gives the class object that is gone with it, if it
-    /// was the last of its slots.
-    pub fn freed(&mut self, generation: u32, slot: u32, dropped: u64) -> Option<Gone> {
-        let id = if generation == self.generation {
-            if self.sent.contains_key(&slot) {
-                return None;
-            }
-            let (_, id) = self.owners.remove(&slot)?;
+    /// A worker says that a slot is free, of this tree or one before. Gives the id of the class object that had it.
+    pub(super) fn freed(&mut self, generation: u32, slot: u32) -> Option<u64> {
+        if generation != self.generation {
+            return self.former.remove(&(generation, slot));
+        }
+        if self.sent.contains_key(&slot) {
+            return None;
+        }
+        let of = self.owners.remove(&slot)?;
+        self.release(slot);
+        Some(of.id)
+    }
+
+    /// A worker watches a slot no more that its class had left. Gives the id of that class object.
+    pub(super) fn left(&mut self, generation: u32, slot: u32) -> Option<u64> {
+        if generation != self.generation {
+            return self.former.get(&(generation, slot)).copied();
+        }
+        let (_, id) = self.moving.remove(&slot)?;
+        self.release(slot);
+        Some(id)
+    }
+
+    /// The number of a slot can be given again when it is free and nobody watches it.
+    fn release(&mut self, slot: u32) {
+        if !self.owners.contains_key(&slot) && !self.moving.contains_key(&slot) {
             self.slots.free(slot);
-            id
-        } else {
-            self.former.remove(&(generation, slot))?
-        };
-        let places = self.places.get_mut(&id)?;
-        places.slots -= 1;
-        // What a class lost while it moved from slot to slot is no part of its end.
-        places.dropped += if places.exists { 0 } else { dropped };
-        let dropped = places.dropped;
-        (places.slots == 0).then(|| {
-            self.places.remove(&id);
-            Gone { id, dropped }
-        })
+        }
     }
 
-    /// A worker says that an earlier tree is gone with everything in it.
-    pub fn tree_gone(&mut self, generation: u32) -> Vec<Gone> {
+    /// A worker says that an earlier tree is gone with everything in it. Gives the ids of the class objects, one a slot.
+    pub(super) fn tree_gone(&mut self, generation: u32) -> Vec<u64> {
         let of_it = self.former.range((generation, 0)..=(generation, u32::MAX));
         let slots: Vec<u32> = of_it.map(|((_, slot), _)| *slot).collect();
-        slots.into_iter().filter_map(|slot| self.freed(generation, slot, 0)).collect()
+        slots.into_iter().filter_map(|slot| self.former.remove(&(generation, slot))).collect()
+    }
+
+    /// Whether slots that their classes left are of classes which the draft deletes. O(such slots · log n).
+    pub(super) fn outlives(&self, draft: &Draft<'_>) -> bool {
+        self.moving.values().any(|(name, id)| !exists(draft, name, *id))
     }
 
     /// What the tree cannot take.
@@ -208,16 +225,19 @@ impl PortTree {
         out
     }
 
-    /// Plans the way from what was last sent to the draft. `None` when nothing differs.
-    pub fn plan(
+    /// Plans the way from what was last sent to the draft: the change of the tree, and the slots that classes leave for
+    /// others. `ends`: until when deleted classes may drain, by object id.
+    #[allow(clippy::too_many_arguments, reason = "they are what a plan is made of")]
+    pub(super) fn plan(
         &mut self,
         draft: &Draft<'_>,
         trees: &Trees<'_>,
-        draining: &[Draining],
+        places: &mut Places,
+        ends: &HashMap<u64, Instant>,
         class_id: &mut dyn FnMut(&str) -> ClassId,
         sla_id: &dyn Fn(&Name) -> Option<SlaId>,
-        default_drain: perhop_units::Instant,
-    ) -> EgressChange {
+        default_end: Instant,
+    ) -> (EgressChange, Vec<Moved>) {
         let rate = port_rate(draft, &self.name);
         let wanted = self.wanted(draft, trees, rate);
         let mut edits = Vec::new();
@@ -226,36 +246,68 @@ impl PortTree {
             self.rate_known = true;
             edits.push(TreeEdit::Rate(rate));
         }
-        let live = self.place(&wanted, &mut edits);
+        let live = self.place(&wanted, places, &mut edits);
+        let (mut moved, deleted) = self.not_in(&live, draft);
+        // Children before parents does not matter to the tree: a class goes with what is below it.
+        for (slot, id) in deleted {
+            self.sent.remove(&slot);
+            let drain_until = ends.get(&id).copied().unwrap_or(default_end);
+            edits.push(TreeEdit::Remove { index: NodeIndex(slot), drain_until });
+        }
+        self.find_below(&mut moved);
+        let map = leaf_map(draft, &self.name, &live, class_id, sla_id);
+        let generation = self.generation;
+        let change = EgressChange { generation, tree: TreeChange::prepare(edits), leaf_map: Arc::new(map) };
+        (change, moved)
+    }
+
+    /// Slots in use until now that no class of the draft is in any more: those their class has left for another, and those
+    /// of deleted classes, also those that one of these had left before; with the object ids.
+    fn not_in(&mut self, live: &BTreeMap<Name, u32>, draft: &Draft<'_>) -> (Vec<Moved>, BTreeMap<u32, u64>) {
         let in_use: BTreeSet<u32> = live.values().copied().collect();
-        let gone: BTreeMap<u32, u64> = self
-            .owners
-            .iter()
-            .filter(|(slot, _)| !in_use.contains(slot) && self.sent.contains_key(slot))
-            .map(|(slot, (_, id))| (*slot, *id))
-            .collect();
+        let gone = self.owners.iter().filter(|(s, _)| !in_use.contains(s) && self.sent.contains_key(s));
+        let gone: BTreeMap<u32, (Name, u64)> = gone.map(|(s, of)| (*s, (of.name.clone(), of.id))).collect();
         let stale: Vec<SlotKey> =
             self.slots.iter().filter(|(_, n)| gone.contains_key(n)).map(|(k, _)| *k).collect();
         for key in stale {
             self.slots.retire(&key);
         }
-        // Children before parents does not matter to the tree: a class goes with what is below it.
-        for (slot, id) in gone {
-            let until = draining.iter().find(|d| d.id == id).map_or(default_drain, |d| d.until);
-            self.sent.remove(&slot);
-            edits.push(TreeEdit::Remove { index: NodeIndex(slot), drain_until: until });
+        let left_before = self.moving.iter().filter(|(_, (name, id))| !exists(draft, name, *id));
+        let mut deleted: BTreeMap<u32, u64> = left_before.map(|(slot, (_, id))| (*slot, *id)).collect();
+        let mut moved = Vec::new();
+        for (slot, (name, id)) in gone {
+            if exists(draft, &name, id) {
+                self.sent.remove(&slot);
+                self.moving.insert(slot, (name, id));
+                moved.push(Moved { index: NodeIndex(slot), below: Vec::new() });
+            } else {
+                deleted.insert(slot, id);
+            }
         }
-        let existing: BTreeSet<u64> = wanted.values().map(|w| w.id).collect();
-        for (id, places) in &mut self.places {
-            places.exists = existing.contains(id);
+        (moved, deleted)
+    }
+
+    /// What is below slots that were left, of whatever class. O(slots · log moved), if there are any.
+    fn find_below(&self, moved: &mut [Moved]) {
+        if moved.is_empty() {
+            return;
         }
-        let map = leaf_map(draft, &self.name, &live, class_id, sla_id);
-        let generation = self.generation;
-        EgressChange { generation, tree: TreeChange::prepare(edits), leaf_map: Arc::new(map) }
+        // They are in the order of their slots.
+        for (slot, of) in &self.owners {
+            let Some(parent) = of.parent else { continue };
+            if let Ok(at) = moved.binary_search_by_key(&parent, |m| m.index.0) {
+                moved[at].below.push(NodeIndex(*slot));
+            }
+        }
     }
 
     /// Gives every wanted class a slot, parents first, and says what is new or different.
-    fn place(&mut self, wanted: &BTreeMap<Name, Wanted>, edits: &mut Vec<TreeEdit>) -> BTreeMap<Name, u32> {
+    fn place(
+        &mut self,
+        wanted: &BTreeMap<Name, Wanted>,
+        places: &mut Places,
+        edits: &mut Vec<TreeEdit>,
+    ) -> BTreeMap<Name, u32> {
         let mut order: Vec<&Name> = wanted.keys().collect();
         order.sort_by_key(|n| depth(wanted, n));
         let mut live: BTreeMap<Name, u32> = BTreeMap::new();
@@ -274,12 +326,18 @@ impl PortTree {
                 edits.push(TreeEdit::Update { index, params });
             }
             self.sent.insert(slot, params);
-            if self.owners.insert(slot, (name.clone(), w.id)).is_none() {
-                self.places.entry(w.id).or_default().slots += 1;
+            let holder = Holder { name: name.clone(), id: w.id, parent: parent_slot };
+            if self.owners.insert(slot, holder).is_none() {
+                places.taken(w.id);
             }
         }
         live
     }
+}
+
+/// Whether a class object is in the draft, on whatever port.
+fn exists(draft: &Draft<'_>, name: &Name, id: u64) -> bool {
+    draft.find(&Key { kind: Kind::Class, name: name.clone() }).is_some_and(|e| e.id == id)
 }
 
 fn depth(wanted: &BTreeMap<Name, Wanted>, name: &Name) -> usize {

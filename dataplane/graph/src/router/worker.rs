@@ -1,6 +1,7 @@
 //! The data half: a running graph and what is addressed in it.
 
 use super::change::{Change, ChangeStep};
+use super::moved::{Left, LeftSlots};
 use super::plan::RouterPlanner;
 use super::tree::Freed;
 use crate::lang::{Built, GraphError, build, parse};
@@ -9,7 +10,9 @@ use perhop_element::{ConservationError, Driver, Edge, Element, NodeId, TimerId};
 use perhop_elements::plumbing::FromPort;
 use perhop_elements::police::Conditioner;
 use perhop_elements::route::{IcmpError, Route};
-use perhop_elements::schedule::{ClassTree, Egress, FreedSlot};
+use perhop_elements::schedule::{
+    ClassCounters, ClassTree, Egress, EgressChange, FreedSlot, NodeIndex, TreeChange, TreeEdit,
+};
 use perhop_flows::{FlowEvent, Flows};
 use perhop_packet::{Batch, Pool, PortId};
 use perhop_units::Instant;
@@ -18,6 +21,8 @@ use thiserror::Error;
 
 /// Steps of change work between two batches: within 20 µs on the slowest machine this runs on.
 const STAGE_EDITS: usize = 64;
+/// Slots left by their classes that are looked at in a turn.
+const LEFT_LOOKS: usize = 32;
 
 /// Why a worker cannot be made.
 #[derive(Debug, Error)]
@@ -41,6 +46,12 @@ pub enum WorkerEvent {
         /// Address.
         address: IpAddr,
     },
+}
+
+impl From<Freed> for WorkerEvent {
+    fn from(freed: Freed) -> Self {
+        Self::Freed(freed)
+    }
 }
 
 /// Where the addressed elements are.
@@ -73,6 +84,8 @@ pub struct Worker {
     freed: Vec<FreedSlot>,
     /// Slots of changes for ports without a way out.
     absent: Vec<(PortId, u32, FreedSlot)>,
+    /// Slots that their classes left and that may still hold packets.
+    left_slots: LeftSlots,
     /// Elements removed since the last change, and how many of them were told of.
     left: Vec<Box<dyn Element>>,
     told_left: usize,
@@ -100,6 +113,7 @@ impl Worker {
             ports,
             freed: Vec::new(),
             absent: Vec::new(),
+            left_slots: LeftSlots::default(),
             left: Vec::new(),
             told_left: 0,
             flow_events: Vec::new(),
@@ -255,7 +269,11 @@ impl Worker {
             self.flip(now, change);
             change.flipped = true;
         }
-        if self.finish(now, change, &mut budget) { ChangeStep::Done } else { ChangeStep::More }
+        if !self.finish(now, change, &mut budget) {
+            return ChangeStep::More;
+        }
+        self.left_slots.add(&mut change.left_slots);
+        ChangeStep::Done
     }
 
     /// Adds classes to the trees that will be in force: those of a new graph before it runs.
@@ -359,6 +377,7 @@ impl Worker {
             element.take_events(&mut self.flow_events);
             into.extend(self.flow_events.drain(..).map(WorkerEvent::Flow));
         }
+        self.remove_left_slots(now, into);
         self.take_freed(now, into);
         if let Some(id) = self.roles.route
             && let Some(element) = self.driver.element_mut::<Route>(id)
@@ -370,6 +389,46 @@ impl Worker {
         }
     }
 
+    /// Removes slots that their classes left and that are empty; the trees tell that they are free.
+    fn remove_left_slots(&mut self, now: Instant, into: &mut Vec<WorkerEvent>) {
+        let mut left_slots = std::mem::take(&mut self.left_slots);
+        for _ in 0..LEFT_LOOKS.min(left_slots.len()) {
+            let Some((port, generation, moved)) = left_slots.next() else { break };
+            let index = moved.index;
+            let retired = self.roles.leaving.iter().filter_map(|l| self.driver.element_ref::<Egress>(l.id));
+            let mut retired = retired.filter(|e| e.port() == port && e.generation() == generation);
+            let left = match self.egress(port).filter(|e| e.generation() == generation) {
+                Some(egress) => moved.look(egress.tree()),
+                // What a replaced tree still holds leaves in its time, and goes with it.
+                None if retired.next().is_some() => Left::Removed,
+                None => Left::Empty(ClassCounters::default()),
+            };
+            let counters = match left {
+                Left::Waits => continue,
+                Left::Removed => ClassCounters::default(),
+                Left::Empty(counters) => {
+                    self.remove_slot(now, port, generation, index);
+                    counters
+                }
+            };
+            left_slots.forget();
+            into.push(Freed::left(port, generation, index, counters).into());
+        }
+        self.left_slots = left_slots;
+    }
+
+    /// Removes an empty slot.
+    fn remove_slot(&mut self, now: Instant, port: PortId, generation: u32, index: NodeIndex) {
+        match self.tree_mut(port, generation) {
+            Some(egress) => {
+                let tree = TreeChange::prepare(vec![TreeEdit::Remove { index, drain_until: now }]);
+                let leaf_map = egress.leaf_map().clone();
+                egress.finish(now, &mut EgressChange { generation, tree, leaf_map }, usize::MAX);
+            }
+            None => self.absent.push((port, generation, FreedSlot { index, dropped: 0 })),
+        }
+    }
+
     fn take_freed(&mut self, now: Instant, into: &mut Vec<WorkerEvent>) {
         self.charge_for_leaving(now);
         swap::take_retired(&mut self.driver, now, &mut self.left);
@@ -377,10 +436,8 @@ impl Worker {
         let mut tell = |egress: &mut Egress, gone: bool| {
             let (port, generation) = (egress.port(), egress.generation());
             egress.take_freed(&mut freed);
-            let slots = freed.drain(..).map(|f| (Some(f.index.0), f.dropped));
-            let all = slots.chain(gone.then_some((None, 0)));
-            let event = |(slot, dropped)| WorkerEvent::Freed(Freed { port, generation, slot, dropped });
-            into.extend(all.map(event));
+            into.extend(freed.drain(..).map(|f| Freed::slot(port, generation, f).into()));
+            into.extend(gone.then(|| Freed::tree(port, generation).into()));
         };
         let leaving = self.roles.leaving.iter().map(|l| l.id);
         let ids: Vec<NodeId> = self.roles.egress.iter().flatten().copied().chain(leaving).collect();
@@ -396,9 +453,8 @@ impl Worker {
         }
         self.told_left = self.left.len();
         self.freed = freed;
-        into.extend(self.absent.drain(..).map(|(port, generation, f)| {
-            WorkerEvent::Freed(Freed { port, generation, slot: Some(f.index.0), dropped: f.dropped })
-        }));
+        let absent = self.absent.drain(..);
+        into.extend(absent.map(|(port, generation, f)| Freed::slot(port, generation, f).into()));
         if !self.roles.leaving.is_empty() {
             let driver = &self.driver;
             self.roles.leaving.retain(|l| driver.element_ref::<Egress>(l.id).is_some());

@@ -1,6 +1,8 @@
 //! Class trees of a whole router under changes: how much work a turn does, and what becomes of classes and packets when
 //! classes or the graph around them go.
 
+mod moves;
+
 use perhop_graph::router::{EdgePort, VirtualRouter};
 use perhop_model::{
     Credentials, EventKind, Kind, Mode, Name, Op, Outcome, Owner, PortSpec, Transaction, TxnId,
