@@ -4,9 +4,10 @@ use crate::control_thread::{Done, ToControl};
 use crate::forwarder::Step;
 use crate::machine::Steal;
 use crate::report::Row;
-use crate::router_forwarder::{Raw, RouterForwarder, Wanted};
+use crate::router_forwarder::{Raw, RawClass, RouterForwarder, Wanted};
 use crate::survey::{Cursor, Scope, Survey};
 use perhop_elements::police::ConditionCounters;
+use perhop_elements::schedule::{ClassCounters, Egress};
 use perhop_flows::{FlowInfo, FlowTuple};
 use perhop_graph::control::Control;
 use perhop_graph::router::RouterPlanner;
@@ -17,6 +18,7 @@ use perhop_reason::Code;
 use perhop_units::Instant;
 use perhop_wire::protocol;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// What `perhop show` prints.
@@ -239,42 +241,71 @@ fn own_ports(control: &Control<RouterPlanner>, rows: &mut [Row]) {
     }
 }
 
+/// One row an object: a class that moved inside its tree counts in every slot it has, and has counted in those it had.
 fn class_rows(control: &Control<RouterPlanner>, raw: &Raw, ports: &[String], rows: &mut Vec<Row>) {
+    let planner = control.planner();
+    let mut by_id: BTreeMap<u64, Row> = BTreeMap::new();
     for c in raw.classes.iter().flatten() {
         let port = ports.get(c.port.index()).map_or("", String::as_str);
-        let mut row = match control.planner().leaf_class(c.port, c.leaf) {
-            Some((name, id)) => {
-                let mut row = Row::new("class", name.as_str());
-                identify(control, Kind::Class, name, &mut row);
-                row.id = id;
-                let key = Key { kind: Kind::Class, name: name.clone() };
-                if let Some(Spec::Class(spec)) = control.objects().get(&key).map(|e| &*e.spec) {
-                    row.facts.insert("logical".into(), spec.logical_name(name).to_owned());
-                }
-                row
+        let Some((name, id)) = planner.leaf_class(c.port, c.leaf) else {
+            // Any other slot without an object was freed since it was counted, and the object has its counts.
+            if c.leaf == Egress::DEFAULT_LEAF.0 {
+                let mut row = Row::new("class", &format!("{port}/default"));
+                class_counters(c, &mut row);
+                class_facts(c, port, &mut row);
+                rows.push(row);
             }
-            None => Row::new("class", &format!("{port}/default")),
+            continue;
         };
-        row.facts.insert("port".into(), port.to_owned());
-        row.facts.insert("state".into(), if c.draining { "draining" } else { "active" }.into());
-        let n = &c.counters;
-        for (name, value) in [
-            ("packets", n.packets),
-            ("bytes", n.bytes),
-            ("shared_bytes", n.shared),
-            ("borrowed_bytes", n.borrowed),
-            ("dropped_full", n.dropped_full),
-            ("dropped_early", n.dropped_early),
-            ("dropped_removed", n.dropped_removed),
-            ("throttled", n.throttled),
-            ("throttled_now", u64::from(c.throttled)),
-            ("backlog_packets", c.backlog.0),
-            ("backlog_bytes", c.backlog.1),
-        ] {
-            row.counters.insert(name.to_owned(), value);
-        }
-        rows.push(row);
+        let row = by_id.entry(id).or_insert_with(|| {
+            let mut row = Row::new("class", name.as_str());
+            identify(control, Kind::Class, name, &mut row);
+            row.id = id;
+            let key = Key { kind: Kind::Class, name: name.clone() };
+            if let Some(Spec::Class(spec)) = control.objects().get(&key).map(|e| &*e.spec) {
+                row.facts.insert("logical".into(), spec.logical_name(name).to_owned());
+            }
+            row.counters = counted(&planner.counted_before(id));
+            row
+        });
+        class_counters(c, row);
+        class_facts(c, port, row);
     }
+    rows.extend(by_id.into_values());
+}
+
+/// Adds what a slot counted and holds.
+fn class_counters(c: &RawClass, row: &mut Row) {
+    let gauges = [("backlog_packets", c.backlog.0), ("backlog_bytes", c.backlog.1)];
+    let gauges = gauges.map(|(name, value)| (name.to_owned(), value));
+    for (name, value) in counted(&c.counters).into_iter().chain(gauges) {
+        *row.counters.entry(name).or_default() += value;
+    }
+    let throttled = row.counters.entry("throttled_now".to_owned()).or_default();
+    *throttled = (*throttled).max(u64::from(c.throttled));
+}
+
+fn counted(n: &ClassCounters) -> BTreeMap<String, u64> {
+    let counters = [
+        ("packets", n.packets),
+        ("bytes", n.bytes),
+        ("shared_bytes", n.shared),
+        ("borrowed_bytes", n.borrowed),
+        ("dropped_full", n.dropped_full),
+        ("dropped_early", n.dropped_early),
+        ("dropped_removed", n.dropped_removed),
+        ("throttled", n.throttled),
+    ];
+    counters.map(|(name, value)| (name.to_owned(), value)).into()
+}
+
+/// Of several slots: active if one of them is.
+fn class_facts(c: &RawClass, port: &str, row: &mut Row) {
+    let state = row.facts.entry("state".into()).or_insert_with(|| "draining".into());
+    if !c.draining {
+        *state = "active".into();
+    }
+    row.facts.insert("port".into(), port.to_owned());
 }
 
 fn conditioned(

@@ -2,6 +2,8 @@
 
 use super::churn::Request;
 use super::world::World;
+use perhop_elements::schedule::ClassCounters;
+use perhop_graph::router::total;
 use perhop_model::{EventKind, Key, Kind, Op, Outcome, Owner, Reply, StateQuery, TxnId};
 use perhop_packet::PortId;
 use perhop_units::Instant;
@@ -26,7 +28,7 @@ pub struct Story {
     /// Names of classes, each as often as it was removed and not yet reported as drained.
     removed: Vec<Key>,
     classes: BTreeMap<u64, Key>,
-    counters: BTreeMap<(Kind, u64, u32), Vec<u64>>,
+    counters: BTreeMap<(Kind, u64), Vec<u64>>,
     pub expired: u32,
     pub reverted: u32,
     pub drained: u32,
@@ -143,31 +145,29 @@ impl Story {
 
     /// Counters of classes, contracts and profiles never go back as long as the object lives.
     pub fn count(&mut self, w: &mut World) {
-        let mut now: BTreeMap<(Kind, u64, u32), Vec<u64>> = BTreeMap::new();
+        let mut now: BTreeMap<(Kind, u64), Vec<u64>> = BTreeMap::new();
         let ports = w.draw.rates.len();
         let (control, worker) = w.router.halves();
         let planner = control.planner();
-        let mut add = |key: (Kind, u64, u32), values: Vec<u64>| now.insert(key, values);
+        let mut classes: BTreeMap<u64, ClassCounters> = BTreeMap::new();
         for port in (0..ports).map(|p| PortId(p as u16)) {
             let Some(egress) = worker.egress(port) else { continue };
             for class in egress.tree().iter() {
-                let c = &class.counters;
-                let values = vec![
-                    c.packets,
-                    c.bytes,
-                    c.shared,
-                    c.borrowed,
-                    c.dropped_full,
-                    c.dropped_removed,
-                    c.throttled,
-                ];
+                // An object may have several places.
                 if let Some((_, id)) = planner.leaf_class(port, class.index.0) {
-                    add((Kind::Class, id, class.index.0), values);
+                    let sum = classes.entry(id).or_insert_with(|| planner.counted_before(id));
+                    *sum = total([*sum, class.counters]);
                 }
             }
         }
+        let mut add = |key: (Kind, u64), values: Vec<u64>| now.insert(key, values);
+        for (id, c) in classes {
+            let values =
+                vec![c.packets, c.bytes, c.shared, c.borrowed, c.dropped_full, c.dropped_removed, c.throttled];
+            add((Kind::Class, id), values);
+        }
         let id = |kind: Kind, name: &perhop_model::Name| {
-            control.objects().get(&Key { kind, name: name.clone() }).map(|e| (kind, e.id, 0))
+            control.objects().get(&Key { kind, name: name.clone() }).map(|e| (kind, e.id))
         };
         let (slas, profiles) = planner.conditioned();
         let values = |c: &perhop_elements::police::ConditionCounters| {
