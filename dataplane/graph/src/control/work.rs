@@ -10,7 +10,7 @@ use perhop_model::{
 };
 use perhop_reason::Code;
 use perhop_units::{Duration, Instant};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -335,12 +335,36 @@ fn expiry(now: Instant, op: usize, ttl_ms: Option<u64>) -> Result<Option<u64>, E
     }
 }
 
-/// JSON merge patch (RFC 7396): null resets a field to its default.
+/// Keys that say which of several a value is, and hold it: of a queue's limit, a share, a queue's kind. No object of the
+/// model has one of these fields alone.
+const TAGS: [&[&str]; 3] = [&["packets", "bytes", "time"], &["rate", "ppm"], &["fifo", "red"]];
+/// Fields that say which of several an object is: a meter, what is done with a colour.
+const TAG_FIELDS: [&str; 2] = ["type", "do"];
+
+/// Whether `patch` makes of `target` another of several that have nothing in common.
+fn is_another(target: &Map<String, Value>, patch: &Map<String, Value>) -> bool {
+    let only = |of: &Map<String, Value>| if of.len() == 1 { of.keys().next().cloned() } else { None };
+    if let (Some(old), Some(new)) = (only(target), only(patch)) {
+        let among = |tags: &&[&str]| tags.contains(&old.as_str()) && tags.contains(&new.as_str());
+        return old != new && TAGS.iter().any(among);
+    }
+    let differs = |field: &&str| match (target.get(*field), patch.get(*field)) {
+        (Some(old), Some(new)) => !new.is_null() && old != new,
+        _ => false,
+    };
+    TAG_FIELDS.iter().any(|field| differs(&field))
+}
+
+/// JSON merge patch (RFC 7396): null resets a field to its default. A value that is one of several kinds is replaced by
+/// one of another kind: their fields do not mix.
 fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(fields) = patch else {
         *target = patch.clone();
         return;
     };
+    if target.as_object().is_some_and(|target| is_another(target, fields)) {
+        *target = Value::Null;
+    }
     if !target.is_object() {
         *target = Value::Object(serde_json::Map::new());
     }

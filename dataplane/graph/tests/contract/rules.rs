@@ -48,6 +48,67 @@ fn rule_1_a_key_at_most_once() {
 }
 
 #[test]
+fn rule_1_a_patch_replaces_a_value_by_one_of_another_kind_and_merges_one_of_the_same() {
+    let mut desk = Desk::furnished();
+    let class = |queue, guarantee| json!({"port": "wan", "queue": queue, "guarantee": guarantee});
+    let red = |max| json!({"red": {"min_ppm": 1000, "max_ppm": max, "max_p_ppm": 50_000, "ecn": false}});
+    let queue = json!({"limit": {"time": 30_000_000}, "kind": red(200_000)});
+    desk.commit(Owner::File, vec![put(Kind::Class, "wan/x", class(queue, json!({"rate": 1_000_000})))]);
+    let spec = |desk: &Desk, kind, name: &str| {
+        serde_json::to_value(&*desk.control.objects()[&key(kind, name)].spec).expect("plain data")
+    };
+    for (fields, at, wanted) in [
+        (json!({"queue": {"limit": {"packets": 40}}}), "/queue/limit", json!({"packets": 40})),
+        (json!({"queue": {"limit": {"bytes": 40_000}}}), "/queue/limit", json!({"bytes": 40_000})),
+        (
+            json!({"queue": {"limit": {"bytes": null, "time": 9_000_000}}}),
+            "/queue/limit",
+            json!({"time": 9_000_000}),
+        ),
+        (json!({"queue": {"kind": {"red": {"max_ppm": 300_000}}}}), "/queue/kind", red(300_000)),
+        (json!({"queue": {"kind": "fifo"}}), "/queue/kind", json!("fifo")),
+        (json!({"queue": {"kind": red(400_000)}}), "/queue/kind", red(400_000)),
+        (json!({"guarantee": {"ppm": 50_000}}), "/guarantee", json!({"ppm": 50_000})),
+        (json!({"ceiling": {"rate": 5_000_000}}), "/ceiling", json!({"rate": 5_000_000})),
+        (json!({"ceiling": {"ppm": 500_000}}), "/ceiling", json!({"ppm": 500_000})),
+    ] {
+        desk.commit(Owner::File, vec![patch(Kind::Class, "wan/x", fields.clone())]);
+        let spec = spec(&desk, Kind::Class, "wan/x");
+        assert_eq!(spec.pointer(at), Some(&wanted), "{fields}");
+    }
+    assert_eq!(spec(&desk, Kind::Class, "wan/x").pointer("/queue/limit"), Some(&json!({"time": 9_000_000})));
+    // Two kinds at once are none.
+    let both = json!({"queue": {"limit": {"packets": 4, "bytes": 9000}}});
+    let errors = desk.refused(Owner::File, vec![patch(Kind::Class, "wan/x", both)]);
+    assert_eq!(errors[0].1, Code::Malformed);
+    // Kinds that a field names: a meter, and what is done with a colour.
+    let two_rates =
+        json!({"type": "trtcm", "cir": 1000, "cbs": 1500, "pir": 2000, "pbs": 3000, "aware": true});
+    let profile = json!({"meter": two_rates, "yellow": {"do": "mark", "dscp": 46}});
+    desk.commit(Owner::File, vec![put(Kind::Profile, "p", profile)]);
+    let one_rate = json!({"type": "token_bucket", "cir": 1000, "cbs": 1500});
+    for (fields, at, wanted) in [
+        (json!({"meter": {"pir": 4000}}), "/meter/pir", json!(4000)),
+        (json!({"meter": {"type": "trtcm", "pir": 5000}}), "/meter/cbs", json!(1500)),
+        (json!({"meter": one_rate}), "/meter", one_rate),
+        (json!({"yellow": {"do": "drop"}}), "/yellow", json!({"do": "drop"})),
+    ] {
+        desk.commit(Owner::File, vec![patch(Kind::Profile, "p", fields.clone())]);
+        let spec = spec(&desk, Kind::Profile, "p");
+        assert_eq!(spec.pointer(at), Some(&wanted), "{fields}");
+    }
+    // A condition is no such value: its fields are merged, also when each has but one.
+    desk.commit(
+        Owner::File,
+        vec![put(Kind::Filter, "m", json!({"class": "voice", "match": {"src": "10.0.0.0/8"}}))],
+    );
+    desk.commit(Owner::File, vec![patch(Kind::Filter, "m", json!({"match": {"dst": "10.1.0.0/16"}}))]);
+    let merged = spec(&desk, Kind::Filter, "m");
+    assert_eq!(merged.pointer("/match/src"), Some(&json!("10.0.0.0/8")));
+    assert_eq!(merged.pointer("/match/dst"), Some(&json!("10.1.0.0/16")));
+}
+
+#[test]
 fn rule_1_all_errors_are_returned() {
     let mut desk = Desk::furnished();
     let errors = desk.refused(
