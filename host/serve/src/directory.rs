@@ -125,12 +125,9 @@ fn io_error(path: &Path, source: io::Error) -> DirectoryError {
     DirectoryError::Io { path: path.to_owned(), source }
 }
 
-/// The effective user, by the line `Uid:` of /proc/self/status (proc(5)). The owner of /proc/self is not it: that is root
-/// for a program with file capabilities.
+/// The effective user, whether or not /proc is there.
 pub(crate) fn own_uid() -> u32 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let effective = |line: &str| line.strip_prefix("Uid:")?.split_whitespace().nth(1)?.parse().ok();
-    status.lines().find_map(effective).unwrap_or(u32::MAX)
+    rustix::process::geteuid().as_raw()
 }
 
 #[cfg(test)]
