@@ -18,7 +18,9 @@ mod table;
 
 pub use element::{Flows, FlowsChange, FlowsConfig, FlowsCounters};
 pub use event::{FlowEvent, FlowEventKind, FlowTuple};
-pub use query::{ExplainedConnection, ExplainedFilter, ExplainedTable, Explanation, FlowInfo};
+pub use query::{
+    ExplainedConnection, ExplainedFilter, ExplainedTable, Explanation, FlowInfo, SNAPSHOT_SLOTS,
+};
 pub use registration::types;
 pub use settings::{Settings, SlaMap};
 pub use table::Timeouts;

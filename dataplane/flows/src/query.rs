@@ -112,26 +112,34 @@ pub struct ExplainedFilter {
     pub allows_realtime: bool,
 }
 
+/// Entries of the table that one call of [`Flows::snapshot`] looks at, dead ones included: a few µs.
+pub const SNAPSHOT_SLOTS: u32 = 256;
+
 fn some(id: u32) -> Option<u32> {
     (id != u32::MAX).then_some(id)
 }
 
 impl Flows {
     /// Directions that have carried packets, from entry `cursor` (0 at first) on, of at most `limit` connections;
-    /// and the cursor to go on with, `None` at the end. Connections that come and go meanwhile may be missed.
+    /// and the cursor to go on with, `None` at the end. At most [`SNAPSHOT_SLOTS`] entries are looked at, so there may be
+    /// none in it though there are more to come. Connections that come and go meanwhile may be missed.
     pub fn snapshot(&self, now: Instant, cursor: u32, limit: usize) -> (Vec<FlowInfo>, Option<u32>) {
         let now_ms = (now.as_nanos() / 1_000_000) as u32;
-        let mut entries = self.table.iter_from(cursor);
+        let end = cursor.saturating_add(SNAPSHOT_SLOTS).min(self.table.slots());
         let mut rows = Vec::new();
-        let mut next = cursor;
-        for (n, entry) in entries.by_ref().take(limit) {
-            next = n + 1;
+        let mut next = end;
+        let mut found = 0;
+        for (n, entry) in self.table.iter_in(cursor..end) {
+            if found == limit {
+                next = n;
+                break;
+            }
+            found += 1;
             rows.extend(
                 (0..2).filter(|h| entry.halves[*h].packets > 0).map(|h| self.info(n, entry, h, now_ms)),
             );
         }
-        let more = entries.next().is_some();
-        (rows, more.then_some(next))
+        (rows, (next < self.table.slots()).then_some(next))
     }
 
     fn info(&self, n: u32, entry: &Entry, half: usize, now_ms: u32) -> FlowInfo {

@@ -188,8 +188,9 @@ impl Cursor {
         };
         let n = UNIT.min(self.left.connections - self.looked_at);
         let (rows, next) = flows.snapshot(now, self.flow, n);
+        // Both directions of a connection stand together.
+        self.looked_at += rows.chunk_by(|a, b| a.connection == b.connection).count();
         self.flows.extend(rows);
-        self.looked_at += n;
         match next {
             Some(next) => self.flow = next,
             None => self.left.connections = 0,

@@ -155,7 +155,7 @@ proptest! {
     }
 }
 
-fn rule(id: u32, matches: Match) -> Rule {
+pub(crate) fn rule(id: u32, matches: Match) -> Rule {
     Rule {
         id: FilterId(id),
         tier: 0,

@@ -1,6 +1,7 @@
 use super::*;
 use crate::classifier::{Action, Key, Masked, Match, PortRange, Rule, tests as rules};
 use crate::event::FlowEventKind;
+use crate::query::SNAPSHOT_SLOTS;
 use crate::realtime::{Detector, rtp::RtpSettings};
 use ipnet::IpNet;
 use perhop_element::testkit::Bench;
@@ -499,6 +500,69 @@ fn show_flows_comes_in_pages() {
     assert_eq!(rows.len(), 11);
     assert_eq!(rows.iter().filter(|r| !r.forward).count(), 1);
     assert!(rows.iter().all(|r| r.class == Some(0) && r.filter.is_none() && r.bytes == 48));
+}
+
+#[test]
+fn a_page_of_flows_looks_at_a_bounded_part_of_a_table_of_dead_entries() {
+    let config = FlowsConfig { connections: 4096, ..small() };
+    let mut bench = bench(config, vec![], settings(false));
+    for i in 0..2000 {
+        push(&mut bench, &Made::udp("10.0.0.1", "10.1.0.2", (i, 2), vec![0; 20]), 0);
+    }
+    // Only the last of them goes on; the entries of the others stay behind, dead.
+    let last = Made::udp("10.0.0.1", "10.1.0.2", (1999, 2), vec![0; 20]);
+    for _ in 0..1000 {
+        bench.run_for(Duration::from_secs(10));
+        push(&mut bench, &last, 0);
+    }
+    let now = bench.now();
+    let flows = bench.element::<Flows>();
+    assert_eq!((flows.table.len(), flows.table.slots()), (1, 2000));
+    let (mut rows, mut cursors) = (Vec::new(), vec![0]);
+    loop {
+        let (page, next) = flows.snapshot(now, cursors[cursors.len() - 1], 16);
+        rows.extend(page);
+        let Some(next) = next else { break };
+        cursors.push(next);
+    }
+    assert_eq!(cursors, (0..2000).step_by(SNAPSHOT_SLOTS as usize).collect::<Vec<_>>());
+    assert_eq!(rows.len(), 1);
+}
+
+#[test]
+fn more_changes_than_are_remembered_are_one_that_concerns_everybody() {
+    let rule = |id: u32| rules::rule(id, Match { protocol: Some(17), ..Match::default() });
+    let none = Classifier::build(vec![rule(0)]).unwrap();
+    let with = |n: u32| none.with_changes((1..=n).map(rule), &[]).unwrap();
+    let most = DeltaLog::LEN as u32;
+    assert!(with(most).deltas.iter().all(|d| matches!(d, Delta::Rule(_))));
+    assert_eq!(with(most).deltas.len(), DeltaLog::LEN);
+    assert_eq!(with(most + 1).deltas, [Delta::All]);
+    // What a change brings together from its parts is counted when it is put into force: one step, not hundreds.
+    let mut bench = bench(small(), vec![], settings(false));
+    let prefix = |i: u8| Delta::Sla(format!("10.9.{i}.0/24").parse().unwrap());
+    let now = bench.now();
+    let flows = bench.element::<Flows>();
+    for (count, steps) in [(most as u8, most), (most as u8 + 1, 1), (250, 1)] {
+        let before = flows.log.generation();
+        let deltas = (0..count).map(prefix).collect();
+        flows.commit(now, FlowsChange { deltas, ..FlowsChange::default() });
+        assert_eq!(flows.log.generation() - before, steps, "{count} changes");
+    }
+    // The last of them concerns those whom no prefix does.
+    let key = Key {
+        in_port: PortId(0),
+        vlan: 0,
+        src: "192.0.2.1".parse().unwrap(),
+        dst: "192.0.2.2".parse().unwrap(),
+        protocol: 17,
+        ports: None,
+        dscp: 0,
+        tcp_flags: None,
+        fragment: false,
+    };
+    let now = flows.log.generation();
+    assert!(flows.log.holds(now, &key) && !flows.log.holds(now - 1, &key));
 }
 
 #[test]

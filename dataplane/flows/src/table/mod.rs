@@ -19,6 +19,7 @@ use index::Index;
 use perhop_packet::prefetch;
 use perhop_units::{Duration, Instant};
 use perhop_wire::protocol;
+use std::ops::Range;
 use wheel::{SLOTS, Wheel};
 
 /// Silence after which a connection is forgotten.
@@ -286,8 +287,15 @@ impl ConnectionTable {
         self.overflow.get_mut(entry.overflow as usize)
     }
 
-    /// Live entries from number `from` on.
-    pub fn iter_from(&self, from: u32) -> impl Iterator<Item = (u32, &Entry)> {
-        (from..).zip(self.entries.iter().skip(from as usize)).filter(|(_, e)| e.live)
+    /// Live entries among the numbers `range`. O(length of the range).
+    pub fn iter_in(&self, range: Range<u32>) -> impl Iterator<Item = (u32, &Entry)> {
+        let end = (range.end as usize).min(self.entries.len());
+        let entries = self.entries.get(range.start as usize..end).unwrap_or_default();
+        (range.start..).zip(entries).filter(|(_, e)| e.live)
+    }
+
+    /// Entries, dead ones included: all numbers are below.
+    pub fn slots(&self) -> u32 {
+        self.entries.len() as u32
     }
 }
