@@ -135,7 +135,7 @@ impl CountSurvey {
     /// On the control thread.
     pub(crate) fn new(control: &Control<RouterPlanner>, purpose: Purpose) -> Self {
         let scope = match &purpose {
-            Purpose::Counters(_) => scope(What::All, 0),
+            Purpose::Counters(_) => Scope { gauges: false, ..scope(What::All, 0) },
             Purpose::Show(what, limit, _) => scope(*what, *limit),
         };
         let wanted = if scope.conditioned || scope.elements { wanted(control) } else { Wanted::default() };
@@ -155,6 +155,7 @@ fn scope(what: What, limit: usize) -> Scope {
         classes: what.has("class"),
         conditioned: what.has("profile") || what.has("sla"),
         connections,
+        gauges: true,
     }
 }
 
@@ -216,7 +217,18 @@ impl Counting {
 /// Flows looked at for one answer; recognised ones may lie anywhere in the table.
 const LOOKED_AT: usize = 20_000;
 
-fn counters_row(row: Row) -> CountersRow {
+/// By kind of row what goes up and down, or may: [`CountersRow`] has a place for counters alone.
+const GAUGES: [(&str, &[&str]); 4] = [
+    ("port", &["rate_bps"]),
+    ("class", &["throttled_now", "backlog_packets", "backlog_bytes"]),
+    ("pool", &["capacity", "in_depot"]),
+    ("driver", &["timer_late_p50_ns", "timer_late_p99_ns", "timer_late_max_ns", "survey_slice_max_ns"]),
+];
+
+fn counters_row(mut row: Row) -> CountersRow {
+    for (_, gauges) in GAUGES.iter().filter(|(kind, _)| *kind == row.kind) {
+        row.counters.retain(|name, _| !gauges.contains(&name.as_str()));
+    }
     CountersRow { kind: row.kind, name: row.name, id: row.id, owner: row.owner, counters: row.counters }
 }
 
@@ -393,3 +405,6 @@ pub(crate) fn flow_text(f: &FlowTuple) -> String {
     };
     format!("{protocol} {}>{}", end(f.src, f.src_port), end(f.dst, f.dst_port))
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,11 +10,12 @@ use crate::forwarder::Step;
 use crate::graph_forwarder::element_row;
 use crate::report::Row;
 use crate::router_forwarder::{Raw, RawClass, RouterForwarder, Wanted};
-use perhop_element::NodeId;
+use perhop_element::{CounterSink, Driver, NodeId};
 use perhop_elements::schedule::{Egress, NodeIndex};
 use perhop_flows::FlowInfo;
 use perhop_packet::PortId;
 use perhop_units::{Duration, Instant};
+use std::collections::BTreeMap;
 
 /// Time of a slice, to which the unit that ends it adds some µs: together at most 20 µs.
 pub(crate) const SLICE: Duration = Duration(12_000);
@@ -35,6 +36,33 @@ pub(crate) trait Survey<F>: Send {
     fn finish(self: Box<Self>, at: Instant, rows: Vec<Row>, forwarder: &mut F);
 }
 
+/// Takes counters, and gauges only where these are wanted too.
+struct Columns<'a> {
+    into: &'a mut BTreeMap<String, u64>,
+    /// Counters left out: sums over what comes and goes.
+    without: &'a [&'a str],
+}
+
+impl CounterSink for Columns<'_> {
+    fn counter(&mut self, name: &str, value: u64) {
+        if !self.without.iter().any(|prefix| name.starts_with(prefix)) {
+            self.into.insert(name.to_owned(), value);
+        }
+    }
+    fn gauge(&mut self, _name: &str, _value: u64) {}
+}
+
+/// What an element counts, without gauges and without counters of classes, profiles and contracts, which have rows of
+/// their own: what is never less than it was, as long as the element is there.
+fn monotonic_row(driver: &Driver, id: NodeId, is_long: bool, without: &[&str]) -> Row {
+    let mut row = element_row(driver, id, false);
+    row.counters.remove("held");
+    if !is_long {
+        driver.report(id, &mut Columns { into: &mut row.counters, without });
+    }
+    row
+}
+
 /// What of a router to count.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Scope {
@@ -43,6 +71,8 @@ pub(crate) struct Scope {
     pub(crate) conditioned: bool,
     /// Connections to look at.
     pub(crate) connections: usize,
+    /// Elements with all they say of themselves, not only with what is monotonic.
+    pub(crate) gauges: bool,
 }
 
 /// Where a survey of a router stands.
@@ -118,7 +148,16 @@ impl Cursor {
             Some(egress) => egress.tree().classes() as usize > LISTED,
             None => many > LISTED && forwarder.is_conditioner(id),
         };
-        self.raw.elements.push(element_row(driver, NodeId(id.0), !is_long));
+        let node = NodeId(id.0);
+        self.raw.elements.push(if self.left.gauges {
+            element_row(driver, node, !is_long)
+        } else if driver.element_ref::<Egress>(id).is_some() {
+            monotonic_row(driver, node, is_long, &["class."])
+        } else if forwarder.is_conditioner(id) {
+            monotonic_row(driver, node, is_long, &["profile_", "sla_", "class_"])
+        } else {
+            monotonic_row(driver, node, is_long, &[])
+        });
         true
     }
 

@@ -1,0 +1,285 @@
+//! Rows of a router in virtual time: counters never go back, whatever becomes of classes.
+
+use super::*;
+use crate::control_thread::FILE;
+use crate::forwarder::Forwarder;
+use crate::router_forwarder::ChangeJob;
+use crossbeam_channel::{Receiver, bounded};
+use perhop_graph::control::{Input, Limits, Output};
+use perhop_graph::router::{EdgePort, Worker, registry};
+use perhop_model::{Mode, Op, Outcome, Owner, Transaction, TxnId};
+use perhop_packet::{Batch, Pool, PortId};
+use perhop_units::Duration;
+use perhop_wire::build::udp4;
+use serde_json::{Value, json};
+use std::sync::mpsc::channel;
+
+const PORTS: [&str; 2] = ["lan", "wan"];
+/// Every element type that has gauges, and the queue that is slower than what comes.
+const GRAPH: &str = "in :: FromPort(lan); f :: Flows(connections = 256); c :: Conditioner(); \
+    l :: Link(100 Mbit/s, 5 ms, limit = 200 packets); q :: Egress(wan, rate = 1 Mbit/s); out :: ToPort(wan); \
+    in -> f -> c -> l -> q -> out;";
+
+struct Rig {
+    control: Control<RouterPlanner>,
+    forwarder: RouterForwarder,
+    told: Receiver<ToControl>,
+    now: Instant,
+    transactions: u8,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let port = |name: &str| EdgePort {
+            name: name.to_owned(),
+            spec: serde_json::from_value(json!({"rate": 1_000_000})).unwrap(),
+        };
+        let mut planner = RouterPlanner::new(PORTS.map(port).to_vec(), registry());
+        let worker = Worker::new(GRAPH, &mut planner, Pool::new(512), 1).unwrap();
+        let control = Control::new(1, planner, Limits::default());
+        let (to, told) = bounded(1024);
+        let forwarder = RouterForwarder::new(worker, PORTS.map(str::to_owned).to_vec(), to);
+        let mut rig = Self { control, forwarder, told, now: Instant::ZERO, transactions: 0 };
+        let mut ops = PORTS.map(|p| put(Kind::Port, p, json!({"rate": 1_000_000}))).to_vec();
+        ops.extend([
+            class("a", json!({"default": true})),
+            class("p", json!({})),
+            class("p/x", json!({"parent": "p"})),
+            put(
+                Kind::Profile,
+                "metered",
+                json!({"meter": {"type": "token_bucket", "cir": 8_000, "cbs": 1500}, "red": {"do": "pass"}}),
+            ),
+            put(
+                Kind::Sla,
+                "customer",
+                json!({"rate": 100_000_000, "burst": 1_000_000, "policy": "ok", "prefixes": ["10.0.0.0/24"]}),
+            ),
+            put(Kind::Detector, "rtp", json!({"class": "a", "rate": 100_000})),
+            put(Kind::Filter, "all", json!({"class": "a", "profile": "metered"})),
+        ]);
+        rig.commit(ops);
+        rig
+    }
+
+    fn commit(&mut self, ops: Vec<Op>) {
+        self.transactions += 1;
+        let transaction = Box::new(Transaction {
+            txn_id: TxnId([self.transactions; 16]),
+            owner: Owner::File,
+            fence: 0,
+            mode: Mode::Commit,
+            if_revision: None,
+            confirm_within_ms: None,
+            note: None,
+            force: false,
+            ops,
+        });
+        self.control.handle_input(self.now, Input::Request { request: 1, who: FILE, transaction });
+        while let Some(output) = self.control.poll_output() {
+            match output {
+                Output::Reply { reply, .. } => {
+                    assert_eq!(reply.outcome, Outcome::Committed, "{:?}", reply.errors)
+                }
+                Output::Apply { ticket, change } => {
+                    let mut job = Box::new(ChangeJob { ticket: Some(ticket), change });
+                    while self.forwarder.run(self.now, &mut job) == Step::More {}
+                    self.control.handle_input(self.now, Input::Applied { ticket });
+                }
+            }
+        }
+        self.turn();
+    }
+
+    /// What a turn of the two threads does beside packets.
+    fn turn(&mut self) {
+        if let Some(queue) = self.forwarder.transmit_queue(PortId(1)) {
+            queue.release_all();
+        }
+        assert!(self.forwarder.turn_ended(self.now));
+        for message in self.told.try_iter() {
+            let ToControl::Worker(perhop_graph::router::WorkerEvent::Freed(freed)) = message else {
+                continue;
+            };
+            for gone in self.control.planner_mut().freed(&freed) {
+                self.control.handle_input(self.now, Input::Drained { id: gone.id, dropped: gone.dropped });
+            }
+        }
+    }
+
+    fn send(&mut self, packets: u16) {
+        for n in 0..packets {
+            let frame = udp4([10, 0, 0, 1], [10, 9, 0, n as u8]).payload(&[0; 900]).build();
+            let mut packet = self.forwarder.pool().packet(&frame).unwrap();
+            packet.meta_mut().received_at = self.now;
+            let mut batch = Batch::new();
+            batch.push(packet);
+            self.forwarder.receive(self.now, PortId(0), &mut batch);
+        }
+    }
+
+    fn run_for(&mut self, time: Duration) {
+        let end = self.now + time;
+        while let Some(at) = self.forwarder.next_wakeup().filter(|at| *at <= end) {
+            self.now = self.now.max(at);
+            self.forwarder.poll(self.now);
+            self.turn();
+        }
+        self.now = end;
+    }
+
+    /// The rows that the packet thread adds: the one of the driver with figures that `late` makes larger.
+    fn machine(&self, late: u64) -> Vec<Row> {
+        let mut rows = PORTS.map(|p| Row::new("port", p)).to_vec();
+        let mut pool = Row::new("pool", "pool");
+        let counters = crate::machine::pool_counters(&self.forwarder.pool().counters());
+        pool.counters.extend(counters.map(|(name, value)| (name.to_owned(), value)));
+        let mut driver = Row::new("driver", "driver");
+        let lateness = ["timer_late_p50_ns", "timer_late_p99_ns"];
+        driver.counters.extend(lateness.map(|name| (name.to_owned(), late)));
+        driver.counters.insert("turns".to_owned(), self.now.0);
+        rows.extend([pool, driver]);
+        rows
+    }
+
+    fn ask(&mut self, purpose: Purpose, late: u64) {
+        let mut survey = CountSurvey::new(&self.control, purpose);
+        while survey.slice(&mut self.forwarder, &mut || true) == Step::More {}
+        let rows = self.machine(late);
+        Box::new(survey).finish(self.now, rows, &mut self.forwarder);
+        let counted = self.told.try_iter().find_map(|told| match told {
+            ToControl::Counted(counting) => Some(counting),
+            _ => None,
+        });
+        counted.unwrap().finish(&self.control, &PORTS.map(str::to_owned), &Steal::now());
+    }
+
+    fn counters(&mut self, late: u64) -> CountersPage {
+        let (to, page) = channel();
+        self.ask(Purpose::Counters(Box::new(move |p| to.send(p).unwrap())), late);
+        page.recv().unwrap()
+    }
+
+    fn show(&mut self, what: What) -> ShowPage {
+        let (to, page) = channel();
+        self.ask(Purpose::Show(what, 1000, Box::new(move |p| to.send(p).unwrap())), 0);
+        page.recv().unwrap().unwrap()
+    }
+}
+
+fn put(kind: Kind, name: &str, spec: Value) -> Op {
+    Op::Put { kind, name: Name::new(name).unwrap(), spec, if_version: None, ttl_ms: None }
+}
+
+fn class(name: &str, more: Value) -> Op {
+    let mut spec = json!({"port": "wan", "queue": {"limit": {"packets": 200}}});
+    spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    put(Kind::Class, name, spec)
+}
+
+/// The counters of a page by row. Each row is there once.
+fn by_row(page: &CountersPage) -> BTreeMap<(String, String, u64), BTreeMap<String, u64>> {
+    let key = |r: &CountersRow| (r.kind.clone(), r.name.clone(), r.id);
+    let rows: BTreeMap<_, _> = page.rows.iter().map(|r| (key(r), r.counters.clone())).collect();
+    assert_eq!(rows.len(), page.rows.len(), "{:?}", page.rows.iter().map(key).collect::<Vec<_>>());
+    rows
+}
+
+#[test]
+fn no_counter_of_any_row_ever_goes_back() {
+    let mut rig = Rig::new();
+    let mut before = by_row(&rig.counters(9_000));
+    let mut check = |rig: &mut Rig, late: u64| {
+        let now = by_row(&rig.counters(late));
+        for (row, counters) in &before {
+            let same = now.get(row).unwrap_or_else(|| panic!("{row:?} is gone"));
+            for (name, value) in counters {
+                assert!(
+                    same.get(name).is_some_and(|v| v >= value),
+                    "{row:?} {name}: {value}, {:?}",
+                    same.get(name)
+                );
+            }
+        }
+        before = now;
+    };
+    // Queues fill and empty, a line becomes slower, classes move away and back, in the middle of both.
+    for round in 0..4_u64 {
+        rig.send(150);
+        check(&mut rig, 9_000);
+        rig.run_for(Duration::from_millis(200));
+        check(&mut rig, 20_000);
+        let parent =
+            if round % 2 == 0 { json!({"default": true, "parent": "p"}) } else { json!({"default": true}) };
+        rig.commit(vec![class("a", parent), put(Kind::Port, "wan", json!({"rate": 900_000 - round}))]);
+        check(&mut rig, 20_000);
+        rig.send(20);
+        rig.run_for(Duration::from_millis(300));
+        check(&mut rig, 1_000);
+        rig.run_for(Duration::from_secs(20));
+        check(&mut rig, 0);
+    }
+    let kinds: std::collections::BTreeSet<&str> = before.keys().map(|(kind, ..)| kind.as_str()).collect();
+    let all = ["class", "driver", "element", "pool", "port", "profile", "realtime", "sla"];
+    assert_eq!(kinds.into_iter().collect::<Vec<_>>(), all);
+    let class = &before.iter().find(|((_, name, _), _)| name == "a").unwrap().1;
+    assert_eq!(class["packets"] + class["dropped_full"], 4 * 170);
+}
+
+#[test]
+fn a_class_that_moves_keeps_one_row_with_all_it_counted() {
+    let mut rig = Rig::new();
+    rig.send(100);
+    rig.run_for(Duration::from_millis(100));
+    let row = |rig: &mut Rig| {
+        let page = rig.show(What::Classes);
+        let mut rows = page.rows.into_iter().filter(|r| r.name == "a");
+        let row = rows.next().unwrap();
+        assert!(rows.next().is_none(), "two rows");
+        row
+    };
+    let before = row(&mut rig);
+    assert!(before.counter("packets") > 10 && before.counter("backlog_packets") > 50, "{before:?}");
+    rig.commit(vec![class("a", json!({"default": true, "parent": "p"}))]);
+    rig.send(10);
+    // Both places count, and hold what is shown.
+    let moved = row(&mut rig);
+    assert_eq!(moved.id, before.id);
+    assert!(moved.counter("packets") >= before.counter("packets"));
+    rig.run_for(Duration::from_secs(5));
+    let after = row(&mut rig);
+    assert_eq!((after.id, after.counter("packets"), after.counter("backlog_packets")), (before.id, 110, 0));
+    assert_eq!(after.facts["state"], "active");
+}
+
+#[test]
+fn gauges_are_shown_and_not_among_the_counters() {
+    let mut rig = Rig::new();
+    rig.send(50);
+    rig.run_for(Duration::from_millis(20));
+    let shown = rig.show(What::All);
+    let has =
+        |kind: &str, name: &str| shown.rows.iter().any(|r| r.kind == kind && r.counters.contains_key(name));
+    let counters = rig.counters(5);
+    let counted = |kind: &str, name: &str| {
+        counters.rows.iter().any(|r| r.kind == kind && r.counters.contains_key(name))
+    };
+    for (kind, gauge) in [
+        ("port", "rate_bps"),
+        ("class", "backlog_packets"),
+        ("class", "throttled_now"),
+        ("pool", "in_depot"),
+        ("driver", "timer_late_p99_ns"),
+        ("element", "held"),
+        ("element", "connections"),
+        ("element", "on_the_way"),
+        ("element", "backlog_bytes"),
+    ] {
+        assert!(has(kind, gauge) && !counted(kind, gauge), "{kind} {gauge}");
+    }
+    for (kind, counter) in
+        [("class", "packets"), ("pool", "leaked"), ("driver", "turns"), ("element", "busy_ns")]
+    {
+        assert!(has(kind, counter) && counted(kind, counter), "{kind} {counter}");
+    }
+}
