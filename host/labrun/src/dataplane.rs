@@ -2,13 +2,17 @@
 
 use crate::error::LabError;
 use crate::options::DemoOptions;
+use crate::private::PrivateDirectory;
 use crate::topology::{CALLEE, LINK_DEVICES, ROUTER_DEVICES, Topology};
-use perhop_engine::{Emulator, EmulatorConfig, Engine, EngineConfig, EngineError, Handle, Recording, Report};
+use perhop_engine::{
+    Emulator, EmulatorConfig, EmulatorReport, Engine, EngineConfig, EngineError, Handle, Recording, Report,
+    StopReport,
+};
 use perhop_graph::routerfile::RouterFile;
 use perhop_model::{ClassSpec, EventKind, Kind, Object};
 use perhop_units::{Duration, Instant, QueueLimit, Rate};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The router file of the Perhop run, as users find it.
 pub(crate) const EDGE: &str = include_str!("../../../examples/edge.toml");
@@ -93,7 +97,8 @@ pub(crate) struct DataPlane {
     router: Engine,
     handle: Handle,
     emulator: Emulator,
-    state_directory: PathBuf,
+    /// Goes last: the router writes into it to its end.
+    _state_directory: PrivateDirectory,
 }
 
 impl DataPlane {
@@ -107,27 +112,38 @@ impl DataPlane {
         let emulator =
             Emulator::start(link(topology, options, captures)).map_err(failed("start the link"))?;
         let name = format!("demo-{}", std::process::id());
-        let state_directory = std::env::temp_dir().join(format!("perhop-{name}"));
+        let state_directory = PrivateDirectory::new()?;
         let mut config = EngineConfig::new(&name, Some(topology.router.clone()), objects(kind, options)?);
         config.seed = options.seed;
         config.record = Some(SAMPLING);
         // The namespaces vanish with this process, so there is never anything to put back after a crash.
-        config.state_dir = Some(state_directory.clone());
+        config.state_dir = Some(state_directory.path().to_owned());
         let (router, handle) = Engine::start(config).map_err(failed("start the router"))?;
-        Ok(Self { router, handle, emulator, state_directory })
+        Ok(Self { router, handle, emulator, _state_directory: state_directory })
     }
 
     /// Stops both: what they counted.
-    pub(crate) fn stop(self) -> Observed {
+    ///
+    /// # Errors
+    /// [`LabError::Died`] when one of them did not live until now.
+    pub(crate) fn stop(self) -> Result<Observed, LabError> {
         let mut observed = Observed { detected: detected(&self.handle), ..Observed::default() };
         let router = self.router.stop();
         let link = self.emulator.stop();
-        let _ = std::fs::remove_dir_all(&self.state_directory);
+        both_lived(&router, &link)?;
         for report in [&router.report, &link.report] {
             count(report, &mut observed);
         }
         observed.queues = router.recording;
-        observed
+        Ok(observed)
+    }
+}
+
+/// What is measured of a router or a link that forwarded nothing for a while says nothing of either.
+fn both_lived(router: &StopReport, link: &EmulatorReport) -> Result<(), LabError> {
+    match router.failure.as_ref().or(link.failure.as_ref()) {
+        Some(death) => Err(LabError::Died(death.clone())),
+        None => Ok(()),
     }
 }
 
@@ -239,6 +255,31 @@ mod tests {
             let objects = objects(kind, &options).expect("both files are right");
             let port = objects.iter().find(|o| o.name.as_str() == WAN).expect("a wan port");
             assert_eq!(port.spec["rate"], 9_900_000, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn whoever_died_is_named_instead_of_a_verdict() {
+        let death = |name: &str| perhop_engine::ThreadDeath {
+            name: name.to_owned(),
+            thread: "packet",
+            why: "panic: out of luck".to_owned(),
+        };
+        let router = |failure| StopReport { failure, ..StopReport::default() };
+        let link = |failure| EmulatorReport { failure, ..EmulatorReport::default() };
+        assert!(both_lived(&router(None), &link(None)).is_ok());
+        for (router, link, name) in [
+            (router(Some(death("demo"))), link(None), "demo"),
+            (router(None), link(Some(death("uplink"))), "uplink"),
+            (router(Some(death("demo"))), link(Some(death("uplink"))), "demo"),
+        ] {
+            let error = both_lived(&router, &link).expect_err("one died");
+            assert_eq!(error.exit_code(), 3);
+            let text = error.to_string();
+            assert!(
+                text.contains(name) && text.contains("out of luck") && text.contains("no verdict"),
+                "{text}"
+            );
         }
     }
 

@@ -1,5 +1,6 @@
 //! What can keep a laboratory run from giving a result.
 
+use perhop_engine::ThreadDeath;
 use perhop_netlink::NetlinkError;
 use perhop_traffic::TrafficError;
 use std::path::PathBuf;
@@ -43,6 +44,9 @@ pub enum LabError {
         /// Why it failed.
         reason: String,
     },
+    /// The router or the emulated link ended while it was measured.
+    #[error("no verdict: {0}")]
+    Died(#[from] ThreadDeath),
     /// A socket, a thread or `/proc` failed.
     #[error("{doing}: {source}")]
     Io {

@@ -18,6 +18,7 @@ mod machine;
 mod measure;
 mod options;
 mod pace;
+mod private;
 mod run;
 mod tap;
 mod topology;

@@ -265,7 +265,7 @@ fn gather(
     let bulk = threads.bulk.finish();
     let [tap, back] = threads.taps;
     let (tap, back) = (tap.finish(), back.finish());
-    let observed = plane.stop();
+    let observed = plane.stop()?;
     let mut lateness = Lateness::default();
     lateness.merge(&up.lateness);
     lateness.merge(&down.lateness);
