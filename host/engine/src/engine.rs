@@ -15,7 +15,6 @@ use crate::prepare::{self, Device};
 use crate::prepared::Prepared;
 use crate::report::{Recording, Report};
 use crate::router_forwarder::RouterForwarder;
-use crate::state_file;
 use crate::supervisor::{Order, PacketHandle, Running, supervise};
 use crate::wait::{MAX_PORTS, Wake};
 use crossbeam_channel::{Sender, bounded, unbounded};
@@ -44,8 +43,6 @@ pub struct EngineConfig {
     pub namespace: Option<Namespace>,
     /// Objects of owner `file`; ports among them, in order, are the router's ports.
     pub objects: Vec<Object>,
-    /// The router file that the objects are from, if any.
-    pub file: Option<PathBuf>,
     /// Graph instead of the default one of an edge router.
     pub graph: Option<String>,
     /// Connections remembered at most, in the default graph.
@@ -66,18 +63,22 @@ pub struct EngineConfig {
     pub rx_slots: u32,
     /// Slots of each transmit ring, 64 … 65,536.
     pub tx_slots: u32,
-    /// Directory of the state file; `None` = [`crate::state_directory`].
-    pub state_dir: Option<PathBuf>,
+    /// Directory of the state file. Whoever can write there can have any interface of this machine changed.
+    pub state_dir: PathBuf,
 }
 
 impl EngineConfig {
     /// A router of these objects in a namespace: 65,536 buffers, seed 1, rings of 4,096 and 1,024 slots.
-    pub fn new(name: &str, namespace: Option<Namespace>, objects: Vec<Object>) -> Self {
+    pub fn new(
+        name: &str,
+        namespace: Option<Namespace>,
+        objects: Vec<Object>,
+        state_dir: impl Into<PathBuf>,
+    ) -> Self {
         Self {
             name: name.to_owned(),
             namespace,
             objects,
-            file: None,
             graph: None,
             connections: EdgeOptions::DEFAULT_CONNECTIONS,
             pool_size: 65_536,
@@ -88,22 +89,19 @@ impl EngineConfig {
             record: None,
             rx_slots: 4096,
             tx_slots: 1024,
-            state_dir: None,
+            state_dir: state_dir.into(),
         }
     }
 
-    /// A router of a file that was read, from `path` if given.
+    /// A router of a file that was read.
     pub fn of_file(
         name: &str,
         namespace: Option<Namespace>,
         file: &RouterFile,
-        path: Option<PathBuf>,
+        state_dir: impl Into<PathBuf>,
     ) -> Self {
-        Self {
-            file: path,
-            connections: file.router.max_flows,
-            ..Self::new(name, namespace, file.objects.clone())
-        }
+        let connections = file.router.max_flows;
+        Self { connections, ..Self::new(name, namespace, file.objects.clone(), state_dir) }
     }
 }
 
@@ -170,8 +168,7 @@ impl Engine {
         let pool = Pool::new(config.pool_size);
         let worker = Worker::new(&text, &mut planner, pool, config.seed)
             .map_err(|e| EngineError::Graph(vec![e.to_string()]))?;
-        let directory = config.state_dir.clone().unwrap_or_else(state_file::state_directory);
-        let prepared = Prepared::new(&config.name, &directory, &namespace, &devices)?;
+        let prepared = Prepared::new(&config.name, &config.state_dir, &namespace, &devices)?;
         let plan = SocketPlan {
             rx_slots: config.rx_slots,
             tx_slots: config.tx_slots,
@@ -458,8 +455,7 @@ mod tests {
             let file = file.unwrap_or_else(|| panic!("{diagnostics}"));
             let config = EngineConfig {
                 pool_size: 1024,
-                state_dir: Some(self.scratch.clone()),
-                ..EngineConfig::of_file(name, Some(self.namespace.clone()), &file, None)
+                ..EngineConfig::of_file(name, Some(self.namespace.clone()), &file, &self.scratch)
             };
             Engine::start(config).unwrap()
         }

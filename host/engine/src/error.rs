@@ -126,9 +126,6 @@ pub enum EngineError {
     /// A thread cannot be made.
     #[error("cannot start a thread: {0}; too many processes?")]
     Thread(std::io::Error),
-    /// Nothing to read again.
-    #[error("this router was not started from a file; nothing to reload")]
-    NoFile,
     /// A thread ended that should not have.
     #[error(transparent)]
     ThreadDied(#[from] ThreadDeath),
@@ -145,7 +142,6 @@ impl EngineError {
             Self::Graph(_)
                 | Self::Objects(_)
                 | Self::PortCount { .. }
-                | Self::NoFile
                 | Self::ThreadDied(_)
                 | Self::StateFormat { .. }
         )

@@ -53,4 +53,4 @@ pub use error::EngineError;
 pub use handle::Handle;
 pub use report::{Recording, Report, Row};
 pub use show::ShowPage;
-pub use state_file::{Restored, restore, state_directory, state_path};
+pub use state_file::{Restored, restore, state_path};

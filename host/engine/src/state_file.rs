@@ -6,11 +6,16 @@ use perhop_netlink::Namespace;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
+use std::fs::OpenOptions;
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Form of the file; another number is refused.
 const FORMAT: u32 = 1;
+
+/// A symbolic link in a file's place is refused: it may point anywhere.
+const NO_LINK: i32 = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
 
 /// A forwarding switch as it was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,27 +64,6 @@ pub struct Restored {
     pub devices: Vec<String>,
     /// Whether the network namespace is gone, and its interfaces with it.
     pub namespace_gone: bool,
-}
-
-/// `/run/perhop`, or `$XDG_RUNTIME_DIR/perhop` where the former cannot be written, or the directory for temporary files.
-pub fn state_directory() -> PathBuf {
-    let run = PathBuf::from("/run/perhop");
-    let writable = |dir: &Path| {
-        fs::create_dir_all(dir).is_ok()
-            && rustix::fs::access(dir, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).is_ok()
-    };
-    if writable(&run) {
-        return run;
-    }
-    let own = std::env::var_os("XDG_RUNTIME_DIR").map(|d| PathBuf::from(d).join("perhop"));
-    match own {
-        Some(dir) if writable(&dir) => dir,
-        _ => {
-            let dir = std::env::temp_dir().join(format!("perhop-{}", rustix::process::getuid().as_raw()));
-            let _ = fs::create_dir_all(&dir);
-            dir
-        }
-    }
 }
 
 /// The state file of a router.
@@ -150,8 +134,10 @@ impl StateFile {
     }
 
     pub(crate) fn read(path: &Path) -> Result<Self, EngineError> {
-        let text =
-            fs::read(path).map_err(|source| EngineError::StateFile { path: path.to_owned(), source })?;
+        let fail = |source| EngineError::StateFile { path: path.to_owned(), source };
+        let mut text = Vec::new();
+        let file = OpenOptions::new().read(true).custom_flags(NO_LINK).open(path).map_err(fail)?;
+        (&file).read_to_end(&mut text).map_err(fail)?;
         let wrong = |detail: String| EngineError::StateFormat { path: path.to_owned(), detail };
         let state: Self = serde_json::from_slice(&text).map_err(|e| wrong(e.to_string()))?;
         if state.format != FORMAT {
@@ -165,7 +151,9 @@ impl StateFile {
         let fail = |source| EngineError::StateFile { path: path.to_owned(), source };
         let text = serde_json::to_vec_pretty(self).map_err(|e| fail(e.into()))?;
         let new = path.with_extension("new");
-        let mut file = fs::File::create(&new).map_err(fail)?;
+        let mut open = OpenOptions::new();
+        let open = open.write(true).create(true).truncate(true).custom_flags(NO_LINK);
+        let mut file = open.open(&new).map_err(fail)?;
         file.write_all(&text).and_then(|()| file.sync_all()).map_err(fail)?;
         fs::rename(&new, path).map_err(fail)
     }
@@ -276,6 +264,26 @@ mod tests {
         written.write(&path).unwrap();
         let restored = restore(&path).unwrap();
         assert!(restored.namespace_gone && !path.exists());
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn links_are_neither_read_nor_written_through() {
+        let dir = std::env::temp_dir().join(format!("perhop-state-links-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let (path, real, victim) = (state_path(&dir, "a"), dir.join("real"), dir.join("victim"));
+        state(1, 7).write(&real).unwrap();
+        std::os::unix::fs::symlink(&real, &path).unwrap();
+        assert!(matches!(StateFile::read(&path), Err(EngineError::StateFile { .. })));
+        assert!(matches!(restore(&path), Err(EngineError::StateFile { .. })));
+        fs::write(&victim, "precious").unwrap();
+        std::os::unix::fs::symlink(&victim, path.with_extension("new")).unwrap();
+        assert!(matches!(state(1, 7).write(&path), Err(EngineError::StateFile { .. })));
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+        fs::remove_file(path.with_extension("new")).unwrap();
+        // The link itself is replaced, not what it points to.
+        state(2, 9).write(&path).unwrap();
+        assert_eq!((StateFile::read(&path).unwrap().pid, StateFile::read(&real).unwrap().pid), (2, 1));
         fs::remove_dir_all(&dir).unwrap();
     }
 

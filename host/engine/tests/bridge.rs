@@ -141,9 +141,8 @@ fn start(router: &Namespace, scratch: &Scratch) -> (Engine, Handle) {
     let (file, diagnostics) = RouterFile::read("bridge.toml", &text);
     let file = file.unwrap_or_else(|| panic!("{diagnostics}"));
     Engine::start(EngineConfig {
-        state_dir: Some(scratch.0.clone()),
         pool_size: 8192,
-        ..EngineConfig::of_file("bridge", Some(router.clone()), &file, None)
+        ..EngineConfig::of_file("bridge", Some(router.clone()), &file, &scratch.0)
     })
     .unwrap()
 }

@@ -120,14 +120,11 @@ impl World {
     }
 
     fn config_of(&self, name: &str, text: &str) -> EngineConfig {
-        let path = self.scratch.0.join("router.toml");
-        std::fs::write(&path, text).unwrap();
         let (file, diagnostics) = RouterFile::read("router.toml", text);
         let file = file.unwrap_or_else(|| panic!("{diagnostics}"));
         EngineConfig {
-            state_dir: Some(self.scratch.0.clone()),
             pool_size: 8192,
-            ..EngineConfig::of_file(name, Some(self.router.clone()), &file, Some(path))
+            ..EngineConfig::of_file(name, Some(self.router.clone()), &file, &self.scratch.0)
         }
     }
 

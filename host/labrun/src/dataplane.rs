@@ -113,11 +113,11 @@ impl DataPlane {
             Emulator::start(link(topology, options, captures)).map_err(failed("start the link"))?;
         let name = format!("demo-{}", std::process::id());
         let state_directory = PrivateDirectory::new()?;
-        let mut config = EngineConfig::new(&name, Some(topology.router.clone()), objects(kind, options)?);
+        let namespace = Some(topology.router.clone());
+        // The namespaces vanish with this process, so there is never anything to put back after a crash.
+        let mut config = EngineConfig::new(&name, namespace, objects(kind, options)?, state_directory.path());
         config.seed = options.seed;
         config.record = Some(SAMPLING);
-        // The namespaces vanish with this process, so there is never anything to put back after a crash.
-        config.state_dir = Some(state_directory.path().to_owned());
         let (router, handle) = Engine::start(config).map_err(failed("start the router"))?;
         Ok(Self { router, handle, emulator, _state_directory: state_directory })
     }

@@ -88,8 +88,7 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
         cpu: args.cpu,
         fifo: args.realtime,
         pcap_dir: args.pcap.clone(),
-        state_dir: Some(claimed.directory().to_owned()),
-        ..EngineConfig::of_file(&name, None, &file, Some(path.clone()))
+        ..EngineConfig::of_file(&name, None, &file, claimed.directory())
     };
     if let Some(dir) = &config.pcap_dir {
         std::fs::create_dir_all(dir).map_err(|source| AppError::Write { path: dir.clone(), source })?;
