@@ -6,16 +6,21 @@
 #![forbid(unsafe_code)]
 
 pub mod command;
+mod discipline;
 pub mod drawing;
 pub mod figures;
 pub mod generators;
 mod index;
 pub mod model;
+mod paths;
 pub mod properties;
 mod read;
+mod router_objects;
 pub mod settings;
 
 pub use index::IndexEntry;
 pub use model::*;
+pub use paths::Paths;
 pub use read::{Companions, Loaded, MAX_OPPORTUNITIES, MAX_VARIANTS};
+pub use router_objects::{RouterObjects, RouterObjectsError};
 pub use settings::{NotASetting, Settings, UNKNOWN_PATH};

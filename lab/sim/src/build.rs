@@ -9,7 +9,6 @@ use crate::error::SimError;
 use crate::frame::{Hop, mac};
 use crate::front::Front;
 use crate::node::{Books, Kind, Node};
-use crate::paths::Paths;
 use crate::random::Stream;
 use crate::router::RouterNode;
 use crate::sample::LaneQueues;
@@ -19,9 +18,9 @@ use crate::world::{Lane, Step, Who, World};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use perhop_measure::{Membership, Toward};
-use perhop_scenario::{Discipline, NodeIndex, NodeKind, Scenario, Traffic, TrafficKind, generators};
+use perhop_scenario::{Discipline, NodeIndex, NodeKind, Paths, Scenario, Traffic, TrafficKind, generators};
 use perhop_traffic::Seed;
-use perhop_units::{Duration, Instant, QueueLimit};
+use perhop_units::{Duration, Instant};
 use std::path::PathBuf;
 
 /// Seed of tables whose order is never looked at.
@@ -109,10 +108,9 @@ impl World {
                 }
                 let lane = self.lanes.len();
                 let entity = self.entity(Who::Lane(lane));
-                let front = match &described.discipline {
-                    Discipline::Fifo => None,
-                    Discipline::Element(text) => {
-                        let text = with_link(text, described);
+                let front = match described.discipline_element() {
+                    None => None,
+                    Some(text) => {
                         let seed = options.seed ^ number << 32 ^ u64::from(options.repetition);
                         let front = Front::new(&text, self.buffers.first(), seed)
                             .map_err(|why| SimError::Discipline { link: link.name.clone(), why })?;
@@ -257,31 +255,4 @@ impl World {
         }
         self.arm_script();
     }
-}
-
-/// The discipline's text with the link's rate, queue and overhead where it does not set them.
-fn with_link(text: &str, way: &perhop_scenario::Way) -> String {
-    let (name, arguments) = match text.split_once('(') {
-        Some((name, rest)) => (name.trim(), rest.trim_end().trim_end_matches(')')),
-        None => (text.trim(), ""),
-    };
-    let has = |key: &str| {
-        arguments.split(',').any(|argument| argument.split_once('=').is_some_and(|(k, _)| k.trim() == key))
-    };
-    let mut all: Vec<String> =
-        Some(arguments.trim()).filter(|a| !a.is_empty()).map(str::to_owned).into_iter().collect();
-    if let Some(rate) = way.rate.filter(|_| !has("rate")) {
-        all.push(format!("rate = {} bit/s", rate.0));
-    }
-    if !has("limit") {
-        all.push(match way.queue {
-            QueueLimit::Packets(n) => format!("limit = {n} packets"),
-            QueueLimit::Bytes(n) => format!("limit = {n} B"),
-            QueueLimit::Time(ns) => format!("limit = {ns} ns"),
-        });
-    }
-    if way.overhead.get() > 0 && !has("overhead") {
-        all.push(format!("overhead = {} B", way.overhead.get()));
-    }
-    format!("{name}({})", all.join(", "))
 }

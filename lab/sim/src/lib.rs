@@ -15,7 +15,6 @@ mod error;
 mod frame;
 mod front;
 mod node;
-mod paths;
 mod random;
 mod router;
 mod run;

@@ -2,7 +2,6 @@
 
 use crate::error::SimError;
 use crate::frame::mac;
-use crate::paths::Paths;
 use ipnet::{IpNet, Ipv4Net};
 use perhop_elements::route::{
     NeighbourState, NeighbourUpdate, NextHop, Origin, PortInfo, RouteEntry, RouteKind,
@@ -13,15 +12,11 @@ use perhop_model::{
     Credentials, Kind, Mode, Name, Object, Op, Outcome, Owner, Reply, Spec, Transaction, TxnId,
 };
 use perhop_packet::{Packet, Pool, PortId};
-use perhop_scenario::{LinkIndex, NodeIndex, NodeKind, Scenario};
+use perhop_scenario::{LinkIndex, NodeIndex, NodeKind, Paths, RouterObjects, RouterObjectsError, Scenario};
 use perhop_units::{Instant, Rate};
 use serde_json::json;
-use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// Rate of a port without a link while its file is checked.
-const ANY_RATE: Rate = Rate::from_mbit(1000);
 /// Largest IP packet of a simulated interface.
 const MTU: u32 = 1500;
 
@@ -49,22 +44,13 @@ impl RouterNode {
         let NodeKind::Router(config) = &described.kind else {
             return Err(SimError::Router { node: name(), why: "it is not a router".to_owned() });
         };
-        // Asked only for ports without a rate.
-        let following = RefCell::new(BTreeSet::new());
-        let link_of = |port: &str| {
-            let at_node = scenario.links_of(node).find(|(link, _)| scenario.links[link.0].name == port);
-            // A port that is no link is refused below; until then it must not hide other errors.
-            let Some((link, end)) = at_node else { return Some(LinkOfPort { rate: ANY_RATE, overhead: 0 }) };
-            let way = &scenario.links[link.0].ways[end];
-            following.borrow_mut().insert(port.to_owned());
-            Some(LinkOfPort { rate: way.rate?, overhead: way.overhead.get() as i32 })
-        };
-        let (file, diagnostics) = RouterFile::read_on_links(&config.origin, &config.text, &link_of);
-        let following = following.into_inner();
-        let Some(mut file) = file else {
-            return Err(SimError::RouterFile { node: name(), diagnostics: diagnostics.to_string() });
-        };
-        let (ports, follows) = ports(scenario, node, &mut file, &following)?;
+        let RouterObjects { file, ports, follows } =
+            RouterObjects::of(scenario, node, config).map_err(|e| match e {
+                RouterObjectsError::File { diagnostics } => {
+                    SimError::RouterFile { node: name(), diagnostics }
+                }
+                other => SimError::Router { node: name(), why: other.to_string() },
+            })?;
         let edge = edge_ports(&file.objects);
         let connections = file.router.max_flows.min(1 << 20);
         let router = VirtualRouter::with_pool(edge, pool.clone(), connections, seed)
@@ -214,58 +200,6 @@ impl RouterNode {
     pub(crate) fn port_of(&self, link: LinkIndex, end: usize) -> Option<PortId> {
         self.ports.iter().position(|p| *p == (link, end)).map(|i| PortId(i as u16))
     }
-}
-
-/// Link and end of each port, and whether it takes its rate from its link.
-type Ports = (Vec<(LinkIndex, usize)>, Vec<bool>);
-
-/// Gives every link at the node a port.
-fn ports(
-    scenario: &Scenario,
-    node: NodeIndex,
-    file: &mut RouterFile,
-    following: &BTreeSet<String>,
-) -> Result<Ports, SimError> {
-    let name = &scenario.nodes[node.0].name;
-    let at_node: Vec<(LinkIndex, usize)> = scenario.links_of(node).collect();
-    let named = |object: &Object| {
-        at_node.iter().copied().find(|(link, _)| scenario.links[link.0].name == object.name.as_str())
-    };
-    let mut missing = Vec::new();
-    for (link, end) in &at_node {
-        let link_name = &scenario.links[link.0].name;
-        if !file.objects.iter().any(|o| o.kind == Kind::Port && o.name.as_str() == link_name) {
-            let bad =
-                |e: perhop_model::NameError| SimError::Router { node: name.clone(), why: e.to_string() };
-            let mode = file.objects.iter().find(|o| o.kind == Kind::Port).map(|o| o.spec["mode"].clone());
-            let mut spec = json!({});
-            if let Some(mode) = mode.filter(|m| !m.is_null()) {
-                spec["mode"] = mode;
-            }
-            let object =
-                Object { kind: Kind::Port, name: Name::new(link_name).map_err(bad)?, spec, ttl_ms: None };
-            missing.push((object, (*link, *end)));
-        }
-    }
-    let at = file.objects.iter().position(|o| o.kind != Kind::Port).unwrap_or(file.objects.len());
-    for (i, (object, _)) in missing.into_iter().enumerate() {
-        file.objects.insert(at + i, object);
-    }
-    let mut found = Vec::new();
-    let mut follows = Vec::new();
-    for object in file.objects.iter().filter(|o| o.kind == Kind::Port) {
-        let Some((link, end)) = named(object) else {
-            let why = format!("port \"{}\" is no link of this node", object.name);
-            return Err(SimError::Router { node: name.clone(), why });
-        };
-        let way = &scenario.links[link.0].ways[end];
-        let given = object.spec["rate"].as_u64().unwrap_or(0) > 0;
-        // A port that the file does not name has no classes: it may as well be as fast as its interface.
-        let follow = following.contains(object.name.as_str()) && given && way.rate.is_some();
-        found.push((link, end));
-        follows.push(follow);
-    }
-    Ok((found, follows))
 }
 
 fn edge_ports(objects: &[Object]) -> Vec<EdgePort> {

@@ -162,8 +162,15 @@ impl Story {
         }
         let mut add = |key: (Kind, u64), values: Vec<u64>| now.insert(key, values);
         for (id, c) in classes {
-            let values =
-                vec![c.packets, c.bytes, c.shared, c.borrowed, c.dropped_full, c.dropped_removed, c.throttled];
+            let values = vec![
+                c.packets,
+                c.bytes,
+                c.shared,
+                c.borrowed,
+                c.dropped_full,
+                c.dropped_removed,
+                c.throttled,
+            ];
             add((Kind::Class, id), values);
         }
         let id = |kind: Kind, name: &perhop_model::Name| {

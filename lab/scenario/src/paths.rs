@@ -1,18 +1,18 @@
-//! Shortest paths by number of links; of equal ones the link that the file names first.
+//! Shortest paths by number of links; of equal ones the link that the file names first: the routes of every world.
 
-use perhop_scenario::{LinkIndex, NodeIndex, NodeKind, Scenario};
+use crate::model::{LinkIndex, NodeIndex, NodeKind, Scenario};
 use std::collections::VecDeque;
 
 /// First links towards every node.
 #[derive(Debug)]
-pub(crate) struct Paths {
+pub struct Paths {
     /// `[from][to]`: the link and the end of it at `from`.
     first: Vec<Vec<Option<(LinkIndex, usize)>>>,
 }
 
 impl Paths {
     /// Hosts forward nothing, so they are only ends of paths. O(nodes · links).
-    pub(crate) fn of(scenario: &Scenario) -> Self {
+    pub fn of(scenario: &Scenario) -> Self {
         let nodes = scenario.nodes.len();
         let mut first = vec![vec![None; nodes]; nodes];
         for to in 0..nodes {
@@ -38,7 +38,7 @@ impl Paths {
     }
 
     /// The link to take, and the end of it here.
-    pub(crate) fn first_link(&self, from: NodeIndex, to: NodeIndex) -> Option<(LinkIndex, usize)> {
+    pub fn first_link(&self, from: NodeIndex, to: NodeIndex) -> Option<(LinkIndex, usize)> {
         self.first[from.0][to.0]
     }
 }
