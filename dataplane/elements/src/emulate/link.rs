@@ -7,16 +7,18 @@
 //! # Configuration
 //! | key | type | unit | default | range |
 //! |---|---|---|---|---|
-//! | `rate` (1st) | rate | bit/s at frame length + `overhead` | required | 1 … 10¹² |
+//! | `rate` (1st) | rate | bit/s at frame length + `overhead` | required | 0 = no limit, 1 … 10¹² |
 //! | `delay` (2nd) | time | ns | required | 0 … 1 h |
 //! | `jitter` | time | ns | 0 | 0 … `delay` |
 //! | `loss` | probability | | 0 | 0 … 100 % |
+//! | `up` | yes, no | | yes | |
 //! | `limit`, `overhead` | | | | as [`crate::queue::fifo`] |
 //!
 //! # Behaviour
 //! A packet that finds the line busy waits in a drop-tail queue (`queue_full`); the packet on the line is not in the
 //! queue. Each occupies the line for its wire time, may then be lost at random (`emulated_loss`) and arrives `delay`
-//! ± `jitter` after its last bit left. Nothing overtakes.
+//! ± `jitter` after its last bit left. Nothing overtakes. With `up = no` the link is cut: what is inside and what comes
+//! is dropped (`port_down`).
 //!
 //! # Counters
 //! `sent_packets`, `sent_bytes` (put on the line), `lost_packets`, `busy_ns`, gauge `on_the_way`; those of
@@ -41,7 +43,7 @@ use crate::queue::{FifoQueue, QueueCounters};
 use crate::schedule::{Transmitter, TransmitterConfig};
 use perhop_element::{CounterSink, Cx, Element, ElementState, ElementType, PortCount, PortIndex, TimerId};
 use perhop_packet::{Batch, DropReason, Packet};
-use perhop_units::{Duration, Instant, Probability};
+use perhop_units::{Duration, Instant, Probability, Rate};
 
 /// What a link is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +56,8 @@ pub struct LinkConfig {
     pub jitter: Duration,
     /// Probability that a packet is lost on the way.
     pub loss: Probability,
+    /// Whether anything passes.
+    pub up: bool,
 }
 
 /// The element.
@@ -131,7 +135,19 @@ impl Link {
         state.line.push_in_order(at, packet);
     }
 
+    /// Drops everything inside.
+    fn cut(&mut self, cx: &mut Cx<'_>) {
+        let mut inside = Batch::new();
+        self.drain(&mut inside);
+        for packet in inside.drain() {
+            cx.drop(packet, DropReason::PortDown);
+        }
+    }
+
     fn run(&mut self, cx: &mut Cx<'_>) {
+        if !self.config.up {
+            return self.cut(cx);
+        }
         let now = cx.now();
         while self.state.transmitter.has_room(now) {
             let Some(packet) = self.state.queue.pop() else { break };
@@ -156,6 +172,10 @@ impl Element for Link {
     fn push(&mut self, cx: &mut Cx<'_>, _port: PortIndex, batch: &mut Batch) {
         for packet in batch.drain() {
             let len = packet.len();
+            if !self.config.up {
+                cx.drop(packet, DropReason::PortDown);
+                continue;
+            }
             if self.state.queue.is_empty() && self.state.transmitter.has_room(cx.now()) {
                 self.send(cx, packet);
                 continue;
@@ -218,12 +238,13 @@ pub(super) const TYPE: ElementType = ElementType {
     outputs: PortCount::Exactly(1),
     build: |args, _| {
         let mut r = Reader::new(args);
-        let rate = r.required_in("rate", Some(0), RATE_RANGE);
+        let rate = r.required_in("rate", Some(0), Rate::ZERO..=*RATE_RANGE.end());
         let delay = r.required_in("delay", Some(1), Duration::ZERO..=MAX_DELAY);
         let jitter = r.optional_in("jitter", None, Duration::ZERO, Duration::ZERO..=delay);
         let loss = r.optional("loss", None).unwrap_or_default();
+        let up = r.flag("up", true);
         let queue = read_config(&mut r, None, rate);
-        r.finish(Box::new(Link::new(LinkConfig { queue, delay, jitter, loss })) as _)
+        r.finish(Box::new(Link::new(LinkConfig { queue, delay, jitter, loss, up })) as _)
     },
     sample: |rng| {
         let (rate, delay) = (100 + rng.next_u32() % 10_000, 1 + rng.next_u32() % 30);
@@ -241,7 +262,7 @@ mod tests {
     use crate::plumbing::reader::tests::args;
     use perhop_element::BuildCx;
     use perhop_element::testkit::Bench;
-    use perhop_units::{QueueLimit, Rate};
+    use perhop_units::QueueLimit;
     use proptest::prelude::*;
 
     fn bench(text: &str) -> Bench {
@@ -307,7 +328,7 @@ mod tests {
         (0..3).for_each(|_| link.push(&udp(986)));
         let queue = FifoConfig { limit: QueueLimit::Packets(100), rate: Rate::from_mbit(16), overhead: 0 };
         let (delay, loss) = (Duration::ZERO, Probability::ZERO);
-        link.element::<Link>().reconfigure(LinkConfig { queue, delay, jitter: delay, loss });
+        link.element::<Link>().reconfigure(LinkConfig { queue, delay, jitter: delay, loss, up: true });
         link.run_for(Duration::from_millis(5));
         let times: Vec<_> = link.arrived(0).iter().map(|(t, _)| t.0).collect();
         assert_eq!(times, [1_000_000, 1_500_000, 2_000_000]);
