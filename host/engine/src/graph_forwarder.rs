@@ -91,6 +91,21 @@ impl GraphForwarder {
     }
 }
 
+/// Elements that hold nothing and count what their neighbours count.
+const UNRECORDED: [&str; 2] = ["FromPort", "ToPort"];
+
+/// Counters of one element, under `element.counter`.
+struct Named<'a> {
+    name: &'a str,
+    sink: &'a mut dyn CounterSink,
+}
+
+impl CounterSink for Named<'_> {
+    fn counter(&mut self, name: &str, value: u64) {
+        self.sink.counter(&format!("{}.{name}", self.name), value);
+    }
+}
+
 /// What every element counts.
 pub(crate) fn element_rows(driver: &Driver) -> Vec<Row> {
     driver.ids().map(|id| element_row(driver, id, true)).collect()
@@ -198,11 +213,11 @@ impl Forwarder for GraphForwarder {
     fn sample(&mut self, sink: &mut dyn CounterSink) {
         for id in self.driver.ids() {
             let Some(element) = self.driver.element(id) else { continue };
-            let held = element.held();
-            let name = self.driver.name(id);
-            if element.type_name() == "Link" || held > 0 {
-                sink.gauge(&format!("{name}.held"), held);
+            if UNRECORDED.contains(&element.type_name()) {
+                continue;
             }
+            let name = self.driver.name(id);
+            self.driver.report(id, &mut Named { name, sink });
         }
     }
 }

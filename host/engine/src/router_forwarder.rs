@@ -170,7 +170,16 @@ impl Forwarder for RouterForwarder {
                 packets += class.backlog_packets;
                 bytes += class.backlog_bytes;
                 sink.gauge(&format!("{name}/{}.backlog_bytes", class.name), class.backlog_bytes);
-                sink.counter(&format!("{name}/{}.sent_bytes", class.name), class.counters.bytes);
+                let counters = class.counters;
+                for (counter, value) in [
+                    ("sent_bytes", counters.bytes),
+                    ("borrowed_bytes", counters.borrowed + counters.shared),
+                    ("dropped_queue_full", counters.dropped_full),
+                    ("dropped_red_early", counters.dropped_early),
+                    ("dropped_class_removed", counters.dropped_removed),
+                ] {
+                    sink.counter(&format!("{name}/{}.{counter}", class.name), value);
+                }
             }
             sink.gauge(&format!("{name}.backlog_packets"), packets);
             sink.gauge(&format!("{name}.backlog_bytes"), bytes);
