@@ -8,6 +8,7 @@
 //! | [`Netlink`] | one blocking connection to rtnetlink: links, addresses, routes, neighbours, [`tc`] |
 //! | [`monitor`] | live changes; [`mirror`] keeps tables up to date from a dump and these changes |
 //! | [`offload`] | checksum and segmentation offloads: read, switch off, restore |
+//! | [`tcp_info()`] | what the kernel knows of a TCP connection |
 //! | [`sysctl`] | interface keys under `/proc/sys/net`, and forwarding saved and restored |
 //!
 //! The kernel binds a netlink socket to the network namespace of the thread
@@ -55,6 +56,7 @@ pub mod offload;
 mod route;
 pub mod sysctl;
 pub mod tc;
+mod tcp_info;
 pub mod user_namespace;
 
 pub use address::InterfaceAddress;
@@ -68,4 +70,5 @@ pub use neighbour::{Neighbour, NeighbourState};
 pub use offload::Offloads;
 pub use route::{FibRoute, NextHop, RouteKind};
 pub use sysctl::{ForwardingState, SavedKey};
+pub use tcp_info::{TcpInfo, tcp_info};
 pub use user_namespace::{enter_user_namespace, is_privileged_for_net};
