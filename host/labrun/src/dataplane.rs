@@ -3,6 +3,7 @@
 use crate::error::LabError;
 use crate::options::DemoOptions;
 use crate::private::PrivateDirectory;
+use crate::shaping::shaped;
 use crate::topology::{CALLEE, LINK_DEVICES, ROUTER_DEVICES, Topology};
 use perhop_engine::{
     Emulator, EmulatorConfig, EmulatorReport, Engine, EngineConfig, EngineError, Handle, Recording, Report,
@@ -162,12 +163,6 @@ fn link(topology: &Topology, options: &DemoOptions, captures: Option<&Path>) -> 
     config.pcap_dir = captures.map(Path::to_owned);
     config.seed = options.seed;
     config
-}
-
-/// What the router sends on a link of `rate`: one per cent less, so that a backlog which a late wake-up leaves in the
-/// link goes away and the queue stands in the router, where classes count.
-fn shaped(rate: Rate) -> Rate {
-    Rate(rate.bits_per_sec() / 100 * 99)
 }
 
 /// The objects of the router's file, with the rate of this demonstration's link.

@@ -63,6 +63,24 @@ pub enum LabError {
         /// Why.
         reason: String,
     },
+    /// A part of a scenario cannot be built or has failed.
+    #[error("{part}: {doing}: {reason}")]
+    Part {
+        /// Node, link, router, traffic or program, by name.
+        part: String,
+        /// What was being done.
+        doing: &'static str,
+        /// Why it failed.
+        reason: String,
+    },
+    /// A scenario asks for what namespaces do not do, or for what does not fit together.
+    #[error("{part}: {reason}")]
+    Unsuitable {
+        /// Node, link, router, traffic or program, by name.
+        part: String,
+        /// What does not fit.
+        reason: String,
+    },
     /// The person asked to stop.
     #[error("interrupted; everything is cleaned up")]
     Interrupted,
@@ -73,7 +91,7 @@ impl LabError {
     /// Ctrl-C as shells have it.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Option { .. } | Self::Traffic(_) => 2,
+            Self::Option { .. } | Self::Traffic(_) | Self::Unsuitable { .. } => 2,
             Self::Interrupted => 130,
             _ => 3,
         }

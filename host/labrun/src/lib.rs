@@ -20,6 +20,8 @@ mod options;
 mod pace;
 mod private;
 mod run;
+pub mod scenario;
+mod shaping;
 mod tap;
 mod topology;
 mod udp;

@@ -61,6 +61,15 @@ pub(crate) fn waited_for_processor() -> Duration {
     tasks.flatten().filter_map(wait).max().unwrap_or(Duration::ZERO)
 }
 
+/// Processor time that this process has used, in user mode and in the kernel.
+pub(crate) fn own_cpu_time() -> Duration {
+    // utime and stime, in ticks of 10 ms, behind the name in parentheses (proc_pid_stat(5)).
+    let Ok(text) = fs::read_to_string("/proc/self/stat") else { return Duration::ZERO };
+    let fields = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks = fields.split_whitespace().skip(11).take(2).filter_map(|t| t.parse::<u64>().ok()).sum::<u64>();
+    Duration::from_millis(ticks * 10)
+}
+
 /// How the engine names its packet threads.
 const PACKET_THREADS: [&str; 2] = ["link-", "pkt-"];
 
@@ -107,7 +116,7 @@ impl MachineState {
         }
         if self.lost_pct >= LOST_LIMIT_PCT {
             return Some(format!(
-                "the machine was saturated: it lost {} packets in its own buffers. Lower --rate or --flood.",
+                "the machine was saturated: it lost {} packets in its own buffers. Lower the rates.",
                 self.lost_inside
             ));
         }
@@ -119,7 +128,7 @@ impl MachineState {
     pub fn starved(&self) -> Option<String> {
         if self.lateness_p99 >= LATENESS_LIMIT {
             return Some(format!(
-                "the machine was saturated: timers fired {:.1} ms late at p99. Stop what else runs, or lower --rate.",
+                "the machine was saturated: timers fired {:.1} ms late at p99. Stop what else runs, or lower the rates.",
                 self.lateness_p99.as_millis_f64()
             ));
         }

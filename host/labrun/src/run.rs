@@ -181,14 +181,18 @@ fn start(
     let flood_sink = thread("flood-sink", move || receive_flood(&flood_in, &done))?;
     let up = calls(options, timeline, 0)?;
     let stop = Arc::clone(&ends.stop);
-    let up = thread("calls-up", move || send(up, epoch, &sockets.caller, 0, true, &stop))?;
+    let up =
+        thread("calls-up", move || send(up, epoch, |s| sockets.caller.get(usize::from(s)), true, &stop))?;
     let down = calls(options, timeline, DOWN_STREAM)?;
     let stop = Arc::clone(&ends.stop);
-    let down = thread("calls-down", move || send(down, epoch, &sockets.callee, DOWN_STREAM, true, &stop))?;
+    let down = thread("calls-down", move || {
+        let socket_of = |s: u16| sockets.callee.get(usize::from(s.checked_sub(DOWN_STREAM)?));
+        send(down, epoch, socket_of, true, &stop)
+    })?;
     let flood = match flood(options, timeline)? {
         Some(source) => {
             let stop = Arc::clone(&ends.stop);
-            Some(thread("flood", move || send(source, epoch, &[flood_out], FLOOD_STREAM, false, &stop))?)
+            Some(thread("flood", move || send(source, epoch, |_| Some(&flood_out), false, &stop))?)
         }
         None => None,
     };
@@ -297,11 +301,9 @@ fn gather(
 /// When each call's first packet was sent.
 fn begins(log: &SendLog, calls: u16) -> Vec<Instant> {
     let mut begins = vec![Instant::FAR_FUTURE; usize::from(calls)];
-    for (stream, index, at) in &log.sent {
-        if *index == 0
-            && let Some(begin) = begins.get_mut(usize::from(*stream))
-        {
-            *begin = *at;
+    for sent in log.sent.iter().filter(|sent| sent.index == 0) {
+        if let Some(begin) = begins.get_mut(usize::from(sent.stream)) {
+            *begin = sent.at;
         }
     }
     begins
@@ -320,9 +322,9 @@ fn records(
         tap.stamps.iter().rev().map(|(stream, index, at)| ((*stream, *index), *at)).collect();
     let mut records = vec![CallRecord::new(options.codec); usize::from(options.calls)];
     let place = |stream: u16| stream.checked_sub(first_stream).map(usize::from);
-    for (stream, index, at) in &sent.sent {
-        if let Some(record) = place(*stream).and_then(|i| records.get_mut(i)) {
-            record.sent(*index, *at);
+    for packet in &sent.sent {
+        if let Some(record) = place(packet.stream).and_then(|i| records.get_mut(i)) {
+            record.sent(packet.index, packet.at);
         }
     }
     for arrival in arrivals {

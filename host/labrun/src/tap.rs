@@ -11,6 +11,7 @@ use perhop_packet::{Batch, Pool};
 use perhop_traffic::Stamp;
 use perhop_units::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -85,15 +86,11 @@ impl Tap {
         epoch: Instant,
         done: &Arc<AtomicBool>,
     ) -> Result<Self, LabError> {
-        let config = AfPacketConfig { ignore_outgoing: true, ..AfPacketConfig::new("tap", device) };
-        let port = namespace
-            .run(|| AfPacket::open(config))
-            .map_err(crate::error::network("open the tap"))?
-            .map_err(|e| LabError::Engine { doing: "open the tap", reason: e.to_string() })?;
+        let watcher = open(namespace, device)?;
         let done = Arc::clone(done);
         let thread = std::thread::Builder::new()
             .name("tap".into())
-            .spawn(move || watch(port, epoch, &done))
+            .spawn(move || watch(watcher, epoch, &done))
             .map_err(crate::error::io("start the tap"))?;
         Ok(Self { thread })
     }
@@ -104,29 +101,61 @@ impl Tap {
     }
 }
 
-fn watch(mut port: AfPacket, epoch: Instant, done: &AtomicBool) -> TapCounts {
-    let pool = Pool::new(4 * Batch::MAX);
-    let mut batch = Batch::new();
-    let mut counts = TapCounts::default();
-    while !done.load(Ordering::Relaxed) {
-        let mut fds = [PollFd::new(&port, PollFlags::IN)];
-        let _ = poll(&mut fds, Some(&IDLE));
+/// A packet socket that shows what arrives at an interface.
+pub(crate) struct Watcher {
+    port: AfPacket,
+    pool: Pool,
+    batch: Batch,
+}
+
+/// Opens a packet socket on `device` in a namespace; what the machine sends there is not shown.
+pub(crate) fn open(namespace: &Namespace, device: &str) -> Result<Watcher, LabError> {
+    let config = AfPacketConfig { ignore_outgoing: true, ..AfPacketConfig::new("tap", device) };
+    let port = namespace
+        .run(|| AfPacket::open(config))
+        .map_err(crate::error::network("open the tap"))?
+        .map_err(|e| LabError::Engine { doing: "open the tap", reason: e.to_string() })?;
+    Ok(Watcher { port, pool: Pool::new(4 * Batch::MAX), batch: Batch::new() })
+}
+
+impl AsFd for Watcher {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.port.as_fd()
+    }
+}
+
+impl Watcher {
+    /// Shows every frame that has arrived, with the kernel's stamp.
+    pub(crate) fn read(&mut self, mut show: impl FnMut(Instant, &[u8])) {
         loop {
-            let received = port.receive(monotonic(), &pool, &mut batch).unwrap_or(0);
-            for packet in batch.iter() {
-                observe(&mut counts, epoch, packet.meta().received_at, packet.frame());
+            let received = self.port.receive(monotonic(), &self.pool, &mut self.batch).unwrap_or(0);
+            for packet in self.batch.iter() {
+                show(packet.meta().received_at, packet.frame());
             }
-            batch.release_all();
+            self.batch.release_all();
             if received < Batch::MAX {
-                break;
+                return;
             }
         }
+    }
+
+    /// Frames that its ring lost.
+    pub(crate) fn lost(&mut self) -> u64 {
+        let mut counters: Vec<(String, u64)> = Vec::new();
+        self.port.counters(&mut counters);
+        counters.iter().filter(|(n, _)| n == "rx_ring_lost" || n == "rx_no_buffer").map(|(_, v)| v).sum()
+    }
+}
+
+fn watch(mut watcher: Watcher, epoch: Instant, done: &AtomicBool) -> TapCounts {
+    let mut counts = TapCounts::default();
+    while !done.load(Ordering::Relaxed) {
+        let mut fds = [PollFd::new(&watcher, PollFlags::IN)];
+        let _ = poll(&mut fds, Some(&IDLE));
+        watcher.read(|at, frame| observe(&mut counts, epoch, at, frame));
         sleep_until(monotonic() + BREATHE);
     }
-    let mut counters: Vec<(String, u64)> = Vec::new();
-    port.counters(&mut counters);
-    counts.lost =
-        counters.iter().filter(|(n, _)| n == "rx_ring_lost" || n == "rx_no_buffer").map(|(_, v)| v).sum();
+    counts.lost = watcher.lost();
     counts
 }
 

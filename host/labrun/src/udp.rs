@@ -74,7 +74,8 @@ fn within<T: Send>(
     namespace.run(work).map_err(source)?.map_err(io("open sockets"))
 }
 
-fn connected(from: (Ipv4Addr, u16), to: (Ipv4Addr, u16)) -> std::io::Result<UdpSocket> {
+/// A socket bound to `from` that exchanges datagrams with `to` alone.
+pub(crate) fn connected(from: (Ipv4Addr, u16), to: (Ipv4Addr, u16)) -> std::io::Result<UdpSocket> {
     let socket = UdpSocket::bind(SocketAddrV4::new(from.0, from.1))?;
     socket.connect(SocketAddrV4::new(to.0, to.1))?;
     // Forcing needs rights over the machine's own namespace; the limit for everybody else still helps.
@@ -84,11 +85,26 @@ fn connected(from: (Ipv4Addr, u16), to: (Ipv4Addr, u16)) -> std::io::Result<UdpS
     Ok(socket)
 }
 
+/// A datagram that was sent, or that the kernel refused.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    /// Its stream.
+    pub(crate) stream: u16,
+    /// Its position in the stream.
+    pub(crate) index: u32,
+    /// When.
+    pub(crate) at: Instant,
+    /// UDP payload, bytes.
+    pub(crate) len: u16,
+    /// RTP time stamp; 0 without RTP.
+    pub(crate) rtp_timestamp: u32,
+}
+
 /// What a sender did.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SendLog {
-    /// Stream, index and instant of every datagram; empty where not asked for.
-    pub(crate) sent: Vec<(u16, u32, Instant)>,
+    /// Every datagram; empty where not asked for.
+    pub(crate) sent: Vec<Sent>,
     /// Datagrams sent.
     pub(crate) count: u64,
     /// Datagrams that the kernel refused.
@@ -97,13 +113,12 @@ pub(crate) struct SendLog {
     pub(crate) lateness: Lateness,
 }
 
-/// Sends what the source emits, each at its instant after `epoch`, until it ends or `stop` is set. Stream s leaves by
-/// `sockets[s − first_stream]`. `keep` keeps the log of every datagram.
-pub(crate) fn send(
+/// Sends what the source emits, each at its instant after `epoch`, until it ends or `stop` is set. A stream leaves by
+/// the socket that `socket_of` gives for it. `keep` keeps the log of every datagram.
+pub(crate) fn send<'a>(
     source: impl Source,
     epoch: Instant,
-    sockets: &[UdpSocket],
-    first_stream: u16,
+    socket_of: impl Fn(u16) -> Option<&'a UdpSocket>,
     keep: bool,
     stop: &AtomicBool,
 ) -> SendLog {
@@ -119,8 +134,7 @@ pub(crate) fn send(
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        let socket = emission.stream.checked_sub(first_stream).and_then(|i| sockets.get(usize::from(i)));
-        let Some(socket) = socket else { continue };
+        let Some(socket) = socket_of(emission.stream) else { continue };
         let now = monotonic();
         let Ok(len) = emission.fill(now, &mut buffer) else { continue };
         let sent = socket.send(&buffer[..len]);
@@ -129,7 +143,9 @@ pub(crate) fn send(
         log.count += 1;
         log.refused += u64::from(sent.is_err());
         if keep {
-            log.sent.push((emission.stream, emission.index, now));
+            let rtp_timestamp = emission.rtp.map_or(0, |rtp| rtp.timestamp);
+            let (stream, index, len) = (emission.stream, emission.index, emission.len);
+            log.sent.push(Sent { stream, index, at: now, len, rtp_timestamp });
         }
     }
     log
@@ -180,7 +196,7 @@ pub(crate) fn receive_flood(socket: &UdpSocket, done: &AtomicBool) -> FlowTally 
 }
 
 /// One datagram, if there is one. A pending ICMP error shows as an error of the next call; it is no datagram.
-fn received(socket: &UdpSocket, buffer: &mut [u8]) -> Option<usize> {
+pub(crate) fn received(socket: &UdpSocket, buffer: &mut [u8]) -> Option<usize> {
     loop {
         match socket.recv(buffer) {
             Ok(len) => return Some(len),

@@ -1,0 +1,171 @@
+//! Links emulated by the router's own elements, each in a namespace of its own between two veth pairs.
+
+use super::error::of_engine;
+use super::network::{MIDDLE, Network};
+use crate::error::LabError;
+use perhop_engine::{Emulator, EmulatorConfig, EmulatorReport};
+use perhop_scenario::{Change, Link, Scenario, Way};
+use perhop_units::{Duration, QueueLimit};
+use std::path::Path;
+
+/// Least and most packet buffers of a link.
+const BUFFERS: (u64, u64) = (4_096, 262_144);
+/// Bytes of the packets that a long fat link is filled with, for the number of its buffers.
+const SMALL_PACKET: u64 = 200;
+
+/// Names of a direction's elements: the link itself, and the discipline before it.
+pub(super) const WAYS: [&str; 2] = ["ab", "ba"];
+/// Suffix of a discipline's name.
+pub(super) const DISCIPLINE: &str = "_queue";
+
+/// One direction as it is now.
+#[derive(Clone, Debug)]
+struct Current {
+    way: Way,
+    up: bool,
+}
+
+/// A link being emulated.
+pub(super) struct EmulatedLink {
+    emulator: Emulator,
+    ways: [Current; 2],
+    name: String,
+}
+
+impl EmulatedLink {
+    /// Starts every link that needs it.
+    pub(super) fn start_all(
+        scenario: &Scenario,
+        network: &Network,
+        seed: u64,
+        captures: Option<&Path>,
+    ) -> Result<Vec<Option<Self>>, LabError> {
+        let start = |(i, link): (usize, &Link)| match &network.middles[i] {
+            None => Ok(None),
+            Some(middle) => {
+                let ways = link.ways.clone().map(|way| Current { way, up: true });
+                let mut config = EmulatorConfig::new(&link.name, Some(middle.clone()), &graph(&ways));
+                for port in MIDDLE {
+                    config = config.port(port, port);
+                }
+                config.pool_size = buffers(link);
+                config.seed = seed ^ ((i as u64) << 32);
+                // The network must not wait for those who use it.
+                config.fifo = true;
+                config.record = Some(scenario.probes.queue_interval);
+                config.pcap_dir = captures.map(|directory| directory.join(&link.name));
+                let name = format!("link \"{}\"", link.name);
+                let emulator =
+                    Emulator::start(config).map_err(of_engine(name.clone(), "start its emulation"))?;
+                Ok(Some(Self { emulator, ways, name }))
+            }
+        };
+        scenario.links.iter().enumerate().map(start).collect()
+    }
+
+    /// Applies a change of one direction while packets pass.
+    pub(super) fn change(&mut self, way: usize, change: &Change) -> Result<(), LabError> {
+        let current = &mut self.ways[way];
+        if let Some(rate) = change.rate {
+            current.way.rate = Some(rate);
+        }
+        if let Some(delay) = change.delay {
+            current.way.delay = delay;
+        }
+        if let Some(loss) = change.loss {
+            current.way.loss = loss;
+        }
+        if let Some(up) = change.up {
+            current.up = up;
+        }
+        self.emulator.set_graph(&graph(&self.ways)).map_err(of_engine(self.name.clone(), "change it"))
+    }
+
+    /// Why it carries nothing any more, if so.
+    pub(super) fn failure(&self) -> Option<LabError> {
+        let reason = self.emulator.failure()?.to_string();
+        Some(LabError::Part { part: self.name.clone(), doing: "emulate it", reason })
+    }
+
+    /// Stops it: what it counted.
+    pub(super) fn stop(self) -> EmulatorReport {
+        self.emulator.stop()
+    }
+}
+
+/// The graph of both directions.
+fn graph(ways: &[Current; 2]) -> String {
+    let direction = |i: usize| {
+        let (from, name, to) = (MIDDLE[i], WAYS[i], MIDDLE[1 - i]);
+        let current = &ways[i];
+        let discipline = current
+            .way
+            .discipline_element()
+            .map_or_else(String::new, |element| format!("{name}{DISCIPLINE} :: {element} -> "));
+        let arguments = arguments(&current.way, current.up);
+        format!("FromPort({from}) -> {discipline}{name} :: Link({arguments}) -> ToPort({to});\n")
+    };
+    direction(0) + &direction(1)
+}
+
+fn arguments(way: &Way, up: bool) -> String {
+    let limit = match way.queue {
+        QueueLimit::Packets(n) => format!("{n} packets"),
+        QueueLimit::Bytes(n) => format!("{n} B"),
+        QueueLimit::Time(ns) => format!("{ns} ns"),
+    };
+    let rate = way.rate.map_or(0, |rate| rate.0);
+    let mut text = format!("{rate} bit/s, {} ns, limit = {limit}", way.delay.as_nanos());
+    if way.overhead.get() > 0 {
+        text += &format!(", overhead = {} B", way.overhead.get());
+    }
+    if way.loss.0 > 0 {
+        text += &format!(", loss = {}", way.loss);
+    }
+    if let Some(jitter) = way.jitter {
+        text += &format!(", jitter = {} ns", jitter.spread.as_nanos());
+    }
+    if !up {
+        text += ", up = no";
+    }
+    text
+}
+
+/// Buffers for what queues, line and delay hold together.
+fn buffers(link: &Link) -> usize {
+    let of = |way: &Way| {
+        let rates = way.changes.iter().filter_map(|change| change.rate).chain(way.rate);
+        let delays = way.changes.iter().filter_map(|change| change.delay).chain([way.delay]);
+        let Some(rate) = rates.max() else { return BUFFERS.0 * 4 };
+        let delay = delays.max().unwrap_or(Duration::ZERO);
+        let queued = match way.queue {
+            QueueLimit::Packets(n) => u64::from(n),
+            limit => limit.in_bytes(rate).map_or(0, |bytes| bytes.get() / 64),
+        };
+        queued + rate.bytes_in(delay + delay).get() / SMALL_PACKET
+    };
+    (BUFFERS.0 + link.ways.iter().map(of).sum::<u64>()).clamp(BUFFERS.0, BUFFERS.1) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perhop_units::{Bytes, Rate};
+
+    #[test]
+    fn a_direction_becomes_an_element_with_all_that_it_does() {
+        let way = Way {
+            rate: Some(Rate::from_mbit(2)),
+            delay: Duration::from_millis(20),
+            overhead: Bytes(4),
+            queue: QueueLimit::Bytes(9000),
+            ..Way::default()
+        };
+        let text = graph(&[Current { way, up: true }, Current { way: Way::default(), up: false }]);
+        assert_eq!(
+            text,
+            "FromPort(a) -> ab :: Link(2000000 bit/s, 20000000 ns, limit = 9000 B, overhead = 4 B) -> ToPort(b);\n\
+             FromPort(b) -> ba :: Link(0 bit/s, 0 ns, limit = 1000 packets, up = no) -> ToPort(a);\n"
+        );
+    }
+}

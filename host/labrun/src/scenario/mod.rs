@@ -1,0 +1,35 @@
+//! A scenario on this machine's kernel: the same file that the simulator runs, with real sockets and real time.
+//!
+//! One namespace a node, veth pairs for links, routes by the shortest paths of [`perhop_scenario::Paths`]. A link that
+//! has a rate, a delay or a fault is emulated by the router's own elements in a namespace of its own between the nodes;
+//! no kernel emulation is needed. A [`perhop_scenario::NodeKind::Forwarder`] is the kernel, a
+//! [`perhop_scenario::NodeKind::Router`] the engine of `perhop router run`. A router port that takes the rate of its
+//! link, or has the same, sends 1 % less, so that the queue stands in the router, where classes count, and not in the
+//! link behind it.
+//!
+//! Datagrams come from the generators of the simulator by real UDP sockets and are stamped by the kernel where they
+//! arrive. TCP is the kernel's: congestion control, buffers and code points are the scenario's, everything else (segment
+//! size, options, timers) is its own. Queue lengths, drops and line time are the elements' own counters, sampled at the
+//! scenario's interval; a wait is the length of the queue at the sample before a packet, at the link's rate.
+//!
+//! A machine that was too busy to be the network it emulates says so in [`Recording::saturated`]; nothing is judged then.
+//! Everything is held by values and ends with [`run`]; namespaces have no names, so not even a killed process leaves one.
+
+mod connection;
+mod datagrams;
+mod emulation;
+mod error;
+mod health;
+mod links;
+mod network;
+mod receive;
+mod routers;
+mod run;
+mod samples;
+mod socket;
+mod transport;
+
+pub use run::{NetnsOptions, run};
+
+#[cfg(doc)]
+use perhop_measure::Recording;

@@ -1,0 +1,323 @@
+//! One repetition: everything is built, runs for its time, and is taken down.
+
+use super::datagrams::Datagrams;
+use super::emulation::EmulatedLink;
+use super::health::{Before, Health};
+use super::links;
+use super::network::Network;
+use super::receive::{Flow, FlowKey, Receiver, Seen, Times};
+use super::routers::{Ended, Router};
+use super::transport::{Applications, Connections, Transport};
+use crate::error::{LabError, io};
+use crate::machine::socket_drops;
+use crate::pace::sleep_until;
+use crate::udp::{SendLog, send};
+use perhop_engine::EmulatorReport;
+use perhop_io::clock::monotonic;
+use perhop_measure::{ConnectionRecord, Recording};
+use perhop_scenario::{Change, LinkIndex, NodeIndex, NodeKind, Paths, Scenario};
+use perhop_traffic::{Mix, Seed};
+use perhop_units::{Duration, Instant};
+use std::collections::HashMap;
+use std::net::UdpSocket;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+/// From the start of the threads to the first instant of the run.
+const LEAD: Duration = Duration::from_millis(150);
+/// Time between two calls of the progress function.
+const PROGRESS: Duration = Duration::from_millis(250);
+/// Longest sleep of the conductor.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// How to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetnsOptions {
+    /// Seed of traffic and emulated faults.
+    pub seed: u64,
+    /// Which repetition, from 0: a stream of the seed.
+    pub repetition: u32,
+    /// Directory for what programs print; `None`: a temporary one.
+    pub out: Option<PathBuf>,
+    /// Directory for captures of every emulated link.
+    pub trace: Option<PathBuf>,
+}
+
+impl Default for NetnsOptions {
+    fn default() -> Self {
+        Self { seed: 1, repetition: 0, out: None, trace: None }
+    }
+}
+
+/// Runs one repetition in real time. `progress` is told the time of the run now and then and may stop it by returning
+/// `false`; the recording then ends there, with a warning. Takes the scenario's length and a few seconds.
+///
+/// # Errors
+/// The scenario asks for what namespaces cannot do ([`LabError::Unsuitable`]), the machine refuses a namespace, a router
+/// or a socket, or a part of the network died. Nothing stays behind.
+pub fn run(
+    scenario: &Scenario,
+    options: &NetnsOptions,
+    mut progress: impl FnMut(Duration) -> bool,
+) -> Result<Recording, LabError> {
+    let paths = Paths::of(scenario);
+    let seed = Seed { seed: options.seed, repetition: options.repetition };
+    let datagrams = Datagrams::plan(scenario, &paths, seed)?;
+    let applications = Applications::plan(scenario, &paths, seed)?;
+    let network = Network::build(scenario, &paths)?;
+    let seed = options.seed ^ (u64::from(options.repetition) << 40);
+    let emulated = EmulatedLink::start_all(scenario, &network, seed, options.trace.as_deref())?;
+    let routers = Router::start_all(scenario, &network, seed)?;
+    let end = Instant(scenario.length().as_nanos());
+    let times = Times {
+        epoch: monotonic() + LEAD,
+        window: (Instant(scenario.warm_up.as_nanos()), end),
+        bin: scenario.probes.throughput_bin,
+    };
+    let mut world = World { scenario, network, emulated, routers, datagrams, times, ends: Ends::default() };
+    let before = Before::now()?;
+    let threads = world.start(applications)?;
+    let ended_at = world.conduct(&mut progress)?;
+    let health = before.until_now()?;
+    world.finish(threads, ended_at, health)
+}
+
+/// The two ends of a run: `stop` ends the senders, `done` the receivers.
+#[derive(Clone, Default)]
+struct Ends {
+    stop: Arc<AtomicBool>,
+    done: Arc<AtomicBool>,
+}
+
+impl Drop for Ends {
+    /// However a run ends, no thread outlives it.
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.done.store(true, Ordering::Relaxed);
+    }
+}
+
+struct Threads {
+    receivers: Vec<Receiver>,
+    senders: Vec<JoinHandle<SendLog>>,
+    transports: Vec<Transport>,
+}
+
+/// Something that the scenario says.
+enum Step {
+    Change { link: usize, way: usize, change: Change },
+}
+
+struct World<'a> {
+    scenario: &'a Scenario,
+    network: Network,
+    emulated: Vec<Option<EmulatedLink>>,
+    routers: Vec<Router>,
+    datagrams: Datagrams,
+    times: Times,
+    ends: Ends,
+}
+
+impl World<'_> {
+    fn start(&mut self, applications: Applications) -> Result<Threads, LabError> {
+        let mut threads = Threads { receivers: Vec::new(), senders: Vec::new(), transports: Vec::new() };
+        let mut sends = HashMap::new();
+        for (i, node) in self.scenario.nodes.iter().enumerate() {
+            let here = NodeIndex(i);
+            if node.kind != NodeKind::Host {
+                continue;
+            }
+            let sockets = self.datagrams.sockets(self.scenario, &self.network, here)?;
+            sends.insert(here, sockets.sends);
+            let devices: Vec<String> =
+                self.scenario.links_of(here).map(|(link, _)| self.network.devices[link.0].clone()).collect();
+            let namespace = &self.network.nodes[i];
+            let done = &self.ends.done;
+            let receiver =
+                Receiver::start(&node.name, namespace, &devices, sockets.receives, self.times, done)?;
+            threads.receivers.push(receiver);
+        }
+        threads.transports = applications.start(self.scenario, &self.network, self.times, &self.ends.stop)?;
+        threads.senders = self.start_senders(sends)?;
+        Ok(threads)
+    }
+
+    /// One thread for every host that sends datagrams.
+    fn start_senders(
+        &mut self,
+        mut sockets: HashMap<NodeIndex, Vec<(u16, UdpSocket)>>,
+    ) -> Result<Vec<JoinHandle<SendLog>>, LabError> {
+        let mut sources: HashMap<NodeIndex, Vec<_>> = HashMap::new();
+        for sender in std::mem::take(&mut self.datagrams.senders) {
+            sources.entry(sender.from).or_default().push(sender.source);
+        }
+        let mut threads = Vec::new();
+        for (node, sources) in sources {
+            let mut sockets: Vec<(u16, UdpSocket)> = sockets.remove(&node).unwrap_or_default();
+            sockets.sort_by_key(|(stream, _)| *stream);
+            let (epoch, stop) = (self.times.epoch, Arc::clone(&self.ends.stop));
+            let work = move || {
+                let socket_of = |stream: u16| {
+                    let index = sockets.binary_search_by_key(&stream, |(number, _)| *number).ok()?;
+                    sockets.get(index).map(|(_, socket)| socket)
+                };
+                send(Mix::new(sources), epoch, socket_of, true, &stop)
+            };
+            let name = format!("tx-{}", self.scenario.nodes[node.0].name);
+            let thread = std::thread::Builder::new().name(name).spawn(work);
+            threads.push(thread.map_err(io("start a sender"))?);
+        }
+        Ok(threads)
+    }
+
+    /// What the scenario says, by time.
+    fn script(&self) -> Vec<(Instant, Step)> {
+        let mut script = Vec::new();
+        for (i, link) in self.scenario.links.iter().enumerate() {
+            for (way, described) in link.ways.iter().enumerate() {
+                for change in &described.changes {
+                    let step = Step::Change { link: i, way, change: change.clone() };
+                    script.push((Instant(change.at.as_nanos()), step));
+                }
+            }
+        }
+        script.sort_by_key(|(at, _)| *at);
+        script
+    }
+
+    /// Plays the script to the end of the run; the instant at which it ended.
+    fn conduct(&mut self, progress: &mut dyn FnMut(Duration) -> bool) -> Result<Instant, LabError> {
+        let end = self.times.window.1;
+        let mut script = self.script().into_iter().peekable();
+        let mut told = Instant::ZERO;
+        loop {
+            let now = self.times.of(monotonic());
+            while let Some((_, step)) =
+                script.next_if(|(at, _)| *at <= now && monotonic() >= self.times.epoch)
+            {
+                self.play(step)?;
+            }
+            if now >= end {
+                return Ok(end);
+            }
+            if now >= told {
+                if !progress(Duration(now.as_nanos())) {
+                    return Ok(now);
+                }
+                told = now + PROGRESS;
+                self.check_alive()?;
+            }
+            let next = script.peek().map_or(end, |(at, _)| *at).min(now + GLANCE).min(end);
+            sleep_until((self.times.epoch + Duration(next.as_nanos())).min(monotonic() + GLANCE));
+        }
+    }
+
+    fn play(&mut self, step: Step) -> Result<(), LabError> {
+        match step {
+            Step::Change { link, way, change } => {
+                if let Some(Some(emulated)) = self.emulated.get_mut(link) {
+                    emulated.change(way, &change)?;
+                }
+                let Some(rate) = change.rate else { return Ok(()) };
+                let near = self.scenario.links[link].ends[way];
+                match self.routers.iter().find(|router| router.node() == near) {
+                    Some(router) => router.link_rate(LinkIndex(link), way, rate),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    fn check_alive(&self) -> Result<(), LabError> {
+        let links = self.emulated.iter().flatten().find_map(EmulatedLink::failure);
+        links.or_else(|| self.routers.iter().find_map(Router::failure)).map_or(Ok(()), Err)
+    }
+
+    /// Stops everything and collects what it left.
+    fn finish(self, threads: Threads, end: Instant, mut health: Health) -> Result<Recording, LabError> {
+        let Self { scenario, network, emulated, routers, mut datagrams, mut times, ends } = self;
+        let stopped = end < times.window.1;
+        times.window.1 = end;
+        ends.stop.store(true, Ordering::Relaxed);
+        let connections: Vec<Connections> = threads.transports.into_iter().map(Transport::finish).collect();
+        let logs: Vec<SendLog> =
+            threads.senders.into_iter().map(|thread| thread.join().unwrap_or_default()).collect();
+        ends.done.store(true, Ordering::Relaxed);
+        let seen: Vec<Seen> = threads.receivers.into_iter().map(Receiver::finish).collect();
+        let routers: Vec<Ended> = routers.into_iter().map(Router::stop).collect();
+        let emulated: Vec<Option<EmulatorReport>> =
+            emulated.into_iter().map(|link| link.map(EmulatedLink::stop)).collect();
+        let mut recording = Recording { window: times.window, ..Recording::default() };
+        if stopped {
+            recording.warnings.push(format!("stopped after {:.3} s", end.as_nanos() as f64 / 1e9));
+        }
+        health.socket_drops = network.nodes.iter().map(socket_drops).sum();
+        health.senders(&logs);
+        health.receivers(&seen);
+        health.engines(emulated.iter().flatten().map(|r| &r.report));
+        health.engines(routers.iter().map(|r| &r.report.report));
+        recording.links = links::records(scenario, &emulated, &routers, &times);
+        recording.connections = connection_records(scenario, connections, &seen, &mut recording.warnings);
+        arrivals(&mut datagrams, &logs, &seen, &times);
+        recording.streams = datagrams.into_records();
+        for router in &routers {
+            if let Some(error) = &router.report.restore_error {
+                recording.machine_warnings.push(format!("{}: {error}", router.part));
+            }
+        }
+        recording.machine_warnings.extend(health.warnings());
+        recording.saturated = health.saturated();
+        Ok(recording)
+    }
+}
+
+/// Books what was sent and what came. The instant of arrival is the kernel's stamp where there is one: what the
+/// receiving thread then waits for a processor is this machine's doing, not the network's.
+fn arrivals(datagrams: &mut Datagrams, logs: &[SendLog], seen: &[Seen], times: &Times) {
+    for sent in logs.iter().flat_map(|log| &log.sent) {
+        datagrams.sent(sent, times.of(sent.at));
+    }
+    let end = times.window.1;
+    for host in seen {
+        let mut copies: HashMap<(u16, u32), usize> = HashMap::new();
+        for (stream, index, at) in &host.datagrams {
+            let copy = copies.entry((*stream, *index)).or_default();
+            let stamp = host.stamps.get(&(*stream, *index)).and_then(|stamps| stamps.get(*copy));
+            *copy += 1;
+            let at = stamp.copied().unwrap_or(*at);
+            if at < end {
+                datagrams.arrived(*stream, *index, at);
+            }
+        }
+    }
+}
+
+/// The records of connections, with what the tap at the receiver saw of each.
+fn connection_records(
+    scenario: &Scenario,
+    connections: Vec<Connections>,
+    seen: &[Seen],
+    warnings: &mut Vec<String>,
+) -> Vec<ConnectionRecord> {
+    let hosts = (0..scenario.nodes.len()).filter(|i| scenario.nodes[*i].kind == NodeKind::Host);
+    let flows: HashMap<NodeIndex, &HashMap<FlowKey, Flow>> =
+        hosts.map(NodeIndex).zip(seen.iter().map(|host| &host.flows)).collect();
+    let mut records = Vec::new();
+    for Connections { records: of_one, refused, refusals } in connections {
+        if let Some(why) = refused {
+            warnings.push(format!("{refusals} connections could not be opened, the first: {why}"));
+        }
+        for (host, key, mut record) in of_one {
+            if let Some(flow) = flows.get(&host).and_then(|flows| flows.get(&key)) {
+                record.first_byte = flow.first.or(record.first_byte);
+                record.window_ip_bytes = flow.window_ip_bytes;
+                record.bins.clone_from(&flow.bins);
+            }
+            records.push(record);
+        }
+    }
+    records.sort_by_key(|record| record.opened);
+    records
+}

@@ -1,0 +1,193 @@
+//! Scenarios on this machine's kernel, against what must follow from the links' figures.
+//!
+//! Needs root or a user namespace that the process is in already; without, it says so and skips, and with `netns` in
+//! `PERHOP_REQUIRE` the skip is a failure. Where the machine was too busy to be a network, the recording says so and
+//! nothing is asserted of its figures.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a test may panic"
+)]
+
+mod support;
+
+use perhop_labrun::scenario::{NetnsOptions, run};
+use perhop_measure::{PacketRecord, Recording, StreamRecord};
+use perhop_scenario::*;
+use perhop_units::{Duration, Instant, Rate};
+use std::sync::{Mutex, PoisonError};
+use support::*;
+
+/// One network at a time: the machine is small.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Runs a scenario; `None` when the machine was no network.
+fn recorded(scenario: &Scenario) -> Option<Recording> {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let recording = run(scenario, &NetnsOptions::default(), |_| true).unwrap_or_else(|e| panic!("{e}"));
+    for warning in recording.warnings.iter().chain(&recording.machine_warnings) {
+        eprintln!("warning: {warning}");
+    }
+    if let Some(why) = &recording.saturated {
+        eprintln!("SKIPPED: {why}");
+        return None;
+    }
+    Some(recording)
+}
+
+fn arrived(packet: &&PacketRecord) -> bool {
+    packet.arrived != Instant::FAR_FUTURE
+}
+
+/// Packets sent inside a part of the run, ms.
+fn between(stream: &StreamRecord, from: u64, until: u64) -> Vec<&PacketRecord> {
+    let inside = from * 1_000_000..until * 1_000_000;
+    stream.packets.iter().filter(|p| inside.contains(&p.sent.as_nanos())).collect()
+}
+
+fn delays_ms(packets: &[&PacketRecord]) -> Vec<f64> {
+    let got = packets.iter().copied().filter(arrived);
+    let mut delays: Vec<f64> = got.map(|p| p.arrived.since(p.sent).as_millis_f64()).collect();
+    delays.sort_by(f64::total_cmp);
+    delays
+}
+
+fn median(sorted: &[f64]) -> f64 {
+    sorted[sorted.len() / 2]
+}
+
+#[test]
+fn a_constant_stream_takes_delay_and_serialisation_of_the_link_and_loses_nothing() {
+    if !may_run("a_constant_stream") {
+        return;
+    }
+    let mut s = dumbbell(NodeKind::Forwarder, way(Rate::from_mbit(10), 20, 100), 500, 1500);
+    traffic(&mut s, "cbr", 0, constant(Rate::from_kbit(400), 1000));
+    let Some(recording) = recorded(&s) else { return };
+    let stream = &recording.streams[0];
+    let packets = between(stream, 0, 1900);
+    assert!(packets.len() >= 90, "{}", packets.len());
+    let delays = delays_ms(&packets);
+    assert_eq!(delays.len(), packets.len(), "nothing is lost");
+    // 1,014 bytes at 10 Mbit/s behind 20 ms.
+    let expected = 20.811;
+    assert!(delays[0] >= expected - 0.01, "{delays:?}");
+    assert!(median(&delays) < expected + 3.0, "{}", median(&delays));
+    let core = recording.links.iter().find(|l| l.link == 0 && l.way == 0).unwrap();
+    // 1.5 s of 50 packets a second.
+    assert!((74..=77).contains(&(core.wire_bytes / 1014)), "{}", core.wire_bytes);
+    assert!(core.drops.is_empty(), "{:?}", core.drops);
+}
+
+#[test]
+fn overload_loses_what_the_line_cannot_carry() {
+    if !may_run("overload") {
+        return;
+    }
+    let mut s = dumbbell(NodeKind::Forwarder, way(Rate::from_mbit(2), 5, 20), 1000, 2000);
+    traffic(&mut s, "cbr", 0, constant(Rate::from_mbit(3), 986));
+    let Some(recording) = recorded(&s) else { return };
+    // The last packets may be on their way.
+    let packets = between(&recording.streams[0], 1000, 2800);
+    let got = packets.iter().copied().filter(arrived).count();
+    let loss = 100.0 - got as f64 * 100.0 / packets.len() as f64;
+    // Frames of 1,000 bytes: 2 Mbit/s carry 250 a second of the 380.3 that come.
+    let expected = 100.0 - 250.0 / (3e6 / 986.0 / 8.0) * 100.0;
+    assert!((loss - expected).abs() < 2.0, "{loss} % instead of {expected} %");
+    let delays = delays_ms(&packets);
+    // A full queue of 20 packets and the packet itself, 4 ms each, and the delay.
+    assert!((84.0..92.0).contains(&median(&delays)), "{}", median(&delays));
+    let core = recording.links.iter().find(|l| l.link == 0 && l.way == 0).unwrap();
+    assert!(core.busy.as_secs_f64() > 1.96 && core.busy.as_secs_f64() < 2.04, "{:?}", core.busy);
+    let dropped = core.drops["queue_full"] as f64 / 2.0;
+    assert!((dropped - 130.3).abs() < 10.0, "{dropped} a second");
+    assert!(core.queues[0].bytes.iter().map(|[_, most, _]| *most).max() >= Some(19_000));
+}
+
+#[test]
+fn one_reno_transfer_fills_the_link() {
+    if !may_run("one_reno_transfer") {
+        return;
+    }
+    let mut s = dumbbell(NodeKind::Forwarder, way(Rate::from_mbit(10), 10, 50), 1500, 2500);
+    traffic(&mut s, "bulk", 0, bulk(1, "newreno"));
+    s.probes.connections = vec![0];
+    let Some(recording) = recorded(&s) else { return };
+    let connection = &recording.connections[0];
+    let mbit = connection.window_ip_bytes as f64 * 8.0 / 2.5e6;
+    assert!((9.0..10.05).contains(&mbit), "{mbit}");
+    assert!(connection.window_bytes < connection.window_ip_bytes && !connection.failed);
+    assert_eq!(connection.bins.len(), 14, "4 s in bins of 300 ms");
+    assert!(connection.retransmits.is_some() && connection.trace.len() > 100);
+    assert!(connection.first_byte.unwrap() >= Instant(30_000_000), "a handshake and one way");
+}
+
+/// Two classes: what is marked EF first, the rest behind it.
+const TWO_CLASSES: &str = r#"
+[router]
+name = "near"
+
+[[port]]
+name = "core"
+trust_dscp = true
+
+[[class]]
+name = "calls"
+port = "core"
+dscp = [46]
+tier = 0
+guarantee = "1500 kbit/s"
+
+[[class]]
+name = "rest"
+port = "core"
+tier = 2
+guarantee = "3 Mbit/s"
+default = true
+"#;
+
+fn router(text: &str) -> NodeKind {
+    NodeKind::Router(RouterConfig { origin: "near.toml".into(), text: text.into() })
+}
+
+#[test]
+fn a_router_with_two_classes_protects_calls_from_a_transfer() {
+    if !may_run("a_router") {
+        return;
+    }
+    let mut s = dumbbell(router(TWO_CLASSES), way(Rate::from_mbit(5), 10, 100), 1000, 2000);
+    traffic(&mut s, "bulk", 0, bulk(3, "cubic"));
+    traffic(&mut s, "calls", 46, constant(Rate::from_kbit(200), 200));
+    let Some(recording) = recorded(&s) else { return };
+    let packets = between(&recording.streams[0], 1000, 2900);
+    let delays = delays_ms(&packets);
+    assert_eq!(delays.len(), packets.len(), "no call packet is lost");
+    // The way, and at most a packet of the transfer on the line of the router and on that of the link.
+    assert!(median(&delays) < 10.4 + 5.0 + 3.0, "{delays:?}");
+    let bits: u64 = recording.connections.iter().map(|c| c.window_ip_bytes).sum::<u64>() * 8;
+    let mbit = bits as f64 / 2e6;
+    assert!((4.0..4.9).contains(&mbit), "{mbit}");
+    let core = recording.links.iter().find(|l| l.link == 0 && l.way == 0).unwrap();
+    let rest = core.queues.iter().find(|q| q.name == "rest").unwrap();
+    assert!(rest.bytes.iter().any(|[_, most, _]| *most > 5_000), "the queue is the class's");
+}
+
+#[test]
+fn a_change_of_rate_holds_from_its_time() {
+    if !may_run("a_change_of_rate") {
+        return;
+    }
+    let mut core = way(Rate::from_mbit(4), 5, 10);
+    let at = Duration::from_millis(1000);
+    core.changes.push(Change { at, rate: Some(Rate::from_mbit(1)), delay: None, loss: None, up: None });
+    let mut s = dumbbell(NodeKind::Forwarder, core, 0, 2000);
+    traffic(&mut s, "cbr", 0, constant(Rate::from_mbit(2), 986));
+    let Some(recording) = recorded(&s) else { return };
+    let stream = &recording.streams[0];
+    let before = between(stream, 100, 950);
+    assert_eq!(delays_ms(&before).len(), before.len(), "4 Mbit/s carry 2");
+    let after = between(stream, 1200, 1850);
+    let share = delays_ms(&after).len() as f64 / after.len() as f64;
+    assert!((share - 0.5 * 986.0 / 1000.0).abs() < 0.05, "{share}");
+}
