@@ -7,6 +7,7 @@
 use crate::buffers::Buffers;
 use crate::random::Stream;
 use crate::series::SeriesRecorder;
+use perhop_elements::emulate::Opportunities;
 use perhop_elements::schedule::{Transmitter, TransmitterConfig};
 use perhop_measure::{LinkRecord, QueueSeries};
 use perhop_packet::{DropReason, Packet};
@@ -36,63 +37,8 @@ struct Passage {
 enum Line {
     /// Bits at a rate (0: no limit).
     Steady(Transmitter),
-    /// Opportunities of [`OPPORTUNITY_BYTES`] each.
+    /// Opportunities of a trace.
     Opportunities(Opportunities),
-}
-
-/// Bytes that one opportunity of a trace carries.
-const OPPORTUNITY_BYTES: u32 = 1500;
-
-#[derive(Debug)]
-struct Opportunities {
-    at_ms: Vec<u32>,
-    /// Passes over the trace, and position in it.
-    pass: u64,
-    next: usize,
-    /// Bytes left of the opportunity used last.
-    left: u32,
-    /// When it was.
-    last: Instant,
-}
-
-impl Opportunities {
-    fn time(&self) -> Instant {
-        let period = u64::from(self.at_ms.last().copied().unwrap_or(1).max(1));
-        Instant((self.pass * period + u64::from(self.at_ms[self.next])) * 1_000_000)
-    }
-
-    fn advance(&mut self) {
-        self.next += 1;
-        if self.next == self.at_ms.len() {
-            self.next = 0;
-            self.pass += 1;
-        }
-    }
-
-    /// When a packet of `bytes` that is first in line at `now` has gone, and which opportunity was its first.
-    fn send(&mut self, now: Instant, bytes: u32) -> (Instant, Instant) {
-        if self.last < now {
-            // What was left of an opportunity that passed unused is gone.
-            self.left = 0;
-        }
-        let mut bytes = bytes;
-        let mut begins = None;
-        while bytes > 0 {
-            if self.left == 0 {
-                while self.time() < now {
-                    self.advance();
-                }
-                self.last = self.time();
-                self.left = OPPORTUNITY_BYTES;
-                self.advance();
-            }
-            begins.get_or_insert(self.last);
-            let used = bytes.min(self.left);
-            self.left -= used;
-            bytes -= used;
-        }
-        (begins.unwrap_or(now), self.last)
-    }
 }
 
 /// What a direction counts from the start.
@@ -182,19 +128,19 @@ pub(crate) struct Way {
 impl Way {
     pub(crate) fn new(config: WayConfig, window: (Instant, Instant), bin: Duration, random: Stream) -> Self {
         let line = match &config.trace {
-            Some(trace) if !trace.opportunities_ms.is_empty() => Line::Opportunities(Opportunities {
-                at_ms: trace.opportunities_ms.clone(),
-                pass: 0,
-                next: 0,
-                left: 0,
-                last: Instant::ZERO,
-            }),
-            _ => Line::Steady(Transmitter::new(TransmitterConfig {
-                rate: config.rate,
-                overhead_bytes: config.overhead,
-                ..TransmitterConfig::default()
-            })),
+            Some(trace) => Opportunities::new(trace.opportunities_ms.as_slice().into(), Instant::ZERO),
+            None => None,
         };
+        let line = line.map_or_else(
+            || {
+                Line::Steady(Transmitter::new(TransmitterConfig {
+                    rate: config.rate,
+                    overhead_bytes: config.overhead,
+                    ..TransmitterConfig::default()
+                }))
+            },
+            Line::Opportunities,
+        );
         let recorder = Recorder {
             window,
             waits: Vec::new(),
@@ -322,7 +268,7 @@ impl Way {
             }
             Line::Opportunities(trace) => {
                 let from = self.passages.back().map_or(now, |before| before.ends.max(now));
-                let (_, ends) = trace.send(from, frame + self.config.overhead);
+                let ends = trace.send(from, frame + self.config.overhead);
                 // A packet waits until the opportunity that takes its last byte.
                 (if ends > now { ends } else { now }, ends)
             }

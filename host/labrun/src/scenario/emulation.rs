@@ -4,7 +4,7 @@ use super::error::of_engine;
 use super::network::{MIDDLE, Network};
 use crate::error::LabError;
 use perhop_engine::{Emulator, EmulatorConfig, EmulatorReport};
-use perhop_scenario::{Change, Link, Scenario, Way};
+use perhop_scenario::{Change, JitterShape, Link, Scenario, Way};
 use perhop_units::{Duration, QueueLimit};
 use std::path::Path;
 
@@ -123,7 +123,24 @@ fn arguments(way: &Way, up: bool) -> String {
         text += &format!(", loss = {}", way.loss);
     }
     if let Some(jitter) = way.jitter {
-        text += &format!(", jitter = {} ns", jitter.spread.as_nanos());
+        let shape = match jitter.shape {
+            JitterShape::Uniform => "uniform",
+            JitterShape::Normal => "normal",
+            JitterShape::Pareto => "pareto",
+        };
+        text += &format!(", jitter = {} ns, shape = {shape}", jitter.spread.as_nanos());
+    }
+    if let Some(model) = way.burst_loss {
+        text += &format!(", burst = {} {} {} {}", model.p, model.r, model.loss_good, model.loss_bad);
+    }
+    for (key, probability) in [("duplicate", way.duplicate), ("reorder", way.reorder)] {
+        if probability.0 > 0 {
+            text += &format!(", {key} = {probability}");
+        }
+    }
+    if let Some(trace) = &way.trace {
+        let instants: Vec<String> = trace.opportunities_ms.iter().map(u32::to_string).collect();
+        text += &format!(", trace = {}", instants.join(" "));
     }
     if !up {
         text += ", up = no";
@@ -150,7 +167,48 @@ fn buffers(link: &Link) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perhop_units::{Bytes, Rate};
+    use perhop_scenario::{DeliveryTrace, GilbertElliott, Jitter};
+    use perhop_units::{Bytes, Probability, Rate};
+
+    /// Every fault a scenario knows is an argument that the element takes.
+    #[test]
+    fn faults_become_arguments_of_the_element() {
+        let half = Probability(1 << 31);
+        let way = Way {
+            jitter: Some(Jitter { spread: Duration::from_millis(2), shape: JitterShape::Pareto }),
+            loss: Probability(42_949_673),
+            burst_loss: Some(GilbertElliott {
+                p: half,
+                r: half,
+                loss_good: half,
+                loss_bad: Probability::ONE,
+            }),
+            duplicate: half,
+            reorder: Probability::ONE,
+            trace: Some(DeliveryTrace { origin: "t".into(), opportunities_ms: vec![0, 3, 3] }),
+            ..Way::default()
+        };
+        let text = graph(&[Current { way: way.clone(), up: true }, Current { way, up: true }]);
+        for argument in [
+            "jitter = 2000000 ns, shape = pareto",
+            "loss = 1 %",
+            "burst = 50 % 50 % 50 % 100 %",
+            "duplicate = 50 %",
+            "reorder = 100 %",
+            "trace = 0 3 3)",
+        ] {
+            assert!(text.contains(argument), "{argument}: {text}");
+        }
+        let graph = perhop_graph::lang::parse(&text).unwrap();
+        let mut cx = perhop_element::BuildCx::default();
+        for (i, port) in MIDDLE.into_iter().enumerate() {
+            cx.ports.insert(port.to_owned(), perhop_packet::PortId(i as u16));
+            cx.port_rates.push(0);
+        }
+        let registry = perhop_graph::router::registry();
+        let built = perhop_graph::lang::build(&text, graph, &registry, &mut cx);
+        assert!(built.is_ok(), "{:?}", built.err());
+    }
 
     #[test]
     fn a_direction_becomes_an_element_with_all_that_it_does() {
