@@ -191,3 +191,108 @@ fn a_change_of_rate_holds_from_its_time() {
     let share = delays_ms(&after).len() as f64 / after.len() as f64;
     assert!((share - 0.5 * 986.0 / 1000.0).abs() < 0.05, "{share}");
 }
+
+/// Delay and loss of a stream, and the throughput of a transfer in Mbit/s.
+fn figures(recording: &Recording) -> (f64, f64, f64) {
+    let window = recording.window.0.as_nanos() / 1_000_000..recording.window.1.as_nanos() / 1_000_000 - 200;
+    let packets = between(&recording.streams[0], window.start, window.end);
+    let delays = delays_ms(&packets);
+    let loss = 100.0 - delays.len() as f64 * 100.0 / packets.len() as f64;
+    let seconds = recording.window.1.since(recording.window.0).as_secs_f64();
+    let bits = recording.connections.iter().map(|c| c.window_ip_bytes).sum::<u64>() as f64 * 8.0;
+    (delays.iter().sum::<f64>() / delays.len() as f64, loss, bits / seconds / 1e6)
+}
+
+#[test]
+fn simulation_and_namespaces_agree() {
+    if !may_run("simulation_and_namespaces") {
+        return;
+    }
+    let mut s = dumbbell(router(TWO_CLASSES), way(Rate::from_mbit(6), 15, 60), 1500, 3000);
+    traffic(&mut s, "bulk", 0, bulk(2, "newreno"));
+    traffic(&mut s, "calls", 46, constant(Rate::from_kbit(320), 400));
+    let Some(recording) = recorded(&s) else { return };
+    let (delay, loss, mbit) = figures(&recording);
+    let simulated = perhop_sim::run(&s, &perhop_sim::Options::default(), |_| true).unwrap();
+    let (sim_delay, sim_loss, sim_mbit) = figures(&simulated);
+    let all = format!("{delay} {sim_delay} ms, {loss} {sim_loss} %, {mbit} {sim_mbit} Mbit/s");
+    eprintln!("namespaces and simulation: {all}");
+    assert!((delay - sim_delay).abs() < 3.0, "{all}");
+    assert!((loss - sim_loss).abs() < 1.0, "{all}");
+    assert!((mbit / sim_mbit - 1.0).abs() < 0.1, "{all}");
+    // Both count the same things of the link, in the same order.
+    let (ours, theirs) = (&recording.links[0], &simulated.links[0]);
+    assert_eq!((ours.link, ours.way), (theirs.link, theirs.way));
+    assert!(
+        (ours.busy.as_secs_f64() - theirs.busy.as_secs_f64()).abs() < 0.15,
+        "{:?} {:?}",
+        ours.busy,
+        theirs.busy
+    );
+    assert_eq!(recording.streams[0].packets.len(), simulated.streams[0].packets.len());
+}
+
+fn program(name: &str, command: &[&str], stop: Option<u64>, expect: FinalState) -> Program {
+    Program {
+        name: name.into(),
+        node: NodeIndex(2),
+        command: command.iter().map(|word| (*word).to_owned()).collect(),
+        start: Duration::from_millis(50),
+        stop: stop.map(Duration::from_millis),
+        expect,
+    }
+}
+
+#[test]
+fn programs_run_in_their_node_and_their_end_is_checked() {
+    if !may_run("programs") {
+        return;
+    }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let out = std::env::temp_dir().join(format!("perhop-programs-{}", std::process::id()));
+    let options = NetnsOptions { out: Some(out.clone()), ..NetnsOptions::default() };
+    let mut s = dumbbell(NodeKind::Forwarder, Way::default(), 0, 600);
+    s.programs.push(program("devices", &["cat", "/proc/thread-self/net/dev"], None, FinalState::Exit(0)));
+    s.programs.push(program("sleeper", &["sleep", "60"], Some(300), FinalState::Running));
+    run(&s, &options, |_| true).unwrap();
+    let devices = std::fs::read_to_string(out.join("devices.out")).unwrap();
+    assert!(devices.contains("la:") && !devices.contains("lb:"), "{devices}");
+    s.programs.push(program("loser", &["sh", "-c", "echo why >&2; exit 3"], None, FinalState::Exit(0)));
+    let error = run(&s, &options, |_| true).unwrap_err();
+    assert_eq!(error.exit_code(), 1);
+    let text = error.to_string();
+    assert!(text.contains("\"loser\"") && text.contains("exit code 3"), "{text}");
+    assert_eq!(std::fs::read_to_string(out.join("loser.err")).unwrap(), "why\n");
+    s.programs = vec![program("nobody", &["/no/such/program"], None, FinalState::Any)];
+    let text = run(&s, &options, |_| true).unwrap_err().to_string();
+    assert!(text.contains("\"nobody\"") && text.contains("/no/such/program"), "{text}");
+    std::fs::remove_dir_all(&out).unwrap();
+}
+
+#[test]
+fn what_cannot_be_built_is_told_by_name_and_a_stop_ends_early() {
+    if !may_run("what_cannot_be_built") {
+        return;
+    }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = perhop_netlink::Netlink::open().unwrap().links().unwrap();
+    let options = NetnsOptions::default();
+    let mut s = dumbbell(NodeKind::Forwarder, way(Rate::from_mbit(10), 1, 10), 0, 5000);
+    traffic(&mut s, "bulk", 0, bulk(1, "carrier-pigeon"));
+    let error = run(&s, &options, |_| true).unwrap_err();
+    assert_eq!(error.exit_code(), 2);
+    assert!(
+        error.to_string().contains("\"bulk\"") && error.to_string().contains("carrier-pigeon"),
+        "{error}"
+    );
+    s.traffic.clear();
+    s.links[1].ways[0].discipline = Discipline::Element("Nonsense(3)".into());
+    let error = run(&s, &options, |_| true).unwrap_err();
+    assert!(error.to_string().contains("\"la\"") && error.to_string().contains("Nonsense"), "{error}");
+    assert_eq!(error.exit_code(), 2);
+    s.links[1].ways[0] = Way::default();
+    let recording = run(&s, &options, |at| at < Duration::from_millis(300)).unwrap();
+    assert!(recording.warnings[0].contains("stopped after"), "{:?}", recording.warnings);
+    assert!(recording.window.1 < Instant(2_000_000_000));
+    assert_eq!(perhop_netlink::Netlink::open().unwrap().links().unwrap(), before, "nothing stays behind");
+}

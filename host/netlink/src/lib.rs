@@ -8,6 +8,7 @@
 //! | [`Netlink`] | one blocking connection to rtnetlink: links, addresses, routes, neighbours, [`tc`] |
 //! | [`monitor`] | live changes; [`mirror`] keeps tables up to date from a dump and these changes |
 //! | [`offload`] | checksum and segmentation offloads: read, switch off, restore |
+//! | [`end_with_this_thread`] | programs that do not outlive their laboratory |
 //! | [`tcp_info()`] | what the kernel knows of a TCP connection |
 //! | [`sysctl`] | interface keys under `/proc/sys/net`, and forwarding saved and restored |
 //!
@@ -44,6 +45,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
 
 mod address;
+mod child;
 mod connection;
 mod error;
 mod ethtool;
@@ -60,6 +62,7 @@ mod tcp_info;
 pub mod user_namespace;
 
 pub use address::InterfaceAddress;
+pub use child::end_with_this_thread;
 pub use connection::Netlink;
 pub use error::NetlinkError;
 pub use link::{LinkInfo, MacAddress};

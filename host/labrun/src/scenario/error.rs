@@ -15,9 +15,12 @@ pub(super) fn at_link<'a>(link: &'a Link, doing: &'static str) -> impl FnOnce(Ne
     move |error| LabError::Part { part: format!("link \"{}\"", link.name), doing, reason: error.to_string() }
 }
 
-/// A router or an emulated link did not start or died.
+/// A router or an emulated link did not start or died; what it was told may be wrong.
 pub(super) fn of_engine(part: String, doing: &'static str) -> impl FnOnce(EngineError) -> LabError {
-    move |error| LabError::Part { part, doing, reason: error.to_string() }
+    move |error| match error {
+        EngineError::Graph(reasons) | EngineError::Objects(reasons) => unsuitable(part, reasons.join("; ")),
+        error => LabError::Part { part, doing, reason: error.to_string() },
+    }
 }
 
 /// The scenario asks for what namespaces cannot do.

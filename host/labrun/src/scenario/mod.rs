@@ -22,6 +22,7 @@ mod error;
 mod health;
 mod links;
 mod network;
+mod programs;
 mod receive;
 mod routers;
 mod run;

@@ -5,6 +5,7 @@ use super::emulation::EmulatedLink;
 use super::health::{Before, Health};
 use super::links;
 use super::network::Network;
+use super::programs::Running;
 use super::receive::{Flow, FlowKey, Receiver, Seen, Times};
 use super::routers::{Ended, Router};
 use super::transport::{Applications, Connections, Transport};
@@ -67,6 +68,7 @@ pub fn run(
     let datagrams = Datagrams::plan(scenario, &paths, seed)?;
     let applications = Applications::plan(scenario, &paths, seed)?;
     let network = Network::build(scenario, &paths)?;
+    let output = output_directory(scenario, options)?;
     let seed = options.seed ^ (u64::from(options.repetition) << 40);
     let emulated = EmulatedLink::start_all(scenario, &network, seed, options.trace.as_deref())?;
     let routers = Router::start_all(scenario, &network, seed)?;
@@ -76,12 +78,24 @@ pub fn run(
         window: (Instant(scenario.warm_up.as_nanos()), end),
         bin: scenario.probes.throughput_bin,
     };
-    let mut world = World { scenario, network, emulated, routers, datagrams, times, ends: Ends::default() };
+    let ends = Ends::default();
+    let mut world = World { scenario, network, emulated, routers, datagrams, output, times, ends };
     let before = Before::now()?;
     let threads = world.start(applications)?;
     let ended_at = world.conduct(&mut progress)?;
     let health = before.until_now()?;
     world.finish(threads, ended_at, health)
+}
+
+/// Where programs leave their output, if there are any.
+fn output_directory(scenario: &Scenario, options: &NetnsOptions) -> Result<PathBuf, LabError> {
+    let temporary = || std::env::temp_dir().join(format!("perhop-lab-{}", std::process::id()));
+    let directory = options.out.clone().unwrap_or_else(temporary);
+    if !scenario.programs.is_empty() {
+        std::fs::create_dir_all(&directory)
+            .map_err(|e| LabError::Output { path: directory.clone(), reason: e.to_string() })?;
+    }
+    Ok(directory)
 }
 
 /// The two ends of a run: `stop` ends the senders, `done` the receivers.
@@ -103,6 +117,7 @@ struct Threads {
     receivers: Vec<Receiver>,
     senders: Vec<JoinHandle<SendLog>>,
     transports: Vec<Transport>,
+    programs: Vec<Running>,
 }
 
 /// Something that the scenario says.
@@ -116,13 +131,19 @@ struct World<'a> {
     emulated: Vec<Option<EmulatedLink>>,
     routers: Vec<Router>,
     datagrams: Datagrams,
+    output: PathBuf,
     times: Times,
     ends: Ends,
 }
 
 impl World<'_> {
     fn start(&mut self, applications: Applications) -> Result<Threads, LabError> {
-        let mut threads = Threads { receivers: Vec::new(), senders: Vec::new(), transports: Vec::new() };
+        let mut threads = Threads {
+            receivers: Vec::new(),
+            senders: Vec::new(),
+            transports: Vec::new(),
+            programs: Vec::new(),
+        };
         let mut sends = HashMap::new();
         for (i, node) in self.scenario.nodes.iter().enumerate() {
             let here = NodeIndex(i);
@@ -141,6 +162,11 @@ impl World<'_> {
         }
         threads.transports = applications.start(self.scenario, &self.network, self.times, &self.ends.stop)?;
         threads.senders = self.start_senders(sends)?;
+        for program in &self.scenario.programs {
+            let namespace = &self.network.nodes[program.node.0];
+            let (epoch, stop) = (self.times.epoch, &self.ends.stop);
+            threads.programs.push(Running::start(program, namespace, &self.output, epoch, stop)?);
+        }
         Ok(threads)
     }
 
@@ -237,10 +263,11 @@ impl World<'_> {
 
     /// Stops everything and collects what it left.
     fn finish(self, threads: Threads, end: Instant, mut health: Health) -> Result<Recording, LabError> {
-        let Self { scenario, network, emulated, routers, mut datagrams, mut times, ends } = self;
+        let Self { scenario, network, emulated, routers, mut datagrams, mut times, ends, .. } = self;
         let stopped = end < times.window.1;
         times.window.1 = end;
         ends.stop.store(true, Ordering::Relaxed);
+        let programs: Vec<Result<(), LabError>> = threads.programs.into_iter().map(Running::finish).collect();
         let connections: Vec<Connections> = threads.transports.into_iter().map(Transport::finish).collect();
         let logs: Vec<SendLog> =
             threads.senders.into_iter().map(|thread| thread.join().unwrap_or_default()).collect();
@@ -249,6 +276,9 @@ impl World<'_> {
         let routers: Vec<Ended> = routers.into_iter().map(Router::stop).collect();
         let emulated: Vec<Option<EmulatorReport>> =
             emulated.into_iter().map(|link| link.map(EmulatedLink::stop)).collect();
+        if !stopped {
+            programs.into_iter().collect::<Result<Vec<()>, _>>()?;
+        }
         let mut recording = Recording { window: times.window, ..Recording::default() };
         if stopped {
             recording.warnings.push(format!("stopped after {:.3} s", end.as_nanos() as f64 / 1e9));
