@@ -130,6 +130,9 @@ name = "near"
 
 [[port]]
 name = "core"
+
+[[port]]
+name = "la"
 trust_dscp = true
 
 [[class]]

@@ -12,8 +12,10 @@ use perhop_units::{Duration, Instant};
 /// Lateness of routers' and links' timers at p99 from which delays are the machine's and not the network's: the
 /// agreement between simulation and namespaces that is asked of delays.
 const TIMER_LIMIT: Duration = Duration::from_millis(3);
-/// Share of all processors in use from which nobody was served in time.
-const BUSY_LIMIT_PCT: f64 = 95.0;
+/// Share of all processors that this run uses itself from which it is limited by them and not by the network.
+const OWN_LIMIT_PCT: f64 = 90.0;
+/// Share of all processors in use by anybody from which a reader should know.
+const BUSY_WARNING_PCT: f64 = 90.0;
 
 /// Readings at the start.
 pub(super) struct Before {
@@ -115,11 +117,10 @@ impl Health {
                 self.timers_p99.as_millis_f64()
             ));
         }
-        (state.busy_pct >= BUSY_LIMIT_PCT).then(|| {
+        (self.own_pct >= OWN_LIMIT_PCT).then(|| {
             format!(
-                "the machine was saturated: {:.0} % of its CPU time was in use, {:.0} % by this run. Stop what else \
-                 runs, or lower the rates.",
-                state.busy_pct, self.own_pct
+                "the machine was saturated: this run alone took {:.0} % of its CPU time. Lower the rates.",
+                self.own_pct
             )
         })
     }
@@ -130,6 +131,10 @@ impl Health {
         if self.timers_p99 >= Duration::from_millis(1) {
             let ms = self.timers_p99.as_millis_f64();
             warnings.push(format!("timers of routers and links were served {ms:.1} ms late at p99"));
+        }
+        if self.machine.busy_pct >= BUSY_WARNING_PCT {
+            let (all, own) = (self.machine.busy_pct, self.own_pct);
+            warnings.push(format!("{all:.0} % of CPU time was in use, {own:.0} % by this run"));
         }
         warnings
     }
@@ -149,9 +154,9 @@ mod tests {
             port.counters.extend([("rx_packets".into(), 1000), ("rx_ring_lost".into(), lost)]);
             Report { rows: vec![driver, port] }
         };
-        let judged = |late, lost, busy_pct| {
-            let mut health = Health::default();
-            health.machine.busy_pct = busy_pct;
+        let judged = |late, lost, own_pct| {
+            let mut health = Health { own_pct, ..Health::default() };
+            health.machine.busy_pct = 80.0;
             health.engines([&report(late, lost)].into_iter());
             (health.saturated(), health.warnings().len())
         };
