@@ -7,7 +7,7 @@ use perhop_elements::route::{
     NeighbourState, NeighbourUpdate, NextHop, Origin, PortInfo, RouteEntry, RouteKind,
 };
 use perhop_graph::router::{EdgePort, VirtualRouter};
-use perhop_graph::routerfile::{LinkOfPort, RouterFile};
+use perhop_graph::routerfile::RouterFile;
 use perhop_model::{
     Credentials, Kind, Mode, Name, Object, Op, Outcome, Owner, Reply, Spec, Transaction, TxnId,
 };

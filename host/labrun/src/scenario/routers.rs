@@ -3,13 +3,13 @@
 use super::error::{of_engine, unsuitable};
 use super::network::Network;
 use crate::error::LabError;
+use crate::private::PrivateDirectory;
 use crate::shaping::shaped;
 use perhop_engine::{Engine, EngineConfig, Handle, StopReport};
 use perhop_model::{Credentials, Kind, Mode, Name, Object, Op, Outcome, Owner, Transaction};
 use perhop_scenario::{LinkIndex, NodeIndex, NodeKind, RouterConfig, RouterObjects, Scenario};
 use perhop_units::Rate;
 use serde_json::json;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::OnceLock;
 
@@ -21,7 +21,8 @@ pub(super) struct Router {
     part: String,
     /// Link and end of each port, its name, and whether it takes its rate from the link.
     ports: Vec<Port>,
-    state_directory: PathBuf,
+    /// Goes last: the router writes into it to its end.
+    _state_directory: PrivateDirectory,
     death: Arc<OnceLock<String>>,
 }
 
@@ -80,14 +81,14 @@ impl Router {
             known.push(Port { link, end, name: object.name.to_string(), follows });
         }
         let title = format!("lab-{}-{name}", std::process::id());
-        let state_directory = std::env::temp_dir().join(format!("perhop-{title}"));
-        let mut config = EngineConfig::new(&title, Some(network.nodes[node.0].clone()), objects);
+        let state_directory = PrivateDirectory::new()?;
+        let namespace = Some(network.nodes[node.0].clone());
+        // The namespaces vanish with this process, so there is never anything to put back after a crash.
+        let mut config = EngineConfig::new(&title, namespace, objects, state_directory.path());
         config.connections = file.router.max_flows;
         config.seed = seed ^ (1 << 48) ^ (node.0 as u64) << 20;
         config.fifo = true;
         config.record = Some(scenario.probes.queue_interval);
-        // The namespaces vanish with this process, so there is never anything to put back after a crash.
-        config.state_dir = Some(state_directory.clone());
         let started = Engine::start(config);
         let (engine, handle) = started.map_err(of_engine(part.clone(), "start it"))?;
         let death = Arc::new(OnceLock::new());
@@ -95,7 +96,7 @@ impl Router {
         engine.on_failure(move |died| {
             let _ = cell.set(died.to_string());
         });
-        Ok(Self { engine, handle, node, part, ports: known, state_directory, death })
+        Ok(Self { engine, handle, node, part, ports: known, _state_directory: state_directory, death })
     }
 
     /// The node it is.
@@ -142,7 +143,6 @@ impl Router {
     /// Stops it: what it counted.
     pub(super) fn stop(self) -> Ended {
         let report = self.engine.stop();
-        let _ = std::fs::remove_dir_all(&self.state_directory);
         Ended { ports: self.ports, report, part: self.part }
     }
 }
