@@ -4,5 +4,6 @@ mod contract;
 mod language;
 mod random_graphs;
 mod router;
+mod schedulers;
 mod swap;
 mod trees;

@@ -5,6 +5,8 @@ pub mod bands;
 pub mod class_tree;
 pub mod drr;
 pub mod egress;
+pub mod hpd;
+mod lists;
 pub mod priority;
 pub mod pump;
 pub mod transmitter;
@@ -17,6 +19,7 @@ pub use class_tree::{
 };
 pub use drr::Drr;
 pub use egress::{Egress, EgressChange, EgressConfig, LeafMap};
+pub use hpd::Hpd;
 pub use priority::Priority;
 pub use pump::{Emit, Pump};
 pub use transmitter::{Transmitter, TransmitterConfig};
@@ -25,7 +28,7 @@ use perhop_element::ElementType;
 
 /// Registered types of this module.
 pub fn types() -> Vec<ElementType> {
-    vec![altq_cbq::TYPE, drr::TYPE, egress::TYPE, priority::TYPE]
+    vec![altq_cbq::TYPE, drr::TYPE, egress::TYPE, hpd::TYPE, priority::TYPE]
 }
 
 #[cfg(test)]

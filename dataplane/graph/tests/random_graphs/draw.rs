@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// A loop must go through one of these: they let packets out at the pace of a line, or later.
-const TAKES_TIME: [&str; 7] = ["AltqCbq", "Delay", "Drr", "Egress", "Link", "Priority", "Shaper"];
+const TAKES_TIME: [&str; 8] = ["AltqCbq", "Delay", "Drr", "Egress", "Hpd", "Link", "Priority", "Shaper"];
 
 /// A graph as text, and what went into it.
 pub struct Drawn {

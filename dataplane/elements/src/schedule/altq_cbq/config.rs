@@ -1,12 +1,11 @@
 //! What graph text says about a tree of classes: lists in the order of the classes.
 
+use super::super::lists::Lists;
 use super::estimator::EstimatorConfig;
+use crate::classify::DscpTable;
 use crate::plumbing::reader::Reader;
 use crate::plumbing::set_class::is_name;
-use perhop_units::{Bytes, Dscp, Duration, Probability, Rate};
-use std::fmt::Display;
-use std::ops::RangeInclusive;
-use std::str::FromStr;
+use perhop_units::{Bytes, Duration, Probability, Rate};
 
 /// Most classes besides the root.
 pub const MAX_CLASSES: usize = 32;
@@ -42,8 +41,6 @@ pub struct ClassConfig {
     pub minburst: u32,
     /// As [`EstimatorConfig::floor`].
     pub floor: Option<Duration>,
-    /// Code points that are put into it.
-    pub dscp: Vec<Dscp>,
 }
 
 /// Parameters of random early detection, the same for every class that has it.
@@ -82,8 +79,8 @@ pub struct CbqConfig {
     pub red: RedSettings,
     /// The classes, parents before children.
     pub classes: Vec<ClassConfig>,
-    /// The class of everything that no class names: an index, of a class without children.
-    pub default: usize,
+    /// Index of the class of each code point; only classes without children.
+    pub dscp: DscpTable,
 }
 
 impl CbqConfig {
@@ -102,64 +99,6 @@ impl CbqConfig {
     /// Whether a class has children.
     pub fn is_interior(&self, class: usize) -> bool {
         self.classes.iter().any(|c| c.parent == Some(class))
-    }
-}
-
-/// Reads lists that go with the classes.
-struct Lists<'r, 'a> {
-    r: &'r mut Reader<'a>,
-    count: usize,
-}
-
-impl Lists<'_, '_> {
-    /// The words of `key`: one a class, or one for all; empty when absent or wrong.
-    fn words(&mut self, key: &'static str) -> Vec<String> {
-        let text: Option<String> = self.r.optional(key, None);
-        let words: Vec<String> = text.unwrap_or_default().split_whitespace().map(str::to_owned).collect();
-        match words.len() {
-            0 => words,
-            1 => vec![words[0].clone(); self.count],
-            n if n == self.count => words,
-            n => {
-                let allowed = Some(format!("one value, or {}: one a class", self.count));
-                self.r.fail(key, format!("{key} has {n} values"), allowed);
-                Vec::new()
-            }
-        }
-    }
-
-    /// One value a class within `range`; `-` and absent are `None`.
-    fn values<T>(&mut self, key: &'static str, range: RangeInclusive<T>) -> Vec<Option<T>>
-    where
-        T: FromStr + PartialOrd + Copy + Display,
-        T::Err: Display,
-    {
-        let words = self.words(key);
-        let mut values = vec![None; self.count];
-        for (value, word) in values.iter_mut().zip(&words).filter(|(_, word)| *word != "-") {
-            match word.parse::<T>() {
-                Ok(v) if range.contains(&v) => *value = Some(v),
-                Ok(v) => {
-                    let allowed = format!("{} to {}", range.start(), range.end());
-                    self.r.fail(key, format!("{key} = {v} is out of range"), Some(allowed));
-                }
-                Err(e) => self.r.fail(key, format!("{key}: {e}"), None),
-            }
-        }
-        values
-    }
-
-    /// One of two words a class; absent is `default`.
-    fn either(&mut self, key: &'static str, no: &str, yes: &str) -> Vec<bool> {
-        let words = self.words(key);
-        let mut values = vec![false; self.count];
-        for (value, word) in values.iter_mut().zip(&words) {
-            *value = word == yes;
-            if word != yes && word != no {
-                self.r.fail(key, format!("{key} = {word} is unknown"), Some(format!("{no}, {yes}")));
-            }
-        }
-        values
     }
 }
 
@@ -195,10 +134,10 @@ pub(super) fn read(r: &mut Reader<'_>) -> CbqConfig {
         mtu,
         red: read_red(r),
         classes,
-        default: 0,
+        dscp: DscpTable::default(),
     };
     check_shares(r, &config);
-    read_dscp(r, &mut config);
+    config.dscp = read_dscp(r, &config);
     config
 }
 
@@ -254,7 +193,6 @@ fn read_classes(r: &mut Reader<'_>, names: &[String], rate: Rate) -> Vec<ClassCo
             maxburst: maxburst[n],
             minburst: minburst[n].unwrap_or(2),
             floor: floor[n],
-            dscp: Vec::new(),
         });
     }
     classes
@@ -304,51 +242,18 @@ fn check_shares(r: &mut Reader<'_>, config: &CbqConfig) {
     }
 }
 
-/// `dscp`: code points of a class joined by `+`, `-` for the class of all others, `none` for none.
-fn read_dscp(r: &mut Reader<'_>, config: &mut CbqConfig) {
+/// Which class takes which code points; a class that is alone takes all.
+fn read_dscp(r: &mut Reader<'_>, config: &CbqConfig) -> DscpTable {
     let count = config.classes.len();
-    let leaves: Vec<usize> = (0..count).filter(|n| !config.is_interior(*n)).collect();
-    config.default = leaves.last().copied().unwrap_or(0);
-    let text = r.text("dscp", None);
-    let Some(text) = text else {
-        let _ = r.optional::<String>("dscp", None);
-        if leaves.len() > 1 {
-            let allowed =
-                Some("code points a class, such as EF+VA; - for all others, none for none".to_owned());
-            r.fail("dscp", "dscp is missing".to_owned(), allowed);
-        }
-        return;
-    };
-    let _ = r.optional::<String>("dscp", None);
-    let words: Vec<&str> = text.split_whitespace().collect();
-    if words.len() != count {
-        let allowed = Some(format!("{count}: one a class"));
-        return r.fail("dscp", format!("dscp has {} values", words.len()), allowed);
+    if let Some(table) = (Lists { r, count }).code_points(|n| !config.is_interior(n)) {
+        return table;
     }
-    let (mut seen, mut defaults) = (0u64, 0);
-    for (n, word) in words.iter().enumerate().filter(|(_, word)| **word != "none") {
-        if !leaves.contains(&n) {
-            let message = format!("{} has children and holds no packets", config.classes[n].name);
-            r.fail("dscp", message, Some("none".to_owned()));
-        }
-        if *word == "-" {
-            config.default = n;
-            defaults += 1;
-            continue;
-        }
-        for part in word.split('+') {
-            match part.parse::<Dscp>() {
-                Ok(dscp) if seen & 1 << dscp.get() == 0 => {
-                    seen |= 1 << dscp.get();
-                    config.classes[n].dscp.push(dscp);
-                }
-                Ok(dscp) => r.fail("dscp", format!("code point {} is given twice", dscp.get()), None),
-                Err(e) => r.fail("dscp", format!("dscp: {e}"), None),
-            }
-        }
+    let mut leaves = (0..count).filter(|n| !config.is_interior(*n));
+    let mut table = DscpTable::default();
+    table.set_rest(leaves.next().unwrap_or(0) as u8);
+    if leaves.next().is_some() {
+        let allowed = Some("code points a class, such as EF+VA; - for all others, none for none".to_owned());
+        r.fail("dscp", "dscp is missing".to_owned(), allowed);
     }
-    if defaults != 1 {
-        let allowed = Some("exactly one class with -".to_owned());
-        r.fail("dscp", format!("{defaults} classes take all other packets"), allowed);
-    }
+    table
 }

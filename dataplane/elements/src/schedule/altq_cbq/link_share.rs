@@ -88,7 +88,6 @@ impl LinkShare {
             maxburst: None,
             minburst: 2,
             floor: None,
-            dscp: Vec::new(),
         };
         let mut root = Class::new(config, &root, ROOT);
         root.parent = None;

@@ -81,41 +81,23 @@ use link_share::{Choice, LinkShare};
 use perhop_element::{
     Budget, CounterSink, Cx, Delta, Discipline, ElementState, ElementType, Head, PortCount,
 };
-use perhop_packet::Batch;
+use perhop_packet::{Batch, DropReason};
 use perhop_units::{Bytes, Instant};
 
 /// The discipline.
 pub struct AltqCbq {
     config: CbqConfig,
     share: LinkShare,
-    /// The class of each code point, and of what is not IP.
-    by_dscp: [u8; 65],
     /// What [`Discipline::peek`] promised.
     promised: Option<Choice>,
     held: u64,
     held_bytes: u64,
 }
 
-/// Entry of [`AltqCbq::by_dscp`] for what is not IP.
-const NOT_IP: usize = 64;
-
 impl AltqCbq {
     /// An idle tree.
     pub fn new(config: &CbqConfig) -> Self {
-        let mut by_dscp = [config.default as u8 + 1; 65];
-        for (n, class) in config.classes.iter().enumerate() {
-            for dscp in &class.dscp {
-                by_dscp[usize::from(dscp.get())] = n as u8 + 1;
-            }
-        }
-        Self {
-            config: config.clone(),
-            share: LinkShare::new(config),
-            by_dscp,
-            promised: None,
-            held: 0,
-            held_bytes: 0,
-        }
+        Self { config: config.clone(), share: LinkShare::new(config), promised: None, held: 0, held_bytes: 0 }
     }
 
     /// A class by its name; the root is `root`.
@@ -162,8 +144,12 @@ impl Discipline for AltqCbq {
         self.share.expire(now);
         for packet in batch.drain() {
             let layout = &packet.meta().layout;
-            let entry = if layout.ip_version == 0 { NOT_IP } else { usize::from(layout.tos >> 2) };
-            let class = usize::from(self.by_dscp[entry]);
+            let tos = (layout.ip_version != 0).then_some(layout.tos);
+            // The root comes first among the nodes.
+            let Some(class) = self.config.dscp.find(tos).map(|class| usize::from(class) + 1) else {
+                cx.drop(packet, DropReason::NoClass);
+                continue;
+            };
             let len = packet.len() as u64;
             self.share.arrives(now, class);
             let class = &mut self.share.classes[class];

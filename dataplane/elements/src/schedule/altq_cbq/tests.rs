@@ -118,11 +118,9 @@ impl World {
                 self.driver.poll(self.now);
                 continue;
             }
-            for n in 0..flows.len() {
-                if flows[n].next <= self.now.0 {
-                    self.push(flows[n].dscp, flows[n].frame);
-                    flows[n].next += flows[n].every;
-                }
+            for flow in flows.iter_mut().filter(|flow| flow.next <= arrival.0) {
+                self.push(flow.dscp, flow.frame);
+                flow.next += flow.every;
             }
         }
         self.now = end;
