@@ -82,7 +82,7 @@ fn over_time(
 ) -> String {
     let Some(run) = runs.get(i) else { return String::new() };
     let marks = run.marks.iter().map(|m| Mark { x: m.at.as_secs_f64(), label: m.label.clone() }).collect();
-    let peak = layers.iter().flat_map(top).filter(|v| v.is_finite()).fold(0.0, f64::max);
+    let peak = layers.iter().filter_map(Layer::highest).fold(0.0, f64::max);
     let chart = Chart {
         id: format!("{kind}-{i}"),
         title: if note.is_empty() { run.name.clone() } else { format!("{}: {note}", run.name) },
@@ -96,13 +96,6 @@ fn over_time(
         marks,
     };
     chart.to_svg()
-}
-
-fn top(layer: &Layer) -> Vec<f64> {
-    match layer {
-        Layer::Line { points, .. } => points.iter().map(|p| p.1).collect(),
-        Layer::Band { points, .. } => points.iter().map(|p| p.2).collect(),
-    }
 }
 
 /// Mean line and pale band of a series, its values divided by `unit`. Bins are drawn at their middle.
@@ -187,7 +180,7 @@ fn throughput(runs: &[RunData]) -> Vec<String> {
     if stacks.iter().all(Vec::is_empty) {
         return Vec::new();
     }
-    let highest = stacks.iter().flatten().flat_map(top).fold(0.0, f64::max);
+    let highest = stacks.iter().flatten().filter_map(Layer::highest).fold(0.0, f64::max);
     let y = Axis::linear("throughput, Mbit/s", 0.0, highest * HEADROOM);
     stacks
         .into_iter()

@@ -2,7 +2,7 @@
 //! lighter ones in the dark.
 
 /// Style sheet for light and dark, narrow and wide, screen and paper.
-pub(super) const CSS: &str = "\
+pub(crate) const CSS: &str = "\
 :root{--bg:#fff;--fg:#1b1f24;--dim:#59636e;--rule:#d5dae0;--card:#f5f7f9;--ok:#00694b;--bad:#a63d00;--q:#59636e;\
 --c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#cc79a7;--c4:#7a6a00;--c5:#56b4e9}\
 @media(prefers-color-scheme:dark){:root{--bg:#14171b;--fg:#e6e9ec;--dim:#9aa4ae;--rule:#333a42;--card:#1d2127;\
@@ -26,7 +26,7 @@ svg .m{fill:var(--fg);font-size:10px;paint-order:stroke;stroke:var(--card);strok
 .grid{stroke:var(--rule);stroke-width:.6;fill:none}.tick{stroke:var(--dim);fill:none}\
 .mark{stroke:var(--fg);stroke-width:.8;stroke-dasharray:2 3;fill:none}\
 .line{fill:none;stroke-width:1.6;stroke-linejoin:round;stroke-linecap:round}.dash{stroke-dasharray:6 3}\
-.band{fill-opacity:.25;stroke:none}.area{fill-opacity:.85;stroke:none}\
+.dots{fill:none;stroke-width:3;stroke-linecap:round;stroke-opacity:.55}.band{fill-opacity:.25;stroke:none}.area{fill-opacity:.85;stroke:none}\
 .c0{stroke:var(--c0)}.c1{stroke:var(--c1)}.c2{stroke:var(--c2)}.c3{stroke:var(--c3)}.c4{stroke:var(--c4)}.c5{stroke:var(--c5)}\
 .f0{fill:var(--c0)}.f1{fill:var(--c1)}.f2{fill:var(--c2)}.f3{fill:var(--c3)}.f4{fill:var(--c4)}.f5{fill:var(--c5)}\
 dl{display:grid;grid-template-columns:max-content 1fr;gap:2px 16px;margin:8px 0}dt{color:var(--dim)}dd{margin:0}\

@@ -1,6 +1,7 @@
 //! Charts over two axes: lines, bands and marks.
 
 use super::axis::Axis;
+use super::plane::Plane;
 use super::{COLORS, coordinate, escape, svg_open};
 
 /// A chart.
@@ -47,6 +48,35 @@ pub enum Layer {
         /// x, lower y, upper y.
         points: Vec<(f64, f64, f64)>,
     },
+    /// A dot a point.
+    Points {
+        /// Text in the legend, none if empty.
+        label: String,
+        /// Colour index.
+        color: usize,
+        /// x and y.
+        points: Vec<(f64, f64)>,
+    },
+}
+
+impl Layer {
+    /// Its entry in the legend: label, colour, dashed, solid.
+    pub(super) fn legend(&self) -> (&str, usize, bool, bool) {
+        match self {
+            Self::Line { label, color, dashed, .. } => (label, *color, *dashed, false),
+            Self::Band { label, color, solid, .. } => (label, *color, false, *solid),
+            Self::Points { label, color, .. } => (label, *color, false, true),
+        }
+    }
+
+    /// Largest value drawn along the vertical axis; `None` if nothing is drawn.
+    pub fn highest(&self) -> Option<f64> {
+        let highest = |values: &mut dyn Iterator<Item = f64>| values.filter(|v| v.is_finite()).reduce(f64::max);
+        match self {
+            Self::Line { points, .. } | Self::Points { points, .. } => highest(&mut points.iter().map(|p| p.1)),
+            Self::Band { points, .. } => highest(&mut points.iter().map(|p| p.2)),
+        }
+    }
 }
 
 /// A vertical line with a word.
@@ -70,113 +100,19 @@ impl Chart {
     pub fn to_svg(&self) -> String {
         let mut out = svg_open(&self.id, WIDTH, HEIGHT, &self.title, &self.description);
         out.push_str(&heading(&self.title));
-        out.push_str(&legend(self.layers.iter().map(|layer| {
-            let (Layer::Line { label, color, .. } | Layer::Band { label, color, .. }) = layer;
-            let dashed = matches!(layer, Layer::Line { dashed: true, .. });
-            let solid = matches!(layer, Layer::Band { solid: true, .. });
-            (label.as_str(), *color, dashed, solid)
-        })));
-        self.grid(&mut out);
+        out.push_str(&legend(self.layers.iter().map(Layer::legend)));
+        let plane = Plane { x: &self.x, y: &self.y, top: TOP, bottom: BOTTOM };
+        plane.y_ticks(&mut out);
+        plane.x_ticks(&mut out);
+        out.push_str(&frame(&self.x.label, &self.y.label));
         for layer in &self.layers {
-            self.layer(layer, &mut out);
+            plane.layer(layer, &mut out);
         }
         for (i, mark) in self.marks.iter().enumerate() {
-            self.mark(i, mark, &mut out);
+            plane.mark(i, mark, &mut out);
         }
         out.push_str("</svg>");
         out
-    }
-
-    fn px(&self, x: f64) -> f64 {
-        LEFT + self.x.position(x) * (RIGHT - LEFT)
-    }
-
-    fn py(&self, y: f64) -> f64 {
-        BOTTOM - self.y.position(y) * (BOTTOM - TOP)
-    }
-
-    fn grid(&self, out: &mut String) {
-        for (value, text) in self.y.ticks() {
-            out.push_str(&y_tick(self.py(value), &text));
-        }
-        for (value, text) in self.x.ticks() {
-            let x = coordinate(self.px(value));
-            out.push_str(&format!(
-                r#"<path class="tick" d="M{x} {BOTTOM}v4"/><text class="n" x="{x}" y="250" text-anchor="middle">{text}</text>"#
-            ));
-        }
-        out.push_str(&frame(&self.x.label, &self.y.label));
-    }
-
-    fn layer(&self, layer: &Layer, out: &mut String) {
-        match layer {
-            Layer::Line { color, dashed, points, .. } => {
-                let path = self.line_path(points);
-                let dash = if *dashed { " dash" } else { "" };
-                if !path.is_empty() {
-                    out.push_str(&format!(r#"<path class="line c{}{dash}" d="{path}"/>"#, color % COLORS));
-                }
-            }
-            Layer::Band { color, solid, points, .. } => {
-                let kind = if *solid { "area" } else { "band" };
-                for run in points.split(|(x, low, high)| !(x + low + high).is_finite()) {
-                    if !run.is_empty() {
-                        let path = self.band_path(run);
-                        out.push_str(&format!(r#"<path class="{kind} f{}" d="{path}"/>"#, color % COLORS));
-                    }
-                }
-            }
-        }
-    }
-
-    fn line_path(&self, points: &[(f64, f64)]) -> String {
-        let mut path = String::new();
-        for run in points.split(|(x, y)| !(x + y).is_finite()) {
-            for (i, (x, y)) in run.iter().enumerate() {
-                path.push(if i == 0 { 'M' } else { 'L' });
-                path.push_str(&self.pair(*x, *y));
-            }
-            // A lone point would be invisible.
-            if run.len() == 1 {
-                path.push_str("h.1");
-            }
-        }
-        path
-    }
-
-    fn band_path(&self, run: &[(f64, f64, f64)]) -> String {
-        let mut path = String::from("M");
-        for (x, _, high) in run {
-            path.push_str(&self.pair(*x, *high));
-            path.push('L');
-        }
-        for (x, low, _) in run.iter().rev() {
-            path.push_str(&self.pair(*x, *low));
-            path.push('L');
-        }
-        path.pop();
-        path.push('Z');
-        path
-    }
-
-    fn pair(&self, x: f64, y: f64) -> String {
-        format!("{} {}", coordinate(self.px(x)), coordinate(self.py(y)))
-    }
-
-    fn mark(&self, i: usize, mark: &Mark, out: &mut String) {
-        if !mark.x.is_finite() || mark.x < self.x.min || mark.x > self.x.max {
-            return;
-        }
-        let x = self.px(mark.x);
-        // Words near the right edge go to the left of their line; neighbours sit on lines of their own.
-        let (at, anchor) = if x > RIGHT - 120.0 { (x - 4.0, "end") } else { (x + 4.0, "start") };
-        let y = TOP + 11.0 + (i % 3) as f64 * 13.0;
-        out.push_str(&format!(
-            r#"<path class="mark" d="M{} {TOP}V{BOTTOM}"/><text class="m" x="{}" y="{y}" text-anchor="{anchor}">{}</text>"#,
-            coordinate(x),
-            coordinate(at),
-            escape(&mark.label)
-        ));
     }
 }
 

@@ -5,11 +5,16 @@
 
 mod axis;
 mod bars;
+mod boxes;
 mod chart;
+mod panels;
+mod plane;
 
 pub use axis::{Axis, Scale, ticks};
 pub use bars::{BarChart, BarGroup};
+pub use boxes::{BoxChart, BoxGroup, FiveNumbers};
 pub use chart::{Chart, Layer, Mark};
+pub use panels::{Panel, Panels};
 
 /// Number of colour classes; a colour index counts modulo this.
 pub const COLORS: usize = 6;
