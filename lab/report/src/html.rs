@@ -4,7 +4,7 @@
 //! every line is thinned to what a screen can show.
 
 mod charts;
-mod style;
+pub(crate) mod style;
 
 use crate::plot::escape;
 use crate::result::ScenarioResult;

@@ -9,11 +9,18 @@
 //! Nothing here reads a clock or touches a file: everything is a function of the results to a string.
 #![forbid(unsafe_code)]
 
+pub mod comparison;
+pub mod details;
+pub mod directory;
 pub mod html;
+pub mod outcome;
+pub mod page;
 pub mod plot;
 pub mod result;
 pub mod series;
 pub mod summary;
+#[cfg(test)]
+mod synthetic;
 pub mod table;
 pub mod verdict;
 

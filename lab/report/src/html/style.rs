@@ -32,3 +32,9 @@ svg .m{fill:var(--fg);font-size:10px;paint-order:stroke;stroke:var(--card);strok
 dl{display:grid;grid-template-columns:max-content 1fr;gap:2px 16px;margin:8px 0}dt{color:var(--dim)}dd{margin:0}\
 @media(max-width:600px){dl{grid-template-columns:1fr}dd{margin-bottom:6px}}\
 @media print{figure{break-inside:avoid}}";
+
+/// What a scenario's page has beside it: expected values in colour, drawings of several panels, text drawings.
+pub(crate) const SCENARIO_CSS: &str = "\
+h3{font-size:1rem;margin:16px 0 4px}pre{background:var(--card);padding:12px;font:13px/1.35 ui-monospace,monospace}\
+tr.pass .sign{color:var(--ok)}tr.fail .sign{color:var(--bad)}tr.unknown .sign{color:var(--q)}\
+td.part{text-align:left}figure svg{max-height:640px}strong{color:var(--fg)}";

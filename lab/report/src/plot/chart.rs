@@ -71,9 +71,12 @@ impl Layer {
 
     /// Largest value drawn along the vertical axis; `None` if nothing is drawn.
     pub fn highest(&self) -> Option<f64> {
-        let highest = |values: &mut dyn Iterator<Item = f64>| values.filter(|v| v.is_finite()).reduce(f64::max);
+        let highest =
+            |values: &mut dyn Iterator<Item = f64>| values.filter(|v| v.is_finite()).reduce(f64::max);
         match self {
-            Self::Line { points, .. } | Self::Points { points, .. } => highest(&mut points.iter().map(|p| p.1)),
+            Self::Line { points, .. } | Self::Points { points, .. } => {
+                highest(&mut points.iter().map(|p| p.1))
+            }
             Self::Band { points, .. } => highest(&mut points.iter().map(|p| p.2)),
         }
     }

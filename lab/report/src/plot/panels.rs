@@ -85,7 +85,11 @@ mod tests {
     fn panels_share_the_horizontal_axis() {
         let panel = |label: &str| Panel {
             y: Axis::linear(label, 0.0, 10.0),
-            layers: vec![Layer::Points { label: "a & b".into(), color: 0, points: vec![(0.0, 10.0), (10.0, 0.0)] }],
+            layers: vec![Layer::Points {
+                label: "a & b".into(),
+                color: 0,
+                points: vec![(0.0, 10.0), (10.0, 0.0)],
+            }],
         };
         let svg = Panels {
             id: "p".into(),
@@ -97,7 +101,10 @@ mod tests {
         }
         .to_svg();
         // The same values at the same places across, 134 pixels further down.
-        assert!(svg.contains(r#"d="M58 52h0M548 170h0""#) && svg.contains(r#"d="M58 186h0M548 304h0""#), "{svg}");
+        assert!(
+            svg.contains(r#"d="M58 52h0M548 170h0""#) && svg.contains(r#"d="M58 186h0M548 304h0""#),
+            "{svg}"
+        );
         assert_eq!(svg.matches("time, s").count(), 1);
         assert_eq!((svg.matches("a &amp; b").count(), svg.matches(">half<").count()), (1, 1));
         assert_eq!(svg.matches(r#"class="mark" d="M303 "#).count(), 2);

@@ -1,0 +1,145 @@
+//! Two results figure by figure.
+
+use crate::result::{GroupResult, LinkResult, ScenarioResult};
+use crate::summary::figure;
+
+/// A figure that at least one of two results has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// Path of the figure, as expected values name it.
+    pub metric: String,
+    /// What the first result says.
+    pub first: Option<f64>,
+    /// What the second says.
+    pub second: Option<f64>,
+}
+
+/// Every figure of either result, in the order of the first: groups, links, then variants.
+pub fn differences(first: &ScenarioResult, second: &ScenarioResult) -> Vec<Difference> {
+    let mut all: Vec<Difference> = Vec::new();
+    for (metric, value) in figures(first) {
+        all.push(Difference { metric, first: Some(value), second: None });
+    }
+    for (metric, value) in figures(second) {
+        match all.iter_mut().find(|difference| difference.metric == metric) {
+            Some(difference) => difference.second = Some(value),
+            None => all.push(Difference { metric, first: None, second: Some(value) }),
+        }
+    }
+    all
+}
+
+/// The figures that are compared, with their paths.
+fn figures(result: &ScenarioResult) -> Vec<(String, f64)> {
+    let mut all = Vec::new();
+    of_configuration("", &result.groups, &result.links, &mut all);
+    for (name, variant) in &result.variants {
+        of_configuration(&format!("{name}."), &variant.groups, &variant.links, &mut all);
+    }
+    all
+}
+
+fn of_configuration(
+    prefix: &str,
+    groups: &[GroupResult],
+    links: &[LinkResult],
+    all: &mut Vec<(String, f64)>,
+) {
+    for group in groups.iter().filter(|group| !group.name.ends_with(".down")) {
+        let figures = [
+            ("throughput_kbps.mean", group.throughput_kbps.map(|t| t.mean)),
+            ("loss_pct", group.loss_pct),
+            ("delay_ms.mean", group.delay_ms.map(|d| d.mean)),
+            ("delay_ms.p99", group.delay_ms.map(|d| d.p99)),
+            ("delay_ms.max", group.delay_ms.map(|d| d.max)),
+            ("jitter_ms.mean", group.jitter_ms.map(|j| j.mean)),
+            ("connections.jain", group.connections.and_then(|c| c.jain)),
+            ("mos.mean", group.mos.map(|m| m.mean)),
+        ];
+        add(&format!("{prefix}{}", group.name), &figures, all);
+    }
+    for link in links {
+        let figures = [
+            ("utilisation_pct", link.utilisation_pct),
+            ("queue_ms.p99", link.queue_ms.map(|q| q.p99)),
+            ("drops", Some(link.drops.values().sum::<u64>() as f64)),
+        ];
+        add(&format!("{prefix}link.{}", link.name), &figures, all);
+    }
+}
+
+fn add(of: &str, figures: &[(&str, Option<f64>)], all: &mut Vec<(String, f64)>) {
+    for (name, value) in figures {
+        all.extend(value.map(|value| (format!("{of}.{name}"), value)));
+    }
+}
+
+/// The comparison for a terminal, one figure a line. Lines end in a newline.
+pub fn comparison_table(names: [&str; 2], all: &[Difference]) -> String {
+    let rows: Vec<[String; 5]> = all
+        .iter()
+        .map(|row| {
+            let difference = row.first.zip(row.second).map(|(a, b)| b - a);
+            let share =
+                difference.zip(row.first).filter(|(_, a)| *a != 0.0).map(|(d, a)| d / a.abs() * 100.0);
+            let [first, second, difference] = [row.first, row.second, difference].map(|v| figure(v, 3));
+            [row.metric.clone(), first, second, difference, figure(share, 1)]
+        })
+        .collect();
+    let head = ["figure", names[0], names[1], "difference", "%"].map(str::to_owned);
+    let width =
+        |column: usize| rows.iter().chain([&head]).map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..5).map(width).collect();
+    let mut out = String::new();
+    for row in std::iter::once(&head).chain(&rows) {
+        let mut line = format!("{:<w$}", row[0], w = widths[0]);
+        for (cell, width) in row.iter().zip(&widths).skip(1) {
+            line.push_str(&format!("  {cell:>width$}"));
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::{Throughput, Variant};
+
+    fn result(kbps: f64, loss: Option<f64>) -> ScenarioResult {
+        let group = GroupResult {
+            loss_pct: loss,
+            throughput_kbps: Some(Throughput { mean: kbps, stdev: None }),
+            ..GroupResult::named("voip")
+        };
+        let baseline = Variant { groups: vec![group.clone()], links: Vec::new() };
+        ScenarioResult {
+            groups: vec![group],
+            variants: [("baseline".to_owned(), baseline)].into(),
+            ..ScenarioResult::default()
+        }
+    }
+
+    #[test]
+    fn figures_of_both_stand_beside_each_other() {
+        let all = differences(&result(100.0, None), &result(150.0, Some(2.0)));
+        let names: Vec<&str> = all.iter().map(|d| d.metric.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "voip.throughput_kbps.mean",
+                "baseline.voip.throughput_kbps.mean",
+                "voip.loss_pct",
+                "baseline.voip.loss_pct"
+            ]
+        );
+        assert_eq!((all[2].first, all[2].second), (None, Some(2.0)));
+        let table = comparison_table(["a", "b"], &all);
+        let expected = [
+            "figure                                    a        b  difference     %",
+            "voip.throughput_kbps.mean           100.000  150.000      50.000  50.0",
+        ];
+        assert_eq!(table.lines().take(2).collect::<Vec<_>>(), expected);
+    }
+}

@@ -1,0 +1,75 @@
+//! Charts of queues: length, drops and borrowing on one time axis.
+
+use super::Section;
+use super::charts::panel;
+use super::view::{Shown, View, identifier};
+use crate::details::{ConfigurationDetails, QueueTrace};
+use crate::plot::{Axis, Layer, Panels};
+
+/// Most queues drawn of one configuration.
+const MAX_QUEUES: usize = 24;
+
+/// The queues that a page draws: the first repetition of those in which something happened.
+pub(super) fn drawn(details: &ConfigurationDetails) -> impl Iterator<Item = &QueueTrace> {
+    let first = details.queues.iter().map(|q| q.repetition).min();
+    details.queues.iter().filter(move |q| Some(q.repetition) == first && !q.is_quiet()).take(MAX_QUEUES)
+}
+
+/// Length, drops and borrowing of every queue.
+pub(super) fn over_time(view: &View<'_>) -> Section {
+    let mut charts = Vec::new();
+    for (i, shown) in view.configurations.iter().enumerate() {
+        for (k, trace) in drawn(shown.details).enumerate() {
+            charts.push(chart(view, shown, trace, identifier("q", &[i, k])));
+        }
+    }
+    Section::charts(
+        "Queues",
+        charts,
+        "The band reaches from the shortest to the longest queue of each interval, the line is its length at the end of \
+         it; below are packets dropped in each interval and, where classes borrow, what they have sent beyond their \
+         share so far, as a running count. A queue of calls should be nearly empty; one of transfers may be long, at the \
+         price of their own delay alone.",
+    )
+}
+
+fn chart(view: &View<'_>, shown: &Shown<'_>, trace: &QueueTrace, id: String) -> String {
+    let thin = trace.thinned(view.points);
+    let interval = thin.interval.as_secs_f64();
+    let at = |i: usize| (i as f64 + 0.5) * interval;
+    let intervals = || thin.intervals.iter().enumerate();
+    let band = intervals().map(|(i, q)| (at(i), f64::from(q.bytes[0]) / 1e3, f64::from(q.bytes[1]) / 1e3));
+    let last = intervals().map(|(i, q)| (at(i), f64::from(q.bytes[2]) / 1e3));
+    let color = shown.color;
+    let length = vec![
+        Layer::Band { label: String::new(), color, solid: false, points: band.collect() },
+        Layer::Line { label: shown.name.clone(), color, dashed: false, points: last.collect() },
+    ];
+    let mut panels = vec![panel("waiting, kB", 0.0, length)];
+    let dropped: u64 = trace.intervals.iter().map(|q| u64::from(q.drops)).sum();
+    if dropped > 0 {
+        let points = intervals().map(|(i, q)| (at(i), 0.0, f64::from(q.drops)));
+        let layer = Layer::Band { label: String::new(), color: 1, solid: true, points: points.collect() };
+        panels.push(panel("dropped", 1.0, vec![layer]));
+    }
+    let borrowed = trace.intervals.iter().filter_map(|q| q.borrowed).max().unwrap_or(0);
+    if borrowed > 0 {
+        let points = intervals().map(|(i, q)| (at(i), q.borrowed.map_or(f64::NAN, |n| n as f64)));
+        let layer = Layer::Line { label: String::new(), color: 2, dashed: false, points: points.collect() };
+        panels.push(panel("borrowed", 1.0, vec![layer]));
+    }
+    let back = if trace.way == 0 { "" } else { ", back" };
+    let longest = trace.intervals.iter().map(|q| q.bytes[1]).max().unwrap_or(0);
+    let drawing = Panels {
+        id,
+        title: format!("{}{back}: {} ({})", trace.link, trace.queue, shown.name),
+        description: format!(
+            "Queue {} in front of {}{back} over time, {}: at most {longest} bytes, {dropped} packets dropped, {borrowed} borrowed.",
+            trace.queue, trace.link, shown.name
+        ),
+        x: Axis::exact("time, s", 0.0, view.end_s),
+        panels,
+        marks: view.marks(),
+    };
+    drawing.to_svg()
+}
