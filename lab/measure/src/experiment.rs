@@ -5,7 +5,7 @@ use crate::judge::judge;
 use crate::links::links;
 use crate::recording::Recording;
 use perhop_report::result::{ScenarioResult, Variant};
-use perhop_scenario::Scenario;
+use perhop_scenario::{Expect, Scenario};
 
 /// All repetitions of one configuration.
 #[derive(Clone, Debug)]
@@ -44,10 +44,14 @@ impl Experiment {
         let each: Vec<ScenarioResult> = (0..self.product.recordings.len())
             .map(|i| self.of(|configuration| configuration.recordings.get(i..=i).unwrap_or_default()))
             .collect();
-        let expected = self.product.scenario.expect.iter();
-        let here = expected.filter(|e| e.mode.as_ref().is_none_or(|mode| *mode == self.mode));
-        result.expect = here.map(|expect| judge(expect, &result, &each, &self.changed)).collect();
+        result.expect = self.expected().map(|expect| judge(expect, &result, &each, &self.changed)).collect();
         result
+    }
+
+    /// The expected values that count in this world.
+    pub(crate) fn expected(&self) -> impl Iterator<Item = &Expect> {
+        let all = self.product.scenario.expect.iter();
+        all.filter(|expect| expect.mode.as_ref().is_none_or(|mode| *mode == self.mode))
     }
 
     /// Whether the machine, not the network, was the bottleneck of any repetition: why.
@@ -55,7 +59,7 @@ impl Experiment {
         self.configurations().flat_map(|c| &c.recordings).find_map(|recording| recording.saturated.clone())
     }
 
-    fn configurations(&self) -> impl Iterator<Item = &Configuration> {
+    pub(crate) fn configurations(&self) -> impl Iterator<Item = &Configuration> {
         std::iter::once(&self.product).chain(self.variants.iter().map(|(_, configuration)| configuration))
     }
 

@@ -13,23 +13,26 @@ use perhop_units::{Duration, Instant};
 
 /// Which part of the traffic a group has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Selection {
-    traffic: usize,
+pub(crate) struct Selection {
+    pub(crate) traffic: usize,
     pair: Option<usize>,
     toward: Option<Toward>,
 }
 
 impl Selection {
-    fn has(&self, of: &Membership) -> bool {
+    pub(crate) fn has(&self, of: &Membership) -> bool {
         of.traffic == self.traffic
             && self.pair.is_none_or(|pair| pair == of.pair)
             && self.toward.is_none_or(|toward| toward == of.toward)
     }
 }
 
-/// All groups over all repetitions.
-pub fn groups(scenario: &Scenario, recordings: &[Recording]) -> Vec<GroupResult> {
-    let mut groups = Vec::new();
+/// Name of the group that sums the throughput of every traffic in its first direction.
+pub(crate) const TOTAL: &str = "total";
+
+/// Every group with its name, apart from [`TOTAL`].
+pub(crate) fn selections(scenario: &Scenario) -> Vec<(String, Selection)> {
+    let mut all = Vec::new();
     for (index, traffic) in scenario.traffic.iter().enumerate() {
         let several = traffic.pairs.len() > 1;
         let numbers = if several { traffic.pairs.len() } else { 0 };
@@ -37,15 +40,28 @@ pub fn groups(scenario: &Scenario, recordings: &[Recording]) -> Vec<GroupResult>
         for (name, pair) in parts.chain([(traffic.name.clone(), None)]) {
             let of = |toward| Selection { traffic: index, pair, toward };
             if traffic.both {
-                groups.push(group(&name, traffic, of(Some(Toward::Second)), recordings));
-                let down = format!("{name}.down");
-                groups.push(group(&down, traffic, of(Some(Toward::Second)), recordings));
-                groups.push(group(&format!("{name}.up"), traffic, of(Some(Toward::First)), recordings));
+                all.push((name.clone(), of(Some(Toward::Second))));
+                all.push((format!("{name}.down"), of(Some(Toward::Second))));
+                all.push((format!("{name}.up"), of(Some(Toward::First))));
             } else {
-                groups.push(group(&name, traffic, of(None), recordings));
+                all.push((name, of(None)));
             }
         }
     }
+    all
+}
+
+/// The whole of a traffic in its first direction, which [`TOTAL`] sums.
+pub(crate) fn first_direction(index: usize, traffic: &Traffic) -> Selection {
+    Selection { traffic: index, pair: None, toward: traffic.both.then_some(Toward::Second) }
+}
+
+/// All groups over all repetitions.
+pub fn groups(scenario: &Scenario, recordings: &[Recording]) -> Vec<GroupResult> {
+    let mut groups: Vec<GroupResult> = selections(scenario)
+        .into_iter()
+        .map(|(name, of)| group(&name, &scenario.traffic[of.traffic], of, recordings))
+        .collect();
     if scenario.traffic.len() > 1 {
         groups.push(total(scenario, recordings));
     }
@@ -54,15 +70,14 @@ pub fn groups(scenario: &Scenario, recordings: &[Recording]) -> Vec<GroupResult>
 
 /// Throughput of all traffic in its first direction.
 fn total(scenario: &Scenario, recordings: &[Recording]) -> GroupResult {
-    let of = |traffic, both: bool| Selection { traffic, pair: None, toward: both.then_some(Toward::Second) };
     let sums: Vec<f64> = recordings
         .iter()
         .map(|recording| {
             let each = scenario.traffic.iter().enumerate();
-            each.map(|(i, traffic)| throughput_kbps(recording, traffic, of(i, traffic.both))).sum()
+            each.map(|(i, traffic)| throughput_kbps(recording, traffic, first_direction(i, traffic))).sum()
         })
         .collect();
-    GroupResult::named("total").with_throughput(&sums)
+    GroupResult::named(TOTAL).with_throughput(&sums)
 }
 
 fn group(name: &str, traffic: &Traffic, selection: Selection, recordings: &[Recording]) -> GroupResult {

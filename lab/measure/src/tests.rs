@@ -9,7 +9,7 @@ use perhop_units::{Bytes, Dscp, Duration, Instant, Rate};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-fn scenario(traffic: Vec<Traffic>) -> Scenario {
+pub(crate) fn scenario(traffic: Vec<Traffic>) -> Scenario {
     let node = |name: &str, last| Node {
         name: name.into(),
         kind: NodeKind::Host,
@@ -40,7 +40,7 @@ fn scenario(traffic: Vec<Traffic>) -> Scenario {
     }
 }
 
-fn traffic(name: &str, both: bool, pairs: usize, kind: TrafficKind) -> Traffic {
+pub(crate) fn traffic(name: &str, both: bool, pairs: usize, kind: TrafficKind) -> Traffic {
     Traffic {
         name: name.into(),
         pairs: vec![(NodeIndex(0), NodeIndex(1)); pairs],
@@ -53,14 +53,14 @@ fn traffic(name: &str, both: bool, pairs: usize, kind: TrafficKind) -> Traffic {
     }
 }
 
-fn cbr() -> TrafficKind {
+pub(crate) fn cbr() -> TrafficKind {
     TrafficKind::Constant { count: 1, rate: Rate::from_kbit(8), size: Bytes(100) }
 }
 
-const MS: u64 = 1_000_000;
+pub(crate) const MS: u64 = 1_000_000;
 
 /// Packets sent every 10 ms from 1 s on, with these delays in ms; `None` is lost.
-fn stream(of: Membership, codec: Option<Codec>, delays_ms: &[Option<u64>]) -> StreamRecord {
+pub(crate) fn stream(of: Membership, codec: Option<Codec>, delays_ms: &[Option<u64>]) -> StreamRecord {
     let packets = delays_ms.iter().enumerate().map(|(i, delay)| {
         let sent = Instant(1000 * MS + i as u64 * 10 * MS);
         let arrived = delay.map_or(Instant::FAR_FUTURE, |ms| sent + Duration(ms * MS));
@@ -69,11 +69,11 @@ fn stream(of: Membership, codec: Option<Codec>, delays_ms: &[Option<u64>]) -> St
     StreamRecord { of, number: 0, codec, packets: packets.collect(), duplicates: 0 }
 }
 
-fn recording() -> Recording {
+pub(crate) fn recording() -> Recording {
     Recording { window: (Instant(1000 * MS), Instant(3000 * MS)), ..Recording::default() }
 }
 
-fn of(traffic: usize, pair: usize, toward: Toward) -> Membership {
+pub(crate) fn of(traffic: usize, pair: usize, toward: Toward) -> Membership {
     Membership { traffic, pair, toward }
 }
 

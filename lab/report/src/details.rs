@@ -56,7 +56,7 @@ pub struct GroupFigures {
     pub result: GroupResult,
     /// Interarrival jitter of RFC 3550 §6.4.1 at every arrival: mean and largest, ms; calls only.
     pub rtp_jitter_ms: Option<(f64, f64)>,
-    /// Delay beyond the smallest of the group, ms (PDV of RFC 5481 §4.2): 50th, 90th, 99th and 99.9th percentile.
+    /// Delay beyond the smallest of the same stream, ms (PDV of RFC 5481 §4.2): 50th, 90th, 99th and 99.9th percentile.
     pub variation_ms: Option<[f64; 4]>,
 }
 
