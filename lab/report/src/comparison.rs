@@ -1,5 +1,6 @@
 //! Two results figure by figure.
 
+use crate::columns::columns;
 use crate::result::{GroupResult, LinkResult, ScenarioResult};
 use crate::summary::figure;
 
@@ -76,30 +77,14 @@ fn add(of: &str, figures: &[(&str, Option<f64>)], all: &mut Vec<(String, f64)>) 
 
 /// The comparison for a terminal, one figure a line. Lines end in a newline.
 pub fn comparison_table(names: [&str; 2], all: &[Difference]) -> String {
-    let rows: Vec<[String; 5]> = all
-        .iter()
-        .map(|row| {
-            let difference = row.first.zip(row.second).map(|(a, b)| b - a);
-            let share =
-                difference.zip(row.first).filter(|(_, a)| *a != 0.0).map(|(d, a)| d / a.abs() * 100.0);
-            let [first, second, difference] = [row.first, row.second, difference].map(|v| figure(v, 3));
-            [row.metric.clone(), first, second, difference, figure(share, 1)]
-        })
-        .collect();
-    let head = ["figure", names[0], names[1], "difference", "%"].map(str::to_owned);
-    let width =
-        |column: usize| rows.iter().chain([&head]).map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..5).map(width).collect();
-    let mut out = String::new();
-    for row in std::iter::once(&head).chain(&rows) {
-        let mut line = format!("{:<w$}", row[0], w = widths[0]);
-        for (cell, width) in row.iter().zip(&widths).skip(1) {
-            line.push_str(&format!("  {cell:>width$}"));
-        }
-        out.push_str(line.trim_end());
-        out.push('\n');
-    }
-    out
+    let mut rows = vec![["figure", names[0], names[1], "difference", "%"].map(str::to_owned).to_vec()];
+    rows.extend(all.iter().map(|row| {
+        let difference = row.first.zip(row.second).map(|(a, b)| b - a);
+        let share = difference.zip(row.first).filter(|(_, a)| *a != 0.0).map(|(d, a)| d / a.abs() * 100.0);
+        let [first, second, difference] = [row.first, row.second, difference].map(|v| figure(v, 3));
+        vec![row.metric.clone(), first, second, difference, figure(share, 1)]
+    }));
+    columns(&rows, 1)
 }
 
 #[cfg(test)]

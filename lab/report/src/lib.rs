@@ -2,13 +2,16 @@
 //!
 //! * [`result`]: the JSON contract of `perhop lab run --json`, `result.json` and `perhop demo --json`;
 //! * [`series`]: values over time in bins;
-//! * [`verdict`]: what the demonstration must show, and whether it did;
-//! * [`table`], [`html`]: the same figures for a terminal and for a browser;
+//! * [`verdict`], [`table`], [`html`]: what the demonstration must show, and its figures for a terminal and a browser;
+//! * [`outcome`], [`terminal`], [`page`]: the same for a scenario, from [`details`] and result together;
+//! * [`directory`]: the files of a scenario's result, written and read back;
+//! * [`comparison`]: two results figure by figure;
 //! * [`plot`]: charts as inline SVG.
 //!
 //! Nothing here reads a clock or touches a file: everything is a function of the results to a string.
 #![forbid(unsafe_code)]
 
+mod columns;
 pub mod comparison;
 pub mod details;
 pub mod directory;
@@ -22,13 +25,19 @@ pub mod summary;
 #[cfg(test)]
 mod synthetic;
 pub mod table;
+pub mod terminal;
 pub mod verdict;
 
+pub use comparison::{Difference, comparison_table, differences};
+pub use directory::{DirectoryError, ResultDirectory};
 pub use html::{DemoReport, NamedSeries, RunData, RunSeries, TimeMark, demo_page};
+pub use outcome::Outcome;
+pub use page::{comparison_page, scenario_page};
 pub use result::{
     Connections, DelayMs, DemoResult, Expectation, GroupResult, JitterMs, LinkResult, Mos, QueueMs,
     ResultError, ScenarioResult, Throughput, Variant,
 };
 pub use series::{Bin, Series};
 pub use table::demo_table;
+pub use terminal::scenario_tables;
 pub use verdict::{Check, DemoTargets, Verdict};

@@ -1,0 +1,118 @@
+//! A scenario's result for a terminal: groups of the product and the variants, then expected values.
+
+use crate::columns::columns;
+use crate::result::{GroupResult, ScenarioResult};
+use crate::summary::figure;
+
+/// Tables of a result: groups, then expected values where there are any. Lines end in a newline.
+pub fn scenario_tables(result: &ScenarioResult) -> String {
+    let mut out = columns(&groups(result), 2);
+    if !result.expect.is_empty() {
+        out.push('\n');
+        out.push_str(&columns(&expected(result), 1));
+    }
+    out
+}
+
+fn groups(result: &ScenarioResult) -> Vec<Vec<String>> {
+    let head = [
+        "group",
+        "configuration",
+        "sent",
+        "loss %",
+        "delay ms",
+        "p99",
+        "max",
+        "jitter",
+        "kbit/s",
+        "+-",
+        "MOS",
+    ];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for group in result.groups.iter().filter(|group| !group.name.ends_with(".down")) {
+        rows.push(row(group, "product"));
+        for (name, variant) in &result.variants {
+            rows.extend(variant.groups.iter().find(|g| g.name == group.name).map(|group| row(group, name)));
+        }
+    }
+    rows
+}
+
+fn row(group: &GroupResult, configuration: &str) -> Vec<String> {
+    let (delay, throughput) = (group.delay_ms, group.throughput_kbps);
+    vec![
+        group.name.clone(),
+        configuration.to_owned(),
+        group.sent.map_or_else(|| "–".to_owned(), |n| n.to_string()),
+        figure(group.loss_pct, 2),
+        figure(delay.map(|d| d.mean), 2),
+        figure(delay.map(|d| d.p99), 2),
+        figure(delay.map(|d| d.max), 2),
+        figure(group.jitter_ms.map(|j| j.mean), 2),
+        figure(throughput.map(|t| t.mean), 1),
+        figure(throughput.and_then(|t| t.stdev), 1),
+        figure(group.mos.map(|m| m.mean), 2),
+    ]
+}
+
+fn expected(result: &ScenarioResult) -> Vec<Vec<String>> {
+    let mut rows = vec![["expected", "ours", "published", "target", "ok"].map(str::to_owned).to_vec()];
+    for expect in &result.expect {
+        let ok = match expect.ok {
+            Some(true) => "yes",
+            Some(false) => "NO",
+            None => "–",
+        };
+        let short = |value| figure(value, 3);
+        rows.push(vec![
+            expect.metric.clone(),
+            short(expect.ours),
+            short(expect.published),
+            expect.target.clone().unwrap_or_else(|| "–".to_owned()),
+            ok.to_owned(),
+        ]);
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::{DelayMs, Expectation, JitterMs, Mos, Throughput, Variant};
+
+    #[test]
+    fn groups_and_expected_values_stand_in_columns() {
+        let group = |name: &str, mean| GroupResult {
+            sent: Some(45_000),
+            loss_pct: Some(0.0),
+            delay_ms: Some(DelayMs { mean, p99: 41.0, max: 43.5, ..DelayMs::default() }),
+            jitter_ms: Some(JitterMs { mean: 1.5, max: 2.0 }),
+            throughput_kbps: Some(Throughput { mean: 1744.0, stdev: Some(2.5) }),
+            mos: Some(Mos { mean: 4.25, min: 4.0 }),
+            ..GroupResult::named(name)
+        };
+        let baseline = Variant { groups: vec![group("voip", 182.0)], links: Vec::new() };
+        let result = ScenarioResult {
+            groups: vec![group("voip", 34.0), group("voip.down", 34.0), GroupResult::named("total")],
+            variants: [("baseline".to_owned(), baseline)].into(),
+            expect: vec![Expectation {
+                metric: "voip.delay_ms.mean".into(),
+                ours: Some(34.0),
+                published: Some(34.14),
+                target: Some("<= 34.14".into()),
+                ok: Some(true),
+            }],
+            ..ScenarioResult::default()
+        };
+        let expected = [
+            "group  configuration   sent  loss %  delay ms    p99    max  jitter  kbit/s   +-   MOS",
+            "voip   product        45000    0.00     34.00  41.00  43.50    1.50  1744.0  2.5  4.25",
+            "voip   baseline       45000    0.00    182.00  41.00  43.50    1.50  1744.0  2.5  4.25",
+            "total  product            –       –         –      –      –       –       –    –     –",
+            "",
+            "expected              ours  published    target   ok",
+            "voip.delay_ms.mean  34.000     34.140  <= 34.14  yes",
+        ];
+        assert_eq!(scenario_tables(&result).lines().collect::<Vec<_>>(), expected);
+    }
+}
