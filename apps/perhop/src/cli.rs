@@ -1,7 +1,7 @@
 //! The command line as a whole. A new subcommand is one line in [`Command`] and one in [`Command::run`].
 
 use crate::error::{AppError, Verdict};
-use crate::{bench, classify, completions, demo, man, router, show};
+use crate::{bench, classify, completions, demo, lab, man, router, show};
 use clap::{Parser, Subcommand};
 
 /// A DiffServ router that keeps calls usable on a congested link without any help from the applications.
@@ -28,6 +28,9 @@ pub enum Command {
     /// Recognise real-time flows in capture files
     #[command(subcommand)]
     Realtime(classify::RealtimeCommand),
+    /// The laboratory: networks described in a file, run, judged and compared
+    #[command(subcommand)]
+    Lab(lab::LabCommand),
     /// Measure the packet path
     Bench(bench::Args),
     /// Print the completions of a shell
@@ -46,6 +49,7 @@ impl Command {
             Self::Router(command) => command.run(),
             Self::Show(args) => show::run(&args),
             Self::Realtime(command) => command.run(),
+            Self::Lab(command) => command.run(),
             Self::Demo(args) => Ok(Verdict::Exit(demo::run(&args).into())),
             Self::Bench(args) => Ok(Verdict::Exit(bench::run(&args))),
             Self::Completions(args) => completions::run(&args),

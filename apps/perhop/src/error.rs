@@ -1,5 +1,6 @@
 //! What keeps a command from being done, and its exit code.
 
+use crate::lab::LabCommandError;
 use perhop_engine::EngineError;
 use perhop_io::pcap::CaptureError;
 use perhop_serve::{ClientError, LimitError, ServeError, SocketError};
@@ -133,6 +134,9 @@ pub enum AppError {
     /// A capture cannot be read.
     #[error("{0}")]
     Capture(#[from] CaptureError),
+    /// The laboratory cannot do its work.
+    #[error("{0}")]
+    Lab(#[from] LabCommandError),
     /// The operating system gives no runtime.
     #[error("cannot start the input and output runtime: {0}\nCheck the limits on open files and threads.")]
     Runtime(io::Error),
@@ -143,6 +147,7 @@ impl AppError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Closed => 0,
+            Self::Lab(error) => error.exit_code(),
             Self::Engine(EngineError::ThreadDied(_)) => 1,
             Self::Engine(error) if error.is_environment() => 3,
             Self::Engine(_) | Self::BadSetting { .. } | Self::BadLimit { .. } => 2,

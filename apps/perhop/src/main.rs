@@ -15,6 +15,7 @@ mod cli;
 mod completions;
 mod demo;
 mod error;
+mod lab;
 mod man;
 mod output;
 mod remote;

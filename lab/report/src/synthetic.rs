@@ -42,7 +42,7 @@ fn queue(seconds: usize, repetition: u32, k: usize) -> QueueTrace {
         QueueInterval {
             bytes: [least, least + 1500 * (i % 7) as u32, least + 700],
             drops: u32::from(i % 11 == 0),
-            borrowed: (k % 2 == 0).then_some(i as u64 * 3),
+            borrowed: k.is_multiple_of(2).then_some(i as u64 * 3),
         }
     });
     QueueTrace {

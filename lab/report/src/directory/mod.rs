@@ -151,7 +151,7 @@ impl ResultDirectory {
         for name in result.variants.keys() {
             configurations.push(ConfigurationDetails { name: name.clone(), ..Default::default() });
         }
-        tables::read(&mut configurations, &text)?;
+        tables::read(&mut configurations, text)?;
         Ok(Self { about, machine, result, configurations })
     }
 

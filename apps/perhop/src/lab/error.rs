@@ -1,0 +1,82 @@
+//! What keeps the laboratory from its work.
+
+use perhop_labrun::LabError;
+use perhop_report::DirectoryError;
+use perhop_scenario::NotASetting;
+use perhop_sim::SimError;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Why a scenario was not run, or a result not read. The text says what, then what to do about it.
+#[derive(Debug, Error)]
+pub enum LabCommandError {
+    /// No scenario has this name.
+    #[error("there is no scenario \"{given}\"{}\n`perhop lab list` shows them; a file of your own needs its path or ends in .toml.",
+        .near.as_ref().map(|near| format!("; did you mean \"{near}\"?")).unwrap_or_default())]
+    Unknown {
+        /// Given.
+        given: String,
+        /// The nearest name.
+        near: Option<String>,
+    },
+    /// A scenario has errors, which were already shown.
+    #[error("{origin}: {errors} error{}\nMend what is listed above.", if *errors == 1 { "" } else { "s" })]
+    BadScenario {
+        /// The file.
+        origin: String,
+        /// How many.
+        errors: usize,
+    },
+    /// A setting is not `path=value`.
+    #[error("--set {0}")]
+    BadSetting(#[from] NotASetting),
+    /// The simulator refuses the scenario, or found packets missing.
+    #[error("{scenario}: {source}")]
+    Simulation {
+        /// The scenario.
+        scenario: String,
+        /// Why.
+        source: SimError,
+    },
+    /// The namespaces refuse the scenario or the machine.
+    #[error("{scenario}: {source}")]
+    Namespaces {
+        /// The scenario.
+        scenario: String,
+        /// Why.
+        source: LabError,
+    },
+    /// Not built.
+    #[error("{scenario}: this build has no namespaces mode\nUse --mode sim.")]
+    NotHere {
+        /// The scenario.
+        scenario: String,
+    },
+    /// A directory is not the result of a run.
+    #[error("{}: {source}\nName a directory that `perhop lab run` wrote, such as out/lab/H-8.1.2.", path.display())]
+    BadDirectory {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: DirectoryError,
+    },
+    /// A thread ended without a result.
+    #[error("a thread of the simulator died\nThis is an error of Perhop; the message above says where.")]
+    ThreadDied,
+}
+
+impl LabCommandError {
+    /// The exit code that goes with it.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Unknown { .. }
+            | Self::BadScenario { .. }
+            | Self::BadSetting(_)
+            | Self::BadDirectory { .. } => 2,
+            Self::Simulation { source: SimError::Conservation { .. }, .. } | Self::ThreadDied => 1,
+            Self::Simulation { source: SimError::Capture { .. }, .. } | Self::NotHere { .. } => 3,
+            Self::Simulation { .. } => 2,
+            Self::Namespaces { source, .. } => source.exit_code(),
+        }
+    }
+}

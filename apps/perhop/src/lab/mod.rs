@@ -1,0 +1,44 @@
+//! `perhop lab …`.
+
+mod compare;
+mod error;
+mod find;
+mod jobs;
+mod list;
+mod progress;
+mod report;
+mod results;
+mod run;
+
+pub use error::LabCommandError;
+
+use crate::error::{AppError, Verdict};
+use clap::Subcommand;
+
+/// Subcommands of `perhop lab`.
+#[derive(Debug, Subcommand)]
+pub enum LabCommand {
+    /// Run scenarios and judge what came out
+    Run(run::RunArgs),
+    /// List the scenarios
+    List(list::ListArgs),
+    /// Make the pages of results again
+    Report(report::ReportArgs),
+    /// Compare two results figure by figure
+    Compare(compare::CompareArgs),
+}
+
+impl LabCommand {
+    /// Does it.
+    ///
+    /// # Errors
+    /// See [`AppError`].
+    pub fn run(self) -> Result<Verdict, AppError> {
+        match self {
+            Self::Run(args) => run::run(&args),
+            Self::List(args) => list::run(&args),
+            Self::Report(args) => report::run(&args),
+            Self::Compare(args) => compare::run(&args),
+        }
+    }
+}

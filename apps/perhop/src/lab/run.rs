@@ -1,0 +1,155 @@
+//! `perhop lab run ID|FILE…`.
+
+use super::error::LabCommandError;
+use super::jobs::{Mode, Plan};
+use super::{find, jobs, results};
+use crate::error::{AppError, Verdict};
+use crate::output::{Output, progress};
+use clap::Args;
+use perhop_measure::details::directory;
+use perhop_netlink::{enter_user_namespace, is_privileged_for_net};
+use perhop_report::{Outcome, ResultDirectory, scenario_tables};
+use perhop_scenario::drawing::draw;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Runs scenarios, in the product's configuration and every variant, and judges the figures. Writes result.json, CSV
+/// files and a self-contained report.html.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:\n  perhop lab run H-8.1.2\n  \
+    perhop lab run H-8.1.2 --set traffic.voip.calls=37 --set link.core.rate=8Mbit/s\n  \
+    perhop lab run my/network.toml --repeat 10 --out out/mine\n\n\
+    Exit codes: 0 every judged target is met; 1 one is missed; 2 the scenario or a setting is wrong; 3 the machine lacks \
+    something or was too busy for a verdict.")]
+pub struct RunArgs {
+    /// Names from `perhop lab list`, or scenario files
+    #[arg(required = true, value_name = "ID|FILE")]
+    scenarios: Vec<String>,
+    /// World to run in
+    #[arg(long, value_enum, default_value = "sim")]
+    mode: Mode,
+    /// Seed of every random number; the scenario's when not given
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Repetitions, each with its own stream of the seed; the scenario's when not given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: Option<u32>,
+    /// Overrides a value of the scenario; targets that depend on it are not judged
+    #[arg(long, value_name = "PATH=VALUE")]
+    set: Vec<String>,
+    /// Directory of the result; out/lab/ID when not given. With several scenarios each gets its own below it
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print each result as a line of JSON on standard output, everything else on standard error
+    #[arg(long)]
+    json: bool,
+    /// Write a capture of every link to DIR/CONFIGURATION/REPETITION
+    #[arg(long, value_name = "DIR")]
+    trace: Option<PathBuf>,
+}
+
+/// Runs them. All files are read and checked before the first one runs.
+///
+/// # Errors
+/// See [`AppError`].
+pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
+    let mut ready = Vec::new();
+    let mut wrong = None;
+    for given in &args.scenarios {
+        match find::find(given).and_then(|found| find::read(&found, &args.set)) {
+            Ok(scenario) => ready.push(scenario),
+            Err(error) if args.scenarios.len() > 1 => {
+                crate::output::complain(&error);
+                wrong.get_or_insert(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if let Some(error) = wrong {
+        return Ok(Verdict::Exit(ExitCode::from(error.exit_code())));
+    }
+    if args.mode == Mode::Netns && !is_privileged_for_net() {
+        // Before the process has a second thread: the kernel allows it to single-threaded processes only.
+        enter_user_namespace().map_err(|source| LabCommandError::Namespaces {
+            scenario: args.scenarios.join(", "),
+            source: perhop_labrun::LabError::NoNamespaces { source },
+        })?;
+    }
+    let several = ready.len() > 1;
+    let mut outcomes = Vec::new();
+    for scenario in &ready {
+        outcomes.push(one(args, scenario, several)?);
+    }
+    Ok(verdict(&outcomes))
+}
+
+/// A machine that was too busy comes before a target that is missed.
+fn verdict(outcomes: &[Outcome]) -> Verdict {
+    if outcomes.iter().any(|outcome| matches!(outcome, Outcome::Saturated(_))) {
+        return Verdict::Exit(ExitCode::from(3));
+    }
+    Verdict::failed_if(outcomes.iter().any(|outcome| outcome.ok() == Some(false)))
+}
+
+/// Runs one, writes its result and prints it.
+fn one(args: &RunArgs, ready: &find::Ready, several: bool) -> Result<Outcome, AppError> {
+    let product = &ready.loaded.product;
+    let out = match &args.out {
+        Some(out) if several => out.join(&product.id),
+        Some(out) => out.clone(),
+        None => Path::new("out/lab").join(&product.id),
+    };
+    let plan = Plan {
+        mode: args.mode,
+        seed: args.seed.unwrap_or(product.seed),
+        repetitions: args.repeat.unwrap_or(product.repetitions),
+        trace: args.trace.as_deref(),
+        out: &out,
+    };
+    let (experiment, wall_s) = jobs::run(ready, &plan)?;
+    let settings = ready.settings.iter().map(|(path, value)| (path.to_owned(), value.to_owned()));
+    let result = directory(&experiment, settings, draw(product), Some(wall_s));
+    drop(experiment);
+    let page = results::write(&out, &result)?;
+    let outcome = Outcome::of(&result.result, result.machine.saturated.as_deref());
+    let text = summary(&result, &outcome, &page);
+    let mut output = Output::new();
+    if args.json {
+        progress(text.trim_end());
+        let line = result
+            .result
+            .to_json_line()
+            .map_err(|source| LabCommandError::BadDirectory { path: out.clone(), source: source.into() })?;
+        output.line(line)?;
+    } else {
+        output.text(text)?;
+    }
+    output.flush()?;
+    Ok(outcome)
+}
+
+/// What a person reads: tables, warnings, verdict, where the page is.
+fn summary(directory: &ResultDirectory, outcome: &Outcome, page: &Path) -> String {
+    let result = &directory.result;
+    let mut text =
+        format!("\n{}: {}\n\n{}\n", result.scenario, directory.about.title, scenario_tables(result));
+    for warning in result.warnings.iter().chain(&result.machine_warnings) {
+        text.push_str(&format!("warning: {warning}\n"));
+    }
+    text.push_str(&format!("{}\nreport: {}\n", outcome.headline(), page.display()));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_machine_gives_no_verdict_whatever_else_happened() {
+        let (met, missed) = (Outcome::Met { judged: 1 }, Outcome::Missed { missed: 1, judged: 2 });
+        let busy = Outcome::Saturated("busy".into());
+        assert_eq!(verdict(&[met.clone(), Outcome::NothingToJudge]), Verdict::Done);
+        assert_eq!(verdict(&[met, missed.clone()]), Verdict::Failed);
+        assert_eq!(verdict(&[missed, busy]), Verdict::Exit(ExitCode::from(3)));
+    }
+}
