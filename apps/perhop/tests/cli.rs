@@ -12,6 +12,8 @@ mod api;
 mod directory;
 #[path = "cli/http.rs"]
 mod http;
+#[path = "cli/lab.rs"]
+mod lab;
 #[path = "cli/router.rs"]
 mod router;
 
@@ -250,7 +252,7 @@ fn a_damaged_capture_is_classified_up_to_the_damage() {
 
 #[test]
 fn every_subcommand_explains_itself() {
-    let commands: [&[&str]; 14] = [
+    let commands: [&[&str]; 19] = [
         &[],
         &["router"],
         &["router", "check"],
@@ -261,6 +263,11 @@ fn every_subcommand_explains_itself() {
         &["router", "restore"],
         &["router", "apply"],
         &["show"],
+        &["lab"],
+        &["lab", "run"],
+        &["lab", "list"],
+        &["lab", "report"],
+        &["lab", "compare"],
         &["realtime"],
         &["realtime", "classify"],
         &["completions"],
@@ -290,7 +297,7 @@ fn completions_and_manual_pages_are_made() {
     assert!(perhop(&["man"]).out.contains(".TH perhop 1"));
     let scratch = Scratch::new("man");
     assert_eq!(perhop(&["man", scratch.0.to_str().unwrap()]).code, Some(0));
-    for page in ["perhop.1", "perhop-router-run.1", "perhop-realtime-classify.1"] {
+    for page in ["perhop.1", "perhop-router-run.1", "perhop-realtime-classify.1", "perhop-lab-run.1"] {
         assert!(scratch.0.join(page).exists(), "{page}");
     }
 }

@@ -14,6 +14,8 @@ mod built_in {
 
 /// Where scenarios of one's own lie.
 const HERE: &str = "scenarios";
+/// Folders below it that hold scenarios; others hold the files that scenarios name.
+const FOLDERS: [&str; 2] = ["", "examples/"];
 
 /// A scenario's text and where the files lie that it names.
 pub(super) struct Found {
@@ -21,6 +23,8 @@ pub(super) struct Found {
     pub(super) origin: String,
     /// The file, if it is not built in.
     pub(super) path: Option<PathBuf>,
+    /// Folder of a built-in one below the scenarios.
+    folder: &'static str,
     text: String,
 }
 
@@ -37,13 +41,17 @@ pub(super) fn find(given: &str) -> Result<Found, AppError> {
     if given.ends_with(".toml") || given.contains('/') {
         return read_file(file);
     }
-    let here = Path::new(HERE).join(format!("{given}.toml"));
-    if here.is_file() {
-        return read_file(&here);
+    for folder in FOLDERS {
+        let here = Path::new(HERE).join(format!("{folder}{given}.toml"));
+        if here.is_file() {
+            return read_file(&here);
+        }
     }
-    if let Some(text) = built_in_text(given) {
-        let origin = format!("{HERE}/{given}.toml (built in)");
-        return Ok(Found { origin, path: None, text });
+    for folder in FOLDERS {
+        let name = format!("{folder}{given}.toml");
+        if let Some(text) = built_in(&name).and_then(|bytes| String::from_utf8(bytes.to_vec()).ok()) {
+            return Ok(Found { origin: format!("{HERE}/{name} (built in)"), path: None, folder, text });
+        }
     }
     let known = names();
     let near = did_you_mean(given, known.iter().map(String::as_str)).map(str::to_owned);
@@ -54,7 +62,7 @@ fn read_file(path: &Path) -> Result<Found, AppError> {
     let bytes = std::fs::read(path).map_err(|source| AppError::Read { path: path.to_owned(), source })?;
     let text = String::from_utf8(bytes)
         .map_err(|error| AppError::NotText { path: path.to_owned(), at: error.utf8_error().valid_up_to() })?;
-    Ok(Found { origin: path.display().to_string(), path: Some(path.to_owned()), text })
+    Ok(Found { origin: path.display().to_string(), path: Some(path.to_owned()), folder: "", text })
 }
 
 fn built_in(name: &str) -> Option<&'static [u8]> {
@@ -62,16 +70,15 @@ fn built_in(name: &str) -> Option<&'static [u8]> {
     built_in::FILES.get(at).map(|(_, bytes)| *bytes)
 }
 
-fn built_in_text(id: &str) -> Option<String> {
-    String::from_utf8(built_in(&format!("{id}.toml"))?.to_vec()).ok()
-}
-
 /// Names of all scenarios, here and built in.
 pub(super) fn names() -> Vec<String> {
     let of = |name: &str| name.strip_suffix(".toml").filter(|id| !id.contains('/')).map(str::to_owned);
-    let mut names: BTreeSet<String> = built_in::FILES.iter().filter_map(|(path, _)| of(path)).collect();
-    let here = std::fs::read_dir(HERE).into_iter().flatten().flatten();
-    names.extend(here.filter_map(|entry| of(entry.file_name().to_str()?)));
+    let mut names = BTreeSet::new();
+    for folder in FOLDERS {
+        names.extend(built_in::FILES.iter().filter_map(|(path, _)| of(path.strip_prefix(folder)?)));
+        let here = std::fs::read_dir(Path::new(HERE).join(folder)).into_iter().flatten().flatten();
+        names.extend(here.filter_map(|entry| of(entry.file_name().to_str()?)));
+    }
     names.into_iter().collect()
 }
 
@@ -107,7 +114,9 @@ fn companion(found: &Found, name: &str) -> Result<Vec<u8>, String> {
             std::fs::read(base.join(name)).map_err(|error| error.to_string())
         }
         None => {
-            let plain = plain(name).ok_or("a built-in scenario has only files below its own directory")?;
+            let name = format!("{}{name}", found.folder);
+            let plain =
+                plain(&name).ok_or("a built-in scenario has only files of the scenarios' directory")?;
             built_in(&plain).map(<[u8]>::to_vec).ok_or_else(|| "it is not built in".to_owned())
         }
     }

@@ -37,4 +37,4 @@ dl{display:grid;grid-template-columns:max-content 1fr;gap:2px 16px;margin:8px 0}
 pub(crate) const SCENARIO_CSS: &str = "\
 h3{font-size:1rem;margin:16px 0 4px}pre{background:var(--card);padding:12px;font:13px/1.35 ui-monospace,monospace}\
 tr.pass .sign{color:var(--ok)}tr.fail .sign{color:var(--bad)}tr.unknown .sign{color:var(--q)}\
-td.part{text-align:left}figure svg{max-height:640px}strong{color:var(--fg)}";
+td.part,th.part,thead th.part{text-align:left}.scenario thead th:nth-child(2):not(.part){text-align:right}figure svg{max-height:640px}strong{color:var(--fg)}";

@@ -60,7 +60,11 @@ fn group_over_time(view: &View<'_>, number: usize, group: &str) -> Option<String
     let mut panels = vec![panel("Mbit/s", 0.0, rate)];
     if !delay.is_empty() {
         panels.push(panel("delay, ms", 0.0, delay));
-        panels.push(panel("lost, %", 1.0, loss));
+        let highest = loss.iter().filter_map(Layer::highest).fold(0.0, f64::max);
+        panels.push(Panel {
+            y: Axis::linear("lost, %", 0.0, (highest * HEADROOM).clamp(1.0, 100.0)),
+            layers: loss,
+        });
     }
     let panels = Panels {
         id: identifier("t", &[number]),

@@ -48,10 +48,10 @@ impl Section {
 pub fn scenario_page(directory: &ResultDirectory) -> String {
     let view = View::of_one(directory);
     let mut out = head(&title(directory));
+    verdict(directory, &mut out);
     if !directory.about.why.is_empty() {
         out.push_str(&format!("<p>{}</p>\n", escape(&directory.about.why)));
     }
-    verdict(directory, &mut out);
     tables::expectations(directory, &mut out);
     topology(directory, &mut out);
     body(&view, &mut out);

@@ -9,10 +9,14 @@ use crate::plot::{Axis, Layer, Panels};
 /// Most queues drawn of one configuration.
 const MAX_QUEUES: usize = 24;
 
-/// The queues that a page draws: the first repetition of those in which something happened.
+/// A queue that was never longer held one packet at a time, which is no queue, bytes.
+const ONE_PACKET: u32 = 1600;
+
+/// The queues that a page draws: the first repetition of those that ever held more than one packet or dropped one.
 pub(super) fn drawn(details: &ConfigurationDetails) -> impl Iterator<Item = &QueueTrace> {
     let first = details.queues.iter().map(|q| q.repetition).min();
-    details.queues.iter().filter(move |q| Some(q.repetition) == first && !q.is_quiet()).take(MAX_QUEUES)
+    let matters = |q: &QueueTrace| q.intervals.iter().any(|i| i.bytes[1] > ONE_PACKET || i.drops > 0);
+    details.queues.iter().filter(move |q| Some(q.repetition) == first && matters(q)).take(MAX_QUEUES)
 }
 
 /// Length, drops and borrowing of every queue.
@@ -28,7 +32,8 @@ pub(super) fn over_time(view: &View<'_>) -> Section {
         charts,
         "The band reaches from the shortest to the longest queue of each interval, the line is its length at the end of \
          it; below are packets dropped in each interval and, where classes borrow, what they have sent beyond their \
-         share so far, as a running count. A queue of calls should be nearly empty; one of transfers may be long, at the \
+         share so far, as a running count (in the discipline's unit: packets or bytes). Queues that never held more than \
+         a packet are in queues.csv alone. A queue of calls should be nearly empty; one of transfers may be long, at the \
          price of their own delay alone.",
     )
 }
@@ -54,9 +59,14 @@ fn chart(view: &View<'_>, shown: &Shown<'_>, trace: &QueueTrace, id: String) -> 
     }
     let borrowed = trace.intervals.iter().filter_map(|q| q.borrowed).max().unwrap_or(0);
     if borrowed > 0 {
-        let points = intervals().map(|(i, q)| (at(i), q.borrowed.map_or(f64::NAN, |n| n as f64)));
+        let (unit, label) = match borrowed {
+            0..10_000 => (1.0, "borrowed"),
+            10_000..10_000_000 => (1e3, "borrowed, k"),
+            _ => (1e6, "borrowed, M"),
+        };
+        let points = intervals().map(|(i, q)| (at(i), q.borrowed.map_or(f64::NAN, |n| n as f64 / unit)));
         let layer = Layer::Line { label: String::new(), color: 2, dashed: false, points: points.collect() };
-        panels.push(panel("borrowed", 1.0, vec![layer]));
+        panels.push(panel(label, 0.0, vec![layer]));
     }
     let back = if trace.way == 0 { "" } else { ", back" };
     let longest = trace.intervals.iter().map(|q| q.bytes[1]).max().unwrap_or(0);

@@ -28,10 +28,17 @@ pub(super) fn plain(value: Option<f64>) -> String {
     }
 }
 
+/// Headings of columns of text, which stand to the left.
+const TEXT_COLUMNS: [&str; 4] = ["Configuration", "Source", "Verdict", "Dropped packets by reason"];
+
 fn head(title: &str, columns: &[&str], out: &mut String) {
-    let cells: String = columns.iter().map(|c| format!("<th scope=\"col\">{}</th>", escape(c))).collect();
+    let cell = |column: &&str| {
+        let class = if TEXT_COLUMNS.contains(column) { " class=\"part\"" } else { "" };
+        format!("<th scope=\"col\"{class}>{}</th>", escape(column))
+    };
+    let cells: String = columns.iter().map(cell).collect();
     out.push_str(&format!(
-        "<section>\n<h2>{}</h2>\n<div class=\"scroll\"><table>\n<thead><tr>{cells}</tr></thead>\n<tbody>\n",
+        "<section>\n<h2>{}</h2>\n<div class=\"scroll\"><table class=\"scenario\">\n<thead><tr>{cells}</tr></thead>\n<tbody>\n",
         escape(title)
     ));
 }
@@ -46,7 +53,7 @@ pub(super) fn expectations(directory: &ResultDirectory, out: &mut String) {
     if expect.is_empty() {
         return;
     }
-    head("Published beside ours", &["Figure", "Ours", "Published", "Target", "", "Source"], out);
+    head("Published beside ours", &["Figure", "Ours", "Published", "Target", "Verdict", "Source"], out);
     for (i, row) in expect.iter().enumerate().take(MAX_ROWS) {
         let (class, word) = match row.ok {
             Some(true) => ("pass", "met"),

@@ -1,0 +1,280 @@
+//! `perhop lab …`: small networks in virtual time.
+
+use super::{Ended, Scratch, command, files, perhop};
+use serde_json::Value;
+use std::path::Path;
+
+/// Two hosts, a bottleneck that loses packets at random, calls beside a transfer; a variant with a longer queue.
+const NETWORK: &str = r#"
+id = "small"
+title = "Calls beside a transfer"
+why = "A test."
+warm_up = "1 s"
+duration = "3 s"
+repetitions = 3
+seed = 5
+
+[node.a]
+kind = "host"
+[node.left]
+kind = "forwarder"
+[node.right]
+kind = "forwarder"
+[node.b]
+kind = "host"
+
+[link.one]
+ends = ["a", "left"]
+rate = "100 Mbit/s"
+[link.core]
+ends = ["left", "right"]
+rate = "2 Mbit/s"
+delay = "10 ms"
+loss = "0.5 %"
+queue = "20 packets"
+[link.two]
+ends = ["right", "b"]
+rate = "100 Mbit/s"
+
+[traffic.voip]
+kind = "voice"
+from = "a"
+to = "b"
+both = true
+calls = 2
+codec = "g711u"
+stop = "3500 ms"
+[traffic.bulk]
+kind = "bulk"
+from = "a"
+to = "b"
+count = 2
+
+[probes]
+links = ["core"]
+connections = ["bulk"]
+
+[variants.long]
+title = "A longer queue"
+[variants.long.set]
+link.core.queue = "200 packets"
+
+[[expect]]
+metric = "total.throughput_kbps.mean"
+target = ">= 1000"
+published = 1900.5
+source = "nowhere, table 1"
+depends = ["link.core.rate"]
+[[expect]]
+metric = "long.voip.delay_ms.max"
+target = "<= 5000"
+"#;
+
+fn run(scratch: &Scratch, file: &str, out: &str, more: &[&str]) -> Ended {
+    let out = scratch.0.join(out);
+    let mut args = vec!["lab", "run", file, "--out", out.to_str().unwrap()];
+    args.extend(more);
+    perhop(&args)
+}
+
+fn result_of(scratch: &Scratch, out: &str) -> String {
+    std::fs::read_to_string(scratch.0.join(out).join("result.json")).unwrap()
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+#[test]
+fn equal_runs_give_equal_bytes_and_another_seed_gives_others() {
+    let scratch = Scratch::new("lab-seed");
+    let file = scratch.file("small.toml", NETWORK);
+    for (out, seed) in [("first", "5"), ("second", "5"), ("other", "6")] {
+        let ended = run(&scratch, &file, out, &["--seed", seed]);
+        assert_eq!(ended.code, Some(0), "{}", ended.err);
+    }
+    assert_eq!(result_of(&scratch, "first"), result_of(&scratch, "second"));
+    for name in
+        ["groups.csv", "series.csv", "queues.csv", "connections.csv", "delays.csv", "pairs.csv", "about.json"]
+    {
+        let [first, second] =
+            ["first", "second"].map(|out| std::fs::read(scratch.0.join(out).join(name)).unwrap());
+        assert!(first == second, "{name} differs");
+    }
+    let (first, other) = (json(&result_of(&scratch, "first")), json(&result_of(&scratch, "other")));
+    assert_eq!((&first["seed"], &other["seed"]), (&5.into(), &6.into()));
+    assert_ne!(first["groups"], other["groups"]);
+    assert!(first.get("wall_s").is_none(), "the result file has nothing of the machine");
+}
+
+#[test]
+fn repetitions_differ_and_all_of_them_count() {
+    let scratch = Scratch::new("lab-repeat");
+    let file = scratch.file("small.toml", NETWORK);
+    assert_eq!(run(&scratch, &file, "one", &["--repeat", "1"]).code, Some(0));
+    assert_eq!(run(&scratch, &file, "three", &[]).code, Some(0));
+    let (one, three) = (json(&result_of(&scratch, "one")), json(&result_of(&scratch, "three")));
+    assert_eq!((&one["repetitions"], &three["repetitions"]), (&1.into(), &3.into()));
+    assert!(one["groups"][0]["throughput_kbps"]["stdev"].is_null());
+    assert!(three["groups"][0]["throughput_kbps"]["stdev"].is_number());
+    let rows = std::fs::read_to_string(scratch.0.join("three/groups.csv")).unwrap();
+    let row = |csv: &str, start: &str| csv.lines().find(|l| l.starts_with(start)).unwrap().to_owned();
+    let (first, second) = (row(&rows, "product,1,bulk,"), row(&rows, "product,2,bulk,"));
+    assert_ne!(first.replacen(",1,", ",,", 1), second.replacen(",2,", ",,", 1));
+    let alone = std::fs::read_to_string(scratch.0.join("one/groups.csv")).unwrap();
+    assert_eq!(row(&alone, "product,1,bulk,"), first, "repetition 1 is the same however many follow");
+}
+
+#[test]
+fn json_is_one_line_whatever_the_verdict() {
+    let scratch = Scratch::new("lab-json");
+    let file = scratch.file("small.toml", &NETWORK.replace(">= 1000", ">= 100000"));
+    let ended = run(&scratch, &file, "out", &["--json", "--repeat", "1"]);
+    assert_eq!(ended.code, Some(1), "{}", ended.err);
+    let lines = ended.json();
+    assert_eq!(lines.len(), 1);
+    assert!(lines[0]["wall_s"].is_number());
+    assert_eq!(lines[0]["expect"][0]["ok"], false);
+    assert_eq!(lines[0]["expect"][0]["published"], 1900.5);
+    assert_eq!(lines[0]["expect"][1]["ok"], true);
+    assert!(
+        ended.err.contains("1 of 2 targets is not met.") && ended.err.contains("report: "),
+        "{}",
+        ended.err
+    );
+    let plain = run(&scratch, &file, "out", &["--repeat", "1"]);
+    assert_eq!(plain.code, Some(1));
+    assert!(plain.out.contains("total.throughput_kbps.mean") && plain.out.contains(" NO"), "{}", plain.out);
+}
+
+#[test]
+fn targets_that_depend_on_what_was_set_are_not_judged() {
+    let scratch = Scratch::new("lab-set");
+    let file = scratch.file("small.toml", NETWORK);
+    let set =
+        ["--set", "link.core.rate=300kbit/s", "--set", "traffic.voip.calls=1", "--repeat", "1", "--json"];
+    let ended = run(&scratch, &file, "out", &set);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let line = &ended.json()[0];
+    assert!(line["expect"][0]["ok"].is_null() && line["expect"][0]["ours"].as_f64().unwrap() < 1000.0);
+    assert_eq!(line["expect"][1]["ok"], true);
+    let page = std::fs::read_to_string(scratch.0.join("out/report.html")).unwrap();
+    assert!(page.contains("set: link.core.rate") && page.contains("300kbit/s"));
+}
+
+#[test]
+fn wrong_input_is_said_precisely_and_exits_with_2() {
+    let scratch = Scratch::new("lab-wrong");
+    let file = scratch.file("small.toml", NETWORK);
+    let set = |setting| run(&scratch, &file, "out", &["--set", setting]);
+    let ended = set("link.coer.rate=1Mbit/s");
+    assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""));
+    assert!(ended.err.contains("link.coer.rate") && ended.err.contains("link.core.rate"), "{}", ended.err);
+    assert_eq!(set("link.core.rate").code, Some(2), "no value");
+    let ended = perhop(&["lab", "run", "no-such-scenario"]);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.err.contains("perhop lab list"), "{}", ended.err);
+    assert_eq!(perhop(&["lab", "run", "no/such.toml"]).code, Some(2));
+    let broken = scratch.file("broken.toml", &NETWORK.replace("2 Mbit/s", "2 parsec"));
+    let ended = run(&scratch, &broken, "out", &[]);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.err.contains("broken.toml:24:8"), "{}", ended.err);
+    assert!(!scratch.0.join("out").exists(), "nothing is written when nothing was run");
+    for args in [
+        &["lab", "report"][..],
+        &["lab", "run", "x", "--repeat", "0"],
+        &["lab", "run", "x", "--mode", "dream"],
+    ] {
+        assert_eq!(perhop(args).code, Some(2), "{args:?}");
+    }
+    let nowhere = scratch.0.join("nowhere");
+    let ended = perhop(&["lab", "report", nowhere.to_str().unwrap()]);
+    assert_eq!(ended.code, Some(2), "{}", ended.err);
+    let ended = perhop(&["lab", "report", scratch.0.to_str().unwrap()]);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.err.contains("result.json is missing"), "{}", ended.err);
+}
+
+#[test]
+fn a_page_is_made_again_from_the_files_byte_for_byte() {
+    let scratch = Scratch::new("lab-report");
+    let file = scratch.file("small.toml", NETWORK);
+    assert_eq!(run(&scratch, &file, "out", &["--repeat", "2"]).code, Some(0));
+    let page = scratch.0.join("out/report.html");
+    let first = std::fs::read_to_string(&page).unwrap();
+    std::fs::remove_file(&page).unwrap();
+    let ended = perhop(&["lab", "report", scratch.0.join("out").to_str().unwrap()]);
+    assert_eq!((ended.code, ended.out.trim_end()), (Some(0), page.to_str().unwrap()));
+    assert_eq!(std::fs::read_to_string(&page).unwrap(), first);
+    for words in ["nowhere, table 1", "Queues", "TCP connections", "Spread over repetitions", "core 2 Mbit/s"]
+    {
+        assert!(first.contains(words), "{words}");
+    }
+}
+
+#[test]
+fn two_results_are_compared_figure_by_figure() {
+    let scratch = Scratch::new("lab-compare");
+    let file = scratch.file("small.toml", NETWORK);
+    assert_eq!(run(&scratch, &file, "before", &["--repeat", "1"]).code, Some(0));
+    assert_eq!(
+        run(&scratch, &file, "after", &["--repeat", "1", "--set", "link.core.rate=1Mbit/s"]).code,
+        Some(0)
+    );
+    let [before, after] = ["before", "after"].map(|name| scratch.0.join(name).to_str().unwrap().to_owned());
+    let ended = perhop(&["lab", "compare", &before, &after]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    assert!(ended.out.lines().next().unwrap().contains("before"), "{}", ended.out);
+    let row = ended.out.lines().find(|l| l.starts_with("total.throughput_kbps.mean")).unwrap();
+    let figures: Vec<f64> = row.split_whitespace().skip(1).map(|f| f.parse().unwrap()).collect();
+    assert!((figures[1] - figures[0] - figures[2]).abs() < 0.002 && figures[2] < 0.0, "{row}");
+    let page = std::fs::read_to_string(scratch.0.join("after/compare.html")).unwrap();
+    assert!(page.contains("before product") && page.contains("after long"));
+    let lines = perhop(&["lab", "compare", &before, &after, "--json"]).json();
+    assert!(lines.iter().any(|l| l["metric"] == "total.throughput_kbps.mean" && l["first"].is_number()));
+}
+
+#[test]
+fn captures_are_written_for_every_link_and_repetition() {
+    let scratch = Scratch::new("lab-trace");
+    let file = scratch.file("small.toml", NETWORK);
+    let trace = scratch.0.join("trace");
+    let ended = run(&scratch, &file, "out", &["--repeat", "2", "--trace", trace.to_str().unwrap()]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    for place in ["product/1", "product/2", "long/1", "long/2"] {
+        let capture = std::fs::read(trace.join(place).join("core.pcap")).unwrap();
+        assert!(capture.len() > 10_000, "{place}: {} bytes", capture.len());
+    }
+}
+
+#[test]
+fn scenarios_are_found_from_anywhere_and_a_file_here_comes_first() {
+    let scratch = Scratch::new("lab-find");
+    let there = |args: &[&str]| {
+        let output = command(args).current_dir(&scratch.0).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Ended { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    };
+    let ended = there(&["lab", "list", "--json"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let listed: Vec<String> = ended.json().iter().map(|l| l["id"].as_str().unwrap().to_owned()).collect();
+    for file in files("scenarios", ".toml").into_iter().chain(files("scenarios/examples", ".toml")) {
+        let id = Path::new(&file).file_stem().unwrap().to_str().unwrap().to_owned();
+        assert!(listed.contains(&id), "{file} is not in {listed:?}");
+    }
+    assert!(ended.json().iter().all(|l| l["file"].is_null() && !l["title"].as_str().unwrap().is_empty()));
+    std::fs::create_dir(scratch.0.join("scenarios")).unwrap();
+    scratch.file("scenarios/small.toml", NETWORK);
+    let mine = NETWORK.replace("Calls beside a transfer", "Mine").replace("\"small\"", "\"three-routers\"");
+    scratch.file("scenarios/three-routers.toml", &mine);
+    let lines = there(&["lab", "list", "--json"]).json();
+    let title =
+        |id: &str| lines.iter().find(|l| l["id"] == id).map(|l| l["title"].as_str().unwrap().to_owned());
+    assert_eq!(title("small").as_deref(), Some("Calls beside a transfer"));
+    assert_eq!(title("three-routers").as_deref(), Some("Mine"));
+    let ended = there(&["lab", "run", "small", "three-routers", "--repeat", "1", "--json"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    assert_eq!(ended.json().len(), 2);
+    assert!(scratch.0.join("out/lab/small/report.html").exists());
+    assert!(scratch.0.join("out/lab/three-routers/report.html").exists());
+}
