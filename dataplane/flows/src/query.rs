@@ -128,13 +128,11 @@ impl Flows {
         let end = cursor.saturating_add(SNAPSHOT_SLOTS).min(self.table.slots());
         let mut rows = Vec::new();
         let mut next = end;
-        let mut found = 0;
-        for (n, entry) in self.table.iter_in(cursor..end) {
+        for (found, (n, entry)) in self.table.iter_in(cursor..end).enumerate() {
             if found == limit {
                 next = n;
                 break;
             }
-            found += 1;
             rows.extend(
                 (0..2).filter(|h| entry.halves[*h].packets > 0).map(|h| self.info(n, entry, h, now_ms)),
             );

@@ -352,7 +352,7 @@ fn is_another(target: &Map<String, Value>, patch: &Map<String, Value>) -> bool {
         (Some(old), Some(new)) => !new.is_null() && old != new,
         _ => false,
     };
-    TAG_FIELDS.iter().any(|field| differs(&field))
+    TAG_FIELDS.iter().any(differs)
 }
 
 /// JSON merge patch (RFC 7396): null resets a field to its default. A value that is one of several kinds is replaced by
