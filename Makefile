@@ -56,7 +56,7 @@ fuzz: ## every fuzz target for SECONDS=60 each
 	cd fuzz && RUSTFLAGS="$(FUZZ_FLAGS)" $(CARGO) build --release --locked --target $(FUZZ_TARGET)
 	@set -e; for file in fuzz/fuzz_targets/*.rs; do \
 		name=$$(basename $$file .rs); seeds=fuzz/corpus/$$name; \
-		[ $$name != router_file ] || seeds="examples dataplane/graph/tests/broken"; \
+		[ $$name != router_file ] || seeds="examples dataplane/graph/tests/broken $$seeds"; \
 		mkdir -p out/fuzz/$$name; \
 		echo "== $$name: $(SECONDS) s"; \
 		fuzz/target/$(FUZZ_TARGET)/release/$$name -use_value_profile=1 -max_total_time=$(SECONDS) \
