@@ -1,6 +1,7 @@
 //! The manual page of an element is its module doc: the same headings in the same order in every file.
 
 use super::rust::Source;
+use super::sizes::is_test_file;
 use crate::finding::Finding;
 
 const WHERE: &str = "dataplane/elements/src/";
@@ -9,7 +10,7 @@ const HEADINGS: [&str; 8] =
 
 /// Checks the module doc of a file that implements an element or a discipline.
 pub fn element(path: &str, text: &str, source: &Source) -> Option<Finding> {
-    if !path.starts_with(WHERE) || !implements(source) {
+    if !path.starts_with(WHERE) || is_test_file(path) || !implements(source) {
         return None;
     }
     let found = headings(text);
