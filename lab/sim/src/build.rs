@@ -73,6 +73,7 @@ impl World {
             script: Vec::new(),
             script_entity,
             check_books: options.check_books,
+            sampling: true,
             sampled: Vec::new(),
         };
         world.add_links(scenario, options)?;
@@ -237,6 +238,7 @@ impl World {
 
     fn write_script(&mut self, scenario: &Scenario) {
         self.schedule(scenario.warm_up, Step::WindowBegins);
+        self.schedule(scenario.length(), Step::WindowEnds);
         for (i, link) in scenario.links.iter().enumerate() {
             for (end, way) in link.ways.iter().enumerate() {
                 for change in &way.changes {

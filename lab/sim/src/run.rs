@@ -11,6 +11,9 @@ use perhop_units::{Duration, Instant};
 /// Simulated time between two calls of the progress function.
 const PROGRESS: Duration = Duration::from_millis(250);
 
+/// How long packets may be on their way behind the end of the window.
+const GRACE: Duration = Duration::from_secs(2);
+
 /// Runs one repetition. `progress` is told the simulated time now and then and may stop the run by returning `false`;
 /// the recording then ends there.
 ///
@@ -32,14 +35,21 @@ pub fn run(
         world.now = next;
         stopped = !progress(Duration(world.now.as_nanos()));
     }
+    world.now = world.now.min(end);
+    let ended = world.now;
+    if !stopped {
+        // What was sent at the very end is still on its way; it was not lost.
+        world.run_until(end + GRACE)?;
+    }
     world.check_conservation()?;
-    finish(world, scenario, stopped)
+    finish(world, scenario, ended, stopped)
 }
 
 /// Ends the world and collects what it left.
-fn finish(mut world: World, scenario: &Scenario, stopped: bool) -> Result<Recording, SimError> {
-    let end = world.now;
-    world.sample_once();
+fn finish(mut world: World, scenario: &Scenario, end: Instant, stopped: bool) -> Result<Recording, SimError> {
+    if stopped {
+        world.sample_once();
+    }
     let mut recording = Recording {
         window: (Instant(scenario.warm_up.as_nanos()), end),
         events: world.agenda.woken(),

@@ -441,6 +441,9 @@ impl World {
         }
         let record = &mut transport.records[connection.record];
         record.first_byte.get_or_insert(self.now);
+        if self.now >= transport.window.1 {
+            return;
+        }
         let slot = (self.now.as_nanos() / transport.bin.as_nanos().max(1)) as usize;
         if slot < 10_000_000 {
             if record.bins.len() <= slot {

@@ -102,6 +102,7 @@ struct Recorder {
     bin: Duration,
     bins: Vec<u64>,
     at_start: Option<WayCounters>,
+    at_end: Option<WayCounters>,
 }
 
 /// One direction of a link.
@@ -151,6 +152,7 @@ impl Way {
             bin,
             bins: Vec::new(),
             at_start: None,
+            at_end: None,
         };
         Self {
             config,
@@ -456,6 +458,19 @@ impl Way {
         self.recorder.at_start = Some(self.counters.clone());
     }
 
+    /// The window ends: what is counted from now on does not count. Line time and bytes that were promised beyond it do
+    /// not belong to it.
+    pub(crate) fn window_ends(&mut self, now: Instant) {
+        self.begin(now);
+        let mut counters = self.counters.clone();
+        let beyond: u64 = self.passages.iter().map(|p| p.ends.since(p.begins.max(now)).as_nanos()).sum();
+        counters.busy = Duration(counters.busy.as_nanos().saturating_sub(beyond));
+        let waiting = self.passages.iter().skip(self.begun);
+        let waiting: u64 = waiting.map(|p| p.packet.len() as u64 + u64::from(self.config.overhead)).sum();
+        counters.wire_bytes = counters.wire_bytes.saturating_sub(waiting);
+        self.recorder.at_end = Some(counters);
+    }
+
     /// What was recorded.
     pub(crate) fn finish(
         mut self,
@@ -466,23 +481,23 @@ impl Way {
         self.begin(end);
         let dropped = !self.counters.drops.is_empty();
         let wanted = self.recorder.wanted;
+        if self.recorder.at_end.is_none() {
+            self.window_ends(end);
+        }
         let before = self.recorder.at_start.take().unwrap_or_default();
+        let after = self.recorder.at_end.take().unwrap_or_default();
         let mut drops = BTreeMap::new();
-        for (reason, count) in &self.counters.drops {
+        for (reason, count) in &after.drops {
             let inside = count - before.drops.get(reason).copied().unwrap_or(0);
             if inside > 0 {
                 drops.insert((*reason).to_owned(), inside);
             }
         }
-        // Line time that was promised beyond the end does not belong to the window.
-        let beyond = self.passages.iter().map(|p| p.ends.since(p.begins.max(end)).as_nanos()).sum::<u64>();
-        let busy = self.counters.busy.as_nanos() - before.busy.as_nanos();
-        let waiting: u64 = self.passages.iter().skip(self.begun).map(|p| p.packet.len() as u64).sum();
         let record = LinkRecord {
             link,
             way,
-            busy: Duration(busy.saturating_sub(beyond)),
-            wire_bytes: (self.counters.wire_bytes - before.wire_bytes).saturating_sub(waiting),
+            busy: Duration(after.busy.as_nanos().saturating_sub(before.busy.as_nanos())),
+            wire_bytes: after.wire_bytes.saturating_sub(before.wire_bytes),
             drops,
             waits_ns: std::mem::take(&mut self.recorder.waits),
             queues: Vec::new(),

@@ -55,6 +55,7 @@ pub(crate) enum Step {
     Change { lane: usize, change: Change },
     Fault { node: usize, kind: FaultKind },
     WindowBegins,
+    WindowEnds,
     Sample,
     Second,
 }
@@ -79,6 +80,7 @@ pub(crate) struct World {
     pub(crate) script: Vec<(Instant, Step)>,
     pub(crate) script_entity: Entity,
     pub(crate) check_books: bool,
+    pub(crate) sampling: bool,
     pub(crate) sampled: Vec<LaneQueues>,
 }
 
@@ -310,7 +312,16 @@ impl World {
                     }
                     self.sample_baseline();
                 }
-                Step::Sample => self.sample(),
+                Step::WindowEnds => {
+                    for lane in &mut self.lanes {
+                        lane.way.window_ends(self.now);
+                    }
+                    // Nothing is sampled behind the end.
+                    self.sample_once();
+                    self.sampling = false;
+                }
+                Step::Sample if self.sampling => self.sample(),
+                Step::Sample => {}
                 Step::Second => {
                     self.check_conservation()?;
                     self.schedule_next(Duration(self.now.as_nanos()) + Duration::from_secs(1), Step::Second);

@@ -114,3 +114,20 @@ fn the_same_seed_gives_the_same_recording_and_another_seed_another() {
     assert_eq!(first, text(7));
     assert_ne!(first, text(8));
 }
+
+#[test]
+fn what_is_on_its_way_at_the_end_is_not_lost() {
+    let mut s = dumbbell(1, Rate::from_mbit(10), Duration::from_millis(500), 100, 5);
+    s.traffic.push(traffic(
+        "cbr",
+        vec![pair(0)],
+        Duration::from_secs(5),
+        constant(Rate::from_kbit(800), 1000),
+    ));
+    let recording = simulate(&s, 1);
+    assert_eq!(recording.streams[0].packets.len(), 500);
+    assert!(recording.streams[0].packets.iter().all(|p| p.arrived != Instant::FAR_FUTURE));
+    // Line time and bytes behind the end do not count: 100 packets a second of 1,014 bytes.
+    let core = &recording.links[0];
+    assert!(core.wire_bytes <= 500 * 1014 && core.busy.as_secs_f64() < 0.41, "{core:?}");
+}
