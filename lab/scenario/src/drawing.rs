@@ -7,6 +7,9 @@ use crate::model::{Discipline, Link, NodeIndex, NodeKind, Scenario, Way};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
+/// Widest picture that has values beside the names of links, in characters.
+pub const MAX_WIDTH: usize = 100;
+
 /// Where nodes stand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -114,23 +117,23 @@ pub fn node_label(scenario: &Scenario, node: NodeIndex) -> String {
     }
 }
 
-/// What is written on a link: its name, rate, delay and what else it does; both directions where they differ.
-pub fn link_label(link: &Link) -> String {
-    let [there, back] = [way_label(&link.ways[0]), way_label(&link.ways[1])];
-    let mut label = link.name.clone();
-    if !there.is_empty() {
-        let _ = write!(label, " {there}");
-    }
+/// What a link does, beside its name: rate, delay and the rest, behind a slash what is otherwise on the way back, and a
+/// star if it changes while the scenario runs.
+pub fn link_values(link: &Link) -> String {
+    let [there, back] = [values(&link.ways[0]), values(&link.ways[1])];
+    let mut all = there.join(", ");
     if there != back {
-        let _ = write!(label, " / {}", if back.is_empty() { "no limit" } else { &back });
+        let other: Vec<String> = back.into_iter().filter(|value| !there.contains(value)).collect();
+        let other = if other.is_empty() { "otherwise back".to_owned() } else { other.join(", ") };
+        let _ = write!(all, " / {other}");
     }
-    if !link.ways[0].changes.is_empty() || !link.ways[1].changes.is_empty() {
-        label.push_str(" *");
+    if link.ways.iter().any(|way| !way.changes.is_empty()) {
+        all.push_str(" *");
     }
-    label
+    all.trim_start().to_owned()
 }
 
-fn way_label(way: &Way) -> String {
+fn values(way: &Way) -> Vec<String> {
     let mut parts = Vec::new();
     parts.extend(way.rate.map(|r| r.to_string()));
     parts.extend(way.trace.as_ref().map(|t| format!("trace {}", t.origin)));
@@ -144,7 +147,7 @@ fn way_label(way: &Way) -> String {
     if let Discipline::Element(text) = &way.discipline {
         parts.push(text.split('(').next().unwrap_or("").trim().to_lowercase());
     }
-    parts.join(", ")
+    parts
 }
 
 const UP: u8 = 1;
@@ -238,8 +241,31 @@ struct Drawn {
     label_left: bool,
 }
 
-/// Draws a network of any size; it is made for up to a dozen nodes. Ends with a line feed.
+/// Draws a network of any size; it is made for up to a dozen nodes. `(host)`, `[forwarder]`, `[[router]]`. Values stand
+/// beside the names of links, or below the picture where it would be wider than [`MAX_WIDTH`]. Ends with a line feed.
 pub fn draw(scenario: &Scenario) -> String {
+    let full = |link: &Link| format!("{} {}", link.name, link_values(link)).trim_end().to_owned();
+    let with_values = picture(scenario, &full);
+    let widest = with_values.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+    let mut out = if widest <= MAX_WIDTH {
+        with_values
+    } else {
+        let mut out = picture(scenario, &|link| link.name.clone());
+        let longest = scenario.links.iter().map(|l| l.name.chars().count()).max().unwrap_or(0);
+        out.push('\n');
+        for link in scenario.links.iter().filter(|l| !link_values(l).is_empty()) {
+            let _ = writeln!(out, "{:longest$}  {}", link.name, link_values(link));
+        }
+        out
+    };
+    if scenario.links.iter().any(|l| l.ways.iter().any(|w| !w.changes.is_empty())) {
+        out.push_str("* changes while the scenario runs\n");
+    }
+    out
+}
+
+/// The picture with a label on each link, and links that do not fit it below.
+fn picture(scenario: &Scenario, link_label: &dyn Fn(&Link) -> String) -> String {
     let layout = layout(scenario);
     let (drawn, listed) = choose(scenario, &layout);
     let labels: Vec<String> = (0..scenario.nodes.len()).map(|n| node_label(scenario, NodeIndex(n))).collect();
@@ -251,8 +277,7 @@ pub fn draw(scenario: &Scenario) -> String {
     }
     for one in &drawn {
         let column = layout.places[one.left].0;
-        let label = width(&link_label(&scenario.links[one.link]));
-        gap_width[column] = gap_width[column].max(label + 8);
+        gap_width[column] = gap_width[column].max(width(&link_label(&scenario.links[one.link])) + 8);
     }
     let mut left = vec![0; layout.columns + 1];
     for c in 0..layout.columns {
@@ -268,8 +293,8 @@ pub fn draw(scenario: &Scenario) -> String {
         sheet.across(a, begin, bus);
         sheet.along(bus, a, b);
         sheet.across(b, bus, end);
-        let text = format!(" {} ", link_label(&scenario.links[one.link]));
         let row = if one.label_left { a } else { b };
+        let text = format!(" {} ", link_label(&scenario.links[one.link]));
         sheet.write(row, left[column] + node_width[column] + 3, &text);
     }
     for (node, (column, row)) in layout.places.iter().enumerate() {

@@ -84,3 +84,26 @@ fn no_two_nodes_share_a_place() {
         assert_eq!(places.len(), 12, "step {step}: {layout:?}");
     }
 }
+
+#[test]
+fn a_wide_picture_has_its_values_below() {
+    let nodes = [("phone", "host"), ("edge", "router"), ("isp", "forwarder"), ("home", "host")];
+    let scenario = network(
+        &nodes,
+        &[
+            "ends = [\"phone\", \"edge\"]\nrate = \"100 Mbit/s\"",
+            "ends = [\"edge\", \"isp\"]\nrate = \"4 Mbit/s\"\ndelay = \"20 ms\"\njitter = \"1 ms\"\nloss = \"1 %\"\n\
+         reverse = { rate = \"2 Mbit/s\" }\nchange = [{ at = \"0.5 s\", up = false }]",
+            "ends = [\"isp\", \"home\"]\nrate = \"1 Gbit/s\"\ndelay = \"5 ms\"",
+        ],
+    );
+    let expected = "\
+(phone)─── l0 ───[[edge]]─── l1 ───[isp]─── l2 ───(home)
+
+l0  100 Mbit/s
+l1  4 Mbit/s, 20 ms, ± 1 ms, lossy / 2 Mbit/s *
+l2  1 Gbit/s, 5 ms
+* changes while the scenario runs
+";
+    assert_eq!(draw(&scenario), expected, "\n{}", draw(&scenario));
+}

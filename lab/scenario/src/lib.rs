@@ -2,7 +2,37 @@
 //!
 //! [`model`] is what a file means; reading checks it as router files are checked: all errors at once, with position,
 //! value, range and hint. Overrides (`--set`) and variants change values by their path before the reading, so that one
-//! check serves all.
+//! check serves all. The keys are in `docs/scenario-file.md`.
+//!
+//! ```
+//! use perhop_scenario::{Scenario, Settings, drawing};
+//!
+//! let text = r#"
+//! id = "one-link"
+//! title = "Two hosts and a link"
+//! duration = "10 s"
+//! [node.a]
+//! kind = "host"
+//! [node.b]
+//! kind = "host"
+//! [link.core]
+//! ends = ["a", "b"]
+//! rate = "4 Mbit/s"
+//! "#;
+//! let no_companions = |_: &str| Err("none".to_owned());
+//! let mut settings = Settings::new();
+//! settings.add("link.core.delay=20ms").expect("path=value");
+//! let (loaded, diagnostics) = Scenario::read("one.toml", text, &settings, &no_companions);
+//! let loaded = loaded.unwrap_or_else(|| panic!("{diagnostics}"));
+//! assert_eq!(drawing::draw(&loaded.product), "(a)─── core 4 Mbit/s, 20 ms ───(b)\n");
+//!
+//! settings.set("link.cor.rate", "1 Mbit/s");
+//! let (_, diagnostics) = Scenario::read("one.toml", text, &settings, &no_companions);
+//! assert_eq!(
+//!     diagnostics.to_string(),
+//!     "--set:1:1: link.cor.rate is not a path of this scenario;\n  did you mean \"link.core.rate\"? Allowed: \"core\".\n"
+//! );
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod command;

@@ -203,7 +203,7 @@ fn discipline(table: &mut Table<'_>) -> Option<Discipline> {
         let graph = format!("FromPort(in) -> discipline :: {text} -> ToPort(out);\n");
         let wrong = |why: String| {
             TextError::new(format!("is not the text of an element: {why}"))
-                .hint("Write \"fifo\", or an element of the data plane such as \"Shaper(discipline = red)\"")
+                .hint("Write \"fifo\", or an element of the data plane such as \"Shaper(burst = 3 kB)\"")
         };
         match perhop_graph::lang::parse(&graph) {
             Ok(graph) if graph.nodes.len() == 3 && graph.edges.len() == 2 => {

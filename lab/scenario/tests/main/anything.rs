@@ -74,8 +74,8 @@ fn hostile_texts_never_panic() {
     let names = (0..5_000).map(|i| format!("[node.n{i}]\nkind = \"host\"\n")).collect::<String>();
     let set = "id = \"t\"\n---\nlink=".to_owned() + &"{a=".repeat(50_000);
     let many = "\n---\n".to_owned() + &"a.".repeat(100_000) + "=1";
-    for text in [deep, names, set, many, "\u{feff}".into(), "\0".into(), "id".into()] {
+    let keys = "a".to_owned() + &".a".repeat(20_000) + " = 1";
+    for text in [deep, tables, keys, names, set, many, "\u{feff}".into(), "\0".into(), "id".into()] {
         scenario_file(text.as_bytes());
     }
-    let _ = tables;
 }
