@@ -15,7 +15,7 @@ mod support;
 use perhop_labrun::scenario::{NetnsOptions, run};
 use perhop_measure::{PacketRecord, Recording, StreamRecord};
 use perhop_scenario::*;
-use perhop_units::{Duration, Instant, Rate};
+use perhop_units::{Bytes, Duration, Instant, Rate};
 use std::sync::{Mutex, PoisonError};
 use support::*;
 
@@ -298,4 +298,80 @@ fn what_cannot_be_built_is_told_by_name_and_a_stop_ends_early() {
     assert!(recording.warnings[0].contains("stopped after"), "{:?}", recording.warnings);
     assert!(recording.window.1 < Instant(2_000_000_000));
     assert_eq!(perhop_netlink::Netlink::open().unwrap().links().unwrap(), before, "nothing stays behind");
+}
+
+#[test]
+fn a_node_that_stops_is_silent_until_it_starts_again() {
+    if !may_run("a_node_that_stops") {
+        return;
+    }
+    let mut s = dumbbell(NodeKind::Forwarder, way(Rate::from_mbit(10), 5, 50), 0, 2400);
+    traffic(&mut s, "down", 0, constant(Rate::from_kbit(400), 1000));
+    traffic(&mut s, "files", 0, TrafficKind::Files { count: 1, size: Bytes(20_000), tcp: Tcp::default() });
+    s.traffic[0].both = true;
+    let fault = |ms, node, kind| Fault { at: Duration::from_millis(ms), node: NodeIndex(node), kind };
+    s.faults = vec![
+        fault(0, 3, FaultKind::ClockDrift { ppm: 100_000 }),
+        fault(600, 3, FaultKind::Stop),
+        fault(1200, 3, FaultKind::Restart),
+        fault(1800, 1, FaultKind::Stop),
+    ];
+    let Some(recording) = recorded(&s) else { return };
+    let (down, up) = (&recording.streams[0], &recording.streams[1]);
+    // The clock of host b runs a tenth fast, so its instants are 1.1 times those of the run.
+    let lost = |stream: &StreamRecord, from, until| {
+        let packets = between(stream, from, until);
+        (packets.len(), packets.len() - packets.iter().copied().filter(arrived).count())
+    };
+    assert_eq!(lost(down, 50, 550).1, 0);
+    let (sent, gone) = lost(down, 620, 1170);
+    assert!(sent > 20 && gone == sent, "{gone} of {sent} lost while the host is down");
+    assert_eq!(lost(down, 1250, 1750).1, 0);
+    let (sent, gone) = lost(down, 1830, 2300);
+    assert!(sent > 15 && gone == sent, "{gone} of {sent} lost behind the stopped forwarder");
+    assert_eq!(between(up, 700, 1300).len(), 0, "a stopped host sends nothing");
+    assert!(between(up, 1340, 1900).len() > 20);
+    let late = between(down, 1500, 1750);
+    let shown = late[0].arrived.as_nanos() as f64 / late[0].sent.as_nanos() as f64;
+    assert!((shown - 1.1).abs() < 0.01, "{shown}");
+    assert!(recording.connections.iter().any(|c| c.ended.is_some()));
+    assert!(recording.connections.iter().any(|c| c.failed));
+}
+
+#[test]
+fn calls_both_ways_and_web_users_through_a_discipline() {
+    if !may_run("calls_both_ways") {
+        return;
+    }
+    let mut core = way(Rate::from_mbit(4), 10, 60);
+    core.discipline = Discipline::Element("Red(min = 10 packets, max = 40 packets)".into());
+    let mut s = dumbbell(NodeKind::Forwarder, core, 500, 2500);
+    let calls = TrafficKind::Voice {
+        calls: 3,
+        codec: perhop_quality::Codec::G711U,
+        spacing: Duration::from_millis(7),
+        silence_suppression: None,
+    };
+    traffic(&mut s, "voip", 46, calls);
+    s.traffic[0].both = true;
+    let think = (Duration::from_millis(10), Duration::from_millis(100));
+    let tcp = Tcp { congestion: "reno".into(), ..Tcp::default() };
+    let web = TrafficKind::Web { count: 3, think, size: Bytes(5_000), persistent_objects: Some(4), tcp };
+    // Users are at b: the data go from a to b.
+    traffic(&mut s, "www", 0, web);
+    let Some(recording) = recorded(&s) else { return };
+    assert_eq!(recording.streams.len(), 6);
+    for stream in &recording.streams {
+        assert!(stream.codec.is_some() && stream.packets.len() > 100 && stream.packets[1].rtp_timestamp > 0);
+        let lost = stream.packets.iter().filter(|p| !arrived(p)).count();
+        assert!(lost * 20 < stream.packets.len(), "{lost} of {}", stream.packets.len());
+    }
+    let ended = recording.connections.iter().filter(|c| c.ended.is_some()).count();
+    assert!(ended >= 5, "{ended} of {} connections ended", recording.connections.len());
+    for connection in recording.connections.iter().filter(|c| c.ended.is_some() && !c.failed) {
+        let on_the_way: u64 = connection.bins.iter().sum();
+        assert!(connection.bytes > 0 && on_the_way > connection.bytes, "{connection:?}");
+    }
+    let core = recording.links.iter().find(|l| l.link == 0 && l.way == 0).unwrap();
+    assert!(core.busy.as_secs_f64() > 0.1 && core.wire_bytes > 50_000, "{core:?}");
 }

@@ -35,6 +35,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod clock;
 pub mod command;
 mod discipline;
 pub mod drawing;
@@ -48,6 +49,7 @@ mod read;
 mod router_objects;
 pub mod settings;
 
+pub use clock::Clock;
 pub use index::IndexEntry;
 pub use model::*;
 pub use paths::Paths;

@@ -3,7 +3,6 @@
 use crate::agenda::Agenda;
 use crate::buffers::Buffers;
 use crate::capture::Capture;
-use crate::clock::Clock;
 use crate::datagrams::{Datagrams, MAX_STREAMS, Sender};
 use crate::error::SimError;
 use crate::frame::{Hop, mac};
@@ -18,7 +17,9 @@ use crate::world::{Lane, Step, Who, World};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use perhop_measure::{Membership, Toward};
-use perhop_scenario::{Discipline, NodeIndex, NodeKind, Paths, Scenario, Traffic, TrafficKind, generators};
+use perhop_scenario::{
+    Clock, Discipline, NodeIndex, NodeKind, Paths, Scenario, Traffic, TrafficKind, generators,
+};
 use perhop_traffic::Seed;
 use perhop_units::{Duration, Instant};
 use std::path::PathBuf;

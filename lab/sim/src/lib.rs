@@ -9,7 +9,6 @@ mod agenda;
 mod buffers;
 mod build;
 mod capture;
-mod clock;
 mod datagrams;
 mod error;
 mod frame;

@@ -1,10 +1,10 @@
 //! Nodes and what they count.
 
 use crate::agenda::Entity;
-use crate::clock::Clock;
 use crate::frame::FRAME_LEN;
 use crate::router::RouterNode;
 use perhop_packet::{DropReason, Packet};
+use perhop_scenario::Clock;
 use perhop_wire::ipv4;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

@@ -151,6 +151,18 @@ impl Datagrams {
         true
     }
 
+    /// Turns instants into what the nodes' own clocks showed then.
+    pub(super) fn read_clocks(&mut self, read: impl Fn(NodeIndex, Instant) -> Instant) {
+        for stream in &mut self.streams {
+            for packet in &mut stream.record.packets {
+                packet.sent = read(stream.from, packet.sent);
+                if packet.arrived != Instant::FAR_FUTURE {
+                    packet.arrived = read(stream.to, packet.arrived);
+                }
+            }
+        }
+    }
+
     /// The records.
     pub(super) fn into_records(self) -> Vec<StreamRecord> {
         self.streams.into_iter().map(|stream| stream.record).collect()

@@ -29,7 +29,21 @@ struct Current {
 pub(super) struct EmulatedLink {
     emulator: Emulator,
     ways: [Current; 2],
+    /// By end: what a node that has stopped there does to the link.
+    ends: [NodeState; 2],
     name: String,
+}
+
+/// A node at the end of a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum NodeState {
+    /// It works.
+    #[default]
+    Up,
+    /// It takes nothing any more; what it holds still leaves.
+    Deaf,
+    /// Nothing reaches or leaves it.
+    Gone,
 }
 
 impl EmulatedLink {
@@ -44,7 +58,8 @@ impl EmulatedLink {
             None => Ok(None),
             Some(middle) => {
                 let ways = link.ways.clone().map(|way| Current { way, up: true });
-                let mut config = EmulatorConfig::new(&link.name, Some(middle.clone()), &graph(&ways));
+                let mut config =
+                    EmulatorConfig::new(&link.name, Some(middle.clone()), &graph(&ways, [NodeState::Up; 2]));
                 for port in MIDDLE {
                     config = config.port(port, port);
                 }
@@ -57,7 +72,7 @@ impl EmulatedLink {
                 let name = format!("link \"{}\"", link.name);
                 let emulator =
                     Emulator::start(config).map_err(of_engine(name.clone(), "start its emulation"))?;
-                Ok(Some(Self { emulator, ways, name }))
+                Ok(Some(Self { emulator, ways, ends: [NodeState::Up; 2], name }))
             }
         };
         scenario.links.iter().enumerate().map(start).collect()
@@ -78,7 +93,18 @@ impl EmulatedLink {
         if let Some(up) = change.up {
             current.up = up;
         }
-        self.emulator.set_graph(&graph(&self.ways)).map_err(of_engine(self.name.clone(), "change it"))
+        self.rebuild()
+    }
+
+    /// The node at an end stops or starts again.
+    pub(super) fn set_node(&mut self, end: usize, state: NodeState) -> Result<(), LabError> {
+        self.ends[end] = state;
+        self.rebuild()
+    }
+
+    fn rebuild(&self) -> Result<(), LabError> {
+        let text = graph(&self.ways, self.ends);
+        self.emulator.set_graph(&text).map_err(of_engine(self.name.clone(), "change it"))
     }
 
     /// Why it carries nothing any more, if so.
@@ -93,9 +119,12 @@ impl EmulatedLink {
     }
 }
 
-/// The graph of both directions.
-fn graph(ways: &[Current; 2]) -> String {
+/// The graph of both directions. Before and behind a node that has stopped everything is lost; elements of the link keep
+/// what they hold.
+fn graph(ways: &[Current; 2], ends: [NodeState; 2]) -> String {
     let direction = |i: usize| {
+        let lost = |gate: bool| if gate { "Loss(100 %) -> " } else { "" };
+        let (near, far) = (lost(ends[i] == NodeState::Gone), lost(ends[1 - i] != NodeState::Up));
         let (from, name, to) = (MIDDLE[i], WAYS[i], MIDDLE[1 - i]);
         let current = &ways[i];
         let discipline = current
@@ -103,7 +132,7 @@ fn graph(ways: &[Current; 2]) -> String {
             .discipline_element()
             .map_or_else(String::new, |element| format!("{name}{DISCIPLINE} :: {element} -> "));
         let arguments = arguments(&current.way, current.up);
-        format!("FromPort({from}) -> {discipline}{name} :: Link({arguments}) -> ToPort({to});\n")
+        format!("FromPort({from}) -> {near}{discipline}{name} :: Link({arguments}) -> {far}ToPort({to});\n")
     };
     direction(0) + &direction(1)
 }
@@ -188,7 +217,8 @@ mod tests {
             trace: Some(DeliveryTrace { origin: "t".into(), opportunities_ms: vec![0, 3, 3] }),
             ..Way::default()
         };
-        let text = graph(&[Current { way: way.clone(), up: true }, Current { way, up: true }]);
+        let text =
+            graph(&[Current { way: way.clone(), up: true }, Current { way, up: true }], [NodeState::Gone; 2]);
         for argument in [
             "jitter = 2000000 ns, shape = pareto",
             "loss = 1 %",
@@ -219,11 +249,12 @@ mod tests {
             queue: QueueLimit::Bytes(9000),
             ..Way::default()
         };
-        let text = graph(&[Current { way, up: true }, Current { way: Way::default(), up: false }]);
+        let ways = [Current { way, up: true }, Current { way: Way::default(), up: false }];
+        let text = graph(&ways, [NodeState::Deaf, NodeState::Up]);
         assert_eq!(
             text,
             "FromPort(a) -> ab :: Link(2000000 bit/s, 20000000 ns, limit = 9000 B, overhead = 4 B) -> ToPort(b);\n\
-             FromPort(b) -> ba :: Link(0 bit/s, 0 ns, limit = 1000 packets, up = no) -> ToPort(a);\n"
+             FromPort(b) -> ba :: Link(0 bit/s, 0 ns, limit = 1000 packets, up = no) -> Loss(100 %) -> ToPort(a);\n"
         );
     }
 }

@@ -12,6 +12,9 @@
 //! size, options, timers) is its own. Queue lengths, drops and line time are the elements' own counters, sampled at the
 //! scenario's interval; a wait is the length of the queue at the sample before a packet, at the link's rate.
 //!
+//! A node that a fault stops is cut off by the emulation of its links; the connections of a host are reset at both ends.
+//! Drifting clocks are read into the records afterwards, as all nodes have one clock here.
+//!
 //! A machine that was too busy to be the network it emulates says so in [`Recording::saturated`]; nothing is judged then.
 //! Everything is held by values and ends with [`run`]; namespaces have no names, so not even a killed process leaves one.
 

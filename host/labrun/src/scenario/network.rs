@@ -8,7 +8,7 @@ use super::error::{at_link, at_node};
 use crate::error::LabError;
 use perhop_netlink::sysctl::{self, IpVersion};
 use perhop_netlink::{Namespace, Netlink, NetlinkError};
-use perhop_scenario::{Link, LinkIndex, NodeIndex, NodeKind, Paths, Scenario, Way};
+use perhop_scenario::{Fault, FaultKind, Link, LinkIndex, NodeIndex, NodeKind, Paths, Scenario, Way};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Interfaces of an emulated link in its own namespace: towards end 0 and towards end 1.
@@ -34,9 +34,10 @@ fn is_plain(way: &Way) -> bool {
     unlimited && prompt && faithful && way.changes.is_empty()
 }
 
-/// Whether a link needs no emulation.
-pub(super) fn is_direct(link: &Link) -> bool {
-    link.ways.iter().all(is_plain)
+/// Whether a link needs no emulation: it does nothing to what passes, and its nodes never stop.
+pub(super) fn is_direct(scenario: &Scenario, link: &Link) -> bool {
+    let stops = |fault: &Fault| fault.kind == FaultKind::Stop && link.ends.contains(&fault.node);
+    link.ways.iter().all(is_plain) && !scenario.faults.iter().any(stops)
 }
 
 impl Network {
@@ -50,7 +51,7 @@ impl Network {
         let middles = scenario
             .links
             .iter()
-            .map(|link| if is_direct(link) { Ok(None) } else { create().map(Some) })
+            .map(|link| if is_direct(scenario, link) { Ok(None) } else { create().map(Some) })
             .collect::<Result<Vec<_>, _>>()?;
         let devices = scenario.links.iter().enumerate().map(|(i, link)| device_name(i, &link.name)).collect();
         let network = Self { nodes, middles, devices };
@@ -163,13 +164,11 @@ mod tests {
 
     #[test]
     fn a_link_that_does_nothing_is_a_wire() {
-        let end = NodeIndex(0);
-        let mut link = Link { name: "x".into(), ends: [end, end], ways: [Way::default(), Way::default()] };
-        assert!(is_direct(&link));
-        link.ways[1].rate = Some(Rate::from_mbit(1));
-        assert!(!is_direct(&link));
-        link.ways[1] = Way { delay: Duration(1), ..Way::default() };
-        assert!(!is_direct(&link));
+        let mut way = Way::default();
+        assert!(is_plain(&way));
+        way.rate = Some(Rate::from_mbit(1));
+        assert!(!is_plain(&way));
+        assert!(!is_plain(&Way { delay: Duration(1), ..Way::default() }));
     }
 
     #[test]

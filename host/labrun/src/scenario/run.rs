@@ -1,7 +1,7 @@
 //! One repetition: everything is built, runs for its time, and is taken down.
 
 use super::datagrams::Datagrams;
-use super::emulation::EmulatedLink;
+use super::emulation::{EmulatedLink, NodeState};
 use super::health::{Before, Health};
 use super::links;
 use super::network::Network;
@@ -16,7 +16,7 @@ use crate::udp::{SendLog, send};
 use perhop_engine::EmulatorReport;
 use perhop_io::clock::monotonic;
 use perhop_measure::{ConnectionRecord, Recording};
-use perhop_scenario::{Change, LinkIndex, NodeIndex, NodeKind, Paths, Scenario};
+use perhop_scenario::{Change, Clock, FaultKind, LinkIndex, NodeIndex, NodeKind, Paths, Scenario};
 use perhop_traffic::{Mix, Seed};
 use perhop_units::{Duration, Instant};
 use std::collections::HashMap;
@@ -79,7 +79,8 @@ pub fn run(
         bin: scenario.probes.throughput_bin,
     };
     let ends = Ends::default();
-    let mut world = World { scenario, network, emulated, routers, datagrams, output, times, ends };
+    let up: Arc<[AtomicBool]> = scenario.nodes.iter().map(|_| AtomicBool::new(true)).collect();
+    let mut world = World { scenario, network, emulated, routers, datagrams, output, up, times, ends };
     let before = Before::now()?;
     let threads = world.start(applications)?;
     let ended_at = world.conduct(&mut progress)?;
@@ -123,6 +124,8 @@ struct Threads {
 /// Something that the scenario says.
 enum Step {
     Change { link: usize, way: usize, change: Change },
+    Stop(NodeIndex),
+    Restart(NodeIndex),
 }
 
 struct World<'a> {
@@ -132,6 +135,8 @@ struct World<'a> {
     routers: Vec<Router>,
     datagrams: Datagrams,
     output: PathBuf,
+    /// By node: whether it works.
+    up: Arc<[AtomicBool]>,
     times: Times,
     ends: Ends,
 }
@@ -160,7 +165,8 @@ impl World<'_> {
                 Receiver::start(&node.name, namespace, &devices, sockets.receives, self.times, done)?;
             threads.receivers.push(receiver);
         }
-        threads.transports = applications.start(self.scenario, &self.network, self.times, &self.ends.stop)?;
+        threads.transports =
+            applications.start(self.scenario, &self.network, self.times, &self.up, &self.ends.stop)?;
         threads.senders = self.start_senders(sends)?;
         for program in &self.scenario.programs {
             let namespace = &self.network.nodes[program.node.0];
@@ -184,8 +190,13 @@ impl World<'_> {
             let mut sockets: Vec<(u16, UdpSocket)> = sockets.remove(&node).unwrap_or_default();
             sockets.sort_by_key(|(stream, _)| *stream);
             let (epoch, stop) = (self.times.epoch, Arc::clone(&self.ends.stop));
+            let up = Arc::clone(&self.up);
             let work = move || {
                 let socket_of = |stream: u16| {
+                    // A node that has stopped sends nothing.
+                    if !up[node.0].load(Ordering::Relaxed) {
+                        return None;
+                    }
                     let index = sockets.binary_search_by_key(&stream, |(number, _)| *number).ok()?;
                     sockets.get(index).map(|(_, socket)| socket)
                 };
@@ -208,6 +219,15 @@ impl World<'_> {
                     script.push((Instant(change.at.as_nanos()), step));
                 }
             }
+        }
+        for fault in &self.scenario.faults {
+            let step = match fault.kind {
+                FaultKind::Stop => Step::Stop(fault.node),
+                FaultKind::Restart => Step::Restart(fault.node),
+                // Clocks are read at the end.
+                FaultKind::ClockDrift { .. } => continue,
+            };
+            script.push((Instant(fault.at.as_nanos()), step));
         }
         script.sort_by_key(|(at, _)| *at);
         script
@@ -253,7 +273,26 @@ impl World<'_> {
                     None => Ok(()),
                 }
             }
+            Step::Stop(node) => self.set_node(node, false),
+            Step::Restart(node) => self.set_node(node, true),
         }
+    }
+
+    /// A node stops or starts again: a host is gone with its connections, any other node takes no packets.
+    fn set_node(&mut self, node: NodeIndex, up: bool) -> Result<(), LabError> {
+        let host = self.scenario.nodes[node.0].kind == NodeKind::Host;
+        let state = match (up, host) {
+            (true, _) => NodeState::Up,
+            (false, true) => NodeState::Gone,
+            (false, false) => NodeState::Deaf,
+        };
+        self.up[node.0].store(up, Ordering::Relaxed);
+        for (link, end) in self.scenario.links_of(node) {
+            if let Some(Some(emulated)) = self.emulated.get_mut(link.0) {
+                emulated.set_node(end, state)?;
+            }
+        }
+        Ok(())
     }
 
     fn check_alive(&self) -> Result<(), LabError> {
@@ -291,6 +330,7 @@ impl World<'_> {
         recording.links = links::records(scenario, &emulated, &routers, &times);
         recording.connections = connection_records(scenario, connections, &seen, &mut recording.warnings);
         arrivals(&mut datagrams, &logs, &seen, &times);
+        datagrams.read_clocks(|node, at| clock_of(scenario, node, at).read(at));
         recording.streams = datagrams.into_records();
         for router in &routers {
             if let Some(error) = &router.report.restore_error {
@@ -301,6 +341,19 @@ impl World<'_> {
         recording.saturated = health.saturated();
         Ok(recording)
     }
+}
+
+/// The clock of a node at an instant, after all drifts up to then.
+fn clock_of(scenario: &Scenario, node: NodeIndex, at: Instant) -> Clock {
+    let mut clock = Clock::default();
+    for fault in scenario.faults.iter().filter(|fault| fault.node == node) {
+        if let FaultKind::ClockDrift { ppm } = fault.kind
+            && fault.at.as_nanos() <= at.as_nanos()
+        {
+            clock.drift(Instant(fault.at.as_nanos()), ppm);
+        }
+    }
+    clock
 }
 
 /// Books what was sent and what came. The instant of arrival is the kernel's stamp where there is one: what the

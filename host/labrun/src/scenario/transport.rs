@@ -136,16 +136,17 @@ impl Applications {
         scenario: &Scenario,
         network: &Network,
         times: Times,
+        up: &Arc<[AtomicBool]>,
         stop: &Arc<AtomicBool>,
     ) -> Result<Vec<Transport>, LabError> {
         let mut transports = Vec::new();
         for (server, applications) in self.by_server {
             let driver = Driver::new(scenario, network, server, applications, times)?;
-            let stop = Arc::clone(stop);
+            let (up, stop) = (Arc::clone(up), Arc::clone(stop));
             let name = format!("tcp-{}", scenario.nodes[server.0].name);
             let thread = std::thread::Builder::new()
                 .name(name)
-                .spawn(move || driver.run(&stop))
+                .spawn(move || driver.run(&up, &stop))
                 .map_err(io("start a thread"))?;
             transports.push(Transport { thread });
         }
@@ -185,6 +186,8 @@ struct Driver {
     namespaces: HashMap<NodeIndex, Namespace>,
     /// Where this thread is.
     here: Option<NodeIndex>,
+    /// Nodes known to have stopped.
+    down: Vec<NodeIndex>,
     listeners: Vec<Listener>,
     set: OwnedFd,
     connections: Vec<Option<Connection>>,
@@ -240,6 +243,7 @@ impl Driver {
             applications,
             namespaces,
             here: None,
+            down: Vec::new(),
             listeners,
             set,
             connections: Vec::new(),
@@ -258,12 +262,13 @@ impl Driver {
         })
     }
 
-    fn run(mut self, stop: &AtomicBool) -> Connections {
+    fn run(mut self, up: &[AtomicBool], stop: &AtomicBool) -> Connections {
         precise_timers();
         crate::pace::sleep_until(self.times.epoch);
         let mut events: Vec<epoll::Event> = Vec::with_capacity(256);
         while !stop.load(Ordering::Relaxed) {
             self.now = self.times.of(monotonic());
+            self.end_with_nodes(up);
             for application in 0..self.applications.len() {
                 self.told.push_back((application, None));
             }
@@ -279,6 +284,27 @@ impl Driver {
             }
         }
         self.end()
+    }
+
+    /// Connections of a node that has stopped are gone.
+    fn end_with_nodes(&mut self, up: &[AtomicBool]) {
+        let is_up = |node: NodeIndex| up.get(node.0).is_none_or(|up| up.load(Ordering::Relaxed));
+        let stopped: Vec<NodeIndex> = self
+            .namespaces
+            .keys()
+            .copied()
+            .filter(|node| !is_up(*node) && !self.down.contains(node))
+            .collect();
+        self.down.retain(|node| !is_up(*node));
+        for node in stopped {
+            self.down.push(node);
+            for number in 0..self.connections.len() {
+                let Some(Some(connection)) = self.connections.get(number) else { continue };
+                if self.applications[connection.application].nodes.contains(&node) {
+                    self.fail(number);
+                }
+            }
+        }
     }
 
     fn timeout(&self) -> Timespec {

@@ -1,10 +1,10 @@
-//! A node's own clock, which may run fast or slow.
+//! A node's own clock, which may run fast or slow: what packets are stamped with in every world.
 
 use perhop_units::Instant;
 
 /// Reads true unless it drifts.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Clock {
+pub struct Clock {
     since: Instant,
     offset_ns: i64,
     ppm: i64,
@@ -12,14 +12,14 @@ pub(crate) struct Clock {
 
 impl Clock {
     /// What it shows at `now`.
-    pub(crate) fn read(&self, now: Instant) -> Instant {
+    pub fn read(&self, now: Instant) -> Instant {
         let drift = i128::from(now.since(self.since).as_nanos()) * i128::from(self.ppm) / 1_000_000;
         let shown = i128::from(now.as_nanos()) + i128::from(self.offset_ns) + drift;
         Instant(shown.clamp(0, i128::from(u64::MAX)) as u64)
     }
 
     /// From `now` on it runs this much fast (or slow).
-    pub(crate) fn drift(&mut self, now: Instant, ppm: i32) {
+    pub fn drift(&mut self, now: Instant, ppm: i32) {
         let offset = i128::from(self.read(now).as_nanos()) - i128::from(now.as_nanos());
         *self = Self { since: now, offset_ns: offset as i64, ppm: i64::from(ppm) };
     }
