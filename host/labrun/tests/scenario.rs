@@ -344,7 +344,8 @@ fn calls_both_ways_and_web_users_through_a_discipline() {
         return;
     }
     let mut core = way(Rate::from_mbit(4), 10, 60);
-    core.discipline = Discipline::Element("Red(min = 10 packets, max = 40 packets)".into());
+    core.discipline =
+        Discipline::Element("Shaper(discipline = red, min = 10 packets, max = 40 packets)".into());
     let mut s = dumbbell(NodeKind::Forwarder, core, 500, 2500);
     let calls = TrafficKind::Voice {
         calls: 3,
