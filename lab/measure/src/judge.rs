@@ -1,6 +1,7 @@
 //! Expected values: finding a figure by its path, and judging it.
 
 use perhop_report::result::{Expectation, GroupResult, LinkResult, ScenarioResult, Variant};
+use perhop_scenario::figures::Formula;
 use perhop_scenario::{Expect, Target};
 use std::fmt;
 
@@ -31,6 +32,12 @@ pub fn holds(target: Target, ours: f64) -> bool {
         Target::Within(a, b) => ours >= a - PRINTED && ours <= b + PRINTED,
         Target::Equal(x) => (ours - x).abs() <= PRINTED,
     }
+}
+
+/// The figure that a metric names: at a path, or a [`Formula`] of such. `None` when one of them is not there, or does not
+/// apply.
+pub fn metric(result: &ScenarioResult, metric: &str) -> Option<f64> {
+    Formula::new(metric).value(|path| figure(result, path))
 }
 
 /// The figure at a path of a result: `voip.delay_ms.mean`, `link.core.utilisation_pct`, `baseline.voip.loss_pct`.
@@ -131,14 +138,14 @@ pub fn judge(
     each: &[ScenarioResult],
     changed: &[String],
 ) -> Expectation {
-    let ours = figure(result, &expect.metric);
+    let ours = metric(result, &expect.metric);
     let depends = expect.depends.iter().any(|path| changed.contains(path));
     let ok = match expect.target {
         None => None,
         Some(_) if depends => None,
         // A figure that is not there holds nothing.
         Some(target) if expect.every => {
-            Some(each.iter().all(|one| figure(one, &expect.metric).is_some_and(|ours| holds(target, ours))))
+            Some(each.iter().all(|one| metric(one, &expect.metric).is_some_and(|ours| holds(target, ours))))
         }
         Some(target) => Some(ours.is_some_and(|ours| holds(target, ours))),
     };

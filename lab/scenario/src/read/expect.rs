@@ -4,7 +4,7 @@ use super::cx::{At, Cx, list};
 use super::table::Table;
 use super::tree::{Id, Origin};
 use super::{Places, router_text};
-use crate::figures::{self, GROUP_FIGURES, LINK_FIGURES};
+use crate::figures::{self, Formula, GROUP_FIGURES, LINK_FIGURES};
 use crate::model::{Expect, NodeKind, Scenario, Target};
 use perhop_config::{TextError, did_you_mean};
 
@@ -78,7 +78,13 @@ pub(super) fn check(cx: &Cx<'_>, product: &Scenario, variants: &[(String, Scenar
             && whole
             && !expect.metric.is_empty()
         {
-            check_metric(cx, metric, &expect.metric, product, variants);
+            let formula = Formula::new(&expect.metric);
+            if formula.is_sound() {
+                formula.paths().for_each(|path| check_metric(cx, metric, path, product, variants));
+            } else {
+                let error = cx.error(metric, "is neither a figure nor a formula of figures");
+                cx.push(error.allowed("figures with +, - or / between them, in spaces"));
+            }
         }
         if let Some(depends) = cx.tree.child(at, "depends") {
             let elements = cx.tree.children(depends);
