@@ -1,8 +1,8 @@
 //! Traffic groups of a result.
 //!
 //! A traffic of several pairs gives `name1`, `name2` … and `name` for all; one in both directions gives `name.down` and
-//! `name.up`, and `name` is `name.down`: the direction in which the file's first host sends. `total` sums the
-//! throughput of every traffic. Datagrams count when they were sent inside the window; their throughput is over the
+//! `name.up`, and `name` is `name.down`: the direction in which the file's first host sends. `total` is the
+//! throughput of every traffic while all of it sends. Datagrams count when they were sent inside the window; their throughput is over the
 //! part of the window in which the traffic sends. Connections count data that arrived inside the window.
 
 use crate::recording::{ConnectionRecord, Membership, Recording, StreamRecord, Toward};
@@ -27,7 +27,7 @@ impl Selection {
     }
 }
 
-/// Name of the group that sums the throughput of every traffic in its first direction.
+/// Name of the group that has the throughput of every traffic in its first direction.
 pub(crate) const TOTAL: &str = "total";
 
 /// Every group with its name, apart from [`TOTAL`].
@@ -68,16 +68,38 @@ pub fn groups(scenario: &Scenario, recordings: &[Recording]) -> Vec<GroupResult>
     groups
 }
 
-/// Throughput of all traffic in its first direction.
+/// Throughput of all traffic in its first direction, over the part of the window in which all of it sends: sums of rates
+/// over different times could exceed what a link carries.
 fn total(scenario: &Scenario, recordings: &[Recording]) -> GroupResult {
-    let sums: Vec<f64> = recordings
-        .iter()
-        .map(|recording| {
-            let each = scenario.traffic.iter().enumerate();
-            each.map(|(i, traffic)| throughput_kbps(recording, traffic, first_direction(i, traffic))).sum()
-        })
-        .collect();
+    let sums: Vec<f64> = recordings.iter().map(|recording| total_kbps(scenario, recording)).collect();
     GroupResult::named(TOTAL).with_throughput(&sums)
+}
+
+fn total_kbps(scenario: &Scenario, recording: &Recording) -> f64 {
+    let (from, until) = recording.window;
+    let starts = scenario.traffic.iter().map(|traffic| Instant(traffic.start.as_nanos()));
+    let stops = scenario.traffic.iter().map(|traffic| Instant(traffic.stop.as_nanos()));
+    let mut part = (starts.fold(from, Instant::max), stops.fold(until, Instant::min));
+    if part.0 >= part.1 {
+        part = recording.window;
+    }
+    let first = |of: &Membership| first_direction(of.traffic, &scenario.traffic[of.traffic]).has(of);
+    let streams = recording.streams.iter().filter(|stream| first(&stream.of));
+    let arrived = streams.flat_map(|stream| &stream.packets).filter(|p| p.arrived != Instant::FAR_FUTURE);
+    let inside = arrived.filter(|p| p.sent >= part.0 && p.sent < part.1);
+    let mut bytes: f64 = inside.map(|p| f64::from(p.len)).sum();
+    let bin = scenario.probes.throughput_bin.as_nanos().max(1);
+    for connection in recording.connections.iter().filter(|c| first(&c.of)) {
+        for (i, count) in connection.bins.iter().enumerate() {
+            // Of a bin that lies in part outside, so much as lies inside.
+            let begin = (i as u64 * bin).max(part.0.as_nanos());
+            let end = ((i as u64 + 1) * bin).min(part.1.as_nanos());
+            if begin < end {
+                bytes += *count as f64 * (end - begin) as f64 / bin as f64;
+            }
+        }
+    }
+    bytes * 8.0 / part.1.since(part.0).as_secs_f64() / 1e3
 }
 
 fn group(name: &str, traffic: &Traffic, selection: Selection, recordings: &[Recording]) -> GroupResult {

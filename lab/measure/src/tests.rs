@@ -121,6 +121,44 @@ fn both_directions_and_several_pairs_have_groups_of_their_own() {
 }
 
 #[test]
+fn the_total_counts_while_all_traffic_sends() {
+    // Calls in the second half of the window only, connections in all of it.
+    let kind = TrafficKind::Bulk { count: 1, size: None, spacing: Duration::ZERO, tcp: Tcp::default() };
+    let mut s = scenario(vec![traffic("cbr", false, 1, cbr()), traffic("bulk", false, 1, kind)]);
+    s.traffic[0].start = Duration::from_secs(2);
+    s.probes.throughput_bin = Duration::from_millis(400);
+    let mut r = recording();
+    let mut late = stream(of(0, 0, Toward::Second), None, &[Some(1); 10]);
+    for packet in &mut late.packets {
+        packet.sent += Duration::from_secs(1);
+        packet.arrived += Duration::from_secs(1);
+    }
+    r.streams.push(late);
+    // 1,000 B in each bin of 400 ms: in the second from 2 s to 3 s two whole ones and half of another.
+    let connection = ConnectionRecord {
+        of: of(1, 0, Toward::Second),
+        opened: Instant(0),
+        first_byte: None,
+        ended: None,
+        bytes: 0,
+        failed: false,
+        bins: vec![1000; 8],
+        window_bytes: 5000,
+        window_ip_bytes: 5000,
+        retransmits: None,
+        trace: Vec::new(),
+    };
+    r.connections.push(connection);
+    let groups = groups(&s, &[r]);
+    let kbps = |name: &str| {
+        let group = groups.iter().find(|g| g.name == name).expect("the group");
+        group.throughput_kbps.expect("bits came").mean
+    };
+    assert_eq!((kbps("cbr"), kbps("bulk")), (8.0, 20.0));
+    assert_eq!(kbps("total"), 8.0 + 20.0);
+}
+
+#[test]
 fn connections_count_what_arrived_inside_the_window() {
     let kind = TrafficKind::Bulk { count: 2, size: None, spacing: Duration::ZERO, tcp: Tcp::default() };
     let s = scenario(vec![traffic("bulk", false, 1, kind)]);
