@@ -8,12 +8,15 @@ use perhop_elements::plumbing::FromPort;
 use perhop_graph::lang::{Built, build, parse};
 use perhop_packet::{Batch, DropReason, Pool, PortId};
 use perhop_units::{Duration, Instant};
+use std::collections::BTreeMap;
 
 pub(crate) struct GraphForwarder {
     driver: Driver,
     /// Where each port's frames enter, by [`PortId`].
     entries: Vec<Option<NodeId>>,
     port_count: usize,
+    /// Drops of elements that later graphs have put others in the place of, by name and index of the reason.
+    past_drops: BTreeMap<String, Vec<u64>>,
 }
 
 impl GraphForwarder {
@@ -22,7 +25,8 @@ impl GraphForwarder {
         let built = Self::build(text, ports)?;
         let mut driver = Driver::new(pool, seed);
         driver.set_port_count(ports.len());
-        let mut forwarder = Self { driver, entries: Vec::new(), port_count: ports.len() };
+        let mut forwarder =
+            Self { driver, entries: Vec::new(), port_count: ports.len(), past_drops: BTreeMap::new() };
         forwarder.install(built);
         Ok(forwarder)
     }
@@ -53,8 +57,13 @@ impl GraphForwarder {
             }
             new.push(self.driver.add(&node.name, node.element, node.outputs));
         }
-        for (_, id) in old {
+        for (name, id) in old {
             self.driver.drop_held(id, perhop_packet::DropReason::ClassRemoved);
+            if let Some(counters) = self.driver.counters(id) {
+                let past = self.past_drops.entry(name).or_default();
+                past.resize(counters.drops.len().max(past.len()), 0);
+                past.iter_mut().zip(counters.drops.iter()).for_each(|(past, new)| *past += new);
+            }
             self.driver.remove(id);
         }
         for edge in &built.graph.edges {
@@ -94,7 +103,8 @@ impl GraphForwarder {
 /// Elements that hold nothing and count what their neighbours count.
 const UNRECORDED: [&str; 2] = ["FromPort", "ToPort"];
 
-/// Counters of one element, under `element.counter`.
+/// Counters of one element, under `element.counter`. Drops by reason are told apart from it: they go on over a change of
+/// the graph.
 struct Named<'a> {
     name: &'a str,
     sink: &'a mut dyn CounterSink,
@@ -102,8 +112,15 @@ struct Named<'a> {
 
 impl CounterSink for Named<'_> {
     fn counter(&mut self, name: &str, value: u64) {
+        if name.strip_prefix("dropped_").is_some_and(is_reason) {
+            return;
+        }
         self.sink.counter(&format!("{}.{name}", self.name), value);
     }
+}
+
+fn is_reason(name: &str) -> bool {
+    (0..).map_while(DropReason::name_of_index).any(|reason| reason == name)
 }
 
 /// What every element counts.
@@ -218,6 +235,14 @@ impl Forwarder for GraphForwarder {
             }
             let name = self.driver.name(id);
             self.driver.report(id, &mut Named { name, sink });
+            let past = self.past_drops.get(name).map_or(&[][..], Vec::as_slice);
+            let drops = self.driver.counters(id).map(|counters| counters.drops.iter()).into_iter().flatten();
+            for (index, now) in drops.enumerate() {
+                let total = now + past.get(index).copied().unwrap_or(0);
+                if let (1.., Some(reason)) = (total, DropReason::name_of_index(index)) {
+                    sink.counter(&format!("{name}.dropped_{reason}"), total);
+                }
+            }
         }
     }
 }

@@ -184,6 +184,8 @@ fn a_change_of_rate_holds_from_its_time() {
     let mut core = way(Rate::from_mbit(4), 5, 10);
     let at = Duration::from_millis(1000);
     core.changes.push(Change { at, rate: Some(Rate::from_mbit(1)), delay: None, loss: None, up: None });
+    let at = Duration::from_millis(1900);
+    core.changes.push(Change { at, rate: Some(Rate::from_mbit(4)), delay: None, loss: None, up: None });
     let mut s = dumbbell(NodeKind::Forwarder, core, 0, 2000);
     traffic(&mut s, "cbr", 0, constant(Rate::from_mbit(2), 986));
     let Some(recording) = recorded(&s) else { return };
@@ -193,6 +195,10 @@ fn a_change_of_rate_holds_from_its_time() {
     let after = between(stream, 1200, 1850);
     let share = delays_ms(&after).len() as f64 / after.len() as f64;
     assert!((share - 0.5 * 986.0 / 1000.0).abs() < 0.05, "{share}");
+    // Drops are counted over the change that follows them.
+    let lost = stream.packets.iter().filter(|p| !arrived(p)).count() as i64;
+    let dropped: u64 = recording.links[0].drops.values().sum();
+    assert!((lost - dropped as i64).abs() <= 12, "{lost} lost, {dropped} dropped, a queue on the way");
 }
 
 /// Delay and loss of a stream, and the throughput of a transfer in Mbit/s.
