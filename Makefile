@@ -22,10 +22,13 @@ FUZZ_FLAGS := -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
 	-Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 --cfg fuzzing
 
-.PHONY: help demo check test soak bench fuzz fmt release
+# The published measurements: every scenario but the examples.
+SCENARIOS ?= $(basename $(notdir $(wildcard scenarios/*.toml)))
+
+.PHONY: help demo check test scenarios soak bench fuzz fmt release
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: release ## calls on a congested link, plain and with Perhop; ends by itself (DEMO_ARGS="--calls 25")
 	@$(PERHOP) demo $(DEMO_ARGS)
@@ -35,6 +38,9 @@ check: ## quick: format, layers, tidy, lints and tests of what changed
 
 test: ## everything: lints, docs, tests, soak; last line "N passed, N failed, N skipped"
 	@$(CARGO) xtask ci
+
+scenarios: release ## the published measurements in full, beside the original (SCENARIOS="H-8.1.1 H-8.2"); exit 1: a target is missed
+	@$(PERHOP) lab run $(SCENARIOS)
 
 soak: ## long run under changes, release build (SOAK_SECONDS=600)
 	PERHOP_SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --release --locked --package perhop-tests soak -- --nocapture

@@ -2,6 +2,8 @@
 
 #[path = "main/net.rs"]
 mod net;
+#[path = "main/published.rs"]
+mod published;
 #[path = "main/routers.rs"]
 mod routers;
 #[path = "main/worlds.rs"]
