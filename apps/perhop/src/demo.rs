@@ -93,7 +93,7 @@ fn tell(progress: &Progress) {
 
 /// A flag that Ctrl-C and a polite kill set. A second one ends the process at once; nothing is left behind even so,
 /// as everything hangs on file descriptors.
-fn watch_signals() -> Result<Arc<AtomicBool>, LabError> {
+pub(crate) fn watch_signals() -> Result<Arc<AtomicBool>, LabError> {
     let io = |source| LabError::Io { doing: "watch for Ctrl-C", source };
     let flag = Arc::new(AtomicBool::new(false));
     let set = Arc::clone(&flag);

@@ -46,12 +46,6 @@ pub enum LabCommandError {
         /// Why.
         source: LabError,
     },
-    /// Not built.
-    #[error("{scenario}: this build has no namespaces mode\nUse --mode sim.")]
-    NotHere {
-        /// The scenario.
-        scenario: String,
-    },
     /// A directory is not the result of a run.
     #[error("{}: {source}\nName a directory that `perhop lab run` wrote, such as out/lab/H-8.1.2.", path.display())]
     BadDirectory {
@@ -60,6 +54,9 @@ pub enum LabCommandError {
         /// Why.
         source: DirectoryError,
     },
+    /// The person asked to stop.
+    #[error("interrupted; nothing was written and nothing is left running")]
+    Interrupted,
     /// A thread ended without a result.
     #[error("a thread of the simulator died\nThis is an error of Perhop; the message above says where.")]
     ThreadDied,
@@ -74,9 +71,10 @@ impl LabCommandError {
             | Self::BadSetting(_)
             | Self::BadDirectory { .. } => 2,
             Self::Simulation { source: SimError::Conservation { .. }, .. } | Self::ThreadDied => 1,
-            Self::Simulation { source: SimError::Capture { .. }, .. } | Self::NotHere { .. } => 3,
+            Self::Simulation { source: SimError::Capture { .. }, .. } => 3,
             Self::Simulation { .. } => 2,
             Self::Namespaces { source, .. } => source.exit_code(),
+            Self::Interrupted => 130,
         }
     }
 }

@@ -5,6 +5,7 @@ use super::error::LabCommandError;
 use super::find::Ready;
 use super::progress::Progress;
 use crate::error::AppError;
+use perhop_labrun::scenario::NetnsOptions;
 use perhop_measure::{Configuration, Experiment, Recording};
 use perhop_report::details::PRODUCT;
 use perhop_scenario::Scenario;
@@ -35,6 +36,14 @@ impl Mode {
             Self::Netns => "netns",
         }
     }
+
+    /// What a world does with time.
+    fn verb(self) -> &'static str {
+        match self {
+            Self::Sim => "simulated",
+            Self::Netns => "run",
+        }
+    }
 }
 
 /// How to run.
@@ -46,6 +55,8 @@ pub(super) struct Plan<'a> {
     pub(super) trace: Option<&'a Path>,
     /// Directory for what programs print.
     pub(super) out: &'a Path,
+    /// Set when the person asks to stop.
+    pub(super) interrupted: &'a AtomicBool,
 }
 
 /// One repetition of one configuration.
@@ -70,7 +81,7 @@ impl Job<'_> {
         let trace = plan.trace.map(|directory| self.place(directory));
         let told = |at: perhop_units::Duration| {
             self.done_ns.store(at.as_nanos(), Ordering::Relaxed);
-            !stop.load(Ordering::Relaxed)
+            !stop.load(Ordering::Relaxed) && !plan.interrupted.load(Ordering::Relaxed)
         };
         match plan.mode {
             Mode::Sim => {
@@ -79,7 +90,12 @@ impl Job<'_> {
                 perhop_sim::run(self.scenario, &options, told)
                     .map_err(|source| LabCommandError::Simulation { scenario, source })
             }
-            Mode::Netns => Err(LabCommandError::NotHere { scenario }),
+            Mode::Netns => {
+                let out = Some(self.place(&plan.out.join("programs")));
+                let options = NetnsOptions { seed: plan.seed, repetition: self.repetition, out, trace };
+                perhop_labrun::scenario::run(self.scenario, &options, told)
+                    .map_err(|source| LabCommandError::Namespaces { scenario, source })
+            }
         }
     }
 }
@@ -87,7 +103,7 @@ impl Job<'_> {
 /// Runs everything and gives the experiment and the time it took, s. The same whatever the number of processors.
 ///
 /// # Errors
-/// The first error in the order of configurations and repetitions.
+/// The first error in the order of configurations and repetitions, or that the person asked to stop.
 pub(super) fn run(ready: &Ready, plan: &Plan<'_>) -> Result<(Experiment, f64), AppError> {
     let loaded = &ready.loaded;
     let mut configurations = vec![(PRODUCT, &loaded.product)];
@@ -103,9 +119,13 @@ pub(super) fn run(ready: &Ready, plan: &Plan<'_>) -> Result<(Experiment, f64), A
         }));
     }
     let whole_s = jobs.iter().map(|job| job.scenario.length().as_secs_f64()).sum();
-    let mut progress = Progress::new(&loaded.product.id, whole_s);
+    let mut progress = Progress::new(&loaded.product.id, plan.mode.verb(), whole_s);
     work(&jobs, plan, &mut progress);
     let wall_s = progress.elapsed_s();
+    if plan.interrupted.load(Ordering::Relaxed) {
+        progress.abandon();
+        return Err(LabCommandError::Interrupted.into());
+    }
     let mut recordings = Vec::with_capacity(jobs.len());
     for job in jobs {
         let ended = job.ended.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -147,7 +167,7 @@ fn work(jobs: &[Job<'_>], plan: &Plan<'_>, progress: &mut Progress) {
         let take = || {
             while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
                 // Jobs behind a failed one are not started: the first error in order is reported.
-                if stop.load(Ordering::Relaxed) {
+                if stop.load(Ordering::Relaxed) || plan.interrupted.load(Ordering::Relaxed) {
                     return;
                 }
                 let ended = job.run(plan, &stop);

@@ -9,6 +9,8 @@ const PLAIN: Duration = Duration::from_secs(5);
 /// Shows how far a run is.
 pub(super) struct Progress {
     what: String,
+    /// What is done with the time: it is simulated, or run through.
+    verb: &'static str,
     /// Simulated time of all repetitions together, s.
     whole_s: f64,
     started: Instant,
@@ -29,9 +31,9 @@ pub(super) struct Standing {
 
 impl Standing {
     /// The line: simulated time, speed, remaining time.
-    fn line(&self, what: &str) -> String {
+    fn line(&self, what: &str, verb: &str) -> String {
         let Self { done_s, whole_s, elapsed_s } = *self;
-        let mut line = format!("{what}: {done_s:.0} of {whole_s:.0} s simulated");
+        let mut line = format!("{what}: {done_s:.0} of {whole_s:.0} s {verb}");
         if elapsed_s > 0.0 && done_s > 0.0 {
             let speed = done_s / elapsed_s;
             let left = (whole_s - done_s).max(0.0) / speed;
@@ -42,9 +44,9 @@ impl Standing {
 }
 
 impl Progress {
-    pub(super) fn new(what: &str, whole_s: f64) -> Self {
+    pub(super) fn new(what: &str, verb: &'static str, whole_s: f64) -> Self {
         let terminal = io::stderr().is_terminal();
-        Self { what: what.to_owned(), whole_s, started: Instant::now(), last: None, terminal }
+        Self { what: what.to_owned(), verb, whole_s, started: Instant::now(), last: None, terminal }
     }
 
     /// Time since the start, s.
@@ -58,7 +60,7 @@ impl Progress {
 
     /// To be called a few times a second.
     pub(super) fn show(&mut self, done_s: f64) {
-        let line = self.standing(done_s).line(&self.what);
+        let line = self.standing(done_s).line(&self.what, self.verb);
         // That nobody reads it is no reason to stop.
         if self.terminal {
             let _ = write!(io::stderr(), "\r\x1b[K{line}");
@@ -93,8 +95,11 @@ mod tests {
     #[test]
     fn a_line_has_simulated_time_speed_and_remaining_time() {
         let standing = Standing { done_s: 300.0, whole_s: 1200.0, elapsed_s: 2.0 };
-        assert_eq!(standing.line("H-8.1.2"), "H-8.1.2: 300 of 1200 s simulated, 150.0 s/s, 6 s left");
+        assert_eq!(
+            standing.line("H-8.1.2", "simulated"),
+            "H-8.1.2: 300 of 1200 s simulated, 150.0 s/s, 6 s left"
+        );
         let standing = Standing { done_s: 0.0, ..standing };
-        assert_eq!(standing.line("H-8.1.2"), "H-8.1.2: 0 of 1200 s simulated");
+        assert_eq!(standing.line("H-8.1.2", "simulated"), "H-8.1.2: 0 of 1200 s simulated");
     }
 }

@@ -3,6 +3,7 @@
 use super::error::LabCommandError;
 use super::jobs::{Mode, Plan};
 use super::{find, jobs, results};
+use crate::demo::watch_signals;
 use crate::error::{AppError, Verdict};
 use crate::output::{Output, progress};
 use clap::Args;
@@ -12,6 +13,7 @@ use perhop_report::{Outcome, ResultDirectory, scenario_tables};
 use perhop_scenario::drawing::draw;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 
 /// Runs scenarios, in the product's configuration and every variant, and judges the figures. Writes result.json, CSV
 /// files and a self-contained report.html.
@@ -75,10 +77,12 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
             source: perhop_labrun::LabError::NoNamespaces { source },
         })?;
     }
+    let interrupted = watch_signals()
+        .map_err(|source| LabCommandError::Namespaces { scenario: args.scenarios.join(", "), source })?;
     let several = ready.len() > 1;
     let mut outcomes = Vec::new();
     for scenario in &ready {
-        outcomes.push(one(args, scenario, several)?);
+        outcomes.push(one(args, scenario, several, &interrupted)?);
     }
     Ok(verdict(&outcomes))
 }
@@ -92,7 +96,12 @@ fn verdict(outcomes: &[Outcome]) -> Verdict {
 }
 
 /// Runs one, writes its result and prints it.
-fn one(args: &RunArgs, ready: &find::Ready, several: bool) -> Result<Outcome, AppError> {
+fn one(
+    args: &RunArgs,
+    ready: &find::Ready,
+    several: bool,
+    interrupted: &AtomicBool,
+) -> Result<Outcome, AppError> {
     let product = &ready.loaded.product;
     let out = match &args.out {
         Some(out) if several => out.join(&product.id),
@@ -105,6 +114,7 @@ fn one(args: &RunArgs, ready: &find::Ready, several: bool) -> Result<Outcome, Ap
         repetitions: args.repeat.unwrap_or(product.repetitions),
         trace: args.trace.as_deref(),
         out: &out,
+        interrupted,
     };
     let (experiment, wall_s) = jobs::run(ready, &plan)?;
     let settings = ready.settings.iter().map(|(path, value)| (path.to_owned(), value.to_owned()));

@@ -1,6 +1,6 @@
 //! `perhop lab …`: small networks in virtual time.
 
-use super::{Ended, Scratch, command, files, perhop};
+use super::{Ended, Scratch, command, files, perhop, skip};
 use serde_json::Value;
 use std::path::Path;
 
@@ -245,6 +245,26 @@ fn captures_are_written_for_every_link_and_repetition() {
         let capture = std::fs::read(trace.join(place).join("core.pcap")).unwrap();
         assert!(capture.len() > 10_000, "{place}: {} bytes", capture.len());
     }
+}
+
+/// Real time: two repetitions of 2 s each. Only its form is judged, not what this machine made of it.
+#[test]
+fn namespaces_give_a_result_of_the_same_form() {
+    let scratch = Scratch::new("lab-netns");
+    let short = NETWORK.replace("duration = \"3 s\"", "duration = \"1 s\"").replace("3500 ms", "1900 ms");
+    let file = scratch.file("small.toml", &short);
+    let ended = run(&scratch, &file, "out", &["--mode", "netns", "--repeat", "1", "--json"]);
+    if ended.code == Some(3) && ended.out.is_empty() {
+        return skip("namespaces_give_a_result_of_the_same_form", "netns", &ended.err);
+    }
+    let line = &ended.json()[0];
+    assert_eq!((&line["mode"], &line["repetitions"]), (&"netns".into(), &1.into()));
+    assert!(line["variants"]["long"]["groups"].as_array().unwrap().len() > 3, "{line}");
+    let machine = json(&std::fs::read_to_string(scratch.0.join("out/machine.json")).unwrap());
+    let saturated = !machine["saturated"].is_null();
+    assert_eq!(ended.code == Some(3), saturated, "{}", ended.err);
+    let page = std::fs::read_to_string(scratch.0.join("out/report.html")).unwrap();
+    assert_eq!(page.contains("NO VERDICT"), saturated);
 }
 
 #[test]
