@@ -4,7 +4,7 @@
 //! was sent inside the window, as the figures do.
 
 use crate::experiment::{Configuration, Experiment};
-use crate::groups::{Selection, TOTAL, call_quality, first_direction, groups, selections, settled};
+use crate::groups::{Selection, TOTAL, call_quality, first_direction, groups, selections};
 use crate::links::links;
 use crate::recording::{LinkRecord, PacketRecord, Recording, StreamRecord};
 use perhop_quality::{CallQuality, Distribution, QualityPool};
@@ -149,7 +149,7 @@ fn streams(
 ) -> impl Iterator<Item = ((Instant, Instant), &StreamRecord)> {
     recordings.iter().flat_map(move |recording| {
         let streams = recording.streams.iter().filter(move |stream| of.has(&stream.of));
-        streams.map(|stream| (settled(recording.window, stream), stream))
+        streams.map(|stream| (recording.window, stream))
     })
 }
 
@@ -259,8 +259,7 @@ fn series(
     let mut values = bins.rates();
     let mut sums = vec![0_u64; values.len()];
     for stream in recording.streams.iter().filter(|stream| of.has(&stream.of)) {
-        let until = settled(recording.window, stream).1;
-        for packet in stream.packets.iter().take_while(|packet| packet.sent < until) {
+        for packet in &stream.packets {
             let Some(position) = bins.of(packet.sent) else { continue };
             let Some(bin) = values.get_mut(position) else { continue };
             bin.sent += 1;

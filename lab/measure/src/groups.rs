@@ -5,7 +5,7 @@
 //! throughput of every traffic while all of it sends. Datagrams count when they were sent inside the window; their throughput is over the
 //! part of the window in which the traffic sends. Connections count data that arrived inside the window.
 
-use crate::recording::{ConnectionRecord, Membership, PacketRecord, Recording, StreamRecord, Toward};
+use crate::recording::{ConnectionRecord, Membership, Recording, StreamRecord, Toward};
 use perhop_quality::{CallQuality, CallRecord, Distribution, QualityPool, Received, Scoring};
 use perhop_report::result::{Connections, GroupResult, JitterMs};
 use perhop_scenario::{Scenario, Traffic};
@@ -106,7 +106,7 @@ fn group(name: &str, traffic: &Traffic, selection: Selection, recordings: &[Reco
     let streams = || {
         recordings.iter().flat_map(move |recording| {
             let streams = recording.streams.iter().filter(move |stream| selection.has(&stream.of));
-            streams.map(move |stream| (settled(recording.window, stream), stream))
+            streams.map(move |stream| (recording.window, stream))
         })
     };
     let mut group = if streams().any(|(_, stream)| stream.codec.is_some()) {
@@ -120,17 +120,6 @@ fn group(name: &str, traffic: &Traffic, selection: Selection, recordings: &[Reco
         recordings.iter().map(|recording| throughput_kbps(recording, traffic, selection)).collect();
     group = group.with_throughput(&kbps);
     group
-}
-
-/// The part of the window whose packets have arrived or are lost. What had not arrived at the end of the recording, but
-/// was not yet longer on its way than the slowest packet of its stream, is neither: the part ends before it.
-pub(crate) fn settled(window: (Instant, Instant), stream: &StreamRecord) -> (Instant, Instant) {
-    let came = |packet: &PacketRecord| packet.arrived != Instant::FAR_FUTURE;
-    let slowest = stream.packets.iter().filter(|p| came(p)).map(|p| p.arrived.since(p.sent)).max();
-    let Some(slowest) = slowest else { return window };
-    let behind = stream.packets.iter().rposition(came).map_or(0, |last| last + 1);
-    let on_its_way = stream.packets[behind..].iter().find(|packet| packet.sent + slowest > window.1);
-    (window.0, on_its_way.map_or(window.1, |packet| packet.sent.min(window.1)))
 }
 
 /// The calls of a group, scored.
