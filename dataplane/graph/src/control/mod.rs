@@ -22,7 +22,7 @@ pub use events::{Events, RING as EVENT_RING};
 pub use index::Index;
 pub use replay::{KEPT_EACH, KEPT_FOR, KEPT_MAX, KEPT_TRANSACTIONS};
 pub use store::{Draft, Entry, Objects};
-pub use submit::{GraphRequest, RESET_ALL};
+pub use submit::{ERRORS_MAX, GraphRequest, RESET_ALL};
 pub use validate::{FRAME_MTU, Limits, MAX_DEPTH, MAX_RATE, Trees, port_rate, touched_ports, validate};
 
 use perhop_model::{

@@ -1,19 +1,24 @@
 //! Answers kept so that a repeated transaction is answered again instead of applied again (rule 6).
+//!
+//! Their room is bounded. When it is used up, an owner's oldest answers go that are older than [`KEPT_FOR`], then those
+//! that said no: such a request changed nothing, and if it is repeated it is judged again. Answers to what was committed
+//! are kept for [`KEPT_FOR`]; until the oldest of them is that old, its owner has to wait. Owner `file` never waits: what
+//! the router reads from its own file has one sender, which repeats only its latest.
 
 use super::kept::{KeptReply, details};
-use perhop_model::{Owner, Reply, TxnId};
+use perhop_model::{Outcome, Owner, Reply, TxnId};
 use perhop_units::{Duration, Instant};
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-/// Answers every owner may rely on.
+/// Answers every owner may rely on, as long as they have room.
 pub const KEPT_TRANSACTIONS: usize = 65_536;
 /// For at least this long.
 pub const KEPT_FOR: Duration = Duration::from_secs(600);
-/// Answers of one owner at the most; more transactions than this in [`KEPT_FOR`] are `overload`.
+/// Answers of one owner at the most; more commits than this in [`KEPT_FOR`] are `overload`.
 pub const KEPT_MAX: usize = 4 * KEPT_TRANSACTIONS;
 /// Bytes that an answer takes besides its results and errors, with the tables' spare room: an upper bound.
-pub const KEPT_EACH: usize = 384;
+pub const KEPT_EACH: usize = 448;
 
 /// SHA-256 of a request's canonical bytes.
 pub type RequestDigest = [u8; 32];
@@ -21,15 +26,28 @@ pub type RequestDigest = [u8; 32];
 #[derive(Debug, Default)]
 struct OwnerReplies {
     by_id: HashMap<TxnId, (RequestDigest, KeptReply)>,
-    order: VecDeque<(Instant, TxnId)>,
+    /// By age.
+    order: BTreeMap<u64, (Instant, TxnId)>,
+    /// Of these, the ones that said no.
+    rejected: BTreeSet<u64>,
+    next: u64,
     /// Results and errors, alike ones once.
     details: HashSet<Arc<[u8]>>,
     bytes: usize,
 }
 
 impl OwnerReplies {
-    fn forget_oldest(&mut self) {
-        let Some((_, id)) = self.order.pop_front() else { return };
+    fn oldest(&self) -> Option<(u64, Instant)> {
+        self.order.first_key_value().map(|(n, (at, _))| (*n, *at))
+    }
+
+    fn oldest_after(&self, now: Instant) -> Option<u64> {
+        self.oldest().filter(|(_, at)| now.since(*at) > KEPT_FOR).map(|(n, _)| n)
+    }
+
+    fn forget(&mut self, n: u64) {
+        let Some((_, id)) = self.order.remove(&n) else { return };
+        self.rejected.remove(&n);
         let Some((_, kept)) = self.by_id.remove(&id) else { return };
         self.bytes -= KEPT_EACH;
         // The answer's own and the set's.
@@ -52,6 +70,18 @@ pub struct Room {
     pub owners: usize,
 }
 
+impl Room {
+    /// The limit that answers of `mine` bytes, `all` of all owners, leave no room under.
+    fn reached(&self, mine: usize, all: usize) -> Option<usize> {
+        let share = self.all / self.owners.max(1);
+        match mine {
+            mine if mine >= self.owner => Some(self.owner),
+            mine if all >= self.all && mine >= share => Some(self.all),
+            _ => None,
+        }
+    }
+}
+
 /// Kept answers of all owners.
 #[derive(Debug, Default)]
 pub struct Replays {
@@ -68,14 +98,15 @@ pub enum Known {
     Same(KeptReply),
     /// The id was used for another request.
     Other,
-    /// Too many answers have to be kept; try again later.
-    Full,
-    /// The answers that have to be kept take up all of this many bytes.
-    NoRoom(usize),
+    /// Too many commits of the last ten minutes have to be kept; the oldest is old enough after this.
+    Full(Duration),
+    /// Commits of the last ten minutes take up all of this many bytes; the oldest is old enough after this.
+    NoRoom(usize, Duration),
 }
 
 impl Replays {
-    /// Looks a request up. O(1) but for answers that may be forgotten now.
+    /// Looks a request up, and makes room for its answer if it is new. O(log n) but for answers that may be forgotten
+    /// now.
     pub fn find(
         &mut self,
         now: Instant,
@@ -84,33 +115,34 @@ impl Replays {
         digest: &RequestDigest,
         room: Room,
     ) -> Known {
-        let all = self.bytes;
-        let share = room.all / room.owners.max(1);
+        let others = self.bytes;
         let Some(kept) = self.owners.get_mut(owner) else { return Known::New };
         match kept.by_id.get(&id) {
             Some((d, reply)) if d == digest => return Known::Same(reply.clone()),
             Some(_) => return Known::Other,
             None => {}
         }
-        let before = kept.bytes;
+        let others = others - kept.bytes;
         while kept.order.len() >= KEPT_TRANSACTIONS
-            && kept.order.front().is_some_and(|(at, _)| now.since(*at) > KEPT_FOR)
+            && let Some(n) = kept.oldest_after(now)
         {
-            kept.forget_oldest();
+            kept.forget(n);
         }
-        self.bytes = all - (before - kept.bytes);
-        let limit = match kept.bytes {
-            mine if mine >= room.owner => Some(room.owner),
-            mine if self.bytes >= room.all && mine >= share => Some(room.all),
-            _ => None,
+        let known = loop {
+            let limit = room.reached(kept.bytes, others + kept.bytes);
+            if limit.is_none() && kept.order.len() < KEPT_MAX {
+                break Known::New;
+            }
+            let Some((oldest, at)) = kept.oldest() else { break Known::New };
+            let next = kept.oldest_after(now).or_else(|| kept.rejected.first().copied());
+            let Some(n) = next.or_else(|| (*owner == Owner::File).then_some(oldest)) else {
+                let wait = Duration(KEPT_FOR.0.saturating_sub(now.since(at).0));
+                break limit.map_or(Known::Full(wait), |limit| Known::NoRoom(limit, wait));
+            };
+            kept.forget(n);
         };
-        match limit {
-            // Time helps only those that keep more than their answers' number allows to forget.
-            _ if kept.order.len() >= KEPT_MAX => Known::Full,
-            Some(_) if kept.order.len() >= KEPT_TRANSACTIONS => Known::Full,
-            Some(limit) => Known::NoRoom(limit),
-            None => Known::New,
-        }
+        self.bytes = others + kept.bytes;
+        known
     }
 
     /// Keeps an answer, of which there is none with its id. O(its size).
@@ -127,7 +159,12 @@ impl Replays {
             }
         };
         kept.bytes += KEPT_EACH;
-        kept.order.push_back((now, reply.txn_id));
+        let n = kept.next;
+        kept.next += 1;
+        kept.order.insert(n, (now, reply.txn_id));
+        if reply.outcome == Outcome::Rejected {
+            kept.rejected.insert(n);
+        }
         kept.by_id.insert(reply.txn_id, (digest, KeptReply::new(reply, details)));
         self.bytes += kept.bytes - before;
     }
@@ -141,7 +178,7 @@ impl Replays {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perhop_model::{OpOutcome, OpResult, Outcome};
+    use perhop_model::{Name, OpOutcome, OpResult};
 
     const ROOM: Room = Room { owner: 1 << 30, all: 1 << 30, owners: 4 };
 
@@ -179,7 +216,9 @@ mod tests {
         }
         let new = reply(u32::MAX).txn_id;
         let first = reply(0).txn_id;
-        assert!(matches!(known(&mut replays, 601, &owner, new, 0), Known::Full));
+        assert!(
+            matches!(known(&mut replays, 600, &owner, new, 0), Known::Full(wait) if wait == Duration::from_secs(1))
+        );
         assert!(matches!(known(&mut replays, 601, &owner, first, 0), Known::Same(_)));
         assert!(matches!(known(&mut replays, 601, &owner, first, 1), Known::Other));
         assert!(matches!(known(&mut replays, 601, &Owner::Agent, new, 0), Known::New));
@@ -208,14 +247,14 @@ mod tests {
 
     #[test]
     fn bytes_are_bounded_for_each_owner_and_for_all() {
-        let room = Room { owner: 100_000, all: 200_000, owners: 10 };
+        let room = Room { owner: 100_000, all: 210_000, owners: 10 };
         let mut replays = Replays::default();
         let fill = |replays: &mut Replays, owner: &Owner| {
             for n in 0..1_000 {
                 let reply = irregular(n, 1_000);
                 match replays.find(at(1), owner, reply.txn_id, &[0; 32], room) {
                     Known::New => replays.keep(at(1), owner, [0; 32], &reply),
-                    Known::NoRoom(limit) => return limit,
+                    Known::NoRoom(limit, _) => return limit,
                     other => panic!("{other:?}"),
                 }
             }
@@ -230,9 +269,44 @@ mod tests {
         assert!(matches!(known, Known::Same(kept) if kept.reply(1, reply(0).txn_id) == irregular(0, 1_000)));
         assert_eq!(fill(&mut replays, &Owner::Agent), room.owner);
         // The room is used up, but everybody has a share of it.
-        assert_eq!(fill(&mut replays, &Owner::File), room.all);
-        let (all, file) = replays.bytes(&Owner::File);
-        assert!((20_000..20_000 + one).contains(&file), "{file}");
+        assert_eq!(fill(&mut replays, &Owner::Api(Name::new("a").unwrap())), room.all);
+        let (all, third) = replays.bytes(&Owner::Api(Name::new("a").unwrap()));
+        assert!((21_000..21_000 + one).contains(&third), "{third}");
         assert!(all < 2 * room.all);
+        // Ten minutes later there is room again.
+        let find =
+            |replays: &mut Replays, s, owner| replays.find(at(s), owner, reply(9_999).txn_id, &[0; 32], room);
+        let wait = Duration::from_secs(600);
+        assert!(matches!(find(&mut replays, 1, &Owner::Cli), Known::NoRoom(_, w) if w == wait));
+        assert!(matches!(find(&mut replays, 602, &Owner::Cli), Known::New));
+        let (all, mine) = replays.bytes(&Owner::Cli);
+        assert!(mine < room.owner && all == mine + replays.bytes(&Owner::Agent).1 + third);
+    }
+
+    #[test]
+    fn answers_that_said_no_give_way_and_the_file_always_gets_through() {
+        let room = Room { owner: 100_000, all: 210_000, owners: 10 };
+        let refusal = |n| Reply { outcome: Outcome::Rejected, ..irregular(n, 1_000) };
+        for owner in [Owner::File, Owner::Cli] {
+            let mut replays = Replays::default();
+            replays.keep(at(1), &owner, [0; 32], &irregular(0, 10));
+            for n in 1..1_000 {
+                assert!(matches!(replays.find(at(1), &owner, reply(n).txn_id, &[0; 32], room), Known::New));
+                replays.keep(at(1), &owner, [0; 32], &refusal(n));
+            }
+            let known = |replays: &mut Replays, n| {
+                matches!(replays.find(at(1), &owner, reply(n).txn_id, &[0; 32], room), Known::Same(_))
+            };
+            assert!(known(&mut replays, 0), "what was committed stays");
+            assert!(!known(&mut replays, 1) && known(&mut replays, 999), "the oldest refusals went");
+            assert!(replays.bytes(&owner).1 < 2 * room.owner);
+        }
+        let mut replays = Replays::default();
+        for n in 0..1_000 {
+            let known = replays.find(at(1), &Owner::File, reply(n).txn_id, &[0; 32], room);
+            assert!(matches!(known, Known::New), "{known:?}");
+            replays.keep(at(1), &Owner::File, [0; 32], &irregular(n, 1_000));
+        }
+        assert!(replays.bytes(&Owner::File).1 < 2 * room.owner);
     }
 }

@@ -19,6 +19,11 @@ use std::sync::Arc;
 /// In a list of elements to reset: every element.
 pub const RESET_ALL: &str = "*";
 
+/// Errors that an answer says at the most; the last item says how many more there are.
+pub const ERRORS_MAX: usize = 1_000;
+/// Bytes of paths, messages and values of them.
+const ERROR_BYTES_MAX: usize = 256 << 10;
+
 /// A packet graph to replace the running one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphRequest {
@@ -69,15 +74,15 @@ impl<P: Planner> Control<P> {
                 let why = "this transaction id was used for another request".to_owned();
                 self.reject(waiting, vec![whole(Code::TxnIdReused, why)], None);
             }
-            Known::Full => {
+            Known::Full(wait) => {
                 self.hits.hit("kept_answers", KEPT_MAX);
                 let why = "too many answers are kept for this owner".to_owned();
-                self.reject(waiting, vec![whole(Code::Overload, why)], Some(1000));
+                self.reject(waiting, vec![full(why, KEPT_MAX)], Some(retry_after_ms(wait)));
             }
-            Known::NoRoom(limit) => {
+            Known::NoRoom(limit, wait) => {
                 self.hits.hit("kept_bytes", limit);
                 let why = format!("the answers kept for repetitions take up their {limit} bytes");
-                self.reject(waiting, vec![limited(why, limit)], None);
+                self.reject(waiting, vec![full(why, limit)], Some(retry_after_ms(wait)));
             }
         }
         true
@@ -265,7 +270,7 @@ impl<P: Planner> Control<P> {
     /// Rejects and keeps the answer for repetitions.
     fn refuse(&mut self, now: Instant, waiting: &Waiting, digest: RequestDigest, errors: Vec<ErrorItem>) {
         let mut reply = self.reply(&waiting.transaction, waiting.received, Outcome::Rejected);
-        reply.errors = errors;
+        reply.errors = cut(errors);
         if !only_checks(&waiting.transaction) {
             let owner = &waiting.transaction.owner;
             self.owners.entry(owner.clone()).or_insert(0);
@@ -301,6 +306,36 @@ fn permitted(who: &Credentials, t: &Transaction) -> Result<(), ErrorItem> {
 /// A limit that was reached by a transaction as a whole; nothing is free.
 fn limited(why: String, limit: usize) -> ErrorItem {
     ErrorItem { limit: Some(limit as u64), free: Some(0), ..whole(Code::LimitReached, why) }
+}
+
+/// A limit that time alone gives room under again.
+fn full(why: String, limit: usize) -> ErrorItem {
+    ErrorItem { code: Code::Overload, ..limited(why, limit) }
+}
+
+fn retry_after_ms(wait: Duration) -> u64 {
+    (wait.0 / 1_000_000).max(1_000)
+}
+
+/// The errors that an answer says: the first [`ERRORS_MAX`], or less if they have more than [`ERROR_BYTES_MAX`], and how
+/// many there are besides, with the code of the first of them.
+fn cut(mut errors: Vec<ErrorItem>) -> Vec<ErrorItem> {
+    let mut bytes = 0;
+    let mut fits = |e: &ErrorItem| {
+        bytes += e.path.len() + e.message.len() + e.value.as_ref().map_or(0, |v| v.to_string().len());
+        bytes <= ERROR_BYTES_MAX
+    };
+    let said = errors.iter().take(ERRORS_MAX).take_while(|e| fits(e)).count();
+    if said == errors.len() {
+        return errors;
+    }
+    let (first, more) = (errors[said].code, errors.len() - said);
+    errors.truncate(said);
+    let why = format!(
+        "{more} more errors; an answer says {ERRORS_MAX} and {ERROR_BYTES_MAX} bytes of them at most"
+    );
+    errors.push(ErrorItem { limit: Some(ERRORS_MAX as u64), ..whole(first, why) });
+    errors
 }
 
 /// An error of one operation.

@@ -1,7 +1,7 @@
 //! What a router keeps for those who ask is bounded, and hits are told.
 
-use super::desk::{Desk, api, delete, filter, put};
-use perhop_graph::control::{KEPT_EACH, Limits};
+use super::desk::{Desk, api, delete, filter, patch, put};
+use perhop_graph::control::{ERRORS_MAX, KEPT_EACH, Limits};
 use perhop_model::{Claim, Credentials, EventKind, Kind, Outcome, Owner, Role};
 use perhop_reason::Code;
 use perhop_units::Duration;
@@ -52,36 +52,76 @@ fn owners_beyond_the_limit_are_refused_and_the_known_go_on() {
     assert_eq!(told(&desk, "owners").len(), 2);
 }
 
+/// Commits whose answers differ much: each deletes other filters than were made in order.
 #[test]
-fn bytes_of_kept_answers_are_bounded_and_nothing_is_forgotten_for_it() {
-    let limit = 20 * KEPT_EACH;
+fn bytes_of_kept_answers_are_bounded_and_ten_minutes_give_room_again() {
+    let limit = 4_000 + KEPT_EACH;
     let mut desk = Desk::with_limits(Limits { kept_bytes_each: limit, ..Limits::default() });
+    desk.commit(
+        Owner::File,
+        vec![
+            put(Kind::Port, "wan", serde_json::json!({"rate": 10_000_000})),
+            put(Kind::Class, "wan/voice", serde_json::json!({"port": "wan", "default": true})),
+        ],
+    );
     let who = || Credentials { role: Role::Write, owner: Some(Owner::Cli) };
-    let asked: Vec<_> = (0..100)
+    let asked: Vec<_> = (0..20)
         .map(|i| {
-            // Every answer has other errors.
-            let ops = (0..10).map(|f| put(Kind::Filter, &format!("f{f}"), filter(&format!("no{i}-{f}"), 1)));
-            let t = desk.txn(Owner::Cli, ops.collect());
+            let t = desk.txn(Owner::Cli, vec![put(Kind::Filter, &format!("f{i}"), filter("voice", i))]);
             (desk.run_as(who(), t.clone()), t)
         })
         .collect();
-    let is_limit = |reply: &perhop_model::Reply| reply.errors[0].code == Code::LimitReached;
-    let full = asked.iter().position(|(reply, _)| is_limit(reply)).expect("a limit");
+    let is_full = |reply: &perhop_model::Reply| reply.errors.first().map(|e| e.code) == Some(Code::Overload);
+    let full = asked.iter().position(|(reply, _)| is_full(reply)).expect("a limit");
     assert!((5..20).contains(&full), "{full}");
-    assert!(asked[full..].iter().all(|(reply, _)| is_limit(reply)));
-    let (all, mine) = desk.control.kept_bytes(&Owner::Cli);
-    assert!(all == mine && mine < 2 * limit);
-    // Ten minutes and more do not shorten what the rule promises.
-    desk.pass(Duration::from_secs(3_600));
-    for (reply, t) in asked.into_iter().take(full) {
-        let again = desk.run_as(who(), t);
+    assert!(asked[full..].iter().all(|(reply, _)| is_full(reply) && reply.retry_after_ms == Some(600_000)));
+    let (_, mine) = desk.control.kept_bytes(&Owner::Cli);
+    assert!(mine < 2 * limit);
+    for (reply, t) in asked.iter().take(full) {
+        let again = desk.run_as(who(), t.clone());
         assert!(again.replayed);
-        assert_eq!(perhop_model::Reply { replayed: false, ..(*again).clone() }, *reply);
+        assert_eq!(perhop_model::Reply { replayed: false, ..(*again).clone() }, **reply);
     }
     // Others have their own room.
-    desk.commit(Owner::File, vec![delete(Kind::Filter, "none")]);
-    assert_eq!(counted(&desk, "kept_bytes"), 100 - full as u64);
-    assert_eq!(told(&desk, "kept_bytes").iter().map(|(_, hits)| hits).sum::<u64>(), 100 - full as u64);
+    desk.commit(Owner::Agent, vec![delete(Kind::Filter, "none")]);
+    assert_eq!(counted(&desk, "kept_bytes"), 20 - full as u64);
+    desk.pass(Duration::from_secs(601));
+    assert_eq!(told(&desk, "kept_bytes").iter().map(|(_, hits)| hits).sum::<u64>(), 20 - full as u64);
+    assert_eq!(desk.run_as(who(), asked[full].1.clone()).outcome, Outcome::Committed);
+}
+
+#[test]
+fn refusals_lock_nobody_out() {
+    let mut desk = Desk::with_limits(Limits { kept_bytes_each: 1 << 20, ..Limits::default() });
+    let mut random = 1_u64;
+    let mut name = || {
+        let mut word = || {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            format!("{random:016x}")
+        };
+        (0..7).map(|_| word()).collect::<String>()
+    };
+    let mut asked = Vec::new();
+    for _ in 0..8 {
+        let ops = (0..3_000).map(|_| patch(Kind::Filter, &name(), serde_json::json!({"priority": 1})));
+        let t = desk.txn(Owner::File, ops.collect());
+        let reply = desk.run(t.clone());
+        // Said in part, with how many more there are.
+        assert!((100..=ERRORS_MAX + 1).contains(&reply.errors.len()), "{}", reply.errors.len());
+        let (last, said) = reply.errors.split_last().unwrap();
+        assert!(said.iter().all(|e| e.code == Code::NotFound && e.op.is_some()));
+        assert!(last.op.is_none() && last.limit == Some(ERRORS_MAX as u64));
+        assert!(last.message.starts_with(&format!("{} more", 3_000 - said.len())), "{}", last.message);
+        asked.push((reply, t));
+    }
+    // The latest is answered again as it was.
+    let (reply, t) = asked.pop().unwrap();
+    let again = desk.run(t);
+    assert!(again.replayed && again.errors == reply.errors);
+    for owner in [Owner::File, Owner::Cli] {
+        desk.commit(owner, vec![delete(Kind::Filter, "none")]);
+    }
+    assert_eq!(counted(&desk, "kept_bytes"), 0);
 }
 
 #[test]

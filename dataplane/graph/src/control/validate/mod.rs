@@ -32,7 +32,8 @@ pub struct Limits {
     /// counted as `owners`.
     pub owners: usize,
     /// Bytes of answers kept for one owner: [`super::KEPT_EACH`] each, and what their results and errors take in a
-    /// compact form, alike ones once. One answer more may overstep it. Hits are counted as `kept_bytes`.
+    /// compact form, alike ones once. One answer more may overstep it. Refusals and what is older than ten minutes give
+    /// way; commits of ten minutes that need more are `overload`, counted as `kept_bytes`.
     pub kept_bytes_each: usize,
     /// Bytes of answers kept for all owners together; twice as many at the worst, because every owner has an even share
     /// whatever others use.
