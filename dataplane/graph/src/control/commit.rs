@@ -55,10 +55,17 @@ impl<P: Planner> Control<P> {
             self.expiries.insert((at, key.clone()));
         }
         let new = entry.as_ref().and_then(at);
+        let owner = entry.as_ref().map(|e| e.owner.clone());
         let before = match entry {
             Some(e) => self.objects.insert(key.clone(), e),
             None => self.objects.remove(&key),
         };
+        if let Some(owner) = owner {
+            self.owners.gained(&owner);
+        }
+        if let Some(before) = &before {
+            self.owners.lost(&before.owner);
+        }
         if let Some(old) = before.as_ref().and_then(at).filter(|old| Some(*old) != new) {
             self.expiries.remove(&(old, key));
         }

@@ -11,6 +11,7 @@ mod events;
 mod hits;
 mod index;
 mod kept;
+mod owners;
 mod read;
 mod replay;
 mod store;
@@ -25,6 +26,7 @@ pub use store::{Draft, Entry, Objects};
 pub use submit::{ERRORS_MAX, GraphRequest, RESET_ALL};
 pub use validate::{FRAME_MTU, Limits, MAX_DEPTH, MAX_RATE, Trees, port_rate, touched_ports, validate};
 
+use owners::{Owners, Place};
 use perhop_model::{
     Claim, Credentials, ErrorItem, EventKind, Key, Mode, ObjectState, Outcome, Owner, Reply, Role,
     Transaction, TxnId,
@@ -177,8 +179,9 @@ pub struct Control<P: Planner> {
     draining: BTreeMap<u64, ObjectState>,
     /// When soft state ends, first to last.
     expiries: BTreeSet<(u64, Key)>,
-    /// Every owner that was ever taken over or answered for good, with its fence.
-    owners: BTreeMap<Owner, u64>,
+    owners: Owners,
+    /// Time of the latest input.
+    now: Instant,
     replays: Replays,
     pending: Vec<Pending>,
     queue: VecDeque<Waiting>,
@@ -207,7 +210,8 @@ impl<P: Planner> Control<P> {
             graph: None,
             draining: BTreeMap::new(),
             expiries: BTreeSet::new(),
-            owners: BTreeMap::new(),
+            owners: Owners::default(),
+            now: Instant::ZERO,
             replays: Replays::default(),
             pending: Vec::new(),
             queue: VecDeque::new(),
@@ -260,7 +264,7 @@ impl<P: Planner> Control<P> {
         self.replays.bytes(owner)
     }
 
-    /// Takes an owner over.
+    /// Takes an owner over, at the time of the latest input.
     ///
     /// # Errors
     /// [`Code::Forbidden`] when `who` may not speak for the owner, [`Code::Fenced`] when a newer instance has,
@@ -273,21 +277,30 @@ impl<P: Planner> Control<P> {
             self.hits.hit(OWNERS_LIMIT, self.limits.owners);
             return Err(Code::LimitReached);
         }
-        let fence = self.owners.entry(claim.owner.clone()).or_insert(0);
-        if claim.fence < *fence {
+        if claim.fence < self.owners.fence(&claim.owner) {
             return Err(Code::Fenced);
         }
-        *fence = claim.fence;
+        self.owners.accepted(self.now, &claim.owner, claim.fence);
         Ok(())
     }
 
-    /// Whether an owner is known or may become so.
-    fn takes_owner(&self, owner: &Owner) -> bool {
-        self.owners.len() < self.limits.owners || self.owners.contains_key(owner)
+    /// Whether an owner is known or may become so; one that has nothing may be forgotten for it.
+    fn takes_owner(&mut self, owner: &Owner) -> bool {
+        let pending = &self.pending;
+        let busy = |o: &Owner| pending.iter().any(|p| p.owner == *o);
+        match self.owners.place(self.now, owner, self.limits.owners, busy) {
+            Place::Free => true,
+            Place::Instead(gone) => {
+                self.replays.forget_owner(&gone);
+                true
+            }
+            Place::None => false,
+        }
     }
 
     /// Feeds one input; poll the outputs afterwards.
     pub fn handle_input(&mut self, now: Instant, input: Input) {
+        self.now = self.now.max(now);
         match input {
             Input::Request { request, who, transaction } => self.enqueue(now, request, who, transaction),
             Input::Applied { ticket } => self.applied(now, ticket),

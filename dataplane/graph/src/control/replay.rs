@@ -169,6 +169,11 @@ impl Replays {
         self.bytes += kept.bytes - before;
     }
 
+    /// Forgets all answers of an owner.
+    pub fn forget_owner(&mut self, owner: &Owner) {
+        self.bytes -= self.owners.remove(owner).map_or(0, |kept| kept.bytes);
+    }
+
     /// Bytes that kept answers take: of all owners, and of one.
     pub fn bytes(&self, owner: &Owner) -> (usize, usize) {
         (self.bytes, self.owners.get(owner).map_or(0, |kept| kept.bytes))

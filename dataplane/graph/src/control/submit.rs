@@ -1,6 +1,6 @@
 //! Serving one transaction: authorise, replay, draft, validate, install.
 
-use super::replay::{KEPT_MAX, Known, RequestDigest, Room};
+use super::replay::{KEPT_FOR, KEPT_MAX, Known, RequestDigest, Room};
 use super::store::Draft;
 use super::work::{Finished, Work};
 use super::{
@@ -59,8 +59,8 @@ impl<P: Planner> Control<P> {
         let Limits { owners, kept_bytes_each, kept_bytes, .. } = self.limits;
         if !self.takes_owner(&t.owner) {
             self.hits.hit(OWNERS_LIMIT, owners);
-            let why = format!("the router remembers {owners} owners and takes no more before its next start");
-            self.reject(waiting, vec![limited(why, owners)], None);
+            let why = format!("all {owners} owners have objects, or committed or claimed a short while ago");
+            self.reject(waiting, vec![limited(why, owners)], Some(retry_after_ms(KEPT_FOR)));
             return true;
         }
         let room = Room { owner: kept_bytes_each, all: kept_bytes, owners };
@@ -90,7 +90,7 @@ impl<P: Planner> Control<P> {
 
     /// Whether this owner's instance may change this revision at all.
     fn admit(&self, t: &Transaction) -> Result<(), ErrorItem> {
-        let fence = self.owners.get(&t.owner).copied().unwrap_or(0);
+        let fence = self.owners.fence(&t.owner);
         if t.fence < fence {
             let why = format!("fence {} of {} is older than {fence}", t.fence, t.owner);
             return Err(whole(Code::Fenced, why));
@@ -230,8 +230,7 @@ impl<P: Planner> Control<P> {
             return self.answer(request, Arc::new(reply));
         }
         // Only now: what is refused must not shut the owner's running instance out.
-        let fence = self.owners.entry(t.owner.clone()).or_insert(0);
-        *fence = t.fence.max(*fence);
+        self.owners.accepted(now, &t.owner, t.fence);
         let mut confirms = done.confirms;
         confirms.sort_unstable();
         for at in confirms.into_iter().rev() {
@@ -273,7 +272,7 @@ impl<P: Planner> Control<P> {
         reply.errors = cut(errors);
         if !only_checks(&waiting.transaction) {
             let owner = &waiting.transaction.owner;
-            self.owners.entry(owner.clone()).or_insert(0);
+            self.owners.refused(now, owner);
             self.replays.keep(now, owner, digest, &reply);
         }
         self.answer(waiting.request, Arc::new(reply));

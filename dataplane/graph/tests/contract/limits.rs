@@ -25,9 +25,8 @@ fn owners_beyond_the_limit_are_refused_and_the_known_go_on() {
     let mut desk = Desk::with_limits(Limits { owners: 3, ..Limits::default() });
     let port = |name: &str| vec![put(Kind::Port, name, serde_json::json!({}))];
     desk.commit(Owner::File, port("lan"));
-    // A refusal that is kept makes its owner known, a claim too; asking does not.
-    let refused = desk.refused(api("a"), vec![put(Kind::Filter, "f", filter("nothing", 1))]);
-    assert_eq!(refused[0].1, Code::BadReference);
+    // A commit makes its owner known, a claim too; asking does not.
+    desk.commit(api("a"), vec![delete(Kind::Filter, "none")]);
     let claim = |client: &str| Claim { owner: api(client), fence: 2 };
     assert_eq!(desk.control.claim(&Credentials::ADMIN, &claim("b")), Ok(()));
     let mut check = desk.txn(api("c"), port("c"));
@@ -50,6 +49,40 @@ fn owners_beyond_the_limit_are_refused_and_the_known_go_on() {
     desk.pass(Duration::from_secs(10));
     assert_eq!(counted(&desk, "owners"), 4);
     assert_eq!(told(&desk, "owners").len(), 2);
+}
+
+#[test]
+fn refused_owners_give_their_places_to_others() {
+    let mut desk = Desk::with_limits(Limits { owners: 4, ..Limits::default() });
+    desk.commit(Owner::File, vec![put(Kind::Port, "lan", serde_json::json!({}))]);
+    let refused = || vec![put(Kind::Filter, "f", filter("nothing", 1))];
+    for i in 0..50 {
+        desk.now += Duration::from_secs(1);
+        assert_eq!(desk.refused(api(&format!("o{i}")), refused())[0].1, Code::BadReference);
+    }
+    assert_eq!(counted(&desk, "owners"), 0);
+    // The answers to the latest of them are known, and only they count.
+    assert!(desk.control.kept_bytes(&api("o49")).1 > 0 && desk.control.kept_bytes(&api("o0")).1 == 0);
+    assert!(desk.control.kept_bytes(&api("o49")).0 < 5 * (KEPT_EACH + 1_000));
+    // Three that commit or claim; those of this machine have a place all the same.
+    desk.commit(api("a"), vec![put(Kind::Port, "a", serde_json::json!({}))]);
+    let claim = |client: &str| Claim { owner: api(client), fence: 2 };
+    assert_eq!(desk.control.claim(&Credentials::ADMIN, &claim("b")), Ok(()));
+    desk.commit(api("c"), vec![delete(Kind::Filter, "none")]);
+    assert_eq!(desk.control.claim(&Credentials::ADMIN, &claim("d")), Err(Code::LimitReached));
+    for owner in [Owner::Cli, Owner::Agent, Owner::File] {
+        desk.commit(owner, vec![delete(Kind::Filter, "none")]);
+    }
+    let t = desk.txn(api("d"), refused());
+    assert_eq!(desk.run(t).errors[0].code, Code::LimitReached);
+    // Ten minutes later the place of one that has nothing is free; who has an object keeps its fence.
+    assert_eq!(desk.control.claim(&Credentials::ADMIN, &Claim { owner: api("a"), fence: 7 }), Ok(()));
+    desk.pass(Duration::from_secs(601));
+    for client in ["d", "e"] {
+        assert_eq!(desk.control.claim(&Credentials::ADMIN, &claim(client)), Ok(()));
+    }
+    assert_eq!(desk.control.claim(&Credentials::ADMIN, &claim("f")), Err(Code::LimitReached));
+    assert_eq!(desk.control.claim(&Credentials::ADMIN, &claim("a")), Err(Code::Fenced));
 }
 
 /// Commits whose answers differ much: each deletes other filters than were made in order.

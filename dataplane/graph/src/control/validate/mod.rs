@@ -28,8 +28,9 @@ pub struct Limits {
     pub filters: usize,
     /// Profiles, contracts, routes: each.
     pub others: usize,
-    /// Owners that were ever taken over or answered: their fences and answers are kept for the whole epoch. Hits are
-    /// counted as `owners`.
+    /// Owners whose fences and answers are kept; `file`, `cli` and `agent` have a place whatever the others do. One that
+    /// has no object, and committed and claimed nothing for ten minutes, is forgotten when another needs its place. Hits
+    /// are counted as `owners`.
     pub owners: usize,
     /// Bytes of answers kept for one owner: [`super::KEPT_EACH`] each, and what their results and errors take in a
     /// compact form, alike ones once. One answer more may overstep it. Refusals and what is older than ten minutes give
