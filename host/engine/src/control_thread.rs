@@ -1,11 +1,11 @@
 //! The thread that owns the control machine: requests in, changes to the packet thread, answers and events out.
 
 use crate::facts::FactsLine;
+use crate::lanes::{DetectorClass, Item, Lanes};
 use crate::machine::Steal;
 use crate::packet_thread::{Line, Message, Notice};
 use crate::router_forwarder::{ChangeJob, RouterForwarder};
 use crate::show::{Counting, ShowPage};
-use crossbeam_channel::{Receiver, after, never, select};
 use perhop_elements::route::{NeighbourUpdate, PortInfo, RouteEntry};
 use perhop_flows::{FlowEvent, FlowEventKind};
 use perhop_graph::control::{Control, Input, Output};
@@ -75,8 +75,7 @@ pub(crate) enum ToControl {
 pub(crate) struct ControlThread {
     control: Control<RouterPlanner>,
     line: Line<RouterForwarder>,
-    requests: Receiver<Request>,
-    inside: Receiver<ToControl>,
+    lanes: Lanes,
     facts: Arc<FactsLine>,
     netlink: Netlink,
     indices: Vec<Option<u32>>,
@@ -88,6 +87,7 @@ pub(crate) struct ControlThread {
     next_request: u64,
     watchers: Vec<Box<dyn FnMut() -> bool + Send>>,
     told: u64,
+    detector_class: DetectorClass,
     graph_text: String,
     steal: Steal,
 }
@@ -96,8 +96,7 @@ pub(crate) struct ControlThread {
 pub(crate) struct Parts {
     pub(crate) control: Control<RouterPlanner>,
     pub(crate) line: Line<RouterForwarder>,
-    pub(crate) requests: Receiver<Request>,
-    pub(crate) inside: Receiver<ToControl>,
+    pub(crate) lanes: Lanes,
     pub(crate) facts: Arc<FactsLine>,
     pub(crate) netlink: Netlink,
     pub(crate) graph_text: String,
@@ -111,8 +110,7 @@ impl ControlThread {
         Self {
             control: parts.control,
             line: parts.line,
-            requests: parts.requests,
-            inside: parts.inside,
+            lanes: parts.lanes,
             facts: parts.facts,
             netlink: parts.netlink,
             indices: vec![None; port_names.len()],
@@ -123,6 +121,7 @@ impl ControlThread {
             next_request: 1,
             watchers: Vec::new(),
             told: 0,
+            detector_class: DetectorClass::default(),
             graph_text: parts.graph_text,
             steal: parts.steal,
         }
@@ -132,36 +131,30 @@ impl ControlThread {
     pub(crate) fn run(mut self) {
         let mut stopped = false;
         while !stopped {
+            let now = clock::monotonic();
             let due = self.control.next_wakeup();
-            let timer = match due {
-                Some(at) => after(Duration::from_nanos(at.since(clock::monotonic()).0).min(NAP)),
-                None => never(),
-            };
-            let (inside, requests) = (self.inside.clone(), self.requests.clone());
-            select! {
-                recv(inside) -> message => match message {
-                    Ok(ToControl::Stop) | Err(_) => break,
-                    Ok(message) => self.told_inside(message),
-                },
-                // All handles gone: the engine itself still works.
-                recv(requests) -> request => match request {
-                    Ok(request) => self.asked(request),
-                    Err(_) => self.requests = never(),
-                },
-                recv(timer) -> _ => self.input(Input::Tick),
+            if due.is_some_and(|at| at <= now) {
+                self.input(Input::Tick);
+            } else {
+                self.lanes.wait(due.map_or(NAP, |at| Duration::from_nanos(at.since(now).0).min(NAP)));
             }
-            // What the router's own threads tell comes before what clients ask, so that little is on the way.
-            for message in self.inside.clone().try_iter().take(crate::outbox::CAPACITY) {
-                match message {
-                    ToControl::Stop => stopped = true,
-                    message => self.told_inside(message),
+            let Some(items) = self.lanes.turn() else { break };
+            for item in items {
+                match item {
+                    Item::Told(ToControl::Stop) => stopped = true,
+                    Item::Told(message) => self.told_inside(message),
+                    Item::Asked(request) => self.asked(request),
+                    Item::Flow(event) => {
+                        let kind = self.flow_event(&event);
+                        self.input(Input::Event(kind));
+                    }
                 }
             }
             self.tell_watchers();
         }
         self.input(Input::Shutdown);
         self.tell_watchers();
-        for request in self.requests.try_iter().collect::<Vec<_>>() {
+        for request in self.lanes.requests.try_iter().collect::<Vec<_>>() {
             self.asked(request);
         }
     }
@@ -261,10 +254,8 @@ impl ControlThread {
 
     fn worker_event(&mut self, event: WorkerEvent) {
         match event {
-            WorkerEvent::Flow(event) => {
-                let kind = self.flow_event(&event);
-                self.input(Input::Event(kind));
-            }
+            // These have a lane of their own.
+            WorkerEvent::Flow(_) => {}
             WorkerEvent::Freed(freed) => {
                 for gone in self.control.planner_mut().freed(&freed) {
                     self.input(Input::Drained { id: gone.id, dropped: gone.dropped });
@@ -279,7 +270,7 @@ impl ControlThread {
         }
     }
 
-    fn flow_event(&self, event: &FlowEvent) -> EventKind {
+    fn flow_event(&mut self, event: &FlowEvent) -> EventKind {
         let flow = crate::show::flow_text(&event.flow);
         match event.kind {
             FlowEventKind::Detected => EventKind::FlowDetected {
@@ -292,21 +283,25 @@ impl ControlThread {
         }
     }
 
-    fn detector_class(&self) -> String {
-        self.control
-            .objects()
-            .values()
-            .find_map(|e| match &*e.spec {
+    fn detector_class(&mut self) -> String {
+        let control = &self.control;
+        self.detector_class.at(control.revision(), || {
+            let class = |spec: &Spec| match spec {
                 Spec::Detector(d) => Some(d.class.to_string()),
                 _ => None,
-            })
-            .unwrap_or_default()
+            };
+            control.objects().values().find_map(|e| class(&e.spec)).unwrap_or_default()
+        })
     }
 
     fn asked(&mut self, request: Request) {
         match request {
             Request::Submit(who, transaction, done) => self.submit(who, transaction, done),
-            Request::Claim(who, claim, done) => done(self.control.claim(&who, &claim)),
+            Request::Claim(who, claim, done) => {
+                // Tells what time it is.
+                self.input(Input::Tick);
+                done(self.control.claim(&who, &claim));
+            }
             Request::State(query, done) => done(self.control.state(&query)),
             Request::Events(seq, limit, done) => done(self.control.events().after(seq, limit)),
             Request::OnEvents(wake) => self.watchers.push(wake),

@@ -7,6 +7,7 @@ use crate::error::EngineError;
 use crate::facts::{Facts, FactsLine, SocketPlan};
 use crate::handle::Handle;
 use crate::inlet::Inlet;
+use crate::lanes::{self, Lanes};
 use crate::machine::Steal;
 use crate::outbox;
 use crate::packet_thread::{Line, Message, PacketThread, Scheduling};
@@ -303,14 +304,17 @@ impl Threads<'_> {
             })
         };
         let (inside, inside_out) = bounded(outbox::CAPACITY);
+        let (to_control, facts_out) = bounded(lanes::FACTS);
+        let (flows, flows_out) = bounded(lanes::FLOWS);
         let names: Vec<String> = self.devices.iter().map(|d| d.port.clone()).collect();
         // Read before anything runs, so that the first packets find their routes.
         let saved = self.prepared.saved();
         let (facts, world) =
             Facts::open(self.namespace.clone(), self.devices.clone(), self.plan.clone(), saved)?;
-        let _ = inside.send(ToControl::World(Box::new(world)));
+        let _ = to_control.send(ToControl::World(Box::new(world)));
         let (capture, ports) = self.ports(&names, sockets)?;
-        let (line, packet) = self.packet_thread(worker, names.clone(), ports, &inside, sentinel("packet"))?;
+        let forwarder = RouterForwarder::new(worker, names.clone(), inside.clone(), flows);
+        let (line, packet) = self.packet_thread(forwarder, ports, sentinel("packet"))?;
         let (requests, requests_out) = Inlet::new(INLET);
         // The epoch differs between starts on one machine.
         let epoch = clock::monotonic().0 + clock::real_minus_monotonic();
@@ -319,8 +323,7 @@ impl Threads<'_> {
         let parts = Parts {
             control: Control::new(epoch, planner, Limits::default()),
             line: line.clone(),
-            requests: requests_out,
-            inside: inside_out,
+            lanes: Lanes { facts: facts_out, inside: inside_out, requests: requests_out, flows: flows_out },
             facts: facts_line.clone(),
             netlink: self.netlink,
             graph_text: self.text,
@@ -338,7 +341,7 @@ impl Threads<'_> {
                 return Err(error);
             }
         };
-        let (to_control, stop) = (inside.clone(), facts_line.clone());
+        let stop = facts_line.clone();
         let watch = sentinel("facts");
         let facts = spawn(&format!("net-{}", self.config.name), move || {
             watch.guard(|| facts.run(&stop, &to_control));
@@ -381,10 +384,8 @@ impl Threads<'_> {
 
     fn packet_thread(
         &self,
-        worker: Worker,
-        names: Vec<String>,
+        forwarder: RouterForwarder,
         ports: Vec<LivePort>,
-        inside: &Sender<ToControl>,
         watch: Sentinel,
     ) -> Result<(Line<RouterForwarder>, PacketHandle), EngineError> {
         let wake = Arc::new(Wake::new().map_err(EngineError::Thread)?);

@@ -29,6 +29,7 @@ mod forwarder;
 mod graph_forwarder;
 mod handle;
 mod inlet;
+mod lanes;
 mod lateness;
 mod machine;
 mod outbox;

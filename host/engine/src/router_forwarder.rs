@@ -10,6 +10,7 @@ use crossbeam_channel::Sender;
 use perhop_element::{CounterSink, NodeId};
 use perhop_elements::police::{ConditionCounters, Conditioner};
 use perhop_elements::schedule::ClassCounters;
+use perhop_flows::FlowEvent;
 use perhop_graph::router::{Change, ChangeStep, Worker, WorkerEvent};
 use perhop_packet::{Batch, ClassId, Pool, PortId, ProfileId, SlaId};
 use perhop_units::{Duration, Instant};
@@ -24,6 +25,8 @@ pub(crate) struct RouterForwarder {
     worker: Worker,
     port_names: Vec<String>,
     outbox: Outbox<ToControl>,
+    flows: Sender<FlowEvent>,
+    flows_missed: u64,
     events: Vec<WorkerEvent>,
 }
 
@@ -57,8 +60,15 @@ pub(crate) struct Raw {
 }
 
 impl RouterForwarder {
-    pub(crate) fn new(worker: Worker, port_names: Vec<String>, control: Sender<ToControl>) -> Self {
-        Self { worker, port_names, outbox: Outbox::new(control), events: Vec::new() }
+    /// `control` takes what must be told, `flows` the events of flows as long as it has room.
+    pub(crate) fn new(
+        worker: Worker,
+        port_names: Vec<String>,
+        control: Sender<ToControl>,
+        flows: Sender<FlowEvent>,
+    ) -> Self {
+        let outbox = Outbox::new(control);
+        Self { worker, port_names, outbox, flows, flows_missed: 0, events: Vec::new() }
     }
 
     /// To answer the control thread.
@@ -150,7 +160,10 @@ impl Forwarder for RouterForwarder {
         for event in self.events.drain(..) {
             match event {
                 WorkerEvent::Freed(_) => self.outbox.deliver(ToControl::Worker(event)),
-                WorkerEvent::Flow(_) | WorkerEvent::NeighbourWanted { .. } => {
+                WorkerEvent::Flow(event) => {
+                    self.flows_missed += u64::from(self.flows.try_send(event).is_err());
+                }
+                WorkerEvent::NeighbourWanted { .. } => {
                     self.outbox.offer(ToControl::Worker(event));
                 }
             }
@@ -159,7 +172,7 @@ impl Forwarder for RouterForwarder {
     }
 
     fn notices_dropped(&self) -> u64 {
-        self.outbox.dropped()
+        self.outbox.dropped() + self.flows_missed
     }
 
     fn sample(&mut self, sink: &mut dyn CounterSink) {

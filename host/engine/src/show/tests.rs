@@ -38,7 +38,7 @@ impl Rig {
         let worker = Worker::new(GRAPH, &mut planner, Pool::new(512), 1).unwrap();
         let control = Control::new(1, planner, Limits::default());
         let (to, told) = bounded(1024);
-        let forwarder = RouterForwarder::new(worker, PORTS.map(str::to_owned).to_vec(), to);
+        let forwarder = RouterForwarder::new(worker, PORTS.map(str::to_owned).to_vec(), to, bounded(1).0);
         let mut rig = Self { control, forwarder, told, now: Instant::ZERO, transactions: 0 };
         let mut ops = PORTS.map(|p| put(Kind::Port, p, json!({"rate": 1_000_000}))).to_vec();
         ops.extend([
