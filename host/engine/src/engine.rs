@@ -178,7 +178,10 @@ impl Engine {
         let sockets =
             devices.iter().map(|d| plan.open(&namespace, d)).collect::<Result<Vec<_>, EngineError>>()?;
         let netlink = Netlink::open_in(&namespace)?;
-        let warnings = prepare::peer_warnings(&netlink, &devices);
+        let mut warnings = prepare::peer_warnings(&netlink, &devices);
+        let bridged: Vec<Device> =
+            ports.iter().filter(|p| p.spec.mode == PortMode::Bridge).map(device_of).collect();
+        warnings.extend(prepare::mtu_warning(&netlink, &bridged));
         let threads = Threads { config: &config, namespace, devices, plan, prepared, netlink, text };
         let (orders, supervisor, deaths) = supervisor(&config.name)?;
         let (running, handle) = threads.start(planner, worker, sockets, deaths)?;
@@ -212,7 +215,7 @@ impl Engine {
         &self.name
     }
 
-    /// What a person should know: offloads that are on at the other end of a port.
+    /// What a person should know: offloads that are on at the other end of a port, ports of a bridge of several MTUs.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }

@@ -109,7 +109,26 @@ pub(crate) fn restore(namespace: &Namespace, state: &StateFile) -> Result<(), En
             .collect();
         result = result.and(sysctl::restore(namespace, &keys));
     }
-    result.map_err(EngineError::from)
+    result.map_err(EngineError::from)?;
+    Ok((done, gone))
+}
+
+/// Ports that frames are switched between and that do not take the same length: a long frame from one is dropped at
+/// another, and no bridge tells its sender.
+pub(crate) fn mtu_warning(netlink: &Netlink, bridged: &[Device]) -> Option<String> {
+    let links = netlink.links().ok()?;
+    let mtu = |d: &Device| links.iter().find(|l| l.name == d.device).map(|l| (l.mtu, d.port.clone()));
+    let mut ports: Vec<(u32, String)> = bridged.iter().filter_map(mtu).collect();
+    ports.sort_unstable();
+    let ((least, _), (most, _)) = (ports.first()?, ports.last()?);
+    let each: Vec<String> = ports.iter().map(|(mtu, port)| format!("\"{port}\" {mtu}")).collect();
+    (least != most).then(|| {
+        format!(
+            "the ports of the bridge differ in MTU ({}): frames that a port does not take are dropped there and counted \
+             as tx_too_long",
+            each.join(", ")
+        )
+    })
 }
 
 /// What is on at the other end of a port and should not be, as far as it can be seen from here.

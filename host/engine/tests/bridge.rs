@@ -210,3 +210,46 @@ fn hosts_talk_through_a_bridge_and_each_frame_arrives_once() {
     let report = engine.stop();
     assert!(report.failure.is_none() && report.restore_error.is_none());
 }
+
+#[test]
+fn frames_that_a_port_does_not_take_are_counted_there_and_told_of_at_the_start() {
+    if !may_run("frames_that_a_port_does_not_take_are_counted_there_and_told_of_at_the_start") {
+        return;
+    }
+    let scratch = Scratch(std::env::temp_dir().join(format!("perhop-bridge-mtu-{}", std::process::id())));
+    std::fs::create_dir_all(&scratch.0).unwrap();
+    let router = Namespace::create().unwrap();
+    let links = Netlink::open_in(&router).unwrap();
+    let [mut a, mut b, _c] = [0, 1, 2].map(|i| Host::new(&links, i));
+    links.set_mtu("p1", 1280).unwrap();
+    let (engine, handle) = start(&router, &scratch);
+    let told: Vec<&String> = engine.warnings().iter().filter(|w| w.contains("differ in MTU")).collect();
+    assert!(told.len() == 1 && told[0].contains(" 1280, ") && told[0].contains(" 1500"), "{told:?}");
+
+    // Where b is, so that nothing is flooded.
+    b.send(BROADCAST, &[], 1);
+    eventually("b is known", || a.times(1) == 1);
+    let port = |what: &str| {
+        let page = handle.wait(|done| handle.counters(done)).unwrap();
+        let mut rows = page.rows.iter().filter(|r| r.kind == "port");
+        let row = rows.find(|r| r.counters.get("tx_too_long").is_some_and(|n| *n > 0));
+        row.map_or(0, |r| r.counters[what])
+    };
+    for number in 100..200 {
+        let frame = [&b.mac, &a.mac[..], &ETHERTYPE, &u32::to_be_bytes(number), &[0; 1386]].concat();
+        let mut batch = Batch::new();
+        batch.push(a.pool.packet(&frame).unwrap());
+        eventually("room to send", || {
+            a.raw.transmit(&mut batch).unwrap();
+            batch.is_empty()
+        });
+        // No more at once than the queue takes.
+        eventually("the long frame is counted", || port("tx_too_long") == u64::from(number) - 99);
+    }
+    let before = port("tx_packets");
+    a.send(b.mac, &[], 2);
+    eventually("a short frame arrives", || b.times(2) == 1);
+    assert!(port("tx_packets") < before + 50 && before < 50, "long frames are not counted as sent: {before}");
+    assert!((100..200).all(|number| b.times(number) == 0));
+    assert!(engine.stop().failure.is_none());
+}
