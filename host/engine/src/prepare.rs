@@ -80,17 +80,26 @@ fn forwarding(port: &Device, source: NetlinkError) -> EngineError {
 }
 
 /// Puts back what a state file says, by the numbers of the interfaces: one may have another name now, and its old name
-/// may be that of another. Interfaces that are gone are skipped; everything else is tried even after a failure.
-pub(crate) fn restore(namespace: &Namespace, state: &StateFile) -> Result<(), EngineError> {
+/// may be that of another. Interfaces that are gone are skipped; everything else is tried even after a failure. Gives the
+/// names of those that were put back and of those that are gone.
+pub(crate) fn restore(
+    namespace: &Namespace,
+    state: &StateFile,
+) -> Result<(Vec<String>, Vec<String>), EngineError> {
     let netlink = Netlink::open_in(namespace)?;
     let links = netlink.links()?;
     let mut result = Ok(());
+    let (mut done, mut gone) = (Vec::new(), Vec::new());
     for port in &state.ports {
         let name = match port.index {
             Some(index) => links.iter().find(|l| l.index == index).map(|l| l.name.as_str()),
-            None => Some(port.device.as_str()),
+            None => links.iter().find(|l| l.name == port.device).map(|l| l.name.as_str()),
         };
-        let Some(name) = name else { continue };
+        let Some(name) = name else {
+            gone.push(port.device.clone());
+            continue;
+        };
+        done.push(name.to_owned());
         let offloads = Offloads { wanted: port.offloads.clone(), active: Vec::new() };
         if let Err(e) = netlink.restore_offloads(name, &offloads)
             && !e.is_not_found()

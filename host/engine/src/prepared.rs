@@ -22,9 +22,12 @@ impl Saved {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if now.iter().any(|n| !state.ports.iter().any(|p| p.index == n.index)) {
             let there = netlink.links()?;
-            state.ports.retain(|p| there.iter().any(|l| Some(l.index) == p.index));
-            state.ports.extend(now);
-            state.write(&self.path)?;
+            let mut next = state.clone();
+            next.ports.retain(|p| there.iter().any(|l| Some(l.index) == p.index));
+            next.ports.extend(now);
+            // Only what is written counts: another try writes again.
+            next.write(&self.path)?;
+            *state = next;
         }
         drop(state);
         prepare::change(&self.namespace, netlink, device)

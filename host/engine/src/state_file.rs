@@ -60,8 +60,10 @@ pub(crate) struct StateFile {
 pub struct Restored {
     /// Name of the router.
     pub router: String,
-    /// Interfaces put back.
+    /// Interfaces put back, by the names that they have now.
     pub devices: Vec<String>,
+    /// Interfaces that are gone, and what was changed of them too, by the names that they had.
+    pub gone: Vec<String>,
     /// Whether the network namespace is gone, and its interfaces with it.
     pub namespace_gone: bool,
 }
@@ -154,8 +156,11 @@ impl StateFile {
         let mut open = OpenOptions::new();
         let open = open.write(true).create(true).truncate(true).custom_flags(NO_LINK);
         let mut file = open.open(&new).map_err(fail)?;
-        file.write_all(&text).and_then(|()| file.sync_all()).map_err(fail)?;
-        fs::rename(&new, path).map_err(fail)
+        let written = file.write_all(&text).and_then(|()| file.sync_all());
+        written.and_then(|()| fs::rename(&new, path)).map_err(|error| {
+            let _ = fs::remove_file(&new);
+            fail(error)
+        })
     }
 }
 
@@ -179,14 +184,16 @@ pub(crate) fn restore_locked(path: &Path, known: Option<&Namespace>) -> Result<R
     if state.is_live() {
         return Err(EngineError::NameInUse { name: state.router, pid: state.pid, path: path.to_owned() });
     }
-    let devices = state.ports.iter().map(|p| p.device.clone()).collect();
     let known = known.filter(|n| n.to_string() == state.namespace).cloned();
     let namespace = known.or_else(|| find_namespace(&state.namespace)).filter(|_| state.is_of_this_boot());
-    if let Some(namespace) = &namespace {
-        prepare::restore(namespace, &state)?;
-    }
+    let (devices, gone) = match &namespace {
+        Some(namespace) => prepare::restore(namespace, &state)?,
+        None => (Vec::new(), state.ports.iter().map(|p| p.device.clone()).collect()),
+    };
     fs::remove_file(path).map_err(|source| EngineError::StateFile { path: path.to_owned(), source })?;
-    Ok(Restored { router: state.router, devices, namespace_gone: namespace.is_none() })
+    // Of a router that died while it wrote.
+    let _ = fs::remove_file(path.with_extension("new"));
+    Ok(Restored { router: state.router, devices, gone, namespace_gone: namespace.is_none() })
 }
 
 /// Looks for interfaces that `found` describes in state files of other routers: one that runs has a prior claim; what one
@@ -264,6 +271,11 @@ mod tests {
         written.write(&path).unwrap();
         let restored = restore(&path).unwrap();
         assert!(restored.namespace_gone && !path.exists());
+        assert!(restored.devices.is_empty() && restored.gone == ["eth0"]);
+        // What cannot be put in its place leaves nothing beside it.
+        fs::create_dir(&path).unwrap();
+        assert!(matches!(written.write(&path), Err(EngineError::StateFile { .. })));
+        assert!(!path.with_extension("new").exists());
         fs::remove_dir_all(&dir).unwrap();
     }
 

@@ -361,6 +361,25 @@ fn after_a_crash_the_state_file_puts_everything_back() {
 }
 
 #[test]
+fn what_is_restored_is_named_and_so_is_what_is_gone() {
+    if !may_run("what_is_restored_is_named_and_so_is_what_is_gone") {
+        return;
+    }
+    let w = World::new("gone", 2);
+    let (engine, _) = Engine::start(w.config("gone", "")).unwrap();
+    let state = engine.state_file().to_owned();
+    let left = std::fs::read_to_string(&state).unwrap();
+    engine.stop();
+    let pid = format!("\"pid\": {}", std::process::id());
+    std::fs::write(&state, left.replace(&pid, "\"pid\": 4194305")).unwrap();
+    w.net.set_down("p0").unwrap();
+    w.net.rename("p0", "other").unwrap();
+    w.net.delete_link("p1").unwrap();
+    let restored = w.router.run(|| restore(&state)).unwrap().unwrap();
+    assert_eq!((restored.devices, restored.gone), (vec!["other".to_owned()], vec!["p1".to_owned()]));
+}
+
+#[test]
 fn a_renamed_interface_and_the_one_that_took_its_name_are_both_put_back() {
     if !may_run("a_renamed_interface_and_the_one_that_took_its_name_are_both_put_back") {
         return;
