@@ -393,7 +393,6 @@ impl Threads<'_> {
     ) -> Result<(Line<RouterForwarder>, PacketHandle), EngineError> {
         let wake = Arc::new(Wake::new().map_err(EngineError::Thread)?);
         let (messages, out) = Inlet::new(4096);
-        let forwarder = RouterForwarder::new(worker, names, inside.clone());
         let turning = PacketThread::new(forwarder, ports, out, wake.clone());
         let scheduling = Scheduling { cpu: self.config.cpu, fifo: self.config.fifo };
         let name = format!("pkt-{}", self.config.name);
@@ -411,7 +410,7 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use perhop_graph::router::WorkerEvent;
     use perhop_netlink::is_privileged_for_net;

@@ -106,10 +106,15 @@ pub(crate) struct Facts {
     bound: Vec<Option<u32>>,
     /// Number of each port's last socket, the one the router started with being 0.
     numbers: Vec<u32>,
+    /// Why each port could not be opened, as it was last told.
+    refusals: Vec<Option<String>>,
     infos: Vec<PortInfo>,
     routes: Vec<RouteEntry>,
     neighbours: BTreeMap<(PortId, IpAddr), NeighbourState>,
     early_drops: EarlyDrops,
+    /// How often all routes were gone through.
+    #[cfg(test)]
+    built: std::cell::Cell<u32>,
 }
 
 impl Facts {
@@ -124,6 +129,9 @@ impl Facts {
         let mut facts = Self {
             bound: Vec::new(),
             numbers: vec![0; devices.len()],
+            refusals: vec![None; devices.len()],
+            #[cfg(test)]
+            built: std::cell::Cell::new(0),
             infos: Vec::new(),
             routes: Vec::new(),
             neighbours: BTreeMap::new(),
@@ -135,7 +143,7 @@ impl Facts {
             saved,
         };
         facts.bound = facts.indices();
-        let mut world = facts.changes(true);
+        let mut world = facts.changes(None);
         world.indices = facts.bound.clone();
         facts.drop_early();
         Ok((facts, world))
@@ -162,16 +170,25 @@ impl Facts {
                     self.bound[i] = None;
                 }
             }
-            if !changed.any() && self.bound.iter().all(Option::is_some) {
-                continue;
-            }
-            self.follow_ports(line, control);
-            self.drop_early();
-            let mut world = self.changes(false);
-            world.indices = self.indices();
-            if !world.is_empty() {
-                let _ = control.send(ToControl::World(Box::new(world)));
-            }
+            self.turn(changed, line, control);
+        }
+    }
+
+    /// Tells what has changed. Ports that could not be opened are tried again even when nothing has; tables are gone
+    /// through only when they changed.
+    fn turn(&mut self, changed: Refreshed, line: &FactsLine, control: &Sender<ToControl>) {
+        if !changed.any() && self.bound.iter().all(Option::is_some) {
+            return;
+        }
+        self.follow_ports(line, control);
+        if !changed.any() {
+            return;
+        }
+        self.drop_early();
+        let mut world = self.changes(Some(changed));
+        world.indices = self.indices();
+        if !world.is_empty() {
+            let _ = control.send(ToControl::World(Box::new(world)));
         }
     }
 
@@ -225,13 +242,29 @@ impl Facts {
             match self.reopen(i) {
                 Ok(socket) => {
                     self.bound[i] = Some(index);
+                    self.refusals[i] = None;
                     self.numbers[i] += 1;
                     line.opened.fetch_add(1, Ordering::AcqRel);
                     let _ = control.send(ToControl::PortBack(id, self.numbers[i], Box::new(socket)));
                 }
                 // The interface may be going again; the next change or turn tries once more.
-                Err(error) => tracing::info!(port = self.devices[i].port, %error, "port stays down"),
+                Err(error) => self.refused(i, &error),
             }
+        }
+    }
+
+    /// Says why a port stays down, once as long as the reason is the same. That it cannot be written down how the
+    /// interface was is for somebody to mend; other reasons pass.
+    fn refused(&mut self, i: usize, error: &crate::EngineError) {
+        let why = Some(error.to_string());
+        if self.refusals[i] == why {
+            return;
+        }
+        self.refusals[i] = why;
+        let port = &self.devices[i].port;
+        match error {
+            crate::EngineError::StateFile { .. } => tracing::warn!(port, %error, "port stays down"),
+            _ => tracing::info!(port, %error, "port stays down"),
         }
     }
 
@@ -242,18 +275,25 @@ impl Facts {
         self.plan.open(&self.namespace, device)
     }
 
-    /// What differs from what was last told.
-    fn changes(&mut self, first: bool) -> World {
-        let infos = self.port_infos();
-        let routes = self.route_entries();
-        let mut world = World { neighbours: self.neighbour_updates(), ..World::default() };
-        if first || infos != self.infos {
-            world.ports = Some(infos.clone());
-            self.infos = infos;
+    /// What differs from what was last told, in the tables that changed; `None`: all of everything.
+    fn changes(&mut self, changed: Option<Refreshed>) -> World {
+        let mut world = World::default();
+        if changed.is_none_or(|c| c.links || c.addresses || c.resynchronised) {
+            let infos = self.port_infos();
+            if changed.is_none() || infos != self.infos {
+                world.ports = Some(infos.clone());
+                self.infos = infos;
+            }
         }
-        if first || routes != self.routes {
-            world.routes = Some(routes.clone());
-            self.routes = routes;
+        if changed.is_none_or(needs_routes) {
+            let routes = self.route_entries();
+            if changed.is_none() || routes != self.routes {
+                world.routes = Some(routes.clone());
+                self.routes = routes;
+            }
+        }
+        if changed.is_none_or(|c| c.neighbours || c.links || c.resynchronised) {
+            world.neighbours = self.neighbour_updates();
         }
         world
     }
@@ -277,6 +317,8 @@ impl Facts {
     }
 
     fn route_entries(&self) -> Vec<RouteEntry> {
+        #[cfg(test)]
+        self.built.set(self.built.get() + 1);
         let ports = self.ports_by_index();
         self.mirror.routes().iter().filter_map(|r| route_entry(r, &ports)).collect()
     }
@@ -308,6 +350,11 @@ impl Facts {
         self.neighbours = now;
         updates
     }
+}
+
+/// Routes are those of ports, which the links say.
+fn needs_routes(changed: Refreshed) -> bool {
+    changed.routes || changed.links || changed.resynchronised
 }
 
 /// What a route of the kernel means to the router; `None` for those that mean nothing to forwarding: other tables (policy
@@ -356,7 +403,10 @@ fn gcd(a: u16, b: u16) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perhop_netlink::NextHop as KernelHop;
+    use crate::engine::tests::Bench;
+    use crate::prepared::Prepared;
+    use perhop_netlink::sysctl::{self, IpVersion};
+    use perhop_netlink::{Netlink, NextHop as KernelHop};
 
     fn route(kind: KernelKind, hops: &[(u32, u16, bool)]) -> FibRoute {
         FibRoute {
@@ -397,5 +447,60 @@ mod tests {
         let elsewhere = FibRoute { table: 100, ..route(KernelKind::Local, &[]) };
         assert!(route_entry(&elsewhere, &ports).is_none());
         assert_eq!(route_entry(&route(KernelKind::Local, &[]), &ports).unwrap().metric, 8);
+    }
+
+    #[test]
+    fn a_port_that_cannot_be_opened_costs_no_tables_and_changes_nothing_before_it_is_written_down() {
+        let name =
+            "a_port_that_cannot_be_opened_costs_no_tables_and_changes_nothing_before_it_is_written_down";
+        let Some(bench) = Bench::new(name) else { return };
+        let net = Netlink::open_in(&bench.namespace).unwrap();
+        let devices = ["p0", "p1"].map(|p| Device { port: p.to_owned(), device: p.to_owned() }).to_vec();
+        let directory = bench.scratch.join("state");
+        let mut prepared = Prepared::new("absent", &directory, &bench.namespace, &devices).unwrap();
+        let plan = SocketPlan { rx_slots: 64, tx_slots: 64, promiscuous: false };
+        let (mut facts, _) = Facts::open(bench.namespace.clone(), devices, plan, prepared.saved()).unwrap();
+        let (line, (to, from)) = (FactsLine::default(), crossbeam_channel::unbounded());
+        let count = |kind: fn(&ToControl) -> bool| from.try_iter().filter(kind).count();
+        let nothing = Refreshed::default();
+        let links = Refreshed { links: true, ..nothing };
+
+        // Another interface in the port's place, and no directory to write down how it was.
+        net.delete_link("p1").unwrap();
+        let end = std::time::Instant::now() + StdDuration::from_secs(20);
+        while facts.indices()[1].is_some() {
+            facts.mirror.refresh(NAP).unwrap();
+            assert!(std::time::Instant::now() < end);
+        }
+        facts.turn(links, &line, &to);
+        assert_eq!(count(|m| matches!(m, ToControl::PortGone(PortId(1)))), 1);
+        net.create_veth("p1", "p1-peer", None).unwrap();
+        sysctl::write(&bench.namespace, IpVersion::V4, "p1", "forwarding", 1).unwrap();
+        net.set_up("p1").unwrap();
+        net.set_up("p1-peer").unwrap();
+        while facts.indices()[1].is_none() {
+            facts.mirror.refresh(NAP).unwrap();
+            assert!(std::time::Instant::now() < end);
+        }
+        let aside = bench.scratch.join("aside");
+        std::fs::rename(&directory, &aside).unwrap();
+        let built = facts.built.get();
+        facts.turn(links, &line, &to);
+        for _ in 0..10 {
+            facts.turn(nothing, &line, &to);
+            let forwards = sysctl::read(&bench.namespace, IpVersion::V4, "p1", "forwarding").unwrap();
+            assert!(forwards == 1 && !net.offloads("p1").unwrap().is_off(), "changed and not written down");
+        }
+        assert_eq!(facts.built.get() - built, 1, "routes are gone through when links changed");
+        assert_eq!(count(|m| matches!(m, ToControl::PortBack(..))), 0);
+        assert!(facts.refusals[1].as_ref().unwrap().contains("state"), "{:?}", facts.refusals);
+
+        std::fs::rename(&aside, &directory).unwrap();
+        facts.turn(nothing, &line, &to);
+        assert_eq!(count(|m| matches!(m, ToControl::PortBack(PortId(1), 1, _))), 1);
+        assert!(facts.refusals[1].is_none() && net.offloads("p1").unwrap().is_off());
+        prepared.put_back().unwrap();
+        assert_eq!(sysctl::read(&bench.namespace, IpVersion::V4, "p1", "forwarding").unwrap(), 1);
+        assert!(!net.offloads("p1").unwrap().is_off() && std::fs::read_dir(&directory).unwrap().count() == 0);
     }
 }
