@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Who is at the other end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
-    is_own: bool,
+    pub(crate) is_own: bool,
 }
 
 impl Peer {

@@ -4,6 +4,10 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use thiserror::Error;
+use tokio::sync::Semaphore;
+
+/// Long bodies that are parsed at the same time; others wait for their turn.
+const PARSED_TOGETHER: usize = 2;
 
 /// A limit of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,9 +21,11 @@ pub enum Limit {
     EventReaders,
     /// Bytes of a request's head; more is answered with 431. Looked at when more arrives, so up to twice as many may pass.
     HeadBytes,
-    /// Bytes of a request's body; more is answered with 413. The default holds 100,000 operations.
+    /// Bytes of a request's body; more is answered with 413. A transaction of 100,000 operations may need more than the
+    /// default.
     BodyBytes,
-    /// Bytes of all bodies that are being received; more is answered with 503.
+    /// Bytes that all bodies and the values read from them can take until their requests are answered; more is answered
+    /// with 503, and with 413 when one body alone would take more.
     BodiesBytes,
     /// Time for a request's head to arrive, also after the request before it; then the connection is closed.
     HeadMs,
@@ -37,8 +43,8 @@ const TABLE: [Row; 9] = [
     (Limit::ConnectionsOfOthers, "api.connections_of_others", "connections", 48, (1, 10_000)),
     (Limit::EventReaders, "api.event_readers", "connections", 16, (1, 10_000)),
     (Limit::HeadBytes, "api.head_bytes", "B", 65_536, (8_192, 1 << 20)),
-    (Limit::BodyBytes, "api.body_bytes", "B", 64 << 20, (1_024, 1 << 30)),
-    (Limit::BodiesBytes, "api.bodies_bytes", "B", 128 << 20, (1_024, 1 << 34)),
+    (Limit::BodyBytes, "api.body_bytes", "B", 8 << 20, (1_024, 1 << 30)),
+    (Limit::BodiesBytes, "api.bodies_bytes", "B", 256 << 20, (1_024, 1 << 34)),
     (Limit::HeadMs, "api.head_ms", "ms", 10_000, (10, 3_600_000)),
     (Limit::BodyMs, "api.body_ms", "ms", 30_000, (10, 3_600_000)),
     (Limit::WriteMs, "api.write_ms", "ms", 30_000, (10, 3_600_000)),
@@ -156,11 +162,21 @@ struct Gauge {
 pub(crate) struct Gauges {
     limits: Limits,
     gauges: Arc<[Gauge; TABLE.len()]>,
+    parsing: Arc<Semaphore>,
 }
 
 impl Gauges {
     pub(crate) fn new(limits: Limits) -> Self {
-        Self { limits, gauges: Arc::new(Default::default()) }
+        Self {
+            limits,
+            gauges: Arc::new(Default::default()),
+            parsing: Arc::new(Semaphore::new(PARSED_TOGETHER)),
+        }
+    }
+
+    /// Turns to parse a long body.
+    pub(crate) fn parsing(&self) -> &Arc<Semaphore> {
+        &self.parsing
     }
 
     pub(crate) fn value(&self, limit: Limit) -> u64 {
@@ -176,18 +192,26 @@ impl Gauges {
         self.gauges[limit as usize].hits.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// A permit that may grow.
+    pub(crate) fn nothing_of(&self, limit: Limit) -> Permit {
+        Permit { gauges: Arc::clone(&self.gauges), limit, amount: 0 }
+    }
+
     /// Takes `amount` until the permit is dropped; a refusal is counted.
     pub(crate) fn take(&self, limit: Limit, amount: u64) -> Option<Permit> {
+        let mut permit = self.nothing_of(limit);
+        permit.grow(self, amount).then_some(permit)
+    }
+
+    /// Counts `amount` as used if it fits; a refusal is counted.
+    fn add(&self, limit: Limit, amount: u64) -> bool {
         let most = self.value(limit);
         let more = |now: u64| now.checked_add(amount).filter(|n| *n <= most);
         let taken = self.gauges[limit as usize].now.try_update(Ordering::AcqRel, Ordering::Acquire, more);
-        match taken {
-            Ok(_) => Some(Permit { gauges: Arc::clone(&self.gauges), limit, amount }),
-            Err(_) => {
-                self.hit(limit);
-                None
-            }
+        if taken.is_err() {
+            self.hit(limit);
         }
+        taken.is_ok()
     }
 
     pub(crate) fn rows(&self) -> Vec<LimitRow> {
@@ -212,6 +236,20 @@ pub(crate) struct Permit {
     gauges: Arc<[Gauge; TABLE.len()]>,
     limit: Limit,
     amount: u64,
+}
+
+impl Permit {
+    /// How much it is for.
+    pub(crate) fn amount(&self) -> u64 {
+        self.amount
+    }
+
+    /// Takes `more`; `false`: there is not so much, which is counted.
+    pub(crate) fn grow(&mut self, gauges: &Gauges, more: u64) -> bool {
+        let has_grown = gauges.add(self.limit, more);
+        self.amount += if has_grown { more } else { 0 };
+        has_grown
+    }
 }
 
 impl Drop for Permit {

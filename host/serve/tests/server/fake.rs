@@ -25,6 +25,10 @@ pub struct Fake {
     pub bad_file: Mutex<bool>,
     /// Rows of counters.
     pub rows: Mutex<u64>,
+    /// Whether transactions wait in `unanswered`.
+    pub holds: Mutex<bool>,
+    /// Who waits for an answer.
+    pub unanswered: Mutex<Vec<Done<Arc<Reply>>>>,
     /// Who wants to know of events.
     pub watchers: Mutex<Vec<Box<dyn FnMut() -> bool + Send>>>,
 }
@@ -43,7 +47,7 @@ pub fn error(code: Code) -> ErrorItem {
 }
 
 impl Fake {
-    fn reply(&self) -> Reply {
+    pub fn reply(&self) -> Reply {
         let errors: Vec<ErrorItem> = self.codes.lock().unwrap().iter().map(|c| error(*c)).collect();
         Reply {
             epoch: 1,
@@ -63,7 +67,10 @@ impl Fake {
 
 impl RouterApi for Fake {
     fn submit(&self, _: Credentials, _: Transaction, done: Done<Arc<Reply>>) {
-        done(Arc::new(self.reply()));
+        match *self.holds.lock().unwrap() {
+            true => self.unanswered.lock().unwrap().push(done),
+            false => done(Arc::new(self.reply())),
+        }
     }
     fn claim(&self, _: Credentials, _: Claim, done: Done<Result<(), ErrorItem>>) {
         done(self.codes.lock().unwrap().first().map_or(Ok(()), |c| Err(error(*c))));

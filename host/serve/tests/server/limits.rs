@@ -93,6 +93,26 @@ fn bodies_are_bounded_together() {
 }
 
 #[test]
+fn what_a_body_takes_is_counted_until_the_answer() {
+    let serving = Serving::start();
+    *serving.router.holds.lock().unwrap() = true;
+    let body =
+        r#"{"txn_id":"00000000000000000000000000000001","owner":"cli","fence":0,"mode":"commit","ops":[]}"#;
+    let head = HEAD.replace("explain", "transactions");
+    let waiting = send(&serving, &format!("{head}content-length: {}\r\n\r\n{body}", body.len()));
+    let end = std::time::Instant::now() + PATIENCE;
+    while serving.router.unanswered.lock().unwrap().is_empty() {
+        assert!(std::time::Instant::now() < end, "the transaction does not arrive");
+    }
+    let now = |serving: &Serving| serving.limit("api.bodies_bytes")["now"].as_u64().unwrap();
+    assert!(now(&serving) > body.len() as u64);
+    let reply = serving.router.reply();
+    let done = serving.router.unanswered.lock().unwrap().remove(0);
+    done(std::sync::Arc::new(reply));
+    assert_eq!((Answer::read(waiting).status, now(&serving)), (200, 0));
+}
+
+#[test]
 fn a_head_that_does_not_end_is_given_up() {
     let serving = Serving::with(&[("api.head_ms", "50")]);
     for text in ["", "GET /v1/limits HT", "GET /v1/limits HTTP/1.1\r\nhost: r\r\n"] {
