@@ -4,6 +4,7 @@ use super::file::{self, Setting};
 use crate::error::AppError;
 use perhop_config::{Diagnostic, Diagnostics, Severity};
 use perhop_engine::Handle;
+use perhop_graph::routerfile::{LogSettings, RouterFile, RouterSettings};
 use perhop_model::{Credentials, ErrorItem, Mode, Outcome, Owner, Role};
 use perhop_reason::Code;
 use perhop_serve::{Done, Reloaded};
@@ -54,9 +55,41 @@ fn work(asked: &Receiver<Done<Reloaded>>, mut once: impl FnMut() -> Reloaded) {
     }
 }
 
+/// What of a file holds from the router's start to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fixed {
+    router: RouterSettings,
+    log: LogSettings,
+}
+
+impl Fixed {
+    /// That of the file of the start.
+    pub fn of(file: &RouterFile) -> Self {
+        Self { router: file.router.clone(), log: file.log.clone() }
+    }
+
+    /// A warning for each setting that the file has otherwise than at the start.
+    fn warnings(&self, file: &RouterFile) -> Vec<Diagnostic> {
+        let (router, log) = (&self.router, &self.log);
+        let changed = [
+            ("router.name", router.name != file.router.name),
+            ("router.max_flows", router.max_flows != file.router.max_flows),
+            ("log.level", log.level != file.log.level),
+            ("log.format", log.format != file.log.format),
+            ("log.file", log.file != file.log.file),
+        ];
+        let why = "has changed, which a reload cannot bring into force";
+        let warning = |(setting, _): (&'static str, bool)| {
+            let diagnostic = file.about_setting(Severity::Warning, setting, why);
+            diagnostic.hint("The router goes on as it was started; start it again to change this")
+        };
+        changed.into_iter().filter(|(_, has_changed)| *has_changed).map(warning).collect()
+    }
+}
+
 /// Reads the file with its settings and makes the router do what it says, which is waited for. Errors of the text and
-/// refusals of the router alike are said at their places in the file.
-pub fn reload(handle: &Handle, path: &Path, settings: &[Setting]) -> Reloaded {
+/// refusals of the router alike are said at their places in the file, and so is what only a start can change.
+pub fn reload(handle: &Handle, path: &Path, settings: &[Setting], fixed: &Fixed) -> Reloaded {
     let (file, diagnostics) = match file::read(path, settings) {
         Ok((Some(file), diagnostics)) => (file, diagnostics),
         Ok((None, diagnostics)) => {
@@ -66,6 +99,7 @@ pub fn reload(handle: &Handle, path: &Path, settings: &[Setting]) -> Reloaded {
         }
         Err(error) => return refused(unreadable(path, &error)),
     };
+    fixed.warnings(&file).into_iter().for_each(|warning| diagnostics.push(warning));
     let mut transaction = file::transaction(&file, Mode::Commit);
     transaction.txn_id = handle.new_txn_id();
     let who = Credentials { role: Role::Write, owner: Some(Owner::File) };
@@ -128,6 +162,29 @@ fn whole(code: Code, message: String) -> ErrorItem {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering};
+
+    fn file(settings: &str) -> RouterFile {
+        let text = format!("{settings}\n[[port]]\nname = \"wan\"\n");
+        let (file, diagnostics) = RouterFile::read("edge.toml", &text);
+        file.unwrap_or_else(|| panic!("{diagnostics}"))
+    }
+
+    #[test]
+    fn what_a_reload_cannot_change_it_says_at_its_place() {
+        let old =
+            "[router]\nname = \"edge\"\nmax_flows = 2000\n[log]\nlevel = \"warn\"\nfile = \"/dev/null\"";
+        let fixed = Fixed::of(&file(old));
+        assert_eq!(fixed.warnings(&file(old)), []);
+        let new = "[router]\nname = \"core\"\nmax_flows = 4000\n[log]\nlevel = \"info\"\nformat = \"json\"";
+        let said: Vec<String> = fixed.warnings(&file(new)).iter().map(ToString::to_string).collect();
+        let places = ["2:8", "3:13", "5:9", "6:10", "4:"].map(|at| format!("edge.toml:{at}"));
+        let settings = ["name = ", "max_flows = ", "level = ", "format = ", "log.file has changed"];
+        assert_eq!(said.len(), places.len(), "{said:?}");
+        for ((text, place), setting) in said.iter().zip(places).zip(settings) {
+            assert!(text.starts_with(&place) && text.contains(": warning: "), "{place}: {text}");
+            assert!(text.contains(setting) && text.contains("start it again"), "{setting}: {text}");
+        }
+    }
     use std::sync::mpsc::channel;
     use std::sync::{Arc, Mutex};
 

@@ -3,7 +3,7 @@
 use super::adapter::Adapter;
 use super::file::{self, Setting};
 use super::log::Log;
-use super::reloader::{Reloader, reload};
+use super::reloader::{Fixed, Reloader, reload};
 use crate::error::{AppError, Verdict};
 use crate::output::progress;
 use crate::remote::{check_name, check_state_file};
@@ -107,9 +107,10 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
         let _ = dies.send(());
     });
     let ports = handle.ports().join(", ");
+    let fixed = Fixed::of(&file);
     let api: Arc<dyn RouterApi> = Arc::new(Adapter::new(
         handle.clone(),
-        Reloader::start(move || reload(&handle, &path, &settings)).map_err(AppError::Runtime)?,
+        Reloader::start(move || reload(&handle, &path, &settings, &fixed)).map_err(AppError::Runtime)?,
     ));
     let socket = claimed.path.clone();
     let served = runtime.block_on(async {

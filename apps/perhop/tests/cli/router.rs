@@ -323,6 +323,14 @@ fn a_reload_warns_of_what_a_check_warns_of() {
     let reloaded = world.ask(&["router", "reload"]);
     assert!(reloaded.code == Some(0) && reloaded.err.contains(warning), "{}", reloaded.err);
     assert!(reloaded.err.contains("router.toml:17:8: warning:"), "{}", reloaded.err);
+    // What only a start can change is told, too.
+    std::fs::write(&world.file, FILE.replace("/dev/full", "/dev/null")).unwrap();
+    let reloaded = world.ask(&["router", "reload"]);
+    assert!(
+        reloaded.code == Some(0) && reloaded.err.contains("router.toml:3:8: warning:"),
+        "{}",
+        reloaded.err
+    );
 }
 
 /// A fence of owner `file` above the reload's would shut every later reload out.

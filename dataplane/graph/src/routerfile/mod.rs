@@ -18,7 +18,7 @@ mod value;
 
 pub use settings::{LogFormat, LogLevel, LogSettings, RouterSettings};
 
-use perhop_config::{Diagnostics, Document, Location, Position};
+use perhop_config::{Diagnostic, Diagnostics, Document, Location, Position, Severity};
 use perhop_model::{ErrorItem, Key, Kind, Name, Object, Spec};
 use perhop_units::Rate;
 use std::collections::BTreeMap;
@@ -100,6 +100,21 @@ impl RouterFile {
     /// Where an object, or a field of it (`queue.limit`), is written; the object's table for a default.
     pub fn position(&self, key: &Key, field: &str) -> Option<Position> {
         Some(self.document.position(self.document.lookup(*self.places.get(key)?, field)))
+    }
+
+    /// What there is to say about a setting that is no object's, `log.file`: at its place, or at its table's or the
+    /// file's beginning when the file leaves it out.
+    #[must_use = "push it to the diagnostics"]
+    pub fn about_setting(&self, severity: Severity, setting: &str, message: &str) -> Diagnostic {
+        let at = self.document.lookup(self.document.root_location(), setting);
+        let diagnostic = match severity {
+            Severity::Error => self.document.error(at, message),
+            Severity::Warning => self.document.warning(at, message),
+        };
+        if self.document.is_written(self.document.root_location(), setting) {
+            return diagnostic;
+        }
+        Diagnostic { subject: String::new(), ..diagnostic }.key(setting).value("")
     }
 
     /// What the router said against the file's objects, at the places of the file. Errors about objects that are not
