@@ -13,7 +13,8 @@ const FEWEST: usize = 14;
 fn files() -> Vec<PathBuf> {
     let entries = std::fs::read_dir(FOLDER).expect("the folder of scenarios");
     let paths = entries.map(|entry| entry.expect("an entry").path());
-    let mut files: Vec<PathBuf> = paths.filter(|path| path.extension().is_some_and(|e| e == "toml")).collect();
+    let mut files: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|e| e == "toml")).collect();
     files.sort();
     files
 }
