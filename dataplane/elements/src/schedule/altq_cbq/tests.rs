@@ -201,6 +201,16 @@ fn a_class_alone_is_silent_for_the_times_of_the_thesis() {
 }
 
 #[test]
+fn longer_bursts_are_paid_for_with_longer_silence() {
+    // With two packets a burst the average alone would take as long to recover; with eight the off-time decides.
+    let mut w = alone(1000, "hz = 1000000, minburst = 8");
+    w.run_greedy(&mut [], &[(Dscp::BE, "ftp", 1500)], Duration::from_secs(5));
+    let longest = w.meter().gaps[&0].iter().max().copied().unwrap_or(0);
+    let off_time = w.class("ftp").estimator.off_time().0;
+    assert!(off_time > 90_000_000 && longest >= off_time, "{longest} of {off_time} ns");
+}
+
+#[test]
 fn backlogged_classes_get_their_shares() {
     let everybody = [(Dscp::EF, "voip"), (Dscp::AF41, "video"), (Dscp::AF21, "http"), (Dscp::BE, "ftp")];
     for scheduler in ["wrr", "prr"] {
