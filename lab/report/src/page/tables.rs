@@ -123,8 +123,8 @@ pub(super) fn groups(view: &View<'_>, out: &mut String) {
          arrived. Jitter (7.4) is the sum of the differences between successive delays over the number of packets \
          received (Huttunen 2005, equation 7.4), RFC 3550 jitter the smoothed one of RTP receivers. Delay variation is \
          the delay beyond the smallest of the same stream (RFC 5481). Throughput is at IP length, \
-         over the time in which the traffic sends, its deviation that of a sample over repetitions; total is the sum of \
-         all, which may exceed a link's rate when some traffic pauses. Jain's index is 1 when all connections got the same. MOS is the opinion score of the E-model \
+         over the time in which the traffic sends, its deviation that of a sample over repetitions; total is that of all \
+         traffic while all of it sends. Jain's index is 1 when all connections got the same. MOS is the opinion score of the E-model \
          (ITU-T G.107), from 1 to 4.5. The PSQM surrogate is no PSQM: a curve through published rows, from loss alone, \
          0.4 at best and 6.5 at worst.",
         out,
