@@ -40,7 +40,7 @@ pub fn run(args: &RestoreArgs) -> Result<Verdict, AppError> {
     let mut out = Output::new();
     let Some((claimed, state)) = left_over(&name)? else {
         if args.json {
-            out.json(&json!({ "router": name, "devices": [], "namespace_gone": false }))?;
+            out.json(&json!({ "router": name, "devices": [], "gone": [], "namespace_gone": false }))?;
         } else {
             out.line(format_args!("nothing to put back: router \"{name}\" left nothing here"))?;
         }
@@ -51,7 +51,7 @@ pub fn run(args: &RestoreArgs) -> Result<Verdict, AppError> {
     drop(claimed);
     if args.json {
         out.json(&json!({
-            "router": done.router, "devices": done.devices, "namespace_gone": done.namespace_gone
+            "router": done.router, "devices": done.devices, "gone": done.gone, "namespace_gone": done.namespace_gone
         }))?;
     } else if done.namespace_gone {
         out.line(format_args!(
@@ -59,7 +59,11 @@ pub fn run(args: &RestoreArgs) -> Result<Verdict, AppError> {
             done.router
         ))?;
     } else {
-        out.line(format_args!("{}: {} put back", done.router, done.devices.join(", ")))?;
+        for (names, what) in [(&done.devices, "put back"), (&done.gone, "gone, nothing to put back")] {
+            if !names.is_empty() {
+                out.line(format_args!("{}: {} {what}", done.router, names.join(", ")))?;
+            }
+        }
     }
     out.flush()?;
     Ok(Verdict::Done)
