@@ -180,11 +180,13 @@ impl Facts {
         if !changed.any() && self.bound.iter().all(Option::is_some) {
             return;
         }
-        self.follow_ports(line, control);
+        let opened = self.follow_ports(line, control);
+        if opened || changed.any() {
+            self.drop_early();
+        }
         if !changed.any() {
             return;
         }
-        self.drop_early();
         let mut world = self.changes(Some(changed));
         world.indices = self.indices();
         if !world.is_empty() {
@@ -228,8 +230,9 @@ impl Facts {
             .collect()
     }
 
-    /// Closes ports whose interface went, opens those that came.
-    fn follow_ports(&mut self, line: &FactsLine, control: &Sender<ToControl>) {
+    /// Closes ports whose interface went, opens those that came. Whether any was opened.
+    fn follow_ports(&mut self, line: &FactsLine, control: &Sender<ToControl>) -> bool {
+        let before = self.numbers.clone();
         for (i, index) in self.indices().into_iter().enumerate() {
             let id = PortId(i as u16);
             if self.bound[i] == index {
@@ -251,6 +254,7 @@ impl Facts {
                 Err(error) => self.refused(i, &error),
             }
         }
+        self.numbers != before
     }
 
     /// Says why a port stays down, once as long as the reason is the same. That it cannot be written down how the
