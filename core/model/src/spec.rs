@@ -13,6 +13,7 @@ use thiserror::Error;
 
 /// How a port forwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PortMode {
     /// IPv4 and IPv6 forwarding by the kernel's tables.
@@ -24,6 +25,7 @@ pub enum PortMode {
 
 /// A port: an interface with a transmit rate.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PortSpec {
     /// Interface name; the port's own name when empty.
@@ -52,6 +54,7 @@ pub struct PortSpec {
 
 /// Kind of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum QueueKind {
     /// Drop-tail.
@@ -72,9 +75,11 @@ pub enum QueueKind {
 
 /// A queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct QueueSpec {
     /// When it is full.
+    #[cfg_attr(feature = "schema", schema(value_type = schema::QueueLimit))]
     pub limit: QueueLimit,
     /// How it drops.
     #[serde(default)]
@@ -89,6 +94,7 @@ impl Default for QueueSpec {
 
 /// A class: node of a port's link-sharing tree.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ClassSpec {
     /// The port whose tree it is in.
@@ -103,12 +109,14 @@ pub struct ClassSpec {
     /// Rate the class gets whatever others do; a share refers to the parent's guarantee, or the port's rate at the
     /// top.
     #[serde(default = "no_share")]
+    #[cfg_attr(feature = "schema", schema(value_type = schema::Share))]
     pub guarantee: Share,
     /// Burst of the guarantee in bytes; 0 = two MTUs or 10 ms of the guarantee, whichever is more.
     #[serde(default)]
     pub burst: u64,
     /// Rate the class never exceeds; none = the port's rate. A share refers to the port's rate.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<schema::Share>))]
     pub ceiling: Option<Share>,
     /// Burst of the ceiling in bytes; 0 = as for `burst`.
     #[serde(default)]
@@ -127,6 +135,7 @@ pub struct ClassSpec {
     pub default: bool,
     /// Code points that choose this class on ports with `trust_dscp`.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(value_type = Vec<u8>))]
     pub dscp: Vec<Dscp>,
     /// Only for packets of this contract.
     #[serde(default)]
@@ -138,6 +147,7 @@ pub struct ClassSpec {
 
 /// How a profile measures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum MeterSpec {
     /// Everything is green.
@@ -180,6 +190,7 @@ pub enum MeterSpec {
 
 /// What happens to packets of a colour.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ColorAction {
     /// Goes on as it is.
@@ -190,6 +201,7 @@ pub enum ColorAction {
     /// Gets a code point.
     Mark {
         /// Code point.
+        #[cfg_attr(feature = "schema", schema(value_type = u8))]
         dscp: Dscp,
     },
     /// Goes to another logical class, optionally with a code point.
@@ -198,12 +210,14 @@ pub enum ColorAction {
         class: Name,
         /// Code point.
         #[serde(default)]
+        #[cfg_attr(feature = "schema", schema(value_type = Option<u8>))]
         dscp: Option<Dscp>,
     },
 }
 
 /// A profile: conditioner of a customer at an ingress.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ProfileSpec {
     /// How it measures; IP length.
@@ -225,6 +239,7 @@ pub struct ProfileSpec {
 
 /// An inclusive range of transport ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PortRange {
     /// First.
@@ -235,6 +250,7 @@ pub struct PortRange {
 
 /// An octet compared under a mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct MaskedByte {
     /// Expected value; bits outside the mask must be 0.
@@ -245,6 +261,7 @@ pub struct MaskedByte {
 
 /// What a filter compares; an absent field matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FilterMatch {
     /// Port the packet came in by.
@@ -253,11 +270,13 @@ pub struct FilterMatch {
     /// Outer VLAN identifier, 0 … 4094; 0 = untagged.
     #[serde(default)]
     pub vlan: Option<u16>,
-    /// Source prefix.
+    /// Source prefix, `10.0.0.0/24` or `2001:db8::/32`.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     pub src: Option<IpNet>,
-    /// Destination prefix; the same family as `src`.
+    /// Destination prefix, of the same family as `src`.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     pub dst: Option<IpNet>,
     /// Transport protocol number.
     #[serde(default)]
@@ -281,6 +300,7 @@ pub struct FilterMatch {
 
 /// A filter: rule bound to a class, contract or profile. First match by (tier, priority, name).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FilterSpec {
     /// Compared first; lower is earlier.
@@ -311,6 +331,7 @@ pub struct FilterSpec {
 
 /// What happens to a customer's packets beyond the contract.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SlaPolicy {
     /// Forwarded as if within it.
@@ -325,10 +346,12 @@ pub enum SlaPolicy {
 /// A contract: the source prefixes of a subscriber and what its classified traffic may use. Upstream the source is
 /// compared, downstream the destination; longest prefix first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SlaSpec {
-    /// The subscriber's addresses.
+    /// The subscriber's addresses, each a prefix `10.0.0.0/24`.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(value_type = Vec<String>))]
     pub prefixes: Vec<IpNet>,
     /// bit/s at IP length.
     pub rate: u64,
@@ -337,6 +360,7 @@ pub struct SlaSpec {
     pub burst: u64,
     /// Code point written into classified packets; none = unchanged.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<u8>))]
     pub dscp: Option<Dscp>,
     /// Beyond the contract.
     #[serde(default)]
@@ -348,6 +372,7 @@ pub struct SlaSpec {
 
 /// Kind of a route.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RouteKind {
     /// To a next hop or an attached network.
@@ -365,12 +390,15 @@ pub enum RouteKind {
 
 /// A route beside those of the kernel. For the same destination a route given here wins.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RouteSpec {
     /// Destination prefix.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
     pub dest: IpNet,
     /// Next hop; none = the destination is on the link.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     pub via: Option<IpAddr>,
     /// Port; needed for unicast.
     #[serde(default)]
@@ -388,6 +416,7 @@ pub struct RouteSpec {
 
 /// What happens to real-time packets beyond their class's rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ExcessPolicy {
     /// Dropped (`policed`).
@@ -399,6 +428,7 @@ pub enum ExcessPolicy {
 
 /// Real-time detection: RTP on UDP.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DetectorSpec {
     /// Whether it runs.
@@ -409,7 +439,7 @@ pub struct DetectorSpec {
     /// Packets of one SSRC, 3 … 64.
     #[serde(default = "ten")]
     pub packets: u32,
-    /// Within this time, ns.
+    /// Within this time, ns; 1 s when absent.
     #[serde(default = "one_second")]
     pub within: u64,
     /// A recognised flow is forgotten after this silence, ns.
@@ -417,6 +447,7 @@ pub struct DetectorSpec {
     pub idle: u64,
     /// Code point written into recognised flows; none = unchanged.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<u8>))]
     pub dscp: Option<Dscp>,
     /// Rate at which recognised flows together are policed, bit/s at frame length; none = the smallest ceiling (else
     /// guarantee) of the class on any port.
@@ -435,14 +466,15 @@ pub struct DetectorSpec {
 
 /// Bandwidth a class has now, laid over its specification by another owner (the agent).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct AllocationSpec {
     /// Object name of the class.
     pub class: Name,
-    /// Replaces the guarantee.
+    /// Replaces the guarantee, bit/s.
     #[serde(default)]
     pub guarantee: Option<u64>,
-    /// Replaces the ceiling.
+    /// Replaces the ceiling, bit/s.
     #[serde(default)]
     pub ceiling: Option<u64>,
     /// Whether other owners may refer to it.
@@ -477,6 +509,18 @@ pub struct SpecError {
     pub message: String,
 }
 
+impl SpecError {
+    /// What is allowed in place of a field, variant or type that is not, where that is known.
+    pub fn allowed(&self) -> Option<String> {
+        let (_, expected) = self.message.split_once(", expected ")?;
+        let (names, is_list) = match expected.strip_prefix("one of ") {
+            Some(names) => (names, true),
+            None => (expected, false),
+        };
+        Some(if is_list { names.to_owned() } else { names.replace(" or ", ", ") }.replace('`', ""))
+    }
+}
+
 impl Spec {
     /// Reads the specification of an object of `kind`. Shape and types only; ranges and references are checked
     /// against the whole state.
@@ -488,11 +532,8 @@ impl Spec {
             serde_path_to_error::deserialize(value).map_err(|e| {
                 let path = e.path().to_string();
                 let message = e.into_inner().to_string();
-                let code = if message.starts_with("unknown field") || message.starts_with("unknown variant") {
-                    Code::UnknownField
-                } else {
-                    Code::Malformed
-                };
+                let code =
+                    if message.starts_with("unknown field") { Code::UnknownField } else { Code::Malformed };
                 SpecError { path, code, message }
             })
         }
@@ -577,4 +618,56 @@ fn thirty_seconds() -> u64 {
 }
 fn drop_action() -> ColorAction {
     ColorAction::Drop
+}
+
+/// Schemas of types that come from other crates.
+#[cfg(feature = "schema")]
+mod schema {
+    #![allow(dead_code, reason = "they are only described")]
+
+    /// When a queue is full.
+    #[derive(utoipa::ToSchema)]
+    #[schema(rename_all = "snake_case")]
+    pub enum QueueLimit {
+        /// Packets.
+        Packets(u32),
+        /// Bytes of IP length plus link overhead.
+        Bytes(u64),
+        /// ns: what the rate of the queue's class (its guarantee, else its ceiling, else the port's rate) sends in this
+        /// time.
+        Time(u64),
+    }
+
+    /// A rate, or a share of the enclosing one.
+    #[derive(utoipa::ToSchema)]
+    #[schema(rename_all = "snake_case")]
+    pub enum Share {
+        /// bit/s.
+        Rate(u64),
+        /// Parts per million of the enclosing rate, 0 … 1,000,000.
+        Ppm(u32),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_specification_says_what_is_allowed() {
+        let wrong = |kind, given: &str| {
+            let value = serde_json::from_str(given).expect("it is JSON");
+            let error = Spec::from_value(kind, value).expect_err("it is wrong");
+            (error.code, error.path.clone(), error.allowed())
+        };
+        let (code, _, allowed) = wrong(Kind::Allocation, r#"{"class":"a","ceil":1}"#);
+        let fields = "class, guarantee, ceiling, shared".to_owned();
+        assert_eq!((code, allowed), (Code::UnknownField, Some(fields)));
+        let (code, path, allowed) = wrong(Kind::Port, r#"{"mode":"router"}"#);
+        assert_eq!((code, path.as_str()), (Code::Malformed, "mode"), "a value is no field");
+        assert_eq!(allowed.as_deref(), Some("route, bridge"));
+        let (code, _, allowed) = wrong(Kind::Port, r#"{"rate":"fast"}"#);
+        assert_eq!((code, allowed.as_deref()), (Code::Malformed, Some("u64")));
+        assert_eq!(wrong(Kind::Allocation, "{}").2, None);
+    }
 }

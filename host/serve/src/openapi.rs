@@ -2,7 +2,10 @@
 
 use crate::api::{ShowPage, ShowRow};
 use crate::limits::LimitsPage;
-use perhop_model::{Claim, CountersPage, ErrorItem, Event, Reply, StatePage, Transaction};
+use perhop_model::{
+    AllocationSpec, Claim, ClassSpec, CountersPage, DetectorSpec, ErrorItem, Event, FilterSpec, PortSpec,
+    ProfileSpec, Reply, RouteSpec, SlaSpec, StatePage, Transaction,
+};
 use utoipa::OpenApi;
 
 #[derive(OpenApi)]
@@ -10,6 +13,9 @@ use utoipa::OpenApi;
     info(
         title = "Perhop router",
         description = "Everything that changes a router is a transaction.\n\n\
+        The `spec` of an object has the schema of its kind: port PortSpec, class ClassSpec, profile ProfileSpec, filter \
+        FilterSpec, sla SlaSpec, route RouteSpec, detector DetectorSpec, allocation AllocationSpec. Quantities are \
+        integers in base units: bit/s, bytes, ns.\n\n\
         A refusal has a body with `errors`, each `{op, path, code, message, value?, allowed?, limit?, free?}`, whatever \
         its status. Besides the statuses of each operation, any request may be answered with 400 (not HTTP/1.1), 404 (no \
         such address), 405 (no such method), 408 (the body took longer than `api.body_ms`), 413 (a body above \
@@ -32,7 +38,15 @@ use utoipa::OpenApi;
         Event,
         ShowPage,
         ShowRow,
-        LimitsPage
+        LimitsPage,
+        PortSpec,
+        ClassSpec,
+        ProfileSpec,
+        FilterSpec,
+        SlaSpec,
+        RouteSpec,
+        DetectorSpec,
+        AllocationSpec
     ))
 )]
 struct Document;

@@ -321,7 +321,8 @@ impl<'a> Work<'a> {
 fn read_spec(op: usize, key: &Key, spec: Value) -> Result<Spec, ErrorItem> {
     Spec::from_value(key.kind, spec).map_err(|e| {
         let path = if e.path == "." { String::new() } else { format!(".{}", e.path) };
-        item(op, &format!("{}/{}{path}", key.kind, key.name), e.code, e.message)
+        let allowed = e.allowed();
+        ErrorItem { allowed, ..item(op, &format!("{}/{}{path}", key.kind, key.name), e.code, e.message) }
     })
 }
 

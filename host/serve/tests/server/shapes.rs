@@ -1,7 +1,10 @@
 //! Whatever is refused, and by whom: the body is JSON in the contract's shape.
 
 use super::fake::{Answer, Serving};
+use perhop_model::{Kind, Spec};
 use perhop_reason::Code;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::io::Write;
 
 /// The code of the first error, after a look at the shape of all.
@@ -107,4 +110,66 @@ fn the_document_names_every_address_and_every_limit() {
             }
         }
     }
+}
+
+/// The fields of a kind's canonical specification are exactly those of its schema, and so are those of parts of it.
+#[test]
+fn what_a_router_reports_of_each_kind_is_what_its_schema_says() {
+    let serving = Serving::start();
+    let document = serving.ask("GET", "/v1/openapi.json", "").json();
+    let schemas = &document["components"]["schemas"];
+    for (kind, schema, given) in [
+        (Kind::Port, "PortSpec", json!({ "queue": { "limit": { "time": 5 } } })),
+        (Kind::Class, "ClassSpec", json!({ "port": "wan", "queue": { "limit": { "bytes": 9 } } })),
+        (Kind::Profile, "ProfileSpec", json!({})),
+        (Kind::Filter, "FilterSpec", json!({ "match": { "dscp": { "value": 46, "mask": 63 } } })),
+        (Kind::Sla, "SlaSpec", json!({ "rate": 1 })),
+        (Kind::Route, "RouteSpec", json!({ "dest": "10.0.0.0/8" })),
+        (Kind::Detector, "DetectorSpec", json!({ "class": "ef" })),
+        (Kind::Allocation, "AllocationSpec", json!({ "class": "ef" })),
+    ] {
+        let reported = serde_json::to_value(Spec::from_value(kind, given).unwrap()).unwrap();
+        same_fields(&reported, &schemas[schema], schemas, schema);
+        let properties = schemas[schema]["properties"].as_object().unwrap();
+        let required = schemas[schema]["required"].as_array().cloned().unwrap_or_default();
+        for field in required {
+            assert!(properties.contains_key(field.as_str().unwrap()));
+        }
+        let text = document["info"]["description"].as_str().unwrap();
+        assert!(text.contains(&format!("{kind} {schema}")), "{kind} is not told");
+    }
+    for (schema, field, unit) in [
+        ("PortSpec", "rate", "bit/s"),
+        ("ClassSpec", "burst", "bytes"),
+        ("DetectorSpec", "idle", "ns"),
+        ("AllocationSpec", "ceiling", "bit/s"),
+    ] {
+        let text = schemas[schema]["properties"][field]["description"].as_str().unwrap();
+        assert!(text.contains(unit), "{schema}.{field}: {text}");
+    }
+}
+
+fn same_fields(reported: &Value, schema: &Value, schemas: &Value, path: &str) {
+    let Some(fields) = reported.as_object() else { return };
+    let schema = resolved(schema, schemas);
+    // A choice says of each of its kinds what it has.
+    let Some(properties) = schema["properties"].as_object() else {
+        assert!(schema["oneOf"].is_array(), "{path}: {schema}");
+        return;
+    };
+    let names = |o: &serde_json::Map<String, Value>| o.keys().cloned().collect::<BTreeSet<String>>();
+    assert_eq!(names(fields), names(properties), "{path}");
+    for (name, value) in fields {
+        same_fields(value, &properties[name], schemas, &format!("{path}.{name}"));
+    }
+}
+
+/// The schema behind a reference, or behind one that may be null.
+fn resolved<'s>(schema: &'s Value, schemas: &'s Value) -> &'s Value {
+    if let Some(name) = schema["$ref"].as_str() {
+        return &schemas[name.rsplit('/').next().unwrap()];
+    }
+    let choices = schema["oneOf"].as_array().or(schema["allOf"].as_array());
+    let one = choices.and_then(|c| c.iter().find(|s| s["$ref"].is_string()));
+    one.map_or(schema, |s| resolved(s, schemas))
 }
