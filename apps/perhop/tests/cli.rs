@@ -83,6 +83,35 @@ fn examples_are_good_and_say_so() {
     assert!(ended.out.lines().all(|l| l.ends_with(": good")), "{}", ended.out);
 }
 
+/// A check refuses what a run refuses, at its place, and both exit 2.
+#[test]
+fn what_cannot_run_is_no_good_file() {
+    let scratch = Scratch::new("cannot-run");
+    let port = "[[port]]\nname = \"wan\"\n";
+    for (text, place) in [
+        (format!("[router]\nname = \"../x\"\n{port}"), "2:8: router.name = \"../x\""),
+        (format!("{port}device = \"a234567890123456\"\n"), "3:10: port \"wan\": device = "),
+        (format!("{port}device = \"up/link\"\n"), "3:10: port \"wan\": device = "),
+        ("[[port]]\nname = \"a234567890123456\"\n".to_owned(), "1:1: port \"a234567890123456\""),
+        (format!("[log]\nfile = \"/nowhere/at/all.log\"\n{port}"), "2:8: log.file = "),
+    ] {
+        let file = scratch.file("file.toml", &text);
+        for words in [["router", "check"], ["router", "run"]] {
+            let ended = perhop(&[&words[..], &[&file]].concat());
+            let said = format!("{}{}", ended.out, ended.err);
+            assert_eq!(ended.code, Some(2), "{words:?} {text}: {said}");
+            assert!(said.contains(&format!("file.toml:{place}")), "{words:?} {text}: {said}");
+        }
+    }
+}
+
+/// Of a file without an end only so much is read as a router file may have.
+#[test]
+fn a_file_without_an_end_is_too_long() {
+    let ended = perhop(&["router", "check", "/dev/zero"]);
+    assert!(ended.code == Some(2) && ended.err.contains("longer than 16777216 bytes"), "{}", ended.err);
+}
+
 /// The expected texts lie beside the broken files; here they must come out of the binary, whole.
 #[test]
 fn broken_files_are_reported_whole_and_exit_as_they_should() {

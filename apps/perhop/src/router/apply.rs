@@ -10,6 +10,9 @@ use serde_json::Value;
 use std::io::Read;
 use std::path::PathBuf;
 
+/// Bytes of a transaction that are read: as much as a router can be told to take.
+const MOST: usize = 1 << 30;
+
 /// Arguments of `perhop router apply`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example: perhop router apply change.json --router edge\n\n\
@@ -36,10 +39,10 @@ pub fn run(args: &ApplyArgs) -> Result<Verdict, AppError> {
     let text = if args.file.as_os_str() == "-" {
         let mut text = String::new();
         let failed = |source| AppError::Read { path: "standard input".into(), source };
-        std::io::stdin().lock().read_to_string(&mut text).map_err(failed)?;
+        std::io::stdin().lock().take(MOST as u64).read_to_string(&mut text).map_err(failed)?;
         text
     } else {
-        read_text(&args.file)?
+        read_text(&args.file, MOST)?
     };
     let transaction = parse(&text).map_err(|source| AppError::BadJson { path: args.file.clone(), source })?;
     let answer = Remote::find(args.router.as_deref())?.post("/v1/transactions", &transaction)?;

@@ -3,23 +3,39 @@
 use super::file_owner::FENCE;
 use crate::error::AppError;
 use crate::output::progress;
-use perhop_config::Diagnostics;
+use crate::remote::check_name;
+use perhop_config::{Diagnostic, Diagnostics, MAX_FILE_BYTES, Severity};
 use perhop_graph::control::{Control, Input, Limits, Output};
 use perhop_graph::router::{EdgePort, RouterPlanner, registry};
 use perhop_graph::routerfile::RouterFile;
 use perhop_model::{Credentials, ErrorItem, Kind, Mode, Object, Op, Owner, Spec, Transaction, TxnId};
+use perhop_reason::Code;
 use perhop_units::{Instant, Rate};
 use serde_json::Value;
+use std::io::{self, Read};
 use std::path::Path;
 
-/// The text of a file.
+/// The text of a file of at most `most` bytes; no more of it is read.
 ///
 /// # Errors
-/// It cannot be read, or is not UTF-8.
-pub fn read_text(path: &Path) -> Result<String, AppError> {
-    let bytes = std::fs::read(path).map_err(|source| AppError::Read { path: path.to_owned(), source })?;
-    String::from_utf8(bytes)
-        .map_err(|e| AppError::NotText { path: path.to_owned(), at: e.utf8_error().valid_up_to() })
+/// It cannot be read, is longer, or is not UTF-8.
+pub fn read_text(path: &Path, most: usize) -> Result<String, AppError> {
+    let failed = |source| AppError::Read { path: path.to_owned(), source };
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    file.take(most as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    let is_long = bytes.len() > most;
+    match String::from_utf8(bytes) {
+        // Where reading stopped, a character may be cut.
+        Err(e) if !is_long || e.utf8_error().error_len().is_some() => {
+            Err(AppError::NotText { path: path.to_owned(), at: e.utf8_error().valid_up_to() })
+        }
+        Ok(text) if !is_long => Ok(text),
+        _ => {
+            let why = format!("the file is longer than {most} bytes");
+            Err(failed(io::Error::new(io::ErrorKind::FileTooLarge, why)))
+        }
+    }
 }
 
 /// An override of a router file: `port.NAME.rate=8 Mbit/s`.
@@ -72,7 +88,8 @@ impl Setting {
 /// # Errors
 /// It cannot be read, or a setting does not fit it.
 pub fn read(path: &Path, settings: &[Setting]) -> Result<(Option<RouterFile>, Diagnostics), AppError> {
-    let (file, diagnostics) = RouterFile::read(&path.display().to_string(), &read_text(path)?);
+    let (file, diagnostics) =
+        RouterFile::read(&path.display().to_string(), &read_text(path, MAX_FILE_BYTES)?);
     let Some(mut file) = file else { return Ok((None, diagnostics)) };
     for setting in settings {
         setting.apply(&mut file.objects)?;
@@ -88,14 +105,54 @@ pub fn read(path: &Path, settings: &[Setting]) -> Result<(Option<RouterFile>, Di
 pub fn examine(path: &Path, settings: &[Setting]) -> Result<(Option<RouterFile>, Diagnostics), AppError> {
     let (file, diagnostics) = read(path, settings)?;
     let Some(file) = file else { return Ok((None, diagnostics)) };
-    let refused = refusals(&file);
-    if refused.is_empty() {
-        return Ok((Some(file), diagnostics));
+    let mut refused = refusals(&file);
+    refused.extend(ports(&file).iter().filter_map(no_interface));
+    let mut found = unusable_settings(&file);
+    found.extend(file.diagnose(&refused).sorted());
+    let is_good = found.is_empty();
+    found.into_iter().for_each(|diagnostic| diagnostics.push(diagnostic));
+    Ok((Some(file).filter(|_| is_good), diagnostics))
+}
+
+/// Most bytes of an interface's name: Linux has 16 for it with a zero at the end (IFNAMSIZ).
+const INTERFACE_NAME: usize = 15;
+
+/// Why no interface can have the name of this port's.
+fn no_interface(port: &EdgePort) -> Option<ErrorItem> {
+    let device = if port.spec.device.is_empty() { &port.name } else { &port.spec.device };
+    let is_wrong = |c: char| c == '/' || c == ':' || c.is_whitespace() || c == '\0';
+    let is_name =
+        device.len() <= INTERFACE_NAME && !device.contains(is_wrong) && device != "." && device != "..";
+    (!is_name).then(|| ErrorItem {
+        op: None,
+        path: format!("port/{}.device", port.name),
+        code: Code::OutOfRange,
+        message: "cannot be the name of an interface".to_owned(),
+        value: Some(device.as_str().into()),
+        allowed: Some(format!("1 to {INTERFACE_NAME} bytes without spaces, / and :")),
+        limit: None,
+        free: None,
+    })
+}
+
+/// What `[router]` and `[log]` say that no router can start with.
+fn unusable_settings(file: &RouterFile) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    if let Some(Err(AppError::BadName { why, .. })) =
+        file.router.name.as_ref().map(|n| check_name(n.as_str()))
+    {
+        found.push(file.about_setting(Severity::Error, "router.name", "cannot be a router's name").hint(why));
     }
-    for more in file.diagnose(&refused).sorted() {
-        diagnostics.push(more);
+    if let Some(path) = file.log.file.as_deref().map(Path::new) {
+        let directory = path.parent().filter(|d| !d.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if !directory.is_dir() {
+            let error = file.about_setting(Severity::Error, "log.file", "cannot be written");
+            found.push(error.hint(format!("there is no directory {}", directory.display())));
+        } else if path.is_dir() {
+            found.push(file.about_setting(Severity::Error, "log.file", "is a directory"));
+        }
     }
-    Ok((None, diagnostics))
+    found
 }
 
 /// A router file without errors; errors and warnings go to standard error.

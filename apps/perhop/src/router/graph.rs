@@ -55,7 +55,7 @@ pub fn run(args: &GraphArgs) -> Result<Verdict, AppError> {
 
 /// A graph text that is right by itself. Ports are those that it names: a router file would tell them.
 fn check_graph(path: &Path) -> Result<Graph, AppError> {
-    let text = read_text(path)?;
+    let text = read_text(path, perhop_config::MAX_FILE_BYTES)?;
     let graph = parse(&text).map_err(|errors| refuse(path, &errors))?;
     let mut planner = RouterPlanner::new(Vec::new(), registry());
     let types = planner.registry().clone();
