@@ -6,6 +6,7 @@ use crate::remote::Remote;
 use crate::table::Table;
 use clap::{Args, ValueEnum};
 use perhop_serve::{ShowPage, ShowRow};
+use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -40,14 +41,18 @@ enum What {
     Classes,
     /// Connections: class, packets, whether recognised as real-time
     Flows,
-    /// Profiles and contracts: packets by colour
+    /// Profiles: packets by colour
     Profiles,
+    /// Contracts: packets within and beyond each
+    Slas,
     /// Recognised real-time flows
     Calls,
-    /// Filters: how often each matched
+    /// Filters: what each compares and where it sends; they count nothing
     Filters,
     /// Elements of the packet graph
     Elements,
+    /// Threads, packet memory and timers of the router
+    Driver,
 }
 
 impl What {
@@ -58,8 +63,10 @@ impl What {
             Self::Flows => "flows",
             Self::Profiles => "profiles",
             Self::Calls => "calls",
+            Self::Slas => "slas",
             Self::Filters => "filters",
             Self::Elements => "elements",
+            Self::Driver => "driver",
         }
     }
 }
@@ -124,15 +131,45 @@ fn rows_as_text(rows: &[ShowRow]) -> String {
     for row in rows {
         let mut cells = vec![row.name.clone()];
         cells.extend(owners.then(|| row.owner.clone()));
-        cells.extend(facts.iter().map(|f| row.facts.get(*f).cloned().unwrap_or_else(|| "-".to_owned())));
+        cells.extend(
+            facts.iter().map(|f| row.facts.get(*f).map_or_else(|| "-".to_owned(), |text| fact_as_text(text))),
+        );
         cells.extend(counters.iter().map(|c| row.counters.get(c).map_or("-".to_owned(), u64::to_string)));
         table.row(cells);
     }
     table.to_string()
 }
 
+/// A fact for a person: one that is a JSON object (what a filter compares) as its fields that say something.
+fn fact_as_text(text: &str) -> String {
+    match serde_json::from_str(text) {
+        Ok(Value::Object(fields)) => in_words(&fields),
+        _ => text.to_owned(),
+    }
+}
+
+fn in_words(fields: &Map<String, Value>) -> String {
+    let word = |(name, value): (&String, &Value)| match value {
+        Value::Null => None,
+        Value::Object(parts) => {
+            Some(match parts.values().map(Value::as_u64).collect::<Option<Vec<_>>>().as_deref() {
+                Some([first, last]) if parts.contains_key("first") && first == last => {
+                    format!("{name}={first}")
+                }
+                Some([first, last]) if parts.contains_key("first") => format!("{name}={first}-{last}"),
+                Some([mask, value]) if parts.contains_key("mask") => format!("{name}={value}/{mask:#x}"),
+                _ => format!("{name}=({})", in_words(parts)),
+            })
+        }
+        Value::String(text) => Some(format!("{name}={text}")),
+        other => Some(format!("{name}={other}")),
+    };
+    let words: Vec<String> = fields.iter().filter_map(word).collect();
+    if words.is_empty() { "all".to_owned() } else { words.join(" ") }
+}
+
 fn as_list(row: &ShowRow) -> String {
-    let facts = row.facts.iter().map(|(k, v)| format!(" {k}={v}"));
+    let facts = row.facts.iter().map(|(k, v)| format!(" {k}={}", fact_as_text(v)));
     let counters = row.counters.iter().filter(|(_, v)| **v > 0).map(|(k, v)| format!(" {k}={v}"));
     let owner = if row.owner.is_empty() { String::new() } else { format!(" ({})", row.owner) };
     format!("{}{owner}:{}\n", row.name, facts.chain(counters).collect::<String>())
@@ -158,6 +195,28 @@ mod tests {
         let rows = [row("ef", &[("sent", 7), ("drops", 0)]), row("be", &[("sent", 0), ("drops", 0)])];
         let text = rows_as_text(&rows);
         assert_eq!(text, "NAME  OWNER  PORT  SENT\nef    file   wan      7\nbe    file   wan      0\n");
+    }
+
+    #[test]
+    fn what_a_filter_compares_is_shown_in_words() {
+        let compares = r#"{"dscp":{"mask":63,"value":46},"dst":null,"dst_ports":{"first":53,"last":53},"in_port":"lan","src":null,"src_ports":{"first":1024,"last":65535},"vlan":0}"#;
+        let expected = "dscp=46/0x3f dst_ports=53 in_port=lan src_ports=1024-65535 vlan=0";
+        assert_eq!(fact_as_text(compares), expected);
+        assert_eq!(fact_as_text(r#"{"src":null}"#), "all");
+        assert_eq!(fact_as_text("wan"), "wan");
+        let mut filter = row("dns", &[]);
+        filter.facts = [("match".to_owned(), compares.to_owned())].into();
+        assert!(rows_as_text(&[filter]).contains(expected));
+    }
+
+    #[test]
+    fn everything_the_router_shows_can_be_asked_for() {
+        let names: Vec<&str> = What::value_variants().iter().map(|w| w.name()).collect();
+        for kind in
+            ["ports", "classes", "profiles", "slas", "filters", "flows", "calls", "elements", "driver"]
+        {
+            assert!(names.contains(&kind), "{kind}");
+        }
     }
 
     #[test]
