@@ -3,7 +3,7 @@
 use super::file_owner;
 use super::reloader::{self, Reloader};
 use perhop_engine::{Handle, Row};
-use perhop_graph::control::{EVENT_RING, MAX_PENDING, QUEUE_LIMIT};
+use perhop_graph::control::{self, EVENT_RING, KEPT_MAX, MAX_PENDING, QUEUE_LIMIT};
 use perhop_model::{
     Claim, CountersPage, CountersRow, Credentials, ErrorItem, Event, MAX_OPS, Outcome, Reply, StatePage,
     StateQuery, Transaction,
@@ -118,10 +118,16 @@ impl RouterApi for Adapter {
     }
 
     fn limits(&self) -> Vec<LimitRow> {
+        // The engine runs with these.
+        let of_control = control::Limits::default();
         [
             ("transaction.operations", "operations", MAX_OPS),
             ("transactions.waiting", "transactions", QUEUE_LIMIT),
             ("transactions.unconfirmed", "transactions", MAX_PENDING),
+            ("owners", "owners", of_control.owners),
+            ("kept_answers", "answers", KEPT_MAX),
+            ("kept_bytes", "B", of_control.kept_bytes),
+            ("kept_bytes.each", "B", of_control.kept_bytes_each),
             ("reloads.waiting", "reloads", reloader::WAITING),
             ("events.kept", "events", EVENT_RING),
             ("state.page", "objects", *PAGE_OBJECTS.end()),

@@ -376,6 +376,10 @@ fn the_limits_of_a_running_router_are_those_of_the_manual() {
         let name = row["name"].as_str().unwrap();
         assert!(manual.contains(&format!("| `{name}` |")), "docs/api.md does not tell {name}");
     }
+    let told = manual.lines().filter_map(|l| l.strip_prefix("| `")?.split_once("` | ").map(|(name, _)| name));
+    for name in told.filter(|name| name.contains('.') || name.starts_with("kept_") || *name == "owners") {
+        assert!(rows.iter().any(|r| r["name"] == name), "{name} is told but not served");
+    }
     let connections = rows.iter().find(|r| r["name"] == "api.connections").unwrap();
     assert_eq!(connections["limit"], 7);
     let wrong = super::perhop(&["router", "run", "none.toml", "--limit", "api.connections=0"]);
