@@ -32,6 +32,9 @@ fn read(path: &Path, seconds: u32) -> Loaded {
             settings.set(format!("traffic.voip{suffix}.start"), format!("{}ms", seconds * 500));
             settings.set(format!("traffic.voip{suffix}.stop"), format!("{seconds}s"));
         }
+        if line == "[traffic.video]" {
+            settings.set("traffic.video.stop", format!("{seconds}s"));
+        }
         let pages = line.strip_prefix("[traffic.www").and_then(|rest| rest.strip_suffix(']'));
         if let Some(suffix) = pages {
             settings.set(format!("traffic.www{suffix}.think"), "[\"0s\", \"1s\"]");
