@@ -18,6 +18,11 @@ pub fn real_minus_monotonic() -> u64 {
     nanos(ClockId::Realtime).saturating_sub(nanos(ClockId::Monotonic))
 }
 
+/// Readings of one measurement at the most.
+const ATTEMPTS: usize = 8;
+/// A reading that took no longer than this was not interrupted.
+const UNDISTURBED_NS: u64 = 1_000;
+
 /// Turns the kernel's `CLOCK_REALTIME` stamps into monotonic instants.
 #[derive(Clone, Copy, Debug)]
 pub struct RealtimeOffset {
@@ -39,12 +44,23 @@ impl RealtimeOffset {
         clock.measure();
         clock
     }
-    /// Measures again: real time may have been set. Costs three clock reads.
+    /// Measures again: real time may have been set. Three clock reads, or up to [`ATTEMPTS`] times as many when the
+    /// thread is interrupted between them: the reading that took least counts.
     pub fn measure(&mut self) {
-        let before = nanos(ClockId::Monotonic);
-        let real = nanos(ClockId::Realtime);
-        let after = nanos(ClockId::Monotonic);
-        self.offset = i128::from(real) - i128::from(before / 2 + after / 2);
+        let mut least = u64::MAX;
+        for _ in 0..ATTEMPTS {
+            let before = nanos(ClockId::Monotonic);
+            let real = nanos(ClockId::Realtime);
+            let after = nanos(ClockId::Monotonic);
+            let took = after.saturating_sub(before);
+            if took < least {
+                least = took;
+                self.offset = i128::from(real) - i128::from(before) - i128::from(took / 2);
+            }
+            if took <= UNDISTURBED_NS {
+                break;
+            }
+        }
     }
     /// The monotonic instant of a real-time stamp: never decreasing, never after `now`.
     pub fn convert(&mut self, real_ns: u64, now: Instant) -> Instant {

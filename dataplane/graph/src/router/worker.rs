@@ -251,7 +251,7 @@ impl Worker {
         self.driver.element_ref(self.roles.route?)
     }
 
-    /// Applies a change, at most [`STAGE_EDITS`] steps a call: what no packet notices, then in one step everything by which
+    /// Applies a change, at most `STAGE_EDITS` steps a call: what no packet notices, then in one step everything by which
     /// packets are sorted, then what the trees still have to do.
     pub fn apply(&mut self, now: Instant, change: &mut Change) -> ChangeStep {
         let mut budget = STAGE_EDITS;
