@@ -44,7 +44,7 @@ impl RealtimeOffset {
         clock.measure();
         clock
     }
-    /// Measures again: real time may have been set. Three clock reads, or up to [`ATTEMPTS`] times as many when the
+    /// Measures again: real time may have been set. Three clock reads, or up to eight times as many when the
     /// thread is interrupted between them: the reading that took least counts.
     pub fn measure(&mut self) {
         let mut least = u64::MAX;
