@@ -46,23 +46,27 @@ soak: ## long run under changes, release build (SOAK_SECONDS=600)
 	PERHOP_SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --release --locked --package perhop-tests soak -- --nocapture
 
 # Each sweep varies one thing. A bench that cannot run here (exit 3) says so and does not stop the others.
-bench: release ## speed of the packet path, one JSON object a line (needs an otherwise idle machine)
+bench: release ## speed of packet path and simulator, one JSON object a line (needs an otherwise idle machine)
 	@failed=0; \
 	run() { $(PERHOP) bench "$$@" $(BENCH_ARGS) || { code=$$?; [ $$code -eq 3 ] || failed=$$code; }; }; \
 	for flows in 1 1000 100000; do run forward --flows $$flows --filters 1 --packet 64; done; \
 	for filters in 100 5000; do run forward --flows 1000 --filters $$filters --packet 64; done; \
 	run veth --io af_packet; \
+	run sim; \
 	exit $$failed
 
 # Stops at the first crash and leaves its input in out/fuzz. New inputs collect in out/fuzz/NAME beside the seeds of
-# fuzz/corpus/NAME; `NAME -merge=1 fuzz/corpus/NAME out/fuzz/NAME` keeps those that reach something new. The seeds of
-# the router file are the examples and the broken files of its tests.
+# fuzz/corpus/NAME; `NAME -merge=1 fuzz/corpus/NAME out/fuzz/NAME` keeps those that reach something new. Seeds of the
+# router file and of the scenario file are also the examples and the broken files of their tests.
 fuzz: ## every fuzz target for SECONDS=60 each
 	@test -f fuzz/Cargo.toml || { echo "there are no fuzz targets in this checkout: fuzz/Cargo.toml is missing" >&2; exit 3; }
 	cd fuzz && RUSTFLAGS="$(FUZZ_FLAGS)" $(CARGO) build --release --locked --target $(FUZZ_TARGET)
 	@set -e; for file in fuzz/fuzz_targets/*.rs; do \
 		name=$$(basename $$file .rs); seeds=fuzz/corpus/$$name; \
-		[ $$name != router_file ] || seeds="examples dataplane/graph/tests/broken $$seeds"; \
+		case $$name in \
+			router_file) seeds="examples dataplane/graph/tests/broken $$seeds";; \
+			scenario_file) seeds="scenarios scenarios/examples lab/scenario/tests/broken $$seeds";; \
+		esac; \
 		mkdir -p out/fuzz/$$name; \
 		echo "== $$name: $(SECONDS) s"; \
 		fuzz/target/$(FUZZ_TARGET)/release/$$name -use_value_profile=1 -max_total_time=$(SECONDS) \

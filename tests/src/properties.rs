@@ -10,13 +10,14 @@ pub mod frame;
 pub mod graph;
 pub mod headers;
 pub mod router_file;
+pub mod tcp_segment;
 pub mod transaction;
 
 /// A property by the name of its fuzz target and corpus.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every fuzz target.
-pub const TARGETS: [Target; 20] = [
+pub const TARGETS: [Target; 22] = [
     ("arp", headers::arp),
     ("capture", capture::classification),
     ("data_path", data_path::forwarding),
@@ -32,8 +33,10 @@ pub const TARGETS: [Target; 20] = [
     ("ndp", headers::ndp),
     ("router_file", router_file::reading),
     ("rtp", headers::rtp),
+    ("scenario_file", perhop_scenario::properties::scenario_file),
     ("tcp", headers::tcp),
     ("tcp_options", headers::tcp_options),
+    ("tcp_segment", tcp_segment::endurance),
     ("transaction", transaction::contract),
     ("udp", headers::udp),
     ("vlan", headers::vlan),

@@ -4,4 +4,7 @@ mod changes;
 mod contract;
 mod corpus;
 mod edge;
+mod flood;
+mod mix;
+mod sla;
 mod support;

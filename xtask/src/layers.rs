@@ -24,7 +24,7 @@ const OUTSIDE: [&str; 3] = ["tests", "xtask", "bench"];
 const ROOMS: [(&str, &[&str]); 6] = [
     ("core", &["units", "wire", "packet", "ring", "model", "reason", "config", "quality"]),
     ("dataplane", &["element", "elements", "flows", "abr", "graph"]),
-    ("control", &["tcapi", "allocate", "cops", "sip", "broker", "policy"]),
+    ("control", &["agent", "allocate", "tcapi", "cops", "sip", "broker", "policy"]),
     ("lab", &["tcp", "sim", "traffic", "measure", "scenario", "report"]),
     ("host", &["io", "netlink", "engine", "labrun", "store", "serve"]),
     ("apps", &["perhop"]),

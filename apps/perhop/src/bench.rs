@@ -1,13 +1,16 @@
-//! `perhop bench`: how fast this machine forwards, measured honestly.
+//! `perhop bench`: how fast this machine forwards and simulates, measured honestly.
 //!
 //! Every measurement is a set of sweep points; each is one JSON object a line with `--json`, else a row of a table.
 //! What disturbed a measurement is said in its warnings: time that the machine gave to others, and spread.
 
+mod costs;
 mod forward;
+mod latency;
 mod machine;
 mod memory;
 mod report;
 mod router;
+mod sim;
 mod traffic;
 mod veth;
 
@@ -30,6 +33,10 @@ pub struct Args {
 enum Bench {
     /// Memory to memory through the default edge graph, on one core.
     Forward(forward::Options),
+    /// The simulator, beside ns-3 where it is installed
+    Sim(sim::Options),
+    /// Where a packet's time inside the router goes: by element, and by rate and length
+    Latency(latency::Options),
     /// Through virtual Ethernet, beside the kernel's forwarding
     Veth(veth::Options),
 }
@@ -73,6 +80,8 @@ impl BenchError {
 pub fn run(args: &Args) -> ExitCode {
     let result = match &args.bench {
         Bench::Forward(options) => forward::run(options, &mut Sink::new(options.json)),
+        Bench::Sim(options) => sim::run(options, &mut Sink::new(options.json)),
+        Bench::Latency(options) => latency::run(options, &mut Sink::new(options.json)),
         Bench::Veth(options) => veth::run(options, &mut Sink::new(options.json)),
     };
     match result {

@@ -5,7 +5,9 @@ use crate::output::{Output, complain, progress};
 use crate::table::Table;
 use clap::{Args, Subcommand};
 use perhop_flows::offline::{Classified, FlowRow, classify_capture};
+use perhop_flows::realtime::Stages;
 use perhop_flows::realtime::rtp::RtpSettings;
+use perhop_flows::realtime::statistics::Statistical;
 use perhop_io::pcap::{CaptureError, CaptureReader};
 use perhop_units::Duration;
 use serde::Serialize;
@@ -32,9 +34,18 @@ pub struct ClassifyArgs {
     /// Packets of one source that decide, 3 to 64
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(3..=64))]
     packets: u32,
+    /// Packets that decide when they follow each other without gaps and in equal steps, 3 to N
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(3..=64))]
+    regular: u32,
     /// Time in which they must come, 1 ms to 60 s
     #[arg(long, value_name = "TIME", default_value = "1 s")]
     within: Duration,
+    /// Does not look for RTP behind headers of unknown kind
+    #[arg(long)]
+    no_wrapped: bool,
+    /// Recognises small, frequent and regular packets as well: media without headers, but games and tunnels too
+    #[arg(long)]
+    statistical: bool,
 }
 
 /// The last line of the JSON output.
@@ -60,14 +71,17 @@ impl RealtimeCommand {
 
 fn classify(args: &ClassifyArgs) -> Result<Verdict, AppError> {
     let settings = RtpSettings::new(args.packets, args.within, Duration::from_secs(30))
+        .and_then(|s| s.with_regular(args.regular.min(args.packets)))
         .map_err(|e| AppError::Refused(format!("{e}\nSee `perhop realtime classify --help`.")))?;
+    let stages =
+        Stages { wrapped: !args.no_wrapped, statistical: args.statistical.then(Statistical::default) };
     let mut out = Output::new();
     let mut table =
         Table::new(["FILE", "FLOW", "PACKETS", "VERDICT", "REASON", "CONFIDENCE", "AT", "SSRC", "PT"]);
     let mut summary = Summary::default();
     let (mut other, mut unreadable) = (0, 0);
     for path in &args.files {
-        let (classified, error) = one_file(path, settings);
+        let (classified, error) = one_file(path, settings, stages);
         if let Some(error) = error {
             summary.errors.push(error.to_string());
             complain(&AppError::Capture(error));
@@ -103,7 +117,11 @@ fn classify(args: &ClassifyArgs) -> Result<Verdict, AppError> {
 }
 
 /// What a capture holds, up to its damage if it has any.
-fn one_file(path: &Path, settings: RtpSettings) -> (Option<Classified>, Option<CaptureError>) {
+fn one_file(
+    path: &Path,
+    settings: RtpSettings,
+    stages: Stages,
+) -> (Option<Classified>, Option<CaptureError>) {
     let reader = match CaptureReader::open(path) {
         Ok(reader) => reader,
         Err(error) => return (None, Some(error)),
@@ -111,7 +129,7 @@ fn one_file(path: &Path, settings: RtpSettings) -> (Option<Classified>, Option<C
     let mut damage = None;
     let records = reader.map_while(|record| record.map_err(|e| damage = Some(e)).ok());
     let frames = records.map(|r| (r.at, r.link_type, r.data));
-    let found = classify_capture(&path.display().to_string(), settings, frames);
+    let found = classify_capture(&path.display().to_string(), settings, stages, frames);
     if found.unreadable > 0 {
         progress(format_args!(
             "{}: {} frames are malformed or of unknown link type",

@@ -1,7 +1,7 @@
 //! The command line as a whole. A new subcommand is one line in [`Command`] and one in [`Command::run`].
 
 use crate::error::{AppError, Verdict};
-use crate::{bench, classify, completions, demo, lab, man, router, show};
+use crate::{agent, bench, classify, completions, demo, lab, man, router, show};
 use clap::{Parser, Subcommand};
 
 /// A DiffServ router that keeps calls usable on a congested link without any help from the applications.
@@ -23,6 +23,9 @@ pub enum Command {
     /// Check, explain and run a router
     #[command(subcommand)]
     Router(router::RouterCommand),
+    /// Decide for a router: allocate bandwidth to its classes
+    #[command(subcommand)]
+    Agent(agent::AgentCommand),
     /// Show what a running router has and counts
     Show(show::ShowArgs),
     /// Recognise real-time flows in capture files
@@ -47,6 +50,7 @@ impl Command {
     pub fn run(self) -> Result<Verdict, AppError> {
         match self {
             Self::Router(command) => command.run(),
+            Self::Agent(command) => command.run(),
             Self::Show(args) => show::run(&args),
             Self::Realtime(command) => command.run(),
             Self::Lab(command) => command.run(),

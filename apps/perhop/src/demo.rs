@@ -34,7 +34,7 @@ pub struct DemoArgs {
     #[arg(long, default_value_t = 22, value_name = "S")]
     pub seconds: u32,
     /// Seed of the traffic's random numbers
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, default_value_t = 1, value_name = "N", allow_negative_numbers = true)]
     pub seed: u64,
     /// Print the result as one JSON object on standard output, everything else on standard error
     #[arg(long)]

@@ -26,6 +26,19 @@ impl Verdict {
     }
 }
 
+/// What to do about a file that cannot be written.
+fn what_to_do(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            "Make room there, or name a place that has it."
+        }
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+            "A file is in its place: remove it, or name another directory."
+        }
+        _ => "Check that the directory exists and may be written.",
+    }
+}
+
 /// Why a command could not be carried out. The text says what, then what to do about it.
 #[derive(Debug, Error)]
 pub enum AppError {
@@ -44,7 +57,7 @@ pub enum AppError {
         source: io::Error,
     },
     /// A file cannot be written.
-    #[error("{}: {source}\nCheck that the directory exists and may be written.", path.display())]
+    #[error("{}: {source}\n{}", path.display(), what_to_do(source))]
     Write {
         /// File.
         path: PathBuf,
@@ -101,6 +114,12 @@ pub enum AppError {
         /// Why.
         why: &'static str,
     },
+    /// `--rate` for a port that takes none.
+    #[error("--rate {port}: no port \"{port}\" without a rate of its own is in the file")]
+    NoPortForRate {
+        /// The port.
+        port: String,
+    },
     /// A `--set` that cannot be applied.
     #[error(
         "--set {text}: {why}\nPaths are port.NAME.rate and port.NAME.device, for example --set port.wan.rate=\"8 Mbit/s\"."
@@ -111,6 +130,11 @@ pub enum AppError {
         /// Why.
         why: String,
     },
+    /// Another instance of the agent has taken over, or this one may not speak for it.
+    #[error(
+        "the router listens to another agent: {0}\nOne agent a router: end the other, or start this one again to take over."
+    )]
+    Superseded(String),
     /// A `--limit` that cannot be set.
     #[error("--limit {text}: {source}")]
     BadLimit {
@@ -137,6 +161,9 @@ pub enum AppError {
     /// The laboratory cannot do its work.
     #[error("{0}")]
     Lab(#[from] LabCommandError),
+    /// Signals cannot be watched.
+    #[error("{0}")]
+    Signals(perhop_labrun::LabError),
     /// The operating system gives no runtime.
     #[error("cannot start the input and output runtime: {0}\nCheck the limits on open files and threads.")]
     Runtime(io::Error),
@@ -148,7 +175,7 @@ impl AppError {
         match self {
             Self::Closed => 0,
             Self::Lab(error) => error.exit_code(),
-            Self::Engine(EngineError::ThreadDied(_)) => 1,
+            Self::Engine(EngineError::ThreadDied(_)) | Self::Superseded(_) => 1,
             Self::Engine(error) if error.is_environment() => 3,
             Self::Engine(_) | Self::BadSetting { .. } | Self::BadLimit { .. } => 2,
             Self::Read { .. }
@@ -158,6 +185,7 @@ impl AppError {
             | Self::BadPacket(_)
             | Self::BadJson { .. }
             | Self::Refused(_)
+            | Self::NoPortForRate { .. }
             | Self::BadName { .. }
             | Self::SeveralRouters(_)
             | Self::Capture(_) => 2,
@@ -168,6 +196,7 @@ impl AppError {
             | Self::Client(_)
             | Self::Socket(_)
             | Self::Serve(_)
+            | Self::Signals(_)
             | Self::Runtime(_) => 3,
         }
     }

@@ -26,6 +26,9 @@ pub struct ShowArgs {
     /// One JSON object a line
     #[arg(long)]
     json: bool,
+    /// Comma-separated values, a line a row
+    #[arg(long, conflicts_with_all = ["json", "watch"])]
+    csv: bool,
     /// Most rows
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     limit: Option<u32>,
@@ -53,6 +56,12 @@ enum What {
     Elements,
     /// Threads, packet memory and timers of the router
     Driver,
+    /// Time of each element per packet; of a router that runs with --profile, as are the next two
+    Costs,
+    /// Distribution of these times, and of the delays of traced packets
+    Histograms,
+    /// Traced packets, the latest: time from reception to the port they left by, and what waited before them
+    Delays,
 }
 
 impl What {
@@ -67,6 +76,9 @@ impl What {
             Self::Filters => "filters",
             Self::Elements => "elements",
             Self::Driver => "driver",
+            Self::Costs => "costs",
+            Self::Histograms => "histograms",
+            Self::Delays => "delays",
         }
     }
 }
@@ -91,6 +103,8 @@ pub fn run(args: &ShowArgs) -> Result<Verdict, AppError> {
         let page: ShowPage = remote.read(&uri)?.accepted()?;
         if args.json {
             out.json(&page)?;
+        } else if args.csv {
+            out.text(rows_as_csv(&page.rows))?;
         } else {
             if args.watch.is_some() {
                 let seconds = page.at_ns / 1_000_000_000;
@@ -123,10 +137,11 @@ fn rows_as_text(rows: &[ShowRow]) -> String {
         return rows.iter().map(as_list).collect();
     }
     let owners = rows.iter().any(|r| !r.owner.is_empty());
-    let mut head = vec!["NAME".to_owned()];
-    head.extend(owners.then(|| "OWNER".to_owned()));
-    head.extend(facts.iter().map(|f| f.to_uppercase()));
-    head.extend(counters.iter().map(|c| c.to_uppercase()));
+    let mut head = vec!["name".to_owned()];
+    head.extend(owners.then(|| "owner".to_owned()));
+    head.extend(facts.iter().map(|f| (*f).to_owned()));
+    head.extend(counters.iter().map(|c| c.strip_suffix("_ps").map_or(c.clone(), |c| format!("{c}_ns"))));
+    head.iter_mut().for_each(|h| *h = h.to_uppercase());
     let mut table = Table::new(head);
     for row in rows {
         let mut cells = vec![row.name.clone()];
@@ -134,10 +149,46 @@ fn rows_as_text(rows: &[ShowRow]) -> String {
         cells.extend(
             facts.iter().map(|f| row.facts.get(*f).map_or_else(|| "-".to_owned(), |text| fact_as_text(text))),
         );
-        cells.extend(counters.iter().map(|c| row.counters.get(c).map_or("-".to_owned(), u64::to_string)));
+        cells.extend(counters.iter().map(|c| {
+            let in_ns = c.ends_with("_ps");
+            row.counters.get(c).map_or("-".to_owned(), |v| if in_ns { ns(*v) } else { v.to_string() })
+        }));
         table.row(cells);
     }
     table.to_string()
+}
+
+/// Picoseconds as nanoseconds: a person wants no more than a tenth.
+fn ns(ps: u64) -> String {
+    format!("{}.{}", ps / 1000, ps % 1000 / 100)
+}
+
+/// All rows under the names of everything that any of them has (RFC 4180, lines end with LF).
+fn rows_as_csv(rows: &[ShowRow]) -> String {
+    let facts: BTreeSet<&str> = rows.iter().flat_map(|r| r.facts.keys().map(String::as_str)).collect();
+    let counters: BTreeSet<&str> = rows.iter().flat_map(|r| r.counters.keys().map(String::as_str)).collect();
+    let head = ["kind", "name", "id", "owner"].into_iter().chain(facts.iter().copied());
+    let mut text = line_of_csv(head.chain(counters.iter().copied()));
+    for row in rows {
+        let id = row.id.to_string();
+        let numbers: Vec<String> =
+            counters.iter().map(|c| row.counters.get(*c).map_or_else(String::new, u64::to_string)).collect();
+        let given = facts.iter().map(|f| row.facts.get(*f).map_or("", String::as_str));
+        let cells = [row.kind.as_str(), &row.name, &id, &row.owner].into_iter().chain(given);
+        text += &line_of_csv(cells.chain(numbers.iter().map(String::as_str)));
+    }
+    text
+}
+
+fn line_of_csv<'a>(cells: impl Iterator<Item = &'a str>) -> String {
+    let quoted = cells.map(|cell| {
+        if cell.contains([',', '"', '\n', '\r']) {
+            format!("\"{}\"", cell.replace('"', "\"\""))
+        } else {
+            cell.to_owned()
+        }
+    });
+    quoted.collect::<Vec<_>>().join(",") + "\n"
 }
 
 /// A fact for a person: one that is a JSON object (what a filter compares) as its fields that say something.
@@ -198,6 +249,23 @@ mod tests {
     }
 
     #[test]
+    fn picoseconds_are_shown_as_nanoseconds() {
+        let text = rows_as_text(&[row("flows", &[("mean_ps", 81_260)])]);
+        assert_eq!(text, "NAME   OWNER  PORT  MEAN_NS\nflows  file   wan      81.2\n");
+    }
+
+    #[test]
+    fn rows_are_comma_separated_with_quotes_where_needed() {
+        let mut odd = row("a,\"b\"", &[("x", 1)]);
+        odd.facts.clear();
+        let text = rows_as_csv(&[row("ef", &[("x", 0), ("y", 2)]), odd]);
+        let expected =
+            "kind,name,id,owner,port,x,y\nclass,ef,1,file,wan,0,2\nclass,\"a,\"\"b\"\"\",1,file,,1,\n";
+        assert_eq!(text, expected);
+        assert_eq!(rows_as_csv(&[]), "kind,name,id,owner\n");
+    }
+
+    #[test]
     fn what_a_filter_compares_is_shown_in_words() {
         let compares = r#"{"dscp":{"mask":63,"value":46},"dst":null,"dst_ports":{"first":53,"last":53},"in_port":"lan","src":null,"src_ports":{"first":1024,"last":65535},"vlan":0}"#;
         let expected = "dscp=46/0x3f dst_ports=53 in_port=lan src_ports=1024-65535 vlan=0";
@@ -212,9 +280,20 @@ mod tests {
     #[test]
     fn everything_the_router_shows_can_be_asked_for() {
         let names: Vec<&str> = What::value_variants().iter().map(|w| w.name()).collect();
-        for kind in
-            ["ports", "classes", "profiles", "slas", "filters", "flows", "calls", "elements", "driver"]
-        {
+        for kind in [
+            "ports",
+            "classes",
+            "profiles",
+            "slas",
+            "filters",
+            "flows",
+            "calls",
+            "elements",
+            "driver",
+            "costs",
+            "histograms",
+            "delays",
+        ] {
             assert!(names.contains(&kind), "{kind}");
         }
     }

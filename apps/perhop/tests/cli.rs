@@ -6,6 +6,8 @@
     reason = "a test drives processes and may panic"
 )]
 
+#[path = "cli/agent.rs"]
+mod agent;
 #[path = "cli/api.rs"]
 mod api;
 #[path = "cli/directory.rs"]
@@ -83,6 +85,23 @@ fn examples_are_good_and_say_so() {
     assert!(ended.out.lines().all(|l| l.ends_with(": good")), "{}", ended.out);
 }
 
+/// What the pages show is what a check calls good.
+#[test]
+fn router_files_of_the_pages_are_good() {
+    let scratch = Scratch::new("pages");
+    for page in ["README.md", "docs/router-file.md"] {
+        let text = std::fs::read_to_string(root().join(page)).unwrap();
+        let blocks = text.split("```toml\n").skip(1).filter_map(|block| block.split("```").next());
+        let shown: Vec<&str> = blocks.filter(|block| block.contains("[[port]]")).collect();
+        assert!(!shown.is_empty(), "{page}");
+        for block in shown {
+            let file = scratch.file("page.toml", block);
+            let ended = perhop(&["router", "check", "--deny-warnings", &file]);
+            assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{page}: {}", ended.out);
+        }
+    }
+}
+
 /// A check refuses what a run refuses, at its place, and both exit 2.
 #[test]
 fn what_cannot_run_is_no_good_file() {
@@ -144,6 +163,42 @@ fn a_file_that_is_not_there_or_not_text_is_bad_input() {
     let ended = perhop(&["router", "check", env!("CARGO_BIN_EXE_perhop")]);
     assert_eq!(ended.code, Some(2));
     assert!(ended.err.contains("is not UTF-8"), "{}", ended.err);
+}
+
+#[test]
+fn every_file_that_cannot_be_read_is_named_once() {
+    let ended = perhop(&["router", "check", "none-1.toml", "none-2.toml", "none-3.toml"]);
+    assert_eq!(ended.code, Some(2));
+    for name in ["none-1.toml", "none-2.toml", "none-3.toml"] {
+        assert_eq!(ended.err.matches(name).count(), 1, "{}", ended.err);
+    }
+}
+
+#[test]
+fn a_scenarios_router_is_checked_with_the_rate_of_its_link() {
+    let scratch = Scratch::new("link-rate");
+    let text = "[[port]]\nname = \"core\"\n[[class]]\nname = \"voice\"\nport = \"core\"\nguarantee = \"30 %\"\n\
+                dscp = [\"EF\"]\n[[class]]\nname = \"rest\"\nport = \"core\"\ndefault = true\n\
+                [[port]]\nname = \"lan\"\ntrust_dscp = true\n";
+    let file = scratch.file("r.toml", text);
+    let alone = perhop(&["router", "check", &file]);
+    assert_eq!(alone.code, Some(2));
+    assert!((alone.out + &alone.err).contains("--rate core=RATE"), "{}", alone.err);
+    let rate = ["--rate", "core=10 Mbit/s"];
+    let packet = ["--packet", "in=lan udp 10.0.0.1:5004>10.1.0.2:5004 dscp=EF"];
+    for (verb, more) in [("check", &[][..]), ("graph", &[]), ("explain", &packet)] {
+        let ended = perhop(&[&["router", verb, &file], &rate[..], more].concat());
+        assert_eq!(ended.code, Some(0), "{verb}: {}", ended.err);
+        if verb == "graph" {
+            assert!(ended.out.contains("Egress(core, rate = 10000000 bit/s"), "{}", ended.out);
+        }
+        // A port that is not there, or has a rate of its own, takes none.
+        let wrong =
+            perhop(&[&["router", verb, &file], &rate[..], &["--rate", "lam=1 Mbit/s"], more].concat());
+        assert_eq!(wrong.code, Some(2), "{verb}");
+        assert!(wrong.err.contains("--rate lam"), "{}", wrong.err);
+    }
+    assert_eq!(perhop(&["router", "check", &file, "--rate", "core"]).code, Some(2));
 }
 
 #[test]
@@ -254,12 +309,12 @@ fn rtp_is_found_in_captures_and_only_where_it_is() {
         let of = |r: &&Value| r["file"].as_str().unwrap().ends_with(name) && r["verdict"] == "media";
         rows.iter().filter(of).count() as u64
     };
-    assert_eq!(names.map(media), [1, 3, 0, 0]);
-    assert_eq!((summary["files"].as_u64(), summary["media"].as_u64()), (Some(4), Some(4)));
+    assert_eq!(names.map(media), [1, 4, 0, 0]);
+    assert_eq!((summary["files"].as_u64(), summary["media"].as_u64()), (Some(4), Some(5)));
     assert_eq!(summary["flows"].as_u64(), Some(rows.len() as u64));
     let call = rows.iter().find(|r| r["verdict"] == "media").unwrap();
     assert_eq!(call["flow"], "udp 10.1.3.143:5000>10.1.6.18:2006");
-    assert_eq!((call["payload_type"][0].as_u64(), call["decided_at"].as_u64()), (Some(8), Some(10)));
+    assert_eq!((call["payload_type"][0].as_u64(), call["decided_at"].as_u64()), (Some(8), Some(6)));
 }
 
 #[test]

@@ -36,7 +36,8 @@ pub struct Diagnostic {
     pub severity: Severity,
     /// File as named by the user.
     pub file: Arc<str>,
-    /// Where.
+    /// Where. Line 0 is no line: what is wrong was given outside of files, as the option `file`, and is displayed as
+    /// `FILE KEY=VALUE: SUBJECT: MESSAGE`; the column is its place among its like.
     pub position: Position,
     /// The object concerned: `class "voice"`, or `class[2]` (the second) if it has no name; empty at top level.
     pub subject: String,
@@ -100,12 +101,11 @@ impl Diagnostic {
     /// `value`, `message`, `allowed`, `hint`, `secondary_line`, `secondary_column`, `secondary`.
     pub fn fields(&self) -> Vec<(&'static str, FieldValue<'_>)> {
         use FieldValue::{Number, Text};
-        let mut out = vec![
-            ("severity", Text(self.severity.name())),
-            ("file", Text(&self.file)),
-            ("line", Number(self.position.line.into())),
-            ("column", Number(self.position.column.into())),
-        ];
+        let mut out = vec![("severity", Text(self.severity.name())), ("file", Text(&self.file))];
+        if self.position.line > 0 {
+            out.push(("line", Number(self.position.line.into())));
+            out.push(("column", Number(self.position.column.into())));
+        }
         let texts = [("subject", &self.subject), ("key", &self.key), ("value", &self.value)];
         out.extend(texts.into_iter().filter(|(_, t)| !t.is_empty()).map(|(n, t)| (n, Text(t))));
         out.push(("message", Text(&self.message)));
@@ -130,7 +130,12 @@ impl Diagnostic {
 
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}: ", self.file, self.position.line, self.position.column)?;
+        let in_a_file = self.position.line > 0;
+        match (in_a_file, self.value.is_empty()) {
+            (true, _) => write!(f, "{}:{}:{}: ", self.file, self.position.line, self.position.column)?,
+            (false, true) => write!(f, "{} {}: ", self.file, self.key)?,
+            (false, false) => write!(f, "{} {}={}: ", self.file, self.key, self.value)?,
+        }
         if self.severity == Severity::Warning {
             f.write_str("warning: ")?;
         }
@@ -138,6 +143,7 @@ impl fmt::Display for Diagnostic {
             write!(f, "{}: ", self.subject)?;
         }
         match (self.key.is_empty(), self.value.is_empty()) {
+            _ if !in_a_file => {}
             (false, false) => write!(f, "{} = {} ", self.key, self.value)?,
             (false, true) => write!(f, "{} ", self.key)?,
             (true, false) => write!(f, "{} ", self.value)?,
@@ -288,6 +294,23 @@ mod tests {
             "edge.toml:14:9: class \"voice\": queue.limit = 900 B is below the MTU of port \"wan\" (1500 B);\n  \
              a full-size packet could never be queued. Use at least 1500 B, or \"30 ms\"."
         );
+    }
+
+    #[test]
+    fn what_is_given_outside_of_files_is_its_own_place() {
+        let set = Diagnostic {
+            file: "--set".into(),
+            position: Position { line: 0, column: 2 },
+            subject: String::new(),
+            key: "class.voice.queue".into(),
+            hint: None,
+            ..example(14)
+        };
+        assert_eq!(
+            set.to_string(),
+            "--set class.voice.queue=900 B: is below the MTU of port \"wan\" (1500 B)."
+        );
+        assert!(set.fields().iter().all(|(name, _)| !["line", "column"].contains(name)));
     }
 
     #[test]

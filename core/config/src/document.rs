@@ -268,7 +268,7 @@ pub(crate) fn location(span: Range<usize>, node: NodeId) -> Location {
 }
 
 /// A text fit for one line of a message: first line, control characters escaped, shortened.
-pub(crate) fn shown(text: &str) -> String {
+pub fn shown(text: &str) -> String {
     let mut out = String::new();
     for (i, c) in text.chars().enumerate() {
         if i == MAX_SHOWN || c == '\n' || c == '\r' {

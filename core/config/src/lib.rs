@@ -41,8 +41,8 @@ mod text;
 mod tree;
 
 pub use diagnostic::{Diagnostic, Diagnostics, FieldValue, MAX_DIAGNOSTICS, Severity};
-pub use document::{Document, MAX_FILE_BYTES};
+pub use document::{Document, MAX_FILE_BYTES, shown};
 pub use reader::TableReader;
 pub use source::{Location, Position, Spanned};
 pub use suggest::did_you_mean;
-pub use text::{FromText, TextError};
+pub use text::{FromText, TextError, negative_of};

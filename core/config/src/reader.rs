@@ -61,6 +61,11 @@ impl<'a> TableReader<'a> {
         self.find(key).is_some_and(|id| matches!(self.node(id).value, Value::Text(_)))
     }
 
+    /// Whether the key holds a table, for keys that take a short form beside one. Makes it known.
+    pub fn is_table(&mut self, key: &'static str) -> bool {
+        self.find(key).is_some_and(|id| matches!(self.node(id).value, Value::Table(_)))
+    }
+
     /// An error (to be pushed) about a key's value, or about the table if the key is absent.
     pub fn error(&mut self, key: &'static str, message: impl Into<String>) -> Diagnostic {
         match self.location_of(key) {

@@ -42,12 +42,28 @@ impl From<ParseUnitError> for TextError {
             UnitErrorKind::NoUnit(example) => {
                 not("it has no unit").hint(format!("Write for example \"{example}\""))
             }
-            UnitErrorKind::UnknownUnit(units) => not("its unit is not known here").allowed(units),
+            UnitErrorKind::UnknownUnit(units) => {
+                let wrong = not("its unit is not known here").allowed(units);
+                match meant_unit(&e.text, units) {
+                    Some(meant) => wrong.hint(format!("did you mean \"{meant}\"?")),
+                    None => wrong,
+                }
+            }
             UnitErrorKind::UnknownName(names) => not("it is not a name known here").allowed(names),
             UnitErrorKind::OutOfRange(range) => not("it is out of range").allowed(range),
             other => not(&other.to_string()),
         }
     }
+}
+
+/// The text with the unit that was probably meant: one in other letters, or a rate as `Mbps`.
+fn meant_unit(text: &str, units: &str) -> Option<String> {
+    let text = text.trim();
+    let number = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let unit = text[number.len()..].trim_start().to_ascii_lowercase();
+    let unit = unit.strip_suffix("bps").map_or(unit.clone(), |prefix| format!("{prefix}bit/s"));
+    let meant = units.split(", ").find(|known| known.eq_ignore_ascii_case(&unit))?;
+    Some(format!("{number} {meant}"))
 }
 
 impl From<std::net::AddrParseError> for TextError {
@@ -60,6 +76,14 @@ impl From<TextError> for String {
     fn from(e: TextError) -> Self {
         e.message
     }
+}
+
+/// What was read, and of a negative value the range that the caller allows.
+pub fn negative_of<T>(read: Result<T, TextError>, text: &str, allowed: &str) -> Result<T, TextError> {
+    read.map_err(|e| match text.trim_start().starts_with(['-', '\u{2212}']) {
+        true => TextError { allowed: e.allowed.or(Some(allowed.to_owned())), ..e },
+        false => e,
+    })
 }
 
 /// A value that users write as text. Implemented by everything whose `FromStr` error says what is wrong in the form
@@ -95,6 +119,12 @@ mod tests {
             Some("bit/s, kbit/s")
         );
         assert_eq!(error(UnitErrorKind::Empty).message, "is not a rate: it is empty");
+        for (text, meant) in [("4 mbit/s", "4 Mbit/s"), ("9.9 Mbps", "9.9 Mbit/s"), ("9 KBPS", "9 kbit/s")] {
+            let e = TextError::from(text.parse::<perhop_units::Rate>().expect_err("no unit"));
+            assert_eq!(e.hint, Some(format!("did you mean \"{meant}\"?")));
+        }
+        let e = TextError::from("4 apples".parse::<perhop_units::Rate>().expect_err("no unit"));
+        assert_eq!(e.hint, None);
     }
 
     #[test]

@@ -166,7 +166,7 @@ f.toml:8:8: class[4]: name = \"\" is empty.
 #[test]
 fn tables_and_arrays_of_tables_are_told_apart() {
     let d = walk("[class]\nname = \"a\"\n[[port]]\nx = 1\n[other]\n", |r| {
-        assert!(r.tables("class").is_empty());
+        assert_eq!(r.tables("class").len(), 1, "what is meant is clear");
         assert!(r.table("port").is_none());
         assert!(r.text("other").is_none());
     });
@@ -258,4 +258,23 @@ fn too_many_and_too_large() {
     assert!(d.to_string().ends_with("and 4000 more.\n"));
     let (_, d) = Document::parse("f.toml", &"#".repeat(perhop_config::MAX_FILE_BYTES + 1));
     assert_eq!(d.errors(), 1);
+}
+
+#[test]
+fn a_negative_quantity_is_told_with_the_range_of_its_key() {
+    use perhop_units::Duration;
+    let d = walk("a = \"-5 ms\"\nb = \"-5 ms\"\n", |r| {
+        assert!(r.value_in("a", Duration::ZERO..=Duration::from_secs(60)).is_none());
+        assert!(r.value::<Duration>("b").is_none());
+    });
+    let said: Vec<String> = d.sorted().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        said[0],
+        "f.toml:1:5: a = \"-5 ms\" is not a time: it must not be negative;\n  Allowed: 0 s to 1 min."
+    );
+    assert!(
+        said[1].starts_with("f.toml:2:5: b = \"-5 ms\" is not a time: it must not be negative"),
+        "{}",
+        said[1]
+    );
 }

@@ -92,6 +92,18 @@ pub enum EventKind {
         /// Packets seen.
         packets: u64,
     },
+    /// Admission refused a recognised flow.
+    FlowRefused {
+        /// Flow.
+        flow: String,
+    },
+    /// Admission dropped a flow that it had admitted.
+    FlowDropped {
+        /// Flow.
+        flow: String,
+        /// Packets seen.
+        packets: u64,
+    },
     /// Quality of a call, reported at intervals.
     CallQuality {
         /// Flow.

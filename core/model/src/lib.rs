@@ -5,6 +5,7 @@
 //! adds OpenAPI schemas.
 #![forbid(unsafe_code)]
 
+mod admission;
 mod event;
 mod object;
 mod read;
@@ -12,6 +13,7 @@ mod reply;
 mod spec;
 mod transaction;
 
+pub use admission::{AdmissionPolicy, AdmissionSpec};
 pub use event::{Event, EventKind};
 pub use object::{
     Credentials, Key, Kind, Name, NameError, Object, ObjectState, Owner, OwnerError, Role, Status,

@@ -71,6 +71,22 @@ pub struct ErrorItem {
     pub free: Option<u64>,
 }
 
+impl ErrorItem {
+    /// A reason at a path, of the transaction as a whole: no operation, value or limit is named.
+    pub fn new(code: Code, path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            op: None,
+            path: path.into(),
+            code,
+            message: message.into(),
+            value: None,
+            allowed: None,
+            limit: None,
+            free: None,
+        }
+    }
+}
+
 /// Answer to a transaction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

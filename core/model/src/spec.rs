@@ -3,7 +3,7 @@
 //! A missing field takes its default; what the router reports has every default filled in, so that a put of what was
 //! read is `unchanged`.
 
-use crate::{Kind, Name};
+use crate::{AdmissionSpec, Kind, Name};
 use ipnet::IpNet;
 use perhop_reason::Code;
 use perhop_units::{Dscp, QueueLimit, Share};
@@ -44,7 +44,8 @@ pub struct PortSpec {
     /// ignored.
     #[serde(default)]
     pub trust_dscp: bool,
-    /// Limit of the queue that a port without classes has; default 50 ms of the rate, or 1000 packets without a rate.
+    /// Limit of the queue that a port without classes has, whatever its kind; default 100 ms of the rate, or 1000 full
+    /// frames without a rate.
     #[serde(default)]
     pub queue: Option<QueueSpec>,
     /// Whether other owners may refer to it.
@@ -368,6 +369,14 @@ pub struct SlaSpec {
     /// Whether other owners may refer to it.
     #[serde(default)]
     pub shared: bool,
+    /// Per cent of the rate that is first come, first served, 0 … 100. The contract's live flows, `n` of them, share the
+    /// rest equally: each has a bucket of (1 − `shared_pct` / 100) · `rate` / n, and a packet that this does not cover
+    /// takes from the common bucket of `shared_pct` / 100 · `rate`. 100 = one bucket for all.
+    #[serde(default = "hundred")]
+    pub shared_pct: u8,
+    /// Whether its flows are refused and dropped by admission only after those of other contracts.
+    #[serde(default)]
+    pub premium: bool,
 }
 
 /// Kind of a route.
@@ -426,7 +435,7 @@ pub enum ExcessPolicy {
     Demote,
 }
 
-/// Real-time detection: RTP on UDP.
+/// Real-time detection: RTP on UDP, as it is or behind other headers, and T.38; on request by size and rate.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -439,12 +448,31 @@ pub struct DetectorSpec {
     /// Packets of one SSRC, 3 … 64.
     #[serde(default = "ten")]
     pub packets: u32,
+    /// Packets that suffice when they follow each other without gaps and in equal steps of the timestamp, 3 …
+    /// `packets`; none = `packets`.
+    #[serde(default)]
+    pub regular: Option<u32>,
     /// Within this time, ns; 1 s when absent.
     #[serde(default = "one_second")]
     pub within: u64,
     /// A recognised flow is forgotten after this silence, ns.
     #[serde(default = "thirty_seconds")]
     pub idle: u64,
+    /// Whether RTP is also looked for behind headers of unknown kind, at offsets of 1 … 36 bytes.
+    #[serde(default = "yes")]
+    pub wrapped: bool,
+    /// Whether flows of small, frequent and regular packets are recognised too; so are games and tunnels then.
+    #[serde(default)]
+    pub statistical: bool,
+    /// Statistics begin after so many packets of a flow, 15 … 250.
+    #[serde(default = "fifteen")]
+    pub statistical_after: u32,
+    /// Largest mean size, bytes of IP length, 40 … 1500.
+    #[serde(default = "two_hundred")]
+    pub statistical_size: u32,
+    /// More than so many packets a second, 5 … 1000.
+    #[serde(default = "fifteen")]
+    pub statistical_rate: u32,
     /// Code point written into recognised flows; none = unchanged.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schema(value_type = Option<u8>))]
@@ -462,6 +490,13 @@ pub struct DetectorSpec {
     /// Whether other owners may refer to it.
     #[serde(default)]
     pub shared: bool,
+    /// Rate at which each recognised flow is policed, bit/s at IP length; 0 = not at all. What is beyond goes to the
+    /// default class, whatever `excess` says: a flow that was recognised wrongly costs no more than a call.
+    #[serde(default = "four_mbit")]
+    pub flow_rate: u64,
+    /// Admission of recognised flows; none = all are admitted.
+    #[serde(default)]
+    pub admission: Option<AdmissionSpec>,
 }
 
 /// Bandwidth a class has now, laid over its specification by another owner (the agent).
@@ -604,11 +639,23 @@ fn no_share() -> Share {
 fn one() -> u32 {
     1
 }
+fn hundred() -> u8 {
+    100
+}
 fn ten() -> u32 {
     10
 }
+fn fifteen() -> u32 {
+    15
+}
+fn two_hundred() -> u32 {
+    200
+}
 fn last_tier() -> u8 {
     15
+}
+fn four_mbit() -> u64 {
+    4_000_000
 }
 fn one_second() -> u64 {
     1_000_000_000

@@ -99,6 +99,23 @@ pub struct Transaction {
     pub ops: Vec<Op>,
 }
 
+impl Transaction {
+    /// Commits `ops` on behalf of `owner`, without a condition, a deadline or force, at fence 0.
+    pub fn new(txn_id: TxnId, owner: Owner, ops: Vec<Op>) -> Self {
+        Self {
+            txn_id,
+            owner,
+            fence: 0,
+            mode: Mode::Commit,
+            if_revision: None,
+            confirm_within_ms: None,
+            note: None,
+            force: false,
+            ops,
+        }
+    }
+}
+
 /// One operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

@@ -30,7 +30,7 @@ pub struct Received {
     pub rtp_timestamp: u32,
     /// When it was sent.
     pub sent: Instant,
-    /// When it arrived, on the same clock.
+    /// When it arrived. If that is another clock, delays are what the two show.
     pub arrived: Instant,
 }
 
@@ -86,13 +86,12 @@ pub struct CallRecord {
     entries: Vec<Entry>,
     duplicates: u64,
     refused: u64,
-    negative_delays: u64,
 }
 
 impl CallRecord {
     /// An empty record.
     pub fn new(codec: Codec) -> Self {
-        Self { codec, entries: Vec::new(), duplicates: 0, refused: 0, negative_delays: 0 }
+        Self { codec, entries: Vec::new(), duplicates: 0, refused: 0 }
     }
 
     /// The codec of the call.
@@ -108,8 +107,8 @@ impl CallRecord {
         }
     }
 
-    /// The receiver's side. A second copy is counted and otherwise ignored; an arrival before its sending counts as no
-    /// delay and is counted too, as it betrays the clocks.
+    /// The receiver's side. A second copy is counted and otherwise ignored. An arrival before its sending betrays the
+    /// clocks: its delay is negative, and the score takes a negative mouth-to-ear delay for none.
     pub fn received(&mut self, packet: Received) {
         let Some(entry) = self.entry(packet.index) else { return };
         if entry.arrived_ns != NEVER {
@@ -118,12 +117,9 @@ impl CallRecord {
         }
         *entry = Entry {
             sent_ns: packet.sent.as_nanos(),
-            arrived_ns: packet.arrived.as_nanos().max(packet.sent.as_nanos()),
+            arrived_ns: packet.arrived.as_nanos(),
             rtp_timestamp: packet.rtp_timestamp,
         };
-        if packet.arrived < packet.sent {
-            self.negative_delays += 1;
-        }
     }
 
     fn entry(&mut self, index: u32) -> Option<&mut Entry> {
@@ -146,11 +142,6 @@ impl CallRecord {
     /// Packets with an index of [`MAX_PACKETS`] or more.
     pub fn refused(&self) -> u64 {
         self.refused
-    }
-
-    /// Packets that seemed to arrive before they were sent.
-    pub fn negative_delays(&self) -> u64 {
-        self.negative_delays
     }
 
     /// Every packet in order of index: sending instant (reckoned where unknown) and arrival, `None` if lost. Feeds
@@ -196,22 +187,23 @@ impl CallRecord {
     }
 
     fn assess(&self, part: &[Packet], scoring: &Scoring) -> CallQuality {
-        let delays: Vec<u64> = part.iter().filter_map(Packet::delay_ns).collect();
+        let delays: Vec<i64> = part.iter().filter_map(Packet::delay_ns).collect();
         let played = playout(part, scoring.playout);
         let received = delays.len() as u64;
         let unheard = played.heard.iter().filter(|heard| !**heard).count() as u64;
         let loss = unheard as f64 / part.len() as f64;
         let burst_ratio = burst_ratio(&played.heard);
         let packetisation = self.codec.packet_interval() + self.codec.look_ahead();
-        // A silent call has no delay to score; its loss alone drives the rating to the floor.
         let delay_ms = played.mouth_to_ear_ns.unwrap_or(0.0) / 1e6 + packetisation.as_millis_f64();
         let rating = ip_rating(&IpImpairment {
-            absolute_delay_ms: delay_ms,
+            absolute_delay_ms: delay_ms.max(0.0),
             loss_pct: loss * 100.0,
             burst_ratio,
             equipment_impairment: self.codec.equipment_impairment(),
             loss_robustness: self.codec.loss_robustness(scoring.concealment),
         });
+        // Of a call of which nothing is heard there is no delay to score, and nothing can be worse.
+        let rating = if unheard == part.len() as u64 { rating.min(0.0) } else { rating };
         let jitter = arrival_jitter(part, self.codec.clock_rate_hz());
         CallQuality {
             sent: part.len() as u64,
@@ -223,7 +215,7 @@ impl CallRecord {
             mos: mos_from_rating(rating),
             variation: delay_variation(&delays),
             jitter,
-            delay: Distribution::from_nanos(delays),
+            delay: Distribution::from_signed_nanos(delays),
         }
     }
 }
@@ -236,9 +228,15 @@ struct Packet {
 }
 
 impl Packet {
-    fn delay_ns(&self) -> Option<u64> {
-        self.arrived.map(|arrived| arrived.since(self.sent).as_nanos())
+    fn delay_ns(&self) -> Option<i64> {
+        self.arrived.map(|arrived| difference_ns(arrived, self.sent))
     }
+}
+
+/// From `b` to `a`, negative when `a` is earlier: two clocks may differ by more than a packet takes.
+pub fn difference_ns(a: Instant, b: Instant) -> i64 {
+    let apart = i64::try_from(a.as_nanos().abs_diff(b.as_nanos())).unwrap_or(i64::MAX);
+    if a >= b { apart } else { -apart }
 }
 
 /// Mean and maximum of a jitter in ms, over how many values.
@@ -322,19 +320,20 @@ fn playout(part: &[Packet], playout: Playout) -> Played {
     let start = part.iter().map(|p| p.sent).min().unwrap_or(Instant::ZERO);
     let window_of =
         |packet: &Packet| packet.sent.since(start).as_nanos().checked_div(window.as_nanos()).unwrap_or(0);
-    let mut reference = std::collections::BTreeMap::<u64, u64>::new();
+    let mut reference = std::collections::BTreeMap::<u64, i64>::new();
     for packet in part {
         if let Some(delay) = packet.delay_ns() {
             let smallest = reference.entry(window_of(packet)).or_insert(delay);
             *smallest = delay.min(*smallest);
         }
     }
-    let (mut sum, mut arrived) = (0u128, 0u64);
+    let depth = i64::try_from(depth.as_nanos()).unwrap_or(i64::MAX);
+    let (mut sum, mut arrived) = (0i128, 0u64);
     let mut heard = Vec::with_capacity(part.len());
     for packet in part {
-        let limit = reference.get(&window_of(packet)).map(|r| r.saturating_add(depth.as_nanos()));
+        let limit = reference.get(&window_of(packet)).map(|r| r.saturating_add(depth));
         if let (Some(delay), Some(limit)) = (packet.delay_ns(), limit) {
-            sum += u128::from(limit);
+            sum += i128::from(limit);
             arrived += 1;
             heard.push(delay <= limit);
         } else {
@@ -373,7 +372,7 @@ fn arrival_jitter(part: &[Packet], clock_rate_hz: u32) -> Spread {
 }
 
 /// Differences of successive delays; N − 1 terms over N packets.
-fn delay_variation(delays: &[u64]) -> Spread {
+fn delay_variation(delays: &[i64]) -> Spread {
     let mut spread = Spread { count: delays.len() as u64, ..Spread::default() };
     for pair in delays.windows(2) {
         let ms = pair[1].abs_diff(pair[0]) as f64 / 1e6;

@@ -3,15 +3,20 @@
 //! Eight bytes a sample. Exact rather than bucketed, so that a result is byte-equal whatever the order of merging; the
 //! runs whose records it serves have at most a few million packets.
 
-/// Times in ns. Percentiles are the nearest-rank ones: the smallest sample with at least p of all at or below it.
+/// Times in ns; differences of two clocks may be negative. Percentiles are the nearest-rank ones: the smallest sample with at least p of all at or below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Distribution {
-    sorted_ns: Vec<u64>,
+    sorted_ns: Vec<i64>,
 }
 
 impl Distribution {
-    /// Takes the samples, O(n log n).
-    pub fn from_nanos(mut samples: Vec<u64>) -> Self {
+    /// Takes the samples, O(n log n); what is beyond 292 years counts as that.
+    pub fn from_nanos(samples: Vec<u64>) -> Self {
+        Self::from_signed_nanos(samples.into_iter().map(|ns| i64::try_from(ns).unwrap_or(i64::MAX)).collect())
+    }
+
+    /// Takes samples that may be negative, O(n log n).
+    pub fn from_signed_nanos(mut samples: Vec<i64>) -> Self {
         samples.sort_unstable();
         Self { sorted_ns: samples }
     }
@@ -71,7 +76,7 @@ impl Distribution {
 
     /// Arithmetic mean in ms; the sum is exact.
     pub fn mean_ms(&self) -> Option<f64> {
-        let sum: u128 = self.sorted_ns.iter().map(|ns| u128::from(*ns)).sum();
+        let sum: i128 = self.sorted_ns.iter().map(|ns| i128::from(*ns)).sum();
         (!self.is_empty()).then(|| sum as f64 / self.count() as f64 / 1e6)
     }
 
@@ -106,6 +111,12 @@ mod tests {
         assert_eq!((d.min_ms(), d.max_ms(), d.mean_ms()), (Some(1.0), Some(100.0), Some(50.5)));
         assert_eq!(Distribution::default().percentile_ms(50.0), None);
         assert_eq!(Distribution::default().mean_ms(), None);
+    }
+
+    #[test]
+    fn differences_of_clocks_may_be_negative() {
+        let d = Distribution::from_signed_nanos(vec![1_000_000, -3_000_000, -1_000_000]);
+        assert_eq!((d.min_ms(), d.mean_ms(), d.percentile_ms(50.0)), (Some(-3.0), Some(-1.0), Some(-1.0)));
     }
 
     proptest! {

@@ -20,7 +20,7 @@ pub mod pool;
 pub mod psqm;
 pub mod rtp_jitter;
 
-pub use call::{CallQuality, CallRecord, Playout, Received, Scoring, Spread};
+pub use call::{CallQuality, CallRecord, Playout, Received, Scoring, Spread, difference_ns};
 pub use codec::{Codec, UnknownCodec};
 pub use distribution::Distribution;
 pub use emodel::{EModel, IpImpairment, ip_rating, mos_from_rating};

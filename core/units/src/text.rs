@@ -37,6 +37,9 @@ pub enum UnitErrorKind {
     /// No number at the start.
     #[error("it does not start with a number")]
     NoNumber,
+    /// A number below 0.
+    #[error("it must not be negative")]
+    Negative,
     /// A number without a unit.
     #[error("it has no unit; write for example {0}")]
     NoUnit(&'static str),
@@ -155,6 +158,12 @@ fn split(text: &str) -> Result<(Decimal, &str), SplitError> {
     if text.is_empty() {
         return Err(SplitError::Empty);
     }
+    if text
+        .strip_prefix(['-', '\u{2212}'])
+        .is_some_and(|rest| rest.trim_start().starts_with(|c: char| c.is_ascii_digit()))
+    {
+        return Err(SplitError::Negative);
+    }
     let whole_len = text.bytes().take_while(u8::is_ascii_digit).count();
     let (whole, rest) = text.split_at(whole_len);
     if whole.is_empty() {
@@ -180,6 +189,7 @@ fn split(text: &str) -> Result<(Decimal, &str), SplitError> {
 enum SplitError {
     Empty,
     NoNumber,
+    Negative,
     TooLarge,
     TooFine,
 }
@@ -194,6 +204,7 @@ impl Quantity {
             let kind = match why {
                 SplitError::Empty => UnitErrorKind::Empty,
                 SplitError::NoNumber => UnitErrorKind::NoNumber,
+                SplitError::Negative => UnitErrorKind::Negative,
                 SplitError::TooLarge => UnitErrorKind::OutOfRange(self.range),
                 SplitError::TooFine => UnitErrorKind::NotWhole(self.base),
             };
@@ -401,7 +412,10 @@ mod tests {
         assert_eq!(parse::<Rate>("10"), Err(UnitErrorKind::NoUnit("10 Mbit/s")));
         assert_eq!(parse::<Rate>("10 mbit/s"), Err(UnitErrorKind::UnknownUnit(RATE.names)));
         assert_eq!(parse::<Rate>(" "), Err(UnitErrorKind::Empty));
-        for text in ["-1 bit/s", "fast", ".5 Mbit/s", "1. Mbit/s", "+1 bit/s"] {
+        for text in ["-1 bit/s", " - 5 Mbit/s", "\u{2212}1"] {
+            assert_eq!(parse::<Rate>(text), Err(UnitErrorKind::Negative), "{text}");
+        }
+        for text in ["-", "-x", "fast", ".5 Mbit/s", "1. Mbit/s", "+1 bit/s"] {
             assert_eq!(parse::<Rate>(text), Err(UnitErrorKind::NoNumber), "{text}");
         }
     }

@@ -1,6 +1,6 @@
 //! What an element may do to the world.
 
-use crate::NodeCounters;
+use crate::{DelayTrace, NodeCounters};
 use perhop_packet::{Batch, DropReason, Packet, Pool, PortId};
 use perhop_units::Instant;
 use rand::Rng;
@@ -57,6 +57,8 @@ pub(crate) struct World {
     /// Packets for this machine (the kernel or a simulated host), by receiving port.
     pub(crate) local: Batch,
     pub(crate) timers: Vec<(TimerId, Instant)>,
+    /// While packets are traced.
+    pub(crate) trace: Option<Box<DelayTrace>>,
 }
 
 /// An element's window on the world during one call.
@@ -151,6 +153,9 @@ impl Cx<'_> {
                 self.counters.consumed += 1;
                 if let Some(room) = self.world.room.get_mut(port.index()) {
                     *room = room.saturating_sub(1);
+                }
+                if let Some(trace) = &mut self.world.trace {
+                    trace.depart(port, &packet);
                 }
                 out.push(packet);
             }

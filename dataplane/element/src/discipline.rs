@@ -72,6 +72,12 @@ pub trait Discipline: Any + Send {
         let _ = sink;
     }
 
+    /// Tells of each of its classes, by name, the smallest and largest frame bytes that waited in it since the last call;
+    /// the first one begins. Without classes by name there is nothing to tell.
+    fn length_ranges(&mut self, now: Instant, each: &mut dyn FnMut(&str, [u64; 2])) {
+        let _ = (now, each);
+    }
+
     /// Hands every held packet to `out`, for a discipline that goes away.
     fn drain(&mut self, out: &mut Batch);
 

@@ -1,7 +1,9 @@
 //! An arena of elements and the loop that moves packets between them.
 
+use crate::cost::{Meter, Timing};
 use crate::{
-    ConservationError, CounterSink, Cx, Element, NodeCounters, NodeId, PortIndex, Reject, TimerId, cx::World,
+    ConservationError, CostConfig, CounterSink, Cx, DelayTrace, Element, ElementCost, NodeCounters, NodeId,
+    PortIndex, Reject, TimerId, TraceConfig, cx::World,
 };
 use perhop_packet::{Batch, DropReason, Packet, Pool, PortId};
 use perhop_units::Instant;
@@ -43,12 +45,23 @@ struct Node {
     slots: Vec<Batch>,
     counters: NodeCounters,
     deadlines: [Instant; TimerId::COUNT],
+    /// While costs are taken.
+    cost: Option<Box<ElementCost>>,
 }
 
 struct Delivery {
     edge: Edge,
     batch: Batch,
     hops: u16,
+}
+
+/// What an element is called for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    /// Packets are handed in that were handed on so often before.
+    Push { packets: u64, hops: u16 },
+    /// A timer, or room in a port.
+    Wake,
 }
 
 /// Drives a graph of elements. Single-threaded; one per worker. Owns the packet pool handle, the random stream, the
@@ -66,6 +79,8 @@ pub struct Driver {
     icmp: Option<NodeId>,
     now: Instant,
     left_behind: u64,
+    /// While costs are taken.
+    meter: Option<Meter>,
 }
 
 impl Driver {
@@ -86,6 +101,7 @@ impl Driver {
                 rejects: Vec::new(),
                 local: Batch::new(),
                 timers: Vec::with_capacity(16),
+                trace: None,
             },
             timers: BinaryHeap::new(),
             queue: VecDeque::new(),
@@ -93,7 +109,30 @@ impl Driver {
             icmp: None,
             now: Instant::ZERO,
             left_behind: 0,
+            meter: None,
         }
+    }
+
+    /// Takes costs of all elements from now on, anew, or no longer. Without them no clock is read.
+    pub fn set_costs(&mut self, config: Option<CostConfig>) {
+        self.meter = config.map(Meter::new);
+        for node in self.nodes.iter_mut().flatten() {
+            node.cost = self.meter.as_mut().map(Meter::fresh);
+        }
+    }
+    /// Costs of an element since [`Driver::set_costs`] or since it was added; `None` while none are taken.
+    pub fn cost(&self, id: NodeId) -> Option<&ElementCost> {
+        self.node(id)?.cost.as_deref()
+    }
+
+    /// Traces packets from now on, anew, or no longer. Without a trace no clock is read.
+    pub fn set_trace(&mut self, config: Option<TraceConfig>) {
+        let buffers = self.world.pool.counters().capacity as usize;
+        self.world.trace = config.map(|config| Box::new(DelayTrace::new(config, buffers)));
+    }
+    /// The trace; `None` while packets are not traced.
+    pub fn trace(&self) -> Option<&DelayTrace> {
+        self.world.trace.as_deref()
     }
 
     /// Makes room for ports 0 … `count` − 1.
@@ -111,6 +150,7 @@ impl Driver {
             slots: (0..outputs).map(|_| Batch::new()).collect(),
             counters: NodeCounters::default(),
             deadlines: [Instant::FAR_FUTURE; TimerId::COUNT],
+            cost: self.meter.as_mut().map(Meter::fresh),
         };
         // A timer that the removed one left behind wakes the new one only at a time that this asked for itself.
         match self.free.pop() {
@@ -295,8 +335,14 @@ impl Driver {
         self.advance(now);
         let mut mine = self.spare.pop().unwrap_or_default();
         mine.append(batch);
+        if let Some(trace) = &mut self.world.trace {
+            trace.arrive(&mine);
+        }
         self.deliver(Delivery { edge: Edge { to: id, input: port }, batch: mine, hops: 0 });
         self.run();
+        if let Some(trace) = &mut self.world.trace {
+            trace.settled();
+        }
     }
 
     /// Runs every timer due at `now`. Returns the number of elements woken.
@@ -317,7 +363,7 @@ impl Driver {
     /// Wakes one element now, as if its timer were due: after its port got room again, for example.
     pub fn wake(&mut self, now: Instant, id: NodeId, timer: TimerId) {
         self.advance(now);
-        self.call(id, |element, cx| element.wake(cx, timer), 0);
+        self.call(id, Call::Wake, |element, cx| element.wake(cx, timer));
         self.run();
     }
 
@@ -345,7 +391,7 @@ impl Driver {
             }
             _ => return false,
         }
-        self.call(id, |element, cx| element.wake(cx, timer), 0);
+        self.call(id, Call::Wake, |element, cx| element.wake(cx, timer));
         true
     }
 
@@ -371,7 +417,7 @@ impl Driver {
             }
             match self.icmp {
                 Some(icmp) if !self.world.rejects.is_empty() => {
-                    self.call(icmp, |element, cx| element.wake(cx, TimerId::MAIN), 0);
+                    self.call(icmp, Call::Wake, |element, cx| element.wake(cx, TimerId::MAIN));
                     // What the element did not take gets no answer; asking again would not end.
                     for (packet, _) in self.world.rejects.drain(..) {
                         packet.release();
@@ -392,21 +438,21 @@ impl Driver {
         let over = d.hops > Self::MAX_HOPS;
         let mut left = 0;
         let batch = &mut d.batch;
-        let known = self.call(
-            d.edge.to,
-            |element, cx| {
-                cx.counters.received += batch.len() as u64;
-                if over {
-                    for packet in batch.drain() {
-                        cx.drop(packet, DropReason::LoopLimit);
-                    }
-                    return;
+        let call = Call::Push { packets: batch.len() as u64, hops: d.hops };
+        let known = self.call(d.edge.to, call, |element, cx| {
+            cx.counters.received += batch.len() as u64;
+            if over {
+                for packet in batch.drain() {
+                    cx.drop(packet, DropReason::LoopLimit);
                 }
-                element.push(cx, input, batch);
-                left = batch.len();
-            },
-            d.hops,
-        );
+                return;
+            }
+            if let Some(trace) = cx.world.trace.as_mut().filter(|t| t.is_looking()) {
+                trace.meet(batch, element.held());
+            }
+            element.push(cx, input, batch);
+            left = batch.len();
+        });
         debug_assert!(left == 0, "{} left {left} packets in its batch", self.name(d.edge.to));
         if !known || left > 0 {
             self.left_behind += d.batch.len() as u64;
@@ -422,8 +468,14 @@ impl Driver {
     }
 
     /// Calls an element with a context, queues what it emitted and books its timers. `false`: no such element.
-    fn call(&mut self, id: NodeId, f: impl FnOnce(&mut dyn Element, &mut Cx<'_>), hops: u16) -> bool {
+    fn call(&mut self, id: NodeId, call: Call, f: impl FnOnce(&mut dyn Element, &mut Cx<'_>)) -> bool {
         let Some(Some(node)) = self.nodes.get_mut(id.0 as usize) else { return false };
+        let (packets, hops) = match call {
+            Call::Push { packets, hops } => (Some(packets), hops),
+            Call::Wake => (None, 0),
+        };
+        let metered = self.meter.as_mut().zip(node.cost.as_deref_mut());
+        let timing = metered.map(|(meter, cost)| Timing::begin(meter, cost, packets, &node.counters));
         let mut cx = Cx {
             now: self.now,
             slots: &mut node.slots,
@@ -431,6 +483,9 @@ impl Driver {
             world: &mut self.world,
         };
         f(node.element.as_mut(), &mut cx);
+        if let Some(timing) = timing {
+            timing.end(&node.counters);
+        }
         for (slot, output) in node.slots.iter_mut().zip(&node.outputs) {
             if slot.is_empty() {
                 continue;

@@ -7,21 +7,27 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod cost;
 mod counters;
 mod cx;
 mod discipline;
 mod driver;
+mod histogram;
 mod port;
 mod registry;
 pub mod testkit;
+mod trace;
 
 pub use args::{Arg, ArgError, Args, BuildCx};
+pub use cost::{CallCost, Clock, CostConfig, ElementCost};
 pub use counters::{ConservationError, CounterSink, NodeCounters};
 pub use cx::{Cx, NodeId, PortIndex, Reject, TimerId};
 pub use discipline::{Budget, Delta, Discipline, Head};
 pub use driver::{Driver, DriverError, Edge};
+pub use histogram::Histogram;
 pub use port::{Port, PortError};
 pub use registry::{BuildFn, ElementType, PortCount, Registry};
+pub use trace::{DelaySample, DelayTrace, TraceConfig};
 
 use perhop_packet::Batch;
 use std::any::Any;

@@ -3,13 +3,14 @@
 //! belongs to a recognised real-time flow.
 //!
 //! # Ports
-//! One input, one output. Every packet that comes in goes out, in order.
+//! One input, one output. Every packet that comes in goes out, in order, but for those that admission drops.
 //!
 //! # Configuration
 //! | key | type | unit | default | range |
 //! |---|---|---|---|---|
 //! | `connections` | integer | entries | 131072 | 16 … 4194304 |
 //! | `undecided` | integer | flows | 16384 | 8 … 1048576 |
+//! | `calls` | integer | flows | 8192 | 0 … 1048576 |
 //! | `fragments` | integer | datagrams | 4096 | 4 … 1048576 |
 //! | `events` | integer | events | 4096 | 1 … 1048576 |
 //! | `stateless` | integer | packets a batch | 256 | 0 … 256 |
@@ -29,28 +30,41 @@
 //! filter trusts it; the default class. The contract is the filter's, else that of the source's longest prefix, else
 //! the destination's.
 //!
+//! With admission ([`crate::admission`]) a recognised flow is real-time only while it is admitted; what is refused or
+//! dropped goes its ordinary way, or is dropped as `not_admitted`. A later fragment of such a flow goes its ordinary way.
+//!
 //! A later fragment gets what the first fragment of its datagram got; when that has not been seen it is classified
-//! without ports. Packets that are not IP, or were not parsed, get the default class. When the table is full a packet
-//! is classified by itself (without detection), and beyond `stateless` of those in one batch gets the default class; it is never dropped.
+//! without ports. Packets that are not IP, or were not parsed, get the default class.
+//!
+//! When the table is full, a new connection takes the place of one that is not recognised and is either of a single packet
+//! 100 ms ago (UDP without a sign of media) or silent for `single_idle` (everything but what came to several packets and is
+//! TCP or has shown a sign of media), or, when the new one was turned away just before, of a single packet. Four are looked at; when none of them may go, the
+//! packet is classified by itself (without detection), and beyond `stateless` of those in one batch gets the default
+//! class; it is never dropped.
 //!
 //! A connection is forgotten after its protocol's silence; one of a single packet after `single_idle` while the table is
 //! more than three quarters full, so that a flood of made-up addresses does not keep calls out for long.
 //!
 //! # Counters
-//! `connections` (gauge), `created`, `expired`, `hits`, `revalidated`, `classified`, `table_full_stateless`,
+//! `connections` (gauge), `created`, `expired`, `displaced`, `hits`, `revalidated`, `classified`, `table_full_stateless`,
 //! `stateless_over_budget`, `overflow_full`, `moved`, `not_ip`, `fragments_followed`, `fragments_orphaned`,
-//! `fragments_displaced`, `detected`, `ended`, `undecided` (gauge), `undecided_evicted`, `events_lost`.
+//! `fragments_displaced`, `detected`, `ended`, `contradicted`, `undecided` (gauge), `undecided_evicted`,
+//! `calls` (gauge), `calls_unmeasured`, `events_lost`. Of admission:
+//! `flows_offered`, `flows_admitted`, `flows_refused`, `flows_dropped`, `flows_expired`, `admission_full` and
+//! `turned_packets` (packets), `intervals`, `intervals_over_cap`, `flows_admitted_now` and `admitted_bps` (gauges).
 //!
 //! # Invariants
 //! A cached verdict equals what a linear scan over the rules would say now. No allocation per packet. TCP is never
-//! recognised as real-time. Packets are neither held, dropped, reordered nor changed.
+//! recognised as real-time. Packets are neither held, reordered nor changed, and dropped by admission alone.
 //!
 //! # Example
 //! `flows :: Flows(connections = 100000, default = be, realtime = ef)`
 //!
 //! # Source
-//! RFC 2475 §2.3.1 (classifiers), RFC 2663 §2.3 (sessions), RFC 3550 (RTP); see [`crate::realtime::rtp`] for detection.
+//! RFC 2475 §2.3.1 (classifiers), RFC 2663 §2.3 (sessions), RFC 3550 (RTP); see [`crate::realtime`] for
+//! detection.
 
+mod admit;
 mod apart;
 mod change;
 mod detect;
@@ -58,9 +72,12 @@ mod detect;
 mod tests;
 mod verdict;
 
+pub use admit::AdmissionReport;
 pub use change::FlowsChange;
 pub(crate) use verdict::judge;
 
+use crate::admission::Admission;
+use crate::calls::{Assumed, CallSlab};
 use crate::classifier::{Classifier, Delta, DeltaLog};
 use crate::event::{EventQueue, FlowEvent};
 use crate::realtime::UndecidedSlab;
@@ -80,6 +97,10 @@ pub struct FlowsConfig {
     pub connections: usize,
     /// Most flows under observation by detection and not recognised yet.
     pub undecided: usize,
+    /// Most recognised RTP flows whose quality is measured.
+    pub calls: usize,
+    /// What their rating assumes.
+    pub assumed: Assumed,
     /// Most fragmented datagrams followed at once.
     pub fragments: usize,
     /// How long a first fragment is remembered.
@@ -99,6 +120,8 @@ impl Default for FlowsConfig {
         Self {
             connections: 131_072,
             undecided: 16_384,
+            calls: 8_192,
+            assumed: Assumed::default(),
             fragments: 4_096,
             fragment_timeout: Duration::from_secs(30),
             events: 4_096,
@@ -115,6 +138,7 @@ impl Default for FlowsConfig {
 pub struct FlowsCounters {
     pub created: u64,
     pub expired: u64,
+    pub displaced: u64,
     pub hits: u64,
     pub revalidated: u64,
     pub classified: u64,
@@ -128,6 +152,7 @@ pub struct FlowsCounters {
     pub fragments_displaced: u64,
     pub detected: u64,
     pub ended: u64,
+    pub contradicted: u64,
 }
 
 /// See the module.
@@ -139,6 +164,11 @@ pub struct Flows {
     pub(crate) log: DeltaLog,
     pub(crate) table: ConnectionTable,
     pub(crate) undecided: UndecidedSlab,
+    pub(crate) admission: Admission,
+    /// Whether the packet at hand is to be dropped, and places in the batch of those that are.
+    turns_away: bool,
+    turned_away: Vec<u8>,
+    pub(crate) calls: CallSlab,
     events: EventQueue,
     counters: FlowsCounters,
     /// Changes with the settings of detection, so that counts made under others are not mixed in.
@@ -187,6 +217,10 @@ impl Flows {
         let mut flows = Self {
             table,
             undecided: UndecidedSlab::new(config.undecided),
+            admission: Admission::new(2 * config.connections.max(1)),
+            turns_away: false,
+            turned_away: Vec::with_capacity(Batch::MAX),
+            calls: CallSlab::new(config.calls),
             events: EventQueue::new(config.events),
             counters: FlowsCounters::default(),
             log: DeltaLog::default(),
@@ -200,13 +234,14 @@ impl Flows {
             settings,
         };
         flows.refresh_masks();
+        let admission = flows.settings.admission.clone();
+        flows.admission_set(Instant::ZERO, admission.as_ref());
         flows
     }
 
     /// Puts a prepared change into force. O(deltas), at most 17 of them. Returns what was replaced, so that the caller
     /// can drop it where that does not delay packets.
     pub fn commit(&mut self, now: Instant, change: FlowsChange) -> FlowsChange {
-        let _ = now;
         let mut old = FlowsChange::default();
         if let Some(classifier) = change.classifier {
             if change.deltas.is_empty() {
@@ -216,8 +251,9 @@ impl Flows {
             old.classifier = Some(std::mem::replace(&mut self.classifier, classifier));
         }
         if let Some(settings) = change.settings {
-            let rtp = |s: &Settings| s.detector.as_ref().map(|d| d.rtp);
+            let rtp = |s: &Settings| s.detector.as_ref().map(|d| (d.rtp, d.stages));
             self.epoch = self.epoch.wrapping_add(u8::from(rtp(&settings) != rtp(&self.settings)));
+            self.admission_set(now, settings.admission.as_ref());
             old.settings = Some(std::mem::replace(&mut self.settings, settings));
         }
         if change.deltas.len() > DeltaLog::LEN {
@@ -258,6 +294,8 @@ impl Flows {
 struct State {
     table: ConnectionTable,
     undecided: UndecidedSlab,
+    admission: Admission,
+    calls: CallSlab,
     events: EventQueue,
     counters: FlowsCounters,
     log: DeltaLog,
@@ -276,18 +314,25 @@ impl Element for Flows {
             self.keyed = true;
             let seed = u64::from(cx.random()) << 32 | u64::from(cx.random());
             self.table.rekey(seed);
+            self.admission.seed(seed);
         }
+        self.admission_tick(now);
         let more = self.sweep(now, SWEEP_PUSH);
         self.stateless_left = self.config.stateless;
-        for packets in batch.as_mut_slice().chunks_mut(CHUNK) {
-            self.chunk(packets, now);
+        for (i, packets) in batch.as_mut_slice().chunks_mut(CHUNK).enumerate() {
+            self.chunk(packets, i * CHUNK, now);
         }
-        cx.emit_all(0, batch);
+        if self.turned_away.is_empty() {
+            cx.emit_all(0, batch);
+        } else {
+            self.emit_admitted(cx, batch);
+        }
         self.arm(cx, more && !self.armed);
     }
 
     fn wake(&mut self, cx: &mut Cx<'_>, _timer: TimerId) {
         self.armed = false;
+        self.admission_tick(cx.now());
         let more = self.sweep(cx.now(), SWEEP_WAKE);
         self.arm(cx, more);
     }
@@ -296,9 +341,11 @@ impl Element for Flows {
         let c = &self.counters;
         sink.gauge("connections", self.table.len() as u64);
         sink.gauge("undecided", self.undecided.len() as u64);
+        sink.gauge("calls", self.calls.len() as u64);
         for (name, value) in [
             ("created", c.created),
             ("expired", c.expired),
+            ("displaced", c.displaced),
             ("hits", c.hits),
             ("revalidated", c.revalidated),
             ("classified", c.classified),
@@ -312,17 +359,27 @@ impl Element for Flows {
             ("fragments_displaced", c.fragments_displaced),
             ("detected", c.detected),
             ("ended", c.ended),
+            ("contradicted", c.contradicted),
             ("undecided_evicted", self.undecided.evicted),
+            ("calls_unmeasured", self.calls.unmeasured),
             ("events_lost", self.events.lost),
         ] {
             sink.counter(name, value);
         }
+        self.admission_counters(sink);
     }
 
     /// The table moves whole, with its own limits; verdicts are checked against the successor's rules.
     fn export_state(&mut self) -> Option<ElementState> {
         let empty = Self::new(
-            FlowsConfig { connections: 1, undecided: 1, fragments: 1, events: 1, ..self.config.clone() },
+            FlowsConfig {
+                connections: 1,
+                undecided: 1,
+                calls: 0,
+                fragments: 1,
+                events: 1,
+                ..self.config.clone()
+            },
             Arc::clone(&self.classifier),
             Arc::clone(&self.settings),
         );
@@ -330,6 +387,8 @@ impl Element for Flows {
         Some(Box::new(State {
             table: old.table,
             undecided: old.undecided,
+            admission: old.admission,
+            calls: old.calls,
             events: old.events,
             counters: old.counters,
             log: old.log,
@@ -340,8 +399,10 @@ impl Element for Flows {
 
     fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
         let state = state.downcast::<State>()?;
-        let State { table, undecided, events, counters, log, epoch, keyed } = *state;
+        let State { table, undecided, calls, admission, events, counters, log, epoch, keyed } = *state;
+        self.calls = calls;
         (self.table, self.undecided, self.events, self.counters) = (table, undecided, events, counters);
+        self.admission = admission;
         (self.log, self.keyed, self.armed) = (log, keyed, false);
         self.epoch = epoch.wrapping_add(1);
         self.log.push(Delta::All);
@@ -374,8 +435,9 @@ impl Flows {
             | u32::from(layout.tcp_flags & self.masks.flags) << 24
     }
 
-    /// One chunk: all hashes, then all entries on their way from memory, then the packets.
-    fn chunk(&mut self, packets: &mut [Packet], now: Instant) {
+    /// One chunk: all hashes, then all entries on their way from memory, then what detection keeps of them, then the
+    /// packets.
+    fn chunk(&mut self, packets: &mut [Packet], first: usize, now: Instant) {
         let mut looks = [Look::default(); CHUNK];
         for (look, packet) in looks.iter_mut().zip(packets.iter()) {
             let meta = packet.meta();
@@ -392,10 +454,22 @@ impl Flows {
         for look in looks[..packets.len()].iter().filter(|l| l.ok) {
             self.table.prefetch_entry(look.hash, usize::from(look.oriented.swapped));
         }
-        for (look, packet) in looks.iter().zip(packets.iter_mut()) {
+        if self.settings.detector.is_some() {
+            for look in looks[..packets.len()].iter().filter(|l| l.ok) {
+                match self.table.likely_slot(look.hash, usize::from(look.oriented.swapped)) {
+                    Some((true, slot)) => self.calls.prefetch(slot),
+                    Some((false, slot)) => self.undecided.prefetch(slot),
+                    None => {}
+                }
+            }
+        }
+        for (i, (look, packet)) in looks.iter().zip(packets.iter_mut()).enumerate() {
             let (meta, frame) = packet.parts_mut();
             if look.ok {
                 self.connected(meta, frame, look, now);
+                if std::mem::take(&mut self.turns_away) {
+                    self.turned_away.push((first + i) as u8);
+                }
             } else {
                 self.unconnected(meta, frame, now);
             }
@@ -414,7 +488,10 @@ impl Flows {
                     self.counters.created += 1;
                     n
                 }
-                None => return self.stateless(meta, frame),
+                None => match self.displace(now, look, half) {
+                    Some(n) => n,
+                    None => return self.stateless(meta, frame),
+                },
             },
         };
         let aux = self.aux(meta);
@@ -439,7 +516,7 @@ impl Flows {
             self.table.entry_mut(n).closing = meta.layout.tcp_flags & (FIN | RST) != 0;
         }
         let realtime = if udp && (recognised || self.settings.detects(meta.in_port)) {
-            self.detect(n, half, meta, frame, &verdict)
+            self.detect(n, half, meta, frame, &verdict) && self.admits(n, half, meta, &verdict, recognised)
         } else {
             false
         };
@@ -475,7 +552,8 @@ impl Flows {
     }
 
     fn arm(&mut self, cx: &mut Cx<'_>, soon: bool) {
-        let next = if soon { Some(cx.now() + Duration::from_millis(1)) } else { self.table.next_sweep() };
+        let regular = || [self.table.next_sweep(), self.admission.next_tick()].into_iter().flatten().min();
+        let next = if soon { Some(cx.now() + Duration::from_millis(1)) } else { regular() };
         if let Some(at) = next.filter(|_| !self.armed || soon) {
             self.armed = true;
             cx.timer_at(at);

@@ -1,5 +1,6 @@
 //! What the element tells about flows.
 
+use crate::realtime::reason::Reason;
 use crate::table::{Entry, FlowKey};
 use perhop_packet::Direction;
 use perhop_units::Instant;
@@ -50,6 +51,10 @@ pub enum FlowEventKind {
     Detected,
     /// Recognised before; silent, or something else now.
     Ended,
+    /// Recognised, and refused by admission.
+    Refused,
+    /// Admitted before, and dropped by admission.
+    Dropped,
 }
 
 /// An event of one flow.
@@ -63,13 +68,15 @@ pub struct FlowEvent {
     pub flow: FlowTuple,
     /// Entry of the connection table then.
     pub connection: u32,
-    /// SSRC.
+    /// Why it was recognised.
+    pub reason: Option<Reason>,
+    /// SSRC, 0 without RTP.
     pub ssrc: u32,
     /// RTP payload type.
     pub payload_type: u8,
     /// Confidence in per cent.
     pub confidence: u8,
-    /// Packet of the flow that decided, from 1.
+    /// Packet of the flow that decided, from 1, at most 65,535.
     pub decided_at: u32,
     /// Packets of the flow so far.
     pub packets: u64,
@@ -85,10 +92,11 @@ impl FlowEvent {
             kind,
             flow: FlowTuple::of(&entry.key, half),
             connection,
+            reason: entry.findings[half & 1].reason(),
             ssrc: h.ssrc,
             payload_type: h.payload_type,
             confidence: h.confidence,
-            decided_at: entry.decided_at[half & 1],
+            decided_at: u32::from(entry.decided_at[half & 1]),
             packets: h.packets,
             bytes: h.bytes,
         }

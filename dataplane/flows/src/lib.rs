@@ -1,11 +1,14 @@
 //! Flows: which connection a packet belongs to, which rule it meets first, and whether it is real-time media.
 //!
 //! * [`classifier`]: rules and tuple search;
-//! * [`realtime`]: recognition of RTP;
+//! * [`realtime`]: recognition of media;
+//! * [`admission`]: which of the recognised flows are real-time;
 //! * [`Flows`]: the element that puts them together around a connection table;
 //! * [`offline`]: the same recognition over captured frames.
 #![forbid(unsafe_code)]
 
+pub mod admission;
+mod calls;
 pub mod classifier;
 mod element;
 mod event;
@@ -16,11 +19,13 @@ mod registration;
 mod settings;
 mod table;
 
-pub use element::{Flows, FlowsChange, FlowsConfig, FlowsCounters};
+pub use calls::{Assumed, CallInfo};
+pub use element::{AdmissionReport, Flows, FlowsChange, FlowsConfig, FlowsCounters};
 pub use event::{FlowEvent, FlowEventKind, FlowTuple};
 pub use query::{
     ExplainedConnection, ExplainedFilter, ExplainedTable, Explanation, FlowInfo, SNAPSHOT_SLOTS,
 };
+pub use realtime::reason::Reason;
 pub use registration::types;
 pub use settings::{Settings, SlaMap};
 pub use table::Timeouts;

@@ -1,8 +1,14 @@
 //! Recognition over captured frames: the rows of `perhop realtime classify --json`.
 
-use crate::realtime::rtp::{HEADER_LEN, NotRtp, RtpDetector, RtpSettings};
+mod link;
+
+use crate::realtime::Stages;
+use crate::realtime::demux::{Evidence, Payload};
+use crate::realtime::flow::FlowDetector;
+use crate::realtime::reason::Reason;
+use crate::realtime::rtp::{NotRtp, RtpSettings};
 use perhop_units::Instant;
-use perhop_wire::{Fragment, Layout, dissect, ethertype, protocol};
+use perhop_wire::{Fragment, Layout, protocol};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +24,8 @@ pub struct FlowRow {
     pub packets: u64,
     /// `media` or `none`.
     pub verdict: &'static str,
-    /// `rtp`, `tcp`, or why the flow's packets are not RTP: the reason most of them gave.
+    /// Why it is media ([`Reason::name`]); else `tcp`, `contradicted` when hardly a packet after the decision fitted, or
+    /// why the flow's packets are not RTP ([`NotRtp::name`]): the reason most of them gave.
     pub reason: &'static str,
     /// 0 … 1; 0 when not media.
     pub confidence: f64,
@@ -47,33 +54,34 @@ type FlowId = (u8, SocketAddr, SocketAddr);
 struct Flow {
     order: usize,
     packets: u64,
-    detector: RtpDetector,
+    detector: FlowDetector,
     reasons: BTreeMap<NotRtp, u64>,
     decided_at: Option<u64>,
+    reason: Option<Reason>,
     confidence: u8,
     ssrc: Vec<u32>,
     payload_type: Vec<u8>,
 }
 
-/// Recognises the flows of one capture, whose `frames` are (time of capture, link type, bytes). Link types: Ethernet
-/// (1), raw IP (12, 14, 101, 228, 229), Linux cooked (113, 276), null and loopback (0, 108). Bytes behind the IP
-/// packet are ignored; a frame the capture cut short counts with what is left if that holds its headers.
+/// Recognises the flows of one capture, whose `frames` are (time of capture, link type, bytes). Link types: Ethernet,
+/// raw IP, Linux cooked (1 and 2), null and loopback, PPP, PPPoE, Cisco HDLC, IEEE 802.11 (also behind radiotap), and
+/// the headers of BSD's and Linux's packet filters. PPPoE, MPLS, IP in IP, GRE and GTP-U are taken off. Bytes behind the
+/// IP packet are ignored; a frame the capture cut short counts with what is left if that holds its headers.
 ///
 /// Memory: about 500 B a flow, without a limit: a capture is finite.
 pub fn classify_capture<B: AsRef<[u8]>>(
     file: &str,
     settings: RtpSettings,
+    stages: Stages,
     frames: impl IntoIterator<Item = (Instant, u32, B)>,
 ) -> Classified {
     let mut flows: BTreeMap<FlowId, Flow> = BTreeMap::new();
+    let mut connections: BTreeMap<FlowId, Evidence> = BTreeMap::new();
     let mut result = Classified::default();
-    let mut scratch = Vec::new();
+    let (mut scratch, mut spare) = (Vec::new(), Vec::new());
     for (at, link_type, bytes) in frames {
-        if !as_ethernet(link_type, bytes.as_ref(), &mut scratch) {
-            result.unreadable += 1;
-            continue;
-        }
-        let Some(layout) = dissect_cut(&mut scratch) else {
+        let read = link::as_ethernet(link_type, bytes.as_ref(), &mut scratch);
+        let Some(layout) = read.and_then(|()| link::dissect_inner(&mut scratch, &mut spare)) else {
             result.unreadable += 1;
             continue;
         };
@@ -82,8 +90,10 @@ pub fn classify_capture<B: AsRef<[u8]>>(
             continue;
         };
         let order = flows.len();
-        let flow = flows.entry(id).or_insert_with(|| Flow::new(order, settings));
-        flow.packet(at, &scratch, &layout);
+        let flow = flows.entry(id).or_insert_with(|| Flow::new(order, FlowDetector::new(settings, stages)));
+        let (protocol, a, b) = id;
+        let evidence = connections.entry((protocol, a.min(b), a.max(b))).or_default();
+        flow.packet(at, evidence, &scratch, &layout);
     }
     let mut rows: Vec<(usize, FlowRow)> =
         flows.iter().map(|(id, flow)| (flow.order, flow.row(file, id))).collect();
@@ -93,37 +103,38 @@ pub fn classify_capture<B: AsRef<[u8]>>(
 }
 
 impl Flow {
-    fn new(order: usize, settings: RtpSettings) -> Self {
+    fn new(order: usize, detector: FlowDetector) -> Self {
         Self {
             order,
             packets: 0,
-            detector: RtpDetector::new(settings),
+            detector,
             reasons: BTreeMap::new(),
             decided_at: None,
+            reason: None,
             confidence: 0,
             ssrc: Vec::new(),
             payload_type: Vec::new(),
         }
     }
 
-    fn packet(&mut self, at: Instant, frame: &[u8], layout: &Layout) {
+    fn packet(&mut self, at: Instant, evidence: &mut Evidence, frame: &[u8], layout: &Layout) {
         self.packets += 1;
         if layout.protocol == protocol::TCP {
             return;
         }
         // Lengths as sent, not as captured.
         let start = usize::from(layout.payload_offset);
-        let sent = usize::from(layout.l3_offset) + usize::from(layout.ip_len);
-        let len = sent.saturating_sub(start);
-        let payload = frame.get(start..).unwrap_or_default();
-        let mut head = [0; HEADER_LEN];
-        let known = payload.len().min(HEADER_LEN);
-        head[..known].copy_from_slice(&payload[..known]);
-        let len = if known < HEADER_LEN { known } else { len };
-        match self.detector.observe(at, len, &head) {
+        let end = usize::from(layout.l3_offset) + usize::from(layout.ip_len);
+        let bytes = frame.get(start..end.min(frame.len())).unwrap_or_default();
+        let payload = Payload { bytes, len: end.saturating_sub(start), ip_len: layout.ip_len };
+        match self.detector.observe(evidence, at, &payload) {
             Some(decision) => {
                 self.decided_at.get_or_insert(decision.packet);
+                self.reason.get_or_insert(decision.reason);
                 self.confidence = self.confidence.max(decision.confidence);
+                if !decision.reason.is_rtp() {
+                    return;
+                }
                 if !self.ssrc.contains(&decision.ssrc) {
                     self.ssrc.push(decision.ssrc);
                 }
@@ -141,24 +152,23 @@ impl Flow {
 
     fn row(&self, file: &str, (proto, src, dst): &FlowId) -> FlowRow {
         let tcp = *proto == protocol::TCP;
-        let media = self.decided_at.is_some();
+        let media = self.reason.filter(|_| !self.detector.contradicted());
         let usual = self.reasons.iter().max_by_key(|(_, n)| **n).map(|(why, _)| why.name());
         FlowRow {
             file: file.to_owned(),
             flow: format!("{} {src}>{dst}", if tcp { "tcp" } else { "udp" }),
             packets: self.packets,
-            verdict: if media { "media" } else { "none" },
-            reason: if media {
-                "rtp"
-            } else if tcp {
-                "tcp"
-            } else {
-                usual.unwrap_or("too_few")
+            verdict: if media.is_some() { "media" } else { "none" },
+            reason: match media {
+                Some(reason) => reason.name(),
+                None if tcp => "tcp",
+                None if self.reason.is_some() => "contradicted",
+                None => usual.unwrap_or("too_few"),
             },
-            confidence: f64::from(self.confidence) / 100.0,
-            decided_at: self.decided_at,
-            ssrc: self.ssrc.clone(),
-            payload_type: self.payload_type.clone(),
+            confidence: media.map_or(0.0, |_| f64::from(self.confidence) / 100.0),
+            decided_at: self.decided_at.filter(|_| media.is_some()),
+            ssrc: if media.is_some() { self.ssrc.clone() } else { Vec::new() },
+            payload_type: if media.is_some() { self.payload_type.clone() } else { Vec::new() },
         }
     }
 }
@@ -172,76 +182,6 @@ fn flow_id(frame: &[u8], layout: &Layout) -> Option<FlowId> {
     let key = crate::classifier::Key::of(frame, layout, perhop_packet::PortId(0))?;
     let address = |ip: IpAddr, port| SocketAddr::new(ip, port);
     Some((layout.protocol, address(key.src, layout.src_port), address(key.dst, layout.dst_port)))
-}
-
-/// Puts the frame into `into` as Ethernet; false for an unknown link type or a frame shorter than its link header.
-fn as_ethernet(link_type: u32, frame: &[u8], into: &mut Vec<u8>) -> bool {
-    into.clear();
-    let (ether_type, packet) = match link_type {
-        1 => {
-            into.extend_from_slice(frame);
-            return true;
-        }
-        // Raw IP: the version tells.
-        12 | 14 | 101 | 228 | 229 => (None, Some(frame)),
-        // Null (host byte order) and loopback: a 4-byte address family, which the IP version tells better.
-        0 | 108 => (None, frame.get(4..)),
-        // Linux cooked: protocol in bytes 14–15 of 16.
-        113 => (word(frame, 14), frame.get(16..)),
-        // Linux cooked 2: protocol in bytes 0–1 of 20.
-        276 => (word(frame, 0), frame.get(20..)),
-        _ => return false,
-    };
-    let Some(packet) = packet else { return false };
-    let by_version = match packet.first().map(|b| b >> 4) {
-        Some(4) => ethertype::IPV4,
-        Some(6) => ethertype::IPV6,
-        _ => 0,
-    };
-    into.extend_from_slice(&[0; 12]);
-    into.extend_from_slice(&ether_type.unwrap_or(by_version).to_be_bytes());
-    into.extend_from_slice(packet);
-    true
-}
-
-fn word(frame: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?))
-}
-
-/// Dissects a frame of which the capture may hold the first bytes only: it is padded to the length its IP header
-/// says, which does no harm because nothing behind the first bytes of the payload is looked at. An IPv4 header checksum
-/// that the sending card had yet to fill in is filled in.
-fn dissect_cut(frame: &mut Vec<u8>) -> Option<Layout> {
-    use perhop_wire::Malformed;
-    let captured = frame.len();
-    for _ in 0..3 {
-        match dissect(frame) {
-            Ok(layout) => {
-                frame.truncate(captured);
-                let known = usize::from(layout.payload_offset.max(layout.l4_offset)) <= captured;
-                return known.then_some(layout);
-            }
-            Err(Malformed::Ipv4TotalLength | Malformed::Ipv6PayloadLength | Malformed::UdpLength)
-                if frame.len() <= captured =>
-            {
-                frame.resize(captured + 65_535, 0);
-            }
-            Err(Malformed::Ipv4Checksum) => fill_checksum(frame)?,
-            Err(_) => return None,
-        }
-    }
-    None
-}
-
-/// Writes the right checksum into the IPv4 header, wherever it starts.
-fn fill_checksum(frame: &mut [u8]) -> Option<()> {
-    let at = (14..=22).step_by(4).find(|at| word(frame, at - 2) == Some(ethertype::IPV4))?;
-    let len = usize::from(frame.get(at)? & 0x0f) * 4;
-    let header = frame.get_mut(at..at + len)?;
-    header[10..12].fill(0);
-    let sum = perhop_wire::checksum::of(header);
-    header[10..12].copy_from_slice(&sum.to_be_bytes());
-    Some(())
 }
 
 #[cfg(test)]

@@ -1,8 +1,11 @@
 //! Looking at the element without changing it: `show flows` and `explain`.
 
+use crate::admission::Standing;
+use crate::calls::CallInfo;
 use crate::classifier::{Key, Match, Rule};
 use crate::element::{Flows, judge};
 use crate::event::{FlowTuple, direction};
+use crate::realtime::reason::Reason;
 use crate::realtime::rtp::{HEADER_LEN, Header};
 use crate::table::{Entry, FlowKey, elapsed_ms};
 use perhop_packet::{ClassId, Direction, FilterId, PortId, ProfileId, SlaId};
@@ -35,14 +38,20 @@ pub struct FlowInfo {
     pub class: Option<u32>,
     /// Whether recognised as real-time.
     pub realtime: bool,
-    /// SSRC when recognised.
+    /// What admission says about it, if it was asked.
+    pub admission: Option<Standing>,
+    /// Why recognised.
+    pub reason: Option<&'static str>,
+    /// SSRC when recognised as RTP.
     pub ssrc: Option<u32>,
-    /// Payload type when recognised.
+    /// Payload type when recognised as RTP.
     pub payload_type: Option<u8>,
     /// Confidence in per cent when recognised.
     pub confidence: Option<u8>,
     /// Packet that decided, from 1, when recognised.
     pub decided_at: Option<u32>,
+    /// Quality so far when recognised as RTP and measured.
+    pub call: Option<CallInfo>,
 }
 
 /// What the element would do with a packet, and why.
@@ -66,8 +75,8 @@ pub struct Explanation {
     pub class: Option<u32>,
     /// Where the class comes from: `real-time detection`, `filter`, `code point`, `default`.
     pub class_from: &'static str,
-    /// What detection says: `off`, `not UDP`, `recognised`, `recognised, kept by its filter`, `undecided`, or why the
-    /// packet cannot be RTP.
+    /// What detection and admission say: `off`, `not UDP`, `recognised`, `recognised, kept by its filter`, `recognised,
+    /// refused by admission`, `recognised, dropped by admission`, `undecided`, or why the packet cannot be RTP.
     pub detection: String,
 }
 
@@ -115,6 +124,11 @@ pub struct ExplainedFilter {
 /// Entries of the table that one call of [`Flows::snapshot`] looks at, dead ones included: a few µs.
 pub const SNAPSHOT_SLOTS: u32 = 256;
 
+/// A flow that admission was not asked about, or was given leave.
+fn admitted(admission: Option<Standing>) -> bool {
+    admission.is_none_or(|s| s == Standing::Admitted)
+}
+
 fn some(id: u32) -> Option<u32> {
     (id != u32::MAX).then_some(id)
 }
@@ -143,7 +157,10 @@ impl Flows {
     fn info(&self, n: u32, entry: &Entry, half: usize, now_ms: u32) -> FlowInfo {
         let h = &entry.halves[half];
         let v = &h.verdict;
-        let promoted = h.realtime && v.promotable();
+        let admission = self.admission.standing(n << 1 | half as u32);
+        let finding = entry.findings[half];
+        let rtp = h.realtime && finding.has_ssrc();
+        let promoted = h.realtime && v.promotable() && admitted(admission);
         let class = self.promoted_class().filter(|_| promoted).unwrap_or(v.class);
         FlowInfo {
             connection: n,
@@ -157,10 +174,17 @@ impl Flows {
             profile: some(v.profile.0),
             class: some(class.0),
             realtime: h.realtime,
-            ssrc: h.realtime.then_some(h.ssrc),
-            payload_type: h.realtime.then_some(h.payload_type),
+            admission: admission.filter(|_| h.realtime),
+            reason: finding.reason().filter(|_| h.realtime).map(Reason::name),
+            ssrc: rtp.then_some(h.ssrc),
+            payload_type: rtp.then_some(h.payload_type),
             confidence: h.realtime.then_some(h.confidence),
-            decided_at: h.realtime.then_some(entry.decided_at[half]),
+            decided_at: h.realtime.then_some(u32::from(entry.decided_at[half])),
+            call: self
+                .calls
+                .find(h.undecided, n << 1 | half as u32)
+                .filter(|_| rtp)
+                .map(|call| call.meter.info(&self.config.assumed)),
         }
     }
 
@@ -193,7 +217,8 @@ impl Flows {
             Some((n, usize::from(o.swapped), self.table.entry(n)?))
         });
         let recognised = found.is_some_and(|(_, half, entry)| entry.halves[half].realtime);
-        let promoted = recognised && verdict.promotable();
+        let admission = found.and_then(|(n, half, _)| self.admission.standing(n << 1 | half as u32));
+        let promoted = recognised && verdict.promotable() && admitted(admission);
         let class = self.promoted_class().filter(|_| promoted);
         Explanation {
             ip: true,
@@ -208,7 +233,11 @@ impl Flows {
             profile: some(verdict.profile.0),
             class: some(class.unwrap_or(verdict.class).0),
             class_from: if class.is_some() { "real-time detection" } else { self.class_from(rule, &key) },
-            detection: self.detection_of(frame, layout, in_port, recognised, promoted),
+            detection: match admission.filter(|s| recognised && *s != Standing::Admitted) {
+                Some(Standing::Dropped) => "recognised, dropped by admission".to_owned(),
+                Some(_) if verdict.promotable() => "recognised, refused by admission".to_owned(),
+                _ => self.detection_of(frame, layout, in_port, recognised, promoted),
+            },
             filter: rule.map(|r| explain_rule(r, &key)),
             tables: visits
                 .iter()

@@ -2,7 +2,7 @@
 
 use crate::classifier::Classifier;
 use crate::element::{Flows, FlowsConfig};
-use crate::realtime::{Detector, rtp::RtpSettings};
+use crate::realtime::{Detector, Stages, rtp::RtpSettings};
 use crate::settings::Settings;
 use crate::table::Timeouts;
 use perhop_element::{ArgError, Args, BuildCx, Element, ElementType, PortCount};
@@ -10,9 +10,10 @@ use perhop_units::Duration;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "connections",
     "undecided",
+    "calls",
     "fragments",
     "events",
     "stateless",
@@ -38,7 +39,7 @@ pub fn types() -> Vec<ElementType> {
             let stateless = rng.next_u32() % 257;
             let realtime = if rng.next_u32() & 1 == 0 { ", realtime = ef" } else { "" };
             format!(
-                "connections = {connections}, undecided = 64, fragments = 16, events = 64, stateless = {stateless}, default = be{realtime}"
+                "connections = {connections}, undecided = 64, calls = 64, fragments = 16, events = 64, stateless = {stateless}, default = be{realtime}"
             )
         },
     }]
@@ -70,6 +71,7 @@ fn build(args: &Args, cx: &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgError
     let config = FlowsConfig {
         connections: number("connections", d.connections as u64, 16..=4 * MANY) as usize,
         undecided: number("undecided", d.undecided as u64, 8..=MANY) as usize,
+        calls: number("calls", d.calls as u64, 0..=MANY) as usize,
         fragments: number("fragments", d.fragments as u64, 4..=MANY) as usize,
         events: number("events", d.events as u64, 1..=MANY) as usize,
         stateless: number("stateless", u64::from(d.stateless), 0..=256) as u32,
@@ -89,6 +91,7 @@ fn build(args: &Args, cx: &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgError
     let detector = class("realtime").map(|promote_class| Detector {
         enabled: true,
         rtp: RtpSettings::default(),
+        stages: Stages::default(),
         promote_class,
         in_ports: Vec::new(),
     });

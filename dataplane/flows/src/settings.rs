@@ -1,5 +1,6 @@
 //! What the element is told besides its rules.
 
+use crate::admission::AdmissionSettings;
 use crate::realtime::Detector;
 use ipnet::IpNet;
 use perhop_packet::{ClassId, PortId, SlaId};
@@ -75,6 +76,8 @@ pub struct Settings {
     pub slas: SlaMap,
     /// Real-time detection.
     pub detector: Option<Detector>,
+    /// Admission of recognised flows; `None`: all are admitted.
+    pub admission: Option<AdmissionSettings>,
 }
 
 impl Default for Settings {
@@ -86,6 +89,7 @@ impl Default for Settings {
             domains: Vec::new(),
             slas: SlaMap::default(),
             detector: None,
+            admission: None,
         }
     }
 }
@@ -109,6 +113,12 @@ impl Settings {
         self.detector
             .as_ref()
             .is_some_and(|d| d.enabled && (d.in_ports.is_empty() || d.in_ports.contains(&port)))
+    }
+
+    /// Whether detection counts sizes and intervals, which needs every packet.
+    #[inline]
+    pub fn statistical(&self) -> bool {
+        self.detector.as_ref().is_some_and(|d| d.stages.statistical.is_some())
     }
 
     /// Whether every verdict that was cached under `self` would be the same under `other`.

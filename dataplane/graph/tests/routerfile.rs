@@ -4,6 +4,9 @@
 //! (`.expected`; `PERHOP_BLESS=1` writes it anew). Independent of that, comments in the file say where something is
 //! wrong: `#@COLUMN severity: words` below a line, or `#@LINE:COLUMN severity: words` anywhere.
 
+#[path = "routerfile/page.rs"]
+mod page;
+
 use perhop_config::Severity;
 use perhop_graph::control::Draining;
 use perhop_graph::control::{Control, Draft, GraphRequest, Input, Limits, Output, Planner};
@@ -45,15 +48,12 @@ impl Planner for Anything {
 fn submit(objects: Vec<Object>) -> Vec<ErrorItem> {
     let mut control = Control::new(1, Anything, Limits::default());
     let transaction = Transaction {
-        txn_id: TxnId([1; 16]),
-        owner: Owner::File,
-        fence: 0,
         mode: Mode::Check,
-        if_revision: None,
-        confirm_within_ms: None,
-        note: None,
-        force: false,
-        ops: vec![Op::ReplaceOwned { kinds: RouterFile::KINDS.to_vec(), objects }],
+        ..Transaction::new(
+            TxnId([1; 16]),
+            Owner::File,
+            vec![Op::ReplaceOwned { kinds: RouterFile::KINDS.to_vec(), objects }],
+        )
     };
     let request = Input::Request { request: 7, who: Credentials::ADMIN, transaction: Box::new(transaction) };
     control.handle_input(Instant(0), request);
@@ -309,4 +309,12 @@ mod lines {
             }
         }
     }
+}
+
+#[test]
+fn a_queue_without_a_unit_is_told_what_could_be_written() {
+    let text = "[[port]]\nname = \"a\"\nrate = \"1 Mbit/s\"\nqueue = 100\n";
+    let (_, said) = perhop_graph::routerfile::RouterFile::read("r.toml", text);
+    let said = said.to_string();
+    assert!(said.contains("r.toml:4:9: ") && said.contains("Write for example \"100 packets\""), "{said}");
 }

@@ -13,8 +13,8 @@ use perhop_graph::router::{Change, RouterPlanner, WorkerEvent};
 use perhop_graph::routerfile::RouterFile;
 use perhop_io::{AfPacket, clock};
 use perhop_model::{
-    Claim, CountersPage, Credentials, ErrorItem, Event, EventKind, Mode, Op, Owner, Reply, Role, Spec,
-    StatePage, StateQuery, Transaction, TxnId,
+    Claim, CountersPage, Credentials, ErrorItem, Event, EventKind, Op, Owner, Reply, Role, Spec, StatePage,
+    StateQuery, Transaction, TxnId,
 };
 use perhop_netlink::Netlink;
 use perhop_packet::PortId;
@@ -280,6 +280,8 @@ impl ControlThread {
                 packets: event.packets,
             },
             FlowEventKind::Ended => EventKind::FlowEnded { flow, packets: event.packets },
+            FlowEventKind::Refused => EventKind::FlowRefused { flow },
+            FlowEventKind::Dropped => EventKind::FlowDropped { flow, packets: event.packets },
         }
     }
 
@@ -348,17 +350,11 @@ pub(crate) const FILE: Credentials = Credentials { role: Role::Write, owner: Som
 
 /// Makes what owner `file` has exactly these objects.
 pub(crate) fn file_transaction(objects: Vec<perhop_model::Object>) -> Transaction {
-    Transaction {
-        txn_id: new_txn_id(),
-        owner: Owner::File,
-        fence: 0,
-        mode: Mode::Commit,
-        if_revision: None,
-        confirm_within_ms: None,
-        note: None,
-        force: false,
-        ops: vec![Op::ReplaceOwned { kinds: RouterFile::KINDS.to_vec(), objects }],
-    }
+    Transaction::new(
+        new_txn_id(),
+        Owner::File,
+        vec![Op::ReplaceOwned { kinds: RouterFile::KINDS.to_vec(), objects }],
+    )
 }
 
 /// Different for every call on this machine: clock, process, counter.

@@ -1,5 +1,6 @@
 //! A router on this machine: preparing its interfaces, starting its threads, stopping, putting everything back.
 
+use crate::accounting::Accounting;
 use crate::capture::{Capture, Tap};
 use crate::control_thread::{ControlThread, FILE, Parts, ToControl, file_transaction};
 use crate::death::{Sentinel, Stopping, ThreadDeath};
@@ -60,6 +61,8 @@ pub struct EngineConfig {
     pub pcap_dir: Option<PathBuf>,
     /// Sample queues and classes at this interval from the start.
     pub record: Option<Duration>,
+    /// Take the time of elements and packets from the start.
+    pub accounting: Option<Accounting>,
     /// Slots of each receive ring, 64 … 65,536.
     pub rx_slots: u32,
     /// Slots of each transmit ring, 64 … 65,536.
@@ -88,6 +91,7 @@ impl EngineConfig {
             fifo: false,
             pcap_dir: None,
             record: None,
+            accounting: None,
             rx_slots: 4096,
             tx_slots: 1024,
             state_dir: state_dir.into(),
@@ -167,8 +171,11 @@ impl Engine {
             .unwrap_or_else(|| edge_graph(&ports, &EdgeOptions::live(config.connections)));
         let mut planner = RouterPlanner::new(ports.clone(), registry());
         let pool = Pool::new(config.pool_size);
-        let worker = Worker::new(&text, &mut planner, pool, config.seed)
+        let mut worker = Worker::new(&text, &mut planner, pool, config.seed)
             .map_err(|e| EngineError::Graph(vec![e.to_string()]))?;
+        if let Some(accounting) = config.accounting {
+            accounting.start(worker.driver_mut());
+        }
         let prepared = Prepared::new(&config.name, &config.state_dir, &namespace, &devices)?;
         let plan = SocketPlan {
             rx_slots: config.rx_slots,

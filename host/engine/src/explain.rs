@@ -44,14 +44,5 @@ fn wrong(errors: &[DescribeError]) -> ErrorItem {
 }
 
 fn item(code: Code, message: String) -> ErrorItem {
-    ErrorItem {
-        op: None,
-        path: "packet".to_owned(),
-        code,
-        message,
-        value: None,
-        allowed: None,
-        limit: None,
-        free: None,
-    }
+    ErrorItem::new(code, "packet", message)
 }

@@ -2,6 +2,7 @@
 
 use crate::packet_thread::Notice;
 use perhop_element::CounterSink;
+use perhop_elements::queue::Wait;
 use perhop_packet::{Batch, Pool, PortId};
 use perhop_units::{Duration, Instant};
 
@@ -45,6 +46,8 @@ pub(crate) trait Forwarder: Send + 'static {
     fn turn_ended(&mut self, now: Instant) -> bool;
     /// Notices that were dropped because the outside did not keep up.
     fn notices_dropped(&self) -> u64;
-    /// Gauges for the recorder.
-    fn sample(&mut self, sink: &mut dyn CounterSink);
+    /// Gauges for the recorder; from the first time on, how long packets wait is kept for [`Forwarder::take_waits`].
+    fn sample(&mut self, now: Instant, sink: &mut dyn CounterSink);
+    /// How long packets waited, by queue, in the order in which they left it; keeps no more until the next sample.
+    fn take_waits(&mut self) -> Vec<(String, Vec<Wait>)>;
 }

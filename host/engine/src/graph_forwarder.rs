@@ -4,7 +4,10 @@ use crate::forwarder::{Forwarder, Step};
 use crate::packet_thread::Notice;
 use crate::report::Row;
 use perhop_element::{BuildCx, CounterSink, Driver, NodeId};
+use perhop_elements::emulate::Link;
 use perhop_elements::plumbing::FromPort;
+use perhop_elements::queue::Wait;
+use perhop_elements::schedule::Pump;
 use perhop_graph::lang::{Built, build, parse};
 use perhop_packet::{Batch, DropReason, Pool, PortId};
 use perhop_units::{Duration, Instant};
@@ -92,6 +95,33 @@ impl GraphForwarder {
         {
             // It does not fit; the old one takes it back and is emptied.
             let _ = old.import_state(state);
+        }
+    }
+
+    /// The emulated links.
+    fn links(&self) -> Vec<NodeId> {
+        self.driver.ids().filter(|id| self.driver.element_ref::<Link>(*id).is_some()).collect()
+    }
+
+    /// Gauges of the lengths between which queues were since the last sample: `bytes_least` and `bytes_most` of a link, of
+    /// a pump `backlog_least` and `backlog_most`, with `_CLASS` behind them for its classes.
+    fn sample_lengths(&mut self, now: Instant, sink: &mut dyn CounterSink) {
+        let ids: Vec<NodeId> = self.driver.ids().collect();
+        for id in ids {
+            let name = self.driver.name(id).to_owned();
+            let mut both = |what: &str, class: &str, [least, most]: [u64; 2]| {
+                sink.gauge(&format!("{name}.{what}_least{class}"), least);
+                sink.gauge(&format!("{name}.{what}_most{class}"), most);
+            };
+            if let Some(link) = self.driver.element_mut::<Link>(id) {
+                link.log_waits();
+                both("bytes", "", link.length_range(now));
+            } else if let Some(pump) = self.driver.element_mut::<Pump>(id) {
+                both("backlog", "", pump.length_range(now));
+                pump.class_length_ranges(now, &mut |class, range| {
+                    both("backlog", &format!("_{class}"), range)
+                });
+            }
         }
     }
 
@@ -227,7 +257,8 @@ impl Forwarder for GraphForwarder {
         0
     }
 
-    fn sample(&mut self, sink: &mut dyn CounterSink) {
+    fn sample(&mut self, now: Instant, sink: &mut dyn CounterSink) {
+        self.sample_lengths(now.max(self.driver.now()), sink);
         for id in self.driver.ids() {
             let Some(element) = self.driver.element(id) else { continue };
             if UNRECORDED.contains(&element.type_name()) {
@@ -244,5 +275,14 @@ impl Forwarder for GraphForwarder {
                 }
             }
         }
+    }
+
+    fn take_waits(&mut self) -> Vec<(String, Vec<Wait>)> {
+        let links = self.links().into_iter();
+        let taken = links.filter_map(|id| {
+            let name = self.driver.name(id).to_owned();
+            Some((name, self.driver.element_mut::<Link>(id)?.take_waits()))
+        });
+        taken.collect()
     }
 }

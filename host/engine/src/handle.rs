@@ -121,7 +121,8 @@ impl Handle {
     }
 
     /// Rows of `ports`, `classes`, `profiles`, `slas`, `filters`, `flows`, `calls`, `elements`, `driver` or `all` (which
-    /// is without flows and calls), at most `limit`.
+    /// is all of these but flows and calls), and of a router that takes its own measure ([`crate::Accounting`]) `costs`,
+    /// `histograms` and `delays`; at most `limit`.
     pub fn show(
         &self,
         what: &str,
@@ -165,14 +166,5 @@ impl Handle {
 }
 
 fn refusal(code: Code, message: &str) -> ErrorItem {
-    ErrorItem {
-        op: None,
-        path: String::new(),
-        code,
-        message: message.to_owned(),
-        value: None,
-        allowed: None,
-        limit: None,
-        free: None,
-    }
+    ErrorItem::new(code, "", message)
 }

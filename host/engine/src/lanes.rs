@@ -108,6 +108,7 @@ mod tests {
             kind: FlowEventKind::Detected,
             flow: FlowTuple { domain: 0, vlan: 0, protocol: 17, src, src_port, dst, dst_port },
             connection: 0,
+            reason: None,
             ssrc: 1,
             payload_type: 0,
             confidence: 100,

@@ -16,6 +16,7 @@
 )]
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
 
+mod accounting;
 mod capture;
 mod control_thread;
 mod death;
@@ -30,7 +31,6 @@ mod graph_forwarder;
 mod handle;
 mod inlet;
 mod lanes;
-mod lateness;
 mod machine;
 mod outbox;
 mod packet_thread;
@@ -46,6 +46,7 @@ mod supervisor;
 mod survey;
 mod wait;
 
+pub use accounting::Accounting;
 pub use control_thread::Done;
 pub use death::ThreadDeath;
 pub use emulator::{Emulator, EmulatorConfig, EmulatorPort, EmulatorReport};

@@ -6,13 +6,13 @@
 
 use crate::forwarder::{Forwarder, Step};
 use crate::inlet::Inlet;
-use crate::lateness::Lateness;
 use crate::port::LivePort;
 use crate::recorder::Recorder;
 use crate::report::{Recording, Row};
 use crate::survey::{SLICE, Survey};
 use crate::wait::{Waiter, Wake};
 use crossbeam_channel::{Receiver, Sender};
+use perhop_element::Histogram;
 use perhop_io::{AfPacket, clock};
 use perhop_packet::{Batch, PortId};
 use perhop_units::{Duration, Instant};
@@ -109,7 +109,8 @@ pub(crate) struct PacketThread<F: Forwarder> {
     retry: Instant,
     /// Whether notices wait for room on their way.
     untold: bool,
-    late: Lateness,
+    /// How late timers are served, ns: the driver error of a live router.
+    late: Histogram,
     /// When the forwarder's next timer is due, as of the end of the last turn.
     due: Option<Instant>,
     now: Instant,
@@ -163,7 +164,7 @@ impl<F: Forwarder> PacketThread<F> {
             pending: 0,
             retry: now,
             untold: false,
-            late: Lateness::default(),
+            late: Histogram::default(),
             due: None,
             now,
             last_work: now,
@@ -245,7 +246,7 @@ impl<F: Forwarder> PacketThread<F> {
     fn run_timers(&mut self, before: Instant) -> bool {
         let mut worked = false;
         if let Some(due) = self.due.filter(|d| *d <= self.now) {
-            self.late.record(self.now.since(due));
+            self.late.record(self.now.since(due).0);
         }
         let floor = before.max(self.now - F::PRETEND);
         while let Some(due) = self.forwarder.next_wakeup().filter(|d| *d <= self.now) {
@@ -369,7 +370,7 @@ impl<F: Forwarder> PacketThread<F> {
         let Some(recorder) = &mut self.recorder else { return };
         if recorder.next() <= self.now {
             recorder.begin(self.now);
-            self.forwarder.sample(recorder);
+            self.forwarder.sample(self.now, recorder);
         }
     }
 
@@ -396,7 +397,8 @@ impl<F: Forwarder> PacketThread<F> {
                 }
                 Message::Record(interval) => self.recorder = Some(Recorder::new(self.now, interval)),
                 Message::TakeRecording(to) => {
-                    let _ = to.send(self.recorder.take().map(Recorder::finish));
+                    let recorder = self.recorder.take();
+                    let _ = to.send(recorder.map(|recorder| recorder.finish(self.forwarder.take_waits())));
                 }
                 Message::Stop => self.stop = true,
             }
@@ -444,6 +446,7 @@ impl<F: Forwarder> PacketThread<F> {
 
     fn end(mut self) -> Ended<F> {
         let rows = self.rows();
-        Ended { forwarder: self.forwarder, rows, recording: self.recorder.map(Recorder::finish) }
+        let recording = self.recorder.map(|recorder| recorder.finish(self.forwarder.take_waits()));
+        Ended { forwarder: self.forwarder, rows, recording }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::report::Recording;
 use perhop_element::CounterSink;
+use perhop_elements::queue::Wait;
 use perhop_units::{Duration, Instant};
 use std::collections::BTreeMap;
 
@@ -34,11 +35,16 @@ impl Recorder {
         self.next = self.start + Duration((u64::from(self.sample) + 1) * self.interval.0);
     }
 
-    pub(crate) fn finish(self) -> Recording {
+    /// What was sampled, with the waits that were kept meanwhile.
+    pub(crate) fn finish(self, waits: Vec<(String, Vec<Wait>)>) -> Recording {
+        let plain = |wait: Wait| (wait.came.0, wait.length().0);
+        let waits = waits.into_iter().filter(|(_, waits)| !waits.is_empty());
+        let waits = waits.map(|(name, waits)| (name, waits.into_iter().map(plain).collect())).collect();
         Recording {
             start_ns: self.start.0,
             interval_ns: self.interval.0,
             series: self.series,
+            waits,
             samples: self.sample + 1,
             lost: self.lost,
         }
@@ -76,8 +82,13 @@ mod tests {
             r.counter("wan.backlog_bytes", value);
         }
         assert_eq!(r.next(), Instant(65_000_000));
-        let recording = r.finish();
+        let waits = vec![
+            ("wan".to_owned(), vec![Wait { came: Instant(3), began: Instant(10) }]),
+            ("lan".to_owned(), vec![]),
+        ];
+        let recording = r.finish(waits);
         assert_eq!(recording.series["wan.backlog_bytes"], [(0, 1), (2, 4), (2, 5), (5, 0)]);
+        assert_eq!(recording.waits.into_iter().collect::<Vec<_>>(), [("wan".to_owned(), vec![(3, 7)])]);
         assert_eq!((recording.samples, recording.lost), (6, 0));
     }
 }

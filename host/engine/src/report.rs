@@ -56,6 +56,11 @@ pub struct Recording {
     pub interval_ns: u64,
     /// Series by name, `wan.backlog_bytes`: (number of the sample from 0, value), where it changed.
     pub series: BTreeMap<String, Vec<(u32, u64)>>,
+    /// How long packets waited, by the queue they left (a port of a router, a link of an emulator) and in the order in
+    /// which they left it: when each had come, on the router's clock, and how long it waited for the line to begin on it,
+    /// ns. Of very many evenly spaced ones.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub waits: BTreeMap<String, Vec<(u64, u64)>>,
     /// Samples taken.
     pub samples: u32,
     /// Values that were not kept because the recording was full.

@@ -1,5 +1,6 @@
 //! A router's worker as a [`Forwarder`].
 
+use crate::accounting::{RawCost, RawTrace};
 use crate::control_thread::ToControl;
 use crate::forwarder::{Forwarder, Step};
 use crate::graph_forwarder::element_rows;
@@ -9,8 +10,9 @@ use crate::report::Row;
 use crossbeam_channel::Sender;
 use perhop_element::{CounterSink, NodeId};
 use perhop_elements::police::{ConditionCounters, Conditioner};
-use perhop_elements::schedule::ClassCounters;
-use perhop_flows::FlowEvent;
+use perhop_elements::queue::Wait;
+use perhop_elements::schedule::{ClassCounters, NodeIndex};
+use perhop_flows::{AdmissionReport, FlowEvent};
 use perhop_graph::router::{Change, ChangeStep, Worker, WorkerEvent};
 use perhop_packet::{Batch, ClassId, Pool, PortId, ProfileId, SlaId};
 use perhop_units::{Duration, Instant};
@@ -57,6 +59,9 @@ pub(crate) struct Raw {
     pub(crate) profiles: Vec<(ProfileId, ConditionCounters)>,
     pub(crate) slas: Vec<(SlaId, ConditionCounters)>,
     pub(crate) realtime: Vec<(ClassId, ConditionCounters)>,
+    pub(crate) costs: Vec<RawCost>,
+    pub(crate) trace: RawTrace,
+    pub(crate) admission: Option<AdmissionReport>,
 }
 
 impl RouterForwarder {
@@ -78,6 +83,11 @@ impl RouterForwarder {
 
     pub(crate) fn worker(&self) -> &Worker {
         &self.worker
+    }
+
+    #[cfg(test)]
+    pub(crate) fn worker_mut(&mut self) -> &mut Worker {
+        &mut self.worker
     }
 
     pub(crate) fn port_count(&self) -> usize {
@@ -105,6 +115,14 @@ impl Raw {
             last.push(class);
         }
     }
+}
+
+/// Between which lengths each leaf of a port was since the last call, by slot.
+fn length_ranges(worker: &mut Worker, now: Instant, port: PortId) -> Vec<(NodeIndex, [u64; 2])> {
+    let Some(egress) = worker.egress(port) else { return Vec::new() };
+    let leaves = egress.tree().iter().filter(|class| class.params.queue.is_some());
+    let leaves: Vec<NodeIndex> = leaves.map(|class| class.index).collect();
+    leaves.into_iter().filter_map(|leaf| Some((leaf, worker.length_range(now, port, leaf)?))).collect()
 }
 
 impl Forwarder for RouterForwarder {
@@ -175,14 +193,21 @@ impl Forwarder for RouterForwarder {
         self.outbox.dropped() + self.flows_missed
     }
 
-    fn sample(&mut self, sink: &mut dyn CounterSink) {
+    fn sample(&mut self, now: Instant, sink: &mut dyn CounterSink) {
+        self.worker.log_waits();
         for (i, name) in self.port_names.iter().enumerate() {
-            let Some(egress) = self.worker.egress(PortId(i as u16)) else { continue };
+            let port = PortId(i as u16);
+            let mut ranges = length_ranges(&mut self.worker, now, port).into_iter().peekable();
+            let Some(egress) = self.worker.egress(port) else { continue };
             let (mut packets, mut bytes) = (0, 0);
             for class in egress.tree().iter() {
                 packets += class.backlog_packets;
                 bytes += class.backlog_bytes;
                 sink.gauge(&format!("{name}/{}.backlog_bytes", class.name), class.backlog_bytes);
+                if let Some((_, [least, most])) = ranges.next_if(|(of, _)| *of == class.index) {
+                    sink.gauge(&format!("{name}/{}.backlog_least", class.name), least);
+                    sink.gauge(&format!("{name}/{}.backlog_most", class.name), most);
+                }
                 let counters = class.counters;
                 for (counter, value) in [
                     ("sent_bytes", counters.bytes),
@@ -197,5 +222,10 @@ impl Forwarder for RouterForwarder {
             sink.gauge(&format!("{name}.backlog_packets"), packets);
             sink.gauge(&format!("{name}.backlog_bytes"), bytes);
         }
+    }
+
+    fn take_waits(&mut self) -> Vec<(String, Vec<Wait>)> {
+        let ports = self.port_names.iter().enumerate();
+        ports.map(|(i, name)| (name.clone(), self.worker.take_waits(PortId(i as u16)))).collect()
     }
 }

@@ -1,21 +1,24 @@
 //! From what a packet thread counts, by number, to rows with names.
 
+use crate::accounting::{RawCost, RawTrace};
 use crate::control_thread::{Done, ToControl};
 use crate::forwarder::Step;
 use crate::machine::Steal;
 use crate::report::Row;
 use crate::router_forwarder::{Raw, RawClass, RouterForwarder, Wanted};
 use crate::survey::{Cursor, Scope, Survey};
+use perhop_element::TraceConfig;
 use perhop_elements::police::ConditionCounters;
 use perhop_elements::schedule::{ClassCounters, Egress};
-use perhop_flows::{FlowInfo, FlowTuple};
+use perhop_flows::admission::Standing;
+use perhop_flows::{AdmissionReport, CallInfo, FlowInfo, FlowTuple};
 use perhop_graph::control::Control;
 use perhop_graph::router::RouterPlanner;
 use perhop_io::clock;
-use perhop_model::{CountersPage, CountersRow, ErrorItem, Key, Kind, Name, Spec};
+use perhop_model::{AllocationSpec, CountersPage, CountersRow, ErrorItem, Key, Kind, Name, Spec};
 use perhop_packet::{ClassId, FilterId, ProfileId, SlaId};
 use perhop_reason::Code;
-use perhop_units::Instant;
+use perhop_units::{Instant, Rate};
 use perhop_wire::protocol;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -46,10 +49,13 @@ pub(crate) enum What {
     Calls,
     Elements,
     Driver,
+    Costs,
+    Histograms,
+    Delays,
     All,
 }
 
-const WHATS: [(&str, What); 10] = [
+const WHATS: [(&str, What); 13] = [
     ("ports", What::Ports),
     ("classes", What::Classes),
     ("profiles", What::Profiles),
@@ -59,6 +65,9 @@ const WHATS: [(&str, What); 10] = [
     ("calls", What::Calls),
     ("elements", What::Elements),
     ("driver", What::Driver),
+    ("costs", What::Costs),
+    ("histograms", What::Histograms),
+    ("delays", What::Delays),
     ("all", What::All),
 ];
 
@@ -85,13 +94,16 @@ impl What {
             Self::Ports => kind == "port",
             Self::Classes => kind == "class",
             Self::Profiles => kind == "profile",
-            Self::Slas => kind == "sla",
+            Self::Slas => kind == "sla" || kind == "detector",
             Self::Filters => kind == "filter",
             Self::Flows => kind == "flow",
             Self::Calls => kind == "call",
             Self::Elements => kind == "element",
             Self::Driver => kind == "driver" || kind == "pool",
-            Self::All => kind != "flow" && kind != "call",
+            Self::Costs => kind == "cost",
+            Self::Histograms => kind == "histogram",
+            Self::Delays => kind == "delay",
+            Self::All => !matches!(kind, "flow" | "call" | "cost" | "histogram" | "delay"),
         }
     }
 }
@@ -155,6 +167,12 @@ fn scope(what: What, limit: usize) -> Scope {
         classes: what.has("class"),
         conditioned: what.has("profile") || what.has("sla"),
         connections,
+        costs: matches!(what, What::Costs | What::Histograms),
+        trace: match what {
+            What::Delays => Some(limit.min(TraceConfig::KEEP)),
+            What::Histograms => Some(0),
+            _ => None,
+        },
         gauges: true,
     }
 }
@@ -193,7 +211,9 @@ impl Counting {
             condition_counters(counters, &mut row);
             rows.push(row);
         }
-        rows.extend(raw.elements);
+        let Raw { elements, costs, trace, admission, .. } = raw;
+        rows.extend(admission.and_then(|report| detector_row(control, &report)));
+        rows.extend(elements);
         match purpose {
             Purpose::Counters(done) => {
                 let rows = rows.into_iter().map(counters_row).collect();
@@ -206,6 +226,9 @@ impl Counting {
                 let kind = if what == What::Calls { "call" } else { "flow" };
                 let shown = flows.iter().filter(|f| what != What::Calls || f.realtime).take(limit);
                 rows.extend(shown.map(|f| flow_row(planner, f, kind)));
+                if let Err(error) = profile_rows(what, costs, trace, ports, &mut rows) {
+                    return done(Err(error));
+                }
                 rows.retain(|r| what.has(&r.kind));
                 rows.truncate(limit);
                 done(Ok(ShowPage { epoch, revision, at_ns, rows }));
@@ -214,13 +237,39 @@ impl Counting {
     }
 }
 
+/// What a router that takes its measure says of itself; refused by one that does not.
+fn profile_rows(
+    what: What,
+    costs: Vec<RawCost>,
+    trace: RawTrace,
+    ports: &[String],
+    rows: &mut Vec<Row>,
+) -> Result<(), ErrorItem> {
+    match what {
+        What::Costs if !costs.is_empty() => rows.extend(costs.iter().map(RawCost::cost_row)),
+        What::Histograms if !costs.is_empty() => {
+            rows.extend(costs.iter().flat_map(RawCost::histogram_rows));
+            rows.extend(trace.histogram_row());
+        }
+        What::Delays if trace.is_there() => rows.extend(trace.rows(ports)),
+        What::Costs | What::Histograms | What::Delays => {
+            let message =
+                "this router does not take the time of elements and packets; start it with --profile";
+            return Err(ErrorItem::new(Code::Unsupported, "what", message));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
 /// Flows looked at for one answer; recognised ones may lie anywhere in the table.
 const LOOKED_AT: usize = 20_000;
 
 /// By kind of row what goes up and down, or may: [`CountersRow`] has a place for counters alone.
-const GAUGES: [(&str, &[&str]); 4] = [
+const GAUGES: [(&str, &[&str]); 5] = [
     ("port", &["rate_bps"]),
     ("class", &["throttled_now", "backlog_packets", "backlog_bytes"]),
+    ("detector", &["flows_admitted_now", "admitted_bps", "cap_bps", "locked"]),
     ("pool", &["capacity", "in_depot"]),
     ("driver", &["timer_late_p50_ns", "timer_late_p99_ns", "timer_late_max_ns", "survey_slice_max_ns"]),
 ];
@@ -256,6 +305,7 @@ fn own_ports(control: &Control<RouterPlanner>, rows: &mut [Row]) {
 /// One row an object: a class that moved inside its tree counts in every slot it has, and has counted in those it had.
 fn class_rows(control: &Control<RouterPlanner>, raw: &Raw, ports: &[String], rows: &mut Vec<Row>) {
     let planner = control.planner();
+    let allocations = allocations(control);
     let mut by_id: BTreeMap<u64, Row> = BTreeMap::new();
     for c in raw.classes.iter().flatten() {
         let port = ports.get(c.port.index()).map_or("", String::as_str);
@@ -277,6 +327,11 @@ fn class_rows(control: &Control<RouterPlanner>, raw: &Raw, ports: &[String], row
             if let Some(Spec::Class(spec)) = control.objects().get(&key).map(|e| &*e.spec) {
                 row.facts.insert("logical".into(), spec.logical_name(name).to_owned());
             }
+            if let Some(allocation) = allocations.get(name) {
+                let rates = [("allocated", allocation.guarantee), ("allocated_most", allocation.ceiling)];
+                let given = rates.into_iter().filter_map(|(fact, rate)| Some((fact.to_owned(), rate?)));
+                row.facts.extend(given.map(|(fact, rate)| (fact, Rate(rate).to_string())));
+            }
             row.counters = counted(&planner.counted_before(id));
             row
         });
@@ -284,6 +339,16 @@ fn class_rows(control: &Control<RouterPlanner>, raw: &Raw, ports: &[String], row
         class_facts(c, port, row);
     }
     rows.extend(by_id.into_values());
+}
+
+/// What is laid over classes, by class.
+fn allocations(control: &Control<RouterPlanner>) -> BTreeMap<&Name, &AllocationSpec> {
+    let objects = control.objects().iter().filter(|(key, _)| key.kind == Kind::Allocation);
+    let specs = objects.filter_map(|(_, entry)| match &*entry.spec {
+        Spec::Allocation(spec) => Some((&spec.class, spec)),
+        _ => None,
+    });
+    specs.collect()
 }
 
 /// Adds what a slot counted and holds.
@@ -306,6 +371,7 @@ fn counted(n: &ClassCounters) -> BTreeMap<String, u64> {
         ("dropped_full", n.dropped_full),
         ("dropped_early", n.dropped_early),
         ("dropped_removed", n.dropped_removed),
+        ("dropped_bytes", n.dropped_bytes),
         ("throttled", n.throttled),
     ];
     counters.map(|(name, value)| (name.to_owned(), value)).into()
@@ -332,6 +398,22 @@ fn conditioned(
     row
 }
 
+/// What admission has done, in the name of the detector whose part it is.
+fn detector_row(control: &Control<RouterPlanner>, report: &AdmissionReport) -> Option<Row> {
+    let (key, _) = control.objects().iter().find(|(key, _)| key.kind == Kind::Detector)?;
+    let mut row = Row::new(Kind::Detector.name(), key.name.as_str());
+    identify(control, Kind::Detector, &key.name, &mut row);
+    let gauges = [
+        ("flows_admitted_now", u64::from(report.admitted)),
+        ("admitted_bps", report.used.0),
+        ("cap_bps", report.cap.0),
+        ("locked", u64::from(report.locked)),
+    ];
+    let values = report.counters.list().into_iter().chain(gauges);
+    row.counters.extend(values.map(|(name, value)| (name.to_owned(), value)));
+    Some(row)
+}
+
 fn condition_counters(c: &ConditionCounters, row: &mut Row) {
     for (i, color) in ["green", "yellow", "red"].into_iter().enumerate() {
         row.counters.insert(format!("{color}_packets"), c.colors.packets[i]);
@@ -342,6 +424,7 @@ fn condition_counters(c: &ConditionCounters, row: &mut Row) {
         ("dropped_bytes", c.dropped_bytes),
         ("demoted_packets", c.demoted_packets),
         ("demoted_bytes", c.demoted_bytes),
+        ("flow_limited_packets", c.flow_limited_packets),
     ] {
         row.counters.insert(name.to_owned(), value);
     }
@@ -374,10 +457,17 @@ fn flow_row(planner: &RouterPlanner, f: &FlowInfo, kind: &str) -> Row {
         ("filter", f.filter.and_then(|c| planner.filter_name(FilterId(c))).map(ToString::to_string)),
         ("sla", f.sla.and_then(|c| planner.sla_name(SlaId(c))).map(ToString::to_string)),
         ("profile", f.profile.and_then(|c| planner.profile_name(ProfileId(c))).map(ToString::to_string)),
+        ("reason", f.reason.map(str::to_owned)),
         ("ssrc", f.ssrc.map(|s| format!("{s:08x}"))),
         ("payload_type", f.payload_type.map(|p| p.to_string())),
     ];
     row.facts.extend(names.into_iter().filter_map(|(n, v)| Some((n.to_owned(), v?))));
+    let admission = f.admission.map(|standing| match standing {
+        Standing::Admitted => "admitted",
+        Standing::Refused => "refused",
+        Standing::Dropped => "dropped",
+    });
+    row.facts.extend(admission.map(|a| ("admission".to_owned(), a.to_owned())));
     row.facts.insert("realtime".into(), if f.realtime { "yes" } else { "no" }.into());
     for (name, value) in [("packets", f.packets), ("bytes", f.bytes), ("idle_ms", u64::from(f.idle_ms))] {
         row.counters.insert(name.to_owned(), value);
@@ -387,7 +477,31 @@ fn flow_row(planner: &RouterPlanner, f: &FlowInfo, kind: &str) -> Row {
     {
         row.counters.extend(value.map(|v| (name.to_owned(), v)));
     }
+    if let Some(call) = &f.call {
+        quality(call, &mut row);
+    }
     row
+}
+
+/// Quality of a call: R and the opinion score as facts with their decimals, the rest as counters.
+fn quality(call: &CallInfo, row: &mut Row) {
+    let decimals = |value: Option<u16>, unit: u16, digits: usize| {
+        value.map(|v| format!("{:.digits$}", f64::from(v) / f64::from(unit)))
+    };
+    let scores = [("r", decimals(call.r_tenths, 10, 1)), ("mos", decimals(call.mos_thousandths, 1_000, 2))];
+    row.facts.extend(scores.into_iter().filter_map(|(name, v)| Some((name.to_owned(), v?))));
+    for (name, value) in [
+        ("expected", call.expected),
+        ("lost", call.expected - call.received),
+        ("late", call.late),
+        ("duplicate", call.duplicate),
+        ("loss_runs", call.loss_runs),
+        ("longest_run", u64::from(call.longest_run)),
+        ("jitter_us", call.jitter_us),
+        ("clock_hz", u64::from(call.clock_hz)),
+    ] {
+        row.counters.insert(name.to_owned(), value);
+    }
 }
 
 /// `udp 10.0.0.1:5004>10.0.0.2:5006`, IPv6 addresses in brackets.

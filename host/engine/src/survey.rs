@@ -6,13 +6,14 @@
 //! may therefore differ from a total that another row gives by what passed meanwhile; a later survey never shows less of a
 //! counter than an earlier one.
 
+use crate::accounting::{RawCost, RawTrace};
 use crate::forwarder::Step;
 use crate::graph_forwarder::element_row;
 use crate::report::Row;
 use crate::router_forwarder::{Raw, RawClass, RouterForwarder, Wanted};
 use perhop_element::{CounterSink, Driver, NodeId};
 use perhop_elements::schedule::{Egress, NodeIndex};
-use perhop_flows::FlowInfo;
+use perhop_flows::{FlowInfo, Flows};
 use perhop_packet::PortId;
 use perhop_units::{Duration, Instant};
 use std::collections::BTreeMap;
@@ -21,6 +22,8 @@ use std::collections::BTreeMap;
 pub(crate) const SLICE: Duration = Duration(12_000);
 /// Classes, profiles or connections of one unit.
 const UNIT: usize = 16;
+/// Traced packets of one unit: they are copied as they are.
+const SAMPLES: u64 = 128;
 /// Classes that are held in one piece, so that none is copied when there are many.
 const PIECE: usize = 256;
 /// An element of more classes, profiles or contracts than this is counted without their names and sums.
@@ -71,6 +74,10 @@ pub(crate) struct Scope {
     pub(crate) conditioned: bool,
     /// Connections to look at.
     pub(crate) connections: usize,
+    /// What elements cost.
+    pub(crate) costs: bool,
+    /// The histogram of traced packets, and so many of the latest themselves.
+    pub(crate) trace: Option<usize>,
     /// Elements with all they say of themselves, not only with what is monotonic.
     pub(crate) gauges: bool,
 }
@@ -86,6 +93,9 @@ pub(crate) struct Cursor {
     conditioned: usize,
     flow: u32,
     looked_at: usize,
+    cost: u32,
+    /// Numbers of the traced packets that are still to be taken.
+    samples: Option<std::ops::Range<u64>>,
     pub(crate) raw: Raw,
     pub(crate) flows: Vec<FlowInfo>,
 }
@@ -97,6 +107,7 @@ impl Cursor {
             profiles: Vec::with_capacity(wanted.profiles.len()),
             slas: Vec::with_capacity(wanted.slas.len()),
             realtime: Vec::with_capacity(wanted.realtime.len()),
+            trace: RawTrace::new(scope.trace.unwrap_or(0)),
             ..Raw::default()
         };
         let flows = Vec::with_capacity(2 * scope.connections);
@@ -109,6 +120,8 @@ impl Cursor {
             conditioned: 0,
             flow: 0,
             looked_at: 0,
+            cost: 0,
+            samples: None,
             raw,
             flows,
         }
@@ -129,6 +142,12 @@ impl Cursor {
                 self.left.conditioned = self.some_conditioned(forwarder);
             } else if self.left.connections > self.looked_at {
                 self.some_flows(now, forwarder);
+            } else if self.left.costs {
+                self.left.costs = self.a_cost(forwarder);
+            } else if let Some(most) = self.left.trace {
+                if !self.some_samples(forwarder, most) {
+                    self.left.trace = None;
+                }
             } else {
                 return Step::Done;
             }
@@ -159,6 +178,31 @@ impl Cursor {
             monotonic_row(driver, node, is_long, &[])
         });
         true
+    }
+
+    /// `false` when there is no other.
+    fn a_cost(&mut self, forwarder: &RouterForwarder) -> bool {
+        let driver = forwarder.worker().driver();
+        let Some(id) = driver.ids().find(|id| id.0 >= self.cost) else { return false };
+        self.cost = id.0 + 1;
+        self.raw.costs.extend(RawCost::of(driver, id));
+        true
+    }
+
+    /// `false` when there are no more.
+    fn some_samples(&mut self, forwarder: &RouterForwarder, most: usize) -> bool {
+        let Some(trace) = forwarder.worker().driver().trace() else { return false };
+        let Some(left) = &mut self.samples else {
+            self.raw.trace.take_delays(trace);
+            let end = trace.departed();
+            self.samples = Some(end.saturating_sub(most as u64)..end);
+            return true;
+        };
+        let unit = left.start..(left.start + SAMPLES).min(left.end);
+        left.start = unit.end;
+        // Those that packets have meanwhile overwritten are passed over.
+        self.raw.trace.samples.extend(unit.filter_map(|seq| trace.sample(seq)));
+        !left.is_empty()
     }
 
     fn some_classes(&mut self, forwarder: &RouterForwarder) -> bool {
@@ -217,6 +261,9 @@ impl Cursor {
             }
         }
         self.conditioned = end;
+        if end == total {
+            raw.admission = forwarder.worker().flows().and_then(Flows::admission);
+        }
         end < total
     }
 

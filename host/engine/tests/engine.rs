@@ -16,9 +16,7 @@ use perhop_graph::routerfile::RouterFile;
 use perhop_io::EarlyDrop;
 use perhop_io::pcap::CaptureReader;
 use perhop_io::{AfPacket, AfPacketConfig};
-use perhop_model::{
-    Credentials, EventKind, Kind, Mode, Name, Op, Outcome, Owner, StateQuery, Status, Transaction,
-};
+use perhop_model::{Credentials, EventKind, Kind, Name, Op, Outcome, Owner, StateQuery, Status, Transaction};
 use perhop_netlink::sysctl::{self, IpVersion};
 use perhop_netlink::{Namespace, Netlink, is_privileged_for_net};
 use perhop_packet::{Batch, Pool};
@@ -478,17 +476,7 @@ const CLASSES: &str = "[[port]]\nname = \"p0\"\n[[port]]\nname = \"p1\"\nrate = 
     [[class]]\nname = \"best\"\nport = \"p1\"\nguarantee = \"50 Mbit/s\"\nceiling = \"50 Mbit/s\"\ndefault = true\n";
 
 fn transaction(handle: &Handle, owner: Owner, ops: Vec<Op>) -> Transaction {
-    Transaction {
-        txn_id: handle.new_txn_id(),
-        owner,
-        fence: 0,
-        mode: Mode::Commit,
-        if_revision: None,
-        confirm_within_ms: None,
-        note: None,
-        force: false,
-        ops,
-    }
+    Transaction::new(handle.new_txn_id(), owner, ops)
 }
 
 fn name(text: &str) -> Name {

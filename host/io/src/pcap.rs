@@ -1,7 +1,10 @@
 //! Capture files as ports and as readers: pcap and pcapng in, pcap (nanoseconds) out.
 
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
-use pcap_file::pcapng::{Block, PcapNgReader};
+use pcap_file::pcapng::PcapNgReader;
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
 use pcap_file::{DataLink, Endianness, TsResolution};
 use perhop_units::{Duration, Instant};
 use std::fs::File;
@@ -99,15 +102,7 @@ impl Iterator for CaptureReader {
     fn next(&mut self) -> Option<Self::Item> {
         while !self.done {
             let record = match &mut self.reader {
-                Reader::Pcap(reader, link) => match reader.next_packet()? {
-                    Ok(p) => Ok(Some(Record {
-                        at: Instant(p.timestamp.as_nanos() as u64),
-                        link_type: *link,
-                        original_len: p.orig_len,
-                        data: p.data.into_owned(),
-                    })),
-                    Err(e) => Err(e.to_string()),
-                },
+                Reader::Pcap(reader, link) => next_pcap(reader, *link)?.map(Some),
                 Reader::PcapNg(reader) => next_ng(reader)?,
             };
             match record {
@@ -123,17 +118,77 @@ impl Iterator for CaptureReader {
     }
 }
 
+/// The raw record is read because files in the wild break the header's promises (a snap length of 0, fractions beyond a
+/// second) without harm to the frames.
+fn next_pcap(reader: &mut PcapReader<BufReader<File>>, link: u32) -> Option<Result<Record, String>> {
+    let fraction_ns = match reader.header().ts_resolution {
+        TsResolution::MicroSecond => 1_000,
+        TsResolution::NanoSecond => 1,
+    };
+    Some(match reader.next_raw_packet()? {
+        Ok(p) => Ok(Record {
+            at: Instant(u64::from(p.ts_sec) * 1_000_000_000 + u64::from(p.ts_frac) * fraction_ns),
+            // The upper bits tell of the frame check sequence.
+            link_type: link & 0xffff,
+            original_len: p.orig_len.max(p.incl_len),
+            data: p.data.into_owned(),
+        }),
+        Err(e) => Err(e.to_string()),
+    })
+}
+
+/// Types of the blocks that hold a frame (draft-ietf-opsawg-pcapng §4.3, 4.4 and appendix A).
+const ENHANCED_PACKET: u32 = 6;
+const SIMPLE_PACKET: u32 = 3;
+const OBSOLETE_PACKET: u32 = 2;
+
+/// The next block; `Ok(None)` for one without a frame. The packet blocks are read here: their time stamps count in the
+/// unit of their interface, and an option that cannot be read must not cost the frame.
 fn next_ng(reader: &mut PcapNgReader<BufReader<File>>) -> Option<Result<Option<Record>, String>> {
-    let (interface, at, original_len, data) = match reader.next_block()? {
-        Ok(Block::EnhancedPacket(p)) => {
-            (p.interface_id, p.timestamp.as_nanos() as u64, p.original_len, p.data.into_owned())
-        }
-        Ok(Block::SimplePacket(p)) => (0, 0, p.original_len, p.data.into_owned()),
-        Ok(_) => return Some(Ok(None)),
+    let (kind, body) = match reader.next_raw_block()? {
+        Ok(block) => (block.type_, block.body.into_owned()),
         Err(e) => return Some(Err(e.to_string())),
     };
-    let link_type = reader.interfaces().get(interface as usize).map_or(1, |i| i.linktype.into());
-    Some(Ok(Some(Record { at: Instant(at), link_type, data, original_len })))
+    let little = reader.section().endianness == Endianness::Little;
+    let word = |at: usize| {
+        let bytes = *body.get(at..)?.first_chunk::<4>()?;
+        Some(if little { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) })
+    };
+    let packet = |interface: u32| {
+        let stamp = u64::from(word(4)?) << 32 | u64::from(word(8)?);
+        Some((interface, stamp, word(12)?, word(16)?, 20))
+    };
+    let first_half = |w: u32| if little { w & 0xffff } else { w >> 16 };
+    let found = match kind {
+        ENHANCED_PACKET => word(0).and_then(packet),
+        OBSOLETE_PACKET => word(0).map(first_half).and_then(packet),
+        SIMPLE_PACKET => word(0).map(|len| (0, 0, len.min(body.len() as u32 - 4), len, 4)),
+        _ => return Some(Ok(None)),
+    };
+    let record =
+        found.and_then(|(interface, stamp, captured, original_len, at): (u32, u64, u32, u32, usize)| {
+            let data = body.get(at..at.checked_add(captured as usize)?)?.to_vec();
+            let interface = reader.interfaces().get(interface as usize);
+            let at = Instant(interface.map_or(stamp.saturating_mul(1_000), |i| nanoseconds(i, stamp)));
+            Some(Record { at, link_type: interface.map_or(1, |i| i.linktype.into()), data, original_len })
+        });
+    Some(record.map(Some).ok_or_else(|| "a packet block shorter than it says".to_owned()))
+}
+
+/// A time stamp of `interface` in ns: units of 10⁻⁶ s unless it says another power of ten or two (`if_tsresol`).
+fn nanoseconds(interface: &InterfaceDescriptionBlock<'_>, stamp: u64) -> u64 {
+    let unit = interface.options.iter().find_map(|o| match o {
+        InterfaceDescriptionOption::IfTsResol(unit) => Some(*unit),
+        _ => None,
+    });
+    let unit = unit.unwrap_or(6);
+    let per_second = if unit & 0x80 == 0 {
+        10_u128.checked_pow(u32::from(unit))
+    } else {
+        1_u128.checked_shl(u32::from(unit & 0x7f))
+    };
+    let ns = u128::from(stamp) * 1_000_000_000 / per_second.unwrap_or(u128::MAX).max(1);
+    u64::try_from(ns).unwrap_or(u64::MAX)
 }
 
 /// Writes Ethernet frames to a pcap file with nanosecond stamps.
@@ -186,5 +241,90 @@ impl CaptureWriter {
     pub fn finish(self) -> Result<(), CaptureError> {
         let path = self.path;
         self.writer.into_writer().flush().map_err(|source| CaptureError::Io { path, source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A section of `blocks` (type, body), every integer in the order `int` gives.
+    fn section(int: fn(u32) -> [u8; 4], blocks: &[(u32, Vec<u8>)]) -> Vec<u8> {
+        let mut file = Vec::new();
+        let head = (0x0a0d_0d0a, [int(0x1a2b_3c4d).to_vec(), vec![0; 4], vec![0xff; 8]].concat());
+        for (i, (kind, body)) in [head].iter().chain(blocks).enumerate() {
+            let mut body = body.clone();
+            if i == 0 {
+                // Version 1.0 in 16-bit halves.
+                body[4..8].copy_from_slice(&if int(1)[0] == 1 { [1, 0, 0, 0] } else { [0, 1, 0, 0] });
+            }
+            body.resize(body.len().div_ceil(4) * 4, 0);
+            let len = int(body.len() as u32 + 12);
+            for part in [&int(*kind)[..], &len, &body, &len] {
+                file.extend_from_slice(part);
+            }
+        }
+        file
+    }
+
+    fn read(name: &str, file: &[u8]) -> Vec<Result<Record, CaptureError>> {
+        let path = std::env::temp_dir().join(format!("perhop-pcap-{}-{name}", std::process::id()));
+        std::fs::write(&path, file).unwrap();
+        let records = CaptureReader::open(&path).unwrap().collect();
+        std::fs::remove_file(path).unwrap();
+        records
+    }
+
+    #[test]
+    fn stamps_count_in_the_unit_of_their_interface() {
+        for (name, int) in [("le", u32::to_le_bytes as fn(u32) -> [u8; 4]), ("be", u32::to_be_bytes)] {
+            let half = |n: u32| if int(1)[0] == 1 { int(n) } else { int(n << 16) };
+            // Linux cooked with the unit left out, raw IP in 2⁻¹⁰ s.
+            let micro = [half(113).to_vec(), int(0).to_vec()].concat();
+            let option = if int(1)[0] == 1 { vec![9, 0, 1, 0] } else { vec![0, 9, 0, 1] };
+            let binary =
+                [half(101).to_vec(), int(0).to_vec(), option, vec![0x8a, 0, 0, 0], vec![0; 4]].concat();
+            let frame = |interface: u32, stamp: u32| {
+                [int(interface), int(0), int(stamp), int(2), int(60), [7, 8, 0, 0]].concat()
+            };
+            let blocks = [
+                (1, micro),
+                (1, binary),
+                (6, frame(0, 5_000_000)),
+                (6, frame(1, 5 * 1024)),
+                (3, [int(3).to_vec(), vec![1, 2, 3]].concat()),
+                (6, [int(0), int(0), int(0), int(99), int(99), [0; 4]].concat()),
+            ];
+            let records = read(name, &section(int, &blocks));
+            let good: Vec<_> = records
+                .iter()
+                .map_while(|r| r.as_ref().ok())
+                .map(|r| (r.at.as_nanos(), r.link_type, r.data.as_slice(), r.original_len))
+                .collect();
+            let second = 5_000_000_000;
+            assert_eq!(
+                good,
+                [(second, 113, &[7, 8][..], 60), (second, 101, &[7, 8], 60), (0, 113, &[1, 2, 3], 3)]
+            );
+            assert!(matches!(records[3], Err(CaptureError::Damaged { records: 3, .. })), "{name}");
+            assert_eq!(records.len(), 4);
+        }
+    }
+
+    #[test]
+    fn a_header_that_lies_costs_no_frame_and_a_cut_record_ends_the_file() {
+        // Snap length 0, a fraction of two seconds, and a length on the link below the captured one.
+        let mut file =
+            vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0];
+        for word in [1_u32, 2_000_000, 4, 0] {
+            file.extend_from_slice(&word.to_le_bytes());
+        }
+        file.extend_from_slice(&[1, 2, 3, 4]);
+        let whole = read("lies", &file);
+        let record = whole[0].as_ref().unwrap();
+        assert_eq!((whole.len(), record.at, record.original_len), (1, Instant(3_000_000_000), 4));
+        file.extend_from_slice(&[0; 12]);
+        let cut = read("cut", &file);
+        assert!(matches!(cut[..], [Ok(_), Err(CaptureError::Damaged { records: 1, .. })]));
     }
 }

@@ -53,11 +53,11 @@ impl RouterKind {
     }
 }
 
-/// Bytes that all queues of the edge's file hold together at this rate: what the plain FIFO gets.
-pub(crate) fn edge_queue_bytes(rate: Rate) -> u64 {
+/// Full-size frames that fit into all queues of the edge's file together at this rate: the buffers of the plain FIFO.
+pub(crate) fn edge_queue_frames(rate: Rate) -> u64 {
     let (file, _) = RouterFile::read("edge.toml", EDGE);
     let objects = file.map(|f| f.objects).unwrap_or_default();
-    objects
+    let bytes: u64 = objects
         .iter()
         .filter(|object| object.kind == Kind::Class)
         .filter_map(|object| serde_json::from_value::<ClassSpec>(object.spec.clone()).ok())
@@ -66,15 +66,18 @@ pub(crate) fn edge_queue_bytes(rate: Rate) -> u64 {
             // A class's queue in time is filled at its guarantee.
             limit => limit.in_bytes(class.guarantee.of(rate)).map_or(0, |b| b.get()),
         })
-        .sum()
+        .sum();
+    bytes.div_ceil(FULL_FRAME)
 }
 
-/// The file of a router with nothing but a queue of `bytes` before a link of `rate`.
-pub(crate) fn fifo_file(rate: Rate, bytes: u64) -> String {
+/// The file of a router with nothing but a queue of so many buffers before a link of `rate`. It counts packets, as the
+/// kernel's own default does: a queue that counts bytes has room for a call's small packets where the flood's large
+/// ones are refused, and so shields the calls a little from what a plain queue does to them.
+pub(crate) fn fifo_file(rate: Rate, frames: u64) -> String {
     let rate = rate.bits_per_sec();
     format!(
         "[router]\nname = \"fifo\"\n\n[[port]]\nname = \"lan\"\n\n[[port]]\nname = \"wan\"\nrate = \"{rate} bit/s\"\n\
-         queue = \"{bytes} B\"\n"
+         queue = \"{frames} packets\"\n"
     )
 }
 
@@ -169,7 +172,7 @@ fn link(topology: &Topology, options: &DemoOptions, captures: Option<&Path>) -> 
 fn objects(kind: RouterKind, options: &DemoOptions) -> Result<Vec<Object>, LabError> {
     let text = match kind {
         RouterKind::Perhop => EDGE.to_owned(),
-        RouterKind::Fifo => fifo_file(options.rate, edge_queue_bytes(options.rate)),
+        RouterKind::Fifo => fifo_file(options.rate, edge_queue_frames(options.rate)),
     };
     let (file, diagnostics) = RouterFile::read("edge.toml", &text);
     let Some(file) = file else {
@@ -244,7 +247,7 @@ mod tests {
     /// 20 ms and 100 ms of the 5 Mbit/s that each class is guaranteed.
     #[test]
     fn the_plain_queue_is_as_long_as_those_of_the_edge_together() {
-        assert_eq!(edge_queue_bytes(Rate::from_mbit(10)), 75_000);
+        assert_eq!(edge_queue_frames(Rate::from_mbit(10)), 50);
         let options = DemoOptions::default();
         for kind in [RouterKind::Fifo, RouterKind::Perhop] {
             let objects = objects(kind, &options).expect("both files are right");

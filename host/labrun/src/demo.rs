@@ -1,6 +1,6 @@
 //! The demonstration: the same calls through a plain FIFO and through Perhop, judged and reported.
 
-use crate::dataplane::{RouterKind, edge_queue_bytes};
+use crate::dataplane::{RouterKind, edge_queue_frames};
 use crate::error::LabError;
 use crate::measure::{data, detection_offsets};
 use crate::options::DemoOptions;
@@ -122,8 +122,8 @@ fn described(options: &DemoOptions, run: &RunOutcome) -> Vec<(String, String)> {
         (
             "plain FIFO",
             format!(
-                "one queue of {} B, as much as all queues of edge.toml together",
-                edge_queue_bytes(options.rate)
+                "one queue of {} full-size packets, the memory of all queues of edge.toml together",
+                edge_queue_frames(options.rate)
             ),
         ),
         ("Perhop", "examples/edge.toml, unedited but for the link's rate when --rate is given".to_owned()),

@@ -73,18 +73,6 @@ pub enum LabError {
         /// Why it failed.
         reason: String,
     },
-    /// A program of a scenario did not end as expected.
-    #[error("program \"{program}\": expected {expected}, but {found}; its output is in {output}")]
-    Program {
-        /// Its name.
-        program: String,
-        /// The final state wanted.
-        expected: String,
-        /// What happened.
-        found: String,
-        /// Directory of what it printed.
-        output: PathBuf,
-    },
     /// A scenario asks for what namespaces do not do, or for what does not fit together.
     #[error("{part}: {reason}")]
     Unsuitable {
@@ -99,12 +87,11 @@ pub enum LabError {
 }
 
 impl LabError {
-    /// Exit code of a program that ends with this: 1 for a check that failed, 2 for bad input, 3 for what the environment lacks, 130 after
-    /// Ctrl-C as shells have it.
+    /// Exit code of a program that ends with this: 2 for bad input, 3 for what the environment lacks, 130 after Ctrl-C as
+    /// shells have it.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Option { .. } | Self::Traffic(_) | Self::Unsuitable { .. } => 2,
-            Self::Program { .. } => 1,
             Self::Interrupted => 130,
             _ => 3,
         }

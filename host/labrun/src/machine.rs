@@ -162,7 +162,7 @@ impl MachineState {
         }
         if self.lateness_p99 >= Duration::from_millis(1) {
             let ms = self.lateness_p99.as_millis_f64();
-            warnings.push(format!("timer error: calls were sent {ms:.1} ms late at p99"));
+            warnings.push(format!("timer error: datagrams were sent {ms:.1} ms late at p99"));
         }
         if self.waiting_pct >= 1.0 {
             warnings
@@ -209,6 +209,6 @@ mod tests {
         assert_eq!((waiting.saturated(), quiet.starved()), (None, None));
         let late = MachineState { lateness_p99: Duration::from_millis(9), ..quiet };
         assert!(late.starved().is_some_and(|s| s.contains("9.0 ms")));
-        assert_eq!(late.warnings().len(), 1);
+        assert_eq!(late.warnings(), ["timer error: datagrams were sent 9.0 ms late at p99"]);
     }
 }

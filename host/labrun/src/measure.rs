@@ -135,7 +135,7 @@ fn link(outcome: &RunOutcome, options: &DemoOptions) -> LinkResult {
         name: UPLINK.into(),
         utilisation_pct: (capacity > 0.0).then(|| bytes as f64 * 8.0 / capacity * 100.0),
         drops: outcome.observed.drops.clone(),
-        queue_ms: queue_ms(outcome, options),
+        queue_ms: queue_ms(outcome),
     }
 }
 
@@ -146,24 +146,12 @@ fn loaded(outcome: &RunOutcome, options: &DemoOptions) -> (u64, Duration) {
     outcome.tap.frame_bytes_between(from, t.end + options.delay)
 }
 
-/// Time that what waits in the router's queues together needs on the link.
-fn queue_ms(outcome: &RunOutcome, options: &DemoOptions) -> Option<QueueMs> {
-    let recording = outcome.observed.queues.as_ref()?;
-    let mut totals = vec![0u64; recording.samples as usize];
-    for (_, values) in backlogs(recording) {
-        for (total, value) in totals.iter_mut().zip(samples(values, recording.samples)) {
-            *total += value;
-        }
-    }
-    let interval = recording.interval_ns.max(1);
-    let first = (outcome.epoch + outcome.timeline.calls_start).as_nanos().saturating_sub(recording.start_ns)
-        / interval;
-    let last =
-        (outcome.epoch + outcome.timeline.end).as_nanos().saturating_sub(recording.start_ns) / interval;
-    let loaded = totals.get(first as usize..(last as usize).min(totals.len()))?;
-    let waits =
-        loaded.iter().map(|bytes| options.rate.time_for(perhop_units::Bytes(*bytes)).as_nanos()).collect();
-    let waits = Distribution::from_nanos(waits);
+/// How long packets waited in the router for the link, while there were calls.
+fn queue_ms(outcome: &RunOutcome) -> Option<QueueMs> {
+    let waits = outcome.observed.queues.as_ref()?.waits.get("wan")?;
+    let (from, until) = (outcome.epoch + outcome.timeline.calls_start, outcome.epoch + outcome.timeline.end);
+    let inside = waits.iter().filter(|(came, waited)| (from..until).contains(&Instant(came + waited)));
+    let waits = Distribution::from_nanos(inside.map(|(_, waited)| *waited).collect());
     Some(QueueMs { p50: waits.percentile_ms(50.0)?, p99: waits.percentile_ms(99.0)?, max: waits.max_ms()? })
 }
 

@@ -19,18 +19,16 @@ use perhop_traffic::{
 };
 use perhop_units::{Duration, Instant, Rate};
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 /// Bulk transfers beside the calls.
 pub(crate) const TRANSFERS: u16 = 4;
-/// UDP payload of the flood's datagrams: not much more than a call's, as what fits into the rest of a full queue
-/// depends on its size, and a FIFO should treat both alike …
-const LEAST_FLOOD_PAYLOAD: u64 = 200;
-/// … unless the flood would have more datagrams a second than this, which is the router's benchmark and not its
-/// demonstration.
-const MOST_FLOOD_PACKETS: u64 = 10_000;
+/// UDP payload of the flood's datagrams is what the link carries in a ms, within these: on a slow link a call should
+/// not wait for large packets that have already begun, as no router can help that.
+const FLOOD_PAYLOAD: RangeInclusive<u64> = 200..=1_172;
 /// Bytes a transfer hands to its socket at once.
 const BULK_CHUNK: u32 = 32 << 10;
 /// From the start of the threads to the first instant of the run.
@@ -239,10 +237,10 @@ fn flood(options: &DemoOptions, timeline: &Timeline) -> Result<Option<Constant>,
     if rate == Rate::ZERO {
         return Ok(None);
     }
-    let payload = (rate.bits_per_sec() / 8 / MOST_FLOOD_PACKETS).clamp(LEAST_FLOOD_PAYLOAD, 1_400);
+    let payload = options.rate.bytes_in(Duration::from_millis(1)).get();
     let config = ConstantConfig {
         rate,
-        payload_bytes: payload as u16,
+        payload_bytes: payload.clamp(*FLOOD_PAYLOAD.start(), *FLOOD_PAYLOAD.end()) as u16,
         overhead_bytes: UDP_IPV4_OVERHEAD,
         start: timeline.flood_start,
         stop: timeline.end,

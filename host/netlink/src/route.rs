@@ -13,6 +13,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use crate::address::family;
 use crate::connection::Netlink;
 use crate::error::NetlinkError;
+use crate::route_metrics::RouteMetrics;
 
 /// What happens to a packet that a route matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -166,7 +167,7 @@ fn next_hop(hop: &RouteNextHop) -> NextHop {
 }
 
 impl Netlink {
-    fn route_message(
+    pub(crate) fn route_message(
         &self,
         operation: &'static str,
         dest: IpNet,
@@ -212,9 +213,7 @@ impl Netlink {
     /// EEXIST; ENETUNREACH when `via` is on no connected network;
     /// [`NetlinkError::MixedFamilies`] for an IPv6 route by an IPv4 router.
     pub fn add_route(&self, dest: IpNet, via: Option<IpAddr>, dev: Option<&str>) -> Result<(), NetlinkError> {
-        let message = self.route_message("add route", dest, via, dev)?;
-        let message = RouteNetlinkMessage::NewRoute(message);
-        self.request("add route", &describe(dest, via, dev), message, NLM_F_CREATE | NLM_F_EXCL)
+        self.add_route_with_metrics(dest, via, dev, RouteMetrics::default())
     }
 
     /// Adds a multipath route over `hops` (router, interface name, weight 1 to
@@ -305,7 +304,8 @@ impl Netlink {
     }
 }
 
-fn describe(dest: IpNet, via: Option<IpAddr>, dev: Option<&str>) -> String {
+/// A route as messages name it.
+pub(crate) fn describe(dest: IpNet, via: Option<IpAddr>, dev: Option<&str>) -> String {
     let mut text = dest.to_string();
     if let Some(via) = via {
         text.push_str(&format!(" via {via}"));

@@ -71,7 +71,8 @@ impl Reloaded {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShowQuery {
-    /// `ports`, `classes`, `flows`, `profiles`, `calls`, `filters`, `elements` or `all`.
+    /// `ports`, `classes`, `flows`, `profiles`, `slas`, `calls`, `filters`, `elements`, `driver` or `all`; `costs`,
+    /// `histograms` or `delays` of a router that takes its own measure.
     pub what: String,
     /// Rows at the most, default 1,000.
     #[serde(default)]

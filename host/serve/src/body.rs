@@ -5,7 +5,7 @@
 
 use crate::connection::Peer;
 use crate::limits::{Gauges, Limit, Permit};
-use crate::refusal::{busy, gone, item, refuse, respond};
+use crate::refusal::{busy, gone, refuse, respond};
 use axum::extract::{FromRef, FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
@@ -36,7 +36,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Changer {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
         match may_only_read(parts.extensions.get()) {
-            true => Err(refuse(item(
+            true => Err(refuse(ErrorItem::new(
                 Code::Forbidden,
                 "",
                 "this changes the router, and this client may only read",
@@ -81,7 +81,7 @@ impl Received {
         charge(&mut self.permit, &self.gauges, weight(&self.bytes))?;
         let value = serde_json::from_slice(&self.bytes).map_err(|e| {
             let text = e.to_string();
-            refuse(item(code_of(&text), "", text))
+            refuse(ErrorItem::new(code_of(&text), "", text))
         })?;
         Ok((value, self.permit))
     }
@@ -131,7 +131,8 @@ where
                 gauges.hit(Limit::BodyMs);
                 let why = "the body did not arrive in time";
                 let limit = Some(gauges.value(Limit::BodyMs));
-                let item = ErrorItem { limit, ..item(Code::LimitReached, Limit::BodyMs.name(), why) };
+                let item =
+                    ErrorItem { limit, ..ErrorItem::new(Code::LimitReached, Limit::BodyMs.name(), why) };
                 Err(respond(StatusCode::REQUEST_TIMEOUT, item))
             }
         }
@@ -146,7 +147,7 @@ async fn receive(request: Request, gauges: &Gauges) -> Result<Received, Response
             Err(too_large(gauges, Limit::BodyBytes, format!("the body is longer than {most} B")))
         } else if only_reads && length > READERS_BODY {
             let why = format!("a client that may only read sends at most {READERS_BODY} B");
-            Err(refuse(ErrorItem { limit: Some(READERS_BODY), ..item(Code::Forbidden, "", why) }))
+            Err(refuse(ErrorItem { limit: Some(READERS_BODY), ..ErrorItem::new(Code::Forbidden, "", why) }))
         } else {
             Ok(())
         }
@@ -157,7 +158,8 @@ async fn receive(request: Request, gauges: &Gauges) -> Result<Received, Response
     let mut body = request.into_body();
     let (mut bytes, mut permit) = (Vec::new(), gauges.nothing_of(Limit::BodiesBytes));
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|e| refuse(item(Code::Malformed, "", format!("reading the body: {e}"))))?;
+        let frame = frame
+            .map_err(|e| refuse(ErrorItem::new(Code::Malformed, "", format!("reading the body: {e}"))))?;
         let Ok(data) = frame.into_data() else { continue };
         refuse_length(bytes.len() as u64 + data.len() as u64)?;
         charge(&mut permit, gauges, data.len() as u64)?;
@@ -183,7 +185,10 @@ fn charge(permit: &mut Permit, gauges: &Gauges, more: u64) -> Result<(), Respons
 
 fn too_large(gauges: &Gauges, limit: Limit, why: String) -> Response {
     gauges.hit(limit);
-    let item = ErrorItem { limit: Some(gauges.value(limit)), ..item(Code::LimitReached, limit.name(), why) };
+    let item = ErrorItem {
+        limit: Some(gauges.value(limit)),
+        ..ErrorItem::new(Code::LimitReached, limit.name(), why)
+    };
     respond(StatusCode::PAYLOAD_TOO_LARGE, item)
 }
 

@@ -39,20 +39,6 @@ pub(crate) fn worst(errors: &[ErrorItem]) -> StatusCode {
     order.into_iter().find(|s| found.contains(s)).unwrap_or(StatusCode::UNPROCESSABLE_ENTITY)
 }
 
-/// A reason that concerns a request as a whole.
-pub(crate) fn item(code: Code, path: &str, message: impl Into<String>) -> ErrorItem {
-    ErrorItem {
-        op: None,
-        path: path.to_owned(),
-        code,
-        message: message.into(),
-        value: None,
-        allowed: None,
-        limit: None,
-        free: None,
-    }
-}
-
 /// The answer of a reason, with the reason's own status.
 pub(crate) fn refuse(item: ErrorItem) -> Response {
     respond(status(item.code), item)
@@ -65,12 +51,12 @@ pub(crate) fn respond(status: StatusCode, item: ErrorItem) -> Response {
 
 /// The router no longer answers.
 pub(crate) fn gone() -> Response {
-    refuse(item(Code::ShuttingDown, "", "the router is stopping"))
+    refuse(ErrorItem::new(Code::ShuttingDown, "", "the router is stopping"))
 }
 
 /// Too much at the same time: 503, and when to try again.
 pub(crate) fn busy(limit: &str, value: u64, message: &str) -> Response {
-    let item = ErrorItem { limit: Some(value), ..item(Code::LimitReached, limit, message) };
+    let item = ErrorItem { limit: Some(value), ..ErrorItem::new(Code::LimitReached, limit, message) };
     let body = serde_json::json!({ "errors": [item], "retry_after_ms": RETRY_MS });
     let retry = [(header::RETRY_AFTER, RETRY_MS.div_ceil(1000).to_string())];
     (StatusCode::SERVICE_UNAVAILABLE, retry, Json(body)).into_response()
@@ -80,14 +66,16 @@ pub(crate) fn busy(limit: &str, value: u64, message: &str) -> Response {
 /// handler.
 pub(crate) fn to_no_request(status: u16, head_limit: u64) -> Vec<u8> {
     let (reason, item) = match status {
-        414 => ("URI Too Long", item(Code::LimitReached, "uri", "the address is too long")),
+        414 => ("URI Too Long", ErrorItem::new(Code::LimitReached, "uri", "the address is too long")),
         431 => {
             let why = "the head of the request is too long";
-            let item =
-                ErrorItem { limit: Some(head_limit), ..item(Code::LimitReached, "api.head_bytes", why) };
+            let item = ErrorItem {
+                limit: Some(head_limit),
+                ..ErrorItem::new(Code::LimitReached, "api.head_bytes", why)
+            };
             ("Request Header Fields Too Large", item)
         }
-        _ => ("Bad Request", item(Code::Malformed, "", "this is no HTTP/1.1 request")),
+        _ => ("Bad Request", ErrorItem::new(Code::Malformed, "", "this is no HTTP/1.1 request")),
     };
     let body = serde_json::json!({ "errors": [item] }).to_string();
     format!(

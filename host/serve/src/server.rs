@@ -5,7 +5,7 @@ use crate::body::{Changer, Received, code_of};
 use crate::connection::{Peer, accept};
 use crate::events::{self, Bell};
 use crate::limits::{Gauges, Limits, LimitsPage};
-use crate::refusal::{gone, item, refuse, respond, worst};
+use crate::refusal::{gone, refuse, respond, worst};
 use crate::socket::{ClaimedPath, SocketError, restrict};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{DefaultBodyLimit, FromRef, Query, State};
@@ -122,12 +122,12 @@ pub(crate) async fn ask<T: Send + 'static>(f: impl FnOnce(Done<T>)) -> Option<T>
 
 async fn no_such_address(uri: Uri) -> Response {
     let why = "there is nothing at this address; /v1/openapi.json lists what there is";
-    respond(StatusCode::NOT_FOUND, item(Code::NotFound, uri.path(), why))
+    respond(StatusCode::NOT_FOUND, ErrorItem::new(Code::NotFound, uri.path(), why))
 }
 
 async fn no_such_method(method: Method, uri: Uri) -> Response {
     let why = format!("{method} is not for this address; /v1/openapi.json says what is");
-    respond(StatusCode::METHOD_NOT_ALLOWED, item(Code::Unsupported, uri.path(), why))
+    respond(StatusCode::METHOD_NOT_ALLOWED, ErrorItem::new(Code::Unsupported, uri.path(), why))
 }
 
 /// The parameters of an address, or why they are none.
@@ -135,7 +135,7 @@ async fn no_such_method(method: Method, uri: Uri) -> Response {
 fn parameters<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Response> {
     query.map(|Query(q)| q).map_err(|e| {
         let text = e.body_text();
-        refuse(item(code_of(&text), "query", text))
+        refuse(ErrorItem::new(code_of(&text), "query", text))
     })
 }
 
@@ -147,7 +147,7 @@ fn in_range(limit: Option<usize>, range: RangeInclusive<usize>) -> Result<(), Re
         Some(given) => Err(refuse(ErrorItem {
             value: Some(given.into()),
             allowed: Some(format!("{} to {}", range.start(), range.end())),
-            ..item(Code::OutOfRange, "query.limit", "no such number of rows can be had")
+            ..ErrorItem::new(Code::OutOfRange, "query.limit", "no such number of rows can be had")
         })),
     }
 }

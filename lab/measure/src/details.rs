@@ -3,8 +3,9 @@
 //! Values over time cover a repetition from its start, warm-up included; distributions and pairs of delays count what
 //! was sent inside the window, as the figures do.
 
+use crate::agents;
 use crate::experiment::{Configuration, Experiment};
-use crate::groups::{Selection, TOTAL, call_quality, first_direction, groups, selections};
+use crate::groups::{Selection, call_quality, first_direction, groups, selections};
 use crate::links::links;
 use crate::recording::{LinkRecord, PacketRecord, Recording, StreamRecord};
 use perhop_quality::{CallQuality, Distribution, QualityPool};
@@ -13,6 +14,7 @@ use perhop_report::details::{
     GroupSeries, LinkFigures, PRODUCT, QueueInterval, QueueTrace,
 };
 use perhop_report::directory::{About, Machine, ResultDirectory, TimedMark};
+use perhop_scenario::figures::{TOTAL, has_total};
 use perhop_scenario::{Fault, FaultKind, Scenario};
 use perhop_units::{Duration, Instant};
 
@@ -47,7 +49,7 @@ pub fn directory(
         },
         machine: Machine {
             wall_s,
-            saturated: experiment.saturated(),
+            saturated: experiment.saturated(&result),
             warnings: result.machine_warnings.clone(),
         },
         result,
@@ -100,10 +102,13 @@ pub fn details(name: &str, configuration: &Configuration) -> ConfigurationDetail
     let mut details = ConfigurationDetails { name: name.to_owned(), ..ConfigurationDetails::default() };
     details.groups = figures(scenario, None, recordings);
     details.links = link_figures(scenario, None, recordings);
+    details.agents = agents::figures(None, recordings);
     for (number, recording) in numbered() {
         let alone = std::slice::from_ref(recording);
         details.groups.extend(figures(scenario, Some(number), alone));
         details.links.extend(link_figures(scenario, Some(number), alone));
+        details.agents.extend(agents::figures(Some(number), alone));
+        details.allocations.extend(agents::allocations(number, recording));
     }
     for (group, of) in &drawn {
         details.series.extend(numbered().map(|(number, r)| series(scenario, group, *of, number, r)));
@@ -113,7 +118,7 @@ pub fn details(name: &str, configuration: &Configuration) -> ConfigurationDetail
             .connections
             .extend(numbered().flat_map(|(number, r)| connections(scenario, group, *of, number, r)));
     }
-    if scenario.traffic.len() > 1 {
+    if has_total(scenario) {
         details.series.extend(numbered().map(|(number, r)| total_series(scenario, number, r)));
     }
     for (number, recording) in numbered() {
@@ -159,8 +164,8 @@ fn arrived(window: (Instant, Instant), stream: &StreamRecord) -> impl Iterator<I
     arrived.filter(move |packet| packet.sent >= window.0 && packet.sent < window.1)
 }
 
-fn delay(packet: &PacketRecord) -> u64 {
-    packet.arrived.since(packet.sent).as_nanos()
+fn delay(packet: &PacketRecord) -> i64 {
+    packet.delay_ns().unwrap_or(0)
 }
 
 /// Percentiles of the delay beyond the smallest of each stream.
@@ -170,14 +175,14 @@ fn variation<'a>(streams: impl Iterator<Item = ((Instant, Instant), &'a StreamRe
         let Some(least) = arrived(window, stream).map(delay).min() else { continue };
         beyond.extend(arrived(window, stream).map(|packet| delay(packet) - least));
     }
-    let beyond = Distribution::from_nanos(beyond);
+    let beyond = Distribution::from_signed_nanos(beyond);
     let at = |percent| beyond.percentile_ms(percent);
     Some([at(50.0)?, at(90.0)?, at(99.0)?, at(99.9)?])
 }
 
 fn curve(group: &str, of: Selection, recordings: &[Recording]) -> Option<DelayCurve> {
     let all = streams(recordings, of).flat_map(|(window, stream)| arrived(window, stream).map(delay));
-    let points = Distribution::from_nanos(all.collect()).cumulative(CURVE_POINTS);
+    let points = Distribution::from_signed_nanos(all.collect()).cumulative(CURVE_POINTS);
     (!points.is_empty()).then(|| DelayCurve { group: group.to_owned(), points })
 }
 
@@ -230,8 +235,8 @@ impl Bins {
             }
         }
         for connection in recording.connections.iter().filter(|connection| of.has(&connection.of)) {
-            for (position, bytes) in connection.bins.iter().enumerate() {
-                self.add(Some(position), *bytes);
+            for (position, bytes) in connection.bins.iter() {
+                self.add(usize::try_from(position).ok(), bytes);
             }
         }
     }
@@ -257,7 +262,7 @@ fn series(
     let mut bins = Bins::new(scenario);
     bins.add_selection(recording, of);
     let mut values = bins.rates();
-    let mut sums = vec![0_u64; values.len()];
+    let mut sums = vec![0_i64; values.len()];
     for stream in recording.streams.iter().filter(|stream| of.has(&stream.of)) {
         for packet in &stream.packets {
             let Some(position) = bins.of(packet.sent) else { continue };

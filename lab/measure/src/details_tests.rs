@@ -1,10 +1,10 @@
 use crate::details::directory;
 use crate::experiment::{Configuration, Experiment};
 use crate::recording::*;
-use crate::tests::{MS, cbr, of, recording, scenario, stream, traffic};
+use crate::tests::{MS, bins, cbr, of, recording, scenario, stream, traffic};
 use perhop_quality::Codec;
 use perhop_report::details::QueueInterval;
-use perhop_scenario::{Change, Expect, Target, TrafficKind};
+use perhop_scenario::{Change, Expect, Fault, FaultKind, NodeIndex, Target, TrafficKind};
 use perhop_units::{Duration, Instant, Rate};
 
 fn experiment(recordings: Vec<Recording>) -> Experiment {
@@ -134,17 +134,12 @@ fn quiet_queues_are_left_out_and_connections_traced_by_pair() {
         acknowledged: 1460,
     };
     r.connections.push(ConnectionRecord {
-        of: of(1, 1, Toward::Second),
-        opened: Instant::ZERO,
-        first_byte: None,
-        ended: None,
         bytes: 1460,
-        failed: false,
-        bins: vec![3000],
+        bins: bins(&[3000]),
         window_bytes: 1460,
         window_ip_bytes: 1500,
-        retransmits: None,
         trace: vec![sample(5, u64::MAX), sample(15, 4000)],
+        ..ConnectionRecord::new(of(1, 1, Toward::Second), Instant::ZERO)
     });
     let directory = directory(&experiment(vec![r]), [], String::new(), None);
     let product = &directory.configurations[0];
@@ -158,4 +153,107 @@ fn quiet_queues_are_left_out_and_connections_traced_by_pair() {
     assert_eq!(product.connections[0].samples[0].round_trip_ms, None);
     // 3,000 B in 300 ms.
     assert_eq!(product.first_series("cbr2").expect("a series").bins[0].throughput_kbps, 80.0);
+}
+
+#[test]
+fn delays_between_clocks_that_differ_keep_their_sign_and_a_warning_names_the_clocks() {
+    let mut r = recording();
+    let mut late = stream(of(1, 0, Toward::Second), None, &[Some(6), Some(6), Some(6)]);
+    for (behind, packet) in (0..).map(|n| n * 5 * MS).zip(&mut late.packets) {
+        packet.arrived = Instant(packet.arrived.as_nanos() - behind);
+    }
+    r.streams.push(late);
+    let mut drifting = experiment(vec![r]);
+    assert!(drifting.result().warnings.is_empty());
+    let kind = FaultKind::ClockDrift { ppm: 1000 };
+    drifting.product.scenario.faults.push(Fault { at: Duration::ZERO, node: NodeIndex(0), kind });
+    let directory = directory(&drifting, [], String::new(), None);
+    let cbr = &directory.configurations[0].pooled("cbr").expect("figures").result;
+    let delay = cbr.delay_ms.expect("they arrived");
+    assert_eq!((delay.min, delay.mean, delay.p50, delay.max), (-4.0, 1.0, 1.0, 6.0));
+    let bin = directory.configurations[0].first_series("cbr1").expect("a series").bins[3];
+    assert_eq!(bin.delay_ms, Some([-4.0, 1.0, 6.0]));
+    let warnings = &directory.result.warnings;
+    assert_eq!(warnings.len(), 2, "one of each traffic: {warnings:?}");
+    assert!(warnings[1].contains("clocks of a and b differ: delays of cbr"), "{warnings:?}");
+}
+
+#[test]
+fn a_program_that_ends_otherwise_is_a_target_missed_and_the_figures_stand() {
+    let mut r = recording();
+    r.streams.push(stream(of(1, 0, Toward::Second), None, &[Some(6)]));
+    r.programs.push(ProgramFailure {
+        program: "loser".into(),
+        expected: "exit code 0".into(),
+        found: "it ended with exit code 3".into(),
+    });
+    let directory = directory(&experiment(vec![r.clone(), r]), [], String::new(), None);
+    let judged = directory.result.expect.last().expect("two");
+    assert_eq!(directory.result.expect.len(), 2, "once for all repetitions");
+    assert_eq!((judged.metric.as_str(), judged.ok), ("program.loser", Some(false)));
+    assert_eq!(judged.target.as_deref(), Some("exit code 0"));
+    assert!(directory.result.warnings[0].contains("but it ended with exit code 3"));
+    assert!(directory.configurations[0].pooled("cbr").is_some());
+}
+
+#[test]
+fn what_figures_do_not_show_of_traffic_is_told() {
+    let mut r = recording();
+    let connection = |failed| ConnectionRecord {
+        failed,
+        bins: bins(&[]),
+        ..ConnectionRecord::new(of(0, 0, Toward::Second), Instant::ZERO)
+    };
+    r.connections = [true, false, false, true].map(connection).to_vec();
+    r.streams.push(StreamRecord { duplicates: 3, ..stream(of(1, 0, Toward::Second), None, &[Some(6)]) });
+    r.unopened.insert(1, 7);
+    r.foreign = 2;
+    let mut all = experiment(vec![r.clone(), r.clone()]);
+    let scenario = all.product.scenario.clone();
+    all.variants.push(("baseline".into(), Configuration { scenario, recordings: vec![r] }));
+    let warnings = all.result().warnings;
+    let of_product = [
+        "4 of 8 connections of voip failed",
+        "14 connections of cbr were not opened: it had opened as many as one application may",
+        "6 datagrams of cbr arrived more than once; they count once",
+        "4 datagrams that arrived were no traffic's",
+    ];
+    assert_eq!(warnings[..4], of_product);
+    assert_eq!(warnings[4], "2 of 4 connections of voip failed in variant baseline");
+    assert_eq!(warnings.len(), 8, "{warnings:?}");
+}
+
+/// A machine that was short of processors makes figures worse, so it has to answer for what is missed and only for that.
+#[test]
+fn a_starved_machine_takes_the_verdict_from_missed_targets_alone() {
+    let with = |starved: bool, saturated: bool, delays: &[Option<u64>]| {
+        let mut r = recording();
+        r.streams.push(stream(of(0, 0, Toward::Second), Some(Codec::G711U), delays));
+        r.starved = starved.then(|| "it waited".to_owned());
+        r.saturated = saturated.then(|| "it was full".to_owned());
+        directory(&experiment(vec![r]), [], "a - b".into(), None).machine.saturated
+    };
+    let (whole, holed) = ([Some(50), Some(50), Some(50)], [Some(50), None, Some(50)]);
+    assert_eq!(with(true, false, &whole), None);
+    assert_eq!(with(true, false, &holed).as_deref(), Some("it waited"));
+    assert_eq!(with(false, false, &holed), None);
+    assert_eq!(with(false, true, &whole).as_deref(), Some("it was full"));
+    assert_eq!(with(true, true, &holed).as_deref(), Some("it was full"));
+}
+
+#[test]
+fn a_warning_names_its_repetition_unless_all_have_it() {
+    let mut recordings = vec![recording(), recording()];
+    recordings.iter_mut().for_each(|r| r.warnings.push("always".into()));
+    recordings[1].machine_warnings.push("late".into());
+    let result = experiment(recordings.clone()).result();
+    assert!(result.warnings.contains(&"always".to_owned()), "{:?}", result.warnings);
+    assert!(
+        result.machine_warnings.contains(&"repetition 2: late".to_owned()),
+        "{:?}",
+        result.machine_warnings
+    );
+    recordings.remove(0);
+    let result = experiment(recordings).result();
+    assert!(result.machine_warnings.contains(&"late".to_owned()), "{:?}", result.machine_warnings);
 }

@@ -2,12 +2,14 @@
 //!
 //! A traffic of several pairs gives `name1`, `name2` … and `name` for all; one in both directions gives `name.down` and
 //! `name.up`, and `name` is `name.down`: the direction in which the file's first host sends. `total` is the
-//! throughput of every traffic while all of it sends. Datagrams count when they were sent inside the window; their throughput is over the
-//! part of the window in which the traffic sends. Connections count data that arrived inside the window.
+//! throughput of every traffic while all of it sends. Datagrams count when they were sent inside the window; their
+//! throughput is what arrived in as long a time as the traffic sends inside the window, which begins later by the smallest
+//! delay of the stream. Connections count data that arrived inside the window.
 
-use crate::recording::{ConnectionRecord, Membership, Recording, StreamRecord, Toward};
+use crate::recording::{ConnectionRecord, Membership, PacketRecord, Recording, StreamRecord, Toward};
 use perhop_quality::{CallQuality, CallRecord, Distribution, QualityPool, Received, Scoring};
 use perhop_report::result::{Connections, GroupResult, JitterMs};
+use perhop_scenario::figures::{self, Group, GroupWay, TOTAL};
 use perhop_scenario::{Scenario, Traffic};
 use perhop_units::{Duration, Instant};
 
@@ -27,28 +29,18 @@ impl Selection {
     }
 }
 
-/// Name of the group that has the throughput of every traffic in its first direction.
-pub(crate) const TOTAL: &str = "total";
-
 /// Every group with its name, apart from [`TOTAL`].
 pub(crate) fn selections(scenario: &Scenario) -> Vec<(String, Selection)> {
-    let mut all = Vec::new();
-    for (index, traffic) in scenario.traffic.iter().enumerate() {
-        let several = traffic.pairs.len() > 1;
-        let numbers = if several { traffic.pairs.len() } else { 0 };
-        let parts = (0..numbers).map(|pair| (format!("{}{}", traffic.name, pair + 1), Some(pair)));
-        for (name, pair) in parts.chain([(traffic.name.clone(), None)]) {
-            let of = |toward| Selection { traffic: index, pair, toward };
-            if traffic.both {
-                all.push((name.clone(), of(Some(Toward::Second))));
-                all.push((format!("{name}.down"), of(Some(Toward::Second))));
-                all.push((format!("{name}.up"), of(Some(Toward::First))));
-            } else {
-                all.push((name, of(None)));
-            }
-        }
-    }
-    all
+    let groups = figures::groups(scenario).into_iter();
+    groups
+        .map(|Group { name, traffic, pair, way }| {
+            let toward = way.map(|way| match way {
+                GroupWay::Down => Toward::Second,
+                GroupWay::Up => Toward::First,
+            });
+            (name, Selection { traffic, pair, toward })
+        })
+        .collect()
 }
 
 /// The whole of a traffic in its first direction, which [`TOTAL`] sums.
@@ -62,7 +54,7 @@ pub fn groups(scenario: &Scenario, recordings: &[Recording]) -> Vec<GroupResult>
         .into_iter()
         .map(|(name, of)| group(&name, &scenario.traffic[of.traffic], of, recordings))
         .collect();
-    if scenario.traffic.len() > 1 {
+    if figures::has_total(scenario) {
         groups.push(total(scenario, recordings));
     }
     groups
@@ -85,17 +77,15 @@ fn total_kbps(scenario: &Scenario, recording: &Recording) -> f64 {
     }
     let first = |of: &Membership| first_direction(of.traffic, &scenario.traffic[of.traffic]).has(of);
     let streams = recording.streams.iter().filter(|stream| first(&stream.of));
-    let arrived = streams.flat_map(|stream| &stream.packets).filter(|p| p.arrived != Instant::FAR_FUTURE);
-    let inside = arrived.filter(|p| p.sent >= part.0 && p.sent < part.1);
-    let mut bytes: f64 = inside.map(|p| f64::from(p.len)).sum();
+    let mut bytes = streams.map(|stream| arrived_bytes(stream, part)).sum::<u64>() as f64;
     let bin = scenario.probes.throughput_bin.as_nanos().max(1);
     for connection in recording.connections.iter().filter(|c| first(&c.of)) {
-        for (i, count) in connection.bins.iter().enumerate() {
+        for (i, count) in connection.bins.iter() {
             // Of a bin that lies in part outside, so much as lies inside.
-            let begin = (i as u64 * bin).max(part.0.as_nanos());
-            let end = ((i as u64 + 1) * bin).min(part.1.as_nanos());
+            let begin = (i * bin).max(part.0.as_nanos());
+            let end = ((i + 1) * bin).min(part.1.as_nanos());
             if begin < end {
-                bytes += *count as f64 * (end - begin) as f64 / bin as f64;
+                bytes += count as f64 * (end - begin) as f64 / bin as f64;
             }
         }
     }
@@ -156,15 +146,12 @@ fn datagrams<'a>(
     let mut delays = Vec::new();
     let (mut sum, mut most, mut received) = (0.0, 0.0_f64, 0_u64);
     for (window, stream) in streams {
-        let mut before: Option<u64> = None;
+        let mut before: Option<i64> = None;
         let inside = stream.packets.iter().filter(|p| p.sent >= window.0 && p.sent < window.1);
         for packet in inside {
             sent += 1;
-            if packet.arrived == Instant::FAR_FUTURE {
-                continue;
-            }
+            let Some(delay) = packet.delay_ns() else { continue };
             received += 1;
-            let delay = packet.arrived.since(packet.sent).as_nanos();
             if let Some(before) = before {
                 let difference = delay.abs_diff(before) as f64 / 1e6;
                 sum += difference;
@@ -175,7 +162,7 @@ fn datagrams<'a>(
         }
     }
     let jitter = (received > 0).then(|| JitterMs { mean: sum / received as f64, max: most });
-    let delay = Distribution::from_nanos(delays);
+    let delay = Distribution::from_signed_nanos(delays);
     GroupResult { jitter_ms: jitter, ..GroupResult::of_datagrams(name, sent, &delay) }
 }
 
@@ -199,22 +186,25 @@ pub fn connection_kbps(recording: &Recording, connection: &ConnectionRecord) -> 
 /// IP bits of a selection in kbit/s in one repetition.
 fn throughput_kbps(recording: &Recording, traffic: &Traffic, selection: Selection) -> f64 {
     let (from, until) = recording.window;
-    let streams = recording.streams.iter().filter(|stream| selection.has(&stream.of));
-    let mut datagram_bytes = 0_u64;
-    let mut any = false;
-    for stream in streams {
-        any = true;
-        let arrived = stream.packets.iter().filter(|p| p.arrived != Instant::FAR_FUTURE);
-        let inside = arrived.filter(|p| p.sent >= from && p.sent < until);
-        datagram_bytes += inside.map(|p| u64::from(p.len)).sum::<u64>();
-    }
-    if any {
+    let streams = || recording.streams.iter().filter(|stream| selection.has(&stream.of));
+    if streams().next().is_some() {
         let begin = Instant(traffic.start.as_nanos()).max(from);
         let end = Instant(traffic.stop.as_nanos()).min(until);
-        return kbps(datagram_bytes, end.since(begin));
+        let bytes = streams().map(|stream| arrived_bytes(stream, (begin, end))).sum();
+        return kbps(bytes, end.since(begin));
     }
     let connections = recording.connections.iter().filter(|c| selection.has(&c.of));
     kbps(connections.map(|c| c.window_ip_bytes).sum(), until.since(from))
+}
+
+/// IP bytes that arrived in a part of the time, which begins and ends later by the smallest delay of the stream: so long
+/// what is sent is on its way over an idle path. No line carries more in that time than in any other as long.
+fn arrived_bytes(stream: &StreamRecord, part: (Instant, Instant)) -> u64 {
+    let path = stream.packets.iter().filter_map(PacketRecord::delay_ns).min().unwrap_or(0);
+    let later = |at: Instant| Instant(at.as_nanos().saturating_add_signed(path));
+    let (begin, end) = (later(part.0), later(part.1));
+    let inside = stream.packets.iter().filter(|p| p.arrived >= begin && p.arrived < end);
+    inside.map(|p| u64::from(p.len)).sum()
 }
 
 fn kbps(bytes: u64, time: Duration) -> f64 {

@@ -1,6 +1,8 @@
 //! Expected values: finding a figure by its path, and judging it.
 
-use perhop_report::result::{Expectation, GroupResult, LinkResult, ScenarioResult, Variant};
+use perhop_report::result::{
+    AdmissionResult, AgentResult, Expectation, GroupResult, LinkResult, ScenarioResult, Variant,
+};
 use perhop_scenario::figures::Formula;
 use perhop_scenario::{Expect, Target};
 use std::fmt;
@@ -48,27 +50,54 @@ pub fn figure(result: &ScenarioResult, path: &str) -> Option<f64> {
     {
         return in_variant(variant, rest);
     }
-    in_configuration(&result.groups, &result.links, path)
+    let ScenarioResult { groups, links, agents, admissions, .. } = result;
+    Figures { groups, links, agents, admissions }.at(path)
 }
 
 fn in_variant(variant: &Variant, path: &str) -> Option<f64> {
-    in_configuration(&variant.groups, &variant.links, path)
+    let Variant { groups, links, agents, admissions } = variant;
+    Figures { groups, links, agents, admissions }.at(path)
 }
 
-fn in_configuration(groups: &[GroupResult], links: &[LinkResult], path: &str) -> Option<f64> {
-    if let Some(path) = path.strip_prefix("link.") {
-        // Longest name first, because names may contain dots.
-        let link = links
+/// The figures of one configuration.
+struct Figures<'a> {
+    groups: &'a [GroupResult],
+    links: &'a [LinkResult],
+    agents: &'a [AgentResult],
+    admissions: &'a [AdmissionResult],
+}
+
+impl Figures<'_> {
+    fn at(&self, path: &str) -> Option<f64> {
+        if let Some(path) = path.strip_prefix("agent.") {
+            let (class, figure) = path.rsplit_once('.')?;
+            return named(&self.agents.iter().find(|agent| agent.class == class)?.figures(), figure);
+        }
+        if let Some(path) = path.strip_prefix("admission.") {
+            let (node, figure) = path.rsplit_once('.')?;
+            return named(
+                &self.admissions.iter().find(|admission| admission.node == node)?.figures(),
+                figure,
+            );
+        }
+        if let Some(path) = path.strip_prefix("link.") {
+            // Longest name first, because names may contain dots.
+            let link = self
+                .links
+                .iter()
+                .filter(|link| {
+                    path.strip_prefix(link.name.as_str()).is_some_and(|rest| rest.starts_with('.'))
+                })
+                .max_by_key(|link| link.name.len())?;
+            return of_link(link, &path[link.name.len() + 1..]);
+        }
+        let group = self
+            .groups
             .iter()
-            .filter(|link| path.strip_prefix(link.name.as_str()).is_some_and(|rest| rest.starts_with('.')))
-            .max_by_key(|link| link.name.len())?;
-        return of_link(link, &path[link.name.len() + 1..]);
+            .filter(|group| path.strip_prefix(group.name.as_str()).is_some_and(|rest| rest.starts_with('.')))
+            .max_by_key(|group| group.name.len())?;
+        of_group(group, &path[group.name.len() + 1..])
     }
-    let group = groups
-        .iter()
-        .filter(|group| path.strip_prefix(group.name.as_str()).is_some_and(|rest| rest.starts_with('.')))
-        .max_by_key(|group| group.name.len())?;
-    of_group(group, &path[group.name.len() + 1..])
 }
 
 fn of_link(link: &LinkResult, path: &str) -> Option<f64> {
@@ -81,6 +110,11 @@ fn of_link(link: &LinkResult, path: &str) -> Option<f64> {
         "drops" => Some(link.drops.values().sum::<u64>() as f64),
         _ => path.strip_prefix("drops.").map(|reason| link.drops.get(reason).copied().unwrap_or(0) as f64),
     }
+}
+
+/// The figure of a name among all.
+fn named(figures: &[(&str, Option<f64>)], figure: &str) -> Option<f64> {
+    figures.iter().find(|(name, _)| *name == figure).and_then(|(_, value)| *value)
 }
 
 fn of_group(group: &GroupResult, path: &str) -> Option<f64> {
@@ -108,27 +142,45 @@ fn of_group(group: &GroupResult, path: &str) -> Option<f64> {
     }
 }
 
-/// Every path a metric may have behind a group's name.
-pub const GROUP_FIGURES: [&str; 18] = [
-    "sent",
-    "received",
-    "loss_pct",
-    "delay_ms.min",
-    "delay_ms.mean",
-    "delay_ms.p50",
-    "delay_ms.p99",
-    "delay_ms.p999",
-    "delay_ms.max",
-    "jitter_ms.mean",
-    "jitter_ms.max",
-    "throughput_kbps.mean",
-    "throughput_kbps.stdev",
-    "connections.count",
-    "connections.jain",
-    "mos.mean",
-    "mos.min",
-    "psqm",
-];
+/// Whether a path that the user set concerns a value that depends on another: they are the same, or one is inside the
+/// other, as `link.core.rate` is in `link.core`.
+fn concerns(set: &str, depends: &str) -> bool {
+    let inside = |path: &str, table: &str| {
+        path.strip_prefix(table).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    };
+    inside(set, depends) || inside(depends, set)
+}
+
+/// Whether a path that the user set concerns an expected value. What is set in a variant concerns only figures of it.
+fn is_changed_by(expect: &Expect, set: &str) -> bool {
+    let variant = set.strip_prefix("variants.").and_then(|rest| rest.split_once('.'));
+    let set = match variant {
+        Some((name, rest)) if is_about(&expect.metric, name) => rest.strip_prefix("set.").unwrap_or(rest),
+        _ => set,
+    };
+    expect.depends.iter().any(|depends| concerns(set, depends))
+}
+
+/// Whether a metric has figures of a variant.
+fn is_about(metric: &str, variant: &str) -> bool {
+    let of_variant = |path: &str| path.strip_prefix(variant).is_some_and(|rest| rest.starts_with('.'));
+    Formula::new(metric).paths().any(of_variant)
+}
+
+/// Whether an expected value is about a largest time and missed by no more than `stall_ms`.
+pub fn is_excused(expect: &Expect, judged: &Expectation, stall_ms: f64) -> bool {
+    let (Some(target), Some(ours), Some(false)) = (expect.target, judged.ours, judged.ok) else {
+        return false;
+    };
+    let most = match target {
+        Target::AtMost(most) | Target::Below(most) | Target::Within(_, most) => most,
+        Target::AtLeast(_) | Target::Above(_) | Target::Equal(_) => return false,
+    };
+    expect.metric.ends_with("_ms.max")
+        && !expect.metric.contains(' ')
+        && ours > most
+        && ours - most <= stall_ms
+}
 
 /// Judges an expected value. `each` are the results of the repetitions alone, for targets that every one must hold;
 /// `changed` are the paths that were set by the user.
@@ -139,7 +191,7 @@ pub fn judge(
     changed: &[String],
 ) -> Expectation {
     let ours = metric(result, &expect.metric);
-    let depends = expect.depends.iter().any(|path| changed.contains(path));
+    let depends = changed.iter().any(|set| is_changed_by(expect, set));
     let ok = match expect.target {
         None => None,
         Some(_) if depends => None,

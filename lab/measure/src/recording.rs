@@ -1,6 +1,9 @@
 //! What one repetition of a scenario left behind, whichever world it ran in.
 
-use perhop_quality::Codec;
+use crate::bins::Bins;
+use crate::stream::Jump;
+use perhop_allocate::counters::Counters;
+use perhop_quality::{Codec, difference_ns};
 use perhop_units::{Duration, Instant};
 use std::collections::BTreeMap;
 
@@ -15,14 +18,41 @@ pub struct Recording {
     pub connections: Vec<ConnectionRecord>,
     /// One entry for each direction of each link.
     pub links: Vec<LinkRecord>,
+    /// One entry for each class that an agent looks after.
+    pub agents: Vec<AgentRecord>,
+    /// One entry for each router that admits recognised flows one by one.
+    pub admissions: Vec<AdmissionRecord>,
     /// Simulated time that a world's own events cover, for speed figures: events handled.
     pub events: u64,
+    /// Connections that an application could not open because it had opened as many as it may, by traffic.
+    pub unopened: BTreeMap<usize, u64>,
+    /// Datagrams that arrived and were no traffic's.
+    pub foreign: u64,
+    /// Programs that ended otherwise than the scenario expects.
+    pub programs: Vec<ProgramFailure>,
     /// What a reader must know to trust this repetition, apart from the machine.
     pub warnings: Vec<String>,
     /// What a reader must know of the machine.
     pub machine_warnings: Vec<String>,
+    /// How late the machine served a timer of routers and links at the worst; zero in the simulator. So much of a largest
+    /// delay may be the machine's.
+    pub longest_stall: Duration,
     /// Set when the machine, not the network, was the bottleneck: why. No verdict then.
     pub saturated: Option<String>,
+    /// Set when routers and links often had to wait for the machine: why. That makes figures worse, never better, so that
+    /// a target that holds stands; one that is missed proves nothing.
+    pub starved: Option<String>,
+}
+
+/// A program that ended otherwise than expected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramFailure {
+    /// Its name.
+    pub program: String,
+    /// The final state wanted.
+    pub expected: String,
+    /// What happened, and where its output is.
+    pub found: String,
 }
 
 /// Which result group something belongs to.
@@ -54,8 +84,10 @@ pub struct StreamRecord {
     pub number: u16,
     /// The codec, for calls.
     pub codec: Option<Codec>,
-    /// Every packet sent, in order.
+    /// Every packet sent, in order. What its source numbered while its host could not send is not among them.
     pub packets: Vec<PacketRecord>,
+    /// Where the numbers of their source leave some out.
+    pub(crate) jumps: Vec<Jump>,
     /// Packets that came more than once.
     pub duplicates: u64,
 }
@@ -73,6 +105,14 @@ pub struct PacketRecord {
     pub rtp_timestamp: u32,
 }
 
+impl PacketRecord {
+    /// From sending to arrival in ns, by the clocks of the two hosts: negative when they differ by more than the packet
+    /// took. `None` if it never arrived.
+    pub fn delay_ns(&self) -> Option<i64> {
+        (self.arrived != Instant::FAR_FUTURE).then(|| difference_ns(self.arrived, self.sent))
+    }
+}
+
 /// One TCP connection.
 #[derive(Clone, Debug)]
 pub struct ConnectionRecord {
@@ -88,8 +128,8 @@ pub struct ConnectionRecord {
     pub bytes: u64,
     /// It failed before its data were complete.
     pub failed: bool,
-    /// IP bytes delivered in each throughput bin from the start of the repetition, headers included.
-    pub bins: Vec<u64>,
+    /// IP bytes delivered in each throughput bin of its life, headers included.
+    pub bins: Bins,
     /// Payload bytes delivered inside the window.
     pub window_bytes: u64,
     /// IP bytes (headers included) of data segments that arrived inside the window.
@@ -99,6 +139,30 @@ pub struct ConnectionRecord {
     /// Congestion window, slow-start threshold (bytes), smoothed round trip and highest sequence acknowledged over time.
     pub trace: Vec<ConnectionSample>,
 }
+
+impl ConnectionRecord {
+    /// One that was just asked for.
+    pub fn new(of: Membership, opened: Instant) -> Self {
+        Self {
+            of,
+            opened,
+            first_byte: None,
+            ended: None,
+            bytes: 0,
+            failed: false,
+            bins: Bins::default(),
+            window_bytes: 0,
+            window_ip_bytes: 0,
+            retransmits: None,
+            trace: Vec::new(),
+        }
+    }
+}
+
+/// Connections of one traffic whose windows are recorded where a scenario asks for it: the first.
+pub const TRACED: usize = 4;
+/// Interval of these records.
+pub const TRACE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// State of a connection at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,6 +198,38 @@ pub struct LinkRecord {
     pub queues: Vec<QueueSeries>,
     /// Wire bytes in each throughput bin from the start of the repetition.
     pub bins: Vec<u64>,
+}
+
+/// What an agent did for one class.
+#[derive(Clone, Debug)]
+pub struct AgentRecord {
+    /// The class.
+    pub class: String,
+    /// What was counted before the window began.
+    pub before: Counters,
+    /// What was counted until the end.
+    pub after: Counters,
+    /// Every allocation and when it began, bit/s.
+    pub allocations: Vec<(Instant, u64)>,
+}
+
+/// What the admission of a router decided inside the window.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AdmissionRecord {
+    /// The router's node.
+    pub node: String,
+    /// Flows that asked, by being recognised.
+    pub offered: u64,
+    /// Accepted.
+    pub admitted: u64,
+    /// Not accepted.
+    pub refused: u64,
+    /// Admitted ones that were chosen to go.
+    pub dropped: u64,
+    /// Intervals of its meter, and those in which admitted flows carried more than they may.
+    pub intervals: u64,
+    /// See `intervals`.
+    pub intervals_over_cap: u64,
 }
 
 /// A queue over time: smallest, largest and last length of each interval from the start of the repetition.

@@ -1,7 +1,7 @@
 //! Two results figure by figure.
 
 use crate::columns::columns;
-use crate::result::{GroupResult, LinkResult, ScenarioResult};
+use crate::result::{AdmissionResult, AgentResult, GroupResult, LinkResult, ScenarioResult};
 use crate::summary::figure;
 
 /// A figure that at least one of two results has.
@@ -15,7 +15,7 @@ pub struct Difference {
     pub second: Option<f64>,
 }
 
-/// Every figure of either result, in the order of the first: groups, links, then variants.
+/// Every figure of either result, in the order of the first: groups, links, classes of agents, admission, then variants.
 pub fn differences(first: &ScenarioResult, second: &ScenarioResult) -> Vec<Difference> {
     let mut all: Vec<Difference> = Vec::new();
     for (metric, value) in figures(first) {
@@ -33,17 +33,19 @@ pub fn differences(first: &ScenarioResult, second: &ScenarioResult) -> Vec<Diffe
 /// The figures that are compared, with their paths.
 fn figures(result: &ScenarioResult) -> Vec<(String, f64)> {
     let mut all = Vec::new();
-    of_configuration("", &result.groups, &result.links, &mut all);
+    of_configuration("", (&result.groups, &result.links), &mut all);
+    of_routers("", &result.agents, &result.admissions, &mut all);
     for (name, variant) in &result.variants {
-        of_configuration(&format!("{name}."), &variant.groups, &variant.links, &mut all);
+        let prefix = format!("{name}.");
+        of_configuration(&prefix, (&variant.groups, &variant.links), &mut all);
+        of_routers(&prefix, &variant.agents, &variant.admissions, &mut all);
     }
     all
 }
 
 fn of_configuration(
     prefix: &str,
-    groups: &[GroupResult],
-    links: &[LinkResult],
+    (groups, links): (&[GroupResult], &[LinkResult]),
     all: &mut Vec<(String, f64)>,
 ) {
     for group in groups.iter().filter(|group| !group.name.ends_with(".down")) {
@@ -66,6 +68,21 @@ fn of_configuration(
             ("drops", Some(link.drops.values().sum::<u64>() as f64)),
         ];
         add(&format!("{prefix}link.{}", link.name), &figures, all);
+    }
+}
+
+/// What agents and admission of routers did.
+fn of_routers(
+    prefix: &str,
+    agents: &[AgentResult],
+    admissions: &[AdmissionResult],
+    all: &mut Vec<(String, f64)>,
+) {
+    for agent in agents {
+        add(&format!("{prefix}agent.{}", agent.class), &agent.figures(), all);
+    }
+    for admission in admissions {
+        add(&format!("{prefix}admission.{}", admission.node), &admission.figures(), all);
     }
 }
 
@@ -98,7 +115,7 @@ mod tests {
             throughput_kbps: Some(Throughput { mean: kbps, stdev: None }),
             ..GroupResult::named("voip")
         };
-        let baseline = Variant { groups: vec![group.clone()], links: Vec::new() };
+        let baseline = Variant { groups: vec![group.clone()], ..Variant::default() };
         ScenarioResult {
             groups: vec![group],
             variants: [("baseline".to_owned(), baseline)].into(),

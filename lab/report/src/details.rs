@@ -3,7 +3,7 @@
 //! All of it comes out of the recordings of a run, configuration by configuration, and goes into the files of a result
 //! directory ([`crate::directory`]), from which a page can be made again.
 
-use crate::result::{GroupResult, LinkResult};
+use crate::result::{AgentResult, GroupResult, LinkResult};
 use perhop_units::Duration;
 
 /// Name of the configuration whose groups and links stand on top of a result.
@@ -28,6 +28,10 @@ pub struct ConfigurationDetails {
     pub pairs: Vec<DelayPairs>,
     /// Traced TCP connections.
     pub connections: Vec<ConnectionTrace>,
+    /// Figures of every class that an agent looks after, of all repetitions together and of each.
+    pub agents: Vec<AgentFigures>,
+    /// What these classes had over time in every repetition.
+    pub allocations: Vec<AllocationTrace>,
 }
 
 impl ConfigurationDetails {
@@ -74,6 +78,99 @@ pub struct LinkFigures {
     pub repetition: Option<u32>,
     /// What the result has.
     pub result: LinkResult,
+}
+
+/// Figures of a class that an agent looks after.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AgentFigures {
+    /// Repetition from 1; `None`: all together.
+    pub repetition: Option<u32>,
+    /// What the result has.
+    pub result: AgentResult,
+    /// What was counted inside the window, over all repetitions that the figures are of.
+    pub counts: AgentCounts,
+}
+
+/// What an agent counted for a class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AgentCounts {
+    /// Allocations raised.
+    pub increases: u64,
+    /// Allocations lowered.
+    pub decreases: u64,
+    /// Requests made.
+    pub asked: u64,
+    /// Requests granted in full.
+    pub granted: u64,
+    /// Requests granted in part.
+    pub partial: u64,
+    /// Requests refused.
+    pub refused: u64,
+    /// Requests without an answer in time.
+    pub timed_out: u64,
+}
+
+impl AgentCounts {
+    /// Adds what was counted elsewhere.
+    pub fn add(&mut self, other: &Self) {
+        self.increases += other.increases;
+        self.decreases += other.decreases;
+        self.asked += other.asked;
+        self.granted += other.granted;
+        self.partial += other.partial;
+        self.refused += other.refused;
+        self.timed_out += other.timed_out;
+    }
+
+    /// Name and value of every count, in the order in which tables have them.
+    pub fn list(&self) -> [(&'static str, u64); 7] {
+        [
+            ("increases", self.increases),
+            ("decreases", self.decreases),
+            ("asked", self.asked),
+            ("granted", self.granted),
+            ("partial", self.partial),
+            ("refused", self.refused),
+            ("timed_out", self.timed_out),
+        ]
+    }
+}
+
+/// What a class had over time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AllocationTrace {
+    /// Name of the class.
+    pub class: String,
+    /// Repetition from 1.
+    pub repetition: u32,
+    /// From when on, s since the start of the repetition, and how much, kbit/s; in order of time.
+    pub steps: Vec<(f64, f64)>,
+}
+
+impl AllocationTrace {
+    /// The same steps, or of at most `stretches` stretches of equal length (at least one) those to the smallest, the
+    /// largest and the last value of each.
+    #[must_use]
+    pub fn thinned(&self, stretches: usize) -> Self {
+        let whole = Self { steps: Vec::new(), ..self.clone() };
+        let (Some(first), Some(last)) = (self.steps.first(), self.steps.last()) else { return whole };
+        if self.steps.len() <= 3 * stretches.max(1) {
+            return self.clone();
+        }
+        let length = ((last.0 - first.0) / stretches.max(1) as f64).max(f64::MIN_POSITIVE);
+        let stretch = |at: f64| (((at - first.0) / length) as usize).min(stretches.max(1) - 1);
+        let of_one = self.steps.chunk_by(|a, b| stretch(a.0) == stretch(b.0));
+        let steps = of_one.flat_map(|steps| {
+            let by_rate = |a: &usize, b: &usize| steps[*a].1.total_cmp(&steps[*b].1);
+            let least = (0..steps.len()).min_by(by_rate).unwrap_or(0);
+            let most = (0..steps.len()).max_by(by_rate).unwrap_or(0);
+            let mut kept = [least, most, steps.len() - 1];
+            kept.sort_unstable();
+            let first_of = move |i: &usize| *i == 0 || kept[*i] != kept[*i - 1];
+            (0..3).filter(first_of).map(move |i| steps[kept[i]]).collect::<Vec<_>>()
+        });
+        Self { steps: steps.collect(), ..whole }
+    }
 }
 
 /// Values of a group over time, in bins of one length.
@@ -300,6 +397,21 @@ mod tests {
         };
         assert_eq!(trace.thinned(2).intervals, [interval([0, 9, 4], 3, 8), interval([4; 3], 0, 8)]);
         assert!(!trace.is_quiet() && QueueTrace::default().is_quiet());
+    }
+
+    #[test]
+    fn a_thinned_allocation_keeps_its_extremes_and_its_end() {
+        let steps = (0..1000).map(|i| (f64::from(i) / 10.0, if i == 333 { 9e3 } else { f64::from(i % 7) }));
+        let trace = AllocationTrace { steps: steps.collect(), ..AllocationTrace::default() };
+        let thin = trace.thinned(20);
+        assert!(thin.steps.len() <= 60 && thin.steps.len() > 20, "{}", thin.steps.len());
+        assert!(thin.steps.contains(&(33.3, 9e3)) && thin.steps.last() == trace.steps.last());
+        assert!(thin.steps.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        assert_eq!(trace.thinned(334), trace);
+        // All at once, and none at all.
+        let at_once = AllocationTrace { steps: vec![(1.0, 2.0); 9], ..AllocationTrace::default() };
+        assert_eq!(at_once.thinned(0).steps, [(1.0, 2.0); 2]);
+        assert!(AllocationTrace::default().thinned(5).steps.is_empty());
     }
 
     #[test]

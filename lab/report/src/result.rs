@@ -45,6 +45,12 @@ pub struct ScenarioResult {
     pub groups: Vec<GroupResult>,
     /// Links in the product configuration.
     pub links: Vec<LinkResult>,
+    /// Classes that agents look after in the product configuration.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<AgentResult>,
+    /// Routers that admit recognised flows one by one, in the product configuration.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub admissions: Vec<AdmissionResult>,
     /// Other configurations of the same network, such as `baseline`.
     pub variants: BTreeMap<String, Variant>,
     /// Expected values and whether they hold.
@@ -120,6 +126,12 @@ pub struct Variant {
     pub groups: Vec<GroupResult>,
     /// Its links.
     pub links: Vec<LinkResult>,
+    /// Its classes that agents look after.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<AgentResult>,
+    /// Its routers that admit recognised flows one by one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub admissions: Vec<AdmissionResult>,
 }
 
 /// A group of like flows. A group in both directions has `name.up` and `name.down` beside `name`.
@@ -326,6 +338,85 @@ pub struct QueueMs {
     /// Largest.
     #[serde(serialize_with = "rounded")]
     pub max: f64,
+}
+
+/// A class whose bandwidth an agent allocates, inside the window; means over repetitions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AgentResult {
+    /// Name of the class.
+    pub class: String,
+    /// Mean rate it had, kbit/s.
+    #[serde(serialize_with = "rounded_option")]
+    pub allocated_kbps: Option<f64>,
+    /// What it carried by what it had, percent.
+    #[serde(serialize_with = "rounded_option")]
+    pub efficiency_pct: Option<f64>,
+    /// What its meter estimated by what it had, percent.
+    #[serde(serialize_with = "rounded_option")]
+    pub estimate_pct: Option<f64>,
+    /// Requests to the broker a second.
+    #[serde(serialize_with = "rounded_option")]
+    pub requests_per_s: Option<f64>,
+    /// Requests that were refused, granted in part or not answered, percent of those that ended.
+    #[serde(serialize_with = "rounded_option")]
+    pub not_granted_pct: Option<f64>,
+    /// Time in congestion, percent.
+    #[serde(serialize_with = "rounded_option")]
+    pub congested_pct: Option<f64>,
+}
+
+impl AgentResult {
+    /// Decimals that a reader is shown of each of [`Self::figures`].
+    pub(crate) const DECIMALS: [usize; 6] = [1, 2, 2, 4, 1, 2];
+
+    /// Its figures with their names, in the order of the fields.
+    pub fn figures(&self) -> [(&'static str, Option<f64>); 6] {
+        [
+            ("allocated_kbps", self.allocated_kbps),
+            ("efficiency_pct", self.efficiency_pct),
+            ("estimate_pct", self.estimate_pct),
+            ("requests_per_s", self.requests_per_s),
+            ("not_granted_pct", self.not_granted_pct),
+            ("congested_pct", self.congested_pct),
+        ]
+    }
+}
+
+/// A router that admits recognised flows one by one, inside the window; means over repetitions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AdmissionResult {
+    /// Node of the router.
+    pub node: String,
+    /// Flows that asked to be real-time.
+    #[serde(serialize_with = "rounded_option")]
+    pub offered: Option<f64>,
+    /// Those that were not accepted, percent of those that asked.
+    #[serde(serialize_with = "rounded_option")]
+    pub refused_pct: Option<f64>,
+    /// Those that were accepted and dropped later, percent of those accepted.
+    #[serde(serialize_with = "rounded_option")]
+    pub dropped_pct: Option<f64>,
+    /// The same in percent of those that asked.
+    #[serde(serialize_with = "rounded_option")]
+    pub dropped_of_offered_pct: Option<f64>,
+    /// Intervals in which admitted flows carried more than they may, percent.
+    #[serde(serialize_with = "rounded_option")]
+    pub over_cap_pct: Option<f64>,
+}
+
+impl AdmissionResult {
+    /// Its figures with their names, in the order of the fields.
+    pub fn figures(&self) -> [(&'static str, Option<f64>); 5] {
+        [
+            ("offered", self.offered),
+            ("refused_pct", self.refused_pct),
+            ("dropped_pct", self.dropped_pct),
+            ("dropped_of_offered_pct", self.dropped_of_offered_pct),
+            ("over_cap_pct", self.over_cap_pct),
+        ]
+    }
 }
 
 /// One expected value.

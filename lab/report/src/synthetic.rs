@@ -55,6 +55,28 @@ fn queue(seconds: usize, repetition: u32, k: usize) -> QueueTrace {
     }
 }
 
+fn agent(repetition: Option<u32>) -> AgentFigures {
+    let result = AgentResult {
+        class: "realtime".into(),
+        allocated_kbps: Some(1234.5),
+        efficiency_pct: Some(71.25),
+        estimate_pct: Some(83.5),
+        requests_per_s: Some(0.125),
+        not_granted_pct: None,
+        congested_pct: Some(0.0),
+    };
+    let counts = AgentCounts {
+        increases: 31,
+        decreases: 29,
+        asked: 67,
+        granted: 60,
+        partial: 4,
+        refused: 2,
+        timed_out: 1,
+    };
+    AgentFigures { repetition, result, counts }
+}
+
 fn configuration(name: &str, seconds: usize, repetitions: u32, queues: usize) -> ConfigurationDetails {
     let names = [
         ("voip", true),
@@ -125,6 +147,13 @@ fn configuration(name: &str, seconds: usize, repetitions: u32, queues: usize) ->
         queue_ms: Some(QueueMs { p50: 1.0, p99: 2.0, max: 3.0 }),
     };
     details.links.push(LinkFigures { repetition: None, result: link.clone() });
+    for repetition in std::iter::once(None).chain((1..=repetitions).map(Some)) {
+        details.agents.push(agent(repetition));
+    }
+    details.allocations.extend((1..=repetitions).map(|repetition| {
+        let steps = (0..seconds * 200).map(|i| (i as f64 / 200.0, round(64.0 + wave(i, 3) * 2000.0)));
+        AllocationTrace { class: "realtime".into(), repetition, steps: steps.collect() }
+    }));
     details
         .links
         .extend((1..=repetitions).map(|i| LinkFigures { repetition: Some(i), result: link.clone() }));
@@ -138,6 +167,8 @@ pub(crate) fn directory(seconds: usize, repetitions: u32, queues: usize) -> Resu
     let pooled = |c: &ConfigurationDetails| Variant {
         groups: c.groups.iter().filter(|g| g.repetition.is_none()).map(|g| g.result.clone()).collect(),
         links: c.links.iter().filter(|l| l.repetition.is_none()).map(|l| l.result.clone()).collect(),
+        agents: c.agents.iter().filter(|a| a.repetition.is_none()).map(|a| a.result.clone()).collect(),
+        admissions: Vec::new(),
     };
     let expect = |metric: &str, target: Option<&str>, ok| Expectation {
         metric: metric.into(),
@@ -168,6 +199,7 @@ pub(crate) fn directory(seconds: usize, repetitions: u32, queues: usize) -> Resu
             warnings: vec!["one thing".into()],
             groups: top.groups,
             links: top.links,
+            agents: top.agents,
             variants: [("baseline".to_owned(), pooled(&baseline))].into(),
             expect: vec![
                 expect("voip.delay_ms.mean", Some("<= 34.14"), Some(true)),

@@ -1,12 +1,21 @@
-//! A scenario's result for a terminal: groups of the product and the variants, then expected values.
+//! A scenario's result for a terminal: groups of the product and the variants, classes of agents, admission, then
+//! expected values.
 
 use crate::columns::columns;
-use crate::result::{GroupResult, ScenarioResult};
+use crate::result::{AdmissionResult, AgentResult, GroupResult, ScenarioResult};
 use crate::summary::figure;
 
-/// Tables of a result: groups, then expected values where there are any. Lines end in a newline.
+/// Tables of a result: groups, then classes of agents, admission and expected values where there are any. Lines end in a newline.
 pub fn scenario_tables(result: &ScenarioResult) -> String {
     let mut out = columns(&groups(result), 2);
+    if !result.agents.is_empty() {
+        out.push('\n');
+        out.push_str(&columns(&agents(result), 2));
+    }
+    if !result.admissions.is_empty() {
+        out.push('\n');
+        out.push_str(&columns(&admissions(result), 2));
+    }
     if !result.expect.is_empty() {
         out.push('\n');
         out.push_str(&columns(&expected(result), 1));
@@ -55,6 +64,68 @@ fn row(group: &GroupResult, configuration: &str) -> Vec<String> {
     ]
 }
 
+/// Figures of a class that an agent looks after, as a reader is shown them.
+pub(crate) fn agent_cells(agent: &AgentResult) -> impl Iterator<Item = String> {
+    agent
+        .figures()
+        .into_iter()
+        .zip(AgentResult::DECIMALS)
+        .map(|((_, value), decimals)| figure(value, decimals))
+}
+
+/// Classes whose bandwidth agents allocate.
+fn agents(result: &ScenarioResult) -> Vec<Vec<String>> {
+    let head = [
+        "class",
+        "configuration",
+        "allocated kbit/s",
+        "used %",
+        "estimate %",
+        "requests/s",
+        "not granted %",
+        "congested %",
+    ];
+    let row = |agent: &AgentResult, configuration: &str| {
+        let mut cells = vec![agent.class.clone(), configuration.to_owned()];
+        cells.extend(agent_cells(agent));
+        cells
+    };
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for agent in &result.agents {
+        rows.push(row(agent, "product"));
+        for (name, variant) in &result.variants {
+            rows.extend(variant.agents.iter().find(|a| a.class == agent.class).map(|agent| row(agent, name)));
+        }
+    }
+    rows
+}
+
+/// Routers that admit flows one by one.
+fn admissions(result: &ScenarioResult) -> Vec<Vec<String>> {
+    let head =
+        ["admission", "configuration", "offered", "refused %", "dropped %", "of offered %", "over cap %"];
+    let row = |admission: &AdmissionResult, configuration: &str| {
+        vec![
+            admission.node.clone(),
+            configuration.to_owned(),
+            figure(admission.offered, 1),
+            figure(admission.refused_pct, 2),
+            figure(admission.dropped_pct, 2),
+            figure(admission.dropped_of_offered_pct, 2),
+            figure(admission.over_cap_pct, 2),
+        ]
+    };
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for admission in &result.admissions {
+        rows.push(row(admission, "product"));
+        for (name, variant) in &result.variants {
+            let same = variant.admissions.iter().find(|a| a.node == admission.node);
+            rows.extend(same.map(|admission| row(admission, name)));
+        }
+    }
+    rows
+}
+
 fn expected(result: &ScenarioResult) -> Vec<Vec<String>> {
     let mut rows = vec![["expected", "ours", "published", "target", "ok"].map(str::to_owned).to_vec()];
     for expect in &result.expect {
@@ -81,6 +152,57 @@ mod tests {
     use crate::result::{DelayMs, Expectation, JitterMs, Mos, Throughput, Variant};
 
     #[test]
+    fn classes_of_agents_have_a_table() {
+        let agent = |used| AgentResult {
+            class: "ef".into(),
+            allocated_kbps: Some(1096.5),
+            efficiency_pct: Some(used),
+            estimate_pct: Some(82.0),
+            requests_per_s: Some(0.0225),
+            not_granted_pct: None,
+            congested_pct: Some(0.25),
+        };
+        let baseline = Variant { agents: vec![agent(40.77)], ..Variant::default() };
+        let result = ScenarioResult {
+            agents: vec![agent(69.9)],
+            variants: [("baseline".to_owned(), baseline)].into(),
+            ..ScenarioResult::default()
+        };
+        let expected = [
+            "class  configuration  allocated kbit/s  used %  estimate %  requests/s  not granted %  congested %",
+            "ef     product                  1096.5   69.90       82.00      0.0225              –         0.25",
+            "ef     baseline                 1096.5   40.77       82.00      0.0225              –         0.25",
+        ];
+        let text = scenario_tables(&result);
+        assert_eq!(text.lines().skip(2).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn admission_has_a_table() {
+        let admission = |refused| AdmissionResult {
+            node: "edge".into(),
+            offered: Some(480.0),
+            refused_pct: Some(refused),
+            dropped_pct: Some(4.0),
+            dropped_of_offered_pct: Some(2.5),
+            over_cap_pct: None,
+        };
+        let open = Variant { admissions: vec![admission(0.0)], ..Variant::default() };
+        let result = ScenarioResult {
+            admissions: vec![admission(21.5)],
+            variants: [("open".to_owned(), open)].into(),
+            ..ScenarioResult::default()
+        };
+        let expected = [
+            "admission  configuration  offered  refused %  dropped %  of offered %  over cap %",
+            "edge       product          480.0      21.50       4.00          2.50           –",
+            "edge       open             480.0       0.00       4.00          2.50           –",
+        ];
+        let text = scenario_tables(&result);
+        assert_eq!(text.lines().skip(2).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
     fn groups_and_expected_values_stand_in_columns() {
         let group = |name: &str, mean| GroupResult {
             sent: Some(45_000),
@@ -91,7 +213,7 @@ mod tests {
             mos: Some(Mos { mean: 4.25, min: 4.0 }),
             ..GroupResult::named(name)
         };
-        let baseline = Variant { groups: vec![group("voip", 182.0)], links: Vec::new() };
+        let baseline = Variant { groups: vec![group("voip", 182.0)], ..Variant::default() };
         let result = ScenarioResult {
             groups: vec![group("voip", 34.0), group("voip.down", 34.0), GroupResult::named("total")],
             variants: [("baseline".to_owned(), baseline)].into(),

@@ -1,6 +1,6 @@
 //! Paths of figures in a result: what an expected value can be about.
 
-use crate::model::Scenario;
+use crate::model::{Scenario, Traffic, TrafficKind};
 
 /// Figures of a group, behind its name and a dot.
 pub const GROUP_FIGURES: [&str; 18] = [
@@ -24,11 +24,70 @@ pub const GROUP_FIGURES: [&str; 18] = [
     "psqm",
 ];
 
+/// What a group consists of, which says what figures it can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Calls: datagrams with a codec.
+    Calls,
+    /// Other datagrams.
+    Datagrams,
+    /// TCP connections.
+    Connections,
+    /// All traffic together: [`TOTAL`].
+    Sum,
+}
+
+impl Content {
+    /// Of a kind of traffic.
+    pub fn of(kind: &TrafficKind) -> Self {
+        match kind {
+            TrafficKind::Voice { .. } => Self::Calls,
+            kind if kind.tcp().is_some() => Self::Connections,
+            _ => Self::Datagrams,
+        }
+    }
+
+    /// Whether its groups can have one of the [`GROUP_FIGURES`].
+    pub fn has(self, figure: &str) -> bool {
+        match figure.split('.').next().unwrap_or(figure) {
+            "throughput_kbps" => true,
+            "connections" if self == Self::Calls => figure == "connections.count",
+            "connections" => self == Self::Connections,
+            "mos" => self == Self::Calls,
+            _ => matches!(self, Self::Calls | Self::Datagrams),
+        }
+    }
+
+    /// Its figures, in the order of [`GROUP_FIGURES`].
+    pub fn figures(self) -> Vec<&'static str> {
+        GROUP_FIGURES.into_iter().filter(|figure| self.has(figure)).collect()
+    }
+}
+
 /// Figures of a link, behind `link.NAME.`; a drop reason may follow `drops`.
 pub const LINK_FIGURES: [&str; 5] =
     ["utilisation_pct", "queue_ms.p50", "queue_ms.p99", "queue_ms.max", "drops"];
 
-/// Group that sums the throughput of all traffic.
+/// Reasons for which a link, the queues before it and the line itself lose packets, behind `link.NAME.drops.`: of those of
+/// the data plane (`DropReason`) the ones that are counted for a link in either world.
+pub const DROP_REASONS: [&str; 6] =
+    ["queue_full", "red_early", "red_forced", "class_removed", "emulated_loss", "port_down"];
+
+/// Figures of a class that an agent looks after, behind `agent.CLASS.`.
+pub const AGENT_FIGURES: [&str; 6] = [
+    "allocated_kbps",
+    "efficiency_pct",
+    "estimate_pct",
+    "requests_per_s",
+    "not_granted_pct",
+    "congested_pct",
+];
+
+/// Figures of a router's admission, behind `admission.NODE.`.
+pub const ADMISSION_FIGURES: [&str; 5] =
+    ["offered", "refused_pct", "dropped_pct", "dropped_of_offered_pct", "over_cap_pct"];
+
+/// Group that has the throughput of every traffic in its first direction.
 pub const TOTAL: &str = "total";
 
 /// A figure computed from others: sums and differences of quotients, such as `ftp2.throughput_kbps.mean /
@@ -79,24 +138,54 @@ impl<'a> Formula<'a> {
     }
 }
 
-/// Names of the groups that a result of this configuration has, in the order of the result.
-pub fn groups(scenario: &Scenario) -> Vec<String> {
+/// A group of a result: a part of one traffic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// Index of the traffic in [`Scenario::traffic`].
+    pub traffic: usize,
+    /// Index of the pair of hosts; `None`: all of them.
+    pub pair: Option<usize>,
+    /// Which way, of a traffic that goes both ways; `None`: there is only one.
+    pub way: Option<GroupWay>,
+}
+
+/// Direction of the data of a [`Group`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupWay {
+    /// From the first node of the pair to the second: `name` and `name.down`.
+    Down,
+    /// From the second to the first: `name.up`.
+    Up,
+}
+
+/// The groups of a traffic, in the order of the result.
+pub fn groups_of(index: usize, traffic: &Traffic) -> Vec<Group> {
     let mut groups = Vec::new();
-    for traffic in &scenario.traffic {
-        let several = traffic.pairs.len() > 1;
-        let parts = (1..=traffic.pairs.len()).filter(|_| several).map(|n| format!("{}{n}", traffic.name));
-        for name in parts.chain([traffic.name.clone()]) {
-            if traffic.both {
-                groups.extend([name.clone(), format!("{name}.down"), format!("{name}.up")]);
-            } else {
-                groups.push(name);
-            }
+    let numbered = if traffic.pairs.len() > 1 { traffic.pairs.len() } else { 0 };
+    let parts = (0..numbered).map(|pair| (format!("{}{}", traffic.name, pair + 1), Some(pair)));
+    for (name, pair) in parts.chain([(traffic.name.clone(), None)]) {
+        let group = |name, way| Group { name, traffic: index, pair, way };
+        if traffic.both {
+            groups.push(group(name.clone(), Some(GroupWay::Down)));
+            groups.push(group(format!("{name}.down"), Some(GroupWay::Down)));
+            groups.push(group(format!("{name}.up"), Some(GroupWay::Up)));
+        } else {
+            groups.push(group(name, None));
         }
     }
-    if scenario.traffic.len() > 1 {
-        groups.push(TOTAL.to_owned());
-    }
     groups
+}
+
+/// The groups of a configuration apart from [`TOTAL`], in the order of the result.
+pub fn groups(scenario: &Scenario) -> Vec<Group> {
+    scenario.traffic.iter().enumerate().flat_map(|(index, traffic)| groups_of(index, traffic)).collect()
+}
+
+/// Whether a result of this configuration has the group [`TOTAL`].
+pub fn has_total(scenario: &Scenario) -> bool {
+    scenario.traffic.len() > 1
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@ use perhop_traffic::tcp::web::{Http, WebConfig};
 use perhop_traffic::tcp::{Direction, Side, TcpWorkload};
 use perhop_traffic::{
     Activity, Constant, ConstantConfig, GopConfig, GopFrames, LognormalSize, MarkovConfig, MarkovPoisson,
-    Mix, OnOff, OnOffConfig, Period, Poisson, PoissonConfig, Replay, ReplayConfig, ReplayTime, Seed, Source,
-    Staircase, StaircaseConfig, Step, TrafficError, UDP_IPV4_OVERHEAD, Video, VideoConfig, VoiceCalls,
-    VoiceConfig, VoiceFormat,
+    Mix, OnOff, OnOffConfig, Period, Poisson, PoissonConfig, Replay, ReplayConfig, ReplayTime, RtpFlow,
+    RtpFlowConfig, Seed, Source, Staircase, StaircaseConfig, Step, TrafficError, UDP_IPV4_OVERHEAD, Video,
+    VideoConfig, VoiceCalls, VoiceConfig, VoiceFormat,
 };
 use perhop_units::{Bytes, Duration, Instant, Rate};
 
@@ -138,12 +138,12 @@ pub fn datagrams(
             };
             (*count, mixed(*count, make)?)
         }
-        TrafficKind::Staircase { steps, size } => {
+        TrafficKind::Staircase { steps, size, repeat } => {
             let steps =
                 steps.iter().map(|(duration, rate)| Step { duration: *duration, rate: *rate }).collect();
             let config = StaircaseConfig {
                 steps,
-                repeat: false,
+                repeat: *repeat,
                 payload_bytes: payload(*size),
                 overhead_bytes,
                 start,
@@ -151,6 +151,16 @@ pub fn datagrams(
                 stream: first_stream,
             };
             (1, Box::new(Staircase::new(config)?) as Box<dyn Source>)
+        }
+        TrafficKind::Rtp { count, rates, stay, size } => {
+            let make = |i| {
+                let (rates, stay, payload_bytes) = (rates.clone(), *stay, payload(*size));
+                let stream = first_stream + i;
+                let config =
+                    RtpFlowConfig { rates, stay, payload_bytes, overhead_bytes, start, stop, stream };
+                Ok(Box::new(RtpFlow::new(config, seed)?) as Box<dyn Source>)
+            };
+            (*count, mixed(*count, make)?)
         }
         TrafficKind::Replay { capture, rate } => {
             let config = ReplayConfig {

@@ -30,7 +30,7 @@
 //! let (_, diagnostics) = Scenario::read("one.toml", text, &settings, &no_companions);
 //! assert_eq!(
 //!     diagnostics.to_string(),
-//!     "--set:1:1: link.cor.rate is not a path of this scenario;\n  did you mean \"link.core.rate\"? Allowed: \"core\".\n"
+//!     "--set link.cor.rate=1 Mbit/s: is not a path of this scenario;\n  did you mean \"link.core.rate\"? Allowed: \"core\".\n"
 //! );
 //! ```
 #![forbid(unsafe_code)]
@@ -53,6 +53,6 @@ pub use clock::Clock;
 pub use index::IndexEntry;
 pub use model::*;
 pub use paths::Paths;
-pub use read::{Companions, Loaded, MAX_OPPORTUNITIES, MAX_VARIANTS};
-pub use router_objects::{RouterObjects, RouterObjectsError};
+pub use read::{Companions, Loaded, MAX_OPPORTUNITIES, MAX_REPETITIONS, MAX_SEED, MAX_VARIANTS};
+pub use router_objects::{RouterObjects, RouterObjectsError, RouterOnLinks};
 pub use settings::{NotASetting, Settings, UNKNOWN_PATH};

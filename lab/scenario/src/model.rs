@@ -3,6 +3,8 @@
 //! Nodes and links are referred to by their index in [`Scenario`]. Times are since the start of a repetition. Nothing
 //! here knows a world: the simulator and the namespaces build the same network from it.
 
+use perhop_agent::AgentFile;
+use perhop_config::Position;
 use perhop_quality::Codec;
 use perhop_traffic::{Captured, FrameTrace};
 use perhop_units::{Bytes, Dscp, Duration, Probability, QueueLimit, Rate};
@@ -101,9 +103,26 @@ pub enum NodeKind {
 }
 
 /// Configuration of a Perhop router: text of a router file. A port of the file is the link of the same name; a port
-/// without a rate gets that of its link, a link at the node that the file does not name becomes a port without classes.
-#[derive(Clone, Debug, PartialEq)]
+/// without a rate gets that of its link, a link at the node that the file does not name becomes a port without rate and
+/// classes. Without a text every link does.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct RouterConfig {
+    /// Where the text was read, for messages.
+    pub origin: String,
+    /// The text.
+    pub text: String,
+    /// The agent that decides for it, if any.
+    pub agent: Option<AgentFile>,
+    /// Files that take the place of its own while the scenario runs, in order of time.
+    pub changes: Vec<RouterChange>,
+}
+
+/// A router file that takes the place of the one before it, as `perhop router run` does when its file changes: what is
+/// the same in both stays as it is. It has the same ports.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RouterChange {
+    /// When.
+    pub at: Duration,
     /// Where the text was read, for messages.
     pub origin: String,
     /// The text.
@@ -253,9 +272,10 @@ pub struct Fault {
 /// Kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// The node stops: what it holds and its connections are gone.
+    /// The node stops: it takes and sends nothing, its connections are gone, and so is what a router would have sent
+    /// until it starts again. What waits for a link or is on it has left the node.
     Stop,
-    /// It starts again with its configuration.
+    /// It starts again with its configuration and what it knew.
     Restart,
     /// Its clock runs fast (positive) or slow by this many parts per million from now on.
     ClockDrift {
@@ -273,6 +293,8 @@ pub struct Program {
     pub node: NodeIndex,
     /// Command line, split as a shell would without expansions.
     pub command: Vec<String>,
+    /// Where the file says so, for messages; `None` for a scenario that is not from a file.
+    pub at: Option<Position>,
     /// When it starts.
     pub start: Duration,
     /// When it is ended by signal; `None`: with the repetition.
@@ -333,7 +355,8 @@ pub enum TrafficKind {
         count: u16,
         /// Frame sizes of a trace; `None`: the generator of the published statistics.
         trace: Option<Arc<FrameTrace>>,
-        /// Mean rate of the generator, frame bytes alone.
+        /// Mean rate of the generator, frame bytes alone: an encoder's, as traces and publications give it. IP and UDP
+        /// headers come on top, 28 bytes a packet.
         rate: Rate,
     },
     /// Datagrams of one size at a constant rate.
@@ -382,6 +405,19 @@ pub enum TrafficKind {
         steps: Vec<(Duration, Rate)>,
         /// IP length.
         size: Bytes,
+        /// Whether the first step follows the last.
+        repeat: bool,
+    },
+    /// RTP flows of packets of one size, at one rate or at several for random times.
+    Rtp {
+        /// Flows.
+        count: u16,
+        /// Rates of each at IP length, over and over; 0 is silence.
+        rates: Vec<Rate>,
+        /// Shortest and longest time at each of several rates, uniform between them.
+        stay: (Duration, Duration),
+        /// IP length.
+        size: Bytes,
     },
     /// Packet times and IP lengths of a capture.
     Replay {
@@ -425,17 +461,42 @@ pub enum TrafficKind {
     },
 }
 
+impl TrafficKind {
+    /// The transport of traffic over TCP.
+    pub fn tcp(&self) -> Option<&Tcp> {
+        match self {
+            Self::Bulk { tcp, .. } | Self::Files { tcp, .. } | Self::Web { tcp, .. } => Some(tcp),
+            _ => None,
+        }
+    }
+
+    /// The port that its connections go to, the same in every world, because filters of routers may name it; `None` for
+    /// datagrams.
+    pub fn server_port(&self) -> Option<u16> {
+        match self {
+            Self::Web { .. } => Some(80),
+            Self::Files { .. } => Some(20),
+            Self::Bulk { .. } => Some(5001),
+            _ => None,
+        }
+    }
+}
+
 /// How a transport behaves. In namespaces the kernel's own: congestion control and buffers apply, the rest is its.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tcp {
     /// Congestion control: `newreno` (in the kernel `reno`), `cubic`; in namespaces also `bbr`.
     pub congestion: String,
+    /// When CUBIC leaves slow start; `newreno` always does at the first loss.
+    pub slow_start: SlowStart,
     /// Selective acknowledgements.
     pub sack: bool,
     /// Explicit congestion notification.
     pub ecn: bool,
-    /// Time stamps and window scaling.
+    /// Time stamps.
     pub timestamps: bool,
+    /// Window scaling; without it at most 65,535 bytes are under way.
+    pub window_scaling: bool,
     /// Initial window in segments, 1 … 10.
     pub initial_window: u8,
     /// Largest segment.
@@ -452,14 +513,25 @@ pub struct Tcp {
     pub delayed_ack: Option<Duration>,
 }
 
+/// When slow start ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlowStart {
+    /// At the first loss (RFC 5681).
+    Standard,
+    /// When the round-trip time grows or a train of acknowledgements fills it (Ha and Rhee 2011), as in Linux.
+    HyStart,
+}
+
 impl Default for Tcp {
-    /// A present-day host: CUBIC with SACK and time stamps, ten segments, buffers of 4 MiB.
+    /// A present-day host: CUBIC with HyStart, SACK and time stamps, ten segments, buffers of 4 MiB.
     fn default() -> Self {
         Self {
             congestion: "cubic".to_owned(),
+            slow_start: SlowStart::HyStart,
             sack: true,
             ecn: false,
             timestamps: true,
+            window_scaling: true,
             initial_window: 10,
             mss: 1448,
             send_buffer: Bytes(4 << 20),

@@ -51,14 +51,15 @@ impl Buffers {
         self.pools.last()?.alloc()
     }
 
-    /// A copy of a frame.
-    pub(crate) fn copy(&mut self, frame: &[u8]) -> Option<Packet> {
-        let mut packet = self.alloc()?;
-        if packet.set_frame(frame) {
-            return Some(packet);
+    /// A copy of a packet with its metadata.
+    pub(crate) fn copy(&mut self, packet: &Packet) -> Option<Packet> {
+        let mut copy = self.alloc()?;
+        if !copy.set_frame(packet.frame()) {
+            copy.release();
+            return None;
         }
-        packet.release();
-        None
+        *copy.meta_mut() = *packet.meta();
+        Some(copy)
     }
 
     /// Buffers in use.
@@ -80,6 +81,7 @@ impl Buffers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use perhop_units::Instant;
 
     #[test]
     fn pools_are_added_until_there_are_enough() {
@@ -92,6 +94,18 @@ mod tests {
             packet.release();
         }
         assert_eq!(buffers.used(), 0);
-        buffers.copy(&[1, 2, 3]).expect("there is room again").release();
+    }
+
+    #[test]
+    fn a_copy_has_the_frame_and_the_metadata() {
+        let mut buffers = Buffers::new(Some(2));
+        let mut packet = buffers.alloc().expect("there is room");
+        assert!(packet.set_frame(&[1, 2, 3]));
+        packet.meta_mut().received_at = Instant(7);
+        let copy = buffers.copy(&packet).expect("there is room");
+        assert_eq!((copy.frame(), copy.meta().received_at), (&[1, 2, 3][..], Instant(7)));
+        assert!(buffers.copy(&packet).is_none());
+        copy.release();
+        packet.release();
     }
 }

@@ -8,11 +8,11 @@ use crate::error::SimError;
 use crate::frame::{Hop, mac};
 use crate::front::Front;
 use crate::node::{Books, Kind, Node};
-use crate::random::Stream;
-use crate::router::RouterNode;
+use crate::random::{AGENTS, DISCIPLINES, ROUTERS, Stream};
+use crate::router::{RouterNode, RouterSeeds};
 use crate::sample::LaneQueues;
 use crate::transport::Transport;
-use crate::way::{Way, WayConfig};
+use crate::way::Way;
 use crate::world::{Lane, Step, Who, World};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -73,6 +73,7 @@ impl World {
             transport: Transport::new(scenario, options),
             script: Vec::new(),
             script_entity,
+            quiet: false,
             check_books: options.check_books,
             sampling: true,
             sampled: Vec::new(),
@@ -93,7 +94,7 @@ impl World {
             for (end, described) in link.ways.iter().enumerate() {
                 let number = (i * 2 + end) as u64;
                 let random = Stream::new(options.seed, options.repetition, number);
-                let mut way = Way::new(WayConfig::from(described), window, probes.throughput_bin, random);
+                let mut way = Way::new(described, window, probes.throughput_bin, random);
                 let recorded = if probes.links.is_empty() {
                     described.rate.is_some() || described.trace.is_some()
                 } else {
@@ -113,7 +114,7 @@ impl World {
                 let front = match described.discipline_element() {
                     None => None,
                     Some(text) => {
-                        let seed = options.seed ^ number << 32 ^ u64::from(options.repetition);
+                        let seed = Stream::seed(options.seed, options.repetition, DISCIPLINES + number);
                         let front = Front::new(&text, self.buffers.first(), seed)
                             .map_err(|why| SimError::Discipline { link: link.name.clone(), why })?;
                         let entity = self.entity(Who::Front(lane));
@@ -134,9 +135,10 @@ impl World {
                 NodeKind::Host => Kind::Host,
                 NodeKind::Forwarder => Kind::Forwarder,
                 NodeKind::Router(_) => {
-                    let seed = options.seed ^ (1 << 48) ^ (i as u64) << 20 ^ u64::from(options.repetition);
+                    let seed = |group| Stream::seed(options.seed, options.repetition, group + i as u64);
+                    let seeds = RouterSeeds { router: seed(ROUTERS), agent: seed(AGENTS) };
                     let router =
-                        RouterNode::new(scenario, NodeIndex(i), &self.paths, self.buffers.first(), seed)?;
+                        RouterNode::new(scenario, NodeIndex(i), &self.paths, self.buffers.first(), seeds)?;
                     Kind::Router(Box::new(router))
                 }
             };
@@ -245,6 +247,12 @@ impl World {
                 for change in &way.changes {
                     self.schedule(change.at, Step::Change { lane: i * 2 + end, change: change.clone() });
                 }
+            }
+        }
+        for (i, node) in scenario.nodes.iter().enumerate() {
+            let NodeKind::Router(config) = &node.kind else { continue };
+            for change in &config.changes {
+                self.schedule(change.at, Step::Router { node: i, change: change.clone() });
             }
         }
         for fault in &scenario.faults {

@@ -72,7 +72,7 @@ impl Datagrams {
     /// Adds streams of one direction of a traffic.
     pub(crate) fn add_streams(&mut self, of: Membership, count: u16, codec: Option<Codec>) {
         for number in 0..count {
-            self.streams.push(StreamRecord { of, number, codec, packets: Vec::new(), duplicates: 0 });
+            self.streams.push(StreamRecord::new(of, number, codec));
         }
     }
 
@@ -90,7 +90,7 @@ impl Datagrams {
             rtp_timestamp: emission.rtp.map_or(0, |rtp| rtp.timestamp),
         };
         if let Some(stream) = self.streams.get_mut(usize::from(emission.stream)) {
-            stream.packets.push(record);
+            stream.sent(emission.index, record);
         }
     }
 
@@ -104,10 +104,8 @@ impl Datagrams {
             self.foreign += 1;
             return;
         };
-        match stream.packets.get_mut(stamp.index as usize) {
-            Some(record) if record.arrived == Instant::FAR_FUTURE => record.arrived = clock,
-            Some(_) => stream.duplicates += 1,
-            None => self.foreign += 1,
+        if !stream.arrived(stamp.index, clock) {
+            self.foreign += 1;
         }
     }
 

@@ -29,6 +29,18 @@ pub enum SimError {
         /// Codes and messages.
         refusals: String,
     },
+    /// A router refuses the rate that one of its links has from now on.
+    #[error("router \"{node}\" refuses the rate of {rate} that its link has from {at_s} s on: {refusals}")]
+    RefusedRate {
+        /// The node.
+        node: String,
+        /// The link's new rate.
+        rate: perhop_units::Rate,
+        /// Simulated time.
+        at_s: f64,
+        /// Paths and messages.
+        refusals: String,
+    },
     /// A link's discipline is not an element, or its arguments do not fit.
     #[error("link \"{link}\": discipline: {why}")]
     Discipline {

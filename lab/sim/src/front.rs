@@ -93,6 +93,14 @@ impl Front {
         counters
     }
 
+    /// Between which lengths the discipline was since the last call, and, by name, its classes.
+    pub(crate) fn length_ranges(&mut self, now: Instant) -> Vec<(String, [u64; 2])> {
+        let Some(pump) = self.driver.element_mut::<Pump>(self.discipline) else { return Vec::new() };
+        let mut ranges = vec![(String::new(), pump.length_range(now))];
+        pump.class_length_ranges(now, &mut |class, range| ranges.push((class.to_owned(), range)));
+        ranges
+    }
+
     /// What is wrong with the books of its elements, if anything.
     pub(crate) fn check(&self) -> Option<String> {
         let errors = self.driver.check_conservation().err()?;

@@ -5,7 +5,9 @@
 //! on every machine.
 #![forbid(unsafe_code)]
 
+mod admission;
 mod agenda;
+mod agent;
 mod buffers;
 mod build;
 mod capture;

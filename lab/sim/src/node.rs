@@ -20,6 +20,16 @@ pub(crate) struct Node {
     pub(crate) books: Books,
 }
 
+impl Node {
+    /// The router, if it is one.
+    pub(crate) fn router(&mut self) -> Option<&mut RouterNode> {
+        match &mut self.kind {
+            Kind::Router(router) => Some(router),
+            _ => None,
+        }
+    }
+}
+
 /// What it does with packets.
 pub(crate) enum Kind {
     Host,

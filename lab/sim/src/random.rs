@@ -3,6 +3,15 @@
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+/// Streams below this number belong to directions of links.
+pub(crate) const TRANSPORT: u64 = 1 << 32;
+/// Those of disciplines, one for each direction of a link.
+pub(crate) const DISCIPLINES: u64 = 2 << 32;
+/// Those of routers, one for each node.
+pub(crate) const ROUTERS: u64 = 3 << 32;
+/// Those of agents, one for each node.
+pub(crate) const AGENTS: u64 = 4 << 32;
+
 /// The stream of one entity.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream(Pcg64Mcg);
@@ -23,13 +32,33 @@ impl Stream {
         Self(Pcg64Mcg::seed_from_u64(next()))
     }
 
+    /// The seed of somebody who has random numbers of his own: as independent of other streams, repetitions and seeds as
+    /// this stream is.
+    pub(crate) fn seed(seed: u64, repetition: u32, number: u64) -> u64 {
+        Self::new(seed, repetition, number).0.next_u64()
+    }
+
     /// 32 random bits.
     pub(crate) fn bits(&mut self) -> u32 {
         self.0.next_u32()
     }
+}
 
-    /// Uniform over (0, 1].
-    pub(crate) fn unit(&mut self) -> f64 {
-        ((self.0.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn seeds_of_entities_repetitions_and_runs_differ() {
+        let mut seeds = BTreeSet::new();
+        for seed in 0..16 {
+            for repetition in 0..16 {
+                for group in [0, TRANSPORT, DISCIPLINES, ROUTERS, AGENTS] {
+                    seeds.extend((0..8).map(|i| Stream::seed(seed, repetition, group + i)));
+                }
+            }
+        }
+        assert_eq!(seeds.len(), 16 * 16 * 5 * 8);
     }
 }

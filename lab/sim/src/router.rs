@@ -1,5 +1,7 @@
 //! A Perhop router as a node: the very control and worker of `perhop router run`, under the simulator's clock.
 
+use crate::admission::AdmissionWatch;
+use crate::agent::AgentNode;
 use crate::error::SimError;
 use crate::frame::mac;
 use ipnet::{IpNet, Ipv4Net};
@@ -8,26 +10,39 @@ use perhop_elements::route::{
 };
 use perhop_graph::router::{EdgePort, VirtualRouter};
 use perhop_graph::routerfile::RouterFile;
-use perhop_model::{
-    Credentials, Kind, Mode, Name, Object, Op, Outcome, Owner, Reply, Spec, Transaction, TxnId,
-};
+use perhop_measure::AdmissionRecord;
+use perhop_model::{Credentials, Object, Op, Outcome, Owner, Spec, Transaction, TxnId};
 use perhop_packet::{Packet, Pool, PortId};
-use perhop_scenario::{LinkIndex, NodeIndex, NodeKind, Paths, RouterObjects, RouterObjectsError, Scenario};
+use perhop_scenario::{
+    LinkIndex, NodeIndex, NodeKind, Paths, RouterChange, RouterObjects, RouterObjectsError, RouterOnLinks,
+    Scenario,
+};
 use perhop_units::{Instant, Rate};
-use serde_json::json;
 use std::net::IpAddr;
 
 /// Largest IP packet of a simulated interface.
 const MTU: u32 = 1500;
+
+/// Where random numbers of a router come from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RouterSeeds {
+    /// Of its elements.
+    pub(crate) router: u64,
+    /// Of its agent.
+    pub(crate) agent: u64,
+}
 
 /// The node.
 pub(crate) struct RouterNode {
     router: VirtualRouter,
     /// Link and end of each port, by [`PortId`].
     ports: Vec<(LinkIndex, usize)>,
-    /// Ports that take their rate from their link.
-    follows: Vec<bool>,
+    /// Its file, and the rates that its links have now.
+    links: RouterOnLinks,
+    name: String,
     transactions: u64,
+    agent: Option<AgentNode>,
+    admission: AdmissionWatch,
 }
 
 impl RouterNode {
@@ -37,37 +52,27 @@ impl RouterNode {
         node: NodeIndex,
         paths: &Paths,
         pool: &Pool,
-        seed: u64,
+        seeds: RouterSeeds,
     ) -> Result<Self, SimError> {
         let described = &scenario.nodes[node.0];
         let name = || described.name.clone();
         let NodeKind::Router(config) = &described.kind else {
             return Err(SimError::Router { node: name(), why: "it is not a router".to_owned() });
         };
-        let RouterObjects { file, ports, follows } =
-            RouterObjects::of(scenario, node, config).map_err(|e| match e {
-                RouterObjectsError::File { diagnostics } => {
-                    SimError::RouterFile { node: name(), diagnostics }
-                }
-                other => SimError::Router { node: name(), why: other.to_string() },
-            })?;
+        let links = RouterOnLinks::new(scenario, node, config);
+        let RouterObjects { file, ports, .. } = links.objects().map_err(|e| of_objects(name(), e))?;
         let edge = edge_ports(&file.objects);
         let connections = file.router.max_flows.min(1 << 20);
-        let router = VirtualRouter::with_pool(edge, pool.clone(), connections, seed)
+        let router = VirtualRouter::with_pool(edge, pool.clone(), connections, seeds.router)
             .map_err(|e| SimError::Router { node: name(), why: e.to_string() })?;
-        let mut this = Self { router, ports, follows, transactions: 0 };
+        let admission = AdmissionWatch::default();
+        let mut this = Self { router, ports, links, name: name(), transactions: 0, agent: None, admission };
         this.learn_network(scenario, node, paths);
-        let ops = vec![Op::ReplaceOwned { kinds: RouterFile::KINDS.to_vec(), objects: file.objects }];
-        let reply = this.commit(ops);
-        match reply {
-            Some(reply) if reply.outcome == Outcome::Committed => Ok(this),
-            Some(reply) => {
-                let refusals: Vec<String> =
-                    reply.errors.iter().map(|e| format!("{}: {}", e.path, e.message)).collect();
-                Err(SimError::Refused { node: name(), refusals: refusals.join("; ") })
-            }
-            None => Err(SimError::Refused { node: name(), refusals: "no answer".to_owned() }),
-        }
+        this.replace_objects(file.objects)
+            .map_err(|refusals| SimError::Refused { node: name(), refusals })?;
+        let agent = config.agent.as_ref();
+        this.agent = agent.map(|file| AgentNode::new(file, seeds.agent, &mut this.router));
+        Ok(this)
     }
 
     /// Interfaces, neighbours and routes, as the kernel would tell them.
@@ -116,35 +121,54 @@ impl RouterNode {
         self.router.apply_world(change);
     }
 
-    fn commit(&mut self, ops: Vec<Op>) -> Option<std::sync::Arc<Reply>> {
+    /// Gives it other objects of its file; what it has against them, if it refuses.
+    fn replace_objects(&mut self, objects: Vec<Object>) -> Result<(), String> {
         self.transactions += 1;
         let mut txn_id = [0; 16];
         txn_id[8..].copy_from_slice(&self.transactions.to_be_bytes());
-        let transaction = Transaction {
-            txn_id: TxnId(txn_id),
-            owner: Owner::File,
-            fence: 0,
-            mode: Mode::Commit,
-            if_revision: None,
-            confirm_within_ms: None,
-            note: None,
-            force: false,
-            ops,
-        };
-        self.router.submit(Credentials::ADMIN, transaction)
+        let ops = vec![Op::ReplaceOwned { kinds: RouterFile::KINDS.to_vec(), objects }];
+        let transaction = Transaction::new(TxnId(txn_id), Owner::File, ops);
+        match self.router.submit(Credentials::ADMIN, transaction) {
+            Some(reply) if reply.outcome == Outcome::Committed => Ok(()),
+            Some(reply) => {
+                let refusals = reply.errors.iter().map(|e| format!("{}: {}", e.path, e.message));
+                Err(refusals.collect::<Vec<_>>().join("; "))
+            }
+            None => Err("no answer".to_owned()),
+        }
     }
 
-    /// The link's rate changed: a port that takes its rate from it follows.
-    pub(crate) fn link_rate(&mut self, now: Instant, link: LinkIndex, end: usize, rate: Rate) {
+    /// The link's rate changed: a port that takes its rate from it follows, and guarantees with it as far as they must.
+    ///
+    /// # Errors
+    /// The file does not fit the new rate, or the router refuses it.
+    pub(crate) fn link_rate(
+        &mut self,
+        now: Instant,
+        link: LinkIndex,
+        end: usize,
+        rate: Rate,
+    ) -> Result<(), SimError> {
         self.router.run_until(now);
-        let Some(port) = self.ports.iter().position(|p| *p == (link, end)) else { return };
-        if !self.follows[port] {
-            return;
-        }
-        let name = self.router.control().planner().ports()[port].name.clone();
-        let Ok(name) = Name::new(&name) else { return };
-        let fields = json!({ "rate": rate.0 });
-        self.commit(vec![Op::Patch { kind: Kind::Port, name, fields, if_version: None }]);
+        let objects = self.links.with_rate(link, end, rate).map_err(|e| of_objects(self.name.clone(), e))?;
+        let Some(objects) = objects else { return Ok(()) };
+        self.replace_objects(objects.file.objects).map_err(|refusals| SimError::RefusedRate {
+            node: self.name.clone(),
+            rate,
+            at_s: now.as_nanos() as f64 / 1e9,
+            refusals,
+        })
+    }
+
+    /// Another file takes the place of its own.
+    ///
+    /// # Errors
+    /// The file does not fit the links, or the router refuses it.
+    pub(crate) fn reconfigure(&mut self, now: Instant, change: &RouterChange) -> Result<(), SimError> {
+        self.router.run_until(now);
+        let objects = self.links.with_file(change).map_err(|e| of_objects(self.name.clone(), e))?;
+        self.replace_objects(objects.file.objects)
+            .map_err(|refusals| SimError::Refused { node: self.name.clone(), refusals })
     }
 
     /// A packet arrives by a link; `false` gives it back as not for this router.
@@ -159,11 +183,41 @@ impl RouterNode {
     /// Runs timers due at `now`.
     pub(crate) fn wake(&mut self, now: Instant) {
         self.router.run_until(now);
+        if let Some(agent) = &mut self.agent {
+            agent.wake(now, &mut self.router);
+        }
+    }
+
+    /// The window begins: what was counted so far does not count.
+    pub(crate) fn window_begins(&mut self) {
+        self.admission.window_begins(&self.router);
+        if let Some(agent) = &mut self.agent {
+            agent.window_begins();
+        }
+    }
+
+    /// The window ends: what is counted from now on does not count.
+    pub(crate) fn window_ends(&mut self) {
+        self.admission.window_ends(&self.router);
+        if let Some(agent) = &mut self.agent {
+            agent.window_ends();
+        }
+    }
+
+    /// The agent, if there is one.
+    pub(crate) fn agent(&self) -> Option<&AgentNode> {
+        self.agent.as_ref()
+    }
+
+    /// What its admission decided inside the window, if there is one.
+    pub(crate) fn admission_record(&self) -> Option<AdmissionRecord> {
+        self.admission.record(&self.name, &self.router)
     }
 
     /// When it must be woken.
     pub(crate) fn next_wakeup(&mut self) -> Option<Instant> {
-        self.router.next_wakeup()
+        let agent = self.agent.as_ref().and_then(AgentNode::next_wakeup);
+        [self.router.next_wakeup(), agent].into_iter().flatten().min()
     }
 
     /// Packets that left since the last call, with the link and the end they left by.
@@ -191,14 +245,21 @@ impl RouterNode {
         self.router.halves().1.check_conservation().map_err(errors)
     }
 
-    /// The router itself, to read.
-    pub(crate) fn router(&self) -> &VirtualRouter {
-        &self.router
+    /// The router itself, to read; some of it begins anew when it is read.
+    pub(crate) fn router(&mut self) -> &mut VirtualRouter {
+        &mut self.router
     }
 
     /// The port of a link's end.
     pub(crate) fn port_of(&self, link: LinkIndex, end: usize) -> Option<PortId> {
         self.ports.iter().position(|p| *p == (link, end)).map(|i| PortId(i as u16))
+    }
+}
+
+fn of_objects(node: String, error: RouterObjectsError) -> SimError {
+    match error {
+        RouterObjectsError::File { diagnostics } => SimError::RouterFile { node, diagnostics },
+        other => SimError::Router { node, why: other.to_string() },
     }
 }
 

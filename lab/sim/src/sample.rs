@@ -1,8 +1,10 @@
-//! Queues inside routers and disciplines, sampled at an interval: they have no hook for every change.
+//! Queues inside routers and disciplines, looked at each interval: what they hold, and between which lengths they were
+//! since the last look.
 
 use crate::node::Kind;
 use crate::series::SeriesRecorder;
 use crate::world::{Step, World};
+use perhop_graph::router::VirtualRouter;
 use perhop_measure::QueueSeries;
 use perhop_packet::PortId;
 use perhop_units::{Duration, Instant};
@@ -11,7 +13,8 @@ use std::collections::BTreeMap;
 /// What one queue shows at a time.
 #[derive(Clone, Debug, Default)]
 struct Reading {
-    bytes: u64,
+    /// Smallest and largest since the last time, and now.
+    bytes: [u64; 3],
     /// Drops so far, by reason.
     drops: BTreeMap<&'static str, u64>,
     borrowed: Option<u64>,
@@ -43,10 +46,11 @@ impl LaneQueues {
                 before_window: BTreeMap::new(),
             });
             let sum = |reading: &Reading| reading.drops.values().sum::<u64>();
-            sampled.recorder.length(now, reading.bytes);
+            sampled.recorder.range(now, reading.bytes);
             let dropped = sum(&reading).saturating_sub(sum(&sampled.last));
             if dropped > 0 {
-                sampled.recorder.dropped(now, dropped as u32);
+                // They were before: an instant that ends an interval begins the next.
+                sampled.recorder.dropped(Instant(now.as_nanos().saturating_sub(1)), dropped as u32);
             }
             if let Some(total) = reading.borrowed {
                 sampled.recorder.borrowed(now, total);
@@ -108,28 +112,30 @@ impl World {
         self.sampled = sampled;
     }
 
-    fn readings(&self, lane: usize) -> Vec<(String, Reading)> {
+    fn readings(&mut self, lane: usize) -> Vec<(String, Reading)> {
         let near = self.ends[lane / 2][lane % 2];
         let mut readings = Vec::new();
-        if let Kind::Router(router) = &self.nodes[near].kind {
+        if let Kind::Router(router) = &mut self.nodes[near].kind {
             let link = perhop_scenario::LinkIndex(lane / 2);
             if let Some(port) = router.port_of(link, lane % 2) {
-                readings.extend(classes(router.router(), port));
+                readings.extend(classes(router.router(), self.now, port));
             }
         }
-        if let Some((front, _)) = &self.lanes[lane].front {
-            readings.extend(discipline(&front.counters()));
+        if let Some((front, _)) = &mut self.lanes[lane].front {
+            readings.extend(discipline(&front.counters(), &front.length_ranges(self.now)));
         }
         readings
     }
 }
 
-fn classes(router: &perhop_graph::router::VirtualRouter, port: PortId) -> Vec<(String, Reading)> {
+fn classes(router: &mut VirtualRouter, now: Instant, port: PortId) -> Vec<(String, Reading)> {
+    let ranges = length_ranges(router, now, port);
     let (control, worker) = router.halves();
     let Some(egress) = worker.egress(port) else { return Vec::new() };
     let leaves = egress.tree().iter().filter(|class| class.params.queue.is_some());
     leaves
-        .map(|class| {
+        .zip(ranges)
+        .map(|(class, [least, most])| {
             let name = control
                 .planner()
                 .leaf_class(port, class.index.0)
@@ -141,7 +147,7 @@ fn classes(router: &perhop_graph::router::VirtualRouter, port: PortId) -> Vec<(S
                 ("class_removed", counters.dropped_removed),
             ];
             let reading = Reading {
-                bytes: class.backlog_bytes,
+                bytes: [least, most, class.backlog_bytes],
                 drops: drops.into_iter().filter(|(_, n)| *n > 0).collect(),
                 borrowed: Some(counters.borrowed + counters.shared),
             };
@@ -150,13 +156,27 @@ fn classes(router: &perhop_graph::router::VirtualRouter, port: PortId) -> Vec<(S
         .collect()
 }
 
+/// Between which lengths each leaf of a port was since the last call, by slot.
+fn length_ranges(router: &mut VirtualRouter, now: Instant, port: PortId) -> Vec<[u64; 2]> {
+    let worker = router.worker();
+    let Some(egress) = worker.egress(port) else { return Vec::new() };
+    let leaves = egress.tree().iter().filter(|class| class.params.queue.is_some());
+    let leaves: Vec<_> = leaves.map(|class| class.index).collect();
+    leaves.into_iter().map(|leaf| worker.length_range(now, port, leaf).unwrap_or_default()).collect()
+}
+
 /// A discipline's gauges: `backlog_bytes`, and `backlog_bytes_NAME`, `dropped_NAME`, `borrows_NAME` where it has
-/// classes of its own.
-fn discipline(counters: &[(String, u64)]) -> Vec<(String, Reading)> {
+/// classes of its own. `ranges`: the lengths between which each was since the last time, the whole under no name.
+fn discipline(counters: &[(String, u64)], ranges: &[(String, [u64; 2])]) -> Vec<(String, Reading)> {
+    let bytes = |class: &str, now: u64| {
+        let [least, most] =
+            ranges.iter().find(|(name, _)| name == class).map_or([now; 2], |(_, range)| *range);
+        [least.min(now), most.max(now), now]
+    };
     let value = |name: &str| counters.iter().find(|(n, _)| n == name).map(|(_, v)| *v);
     let mut readings = Vec::new();
     let whole = Reading {
-        bytes: value("backlog_bytes").unwrap_or(0),
+        bytes: bytes("", value("backlog_bytes").unwrap_or(0)),
         drops: [
             ("queue_full", "dropped_queue_full"),
             ("red_early", "dropped_red_early"),
@@ -168,10 +188,10 @@ fn discipline(counters: &[(String, u64)]) -> Vec<(String, Reading)> {
         borrowed: None,
     };
     readings.push(("queue".to_owned(), whole));
-    for (name, bytes) in counters {
+    for (name, backlog) in counters {
         if let Some(class) = name.strip_prefix("backlog_bytes_") {
             let borrowed = value(&format!("borrows_{class}"));
-            let reading = Reading { bytes: *bytes, drops: BTreeMap::new(), borrowed };
+            let reading = Reading { bytes: bytes(class, *backlog), drops: BTreeMap::new(), borrowed };
             readings.push((class.to_owned(), reading));
         }
     }

@@ -48,6 +48,20 @@ impl SeriesRecorder {
         self.last = bytes;
     }
 
+    /// Until `until` from the last call on the queue was between `least` and `most` bytes, and it has `last` then.
+    pub(crate) fn range(&mut self, until: Instant, [least, most, last]: [u64; 3]) {
+        let [least, most, last] = [least, most, last].map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
+        if [least, most, last] == [self.last; 3] {
+            return;
+        }
+        // An instant that ends an interval begins the next.
+        if let Some(busy) = self.slot(Instant(until.as_nanos().saturating_sub(1))) {
+            let [smallest, largest, _] = busy.bytes;
+            busy.bytes = [smallest.min(least), largest.max(most), last];
+        }
+        self.last = last;
+    }
+
     /// `packets` were dropped at `at`.
     pub(crate) fn dropped(&mut self, at: Instant, packets: u32) {
         if let Some(busy) = self.slot(at) {
@@ -123,6 +137,17 @@ mod tests {
         assert_eq!(series.bytes, [[0, 100, 40], [40; 3], [40; 3], [0, 40, 0], [0; 3]]);
         assert_eq!(series.drops, [0, 0, 0, 2, 0]);
         assert_eq!(series.borrows, [0, 0, 7, 7, 9]);
+    }
+
+    #[test]
+    fn a_range_is_of_the_interval_that_it_ends() {
+        let mut recorder = SeriesRecorder::new("voice", Duration(10));
+        for (until, range) in
+            [(10, [0, 700, 500]), (20, [500; 3]), (25, [500, 900, 800]), (30, [200, 800, 200])]
+        {
+            recorder.range(Instant(until), range);
+        }
+        assert_eq!(recorder.finish(Instant(40)).bytes, [[0, 700, 500], [500; 3], [200, 900, 200], [200; 3]]);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::way::Way;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use perhop_packet::{DropReason, Packet};
-use perhop_scenario::{Change, FaultKind, LinkIndex, NodeIndex, Paths};
+use perhop_scenario::{Change, FaultKind, LinkIndex, NodeIndex, Paths, RouterChange};
 use perhop_units::{Duration, Instant};
 use perhop_wire::protocol;
 use std::net::Ipv4Addr;
@@ -54,6 +54,7 @@ pub(crate) enum Who {
 pub(crate) enum Step {
     Change { lane: usize, change: Change },
     Fault { node: usize, kind: FaultKind },
+    Router { node: usize, change: RouterChange },
     WindowBegins,
     WindowEnds,
     Sample,
@@ -79,6 +80,8 @@ pub(crate) struct World {
     /// What the scenario says, by time, last first.
     pub(crate) script: Vec<(Instant, Step)>,
     pub(crate) script_entity: Entity,
+    /// The measurement is over: hosts send nothing more.
+    pub(crate) quiet: bool,
     pub(crate) check_books: bool,
     pub(crate) sampling: bool,
     pub(crate) sampled: Vec<LaneQueues>,
@@ -176,6 +179,7 @@ impl World {
         let node = &mut self.nodes[index];
         node.books.received += 1;
         if !node.up {
+            self.lanes[lane].way.lost_at_end();
             return node.books.drop(packet, DropReason::PortDown);
         }
         match &mut node.kind {
@@ -216,7 +220,17 @@ impl World {
         let mut left: Vec<(usize, Packet)> = Vec::new();
         let node = &mut self.nodes[index];
         if let Kind::Router(router) = &mut node.kind {
-            router.sent(|link, end, packet| left.push((link.0 * 2 + end, packet)));
+            // A stopped router is silent: its queues end in nothing.
+            let (up, books, lanes) = (node.up, &mut node.books, &mut self.lanes);
+            router.sent(|link, end, packet| {
+                let lane = link.0 * 2 + end;
+                if up {
+                    left.push((lane, packet));
+                } else {
+                    lanes[lane].way.lost_at_end();
+                    books.drop(packet, DropReason::PortDown);
+                }
+            });
             if let Some(at) = router.next_wakeup() {
                 self.agenda.arm(node.entity, at.max(self.now));
             }
@@ -254,7 +268,7 @@ impl World {
 
     /// Sends what a source has due.
     fn emit(&mut self, index: usize) {
-        loop {
+        while !self.quiet {
             let sender = &mut self.datagrams.senders[index];
             let entity = sender.entity;
             let Some(emission) = sender.due.or_else(|| sender.source.next()) else { return };
@@ -304,17 +318,24 @@ impl World {
         while self.script.last().is_some_and(|(at, _)| *at <= self.now) {
             let Some((_, step)) = self.script.pop() else { break };
             match step {
-                Step::Change { lane, change } => self.change(lane, &change),
+                Step::Change { lane, change } => self.change(lane, &change)?,
                 Step::Fault { node, kind } => self.fault(node, kind),
+                Step::Router { node, change } => self.reconfigure(node, &change)?,
                 Step::WindowBegins => {
                     for lane in &mut self.lanes {
                         lane.way.window_begins(self.now);
+                    }
+                    for router in self.nodes.iter_mut().filter_map(Node::router) {
+                        router.window_begins();
                     }
                     self.sample_baseline();
                 }
                 Step::WindowEnds => {
                     for lane in &mut self.lanes {
                         lane.way.window_ends(self.now);
+                    }
+                    for router in self.nodes.iter_mut().filter_map(Node::router) {
+                        router.window_ends();
                     }
                     // Nothing is sampled behind the end.
                     self.sample_once();
@@ -334,7 +355,7 @@ impl World {
         Ok(())
     }
 
-    fn change(&mut self, lane: usize, change: &Change) {
+    fn change(&mut self, lane: usize, change: &Change) -> Result<(), SimError> {
         self.lanes[lane].way.change(self.now, change);
         if let Some(rate) = change.rate {
             if let Some((front, _)) = &mut self.lanes[lane].front {
@@ -342,7 +363,7 @@ impl World {
             }
             let near = self.ends[lane / 2][lane % 2];
             if let Kind::Router(router) = &mut self.nodes[near].kind {
-                router.link_rate(self.now, LinkIndex(lane / 2), lane % 2, rate);
+                router.link_rate(self.now, LinkIndex(lane / 2), lane % 2, rate)?;
                 self.after_router(near);
             }
         }
@@ -353,6 +374,15 @@ impl World {
         if let Some(at) = state.way.next_arrival() {
             self.agenda.arm(state.entity, at);
         }
+        Ok(())
+    }
+
+    fn reconfigure(&mut self, node: usize, change: &RouterChange) -> Result<(), SimError> {
+        if let Kind::Router(router) = &mut self.nodes[node].kind {
+            router.reconfigure(self.now, change)?;
+            self.after_router(node);
+        }
+        Ok(())
     }
 
     fn fault(&mut self, node: usize, kind: FaultKind) {

@@ -1,5 +1,9 @@
 //! The simulator against arithmetic: what a link, a queue or a transfer must do can be computed by hand.
 
+#[path = "main/agents.rs"]
+mod agents;
+#[path = "main/lines.rs"]
+mod lines;
 #[path = "main/net.rs"]
 mod net;
 #[path = "main/published.rs"]

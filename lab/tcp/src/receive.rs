@@ -161,8 +161,8 @@ impl ReceiveSpace {
         !self.held.is_empty()
     }
 
-    /// The ranges held, the latest first (RFC 2018 §4), at most four.
-    pub(crate) fn blocks(&self) -> SackBlocks {
+    /// The ranges held, the latest first (RFC 2018 §4), at most `most` and four.
+    pub(crate) fn blocks(&self, most: usize) -> SackBlocks {
         let mut blocks = [(0, 0); 4];
         let mut count = 0;
         if self.held.is_empty() {
@@ -170,7 +170,7 @@ impl ReceiveSpace {
         }
         let mut add = |range: (u64, u64)| {
             let block = (range.0 as u32, range.1 as u32);
-            if count < blocks.len() && !blocks[..count].contains(&block) {
+            if count < most.min(blocks.len()) && !blocks[..count].contains(&block) {
                 blocks[count] = block;
                 count += 1;
             }
@@ -236,10 +236,11 @@ mod tests {
         assert_eq!(out.placed, Placed { offset: 100, skip: 0, len: 100 });
         receive.receive(NXT + 300, 100, false);
         let block = |from: u64, to: u64| ((NXT + from) as u32, (NXT + to) as u32);
-        assert_eq!(receive.blocks().as_slice(), [block(300, 400), block(100, 200)]);
+        assert_eq!(receive.blocks(4).as_slice(), [block(300, 400), block(100, 200)]);
         receive.receive(NXT + 500, 100, false);
         receive.receive(NXT + 120, 100, false);
-        assert_eq!(receive.blocks().as_slice(), [block(100, 220), block(500, 600), block(300, 400)]);
+        assert_eq!(receive.blocks(4).as_slice(), [block(100, 220), block(500, 600), block(300, 400)]);
+        assert_eq!(receive.blocks(2).as_slice(), [block(100, 220), block(500, 600)]);
         let filled = receive.receive(NXT, 100, false);
         assert!(filled.advanced && filled.urgent);
         assert_eq!((receive.readable(), receive.nxt - NXT), (220, 220));

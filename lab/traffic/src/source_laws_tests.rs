@@ -212,6 +212,43 @@ fn staircase() {
     );
 }
 
+/// Rates 1 … n times one of them, some silent; over n cycles of times that are uniform from 0, the share of each has a
+/// relative standard deviation of at most √(1 / n), of which four are allowed.
+#[test]
+fn rtp_flow() {
+    every_case_keeps_the_laws(
+        20,
+        |shape, seed| {
+            let (rate, payload_bytes, start, _) = frame(shape, 0);
+            let payload_bytes = payload_bytes.max(28);
+            let each = rate.time_for(Bytes(u64::from(payload_bytes + OVERHEAD))).as_nanos();
+            let mut rates = vec![rate];
+            rates.extend((0..shape.below(4)).map(|_| Rate(rate.bits_per_sec() * shape.below(4))));
+            let most = Duration(each / 3 + each * shape.below(30) + 2);
+            let cycles = 2000;
+            let stop = start + most.saturating_mul(cycles * rates.len() as u64 / 2);
+            let mean = rates.iter().map(|r| r.bits_per_sec()).sum::<u64>() / rates.len() as u64;
+            let several = rates.len() > 1;
+            let bound = if several { 4.0 * libm::sqrt(1.0 / cycles as f64) } else { 0.0 };
+            let config = RtpFlowConfig {
+                rates,
+                stay: (Duration::ZERO, most),
+                payload_bytes,
+                overhead_bytes: OVERHEAD,
+                start,
+                stop,
+                stream: 1,
+            };
+            let bits = bits_of(Rate(mean), start, stop);
+            let packets = bits / (f64::from(payload_bytes + OVERHEAD) * 8.0);
+            let source = Box::new(RtpFlow::new(config, seed).expect("valid"));
+            let sizes = (payload_bytes, payload_bytes);
+            Case { source, sizes, start, stop, bits, bound: bound + 1.5 / packets }
+        },
+        true,
+    );
+}
+
 /// Ten passes, one packet.
 #[test]
 fn replay() {

@@ -2,7 +2,7 @@
 
 use perhop_graph::control::{Control, Draft, Draining, GraphRequest, Input, Limits, Output, Planner};
 use perhop_model::{
-    Credentials, ErrorItem, Kind, Mode, Name, Op, OpOutcome, Outcome, Owner, Reply, Transaction, TxnId,
+    Credentials, ErrorItem, Kind, Name, Op, OpOutcome, Outcome, Owner, Reply, Transaction, TxnId,
 };
 use perhop_units::{Duration, Instant};
 use serde_json::{Value, json};
@@ -22,17 +22,7 @@ impl Planner for Anything {
 
 /// A transaction of `ops` that takes effect.
 pub fn transaction(owner: Owner, id: u128, ops: Vec<Op>) -> Transaction {
-    Transaction {
-        txn_id: TxnId(id.to_be_bytes()),
-        owner,
-        fence: 0,
-        mode: Mode::Commit,
-        if_revision: None,
-        confirm_within_ms: None,
-        note: None,
-        force: false,
-        ops,
-    }
+    Transaction::new(TxnId(id.to_be_bytes()), owner, ops)
 }
 
 /// The answer of an empty router over a data plane that takes everything.

@@ -192,7 +192,8 @@ impl World {
         }
         // More than all calls together can offer at once: none of them is beyond it.
         let rate = 20_000_000_000_u64;
-        let detector = json!({ "class": "ef", "packets": 5, "rate": rate, "idle": 3_600_000_000_000_u64 });
+        let idle = 3_600_000_000_000_u64;
+        let detector = json!({ "class": "ef", "packets": 5, "rate": rate, "flow_rate": 0, "idle": idle });
         ops.push(put(Kind::Detector, "media", detector));
         for g in 0..self.groups.len() {
             ops.extend(self.group_objects(g));

@@ -7,11 +7,13 @@
 //! does other things too, what they take is not counted (what they do to the caches is).
 
 use super::BenchError;
+use super::costs::{Elements, clock};
 use super::machine::{self, SPREAD, Watch};
 use super::memory::{bytes_per_class, bytes_per_flow};
 use super::report::{Metric, Point, Sink, Spread};
 use super::router::{LAN, Router, Setup, WAN, port_mac};
 use super::traffic::{MIN_FRAME, Source};
+use perhop_element::{CostConfig, TraceConfig};
 use perhop_graph::router::{EdgeOptions, WorkerEvent};
 use perhop_packet::{BUFFER_LEN, Batch, HEADROOM, Pool};
 use perhop_units::Instant;
@@ -42,11 +44,14 @@ pub struct Options {
     #[arg(long, default_value_t = 7)]
     runs: usize,
     /// Seed of traffic and router
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, allow_negative_numbers = true)]
     seed: u64,
     /// Processor to run on; the last without it
     #[arg(long)]
     cpu: Option<usize>,
+    /// Measures each run again while the router takes the time of elements and packets, and says what that costs
+    #[arg(long)]
+    profile: bool,
     /// Print one JSON object a sweep point and nothing else
     #[arg(long)]
     pub json: bool,
@@ -147,6 +152,8 @@ struct Rig {
     now: Instant,
     batch_len: usize,
     sent: u64,
+    /// Memory allocations of the measured rounds.
+    allocations: u64,
 }
 
 impl Rig {
@@ -178,6 +185,7 @@ impl Rig {
             now: Instant::ZERO,
             batch_len: options.batch,
             sent: 0,
+            allocations: 0,
         })
     }
 
@@ -189,6 +197,21 @@ impl Rig {
             self.turn(at, until);
             at = until;
         }
+    }
+
+    /// A round with new flows in their places. Returns ns a packet, of this thread's processor time.
+    fn timed_round(&mut self) -> Result<f64, BenchError> {
+        self.source.renew();
+        let (sent, before) = (self.sent, perhop_bench::allocations());
+        let start = machine::thread_time_ns();
+        self.round();
+        let took = machine::thread_time_ns() - start;
+        self.allocations += perhop_bench::allocations().since(before).count;
+        let (sent, count) = (self.sent - sent, self.source.count() as u64);
+        if sent < count - self.batch_len as u64 {
+            return Err(BenchError::Wrong(format!("{sent} of {count} packets came through")));
+        }
+        Ok(took as f64 / sent as f64)
     }
 
     /// One turn of a worker's loop: receive, forward, timers, send.
@@ -238,29 +261,60 @@ fn measure(options: &Options, case: Case, cpu: usize) -> Result<Point, BenchErro
         rig.round();
     }
     let watch = Watch::start();
-    let (mut ns, mut allocations) = (Vec::new(), 0);
-    for _ in 0..options.runs {
-        rig.source.renew();
-        let (sent, before) = (rig.sent, perhop_bench::allocations());
-        let start = machine::thread_time_ns();
-        rig.round();
-        let took = machine::thread_time_ns() - start;
-        allocations += perhop_bench::allocations().since(before).count;
-        let sent = rig.sent - sent;
-        if sent < count - options.batch as u64 {
-            return Err(BenchError::Wrong(format!("{sent} of {count} packets came through")));
+    let (mut ns, mut rounds) = (Vec::new(), 0);
+    let mut profiled = Profiled::default();
+    for run in 0..options.runs {
+        // Taken in turns, so that neither is always the first.
+        let order: &[bool] = match (options.profile, run % 2) {
+            (false, _) => &[false],
+            (true, 0) => &[false, true],
+            (true, _) => &[true, false],
+        };
+        for with in order {
+            let driver = rig.router.worker.driver_mut();
+            driver.set_costs(with.then(|| CostConfig::calibrated(clock, CostConfig::EVERY)));
+            let (every, keep) = (TraceConfig::EVERY, TraceConfig::KEEP);
+            driver.set_trace(with.then_some(TraceConfig { clock, every, keep }));
+            let took = rig.timed_round()?;
+            rounds += 1;
+            if *with {
+                profiled.ns.push(took);
+                profiled.elements.take(rig.router.worker.driver());
+            } else {
+                ns.push(took);
+            }
         }
-        ns.push(took as f64 / sent as f64);
     }
     let mut point = Point { bench: "forward", ..Point::default() };
     point.set_ns(&ns);
-    point.allocs_per_op = Some(allocations as f64 / (count * options.runs as u64) as f64);
+    point.allocs_per_op = Some(rig.allocations as f64 / (count * rounds) as f64);
+    profiled.describe(&mut point, &ns);
     describe(&mut point, options, case, &rig, cpu);
     point.warnings = watch.warnings();
     if point.ns_per_op.relative() > SPREAD {
         point.warnings.push(format!("the runs differ by {:.0} %", point.ns_per_op.relative() * 100.0));
     }
     Ok(point)
+}
+
+/// The same rounds while the router takes the time of elements and packets.
+#[derive(Default)]
+struct Profiled {
+    ns: Vec<f64>,
+    elements: Elements,
+}
+
+impl Profiled {
+    fn describe(&self, point: &mut Point, plain: &[f64]) {
+        if self.ns.is_empty() {
+            return;
+        }
+        let more: Vec<f64> = self.ns.iter().zip(plain).map(|(with, without)| with / without - 1.0).collect();
+        let per_cent: Vec<f64> = more.iter().map(|share| share * 100.0).collect();
+        point.metrics.insert("profiled_ns", Metric::new(Spread::of(&self.ns), "ns"));
+        point.metrics.insert("profile_overhead", Metric::new(Spread::of(&per_cent), "%"));
+        self.elements.describe(point);
+    }
 }
 
 fn describe(point: &mut Point, options: &Options, case: Case, rig: &Rig, cpu: usize) {

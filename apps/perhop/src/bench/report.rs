@@ -78,13 +78,16 @@ pub struct Peer {
 pub struct Point {
     /// Measurement.
     pub bench: &'static str,
+    /// What an operation is, for the table's heading; empty: a packet.
+    #[serde(skip)]
+    pub op: &'static str,
     /// What was set.
     pub params: BTreeMap<&'static str, Value>,
-    /// Nanoseconds a packet.
+    /// Nanoseconds an operation: a packet, unless the bench says otherwise.
     pub ns_per_op: Spread,
-    /// Million packets a second, of the median.
+    /// Million operations a second, of the median.
     pub mops: f64,
-    /// Memory allocations a packet; `null` where it cannot be known.
+    /// Memory allocations an operation; `null` where it cannot be known.
     pub allocs_per_op: Option<f64>,
     /// Everything else.
     pub metrics: BTreeMap<&'static str, Metric>,
@@ -138,7 +141,9 @@ impl Sink {
             for name in &varied {
                 write!(out, "{name:>12} ")?;
             }
-            writeln!(out, "{:>10} {:>8} {:>8} {:>8} {:>10}", "ns/packet", "min", "max", "Mpps", "allocs")?;
+            let op = if point.op.is_empty() { "packet" } else { point.op };
+            let (ns, millions) = (format!("ns/{op}"), format!("M{op}/s"));
+            writeln!(out, "{ns:>10} {:>8} {:>8} {millions:>9} {:>10}", "min", "max", "allocs")?;
             self.header = varied;
         }
         for value in point.params.values() {
@@ -149,7 +154,7 @@ impl Sink {
         let allocs = point.allocs_per_op.map_or_else(|| "-".to_owned(), |a| format!("{a:.4}"));
         writeln!(
             out,
-            "{:>10.1} {:>8.1} {:>8.1} {:>8.3} {allocs:>10}",
+            "{:>10.1} {:>8.1} {:>8.1} {:>9.3} {allocs:>10}",
             ns.median, ns.min, ns.max, point.mops
         )?;
         for (name, metric) in &point.metrics {

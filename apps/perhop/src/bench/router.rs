@@ -9,7 +9,7 @@ use perhop_graph::router::{
     Change, ChangeStep, EdgeOptions, EdgePort, RouterPlanner, Worker, edge_graph, registry,
 };
 use perhop_graph::routerfile::RouterFile;
-use perhop_model::{Credentials, Kind, Mode, Name, Object, Op, Outcome, Owner, Spec, Transaction, TxnId};
+use perhop_model::{Credentials, Kind, Name, Object, Op, Outcome, Owner, Spec, Transaction, TxnId};
 use perhop_packet::{Pool, PortId};
 use perhop_units::Instant;
 use perhop_wire::MacAddr;
@@ -119,17 +119,8 @@ impl Router {
     /// They are refused.
     pub fn submit(&mut self, ops: Vec<Op>) -> Result<(), BenchError> {
         self.next += 1;
-        let transaction = Box::new(Transaction {
-            txn_id: TxnId(u128::from(self.next).to_be_bytes()),
-            owner: Owner::File,
-            fence: 0,
-            mode: Mode::Commit,
-            if_revision: None,
-            confirm_within_ms: None,
-            note: None,
-            force: false,
-            ops,
-        });
+        let transaction =
+            Box::new(Transaction::new(TxnId(u128::from(self.next).to_be_bytes()), Owner::File, ops));
         let now = Instant::ZERO;
         let request = self.next;
         self.control.handle_input(now, Input::Request { request, who: Credentials::ADMIN, transaction });

@@ -43,7 +43,7 @@ pub struct Options {
     #[arg(long, default_value_t = 1)]
     router_cpu: usize,
     /// Seed of traffic and router
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, allow_negative_numbers = true)]
     seed: u64,
     /// Print one JSON object and nothing else
     #[arg(long)]

@@ -27,6 +27,18 @@ pub enum LabCommandError {
         /// How many.
         errors: usize,
     },
+    /// Two scenarios of one command would write the same directory.
+    #[error(
+        "{first} and {second} both have the id \"{id}\", and would write one directory\nName each once, or run them one after the other with an --out of their own."
+    )]
+    SameId {
+        /// The id.
+        id: String,
+        /// What was given first.
+        first: String,
+        /// What was given then.
+        second: String,
+    },
     /// A setting is not `path=value`.
     #[error("--set {0}")]
     BadSetting(#[from] NotASetting),
@@ -45,6 +57,22 @@ pub enum LabCommandError {
         scenario: String,
         /// Why.
         source: LabError,
+    },
+    /// Programs of a scenario are not on this machine.
+    #[error("{}\nInstall them, or name others; without namespaces (--mode sim) programs are left out.", missing.join("\n"))]
+    NoProgram {
+        /// A line each: where the file says so, and what is missing.
+        missing: Vec<String>,
+    },
+    /// Two results are of different scenarios.
+    #[error("{} is a result of {}, {} one of {}: only results of one scenario can be set beside each other as worlds\n\
+             Run the same scenario in both modes, or compare figures without --markdown.",
+        paths[0].display(), scenarios[0], paths[1].display(), scenarios[1])]
+    OtherScenario {
+        /// The directories.
+        paths: [PathBuf; 2],
+        /// Their scenarios.
+        scenarios: [String; 2],
     },
     /// A directory is not the result of a run.
     #[error("{}: {source}\nName a directory that `perhop lab run` wrote, such as out/lab/H-8.1.2.", path.display())]
@@ -68,8 +96,11 @@ impl LabCommandError {
         match self {
             Self::Unknown { .. }
             | Self::BadScenario { .. }
+            | Self::SameId { .. }
             | Self::BadSetting(_)
+            | Self::OtherScenario { .. }
             | Self::BadDirectory { .. } => 2,
+            Self::NoProgram { .. } => 3,
             Self::Simulation { source: SimError::Conservation { .. }, .. } | Self::ThreadDied => 1,
             Self::Simulation { source: SimError::Capture { .. }, .. } => 3,
             Self::Simulation { .. } => 2,

@@ -30,6 +30,8 @@ pub(super) struct Found {
 
 /// A scenario that is ready to run.
 pub(super) struct Ready {
+    /// What messages call its file.
+    pub(super) origin: String,
     pub(super) loaded: Loaded,
     /// What the user set.
     pub(super) settings: Settings,
@@ -97,7 +99,7 @@ pub(super) fn read(found: &Found, set: &[String]) -> Result<Ready, AppError> {
         progress(diagnostics.to_string().trim_end());
     }
     match loaded {
-        Some(loaded) => Ok(Ready { loaded, settings }),
+        Some(loaded) => Ok(Ready { origin: found.origin.clone(), loaded, settings }),
         None => Err(LabCommandError::BadScenario {
             origin: found.origin.clone(),
             errors: diagnostics.errors().max(1),

@@ -5,10 +5,14 @@ mod error;
 mod find;
 mod jobs;
 mod list;
+mod mix;
+mod programs;
 mod progress;
 mod report;
 mod results;
 mod run;
+mod tune;
+mod worlds;
 
 pub use error::LabCommandError;
 
@@ -26,6 +30,10 @@ pub enum LabCommand {
     Report(report::ReportArgs),
     /// Compare two results figure by figure
     Compare(compare::CompareArgs),
+    /// Measure detection with a mix of traffic whose kinds are known
+    Mix(mix::MixArgs),
+    /// Find settings of bandwidth allocation in the fluid model
+    Tune(tune::TuneArgs),
 }
 
 impl LabCommand {
@@ -39,6 +47,8 @@ impl LabCommand {
             Self::List(args) => list::run(&args),
             Self::Report(args) => report::run(&args),
             Self::Compare(args) => compare::run(&args),
+            Self::Mix(args) => mix::run(&args),
+            Self::Tune(args) => tune::run(&args),
         }
     }
 }

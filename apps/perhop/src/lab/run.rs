@@ -1,8 +1,8 @@
 //! `perhop lab run ID|FILE…`.
 
 use super::error::LabCommandError;
-use super::jobs::{Mode, Plan};
-use super::{find, jobs, results};
+use super::jobs::{Mode, Plan, Variants};
+use super::{find, jobs, programs, results};
 use crate::demo::watch_signals;
 use crate::error::{AppError, Verdict};
 use crate::output::{Output, progress};
@@ -11,6 +11,8 @@ use perhop_measure::details::directory;
 use perhop_netlink::{enter_user_namespace, is_privileged_for_net};
 use perhop_report::{Outcome, ResultDirectory, scenario_tables};
 use perhop_scenario::drawing::draw;
+use perhop_scenario::{MAX_REPETITIONS, MAX_SEED};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -31,11 +33,15 @@ pub struct RunArgs {
     #[arg(long, value_enum, default_value = "sim")]
     mode: Mode,
     /// Seed of every random number; the scenario's when not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=MAX_SEED), allow_negative_numbers = true)]
     seed: Option<u64>,
     /// Repetitions, each with its own stream of the seed; the scenario's when not given
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_REPETITIONS)))]
     repeat: Option<u32>,
+    /// Which variants of the file run beside the product's configuration, and are judged; when not given, all in the
+    /// simulator, and in namespaces, where each takes as long again, those that a target for namespaces alone names
+    #[arg(long, value_enum)]
+    variants: Option<Variants>,
     /// Overrides a value of the scenario; targets that depend on it are not judged
     #[arg(long, value_name = "PATH=VALUE")]
     set: Vec<String>,
@@ -45,7 +51,7 @@ pub struct RunArgs {
     /// Print each result as a line of JSON on standard output, everything else on standard error
     #[arg(long)]
     json: bool,
-    /// Write a capture of every link to DIR/CONFIGURATION/REPETITION
+    /// Write a capture of every link to DIR/CONFIGURATION/REPETITION, of several scenarios to DIR/ID/…
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
 }
@@ -59,7 +65,14 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
     let mut wrong = None;
     for given in &args.scenarios {
         match find::find(given).and_then(|found| find::read(&found, &args.set)) {
-            Ok(scenario) => ready.push(scenario),
+            Ok(mut scenario) => {
+                let gone = Variants::leave(args.variants, args.mode, &mut scenario.loaded);
+                if args.variants.is_none() && !gone.is_empty() {
+                    let (id, gone) = (&scenario.loaded.product.id, gone.join(", "));
+                    progress(format_args!("{id}: not run in namespaces: {gone}; --variants all runs them"));
+                }
+                ready.push(scenario);
+            }
             Err(error) if args.scenarios.len() > 1 => {
                 crate::output::complain(&error);
                 wrong.get_or_insert(error);
@@ -70,6 +83,17 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
     if let Some(error) = wrong {
         return Ok(Verdict::Exit(ExitCode::from(error.exit_code())));
     }
+    distinct(&args.scenarios, &ready)?;
+    if args.mode == Mode::Netns {
+        programs::are_here(&ready)?;
+    }
+    let several = ready.len() > 1;
+    for scenario in &ready {
+        results::check_writable(&out_directory(args, scenario, several))?;
+    }
+    if let Some(trace) = &args.trace {
+        results::check_writable(trace)?;
+    }
     if args.mode == Mode::Netns && !is_privileged_for_net() {
         // Before the process has a second thread: the kernel allows it to single-threaded processes only.
         enter_user_namespace().map_err(|source| LabCommandError::Namespaces {
@@ -79,7 +103,6 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
     }
     let interrupted = watch_signals()
         .map_err(|source| LabCommandError::Namespaces { scenario: args.scenarios.join(", "), source })?;
-    let several = ready.len() > 1;
     let mut outcomes = Vec::new();
     for scenario in &ready {
         outcomes.push(one(args, scenario, several, &interrupted)?);
@@ -95,6 +118,29 @@ fn verdict(outcomes: &[Outcome]) -> Verdict {
     Verdict::failed_if(outcomes.iter().any(|outcome| outcome.ok() == Some(false)))
 }
 
+/// Each scenario has a directory of its own, which has the name of its id.
+fn distinct(given: &[String], ready: &[find::Ready]) -> Result<(), LabCommandError> {
+    let mut seen = BTreeMap::new();
+    for (given, scenario) in given.iter().zip(ready) {
+        let id = &scenario.loaded.product.id;
+        if let Some(first) = seen.insert(id, given) {
+            let (first, second) = (first.clone(), given.clone());
+            return Err(LabCommandError::SameId { id: id.clone(), first, second });
+        }
+    }
+    Ok(())
+}
+
+/// Where the result of a scenario goes.
+fn out_directory(args: &RunArgs, ready: &find::Ready, several: bool) -> PathBuf {
+    let id = &ready.loaded.product.id;
+    match &args.out {
+        Some(out) if several => out.join(id),
+        Some(out) => out.clone(),
+        None => Path::new("out/lab").join(id),
+    }
+}
+
 /// Runs one, writes its result and prints it.
 fn one(
     args: &RunArgs,
@@ -103,16 +149,14 @@ fn one(
     interrupted: &AtomicBool,
 ) -> Result<Outcome, AppError> {
     let product = &ready.loaded.product;
-    let out = match &args.out {
-        Some(out) if several => out.join(&product.id),
-        Some(out) => out.clone(),
-        None => Path::new("out/lab").join(&product.id),
-    };
+    let out = out_directory(args, ready, several);
+    let trace = args.trace.as_ref();
+    let trace = trace.map(|directory| if several { directory.join(&product.id) } else { directory.clone() });
     let plan = Plan {
         mode: args.mode,
         seed: args.seed.unwrap_or(product.seed),
         repetitions: args.repeat.unwrap_or(product.repetitions),
-        trace: args.trace.as_deref(),
+        trace: trace.as_deref(),
         out: &out,
         interrupted,
     };

@@ -62,15 +62,12 @@ impl RouterApi for Adapter {
         if let Some(error) = file_owner::refusal(&who, &claim.owner, claim.fence) {
             return done(Err(error));
         }
-        let refused = |code: Code| ErrorItem {
-            op: None,
-            path: if code == Code::Fenced { "fence" } else { "owner" }.to_owned(),
-            code,
-            message: format!("the claim is refused: {code}"),
-            value: None,
-            allowed: None,
-            limit: None,
-            free: None,
+        let refused = |code: Code| {
+            ErrorItem::new(
+                code,
+                if code == Code::Fenced { "fence" } else { "owner" },
+                format!("the claim is refused: {code}"),
+            )
         };
         self.handle.claim(who, claim, move |done_so| done(done_so.map_err(refused)));
     }

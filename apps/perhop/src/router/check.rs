@@ -1,8 +1,8 @@
 //! `perhop router check FILE…`.
 
-use super::file::examine;
+use super::file::{LinkRate, Links, examine};
 use crate::error::{AppError, Verdict};
-use crate::output::Output;
+use crate::output::{Output, complain};
 use clap::Args;
 use perhop_config::{Diagnostic, FieldValue};
 use serde_json::{Map, Value, json};
@@ -10,12 +10,16 @@ use std::path::PathBuf;
 
 /// Arguments of `perhop router check`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example: perhop router check examples/edge.toml\n\n\
+#[command(after_help = "Examples:\n  perhop router check examples/edge.toml\n  \
+                        perhop router check scenarios/routers/admitting.toml --rate core=\"10 Mbit/s\"\n\n\
                         Errors exit 2. Warnings exit 0, or 1 with --deny-warnings.")]
 pub struct CheckArgs {
     /// Router files
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Rate of the link of a port without a rate, as a scenario gives it: PORT=RATE; may be repeated
+    #[arg(long = "rate", value_name = "PORT=RATE", value_parser = LinkRate::parse)]
+    rates: Vec<LinkRate>,
     /// Warnings are failures
     #[arg(long)]
     deny_warnings: bool,
@@ -30,15 +34,20 @@ pub struct CheckArgs {
 /// The first file that has errors or cannot be read, after all are checked.
 pub fn run(args: &CheckArgs) -> Result<Verdict, AppError> {
     let mut out = Output::new();
+    let links = Links::new(&args.rates);
     let (mut first_error, mut warnings) = (None, 0);
     for path in &args.files {
-        let diagnostics = match examine(path, &[]) {
+        let diagnostics = match examine(path, &[], &links) {
             Ok((_, diagnostics)) => diagnostics,
             Err(error) => {
                 if args.json {
                     out.json(&json!({ "file": path, "error": error.to_string() }))?;
                 }
-                first_error.get_or_insert(error);
+                // The first is told at the end, as what ends the program.
+                match first_error {
+                    None => first_error = Some(error),
+                    Some(_) => complain(&error),
+                }
                 continue;
             }
         };
@@ -58,9 +67,9 @@ pub fn run(args: &CheckArgs) -> Result<Verdict, AppError> {
         }
     }
     out.flush()?;
-    match first_error {
-        Some(error) => Err(error),
-        None => Ok(Verdict::failed_if(args.deny_warnings && warnings > 0)),
+    match first_error.map_or_else(|| links.all_used(), Err) {
+        Err(error) => Err(error),
+        Ok(()) => Ok(Verdict::failed_if(args.deny_warnings && warnings > 0)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `perhop router explain FILE --packet DESCRIPTION`.
 
-use super::file::{load, ports, transaction};
+use super::file::{LinkRate, load_on, ports, transaction};
 use crate::error::{AppError, Verdict};
 use crate::output::{Output, progress};
 use crate::remote::Remote;
@@ -28,6 +28,9 @@ pub struct ExplainArgs {
     /// Asks this running router instead; FILE then only says where objects are written
     #[arg(long, value_name = "NAME")]
     router: Option<String>,
+    /// Rate of the link of a port without a rate, as a scenario gives it: PORT=RATE; may be repeated
+    #[arg(long = "rate", value_name = "PORT=RATE", value_parser = LinkRate::parse, requires = "file")]
+    rates: Vec<LinkRate>,
     /// The packet, in words
     #[arg(long, value_name = "DESCRIPTION", required = true, group = "description")]
     packet: String,
@@ -45,7 +48,7 @@ const BUFFERS: usize = 16;
 /// The file or the description is bad, or the running router is not there.
 pub fn run(args: &ExplainArgs) -> Result<Verdict, AppError> {
     let described = Described::parse(&args.packet).map_err(|errors| refuse(&args.packet, &errors))?;
-    let file = args.file.as_deref().map(load).transpose()?;
+    let file = args.file.as_deref().map(|file| load_on(file, &args.rates)).transpose()?;
     let answer = match (&args.router, &file, &args.file) {
         (None, Some(file), Some(path)) => from_file(path, file, &described, &args.packet)?,
         _ => from_router(args.router.as_deref(), &args.packet)?,

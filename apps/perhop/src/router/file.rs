@@ -7,11 +7,13 @@ use crate::remote::check_name;
 use perhop_config::{Diagnostic, Diagnostics, MAX_FILE_BYTES, Severity};
 use perhop_graph::control::{Control, Input, Limits, Output};
 use perhop_graph::router::{EdgePort, RouterPlanner, registry};
-use perhop_graph::routerfile::RouterFile;
+use perhop_graph::routerfile::{LinkOfPort, RouterFile};
 use perhop_model::{Credentials, ErrorItem, Kind, Mode, Object, Op, Owner, Spec, Transaction, TxnId};
 use perhop_reason::Code;
 use perhop_units::{Instant, Rate};
 use serde_json::Value;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -83,13 +85,76 @@ impl Setting {
     }
 }
 
+/// The rate of a port's link, `PORT=RATE`, for a file that leaves it to its scenario.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkRate {
+    port: String,
+    rate: Rate,
+}
+
+impl LinkRate {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (port, rate) = text.split_once('=').ok_or("it has no =, as in core=\"10 Mbit/s\"")?;
+        let rate: Rate = rate.trim().parse().map_err(|e| format!("{e}"))?;
+        if rate == Rate::ZERO {
+            return Err("a link without a rate carries nothing".to_owned());
+        }
+        Ok(Self { port: port.trim().to_owned(), rate })
+    }
+}
+
+/// Links of ports that have no rate of their own, and which of them a file asked for.
+#[derive(Debug)]
+pub struct Links<'a> {
+    rates: &'a [LinkRate],
+    used: RefCell<BTreeSet<&'a str>>,
+}
+
+impl<'a> Links<'a> {
+    /// The links with these rates.
+    pub fn new(rates: &'a [LinkRate]) -> Self {
+        Self { rates, used: RefCell::default() }
+    }
+
+    fn of_port(&self, port: &str) -> Option<LinkOfPort> {
+        // As with other options, the last one counts.
+        let link = self.rates.iter().rfind(|link| link.port == port)?;
+        self.used.borrow_mut().insert(&link.port);
+        Some(LinkOfPort { rate: link.rate, overhead: 0 })
+    }
+
+    /// After all files are read: each rate was for a port of one of them.
+    ///
+    /// # Errors
+    /// One was not.
+    pub fn all_used(&self) -> Result<(), AppError> {
+        match self.rates.iter().find(|link| !self.used.borrow().contains(link.port.as_str())) {
+            None => Ok(()),
+            Some(link) => Err(AppError::NoPortForRate { port: link.port.clone() }),
+        }
+    }
+}
+
 /// A router file after `settings`, with everything that is wrong with its text. The file is there if nothing is an error.
 ///
 /// # Errors
 /// It cannot be read, or a setting does not fit it.
 pub fn read(path: &Path, settings: &[Setting]) -> Result<(Option<RouterFile>, Diagnostics), AppError> {
+    read_on(path, settings, &Links::new(&[]))
+}
+
+fn read_on(
+    path: &Path,
+    settings: &[Setting],
+    links: &Links<'_>,
+) -> Result<(Option<RouterFile>, Diagnostics), AppError> {
+    let text = read_text(path, MAX_FILE_BYTES)?;
     let (file, diagnostics) =
-        RouterFile::read(&path.display().to_string(), &read_text(path, MAX_FILE_BYTES)?);
+        RouterFile::read_on_links(&path.display().to_string(), &text, &|port| links.of_port(port));
     let Some(mut file) = file else { return Ok((None, diagnostics)) };
     for setting in settings {
         setting.apply(&mut file.objects)?;
@@ -98,12 +163,16 @@ pub fn read(path: &Path, settings: &[Setting]) -> Result<(Option<RouterFile>, Di
 }
 
 /// A router file with everything that is wrong with it: in its text, and as the router's own checks find it after
-/// `settings`. The file is there if nothing is an error.
+/// `settings`, on these links. The file is there if nothing is an error.
 ///
 /// # Errors
 /// It cannot be read, or a setting does not fit it.
-pub fn examine(path: &Path, settings: &[Setting]) -> Result<(Option<RouterFile>, Diagnostics), AppError> {
-    let (file, diagnostics) = read(path, settings)?;
+pub fn examine(
+    path: &Path,
+    settings: &[Setting],
+    links: &Links<'_>,
+) -> Result<(Option<RouterFile>, Diagnostics), AppError> {
+    let (file, diagnostics) = read_on(path, settings, links)?;
     let Some(file) = file else { return Ok((None, diagnostics)) };
     let mut refused = refusals(&file);
     refused.extend(ports(&file).iter().filter_map(no_interface));
@@ -168,7 +237,20 @@ pub fn load(path: &Path) -> Result<RouterFile, AppError> {
 /// # Errors
 /// As [`load`]; a setting does not fit the file.
 pub fn load_with(path: &Path, settings: &[Setting]) -> Result<RouterFile, AppError> {
-    let (file, diagnostics) = examine(path, settings)?;
+    good(path, examine(path, settings, &Links::new(&[]))?)
+}
+
+/// [`load`] for a router whose links have these rates.
+///
+/// # Errors
+/// As [`load`]; a rate is for no port of the file.
+pub fn load_on(path: &Path, rates: &[LinkRate]) -> Result<RouterFile, AppError> {
+    let links = Links::new(rates);
+    let file = good(path, examine(path, &[], &links)?)?;
+    links.all_used().map(|()| file)
+}
+
+fn good(path: &Path, (file, diagnostics): (Option<RouterFile>, Diagnostics)) -> Result<RouterFile, AppError> {
     if !diagnostics.is_empty() {
         progress(diagnostics.to_string().trim_end());
     }
@@ -187,15 +269,13 @@ pub fn ports(file: &RouterFile) -> Vec<EdgePort> {
 /// The transaction that makes the file's objects those of the owner `file`.
 pub fn transaction(file: &RouterFile, mode: Mode) -> Transaction {
     Transaction {
-        txn_id: TxnId([0; 16]),
-        owner: Owner::File,
         fence: FENCE,
         mode,
-        if_revision: None,
-        confirm_within_ms: None,
-        note: None,
-        force: false,
-        ops: vec![Op::ReplaceOwned { kinds: RouterFile::KINDS.to_vec(), objects: file.objects.clone() }],
+        ..Transaction::new(
+            TxnId([0; 16]),
+            Owner::File,
+            vec![Op::ReplaceOwned { kinds: RouterFile::KINDS.to_vec(), objects: file.objects.clone() }],
+        )
     }
 }
 

@@ -15,16 +15,7 @@ pub fn refusal(who: &Credentials, owner: &Owner, fence: u64) -> Option<ErrorItem
     if *owner != Owner::File {
         return None;
     }
-    let item = |path: &str, code, message: &str| ErrorItem {
-        op: None,
-        path: path.to_owned(),
-        code,
-        message: message.to_owned(),
-        value: None,
-        allowed: None,
-        limit: None,
-        free: None,
-    };
+    let item = |path: &str, code, message: &str| ErrorItem::new(code, path, message);
     if who.role != Role::Admin {
         let why = "owner file belongs to the router's own file; to speak for it needs the role admin";
         return Some(item("owner", Code::Forbidden, why));

@@ -1,6 +1,6 @@
 //! `perhop router graph FILE`.
 
-use super::file::{load, ports, read_text};
+use super::file::{LinkRate, load_on, ports, read_text};
 use crate::error::{AppError, Verdict};
 use crate::output::{Output, progress};
 use clap::Args;
@@ -17,6 +17,9 @@ pub struct GraphArgs {
     /// A router file; or a graph text, whose name ends in .graph
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    /// Rate of the link of a port without a rate, as a scenario gives it: PORT=RATE; may be repeated
+    #[arg(long = "rate", value_name = "PORT=RATE", value_parser = LinkRate::parse)]
+    rates: Vec<LinkRate>,
     /// One JSON object an element and connection, a line each
     #[arg(long)]
     json: bool,
@@ -31,7 +34,7 @@ pub fn run(args: &GraphArgs) -> Result<Verdict, AppError> {
     let (graph, objects) = if is_graph {
         (check_graph(&args.file)?, Vec::new())
     } else {
-        let file = load(&args.file)?;
+        let file = load_on(&args.file, &args.rates)?;
         let text = edge_graph(&ports(&file), &EdgeOptions::live(file.router.max_flows));
         // The text was made here, so it can be read; what it names may not be known to this build.
         let graph = parse(&text).map_err(|errors| refuse(&args.file, &errors))?;

@@ -4,7 +4,7 @@ mod adapter;
 mod apply;
 mod check;
 mod explain;
-mod file;
+pub(crate) mod file;
 mod file_owner;
 mod graph;
 mod log;

@@ -146,16 +146,7 @@ fn stopping() -> Reloaded {
 }
 
 fn whole(code: Code, message: String) -> ErrorItem {
-    ErrorItem {
-        op: None,
-        path: String::new(),
-        code,
-        message,
-        value: None,
-        allowed: None,
-        limit: None,
-        free: None,
-    }
+    ErrorItem::new(code, "", message)
 }
 
 #[cfg(test)]

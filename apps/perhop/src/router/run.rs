@@ -8,7 +8,7 @@ use crate::error::{AppError, Verdict};
 use crate::output::progress;
 use crate::remote::{check_name, check_state_file};
 use clap::{Args, ValueEnum};
-use perhop_engine::{Engine, EngineConfig};
+use perhop_engine::{Accounting, Engine, EngineConfig};
 use perhop_graph::routerfile::{LogFormat, RouterFile};
 use perhop_serve::{Limits, Reloaded, RouterApi, Server, claim};
 use std::path::{Path, PathBuf};
@@ -47,6 +47,14 @@ pub struct RunArgs {
     /// Tries for real-time priority of the packet thread
     #[arg(long)]
     realtime: bool,
+    /// Takes the time of elements, of one call in so many (128), and of packets: perhop show costs|histograms|delays
+    #[arg(long, value_name = "CALLS", num_args = 0..=1, default_missing_value = "128", require_equals = true)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    profile: Option<u32>,
+    /// With --profile: traces one packet in so many instead of 64; 1: every packet
+    #[arg(long, value_name = "PACKETS", requires = "profile")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    trace_every: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -88,6 +96,7 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
         cpu: args.cpu,
         fifo: args.realtime,
         pcap_dir: args.pcap.clone(),
+        accounting: accounting(args),
         ..EngineConfig::of_file(&name, None, &file, claimed.directory())
     };
     if let Some(dir) = &config.pcap_dir {
@@ -135,6 +144,12 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
     info!(router = name, "stopped");
     log.flush();
     served.and(lived).and(restored)
+}
+
+fn accounting(args: &RunArgs) -> Option<Accounting> {
+    let default = Accounting::default();
+    let packets = args.trace_every.unwrap_or(default.packets);
+    args.profile.map(|calls| Accounting { calls, packets, ..default })
 }
 
 fn api_limits(given: &[String]) -> Result<Limits, AppError> {

@@ -94,9 +94,16 @@ fn equal_runs_give_equal_bytes_and_another_seed_gives_others() {
         assert_eq!(ended.code, Some(0), "{}", ended.err);
     }
     assert_eq!(result_of(&scratch, "first"), result_of(&scratch, "second"));
-    for name in
-        ["groups.csv", "series.csv", "queues.csv", "connections.csv", "delays.csv", "pairs.csv", "about.json"]
-    {
+    for name in [
+        "groups.csv",
+        "series.csv",
+        "queues.csv",
+        "connections.csv",
+        "delays.csv",
+        "pairs.csv",
+        "about.json",
+        "report.html",
+    ] {
         let [first, second] =
             ["first", "second"].map(|out| std::fs::read(scratch.0.join(out).join(name)).unwrap());
         assert!(first == second, "{name} differs");
@@ -235,6 +242,54 @@ fn two_results_are_compared_figure_by_figure() {
 }
 
 #[test]
+fn worlds_are_compared_of_one_scenario_only() {
+    let scratch = Scratch::new("lab-worlds");
+    let file = scratch.file("small.toml", NETWORK);
+    let other = scratch.file("other.toml", &NETWORK.replace("\"small\"", "\"other\""));
+    for (file, out) in [(&file, "one"), (&file, "two"), (&other, "other")] {
+        assert_eq!(run(&scratch, file, out, &["--repeat", "1", "--variants", "none"]).code, Some(0));
+    }
+    let compare = |second: &str| {
+        let [first, second] = ["one", second].map(|name| scratch.0.join(name).to_str().unwrap().to_owned());
+        perhop(&["lab", "compare", &first, &second, "--markdown"])
+    };
+    let ended = compare("other");
+    assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""), "{}", ended.err);
+    assert!(ended.err.contains("result of small") && ended.err.contains("one of other"), "{}", ended.err);
+    let ended = compare("two");
+    assert_eq!(ended.code, Some(1), "{}", ended.err);
+    assert!(ended.err.contains("of one world, sim") && ended.out.contains("| one world |"), "{}", ended.err);
+}
+
+#[test]
+fn a_program_that_this_machine_lacks_is_told_before_the_run() {
+    let scratch = Scratch::new("lab-program");
+    let program = |run: &str| format!("[[program]]\nnode = \"a\"\nrun = \"{run}\"\n");
+    let text = NETWORK.replace(
+        "[[expect]]\nmetric = \"total",
+        &format!("{}{}[[expect]]\nmetric = \"total", program("no-such-program -c 3"), program("sh -c true")),
+    );
+    let file = scratch.file("small.toml", &text);
+    let ended = run(&scratch, &file, "out", &["--mode", "netns"]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(3), ""), "{}", ended.err);
+    let line = text.lines().position(|line| line.contains("no-such-program")).unwrap() + 1;
+    assert!(ended.err.contains(&format!("small.toml:{line}:7: program \"program1\"")), "{}", ended.err);
+    assert!(ended.err.contains("Install") && !ended.err.contains("program2"), "{}", ended.err);
+    assert_eq!(run(&scratch, &file, "out", &["--repeat", "1"]).code, Some(0), "the simulator leaves it out");
+}
+
+/// What the README says that any machine prints.
+#[test]
+fn the_readme_shows_what_the_example_prints() {
+    let readme = std::fs::read_to_string(super::root().join("README.md")).unwrap();
+    let after = readme.split("The second prints, on any machine:\n\n```\n").nth(1).unwrap();
+    let shown = after.split("```\n").next().unwrap();
+    let scratch = Scratch::new("lab-readme");
+    let printed = command(&["lab", "run", "three-routers"]).current_dir(&scratch.0).output().unwrap();
+    assert_eq!(String::from_utf8(printed.stdout).unwrap().trim(), shown.trim());
+}
+
+#[test]
 fn captures_are_written_for_every_link_and_repetition() {
     let scratch = Scratch::new("lab-trace");
     let file = scratch.file("small.toml", NETWORK);
@@ -253,7 +308,8 @@ fn namespaces_give_a_result_of_the_same_form() {
     let scratch = Scratch::new("lab-netns");
     let short = NETWORK.replace("duration = \"3 s\"", "duration = \"1 s\"").replace("3500 ms", "1900 ms");
     let file = scratch.file("small.toml", &short);
-    let ended = run(&scratch, &file, "out", &["--mode", "netns", "--repeat", "1", "--json"]);
+    let ended =
+        run(&scratch, &file, "out", &["--mode", "netns", "--repeat", "1", "--variants", "all", "--json"]);
     if ended.code == Some(3) && ended.out.is_empty() {
         return skip("namespaces_give_a_result_of_the_same_form", "netns", &ended.err);
     }
@@ -297,4 +353,113 @@ fn scenarios_are_found_from_anywhere_and_a_file_here_comes_first() {
     assert_eq!(ended.json().len(), 2);
     assert!(scratch.0.join("out/lab/small/report.html").exists());
     assert!(scratch.0.join("out/lab/three-routers/report.html").exists());
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_known_before_the_run() {
+    let scratch = Scratch::new("lab-place");
+    let file = scratch.file("small.toml", NETWORK);
+    let blocked = scratch.file("blocked", "a file, no directory");
+    for option in ["--out", "--trace"] {
+        let given = format!("{blocked}/below");
+        let ended = perhop(&["lab", "run", &file, option, &given]);
+        assert_eq!(ended.code, Some(3), "{}", ended.err);
+        assert!(ended.err.contains("blocked/below"), "{}", ended.err);
+        assert!(!ended.err.contains("simulated"), "nothing was run: {}", ended.err);
+    }
+    let good = scratch.0.join("good/deep");
+    let ended = perhop(&["lab", "run", &file, "--out", good.to_str().unwrap(), "--repeat", "1"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    assert!(!good.join(".perhop-probe").exists());
+}
+
+#[test]
+fn a_directory_never_holds_two_results() {
+    let scratch = Scratch::new("lab-twice");
+    let file = scratch.file("small.toml", NETWORK);
+    let out = scratch.0.join("out");
+    let seed = |seed: &str| run(&scratch, &file, "out", &["--repeat", "1", "--seed", seed]);
+    assert_eq!(seed("7").code, Some(0));
+    let first = std::fs::read(out.join("result.json")).unwrap();
+    // Nothing can be written: the older result stays whole.
+    std::fs::write(out.join(".new"), "in the way").unwrap();
+    assert_eq!(seed("8").code, Some(3));
+    assert_eq!(std::fs::read(out.join("result.json")).unwrap(), first);
+    assert_eq!(perhop(&["lab", "report", out.to_str().unwrap()]).code, Some(0));
+    std::fs::remove_file(out.join(".new")).unwrap();
+    // It fails in the middle of changing places: what is left is no result.
+    std::fs::remove_file(out.join("queues.csv")).unwrap();
+    std::fs::create_dir_all(out.join("queues.csv/in-the-way")).unwrap();
+    assert_eq!(seed("8").code, Some(3));
+    assert!(!out.join("result.json").exists() && !out.join(".new").exists());
+    std::fs::remove_dir_all(out.join("queues.csv")).unwrap();
+    assert_eq!(seed("8").code, Some(0));
+    assert_eq!(json(&result_of(&scratch, "out"))["seed"], 8);
+    assert!(!out.join(".new").exists());
+}
+
+#[test]
+fn options_have_the_limits_of_the_file() {
+    let scratch = Scratch::new("lab-limits");
+    let file = scratch.file("small.toml", NETWORK);
+    for (option, most, beyond) in
+        [("--repeat", "10000", "10001"), ("--seed", "9223372036854775807", "9223372036854775808")]
+    {
+        // A setting that is wrong ends what would take long.
+        let wrong = ["--set", "duration=never"];
+        let ended = run(&scratch, &file, "out", &[&[option, most], &wrong[..]].concat());
+        assert!(ended.code == Some(2) && ended.err.contains("duration=never"), "{}", ended.err);
+        let ended = run(&scratch, &file, "out", &[option, beyond]);
+        assert!(ended.code == Some(2) && ended.err.contains(beyond), "{}", ended.err);
+    }
+}
+
+#[test]
+fn one_directory_is_not_written_twice_and_one_that_is_missing_is_named() {
+    let scratch = Scratch::new("lab-same");
+    let file = scratch.file("small.toml", NETWORK);
+    let again = scratch.file("again.toml", NETWORK);
+    for second in [&file, &again] {
+        let ended = perhop(&["lab", "run", &file, second, "--out", scratch.0.join("out").to_str().unwrap()]);
+        assert!(ended.code == Some(2) && ended.err.contains("the id \"small\""), "{}", ended.err);
+    }
+    assert!(!scratch.0.join("out").exists());
+    let ended = perhop(&["lab", "report", scratch.0.join("nope").to_str().unwrap()]);
+    assert!(ended.code == Some(2) && ended.err.contains("nope: there is no such directory"), "{}", ended.err);
+    let ended = perhop(&["lab", "report", &file]);
+    assert!(ended.code == Some(2) && ended.err.contains("no directory"), "{}", ended.err);
+}
+
+/// The capture of a mix, given to `realtime classify`, gives the verdicts of `lab mix`, and its labels their kinds.
+#[test]
+fn a_mix_is_measured_and_its_capture_classifies_alike() {
+    let scratch = Scratch::new("lab-mix");
+    let capture = scratch.0.join("mix.pcap");
+    let capture = capture.to_str().unwrap();
+    let ended = perhop(&["lab", "mix", "--flows", "150", "--seed", "11", "--out", capture, "--json"]);
+    assert_eq!(ended.code, Some(0), "{}{}", ended.out, ended.err);
+    let lines = ended.json();
+    let figures = lines.last().unwrap();
+    assert_eq!(figures["ok"], true);
+    let (flows, media) =
+        (figures["flows"].as_u64().unwrap(), figures["media"]["said_media"].as_u64().unwrap());
+    assert!(flows >= 150 && media > 20, "{figures}");
+    let kinds: u64 = lines.iter().filter_map(|l| l["flows"].as_u64().filter(|_| l["kind"].is_string())).sum();
+    assert_eq!(kinds, flows);
+    let classified = perhop(&["realtime", "classify", "--json", capture]).json();
+    let total = classified.last().unwrap();
+    let said = figures["others"]["said_media"].as_u64().unwrap();
+    assert_eq!((total["flows"].as_u64(), total["media"].as_u64()), (Some(flows), Some(media + said)));
+    let labels = std::fs::read_to_string(format!("{capture}.labels.jsonl")).unwrap();
+    let labels: Vec<Value> = labels.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    assert_eq!(labels.len() as u64, flows);
+    let rows = &classified[..classified.len() - 1];
+    assert!(labels.iter().all(|label| rows.iter().any(|row| row["flow"] == label["flow"])));
+}
+
+#[test]
+fn a_mix_needs_a_place_that_can_be_written() {
+    let ended = perhop(&["lab", "mix", "--flows", "1", "--out", "/nonexistent/mix.pcap"]);
+    assert!(ended.code == Some(2) || ended.code == Some(3), "{:?}", ended.code);
+    assert!(ended.err.contains("/nonexistent/mix.pcap"), "{}", ended.err);
 }

@@ -52,7 +52,7 @@ pub struct World {
     file: String,
 }
 
-/// A running router; killed when the test fails.
+/// A running process; killed when the test fails.
 pub struct Running(Child);
 
 impl Drop for Running {
@@ -63,18 +63,19 @@ impl Drop for Running {
 }
 
 impl Running {
-    fn signal(&self, signal: Signal) {
+    pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.0.id().try_into().unwrap()).unwrap();
         kill_process(pid, signal).unwrap();
     }
 
-    fn end(&mut self) -> Option<i32> {
+    /// Waits for its end: the code, none if a signal killed it.
+    pub fn end(&mut self) -> Option<i32> {
         let end = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.0.try_wait().unwrap() {
                 return status.code();
             }
-            assert!(Instant::now() < end, "the router does not end");
+            assert!(Instant::now() < end, "the process does not end");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -159,6 +160,15 @@ impl World {
         running
     }
 
+    /// Runs the agent of a file, whose complaints go into another file.
+    pub fn start_agent(&self, name: &str, text: &str) -> (Running, PathBuf) {
+        let file = self.scratch.file(&format!("{name}.toml"), text);
+        let errors = PathBuf::from(self.scratch.file(&format!("{name}.log"), ""));
+        let log = std::fs::File::create(&errors).unwrap();
+        let mut agent = command(&["agent", "run", &file, "--router", &self.name]);
+        (Running(agent.stdout(Stdio::null()).stderr(log).spawn().unwrap()), errors)
+    }
+
     /// A connection to the router's socket.
     pub fn http(&self) -> Http {
         Http::connect(&self.runtime_file("sock"))
@@ -204,7 +214,8 @@ impl World {
         perhop(&[words, &["--router", &self.name]].concat())
     }
 
-    fn rows(&self, what: &str) -> Vec<Value> {
+    /// What is shown.
+    pub fn rows(&self, what: &str) -> Vec<Value> {
         let pages = self.ask(&["show", what, "--json"]).json();
         assert_eq!(pages.len(), 1);
         pages[0]["rows"].as_array().unwrap().clone()

@@ -49,7 +49,8 @@ impl<'a> TableReader<'a> {
         }
     }
 
-    /// The tables of an array of tables, `[[key]]` or inline; empty if there are none.
+    /// The tables of an array of tables, `[[key]]` or inline; empty if there are none. A single table, `[key]`, is
+    /// reported and returned, so that what refers to it is not reported too.
     pub fn tables(&mut self, key: &'static str) -> Vec<TableReader<'a>> {
         let Some(id) = self.find(key) else { return Vec::new() };
         match &self.node(id).value {
@@ -67,7 +68,7 @@ impl<'a> TableReader<'a> {
             Value::Table(_) => {
                 let hint = format!("Write [[{key}]] for each, also for a single one");
                 self.report(id, |d| d.value("").hint(hint), "is a table, expected an array of tables");
-                Vec::new()
+                vec![TableReader::new(self.document, self.diagnostics, id)]
             }
             _ => {
                 self.wrong_type(id, "an array of tables");

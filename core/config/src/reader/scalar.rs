@@ -3,7 +3,7 @@
 use super::{TableReader, quoted_list};
 use crate::source::Spanned;
 use crate::suggest::did_you_mean;
-use crate::text::{FromText, TextError};
+use crate::text::{FromText, TextError, negative_of};
 use crate::tree::{NodeId, Value};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -56,11 +56,12 @@ impl<'a> TableReader<'a> {
     where
         T: FromText + PartialOrd + Display,
     {
-        let value = self.value::<T>(key)?;
+        let allowed = format!("{} to {}", range.start(), range.end());
+        let value =
+            self.value_with(key, "a string", |text| negative_of(T::from_text(text), text, &allowed))?;
         if range.contains(&value.value) {
             return Some(value);
         }
-        let allowed = format!("{} to {}", range.start(), range.end());
         self.diagnostics.push(self.document.error(value.span, "is out of range").allowed(allowed));
         None
     }

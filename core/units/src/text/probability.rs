@@ -19,6 +19,7 @@ impl FromStr for Probability {
         let (number, unit) = split(text).map_err(|why| match why {
             SplitError::Empty => error(UnitErrorKind::Empty),
             SplitError::NoNumber => error(UnitErrorKind::NoNumber),
+            SplitError::Negative => error(UnitErrorKind::Negative),
             SplitError::TooLarge | SplitError::TooFine => out_of_range(),
         })?;
         let shift = match unit {

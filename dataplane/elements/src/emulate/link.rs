@@ -26,8 +26,9 @@
 //! standard deviation, never below zero (`normal`), or later by a Pareto excess of that standard deviation (`pareto`).
 //! Nothing overtakes, except a packet that `reorder` lets skip the delay. `loss` is independent; `burst` steps a model of
 //! a good and a bad state once a packet (to bad with `p`, back with `r`) and loses with the state's probability. A packet
-//! that `duplicate` strikes is queued twice. With `trace` the line has no rate but opportunities of 1,500 bytes at these
-//! instants since the link began, repeated after the last; a packet waits for the one that takes its last byte. With `up = no` the link is cut: what is inside and what comes
+//! that `duplicate` strikes is queued twice. With `trace` the line has no rate but opportunities at these instants
+//! since the link began, repeated after the last; each carries 1,500 bytes of IP packets (Ethernet header and `overhead`
+//! cost nothing), and a packet waits for the one that takes its last byte. With `up = no` the link is cut: what is inside and what comes
 //! is dropped (`port_down`).
 //!
 //! # Counters
@@ -52,7 +53,7 @@ use super::opportunities::Opportunities;
 use crate::meter::RATE_RANGE;
 use crate::plumbing::reader::{Reader, as_any};
 use crate::queue::fifo::{FifoConfig, read_config};
-use crate::queue::{FifoQueue, QueueCounters};
+use crate::queue::{FifoQueue, LengthRange, MAX_WAITS, QueueCounters, ThinnedLog, Wait};
 use crate::schedule::{Transmitter, TransmitterConfig};
 use perhop_element::{CounterSink, Cx, Element, ElementState, ElementType, PortCount, PortIndex, TimerId};
 use perhop_packet::{Batch, DropReason, Packet};
@@ -82,7 +83,7 @@ pub struct LinkConfig {
     pub duplicate: Probability,
     /// Probability that a packet skips the delay.
     pub reorder: Probability,
-    /// Opportunities of 1,500 bytes instead of a rate, ms since the link began; none: the rate.
+    /// Opportunities of 1,500 bytes of IP packets instead of a rate, ms since the link began; none: the rate.
     pub trace: Option<Arc<[u32]>>,
     /// Whether anything passes.
     pub up: bool,
@@ -111,6 +112,10 @@ struct LinkState {
     sent_packets: u64,
     sent_bytes: u64,
     lost: u64,
+    /// Nobody asks as a rule.
+    waits: Option<Box<ThinnedLog<Wait>>>,
+    /// Likewise.
+    range: Option<LengthRange>,
 }
 
 impl LinkState {
@@ -132,6 +137,15 @@ impl LinkState {
             sent_packets: 0,
             sent_bytes: 0,
             lost: 0,
+            waits: None,
+            range: None,
+        }
+    }
+
+    /// The queue is about to change.
+    fn lasted(&mut self, now: Instant) {
+        if let Some(range) = &mut self.range {
+            range.lasted(now, self.queue.bytes().0);
         }
     }
 }
@@ -158,17 +172,38 @@ impl Link {
         self.state.queue.len()
     }
 
-    /// Puts a packet on the line, which is free.
-    fn send(&mut self, cx: &mut Cx<'_>, packet: Packet) {
-        let end = self.state.transmitter.send(cx.now(), packet.len() as u32);
-        self.travel(cx, packet, end);
+    /// Keeps from now on how long each packet waited, from [`perhop_packet::Meta::received_at`] until the line began on
+    /// it, or, on the line of a trace, until its opportunity: [`MAX_WAITS`] at most.
+    pub fn log_waits(&mut self) {
+        self.state.waits.get_or_insert_with(|| Box::new(ThinnedLog::new(MAX_WAITS)));
     }
 
-    /// A packet whose last bit leaves at `end` goes on its way.
-    fn travel(&mut self, cx: &mut Cx<'_>, packet: Packet, end: Instant) {
+    /// The waits kept, in the order of the line; keeps no more.
+    pub fn take_waits(&mut self) -> Vec<Wait> {
+        self.state.waits.take().map_or_else(Vec::new, |log| log.into_kept())
+    }
+
+    /// Smallest and largest bytes that waited for the line, overhead included, since the last call; the first one begins.
+    pub fn length_range(&mut self, now: Instant) -> [u64; 2] {
+        let bytes = self.state.queue.bytes().0;
+        self.state.range.get_or_insert(LengthRange::new(now, bytes)).take(now, bytes)
+    }
+
+    /// Puts a packet on the line, which is free.
+    fn send(&mut self, cx: &mut Cx<'_>, packet: Packet) {
+        let began = cx.now();
+        let end = self.state.transmitter.send(began, packet.len() as u32);
+        self.travel(cx, packet, began, end);
+    }
+
+    /// A packet that the line began on at `began`, and whose last bit leaves at `end`, goes on its way.
+    fn travel(&mut self, cx: &mut Cx<'_>, packet: Packet, began: Instant, end: Instant) {
         let (state, config) = (&mut self.state, &self.config);
         state.sent_packets += 1;
         state.sent_bytes += packet.len() as u64;
+        if let Some(waits) = &mut state.waits {
+            waits.note(Wait { came: packet.meta().received_at, began });
+        }
         let happens = |p: Probability, cx: &mut Cx<'_>| p != Probability::ZERO && p.happens(cx.random());
         let burst = config.burst.is_some_and(|model| model.loses(&mut state.bad, || cx.random()));
         if burst || happens(config.loss, cx) {
@@ -189,14 +224,14 @@ impl Link {
             let state = &mut self.state;
             let len = state.queue.front_len()?;
             let line = state.opportunities.as_mut()?;
-            let wire = len as u32 + self.config.queue.overhead;
-            let at = *state.taken_at.get_or_insert_with(|| line.send(now, wire));
+            let at = *state.taken_at.get_or_insert_with(|| line.send_frame(now, len as u32));
             if at > now {
                 return Some(at);
             }
             state.taken_at = None;
+            state.lasted(now);
             let packet = state.queue.pop()?;
-            self.travel(cx, packet, at);
+            self.travel(cx, packet, at, at);
         }
     }
 
@@ -221,6 +256,7 @@ impl Link {
             return self.send(cx, packet);
         }
         let state = &mut self.state;
+        state.lasted(cx.now());
         match state.queue.offer(packet) {
             Ok(()) => state.counters.taken(len, &state.queue),
             Err(packet) => {
@@ -233,6 +269,7 @@ impl Link {
     /// Drops everything inside.
     fn cut(&mut self, cx: &mut Cx<'_>) {
         let mut inside = Batch::new();
+        self.state.lasted(cx.now());
         self.drain(&mut inside);
         for packet in inside.drain() {
             cx.drop(packet, DropReason::PortDown);
@@ -248,6 +285,7 @@ impl Link {
         let free = if self.state.opportunities.is_some() {
             self.take_opportunities(cx)
         } else {
+            self.state.lasted(now);
             while self.state.transmitter.has_room(now) {
                 let Some(packet) = self.state.queue.pop() else { break };
                 self.send(cx, packet);
@@ -467,6 +505,32 @@ mod tests {
     }
 
     #[test]
+    fn waits_are_from_the_arrival_to_the_line_or_the_opportunity() {
+        let waits = |text: &str| {
+            let mut link = bench(text);
+            link.push(&udp(986));
+            link.element::<Link>().log_waits();
+            link.run_for(Duration::from_micros(400));
+            for _ in 0..2 {
+                let mut packet = link.packet(&udp(986));
+                // On its way here it waited in an element before.
+                packet.meta_mut().received_at = Instant(100_000);
+                link.push_packet(0, packet);
+            }
+            let element = link.element::<Link>();
+            // The scenario changes something meanwhile.
+            element.reconfigure(LinkConfig { delay: Duration::from_millis(2), ..element.config.clone() });
+            link.run_for(Duration::from_millis(20));
+            let waits = link.element::<Link>().take_waits();
+            waits.iter().map(|wait| wait.length().0 / 1000).collect::<Vec<_>>()
+        };
+        assert_eq!(waits("8 Mbit/s, 1 ms"), [900, 1900]);
+        assert_eq!(waits("8 Mbit/s, 1 ms, loss = 100 %"), [900, 1900], "they were on the line");
+        // 1,500 bytes of IP at 1 ms and at 3 ms: the first waited from 0 on, the second spans both.
+        assert_eq!(waits("0 bit/s, 1 ms, trace = 1 3 7"), [1000, 2900, 2900]);
+    }
+
+    #[test]
     fn loss_and_a_change_of_rate() {
         let mut lossy = bench("8 Mbit/s, 1 ms, loss = 100 %");
         lossy.push(&udp(986));
@@ -539,6 +603,15 @@ mod tests {
             Some(41),
             "the last of the fourth pass"
         );
+    }
+
+    #[test]
+    fn an_opportunity_carries_a_full_packet_whatever_its_frame_adds() {
+        let mut link = bench("0 bit/s, 0 ns, trace = 1 2 3, limit = 10 packets, overhead = 24 B");
+        [1500, 1500, 750, 750].into_iter().for_each(|ip_len| link.push(&udp(ip_len)));
+        link.run_for(Duration::from_millis(9));
+        let times: Vec<_> = link.arrived(0).iter().map(|(t, _)| t.0 / 1_000_000).collect();
+        assert_eq!(times, [1, 2, 3, 3]);
     }
 
     #[test]

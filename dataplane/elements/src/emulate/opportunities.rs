@@ -1,9 +1,10 @@
-//! A line that carries 1,500 bytes at given instants instead of bits at a rate: a trace of a radio link.
+//! A line that carries 1,500 bytes of IP packets at given instants instead of bits at a rate: a trace of a radio link.
 
 use perhop_units::{Duration, Instant};
+use perhop_wire::ethernet::HEADER_LEN;
 use std::sync::Arc;
 
-/// Bytes that one opportunity carries.
+/// Bytes of IP packets that one opportunity carries.
 pub const OPPORTUNITY_BYTES: u32 = 1500;
 
 /// Opportunities in order of time, repeated to the end.
@@ -58,6 +59,12 @@ impl Opportunities {
         while self.time() < now {
             self.advance();
         }
+    }
+
+    /// When a frame of `bytes` that is first in line at `now` has gone. An opportunity carries IP packets of 1,500 bytes
+    /// together, so the Ethernet header costs nothing. As [`Opportunities::send`].
+    pub fn send_frame(&mut self, now: Instant, bytes: u32) -> Instant {
+        self.send(now, bytes.saturating_sub(HEADER_LEN as u32).max(1))
     }
 
     /// When a packet of `bytes` that is first in line at `now` has gone. O(opportunities that passed unused in the

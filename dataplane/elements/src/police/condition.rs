@@ -1,9 +1,13 @@
 //! What a conditioner keeps for one profile, contract or class.
 
-use super::spec::{Action, Excess, MeterSpec, OutOfProfile, ProfileSpec, RealtimeSpec, SlaSpec, SlaTraffic};
+use super::live::Group;
+use super::shared::{SharedBucket, Split};
+use super::spec::{
+    Action, Excess, FlowLimit, MeterSpec, OutOfProfile, ProfileSpec, RealtimeSpec, SlaSpec, SlaTraffic,
+};
 use crate::meter::{ColorCounters, SrTcm, TokenBucket, TrTcm};
 use perhop_packet::PortId;
-use perhop_units::{Bytes, Color, Dscp, Instant};
+use perhop_units::{Bytes, Color, Dscp, Duration, Instant};
 
 /// Packets and bytes (IP length) of one table entry. For contracts and classes green is within, red above the rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,6 +22,8 @@ pub struct ConditionCounters {
     pub demoted_packets: u64,
     /// Their bytes.
     pub demoted_bytes: u64,
+    /// Packets among them that were beyond the limit of their flow.
+    pub flow_limited_packets: u64,
 }
 
 impl ConditionCounters {
@@ -75,7 +81,10 @@ impl Profile {
 /// A contract's state.
 #[derive(Clone, Debug)]
 pub(super) struct Sla {
-    pub(super) bucket: TokenBucket,
+    pub(super) bucket: SharedBucket,
+    /// Its live flows, when they have shares.
+    pub(super) group: Group,
+    pub(super) flow_idle: Duration,
     pub(super) dscp: Option<Dscp>,
     pub(super) policy: OutOfProfile,
     pub(super) traffic: SlaTraffic,
@@ -85,7 +94,13 @@ pub(super) struct Sla {
 impl Sla {
     pub(super) fn new(spec: SlaSpec) -> Self {
         Self {
-            bucket: TokenBucket::new(spec.rate, spec.burst),
+            bucket: SharedBucket::new(Split {
+                rate: spec.rate,
+                burst: spec.burst,
+                shared_pct: spec.shared_pct,
+            }),
+            group: Group::default(),
+            flow_idle: spec.flow_idle,
             dscp: spec.dscp,
             policy: spec.policy,
             traffic: spec.traffic,
@@ -101,6 +116,8 @@ pub(super) struct RealtimeClass {
     inward: TokenBucket,
     /// For those that came in by a port with it, in order of the ports; `None` when no other port has it.
     outward: Vec<(PortId, Option<TokenBucket>)>,
+    /// For each flow.
+    pub(super) flow: Option<FlowLimit>,
     pub(super) excess: Excess,
     pub(super) dscp: Option<Dscp>,
     pub(super) counters: ConditionCounters,
@@ -116,6 +133,7 @@ impl RealtimeClass {
         Self {
             inward: bucket(),
             outward: ports.into_iter().map(|port| (port, (!alone).then(bucket))).collect(),
+            flow: spec.flow,
             excess: spec.excess,
             dscp: spec.dscp,
             counters: ConditionCounters::default(),
@@ -157,6 +175,7 @@ impl Adopt for Profile {
 impl Adopt for Sla {
     fn adopt(&mut self, old: &Self, now: Instant) {
         self.bucket.adopt(&old.bucket, now);
+        self.group = old.group;
         self.counters = old.counters;
     }
     fn totals(&self) -> &ConditionCounters {

@@ -2,7 +2,7 @@
 
 use crate::meter::{SrTcmConfig, TrTcmConfig};
 use perhop_packet::{ClassId, PortId};
-use perhop_units::{Bytes, Dscp, Rate};
+use perhop_units::{Bytes, Dscp, Duration, Rate};
 
 /// The meter of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +75,10 @@ pub struct SlaSpec {
     pub rate: Rate,
     /// Contracted burst.
     pub burst: Bytes,
+    /// Per cent of the rate, 0 … 100, that is first come, first served; the live flows share the rest equally.
+    pub shared_pct: u8,
+    /// A flow silent for this long no longer has a share.
+    pub flow_idle: Duration,
     /// Code point of traffic within the contract; `None` leaves it.
     pub dscp: Option<Dscp>,
     /// What happens to the rest.
@@ -92,6 +96,18 @@ pub enum Excess {
     Demote,
 }
 
+/// What one recognised flow may use of its class. What is beyond goes to the default class: a flow that was recognised
+/// wrongly gets no more than a call, and loses nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowLimit {
+    /// Rate at IP length.
+    pub rate: Rate,
+    /// Burst.
+    pub burst: Bytes,
+    /// After this silence it has its whole burst again.
+    pub idle: Duration,
+}
+
 /// The policer of promoted real-time traffic of one logical class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RealtimeSpec {
@@ -99,6 +115,8 @@ pub struct RealtimeSpec {
     pub rate: Rate,
     /// Its burst.
     pub burst: Bytes,
+    /// What one flow of it may use.
+    pub flow: Option<FlowLimit>,
     /// What happens to the rest.
     pub excess: Excess,
     /// Code point of traffic within the rate; `None` leaves it.

@@ -1,6 +1,8 @@
 //! The tables of a conditioner and how they change.
 
 use super::condition::{Adopt, Profile, RealtimeClass, Sla};
+use super::live::{Contracts, Group, LiveFlows};
+use super::shared::SharedBucket;
 use super::spec::{ProfileSpec, RealtimeSpec, SlaSpec};
 use perhop_packet::{ClassId, ProfileId, SlaId};
 use perhop_units::Instant;
@@ -9,6 +11,8 @@ use thiserror::Error;
 
 /// Ids 0 … MAX_IDS − 1 fit each table.
 pub const MAX_IDS: u32 = 1 << 18;
+/// Flows with a share of a contract or a limit of their own, in one conditioner.
+pub const MAX_FLOWS: usize = 1 << 15;
 /// Entries allocated together.
 const CHUNK: usize = 64;
 
@@ -113,6 +117,8 @@ pub struct ConditionerChange {
     slas: TableChange<Sla>,
     classes: TableChange<RealtimeClass>,
     default_class: Option<ClassId>,
+    /// Room for flows, should it be the first change that needs it.
+    flows: Option<Box<LiveFlows>>,
 }
 
 impl ConditionerChange {
@@ -134,6 +140,9 @@ impl ConditionerChange {
     /// # Errors
     /// The id is [`MAX_IDS`] or more.
     pub fn sla(&mut self, id: SlaId, spec: Option<SlaSpec>) -> Result<(), IdTooLarge> {
+        if spec.is_some_and(|s| s.shared_pct < 100) {
+            self.need_flows();
+        }
         self.slas.set("sla", id.0, spec.map(Sla::new))
     }
 
@@ -142,7 +151,14 @@ impl ConditionerChange {
     /// # Errors
     /// The id is [`MAX_IDS`] or more.
     pub fn realtime(&mut self, id: ClassId, spec: Option<RealtimeSpec>) -> Result<(), IdTooLarge> {
+        if spec.as_ref().is_some_and(|s| s.flow.is_some()) {
+            self.need_flows();
+        }
         self.classes.set("class", id.0, spec.map(RealtimeClass::new))
+    }
+
+    fn need_flows(&mut self) {
+        self.flows.get_or_insert_with(|| Box::new(LiveFlows::new(MAX_FLOWS)));
     }
 
     /// Sets the class that demoted packets go to.
@@ -168,11 +184,29 @@ pub(super) struct Tables {
     pub(super) slas: Table<Sla>,
     pub(super) classes: Table<RealtimeClass>,
     pub(super) default_class: ClassId,
+    /// None until some flow needs a bucket.
+    pub(super) flows: Option<Box<LiveFlows>>,
+    /// Of the contract that was put last.
+    pub(super) generation: u32,
+}
+
+impl Contracts for Table<Sla> {
+    fn contract(&mut self, id: SlaId) -> Option<(&mut Group, &mut SharedBucket)> {
+        self.entry_mut(id.index()).map(|sla| (&mut sla.group, &mut sla.bucket))
+    }
 }
 
 impl Tables {
     pub(super) fn commit(&mut self, now: Instant, change: &mut ConditionerChange) {
         change.profiles.commit(now, &mut self.profiles);
+        for sla in change.slas.entries.values_mut().flatten() {
+            // One that replaces another takes over that one's flows, generation and all.
+            self.generation = self.generation.wrapping_add(1);
+            sla.group.generation = self.generation;
+        }
+        if self.flows.is_none() {
+            self.flows = change.flows.take();
+        }
         change.slas.commit(now, &mut self.slas);
         change.classes.commit(now, &mut self.classes);
         if let Some(class) = change.default_class {

@@ -1,7 +1,8 @@
 //! A bounded first-in first-out queue: the plain structure inside [`super::Fifo`], RED and the leaves of trees.
 
+use super::LengthRange;
 use perhop_packet::{Meta, Packet, PacketList};
-use perhop_units::{Bytes, QueueLimit, Rate};
+use perhop_units::{Bytes, Instant, QueueLimit, Rate};
 
 /// The longest queue in packets; longer limits are clamped.
 pub const MAX_PACKETS: u32 = 1 << 22;
@@ -22,13 +23,15 @@ pub struct FifoQueue {
     list: PacketList,
     bound: Bound,
     overhead: u32,
+    /// Nobody looks as a rule.
+    range: Option<Box<LengthRange>>,
 }
 
 impl FifoQueue {
     /// An empty queue. `rate` turns a limit in time into bytes; `overhead` is what the link adds to each frame, in
     /// bytes. A packet limit is clamped to 1 … [`MAX_PACKETS`].
     pub fn new(limit: QueueLimit, rate: Rate, overhead: u32) -> Self {
-        let mut queue = Self { list: PacketList::new(), bound: Bound::Packets(1), overhead };
+        let mut queue = Self { list: PacketList::new(), bound: Bound::Packets(1), overhead, range: None };
         queue.set_limit(limit, rate, overhead);
         queue
     }
@@ -109,11 +112,26 @@ impl FifoQueue {
         Bytes(self.list.frame_bytes() + self.list.len() as u64 * u64::from(self.overhead))
     }
 
+    /// To be called before the queue changes at `now`, so that [`FifoQueue::length_range`] is exact.
+    #[inline]
+    pub fn lasted(&mut self, now: Instant) {
+        if let Some(range) = &mut self.range {
+            range.lasted(now, self.list.frame_bytes());
+        }
+    }
+
+    /// Smallest and largest frame bytes inside since the last call; the first one begins.
+    pub fn length_range(&mut self, now: Instant) -> [u64; 2] {
+        let bytes = self.list.frame_bytes();
+        self.range.get_or_insert_with(|| Box::new(LengthRange::new(now, bytes))).take(now, bytes)
+    }
+
     /// Takes over everything inside `old`, in order, regardless of the own bound.
     pub fn adopt(&mut self, old: &mut Self) {
         while let Some(packet) = old.list.pop_front() {
             self.list.push_back(packet);
         }
+        self.range = old.range.take().or(self.range.take());
     }
 
     /// Overhead per packet in bytes.

@@ -40,6 +40,7 @@ use super::class_tree::{
 use super::pump::Pump;
 use super::transmitter::{Transmitter, TransmitterConfig};
 use crate::plumbing::reader::{Reader, as_any};
+use crate::queue::Wait;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use perhop_element::{
@@ -203,6 +204,21 @@ impl Egress {
     /// Packets and frame bytes sent.
     pub fn sent(&self) -> (u64, u64) {
         self.pump.sent()
+    }
+
+    /// See [`Pump::log_waits`].
+    pub fn log_waits(&mut self) {
+        self.pump.log_waits();
+    }
+
+    /// See [`Pump::take_waits`].
+    pub fn take_waits(&mut self) -> Vec<Wait> {
+        self.pump.take_waits()
+    }
+
+    /// See [`ClassTree::length_range`].
+    pub fn length_range(&mut self, now: Instant, class: NodeIndex) -> Option<[u64; 2]> {
+        self.tree_mut().length_range(now, class)
     }
 
     /// The tree.

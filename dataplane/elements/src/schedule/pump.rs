@@ -35,6 +35,7 @@
 
 use super::transmitter::Transmitter;
 use crate::plumbing::reader::as_any;
+use crate::queue::{LengthRange, MAX_WAITS, ThinnedLog, Wait};
 use perhop_element::{Budget, CounterSink, Cx, Discipline, Element, ElementState, PortIndex, TimerId};
 use perhop_packet::{Batch, Packet, PortId};
 use perhop_units::{Duration, Instant, Rate};
@@ -68,6 +69,10 @@ pub struct Pump {
     rate_to_come: Option<Rate>,
     packets: u64,
     bytes: u64,
+    /// Nobody asks as a rule.
+    waits: Option<Box<ThinnedLog<Wait>>>,
+    /// Likewise.
+    range: Option<LengthRange>,
 }
 
 /// What a pump hands to its successor.
@@ -78,6 +83,7 @@ struct PumpState {
     on_line: VecDeque<(Instant, Packet)>,
     packets: u64,
     bytes: u64,
+    waits: Option<Box<ThinnedLog<Wait>>>,
 }
 
 /// Most wire bytes of one packet, for sizing pulls.
@@ -109,6 +115,8 @@ impl Pump {
             rate_to_come: None,
             packets: 0,
             bytes: 0,
+            waits: None,
+            range: None,
         }
     }
 
@@ -165,6 +173,34 @@ impl Pump {
     /// Packets and frame bytes sent.
     pub fn sent(&self) -> (u64, u64) {
         (self.packets, self.bytes)
+    }
+
+    /// Keeps from now on how long each packet waited, from [`perhop_packet::Meta::received_at`] until it left the
+    /// discipline for the line: [`MAX_WAITS`] at most.
+    pub fn log_waits(&mut self) {
+        self.waits.get_or_insert_with(|| Box::new(ThinnedLog::new(MAX_WAITS)));
+    }
+
+    /// The waits kept, in the order of the line; keeps no more.
+    pub fn take_waits(&mut self) -> Vec<Wait> {
+        self.waits.take().map_or_else(Vec::new, |log| log.into_kept())
+    }
+
+    /// Smallest and largest frame bytes that waited since the last call; the first one begins.
+    pub fn length_range(&mut self, now: Instant) -> [u64; 2] {
+        let bytes = self.discipline.held_bytes();
+        self.range.get_or_insert(LengthRange::new(now, bytes)).take(now, bytes)
+    }
+
+    /// The same of the discipline's classes, see [`Discipline::length_ranges`].
+    pub fn class_length_ranges(&mut self, now: Instant, each: &mut dyn FnMut(&str, [u64; 2])) {
+        self.discipline.length_ranges(now, each);
+    }
+
+    fn lasted(&mut self, now: Instant) {
+        if let Some(range) = &mut self.range {
+            range.lasted(now, self.discipline.held_bytes());
+        }
     }
 
     /// Packets the port surely takes besides those under way to it.
@@ -242,6 +278,11 @@ impl Pump {
         for packet in self.ready.iter() {
             self.bytes += packet.len() as u64;
         }
+        if let Some(waits) = &mut self.waits {
+            for packet in self.ready.iter() {
+                waits.note(Wait { came: packet.meta().received_at, began: now });
+            }
+        }
         match self.emit {
             Emit::AtStart => {
                 self.count_emitted(now, self.ready.len() as u32);
@@ -273,6 +314,7 @@ impl Element for Pump {
     }
 
     fn push(&mut self, cx: &mut Cx<'_>, _port: PortIndex, batch: &mut Batch) {
+        self.lasted(cx.now());
         let _ = self.discipline.enqueue(cx, batch);
         self.run(cx);
     }
@@ -280,6 +322,7 @@ impl Element for Pump {
     fn wake(&mut self, cx: &mut Cx<'_>, _timer: TimerId) {
         // A wake-up comes when everything emitted before has been delivered.
         self.under_way = 0;
+        self.lasted(cx.now());
         self.run(cx);
     }
 
@@ -306,6 +349,7 @@ impl Element for Pump {
             on_line: std::mem::take(&mut self.on_line),
             packets: self.packets,
             bytes: self.bytes,
+            waits: self.waits.take(),
         }))
     }
 
@@ -326,6 +370,7 @@ impl Element for Pump {
         self.on_line = std::mem::take(&mut state.on_line);
         self.packets = state.packets;
         self.bytes = state.bytes;
+        self.waits = state.waits.take();
         Ok(())
     }
 
@@ -392,6 +437,31 @@ mod tests {
             assert_eq!(find("busy_ns"), Some(3_000_000));
             assert_eq!(find("bytes"), Some(3000));
             assert_eq!(find("backlog_packets"), Some(0));
+        }
+    }
+
+    #[test]
+    fn waits_are_kept_when_asked_for_and_move_to_a_successor() {
+        for emit in [Emit::AtStart, Emit::AtEnd] {
+            let mut bench = Bench::new(pump(emit), 1);
+            bench.push(&udp(986));
+            bench.run_for(Duration(300));
+            bench.element::<Pump>().log_waits();
+            for _ in 0..3 {
+                let mut packet = bench.packet(&udp(986));
+                packet.meta_mut().received_at = Instant(200);
+                bench.push_packet(0, packet);
+            }
+            bench.run_for(Duration::from_micros(1500));
+            let state = bench.element::<Pump>().export_state().expect("state");
+            let mut next = pump(emit);
+            assert!(next.import_state(state).is_ok());
+            let began = Instant(1_000_000);
+            assert_eq!(next.take_waits(), [Wait { came: Instant(200), began }]);
+            assert!(next.take_waits().is_empty(), "nobody asks any more");
+            let mut left = Batch::new();
+            next.drain(&mut left);
+            left.release_all();
         }
     }
 

@@ -1,12 +1,21 @@
-//! Detection inside the table: begins, decides, ends.
+//! Detection inside the table: begins, decides, contradicts itself, ends.
 
-use super::Flows;
+use super::{Flows, Look};
+use crate::admission::Admission;
+use crate::calls::{CallSlab, Meter};
 use crate::event::{FlowEvent, FlowEventKind};
-use crate::realtime::rtp::{HEADER_LEN, Header};
-use crate::table::{NONE, Verdict, elapsed_ms};
+use crate::realtime::UndecidedSlab;
+use crate::realtime::demux::{Kind, Payload, kind};
+use crate::realtime::machine::{MISFITS, Rules};
+use crate::realtime::reason::{Decision, Fit, Reason, fit, header_at};
+use crate::realtime::rtp::{HEADER_LEN, Header, NotRtp};
+use crate::table::{Entry, Finding, NONE, Verdict, elapsed_ms};
 use perhop_packet::Meta;
 use perhop_units::{Duration, Instant};
 
+/// First packets of a half that are followed whatever they look like, and how many of each so many later on.
+const FOLLOWED: u64 = 64;
+const FOLLOWED_AGAIN: u64 = 8;
 /// A recognised flow's other packets are not looked at while its SSRC was heard within this time.
 const OTHER_SSRC_AFTER_MS: u32 = 1_000;
 
@@ -23,78 +32,134 @@ impl Flows {
     ) -> bool {
         let at = usize::from(meta.layout.payload_offset);
         let end = usize::from(meta.layout.l3_offset) + usize::from(meta.layout.ip_len);
-        let payload = if at == 0 { &[][..] } else { frame.get(at..end.min(frame.len())).unwrap_or_default() };
-        let header =
-            payload.first_chunk::<HEADER_LEN>().and_then(|head| Header::read(payload.len(), head).ok());
+        let bytes = if at == 0 { &[][..] } else { frame.get(at..end.min(frame.len())).unwrap_or_default() };
         let entry = self.table.entry_mut(n);
+        let finding = entry.findings[half];
         let h = &mut entry.halves[half];
-        if h.realtime && header.is_some_and(|x| x.ssrc == h.ssrc) {
-            h.ssrc_ms = h.last_ms;
-            return true;
+        if h.realtime {
+            // The cheap check for contradiction: version and SSRC of every packet.
+            let rtp = bytes.get(usize::from(finding.offset())..).and_then(|b| b.first_chunk::<HEADER_LEN>());
+            let header =
+                rtp.and_then(|head| Header::read(bytes.len() - usize::from(finding.offset()), head).ok());
+            if finding.has_ssrc()
+                && let Some(header) = header
+                && header.ssrc == h.ssrc
+            {
+                h.ssrc_ms = h.last_ms;
+                let slot = h.undecided;
+                if finding.misfits() > 0 {
+                    entry.findings[half] = finding.with_misfits(0);
+                }
+                if let Some(call) = self.calls.find_mut(slot, n << 1 | half as u32) {
+                    call.meter.packet(meta.received_at, &header, self.config.assumed.playout);
+                }
+                return true;
+            }
         }
-        if !h.realtime && header.is_none() {
+        let payload = Payload { bytes, len: end.saturating_sub(at), ip_len: meta.layout.ip_len };
+        if let Kind::Signal(_, seen) = kind(bytes, payload.len) {
+            entry.evidence.note(seen);
+            if !h.realtime {
+                return false;
+            }
+        }
+        // What does not look like RTP by its first bytes is followed for a while, and then now and again. A flow of a
+        // single packet, as floods of made-up addresses are, takes no memory at all.
+        let likely = bytes.first_chunk().is_some_and(|head| Header::read(bytes.len(), head).is_ok())
+            || kind(bytes, payload.len) == Kind::Channel;
+        let followed = match h.packets {
+            0 | 1 => false,
+            2..=FOLLOWED => true,
+            n => n % FOLLOWED < FOLLOWED_AGAIN || self.settings.statistical(),
+        };
+        if !h.realtime && !likely && !followed {
             return false;
         }
-        self.undecided_packet(n, half, meta, header, verdict)
+        self.unusual_packet(n, half, meta, &payload, verdict, likely)
     }
 
-    /// A packet that may begin, decide or end something.
+    /// A packet that may begin, decide, contradict or end something.
     #[inline(never)]
-    fn undecided_packet(
+    fn unusual_packet(
         &mut self,
         n: u32,
         half: usize,
         meta: &Meta,
-        header: Option<Header>,
+        payload: &Payload<'_>,
         verdict: &Verdict,
+        likely: bool,
     ) -> bool {
-        let Self { settings, table, undecided, events, counters, epoch, .. } = self;
+        let Self { settings, table, undecided, calls, events, counters, epoch, .. } = self;
         let Some(detector) = &settings.detector else { return false };
         let promoted = detector.promote_class;
         let moves = verdict.promotable() && promoted.is_some() && promoted != verdict.class;
         let owner = n << 1 | half as u32;
         let entry = table.entry_mut(n);
-        let h = &mut entry.halves[half];
-        if h.realtime {
-            let silent = elapsed_ms(h.last_ms, h.ssrc_ms);
-            if u64::from(silent) > detector.rtp.idle().as_nanos() / 1_000_000 {
-                h.realtime = false;
-                let event = FlowEvent::of(meta.received_at, FlowEventKind::Ended, n, entry, half);
-                events.push(event);
-                counters.ended += 1;
-                counters.moved += u64::from(moves);
-            } else if silent < OTHER_SSRC_AFTER_MS {
-                return true;
+        let was = entry.halves[half].realtime;
+        // Then its slot is that of a call.
+        let was_rtp = was && entry.findings[half].has_ssrc();
+        let mut over = match goes_on(entry, half, detector.rtp.idle(), payload) {
+            GoesOn::Yes => return true,
+            GoesOn::Perhaps => false,
+            GoesOn::Silent => true,
+            GoesOn::Contradicted => {
+                counters.contradicted += 1;
+                true
             }
-        }
-        let h = &mut entry.halves[half];
-        let Some(header) = header.filter(|_| settings.detects(meta.in_port)) else { return h.realtime };
-        let now_ms = h.last_ms;
-        let state = undecided.of(&mut h.undecided, owner, now_ms);
-        let Ok((confidence, payload_type)) = state.observe(&detector.rtp, *epoch, meta.received_at, &header)
-        else {
-            return h.realtime;
         };
-        undecided.forget(h.undecided, owner);
-        h.undecided = NONE;
-        let was = std::mem::replace(&mut h.realtime, true);
-        h.ssrc = header.ssrc;
-        h.ssrc_ms = now_ms;
-        h.payload_type = payload_type;
-        h.confidence = confidence;
-        if !was {
-            entry.decided_at[half] = u32::try_from(entry.halves[half].packets).unwrap_or(u32::MAX);
-            let event = FlowEvent::of(meta.received_at, FlowEventKind::Detected, n, entry, half);
-            events.push(event);
-            counters.detected += 1;
+        let mut made = None;
+        if settings.detects(meta.in_port) {
+            let statistical = was && entry.findings[half].reason() == Some(Reason::Statistical);
+            let h = &mut entry.halves[half];
+            let state = if was_rtp {
+                calls.find_mut(h.undecided, owner).map(|call| &mut call.others)
+            } else {
+                // The first packet drives nobody out: of a flood every packet is a first one.
+                let urgent = was || likely && h.packets > 1;
+                undecided.of(&mut h.undecided, owner, h.last_ms, urgent)
+            };
+            let rules = Rules { rtp: &detector.rtp, stages: &detector.stages, epoch: *epoch };
+            let seen = &mut entry.evidence;
+            let said = state.map(|s| s.observe(&rules, seen, meta.received_at, payload, statistical));
+            over |= said == Some(Err(NotRtp::Statistics));
+            made = said.and_then(Result::ok);
+        }
+        if let Some(decision) = made {
+            settle(entry, half, owner, &decision, meta.received_at, payload, undecided, calls);
+            if !was {
+                entry.decided_at[half] = u16::try_from(entry.halves[half].packets).unwrap_or(u16::MAX);
+                events.push(FlowEvent::of(meta.received_at, FlowEventKind::Detected, n, entry, half));
+                counters.detected += 1;
+                counters.moved += u64::from(moves);
+            }
+        } else if was && over {
+            let h = &mut entry.halves[half];
+            h.realtime = false;
+            if was_rtp {
+                calls.close(h.undecided, owner);
+                h.undecided = NONE;
+            }
+            events.push(FlowEvent::of(meta.received_at, FlowEventKind::Ended, n, entry, half));
+            counters.ended += 1;
             counters.moved += u64::from(moves);
         }
-        true
+        entry.halves[half].realtime
+    }
+
+    /// Makes room for a connection in a full table.
+    #[cold]
+    pub(super) fn displace(&mut self, now: Instant, look: &Look, half: usize) -> Option<u32> {
+        let Self { table, undecided, admission, config, .. } = self;
+        let key = look.oriented.key;
+        let gone = |n: u32, entry: &Entry| forget(n, entry, undecided, admission);
+        let n = table.displace(now, look.hash, key, half as u8, &config.timeouts, gone)?;
+        self.counters.displaced += 1;
+        Some(n)
     }
 
     /// Looks at up to `budget` connections that may have gone silent. Returns whether there is more to do.
     pub(super) fn sweep(&mut self, now: Instant, budget: usize) -> bool {
-        let Self { table, undecided, events, counters, config, settings, .. } = self;
+        let Self { table, undecided, calls, admission, events, counters, config, settings, .. } = self;
         let now_ms = (now.as_nanos() / 1_000_000) as u32;
         let idle = settings.detector.as_ref().map_or(Duration::from_secs(30), |d| d.rtp.idle());
         let realtime_ms = idle.as_nanos() / 1_000_000;
@@ -109,17 +174,105 @@ impl Flows {
                 if h.realtime && (over || silent) {
                     events.push(FlowEvent::of(now, FlowEventKind::Ended, n, entry, half));
                     counters.ended += 1;
+                    if entry.findings[half].has_ssrc() {
+                        calls.close(h.undecided, n << 1 | half as u32);
+                        entry.halves[half].undecided = NONE;
+                    }
                     entry.halves[half].realtime = false;
                 }
             }
             if over {
-                for (half, h) in entry.halves.iter().enumerate() {
-                    undecided.forget(h.undecided, n << 1 | half as u32);
-                }
+                forget(n, entry, undecided, admission);
                 counters.expired += 1;
                 return None;
             }
             Some(timeout - idle)
         })
     }
+}
+
+/// Gives back what a connection that goes holds elsewhere.
+fn forget(n: u32, entry: &Entry, undecided: &mut UndecidedSlab, admission: &mut Admission) {
+    for (half, h) in entry.halves.iter().enumerate() {
+        undecided.forget(h.undecided, n << 1 | half as u32);
+        admission.end(n << 1 | half as u32);
+    }
+}
+
+/// What a packet means for the recognised half it belongs to.
+enum GoesOn {
+    /// It is one of the flow's, or need not be looked at while those keep coming.
+    Yes,
+    /// It may be something new.
+    Perhaps,
+    /// The flow has been silent for too long.
+    Silent,
+    /// Too many packets in a row were something else.
+    Contradicted,
+}
+
+fn goes_on(entry: &mut Entry, half: usize, idle: Duration, payload: &Payload<'_>) -> GoesOn {
+    let finding = &mut entry.findings[half];
+    let h = &mut entry.halves[half];
+    if !h.realtime {
+        return GoesOn::Perhaps;
+    }
+    match fit(finding.reason().unwrap_or(Reason::Rtp), finding.offset(), h.ssrc, payload) {
+        // Its statistics say when it is over.
+        None => h.ssrc_ms = h.last_ms,
+        Some(Fit::Same) => {
+            (h.ssrc_ms, *finding) = (h.last_ms, finding.with_misfits(0));
+            return GoesOn::Yes;
+        }
+        Some(Fit::Beside) => {}
+        Some(Fit::No) => *finding = finding.with_misfits(finding.misfits() + 1),
+    }
+    let silent = elapsed_ms(h.last_ms, h.ssrc_ms);
+    match () {
+        () if finding.misfits() >= MISFITS => GoesOn::Contradicted,
+        () if u64::from(silent) > idle.as_nanos() / 1_000_000 => GoesOn::Silent,
+        () if finding.has_ssrc() && silent < OTHER_SSRC_AFTER_MS => GoesOn::Yes,
+        () => GoesOn::Perhaps,
+    }
+}
+
+/// Writes a decision into its half, and gives the half the memory it needs from now on.
+#[expect(clippy::too_many_arguments, reason = "parts of the element that are borrowed one by one")]
+fn settle(
+    entry: &mut Entry,
+    half: usize,
+    owner: u32,
+    decision: &Decision,
+    now: Instant,
+    payload: &Payload<'_>,
+    undecided: &mut UndecidedSlab,
+    calls: &mut CallSlab,
+) {
+    let h = &mut entry.halves[half];
+    let was_rtp = h.realtime && entry.findings[half].has_ssrc();
+    let header = header_at(payload, usize::from(decision.offset)).ok();
+    let header = header.filter(|_| decision.reason.is_rtp());
+    match (header.map(|header| Meter::new(now, &header, Some(decision.clock_hz))), was_rtp) {
+        (Some(meter), true) => {
+            if let Some(call) = calls.find_mut(h.undecided, owner) {
+                call.meter = meter;
+            }
+        }
+        (Some(meter), false) => {
+            undecided.forget(h.undecided, owner);
+            h.undecided = calls.open(owner, meter).unwrap_or(NONE);
+        }
+        (None, true) => {
+            calls.close(h.undecided, owner);
+            h.undecided = NONE;
+        }
+        // Statistics go on in their slot, and so may what is beside fax.
+        (None, false) => {}
+    }
+    h.realtime = true;
+    h.ssrc = decision.ssrc;
+    h.ssrc_ms = h.last_ms;
+    h.payload_type = decision.payload_type;
+    h.confidence = decision.confidence;
+    entry.findings[half] = Finding::new(decision.reason, decision.offset);
 }

@@ -1,13 +1,16 @@
 use super::*;
+use crate::admission::Standing;
 use crate::classifier::{Action, Key, Masked, Match, PortRange, Rule, tests as rules};
 use crate::event::FlowEventKind;
 use crate::query::SNAPSHOT_SLOTS;
-use crate::realtime::{Detector, rtp::RtpSettings};
+use crate::realtime::{Detector, Stages, rtp::RtpSettings};
 use ipnet::IpNet;
 use perhop_element::testkit::Bench;
 use perhop_packet::{Direction, FilterId, NO_CONNECTION, PortId, SlaId};
 use proptest::prelude::*;
 use std::net::IpAddr;
+
+mod displacing;
 
 const EF: ClassId = ClassId(46);
 const BE: ClassId = ClassId(0);
@@ -86,8 +89,13 @@ fn rtp(i: u16) -> Vec<u8> {
 }
 
 fn settings(realtime: bool) -> Settings {
-    let detector =
-        Detector { enabled: true, rtp: RtpSettings::default(), promote_class: EF, in_ports: Vec::new() };
+    let detector = Detector {
+        enabled: true,
+        rtp: RtpSettings::default(),
+        stages: Stages::default(),
+        promote_class: EF,
+        in_ports: Vec::new(),
+    };
     Settings { default_class: BE, detector: realtime.then_some(detector), ..Settings::default() }
 }
 
@@ -323,15 +331,16 @@ fn tcp_is_never_recognised() {
 
 #[test]
 fn the_element_decides_as_the_pure_detector_does() {
-    use crate::realtime::rtp::RtpDetector;
+    use crate::realtime::demux::{Evidence, Payload};
+    use crate::realtime::flow::FlowDetector;
     let mut bench = bench(small(), vec![], settings(true));
-    let mut model = RtpDetector::new(RtpSettings::default());
+    let mut model = FlowDetector::new(RtpSettings::default(), Stages::default());
+    let mut evidence = Evidence::default();
     let (mut ours, mut theirs) = (None, None);
     for i in 0..60_u16 {
         // Something else every third packet, and a jump in the middle.
         let payload = if i % 3 == 0 { vec![1; 40] } else { rtp(if i < 12 { i } else { i + 500 }) };
-        let head = *payload.first_chunk().unwrap();
-        if let Some(d) = model.observe(bench.now(), payload.len(), &head) {
+        if let Some(d) = model.observe(&mut evidence, bench.now(), &Payload::whole(&payload)) {
             theirs = theirs.or(Some(d.packet));
         }
         let meta = push(&mut bench, &Made::udp("10.0.0.1", "10.1.0.2", (5004, 5006), payload), 0);
@@ -582,7 +591,8 @@ fn single_packets_make_room_when_the_table_is_crowded() {
         push(&mut bench, &flood(i), 0);
     }
     assert_eq!(bench.element::<Flows>().table.len(), 64);
-    assert_eq!(push(&mut bench, &flood(999), 0).connection, NO_CONNECTION);
+    // One of the old ones gives way at once.
+    assert_ne!(push(&mut bench, &flood(999), 0).connection, NO_CONNECTION);
     bench.run_for(Duration::from_secs(4));
     // Down to the threshold, and the connection of two packets is not among those that went.
     assert!(bench.element::<Flows>().table.len() <= 48);
@@ -618,4 +628,227 @@ fn changes_of_settings_reclassify_only_whom_they_concern() {
     assert_eq!((c.classified, c.revalidated), (3, 1));
     let both = FlowsChange::of_settings(&slas, class).and(FlowsChange::default());
     assert_eq!(both.deltas, [Delta::All]);
+}
+
+/// Flow `i` of those that [`admitted`] makes.
+fn caller(i: u16, seq: u16) -> Made {
+    Made::udp("10.0.0.1", "10.1.0.2", (5000 + 2 * i, 6000), rtp(seq))
+}
+
+/// Sends packets `seqs` of `calls` 20 ms apart; which of the last came on, and which of those as real-time.
+fn admitted(bench: &mut Bench, calls: &[u16], seqs: std::ops::Range<u16>) -> (usize, Vec<u16>) {
+    let (mut out, mut realtime) = (0, Vec::new());
+    for seq in seqs {
+        let before = bench.sink(0).arrived.len();
+        realtime.clear();
+        for i in calls {
+            let arrived = bench.sink(0).arrived.len();
+            let packet = bench.packet(&caller(*i, seq).frame());
+            bench.push_packet(0, packet);
+            if bench.sink(0).arrived.len() > arrived {
+                let meta = bench.sink(0).arrived.last().unwrap().1.meta();
+                assert_eq!(meta.class, if meta.realtime { EF } else { BE });
+                realtime.extend(meta.realtime.then_some(*i));
+            }
+        }
+        out = bench.sink(0).arrived.len() - before;
+        bench.run_for(Duration::from_millis(20));
+    }
+    (out, realtime)
+}
+
+#[test]
+fn admission_refuses_what_does_not_fit_and_drops_when_told() {
+    use crate::admission::{AdmissionSettings, Turned};
+    // A call is 80 kbit/s at IP length: three fit below 90 % of 300.
+    for turned in [Turned::Demote, Turned::Drop] {
+        let admission =
+            AdmissionSettings { cap: perhop_units::Rate(300_000), turned, ..AdmissionSettings::default() };
+        let with = |admission: AdmissionSettings| Settings { admission: Some(admission), ..settings(true) };
+        let mut bench = bench(small(), vec![], with(admission.clone()));
+        let calls = [0, 1, 2, 3, 4];
+        let (_, three) = admitted(&mut bench, &calls[..3], 0..60);
+        assert_eq!(three, [0, 1, 2]);
+        // The other two are looked at when three have been measured.
+        let (_, still) = admitted(&mut bench, &calls[..3], 60..200);
+        assert_eq!(still, [0, 1, 2]);
+        let (out, realtime) = admitted(&mut bench, &calls, 200..300);
+        // With the fourth there was too much, and at the end of the interval one went.
+        assert_eq!((out, realtime.len()), (if turned == Turned::Drop { 3 } else { 5 }, 3));
+        assert!(!realtime.contains(&4));
+        let mut events = Vec::new();
+        bench.element::<Flows>().take_events(&mut events);
+        let ports = |events: &[FlowEvent], kind| -> Vec<u16> {
+            events.iter().filter(|e| e.kind == kind).map(|e| e.flow.src_port).collect()
+        };
+        assert_eq!(ports(&events, FlowEventKind::Detected).len(), 5);
+        assert_eq!(ports(&events, FlowEventKind::Refused), [5008]);
+        let report = bench.element::<Flows>().admission().unwrap();
+        assert_eq!((report.counters.flows_offered, report.counters.flows_refused), (5, 1));
+        assert_eq!((report.counters.flows_dropped, report.admitted), (1, 3));
+        assert_eq!(ports(&events, FlowEventKind::Dropped).len(), 1);
+        // A step up drops another, chosen by the policy.
+        let now = bench.now();
+        let cancel = with(AdmissionSettings { cancel: 1, ..admission.clone() });
+        bench.element::<Flows>().commit(now, FlowsChange::of_settings(&with(admission.clone()), cancel));
+        events.clear();
+        bench.element::<Flows>().take_events(&mut events);
+        let gone = ports(&events, FlowEventKind::Dropped);
+        assert_eq!(gone.len(), 1);
+        let (_, left) = admitted(&mut bench, &calls, 300..301);
+        assert_eq!(left.len(), 2);
+        assert!(!left.contains(&((gone[0] - 5000) / 2)));
+        let (now, flows) = (bench.now(), bench.element::<Flows>());
+        let rows = flows.snapshot(now, 0, 64).0;
+        let standings: Vec<_> = rows.iter().filter_map(|r| r.admission).collect();
+        assert_eq!(standings.len(), 5);
+        assert!(rows.iter().all(|r| (r.class == Some(EF.0)) == (r.admission == Some(Standing::Admitted))));
+        // Everything ends, and the books balance.
+        bench.run_for(Duration::from_secs(60));
+        let report = bench.element::<Flows>().admission().unwrap();
+        let c = report.counters;
+        assert_eq!((report.admitted, c.flows_admitted), (0, c.flows_dropped + c.flows_expired));
+        let drops =
+            bench.driver.counters(bench.node).unwrap().drops[perhop_packet::DropReason::NotAdmitted.index()];
+        assert_eq!(drops > 0, turned == Turned::Drop);
+    }
+}
+
+/// A G.711 call through loss (in bursts) and delay: the element sees the packets that get through as they arrive, the
+/// receiver's log knows when each was sent.
+fn a_call_through(seed: u64) -> (crate::calls::CallInfo, perhop_quality::CallQuality) {
+    use perhop_quality::{CallRecord, Codec, Received, Scoring};
+    use rand::{Rng, SeedableRng};
+    let mut rng = rand_pcg::Pcg64Mcg::seed_from_u64(seed);
+    let mut below = |n: u64| u64::from(rng.next_u32()) % n;
+    let (base, jitter, loss, stay) = (5 + below(95), 1 + below(70), below(20), below(70));
+    let mut log = CallRecord::new(Codec::G711U);
+    let (mut arrivals, mut losing) = (Vec::new(), false);
+    for i in 0..500_u16 {
+        losing = below(100) < if losing { loss + stay } else { loss };
+        let sent = Instant(1_000_000_000 + u64::from(i) * 20_000_000);
+        log.sent(u32::from(i), sent);
+        // Most packets find a short queue, some a long one.
+        let (one, other) = (below(jitter * 1_000), below(jitter * 1_000));
+        let arrived = sent + Duration::from_micros(base * 1_000 + one * other / (jitter * 1_000));
+        if !losing || i < 12 {
+            log.received(Received { index: i.into(), rtp_timestamp: u32::from(i) * 160, sent, arrived });
+            arrivals.push((arrived, i));
+        }
+    }
+    arrivals.sort_unstable();
+    let mut bench = bench(small(), vec![], settings(true));
+    for (at, i) in arrivals {
+        bench.run_for(at.since(bench.now()));
+        push(&mut bench, &Made::udp("10.0.0.1", "10.1.0.2", (5004, 5006), rtp(i)), 0);
+    }
+    let now = bench.now();
+    let (rows, _) = bench.element::<Flows>().snapshot(now, 0, 9);
+    (rows[0].call.unwrap(), log.whole(&Scoring::default()).unwrap())
+}
+
+#[test]
+fn the_score_shown_live_is_that_of_the_receivers_log() {
+    let mut scores = Vec::new();
+    for seed in 0..20 {
+        let (live, log) = a_call_through(seed);
+        let mos = f64::from(live.mos_thousandths.unwrap()) / 1_000.0;
+        assert!((mos - log.mos).abs() < 0.1, "seed {seed}: {mos} live, {} in the log; {live:?}", log.mos);
+        scores.push(log.mos);
+    }
+    // The patterns are good calls and bad ones.
+    let (least, most) =
+        (scores.iter().copied().fold(5.0, f64::min), scores.iter().copied().fold(0.0, f64::max));
+    assert!(least < 3.0 && most > 3.9, "{scores:?}");
+}
+
+#[test]
+fn calls_have_places_of_their_own_and_give_them_back() {
+    let config = FlowsConfig { calls: 1, ..small() };
+    let mut bench = bench(config, vec![], settings(true));
+    for i in 0..20 {
+        for to in ["10.1.0.2", "10.1.0.3"] {
+            push(&mut bench, &Made::udp("10.0.0.1", to, (5004, 5006), rtp(i)), 0);
+        }
+        bench.run_for(Duration::from_millis(20));
+    }
+    let now = bench.now();
+    let flows = bench.element::<Flows>();
+    let (rows, _) = flows.snapshot(now, 0, 9);
+    let measured: Vec<_> = rows.iter().filter_map(|r| r.call).collect();
+    assert_eq!((rows.len(), rows.iter().filter(|r| r.realtime).count(), measured.len()), (2, 2, 1));
+    assert_eq!((measured[0].expected, measured[0].received, measured[0].jitter_us), (11, 11, 0));
+    assert!(rows.iter().all(|r| r.reason == Some("rtp")));
+    assert_eq!((flows.calls.len(), flows.calls.unmeasured, flows.undecided.len()), (1, 1, 0));
+    bench.run_for(Duration::from_secs(100));
+    assert_eq!(bench.element::<Flows>().calls.len(), 0);
+}
+
+#[test]
+fn a_promoted_flow_that_becomes_something_else_is_let_go() {
+    let mut bench = bench(small(), vec![], settings(true));
+    let send = |bench: &mut Bench, payload: Vec<u8>| {
+        let meta = push(bench, &Made::udp("10.0.0.1", "10.1.0.2", (5004, 5006), payload), 0);
+        bench.run_for(Duration::from_millis(5));
+        meta.realtime
+    };
+    assert_eq!((0..20).filter(|i| send(&mut bench, rtp(*i))).count(), 11);
+    assert_eq!((0..80).filter(|_| send(&mut bench, vec![0x45; 60])).count(), 31);
+    let c = *bench.element::<Flows>().flow_counters();
+    assert_eq!((c.detected, c.ended, c.contradicted), (1, 1, 1));
+    assert_eq!(bench.element::<Flows>().calls.len(), 0);
+    // And is taken up again.
+    assert!((20..40).filter(|i| send(&mut bench, rtp(*i))).count() >= 10);
+}
+
+#[test]
+fn what_one_direction_shows_counts_for_the_other() {
+    let mut bench = bench(small(), vec![], settings(true));
+    let dtls = [&[22, 254, 253][..], &[0; 30]].concat();
+    push(&mut bench, &Made::udp("10.1.0.2", "10.0.0.1", (5006, 5004), dtls), 0);
+    let promoted = (0..10).map(|i| {
+        bench.run_for(Duration::from_millis(20));
+        push(&mut bench, &Made::udp("10.0.0.1", "10.1.0.2", (5004, 5006), rtp(i)), 0).realtime
+    });
+    assert_eq!(promoted.collect::<Vec<_>>(), [[false; 2].as_slice(), &[true; 8]].concat());
+    let now = bench.now();
+    let (rows, _) = bench.element::<Flows>().snapshot(now, 0, 9);
+    let found = rows.iter().find(|r| r.realtime).unwrap();
+    assert_eq!((found.reason, found.decided_at), (Some("srtp_after_dtls"), Some(3)));
+}
+
+#[test]
+fn more_calls_begin_at_once_than_there_are_places_and_all_are_found() {
+    let config = FlowsConfig { connections: 256, events: 256, calls: 256, ..small() };
+    let mut bench = bench(config, vec![], settings(true));
+    for i in 0..60 {
+        for port in 0..40 {
+            push(&mut bench, &Made::udp("10.0.0.1", "10.1.0.2", (5_000 + port, 6), rtp(i)), 0);
+        }
+        bench.run_for(Duration::from_millis(20));
+    }
+    let c = *bench.element::<Flows>().flow_counters();
+    assert_eq!((c.detected, c.ended), (40, 0));
+}
+
+#[test]
+fn a_flood_of_single_packets_takes_no_memory_of_detection() {
+    let mut bench = bench(FlowsConfig { connections: 4_096, ..small() }, vec![], settings(true));
+    for i in 0..1_000 {
+        push(&mut bench, &Made::udp("10.0.0.1", "10.1.0.2", (i, 2), vec![0; 40]), 0);
+    }
+    let flows = bench.element::<Flows>();
+    assert_eq!((flows.undecided.len(), flows.undecided.evicted), (0, 0));
+    // Nor do flows of many packets keep a call out, when there are more of them than places.
+    for round in 0..4 {
+        for i in 0..100 {
+            push(&mut bench, &Made::udp("10.0.0.1", "10.1.0.2", (i, 2), vec![0; 40]), 0);
+        }
+        for i in 0..4 {
+            push(&mut bench, &Made::udp("10.0.0.9", "10.1.0.2", (5004, 5006), rtp(4 * round + i)), 0);
+            bench.run_for(Duration::from_millis(20));
+        }
+    }
+    let flows = bench.element::<Flows>();
+    assert_eq!((flows.undecided.evicted, flows.flow_counters().detected), (1, 1));
 }

@@ -65,7 +65,8 @@ fn capture(test: &str, name: &str) -> Option<Classified> {
     let path = PathBuf::from(data).join("pcap").join(name);
     let frames = read(&std::fs::read(&path).unwrap());
     assert!(!frames.is_empty(), "{name}");
-    let found = classify_capture(name, RtpSettings::default(), frames);
+    let settings = RtpSettings::default().with_regular(6).unwrap();
+    let found = classify_capture(name, settings, Stages::default(), frames);
     let media: Vec<_> = found.rows.iter().filter(|r| r.verdict == "media").collect();
     let udp = found.rows.iter().filter(|r| r.flow.starts_with("udp")).count();
     println!(
@@ -84,35 +85,27 @@ fn capture(test: &str, name: &str) -> Option<Classified> {
     Some(found)
 }
 
-fn media(found: &Classified) -> usize {
-    found.rows.iter().filter(|r| r.verdict == "media").count()
-}
-
+/// Flows with media of each capture, both directions of a call counted. Zoom's capture holds the probing of its
+/// bandwidth only, Webex's none at all, and the two look-alikes are what their names say.
 #[test]
-fn captured_calls_are_found() {
-    for name in ["g711a.pcap", "rtp.pcapng"] {
-        let Some(found) = capture("captured_calls_are_found", name) else { return };
-        assert!(media(&found) >= 1, "{name}");
-        assert!(found.rows.iter().filter(|r| r.verdict == "media").all(|r| r.decided_at >= Some(10)));
-    }
-}
-
-#[test]
-fn captured_look_alikes_are_not() {
-    for name in ["rtps.pcap", "dnscrypt_skype_false_positive.pcapng"] {
-        let Some(found) = capture("captured_look_alikes_are_not", name) else { return };
-        assert_eq!(media(&found), 0, "{name}");
-    }
-}
-
-#[test]
-fn captured_conferences_hold_media() {
-    // Zoom wraps its RTP in a header of its own, and these captures of SIP and Webex hold no media.
-    let none = ["sip.pcap", "zoom.pcap", "webex.pcap"];
-    let names = ["stun_dtls_rtp.pcapng", "stun_wa_call.pcapng", "teams.pcap", "KakaoTalk_talk.pcap"];
-    for name in none.iter().chain(&names) {
-        let Some(found) = capture("captured_conferences_hold_media", name) else { return };
-        assert_eq!(media(&found) > 0, names.contains(name), "{name}");
+fn media_of_captures_is_found_and_nothing_else() {
+    for (name, expected) in [
+        ("g711a.pcap", 1),
+        ("rtp.pcapng", 4),
+        ("sip.pcap", 1),
+        ("stun_dtls_rtp.pcapng", 1),
+        ("stun_wa_call.pcapng", 6),
+        ("KakaoTalk_talk.pcap", 4),
+        ("teams.pcap", 1),
+        ("zoom.pcap", 0),
+        ("webex.pcap", 0),
+        ("rtps.pcap", 0),
+        ("dnscrypt_skype_false_positive.pcapng", 0),
+    ] {
+        let Some(found) = capture("media_of_captures_is_found_and_nothing_else", name) else { return };
+        let media: Vec<_> = found.rows.iter().filter(|r| r.verdict == "media").collect();
+        assert_eq!(media.len(), expected, "{name}: {media:#?}");
+        assert!(media.iter().all(|r| r.reason.contains("rtp") && r.confidence > 0.8));
     }
 }
 
@@ -131,21 +124,52 @@ fn g711(i: u16) -> Vec<u8> {
 
 #[test]
 fn every_link_type_and_a_short_snap_length() {
-    let prefixes: [(u32, Vec<u8>); 6] = [
-        (1, [vec![0; 12], vec![8, 0]].concat()),
+    let ethernet = |ether_type: [u8; 2]| [&[0; 12][..], &ether_type].concat();
+    // An IPv4 header of protocol `number` around `inside` bytes of tunnel header and the packet.
+    let outer = |number: u8, inside: &[u8]| {
+        let len = (20 + inside.len() as u16 + 200).to_be_bytes();
+        let mut p = vec![0x45, 0, len[0], len[1], 0, 0, 0, 0, 64, number, 0, 0, 9, 9, 9, 1, 9, 9, 9, 2];
+        let sum = perhop_wire::checksum::of(&p);
+        p[10..12].copy_from_slice(&sum.to_be_bytes());
+        [&p, inside].concat()
+    };
+    let pppoe = [0x11, 0, 0, 9, 0, 202, 0, 0x21];
+    let gtp = [[0x12, 0x34, 8, 0x68, 0, 216, 0, 0], [0x30, 255, 0, 200, 0, 0, 0, 7]].concat();
+    let data_frame = [&[0x88, 1][..], &[0; 24], &[0xaa, 0xaa, 3, 0, 0, 0, 8, 0]].concat();
+    let prefixes: Vec<(u32, Vec<u8>)> = vec![
+        (1, ethernet([8, 0])),
+        (1, [ethernet([0x88, 0xa8]), vec![0, 5, 0x81, 0, 0, 6, 8, 0]].concat()),
+        (1, [&ethernet([0x88, 0x64])[..], &pppoe].concat()),
+        (1, [ethernet([0x88, 0x47]), vec![0, 0, 0x10, 64, 0, 0, 0x21, 64]].concat()),
         (101, vec![]),
         (12, vec![]),
+        (101, outer(4, &[])),
+        (101, outer(47, &[0x20, 0, 8, 0, 0, 0, 0, 1])),
+        (101, outer(47, &[&[0, 0, 0x65, 0x58][..], &ethernet([8, 0])].concat())),
+        (101, outer(17, &gtp)),
         (113, [vec![0; 14], vec![8, 0]].concat()),
         (276, [vec![8, 0], vec![0; 18]].concat()),
         (0, vec![2, 0, 0, 0]),
+        (9, vec![0xff, 3, 0, 0x21]),
+        (50, vec![0x21]),
+        (51, pppoe.to_vec()),
+        (104, vec![15, 0, 8, 0]),
+        (105, data_frame.clone()),
+        (127, [&[0, 0, 10, 0, 0, 0, 0, 0, 1, 2][..], &data_frame].concat()),
+        (192, vec![0, 0, 8, 0, 101, 0, 0, 0]),
+        (239, vec![2, 0, 0, 0, 6, 0, 10, 0, 1, 2, 0, 0, 204, 0, 9, 0]),
     ];
     for (link, prefix) in prefixes {
         for keep in [200, 40] {
+            // A TLV that is cut short holds nothing.
+            if link == 239 && keep < 200 {
+                continue;
+            }
             let frames = (0..12_u16).map(|i| {
                 let frame = [prefix.clone(), g711(i)[..keep].to_vec()].concat();
                 (Instant(u64::from(i) * 20_000_000), link, frame)
             });
-            let found = classify_capture("made", RtpSettings::default(), frames);
+            let found = classify_capture("made", RtpSettings::default(), Stages::default(), frames);
             assert_eq!(found.unreadable, 0, "link type {link}");
             let expected = FlowRow {
                 file: "made".to_owned(),
@@ -161,6 +185,7 @@ fn every_link_type_and_a_short_snap_length() {
             assert_eq!(found.rows, [expected], "link type {link}, {keep} bytes");
         }
     }
-    let unknown = classify_capture("made", RtpSettings::default(), [(Instant(0), 9999, g711(0))]);
+    let unknown =
+        classify_capture("made", RtpSettings::default(), Stages::default(), [(Instant(0), 9999, g711(0))]);
     assert_eq!((unknown.unreadable, unknown.rows.len()), (1, 0));
 }

@@ -1,6 +1,8 @@
 //! One connection: two directions, their cached verdicts and counters.
 
 use super::key::FlowKey;
+use crate::realtime::demux::Evidence;
+use crate::realtime::reason::Reason;
 use perhop_packet::{ClassId, FilterId, ProfileId, SlaId};
 
 /// No entry, no slot.
@@ -86,6 +88,36 @@ impl Half {
     };
 }
 
+/// What a recognised half is, in 16 bits: reason (4), offset of its headers (6), packets in a row that did not fit (6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Finding(u16);
+
+impl Finding {
+    pub fn new(reason: Reason, offset: u8) -> Self {
+        Self(reason as u16 | u16::from(offset & 0x3f) << 4)
+    }
+    pub fn reason(self) -> Option<Reason> {
+        Reason::of((self.0 & 0xf) as u8)
+    }
+    /// Whether packets carry the half's SSRC.
+    #[inline]
+    pub fn has_ssrc(self) -> bool {
+        (1..Reason::T38 as u16).contains(&(self.0 & 0xf))
+    }
+    #[inline]
+    pub fn offset(self) -> u8 {
+        (self.0 >> 4 & 0x3f) as u8
+    }
+    #[inline]
+    pub fn misfits(self) -> u8 {
+        (self.0 >> 10) as u8
+    }
+    /// Saturates at 63.
+    pub fn with_misfits(self, misfits: u8) -> Self {
+        Self(self.0 & 0x3ff | u16::from(misfits.min(63)) << 10)
+    }
+}
+
 /// A connection: three cache lines, of which a packet touches the first and one other.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
@@ -96,7 +128,11 @@ pub(crate) struct Entry {
     /// Overflow slot of further verdicts, or [`NONE`].
     pub overflow: u32,
     /// Number of the packet that decided each half's detection; saturating.
-    pub decided_at: [u32; 2],
+    pub decided_at: [u16; 2],
+    /// What each half was recognised as, while it is.
+    pub findings: [Finding; 2],
+    /// What has gone by that goes with media.
+    pub evidence: Evidence,
     /// The lower endpoint (0) or the other (1) sent the first packet.
     pub opener: u8,
     /// TCP has seen FIN or RST.
@@ -113,6 +149,8 @@ impl Entry {
             next: NONE,
             overflow: NONE,
             decided_at: [0; 2],
+            findings: [Finding::default(); 2],
+            evidence: Evidence::default(),
             opener,
             closing: false,
             live: true,
@@ -136,6 +174,21 @@ pub(crate) fn elapsed_ms(now: u32, then: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_finding_keeps_its_parts_apart() {
+        for reason in (1..=9).map(|n| Reason::of(n).unwrap()) {
+            for (offset, misfits) in [(0, 0), (36, 32), (63, 63)] {
+                let finding = Finding::new(reason, offset).with_misfits(misfits);
+                assert_eq!(
+                    (finding.reason(), finding.offset(), finding.misfits()),
+                    (Some(reason), offset, misfits)
+                );
+                assert_eq!(finding.has_ssrc(), reason.is_rtp());
+            }
+        }
+        assert_eq!((Reason::of(0), Reason::of(10), Finding::default().has_ssrc()), (None, None, false));
+    }
 
     #[test]
     fn an_entry_with_its_buckets_is_small() {

@@ -7,20 +7,28 @@ mod entry;
 mod fragment;
 mod index;
 mod key;
+mod knocks;
 mod wheel;
 
-pub(crate) use entry::{Entry, NONE, Verdict, elapsed_ms};
+pub(crate) use entry::{Entry, Finding, NONE, Verdict, elapsed_ms};
 pub(crate) use fragment::{FragmentKey, FragmentTable, Told};
 pub(crate) use key::{FlowKey, Oriented};
 pub(crate) use wheel::TICK_MS;
 
 use foldhash::SharedSeed;
 use index::Index;
+use knocks::Knocks;
 use perhop_packet::prefetch;
 use perhop_units::{Duration, Instant};
 use perhop_wire::protocol;
 use std::ops::Range;
 use wheel::{SLOTS, Wheel};
+
+/// Entries looked at when one must be given up.
+const SAMPLE: usize = 4;
+/// A UDP connection of one packet is kept this long in a full table, ms: longer than from one packet of a call to the
+/// next.
+const SINGLE_KEPT_MS: u64 = 100;
 
 /// Silence after which a connection is forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +73,22 @@ impl Timeouts {
         let ms = idle.as_nanos() / 1_000_000;
         if entry.halves.iter().any(|h| h.realtime) { ms.max(realtime_ms) } else { ms }
     }
+
+    /// Silence in milliseconds after which `entry` may give its place in a full table to another; `None`: never. What
+    /// is recognised stays, as does what has come to more than one packet and is TCP or has shown signs of media: a flood
+    /// can make up single packets of any kind. That other has come `again`, or is new.
+    fn spare_ms(&self, entry: &Entry, again: bool) -> Option<u64> {
+        let packets = entry.halves[0].packets + entry.halves[1].packets;
+        let single_ms = self.single.as_nanos() / 1_000_000;
+        match entry.key.protocol() {
+            _ if entry.halves.iter().any(|h| h.realtime) => None,
+            _ if packets > 1 && entry.evidence.any() => None,
+            _ if packets <= 1 && again => Some(0),
+            protocol::UDP if packets <= 1 && !entry.evidence.any() => Some(SINGLE_KEPT_MS.min(single_ms)),
+            protocol::TCP if packets > 1 => None,
+            _ => Some(single_ms),
+        }
+    }
 }
 
 /// Three more verdicts for each direction.
@@ -82,6 +106,9 @@ pub(crate) struct ConnectionTable {
     overflow: Vec<Overflow>,
     overflow_free: Vec<u32>,
     overflow_capacity: usize,
+    /// Where the next look for an entry to give up begins.
+    hand: usize,
+    knocks: Knocks,
     seed: u64,
     shared: SharedSeed,
     pub fragments: FragmentTable,
@@ -101,6 +128,8 @@ impl ConnectionTable {
             overflow: Vec::with_capacity(overflow_capacity),
             overflow_free: Vec::with_capacity(overflow_capacity),
             overflow_capacity,
+            hand: 0,
+            knocks: Knocks::new(),
             seed,
             shared: SharedSeed::from_u64(seed.rotate_left(32)),
             fragments: FragmentTable::new(fragments, fragment_timeout),
@@ -146,6 +175,13 @@ impl ConnectionTable {
             prefetch(&entry.key);
             prefetch(&entry.halves[half & 1]);
         }
+    }
+
+    /// Whether the likely entry's half `half` is recognised, and its slot in the memory of detection.
+    #[inline]
+    pub fn likely_slot(&self, hash: u64, half: usize) -> Option<(bool, u32)> {
+        let half = &self.entries.get(self.index.guess(hash)? as usize)?.halves[half & 1];
+        Some((half.realtime, half.undecided))
     }
 
     #[inline]
@@ -194,6 +230,46 @@ impl ConnectionTable {
         self.live += 1;
         self.index.insert(hash, n);
         self.link(n, now_ms, timeout_ms);
+        Some(n)
+    }
+
+    /// Adds a connection to a full table in the place of another: of the next few the one that was silent longest, if
+    /// it may go. `gone` is told which goes. `None` when all of them are worth more; the next packet of the connection
+    /// is then worth more than any that is the only one of its own. The place keeps its turn in the wheel, which comes
+    /// late at worst.
+    pub fn displace(
+        &mut self,
+        now: Instant,
+        hash: u64,
+        key: FlowKey,
+        opener: u8,
+        timeouts: &Timeouts,
+        gone: impl FnOnce(u32, &Entry),
+    ) -> Option<u32> {
+        let now_ms = (now.as_nanos() / 1_000_000) as u32;
+        let again = self.knocks.again(hash);
+        let len = self.entries.len();
+        let next_few = (0..SAMPLE.min(len)).map(|i| (self.hand + i) % len);
+        let silent = next_few
+            .map(|at| (self.entries[at].idle_ms(now_ms), at))
+            .filter(|(idle, at)| {
+                let entry = &self.entries[*at];
+                entry.live && timeouts.spare_ms(entry, again).is_some_and(|ms| u64::from(*idle) >= ms)
+            })
+            .max();
+        self.hand = (self.hand + SAMPLE) % len.max(1);
+        let (_, at) = silent?;
+        let n = at as u32;
+        gone(n, &self.entries[at]);
+        let old = self.entries[at].key;
+        let old = self.hash(&old);
+        self.index.remove(old, n);
+        let entry = &mut self.entries[at];
+        if entry.overflow != NONE {
+            self.overflow_free.push(entry.overflow);
+        }
+        *entry = Entry { next: entry.next, ..Entry::new(key, opener, now_ms) };
+        self.index.insert(hash, n);
         Some(n)
     }
 

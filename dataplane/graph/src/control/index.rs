@@ -5,11 +5,12 @@ use perhop_model::{Key, Kind, Name, Spec};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Classes by port and by logical name, allocations by class, and how many objects of each kind there are.
+/// Classes by port, by logical name and by parent, allocations by class, and how many objects of each kind there are.
 #[derive(Clone, Debug, Default)]
 pub struct Index {
     by_port: BTreeMap<Name, BTreeSet<Name>>,
     by_logical: BTreeMap<String, BTreeSet<Name>>,
+    by_parent: BTreeMap<Name, BTreeSet<Name>>,
     allocations: BTreeMap<Name, BTreeSet<Name>>,
     counts: BTreeMap<Kind, usize>,
 }
@@ -35,6 +36,9 @@ impl Index {
             Spec::Class(c) => {
                 self.by_port.entry(c.port.clone()).or_default().insert(name());
                 self.by_logical.entry(c.logical_name(&key.name).to_owned()).or_default().insert(name());
+                if let Some(parent) = &c.parent {
+                    self.by_parent.entry(parent.clone()).or_default().insert(name());
+                }
             }
             Spec::Allocation(a) => {
                 self.allocations.entry(a.class.clone()).or_default().insert(name());
@@ -48,6 +52,9 @@ impl Index {
             Spec::Class(c) => {
                 remove(&mut self.by_port, &c.port, &key.name);
                 remove(&mut self.by_logical, c.logical_name(&key.name), &key.name);
+                if let Some(parent) = &c.parent {
+                    remove(&mut self.by_parent, parent, &key.name);
+                }
             }
             Spec::Allocation(a) => remove(&mut self.allocations, &a.class, &key.name),
             _ => {}
@@ -62,6 +69,11 @@ impl Index {
     /// Classes with a logical name, by name.
     pub fn classes_called(&self, logical: &str) -> impl Iterator<Item = &Name> {
         self.by_logical.get(logical).into_iter().flatten()
+    }
+
+    /// Children of a class, by name.
+    pub fn children_of(&self, class: &Name) -> impl Iterator<Item = &Name> {
+        self.by_parent.get(class).into_iter().flatten()
     }
 
     /// Allocations of a class, by name.

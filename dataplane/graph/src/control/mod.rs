@@ -374,16 +374,7 @@ impl<P: Planner> Control<P> {
 
 /// An error of a transaction as a whole.
 fn whole(code: Code, message: String) -> ErrorItem {
-    ErrorItem {
-        op: None,
-        path: String::new(),
-        code,
-        message,
-        value: None,
-        allowed: None,
-        limit: None,
-        free: None,
-    }
+    ErrorItem::new(code, "", message)
 }
 
 /// Whether a transaction only asks.

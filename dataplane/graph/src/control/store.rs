@@ -174,14 +174,31 @@ impl<'a> Draft<'a> {
             self.both(Kind::Class, self.index().classes_called(logical), self.new.classes_called(logical));
         keys.iter().filter_map(|key| self.class_at(key)).collect()
     }
+    /// Whether a class of the base is as it was.
+    fn stays(&self, class: &Name) -> bool {
+        self.visited();
+        !self.changes.contains_key(&Key { kind: Kind::Class, name: class.clone() })
+    }
     /// Whether some class has this logical name.
     pub fn has_logical(&self, logical: &str) -> bool {
-        let stays = |name: &&Name| {
-            self.visited();
-            !self.changes.contains_key(&Key { kind: Kind::Class, name: (*name).clone() })
-        };
         self.new.classes_called(logical).next().is_some()
-            || self.index().classes_called(logical).any(|name| stays(&name))
+            || self.index().classes_called(logical).any(|name| self.stays(name))
+    }
+    /// Whether some class without children has this logical name: only these queue packets. O(their number · log n).
+    pub fn has_leaf_called(&self, logical: &str) -> bool {
+        self.new.classes_called(logical).any(|name| !self.has_children(name))
+            || self.index().classes_called(logical).any(|name| self.stays(name) && !self.has_children(name))
+    }
+    /// Whether some class has this one for its parent.
+    fn has_children(&self, class: &Name) -> bool {
+        self.children(class).next().is_some()
+    }
+    /// Classes of the same port that have this one for their parent, in no order.
+    pub fn children<'s>(&'s self, class: &Name) -> impl Iterator<Item = &'s Name> {
+        let port = self.class(class).map(|c| &c.port);
+        let base = self.index().children_of(class).filter(|name| self.stays(name));
+        let here = move |name: &&Name| self.class(name).map(|c| &c.port) == port;
+        self.new.children_of(class).chain(base).filter(here)
     }
     /// Allocations of one class, by name.
     pub fn allocations_of(&self, class: &Name) -> Vec<(&Key, &AllocationSpec)> {

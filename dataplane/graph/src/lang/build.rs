@@ -1,7 +1,9 @@
 //! From a graph to elements: types, port numbers, arguments.
 
-use super::{Graph, GraphError, parse::nearest};
+use super::parse::{nearest, parse};
+use super::{Graph, GraphError};
 use perhop_element::{BuildCx, Element, Registry};
+use perhop_packet::PortId;
 
 /// An element made from its declaration.
 pub struct BuiltNode {
@@ -74,4 +76,26 @@ pub fn build(
     }
     errors.sort_by_key(|e| (e.line, e.column));
     Err(errors)
+}
+
+/// Whether `element`, one type with its arguments, can be made and stand between two ports, as the discipline before a
+/// link does.
+///
+/// # Errors
+/// Everything wrong with it, at places in `element`.
+pub fn check_between_ports(element: &str, registry: &Registry) -> Result<(), Vec<GraphError>> {
+    const BEFORE: &str = "FromPort(in) -> element :: ";
+    let text = format!("{BEFORE}{element} -> ToPort(out);\n");
+    let mut cx = BuildCx::default();
+    for (number, port) in (0..).zip(["in", "out"]) {
+        cx.ports.insert(port.to_owned(), PortId(number));
+        cx.port_rates.push(0);
+    }
+    let built = parse(&text).and_then(|graph| build(&text, graph, registry, &mut cx));
+    built.map(drop).map_err(|mut errors| {
+        for error in errors.iter_mut().filter(|error| error.line == 1) {
+            error.column = error.column.saturating_sub(BEFORE.len()).max(1);
+        }
+        errors
+    })
 }

@@ -17,7 +17,7 @@ mod lex;
 mod parse;
 mod print;
 
-pub use build::{Built, BuiltNode, build};
+pub use build::{Built, BuiltNode, build, check_between_ports};
 pub use parse::parse;
 
 use perhop_element::Args;

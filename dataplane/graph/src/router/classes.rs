@@ -87,9 +87,9 @@ impl Classes {
             value: Some((new.len() as u64).into()),
             limit: Some(u64::from(self.limit)),
             free: Some(free as u64),
-            ..super::plan::item(
-                "class",
+            ..ErrorItem::new(
                 Code::LimitReached,
+                "class",
                 format!("{} new logical class names, and {free} of {} are free", new.len(), self.limit),
             )
         })

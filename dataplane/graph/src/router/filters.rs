@@ -1,14 +1,15 @@
 //! Filters, contracts' prefixes, code points and detection as a change of the flows element.
 
-use super::plan::{RouterPlanner, changed, item, touches};
+use super::plan::{RouterPlanner, changed, touches};
 use crate::control::{Draft, Entry};
+use perhop_flows::admission::{AdmissionSettings, Turned, Victim};
 use perhop_flows::classifier::{Action, Classifier, Delta, Masked, Match, PortRange, Rule, RuleError};
-use perhop_flows::realtime::{Detector, rtp::RtpSettings};
+use perhop_flows::realtime::{Detector, Stages, rtp::RtpSettings, statistics::Statistical};
 use perhop_flows::{FlowsChange, Settings, SlaMap};
-use perhop_model::{ErrorItem, FilterSpec, Kind, Name, Spec};
+use perhop_model::{AdmissionPolicy, AdmissionSpec, ErrorItem, ExcessPolicy, FilterSpec, Kind, Name, Spec};
 use perhop_packet::{FilterId, ProfileId, SlaId};
 use perhop_reason::Code;
-use perhop_units::Duration;
+use perhop_units::{Duration, Rate};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -121,14 +122,53 @@ impl RouterPlanner {
             let Spec::Detector(d) = &*entry.spec else { continue };
             // Ranges were checked with the object.
             let rtp = RtpSettings::new(d.packets, Duration(d.within), Duration(d.idle)).unwrap_or_default();
+            let rtp = d.regular.and_then(|n| rtp.with_regular(n).ok()).unwrap_or(rtp);
+            let limits = || {
+                Statistical::new(d.statistical_after, d.statistical_size, d.statistical_rate)
+                    .unwrap_or_default()
+            };
             settings.detector = Some(Detector {
                 enabled: d.enabled,
                 rtp,
+                stages: Stages { wrapped: d.wrapped, statistical: d.statistical.then(limits) },
                 promote_class: self.classes.id(d.class.as_str()),
                 in_ports: d.in_ports.iter().filter_map(|p| self.port_of(p)).collect(),
             });
+            settings.admission = d.admission.as_ref().map(|a| self.admission(draft, a));
         }
         settings
+    }
+
+    fn admission(&self, draft: &Draft<'_>, a: &AdmissionSpec) -> AdmissionSettings {
+        let premium = draft.of_kind(Kind::Sla).filter_map(|(key, entry)| match &*entry.spec {
+            Spec::Sla(s) if s.premium => self.slas.find(&key.name).map(SlaId),
+            _ => None,
+        });
+        let mut premium: Vec<SlaId> = premium.collect();
+        premium.sort_unstable();
+        AdmissionSettings {
+            cap: Rate(a.cap),
+            accept_pct: a.accept_pct,
+            drop_pct: a.drop_pct,
+            interval: Duration(a.interval),
+            windows: a.windows,
+            policy: match a.policy {
+                AdmissionPolicy::Random => Victim::Random,
+                AdmissionPolicy::Largest => Victim::Largest,
+                AdmissionPolicy::Smallest => Victim::Smallest,
+                AdmissionPolicy::Oldest => Victim::Oldest,
+            },
+            turned: match a.excess {
+                ExcessPolicy::Drop => Turned::Drop,
+                ExcessPolicy::Demote => Turned::Demote,
+            },
+            idle: Duration(a.idle),
+            retry: a.retry.map(Duration),
+            new_flow: Rate(a.new_flow),
+            locked: a.locked,
+            cancel: a.cancel,
+            premium,
+        }
     }
 
     fn rule(&self, id: FilterId, name: &Name, f: &FilterSpec) -> Rule {
@@ -169,14 +209,14 @@ fn changes_settings(draft: &Draft<'_>) -> bool {
         Some(Spec::Class(c)) if !c.dscp.is_empty() => Some((c.logical_name(name).to_owned(), c.dscp.clone())),
         _ => None,
     };
-    let prefixes = |e: Option<&Arc<Entry>>| match e.map(|e| &*e.spec) {
-        Some(Spec::Sla(s)) => s.prefixes.clone(),
-        _ => Vec::new(),
+    let contract = |e: Option<&Arc<Entry>>| match e.map(|e| &*e.spec) {
+        Some(Spec::Sla(s)) => (s.prefixes.clone(), s.premium),
+        _ => (Vec::new(), false),
     };
     touches(draft, &[Kind::Port, Kind::Detector])
         || changed(draft, Kind::Class)
             .any(|(k, before, after)| class(&k.name, before) != class(&k.name, after))
-        || changed(draft, Kind::Sla).any(|(_, before, after)| prefixes(before) != prefixes(after))
+        || changed(draft, Kind::Sla).any(|(_, before, after)| contract(before) != contract(after))
 }
 
 /// Whose verdicts may differ between two settings.
@@ -207,5 +247,5 @@ fn rule_error(e: &RuleError) -> ErrorItem {
         _ => (None, Code::OutOfRange),
     };
     let path = name.map_or_else(|| "filter".to_owned(), |n| format!("filter/{n}"));
-    item(&path, code, e.to_string())
+    ErrorItem::new(code, path, e.to_string())
 }

@@ -85,6 +85,7 @@ pub fn total(parts: impl IntoIterator<Item = ClassCounters>) -> ClassCounters {
         dropped_full: a.dropped_full + b.dropped_full,
         dropped_early: a.dropped_early + b.dropped_early,
         dropped_removed: a.dropped_removed + b.dropped_removed,
+        dropped_bytes: a.dropped_bytes + b.dropped_bytes,
         throttled: a.throttled + b.throttled,
     })
 }

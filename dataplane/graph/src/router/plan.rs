@@ -8,15 +8,15 @@ use super::places::{Gone, Places};
 use super::slots::Slots;
 use super::tree::{Freed, PortTree};
 use crate::control::{
-    DEFAULT_DRAIN, Draft, Draining, Entry, GraphRequest, Planner, RESET_ALL, Trees, touched_ports,
+    DEFAULT_DRAIN, Draft, Draining, Entry, GraphRequest, MAX_RATE, Planner, RESET_ALL, Trees, touched_ports,
 };
 use crate::lang::{Built, build, parse};
 use crate::swap::SwapError;
 use perhop_element::{BuildCx, Registry};
 use perhop_elements::meter::{SrTcmConfig, TrTcmConfig};
 use perhop_elements::police::{
-    Action, ConditionerChange, Excess, MAX_IDS, MeterSpec as Meter, OutOfProfile, ProfileSpec as Profile,
-    RealtimeSpec, SlaSpec as Sla, SlaTraffic,
+    Action, ConditionerChange, Excess, FlowLimit, MAX_IDS, MeterSpec as Meter, OutOfProfile,
+    ProfileSpec as Profile, RealtimeSpec, SlaSpec as Sla, SlaTraffic,
 };
 use perhop_elements::schedule::{ClassCounters, EgressChange, LeafMap};
 use perhop_model::{
@@ -220,7 +220,8 @@ impl RouterPlanner {
 
     /// The classes that a new graph names.
     fn check_graph(&self, request: &GraphRequest) -> Result<BTreeSet<String>, Vec<ErrorItem>> {
-        let wrong = |message| ErrorItem { op: Some(request.op), ..item("graph", Code::Malformed, message) };
+        let wrong =
+            |message| ErrorItem { op: Some(request.op), ..ErrorItem::new(Code::Malformed, "graph", message) };
         let built = self.built(request, BTreeMap::new());
         built.map(|(_, names)| names).map_err(|messages| messages.into_iter().map(wrong).collect())
     }
@@ -377,9 +378,12 @@ impl RouterPlanner {
     fn conditioner(&mut self, draft: &Draft<'_>, all: bool) -> Option<ConditionerChange> {
         let mut change = ConditionerChange::new();
         let mut any = false;
-        let unchanged = [Kind::Sla, Kind::Profile]
+        let idle = flow_idle(draft);
+        // How long a flow lives depends on the detector.
+        let slas = all || changed(draft, Kind::Detector).next().is_some();
+        let unchanged = [(Kind::Sla, slas), (Kind::Profile, all)]
             .into_iter()
-            .filter(|_| all)
+            .filter_map(|(kind, again)| again.then_some(kind))
             .flat_map(|k| draft.of_kind(k))
             .filter(|(k, _)| !draft.changes().contains_key(*k))
             .map(|(k, e)| (k, Some(e)));
@@ -391,7 +395,7 @@ impl RouterPlanner {
                         Some(_) => Some(self.slas.give(key.name.clone())),
                         None => self.slas.take(&key.name),
                     };
-                    let sla = spec.and_then(|s| if let Spec::Sla(s) = s { Some(sla(s)) } else { None });
+                    let sla = spec.and_then(|s| if let Spec::Sla(s) = s { Some(sla(s, idle)) } else { None });
                     any |= id.is_some_and(|id| change.sla(SlaId(id), sla).is_ok());
                 }
                 Kind::Profile => {
@@ -430,9 +434,18 @@ impl RouterPlanner {
             let Spec::Detector(d) = &*entry.spec else { continue };
             let id = self.classes.id(d.class.as_str());
             let rate = Rate(d.rate.unwrap_or_else(|| class_rate(draft, d)));
-            let spec = (d.enabled && rate.0 > 0).then(|| RealtimeSpec {
+            let burst = |rate: Rate| Bytes(rate.bytes_in(Duration::from_millis(50)).0.max(6_000));
+            let limited = rate.0 > 0 || d.flow_rate > 0;
+            // A class without a rate polices nothing but its flows.
+            let rate = if rate.0 > 0 { rate } else { Rate(MAX_RATE) };
+            let spec = (d.enabled && limited).then(|| RealtimeSpec {
                 rate,
-                burst: Bytes(rate.bytes_in(Duration::from_millis(50)).0.max(6_000)),
+                burst: burst(rate),
+                flow: (d.flow_rate > 0).then(|| FlowLimit {
+                    rate: Rate(d.flow_rate),
+                    burst: burst(Rate(d.flow_rate)),
+                    idle: Duration(d.idle),
+                }),
                 excess: match d.excess {
                     ExcessPolicy::Drop => Excess::Drop,
                     ExcessPolicy::Demote => Excess::Demote,
@@ -543,12 +556,23 @@ pub(super) fn changed<'d>(
         .map(|(k, after)| (k, draft.before(k), after.as_ref()))
 }
 
-fn sla(s: &SlaSpec) -> Sla {
+/// How long a flow that says nothing has its share of a contract: as long as it is taken for real-time.
+fn flow_idle(draft: &Draft<'_>) -> Duration {
+    let detector = draft.of_kind(Kind::Detector).find_map(|(_, entry)| match &*entry.spec {
+        Spec::Detector(d) => Some(Duration(d.idle)),
+        _ => None,
+    });
+    detector.unwrap_or(Duration::from_secs(30))
+}
+
+fn sla(s: &SlaSpec, flow_idle: Duration) -> Sla {
     let rate = Rate(s.rate);
     let burst = if s.burst == 0 { rate.bytes_in(Duration::from_millis(20)).0.max(3_000) } else { s.burst };
     Sla {
         rate,
         burst: Bytes(burst),
+        shared_pct: s.shared_pct,
+        flow_idle,
         dscp: s.dscp,
         policy: match s.policy {
             SlaPolicy::Ok => OutOfProfile::Ok,
@@ -586,22 +610,8 @@ fn profile(p: &ProfileSpec, class: &dyn Fn(&str) -> ClassId) -> Profile {
     Profile { meter, actions }
 }
 
-/// An error that belongs to no operation.
-pub(super) fn item(path: &str, code: Code, message: String) -> ErrorItem {
-    ErrorItem {
-        op: None,
-        path: path.to_owned(),
-        code,
-        message,
-        value: None,
-        allowed: None,
-        limit: None,
-        free: None,
-    }
-}
-
 fn unsupported(path: String, message: String) -> ErrorItem {
-    item(&path, Code::Unsupported, message)
+    ErrorItem::new(Code::Unsupported, path, message)
 }
 
 #[cfg(test)]

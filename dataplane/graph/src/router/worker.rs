@@ -9,6 +9,7 @@ use crate::swap;
 use perhop_element::{ConservationError, Driver, Edge, Element, NodeId, TimerId};
 use perhop_elements::plumbing::FromPort;
 use perhop_elements::police::Conditioner;
+use perhop_elements::queue::Wait;
 use perhop_elements::route::{IcmpError, Route};
 use perhop_elements::schedule::{
     ClassCounters, ClassTree, Egress, EgressChange, FreedSlot, NodeIndex, TreeChange, TreeEdit,
@@ -228,6 +229,25 @@ impl Worker {
     fn egress_mut(&mut self, port: PortId) -> Option<&mut Egress> {
         let id = self.roles.egress.get(port.index()).copied().flatten()?;
         self.driver.element_mut(id)
+    }
+
+    /// Keeps from now on how long packets wait at every port; again and again, it takes in ports that are new.
+    pub fn log_waits(&mut self) {
+        for port in 0..self.roles.egress.len() {
+            if let Some(egress) = self.egress_mut(PortId(port as u16)) {
+                egress.log_waits();
+            }
+        }
+    }
+
+    /// The waits kept at a port, see [`Egress::take_waits`]; keeps no more there.
+    pub fn take_waits(&mut self, port: PortId) -> Vec<Wait> {
+        self.egress_mut(port).map_or_else(Vec::new, Egress::take_waits)
+    }
+
+    /// Smallest and largest bytes that waited in a class at a port since the last call, see [`Egress::length_range`].
+    pub fn length_range(&mut self, now: Instant, port: PortId, class: NodeIndex) -> Option<[u64; 2]> {
+        self.egress_mut(port)?.length_range(now, class)
     }
 
     /// A port's way out.

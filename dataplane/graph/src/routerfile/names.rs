@@ -1,8 +1,9 @@
 //! The names that a file declares, so that references can be resolved before everything is read.
 
+use crate::control::MAX_DEPTH;
 use perhop_config::{Spanned, TableReader, did_you_mean};
 use perhop_model::Name;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Names that a message lists at most.
 const MAX_LISTED: usize = 12;
@@ -15,7 +16,10 @@ pub(super) type Named<'a> = (Spanned<&'a str>, TableReader<'a>);
 pub(super) struct Names<'a> {
     pub(super) ports: BTreeSet<&'a str>,
     pub(super) classes: BTreeSet<&'a str>,
+    /// Logical names of leaves: what filters and their like choose.
     pub(super) logical: BTreeSet<&'a str>,
+    /// Logical names that only classes with children have, and those of the leaves below them.
+    inner: BTreeMap<&'a str, BTreeSet<&'a str>>,
     pub(super) profiles: BTreeSet<&'a str>,
     pub(super) slas: BTreeSet<&'a str>,
 }
@@ -30,16 +34,63 @@ impl<'a> Names<'a> {
         slas: &[Named<'a>],
     ) -> Self {
         let set = |list: &[Named<'a>]| list.iter().map(|(n, _)| n.value).filter(|n| !n.is_empty()).collect();
-        let mut logical = BTreeSet::new();
+        let mut tree = Vec::with_capacity(classes.len());
         for (name, reader) in classes.iter_mut() {
-            let own = if reader.is_text("logical") { reader.text("logical").map(|l| l.value) } else { None };
-            let name = own.unwrap_or_else(|| name.value.rsplit('/').next().unwrap_or(name.value));
-            if !name.is_empty() {
-                logical.insert(name);
-            }
+            let mut text = |key| if reader.is_text(key) { reader.text(key).map(|t| t.value) } else { None };
+            let (own, parent) = (text("logical"), text("parent"));
+            let logical = own.unwrap_or_else(|| name.value.rsplit('/').next().unwrap_or(name.value));
+            tree.push((name.value, logical, parent));
         }
-        Self { ports: set(ports), classes: set(classes), logical, profiles: set(profiles), slas: set(slas) }
+        let (logical, inner) = leaves(&tree);
+        Self {
+            ports: set(ports),
+            classes: set(classes),
+            logical,
+            inner,
+            profiles: set(profiles),
+            slas: set(slas),
+        }
     }
+}
+
+/// A class's name, its logical name, its parent's name.
+type InTree<'a> = (&'a str, &'a str, Option<&'a str>);
+
+/// Logical names of leaves, and by each logical name that no leaf has those of the leaves below. What is in a circle of
+/// parents counts as a leaf: the circle is an error of its own.
+fn leaves<'a>(tree: &[InTree<'a>]) -> (BTreeSet<&'a str>, BTreeMap<&'a str, BTreeSet<&'a str>>) {
+    let by_name: BTreeMap<&str, &InTree<'a>> = tree.iter().map(|class| (class.0, class)).collect();
+    let parents: BTreeSet<&str> = tree.iter().filter_map(|class| class.2).collect();
+    let mut inner: BTreeMap<&'a str, BTreeSet<&'a str>> = BTreeMap::new();
+    let mut above = BTreeSet::new();
+    for (_, logical, parent) in tree.iter().filter(|class| !parents.contains(class.0)) {
+        let mut up = *parent;
+        for _ in 0..MAX_DEPTH {
+            let Some((name, of_inner, next)) = up.and_then(|name| by_name.get(name)) else { break };
+            above.insert(*name);
+            inner.entry(of_inner).or_default().insert(logical);
+            up = *next;
+        }
+    }
+    let logical: BTreeSet<&str> =
+        tree.iter().filter(|c| !above.contains(c.0) && !c.1.is_empty()).map(|c| c.1).collect();
+    inner.retain(|name, _| !logical.contains(name));
+    (logical, inner)
+}
+
+/// A reference to a logical class that packets can be queued in.
+pub(super) fn class(reader: &mut TableReader<'_>, key: &'static str, names: &Names<'_>) -> Option<Name> {
+    let given = reader.text(key)?;
+    let Some(leaves) = names.inner.get(given.value) else {
+        return resolve(reader, given, "a class", &names.logical);
+    };
+    let diagnostic = reader.document().error(given.span, "is a class with children");
+    reader.diagnostics().push(
+        diagnostic
+            .hint("only leaves queue packets. Name one of them")
+            .allowed(if reader.diagnostics().is_full() { String::new() } else { list(leaves) }),
+    );
+    None
 }
 
 /// A reference to something the file declares; `what` with an article: `a port`. Reports unknown names with the one

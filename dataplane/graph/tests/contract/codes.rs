@@ -96,6 +96,36 @@ fn code_bad_reference() {
 }
 
 #[test]
+fn a_class_with_children_is_no_class_for_packets() {
+    let mut desk = Desk::furnished();
+    let child = |name: &str| put(Kind::Class, name, json!({"port": "wan", "parent": "wan/voice"}));
+    // What refers to the class, old or new, is refused; the leaves below are named.
+    let both =
+        vec![child("wan/voice/calls"), child("wan/voice/video"), put(Kind::Filter, "f", filter("voice", 1))];
+    let reply = desk.try_ops(api("a"), both);
+    assert_eq!(reply.errors.len(), 1, "{reply:?}");
+    assert_eq!((reply.errors[0].code, reply.errors[0].path.as_str()), (Code::BadReference, "filter/f.class"));
+    assert!(reply.errors[0].message.ends_with(": \"calls\", \"video\""), "{}", reply.errors[0].message);
+    let red = json!({"meter": {"type": "token_bucket", "cir": 9_000, "cbs": 9_000}, "red": {"do": "class", "class": "voice"}});
+    let profile = vec![child("wan/voice/calls"), put(Kind::Profile, "p", red)];
+    assert_eq!(one(desk.refused(api("a"), profile)), (Code::BadReference, "profile/p.red.class".to_owned()));
+    let detector = vec![child("wan/voice/calls"), put(Kind::Detector, "d", json!({"class": "voice"}))];
+    assert_eq!(one(desk.refused(api("a"), detector)), (Code::BadReference, "detector/d.class".to_owned()));
+    // The first child of a class in use is at fault; one that bears the name itself is welcome.
+    desk.commit(api("a"), vec![put(Kind::Filter, "f", filter("voice", 1))]);
+    let errors = desk.refused(api("b"), vec![child("wan/voice/calls")]);
+    assert_eq!(one(errors), (Code::InUse, "class/wan/voice/calls".to_owned()));
+    desk.commit(api("b"), vec![child("wan/voice/calls"), child("wan/voice/voice")]);
+    // Whoever takes that one away leaves only a class with children behind.
+    let errors = desk.refused(api("b"), vec![delete(Kind::Class, "wan/voice/voice")]);
+    assert_eq!(one(errors), (Code::InUse, "class/wan/voice/voice".to_owned()));
+    desk.commit(
+        api("b"),
+        vec![delete(Kind::Class, "wan/voice/voice"), delete(Kind::Class, "wan/voice/calls")],
+    );
+}
+
+#[test]
 fn code_not_found() {
     let mut desk = Desk::furnished();
     assert_eq!(one(desk.refused(Owner::File, vec![patch(Kind::Class, "x", json!({}))])).0, Code::NotFound);

@@ -3,8 +3,7 @@
 
 use perhop_graph::control::{Control, Draft, Draining, GraphRequest, Input, Limits, Output, Planner};
 use perhop_model::{
-    Credentials, ErrorItem, Key, Kind, Mode, Name, Op, Outcome, Owner, Reply, Role, StateQuery, Transaction,
-    TxnId,
+    Credentials, ErrorItem, Key, Kind, Name, Op, Outcome, Owner, Reply, Role, StateQuery, Transaction, TxnId,
 };
 use perhop_reason::Code;
 use perhop_units::{Duration, Instant};
@@ -104,17 +103,7 @@ impl Desk {
     pub fn txn(&mut self, owner: Owner, ops: Vec<Op>) -> Transaction {
         let txn_id = TxnId(self.next_txn.to_be_bytes());
         self.next_txn += 1;
-        Transaction {
-            txn_id,
-            owner,
-            fence: 0,
-            mode: Mode::Commit,
-            if_revision: None,
-            confirm_within_ms: None,
-            note: None,
-            force: false,
-            ops,
-        }
+        Transaction::new(txn_id, owner, ops)
     }
 
     fn poll(&mut self) {

@@ -2,9 +2,9 @@
 
 use super::desk::{Desk, api, delete, filter, n, patch, put};
 use perhop_model::{
-    AllocationSpec, ClassSpec, ColorAction, DetectorSpec, ExcessPolicy, FilterMatch, FilterSpec, Kind,
-    MaskedByte, MeterSpec, OpOutcome, Owner, PortMode, PortRange, PortSpec, ProfileSpec, QueueKind,
-    QueueSpec, RouteKind, RouteSpec, SlaPolicy, SlaSpec, Spec, StateQuery,
+    AdmissionPolicy, AdmissionSpec, AllocationSpec, ClassSpec, ColorAction, DetectorSpec, ExcessPolicy,
+    FilterMatch, FilterSpec, Kind, MaskedByte, MeterSpec, OpOutcome, Owner, PortMode, PortRange, PortSpec,
+    ProfileSpec, QueueKind, QueueSpec, RouteKind, RouteSpec, SlaPolicy, SlaSpec, Spec, StateQuery,
 };
 use perhop_reason::Code;
 use perhop_units::{Dscp, QueueLimit, Share};
@@ -162,6 +162,8 @@ impl Draw {
             dscp: self.maybe(Self::dscp),
             policy: [SlaPolicy::Ok, SlaPolicy::Drop, SlaPolicy::Demote][self.up_to(2) as usize],
             shared: self.coin(),
+            shared_pct: self.up_to(100) as u8,
+            premium: self.coin(),
         }
     }
     fn route(&mut self) -> RouteSpec {
@@ -184,17 +186,48 @@ impl Draw {
         }
     }
     fn detector(&mut self) -> DetectorSpec {
+        let packets = 3 + self.up_to(61) as u32;
         DetectorSpec {
             enabled: self.coin(),
             class: n("fixed"),
-            packets: 3 + self.up_to(61) as u32,
+            packets,
+            regular: self.maybe(|d| 3 + d.up_to(u64::from(packets) - 3) as u32),
             within: 10_000_000 + self.up_to(1 << 32),
             idle: 1_000_000_000 + self.up_to(1 << 32),
+            wrapped: self.coin(),
+            statistical: self.coin(),
+            statistical_after: 15 + self.up_to(235) as u32,
+            statistical_size: 40 + self.up_to(1460) as u32,
+            statistical_rate: 5 + self.up_to(995) as u32,
             dscp: self.maybe(Self::dscp),
             rate: self.maybe(|d| 8_000 + d.up_to(1 << 30)),
             excess: if self.coin() { ExcessPolicy::Drop } else { ExcessPolicy::Demote },
             in_ports: (0..self.up_to(1)).map(|_| n("p")).collect(),
             shared: self.coin(),
+            flow_rate: if self.coin() { 0 } else { 8_000 + self.up_to(1 << 30) },
+            admission: self.maybe(Self::admission),
+        }
+    }
+    fn admission(&mut self) -> AdmissionSpec {
+        let policies = [
+            AdmissionPolicy::Random,
+            AdmissionPolicy::Largest,
+            AdmissionPolicy::Smallest,
+            AdmissionPolicy::Oldest,
+        ];
+        AdmissionSpec {
+            cap: 8_000 + self.up_to(1 << 30),
+            accept_pct: 1 + self.up_to(89) as u8,
+            drop_pct: 91 + self.up_to(9) as u8,
+            interval: 10_000_000 + self.up_to(1 << 30),
+            windows: 1 + self.up_to(99) as u32,
+            policy: policies[self.up_to(3) as usize],
+            excess: if self.coin() { ExcessPolicy::Drop } else { ExcessPolicy::Demote },
+            idle: 100_000_000 + self.up_to(1 << 29),
+            retry: self.maybe(|d| 100_000_000 + d.up_to(1 << 30)),
+            new_flow: self.up_to(1 << 20),
+            locked: self.coin(),
+            cancel: self.up_to(9),
         }
     }
     fn allocation(&mut self) -> AllocationSpec {

@@ -5,7 +5,7 @@ mod state;
 
 use super::contract::desk::put;
 use perhop_graph::router::{EdgeOptions, EdgePort, RouterPlanner, VirtualRouter, registry};
-use perhop_model::{Credentials, Kind, Mode, Op, Outcome, Owner, Reply, Transaction, TxnId};
+use perhop_model::{Credentials, Kind, Op, Outcome, Owner, Reply, Transaction, TxnId};
 use perhop_packet::PortId;
 use perhop_wire::build::udp4;
 use serde_json::json;
@@ -42,17 +42,7 @@ impl Bench {
 
     /// Hands `ops` in as the owner `file`.
     pub fn submit(&mut self, ops: Vec<Op>) -> Arc<Reply> {
-        let transaction = Transaction {
-            txn_id: TxnId(self.next.to_be_bytes()),
-            owner: Owner::File,
-            fence: 0,
-            mode: Mode::Commit,
-            if_revision: None,
-            confirm_within_ms: None,
-            note: None,
-            force: false,
-            ops,
-        };
+        let transaction = Transaction::new(TxnId(self.next.to_be_bytes()), Owner::File, ops);
         self.next += 1;
         self.router.submit(Credentials::ADMIN, transaction).expect("an answer")
     }

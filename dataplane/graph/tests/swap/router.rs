@@ -2,7 +2,7 @@
 
 use perhop_graph::control::Input;
 use perhop_graph::router::{EdgePort, VirtualRouter};
-use perhop_model::{Credentials, Kind, Mode, Name, Op, Outcome, Owner, PortSpec, Transaction, TxnId};
+use perhop_model::{Credentials, Kind, Name, Op, Outcome, Owner, PortSpec, Transaction, TxnId};
 use perhop_packet::PortId;
 use perhop_reason::Code;
 use perhop_units::Duration;
@@ -10,17 +10,7 @@ use perhop_wire::build::udp4;
 use serde_json::json;
 
 fn transaction(id: u8, confirm_within_ms: Option<u64>, ops: Vec<Op>) -> Transaction {
-    Transaction {
-        txn_id: TxnId([id; 16]),
-        owner: Owner::File,
-        fence: 0,
-        mode: Mode::Commit,
-        if_revision: None,
-        confirm_within_ms,
-        note: None,
-        force: false,
-        ops,
-    }
+    Transaction { confirm_within_ms, ..Transaction::new(TxnId([id; 16]), Owner::File, ops) }
 }
 
 fn graph(text: &str) -> Vec<Op> {

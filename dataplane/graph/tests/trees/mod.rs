@@ -4,9 +4,7 @@
 mod moves;
 
 use perhop_graph::router::{EdgePort, VirtualRouter};
-use perhop_model::{
-    Credentials, EventKind, Kind, Mode, Name, Op, Outcome, Owner, PortSpec, Transaction, TxnId,
-};
+use perhop_model::{Credentials, EventKind, Kind, Name, Op, Outcome, Owner, PortSpec, Transaction, TxnId};
 use perhop_packet::PortId;
 use perhop_units::Duration;
 use perhop_wire::build::udp4;
@@ -44,17 +42,7 @@ impl World {
 
     fn transaction(&mut self, ops: Vec<Op>) -> Transaction {
         self.next += 1;
-        Transaction {
-            txn_id: TxnId([self.next; 16]),
-            owner: Owner::File,
-            fence: 0,
-            mode: Mode::Commit,
-            if_revision: None,
-            confirm_within_ms: None,
-            note: None,
-            force: false,
-            ops,
-        }
+        Transaction::new(TxnId([self.next; 16]), Owner::File, ops)
     }
 
     fn commit(&mut self, ops: Vec<Op>) {

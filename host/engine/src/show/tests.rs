@@ -5,9 +5,10 @@ use crate::control_thread::FILE;
 use crate::forwarder::Forwarder;
 use crate::router_forwarder::ChangeJob;
 use crossbeam_channel::{Receiver, bounded};
+use perhop_element::{CostConfig, TraceConfig};
 use perhop_graph::control::{Input, Limits, Output};
 use perhop_graph::router::{EdgePort, Worker, registry};
-use perhop_model::{Mode, Op, Outcome, Owner, Transaction, TxnId};
+use perhop_model::{Op, Outcome, Owner, Transaction, TxnId};
 use perhop_packet::{Batch, Pool, PortId};
 use perhop_units::Duration;
 use perhop_wire::build::udp4;
@@ -64,17 +65,7 @@ impl Rig {
 
     fn commit(&mut self, ops: Vec<Op>) {
         self.transactions += 1;
-        let transaction = Box::new(Transaction {
-            txn_id: TxnId([self.transactions; 16]),
-            owner: Owner::File,
-            fence: 0,
-            mode: Mode::Commit,
-            if_revision: None,
-            confirm_within_ms: None,
-            note: None,
-            force: false,
-            ops,
-        });
+        let transaction = Box::new(Transaction::new(TxnId([self.transactions; 16]), Owner::File, ops));
         self.control.handle_input(self.now, Input::Request { request: 1, who: FILE, transaction });
         while let Some(output) = self.control.poll_output() {
             match output {
@@ -161,9 +152,13 @@ impl Rig {
     }
 
     fn show(&mut self, what: What) -> ShowPage {
+        self.try_show(what, 1000).unwrap()
+    }
+
+    fn try_show(&mut self, what: What, limit: usize) -> Result<ShowPage, ErrorItem> {
         let (to, page) = channel();
-        self.ask(Purpose::Show(what, 1000, Box::new(move |p| to.send(p).unwrap())), 0);
-        page.recv().unwrap().unwrap()
+        self.ask(Purpose::Show(what, limit, Box::new(move |p| to.send(p).unwrap())), 0);
+        page.recv().unwrap()
     }
 }
 
@@ -282,4 +277,107 @@ fn gauges_are_shown_and_not_among_the_counters() {
     {
         assert!(has(kind, counter) && counted(kind, counter), "{kind} {counter}");
     }
+}
+
+#[test]
+fn times_are_refused_by_a_router_that_does_not_take_them() {
+    let mut rig = Rig::new();
+    rig.send(10);
+    for what in [What::Costs, What::Histograms, What::Delays] {
+        let error = rig.try_show(what, 10).unwrap_err();
+        assert_eq!(error.code, Code::Unsupported, "{what:?}");
+        assert!(error.message.contains("--profile"), "{}", error.message);
+    }
+}
+
+/// A clock that stands still but for 40 ns a reading.
+fn scripted() -> u64 {
+    thread_local!(static TIME: std::cell::Cell<u64> = const { std::cell::Cell::new(1_000_000) });
+    TIME.set(TIME.get() + 40);
+    TIME.get()
+}
+
+#[test]
+fn times_of_elements_and_packets_have_rows() {
+    let mut rig = Rig::new();
+    let driver = rig.forwarder.worker_mut().driver_mut();
+    driver.set_costs(Some(CostConfig { clock: scripted, clock_ns: 15, every: 1 }));
+    driver.set_trace(Some(TraceConfig { clock: scripted, every: 1, keep: 64 }));
+    rig.send(100);
+    rig.run_for(Duration::from_secs(2));
+
+    let costs = rig.show(What::Costs).rows;
+    let names: Vec<&str> = costs.iter().map(|r| r.name.as_str()).collect();
+    assert_eq!(names, ["in", "f", "c", "l", "q", "out"]);
+    assert!(costs.iter().all(|r| r.kind == "cost"));
+    assert_eq!(costs[1].facts["type"], "Flows");
+    let conditioner = &costs[2];
+    let expected = [("packets", 100), ("mean_ps", 25_000), ("push_max_ps", 25_000), ("push_p50_ps", 25_000)];
+    for (name, value) in expected {
+        assert_eq!(conditioner.counter(name), value, "{name}");
+    }
+    // The queue is slower than what comes, and is woken for each packet.
+    let queue = &costs[4];
+    assert!(queue.counter("wakes") >= 99 && queue.counter("wake_max_ps") == 25_000, "{queue:?}");
+    assert!(queue.counter("mean_ps") >= 49_000, "pushes and wakes together: {queue:?}");
+
+    let histograms = rig.show(What::Histograms).rows;
+    let flows = histograms.iter().find(|r| r.name == "f.push").unwrap();
+    assert_eq!(flows.counters, [("upto_00000000025000".to_owned(), 100)].into());
+    let delay = histograms.iter().find(|r| r.name == "delay").unwrap();
+    assert_eq!((delay.facts["unit"].as_str(), delay.counters.values().sum::<u64>()), ("ns", 100));
+
+    let delays = rig.try_show(What::Delays, 10).unwrap().rows;
+    assert_eq!(delays.iter().map(|r| r.id).collect::<Vec<_>>(), (90..100).collect::<Vec<_>>());
+    assert!(delays.iter().all(|r| r.kind == "delay" && r.name == "wan" && r.counter("bytes") == 942));
+    let waited: Vec<u64> = delays.iter().map(|r| r.counter("queue_packets")).collect();
+    assert!(waited.is_sorted() && waited[0] > 80, "each found what had come before: {waited:?}");
+    assert_eq!(rig.show(What::Delays).rows.len(), 64, "those that are kept");
+    assert!(
+        rig.show(What::All).rows.iter().all(|r| !["cost", "delay", "histogram"].contains(&r.kind.as_str()))
+    );
+}
+
+#[test]
+fn what_is_laid_over_a_class_is_shown_with_it() {
+    let mut rig = Rig::new();
+    let facts = |rig: &mut Rig, name: &str| {
+        let rows = rig.show(What::Classes).rows;
+        let row = rows.into_iter().find(|row| row.name == name).unwrap();
+        ["allocated", "allocated_most"].map(|fact| row.facts.get(fact).cloned())
+    };
+    assert_eq!(facts(&mut rig, "a"), [None, None]);
+    let rates = |guarantee: u64, ceiling: Option<u64>| {
+        put(Kind::Allocation, "laid", json!({"class": "a", "guarantee": guarantee, "ceiling": ceiling}))
+    };
+    rig.commit(vec![rates(64_000, Some(500_000))]);
+    let text = |text: &str| Some(text.to_owned());
+    assert_eq!(facts(&mut rig, "a"), [text("64 kbit/s"), text("500 kbit/s")]);
+    assert_eq!(facts(&mut rig, "p"), [None, None]);
+    rig.commit(vec![rates(80_000, None)]);
+    assert_eq!(facts(&mut rig, "a"), [text("80 kbit/s"), None]);
+}
+
+#[test]
+fn the_quality_of_a_call_is_shown_with_its_decimals() {
+    let call = CallInfo {
+        expected: 100,
+        received: 97,
+        late: 1,
+        duplicate: 2,
+        loss_runs: 3,
+        longest_run: 2,
+        jitter_us: 1_250,
+        clock_hz: 8_000,
+        r_tenths: Some(832),
+        mos_thousandths: Some(4_137),
+    };
+    let mut row = Row::new("call", "udp 10.0.0.1:5004>10.0.0.2:5006");
+    quality(&call, &mut row);
+    assert_eq!((row.facts["r"].as_str(), row.facts["mos"].as_str()), ("83.2", "4.14"));
+    assert_eq!((row.counters["lost"], row.counters["late"], row.counters["jitter_us"]), (3, 1, 1_250));
+    let video = CallInfo { r_tenths: None, mos_thousandths: None, ..call };
+    let mut row = Row::new("call", "udp 10.0.0.1:5004>10.0.0.2:5006");
+    quality(&video, &mut row);
+    assert!(row.facts.is_empty());
 }

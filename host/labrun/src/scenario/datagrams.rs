@@ -74,7 +74,10 @@ impl Datagrams {
         let made = generators::datagrams(traffic, first as u16, seed).map_err(|e| unsuitable(part(), e))?;
         let Some(made) = made else { return Ok(()) };
         if first + usize::from(made.streams) > MAX_STREAMS {
-            let why = format!("more than {MAX_STREAMS} datagram streams in one scenario");
+            let why = format!(
+                "more than {MAX_STREAMS} streams of datagrams, the most in namespaces; reduce calls or count, or run it \
+                 with --mode sim, which takes 24000"
+            );
             return Err(unsuitable(part(), why));
         }
         let (from, to) = direction(traffic, of);
@@ -82,7 +85,7 @@ impl Datagrams {
         for number in 0..made.streams {
             let port = FIRST_PORT + 2 * (first_port as u16 + number);
             let codec = made.codec;
-            let record = StreamRecord { of, number, codec, packets: Vec::new(), duplicates: 0 };
+            let record = StreamRecord::new(of, number, codec);
             self.streams.push(Stream { from, to, port, dscp: traffic.dscp, record });
         }
         self.senders.push(Sender { from, source: made.source });
@@ -131,24 +134,21 @@ impl Datagrams {
     /// Books what was sent.
     pub(super) fn sent(&mut self, sent: &crate::udp::Sent, clock: Instant) {
         let Some(stream) = self.streams.get_mut(usize::from(sent.stream)) else { return };
-        stream.record.packets.push(PacketRecord {
+        let packet = PacketRecord {
             sent: clock,
             arrived: Instant::FAR_FUTURE,
             len: sent.len + HEADERS,
             rtp_timestamp: sent.rtp_timestamp,
-        });
+        };
+        stream.record.sent(sent.index, packet);
     }
 
     /// Books an arrival; `false` when no such packet was sent.
     pub(super) fn arrived(&mut self, stream: u16, index: u32, at: Instant) -> bool {
         let Some(stream) = self.streams.get_mut(usize::from(stream)) else { return false };
-        match stream.record.packets.get_mut(index as usize) {
-            // Two clocks that are read one after the other may differ by less than the way is long.
-            Some(packet) if packet.arrived == Instant::FAR_FUTURE => packet.arrived = at.max(packet.sent),
-            Some(_) => stream.record.duplicates += 1,
-            None => return false,
-        }
-        true
+        // Two clocks that are read one after the other may differ by less than the way is long.
+        let sent = stream.record.packet(index).map(|packet| packet.sent);
+        sent.is_some_and(|sent| stream.record.arrived(index, at.max(sent)))
     }
 
     /// Turns instants into what the nodes' own clocks showed then.

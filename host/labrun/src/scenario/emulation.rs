@@ -3,8 +3,9 @@
 use super::error::of_engine;
 use super::network::{MIDDLE, Network};
 use crate::error::LabError;
+use crate::shaping::widened;
 use perhop_engine::{Emulator, EmulatorConfig, EmulatorReport};
-use perhop_scenario::{Change, JitterShape, Link, Scenario, Way};
+use perhop_scenario::{Change, FaultKind, JitterShape, Link, NodeIndex, Scenario, Way};
 use perhop_units::{Duration, QueueLimit};
 use std::path::Path;
 
@@ -17,33 +18,52 @@ const SMALL_PACKET: u64 = 200;
 pub(super) const WAYS: [&str; 2] = ["ab", "ba"];
 /// Suffix of a discipline's name.
 pub(super) const DISCIPLINE: &str = "_queue";
+/// Suffixes of the names of what loses packets while the node before a direction has stopped, and the one behind it.
+pub(super) const STOPPED: [&str; 2] = ["_from", "_to"];
 
 /// One direction as it is now.
 #[derive(Clone, Debug)]
 struct Current {
     way: Way,
     up: bool,
+    /// A router decides what leaves when, so the line is a little faster than it is said to be.
+    led: bool,
+}
+
+/// The node at an end of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// It never stops.
+    Steady,
+    /// It has a fault that stops it, and works now.
+    Works,
+    /// It has stopped.
+    Stopped,
+}
+
+impl End {
+    fn of(scenario: &Scenario, node: NodeIndex) -> Self {
+        let stops = scenario.faults.iter().any(|fault| fault.node == node && fault.kind == FaultKind::Stop);
+        if stops { Self::Works } else { Self::Steady }
+    }
+
+    /// The element that loses its packets while it has stopped. It is there from the start, so that what it counts goes
+    /// on over stops and restarts.
+    fn gate(self, name: &str, suffix: &str) -> String {
+        match self {
+            Self::Steady => String::new(),
+            Self::Works => format!("{name}{suffix} :: Loss(0 %) -> "),
+            Self::Stopped => format!("{name}{suffix} :: Loss(100 %) -> "),
+        }
+    }
 }
 
 /// A link being emulated.
 pub(super) struct EmulatedLink {
     emulator: Emulator,
     ways: [Current; 2],
-    /// By end: what a node that has stopped there does to the link.
-    ends: [NodeState; 2],
+    ends: [End; 2],
     name: String,
-}
-
-/// A node at the end of a link.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum NodeState {
-    /// It works.
-    #[default]
-    Up,
-    /// It takes nothing any more; what it holds still leaves.
-    Deaf,
-    /// Nothing reaches or leaves it.
-    Gone,
 }
 
 impl EmulatedLink {
@@ -51,15 +71,18 @@ impl EmulatedLink {
     pub(super) fn start_all(
         scenario: &Scenario,
         network: &Network,
+        led: &[[bool; 2]],
         seed: u64,
         captures: Option<&Path>,
     ) -> Result<Vec<Option<Self>>, LabError> {
         let start = |(i, link): (usize, &Link)| match &network.middles[i] {
             None => Ok(None),
             Some(middle) => {
-                let ways = link.ways.clone().map(|way| Current { way, up: true });
-                let mut config =
-                    EmulatorConfig::new(&link.name, Some(middle.clone()), &graph(&ways, [NodeState::Up; 2]));
+                let [near, far] = link.ways.clone();
+                let [led, led_back] = led[i];
+                let ways = [(near, led), (far, led_back)].map(|(way, led)| Current { way, up: true, led });
+                let ends = link.ends.map(|node| End::of(scenario, node));
+                let mut config = EmulatorConfig::new(&link.name, Some(middle.clone()), &graph(&ways, ends));
                 for port in MIDDLE {
                     config = config.port(port, port);
                 }
@@ -72,7 +95,7 @@ impl EmulatedLink {
                 let name = format!("link \"{}\"", link.name);
                 let emulator =
                     Emulator::start(config).map_err(of_engine(name.clone(), "start its emulation"))?;
-                Ok(Some(Self { emulator, ways, ends: [NodeState::Up; 2], name }))
+                Ok(Some(Self { emulator, ways, ends, name }))
             }
         };
         scenario.links.iter().enumerate().map(start).collect()
@@ -97,8 +120,8 @@ impl EmulatedLink {
     }
 
     /// The node at an end stops or starts again.
-    pub(super) fn set_node(&mut self, end: usize, state: NodeState) -> Result<(), LabError> {
-        self.ends[end] = state;
+    pub(super) fn set_node(&mut self, end: usize, up: bool) -> Result<(), LabError> {
+        self.ends[end] = if up { End::Works } else { End::Stopped };
         self.rebuild()
     }
 
@@ -113,6 +136,12 @@ impl EmulatedLink {
         Some(LabError::Part { part: self.name.clone(), doing: "emulate it", reason })
     }
 
+    /// Packets inside now.
+    pub(super) fn held(&self) -> Result<u64, LabError> {
+        let report = self.emulator.report().map_err(of_engine(self.name.clone(), "ask what it holds"))?;
+        Ok(report.rows.iter().filter(|row| row.kind == "element").map(|row| row.counter("held")).sum())
+    }
+
     /// Stops it: what it counted.
     pub(super) fn stop(self) -> EmulatorReport {
         self.emulator.stop()
@@ -121,29 +150,30 @@ impl EmulatedLink {
 
 /// The graph of both directions. Before and behind a node that has stopped everything is lost; elements of the link keep
 /// what they hold.
-fn graph(ways: &[Current; 2], ends: [NodeState; 2]) -> String {
+fn graph(ways: &[Current; 2], ends: [End; 2]) -> String {
     let direction = |i: usize| {
-        let lost = |gate: bool| if gate { "Loss(100 %) -> " } else { "" };
-        let (near, far) = (lost(ends[i] == NodeState::Gone), lost(ends[1 - i] != NodeState::Up));
         let (from, name, to) = (MIDDLE[i], WAYS[i], MIDDLE[1 - i]);
+        let [near, far] =
+            [(i, STOPPED[0]), (1 - i, STOPPED[1])].map(|(end, suffix)| ends[end].gate(name, suffix));
         let current = &ways[i];
         let discipline = current
             .way
             .discipline_element()
             .map_or_else(String::new, |element| format!("{name}{DISCIPLINE} :: {element} -> "));
-        let arguments = arguments(&current.way, current.up);
+        let arguments = arguments(current);
         format!("FromPort({from}) -> {near}{discipline}{name} :: Link({arguments}) -> {far}ToPort({to});\n")
     };
     direction(0) + &direction(1)
 }
 
-fn arguments(way: &Way, up: bool) -> String {
+fn arguments(current: &Current) -> String {
+    let Current { way, up, led } = current;
     let limit = match way.queue {
         QueueLimit::Packets(n) => format!("{n} packets"),
         QueueLimit::Bytes(n) => format!("{n} B"),
         QueueLimit::Time(ns) => format!("{ns} ns"),
     };
-    let rate = way.rate.map_or(0, |rate| rate.0);
+    let rate = way.rate.map(|rate| if *led { widened(rate) } else { rate }).map_or(0, |rate| rate.0);
     let mut text = format!("{rate} bit/s, {} ns, limit = {limit}", way.delay.as_nanos());
     if way.overhead.get() > 0 {
         text += &format!(", overhead = {} B", way.overhead.get());
@@ -171,7 +201,7 @@ fn arguments(way: &Way, up: bool) -> String {
         let instants: Vec<String> = trace.opportunities_ms.iter().map(u32::to_string).collect();
         text += &format!(", trace = {}", instants.join(" "));
     }
-    if !up {
+    if !*up {
         text += ", up = no";
     }
     text
@@ -218,7 +248,7 @@ mod tests {
             ..Way::default()
         };
         let text =
-            graph(&[Current { way: way.clone(), up: true }, Current { way, up: true }], [NodeState::Gone; 2]);
+            graph(&[way.clone(), way].map(|way| Current { way, up: true, led: false }), [End::Stopped; 2]);
         for argument in [
             "jitter = 2000000 ns, shape = pareto",
             "loss = 1 %",
@@ -249,12 +279,20 @@ mod tests {
             queue: QueueLimit::Bytes(9000),
             ..Way::default()
         };
-        let ways = [Current { way, up: true }, Current { way: Way::default(), up: false }];
-        let text = graph(&ways, [NodeState::Deaf, NodeState::Up]);
+        let ways = [
+            Current { way: way.clone(), up: true, led: false },
+            Current { way: Way::default(), up: false, led: false },
+        ];
+        let text = graph(&ways, [End::Stopped, End::Works]);
         assert_eq!(
             text,
-            "FromPort(a) -> ab :: Link(2000000 bit/s, 20000000 ns, limit = 9000 B, overhead = 4 B) -> ToPort(b);\n\
-             FromPort(b) -> ba :: Link(0 bit/s, 0 ns, limit = 1000 packets, up = no) -> Loss(100 %) -> ToPort(a);\n"
+            "FromPort(a) -> ab_from :: Loss(100 %) -> ab :: Link(2000000 bit/s, 20000000 ns, limit = 9000 B, overhead = 4 B) \
+             -> ab_to :: Loss(0 %) -> ToPort(b);\n\
+             FromPort(b) -> ba_from :: Loss(0 %) -> ba :: Link(0 bit/s, 0 ns, limit = 1000 packets, up = no) \
+             -> ba_to :: Loss(100 %) -> ToPort(a);\n"
         );
+        assert!(!graph(&ways, [End::Steady; 2]).contains("Loss"), "a node that never stops costs nothing");
+        let led = arguments(&Current { way, up: true, led: true });
+        assert!(led.starts_with("2020203 bit/s, 20000000 ns"), "{led}");
     }
 }

@@ -33,6 +33,7 @@ pub(super) struct Health {
     own_pct: f64,
     /// Timers of routers and links, p99 and worst.
     timers_p99: Duration,
+    timers_max: Duration,
     /// Packets that came by rings.
     packets: u64,
     /// Packets lost in rings and pools.
@@ -92,6 +93,7 @@ impl Health {
                 }
                 "driver" => {
                     self.timers_p99 = self.timers_p99.max(Duration(row.counter("timer_late_p99_ns")));
+                    self.timers_max = self.timers_max.max(Duration(row.counter("timer_late_max_ns")));
                 }
                 _ => {}
             }
@@ -104,10 +106,15 @@ impl Health {
         MachineState { lost_inside, lost_pct, ..self.machine }
     }
 
+    /// How late a timer of routers and links was served at the worst.
+    pub(super) fn longest_stall(&self) -> Duration {
+        self.timers_max
+    }
+
     /// Why this repetition is no evidence; `None` if it is.
     pub(super) fn saturated(&self) -> Option<String> {
         let state = self.state();
-        if let Some(why) = state.saturated().or_else(|| state.starved()) {
+        if let Some(why) = state.saturated() {
             return Some(why);
         }
         if self.timers_p99 >= TIMER_LIMIT {
@@ -125,12 +132,24 @@ impl Health {
         })
     }
 
+    /// Why a missed target of this repetition is no evidence; `None` if it is.
+    pub(super) fn starved(&self) -> Option<String> {
+        self.state().starved()
+    }
+
     /// What deserves a warning although the repetition stands.
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut warnings = self.state().warnings();
         if self.timers_p99 >= Duration::from_millis(1) {
             let ms = self.timers_p99.as_millis_f64();
             warnings.push(format!("timers of routers and links were served {ms:.1} ms late at p99"));
+        }
+        if self.timers_max >= TIMER_LIMIT {
+            let ms = self.timers_max.as_millis_f64();
+            warnings.push(format!(
+                "timers of routers and links were served up to {ms:.1} ms late: so much of the largest delays may be \
+                 this machine's"
+            ));
         }
         if self.machine.busy_pct >= BUSY_WARNING_PCT {
             let (all, own) = (self.machine.busy_pct, self.own_pct);
@@ -149,7 +168,9 @@ mod tests {
     fn late_timers_lost_packets_and_full_processors_are_no_evidence() {
         let report = |late: u64, lost: u64| {
             let mut driver = Row::new("driver", "x");
-            driver.counters.insert("timer_late_p99_ns".into(), late);
+            driver
+                .counters
+                .extend([("timer_late_p99_ns".into(), late), ("timer_late_max_ns".into(), 2 * late)]);
             let mut port = Row::new("port", "a");
             port.counters.extend([("rx_packets".into(), 1000), ("rx_ring_lost".into(), lost)]);
             Report { rows: vec![driver, port] }
@@ -161,7 +182,9 @@ mod tests {
             (health.saturated(), health.warnings().len())
         };
         assert_eq!(judged(900_000, 0, 80.0), (None, 0));
-        assert_eq!(judged(2_000_000, 1, 80.0), (None, 2));
+        assert_eq!(judged(1_400_000, 1, 80.0), (None, 2));
+        // The latest was 4 ms late.
+        assert_eq!(judged(2_000_000, 1, 80.0), (None, 3));
         assert!(judged(3_000_000, 0, 0.0).0.is_some_and(|why| why.contains("3.0 ms late")));
         assert!(judged(0, 5, 0.0).0.is_some_and(|why| why.contains("lost 5 packets")));
         assert!(judged(0, 0, 96.0).0.is_some_and(|why| why.contains("96 %")));

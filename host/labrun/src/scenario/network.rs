@@ -5,6 +5,7 @@
 //! neighbours are permanent, because resolution is not what is measured.
 
 use super::error::{at_link, at_node};
+use super::kernel::KernelTcp;
 use crate::error::LabError;
 use perhop_netlink::sysctl::{self, IpVersion};
 use perhop_netlink::{Namespace, Netlink, NetlinkError};
@@ -45,7 +46,7 @@ impl Network {
     ///
     /// # Errors
     /// What the kernel refused, and where.
-    pub(super) fn build(scenario: &Scenario, paths: &Paths) -> Result<Self, LabError> {
+    pub(super) fn build(scenario: &Scenario, paths: &Paths, tcp: &KernelTcp) -> Result<Self, LabError> {
         let create = || Namespace::create().map_err(|source| LabError::NoNamespaces { source });
         let nodes = scenario.nodes.iter().map(|_| create()).collect::<Result<Vec<_>, _>>()?;
         let middles = scenario
@@ -66,8 +67,9 @@ impl Network {
             wire.map_err(at_link(&scenario.links[i], "build its interfaces"))?;
         }
         for (i, node) in scenario.nodes.iter().enumerate() {
-            let routed = network.route(scenario, paths, NodeIndex(i), &connections[i]);
+            let routed = network.route(scenario, paths, tcp, NodeIndex(i), &connections[i]);
             routed.map_err(at_node(node, "set its routes"))?;
+            tcp.set_options(scenario, NodeIndex(i), &network.nodes[i])?;
         }
         Ok(network)
     }
@@ -118,6 +120,7 @@ impl Network {
         &self,
         scenario: &Scenario,
         paths: &Paths,
+        tcp: &KernelTcp,
         node: NodeIndex,
         netlink: &Netlink,
     ) -> Result<(), NetlinkError> {
@@ -130,7 +133,8 @@ impl Network {
             for (to, first) in routes.iter().filter(|(to, first)| (far(*first) == *to) == adjacent) {
                 let via = (!adjacent).then(|| IpAddr::V4(scenario.nodes[far(*first).0].address));
                 let device = self.devices[first.0.0].as_str();
-                netlink.add_route(host(scenario.nodes[to.0].address), via, Some(device))?;
+                let dest = host(scenario.nodes[to.0].address);
+                netlink.add_route_with_metrics(dest, via, Some(device), tcp.route(node, *to))?;
             }
         }
         Ok(())

@@ -4,6 +4,7 @@ use crate::error::{LabError, network};
 use crate::pace::sleep_until;
 use crate::udp::wait_until;
 use perhop_io::clock::monotonic;
+use perhop_measure::ProgramFailure;
 use perhop_netlink::{Namespace, end_with_this_thread};
 use perhop_scenario::{FinalState, Program};
 use perhop_units::{Duration, Instant};
@@ -23,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A program's thread. The program dies with it.
 pub(super) struct Running {
-    thread: JoinHandle<Result<(), LabError>>,
+    thread: JoinHandle<Result<Option<ProgramFailure>, LabError>>,
 }
 
 impl Running {
@@ -40,8 +41,8 @@ impl Running {
         Ok(Self { thread: thread.map_err(network("start a program's thread"))? })
     }
 
-    /// Waits for its end: whether it was the one expected. Set `stop` before.
-    pub(super) fn finish(self) -> Result<(), LabError> {
+    /// Waits for its end: how it differs from the one expected, if it does. Set `stop` before.
+    pub(super) fn finish(self) -> Result<Option<ProgramFailure>, LabError> {
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
@@ -54,33 +55,38 @@ struct Job {
 }
 
 impl Job {
-    fn run(self) -> Result<(), LabError> {
+    fn run(self) -> Result<Option<ProgramFailure>, LabError> {
         let at = |time: Duration| self.epoch + time;
         if !wait_until(at(self.program.start), &self.stop) {
             // The repetition ended before.
-            return self.judge("it was never started".to_owned(), false);
+            return Ok(self.judge("it was never started".to_owned(), false));
         }
-        let mut child = self.spawn()?;
+        let mut child = match self.spawn()? {
+            Ok(child) => child,
+            // The figures of the others are as good as ever.
+            Err(error) => return Ok(self.judge(format!("it did not start: {error}"), false)),
+        };
         let until = self.program.stop.map_or(Instant::FAR_FUTURE, at);
         let failed = |e: std::io::Error| self.part("wait for it", &e);
         while monotonic() < until && !self.stop.load(Ordering::Relaxed) {
             if let Some(status) = child.try_wait().map_err(failed)? {
                 let right = self.program.expect == FinalState::Any
                     || matches!(self.program.expect, FinalState::Exit(code) if status.code() == Some(code));
-                return self.judge(describe(status), right);
+                return Ok(self.judge(describe(status), right));
             }
             sleep_until(monotonic() + GLANCE);
         }
         if let Some(status) = child.try_wait().map_err(failed)? {
             let right = matches!(self.program.expect, FinalState::Exit(code) if status.code() == Some(code));
-            return self.judge(describe(status), right || self.program.expect == FinalState::Any);
+            return Ok(self.judge(describe(status), right || self.program.expect == FinalState::Any));
         }
         end(&mut child);
         let right = matches!(self.program.expect, FinalState::Running | FinalState::Any);
-        self.judge("it was still running when it was stopped".to_owned(), right)
+        Ok(self.judge("it was still running when it was stopped".to_owned(), right))
     }
 
-    fn spawn(&self) -> Result<Child, LabError> {
+    /// The program, or why it cannot start.
+    fn spawn(&self) -> Result<std::io::Result<Child>, LabError> {
         let Some((name, arguments)) = self.program.command.split_first() else {
             return Err(self.part("start it", &"the command is empty"));
         };
@@ -93,7 +99,7 @@ impl Job {
         // A group of its own, so that what it starts ends with it, and Ctrl-C is this program's to handle.
         command.process_group(0);
         end_with_this_thread(&mut command);
-        command.spawn().map_err(|e| self.part(&format!("start {name}"), &e))
+        Ok(command.spawn())
     }
 
     fn part(&self, doing: &str, reason: &dyn std::fmt::Display) -> LabError {
@@ -104,17 +110,17 @@ impl Job {
         }
     }
 
-    fn judge(&self, found: String, right: bool) -> Result<(), LabError> {
+    fn judge(&self, found: String, right: bool) -> Option<ProgramFailure> {
         if right {
-            return Ok(());
+            return None;
         }
         let expected = match self.program.expect {
             FinalState::Exit(code) => format!("exit code {code}"),
             FinalState::Running => "it to run until it is stopped".to_owned(),
             FinalState::Any => "it to run".to_owned(),
         };
-        let (program, output) = (self.program.name.clone(), self.output.clone());
-        Err(LabError::Program { program, expected, found, output })
+        let found = format!("{found}; its output is in {}", self.output.display());
+        Some(ProgramFailure { program: self.program.name.clone(), expected, found })
     }
 }
 

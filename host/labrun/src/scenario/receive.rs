@@ -4,6 +4,7 @@ use crate::error::LabError;
 use crate::pace::{precise_timers, sleep_until};
 use crate::tap::{Watcher, open};
 use perhop_io::clock::monotonic;
+use perhop_measure::Bins;
 use perhop_netlink::Namespace;
 use perhop_traffic::Stamp;
 use perhop_units::{Duration, Instant};
@@ -21,8 +22,6 @@ const IDLE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 const BREATHE: Duration = Duration::from_millis(2);
 /// Bytes of Ethernet header.
 const ETHERNET: usize = 14;
-/// Most bins of one flow.
-const MAX_BINS: usize = 1 << 20;
 
 /// A direction of a connection at its receiver: the sender's address and port, the receiver's port.
 pub(super) type FlowKey = (Ipv4Addr, u16, u16);
@@ -35,7 +34,7 @@ pub(super) struct Flow {
     /// IP bytes inside the window.
     pub(super) window_ip_bytes: u64,
     /// IP bytes by bin.
-    pub(super) bins: Vec<u64>,
+    pub(super) bins: Bins,
 }
 
 /// When what counts, as instants of the run.
@@ -196,13 +195,7 @@ fn observe(seen: &mut Seen, times: &Times, at: Instant, frame: &[u8]) {
     if now >= times.window.0 && now < times.window.1 {
         flow.window_ip_bytes += u64::from(ip_len);
     }
-    let bin = (now.as_nanos() / times.bin.as_nanos().max(1)) as usize;
-    if bin < MAX_BINS {
-        if flow.bins.len() <= bin {
-            flow.bins.resize(bin + 1, 0);
-        }
-        flow.bins[bin] += u64::from(ip_len);
-    }
+    flow.bins.add(now.as_nanos() / times.bin.as_nanos().max(1), u64::from(ip_len));
 }
 
 #[cfg(test)]
@@ -236,7 +229,7 @@ mod tests {
         }
         let flow = &seen.flows[&(Ipv4Addr::new(10, 0, 0, 1), 5001, 32_768)];
         assert_eq!((flow.first, flow.window_ip_bytes), (Some(Instant(200)), 100));
-        assert_eq!(flow.bins, [100, 50, 0, 50]);
+        assert_eq!(flow.bins.iter().collect::<Vec<_>>(), [(0, 100), (1, 50), (2, 0), (3, 50)]);
         let stamp = Stamp { stream: 3, index: 7, sent: Instant(1) };
         let mut datagram = frame(17, &[&[0; 8][..], &stamp.to_bytes()].concat());
         // Padding of a short frame is not part of the packet.

@@ -1,17 +1,24 @@
 //! Perhop routers of a scenario: the engine of `perhop router run` in the node's namespace, on the node's router file.
 
+use super::agents::RunningAgent;
 use super::error::{of_engine, unsuitable};
 use super::network::Network;
+use super::receive::Times;
 use crate::error::LabError;
 use crate::private::PrivateDirectory;
 use crate::shaping::shaped;
+use perhop_agent::AgentFile;
 use perhop_engine::{Engine, EngineConfig, Handle, StopReport};
-use perhop_model::{Credentials, Kind, Mode, Name, Object, Op, Outcome, Owner, Transaction};
-use perhop_scenario::{LinkIndex, NodeIndex, NodeKind, RouterConfig, RouterObjects, Scenario};
+use perhop_graph::routerfile::RouterFile;
+use perhop_model::{Credentials, Kind, Object, Op, Outcome, Owner, Transaction};
+use perhop_scenario::{
+    LinkIndex, NodeIndex, NodeKind, RouterChange, RouterConfig, RouterObjects, RouterOnLinks, Scenario,
+};
 use perhop_units::Rate;
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
 
 /// A running router.
 pub(super) struct Router {
@@ -19,8 +26,13 @@ pub(super) struct Router {
     handle: Handle,
     node: NodeIndex,
     part: String,
-    /// Link and end of each port, its name, and whether it takes its rate from the link.
     ports: Vec<Port>,
+    /// Its file, and the rates that its links have now.
+    links: RouterOnLinks,
+    /// Device of each link in the node, by [`LinkIndex`].
+    devices: Vec<String>,
+    /// The agent that looks after it, if any, with the seed of its broker's chances.
+    agent: Option<(AgentFile, u64)>,
     /// Goes last: the router writes into it to its end.
     _state_directory: PrivateDirectory,
     death: Arc<OnceLock<String>>,
@@ -35,7 +47,6 @@ pub(super) struct Port {
     pub(super) end: usize,
     /// Its name.
     pub(super) name: String,
-    follows: bool,
 }
 
 /// What a router left.
@@ -69,24 +80,22 @@ impl Router {
         seed: u64,
     ) -> Result<Self, LabError> {
         let name = &scenario.nodes[node.0].name;
+        let of_node = seed ^ (node.0 as u64) << 20;
+        let agent = config.agent.clone().map(|file| (file, of_node ^ (1 << 49)));
         let part = format!("router \"{name}\"");
-        let RouterObjects { file, ports, follows } =
-            RouterObjects::of(scenario, node, config).map_err(|e| unsuitable(part.clone(), e))?;
-        let mut objects = file.objects;
-        let mut known = Vec::new();
-        let port_objects = objects.iter_mut().filter(|o| o.kind == Kind::Port);
-        for (object, ((link, end), follows)) in port_objects.zip(ports.into_iter().zip(follows)) {
-            fit(object, scenario.links[link.0].ways[end].rate);
-            object.spec["device"] = json!(network.devices[link.0]);
-            known.push(Port { link, end, name: object.name.to_string(), follows });
-        }
+        let links = RouterOnLinks::new(scenario, node, config);
+        let objects = links.objects().map_err(|e| unsuitable(part.clone(), e))?;
+        let known = known_ports(&objects);
+        let router = objects.file.router.clone();
+        let devices = network.devices.clone();
+        let objects = on_devices(objects, &devices);
         let title = format!("lab-{}-{name}", std::process::id());
         let state_directory = PrivateDirectory::new()?;
         let namespace = Some(network.nodes[node.0].clone());
         // The namespaces vanish with this process, so there is never anything to put back after a crash.
         let mut config = EngineConfig::new(&title, namespace, objects, state_directory.path());
-        config.connections = file.router.max_flows;
-        config.seed = seed ^ (1 << 48) ^ (node.0 as u64) << 20;
+        config.connections = router.max_flows;
+        config.seed = of_node ^ (1 << 48);
         config.fifo = true;
         config.record = Some(scenario.probes.queue_interval);
         let started = Engine::start(config);
@@ -96,7 +105,30 @@ impl Router {
         engine.on_failure(move |died| {
             let _ = cell.set(died.to_string());
         });
-        Ok(Self { engine, handle, node, part, ports: known, _state_directory: state_directory, death })
+        Ok(Self {
+            engine,
+            handle,
+            node,
+            part,
+            ports: known,
+            links,
+            devices,
+            agent,
+            _state_directory: state_directory,
+            death,
+        })
+    }
+
+    /// Starts the agent that looks after it, if there is one; it works until `done`.
+    pub(super) fn start_agent(
+        &self,
+        name: &str,
+        times: Times,
+        done: &Arc<AtomicBool>,
+    ) -> Result<Option<RunningAgent>, LabError> {
+        let start =
+            |(file, seed): &_| RunningAgent::start(name, file, *seed, self.handle.clone(), times, done);
+        self.agent.as_ref().map(start).transpose()
     }
 
     /// The node it is.
@@ -104,40 +136,61 @@ impl Router {
         self.node
     }
 
-    /// A link has another rate: a port that takes its rate from it follows.
-    pub(super) fn link_rate(&self, link: LinkIndex, end: usize, rate: Rate) -> Result<(), LabError> {
-        let port = self.ports.iter().find(|port| port.link == link && port.end == end && port.follows);
-        let Some(port) = port else { return Ok(()) };
-        let failed =
-            |reason: String| LabError::Part { part: self.part.clone(), doing: "change a rate", reason };
-        let name = Name::new(&port.name).map_err(|e| failed(e.to_string()))?;
-        let fields = json!({ "rate": shaped(rate).bits_per_sec() });
-        let transaction = Transaction {
-            txn_id: self.handle.new_txn_id(),
-            owner: Owner::File,
-            fence: 0,
-            mode: Mode::Commit,
-            if_revision: None,
-            confirm_within_ms: None,
-            note: None,
-            force: false,
-            ops: vec![Op::Patch { kind: Kind::Port, name, fields, if_version: None }],
-        };
-        let reply = self
-            .handle
-            .submit_blocking(Credentials::ADMIN, transaction)
-            .map_err(|e| failed(e.to_string()))?;
+    /// A link has another rate: a port that takes its rate from it follows, and guarantees with it as far as they must.
+    pub(super) fn link_rate(&mut self, link: LinkIndex, end: usize, rate: Rate) -> Result<(), LabError> {
+        const DOING: &str = "change a rate";
+        match self.links.with_rate(link, end, rate) {
+            Ok(Some(objects)) => self.replace_objects(objects, DOING),
+            Ok(None) => Ok(()),
+            Err(error) => Err(self.failed(DOING, error.to_string())),
+        }
+    }
+
+    /// Another file takes the place of its own.
+    pub(super) fn reconfigure(&mut self, change: &RouterChange) -> Result<(), LabError> {
+        const DOING: &str = "change its file";
+        match self.links.with_file(change) {
+            Ok(objects) => self.replace_objects(objects, DOING),
+            Err(error) => Err(self.failed(DOING, error.to_string())),
+        }
+    }
+
+    fn failed(&self, doing: &'static str, reason: String) -> LabError {
+        LabError::Part { part: self.part.clone(), doing, reason }
+    }
+
+    fn replace_objects(&self, objects: RouterObjects, doing: &'static str) -> Result<(), LabError> {
+        let objects = on_devices(objects, &self.devices);
+        let transaction = Transaction::new(
+            self.handle.new_txn_id(),
+            Owner::File,
+            vec![Op::ReplaceOwned { kinds: RouterFile::KINDS.to_vec(), objects }],
+        );
+        let reply = self.handle.submit_blocking(Credentials::ADMIN, transaction);
+        let reply = reply.map_err(|error| self.failed(doing, error.to_string()))?;
         if reply.outcome == Outcome::Committed {
             return Ok(());
         }
         let refusals: Vec<_> = reply.errors.iter().map(|e| format!("{}: {}", e.path, e.message)).collect();
-        Err(failed(refusals.join("; ")))
+        Err(self.failed(doing, refusals.join("; ")))
     }
 
     /// Why it forwards nothing any more, if so.
     pub(super) fn failure(&self) -> Option<LabError> {
         let reason = self.death.get()?.clone();
         Some(LabError::Part { part: self.part.clone(), doing: "forward", reason })
+    }
+
+    /// Packets inside now: what came to its elements or was made there, and neither left nor ended.
+    pub(super) fn held(&self) -> Result<u64, LabError> {
+        let page = self.handle.wait(|done| self.handle.counters(done));
+        let page = page.map_err(of_engine(self.part.clone(), "ask what it holds"))?;
+        let held = page.rows.iter().filter(|row| row.kind == "element").map(|row| {
+            let of = |name: &str| row.counters.get(name).copied().unwrap_or(0);
+            let ended = of("emitted") + of("consumed") + of("dropped");
+            (of("received") + of("made")).saturating_sub(ended)
+        });
+        Ok(held.sum())
     }
 
     /// Stops it: what it counted.
@@ -147,13 +200,45 @@ impl Router {
     }
 }
 
-/// Gives a port that is as fast as its link, or takes its rate, a little less.
-fn fit(port: &mut Object, link: Option<Rate>) {
-    let Some(link) = link else { return };
-    let rate = port.spec["rate"].as_u64().unwrap_or(0);
-    if rate <= link.bits_per_sec() {
-        port.spec["rate"] = json!(rate.min(shaped(link).bits_per_sec()));
+/// The ports of a router, in the order of their objects.
+fn known_ports(objects: &RouterObjects) -> Vec<Port> {
+    let names = objects.file.objects.iter().filter(|o| o.kind == Kind::Port).map(|o| o.name.to_string());
+    names.zip(&objects.ports).map(|(name, &(link, end))| Port { link, end, name }).collect()
+}
+
+/// The objects of a router with the device of each port.
+fn on_devices(objects: RouterObjects, devices: &[String]) -> Vec<Object> {
+    let RouterObjects { mut file, ports, .. } = objects;
+    let port_objects = file.objects.iter_mut().filter(|o| o.kind == Kind::Port);
+    for (object, (link, _)) in port_objects.zip(ports) {
+        object.spec["device"] = json!(devices[link.0]);
     }
+    file.objects
+}
+
+/// By link and direction: whether a router decides what leaves when, because it sends as fast as the link: its port takes
+/// its rate from the link, or has one that is hardly less. Such a link is emulated [`crate::shaping::widened`].
+pub(super) fn led(scenario: &Scenario) -> Result<Vec<[bool; 2]>, LabError> {
+    let mut led = vec![[false; 2]; scenario.links.len()];
+    for (i, node) in scenario.nodes.iter().enumerate() {
+        let NodeKind::Router(config) = &node.kind else { continue };
+        let part = || format!("router \"{}\"", node.name);
+        let RouterObjects { file, ports, follows } =
+            RouterObjects::of(scenario, NodeIndex(i), config).map_err(|e| unsuitable(part(), e))?;
+        let objects = file.objects.iter().filter(|object| object.kind == Kind::Port);
+        for (object, ((link, end), follows)) in objects.zip(ports.into_iter().zip(follows)) {
+            let way = &scenario.links[link.0].ways[end];
+            let rate = Rate(object.spec["rate"].as_u64().unwrap_or(0));
+            let steady = way.changes.iter().all(|change| change.rate.is_none());
+            led[link.0][end] = way.rate.is_some_and(|link| follows || steady && is_led(rate, link));
+        }
+    }
+    Ok(led)
+}
+
+/// Whether a port of `port` leaves a link of `link` no room.
+fn is_led(port: Rate, link: Rate) -> bool {
+    port <= link && port > shaped(link)
 }
 
 #[cfg(test)]
@@ -161,13 +246,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_is_slower_than_its_link_unless_the_file_wants_it_faster() {
-        let link = Some(Rate::from_mbit(10));
-        for (given, expected) in [(10_000_000, 9_900_000), (5_000_000, 5_000_000), (20_000_000, 20_000_000)] {
-            let spec = json!({ "rate": given });
-            let mut port = Object { kind: Kind::Port, name: Name::new("x").unwrap(), spec, ttl_ms: None };
-            fit(&mut port, link);
-            assert_eq!(port.spec["rate"], expected);
+    fn a_port_leads_a_link_that_it_leaves_no_room_unless_the_file_wants_it_faster() {
+        let link = Rate::from_mbit(10);
+        for (port, expected) in
+            [(9_900_000, false), (9_900_001, true), (10_000_000, true), (10_000_001, false)]
+        {
+            assert_eq!(is_led(Rate(port), link), expected, "{port}");
         }
     }
 }

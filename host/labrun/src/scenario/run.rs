@@ -1,13 +1,15 @@
 //! One repetition: everything is built, runs for its time, and is taken down.
 
+use super::agents::RunningAgent;
 use super::datagrams::Datagrams;
-use super::emulation::{EmulatedLink, NodeState};
+use super::emulation::EmulatedLink;
 use super::health::{Before, Health};
+use super::kernel::KernelTcp;
 use super::links;
 use super::network::Network;
 use super::programs::Running;
 use super::receive::{Flow, FlowKey, Receiver, Seen, Times};
-use super::routers::{Ended, Router};
+use super::routers::{self, Ended, Router};
 use super::transport::{Applications, Connections, Transport};
 use crate::error::{LabError, io};
 use crate::machine::socket_drops;
@@ -15,8 +17,10 @@ use crate::pace::sleep_until;
 use crate::udp::{SendLog, send};
 use perhop_engine::EmulatorReport;
 use perhop_io::clock::monotonic;
-use perhop_measure::{ConnectionRecord, Recording};
-use perhop_scenario::{Change, Clock, FaultKind, LinkIndex, NodeIndex, NodeKind, Paths, Scenario};
+use perhop_measure::{ConnectionRecord, DRAIN_LIMIT, Recording, set_aside};
+use perhop_scenario::{
+    Change, Clock, FaultKind, LinkIndex, NodeIndex, NodeKind, Paths, RouterChange, Scenario,
+};
 use perhop_traffic::{Mix, Seed};
 use perhop_units::{Duration, Instant};
 use std::collections::HashMap;
@@ -30,8 +34,9 @@ use std::thread::JoinHandle;
 const LEAD: Duration = Duration::from_millis(150);
 /// Time between two calls of the progress function.
 const PROGRESS: Duration = Duration::from_millis(250);
-/// How long packets may be on their way behind the end.
-const GRACE: Duration = Duration::from_secs(1);
+/// Time between two looks at whether anything is still on its way behind the end; twice nothing is nothing, because a
+/// packet between two looked at one after the other is in neither.
+const DRAIN_STEP: Duration = Duration::from_millis(50);
 /// Longest sleep of the conductor.
 const GLANCE: Duration = Duration::from_millis(50);
 
@@ -69,10 +74,12 @@ pub fn run(
     let seed = Seed { seed: options.seed, repetition: options.repetition };
     let datagrams = Datagrams::plan(scenario, &paths, seed)?;
     let applications = Applications::plan(scenario, &paths, seed)?;
-    let network = Network::build(scenario, &paths)?;
+    let tcp = KernelTcp::of(scenario);
+    let network = Network::build(scenario, &paths, &tcp)?;
     let output = output_directory(scenario, options)?;
     let seed = options.seed ^ (u64::from(options.repetition) << 40);
-    let emulated = EmulatedLink::start_all(scenario, &network, seed, options.trace.as_deref())?;
+    let led = routers::led(scenario)?;
+    let emulated = EmulatedLink::start_all(scenario, &network, &led, seed, options.trace.as_deref())?;
     let routers = Router::start_all(scenario, &network, seed)?;
     let end = Instant(scenario.length().as_nanos());
     let times = Times {
@@ -82,12 +89,14 @@ pub fn run(
     };
     let ends = Ends::default();
     let up: Arc<[AtomicBool]> = scenario.nodes.iter().map(|_| AtomicBool::new(true)).collect();
-    let mut world = World { scenario, network, emulated, routers, datagrams, output, up, times, ends };
+    let mut world = World { scenario, network, led, emulated, routers, datagrams, output, up, times, ends };
     let before = Before::now()?;
     let threads = world.start(applications)?;
     let ended_at = world.conduct(&mut progress)?;
     let health = before.until_now()?;
-    world.finish(threads, ended_at, health)
+    let mut recording = world.finish(threads, ended_at, health)?;
+    recording.warnings.splice(0..0, tcp.warnings);
+    Ok(recording)
 }
 
 /// Where programs leave their output, if there are any.
@@ -121,11 +130,13 @@ struct Threads {
     senders: Vec<JoinHandle<SendLog>>,
     transports: Vec<Transport>,
     programs: Vec<Running>,
+    agents: Vec<RunningAgent>,
 }
 
 /// Something that the scenario says.
 enum Step {
     Change { link: usize, way: usize, change: Change },
+    Router(NodeIndex, RouterChange),
     Stop(NodeIndex),
     Restart(NodeIndex),
 }
@@ -133,6 +144,8 @@ enum Step {
 struct World<'a> {
     scenario: &'a Scenario,
     network: Network,
+    /// By link and direction: whether a router leads it.
+    led: Vec<[bool; 2]>,
     emulated: Vec<Option<EmulatedLink>>,
     routers: Vec<Router>,
     datagrams: Datagrams,
@@ -150,7 +163,12 @@ impl World<'_> {
             senders: Vec::new(),
             transports: Vec::new(),
             programs: Vec::new(),
+            agents: Vec::new(),
         };
+        for router in &self.routers {
+            let name = &self.scenario.nodes[router.node().0].name;
+            threads.agents.extend(router.start_agent(name, self.times, &self.ends.done)?);
+        }
         let mut sends = HashMap::new();
         for (i, node) in self.scenario.nodes.iter().enumerate() {
             let here = NodeIndex(i);
@@ -222,6 +240,13 @@ impl World<'_> {
                 }
             }
         }
+        for (i, node) in self.scenario.nodes.iter().enumerate() {
+            let NodeKind::Router(config) = &node.kind else { continue };
+            for change in &config.changes {
+                let step = Step::Router(NodeIndex(i), change.clone());
+                script.push((Instant(change.at.as_nanos()), step));
+            }
+        }
         for fault in &self.scenario.faults {
             let step = match fault.kind {
                 FaultKind::Stop => Step::Stop(fault.node),
@@ -270,8 +295,14 @@ impl World<'_> {
                 }
                 let Some(rate) = change.rate else { return Ok(()) };
                 let near = self.scenario.links[link].ends[way];
-                match self.routers.iter().find(|router| router.node() == near) {
+                match self.routers.iter_mut().find(|router| router.node() == near) {
                     Some(router) => router.link_rate(LinkIndex(link), way, rate),
+                    None => Ok(()),
+                }
+            }
+            Step::Router(node, change) => {
+                match self.routers.iter_mut().find(|router| router.node() == node) {
+                    Some(router) => router.reconfigure(&change),
                     None => Ok(()),
                 }
             }
@@ -280,18 +311,13 @@ impl World<'_> {
         }
     }
 
-    /// A node stops or starts again: a host is gone with its connections, any other node takes no packets.
+    /// A node stops or starts again. Nothing reaches it and nothing leaves it then: what a router lets out as its turn
+    /// comes is lost before the link.
     fn set_node(&mut self, node: NodeIndex, up: bool) -> Result<(), LabError> {
-        let host = self.scenario.nodes[node.0].kind == NodeKind::Host;
-        let state = match (up, host) {
-            (true, _) => NodeState::Up,
-            (false, true) => NodeState::Gone,
-            (false, false) => NodeState::Deaf,
-        };
         self.up[node.0].store(up, Ordering::Relaxed);
         for (link, end) in self.scenario.links_of(node) {
             if let Some(Some(emulated)) = self.emulated.get_mut(link.0) {
-                emulated.set_node(end, state)?;
+                emulated.set_node(end, up)?;
             }
         }
         Ok(())
@@ -304,27 +330,30 @@ impl World<'_> {
 
     /// Stops everything and collects what it left.
     fn finish(self, threads: Threads, end: Instant, mut health: Health) -> Result<Recording, LabError> {
-        let Self { scenario, network, emulated, routers, mut datagrams, mut times, ends, .. } = self;
+        let Self { scenario, network, led, emulated, routers, mut datagrams, mut times, ends, .. } = self;
         let stopped = end < times.window.1;
         times.window.1 = end;
         ends.stop.store(true, Ordering::Relaxed);
-        let programs: Vec<Result<(), LabError>> = threads.programs.into_iter().map(Running::finish).collect();
+        let programs: Vec<_> = threads.programs.into_iter().map(Running::finish).collect();
         let connections: Vec<Connections> = threads.transports.into_iter().map(Transport::finish).collect();
         let logs: Vec<SendLog> =
             threads.senders.into_iter().map(|thread| thread.join().unwrap_or_default()).collect();
-        if !stopped && logs.iter().any(|log| !log.sent.is_empty()) {
-            // What was sent at the very end is still on its way; it was not lost.
-            sleep_until(monotonic() + GRACE);
-        }
+        // What was sent before the end is still on its way; it was not lost.
+        let drain = !stopped && logs.iter().any(|log| !log.sent.is_empty());
+        let inside = if drain { drained(&emulated, &routers)? } else { 0 };
         ends.done.store(true, Ordering::Relaxed);
         let seen: Vec<Seen> = threads.receivers.into_iter().map(Receiver::finish).collect();
+        let mut recording = Recording { window: times.window, ..Recording::default() };
+        for agent in threads.agents {
+            agent.finish(&mut recording)?;
+        }
         let routers: Vec<Ended> = routers.into_iter().map(Router::stop).collect();
         let emulated: Vec<Option<EmulatorReport>> =
             emulated.into_iter().map(|link| link.map(EmulatedLink::stop)).collect();
         if !stopped {
-            programs.into_iter().collect::<Result<Vec<()>, _>>()?;
+            let ended = programs.into_iter().collect::<Result<Vec<_>, _>>()?;
+            recording.programs = ended.into_iter().flatten().collect();
         }
-        let mut recording = Recording { window: times.window, ..Recording::default() };
         if stopped {
             recording.warnings.push(format!("stopped after {:.3} s", end.as_nanos() as f64 / 1e9));
         }
@@ -333,19 +362,45 @@ impl World<'_> {
         health.receivers(&seen);
         health.engines(emulated.iter().flatten().map(|r| &r.report));
         health.engines(routers.iter().map(|r| &r.report.report));
-        recording.links = links::records(scenario, &emulated, &routers, &times);
+        recording.links = links::records(scenario, &led, &emulated, &routers, &times);
+        for (traffic, hits) in connections.iter().flat_map(|ended| &ended.unopened) {
+            *recording.unopened.entry(*traffic).or_default() += hits;
+        }
         recording.connections = connection_records(scenario, connections, &seen, &mut recording.warnings);
-        arrivals(&mut datagrams, &logs, &seen, &times);
+        recording.foreign = arrivals(&mut datagrams, &logs, &seen, &times);
         datagrams.read_clocks(|node, at| clock_of(scenario, node, at).read(at));
         recording.streams = datagrams.into_records();
+        recording.warnings.extend(set_aside(&mut recording.streams, inside));
         for router in &routers {
             if let Some(error) = &router.report.restore_error {
                 recording.machine_warnings.push(format!("{}: {error}", router.part));
             }
         }
         recording.machine_warnings.extend(health.warnings());
+        recording.longest_stall = health.longest_stall();
         recording.saturated = health.saturated();
+        recording.starved = health.starved();
         Ok(recording)
+    }
+}
+
+/// Waits until no packet is inside links and routers; how many still are when that takes too long.
+fn drained(emulated: &[Option<EmulatedLink>], routers: &[Router]) -> Result<u64, LabError> {
+    let limit = monotonic() + DRAIN_LIMIT;
+    let mut before = u64::MAX;
+    loop {
+        sleep_until(monotonic() + DRAIN_STEP);
+        let mut inside = 0;
+        for link in emulated.iter().flatten() {
+            inside += link.held()?;
+        }
+        for router in routers {
+            inside += router.held()?;
+        }
+        if inside == 0 && before == 0 || monotonic() >= limit {
+            return Ok(inside);
+        }
+        before = inside;
     }
 }
 
@@ -363,8 +418,10 @@ fn clock_of(scenario: &Scenario, node: NodeIndex, at: Instant) -> Clock {
 }
 
 /// Books what was sent and what came. The instant of arrival is the kernel's stamp where there is one: what the
-/// receiving thread then waits for a processor is this machine's doing, not the network's.
-fn arrivals(datagrams: &mut Datagrams, logs: &[SendLog], seen: &[Seen], times: &Times) {
+/// receiving thread then waits for a processor is this machine's doing, not the network's. Returns the number of arrivals
+/// that nobody sent.
+fn arrivals(datagrams: &mut Datagrams, logs: &[SendLog], seen: &[Seen], times: &Times) -> u64 {
+    let mut foreign = 0;
     for sent in logs.iter().flat_map(|log| &log.sent) {
         datagrams.sent(sent, times.of(sent.at));
     }
@@ -375,9 +432,11 @@ fn arrivals(datagrams: &mut Datagrams, logs: &[SendLog], seen: &[Seen], times: &
             let stamp = host.stamps.get(&(*stream, *index)).and_then(|stamps| stamps.get(*copy));
             *copy += 1;
             let at = stamp.copied().unwrap_or(*at);
-            datagrams.arrived(*stream, *index, at);
+            foreign += u64::from(!datagrams.arrived(*stream, *index, at));
         }
+        foreign += host.foreign;
     }
+    foreign
 }
 
 /// The records of connections, with what the tap at the receiver saw of each.
@@ -391,7 +450,7 @@ fn connection_records(
     let flows: HashMap<NodeIndex, &HashMap<FlowKey, Flow>> =
         hosts.map(NodeIndex).zip(seen.iter().map(|host| &host.flows)).collect();
     let mut records = Vec::new();
-    for Connections { records: of_one, refused, refusals } in connections {
+    for Connections { records: of_one, refused, refusals, .. } in connections {
         if let Some(why) = refused {
             warnings.push(format!("{refusals} connections could not be opened, the first: {why}"));
         }

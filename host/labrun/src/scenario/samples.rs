@@ -70,31 +70,42 @@ impl Line<'_> {
     }
 }
 
-/// A queue over time from its gauge, the counters of its drops, and what it borrowed. Between two samples nothing is
-/// known, so the smallest and largest of an interval are those of the samples at its ends.
+/// The gauges of a queue: its length, and between which lengths it was since the sample before.
+#[derive(Clone, Copy)]
+pub(super) struct Lengths<'a> {
+    pub(super) now: Line<'a>,
+    pub(super) least: Line<'a>,
+    pub(super) most: Line<'a>,
+}
+
+impl Lengths<'_> {
+    /// Whether the queue was always empty.
+    pub(super) fn is_silent(&self) -> bool {
+        self.now.is_silent() && self.most.is_silent()
+    }
+}
+
+/// A queue over time from its gauges, the counters of its drops, and what it borrowed.
 pub(super) fn queue_series(
     name: &str,
     interval: Duration,
     end: Instant,
-    bytes: &[Line<'_>],
+    bytes: Lengths<'_>,
     drops: &[Line<'_>],
     borrows: Option<Line<'_>>,
 ) -> QueueSeries {
     let step = interval.as_nanos().max(1);
     let count = end.as_nanos().div_ceil(step);
     let narrow = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
-    let length = |at: Instant| narrow(bytes.iter().map(|line| line.at(at)).sum());
     let mut series = QueueSeries { name: name.to_owned(), interval, ..QueueSeries::default() };
-    let mut before = length(Instant::ZERO);
     for i in 0..count {
         let (from, until) = (Instant(i * step), Instant((i + 1) * step));
-        let now = length(until);
-        series.bytes.push([before.min(now), before.max(now), now]);
+        let [least, now, most] = [bytes.least, bytes.now, bytes.most].map(|line| narrow(line.at(until)));
+        series.bytes.push([least.min(now), most.max(now), now]);
         series.drops.push(narrow(drops.iter().map(|line| line.growth(from, until)).sum()));
         if let Some(borrows) = borrows.filter(|line| !line.is_silent()) {
             series.borrows.push(borrows.at(until));
         }
-        before = now;
     }
     series
 }
@@ -108,6 +119,8 @@ mod tests {
         let mut recording = Recording { start_ns: 90, interval_ns: 10, samples: 9, ..Recording::default() };
         // Samples at 90, 100 … 170 of the clock: −10, 0 … 70 of the run.
         recording.series.insert("q.bytes".into(), vec![(0, 0), (3, 500), (6, 200)]);
+        recording.series.insert("q.bytes_least".into(), vec![(4, 400), (5, 450), (6, 200)]);
+        recording.series.insert("q.bytes_most".into(), vec![(3, 500), (5, 900), (6, 500), (7, 200)]);
         recording.series.insert("q.dropped_queue_full".into(), vec![(4, 7), (6, 9)]);
         let samples = Samples::new(&recording, Instant(100));
         let (bytes, drops) = (samples.line("q.bytes"), samples.line("q.dropped_queue_full"));
@@ -117,8 +130,11 @@ mod tests {
         assert_eq!(drops.bins(Duration(30), Instant(70)), [7, 2, 0]);
         assert!(samples.line("none").is_silent() && !bytes.is_silent());
         assert_eq!(samples.names("q.dropped_").collect::<Vec<_>>(), ["queue_full"]);
-        let series = queue_series("queue", Duration(10), Instant(60), &[bytes], &[drops], None);
-        assert_eq!(series.bytes[1..5], [[0, 500, 500], [500; 3], [500; 3], [200, 500, 200]]);
+        let (least, most) = (samples.line("q.bytes_least"), samples.line("q.bytes_most"));
+        let lengths = Lengths { now: bytes, least, most };
+        let series = queue_series("queue", Duration(10), Instant(60), lengths, &[drops], None);
+        // At 31 it was longer than at any sample.
+        assert_eq!(series.bytes[1..5], [[0, 500, 500], [400, 500, 500], [450, 900, 500], [200, 500, 200]]);
         assert_eq!(series.drops, [0, 0, 7, 0, 2, 0]);
         assert!(series.borrows.is_empty());
     }

@@ -17,7 +17,8 @@ pub(super) struct SocketOptions {
     send_buffer: usize,
     /// Receive buffer, bytes.
     pub(super) receive_buffer: usize,
-    tos: u8,
+    /// Code point and ECN bits.
+    pub(super) tos: u8,
 }
 
 impl SocketOptions {
@@ -79,6 +80,13 @@ fn available() -> String {
 fn sysctl(key: &str) -> String {
     let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/{key}")).unwrap_or_default();
     text.split_whitespace().collect::<Vec<_>>().join(", ")
+}
+
+/// Lets servers of this thread's namespace answer a SYN with its code point. A listening socket has one of its own, which
+/// can be that of one of its traffics only; so this is for those with several.
+pub(super) fn answer_in_class_of_request() -> Result<(), String> {
+    let path = "/proc/sys/net/ipv4/tcp_reflect_tos";
+    std::fs::write(path, "1").map_err(|error| format!("{path}: {error}"))
 }
 
 /// A listening socket. Errors are messages.

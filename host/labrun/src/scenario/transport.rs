@@ -13,9 +13,9 @@ use super::socket::{self, SocketOptions};
 use crate::error::{LabError, io, network};
 use crate::pace::precise_timers;
 use perhop_io::clock::monotonic;
-use perhop_measure::{ConnectionRecord, ConnectionSample, Membership, Toward};
+use perhop_measure::{ConnectionRecord, ConnectionSample, Membership, TRACE_INTERVAL, TRACED, Toward};
 use perhop_netlink::{Namespace, TcpInfo, tcp_info};
-use perhop_scenario::{NodeIndex, Paths, Scenario, Tcp, Traffic, TrafficKind, generators};
+use perhop_scenario::{NodeIndex, Paths, Scenario, Tcp, Traffic, generators};
 use perhop_traffic::Seed;
 use perhop_traffic::tcp::{AppAction, AppEvent, ConnId, Side, TcpApplication, TcpWorkload};
 use perhop_units::{Duration, Instant};
@@ -29,32 +29,10 @@ use std::thread::JoinHandle;
 
 /// Client ports, as Linux gives them out; given out in turn, so that none comes back soon.
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32_768..=60_999;
-/// Connections of one traffic that record their windows.
-const TRACED: usize = 4;
-/// Interval of these records.
-const TRACE_INTERVAL: Duration = Duration::from_millis(10);
 /// Longest wait, so that the end of the run is seen.
 const IDLE: Duration = Duration::from_millis(50);
 /// Events of listeners have this bit; their number is below it.
 const LISTENER: u64 = 1 << 63;
-
-/// The well-known port a traffic's connections go to, as in the simulator: filters may name it.
-fn server_port(kind: &TrafficKind) -> u16 {
-    match kind {
-        TrafficKind::Web { .. } => 80,
-        TrafficKind::Files { .. } => 20,
-        _ => 5001,
-    }
-}
-
-fn tcp_of(kind: &TrafficKind) -> Option<&Tcp> {
-    match kind {
-        TrafficKind::Bulk { tcp, .. } | TrafficKind::Files { tcp, .. } | TrafficKind::Web { tcp, .. } => {
-            Some(tcp)
-        }
-        _ => None,
-    }
-}
 
 /// One direction of the connections of one pair.
 struct Application {
@@ -82,12 +60,13 @@ impl Applications {
         let mut plan = Self::default();
         let mut group = 0;
         for (index, traffic) in scenario.traffic.iter().enumerate() {
-            let Some(tcp) = tcp_of(&traffic.kind) else { continue };
+            let kind = &traffic.kind;
+            let (Some(tcp), Some(port)) = (kind.tcp(), kind.server_port()) else { continue };
             for pair in 0..traffic.pairs.len() {
                 let second = traffic.both.then_some(Toward::First);
                 for toward in [Toward::Second].into_iter().chain(second) {
                     let of = Membership { traffic: index, pair, toward };
-                    plan.add(scenario, paths, of, (traffic, tcp), group, seed)?;
+                    plan.add(scenario, paths, of, (traffic, tcp, port), group, seed)?;
                     group += 1;
                 }
             }
@@ -100,7 +79,7 @@ impl Applications {
         scenario: &Scenario,
         paths: &Paths,
         of: Membership,
-        (traffic, tcp): (&Traffic, &Tcp),
+        (traffic, tcp, port): (&Traffic, &Tcp, u16),
         group: u16,
         seed: Seed,
     ) -> Result<(), LabError> {
@@ -118,7 +97,7 @@ impl Applications {
             nodes: [client, server],
             addresses: [client, server].map(|node| scenario.nodes[node.0].address),
             options: [client, server].map(|node| SocketOptions::of(tcp, dscp_of(node))),
-            port: server_port(&traffic.kind),
+            port,
             receiver: made.receiver,
             connections: HashMap::new(),
             traced: scenario.probes.connections.contains(&of.traffic),
@@ -174,6 +153,8 @@ pub(super) struct Connections {
     pub(super) refused: Option<String>,
     /// How often.
     pub(super) refusals: u64,
+    /// Connections that applications could not open any more, with the traffic.
+    pub(super) unopened: Vec<(usize, u64)>,
 }
 
 struct Listener {
@@ -228,7 +209,14 @@ impl Driver {
             let options =
                 same.max_by_key(|options| options.receive_buffer).unwrap_or(&application.options[1]);
             let address = SocketAddrV4::new(application.addresses[1], port);
-            let open = || socket::listen(address, options);
+            let of_one_class =
+                applications.iter().filter(|a| a.port == port).all(|a| a.options[1].tos == options.tos);
+            let open = || {
+                if !of_one_class {
+                    socket::answer_in_class_of_request()?;
+                }
+                socket::listen(address, options)
+            };
             let opened = network_of.nodes[server.0].run(open).map_err(network("open a TCP server"))?;
             let part = || format!("traffic \"{}\"", scenario.traffic[application.of.traffic].name);
             let socket = opened.map_err(|why| unsuitable(part(), why))?;
@@ -387,7 +375,7 @@ impl Driver {
         application.connections.insert(conn, number);
         self.expected.insert((client_address, port, application.port), number);
         let record = self.records.len();
-        self.records.push((host, flow, empty_record(application.of, self.now)));
+        self.records.push((host, flow, ConnectionRecord::new(application.of, self.now)));
         let client_key = (client_address, port, application.port);
         let mut connection = Connection::new(index, conn, record, serial, client_key);
         connection.ends[0].socket = Some(socket);
@@ -548,7 +536,9 @@ impl Driver {
             }
             self.forget(number);
         }
-        Connections { records: self.records, refused: self.refused, refusals: self.refusals }
+        let hits = self.applications.iter().map(|a| (a.of.traffic, a.machine.counters().limit_hits));
+        let unopened = hits.filter(|(_, hits)| *hits > 0).collect();
+        Connections { records: self.records, refused: self.refused, refusals: self.refusals, unopened }
     }
 }
 
@@ -562,20 +552,4 @@ fn side_index(side: Side) -> usize {
 /// The kernel's view of the end that sends the data.
 fn sender_info(connection: &Connection, receiver: Side) -> Option<TcpInfo> {
     tcp_info(connection.ends[side_index(receiver.peer())].socket.as_ref()?).ok()
-}
-
-fn empty_record(of: Membership, now: Instant) -> ConnectionRecord {
-    ConnectionRecord {
-        of,
-        opened: now,
-        first_byte: None,
-        ended: None,
-        bytes: 0,
-        failed: false,
-        bins: Vec::new(),
-        window_bytes: 0,
-        window_ip_bytes: 0,
-        retransmits: None,
-        trace: Vec::new(),
-    }
 }

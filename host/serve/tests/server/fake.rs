@@ -34,16 +34,7 @@ pub struct Fake {
 }
 
 pub fn error(code: Code) -> ErrorItem {
-    ErrorItem {
-        op: None,
-        path: "class/ef".into(),
-        code,
-        message: format!("because of {code}"),
-        value: None,
-        allowed: None,
-        limit: None,
-        free: None,
-    }
+    ErrorItem::new(code, "class/ef", format!("because of {code}"))
 }
 
 impl Fake {

@@ -8,10 +8,12 @@
 //! | `groups.csv`, `links.csv`, `drops.csv` | figures of all repetitions together and of each |
 //! | `series.csv`, `queues.csv`, `connections.csv` | values over time |
 //! | `delays.csv`, `pairs.csv` | distributions of delay, delays of successive packets |
+//! | `agents.csv`, `allocations.csv` | classes that agents look after: figures of all repetitions together and of each, and what they had over time |
 //!
 //! A page is made from these files alone, so it can be made again later, or from two directories side by side. All but
 //! `machine.json` are equal for equal runs.
 
+mod agents;
 mod csv;
 mod tables;
 
@@ -103,7 +105,7 @@ pub struct ResultDirectory {
 }
 
 /// Names of the files that [`ResultDirectory::from_files`] asks for.
-pub const FILES: [&str; 11] = [
+pub const FILES: [&str; 13] = [
     "result.json",
     "about.json",
     "machine.json",
@@ -115,6 +117,8 @@ pub const FILES: [&str; 11] = [
     "connections.csv",
     "delays.csv",
     "pairs.csv",
+    "agents.csv",
+    "allocations.csv",
 ];
 
 impl ResultDirectory {
@@ -138,7 +142,7 @@ impl ResultDirectory {
     /// Reads the files back; `read` gives the text of a file or `None` if there is none.
     ///
     /// # Errors
-    /// A file is missing (only `machine.json` may be) or not what it should be.
+    /// A file is missing (only `machine.json` may be, and without agents their tables) or not what it should be.
     pub fn from_files(read: impl Fn(&'static str) -> Option<String>) -> Result<Self, DirectoryError> {
         let text = |file| read(file).ok_or(DirectoryError::Missing(file));
         let result = ScenarioResult::from_json(&text("result.json")?)?;
@@ -151,7 +155,9 @@ impl ResultDirectory {
         for name in result.variants.keys() {
             configurations.push(ConfigurationDetails { name: name.clone(), ..Default::default() });
         }
-        tables::read(&mut configurations, text)?;
+        // Directories of runs without agents had no tables of them for a while.
+        let with_agents = !result.agents.is_empty() || result.variants.values().any(|v| !v.agents.is_empty());
+        tables::read(&mut configurations, with_agents, text)?;
         Ok(Self { about, machine, result, configurations })
     }
 
@@ -198,17 +204,28 @@ mod tests {
     }
 
     #[test]
+    fn a_run_without_agents_needs_no_tables_of_them() {
+        let mut directory = synthetic::directory(1, 1, 1);
+        directory.result.agents.clear();
+        directory.result.variants.values_mut().for_each(|variant| variant.agents.clear());
+        directory.configurations.iter_mut().for_each(|c| (c.agents, c.allocations) = Default::default());
+        let files: BTreeMap<_, _> = directory.to_files().expect("it can be written").into_iter().collect();
+        let older = ResultDirectory::from_files(|file| {
+            files.get(file).filter(|_| !["agents.csv", "allocations.csv"].contains(&file)).cloned()
+        });
+        assert_eq!(older.expect("it can be read"), directory);
+    }
+
+    #[test]
     fn a_missing_file_and_a_broken_one_are_told_apart() {
         let files: BTreeMap<_, _> =
             synthetic::directory(1, 1, 1).to_files().expect("it can be written").into_iter().collect();
-        let without =
-            |name: &'static str| ResultDirectory::from_files(move |f| files_but(&files, f, name)).err();
+        let without = |name: &'static str| ResultDirectory::from_files(|f| files_but(&files, f, name)).err();
         fn files_but(files: &BTreeMap<&str, String>, file: &str, name: &str) -> Option<String> {
             files.get(file).filter(|_| file != name).cloned()
         }
         assert!(matches!(without("series.csv"), Some(DirectoryError::Missing("series.csv"))));
-        let files: BTreeMap<_, _> =
-            synthetic::directory(1, 1, 1).to_files().expect("it can be written").into_iter().collect();
+        assert!(matches!(without("agents.csv"), Some(DirectoryError::Missing("agents.csv"))));
         let broken = ResultDirectory::from_files(|file| {
             let text = files.get(file)?;
             Some(if file == "queues.csv" { text.replace("core", "co\"re,x") } else { text.clone() })

@@ -1,7 +1,7 @@
 //! The tables of a result directory, each written and read in one place.
 
-use super::DirectoryError;
 use super::csv::{Column, CsvError, Reader, Record, Writer};
+use super::{DirectoryError, agents};
 use crate::details::{
     ConfigurationDetails, ConnectionState, ConnectionTrace, DelayCurve, DelayPairs, GroupBin, GroupFigures,
     GroupSeries, LinkFigures, QueueInterval, QueueTrace,
@@ -28,12 +28,16 @@ pub(super) fn write(configurations: &[ConfigurationDetails]) -> Vec<(&'static st
             "pairs.csv",
             write_points(configurations, &PAIRS, |c| c.pairs.iter().map(|d| (&d.group, &d.points)).collect()),
         ),
+        ("agents.csv", agents::write_figures(configurations)),
+        ("allocations.csv", agents::write_allocations(configurations)),
     ]
 }
 
-/// Reads all tables into the configurations they name; rows of others are left aside.
+/// Reads all tables into the configurations they name; rows of others are left aside. Those of agents are there if
+/// `with_agents`.
 pub(super) fn read(
     configurations: &mut [ConfigurationDetails],
+    with_agents: bool,
     text: impl Fn(&'static str) -> Result<String, DirectoryError>,
 ) -> Result<(), DirectoryError> {
     read_groups(configurations, &text("groups.csv")?)?;
@@ -54,23 +58,27 @@ pub(super) fn read(
         }
         c.pairs.last_mut().into_iter().for_each(|last| last.points.push(point));
     })?;
+    if with_agents {
+        agents::read_figures(configurations, &text("agents.csv")?)?;
+        agents::read_allocations(configurations, &text("allocations.csv")?)?;
+    }
     Ok(())
 }
 
 /// A repetition's number, or `all`.
-fn repetition(writer: &mut Writer, number: Option<u32>) -> &mut Writer {
+pub(super) fn repetition(writer: &mut Writer, number: Option<u32>) -> &mut Writer {
     match number {
         Some(number) => writer.count(Some(u64::from(number))),
         None => writer.text("all"),
     }
 }
 
-fn read_repetition(record: &Record<'_>, column: Column) -> Result<Option<u32>, CsvError> {
+pub(super) fn read_repetition(record: &Record<'_>, column: Column) -> Result<Option<u32>, CsvError> {
     if record.text(column) == "all" { Ok(None) } else { record.number(column).map(Some) }
 }
 
 /// The configuration a record belongs to.
-fn of<'a>(
+pub(super) fn of<'a>(
     configurations: &'a mut [ConfigurationDetails],
     record: &Record<'_>,
     column: Column,

@@ -69,7 +69,7 @@ fn group_over_time(view: &View<'_>, number: usize, group: &str) -> Option<String
     let panels = Panels {
         id: identifier("t", &[number]),
         title: group.to_owned(),
-        description: description(view, group),
+        description: description(view, "Throughput, delay and loss over time", group),
         x: Axis::exact("time, s", 0.0, view.end_s),
         panels,
         marks: view.marks(),
@@ -82,8 +82,8 @@ pub(super) fn panel(label: &str, least: f64, layers: Vec<Layer>) -> Panel {
     Panel { y: Axis::linear(label, 0.0, top(&layers).max(least)), layers }
 }
 
-/// The figures of a group in words.
-fn description(view: &View<'_>, group: &str) -> String {
+/// What is drawn of a group, and its figures in words.
+fn description(view: &View<'_>, what: &str, group: &str) -> String {
     let words = view.configurations.iter().filter_map(|shown| {
         let result = &shown.details.pooled(group)?.result;
         let mut text = format!("{}:", shown.name);
@@ -98,7 +98,7 @@ fn description(view: &View<'_>, group: &str) -> String {
         }
         Some(text)
     });
-    format!("Over time, {group}. {}.", words.collect::<Vec<_>>().join("; "))
+    format!("{what} of {group}. {}.", words.collect::<Vec<_>>().join("; "))
 }
 
 fn middles(series: &GroupSeries) -> impl Iterator<Item = (f64, &crate::details::GroupBin)> {
@@ -160,7 +160,7 @@ fn curve(view: &View<'_>, number: usize, group: &str) -> String {
     let chart = Chart {
         id: identifier("cdf", &[number]),
         title: group.to_owned(),
-        description: description(view, group),
+        description: description(view, "Distribution of delay", group),
         x: Axis::logarithmic("one-way delay, ms", shortest, longest),
         y: Axis::linear("packets within, %", 0.0, 100.0),
         layers: layers.collect(),
@@ -265,7 +265,7 @@ fn scatter(view: &View<'_>, number: usize, group: &str) -> String {
     let chart = Chart {
         id: identifier("pairs", &[number]),
         title: group.to_owned(),
-        description: format!("Delay of successive packets. {}", description(view, group)),
+        description: description(view, "Delay of successive packets", group),
         x,
         y,
         layers,

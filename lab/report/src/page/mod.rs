@@ -4,6 +4,7 @@
 //! No script, no font, no image and no address outside the page. Every line is thinned to what a screen can show and
 //! to what all lines together may cost, so that a page stays below 3 MB whatever was run.
 
+mod agents;
 mod charts;
 mod queues;
 mod tables;
@@ -109,9 +110,11 @@ fn head(title: &str) -> String {
 fn body(view: &View<'_>, out: &mut String) {
     tables::groups(view, out);
     tables::links(view, out);
+    tables::agents(view, out);
     let sections = [
         charts::over_time(view),
         queues::over_time(view),
+        agents::over_time(view),
         charts::delay_distribution(view),
         charts::repetitions(view),
         charts::successive_delays(view),
@@ -178,9 +181,6 @@ fn conditions(heading: &str, directory: &ResultDirectory, out: &mut String) {
     }
     for (path, value) in &about.settings {
         line(&format!("set: {path}"), value);
-    }
-    if let Some(wall) = machine.wall_s {
-        line("time it took", &format!("{wall:.1} s"));
     }
     out.push_str("</dl>\n<h3>How far to trust it</h3>\n<ul>\n");
     if result.mode == "sim" {

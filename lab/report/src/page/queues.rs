@@ -12,6 +12,9 @@ const MAX_QUEUES: usize = 24;
 /// A queue that was never longer held one packet at a time, which is no queue, bytes.
 const ONE_PACKET: u32 = 1600;
 
+/// Name of the queue of a link without classes.
+const ONLY: &str = "queue";
+
 /// The queues that a page draws: the first repetition of those that ever held more than one packet or dropped one.
 pub(super) fn drawn(details: &ConfigurationDetails) -> impl Iterator<Item = &QueueTrace> {
     let first = details.queues.iter().map(|q| q.repetition).min();
@@ -38,6 +41,11 @@ pub(super) fn over_time(view: &View<'_>) -> Section {
     )
 }
 
+/// What to call a queue: by the class that it is of, if it is one's.
+fn called(queue: &str) -> String {
+    if queue == ONLY { "The queue".to_owned() } else { format!("Queue {queue}") }
+}
+
 fn chart(view: &View<'_>, shown: &Shown<'_>, trace: &QueueTrace, id: String) -> String {
     let thin = trace.thinned(view.points);
     let interval = thin.interval.as_secs_f64();
@@ -51,8 +59,7 @@ fn chart(view: &View<'_>, shown: &Shown<'_>, trace: &QueueTrace, id: String) -> 
         Layer::Line { label: shown.name.clone(), color, dashed: false, points: last.collect() },
     ];
     let mut panels = vec![panel("waiting, kB", 0.0, length)];
-    let dropped: u64 = trace.intervals.iter().map(|q| u64::from(q.drops)).sum();
-    if dropped > 0 {
+    if trace.intervals.iter().any(|q| q.drops > 0) {
         let points = intervals().map(|(i, q)| (at(i), 0.0, f64::from(q.drops)));
         let layer = Layer::Band { label: String::new(), color: 1, solid: true, points: points.collect() };
         panels.push(panel("dropped", 1.0, vec![layer]));
@@ -69,13 +76,19 @@ fn chart(view: &View<'_>, shown: &Shown<'_>, trace: &QueueTrace, id: String) -> 
         panels.push(panel(label, 0.0, vec![layer]));
     }
     let back = if trace.way == 0 { "" } else { ", back" };
+    // As in the table of links, what the warm-up dropped does not count.
+    let start = |i: usize| i as f64 * trace.interval.as_secs_f64();
+    let measured = trace.intervals.iter().enumerate().filter(|(i, _)| start(*i) + 1e-9 >= view.warm_up_s);
+    let dropped: u64 = measured.map(|(_, q)| u64::from(q.drops)).sum();
     let longest = trace.intervals.iter().map(|q| q.bytes[1]).max().unwrap_or(0);
     let drawing = Panels {
         id,
         title: format!("{}{back}: {} ({})", trace.link, trace.queue, shown.name),
         description: format!(
-            "Queue {} in front of {}{back} over time, {}: at most {longest} bytes, {dropped} packets dropped, {borrowed} borrowed.",
-            trace.queue, trace.link, shown.name
+            "{} in front of {}{back} over time, {}: at most {longest} bytes, {dropped} packets dropped after the warm-up, {borrowed} borrowed.",
+            called(&trace.queue),
+            trace.link,
+            shown.name
         ),
         x: Axis::exact("time, s", 0.0, view.end_s),
         panels,

@@ -2,7 +2,7 @@
 
 use super::view::View;
 use crate::comparison::{Difference, differences as all_differences};
-use crate::details::GroupFigures;
+use crate::details::{AgentFigures, GroupFigures};
 use crate::directory::ResultDirectory;
 use crate::plot::escape;
 use crate::summary::figure;
@@ -194,6 +194,62 @@ pub(super) fn links(view: &View<'_>, out: &mut String) {
          waited before the line began on them.",
         out,
     );
+}
+
+const AGENT_COLUMNS: [&str; 15] = [
+    "Class",
+    "Configuration",
+    "Allocated, kbit/s",
+    "Used, %",
+    "Estimate, %",
+    "Requests/s",
+    "Not granted, %",
+    "Congested, %",
+    "Increases",
+    "Decreases",
+    "Asked",
+    "Granted",
+    "In part",
+    "Refused",
+    "No answer",
+];
+
+/// Figures and counts of every class that an agent looks after, if there is any.
+pub(super) fn agents(view: &View<'_>, out: &mut String) {
+    if view.classes().is_empty() {
+        return;
+    }
+    head("Agents", &AGENT_COLUMNS, out);
+    let mut rows = 0;
+    for class in view.classes() {
+        for shown in &view.configurations {
+            let mut pooled = shown.details.agents.iter().filter(|figures| figures.repetition.is_none());
+            let figures = pooled.find(|figures| figures.result.class == class);
+            let Some(figures) = figures.filter(|_| rows < MAX_ROWS) else { continue };
+            rows += 1;
+            out.push_str(&format!(
+                "<tr><th scope=\"row\">{}</th><td class=\"part\">{}</td>{}</tr>\n",
+                escape(class),
+                escape(&shown.name),
+                agent_cells(figures)
+            ));
+        }
+    }
+    foot(
+        "While the measurement lasted. Figures are means over repetitions: what the class had, what it carried and what its \
+         meter took it to use as shares of that, requests to the broker, those that were not granted in full as a share \
+         of those that ended, and the time in which a long queue overruled the law. Counts are those of all repetitions \
+         together: changes of the allocation, then requests and what became of them.",
+        out,
+    );
+}
+
+fn agent_cells(figures: &AgentFigures) -> String {
+    let counts = figures.counts.list().map(|(_, count)| count.to_string());
+    crate::terminal::agent_cells(&figures.result)
+        .chain(counts)
+        .map(|cell| format!("<td>{cell}</td>"))
+        .collect()
 }
 
 /// Figure by figure, two runs.

@@ -43,6 +43,8 @@ fn every_kind_of_chart_is_there_and_says_how_to_read_it() {
     for title in [
         "Groups",
         "Links",
+        "Agents",
+        "Allocations",
         "Throughput, delay and loss over time",
         "Queues",
         "Distribution of delay",
@@ -59,6 +61,13 @@ fn every_kind_of_chart_is_there_and_says_how_to_read_it() {
     {
         assert!(page.contains(words), "{words}");
     }
+    // Both configurations in one drawing, and what was counted beside it.
+    assert_eq!(page.matches("id=\"a-").count(), 2);
+    assert_eq!(
+        page.matches("<td>31</td><td>29</td><td>67</td><td>60</td><td>4</td><td>2</td><td>1</td>").count(),
+        2
+    );
+    assert!(page.contains("Allocation of realtime over time. product: 64 to "));
     // Ten groups; two queues and seven traced connections in each of two configurations.
     assert_eq!(page.matches("id=\"t-").count(), 2 * 10);
     assert_eq!((page.matches("id=\"q-").count(), page.matches("id=\"tcp-").count()), (2 * 4, 2 * 14));
@@ -130,5 +139,32 @@ fn a_comparison_shows_both_runs_everywhere() {
 fn a_result_without_anything_makes_a_page() {
     let page = scenario_page(&ResultDirectory::default());
     assert_balanced(&page);
+    assert!(!page.contains("Agents") && !page.contains("Allocations"));
     assert!(page.contains("No target was judged."));
+}
+
+#[test]
+fn drawings_say_what_they_show_and_count_drops_as_the_table_of_links_does() {
+    let mut directory = synthetic::directory(1, 2, 1);
+    let interval = directory.configurations[0].queues[0].interval.as_secs_f64();
+    for configuration in &mut directory.configurations {
+        configuration.queues[0].queue = "queue".into();
+        for (i, drops) in [(0, 40), (1, 2)] {
+            configuration.queues[0].intervals[i].drops = drops;
+        }
+        for late in &mut configuration.queues[0].intervals[2..] {
+            late.drops = 0;
+        }
+    }
+    directory.about.warm_up_s = interval;
+    let page = scenario_page(&directory);
+    assert!(page.contains("The queue in front of") && !page.contains("Queue queue"));
+    assert!(page.contains("2 packets dropped after the warm-up") && !page.contains("42 packets dropped"));
+    let described = |id: &str| {
+        let at = page.find(&format!("<desc id=\"{id}-")).unwrap_or_else(|| panic!("no {id}"));
+        page[at..].split('>').nth(1).expect("a text").split('<').next().expect("it ends").to_owned()
+    };
+    assert!(described("t-0").starts_with("Throughput, delay and loss over time of "), "{}", described("t-0"));
+    assert!(described("cdf-0").starts_with("Distribution of delay of "), "{}", described("cdf-0"));
+    assert!(described("pairs-0").starts_with("Delay of successive packets of "), "{}", described("pairs-0"));
 }

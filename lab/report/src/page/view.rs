@@ -27,6 +27,8 @@ pub(super) struct View<'a> {
     pub(super) configurations: Vec<Shown<'a>>,
     /// End of the time axis, s.
     pub(super) end_s: f64,
+    /// Time that is not measured, s: of two runs the longer.
+    pub(super) warm_up_s: f64,
     marks: Vec<&'a TimedMark>,
     /// Points of a line over time.
     pub(super) points: usize,
@@ -35,7 +37,8 @@ pub(super) struct View<'a> {
 impl<'a> View<'a> {
     pub(super) fn of_one(directory: &'a ResultDirectory) -> Self {
         let configurations = directory.configurations.iter().map(|c| (c.name.clone(), c));
-        Self::of(configurations.collect(), directory.result.sim_s, directory.about.marks.iter().collect())
+        let (end, warm_up) = (directory.result.sim_s, directory.about.warm_up_s);
+        Self::of(configurations.collect(), end, warm_up, directory.about.marks.iter().collect())
     }
 
     /// Configurations of the same name beside each other.
@@ -55,12 +58,14 @@ impl<'a> View<'a> {
         let end = first.1.result.sim_s.max(second.1.result.sim_s);
         let mut marks: Vec<&TimedMark> = first.1.about.marks.iter().collect();
         marks.extend(second.1.about.marks.iter().filter(|mark| !first.1.about.marks.contains(mark)));
-        Self::of(configurations, end, marks)
+        let warm_up = first.1.about.warm_up_s.max(second.1.about.warm_up_s);
+        Self::of(configurations, end, warm_up, marks)
     }
 
     fn of(
         configurations: Vec<(String, &'a ConfigurationDetails)>,
         end_s: f64,
+        warm_up_s: f64,
         marks: Vec<&'a TimedMark>,
     ) -> Self {
         let configurations: Vec<Shown<'a>> = configurations
@@ -69,10 +74,11 @@ impl<'a> View<'a> {
             .enumerate()
             .map(|(color, (name, details))| Shown { name, details, color })
             .collect();
-        let mut view = Self { configurations, end_s, marks, points: MOST_POINTS };
+        let mut view = Self { configurations, end_s, warm_up_s, marks, points: MOST_POINTS };
         let queues: usize =
             view.configurations.iter().map(|shown| super::queues::drawn(shown.details).count()).sum();
-        let lines = 3 * (view.groups().len() * view.configurations.len() + queues);
+        let each = view.configurations.len();
+        let lines = 3 * (view.groups().len() * each + queues) + view.classes().len() * each;
         view.points = (POINT_BUDGET / lines.max(1)).clamp(LEAST_POINTS, MOST_POINTS);
         view
     }
@@ -87,6 +93,19 @@ impl<'a> View<'a> {
         }
         names.retain(|name| !name.ends_with(".down"));
         names.truncate(MAX_GROUPS);
+        names
+    }
+
+    /// Names of the classes that agents look after, in order.
+    pub(super) fn classes(&self) -> Vec<&'a str> {
+        let mut names: Vec<&str> = Vec::new();
+        for details in self.configurations.iter().map(|shown| shown.details) {
+            for trace in &details.allocations {
+                if !names.contains(&trace.class.as_str()) {
+                    names.push(&trace.class);
+                }
+            }
+        }
         names
     }
 

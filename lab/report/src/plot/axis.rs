@@ -1,6 +1,7 @@
 //! Axes: from values to pixels, and where to put ticks.
 //!
-//! Logarithms are the platform's: they end as tenths of a pixel and never reach a result.
+//! Nothing here asks the platform for a logarithm or a power, so that a page is the same to the byte everywhere: decades
+//! are found by comparison with literals, which every compiler reads alike, and logarithms by squaring.
 
 /// How values are laid out along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +59,7 @@ impl Axis {
     pub fn position(&self, value: f64) -> f64 {
         let share = match self.scale {
             Scale::Linear => (value - self.min) / (self.max - self.min),
-            Scale::Logarithmic => (value.max(self.min) / self.min).log10() / (self.max / self.min).log10(),
+            Scale::Logarithmic => log2(value.max(self.min) / self.min) / log2(self.max / self.min),
         };
         share.clamp(0.0, 1.0)
     }
@@ -75,10 +76,48 @@ impl Axis {
 /// Ticks an axis aims at.
 const TICKS: usize = 5;
 
+/// Ten to the power of `exponent`, correctly rounded: as the literal is read. 0 and infinity beyond the range of numbers.
+fn power_of_ten(exponent: i32) -> f64 {
+    format!("1e{exponent}").parse().unwrap_or(f64::INFINITY)
+}
+
+/// The largest whole `d` with 10^d ≤ `value`, which is above zero and finite: the exponent it is written with.
+fn decade(value: f64) -> i32 {
+    let written = format!("{value:e}");
+    written.rsplit_once('e').and_then(|(_, exponent)| exponent.parse().ok()).unwrap_or(0)
+}
+
+/// The logarithm to base 2 of a number above zero, to 2^-44: the exponent, then a binary digit for each squaring of the
+/// mantissa. Multiplications alone, which IEEE 754 rounds alike everywhere. None of no number, and of none above zero.
+fn log2(value: f64) -> f64 {
+    if !(value.is_finite() && value > 0.0) {
+        return if value == f64::INFINITY { value } else { f64::NAN };
+    }
+    let (mut mantissa, mut whole) = (value, 0.0);
+    while mantissa >= 2.0 {
+        mantissa /= 2.0;
+        whole += 1.0;
+    }
+    while mantissa < 1.0 {
+        mantissa *= 2.0;
+        whole -= 1.0;
+    }
+    let (mut digits, mut digit) = (0.0, 0.5);
+    for _ in 0..44 {
+        mantissa *= mantissa;
+        if mantissa >= 2.0 {
+            mantissa /= 2.0;
+            digits += digit;
+        }
+        digit /= 2.0;
+    }
+    whole + digits
+}
+
 /// The step of 1, 2 or 5 times a power of ten that divides `span` into about `wanted` parts.
 fn step(span: f64, wanted: usize) -> f64 {
     let raw = span / wanted.max(1) as f64;
-    let power = 10f64.powi(raw.log10().floor() as i32);
+    let power = power_of_ten(decade(raw));
     let factor = raw / power;
     let nice = match factor {
         f if f <= 1.5 => 1.0,
@@ -96,7 +135,7 @@ pub fn ticks(min: f64, max: f64, wanted: usize) -> Vec<(f64, String)> {
         return Vec::new();
     }
     let step = step(span, wanted);
-    let decimals = (-(step.log10() + 1e-9).floor()).clamp(0.0, 9.0) as usize;
+    let decimals = (-decade(step * (1.0 + 1e-9))).clamp(0, 9) as usize;
     let first = (min / step - 1e-9).ceil();
     let count = (max / step + 1e-9).floor() - first;
     (0..=count.max(0.0) as usize)
@@ -109,16 +148,16 @@ pub fn ticks(min: f64, max: f64, wanted: usize) -> Vec<(f64, String)> {
 
 /// 1, 2 and 5 times the powers of ten around a value.
 fn one_two_five(value: f64) -> Vec<f64> {
-    let decade = value.log10().floor() as i32;
-    (decade - 1..=decade + 1).flat_map(|d| [1.0, 2.0, 5.0].map(|m| m * 10f64.powi(d))).collect()
+    let decade = decade(value);
+    (decade - 1..=decade + 1).flat_map(|d| [1.0, 2.0, 5.0].map(|m| m * power_of_ten(d))).collect()
 }
 
 fn log_ticks(min: f64, max: f64) -> Vec<(f64, String)> {
-    let first = min.log10().floor() as i32;
-    let last = max.log10().ceil() as i32;
+    let first = decade(min);
+    let last = decade(max) + i32::from(power_of_ten(decade(max)) < max);
     let multiples: &[f64] = if last - first > 3 { &[1.0] } else { &[1.0, 2.0, 5.0] };
     (first..=last)
-        .flat_map(|d| multiples.iter().map(move |m| (d, m * 10f64.powi(d))))
+        .flat_map(|d| multiples.iter().map(move |m| (d, m * power_of_ten(d))))
         .filter(|(_, v)| *v >= min * (1.0 - 1e-9) && *v <= max * (1.0 + 1e-9))
         .map(|(d, v)| {
             let decimals = usize::try_from(-d).unwrap_or(0);
@@ -148,6 +187,27 @@ mod tests {
         assert_eq!(texts(Axis::logarithmic("", 0.2, 3000.0).ticks()), ["1", "10", "100", "1000"]);
         assert_eq!(Axis::linear("", 0.0, 612.0).max, 700.0);
         assert_eq!((Axis::linear("", f64::NAN, 3.0).max, Axis::linear("", 0.0, 0.0).max), (1.0, 1.0));
+    }
+
+    #[test]
+    fn logarithms_and_decades_are_exact_where_they_can_be() {
+        for (value, expected) in [(1.0, 0.0), (8.0, 3.0), (0.25, -2.0), (1024.0, 10.0)] {
+            assert_eq!(log2(value), expected);
+        }
+        // 2^-44 and the rounding of 44 squarings.
+        assert!((log2(10.0) - std::f64::consts::LOG2_10).abs() < 1e-12, "{}", log2(10.0));
+        assert!(log2(f64::NAN).is_nan() && log2(f64::INFINITY) == f64::INFINITY);
+        for (value, expected) in [(1.0, 0), (9.99, 0), (10.0, 1), (1000.0, 3), (0.001, -3), (0.00099, -4)] {
+            assert_eq!(decade(value), expected, "{value}");
+        }
+        assert_eq!([power_of_ten(-3), power_of_ten(0), power_of_ten(6)], [0.001, 1.0, 1e6]);
+        let position = Axis::logarithmic("", 1.0, 1000.0).position(10.0);
+        assert!((position - 1.0 / 3.0).abs() < 1e-12, "{position}");
+        let source = include_str!("axis.rs");
+        let (code, _) = source.split_once("#[cfg(test)]").expect("these tests");
+        for platform in [".log10()", ".powi(", ".powf(", ".ln()", ".log2()", ".exp("] {
+            assert!(!code.contains(platform), "{platform}");
+        }
     }
 
     proptest! {

@@ -1,11 +1,11 @@
 //! What only the whole scenario shows.
 
+use super::Places;
 use super::cx::Cx;
 use super::traffic_kinds::MAX_STREAMS;
 use super::tree::Id;
-use super::{Places, router_text};
 use crate::figures;
-use crate::model::{NodeIndex, NodeKind, Scenario, TrafficKind};
+use crate::model::{Discipline, NodeIndex, NodeKind, Scenario, TrafficKind};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 
@@ -16,11 +16,7 @@ pub(super) fn all(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
     names(cx, scenario, places);
     reachable(cx, scenario, places);
     streams(cx, scenario, places);
-    for (node, &at) in scenario.nodes.iter().zip(&places.nodes) {
-        if let NodeKind::Router(config) = &node.kind {
-            router_text::check_ports(cx, scenario, node, config, at);
-        }
-    }
+    disciplines(cx, scenario, places);
     if !cx.damaged && !scenario.links.is_empty() && ends_are_known(scenario) {
         let used: BTreeSet<usize> = scenario.links.iter().flat_map(|l| l.ends).map(|end| end.0).collect();
         for (_, &at) in places.nodes.iter().enumerate().filter(|(i, _)| !used.contains(i)) {
@@ -42,7 +38,7 @@ fn place(cx: &Cx<'_>, table: Id, key: &str) -> Id {
 /// Nothing may be planned behind the end.
 fn times(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
     let end = scenario.length();
-    if end.as_nanos() == 0 || cx.damaged {
+    if end.as_nanos() == 0 || places.endless || cx.damaged {
         return;
     }
     let behind = |table: Id, key: &str| {
@@ -101,13 +97,15 @@ fn names(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
     if places.traffic.len() != scenario.traffic.len() {
         return;
     }
-    let reserved =
-        |name: &str| scenario.variants.iter().any(|v| v == name) || ["link", figures::TOTAL].contains(&name);
+    let begins = ["link", "agent", "admission", figures::TOTAL];
+    let reserved = |name: &str| scenario.variants.iter().any(|v| v == name) || begins.contains(&name);
     let mut groups: BTreeMap<String, &str> = BTreeMap::new();
     for (traffic, &at) in scenario.traffic.iter().zip(&places.traffic) {
         if reserved(&traffic.name) {
             let what = match traffic.name.as_str() {
                 "link" => "begins the figures of links",
+                "agent" => "begins the figures of classes that agents look after",
+                "admission" => "begins the figures of admission",
                 figures::TOTAL => "is the group that sums all traffic",
                 _ => "is also the name of a variant",
             };
@@ -115,9 +113,7 @@ fn names(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
                 cx.key_error(at, format!("cannot be told apart in results: \"{}\" {what}", traffic.name)),
             );
         }
-        let several = traffic.pairs.len() > 1;
-        let parts = (1..=traffic.pairs.len()).filter(|_| several).map(|n| format!("{}{n}", traffic.name));
-        for group in parts.chain([traffic.name.clone()]) {
+        for figures::Group { name: group, .. } in figures::groups_of(0, traffic) {
             if let Some(other) = groups.get(&group).filter(|o| **o != traffic.name) {
                 let message =
                     format!("gives a group \"{group}\" in results, and so does traffic \"{other}\"");
@@ -133,9 +129,10 @@ fn names(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
 
 /// A path must lead from each sender to its receiver, over nodes that forward.
 fn reachable(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
-    if !ends_are_known(scenario) || cx.damaged || places.traffic.len() != scenario.traffic.len() {
+    if cx.damaged || places.traffic.len() != scenario.traffic.len() {
         return;
     }
+    let links_are_known = ends_are_known(scenario);
     let kind_is_known = |node: &NodeIndex| {
         let kind = cx.tree.child(places.nodes[node.0], "kind");
         kind.is_some_and(|kind| !cx.is_wrong(kind))
@@ -150,6 +147,9 @@ fn reachable(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
                         cx.error(place(cx, at, key), format!("names \"{}\", which is not a host", name(end)));
                     cx.push(error.hint("Traffic begins and ends in hosts; add one with a link to that node"));
                 }
+            }
+            if !links_are_known {
+                continue;
             }
             let reached = from.entry(a.0).or_insert_with(|| reach(scenario, *a));
             if a != b && !reached[b.0] {
@@ -180,6 +180,38 @@ fn reach(scenario: &Scenario, from: NodeIndex) -> Vec<bool> {
     reached
 }
 
+/// Disciplines can be made, each with what the link adds to it.
+fn disciplines(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
+    let registry = perhop_graph::router::registry();
+    let mut seen = BTreeSet::new();
+    for (link, &table) in scenario.links.iter().zip(&places.links) {
+        let reverse = cx.tree.child(table, "reverse");
+        for (end, way) in link.ways.iter().enumerate() {
+            let Discipline::Element(own) = &way.discipline else { continue };
+            let Some(text) = way.discipline_element() else { continue };
+            let back = reverse.filter(|_| end == 1).and_then(|reverse| cx.tree.child(reverse, "discipline"));
+            let Some(at) = back.or_else(|| cx.tree.child(table, "discipline")) else { continue };
+            let rate_is_wrong = cx.tree.child(table, "rate").is_some_and(|rate| cx.is_wrong(rate));
+            if cx.is_wrong(at) || rate_is_wrong && !own.contains("rate") || !seen.insert(at) {
+                continue;
+            }
+            let Err(errors) = perhop_graph::lang::check_between_ports(&text, &registry) else { continue };
+            for error in errors {
+                // What the link adds stands behind the text, so places in the text are those of the file.
+                let offset = own.char_indices().nth(error.column - 1).filter(|_| error.line == 1);
+                let offset = offset.map_or(own.len(), |(offset, _)| offset);
+                // "element (Shaper): …" is about the only element there is.
+                let of_type =
+                    error.message.strip_prefix("element (").map(|rest| rest.replacen("): ", ": ", 1));
+                let message = format!("is no discipline: {}", of_type.unwrap_or(error.message));
+                let mut diagnostic = cx.error_inside(at, own, offset, message);
+                diagnostic.hint = error.hint;
+                cx.push(diagnostic);
+            }
+        }
+    }
+}
+
 /// Streams of datagrams share one space of ports.
 fn streams(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
     let mut sum: i64 = 0;
@@ -190,7 +222,8 @@ fn streams(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
             | TrafficKind::Constant { count: n, .. }
             | TrafficKind::Poisson { count: n, .. }
             | TrafficKind::OnOff { count: n, .. }
-            | TrafficKind::Mmpp { count: n, .. } => *n,
+            | TrafficKind::Mmpp { count: n, .. }
+            | TrafficKind::Rtp { count: n, .. } => *n,
             TrafficKind::Staircase { .. } | TrafficKind::Replay { .. } => 1,
             TrafficKind::Bulk { .. } | TrafficKind::Files { .. } | TrafficKind::Web { .. } => 0,
         };

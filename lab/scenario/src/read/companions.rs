@@ -1,9 +1,9 @@
 //! Files that a scenario names: traces of delivery opportunities, of video frames, captures.
 
-use super::cx::{At, Cx, shown};
+use super::cx::{At, Cx};
 use super::lines::Lines;
 use crate::model::DeliveryTrace;
-use perhop_config::{Diagnostic, Position, Severity};
+use perhop_config::{Diagnostic, Position, Severity, shown};
 use perhop_traffic::replay::MAX_CAPTURED;
 use perhop_traffic::{Captured, FrameTrace, TimeUnit};
 use perhop_units::Duration;
@@ -28,7 +28,7 @@ pub(super) fn bytes(cx: &Cx<'_>, file: At<&str>) -> Option<Vec<u8>> {
 fn at_line(cx: &Cx<'_>, file: At<&str>, position: Position, value: &str, message: &str) -> Diagnostic {
     Diagnostic {
         severity: Severity::Error,
-        file: file.value.into(),
+        file: cx.path_of(file.value).into(),
         position,
         subject: cx.subject(file.at).0,
         key: String::new(),

@@ -1,14 +1,13 @@
 //! What all readers of a scenario file share: the values, the list of what is wrong, companion files, known keys.
 
+use super::overrides::{left_out, setting_position};
 use super::tree::{Id, NAMED, Origin, Tree, Value};
 use crate::settings::UNKNOWN_PATH;
-use perhop_config::{Diagnostic, Diagnostics, Position, Severity, did_you_mean};
+use perhop_config::{Diagnostic, Diagnostics, Position, Severity, did_you_mean, shown};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
-
-/// Characters of a value that a message repeats at most.
-const MAX_SHOWN: usize = 48;
 
 /// Gives the bytes of a companion file by its path relative to the scenario file, or says why it cannot.
 pub type Companions<'a> = dyn Fn(&str) -> Result<Vec<u8>, String> + 'a;
@@ -21,6 +20,8 @@ pub(super) struct Cx<'a> {
     pub(super) companions: &'a Companions<'a>,
     /// Something could not be parsed, so that what seems missing may have been there.
     pub(super) damaged: bool,
+    /// The variant that is read, if it is one.
+    pub(super) variant: Option<&'a str>,
     /// The keys that each table may have, by the table's path.
     pub(super) known: RefCell<BTreeMap<String, Vec<&'static str>>>,
 }
@@ -40,12 +41,34 @@ impl<'a> Cx<'a> {
         companions: &'a Companions<'a>,
         damaged: bool,
     ) -> Self {
-        Self { file: file.into(), tree, diagnostics, companions, damaged, known: RefCell::default() }
+        Self {
+            file: file.into(),
+            tree,
+            diagnostics,
+            companions,
+            damaged,
+            variant: None,
+            known: RefCell::default(),
+        }
     }
 
     /// An error at a value; subject, key and value are taken from there. `message` is a predicate.
     pub(super) fn error(&self, at: Id, message: impl Into<String>) -> Diagnostic {
         self.diagnostic(Severity::Error, at, self.tree.node(at).span.start, message.into())
+    }
+
+    /// An error inside a text, at a byte offset of what its value is; at the value where that was written otherwise.
+    pub(super) fn error_inside(&self, at: Id, text: &str, offset: usize, message: String) -> Diagnostic {
+        let span = self.tree.node(at).span.clone();
+        let begins = self.tree.lines.slice(span.clone()).find(text).filter(|_| offset < text.len());
+        let start = span.start + begins.map_or(0, |begins| begins + offset);
+        self.diagnostic(Severity::Error, at, start, message)
+    }
+
+    /// A file that the scenario names, as the user can open it: from where the scenario's own name leads.
+    pub(super) fn path_of(&self, companion: &str) -> String {
+        let folder = Path::new(&*self.file).parent().unwrap_or(Path::new(""));
+        folder.join(companion).display().to_string()
     }
 
     /// A warning at a value.
@@ -71,6 +94,20 @@ impl<'a> Cx<'a> {
     /// Reports one.
     pub(super) fn push(&self, diagnostic: Diagnostic) {
         self.diagnostics.push(diagnostic);
+    }
+
+    /// Whether a value is a setting for all configurations, read in a variant: what it cannot be there is a warning.
+    pub(super) fn is_foreign(&self, at: Id) -> bool {
+        self.variant.is_some() && matches!(self.tree.node(at).origin, Origin::Setting { own: false, .. })
+    }
+
+    /// Reports that such a setting is left out, unless it is wrong everywhere; `why` says what is wrong with it.
+    pub(super) fn leave_out(&self, at: Id, why: Diagnostic) {
+        let place = self.error(at, why.message.clone());
+        if !self.diagnostics.has_error_at(place.position) {
+            let Diagnostic { hint, allowed, .. } = why;
+            self.push(left_out(self.variant.unwrap_or(""), Diagnostic { hint, allowed, ..place }));
+        }
     }
 
     /// Whether an error is already reported at this very value.
@@ -137,7 +174,7 @@ impl<'a> Cx<'a> {
     /// File and position that a message about an offset of a node names.
     fn place(&self, at: Id, offset: usize) -> (Arc<str>, Position) {
         match self.tree.node(at).origin {
-            Origin::Setting { .. } => ("--set".into(), Position { line: 1, column: 1 }),
+            Origin::Setting { index, .. } => ("--set".into(), setting_position(index)),
             _ => (self.file.clone(), self.tree.lines.position(offset)),
         }
     }
@@ -146,8 +183,12 @@ impl<'a> Cx<'a> {
         let (file, position) = self.place(at, offset);
         let (subject, key) = match &self.tree.node(at).origin {
             Origin::File => self.subject(at),
-            Origin::Variant { name, .. } => (format!("variant \"{}\"", shown(name)), self.tree.path(at)),
-            Origin::Setting { .. } => (String::new(), self.tree.path(at)),
+            Origin::Variant { name } => (format!("variant \"{}\"", shown(name)), self.tree.path(at)),
+            Origin::Setting { own, .. } => match self.variant.map(shown) {
+                None => (String::new(), self.tree.path(at)),
+                Some(name) if *own => (String::new(), format!("variants.{name}.{}", self.tree.path(at))),
+                Some(name) => (format!("variant \"{name}\""), self.tree.path(at)),
+            },
         };
         Diagnostic {
             severity,
@@ -208,17 +249,4 @@ pub(super) fn list<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
         shown_names.push(format!("and {} more", names.len() - 12));
     }
     shown_names.join(", ")
-}
-
-/// A text fit for one line of a message: first line, control characters escaped, shortened.
-pub(super) fn shown(text: &str) -> String {
-    let mut out = String::new();
-    for (i, c) in text.chars().enumerate() {
-        if i == MAX_SHOWN || c == '\n' || c == '\r' {
-            out.push('…');
-            break;
-        }
-        if c.is_control() { out.extend(c.escape_debug()) } else { out.push(c) }
-    }
-    out
 }

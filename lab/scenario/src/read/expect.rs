@@ -3,10 +3,13 @@
 use super::cx::{At, Cx, list};
 use super::table::Table;
 use super::tree::{Id, Origin};
-use super::{Places, router_text};
-use crate::figures::{self, Formula, GROUP_FIGURES, LINK_FIGURES};
-use crate::model::{Expect, NodeKind, Scenario, Target};
-use perhop_config::{TextError, did_you_mean};
+use super::{Places, inside};
+use crate::figures::{
+    self, ADMISSION_FIGURES, AGENT_FIGURES, Content, DROP_REASONS, Formula, GROUP_FIGURES, LINK_FIGURES,
+};
+use crate::model::{Expect, Link, NodeKind, Scenario, Target};
+use crate::router_objects;
+use perhop_config::{Diagnostic, TextError, did_you_mean};
 
 /// Forms of a target, for messages.
 const FORMS: &str = "\"<= 34.14\", \">= 2\", \"< 3\", \"> 1\", \"1 .. 2\", \"= 0\"";
@@ -23,6 +26,13 @@ pub(super) fn read(root: &mut Table<'_>, places: &mut Places) -> Vec<Expect> {
         let every = table.boolean("every").is_some_and(|e| e.value);
         let mode = table.choice("mode", &[("sim", "sim"), ("netns", "netns")]);
         let cx = table.cx;
+        if let (Some(metric), Some(target), Some(at)) = (&metric, &target, cx.tree.child(table.at, "target"))
+            && is_percentage(metric.value)
+            && !can_be(target, 0.0, 100.0)
+        {
+            let error = cx.error(at, format!("cannot be met: {} is between 0 and 100", metric.value));
+            cx.push(error.hint("It is a share in percent"));
+        }
         let absent = |key| cx.tree.child(table.at, key).is_none();
         if absent("target") && absent("published") && !cx.damaged {
             let error = cx.error(table.at, "expects nothing").value("");
@@ -44,6 +54,26 @@ pub(super) fn read(root: &mut Table<'_>, places: &mut Places) -> Vec<Expect> {
         });
     }
     all
+}
+
+/// Figures that are shares in percent of a whole; utilisation may round above it.
+fn is_percentage(metric: &str) -> bool {
+    let lone = Formula::new(metric).paths().count() == 1;
+    lone && ["loss_pct", "refused_pct", "not_granted_pct", "congested_pct", "over_cap_pct"]
+        .iter()
+        .any(|figure| metric.rsplit('.').next() == Some(figure))
+}
+
+/// Whether a value between two bounds can meet a target.
+fn can_be(target: &Target, least: f64, most: f64) -> bool {
+    match *target {
+        Target::AtMost(limit) => limit >= least,
+        Target::Below(limit) => limit > least,
+        Target::AtLeast(limit) => limit <= most,
+        Target::Above(limit) => limit < most,
+        Target::Equal(value) => (least..=most).contains(&value),
+        Target::Within(low, high) => low <= most && high >= least,
+    }
 }
 
 fn target(text: &str) -> Result<Target, TextError> {
@@ -75,12 +105,13 @@ pub(super) fn check(cx: &Cx<'_>, product: &Scenario, variants: &[(String, Scenar
     let whole = !cx.diagnostics.has_errors();
     for (expect, &at) in product.expect.iter().zip(&places.expect) {
         if let Some(metric) = cx.tree.child(at, "metric")
-            && whole
             && !expect.metric.is_empty()
         {
             let formula = Formula::new(&expect.metric);
             if formula.is_sound() {
-                formula.paths().for_each(|path| check_metric(cx, metric, path, product, variants));
+                // What ends in no figure at all is wrong whatever else there will be.
+                let paths = formula.paths().filter(|path| whole || !ends_in_figure(path));
+                paths.for_each(|path| check_metric(cx, metric, path, product, variants, whole));
             } else {
                 let error = cx.error(metric, "is neither a figure nor a formula of figures");
                 cx.push(error.allowed("figures with +, - or / between them, in spaces"));
@@ -96,7 +127,67 @@ pub(super) fn check(cx: &Cx<'_>, product: &Scenario, variants: &[(String, Scenar
     }
 }
 
-fn check_metric(cx: &Cx<'_>, at: Id, metric: &str, product: &Scenario, variants: &[(String, Scenario)]) {
+/// Whether a path ends as that of a figure does, whatever it is of.
+fn ends_in_figure(path: &str) -> bool {
+    let of_routers = AGENT_FIGURES.iter().chain(&ADMISSION_FIGURES);
+    let mut figures = GROUP_FIGURES.iter().chain(&LINK_FIGURES).chain(of_routers);
+    let of_link = path.starts_with("link.") || path.contains(".link.");
+    of_link && path.contains(".drops.")
+        || figures.any(|figure| path.strip_suffix(figure).is_some_and(|of| of.ends_with('.')))
+}
+
+/// An error about a name with those that there are behind `prefix`.
+fn one_of(error: Diagnostic, prefix: &str, names: &[&str]) -> Diagnostic {
+    match names {
+        [] => error.hint("There is none"),
+        names => error.allowed(format!("{prefix} and one of {}", list(names.iter().copied()))),
+    }
+}
+
+/// A figure of a class that an agent looks after, `CLASS.FIGURE`; names of classes may contain dots.
+fn check_agent(cx: &Cx<'_>, at: Id, path: &str, prefix: &str, scenario: &Scenario) {
+    let agents = scenario.nodes.iter().filter_map(|node| match &node.kind {
+        NodeKind::Router(router) => router.agent.as_ref(),
+        _ => None,
+    });
+    let classes: Vec<&str> = agents.flat_map(|a| &a.classes).map(|class| class.class.as_str()).collect();
+    let (class, figure) = path.rsplit_once('.').unwrap_or((path, ""));
+    if !classes.contains(&class) {
+        let error = cx.error(at, "is about a class that no agent of the scenario looks after");
+        let meant = did_you_mean(class, classes.iter().copied());
+        let error = meant.map_or(error.clone(), |m| error.hint(format!("did you mean \"{m}\"?")));
+        cx.push(one_of(error, &format!("{prefix}agent."), &classes));
+    } else if !AGENT_FIGURES.contains(&figure) {
+        wrong_figure(cx, at, figure, &format!("{prefix}agent.{class}"), &AGENT_FIGURES);
+    }
+}
+
+/// A figure of a router's admission, `NODE.FIGURE`.
+fn check_admission(cx: &Cx<'_>, at: Id, path: &str, prefix: &str, scenario: &Scenario) {
+    let admits =
+        |kind: &NodeKind| matches!(kind, NodeKind::Router(config) if router_objects::has_admission(config));
+    let routers = scenario.nodes.iter().filter(|node| admits(&node.kind));
+    let names: Vec<&str> = routers.map(|node| node.name.as_str()).collect();
+    let (node, figure) = path.rsplit_once('.').unwrap_or((path, ""));
+    if !names.contains(&node) {
+        let error = cx.error(at, "is about a node that is no router with [detector.admission]");
+        let meant = did_you_mean(node, names.iter().copied());
+        let error = meant.map_or(error.clone(), |m| error.hint(format!("did you mean \"{m}\"?")));
+        cx.push(one_of(error, &format!("{prefix}admission."), &names));
+    } else if !ADMISSION_FIGURES.contains(&figure) {
+        wrong_figure(cx, at, figure, &format!("{prefix}admission.{node}"), &ADMISSION_FIGURES);
+    }
+}
+
+/// Checks a figure's path; when not the `whole` scenario could be read, only that it names a figure of what there is.
+fn check_metric(
+    cx: &Cx<'_>,
+    at: Id,
+    metric: &str,
+    product: &Scenario,
+    variants: &[(String, Scenario)],
+    whole: bool,
+) {
     let variant = metric.split_once('.').and_then(|(name, rest)| {
         variants.iter().find(|(n, _)| n == name).map(|(_, scenario)| (scenario, name, rest))
     });
@@ -104,49 +195,125 @@ fn check_metric(cx: &Cx<'_>, at: Id, metric: &str, product: &Scenario, variants:
         Some((scenario, name, rest)) => (scenario, format!("{name}."), rest),
         None => (product, String::new(), metric),
     };
+    let asked = Asked { cx, at, scenario, prefix, whole };
     if let Some(rest) = path.strip_prefix("link.") {
+        asked.link(rest);
+    } else if let Some(rest) = path.strip_prefix("agent.") {
+        if whole {
+            check_agent(cx, at, rest, &asked.prefix, scenario);
+        }
+    } else if let Some(rest) = path.strip_prefix("admission.") {
+        if whole {
+            check_admission(cx, at, rest, &asked.prefix, scenario);
+        }
+    } else {
+        asked.group(path, variants);
+    }
+}
+
+/// A figure of one configuration, and where it is asked for.
+struct Asked<'a, 't> {
+    cx: &'a Cx<'t>,
+    at: Id,
+    scenario: &'a Scenario,
+    /// Of the variant, with its dot.
+    prefix: String,
+    whole: bool,
+}
+
+impl Asked<'_, '_> {
+    /// Checks `NAME.FIGURE` behind `link.`.
+    fn link(&self, path: &str) {
+        let Self { cx, at, scenario, prefix, whole } = self;
         let found =
-            scenario.links.iter().find_map(|l| Some((l, rest.strip_prefix(&l.name)?.strip_prefix('.')?)));
+            scenario.links.iter().find_map(|l| Some((l, path.strip_prefix(&l.name)?.strip_prefix('.')?)));
         match found {
-            Some((link, figure)) => {
-                let way = &link.ways[0];
-                if way.rate.is_none() && way.trace.is_none() {
-                    let error = cx.error(at, format!("is about a link without a limit (\"{}\")", link.name));
-                    cx.push(error.hint("Only links with a rate or a trace are in the result"));
-                } else if !LINK_FIGURES.contains(&figure) && !figure.starts_with("drops.") {
-                    wrong_figure(cx, at, figure, &format!("{prefix}link.{}", link.name), &LINK_FIGURES);
-                }
-            }
+            Some((link, figure)) => self.link_figure(link, figure),
+            None if !whole => {}
             None => {
                 let names: Vec<&str> = scenario.links.iter().map(|l| l.name.as_str()).collect();
-                let given = rest.split('.').next().unwrap_or(rest);
-                let error = cx.error(at, "is about a link that the scenario does not have");
+                let given = path.split('.').next().unwrap_or(path);
+                let error = cx.error(*at, "is about a link that the scenario does not have");
                 let meant = did_you_mean(given, names.iter().copied());
                 let error = meant.map_or(error.clone(), |m| error.hint(format!("did you mean \"{m}\"?")));
-                cx.push(error.allowed(format!("{prefix}link. and one of {}", list(names))));
+                cx.push(one_of(error, &format!("{prefix}link."), &names));
             }
         }
-        return;
     }
-    let groups = figures::groups(scenario);
-    let fits = |g: &&String| path.strip_prefix(g.as_str()).is_some_and(|rest| rest.starts_with('.'));
-    match groups.iter().filter(fits).max_by_key(|g| g.len()) {
-        Some(group) => {
-            let figure = &path[group.len() + 1..];
-            if !GROUP_FIGURES.contains(&figure) {
-                wrong_figure(cx, at, figure, &format!("{prefix}{group}"), &GROUP_FIGURES);
+
+    fn link_figure(&self, link: &Link, figure: &str) {
+        let Self { cx, at, prefix, whole, .. } = self;
+        let way = &link.ways[0];
+        if *whole && way.rate.is_none() && way.trace.is_none() {
+            let error = cx.error(*at, format!("is about a link without a limit (\"{}\")", link.name));
+            cx.push(error.hint("Only links with a rate or a trace are in the result"));
+            return;
+        }
+        let of = format!("{prefix}link.{}", link.name);
+        match figure.strip_prefix("drops.") {
+            // A reason that never occurs would be 0 for ever, which many a target takes for met.
+            Some(reason) if !DROP_REASONS.contains(&reason) => {
+                wrong_figure(cx, *at, reason, &format!("{of}.drops"), &DROP_REASONS);
+            }
+            None if !LINK_FIGURES.contains(&figure) => wrong_figure(cx, *at, figure, &of, &LINK_FIGURES),
+            None if *whole && figure == "utilisation_pct" && way.rate.is_none() => {
+                let error = cx.error(*at, "wants the utilisation of a link with a trace: there never is one");
+                let has = LINK_FIGURES.into_iter().filter(|f| *f != figure).collect::<Vec<_>>();
+                let error = error.hint("A trace has opportunities instead of a rate");
+                cx.push(error.allowed(has.join(", ")));
+            }
+            _ => {}
+        }
+    }
+
+    /// Checks `GROUP.FIGURE`.
+    fn group(&self, path: &str, variants: &[(String, Scenario)]) {
+        let Self { cx, at, scenario, prefix, whole } = self;
+        let total = figures::has_total(scenario).then(|| (figures::TOTAL.to_owned(), Content::Sum));
+        let groups = figures::groups(scenario).into_iter();
+        let groups = groups.map(|group| (group.name, Content::of(&scenario.traffic[group.traffic].kind)));
+        let groups: Vec<(String, Content)> = groups.chain(total).collect();
+        let fits = |name: &str| path.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+        match groups.iter().filter(|(name, _)| fits(name)).max_by_key(|(name, _)| name.len()) {
+            Some((group, content)) => {
+                let (figure, of) = (&path[group.len() + 1..], format!("{prefix}{group}"));
+                if !GROUP_FIGURES.contains(&figure) {
+                    wrong_figure(cx, *at, figure, &of, &content.figures());
+                } else if *whole && !content.has(figure) {
+                    cx.push(never(cx, *at, figure, &of, *content));
+                }
+            }
+            None if !whole => {}
+            None => {
+                let given = path.split('.').next().unwrap_or(path);
+                let names = groups.iter().map(|(name, _)| name.as_str());
+                let names = names.chain(variants.iter().map(|(name, _)| name.as_str())).chain(["link"]);
+                let names: Vec<&str> = names.collect();
+                let error = cx.error(*at, "is about a group that the result does not have");
+                let meant = did_you_mean(given, names.iter().copied());
+                let error = meant.map_or(error.clone(), |m| error.hint(format!("did you mean \"{m}\"?")));
+                cx.push(error.allowed(format!("a path that begins with one of {}", list(names))));
             }
         }
-        None => {
-            let given = path.split('.').next().unwrap_or(path);
-            let names = groups.iter().map(String::as_str).chain(variants.iter().map(|(n, _)| n.as_str()));
-            let names: Vec<&str> = names.chain(["link"]).collect();
-            let error = cx.error(at, "is about a group that the result does not have");
-            let meant = did_you_mean(given, names.iter().copied());
-            let error = meant.map_or(error.clone(), |m| error.hint(format!("did you mean \"{m}\"?")));
-            cx.push(error.allowed(format!("a path that begins with one of {}", list(names))));
-        }
     }
+}
+
+/// A figure that other groups have, but none of this content.
+fn never(cx: &Cx<'_>, at: Id, figure: &str, of: &str, content: Content) -> Diagnostic {
+    let what = match content {
+        Content::Connections => "TCP connections",
+        Content::Calls => "calls",
+        Content::Datagrams => "datagrams",
+        Content::Sum => "all traffic together",
+    };
+    let hint = match content {
+        Content::Sum => "It adds up throughput; ask a group for the rest",
+        _ if figure.starts_with("mos.") => "Only kind = \"voice\" has an opinion score",
+        Content::Connections => "TCP sends again what is lost, so only datagrams are followed one by one",
+        Content::Calls | Content::Datagrams => "Only traffic over TCP has connections",
+    };
+    let error = cx.error(at, format!("wants {figure} of {what} ({of}): there never is one"));
+    error.hint(hint).allowed(content.figures().join(", "))
 }
 
 fn wrong_figure(cx: &Cx<'_>, at: Id, figure: &str, of: &str, figures: &[&'static str]) {
@@ -161,7 +328,9 @@ fn check_path(cx: &Cx<'_>, product: &Scenario, path: At<&String>) {
     let known = cx.known.borrow();
     let (table, key) = path.value.rsplit_once('.').unwrap_or(("", path.value));
     let plain = known.get(table).is_some_and(|keys| keys.contains(&key));
-    if plain || inside_router(product, path.value) || exists(cx, path.value) || cx.damaged {
+    // A table stands for everything in it.
+    let whole = known.contains_key(path.value.as_str()) && !path.value.is_empty();
+    if plain || whole || inside_router(product, path.value) || exists(cx, path.value) || cx.damaged {
         return;
     }
     let candidates = known.iter().flat_map(|(table, keys)| {
@@ -190,7 +359,7 @@ fn inside_router(product: &Scenario, path: &str) -> bool {
         return false;
     };
     product.nodes.iter().filter(|n| n.name == name).any(|node| match &node.kind {
-        NodeKind::Router(config) => router_text::find(&config.text, rest).is_ok(),
+        NodeKind::Router(config) => inside::find(&config.text, rest).is_ok(),
         _ => false,
     })
 }

@@ -5,7 +5,8 @@ use super::table::Table;
 use super::tree::{Id, Origin};
 use super::{Places, companions, nodes};
 use crate::model::{
-    Change, DeliveryTrace, Discipline, GilbertElliott, Jitter, JitterShape, Link, Node, NodeIndex, Way,
+    Change, DeliveryTrace, Discipline, GilbertElliott, Jitter, JitterShape, Link, LinkIndex, Node, NodeIndex,
+    Way,
 };
 use perhop_config::TextError;
 use perhop_units::{Bytes, Duration, Probability, QueueLimit, Rate};
@@ -100,6 +101,7 @@ fn way(table: &mut Table<'_>, before: &Way, reverse: bool) -> Way {
         way.queue = queue.value;
     }
     check_queue(table, &way);
+    check_time_on_trace(table, &way);
     if let Some(discipline) = discipline(table) {
         way.discipline = discipline;
     }
@@ -195,6 +197,18 @@ fn check_queue(table: &mut Table<'_>, way: &Way) {
     cx.push(diagnostic.hint(format!("a full-size packet could never be queued. Use at least {least}")));
 }
 
+/// A time is so much at the link's rate, and a trace has none: such a queue would hold nothing.
+fn check_time_on_trace(table: &mut Table<'_>, way: &Way) {
+    let given = table.find("queue").or_else(|| table.find("trace"));
+    let (QueueLimit::Time(_), Some(_), Some(at)) = (way.queue, &way.trace, given) else { return };
+    let cx = table.cx;
+    let error = match cx.tree.name(at) {
+        "queue" => cx.error(at, "is a time at the rate of the link, which has a trace instead"),
+        _ => cx.error(at, format!("gives no rate for the queue of {}, which is a time", way.queue)),
+    };
+    cx.push(error.hint("Write the queue in packets or bytes, such as \"100 packets\""));
+}
+
 fn discipline(table: &mut Table<'_>) -> Option<Discipline> {
     let given = table.value_with("discipline", "a string", |text| {
         if text.trim().eq_ignore_ascii_case("fifo") {
@@ -216,7 +230,7 @@ fn discipline(table: &mut Table<'_>) -> Option<Discipline> {
     given.map(|d| d.value)
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Ways {
     Both,
     Forward,
@@ -228,7 +242,14 @@ fn changes(table: &mut Table<'_>, link: &mut Link, places: &mut Places) {
     for mut entry in table.tables("change") {
         let at = entry.required::<Duration>("at", "\"30 s\"");
         let which = entry.choice("way", &ways).map_or(Ways::Both, |w| w.value);
-        let rate = entry.value::<Rate>("rate").and_then(|rate| checked_rate(&entry, rate)).map(|r| r.value);
+        let rate = entry.value::<Rate>("rate").and_then(|rate| checked_rate(&entry, rate));
+        let changed = LinkIndex(places.links.len() - 1);
+        for (end, other) in [Ways::Reverse, Ways::Forward].into_iter().enumerate() {
+            if let Some(rate) = rate.filter(|_| which != other) {
+                places.rates.push((rate.at, changed, end, rate.value));
+            }
+        }
+        let rate = rate.map(|r| r.value);
         let delay = entry.value_in("delay", Duration::ZERO..=MAX_DELAY).map(|d| d.value);
         let loss = entry.value::<Probability>("loss").map(|l| l.value);
         let up = entry.boolean("up").map(|u| u.value);

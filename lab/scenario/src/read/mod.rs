@@ -4,10 +4,13 @@
 //! copy is read and checked on its own, so that one reading serves the file, its variants and what the user sets.
 //! Everything wrong in any of them is reported at once.
 
+mod behind_routers;
 mod check;
 mod companions;
 mod cx;
 mod expect;
+mod inside;
+mod later_rates;
 mod lines;
 mod links;
 mod nodes;
@@ -22,12 +25,14 @@ mod tree;
 
 pub use companions::MAX_OPPORTUNITIES;
 pub use cx::Companions;
+pub use rest::{MAX_REPETITIONS, MAX_SEED};
 
-use crate::model::Scenario;
+use crate::model::{LinkIndex, NodeIndex, Scenario};
 use crate::settings::Settings;
 use cx::Cx;
+use overrides::Scope;
 use perhop_config::{Diagnostics, Document};
-use perhop_units::Duration;
+use perhop_units::{Duration, Rate};
 use table::Table;
 use toml::de::DeTable;
 use tree::{Id, ROOT, Tree};
@@ -57,6 +62,10 @@ pub(super) struct Places {
     expect: Vec<Id>,
     /// Changes of links, with their times.
     changes: Vec<(Id, Duration)>,
+    /// Rates that ends of links have later.
+    rates: Vec<(Id, LinkIndex, usize, Rate)>,
+    /// The end of the scenario could not be read, so nothing is behind it.
+    endless: bool,
 }
 
 impl Scenario {
@@ -80,26 +89,27 @@ impl Scenario {
         let (table, _) = DeTable::parse_recoverable(text);
         let base = Tree::new(text, table.into_inner());
         let mut tree = base.clone();
-        overrides::settings(&mut tree, settings.iter(), None, &diagnostics);
+        overrides::settings(&mut tree, settings, Scope::Product, &diagnostics);
         let product_cx = Cx::new(origin, &tree, &diagnostics, companions, damaged);
         let names: Vec<String> = overrides::variants(&base).into_iter().map(str::to_owned).collect();
         let product = scenario(&product_cx, &names);
         let mut variants = Vec::new();
+        let mut seen = Vec::new();
+        if let Some((product, places)) = &product {
+            seen.extend(behind_routers::find(&product_cx, product, places));
+        }
         for name in names.iter().take(MAX_VARIANTS) {
             let mut tree = base.clone();
             overrides::variant(&mut tree, name, &product_cx);
-            overrides::settings(&mut tree, settings.iter(), None, &diagnostics);
-            overrides::settings(
-                &mut tree,
-                settings.iter().filter(|(p, _)| is_of(p, name)),
-                Some(name),
-                &diagnostics,
-            );
-            let cx = Cx::new(origin, &tree, &diagnostics, companions, damaged);
-            if let Some((scenario, _)) = scenario(&cx, &names) {
+            overrides::settings(&mut tree, settings, Scope::Variant(name), &diagnostics);
+            overrides::settings(&mut tree, settings, Scope::Only(name), &diagnostics);
+            let cx = Cx { variant: Some(name), ..Cx::new(origin, &tree, &diagnostics, companions, damaged) };
+            if let Some((scenario, places)) = scenario(&cx, &names) {
+                seen.extend(behind_routers::find(&cx, &scenario, &places));
                 variants.push((name.clone(), scenario));
             }
         }
+        behind_routers::report(seen, &diagnostics);
         if let Some((product, places)) = &product {
             expect::check(&product_cx, product, &variants, places);
         }
@@ -112,16 +122,12 @@ impl Scenario {
     }
 }
 
-/// Whether a setting is for one variant alone.
-fn is_of(path: &str, variant: &str) -> bool {
-    path.strip_prefix("variants.").and_then(|p| p.strip_prefix(variant)).is_some_and(|p| p.starts_with('.'))
-}
-
 /// Reads one configuration; `None` if there is nothing to check.
 fn scenario(cx: &Cx<'_>, variants: &[String]) -> Option<(Scenario, Places)> {
     let mut root = Table::new(cx, ROOT);
     let mut places = Places::default();
     let head = rest::head(&mut root);
+    places.endless = head.wrong;
     let nodes = nodes::read(&mut root, &mut places);
     let links = links::read(&mut root, &nodes, &mut places);
     let traffic = traffic::read(&mut root, &nodes, &head, &mut places);
@@ -131,7 +137,7 @@ fn scenario(cx: &Cx<'_>, variants: &[String]) -> Option<(Scenario, Places)> {
     let expect = expect::read(&mut root, &mut places);
     rest::variants(&mut root);
     root.finish();
-    let scenario = Scenario {
+    let mut scenario = Scenario {
         id: head.id,
         title: head.title,
         why: head.why,
@@ -149,6 +155,9 @@ fn scenario(cx: &Cx<'_>, variants: &[String]) -> Option<(Scenario, Places)> {
         expect,
         variants: variants.to_vec(),
     };
+    for node in 0..places.nodes.len() {
+        router_text::complete(cx, &mut scenario, NodeIndex(node), &places);
+    }
     check::all(cx, &scenario, &places);
     Some((scenario, places))
 }

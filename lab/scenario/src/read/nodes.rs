@@ -57,12 +57,12 @@ pub(super) fn read(root: &mut Table<'_>, places: &mut Places) -> Vec<Node> {
         }
         check_name(&table, name);
         places.nodes.push(table.at);
-        nodes.push(node(name, nodes.len(), table));
+        nodes.push(node(name, nodes.len(), table, places));
     }
     nodes
 }
 
-fn node(name: &str, index: usize, mut table: Table<'_>) -> Node {
+fn node(name: &str, index: usize, mut table: Table<'_>, places: &mut Places) -> Node {
     let kinds = [("host", Kind::Host), ("forwarder", Kind::Forwarder), ("router", Kind::Router)];
     table.require("kind", "\"host\"");
     let kind = table.choice("kind", &kinds);
@@ -70,14 +70,16 @@ fn node(name: &str, index: usize, mut table: Table<'_>) -> Node {
     let address = address.unwrap_or_else(|| by_position(index));
     let file = table.text("router");
     let inline = table.text("config");
+    let agent = table.text("agent");
     let made = match kind {
-        Some(At { value: Kind::Router, .. }) => router_text::read(&mut table, file, inline),
+        Some(At { value: Kind::Router, .. }) => router_text::read(&mut table, file, inline, agent, places),
         Some(At { value, at }) => {
             // A variant may turn a router into something simpler and leave its file alone.
             let changed = table.cx.tree.node(at).origin != Origin::File;
-            for given in [file, inline].into_iter().flatten().filter(|_| !changed) {
+            let texts = [file, inline, agent].into_iter().flatten().map(|given| given.at);
+            for at in texts.chain(table.find("change")).filter(|_| !changed) {
                 let hint = "Write kind = \"router\", or remove it";
-                table.cx.push(table.cx.error(given.at, "is only for routers").hint(hint));
+                table.cx.push(table.cx.error(at, "is only for routers").hint(hint));
             }
             if value == Kind::Host { NodeKind::Host } else { NodeKind::Forwarder }
         }

@@ -2,14 +2,16 @@
 
 use super::cx::{Cx, list};
 use super::tree::{Id, Key, NAMED, Origin, ROOT, Tree, Value};
-use crate::settings::UNKNOWN_PATH;
-use perhop_config::{Diagnostic, Diagnostics, Position, Severity, did_you_mean};
+use crate::settings::{Settings, UNKNOWN_PATH};
+use perhop_config::{Diagnostic, Diagnostics, Position, Severity, did_you_mean, shown};
 use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Keys of a node whose value is a router file, into which a path may go on.
 const ROUTER_FILES: [&str; 2] = ["router", "config"];
+/// Key of a node whose value is an agent's file, into which a path may go on too.
+const AGENT_FILE: &str = "agent";
 
 /// Most steps of a path; the deepest values of a file are not half as deep.
 const MAX_STEPS: usize = 32;
@@ -19,6 +21,10 @@ struct Unknown {
     known: String,
     given: String,
     candidates: Vec<String>,
+    /// How many elements the known part has, if it is an array.
+    elements: Option<usize>,
+    /// A node has no such file, so nothing is inside.
+    no_file: bool,
 }
 
 /// A step of a path: a key, or an element of an array from 0.
@@ -27,28 +33,51 @@ enum Step<'a> {
     Element(usize),
 }
 
-/// Takes the settings of one variant, or those for the whole file (`variant` is `None`), into a tree.
-pub(super) fn settings<'s>(
-    tree: &mut Tree,
-    settings: impl Iterator<Item = (&'s str, &'s str)>,
-    variant: Option<&str>,
-    diagnostics: &Diagnostics,
-) {
-    for (path, value) in settings {
-        let inside = path.strip_prefix("variants.").and_then(|rest| rest.split_once('.'));
-        let path = match (inside, variant) {
-            (None, _) => path,
-            (Some((name, rest)), Some(variant)) if name == variant => {
+/// Which settings are taken, and into what.
+#[derive(Clone, Copy)]
+pub(super) enum Scope<'a> {
+    /// Those for all configurations into the file as it stands.
+    Product,
+    /// Those for all configurations into this variant.
+    Variant(&'a str),
+    /// Those for this variant alone.
+    Only(&'a str),
+}
+
+/// Takes settings into a tree. One for all configurations that has no place in a variant is left out there.
+pub(super) fn settings(tree: &mut Tree, settings: &Settings, scope: Scope<'_>, diagnostics: &Diagnostics) {
+    for (index, (given, value)) in settings.iter().enumerate() {
+        let inside = given.strip_prefix("variants.").and_then(|rest| rest.split_once('.'));
+        let path = match (inside, scope) {
+            (None, Scope::Product | Scope::Variant(_)) => given,
+            (Some((name, rest)), Scope::Only(variant)) if name == variant => {
                 rest.strip_prefix("set.").unwrap_or(rest)
             }
-            (Some((name, _)), None) if !variants(tree).contains(&name) => path,
-            (Some(_), _) => continue,
+            (Some((name, _)), Scope::Product) if !variants(tree).contains(&name) => given,
+            _ => continue,
         };
-        if let Err(unknown) = set(tree, path, value) {
-            let position = Position { line: 1, column: 1 };
-            diagnostics.push(describe("--set".into(), position, String::new(), path, &unknown));
+        let origin = Origin::Setting { index, own: inside.is_some() };
+        let Err(unknown) = set(tree, path, value, &origin) else { continue };
+        let position = setting_position(index);
+        let mut diagnostic = describe("--set".into(), position, String::new(), given, &unknown);
+        diagnostic.value = shown(value);
+        match scope {
+            Scope::Variant(_) if diagnostics.has_error_at(position) => {}
+            Scope::Variant(name) => diagnostics.push(left_out(name, diagnostic)),
+            Scope::Product | Scope::Only(_) => diagnostics.push(diagnostic),
         }
     }
+}
+
+/// The place of a setting among all, which has no line: what is displayed is the setting itself.
+pub(super) fn setting_position(index: usize) -> Position {
+    Position { line: 0, column: u32::try_from(index + 1).unwrap_or(u32::MAX) }
+}
+
+/// The warning that a setting for all configurations is left out in a variant, for what would be an error in it.
+pub(super) fn left_out(variant: &str, why: Diagnostic) -> Diagnostic {
+    let message = format!("is left out in variant \"{}\", where it {}", shown(variant), why.message);
+    Diagnostic { severity: Severity::Warning, subject: String::new(), message, ..why }
 }
 
 /// Takes what a variant sets into a copy of the file's tree.
@@ -59,7 +88,7 @@ pub(super) fn variant(tree: &mut Tree, name: &str, cx: &Cx<'_>) {
     let mut leaves = Vec::new();
     collect(tree, set, "", &mut leaves);
     for (path, from) in leaves {
-        let origin = Origin::Variant { name: name.to_owned(), path: path.clone() };
+        let origin = Origin::Variant { name: name.to_owned() };
         let placed = place(tree, &path, &origin).map(|slot| fill(tree, slot, from, &origin));
         if let Err(unknown) = placed {
             let start = tree.node(from).key.as_ref().map_or(0, |k| k.span.start);
@@ -95,11 +124,12 @@ enum Slot {
     Into(Id, String),
     /// Into the router file of this node.
     Router(Id, String),
+    /// Into its agent's file.
+    Agent(Id, String),
 }
 
-fn set(tree: &mut Tree, path: &str, value: &str) -> Result<(), Unknown> {
-    let origin = Origin::Setting { path: path.to_owned() };
-    let slot = place(tree, path, &origin)?;
+fn set(tree: &mut Tree, path: &str, value: &str, origin: &Origin) -> Result<(), Unknown> {
+    let slot = place(tree, path, origin)?;
     let from = tree.nodes.len();
     let parsed = value.starts_with(['[', '{', '"', '\'']).then(|| format!("x = {value}"));
     let parsed = parsed.as_deref().filter(|text| brackets(text) < 100);
@@ -107,15 +137,15 @@ fn set(tree: &mut Tree, path: &str, value: &str) -> Result<(), Unknown> {
     let parsed = parsed.and_then(|table| table.into_inner().into_iter().next());
     match parsed {
         Some((_, value)) => {
-            tree.add(ROOT, None, 0, value, &origin);
+            tree.add(ROOT, None, 0, value, origin);
         }
         None => {
             let text = Spanned::new(0..0, DeValue::Boolean(true));
-            tree.add(ROOT, None, 0, text, &origin);
+            tree.add(ROOT, None, 0, text, origin);
             tree.nodes[from].value = Value::Given(value.to_owned());
         }
     }
-    fill(tree, slot, from, &origin);
+    fill(tree, slot, from, origin);
     Ok(())
 }
 
@@ -134,10 +164,17 @@ fn place(tree: &mut Tree, path: &str, origin: &Origin) -> Result<Slot, Unknown> 
         let last = i + 1 == steps.len();
         if let Step::Key(key) = step
             && !last
-            && has_router_file(tree, at, key)
         {
-            let rest = path.splitn(4, '.').nth(3).unwrap_or("");
-            return Ok(Slot::Router(at, rest.to_owned()));
+            let rest = || path.splitn(4, '.').nth(3).unwrap_or("").to_owned();
+            if has_router_file(tree, at, key) {
+                return Ok(Slot::Router(at, rest()));
+            }
+            if has_agent_file(tree, at, key) {
+                return Ok(Slot::Agent(at, rest()));
+            }
+            if is_node(tree, at) && (*key == AGENT_FILE || ROUTER_FILES.contains(key)) {
+                return Err(Unknown { no_file: true, ..unknown(tree, at, step) });
+            }
         }
         let next = match step {
             Step::Key(key) => tree.child(at, key),
@@ -150,7 +187,10 @@ fn place(tree: &mut Tree, path: &str, origin: &Origin) -> Result<Slot, Unknown> 
             Some(next) if last => return Ok(Slot::Over(next)),
             Some(next) => at = next,
             None => match step {
-                Step::Key(key) if can_grow(tree, at) => {
+                // An array that is not written has no elements.
+                Step::Key(key)
+                    if can_grow(tree, at) && !matches!(steps.get(i + 1), Some(Step::Element(_))) =>
+                {
                     if last {
                         return Ok(Slot::Into(at, (*key).to_owned()));
                     }
@@ -178,9 +218,18 @@ fn steps(path: &str) -> Vec<Step<'_>> {
 
 /// Whether a key means a node's router file, `node.NAME.router`, wherever that is written.
 fn has_router_file(tree: &Tree, parent: Id, key: &str) -> bool {
-    let chain = tree.chain(parent);
-    let in_node = matches!(chain.as_slice(), [section, _] if tree.name(*section) == "node");
-    in_node && ROUTER_FILES.contains(&key) && ROUTER_FILES.iter().any(|key| tree.child(parent, key).is_some())
+    is_node(tree, parent)
+        && ROUTER_FILES.contains(&key)
+        && ROUTER_FILES.iter().any(|key| tree.child(parent, key).is_some())
+}
+
+/// Whether a key means a node's agent, `node.NAME.agent`.
+fn has_agent_file(tree: &Tree, parent: Id, key: &str) -> bool {
+    is_node(tree, parent) && key == AGENT_FILE && tree.child(parent, key).is_some()
+}
+
+fn is_node(tree: &Tree, table: Id) -> bool {
+    matches!(tree.chain(table).as_slice(), [section, _] if tree.name(*section) == "node")
 }
 
 /// Whether keys may be added to a node: it is a table, and its keys are not names that the file gives.
@@ -229,6 +278,12 @@ fn fill(tree: &mut Tree, slot: Slot, from: Id, origin: &Origin) {
             let new = tree.copy(from, ROOT, key, 0, origin);
             tree.inside_routers.push((node, rest, new));
         }
+        Slot::Agent(node, rest) => {
+            let name = tree.path(node);
+            let key = keyed(tree, &format!("{name}.{AGENT_FILE}.{rest}"));
+            let new = tree.copy(from, ROOT, key, 0, origin);
+            tree.inside_agents.push((node, rest, new));
+        }
     }
 }
 
@@ -239,21 +294,35 @@ fn unknown(tree: &Tree, at: Id, step: &Step<'_>) -> Unknown {
     };
     let candidates = tree.children(at).iter().filter(|&&c| !tree.name(c).is_empty());
     let candidates = candidates.map(|&c| tree.name(c).to_owned()).collect();
-    Unknown { known: tree.path(at), given, candidates }
+    let elements = match &tree.node(at).value {
+        Value::Array(elements) => Some(elements.len()),
+        _ => None,
+    };
+    Unknown { known: tree.path(at), given, candidates, elements, no_file: false }
 }
 
 fn describe(file: Arc<str>, position: Position, subject: String, path: &str, why: &Unknown) -> Diagnostic {
     let mut hint = None;
-    if let Some(meant) = did_you_mean(&why.given, why.candidates.iter().map(String::as_str)) {
+    if why.no_file {
+        let what = if why.given == AGENT_FILE { "an agent" } else { "a router file" };
+        hint = Some(format!(
+            "{} has no {}: give it {what} with {} = \"FILE\".",
+            why.known, why.given, why.given
+        ));
+    } else if let Some(meant) = did_you_mean(&why.given, why.candidates.iter().map(String::as_str)) {
         let head = if why.known.is_empty() { String::new() } else { format!("{}.", why.known) };
         let tail = path.get(head.len() + why.given.len()..).unwrap_or("");
         hint = Some(format!("did you mean \"{head}{meant}{tail}\"?"));
     } else if why.known.is_empty() && why.candidates.is_empty() {
         hint = Some("A path is the keys of the file joined by dots, such as link.core.rate.".to_owned());
+    } else if let Some(elements) = why.elements {
+        let plural = if elements == 1 { "" } else { "s" };
+        hint = Some(format!("{} has {elements} element{plural}, counted from 1.", why.known));
     } else if why.candidates.is_empty() {
         hint = Some(format!("{} has no parts.", why.known));
     }
-    let allowed = (!why.candidates.is_empty()).then(|| list(why.candidates.iter().map(String::as_str)));
+    let allowed =
+        (!why.candidates.is_empty() && !why.no_file).then(|| list(why.candidates.iter().map(String::as_str)));
     Diagnostic {
         severity: Severity::Error,
         file,

@@ -10,11 +10,14 @@ use crate::model::{
 };
 use perhop_config::TextError;
 use perhop_units::Duration;
+use std::collections::BTreeSet;
 
 /// Longest warm-up and duration.
 const MAX_TIME: Duration = Duration::from_secs(30 * 86_400);
-/// Most repetitions.
-const MAX_REPETITIONS: i64 = 10_000;
+/// Most repetitions of a scenario.
+pub const MAX_REPETITIONS: u32 = 10_000;
+/// Largest seed: that of a whole number in a file.
+pub const MAX_SEED: u64 = i64::MAX as u64;
 
 /// What stands above the first table.
 #[derive(Debug, Default)]
@@ -47,8 +50,9 @@ pub(super) fn head(root: &mut Table<'_>) -> Head {
     let warm_up = root.value_in("warm_up", Duration::ZERO..=MAX_TIME);
     let duration = root.required::<Duration>("duration", "\"60 s\"");
     let duration = duration.and_then(|d| root.in_range(d, Duration::from_millis(1)..=MAX_TIME));
-    let repetitions = root.integer("repetitions", 1..=MAX_REPETITIONS).map_or(1, |r| r.value as u32);
-    let seed = root.integer("seed", 0..=i64::MAX).map_or(1, |s| s.value as u64);
+    let repetitions =
+        root.integer("repetitions", 1..=i64::from(MAX_REPETITIONS)).map_or(1, |r| r.value as u32);
+    let seed = root.integer("seed", 0..=MAX_SEED as i64).map_or(1, |s| s.value as u64);
     Head {
         id: id.map_or(String::new(), |i| i.value.to_owned()),
         title: title.map_or(String::new(), |t| t.value.to_owned()),
@@ -109,6 +113,20 @@ pub(super) fn faults(root: &mut Table<'_>, nodes: &[Node], places: &mut Places) 
         }
     }
     faults.sort_by_key(|(fault, _)| fault.at);
+    let mut stopped = BTreeSet::new();
+    for (fault, place) in &faults {
+        let idle = match fault.kind {
+            FaultKind::Stop => !stopped.insert(fault.node.0),
+            FaultKind::Restart => !stopped.remove(&fault.node.0),
+            FaultKind::ClockDrift { .. } => false,
+        };
+        if idle {
+            let state = if fault.kind == FaultKind::Stop { "has stopped already" } else { "has not stopped" };
+            let name = nodes.get(fault.node.0).map_or("", |node| &node.name);
+            let message = format!("has no effect: node \"{name}\" {state}");
+            root.cx.push(root.cx.warning(*place, message).value(""));
+        }
+    }
     places.faults = faults.iter().map(|(_, place)| *place).collect();
     faults.into_iter().map(|(fault, _)| fault).collect()
 }
@@ -134,12 +152,13 @@ pub(super) fn programs(root: &mut Table<'_>, nodes: &[Node], places: &mut Places
         if let Some(name) = name.filter(|n| programs.iter().any(|p| p.name == n.value)) {
             table.cx.push(table.cx.error(name.at, "is the name of another program"));
         }
-        let place = table.at;
+        let (cx, place) = (table.cx, table.at);
         table.finish();
         let (Some(node), Some(command)) = (node, command) else { continue };
+        let at = cx.tree.lines.position(cx.tree.node(command.at).span.start);
         let (command, stop) = (command.value, stop.map(|s| s.value));
         places.programs.push(place);
-        programs.push(Program { name: given, node, command, start, stop, expect });
+        programs.push(Program { name: given, node, command, at: Some(at), start, stop, expect });
     }
     programs
 }

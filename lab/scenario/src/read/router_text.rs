@@ -1,21 +1,51 @@
 //! Router files of a scenario: beside it or inside it, with values of theirs set by path.
 
 use super::cx::{At, Cx, list};
+use super::inside::{self, Found, Source, find};
 use super::lines::Lines;
 use super::table::Table;
 use super::tree::{Id, Value};
-use crate::model::{Node, NodeKind, RouterConfig, Scenario};
-use crate::settings::UNKNOWN_PATH;
+use super::{Places, later_rates};
+use crate::model::{LinkIndex, NodeIndex, NodeKind, RouterChange, RouterConfig, Scenario};
+use crate::router_objects::read_on_links;
+use perhop_agent::AgentFile;
 use perhop_config::{Diagnostic, Diagnostics, Position, did_you_mean};
 use perhop_graph::routerfile::RouterFile;
-use std::ops::Range;
-use toml::de::{DeTable, DeValue};
+use perhop_model::Kind;
+use perhop_units::Duration;
 
-/// Reads the router of a node from the keys `router` and `config`.
-pub(super) fn read(table: &mut Table<'_>, file: Option<At<&str>>, inline: Option<At<&str>>) -> NodeKind {
+/// Reads the router of a node from the keys `router`, `config`, `agent` and `change`, as far as that can be done without
+/// its links: [`complete`] does the rest.
+pub(super) fn read(
+    table: &mut Table<'_>,
+    file: Option<At<&str>>,
+    inline: Option<At<&str>>,
+    agent: Option<At<&str>>,
+    places: &mut Places,
+) -> NodeKind {
     let cx = table.cx;
-    let nothing = NodeKind::Router(RouterConfig { origin: String::new(), text: String::new() });
-    let (origin, text, first) = match (file, inline) {
+    let agent = agent.and_then(|file| read_agent(cx, table.at, file));
+    // A router without classes, filters and contracts still forwards.
+    let (origin, text) = text(cx, table.at, file, inline).unwrap_or_default();
+    let changes = changes(table, places);
+    if origin.is_empty()
+        && !cx.damaged
+        && let Some(at) = table.find("change").filter(|_| file.is_none() && inline.is_none())
+    {
+        let hint = "Give the node a router file to begin with, also one with ports alone";
+        cx.push(cx.error(at, "has no file to take the place of").value("").hint(hint));
+    }
+    NodeKind::Router(RouterConfig { origin, text, agent, changes })
+}
+
+/// The text of a router file that `table` names or holds, and where it is from.
+fn text(
+    cx: &Cx<'_>,
+    table: Id,
+    file: Option<At<&str>>,
+    inline: Option<At<&str>>,
+) -> Option<(String, String)> {
+    match (file, inline) {
         (Some(file), Some(inline)) => {
             cx.push(
                 cx.with_secondary(
@@ -26,41 +56,93 @@ pub(super) fn read(table: &mut Table<'_>, file: Option<At<&str>>, inline: Option
                     "the other one is here",
                 ),
             );
-            return nothing;
+            None
         }
-        (Some(file), None) => match companion(cx, file) {
-            Some(text) => (file.value.to_owned(), text, None),
-            None => return nothing,
-        },
+        (Some(file), None) => Some((cx.path_of(file.value), companion(cx, file)?)),
         (None, Some(inline)) => {
-            let origin = format!("{} (config of node \"{}\")", cx.file, cx.tree.name(table.at));
-            (origin, inline.value.to_owned(), Some(first_line(cx, inline.at)))
+            let origin = format!("{} (config of node \"{}\")", cx.file, cx.tree.name(table));
+            Some((origin, inline.value.to_owned()))
         }
-        // A router without classes, filters and contracts still forwards.
-        (None, None) => return nothing,
-    };
-    let (read, diagnostics) = RouterFile::read(&origin, &text);
-    forward(cx, &diagnostics, first);
-    let mut text = text;
-    if read.is_some() {
-        for (node, path, value) in &cx.tree.inside_routers {
-            if *node == table.at {
-                text = changed(cx, text, path, *value);
-            }
-        }
-        let (_, again) = RouterFile::read("--set", &text);
-        for mut diagnostic in again.sorted() {
-            let new = !diagnostics.sorted().iter().any(|d| d.message == diagnostic.message);
-            if new && !is_about_links(&diagnostic) {
-                diagnostic.position = Position { line: 1, column: 1 };
-                if diagnostic.message == "is not a known key" {
-                    diagnostic.message = UNKNOWN_PATH.to_owned();
-                }
-                cx.push(diagnostic);
-            }
-        }
+        (None, None) => None,
     }
-    NodeKind::Router(RouterConfig { origin, text })
+}
+
+/// Reads `[[node.NAME.change]]`, in order of time.
+fn changes(table: &mut Table<'_>, places: &mut Places) -> Vec<RouterChange> {
+    let mut changes = Vec::new();
+    for mut entry in table.tables("change") {
+        let cx = entry.cx;
+        let at = entry.required::<Duration>("at", "\"30 s\"");
+        let file = entry.required_text("router", "\"later.toml\"");
+        let text = text(cx, entry.at, file, None);
+        let place = entry.at;
+        entry.finish();
+        let Some(At { value: at, .. }) = at else { continue };
+        places.changes.push((place, at));
+        changes.extend(text.map(|(origin, text)| RouterChange { at, origin, text }));
+    }
+    changes.sort_by_key(|change| change.at);
+    changes
+}
+
+/// Sets what settings and variants change inside the router's file and checks it, now that the links are known.
+pub(super) fn complete(cx: &Cx<'_>, scenario: &mut Scenario, node: NodeIndex, places: &Places) {
+    let NodeKind::Router(config) = scenario.nodes[node.0].kind.clone() else { return };
+    let table = places.nodes[node.0];
+    if config.origin.is_empty() {
+        // What is there but could not be read is reported already.
+        if !["router", "config"].iter().any(|key| cx.tree.child(table, key).is_some()) {
+            check_classes(cx, &config, None, table);
+        }
+        return;
+    }
+    let first = cx.tree.child(table, "config").map(|inline| first_line(cx, inline));
+    let wrong_rate = |link: LinkIndex| {
+        let ways = &scenario.links[link.0].ways;
+        let without = ways.iter().any(|way| way.rate.is_none() && way.trace.is_none());
+        let table = places.links[link.0];
+        let reverse = cx.tree.child(table, "reverse");
+        without && [Some(table), reverse].into_iter().flatten().any(|t| cx.tree.child(t, "rate").is_some())
+    };
+    let (file, diagnostics) = read_on_links(scenario, node, (&config.origin, &config.text), wrong_rate, None);
+    forward(cx, &diagnostics, first);
+    let Some(mut file) = file else { return };
+    let config_of_agent = config.clone();
+    let inside = inside::entries(&cx.tree.inside_routers, table);
+    if !inside.is_empty() {
+        let known: Vec<String> = diagnostics.sorted().into_iter().map(|d| d.message).collect();
+        let source = Source { file: &config.origin, text: &config.text, first };
+        let (changed, text) = inside::apply(cx, inside, &source, |text| {
+            let (file, again) = read_on_links(scenario, node, (&config.origin, text), wrong_rate, None);
+            let new = |d: &Diagnostic| !known.contains(&d.message) && !is_about_links(d);
+            (file, again.sorted().into_iter().filter(new).collect())
+        });
+        let Some(changed) = changed else { return };
+        file = changed;
+        scenario.nodes[node.0].kind = NodeKind::Router(RouterConfig { text, ..config });
+    }
+    check_ports(cx, scenario, node, &file, table);
+    check_classes(cx, &config_of_agent, Some(&file), table);
+    check_changes(cx, scenario, node, &file, wrong_rate, table);
+    later_rates::check(cx, scenario, node, &file, places, wrong_rate);
+}
+
+/// The agent of the node `table`, with what settings and variants change inside its file.
+fn read_agent(cx: &Cx<'_>, table: Id, file: At<&str>) -> Option<AgentFile> {
+    let text = companion(cx, file)?;
+    let (agent, diagnostics) = AgentFile::read(&cx.path_of(file.value), &text);
+    forward(cx, &diagnostics, None);
+    let agent = agent?;
+    let inside = inside::entries(&cx.tree.inside_agents, table);
+    if inside.is_empty() {
+        return Some(agent);
+    }
+    let source = Source { file: file.value, text: &text, first: None };
+    let read = |text: &str| {
+        let (agent, diagnostics) = AgentFile::read(file.value, text);
+        (agent, diagnostics.sorted())
+    };
+    inside::apply(cx, inside, &source, read).0
 }
 
 /// The text of the file that a key names.
@@ -68,7 +150,7 @@ fn companion(cx: &Cx<'_>, file: At<&str>) -> Option<String> {
     let bytes = super::companions::bytes(cx, file)?;
     let text = String::from_utf8(bytes).ok();
     if text.is_none() {
-        cx.push(cx.error(file.at, "is not a text file").hint("A router file is TOML in UTF-8"));
+        cx.push(cx.error(file.at, "is not a text file").hint("It must be TOML in UTF-8"));
     }
     text
 }
@@ -102,128 +184,11 @@ fn is_about_links(diagnostic: &Diagnostic) -> bool {
     matches!((key, message), ("rate", "is missing on a port with classes") | ("name", "is the only port"))
 }
 
-/// The text with one value changed; the path is KIND.NAME.KEY… or SECTION.KEY.
-fn changed(cx: &Cx<'_>, text: String, path: &str, value: Id) -> String {
-    let given = match &cx.tree.node(value).value {
-        Value::Text(given) => quoted(given),
-        Value::Given(given) if is_literal(given) => given.clone(),
-        Value::Given(given) => quoted(given),
-        _ => cx.tree.lines.slice(cx.tree.node(value).span.clone()).to_owned(),
-    };
-    match find(&text, path) {
-        Ok(Found::Value(span)) => format!("{}{given}{}", &text[..span.start], &text[span.end..]),
-        Ok(Found::Lacking { behind, key }) => {
-            format!("{}\n{key} = {given}{}", &text[..behind], &text[behind..])
-        }
-        Err(NotFound { given, candidates }) => {
-            let mut diagnostic = cx.error(value, UNKNOWN_PATH).value("");
-            if let Some(meant) = did_you_mean(&given, candidates.iter().map(String::as_str)) {
-                diagnostic = diagnostic.hint(format!("did you mean \"{meant}\"?"));
-            }
-            let hint = "Inside a router file a path is KIND.NAME.KEY, such as port.core.rate";
-            cx.push(diagnostic.hint(hint));
-            text
-        }
-    }
-}
-
-/// A text as a basic string of TOML.
-fn quoted(text: &str) -> String {
-    let mut out = String::from('"');
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            c if c.is_control() => out.push_str(&format!("\\u{:04X}", u32::from(c))),
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
-}
-
-/// Whether a text is a number, a boolean, an array or a table of TOML.
-fn is_literal(text: &str) -> bool {
-    text.parse::<f64>().is_ok() || matches!(text, "true" | "false") || text.starts_with(['[', '{', '"'])
-}
-
-/// Where a value of a router file is.
-pub(super) enum Found {
-    /// There.
-    Value(Range<usize>),
-    /// Not written; it would stand behind this offset, under this key.
-    Lacking { behind: usize, key: String },
-}
-
-/// What could not be found, and what it could have been.
-#[derive(Debug, Default)]
-pub(super) struct NotFound {
-    given: String,
-    candidates: Vec<String>,
-}
-
-impl NotFound {
-    fn new(given: &str, candidates: impl Iterator<Item = String>) -> Self {
-        Self { given: given.to_owned(), candidates: candidates.collect() }
-    }
-}
-
-/// Finds a value in the text of a router file without errors; else the names that could have been meant.
-pub(super) fn find(text: &str, path: &str) -> Result<Found, NotFound> {
-    let root = DeTable::parse(text).map_err(|_| NotFound::default())?.into_inner();
-    let (kind, rest) = path.split_once('.').ok_or_else(NotFound::default)?;
-    let section = root.get(kind);
-    let Some(section) = section else {
-        return Err(NotFound::new(kind, root.keys().map(|k| k.get_ref().to_string())));
-    };
-    let (header, table, keys) = match section.get_ref() {
-        DeValue::Table(table) => (section.span(), table, rest),
-        DeValue::Array(tables) => {
-            let named = |t: &DeTable<'_>| t.get("name").and_then(|n| n.get_ref().as_str().map(str::to_owned));
-            let all = || tables.iter().filter_map(|t| Some((t.span(), t.get_ref().as_table()?)));
-            // Names may have dots: the longest that fits is meant.
-            let fits = |name: &str| rest.strip_prefix(name).and_then(|r| r.strip_prefix('.')).is_some();
-            let found = all().filter(|(_, t)| named(t).is_some_and(|n| fits(&n)));
-            let Some((span, table)) = found.max_by_key(|(_, t)| named(t).map_or(0, |n| n.len())) else {
-                let given = rest.split('.').next().unwrap_or(rest);
-                return Err(NotFound::new(given, all().filter_map(|(_, t)| named(t))));
-            };
-            let length = named(table).map_or(0, |n| n.len() + 1);
-            (span, table, &rest[length..])
-        }
-        _ => return Err(NotFound::default()),
-    };
-    inside(text, header, table, keys)
-}
-
-fn inside(text: &str, header: Range<usize>, table: &DeTable<'_>, keys: &str) -> Result<Found, NotFound> {
-    let mut table = table;
-    let mut steps = keys.split('.').peekable();
-    let mut missing: Vec<&str> = Vec::new();
-    while let Some(step) = steps.next() {
-        match table.get(step) {
-            Some(value) if steps.peek().is_none() => return Ok(Found::Value(value.span())),
-            Some(value) => table = value.get_ref().as_table().ok_or_else(NotFound::default)?,
-            None => {
-                missing = std::iter::once(step).chain(steps).collect();
-                break;
-            }
-        }
-    }
-    let deep = missing.len() < keys.split('.').count();
-    if deep || missing.is_empty() || !text[header.start..].starts_with('[') {
-        let given = missing.first().copied().unwrap_or(keys);
-        return Err(NotFound::new(given, table.keys().map(|k| k.get_ref().to_string())));
-    }
-    // The end of the header's line.
-    let behind = text[header.start..].find('\n').map_or(text.len(), |i| header.start + i);
-    Ok(Found::Lacking { behind, key: missing.join(".") })
-}
-
 /// Checks that every port of a router's file is a link at the node.
-pub(super) fn check_ports(cx: &Cx<'_>, scenario: &Scenario, node: &Node, config: &RouterConfig, table: Id) {
-    let (Some(file), _) = RouterFile::read(&config.origin, &config.text) else { return };
-    let index = scenario.node(&node.name);
-    let at_node = index.into_iter().flat_map(|index| scenario.links_of(index));
+fn check_ports(cx: &Cx<'_>, scenario: &Scenario, index: NodeIndex, file: &RouterFile, table: Id) {
+    let node = &scenario.nodes[index.0];
+    let NodeKind::Router(config) = &node.kind else { return };
+    let at_node = scenario.links_of(index);
     let links: Vec<&str> = at_node.map(|(link, _)| scenario.links[link.0].name.as_str()).collect();
     let ports = file.objects.iter().filter(|o| o.kind == RouterFile::KINDS[0]);
     for port in ports.filter(|o| !links.contains(&o.name.as_str())) {
@@ -248,8 +213,67 @@ pub(super) fn check_ports(cx: &Cx<'_>, scenario: &Scenario, node: &Node, config:
     }
 }
 
+/// Checks that every class of a router's agent is a class of its file, or of one that takes its place later.
+fn check_classes(cx: &Cx<'_>, config: &RouterConfig, file: Option<&RouterFile>, table: Id) {
+    let (Some(agent), Some(at)) = (&config.agent, cx.tree.child(table, "agent")) else { return };
+    let objects = file.map_or(&[][..], |file| &file.objects);
+    let classes = || objects.iter().filter(|o| o.kind == Kind::Class).map(|o| o.name.as_str());
+    let later =
+        |name: &str| config.changes.iter().any(|c| find(&c.text, &format!("class.{name}.name")).is_ok());
+    let missing = agent.classes.iter().map(|class| class.class.as_str());
+    for name in missing.filter(|name| !classes().any(|class| class == *name) && !later(name)) {
+        let mut error = cx.error(at, format!("is no class of the router \"{}\"", cx.tree.name(table)));
+        if let Value::Text(origin) | Value::Given(origin) = &cx.tree.node(at).value
+            && let Some(text) = companion(cx, At { value: origin.as_str(), at })
+            && let Ok(Found::Value(span)) = find(&text, &format!("class.{name}.name"))
+        {
+            error.file = origin.as_str().into();
+            error.position = Lines::new(&text).position(span.start);
+        }
+        error.subject = format!("class \"{name}\"");
+        error = error.key("name").value(format!("\"{name}\""));
+        if let Some(meant) = inside::meant(name, classes()) {
+            error = error.hint(format!("did you mean \"{meant}\"?"));
+        }
+        cx.push(match classes().next() {
+            Some(_) => error.allowed(list(classes())),
+            None => error.hint("The router's file has no classes"),
+        });
+    }
+}
+
+/// Checks the files that take the place of the router's while the scenario runs: a router keeps its ports.
+fn check_changes(
+    cx: &Cx<'_>,
+    scenario: &Scenario,
+    node: NodeIndex,
+    file: &RouterFile,
+    wrong_rate: impl Fn(LinkIndex) -> bool,
+    table: Id,
+) {
+    let NodeKind::Router(config) = &scenario.nodes[node.0].kind else { return };
+    for change in &config.changes {
+        let text = (change.origin.as_str(), change.text.as_str());
+        let (then, diagnostics) = read_on_links(scenario, node, text, &wrong_rate, None);
+        forward(cx, &diagnostics, None);
+        if then.is_some_and(|then| !ports(&then).eq(ports(file)))
+            && let Some(at) = cx.tree.child(table, "change")
+        {
+            let message =
+                format!("names \"{}\", which has other ports than the file before it", change.origin);
+            let error = cx.error(at, message).value("").allowed(list(ports(file)));
+            cx.push(error.hint("A router keeps its ports, in their order"));
+        }
+    }
+}
+
+/// The ports of a file, in order.
+fn ports(file: &RouterFile) -> impl Iterator<Item = &str> {
+    file.objects.iter().filter(|o| o.kind == RouterFile::KINDS[0]).map(|o| o.name.as_str())
+}
+
 /// A position in an inline text as one in the scenario file.
-fn shifted(at: Position, first: Position) -> Position {
+pub(super) fn shifted(at: Position, first: Position) -> Position {
     let column = if at.line == 1 { at.column + first.column - 1 } else { at.column };
     Position { line: at.line + first.line - 1, column }
 }

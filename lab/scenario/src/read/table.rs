@@ -2,7 +2,7 @@
 
 use super::cx::{At, Cx, list};
 use super::tree::{Id, Value};
-use perhop_config::{Diagnostic, FromText, TextError, did_you_mean};
+use perhop_config::{Diagnostic, FromText, TextError, did_you_mean, negative_of};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
@@ -42,7 +42,12 @@ impl<'a> Table<'a> {
     pub(super) fn finish(self) {
         for &id in self.cx.tree.children(self.at) {
             if !self.known.contains(&self.cx.tree.name(id)) {
-                self.cx.push(self.cx.unknown_key(id, &self.known));
+                let unknown = self.cx.unknown_key(id, &self.known);
+                if self.cx.is_foreign(id) {
+                    self.cx.leave_out(id, unknown);
+                } else {
+                    self.cx.push(unknown);
+                }
             }
         }
         self.cx.known.borrow_mut().insert(self.path, self.known);
@@ -98,7 +103,9 @@ impl<'a> Table<'a> {
     where
         T: FromText + PartialOrd + Display,
     {
-        let value = self.value::<T>(key)?;
+        let allowed = format!("{} to {}", range.start(), range.end());
+        let value =
+            self.value_with(key, "a string", |text| negative_of(T::from_text(text), text, &allowed))?;
         self.in_range(value, range)
     }
 
@@ -363,6 +370,9 @@ impl<'a> Table<'a> {
 /// What a value is, with an article.
 fn kind(value: &Value) -> &'static str {
     match value {
+        // Where a number does not fit, it has decimals or the key wants something else.
+        Value::Given(text) if text.parse::<i128>().is_ok() => "an integer",
+        Value::Given(text) if text.parse::<f64>().is_ok() => "a decimal number",
         Value::Text(_) | Value::Given(_) => "a string",
         Value::Integer(_) => "an integer",
         Value::Float(_) => "a decimal number",

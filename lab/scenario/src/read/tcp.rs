@@ -1,7 +1,7 @@
 //! `[tcp]` and `[traffic.NAME.tcp]`: how transports behave.
 
 use super::table::Table;
-use crate::model::Tcp;
+use crate::model::{SlowStart, Tcp};
 use perhop_units::{Bytes, Duration};
 
 /// Reads the table `tcp` of `table` over `before`.
@@ -12,6 +12,15 @@ pub(super) fn read(table: &mut Table<'_>, before: &Tcp) -> Tcp {
     if let Some(congestion) = table.choice("congestion", &algorithms) {
         tcp.congestion = congestion.value.to_owned();
     }
+    let exits = [("standard", SlowStart::Standard), ("hystart", SlowStart::HyStart)];
+    if let Some(exit) = table.choice("slow_start", &exits) {
+        tcp.slow_start = exit.value;
+        if exit.value == SlowStart::HyStart && tcp.congestion == "newreno" {
+            let warning =
+                table.cx.warning(exit.at, "has no effect: newreno leaves slow start at the first loss");
+            table.cx.push(warning.hint("HyStart is part of congestion = \"cubic\""));
+        }
+    }
     let mut boolean = |key, value: &mut bool| {
         if let Some(given) = table.boolean(key) {
             *value = given.value;
@@ -20,6 +29,7 @@ pub(super) fn read(table: &mut Table<'_>, before: &Tcp) -> Tcp {
     boolean("sack", &mut tcp.sack);
     boolean("ecn", &mut tcp.ecn);
     boolean("timestamps", &mut tcp.timestamps);
+    boolean("window_scaling", &mut tcp.window_scaling);
     if let Some(window) = table.integer("initial_window", 1..=10) {
         tcp.initial_window = window.value as u8;
     }

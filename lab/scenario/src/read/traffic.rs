@@ -4,6 +4,7 @@ use super::cx::At;
 use super::rest::Head;
 use super::table::Table;
 use super::{Places, nodes, tcp, traffic_kinds};
+use crate::figures::Content;
 use crate::generators;
 use crate::model::{Node, NodeIndex, Traffic, TrafficKind};
 use perhop_traffic::Seed;
@@ -45,7 +46,7 @@ pub(super) fn read(root: &mut Table<'_>, nodes: &[Node], head: &Head, places: &m
 
 /// Whether a kind uses TCP.
 pub(super) fn is_tcp(kind: &TrafficKind) -> bool {
-    matches!(kind, TrafficKind::Bulk { .. } | TrafficKind::Files { .. } | TrafficKind::Web { .. })
+    Content::of(kind) == Content::Connections
 }
 
 fn span(table: &mut Table<'_>, head: &Head) -> (Duration, Duration) {
@@ -62,6 +63,9 @@ fn span(table: &mut Table<'_>, head: &Head) -> (Duration, Duration) {
         cx.push(cx.error(start.at, format!("is not before the end of the scenario ({end})")).hint(hint));
     } else if let Some(stop) = stop.as_ref().filter(|s| s.value > end && !head.wrong) {
         cx.push(cx.warning(stop.at, format!("is after the end of the scenario ({end})")));
+    } else if let Some(stop) = stop.as_ref().filter(|s| s.value <= head.warm_up && !head.wrong) {
+        let hint = "Nothing of this traffic is measured";
+        cx.push(cx.warning(stop.at, format!("is inside the warm-up ({})", head.warm_up)).hint(hint));
     }
     (begin, until)
 }
@@ -78,7 +82,8 @@ fn pairs(table: &mut Table<'_>, nodes: &[Node]) -> Vec<(NodeIndex, NodeIndex)> {
     // A lone name is paired with each of the others.
     let fits = a.len() == b.len() || (!lists[0] && a.len() == 1) || (!lists[1] && b.len() == 1);
     if !fits {
-        let message = format!("has {} names, but from has {}", b.len(), a.len());
+        let plural = if b.len() == 1 { "" } else { "s" };
+        let message = format!("has {} name{plural}, but from has {}", b.len(), a.len());
         cx.push(cx.error(to.at, message).hint("The first of one is paired with the first of the other"));
         return Vec::new();
     }
@@ -124,6 +129,7 @@ fn check_generator(table: &Table<'_>, traffic: &Traffic) {
         | TrafficKind::Poisson { count: n, .. }
         | TrafficKind::OnOff { count: n, .. }
         | TrafficKind::Mmpp { count: n, .. }
+        | TrafficKind::Rtp { count: n, .. }
         | TrafficKind::Bulk { count: n, .. }
         | TrafficKind::Files { count: n, .. }
         | TrafficKind::Web { count: n, .. } => *n = 1,

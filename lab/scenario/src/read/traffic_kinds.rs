@@ -11,6 +11,8 @@ use perhop_units::{Bytes, Duration, Rate};
 pub(super) const MAX_STREAMS: i64 = 24_000;
 /// Shortest and longest IP packet: headers and the stamp that the receiver needs; the MTU.
 const PACKETS: (u64, u64) = (44, 1_500);
+/// Shortest IP packet of RTP: its header too.
+const SHORTEST_RTP: u64 = 56;
 /// Highest rate of a source.
 const MAX_RATE: Rate = Rate(1_000_000_000_000);
 /// Longest mean period, thinking time and step.
@@ -27,6 +29,7 @@ enum Kind {
     OnOff,
     Mmpp,
     Staircase,
+    Rtp,
     Replay,
     Bulk,
     Files,
@@ -34,7 +37,7 @@ enum Kind {
 }
 
 /// Kinds by name.
-const KINDS: [(&str, Kind); 11] = [
+const KINDS: [(&str, Kind); 12] = [
     ("voice", Kind::Voice),
     ("video", Kind::Video),
     ("constant", Kind::Constant),
@@ -42,6 +45,7 @@ const KINDS: [(&str, Kind); 11] = [
     ("on-off", Kind::OnOff),
     ("mmpp", Kind::Mmpp),
     ("staircase", Kind::Staircase),
+    ("rtp", Kind::Rtp),
     ("replay", Kind::Replay),
     ("bulk", Kind::Bulk),
     ("files", Kind::Files),
@@ -65,6 +69,7 @@ pub(super) fn read(table: &mut Table<'_>, defaults: &Tcp) -> Option<TrafficKind>
         Kind::OnOff => Some(on_off(table)),
         Kind::Mmpp => Some(TrafficKind::Mmpp { count: count(table, "count"), rate: rate(table) }),
         Kind::Staircase => Some(staircase(table)),
+        Kind::Rtp => Some(rtp(table)),
         Kind::Replay => Some(replay(table)),
         Kind::Bulk => {
             let size = table.value_in("size", Bytes(1)..=MAX_OBJECT).map(|s| s.value);
@@ -180,7 +185,38 @@ fn staircase(table: &mut Table<'_>) -> TrafficKind {
     {
         table.cx.push(table.cx.error(at, "has no step with a rate above 0").value(""));
     }
-    TrafficKind::Staircase { steps, size }
+    let repeat = table.boolean("repeat").is_some_and(|repeat| repeat.value);
+    TrafficKind::Staircase { steps, size, repeat }
+}
+
+/// RTP: `rate` is one, or a list of which each lasts for a time from `stay`.
+fn rtp(table: &mut Table<'_>) -> TrafficKind {
+    let count = count(table, "count");
+    let size = table.value_in("size", Bytes(SHORTEST_RTP)..=Bytes(PACKETS.1)).map_or(Bytes(200), |s| s.value);
+    let (rates, several) = rates(table);
+    let given = table.find("stay");
+    let stay = span(table, "stay", (Duration::ZERO, Duration::from_secs(20)));
+    if let Some(at) = given.filter(|_| !several && !rates.is_empty()) {
+        let warning = table.cx.warning(at, "has no effect: there is one rate");
+        table.cx.push(warning.hint("Write rate as a list, such as [\"0 kbit/s\", \"64 kbit/s\"]"));
+    }
+    TrafficKind::Rtp { count, rates, stay, size }
+}
+
+/// One rate above 0, or a list with one; and whether it is a list. Empty after an error.
+fn rates(table: &mut Table<'_>) -> (Vec<Rate>, bool) {
+    if !table.is_list("rate") {
+        return (vec![rate(table)], false);
+    }
+    let Some(given) = table.values::<Rate>("rate") else { return (Vec::new(), true) };
+    let whole = given.value.len() == table.cx.tree.children(given.at).len();
+    let too_high = given.value.iter().find(|rate| rate.value > MAX_RATE);
+    if let Some(rate) = too_high {
+        table.cx.push(table.cx.error(rate.at, "is out of range").allowed(format!("0 bit/s to {MAX_RATE}")));
+    } else if whole && given.value.iter().all(|rate| rate.value == Rate::ZERO) {
+        table.cx.push(table.cx.error(given.at, "has no rate above 0").value(""));
+    }
+    (given.value.iter().map(|rate| rate.value).collect(), true)
 }
 
 fn replay(table: &mut Table<'_>) -> TrafficKind {
@@ -189,25 +225,29 @@ fn replay(table: &mut Table<'_>) -> TrafficKind {
     TrafficKind::Replay { capture: capture.unwrap_or_else(|| [].into()), rate: optional_rate(table) }
 }
 
+/// A time, or the shortest and the longest.
+fn span(table: &mut Table<'_>, key: &'static str, default: (Duration, Duration)) -> (Duration, Duration) {
+    let Some(given) = table.values::<Duration>(key) else { return default };
+    let times: Vec<Duration> = given.value.iter().map(|t| t.value).collect();
+    let written = table.cx.tree.children(given.at).len();
+    match times.as_slice() {
+        [one] if written < 2 => return (*one, *one),
+        [least, most] if least <= most && *most <= DAY => return (*least, *most),
+        // What could not be read was told.
+        _ if times.len() < written => {}
+        _ => {
+            let allowed = "two times, the shorter first, at most 24 h";
+            let error = table.cx.error(given.at, "is not a span of times").allowed(allowed);
+            table.cx.push(error.hint("Write for example [\"0 s\", \"12 s\"]"));
+        }
+    }
+    default
+}
+
 fn web(table: &mut Table<'_>, defaults: &Tcp) -> TrafficKind {
     let client = WebConfig::SIEGE_CLIENT;
     let (count, size) = (count(table, "count"), object(table, LognormalSize::WEB_OBJECT));
-    let mut think = (client.think_least, client.think_most);
-    if let Some(given) = table.values::<Duration>("think") {
-        let times: Vec<Duration> = given.value.iter().map(|t| t.value).collect();
-        match times.as_slice() {
-            [one] if table.cx.tree.children(given.at).len() < 2 => think = (*one, *one),
-            [least, most] if least <= most && *most <= DAY => think = (*least, *most),
-            _ if given.value.len() < table.cx.tree.children(given.at).len() => {}
-            _ => {
-                let allowed = "two times, the shorter first, at most 24 h";
-                let hint = "Write for example [\"0 s\", \"12 s\"]";
-                table.cx.push(
-                    table.cx.error(given.at, "is not a span of thinking times").hint(hint).allowed(allowed),
-                );
-            }
-        }
-    }
+    let think = span(table, "think", (client.think_least, client.think_most));
     let objects = table.integer("persistent_objects", 1..=1_000).map(|n| n.value as u16);
     TrafficKind::Web { count, think, size, persistent_objects: objects, tcp: tcp::read(table, defaults) }
 }

@@ -36,10 +36,10 @@ pub(super) enum Value {
 pub(super) enum Origin {
     /// At its own place in the file.
     File,
-    /// In a variant of the file, under this path.
-    Variant { name: String, path: String },
-    /// Outside of the file, under this path.
-    Setting { path: String },
+    /// In a variant of the file.
+    Variant { name: String },
+    /// Outside of the file: its place among the settings from 0, and whether it is for one variant alone.
+    Setting { index: usize, own: bool },
 }
 
 #[derive(Clone, Debug)]
@@ -69,15 +69,23 @@ pub(super) struct Tree {
     pub(super) empty: Id,
     /// Settings of values inside router files: the node's table, the path behind `router`, the setting's node.
     pub(super) inside_routers: Vec<(Id, String, Id)>,
+    /// The same inside the files of agents.
+    pub(super) inside_agents: Vec<(Id, String, Id)>,
 }
 
 impl Tree {
     /// Takes over a parsed table. O(n log n).
     pub(super) fn new(text: &str, table: DeTable<'_>) -> Self {
         let lines = Lines::new(text);
-        let mut tree = Self { nodes: Vec::new(), lines, inside_routers: Vec::new(), empty: ROOT };
+        let mut tree = Self {
+            nodes: Vec::new(),
+            lines,
+            inside_routers: Vec::new(),
+            inside_agents: Vec::new(),
+            empty: ROOT,
+        };
         tree.add(ROOT, None, 0, Spanned::new(0..0, DeValue::Table(table)), &Origin::File);
-        let outside = Origin::Setting { path: String::new() };
+        let outside = Origin::Setting { index: 0, own: false };
         let nothing = Spanned::new(0..0, DeValue::Table(DeTable::new()));
         tree.empty = tree.add(ROOT, None, 0, nothing, &outside);
         tree

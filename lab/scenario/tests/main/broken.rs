@@ -79,3 +79,13 @@ fn broken_files_are_reported_whole() {
     }
     assert!(wrong.is_empty(), "{wrong}");
 }
+
+/// Whoever reads a message can open the file it names from where the scenario was named.
+#[test]
+fn files_that_a_scenario_names_are_told_by_a_path_that_leads_there() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/broken");
+    let text = fs::read_to_string(folder.join("10-router.toml")).expect("readable");
+    let (_, diagnostics) = Scenario::read("my/net/mine.toml", &text, &Settings::new(), &crate::companion);
+    let shown = diagnostics.to_string();
+    assert!(shown.starts_with("my/net/ports.toml:2:8: port \"wan\""), "{shown}");
+}

@@ -95,3 +95,70 @@ fn the_three_routers_mean_what_they_say() {
         (7, 3, ["plain".to_owned()].as_slice())
     );
 }
+
+/// A rate of video is that of its frames, as an encoder's and as published; what the link carries is 28 bytes a packet more.
+#[test]
+fn the_rate_of_video_is_that_of_its_frames() {
+    const TEXT: &str = r#"
+id = "t"
+title = "t"
+duration = "600 s"
+[node.a]
+kind = "host"
+[node.b]
+kind = "host"
+[link.core]
+ends = ["a", "b"]
+[traffic.tv]
+kind = "video"
+from = "a"
+to = "b"
+rate = "130 kbit/s"
+"#;
+    let loaded = good(TEXT, &[]);
+    let seed = perhop_traffic::Seed { seed: 1, repetition: 0 };
+    let made = perhop_scenario::generators::datagrams(&loaded.product.traffic[0], 0, seed);
+    let source = made.expect("it can be made").expect("datagrams").source;
+    let (mut payload, mut packets) = (0_u64, 0_u64);
+    for emission in source {
+        payload += u64::from(emission.len);
+        packets += 1;
+    }
+    let mean = |bytes: u64| bytes as f64 * 8.0 / 600.0;
+    // The generator is exact over every minute; the last piece of a frame is at least a stamp long.
+    assert!((mean(payload) / 130_000.0 - 1.0).abs() < 0.002, "{} bit/s of frames", mean(payload));
+    let ip = mean(payload + 28 * packets);
+    assert!((ip / 136_200.0 - 1.0).abs() < 0.01, "{ip} bit/s at IP length");
+}
+
+/// RTP at several rates for random times or at one, and a router that gets another file.
+#[test]
+fn flows_of_rtp_and_another_router_file_mean_what_they_say() {
+    let read = |name: &str| {
+        let folder = root().join("scenarios");
+        let text = std::fs::read_to_string(folder.join(name)).expect("there");
+        let beside = |name: &str| std::fs::read(folder.join(name)).map_err(|e| e.to_string());
+        let (loaded, diagnostics) = Scenario::read(name, &text, &Settings::new(), &beside);
+        loaded.unwrap_or_else(|| panic!("{diagnostics}"))
+    };
+    let admitted = read("C-V-6.toml");
+    let rates = [0, 16_384, 32_768].map(Rate).to_vec();
+    let stay = (Duration::ZERO, Duration::from_secs(20));
+    let size = perhop_units::Bytes(256);
+    assert_eq!(admitted.product.traffic[0].kind, TrafficKind::Rtp { count: 16, rates, stay, size });
+    let recognised = read("C-III-8.toml");
+    let kind = &recognised.product.traffic[0].kind;
+    assert!(
+        matches!(kind, TrafficKind::Rtp { count: 1, rates, .. } if *rates == [Rate::from_kbit(512)]),
+        "{kind:?}"
+    );
+    let changes = |scenario: &Scenario| match &scenario.nodes[1].kind {
+        NodeKind::Router(config) => config.changes.clone(),
+        other => panic!("{other:?}"),
+    };
+    let switched = read("C-III-5.toml");
+    let (product, baseline) = (changes(&switched.product), changes(&switched.variants[0].1));
+    assert_eq!((product.len(), product[0].at), (1, Duration::from_secs(30)));
+    assert!(product[0].text.contains("[detector]"), "{}", product[0].text);
+    assert_eq!(baseline[0].at, Duration::from_millis(59_900));
+}

@@ -131,3 +131,131 @@ fn what_is_on_its_way_at_the_end_is_not_lost() {
     let core = &recording.links[0];
     assert!(core.wire_bytes <= 500 * 1014 && core.busy.as_secs_f64() < 0.41, "{core:?}");
 }
+
+#[test]
+fn what_a_source_numbers_while_its_host_is_stopped_was_never_sent() {
+    let mut s = dumbbell(1, Rate::from_mbit(2), Duration::from_millis(10), 100, 10);
+    let voice = TrafficKind::Voice {
+        calls: 3,
+        codec: perhop_quality::Codec::G711U,
+        spacing: Duration::ZERO,
+        silence_suppression: None,
+    };
+    s.traffic.push(traffic("voip", vec![pair(0)], Duration::from_secs(9), voice));
+    for (at, kind) in [(3, FaultKind::Stop), (5, FaultKind::Restart)] {
+        s.faults.push(Fault { at: Duration::from_secs(at), node: pair(0).0, kind });
+    }
+    let recording = simulate(&s, 1);
+    assert_eq!(recording.streams.len(), 3);
+    for stream in &recording.streams {
+        // 50 packets a second in 3 s and in 4 s.
+        assert!((349..=351).contains(&stream.packets.len()), "{}", stream.packets.len());
+        for packet in &stream.packets {
+            let delay = packet.arrived.since(packet.sent).as_millis_f64();
+            assert!((10.0..16.0).contains(&delay), "{delay} ms");
+        }
+        assert_eq!(stream.duplicates, 0);
+    }
+}
+
+#[test]
+fn what_comes_to_a_stopped_host_or_forwarder_is_lost_on_the_link_that_brought_it() {
+    // The core's record is the first; that of the receiver's link, first direction, the fifth.
+    for (node, record) in [(NodeIndex(1), 0), (pair(0).1, 4)] {
+        let mut s = dumbbell(1, Rate::from_mbit(2), Duration::from_millis(10), 100, 10);
+        let kind = constant(Rate::from_mbit(1), 1000);
+        s.traffic.push(traffic("cbr", vec![pair(0)], Duration::from_secs(9), kind));
+        for (at, kind) in [(3, FaultKind::Stop), (5, FaultKind::Restart)] {
+            s.faults.push(Fault { at: Duration::from_secs(at), node, kind });
+        }
+        let recording = simulate(&s, 1);
+        let missing =
+            recording.streams[0].packets.iter().filter(|p| p.arrived == Instant::FAR_FUTURE).count() as u64;
+        assert!((249..=251).contains(&missing), "125 a second: {missing}");
+        assert_eq!(recording.links[record].drops, [("port_down".to_owned(), missing)].into());
+        let elsewhere = recording.links.iter().enumerate().filter(|(i, _)| *i != record);
+        assert!(elsewhere.clone().all(|(_, link)| link.drops.is_empty()));
+    }
+}
+
+/// Packets of the one stream, those of them that did not arrive, and the drops of the core.
+fn overloaded(rate: Rate, seconds: u64) -> (usize, usize, u64, Vec<String>) {
+    let mut s = dumbbell(1, rate, Duration::ZERO, 500, seconds);
+    let kind = constant(Rate(rate.0 * 2), 1500);
+    s.traffic.push(traffic("cbr", vec![pair(0)], Duration::from_secs(seconds), kind));
+    let recording = simulate(&s, 1);
+    let packets = &recording.streams[0].packets;
+    let missing = packets.iter().filter(|p| p.arrived == Instant::FAR_FUTURE).count();
+    let core = recording.links.iter().find(|l| l.link == 0 && l.way == 0).expect("the core");
+    (packets.len(), missing, core.drops.values().sum(), recording.warnings)
+}
+
+#[test]
+fn only_what_was_dropped_is_lost_however_long_the_queue_is_at_the_end() {
+    // 500 packets of 12 ms: 6 s on their way at the end.
+    let (sent, missing, dropped, warnings) = overloaded(Rate::from_mbit(1), 20);
+    assert!((3333..=3335).contains(&sent) && dropped > 1000, "{sent} sent, {dropped} dropped");
+    assert_eq!((missing as u64, warnings), (dropped, Vec::new()));
+    // 500 packets of 121 ms: one minute, which nobody waits for.
+    let (sent, missing, dropped, warnings) = overloaded(Rate::from_kbit(100), 200);
+    assert_eq!(missing as u64, dropped);
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    let aside: usize = warnings[0].split(' ').next().and_then(|n| n.parse().ok()).expect("a number");
+    // In 30 s the line takes 247 of the 501.
+    assert!((250..=256).contains(&aside) && warnings[0].contains("30 s after the end"), "{warnings:?}");
+    assert!((3332..=3335).contains(&(sent + aside)), "{sent} and {aside}");
+}
+
+#[test]
+fn programs_that_do_not_run_are_told() {
+    let mut s = dumbbell(1, Rate::from_mbit(1), Duration::ZERO, 10, 1);
+    s.programs.push(Program {
+        name: "daemon".into(),
+        node: pair(0).0,
+        command: vec!["true".into()],
+        at: None,
+        start: Duration::ZERO,
+        stop: None,
+        expect: FinalState::Exit(0),
+    });
+    assert_eq!(simulate(&s, 1).warnings, ["programs run on real kernels only; left out: daemon"]);
+}
+
+#[test]
+fn reasons_that_expected_values_may_name_are_those_of_the_data_plane() {
+    let names: Vec<String> = (0..).map_while(perhop_packet::DropReason::name_of_index).collect();
+    for reason in perhop_scenario::figures::DROP_REASONS {
+        assert!(names.iter().any(|name| name == reason), "{reason}");
+    }
+}
+
+/// One transfer with `tcp` over `mbit` Mbit/s and 100 ms there and back, with so many packets of queue.
+fn transfer(mbit: u64, queue: u32, tcp: Tcp) -> perhop_measure::Recording {
+    let mut s = dumbbell(1, Rate::from_mbit(mbit), Duration::from_millis(50), queue, 10);
+    let kind = TrafficKind::Bulk { count: 1, size: None, spacing: Duration::ZERO, tcp };
+    s.traffic.push(traffic("bulk", vec![pair(0)], Duration::from_secs(10), kind));
+    simulate(&s, 1)
+}
+
+#[test]
+fn window_scaling_is_a_choice_of_its_own() {
+    let mbit = |window_scaling| {
+        let tcp = Tcp { timestamps: false, window_scaling, ..Tcp::default() };
+        transfer(20, 1000, tcp).connections[0].window_ip_bytes as f64 * 8.0 / 10.0 / 1e6
+    };
+    // 65,535 bytes a round-trip time of 100 ms, and the headers of 1,448 bytes of each.
+    let most = 65_535.0 * 8.0 / 0.1 / 1e6 * 1500.0 / 1448.0;
+    let (without, with) = (mbit(false), mbit(true));
+    assert!((4.0..=most).contains(&without) && with > 10.0, "{without} and {with} Mbit/s");
+}
+
+#[test]
+fn cubic_leaves_slow_start_before_the_queue_is_full_unless_told() {
+    let lost = |slow_start| {
+        let recording = transfer(10, 150, Tcp { slow_start, ..Tcp::default() });
+        recording.links[0].drops.get("queue_full").copied().unwrap_or(0)
+    };
+    let (standard, hystart) = (lost(SlowStart::Standard), lost(SlowStart::HyStart));
+    assert!(standard > 50 && hystart < standard / 4, "{standard} and {hystart} lost");
+    assert_eq!(Tcp::default().slow_start, SlowStart::HyStart);
+}

@@ -229,7 +229,7 @@ impl Endpoint {
         if self.marks.echo {
             bits |= flags::ECE;
         }
-        let sack = if self.agreed.sack { self.receive.blocks() } else { SackBlocks::NONE };
+        let sack = self.sack_blocks();
         Repr {
             src_port: self.local_port,
             dst_port: self.remote_port,
@@ -310,8 +310,16 @@ impl Endpoint {
             return mss;
         }
         // Two of padding, two of kind and length, eight for each block.
-        let most = if self.agreed.timestamps { 3 } else { 4 };
-        mss - (4 + 8 * self.receive.blocks().as_slice().len().min(most) as u64)
+        mss - (4 + 8 * self.sack_blocks().as_slice().len() as u64)
+    }
+
+    /// The blocks that fit beside the other options: three beside time-stamps, else four (RFC 2018 §3).
+    fn sack_blocks(&self) -> SackBlocks {
+        match (self.agreed.sack, self.agreed.timestamps) {
+            (false, _) => SackBlocks::NONE,
+            (true, true) => self.receive.blocks(3),
+            (true, false) => self.receive.blocks(4),
+        }
     }
 
     /// Keeps a timer running while data waits for the peer's window (RFC 9293 §3.8.6.1).

@@ -90,6 +90,7 @@ impl Class {
                 RedVerdict::DropForced => return self.refuse(cx, packet, DropReason::RedForced),
             }
         }
+        self.queue.lasted(cx.now());
         if let Err(packet) = self.queue.offer(packet) {
             self.refuse(cx, packet, DropReason::QueueFull);
         }
@@ -102,6 +103,7 @@ impl Class {
 
     /// Takes the oldest packet.
     pub(super) fn pop(&mut self, now: Instant) -> Option<Packet> {
+        self.queue.lasted(now);
         let packet = self.queue.pop()?;
         if self.queue.is_empty()
             && let Some(red) = &mut self.red

@@ -211,6 +211,12 @@ impl Discipline for AltqCbq {
         }
     }
 
+    fn length_ranges(&mut self, now: Instant, each: &mut dyn FnMut(&str, [u64; 2])) {
+        for class in self.leaves() {
+            each(&class.name, class.queue.length_range(now));
+        }
+    }
+
     fn drain(&mut self, out: &mut Batch) {
         self.promised = None;
         for class in self.leaves() {

@@ -397,6 +397,7 @@ impl ClassTree {
                 continue;
             };
             node.counters.dropped_removed += 1;
+            node.counters.dropped_bytes += packet.len() as u64;
             self.held -= 1;
             self.held_bytes -= packet.len() as u64;
             cx.drop(packet, DropReason::ClassRemoved);

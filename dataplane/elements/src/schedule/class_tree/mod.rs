@@ -224,6 +224,12 @@ impl ClassTree {
         self.nodes.iter().filter_map(|(ix, node)| view(ix, node))
     }
 
+    /// Smallest and largest frame bytes that waited in a leaf since the last call for it; the first one begins.
+    pub fn length_range(&mut self, now: Instant, index: NodeIndex) -> Option<[u64; 2]> {
+        let ix = position(index).filter(|ix| self.nodes.holds(*ix))?;
+        Some(self.nodes.at_mut(ix).queue_mut()?.length_range(now))
+    }
+
     /// Moves the slots that became free since the last call to `into`; their numbers may be used again.
     pub fn take_freed(&mut self, into: &mut Vec<FreedSlot>) {
         into.append(&mut self.freed);
@@ -333,6 +339,7 @@ impl Discipline for ClassTree {
             count("dropped_queue_full", c.dropped_full);
             count("dropped_early", c.dropped_early);
             count("dropped_class_removed", c.dropped_removed);
+            count("dropped_bytes", c.dropped_bytes);
             count("throttled", c.throttled);
             sink.gauge(&format!("class.{}.backlog_packets", class.name), class.backlog_packets);
             sink.gauge(&format!("class.{}.backlog_bytes", class.name), class.backlog_bytes);
@@ -349,10 +356,13 @@ impl Discipline for ClassTree {
             if packets == 0 {
                 continue;
             }
+            let mut bytes = 0;
             while let Some(packet) = queue.pop(now) {
+                bytes += packet.len() as u64;
                 out.push(packet);
             }
             node.counters.dropped_removed += packets;
+            node.counters.dropped_bytes += bytes;
             node.rows = 0;
             let dropped = node.counters.dropped_removed;
             self.freed.push(FreedSlot { index: NodeIndex(ix - 1), dropped });

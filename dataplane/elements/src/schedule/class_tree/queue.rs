@@ -103,6 +103,7 @@ impl LeafQueue {
         packet: Packet,
         random: impl FnOnce() -> u32,
     ) -> Result<(), (Packet, DropReason)> {
+        self.fifo_mut().lasted(now);
         let packet = match self {
             Self::Fifo(_) => packet,
             Self::Red(red) => red.admit(now, packet, random())?,
@@ -113,6 +114,7 @@ impl LeafQueue {
     /// Takes the oldest packet.
     #[inline]
     pub(super) fn pop(&mut self, now: Instant) -> Option<Packet> {
+        self.fifo_mut().lasted(now);
         match self {
             Self::Fifo(fifo) => fifo.pop(),
             Self::Red(red) => {
@@ -158,6 +160,11 @@ impl LeafQueue {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.fifo().is_empty()
+    }
+
+    /// See [`FifoQueue::length_range`].
+    pub(super) fn length_range(&mut self, now: Instant) -> [u64; 2] {
+        self.fifo_mut().length_range(now)
     }
 
     pub(super) fn len(&self) -> u64 {

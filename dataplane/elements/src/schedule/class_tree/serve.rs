@@ -301,6 +301,7 @@ impl ClassTree {
             State::Live => {
                 let was_empty = queue.is_empty();
                 if let Err((packet, reason)) = queue.offer(now, packet, || cx.random()) {
+                    node.counters.dropped_bytes += len;
                     match reason {
                         DropReason::QueueFull => node.counters.dropped_full += 1,
                         _ => node.counters.dropped_early += 1,
@@ -316,6 +317,7 @@ impl ClassTree {
             }
             State::Draining => {
                 node.counters.dropped_removed += 1;
+                node.counters.dropped_bytes += len;
                 cx.drop(packet, DropReason::ClassRemoved);
             }
             State::Free => {

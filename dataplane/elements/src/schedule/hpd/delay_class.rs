@@ -92,6 +92,7 @@ impl DelayClass {
     /// Appends a packet, or gives it back when there is no room. `rate` is the line's, in bit/s.
     pub(super) fn offer(&mut self, now: Instant, rate: u64, packet: Packet) -> Result<(), Packet> {
         let len = packet.len() as u64;
+        self.queue.lasted(now);
         self.queue.offer(packet).inspect_err(|_| self.counters.dropped += 1)?;
         self.note(now, rate, len);
         Ok(())
@@ -113,6 +114,7 @@ impl DelayClass {
 
     /// Takes the oldest packet at `now`. `memory` is how many packets the average remembers.
     pub(super) fn pop(&mut self, now: Instant, memory: u64) -> Option<Packet> {
+        self.queue.lasted(now);
         let packet = self.queue.pop()?;
         let Some(Waiting { arrived, before, len }) = self.waiting.pop_front() else { return Some(packet) };
         if self.tightest.front().is_some_and(|(at, _)| *at == before) {

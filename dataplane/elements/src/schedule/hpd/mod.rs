@@ -274,6 +274,12 @@ impl Discipline for Hpd {
         }
     }
 
+    fn length_ranges(&mut self, now: Instant, each: &mut dyn FnMut(&str, [u64; 2])) {
+        for class in &mut self.classes {
+            each(&class.config.name, class.queue.length_range(now));
+        }
+    }
+
     fn drain(&mut self, out: &mut Batch) {
         self.promised = None;
         for class in &mut self.classes {

@@ -2,8 +2,8 @@
 
 use super::{At, FRAME_MTU, MAX_RATE};
 use perhop_model::{
-    AllocationSpec, ClassSpec, DetectorSpec, FilterSpec, MeterSpec, PortSpec, ProfileSpec, QueueKind,
-    QueueSpec, RouteKind, RouteSpec, SlaSpec, Spec,
+    AdmissionSpec, AllocationSpec, ClassSpec, DetectorSpec, FilterSpec, MeterSpec, PortSpec, ProfileSpec,
+    QueueKind, QueueSpec, RouteKind, RouteSpec, SlaSpec, Spec,
 };
 use perhop_reason::Code;
 use perhop_units::{Duration, QueueLimit, Rate, Share};
@@ -168,6 +168,7 @@ fn sla(at: &mut At<'_>, s: &SlaSpec) {
     if s.burst != 0 {
         at.range("burst", s.burst, 1500, 1 << 30);
     }
+    at.range("shared_pct", s.shared_pct, 0, 100);
     let mut seen = BTreeSet::new();
     for (i, net) in s.prefixes.iter().enumerate() {
         if net.trunc() != *net {
@@ -208,11 +209,37 @@ fn route(at: &mut At<'_>, r: &RouteSpec) {
 
 fn detector(at: &mut At<'_>, d: &DetectorSpec) {
     at.range("packets", d.packets, 3, 64);
+    at.range("regular", d.regular.unwrap_or(d.packets), 3, d.packets.max(3).into());
+    at.range("statistical_after", d.statistical_after, 15, 250);
+    at.range("statistical_size", d.statistical_size, 40, 1500);
+    at.range("statistical_rate", d.statistical_rate, 5, 1000);
     at.range("within", d.within, 10_000_000, Duration::from_secs(60).as_nanos());
     at.range("idle", d.idle, Duration::from_secs(1).as_nanos(), Duration::from_secs(3600).as_nanos());
     if let Some(r) = d.rate {
         at.range("rate", r, 8_000, MAX_RATE);
     }
+    if d.flow_rate != 0 {
+        at.range("flow_rate", d.flow_rate, 8_000, MAX_RATE);
+    }
+    if let Some(a) = &d.admission {
+        admission(at, a, d.idle);
+    }
+}
+
+/// `idle` is the detector's.
+fn admission(at: &mut At<'_>, a: &AdmissionSpec, idle: u64) {
+    let least = Duration::from_millis(100).as_nanos();
+    at.range("admission.cap", a.cap, 8_000, MAX_RATE);
+    at.range("admission.accept_pct", a.accept_pct, 1, 99);
+    at.range("admission.drop_pct", a.drop_pct, u64::from(a.accept_pct) + 1, 100);
+    let interval = (Duration::from_millis(10).as_nanos(), Duration::from_secs(60).as_nanos());
+    at.range("admission.interval", a.interval, interval.0, interval.1);
+    at.range("admission.windows", a.windows, 1, 1_000);
+    at.range("admission.idle", a.idle, least, idle);
+    if let Some(retry) = a.retry {
+        at.range("admission.retry", retry, least, Duration::from_secs(3_600).as_nanos());
+    }
+    at.range("admission.new_flow", a.new_flow, 0, MAX_RATE);
 }
 
 fn allocation(at: &mut At<'_>, a: &AllocationSpec) {

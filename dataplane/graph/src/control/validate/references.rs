@@ -5,6 +5,7 @@ use super::At;
 use crate::control::store::{Draft, Entry};
 use perhop_model::{ColorAction, ErrorItem, Key, Kind, Name, Spec};
 use perhop_reason::Code;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -27,7 +28,12 @@ struct Names<'a> {
     broken: &'a BTreeSet<Key>,
     /// Logical names that broken classes would have by default.
     broken_logical: BTreeSet<&'a str>,
+    /// Why a logical name leads nowhere, as found out before.
+    known: RefCell<BTreeMap<Name, Option<String>>>,
 }
+
+/// Leaves that a message names at most.
+const MAX_LISTED: usize = 12;
 
 pub(super) fn references(
     draft: &Draft<'_>,
@@ -39,7 +45,8 @@ pub(super) fn references(
     let default_logical = |k: &'_ Key| k.name.as_str().rsplit('/').next().map(str::to_owned);
     let owned: Vec<String> =
         broken.iter().filter(|k| k.kind == Kind::Class).filter_map(default_logical).collect();
-    let names = Names { draft, broken, broken_logical: owned.iter().map(String::as_str).collect() };
+    let broken_logical = owned.iter().map(String::as_str).collect();
+    let names = Names { draft, broken, broken_logical, known: RefCell::default() };
     let losers = losers(draft);
     let mut judge = |key: &Key, entry: &Entry, changed: bool| {
         for missing in names.missing(entry) {
@@ -76,16 +83,31 @@ fn may_be_missed(draft: &Draft<'_>, losers: &BTreeMap<String, &Key>) -> bool {
         (None, Some(_)) => false,
     };
     draft.changes().iter().filter(|(key, _)| referred_to.contains(&key.kind)).any(lost)
-        || losers.keys().any(|name| !draft.has_logical(name))
+        || losers.keys().any(|name| !draft.has_leaf_called(name))
 }
 
-/// Changed classes by the logical name they had: who is at fault when the name is gone.
+/// Changed classes by the logical name that they take away: they had it themselves, or their parent has it and queues
+/// no packets any more. Who is at fault when no leaf has the name.
 fn losers<'d>(draft: &'d Draft<'_>) -> BTreeMap<String, &'d Key> {
-    let class = |key: &'d Key| match draft.before(key).map(|e| &*e.spec) {
-        Some(Spec::Class(c)) => Some((c.logical_name(&key.name).to_owned(), key)),
+    let mut losers = BTreeMap::new();
+    let class = |entry: Option<&'d Arc<Entry>>| match entry.map(|e| &*e.spec) {
+        Some(Spec::Class(c)) => Some(c),
         _ => None,
     };
-    draft.changes().keys().filter_map(class).collect()
+    for (key, after) in draft.changes().iter().filter(|(key, _)| key.kind == Kind::Class) {
+        let (before, after) = (class(draft.before(key)), class(after.as_ref()));
+        if let Some((after, name)) = after.and_then(|c| Some((c, c.parent.clone()?))) {
+            let parent = Key { kind: Kind::Class, name };
+            if let Some(above) = class(draft.before(&parent)).filter(|above| above.port == after.port) {
+                losers.entry(above.logical_name(&parent.name).to_owned()).or_insert(key);
+            }
+        }
+        let had = before.map(|c| c.logical_name(&key.name));
+        if let Some(name) = had.filter(|had| after.is_none_or(|c| c.logical_name(&key.name) != *had)) {
+            losers.insert(name.to_owned(), key);
+        }
+    }
+    losers
 }
 
 /// An unchanged object lost what it refers to: the change of that is at fault, with `in_use`.
@@ -163,9 +185,9 @@ impl Names<'_> {
             }
             Spec::Allocation(a) => object("class", Kind::Class, &a.class),
         }
-        found.extend(logical.into_iter().filter(|(_, name)| !self.is_logical(name)).map(|(field, name)| {
-            let message = format!("no class of any port has the logical name {:?}", name.as_str());
-            Missing { field, message, target: Target::Logical(name) }
+        found.extend(logical.into_iter().filter_map(|(field, name)| {
+            let message = self.no_leaf(name)?;
+            Some(Missing { field, message, target: Target::Logical(name) })
         }));
         found
     }
@@ -182,7 +204,44 @@ impl Names<'_> {
         }
     }
 
-    fn is_logical(&self, name: &Name) -> bool {
-        self.draft.has_logical(name.as_str()) || self.broken_logical.contains(name.as_str())
+    /// Why no packet can be queued in a class of this logical name; `None` when one can.
+    fn no_leaf(&self, name: &Name) -> Option<String> {
+        self.known.borrow_mut().entry(name.clone()).or_insert_with(|| self.seek_leaf(name)).clone()
+    }
+
+    fn seek_leaf(&self, name: &Name) -> Option<String> {
+        let logical = name.as_str();
+        if self.draft.has_leaf_called(logical) || self.broken_logical.contains(logical) {
+            return None;
+        }
+        if !self.draft.has_logical(logical) {
+            return Some(format!("no class of any port has the logical name {logical:?}"));
+        }
+        // A class that cannot be read may be the child that is there no longer.
+        if self.broken.iter().any(|key| key.kind == Kind::Class) {
+            return None;
+        }
+        let leaves: Vec<String> =
+            self.leaves_below(logical).into_iter().map(|leaf| format!("{leaf:?}")).collect();
+        let instead = if leaves.is_empty() { String::new() } else { format!(": {}", leaves.join(", ")) };
+        Some(format!("class {logical:?} has children, and only leaves queue packets{instead}"))
+    }
+
+    /// Logical names of leaves below the classes with a logical name, [`MAX_LISTED`] at most. A circle of parents,
+    /// which is an error of its own, has none.
+    fn leaves_below(&self, logical: &str) -> BTreeSet<&str> {
+        let (mut leaves, mut seen) = (BTreeSet::new(), BTreeSet::new());
+        let mut open: Vec<&Name> = self.draft.classes_called(logical).into_iter().map(|(n, ..)| n).collect();
+        while let Some(class) = open.pop() {
+            if leaves.len() == MAX_LISTED || !seen.insert(class) {
+                continue;
+            }
+            let before = open.len();
+            open.extend(self.draft.children(class));
+            if let (true, Some(spec)) = (open.len() == before, self.draft.class(class)) {
+                leaves.insert(spec.logical_name(class));
+            }
+        }
+        leaves
     }
 }

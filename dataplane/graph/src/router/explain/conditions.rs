@@ -69,12 +69,19 @@ pub(super) fn contract(name: &Name, spec: &SlaSpec, from: &str, packet: &mut Con
         .object(Kind::Sla, name)
         .fact("name", name.as_str())
         .fact("rate", spec.rate)
+        .fact("shared_pct", spec.shared_pct)
         .fact("from", from);
     if !packet.realtime && packet.class.is_none() {
         return step
             .detail("does not concern this packet: it is neither recognised nor in a class of its own")
             .fact("concerned", false);
     }
+    let step = match spec.shared_pct {
+        100.. => step,
+        0 => step.detail("shared equally by its live flows"),
+        pct => step
+            .detail(format!("{pct} % first come, first served; the rest shared equally by its live flows")),
+    };
     let beyond = match spec.policy {
         SlaPolicy::Ok => "passes alike",
         SlaPolicy::Drop => "is dropped (sla_policy)",
@@ -98,15 +105,27 @@ pub(super) fn policer(
     packet: &mut Conditioned,
 ) -> Option<Step> {
     let rate = Rate(spec.rate.unwrap_or_else(|| class_rate(draft, spec)));
-    if !packet.realtime || rate.0 == 0 || packet.class.as_deref() != Some(spec.class.as_str()) {
+    if !packet.realtime
+        || (rate.0 == 0 && spec.flow_rate == 0)
+        || packet.class.as_deref() != Some(spec.class.as_str())
+    {
         return None;
     }
     let beyond = match spec.excess {
         ExcessPolicy::Drop => "is dropped (policed)",
         ExcessPolicy::Demote => "goes to the default class, code point cleared",
     };
-    let says = format!("recognised flows share {rate} in class {}", spec.class);
+    let says = match rate.0 {
+        0 => format!("recognised flows share class {}", spec.class),
+        _ => format!("recognised flows share {rate} in class {}", spec.class),
+    };
     let step = Step::new("policer", says).object(Kind::Detector, name).fact("rate", rate.0);
+    let step = match Rate(spec.flow_rate) {
+        Rate(0) => step,
+        each => step
+            .detail(format!("each has {each}: what is beyond goes to the default class, code point cleared"))
+            .fact("flow_rate", each.0),
+    };
     let step = match spec.dscp {
         Some(dscp) => {
             packet.dscp = dscp;
@@ -114,5 +133,5 @@ pub(super) fn policer(
         }
         None => step,
     };
-    Some(step.detail(format!("beyond it: {beyond}")))
+    Some(if rate.0 == 0 { step } else { step.detail(format!("beyond it: {beyond}")) })
 }

@@ -8,7 +8,7 @@ use crate::router::plan::RouterPlanner;
 use perhop_elements::route::Origin;
 use perhop_elements::schedule::{Bound, LeafKind};
 use perhop_flows::Explanation as FlowsSay;
-use perhop_model::{DetectorSpec, Key, Kind, Name, PortMode, Spec};
+use perhop_model::{AdmissionSpec, DetectorSpec, ExcessPolicy, Key, Kind, Name, PortMode, Spec};
 use perhop_packet::{ClassId, DropReason, FilterId, PortId, ProfileId, SlaId};
 use perhop_units::{Bytes, Duration, Rate};
 use perhop_wire::{Fragment, Layout};
@@ -156,7 +156,7 @@ fn detection(flows: &FlowsSay, book: &Book<'_>) -> Step {
     let says = match flows.detection.as_str() {
         "undecided" => "may be RTP: not decided by one packet".to_owned(),
         "off" => "off for this port".to_owned(),
-        known @ ("not UDP" | "recognised" | "recognised, kept by its filter") => known.to_owned(),
+        known if known == "not UDP" || known.starts_with("recognised") => known.to_owned(),
         why => format!("cannot be RTP: {why}"),
     };
     let step = Step::new("detection", says).fact("state", flows.detection.as_str());
@@ -169,8 +169,22 @@ fn detection(flows: &FlowsSay, book: &Book<'_>) -> Step {
                 d.class
             ))
         }
+        Some((name, d)) if flows.detection.starts_with("recognised") => match &d.admission {
+            Some(a) => step.object(Kind::Detector, name).detail(admission(a)),
+            None => step,
+        },
         _ => step,
     }
+}
+
+fn admission(a: &AdmissionSpec) -> String {
+    let (cap, locked) = (Rate(a.cap), if a.locked { " (locked: none now)" } else { "" });
+    let turned = match a.excess {
+        ExcessPolicy::Drop => "dropped (not_admitted)",
+        ExcessPolicy::Demote => "sent their ordinary way",
+    };
+    let accepts = format!("admission accepts flows below {} % of {cap}{locked}", a.accept_pct);
+    format!("{accepts}, drops one above {} %; packets of others are {turned}", a.drop_pct)
 }
 
 fn class(flows: &FlowsSay, book: &Book<'_>) -> Step {

@@ -2,9 +2,10 @@ use super::*;
 use crate::router::{EdgePort, VirtualRouter};
 use crate::routerfile::RouterFile;
 use perhop_elements::route::PortInfo;
-use perhop_model::{Credentials, Mode, Op, Outcome, Owner, Transaction, TxnId};
+use perhop_model::{Credentials, Name, Op, Outcome, Owner, Transaction, TxnId};
 use perhop_units::Duration;
 use perhop_wire::MacAddr;
+use serde_json::json;
 
 const FILE: &str = r#"
 [[port]]
@@ -74,17 +75,11 @@ fn router() -> VirtualRouter {
     };
     let ports = file.objects.iter().filter_map(port).collect();
     let mut router = VirtualRouter::new(ports, 1024, 1).expect("the default graph");
-    let transaction = Transaction {
-        txn_id: TxnId([1; 16]),
-        owner: Owner::File,
-        fence: 0,
-        mode: Mode::Commit,
-        if_revision: None,
-        confirm_within_ms: None,
-        note: None,
-        force: false,
-        ops: vec![Op::ReplaceOwned { kinds: RouterFile::KINDS.to_vec(), objects: file.objects }],
-    };
+    let transaction = Transaction::new(
+        TxnId([1; 16]),
+        Owner::File,
+        vec![Op::ReplaceOwned { kinds: RouterFile::KINDS.to_vec(), objects: file.objects }],
+    );
     let reply = router.submit(Credentials::ADMIN, transaction).expect("an answer");
     assert_eq!(reply.outcome, Outcome::Committed, "{:?}", reply.errors);
     let info = |last| PortInfo { mac: MacAddr([2, 0, 0, 0, 0, last]), mtu: 1500, addresses: Vec::new() };
@@ -160,6 +155,46 @@ fn a_recognised_flow_is_explained_as_such_and_nothing_changes() {
     assert_eq!(after.outcome, "sent by wan from queue ef");
     assert_eq!(after.step("connection").map(|s| s.facts["packets"].clone()), Some(12.into()));
     assert_eq!(explain(&router, &words(13)), after, "a dry run changes nothing");
+}
+
+#[test]
+fn shares_limits_and_admission_are_explained() {
+    let mut router = router();
+    let mut id = 2;
+    let mut patch = |router: &mut VirtualRouter, kind, name: &str, fields| {
+        let name = Name::new(name).expect("a name");
+        let ops = vec![Op::Patch { kind, name, fields, if_version: None }];
+        let transaction = Transaction::new(TxnId([id; 16]), Owner::File, ops);
+        id += 1;
+        let reply = router.submit(Credentials::ADMIN, transaction).expect("an answer");
+        assert_eq!(reply.outcome, Outcome::Committed, "{:?}", reply.errors);
+    };
+    patch(&mut router, Kind::Sla, "bakery", json!({"shared_pct": 40}));
+    let admission = json!({"admission": {"cap": 80_000, "locked": true}});
+    patch(&mut router, Kind::Detector, "realtime", admission);
+    let words = |seq: u32| {
+        let rtp = format!("rtp pt=0 ssrc=7 seq={seq} ts={}", seq * 160);
+        format!("in=lan udp 10.0.7.40:5004>10.1.0.2:5004 {rtp}")
+    };
+    for seq in 1..=12 {
+        let d = Described::parse(&words(seq)).expect("a packet");
+        router.receive(PortId(0), &d.frame);
+        router.run_for(Duration::from_millis(20));
+    }
+    let details = |e: &Explanation, step: &str| e.step(step).map(|s| s.details.clone()).unwrap_or_default();
+    let refused = explain(&router, &words(13));
+    assert_eq!(says(&refused, "detection"), "recognised, refused by admission");
+    let accepts = "admission accepts flows below 90 % of 80 kbit/s (locked: none now), drops one above 95 %; packets \
+                   of others are sent their ordinary way";
+    assert_eq!(details(&refused, "detection"), [accepts]);
+    assert_eq!(refused.outcome, "sent by wan from queue best-effort");
+    patch(&mut router, Kind::Detector, "realtime", json!({"admission": null}));
+    let all = explain(&router, &words(13));
+    assert_eq!(says(&all, "detection"), "recognised");
+    let shares = "40 % first come, first served; the rest shared equally by its live flows";
+    assert!(details(&all, "contract").iter().any(|d| d == shares), "{all}");
+    let each = "each has 4 Mbit/s: what is beyond goes to the default class, code point cleared";
+    assert!(details(&all, "policer").iter().any(|d| d == each), "{all}");
 }
 
 #[test]

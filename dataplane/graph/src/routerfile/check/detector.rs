@@ -19,11 +19,12 @@ pub(super) fn check(c: Checker<'_>, declared: &Declarations, trees: &Trees) {
     let logical = detector.spec.class.as_str();
     let mut with_class = BTreeSet::new();
     for (i, class) in declared.classes.iter().enumerate() {
-        if class.spec.logical_name(&class.name) == logical {
+        if trees.leaf[i] && class.spec.logical_name(&class.name) == logical {
             with_class.insert(&class.spec.port);
             let overhead =
                 declared.ports.iter().find(|p| p.name == class.spec.port).map_or(0, |p| p.spec.overhead);
             class_rates(c, class, i, trees, Need::new(calls, overhead));
+            cap(c, detector, class, trees.port_rate[i]);
         }
     }
     if let Some(rate) = detector.spec.rate {
@@ -42,6 +43,16 @@ pub(super) fn check(c: Checker<'_>, declared: &Declarations, trees: &Trees) {
         c.push(d.hint("recognised flows go to the default class there. Add the class to that port"));
     }
     no_effect(c, detector, declared);
+}
+
+/// Admission against the link that the admitted flows share.
+fn cap(c: Checker<'_>, detector: &Declared<DetectorSpec>, class: &Declared<ClassSpec>, port_rate: Rate) {
+    let Some(cap) = detector.spec.admission.as_ref().map(|a| a.cap) else { return };
+    if cap > port_rate.0 && port_rate.0 > 0 && c.sound(detector.at, "admission.cap") {
+        let message = format!("is above the rate of port \"{}\" ({})", class.spec.port, rounded(port_rate));
+        let d = c.warning(detector.at, "admission.cap", message);
+        c.push(d.hint("the link is full before a flow is refused. Use what the class is to carry"));
+    }
 }
 
 fn no_effect(c: Checker<'_>, detector: &Declared<DetectorSpec>, declared: &Declarations) {

@@ -5,7 +5,7 @@ use super::{Checker, rounded_up};
 use crate::control::FRAME_MTU;
 use crate::routerfile::read::Declarations;
 use perhop_config::Location;
-use perhop_model::{Name, QueueSpec};
+use perhop_model::{Name, QueueKind, QueueSpec};
 use perhop_units::{Bytes, Duration, QueueLimit, Rate};
 use std::collections::BTreeSet;
 
@@ -20,6 +20,10 @@ pub(super) fn check(c: Checker<'_>, declared: &Declarations, trees: &Trees) {
             let d = c.warning(port.at, "queue", "has no effect: the port has classes");
             c.push(d.value("").hint("each class has its own queue. Remove it"));
         } else {
+            if queue.kind != QueueKind::Fifo {
+                let d = c.warning(port.at, "queue.red", "has no effect: the port has no classes");
+                c.push(d.value("").hint("only queues of classes drop early. Give the port a class"));
+            }
             let rate = if c.sound(port.at, "rate") { Rate(port.spec.rate) } else { Rate::ZERO };
             one(c, port.at, queue, &port.name, rate);
         }

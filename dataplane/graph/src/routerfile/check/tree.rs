@@ -103,6 +103,7 @@ fn leaves(c: Checker<'_>, classes: &[Declared<ClassSpec>], trees: &mut Trees) {
         }
         if spec.default {
             if !trees.leaf[i] {
+                unsure.insert(port);
                 let d = c.error(class.at, "default", "is given to a class that has children");
                 c.push(d.hint("packets are queued in leaves. Make one of its leaves the default"));
             } else if let Some(&first) = trees.default.get(port) {
@@ -116,6 +117,10 @@ fn leaves(c: Checker<'_>, classes: &[Declared<ClassSpec>], trees: &mut Trees) {
             if c.document.is_written(class.at, "queue") {
                 let d = c.warning(class.at, "queue", "has no effect: the class has children");
                 c.push(d.value("").hint("only leaves queue packets. Remove it"));
+            }
+            if !spec.dscp.is_empty() {
+                let d = c.warning(class.at, "dscp", "has no effect: the class has children");
+                c.push(d.hint("only leaves queue packets. Give it to one of its leaves"));
             }
             continue;
         }
@@ -169,7 +174,10 @@ fn without_rate(c: Checker<'_>, declared: &Declarations, rates: &BTreeMap<Name, 
                     field,
                     format!("is a share of the rate of port \"{port}\", which has none"),
                 );
-                c.push(d.hint(format!("Give the port a rate, or write {field} as a rate")));
+                c.push(d.hint(format!(
+                    "Give the port a rate, or write {field} as a rate. A scenario gives it that of its link, as does \
+                     --rate {port}=RATE here"
+                )));
             }
         }
         if told.insert(port)
@@ -282,7 +290,12 @@ fn ceilings(c: Checker<'_>, classes: &[Declared<ClassSpec>], trees: &Trees) {
         let rate = trees.port_rate[i];
         let Some(share) = class.spec.ceiling.filter(|_| c.sound(class.at, "ceiling")) else { continue };
         let ceiling = share.of(rate);
-        if let Some(guarantee) = trees.guarantee[i].filter(|g| ceiling.0 > 0 && *g > ceiling.0) {
+        // A rate is one even where the rate of the port, or the parent, could not be read.
+        let written = match class.spec.guarantee {
+            Share::Rate(written) if c.sound(class.at, "guarantee") => Some(written),
+            _ => None,
+        };
+        if let Some(guarantee) = trees.guarantee[i].or(written).filter(|g| ceiling.0 > 0 && *g > ceiling.0) {
             let d = c.error(class.at, "ceiling", format!("is below the guarantee ({})", Rate(guarantee)));
             c.push_with(d, class.at, "guarantee", "the guarantee is here");
         } else if rate.0 > 0 && ceiling.0 > rate.0 {

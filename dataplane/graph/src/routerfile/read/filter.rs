@@ -18,7 +18,7 @@
 //! | `shared` | boolean | false | |
 
 use super::flag;
-use crate::routerfile::names::{Names, reference};
+use crate::routerfile::names::{Names, class, reference};
 use crate::routerfile::value;
 use perhop_config::TableReader;
 use perhop_model::{FilterMatch, FilterSpec};
@@ -38,7 +38,7 @@ pub(super) fn read(table: &mut TableReader<'_>, names: &Names<'_>) -> FilterSpec
         tier,
         priority: 0,
         matches,
-        class: reference(table, "class", "a class", &names.logical),
+        class: class(table, "class", names),
         sla: reference(table, "sla", "an sla", &names.slas),
         profile: reference(table, "profile", "a profile", &names.profiles),
         realtime: table.boolean("realtime").map(|r| r.value),

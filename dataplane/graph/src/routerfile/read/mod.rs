@@ -1,5 +1,6 @@
 //! From tables to specifications: one file a kind.
 
+mod admission;
 mod class;
 mod filter;
 mod port;

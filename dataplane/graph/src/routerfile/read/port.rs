@@ -7,7 +7,7 @@
 //! | `rate` | rate | as fast as the interface | 8 kbit/s – 1 Tbit/s |
 //! | `overhead` | bytes a frame | 0 | −64 – 256 |
 //! | `trust_dscp` | boolean | false | |
-//! | `queue` | queue of a port without classes | 50 ms, or 1000 packets without a rate | see `queue` |
+//! | `queue` | queue of a port without classes | 100 ms, or 1000 full frames without a rate | see `queue`; no `red` |
 //! | `shared` | boolean | true | |
 
 use super::{flag, queue};

@@ -11,7 +11,7 @@
 //! | `shared` | boolean | false | |
 
 use super::{bytes, dscp, flag};
-use crate::routerfile::names::{Names, reference};
+use crate::routerfile::names::{Names, class};
 use perhop_config::TableReader;
 use perhop_model::{ColorAction, MeterSpec, ProfileSpec};
 use perhop_units::Rate;
@@ -148,7 +148,7 @@ fn action(table: &mut TableReader<'_>, key: &'static str, names: &Names<'_>) -> 
         }
         Some(ActionKind::Class) => {
             inner.require("class", "\"best-effort\"");
-            let class = reference(&mut inner, "class", "a class", &names.logical);
+            let class = class(&mut inner, "class", names);
             let dscp = dscp(&mut inner, "dscp");
             class.map(|class| ColorAction::Class { class, dscp })
         }

@@ -15,7 +15,7 @@ use perhop_units::{QueueLimit, Share};
 /// Reads a queue; `None` if it is absent.
 pub(super) fn read(table: &mut TableReader<'_>, key: &'static str) -> Option<QueueSpec> {
     let default = QueueSpec::default();
-    if table.is_text(key) {
+    if table.has(key) && !table.is_table(key) {
         let limit = table.value_with(key, "a queue limit", limit);
         return Some(QueueSpec { limit: limit.map_or(default.limit, |l| l.value), kind: default.kind });
     }

@@ -7,6 +7,8 @@
 //! | `burst` | size | two packets or 20 ms | 1500 B – 1 GiB |
 //! | `dscp` | code point written | unchanged | |
 //! | `policy` | `ok`, `drop`, `demote` | `drop` | |
+//! | `premium` | boolean: admission refuses and drops its flows last | false | |
+//! | `shared_pct` | per cent of the rate, first come, first served; the rest equally for the live flows | 100 | 0 – 100 |
 //!
 //! | key of `[[route]]` | value | default | range |
 //! |---|---|---|---|
@@ -26,13 +28,16 @@
 //! | `idle` | time | 30 s | 1 s – 1 h |
 //! | `dscp` | code point written | unchanged | |
 //! | `rate`, `excess` | rate of all together; `drop`, `demote` | the class's | 8 kbit/s – 1 Tbit/s |
+//! | `flow_rate` | rate of each at IP length; more of it goes to the default class | 4 Mbit/s | 8 kbit/s – 1 Tbit/s, or 0 for none |
+//! | `admission` | table: which of the recognised flows are real-time | all are | see `admission` |
 //! | `in_ports` | ports | all | |
 //! | `calls` | calls that the class is meant for; only checked | 1 | 1 – 1,000,000 |
 //!
-//! All three have `shared` (boolean, false).
+//! All three have `shared` (boolean, false): whether other owners may refer to them. It has nothing to do with
+//! `shared_pct`.
 
-use super::{bytes, dscp, flag};
-use crate::routerfile::names::{Names, reference, references};
+use super::{admission, bytes, dscp, flag};
+use crate::routerfile::names::{Names, class, reference, references};
 use crate::routerfile::value;
 use perhop_config::TableReader;
 use perhop_model::{DetectorSpec, ExcessPolicy, RouteKind, RouteSpec, SlaPolicy, SlaSpec};
@@ -42,6 +47,8 @@ use std::net::IpAddr;
 
 /// Fastest rate of a contract, bit/s.
 const MAX_RATE: Rate = Rate::from_mbit(1_000_000);
+/// Limit of a recognised flow unless the file says otherwise: what a video call takes.
+const FLOW_RATE: Rate = Rate::from_mbit(4);
 /// Most calls that a detector's class may be meant for.
 const MAX_CALLS: i64 = 1_000_000;
 
@@ -69,6 +76,8 @@ pub(super) fn sla(table: &mut TableReader<'_>) -> SlaSpec {
         dscp: dscp(table, "dscp"),
         policy: table.choice("policy", &policies).map_or(SlaPolicy::Drop, |p| p.value),
         shared: flag(table, "shared", false),
+        shared_pct: table.integer("shared_pct", 0..=100).map_or(100, |p| p.value as u8),
+        premium: flag(table, "premium", false),
     }
 }
 
@@ -113,17 +122,38 @@ pub(super) fn route(table: &mut TableReader<'_>, names: &Names<'_>) -> Option<Ro
     Some(RouteSpec { dest: dest?.value, via: via.map(|v| v.value), port, kind, metric, shared })
 }
 
+/// The limit of each recognised flow, bit/s; 0 = none.
+fn flow_rate(table: &mut TableReader<'_>) -> u64 {
+    let least = Rate::from_kbit(8);
+    let Some(rate) = table.value_in("flow_rate", Rate(0)..=MAX_RATE) else { return FLOW_RATE.0 };
+    if rate.value > Rate(0) && rate.value < least {
+        let d =
+            table.error("flow_rate", "is out of range").allowed(format!("{least} to {MAX_RATE}, or 0 bit/s"));
+        table.diagnostics().push(d.hint("Use 0 bit/s for no limit on single flows"));
+    }
+    rate.value.0
+}
+
 /// Reads the detector (`None` without a class) and the number of calls its class is meant for.
 pub(super) fn detector(table: &mut TableReader<'_>, names: &Names<'_>) -> (Option<DetectorSpec>, u32) {
     table.require("class", "\"ef\"");
-    let class = reference(table, "class", "a class", &names.logical);
+    let class = class(table, "class", names);
     let enabled = flag(table, "enabled", true);
     let packets = table.integer("packets", 3..=64).map_or(10, |p| p.value as u32);
+    let regular = table.integer("regular", 3..=i64::from(packets)).map(|n| n.value as u32);
     let within = table.value_in("within", Duration::from_millis(10)..=Duration::from_secs(60));
     let idle = table.value_in("idle", Duration::from_secs(1)..=Duration::from_secs(3_600));
+    let wrapped = flag(table, "wrapped", true);
+    let statistical = flag(table, "statistical", false);
+    let mut limit = |key, range, default| table.integer(key, range).map_or(default, |n| n.value as u32);
+    let statistical_after = limit("statistical_after", 15..=250, 15);
+    let statistical_size = limit("statistical_size", 40..=1500, 200);
+    let statistical_rate = limit("statistical_rate", 5..=1000, 15);
     let rate = table.value_in("rate", Rate::from_kbit(8)..=MAX_RATE).map(|r| r.value.0);
     let policies = [("drop", ExcessPolicy::Drop), ("demote", ExcessPolicy::Demote)];
     let excess = table.choice("excess", &policies).map_or(ExcessPolicy::Drop, |e| e.value);
+    let flow_rate = flow_rate(table);
+    let admission = admission::read(table, idle.as_ref().map_or(Duration::from_secs(30), |i| i.value));
     let in_ports = references(table, "in_ports", "a port", &names.ports);
     let calls = table.integer("calls", 1..=MAX_CALLS).map_or(1, |c| c.value as u32);
     let dscp = dscp(table, "dscp");
@@ -132,13 +162,21 @@ pub(super) fn detector(table: &mut TableReader<'_>, names: &Names<'_>) -> (Optio
         enabled,
         class,
         packets,
+        regular,
         within: within.map_or(1_000_000_000, |w| w.value.0),
         idle: idle.map_or(30_000_000_000, |i| i.value.0),
+        wrapped,
+        statistical,
+        statistical_after,
+        statistical_size,
+        statistical_rate,
         dscp,
         rate,
         excess,
         in_ports,
         shared,
+        flow_rate,
+        admission,
     });
     (spec, calls)
 }

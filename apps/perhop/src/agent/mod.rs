@@ -1,0 +1,45 @@
+//! `perhop agent …`.
+
+mod check;
+mod link;
+mod run;
+
+use crate::error::{AppError, Verdict};
+use crate::output::progress;
+use crate::router::file::read_text;
+use clap::Subcommand;
+use perhop_agent::AgentFile;
+use perhop_config::MAX_FILE_BYTES;
+use std::path::Path;
+
+/// Subcommands of `perhop agent`.
+#[derive(Debug, Subcommand)]
+pub enum AgentCommand {
+    /// Check agent files: every error with its place, unstable settings with the nearest stable ones
+    Check(check::CheckArgs),
+    /// Measure the classes of a router, and give each what it needs and the broker grants
+    Run(run::RunArgs),
+}
+
+impl AgentCommand {
+    /// Does it.
+    ///
+    /// # Errors
+    /// See [`AppError`].
+    pub fn run(self) -> Result<Verdict, AppError> {
+        match self {
+            Self::Check(args) => check::run(&args),
+            Self::Run(args) => run::run(&args),
+        }
+    }
+}
+
+/// Reads an agent's file and prints what is to be said about it.
+fn read(path: &Path) -> Result<AgentFile, AppError> {
+    let text = read_text(path, MAX_FILE_BYTES)?;
+    let (file, diagnostics) = AgentFile::read(&path.to_string_lossy(), &text);
+    for diagnostic in diagnostics.sorted() {
+        progress(diagnostic);
+    }
+    file.ok_or_else(|| AppError::BadFile { path: path.to_owned(), errors: diagnostics.errors() })
+}

@@ -1,0 +1,196 @@
+//! `perhop lab tune allocation`.
+
+use crate::error::{AppError, Verdict};
+use crate::output::Output;
+use crate::table::Table;
+use clap::{Args, ValueEnum};
+use perhop_allocate::fluid::{OnOff, published, run as simulate};
+use perhop_allocate::threshold::ThresholdConfig;
+use perhop_allocate::tune::{Constraint, Hit, Move, Outcome, TunePlan, TuneStep, Tuned, tune};
+use serde_json::{Value, json};
+
+/// What can be tuned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// Threshold allocation
+    Allocation,
+}
+
+/// Looks for the settings of threshold allocation that use the most of what is allocated, inside a constraint: the
+/// lower threshold is raised step by step, then the upper one gives way, then the steps are tried. Every point is judged
+/// by the fluid model.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Example: perhop lab tune allocation --type 1 --requests 0.02\n\n\
+    Exit codes: 0 settings were found; 1 none keeps the constraint.")]
+pub struct TuneArgs {
+    /// What to tune
+    #[arg(value_enum)]
+    what: What,
+    /// Published kind of the 60 sources: 1 Pareto, 2 exponential, 3 short bursts
+    #[arg(long = "type", value_name = "TYPE", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3))]
+    kind: u8,
+    /// Runs of 3600 s that each point is the mean of
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: u64,
+    /// Most requests to the broker a second
+    #[arg(long, value_name = "RATE", default_value_t = 0.05, value_parser = requests, allow_negative_numbers = true)]
+    requests: f64,
+    /// Largest share of the traffic above the allocation, 0 to 1
+    #[arg(long, value_name = "SHARE", default_value_t = 0.02, value_parser = share, allow_negative_numbers = true)]
+    over_limit: f64,
+    /// Print one JSON object a step, then the best and the curve
+    #[arg(long)]
+    json: bool,
+}
+
+/// A rate of requests; more than the broker could ever be asked keeps nothing out, and means the same.
+fn requests(text: &str) -> Result<f64, String> {
+    in_range(text, f64::MAX, "a number of requests a second, 0 or more")
+}
+
+/// A share of one whole.
+fn share(text: &str) -> Result<f64, String> {
+    in_range(text, 1.0, "a number from 0 to 1")
+}
+
+fn in_range(text: &str, most: f64, allowed: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| (0.0..=most).contains(number));
+    number.ok_or_else(|| format!("allowed is {allowed}"))
+}
+
+/// Runs the procedure and prints its steps and the trade-off.
+///
+/// # Errors
+/// The output cannot be written.
+pub fn run(args: &TuneArgs) -> Result<Verdict, AppError> {
+    let What::Allocation = args.what;
+    let constraint = Constraint { over_limit: args.over_limit, requests_per_sec: args.requests };
+    let plan = TunePlan { constraint, ..TunePlan::default() };
+    let tuned = tune(&plan, |law| evaluate(args, law));
+    let mut out = Output::new();
+    if args.json {
+        for step in &tuned.steps {
+            out.json(&json!({ "step": line(step) }))?;
+        }
+        out.json(&json!({
+            "best": tuned.best.as_ref().map(line),
+            "curve": tuned.curve.iter().map(line).collect::<Vec<_>>(),
+        }))?;
+    } else {
+        out.text(text(&tuned))?;
+    }
+    out.flush()?;
+    Ok(Verdict::failed_if(tuned.best.is_none()))
+}
+
+/// Means over the seeds. The procedure stays where settings are stable; if one were not, it would be the worst.
+fn evaluate(args: &TuneArgs, law: &ThresholdConfig) -> Outcome {
+    let (traffic, intervals) = match args.kind {
+        1 => (OnOff::TYPE_1, published::WINDOW),
+        2 => (OnOff::TYPE_2, published::WINDOW),
+        _ => (OnOff::TYPE_3, published::LONG_WINDOW),
+    };
+    let config = published::sources(traffic, published::measured(*law, intervals, None));
+    let worst = Outcome { efficiency: 0.0, over_limit: 1.0, requests_per_sec: f64::MAX };
+    let mut sum = Outcome::default();
+    for seed in 0..args.seeds {
+        let Ok(result) = simulate(&config, seed) else { return worst };
+        sum.efficiency += result.efficiency;
+        sum.over_limit += result.over_limit;
+        sum.requests_per_sec += result.requests_per_sec;
+    }
+    let n = args.seeds as f64;
+    Outcome {
+        efficiency: sum.efficiency / n,
+        over_limit: sum.over_limit / n,
+        requests_per_sec: sum.requests_per_sec / n,
+    }
+}
+
+fn percent(ppm: u32) -> f64 {
+    f64::from(ppm) / 1e4
+}
+
+fn line(step: &TuneStep) -> Value {
+    json!({
+        "change": step.change,
+        "lower_pct": percent(step.config.lower_ppm),
+        "upper_pct": percent(step.config.upper_ppm),
+        "increase": f64::from(step.config.increase_ppm) / 1e6,
+        "decrease": f64::from(step.config.decrease_ppm) / 1e6,
+        "efficiency_pct": step.outcome.efficiency * 100.0,
+        "over_limit_pct": step.outcome.over_limit * 100.0,
+        "requests_per_s": step.outcome.requests_per_sec,
+        "hit": step.hit,
+    })
+}
+
+fn text(tuned: &Tuned) -> String {
+    let mut text = format!("{}\nTrade-off of efficiency and requests:\n\n", table(&tuned.steps));
+    text.push_str(&format!("{}\n", table(&tuned.curve)));
+    match &tuned.best {
+        Some(best) => text.push_str(&format!(
+            "Best inside the constraint: lower = \"{} %\", upper = \"{} %\", increase = {}, decrease = {}\n",
+            percent(best.config.lower_ppm),
+            percent(best.config.upper_ppm),
+            f64::from(best.config.increase_ppm) / 1e6,
+            f64::from(best.config.decrease_ppm) / 1e6,
+        )),
+        None => text.push_str("No settings keep the constraint.\n"),
+    }
+    text
+}
+
+fn table(steps: &[TuneStep]) -> Table {
+    let mut table = Table::new([
+        "STEP",
+        "LOWER %",
+        "UPPER %",
+        "INCREASE",
+        "DECREASE",
+        "USED %",
+        "ABOVE %",
+        "REQUESTS/S",
+        "HIT",
+    ]);
+    for step in steps {
+        let change = match step.change {
+            Move::Start => "start",
+            Move::RaiseLower => "lower up",
+            Move::LowerUpper => "upper down",
+            Move::RaiseUpper => "upper up",
+            Move::Factors => "factors",
+        };
+        let hit = match step.hit {
+            None => "",
+            Some(Hit::OverLimit) => "above the allocation",
+            Some(Hit::Requests) => "requests",
+        };
+        table.row([
+            change.to_owned(),
+            format!("{:.1}", percent(step.config.lower_ppm)),
+            format!("{:.1}", percent(step.config.upper_ppm)),
+            format!("{:.3}", f64::from(step.config.increase_ppm) / 1e6),
+            format!("{:.3}", f64::from(step.config.decrease_ppm) / 1e6),
+            format!("{:.2}", step.outcome.efficiency * 100.0),
+            format!("{:.2}", step.outcome.over_limit * 100.0),
+            format!("{:.4}", step.outcome.requests_per_sec),
+            hit.to_owned(),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_that_mean_nothing_are_refused() {
+        for text in ["nan", "-1", "-3", "inf", "x", ""] {
+            assert!(requests(text).is_err() && share(text).is_err(), "{text}");
+        }
+        assert!(share("5").is_err() && share("1.01").is_err());
+        assert_eq!((share("1"), share("0"), requests("5")), (Ok(1.0), Ok(0.0), Ok(5.0)));
+    }
+}

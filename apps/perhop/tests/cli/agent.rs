@@ -1,0 +1,114 @@
+//! `perhop agent …`: agents of routers.
+
+use super::router::World;
+use super::{Scratch, perhop, root};
+use rustix::process::Signal;
+use std::time::{Duration, Instant};
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// An agent that gives `ef` what it uses: nothing.
+const QUICK: &str = r#"
+[[class]]
+name = "ef"
+least = "64 kbit/s"
+most = "4 Mbit/s"
+initial = "1 Mbit/s"
+interval = "100 ms"
+intervals = 3
+law = "threshold"
+increase = 1.2
+decrease = 0.8
+"#;
+
+/// Waits until `ef` is shown with this allocation; the owner `file` keeps the class.
+fn until_allocated(world: &World, rate: &str) {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let rows = world.rows("classes");
+        let ef = rows.iter().find(|row| row["name"] == "ef").unwrap();
+        assert_eq!(ef["owner"], "file");
+        let (least, most) = (&ef["facts"]["allocated"], &ef["facts"]["allocated_most"]);
+        if least == rate && most == rate {
+            return;
+        }
+        assert!(Instant::now() < end, "{least} to {most} are allocated, not {rate}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn an_agent_outlives_its_router_and_gives_way_to_another_agent() {
+    let Some(world) = World::new("agent") else { return };
+    let mut router = world.start();
+    assert!(world.rows("classes").iter().all(|row| row["facts"]["allocated"].is_null()));
+    let (mut first, log) = world.start_agent("first", QUICK);
+    until_allocated(&world, "64 kbit/s");
+
+    // The next router knows nothing of the agent, which began with 1 Mbit/s and still knows better.
+    router.signal(Signal::KILL);
+    assert_eq!(router.end(), None);
+    let router = world.start();
+    until_allocated(&world, "64 kbit/s");
+    let said = std::fs::read_to_string(&log).unwrap();
+    for words in ["ef: 1 Mbit/s\n", "ef: 64 kbit/s\n", "the router is gone: "] {
+        assert_eq!(said.matches(words).count(), 1, "{words:?} once in\n{said}");
+    }
+
+    // The second one changes nothing for a minute, and the first has nothing to change.
+    let (mut second, second_log) = world.start_agent("second", &QUICK.replace("100 ms", "60 s"));
+    until_allocated(&world, "1 Mbit/s");
+    assert_eq!(first.end(), Some(1));
+    let said = std::fs::read_to_string(&log).unwrap();
+    let last = said.lines().rev().take(2).collect::<Vec<_>>();
+    assert!(last.iter().any(|line| line.contains("the router listens to another agent")), "{said}");
+    until_allocated(&world, "1 Mbit/s");
+
+    second.signal(Signal::TERM);
+    assert_eq!(second.end(), Some(0), "{}", std::fs::read_to_string(&second_log).unwrap());
+    until_allocated(&world, "1 Mbit/s");
+    drop(router);
+}
+
+/// The file that docs/allocation.md shows.
+fn documented() -> String {
+    let page = std::fs::read_to_string(root().join("docs/allocation.md")).unwrap();
+    let behind = page.split_once("```toml\n").unwrap().1;
+    behind.split_once("```").unwrap().0.to_owned()
+}
+
+#[test]
+fn the_documented_file_is_a_good_one() {
+    let scratch = Scratch::new("agent-good");
+    let file = scratch.file("agent.toml", &documented());
+    let ended = perhop(&["agent", "check", &file]);
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
+    assert_eq!(ended.out, format!("{file}: good\n"));
+}
+
+#[test]
+fn all_errors_of_a_file_are_shown_with_their_places() {
+    let scratch = Scratch::new("agent-bad");
+    let text = documented()
+        .replace("delay = \"10 ms\"", "delay = \"10\"")
+        .replace("initial =", "inital =")
+        .replace("lower = \"70 %\"", "lower = \"700 %\"");
+    let file = scratch.file("agent.toml", &text);
+    let ended = perhop(&["agent", "check", &file]);
+    assert_eq!(ended.code, Some(2), "{}", ended.err);
+    for (line, words) in [(2, "delay"), (8, "inital"), (15, "lower")] {
+        let place = format!("agent.toml:{line}:");
+        let said = ended.err.lines().any(|l| l.contains(&place) && l.contains(words));
+        assert!(said, "{place} {words} is not in\n{}", ended.err);
+    }
+}
+
+#[test]
+fn settings_that_would_oscillate_are_errors() {
+    let scratch = Scratch::new("agent-unstable");
+    let file = scratch.file("agent.toml", &documented().replace("lower = \"70 %\"", "lower = \"89 %\""));
+    let ended = perhop(&["agent", "check", &file]);
+    assert_eq!(ended.code, Some(2), "{}", ended.err);
+    assert!(ended.err.contains("cannot be stable"), "{}", ended.err);
+}

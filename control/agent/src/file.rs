@@ -1,0 +1,382 @@
+//! The agent's file.
+//!
+//! | key of `[agent]` | value | default | range |
+//! |---|---|---|---|
+//! | `router` | name of the router | the only one | |
+//!
+//! | key of `[broker]` | value | default | range |
+//! |---|---|---|---|
+//! | `kind` | `emulated` | `emulated` | |
+//! | `delay` | time to its answer | 10 ms | 0 s – 1 min |
+//! | `capacity` | what it grants all classes together | no limit | 1 kbit/s – 1 Tbit/s |
+//! | `refuse`, `partial` | how likely an increase is refused, or granted in part | 0 % | 0 % – 100 % |
+//! | `lose` | how likely an answer is lost | 0 % | 0 % – 100 % |
+//! | `seed` | of these chances | 1 | |
+//!
+//! | key of `[[class]]` | value | default | range |
+//! |---|---|---|---|
+//! | `name` | the class in the router | needed | |
+//! | `least`, `most` | range of the allocation | needed | 1 bit/s – 1 Tbit/s |
+//! | `initial` | allocation at the start | `least` | in the range |
+//! | `granularity` | allocations are multiples of it | 1 bit/s | |
+//! | `limit` | the allocation is the class's ceiling too | true | |
+//! | `interval`, `intervals` | S, and T / S | 800 ms, 10 | 10 ms – 1 min, 1 – 1,000 |
+//! | `metering` | `carried`, `offered` | `carried` | |
+//! | `law` | `threshold`, `logarithmic` | `logarithmic` | |
+//! | `increase`, `decrease` | factors i and d (`threshold`) | 1.1, 0.9 | |
+//! | `lower`, `upper` | l_min and l_max (`threshold`) | 70 %, 90 % | |
+//! | `gain`, `margin`, `least_change` | K, S, ΔB_min (`logarithmic`) | 600 kbit/s, 10 %, 50 kbit/s | |
+//! | `faithful` | lets a step cross its target, as published (`logarithmic`) | false | |
+//! | `timeout`, `first_retry`, `longest_retry` | patience with the broker | 2 s, 800 ms, 30 s | 1 ms – 1 h |
+//!
+//! `[class.congestion]` switches congestion control on: `target` T_s (15 ms), `margin` M_s (20 %), `guard` T_g (1.6 s),
+//! `mtu` (1500 B), `poll` (how often the queue is looked at; a quarter of `target`, at most 1 ms in the simulator and
+//! at least 5 ms on a real router).
+//!
+//! Settings that cannot be stable are errors at their keys that name the nearest possible ones.
+
+use crate::unstable;
+use perhop_allocate::broker::EmulatedBrokerConfig;
+use perhop_allocate::congestion::CongestionConfig;
+use perhop_allocate::logarithmic::LogarithmicConfig;
+use perhop_allocate::threshold::ThresholdConfig;
+use perhop_allocate::window::{Metering, WindowConfig};
+use perhop_allocate::{Bounds, Law, Patience, Settings, Stability};
+use perhop_config::{Diagnostics, Document, TableReader, TextError};
+use perhop_model::Name;
+use perhop_units::{Bytes, Duration, Probability, Rate, Share};
+
+/// Fastest rate, bit/s.
+const MAX_RATE: Rate = Rate::from_mbit(1_000_000);
+/// Seed of the broker's chances.
+const DEFAULT_SEED: u64 = 1;
+/// Most classes of one agent.
+const MAX_CLASSES: usize = 100_000;
+
+/// What an agent's file says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentFile {
+    /// The router's name; none = the only one on this machine.
+    pub router: Option<Name>,
+    /// The emulated broker, and the seed of its chances.
+    pub broker: (EmulatedBrokerConfig, u64),
+    /// The classes, in order of the file.
+    pub classes: Vec<ClassSettings>,
+}
+
+/// One class.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassSettings {
+    /// Object name in the router.
+    pub class: Name,
+    /// Whether the allocation is the ceiling too, or the guarantee alone.
+    pub limit: bool,
+    /// How often the queue is looked at, if the file says.
+    pub poll: Option<Duration>,
+    /// How it is allocated; stable.
+    pub allocation: Stability,
+}
+
+impl AgentFile {
+    /// Reads `text`; `file` is the name that messages show. All errors are found at once.
+    pub fn read(file: &str, text: &str) -> (Option<Self>, Diagnostics) {
+        let (document, diagnostics) = Document::parse(file, text);
+        let mut root = document.root(&diagnostics);
+        let router = agent(&mut root);
+        let broker = broker(&mut root);
+        let tables = root.named_tables("class");
+        if tables.len() > MAX_CLASSES {
+            let d = document.error(document.root_location(), format!("has {} classes", tables.len()));
+            diagnostics.push(d.allowed(format!("at most {MAX_CLASSES}")));
+        }
+        if tables.is_empty() && diagnostics.errors() == 0 {
+            let d = root.error("class", "is missing").hint("An agent looks after one [[class]] at least");
+            diagnostics.push(d);
+        }
+        let mut classes = Vec::with_capacity(tables.len());
+        for (given, mut table) in tables {
+            let name = Name::new(given.value).ok();
+            if name.is_none() && !given.value.is_empty() {
+                diagnostics.push(document.error(given.span, "is not a name of a class"));
+            }
+            classes.extend(class(&mut table, name));
+            table.finish();
+        }
+        root.finish();
+        let read = (diagnostics.errors() == 0).then_some(Self { router, broker, classes });
+        (read, diagnostics)
+    }
+
+    /// How often queues are to be looked at; none = only at the ends of intervals, as no class has congestion control.
+    pub fn poll(&self) -> Option<Duration> {
+        let of_class = |class: &ClassSettings| {
+            let own = class.allocation.settings().congestion?.sampling();
+            Some(class.poll.unwrap_or(own))
+        };
+        self.classes.iter().filter_map(of_class).min()
+    }
+}
+
+fn agent(root: &mut TableReader<'_>) -> Option<Name> {
+    let mut table = root.table("agent")?;
+    let router = table.value_with("router", "a name", |text| {
+        Name::new(text).map_err(|e| TextError::new(format!("is not a name: {e}")))
+    });
+    table.finish();
+    router.map(|name| name.value)
+}
+
+/// The broker: emulated, until there is another.
+fn broker(root: &mut TableReader<'_>) -> (EmulatedBrokerConfig, u64) {
+    let mut config =
+        EmulatedBrokerConfig { delay: Duration::from_millis(10), ..EmulatedBrokerConfig::default() };
+    let Some(mut table) = root.table("broker") else { return (config, DEFAULT_SEED) };
+    table.choice("kind", &[("emulated", ())]);
+    if let Some(delay) = table.value_in("delay", Duration::ZERO..=Duration::from_secs(60)) {
+        config.delay = delay.value;
+    }
+    config.capacity = table.value_in("capacity", Rate::from_kbit(1)..=MAX_RATE).map(|rate| rate.value);
+    let mut chance = |key| table.value::<Probability>(key).map_or(Probability::ZERO, |chance| chance.value);
+    (config.refuse, config.partial, config.lose) = (chance("refuse"), chance("partial"), chance("lose"));
+    let seed = table.integer("seed", 0..=i64::MAX).map_or(DEFAULT_SEED, |seed| seed.value as u64);
+    table.finish();
+    (config, seed)
+}
+
+/// Reads one class; `None` if anything about it is wrong, which is reported.
+fn class(table: &mut TableReader<'_>, class: Option<Name>) -> Option<ClassSettings> {
+    let errors_before = table.diagnostics().errors();
+    let mut allocation = Settings::new(Rate::from_kbit(64), Rate::from_mbit(10));
+    table.require("least", "\"64 kbit/s\"");
+    table.require("most", "\"4 Mbit/s\"");
+    allocation.bounds = Bounds {
+        least: rate(table, "least", allocation.bounds.least),
+        most: rate(table, "most", allocation.bounds.most),
+        granularity: rate(table, "granularity", Rate(1)),
+    };
+    allocation.initial = rate(table, "initial", allocation.bounds.least);
+    allocation.window = window(table);
+    allocation.law = law(table);
+    allocation.patience = patience(table);
+    let limit = table.boolean("limit").is_none_or(|limit| limit.value);
+    let (congestion, poll) = congestion(table);
+    allocation.congestion = congestion;
+    match Stability::check(&allocation) {
+        Ok(allocation) if table.diagnostics().errors() == errors_before => {
+            Some(ClassSettings { class: class?, limit, poll, allocation })
+        }
+        Ok(_) => None,
+        Err(unstable) => {
+            unstable::report(table, &allocation, &unstable);
+            None
+        }
+    }
+}
+
+fn window(table: &mut TableReader<'_>) -> WindowConfig {
+    let default = WindowConfig::default();
+    let interval = table.value_in("interval", Duration::from_millis(10)..=Duration::from_secs(60));
+    let intervals = table.integer("intervals", 1..=1_000);
+    let meterings = [("carried", Metering::Carried), ("offered", Metering::Offered)];
+    WindowConfig {
+        interval: interval.map_or(default.interval, |interval| interval.value),
+        intervals: intervals.map_or(default.intervals, |intervals| intervals.value as u32),
+        metering: table.choice("metering", &meterings).map_or(default.metering, |metering| metering.value),
+    }
+}
+
+/// The law with its own keys; those of the other have no meaning beside it.
+fn law(table: &mut TableReader<'_>) -> Law {
+    let laws = [("threshold", true), ("logarithmic", false)];
+    let threshold = table.choice("law", &laws).is_some_and(|law| law.value);
+    let foreign: &[&'static str] = match threshold {
+        true => &["gain", "margin", "least_change", "faithful"],
+        false => &["increase", "decrease", "lower", "upper"],
+    };
+    for key in foreign {
+        if table.has(key) {
+            let other = if threshold { "logarithmic" } else { "threshold" };
+            let d = table.error(key, "has no meaning here").hint(format!("It belongs to law = \"{other}\""));
+            table.diagnostics().push(d);
+        }
+    }
+    if threshold {
+        let default = ThresholdConfig::default();
+        return Law::Threshold(ThresholdConfig {
+            increase_ppm: factor(table, "increase", default.increase_ppm),
+            decrease_ppm: factor(table, "decrease", default.decrease_ppm),
+            lower_ppm: share(table, "lower", default.lower_ppm),
+            upper_ppm: share(table, "upper", default.upper_ppm),
+        });
+    }
+    let default = LogarithmicConfig::default();
+    Law::Logarithmic(LogarithmicConfig {
+        gain: rate(table, "gain", default.gain),
+        margin_ppm: share(table, "margin", default.margin_ppm),
+        least_change: rate(table, "least_change", default.least_change),
+        faithful: table.boolean("faithful").is_some_and(|faithful| faithful.value),
+    })
+}
+
+fn patience(table: &mut TableReader<'_>) -> Patience {
+    let default = Patience::default();
+    let mut time = |key, default| {
+        let given = table.value_in(key, Duration::from_millis(1)..=Duration::from_secs(3600));
+        given.map_or(default, |given| given.value)
+    };
+    Patience {
+        timeout: time("timeout", default.timeout),
+        first_retry: time("first_retry", default.first_retry),
+        longest_retry: time("longest_retry", default.longest_retry),
+    }
+}
+
+fn congestion(table: &mut TableReader<'_>) -> (Option<CongestionConfig>, Option<Duration>) {
+    let Some(mut table) = table.table("congestion") else { return (None, None) };
+    let default = CongestionConfig::default();
+    let target = table.value_in("target", Duration::from_micros(10)..=Duration::from_secs(10));
+    let margin_ppm = share(&mut table, "margin", default.margin_ppm);
+    let guard = table.value_in("guard", Duration::from_millis(1)..=Duration::from_secs(600));
+    let mtu = table.value_in("mtu", Bytes(64)..=Bytes(65_536));
+    let poll = table.value_in("poll", Duration::from_micros(10)..=Duration::from_secs(1));
+    table.finish();
+    let config = CongestionConfig {
+        target: target.map_or(default.target, |target| target.value),
+        margin_ppm,
+        guard: guard.map_or(default.guard, |guard| guard.value),
+        mtu: mtu.map_or(default.mtu, |mtu| mtu.value),
+    };
+    (Some(config), poll.map(|poll| poll.value))
+}
+
+fn rate(table: &mut TableReader<'_>, key: &'static str, default: Rate) -> Rate {
+    table.value_in(key, Rate(1)..=MAX_RATE).map_or(default, |rate| rate.value)
+}
+
+/// A factor such as 1.1, in parts per million.
+fn factor(table: &mut TableReader<'_>, key: &'static str, default_ppm: u32) -> u32 {
+    let given = table.number(key, 0.000_001..=1_000.0);
+    given.map_or(default_ppm, |factor| (factor.value * 1e6).round() as u32)
+}
+
+/// A share such as `"70 %"`, in parts per million.
+fn share(table: &mut TableReader<'_>, key: &'static str, default_ppm: u32) -> u32 {
+    let read = table.value_with(key, "a share", |text| match text.parse::<Share>() {
+        Ok(Share::Ppm(ppm)) => Ok(ppm),
+        Ok(Share::Rate(_)) | Err(_) => {
+            Err(TextError::new("is not a share").hint("Write for example \"70 %\""))
+        }
+    });
+    read.map_or(default_ppm, |ppm| ppm.value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn errors(text: &str) -> Vec<String> {
+        let (file, diagnostics) = AgentFile::read("agent.toml", text);
+        assert!(file.is_none());
+        diagnostics.sorted().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn everything_a_file_can_say() {
+        let text = r#"
+            [agent]
+            router = "edge"
+            [broker]
+            kind = "emulated"
+            delay = "100 ms"
+            capacity = "5 Mbit/s"
+            refuse = "10 %"
+            lose = "1 %"
+            seed = 9
+            [[class]]
+            name = "wan/ef"
+            least = "64 kbit/s"
+            most = "4 Mbit/s"
+            law = "threshold"
+            increase = 1.2
+            decrease = 0.8
+            limit = false
+            [class.congestion]
+            target = "30 ms"
+            poll = "10 ms"
+            [[class]]
+            name = "wan/af"
+            least = "64 kbit/s"
+            most = "4 Mbit/s"
+            gain = "500 kbit/s"
+            metering = "offered"
+        "#;
+        let (file, diagnostics) = AgentFile::read("agent.toml", text);
+        let file = file.unwrap_or_else(|| panic!("{diagnostics}"));
+        assert_eq!(file.router.as_ref().map(Name::as_str), Some("edge"));
+        assert_eq!((file.broker.0.delay, file.broker.1), (Duration::from_millis(100), 9));
+        let [ef, af] = &file.classes[..] else { panic!("two classes") };
+        assert!(!ef.limit && af.limit);
+        assert_eq!(ef.poll, Some(Duration::from_millis(10)));
+        let Law::Threshold(law) = ef.allocation.settings().law else { panic!("threshold") };
+        assert_eq!((law.increase_ppm, law.decrease_ppm), (1_200_000, 800_000));
+        assert!(
+            ef.allocation.settings().congestion.is_some() && af.allocation.settings().congestion.is_none()
+        );
+        let Law::Logarithmic(law) = af.allocation.settings().law else { panic!("logarithmic") };
+        assert_eq!(law.gain, Rate::from_kbit(500));
+        assert_eq!(af.allocation.settings().window.metering, Metering::Offered);
+    }
+
+    #[test]
+    fn all_errors_at_once_with_their_places() {
+        let found = errors(
+            "[agent]\nruter = \"edge\"\n[broker]\ndelay = \"10\"\n[[class]]\nname = \"ef\"\nmost = \"1 Mbit/s\"\n\
+             law = \"threshold\"\ngain = \"1 kbit/s\"\n",
+        );
+        let starts = ["agent.toml:2:1: ", "agent.toml:4:9: ", "agent.toml:5:1: ", "agent.toml:9:8: "];
+        assert_eq!(found.len(), starts.len(), "{found:#?}");
+        for (found, start) in found.iter().zip(starts) {
+            assert!(found.starts_with(start), "{found}");
+        }
+        assert!(found[0].contains("did you mean \"router\""), "{}", found[0]);
+        assert!(found[3].contains("law = \"logarithmic\""), "{}", found[3]);
+    }
+
+    #[test]
+    fn what_contradicts_itself_comes_beside_the_other_errors_at_its_own_place() {
+        let found = errors(
+            "[broker]\ndelay = \"-1 s\"\n[[class]]\nname = \"ef\"\nleast = \"10 Mbit/s\"\nmost = \"1 Mbit/s\"\n\
+             initial = \"20 Mbit/s\"\nlaw = \"threshold\"\nincrease = 0.9\ndecrease = 1.1\nlower = \"95 %\"\n\
+             upper = \"90 %\"\n[class.congestion]\nguard = \"1 s\"\n",
+        );
+        let expected = [
+            ("2:9", "must not be negative"),
+            ("6:8", "most = 1 Mbit/s is below least = 10 Mbit/s"),
+            ("7:11", "initial = 20 Mbit/s is outside"),
+            ("9:12", "increase = 0.9 is not above 1"),
+            ("10:12", "decrease = 1.1 is not below 1"),
+            ("11:9", "lower = 95 % is not below upper = 90 %"),
+            ("14:9", "congestion.guard = 1 s is shorter than two intervals"),
+        ];
+        assert_eq!(found.len(), expected.len(), "{found:#?}");
+        for (found, (place, words)) in found.iter().zip(expected) {
+            assert!(found.starts_with(&format!("agent.toml:{place}: ")) && found.contains(words), "{found}");
+        }
+        assert!(!found.iter().any(|text| text.contains("ppm")), "{found:#?}");
+        // What depends on a wrong value is not judged.
+        let found = errors("[[class]]\nname = \"ef\"\nleast = \"10 Mbit/s\"\nmost = \"1 Mbit\"\n");
+        assert_eq!(found.len(), 1, "{found:#?}");
+    }
+
+    #[test]
+    fn unstable_settings_are_refused_with_the_nearest_stable_ones() {
+        let class = "[[class]]\nname = \"ef\"\nleast = \"64 kbit/s\"\nmost = \"1 Mbit/s\"\n";
+        let found = errors(&format!("{class}law = \"threshold\"\nlower = \"85 %\"\n"));
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert!(found[0].starts_with("agent.toml:6:9: class \"ef\": lower = "), "{}", found[0]);
+        assert!(found[0].contains("Use lower = \"80.9999 %\" at most"), "{}", found[0]);
+        let found = errors(&format!("{class}least_change = \"100 kbit/s\"\n"));
+        assert!(found[0].contains("never grow on carried load"), "{}", found[0]);
+        assert_eq!(errors("").len(), 1);
+    }
+}

@@ -1,0 +1,41 @@
+//! What the agent reads from a router: how much a class carried, was offered and holds.
+
+use perhop_model::Name;
+use perhop_units::Instant;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What a class counted and holds at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassReading {
+    /// Bytes sent.
+    pub carried_bytes: u64,
+    /// Bytes that came: sent, dropped and waiting.
+    pub offered_bytes: u64,
+    /// Bytes waiting.
+    pub backlog_bytes: u64,
+}
+
+/// Readings of classes, all of one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Readings {
+    /// The router's epoch.
+    pub epoch: u64,
+    /// Its revision.
+    pub revision: u64,
+    /// When, by the agent's clock.
+    pub at: Instant,
+    /// Classes by name; those the agent does not look after are passed over.
+    pub classes: Vec<(Name, ClassReading)>,
+}
+
+impl ClassReading {
+    /// From the counters and gauges of a class's row (`GET /v1/show?what=classes`); what is absent is 0.
+    pub fn of_counters(counters: &BTreeMap<String, u64>) -> Self {
+        let count = |key| counters.get(key).copied().unwrap_or(0);
+        let (carried_bytes, backlog_bytes) = (count("bytes"), count("backlog_bytes"));
+        let offered_bytes =
+            carried_bytes.saturating_add(count("dropped_bytes")).saturating_add(backlog_bytes);
+        Self { carried_bytes, offered_bytes, backlog_bytes }
+    }
+}

@@ -1,0 +1,247 @@
+//! How an agent's requests reach its router: what every driver of the machine does with its outputs.
+
+use crate::machine::{Agent, Input, Notice, Output};
+use crate::reading::Readings;
+use perhop_allocate::broker::Broker;
+use perhop_model::{Claim, ErrorItem, Kind, ObjectState, Reply, StatePage, StateQuery, Transaction};
+use perhop_units::Instant;
+use std::collections::VecDeque;
+
+/// Objects asked for at once: as many as a router gives.
+const PAGE: usize = 10_000;
+
+/// A router as its agent knows it: in the same process, or behind a socket. An error is a router that is gone; what it
+/// refuses is an answer.
+pub trait Router {
+    /// Why it does not answer.
+    type Error;
+
+    /// Claims the owner; the inner error is the router's.
+    ///
+    /// # Errors
+    /// It does not answer.
+    fn claim(&mut self, claim: Claim) -> Result<Result<(), ErrorItem>, Self::Error>;
+
+    /// Reads a page of its state.
+    ///
+    /// # Errors
+    /// It does not answer.
+    fn page(&mut self, query: &StateQuery) -> Result<StatePage, Self::Error>;
+
+    /// Reads what its classes have counted and hold.
+    ///
+    /// # Errors
+    /// It does not answer.
+    fn readings(&mut self) -> Result<Readings, Self::Error>;
+
+    /// Submits a transaction.
+    ///
+    /// # Errors
+    /// It does not answer.
+    fn submit(&mut self, transaction: Transaction) -> Result<Reply, Self::Error>;
+}
+
+impl<B: Broker> Agent<B> {
+    /// Tells the agent something, does with `router` what it wants, and what it wants after the answers to that.
+    /// `clock` says when each of these inputs is; `say` takes what a person may want to know. Without a router the agent
+    /// has to be away: then it wants nothing.
+    ///
+    /// # Errors
+    /// The router does not answer. The agent has been told that it is gone.
+    pub fn tell<R: Router>(
+        &mut self,
+        mut clock: impl FnMut() -> Instant,
+        input: Input,
+        mut router: Option<&mut R>,
+        mut say: impl FnMut(Instant, Notice),
+    ) -> Result<(), R::Error> {
+        let mut inputs = VecDeque::from([input]);
+        let mut now = clock();
+        let mut gone = Ok(());
+        loop {
+            while let Some(output) = self.poll_output() {
+                if let Output::Say(notice) = output {
+                    say(now, notice);
+                    continue;
+                }
+                let Some(reached) = router.as_deref_mut() else { continue };
+                match perform(reached, output) {
+                    Ok(answer) => inputs.extend(answer),
+                    Err(error) => {
+                        (gone, router) = (Err(error), None);
+                        inputs = VecDeque::from([Input::Gone]);
+                    }
+                }
+            }
+            let Some(input) = inputs.pop_front() else { return gone };
+            now = clock();
+            self.handle_input(now, input);
+        }
+    }
+}
+
+/// Does one thing; the answer is an input.
+fn perform<R: Router>(router: &mut R, output: Output) -> Result<Option<Input>, R::Error> {
+    Ok(Some(match output {
+        Output::Say(_) => return Ok(None),
+        Output::Claim(claim) => Input::Claimed(router.claim(claim)?),
+        Output::ReadObjects => {
+            let (revision, objects) = objects(router)?;
+            Input::Objects { revision, objects }
+        }
+        Output::ReadClasses => Input::Readings(router.readings()?),
+        Output::Submit(transaction) => Input::Reply(router.submit(*transaction)?),
+    }))
+}
+
+/// All ports and classes, and the oldest revision that some of them are of: what has changed since is read again.
+fn objects<R: Router>(router: &mut R) -> Result<(u64, Vec<ObjectState>), R::Error> {
+    let (mut objects, mut revision) = (Vec::new(), u64::MAX);
+    for kind in [Kind::Port, Kind::Class] {
+        let mut query = StateQuery { kind: Some(kind), limit: Some(PAGE), ..StateQuery::default() };
+        loop {
+            let page = router.page(&query)?;
+            revision = revision.min(page.revision);
+            objects.extend(page.objects);
+            if page.cursor.is_none() {
+                break;
+            }
+            query.cursor = page.cursor;
+        }
+    }
+    Ok((revision, objects))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::AgentFile;
+    use perhop_allocate::SplitMix64;
+    use perhop_allocate::broker::EmulatedBroker;
+    use perhop_model::{ClassSpec, Name, Outcome, Owner, PortSpec, Spec, Status};
+    use perhop_reason::Code;
+    use perhop_units::Duration;
+    use serde_json::json;
+
+    const FILE: &str = "[[class]]\nname = \"ef\"\nleast = \"64 kbit/s\"\nmost = \"20 Mbit/s\"\n";
+
+    /// A router that gives one object a page and answers as often as it is told.
+    struct OneByOne {
+        answers: usize,
+        asked: Vec<String>,
+    }
+
+    impl OneByOne {
+        fn ask(&mut self, what: &str) -> Result<(), &'static str> {
+            self.asked.push(what.to_owned());
+            self.answers = self.answers.checked_sub(1).ok_or("gone")?;
+            Ok(())
+        }
+    }
+
+    impl Router for OneByOne {
+        type Error = &'static str;
+
+        fn claim(&mut self, claim: Claim) -> Result<Result<(), ErrorItem>, &'static str> {
+            self.ask("claim")?;
+            Ok(if claim.fence == 9 { Ok(()) } else { Err(ErrorItem::new(Code::Fenced, "fence", "no")) })
+        }
+
+        fn page(&mut self, query: &StateQuery) -> Result<StatePage, &'static str> {
+            let number: u64 = query.cursor.as_deref().map_or(0, |cursor| cursor.parse().unwrap());
+            self.ask(&format!("{} {number}", query.kind.unwrap()))?;
+            let port: PortSpec =
+                serde_json::from_value(json!({ "device": "wan", "rate": 10_000_000 })).unwrap();
+            let class: ClassSpec = serde_json::from_value(json!({ "port": "wan" })).unwrap();
+            let (kind, name, spec) = match (query.kind.unwrap(), number) {
+                (Kind::Port, _) => (Kind::Port, "wan", Spec::Port(port)),
+                (_, 0) => (Kind::Class, "best", Spec::Class(class)),
+                _ => (Kind::Class, "ef", Spec::Class(class)),
+            };
+            let object = ObjectState {
+                kind,
+                name: Name::new(name).unwrap(),
+                owner: Owner::File,
+                id: 1,
+                version: 1,
+                status: Status::Active,
+                expires_at_ns: None,
+                spec,
+            };
+            let cursor = (kind == Kind::Class && number == 0).then(|| "1".to_owned());
+            let (epoch, revision, digests) = (3, 5 + number, std::collections::BTreeMap::new());
+            Ok(StatePage { epoch, revision, objects: vec![object], cursor, digests })
+        }
+
+        fn readings(&mut self) -> Result<Readings, &'static str> {
+            self.ask("readings")?;
+            Ok(Readings { epoch: 3, revision: 5, at: Instant(0), classes: Vec::new() })
+        }
+
+        fn submit(&mut self, transaction: Transaction) -> Result<Reply, &'static str> {
+            self.ask("submit")?;
+            Ok(Reply {
+                epoch: 3,
+                revision: 7,
+                generation: 1,
+                txn_id: transaction.txn_id,
+                outcome: Outcome::Committed,
+                replayed: false,
+                received_ns: 0,
+                committed_ns: 0,
+                ops: Vec::new(),
+                errors: Vec::new(),
+                retry_after_ms: None,
+            })
+        }
+    }
+
+    fn agent(fence: u64) -> Agent<EmulatedBroker<SplitMix64>> {
+        let (file, diagnostics) = AgentFile::read("agent.toml", FILE);
+        let file = file.unwrap_or_else(|| panic!("{diagnostics}"));
+        let broker = EmulatedBroker::new(file.broker.0.clone(), SplitMix64::new(1, 0));
+        Agent::new(&file, broker, fence, Duration::from_millis(5), Instant(0))
+    }
+
+    fn appear(
+        agent: &mut Agent<EmulatedBroker<SplitMix64>>,
+        answers: usize,
+    ) -> (OneByOne, Vec<Notice>, bool) {
+        let (mut router, mut said) = (OneByOne { answers, asked: Vec::new() }, Vec::new());
+        let told =
+            agent.tell(|| Instant(0), Input::Appeared, Some(&mut router), |_, notice| said.push(notice));
+        (router, said, told.is_ok())
+    }
+
+    #[test]
+    fn a_conversation_goes_on_until_the_agent_has_what_it_wants() {
+        let mut agent = agent(9);
+        let (router, said, answered) = appear(&mut agent, 100);
+        assert_eq!(router.asked, ["claim", "port 0", "class 0", "class 1", "readings", "submit"]);
+        assert!(answered && agent.is_settled());
+        // What was said before there was a router is not lost.
+        assert!(matches!(&said[..], [Notice::Allocated { .. }]), "{said:?}");
+    }
+
+    #[test]
+    fn wherever_a_router_falls_silent_the_agent_is_away_and_begins_again() {
+        for answers in 0..6 {
+            let mut agent = agent(9);
+            let (router, _, answered) = appear(&mut agent, answers);
+            assert!(!answered && !agent.is_settled() && router.asked.len() == answers + 1, "{answers}");
+            agent
+                .tell(|| Instant(0), Input::Tick, None::<&mut OneByOne>, |_, _| ())
+                .unwrap_or_else(|e| panic!("{e}"));
+            let (router, _, answered) = appear(&mut agent, 100);
+            assert!(answered && agent.is_settled() && router.asked.len() == 6, "{answers}");
+        }
+    }
+
+    #[test]
+    fn a_fence_of_another_ends_the_conversation() {
+        let mut agent = agent(8);
+        let (router, said, answered) = appear(&mut agent, 100);
+        assert!(answered && agent.is_superseded() && router.asked == ["claim"]);
+        assert!(matches!(said.last(), Some(Notice::Superseded { .. })));
+    }
+}

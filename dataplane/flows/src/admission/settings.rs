@@ -1,0 +1,71 @@
+//! What admission is told.
+
+use perhop_packet::SlaId;
+use perhop_units::{Duration, Rate};
+
+/// Which admitted flow is dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Victim {
+    /// Any.
+    #[default]
+    Random,
+    /// The one that carried most in the last interval.
+    Largest,
+    /// The one that carried least in the last interval.
+    Smallest,
+    /// The one admitted first.
+    Oldest,
+}
+
+/// What happens to packets of flows that are refused or dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Turned {
+    /// They go their ordinary way, not that of real-time traffic.
+    #[default]
+    Demote,
+    /// Dropped as `not_admitted`.
+    Drop,
+}
+
+/// Settings of admission. Percentages are of `cap`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdmissionSettings {
+    /// What admitted flows may carry together, at IP length.
+    pub cap: Rate,
+    /// A flow is accepted while less than this is carried (T_a).
+    pub accept_pct: u8,
+    /// A flow is dropped when more than this is carried (T_d), above `accept_pct`.
+    pub drop_pct: u8,
+    /// Measurement interval (S).
+    pub interval: Duration,
+    /// Intervals in a measurement window (n).
+    pub windows: u32,
+    /// Which flow is dropped.
+    pub policy: Victim,
+    /// What happens to packets of flows that are not admitted.
+    pub turned: Turned,
+    /// A flow silent for this long is forgotten, admitted or not.
+    pub idle: Duration,
+    /// A refused flow is looked at again after this time; `None` = not before it was silent.
+    pub retry: Option<Duration>,
+    /// What a flow just admitted is taken to carry, until an interval has measured it.
+    pub new_flow: Rate,
+    /// Nothing new is accepted.
+    pub locked: bool,
+    /// Every step up drops a flow.
+    pub cancel: u64,
+    /// Contracts whose flows are accepted until `drop_pct`, and dropped after all others; in order.
+    pub premium: Vec<SlaId>,
+}
+
+impl AdmissionSettings {
+    /// `pct` of the cap, bit/s.
+    pub(super) fn part(&self, pct: u8) -> u64 {
+        (u128::from(self.cap.0) * u128::from(pct) / 100) as u64
+    }
+
+    /// Whether a contract's flows are accepted longest and dropped last.
+    pub fn is_premium(&self, sla: SlaId) -> bool {
+        sla.is_some() && self.premium.binary_search(&sla).is_ok()
+    }
+}

@@ -1,0 +1,116 @@
+use super::*;
+use proptest::prelude::*;
+
+fn header(sequence: u16, timestamp: u32) -> Header {
+    Header { sequence, timestamp, ssrc: 7, payload_type: 0 }
+}
+
+fn ms(n: u64) -> Instant {
+    Instant(n * 1_000_000)
+}
+
+const PLAYOUT: Duration = Duration(40_000_000);
+
+/// Packets `(number, arrival in ms)` of a G.711 call whose packet 0 is sent at 0.
+fn run(packets: &[(u32, u64)]) -> Meter {
+    let at = |n: u32| header(65_500_u16.wrapping_add(n as u16), n * 160);
+    let mut meter = Meter::new(ms(packets[0].1), &at(packets[0].0), None);
+    for (n, arrival) in &packets[1..] {
+        meter.packet(ms(*arrival), &at(*n), PLAYOUT);
+    }
+    meter
+}
+
+#[test]
+fn a_call_has_a_bounded_size() {
+    assert!(size_of::<Meter>() <= 192, "{}", size_of::<Meter>());
+}
+
+#[test]
+fn losses_runs_late_ones_and_copies_are_counted() {
+    let info = |packets: &[(u32, u64)]| run(packets).info(&Assumed::default());
+    let clean = info(&[(0, 10), (1, 30), (2, 50), (3, 70)]);
+    assert_eq!(
+        (clean.expected, clean.received, clean.late, clean.loss_runs, clean.jitter_us),
+        (4, 4, 0, 0, 0)
+    );
+    assert_eq!((clean.clock_hz, clean.mos_thousandths), (8_000, Some(4_409)));
+    // 1 and 2 lost, 4 before 3, 5 twice, 6 too late by 60 ms.
+    let some = info(&[(0, 10), (4, 90), (3, 95), (5, 110), (5, 111), (7, 150), (6, 230)]);
+    assert_eq!((some.expected, some.received, some.late, some.duplicate), (8, 6, 1, 1));
+    assert_eq!((some.loss_runs, some.longest_run), (2, 2));
+    // A long gap is one run, however far beyond the window.
+    let gap = info(&[(0, 10), (1_000, 20_010), (1_001, 20_030)]);
+    assert_eq!((gap.expected, gap.received, gap.loss_runs, gap.longest_run), (1_002, 3, 1, 999));
+    // A restart is no loss, and what came before the first counts for nothing.
+    let restart = info(&[(10, 10), (11, 30), (40_000, 50), (40_001, 70), (39_990, 80)]);
+    assert_eq!((restart.expected, restart.received), (4, 4));
+}
+
+#[test]
+fn the_clock_of_a_dynamic_type_is_found_and_video_has_no_rating() {
+    for (hz, speech) in [(48_000_u32, true), (16_000, true), (90_000, false)] {
+        let at = |n: u32| Header { payload_type: 111, ..header(n as u16, n * (hz / 50)) };
+        let mut meter = Meter::new(ms(0), &at(0), None);
+        for n in 1..200 {
+            meter.packet(ms(u64::from(n) * 20), &at(n), PLAYOUT);
+        }
+        let info = meter.info(&Assumed::default());
+        assert_eq!((info.clock_hz, info.late, info.mos_thousandths.is_some()), (hz, 0, speech));
+        assert_eq!(info.jitter_us, 0);
+    }
+}
+
+#[test]
+fn clocks_by_ratio() {
+    let near = [7_000, 9_000, 15_000, 46_500, 60_000, 80_000, 0, u32::MAX].map(nearest_clock);
+    assert_eq!(near, [8_000, 8_000, 16_000, 48_000, 48_000, 90_000, 8_000, 90_000]);
+}
+
+proptest! {
+    /// Whatever comes, the books balance and nothing panics.
+    #[test]
+    fn books_balance(packets in proptest::collection::vec((any::<u16>(), any::<u32>(), 0..100_000u64), 1..300), near in any::<bool>()) {
+        let mut at = 0;
+        let mut meter: Option<Meter> = None;
+        for (i, (sequence, timestamp, gap_us)) in packets.iter().enumerate() {
+            at += gap_us * 1_000;
+            let sequence = if near { i as u16 + sequence % 8 } else { *sequence };
+            match &mut meter {
+                None => meter = Some(Meter::new(Instant(at), &header(sequence, *timestamp), None)),
+                Some(meter) => meter.packet(Instant(at), &header(sequence, *timestamp), PLAYOUT),
+            }
+        }
+        let info = meter.expect("one packet at least").info(&Assumed::default());
+        prop_assert!(info.received <= info.expected && info.late <= info.received);
+        prop_assert!(info.received + info.duplicate <= packets.len() as u64);
+        prop_assert!(info.loss_runs <= info.expected && u64::from(info.longest_run) <= info.expected);
+        prop_assert!((1_000..=4_500).contains(&info.mos_thousandths.expect("G.711")));
+    }
+
+    /// The totals are those of a plain list of what was expected, for packets out of order by less than the window.
+    #[test]
+    fn totals_are_those_of_a_list(fate in proptest::collection::vec((0..100u8, 0..60u64), 20..600)) {
+        let mut arrivals: Vec<(u64, u32)> = fate
+            .iter()
+            .zip(0_u32..)
+            .filter(|((lost, _), n)| *n == 0 || *lost >= 20)
+            .map(|((_, delay), n)| (u64::from(n) * 20 + if n == 0 { 0 } else { *delay }, n))
+            .collect();
+        let sent: Vec<u32> = arrivals.iter().map(|(_, n)| *n).collect();
+        arrivals.sort_unstable();
+        let packets: Vec<(u32, u64)> = arrivals.iter().map(|(at, n)| (*n, *at)).collect();
+        let info = run(&packets).info(&Assumed::default());
+        let newest = *sent.last().expect("the first is never lost");
+        prop_assert_eq!(info.expected, u64::from(newest) + 1);
+        prop_assert_eq!(info.received, sent.len() as u64);
+        // The first had no delay, so who was later than the buffer is known.
+        let late = |n: u32| u64::from(n > 0) * fate[n as usize].1 > 40;
+        prop_assert_eq!(info.late, sent.iter().filter(|n| late(**n)).count() as u64);
+        let heard = |n: u32| sent.binary_search(&n).is_ok() && !late(n);
+        let flags: Vec<bool> = (0..=newest).map(heard).collect();
+        let runs: Vec<_> = flags.chunk_by(|a, b| a == b).filter(|run| !run[0]).collect();
+        prop_assert_eq!(info.loss_runs, runs.len() as u64);
+        prop_assert_eq!(info.longest_run as usize, runs.iter().map(|r| r.len()).max().unwrap_or(0));
+    }
+}

@@ -1,0 +1,116 @@
+//! Admission inside the table: asks about every packet of a recognised flow, and tells what became of flows.
+
+use super::Flows;
+use crate::admission::{AdmissionCounters, AdmissionSettings, Turned};
+use crate::event::{FlowEvent, FlowEventKind};
+use crate::table::Verdict;
+use perhop_element::{CounterSink, Cx};
+use perhop_packet::{Batch, DropReason, Meta};
+use perhop_units::{Instant, Rate};
+
+/// What admission has done and how it stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AdmissionReport {
+    /// Counters.
+    pub counters: AdmissionCounters,
+    /// Flows admitted now.
+    pub admitted: u32,
+    /// What they carry, as estimated, at IP length.
+    pub used: Rate,
+    /// What they may carry.
+    pub cap: Rate,
+    /// Whether nothing new is accepted.
+    pub locked: bool,
+}
+
+impl Flows {
+    /// Whether a packet of a recognised flow may be real-time; `known` if the flow was recognised before it.
+    #[inline]
+    pub(super) fn admits(
+        &mut self,
+        n: u32,
+        half: usize,
+        meta: &Meta,
+        verdict: &Verdict,
+        known: bool,
+    ) -> bool {
+        !self.admission.is_on() || !verdict.promotable() || self.ask(n, half, meta, verdict, known)
+    }
+
+    #[inline(never)]
+    fn ask(&mut self, n: u32, half: usize, meta: &Meta, verdict: &Verdict, known: bool) -> bool {
+        let len = u64::from(meta.layout.ip_len);
+        let owner = n << 1 | half as u32;
+        let (admitted, refused) = self.admission.packet(meta.received_at, owner, len, verdict.sla, known);
+        if refused {
+            self.tell(meta.received_at, FlowEventKind::Refused, owner);
+        }
+        self.turns_away = !admitted && self.admission.turned() == Turned::Drop;
+        admitted
+    }
+
+    /// Ends the intervals of admission that are over.
+    #[inline]
+    pub(super) fn admission_tick(&mut self, now: Instant) {
+        if self.admission.is_on() {
+            self.admission.tick(now);
+            self.tell_dropped(now);
+        }
+    }
+
+    /// Other settings of admission.
+    pub(super) fn admission_set(&mut self, now: Instant, settings: Option<&AdmissionSettings>) {
+        self.admission.set(now, settings);
+        self.tell_dropped(now);
+    }
+
+    fn tell_dropped(&mut self, now: Instant) {
+        let Self { admission, table, events, .. } = self;
+        for owner in admission.take_dropped() {
+            if let Some(entry) = table.entry(owner >> 1) {
+                let half = (owner & 1) as usize;
+                events.push(FlowEvent::of(now, FlowEventKind::Dropped, owner >> 1, entry, half));
+            }
+        }
+    }
+
+    fn tell(&mut self, now: Instant, kind: FlowEventKind, owner: u32) {
+        if let Some(entry) = self.table.entry(owner >> 1) {
+            self.events.push(FlowEvent::of(now, kind, owner >> 1, entry, (owner & 1) as usize));
+        }
+    }
+
+    /// Sends a batch on without the packets that are turned away.
+    #[cold]
+    pub(super) fn emit_admitted(&mut self, cx: &mut Cx<'_>, batch: &mut Batch) {
+        let mut turned = self.turned_away.iter().map(|at| usize::from(*at)).peekable();
+        for (at, packet) in batch.drain().enumerate() {
+            if turned.next_if_eq(&at).is_some() {
+                cx.drop(packet, DropReason::NotAdmitted);
+            } else {
+                cx.emit(0, packet);
+            }
+        }
+        self.turned_away.clear();
+    }
+
+    /// What admission has done; `None` while everything is admitted.
+    pub fn admission(&self) -> Option<AdmissionReport> {
+        let settings = self.admission.settings()?;
+        Some(AdmissionReport {
+            counters: self.admission.counters,
+            admitted: self.admission.admitted(),
+            used: self.admission.used(),
+            cap: settings.cap,
+            locked: settings.locked,
+        })
+    }
+
+    pub(super) fn admission_counters(&self, sink: &mut dyn CounterSink) {
+        sink.gauge("flows_admitted_now", u64::from(self.admission.admitted()));
+        sink.gauge("admitted_bps", self.admission.used().0);
+        for (name, value) in self.admission.counters.list() {
+            sink.counter(name, value);
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! `[detector.admission]`.
+//!
+//! | key | value | default | range |
+//! |---|---|---|---|
+//! | `cap` | rate at IP length that admitted flows share | needed | 8 kbit/s – 1 Tbit/s |
+//! | `accept_pct` | per cent of `cap` below which a flow is accepted | 90 | 1 – 99 |
+//! | `drop_pct` | per cent of `cap` above which one is dropped | 95 | above `accept_pct` – 100 |
+//! | `interval` | time over which the rate is averaged | 800 ms | 10 ms – 1 min |
+//! | `windows` | intervals in a measurement window | 10 | 1 – 1,000 |
+//! | `policy` | `random`, `largest`, `smallest`, `oldest` | `random` | |
+//! | `excess` | flows not admitted: `demote` or `drop` | `demote` | |
+//! | `idle` | silence after which a flow is forgotten | 5 s | 100 ms – `idle` of the detector |
+//! | `retry` | time after which a refused flow is looked at again | never | 100 ms – 1 h |
+//! | `new_flow` | rate a flow just admitted is taken to carry | 80 kbit/s | 0 – 1 Tbit/s |
+//! | `locked` | boolean: nothing new is accepted | false | |
+//! | `cancel` | whole number; every step up drops a flow | 0 | 0 – 2⁶³ − 1 |
+
+use super::flag;
+use perhop_config::TableReader;
+use perhop_model::{AdmissionPolicy, AdmissionSpec, ExcessPolicy};
+use perhop_units::{Duration, Rate};
+
+/// Reads the table, if it is there. `idle` is the detector's.
+pub(super) fn read(detector: &mut TableReader<'_>, idle: Duration) -> Option<AdmissionSpec> {
+    let mut table = detector.table("admission")?;
+    table.require("cap", "\"2 Mbit/s\"");
+    let fastest = Rate::from_mbit(1_000_000);
+    let cap = table.value_in("cap", Rate::from_kbit(8)..=fastest).map_or(8_000, |r| r.value.0);
+    let accept_pct = table.integer("accept_pct", 1..=99);
+    let drop_pct = table.integer("drop_pct", 1..=100);
+    // One that could not be read says nothing about the other.
+    let unread =
+        (table.has("accept_pct") && accept_pct.is_none()) || (table.has("drop_pct") && drop_pct.is_none());
+    let (accept_pct, drop_pct) =
+        (accept_pct.map_or(90, |p| p.value as u8), drop_pct.map_or(95, |p| p.value as u8));
+    if accept_pct >= drop_pct && !unread {
+        let key = if table.has("drop_pct") { "drop_pct" } else { "accept_pct" };
+        let message = format!("leaves no room: accept_pct is {accept_pct} and drop_pct is {drop_pct}");
+        let d = table.error(key, message).hint("accept_pct must be below drop_pct");
+        table.diagnostics().push(d);
+    }
+    let least = Duration::from_millis(100);
+    let interval =
+        table.value_in("interval", Duration::from_millis(10)..=Duration::from_secs(60)).map(|t| t.value);
+    let silence = table.value_in("idle", least..=Duration::from_secs(3_600)).map(|t| t.value);
+    if silence.is_some_and(|s| s > idle) {
+        let d = table.error("idle", format!("is longer than the detector's {idle}"));
+        table.diagnostics().push(d.hint("A flow cannot be admitted longer than it is recognised"));
+    }
+    let policies = [
+        ("random", AdmissionPolicy::Random),
+        ("largest", AdmissionPolicy::Largest),
+        ("smallest", AdmissionPolicy::Smallest),
+        ("oldest", AdmissionPolicy::Oldest),
+    ];
+    let excess = [("demote", ExcessPolicy::Demote), ("drop", ExcessPolicy::Drop)];
+    let spec = AdmissionSpec {
+        cap,
+        accept_pct,
+        drop_pct,
+        interval: interval.unwrap_or(Duration::from_millis(800)).0,
+        windows: table.integer("windows", 1..=1_000).map_or(10, |n| n.value as u32),
+        policy: table.choice("policy", &policies).map_or(AdmissionPolicy::Random, |p| p.value),
+        excess: table.choice("excess", &excess).map_or(ExcessPolicy::Demote, |e| e.value),
+        // By default no longer than the detector allows.
+        idle: silence.unwrap_or(Duration::from_secs(5)).min(idle).0,
+        retry: table.value_in("retry", least..=Duration::from_secs(3_600)).map(|t| t.value.0),
+        new_flow: table.value_in("new_flow", Rate(0)..=fastest).map_or(80_000, |r| r.value.0),
+        locked: flag(&mut table, "locked", false),
+        cancel: table.integer("cancel", 0..=i64::MAX).map_or(0, |n| n.value as u64),
+    };
+    table.finish();
+    Some(spec)
+}
