@@ -36,6 +36,8 @@
 //! # Ok::<(), perhop_allocate::Unstable>(())
 //! ```
 //!
+//! [`max_min`] divides the bandwidth of links between flows of TCP that are held at a rate.
+//!
 //! [`tune`] finds good thresholds for given traffic, and [`fluid`] is a model of traffic to try them on.
 //!
 //! Source: L. Calarco, "Software Techniques for Multiservice IP Networks", chapters IV and V.
@@ -49,6 +51,7 @@ pub mod congestion;
 pub mod counters;
 pub mod fluid;
 pub mod logarithmic;
+pub mod max_min;
 mod random;
 mod request;
 pub mod settings;
@@ -66,6 +69,7 @@ pub use broker::{
 pub use congestion::CongestionConfig;
 pub use counters::{Counters, Efficiency};
 pub use logarithmic::LogarithmicConfig;
+pub use max_min::{Group, Overcommitted, max_min};
 pub use random::{Random, SplitMix64};
 pub use settings::{Law, Patience, Settings};
 pub use stability::{Stability, Unstable, Violation};

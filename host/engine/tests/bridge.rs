@@ -189,19 +189,23 @@ fn hosts_talk_through_a_bridge_and_each_frame_arrives_once() {
     let tagged = &a.arrived[&6].1;
     assert_eq!((&tagged[..6], &tagged[6..12], &tagged[12..16]), (&a.mac[..], &b.mac[..], &TAG[..]));
 
-    // A storm: what is not flooded is counted, and nothing comes twice.
-    let storm = 100..3_100;
+    // A storm: what is not flooded is counted, and nothing comes twice. It comes by no more at once than every queue on
+    // the way takes, the kernel's between the ends of a link too, however long a reader is kept from its processor; and
+    // goes on until the limit is hit, because the limit's bucket fills while nobody runs.
+    let mut storm = 100..100;
     let before = dropped(&handle, "storm_limit");
-    for number in storm.clone() {
-        a.send(BROADCAST, &[], number);
-        c.look();
-    }
     let refused = || dropped(&handle, "storm_limit") - before;
-    eventually("every frame is flooded or refused", || {
-        let flooded = storm.clone().filter(|n| c.times(*n) > 0).count() as u64;
-        flooded + refused() == storm.len() as u64
+    eventually("a storm is more than the limit", || {
+        for number in storm.end..storm.end + 400 {
+            a.send(BROADCAST, &[], number);
+        }
+        storm.end += 400;
+        eventually("every frame is flooded or refused", || {
+            let flooded = storm.clone().filter(|n| b.times(*n) > 0 && c.times(*n) > 0).count() as u64;
+            flooded + refused() == storm.len() as u64
+        });
+        refused() > 0
     });
-    assert!(refused() > 0, "3,000 frames to two ports are more than a burst of 1,000 copies");
     std::thread::sleep(Duration::from_millis(200));
     c.look();
     assert!(storm.clone().all(|n| c.times(n) <= 1 && a.times(n) == 0));
