@@ -1,5 +1,6 @@
 //! Expected values: finding a figure by its path, and judging it.
 
+use perhop_allocate::fluid::Spread;
 use perhop_report::result::{
     AdmissionResult, AgentResult, Expectation, GroupResult, LinkResult, ScenarioResult, Variant,
 };
@@ -191,6 +192,8 @@ pub fn judge(
     changed: &[String],
 ) -> Expectation {
     let ours = metric(result, &expect.metric);
+    let of_each: Option<Vec<f64>> = each.iter().map(|one| metric(one, &expect.metric)).collect();
+    let spread = of_each.and_then(|values| Spread::of(&values)).filter(|spread| spread.count > 1);
     let depends = changed.iter().any(|set| is_changed_by(expect, set));
     let ok = match expect.target {
         None => None,
@@ -204,6 +207,7 @@ pub fn judge(
     Expectation {
         metric: expect.metric.clone(),
         ours,
+        half_width_95: spread.map(|spread| spread.half_width_95()),
         published: expect.published,
         target: expect.target.map(|target| Shown(target).to_string()),
         ok,

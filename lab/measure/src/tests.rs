@@ -331,6 +331,9 @@ fn a_target_that_depends_on_what_was_changed_is_not_judged() {
     let at_most = expect("voip.loss_pct", Target::AtMost(1.5));
     let judged = judge(&at_most, &result, &each, &[]);
     assert_eq!((judged.ok, judged.target.as_deref()), (Some(true), Some("<= 1.5")));
+    // 1 and 2: a deviation of the root of 1/2, over the root of two values, times 12.706 for one degree of freedom.
+    assert!(judged.half_width_95.is_some_and(|half| (half - 6.353).abs() < 1e-9), "{judged:?}");
+    assert_eq!(judge(&at_most, &result, &each[..1], &[]).half_width_95, None);
     let judged = |expect: &Expect, set: &str| judge(expect, &result, &each, &[set.to_owned()]).ok;
     for set in ["link.core.rate", "link.core"] {
         assert_eq!(judged(&at_most, set), None, "{set}");

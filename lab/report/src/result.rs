@@ -428,6 +428,10 @@ pub struct Expectation {
     /// What this run gave.
     #[serde(serialize_with = "rounded_option")]
     pub ours: Option<f64>,
+    /// Half the width of the 95 % confidence interval (Student's t) of the mean over repetitions; left out where there
+    /// is one repetition, or some do not have the figure.
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "rounded_option")]
+    pub half_width_95: Option<f64>,
     /// What the source of the scenario published.
     #[serde(serialize_with = "rounded_option")]
     pub published: Option<f64>,

@@ -39,6 +39,7 @@ fn sample() -> ScenarioResult {
         expect: vec![Expectation {
             metric: "voip.delay_ms.mean".into(),
             ours: Some(0.0),
+            half_width_95: None,
             published: Some(34.14),
             target: Some("<= 34.14".into()),
             ok: Some(true),

@@ -173,6 +173,7 @@ pub(crate) fn directory(seconds: usize, repetitions: u32, queues: usize) -> Resu
     let expect = |metric: &str, target: Option<&str>, ok| Expectation {
         metric: metric.into(),
         ours: Some(34.0),
+        half_width_95: Some(0.5),
         published: Some(34.14),
         target: target.map(str::to_owned),
         ok,

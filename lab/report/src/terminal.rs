@@ -127,7 +127,8 @@ fn admissions(result: &ScenarioResult) -> Vec<Vec<String>> {
 }
 
 fn expected(result: &ScenarioResult) -> Vec<Vec<String>> {
-    let mut rows = vec![["expected", "ours", "published", "target", "ok"].map(str::to_owned).to_vec()];
+    let mut rows =
+        vec![["expected", "ours", "+- 95 %", "published", "target", "ok"].map(str::to_owned).to_vec()];
     for expect in &result.expect {
         let ok = match expect.ok {
             Some(true) => "yes",
@@ -138,6 +139,7 @@ fn expected(result: &ScenarioResult) -> Vec<Vec<String>> {
         rows.push(vec![
             expect.metric.clone(),
             short(expect.ours),
+            short(expect.half_width_95),
             short(expect.published),
             expect.target.clone().unwrap_or_else(|| "–".to_owned()),
             ok.to_owned(),
@@ -220,6 +222,7 @@ mod tests {
             expect: vec![Expectation {
                 metric: "voip.delay_ms.mean".into(),
                 ours: Some(34.0),
+                half_width_95: Some(0.25),
                 published: Some(34.14),
                 target: Some("<= 34.14".into()),
                 ok: Some(true),
@@ -232,8 +235,8 @@ mod tests {
             "voip   baseline       45000    0.00    182.00  41.00  43.50    1.50  1744.0  2.5  4.25",
             "total  product            –       –         –      –      –       –       –    –     –",
             "",
-            "expected              ours  published    target   ok",
-            "voip.delay_ms.mean  34.000     34.140  <= 34.14  yes",
+            "expected              ours  +- 95 %  published    target   ok",
+            "voip.delay_ms.mean  34.000    0.250     34.140  <= 34.14  yes",
         ];
         assert_eq!(scenario_tables(&result).lines().collect::<Vec<_>>(), expected);
     }

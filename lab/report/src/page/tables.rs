@@ -53,7 +53,11 @@ pub(super) fn expectations(directory: &ResultDirectory, out: &mut String) {
     if expect.is_empty() {
         return;
     }
-    head("Published beside ours", &["Figure", "Ours", "Published", "Target", "Verdict", "Source"], out);
+    head(
+        "Published beside ours",
+        &["Figure", "Ours", "± 95 %", "Published", "Target", "Verdict", "Source"],
+        out,
+    );
     for (i, row) in expect.iter().enumerate().take(MAX_ROWS) {
         let (class, word) = match row.ok {
             Some(true) => ("pass", "met"),
@@ -63,10 +67,11 @@ pub(super) fn expectations(directory: &ResultDirectory, out: &mut String) {
         let source = directory.about.expect_sources.get(i).cloned().flatten();
         let source = source.or_else(|| row.published.and(directory.about.source.clone()));
         out.push_str(&format!(
-            "<tr class=\"{class}\"><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td class=\"part\"><span \
+            "<tr class=\"{class}\"><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"part\"><span \
              class=\"sign\">{word}</span></td><td class=\"part\">{}</td></tr>\n",
             escape(&row.metric),
             plain(row.ours),
+            plain(row.half_width_95),
             plain(row.published),
             escape(row.target.as_deref().unwrap_or("–")),
             escape(source.as_deref().unwrap_or(""))
@@ -74,7 +79,8 @@ pub(super) fn expectations(directory: &ResultDirectory, out: &mut String) {
     }
     foot(
         "Figures of a variant begin with its name, the others are the product's. A published value is what the source \
-         measured on its own equipment; the target is what must hold here. Not judged: no target, or one that depends \
+         measured on its own equipment; the target is what must hold here. ± is half the 95 % confidence interval of the \
+         mean over repetitions (Student's t). Not judged: no target, or one that depends \
          on a value set by the user.",
         out,
     );
