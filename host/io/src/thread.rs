@@ -15,3 +15,17 @@ pub fn run_before_others(priority: i32) -> io::Result<()> {
     let rc = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) };
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
+
+/// Gives the calling thread the policy `SCHED_IDLE`: it runs when no other thread of the machine wants its processor, and
+/// gives it up at once.
+///
+/// # Errors
+/// What the kernel says; no privilege is needed.
+///
+/// Source: sched(7).
+pub fn run_after_others() -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: thread 0 is the calling one; `parameters` outlives the call, which only reads it.
+    let rc = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &parameters) };
+    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

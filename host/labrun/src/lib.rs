@@ -10,6 +10,7 @@
 )]
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
 
+mod awake;
 mod bulk;
 mod dataplane;
 mod demo;

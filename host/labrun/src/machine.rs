@@ -14,6 +14,9 @@ const WAIT_LIMIT_PCT: f64 = 5.0;
 /// Share of the calls' packets lost inside this machine from which a run is no evidence.
 const LOST_LIMIT_PCT: f64 = 0.5;
 
+/// In which the kernel counts CPU time (`USER_HZ`, time(7)).
+const TICK: Duration = Duration::from_millis(10);
+
 /// CPU time of all processors since boot, in clock ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CpuTime {
@@ -38,21 +41,22 @@ impl CpuTime {
         Self { total: ticks.iter().sum(), idle: at(3) + at(4), steal: at(7) }
     }
 
-    /// Percent (stolen, busy with anything) since `earlier`.
-    pub(crate) fn since(&self, earlier: &Self) -> (f64, f64) {
+    /// Percent (stolen, busy with anything) since `earlier`, of which `awake` was spent so that no processor halts.
+    pub(crate) fn since(&self, earlier: &Self, awake: Duration) -> (f64, f64) {
         let total = self.total.saturating_sub(earlier.total).max(1) as f64;
-        let pct = |now: u64, then: u64| now.saturating_sub(then) as f64 / total * 100.0;
-        (pct(self.steal, earlier.steal), 100.0 - pct(self.idle, earlier.idle))
+        let pct = |ticks: u64| ticks as f64 / total * 100.0;
+        let idle = self.idle.saturating_sub(earlier.idle) + awake.as_nanos() / TICK.as_nanos();
+        (pct(self.steal.saturating_sub(earlier.steal)), (100.0 - pct(idle)).max(0.0))
     }
 }
 
-/// Time that the threads of router and link have waited for a processor, ready to run (second number of
+/// Time that the threads of routers, links and agents have waited for a processor, ready to run (second number of
 /// `/proc/PID/task/TID/schedstat`); the most of any of them. Zero on a kernel that does not count it.
 pub(crate) fn waited_for_processor() -> Duration {
     let Ok(tasks) = fs::read_dir("/proc/self/task") else { return Duration::ZERO };
     let wait = |task: fs::DirEntry| {
         let name = fs::read_to_string(task.path().join("comm")).ok()?;
-        if !PACKET_THREADS.iter().any(|prefix| name.starts_with(prefix)) {
+        if !WAITED_FOR.iter().any(|prefix| name.starts_with(prefix)) {
             return None;
         }
         let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
@@ -63,15 +67,15 @@ pub(crate) fn waited_for_processor() -> Duration {
 
 /// Processor time that this process has used, in user mode and in the kernel.
 pub(crate) fn own_cpu_time() -> Duration {
-    // utime and stime, in ticks of 10 ms, behind the name in parentheses (proc_pid_stat(5)).
+    // utime and stime, in ticks, behind the name in parentheses (proc_pid_stat(5)).
     let Ok(text) = fs::read_to_string("/proc/self/stat") else { return Duration::ZERO };
     let fields = text.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks = fields.split_whitespace().skip(11).take(2).filter_map(|t| t.parse::<u64>().ok()).sum::<u64>();
-    Duration::from_millis(ticks * 10)
+    Duration(ticks * TICK.as_nanos())
 }
 
-/// How the engine names its packet threads.
-const PACKET_THREADS: [&str; 2] = ["link-", "pkt-"];
+/// How the engine names its packet threads, and the laboratory those of agents.
+const WAITED_FOR: [&str; 3] = ["link-", "pkt-", "agent-"];
 
 /// Datagrams that UDP sockets of the namespace dropped for want of buffer (`drops` of `/proc/net/udp`).
 pub(crate) fn socket_drops(namespace: &Namespace) -> u64 {
@@ -95,7 +99,7 @@ pub struct MachineState {
     pub lateness_p99: Duration,
     /// The same, largest.
     pub lateness_max: Duration,
-    /// Time that router or link, whichever did more, waited for a processor, percent of the run.
+    /// Time that router, link or agent, whichever did most, waited for a processor, percent of the run.
     pub waiting_pct: f64,
     /// Packets lost by receive buffers and rings of this machine.
     pub lost_inside: u64,
@@ -123,7 +127,7 @@ impl MachineState {
         None
     }
 
-    /// Why a failed target is no evidence against the router: senders, router or link had to wait for a processor.
+    /// Why a failed target is no evidence against the router: senders, router, link or agent had to wait for a processor.
     /// Targets that hold in spite of that stand, as delays count from the instant a packet was really sent.
     pub fn starved(&self) -> Option<String> {
         if self.lateness_p99 >= LATENESS_LIMIT {
@@ -134,7 +138,7 @@ impl MachineState {
         }
         (self.waiting_pct >= WAIT_LIMIT_PCT).then(|| {
             format!(
-                "the machine was saturated: router or link waited for a processor {:.1} % of the time. Stop what else runs.",
+                "the machine was saturated: router, link or agent waited for a processor {:.1} % of the time. Stop what else runs.",
                 self.waiting_pct
             )
         })
@@ -165,8 +169,10 @@ impl MachineState {
             warnings.push(format!("timer error: datagrams were sent {ms:.1} ms late at p99"));
         }
         if self.waiting_pct >= 1.0 {
-            warnings
-                .push(format!("router or link waited for a processor {:.1} % of the time", self.waiting_pct));
+            warnings.push(format!(
+                "router, link or agent waited for a processor {:.1} % of the time",
+                self.waiting_pct
+            ));
         }
         if self.lost_inside > 0 {
             warnings.push(format!("{} packets were lost in buffers of this machine", self.lost_inside));
@@ -186,9 +192,13 @@ mod tests {
     fn shares_of_cpu_time_follow_from_two_readings() {
         let a = CpuTime::parse("cpu  100 0 100 700 100 0 0 0 0 0\ncpu0 1 1 1 1\n");
         let b = CpuTime::parse("cpu  150 0 150 760 120 0 0 20 0 0\n");
-        let (steal, busy) = b.since(&a);
+        let (steal, busy) = b.since(&a, Duration::ZERO);
         assert!((steal - 10.0).abs() < 1e-9, "{steal}");
         assert!((busy - 60.0).abs() < 1e-9, "{busy}");
+        // 20 of the 200 ticks were there for the taking.
+        let (steal, busy) = b.since(&a, Duration::from_millis(200));
+        assert!((steal - 10.0).abs() < 1e-9, "{steal}");
+        assert!((busy - 50.0).abs() < 1e-9, "{busy}");
         assert_eq!(CpuTime::parse("nonsense"), CpuTime::default());
     }
 

@@ -1,5 +1,6 @@
 //! One run: the network is built, traffic sent, and everything taken down again.
 
+use crate::awake::Awake;
 use crate::bulk::Bulk;
 use crate::dataplane::{DataPlane, Observed, RouterKind};
 use crate::error::{LabError, io};
@@ -98,13 +99,14 @@ pub(crate) fn run(
     let plane = DataPlane::start(kind, &topology, options, captures.as_deref())?;
     let ends = Ends::default();
     let epoch = monotonic() + LEAD;
-    let cpu = CpuTime::now()?;
+    let awake = Awake::start();
+    let (cpu, kept) = (CpuTime::now()?, awake.cpu_time());
     let waited = waited_for_processor();
     let threads = start(&topology, options, &timeline, epoch, &ends)?;
     let finished = watch(kind, &timeline, epoch, interrupted, progress);
     ends.stop.store(true, Ordering::Relaxed);
     ends.done.store(true, Ordering::Relaxed);
-    let cpu = CpuTime::now()?.since(&cpu);
+    let cpu = CpuTime::now()?.since(&cpu, awake.cpu_time() - kept);
     let waited = waited_for_processor() - waited;
     let drops = socket_drops(&topology.callee) + socket_drops(&topology.caller);
     let mut outcome = gather(kind, options, timeline, epoch, threads, plane)?;

@@ -1,6 +1,7 @@
 //! Whether this machine was fast enough to be the network of a scenario.
 
 use super::receive::Seen;
+use crate::awake::Awake;
 use crate::error::LabError;
 use crate::machine::{CpuTime, MachineState, own_cpu_time, waited_for_processor};
 use crate::pace::Lateness;
@@ -22,6 +23,7 @@ pub(super) struct Before {
     at: Instant,
     cpu: CpuTime,
     own: Duration,
+    awake: Duration,
     waited: Duration,
 }
 
@@ -44,8 +46,9 @@ pub(super) struct Health {
 
 impl Before {
     /// Reads the machine.
-    pub(super) fn now() -> Result<Self, LabError> {
+    pub(super) fn now(awake: &Awake) -> Result<Self, LabError> {
         Ok(Self {
+            awake: awake.cpu_time(),
             at: monotonic(),
             cpu: CpuTime::now()?,
             own: own_cpu_time(),
@@ -54,12 +57,14 @@ impl Before {
     }
 
     /// What happened since, while everything still runs.
-    pub(super) fn until_now(self) -> Result<Health, LabError> {
+    pub(super) fn until_now(self, awake: &Awake) -> Result<Health, LabError> {
         let elapsed = monotonic().since(self.at).as_secs_f64().max(1e-9);
         let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-        let (steal_pct, busy_pct) = CpuTime::now()?.since(&self.cpu);
+        let awake = awake.cpu_time() - self.awake;
+        let (steal_pct, busy_pct) = CpuTime::now()?.since(&self.cpu, awake);
         let waiting_pct = (waited_for_processor() - self.waited).as_secs_f64() / elapsed * 100.0;
-        let own_pct = (own_cpu_time() - self.own).as_secs_f64() / elapsed / processors * 100.0;
+        let own = own_cpu_time() - self.own - awake;
+        let own_pct = own.as_secs_f64() / elapsed / processors * 100.0;
         let machine = MachineState { steal_pct, busy_pct, waiting_pct, ..MachineState::default() };
         Ok(Health { machine, own_pct, ..Health::default() })
     }

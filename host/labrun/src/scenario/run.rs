@@ -11,6 +11,7 @@ use super::programs::Running;
 use super::receive::{Flow, FlowKey, Receiver, Seen, Times};
 use super::routers::{self, Ended, Router};
 use super::transport::{Applications, Connections, Transport};
+use crate::awake::Awake;
 use crate::error::{LabError, io};
 use crate::machine::socket_drops;
 use crate::pace::sleep_until;
@@ -90,10 +91,11 @@ pub fn run(
     let ends = Ends::default();
     let up: Arc<[AtomicBool]> = scenario.nodes.iter().map(|_| AtomicBool::new(true)).collect();
     let mut world = World { scenario, network, led, emulated, routers, datagrams, output, up, times, ends };
-    let before = Before::now()?;
+    let awake = Awake::start();
+    let before = Before::now(&awake)?;
     let threads = world.start(applications)?;
     let ended_at = world.conduct(&mut progress)?;
-    let health = before.until_now()?;
+    let health = before.until_now(&awake)?;
     let mut recording = world.finish(threads, ended_at, health)?;
     recording.warnings.splice(0..0, tcp.warnings);
     Ok(recording)
