@@ -115,3 +115,33 @@ pub struct Settings {
     /// The first that matches decides.
     pub policies: Vec<Policy>,
 }
+
+/// What keeps a flow from being faster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum LimitedBy {
+    /// Not known, or nothing here.
+    #[default]
+    None = 0,
+    /// The receiver's own window.
+    Receiver = 1,
+    /// The sender itself: its congestion window, or it has no more to send.
+    Congestion = 2,
+    /// The window written here.
+    Abr = 3,
+    /// As [`LimitedBy::Abr`], at one segment, which is more than the rate.
+    Floor = 4,
+}
+
+impl LimitedBy {
+    /// From its number.
+    pub(crate) const fn from_bits(bits: u8) -> Self {
+        match bits {
+            1 => Self::Receiver,
+            2 => Self::Congestion,
+            3 => Self::Abr,
+            4 => Self::Floor,
+            _ => Self::None,
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Policies in force: which one a flow belongs to, and what each of its live flows gets.
+
+use crate::settings::{AbrPolicyId, Match, Policy, Settings};
+use crate::window::MAX_RATE_BPS;
+use perhop_packet::{ClassId, FilterId, SlaId};
+use perhop_units::Duration;
+use perhop_wire::{Layout, ipv4, ipv6};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// "No policy" in a connection.
+pub(crate) const NO_POLICY: u16 = u16::MAX;
+
+/// What a packet was classified as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Logical class (before `route`).
+    pub class: ClassId,
+    /// Contract.
+    pub sla: SlaId,
+    /// Filter that decided the class.
+    pub filter: FilterId,
+}
+
+impl Facts {
+    /// What a flow's choice of policy is recognised by. Two that differ agree in one case of 65,536.
+    #[inline]
+    pub(crate) fn digest(&self, dscp: u8, generation: u32) -> u16 {
+        let packed = u64::from(self.class.0) << 32 | u64::from(self.sla.0);
+        let mixed = (packed ^ u64::from(generation) << 17).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let packed = u64::from(self.filter.0) << 8 | u64::from(dscp);
+        ((mixed ^ mixed >> 29 ^ packed).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 48) as u16
+    }
+}
+
+/// What a policy has done, all flows that ever belonged to it together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PolicyCounters {
+    /// Live flows now.
+    pub flows: u32,
+    /// What each of them gets now, bit/s; 0 when flows are only watched.
+    pub share_bps: u64,
+    /// Packets with data seen.
+    pub packets: u64,
+    /// Their bytes at IP length.
+    pub bytes: u64,
+    /// Windows lowered.
+    pub rewritten: u64,
+    /// New acknowledgments whose window could not be as small as the rate needs.
+    pub floor_limited: u64,
+}
+
+/// State of one policy, by number; survives a change of the settings.
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    /// Place in the settings, [`NO_POLICY`] when it is gone.
+    place: u16,
+    counters: PolicyCounters,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Policies {
+    settings: Arc<Settings>,
+    states: Vec<State>,
+    /// Changes whenever flows may belong to other policies than before.
+    generation: u32,
+}
+
+impl Policies {
+    pub fn new(settings: Arc<Settings>) -> Self {
+        let mut all = Self { settings: Arc::default(), states: Vec::new(), generation: 0 };
+        let _ = all.replace(settings);
+        all
+    }
+
+    /// Puts `settings` into force and returns the old ones. O(policies).
+    pub fn replace(&mut self, settings: Arc<Settings>) -> Arc<Settings> {
+        for state in &mut self.states {
+            state.place = NO_POLICY;
+        }
+        for (place, policy) in settings.policies.iter().enumerate().take(usize::from(NO_POLICY)) {
+            let id = policy.id.0 as usize;
+            if id >= usize::from(NO_POLICY) {
+                continue;
+            }
+            if id >= self.states.len() {
+                self.states.resize(id + 1, State { place: NO_POLICY, ..State::default() });
+            }
+            self.states[id].place = place as u16;
+        }
+        let of = |s: &Settings| s.policies.iter().map(|p| (p.id, p.matches.clone())).collect::<Vec<_>>();
+        self.generation = self.generation.wrapping_add(u32::from(of(&settings) != of(&self.settings)));
+        let old = std::mem::replace(&mut self.settings, settings);
+        for id in 0..self.states.len() {
+            self.reckon(id as u16);
+        }
+        old
+    }
+
+    /// Whether there is nothing to do at all.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.settings.policies.is_empty()
+    }
+
+    pub fn settings(&self) -> &Arc<Settings> {
+        &self.settings
+    }
+
+    /// How often what flows belong to may have changed.
+    #[inline]
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Policy `id`, unless it is gone.
+    #[inline]
+    pub fn policy(&self, id: u16) -> Option<&Policy> {
+        self.settings.policies.get(usize::from(self.states.get(usize::from(id))?.place))
+    }
+
+    /// What policy `id` has done.
+    pub fn counters(&self, id: AbrPolicyId) -> PolicyCounters {
+        self.states.get(id.0 as usize).map_or_else(PolicyCounters::default, |s| s.counters)
+    }
+
+    #[inline]
+    pub fn counters_mut(&mut self, id: u16) -> Option<&mut PolicyCounters> {
+        self.states.get_mut(usize::from(id)).map(|s| &mut s.counters)
+    }
+
+    /// A flow of policy `id` becomes live.
+    pub fn join(&mut self, id: u16) {
+        if let Some(counters) = self.counters_mut(id) {
+            counters.flows += 1;
+            self.reckon(id);
+        }
+    }
+
+    /// A live flow of policy `id` becomes silent, ends, or goes to another policy.
+    pub fn leave(&mut self, id: u16) {
+        if let Some(counters) = self.counters_mut(id) {
+            counters.flows = counters.flows.saturating_sub(1);
+            self.reckon(id);
+        }
+    }
+
+    /// What a live flow of policy `id` gets, bit/s; 0: it is only watched.
+    #[inline]
+    pub fn share(&self, id: u16) -> u64 {
+        self.states.get(usize::from(id)).map_or(0, |s| s.counters.share_bps)
+    }
+
+    /// What a flow gets that is about to become live.
+    pub fn next_share(&self, id: u16) -> u64 {
+        let flows = self.states.get(usize::from(id)).map_or(0, |s| s.counters.flows);
+        self.policy(id).map_or(0, |policy| share_of(policy, flows.saturating_add(1)))
+    }
+
+    /// No flow is live any more.
+    pub fn forget_flows(&mut self) {
+        for id in 0..self.states.len() {
+            self.states[id].counters.flows = 0;
+            self.reckon(id as u16);
+        }
+    }
+
+    /// Shortest silence after which a flow of some policy is no longer live.
+    pub fn shortest_idle(&self) -> Option<Duration> {
+        self.settings.policies.iter().map(|p| p.idle).min()
+    }
+
+    fn reckon(&mut self, id: u16) {
+        let flows = self.counters(AbrPolicyId(u32::from(id))).flows;
+        let share = self.policy(id).map_or(0, |policy| share_of(policy, flows));
+        if let Some(counters) = self.counters_mut(id) {
+            counters.share_bps = share;
+        }
+    }
+
+    /// The first policy that matches a packet; [`NO_POLICY`] if none does. O(policies).
+    pub fn choose(&self, facts: &Facts, frame: &[u8], layout: &Layout) -> u16 {
+        let mut addresses = None;
+        let found = self.settings.policies.iter().find(|policy| {
+            let m = &policy.matches;
+            fields_match(m, facts, layout) && {
+                m.src.is_none() && m.dst.is_none()
+                    || addresses.get_or_insert_with(|| endpoints(frame, layout)).is_some_and(|(src, dst)| {
+                        m.src.is_none_or(|net| net.contains(&src))
+                            && m.dst.is_none_or(|net| net.contains(&dst))
+                    })
+            }
+        });
+        found.map_or(NO_POLICY, |policy| policy.id.0.min(u32::from(NO_POLICY)) as u16)
+    }
+}
+
+fn fields_match(m: &Match, facts: &Facts, layout: &Layout) -> bool {
+    m.class.is_none_or(|class| class == facts.class)
+        && m.sla.is_none_or(|sla| sla == facts.sla)
+        && m.filter.is_none_or(|filter| filter == facts.filter)
+        && (m.dscp == 0 || m.dscp >> (layout.tos >> 2) & 1 == 1)
+        && m.src_ports.as_ref().is_none_or(|ports| ports.contains(&layout.src_port))
+        && m.dst_ports.as_ref().is_none_or(|ports| ports.contains(&layout.dst_port))
+}
+
+/// Source and destination address.
+pub(crate) fn endpoints(frame: &[u8], layout: &Layout) -> Option<(IpAddr, IpAddr)> {
+    let packet = frame.get(usize::from(layout.l3_offset)..)?;
+    match layout.ip_version {
+        4 => ipv4::View::new_checked(packet).ok().map(|v| (v.src().into(), v.dst().into())),
+        6 => ipv6::View::new_checked(packet).ok().map(|v| (v.src().into(), v.dst().into())),
+        _ => None,
+    }
+}
+
+/// What each of `flows` gets under `policy`, bit/s; 0: not limited.
+fn share_of(policy: &Policy, flows: u32) -> u64 {
+    let rate = policy.rate.bits_per_sec();
+    if rate == 0 {
+        return 0;
+    }
+    let peak = match policy.peak.bits_per_sec() {
+        0 => u64::MAX,
+        peak => peak,
+    };
+    (rate / u64::from(flows.max(1))).min(peak).clamp(1, MAX_RATE_BPS)
+}

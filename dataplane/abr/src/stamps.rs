@@ -1,0 +1,247 @@
+//! When segments passed, to tell how long their acknowledgments take.
+//!
+//! A stamp is the end of a segment and the time it passed. Few are kept for each direction: when all are in use, what
+//! passes is not stamped, and its acknowledgment gives no sample. Karn's rule in its strict form: an acknowledgment that
+//! covers anything seen twice gives no sample either, because it may have waited for the hole to be filled. There the
+//! echoed clock of RFC 7323 helps: it names the copy that arrived.
+
+use crate::sequence::{after, before, later, octets};
+
+/// Stamps of one direction.
+pub(crate) const STAMPS: usize = 5;
+
+/// Bits of [`Stamps::marks`].
+mod mark {
+    /// Data or a SYN were seen, so `sent_end` counts.
+    pub const SENT: u8 = 1;
+    /// An acknowledgment was seen, so `acked` counts.
+    pub const ACKED: u8 = 2;
+    /// Something up to `dirty_end` was seen twice.
+    pub const DIRTY: u8 = 4;
+    /// A clock value waits for its echo.
+    pub const ECHO: u8 = 8;
+    /// … and belongs to data, so that its echo does not wait for anything but the path.
+    pub const ECHO_OF_DATA: u8 = 16;
+}
+
+/// What is remembered of one direction's segments: one cache line.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(crate) struct Stamps {
+    ends: [u32; STAMPS],
+    /// µs, modulo 2³².
+    times: [u32; STAMPS],
+    /// End of what was sent.
+    sent_end: u32,
+    /// Highest acknowledgment number.
+    acked: u32,
+    dirty_end: u32,
+    /// Clock value that waits for its echo, and when it passed.
+    echo: u32,
+    echo_at: u32,
+    len: u8,
+    /// Bit i: there is data without a stamp before the segment of stamp i; bit `len`: behind the last one.
+    gaps: u8,
+    marks: u8,
+}
+
+/// What a segment turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// New, all of it.
+    New,
+    /// Seen before, in whole or in part, or behind something that came later.
+    Again,
+    /// A keep-alive or a probe of a closed window.
+    Ignored,
+}
+
+/// What an acknowledgment turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Acked {
+    /// Acknowledges `octets` anew; with the time since the newest segment that it covers passed, if that is known.
+    New {
+        /// Octets.
+        octets: u32,
+        /// µs.
+        sample: Option<u32>,
+    },
+    /// The same number again.
+    Again,
+    /// A lower number than before.
+    Old,
+}
+
+/// What an echoed clock value tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Echoed {
+    /// µs from a segment with data to its acknowledgment.
+    OfData(u32),
+    /// µs from a bare acknowledgment to what was sent next: the path's latency at least.
+    OfAck(u32),
+}
+
+impl Stamps {
+    /// End of what was sent, if anything was.
+    pub fn sent_end(&self) -> Option<u32> {
+        self.is(mark::SENT).then_some(self.sent_end)
+    }
+
+    /// Highest acknowledgment number, if there was one.
+    pub fn acked(&self) -> Option<u32> {
+        self.is(mark::ACKED).then_some(self.acked)
+    }
+
+    /// Whether what is not acknowledged yet includes something seen twice.
+    pub fn is_recovering(&self) -> bool {
+        self.is(mark::DIRTY)
+    }
+
+    #[inline]
+    const fn is(&self, mark: u8) -> bool {
+        self.marks & mark != 0
+    }
+
+    /// A segment from `seq` to `seq_end` (not empty) passes. `closed`: the receiver's window was last seen shut.
+    #[inline]
+    pub fn sent(&mut self, seq: u32, seq_end: u32, now_us: u32, closed: bool) -> Sent {
+        let one = seq_end.wrapping_sub(seq) == 1;
+        if one && (closed && self.is(mark::SENT) || self.is(mark::ACKED) && seq_end == self.acked) {
+            return Sent::Ignored;
+        }
+        if !self.is(mark::SENT) {
+            self.marks |= mark::SENT;
+            self.sent_end = seq;
+            // Where in the number space the receiver stands is not known yet.
+            self.gaps = 1;
+            if self.is(mark::ACKED) && before(seq, self.acked) {
+                // Taken up in mid-life with a segment that is on its way a second time.
+                self.sent_end = self.acked;
+            }
+        }
+        let again = before(seq, self.sent_end);
+        if again && !(self.is(mark::ACKED) && !after(seq_end, self.acked)) {
+            let clean = !self.is(mark::DIRTY);
+            self.dirty_end = if clean { seq_end } else { later(self.dirty_end, seq_end) };
+            self.marks |= mark::DIRTY;
+        }
+        if after(seq_end, self.sent_end) {
+            if seq != self.sent_end {
+                self.gaps |= 1 << self.len;
+            }
+            self.sent_end = seq_end;
+            self.stamp(seq_end, now_us);
+        }
+        if again { Sent::Again } else { Sent::New }
+    }
+
+    #[inline]
+    fn stamp(&mut self, seq_end: u32, now_us: u32) {
+        let at = usize::from(self.len);
+        if at == STAMPS {
+            self.gaps |= 1 << STAMPS;
+            return;
+        }
+        (self.ends[at], self.times[at]) = (seq_end, now_us);
+        self.len += 1;
+    }
+
+    /// Keeps the newest segment from giving a sample: it will leave later than it passed here.
+    pub fn unstamp_newest(&mut self) {
+        if self.len > 0 && self.ends[usize::from(self.len) - 1] == self.sent_end {
+            self.len -= 1;
+            let below = (1u8 << self.len) - 1;
+            self.gaps = self.gaps & below | 1 << self.len;
+        }
+    }
+
+    /// Acknowledgment number `ack` passes.
+    #[inline]
+    pub fn acknowledged(&mut self, ack: u32, now_us: u32) -> Acked {
+        if !self.is(mark::ACKED) {
+            self.marks |= mark::ACKED;
+            // What was in flight before counts as acknowledged up to here.
+            self.acked = if self.len > 0 { ack.wrapping_sub(1) } else { ack };
+            if self.len == 0 {
+                return Acked::New { octets: 0, sample: None };
+            }
+        }
+        if ack == self.acked {
+            return Acked::Again;
+        }
+        if before(ack, self.acked) {
+            return Acked::Old;
+        }
+        let octets = octets(self.acked, ack);
+        self.acked = ack;
+        if !self.is(mark::SENT) || after(ack, self.sent_end) {
+            // It acknowledges what did not pass here.
+            self.sent_end = ack;
+            (self.len, self.gaps) = (0, 0);
+            self.marks = self.marks & !mark::DIRTY | mark::SENT;
+            return Acked::New { octets, sample: None };
+        }
+        let len = usize::from(self.len);
+        let covered = self.ends[..len].iter().take_while(|end| !after(**end, ack)).count();
+        let newest = if self.is(mark::DIRTY) {
+            None
+        } else if covered > 0 && self.ends[covered - 1] == ack {
+            Some(self.times[covered - 1])
+        } else if covered < len && self.gaps >> covered & 1 == 0 {
+            // A part of the next one: of a frame that stands for several segments.
+            Some(self.times[covered])
+        } else {
+            None
+        };
+        if covered > 0 {
+            self.ends.copy_within(covered..len, 0);
+            self.times.copy_within(covered..len, 0);
+            self.len -= covered as u8;
+            self.gaps >>= covered;
+        }
+        if ack == self.sent_end {
+            self.gaps = 0;
+        }
+        if self.is(mark::DIRTY) && !before(ack, self.dirty_end) {
+            self.marks &= !mark::DIRTY;
+        }
+        Acked::New { octets, sample: newest.map(|at| now_us.wrapping_sub(at)) }
+    }
+
+    /// Notes the clock value of a segment: of data seen twice in any case, of a bare acknowledgment when no other waits.
+    #[inline]
+    pub fn note_clock(&mut self, value: u32, of_data: bool, now_us: u32) {
+        if of_data {
+            self.marks |= mark::ECHO | mark::ECHO_OF_DATA;
+        } else if self.is(mark::ECHO) || self.len > 0 {
+            return;
+        } else {
+            self.marks = self.marks & !mark::ECHO_OF_DATA | mark::ECHO;
+        }
+        (self.echo, self.echo_at) = (value, now_us);
+    }
+
+    /// An echoed clock value passes, of data with a `new` acknowledgment only.
+    #[inline]
+    pub fn clock_echoed(&mut self, echo: u32, new: bool, now_us: u32) -> Option<Echoed> {
+        if !self.is(mark::ECHO) || before(echo, self.echo) {
+            return None;
+        }
+        let of_data = self.is(mark::ECHO_OF_DATA);
+        if of_data && !new && echo == self.echo {
+            return None;
+        }
+        self.marks &= !(mark::ECHO | mark::ECHO_OF_DATA);
+        if echo != self.echo {
+            return None;
+        }
+        let sample = now_us.wrapping_sub(self.echo_at);
+        Some(if of_data { Echoed::OfData(sample) } else { Echoed::OfAck(sample) })
+    }
+}
+
+const _: () = assert!(size_of::<Stamps>() == 64);
+
+#[cfg(test)]
+#[path = "stamps_tests.rs"]
+mod tests;

@@ -1,0 +1,192 @@
+use super::*;
+use proptest::prelude::*;
+use std::collections::VecDeque;
+
+fn sample(stamps: &mut Stamps, ack: u32, now: u32) -> Option<u32> {
+    match stamps.acknowledged(ack, now) {
+        Acked::New { sample, .. } => sample,
+        _ => None,
+    }
+}
+
+/// A direction whose SYN at 999 has been acknowledged, at time 0.
+fn open() -> Stamps {
+    let mut s = Stamps::default();
+    assert_eq!(s.sent(999, 1000, 0, false), Sent::New);
+    assert_eq!(sample(&mut s, 1000, 50), Some(50), "the handshake is a sample");
+    s
+}
+
+#[test]
+fn the_newest_covered_segment_counts() {
+    let mut s = open();
+    for i in 0..3u32 {
+        assert_eq!(s.sent(1000 + i * 100, 1100 + i * 100, 10 * i, false), Sent::New);
+    }
+    assert_eq!(sample(&mut s, 1200, 500), Some(490), "a delayed acknowledgment");
+    assert_eq!(s.acknowledged(1200, 510), Acked::Again);
+    assert_eq!(s.acknowledged(1100, 510), Acked::Old);
+    assert_eq!(sample(&mut s, 1300, 600), Some(580));
+}
+
+#[test]
+fn what_was_seen_twice_gives_no_sample_until_it_is_behind() {
+    let mut s = open();
+    s.sent(1000, 1100, 0, false);
+    s.sent(1100, 1200, 1, false);
+    // Overlap, not just an equal number.
+    assert_eq!(s.sent(1050, 1100, 200, false), Sent::Again);
+    assert_eq!(sample(&mut s, 1100, 300), None);
+    s.sent(1200, 1300, 310, false);
+    assert_eq!(sample(&mut s, 1200, 320), Some(319));
+    // The hole is filled: what came behind it measured the hole.
+    s.sent(1300, 1400, 400, false);
+    assert_eq!(s.sent(1200, 1300, 500, false), Sent::Again);
+    assert_eq!(sample(&mut s, 1400, 900), None);
+    s.sent(1400, 1500, 950, false);
+    assert_eq!(sample(&mut s, 1500, 1000), Some(50));
+}
+
+#[test]
+fn keep_alives_probes_and_late_copies_do_not_count() {
+    let mut s = open();
+    s.sent(1000, 1100, 0, false);
+    assert_eq!(sample(&mut s, 1100, 10), Some(10));
+    assert_eq!(s.sent(1099, 1100, 20, false), Sent::Ignored);
+    assert_eq!(s.sent(1100, 1101, 30, true), Sent::Ignored);
+    assert_eq!(s.sent(1000, 1100, 40, false), Sent::Again);
+    s.sent(1100, 1200, 50, false);
+    assert_eq!(sample(&mut s, 1200, 60), Some(10), "a copy of what was acknowledged hides nothing");
+}
+
+#[test]
+fn when_all_stamps_are_in_use_only_exact_ends_count() {
+    let mut s = open();
+    for i in 0..8u32 {
+        s.sent(1000 + i * 100, 1100 + i * 100, i, false);
+    }
+    assert_eq!(sample(&mut s, 1500, 100), Some(96), "the last stamp");
+    assert_eq!(sample(&mut s, 1700, 110), None, "covers what has no stamp");
+    s.sent(1800, 1900, 120, false);
+    assert_eq!(sample(&mut s, 1850, 200), None, "between a segment without stamp and one with");
+    assert_eq!(sample(&mut s, 1900, 210), Some(90));
+}
+
+#[test]
+fn a_part_of_a_large_frame_counts_from_its_time() {
+    let mut s = open();
+    s.sent(1000, 15_600, 5, false);
+    assert_eq!(sample(&mut s, 2460, 105), Some(100));
+    assert_eq!(sample(&mut s, 15_600, 155), Some(150));
+}
+
+#[test]
+fn taken_up_in_mid_life() {
+    let mut s = Stamps::default();
+    assert_eq!(s.acknowledged(5000, 1), Acked::New { octets: 0, sample: None });
+    s.sent(5000, 5100, 10, false);
+    assert_eq!(sample(&mut s, 5100, 60), Some(50));
+    // Data before any acknowledgment, and one that is older than it.
+    let mut s = Stamps::default();
+    s.sent(5000, 5100, 10, false);
+    assert_eq!(sample(&mut s, 4900, 20), None);
+    assert_eq!(sample(&mut s, 5050, 25), None, "the segment may have begun earlier for all that is known");
+    assert_eq!(sample(&mut s, 5100, 60), Some(50));
+    // An acknowledgment of what did not pass here.
+    assert_eq!(sample(&mut s, 9000, 70), None);
+    assert_eq!(s.sent(9000, 9100, 80, false), Sent::New);
+    assert_eq!(sample(&mut s, 9100, 90), Some(10));
+}
+
+#[test]
+fn clocks_tell_the_copies_apart() {
+    let mut s = open();
+    s.sent(1000, 1100, 0, false);
+    s.sent(1000, 1100, 1_000, false);
+    s.note_clock(77, true, 1_000);
+    assert_eq!(s.clock_echoed(70, false, 1_100), None, "an older echo");
+    assert_eq!(s.clock_echoed(77, false, 1_150), None, "nothing new is acknowledged");
+    assert_eq!(s.clock_echoed(77, true, 1_200), Some(Echoed::OfData(200)));
+    assert_eq!(s.clock_echoed(77, true, 1_300), None, "once");
+    let mut s = open();
+    s.note_clock(5, false, 10);
+    s.note_clock(6, false, 11);
+    assert_eq!(s.clock_echoed(5, false, 30), Some(Echoed::OfAck(20)));
+    s.note_clock(6, false, 40);
+    assert_eq!(s.clock_echoed(8, false, 50), None, "overtaken");
+}
+
+#[test]
+fn what_leaves_later_has_no_stamp() {
+    let mut s = open();
+    s.sent(1000, 1100, 0, false);
+    s.sent(1100, 1200, 10, false);
+    s.unstamp_newest();
+    assert_eq!(sample(&mut s, 1200, 100), None);
+    s.sent(1200, 1300, 110, false);
+    assert_eq!(sample(&mut s, 1300, 130), Some(20));
+}
+
+/// The rule without limits on memory: every segment remembered.
+#[derive(Default)]
+struct Ledger {
+    sent: VecDeque<(u32, u32, u32, bool)>,
+}
+
+proptest! {
+    /// Whatever is sent and acknowledged: a sample is that of the newest covered segment, and nothing covered was seen
+    /// twice. The numbers wrap.
+    #[test]
+    fn samples_are_right(
+        start in (u32::MAX - 3000)..u32::MAX,
+        steps in proptest::collection::vec((0u8..10, 1u32..600, any::<prop::sample::Index>()), 1..200),
+    ) {
+        let mut stamps = Stamps::default();
+        let mut ledger = Ledger::default();
+        let (mut end, mut acked, mut now) = (start, start, 0u32);
+        stamps.sent(start.wrapping_sub(1), start, 0, false);
+        stamps.acknowledged(start, 1);
+        for (kind, len, index) in steps {
+            now += 7;
+            match kind {
+                0..=4 => {
+                    let to = end.wrapping_add(len + 1);
+                    stamps.sent(end, to, now, false);
+                    ledger.sent.push_back((end, to, now, false));
+                    end = to;
+                }
+                5 if !ledger.sent.is_empty() => {
+                    let at = index.index(ledger.sent.len());
+                    let again = ledger.sent[at];
+                    prop_assert_eq!(stamps.sent(again.0, again.1, now, false), Sent::Again);
+                    ledger.sent[at].3 = true;
+                }
+                _ if !ledger.sent.is_empty() => {
+                    let at = index.index(ledger.sent.len());
+                    let (from, to, ..) = ledger.sent[at];
+                    // Whole segments, or a part of the last one.
+                    let ack = if kind == 9 && to.wrapping_sub(from) > 1 { to.wrapping_sub(1) } else { to };
+                    if ack == acked {
+                        continue;
+                    }
+                    let covered: Vec<_> =
+                        ledger.sent.iter().copied().filter(|s| before(s.0, ack)).collect();
+                    let newest = covered.last().expect("the one that was chosen");
+                    match stamps.acknowledged(ack, now) {
+                        Acked::New { octets, sample } => {
+                            prop_assert_eq!(octets, ack.wrapping_sub(acked));
+                            if let Some(sample) = sample {
+                                prop_assert_eq!(sample, now - newest.2);
+                                prop_assert!(covered.iter().all(|s| !s.3 || !after(s.1, acked)));
+                            }
+                        }
+                        other => prop_assert!(false, "{:?}", other),
+                    }
+                    acked = ack;
+                    ledger.sent.retain(|s| after(s.1, ack));
+                }
+                _ => {}
+            }
+        }
+    }
+}

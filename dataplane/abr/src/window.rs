@@ -1,0 +1,198 @@
+//! The window that holds a flow at its rate.
+//!
+//! `Wnd = δ + rate × payload ratio × RTT`: whole segments of it are written, what is left is credit (δ) for the next
+//! acknowledgment, because senders use whole segments only. So the mean of the windows written is exactly what the rate
+//! needs. Source: S. Reddy, chapters 4 and 5.
+
+use crate::sequence::{before, later, octets};
+
+/// The fastest rate that is reckoned with, bit/s (17 Tbit/s): products stay in their integers.
+pub(crate) const MAX_RATE_BPS: u64 = 1 << 44;
+/// Segment size of a connection whose handshake said nothing (RFC 9293 §3.7.1), and for IPv6 (RFC 8200 §5).
+pub(crate) const DEFAULT_MSS: u16 = 536;
+pub(crate) const DEFAULT_MSS_V6: u16 = 1220;
+/// Nobody sends smaller segments on purpose, so a smaller option is not believed.
+pub(crate) const LEAST_MSS: u16 = 64;
+
+/// What a flow needs on its way: `rate` bit/s at IP length, of which `ratio` (Q0.16) is data, for `rtt` 1/64 µs. In
+/// 1/256 octet, rounded down.
+#[inline]
+pub(crate) fn optimal(rate_bps: u64, ratio: u16, rtt_parts: u64) -> u64 {
+    // 8 bits an octet, 2¹⁶ of the ratio, 64 · 10⁶ parts a second, 2⁸ parts an octet: 2²³ · 5⁶ altogether.
+    let product = u128::from(rate_bps.min(MAX_RATE_BPS) * u64::from(ratio)) * u128::from(rtt_parts);
+    u64::try_from(product >> 23).unwrap_or(u64::MAX) / 15_625
+}
+
+/// An acknowledgment whose window may be limited.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offer {
+    /// Its number.
+    pub ack: u32,
+    /// Window field and its shift.
+    pub field: u16,
+    /// Shift.
+    pub shift: u8,
+    /// End of the data that passed towards the receiver, if any did.
+    pub sent_end: Option<u32>,
+    /// Whether the right edge may move left.
+    pub allow_shrink: bool,
+}
+
+impl Offer {
+    /// The receiver's own window in octets.
+    #[inline]
+    pub const fn own(&self) -> u32 {
+        (self.field as u32) << self.shift
+    }
+}
+
+/// What bounds the window that was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bound {
+    /// The receiver's own.
+    Receiver,
+    /// The rate.
+    Rate,
+    /// The rate needs less than one segment.
+    Floor,
+}
+
+/// State of one direction's window.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(crate) struct Window {
+    /// Limit in octets as of the last new acknowledgment, repeated with others; 0: not limited now.
+    limit: u32,
+    /// Right edge of the windows that passed.
+    edge: u32,
+    /// 1/256 octet.
+    credit: u32,
+    /// Data per IP length of data packets, Q0.16.
+    ratio: u16,
+    /// Largest segment, options taken off.
+    mss: u16,
+}
+
+impl Window {
+    /// For segments of at most `mss` octets behind `headers` bytes.
+    pub fn new(mss: u16, headers: u32) -> Self {
+        let mss = mss.max(LEAST_MSS);
+        Self { ratio: share(u32::from(mss), headers), mss, ..Self::default() }
+    }
+
+    /// Largest segment, octets.
+    #[inline]
+    pub const fn mss(&self) -> u16 {
+        self.mss
+    }
+    /// Data per IP length, Q0.16.
+    #[inline]
+    pub const fn ratio(&self) -> u16 {
+        self.ratio
+    }
+    /// Limit last written, octets; 0: none.
+    pub const fn limit(&self) -> u32 {
+        self.limit
+    }
+    /// Credit, 1/256 octet.
+    pub const fn credit(&self) -> u32 {
+        self.credit
+    }
+    /// Larger segments are in use than was known.
+    pub fn raise_mss(&mut self, mss: u16, headers: u32) {
+        if mss > self.mss {
+            *self =
+                Self { limit: self.limit, edge: self.edge, credit: self.credit, ..Self::new(mss, headers) };
+        }
+    }
+
+    /// Data of `payload` octets behind `headers` bytes passes, possibly several segments in one frame; average of
+    /// weight 1/8 over what is at least half a segment.
+    #[inline]
+    pub fn passed(&mut self, payload: u32, headers: u32) {
+        let mss = u32::from(self.mss);
+        if payload * 2 < mss {
+            return;
+        }
+        let segments = if payload <= mss { 1 } else { payload.div_ceil(mss) };
+        let seen = share(payload, segments * headers);
+        let step = (i32::from(seen) - i32::from(self.ratio)) / 8;
+        self.ratio = (i32::from(self.ratio) + step) as u16;
+    }
+
+    /// Stops limiting.
+    pub fn release(&mut self) {
+        (self.limit, self.credit) = (0, 0);
+    }
+
+    /// A new acknowledgment passes while the path needs `optimal` 1/256 octets: sets the limit.
+    #[inline]
+    pub fn advance(&mut self, optimal: u64, offer: &Offer) -> Bound {
+        let mss = u32::from(self.mss);
+        // A window that cannot be written to the segment is written to what can.
+        let step = mss.max(1 << offer.shift);
+        let wanted = optimal.min(u64::from(u32::MAX) << 7).saturating_add(u64::from(self.credit));
+        let whole = (wanted / (u64::from(step) << 8)) as u32 * step;
+        let floor = whole == 0;
+        let standing = self.standing_edge(offer).map_or(0, |edge| octets(offer.ack, edge));
+        if self.limit == 0 {
+            self.edge = offer.ack;
+        }
+        let limit = whole.max(step).max(standing);
+        self.limit = limit;
+        // Of an edge between two segments the sender uses the whole ones.
+        let usable = limit / step * step;
+        self.credit = wanted.saturating_sub(u64::from(usable) << 8) as u32;
+        if offer.own() < limit {
+            self.credit = 0;
+            return Bound::Receiver;
+        }
+        if floor { Bound::Floor } else { Bound::Rate }
+    }
+
+    /// The edge that the window must not fall short of. When limiting begins that is the end of the data seen: what the
+    /// receiver offered beyond and nobody used is withdrawn once.
+    #[inline]
+    fn standing_edge(&self, offer: &Offer) -> Option<u32> {
+        match self.limit {
+            _ if offer.allow_shrink => None,
+            0 => offer.sent_end,
+            _ => Some(self.edge),
+        }
+    }
+
+    /// The window field for an acknowledgment under the limit: the receiver's own or a lower one, never 0 unless its own
+    /// is.
+    #[inline]
+    pub fn field(&mut self, offer: &Offer) -> u16 {
+        let own = offer.own();
+        let mut field = offer.field;
+        if self.limit < own {
+            // Rounded up to what can be written: senders round down to the segment again, which is no smaller.
+            field = self.limit.div_ceil(1 << offer.shift).clamp(1, u32::from(offer.field)) as u16;
+        }
+        let edge = offer.ack.wrapping_add(u32::from(field) << offer.shift);
+        self.edge = later(self.edge, edge);
+        field
+    }
+
+    /// Whether data up to `sent_end` use the window up to less than a segment and what is still on its way to here.
+    #[inline]
+    pub fn is_used_up(&self, sent_end: u32, on_its_way: u32) -> bool {
+        let used = sent_end.wrapping_add(u32::from(self.mss)).wrapping_add(on_its_way);
+        !before(used, self.edge)
+    }
+}
+
+/// `data` per data and headers, Q0.16, below one.
+#[inline]
+fn share(data: u32, headers: u32) -> u16 {
+    let whole = u64::from(data) + u64::from(headers);
+    ((u64::from(data) << 16) / whole.max(1)).min(0xffff) as u16
+}
+
+const _: () = assert!(size_of::<Window>() == 16);
+
+#[cfg(test)]
+#[path = "window_tests.rs"]
+mod tests;

@@ -1,0 +1,180 @@
+use super::*;
+use proptest::prelude::*;
+
+const MSS: u16 = 1460;
+
+fn offer(ack: u32) -> Offer {
+    Offer { ack, field: u16::MAX, shift: 7, sent_end: None, allow_shrink: false }
+}
+
+/// Table 3 of the specification's reconstruction of the published theory: what a sender that rounds down to whole
+/// segments gets of 24 kbit/s, for 64 latencies from 0.910 to 1.100 s.
+#[test]
+fn rounding_down_costs_what_the_theory_says() {
+    for (mss, least, most, mean) in [
+        (256, 0.779, 0.863, 0.821),
+        (536, 0.746, 0.929, 0.841),
+        (1024, 0.642, 0.960, 0.740),
+        (1452, 0.487, 0.970, 0.736),
+    ] {
+        let ratio = share(mss, 40);
+        let utilisation: Vec<f64> = (0..64)
+            .map(|i| {
+                let rtt_us = 910_000 + 190_000 * i / 63;
+                let window = optimal(24_000, ratio, rtt_us << 6) >> 8;
+                let used = window as u32 / mss * mss;
+                f64::from(used) / (rtt_us as f64 / 1e6) / 3000.0
+            })
+            .collect();
+        let close =
+            |ours: f64, theirs: f64| assert!((ours - theirs).abs() < 0.0015, "mss {mss}: {ours} {theirs}");
+        close(utilisation.iter().copied().fold(1.0, f64::min), least);
+        close(utilisation.iter().copied().fold(0.0, f64::max), most);
+        close(utilisation.iter().sum::<f64>() / 64.0, mean);
+    }
+}
+
+#[test]
+fn the_window_of_the_published_test_bed() {
+    // 6000 B/s, 1460 of 1500 bytes, 0.9 s: 5256 octets, 3.6 segments.
+    let wanted = optimal(48_000, share(1460, 40), 900_000 << 6);
+    assert!((5255 << 8..=5256 << 8).contains(&wanted), "{wanted}");
+    let mut window = Window::new(MSS, 40);
+    let segments: Vec<u32> = (0..10u32)
+        .map(|i| {
+            assert_eq!(window.advance(wanted, &offer(i * 2920)), Bound::Rate);
+            window.limit() / u32::from(MSS)
+        })
+        .collect();
+    // 3.6 on the average: the first in four that gets the credit is the second.
+    assert_eq!(segments, [3, 4, 3, 4, 3, 4, 4, 3, 4, 3]);
+    // A ratio that is not a sum of powers of two is cut off below 2⁻¹⁶.
+    assert_eq!(share(1460, 40), (1460 * 65_536 / 1500) as u16);
+}
+
+#[test]
+fn extremes_saturate() {
+    assert_eq!(optimal(0, u16::MAX, u64::MAX), 0);
+    assert!(optimal(u64::MAX, u16::MAX, 1 << 33) > 1 << 40);
+    let mut window = Window::new(u16::MAX, 40);
+    assert_eq!(window.advance(u64::MAX, &offer(0)), Bound::Receiver);
+    assert_eq!(window.field(&offer(0)), u16::MAX);
+}
+
+proptest! {
+    /// Law of the credit: what is written, in whole segments, is on the average what is wanted.
+    #[test]
+    fn the_mean_of_the_windows_is_what_the_rate_needs(
+        mss in 64u16..9000, shift in 0u8..=14, segments in 1.0f64..40.0, steps in 1usize..400,
+    ) {
+        let unit = u32::from(mss).max(1 << shift);
+        let wanted = (f64::from(unit) * segments * 256.0) as u64;
+        let mut window = Window::new(mss, 40);
+        let mut written = 0u64;
+        let mut ack = 7u32;
+        for _ in 0..steps {
+            let offer = Offer { ack, field: u16::MAX, shift, sent_end: None, allow_shrink: false };
+            prop_assume!(u64::from(offer.own()) * 256 >= wanted + u64::from(unit) * 256);
+            prop_assert_eq!(window.advance(wanted, &offer), Bound::Rate);
+            let field = window.field(&offer);
+            // What the sender makes of the field.
+            let seen = u32::from(field) << shift;
+            prop_assert_eq!(seen / unit * unit, window.limit() / unit * unit);
+            written += u64::from(seen / unit * unit);
+            prop_assert!(u64::from(window.credit()) < u64::from(unit) * 256);
+            ack = ack.wrapping_add(unit);
+        }
+        prop_assert_eq!(written * 256 + u64::from(window.credit()), wanted * steps as u64);
+    }
+
+    /// Never raised, never zero, a repeated number repeats its window, the edge stands; whatever the rate does.
+    #[test]
+    fn laws_of_the_written_window(
+        start: u32, mss in 64u16..9000, shift in 0u8..=14,
+        steps in proptest::collection::vec((0u32..40_000, any::<u16>(), 0u64..1 << 30, any::<bool>()), 1..60),
+    ) {
+        let mut window = Window::new(mss, 40);
+        let (mut ack, mut edge) = (start, None);
+        for (by, own, wanted, repeat) in steps {
+            ack = ack.wrapping_add(by);
+            let offer = Offer { ack, field: own, shift, sent_end: Some(ack.wrapping_add(100)), allow_shrink: false };
+            window.advance(wanted, &offer);
+            let field = window.field(&offer);
+            prop_assert!(field <= own && (field == 0) == (own == 0));
+            let octets = u32::from(field) << shift;
+            prop_assert!(octets >= u32::from(mss).min(offer.own()));
+            if repeat {
+                prop_assert_eq!(window.field(&offer), field);
+            }
+            let right = ack.wrapping_add(octets);
+            if let Some(edge) = edge {
+                // It moves left when the receiver's own does, and never otherwise.
+                prop_assert!(!before(right, edge) || field == own);
+            } else {
+                prop_assert!(octets >= 100.min(offer.own()), "data that passed lies outside");
+            }
+            edge = Some(edge.map_or(right, |edge| later(edge, right)));
+        }
+    }
+
+    #[test]
+    fn the_mean_of_the_data_share_follows_and_ignores_small_packets(
+        mss in 500u32..1460, headers in 40u32..80, segments in 1u32..40,
+    ) {
+        let mut window = Window::new(1460, 40);
+        for _ in 0..200 {
+            window.passed(mss * segments, headers);
+            window.passed(100, headers);
+            window.passed(0, headers);
+        }
+        let payload = mss * segments;
+        if payload * 2 >= 1460 {
+            let frames = payload.div_ceil(1460).max(1);
+            let exact = i32::from(share(payload, headers * frames));
+            prop_assert!((i32::from(window.ratio()) - exact).abs() < 8, "{} {exact}", window.ratio());
+        }
+    }
+}
+
+#[test]
+fn a_receiver_that_offers_less_leaves_no_credit() {
+    let mut window = Window::new(MSS, 40);
+    window.advance(5256 << 8, &offer(0));
+    assert!(window.credit() > 0);
+    let small = Offer { field: 10, ..offer(4000) };
+    assert_eq!(window.advance(5256 << 8, &small), Bound::Receiver);
+    assert_eq!((window.field(&small), window.credit()), (10, 0));
+}
+
+#[test]
+fn below_one_segment_the_window_is_one_and_nothing_is_owed() {
+    let mut window = Window::new(MSS, 40);
+    for i in 0..5 {
+        assert_eq!(window.advance(700 << 8, &offer(i * 1460)), Bound::Floor);
+        assert_eq!((window.limit(), window.credit()), (1460, 0));
+    }
+    // A window that can only be written in steps above the segment.
+    let coarse = Offer { shift: 12, ..offer(20_000) };
+    assert_eq!(window.advance(700 << 8, &coarse), Bound::Floor);
+    assert_eq!(window.field(&coarse), 1);
+}
+
+#[test]
+fn a_lower_rate_waits_for_the_acknowledgments_unless_it_may_shrink() {
+    let high = 14_600u64 << 8;
+    let low = 2_920u64 << 8;
+    let mut window = Window::new(MSS, 40);
+    window.advance(high, &offer(0));
+    window.field(&offer(0));
+    let mut windows = vec![];
+    for i in 1..10u32 {
+        window.advance(low, &offer(i * 1460));
+        let _ = window.field(&offer(i * 1460));
+        windows.push(window.limit() / 1460);
+    }
+    assert_eq!(windows, [9, 8, 7, 6, 5, 4, 3, 2, 2], "one segment less with every segment acknowledged");
+    let mut window = Window::new(MSS, 40);
+    window.advance(high, &offer(0));
+    window.advance(low, &Offer { allow_shrink: true, ..offer(1460) });
+    assert_eq!(window.limit(), 2920);
+}
