@@ -5,6 +5,7 @@
 //! adds OpenAPI schemas.
 #![forbid(unsafe_code)]
 
+mod abr;
 mod admission;
 mod event;
 mod object;
@@ -13,6 +14,7 @@ mod reply;
 mod spec;
 mod transaction;
 
+pub use abr::{AbrFloor, AbrLatency, AbrMatch, AbrPolicySpec};
 pub use admission::{AdmissionPolicy, AdmissionSpec};
 pub use event::{Event, EventKind};
 pub use object::{

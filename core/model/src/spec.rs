@@ -3,7 +3,7 @@
 //! A missing field takes its default; what the router reports has every default filled in, so that a put of what was
 //! read is `unchanged`.
 
-use crate::{AdmissionSpec, Kind, Name};
+use crate::{AbrPolicySpec, AdmissionSpec, Kind, Name};
 use ipnet::IpNet;
 use perhop_reason::Code;
 use perhop_units::{Dscp, QueueLimit, Share};
@@ -530,6 +530,7 @@ pub enum Spec {
     Route(RouteSpec),
     Detector(DetectorSpec),
     Allocation(AllocationSpec),
+    AbrPolicy(AbrPolicySpec),
 }
 
 /// Why a JSON value is not a specification of its kind.
@@ -538,7 +539,7 @@ pub enum Spec {
 pub struct SpecError {
     /// Field, e.g. `queue.limit`; `.` for the whole.
     pub path: String,
-    /// Malformed, unknown_field or unsupported.
+    /// Malformed or unknown_field.
     pub code: Code,
     /// In words.
     pub message: String,
@@ -581,13 +582,7 @@ impl Spec {
             Kind::Route => Self::Route(read(value)?),
             Kind::Detector => Self::Detector(read(value)?),
             Kind::Allocation => Self::Allocation(read(value)?),
-            Kind::AbrPolicy => {
-                return Err(SpecError {
-                    path: ".".to_owned(),
-                    code: Code::Unsupported,
-                    message: "this router has no TCP rate control".to_owned(),
-                });
-            }
+            Kind::AbrPolicy => Self::AbrPolicy(read(value)?),
         })
     }
 
@@ -602,6 +597,7 @@ impl Spec {
             Self::Route(_) => Kind::Route,
             Self::Detector(_) => Kind::Detector,
             Self::Allocation(_) => Kind::Allocation,
+            Self::AbrPolicy(_) => Kind::AbrPolicy,
         }
     }
 
@@ -616,6 +612,7 @@ impl Spec {
             Self::Route(s) => s.shared,
             Self::Detector(s) => s.shared,
             Self::Allocation(s) => s.shared,
+            Self::AbrPolicy(s) => s.shared,
         }
     }
 }

@@ -169,6 +169,49 @@ fn filters_get_their_priority_from_their_order() {
 }
 
 #[test]
+fn policies_of_the_rate_control_are_read_with_all_they_say() {
+    let rest = "[[class]]\nname = \"wan/a\"\nport = \"wan\"\ndefault = true\n\
+                [[filter]]\nname = \"web\"\nmatch = { protocol = \"tcp\", src_ports = 443 }\n\
+                [[sla]]\nname = \"s\"\nrate = \"1 Mbit/s\"\nprefixes = [\"192.0.2.0/24\"]\n\
+                [[abr]]\nmatch = { class = \"a\", sla = \"s\", filter = \"web\", dscp = [\"AF11\", 0], src = \"10.0.0.0/8\", \
+                dst = \"192.0.2.7\", src_ports = 443, dst_ports = \"1024-65535\" }\nrate = \"2 Mbit/s\"\nweight = 3\n\
+                min = \"64 kbit/s\"\npeak = \"1 Mbit/s\"\nfloor = \"pace\"\n\
+                latency = { type = \"timed\", up = \"1 min\", down = \"70 %\" }\nallow_shrink = true\n\
+                limit_syn_ack = false\nassume_shift = 7\nlocal = true\noverhead = 8\nidle = \"2 s\"\nshared = true\n\
+                [[abr]]\nname = \"watched\"\nrate = \"0 bit/s\"\nlatency = \"minimum\"\n";
+    let file = good(rest);
+    let read = |name| serde_json::to_value(spec(&file, Kind::AbrPolicy, name)).expect("plain data");
+    let all = serde_json::json!({
+        "priority": 10,
+        "match": {
+            "class": "a", "sla": "s", "filter": "web", "dscp": [10, 0], "src": "10.0.0.0/8", "dst": "192.0.2.7/32",
+            "src_ports": { "first": 443, "last": 443 }, "dst_ports": { "first": 1024, "last": 65535 },
+        },
+        "rate": 2_000_000, "weight": 3, "min": 64_000, "peak": 1_000_000, "floor": "pace",
+        "latency": { "type": "timed", "up": 60_000_000_000_u64, "down_ppm": 700_000 },
+        "allow_shrink": true, "limit_syn_ack": false, "assume_shift": 7, "local": true, "overhead": 8,
+        "idle": 2_000_000_000, "shared": true,
+    });
+    assert_eq!(read("abr-00010"), all);
+    let watched = read("watched");
+    assert_eq!((&watched["priority"], &watched["rate"]), (&20.into(), &0.into()));
+    assert_eq!(watched["latency"], serde_json::json!({ "type": "minimum", "window": 10_000_000_000_u64 }));
+    // What is left out is what the interface takes for left out.
+    let plain = good("[[abr]]\nname = \"p\"\nrate = \"1 Mbit/s\"\n");
+    let given = serde_json::json!({ "priority": 10, "rate": 1_000_000 });
+    let expected = Spec::from_value(Kind::AbrPolicy, given).expect("a specification");
+    assert_eq!(spec(&plain, Kind::AbrPolicy, "p"), expected);
+    assert!(submit(file.objects.clone()).is_empty());
+}
+
+#[test]
+fn room_for_controlled_connections_is_that_of_connections_unless_it_is_given() {
+    let room = |router: &str| good(&format!("[router]\n{router}\n")).router.abr_connections();
+    assert_eq!((room(""), room("max_flows = 2000")), (65_536, 2_000));
+    assert_eq!(room("max_flows = 2000\nmax_abr_connections = 3000"), 3_000);
+}
+
+#[test]
 fn guarantees_that_do_not_fit_are_scaled_down_and_then_taken() {
     let class = |name: &str, rest: &str| format!("[[class]]\nname = \"{name}\"\nport = \"wan\"\n{rest}\n");
     let rest = class("a", "guarantee = \"12 Mbit/s\"")

@@ -49,6 +49,8 @@ pub struct EngineConfig {
     pub graph: Option<String>,
     /// Connections remembered at most, in the default graph.
     pub connections: u32,
+    /// Connections whose TCP rate is controlled at most, 16 … 4,194,304.
+    pub abr_connections: u32,
     /// Packet buffers of 2 KiB, at least what all queues may hold together.
     pub pool_size: usize,
     /// Seed of random decisions.
@@ -85,6 +87,7 @@ impl EngineConfig {
             objects,
             graph: None,
             connections: EdgeOptions::DEFAULT_CONNECTIONS,
+            abr_connections: EdgeOptions::DEFAULT_ABR_CONNECTIONS,
             pool_size: 65_536,
             seed: 1,
             cpu: None,
@@ -105,8 +108,8 @@ impl EngineConfig {
         file: &RouterFile,
         state_dir: impl Into<PathBuf>,
     ) -> Self {
-        let connections = file.router.max_flows;
-        Self { connections, ..Self::new(name, namespace, file.objects.clone(), state_dir) }
+        let (connections, abr_connections) = (file.router.max_flows, file.router.abr_connections());
+        Self { connections, abr_connections, ..Self::new(name, namespace, file.objects.clone(), state_dir) }
     }
 }
 
@@ -165,10 +168,8 @@ impl Engine {
         let ports = ports_of(&config.objects)?;
         let devices: Vec<Device> = ports.iter().map(device_of).collect();
         let namespace = config.namespace.clone().map_or_else(Namespace::current, Ok)?;
-        let text = config
-            .graph
-            .clone()
-            .unwrap_or_else(|| edge_graph(&ports, &EdgeOptions::live(config.connections)));
+        let options = EdgeOptions::live(config.connections).with_abr(config.abr_connections);
+        let text = config.graph.clone().unwrap_or_else(|| edge_graph(&ports, &options));
         let mut planner = RouterPlanner::new(ports.clone(), registry());
         let pool = Pool::new(config.pool_size);
         let mut worker = Worker::new(&text, &mut planner, pool, config.seed)

@@ -3,8 +3,8 @@
 use crate::api::{ShowPage, ShowRow};
 use crate::limits::LimitsPage;
 use perhop_model::{
-    AllocationSpec, Claim, ClassSpec, CountersPage, DetectorSpec, ErrorItem, Event, FilterSpec, PortSpec,
-    ProfileSpec, Reply, RouteSpec, SlaSpec, StatePage, Transaction,
+    AbrPolicySpec, AllocationSpec, Claim, ClassSpec, CountersPage, DetectorSpec, ErrorItem, Event,
+    FilterSpec, PortSpec, ProfileSpec, Reply, RouteSpec, SlaSpec, StatePage, Transaction,
 };
 use utoipa::OpenApi;
 
@@ -14,8 +14,8 @@ use utoipa::OpenApi;
         title = "Perhop router",
         description = "Everything that changes a router is a transaction.\n\n\
         The `spec` of an object has the schema of its kind: port PortSpec, class ClassSpec, profile ProfileSpec, filter \
-        FilterSpec, sla SlaSpec, route RouteSpec, detector DetectorSpec, allocation AllocationSpec. Quantities are \
-        integers in base units: bit/s, bytes, ns.\n\n\
+        FilterSpec, sla SlaSpec, route RouteSpec, detector DetectorSpec, allocation AllocationSpec, \
+        abr_policy AbrPolicySpec. Quantities are integers in base units: bit/s, bytes, ns.\n\n\
         A refusal has a body with `errors`, each `{op, path, code, message, value?, allowed?, limit?, free?}`, whatever \
         its status. Besides the statuses of each operation, any request may be answered with 400 (not HTTP/1.1), 404 (no \
         such address), 405 (no such method), 408 (the body took longer than `api.body_ms`), 413 (a body above \
@@ -46,7 +46,8 @@ use utoipa::OpenApi;
         SlaSpec,
         RouteSpec,
         DetectorSpec,
-        AllocationSpec
+        AllocationSpec,
+        AbrPolicySpec
     ))
 )]
 struct Document;

@@ -255,7 +255,6 @@ fn code_limit_reached() {
 #[test]
 fn code_unsupported() {
     let mut desk = Desk::new();
-    desk.refused(Code::Unsupported, "cli", json!([put("abr_policy", "p", json!({}))]));
     // The ports of a running router are what they are.
     desk.refused(Code::Unsupported, "file", json!([patch("port", "wan", json!({ "overhead": 4 }))]));
     desk.refused(Code::Unsupported, "cli", json!([put("port", "dsl", json!({ "rate": 1_000_000 }))]));

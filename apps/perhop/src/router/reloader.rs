@@ -74,6 +74,7 @@ impl Fixed {
         let changed = [
             ("router.name", router.name != file.router.name),
             ("router.max_flows", router.max_flows != file.router.max_flows),
+            ("router.max_abr_connections", router.max_abr_connections != file.router.max_abr_connections),
             ("log.level", log.level != file.log.level),
             ("log.format", log.format != file.log.format),
             ("log.file", log.file != file.log.file),
@@ -166,10 +167,17 @@ mod tests {
             "[router]\nname = \"edge\"\nmax_flows = 2000\n[log]\nlevel = \"warn\"\nfile = \"/dev/null\"";
         let fixed = Fixed::of(&file(old));
         assert_eq!(fixed.warnings(&file(old)), []);
-        let new = "[router]\nname = \"core\"\nmax_flows = 4000\n[log]\nlevel = \"info\"\nformat = \"json\"";
+        let new = "[router]\nname = \"core\"\nmax_flows = 4000\nmax_abr_connections = 99\n[log]\nlevel = \"info\"\nformat = \"json\"";
         let said: Vec<String> = fixed.warnings(&file(new)).iter().map(ToString::to_string).collect();
-        let places = ["2:8", "3:13", "5:9", "6:10", "4:"].map(|at| format!("edge.toml:{at}"));
-        let settings = ["name = ", "max_flows = ", "level = ", "format = ", "log.file has changed"];
+        let places = ["2:8", "3:13", "4:23", "6:9", "7:10", "5:"].map(|at| format!("edge.toml:{at}"));
+        let settings = [
+            "name = ",
+            "max_flows = ",
+            "max_abr_connections = ",
+            "level = ",
+            "format = ",
+            "log.file has changed",
+        ];
         assert_eq!(said.len(), places.len(), "{said:?}");
         for ((text, place), setting) in said.iter().zip(places).zip(settings) {
             assert!(text.starts_with(&place) && text.contains(": warning: "), "{place}: {text}");

@@ -92,7 +92,6 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(AppError::Runtime)?;
     let config = EngineConfig {
-        connections: file.router.max_flows,
         cpu: args.cpu,
         fifo: args.realtime,
         pcap_dir: args.pcap.clone(),

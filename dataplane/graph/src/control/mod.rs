@@ -24,7 +24,9 @@ pub use index::Index;
 pub use replay::{KEPT_EACH, KEPT_FOR, KEPT_MAX, KEPT_TRANSACTIONS};
 pub use store::{Draft, Entry, Objects};
 pub use submit::{ERRORS_MAX, GraphRequest, RESET_ALL};
-pub use validate::{FRAME_MTU, Limits, MAX_DEPTH, MAX_RATE, Trees, port_rate, touched_ports, validate};
+pub use validate::{
+    ABR_POLICIES, FRAME_MTU, Limits, MAX_DEPTH, MAX_RATE, Trees, port_rate, touched_ports, validate,
+};
 
 use owners::{Owners, Place};
 use perhop_model::{

@@ -2,6 +2,7 @@
 
 use super::moved::MovedFrom;
 use crate::lang::Built;
+use perhop_abr::AbrChange;
 use perhop_element::Element;
 use perhop_elements::police::ConditionerChange;
 use perhop_elements::route::RouteChange;
@@ -21,6 +22,8 @@ pub struct Change {
     pub(super) conditioner: Option<ConditionerChange>,
     /// Filters, detection.
     pub(super) flows: Option<FlowsChange>,
+    /// Policies of the TCP rate control.
+    pub(super) abr: Option<AbrChange>,
     /// Routes, neighbours, port addresses.
     pub(super) route: Option<RouteChange>,
     /// A new packet graph.
@@ -53,6 +56,7 @@ impl Change {
             && self.left_slots.is_empty()
             && self.conditioner.is_none()
             && self.flows.is_none()
+            && self.abr.is_none()
             && self.route.is_none()
             && self.graph.is_none()
     }

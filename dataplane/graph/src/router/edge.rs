@@ -17,6 +17,8 @@ pub struct EdgePort {
 pub const FLOWS: &str = "flows";
 /// Name of the element that meters, marks and polices.
 pub const CONDITION: &str = "condition";
+/// Name of the element that keeps TCP flows to their rates.
+pub const ABR: &str = "abr";
 /// Name of the element that routes or bridges.
 pub const FORWARD: &str = "forward";
 /// Name of the element that answers rejected packets.
@@ -34,6 +36,8 @@ fn identifier(prefix: &str, i: usize, name: &str) -> String {
 pub struct EdgeOptions {
     /// Most connections remembered.
     pub connections: u32,
+    /// Most of them whose rate is controlled.
+    pub abr_connections: u32,
     /// How far a line that was served late may catch up.
     pub catchup: Duration,
     /// How far ahead a port may be filled.
@@ -44,26 +48,42 @@ impl EdgeOptions {
     /// Connections that a router remembers unless its file says otherwise.
     pub const DEFAULT_CONNECTIONS: u32 = 262_144;
 
+    /// Connections whose rate is controlled unless the file says otherwise.
+    pub const DEFAULT_ABR_CONNECTIONS: u32 = 65_536;
+
+    const fn of(connections: u32, catchup: Duration) -> Self {
+        let most = Self::DEFAULT_ABR_CONNECTIONS;
+        let abr_connections = if connections < most { connections } else { most };
+        Self { connections, abr_connections, catchup, ring_time: Duration::ZERO }
+    }
+
     /// For virtual time: timers are exact, so nothing is caught up and nothing sent ahead.
     pub const fn exact(connections: u32) -> Self {
-        Self { connections, catchup: Duration::ZERO, ring_time: Duration::ZERO }
+        Self::of(connections, Duration::ZERO)
     }
 
     /// For this machine's clock: a thread that wakes up to 1 ms late loses none of the link's rate. Nothing is sent
     /// ahead: the queue stays ours.
     pub const fn live(connections: u32) -> Self {
-        Self { connections, catchup: Duration::from_millis(1), ring_time: Duration::ZERO }
+        Self::of(connections, Duration::from_millis(1))
+    }
+
+    /// With the rate control for so many connections.
+    #[must_use]
+    pub const fn with_abr(self, abr_connections: u32) -> Self {
+        Self { abr_connections, ..self }
     }
 }
 
-/// The graph every port's packets pass: in → flows → condition → forward → the port's tree → out.
+/// The graph every port's packets pass: in → flows → condition → abr → forward → the port's tree → out.
 pub fn edge_graph(ports: &[EdgePort], options: &EdgeOptions) -> String {
-    let EdgeOptions { connections, catchup, ring_time } = options;
+    let EdgeOptions { connections, abr_connections, catchup, ring_time } = options;
     let bridge = ports.iter().any(|p| p.spec.mode == PortMode::Bridge);
     let n = ports.len();
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = writeln!(text, "{FLOWS} :: Flows(connections = {connections});\n{CONDITION} :: Conditioner();");
+    let _ = writeln!(text, "{ABR} :: Abr(connections = {abr_connections});");
     if bridge {
         let _ = writeln!(text, "{FORWARD} :: Bridge(ports = {n});");
     } else {
@@ -92,7 +112,7 @@ pub fn edge_graph(ports: &[EdgePort], options: &EdgeOptions) -> String {
     for (i, p) in ports.iter().enumerate() {
         let _ = writeln!(text, "{} -> {FLOWS};", identifier("in", i, &p.name));
     }
-    let _ = writeln!(text, "{FLOWS} -> {CONDITION} -> {FORWARD};");
+    let _ = writeln!(text, "{FLOWS} -> {CONDITION} -> {ABR} -> {FORWARD};");
     for (i, p) in ports.iter().enumerate() {
         let _ = writeln!(
             text,

@@ -4,6 +4,7 @@
 //! machine, [`Worker::decide`] between two batches, [`Explanation::new`] beside the control machine again.
 //! [`Worker::explain`] does all three where one thread has both.
 
+mod abr;
 mod conditions;
 mod decide;
 mod steps;
@@ -84,8 +85,8 @@ pub struct Explanation {
 /// One decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// `port`, `parse`, `connection`, `filters`, `detection`, `class`, `profile`, `contract`, `policer`, `route`,
-    /// `queue` or `transmitter`.
+    /// `port`, `parse`, `connection`, `filters`, `detection`, `class`, `profile`, `contract`, `policer`, `abr`,
+    /// `route`, `queue` or `transmitter`.
     pub step: String,
     /// In words.
     pub says: String,

@@ -28,6 +28,10 @@ impl Filters {
         self.names.get(&id)
     }
 
+    pub(super) fn id_of(&self, name: &Name) -> Option<FilterId> {
+        self.ids.get(name).copied()
+    }
+
     /// The filters that a change removes are forgotten, those it adds or replaces go by the ids of their rules.
     fn rename(&mut self, added: &[Rule], draft: &Draft<'_>) {
         for (key, _, _) in changed(draft, Kind::Filter) {

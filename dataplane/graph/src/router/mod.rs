@@ -5,6 +5,7 @@
 //! on the other. Both are sans-I/O: in tests they run in one thread under virtual time, live the engine moves changes
 //! through a channel.
 
+mod abr;
 mod change;
 mod classes;
 mod describe;
@@ -34,5 +35,6 @@ use perhop_element::Registry;
 
 /// Every element type a router's graph may name.
 pub fn registry() -> Registry {
-    Registry::new(perhop_elements::types().into_iter().chain(perhop_flows::types()))
+    let crates = [perhop_elements::types(), perhop_flows::types(), perhop_abr::types()];
+    Registry::new(crates.into_iter().flatten())
 }

@@ -12,6 +12,7 @@ use crate::control::{
 };
 use crate::lang::{Built, build, parse};
 use crate::swap::SwapError;
+use perhop_abr::AbrPolicyId;
 use perhop_element::{BuildCx, Registry};
 use perhop_elements::meter::{SrTcmConfig, TrTcmConfig};
 use perhop_elements::police::{
@@ -43,6 +44,7 @@ pub struct RouterPlanner {
     pub(super) slas: Slots<Name>,
     pub(super) profiles: Slots<Name>,
     pub(super) filters: super::filters::Filters,
+    pub(super) abr: super::abr::Policies,
     pub(super) routes: super::routes::Routes,
     graph: Option<crate::lang::Graph>,
     /// Versions of the states of the running graph's elements, by name; of the first graph found out when needed.
@@ -92,6 +94,7 @@ impl RouterPlanner {
             slas: Slots::from_number(0),
             profiles: Slots::from_number(0),
             filters: super::filters::Filters::default(),
+            abr: super::abr::Policies::new(),
             routes: super::routes::Routes::default(),
             graph: None,
             versions: OnceLock::new(),
@@ -140,6 +143,16 @@ impl RouterPlanner {
     /// The filter with an id.
     pub fn filter_name(&self, id: FilterId) -> Option<&Name> {
         self.filters.name_of(id)
+    }
+
+    /// The policy of the TCP rate control with an id.
+    pub fn abr_policy_name(&self, id: AbrPolicyId) -> Option<&Name> {
+        self.abr.name_of(id)
+    }
+
+    /// Id numbers of policies of the TCP rate control, by name.
+    pub fn abr_policies(&self) -> impl Iterator<Item = (&Name, AbrPolicyId)> {
+        self.abr.iter()
     }
 
     /// The class object behind a leaf of a port, with its object id.
@@ -528,6 +541,7 @@ impl Planner for RouterPlanner {
         }
         (change.egress, change.left_slots) = self.plan_egress(now, draft, draining, built.is_some());
         change.flows = self.plan_flows(draft, fresh.flows);
+        change.abr = self.plan_abr(draft, built.is_some());
         change.route = self.plan_routes(draft, fresh.route);
         change.graph = built;
         self.classes.leave();
@@ -615,4 +629,4 @@ fn unsupported(path: String, message: String) -> ErrorItem {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

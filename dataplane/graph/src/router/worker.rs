@@ -6,6 +6,7 @@ use super::plan::RouterPlanner;
 use super::tree::Freed;
 use crate::lang::{Built, GraphError, build, parse};
 use crate::swap;
+use perhop_abr::Abr;
 use perhop_element::{ConservationError, Driver, Edge, Element, NodeId, TimerId};
 use perhop_elements::plumbing::FromPort;
 use perhop_elements::police::Conditioner;
@@ -62,6 +63,7 @@ struct Roles {
     egress: Vec<Option<NodeId>>,
     flows: Option<NodeId>,
     conditioner: Option<NodeId>,
+    abr: Option<NodeId>,
     route: Option<NodeId>,
     icmp: Option<NodeId>,
     /// Replaced ways out that still send what they hold.
@@ -141,6 +143,8 @@ impl Worker {
                 roles.flows = Some(id);
             } else if d.element_ref::<Conditioner>(id).is_some() {
                 roles.conditioner = Some(id);
+            } else if d.element_ref::<Abr>(id).is_some() {
+                roles.abr = Some(id);
             } else if d.element_ref::<Route>(id).is_some() {
                 roles.route = Some(id);
             } else if d.element_ref::<IcmpError>(id).is_some() {
@@ -266,6 +270,11 @@ impl Worker {
         self.driver.element_ref(self.roles.conditioner?)
     }
 
+    /// The TCP rate control.
+    pub fn abr(&self) -> Option<&Abr> {
+        self.driver.element_ref(self.roles.abr?)
+    }
+
     /// The route element.
     pub fn route(&self) -> Option<&Route> {
         self.driver.element_ref(self.roles.route?)
@@ -369,6 +378,12 @@ impl Worker {
         {
             // What was replaced travels back with the change, to be freed elsewhere.
             change.flows = Some(element.commit(now, flows));
+        }
+        if let Some(abr) = change.abr.take()
+            && let Some(id) = self.roles.abr
+            && let Some(element) = self.driver.element_mut::<Abr>(id)
+        {
+            change.abr = Some(element.commit(abr));
         }
         if let Some(mut ports) = change.route.as_ref().and_then(|r| r.ports.clone())
             && let Some(id) = self.roles.icmp

@@ -8,7 +8,7 @@
 //! ([`RouterFile::objects`], for `replace_owned`); keys have the names of the specification's fields.
 //!
 //! Sections: `[router]`, `[log]`, `[[port]]`, `[[class]]`, `[[profile]]`, `[[sla]]`, `[[filter]]`, `[[route]]`,
-//! `[detector]`. The order of `[[filter]]` tables is their priority: 10, 20, 30, …
+//! `[[abr]]`, `[detector]`. The order of `[[filter]]` and of `[[abr]]` tables is their priority: 10, 20, 30, …
 
 mod check;
 mod names;
@@ -58,8 +58,16 @@ pub(crate) struct Declared<T> {
 
 impl RouterFile {
     /// The kinds of objects that a router file declares, for `replace_owned`.
-    pub const KINDS: [Kind; 7] =
-        [Kind::Port, Kind::Class, Kind::Profile, Kind::Sla, Kind::Filter, Kind::Route, Kind::Detector];
+    pub const KINDS: [Kind; 8] = [
+        Kind::Port,
+        Kind::Class,
+        Kind::Profile,
+        Kind::Sla,
+        Kind::Filter,
+        Kind::Route,
+        Kind::Detector,
+        Kind::AbrPolicy,
+    ];
 
     /// Reads `text`; `file` is the name that messages show. The router file is there if the diagnostics hold no
     /// error; they may hold warnings. O(n log n) in the size of the file, apart from a bounded search for filters
@@ -171,6 +179,7 @@ impl read::Declarations {
         self.filters.into_iter().for_each(|d| add(d.name, d.at, Spec::Filter(d.spec)));
         self.routes.into_iter().for_each(|d| add(d.name, d.at, Spec::Route(d.spec)));
         self.detector.into_iter().for_each(|d| add(d.name, d.at, Spec::Detector(d.spec)));
+        self.abr.into_iter().for_each(|d| add(d.name, d.at, Spec::AbrPolicy(d.spec)));
         (objects, places)
     }
 }

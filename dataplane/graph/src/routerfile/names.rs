@@ -22,6 +22,8 @@ pub(super) struct Names<'a> {
     inner: BTreeMap<&'a str, BTreeSet<&'a str>>,
     pub(super) profiles: BTreeSet<&'a str>,
     pub(super) slas: BTreeSet<&'a str>,
+    /// Filters that were given a name.
+    pub(super) filters: BTreeSet<&'a str>,
 }
 
 impl<'a> Names<'a> {
@@ -32,6 +34,7 @@ impl<'a> Names<'a> {
         classes: &mut [Named<'a>],
         profiles: &[Named<'a>],
         slas: &[Named<'a>],
+        filters: &[Named<'a>],
     ) -> Self {
         let set = |list: &[Named<'a>]| list.iter().map(|(n, _)| n.value).filter(|n| !n.is_empty()).collect();
         let mut tree = Vec::with_capacity(classes.len());
@@ -49,6 +52,7 @@ impl<'a> Names<'a> {
             inner,
             profiles: set(profiles),
             slas: set(slas),
+            filters: set(filters),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What a router file says about the program itself: `[router]` and `[log]`.
 
 use super::value;
+use crate::router::EdgeOptions;
 use perhop_config::TableReader;
 use perhop_model::{Name, PortMode};
 
@@ -13,6 +14,18 @@ pub struct RouterSettings {
     pub mode: PortMode,
     /// `max_flows`: connections remembered at most, 1,024 … 16,777,216; default 262,144.
     pub max_flows: u32,
+    /// `max_abr_connections`: connections whose TCP rate is controlled at most, 16 … 4,194,304; see
+    /// [`RouterSettings::abr_connections`] for none.
+    pub max_abr_connections: Option<u32>,
+}
+
+impl RouterSettings {
+    /// Connections whose TCP rate is controlled at most: 65,536, or `max_flows` if that is less, unless the file says
+    /// otherwise.
+    pub fn abr_connections(&self) -> u32 {
+        let usual = EdgeOptions::DEFAULT_ABR_CONNECTIONS.min(self.max_flows);
+        self.max_abr_connections.unwrap_or(usual)
+    }
 }
 
 /// `[log]`.
@@ -59,17 +72,24 @@ impl LogLevel {
     }
 }
 
-const DEFAULT_FLOWS: u32 = 262_144;
+const DEFAULT_FLOWS: u32 = EdgeOptions::DEFAULT_CONNECTIONS;
 
 /// Reads `[router]`.
 pub(super) fn router(root: &mut TableReader<'_>) -> RouterSettings {
-    let mut settings = RouterSettings { name: None, mode: PortMode::Route, max_flows: DEFAULT_FLOWS };
+    let mut settings = RouterSettings {
+        name: None,
+        mode: PortMode::Route,
+        max_flows: DEFAULT_FLOWS,
+        max_abr_connections: None,
+    };
     let Some(mut table) = root.table("router") else { return settings };
     settings.name = table.value_with("name", "a name", value::name).map(|n| n.value);
     let modes = [("route", PortMode::Route), ("bridge", PortMode::Bridge)];
     settings.mode = table.choice("mode", &modes).map_or(settings.mode, |m| m.value);
     let flows = table.integer("max_flows", 1_024..=16_777_216);
     settings.max_flows = flows.map_or(DEFAULT_FLOWS, |f| f.value as u32);
+    let abr = table.integer("max_abr_connections", 16..=4_194_304);
+    settings.max_abr_connections = abr.map(|n| n.value as u32);
     table.finish();
     settings
 }

@@ -1,7 +1,8 @@
 //! The 21 codes, each provoked.
 //!
-//! Two of them do not arise in the control machine itself: `unknown_kind` is found when a request is read (a kind is a
-//! closed type behind that), and `backend_failed` is what a planner of a fallible backend says.
+//! Three of them do not arise in the control machine itself: `unknown_kind` is found when a request is read (a kind is a
+//! closed type behind that), `unsupported` is what a planner says of what its data plane cannot do, and `backend_failed`
+//! what one of a fallible backend says.
 
 use super::desk::{Desk, api, delete, filter, key, n, patch, put};
 use perhop_graph::control::{Input, Limits};
@@ -391,10 +392,10 @@ fn code_limit_reached() {
 #[test]
 fn code_unsupported() {
     let mut desk = Desk::furnished();
-    assert_eq!(
-        one(desk.refused(Owner::File, vec![put(Kind::AbrPolicy, "p", json!({}))])).0,
-        Code::Unsupported
-    );
+    let fixed = ErrorItem::new(Code::Unsupported, "port/lan", "ports are fixed while the router runs");
+    desk.control.planner().refuse.replace(vec![fixed.clone()]);
+    let errors = desk.refused(Owner::File, vec![put(Kind::Port, "lan", json!({}))]);
+    assert_eq!(one(errors), (Code::Unsupported, fixed.path));
 }
 
 #[test]

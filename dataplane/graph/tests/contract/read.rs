@@ -2,9 +2,10 @@
 
 use super::desk::{Desk, api, delete, filter, n, patch, put};
 use perhop_model::{
-    AdmissionPolicy, AdmissionSpec, AllocationSpec, ClassSpec, ColorAction, DetectorSpec, ExcessPolicy,
-    FilterMatch, FilterSpec, Kind, MaskedByte, MeterSpec, OpOutcome, Owner, PortMode, PortRange, PortSpec,
-    ProfileSpec, QueueKind, QueueSpec, RouteKind, RouteSpec, SlaPolicy, SlaSpec, Spec, StateQuery,
+    AbrFloor, AbrLatency, AbrMatch, AbrPolicySpec, AdmissionPolicy, AdmissionSpec, AllocationSpec, ClassSpec,
+    ColorAction, DetectorSpec, ExcessPolicy, FilterMatch, FilterSpec, Kind, MaskedByte, MeterSpec, OpOutcome,
+    Owner, PortMode, PortRange, PortSpec, ProfileSpec, QueueKind, QueueSpec, RouteKind, RouteSpec, SlaPolicy,
+    SlaSpec, Spec, StateQuery,
 };
 use perhop_reason::Code;
 use perhop_units::{Dscp, QueueLimit, Share};
@@ -123,10 +124,6 @@ impl Draw {
     fn filter(&mut self) -> FilterSpec {
         let v6 = self.coin();
         let protocol = [6, 17][self.up_to(1) as usize];
-        let range = |d: &mut Self| {
-            let first = d.up_to(65_535) as u16;
-            PortRange { first, last: first + d.up_to(u64::from(u16::MAX - first)) as u16 }
-        };
         let masked = |d: &mut Self, mask: u8| MaskedByte { value: d.up_to(255) as u8 & mask, mask };
         let matches = FilterMatch {
             in_port: self.maybe(|_| n("p")),
@@ -134,8 +131,8 @@ impl Draw {
             src: self.maybe(|d| d.prefix(v6)),
             dst: self.maybe(|d| d.prefix(v6)),
             protocol: Some(protocol),
-            src_ports: self.maybe(range),
-            dst_ports: self.maybe(range),
+            src_ports: self.maybe(Self::ports),
+            dst_ports: self.maybe(Self::ports),
             dscp: self.maybe(|d| masked(d, 0x3c)),
             tcp_flags: if protocol == 6 { self.maybe(|d| masked(d, 0x12)) } else { None },
             fragment: self.maybe(Self::coin),
@@ -236,6 +233,50 @@ impl Draw {
             if guarantee.is_none() || self.coin() { Some((1 << 20) + self.up_to(1 << 20)) } else { None };
         AllocationSpec { class: n("p/fixed"), guarantee, ceiling, shared: self.coin() }
     }
+    fn ports(&mut self) -> PortRange {
+        let first = self.up_to(65_535) as u16;
+        PortRange { first, last: first + self.up_to(u64::from(u16::MAX - first)) as u16 }
+    }
+    fn abr(&mut self) -> AbrPolicySpec {
+        let v6 = self.coin();
+        let mut dscp: Vec<Dscp> = (0..self.up_to(3)).map(|_| self.dscp()).collect();
+        dscp.sort_unstable();
+        dscp.dedup();
+        let matches = AbrMatch {
+            class: self.maybe(|_| n("fixed")),
+            sla: self.maybe(|_| n("s")),
+            filter: self.maybe(|_| n("f")),
+            dscp,
+            src: self.maybe(|d| d.prefix(v6)),
+            dst: self.maybe(|d| d.prefix(v6)),
+            src_ports: self.maybe(Self::ports),
+            dst_ports: self.maybe(Self::ports),
+        };
+        let weight = |d: &mut Self| 1 + d.up_to(999_999) as u32;
+        let rate = |d: &mut Self| if d.coin() { 0 } else { 1_000 + d.up_to(1 << 30) };
+        let (min, peak) = (rate(self), rate(self));
+        AbrPolicySpec {
+            priority: self.up_to(u64::from(u32::MAX)) as u32,
+            matches,
+            rate: rate(self),
+            weight: weight(self),
+            min,
+            peak: if peak > 0 { peak.max(min) } else { 0 },
+            floor: if self.coin() { AbrFloor::Clamp } else { AbrFloor::Pace },
+            latency: match self.up_to(2) {
+                0 => AbrLatency::Average { up_ppm: weight(self), down_ppm: weight(self) },
+                1 => AbrLatency::Timed { up: 1_000_000_000 + self.up_to(1 << 32), down_ppm: weight(self) },
+                _ => AbrLatency::Minimum { window: 100_000_000 + self.up_to(1 << 32) },
+            },
+            allow_shrink: self.coin(),
+            limit_syn_ack: self.coin(),
+            assume_shift: self.maybe(|d| d.up_to(14) as u8),
+            local: self.coin(),
+            overhead: self.up_to(256) as u32,
+            idle: 100_000_000 + self.up_to(1 << 32),
+            shared: self.coin(),
+        }
+    }
     fn all(&mut self) -> Vec<(&'static str, Spec)> {
         vec![
             ("p", Spec::Port(self.port())),
@@ -247,6 +288,7 @@ impl Draw {
             ("r", Spec::Route(self.route())),
             ("d", Spec::Detector(self.detector())),
             ("a", Spec::Allocation(self.allocation())),
+            ("t", Spec::AbrPolicy(self.abr())),
         ]
     }
     fn plain_class(&mut self) -> ClassSpec {

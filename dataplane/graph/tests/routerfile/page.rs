@@ -9,7 +9,7 @@ use std::path::Path;
 /// and a file with the key `nonsense` there.
 type Section = (&'static str, &'static [(&'static str, &'static str)]);
 
-const SECTIONS: [Section; 11] = [
+const SECTIONS: [Section; 12] = [
     ("[router]", &[("", "[router]\nnonsense = 1")]),
     ("[log]", &[("", "[log]\nnonsense = 1")]),
     ("[[port]]", &[("", "[[port]]\nnonsense = 1")]),
@@ -39,6 +39,16 @@ const SECTIONS: [Section; 11] = [
     ("[[route]]", &[("", "[[route]]\nnonsense = 1")]),
     ("[detector]", &[("", "[detector]\nnonsense = 1")]),
     ("[detector.admission]", &[("", "[detector.admission]\nnonsense = 1")]),
+    (
+        "[[abr]]",
+        &[
+            ("", "[[abr]]\nnonsense = 1"),
+            ("match.", "[[abr]]\nmatch = { nonsense = 1 }"),
+            ("latency.", "[[abr]]\nlatency = { type = \"average\", nonsense = 1 }"),
+            ("latency.", "[[abr]]\nlatency = { type = \"timed\", nonsense = 1 }"),
+            ("latency.", "[[abr]]\nlatency = { type = \"minimum\", nonsense = 1 }"),
+        ],
+    ),
 ];
 
 fn page() -> String {

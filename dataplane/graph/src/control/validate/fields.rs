@@ -1,9 +1,10 @@
 //! What an object must satisfy on its own: ranges.
 
-use super::{At, FRAME_MTU, MAX_RATE};
+use super::{At, FRAME_MTU, MAX_RATE, abr};
+use ipnet::IpNet;
 use perhop_model::{
-    AdmissionSpec, AllocationSpec, ClassSpec, DetectorSpec, FilterSpec, MeterSpec, PortSpec, ProfileSpec,
-    QueueKind, QueueSpec, RouteKind, RouteSpec, SlaSpec, Spec,
+    AdmissionSpec, AllocationSpec, ClassSpec, DetectorSpec, FilterSpec, MeterSpec, PortRange, PortSpec,
+    ProfileSpec, QueueKind, QueueSpec, RouteKind, RouteSpec, SlaSpec, Spec,
 };
 use perhop_reason::Code;
 use perhop_units::{Duration, QueueLimit, Rate, Share};
@@ -20,6 +21,7 @@ pub(super) fn own_fields(at: &mut At<'_>, spec: &Spec) {
         Spec::Route(r) => route(at, r),
         Spec::Detector(d) => detector(at, d),
         Spec::Allocation(a) => allocation(at, a),
+        Spec::AbrPolicy(p) => abr::policy(at, p),
     }
 }
 
@@ -123,24 +125,34 @@ fn profile(at: &mut At<'_>, p: &ProfileSpec) {
     }
 }
 
-fn filter(at: &mut At<'_>, f: &FilterSpec) {
-    let m = &f.matches;
-    if let (Some(a), Some(b)) = (m.src, m.dst)
+/// Prefixes of one condition: whole, and of one family.
+pub(super) fn prefixes(at: &mut At<'_>, src: Option<IpNet>, dst: Option<IpNet>) {
+    if let (Some(a), Some(b)) = (src, dst)
         && a.addr().is_ipv4() != b.addr().is_ipv4()
     {
         at.error("match", Code::OutOfRange, format!("{a} and {b} are of different families"));
     }
-    for (field, net) in [("match.src", m.src), ("match.dst", m.dst)] {
+    for (field, net) in [("match.src", src), ("match.dst", dst)] {
         if let Some(net) = net.filter(|n| n.trunc() != *n) {
             let item = at.error(field, Code::OutOfRange, format!("{net} has bits beyond its prefix length"));
             item.allowed = Some(net.trunc().to_string());
         }
     }
+}
+
+/// A range of transport ports.
+pub(super) fn ports(at: &mut At<'_>, field: &str, r: PortRange) {
+    if r.first > r.last {
+        at.error(field, Code::OutOfRange, format!("the range {} to {} is empty", r.first, r.last));
+    }
+}
+
+fn filter(at: &mut At<'_>, f: &FilterSpec) {
+    let m = &f.matches;
+    prefixes(at, m.src, m.dst);
     for (field, r) in [("match.src_ports", m.src_ports), ("match.dst_ports", m.dst_ports)] {
         let Some(r) = r else { continue };
-        if r.first > r.last {
-            at.error(field, Code::OutOfRange, format!("the range {} to {} is empty", r.first, r.last));
-        }
+        ports(at, field, r);
         if !matches!(m.protocol, Some(6 | 17 | 132 | 136)) {
             at.error(field, Code::OutOfRange, "ports need protocol 6 (TCP) or 17 (UDP)".to_owned());
         }

@@ -1,6 +1,7 @@
 //! What a state must satisfy: ranges, references, ownership of references, capacity. Pure; judges the final state and
 //! reports every error.
 
+mod abr;
 mod fields;
 mod references;
 mod tree;
@@ -16,6 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const FRAME_MTU: u64 = 1514;
 /// Deepest class.
 pub const MAX_DEPTH: usize = 8;
+/// Most policies of the TCP rate control unless [`Limits`] say otherwise.
+pub const ABR_POLICIES: usize = 1_024;
 /// Highest rate that any object may name, in bit/s.
 pub const MAX_RATE: u64 = 1_000_000_000_000;
 
@@ -28,6 +31,8 @@ pub struct Limits {
     pub filters: usize,
     /// Profiles, contracts, routes: each.
     pub others: usize,
+    /// Policies of the TCP rate control: each new flow is compared with all of them at the worst.
+    pub abr_policies: usize,
     /// Owners whose fences and answers are kept; `file`, `cli` and `agent` have a place whatever the others do. One that
     /// has no object, and committed and claimed nothing for ten minutes, is forgotten when another needs its place. Hits
     /// are counted as `owners`.
@@ -47,6 +52,7 @@ impl Default for Limits {
             classes: 100_000,
             filters: 100_000,
             others: 100_000,
+            abr_policies: ABR_POLICIES,
             owners: 4_096,
             kept_bytes_each: 128 << 20,
             kept_bytes: 1 << 30,
@@ -148,6 +154,7 @@ fn counts(draft: &Draft<'_>, limits: &Limits, errors: &mut Vec<ErrorItem>) {
             Kind::Filter => limits.filters,
             Kind::Detector => 1,
             Kind::Port => 256,
+            Kind::AbrPolicy => limits.abr_policies,
             _ => limits.others,
         };
         let n = draft.count(kind);

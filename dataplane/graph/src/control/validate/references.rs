@@ -60,7 +60,13 @@ pub(super) fn references(
     };
     if !may_be_missed(draft, &losers) {
         let changed = draft.changes().iter().filter_map(|(key, e)| Some((key, e.as_ref()?)));
-        return changed.for_each(|(key, entry)| judge(key, entry, true));
+        changed.for_each(|(key, entry)| judge(key, entry, true));
+        // Filters are many and come and go; only policies, which are few, refer to them.
+        if lost(draft, &[Kind::Filter]) {
+            let kept = draft.of_kind(Kind::AbrPolicy).filter(|(key, _)| !draft.changes().contains_key(*key));
+            kept.for_each(|(key, entry)| judge(key, entry, false));
+        }
+        return;
     }
     for kind in Kind::ALL {
         for (key, entry) in draft.of_kind(kind) {
@@ -72,9 +78,14 @@ pub(super) fn references(
     }
 }
 
-/// Whether something is gone, or no longer for everybody, that an unchanged object may refer to.
+/// Whether something is gone, or no longer for everybody, that an unchanged object may refer to; filters apart.
 fn may_be_missed(draft: &Draft<'_>, losers: &BTreeMap<String, &Key>) -> bool {
-    let referred_to = [Kind::Port, Kind::Class, Kind::Sla, Kind::Profile];
+    lost(draft, &[Kind::Port, Kind::Class, Kind::Sla, Kind::Profile])
+        || losers.keys().any(|name| !draft.has_leaf_called(name))
+}
+
+/// Whether an object of these kinds is gone, or no longer for everybody.
+fn lost(draft: &Draft<'_>, kinds: &[Kind]) -> bool {
     let lost = |(key, after): (&Key, &Option<Arc<Entry>>)| match (draft.before(key), after) {
         (Some(before), Some(after)) => {
             before.owner != after.owner || (before.spec.shared() && !after.spec.shared())
@@ -82,8 +93,7 @@ fn may_be_missed(draft: &Draft<'_>, losers: &BTreeMap<String, &Key>) -> bool {
         (before, None) => before.is_some(),
         (None, Some(_)) => false,
     };
-    draft.changes().iter().filter(|(key, _)| referred_to.contains(&key.kind)).any(lost)
-        || losers.keys().any(|name| !draft.has_leaf_called(name))
+    draft.changes().iter().filter(|(key, _)| kinds.contains(&key.kind)).any(lost)
 }
 
 /// Changed classes by the logical name that they take away: they had it themselves, or their parent has it and queues
@@ -143,6 +153,7 @@ fn refers_to_any(spec: &Spec, touched: &BTreeSet<Kind>) -> bool {
         Spec::Detector(_) => has(Kind::Class) || has(Kind::Port),
         Spec::Filter(_) => has(Kind::Class) || has(Kind::Sla) || has(Kind::Profile) || has(Kind::Port),
         Spec::Route(_) => has(Kind::Port),
+        Spec::AbrPolicy(_) => has(Kind::Class) || has(Kind::Sla) || has(Kind::Filter),
     }
 }
 
@@ -184,6 +195,11 @@ impl Names<'_> {
                 }
             }
             Spec::Allocation(a) => object("class", Kind::Class, &a.class),
+            Spec::AbrPolicy(p) => {
+                logical.extend(p.matches.class.iter().map(|c| ("match.class".to_owned(), c)));
+                p.matches.sla.iter().for_each(|s| object("match.sla", Kind::Sla, s));
+                p.matches.filter.iter().for_each(|f| object("match.filter", Kind::Filter, f));
+            }
         }
         found.extend(logical.into_iter().filter_map(|(field, name)| {
             let message = self.no_leaf(name)?;

@@ -14,6 +14,8 @@ use perhop_wire::MacAddr;
 pub struct Decisions {
     /// The flows element; `None` when the graph has none.
     pub(super) flows: Option<FlowsSay>,
+    /// Whether there is an element that controls rates of TCP.
+    pub(super) abr: bool,
     /// Where it goes.
     pub(super) way: Way,
     /// The queue in each port it may leave by.
@@ -77,7 +79,7 @@ impl Worker {
             Way::Host | Way::Dropped { .. } => Vec::new(),
         };
         let queues = ports.into_iter().filter_map(|port| self.queue(port, &meta)).collect();
-        Decisions { flows, way, queues }
+        Decisions { flows, abr: self.abr().is_some(), way, queues }
     }
 
     fn queue(&self, port: PortId, meta: &Meta) -> Option<Queue> {

@@ -2,13 +2,15 @@
 
 use super::conditions::{self, Conditioned};
 use super::decide::{Decisions, Queue, Way};
-use super::{Probe, Step};
+use super::{Probe, Step, abr};
 use crate::control::{Control, Draft};
 use crate::router::plan::RouterPlanner;
 use perhop_elements::route::Origin;
 use perhop_elements::schedule::{Bound, LeafKind};
 use perhop_flows::Explanation as FlowsSay;
-use perhop_model::{AdmissionSpec, DetectorSpec, ExcessPolicy, Key, Kind, Name, PortMode, Spec};
+use perhop_model::{
+    AbrPolicySpec, AdmissionSpec, DetectorSpec, ExcessPolicy, Key, Kind, Name, PortMode, Spec,
+};
 use perhop_packet::{ClassId, DropReason, FilterId, PortId, ProfileId, SlaId};
 use perhop_units::{Bytes, Duration, Rate};
 use perhop_wire::{Fragment, Layout};
@@ -31,6 +33,17 @@ impl<'a> Book<'a> {
 
     fn class(&self, id: Option<u32>) -> Option<&'a str> {
         self.planner.class_name(ClassId(id?))
+    }
+
+    /// Policies of the TCP rate control, in the order in which they are compared.
+    fn abr_policies(&self) -> Vec<(&'a Name, &'a AbrPolicySpec)> {
+        let policies = self.control.objects().iter().filter_map(|(key, e)| match &*e.spec {
+            Spec::AbrPolicy(p) => Some((&key.name, p)),
+            _ => None,
+        });
+        let mut policies: Vec<_> = policies.collect();
+        policies.sort_by_key(|(name, p)| (p.priority, *name));
+        policies
     }
 
     /// Every detector that is switched on, with its name.
@@ -64,6 +77,12 @@ pub(super) fn all(
     if packet.dscp != before {
         let says = format!("code point {before} becomes {} within all rates", packet.dscp);
         steps.push(Step::new("marking", says).fact("dscp", packet.dscp.get()));
+    }
+    if let Some(flows) = decisions.flows.as_ref().filter(|_| decisions.abr) {
+        let filter = flows.filter.as_ref().and_then(|f| book.planner.filter_name(FilterId(f.id)));
+        let sla = flows.sla.and_then(|id| book.planner.sla_name(SlaId(id)));
+        let data = abr::Data { described: &probe.described, packet: &packet, filter, sla };
+        steps.extend(abr::step(book.abr_policies(), &data, flows));
     }
     let (outcome, rest) = way_out(probe, decisions, &book);
     steps.extend(rest);

@@ -198,6 +198,49 @@ fn shares_limits_and_admission_are_explained() {
 }
 
 #[test]
+fn a_tcp_flow_is_told_the_policy_that_covers_its_data() {
+    let mut router = router();
+    let ask = |router: &VirtualRouter, packet: &str| {
+        let e = explain(router, packet);
+        e.step("abr").map(|s| (s.says.clone(), s.object.as_ref().map(|k| k.name.to_string())))
+    };
+    // Marked and moved by its profile before policies are compared.
+    let till = "in=lan tcp 10.0.7.1:1024>10.1.0.2:443";
+    assert_eq!(ask(&router, till), None, "no policy, nothing to say");
+    let put = |name: &str, spec: Value| Op::Put {
+        kind: Kind::AbrPolicy,
+        name: Name::new(name).expect("a name"),
+        spec,
+        if_version: None,
+        ttl_ms: None,
+    };
+    let ops = vec![
+        put("marked", json!({ "priority": 1, "match": { "class": "business", "dscp": [0] }, "rate": 9_000 })),
+        put(
+            "tills",
+            json!({ "priority": 2, "match": { "class": "business", "filter": "tills", "sla": "bakery",
+            "dscp": [10, 18] }, "rate": 2_000_000, "peak": 500_000 }),
+        ),
+        put(
+            "up",
+            json!({ "priority": 3, "match": { "dst": "10.1.0.0/16", "src_ports": { "first": 80, "last": 80 } } }),
+        ),
+    ];
+    let reply = router.submit(Credentials::ADMIN, Transaction::new(TxnId([2; 16]), Owner::File, ops));
+    assert_eq!(reply.expect("an answer").outcome, Outcome::Committed);
+    let (says, object) = ask(&router, till).expect("a policy");
+    assert!(says.starts_with("tills: its live flows share 2 Mbit/s equally"), "{says}");
+    assert_eq!(object.as_deref(), Some("tills"));
+    let step = explain(&router, till).step("abr").cloned().expect("a step");
+    assert_eq!(step.details[0], "none gets more than 500 kbit/s");
+    let (says, object) = ask(&router, "in=lan tcp 10.0.9.1:80>10.1.0.2:443").expect("a policy");
+    assert_eq!((says.as_str(), object.as_deref()), ("up: data this way is watched, not limited", Some("up")));
+    let (says, object) = ask(&router, "in=lan tcp 10.0.9.1:81>10.1.0.2:443").expect("a word on it");
+    assert!(says.starts_with("no policy covers data this way") && object.is_none(), "{says}");
+    assert_eq!(ask(&router, "in=lan udp 10.0.9.1:80>10.1.0.2:443"), None);
+}
+
+#[test]
 fn what_is_not_forwarded_says_why() {
     let router = router();
     let outcome = |packet: &str| explain(&router, packet).outcome;

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use std::any::Any;
 
 /// A planner, and the objects it has planned.
-struct Bench {
-    planner: RouterPlanner,
+pub(in crate::router) struct Bench {
+    pub(in crate::router) planner: RouterPlanner,
     objects: Objects,
     index: Index,
     /// Objects that validation, check and plan of the latest change have looked at.
@@ -20,7 +20,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(ports: &[&str]) -> Self {
+    pub(in crate::router) fn new(ports: &[&str]) -> Self {
         let spec = json!({"rate": 10_000_000});
         let port = |name: &&str| EdgePort {
             name: (*name).to_owned(),
@@ -34,7 +34,7 @@ impl Bench {
     }
 
     /// Plans these objects (`None`: deleted).
-    fn plan(&mut self, ops: &[(Kind, &str, Option<Value>)]) -> Change {
+    pub(in crate::router) fn plan(&mut self, ops: &[(Kind, &str, Option<Value>)]) -> Change {
         let before = self.objects.clone();
         let index = self.index.clone();
         let mut draft = Draft::indexed(&before, &index);

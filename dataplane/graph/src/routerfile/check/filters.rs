@@ -3,8 +3,8 @@
 use super::Checker;
 use crate::routerfile::Declared;
 use crate::routerfile::read::Declarations;
-use perhop_model::{FilterMatch, FilterSpec, MaskedByte, PortRange};
-use std::collections::HashMap;
+use perhop_model::{FilterMatch, FilterSpec, MaskedByte, Name, PortRange};
+use std::collections::{BTreeSet, HashMap};
 
 /// Pairs of filters compared at most; identical ones are found beyond that too.
 const MAX_PAIRS: usize = 4_000_000;
@@ -40,7 +40,8 @@ pub(super) fn check(c: Checker<'_>, declared: &Declarations) {
             }
         }
     }
-    for filter in &declared.filters {
+    let named: BTreeSet<&Name> = declared.abr.iter().filter_map(|p| p.spec.matches.filter.as_ref()).collect();
+    for filter in declared.filters.iter().filter(|f| !named.contains(&f.name)) {
         let s = &filter.spec;
         let nothing = s.class.is_none() && s.sla.is_none() && s.profile.is_none() && s.realtime.is_none();
         let sound = ["class", "sla", "profile", "realtime"].iter().all(|f| c.sound(filter.at, f));
@@ -71,7 +72,8 @@ fn covers(a: &FilterMatch, b: &FilterMatch) -> bool {
         && equal(&a.fragment, &b.fragment)
 }
 
-fn within<T>(a: &Option<T>, b: &Option<T>, inside: impl Fn(&T, &T) -> bool) -> bool {
+/// Whether what `a` asks for holds wherever `b` does.
+pub(super) fn within<T>(a: &Option<T>, b: &Option<T>, inside: impl Fn(&T, &T) -> bool) -> bool {
     match (a, b) {
         (None, _) => true,
         (Some(_), None) => false,
@@ -79,11 +81,11 @@ fn within<T>(a: &Option<T>, b: &Option<T>, inside: impl Fn(&T, &T) -> bool) -> b
     }
 }
 
-fn equal<T: PartialEq>(a: &Option<T>, b: &Option<T>) -> bool {
+pub(super) fn equal<T: PartialEq>(a: &Option<T>, b: &Option<T>) -> bool {
     within(a, b, |a, b| a == b)
 }
 
-fn holds(a: &PortRange, b: &PortRange) -> bool {
+pub(super) fn holds(a: &PortRange, b: &PortRange) -> bool {
     a.first <= b.first && b.last <= a.last
 }
 

@@ -1,5 +1,6 @@
 //! What only the whole file shows. Whatever is wrong already is left out of the checks that depend on it.
 
+mod abr;
 mod detector;
 mod filters;
 mod ports;
@@ -27,6 +28,7 @@ pub(super) fn all(document: &Document, diagnostics: &Diagnostics, declared: &mut
     filters::check(checker, declared);
     detector::check(checker, declared, &tree);
     traffic::check(checker, declared, &tree);
+    abr::check(checker, declared, &tree);
 }
 
 impl Checker<'_> {

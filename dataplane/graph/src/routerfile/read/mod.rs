@@ -1,5 +1,6 @@
 //! From tables to specifications: one file a kind.
 
+mod abr;
 mod admission;
 mod class;
 mod filter;
@@ -12,7 +13,9 @@ use super::names::{Named, Names};
 use super::settings::RouterSettings;
 use super::{Declared, MAX_OBJECTS, value};
 use perhop_config::{Location, Spanned, TableReader};
-use perhop_model::{ClassSpec, DetectorSpec, FilterSpec, Name, PortSpec, ProfileSpec, RouteSpec, SlaSpec};
+use perhop_model::{
+    AbrPolicySpec, ClassSpec, DetectorSpec, FilterSpec, Name, PortSpec, ProfileSpec, RouteSpec, SlaSpec,
+};
 use perhop_units::{Bytes, Dscp};
 use std::collections::BTreeMap;
 
@@ -25,6 +28,7 @@ pub(crate) struct Declarations {
     pub(crate) slas: Vec<Declared<SlaSpec>>,
     pub(crate) filters: Vec<Declared<FilterSpec>>,
     pub(crate) routes: Vec<Declared<RouteSpec>>,
+    pub(crate) abr: Vec<Declared<AbrPolicySpec>>,
     pub(crate) detector: Option<Declared<DetectorSpec>>,
     /// `detector.calls`: calls that the real-time class is meant for.
     pub(crate) calls: u32,
@@ -40,8 +44,10 @@ pub(super) fn all(root: &mut TableReader<'_>, router: &RouterSettings) -> Declar
     let slas = root.named_tables("sla");
     let filters = optional_names(root, "filter");
     let routes = optional_names(root, "route");
-    let names = Names::collect(&ports, &mut classes, &profiles, &slas);
-    let count = ports.len() + classes.len() + profiles.len() + slas.len() + filters.len() + routes.len();
+    let abr = optional_names(root, "abr");
+    let names = Names::collect(&ports, &mut classes, &profiles, &slas, &filters);
+    let count =
+        ports.len() + classes.len() + profiles.len() + slas.len() + filters.len() + routes.len() + abr.len();
     if count > MAX_OBJECTS {
         let at = root.document().root_location();
         let d = root.document().error(at, format!("the file declares {count} objects"));
@@ -70,6 +76,7 @@ pub(super) fn all(root: &mut TableReader<'_>, router: &RouterSettings) -> Declar
     }
     read_filters(filters, &names, &mut out);
     read_routes(routes, &names, &mut out);
+    read_abr(abr, &names, &mut out);
     if let Some(mut table) = root.table("detector") {
         let (spec, calls) = rest::detector(&mut table, &names);
         out.calls = calls;
@@ -89,6 +96,19 @@ fn read_filters(filters: Vec<Named<'_>>, names: &Names<'_>, out: &mut Declaratio
         let value = if name.value.is_empty() { generated.as_str() } else { name.value };
         let name = Spanned { value, span: name.span };
         out.filters.extend(declare(name, &table, Some(spec), &mut out.incomplete));
+        table.finish();
+    }
+}
+
+/// As filters: the list order becomes the priority, and a policy without a name is called by it.
+fn read_abr(policies: Vec<Named<'_>>, names: &Names<'_>, out: &mut Declarations) {
+    for (index, (name, mut table)) in policies.into_iter().enumerate() {
+        let mut spec = abr::read(&mut table, names);
+        spec.priority = (index as u32 + 1) * 10;
+        let generated = format!("abr-{:05}", spec.priority);
+        let value = if name.value.is_empty() { generated.as_str() } else { name.value };
+        let name = Spanned { value, span: name.span };
+        out.abr.extend(declare(name, &table, Some(spec), &mut out.incomplete));
         table.finish();
     }
 }

@@ -60,7 +60,8 @@ fn red(mut table: TableReader<'_>) -> QueueKind {
     QueueKind::Red { min_ppm, max_ppm, max_p_ppm, ecn }
 }
 
-fn percentage(text: &str) -> Result<u32, TextError> {
+/// A percentage, parts per million.
+pub(super) fn percentage(text: &str) -> Result<u32, TextError> {
     match text.parse::<Share>().map_err(TextError::from)? {
         Share::Ppm(ppm) => Ok(ppm),
         Share::Rate(_) => {
