@@ -9,9 +9,10 @@
 //! |---|---|---|---|---|
 //! | `rate` (1st) | rate | bit/s at frame length + `overhead` | required | 1 … 10¹² |
 //! | `burst` (2nd) | size | byte | 0 | 0 … 500,000,000 |
-//! | `discipline` | `fifo`, `red` | | `fifo` | |
+//! | `discipline` | `fifo`, `red`, `drd` | | `fifo` | |
 //! | `limit`, `overhead` | | | | as [`crate::queue::fifo`] |
 //! | `min`, `max`, `max_p`, … | | | | as [`crate::drop::red`], only with `discipline = red` |
+//! | `min`, `max`, `start_p`, `ceiling` | | | | as [`crate::drop::drd`], only with `discipline = drd` |
 //!
 //! # Behaviour
 //! A pump: packets wait in the discipline and leave as a line of `rate` takes them. After an idle time up to `burst`
@@ -30,7 +31,7 @@
 //! # Source
 //! RFC 2475 §2.3.3.3 (shaper), RFC 3290 §7.2.
 
-use crate::drop::{Red, red};
+use crate::drop::{Drd, Red, drd, red};
 use crate::meter::RATE_RANGE;
 use crate::plumbing::reader::Reader;
 use crate::queue::Fifo;
@@ -51,32 +52,49 @@ pub fn shaper(discipline: Box<dyn Discipline>, rate: Rate, burst: Bytes, overhea
     Pump::named("Shaper", discipline, Transmitter::new(config), None)
 }
 
+/// Disciplines that it builds.
+#[derive(Clone, Copy)]
+enum Kind {
+    Fifo,
+    Red,
+    Drd,
+}
+
 fn build(args: &Args, _: &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgError>> {
     let mut r = Reader::new(args);
     let rate = r.required_in("rate", Some(0), RATE_RANGE);
     let burst = r.optional_in("burst", Some(1), Bytes(0), Bytes(0)..=crate::meter::MAX_BURST);
-    let with_red = r.choice("discipline", false, &[("fifo", false), ("red", true)]);
-    let (discipline, queue): (Box<dyn Discipline>, FifoConfig) = if with_red {
-        let (config, queue) = red::read(&mut r, rate);
-        (Box::new(Red::new(config, queue)), queue)
-    } else {
-        let queue = read_config(&mut r, None, rate);
-        (Box::new(Fifo::new(queue)), queue)
-    };
+    let kinds = [("fifo", Kind::Fifo), ("red", Kind::Red), ("drd", Kind::Drd)];
+    let (discipline, queue): (Box<dyn Discipline>, FifoConfig) =
+        match r.choice("discipline", Kind::Fifo, &kinds) {
+            Kind::Red => {
+                let (config, queue) = red::read(&mut r, rate);
+                (Box::new(Red::new(config, queue)), queue)
+            }
+            Kind::Drd => {
+                let (config, queue) = drd::read(&mut r, rate);
+                (Box::new(Drd::new(config, queue)), queue)
+            }
+            Kind::Fifo => {
+                let queue = read_config(&mut r, None, rate);
+                (Box::new(Fifo::new(queue)), queue)
+            }
+        };
     r.finish(Box::new(shaper(discipline, rate, burst, queue.overhead)) as _)
 }
 
 pub(super) const TYPE: ElementType = ElementType {
     name: "Shaper",
-    synopsis: "delays packets to a rate, in a FIFO or RED queue",
+    synopsis: "delays packets to a rate, in a FIFO, RED or DRD queue",
     inputs: PortCount::Exactly(1),
     outputs: PortCount::Exactly(1),
     build,
     sample: |rng| {
         let rate = 100 + rng.next_u32() % 10_000;
-        match rng.next_u32() % 3 {
+        match rng.next_u32() % 4 {
             0 => format!("{rate} kbit/s, limit = 20 packets"),
             1 => format!("{rate} kbit/s, 5 kB, limit = 30 ms, overhead = 24 B"),
+            2 => format!("{rate} kbit/s, discipline = drd, min = 15, max = 40, limit = 60 packets"),
             _ => {
                 format!("{rate} kbit/s, discipline = red, min = 3 kB, max = 9 kB, weight = 3, limit = 30 kB")
             }
@@ -132,6 +150,21 @@ mod tests {
             assert_eq!(arrived.len(), arrive, "{limit}");
             assert_eq!(arrived[1].0, Instant(1_024_000));
         }
+    }
+
+    #[test]
+    fn a_queue_that_drops_by_its_length_keeps_to_its_thresholds() {
+        // The first is on the line, two wait; from then on none is taken with a ceiling of 1.
+        let mut strict = bench("8 Mbit/s, discipline = drd, min = 2, max = 2, ceiling = 100 %");
+        (0..9).for_each(|_| strict.push(&udp(LEN)));
+        strict.run_until(Instant(10_000_000));
+        assert_eq!((strict.arrived(0).len(), report(&strict, "early")), (3, 6));
+        assert_eq!(strict.driver.counters(strict.node).unwrap().drops[DropReason::RedEarly.index()], 6);
+        // With that of the emulator about one in twenty gets in besides: 50 of 1,000, by 3.3 standard deviations.
+        let mut leaky = bench("8 Mbit/s, discipline = drd, min = 2, max = 2, limit = 2000 packets");
+        (0..1003).for_each(|_| leaky.push(&udp(LEN)));
+        let early = report(&leaky, "early");
+        assert!((927..=973).contains(&early), "{early}");
     }
 
     #[test]
