@@ -5,9 +5,10 @@
 
 use crate::agents;
 use crate::experiment::{Configuration, Experiment};
-use crate::groups::{Selection, call_quality, first_direction, groups, selections};
+use crate::groups::{Measured, Selection, call_quality, first_direction, groups, selections};
 use crate::links::links;
 use crate::recording::{LinkRecord, PacketRecord, Recording, StreamRecord};
+use crate::transport;
 use perhop_quality::{CallQuality, Distribution, QualityPool};
 use perhop_report::details::{
     ConfigurationDetails, ConnectionState, ConnectionTrace, DelayCurve, DelayPairs, GroupBin, GroupFigures,
@@ -15,7 +16,7 @@ use perhop_report::details::{
 };
 use perhop_report::directory::{About, Machine, ResultDirectory, TimedMark};
 use perhop_scenario::figures::{TOTAL, has_total};
-use perhop_scenario::{Fault, FaultKind, Scenario};
+use perhop_scenario::{Fault, FaultKind, Paths, Scenario};
 use perhop_units::{Duration, Instant};
 
 /// Points kept of a distribution of delay.
@@ -96,8 +97,10 @@ fn fault_words(scenario: &Scenario, fault: &Fault) -> String {
 pub fn details(name: &str, configuration: &Configuration) -> ConfigurationDetails {
     let (scenario, recordings) = (&configuration.scenario, configuration.recordings.as_slice());
     // `name.down` is what `name` is already.
-    let drawn: Vec<(String, Selection)> =
-        selections(scenario).into_iter().filter(|(name, _)| !name.ends_with(".down")).collect();
+    let drawn: Vec<(String, Selection)> = selections(scenario)
+        .into_iter()
+        .filter(|(name, of)| !name.ends_with(".down") && of.phase.is_none())
+        .collect();
     let numbered = || (1..).zip(recordings);
     let mut details = ConfigurationDetails { name: name.to_owned(), ..ConfigurationDetails::default() };
     details.groups = figures(scenario, None, recordings);
@@ -117,6 +120,14 @@ pub fn details(name: &str, configuration: &Configuration) -> ConfigurationDetail
         details
             .connections
             .extend(numbered().flat_map(|(number, r)| connections(scenario, group, *of, number, r)));
+    }
+    let paths = Paths::of(scenario);
+    let whole = |name: &str, of: Selection| !name.contains(".down") && of.pair.is_none();
+    for (name, of) in selections(scenario).iter().filter(|(name, of)| whole(name, *of)) {
+        let measured = Measured::by(scenario, *of);
+        for numbered in numbered() {
+            details.flows.extend(transport::flows(scenario, &paths, (name, *of, measured), numbered));
+        }
     }
     if has_total(scenario) {
         details.series.extend(numbered().map(|(number, r)| total_series(scenario, number, r)));

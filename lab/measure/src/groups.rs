@@ -7,18 +7,46 @@
 //! delay of the stream. Connections count data that arrived inside the window.
 
 use crate::recording::{ConnectionRecord, Membership, PacketRecord, Recording, StreamRecord, Toward};
+use crate::transport;
 use perhop_quality::{CallQuality, CallRecord, Distribution, QualityPool, Received, Scoring};
 use perhop_report::result::{Connections, GroupResult, JitterMs};
 use perhop_scenario::figures::{self, Group, GroupWay, TOTAL};
-use perhop_scenario::{Scenario, Traffic};
+use perhop_scenario::{Paths, Scenario, Traffic};
 use perhop_units::{Duration, Instant};
 
 /// Which part of the traffic a group has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Selection {
     pub(crate) traffic: usize,
-    pair: Option<usize>,
+    pub(crate) pair: Option<usize>,
     toward: Option<Toward>,
+    pub(crate) phase: Option<usize>,
+}
+
+/// The part of a repetition that figures are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Measured {
+    /// The window of the recording.
+    Window,
+    /// From one instant until before another.
+    Part(Instant, Instant),
+}
+
+impl Measured {
+    /// Of a group.
+    pub(crate) fn by(scenario: &Scenario, selection: Selection) -> Self {
+        let phase = selection.phase.and_then(|phase| scenario.probes.phases.get(phase));
+        let at = |time: Duration| Instant(time.as_nanos());
+        phase.map_or(Self::Window, |phase| Self::Part(at(phase.from), at(phase.until)))
+    }
+
+    /// Beginning and end in a recording, which may have been stopped early.
+    pub(crate) fn of(self, recording: &Recording) -> (Instant, Instant) {
+        match self {
+            Self::Window => recording.window,
+            Self::Part(from, until) => (from.min(recording.window.1), until.min(recording.window.1)),
+        }
+    }
 }
 
 impl Selection {
@@ -33,26 +61,27 @@ impl Selection {
 pub(crate) fn selections(scenario: &Scenario) -> Vec<(String, Selection)> {
     let groups = figures::groups(scenario).into_iter();
     groups
-        .map(|Group { name, traffic, pair, way }| {
+        .map(|Group { name, traffic, pair, way, phase }| {
             let toward = way.map(|way| match way {
                 GroupWay::Down => Toward::Second,
                 GroupWay::Up => Toward::First,
             });
-            (name, Selection { traffic, pair, toward })
+            (name, Selection { traffic, pair, toward, phase })
         })
         .collect()
 }
 
 /// The whole of a traffic in its first direction, which [`TOTAL`] sums.
 pub(crate) fn first_direction(index: usize, traffic: &Traffic) -> Selection {
-    Selection { traffic: index, pair: None, toward: traffic.both.then_some(Toward::Second) }
+    Selection { traffic: index, pair: None, toward: traffic.both.then_some(Toward::Second), phase: None }
 }
 
 /// All groups over all repetitions.
 pub fn groups(scenario: &Scenario, recordings: &[Recording]) -> Vec<GroupResult> {
+    let paths = Paths::of(scenario);
     let mut groups: Vec<GroupResult> = selections(scenario)
         .into_iter()
-        .map(|(name, of)| group(&name, &scenario.traffic[of.traffic], of, recordings))
+        .map(|(name, of)| group(&name, (scenario, &paths), of, recordings))
         .collect();
     if figures::has_total(scenario) {
         groups.push(total(scenario, recordings));
@@ -78,25 +107,33 @@ fn total_kbps(scenario: &Scenario, recording: &Recording) -> f64 {
     let first = |of: &Membership| first_direction(of.traffic, &scenario.traffic[of.traffic]).has(of);
     let streams = recording.streams.iter().filter(|stream| first(&stream.of));
     let mut bytes = streams.map(|stream| arrived_bytes(stream, part)).sum::<u64>() as f64;
-    let bin = scenario.probes.throughput_bin.as_nanos().max(1);
-    for connection in recording.connections.iter().filter(|c| first(&c.of)) {
-        for (i, count) in connection.bins.iter() {
-            // Of a bin that lies in part outside, so much as lies inside.
-            let begin = (i * bin).max(part.0.as_nanos());
-            let end = ((i + 1) * bin).min(part.1.as_nanos());
-            if begin < end {
-                bytes += count as f64 * (end - begin) as f64 / bin as f64;
-            }
-        }
-    }
+    let connections = recording.connections.iter().filter(|c| first(&c.of));
+    bytes += connections.map(|c| binned_bytes(scenario, c, part)).sum::<f64>();
     bytes * 8.0 / part.1.since(part.0).as_secs_f64() / 1e3
 }
 
-fn group(name: &str, traffic: &Traffic, selection: Selection, recordings: &[Recording]) -> GroupResult {
+/// IP bytes of a connection in a part of the time. Of a bin that lies in part outside, so much as lies inside.
+fn binned_bytes(scenario: &Scenario, connection: &ConnectionRecord, part: (Instant, Instant)) -> f64 {
+    let bin = scenario.probes.throughput_bin.as_nanos().max(1);
+    let bins = connection.bins.iter().map(|(i, count)| {
+        let begin = (i * bin).max(part.0.as_nanos());
+        let end = ((i + 1) * bin).min(part.1.as_nanos());
+        if begin < end { count as f64 * (end - begin) as f64 / bin as f64 } else { 0.0 }
+    });
+    bins.sum()
+}
+
+fn group(
+    name: &str,
+    (scenario, paths): (&Scenario, &Paths),
+    selection: Selection,
+    recordings: &[Recording],
+) -> GroupResult {
+    let measured = Measured::by(scenario, selection);
     let streams = || {
         recordings.iter().flat_map(move |recording| {
             let streams = recording.streams.iter().filter(move |stream| selection.has(&stream.of));
-            streams.map(move |stream| (recording.window, stream))
+            streams.map(move |stream| (measured.of(recording), stream))
         })
     };
     let mut group = if streams().any(|(_, stream)| stream.codec.is_some()) {
@@ -104,10 +141,12 @@ fn group(name: &str, traffic: &Traffic, selection: Selection, recordings: &[Reco
     } else if streams().next().is_some() {
         datagrams(name, streams())
     } else {
-        connections(name, recordings, selection)
+        let mut group = connections(name, recordings, (selection, measured));
+        transport::add(&mut group, (scenario, paths), (selection, measured), recordings);
+        group
     };
     let kbps: Vec<f64> =
-        recordings.iter().map(|recording| throughput_kbps(recording, traffic, selection)).collect();
+        recordings.iter().map(|r| throughput_kbps(scenario, r, (selection, measured))).collect();
     group = group.with_throughput(&kbps);
     group
 }
@@ -166,26 +205,48 @@ fn datagrams<'a>(
     GroupResult { jitter_ms: jitter, ..GroupResult::of_datagrams(name, sent, &delay) }
 }
 
-fn connections(name: &str, recordings: &[Recording], selection: Selection) -> GroupResult {
+fn connections(
+    name: &str,
+    recordings: &[Recording],
+    (selection, measured): (Selection, Measured),
+) -> GroupResult {
     let mut rates = Vec::new();
     for recording in recordings {
         let of_group = recording.connections.iter().filter(|c| selection.has(&c.of));
-        rates.extend(of_group.filter_map(|c| connection_kbps(recording, c)));
+        rates.extend(of_group.filter_map(|c| payload_kbps(recording, c, measured)));
     }
     GroupResult { connections: Some(Connections::of(&rates)), ..GroupResult::named(name) }
 }
 
 /// Payload rate of a connection over the part of its life that is inside the window, kbit/s; `None` if no part is.
 pub fn connection_kbps(recording: &Recording, connection: &ConnectionRecord) -> Option<f64> {
-    let (from, until) = recording.window;
+    payload_kbps(recording, connection, Measured::Window)
+}
+
+/// The same over a part of the time; `None` also where it is not the window and reads are not followed.
+pub(crate) fn payload_kbps(
+    recording: &Recording,
+    connection: &ConnectionRecord,
+    measured: Measured,
+) -> Option<f64> {
+    let (from, until) = measured.of(recording);
     let begin = connection.opened.max(from);
     let end = connection.ended.unwrap_or(until).min(until);
-    (begin < end).then(|| connection.window_bytes as f64 * 8.0 / end.since(begin).as_secs_f64() / 1e3)
+    let bytes = match measured {
+        Measured::Window => connection.window_bytes,
+        Measured::Part(..) => connection.reads.as_ref()?.bytes(from, until),
+    };
+    (begin < end).then(|| bytes as f64 * 8.0 / end.since(begin).as_secs_f64() / 1e3)
 }
 
 /// IP bits of a selection in kbit/s in one repetition.
-fn throughput_kbps(recording: &Recording, traffic: &Traffic, selection: Selection) -> f64 {
-    let (from, until) = recording.window;
+fn throughput_kbps(
+    scenario: &Scenario,
+    recording: &Recording,
+    (selection, measured): (Selection, Measured),
+) -> f64 {
+    let traffic = &scenario.traffic[selection.traffic];
+    let (from, until) = measured.of(recording);
     let streams = || recording.streams.iter().filter(|stream| selection.has(&stream.of));
     if streams().next().is_some() {
         let begin = Instant(traffic.start.as_nanos()).max(from);
@@ -194,7 +255,14 @@ fn throughput_kbps(recording: &Recording, traffic: &Traffic, selection: Selectio
         return kbps(bytes, end.since(begin));
     }
     let connections = recording.connections.iter().filter(|c| selection.has(&c.of));
-    kbps(connections.map(|c| c.window_ip_bytes).sum(), until.since(from))
+    match measured {
+        Measured::Window => kbps(connections.map(|c| c.window_ip_bytes).sum(), until.since(from)),
+        Measured::Part(from, until) if from < until => {
+            let bytes: f64 = connections.map(|c| binned_bytes(scenario, c, (from, until))).sum();
+            bytes * 8.0 / until.since(from).as_secs_f64() / 1e3
+        }
+        Measured::Part(..) => 0.0,
+    }
 }
 
 /// IP bytes that arrived in a part of the time, which begins and ends later by the smallest delay of the stream: so long

@@ -4,7 +4,7 @@ use perhop_allocate::fluid::Spread;
 use perhop_report::result::{
     AdmissionResult, AgentResult, Expectation, GroupResult, LinkResult, ScenarioResult, Variant,
 };
-use perhop_scenario::figures::Formula;
+use perhop_scenario::figures::{Formula, OVER};
 use perhop_scenario::{Expect, Target};
 use std::fmt;
 
@@ -139,7 +139,10 @@ fn of_group(group: &GroupResult, path: &str) -> Option<f64> {
         "mos.min" => group.mos.map(|m| m.min),
         // A figure of ours that the published tables have: the surrogate of PSQM (`core/quality`).
         "psqm" => group.loss_pct.map(perhop_quality::psqm::surrogate),
-        _ => None,
+        _ => match path.strip_prefix(OVER) {
+            Some(limit) => group.esdl_ms.as_ref()?.over_pct.get(limit).copied(),
+            None => named(&group.transport_figures(), path),
+        },
     }
 }
 

@@ -13,7 +13,9 @@ pub mod judge;
 pub mod links;
 pub mod recognition;
 pub mod recording;
+mod segments;
 pub mod stream;
+mod transport;
 mod warnings;
 
 pub use agent_recorder::AgentRecorder;
@@ -21,6 +23,7 @@ pub use bins::Bins;
 pub use drain::{DRAIN_LIMIT, set_aside};
 pub use experiment::{Configuration, Experiment};
 pub use recording::*;
+pub use segments::{MOST_SEGMENTS, ReadLog, SegmentLog, SegmentRecord};
 
 #[cfg(test)]
 mod details_tests;

@@ -1,6 +1,7 @@
 //! What one repetition of a scenario left behind, whichever world it ran in.
 
 use crate::bins::Bins;
+use crate::segments::{ReadLog, SegmentLog};
 use crate::stream::Jump;
 use perhop_allocate::counters::Counters;
 use perhop_quality::{Codec, difference_ns};
@@ -138,6 +139,12 @@ pub struct ConnectionRecord {
     pub retransmits: Option<u64>,
     /// Congestion window, slow-start threshold (bytes), smoothed round trip and highest sequence acknowledged over time.
     pub trace: Vec<ConnectionSample>,
+    /// Which of its traffic's parallel connections it is, from 0.
+    pub slot: u16,
+    /// What its application read; `None` where that is not followed.
+    pub reads: Option<ReadLog>,
+    /// Its segments; `None` where they are not followed.
+    pub segments: Option<SegmentLog>,
 }
 
 impl ConnectionRecord {
@@ -155,6 +162,9 @@ impl ConnectionRecord {
             window_ip_bytes: 0,
             retransmits: None,
             trace: Vec::new(),
+            slot: 0,
+            reads: None,
+            segments: None,
         }
     }
 }

@@ -8,6 +8,7 @@ use perhop_report::result::{
     Connections, DelayMs, Expectation, GroupResult, JitterMs, LinkResult, Mos, QueueMs, ScenarioResult,
     Throughput, Variant,
 };
+use perhop_report::transport::{ConnectionUse, Goodput, Retransmits, SegmentDelay, SlidingGoodput};
 use perhop_scenario::*;
 use perhop_units::{Bytes, Dscp, Duration, Instant, Rate};
 use std::collections::BTreeMap;
@@ -161,7 +162,15 @@ fn throughput_is_what_arrives_in_the_time_and_no_more_than_the_line_carries() {
 #[test]
 fn the_total_counts_while_all_traffic_sends() {
     // Calls in the second half of the window only, connections in all of it.
-    let kind = TrafficKind::Bulk { count: 1, size: None, spacing: Duration::ZERO, tcp: Tcp::default() };
+    let kind = TrafficKind::Bulk {
+        count: 1,
+        size: None,
+        spacing: Duration::ZERO,
+        at_once: 1,
+        stagger: Duration::ZERO,
+        access_delay: (Duration::ZERO, Duration::ZERO),
+        tcp: Tcp::default(),
+    };
     let mut s = scenario(vec![traffic("cbr", false, 1, cbr()), traffic("bulk", false, 1, kind)]);
     s.traffic[0].start = Duration::from_secs(2);
     s.probes.throughput_bin = Duration::from_millis(400);
@@ -185,7 +194,15 @@ fn the_total_counts_while_all_traffic_sends() {
 
 #[test]
 fn connections_count_what_arrived_inside_the_window() {
-    let kind = TrafficKind::Bulk { count: 2, size: None, spacing: Duration::ZERO, tcp: Tcp::default() };
+    let kind = TrafficKind::Bulk {
+        count: 2,
+        size: None,
+        spacing: Duration::ZERO,
+        at_once: 1,
+        stagger: Duration::ZERO,
+        access_delay: (Duration::ZERO, Duration::ZERO),
+        tcp: Tcp::default(),
+    };
     let s = scenario(vec![traffic("bulk", false, 1, kind)]);
     let connection = |opened, ended: Option<u64>, bytes| ConnectionRecord {
         ended: ended.map(|ms| Instant(ms * MS)),
@@ -273,6 +290,8 @@ fn figures_are_found_by_their_paths() {
 
 #[test]
 fn every_figure_that_can_be_expected_is_found() {
+    let delay =
+        SegmentDelay { stdev: Some(1.0), over_pct: [("117.5".to_owned(), 3.0)].into(), ..Default::default() };
     let group = GroupResult {
         sent: Some(2),
         received: Some(1),
@@ -282,6 +301,12 @@ fn every_figure_that_can_be_expected_is_found() {
         throughput_kbps: Throughput::of(&[1.0, 2.0]),
         connections: Some(Connections::of(&[1.0])),
         mos: Some(Mos::default()),
+        goodput_kbps: Goodput::of(&[1.0, 2.0]),
+        utilisation_pct: ConnectionUse::of(&[(1.0, 2.0), (3.0, 4.0)]),
+        goodput_5s_kbps: SlidingGoodput::of(&[(1.0, 2.0)]),
+        esdl_ms: Some(delay.clone()),
+        sdl_ms: Some(delay),
+        retransmits: Some(Retransmits { count: 1, share_pct: Some(2.0) }),
         ..GroupResult::named("voip")
     };
     let queue_ms = Some(QueueMs { p50: 1.0, p99: 2.0, max: 3.0 });
@@ -290,6 +315,8 @@ fn every_figure_that_can_be_expected_is_found() {
     for name in figures::GROUP_FIGURES {
         assert!(figure(&result, &format!("voip.{name}")).is_some(), "{name}");
     }
+    assert_eq!(figure(&result, "voip.esdl_ms.over_pct.117.5"), Some(3.0));
+    assert_eq!(figure(&result, "voip.esdl_ms.over_pct.117"), None);
     for name in figures::LINK_FIGURES {
         assert!(figure(&result, &format!("link.core.{name}")).is_some(), "{name}");
     }
@@ -304,18 +331,31 @@ fn groups_have_the_figures_of_their_content() {
         spacing: Duration::ZERO,
         silence_suppression: None,
     };
-    let bulk = TrafficKind::Bulk { count: 2, size: None, spacing: Duration::ZERO, tcp: Tcp::default() };
+    let access_delay = (Duration::ZERO, Duration::from_millis(10));
+    let tcp = Tcp { share: Some(Rate::from_kbit(8)), ..Tcp::default() };
+    let bulk = TrafficKind::Bulk {
+        count: 2,
+        size: None,
+        spacing: Duration::ZERO,
+        at_once: 1,
+        stagger: Duration::ZERO,
+        access_delay,
+        tcp,
+    };
     let kinds = [("voip", voice), ("cbr", cbr()), ("ftp", bulk)];
-    let s = scenario(kinds.iter().map(|(name, kind)| traffic(name, false, 1, kind.clone())).collect());
+    let mut s = scenario(kinds.iter().map(|(name, kind)| traffic(name, false, 1, kind.clone())).collect());
+    s.probes.segments = vec![2];
     // Two repetitions, so that there is a deviation.
-    let one = || {
+    let one = |slot: u16| {
         let mut r = recording();
         r.streams.push(stream(of(0, 0, Toward::Second), Some(Codec::G711U), &[Some(50), Some(51)]));
         r.streams.push(stream(of(1, 0, Toward::Second), None, &[Some(1), Some(2)]));
-        r.connections.push(connection(of(2, 0, Toward::Second)));
+        let (segments, bytes) = ([(1000, 1100), (1100, 1210)], u64::from(slot) + 1);
+        let followed = crate::transport::tests::connection(slot, &segments, &[(1500, bytes), (2500, bytes)]);
+        r.connections.push(ConnectionRecord { of: of(2, 0, Toward::Second), ..followed });
         r
     };
-    let result = ScenarioResult { groups: groups(&s, &[one(), one()]), ..ScenarioResult::default() };
+    let result = ScenarioResult { groups: groups(&s, &[one(0), one(1)]), ..ScenarioResult::default() };
     let contents = kinds.iter().map(|(name, kind)| (*name, figures::Content::of(kind)));
     for (name, content) in contents.chain([(figures::TOTAL, figures::Content::Sum)]) {
         for wanted in figures::GROUP_FIGURES {

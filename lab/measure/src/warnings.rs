@@ -1,6 +1,7 @@
 //! What a reader must know to trust the figures of a configuration.
 
-use crate::recording::Recording;
+use crate::recording::{ConnectionRecord, Recording};
+use crate::segments::{MOST_SEGMENTS, ReadLog, SegmentLog};
 use perhop_scenario::{FaultKind, NodeIndex, Scenario, TrafficKind};
 
 /// Traffic whose delays are differences of two clocks that do not agree.
@@ -40,6 +41,15 @@ pub(crate) fn of_traffic(scenario: &Scenario, of: &str, recordings: &[Recording]
         let failed = connections().filter(|c| c.failed).count();
         if failed > 0 {
             warnings.push(format!("{failed} of {} connections of {name} failed{of}", connections().count()));
+        }
+        let cut = |c: &&ConnectionRecord| {
+            c.reads.as_ref().is_some_and(ReadLog::is_cut)
+                || c.segments.as_ref().is_some_and(SegmentLog::is_cut)
+        };
+        if connections().any(|c| cut(&c)) {
+            warnings.push(format!(
+                "connections of {name} had more than {MOST_SEGMENTS} segments{of}: the others are not followed"
+            ));
         }
         let unopened: u64 = recordings.iter().filter_map(|r| r.unopened.get(&index)).sum();
         if unopened > 0 {

@@ -60,6 +60,7 @@ fn of_configuration(
             ("mos.mean", group.mos.map(|m| m.mean)),
         ];
         add(&format!("{prefix}{}", group.name), &figures, all);
+        add(&format!("{prefix}{}", group.name), &group.transport_figures(), all);
     }
     for link in links {
         let figures = [

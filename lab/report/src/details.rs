@@ -28,6 +28,8 @@ pub struct ConfigurationDetails {
     pub pairs: Vec<DelayPairs>,
     /// Traced TCP connections.
     pub connections: Vec<ConnectionTrace>,
+    /// Figures of TCP connections whose segments are followed.
+    pub flows: Vec<FlowFigures>,
     /// Figures of every class that an agent looks after, of all repetitions together and of each.
     pub agents: Vec<AgentFigures>,
     /// What these classes had over time in every repetition.
@@ -320,6 +322,31 @@ pub struct ConnectionTrace {
     pub number: u32,
     /// Samples, in order of time.
     pub samples: Vec<ConnectionState>,
+}
+
+/// Figures of one TCP connection in the time that is measured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FlowFigures {
+    /// Name of the group.
+    pub group: String,
+    /// Repetition from 1.
+    pub repetition: u32,
+    /// Number of the connection in its group, from 1.
+    pub number: u32,
+    /// Latency of its path there and back, ms.
+    pub latency_ms: Option<f64>,
+    /// Payload rate, kbit/s.
+    pub goodput_kbps: Option<f64>,
+    /// The same as a share of the rate that it is to have, percent.
+    pub utilisation_pct: Option<f64>,
+    /// Mean and standard deviation of its payload rate in a sliding window of 5 s, kbit/s.
+    pub sliding_kbps: Option<(f64, f64)>,
+    /// Mean, standard deviation and largest of the delay of its segments beyond the latency of the path, ms.
+    pub esdl_ms: Option<[f64; 3]>,
+    /// Segments sent for the first time.
+    pub segments: Option<u64>,
+    /// Segments sent again.
+    pub retransmits: Option<u64>,
 }
 
 /// State of a connection at a time.

@@ -26,6 +26,7 @@ pub mod summary;
 mod synthetic;
 pub mod table;
 pub mod terminal;
+pub mod transport;
 pub mod verdict;
 
 pub use comparison::{Difference, comparison_table, differences};

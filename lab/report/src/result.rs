@@ -4,6 +4,7 @@
 //! decimals when printed (a nanosecond on a scale of ms), so that equal runs print equal bytes; what is not a number
 //! prints as `null`.
 
+use crate::transport::{ConnectionUse, Goodput, Retransmits, SegmentDelay, SlidingGoodput};
 use perhop_quality::{Distribution, QualityPool};
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -157,6 +158,18 @@ pub struct GroupResult {
     pub connections: Option<Connections>,
     /// Opinion score of the E-model.
     pub mos: Option<Mos>,
+    /// Payload rate of each TCP connection.
+    pub goodput_kbps: Option<Goodput>,
+    /// The same as a share of the rate that each is to have.
+    pub utilisation_pct: Option<ConnectionUse>,
+    /// Payload rate of each TCP connection in a sliding window of 5 s: how steady it is.
+    pub goodput_5s_kbps: Option<SlidingGoodput>,
+    /// Delay of segments beyond the latency of the path there and back (extra segment delivery latency).
+    pub esdl_ms: Option<SegmentDelay>,
+    /// Delay of segments beyond the latency of the way back alone (segment delivery latency).
+    pub sdl_ms: Option<SegmentDelay>,
+    /// Segments sent again.
+    pub retransmits: Option<Retransmits>,
 }
 
 impl GroupResult {
@@ -451,12 +464,19 @@ pub(crate) fn round(value: f64) -> f64 {
     scaled.round() / 1e6 + 0.0
 }
 
-fn rounded<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn rounded<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(round(*value))
 }
 
-fn rounded_option<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn rounded_option<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
     value.map(round).serialize(serializer)
+}
+
+pub(crate) fn rounded_map<S: Serializer>(
+    values: &BTreeMap<String, f64>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(values.iter().map(|(name, value)| (name, round(*value))))
 }
 
 #[cfg(test)]

@@ -5,12 +5,17 @@ use serde_json::Value;
 const CONTRACT: &str = r#"{"scenario":"H-8.1.2","mode":"sim","seed":1,"repetitions":5,"sim_s":120.0,"wall_s":0.9,"warnings":[],
  "groups":[{"name":"voip","sent":0,"received":0,"loss_pct":0.0,
             "delay_ms":{"min":0,"mean":0,"p50":0,"p99":0,"p999":0,"max":0},"jitter_ms":{"mean":0,"max":0},
-            "throughput_kbps":{"mean":0,"stdev":0},"connections":{"count":0,"jain":0},"mos":{"mean":0,"min":0}}],
+            "throughput_kbps":{"mean":0,"stdev":0},"connections":{"count":0,"jain":0},"mos":{"mean":0,"min":0},
+            "goodput_kbps":{"mean":0,"stdev":0,"min":0,"max":0},"utilisation_pct":{"mean":0,"min":0,"max":0,"latency_r":0},
+            "goodput_5s_kbps":{"mean":0,"stdev":0,"stdev_max":0},
+            "esdl_ms":{"mean":0,"stdev":0,"max":0,"over_pct":{"117":0}},"sdl_ms":{"mean":0,"stdev":0,"max":0},
+            "retransmits":{"count":0,"share_pct":0}}],
  "links":[{"name":"core","utilisation_pct":0,"drops":{"reason":0},"queue_ms":{"p50":0,"p99":0,"max":0}}],
  "variants":{"baseline":{"groups":[],"links":[]}},
  "expect":[{"metric":"voip.delay_ms.mean","ours":0,"published":34.14,"target":"<= 34.14","ok":true}]}"#;
 
 fn sample() -> ScenarioResult {
+    let delay = SegmentDelay { stdev: Some(0.0), ..SegmentDelay::default() };
     ScenarioResult {
         scenario: "H-8.1.2".into(),
         mode: "sim".into(),
@@ -27,6 +32,12 @@ fn sample() -> ScenarioResult {
             throughput_kbps: Some(Throughput { mean: 0.0, stdev: Some(0.0) }),
             connections: Some(Connections { count: 0, jain: Some(0.0) }),
             mos: Some(Mos::default()),
+            goodput_kbps: Some(Goodput { stdev: Some(0.0), ..Goodput::default() }),
+            utilisation_pct: Some(ConnectionUse { latency_r: Some(0.0), ..ConnectionUse::default() }),
+            goodput_5s_kbps: Some(SlidingGoodput::default()),
+            esdl_ms: Some(SegmentDelay { over_pct: [("117".to_owned(), 0.0)].into(), ..delay.clone() }),
+            sdl_ms: Some(delay),
+            retransmits: Some(Retransmits { count: 0, share_pct: Some(0.0) }),
             ..GroupResult::named("voip")
         }],
         links: vec![LinkResult {
@@ -81,7 +92,7 @@ fn what_does_not_apply_is_null() {
     };
     let value: Value = serde_json::from_str(&result.to_json_line().expect("serialises")).expect("JSON");
     let group = value["groups"][0].as_object().expect("an object");
-    assert_eq!(group.len(), 9);
+    assert_eq!(group.len(), 15);
     assert!(group.iter().all(|(name, field)| name == "name" || field.is_null()), "{group:?}");
     let link = &value["links"][0];
     assert!(link["utilisation_pct"].is_null() && link["queue_ms"].is_null());

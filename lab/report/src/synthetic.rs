@@ -3,6 +3,7 @@
 use crate::details::*;
 use crate::directory::{About, Machine, ResultDirectory, TimedMark};
 use crate::result::*;
+use crate::transport::{ConnectionUse, Goodput, Retransmits, SegmentDelay, SlidingGoodput};
 use perhop_units::Duration;
 
 fn wave(i: usize, k: usize) -> f64 {
@@ -32,6 +33,27 @@ fn group(name: &str, k: usize, calls: bool) -> GroupFigures {
             throughput_kbps: Some(Throughput { mean: 1744.0 * x, stdev: Some(3.5) }),
             connections: (!calls).then_some(Connections { count: 20, jain: Some(0.875) }),
             mos: calls.then_some(Mos { mean: 4.25, min: 4.125 }),
+            goodput_kbps: (!calls).then_some(Goodput { mean: 46.5 * x, stdev: None, min: 45.0, max: 48.5 }),
+            utilisation_pct: (!calls).then_some(ConnectionUse {
+                mean: 90.0,
+                min: 85.5,
+                max: 93.0,
+                latency_r: Some(-0.25),
+            }),
+            goodput_5s_kbps: (!calls).then_some(SlidingGoodput { mean: 46.5, stdev: 2.5, stdev_max: 3.75 }),
+            esdl_ms: (!calls).then_some(SegmentDelay {
+                mean: 31.5,
+                stdev: Some(19.5),
+                max: 229.5,
+                over_pct: [("117".to_owned(), 0.5), ("117.2".to_owned(), 0.25)].into(),
+            }),
+            sdl_ms: (!calls).then_some(SegmentDelay {
+                mean: 481.5,
+                stdev: None,
+                max: 679.5,
+                ..SegmentDelay::default()
+            }),
+            retransmits: (!calls).then_some(Retransmits { count: 3, share_pct: Some(0.125) }),
         },
     }
 }
@@ -140,6 +162,18 @@ fn configuration(name: &str, seconds: usize, repetitions: u32, queues: usize) ->
     for repetition in 1..=repetitions {
         details.queues.extend((0..queues).map(|k| queue(seconds, repetition, k)));
     }
+    details.flows.extend((1..=repetitions).map(|repetition| FlowFigures {
+        group: "ftp".into(),
+        repetition,
+        number: 2,
+        latency_ms: Some(900.5),
+        goodput_kbps: Some(46.5),
+        utilisation_pct: None,
+        sliding_kbps: Some((46.5, 2.25)),
+        esdl_ms: (repetition > 1).then_some([31.0, 19.5, 229.5]),
+        segments: Some(512),
+        retransmits: Some(0),
+    }));
     let link = LinkResult {
         name: "core".into(),
         utilisation_pct: Some(98.5),

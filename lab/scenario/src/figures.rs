@@ -1,9 +1,10 @@
 //! Paths of figures in a result: what an expected value can be about.
 
 use crate::model::{Scenario, Traffic, TrafficKind};
+use perhop_units::Duration;
 
 /// Figures of a group, behind its name and a dot.
-pub const GROUP_FIGURES: [&str; 18] = [
+pub const GROUP_FIGURES: [&str; 37] = [
     "sent",
     "received",
     "loss_pct",
@@ -22,7 +23,37 @@ pub const GROUP_FIGURES: [&str; 18] = [
     "mos.mean",
     "mos.min",
     "psqm",
+    "goodput_kbps.mean",
+    "goodput_kbps.stdev",
+    "goodput_kbps.min",
+    "goodput_kbps.max",
+    "utilisation_pct.mean",
+    "utilisation_pct.min",
+    "utilisation_pct.max",
+    "utilisation_pct.latency_r",
+    "goodput_5s_kbps.mean",
+    "goodput_5s_kbps.stdev",
+    "goodput_5s_kbps.stdev_max",
+    "esdl_ms.mean",
+    "esdl_ms.stdev",
+    "esdl_ms.max",
+    "sdl_ms.mean",
+    "sdl_ms.stdev",
+    "sdl_ms.max",
+    "retransmits.count",
+    "retransmits.share_pct",
 ];
+
+/// Figures that need `[probes] segments`, by what their names begin with.
+pub const SEGMENT_FIGURES: [&str; 4] = ["goodput_5s_kbps", "esdl_ms", "sdl_ms", "retransmits"];
+
+/// What stands before a limit of delay in the figures of shares at or above it.
+pub const OVER: &str = "esdl_ms.over_pct.";
+
+/// A limit of delay as figures name it: ms, with decimals only where it has some.
+pub fn limit_name(limit: Duration) -> String {
+    format!("{}", limit.as_nanos() as f64 / 1e6)
+}
 
 /// What a group consists of, which says what figures it can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +83,8 @@ impl Content {
         match figure.split('.').next().unwrap_or(figure) {
             "throughput_kbps" => true,
             "connections" if self == Self::Calls => figure == "connections.count",
-            "connections" => self == Self::Connections,
+            "connections" | "goodput_kbps" | "utilisation_pct" => self == Self::Connections,
+            of_segments if SEGMENT_FIGURES.contains(&of_segments) => self == Self::Connections,
             "mos" => self == Self::Calls,
             _ => matches!(self, Self::Calls | Self::Datagrams),
         }
@@ -149,6 +181,8 @@ pub struct Group {
     pub pair: Option<usize>,
     /// Which way, of a traffic that goes both ways; `None`: there is only one.
     pub way: Option<GroupWay>,
+    /// Index of the phase in [`crate::Probes::phases`]; `None`: the whole measurement.
+    pub phase: Option<usize>,
 }
 
 /// Direction of the data of a [`Group`].
@@ -166,7 +200,7 @@ pub fn groups_of(index: usize, traffic: &Traffic) -> Vec<Group> {
     let numbered = if traffic.pairs.len() > 1 { traffic.pairs.len() } else { 0 };
     let parts = (0..numbered).map(|pair| (format!("{}{}", traffic.name, pair + 1), Some(pair)));
     for (name, pair) in parts.chain([(traffic.name.clone(), None)]) {
-        let group = |name, way| Group { name, traffic: index, pair, way };
+        let group = |name, way| Group { name, traffic: index, pair, way, phase: None };
         if traffic.both {
             groups.push(group(name.clone(), Some(GroupWay::Down)));
             groups.push(group(format!("{name}.down"), Some(GroupWay::Down)));
@@ -178,9 +212,21 @@ pub fn groups_of(index: usize, traffic: &Traffic) -> Vec<Group> {
     groups
 }
 
-/// The groups of a configuration apart from [`TOTAL`], in the order of the result.
+/// The groups of a configuration apart from [`TOTAL`], in the order of the result: of the whole measurement, then those
+/// of each phase, `GROUP@PHASE`, which pairs of hosts do not have for themselves.
 pub fn groups(scenario: &Scenario) -> Vec<Group> {
-    scenario.traffic.iter().enumerate().flat_map(|(index, traffic)| groups_of(index, traffic)).collect()
+    let of_traffic =
+        scenario.traffic.iter().enumerate().flat_map(|(index, traffic)| groups_of(index, traffic));
+    let mut groups: Vec<Group> = of_traffic.collect();
+    let whole: Vec<Group> = groups.iter().filter(|group| group.pair.is_none()).cloned().collect();
+    for (index, phase) in scenario.probes.phases.iter().enumerate() {
+        groups.extend(whole.iter().map(|group| Group {
+            name: format!("{}@{}", group.name, phase.name),
+            phase: Some(index),
+            ..group.clone()
+        }));
+    }
+    groups
 }
 
 /// Whether a result of this configuration has the group [`TOTAL`].

@@ -197,11 +197,13 @@ pub fn connections(traffic: &Traffic, group: u16, seed: Seed) -> Result<Option<C
     let (start, stop) = (traffic.start, traffic.stop);
     let begin = Instant::ZERO;
     let (machine, receiver) = match &traffic.kind {
-        TrafficKind::Bulk { count, size, spacing, .. } => {
+        TrafficKind::Bulk { count, size, spacing, at_once, stagger, .. } => {
             let config = TransfersConfig {
                 transfers: *count,
                 start,
                 spacing: *spacing,
+                at_once: *at_once,
+                stagger: *stagger,
                 stop,
                 bytes: size.map(Bytes::get),
                 direction: Direction::Up,

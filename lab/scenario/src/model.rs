@@ -434,6 +434,13 @@ pub enum TrafficKind {
         size: Option<Bytes>,
         /// Time between two starts.
         spacing: Duration,
+        /// How many start together each time, at least 1.
+        at_once: u16,
+        /// Random part of each start, uniform up to this.
+        stagger: Duration,
+        /// One-way delay between the pair's second host and its first link beside that of the path: of the first
+        /// connection and of the last, the others evenly between them (in the simulator only).
+        access_delay: (Duration, Duration),
         /// The transport.
         tcp: Tcp,
     },
@@ -468,6 +475,14 @@ impl TrafficKind {
             Self::Bulk { tcp, .. } | Self::Files { tcp, .. } | Self::Web { tcp, .. } => Some(tcp),
             _ => None,
         }
+    }
+
+    /// One-way delay that the connection of this slot has at the pair's second host beside that of the path.
+    pub fn access_delay(&self, slot: u16) -> Duration {
+        let Self::Bulk { count, access_delay: (least, most), .. } = self else { return Duration::ZERO };
+        let steps = u64::from(count.saturating_sub(1)).max(1);
+        let beyond = u128::from(most.0.saturating_sub(least.0)) * u128::from(slot) / u128::from(steps);
+        *least + Duration(u64::try_from(beyond).unwrap_or(u64::MAX))
     }
 
     /// The port that its connections go to, the same in every world, because filters of routers may name it; `None` for
@@ -511,6 +526,8 @@ pub struct Tcp {
     pub initial_rto: Duration,
     /// Longest wait with an acknowledgement; `None`: each segment is acknowledged at once.
     pub delayed_ack: Option<Duration>,
+    /// Rate at IP length that each connection ought to have: figures of utilisation are shares of it.
+    pub share: Option<Rate>,
 }
 
 /// When slow start ends.
@@ -539,6 +556,7 @@ impl Default for Tcp {
             min_rto: Duration::from_millis(200),
             initial_rto: Duration::from_secs(1),
             delayed_ack: Some(Duration::from_millis(40)),
+            share: None,
         }
     }
 }
@@ -554,6 +572,23 @@ pub struct Probes {
     pub links: Vec<LinkIndex>,
     /// Traffic whose TCP connections record windows and sequence numbers (the first few of each).
     pub connections: Vec<usize>,
+    /// Traffic whose TCP segments are followed one by one.
+    pub segments: Vec<usize>,
+    /// Limits of the excess delay of segments, in rising order: the shares at or above each are figures.
+    pub delay_limits: Vec<Duration>,
+    /// Parts of the time with figures of their own.
+    pub phases: Vec<Phase>,
+}
+
+/// A part of a repetition that has figures of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Phase {
+    /// Its name, which stands behind that of a group and an `@`.
+    pub name: String,
+    /// Its beginning.
+    pub from: Duration,
+    /// Its end.
+    pub until: Duration,
 }
 
 impl Default for Probes {
@@ -563,6 +598,9 @@ impl Default for Probes {
             throughput_bin: Duration::from_millis(300),
             links: Vec::new(),
             connections: Vec::new(),
+            segments: Vec::new(),
+            delay_limits: Vec::new(),
+            phases: Vec::new(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Shortest paths by number of links; of equal ones the link that the file names first: the routes of every world.
 
 use crate::model::{LinkIndex, NodeIndex, NodeKind, Scenario};
+use perhop_units::Duration;
 use std::collections::VecDeque;
 
 /// First links towards every node.
@@ -35,6 +36,28 @@ impl Paths {
             }
         }
         Self { first }
+    }
+
+    /// Propagation delay of the path from one node to another as links have it `at` a time of the repetition, without
+    /// jitter; `None` if there is no path.
+    pub fn latency(
+        &self,
+        scenario: &Scenario,
+        from: NodeIndex,
+        to: NodeIndex,
+        at: Duration,
+    ) -> Option<Duration> {
+        let (mut node, mut sum) = (from, Duration::ZERO);
+        while node != to {
+            let (link, end) = self.first_link(node, to)?;
+            let link = &scenario.links[link.0];
+            let way = &link.ways[end];
+            let changed =
+                way.changes.iter().take_while(|change| change.at <= at).filter_map(|c| c.delay).last();
+            sum = Duration(sum.0.saturating_add(changed.unwrap_or(way.delay).0));
+            node = link.ends[1 - end];
+        }
+        Some(sum)
     }
 
     /// The link to take, and the end of it here.

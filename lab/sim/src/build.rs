@@ -53,6 +53,7 @@ impl World {
     pub(crate) fn new(scenario: &Scenario, options: &Options) -> Result<Self, SimError> {
         let mut agenda = Agenda::default();
         let script_entity = agenda.add();
+        let access_entity = agenda.add();
         let hasher = FixedState::with_seed(TABLE_SEED);
         let mut node_of = HashMap::with_hasher(hasher);
         for (i, node) in scenario.nodes.iter().enumerate() {
@@ -61,7 +62,7 @@ impl World {
         let mut world = Self {
             now: Instant::ZERO,
             agenda,
-            who: vec![Who::Script],
+            who: vec![Who::Script, Who::AccessLines],
             buffers: Buffers::new(options.buffers),
             paths: Paths::of(scenario),
             nodes: Vec::new(),
@@ -70,7 +71,7 @@ impl World {
             ends: scenario.links.iter().map(|link| [link.ends[0].0, link.ends[1].0]).collect(),
             captures: Vec::new(),
             datagrams: Datagrams::default(),
-            transport: Transport::new(scenario, options),
+            transport: Transport::new(scenario, options, access_entity),
             script: Vec::new(),
             script_entity,
             quiet: false,

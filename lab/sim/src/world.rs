@@ -47,6 +47,8 @@ pub(crate) enum Who {
     Application(usize),
     /// What the scenario says.
     Script,
+    /// Segments between hosts and their first links.
+    AccessLines,
 }
 
 /// Something the scenario says.
@@ -112,6 +114,7 @@ impl World {
                 Who::End(end) => self.wake_end(end),
                 Who::Application(application) => self.wake_application(application),
                 Who::Script => self.play()?,
+                Who::AccessLines => self.wake_access_lines(),
             }
         }
         self.now = self.now.max(until);

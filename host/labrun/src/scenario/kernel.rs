@@ -185,7 +185,15 @@ mod tests {
             stop: Duration::from_secs(1),
             dscp: Dscp::default(),
             reply_dscp: Dscp::default(),
-            kind: TrafficKind::Bulk { count: 1, size: None, spacing: Duration::ZERO, tcp: tcp.clone() },
+            kind: TrafficKind::Bulk {
+                count: 1,
+                size: None,
+                spacing: Duration::ZERO,
+                at_once: 1,
+                stagger: Duration::ZERO,
+                access_delay: (Duration::ZERO, Duration::ZERO),
+                tcp: tcp.clone(),
+            },
         });
         Scenario {
             id: "test".into(),

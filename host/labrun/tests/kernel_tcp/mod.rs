@@ -49,7 +49,15 @@ impl Dynamics {
 
 fn one_flow(tcp: Tcp, warm_up_ms: u64, ms: u64) -> Scenario {
     let mut s = dumbbell(NodeKind::Forwarder, way(Rate::from_mbit(20), 20, 70), warm_up_ms, ms);
-    let kind = TrafficKind::Bulk { count: 1, size: None, spacing: Duration::ZERO, tcp };
+    let kind = TrafficKind::Bulk {
+        count: 1,
+        size: None,
+        spacing: Duration::ZERO,
+        at_once: 1,
+        stagger: Duration::ZERO,
+        access_delay: (Duration::ZERO, Duration::ZERO),
+        tcp,
+    };
     traffic(&mut s, "flow", 0, kind);
     s.probes.connections = vec![0];
     s

@@ -90,5 +90,13 @@ pub fn constant(rate: Rate, size: u64) -> TrafficKind {
 
 pub fn bulk(count: u16, congestion: &str) -> TrafficKind {
     let tcp = Tcp { congestion: congestion.into(), ..Tcp::default() };
-    TrafficKind::Bulk { count, size: None, spacing: Duration::from_millis(50), tcp }
+    TrafficKind::Bulk {
+        count,
+        size: None,
+        spacing: Duration::from_millis(50),
+        at_once: 1,
+        stagger: Duration::ZERO,
+        access_delay: (Duration::ZERO, Duration::ZERO),
+        tcp,
+    }
 }

@@ -8,6 +8,7 @@
 //! | `groups.csv`, `links.csv`, `drops.csv` | figures of all repetitions together and of each |
 //! | `series.csv`, `queues.csv`, `connections.csv` | values over time |
 //! | `delays.csv`, `pairs.csv` | distributions of delay, delays of successive packets |
+//! | `transport.csv`, `flows.csv` | TCP connections whose segments are followed: figures of groups, one a line, and of each connection |
 //! | `agents.csv`, `allocations.csv` | classes that agents look after: figures of all repetitions together and of each, and what they had over time |
 //!
 //! A page is made from these files alone, so it can be made again later, or from two directories side by side. All but
@@ -16,6 +17,7 @@
 mod agents;
 mod csv;
 mod tables;
+mod transport;
 
 use crate::details::{ConfigurationDetails, PRODUCT};
 use crate::result::{ResultError, ScenarioResult};
@@ -105,7 +107,7 @@ pub struct ResultDirectory {
 }
 
 /// Names of the files that [`ResultDirectory::from_files`] asks for.
-pub const FILES: [&str; 13] = [
+pub const FILES: [&str; 15] = [
     "result.json",
     "about.json",
     "machine.json",
@@ -119,6 +121,8 @@ pub const FILES: [&str; 13] = [
     "pairs.csv",
     "agents.csv",
     "allocations.csv",
+    "transport.csv",
+    "flows.csv",
 ];
 
 impl ResultDirectory {
@@ -142,7 +146,8 @@ impl ResultDirectory {
     /// Reads the files back; `read` gives the text of a file or `None` if there is none.
     ///
     /// # Errors
-    /// A file is missing (only `machine.json` may be, and without agents their tables) or not what it should be.
+    /// A file is missing (only `machine.json` and the tables of connections may be,
+    /// and without agents their tables) or not what it should be.
     pub fn from_files(read: impl Fn(&'static str) -> Option<String>) -> Result<Self, DirectoryError> {
         let text = |file| read(file).ok_or(DirectoryError::Missing(file));
         let result = ScenarioResult::from_json(&text("result.json")?)?;
@@ -158,6 +163,13 @@ impl ResultDirectory {
         // Directories of runs without agents had no tables of them for a while.
         let with_agents = !result.agents.is_empty() || result.variants.values().any(|v| !v.agents.is_empty());
         tables::read(&mut configurations, with_agents, text)?;
+        // Neither had older directories these.
+        if let Some(text) = read("transport.csv") {
+            transport::read_figures(&mut configurations, &text)?;
+        }
+        if let Some(text) = read("flows.csv") {
+            transport::read_flows(&mut configurations, &text)?;
+        }
         Ok(Self { about, machine, result, configurations })
     }
 

@@ -1,7 +1,7 @@
 //! The tables of a result directory, each written and read in one place.
 
 use super::csv::{Column, CsvError, Reader, Record, Writer};
-use super::{DirectoryError, agents};
+use super::{DirectoryError, agents, transport};
 use crate::details::{
     ConfigurationDetails, ConnectionState, ConnectionTrace, DelayCurve, DelayPairs, GroupBin, GroupFigures,
     GroupSeries, LinkFigures, QueueInterval, QueueTrace,
@@ -30,6 +30,8 @@ pub(super) fn write(configurations: &[ConfigurationDetails]) -> Vec<(&'static st
         ),
         ("agents.csv", agents::write_figures(configurations)),
         ("allocations.csv", agents::write_allocations(configurations)),
+        ("transport.csv", transport::write_figures(configurations)),
+        ("flows.csv", transport::write_flows(configurations)),
     ]
 }
 
@@ -186,6 +188,7 @@ fn read_groups(configurations: &mut [ConfigurationDetails], text: &str) -> Resul
                     None => None,
                 },
                 mos: figure(24)?.zip(figure(25)?).map(|(mean, min)| Mos { mean, min }),
+                ..GroupResult::default()
             },
         };
         if let Some(configuration) = of(configurations, &record, columns[0]) {

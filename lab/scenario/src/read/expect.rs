@@ -6,6 +6,7 @@ use super::tree::{Id, Origin};
 use super::{Places, inside};
 use crate::figures::{
     self, ADMISSION_FIGURES, AGENT_FIGURES, Content, DROP_REASONS, Formula, GROUP_FIGURES, LINK_FIGURES,
+    OVER, SEGMENT_FIGURES,
 };
 use crate::model::{Expect, Link, NodeKind, Scenario, Target};
 use crate::router_objects;
@@ -266,27 +267,55 @@ impl Asked<'_, '_> {
         }
     }
 
+    /// Checks that what a figure of connections is made from is recorded.
+    fn needs(&self, figure: &str, traffic: usize, limit: Option<&str>) {
+        let Self { cx, at, scenario, .. } = self;
+        let probes = &scenario.probes;
+        let of_traffic = &scenario.traffic[traffic];
+        let kind = figure.split('.').next().unwrap_or(figure);
+        if SEGMENT_FIGURES.contains(&kind) && !probes.segments.contains(&traffic) {
+            let error = cx.error(*at, "is a figure of segments, which are not followed");
+            cx.push(error.hint(format!("Write segments = [\"{}\"] below [probes]", of_traffic.name)));
+        }
+        if kind == "utilisation_pct" && of_traffic.kind.tcp().is_some_and(|tcp| tcp.share.is_none()) {
+            let error = cx.error(*at, "is a share of a rate that is not told");
+            let name = &of_traffic.name;
+            cx.push(error.hint(format!("Write share = \"64 kbit/s\" below [traffic.{name}.tcp]")));
+        }
+        let names: Vec<String> = probes.delay_limits.iter().map(|one| figures::limit_name(*one)).collect();
+        if let Some(limit) = limit.filter(|limit| !names.iter().any(|name| name == limit)) {
+            let error = cx.error(*at, format!("is about a limit of {limit} ms that is not counted"));
+            let error = error.hint(format!("Write delay_limits = [\"{limit} ms\"] below [probes]"));
+            cx.push(if names.is_empty() { error } else { error.allowed(names.join(", ")) });
+        }
+    }
+
     /// Checks `GROUP.FIGURE`.
     fn group(&self, path: &str, variants: &[(String, Scenario)]) {
         let Self { cx, at, scenario, prefix, whole } = self;
         let total = figures::has_total(scenario).then(|| (figures::TOTAL.to_owned(), Content::Sum));
         let groups = figures::groups(scenario).into_iter();
-        let groups = groups.map(|group| (group.name, Content::of(&scenario.traffic[group.traffic].kind)));
-        let groups: Vec<(String, Content)> = groups.chain(total).collect();
+        let content = |traffic: usize| Content::of(&scenario.traffic[traffic].kind);
+        let groups = groups.map(|group| (group.name, content(group.traffic), Some(group.traffic)));
+        let total = total.map(|(name, content)| (name, content, None));
+        let groups: Vec<(String, Content, Option<usize>)> = groups.chain(total).collect();
         let fits = |name: &str| path.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
-        match groups.iter().filter(|(name, _)| fits(name)).max_by_key(|(name, _)| name.len()) {
-            Some((group, content)) => {
+        match groups.iter().filter(|(name, ..)| fits(name)).max_by_key(|(name, ..)| name.len()) {
+            Some((group, content, traffic)) => {
                 let (figure, of) = (&path[group.len() + 1..], format!("{prefix}{group}"));
-                if !GROUP_FIGURES.contains(&figure) {
+                let limit = figure.strip_prefix(OVER);
+                if !GROUP_FIGURES.contains(&figure) && limit.is_none() {
                     wrong_figure(cx, *at, figure, &of, &content.figures());
                 } else if *whole && !content.has(figure) {
                     cx.push(never(cx, *at, figure, &of, *content));
+                } else if let (true, Some(traffic)) = (*whole, traffic) {
+                    self.needs(figure, *traffic, limit);
                 }
             }
             None if !whole => {}
             None => {
                 let given = path.split('.').next().unwrap_or(path);
-                let names = groups.iter().map(|(name, _)| name.as_str());
+                let names = groups.iter().map(|(name, ..)| name.as_str());
                 let names = names.chain(variants.iter().map(|(name, _)| name.as_str())).chain(["link"]);
                 let names: Vec<&str> = names.collect();
                 let error = cx.error(*at, "is about a group that the result does not have");

@@ -15,6 +15,7 @@ mod lines;
 mod links;
 mod nodes;
 mod overrides;
+mod probes;
 mod rest;
 mod router_text;
 mod table;
@@ -133,7 +134,7 @@ fn scenario(cx: &Cx<'_>, variants: &[String]) -> Option<(Scenario, Places)> {
     let traffic = traffic::read(&mut root, &nodes, &head, &mut places);
     let faults = rest::faults(&mut root, &nodes, &mut places);
     let programs = rest::programs(&mut root, &nodes, &mut places);
-    let probes = rest::probes(&mut root, &links, &traffic);
+    let probes = probes::read(&mut root, &links, &traffic, &head);
     let expect = expect::read(&mut root, &mut places);
     rest::variants(&mut root);
     root.finish();

@@ -1,13 +1,11 @@
-//! The top level, faults, programs, probes and the headings of variants.
+//! The top level, faults, programs and the headings of variants.
 
 use super::cx::At;
 use super::table::Table;
 use super::tree::Value;
 use super::{MAX_VARIANTS, Places, nodes};
 use crate::command;
-use crate::model::{
-    Fault, FaultKind, FinalState, Link, LinkIndex, Node, NodeIndex, Probes, Program, Traffic,
-};
+use crate::model::{Fault, FaultKind, FinalState, Node, NodeIndex, Program};
 use perhop_config::TextError;
 use perhop_units::Duration;
 use std::collections::BTreeSet;
@@ -175,36 +173,6 @@ fn final_state(text: &str) -> Result<FinalState, TextError> {
             })
         }
     }
-}
-
-/// Reads `[probes]`.
-pub(super) fn probes(root: &mut Table<'_>, links: &[Link], traffic: &[Traffic]) -> Probes {
-    let mut probes = Probes::default();
-    let Some(mut table) = root.table_or_empty("probes") else { return probes };
-    let ms = Duration::from_millis;
-    if let Some(interval) = table.value_in("queue_interval", ms(1)..=ms(60_000)) {
-        probes.queue_interval = interval.value;
-    }
-    if let Some(bin) = table.value_in("throughput_bin", ms(1)..=ms(60_000)) {
-        probes.throughput_bin = bin.value;
-    }
-    let names: Vec<&str> = links.iter().map(|l| l.name.as_str()).collect();
-    for given in table.texts("links").map_or(Vec::new(), |l| l.value) {
-        match names.iter().position(|n| *n == given.value) {
-            Some(found) => probes.links.push(LinkIndex(found)),
-            None => table.cx.push(table.cx.unknown(given.at, given.value, "a link", &names)),
-        }
-    }
-    let names: Vec<&str> = traffic.iter().map(|t| t.name.as_str()).collect();
-    for given in table.texts("connections").map_or(Vec::new(), |l| l.value) {
-        match traffic.iter().position(|t| t.name == given.value) {
-            Some(found) if super::traffic::is_tcp(&traffic[found].kind) => probes.connections.push(found),
-            Some(_) => table.cx.push(table.cx.error(given.at, "has no connections: it sends datagrams")),
-            None => table.cx.push(table.cx.unknown(given.at, given.value, "a traffic", &names)),
-        }
-    }
-    table.finish();
-    probes
 }
 
 /// Checks the headings of `[variants.NAME]`; what they set is checked where it goes.

@@ -2,7 +2,7 @@
 
 use super::table::Table;
 use crate::model::{SlowStart, Tcp};
-use perhop_units::{Bytes, Duration};
+use perhop_units::{Bytes, Duration, Rate};
 
 /// Reads the table `tcp` of `table` over `before`.
 pub(super) fn read(table: &mut Table<'_>, before: &Tcp) -> Tcp {
@@ -61,6 +61,9 @@ pub(super) fn read(table: &mut Table<'_>, before: &Tcp) -> Tcp {
         }
     }
     delayed_ack(&mut table, &mut tcp);
+    if let Some(share) = table.value_in("share", Rate(1)..=Rate(1_000_000_000_000)) {
+        tcp.share = Some(share.value);
+    }
     table.finish();
     tcp
 }

@@ -74,7 +74,11 @@ pub(super) fn read(table: &mut Table<'_>, defaults: &Tcp) -> Option<TrafficKind>
         Kind::Bulk => {
             let size = table.value_in("size", Bytes(1)..=MAX_OBJECT).map(|s| s.value);
             let (count, spacing) = (count(table, "count"), spacing(table));
-            Some(TrafficKind::Bulk { count, size, spacing, tcp: tcp::read(table, defaults) })
+            let at_once = table.integer("at_once", 1..=MAX_STREAMS).map_or(1, |n| n.value as u16);
+            let stagger = table.value_in("stagger", Duration::ZERO..=DAY).map_or(Duration::ZERO, |s| s.value);
+            let access_delay = span(table, "access_delay", (Duration::ZERO, Duration::ZERO));
+            let tcp = tcp::read(table, defaults);
+            Some(TrafficKind::Bulk { count, size, spacing, at_once, stagger, access_delay, tcp })
         }
         Kind::Files => {
             let (count, size) = (count(table, "count"), object(table, LognormalSize::FILE));

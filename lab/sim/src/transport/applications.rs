@@ -7,12 +7,12 @@ use crate::error::SimError;
 use crate::world::{Who, World};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use perhop_measure::{ConnectionRecord, Membership, Toward};
-use perhop_scenario::{Scenario, Traffic, generators};
+use perhop_measure::{ConnectionRecord, Membership, ReadLog, SegmentLog, Toward};
+use perhop_scenario::{Scenario, Traffic, TrafficKind, generators};
 use perhop_tcp::Endpoint;
 use perhop_traffic::Seed;
 use perhop_traffic::tcp::{AppAction, AppEvent, ConnId, Side, TcpApplication};
-use perhop_units::Instant;
+use perhop_units::{Duration, Instant};
 
 impl World {
     /// One direction of a TCP traffic of one pair.
@@ -57,6 +57,9 @@ impl World {
             receiver: made.receiver,
             connections: HashMap::with_hasher(FixedState::with_seed(2)),
             traced: scenario.probes.connections.contains(&of.traffic),
+            followed: scenario.probes.segments.contains(&of.traffic),
+            access: access_delays(kind),
+            far: usize::from(client == a),
             opened: 0,
         });
         // What it wants at time zero it is asked for at time zero.
@@ -133,6 +136,10 @@ impl World {
             self.transport.connections.push(None);
             self.transport.connections.len() - 1
         });
+        let application = &self.transport.applications[index];
+        let slot = application.machine.records().get(conn.0 as usize).map_or(0, |record| record.user);
+        let access = application.access.get(usize::from(slot)).copied().unwrap_or(Duration::ZERO);
+        let (far, followed) = (application.far, application.followed);
         let mut ends = [0; 2];
         for (i, endpoint) in [client, server].into_iter().enumerate() {
             let application = &self.transport.applications[index];
@@ -150,7 +157,10 @@ impl World {
                 unwritten: 0,
                 closing: false,
                 over: false,
+                access: if i == far { access } else { Duration::ZERO },
+                serial: self.transport.serial,
             };
+            self.transport.serial += 1;
             ends[i] = self.transport.insert_end(end);
             self.who[entity.0 as usize] = Who::End(ends[i]);
         }
@@ -161,9 +171,24 @@ impl World {
         application.opened += 1;
         application.connections.insert(conn, connection);
         let record = transport.records.len();
-        transport.records.push(ConnectionRecord::new(application.of, now));
+        transport.records.push(ConnectionRecord {
+            slot,
+            reads: followed.then(ReadLog::default),
+            segments: followed.then(SegmentLog::default),
+            ..ConnectionRecord::new(application.of, now)
+        });
         transport.connections[connection] =
             Some(Connection { application: index, id: conn, ends, record, told: false });
         self.serve(ends[0]);
+    }
+}
+
+/// Delays of the connections of a traffic at their far hosts, by slot; empty where there are none.
+fn access_delays(kind: &TrafficKind) -> Vec<Duration> {
+    match kind {
+        TrafficKind::Bulk { count, access_delay: (_, most), .. } if *most > Duration::ZERO => {
+            (0..*count).map(|slot| kind.access_delay(slot)).collect()
+        }
+        _ => Vec::new(),
     }
 }

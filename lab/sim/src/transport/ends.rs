@@ -29,11 +29,11 @@ impl World {
                 end.closing = false;
                 end.endpoint.close();
             }
-            let (node, hop, addresses, dscp) = (end.node, end.hop, end.addresses, end.dscp);
+            let node = end.node;
             if self.nodes[node.0].up {
                 while let Some(Some(end)) = self.transport.ends.get_mut(index) {
                     let Some(segment) = end.endpoint.poll_output(now) else { break };
-                    self.send_segment(node, hop, addresses, dscp, &segment);
+                    self.end_sends(index, segment);
                 }
             } else {
                 while let Some(Some(end)) = self.transport.ends.get_mut(index)
@@ -74,6 +74,9 @@ impl World {
                     record.bytes += bytes;
                     if now >= transport.window.0 && now < transport.window.1 {
                         record.window_bytes += bytes;
+                    }
+                    if let Some(log) = &mut record.reads {
+                        log.read(now, bytes);
                     }
                 }
                 AppEvent::Received { conn, side, bytes }

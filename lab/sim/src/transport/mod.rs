@@ -1,8 +1,10 @@
 //! Connections: `lab/tcp` endpoints on simulated hosts, driven by the applications of `lab/traffic`.
 //!
 //! `config` is what an endpoint is told of a scenario's transport, `applications` opens connections and does what they
-//! want, `ends` serves an endpoint and tells what happened to it, `segments` is between endpoints and packets.
+//! want, `ends` serves an endpoint and tells what happened to it, `segments` is between endpoints and packets, `access`
+//! delays those of connections whose hosts are further away.
 
+mod access;
 mod applications;
 mod config;
 mod ends;
@@ -12,9 +14,10 @@ use crate::agenda::Entity;
 use crate::build::Options;
 use crate::frame::Hop;
 use crate::random::{Stream, TRANSPORT};
+use access::AccessLines;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use perhop_measure::{ConnectionRecord, Membership};
+use perhop_measure::{ConnectionRecord, Membership, SegmentLog};
 use perhop_scenario::{NodeIndex, Scenario};
 use perhop_tcp::{Config, Endpoint};
 use perhop_traffic::tcp::{AppEvent, ConnId, Side, TcpApplication};
@@ -42,6 +45,10 @@ struct End {
     unwritten: u64,
     closing: bool,
     over: bool,
+    /// Delay between it and the host's first link.
+    access: Duration,
+    /// Tells it from one that had its place before.
+    serial: u64,
 }
 
 struct Connection {
@@ -68,6 +75,12 @@ struct Application {
     receiver: Side,
     connections: HashMap<ConnId, usize, FixedState>,
     traced: bool,
+    /// Its segments are followed.
+    followed: bool,
+    /// Delays between a host and its first link, by slot; none where there are none.
+    access: Vec<Duration>,
+    /// Which of the nodes is that host.
+    far: usize,
     opened: usize,
 }
 
@@ -87,6 +100,10 @@ pub(crate) struct Transport {
     random: Stream,
     window: (Instant, Instant),
     bin: Duration,
+    access: AccessLines,
+    access_entity: Entity,
+    /// Serial number of the next end.
+    serial: u64,
 }
 
 fn index_of(side: Side) -> usize {
@@ -97,7 +114,7 @@ fn index_of(side: Side) -> usize {
 }
 
 impl Transport {
-    pub(crate) fn new(scenario: &Scenario, options: &Options) -> Self {
+    pub(crate) fn new(scenario: &Scenario, options: &Options, access_entity: Entity) -> Self {
         Self {
             ends: Vec::new(),
             free_ends: Vec::new(),
@@ -111,6 +128,9 @@ impl Transport {
             random: Stream::new(options.seed, options.repetition, TRANSPORT),
             window: (Instant(scenario.warm_up.as_nanos()), Instant(scenario.length().as_nanos())),
             bin: scenario.probes.throughput_bin,
+            access: AccessLines::default(),
+            access_entity,
+            serial: 0,
         }
     }
 
@@ -166,6 +186,14 @@ impl Transport {
         if let Some(Some(connection)) = connection.and_then(|index| self.connections.get_mut(index)) {
             connection.told = true;
         }
+    }
+
+    /// Where the segments of an end that sends data are noted, if they are followed.
+    fn followed(&mut self, end: usize) -> Option<&mut SegmentLog> {
+        let end = self.ends.get(end)?.as_ref()?;
+        let connection = self.connections.get(end.connection)?.as_ref()?;
+        let receives = self.applications[connection.application].receiver == end.side;
+        self.records[connection.record].segments.as_mut().filter(|_| !receives)
     }
 
     fn tell(&mut self, application: usize, event: AppEvent) {

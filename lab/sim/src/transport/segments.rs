@@ -1,12 +1,13 @@
 //! Segments: from packets to the ends they are for, and from ends into packets.
 
+use super::access::Waiting;
 use crate::frame::{FRAME_LEN, Hop, IP_LEN, IpHeader, ip_packet, mac};
 use crate::world::World;
 use perhop_packet::Packet;
 use perhop_scenario::NodeIndex;
 use perhop_tcp::wire::parse_unchecked;
 use perhop_tcp::{Segment, SegmentOut, refusal};
-use perhop_units::Dscp;
+use perhop_units::{Dscp, Duration};
 use perhop_wire::checksum::pseudo_header_v4;
 use perhop_wire::{Ecn, ipv4, protocol, tcp};
 use std::net::Ipv4Addr;
@@ -27,14 +28,44 @@ impl World {
         let Some(index) = self.transport.by_key.get(&key).copied() else {
             return self.refuse(node, src, &segment);
         };
+        match self.transport.ends.get(index) {
+            Some(Some(end)) if end.access > Duration::ZERO => {
+                let delay = end.access;
+                self.wait_on_access_line(index, delay, Waiting::In(segment, ip_len as u64));
+            }
+            _ => self.end_receives(index, &segment, ip_len as u64),
+        }
+    }
+
+    /// A segment reaches the end it is for.
+    pub(super) fn end_receives(&mut self, index: usize, segment: &Segment, ip_len: u64) {
         let now = self.now;
         let Some(Some(end)) = self.transport.ends.get_mut(index) else { return };
-        end.endpoint.handle_segment(now, &segment);
+        end.endpoint.handle_segment(now, segment);
+        let acknowledged = end.endpoint.acked_offset();
+        if let Some(log) = self.transport.followed(index) {
+            log.acknowledged(now, acknowledged);
+        }
         if segment.payload_len > 0 {
-            self.count_arrival(index, ip_len as u64);
+            self.count_arrival(index, ip_len);
         }
         self.serve(index);
         self.run_applications();
+    }
+
+    /// A segment leaves an end.
+    pub(super) fn end_sends(&mut self, index: usize, segment: SegmentOut) {
+        let now = self.now;
+        if let Some(log) = self.transport.followed(index) {
+            log.sent(now, segment.payload_offset, segment.payload_len);
+        }
+        let Some(Some(end)) = self.transport.ends.get(index) else { return };
+        let (node, hop, addresses, dscp, delay) = (end.node, end.hop, end.addresses, end.dscp, end.access);
+        if delay > Duration::ZERO {
+            self.wait_on_access_line(index, delay, Waiting::Out(segment));
+        } else {
+            self.send_segment(node, hop, addresses, dscp, &segment);
+        }
     }
 
     /// Answers a segment that belongs to nobody.

@@ -51,7 +51,15 @@ fn congested(kind: NodeKind) -> Scenario {
         silence_suppression: None,
     };
     s.traffic.push(Traffic { both: true, ..traffic("voip", vec![pair(0)], stop, voice) });
-    let bulk = TrafficKind::Bulk { count: 4, size: None, spacing: Duration::ZERO, tcp: Tcp::default() };
+    let bulk = TrafficKind::Bulk {
+        count: 4,
+        size: None,
+        spacing: Duration::ZERO,
+        at_once: 1,
+        stagger: Duration::ZERO,
+        access_delay: (Duration::ZERO, Duration::ZERO),
+        tcp: Tcp::default(),
+    };
     s.traffic.push(traffic("bulk", vec![pair(1)], stop, bulk));
     s
 }

@@ -52,7 +52,15 @@ fn one_transfer_fills_the_link() {
     s.warm_up = Duration::from_secs(5);
     s.duration = Duration::from_secs(15);
     let stop = Duration::from_secs(20);
-    let kind = TrafficKind::Bulk { count: 1, size: None, spacing: Duration::ZERO, tcp: newreno() };
+    let kind = TrafficKind::Bulk {
+        count: 1,
+        size: None,
+        spacing: Duration::ZERO,
+        at_once: 1,
+        stagger: Duration::ZERO,
+        access_delay: (Duration::ZERO, Duration::ZERO),
+        tcp: newreno(),
+    };
     s.traffic.push(traffic("bulk", vec![pair(0)], stop, kind));
     let recording = simulate(&s, 1);
     let bits = recording.connections[0].window_ip_bytes as f64 * 8.0 / 15.0;
@@ -71,6 +79,9 @@ fn a_sized_transfer_ends_and_web_users_fetch_pages() {
         count: 3,
         size: Some(Bytes(1_000_000)),
         spacing: Duration::ZERO,
+        at_once: 1,
+        stagger: Duration::ZERO,
+        access_delay: (Duration::ZERO, Duration::ZERO),
         tcp: Tcp::default(),
     };
     s.traffic.push(traffic("bulk", vec![pair(0)], stop, bulk));
@@ -232,7 +243,15 @@ fn reasons_that_expected_values_may_name_are_those_of_the_data_plane() {
 /// One transfer with `tcp` over `mbit` Mbit/s and 100 ms there and back, with so many packets of queue.
 fn transfer(mbit: u64, queue: u32, tcp: Tcp) -> perhop_measure::Recording {
     let mut s = dumbbell(1, Rate::from_mbit(mbit), Duration::from_millis(50), queue, 10);
-    let kind = TrafficKind::Bulk { count: 1, size: None, spacing: Duration::ZERO, tcp };
+    let kind = TrafficKind::Bulk {
+        count: 1,
+        size: None,
+        spacing: Duration::ZERO,
+        at_once: 1,
+        stagger: Duration::ZERO,
+        access_delay: (Duration::ZERO, Duration::ZERO),
+        tcp,
+    };
     s.traffic.push(traffic("bulk", vec![pair(0)], Duration::from_secs(10), kind));
     simulate(&s, 1)
 }

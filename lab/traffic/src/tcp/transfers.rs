@@ -1,6 +1,7 @@
 //! Bulk transfers: a number of connections, each endless or of one size, that start one after the other.
 
 use crate::error::TrafficError;
+use crate::random::Generator;
 use crate::size::MAX_OBJECT_BYTES;
 use crate::source::{check_range, check_span};
 use crate::tcp::Direction;
@@ -14,8 +15,12 @@ pub struct TransfersConfig {
     pub transfers: u16,
     /// First transfer.
     pub start: Duration,
-    /// Time from one transfer's start to the next.
+    /// Time from the start of one transfer, or of several that start together, to the next.
     pub spacing: Duration,
+    /// How many start together, above 0.
+    pub at_once: u16,
+    /// Each starts later than that by a random time, uniform up to this.
+    pub stagger: Duration,
     /// What has not ended is cut here.
     pub stop: Duration,
     /// Bytes of each, or `None` for as many as the time allows; above 0.
@@ -33,6 +38,7 @@ impl TransfersConfig {
         check_span(self.start, self.stop)?;
         check_back_off(self.back_off)?;
         check_range("number of transfers", u64::from(self.transfers), 1, u64::from(u16::MAX))?;
+        check_range("transfers that start together", u64::from(self.at_once), 1, u64::from(u16::MAX))?;
         check_range("bytes of a transfer", self.bytes.unwrap_or(1), 1, MAX_OBJECT_BYTES)
     }
 }
@@ -50,13 +56,16 @@ impl TransfersPlan {
     }
 
     /// Each slot has one job.
-    pub(crate) fn job(&mut self, slot: u16) -> Option<Job> {
+    pub(crate) fn job(&mut self, slot: u16, generator: &mut Generator) -> Option<Job> {
         let begun = self.begun.get_mut(usize::from(slot))?;
         if std::mem::replace(begun, true) {
             return None;
         }
         let volume = self.config.bytes.map_or(Volume::Endless, Volume::Bytes);
-        let wait = self.config.spacing.saturating_mul(u64::from(slot));
+        let mut wait = self.config.spacing.saturating_mul(u64::from(slot / self.config.at_once.max(1)));
+        if self.config.stagger > Duration::ZERO {
+            wait = wait + generator.between(Duration::ZERO, self.config.stagger);
+        }
         Some(Job {
             wait,
             reuse: false,

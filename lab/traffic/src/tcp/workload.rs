@@ -202,7 +202,7 @@ impl TcpWorkload {
         let slot = self.slots.get_mut(usize::from(number))?;
         slot.retry = false;
         slot.job = match &mut self.plan {
-            Plan::Transfers(plan) => plan.job(number),
+            Plan::Transfers(plan) => plan.job(number, &mut slot.generator),
             Plan::Files(plan) => plan.job(number, &mut slot.generator),
             Plan::Web(plan) => plan.job(number, &mut slot.generator),
         };

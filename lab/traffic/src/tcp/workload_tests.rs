@@ -151,6 +151,8 @@ fn bulk() -> TransfersConfig {
         transfers: 4,
         start: secs(1),
         spacing: Duration::from_millis(500),
+        at_once: 1,
+        stagger: Duration::ZERO,
         stop: secs(20),
         bytes: None,
         direction: Direction::Down,
@@ -179,6 +181,24 @@ fn endless_transfers_fill_their_rate_until_the_stop() {
             assert!(record.cut && !record.failed);
         }
     }
+}
+
+#[test]
+fn transfers_start_in_groups_and_by_chance() {
+    let starts = |config: TransfersConfig, seed| {
+        let mut app = TcpWorkload::transfers(config, Seed::new(seed), Instant::ZERO).expect("valid");
+        Network::new(0, 8_000_000, 1).run(&mut app, secs(19));
+        app.records().iter().map(|record| record.opened.0 / 1_000_000).collect::<Vec<u64>>()
+    };
+    let pairs = TransfersConfig { transfers: 5, at_once: 2, ..bulk() };
+    assert_eq!(starts(pairs, 1), [1000, 1000, 1500, 1500, 2000]);
+    // Each within 2 s of its time, otherwise for another seed, the same for the same; the mean of 1,000 is 1 s.
+    let scattered = TransfersConfig { transfers: 1000, spacing: Duration::ZERO, stagger: secs(2), ..bulk() };
+    let one = starts(scattered, 1);
+    assert!(one == starts(scattered, 1) && one != starts(scattered, 2));
+    assert!(one.len() == 1000 && one.iter().all(|ms| (1000..3000).contains(ms)));
+    let mean = one.iter().sum::<u64>() / 1000;
+    assert!((1920..2080).contains(&mean), "{mean}: by four standard deviations of 18 ms");
 }
 
 #[test]
@@ -356,6 +376,8 @@ fn any_workload(generator: &mut Generator) -> (TcpWorkload, usize) {
                 transfers: slots,
                 start,
                 spacing,
+                at_once: 1 + generator.below(4) as u16,
+                stagger: Duration(generator.below(2) * generator.below(1_000_000_000)),
                 stop,
                 bytes,
                 direction,

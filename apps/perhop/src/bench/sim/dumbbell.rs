@@ -137,7 +137,15 @@ impl Dumbbell {
             stop,
             dscp: Dscp::default(),
             reply_dscp: Dscp::default(),
-            kind: TrafficKind::Bulk { count: 1, size: None, spacing: Duration::ZERO, tcp: transport() },
+            kind: TrafficKind::Bulk {
+                count: 1,
+                size: None,
+                spacing: Duration::ZERO,
+                at_once: 1,
+                stagger: Duration::ZERO,
+                access_delay: (Duration::ZERO, Duration::ZERO),
+                tcp: transport(),
+            },
         }
     }
 
