@@ -51,6 +51,8 @@ bench: release ## speed of packet path and simulator, one JSON object a line (ne
 	run() { $(PERHOP) bench "$$@" $(BENCH_ARGS) || { code=$$?; [ $$code -eq 3 ] || failed=$$code; }; }; \
 	for flows in 1 1000 100000; do run forward --flows $$flows --filters 1 --packet 64; done; \
 	for filters in 100 5000; do run forward --flows 1000 --filters $$filters --packet 64; done; \
+	run detection; \
+	run allocation; \
 	run veth --io af_packet; \
 	run sim; \
 	exit $$failed

@@ -3,7 +3,9 @@
 //! Every measurement is a set of sweep points; each is one JSON object a line with `--json`, else a row of a table.
 //! What disturbed a measurement is said in its warnings: time that the machine gave to others, and spread.
 
+mod allocation;
 mod costs;
+mod detection;
 mod forward;
 mod latency;
 mod machine;
@@ -33,6 +35,10 @@ pub struct Args {
 enum Bench {
     /// Memory to memory through the default edge graph, on one core.
     Forward(forward::Options),
+    /// What real-time detection adds to a packet.
+    Detection(detection::Options),
+    /// One step of the allocation of many classes
+    Allocation(allocation::Options),
     /// The simulator, beside ns-3 where it is installed
     Sim(sim::Options),
     /// Where a packet's time inside the router goes: by element, and by rate and length
@@ -80,6 +86,8 @@ impl BenchError {
 pub fn run(args: &Args) -> ExitCode {
     let result = match &args.bench {
         Bench::Forward(options) => forward::run(options, &mut Sink::new(options.json)),
+        Bench::Detection(options) => detection::run(options, &mut Sink::new(options.json)),
+        Bench::Allocation(options) => allocation::run(options, &mut Sink::new(options.json)),
         Bench::Sim(options) => sim::run(options, &mut Sink::new(options.json)),
         Bench::Latency(options) => latency::run(options, &mut Sink::new(options.json)),
         Bench::Veth(options) => veth::run(options, &mut Sink::new(options.json)),

@@ -44,13 +44,13 @@ impl Elements {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::router::{Router, Setup};
+    use crate::bench::router::{Detection, Router, Setup};
     use perhop_element::CostConfig;
     use perhop_packet::Pool;
 
     #[test]
     fn every_element_on_the_way_exists() {
-        let setup = Setup { rate: 1_000_000_000, filters: 0, connections: 1024 };
+        let setup = Setup { rate: 1_000_000_000, filters: 0, connections: 1024, detection: Detection::On };
         let mut router = Router::new(&setup, Pool::new(64), 1).expect("the example is valid");
         let driver = router.worker.driver_mut();
         driver.set_costs(Some(CostConfig { clock, clock_ns: 0, every: 1 }));

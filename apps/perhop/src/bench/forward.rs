@@ -11,8 +11,8 @@ use super::costs::{Elements, clock};
 use super::machine::{self, SPREAD, Watch};
 use super::memory::{bytes_per_class, bytes_per_flow};
 use super::report::{Metric, Point, Sink, Spread};
-use super::router::{LAN, Router, Setup, WAN, port_mac};
-use super::traffic::{MIN_FRAME, Source};
+use super::router::{Detection, LAN, Router, Setup, WAN, port_mac};
+use super::traffic::{MIN_FRAME, Payload, Source};
 use perhop_element::{CostConfig, TraceConfig};
 use perhop_graph::router::{EdgeOptions, WorkerEvent};
 use perhop_packet::{BUFFER_LEN, Batch, HEADROOM, Pool};
@@ -59,7 +59,7 @@ pub struct Options {
 
 /// Which buffers packets get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Buffers {
+pub(super) enum Buffers {
     /// Each is used again only when more memory than the last-level cache holds has been used in between.
     Rotating,
     /// The pool gives the buffer that came back last.
@@ -77,16 +77,41 @@ impl Buffers {
 
 /// One sweep point.
 #[derive(Clone, Copy, Debug)]
-struct Case {
-    flows: usize,
-    filters: usize,
-    new_per_cent: u32,
+pub(super) struct Case {
+    pub flows: usize,
+    pub filters: usize,
+    pub new_per_cent: u32,
+    pub packet: usize,
+    pub batch: usize,
+    pub buffers: Buffers,
+    pub payload: Payload,
+    pub detection: Detection,
+    /// Virtual time a packet, ns.
+    pub pace_ns: u64,
+    pub seed: u64,
+}
+
+impl Case {
+    fn of(options: &Options, flows: usize, filters: usize, new_per_cent: u32) -> Self {
+        Self {
+            flows,
+            filters,
+            new_per_cent,
+            packet: options.packet,
+            batch: options.batch,
+            buffers: options.buffers,
+            payload: Payload::Random,
+            detection: Detection::On,
+            pace_ns: PACE_NS,
+            seed: options.seed,
+        }
+    }
 }
 
 /// Virtual time a packet: at this pace 5 % new flows keep 75,000 connections alive for their 30 s.
 const PACE_NS: u64 = 20_000;
 /// Rounds before the measured ones: enough virtual time for connections to reach their steady number.
-const WARM_UP_NS: u64 = 35_000_000_000;
+pub(super) const WARM_UP_NS: u64 = 35_000_000_000;
 /// Bytes of a packet that forwarding touches: its slot and the beginning of its buffer.
 const TOUCHED: usize = 256;
 
@@ -109,7 +134,7 @@ pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
     for flows in one_or(options.flows, &[1, 1_000, 100_000]) {
         for filters in one_or(options.filters, &[1, 100, 5_000]) {
             for &new_per_cent in &new {
-                let case = Case { flows, filters, new_per_cent };
+                let case = Case::of(options, flows, filters, new_per_cent);
                 sink.point(&measure(options, case, cpu)?)?;
             }
         }
@@ -139,9 +164,9 @@ fn check(options: &Options) -> Result<(), BenchError> {
 }
 
 /// A router between two memories.
-struct Rig {
-    router: Router,
-    source: Source,
+pub(super) struct Rig {
+    pub router: Router,
+    pub source: Source,
     pool: Pool,
     /// Packets that have left, until their buffers are cold.
     parked: Vec<Batch>,
@@ -151,46 +176,49 @@ struct Rig {
     events: Vec<WorkerEvent>,
     now: Instant,
     batch_len: usize,
+    pace_ns: u64,
     sent: u64,
     /// Memory allocations of the measured rounds.
     allocations: u64,
 }
 
 impl Rig {
-    fn new(options: &Options, case: Case) -> Result<Self, BenchError> {
+    pub fn new(case: Case) -> Result<Self, BenchError> {
         let beyond_cache = 2 * machine::last_level_cache();
-        let parked = match options.buffers {
-            Buffers::Rotating => (beyond_cache / TOUCHED).div_ceil(options.batch),
+        let parked = match case.buffers {
+            Buffers::Rotating => (beyond_cache / TOUCHED).div_ceil(case.batch),
             Buffers::Pooled => 0,
         };
         let alive = case.flows + (case.new_per_cent as usize) * 15_000 + 1_000;
         let connections = u32::try_from(alive * 5 / 4)
             .map_or(MAX_CONNECTIONS, |n| n.next_power_of_two().min(MAX_CONNECTIONS))
             .max(EdgeOptions::DEFAULT_CONNECTIONS);
-        let setup = Setup { rate: 100_000_000_000, filters: case.filters, connections };
-        let pool = Pool::new(parked * options.batch + 4096);
-        let router = Router::new(&setup, pool.clone(), options.seed)?;
+        let Case { filters, detection, .. } = case;
+        let setup = Setup { rate: 100_000_000_000, filters, connections, detection };
+        let pool = Pool::new(parked * case.batch + 4096);
+        let router = Router::new(&setup, pool.clone(), case.seed)?;
         let macs = (MacAddr([2, 0, 0, 0, 3, 1]), port_mac(LAN));
-        let source =
-            Source::new(case.flows, options.packet, beyond_cache, case.new_per_cent, options.seed, macs);
+        let Case { flows, packet, new_per_cent, payload, seed, .. } = case;
+        let source = Source::new(flows, packet, beyond_cache, new_per_cent, payload, seed, macs);
         Ok(Self {
             router,
             source,
             pool,
             parked: (0..parked).map(|_| Batch::new()).collect(),
             next_parked: 0,
-            out: vec![0; options.packet * Batch::MAX],
+            out: vec![0; packet * Batch::MAX],
             batch: Batch::new(),
             events: Vec::with_capacity(8192),
             now: Instant::ZERO,
-            batch_len: options.batch,
+            batch_len: case.batch,
+            pace_ns: case.pace_ns,
             sent: 0,
             allocations: 0,
         })
     }
 
     /// Forwards every frame of the source once.
-    fn round(&mut self) {
+    pub fn round(&mut self) {
         let mut at = 0;
         while at < self.source.count() {
             let until = (at + self.batch_len).min(self.source.count());
@@ -200,7 +228,7 @@ impl Rig {
     }
 
     /// A round with new flows in their places. Returns ns a packet, of this thread's processor time.
-    fn timed_round(&mut self) -> Result<f64, BenchError> {
+    pub fn timed_round(&mut self) -> Result<f64, BenchError> {
         self.source.renew();
         let (sent, before) = (self.sent, perhop_bench::allocations());
         let start = machine::thread_time_ns();
@@ -217,7 +245,7 @@ impl Rig {
     /// One turn of a worker's loop: receive, forward, timers, send.
     #[inline]
     fn turn(&mut self, from: usize, until: usize) {
-        self.now = Instant(self.now.0 + (until - from) as u64 * PACE_NS);
+        self.now = Instant(self.now.0 + (until - from) as u64 * self.pace_ns);
         for i in from..until {
             let Some(mut packet) = self.pool.packet(self.source.frame(i)) else { break };
             packet.meta_mut().received_at = self.now;
@@ -254,7 +282,7 @@ impl Rig {
 
 /// Measures one point.
 fn measure(options: &Options, case: Case, cpu: usize) -> Result<Point, BenchError> {
-    let mut rig = Rig::new(options, case)?;
+    let mut rig = Rig::new(case)?;
     let count = rig.source.count() as u64;
     for _ in 0..WARM_UP_NS.div_ceil(count * PACE_NS).max(2) {
         rig.source.renew();

@@ -40,6 +40,19 @@ pub struct Setup {
     pub filters: usize,
     /// Connections the router keeps at the most.
     pub connections: u32,
+    /// Real-time detection.
+    pub detection: Detection,
+}
+
+/// What becomes of the example's detector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detection {
+    /// As it is in the file.
+    On,
+    /// It does not run.
+    Off,
+    /// It never comes to an end: more packets are asked for than a flow sends in the time.
+    Endless,
 }
 
 /// The example's objects with the port `wan` at `rate` instead of its own, and `filters` more filters.
@@ -49,6 +62,16 @@ fn objects(setup: &Setup) -> Result<Vec<Object>, BenchError> {
     let mut objects = file.objects;
     for object in objects.iter_mut().filter(|o| o.kind == Kind::Port && o.name.as_str() == "wan") {
         object.spec["rate"] = setup.rate.into();
+    }
+    for object in objects.iter_mut().filter(|o| o.kind == Kind::Detector) {
+        match setup.detection {
+            Detection::On => {}
+            Detection::Off => object.spec["enabled"] = false.into(),
+            Detection::Endless => {
+                object.spec["packets"] = 64.into();
+                object.spec["within"] = 100_000_000.into();
+            }
+        }
     }
     for i in 0..setup.filters {
         let name = Name::new(&format!("bench/{i:05}")).map_err(|e| BenchError::Router(e.to_string()))?;

@@ -16,6 +16,15 @@ struct Tuple {
     ports: (u16, u16),
 }
 
+/// What frames carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// Random octets: now and then they look like the beginning of media, as other protocols do.
+    Random,
+    /// RTP of one source a flow, G.711: with every round it goes on.
+    Rtp,
+}
+
 /// Frames side by side, each at a multiple of [`Source::stride`].
 #[derive(Debug)]
 pub struct Source {
@@ -24,6 +33,10 @@ pub struct Source {
     stride: usize,
     count: usize,
     settled: Vec<Tuple>,
+    payload: Payload,
+    /// Flow of each place, of RTP, and how many packets each has sent.
+    flow_of: Vec<u32>,
+    sent: Vec<u32>,
     /// Places whose flow is new in every round.
     new_at: Vec<usize>,
     next_new: u32,
@@ -39,6 +52,7 @@ impl Source {
         frame_len: usize,
         bytes: usize,
         new_per_cent: u32,
+        payload: Payload,
         seed: u64,
         macs: (MacAddr, MacAddr),
     ) -> Self {
@@ -52,6 +66,9 @@ impl Source {
             stride,
             count,
             settled,
+            payload,
+            flow_of: Vec::new(),
+            sent: vec![0; flows],
             new_at: Vec::new(),
             next_new: 0,
             rng,
@@ -65,14 +82,26 @@ impl Source {
                 let at = if i < flows { i } else { source.rng.random_range(0..flows) };
                 let tuple = source.settled[at];
                 source.write(i, tuple);
+                if payload == Payload::Rtp {
+                    source.flow_of.push(at as u32);
+                }
             }
         }
         source.renew();
         source
     }
 
-    /// Gives every place for new flows a flow never seen before.
+    /// Gives every place for new flows a flow never seen before, and every packet of RTP its number.
     pub fn renew(&mut self) {
+        for (i, flow) in self.flow_of.iter().enumerate() {
+            let sent = &mut self.sent[*flow as usize];
+            *sent += 1;
+            let at = &mut self.memory[i * self.stride + HEADERS..][..RTP_HEADER];
+            at[..2].copy_from_slice(&[0x80, 0]);
+            at[2..4].copy_from_slice(&(*sent as u16).to_be_bytes());
+            at[4..8].copy_from_slice(&sent.wrapping_mul(160).to_be_bytes());
+            at[8..].copy_from_slice(&flow.wrapping_mul(2_654_435_761).to_be_bytes());
+        }
         for i in std::mem::take(&mut self.new_at) {
             self.next_new += 1;
             let tuple = tuple(10 << 24 | 1 << 23 | (self.next_new & 0x7f_ffff), &mut self.rng);
@@ -84,7 +113,6 @@ impl Source {
     fn write(&mut self, at: usize, tuple: Tuple) {
         let mut payload = [0u8; 2048];
         let payload = &mut payload[..self.frame_len - HEADERS];
-        // Random octets: now and then they look like the beginning of media, as other protocols do.
         self.rng.fill_bytes(payload);
         let (from, to) = self.macs;
         let frame = build::udp4(tuple.src, tuple.dst)
@@ -92,7 +120,12 @@ impl Source {
             .ports(tuple.ports.0, tuple.ports.1)
             .payload(payload)
             .build();
-        self.memory[at * self.stride..][..frame.len()].copy_from_slice(&frame);
+        let place = &mut self.memory[at * self.stride..][..frame.len()];
+        place.copy_from_slice(&frame);
+        if self.payload == Payload::Rtp {
+            // Its payload will change: none (RFC 768).
+            place[HEADERS - 2..HEADERS].fill(0);
+        }
     }
 
     /// Frames of one round.
@@ -114,6 +147,8 @@ impl Source {
 
 /// Ethernet, IPv4, UDP.
 const HEADERS: usize = 14 + 20 + 8;
+/// Fixed header of RTP (RFC 3550 §5.1).
+const RTP_HEADER: usize = 12;
 
 /// A flow from `src` to a random address of the network for benchmarks (RFC 2544 appendix C.2.2).
 fn tuple(src: u32, rng: &mut Pcg64Mcg) -> Tuple {
@@ -140,7 +175,7 @@ mod tests {
     #[test]
     fn every_flow_occurs_and_the_share_of_new_ones_is_as_asked() {
         let macs = (MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 0, 2]));
-        let mut s = Source::new(100, 64, 1 << 18, 5, 1, macs);
+        let mut s = Source::new(100, 64, 1 << 18, 5, Payload::Random, 1, macs);
         let first = sources(&s);
         let settled: HashSet<u32> = first.iter().copied().filter(|a| a & 1 << 23 == 0).collect();
         assert!(settled.len() >= 90, "{}", settled.len());
@@ -149,5 +184,23 @@ mod tests {
         assert!((new.len() as f64 / s.count() as f64 - 0.05).abs() < 0.02);
         s.renew();
         assert!(sources(&s).iter().filter(|a| **a & 1 << 23 != 0).all(|a| !new.contains(a)));
+    }
+
+    #[test]
+    fn rtp_goes_on_from_round_to_round() {
+        let macs = (MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 0, 2]));
+        let mut s = Source::new(3, 64, 1 << 12, 0, Payload::Rtp, 1, macs);
+        let mut last = [0u16; 3];
+        for _ in 0..3 {
+            for i in 0..s.count() {
+                let rtp = &s.frame(i)[HEADERS..];
+                let number = u16::from_be_bytes([rtp[2], rtp[3]]);
+                let flow = s.flow_of[i] as usize;
+                assert_eq!((rtp[0], number), (0x80, last[flow] + 1));
+                last[flow] = number;
+            }
+            s.renew();
+        }
+        assert!(last.iter().all(|n| *n > 3));
     }
 }
