@@ -212,7 +212,7 @@ impl Connection {
         let v6 = self.is(kind::V6);
         let fresh = Self::new(self.number, self.identity, 0, false, v6, now_ms);
         let flipped = self.kind & kind::FLIPPED;
-        *self = Self { next: self.next, kind: fresh.kind | flipped, ..fresh };
+        *self = Self { next: self.next, kind: fresh.kind | flipped, marks: self.marks, ..fresh };
     }
 
     /// Notes what every packet of `direction` shows.

@@ -45,8 +45,8 @@
 //! # Invariants
 //! Nothing of a packet changes but window and checksum, and the checksum stays right if it was. A window is never raised
 //! and never written as zero. Acknowledgments with the same number carry the same limit. The mean of the limits is what
-//! the rate needs. Packets are neither dropped nor reordered within a direction of a connection. No allocation per
-//! packet.
+//! the rate needs. Nothing is dropped, and whole segments keep their order within a direction of a connection. No
+//! allocation per packet.
 //!
 //! # Example
 //! `abr :: Abr(connections = 1000)`

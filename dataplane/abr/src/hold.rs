@@ -20,23 +20,36 @@ struct Pace {
     reach: Duration,
 }
 
-/// Release times of the flows that are paced, at most a fixed number of them.
+/// How often flows that are no longer paced are looked for when there is no room.
+const SWEEP: Duration = Duration::from_millis(100);
+
+/// Release times of the flows that are paced, at most a fixed number of them. They outlive their connection, so that
+/// nothing of a successor overtakes what is still held.
 #[derive(Debug)]
 pub(crate) struct Pacing {
-    flows: HashMap<u32, Pace, foldhash::fast::FixedState>,
+    flows: HashMap<u64, Pace, foldhash::fast::FixedState>,
     capacity: usize,
+    /// When to look for room again.
+    next_sweep: Instant,
 }
 
 impl Pacing {
     pub fn new(capacity: usize) -> Self {
         let flows = HashMap::with_capacity_and_hasher(capacity, foldhash::fast::FixedState::with_seed(0));
-        Self { flows, capacity }
+        Self { flows, capacity, next_sweep: Instant::ZERO }
     }
 
     /// When an acknowledgment goes that lets the sender of `flow` send for `spell`; `None`: no room, it goes at once.
-    pub fn space(&mut self, flow: u32, now: Instant, spell: Duration) -> Option<Instant> {
+    pub fn space(&mut self, flow: u64, now: Instant, spell: Duration) -> Option<Instant> {
         if self.flows.len() >= self.capacity && !self.flows.contains_key(&flow) {
-            return None;
+            if now < self.next_sweep {
+                return None;
+            }
+            self.next_sweep = now + SWEEP;
+            self.flows.retain(|_, pace| pace.last > now);
+            if self.flows.len() >= self.capacity {
+                return None;
+            }
         }
         let pace = self.flows.entry(flow).or_insert(Pace { last: Instant::ZERO, reach: FIRST });
         let wanted = if pace.last == Instant::ZERO { now } else { pace.last + spell };
@@ -49,20 +62,18 @@ impl Pacing {
         Some(at)
     }
 
-    /// When another packet of the same direction goes, so that it does not overtake; `None` when nothing is ahead, and
-    /// then the flow is forgotten if it `rests`.
-    pub fn follow(&mut self, flow: u32, now: Instant) -> Option<Instant> {
+    /// When another packet of the same direction goes, so that it does not overtake; `None`: nothing is ahead.
+    #[inline]
+    pub fn follow(&self, flow: u64, now: Instant) -> Option<Instant> {
+        if self.flows.is_empty() {
+            return None;
+        }
         self.flows.get(&flow).map(|pace| pace.last).filter(|last| *last > now)
     }
 
-    /// Forgets a flow.
-    pub fn forget(&mut self, flow: u32) {
+    /// Forgets a flow of which nothing is held.
+    pub fn forget(&mut self, flow: u64) {
         self.flows.remove(&flow);
-    }
-
-    /// Forgets all flows.
-    pub fn clear(&mut self) {
-        self.flows.clear();
     }
 }
 
@@ -143,3 +154,7 @@ impl<T> Held<T> {
         self.waiting.peek().map(|Reverse(waiting)| waiting.due)
     }
 }
+
+#[cfg(test)]
+#[path = "hold_tests.rs"]
+mod tests;

@@ -19,6 +19,7 @@ mod counters;
 mod element;
 mod hold;
 mod latency;
+mod passing;
 mod policies;
 mod segment;
 mod sequence;

@@ -120,7 +120,7 @@ impl Stamps {
             }
         }
         let again = before(seq, self.sent_end);
-        if again && !(self.is(mark::ACKED) && !after(seq_end, self.acked)) {
+        if again && (after(seq_end, self.acked) || !self.is(mark::ACKED)) {
             let clean = !self.is(mark::DIRTY);
             self.dirty_end = if clean { seq_end } else { later(self.dirty_end, seq_end) };
             self.marks |= mark::DIRTY;

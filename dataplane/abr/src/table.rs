@@ -43,6 +43,11 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
+    /// Names the data of one direction.
+    pub fn flow(self, direction: usize) -> u64 {
+        self.hash & !1 | direction as u64
+    }
+
     fn identity(self) -> u32 {
         (self.hash >> 32) as u32
     }

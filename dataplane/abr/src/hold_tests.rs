@@ -1,0 +1,83 @@
+use super::*;
+use proptest::prelude::*;
+
+const MS: u64 = 1_000_000;
+
+#[test]
+fn acknowledgments_go_one_spell_apart_once_the_sender_is_used_to_it() {
+    let mut pacing = Pacing::new(4);
+    let spell = Duration::from_millis(300);
+    // Each acknowledgment comes 100 ms after the last one went: the path's round trip.
+    let mut now = Instant(MS);
+    let mut gaps = vec![];
+    for _ in 0..20 {
+        let at = pacing.space(7, now, spell).expect("there is room");
+        gaps.push((at.since(now)).as_nanos() / MS);
+        now = at + Duration::from_millis(100);
+    }
+    assert_eq!(gaps[..3], [0, 20, 30], "it begins gently");
+    assert!(gaps.windows(2).all(|g| g[0] <= g[1] && g[1] <= g[0] * 3 / 2 + 20));
+    assert_eq!(gaps[12..], [200; 8], "300 ms from one to the next");
+}
+
+#[test]
+fn nothing_is_held_longer_than_a_time_out_allows() {
+    let mut pacing = Pacing::new(4);
+    let mut now = Instant(MS);
+    for _ in 0..40 {
+        let at = pacing.space(7, now, Duration::from_secs(10)).expect("there is room");
+        assert!(at.since(now) <= LONGEST);
+        now = at + Duration::from_millis(1);
+    }
+}
+
+#[test]
+fn room_comes_free_when_what_was_held_has_gone() {
+    let mut pacing = Pacing::new(2);
+    let spell = Duration::from_millis(50);
+    for flow in [1, 2] {
+        pacing.space(flow, Instant(MS), spell);
+        pacing.space(flow, Instant(MS), spell);
+    }
+    assert_eq!(pacing.space(3, Instant(2 * MS), spell), None);
+    assert_eq!(pacing.follow(1, Instant(2 * MS)), Some(Instant(21 * MS)));
+    assert_eq!(pacing.space(3, Instant(50 * MS), spell), None, "it looked a moment ago");
+    assert_eq!(pacing.space(3, Instant(200 * MS), spell), Some(Instant(200 * MS)));
+    assert_eq!(pacing.follow(1, Instant(200 * MS)), None);
+}
+
+proptest! {
+    /// However long each is to be held, each flow's items come out in the order in which they went in, not before their
+    /// time unless there is no room, and all of them.
+    #[test]
+    fn the_store_keeps_each_flows_order(
+        capacity in 1usize..20,
+        steps in proptest::collection::vec((0u64..4, 0u64..40, any::<bool>()), 1..200),
+    ) {
+        let mut pacing = Pacing::new(8);
+        let mut held = Held::new(capacity);
+        let mut out: Vec<(u64, u64)> = vec![];
+        let mut now = Instant(MS);
+        for (n, (flow, gap, spaced)) in steps.iter().enumerate() {
+            now += Duration::from_millis(*gap);
+            while let Some((flow, n, due)) = held.release(now) {
+                prop_assert!(due <= now);
+                out.push((flow, n));
+            }
+            let until = if *spaced { pacing.space(*flow, now, Duration::from_millis(90)) } else { pacing.follow(*flow, now) };
+            match until.filter(|until| *until > now) {
+                Some(until) => out.extend(held.push(until, (*flow, n as u64, until)).map(|(flow, n, _)| (flow, n))),
+                None => out.push((*flow, n as u64)),
+            }
+            prop_assert!(held.len() <= capacity);
+        }
+        while let Some((flow, n, _)) = held.pop() {
+            out.push((flow, n));
+        }
+        prop_assert_eq!(out.len(), steps.len());
+        for flow in 0..4 {
+            let order: Vec<u64> = out.iter().filter(|(f, _)| *f == flow).map(|(_, n)| *n).collect();
+            prop_assert!(order.is_sorted(), "{:?}", order);
+        }
+    }
+}

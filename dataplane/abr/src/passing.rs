@@ -1,0 +1,298 @@
+//! A segment on its way through: what it tells, and what is done to its window.
+
+use crate::connection::{Connection, Untouchable, mark};
+use crate::controller::Checksum;
+use crate::counters::Counters;
+use crate::latency::Sampled;
+use crate::policies::{Facts, NO_POLICY, Policies};
+use crate::segment::Segment;
+use crate::settings::{Floor, Latency, LimitedBy};
+use crate::stamps::{Acked, Echoed, Sent};
+use crate::window::{Bound, Offer, optimal};
+use perhop_units::{Bytes, Duration, Instant, Rate};
+use perhop_wire::Layout;
+use perhop_wire::layout::set_tcp_window;
+use perhop_wire::tcp::flags;
+
+/// Largest segment believed of a connection whose handshake was not seen: what is longer may be several in one frame.
+const SEEN_MSS: u32 = 1_460;
+
+/// See the module.
+pub(crate) struct Passing<'a> {
+    pub segment: &'a Segment,
+    pub facts: &'a Facts,
+    pub layout: &'a Layout,
+    /// Direction of the packet, and of the data that it acknowledges.
+    pub direction: usize,
+    pub acked: usize,
+    pub at: Instant,
+    pub now_us: u32,
+    pub now_ms: u32,
+}
+
+impl Passing<'_> {
+    /// What a segment takes up of the sequence numbers.
+    #[inline]
+    pub fn data(&self, c: &mut Connection, policies: &mut Policies, counters: &mut Counters, frame: &[u8]) {
+        let (d, segment) = (self.direction, self.segment);
+        let clock = segment.options.timestamps.map(|(value, _)| value);
+        if segment.payload == 0 && segment.flags & (flags::SYN | flags::FIN) == 0 {
+            if let Some(value) = clock {
+                c.stamps[d].note_clock(value, false, self.now_us);
+            }
+            return;
+        }
+        match c.stamps[d].sent(segment.seq, segment.seq_end(), self.now_us, c.is_shut(self.acked)) {
+            Sent::Ignored => return,
+            Sent::New => {}
+            Sent::Again => {
+                c.halves[d].retransmissions = c.halves[d].retransmissions.saturating_add(1);
+                counters.retransmissions += 1;
+                if let Some(value) = clock {
+                    c.stamps[d].note_clock(value, true, self.now_us);
+                }
+            }
+        }
+        if c.has(self.acked, mark::PACED) {
+            // It may have to wait behind held acknowledgments.
+            c.stamps[d].unstamp_newest();
+        }
+        self.choose(c, policies, frame);
+        if segment.payload == 0 {
+            return;
+        }
+        if !c.knows_mss() {
+            c.halves[d].window.raise_mss(segment.payload.min(SEEN_MSS) as u16, segment.headers);
+        }
+        let half = &mut c.halves[d];
+        half.data_ms = self.now_ms;
+        let overhead = policies.policy(half.policy).map_or(0, |policy| policy.overhead);
+        half.window.passed(segment.payload, segment.headers + overhead);
+        let id = half.policy;
+        if let Some(counters) = policies.counters_mut(id) {
+            counters.packets += 1;
+            counters.bytes += u64::from(self.layout.ip_len);
+        }
+        // Until it was answered it may be made up.
+        if !c.has(d, mark::LIVE) && c.stamps[d].acked().is_some() {
+            c.marks[d] |= mark::LIVE;
+            policies.join(id);
+        }
+    }
+
+    /// What an acknowledgment tells about the latency. Whether it is new.
+    #[inline]
+    pub fn measure(&self, c: &mut Connection, policies: &Policies, counters: &mut Counters) -> Option<u32> {
+        let stamps = &mut c.stamps[self.acked];
+        let (new, sample) = match stamps.acknowledged(self.segment.ack, self.now_us) {
+            Acked::New { octets, sample } => (Some(octets), sample),
+            Acked::Again | Acked::Old => (None, None),
+        };
+        let echoed = self.segment.options.timestamps.and_then(|(_, echo)| {
+            stamps.clock_echoed(echo, new.is_some(), self.now_us).filter(|_| sample.is_none())
+        });
+        if sample.is_none() && echoed.is_none() {
+            return new;
+        }
+        let policy = policies
+            .policy(c.halves[self.acked].policy)
+            .or_else(|| policies.policy(c.halves[self.direction].policy));
+        let how = policy.map_or(Latency::PUBLISHED, |policy| policy.latency);
+        let other_us = c.halves[self.direction].latency.us();
+        let filter = &mut c.halves[self.acked].latency;
+        let sampled = match (sample, echoed) {
+            (Some(us), _) | (None, Some(Echoed::OfData(us))) => {
+                filter.sample(&how, self.now_us, us, other_us)
+            }
+            (None, Some(Echoed::OfAck(us))) => match filter.bound(&how, self.now_us, us, other_us) {
+                // It was not shorter: no news.
+                Sampled::Refused => return new,
+                sampled => sampled,
+            },
+            (None, None) => return new,
+        };
+        match sampled {
+            Sampled::Taken => counters.samples += 1,
+            Sampled::Refused => counters.samples_refused += 1,
+            Sampled::Reinitialised => {
+                counters.samples += 1;
+                counters.reinitialised += 1;
+            }
+        }
+        new
+    }
+
+    /// Lowers the window of an acknowledgment, of `new` octets unless it repeats an earlier one. The time for which the
+    /// sender may send what it lets it, if the policy paces and a window cannot express it.
+    #[inline]
+    pub fn limit(
+        &self,
+        new: Option<u32>,
+        c: &mut Connection,
+        policies: &mut Policies,
+        counters: &mut Counters,
+        frame: &mut [u8],
+        checksum: Checksum,
+    ) -> Option<Duration> {
+        let (o, segment) = (self.acked, self.segment);
+        let terms = Terms::of(c, policies, counters, self)?;
+        let stamps = &c.stamps[o];
+        let offer = Offer {
+            ack: segment.ack,
+            field: segment.window,
+            shift: terms.shift,
+            sent_end: stamps.sent_end(),
+            allow_shrink: terms.allow_shrink,
+        };
+        let half = &mut c.halves[o];
+        let mut spell = None;
+        if let Some(octets) = new {
+            let ratio = half.window.ratio();
+            let on_its_way = optimal(terms.share_bps, ratio, terms.left_parts) >> 8;
+            let sent_end = offer.sent_end.unwrap_or(segment.ack);
+            let used_up =
+                half.window.limit() != 0 && half.window.is_used_up(sent_end, on_its_way.min(1 << 30) as u32);
+            let bound = half.window.advance(optimal(terms.share_bps, ratio, terms.rtt_parts), &offer);
+            let by = match bound {
+                Bound::Receiver => LimitedBy::Receiver,
+                Bound::Floor => LimitedBy::Floor,
+                Bound::Rate if used_up && !stamps.is_recovering() => LimitedBy::Abr,
+                Bound::Rate => LimitedBy::Congestion,
+            };
+            if bound == Bound::Floor {
+                counters.floor_limited += 1;
+                if let Some(counters) = policies.counters_mut(half.policy) {
+                    counters.floor_limited += 1;
+                }
+                if terms.pace && octets > 0 && !segment.has(flags::SYN) {
+                    spell = Some(spell_of(terms.share_bps, half.window.mss(), ratio, octets));
+                }
+            }
+            c.set_limited_by(o, by);
+        }
+        let half = &mut c.halves[o];
+        if half.window.limit() != 0 {
+            let field = half.window.field(&offer);
+            if field < segment.window {
+                write_window(frame, self.layout, field, checksum);
+                half.rewritten = half.rewritten.saturating_add(1);
+                counters.rewritten += 1;
+                if let Some(counters) = policies.counters_mut(half.policy) {
+                    counters.rewritten += 1;
+                }
+            }
+        }
+        spell
+    }
+
+    /// Finds the policy of a flow, when what it depends on has changed.
+    #[inline]
+    fn choose(&self, c: &mut Connection, policies: &mut Policies, frame: &[u8]) {
+        let (d, facts, layout) = (self.direction, self.facts, self.layout);
+        let generation = policies.generation();
+        let digest = facts.digest(layout.tos >> 2, generation);
+        let half = &mut c.halves[d];
+        if half.digest == digest && c.generation[d] == generation as u8 {
+            return;
+        }
+        let id = policies.choose(facts, frame, layout);
+        let old = std::mem::replace(&mut half.policy, id);
+        half.digest = digest;
+        c.generation[d] = generation as u8;
+        if c.has(d, mark::LIVE) && old != id {
+            policies.leave(old);
+            policies.join(id);
+        }
+    }
+}
+
+/// Under which terms a flow is limited.
+struct Terms {
+    share_bps: u64,
+    shift: u8,
+    rtt_parts: u64,
+    /// Latency towards the sender.
+    left_parts: u64,
+    allow_shrink: bool,
+    pace: bool,
+}
+
+impl Terms {
+    /// The terms for the window in a segment; `None`, counted, when it is left alone.
+    #[inline]
+    fn of(c: &mut Connection, policies: &Policies, counters: &mut Counters, p: &Passing<'_>) -> Option<Self> {
+        let id = c.halves[p.acked].policy;
+        let policy = match policies.policy(id) {
+            Some(policy) if id != NO_POLICY => policy,
+            _ => {
+                counters.bypassed_not_matched += 1;
+                return None;
+            }
+        };
+        let share_bps = if c.has(p.acked, mark::LIVE) { policies.share(id) } else { policies.next_share(id) };
+        if share_bps == 0 {
+            c.halves[p.acked].window.release();
+            return None;
+        }
+        if let Some(why) = c.untouchable() {
+            *match why {
+                Untouchable::Md5 => &mut counters.bypassed_md5,
+                Untouchable::Authenticated => &mut counters.bypassed_ao,
+                Untouchable::Multipath => &mut counters.bypassed_mptcp,
+            } += 1;
+            return None;
+        }
+        let Some(shift) = c.shift(p.direction, p.segment, policy) else {
+            counters.bypassed_unknown_shift += 1;
+            return None;
+        };
+        let right = c.halves[p.acked].latency.parts();
+        let left = c.halves[p.direction].latency.parts();
+        let syn = p.segment.has(flags::SYN);
+        if syn && !policy.limit_syn_ack {
+            return None;
+        }
+        let known = if syn {
+            right != 0
+        } else if policy.local {
+            right | left != 0
+        } else {
+            right != 0 && left != 0
+        };
+        if !known {
+            counters.bypassed_no_latency += 1;
+            return None;
+        }
+        Some(Self {
+            share_bps,
+            shift,
+            rtt_parts: u64::from(right) + u64::from(left),
+            left_parts: u64::from(left),
+            allow_shrink: policy.allow_shrink,
+            pace: policy.floor == Floor::Pace,
+        })
+    }
+}
+
+/// Time that the rate needs for what an acknowledgment of `octets` lets the sender send.
+fn spell_of(share_bps: u64, mss: u16, ratio: u16, octets: u32) -> Duration {
+    let segments = u64::from(octets.div_ceil(u32::from(mss)).max(1));
+    let on_the_wire = (u64::from(mss) << 16).div_ceil(u64::from(ratio.max(1)));
+    Rate(share_bps).time_for(Bytes(segments.saturating_mul(on_the_wire)))
+}
+
+/// Writes the window field, with the checksum if that is complete.
+#[inline]
+fn write_window(frame: &mut [u8], layout: &Layout, field: u16, checksum: Checksum) {
+    match checksum {
+        Checksum::Complete => {
+            set_tcp_window(frame, layout, field);
+        }
+        Checksum::Partial => {
+            let at = usize::from(layout.l4_offset) + 14;
+            if let Some(bytes) = frame.get_mut(at..at + 2) {
+                bytes.copy_from_slice(&field.to_be_bytes());
+            }
+        }
+    }
+}

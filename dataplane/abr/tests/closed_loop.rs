@@ -1,0 +1,260 @@
+//! Senders of the simplest kind behind the controller: they send whole segments while the window has room, lose nothing
+//! and grow as in slow start. What is published about rates and shares must come out.
+
+use perhop_abr::{
+    AbrPolicyId, Checksum, Controller, Facts, Floor, Latency, Locator, Match, Policy, Settings, Verdict,
+};
+use perhop_units::{Duration, Instant, Rate};
+use perhop_wire::tcp::flags::{ACK, SYN};
+use perhop_wire::{build, dissect};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
+
+const MSS: u32 = 1460;
+/// One way, µs: to the receiver over the bottleneck, and back.
+const ONE_WAY_US: u64 = 450_000;
+const LINK_BPS: u64 = 1_536_000;
+
+fn policy(id: u32, rate_bps: u64, dst_ports: std::ops::RangeInclusive<u16>) -> Policy {
+    Policy {
+        id: AbrPolicyId(id),
+        matches: Match { dst_ports: Some(dst_ports), ..Match::default() },
+        rate: Rate(rate_bps),
+        peak: Rate(0),
+        floor: Floor::Clamp,
+        latency: Latency::PUBLISHED,
+        allow_shrink: false,
+        limit_syn_ack: true,
+        assume_shift: None,
+        local: true,
+        overhead: 0,
+        idle: Duration::from_secs(5),
+    }
+}
+
+/// What happens when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Open,
+    /// Comes to the receiver: number of the segment's end.
+    Data(u32),
+    /// Comes to the sender: number and window.
+    Ack(u32, u32),
+}
+
+/// One connection with data one way, behind a controller that stands at the sender.
+struct Flow {
+    port: u16,
+    next: u32,
+    acked: u32,
+    right_edge: u32,
+    congestion: u32,
+    taken: u64,
+}
+
+struct World {
+    controller: Controller,
+    flows: Vec<Flow>,
+    events: BinaryHeap<Reverse<(u64, u64, usize, Event)>>,
+    order: u64,
+    /// When the bottleneck is free, µs.
+    free: u64,
+    longest_wait: BTreeMap<u64, u64>,
+}
+
+impl World {
+    fn new(policies: Vec<Policy>, ports: impl Iterator<Item = u16>) -> Self {
+        let controller = Controller::new(256, Arc::new(Settings { policies }), 7);
+        let flow = |port| Flow { port, next: 1, acked: 1, right_edge: 1, congestion: 10 * MSS, taken: 0 };
+        let flows: Vec<Flow> = ports.map(flow).collect();
+        let mut world = Self {
+            controller,
+            flows,
+            events: BinaryHeap::new(),
+            order: 0,
+            free: 0,
+            longest_wait: BTreeMap::new(),
+        };
+        for n in 0..world.flows.len() {
+            // Spread over four seconds.
+            world.at(4_000_000 * n as u64 / world.flows.len() as u64, n, Event::Open);
+        }
+        world
+    }
+
+    fn at(&mut self, us: u64, flow: usize, event: Event) {
+        self.order += 1;
+        self.events.push(Reverse((us, self.order, flow, event)));
+    }
+
+    /// Through the controller: when it goes on, µs, and its window in octets.
+    fn through(
+        &mut self,
+        us: u64,
+        flow: usize,
+        forward: bool,
+        flags: u8,
+        seq: u32,
+        ack: u32,
+        len: u32,
+    ) -> (u64, u32) {
+        let port = self.flows[flow].port;
+        let (src, dst) =
+            if forward { ([10, 0, 0, 1], [10, 0, 0, 2]) } else { ([10, 0, 0, 2], [10, 0, 0, 1]) };
+        let source = 10_000 + flow as u16;
+        let ports = if forward { (source, port) } else { (port, source) };
+        let mut frame = build::tcp4(src, dst)
+            .ports(ports.0, ports.1)
+            .flags(flags)
+            .seq_ack(seq, ack)
+            .window(50_000)
+            .payload_len(len as usize)
+            .tcp(|t| {
+                if flags & SYN != 0 {
+                    (t.options.mss, t.options.window_scale) = (Some(MSS as u16), Some(3));
+                }
+            })
+            .build();
+        let layout = dissect(&frame).expect("as built");
+        let now = Instant(us * 1000);
+        self.controller.tick(now, 64);
+        let verdict = self.controller.segment(
+            now,
+            Locator::Endpoints,
+            &Facts::default(),
+            &layout,
+            &mut frame,
+            Checksum::Complete,
+        );
+        let at = usize::from(layout.l4_offset);
+        let field = u32::from(u16::from_be_bytes([frame[at + 14], frame[at + 15]]));
+        let until = match verdict {
+            Verdict::Pass => us,
+            Verdict::HoldUntil(until) => until.as_nanos() / 1000,
+        };
+        (until, if flags & SYN != 0 { field } else { field << 3 })
+    }
+
+    /// Over the bottleneck.
+    fn forward(&mut self, us: u64, flow: usize, end: u32, len: u32) {
+        let start = self.free.max(us);
+        let second = self.longest_wait.entry(us / 1_000_000).or_default();
+        *second = (*second).max(start - us);
+        self.free = start + u64::from(len + 40) * 8_000_000 / LINK_BPS;
+        self.at(self.free + ONE_WAY_US, flow, Event::Data(end));
+    }
+
+    fn send(&mut self, us: u64, n: usize) {
+        loop {
+            let flow = &self.flows[n];
+            let allowed = flow.right_edge.min(flow.acked + flow.congestion);
+            if flow.next + MSS > allowed {
+                return;
+            }
+            let seq = flow.next;
+            self.flows[n].next += MSS;
+            self.through(us, n, true, ACK, seq, 1, MSS);
+            self.forward(us, n, seq + MSS, MSS);
+        }
+    }
+
+    fn run(&mut self, until_s: u64) {
+        while let Some(Reverse((us, _, n, event))) = self.events.pop() {
+            if us >= until_s * 1_000_000 {
+                self.at(us, n, event);
+                return;
+            }
+            match event {
+                Event::Open => {
+                    self.through(us, n, true, SYN, 0, 0, 0);
+                    self.forward(us, n, 1, 0);
+                }
+                Event::Data(end) => {
+                    let flags = if end == 1 { SYN | ACK } else { ACK };
+                    let back = us + ONE_WAY_US;
+                    let (at, window) = self.through(back, n, false, flags, u32::from(end != 1), end, 0);
+                    self.at(at, n, Event::Ack(end, window));
+                }
+                Event::Ack(ack, window) => {
+                    let flow = &mut self.flows[n];
+                    flow.taken += u64::from(ack - flow.acked);
+                    flow.congestion += ack - flow.acked;
+                    flow.acked = ack;
+                    flow.right_edge = flow.right_edge.max(ack + window);
+                    self.send(us, n);
+                }
+            }
+        }
+    }
+
+    /// Goodput of each flow from one second to another, bit/s.
+    fn goodput(&mut self, from_s: u64, to_s: u64) -> Vec<f64> {
+        self.run(from_s);
+        let before: Vec<u64> = self.flows.iter().map(|f| f.taken).collect();
+        self.run(to_s);
+        let span = (to_s - from_s) as f64;
+        self.flows.iter().zip(before).map(|(f, b)| (f.taken - b) as f64 * 8.0 / span).collect()
+    }
+}
+
+/// R-7.2-30: 32 flows at 6000 B/s, data share 46.72 kbit/s.
+#[test]
+fn equal_shares_of_the_published_test_bed() {
+    let mut world = World::new(vec![policy(0, LINK_BPS, 80..=80)], (0..32).map(|_| 80));
+    let goodput = world.goodput(10, 110);
+    let sum: f64 = goodput.iter().sum();
+    let squares: f64 = goodput.iter().map(|g| g * g).sum();
+    let jain = sum * sum / (32.0 * squares);
+    assert!(jain > 0.999, "{jain} {goodput:?}");
+    let mean = sum / 32.0;
+    assert!((0.97 * 46_720.0..=46_720.0).contains(&mean), "{mean}");
+    // A queue of 30 packets lasts 234 ms.
+    let longest = world.longest_wait.iter().filter(|(second, _)| **second >= 10).map(|(_, us)| *us).max();
+    assert!(longest.expect("packets were sent") < 117_000, "{:?}", world.longest_wait);
+    assert_eq!(world.controller.policy_counters(AbrPolicyId(0)).flows, 32);
+}
+
+/// four groups of eight flows, 1 : 2 : 4 : 8. The least has less than one segment a round trip.
+#[test]
+fn weighted_shares_and_the_floor() {
+    for floor in [Floor::Clamp, Floor::Pace] {
+        let group = |n: u32| {
+            let rate = LINK_BPS * (1 << n) / 15;
+            Policy { floor, ..policy(n, rate, 80 + n as u16..=80 + n as u16) }
+        };
+        let mut world = World::new((0..4).map(group).collect(), (0..32).map(|i| 80 + i / 8));
+        let goodput = world.goodput(20, 320);
+        for (n, flows) in goodput.chunks(8).enumerate() {
+            let share = LINK_BPS as f64 * f64::from(1 << n) / 15.0 / 8.0 * 1460.0 / 1500.0;
+            let mean = flows.iter().sum::<f64>() / 8.0;
+            assert!((mean / share - 1.0).abs() < 0.03, "{floor:?} {n}: {mean} of {share}");
+        }
+    }
+}
+
+/// A rate far below one segment a round trip: a window of one segment gives what the round trip gives, pacing the rate.
+#[test]
+fn pacing_reaches_rates_that_no_window_can() {
+    for (floor, expected) in [(Floor::Clamp, 1460.0 * 8.0 / 0.9), (Floor::Pace, 8_000.0 * 1460.0 / 1500.0)] {
+        let mut world = World::new(vec![Policy { floor, ..policy(0, 8_000, 80..=80) }], std::iter::once(80));
+        let goodput = world.goodput(60, 360)[0];
+        assert!((goodput / expected - 1.0).abs() < 0.02, "{floor:?}: {goodput} of {expected}");
+        assert!(world.controller.counters().floor_limited > 100);
+    }
+}
+
+/// the rate falls to a third and rises again; each flow follows within a round trip or two.
+#[test]
+fn a_change_of_the_rate_is_followed() {
+    let mut world = World::new(vec![policy(0, LINK_BPS, 80..=80)], (0..32).map(|_| 80));
+    world.run(20);
+    for (turn, rate) in [LINK_BPS / 3, LINK_BPS, LINK_BPS / 3].into_iter().enumerate() {
+        world.controller.replace(Arc::new(Settings { policies: vec![policy(0, rate, 80..=80)] }));
+        let from = 20 + 20 * turn as u64;
+        let goodput = world.goodput(from + 5, from + 20);
+        let share = rate as f64 / 32.0 * 1460.0 / 1500.0;
+        let mean = goodput.iter().sum::<f64>() / 32.0;
+        assert!((mean / share - 1.0).abs() < 0.03, "{turn}: {mean} of {share}");
+    }
+}
