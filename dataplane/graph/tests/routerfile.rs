@@ -325,7 +325,7 @@ mod lines {
         /// Lines of the examples removed, repeated, moved and given other values: whatever is taken without an error,
         /// the router takes too.
         #[test]
-        fn what_is_taken_here_the_router_takes(example in 0usize..4, edits in edits()) {
+        fn what_is_taken_here_the_router_takes(example in 0usize..6, edits in edits()) {
             let path = &files("../../examples", "toml")[example];
             let text = fs::read_to_string(path).expect("readable");
             let mut lines: Vec<String> = text.lines().filter(|l| !l.starts_with('#')).map(str::to_owned).collect();

@@ -82,7 +82,7 @@ impl Churn {
     }
 
     fn valid(&mut self, w: &mut World) -> Request {
-        let drawn = match w.rng.random_range(0..17) {
+        let drawn = match w.rng.random_range(0..18) {
             0..=2 => class_comes_or_goes(w),
             3 => churn_class_changes(w),
             4 => class_changes_its_place(w),
@@ -97,6 +97,7 @@ impl Churn {
             13 => owner_says_all_again(w),
             14 => renewal(w),
             15 => allocation(w),
+            16 => rate_control(w),
             _ => None,
         };
         drawn.unwrap_or_else(|| self.graph(w))
@@ -346,6 +347,29 @@ fn allocation(w: &mut World) -> Option<Request> {
     Some(Request::of(owner, vec![soft(put(Kind::Allocation, &allocation, spec), ttl)]))
 }
 
+/// Policies of the TCP rate control, some with a filter of their own. No flow here is TCP.
+fn rate_control(w: &mut World) -> Option<Request> {
+    let n = w.rng.random_range(0..6);
+    let owner = Owner::Api(name(if n % 2 == 0 { "x" } else { "y" }));
+    let (policy, filter) = (format!("abr{n}"), format!("tcp{n}"));
+    if w.has(Kind::AbrPolicy, &policy) && w.chance(2) {
+        let ops = vec![delete(Kind::AbrPolicy, &policy), delete(Kind::Filter, &filter)];
+        return Some(Request::of(owner, ops));
+    }
+    let rate = w.rng.random_range(0..9) * 100_000;
+    let latency = ["average", "timed", "minimum"][w.rng.random_range(0..3)];
+    let floor = ["clamp", "pace"][w.rng.random_range(0..2)];
+    let priority = w.rng.random_range(0..3);
+    let matches =
+        if w.chance(2) { json!({ "filter": filter, "class": "rest" }) } else { json!({ "dscp": [n] }) };
+    let spec = json!({ "priority": priority, "match": matches, "rate": rate, "floor": floor,
+        "latency": { "type": latency } });
+    let tcp = json!({ "priority": 200_000 + n, "match": { "protocol": 6 }, "class": "rest" });
+    let ttl = ttl(w);
+    let ops = vec![put(Kind::AbrPolicy, &policy, spec), put(Kind::Filter, &filter, tcp)];
+    Some(Request::of(owner, ops.into_iter().map(|op| soft(op, ttl)).collect()))
+}
+
 /// Something that must be refused, whole, though part of it is good.
 fn invalid(w: &mut World) -> Request {
     let good = put(Kind::Filter, "good", json!({ "match": { "dst": "203.0.113.0/24" }, "class": "rest" }));
@@ -353,7 +377,7 @@ fn invalid(w: &mut World) -> Request {
     let (g, nowhere) = (w.any(GroupKind::Plain).unwrap_or(0), json!({ "class": "nowhere" }));
     let class = class_name(&w.groups, g);
     let api = Owner::Api(name("x"));
-    let (owner, bad) = match w.rng.random_range(0..12) {
+    let (owner, bad) = match w.rng.random_range(0..13) {
         0 => (
             Owner::File,
             put(Kind::Class, &format!("p{port}/x"), class_spec(port, 1, w.draw.rates[port] * 3)),
@@ -367,7 +391,8 @@ fn invalid(w: &mut World) -> Request {
         7 => (Owner::File, patch(Kind::Port, &port_name(port), json!({ "rate": 8_000 }))),
         8 => (Owner::File, patch(Kind::Port, &port_name(port), json!({ "mtu": 1500 }))),
         9 => (Owner::File, delete(Kind::Port, &port_name(port))),
-        10 => (
+        10 => (api, put(Kind::AbrPolicy, "lost", json!({ "min": 2_000, "peak": 1_000 }))),
+        11 => (
             api,
             Op::ReplaceOwned {
                 kinds: vec![Kind::Class],

@@ -1,6 +1,7 @@
 //! The router's contract from outside: JSON in, JSON out, packets through a whole router. One test a rule at least,
 //! one test a code, named after it.
 
+mod abr;
 mod codes;
 mod rules;
 

@@ -6,7 +6,7 @@ use super::plan::RouterPlanner;
 use super::tree::Freed;
 use crate::lang::{Built, GraphError, build, parse};
 use crate::swap;
-use perhop_abr::Abr;
+use perhop_abr::{Abr, AbrChange};
 use perhop_element::{ConservationError, Driver, Edge, Element, NodeId, TimerId};
 use perhop_elements::plumbing::FromPort;
 use perhop_elements::police::Conditioner;
@@ -291,7 +291,10 @@ impl Worker {
             if !self.stage(now, change, &mut budget) {
                 return ChangeStep::More;
             }
-            if let Some(built) = change.graph.take() {
+            if let Some(mut built) = change.graph.take() {
+                if let Some(abr) = &change.abr {
+                    give_policies(&mut built, abr);
+                }
                 swap::swap_out(&mut self.driver, now, built, &mut self.left);
                 self.find_roles();
             }
@@ -522,6 +525,17 @@ fn fresh_egress(built: &mut Option<Built>, port: PortId, generation: u32) -> Opt
     let egress = egress.find(|e| e.port() == port)?;
     egress.set_generation(generation);
     Some(egress)
+}
+
+/// Tells the rate control of a graph that does not run yet its policies: with the state of its predecessor it takes over
+/// only what belongs to them.
+fn give_policies(built: &mut Built, change: &AbrChange) {
+    let nodes = built.nodes.iter_mut();
+    let abr = nodes.filter_map(|n| n.element.as_any_mut().downcast_mut::<Abr>()).last();
+    if let Some(abr) = abr {
+        // What it was built with is empty.
+        let _ = abr.commit(change.clone());
+    }
 }
 
 /// Adds every element and connection of a graph to an empty driver.

@@ -6,6 +6,7 @@ mod frames;
 mod world_facts;
 
 use draw::Drawn;
+use perhop_abr::Abr;
 use perhop_element::{BuildCx, Driver, Element, NodeId, Registry, TimerId};
 use perhop_elements::route::{IcmpError, Route};
 use perhop_graph::control::RESET_ALL;
@@ -25,7 +26,7 @@ const BUFFERS: usize = 1024;
 
 /// Every element type of the house.
 pub fn registry() -> Registry {
-    Registry::new(perhop_elements::types().into_iter().chain(perhop_flows::types()))
+    perhop_graph::router::registry()
 }
 
 /// Four ports and two classes, as samples name them.
@@ -138,7 +139,7 @@ impl World {
         self.driver.wake(self.now, id, timer);
     }
 
-    /// The kernel says something new.
+    /// The kernel says something new, and somebody has other policies for TCP.
     fn news(&mut self) {
         for id in self.all.clone() {
             let facts = world_facts::facts(&mut self.rng);
@@ -147,6 +148,9 @@ impl World {
                 (self.driver.element_mut::<IcmpError>(id), facts.ports.clone())
             {
                 icmp.set_ports(&mut ports);
+            }
+            if let Some(abr) = self.driver.element_mut::<Abr>(id) {
+                let _ = abr.commit(world_facts::policies(&mut self.rng));
             }
             if let Some(route) = self.driver.element_mut::<Route>(id) {
                 let mut facts = facts;
