@@ -50,6 +50,10 @@ enum What {
     Slas,
     /// Recognised real-time flows
     Calls,
+    /// TCP flows whose rate is controlled: latency, window, rate, what limits each
+    Abr,
+    /// Policies of the TCP rate control: flows, each one's share, what they have done
+    AbrPolicies,
     /// Filters: what each compares and where it sends; they count nothing
     Filters,
     /// Elements of the packet graph
@@ -73,6 +77,8 @@ impl What {
             Self::Profiles => "profiles",
             Self::Calls => "calls",
             Self::Slas => "slas",
+            Self::Abr => "abr",
+            Self::AbrPolicies => "abr-policies",
             Self::Filters => "filters",
             Self::Elements => "elements",
             Self::Driver => "driver",
@@ -288,6 +294,8 @@ mod tests {
             "filters",
             "flows",
             "calls",
+            "abr",
+            "abr-policies",
             "elements",
             "driver",
             "costs",

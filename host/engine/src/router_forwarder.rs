@@ -8,11 +8,12 @@ use crate::outbox::Outbox;
 use crate::packet_thread::Notice;
 use crate::report::Row;
 use crossbeam_channel::Sender;
+use perhop_abr::{AbrPolicyId, FlowState, PolicyCounters};
 use perhop_element::{CounterSink, NodeId};
 use perhop_elements::police::{ConditionCounters, Conditioner};
 use perhop_elements::queue::Wait;
 use perhop_elements::schedule::{ClassCounters, NodeIndex};
-use perhop_flows::{AdmissionReport, FlowEvent};
+use perhop_flows::{AdmissionReport, FlowEvent, FlowTuple};
 use perhop_graph::router::{Change, ChangeStep, Worker, WorkerEvent};
 use perhop_packet::{Batch, ClassId, Pool, PortId, ProfileId, SlaId};
 use perhop_units::{Duration, Instant};
@@ -48,6 +49,7 @@ pub(crate) struct Wanted {
     pub(crate) profiles: Vec<ProfileId>,
     pub(crate) slas: Vec<SlaId>,
     pub(crate) realtime: Vec<ClassId>,
+    pub(crate) abr: Vec<AbrPolicyId>,
 }
 
 /// What a worker counts, by number.
@@ -62,6 +64,15 @@ pub(crate) struct Raw {
     pub(crate) costs: Vec<RawCost>,
     pub(crate) trace: RawTrace,
     pub(crate) admission: Option<AdmissionReport>,
+    pub(crate) abr: RawAbr,
+}
+
+/// What the TCP rate control says, by number.
+#[derive(Default)]
+pub(crate) struct RawAbr {
+    pub(crate) policies: Vec<(AbrPolicyId, PolicyCounters)>,
+    /// With the addresses of the data's direction, while its connection is known.
+    pub(crate) flows: Vec<(FlowState, Option<FlowTuple>)>,
 }
 
 impl RouterForwarder {

@@ -1,5 +1,7 @@
 //! From what a packet thread counts, by number, to rows with names.
 
+mod abr;
+
 use crate::accounting::{RawCost, RawTrace};
 use crate::control_thread::{Done, ToControl};
 use crate::forwarder::Step;
@@ -47,6 +49,8 @@ pub(crate) enum What {
     Filters,
     Flows,
     Calls,
+    Abr,
+    AbrPolicies,
     Elements,
     Driver,
     Costs,
@@ -55,7 +59,7 @@ pub(crate) enum What {
     All,
 }
 
-const WHATS: [(&str, What); 13] = [
+const WHATS: [(&str, What); 15] = [
     ("ports", What::Ports),
     ("classes", What::Classes),
     ("profiles", What::Profiles),
@@ -63,6 +67,8 @@ const WHATS: [(&str, What); 13] = [
     ("filters", What::Filters),
     ("flows", What::Flows),
     ("calls", What::Calls),
+    ("abr", What::Abr),
+    ("abr-policies", What::AbrPolicies),
     ("elements", What::Elements),
     ("driver", What::Driver),
     ("costs", What::Costs),
@@ -98,12 +104,14 @@ impl What {
             Self::Filters => kind == "filter",
             Self::Flows => kind == "flow",
             Self::Calls => kind == "call",
+            Self::Abr => kind == abr::FLOW,
+            Self::AbrPolicies => kind == "abr_policy",
             Self::Elements => kind == "element",
             Self::Driver => kind == "driver" || kind == "pool",
             Self::Costs => kind == "cost",
             Self::Histograms => kind == "histogram",
             Self::Delays => kind == "delay",
-            Self::All => !matches!(kind, "flow" | "call" | "cost" | "histogram" | "delay"),
+            Self::All => !matches!(kind, "flow" | "call" | abr::FLOW | "cost" | "histogram" | "delay"),
         }
     }
 }
@@ -122,6 +130,7 @@ fn wanted(control: &Control<RouterPlanner>) -> Wanted {
         slas: slas.map(|(_, id)| id).collect(),
         profiles: profiles.map(|(_, id)| id).collect(),
         realtime: Vec::new(),
+        abr: planner.abr_policies().map(|(_, id)| id).collect(),
     };
     // Logical classes are few and numbered from 0.
     wanted.realtime = (0..).map(ClassId).take_while(|id| planner.class_name(*id).is_some()).collect();
@@ -150,7 +159,8 @@ impl CountSurvey {
             Purpose::Counters(_) => Scope { gauges: false, ..scope(What::All, 0) },
             Purpose::Show(what, limit, _) => scope(*what, *limit),
         };
-        let wanted = if scope.conditioned || scope.elements { wanted(control) } else { Wanted::default() };
+        let by_id = scope.conditioned || scope.elements || scope.policies;
+        let wanted = if by_id { wanted(control) } else { Wanted::default() };
         Self { cursor: Cursor::new(scope, wanted), purpose }
     }
 }
@@ -167,6 +177,8 @@ fn scope(what: What, limit: usize) -> Scope {
         classes: what.has("class"),
         conditioned: what.has("profile") || what.has("sla"),
         connections,
+        policies: what.has("abr_policy"),
+        abr_flows: if what == What::Abr { limit.min(LOOKED_AT) } else { 0 },
         costs: matches!(what, What::Costs | What::Histograms),
         trace: match what {
             What::Delays => Some(limit.min(TraceConfig::KEEP)),
@@ -211,7 +223,12 @@ impl Counting {
             condition_counters(counters, &mut row);
             rows.push(row);
         }
-        let Raw { elements, costs, trace, admission, .. } = raw;
+        let Raw { elements, costs, trace, admission, abr, .. } = raw;
+        let limit_of = |purpose: &Purpose| match purpose {
+            Purpose::Show(_, limit, _) => *limit,
+            Purpose::Counters(_) => 0,
+        };
+        abr::rows(control, &abr, limit_of(&purpose), &mut rows);
         rows.extend(admission.and_then(|report| detector_row(control, &report)));
         rows.extend(elements);
         match purpose {
@@ -266,10 +283,11 @@ fn profile_rows(
 const LOOKED_AT: usize = 20_000;
 
 /// By kind of row what goes up and down, or may: [`CountersRow`] has a place for counters alone.
-const GAUGES: [(&str, &[&str]); 5] = [
+const GAUGES: [(&str, &[&str]); 6] = [
     ("port", &["rate_bps"]),
     ("class", &["throttled_now", "backlog_packets", "backlog_bytes"]),
     ("detector", &["flows_admitted_now", "admitted_bps", "cap_bps", "locked"]),
+    ("abr_policy", &["flows", "share_bps", "rate_bps"]),
     ("pool", &["capacity", "in_depot"]),
     ("driver", &["timer_late_p50_ns", "timer_late_p99_ns", "timer_late_max_ns", "survey_slice_max_ns"]),
 ];

@@ -10,18 +10,22 @@ use crate::accounting::{RawCost, RawTrace};
 use crate::forwarder::Step;
 use crate::graph_forwarder::element_row;
 use crate::report::Row;
-use crate::router_forwarder::{Raw, RawClass, RouterForwarder, Wanted};
+use crate::router_forwarder::{Raw, RawAbr, RawClass, RouterForwarder, Wanted};
+use perhop_abr::FlowState;
 use perhop_element::{CounterSink, Driver, NodeId};
 use perhop_elements::schedule::{Egress, NodeIndex};
-use perhop_flows::{FlowInfo, Flows};
+use perhop_flows::{FlowInfo, FlowTuple, Flows};
 use perhop_packet::PortId;
 use perhop_units::{Duration, Instant};
+use perhop_wire::protocol;
 use std::collections::BTreeMap;
 
 /// Time of a slice, to which the unit that ends it adds some µs: together at most 20 µs.
 pub(crate) const SLICE: Duration = Duration(12_000);
 /// Classes, profiles or connections of one unit.
 const UNIT: usize = 16;
+/// Places of the TCP rate control's table looked at in one unit; it ends with the first that has flows.
+const PLACES: u32 = 8;
 /// Traced packets of one unit: they are copied as they are.
 const SAMPLES: u64 = 128;
 /// Classes that are held in one piece, so that none is copied when there are many.
@@ -74,6 +78,10 @@ pub(crate) struct Scope {
     pub(crate) conditioned: bool,
     /// Connections to look at.
     pub(crate) connections: usize,
+    /// Policies of the TCP rate control.
+    pub(crate) policies: bool,
+    /// Flows of the TCP rate control.
+    pub(crate) abr_flows: usize,
     /// What elements cost.
     pub(crate) costs: bool,
     /// The histogram of traced packets, and so many of the latest themselves.
@@ -93,6 +101,9 @@ pub(crate) struct Cursor {
     conditioned: usize,
     flow: u32,
     looked_at: usize,
+    /// Next policy, and next place in the table of the TCP rate control.
+    policy: usize,
+    place: u32,
     cost: u32,
     /// Numbers of the traced packets that are still to be taken.
     samples: Option<std::ops::Range<u64>>,
@@ -108,6 +119,10 @@ impl Cursor {
             slas: Vec::with_capacity(wanted.slas.len()),
             realtime: Vec::with_capacity(wanted.realtime.len()),
             trace: RawTrace::new(scope.trace.unwrap_or(0)),
+            abr: RawAbr {
+                policies: Vec::with_capacity(wanted.abr.len()),
+                flows: Vec::with_capacity(scope.abr_flows + 1),
+            },
             ..Raw::default()
         };
         let flows = Vec::with_capacity(2 * scope.connections);
@@ -120,6 +135,8 @@ impl Cursor {
             conditioned: 0,
             flow: 0,
             looked_at: 0,
+            policy: 0,
+            place: 0,
             cost: 0,
             samples: None,
             raw,
@@ -142,6 +159,10 @@ impl Cursor {
                 self.left.conditioned = self.some_conditioned(forwarder);
             } else if self.left.connections > self.looked_at {
                 self.some_flows(now, forwarder);
+            } else if self.left.policies {
+                self.left.policies = self.some_policies(forwarder);
+            } else if self.left.abr_flows > self.raw.abr.flows.len() {
+                self.some_abr_flows(now, forwarder);
             } else if self.left.costs {
                 self.left.costs = self.a_cost(forwarder);
             } else if let Some(most) = self.left.trace {
@@ -267,6 +288,34 @@ impl Cursor {
         end < total
     }
 
+    /// `false` when there are no more.
+    fn some_policies(&mut self, forwarder: &RouterForwarder) -> bool {
+        let Some(abr) = forwarder.worker().abr() else { return false };
+        let end = (self.policy + UNIT).min(self.wanted.abr.len());
+        let unit = &self.wanted.abr[self.policy..end];
+        self.raw.abr.policies.extend(unit.iter().map(|id| (*id, abr.policy_counters(*id))));
+        self.policy = end;
+        end < self.wanted.abr.len()
+    }
+
+    /// Looking up a flow's addresses costs more than finding it.
+    fn some_abr_flows(&mut self, now: Instant, forwarder: &RouterForwarder) {
+        let Some(abr) = forwarder.worker().abr().filter(|abr| self.place < abr.slots()) else {
+            self.left.abr_flows = 0;
+            return;
+        };
+        let flows = forwarder.worker().flows();
+        for _ in 0..PLACES.min(abr.slots() - self.place) {
+            let found = self.raw.abr.flows.len();
+            let here = abr.flows(self.place..self.place + 1);
+            self.raw.abr.flows.extend(here.map(|f| (f, flows.and_then(|flows| tuple(flows, now, &f)))));
+            self.place += 1;
+            if self.raw.abr.flows.len() > found {
+                break;
+            }
+        }
+    }
+
     fn some_flows(&mut self, now: Instant, forwarder: &RouterForwarder) {
         let Some(flows) = forwarder.worker().flows() else {
             self.left.connections = 0;
@@ -282,4 +331,11 @@ impl Cursor {
             None => self.left.connections = 0,
         }
     }
+}
+
+/// Addresses of a flow, as long as its connection is known.
+fn tuple(flows: &Flows, now: Instant, f: &FlowState) -> Option<FlowTuple> {
+    let (rows, _) = flows.snapshot(now, f.connection, 1);
+    let here = |row: &&FlowInfo| row.connection == f.connection && row.forward != f.reverse;
+    rows.iter().find(here).map(|row| row.flow).filter(|tuple| tuple.protocol == protocol::TCP)
 }

@@ -1,5 +1,7 @@
 //! Rows of a router in virtual time: counters never go back, whatever becomes of classes.
 
+mod abr;
+
 use super::*;
 use crate::control_thread::FILE;
 use crate::forwarder::Forwarder;
@@ -31,12 +33,17 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
+        Self::on(GRAPH)
+    }
+
+    /// On another graph.
+    fn on(graph: &str) -> Self {
         let port = |name: &str| EdgePort {
             name: name.to_owned(),
             spec: serde_json::from_value(json!({"rate": 1_000_000})).unwrap(),
         };
         let mut planner = RouterPlanner::new(PORTS.map(port).to_vec(), registry());
-        let worker = Worker::new(GRAPH, &mut planner, Pool::new(512), 1).unwrap();
+        let worker = Worker::new(graph, &mut planner, Pool::new(512), 1).unwrap();
         let control = Control::new(1, planner, Limits::default());
         let (to, told) = bounded(1024);
         let forwarder = RouterForwarder::new(worker, PORTS.map(str::to_owned).to_vec(), to, bounded(1).0);

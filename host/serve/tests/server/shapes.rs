@@ -127,6 +127,7 @@ fn what_a_router_reports_of_each_kind_is_what_its_schema_says() {
         (Kind::Route, "RouteSpec", json!({ "dest": "10.0.0.0/8" })),
         (Kind::Detector, "DetectorSpec", json!({ "class": "ef" })),
         (Kind::Allocation, "AllocationSpec", json!({ "class": "ef" })),
+        (Kind::AbrPolicy, "AbrPolicySpec", json!({ "match": { "src_ports": { "first": 1, "last": 2 } } })),
     ] {
         let reported = serde_json::to_value(Spec::from_value(kind, given).unwrap()).unwrap();
         same_fields(&reported, &schemas[schema], schemas, schema);
@@ -143,6 +144,8 @@ fn what_a_router_reports_of_each_kind_is_what_its_schema_says() {
         ("ClassSpec", "burst", "bytes"),
         ("DetectorSpec", "idle", "ns"),
         ("AllocationSpec", "ceiling", "bit/s"),
+        ("AbrPolicySpec", "rate", "bit/s"),
+        ("AbrPolicySpec", "idle", "ns"),
     ] {
         let text = schemas[schema]["properties"][field]["description"].as_str().unwrap();
         assert!(text.contains(unit), "{schema}.{field}: {text}");
