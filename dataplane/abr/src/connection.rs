@@ -232,7 +232,7 @@ impl Connection {
             self.kind |= kind::AUTHENTICATED;
         }
         // A SYN alone only asks for it.
-        if options.multipath && (segment.has(flags::ACK) || self.is(kind::SEEN << (1 - direction))) {
+        if options.multipath && segment.has(flags::ACK) {
             self.kind |= kind::MULTIPATH;
         }
     }

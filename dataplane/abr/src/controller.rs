@@ -4,7 +4,7 @@ use crate::connection::{Connection, mark};
 use crate::counters::Counters;
 use crate::hold::Pacing;
 use crate::passing::Passing;
-use crate::policies::{Facts, Policies, PolicyCounters};
+use crate::policies::{Facts, Policies, PolicyCounters, endpoints};
 use crate::segment::Segment;
 use crate::settings::{AbrPolicyId, LimitedBy, Settings};
 use crate::state::FlowState;
@@ -12,6 +12,7 @@ use crate::table::{Ends, Found, Locator, Table};
 use perhop_units::{Duration, Instant};
 use perhop_wire::Layout;
 use perhop_wire::tcp::flags;
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -51,6 +52,8 @@ pub struct Controller {
     policies: Policies,
     pacing: Pacing,
     counters: Counters,
+    /// Lower and other endpoint of the connection in each slot, where nobody else knows them.
+    ends: Option<Vec<Option<(SocketAddr, SocketAddr)>>>,
 }
 
 impl Controller {
@@ -61,7 +64,15 @@ impl Controller {
             policies: Policies::new(settings),
             pacing: Pacing::new(PACED.min(2 * connections)),
             counters: Counters::default(),
+            ends: None,
         }
+    }
+
+    /// Remembers each connection's endpoints from now on, for [`FlowState::ends`]: 64 bytes for each that there may be.
+    #[must_use]
+    pub fn remembering_ends(mut self) -> Self {
+        self.ends = Some(vec![None; self.table.capacity()]);
+        self
     }
 
     /// Takes another key for its hash. Only before the first segment.
@@ -116,6 +127,7 @@ impl Controller {
         let used = range.filter_map(|slot| self.table.connection(slot).map(|c| (slot, c)));
         used.flat_map(|(slot, c)| [0, 1].map(|direction| FlowState::of(slot, c, direction, &self.policies)))
             .flatten()
+            .map(|flow| FlowState { ends: self.ends_of(&flow), ..flow })
     }
 
     /// Brings near what the search for connection `number` begins with.
@@ -145,7 +157,8 @@ impl Controller {
         self.counters.segments += 1;
         let now_ms = at.as_nanos() / 1_000_000;
         let (reset, acked) = (segment.has(flags::RST), 1 - ends.direction);
-        let Some(slot) = self.place(locator, ends, layout, at, !reset && !self.is_idle()) else {
+        let make = !reset && !self.is_idle();
+        let Some(slot) = self.place(locator, ends, frame, layout, at, make) else {
             return behind(self.pacing.follow(ends.flow(acked), at), &mut self.counters);
         };
         if reset {
@@ -168,7 +181,7 @@ impl Controller {
             now_us: (at.as_nanos() / 1_000) as u32,
             now_ms: now_ms as u32,
         };
-        let Self { table, policies, pacing, counters } = self;
+        let Self { table, policies, pacing, counters, .. } = self;
         let c = table.connection_mut(slot);
         c.note(ends.direction, &segment, passing.now_ms);
         passing.data(c, policies, counters, frame);
@@ -193,6 +206,7 @@ impl Controller {
         &mut self,
         locator: Locator,
         ends: Ends,
+        frame: &[u8],
         layout: &Layout,
         at: Instant,
         make: bool,
@@ -218,6 +232,13 @@ impl Controller {
             }
         };
         self.counters.created += 1;
+        if let Some(known) = self.ends.as_mut().and_then(|all| all.get_mut(slot as usize)) {
+            *known = endpoints(frame, layout).map(|(src, dst)| {
+                let (src, dst) =
+                    (SocketAddr::new(src, layout.src_port), SocketAddr::new(dst, layout.dst_port));
+                if ends.direction == 0 { (src, dst) } else { (dst, src) }
+            });
+        }
         for direction in 0..2 {
             // Of a predecessor with the same endpoints packets may be held still.
             if self.pacing.follow(ends.flow(direction), at).is_some() {
@@ -225,6 +246,12 @@ impl Controller {
             }
         }
         Some(slot)
+    }
+
+    fn ends_of(&self, flow: &FlowState) -> Option<(SocketAddr, SocketAddr)> {
+        let (low, high) = (*self.ends.as_ref()?.get(flow.slot as usize)?)?;
+        let c = self.table.connection(flow.slot)?;
+        Some(if c.is_reverse(0) == flow.reverse { (low, high) } else { (high, low) })
     }
 
     /// A SYN: another connection between the same endpoints begins anew, and what it says counts.

@@ -266,7 +266,7 @@ impl Element for Abr {
         self.controller.counters().report(sink);
     }
 
-    /// Connections and held packets move, with their own limits; the successor's policies are its own.
+    /// Connections and held packets move, with their own limits; the policies too, unless the successor has its own.
     fn export_state(&mut self) -> Option<ElementState> {
         let empty = Self::with_store(1, 1, Arc::clone(self.controller.settings()));
         let old = std::mem::replace(self, empty);
@@ -275,7 +275,9 @@ impl Element for Abr {
 
     fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
         let State { mut controller, held, keyed } = *state.downcast::<State>()?;
-        controller.replace(Arc::clone(self.controller.settings()));
+        if !self.controller.is_idle() {
+            controller.replace(Arc::clone(self.controller.settings()));
+        }
         (self.controller, self.held, self.keyed, self.armed) = (controller, held, keyed, None);
         Ok(())
     }

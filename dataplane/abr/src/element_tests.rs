@@ -351,6 +351,11 @@ fn state_moves_to_a_successor() {
     let flow = successor.flows(0..16).find(|f| f.live).expect("the upload");
     assert_eq!((flow.rate_bps, flow.latency_us), (500_000, (20_000, 100_000)));
     assert_eq!(wire.abr().slots(), 0);
+    // A successor of a graph whose policies have not come yet goes on with the old ones.
+    let state = successor.export_state().expect("it has some");
+    let mut built = Abr::new(16, Arc::default());
+    assert!(built.import_state(state).is_ok());
+    assert_eq!((built.settings().policies.len(), built.flows(0..16).filter(|f| f.live).count()), (1, 1));
 }
 
 #[test]

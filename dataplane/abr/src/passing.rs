@@ -17,6 +17,9 @@ use perhop_wire::tcp::flags;
 /// Largest segment believed of a connection whose handshake was not seen: what is longer may be several in one frame.
 const SEEN_MSS: u32 = 1_460;
 
+/// The most that a link is believed to add to a packet, bytes.
+const MAX_OVERHEAD: u32 = 65_535;
+
 /// See the module.
 pub(crate) struct Passing<'a> {
     pub segment: &'a Segment,
@@ -66,7 +69,7 @@ impl Passing<'_> {
         }
         let half = &mut c.halves[d];
         half.data_ms = self.now_ms;
-        let overhead = policies.policy(half.policy).map_or(0, |policy| policy.overhead);
+        let overhead = policies.policy(half.policy).map_or(0, |policy| policy.overhead.min(MAX_OVERHEAD));
         half.window.passed(segment.payload, segment.headers + overhead);
         let id = half.policy;
         if let Some(counters) = policies.counters_mut(id) {
@@ -152,7 +155,7 @@ impl Passing<'_> {
             let sent_end = offer.sent_end.unwrap_or(segment.ack);
             let used_up =
                 half.window.limit() != 0 && half.window.is_used_up(sent_end, on_its_way.min(1 << 30) as u32);
-            let bound = half.window.advance(optimal(terms.share_bps, ratio, terms.rtt_parts), &offer);
+            let bound = half.window.advance(optimal(terms.share_bps, ratio, terms.rtt_parts), octets, &offer);
             let by = match bound {
                 Bound::Receiver => LimitedBy::Receiver,
                 Bound::Floor => LimitedBy::Floor,

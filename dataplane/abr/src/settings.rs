@@ -5,7 +5,7 @@ use perhop_packet::{ClassId, FilterId, SlaId};
 use perhop_units::{Duration, Rate};
 use std::ops::RangeInclusive;
 
-/// A policy; dense from 0, never reused in an epoch.
+/// A policy; dense from 0, never reused in an epoch. A policy numbered 65,535 or more leaves its flows alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AbrPolicyId(pub u32);
 
@@ -103,7 +103,7 @@ pub struct Policy {
     /// Whether a side without any sample counts as no latency at all (this router stands at the sender). Otherwise the
     /// flow is not limited until both sides are known.
     pub local: bool,
-    /// Bytes that the link adds to each packet and that count against the rate.
+    /// Bytes that the link adds to each packet and that count against the rate; 65,535 at most.
     pub overhead: u32,
     /// A flow that has sent no data for so long takes no part in the sharing.
     pub idle: Duration,

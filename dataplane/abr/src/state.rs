@@ -3,6 +3,7 @@
 use crate::connection::{Connection, mark};
 use crate::policies::{NO_POLICY, Policies};
 use crate::settings::{AbrPolicyId, LimitedBy};
+use std::net::SocketAddr;
 
 /// A flow that belongs to a policy: one direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub struct FlowState {
     pub retransmissions: u32,
     /// Windows lowered.
     pub rewritten: u32,
+    /// Sender and receiver, if the controller was told to remember them.
+    pub ends: Option<(SocketAddr, SocketAddr)>,
 }
 
 impl FlowState {
@@ -57,6 +60,7 @@ impl FlowState {
             limited_by: c.limited_by(direction),
             retransmissions: half.retransmissions,
             rewritten: half.rewritten,
+            ends: None,
         })
     }
 }

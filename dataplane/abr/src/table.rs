@@ -121,6 +121,11 @@ impl Table {
         (self.free, self.used, self.parked, self.hand) = (NONE, 0, 0, 0);
     }
 
+    /// Most connections.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     /// Connections.
     pub fn len(&self) -> usize {
         self.used

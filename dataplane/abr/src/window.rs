@@ -125,24 +125,29 @@ impl Window {
         (self.limit, self.credit) = (0, 0);
     }
 
-    /// A new acknowledgment passes while the path needs `optimal` 1/256 octets: sets the limit.
+    /// An acknowledgment of `new` octets passes while the path needs `optimal` 1/256 octets: sets the limit.
     #[inline]
-    pub fn advance(&mut self, optimal: u64, offer: &Offer) -> Bound {
+    pub fn advance(&mut self, optimal: u64, new: u32, offer: &Offer) -> Bound {
         let mss = u32::from(self.mss);
         // A window that cannot be written to the segment is written to what can.
         let step = mss.max(1 << offer.shift);
         let wanted = optimal.min(u64::from(u32::MAX) << 7).saturating_add(u64::from(self.credit));
         let whole = (wanted / (u64::from(step) << 8)) as u32 * step;
         let floor = whole == 0;
+        // More is given as in slow start, or everything that a higher rate allows would leave in one burst.
+        let most = match self.limit {
+            0 => u32::MAX,
+            limit => limit.saturating_add(step.max(new)),
+        };
         let standing = self.standing_edge(offer).map_or(0, |edge| octets(offer.ack, edge));
         if self.limit == 0 {
             self.edge = offer.ack;
         }
-        let limit = whole.max(step).max(standing);
+        let limit = whole.min(most / step * step).max(step).max(standing);
         self.limit = limit;
         // Of an edge between two segments the sender uses the whole ones.
         let usable = limit / step * step;
-        self.credit = wanted.saturating_sub(u64::from(usable) << 8) as u32;
+        self.credit = wanted.saturating_sub(u64::from(usable) << 8).min((u64::from(step) << 8) - 1) as u32;
         if offer.own() < limit {
             self.credit = 0;
             return Bound::Receiver;

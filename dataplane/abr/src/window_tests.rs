@@ -42,7 +42,7 @@ fn the_window_of_the_published_test_bed() {
     let mut window = Window::new(MSS, 40);
     let segments: Vec<u32> = (0..10u32)
         .map(|i| {
-            assert_eq!(window.advance(wanted, &offer(i * 2920)), Bound::Rate);
+            assert_eq!(window.advance(wanted, 1460, &offer(i * 2920)), Bound::Rate);
             window.limit() / u32::from(MSS)
         })
         .collect();
@@ -57,7 +57,7 @@ fn extremes_saturate() {
     assert_eq!(optimal(0, u16::MAX, u64::MAX), 0);
     assert!(optimal(u64::MAX, u16::MAX, 1 << 33) > 1 << 40);
     let mut window = Window::new(u16::MAX, 40);
-    assert_eq!(window.advance(u64::MAX, &offer(0)), Bound::Receiver);
+    assert_eq!(window.advance(u64::MAX, 1460, &offer(0)), Bound::Receiver);
     assert_eq!(window.field(&offer(0)), u16::MAX);
 }
 
@@ -75,7 +75,7 @@ proptest! {
         for _ in 0..steps {
             let offer = Offer { ack, field: u16::MAX, shift, sent_end: None, allow_shrink: false };
             prop_assume!(u64::from(offer.own()) * 256 >= wanted + u64::from(unit) * 256);
-            prop_assert_eq!(window.advance(wanted, &offer), Bound::Rate);
+            prop_assert_eq!(window.advance(wanted, 1460, &offer), Bound::Rate);
             let field = window.field(&offer);
             // What the sender makes of the field.
             let seen = u32::from(field) << shift;
@@ -98,7 +98,7 @@ proptest! {
         for (by, own, wanted, repeat) in steps {
             ack = ack.wrapping_add(by);
             let offer = Offer { ack, field: own, shift, sent_end: Some(ack.wrapping_add(100)), allow_shrink: false };
-            window.advance(wanted, &offer);
+            window.advance(wanted, by, &offer);
             let field = window.field(&offer);
             prop_assert!(field <= own && (field == 0) == (own == 0));
             let octets = u32::from(field) << shift;
@@ -139,10 +139,10 @@ proptest! {
 #[test]
 fn a_receiver_that_offers_less_leaves_no_credit() {
     let mut window = Window::new(MSS, 40);
-    window.advance(5256 << 8, &offer(0));
+    window.advance(5256 << 8, 1460, &offer(0));
     assert!(window.credit() > 0);
     let small = Offer { field: 10, ..offer(4000) };
-    assert_eq!(window.advance(5256 << 8, &small), Bound::Receiver);
+    assert_eq!(window.advance(5256 << 8, 1460, &small), Bound::Receiver);
     assert_eq!((window.field(&small), window.credit()), (10, 0));
 }
 
@@ -150,12 +150,12 @@ fn a_receiver_that_offers_less_leaves_no_credit() {
 fn below_one_segment_the_window_is_one_and_nothing_is_owed() {
     let mut window = Window::new(MSS, 40);
     for i in 0..5 {
-        assert_eq!(window.advance(700 << 8, &offer(i * 1460)), Bound::Floor);
+        assert_eq!(window.advance(700 << 8, 1460, &offer(i * 1460)), Bound::Floor);
         assert_eq!((window.limit(), window.credit()), (1460, 0));
     }
     // A window that can only be written in steps above the segment.
     let coarse = Offer { shift: 12, ..offer(20_000) };
-    assert_eq!(window.advance(700 << 8, &coarse), Bound::Floor);
+    assert_eq!(window.advance(700 << 8, 1460, &coarse), Bound::Floor);
     assert_eq!(window.field(&coarse), 1);
 }
 
@@ -164,17 +164,17 @@ fn a_lower_rate_waits_for_the_acknowledgments_unless_it_may_shrink() {
     let high = 14_600u64 << 8;
     let low = 2_920u64 << 8;
     let mut window = Window::new(MSS, 40);
-    window.advance(high, &offer(0));
+    window.advance(high, 1460, &offer(0));
     window.field(&offer(0));
     let mut windows = vec![];
     for i in 1..10u32 {
-        window.advance(low, &offer(i * 1460));
+        window.advance(low, 1460, &offer(i * 1460));
         let _ = window.field(&offer(i * 1460));
         windows.push(window.limit() / 1460);
     }
     assert_eq!(windows, [9, 8, 7, 6, 5, 4, 3, 2, 2], "one segment less with every segment acknowledged");
     let mut window = Window::new(MSS, 40);
-    window.advance(high, &offer(0));
-    window.advance(low, &Offer { allow_shrink: true, ..offer(1460) });
+    window.advance(high, 1460, &offer(0));
+    window.advance(low, 1460, &Offer { allow_shrink: true, ..offer(1460) });
     assert_eq!(window.limit(), 2920);
 }

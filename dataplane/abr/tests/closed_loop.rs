@@ -2,7 +2,8 @@
 //! and grow as in slow start. What is published about rates and shares must come out.
 
 use perhop_abr::{
-    AbrPolicyId, Checksum, Controller, Facts, Floor, Latency, Locator, Match, Policy, Settings, Verdict,
+    AbrPolicyId, Checksum, Controller, Facts, Floor, Latency, LimitedBy, Locator, Match, Policy, Settings,
+    Verdict,
 };
 use perhop_units::{Duration, Instant, Rate};
 use perhop_wire::tcp::flags::{ACK, SYN};
@@ -39,6 +40,8 @@ enum Event {
     Open,
     /// Comes to the receiver: number of the segment's end.
     Data(u32),
+    /// Its acknowledgment comes back to the controller.
+    Back(u32),
     /// Comes to the sender: number and window.
     Ack(u32, u32),
 }
@@ -65,7 +68,7 @@ struct World {
 
 impl World {
     fn new(policies: Vec<Policy>, ports: impl Iterator<Item = u16>) -> Self {
-        let controller = Controller::new(256, Arc::new(Settings { policies }), 7);
+        let controller = Controller::new(256, Arc::new(Settings { policies }), 7).remembering_ends();
         let flow = |port| Flow { port, next: 1, acked: 1, right_edge: 1, congestion: 10 * MSS, taken: 0 };
         let flows: Vec<Flow> = ports.map(flow).collect();
         let mut world = Self {
@@ -88,17 +91,16 @@ impl World {
         self.events.push(Reverse((us, self.order, flow, event)));
     }
 
-    /// Through the controller: when it goes on, µs, and its window in octets.
+    /// A segment with flags, numbers and length through the controller: when it goes on, µs, and its window in octets.
     fn through(
         &mut self,
         us: u64,
         flow: usize,
         forward: bool,
-        flags: u8,
-        seq: u32,
-        ack: u32,
+        header: (u8, u32, u32),
         len: u32,
     ) -> (u64, u32) {
+        let (flags, seq, ack) = header;
         let port = self.flows[flow].port;
         let (src, dst) =
             if forward { ([10, 0, 0, 1], [10, 0, 0, 2]) } else { ([10, 0, 0, 2], [10, 0, 0, 1]) };
@@ -154,7 +156,7 @@ impl World {
             }
             let seq = flow.next;
             self.flows[n].next += MSS;
-            self.through(us, n, true, ACK, seq, 1, MSS);
+            self.through(us, n, true, (ACK, seq, 1), MSS);
             self.forward(us, n, seq + MSS, MSS);
         }
     }
@@ -167,13 +169,13 @@ impl World {
             }
             match event {
                 Event::Open => {
-                    self.through(us, n, true, SYN, 0, 0, 0);
+                    self.through(us, n, true, (SYN, 0, 0), 0);
                     self.forward(us, n, 1, 0);
                 }
-                Event::Data(end) => {
+                Event::Data(end) => self.at(us + ONE_WAY_US, n, Event::Back(end)),
+                Event::Back(end) => {
                     let flags = if end == 1 { SYN | ACK } else { ACK };
-                    let back = us + ONE_WAY_US;
-                    let (at, window) = self.through(back, n, false, flags, u32::from(end != 1), end, 0);
+                    let (at, window) = self.through(us, n, false, (flags, u32::from(end != 1), end), 0);
                     self.at(at, n, Event::Ack(end, window));
                 }
                 Event::Ack(ack, window) => {
@@ -213,6 +215,18 @@ fn equal_shares_of_the_published_test_bed() {
     let longest = world.longest_wait.iter().filter(|(second, _)| **second >= 10).map(|(_, us)| *us).max();
     assert!(longest.expect("packets were sent") < 117_000, "{:?}", world.longest_wait);
     assert_eq!(world.controller.policy_counters(AbrPolicyId(0)).flows, 32);
+    let uploads: Vec<_> = world.controller.flows(0..64).filter(|flow| flow.live).collect();
+    assert!(
+        uploads.len() == 32 && uploads.iter().all(|flow| flow.limited_by == LimitedBy::Abr),
+        "{uploads:?}"
+    );
+    for flow in uploads {
+        let (sender, receiver) = flow.ends.expect("it was to remember them");
+        assert_eq!(
+            (sender.ip().to_string().as_str(), receiver.to_string().as_str()),
+            ("10.0.0.1", "10.0.0.2:80")
+        );
+    }
 }
 
 /// four groups of eight flows, 1 : 2 : 4 : 8. The least has less than one segment a round trip.
@@ -255,6 +269,7 @@ fn a_change_of_the_rate_is_followed() {
         let goodput = world.goodput(from + 5, from + 20);
         let share = rate as f64 / 32.0 * 1460.0 / 1500.0;
         let mean = goodput.iter().sum::<f64>() / 32.0;
-        assert!((mean / share - 1.0).abs() < 0.03, "{turn}: {mean} of {share}");
+        // After a rise packets come in bunches for a while, and wait for each other.
+        assert!((mean / share - 1.0).abs() < 0.05, "{turn}: {mean} of {share}");
     }
 }

@@ -40,8 +40,8 @@ fn random_connections_pass_unharmed() {
         }
     }
     // The test would pass with nothing happening.
-    assert!(seen.packets > 50 * connections && seen.rewritten * 10 > seen.packets, "{seen:?}");
-    assert!(seen.held * 500 > seen.packets, "{seen:?}");
+    assert!(seen.packets > 50 * connections && seen.rewritten * 12 > seen.packets, "{seen:?}");
+    assert!(seen.held * 1000 > seen.packets, "{seen:?}");
 }
 
 #[derive(Debug, Default)]
@@ -174,7 +174,7 @@ impl Connection {
     /// The next thing that one end does.
     fn step(&mut self, rng: &mut Pcg64Mcg) -> (usize, Vec<u8>) {
         let from = (rng.next_u32() & 1) as usize;
-        if rng.next_u32() % 80 == 0 {
+        if rng.next_u32() % 100 == 0 {
             // The same ends, another connection.
             let again = Self::new(self.number, rng);
             *self = Self { v6: self.v6, tags: self.tags, signed: self.signed, ..again };
@@ -182,7 +182,7 @@ impl Connection {
         if !self.opened && rng.next_u32() % 4 != 0 {
             // Sometimes nobody answers, sometimes both begin, sometimes nobody has seen the beginning.
             let answers = rng.next_u32() & 1 == 0;
-            self.opened = rng.next_u32() & 1 == 0;
+            self.opened = rng.next_u32() % 4 == 0;
             let end = &self.ends[from];
             let (isn, shift, mss, clock) = (end.isn, end.shift, end.mss, end.clock);
             let ack = if answers { self.ends[1 - from].isn.wrapping_add(1) } else { 0 };
@@ -203,7 +203,7 @@ impl Connection {
             // New data, now and then several segments in one frame.
             0..=4 => {
                 let len = if rng.next_u32() % 4 == 0 {
-                    1 + rng.next_u32() % 1700
+                    1 + rng.next_u32() % 1500
                 } else {
                     100 + rng.next_u32() % 1300
                 };
