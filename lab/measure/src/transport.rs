@@ -110,6 +110,8 @@ pub(crate) fn add(
             if let Some((first, again)) = counts(connection, part) {
                 let (all, repeated) = sent.get_or_insert((0, 0));
                 (*all, *repeated) = (*all + first + again, *repeated + again);
+            } else if let Some(again) = kernel_count(recording, connection, part) {
+                sent.get_or_insert((0, 0)).1 += again;
             }
             add_delays(path, part, limits, &mut delays);
         }
@@ -142,6 +144,16 @@ fn counts(connection: &ConnectionRecord, (from, until): (Instant, Instant)) -> O
     let first = log.segments().iter().filter(|segment| inside(segment.sent)).count();
     let again = log.again().iter().filter(|at| inside(**at)).count();
     Some((first as u64, again as u64))
+}
+
+/// What the kernel counted of a connection that is followed: over its whole life, so only of a part that has all of it.
+fn kernel_count(
+    recording: &Recording,
+    connection: &ConnectionRecord,
+    (from, until): (Instant, Instant),
+) -> Option<u64> {
+    let whole = connection.opened >= from && until >= recording.window.1;
+    connection.retransmits.filter(|_| whole && connection.reads.is_some() && connection.segments.is_none())
 }
 
 /// Adds the delays of the segments that a connection first sent in a part of the time.

@@ -177,6 +177,27 @@ fn what_is_not_followed_has_no_figures() {
 }
 
 #[test]
+fn what_only_the_kernel_counts_is_of_whole_lives() {
+    let mut scenario = followed((0, 0));
+    let phase = |name: &str, from| Phase {
+        name: name.into(),
+        from: Duration::from_secs(from),
+        until: Duration::from_secs(3),
+    };
+    scenario.probes.phases = vec![phase("all", 0), phase("end", 2)];
+    let of = Membership { traffic: 0, pair: 0, toward: Toward::Second };
+    let again = |opened, count| ConnectionRecord {
+        retransmits: Some(count),
+        reads: Some(ReadLog::default()),
+        ..ConnectionRecord::new(of, Instant(opened))
+    };
+    let two = || vec![again(0, 3), again(100 * MS, 4)];
+    let all = group(&scenario, two(), "tcp@all").retransmits.expect("counted");
+    assert_eq!((all.count, all.share_pct), (7, None));
+    assert_eq!(group(&scenario, two(), "tcp@end").retransmits, None);
+}
+
+#[test]
 fn the_figures_of_a_connection_are_those_of_a_group_of_one() {
     let scenario = followed((0, 20));
     let segments = [(1000, 1160), (1100, 1270)];

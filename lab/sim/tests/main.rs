@@ -2,6 +2,8 @@
 
 #[path = "main/agents.rs"]
 mod agents;
+#[path = "main/followed.rs"]
+mod followed;
 #[path = "main/lines.rs"]
 mod lines;
 #[path = "main/net.rs"]

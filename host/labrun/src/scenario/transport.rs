@@ -13,9 +13,11 @@ use super::socket::{self, SocketOptions};
 use crate::error::{LabError, io, network};
 use crate::pace::precise_timers;
 use perhop_io::clock::monotonic;
-use perhop_measure::{ConnectionRecord, ConnectionSample, Membership, TRACE_INTERVAL, TRACED, Toward};
+use perhop_measure::{
+    ConnectionRecord, ConnectionSample, Membership, ReadLog, TRACE_INTERVAL, TRACED, Toward,
+};
 use perhop_netlink::{Namespace, TcpInfo, tcp_info};
-use perhop_scenario::{NodeIndex, Paths, Scenario, Tcp, Traffic, generators};
+use perhop_scenario::{NodeIndex, Paths, Scenario, Tcp, Traffic, TrafficKind, generators};
 use perhop_traffic::Seed;
 use perhop_traffic::tcp::{AppAction, AppEvent, ConnId, Side, TcpApplication, TcpWorkload};
 use perhop_units::{Duration, Instant};
@@ -46,6 +48,8 @@ struct Application {
     receiver: Side,
     connections: HashMap<ConnId, usize>,
     traced: bool,
+    /// What its connections read is noted.
+    followed: bool,
 }
 
 /// The applications of a scenario, by server.
@@ -84,6 +88,11 @@ impl Applications {
         seed: Seed,
     ) -> Result<(), LabError> {
         let part = || format!("traffic \"{}\"", traffic.name);
+        if matches!(traffic.kind, TrafficKind::Bulk { access_delay: (_, most), .. } if most > Duration::ZERO)
+        {
+            let why = "access_delay is of the simulator, run it with --mode sim";
+            return Err(unsuitable(part(), why));
+        }
         let made = generators::connections(traffic, group, seed).map_err(|e| unsuitable(part(), e))?;
         let Some(made) = made else { return Ok(()) };
         let (sender, receiver) = direction(traffic, of);
@@ -101,6 +110,7 @@ impl Applications {
             receiver: made.receiver,
             connections: HashMap::new(),
             traced: scenario.probes.connections.contains(&of.traffic),
+            followed: scenario.probes.segments.contains(&of.traffic),
         };
         match self.by_server.iter_mut().find(|(node, _)| *node == server) {
             Some((_, applications)) => applications.push(application),
@@ -375,7 +385,10 @@ impl Driver {
         application.connections.insert(conn, number);
         self.expected.insert((client_address, port, application.port), number);
         let record = self.records.len();
-        self.records.push((host, flow, ConnectionRecord::new(application.of, self.now)));
+        let slot = application.machine.records().get(conn.0 as usize).map_or(0, |record| record.user);
+        let reads = application.followed.then(ReadLog::default);
+        let new = ConnectionRecord { slot, reads, ..ConnectionRecord::new(application.of, self.now) };
+        self.records.push((host, flow, new));
         let client_key = (client_address, port, application.port);
         let mut connection = Connection::new(index, conn, record, serial, client_key);
         connection.ends[0].socket = Some(socket);
@@ -464,6 +477,9 @@ impl Driver {
                 record.bytes += read;
                 if now >= window.0 && now < window.1 {
                     record.window_bytes += read;
+                }
+                if let Some(log) = &mut record.reads {
+                    log.read(now, read);
                 }
             }
             self.told.push_back((application, Some(AppEvent::Received { conn, side, bytes: read })));

@@ -109,6 +109,7 @@ fn head(title: &str) -> String {
 /// Figures and charts.
 fn body(view: &View<'_>, out: &mut String) {
     tables::groups(view, out);
+    transport::figures(view, out);
     tables::links(view, out);
     tables::agents(view, out);
     let sections = [

@@ -8,7 +8,7 @@ use crate::plot::escape;
 use crate::summary::figure;
 
 /// Most rows of a table; what is left out is in the CSV files.
-const MAX_ROWS: usize = 400;
+pub(super) const MAX_ROWS: usize = 400;
 
 /// A figure with as many decimals as it needs, four significant ones at most behind the point.
 pub(super) fn plain(value: Option<f64>) -> String {
@@ -31,7 +31,7 @@ pub(super) fn plain(value: Option<f64>) -> String {
 /// Headings of columns of text, which stand to the left.
 const TEXT_COLUMNS: [&str; 4] = ["Configuration", "Source", "Verdict", "Dropped packets by reason"];
 
-fn head(title: &str, columns: &[&str], out: &mut String) {
+pub(super) fn head(title: &str, columns: &[&str], out: &mut String) {
     let cell = |column: &&str| {
         let class = if TEXT_COLUMNS.contains(column) { " class=\"part\"" } else { "" };
         format!("<th scope=\"col\"{class}>{}</th>", escape(column))
@@ -43,7 +43,7 @@ fn head(title: &str, columns: &[&str], out: &mut String) {
     ));
 }
 
-fn foot(note: &str, out: &mut String) {
+pub(super) fn foot(note: &str, out: &mut String) {
     out.push_str(&format!("</tbody></table></div>\n<p>{}</p>\n</section>\n", escape(note)));
 }
 

@@ -51,14 +51,22 @@ fn every_kind_of_chart_is_there_and_says_how_to_read_it() {
         "Spread over repetitions",
         "Delay of a packet against that of the packet before",
         "TCP connections",
+        "TCP segments",
     ] {
         let at = page.find(&format!("<h2>{title}</h2>")).unwrap_or_else(|| panic!("no {title}"));
         let section = &page[at..at + page[at..].find("</section>").expect("it ends")];
         assert!(section.rfind("<p>").is_some_and(|p| section[p..].len() > 80), "{title} is not explained");
     }
-    for words in
-        ["PSQM surrogate", "RFC 3550 jitter", "Jain", "E-model", "queue_full: 17", "red_early: 4", "baseline"]
-    {
+    for words in [
+        "PSQM surrogate",
+        "RFC 3550 jitter",
+        "Jain",
+        "E-model",
+        "queue_full: 17",
+        "red_early: 4",
+        "baseline",
+        "117.2: 0.25 %",
+    ] {
         assert!(page.contains(words), "{words}");
     }
     // Both configurations in one drawing, and what was counted beside it.

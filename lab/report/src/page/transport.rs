@@ -1,15 +1,92 @@
-//! Charts of traced TCP connections: window, round trip and sequence on one time axis.
+//! TCP connections: figures of those that are followed, and charts of traced ones with window, round trip and sequence on one
+//! time axis.
 
 use super::Section;
 use super::charts::panel;
+use super::tables::{MAX_ROWS, foot, head, plain};
 use super::view::{Shown, View, identifier};
 use crate::details::{ConnectionState, ConnectionTrace};
-use crate::plot::{Axis, Layer, Panels};
+use crate::plot::{Axis, Layer, Panels, escape};
+use crate::result::GroupResult;
+use crate::summary::figure;
 
 /// Most connections drawn of one configuration.
 const MAX_CONNECTIONS: usize = 8;
 /// Samples of one connection.
 const SAMPLES: usize = 500;
+
+const COLUMNS: [&str; 15] = [
+    "Group",
+    "Configuration",
+    "Goodput, kbit/s",
+    "least",
+    "most",
+    "Used, %",
+    "least",
+    "5 s goodput deviation, kbit/s",
+    "worst",
+    "ESDL mean, ms",
+    "± stdev",
+    "max",
+    "Late segments",
+    "Sent again",
+    "%",
+];
+
+/// Figures of groups of TCP connections whose segments are followed, if there are any.
+pub(super) fn figures(view: &View<'_>, out: &mut String) {
+    let followed = |group: &GroupResult| group.goodput_5s_kbps.is_some() || group.esdl_ms.is_some();
+    let mut rows: Vec<(&Shown<'_>, &GroupResult)> = Vec::new();
+    for group in view.groups() {
+        for shown in &view.configurations {
+            let figures = shown.details.pooled(group).map(|figures| &figures.result);
+            rows.extend(figures.filter(|group| followed(group)).map(|figures| (shown, figures)));
+        }
+    }
+    if rows.is_empty() {
+        return;
+    }
+    head("TCP segments", &COLUMNS, out);
+    for (shown, group) in rows.into_iter().take(MAX_ROWS) {
+        out.push_str(&format!(
+            "<tr><th scope=\"row\">{}</th><td class=\"part\">{}</td>{}</tr>\n",
+            escape(&group.name),
+            escape(&shown.name),
+            cells(group)
+        ));
+    }
+    foot(
+        "Of all connections of all repetitions; a name behind @ is a part of the time. Goodput is payload of each connection, used \
+         that as a share of the rate it is to have. The deviation is that of a connection's goodput in a sliding window of 5 s \
+         over time: median and worst of the connections. ESDL is what a segment took from its first transmission to the \
+         first acknowledgement that covers it, beyond the propagation of its path there and back. Late segments are those \
+         at or above a limit in ms.",
+        out,
+    );
+}
+
+fn cells(group: &GroupResult) -> String {
+    let (goodput, used, sliding) = (group.goodput_kbps, group.utilisation_pct, group.goodput_5s_kbps);
+    let (esdl, again) = (group.esdl_ms.as_ref(), group.retransmits);
+    let late = esdl.map(|d| &d.over_pct).into_iter().flatten();
+    let late: Vec<String> = late.map(|(limit, pct)| format!("{limit}: {} %", plain(Some(*pct)))).collect();
+    let cells = [
+        figure(goodput.map(|g| g.mean), 2),
+        figure(goodput.map(|g| g.min), 2),
+        figure(goodput.map(|g| g.max), 2),
+        figure(used.map(|u| u.mean), 1),
+        figure(used.map(|u| u.min), 1),
+        figure(sliding.map(|s| s.stdev), 2),
+        figure(sliding.map(|s| s.stdev_max), 2),
+        figure(esdl.map(|d| d.mean), 1),
+        figure(esdl.and_then(|d| d.stdev), 1),
+        figure(esdl.map(|d| d.max), 1),
+        if late.is_empty() { "–".to_owned() } else { escape(&late.join(", ")) },
+        again.map_or_else(|| "–".to_owned(), |a| a.count.to_string()),
+        figure(again.and_then(|a| a.share_pct), 2),
+    ];
+    cells.iter().map(|cell| format!("<td>{cell}</td>")).collect()
+}
 
 /// Windows and sequence numbers.
 pub(super) fn windows(view: &View<'_>) -> Section {

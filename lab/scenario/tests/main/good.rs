@@ -1,5 +1,7 @@
 use crate::{companion, good};
-use perhop_scenario::{IndexEntry, NodeKind, Scenario, Settings, Target, TrafficKind, drawing};
+use perhop_scenario::{
+    IndexEntry, NodeIndex, NodeKind, Paths, Scenario, Settings, Target, TrafficKind, drawing, figures,
+};
 use perhop_units::{Duration, Rate};
 use std::path::{Path, PathBuf};
 
@@ -94,6 +96,89 @@ fn the_three_routers_mean_what_they_say() {
         (entry.nodes, entry.targets, entry.variants.as_slice()),
         (7, 3, ["plain".to_owned()].as_slice())
     );
+}
+
+/// What follows connections, and where their starts and hosts lie.
+#[test]
+fn connections_are_followed_and_spread_as_the_file_says() {
+    const TEXT: &str = r#"
+id = "t"
+title = "t"
+warm_up = "10 s"
+duration = "50 s"
+[node.a]
+kind = "host"
+[node.b]
+kind = "host"
+[link.core]
+ends = ["a", "b"]
+rate = "1 Mbit/s"
+delay = "100 ms"
+[[link.core.change]]
+at = "30 s"
+delay = "150 ms"
+way = "forward"
+[traffic.bulk]
+kind = "bulk"
+from = "a"
+to = "b"
+both = true
+count = 4
+spacing = "500 ms"
+at_once = 2
+stagger = "100 ms"
+access_delay = ["5 ms", "20 ms"]
+[traffic.bulk.tcp]
+share = "24 kbit/s"
+[probes]
+segments = ["bulk"]
+delay_limits = ["234 ms", "117.5 ms"]
+[probes.phase.early]
+until = "20 s"
+[[expect]]
+metric = "bulk.up@early.goodput_5s_kbps.stdev"
+target = "<= 2.6"
+[[expect]]
+metric = "bulk.esdl_ms.over_pct.117.5"
+target = "= 0"
+"#;
+    let (loaded, diagnostics) =
+        Scenario::read("t.toml", TEXT, &Settings::new(), &|_: &str| Err("none".into()));
+    let s = loaded.unwrap_or_else(|| panic!("{diagnostics}")).product;
+    let kind = &s.traffic[0].kind;
+    assert!(matches!(kind, TrafficKind::Bulk { at_once: 2, stagger: Duration(100_000_000), .. }));
+    let delays: Vec<u64> = (0..4).map(|slot| kind.access_delay(slot).as_nanos() / 1_000_000).collect();
+    assert_eq!(delays, [5, 10, 15, 20]);
+    assert_eq!(kind.tcp().and_then(|tcp| tcp.share), Some(Rate::from_kbit(24)));
+    assert_eq!((s.probes.segments.as_slice(), s.probes.delay_limits.len()), (&[0][..], 2));
+    assert_eq!(s.probes.phases[0].until, Duration::from_secs(20));
+    let names: Vec<String> = figures::groups(&s).into_iter().map(|group| group.name).collect();
+    assert_eq!(names, ["bulk", "bulk.down", "bulk.up", "bulk@early", "bulk.down@early", "bulk.up@early"]);
+    let (paths, ends) = (Paths::of(&s), [NodeIndex(0), NodeIndex(1)]);
+    let latency = |from: usize, at| {
+        let latency = paths.latency(&s, ends[from], ends[1 - from], Duration::from_secs(at)).expect("a path");
+        latency.as_nanos() / 1_000_000
+    };
+    assert_eq!([latency(0, 29), latency(0, 30), latency(1, 40)], [100, 150, 100]);
+
+    // What a figure needs must be recorded.
+    for (missing, says) in [
+        ("segments = [\"bulk\"]\n", "is a figure of segments, which are not followed"),
+        ("delay_limits = [\"234 ms\", \"117.5 ms\"]\n", "a limit of 117.5 ms that is not counted"),
+        ("until = \"20 s\"\n", ""),
+    ] {
+        let text = TEXT.replace(missing, "");
+        let (_, diagnostics) =
+            Scenario::read("t.toml", &text, &Settings::new(), &|_: &str| Err("none".into()));
+        assert!(
+            diagnostics.to_string().contains(says) && diagnostics.has_errors() != says.is_empty(),
+            "{diagnostics}"
+        );
+    }
+    let text =
+        TEXT.replace("goodput_5s_kbps.stdev", "utilisation_pct.mean").replace("share = \"24 kbit/s\"\n", "");
+    let (_, diagnostics) = Scenario::read("t.toml", &text, &Settings::new(), &|_: &str| Err("none".into()));
+    assert!(diagnostics.to_string().contains("is a share of a rate that is not told"), "{diagnostics}");
 }
 
 /// A rate of video is that of its frames, as an encoder's and as published; what the link carries is 28 bytes a packet more.
