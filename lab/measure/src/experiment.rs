@@ -52,7 +52,11 @@ impl Experiment {
         let each: Vec<ScenarioResult> = (0..self.product.recordings.len())
             .map(|i| self.of(|configuration| configuration.recordings.get(i..=i).unwrap_or_default()))
             .collect();
-        result.expect = self.expected().map(|expect| judge(expect, &result, &each, &self.changed)).collect();
+        for expect in self.expected() {
+            let (judged, undecided) = judge(expect, &result, &each, &self.changed);
+            result.expect.push(judged);
+            result.warnings.extend(undecided);
+        }
         self.excuse_stalls(&mut result);
         self.judge_programs(&mut result);
         result

@@ -162,8 +162,12 @@ fn is_changed_by(expect: &Expect, set: &str) -> bool {
         Some((name, rest)) if is_about(&expect.metric, name) => rest.strip_prefix("set.").unwrap_or(rest),
         _ => set,
     };
-    expect.depends.iter().any(|depends| concerns(set, depends))
+    let depends = expect.depends.iter().map(String::as_str);
+    depends.chain(TIMES).any(|depends| concerns(set, depends))
 }
+
+/// What every expected value depends on: a figure of a shorter run, or of its beginning, is another figure.
+const TIMES: [&str; 2] = ["duration", "warm_up"];
 
 /// Whether a metric has figures of a variant.
 fn is_about(metric: &str, variant: &str) -> bool {
@@ -186,18 +190,54 @@ pub fn is_excused(expect: &Expect, judged: &Expectation, stall_ms: f64) -> bool 
         && ours - most <= stall_ms
 }
 
-/// Judges an expected value. `each` are the results of the repetitions alone, for targets that every one must hold;
-/// `changed` are the paths that were set by the user.
+/// Whether a target says which of two figures is the larger: a difference against 0, or a quotient against 1.
+fn is_ordering(metric: &str, target: Target) -> bool {
+    let (Target::AtMost(limit) | Target::AtLeast(limit) | Target::Below(limit) | Target::Above(limit)) =
+        target
+    else {
+        return false;
+    };
+    let operators = || metric.split(' ').filter(|word| matches!(*word, "+" | "-" | "/"));
+    let ratio = operators().eq(["/"]) && limit == 1.0;
+    ratio || (operators().any(|operator| operator == "-") && limit == 0.0)
+}
+
+/// Why an ordering is not shown although the mean is on its side: the 95 % interval of the repetitions reaches over to the
+/// other side. `None` when it does not, and for targets that are no ordering, that every repetition must hold, or that one
+/// repetition alone is judged by.
+fn undecided(expect: &Expect, ours: Option<f64>, spread: Option<&Spread>) -> Option<String> {
+    let (target, ours, spread) = (expect.target?, ours?, spread?);
+    if expect.every || !is_ordering(&expect.metric, target) || !holds(target, ours) {
+        return None;
+    }
+    let half = spread.half_width_95();
+    if [spread.mean - half, spread.mean + half].into_iter().all(|end| holds(target, end)) {
+        return None;
+    }
+    Some(format!(
+        "{}: undecided, which counts as missed: {:.6} \u{b1} {half:.6} over {} repetitions is not all {}; a longer duration \
+         or more repetitions may decide it",
+        expect.metric,
+        spread.mean,
+        spread.count,
+        Shown(target)
+    ))
+}
+
+/// Judges an expected value. `each` are the results of the repetitions alone, for orderings, which their spread must bear
+/// out, and for targets that every one must hold; `changed` are the paths that were set by the user. What has no verdict of
+/// its own, but counts as missed, is told with the reason.
 pub fn judge(
     expect: &Expect,
     result: &ScenarioResult,
     each: &[ScenarioResult],
     changed: &[String],
-) -> Expectation {
+) -> (Expectation, Option<String>) {
     let ours = metric(result, &expect.metric);
     let of_each: Option<Vec<f64>> = each.iter().map(|one| metric(one, &expect.metric)).collect();
     let spread = of_each.and_then(|values| Spread::of(&values)).filter(|spread| spread.count > 1);
     let depends = changed.iter().any(|set| is_changed_by(expect, set));
+    let undecided = undecided(expect, ours, spread.as_ref()).filter(|_| !depends);
     let ok = match expect.target {
         None => None,
         Some(_) if depends => None,
@@ -205,14 +245,15 @@ pub fn judge(
         Some(target) if expect.every => {
             Some(each.iter().all(|one| metric(one, &expect.metric).is_some_and(|ours| holds(target, ours))))
         }
-        Some(target) => Some(ours.is_some_and(|ours| holds(target, ours))),
+        Some(target) => Some(undecided.is_none() && ours.is_some_and(|ours| holds(target, ours))),
     };
-    Expectation {
+    let judged = Expectation {
         metric: expect.metric.clone(),
         ours,
         half_width_95: spread.map(|spread| spread.half_width_95()),
         published: expect.published,
         target: expect.target.map(|target| Shown(target).to_string()),
         ok,
-    }
+    };
+    (judged, undecided)
 }

@@ -369,13 +369,14 @@ fn groups_have_the_figures_of_their_content() {
 fn a_target_that_depends_on_what_was_changed_is_not_judged() {
     let (result, each) = (result(1.5), [result(1.0), result(2.0)]);
     let at_most = expect("voip.loss_pct", Target::AtMost(1.5));
-    let judged = judge(&at_most, &result, &each, &[]);
+    let judged = judge(&at_most, &result, &each, &[]).0;
     assert_eq!((judged.ok, judged.target.as_deref()), (Some(true), Some("<= 1.5")));
     // 1 and 2: a deviation of the root of 1/2, over the root of two values, times 12.706 for one degree of freedom.
     assert!(judged.half_width_95.is_some_and(|half| (half - 6.353).abs() < 1e-9), "{judged:?}");
-    assert_eq!(judge(&at_most, &result, &each[..1], &[]).half_width_95, None);
-    let judged = |expect: &Expect, set: &str| judge(expect, &result, &each, &[set.to_owned()]).ok;
-    for set in ["link.core.rate", "link.core"] {
+    assert_eq!(judge(&at_most, &result, &each[..1], &[]).0.half_width_95, None);
+    let judged = |expect: &Expect, set: &str| judge(expect, &result, &each, &[set.to_owned()]).0.ok;
+    // Times concern every target.
+    for set in ["link.core.rate", "link.core", "duration", "warm_up"] {
         assert_eq!(judged(&at_most, set), None, "{set}");
     }
     for set in ["link.core.rates", "link.cor", "link.core.delay", "variants.baseline.link.core.rate"] {
@@ -393,13 +394,56 @@ fn a_target_that_depends_on_what_was_changed_is_not_judged() {
     }
     assert_eq!(judged(&baseline, "variants.other.link.core.rate"), Some(true));
     let every = Expect { every: true, ..at_most };
-    assert_eq!(judge(&every, &result, &each, &[]).ok, Some(false), "one repetition has 2.0");
+    assert_eq!(judge(&every, &result, &each, &[]).0.ok, Some(false), "one repetition has 2.0");
     let missing = expect("video.loss_pct", Target::AtMost(1.0));
     assert_eq!(
-        judge(&missing, &result, &each, &[]).ok,
+        judge(&missing, &result, &each, &[]).0.ok,
         Some(false),
         "a figure that is not there holds nothing"
     );
+}
+
+#[test]
+fn an_ordering_holds_only_if_the_spread_of_repetitions_bears_it_out() {
+    let ordering = |metric: &str, target| Expect { depends: Vec::new(), ..expect(metric, target) };
+    // Student's t for three values is 4.303: half the width of the interval is 4.303 / 3^½ = 2.484 deviations.
+    let with = |loss: f64| {
+        let mut made = result(loss);
+        let group = |name: &str, loss| GroupResult { loss_pct: Some(loss), ..GroupResult::named(name) };
+        made.groups.extend([group("zero", 0.0), group("one", 1.0)]);
+        made
+    };
+    let judged = |expect: &Expect, losses: [f64; 3]| {
+        judge(expect, &with(losses.iter().sum::<f64>() / 3.0), &losses.map(with), &[])
+    };
+    let metric = "voip.loss_pct - zero.loss_pct";
+    let above = ordering(metric, Target::Above(0.0));
+    // 1 ± 0.248, 1 ± 2.484.
+    assert_eq!(judged(&above, [0.9, 1.0, 1.1]).0.ok, Some(true));
+    let (straddles, why) = judged(&above, [0.0, 1.0, 2.0]);
+    assert_eq!((straddles.ok, straddles.ours), (Some(false), Some(1.0)));
+    assert!(why.is_some_and(|why| why.contains("undecided")
+        && why.contains("1.000000 ± 2.484")
+        && why.contains("> 0")));
+    // What is on the wrong side is missed, not undecided; equal figures are not larger, but as large.
+    assert_eq!(judged(&ordering(metric, Target::Below(0.0)), [0.9, 1.0, 1.1]).0.ok, Some(false));
+    assert_eq!(judged(&ordering(metric, Target::Below(0.0)), [0.9, 1.0, 1.1]).1, None);
+    assert_eq!(judged(&above, [0.0; 3]).0.ok, Some(false));
+    assert_eq!(judged(&ordering(metric, Target::AtLeast(0.0)), [0.0; 3]).0.ok, Some(true));
+    assert_eq!(judged(&ordering(metric, Target::AtLeast(0.0)), [0.0, 1.0, 2.0]).0.ok, Some(false));
+    // A quotient is compared with 1.
+    let quotient = ordering("voip.loss_pct / one.loss_pct", Target::Above(1.0));
+    assert_eq!(judged(&quotient, [1.9, 2.0, 2.1]).0.ok, Some(true));
+    assert_eq!(judged(&quotient, [1.0, 2.0, 3.0]).0.ok, Some(false));
+    // No orderings: a limit of a lone figure, a tolerance, one repetition; every repetition is stricter than their mean.
+    assert_eq!(judged(&ordering("voip.loss_pct", Target::Above(0.0)), [0.0, 1.0, 2.0]).0.ok, Some(true));
+    assert_eq!(judged(&ordering(metric, Target::AtMost(1.5)), [0.0, 1.0, 2.0]).0.ok, Some(true));
+    assert_eq!(judge(&above, &with(1.0), &[with(1.0)], &[]).0.ok, Some(true));
+    assert_eq!(judged(&Expect { every: true, ..above.clone() }, [0.1, 1.0, 2.0]).0.ok, Some(true));
+    // What is not judged is not undecided either.
+    let set = ["duration".to_owned()];
+    let each = [0.0, 1.0, 2.0].map(with);
+    assert_eq!(judge(&above, &with(1.0), &each, &set), (Expectation { ok: None, ..straddles }, None));
 }
 
 #[test]
