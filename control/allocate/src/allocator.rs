@@ -19,7 +19,7 @@ use crate::counters::Counters;
 use crate::request::{Direction, Pauses, Request};
 use crate::settings::Settings;
 use crate::stability::{Stability, Unstable};
-use crate::window::{Metering, WindowMeter};
+use crate::window::{Metering, WindowMeter, average};
 use perhop_units::{Bytes, Instant, Rate};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -289,8 +289,9 @@ impl Allocator {
         }
         let Interval { start, bits, carried, last_bits, last_carried, .. } = self.interval;
         let elapsed = self.now.since(start);
+        let above = average(bits, elapsed) > self.meter.estimate();
         let estimate = self.meter.close(bits, elapsed);
-        self.counters.closed_interval(carried, estimate, elapsed);
+        self.counters.closed_interval(carried, estimate, above, elapsed);
         self.interval = Interval {
             start: self.now,
             due: self.now + self.settings.window.interval,

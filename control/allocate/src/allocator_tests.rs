@@ -139,6 +139,12 @@ fn what_was_carried_before_the_first_reading_is_not_known_rather_than_nothing() 
     assert_eq!(class.counters().intervals, 0);
     give(&mut class, 2 * S, reading(5_640_000));
     assert_eq!((class.estimate(), class.counters().intervals), (Rate(800_000), 1));
+    // The first is above an estimate of nothing, the second not above that of the first, the third is.
+    assert_eq!(class.counters().intervals_above, 1);
+    give(&mut class, 3 * S, reading(5_640_000 + 640_000));
+    assert_eq!(class.counters().intervals_above, 1);
+    give(&mut class, 4 * S, reading(5_640_000 + 640_000 + 640_008));
+    assert_eq!((class.counters().intervals, class.counters().intervals_above), (3, 2));
 }
 
 #[test]

@@ -32,6 +32,8 @@ pub struct Counters {
     pub dropped: u64,
     /// Measurement intervals closed.
     pub intervals: u64,
+    /// Those that used more than the estimate at their beginning: what a meter that follows the load misses.
+    pub intervals_above: u64,
     /// Time in congestion, guard times included.
     pub congested: Duration,
     /// Sums of the efficiency.
@@ -86,8 +88,16 @@ impl Counters {
         self.efficiency.allocated_nanobits += u128::from(rate.0) * u128::from(time.0);
     }
 
-    pub(crate) fn closed_interval(&mut self, carried_bits: u64, estimate: Rate, elapsed: Duration) {
+    /// An interval ended; `above`: it used more than the estimate before it.
+    pub(crate) fn closed_interval(
+        &mut self,
+        carried_bits: u64,
+        estimate: Rate,
+        above: bool,
+        elapsed: Duration,
+    ) {
         self.intervals += 1;
+        self.intervals_above += u64::from(above);
         self.efficiency.carried_bits = self.efficiency.carried_bits.saturating_add(carried_bits);
         self.efficiency.estimated_nanobits += u128::from(estimate.0) * u128::from(elapsed.0);
     }

@@ -42,6 +42,11 @@ pub fn agents(recordings: &[Recording]) -> Vec<AgentResult> {
                 let congested = r.after.congested.as_secs_f64() - r.before.congested.as_secs_f64();
                 Some(congested / window_s * 100.0)
             }),
+            exceeded_pct: mean(|_, r| {
+                let closed = r.after.intervals - r.before.intervals;
+                let above = r.after.intervals_above - r.before.intervals_above;
+                (closed > 0).then(|| above as f64 / closed as f64 * 100.0)
+            }),
         }
     };
     first.agents.iter().enumerate().map(|(i, record)| row(i, record)).collect()

@@ -377,14 +377,17 @@ pub struct AgentResult {
     /// Time in congestion, percent.
     #[serde(serialize_with = "rounded_option")]
     pub congested_pct: Option<f64>,
+    /// Intervals of its meter that used more than the estimate at their beginning, percent.
+    #[serde(serialize_with = "rounded_option")]
+    pub exceeded_pct: Option<f64>,
 }
 
 impl AgentResult {
     /// Decimals that a reader is shown of each of [`Self::figures`].
-    pub(crate) const DECIMALS: [usize; 6] = [1, 2, 2, 4, 1, 2];
+    pub(crate) const DECIMALS: [usize; 7] = [1, 2, 2, 4, 1, 2, 2];
 
     /// Its figures with their names, in the order of the fields.
-    pub fn figures(&self) -> [(&'static str, Option<f64>); 6] {
+    pub fn figures(&self) -> [(&'static str, Option<f64>); 7] {
         [
             ("allocated_kbps", self.allocated_kbps),
             ("efficiency_pct", self.efficiency_pct),
@@ -392,6 +395,7 @@ impl AgentResult {
             ("requests_per_s", self.requests_per_s),
             ("not_granted_pct", self.not_granted_pct),
             ("congested_pct", self.congested_pct),
+            ("exceeded_pct", self.exceeded_pct),
         ]
     }
 }

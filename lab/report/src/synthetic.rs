@@ -86,6 +86,7 @@ fn agent(repetition: Option<u32>) -> AgentFigures {
         requests_per_s: Some(0.125),
         not_granted_pct: None,
         congested_pct: Some(0.0),
+        exceeded_pct: Some(2.5),
     };
     let counts = AgentCounts {
         increases: 31,

@@ -84,6 +84,7 @@ fn agents(result: &ScenarioResult) -> Vec<Vec<String>> {
         "requests/s",
         "not granted %",
         "congested %",
+        "exceeded %",
     ];
     let row = |agent: &AgentResult, configuration: &str| {
         let mut cells = vec![agent.class.clone(), configuration.to_owned()];
@@ -163,6 +164,7 @@ mod tests {
             requests_per_s: Some(0.0225),
             not_granted_pct: None,
             congested_pct: Some(0.25),
+            exceeded_pct: Some(2.5),
         };
         let baseline = Variant { agents: vec![agent(40.77)], ..Variant::default() };
         let result = ScenarioResult {
@@ -171,9 +173,9 @@ mod tests {
             ..ScenarioResult::default()
         };
         let expected = [
-            "class  configuration  allocated kbit/s  used %  estimate %  requests/s  not granted %  congested %",
-            "ef     product                  1096.5   69.90       82.00      0.0225              –         0.25",
-            "ef     baseline                 1096.5   40.77       82.00      0.0225              –         0.25",
+            "class  configuration  allocated kbit/s  used %  estimate %  requests/s  not granted %  congested %  exceeded %",
+            "ef     product                  1096.5   69.90       82.00      0.0225              –         0.25        2.50",
+            "ef     baseline                 1096.5   40.77       82.00      0.0225              –         0.25        2.50",
         ];
         let text = scenario_tables(&result);
         assert_eq!(text.lines().skip(2).collect::<Vec<_>>(), expected);

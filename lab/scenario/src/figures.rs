@@ -106,13 +106,14 @@ pub const DROP_REASONS: [&str; 6] =
     ["queue_full", "red_early", "red_forced", "class_removed", "emulated_loss", "port_down"];
 
 /// Figures of a class that an agent looks after, behind `agent.CLASS.`.
-pub const AGENT_FIGURES: [&str; 6] = [
+pub const AGENT_FIGURES: [&str; 7] = [
     "allocated_kbps",
     "efficiency_pct",
     "estimate_pct",
     "requests_per_s",
     "not_granted_pct",
     "congested_pct",
+    "exceeded_pct",
 ];
 
 /// Figures of a router's admission, behind `admission.NODE.`.

@@ -5,7 +5,7 @@ use super::tables::{of, read_repetition, repetition};
 use crate::details::{AgentCounts, AgentFigures, AllocationTrace, ConfigurationDetails};
 use crate::result::AgentResult;
 
-const FIGURES: [&str; 9] = [
+const FIGURES: [&str; 10] = [
     "configuration",
     "repetition",
     "class",
@@ -15,6 +15,7 @@ const FIGURES: [&str; 9] = [
     "requests_per_s",
     "not_granted_pct",
     "congested_pct",
+    "exceeded_pct",
 ];
 
 const COUNTS: [&str; 7] = ["increases", "decreases", "asked", "granted", "partial", "refused", "timed_out"];
@@ -57,6 +58,7 @@ pub(super) fn read_figures(configurations: &mut [ConfigurationDetails], text: &s
                 requests_per_s: figure(6)?,
                 not_granted_pct: figure(7)?,
                 congested_pct: figure(8)?,
+                exceeded_pct: figure(9)?,
             },
             counts: AgentCounts {
                 increases: count(0)?,

@@ -60,7 +60,7 @@ pub(super) fn read(root: &mut Table<'_>, places: &mut Places) -> Vec<Expect> {
 /// Figures that are shares in percent of a whole; utilisation may round above it.
 fn is_percentage(metric: &str) -> bool {
     let lone = Formula::new(metric).paths().count() == 1;
-    lone && ["loss_pct", "refused_pct", "not_granted_pct", "congested_pct", "over_cap_pct"]
+    lone && ["loss_pct", "refused_pct", "not_granted_pct", "congested_pct", "exceeded_pct", "over_cap_pct"]
         .iter()
         .any(|figure| metric.rsplit('.').next() == Some(figure))
 }
