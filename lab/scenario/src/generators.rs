@@ -138,7 +138,9 @@ pub fn datagrams(
             };
             (*count, mixed(*count, make)?)
         }
-        TrafficKind::Staircase { steps, size, repeat } => {
+        TrafficKind::Staircase { steps, size, repeat, start_within } => {
+            // It begins before it ends, however short a user made it.
+            let longest = Duration(stop.as_nanos().saturating_sub(start.as_nanos() + 1));
             let steps =
                 steps.iter().map(|(duration, rate)| Step { duration: *duration, rate: *rate }).collect();
             let config = StaircaseConfig {
@@ -146,7 +148,7 @@ pub fn datagrams(
                 repeat: *repeat,
                 payload_bytes: payload(*size),
                 overhead_bytes,
-                start,
+                start: start + seed.moment(first_stream, (*start_within).min(longest)),
                 stop,
                 stream: first_stream,
             };

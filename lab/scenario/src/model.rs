@@ -407,6 +407,8 @@ pub enum TrafficKind {
         size: Bytes,
         /// Whether the first step follows the last.
         repeat: bool,
+        /// It starts at a moment up to this much later, another one in each repetition.
+        start_within: Duration,
     },
     /// RTP flows of packets of one size, at one rate or at several for random times.
     Rtp {

@@ -75,7 +75,8 @@ fn an_allocation_follows_steps_of_the_load_as_in_the_simulator() {
     }
     let mut s = scenario(ROUTER, AGENT);
     let steps = [200, 1000, 200].map(|kbit| (Duration::from_secs(2), Rate::from_kbit(kbit))).to_vec();
-    let staircase = TrafficKind::Staircase { steps, size: Bytes(250), repeat: false };
+    let staircase =
+        TrafficKind::Staircase { steps, size: Bytes(250), repeat: false, start_within: Duration::ZERO };
     traffic(&mut s, "calls", 46, staircase);
     let Some(recording) = recorded(&s) else { return };
     let [record] = &recording.agents[..] else { panic!("{:?}", recording.agents) };

@@ -190,7 +190,8 @@ fn staircase(table: &mut Table<'_>) -> TrafficKind {
         table.cx.push(table.cx.error(at, "has no step with a rate above 0").value(""));
     }
     let repeat = table.boolean("repeat").is_some_and(|repeat| repeat.value);
-    TrafficKind::Staircase { steps, size, repeat }
+    let within = table.value_in("start_within", Duration::ZERO..=DAY).map_or(Duration::ZERO, |w| w.value);
+    TrafficKind::Staircase { steps, size, repeat, start_within: within }
 }
 
 /// RTP: `rate` is one, or a list of which each lasts for a time from `stay`.
