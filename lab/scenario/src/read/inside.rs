@@ -107,6 +107,9 @@ impl Edited {
         let (span, new) = match find(&self.text, path) {
             Ok(Found::Value(span)) => (span, given),
             Ok(Found::Lacking { behind, key }) => (behind..behind, format!("\n{key} = {given}")),
+            Ok(Found::LackingInline { behind, key, alone }) => {
+                (behind..behind, format!(" {key} = {given}{}", if alone { " " } else { "," }))
+            }
             Err(not_found) => {
                 let diagnostic = not_found.describe(cx, value);
                 if cx.is_foreign(value) {
@@ -211,6 +214,8 @@ pub(super) enum Found {
     Value(Range<usize>),
     /// Not written; it would stand behind this offset, under this key.
     Lacking { behind: usize, key: String },
+    /// Not written; it would stand in braces that open before this offset, alone or with others behind it.
+    LackingInline { behind: usize, key: String, alone: bool },
 }
 
 /// What could not be found, and what it could have been.
@@ -268,25 +273,36 @@ pub(super) fn find(text: &str, path: &str) -> Result<Found, NotFound> {
 }
 
 fn inside(text: &str, header: Range<usize>, table: &DeTable<'_>, keys: &str) -> Result<Found, NotFound> {
-    let mut table = table;
+    let (mut header, mut table) = (header, table);
     let mut steps = keys.split('.').peekable();
     let mut missing: Vec<&str> = Vec::new();
     while let Some(step) = steps.next() {
         match table.get(step) {
             Some(value) if steps.peek().is_none() => return Ok(Found::Value(value.span())),
-            Some(value) => table = value.get_ref().as_table().ok_or_else(NotFound::default)?,
+            Some(value) => {
+                table = value.get_ref().as_table().ok_or_else(NotFound::default)?;
+                // A table of dotted keys has neither braces nor a header of its own.
+                let own = text.get(value.span().start..).unwrap_or("");
+                let is_header =
+                    own.split(']').next().is_some_and(|h| h.starts_with('[') && h.ends_with(step));
+                let found = own.starts_with('{') || is_header;
+                header = if found { value.span() } else { text.len()..text.len() };
+            }
             None => {
                 missing = std::iter::once(step).chain(steps).collect();
                 break;
             }
         }
     }
-    let deep = missing.len() < keys.split('.').count();
-    if deep || missing.is_empty() || !text[header.start..].starts_with('[') {
+    let key = missing.join(".");
+    if !missing.is_empty() && text[header.start..].starts_with('{') {
+        return Ok(Found::LackingInline { behind: header.start + 1, key, alone: table.is_empty() });
+    }
+    if missing.is_empty() || !text[header.start..].starts_with('[') {
         let given = missing.first().copied().unwrap_or(keys);
         return Err(NotFound::new(given, table.keys().map(|k| k.get_ref().to_string())));
     }
     // The end of the header's line.
     let behind = text[header.start..].find('\n').map_or(text.len(), |i| header.start + i);
-    Ok(Found::Lacking { behind, key: missing.join(".") })
+    Ok(Found::Lacking { behind, key })
 }

@@ -57,6 +57,18 @@ pub(super) fn settings(tree: &mut Tree, settings: &Settings, scope: Scope<'_>, d
             _ => continue,
         };
         let origin = Origin::Setting { index, own: inside.is_some() };
+        if inside.is_none() && (given == "variants" || given.starts_with("variants.")) {
+            let why = unknown(tree, ROOT, &Step::Key(given));
+            let mut diagnostic =
+                describe("--set".into(), setting_position(index), String::new(), given, &why);
+            (diagnostic.message, diagnostic.value) = ("cannot be set as a whole".to_owned(), shown(value));
+            diagnostic.allowed = Some("variants.NAME.PATH".to_owned());
+            diagnostic.hint = Some("To run without variants, say --variants none".to_owned());
+            if matches!(scope, Scope::Product) {
+                diagnostics.push(diagnostic);
+            }
+            continue;
+        }
         let Err(unknown) = set(tree, path, value, &origin) else { continue };
         let position = setting_position(index);
         let mut diagnostic = describe("--set".into(), position, String::new(), given, &unknown);

@@ -144,6 +144,49 @@ fn settings_and_variants_reach_into_the_file_of_an_agent() {
 }
 
 #[test]
+fn keys_that_a_table_inside_a_table_does_not_have_can_be_set() {
+    let (text, path) =
+        published().into_iter().find(|(_, path)| path.ends_with("C-V-6.toml")).expect("a published scenario");
+    let beside = |name: &str| {
+        std::fs::read(path.parent().expect("a folder").join(name)).map_err(|error| error.to_string())
+    };
+    let read = |at: &str, value: &str| {
+        let settings = [(at, value)].into_iter().collect();
+        perhop_scenario::Scenario::read("s.toml", &text, &settings, &beside)
+    };
+    let (loaded, said) = read("node.edge.router.detector.admission.retry", "2s");
+    let NodeKind::Router(config) = &loaded.unwrap_or_else(|| panic!("{said}")).product.nodes[1].kind else {
+        panic!("a router")
+    };
+    assert!(config.text.contains("[detector.admission]\nretry = \"2s\"\ncap ="), "{}", config.text);
+    // A key that there never is is refused, with what was probably meant.
+    let (loaded, said) = read("node.edge.router.detector.admission.retyr", "2s");
+    assert!(loaded.is_none() && said.to_string().contains("retry"), "{said}");
+}
+
+#[test]
+fn a_key_can_be_set_into_braces() {
+    let filter = "[[filter]]\nname = \"f\"\nmatch = { protocol = \"udp\" }\nclass = \"all\"\n";
+    let text = BASE.replace("default = true\n", &format!("default = true\nqueue = {{}}\n{filter}"));
+    let settings =
+        [("node.r.config.filter.f.match.in_port", "core"), ("node.r.config.class.all.queue.limit", "30 ms")];
+    let loaded = good(&text, &settings);
+    let NodeKind::Router(config) = &loaded.product.nodes[1].kind else { panic!("a router") };
+    for braces in ["match = { in_port = \"core\", protocol = \"udp\" }", "queue = { limit = \"30 ms\" }"] {
+        assert!(config.text.contains(braces), "{}", config.text);
+    }
+}
+
+#[test]
+fn variants_cannot_be_set_as_a_whole() {
+    for at in ["variants", "variants.bare"] {
+        let wrong = said(BASE, &[(at, "{}")]);
+        assert!(wrong.contains("cannot be set as a whole") && wrong.contains("--variants none"), "{wrong}");
+        assert_eq!(wrong.matches("cannot be set").count(), 1, "{wrong}");
+    }
+}
+
+#[test]
 fn a_setting_that_a_variant_has_no_place_for_is_left_out_there_and_said() {
     for (text, path) in published()
         .into_iter()
