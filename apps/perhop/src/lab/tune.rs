@@ -4,7 +4,7 @@ use crate::error::{AppError, Verdict};
 use crate::output::Output;
 use crate::table::Table;
 use clap::{Args, ValueEnum};
-use perhop_allocate::fluid::{OnOff, published, run as simulate};
+use perhop_allocate::fluid::{OnOff, Spread, published, run as simulate};
 use perhop_allocate::threshold::ThresholdConfig;
 use perhop_allocate::tune::{Constraint, Hit, Move, Outcome, TunePlan, TuneStep, Tuned, tune};
 use serde_json::{Value, json};
@@ -66,44 +66,86 @@ pub fn run(args: &TuneArgs) -> Result<Verdict, AppError> {
     let What::Allocation = args.what;
     let constraint = Constraint { over_limit: args.over_limit, requests_per_sec: args.requests };
     let plan = TunePlan { constraint, ..TunePlan::default() };
-    let tuned = tune(&plan, |law| evaluate(args, law));
+    let mut points = Points::default();
+    let tuned = tune(&plan, |law| points.evaluate(args, law));
+    let line = |step: &TuneStep| line(step, points.spread(&step.config));
     let mut out = Output::new();
     if args.json {
         for step in &tuned.steps {
             out.json(&json!({ "step": line(step) }))?;
         }
         out.json(&json!({
+            "model": "fluid",
+            "type": args.kind,
+            "sim_s": SIMULATED_S,
+            "seeds": args.seeds,
             "best": tuned.best.as_ref().map(line),
             "curve": tuned.curve.iter().map(line).collect::<Vec<_>>(),
         }))?;
     } else {
-        out.text(text(&tuned))?;
+        out.text(format!("{}\n{}", model(args), text(&tuned, &points)))?;
     }
     out.flush()?;
     Ok(Verdict::failed_if(tuned.best.is_none()))
 }
 
-/// Means over the seeds. The procedure stays where settings are stable; if one were not, it would be the worst.
-fn evaluate(args: &TuneArgs, law: &ThresholdConfig) -> Outcome {
-    let (traffic, intervals) = match args.kind {
-        1 => (OnOff::TYPE_1, published::WINDOW),
-        2 => (OnOff::TYPE_2, published::WINDOW),
-        _ => (OnOff::TYPE_3, published::LONG_WINDOW),
+/// How long each run of the model is, behind its warm-up of 200 s: as `FluidConfig::simulation` has it.
+const SIMULATED_S: u64 = 3600;
+
+/// What the figures come from, for a reader.
+fn model(args: &TuneArgs) -> String {
+    let sources = match args.kind {
+        1 => "Pareto periods of 2.4 s and 3.6 s, 32 kbit/s",
+        2 => "exponential periods of 1 s, 26 kbit/s",
+        _ => "Pareto periods of 0.24 s and 3.6 s, 128 kbit/s",
     };
-    let config = published::sources(traffic, published::measured(*law, intervals, None));
-    let worst = Outcome { efficiency: 0.0, over_limit: 1.0, requests_per_sec: f64::MAX };
-    let mut sum = Outcome::default();
-    for seed in 0..args.seeds {
-        let Ok(result) = simulate(&config, seed) else { return worst };
-        sum.efficiency += result.efficiency;
-        sum.over_limit += result.over_limit;
-        sum.requests_per_sec += result.requests_per_sec;
+    let seeds = match args.seeds {
+        1 => "seed 0".to_owned(),
+        n => format!("seeds 0 to {}; +- is half the 95 % interval of a mean over them", n - 1),
+    };
+    format!(
+        "Fluid model: 60 on-off sources ({sources}), a link of 10 Mbit/s, a broker that answers after 10 ms; {SIMULATED_S} s \
+         behind 200 s, {seeds}.\n"
+    )
+}
+
+/// Spread over the seeds of one point: efficiency and requests a second.
+type Spreads = [Spread; 2];
+
+/// What the model was asked so far, with its spread.
+#[derive(Default)]
+struct Points(Vec<(ThresholdConfig, Spreads)>);
+
+impl Points {
+    /// Means over the seeds. The procedure stays where settings are stable; if one were not, it would be the worst.
+    fn evaluate(&mut self, args: &TuneArgs, law: &ThresholdConfig) -> Outcome {
+        let (traffic, intervals) = match args.kind {
+            1 => (OnOff::TYPE_1, published::WINDOW),
+            2 => (OnOff::TYPE_2, published::WINDOW),
+            _ => (OnOff::TYPE_3, published::LONG_WINDOW),
+        };
+        let config = published::sources(traffic, published::measured(*law, intervals, None));
+        let worst = Outcome { efficiency: 0.0, over_limit: 1.0, requests_per_sec: f64::MAX };
+        let Ok(runs) = (0..args.seeds).map(|seed| simulate(&config, seed)).collect::<Result<Vec<_>, _>>()
+        else {
+            return worst;
+        };
+        let spread = |values: Vec<f64>| Spread::of(&values);
+        let efficiency = spread(runs.iter().map(|run| run.efficiency).collect());
+        let over_limit = spread(runs.iter().map(|run| run.over_limit).collect());
+        let requests = spread(runs.iter().map(|run| run.requests_per_sec).collect());
+        let (Some(efficiency), Some(over_limit), Some(requests)) = (efficiency, over_limit, requests) else {
+            return worst;
+        };
+        self.0.push((*law, [efficiency, requests]));
+        let (efficiency, over_limit) = (efficiency.mean, over_limit.mean);
+        Outcome { efficiency, over_limit, requests_per_sec: requests.mean }
     }
-    let n = args.seeds as f64;
-    Outcome {
-        efficiency: sum.efficiency / n,
-        over_limit: sum.over_limit / n,
-        requests_per_sec: sum.requests_per_sec / n,
+
+    /// Half the width of the 95 % intervals at settings that were tried; `None` of one seed.
+    fn spread(&self, law: &ThresholdConfig) -> Option<[f64; 2]> {
+        let (_, spreads) = self.0.iter().find(|(tried, _)| tried == law)?;
+        (spreads[0].count > 1).then(|| spreads.map(|spread| spread.half_width_95()))
     }
 }
 
@@ -111,7 +153,7 @@ fn percent(ppm: u32) -> f64 {
     f64::from(ppm) / 1e4
 }
 
-fn line(step: &TuneStep) -> Value {
+fn line(step: &TuneStep, half_width_95: Option<[f64; 2]>) -> Value {
     json!({
         "change": step.change,
         "lower_pct": percent(step.config.lower_ppm),
@@ -120,14 +162,16 @@ fn line(step: &TuneStep) -> Value {
         "decrease": f64::from(step.config.decrease_ppm) / 1e6,
         "efficiency_pct": step.outcome.efficiency * 100.0,
         "over_limit_pct": step.outcome.over_limit * 100.0,
+        "efficiency_half_width_95": half_width_95.map(|[efficiency, _]| efficiency * 100.0),
         "requests_per_s": step.outcome.requests_per_sec,
+        "requests_half_width_95": half_width_95.map(|[_, requests]| requests),
         "hit": step.hit,
     })
 }
 
-fn text(tuned: &Tuned) -> String {
-    let mut text = format!("{}\nTrade-off of efficiency and requests:\n\n", table(&tuned.steps));
-    text.push_str(&format!("{}\n", table(&tuned.curve)));
+fn text(tuned: &Tuned, points: &Points) -> String {
+    let mut text = format!("{}\nTrade-off of efficiency and requests:\n\n", table(&tuned.steps, points));
+    text.push_str(&format!("{}\n", table(&tuned.curve, points)));
     match &tuned.best {
         Some(best) => text.push_str(&format!(
             "Best inside the constraint: lower = \"{} %\", upper = \"{} %\", increase = {}, decrease = {}\n",
@@ -141,7 +185,7 @@ fn text(tuned: &Tuned) -> String {
     text
 }
 
-fn table(steps: &[TuneStep]) -> Table {
+fn table(steps: &[TuneStep], points: &Points) -> Table {
     let mut table = Table::new([
         "STEP",
         "LOWER %",
@@ -149,11 +193,14 @@ fn table(steps: &[TuneStep]) -> Table {
         "INCREASE",
         "DECREASE",
         "USED %",
+        "+-",
         "ABOVE %",
         "REQUESTS/S",
+        "+-",
         "HIT",
     ]);
     for step in steps {
+        let spread = points.spread(&step.config);
         let change = match step.change {
             Move::Start => "start",
             Move::RaiseLower => "lower up",
@@ -173,8 +220,10 @@ fn table(steps: &[TuneStep]) -> Table {
             format!("{:.3}", f64::from(step.config.increase_ppm) / 1e6),
             format!("{:.3}", f64::from(step.config.decrease_ppm) / 1e6),
             format!("{:.2}", step.outcome.efficiency * 100.0),
+            spread.map_or(String::new(), |[efficiency, _]| format!("{:.2}", efficiency * 100.0)),
             format!("{:.2}", step.outcome.over_limit * 100.0),
             format!("{:.4}", step.outcome.requests_per_sec),
+            spread.map_or(String::new(), |[_, requests]| format!("{requests:.4}")),
             hit.to_owned(),
         ]);
     }
