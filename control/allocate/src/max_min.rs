@@ -14,8 +14,8 @@ use thiserror::Error;
 pub struct Group {
     /// How many; a group of none takes nothing.
     pub flows: u32,
-    /// How fast each rises against those of other groups, 1 … 1,000,000.
-    pub weight: u32,
+    /// How fast each rises against those of other groups, above 0.
+    pub weight: u64,
     /// What each gets in any case.
     pub least: Rate,
     /// What each gets at most; at least `least`. `None`: no limit of its own.
@@ -64,29 +64,47 @@ pub fn max_min(available: &[Rate], groups: &[Group]) -> Result<Vec<Rate>, Overco
         let mut weights = vec![0.0; available.len()];
         for (group, _) in groups.iter().zip(&rising).filter(|(_, rising)| **rising) {
             for segment in &group.path {
-                weights[*segment] += live(group) * f64::from(group.weight);
+                weights[*segment] += live(group) * group.weight as f64;
             }
         }
         let room = |i: usize| groups[i].most.map_or(f64::INFINITY, |most| most.0 as f64 - rates[i]);
         let peaks =
-            (0..groups.len()).filter(|i| rising[*i]).map(|i| room(i).max(0.0) / f64::from(groups[i].weight));
+            (0..groups.len()).filter(|i| rising[*i]).map(|i| room(i).max(0.0) / groups[i].weight as f64);
         let fills = left.iter().zip(&weights).filter(|(_, w)| **w > 0.0).map(|(left, w)| left.max(0.0) / w);
         let step = peaks.chain(fills).fold(f64::INFINITY, f64::min);
         let full: Vec<bool> =
             left.iter().zip(&weights).map(|(left, w)| *w > 0.0 && left.max(0.0) / w <= step).collect();
         let done: Vec<bool> =
-            (0..groups.len()).map(|i| room(i).max(0.0) / f64::from(groups[i].weight) <= step).collect();
+            (0..groups.len()).map(|i| room(i).max(0.0) / groups[i].weight as f64 <= step).collect();
         for (i, group) in groups.iter().enumerate().filter(|(i, _)| rising[*i]) {
-            rates[i] += f64::from(group.weight) * step;
+            rates[i] += group.weight as f64 * step;
             for segment in &group.path {
-                left[*segment] -= live(group) * f64::from(group.weight) * step;
+                left[*segment] -= live(group) * group.weight as f64 * step;
             }
         }
         for (i, group) in groups.iter().enumerate() {
             rising[i] &= !done[i] && !group.path.iter().any(|segment| full[*segment]);
         }
     }
-    Ok(rates.into_iter().map(|rate| Rate(rate as u64)).collect())
+    let mut rates: Vec<Rate> = rates.into_iter().map(|rate| Rate(rate as u64)).collect();
+    trim(available, groups, &mut rates);
+    Ok(rates)
+}
+
+/// Takes back what rounding added where an exact share is just below a whole number: no segment carries too much.
+fn trim(available: &[Rate], groups: &[Group], rates: &mut [Rate]) {
+    for (segment, available) in available.iter().enumerate() {
+        let on = |i: &usize| groups[*i].path.contains(&segment);
+        let given = |i: usize| u128::from(groups[i].flows) * u128::from(rates[i].0);
+        let carried: u128 = (0..groups.len()).filter(on).map(given).sum();
+        let mut over = carried.saturating_sub(u128::from(available.0));
+        for i in (0..groups.len()).filter(on) {
+            if over > 0 && groups[i].flows > 0 && rates[i] > groups[i].least {
+                rates[i].0 -= 1;
+                over = over.saturating_sub(u128::from(groups[i].flows));
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -94,7 +112,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn group(flows: u32, weight: u32, path: &[usize]) -> Group {
+    fn group(flows: u32, weight: u64, path: &[usize]) -> Group {
         Group { flows, weight, least: Rate(0), most: None, path: path.to_vec() }
     }
 
@@ -138,7 +156,7 @@ mod tests {
     fn groups() -> impl Strategy<Value = (Vec<Rate>, Vec<Group>)> {
         let group = |segments: usize| {
             let path = proptest::sample::subsequence((0..segments).collect::<Vec<_>>(), 1..=segments);
-            (0u32..50, 1u32..100, 0u64..2_000, proptest::option::of(0u64..100_000), path).prop_map(
+            (0u32..50, 1u64..100, 0u64..2_000, proptest::option::of(0u64..100_000), path).prop_map(
                 |(flows, weight, least, above, path)| {
                     let most = above.map(|above| Rate(least + above));
                     Group { flows, weight, least: Rate(least), most, path }
@@ -165,7 +183,7 @@ mod tests {
             for (segment, available) in available.iter().enumerate() {
                 prop_assert!(carried(segment) <= available.0, "segment {segment}");
             }
-            let risen = |i: usize| (rates[i].0 - groups[i].least.0) as f64 / f64::from(groups[i].weight);
+            let risen = |i: usize| (rates[i].0 - groups[i].least.0) as f64 / groups[i].weight as f64;
             for (i, group) in groups.iter().enumerate().filter(|(_, group)| group.flows > 0) {
                 prop_assert!(rates[i] >= group.least && group.most.is_none_or(|most| rates[i] <= most));
                 if group.most.is_some_and(|most| most.0 - rates[i].0 <= 1) {
@@ -175,10 +193,23 @@ mod tests {
                     // Every rate is rounded down by less than one.
                     let full = available[*segment].0 - carried(*segment) <= flows;
                     let others = groups.iter().enumerate().filter(|(_, g)| g.flows > 0 && g.path.contains(segment));
-                    full && others.into_iter().all(|(j, _)| risen(j) <= risen(i) + 1.0 + 1.0 / f64::from(group.weight))
+                    full && others.into_iter().all(|(j, _)| risen(j) <= risen(i) + 1.0 + 1.0 / group.weight as f64)
                 });
                 prop_assert!(narrow, "group {i} could have more: {rates:?}");
             }
+        }
+
+        /// Also where a number of this size has no room for a fraction of a bit/s.
+        #[test]
+        fn no_segment_carries_too_much_at_any_rate(
+            available in 1u64..1_000_000_000_000_000,
+            groups in proptest::collection::vec((1u32..3_000_000, 1u64..1_000_000_000), 1..8),
+        ) {
+            let groups: Vec<Group> = groups.iter().map(|(flows, weight)| group(*flows, *weight, &[0])).collect();
+            let rates = max_min(&[Rate(available)], &groups).expect("nothing is promised");
+            let carried: u128 =
+                groups.iter().zip(&rates).map(|(group, rate)| u128::from(group.flows) * u128::from(rate.0)).sum();
+            prop_assert!(carried <= u128::from(available));
         }
     }
 }
