@@ -33,8 +33,12 @@
 //! `mtu` (1500 B), `poll` (how often the queue is looked at; a quarter of `target`, at most 1 ms in the simulator and
 //! at least 5 ms on a real router).
 //!
+//! Links and the TCP flows that share them have `[bandwidth]`, `[[link]]`, `[[abr]]` and `[requests]`: see
+//! `bandwidth/read.rs`.
+//!
 //! Settings that cannot be stable are errors at their keys that name the nearest possible ones.
 
+use crate::bandwidth::{BandwidthSettings, read};
 use crate::unstable;
 use perhop_allocate::broker::EmulatedBrokerConfig;
 use perhop_allocate::congestion::CongestionConfig;
@@ -47,7 +51,7 @@ use perhop_model::Name;
 use perhop_units::{Bytes, Duration, Probability, Rate, Share};
 
 /// Fastest rate, bit/s.
-const MAX_RATE: Rate = Rate::from_mbit(1_000_000);
+pub(crate) const MAX_RATE: Rate = Rate::from_mbit(1_000_000);
 /// Seed of the broker's chances.
 const DEFAULT_SEED: u64 = 1;
 /// Most classes of one agent.
@@ -62,6 +66,8 @@ pub struct AgentFile {
     pub broker: (EmulatedBrokerConfig, u64),
     /// The classes, in order of the file.
     pub classes: Vec<ClassSettings>,
+    /// Links, and the TCP flows that share them.
+    pub bandwidth: BandwidthSettings,
 }
 
 /// One class.
@@ -89,9 +95,9 @@ impl AgentFile {
             let d = document.error(document.root_location(), format!("has {} classes", tables.len()));
             diagnostics.push(d.allowed(format!("at most {MAX_CLASSES}")));
         }
-        if tables.is_empty() && diagnostics.errors() == 0 {
-            let d = root.error("class", "is missing").hint("An agent looks after one [[class]] at least");
-            diagnostics.push(d);
+        if tables.is_empty() && !root.has("link") && diagnostics.errors() == 0 {
+            let d = root.error("class", "is missing, and so is link");
+            diagnostics.push(d.hint("An agent looks after one [[class]] or one [[link]] at least"));
         }
         let mut classes = Vec::with_capacity(tables.len());
         for (given, mut table) in tables {
@@ -102,8 +108,9 @@ impl AgentFile {
             classes.extend(class(&mut table, name));
             table.finish();
         }
+        let bandwidth = read::bandwidth(&mut root);
         root.finish();
-        let read = (diagnostics.errors() == 0).then_some(Self { router, broker, classes });
+        let read = (diagnostics.errors() == 0).then_some(Self { router, broker, classes, bandwidth });
         (read, diagnostics)
     }
 
@@ -260,7 +267,7 @@ fn factor(table: &mut TableReader<'_>, key: &'static str, default_ppm: u32) -> u
 }
 
 /// A share such as `"70 %"`, in parts per million.
-fn share(table: &mut TableReader<'_>, key: &'static str, default_ppm: u32) -> u32 {
+pub(crate) fn share(table: &mut TableReader<'_>, key: &'static str, default_ppm: u32) -> u32 {
     let read = table.value_with(key, "a share", |text| match text.parse::<Share>() {
         Ok(Share::Ppm(ppm)) => Ok(ppm),
         Ok(Share::Rate(_)) | Err(_) => {

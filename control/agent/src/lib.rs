@@ -10,20 +10,32 @@
 //! # States
 //! `away` (no router) → `claiming` → `reading` (what classes and ports there are) → `submitting` ⇄ `running`. A router that restarts
 //! brings a new epoch: the agent claims again and makes what it owns exactly what is in force, in one `replace_owned`.
-//! It never changes objects of others: an allocation is laid over a class, which stays the file's.
+//! An allocation is laid over a class, which stays the file's.
+//!
+//! Where the file names links, the agent is also the bandwidth management service of the TCP rate control: it divides what
+//! a link has between policies, by `bandwidth`, a part of the machine with no state of its own towards the router. All that
+//! it changes of others' objects is the rate of a policy, and of a port that it is told to set.
 //!
 //! # Configuration
-//! One file, read by [`AgentFile`]: `[agent]`, `[broker]` and one `[[class]]` for each class it looks after.
+//! One file, read by [`AgentFile`]: `[agent]`, `[broker]` and one `[[class]]` for each class it looks after; `[bandwidth]`,
+//! one `[[link]]` and one `[[abr]]` for each link and each policy, and `[requests]`.
 #![forbid(unsafe_code)]
 
+mod bandwidth;
 mod file;
 mod machine;
+mod message;
 mod reading;
 mod router;
 mod unstable;
 
+pub use bandwidth::{
+    BandwidthSettings, Change, LinkSettings, PolicyReport, PolicySettings, RequestSettings, Schedule,
+    Weighted,
+};
 pub use file::{AgentFile, ClassSettings};
-pub use machine::{Agent, ClassReport, Input, Notice, Output};
+pub use machine::Agent;
+pub use message::{ClassReport, Input, Notice, Output};
 pub use reading::{ClassReading, Readings};
 pub use router::Router;
 

@@ -1,10 +1,11 @@
 //! The machine: see the crate's documentation for its states.
 
+use crate::bandwidth::{Bandwidth, PolicyReport};
 use crate::file::{AgentFile, ClassSettings};
+use crate::message::{ClassReport, Input, Notice, Output};
 use crate::reading::{ClassReading, Readings};
 use perhop_allocate::allocator::{Allocator, Input as Measured, Output as Wanted};
 use perhop_allocate::broker::{Broker, BrokerAsk, ClassId};
-use perhop_allocate::counters::Counters;
 use perhop_allocate::window::Metering;
 use perhop_model::{
     AllocationSpec, Claim, ErrorItem, Kind, Name, Object, ObjectState, Op, Outcome, Owner, Reply, Spec,
@@ -12,97 +13,10 @@ use perhop_model::{
 };
 use perhop_reason::Code;
 use perhop_units::{Bytes, Duration, Instant, Rate};
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// After a refusal by the router nothing is submitted for this long.
 const RETRY: Duration = Duration::from_secs(1);
-
-/// What the agent is told.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Input {
-    /// The router can be reached; told once, and again only after [`Input::Gone`].
-    Appeared,
-    /// It cannot, or a request to it failed: nothing that was asked will be answered.
-    Gone,
-    /// Answer to [`Output::Claim`].
-    Claimed(Result<(), ErrorItem>),
-    /// Answer to [`Output::ReadObjects`]: all ports and classes.
-    Objects {
-        /// The router's revision.
-        revision: u64,
-        /// In any order; other kinds are passed over.
-        objects: Vec<ObjectState>,
-    },
-    /// Answer to [`Output::ReadClasses`].
-    Readings(Readings),
-    /// Answer to [`Output::Submit`].
-    Reply(Reply),
-    /// Time passes.
-    Tick,
-}
-
-/// What the agent wants done.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Output {
-    /// Claim the owner.
-    Claim(Claim),
-    /// Read all ports and classes.
-    ReadObjects,
-    /// Read the counters of the classes.
-    ReadClasses,
-    /// Submit a transaction.
-    Submit(Box<Transaction>),
-    /// Tell a person.
-    Say(Notice),
-}
-
-/// Something worth a line in the log.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Notice {
-    /// A class has another allocation.
-    Allocated {
-        /// Class.
-        class: Name,
-        /// bit/s.
-        rate: Rate,
-    },
-    /// The router has no such class (now).
-    NoClass {
-        /// Class.
-        class: Name,
-    },
-    /// The router refused; it is asked again.
-    Refused {
-        /// Its reasons.
-        errors: Vec<ErrorItem>,
-    },
-    /// Another instance has taken the owner over, or it must not be claimed: this one has to end.
-    Superseded {
-        /// The router's reason.
-        error: ErrorItem,
-    },
-}
-
-/// State of a class, to be shown.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct ClassReport {
-    /// The class.
-    pub class: Name,
-    /// Whether the router has it.
-    pub present: bool,
-    /// In force, bit/s.
-    pub allocated: Rate,
-    /// What the class is taken to use, bit/s.
-    pub estimate: Rate,
-    /// Whether a long queue overrules the law.
-    pub congested: bool,
-    /// What happened.
-    pub counters: Counters,
-}
 
 /// Where the agent stands with its router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +36,13 @@ struct Managed {
     allocator: Allocator,
     /// The router has it.
     present: bool,
+}
+
+/// Which part a transaction on its way is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Allocations,
+    Bandwidth,
 }
 
 /// See the module.
@@ -150,6 +71,10 @@ pub struct Agent<B> {
     quiet_until: Instant,
     /// A claim that a busy router did not take is made again at this time.
     claim_again: Option<Instant>,
+    /// Links and those who share them.
+    bandwidth: Bandwidth,
+    /// Of the latest transaction.
+    submitted: Part,
     outputs: VecDeque<Output>,
 }
 
@@ -178,6 +103,8 @@ impl<B: Broker> Agent<B> {
             reading: false,
             quiet_until: now,
             claim_again: None,
+            bandwidth: Bandwidth::new(&file.bandwidth, least_poll, now),
+            submitted: Part::Allocations,
             outputs: VecDeque::new(),
         };
         for i in 0..this.classes.len() {
@@ -198,6 +125,7 @@ impl<B: Broker> Agent<B> {
                 self.state = State::Away;
                 (self.whole, self.reading, self.claim_again) = (true, false, None);
                 self.next_poll = now;
+                self.bandwidth.gone(now);
             }
             Input::Claimed(Ok(())) if self.state == State::Claiming => self.read_objects(),
             Input::Claimed(Err(error)) if self.state == State::Claiming => self.claim_refused(now, error),
@@ -206,12 +134,14 @@ impl<B: Broker> Agent<B> {
             }
             Input::Readings(readings) => self.readings(now, &readings),
             Input::Reply(reply) => self.replied(now, &reply),
+            Input::Announced { link, rate, at } => self.bandwidth.announced(now, &link, rate, at),
             // Nothing of the kind was asked.
             Input::Appeared | Input::Claimed(_) | Input::Objects { .. } | Input::Tick => {}
         }
         self.hear_broker(now);
         self.tick(now);
         self.act(now);
+        self.outputs.extend(self.bandwidth.notices().into_iter().map(Output::Say));
     }
 
     /// The next thing to do.
@@ -226,8 +156,11 @@ impl<B: Broker> Agent<B> {
         let running = self.state == State::Running;
         let looks = running && !self.reading && self.next_poll < Instant::FAR_FUTURE;
         let poll = looks.then_some(self.next_poll);
-        let retry = (running && self.owes()).then_some(self.quiet_until);
-        [broker, classes, poll, retry, self.claim_again].into_iter().flatten().min()
+        let retry = (running && self.owes_allocations()).then_some(self.quiet_until);
+        let look = self.bandwidth.next_look().filter(|_| running && !self.reading);
+        let rates = self.bandwidth.retry().filter(|_| running);
+        let step = self.bandwidth.next_step();
+        [broker, classes, poll, retry, self.claim_again, look, rates, step].into_iter().flatten().min()
     }
 
     /// Whether another instance has taken over.
@@ -237,7 +170,7 @@ impl<B: Broker> Agent<B> {
 
     /// Whether the router has all that is in force.
     pub fn is_settled(&self) -> bool {
-        self.state == State::Running && !self.owes()
+        self.state == State::Running && !self.owes_allocations() && !self.bandwidth.owes()
     }
 
     /// The classes, in order of the file.
@@ -252,6 +185,11 @@ impl<B: Broker> Agent<B> {
         })
     }
 
+    /// The policies that share links, by name.
+    pub fn policies(&self) -> impl Iterator<Item = PolicyReport> + '_ {
+        self.bandwidth.report()
+    }
+
     // ---- the router
 
     fn claim(&mut self) {
@@ -261,7 +199,7 @@ impl<B: Broker> Agent<B> {
 
     fn read_objects(&mut self) {
         self.state = State::Reading;
-        self.outputs.push_back(Output::ReadObjects);
+        self.outputs.push_back(Output::ReadObjects(self.bandwidth.kinds()));
     }
 
     /// A router that is busy or about to stop is asked again; any other refusal is for good.
@@ -280,6 +218,7 @@ impl<B: Broker> Agent<B> {
     /// Which classes there are, and how fast their ports.
     fn objects(&mut self, now: Instant, revision: u64, objects: &[ObjectState]) {
         (self.revision, self.state) = (revision, State::Running);
+        self.bandwidth.objects(now, objects);
         let mut rates = BTreeMap::new();
         let mut ports = BTreeMap::new();
         for object in objects {
@@ -310,11 +249,12 @@ impl<B: Broker> Agent<B> {
     fn readings(&mut self, now: Instant, readings: &Readings) {
         self.reading = false;
         if self.state != State::Running && self.state != State::Submitting {
-            return;
+            return self.bandwidth.missed(now);
         }
-        if self.is_restarted(readings.epoch) {
+        if self.is_restarted(now, readings.epoch) {
             return self.claim();
         }
+        self.bandwidth.readings(readings.at.min(now), readings);
         for (name, reading) in &readings.classes {
             if let Some(i) = self.by_name.get(name).copied() {
                 self.read_class(readings.at.min(now), i, reading);
@@ -335,10 +275,13 @@ impl<B: Broker> Agent<B> {
 
     /// Takes note of the epoch in an answer. A restarted router knows nothing of the agent: everything is owed again,
     /// whichever answer tells of the restart, also the one to a transaction that the new router has just applied.
-    fn is_restarted(&mut self, epoch: u64) -> bool {
+    fn is_restarted(&mut self, now: Instant, epoch: u64) -> bool {
         let restarted = self.epoch != 0 && self.epoch != epoch;
         self.epoch = epoch;
         self.whole |= restarted;
+        if restarted {
+            self.bandwidth.gone(now);
+        }
         restarted
     }
 
@@ -358,22 +301,36 @@ impl<B: Broker> Agent<B> {
             return;
         }
         self.state = State::Running;
-        if self.is_restarted(reply.epoch) {
+        if self.is_restarted(now, reply.epoch) {
             return self.claim();
         }
         if reply.outcome != Outcome::Rejected {
-            self.revision = self.revision.max(reply.revision);
+            self.committed(now, reply.revision);
             return;
         }
         if let Some(fenced) = reply.errors.iter().find(|e| matches!(e.code, Code::Fenced | Code::Forbidden)) {
             return self.superseded(fenced.clone());
         }
         let pause = reply.retry_after_ms.map_or(RETRY, Duration::from_millis);
-        (self.whole, self.quiet_until) = (true, now + pause);
+        match self.submitted {
+            Part::Allocations => (self.whole, self.quiet_until) = (true, now + pause),
+            Part::Bandwidth => self.bandwidth.refused(now, pause, &reply.errors),
+        }
         if reply.errors.iter().any(|e| e.code != Code::Overload) {
             self.outputs.push_back(Output::Say(Notice::Refused { errors: reply.errors.clone() }));
         }
         self.read_objects();
+    }
+
+    /// A transaction is in force. Revisions between the one before and its own are somebody else's: that they have changed
+    /// something is seen with the next reading.
+    fn committed(&mut self, now: Instant, revision: u64) {
+        if revision <= self.revision + 1 {
+            self.revision = self.revision.max(revision);
+        }
+        if self.submitted == Part::Bandwidth {
+            self.bandwidth.committed(now);
+        }
     }
 
     // ---- the classes
@@ -428,22 +385,32 @@ impl<B: Broker> Agent<B> {
         if due {
             self.next_poll = now;
         }
+        self.bandwidth.tick(now);
+        due |= self.bandwidth.next_look().is_some_and(|at| at <= now);
         if (due || self.next_poll <= now) && self.state == State::Running && !self.reading {
             self.reading = true;
             self.next_poll = self.poll.map_or(Instant::FAR_FUTURE, |poll| now + poll);
+            self.bandwidth.looked(now);
             self.outputs.push_back(Output::ReadClasses);
         }
     }
 
     // ---- transactions
 
-    fn owes(&self) -> bool {
+    fn owes_allocations(&self) -> bool {
         self.whole || !self.changed.is_empty()
     }
 
-    /// Submits what the router does not have yet.
+    /// Submits what the router does not have yet, rates first: a link that will be slower does not wait.
     fn act(&mut self, now: Instant) {
-        if self.state != State::Running || !self.owes() || now < self.quiet_until {
+        if self.state != State::Running {
+            return;
+        }
+        if let Some(ops) = self.bandwidth.transaction(now) {
+            // Policies and ports belong to the router's file and to clients.
+            return self.submit(Part::Bandwidth, ops, true);
+        }
+        if !self.owes_allocations() || now < self.quiet_until {
             return;
         }
         let ops = match self.whole {
@@ -459,13 +426,17 @@ impl<B: Broker> Agent<B> {
         };
         self.changed.clear();
         self.whole = false;
-        if ops.is_empty() {
-            return;
+        if !ops.is_empty() {
+            self.submit(Part::Allocations, ops, false);
         }
+    }
+
+    fn submit(&mut self, part: Part, ops: Vec<Op>, force: bool) {
+        self.submitted = part;
         self.transactions += 1;
         let id = u128::from(self.fence) << 64 | u128::from(self.transactions);
         let mut transaction = Transaction::new(TxnId(id.to_be_bytes()), Owner::Agent, ops);
-        transaction.fence = self.fence;
+        (transaction.fence, transaction.force) = (self.fence, force);
         self.state = State::Submitting;
         self.outputs.push_back(Output::Submit(Box::new(transaction)));
     }

@@ -117,7 +117,8 @@ impl Router {
         };
         let classes =
             self.classes.iter().map(|(name, class)| (Name::new(name).unwrap(), reading(class))).collect();
-        Input::Readings(Readings { epoch: self.epoch, revision: self.revision, at: now, classes })
+        let (epoch, revision, policies) = (self.epoch, self.revision, Vec::new());
+        Input::Readings(Readings { epoch, revision, at: now, classes, policies })
     }
 
     fn submit(&mut self, transaction: &Transaction) -> Input {
@@ -217,7 +218,7 @@ impl World {
                     self.router.fence = claim.fence;
                     Input::Claimed(Ok(()))
                 }
-                Output::ReadObjects => self.router.objects(),
+                Output::ReadObjects(_) => self.router.objects(),
                 Output::ReadClasses => self.router.readings(self.now),
                 Output::Submit(transaction) => self.router.submit(&transaction),
             };

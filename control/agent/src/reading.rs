@@ -1,4 +1,4 @@
-//! What the agent reads from a router: how much a class carried, was offered and holds.
+//! What the agent reads from a router: how much a class carried, was offered and holds, and how many flows share a policy.
 
 use perhop_model::Name;
 use perhop_units::Instant;
@@ -27,6 +27,9 @@ pub struct Readings {
     pub at: Instant,
     /// Classes by name; those the agent does not look after are passed over.
     pub classes: Vec<(Name, ClassReading)>,
+    /// Policies of the TCP rate control by name, and how many of their flows send; empty if none are looked after.
+    #[serde(default)]
+    pub policies: Vec<(Name, u32)>,
 }
 
 impl ClassReading {

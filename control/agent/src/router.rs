@@ -1,6 +1,7 @@
 //! How an agent's requests reach its router: what every driver of the machine does with its outputs.
 
-use crate::machine::{Agent, Input, Notice, Output};
+use crate::machine::Agent;
+use crate::message::{Input, Notice, Output};
 use crate::reading::Readings;
 use perhop_allocate::broker::Broker;
 use perhop_model::{Claim, ErrorItem, Kind, ObjectState, Reply, StatePage, StateQuery, Transaction};
@@ -28,7 +29,7 @@ pub trait Router {
     /// It does not answer.
     fn page(&mut self, query: &StateQuery) -> Result<StatePage, Self::Error>;
 
-    /// Reads what its classes have counted and hold.
+    /// Reads what its classes have counted and hold, and how many flows its policies have.
     ///
     /// # Errors
     /// It does not answer.
@@ -85,8 +86,8 @@ fn perform<R: Router>(router: &mut R, output: Output) -> Result<Option<Input>, R
     Ok(Some(match output {
         Output::Say(_) => return Ok(None),
         Output::Claim(claim) => Input::Claimed(router.claim(claim)?),
-        Output::ReadObjects => {
-            let (revision, objects) = objects(router)?;
+        Output::ReadObjects(kinds) => {
+            let (revision, objects) = objects(router, kinds)?;
             Input::Objects { revision, objects }
         }
         Output::ReadClasses => Input::Readings(router.readings()?),
@@ -94,11 +95,11 @@ fn perform<R: Router>(router: &mut R, output: Output) -> Result<Option<Input>, R
     }))
 }
 
-/// All ports and classes, and the oldest revision that some of them are of: what has changed since is read again.
-fn objects<R: Router>(router: &mut R) -> Result<(u64, Vec<ObjectState>), R::Error> {
+/// All objects of some kinds, and the oldest revision that some of them are of: what has changed since is read again.
+fn objects<R: Router>(router: &mut R, kinds: &[Kind]) -> Result<(u64, Vec<ObjectState>), R::Error> {
     let (mut objects, mut revision) = (Vec::new(), u64::MAX);
-    for kind in [Kind::Port, Kind::Class] {
-        let mut query = StateQuery { kind: Some(kind), limit: Some(PAGE), ..StateQuery::default() };
+    for kind in kinds {
+        let mut query = StateQuery { kind: Some(*kind), limit: Some(PAGE), ..StateQuery::default() };
         loop {
             let page = router.page(&query)?;
             revision = revision.min(page.revision);
@@ -175,7 +176,7 @@ mod tests {
 
         fn readings(&mut self) -> Result<Readings, &'static str> {
             self.ask("readings")?;
-            Ok(Readings { epoch: 3, revision: 5, at: Instant(0), classes: Vec::new() })
+            Ok(Readings { epoch: 3, revision: 5, at: Instant(0), classes: Vec::new(), policies: Vec::new() })
         }
 
         fn submit(&mut self, transaction: Transaction) -> Result<Reply, &'static str> {
