@@ -67,7 +67,7 @@ pub struct AgentFile {
     /// The classes, in order of the file.
     pub classes: Vec<ClassSettings>,
     /// Links, and the TCP flows that share them.
-    pub bandwidth: BandwidthSettings,
+    pub bandwidth: Box<BandwidthSettings>,
 }
 
 /// One class.
@@ -108,10 +108,16 @@ impl AgentFile {
             classes.extend(class(&mut table, name));
             table.finish();
         }
-        let bandwidth = read::bandwidth(&mut root);
+        let bandwidth = Box::new(read::bandwidth(&mut root));
         root.finish();
         let read = (diagnostics.errors() == 0).then_some(Self { router, broker, classes, bandwidth });
         (read, diagnostics)
+    }
+
+    /// Classes of which readings are needed: those it looks after, and those that links serve before policies.
+    pub fn measured(&self) -> impl Iterator<Item = &Name> {
+        let above = self.bandwidth.links.iter().flat_map(|link| &link.above);
+        self.classes.iter().map(|class| &class.class).chain(above)
     }
 
     /// How often queues are to be looked at; none = only at the ends of intervals, as no class has congestion control.

@@ -36,7 +36,7 @@ pub use bandwidth::{
 pub use file::{AgentFile, ClassSettings};
 pub use machine::Agent;
 pub use message::{ClassReport, Input, Notice, Output};
-pub use reading::{ClassReading, Readings};
+pub use reading::{ClassReading, Readings, flows_of_row};
 pub use router::Router;
 
 use perhop_units::Duration;

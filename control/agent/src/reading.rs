@@ -1,6 +1,6 @@
 //! What the agent reads from a router: how much a class carried, was offered and holds, and how many flows share a policy.
 
-use perhop_model::Name;
+use perhop_model::{Kind, Name};
 use perhop_units::Instant;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -41,4 +41,11 @@ impl ClassReading {
             carried_bytes.saturating_add(count("dropped_bytes")).saturating_add(backlog_bytes);
         Self { carried_bytes, offered_bytes, backlog_bytes }
     }
+}
+
+/// A policy and how many of its flows send, from a row of what a router shows; `None` if it is another kind of row.
+pub fn flows_of_row(kind: &str, name: &str, counters: &BTreeMap<String, u64>) -> Option<(Name, u32)> {
+    let name = Name::new(name).ok().filter(|_| kind == Kind::AbrPolicy.name())?;
+    let flows = counters.get("flows").copied().unwrap_or(0);
+    Some((name, u32::try_from(flows).unwrap_or(u32::MAX)))
 }

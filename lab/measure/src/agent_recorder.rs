@@ -1,11 +1,12 @@
 //! What an agent does, recorded in whichever world it runs.
 
-use crate::recording::{AgentRecord, Recording};
+use crate::recording::{AgentRecord, AssignmentRecord, Recording};
 use perhop_agent::{Agent, AgentFile, Notice};
 use perhop_allocate::broker::Broker;
 use perhop_allocate::counters::Counters;
 use perhop_model::Name;
 use perhop_units::Instant;
+use std::collections::BTreeMap;
 
 /// Allocations of one agent over time, and what it had counted at both ends of the window.
 #[derive(Clone, Debug)]
@@ -21,6 +22,10 @@ pub struct AgentRecorder {
     missing: Vec<Name>,
     /// Transactions that the router refused, and why the first of them.
     refused: (u64, String),
+    /// By policy: every rate and when it began, bit/s.
+    assignments: BTreeMap<Name, Vec<(Instant, u64)>>,
+    /// What a reader must know of links and policies, in the order in which it was found.
+    warnings: Vec<String>,
 }
 
 impl AgentRecorder {
@@ -33,6 +38,8 @@ impl AgentRecorder {
             after: None,
             missing: Vec::new(),
             refused: (0, String::new()),
+            assignments: BTreeMap::new(),
+            warnings: Vec::new(),
             classes,
         }
     }
@@ -54,7 +61,33 @@ impl AgentRecorder {
                 }
                 self.refused.0 += 1;
             }
+            Notice::Assigned { policy, rate, .. } => {
+                self.assignments.entry(policy.clone()).or_default().push((at, rate.0));
+            }
+            Notice::NoPolicy { policy } => self.warn(format!("its agent found no abr policy \"{policy}\"")),
+            Notice::NoRate { link, port } => {
+                self.warn(format!("its agent found no rate of link \"{link}\" at port \"{port}\""));
+            }
+            Notice::Overcommitted { link, .. } => {
+                self.warn(format!(
+                    "more was promised on its agent's link \"{link}\" than there was at some time"
+                ));
+            }
+            Notice::NotGranted { policy, code, .. } => {
+                self.warn(format!("its agent refused the request \"{policy}\": {code}"));
+            }
+            Notice::NotAnnounced { link, error } => {
+                self.warn(format!("its agent was told of link \"{link}\" in vain: {}", error.message));
+            }
+            Notice::Granted { .. } | Notice::PortRate { .. } | Notice::Announced { .. } => {}
             Notice::Superseded { .. } => {}
+        }
+    }
+
+    /// Says something once.
+    fn warn(&mut self, warning: String) {
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
         }
     }
 
@@ -80,10 +113,15 @@ impl AgentRecorder {
             after,
             allocations: allocations.clone(),
         }));
+        let assignments = self
+            .assignments
+            .iter()
+            .map(|(policy, rates)| AssignmentRecord { policy: policy.to_string(), rates: rates.clone() });
+        recording.assignments.extend(assignments);
         let missing = self.missing.iter().map(|class| format!("its agent found no class \"{class}\""));
         let (count, why) = &self.refused;
         let refused = format!("{count} of its agent's transactions were refused, the first because of {why}");
-        let warnings = missing.chain((*count > 0).then_some(refused));
+        let warnings = missing.chain((*count > 0).then_some(refused)).chain(self.warnings.iter().cloned());
         recording.warnings.extend(warnings.map(|warning| format!("router \"{router}\": {warning}")));
     }
 }

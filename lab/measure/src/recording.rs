@@ -21,6 +21,8 @@ pub struct Recording {
     pub links: Vec<LinkRecord>,
     /// One entry for each class that an agent looks after.
     pub agents: Vec<AgentRecord>,
+    /// One entry for each policy of the TCP rate control that an agent gave a rate.
+    pub assignments: Vec<AssignmentRecord>,
     /// One entry for each router that admits recognised flows one by one.
     pub admissions: Vec<AdmissionRecord>,
     /// Simulated time that a world's own events cover, for speed figures: events handled.
@@ -221,6 +223,15 @@ pub struct AgentRecord {
     pub after: Counters,
     /// Every allocation and when it began, bit/s.
     pub allocations: Vec<(Instant, u64)>,
+}
+
+/// What an agent gave a policy of the TCP rate control in one repetition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AssignmentRecord {
+    /// The policy.
+    pub policy: String,
+    /// Every rate and when it began, bit/s, all flows together.
+    pub rates: Vec<(Instant, u64)>,
 }
 
 /// What the admission of a router decided inside the window.

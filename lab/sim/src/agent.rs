@@ -8,7 +8,7 @@ use perhop_measure::{AgentRecorder, Recording};
 use perhop_model::{Claim, Credentials, ErrorItem, Name, Reply, StatePage, StateQuery, Transaction};
 use perhop_packet::PortId;
 use perhop_units::{Duration, Instant};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Queues are looked at as often as the law asks.
 const LEAST_POLL: Duration = Duration(1);
@@ -17,8 +17,10 @@ const LEAST_POLL: Duration = Duration(1);
 pub(crate) struct AgentNode {
     agent: Agent<EmulatedBroker<SplitMix64>>,
     recorder: AgentRecorder,
-    /// Its classes, numbered.
+    /// Classes of which it needs readings, numbered.
     classes: BTreeMap<Name, usize>,
+    /// Whether it counts flows of policies.
+    shares: bool,
 }
 
 impl AgentNode {
@@ -30,7 +32,8 @@ impl AgentNode {
         let mut this = Self {
             agent: Agent::new(file, broker, 1, LEAST_POLL, now),
             recorder: AgentRecorder::new(file),
-            classes: file.classes.iter().map(|class| class.class.clone()).zip(0..).collect(),
+            classes: file.measured().cloned().collect::<BTreeSet<_>>().into_iter().zip(0..).collect(),
+            shares: !file.bandwidth.links.is_empty(),
         };
         this.tell(now, Input::Appeared, router);
         this
@@ -64,8 +67,8 @@ impl AgentNode {
     }
 
     fn tell(&mut self, now: Instant, input: Input, router: &mut VirtualRouter) {
-        let Self { agent, recorder, classes } = self;
-        let mut reached = Reached { router, classes, now };
+        let Self { agent, recorder, classes, shares } = self;
+        let mut reached = Reached { router, classes, shares: *shares, now };
         let told = agent.tell(|| now, input, Some(&mut reached), |at, notice| recorder.note(at, &notice));
         debug_assert!(told.is_ok(), "a router in the same node answers at once");
     }
@@ -79,6 +82,7 @@ struct NoAnswer;
 struct Reached<'a> {
     router: &'a mut VirtualRouter,
     classes: &'a BTreeMap<Name, usize>,
+    shares: bool,
     now: Instant,
 }
 
@@ -95,7 +99,7 @@ impl Router for Reached<'_> {
         self.router.control().state(query).map_err(|_| NoAnswer)
     }
 
-    /// What the agent's classes counted and hold. A class that moved counts in every place it has.
+    /// What the agent's classes counted and hold, and how many flows its policies have. A class that moved counts in every place it has.
     fn readings(&mut self) -> Result<Readings, NoAnswer> {
         let (control, worker) = self.router.halves();
         let planner = control.planner();
@@ -118,8 +122,12 @@ impl Router for Reached<'_> {
             }
         }
         let classes = self.classes.iter().filter_map(|(name, i)| Some((name.clone(), found[*i]?)));
+        let rates = worker.abr().filter(|_| self.shares);
+        let policies = rates.map_or_else(Vec::new, |abr| {
+            planner.abr_policies().map(|(name, id)| (name.clone(), abr.policy_counters(id).flows)).collect()
+        });
         let (epoch, revision) = (control.epoch(), control.revision());
-        Ok(Readings { epoch, revision, at: self.now, classes: classes.collect() })
+        Ok(Readings { epoch, revision, at: self.now, classes: classes.collect(), policies })
     }
 
     fn submit(&mut self, transaction: Transaction) -> Result<Reply, NoAnswer> {

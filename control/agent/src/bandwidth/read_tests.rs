@@ -151,3 +151,16 @@ fn without_a_link_nothing_is_shared() {
     assert_eq!(found.len(), 1, "{found:#?}");
     assert!(found[0].contains("one [[class]] or one [[link]]"), "{}", found[0]);
 }
+
+/// The file that docs/bandwidth.md shows.
+#[test]
+fn the_documented_file_is_a_good_one() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/bandwidth.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let text = page.split_once("```toml\n").unwrap().1.split_once("```").unwrap().0;
+    assert_eq!(errors(text), Vec::<String>::new());
+    let (file, _) = AgentFile::read("agent.toml", text);
+    let settings = file.unwrap().bandwidth;
+    assert_eq!((settings.links.len(), settings.policies.len()), (1, 3));
+    assert!(settings.requests.is_some() && settings.links[0].schedule.repeat.is_some());
+}

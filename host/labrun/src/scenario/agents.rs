@@ -6,10 +6,10 @@
 use super::receive::Times;
 use crate::error::{LabError, io};
 use crate::pace::{precise_timers, sleep_until};
-use perhop_agent::{Agent, AgentFile, ClassReading, Input, LEAST_REAL_POLL, Readings, Router};
+use perhop_agent::{Agent, AgentFile, ClassReading, Input, LEAST_REAL_POLL, Readings, Router, flows_of_row};
 use perhop_allocate::SplitMix64;
 use perhop_allocate::broker::EmulatedBroker;
-use perhop_engine::{Done, Handle};
+use perhop_engine::{Done, Handle, ShowPage};
 use perhop_io::clock::monotonic;
 use perhop_measure::{AgentRecorder, Recording};
 use perhop_model::{Claim, Credentials, ErrorItem, Name, Reply, StatePage, StateQuery, Transaction};
@@ -67,7 +67,7 @@ impl RunningAgent {
     pub(super) fn finish(self, recording: &mut Recording) -> Result<(), LabError> {
         let gone = |reason: String| LabError::Part {
             part: format!("agent of router \"{}\"", self.router),
-            doing: "look after its classes",
+            doing: "look after its classes and links",
             reason,
         };
         let worker = self.thread.join().map_err(|_| gone("its thread has panicked".to_owned()))?;
@@ -94,11 +94,12 @@ impl Worker {
     fn new(file: &AgentFile, seed: u64, handle: Handle, times: Times) -> Self {
         let (config, own_seed) = file.broker.clone();
         let broker = EmulatedBroker::new(config, SplitMix64::new(seed, own_seed));
-        let classes = file.classes.iter().map(|class| class.class.clone()).collect();
+        let classes = file.measured().cloned().collect();
+        let shares = !file.bandwidth.links.is_empty();
         Self {
             agent: Agent::new(file, broker, 1, LEAST_REAL_POLL, times.epoch),
             recorder: AgentRecorder::new(file),
-            engine: BesideEngine { handle, classes, times },
+            engine: BesideEngine { handle, classes, shares, times },
             times,
             gone: None,
         }
@@ -139,10 +140,12 @@ impl Worker {
     }
 }
 
-/// The engine that the agent is beside, as far as its classes go.
+/// The engine that the agent is beside, as far as its classes and policies go.
 struct BesideEngine {
     handle: Handle,
     classes: BTreeSet<Name>,
+    /// Whether it counts flows of policies.
+    shares: bool,
     times: Times,
 }
 
@@ -159,14 +162,24 @@ impl Router for BesideEngine {
     }
 
     fn readings(&mut self) -> Result<Readings, String> {
-        let page = self.wait(|done| self.handle.show("classes", ROWS, done))?;
-        let page = page.map_err(|error| error.message)?;
-        let rows = page.rows.into_iter().filter_map(|row| {
+        let show = |what: &str| {
+            let page = self.wait(|done| self.handle.show(what, ROWS, done))?;
+            page.map_err(|error| error.message)
+        };
+        // Only what is needed: each is a survey of the packet thread.
+        let shares = if self.shares { Some(show("abr-policies")?) } else { None };
+        let measures = if self.classes.is_empty() { None } else { Some(show("classes")?) };
+        let rows = |page: &Option<ShowPage>| page.as_ref().map_or_else(Vec::new, |page| page.rows.clone());
+        let classes = rows(&measures).into_iter().filter_map(|row| {
             let name = Name::new(&row.name).ok().filter(|name| self.classes.contains(name))?;
             Some((name, ClassReading::of_counters(&row.counters)))
         });
+        let policies = rows(&shares).into_iter();
+        let policies = policies.filter_map(|row| flows_of_row(&row.kind, &row.name, &row.counters));
+        let (classes, policies) = (classes.collect(), policies.collect());
+        let page = measures.or(shares).ok_or("there is nothing to read")?;
         let at = Instant(page.at_ns).clamp(self.times.epoch, now(&self.times));
-        Ok(Readings { epoch: page.epoch, revision: page.revision, at, classes: rows.collect() })
+        Ok(Readings { epoch: page.epoch, revision: page.revision, at, classes, policies })
     }
 
     fn submit(&mut self, transaction: Transaction) -> Result<Reply, String> {

@@ -11,7 +11,7 @@ use crate::router_objects::read_on_links;
 use perhop_agent::AgentFile;
 use perhop_config::{Diagnostic, Diagnostics, Position, did_you_mean};
 use perhop_graph::routerfile::RouterFile;
-use perhop_model::Kind;
+use perhop_model::{Kind, Name};
 use perhop_units::Duration;
 
 /// Reads the router of a node from the keys `router`, `config`, `agent` and `change`, as far as that can be done without
@@ -92,7 +92,7 @@ pub(super) fn complete(cx: &Cx<'_>, scenario: &mut Scenario, node: NodeIndex, pl
     if config.origin.is_empty() {
         // What is there but could not be read is reported already.
         if !["router", "config"].iter().any(|key| cx.tree.child(table, key).is_some()) {
-            check_classes(cx, &config, None, table);
+            check_agent(cx, &config, None, table);
         }
         return;
     }
@@ -122,7 +122,7 @@ pub(super) fn complete(cx: &Cx<'_>, scenario: &mut Scenario, node: NodeIndex, pl
         scenario.nodes[node.0].kind = NodeKind::Router(RouterConfig { text, ..config });
     }
     check_ports(cx, scenario, node, &file, table);
-    check_classes(cx, &config_of_agent, Some(&file), table);
+    check_agent(cx, &config_of_agent, Some(&file), table);
     check_changes(cx, scenario, node, &file, wrong_rate, table);
     later_rates::check(cx, scenario, node, &file, places, wrong_rate);
 }
@@ -213,33 +213,62 @@ fn check_ports(cx: &Cx<'_>, scenario: &Scenario, index: NodeIndex, file: &Router
     }
 }
 
-/// Checks that every class of a router's agent is a class of its file, or of one that takes its place later.
-fn check_classes(cx: &Cx<'_>, config: &RouterConfig, file: Option<&RouterFile>, table: Id) {
-    let (Some(agent), Some(at)) = (&config.agent, cx.tree.child(table, "agent")) else { return };
-    let objects = file.map_or(&[][..], |file| &file.objects);
-    let classes = || objects.iter().filter(|o| o.kind == Kind::Class).map(|o| o.name.as_str());
-    let later =
-        |name: &str| config.changes.iter().any(|c| find(&c.text, &format!("class.{name}.name")).is_ok());
-    let missing = agent.classes.iter().map(|class| class.class.as_str());
-    for name in missing.filter(|name| !classes().any(|class| class == *name) && !later(name)) {
-        let mut error = cx.error(at, format!("is no class of the router \"{}\"", cx.tree.name(table)));
-        if let Value::Text(origin) | Value::Given(origin) = &cx.tree.node(at).value
-            && let Some(text) = companion(cx, At { value: origin.as_str(), at })
-            && let Ok(Found::Value(span)) = find(&text, &format!("class.{name}.name"))
-        {
-            error.file = origin.as_str().into();
-            error.position = Lines::new(&text).position(span.start);
-        }
-        error.subject = format!("class \"{name}\"");
-        error = error.key("name").value(format!("\"{name}\""));
-        if let Some(meant) = inside::meant(name, classes()) {
-            error = error.hint(format!("did you mean \"{meant}\"?"));
-        }
-        cx.push(match classes().next() {
-            Some(_) => error.allowed(list(classes())),
-            None => error.hint("The router's file has no classes"),
-        });
+/// Checks that the router has what its agent looks after, at the start or later.
+fn check_agent(cx: &Cx<'_>, config: &RouterConfig, file: Option<&RouterFile>, table: Id) {
+    let Some(agent) = &config.agent else { return };
+    for class in &agent.classes {
+        check_name(cx, config, file, table, (Kind::Class, "class"), (&class.class, "class", "name"));
     }
+    for policy in &agent.bandwidth.policies {
+        check_name(cx, config, file, table, (Kind::AbrPolicy, "abr policy"), (&policy.policy, "abr", "name"));
+    }
+    for link in &agent.bandwidth.links {
+        for class in &link.above {
+            check_name(cx, config, file, table, (Kind::Class, "class"), (class, "link", "above"));
+        }
+        if let Some(port) = &link.port {
+            check_name(cx, config, file, table, (Kind::Port, "port"), (port, "link", "port"));
+        }
+    }
+}
+
+/// Checks one name of an object, which stands in the agent's file in a table of `section` at `key`.
+fn check_name(
+    cx: &Cx<'_>,
+    config: &RouterConfig,
+    file: Option<&RouterFile>,
+    table: Id,
+    (kind, word): (Kind, &str),
+    (name, section, key): (&Name, &str, &str),
+) {
+    let Some(at) = cx.tree.child(table, "agent") else { return };
+    let name = name.as_str();
+    let objects = file.map_or(&[][..], |file| &file.objects);
+    let names = || objects.iter().filter(|o| o.kind == kind).map(|o| o.name.as_str());
+    let in_file = if kind == Kind::AbrPolicy { "abr" } else { word };
+    let later = |change: &RouterChange| find(&change.text, &format!("{in_file}.{name}.name")).is_ok();
+    if names().any(|known| known == name) || config.changes.iter().any(later) {
+        return;
+    }
+    let mut error = cx.error(at, format!("is no {word} of the router \"{}\"", cx.tree.name(table)));
+    if let Value::Text(origin) | Value::Given(origin) = &cx.tree.node(at).value
+        && let Some(text) = companion(cx, At { value: origin.as_str(), at })
+        && key == "name"
+        && let Ok(Found::Value(span)) = find(&text, &format!("{section}.{name}.name"))
+    {
+        error.file = origin.as_str().into();
+        error.position = Lines::new(&text).position(span.start);
+    }
+    error.subject = format!("{word} \"{name}\"");
+    error = error.key(key).value(format!("\"{name}\""));
+    if let Some(meant) = inside::meant(name, names()) {
+        error = error.hint(format!("did you mean \"{meant}\"?"));
+    }
+    cx.push(match names().next() {
+        Some(_) => error.allowed(list(names())),
+        None if kind == Kind::Class => error.hint("The router's file has no classes"),
+        None => error.hint(format!("The router's file has no {in_file}")),
+    });
 }
 
 /// Checks the files that take the place of the router's while the scenario runs: a router keeps its ports.

@@ -106,3 +106,97 @@ fn what_happens_behind_the_window_does_not_count() {
     let seconds = efficiency.allocated_nanobits as f64 / 1e9 / 2e6;
     assert!((59.2..=60.0).contains(&seconds), "{seconds}");
 }
+
+/// Two groups of eight transfers over a satellite, which a link of a third of the rate carries for 20 s: R-7.4.2 and R-7.5
+/// of the source in one.
+const SHARED: &str = r#"
+[[port]]
+name = "core"
+
+[[abr]]
+name = "one"
+match = { src = "10.0.0.3/32" }
+rate = "100 kbit/s"
+overhead = 14
+local = true
+
+[[abr]]
+name = "three"
+match = { src = "10.0.0.5/32" }
+rate = "100 kbit/s"
+weight = 3
+overhead = 14
+local = true
+"#;
+
+const SHARES: &str = r#"
+[[link]]
+name = "satellite"
+port = "core"
+utilisation = "98 %"
+
+[[link.change]]
+at = "60 s"
+rate = "512 kbit/s"
+
+[[link.change]]
+at = "80 s"
+rate = "1536 kbit/s"
+
+[[abr]]
+name = "one"
+
+[[abr]]
+name = "three"
+"#;
+
+#[test]
+fn policies_share_a_link_by_weight_and_are_slower_before_it_is() {
+    let (file, diagnostics) = AgentFile::read("agent.toml", SHARES);
+    let agent = Some(file.unwrap_or_else(|| panic!("{diagnostics}")));
+    let high = Rate::from_kbit(1_536);
+    let mut s = dumbbell(2, high, Duration::from_millis(450), 30, 100);
+    let (origin, text) = ("edge.toml".into(), SHARED.into());
+    s.nodes[0].kind = NodeKind::Router(RouterConfig { origin, text, agent, changes: Vec::new() });
+    let change = |at, rate| Change {
+        at: Duration::from_secs(at),
+        rate: Some(rate),
+        delay: None,
+        loss: None,
+        up: None,
+    };
+    s.links[0].ways[0].changes = vec![change(60, Rate::from_kbit(512)), change(80, high)];
+    for group in 0..2 {
+        let kind =
+            TrafficKind::Bulk { count: 8, size: None, spacing: Duration::from_millis(250), tcp: newreno() };
+        s.traffic.push(traffic("bulk", vec![pair(group)], Duration::from_secs(100), kind));
+    }
+    let recording = simulate(&s);
+    assert_eq!(recording.warnings, Vec::<String>::new());
+    let at = |ms: u64| {
+        let before = |rates: &[(Instant, u64)]| {
+            let before = rates.iter().take_while(|(when, _)| when.as_nanos() <= ms * 1_000_000);
+            before.last().expect("it has a rate").1
+        };
+        [0, 1].map(|i: usize| before(&recording.assignments[i].rates))
+    };
+    // 98 % of the link for 8 and 8 times 3, each rounded down; a second before it is slower and at most a look after it is
+    // faster.
+    let shares = |rate: u64| [1, 3].map(|weight| rate * 98 / 100 * weight / 4);
+    let expected = [(50_000, 1_536_000), (59_001, 512_000), (79_999, 512_000), (80_250, 1_536_000)];
+    for (ms, rate) in expected {
+        let (has, should) = (at(ms), shares(rate));
+        assert!(has.iter().zip(should).all(|(has, should)| has.abs_diff(should) <= 1), "{ms}: {has:?}");
+    }
+    let bytes = |traffic: usize, from: usize, to: usize| -> u64 {
+        let of = recording.connections.iter().filter(|c| c.of.traffic == traffic);
+        of.map(|c| c.bytes).sum::<u64>() * (to - from) as u64 / (to - from) as u64
+    };
+    let (one, three) = (bytes(0, 0, 1), bytes(1, 0, 1));
+    let sent_again: u64 = recording.connections.iter().filter_map(|c| c.retransmits).sum();
+    println!(
+        "{one} {three} {} again {sent_again} drops {:?}",
+        three as f64 / one as f64,
+        recording.links[0].drops
+    );
+}
