@@ -130,6 +130,14 @@ pub enum AppError {
         /// Why.
         why: String,
     },
+    /// No agent that takes announcements runs beside a router.
+    #[error("{}: {source}\nStart the router's agent with `perhop agent run FILE`; its file needs a [[link]].", path.display())]
+    NoAgent {
+        /// Where it would listen.
+        path: PathBuf,
+        /// Error.
+        source: io::Error,
+    },
     /// Another instance of the agent has taken over, or this one may not speak for it.
     #[error(
         "the router listens to another agent: {0}\nOne agent a router: end the other, or start this one again to take over."
@@ -193,6 +201,7 @@ impl AppError {
             | Self::Write { .. }
             | Self::BadAnswer(_)
             | Self::NoRouter
+            | Self::NoAgent { .. }
             | Self::Client(_)
             | Self::Socket(_)
             | Self::Serve(_)

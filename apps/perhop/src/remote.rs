@@ -12,6 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 /// A running router: its client and the small runtime that the client needs.
 pub struct Remote {
     client: Client,
+    path: PathBuf,
     runtime: Runtime,
 }
 
@@ -34,7 +35,12 @@ impl Remote {
             None => only_socket()?,
         };
         let runtime = Builder::new_current_thread().enable_all().build().map_err(AppError::Runtime)?;
-        Ok(Self { client: Client::new(&path), runtime })
+        Ok(Self { client: Client::new(&path), path, runtime })
+    }
+
+    /// Its socket.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// GET.

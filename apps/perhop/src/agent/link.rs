@@ -2,27 +2,42 @@
 
 use crate::error::AppError;
 use crate::remote::Remote;
-use perhop_agent::{ClassReading, Readings, Router};
+use perhop_agent::{AgentFile, ClassReading, Readings, Router, flows_of_row};
 use perhop_io::clock;
 use perhop_model::{Claim, ErrorItem, Name, Reply, StatePage, StateQuery, Transaction};
 use perhop_serve::{ShowPage, ShowRow};
 use perhop_units::Instant;
+use std::path::Path;
 
 /// Most rows the router gives at once.
 const ROWS: usize = 1_000_000;
 
 /// A router that answers.
-pub struct Link(Remote);
+pub struct Link {
+    remote: Remote,
+    /// Whether classes are read, and whether policies.
+    reads: (bool, bool),
+}
 
 impl Link {
-    /// Finds the router and asks it something, to see that it answers.
+    /// Finds the router and asks it something, to see that it answers. Read is what the agent of `file` needs.
     ///
     /// # Errors
     /// It is not there.
-    pub fn open(router: Option<&str>) -> Result<Self, AppError> {
+    pub fn open(router: Option<&str>, file: &AgentFile) -> Result<Self, AppError> {
         let remote = Remote::find(router)?;
         remote.read("/v1/state?limit=1")?.accepted::<StatePage>()?;
-        Ok(Self(remote))
+        let reads = (file.measured().next().is_some(), !file.bandwidth.links.is_empty());
+        Ok(Self { remote, reads })
+    }
+
+    /// The router's socket.
+    pub fn path(&self) -> &Path {
+        self.remote.path()
+    }
+
+    fn show(&self, what: &str) -> Result<ShowPage, AppError> {
+        self.remote.read(&format!("/v1/show?what={what}&limit={ROWS}"))?.accepted()
     }
 }
 
@@ -30,7 +45,7 @@ impl Router for Link {
     type Error = AppError;
 
     fn claim(&mut self, claim: Claim) -> Result<Result<(), ErrorItem>, AppError> {
-        let answer = self.0.post("/v1/claim", &claim)?;
+        let answer = self.remote.post("/v1/claim", &claim)?;
         if answer.ok {
             return Ok(Ok(()));
         }
@@ -47,21 +62,31 @@ impl Router for Link {
         ] {
             uri.extend(value.map(|value| format!("{key}={value}&")));
         }
-        self.0.read(uri.trim_end_matches('&'))?.accepted()
+        self.remote.read(uri.trim_end_matches('&'))?.accepted()
     }
 
     fn readings(&mut self) -> Result<Readings, AppError> {
-        let page: ShowPage = self.0.read(&format!("/v1/show?what=classes&limit={ROWS}"))?.accepted()?;
-        let row =
-            |row: &ShowRow| Some((Name::new(&row.name).ok()?, ClassReading::of_counters(&row.counters)));
+        let policies = if self.reads.1 { Some(self.show("abr-policies")?) } else { None };
+        let classes = if self.reads.0 || !self.reads.1 { Some(self.show("classes")?) } else { None };
+        let rows = |page: &Option<ShowPage>| page.as_ref().map_or_else(Vec::new, |page| page.rows.clone());
+        let class =
+            |row: ShowRow| Some((Name::new(&row.name).ok()?, ClassReading::of_counters(&row.counters)));
+        let policy = |row: ShowRow| flows_of_row(&row.kind, &row.name, &row.counters);
+        let readings = (
+            rows(&classes).into_iter().filter_map(class).collect(),
+            rows(&policies).into_iter().filter_map(policy).collect(),
+        );
+        // One of the two was read.
+        let (epoch, revision, at_ns) = classes
+            .or(policies)
+            .map_or_else(Default::default, |page| (page.epoch, page.revision, page.at_ns));
         // Agent and router read the same clock of this machine.
-        let at = Instant(page.at_ns).min(clock::monotonic());
-        let classes = page.rows.iter().filter_map(row).collect();
-        Ok(Readings { epoch: page.epoch, revision: page.revision, at, classes })
+        let at = Instant(at_ns).min(clock::monotonic());
+        Ok(Readings { epoch, revision, at, classes: readings.0, policies: readings.1 })
     }
 
     fn submit(&mut self, transaction: Transaction) -> Result<Reply, AppError> {
-        let answer = self.0.post("/v1/transactions", &transaction)?;
+        let answer = self.remote.post("/v1/transactions", &transaction)?;
         serde_json::from_value(answer.body).map_err(AppError::BadAnswer)
     }
 }

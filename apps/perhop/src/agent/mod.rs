@@ -1,5 +1,6 @@
 //! `perhop agent …`.
 
+mod announce;
 mod check;
 mod link;
 mod run;
@@ -17,8 +18,10 @@ use std::path::Path;
 pub enum AgentCommand {
     /// Check agent files: every error with its place, unstable settings with the nearest stable ones
     Check(check::CheckArgs),
-    /// Measure the classes of a router, and give each what it needs and the broker grants
+    /// Measure the classes of a router, and give each what it needs and the broker grants; divide links between TCP flows
     Run(run::RunArgs),
+    /// Tell a running agent that a link will have another rate
+    Announce(announce::AnnounceArgs),
 }
 
 impl AgentCommand {
@@ -30,6 +33,7 @@ impl AgentCommand {
         match self {
             Self::Check(args) => check::run(&args),
             Self::Run(args) => run::run(&args),
+            Self::Announce(args) => announce::run(&args),
         }
     }
 }

@@ -1,11 +1,12 @@
 //! `perhop agent run FILE`.
 
+use super::announce::{Announcement, Listener, Question};
 use super::link::Link;
 use crate::demo::watch_signals;
 use crate::error::{AppError, Verdict};
 use crate::output::{Output as Stdout, progress};
 use clap::Args;
-use perhop_agent::{Agent, Input, LEAST_REAL_POLL, Notice};
+use perhop_agent::{Agent, AgentFile, Input, LEAST_REAL_POLL, Notice};
 use perhop_allocate::SplitMix64;
 use perhop_allocate::broker::EmulatedBroker;
 use perhop_io::clock;
@@ -42,21 +43,25 @@ pub struct RunArgs {
 pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
     let file = super::read(&args.file)?;
     let interrupted = watch_signals().map_err(AppError::Signals)?;
-    let router = args.router.as_deref().or(file.router.as_ref().map(|name| name.as_str()));
+    let router = args.router.clone().or_else(|| file.router.as_ref().map(|name| name.to_string()));
     let (config, seed) = file.broker.clone();
     let now = clock::monotonic();
     // Rises with every instance, over restarts of the machine too: nanoseconds of real time.
     let fence = now.0.saturating_add(clock::real_minus_monotonic());
     let broker = EmulatedBroker::new(config, SplitMix64::new(seed, 0));
     let agent = Agent::new(&file, broker, fence, LEAST_REAL_POLL, now);
-    let mut running = Running { agent, link: None, try_again: now, complained: false, json: args.json };
-    running.until(router, &interrupted)?;
+    let (link, listener, json) = (None, None, args.json);
+    let mut running = Running { agent, file, link, listener, try_again: now, complained: false, json };
+    running.until(router.as_deref(), &interrupted)?;
     Ok(Verdict::Done)
 }
 
 struct Running {
     agent: Agent<EmulatedBroker<SplitMix64>>,
+    file: AgentFile,
     link: Option<Link>,
+    /// Where announcements come; none without links.
+    listener: Option<Listener>,
     /// When to look for a router that is away.
     try_again: Instant,
     /// Its absence has been told.
@@ -74,6 +79,9 @@ impl Running {
             if self.agent.next_wakeup().is_some_and(|at| at <= now) {
                 self.tell(now, Input::Tick)?;
             }
+            while let Some(question) = self.listener.as_ref().and_then(Listener::question) {
+                self.announce(question)?;
+            }
             let look = if self.link.is_none() { self.try_again } else { Instant::FAR_FUTURE };
             let next = self.agent.next_wakeup().unwrap_or(Instant::FAR_FUTURE).min(look).min(now + PATIENCE);
             let pause = next.since(clock::monotonic());
@@ -83,10 +91,11 @@ impl Running {
     }
 
     fn look_for(&mut self, router: Option<&str>, now: Instant) -> Result<(), AppError> {
-        match Link::open(router) {
+        match Link::open(router, &self.file) {
             Ok(link) => {
+                self.listen(&link);
                 (self.link, self.complained) = (Some(link), false);
-                self.tell(now, Input::Appeared)
+                self.tell(now, Input::Appeared).map(drop)
             }
             Err(error @ (AppError::BadName { .. } | AppError::SeveralRouters(_))) => Err(error),
             Err(error) => {
@@ -99,7 +108,32 @@ impl Running {
         }
     }
 
-    fn tell(&mut self, now: Instant, input: Input) -> Result<(), AppError> {
+    /// Takes announcements beside the router's socket, once it is known where that is.
+    fn listen(&mut self, link: &Link) {
+        if self.listener.is_some() || self.file.bandwidth.links.is_empty() {
+            return;
+        }
+        match Listener::open(link.path()) {
+            Ok(listener) => self.listener = Some(listener),
+            Err(error) => {
+                progress(format_args!("no announcements are taken beside the router's socket: {error}"))
+            }
+        }
+    }
+
+    fn announce(&mut self, question: Question) -> Result<(), AppError> {
+        let Announcement { link, rate, .. } = question.asked.clone();
+        let input = Input::Announced { link, rate, at: question.at };
+        let notices = self.tell(clock::monotonic(), input)?;
+        let is_answer =
+            |notice: &&Notice| matches!(notice, Notice::Announced { .. } | Notice::NotAnnounced { .. });
+        if let Some(notice) = notices.iter().find(is_answer) {
+            question.answer(notice);
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, now: Instant, input: Input) -> Result<Vec<Notice>, AppError> {
         let mut notices = Vec::new();
         let clock = || clock::monotonic().max(now);
         let told = self.agent.tell(clock, input, self.link.as_mut(), |_, notice| notices.push(notice));
@@ -110,7 +144,7 @@ impl Running {
             progress(format_args!("the router is gone: {error}"));
             (self.link, self.try_again) = (None, now + ABSENCE);
         }
-        Ok(())
+        Ok(notices)
     }
 
     fn say(&self, notice: &Notice) -> Result<(), AppError> {
@@ -122,16 +156,39 @@ impl Running {
             out.json(notice)?;
             return out.flush();
         }
-        match notice {
-            Notice::Allocated { class, rate } => progress(format_args!("{class}: {rate}")),
-            Notice::NoClass { class } => progress(format_args!("{class}: the router has no such class")),
-            Notice::Refused { errors } => {
-                for error in errors {
-                    progress(format_args!("refused: {}: {}", error.path, error.message));
-                }
-            }
-            Notice::Superseded { .. } => {}
-        }
+        in_words(notice).iter().for_each(progress);
         Ok(())
     }
+}
+
+/// What a person reads of it, a line each.
+fn in_words(notice: &Notice) -> Vec<String> {
+    vec![match notice {
+        Notice::Allocated { class, rate } => format!("{class}: {rate}"),
+        Notice::NoClass { class } => format!("{class}: the router has no such class"),
+        Notice::NoPolicy { policy } => format!("{policy}: the router has no such abr policy"),
+        Notice::NoRate { link, port } => {
+            format!(
+                "link {link}: the router has no port {port} with a rate; policies there keep what they have"
+            )
+        }
+        Notice::Assigned { policy, rate, flows } => format!("{policy}: {rate} for {flows} flows"),
+        Notice::PortRate { port, rate } => format!("port {port}: {rate}"),
+        Notice::Overcommitted { link, promised, available } => {
+            format!("link {link}: {promised} is promised and {available} is there; all get less alike")
+        }
+        Notice::Granted { policy, min } => format!("{policy}: granted, with {min} at least"),
+        Notice::NotGranted { policy, code, min, free } => {
+            format!("{policy}: {min} refused ({code}), {free} could be promised")
+        }
+        Notice::Announced { link, rate, .. } => format!("link {link}: {rate} is announced"),
+        Notice::NotAnnounced { link, error } => format!("link {link}: {}", error.message),
+        Notice::Refused { errors } => {
+            return errors
+                .iter()
+                .map(|error| format!("refused: {}: {}", error.path, error.message))
+                .collect();
+        }
+        Notice::Superseded { .. } => return Vec::new(),
+    }]
 }

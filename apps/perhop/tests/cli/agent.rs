@@ -73,18 +73,42 @@ fn an_agent_outlives_its_router_and_gives_way_to_another_agent() {
 
 /// The file that docs/allocation.md shows.
 fn documented() -> String {
-    let page = std::fs::read_to_string(root().join("docs/allocation.md")).unwrap();
+    shown("docs/allocation.md")
+}
+
+/// The first file that a page shows.
+fn shown(page: &str) -> String {
+    let page = std::fs::read_to_string(root().join(page)).unwrap();
     let behind = page.split_once("```toml\n").unwrap().1;
     behind.split_once("```").unwrap().0.to_owned()
 }
 
 #[test]
-fn the_documented_file_is_a_good_one() {
+fn the_documented_files_are_good_ones() {
     let scratch = Scratch::new("agent-good");
-    let file = scratch.file("agent.toml", &documented());
+    for (name, page) in [("classes.toml", "docs/allocation.md"), ("links.toml", "docs/bandwidth.md")] {
+        let file = scratch.file(name, &shown(page));
+        let ended = perhop(&["agent", "check", &file]);
+        assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
+        assert_eq!(ended.out, format!("{file}: good\n"));
+    }
+}
+
+#[test]
+fn errors_of_links_are_shown_with_their_places_too() {
+    let scratch = Scratch::new("agent-links");
+    let text = shown("docs/bandwidth.md")
+        .replace("port = \"sat\" ", "prt = \"sat\"")
+        .replace("utilisation = \"98 %\"", "utilisation = \"98\"")
+        .replace("weight = 3", "weight = 0");
+    let file = scratch.file("agent.toml", &text);
     let ended = perhop(&["agent", "check", &file]);
-    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
-    assert_eq!(ended.out, format!("{file}: good\n"));
+    assert_eq!(ended.code, Some(2), "{}", ended.err);
+    for (line, words) in [(5, "rate is missing"), (7, "prt"), (8, "utilisation"), (28, "weight")] {
+        let place = format!("agent.toml:{line}:");
+        let said = ended.err.lines().any(|l| l.contains(&place) && l.contains(words));
+        assert!(said, "{place} {words} is not in\n{}", ended.err);
+    }
 }
 
 #[test]
@@ -111,4 +135,36 @@ fn settings_that_would_oscillate_are_errors() {
     let ended = perhop(&["agent", "check", &file]);
     assert_eq!(ended.code, Some(2), "{}", ended.err);
     assert!(ended.err.contains("cannot be stable"), "{}", ended.err);
+}
+
+#[test]
+fn an_agent_of_links_takes_announcements_until_it_ends() {
+    let Some(world) = World::new("announce") else { return };
+    let router = world.start();
+    let announce = |link: &str| {
+        world.ask(&["agent", "announce", "--link", link, "--rate", "1 Mbit/s", "--in", "5 s", "--json"])
+    };
+    assert_eq!(announce("up").code, Some(3), "there is no agent");
+    let (mut agent, log) = world.start_agent("links", "[[link]]\nname = \"up\"\nport = \"wan\"\n");
+    let end = Instant::now() + PATIENCE;
+    while announce("up").code != Some(0) {
+        assert!(Instant::now() < end, "{}", std::fs::read_to_string(&log).unwrap());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let wrong = announce("down");
+    assert_eq!(wrong.code, Some(2), "{}", wrong.err);
+    assert!(
+        wrong.out.contains("not_found") && wrong.err.contains("no such link"),
+        "{} {}",
+        wrong.out,
+        wrong.err
+    );
+    agent.signal(Signal::TERM);
+    assert_eq!(agent.end(), Some(0));
+    let said = std::fs::read_to_string(&log).unwrap();
+    assert!(said.contains("link up: 1 Mbit/s is announced"), "{said}");
+    let late = announce("up");
+    assert_eq!(late.code, Some(3));
+    assert!(late.err.contains("perhop agent run"), "{}", late.err);
+    drop(router);
 }

@@ -210,7 +210,8 @@ impl World {
         }
     }
 
-    fn ask(&self, words: &[&str]) -> Ended {
+    /// Runs a command on the router.
+    pub fn ask(&self, words: &[&str]) -> Ended {
         perhop(&[words, &["--router", &self.name]].concat())
     }
 
