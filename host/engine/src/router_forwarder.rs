@@ -16,7 +16,7 @@ use perhop_elements::schedule::{ClassCounters, NodeIndex};
 use perhop_flows::{AdmissionReport, FlowEvent, FlowTuple};
 use perhop_graph::router::{Change, ChangeStep, Worker, WorkerEvent};
 use perhop_packet::{Batch, ClassId, Pool, PortId, ProfileId, SlaId};
-use perhop_units::{Duration, Instant};
+use perhop_units::{Duration, Instant, Rate};
 
 /// A change on its way: with the ticket of its transaction, or none when it belongs to none.
 pub(crate) struct ChangeJob {
@@ -41,6 +41,8 @@ pub(crate) struct RawClass {
     pub(crate) backlog: (u64, u64),
     pub(crate) draining: bool,
     pub(crate) throttled: bool,
+    /// Guarantee and ceiling as they are enforced.
+    pub(crate) bounds: [Option<Rate>; 2],
 }
 
 /// Which tables' counters are wanted.

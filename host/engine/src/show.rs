@@ -346,9 +346,17 @@ fn class_rows(control: &Control<RouterPlanner>, raw: &Raw, ports: &[String], row
                 row.facts.insert("logical".into(), spec.logical_name(name).to_owned());
             }
             if let Some(allocation) = allocations.get(name) {
-                let rates = [("allocated", allocation.guarantee), ("allocated_most", allocation.ceiling)];
+                // What was allocated may be more than the port has now: in force is what the tree has.
+                let has = |bound: usize, given: Option<u64>| {
+                    let enforced = c.bounds[bound].filter(|_| !c.draining);
+                    given.map(|given| enforced.unwrap_or(Rate(given)))
+                };
+                let rates = [
+                    ("allocated", has(0, allocation.guarantee)),
+                    ("allocated_most", has(1, allocation.ceiling)),
+                ];
                 let given = rates.into_iter().filter_map(|(fact, rate)| Some((fact.to_owned(), rate?)));
-                row.facts.extend(given.map(|(fact, rate)| (fact, Rate(rate).to_string())));
+                row.facts.extend(given.map(|(fact, rate)| (fact, rate.to_string())));
             }
             row.counters = counted(&planner.counted_before(id));
             row

@@ -249,6 +249,7 @@ impl Cursor {
                         backlog: (c.backlog_packets, c.backlog_bytes),
                         draining: c.draining,
                         throttled: c.throttled,
+                        bounds: [c.params.guarantee, c.params.ceiling].map(|bound| bound.map(|b| b.rate)),
                     },
                     PIECE,
                 );

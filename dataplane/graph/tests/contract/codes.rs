@@ -6,8 +6,11 @@
 
 use super::desk::{Desk, api, delete, filter, key, n, patch, put};
 use perhop_graph::control::{Input, Limits};
-use perhop_model::{Claim, Credentials, ErrorItem, Kind, Mode, Op, Outcome, Owner, Role, Transaction, TxnId};
+use perhop_model::{
+    Claim, Credentials, ErrorItem, Kind, Mode, Name, Op, Outcome, Owner, Role, Transaction, TxnId,
+};
 use perhop_reason::Code;
+use perhop_units::Rate;
 use serde_json::json;
 
 fn one(errors: Vec<(Option<usize>, Code, String)>) -> (Code, String) {
@@ -368,7 +371,8 @@ fn code_no_capacity() {
     );
     // The agent's allocations count, and the port's rate is what they share.
     let more = put(Kind::Allocation, "a", json!({"class": "wan/voice", "guarantee": 10_000_001}));
-    assert_eq!(one(desk.refused(Owner::Agent, vec![more])).0, Code::NoCapacity);
+    let errors = desk.refused(Owner::Agent, vec![more]);
+    assert_eq!(one(errors), (Code::NoCapacity, "allocation/a.guarantee".to_owned()));
     let errors = desk.refused(Owner::File, vec![patch(Kind::Port, "wan", json!({"rate": 1_000_000}))]);
     assert_eq!(one(errors).0, Code::NoCapacity);
     // Children share their parent's guarantee.
@@ -376,6 +380,53 @@ fn code_no_capacity() {
     let ops = vec![put(Kind::Class, "wan/v1", child(1_500_000)), put(Kind::Class, "wan/v2", child(600_000))];
     let errors = desk.refused(Owner::File, ops);
     assert!(errors.len() == 2 && errors.iter().all(|e| e.1 == Code::NoCapacity), "{errors:?}");
+}
+
+/// What the agent allocated does not stand in the way of whoever owns ports and classes.
+#[test]
+fn allocations_give_way_to_a_slower_port_and_to_guarantees_of_the_file() {
+    let mut desk = Desk::furnished();
+    let class = |name: &str| put(Kind::Class, name, json!({"port": "wan", "dscp": []}));
+    desk.commit(Owner::File, vec![class("wan/a"), class("wan/b")]);
+    let allocate = |name: &str, rate: u64| {
+        let spec = json!({"class": format!("wan/{name}"), "guarantee": rate, "ceiling": rate});
+        put(Kind::Allocation, name, spec)
+    };
+    // 2 of 10 Mbit/s are the guarantee of wan/voice.
+    desk.commit(Owner::Agent, vec![allocate("a", 6_000_000), allocate("b", 2_000_000)]);
+    let in_force = |desk: &Desk| {
+        let draft = perhop_graph::control::Draft::new(desk.control.objects());
+        let trees = perhop_graph::control::Trees::new(&draft);
+        ["wan/a", "wan/b"].map(|class| {
+            let name = Name::new(class).unwrap();
+            let ceiling = trees.ceiling(&name, draft.class(&name).unwrap(), Rate(1));
+            (trees.guarantee(&name, 0), ceiling.unwrap())
+        })
+    };
+    assert_eq!(in_force(&desk), [(6_000_000, 6_000_000), (2_000_000, 2_000_000)]);
+    // A link of 4 Mbit/s leaves 2 for both, and both keep a quarter.
+    desk.commit(Owner::File, vec![patch(Kind::Port, "wan", json!({"rate": 4_000_000}))]);
+    assert_eq!(in_force(&desk), [(1_500_000, 1_500_000), (500_000, 500_000)]);
+    // Allocations that are raised must fit; those that are lowered need not, nor what is as it was.
+    assert_eq!(
+        one(desk.refused(Owner::Agent, vec![allocate("b", 2_000_001)])),
+        (Code::NoCapacity, "allocation/b.guarantee".to_owned())
+    );
+    desk.commit(Owner::Agent, vec![allocate("a", 3_000_000), allocate("b", 2_000_000)]);
+    assert_eq!(in_force(&desk), [(1_200_000, 1_200_000), (800_000, 800_000)]);
+    // The port is as fast as before: what was allocated holds again, until the file wants more for itself.
+    desk.commit(Owner::File, vec![patch(Kind::Port, "wan", json!({"rate": 10_000_000}))]);
+    assert_eq!(in_force(&desk), [(3_000_000, 3_000_000), (2_000_000, 2_000_000)]);
+    let own = |rate: u64| {
+        put(Kind::Class, "wan/own", json!({"port": "wan", "guarantee": {"rate": rate}, "dscp": []}))
+    };
+    desk.commit(Owner::File, vec![own(7_000_000)]);
+    assert_eq!(in_force(&desk), [(600_000, 600_000), (400_000, 400_000)]);
+    // What the file says itself has to fit, and the message names nothing that it does not say.
+    assert_eq!(
+        one(desk.refused(Owner::File, vec![own(9_000_000)])),
+        (Code::NoCapacity, "class/wan/own.guarantee".to_owned())
+    );
 }
 
 #[test]

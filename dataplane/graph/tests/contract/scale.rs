@@ -43,11 +43,11 @@ fn a_wide_tree_with_an_allocation_for_every_class() {
         put(Kind::Allocation, &format!("a{i}"), json!({"class": format!("wan/c{i}"), "guarantee": guarantee}))
     }));
     desk.commit(Owner::File, ops);
-    // Every parent too small for its children: all are told.
-    let small = (0..200).map(|i| {
-        put(Kind::Allocation, &format!("a{i}"), json!({"class": format!("wan/c{i}"), "guarantee": 0}))
+    // Every child too large for its parent: all are told.
+    let large = (200..half).map(|i| {
+        put(Kind::Allocation, &format!("a{i}"), json!({"class": format!("wan/c{i}"), "guarantee": 20_000}))
     });
-    let t = desk.txn(Owner::File, small.collect());
+    let t = desk.txn(Owner::File, large.collect());
     let reply = desk.run(t);
     assert_eq!(reply.outcome, Outcome::Rejected);
     assert!(reply.errors.len() > 160 && reply.errors.iter().all(|e| e.code == Code::NoCapacity));

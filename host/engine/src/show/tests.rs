@@ -363,6 +363,10 @@ fn what_is_laid_over_a_class_is_shown_with_it() {
     assert_eq!(facts(&mut rig, "p"), [None, None]);
     rig.commit(vec![rates(80_000, None)]);
     assert_eq!(facts(&mut rig, "a"), [text("80 kbit/s"), None]);
+    // What a slower port leaves of it is what the class has.
+    rig.commit(vec![rates(800_000, Some(800_000))]);
+    rig.commit(vec![put(Kind::Port, "wan", json!({"rate": 400_000}))]);
+    assert_eq!(facts(&mut rig, "a"), [text("400 kbit/s"), text("400 kbit/s")]);
 }
 
 #[test]

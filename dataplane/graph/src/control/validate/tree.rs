@@ -5,6 +5,7 @@ use crate::control::store::Draft;
 use perhop_model::{AllocationSpec, ClassSpec, ErrorItem, Key, Kind, Name, Spec};
 use perhop_reason::Code;
 use perhop_units::{Rate, Share};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Rate of a port; 0 = unlimited.
@@ -46,15 +47,52 @@ pub fn touched_ports<'d>(draft: &'d Draft<'_>) -> BTreeSet<&'d Name> {
     ports
 }
 
+/// Guarantees below one node.
+#[derive(Clone, Copy, Debug)]
+struct Sums {
+    /// What the node has, bit/s; none of a port without a rate.
+    whole: Option<u64>,
+    /// Of classes without an allocation, bit/s.
+    own: u64,
+    /// Of allocations as they were made, bit/s.
+    allocated: u64,
+}
+
+impl Sums {
+    fn all(&self) -> u64 {
+        self.own.saturating_add(self.allocated)
+    }
+
+    /// What an allocation comes to: where the node has become less, all of its allocations give the same part.
+    fn scaled(&self, rate: u64) -> u64 {
+        let left = self.whole.map_or(u64::MAX, |whole| whole.saturating_sub(self.own));
+        if self.allocated <= left {
+            return rate;
+        }
+        let scaled = u128::from(rate) * u128::from(left) / u128::from(self.allocated.max(1));
+        u64::try_from(scaled).unwrap_or(u64::MAX)
+    }
+}
+
+/// Children of each node of a port, by parent.
+type Children<'d> = BTreeMap<Option<&'d Name>, Vec<(&'d Name, &'d ClassSpec)>>;
+
 /// Classes and what is laid over them, by name.
+///
+/// An allocation belongs to somebody else than the class below it. It is checked when it is made; when the file or the
+/// rate of a port leaves less than was allocated since, the allocations of a node are scaled down as shares would be, until
+/// their owner makes others.
 pub struct Trees<'d> {
     draft: &'d Draft<'d>,
+    /// Of ports with allocations, once one was looked at.
+    children: RefCell<BTreeMap<&'d Name, Children<'d>>>,
+    sums: RefCell<BTreeMap<Node<'d>, Sums>>,
 }
 
 impl<'d> Trees<'d> {
     /// The classes and allocations of a draft.
     pub fn new(draft: &'d Draft<'_>) -> Self {
-        Self { draft }
+        Self { draft, children: RefCell::default(), sums: RefCell::default() }
     }
 
     /// The allocation of a class; of several, which is an error, the first by name.
@@ -63,11 +101,13 @@ impl<'d> Trees<'d> {
     }
 
     /// Guarantee of a class in bit/s, allocation included: the rate its children's shares refer to. `depth` is 0 for
-    /// callers outside.
+    /// callers outside. O(classes of the port) once for each port with allocations, then O(depth · log n).
     pub fn guarantee(&self, name: &Name, depth: usize) -> u64 {
         let Some(c) = self.draft.class(name) else { return 0 };
-        if let Some(rate) = self.allocation(name).and_then(|(_, a)| a.guarantee) {
-            return rate;
+        if let Some((_, allocation)) = self.allocation(name)
+            && let Some(rate) = allocation.guarantee
+        {
+            return self.below_ceiling(c, allocation, self.sums(c, depth).scaled(rate));
         }
         match (c.guarantee, &c.parent) {
             (Share::Rate(r), _) => r,
@@ -76,10 +116,64 @@ impl<'d> Trees<'d> {
         }
     }
 
+    /// An allocation without a ceiling guarantees no more than the class's own ceiling.
+    fn below_ceiling(&self, c: &ClassSpec, allocation: &AllocationSpec, rate: u64) -> u64 {
+        if allocation.ceiling.is_some() {
+            return rate;
+        }
+        let ceiling = c.ceiling.map(|s| s.of(port_rate(self.draft, &c.port)).0).filter(|c| *c > 0);
+        ceiling.map_or(rate, |ceiling| rate.min(ceiling))
+    }
+
     /// Ceiling of a class on a port of `rate` in bit/s, allocation included.
     pub fn ceiling(&self, name: &Name, c: &ClassSpec, rate: Rate) -> Option<u64> {
-        let allocated = self.allocation(name).and_then(|(_, a)| a.ceiling);
-        allocated.or_else(|| c.ceiling.map(|s| s.of(rate).0).filter(|c| *c > 0))
+        let allocation = self.allocation(name).map(|(_, a)| a);
+        let allocated = allocation.and_then(|a| Some((a.ceiling?, a.guarantee)));
+        let scaled = allocated.map(|(ceiling, guarantee)| match guarantee {
+            // A ceiling of 0 would be none.
+            Some(_) if ceiling > 0 => {
+                let sums = self.draft.class(name).map(|c| self.sums(c, 0));
+                sums.map_or(ceiling, |sums| sums.scaled(ceiling).max(1))
+            }
+            _ => ceiling,
+        });
+        scaled.or_else(|| c.ceiling.map(|s| s.of(rate).0).filter(|c| *c > 0))
+    }
+
+    /// Sums of the node that a class is below.
+    fn sums(&self, c: &'d ClassSpec, depth: usize) -> Sums {
+        self.sums_of((&c.port, c.parent.as_ref()), depth)
+    }
+
+    fn sums_of(&self, node: Node<'d>, depth: usize) -> Sums {
+        if let Some(sums) = self.sums.borrow().get(&node) {
+            return *sums;
+        }
+        let (port, parent) = node;
+        let whole = match parent {
+            Some(parent) if depth < MAX_DEPTH => Some(self.guarantee(parent, depth + 1)),
+            Some(_) => None,
+            None => Some(port_rate(self.draft, port).0).filter(|rate| *rate > 0),
+        };
+        let mut sums = Sums { whole, own: 0, allocated: 0 };
+        let mut children = self.children.borrow_mut();
+        let children = children.entry(port).or_insert_with(|| {
+            let mut by_parent = Children::new();
+            for (name, c, _) in self.draft.classes_on(port) {
+                by_parent.entry(c.parent.as_ref()).or_default().push((name, c));
+            }
+            by_parent
+        });
+        for (name, c) in children.get(&parent).into_iter().flatten() {
+            match self.allocation(name).and_then(|(_, a)| Some(self.below_ceiling(c, a, a.guarantee?))) {
+                Some(rate) => sums.allocated = sums.allocated.saturating_add(rate),
+                None => sums.own = sums.own.saturating_add(c.guarantee.of(Rate(whole.unwrap_or(0))).0),
+            }
+        }
+        if depth < MAX_DEPTH {
+            self.sums.borrow_mut().insert(node, sums);
+        }
+        sums
     }
 
     /// Whether the chain of parents ends within [`MAX_DEPTH`].
@@ -98,6 +192,7 @@ impl<'d> Trees<'d> {
 pub(super) fn trees(draft: &Draft<'_>, ops: &BTreeMap<Key, usize>, errors: &mut Vec<ErrorItem>) {
     let trees = Trees::new(draft);
     one_allocation_each(draft, ops, errors);
+    allocations_below_ceilings(&trees, ops, errors);
     for port in touched_ports(draft) {
         tree(&trees, port, ops, errors);
     }
@@ -200,7 +295,22 @@ fn one_allocation_each(draft: &Draft<'_>, ops: &BTreeMap<Key, usize>, errors: &m
     }
 }
 
-/// The guarantees below a node must not exceed it. Every change that makes them is told, or the node itself.
+/// An allocation that is changed and has no ceiling of its own stays below that of its class.
+fn allocations_below_ceilings(trees: &Trees<'_>, ops: &BTreeMap<Key, usize>, errors: &mut Vec<ErrorItem>) {
+    for (key, entry) in trees.draft.changes() {
+        let Some(Spec::Allocation(a)) = entry.as_deref().map(|entry| &*entry.spec) else { continue };
+        let (Some(rate), Some(c)) = (a.guarantee, trees.draft.class(&a.class)) else { continue };
+        let most = trees.below_ceiling(c, a, rate);
+        if most < rate {
+            let mut at = At { key, op: ops.get(key).copied(), errors };
+            let why = format!("guarantee = {rate} bit/s is above the ceiling of its class, {most} bit/s");
+            at.error("guarantee", Code::OutOfRange, why).limit = Some(most);
+        }
+    }
+}
+
+/// The guarantees below a node must not exceed it: those of classes never, allocations when they are made or raised. Every
+/// change that makes them is told, or the node itself.
 fn fits(
     trees: &Trees<'_>,
     ops: &BTreeMap<Key, usize>,
@@ -208,30 +318,32 @@ fn fits(
     (port, parent): Node<'_>,
     children: &[&Name],
 ) {
-    let sum = children.iter().fold(0_u64, |sum, c| sum.saturating_add(trees.guarantee(c, 0)));
-    let whole = match parent {
-        Some(p) => trees.guarantee(p, 0),
-        None => port_rate(trees.draft, port).0,
-    };
-    if sum <= whole || (parent.is_none() && whole == 0) {
+    let draft = trees.draft;
+    // The names of the draft, which live as long as it.
+    let Some(c) = children.first().and_then(|name| draft.class(name)) else { return };
+    let sums = trees.sums(c, 0);
+    let Some(whole) = sums.whole else { return };
+    if sums.all() <= whole {
         return;
     }
     let what = parent.map_or_else(|| format!("port {port}"), |p| format!("class {p}"));
-    let node = match parent {
-        Some(p) => Key { kind: Kind::Class, name: p.clone() },
-        None => Key { kind: Kind::Port, name: port.clone() },
+    let mut culprits: Vec<(Key, u64)> = children.iter().filter_map(|c| raised(trees, c)).collect();
+    let sum = if sums.own > whole {
+        let class = |name: &Name| Key { kind: Kind::Class, name: name.clone() };
+        let own = |name: &&&Name| trees.allocation(name).is_none_or(|(_, a)| a.guarantee.is_none());
+        let changed = children.iter().filter(own).map(|name| (class(name), trees.guarantee(name, 0)));
+        culprits = changed.filter(|(key, _)| ops.contains_key(key)).collect();
+        if culprits.is_empty() {
+            let allocation = parent.and_then(|p| trees.allocation(p)).map(|(key, _)| key);
+            let changed = allocation.filter(|key| ops.contains_key(*key)).cloned();
+            let node =
+                parent.map_or_else(|| Key { kind: Kind::Port, name: port.clone() }, |parent| class(parent));
+            culprits.push((changed.unwrap_or(node), 0));
+        }
+        sums.own
+    } else {
+        sums.all()
     };
-    let changed = |name: &Name| {
-        let class = Key { kind: Kind::Class, name: name.clone() };
-        let allocation = trees.allocation(name).map(|(k, _)| k.clone());
-        let found = [allocation, Some(class)].into_iter().flatten().find(|k| ops.contains_key(k));
-        found.map(|k| (k, trees.guarantee(name, 0)))
-    };
-    let mut culprits: Vec<(Key, u64)> = children.iter().filter_map(|c| changed(c)).collect();
-    if culprits.is_empty() {
-        let own = parent.and_then(changed).map_or(node, |(k, _)| k);
-        culprits.push((own, 0));
-    }
     for (key, mine) in culprits {
         let field = if key.kind == Kind::Port { "rate" } else { "guarantee" };
         let mut at = At { key: &key, op: ops.get(&key).copied(), errors: &mut *errors };
@@ -241,4 +353,16 @@ fn fits(
         item.limit = Some(if mine > 0 { whole } else { sum });
         item.free = Some(whole.saturating_sub(sum.saturating_sub(mine)));
     }
+}
+
+/// The allocation of a class if it is new or higher than before.
+fn raised(trees: &Trees<'_>, class: &Name) -> Option<(Key, u64)> {
+    let (key, allocation) = trees.allocation(class)?;
+    let rate = allocation.guarantee?;
+    trees.draft.changes().get(key)?;
+    let before = trees.draft.before(key).and_then(|entry| match &*entry.spec {
+        Spec::Allocation(before) if before.class == *class => before.guarantee,
+        _ => None,
+    });
+    before.is_none_or(|before| before < rate).then(|| (key.clone(), rate))
 }
