@@ -147,7 +147,7 @@ fn classes(router: &mut VirtualRouter, now: Instant, port: PortId) -> Vec<(Strin
                 ("class_removed", counters.dropped_removed),
             ];
             let reading = Reading {
-                bytes: [least, most, class.backlog_bytes],
+                bytes: [least, most, class.backlog_frame_bytes],
                 drops: drops.into_iter().filter(|(_, n)| *n > 0).collect(),
                 borrowed: Some(counters.borrowed + counters.shared),
             };

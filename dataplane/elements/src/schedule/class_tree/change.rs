@@ -391,13 +391,14 @@ impl ClassTree {
                 self.nodes.at_mut(ix).rows = 0;
                 self.sync(ix);
             }
+            let overhead = u64::from(self.link.overhead_bytes);
             let node = self.nodes.at_mut(ix);
             let Some(packet) = node.queue_mut().and_then(|q| q.pop(now)) else {
                 self.free(ix);
                 continue;
             };
             node.counters.dropped_removed += 1;
-            node.counters.dropped_bytes += packet.len() as u64;
+            node.counters.dropped_bytes += packet.len() as u64 + overhead;
             self.held -= 1;
             self.held_bytes -= packet.len() as u64;
             cx.drop(packet, DropReason::ClassRemoved);

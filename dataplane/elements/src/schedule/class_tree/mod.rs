@@ -33,7 +33,7 @@
 //! Bytes are frame plus link overhead. A time limit of a queue is counted at the rate the class can at least get.
 //!
 //! # Counters
-//! By class: see [`ClassCounters`]; gauges `backlog_packets`, `backlog_bytes`.
+//! By class: see [`ClassCounters`]; gauges `backlog_packets`, `backlog_bytes`. All bytes are frame and overhead.
 //!
 //! # Invariants
 //! - A packet leaves whenever one waits below no exhausted ceiling.
@@ -135,8 +135,10 @@ pub struct ClassView<'a> {
     pub counters: ClassCounters,
     /// Packets waiting (leaves).
     pub backlog_packets: u64,
-    /// Frame bytes waiting (leaves).
+    /// Bytes waiting, frame and overhead (leaves): what the line has to carry for them.
     pub backlog_bytes: u64,
+    /// The same without overhead: what [`ClassTree::length_range`] is a range of.
+    pub backlog_frame_bytes: u64,
     /// Whether its ceiling stops it now.
     pub throttled: bool,
 }
@@ -216,12 +218,12 @@ impl ClassTree {
         if !self.nodes.holds(ix) {
             return None;
         }
-        view(ix, self.nodes.at(ix))
+        view(ix, self.nodes.at(ix), self.link.overhead_bytes)
     }
 
     /// All classes by slot.
     pub fn iter(&self) -> impl Iterator<Item = ClassView<'_>> {
-        self.nodes.iter().filter_map(|(ix, node)| view(ix, node))
+        self.nodes.iter().filter_map(|(ix, node)| view(ix, node, self.link.overhead_bytes))
     }
 
     /// Smallest and largest frame bytes that waited in a leaf since the last call for it; the first one begins.
@@ -241,18 +243,20 @@ fn position(index: NodeIndex) -> Option<Ix> {
     (index.0 < MAX_NODES).then(|| index.0 + 1)
 }
 
-fn view(ix: Ix, node: &Node) -> Option<ClassView<'_>> {
+fn view(ix: Ix, node: &Node, overhead: u32) -> Option<ClassView<'_>> {
     if ix == ROOT || node.state == State::Free {
         return None;
     }
+    let (packets, frame_bytes) = node.queue().map_or((0, 0), |q| (q.len(), q.frame_bytes()));
     Some(ClassView {
         index: NodeIndex(ix - 1),
         name: &node.name,
         params: &node.params,
         draining: node.state == State::Draining,
         counters: node.counters,
-        backlog_packets: node.queue().map_or(0, |q| q.len()),
-        backlog_bytes: node.queue().map_or(0, |q| q.frame_bytes()),
+        backlog_packets: packets,
+        backlog_bytes: frame_bytes + packets * u64::from(overhead),
+        backlog_frame_bytes: frame_bytes,
         throttled: node.throttled,
     })
 }
@@ -349,6 +353,7 @@ impl Discipline for ClassTree {
     fn drain(&mut self, out: &mut Batch) {
         self.chosen = None;
         let now = self.now;
+        let overhead = u64::from(self.link.overhead_bytes);
         for ix in 1..(self.nodes.chunks() * node::CHUNK) as Ix {
             let node = self.nodes.at_mut(ix);
             let Some(queue) = node.queue_mut() else { continue };
@@ -358,7 +363,7 @@ impl Discipline for ClassTree {
             }
             let mut bytes = 0;
             while let Some(packet) = queue.pop(now) {
-                bytes += packet.len() as u64;
+                bytes += packet.len() as u64 + overhead;
                 out.push(packet);
             }
             node.counters.dropped_removed += packets;

@@ -141,7 +141,7 @@ pub struct ClassCounters {
     pub dropped_early: u64,
     /// Packets dropped because the class was removed.
     pub dropped_removed: u64,
-    /// Bytes dropped for any of these reasons, frame without overhead.
+    /// Bytes dropped for any of these reasons, frame and overhead: with `bytes` and what waits they are what came.
     pub dropped_bytes: u64,
     /// Times the ceiling stopped the class.
     pub throttled: u64,

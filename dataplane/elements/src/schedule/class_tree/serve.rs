@@ -291,8 +291,9 @@ impl ClassTree {
         }
         let node = self.nodes.at_mut(ix);
         let len = packet.len() as u64;
+        let charge = len + u64::from(self.link.overhead_bytes);
         // A turn must cover the longest frame there is, or long frames would take more than their share.
-        self.largest = self.largest.max(len + u64::from(self.link.overhead_bytes));
+        self.largest = self.largest.max(charge);
         let Body::Leaf { queue, .. } = &mut node.body else {
             self.unclassified += 1;
             return cx.drop(packet, DropReason::NoClass);
@@ -301,7 +302,7 @@ impl ClassTree {
             State::Live => {
                 let was_empty = queue.is_empty();
                 if let Err((packet, reason)) = queue.offer(now, packet, || cx.random()) {
-                    node.counters.dropped_bytes += len;
+                    node.counters.dropped_bytes += charge;
                     match reason {
                         DropReason::QueueFull => node.counters.dropped_full += 1,
                         _ => node.counters.dropped_early += 1,
@@ -317,7 +318,7 @@ impl ClassTree {
             }
             State::Draining => {
                 node.counters.dropped_removed += 1;
-                node.counters.dropped_bytes += len;
+                node.counters.dropped_bytes += charge;
                 cx.drop(packet, DropReason::ClassRemoved);
             }
             State::Free => {

@@ -391,3 +391,22 @@ fn queue_limits_follow_a_new_rate_without_a_visit_to_every_class() {
     offer(&mut bench, 4_321, 1_100);
     assert_eq!(waiting(&mut bench, 4_321), 1_000);
 }
+
+/// An agent compares what was sent, was dropped and waits with an allocation, which counts frames with their overhead.
+#[test]
+fn sent_dropped_and_waiting_bytes_count_the_overhead_and_are_all_that_came() {
+    let queue = Some(LeafParams { limit: QueueLimit::Packets(10), kind: LeafKind::Fifo });
+    let specs = [spec(0, NodeParams { queue, ..leaf(None) })];
+    let link = TreeLink { overhead_bytes: 50, ..link() };
+    let classes = ClassTree::with_classes(link, Instant::ZERO, &specs);
+    let config = TransmitterConfig { rate: link.rate, overhead_bytes: 50, ..Default::default() };
+    let mut bench = Bench::new(Pump::new(Box::new(classes), Transmitter::new(config), None), 1);
+    offer(&mut bench, 0, 30);
+    bench.run_for(Duration::from_millis(3));
+    let view = tree(&mut bench).class(NodeIndex(0)).expect("it exists");
+    let packets = [view.counters.packets, view.counters.dropped_full, view.backlog_packets];
+    assert!(packets.iter().all(|n| *n > 0) && packets.iter().sum::<u64>() == 30, "{packets:?}");
+    let bytes = [view.counters.bytes, view.counters.dropped_bytes, view.backlog_bytes];
+    assert_eq!(bytes, packets.map(|n| n * 1050));
+    assert_eq!(view.backlog_frame_bytes, view.backlog_packets * 1000);
+}
