@@ -7,6 +7,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 /// A running router: its client and the small runtime that the client needs.
@@ -41,6 +44,19 @@ impl Remote {
     /// Its socket.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// As [`Remote::find`]; it is waited for `patience` for every answer, or until `stop` is set.
+    ///
+    /// # Errors
+    /// As [`Remote::find`].
+    pub fn find_until(
+        name: Option<&str>,
+        patience: Duration,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Self, AppError> {
+        let Self { client, runtime } = Self::find(name)?;
+        Ok(Self { client: client.waiting(patience, Arc::clone(stop)), runtime })
     }
 
     /// GET.

@@ -8,7 +8,12 @@ use perhop_model::{Claim, ErrorItem, Name, Reply, StatePage, StateQuery, Transac
 use perhop_serve::{ShowPage, ShowRow};
 use perhop_units::Instant;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
+/// A router that has not answered by then is gone: what its classes have stays in force meanwhile.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Most rows the router gives at once.
 const ROWS: usize = 1_000_000;
 
@@ -20,12 +25,13 @@ pub struct Link {
 }
 
 impl Link {
-    /// Finds the router and asks it something, to see that it answers. Read is what the agent of `file` needs.
+    /// Finds the router and asks it something, to see that it answers. Read is what the agent of `file` needs. No answer is
+    /// waited for once `stop` is set.
     ///
     /// # Errors
     /// It is not there.
-    pub fn open(router: Option<&str>, file: &AgentFile) -> Result<Self, AppError> {
-        let remote = Remote::find(router)?;
+    pub fn open(router: Option<&str>, file: &AgentFile, stop: &Arc<AtomicBool>) -> Result<Self, AppError> {
+        let remote = Remote::find_until(router, PATIENCE, stop)?;
         remote.read("/v1/state?limit=1")?.accepted::<StatePage>()?;
         let reads = (file.measured().next().is_some(), !file.bandwidth.links.is_empty());
         Ok(Self { remote, reads })

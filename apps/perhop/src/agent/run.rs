@@ -10,8 +10,10 @@ use perhop_agent::{Agent, AgentFile, Input, LEAST_REAL_POLL, Notice};
 use perhop_allocate::SplitMix64;
 use perhop_allocate::broker::EmulatedBroker;
 use perhop_io::clock;
+use perhop_serve::ClientError;
 use perhop_units::{Duration, Instant};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How long a router that is away is left alone.
@@ -70,11 +72,11 @@ struct Running {
 }
 
 impl Running {
-    fn until(&mut self, router: Option<&str>, interrupted: &AtomicBool) -> Result<(), AppError> {
+    fn until(&mut self, router: Option<&str>, interrupted: &Arc<AtomicBool>) -> Result<(), AppError> {
         while !interrupted.load(Ordering::Relaxed) {
             let now = clock::monotonic();
             if self.link.is_none() && now >= self.try_again {
-                self.look_for(router, now)?;
+                self.look_for(router, interrupted, now)?;
             }
             if self.agent.next_wakeup().is_some_and(|at| at <= now) {
                 self.tell(now, Input::Tick)?;
@@ -90,13 +92,19 @@ impl Running {
         Ok(())
     }
 
-    fn look_for(&mut self, router: Option<&str>, now: Instant) -> Result<(), AppError> {
-        match Link::open(router, &self.file) {
+    fn look_for(
+        &mut self,
+        router: Option<&str>,
+        interrupted: &Arc<AtomicBool>,
+        now: Instant,
+    ) -> Result<(), AppError> {
+        match Link::open(router, &self.file, interrupted) {
             Ok(link) => {
                 self.listen(&link);
                 (self.link, self.complained) = (Some(link), false);
                 self.tell(now, Input::Appeared).map(drop)
             }
+            Err(AppError::Client(ClientError::Interrupted)) => Ok(()),
             Err(error @ (AppError::BadName { .. } | AppError::SeveralRouters(_))) => Err(error),
             Err(error) => {
                 if !std::mem::replace(&mut self.complained, true) {
@@ -141,7 +149,9 @@ impl Running {
             self.say(notice)?;
         }
         if let Err(error) = told {
-            progress(format_args!("the router is gone: {error}"));
+            if !matches!(error, AppError::Client(ClientError::Interrupted)) {
+                progress(format_args!("the router is gone: {error}"));
+            }
             (self.link, self.try_again) = (None, now + ABSENCE);
         }
         Ok(notices)

@@ -169,6 +169,13 @@ impl World {
         (Running(agent.stdout(Stdio::null()).stderr(log).spawn().unwrap()), errors)
     }
 
+    /// A socket in place of the router's: it takes connections and never answers.
+    pub fn silence(&self) -> (std::os::unix::net::UnixListener, PathBuf) {
+        std::fs::create_dir_all("/run/perhop").unwrap();
+        let path = self.runtime_file("sock");
+        (std::os::unix::net::UnixListener::bind(&path).unwrap(), path)
+    }
+
     /// A connection to the router's socket.
     pub fn http(&self) -> Http {
         Http::connect(&self.runtime_file("sock"))
