@@ -8,9 +8,15 @@
 //! through the router's socket. The broker sits behind [`perhop_allocate::Broker`].
 //!
 //! # States
-//! `away` (no router) → `claiming` → `reading` (what classes and ports there are) → `submitting` ⇄ `running`. A router that restarts
-//! brings a new epoch: the agent claims again and makes what it owns exactly what is in force, in one `replace_owned`.
-//! An allocation is laid over a class, which stays the file's.
+//! `away` (no router) → `claiming` → `reading` (what ports, classes and allocations there are) → `submitting` ⇄ `running`.
+//! A router that restarts brings a new epoch: the agent claims and reads again. After every reading it submits what the
+//! router has otherwise than it should. An allocation is laid over a class, which stays the file's.
+//!
+//! # What is in force
+//! What a class has is what the router has committed. The first reading of an instance says what the instance before it
+//! left: each class begins with that. A transaction holds all that is owed; if the router refuses it, what is lowered goes
+//! first and then one increase after the other, so that none holds up another. An increase that is refused is undone in the
+//! class's allocator, as a refusal by the broker is.
 //!
 //! Where the file names links, the agent is also the bandwidth management service of the TCP rate control: it divides what
 //! a link has between policies, by `bandwidth`, a part of the machine with no state of its own towards the router. All that
@@ -22,8 +28,10 @@
 #![forbid(unsafe_code)]
 
 mod bandwidth;
+mod capacity;
 mod file;
 mod machine;
+mod managed;
 mod message;
 mod reading;
 mod router;

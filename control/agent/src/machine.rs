@@ -1,22 +1,28 @@
 //! The machine: see the crate's documentation for its states.
 
 use crate::bandwidth::{Bandwidth, PolicyReport};
-use crate::file::{AgentFile, ClassSettings};
+use crate::capacity::Capacity;
+use crate::file::AgentFile;
+use crate::managed::{Managed, RETRY};
 use crate::message::{ClassReport, Input, Notice, Output};
 use crate::reading::{ClassReading, Readings};
-use perhop_allocate::allocator::{Allocator, Input as Measured, Output as Wanted};
+use perhop_allocate::allocator::{Input as Measured, Output as Wanted};
 use perhop_allocate::broker::{Broker, BrokerAsk, ClassId};
 use perhop_allocate::window::Metering;
 use perhop_model::{
-    AllocationSpec, Claim, ErrorItem, Kind, Name, Object, ObjectState, Op, Outcome, Owner, Reply, Spec,
-    Status, Transaction, TxnId,
+    AllocationSpec, Claim, ErrorItem, Kind, Name, ObjectState, Op, Outcome, Owner, Reply, Spec, Status,
+    Transaction, TxnId,
 };
 use perhop_reason::Code;
 use perhop_units::{Bytes, Duration, Instant, Rate};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// After a refusal by the router nothing is submitted for this long.
-const RETRY: Duration = Duration::from_secs(1);
+/// What cannot be deleted is tried again after this time.
+const LONG_RETRY: Duration = Duration::from_secs(30);
+
+/// By how much a fence that is too low rises at first; twice as much each time. Fences are nanoseconds where clocks make
+/// them: of a clock that is ten years behind it takes thirty claims.
+const FIRST_RAISE: u64 = 1_000_000_000;
 
 /// Where the agent stands with its router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,15 +33,6 @@ enum State {
     Submitting,
     Running,
     Superseded,
-}
-
-/// A class it looks after.
-#[derive(Debug)]
-struct Managed {
-    settings: ClassSettings,
-    allocator: Allocator,
-    /// The router has it.
-    present: bool,
 }
 
 /// Which part a transaction on its way is of.
@@ -50,6 +47,9 @@ enum Part {
 pub struct Agent<B> {
     state: State,
     fence: u64,
+    /// The owner has been claimed by this instance, and by how much the fence rises until it has.
+    claimed: bool,
+    raise: u64,
     transactions: u64,
     /// Of the router that answered last; 0 before any did.
     epoch: u64,
@@ -58,8 +58,18 @@ pub struct Agent<B> {
     by_name: BTreeMap<Name, usize>,
     /// Classes whose allocation the router does not have yet.
     changed: BTreeSet<usize>,
-    /// The router's objects are not known, or have changed: everything is submitted again.
-    whole: bool,
+    /// Own allocations that no class of the file has, and before when they are not deleted.
+    strays: Vec<Name>,
+    strays_at: Instant,
+    /// What the links have room for.
+    capacity: Capacity,
+    /// No state of a router has been read yet: what it has was left by an instance before.
+    fresh: bool,
+    /// A transaction was refused as a whole: what is lowered goes first, then one increase after the other.
+    careful: bool,
+    /// Allocations on their way to the router, and whether strays are deleted with them.
+    sent: Vec<(usize, AllocationSpec)>,
+    strays_sent: bool,
     broker: B,
     /// How often queues are looked at; none = only at the ends of intervals.
     poll: Option<Duration>,
@@ -82,22 +92,25 @@ impl<B: Broker> Agent<B> {
     /// An agent without a router at `now`. `fence` must be above that of every instance before it on the same router;
     /// queues are looked at every `least_poll` at most.
     pub fn new(file: &AgentFile, broker: B, fence: u64, least_poll: Duration, now: Instant) -> Self {
-        let managed = |settings: &ClassSettings| Managed {
-            settings: settings.clone(),
-            allocator: Allocator::of(&settings.allocation, now),
-            present: false,
-        };
         let mut this = Self {
             state: State::Away,
             fence,
+            claimed: false,
+            raise: FIRST_RAISE,
             transactions: 0,
             epoch: 0,
             revision: 0,
             by_name: file.classes.iter().enumerate().map(|(i, c)| (c.class.clone(), i)).collect(),
             poll: file.poll().map(|poll| poll.max(least_poll)),
-            classes: file.classes.iter().map(managed).collect(),
+            classes: file.classes.iter().map(|class| Managed::new(class, now)).collect(),
             changed: BTreeSet::new(),
-            whole: true,
+            strays: Vec::new(),
+            strays_at: now,
+            capacity: Capacity::new(file.classes.len()),
+            fresh: true,
+            careful: false,
+            sent: Vec::new(),
+            strays_sent: false,
             broker,
             next_poll: now,
             reading: false,
@@ -123,11 +136,14 @@ impl<B: Broker> Agent<B> {
             Input::Appeared if self.state == State::Away => self.claim(),
             Input::Gone => {
                 self.state = State::Away;
-                (self.whole, self.reading, self.claim_again) = (true, false, None);
+                (self.reading, self.claim_again) = (false, None);
                 self.next_poll = now;
                 self.bandwidth.gone(now);
             }
-            Input::Claimed(Ok(())) if self.state == State::Claiming => self.read_objects(),
+            Input::Claimed(Ok(())) if self.state == State::Claiming => {
+                self.claimed = true;
+                self.read_objects();
+            }
             Input::Claimed(Err(error)) if self.state == State::Claiming => self.claim_refused(now, error),
             Input::Objects { revision, objects } if self.state == State::Reading => {
                 self.objects(now, revision, &objects);
@@ -156,7 +172,7 @@ impl<B: Broker> Agent<B> {
         let running = self.state == State::Running;
         let looks = running && !self.reading && self.next_poll < Instant::FAR_FUTURE;
         let poll = looks.then_some(self.next_poll);
-        let retry = (running && self.owes_allocations()).then_some(self.quiet_until);
+        let retry = self.retry().filter(|_| running);
         let look = self.bandwidth.next_look().filter(|_| running && !self.reading);
         let rates = self.bandwidth.retry().filter(|_| running);
         let step = self.bandwidth.next_step();
@@ -178,7 +194,7 @@ impl<B: Broker> Agent<B> {
         self.classes.iter().map(|class| ClassReport {
             class: class.settings.class.clone(),
             present: class.present,
-            allocated: class.allocator.allocated(),
+            allocated: class.in_force().unwrap_or(Rate::ZERO),
             estimate: class.allocator.estimate(),
             congested: class.allocator.congested(),
             counters: class.allocator.counters(),
@@ -202,10 +218,16 @@ impl<B: Broker> Agent<B> {
         self.outputs.push_back(Output::ReadObjects(self.bandwidth.kinds()));
     }
 
-    /// A router that is busy or about to stop is asked again; any other refusal is for good.
+    /// A router that is busy or about to stop is asked again. An instance that comes later than another may have a lower
+    /// fence, where a clock was set back: it raises its own until it is taken. Any other refusal is for good.
     fn claim_refused(&mut self, now: Instant, error: ErrorItem) {
         match error.code {
             Code::Overload | Code::ShuttingDown => self.claim_again = Some(now + RETRY),
+            Code::Fenced if !self.claimed && self.fence < u64::MAX => {
+                self.fence = self.fence.saturating_add(self.raise);
+                self.raise = self.raise.saturating_mul(2);
+                self.claim();
+            }
             _ => self.superseded(error),
         }
     }
@@ -215,34 +237,93 @@ impl<B: Broker> Agent<B> {
         self.outputs.push_back(Output::Say(Notice::Superseded { error }));
     }
 
-    /// Which classes there are, and how fast their ports.
+    /// Which classes there are, how fast their ports, and what the router has of its allocations.
     fn objects(&mut self, now: Instant, revision: u64, objects: &[ObjectState]) {
         (self.revision, self.state) = (revision, State::Running);
         self.bandwidth.objects(now, objects);
-        let mut rates = BTreeMap::new();
-        let mut ports = BTreeMap::new();
-        for object in objects {
-            match &object.spec {
-                Spec::Port(port) => drop(rates.insert(&object.name, Rate(port.rate))),
-                Spec::Class(class) if object.status == Status::Active => {
-                    self.by_name.get(&object.name).map(|i| ports.insert(*i, &class.port));
-                }
-                _ => {}
-            }
-        }
+        self.found(objects);
+        self.capacity.read(objects, &self.by_name);
+        let first = std::mem::replace(&mut self.fresh, false);
+        let (mut most, mut had) = (self.highest(objects), Vec::with_capacity(self.classes.len()));
         for i in 0..self.classes.len() {
             let class = &mut self.classes[i];
-            let before = std::mem::replace(&mut class.present, ports.contains_key(&i));
-            self.whole |= before != class.present;
-            if !class.present && (before || self.whole) {
+            let before = std::mem::replace(&mut class.present, most.contains_key(&i));
+            if !class.present && (before || first) {
                 let class = class.settings.class.clone();
                 self.outputs.push_back(Output::Say(Notice::NoClass { class }));
             }
-            let bounds = class.settings.allocation.settings().bounds;
-            // A port without a rate is not known to be slower than the range.
-            let rate = ports.get(&i).and_then(|port| rates.get(*port)).filter(|rate| **rate > Rate::ZERO);
-            let most = rate.map_or(bounds.most, |rate| bounds.most.min(*rate));
-            self.measured(now, i, Measured::Bounds { least: bounds.least.min(most), most });
+            // What an instance before this one has left goes on.
+            if let Some(rate) = self.classes[i].in_force().filter(|_| first) {
+                self.measured(now, i, Measured::InForce { rate, refused: false });
+                self.announce(i);
+            }
+            had.push(self.classes[i].allocator.allocated());
+            let bounds = self.classes[i].settings.allocation.settings().bounds;
+            let most = most.entry(i).or_insert(bounds.most);
+            self.measured(now, i, Measured::Bounds { least: bounds.least.min(*most), most: *most });
+        }
+        self.squeeze(now, &most, &had);
+        for i in 0..self.classes.len() {
+            let rate =
+                if self.classes[i].present { self.classes[i].allocator.allocated() } else { Rate::ZERO };
+            self.broker.register(ClassId(i as u32), rate);
+            self.mark(i);
+        }
+    }
+
+    /// Takes note of its own allocations in the router.
+    fn found(&mut self, objects: &[ObjectState]) {
+        self.strays.clear();
+        let mut found = BTreeMap::new();
+        for object in objects.iter().filter(|object| object.owner == Owner::Agent) {
+            let Spec::Allocation(spec) = &object.spec else { continue };
+            match self.by_name.get(&object.name) {
+                Some(i) => drop(found.insert(*i, spec.clone())),
+                None => self.strays.push(object.name.clone()),
+            }
+        }
+        for (i, class) in self.classes.iter_mut().enumerate() {
+            class.found(found.remove(&i));
+        }
+    }
+
+    /// The highest allocation of every class that the router has. A port without a rate is not known to be slower than
+    /// the file's range; a class whose own ceiling holds is never guaranteed more.
+    fn highest(&self, objects: &[ObjectState]) -> BTreeMap<usize, Rate> {
+        let ports = objects.iter().filter_map(|object| match &object.spec {
+            Spec::Port(port) if port.rate > 0 => Some((&object.name, Rate(port.rate))),
+            _ => None,
+        });
+        let ports: BTreeMap<&Name, Rate> = ports.collect();
+        let mut highest = BTreeMap::new();
+        for object in objects.iter().filter(|object| object.status == Status::Active) {
+            let Spec::Class(class) = &object.spec else { continue };
+            let Some(i) = self.by_name.get(&object.name) else { continue };
+            let port = ports.get(&class.port).copied();
+            let settings = &self.classes[*i].settings;
+            let own =
+                class.ceiling.filter(|_| !settings.limit).map(|share| share.of(port.unwrap_or(Rate::ZERO)));
+            let limits = [port, own.filter(|rate| *rate > Rate::ZERO)].into_iter().flatten();
+            highest.insert(*i, limits.fold(settings.allocation.settings().bounds.most, Rate::min));
+        }
+        highest
+    }
+
+    /// Brings all classes into what their links have left. Where that has become less the router has lowered what they
+    /// have in the same way, so no class is given up for another.
+    fn squeeze(&mut self, now: Instant, most: &BTreeMap<usize, Rate>, had: &[Rate]) {
+        for i in 0..self.classes.len() {
+            self.capacity.hold(i, self.classes[i].allocator.allocated());
+        }
+        let least = |i: usize| self.classes[i].allocator.settings().bounds.least;
+        let squeezed = self.capacity.squeezed(least, |i| had[i]);
+        for (i, (rate, least)) in squeezed {
+            let most = most.get(&i).copied().unwrap_or(rate).max(least);
+            self.measured(now, i, Measured::Bounds { least, most });
+            self.measured(now, i, Measured::InForce { rate, refused: false });
+        }
+        for i in 0..self.classes.len() {
+            self.capacity.hold(i, self.classes[i].claimed());
         }
     }
 
@@ -278,7 +359,6 @@ impl<B: Broker> Agent<B> {
     fn is_restarted(&mut self, now: Instant, epoch: u64) -> bool {
         let restarted = self.epoch != 0 && self.epoch != epoch;
         self.epoch = epoch;
-        self.whole |= restarted;
         if restarted {
             self.bandwidth.gone(now);
         }
@@ -291,6 +371,10 @@ impl<B: Broker> Agent<B> {
             (reading.carried_bytes.saturating_mul(8), reading.offered_bytes.saturating_mul(8));
         let offers = class.allocator.settings().window.metering == Metering::Offered;
         let bits = if offers { offered } else { carried };
+        let room = self.capacity.room(i);
+        if room != class.allocator.room() {
+            self.measured(at, i, Measured::Room(room));
+        }
         // The reading first: at the end of an interval the class waits for it.
         self.measured(at, i, Measured::Reading { bits, carried: Some(carried) });
         self.measured(at, i, Measured::Queue(Bytes(reading.backlog_bytes)));
@@ -301,19 +385,19 @@ impl<B: Broker> Agent<B> {
             return;
         }
         self.state = State::Running;
+        let sent = std::mem::take(&mut self.sent);
         if self.is_restarted(now, reply.epoch) {
             return self.claim();
         }
         if reply.outcome != Outcome::Rejected {
-            self.committed(now, reply.revision);
-            return;
+            return self.committed(now, reply.revision, sent);
         }
         if let Some(fenced) = reply.errors.iter().find(|e| matches!(e.code, Code::Fenced | Code::Forbidden)) {
             return self.superseded(fenced.clone());
         }
         let pause = reply.retry_after_ms.map_or(RETRY, Duration::from_millis);
         match self.submitted {
-            Part::Allocations => (self.whole, self.quiet_until) = (true, now + pause),
+            Part::Allocations => self.refused(now, pause, &sent, &reply.errors),
             Part::Bandwidth => self.bandwidth.refused(now, pause, &reply.errors),
         }
         if reply.errors.iter().any(|e| e.code != Code::Overload) {
@@ -324,13 +408,74 @@ impl<B: Broker> Agent<B> {
 
     /// A transaction is in force. Revisions between the one before and its own are somebody else's: that they have changed
     /// something is seen with the next reading.
-    fn committed(&mut self, now: Instant, revision: u64) {
+    fn committed(&mut self, now: Instant, revision: u64, sent: Vec<(usize, AllocationSpec)>) {
         if revision <= self.revision + 1 {
             self.revision = self.revision.max(revision);
         }
         if self.submitted == Part::Bandwidth {
-            self.bandwidth.committed(now);
+            return self.bandwidth.committed(now);
         }
+        for (i, spec) in sent {
+            self.classes[i].committed(spec);
+            self.announce(i);
+            self.capacity.hold(i, self.classes[i].claimed());
+            self.mark(i);
+        }
+        if self.strays_sent {
+            self.strays.clear();
+        }
+    }
+
+    /// Tells what a class has, if that is new.
+    fn announce(&mut self, i: usize) {
+        let class = &mut self.classes[i];
+        if let Some(rate) = class.news() {
+            let class = class.settings.class.clone();
+            self.outputs.push_back(Output::Say(Notice::Allocated { class, rate }));
+        }
+    }
+
+    /// The router did not take allocations. A busy one is left alone; of several none is known to be at fault, so they go
+    /// one by one; one alone has what it had.
+    fn refused(
+        &mut self,
+        now: Instant,
+        pause: Duration,
+        sent: &[(usize, AllocationSpec)],
+        errors: &[ErrorItem],
+    ) {
+        if errors.iter().any(|e| matches!(e.code, Code::Overload | Code::ShuttingDown)) {
+            self.quiet_until = now + pause;
+            return;
+        }
+        match sent {
+            [(i, _)] if !self.strays_sent => self.withdraw(now, *i),
+            _ if self.careful && self.strays_sent => self.strays_at = now + LONG_RETRY,
+            _ if self.careful => self.quiet_until = now + pause,
+            _ => self.careful = true,
+        }
+    }
+
+    /// A class does not get what it was granted.
+    fn withdraw(&mut self, now: Instant, i: usize) {
+        self.classes[i].refused(now);
+        if let Some(rate) = self.classes[i].in_force() {
+            self.measured(now, i, Measured::InForce { rate, refused: true });
+            let left = self.classes[i].allocator.allocated();
+            self.broker.register(ClassId(i as u32), left);
+        }
+        self.mark(i);
+        if !self.classes[i].is_owed() {
+            self.classes[i].gave_way(now);
+        }
+    }
+
+    /// Notes whether the router owes a class something.
+    fn mark(&mut self, i: usize) {
+        match self.classes[i].is_owed() {
+            true => self.changed.insert(i),
+            false => self.changed.remove(&i),
+        };
     }
 
     // ---- the classes
@@ -339,6 +484,7 @@ impl<B: Broker> Agent<B> {
     fn measured(&mut self, now: Instant, i: usize, input: Measured) {
         self.classes[i].allocator.handle_input(now, input);
         self.drain(now, i);
+        self.capacity.hold(i, self.classes[i].claimed());
     }
 
     fn drain(&mut self, now: Instant, i: usize) {
@@ -348,9 +494,9 @@ impl<B: Broker> Agent<B> {
                     self.broker.ask(now, BrokerAsk { class: ClassId(i as u32), id, rate, allocated });
                 }
                 Wanted::Allocate(rate) => {
-                    self.changed.insert(i);
-                    let class = self.classes[i].settings.class.clone();
-                    self.outputs.push_back(Output::Say(Notice::Allocated { class, rate }));
+                    self.mark(i);
+                    // The broker knows what it has granted, and not what a link forces or the file begins with.
+                    self.broker.register(ClassId(i as u32), rate);
                 }
                 // The router admits by its own meter; nothing is configured that would ask for these.
                 Wanted::DropOne(_) | Wanted::LockAdmission(_) => {}
@@ -398,7 +544,32 @@ impl<B: Broker> Agent<B> {
     // ---- transactions
 
     fn owes_allocations(&self) -> bool {
-        self.whole || !self.changed.is_empty()
+        !self.changed.is_empty() || !self.strays.is_empty()
+    }
+
+    /// When something owed can be submitted.
+    fn retry(&self) -> Option<Instant> {
+        let changed = self.changed.iter().map(|i| self.classes[*i].retry_at);
+        let strays = (!self.strays.is_empty()).then_some(self.strays_at);
+        changed.chain(strays).min().map(|at| at.max(self.quiet_until))
+    }
+
+    /// Allocations for the next transaction. One that was refused goes alone, when nothing else is owed: it must not hold up
+    /// the others.
+    fn batch(&mut self, now: Instant) -> Vec<usize> {
+        self.strays_sent = !self.strays.is_empty() && self.strays_at <= now;
+        let open = || self.changed.iter().copied().filter(|i| self.classes[*i].retry_at <= now);
+        let mut batch: Vec<usize> = open().filter(|i| !self.classes[*i].is_refused()).collect();
+        if batch.is_empty() && !self.strays_sent {
+            batch = open().take(1).collect();
+            self.careful = false;
+        } else if self.careful {
+            let (lowered, raised): (Vec<usize>, Vec<usize>) =
+                batch.into_iter().partition(|i| self.classes[*i].is_lowered());
+            let one = || raised.into_iter().take(1).collect();
+            batch = if lowered.is_empty() && !self.strays_sent { one() } else { lowered };
+        }
+        batch
     }
 
     /// Submits what the router does not have yet, rates first: a link that will be slower does not wait.
@@ -413,19 +584,16 @@ impl<B: Broker> Agent<B> {
         if !self.owes_allocations() || now < self.quiet_until {
             return;
         }
-        let ops = match self.whole {
-            true => {
-                let present = self.classes.iter().filter(|class| class.present);
-                let objects = present.map(Managed::object).collect();
-                vec![Op::ReplaceOwned { kinds: vec![Kind::Allocation], objects }]
-            }
-            false => {
-                let changed = self.changed.iter().map(|i| &self.classes[*i]);
-                changed.filter(|class| class.present).map(Managed::put).collect()
-            }
+        self.sent = self.batch(now).into_iter().map(|i| (i, self.classes[i].spec())).collect();
+        // An increase that goes alone does not wait for what may not be deleted.
+        let delete = |name: &Name| Op::Delete {
+            kind: Kind::Allocation,
+            name: name.clone(),
+            if_version: None,
+            drain_ms: None,
         };
-        self.changed.clear();
-        self.whole = false;
+        let puts = self.sent.iter().map(|(i, spec)| self.classes[*i].put(spec));
+        let ops: Vec<Op> = self.strays.iter().filter(|_| self.strays_sent).map(delete).chain(puts).collect();
         if !ops.is_empty() {
             self.submit(Part::Allocations, ops, false);
         }
@@ -439,32 +607,6 @@ impl<B: Broker> Agent<B> {
         (transaction.fence, transaction.force) = (self.fence, force);
         self.state = State::Submitting;
         self.outputs.push_back(Output::Submit(Box::new(transaction)));
-    }
-}
-
-impl Managed {
-    fn is_due(&self, now: Instant) -> bool {
-        self.allocator.next_wakeup().is_some_and(|at| at <= now)
-    }
-
-    fn spec(&self) -> serde_json::Value {
-        let rate = self.allocator.allocated().0;
-        let spec = AllocationSpec {
-            class: self.settings.class.clone(),
-            guarantee: Some(rate),
-            ceiling: self.settings.limit.then_some(rate),
-            shared: false,
-        };
-        serde_json::to_value(spec).expect("a specification has string keys and finite numbers")
-    }
-
-    fn object(&self) -> Object {
-        Object { kind: Kind::Allocation, name: self.settings.class.clone(), spec: self.spec(), ttl_ms: None }
-    }
-
-    fn put(&self) -> Op {
-        let name = self.settings.class.clone();
-        Op::Put { kind: Kind::Allocation, name, spec: self.spec(), if_version: None, ttl_ms: None }
     }
 }
 

@@ -28,7 +28,11 @@ const MS: u64 = 1_000_000;
 type TestAgent = Agent<EmulatedBroker<SplitMix64>>;
 
 fn agent(fence: u64, now: Instant) -> TestAgent {
-    let (file, diagnostics) = AgentFile::read("agent.toml", FILE);
+    agent_of(FILE, fence, now)
+}
+
+fn agent_of(file: &str, fence: u64, now: Instant) -> TestAgent {
+    let (file, diagnostics) = AgentFile::read("agent.toml", file);
     let file = file.unwrap_or_else(|| panic!("{diagnostics}"));
     let (config, seed) = file.broker.clone();
     let broker = EmulatedBroker::new(config, SplitMix64::new(seed, 0));
@@ -42,6 +46,12 @@ struct Router {
     fence: u64,
     classes: BTreeMap<String, Class>,
     allocations: BTreeMap<String, u64>,
+    /// Rate of the port: guarantees that come to more are refused, unless nothing is raised.
+    port_bps: u64,
+    /// Nothing can be deleted.
+    undeletable: bool,
+    /// Allocations of these classes are refused.
+    unwilling: BTreeSet<String>,
     /// The next transactions are refused with these.
     refusals: VecDeque<Code>,
     /// The next claims are.
@@ -65,6 +75,9 @@ impl Router {
             fence: 0,
             classes: classes.into(),
             allocations: BTreeMap::new(),
+            port_bps: 10_000_000,
+            undeletable: false,
+            unwilling: BTreeSet::new(),
             refusals: VecDeque::new(),
             claim_refusals: VecDeque::new(),
             submitted: Vec::new(),
@@ -99,12 +112,19 @@ impl Router {
             expires_at_ns: None,
             spec,
         };
-        let port: PortSpec = serde_json::from_value(json!({ "device": "wan", "rate": 10_000_000 })).unwrap();
+        let port: PortSpec =
+            serde_json::from_value(json!({ "device": "wan", "rate": self.port_bps })).unwrap();
         let mut objects = vec![state(Kind::Port, "wan", Spec::Port(port))];
         for name in self.classes.keys() {
             let class: ClassSpec = serde_json::from_value(json!({ "port": "wan" })).unwrap();
             assert_eq!(class.guarantee, Share::Rate(0));
             objects.push(state(Kind::Class, name, Spec::Class(class)));
+        }
+        for (name, rate) in &self.allocations {
+            let spec = json!({ "class": name, "guarantee": rate, "ceiling": rate });
+            let spec = Spec::from_value(Kind::Allocation, spec).unwrap();
+            let owner = Owner::Agent;
+            objects.push(ObjectState { owner, ..state(Kind::Allocation, name, spec) });
         }
         Input::Objects { revision: self.revision, objects }
     }
@@ -127,10 +147,23 @@ impl Router {
             () if transaction.fence < self.fence => Some(Code::Fenced),
             () => self.refusals.pop_front(),
         };
-        if refused.is_none() {
-            for op in &transaction.ops {
-                self.apply(op);
-            }
+        let before = self.allocations.clone();
+        let refused = refused.or_else(|| {
+            transaction.ops.iter().for_each(|op| self.apply(op));
+            let raised = |(name, rate): (&String, &u64)| before.get(name).is_none_or(|b| b < rate);
+            let over = self.allocations.values().sum::<u64>() > self.port_bps;
+            let unwilling = |name: &String| {
+                self.unwilling.contains(name) && before.get(name) != self.allocations.get(name)
+            };
+            let deletes = transaction.ops.iter().any(|op| matches!(op, Op::Delete { .. }));
+            let wrong = (self.undeletable && deletes)
+                || (over && self.allocations.iter().any(raised))
+                || self.allocations.keys().any(unwilling);
+            wrong.then_some(Code::NoCapacity)
+        });
+        match refused {
+            Some(_) => self.allocations = before,
+            None => self.revision += 1,
         }
         let errors: Vec<ErrorItem> = refused.iter().map(|code| ErrorItem::new(*code, "", "no")).collect();
         let outcome = if errors.is_empty() { Outcome::Committed } else { Outcome::Rejected };
@@ -150,23 +183,18 @@ impl Router {
     }
 
     fn apply(&mut self, op: &Op) {
-        if matches!(op, Op::ReplaceOwned { .. }) {
-            self.allocations.clear();
-        }
-        let mut put = |spec: &serde_json::Value| {
-            let class = spec["class"].as_str().unwrap().to_owned();
-            assert!(self.classes.contains_key(&class), "no class {class}");
-            self.allocations.insert(class, spec["guarantee"].as_u64().unwrap());
-        };
         match op {
-            Op::Put { kind: Kind::Allocation, spec, .. } => put(spec),
-            Op::ReplaceOwned { kinds, objects } => {
-                assert_eq!(*kinds, [Kind::Allocation]);
-                objects.iter().for_each(|object| put(&object.spec));
+            Op::Put { kind: Kind::Allocation, name, spec, .. } => {
+                assert!(self.classes.contains_key(name.as_str()), "no class {name}");
+                assert_eq!(
+                    (spec["class"].as_str(), &spec["ceiling"]),
+                    (Some(name.as_str()), &spec["guarantee"])
+                );
+                self.allocations.insert(name.to_string(), spec["guarantee"].as_u64().unwrap());
             }
+            Op::Delete { kind: Kind::Allocation, name, .. } => drop(self.allocations.remove(name.as_str())),
             other => panic!("an agent does not {other:?}"),
         }
-        self.revision += 1;
     }
 }
 
@@ -252,9 +280,25 @@ impl World {
         self.tell(Input::Appeared);
     }
 
-    /// Whether the router has what the agent says is in force.
+    /// Whether the router has what the agent wants, and what it says is in force.
     fn agree(&self) -> bool {
-        self.agent.classes().all(|c| self.router.allocations.get(c.class.as_str()) == Some(&c.allocated.0))
+        let has = |class: &Name| self.router.allocations.get(class.as_str()).copied().map(Rate);
+        let wanted =
+            self.agent.classes.iter().all(|c| has(&c.settings.class) == Some(c.allocator.allocated()));
+        let said = self.agent.classes().all(|c| has(&c.class) == Some(c.allocated));
+        wanted && said && self.agent.is_settled()
+    }
+
+    fn load(&mut self, class: &str, bps: u64) {
+        self.router.classes.get_mut(class).unwrap().load_bps = bps;
+    }
+
+    /// The same world with another instance of the agent.
+    fn succeed(&mut self, file: &str) {
+        self.answers.clear();
+        self.agent = agent_of(file, self.agent.fence + 1, self.now);
+        while self.agent.poll_output().is_some() {}
+        self.tell(Input::Appeared);
     }
 }
 
@@ -302,7 +346,196 @@ fn a_slow_port_bounds_the_allocation() {
     let mut world = World::new();
     world.router.classes.get_mut("ef").unwrap().load_bps = 50_000_000;
     world.run(300_000);
-    assert_eq!(world.router.allocations["ef"], 10_000_000);
+    // The other class has the rest of the port.
+    assert_eq!(world.router.allocations["ef"], 9_900_000);
+    assert!(world.agree() && !world.said.iter().any(|said| matches!(said, Notice::Refused { .. })));
+}
+
+/// What two classes want comes to more than their port has, and the agent knows of no limit of one of them.
+const CONTENDERS: &str = r#"
+[[class]]
+name = "ef"
+least = "64 kbit/s"
+most = "8 Mbit/s"
+[class.congestion]
+
+[[class]]
+name = "video"
+least = "64 kbit/s"
+most = "8 Mbit/s"
+[class.congestion]
+"#;
+
+#[test]
+fn what_one_class_gives_back_goes_to_the_other_although_both_want_more_than_there_is() {
+    let mut world = World::new();
+    world.succeed(CONTENDERS);
+    world.load("ef", 7_000_000);
+    world.run(2_000);
+    world.load("video", 6_000_000);
+    world.run(30_000);
+    let sum = |world: &World| world.router.allocations.values().sum::<u64>();
+    assert!(
+        sum(&world) <= 10_000_000 && world.router.allocations["ef"] > 7_000_000,
+        "{:?}",
+        world.router.allocations
+    );
+    world.load("ef", 0);
+    world.run(60_000);
+    assert!(world.router.allocations["video"] > 6_000_000, "{:?}", world.router.allocations);
+    assert!(world.agree() && sum(&world) <= 10_000_000);
+    let refused = world.said.iter().filter(|said| matches!(said, Notice::Refused { .. })).count();
+    assert_eq!(refused, 0, "what does not fit is not asked for");
+}
+
+/// The same where the agent cannot know: the router has less than its port says.
+#[test]
+fn an_increase_that_the_router_refuses_is_undone_and_holds_up_no_other_class() {
+    let mut world = World::new();
+    world.succeed(CONTENDERS);
+    world.load("ef", 1_000_000);
+    world.run(30_000);
+    world.router.unwilling.insert("ef".into());
+    let before = world.router.allocations["ef"];
+    world.load("ef", 5_000_000);
+    world.load("video", 3_000_000);
+    world.run(60_000);
+    assert_eq!(world.router.allocations["ef"], before);
+    assert!(world.router.allocations["video"] > 3_000_000, "{:?}", world.router.allocations);
+    let counters = world.agent.classes().next().unwrap().counters;
+    assert!(counters.withdrawn >= 3, "{counters:?}");
+    // The pause doubles up to 30 s: 0.8 · (1 + 2 + 4 + 8 + 16) s are 25 s.
+    assert!(counters.withdrawn <= 8, "{counters:?}");
+    let allocated = world.agent.classes().next().unwrap().allocated;
+    assert_eq!(allocated.0, before, "what it says is what is in force");
+    world.router.unwilling.clear();
+    world.run(60_000);
+    assert!(world.router.allocations["ef"] > 5_000_000);
+}
+
+/// Both are raised in one transaction, which is refused because of one of them.
+#[test]
+fn of_several_increases_in_one_transaction_those_that_can_be_are_made() {
+    let mut world = World::new();
+    world.router.unwilling.insert("ef".into());
+    world.run(5);
+    assert_eq!(world.router.allocations, BTreeMap::from([("video".into(), 100_000)]));
+    // Together, then one by one.
+    assert_eq!(world.router.submitted.len(), 3);
+    assert_eq!(world.agent.classes().next().unwrap().allocated, Rate::ZERO);
+    world.load("video", 900_000);
+    world.run(30_000);
+    assert!(world.router.allocations["video"] > 900_000);
+    world.router.unwilling.clear();
+    world.run(32_000);
+    assert!(world.agree());
+}
+
+/// Both have been allocated more than a port of another rate has: they are brought into it together, and grow again.
+#[test]
+fn a_port_that_becomes_slower_takes_from_all_classes_the_same_part() {
+    let mut world = World::new();
+    world.succeed(CONTENDERS);
+    world.load("ef", 5_000_000);
+    world.load("video", 2_500_000);
+    world.run(60_000);
+    let before = world.router.allocations.clone();
+    world.router.port_bps = 4_000_000;
+    world.router.revision += 1;
+    let end = world.now + Duration::from_millis(810);
+    while world.router.allocations == before && world.now < end {
+        world.run(1);
+    }
+    let after = &world.router.allocations;
+    assert_eq!(after.values().sum::<u64>().div_ceil(10), 400_000, "{after:?}");
+    // Above the least of 64 kbit/s both keep the same part.
+    let kept = |class: &str| (after[class] - 64_000) as f64 / (before[class] - 64_000) as f64;
+    assert!((kept("ef") - kept("video")).abs() < 0.001, "{before:?} {after:?}");
+    assert!(world.agree());
+    world.router.port_bps = 20_000_000;
+    world.router.revision += 1;
+    world.run(60_000);
+    assert!(world.router.allocations["ef"] > 5_000_000 && world.router.allocations["video"] > 2_500_000);
+}
+
+#[test]
+fn another_instance_goes_on_with_what_is_in_force() {
+    let mut world = World::new();
+    world.load("ef", 3_000_000);
+    world.load("video", 1_000_000);
+    world.run(120_000);
+    let before = world.router.allocations.clone();
+    assert!(before["ef"] > 3_000_000);
+    let (submitted, carried) = (world.router.submitted.len(), world.router.classes["ef"].carried_bits);
+    world.succeed(FILE);
+    world.run(10_000);
+    assert_eq!(world.router.allocations, before);
+    assert_eq!(world.router.submitted.len(), submitted, "nothing has to be changed");
+    let bits = world.router.classes["ef"].carried_bits - carried;
+    assert!(bits > 29_900_000, "{bits}: the class lost nothing");
+    // What is outside of the range of the next file is brought into it; a class that it does not have is given back.
+    world.succeed("[[class]]\nname = \"ef\"\nleast = \"64 kbit/s\"\nmost = \"2 Mbit/s\"\n");
+    world.run(100);
+    assert_eq!(world.router.allocations, BTreeMap::from([("ef".into(), 2_000_000)]));
+}
+
+#[test]
+fn an_allocation_that_cannot_be_deleted_holds_up_no_other() {
+    let mut world = World::new();
+    world.load("ef", 1_000_000);
+    world.run(20_000);
+    world.router.undeletable = true;
+    world.succeed("[[class]]\nname = \"ef\"\nleast = \"64 kbit/s\"\nmost = \"9 Mbit/s\"\n");
+    world.load("ef", 3_000_000);
+    world.run(90_000);
+    assert!(world.router.allocations["ef"] > 3_000_000 && world.router.allocations.contains_key("video"));
+    world.router.undeletable = false;
+    world.run(31_000);
+    assert!(!world.router.allocations.contains_key("video") && world.agree());
+}
+
+#[test]
+fn an_allocation_that_is_deleted_or_changed_is_restored() {
+    let mut world = World::new();
+    world.load("ef", 1_000_000);
+    world.run(60_000);
+    let before = world.router.allocations["ef"];
+    world.router.allocations.remove("ef");
+    world.router.revision += 1;
+    world.run(810);
+    assert_eq!(world.router.allocations["ef"], before);
+    world.router.allocations.insert("ef".into(), 70_000);
+    world.router.revision += 1;
+    world.run(810);
+    assert_eq!(world.router.allocations["ef"], before);
+    assert!(world.agree());
+}
+
+/// Somebody deletes an allocation while a transaction of the agent is on its way: the revision in the answer is later than
+/// both.
+#[test]
+fn a_change_just_before_its_own_commit_is_not_hidden_by_it() {
+    let mut world = World::new();
+    world.delay = Duration::from_millis(128);
+    world.run(5_000);
+    assert!(world.agree());
+    world.load("video", 700_000);
+    let before = world.router.submitted.len();
+    while world.router.submitted.len() == before {
+        world.router.allocations.remove("ef");
+        world.run(1);
+        if world.router.submitted.len() == before {
+            world.router.allocations.insert("ef".into(), 64_000);
+        } else {
+            // The deletion came first and has a revision of its own.
+            world.router.revision += 1;
+            let Some((_, Input::Reply(reply))) = world.answers.back_mut() else { panic!("an answer to it") };
+            reply.revision += 1;
+        }
+    }
+    world.load("video", 0);
+    world.run(3_000);
+    assert_eq!(world.router.allocations.get("ef"), Some(&64_000));
 }
 
 #[test]
@@ -358,6 +591,23 @@ fn another_instance_ends_it() {
     assert!(matches!(world.said.last(), Some(Notice::Superseded { .. })));
 }
 
+/// The clock that makes fences was set back by ten years between two instances.
+#[test]
+fn a_later_instance_takes_over_although_its_fence_is_lower() {
+    let mut world = World::new();
+    world.run(5);
+    world.router.fence = 3_600 * 24 * 3_650 * 1_000_000_000;
+    world.succeed(FILE);
+    world.run(100);
+    assert!(world.agent.claimed && !world.agent.is_superseded() && world.agree());
+    // One that has claimed before is not above another.
+    world.cut();
+    world.router.fence *= 4;
+    world.mend();
+    world.run(5);
+    assert!(world.agent.is_superseded());
+}
+
 #[test]
 fn an_instance_that_has_nothing_to_change_hears_of_another_too() {
     let mut world = World::new();
@@ -394,7 +644,7 @@ fn a_claim_that_a_busy_router_does_not_take_is_made_again() {
 #[test]
 fn a_refusal_is_tried_again_after_a_pause() {
     let mut world = World::new();
-    world.router.refusals.extend([Code::NoCapacity, Code::NoCapacity]);
+    world.router.refusals.extend([Code::Overload, Code::Overload]);
     world.run(500);
     assert_eq!(world.router.submitted.len(), 1);
     world.run(1_000);

@@ -145,12 +145,16 @@ mod tests {
 
         fn claim(&mut self, claim: Claim) -> Result<Result<(), ErrorItem>, &'static str> {
             self.ask("claim")?;
-            Ok(if claim.fence == 9 { Ok(()) } else { Err(ErrorItem::new(Code::Fenced, "fence", "no")) })
+            Ok(if claim.fence == 9 { Ok(()) } else { Err(ErrorItem::new(Code::Forbidden, "owner", "no")) })
         }
 
         fn page(&mut self, query: &StateQuery) -> Result<StatePage, &'static str> {
             let number: u64 = query.cursor.as_deref().map_or(0, |cursor| cursor.parse().unwrap());
             self.ask(&format!("{} {number}", query.kind.unwrap()))?;
+            if query.kind == Some(Kind::Allocation) {
+                let digests = std::collections::BTreeMap::new();
+                return Ok(StatePage { epoch: 3, revision: 5, objects: Vec::new(), cursor: None, digests });
+            }
             let port: PortSpec =
                 serde_json::from_value(json!({ "device": "wan", "rate": 10_000_000 })).unwrap();
             let class: ClassSpec = serde_json::from_value(json!({ "port": "wan" })).unwrap();
@@ -218,7 +222,10 @@ mod tests {
     fn a_conversation_goes_on_until_the_agent_has_what_it_wants() {
         let mut agent = agent(9);
         let (router, said, answered) = appear(&mut agent, 100);
-        assert_eq!(router.asked, ["claim", "port 0", "class 0", "class 1", "readings", "submit"]);
+        assert_eq!(
+            router.asked,
+            ["claim", "port 0", "class 0", "class 1", "allocation 0", "readings", "submit"]
+        );
         assert!(answered && agent.is_settled());
         // What was said before there was a router is not lost.
         assert!(matches!(&said[..], [Notice::Allocated { .. }]), "{said:?}");
@@ -226,7 +233,7 @@ mod tests {
 
     #[test]
     fn wherever_a_router_falls_silent_the_agent_is_away_and_begins_again() {
-        for answers in 0..6 {
+        for answers in 0..7 {
             let mut agent = agent(9);
             let (router, _, answered) = appear(&mut agent, answers);
             assert!(!answered && !agent.is_settled() && router.asked.len() == answers + 1, "{answers}");
@@ -234,12 +241,12 @@ mod tests {
                 .tell(|| Instant(0), Input::Tick, None::<&mut OneByOne>, |_, _| ())
                 .unwrap_or_else(|e| panic!("{e}"));
             let (router, _, answered) = appear(&mut agent, 100);
-            assert!(answered && agent.is_settled() && router.asked.len() == 6, "{answers}");
+            assert!(answered && agent.is_settled() && router.asked.len() == 7, "{answers}");
         }
     }
 
     #[test]
-    fn a_fence_of_another_ends_the_conversation() {
+    fn a_claim_that_is_not_allowed_ends_the_conversation() {
         let mut agent = agent(8);
         let (router, said, answered) = appear(&mut agent, 100);
         assert!(answered && agent.is_superseded() && router.asked == ["claim"]);

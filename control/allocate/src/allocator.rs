@@ -10,6 +10,7 @@
 //!   class that asked for more counts as refused, and the class keeps what it has.
 //! * Refused, or no answer in time: the class keeps what it has.
 //! * After anything but a full grant no request in the same direction is made for a pause that doubles each time.
+//! * Granted, but refused by the router ([`Input::InForce`]): the class has what it had before.
 //! * A grant that arrives after its time-out still counts if nothing was asked since: the broker's books hold it.
 
 use crate::admission::{DropGate, Gate};
@@ -77,6 +78,17 @@ pub enum Input {
         /// Never more; below `least` it is `least`.
         most: Rate,
     },
+    /// How much the class can have in all until the next of these: what the link has left, for example. No more is asked
+    /// for; what is in force stays.
+    Room(Rate),
+    /// What is in force is this, whatever the class was to have: a machine before this one gave it, or the router did not
+    /// take what was granted. A request on its way is forgotten.
+    InForce {
+        /// bit/s; brought into the range.
+        rate: Rate,
+        /// The router did not take what was granted: a pause follows, as after a refusal by the broker.
+        refused: bool,
+    },
     /// A flow was dropped on [`Output::DropOne`]: its rate leaves the estimate.
     Dropped(Rate),
     /// Time passes.
@@ -123,6 +135,7 @@ pub struct Allocator {
     meter: WindowMeter,
     interval: Interval,
     allocated: Rate,
+    room: Rate,
     in_flight: Option<Request>,
     /// The last request that timed out, while nothing was asked since.
     unanswered: Option<Request>,
@@ -167,6 +180,7 @@ impl Allocator {
             meter: WindowMeter::new(&settings.window),
             interval: Interval { start: now, due: now + settings.window.interval, ..Interval::default() },
             allocated,
+            room: Rate(u64::MAX),
             in_flight: None,
             unanswered: None,
             next_id: 0,
@@ -203,6 +217,8 @@ impl Allocator {
             Input::Queue(queue) => self.queued(queue),
             Input::Answer { id, answer } => self.answered(id, answer),
             Input::Bounds { least, most } => self.bounded(least, most),
+            Input::Room(room) => self.room = room,
+            Input::InForce { rate, refused } => self.found(rate, refused),
             Input::Dropped(rate) => {
                 self.counters.dropped += 1;
                 self.meter.correct(rate);
@@ -233,6 +249,16 @@ impl Allocator {
     /// What is in force.
     pub fn allocated(&self) -> Rate {
         self.allocated
+    }
+
+    /// What the class has or asks for, whichever is more.
+    pub fn claimed(&self) -> Rate {
+        self.in_flight.map_or(self.allocated, |request| request.rate.max(self.allocated))
+    }
+
+    /// The latest [`Input::Room`].
+    pub fn room(&self) -> Rate {
+        self.room
     }
 
     /// B_m: what the class is taken to use.
@@ -308,7 +334,7 @@ impl Allocator {
 
     /// The regular law. It never takes away what the queue needs.
     fn regular(&mut self, estimate: Rate) {
-        let bounds = self.settings.bounds;
+        let bounds = self.reach();
         let Some(wanted) = self.settings.law.decide(estimate, self.allocated, &bounds) else { return };
         let floor = match self.settings.congestion {
             Some(config) if wanted < self.allocated => bounds.fit(config.floor(self.queue)),
@@ -323,13 +349,20 @@ impl Allocator {
         if !self.congestion.observe(self.now, queue, self.allocated, &config) || self.in_flight.is_some() {
             return;
         }
-        let wanted = self.settings.bounds.fit(config.demand(queue));
+        let bounds = self.reach();
+        let wanted = bounds.fit(config.demand(queue));
         if wanted > self.allocated && self.ask(wanted) {
             return;
         }
-        if self.allocated >= self.settings.bounds.most || self.pauses.holds(Direction::Up, self.now) {
+        if self.allocated >= bounds.most || self.pauses.holds(Direction::Up, self.now) {
             self.check_congestion();
         }
+    }
+
+    /// The range of what can be asked for now: with what the room leaves, and never below what the class has.
+    fn reach(&self) -> Bounds {
+        let bounds = self.settings.bounds;
+        Bounds { most: bounds.most.min(self.room.max(self.allocated)).max(bounds.least), ..bounds }
     }
 
     /// Asks unless something forbids it; whether it did.
@@ -388,7 +421,7 @@ impl Allocator {
             self.pauses.begin(request.direction, self.now, &self.settings.patience);
         }
         // The range may have changed while the request was on its way.
-        self.put_in_force(granted.min(request.rate).min(self.settings.bounds.most));
+        self.put_in_force(granted.min(request.rate).min(self.reach().most));
         if granted < request.rate && request.direction == Direction::Up {
             self.check_congestion();
         }
@@ -404,13 +437,28 @@ impl Allocator {
     fn bounded(&mut self, least: Rate, most: Rate) {
         let least = least.max(Rate(1));
         let bounds = Bounds { least, most: most.max(least), ..self.settings.bounds };
-        if bounds != self.settings.bounds {
-            self.settings.bounds = bounds;
-            // More room may exist: what was refused in the old range may be asked again.
+        if bounds.most > self.settings.bounds.most {
+            // What was refused in the old range may be asked again.
             self.pauses = Pauses::default();
         }
+        self.settings.bounds = bounds;
         if self.allocated < bounds.least || self.allocated > bounds.most {
             self.put_in_force(bounds.fit(self.allocated));
+        }
+    }
+
+    fn found(&mut self, rate: Rate, refused: bool) {
+        let undone = Direction::of(rate, self.allocated);
+        (self.in_flight, self.unanswered, self.allocated) = (None, None, rate);
+        if refused {
+            self.counters.withdrawn += 1;
+            if let Some(direction) = undone {
+                self.pauses.resume(direction, self.now, &self.settings.patience);
+            }
+        }
+        let bounds = self.settings.bounds;
+        if rate < bounds.least || rate > bounds.most {
+            self.put_in_force(bounds.fit(rate));
         }
     }
 

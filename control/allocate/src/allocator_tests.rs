@@ -118,6 +118,64 @@ fn a_grant_that_takes_away_is_a_refusal_and_part_of_it_is_taken() {
 }
 
 #[test]
+fn a_grant_that_the_router_refuses_is_undone_and_pauses_grow_as_after_refusals() {
+    let patience = Patience {
+        timeout: Duration(100 * MS),
+        first_retry: Duration(2 * S),
+        longest_retry: Duration(5 * S),
+    };
+    let has = Rate::from_mbit(1);
+    let mut class = allocator(&Settings { patience, initial: has, ..settings() });
+    let mut asked_at = vec![];
+    for interval in 1..20 {
+        let out = give(&mut class, interval * S, counted(800_000));
+        let [Output::Ask { id, rate, .. }] = out[..] else { continue };
+        asked_at.push(interval);
+        assert_eq!(
+            give(&mut class, interval * S, answer(id.0, Answer::Granted(rate))),
+            [Output::Allocate(rate)]
+        );
+        assert_eq!(give(&mut class, interval * S, Input::InForce { rate: has, refused: true }), []);
+        assert_eq!(class.allocated(), has);
+    }
+    // Pauses of 2, 4, 5, 5 intervals.
+    assert_eq!(asked_at, [1, 3, 7, 12, 17]);
+    let counters = class.counters();
+    assert_eq!((counters.granted, counters.withdrawn, counters.answered()), (5, 5, 5));
+}
+
+#[test]
+fn what_is_found_in_force_takes_the_place_of_the_initial_allocation() {
+    let mut class = allocator(&settings());
+    let found = |rate| Input::InForce { rate: Rate(rate), refused: false };
+    assert_eq!(give(&mut class, 1, found(3_000_000)), []);
+    assert_eq!((class.allocated(), class.counters().withdrawn), (Rate(3_000_000), 0));
+    // Outside of the range it is brought into it.
+    assert_eq!(give(&mut class, 2, found(20_000_000)), [Output::Allocate(Rate(10_000_000))]);
+}
+
+#[test]
+fn no_more_is_asked_for_than_there_is_room() {
+    let config = CongestionConfig::default();
+    let mut class =
+        allocator(&Settings { initial: Rate::from_mbit(1), congestion: Some(config), ..settings() });
+    give(&mut class, 1, Input::Room(Rate(1_030_000)));
+    let asked = give(&mut class, 2, Input::Queue(Bytes(9000)));
+    let rate = Rate(1_030_000);
+    assert_eq!(asked, [Output::Ask { id: AskId(0), rate, allocated: Rate::from_mbit(1) }]);
+    assert_eq!(class.claimed(), rate);
+    assert_eq!(give(&mut class, 3, answer(0, Answer::Granted(rate))), [Output::Allocate(rate)]);
+    assert_eq!(give(&mut class, 4, Input::Queue(Bytes(9000))), []);
+    // Less room takes nothing away.
+    assert_eq!(give(&mut class, 5, Input::Room(Rate(64_000))), []);
+    assert_eq!((class.allocated(), class.is_asking()), (rate, false));
+    give(&mut class, 6, Input::Room(Rate(9_000_000)));
+    assert!(
+        matches!(give(&mut class, 7, Input::Queue(Bytes(9000)))[..], [Output::Ask { rate, .. }] if rate > Rate(5_000_000))
+    );
+}
+
+#[test]
 fn readings_are_differences_and_survive_a_restart_of_the_counter() {
     let mut class = allocator(&settings());
     let reading = |bits| Input::Reading { bits, carried: None };

@@ -51,6 +51,10 @@ pub trait Broker {
 
     /// When the next answer arrives, if that is known.
     fn next_wakeup(&self) -> Option<Instant>;
+
+    /// What a class has without having asked: at the start, when a link forces it, or when the router did not take what
+    /// was granted; nothing while the router has no such class. It may come to more than the broker would have granted.
+    fn register(&mut self, class: ClassId, rate: Rate);
 }
 
 /// What the emulated broker says to one request of its script.
@@ -105,11 +109,6 @@ impl<R: Random> EmulatedBroker<R> {
     /// What all classes have together by the broker's books, lost answers included.
     pub fn held(&self) -> Rate {
         self.held.values().fold(Rate::ZERO, |sum, rate| sum.saturating_add(*rate))
-    }
-
-    /// Books what a class has before its first request.
-    pub fn register(&mut self, class: ClassId, rate: Rate) {
-        self.held.insert(class, rate);
     }
 
     /// Changes what all classes may have together. Nothing is taken back: classes above it keep what they have.
@@ -179,6 +178,10 @@ impl<R: Random> Broker for EmulatedBroker<R> {
 
     fn next_wakeup(&self) -> Option<Instant> {
         self.answers.front().map(|(at, _)| *at)
+    }
+
+    fn register(&mut self, class: ClassId, rate: Rate) {
+        self.held.insert(class, rate);
     }
 }
 

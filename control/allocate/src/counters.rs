@@ -22,6 +22,9 @@ pub struct Counters {
     pub timed_out: u64,
     /// Grants that came after their time-out and were used; counted as granted or partial too.
     pub late: u64,
+    /// Grants that the router did not put in force; counted as granted or partial too.
+    #[serde(default)]
+    pub withdrawn: u64,
     /// Answers to no request of which an answer was awaited.
     pub ignored_answers: u64,
     /// Wake-ups for a reading at which none came.

@@ -44,6 +44,8 @@ pub(crate) struct Pauses {
 struct Pause {
     /// Length of the last one; zero after a full grant.
     length: Duration,
+    /// Its length before the last full grant: that grant may turn out to be worth nothing.
+    cleared: Duration,
     until: Instant,
 }
 
@@ -67,7 +69,15 @@ impl Pauses {
 
     /// A full grant: the next pause is a first one.
     pub(crate) fn clear(&mut self, direction: Direction) {
-        *self.pause(direction) = Pause::default();
+        let pause = self.pause(direction);
+        *pause = Pause { cleared: pause.length, ..Pause::default() };
+    }
+
+    /// The grant came to nothing: as [`Pauses::begin`], as if it had been a refusal.
+    pub(crate) fn resume(&mut self, direction: Direction, now: Instant, patience: &Patience) {
+        let pause = self.pause(direction);
+        pause.length = pause.length.max(pause.cleared);
+        self.begin(direction, now, patience);
     }
 
     fn pause(&mut self, direction: Direction) -> &mut Pause {

@@ -72,7 +72,8 @@ fn counted(record: &AgentRecord) -> AgentCounts {
         asked: after.asked - before.asked,
         granted: after.granted - before.granted,
         partial: after.partial - before.partial,
-        refused: after.refused - before.refused,
+        // Also what the broker granted and the router did not take.
+        refused: (after.refused + after.withdrawn) - (before.refused + before.withdrawn),
         timed_out: after.timed_out - before.timed_out,
     }
 }

@@ -56,8 +56,10 @@ fn an_agent_outlives_its_router_and_gives_way_to_another_agent() {
         assert_eq!(said.matches(words).count(), 1, "{words:?} once in\n{said}");
     }
 
-    // The second one changes nothing for a minute, and the first has nothing to change.
-    let (mut second, second_log) = world.start_agent("second", &QUICK.replace("100 ms", "60 s"));
+    // One that takes over goes on with what is there; this one's range begins above it. It changes nothing else for a
+    // minute, and the first has nothing to change.
+    let other = QUICK.replace("100 ms", "60 s").replace("least = \"64 kbit/s\"", "least = \"1 Mbit/s\"");
+    let (mut second, second_log) = world.start_agent("second", &other);
     until_allocated(&world, "1 Mbit/s");
     assert_eq!(first.end(), Some(1));
     let said = std::fs::read_to_string(&log).unwrap();
@@ -68,7 +70,29 @@ fn an_agent_outlives_its_router_and_gives_way_to_another_agent() {
     second.signal(Signal::TERM);
     assert_eq!(second.end(), Some(0), "{}", std::fs::read_to_string(&second_log).unwrap());
     until_allocated(&world, "1 Mbit/s");
+    let (mut third, third_log) =
+        world.start_agent("third", &QUICK.replace("100 ms", "60 s").replace("1 M", "2 M"));
+    let end = Instant::now() + PATIENCE;
+    while !std::fs::read_to_string(&third_log).unwrap().contains("ef: 1 Mbit/s\n") {
+        assert!(Instant::now() < end, "the third instance has not taken over");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    until_allocated(&world, "1 Mbit/s");
+    third.signal(Signal::TERM);
+    assert_eq!(third.end(), Some(0));
     drop(router);
+}
+
+#[test]
+fn an_agent_of_a_router_that_never_answers_ends_when_it_is_told_to() {
+    let Some(world) = World::new("agent-silent") else { return };
+    let (listener, path) = world.silence();
+    let (mut agent, log) = world.start_agent("agent", QUICK);
+    // It has connected, and waits for an answer.
+    let (_connection, _) = listener.accept().unwrap();
+    agent.signal(Signal::TERM);
+    assert_eq!(agent.end(), Some(0), "{}", std::fs::read_to_string(&log).unwrap());
+    std::fs::remove_file(path).unwrap();
 }
 
 /// The file that docs/allocation.md shows.

@@ -120,7 +120,8 @@ impl Bandwidth {
 
     /// Kinds of objects that the agent must know.
     pub(crate) fn kinds(&self) -> &'static [Kind] {
-        if self.is_idle() { &[Kind::Port, Kind::Class] } else { &[Kind::Port, Kind::Class, Kind::AbrPolicy] }
+        let all = &[Kind::Port, Kind::Class, Kind::Allocation, Kind::AbrPolicy];
+        if self.is_idle() { &all[..3] } else { all }
     }
 
     /// What there is to tell.

@@ -5,7 +5,7 @@ use perhop_agent::AgentFile;
 use perhop_measure::Recording;
 use perhop_scenario::*;
 use perhop_sim::{Options, run};
-use perhop_units::{Bytes, Duration, Instant, Rate};
+use perhop_units::{Bytes, Dscp, Duration, Instant, Rate};
 
 const ROUTER: &str = r#"
 [[port]]
@@ -42,6 +42,150 @@ fn stepping(agent: &str, first: u64, then: u64) -> Scenario {
             .push(Traffic { start: Duration::from_secs(at), ..traffic("udp", vec![pair(0)], stop, kind) });
     }
     s
+}
+
+/// Three classes of real time for AF11, AF21 and AF31.
+const THREE: &str = r#"
+[[port]]
+name = "core"
+
+[[class]]
+name = "a"
+port = "core"
+queue = "100 packets"
+tier = 0
+
+[[class]]
+name = "b"
+port = "core"
+queue = "100 packets"
+tier = 0
+
+[[class]]
+name = "c"
+port = "core"
+queue = "100 packets"
+tier = 0
+
+[[class]]
+name = "rest"
+port = "core"
+default = true
+
+[[filter]]
+match = { dscp = "AF11" }
+class = "a"
+
+[[filter]]
+match = { dscp = "AF21" }
+class = "b"
+
+[[filter]]
+match = { dscp = "AF31" }
+class = "c"
+"#;
+
+/// Datagrams of 500 B over a link of 10 Mbit/s in classes that an agent allocates up to 8 Mbit/s each: rate, and from when
+/// until when, in seconds.
+fn contended(loads: &[(u64, u64, u64)], seconds: u64) -> Scenario {
+    let class = |name| {
+        format!(
+            "[[class]]\nname = \"{name}\"\nleast = \"64 kbit/s\"\nmost = \"8 Mbit/s\"\n[class.congestion]\n"
+        )
+    };
+    let names = ["a", "b", "c"];
+    let text: String = names.iter().take(loads.len()).map(class).collect();
+    let (file, diagnostics) = AgentFile::read("agent.toml", &text);
+    let agent = Some(file.unwrap_or_else(|| panic!("{diagnostics}")));
+    let mut s = dumbbell(1, Rate::from_mbit(10), Duration::from_millis(1), 100, seconds);
+    let (origin, text) = ("edge.toml".into(), THREE.into());
+    s.nodes[0].kind = NodeKind::Router(RouterConfig { origin, text, agent, changes: Vec::new() });
+    for ((i, (rate, start, stop)), dscp) in loads.iter().enumerate().zip([Dscp::AF11, Dscp::AF21, Dscp::AF31])
+    {
+        let load = traffic(names[i], vec![pair(0)], Duration::from_secs(*stop), constant(Rate(*rate), 500));
+        s.traffic.push(Traffic { start: Duration::from_secs(*start), dscp, ..load });
+    }
+    s
+}
+
+/// In force for a class at a time, bit/s.
+fn of_class(recording: &Recording, class: usize, at_s: u64) -> u64 {
+    let at = Instant(at_s * 1_000_000_000);
+    let before = recording.agents[class].allocations.iter().take_while(|(when, _)| *when <= at);
+    before.last().expect("an initial one").1
+}
+
+/// Bits that arrived of a stream between two times, frames of 514 B.
+fn arrived(recording: &Recording, stream: usize, from_s: u64, to_s: u64) -> u64 {
+    let span = Instant(from_s * 1_000_000_000)..Instant(to_s * 1_000_000_000);
+    let packets = &recording.streams[stream].packets;
+    packets.iter().filter(|p| span.contains(&p.arrived)).count() as u64 * 514 * 8
+}
+
+/// What all classes want comes to 24 of 10 Mbit/s.
+#[test]
+fn classes_that_want_more_than_the_link_has_never_lock_each_other() {
+    let recording = simulate(&contended(&[(7_000_000, 0, 20), (6_000_000, 2, 59), (500_000, 5, 59)], 60));
+    let held = |at| (0..3).map(|class| of_class(&recording, class, at)).sum::<u64>();
+    for at in 0..60 {
+        assert!(held(at) <= 10_000_000, "{} at {at} s", held(at));
+    }
+    assert_eq!(recording.warnings, Vec::<String>::new(), "nothing was asked for that does not fit");
+    // The first has what it came for, and the others share what it leaves until it goes.
+    assert!(of_class(&recording, 0, 19) > 7_000_000);
+    assert!(of_class(&recording, 1, 50) > 6_000_000 && of_class(&recording, 2, 50) > 500_000);
+    let stream = recording.streams.iter().position(|stream| stream.of.traffic == 1).expect("it is recorded");
+    let bits = arrived(&recording, stream, 45, 55);
+    assert!(bits > 10 * 6_000_000, "{bits} of 6 Mbit/s and their headers arrived in 10 s");
+}
+
+#[test]
+fn a_link_that_becomes_slower_takes_from_what_an_agent_allocated() {
+    let mut s = contended(&[(6_000_000, 0, 60)], 60);
+    let change = |at, rate| Change {
+        at: Duration::from_secs(at),
+        rate: Some(Rate::from_mbit(rate)),
+        delay: None,
+        loss: None,
+        up: None,
+    };
+    s.links[0].ways[0].changes = vec![change(20, 4), change(40, 10)];
+    let recording = simulate(&s);
+    assert!(of_class(&recording, 0, 19) > 6_000_000);
+    assert_eq!(of_class(&recording, 0, 22), 4_000_000);
+    assert!(of_class(&recording, 0, 59) > 6_000_000);
+    assert_eq!(recording.warnings, Vec::<String>::new());
+}
+
+#[test]
+fn a_file_that_wants_more_for_itself_takes_from_what_an_agent_allocated() {
+    let mut s = contended(&[(6_000_000, 0, 60)], 60);
+    let NodeKind::Router(router) = &mut s.nodes[0].kind else { panic!("it is a router") };
+    let text = THREE.replacen(
+        "name = \"b\"\nport = \"core\"",
+        "name = \"b\"\nport = \"core\"\nguarantee = \"5 Mbit/s\"",
+        1,
+    );
+    let (at, origin) = (Duration::from_secs(20), "other.toml".into());
+    router.changes.push(RouterChange { at, origin, text });
+    let recording = simulate(&s);
+    assert!(of_class(&recording, 0, 19) > 6_000_000);
+    assert_eq!(of_class(&recording, 0, 22), 5_000_000);
+    assert_eq!(recording.warnings, Vec::<String>::new());
+}
+
+/// The second class holds 2 of the 4 Mbit/s that the broker has before it asks for anything.
+#[test]
+fn a_broker_counts_what_classes_begin_with() {
+    let mut s = contended(&[(6_000_000, 0, 30)], 30);
+    let NodeKind::Router(router) = &mut s.nodes[0].kind else { panic!("it is a router") };
+    let text = "[broker]\ndelay = \"0 s\"\ncapacity = \"4 Mbit/s\"\n[[class]]\nname = \"a\"\nleast = \"64 kbit/s\"\n\
+                most = \"8 Mbit/s\"\ninitial = \"1 Mbit/s\"\n[class.congestion]\n[[class]]\nname = \"b\"\n\
+                least = \"2 Mbit/s\"\nmost = \"8 Mbit/s\"\n";
+    let (file, diagnostics) = AgentFile::read("agent.toml", text);
+    router.agent = Some(file.unwrap_or_else(|| panic!("{diagnostics}")));
+    let recording = simulate(&s);
+    assert_eq!([0, 1].map(|class| of_class(&recording, class, 29)), [2_000_000, 2_000_000]);
 }
 
 fn simulate(scenario: &Scenario) -> Recording {

@@ -1,0 +1,114 @@
+//! A class that the agent looks after, and what the router has of it.
+
+use crate::file::ClassSettings;
+use perhop_allocate::allocator::Allocator;
+use perhop_model::{AllocationSpec, Kind, Op};
+use perhop_units::{Duration, Instant, Rate};
+
+/// After a refusal by the router nothing is submitted for this long; of one class twice as long each time, up to 32 times.
+pub(crate) const RETRY: Duration = Duration::from_secs(1);
+
+/// A class it looks after.
+#[derive(Debug)]
+pub(crate) struct Managed {
+    pub(crate) settings: ClassSettings,
+    pub(crate) allocator: Allocator,
+    /// The router has it.
+    pub(crate) present: bool,
+    /// Its allocation in the router.
+    on_router: Option<AllocationSpec>,
+    /// The rate that was told last.
+    told: Option<Rate>,
+    /// Refusals since the router took anything.
+    refusals: u32,
+    /// It is not submitted before.
+    pub(crate) retry_at: Instant,
+}
+
+impl Managed {
+    pub(crate) fn new(settings: &ClassSettings, now: Instant) -> Self {
+        Self {
+            settings: settings.clone(),
+            allocator: Allocator::of(&settings.allocation, now),
+            present: false,
+            on_router: None,
+            told: None,
+            refusals: 0,
+            retry_at: now,
+        }
+    }
+
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        self.allocator.next_wakeup().is_some_and(|at| at <= now)
+    }
+
+    /// What the router has; none if it has no allocation of the class.
+    pub(crate) fn in_force(&self) -> Option<Rate> {
+        self.on_router.as_ref()?.guarantee.map(Rate)
+    }
+
+    /// The most that it has, will have or asks for.
+    pub(crate) fn claimed(&self) -> Rate {
+        self.allocator.claimed().max(self.in_force().unwrap_or(Rate::ZERO))
+    }
+
+    /// Whether the router does not have what it should.
+    pub(crate) fn is_owed(&self) -> bool {
+        self.present && self.on_router.as_ref() != Some(&self.spec())
+    }
+
+    /// Whether what is owed is less than what the router has.
+    pub(crate) fn is_lowered(&self) -> bool {
+        self.in_force().is_some_and(|rate| self.allocator.allocated() < rate)
+    }
+
+    /// Whether the router has refused it lately.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.refusals > 0
+    }
+
+    /// What the router says that it has.
+    pub(crate) fn found(&mut self, spec: Option<AllocationSpec>) {
+        self.on_router = spec;
+    }
+
+    /// The router has committed this.
+    pub(crate) fn committed(&mut self, spec: AllocationSpec) {
+        (self.on_router, self.refusals) = (Some(spec), 0);
+    }
+
+    /// The rate in force, if it has not been told yet.
+    pub(crate) fn news(&mut self) -> Option<Rate> {
+        let rate = self.in_force()?;
+        (self.told.replace(rate) != Some(rate)).then_some(rate)
+    }
+
+    /// The router has refused it.
+    pub(crate) fn refused(&mut self, now: Instant) {
+        self.retry_at = now + RETRY.saturating_mul(1 << self.refusals.min(5));
+        self.refusals = self.refusals.saturating_add(1);
+    }
+
+    /// What was refused is not wanted any more.
+    pub(crate) fn gave_way(&mut self, now: Instant) {
+        (self.refusals, self.retry_at) = (0, now);
+    }
+
+    /// What it should have.
+    pub(crate) fn spec(&self) -> AllocationSpec {
+        let rate = self.allocator.allocated().0;
+        AllocationSpec {
+            class: self.settings.class.clone(),
+            guarantee: Some(rate),
+            ceiling: self.settings.limit.then_some(rate),
+            shared: false,
+        }
+    }
+
+    /// The operation that gives the router a specification of this class.
+    pub(crate) fn put(&self, spec: &AllocationSpec) -> Op {
+        let name = self.settings.class.clone();
+        let spec = serde_json::to_value(spec).expect("a specification has string keys and finite numbers");
+        Op::Put { kind: Kind::Allocation, name, spec, if_version: None, ttl_ms: None }
+    }
+}
