@@ -27,6 +27,7 @@
 //! one `[[link]]` and one `[[abr]]` for each link and each policy, and `[requests]`.
 #![forbid(unsafe_code)]
 
+mod advice;
 mod bandwidth;
 mod capacity;
 mod file;

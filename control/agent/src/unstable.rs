@@ -6,11 +6,14 @@ use perhop_units::Share;
 
 /// Reports each violation at the key that is to be changed, unless a key that it depends on is wrong anyway.
 pub(crate) fn report(table: &mut TableReader<'_>, settings: &Settings, unstable: &Unstable) {
+    // What a least change may be at most is computed with the margin.
+    let margin = unstable.violations.iter().any(|violation| matches!(violation, Violation::Margin { .. }));
     // Before any is reported: of a range that is empty, the start can be wrong too.
     let told: Vec<&Violation> = unstable
         .violations
         .iter()
         .filter(|violation| !keys(violation).iter().any(|key| is_wrong(table, key)))
+        .filter(|violation| !(matches!(violation, Violation::LeastChange { .. }) && margin))
         .collect();
     for violation in told {
         tell(table, settings, violation);

@@ -45,5 +45,8 @@ fn read(path: &Path) -> Result<AgentFile, AppError> {
     for diagnostic in diagnostics.sorted() {
         progress(diagnostic);
     }
+    for advice in file.iter().flat_map(AgentFile::advice) {
+        progress(format_args!("{}: {advice}", path.display()));
+    }
     file.ok_or_else(|| AppError::BadFile { path: path.to_owned(), errors: diagnostics.errors() })
 }
