@@ -55,8 +55,8 @@ impl Remote {
         patience: Duration,
         stop: &Arc<AtomicBool>,
     ) -> Result<Self, AppError> {
-        let Self { client, runtime } = Self::find(name)?;
-        Ok(Self { client: client.waiting(patience, Arc::clone(stop)), runtime })
+        let Self { client, path, runtime } = Self::find(name)?;
+        Ok(Self { client: client.waiting(patience, Arc::clone(stop)), path, runtime })
     }
 
     /// GET.

@@ -83,7 +83,7 @@ fn policies(rng: &mut Pcg64Mcg) -> Arc<Settings> {
     let upload = policy(1, Some(80..=80));
     let rest = policy(0, None);
     let both = vec![upload, rest];
-    let kept = if rng.next_u32() % 16 == 0 { 0 } else { 1 + rng.next_u32() as usize % 2 };
+    let kept = if rng.next_u32().is_multiple_of(16) { 0 } else { 1 + rng.next_u32() as usize % 2 };
     Arc::new(Settings { policies: both.into_iter().take(kept).collect() })
 }
 
@@ -122,13 +122,13 @@ impl Connection {
                 isn,
                 next: isn.wrapping_add(1),
                 taken: isn.wrapping_add(1),
-                shift: (rng.next_u32() % 4 != 0).then(|| (rng.next_u32() % 16) as u8),
-                mss: (rng.next_u32() % 4 != 0).then(|| 100 + (rng.next_u32() % 1400) as u16),
+                shift: (!rng.next_u32().is_multiple_of(4)).then(|| (rng.next_u32() % 16) as u8),
+                mss: (!rng.next_u32().is_multiple_of(4)).then(|| 100 + (rng.next_u32() % 1400) as u16),
                 clock: rng.next_u32() & 1 == 0,
             }
         };
         let ends = [end(), end()];
-        let signed = (rng.next_u32() % 12 == 0).then(|| [19, 29, 30][rng.next_u32() as usize % 3]);
+        let signed = (rng.next_u32().is_multiple_of(12)).then(|| [19, 29, 30][rng.next_u32() as usize % 3]);
         Self {
             v6: rng.next_u32() & 1 == 0,
             tags: (rng.next_u32() % 3) as u16,
@@ -151,7 +151,7 @@ impl Connection {
         for vid in 0..self.tags {
             frame = frame.vlan(vid + 1, 0);
         }
-        if rng.next_u32() % 16 == 0 {
+        if rng.next_u32().is_multiple_of(16) {
             frame = if self.v6 { frame.extension(60, &[0; 6]) } else { frame.options(&[1, 1, 1, 1]) };
         }
         let (own, other) = (&self.ends[from], &self.ends[1 - from]);
@@ -165,7 +165,7 @@ impl Connection {
         let ports = if from == 0 { (self.port, 80) } else { (80, self.port) };
         frame.ports(ports.0, ports.1).window(window).seq_ack(own.next, other.next).tcp(|t| {
             t.options.timestamps = clock;
-            if rng.next_u32() % 8 == 0 {
+            if rng.next_u32().is_multiple_of(8) {
                 t.options.sack = tcp_options_sack(rng);
             }
         })
@@ -174,15 +174,15 @@ impl Connection {
     /// The next thing that one end does.
     fn step(&mut self, rng: &mut Pcg64Mcg) -> (usize, Vec<u8>) {
         let from = (rng.next_u32() & 1) as usize;
-        if rng.next_u32() % 100 == 0 {
+        if rng.next_u32().is_multiple_of(100) {
             // The same ends, another connection.
             let again = Self::new(self.number, rng);
             *self = Self { v6: self.v6, tags: self.tags, signed: self.signed, ..again };
         }
-        if !self.opened && rng.next_u32() % 4 != 0 {
+        if !self.opened && !rng.next_u32().is_multiple_of(4) {
             // Sometimes nobody answers, sometimes both begin, sometimes nobody has seen the beginning.
             let answers = rng.next_u32() & 1 == 0;
-            self.opened = rng.next_u32() % 4 == 0;
+            self.opened = rng.next_u32().is_multiple_of(4);
             let end = &self.ends[from];
             let (isn, shift, mss, clock) = (end.isn, end.shift, end.mss, end.clock);
             let ack = if answers { self.ends[1 - from].isn.wrapping_add(1) } else { 0 };
@@ -202,7 +202,7 @@ impl Connection {
         let frame = match rng.next_u32() % 16 {
             // New data, now and then several segments in one frame.
             0..=4 => {
-                let len = if rng.next_u32() % 4 == 0 {
+                let len = if rng.next_u32().is_multiple_of(4) {
                     1 + rng.next_u32() % 1500
                 } else {
                     100 + rng.next_u32() % 1300
@@ -234,11 +234,11 @@ impl Connection {
                 2 => frame.payload(b"p").window(0),
                 _ => frame.seq_ack(rng.next_u32(), rng.next_u32()),
             },
-            14 if rng.next_u32() % 4 == 0 => {
+            14 if rng.next_u32().is_multiple_of(4) => {
                 advance(1);
                 frame.flags(FIN | ACK)
             }
-            15 if rng.next_u32() % 6 == 0 => {
+            15 if rng.next_u32().is_multiple_of(6) => {
                 let seq = if rng.next_u32() & 1 == 0 { next } else { rng.next_u32() };
                 frame.flags(RST).seq_ack(seq, 0)
             }
@@ -249,7 +249,7 @@ impl Connection {
 
     /// The frame, with an option nobody here may touch in front of the data, or cut into fragments.
     fn signed(&self, frame: FrameBuilder, rng: &mut Pcg64Mcg) -> Vec<u8> {
-        if rng.next_u32() % 60 == 0 {
+        if rng.next_u32().is_multiple_of(60) {
             return frame.fragment(if rng.next_u32() & 1 == 0 { 0 } else { 1480 }, true).build();
         }
         let Some(kind) = self.signed else { return frame.build() };
@@ -320,8 +320,8 @@ fn check(sent: &[u8], got: &[u8]) -> bool {
 fn run_group(seed: u64) -> Seen {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     // Sometimes not all of them have a place.
-    let places = if seed % 4 == 0 { 8 } else { 64 };
-    let store = if seed % 3 == 0 { 4 } else { 512 };
+    let places = if seed.is_multiple_of(4) { 8 } else { 64 };
+    let store = if seed.is_multiple_of(3) { 4 } else { 512 };
     let mut bench = Bench::with_seed(Box::new(Abr::with_store(places, store, policies(&mut rng))), 1, seed);
     let mut connections: Vec<_> = (0..GROUP as u32).map(|n| Connection::new(n, &mut rng)).collect();
     // Fragments are never held, so they have an order of their own.
@@ -338,7 +338,7 @@ fn run_group(seed: u64) -> Seen {
             1 => now.push(now[0].clone()),
             _ => {}
         }
-        if rng.next_u32() % 4 == 0 && !late.is_empty() {
+        if rng.next_u32().is_multiple_of(4) && !late.is_empty() {
             now.push(late.swap_remove(rng.random_range(0..late.len())));
         }
         for (who, from, frame) in now {
@@ -350,7 +350,7 @@ fn run_group(seed: u64) -> Seen {
             on_the_way.entry((meta.connection, direction, fragment)).or_default().push_back(frame);
             batch.push(packet);
         }
-        if rng.next_u32() % 8 == 0 || batch.len() > 200 {
+        if rng.next_u32().is_multiple_of(8) || batch.len() > 200 {
             bench.driver.push(bench.now(), bench.node, 0, &mut batch);
             batch.release_all();
             bench.run_for(Duration::from_micros(u64::from(rng.next_u32() % 60_000)));

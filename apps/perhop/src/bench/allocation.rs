@@ -55,7 +55,7 @@ pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
             let now = Instant(number * INTERVAL.as_nanos());
             let loads: Vec<Input> = loads(&allocated, number);
             let start = machine::thread_time_ns();
-            step_many(&mut classes, now, loads.into_iter(), |at, output| {
+            step_many(&mut classes, now, loads, |at, output| {
                 if let Output::Ask { id, rate, .. } = output {
                     asks.push((at, id, rate));
                 }

@@ -12,8 +12,8 @@ use super::BenchError;
 use super::costs::{Elements, clock};
 use super::machine::{self, Watch};
 use super::report::{Metric, Peer, Point, Sink, Spread};
-use super::router::{LAN, Router, Setup, WAN, port_mac};
-use super::traffic::Source;
+use super::router::{Detection, LAN, Router, Setup, WAN, port_mac};
+use super::traffic::{Payload, Source};
 use media::{Media, MediaSource};
 use perhop_element::{CostConfig, DelaySample, TraceConfig};
 use perhop_graph::router::{EdgeOptions, WorkerEvent};
@@ -127,12 +127,17 @@ struct Rig {
 impl Rig {
     /// Flows of random octets, or flows that detection looks at, with statistics or without.
     fn new(options: &Options, frame: usize, media: Option<(Media, bool)>) -> Result<Self, BenchError> {
-        let setup =
-            Setup { rate: 100_000_000_000, filters: 1, connections: EdgeOptions::DEFAULT_CONNECTIONS };
+        let setup = Setup {
+            rate: 100_000_000_000,
+            filters: 1,
+            connections: EdgeOptions::DEFAULT_CONNECTIONS,
+            detection: Detection::On,
+        };
         let pool = Pool::new(8192);
         let mut router = Router::new(&setup, pool.clone(), options.seed)?;
         let macs = (MacAddr([2, 0, 0, 0, 3, 1]), port_mac(LAN));
-        let source = Source::new(options.flows as usize, frame - FCS, 0, 0, options.seed, macs);
+        let source =
+            Source::new(options.flows as usize, frame - FCS, 0, 0, Payload::Random, options.seed, macs);
         if let Some((_, statistical)) = media {
             // Each flow sends what a core forwards by its share: far more than a call.
             let name = Name::new("realtime").map_err(|e| BenchError::Router(e.to_string()))?;

@@ -2,8 +2,8 @@
 
 use super::Options;
 use super::layout::{INSIDE, LOCAL, Layout, OUTSIDE, SENDER};
-use crate::bench::router::{LAN, Router, Setup, WAN, port_mac};
-use crate::bench::traffic::Source;
+use crate::bench::router::{Detection, LAN, Router, Setup, WAN, port_mac};
+use crate::bench::traffic::{Payload, Source};
 use crate::bench::{BenchError, machine};
 use perhop_element::Port;
 use perhop_graph::router::EdgeOptions;
@@ -85,7 +85,7 @@ fn blast(options: &Options, stop: &AtomicBool, sent: &AtomicU64) -> Result<(), B
     pin(options.sender_cpu)?;
     let mut port = open("sender", SENDER)?;
     let macs = (MacAddr([2, 0, 0, 0, 3, 1]), port_mac(LAN));
-    let source = Source::new(options.flows, options.packet, 1 << 20, 0, options.seed, macs);
+    let source = Source::new(options.flows, options.packet, 1 << 20, 0, Payload::Random, options.seed, macs);
     let pool = Pool::new(4 * Batch::MAX);
     let mut batch = Batch::new();
     let mut at = 0;
@@ -172,7 +172,8 @@ fn route(
     pin(options.router_cpu)?;
     let pool = Pool::new(16_384);
     let connections = EdgeOptions::DEFAULT_CONNECTIONS;
-    let setup = Setup { rate: 100_000_000_000, filters: options.filters, connections };
+    let setup =
+        Setup { rate: 100_000_000_000, filters: options.filters, connections, detection: Detection::On };
     let mut router = Router::new(&setup, pool.clone(), options.seed)?;
     let (mut inside, mut outside) = (open("lan", INSIDE)?, open("wan", OUTSIDE)?);
     // As the engine does; the right to may be missing.

@@ -336,8 +336,7 @@ fn fits(
         if culprits.is_empty() {
             let allocation = parent.and_then(|p| trees.allocation(p)).map(|(key, _)| key);
             let changed = allocation.filter(|key| ops.contains_key(*key)).cloned();
-            let node =
-                parent.map_or_else(|| Key { kind: Kind::Port, name: port.clone() }, |parent| class(parent));
+            let node = parent.map_or_else(|| Key { kind: Kind::Port, name: port.clone() }, class);
             culprits.push((changed.unwrap_or(node), 0));
         }
         sums.own
