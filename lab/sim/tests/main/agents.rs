@@ -311,8 +311,15 @@ fn policies_share_a_link_by_weight_and_are_slower_before_it_is() {
     };
     s.links[0].ways[0].changes = vec![change(60, Rate::from_kbit(512)), change(80, high)];
     for group in 0..2 {
-        let kind =
-            TrafficKind::Bulk { count: 8, size: None, spacing: Duration::from_millis(250), tcp: newreno() };
+        let kind = TrafficKind::Bulk {
+            count: 8,
+            size: None,
+            at_once: 1,
+            stagger: Duration::ZERO,
+            access_delay: (Duration::ZERO, Duration::ZERO),
+            spacing: Duration::from_millis(250),
+            tcp: newreno(),
+        };
         s.traffic.push(traffic("bulk", vec![pair(group)], Duration::from_secs(100), kind));
     }
     let recording = simulate(&s);
