@@ -35,7 +35,7 @@ pub(crate) struct Pacing {
 
 impl Pacing {
     pub fn new(capacity: usize) -> Self {
-        let flows = HashMap::with_capacity_and_hasher(capacity, foldhash::fast::FixedState::with_seed(0));
+        let flows = HashMap::with_capacity_and_hasher(2 * capacity, foldhash::fast::FixedState::with_seed(0));
         Self { flows, capacity, next_sweep: Instant::ZERO }
     }
 

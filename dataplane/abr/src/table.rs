@@ -95,7 +95,8 @@ impl Table {
             used: 0,
             capacity,
             numbers: Vec::new(),
-            index: HashTable::with_capacity(capacity),
+            // Twice as many, so that taking out and putting in never makes it grow.
+            index: HashTable::with_capacity(2 * capacity),
             heads: Box::new([NONE; WHEEL]),
             tick: 0,
             parked: 0,
