@@ -401,6 +401,7 @@ fn settable(text: &str) -> Vec<(String, [&'static str; 3])> {
             "voice" => &[("calls", ["37", "1", "200"]), ("codec", ["g729", "g711a", "g723.1-6.3"])],
             "video" => &[("count", ["3", "1", "20"]), ("rate", ["300 kbit/s", "20kbit/s", "2Mbit/s"])],
             "web" => &[("count", ["80", "1", "300"]), ("size", ["20 kB", "100 B", "1 MB"])],
+            "bulk" => &[("count", ["5", "1", "100"]), ("spacing", ["10 ms", "0 s", "100 ms"])],
             "files" => &[("count", ["5", "1", "100"]), ("size", ["100 kB", "1 B", "30 MB"])],
             "mmpp" => &[("count", ["2", "1", "9"]), ("rate", ["1Mbit/s", "10kbit/s", "5Mbit/s"])],
             "constant" | "poisson" => &[
