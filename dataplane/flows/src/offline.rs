@@ -5,7 +5,7 @@ mod link;
 use crate::realtime::Stages;
 use crate::realtime::demux::{Evidence, Payload};
 use crate::realtime::flow::FlowDetector;
-use crate::realtime::reason::Reason;
+use crate::realtime::reason::{Decision, Reason};
 use crate::realtime::rtp::{NotRtp, RtpSettings};
 use perhop_units::Instant;
 use perhop_wire::{Fragment, Layout, protocol};
@@ -24,7 +24,7 @@ pub struct FlowRow {
     pub packets: u64,
     /// `media` or `none`.
     pub verdict: &'static str,
-    /// Why it is media ([`Reason::name`]); else `tcp`, `contradicted` when hardly a packet after the decision fitted, or
+    /// Why it is media ([`Reason::name`]); else `tcp`, `contradicted` when hardly a packet after any decision fitted, or
     /// why the flow's packets are not RTP ([`NotRtp::name`]): the reason most of them gave.
     pub reason: &'static str,
     /// 0 … 1; 0 when not media.
@@ -56,11 +56,42 @@ struct Flow {
     packets: u64,
     detector: FlowDetector,
     reasons: BTreeMap<NotRtp, u64>,
-    decided_at: Option<u64>,
-    reason: Option<Reason>,
+    found: Option<Found>,
+    /// The last decision, which may yet be taken back.
+    last: Option<Decision>,
+}
+
+/// What decisions that stand have shown.
+#[derive(Clone, Debug)]
+struct Found {
+    decided_at: u64,
+    reason: Reason,
     confidence: u8,
     ssrc: Vec<u32>,
     payload_type: Vec<u8>,
+}
+
+impl Found {
+    /// What `before` and one more decision show.
+    fn with(before: Option<Self>, decision: &Decision) -> Self {
+        let mut found = before.unwrap_or(Self {
+            decided_at: decision.packet,
+            reason: decision.reason,
+            confidence: 0,
+            ssrc: Vec::new(),
+            payload_type: Vec::new(),
+        });
+        found.confidence = found.confidence.max(decision.confidence);
+        if decision.reason.is_rtp() {
+            if !found.ssrc.contains(&decision.ssrc) {
+                found.ssrc.push(decision.ssrc);
+            }
+            if let Err(place) = found.payload_type.binary_search(&decision.payload_type) {
+                found.payload_type.insert(place, decision.payload_type);
+            }
+        }
+        found
+    }
 }
 
 /// Recognises the flows of one capture, whose `frames` are (time of capture, link type, bytes). Link types: Ethernet,
@@ -104,17 +135,7 @@ pub fn classify_capture<B: AsRef<[u8]>>(
 
 impl Flow {
     fn new(order: usize, detector: FlowDetector) -> Self {
-        Self {
-            order,
-            packets: 0,
-            detector,
-            reasons: BTreeMap::new(),
-            decided_at: None,
-            reason: None,
-            confidence: 0,
-            ssrc: Vec::new(),
-            payload_type: Vec::new(),
-        }
+        Self { order, packets: 0, detector, reasons: BTreeMap::new(), found: None, last: None }
     }
 
     fn packet(&mut self, at: Instant, evidence: &mut Evidence, frame: &[u8], layout: &Layout) {
@@ -127,48 +148,42 @@ impl Flow {
         let end = usize::from(layout.l3_offset) + usize::from(layout.ip_len);
         let bytes = frame.get(start..end.min(frame.len())).unwrap_or_default();
         let payload = Payload { bytes, len: end.saturating_sub(start), ip_len: layout.ip_len };
-        match self.detector.observe(evidence, at, &payload) {
-            Some(decision) => {
-                self.decided_at.get_or_insert(decision.packet);
-                self.reason.get_or_insert(decision.reason);
-                self.confidence = self.confidence.max(decision.confidence);
-                if !decision.reason.is_rtp() {
-                    return;
-                }
-                if !self.ssrc.contains(&decision.ssrc) {
-                    self.ssrc.push(decision.ssrc);
-                }
-                if let Err(place) = self.payload_type.binary_search(&decision.payload_type) {
-                    self.payload_type.insert(place, decision.payload_type);
-                }
+        let contradictions = self.detector.contradictions();
+        let decision = self.detector.observe(evidence, at, &payload);
+        if self.detector.contradictions() > contradictions {
+            self.last = None;
+        }
+        if let Some(decision) = decision {
+            if let Some(last) = self.last.replace(decision) {
+                self.found = Some(Found::with(self.found.take(), &last));
             }
-            None => {
-                if let Some(why) = self.detector.last_reason() {
-                    *self.reasons.entry(why).or_default() += 1;
-                }
-            }
+        } else if let Some(why) = self.detector.last_reason() {
+            *self.reasons.entry(why).or_default() += 1;
         }
     }
 
     fn row(&self, file: &str, (proto, src, dst): &FlowId) -> FlowRow {
         let tcp = *proto == protocol::TCP;
-        let media = self.reason.filter(|_| !self.detector.contradicted());
+        let media = match &self.last {
+            Some(last) => Some(Found::with(self.found.clone(), last)),
+            None => self.found.clone(),
+        };
         let usual = self.reasons.iter().max_by_key(|(_, n)| **n).map(|(why, _)| why.name());
+        let why_not = match () {
+            () if tcp => "tcp",
+            () if self.detector.contradictions() > 0 => "contradicted",
+            () => usual.unwrap_or("too_few"),
+        };
         FlowRow {
             file: file.to_owned(),
             flow: format!("{} {src}>{dst}", if tcp { "tcp" } else { "udp" }),
             packets: self.packets,
             verdict: if media.is_some() { "media" } else { "none" },
-            reason: match media {
-                Some(reason) => reason.name(),
-                None if tcp => "tcp",
-                None if self.reason.is_some() => "contradicted",
-                None => usual.unwrap_or("too_few"),
-            },
-            confidence: media.map_or(0.0, |_| f64::from(self.confidence) / 100.0),
-            decided_at: self.decided_at.filter(|_| media.is_some()),
-            ssrc: if media.is_some() { self.ssrc.clone() } else { Vec::new() },
-            payload_type: if media.is_some() { self.payload_type.clone() } else { Vec::new() },
+            reason: media.as_ref().map_or(why_not, |m| m.reason.name()),
+            confidence: media.as_ref().map_or(0.0, |m| f64::from(m.confidence) / 100.0),
+            decided_at: media.as_ref().map(|m| m.decided_at),
+            ssrc: media.as_ref().map(|m| m.ssrc.clone()).unwrap_or_default(),
+            payload_type: media.map(|m| m.payload_type).unwrap_or_default(),
         }
     }
 }

@@ -189,3 +189,45 @@ fn every_link_type_and_a_short_snap_length() {
         classify_capture("made", RtpSettings::default(), Stages::default(), [(Instant(0), 9999, g711(0))]);
     assert_eq!((unknown.unreadable, unknown.rows.len()), (1, 0));
 }
+
+/// IPv4 from 10.0.0.1:5004 to 10.0.0.2:5006 around `payload`.
+fn datagram(payload: &[u8]) -> Vec<u8> {
+    let total = (28 + payload.len() as u16).to_be_bytes();
+    let mut p = vec![0x45, 0, total[0], total[1], 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    let sum = perhop_wire::checksum::of(&p);
+    p[10..12].copy_from_slice(&sum.to_be_bytes());
+    let udp = (8 + payload.len() as u16).to_be_bytes();
+    p.extend_from_slice(&[0x13, 0x8c, 0x13, 0x8e, udp[0], udp[1], 0, 0]);
+    p.extend_from_slice(payload);
+    p
+}
+
+/// Packet `i` of G.711 of `ssrc`.
+fn rtp(i: u16, ssrc: u32) -> Vec<u8> {
+    let stamp = (u32::from(i) * 160).to_be_bytes();
+    datagram(&[&[0x80, 0][..], &i.to_be_bytes(), &stamp, &ssrc.to_be_bytes(), &[0x55; 160]].concat())
+}
+
+/// The row of one flow whose packets came at these times, in µs.
+fn one_flow(packets: Vec<(u64, Vec<u8>)>) -> FlowRow {
+    let frames = packets.into_iter().map(|(us, bytes)| (Instant(us * 1_000), 101, bytes));
+    let found = classify_capture("made", RtpSettings::default(), Stages::default(), frames);
+    assert_eq!((found.rows.len(), found.unreadable, found.other), (1, 0, 0));
+    found.rows.into_iter().next().unwrap()
+}
+
+#[test]
+fn a_contradiction_takes_back_the_last_decision_and_no_other() {
+    let call = (0..1_000).map(|i| rtp(i, 0x11));
+    let short = (7..22).map(|i| rtp(i, 0x22));
+    let junk = || (0..40).map(|_| datagram(&[1; 62]));
+    let row = |packets: Vec<Vec<u8>>| one_flow((0..).step_by(20_000).zip(packets).collect());
+    let both = row(call.chain(short.clone()).chain(junk()).collect());
+    assert_eq!(
+        (both.verdict, both.reason, both.decided_at, both.ssrc),
+        ("media", "rtp", Some(10), vec![0x11])
+    );
+    let mistake = row(short.chain(junk()).collect());
+    assert_eq!((mistake.verdict, mistake.reason, mistake.decided_at), ("none", "contradicted", None));
+    assert!(mistake.ssrc.is_empty() && mistake.payload_type.is_empty() && mistake.confidence == 0.0);
+}

@@ -16,7 +16,7 @@ pub struct FlowDetector {
     state: Undecided,
     packets: u64,
     current: Option<Current>,
-    contradicted: bool,
+    contradictions: u64,
     last: Option<NotRtp>,
 }
 
@@ -37,7 +37,7 @@ impl FlowDetector {
             state: Undecided::default(),
             packets: 0,
             current: None,
-            contradicted: false,
+            contradictions: 0,
             last: None,
         }
     }
@@ -59,7 +59,6 @@ impl FlowDetector {
         match self.state.observe(&rules, evidence, now, payload, statistical) {
             Ok(decision) => {
                 let decision = Decision { packet: self.packets, ..decision };
-                self.contradicted = false;
                 self.current = Some(Current { decision, seen: now, fitted: 0, misfits: 0 });
                 Some(decision)
             }
@@ -93,7 +92,7 @@ impl FlowDetector {
         }
         if current.misfits >= MISFITS {
             // What never fitted after its decision was a mistake.
-            self.contradicted = current.fitted < u64::from(MISFITS);
+            self.contradictions += u64::from(current.fitted < u64::from(MISFITS));
             self.current = None;
         } else if now.since(current.seen) > self.rtp.idle() {
             self.current = None;
@@ -106,9 +105,9 @@ impl FlowDetector {
         self.current.filter(|c| now.since(c.seen) <= self.rtp.idle()).map(|c| c.decision)
     }
 
-    /// Whether the last decision was taken back because hardly a packet after it fitted.
-    pub fn contradicted(&self) -> bool {
-        self.contradicted
+    /// Decisions taken back so far because hardly a packet after them fitted. Each is the last one before.
+    pub fn contradictions(&self) -> u64 {
+        self.contradictions
     }
 
     /// Why the last packet that was not of a recognised train was none.
