@@ -7,7 +7,7 @@ use crate::realtime::demux::{Evidence, Payload};
 use crate::realtime::flow::FlowDetector;
 use crate::realtime::reason::{Decision, Reason};
 use crate::realtime::rtp::{NotRtp, RtpSettings};
-use perhop_units::Instant;
+use perhop_units::{Duration, Instant};
 use perhop_wire::{Fragment, Layout, protocol};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -50,10 +50,33 @@ pub struct Classified {
 
 type FlowId = (u8, SocketAddr, SocketAddr);
 
+/// A time stamp that goes back by more than this is that of a clock that was set, not of packets that overtook.
+const OVERTAKEN: Duration = Duration::from_millis(500);
+
+/// Time of a flow, which never goes back although the stamps of captures do: stamps that are a little older than the
+/// newest count as that one, as the drivers of ports count them; when the clock was set back time goes on from there.
+#[derive(Debug, Default)]
+struct FlowClock {
+    newest: Instant,
+    set_back: Duration,
+}
+
+impl FlowClock {
+    fn read(&mut self, stamp: Instant) -> Instant {
+        let at = stamp + self.set_back;
+        if at + OVERTAKEN < self.newest {
+            self.set_back = self.newest.since(stamp);
+        }
+        self.newest = self.newest.max(at);
+        self.newest
+    }
+}
+
 #[derive(Debug)]
 struct Flow {
     order: usize,
     packets: u64,
+    clock: FlowClock,
     detector: FlowDetector,
     reasons: BTreeMap<NotRtp, u64>,
     found: Option<Found>,
@@ -135,7 +158,15 @@ pub fn classify_capture<B: AsRef<[u8]>>(
 
 impl Flow {
     fn new(order: usize, detector: FlowDetector) -> Self {
-        Self { order, packets: 0, detector, reasons: BTreeMap::new(), found: None, last: None }
+        Self {
+            order,
+            packets: 0,
+            clock: FlowClock::default(),
+            detector,
+            reasons: BTreeMap::new(),
+            found: None,
+            last: None,
+        }
     }
 
     fn packet(&mut self, at: Instant, evidence: &mut Evidence, frame: &[u8], layout: &Layout) {
@@ -149,7 +180,7 @@ impl Flow {
         let bytes = frame.get(start..end.min(frame.len())).unwrap_or_default();
         let payload = Payload { bytes, len: end.saturating_sub(start), ip_len: layout.ip_len };
         let contradictions = self.detector.contradictions();
-        let decision = self.detector.observe(evidence, at, &payload);
+        let decision = self.detector.observe(evidence, self.clock.read(at), &payload);
         if self.detector.contradictions() > contradictions {
             self.last = None;
         }

@@ -231,3 +231,18 @@ fn a_contradiction_takes_back_the_last_decision_and_no_other() {
     assert_eq!((mistake.verdict, mistake.reason, mistake.decided_at), ("none", "contradicted", None));
     assert!(mistake.ssrc.is_empty() && mistake.payload_type.is_empty() && mistake.confidence == 0.0);
 }
+
+#[test]
+fn stamps_that_go_back_do_not_hide_a_call() {
+    let second = 1_000_000;
+    let at = |stamp: fn(u64) -> u64| {
+        let row = one_flow((0..200).map(|i| (stamp(i) + second, rtp(i as u16, 7))).collect());
+        (row.verdict, row.reason, row.decided_at)
+    };
+    let found = ("media", "rtp", Some(10));
+    assert_eq!(at(|i| i * 20_000), found);
+    // Two queues of a card whose packets were merged; a clock set back in mid-train, by half a second and by all of it.
+    assert_eq!(at(|i| i * 20_000 - if i % 5 == 4 { 30_000 } else { 0 }), found);
+    assert_eq!(at(|i| i * 20_000 - if i > 5 { 100_000 } else { 0 }).0, "media");
+    assert_eq!(at(|i| if i > 5 { i * 20_000 } else { i * 20_000 + 3_600_000_000 }).0, "media");
+}
