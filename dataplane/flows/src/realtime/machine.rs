@@ -12,8 +12,9 @@
 //!    timestamps to a usual clock or to equal steps;
 //! 5. if configured, statistics, once 32 packets have been searched in vain.
 //!
-//! Interleaved SSRCs are counted side by side, two of them; another takes the place of a train that is stale or has hardly
-//! begun.
+//! Interleaved SSRCs are counted side by side, two of them; another takes the place of a train that is stale, or that has
+//! hardly begun and not gone on for a fifth of the window. So of several sources in turns each is counted when those before
+//! it are recognised.
 
 use super::Stages;
 use super::demux::{Evidence, Kind, Payload, kind};
@@ -35,6 +36,10 @@ const CHANNEL: usize = 4;
 /// UDPTL packets that decide, and how many times the RTP window they may take: pages are sent at walking pace.
 const UDPTL_PACKETS: u8 = 6;
 const UDPTL_WINDOWS: u64 = 10;
+/// Packets of a train that has hardly begun, and which part of the window it keeps its place without another one. Were
+/// it less than from one packet of a source to the next, three sources in turns would drive each other out for ever.
+const BEGUN: u8 = 3;
+const KEPT_PART: u64 = 5;
 /// Packets that do not fit, without one that does in between, after which a recognised flow is none.
 pub(crate) const MISFITS: u8 = 32;
 
@@ -152,7 +157,7 @@ impl Undecided {
     ) -> Result<Decision, NotRtp> {
         let own = self.trains.iter().position(|t| t.offset == offset && t.ssrc == header.ssrc);
         let Some(own) = own else {
-            if let Some(place) = self.place(rules, now_us) {
+            if let Some(place) = self.place(rules, now_us, 1) {
                 self.trains[place] = Train::begin(offset, now_us, header);
             }
             return Err(NotRtp::NoProgress);
@@ -204,23 +209,25 @@ impl Undecided {
         })
     }
 
-    /// A place for a new train: a free one, a stale one, else one that has hardly begun.
-    fn place(&self, rules: &Rules<'_>, now_us: u32) -> Option<usize> {
+    /// A place for a new train of `count` packets: a free one, a stale one, else one that has hardly begun and does not go
+    /// on, or is shorter.
+    fn place(&self, rules: &Rules<'_>, now_us: u32, count: u8) -> Option<usize> {
         let within_us = rules.rtp.within().as_nanos() / 1_000;
         let worth = |t: &Train| match () {
             () if t.offset == Train::FREE => 0,
             () if u64::from(t.age_us(now_us)) > within_us => 1,
-            () => t.count(),
+            () if u64::from(t.age_us(now_us)) * KEPT_PART > within_us || t.count() < count => t.count(),
+            () => BEGUN,
         };
         let side_by_side =
             self.trains.iter().enumerate().map(|(i, t)| (worth(t), u32::MAX - t.age_us(now_us), i));
-        side_by_side.min().filter(|(worth, ..)| *worth < 3).map(|(.., i)| i)
+        side_by_side.min().filter(|(worth, ..)| *worth < BEGUN).map(|(.., i)| i)
     }
 
     fn fax(&mut self, rules: &Rules<'_>, now_us: u32, sequence: u16) -> Result<Decision, NotRtp> {
         let begin = Header { sequence, timestamp: 0, ssrc: 0, payload_type: 0 };
         let Some(own) = self.trains.iter().position(|t| t.offset == Train::UDPTL) else {
-            if let Some(place) = self.place(rules, now_us) {
+            if let Some(place) = self.place(rules, now_us, 1) {
                 self.trains[place] = Train::begin(Train::UDPTL, now_us, &begin);
             }
             return Err(NotRtp::NoProgress);
@@ -288,7 +295,7 @@ impl Undecided {
         if u64::from(elapsed_us) > within_us || train.step(within_us, now_us, &second).is_err() {
             return None;
         }
-        let place = self.place(rules, now_us)?;
+        let place = self.place(rules, now_us, train.count())?;
         self.trains[place] = train;
         Some(Err(NotRtp::TooFew))
     }

@@ -101,6 +101,42 @@ fn video_decides_at_its_second_frame() {
     assert_eq!(decided, Some((21, 96)));
 }
 
+/// Three to five sources whose packets take turns, as a conference server sends them: each is found, whichever of them the
+/// first packet is of, and one by one within a second for each.
+#[test]
+fn several_sources_in_turns_are_all_found() {
+    for sources in 3..=5_u32 {
+        for gap_ms in [20, 60] {
+            let mut d = RtpDetector::new(RtpSettings::default());
+            let mut found = std::collections::BTreeMap::new();
+            for i in 0..200 * sources {
+                let (n, ssrc) = (i / sources, i % sources + 1);
+                let at = u64::from(n) * gap_ms + u64::from(ssrc) * 3;
+                let h = head(0x80, 111, n as u16, n * 48 * gap_ms as u32, ssrc);
+                if let Some(made) = d.observe(ms(at), 172, &h) {
+                    found.entry(made.ssrc).or_insert(at);
+                }
+            }
+            assert_eq!(found.len() as u32, sources, "{sources} sources, {gap_ms} ms: {found:?}");
+            assert!(found.values().all(|at| *at <= u64::from(sources) * 1_000), "{found:?}");
+        }
+    }
+}
+
+/// What stands before the headers may look like one of another source each time, and keeps no place from them.
+#[test]
+fn headers_behind_what_looks_like_headers_are_found() {
+    let mut rng = rand_pcg::Pcg64Mcg::seed_from_u64(9);
+    let mut d = RtpDetector::new(RtpSettings::default());
+    let made = (0..60_u16).find_map(|i| {
+        let mut bytes = [0x80; 28];
+        rng.fill_bytes(&mut bytes[2..16]);
+        bytes[16..].copy_from_slice(&head(0x80, 0, i, u32::from(i) * 160, 7));
+        d.observe(ms(u64::from(i) * 20), 188, &bytes)
+    });
+    assert_eq!(made.map(|m| (m.reason, m.offset, m.ssrc)), Some((Reason::RtpAtOffset, 16, 7)));
+}
+
 #[test]
 fn audio_and_video_interleaved_on_one_five_tuple() {
     let mut d = RtpDetector::new(RtpSettings::default());
