@@ -15,9 +15,13 @@ use thiserror::Error;
 
 /// Sizes remembered.
 const SIZES: usize = 15;
-/// Sizes are kept in units of this many bytes.
+/// Sizes are kept in units of this many bytes, and the rest in so many bits of another word.
 const UNIT: u16 = 8;
-/// Parts of the second over which packets are counted; one more than a second's is kept, so that it is whole.
+const REST_BITS: usize = 3;
+/// Largest size that is told from larger ones.
+const LARGEST: u16 = 2_047;
+/// Parts of the second over which packets are counted. One more than a second's is kept: of the oldest, as much as the
+/// running one still lacks belongs to the last second.
 const PARTS_MS: u32 = 125;
 /// How long the conditions must hold, ms.
 const HOLD_MS: u32 = 2_000;
@@ -68,7 +72,7 @@ impl Statistical {
     }
 }
 
-/// What is kept of a flow: 40 bytes.
+/// What is kept of a flow: 44 bytes.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Statistics {
@@ -83,6 +87,8 @@ pub(crate) struct Statistics {
     /// Seen, saturating.
     packets: u8,
     sizes: [u8; SIZES],
+    /// What the sizes are beyond whole units, three bits each.
+    rests: [u8; 6],
     holding: bool,
 }
 
@@ -104,8 +110,8 @@ impl Statistics {
         if self.packets <= limits.skip {
             return Says::Nothing;
         }
-        let (rate, size) = (self.rate(), self.mean_size());
-        let (most, least) = (u32::from(limits.size), u32::from(limits.rate));
+        let (rate, size) = (self.rate(), self.sizes());
+        let (most, least) = (u32::from(limits.size) * SIZES as u32, u32::from(limits.rate) * PARTS_MS);
         let condition = if recognised {
             rate * 5 < least * 4 || size * 4 > most * 5
         } else {
@@ -139,22 +145,38 @@ impl Statistics {
             self.interval = drift(self.interval, gap);
             self.deviation = drift(self.deviation, off);
         }
-        self.sizes[usize::from(self.packets) % SIZES] = u8::try_from(ip_len / UNIT).unwrap_or(u8::MAX);
+        self.remember(usize::from(self.packets) % SIZES, ip_len.min(LARGEST));
         // Wraps to a multiple of the ring, so that positions go on.
         self.packets = if self.packets == 254 { 240 } else { self.packets + 1 };
         self.parts[0] = self.parts[0].saturating_add(1);
         self.last_ms = now_ms;
     }
 
-    /// Packets within about the last second.
-    fn rate(&self) -> u32 {
-        self.parts[..8].iter().map(|n| u32::from(*n)).sum()
+    fn remember(&mut self, at: usize, size: u16) {
+        self.sizes[at] = (size / UNIT) as u8;
+        let mut rests = self.rests();
+        rests &= !(u64::from(UNIT - 1) << (at * REST_BITS));
+        rests |= u64::from(size % UNIT) << (at * REST_BITS);
+        self.rests.copy_from_slice(&rests.to_le_bytes()[..6]);
     }
 
-    /// Mean size of the last packets, bytes.
-    fn mean_size(&self) -> u32 {
-        let sum: u32 = self.sizes.iter().map(|s| u32::from(*s) * u32::from(UNIT) + u32::from(UNIT) / 2).sum();
-        sum / SIZES as u32
+    fn rests(&self) -> u64 {
+        let [a, b, c, d, e, f] = self.rests;
+        u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
+    }
+
+    /// Packets within the last second, in units of one [`PARTS_MS`]th: as many of the oldest part as it has of its length
+    /// in that second.
+    fn rate(&self) -> u32 {
+        let whole: u32 = self.parts[..8].iter().map(|n| u32::from(*n)).sum();
+        whole * PARTS_MS + u32::from(self.parts[8]) * (PARTS_MS - 1 - self.last_ms % PARTS_MS)
+    }
+
+    /// Sum of the last sizes, bytes.
+    fn sizes(&self) -> u32 {
+        let rests = self.rests();
+        let rest = |at: usize| (rests >> (at * REST_BITS)) as u32 & u32::from(UNIT - 1);
+        self.sizes.iter().enumerate().map(|(at, s)| u32::from(*s) * u32::from(UNIT) + rest(at)).sum()
     }
 }
 
@@ -193,7 +215,7 @@ mod tests {
 
     #[test]
     fn small_frequent_and_regular_for_two_seconds() {
-        assert!(size_of::<Statistics>() <= 40);
+        assert!(size_of::<Statistics>() <= 44);
         let said = |gap, swing, size| run(&mut Statistics::default(), 7, 10_000, gap, swing, size, false);
         let (at, what) = said(20, 0, 80).unwrap();
         assert!(what == Says::RealTime && (2_300..2_800).contains(&at), "{at}");
@@ -210,6 +232,47 @@ mod tests {
         assert_eq!(run(&mut s, 5_000, 10_000, 76, 0, 230, true), None);
         let (at, what) = run(&mut s, 15_000, 10_000, 76, 0, 400, true).unwrap();
         assert!(what == Says::Over && (2_000..4_500).contains(&at), "{at}");
+    }
+
+    /// The defaults are met by what they name: encrypted G.711 of 20 ms, 200 bytes of IP, and any rate above 15 a second.
+    #[test]
+    fn limits_are_exact() {
+        let said = |gap: u32, size| run(&mut Statistics::default(), 7, 10_000, gap, 0, size, false).is_some();
+        assert_eq!(
+            [199, 200, 201, 1_500, 40_000].map(|size| said(20, size)),
+            [true, true, false, false, false]
+        );
+        // Mean sizes of 200 and of 200 1/15 bytes.
+        let mixed = |odd: u16| {
+            let mut s = Statistics::default();
+            let sizes = (0..150).map(|i| {
+                if i % 15 < 7 {
+                    193
+                } else if i % 15 < 14 {
+                    207
+                } else {
+                    odd
+                }
+            });
+            (0..)
+                .step_by(20)
+                .zip(sizes)
+                .any(|(at, size)| s.observe(&Statistical::default(), at, size, false) == Says::RealTime)
+        };
+        assert_eq!((mixed(200), mixed(201)), (true, false));
+        // Packets a second in tenths, at every phase of the parts.
+        for (tenths, expected) in
+            [(140, false), (145, false), (152, true), (155, true), (165, true), (170, true)]
+        {
+            for phase in 0..125 {
+                let mut s = Statistics::default();
+                let said = (0..120).any(|i| {
+                    let at = phase + i * 10_000 / tenths;
+                    s.observe(&Statistical::default(), at, 80, false) == Says::RealTime
+                });
+                assert_eq!(said, expected, "{tenths} in 10 s, phase {phase}");
+            }
+        }
     }
 
     #[test]
