@@ -2,8 +2,9 @@
 //!
 //! In constant memory and time: which of the last 128 sequence numbers came and which of them in time for a playout
 //! buffer, totals of those further back, runs of what was not heard, and RFC 3550 jitter. A packet is in time when it is
-//! no further behind the fastest packet so far than the buffer is deep. Where in the network one looks matters: what is
-//! lost or delayed further on is not seen.
+//! no further behind the fastest packet of the last half to full minute than the buffer is deep: receivers follow the
+//! sender's clock too, and one of 30 ppm is 40 ms away after 22 minutes. Where in the network one looks matters: what is lost
+//! or delayed further on is not seen.
 //!
 //! The rating is that of [`perhop_quality::ip_rating`] with the codec that the payload type names (RFC 3551); a codec
 //! negotiated dynamically counts as G.711 with concealment. The one-way delay cannot be measured from one place: the
@@ -23,6 +24,8 @@ const MAX_DROPOUT: u16 = 3_000;
 const WINDOW: u32 = u128::BITS;
 /// The clock is taken from the payload type, else from what the first packets show, and again after this time.
 const CLOCK_AFTER: Duration = Duration::from_secs(2);
+/// How long the fastest packet is looked for before a new search begins; the one before still counts meanwhile.
+const FASTEST_OF: Duration = Duration::from_secs(30);
 /// Above this clock a flow of dynamic payload type is no speech.
 const VIDEO_HZ: u32 = 90_000;
 
@@ -77,12 +80,15 @@ pub(crate) struct Meter {
     arrived: u128,
     heard: u128,
     jitter: JitterNs,
-    /// Extended sequence number of the newest packet, and how many before it count.
+    /// Extended sequence number of the newest packet; `open` is how many before it count.
     highest: u64,
+    /// Arrival and timestamp that the search for the fastest packet began with.
+    first_at: Instant,
+    first_timestamp: u32,
     open: u32,
-    first: (Instant, u32),
-    /// Smallest arrival − media time, ns, against the first packet.
+    /// Smallest arrival − media time, ns, against that packet: of this search and of the one before.
     fastest_ns: i64,
+    fastest_before_ns: i64,
     clock_hz: u32,
     clock_known: bool,
     payload_type: u8,
@@ -139,9 +145,11 @@ impl Meter {
             heard: 1,
             jitter,
             highest: u64::from(header.sequence),
+            first_at: now,
+            first_timestamp: header.timestamp,
             open: 1,
-            first: (now, header.timestamp),
             fastest_ns: 0,
+            fastest_before_ns: i64::MAX,
             clock_hz: clock,
             clock_known: known.is_some(),
             payload_type: header.payload_type,
@@ -155,7 +163,7 @@ impl Meter {
     /// Brings what [`Meter::packet`] touches near.
     #[inline]
     pub fn prefetch(&self) {
-        prefetch(&self.first);
+        prefetch(&self.first_at);
         prefetch(&self.newest_timestamp);
     }
 
@@ -219,22 +227,21 @@ impl Meter {
     }
 
     fn in_time(&mut self, now: Instant, timestamp: u32, playout: Duration) -> bool {
-        let (at, first) = self.first;
-        let elapsed = now.since(at);
+        let elapsed = now.since(self.first_at);
         if !self.clock_known && elapsed >= CLOCK_AFTER && self.find_clock(now, timestamp, elapsed) {
             return true;
         }
-        let media_ns = self.media_ns(timestamp.wrapping_sub(first));
+        let media_ns = self.media_ns(timestamp.wrapping_sub(self.first_timestamp));
         let transit = i64::try_from(elapsed.as_nanos()).unwrap_or(i64::MAX).saturating_sub(media_ns);
         self.fastest_ns = self.fastest_ns.min(transit);
-        // The timestamp wraps, and clocks drift: the reference follows the packets every half hour.
-        if elapsed > Duration::from_secs(1_800) {
-            self.first = (now, timestamp);
-            self.fastest_ns = self.fastest_ns.saturating_sub(transit);
-            return true;
+        let fastest = self.fastest_ns.min(self.fastest_before_ns);
+        if elapsed > FASTEST_OF {
+            (self.first_at, self.first_timestamp) = (now, timestamp);
+            self.fastest_before_ns = self.fastest_ns.saturating_sub(transit);
+            self.fastest_ns = 0;
         }
         let depth = i64::try_from(playout.as_nanos()).unwrap_or(i64::MAX);
-        transit.saturating_sub(self.fastest_ns) <= depth
+        transit.saturating_sub(fastest) <= depth
     }
 
     fn media_ns(&self, ticks: u32) -> i64 {
@@ -245,7 +252,7 @@ impl Meter {
     #[cold]
     fn find_clock(&mut self, now: Instant, timestamp: u32, elapsed: Duration) -> bool {
         self.clock_known = true;
-        let ticks = u64::from(timestamp.wrapping_sub(self.first.1));
+        let ticks = u64::from(timestamp.wrapping_sub(self.first_timestamp));
         let shown = (u128::from(ticks) * 1_000_000_000 / u128::from(elapsed.as_nanos().max(1))) as u64;
         let found = nearest_clock(u32::try_from(shown).unwrap_or(u32::MAX));
         if found == self.clock_hz {
@@ -254,8 +261,8 @@ impl Meter {
         self.clock_hz = found;
         self.jitter = JitterNs::new(found);
         self.jitter.update(now, timestamp);
-        self.fastest_ns = 0;
-        self.first = (now, timestamp);
+        (self.fastest_ns, self.fastest_before_ns) = (0, i64::MAX);
+        (self.first_at, self.first_timestamp) = (now, timestamp);
         // What was said of lateness was said by another clock.
         self.heard = self.arrived;
         true
