@@ -18,8 +18,11 @@ use perhop_quality::{Codec, IpImpairment, JitterNs, ip_rating, mos_from_rating};
 use perhop_units::{Duration, Instant};
 use serde::Serialize;
 
-/// A jump forward of this many packets is a restart of the sender, not loss (RFC 3550 A.1).
+/// A jump forward of this many packets is a restart of the sender, not loss, once the packet after it has come as well (RFC
+/// 3550 A.1).
 const MAX_DROPOUT: u16 = 3_000;
+/// No sequence number.
+const NO_JUMP: u32 = u32::MAX;
 /// Sequence numbers whose fate is still open.
 const WINDOW: u32 = u128::BITS;
 /// The clock is taken from the payload type, else from what the first packets show, and again after this time.
@@ -97,6 +100,8 @@ pub(crate) struct Meter {
     newest_timestamp: u32,
     closed: Closed,
     duplicate: u32,
+    /// The sequence number that would continue the last jump, or [`NO_JUMP`].
+    after_jump: u32,
 }
 
 /// What has left the window.
@@ -157,6 +162,7 @@ impl Meter {
             newest_timestamp: header.timestamp,
             closed: Closed::default(),
             duplicate: 0,
+            after_jump: NO_JUMP,
         }
     }
 
@@ -186,7 +192,7 @@ impl Meter {
             // Before the first packet of the count.
             return;
         } else {
-            self.restart(now, header);
+            self.jump(now, header);
             return;
         }
         let behind = (self.highest as u16).wrapping_sub(header.sequence);
@@ -218,8 +224,20 @@ impl Meter {
         }
     }
 
-    /// The sender began again with other numbers or timestamps: what was open is closed.
+    /// A packet from elsewhere: a stray one, or the sender has begun again with other numbers, which its second packet
+    /// shows.
     #[cold]
+    fn jump(&mut self, now: Instant, header: &Header) {
+        if u32::from(header.sequence) == self.after_jump {
+            self.restart(now, header);
+            // The one before, too.
+            (self.arrived, self.heard, self.open) = (0b11, 0b11, 2);
+        } else {
+            self.after_jump = u32::from(header.sequence.wrapping_add(1));
+        }
+    }
+
+    /// The sender began again with other numbers or timestamps: what was open is closed.
     fn restart(&mut self, now: Instant, header: &Header) {
         let before = self.total();
         let fresh = Self::new(now, header, Some(self.clock_hz));

@@ -46,6 +46,9 @@ fn losses_runs_late_ones_and_copies_are_counted() {
     // A restart is no loss, and what came before the first counts for nothing.
     let restart = info(&[(10, 10), (11, 30), (40_000, 50), (40_001, 70), (39_990, 80)]);
     assert_eq!((restart.expected, restart.received), (4, 4));
+    // One packet from elsewhere is neither: the call goes on as if it had not come.
+    let stray = info(&[(10, 10), (11, 30), (40_000, 40), (12, 50), (50_000, 60), (13, 70), (15, 110)]);
+    assert_eq!((stray.expected, stray.received, stray.loss_runs, stray.duplicate), (6, 5, 1, 0));
 }
 
 #[test]
