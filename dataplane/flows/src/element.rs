@@ -37,8 +37,10 @@
 //! without ports. Packets that are not IP, or were not parsed, get the default class.
 //!
 //! When the table is full, a new connection takes the place of one that is not recognised and is either of a single packet
-//! 100 ms ago (UDP without a sign of media) or silent for `single_idle` (everything but what came to several packets and is
-//! TCP or has shown a sign of media), or, when the new one was turned away just before, of a single packet. Four are looked at; when none of them may go, the
+//! 100 ms ago (UDP without a sign of media) or silent for `single_idle` (everything but TCP beyond its handshake; what has
+//! shown a sign of media in both directions: 20 s), or, when the new one was turned away just before, of a single packet, or of
+//! one direction and silent for 100 ms. An eighth of the table is for UDP alone: what is not UDP and has the other seven takes
+//! the place of its like only. Four are looked at; when none of them may go, the
 //! packet is classified by itself (without detection), and beyond `stateless` of those in one batch gets the default
 //! class; it is never dropped.
 //!

@@ -29,6 +29,13 @@ const SAMPLE: usize = 4;
 /// A UDP connection of one packet is kept this long in a full table, ms: longer than from one packet of a call to the
 /// next.
 const SINGLE_KEPT_MS: u64 = 100;
+/// A connection of both directions on which signalling was seen is kept this long in a full table, ms: longer than from
+/// one keepalive to the next (RFC 8445 §11: 15 s).
+const SIGNALLING_KEPT_MS: u64 = 20_000;
+/// Packets of a TCP connection that is not yet more than a handshake.
+const HANDSHAKE: u64 = 3;
+/// One place in so many is kept for UDP: what detection looks at.
+const RESERVED_PART: usize = 8;
 
 /// Silence after which a connection is forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,18 +81,21 @@ impl Timeouts {
         if entry.halves.iter().any(|h| h.realtime) { ms.max(realtime_ms) } else { ms }
     }
 
-    /// Silence in milliseconds after which `entry` may give its place in a full table to another; `None`: never. What
-    /// is recognised stays, as does what has come to more than one packet and is TCP or has shown signs of media: a flood
-    /// can make up single packets of any kind. That other has come `again`, or is new.
+    /// Silence in milliseconds after which `entry` may give its place in a full table to another; `None`: never. What is
+    /// recognised stays. A flood can make up any packets of one direction, so those alone never keep a place for long; a
+    /// TCP connection beyond its handshake stays, and signalling of both directions for a while. That other has come `again`,
+    /// or is new.
     fn spare_ms(&self, entry: &Entry, again: bool) -> Option<u64> {
         let packets = entry.halves[0].packets + entry.halves[1].packets;
+        let answered = entry.halves.iter().all(|h| h.packets > 0);
         let single_ms = self.single.as_nanos() / 1_000_000;
         match entry.key.protocol() {
             _ if entry.halves.iter().any(|h| h.realtime) => None,
-            _ if packets > 1 && entry.evidence.any() => None,
             _ if packets <= 1 && again => Some(0),
             protocol::UDP if packets <= 1 && !entry.evidence.any() => Some(SINGLE_KEPT_MS.min(single_ms)),
-            protocol::TCP if packets > 1 => None,
+            _ if !answered && again => Some(SINGLE_KEPT_MS.min(single_ms)),
+            protocol::TCP if answered && packets > HANDSHAKE && !entry.closing => None,
+            protocol::UDP if answered && entry.evidence.any() => Some(SIGNALLING_KEPT_MS.max(single_ms)),
             _ => Some(single_ms),
         }
     }
@@ -100,6 +110,8 @@ pub(crate) struct ConnectionTable {
     entries: Vec<Entry>,
     free: u32,
     live: usize,
+    /// Of them, those that are not UDP.
+    others: usize,
     capacity: usize,
     index: Index,
     wheel: Wheel,
@@ -122,6 +134,7 @@ impl ConnectionTable {
             entries: Vec::with_capacity(capacity),
             free: NONE,
             live: 0,
+            others: 0,
             capacity,
             index: Index::new(capacity),
             wheel: Wheel::new(),
@@ -199,7 +212,12 @@ impl ConnectionTable {
         &mut self.entries[n as usize]
     }
 
-    /// Adds a connection opened by endpoint `opener`; `None` when full.
+    /// Whether only a place of its like is left for a connection of `key`: an eighth of the table is for UDP alone.
+    fn is_beyond_share(&self, key: &FlowKey) -> bool {
+        key.protocol() != protocol::UDP && self.others >= self.capacity - self.capacity / RESERVED_PART
+    }
+
+    /// Adds a connection opened by endpoint `opener`; `None` when full, or full for what is not UDP.
     pub fn insert(
         &mut self,
         now: Instant,
@@ -208,6 +226,9 @@ impl ConnectionTable {
         opener: u8,
         timeouts: &Timeouts,
     ) -> Option<u32> {
+        if self.is_beyond_share(&key) {
+            return None;
+        }
         let now_ms = now.as_nanos() / 1_000_000;
         let entry = Entry::new(key, opener, now_ms as u32);
         // The first look comes early, to find single packets should the table be crowded then.
@@ -228,13 +249,14 @@ impl ConnectionTable {
             self.wheel.tick = self.wheel.tick.max(now_ms / TICK_MS);
         }
         self.live += 1;
+        self.others += usize::from(key.protocol() != protocol::UDP);
         self.index.insert(hash, n);
         self.link(n, now_ms, timeout_ms);
         Some(n)
     }
 
     /// Adds a connection to a full table in the place of another: of the next few the one that was silent longest, if
-    /// it may go. `gone` is told which goes. `None` when all of them are worth more; the next packet of the connection
+    /// it may go; what is not UDP and has its share already takes the place of its like only. `gone` is told which goes. `None` when all of them are worth more; the next packet of the connection
     /// is then worth more than any that is the only one of its own. The place keeps its turn in the wheel, which comes
     /// late at worst.
     pub fn displace(
@@ -248,13 +270,15 @@ impl ConnectionTable {
     ) -> Option<u32> {
         let now_ms = (now.as_nanos() / 1_000_000) as u32;
         let again = self.knocks.again(hash);
+        let of_its_like = self.is_beyond_share(&key);
         let len = self.entries.len();
         let next_few = (0..SAMPLE.min(len)).map(|i| (self.hand + i) % len);
         let silent = next_few
             .map(|at| (self.entries[at].idle_ms(now_ms), at))
             .filter(|(idle, at)| {
                 let entry = &self.entries[*at];
-                entry.live && timeouts.spare_ms(entry, again).is_some_and(|ms| u64::from(*idle) >= ms)
+                let like = !of_its_like || entry.key.protocol() != protocol::UDP;
+                entry.live && like && timeouts.spare_ms(entry, again).is_some_and(|ms| u64::from(*idle) >= ms)
             })
             .max();
         self.hand = (self.hand + SAMPLE) % len.max(1);
@@ -262,6 +286,8 @@ impl ConnectionTable {
         let n = at as u32;
         gone(n, &self.entries[at]);
         let old = self.entries[at].key;
+        self.others -= usize::from(old.protocol() != protocol::UDP);
+        self.others += usize::from(key.protocol() != protocol::UDP);
         let old = self.hash(&old);
         self.index.remove(old, n);
         let entry = &mut self.entries[at];
@@ -334,6 +360,7 @@ impl ConnectionTable {
         entry.next = self.free;
         self.free = n;
         self.live -= 1;
+        self.others -= usize::from(key.protocol() != protocol::UDP);
         let overflow = std::mem::replace(&mut entry.overflow, NONE);
         if overflow != NONE {
             self.overflow_free.push(overflow);

@@ -7,6 +7,11 @@ fn udp(port: u16, payload: Vec<u8>) -> Made {
     Made::udp("10.0.0.1", "10.1.0.2", (port, 2), payload)
 }
 
+/// A packet of the other direction.
+fn answer(port: u16, payload: Vec<u8>) -> Made {
+    Made::udp("10.1.0.2", "10.0.0.1", (2, port), payload)
+}
+
 #[test]
 fn in_a_full_table_what_is_worth_least_gives_way() {
     let mut bench = bench(FlowsConfig { connections: 4, ..small() }, vec![], settings(true));
@@ -16,6 +21,7 @@ fn in_a_full_table_what_is_worth_least_gives_way() {
         push(&mut bench, &udp(1, rtp(i)), 0);
         if i < 3 {
             place(&mut bench, &tcp);
+            place(&mut bench, &Made { tcp: true, ..answer(2, vec![]) });
         }
         bench.run_for(Duration::from_millis(20));
     }
@@ -49,21 +55,73 @@ fn in_a_full_table_what_is_worth_least_gives_way() {
 #[test]
 fn a_flood_of_single_packets_of_signalling_gives_way() {
     let mut bench = bench(FlowsConfig { connections: 4, ..small() }, vec![], settings(true));
-    let stun = |port| {
-        let magic = [0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
-        udp(port, magic.to_vec())
-    };
-    let answered = [(); 2].map(|()| push(&mut bench, &stun(1), 0).connection)[0];
+    let magic = vec![0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+    let stun = |port| udp(port, magic.clone());
+    let answered = push(&mut bench, &stun(1), 0).connection;
+    push(&mut bench, &answer(1, magic.clone()), 0);
     for port in 2..5 {
         push(&mut bench, &stun(port), 0);
     }
     bench.run_for(Duration::from_millis(1_000));
     assert_eq!(push(&mut bench, &udp(9, vec![1; 20]), 0).connection, NO_CONNECTION);
     bench.run_for(Duration::from_millis(1_100));
-    // Three of them may go, the one of two packets stays.
+    // Three of them may go, the one that was answered stays.
     let taken = [10, 11, 12, 13].map(|port| push(&mut bench, &udp(port, vec![1; 20]), 0).connection);
     assert!(taken[..3].iter().all(|n| ![NO_CONNECTION, answered].contains(n)), "{taken:?} {answered}");
     assert_eq!(taken[3], NO_CONNECTION);
+}
+
+/// A flood has packets of one direction only, but as many of each made-up connection as it likes.
+#[test]
+fn a_flood_of_one_direction_gives_way_whatever_it_sends() {
+    let magic = vec![0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+    for tcp in [true, false] {
+        let mut bench = bench(FlowsConfig { connections: 64, ..small() }, vec![], settings(true));
+        for port in 100..300 {
+            let made = Made { tcp, flags: 2, ..udp(port, if tcp { vec![] } else { magic.clone() }) };
+            for _ in 0..3 {
+                push(&mut bench, &made, 0);
+            }
+        }
+        // The second packet at 100 ms or later finds a place, and nine more decide.
+        let decided = (0..40).find(|i| push_after(&mut bench, &udp(1, rtp(*i))));
+        assert!(decided.is_some_and(|i| i <= 20), "tcp {tcp}: {decided:?}");
+    }
+}
+
+/// Connections of TCP that are answered stay, but leave calls an eighth of the table.
+#[test]
+fn tcp_leaves_places_to_calls() {
+    let mut bench = bench(FlowsConfig { connections: 64, ..small() }, vec![], settings(true));
+    let tcp = |port| Made { tcp: true, flags: 0x10, ..udp(port, vec![]) };
+    for _ in 0..3 {
+        for port in 100..300 {
+            push(&mut bench, &tcp(port), 0);
+            push(&mut bench, &Made { tcp: true, flags: 0x10, ..answer(port, vec![]) }, 0);
+        }
+        bench.run_for(Duration::from_millis(10));
+    }
+    assert_eq!(bench.element::<Flows>().table.len(), 56);
+    let decided: Vec<_> = (0..12).map(|i| push_after(&mut bench, &udp(1, rtp(i)))).collect();
+    assert_eq!(decided.iter().position(|realtime| *realtime), Some(9));
+    // Those that have a place keep it while they are silent.
+    bench.run_for(Duration::from_secs(60));
+    assert_eq!(push(&mut bench, &tcp(299), 0).connection, NO_CONNECTION);
+    assert_ne!(push(&mut bench, &tcp(100), 0).connection, NO_CONNECTION);
+    // What is not UDP comes and goes among its like, and the books of both agree.
+    bench.run_for(Duration::from_secs(301));
+    assert_eq!(bench.element::<Flows>().table.len(), 0);
+    for port in 100..300 {
+        push(&mut bench, &tcp(port), 0);
+    }
+    assert_eq!(bench.element::<Flows>().table.len(), 56);
+}
+
+/// Whether the packet is real-time; 20 ms pass.
+fn push_after(bench: &mut Bench, made: &Made) -> bool {
+    let meta = push(bench, made, 0);
+    bench.run_for(Duration::from_millis(20));
+    meta.realtime
 }
 
 proptest! {
