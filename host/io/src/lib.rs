@@ -13,6 +13,7 @@ pub mod clock;
 pub mod early_drop;
 pub mod memory;
 pub mod pcap;
+mod pcapng;
 pub mod thread;
 
 pub use af_packet::{AfPacket, AfPacketConfig};

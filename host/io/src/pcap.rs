@@ -1,10 +1,7 @@
 //! Capture files as ports and as readers: pcap and pcapng in, pcap (nanoseconds) out.
 
+use crate::pcapng::{BlockReader, SECTION};
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
-use pcap_file::pcapng::PcapNgReader;
-use pcap_file::pcapng::blocks::interface_description::{
-    InterfaceDescriptionBlock, InterfaceDescriptionOption,
-};
 use pcap_file::{DataLink, Endianness, TsResolution};
 use perhop_units::{Duration, Instant};
 use std::fs::File;
@@ -56,7 +53,7 @@ pub struct Record {
 
 enum Reader {
     Pcap(Box<PcapReader<BufReader<File>>>, u32),
-    PcapNg(Box<PcapNgReader<BufReader<File>>>),
+    PcapNg(BlockReader<BufReader<File>>),
 }
 
 /// Reads a capture record by record. Ends after the first damaged record, which is reported.
@@ -76,12 +73,15 @@ impl CaptureReader {
         let io = |source| CaptureError::Io { path: path.to_owned(), source };
         let not = || CaptureError::NotACapture { path: path.to_owned() };
         let mut file = File::open(path).map_err(io)?;
+        if file.metadata().map_err(io)?.is_dir() {
+            return Err(io(std::io::ErrorKind::IsADirectory.into()));
+        }
         let mut magic = [0u8; 4];
         file.read_exact(&mut magic).map_err(|_| not())?;
         file.seek(SeekFrom::Start(0)).map_err(io)?;
         let buffered = BufReader::with_capacity(1 << 16, file);
-        let reader = if magic == [0x0a, 0x0d, 0x0d, 0x0a] {
-            Reader::PcapNg(Box::new(PcapNgReader::new(buffered).map_err(|_| not())?))
+        let reader = if magic == SECTION {
+            Reader::PcapNg(BlockReader::new(buffered).ok_or_else(not)?)
         } else {
             let reader = PcapReader::new(buffered).map_err(|_| not())?;
             let link: u32 = reader.header().datalink.into();
@@ -100,21 +100,20 @@ impl Iterator for CaptureReader {
     type Item = Result<Record, CaptureError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while !self.done {
-            let record = match &mut self.reader {
-                Reader::Pcap(reader, link) => next_pcap(reader, *link)?.map(Some),
-                Reader::PcapNg(reader) => next_ng(reader)?,
-            };
-            match record {
-                Ok(Some(record)) => {
-                    self.records += 1;
-                    return Some(Ok(record));
-                }
-                Ok(None) => {}
-                Err(detail) => return Some(Err(self.damaged(detail))),
-            }
+        if self.done {
+            return None;
         }
-        None
+        let record = match &mut self.reader {
+            Reader::Pcap(reader, link) => next_pcap(reader, *link)?,
+            Reader::PcapNg(reader) => reader.frame()?,
+        };
+        Some(match record {
+            Ok(record) => {
+                self.records += 1;
+                Ok(record)
+            }
+            Err(detail) => Err(self.damaged(detail)),
+        })
     }
 }
 
@@ -135,60 +134,6 @@ fn next_pcap(reader: &mut PcapReader<BufReader<File>>, link: u32) -> Option<Resu
         }),
         Err(e) => Err(e.to_string()),
     })
-}
-
-/// Types of the blocks that hold a frame (draft-ietf-opsawg-pcapng §4.3, 4.4 and appendix A).
-const ENHANCED_PACKET: u32 = 6;
-const SIMPLE_PACKET: u32 = 3;
-const OBSOLETE_PACKET: u32 = 2;
-
-/// The next block; `Ok(None)` for one without a frame. The packet blocks are read here: their time stamps count in the
-/// unit of their interface, and an option that cannot be read must not cost the frame.
-fn next_ng(reader: &mut PcapNgReader<BufReader<File>>) -> Option<Result<Option<Record>, String>> {
-    let (kind, body) = match reader.next_raw_block()? {
-        Ok(block) => (block.type_, block.body.into_owned()),
-        Err(e) => return Some(Err(e.to_string())),
-    };
-    let little = reader.section().endianness == Endianness::Little;
-    let word = |at: usize| {
-        let bytes = *body.get(at..)?.first_chunk::<4>()?;
-        Some(if little { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) })
-    };
-    let packet = |interface: u32| {
-        let stamp = u64::from(word(4)?) << 32 | u64::from(word(8)?);
-        Some((interface, stamp, word(12)?, word(16)?, 20))
-    };
-    let first_half = |w: u32| if little { w & 0xffff } else { w >> 16 };
-    let found = match kind {
-        ENHANCED_PACKET => word(0).and_then(packet),
-        OBSOLETE_PACKET => word(0).map(first_half).and_then(packet),
-        SIMPLE_PACKET => word(0).map(|len| (0, 0, len.min(body.len() as u32 - 4), len, 4)),
-        _ => return Some(Ok(None)),
-    };
-    let record =
-        found.and_then(|(interface, stamp, captured, original_len, at): (u32, u64, u32, u32, usize)| {
-            let data = body.get(at..at.checked_add(captured as usize)?)?.to_vec();
-            let interface = reader.interfaces().get(interface as usize);
-            let at = Instant(interface.map_or(stamp.saturating_mul(1_000), |i| nanoseconds(i, stamp)));
-            Some(Record { at, link_type: interface.map_or(1, |i| i.linktype.into()), data, original_len })
-        });
-    Some(record.map(Some).ok_or_else(|| "a packet block shorter than it says".to_owned()))
-}
-
-/// A time stamp of `interface` in ns: units of 10⁻⁶ s unless it says another power of ten or two (`if_tsresol`).
-fn nanoseconds(interface: &InterfaceDescriptionBlock<'_>, stamp: u64) -> u64 {
-    let unit = interface.options.iter().find_map(|o| match o {
-        InterfaceDescriptionOption::IfTsResol(unit) => Some(*unit),
-        _ => None,
-    });
-    let unit = unit.unwrap_or(6);
-    let per_second = if unit & 0x80 == 0 {
-        10_u128.checked_pow(u32::from(unit))
-    } else {
-        1_u128.checked_shl(u32::from(unit & 0x7f))
-    };
-    let ns = u128::from(stamp) * 1_000_000_000 / per_second.unwrap_or(u128::MAX).max(1);
-    u64::try_from(ns).unwrap_or(u64::MAX)
 }
 
 /// Writes Ethernet frames to a pcap file with nanosecond stamps.
@@ -309,6 +254,48 @@ mod tests {
             assert!(matches!(records[3], Err(CaptureError::Damaged { records: 3, .. })), "{name}");
             assert_eq!(records.len(), 4);
         }
+    }
+
+    /// Lists of options end with an option that says so, but not in every file.
+    #[test]
+    fn options_that_cannot_be_read_cost_no_frame() {
+        let half = |n: u16| n.to_le_bytes();
+        let description = [half(1), half(0)].concat();
+        let unit = [&half(9)[..], &half(1), &[9, 0, 0, 0]].concat();
+        let name = [&half(2)[..], &half(3), b"lo0\0"].concat();
+        let end = vec![0; 4];
+        let lists: [(&str, Vec<Vec<u8>>, u64); 6] = [
+            ("ended", vec![name.clone(), unit.clone(), end.clone()], 1),
+            ("open", vec![name.clone(), unit.clone()], 1),
+            ("none", vec![], 1_000),
+            ("cut", vec![name, unit[..4].to_vec()], 1_000),
+            ("long", vec![[half(2), half(999)].concat()], 1_000),
+            ("after the end", vec![end, unit], 1_000),
+        ];
+        let frame = [0_u32, 0, 7_000_000, 2, 60].map(u32::to_le_bytes).concat();
+        let frame = [frame, vec![7, 8, 0, 0], [half(1), half(888)].concat()].concat();
+        for (name, list, unit_ns) in lists {
+            let interface = [description.clone(), vec![0; 4], list.concat()].concat();
+            let records = read(name, &section(u32::to_le_bytes, &[(1, interface), (6, frame.clone())]));
+            let record = records[0].as_ref().unwrap();
+            let good = (record.at.as_nanos(), record.link_type, record.data.as_slice());
+            assert_eq!((records.len(), good), (1, (7_000_000 * unit_ns, 1, &[7, 8][..])), "{name}");
+        }
+        // A frame of nobody, and blocks of impossible lengths.
+        let orphan = read("orphan", &section(u32::to_le_bytes, &[(6, frame)]));
+        assert!(matches!(orphan[..], [Err(CaptureError::Damaged { records: 0, .. })]));
+        for len in [0_u32, 8, 13, 1 << 31] {
+            let mut file = section(u32::to_le_bytes, &[]);
+            file.extend_from_slice(&[5_u32, len, len, len].map(u32::to_le_bytes).concat());
+            let broken = read("length", &file);
+            assert!(matches!(broken[..], [Err(CaptureError::Damaged { records: 0, .. })]), "{len}");
+        }
+    }
+
+    #[test]
+    fn a_directory_is_said_to_be_one() {
+        let error = CaptureReader::open(&std::env::temp_dir()).err().unwrap();
+        assert!(error.to_string().ends_with("is a directory"), "{error}");
     }
 
     #[test]
