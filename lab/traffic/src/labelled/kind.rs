@@ -15,6 +15,8 @@ pub enum Kind {
     Video,
     /// RTP of two sources on one flow, or of one that changes its SSRC, with RTCP on the same ports.
     RtpSeveralSources,
+    /// RTP of three to five sources in turns on one flow, as conference servers send it, plain or secured.
+    RtpConference,
     /// RTP with contributing sources, header extension or padding.
     RtpExtended,
     /// STUN, DTLS, then secure RTP on the same ports.
@@ -61,12 +63,13 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::Voice,
         Self::VoiceWithSilence,
         Self::VoiceWideband,
         Self::Video,
         Self::RtpSeveralSources,
+        Self::RtpConference,
         Self::RtpExtended,
         Self::Srtp,
         Self::RtpOverTurn,
@@ -98,6 +101,7 @@ impl Kind {
             Self::VoiceWideband => "voice_wideband",
             Self::Video => "video",
             Self::RtpSeveralSources => "rtp_several_sources",
+            Self::RtpConference => "rtp_conference",
             Self::RtpExtended => "rtp_extended",
             Self::Srtp => "srtp",
             Self::RtpOverTurn => "rtp_over_turn",
@@ -133,6 +137,7 @@ impl Kind {
             Self::Rtcp => 0,
             Self::Voice | Self::VoiceWithSilence | Self::VoiceWideband => 6,
             Self::Video | Self::RtpSeveralSources | Self::RtpExtended | Self::RtpOverTurn => 4,
+            Self::RtpConference => 3,
             Self::Srtp => 6,
             Self::Quic | Self::Game => 9,
             Self::Dns | Self::WireGuard | Self::Tcp | Self::Bulk => 6,

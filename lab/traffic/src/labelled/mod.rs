@@ -8,6 +8,7 @@
 //! protocols made to look like RTP to the bit, of which a clock between 8 and 90 kHz is a part.
 
 mod bulk;
+mod conference;
 mod datagram;
 mod exchange;
 mod game;
@@ -131,6 +132,7 @@ fn packets_of(kind: Kind, seed: Seed, number: u32, start: Duration) -> VecDeque<
         Kind::VoiceWideband => voice::voice_wideband(&mut exchange),
         Kind::Video => video::video(&mut exchange),
         Kind::RtpSeveralSources => rtp::several_sources(&mut exchange),
+        Kind::RtpConference => conference::conference(&mut exchange),
         Kind::RtpExtended => rtp::extended(&mut exchange),
         Kind::Srtp => secure::srtp(&mut exchange),
         Kind::RtpOverTurn => turn::turn(&mut exchange),
