@@ -18,13 +18,14 @@ pub(super) fn check(c: Checker<'_>, declared: &Declarations, trees: &Trees) {
     let calls = declared.calls.max(1);
     let logical = detector.spec.class.as_str();
     let mut with_class = BTreeSet::new();
+    let mut told = false;
     for (i, class) in declared.classes.iter().enumerate() {
         if trees.leaf[i] && class.spec.logical_name(&class.name) == logical {
             with_class.insert(&class.spec.port);
             let overhead =
                 declared.ports.iter().find(|p| p.name == class.spec.port).map_or(0, |p| p.spec.overhead);
             class_rates(c, class, i, trees, Need::new(calls, overhead));
-            cap(c, detector, class, trees.port_rate[i]);
+            told = told || cap(c, detector, class, i, trees);
         }
     }
     if let Some(rate) = detector.spec.rate {
@@ -45,14 +46,48 @@ pub(super) fn check(c: Checker<'_>, declared: &Declarations, trees: &Trees) {
     no_effect(c, detector, declared);
 }
 
-/// Admission against the link that the admitted flows share.
-fn cap(c: Checker<'_>, detector: &Declared<DetectorSpec>, class: &Declared<ClassSpec>, port_rate: Rate) {
-    let Some(cap) = detector.spec.admission.as_ref().map(|a| a.cap) else { return };
-    if cap > port_rate.0 && port_rate.0 > 0 && c.sound(detector.at, "admission.cap") {
-        let message = format!("is above the rate of port \"{}\" ({})", class.spec.port, rounded(port_rate));
-        let d = c.warning(detector.at, "admission.cap", message);
-        c.push(d.hint("the link is full before a flow is refused. Use what the class is to carry"));
+/// Admission against what the admitted flows share: the link, the rate of all recognised flows, and what the class is
+/// sure of. The first that is too small is told; whether one is.
+fn cap(
+    c: Checker<'_>,
+    detector: &Declared<DetectorSpec>,
+    class: &Declared<ClassSpec>,
+    i: usize,
+    trees: &Trees,
+) -> bool {
+    let Some(cap) = detector.spec.admission.as_ref().map(|a| a.cap) else { return false };
+    if !c.sound(detector.at, "admission.cap") {
+        return false;
     }
+    let port_rate = trees.port_rate[i].0;
+    let ceiling = class.spec.ceiling.map(|s| s.of(trees.port_rate[i]).0).filter(|v| *v > 0);
+    let guarantee = trees.guarantee[i].unwrap_or(0);
+    let unwritten = ceiling.unwrap_or(guarantee);
+    let shared = detector.spec.rate.unwrap_or(unwritten);
+    let lacks = |rate: u64| rate > 0 && cap > rate;
+    let text = |rate: u64| rounded(Rate(rate));
+    let (message, hint) = match () {
+        () if lacks(port_rate) => (
+            format!("is above the rate of port \"{}\" ({})", class.spec.port, text(port_rate)),
+            "the link is full before a flow is refused. Use what the class is to carry",
+        ),
+        () if lacks(shared) => (
+            format!("is above what recognised flows may send together ({})", text(shared)),
+            "beyond that packets are lost before a flow is refused. Lower it, or raise detector.rate or the class",
+        ),
+        () if lacks(ceiling.unwrap_or(0)) => (
+            format!("is above the ceiling of class \"{}\" ({})", class.name, text(ceiling.unwrap_or(0))),
+            "beyond that packets wait and are lost before a flow is refused. Lower it, or raise the ceiling",
+        ),
+        () if lacks(guarantee) && port_rate > 0 => (
+            format!("is above the guarantee of class \"{}\" ({})", class.name, text(guarantee)),
+            "beyond that a full link gives calls what others leave before a flow is refused. Lower it, or raise \
+             the guarantee",
+        ),
+        () => return false,
+    };
+    c.push(c.warning(detector.at, "admission.cap", message).hint(hint));
+    true
 }
 
 fn no_effect(c: Checker<'_>, detector: &Declared<DetectorSpec>, declared: &Declarations) {
