@@ -4,11 +4,11 @@ use crate::error::{AppError, Verdict};
 use crate::output::{Output, complain, progress};
 use crate::table::Table;
 use clap::{Args, Subcommand};
-use perhop_flows::offline::{Classified, FlowRow, classify_capture};
+use perhop_flows::offline::{Classified, FlowRow, MAX_FLOWS, classify_capture};
 use perhop_flows::realtime::Stages;
 use perhop_flows::realtime::rtp::RtpSettings;
 use perhop_flows::realtime::statistics::Statistical;
-use perhop_io::pcap::{CaptureError, CaptureReader};
+use perhop_io::pcap::CaptureReader;
 use perhop_units::Duration;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,9 @@ pub enum RealtimeCommand {
 /// Arguments of `perhop realtime classify`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example: perhop realtime classify --json call.pcapng\n\n\
-                        A damaged file is classified up to the damage; the exit code is then 2.")]
+                        A damaged file is classified up to the damage; the exit code is then 2, as it is when no frame \
+                        of a file can be read. Simple packet blocks of pcapng have no time stamps: their flows are \
+                        too_few at best.")]
 pub struct ClassifyArgs {
     /// pcap or pcapng files
     #[arg(required = true, value_name = "FILE")]
@@ -34,9 +36,9 @@ pub struct ClassifyArgs {
     /// Packets of one source that decide, 3 to 64
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(3..=64))]
     packets: u32,
-    /// Packets that decide when they follow each other without gaps and in equal steps, 3 to N
-    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(3..=64))]
-    regular: u32,
+    /// Packets that decide when they follow each other without gaps and in equal steps, 3 to N [default: 6, or N if that is less]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(3..=64))]
+    regular: Option<u32>,
     /// Time in which they must come, 1 ms to 60 s
     #[arg(long, value_name = "TIME", default_value = "1 s")]
     within: Duration,
@@ -48,6 +50,9 @@ pub struct ClassifyArgs {
     statistical: bool,
 }
 
+/// Default of `--regular`: nobody waits for a packet of a capture to be marked.
+const REGULAR: u32 = 6;
+
 /// The last line of the JSON output.
 #[derive(Debug, Default, Serialize)]
 struct Summary {
@@ -55,6 +60,10 @@ struct Summary {
     files: u64,
     flows: u64,
     media: u64,
+    /// Frames that are neither UDP nor TCP, that cannot be read, and those of flows beyond the limit.
+    other: u64,
+    unreadable: u64,
+    beyond_limit: u64,
     errors: Vec<String>,
 }
 
@@ -71,27 +80,27 @@ impl RealtimeCommand {
 
 fn classify(args: &ClassifyArgs) -> Result<Verdict, AppError> {
     let settings = RtpSettings::new(args.packets, args.within, Duration::from_secs(30))
-        .and_then(|s| s.with_regular(args.regular.min(args.packets)))
-        .map_err(|e| AppError::Refused(format!("{e}\nSee `perhop realtime classify --help`.")))?;
+        .and_then(|s| s.with_regular(args.regular.unwrap_or(REGULAR.min(args.packets))))
+        .map_err(AppError::BadDetection)?;
     let stages =
         Stages { wrapped: !args.no_wrapped, statistical: args.statistical.then(Statistical::default) };
     let mut out = Output::new();
     let mut table =
         Table::new(["FILE", "FLOW", "PACKETS", "VERDICT", "REASON", "CONFIDENCE", "AT", "SSRC", "PT"]);
     let mut summary = Summary::default();
-    let (mut other, mut unreadable) = (0, 0);
     for path in &args.files {
         let (classified, error) = one_file(path, settings, stages);
         if let Some(error) = error {
             summary.errors.push(error.to_string());
-            complain(&AppError::Capture(error));
+            complain(&error);
         }
         let Some(found) = classified else { continue };
         summary.files += 1;
         summary.flows += found.rows.len() as u64;
         summary.media += found.rows.iter().filter(|r| r.verdict == "media").count() as u64;
-        other += found.other;
-        unreadable += found.unreadable;
+        summary.other += found.other;
+        summary.unreadable += found.unreadable;
+        summary.beyond_limit += found.beyond_limit;
         for row in &found.rows {
             if args.json {
                 out.json(row)?;
@@ -105,8 +114,8 @@ fn classify(args: &ClassifyArgs) -> Result<Verdict, AppError> {
     } else {
         out.text(&table)?;
         out.line(format_args!(
-            "{} flows in {} files, {} of them media; {other} frames neither UDP nor TCP, {unreadable} unreadable",
-            summary.flows, summary.files, summary.media
+            "{} flows in {} files, {} of them media; {} frames neither UDP nor TCP, {} unreadable",
+            summary.flows, summary.files, summary.media, summary.other, summary.unreadable
         ))?;
     }
     out.flush()?;
@@ -117,18 +126,17 @@ fn classify(args: &ClassifyArgs) -> Result<Verdict, AppError> {
 }
 
 /// What a capture holds, up to its damage if it has any.
-fn one_file(
-    path: &Path,
-    settings: RtpSettings,
-    stages: Stages,
-) -> (Option<Classified>, Option<CaptureError>) {
+fn one_file(path: &Path, settings: RtpSettings, stages: Stages) -> (Option<Classified>, Option<AppError>) {
     let reader = match CaptureReader::open(path) {
         Ok(reader) => reader,
-        Err(error) => return (None, Some(error)),
+        Err(error) => return (None, Some(AppError::Capture(error))),
     };
-    let mut damage = None;
-    let records = reader.map_while(|record| record.map_err(|e| damage = Some(e)).ok());
-    let frames = records.map(|r| (r.at, r.link_type, r.data));
+    let (mut damage, mut link_type) = (None, None);
+    let records = reader.map_while(|record| record.map_err(|e| damage = Some(AppError::Capture(e))).ok());
+    let frames = records.map(|r| {
+        link_type.get_or_insert(r.link_type);
+        (r.at, r.link_type, r.data)
+    });
     let found = classify_capture(&path.display().to_string(), settings, stages, frames);
     if found.unreadable > 0 {
         progress(format_args!(
@@ -137,7 +145,23 @@ fn one_file(
             found.unreadable
         ));
     }
-    (Some(found), damage)
+    if found.beyond_limit > 0 {
+        progress(format_args!(
+            "{}: {} packets are of flows beyond the first {MAX_FLOWS}, which are not looked at",
+            path.display(),
+            found.beyond_limit
+        ));
+    }
+    let nothing = found.unreadable > 0 && found.other == 0 && found.rows.is_empty();
+    let unread = || AppError::NoFrames { path: path.to_owned(), link_type: link_type.unwrap_or(0) };
+    let error = damage.or_else(|| nothing.then(unread));
+    (Some(found), error)
+}
+
+/// The flow, with its VLANs if it is tagged.
+fn flow_cell(row: &FlowRow) -> String {
+    let vlans: Vec<_> = row.vlan.iter().map(|id| format!(" vlan {id}")).collect();
+    row.flow.clone() + &vlans.concat()
 }
 
 fn cells(row: &FlowRow) -> Vec<String> {
@@ -145,7 +169,7 @@ fn cells(row: &FlowRow) -> Vec<String> {
     let list = |items: Vec<String>| if items.is_empty() { dash() } else { items.join(",") };
     vec![
         row.file.clone(),
-        row.flow.clone(),
+        flow_cell(row),
         row.packets.to_string(),
         row.verdict.to_owned(),
         row.reason.to_owned(),

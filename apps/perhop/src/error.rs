@@ -83,6 +83,17 @@ pub enum AppError {
     /// Capture files have errors, which were already shown.
     #[error("{0} of the files could not be read to the end\nThe flows shown are those of the readable part.")]
     BadCaptures(usize),
+    /// A capture of which no frame can be read.
+    #[error("{}: no frame can be read; the link type is {link_type}\nUse a capture of a link type that docs/detection.md lists.", path.display())]
+    NoFrames {
+        /// File.
+        path: PathBuf,
+        /// Of its first frame (LINKTYPE_*).
+        link_type: u32,
+    },
+    /// Options of detection are out of range.
+    #[error("{0}\nSee `perhop realtime classify --help`.")]
+    BadDetection(perhop_flows::realtime::rtp::RtpSettingsError),
     /// A packet's description has errors.
     #[error("{0}")]
     BadPacket(String),
@@ -190,6 +201,8 @@ impl AppError {
             | Self::NotText { .. }
             | Self::BadFile { .. }
             | Self::BadCaptures(_)
+            | Self::NoFrames { .. }
+            | Self::BadDetection(_)
             | Self::BadPacket(_)
             | Self::BadJson { .. }
             | Self::Refused(_)

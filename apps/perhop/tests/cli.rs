@@ -334,6 +334,44 @@ fn a_damaged_capture_is_classified_up_to_the_damage() {
     assert!(summary["errors"][0].as_str().unwrap().contains("damaged after record"));
 }
 
+/// A pcap file of this link type with one frame of zeros.
+fn pcap_of(link_type: u32) -> Vec<u8> {
+    let mut file = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0];
+    file.extend([link_type, 1, 0, 60, 60].map(u32::to_le_bytes).concat());
+    file.extend([0; 60]);
+    file
+}
+
+#[test]
+fn what_cannot_be_classified_is_said() {
+    let scratch = Scratch::new("unreadable");
+    let path = |name: &str, link_type| {
+        let path = scratch.0.join(name);
+        std::fs::write(&path, pcap_of(link_type)).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (ethernet, unknown) = (path("ethernet.pcap", 1), path("unknown.pcap", 999));
+    let ended = perhop(&["realtime", "classify", "--json", &ethernet]);
+    let summary = ended.json().pop().unwrap();
+    assert_eq!(
+        (ended.code, summary["other"].as_u64(), summary["unreadable"].as_u64()),
+        (Some(0), Some(1), Some(0))
+    );
+    let ended = perhop(&["realtime", "classify", "--json", &unknown]);
+    let summary = ended.json().pop().unwrap();
+    assert_eq!((ended.code, summary["unreadable"].as_u64()), (Some(2), Some(1)), "{}", ended.err);
+    assert!(summary["errors"][0].as_str().unwrap().contains("link type is 999"), "{summary}");
+    for (options, message) in [
+        (&["--packets", "5", "--regular", "9"][..], "9 regular packets"),
+        (&["--within", "0s"], "within 0 ns"),
+    ] {
+        let ended = perhop(&[&["realtime", "classify", &ethernet], options].concat());
+        assert!(ended.code == Some(2) && ended.err.contains(message), "{options:?}: {}", ended.err);
+        assert!(!ended.err.contains("router"), "{}", ended.err);
+    }
+    assert_eq!(perhop(&["realtime", "classify", "--packets", "4", &ethernet]).code, Some(0));
+}
+
 #[test]
 fn every_subcommand_explains_itself() {
     let commands: [&[&str]; 19] = [

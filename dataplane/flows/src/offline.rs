@@ -20,6 +20,8 @@ pub struct FlowRow {
     pub file: String,
     /// `udp 10.0.0.1:5004>10.0.0.2:5006`; IPv6 as `[addr]:port`.
     pub flow: String,
+    /// VLAN identifiers, outer first; none = untagged. Flows of one 5-tuple in different VLANs are different flows.
+    pub vlan: Vec<u16>,
     /// Packets, fragments behind the first not counted.
     pub packets: u64,
     /// `media` or `none`.
@@ -44,11 +46,17 @@ pub struct Classified {
     pub rows: Vec<FlowRow>,
     /// Frames that are not UDP or TCP over IP.
     pub other: u64,
+    /// Packets of flows beyond the first [`MAX_FLOWS`].
+    pub beyond_limit: u64,
     /// Frames cut short by the capture, malformed, or of an unknown link type.
     pub unreadable: u64,
 }
 
-type FlowId = (u8, SocketAddr, SocketAddr);
+/// Most flows of one capture; packets of others are counted and not looked at.
+pub const MAX_FLOWS: usize = 1_000_000;
+
+/// Protocol, VLAN identifiers (0 = none), sender, receiver.
+type FlowId = (u8, [u16; 2], SocketAddr, SocketAddr);
 
 /// A time stamp that goes back by more than this is that of a clock that was set, not of packets that overtook.
 const OVERTAKEN: Duration = Duration::from_millis(500);
@@ -122,7 +130,7 @@ impl Found {
 /// the headers of BSD's and Linux's packet filters. PPPoE, MPLS, IP in IP, GRE and GTP-U are taken off. Bytes behind the
 /// IP packet are ignored; a frame the capture cut short counts with what is left if that holds its headers.
 ///
-/// Memory: about 500 B a flow, without a limit: a capture is finite.
+/// Memory: about 1.2 kB a flow, of which there are at most [`MAX_FLOWS`].
 pub fn classify_capture<B: AsRef<[u8]>>(
     file: &str,
     settings: RtpSettings,
@@ -144,9 +152,13 @@ pub fn classify_capture<B: AsRef<[u8]>>(
             continue;
         };
         let order = flows.len();
+        if order >= MAX_FLOWS && !flows.contains_key(&id) {
+            result.beyond_limit += 1;
+            continue;
+        }
         let flow = flows.entry(id).or_insert_with(|| Flow::new(order, FlowDetector::new(settings, stages)));
-        let (protocol, a, b) = id;
-        let evidence = connections.entry((protocol, a.min(b), a.max(b))).or_default();
+        let (protocol, vlan, a, b) = id;
+        let evidence = connections.entry((protocol, vlan, a.min(b), a.max(b))).or_default();
         flow.packet(at, evidence, &scratch, &layout);
     }
     let mut rows: Vec<(usize, FlowRow)> =
@@ -193,7 +205,7 @@ impl Flow {
         }
     }
 
-    fn row(&self, file: &str, (proto, src, dst): &FlowId) -> FlowRow {
+    fn row(&self, file: &str, (proto, vlan, src, dst): &FlowId) -> FlowRow {
         let tcp = *proto == protocol::TCP;
         let media = match &self.last {
             Some(last) => Some(Found::with(self.found.clone(), last)),
@@ -208,6 +220,7 @@ impl Flow {
         FlowRow {
             file: file.to_owned(),
             flow: format!("{} {src}>{dst}", if tcp { "tcp" } else { "udp" }),
+            vlan: vlan.iter().copied().filter(|id| *id > 0).collect(),
             packets: self.packets,
             verdict: if media.is_some() { "media" } else { "none" },
             reason: media.as_ref().map_or(why_not, |m| m.reason.name()),
@@ -227,7 +240,10 @@ fn flow_id(frame: &[u8], layout: &Layout) -> Option<FlowId> {
     }
     let key = crate::classifier::Key::of(frame, layout, perhop_packet::PortId(0))?;
     let address = |ip: IpAddr, port| SocketAddr::new(ip, port);
-    Some((layout.protocol, address(key.src, layout.src_port), address(key.dst, layout.dst_port)))
+    let vlan = layout.vlan.map(|id| id & 0xfff);
+    let tags = usize::from(layout.vlan_tags);
+    let vlan = [0, 1].map(|at| if at < tags { vlan[at] } else { 0 });
+    Some((layout.protocol, vlan, address(key.src, layout.src_port), address(key.dst, layout.dst_port)))
 }
 
 #[cfg(test)]

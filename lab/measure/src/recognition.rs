@@ -173,6 +173,7 @@ mod tests {
         FlowRow {
             file: "made".to_owned(),
             flow: flow.to_owned(),
+            vlan: vec![],
             packets: 20,
             verdict: if media { "media" } else { "none" },
             reason: if media { "rtp" } else { "version" },

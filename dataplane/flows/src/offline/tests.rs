@@ -174,6 +174,7 @@ fn every_link_type_and_a_short_snap_length() {
             let expected = FlowRow {
                 file: "made".to_owned(),
                 flow: "udp 10.0.0.1:5004>10.0.0.2:5006".to_owned(),
+                vlan: if prefix.get(12) == Some(&0x88) && prefix[13] == 0xa8 { vec![5, 6] } else { vec![] },
                 packets: 12,
                 verdict: "media",
                 reason: "rtp",
@@ -245,4 +246,16 @@ fn stamps_that_go_back_do_not_hide_a_call() {
     assert_eq!(at(|i| i * 20_000 - if i % 5 == 4 { 30_000 } else { 0 }), found);
     assert_eq!(at(|i| i * 20_000 - if i > 5 { 100_000 } else { 0 }).0, "media");
     assert_eq!(at(|i| if i > 5 { i * 20_000 } else { i * 20_000 + 3_600_000_000 }).0, "media");
+}
+
+#[test]
+fn one_five_tuple_in_two_vlans_is_two_flows() {
+    let tagged = |vlan: u8, packet: Vec<u8>| [&[0; 12][..], &[0x81, 0, 0, vlan, 8, 0], &packet].concat();
+    let frames = (0..200_u16).map(|i| {
+        let (vlan, packet) = if i % 2 == 0 { (1, rtp(i / 2, 7)) } else { (2, datagram(&[1; 100])) };
+        (Instant(u64::from(i) * 10_000_000), 1, tagged(vlan, packet))
+    });
+    let found = classify_capture("made", RtpSettings::default(), Stages::default(), frames);
+    let rows: Vec<_> = found.rows.iter().map(|r| (r.vlan.as_slice(), r.packets, r.verdict)).collect();
+    assert_eq!(rows, [(&[1][..], 100, "media"), (&[2][..], 100, "none")]);
 }
