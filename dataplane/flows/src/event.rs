@@ -55,6 +55,13 @@ pub enum FlowEventKind {
     Refused,
     /// Admitted before, and dropped by admission.
     Dropped,
+    /// How a call sounds so far: each ten seconds while it lasts, and when it ends. Of speech only.
+    Quality {
+        /// R factor × 10.
+        r_tenths: u16,
+        /// MOS × 1000.
+        mos_thousandths: u16,
+    },
 }
 
 /// An event of one flow.
@@ -126,6 +133,14 @@ impl EventQueue {
         } else {
             self.lost += 1;
         }
+    }
+    /// Keeps an event that may be left out: it never takes the last half of the places. Whether it was kept.
+    pub fn push_optional(&mut self, event: FlowEvent) -> bool {
+        let kept = self.queue.len() < self.limit / 2;
+        if kept {
+            self.queue.push_back(event);
+        }
+        kept
     }
     pub fn take(&mut self, into: &mut Vec<FlowEvent>) {
         into.extend(self.queue.drain(..));

@@ -275,13 +275,16 @@ impl ControlThread {
         match event.kind {
             FlowEventKind::Detected => EventKind::FlowDetected {
                 flow,
-                reason: "rtp".to_owned(),
+                reason: event.reason.map_or("rtp", |r| r.name()).to_owned(),
                 class: self.detector_class(),
                 packets: event.packets,
             },
             FlowEventKind::Ended => EventKind::FlowEnded { flow, packets: event.packets },
             FlowEventKind::Refused => EventKind::FlowRefused { flow },
             FlowEventKind::Dropped => EventKind::FlowDropped { flow, packets: event.packets },
+            FlowEventKind::Quality { r_tenths, mos_thousandths } => {
+                EventKind::CallQuality { flow, r_tenths, mos_thousandths }
+            }
         }
     }
 

@@ -14,6 +14,8 @@ use perhop_packet::prefetch;
 pub(crate) struct Call {
     /// Twice the connection plus the half; `u32::MAX` = free.
     owner: u32,
+    /// When its quality was reported last, or it began, wrapping.
+    pub reported_ms: u32,
     pub meter: Meter,
     /// Packets of other SSRCs.
     pub others: Undecided,
@@ -47,8 +49,8 @@ impl CallSlab {
     }
 
     /// A place for `owner`; `None` when there is none left.
-    pub fn open(&mut self, owner: u32, meter: Meter) -> Option<u32> {
-        let call = Call { owner, meter, others: Undecided::default() };
+    pub fn open(&mut self, owner: u32, now_ms: u32, meter: Meter) -> Option<u32> {
+        let call = Call { owner, reported_ms: now_ms, meter, others: Undecided::default() };
         if let Some(slot) = self.free.pop() {
             self.slots[slot as usize] = call;
             return Some(slot);

@@ -2,14 +2,14 @@
 
 use super::{Flows, Look};
 use crate::admission::Admission;
-use crate::calls::{CallSlab, Meter};
-use crate::event::{FlowEvent, FlowEventKind};
+use crate::calls::{Assumed, CallSlab, Meter};
+use crate::event::{EventQueue, FlowEvent, FlowEventKind};
 use crate::realtime::UndecidedSlab;
 use crate::realtime::demux::{Kind, Payload, kind};
 use crate::realtime::machine::{MISFITS, Rules};
 use crate::realtime::reason::{Decision, Fit, Reason, fit, header_at};
 use crate::realtime::rtp::{HEADER_LEN, Header, NotRtp};
-use crate::table::{Entry, Finding, NONE, Verdict, elapsed_ms};
+use crate::table::{Entry, Finding, NONE, TICK_MS, Verdict, elapsed_ms};
 use perhop_packet::Meta;
 use perhop_units::{Duration, Instant};
 
@@ -18,6 +18,10 @@ const FOLLOWED: u64 = 64;
 const FOLLOWED_AGAIN: u64 = 8;
 /// A recognised flow's other packets are not looked at while its SSRC was heard within this time.
 const OTHER_SSRC_AFTER_MS: u32 = 1_000;
+/// Time from one report of a call's quality to the next, and how many are made at most in one go: each takes as long as
+/// some packets do.
+const REPORT_MS: u32 = 10_000;
+const REPORTS: u32 = 8;
 
 impl Flows {
     /// Follows detection of one half by one UDP packet; whether the flow is recognised, this packet included.
@@ -89,7 +93,7 @@ impl Flows {
         verdict: &Verdict,
         likely: bool,
     ) -> bool {
-        let Self { settings, table, undecided, calls, events, counters, epoch, .. } = self;
+        let Self { settings, table, undecided, calls, events, counters, epoch, config, .. } = self;
         let Some(detector) = &settings.detector else { return false };
         let promoted = detector.promote_class;
         let moves = verdict.promotable() && promoted.is_some() && promoted != verdict.class;
@@ -136,6 +140,8 @@ impl Flows {
             let h = &mut entry.halves[half];
             h.realtime = false;
             if was_rtp {
+                last_report(events, calls, &config.assumed, meta.received_at, n, entry, half);
+                let h = &mut entry.halves[half];
                 calls.close(h.undecided, owner);
                 h.undecided = NONE;
             }
@@ -164,21 +170,27 @@ impl Flows {
         let idle = settings.detector.as_ref().map_or(Duration::from_secs(30), |d| d.rtp.idle());
         let realtime_ms = idle.as_nanos() / 1_000_000;
         let crowded = table.crowded();
+        let mut reports = REPORTS;
         table.sweep(now, budget, |n, entry| {
             let timeout = config.timeouts.of_ms(entry, realtime_ms, crowded);
             let idle = u64::from(entry.idle_ms(now_ms));
             let over = idle >= timeout;
+            let mut again_ms = timeout.saturating_sub(idle);
             for half in 0..2 {
                 let h = &entry.halves[half];
                 let silent = u64::from(elapsed_ms(now_ms, h.ssrc_ms)) > realtime_ms;
                 if h.realtime && (over || silent) {
-                    events.push(FlowEvent::of(now, FlowEventKind::Ended, n, entry, half));
-                    counters.ended += 1;
                     if entry.findings[half].has_ssrc() {
-                        calls.close(h.undecided, n << 1 | half as u32);
+                        last_report(events, calls, &config.assumed, now, n, entry, half);
+                        calls.close(entry.halves[half].undecided, n << 1 | half as u32);
                         entry.halves[half].undecided = NONE;
                     }
+                    events.push(FlowEvent::of(now, FlowEventKind::Ended, n, entry, half));
+                    counters.ended += 1;
                     entry.halves[half].realtime = false;
+                } else if h.realtime && entry.findings[half].has_ssrc() {
+                    let due_ms = report(events, calls, &config.assumed, now, n, entry, half, &mut reports);
+                    again_ms = again_ms.min(due_ms);
                 }
             }
             if over {
@@ -186,8 +198,55 @@ impl Flows {
                 counters.expired += 1;
                 return None;
             }
-            Some(timeout - idle)
+            Some(again_ms)
         })
+    }
+}
+
+/// Reports how the call of a half sounds if it is time, and if `left` allows; ms until it is time.
+#[expect(clippy::too_many_arguments, reason = "parts of the element that are borrowed one by one")]
+fn report(
+    events: &mut EventQueue,
+    calls: &mut CallSlab,
+    assumed: &Assumed,
+    now: Instant,
+    n: u32,
+    entry: &Entry,
+    half: usize,
+    left: &mut u32,
+) -> u64 {
+    let now_ms = (now.as_nanos() / 1_000_000) as u32;
+    let Some(call) = calls.find_mut(entry.halves[half].undecided, n << 1 | half as u32) else {
+        return REPORT_MS.into();
+    };
+    let since_ms = elapsed_ms(now_ms, call.reported_ms);
+    if since_ms < REPORT_MS {
+        return u64::from(REPORT_MS - since_ms);
+    }
+    if *left == 0 {
+        return TICK_MS;
+    }
+    *left -= 1;
+    call.reported_ms = now_ms;
+    last_report(events, calls, assumed, now, n, entry, half);
+    REPORT_MS.into()
+}
+
+/// Reports how the call of a half sounds now, if it is one of speech: the last time when it ends.
+fn last_report(
+    events: &mut EventQueue,
+    calls: &CallSlab,
+    assumed: &Assumed,
+    now: Instant,
+    n: u32,
+    entry: &Entry,
+    half: usize,
+) {
+    let call = calls.find(entry.halves[half].undecided, n << 1 | half as u32);
+    let info = call.map(|call| call.meter.info(assumed));
+    if let Some((Some(r_tenths), Some(mos_thousandths))) = info.map(|i| (i.r_tenths, i.mos_thousandths)) {
+        let kind = FlowEventKind::Quality { r_tenths, mos_thousandths };
+        events.push_optional(FlowEvent::of(now, kind, n, entry, half));
     }
 }
 
@@ -260,7 +319,7 @@ fn settle(
         }
         (Some(meter), false) => {
             undecided.forget(h.undecided, owner);
-            h.undecided = calls.open(owner, meter).unwrap_or(NONE);
+            h.undecided = calls.open(owner, h.last_ms, meter).unwrap_or(NONE);
         }
         (None, true) => {
             calls.close(h.undecided, owner);
