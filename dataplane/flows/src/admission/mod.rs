@@ -14,6 +14,7 @@
 //! Source: Calarco, Software Techniques for Multiservice IP Networks, chapter V, with a fixed cap as the base of both
 //! percentages and a hold-off of one interval between two drops.
 
+mod pending;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ mod window;
 
 pub use settings::{AdmissionSettings, Turned, Victim};
 
+use pending::Pending;
 use perhop_packet::SlaId;
 use perhop_units::{Duration, Instant, Rate};
 use serde::Serialize;
@@ -110,7 +112,7 @@ pub(crate) struct Admission {
     places: Vec<u32>,
     meter: WindowMeter,
     /// What flows admitted in this interval and in the one before are going to carry.
-    pending: [u64; 2],
+    pending: Pending,
     admitted: u32,
     next: Instant,
     hold_off: Instant,
@@ -135,7 +137,7 @@ impl Admission {
             free: Vec::with_capacity(capacity),
             places: vec![0; owners],
             meter: WindowMeter::default(),
-            pending: [0; 2],
+            pending: Pending::new(),
             admitted: 0,
             next: Instant::ZERO,
             hold_off: Instant::ZERO,
@@ -168,7 +170,8 @@ impl Admission {
             }
             (_, Some(new)) => {
                 (self.next, self.grace) = (now + new.interval, now + new.idle);
-                (self.meter, self.pending) = (WindowMeter::default(), [0; 2]);
+                self.meter = WindowMeter::default();
+                self.pending.clear();
             }
             (_, None) => {
                 for at in 0..self.flows.len() {
@@ -285,7 +288,8 @@ impl Admission {
         let Some(settings) = self.settings.take() else { return };
         let over = now.since(self.next).0 / settings.interval.0.max(1);
         if over > INTERVALS {
-            (self.meter, self.pending) = (WindowMeter::default(), [0; 2]);
+            self.meter = WindowMeter::default();
+            self.pending.clear();
             self.next += settings.interval.saturating_mul(over);
         }
         while now >= self.next {
@@ -294,7 +298,6 @@ impl Admission {
             self.counters.intervals += 1;
             let average = self.meter.close(settings.interval, settings.windows);
             self.counters.intervals_over_cap += u64::from(average > settings.cap);
-            self.pending = [0, self.pending[0]];
             self.close_flows(end, &settings);
             if self.meter.used().0 > settings.part(settings.drop_pct) && end >= self.hold_off {
                 self.drop_one(end, &settings);
@@ -377,7 +380,7 @@ impl Admission {
         let Some(settings) = &self.settings else { return };
         let premium = settings.is_premium(sla);
         let limit = settings.part(if premium { settings.drop_pct } else { settings.accept_pct });
-        let used = self.meter.used().0.saturating_add(self.pending[0]).saturating_add(self.pending[1]);
+        let used = self.meter.used().0.saturating_add(self.pending.rate(now, settings.interval));
         let accepted = as_it_is || (!settings.locked && used < limit);
         let flow = &mut self.flows[at as usize];
         *flow = Flow { premium, since: now, seen: now, bytes: 0, before: 0, ..*flow };
@@ -386,7 +389,7 @@ impl Admission {
             flow.standing = Standing::Admitted;
             self.admitted += 1;
             self.counters.flows_admitted += 1;
-            self.pending[0] = self.pending[0].saturating_add(settings.new_flow.0);
+            self.pending.admit(now, settings.new_flow.0);
         } else {
             flow.standing = Standing::Refused;
             self.counters.flows_refused += 1;

@@ -51,8 +51,13 @@ fn a_flow_is_accepted_below_the_threshold_and_refused_at_it() {
 fn what_was_just_admitted_counts_until_it_is_measured() {
     let mut a = admission(&AdmissionSettings { new_flow: Rate(40_000), ..settings() });
     assert_eq!((0..4).filter(|o| packet(&mut a, 0, *o, 1)).count(), 3);
-    // Two intervals later the three are known to carry nothing.
-    assert_eq!((4..9).filter(|o| packet(&mut a, 1_600, *o, 1)).count(), 3);
+    // For one interval, whenever in it they came; then they are known to carry nothing.
+    assert_eq!((4..9).filter(|o| packet(&mut a, 799, *o, 1)).count(), 0);
+    assert_eq!((9..14).filter(|o| packet(&mut a, 800, *o, 1)).count(), 3);
+    let mut a = admission(&AdmissionSettings { new_flow: Rate(40_000), ..settings() });
+    assert_eq!((0..2).filter(|o| packet(&mut a, 700, *o, 1)).count(), 2);
+    assert!(packet(&mut a, 1_400, 2, 1));
+    assert_eq!((3..9).filter(|o| packet(&mut a, 1_500, *o, 1)).count(), 2);
 }
 
 #[test]
