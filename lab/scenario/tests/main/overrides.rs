@@ -423,7 +423,10 @@ fn settable(text: &str) -> Vec<(String, [&'static str; 3])> {
             other => panic!("what can be set in {other}?"),
         };
         let times = [("start", ["7 s", "0 s", "6500 ms"]), ("stop", ["10 s", "0.15 min", "12 s"])];
-        all.extend(keys.iter().chain(&times).map(|(key, values)| (format!("traffic.{name}.{key}"), *values)));
+        // What lasts for a second or two is over before these.
+        let short = matches!(file["duration"].as_str(), Some("1 s" | "2 s"));
+        let times = if short { &times[..0] } else { &times[..] };
+        all.extend(keys.iter().chain(times).map(|(key, values)| (format!("traffic.{name}.{key}"), *values)));
     }
     all
 }
