@@ -28,6 +28,13 @@ fn of_class(class: &ClassSettings) -> Vec<String> {
                 congestion.target
             ));
         }
+        let quarter = Duration(congestion.target.0 / 4);
+        if let Some(poll) = class.poll.filter(|poll| *poll > quarter) {
+            advice.push(format!(
+                "congestion.poll = {poll} is more than a quarter of the target: a long queue may be seen too late; use \
+                 at most {quarter}"
+            ));
+        }
     } else if least < rate_of(mtu, PATIENCE) {
         advice.push(format!("least = {least}: a packet of {mtu} would take longer than {PATIENCE}"));
     }
@@ -65,6 +72,9 @@ mod tests {
         let told = advice(&format!("least = \"799 kbit/s\"\n{congestion}"));
         assert!(told.len() == 1 && told[0].contains("at least 800 kbit/s"), "{told:?}");
         assert_eq!(advice(&format!("least = \"800 kbit/s\"\n{congestion}")), [""; 0]);
+        let looks = |poll| advice(&format!("least = \"800 kbit/s\"\n{congestion}poll = \"{poll}\"\n"));
+        assert!(looks("3.8 ms").len() == 1 && looks("3.8 ms")[0].contains("at most 3.75 ms"));
+        assert_eq!(looks("3.75 ms"), [""; 0]);
         assert!(advice("least = \"1 bit/s\"\n")[0].contains("longer than 1 s"));
         assert_eq!(advice("least = \"12 kbit/s\"\n"), [""; 0]);
         // K = 600 kbit/s and s = 0.9: unstable below 270 kbit/s.

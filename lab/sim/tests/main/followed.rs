@@ -51,10 +51,11 @@ fn an_idle_path_adds_the_time_on_its_lines_and_nothing_else() {
     let recording = simulate(&s);
     let excess = excess(&recording, 0, 200 * MS);
     // A frame of 1514 B takes 1211.2 µs on the core and 121.1 µs on either line beside it, an acknowledgement of 54 B 43.2
-    // and 4.3 µs: 1505.3 µs; a second one 1211.2 µs more if both left together.
+    // and 4.3 µs: 1505.3 µs; a second one 1211.2 µs more if both left together, and 4.3 µs if that was behind the last
+    // acknowledgement of the handshake.
     let (least, most) = (*excess.iter().min().expect("segments"), *excess.iter().max().expect("segments"));
     assert!((1_505_000..1_506_000).contains(&least), "{least}");
-    assert!(most < 1_506_000 + 1_212_000, "{most}");
+    assert!(most < 1_506_000 + 1_211_200 + 4_400, "{most}");
     let record = &recording.connections[0];
     let log = record.segments.as_ref().expect("it is followed");
     assert!(log.again().is_empty() && log.segments().len() > 250);
@@ -86,15 +87,16 @@ fn access_delays_are_spread_evenly_and_count_twice() {
 
 #[test]
 fn a_full_queue_shows_as_delay_and_its_losses_as_retransmissions() {
-    // 40 segments of window over 25 of the path at 1.5 Mbit/s: 15 wait, 8.07 ms each, once slow start is over.
+    // 40 segments of buffer over 25 of the path at 1.5 Mbit/s. Of these 39 are on their way, because what a segment is
+    // acknowledged by leaves before the segment is read, and 14 of them wait, 8.07 ms each, once slow start is over.
     let mut s = transfers(1_500, 1, (Duration::ZERO, Duration::ZERO), 40 * 1460);
     s.warm_up = Duration::from_secs(5);
     s.duration = Duration::from_secs(25);
     let recording = simulate(&s);
     let result = groups(&s, std::slice::from_ref(&recording));
     let delay = result[0].esdl_ms.as_ref().expect("segments");
-    // The window takes 40 · 8.0747 ms in all; 200 are the path's.
-    assert!((delay.mean - (40.0 * 8.074_7 - 200.0)).abs() < 1.0, "{delay:?}");
+    // The window takes 39 · 8.0747 ms in all; 200 are the path's.
+    assert!((delay.mean - (39.0 * 8.074_7 - 200.0)).abs() < 0.1, "{delay:?}");
     assert_eq!(result[0].retransmits.map(|again| again.count), Some(0));
     // Ten packets of queue lose some; what is sent again is what the sender itself counts.
     for link in s.links.iter_mut().take(1) {
