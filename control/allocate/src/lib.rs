@@ -36,7 +36,7 @@
 //! # Ok::<(), perhop_allocate::Unstable>(())
 //! ```
 //!
-//! [`max_min`] divides the bandwidth of links between flows of TCP that are held at a rate.
+//! [`max_min()`] divides the bandwidth of links between flows of TCP that are held at a rate.
 //!
 //! [`tune`] finds good thresholds for given traffic, and [`fluid`] is a model of traffic to try them on.
 //!

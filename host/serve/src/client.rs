@@ -59,7 +59,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the socket at `path`, which waits for [`PATIENCE`].
+    /// A client of the socket at `path`, which waits 30 s for an answer.
     pub fn new(path: &Path) -> Self {
         Self { path: path.to_owned(), patience: PATIENCE, stop: None }
     }
