@@ -3,6 +3,7 @@
 //! A fuzz target calls one of them with inputs that libFuzzer makes; `tests/corpus.rs` calls them with every file of
 //! `fuzz/corpus/NAME`. [`TARGETS`] is the list of both.
 
+pub mod abr;
 pub mod capture;
 pub mod data_path;
 pub mod describe;
@@ -17,7 +18,8 @@ pub mod transaction;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every fuzz target.
-pub const TARGETS: [Target; 22] = [
+pub const TARGETS: [Target; 23] = [
+    ("abr", abr::rate_control),
     ("arp", headers::arp),
     ("capture", capture::classification),
     ("data_path", data_path::forwarding),

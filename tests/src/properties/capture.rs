@@ -57,7 +57,7 @@ fn books(result: &Classified, frames: usize) {
     assert_eq!(counted + result.other + result.unreadable, frames as u64);
     let mut flows = BTreeSet::new();
     for row in &result.rows {
-        assert!(flows.insert(&row.flow), "{} stands twice", row.flow);
+        assert!(flows.insert((&row.flow, &row.vlan)), "{} stands twice", row.flow);
         assert!(row.packets > 0);
         let media = row.decided_at.is_some();
         assert_eq!(row.verdict == "media", media);
