@@ -62,13 +62,13 @@ use crate::state::FlowState;
 use crate::table::Locator;
 use perhop_element::{
     ArgError, Args, BuildCx, CounterSink, Cx, Element, ElementState, ElementType, PortCount, PortIndex,
-    TimerId,
+    Reader, TimerId,
 };
 use perhop_packet::{Batch, Direction, Meta, NO_CONNECTION, Packet};
 use perhop_units::{Duration, Instant};
 use perhop_wire::protocol;
 use std::any::Any;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A prepared change of the element's settings.
@@ -311,30 +311,10 @@ pub fn types() -> Vec<ElementType> {
 }
 
 fn build(args: &Args, _cx: &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgError>> {
-    let mut errors = args.unknown(&["connections", "held"], 0);
-    let mut number = |key: &str, default: u64, range: RangeInclusive<u64>| match args.parse::<u64>(key, None)
-    {
-        Ok(None) => default,
-        Ok(Some(n)) if range.contains(&n) => n,
-        Ok(Some(n)) => {
-            errors.push(ArgError {
-                offset: args.find(key, None).map_or(args.offset, |a| a.offset),
-                key: Some(key.to_owned()),
-                message: format!("{key} = {n} is out of range"),
-                allowed: Some(format!("{} to {}", range.start(), range.end())),
-            });
-            default
-        }
-        Err(e) => {
-            errors.push(e);
-            default
-        }
-    };
-    let connections = number("connections", 65_536, 16..=4_194_304) as usize;
-    let held = number("held", HELD as u64, 1..=65_536) as usize;
-    if !errors.is_empty() {
-        return Err(errors);
-    }
+    let mut r = Reader::new(args);
+    let connections = r.optional_in("connections", None, 65_536, 16..=4_194_304);
+    let held = r.optional_in("held", None, HELD, 1..=65_536);
+    r.finish(())?;
     Ok(Box::new(Abr::with_store(connections, held, Arc::default())))
 }
 

@@ -1,7 +1,6 @@
 use super::*;
 use crate::settings::{Floor, LimitedBy, Match, Policy};
-use perhop_element::Arg;
-use perhop_element::testkit::Bench;
+use perhop_element::testkit::{Bench, args};
 use perhop_packet::ClassId;
 use perhop_units::Rate;
 use perhop_wire::tcp::flags::{ACK, FIN, RST, SYN};
@@ -360,14 +359,12 @@ fn state_moves_to_a_successor() {
 
 #[test]
 fn all_errors_of_the_arguments_at_once_and_samples_build() {
-    let arg = |key: &str, value: &str| Arg { key: Some(key.into()), value: value.into(), offset: 0 };
-    let bad = Args { list: vec![arg("connections", "3"), arg("held", "x"), arg("rate", "1")], offset: 0 };
+    let bad = args("connections = 3, held = x, rate = 1");
     assert_eq!(build(&bad, &mut BuildCx::default()).err().map(|e| e.len()), Some(3));
     use rand::SeedableRng;
     let mut rng = rand_pcg::Pcg64Mcg::seed_from_u64(1);
     for _ in 0..10 {
         let text = (types()[0].sample)(&mut rng);
-        let list = text.split(", ").filter_map(|a| a.split_once(" = ")).map(|(k, v)| arg(k, v)).collect();
-        assert!(build(&Args { list, offset: 0 }, &mut BuildCx::default()).is_ok(), "{text}");
+        assert!(build(&args(&text), &mut BuildCx::default()).is_ok(), "{text}");
     }
 }

@@ -14,6 +14,7 @@ mod discipline;
 mod driver;
 mod histogram;
 mod port;
+mod reader;
 mod registry;
 pub mod testkit;
 mod trace;
@@ -26,6 +27,7 @@ pub use discipline::{Budget, Delta, Discipline, Head};
 pub use driver::{Driver, DriverError, Edge};
 pub use histogram::Histogram;
 pub use port::{Port, PortError};
+pub use reader::Reader;
 pub use registry::{BuildFn, ElementType, PortCount, Registry};
 pub use trace::{DelaySample, DelayTrace, TraceConfig};
 

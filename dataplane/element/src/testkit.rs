@@ -1,9 +1,21 @@
 //! Scripts in virtual time: build a small graph, push frames at given times, look at what comes out.
 
-use crate::{Cx, Driver, Element, NodeId, PortIndex};
+use crate::{Arg, Args, Cx, Driver, Element, NodeId, PortIndex};
 use perhop_packet::{Batch, Packet, Pool};
 use perhop_units::{Duration, Instant};
 use std::any::Any;
+
+/// Arguments as the graph parser gives them: `key = value` or bare, separated by commas.
+pub fn args(text: &str) -> Args {
+    let list = text.split(',').filter(|part| !part.trim().is_empty()).map(|part| {
+        let offset = part.as_ptr() as usize - text.as_ptr() as usize;
+        match part.split_once('=') {
+            Some((k, v)) => Arg { key: Some(k.trim().to_owned()), value: v.trim().to_owned(), offset },
+            None => Arg { key: None, value: part.trim().to_owned(), offset },
+        }
+    });
+    Args { list: list.collect(), offset: 0 }
+}
 
 /// Collects packets with their arrival time, for assertions.
 #[derive(Debug, Default)]

@@ -30,10 +30,10 @@
 //! # Source
 //! RFC 2475 §2.3.1 (behaviour-aggregate classifier), RFC 3290 §4.2.1.
 
-use crate::plumbing::reader::{Reader, as_any, keep};
+use crate::plumbing::adapter::{as_any, keep};
 use crate::plumbing::set_class::is_name;
 use perhop_element::{
-    Arg, ArgError, Args, BuildCx, CounterSink, Cx, Element, ElementType, PortCount, PortIndex,
+    Arg, ArgError, Args, BuildCx, CounterSink, Cx, Element, ElementType, PortCount, PortIndex, Reader,
 };
 use perhop_packet::{Batch, ClassId, DropReason};
 use perhop_units::Dscp;
@@ -223,8 +223,8 @@ pub(super) const TYPE: ElementType = ElementType {
 mod tests {
     use super::*;
     use crate::plumbing::UdpFrame;
-    use crate::plumbing::reader::tests::args;
     use perhop_element::testkit::Bench;
+    use perhop_element::testkit::args;
 
     fn frames() -> Vec<Vec<u8>> {
         let dscp = |n| UdpFrame { dscp: Dscp::new(n).unwrap(), ..UdpFrame::default() }.to_vec();

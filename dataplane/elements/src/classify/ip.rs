@@ -31,8 +31,8 @@
 //! RFC 2475 §2.3.1 (multi-field classifier), RFC 3290 §4.2.
 
 use super::rule::{Rule, WORDS};
-use crate::plumbing::reader::{Reader, as_any};
-use perhop_element::{CounterSink, Cx, Element, ElementState, ElementType, PortCount, PortIndex};
+use crate::plumbing::adapter::as_any;
+use perhop_element::{CounterSink, Cx, Element, ElementState, ElementType, PortCount, PortIndex, Reader};
 use perhop_packet::{Batch, DropReason};
 
 /// The most rules.
@@ -128,9 +128,9 @@ pub(super) const TYPE: ElementType = ElementType {
 mod tests {
     use super::*;
     use crate::plumbing::UdpFrame;
-    use crate::plumbing::reader::tests::args;
     use perhop_element::BuildCx;
     use perhop_element::testkit::Bench;
+    use perhop_element::testkit::args;
 
     #[test]
     fn the_first_rule_wins_and_the_unmatched_are_dropped() {

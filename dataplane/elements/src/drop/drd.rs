@@ -32,10 +32,10 @@
 //! M. Gaynor, *Proactive packet dropping methods for TCP gateways*, 1996, as the emulator NIST Net has it, whose
 //! probability ends at 95 % (`docs/sources.md`, Reddy 2004). The probability at `min` is not published.
 
-use crate::plumbing::reader::{Reader, as_any};
+use crate::plumbing::adapter::as_any;
 use crate::queue::fifo::{FifoConfig, Watch, read_config, take};
 use crate::queue::{FifoQueue, MAX_PACKETS, QueueCounters};
-use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Head};
+use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Head, Reader};
 use perhop_packet::{Batch, DropReason};
 use perhop_units::{Instant, Probability, QueueLimit, Rate};
 
@@ -103,18 +103,10 @@ impl Discipline for Drd {
             let waiting = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
             if waiting >= self.drd.min && self.drd.drops(waiting, cx.random()) {
                 self.early += 1;
-                self.counters.refused(&packet);
-                cx.drop(packet, DropReason::RedEarly);
+                self.counters.refuse(cx, packet, DropReason::RedEarly);
                 continue;
             }
-            let frame_len = packet.len();
-            match self.queue.offer(packet) {
-                Ok(()) => self.counters.taken(frame_len, &self.queue),
-                Err(packet) => {
-                    self.counters.refused(&packet);
-                    cx.drop(packet, DropReason::QueueFull);
-                }
-            }
+            self.counters.offer(&mut self.queue, cx, packet);
         }
         change.end(&self.queue)
     }

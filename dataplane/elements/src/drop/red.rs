@@ -40,10 +40,10 @@
 //! gaps are uniform on 1 … 1/p.
 
 use super::{RedConfig, RedState, RedVerdict};
-use crate::plumbing::reader::{Reader, as_any};
+use crate::plumbing::adapter::as_any;
 use crate::queue::fifo::{FifoConfig, Watch, read_config, take};
 use crate::queue::{FifoQueue, QueueCounters};
-use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Head};
+use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Head, Reader};
 use perhop_packet::{Batch, DropReason};
 use perhop_units::{Bytes, Instant, Probability, QueueLimit, Rate};
 use perhop_wire::layout::set_ecn_ce;
@@ -98,25 +98,16 @@ impl Discipline for Red {
                 }
                 RedVerdict::DropEarly => {
                     self.early += 1;
-                    self.counters.refused(&packet);
-                    cx.drop(packet, DropReason::RedEarly);
+                    self.counters.refuse(cx, packet, DropReason::RedEarly);
                     continue;
                 }
                 RedVerdict::DropForced => {
                     self.forced += 1;
-                    self.counters.refused(&packet);
-                    cx.drop(packet, DropReason::RedForced);
+                    self.counters.refuse(cx, packet, DropReason::RedForced);
                     continue;
                 }
             }
-            let frame_len = packet.len();
-            match self.queue.offer(packet) {
-                Ok(()) => self.counters.taken(frame_len, &self.queue),
-                Err(packet) => {
-                    self.counters.refused(&packet);
-                    cx.drop(packet, DropReason::QueueFull);
-                }
-            }
+            self.counters.offer(&mut self.queue, cx, packet);
         }
         change.end(&self.queue)
     }

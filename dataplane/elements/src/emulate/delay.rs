@@ -30,8 +30,10 @@
 //! None: a delay line.
 
 use super::delay_line::{DelayLine, jittered};
-use crate::plumbing::reader::{Reader, as_any};
-use perhop_element::{CounterSink, Cx, Element, ElementState, ElementType, PortCount, PortIndex, TimerId};
+use crate::plumbing::adapter::as_any;
+use perhop_element::{
+    CounterSink, Cx, Element, ElementState, ElementType, PortCount, PortIndex, Reader, TimerId,
+};
 use perhop_packet::{Batch, DropReason};
 use perhop_units::Duration;
 

@@ -51,11 +51,13 @@ use super::delay::MAX_DELAY;
 use super::delay_line::DelayLine;
 use super::opportunities::Opportunities;
 use crate::meter::RATE_RANGE;
-use crate::plumbing::reader::{Reader, as_any};
+use crate::plumbing::adapter::as_any;
 use crate::queue::fifo::{FifoConfig, read_config};
 use crate::queue::{FifoQueue, LengthRange, MAX_WAITS, QueueCounters, ThinnedLog, Wait};
 use crate::schedule::{Transmitter, TransmitterConfig};
-use perhop_element::{CounterSink, Cx, Element, ElementState, ElementType, PortCount, PortIndex, TimerId};
+use perhop_element::{
+    CounterSink, Cx, Element, ElementState, ElementType, PortCount, PortIndex, Reader, TimerId,
+};
 use perhop_packet::{Batch, DropReason, Packet};
 use perhop_units::{Duration, Instant, Probability, Rate};
 use std::str::FromStr;
@@ -446,9 +448,9 @@ pub(super) const TYPE: ElementType = ElementType {
 mod tests {
     use super::*;
     use crate::plumbing::frames::udp;
-    use crate::plumbing::reader::tests::args;
     use perhop_element::BuildCx;
     use perhop_element::testkit::Bench;
+    use perhop_element::testkit::args;
     use perhop_units::QueueLimit;
     use proptest::prelude::*;
 

@@ -25,8 +25,8 @@
 //! # Source
 //! None: an independent (Bernoulli) loss model.
 
-use crate::plumbing::reader::{Reader, as_any};
-use perhop_element::{Cx, Element, ElementType, PortCount, PortIndex};
+use crate::plumbing::adapter::as_any;
+use perhop_element::{Cx, Element, ElementType, PortCount, PortIndex, Reader};
 use perhop_packet::{Batch, DropReason};
 use perhop_units::Probability;
 
@@ -86,9 +86,9 @@ pub(super) const TYPE: ElementType = ElementType {
 mod tests {
     use super::*;
     use crate::plumbing::frames::udp;
-    use crate::plumbing::reader::tests::args;
     use perhop_element::BuildCx;
     use perhop_element::testkit::Bench;
+    use perhop_element::testkit::args;
 
     #[test]
     fn the_loss_rate_is_the_probability() {

@@ -26,8 +26,8 @@
 //! # Source
 //! RFC 2474 §3, RFC 3260 §4 (the six bits), RFC 3168 §5 (the other two), RFC 1624 eqn 3 (checksum).
 
-use crate::plumbing::reader::{Reader, as_any, keep};
-use perhop_element::{CounterSink, Cx, Element, ElementType, PortCount, PortIndex};
+use crate::plumbing::adapter::{as_any, keep};
+use perhop_element::{CounterSink, Cx, Element, ElementType, PortCount, PortIndex, Reader};
 use perhop_packet::{Batch, Packet};
 use perhop_units::{Color, Dscp};
 use perhop_wire::layout::set_dscp;
@@ -132,9 +132,9 @@ pub(super) const TYPE: ElementType = ElementType {
 mod tests {
     use super::*;
     use crate::plumbing::UdpFrame;
-    use crate::plumbing::reader::tests::args;
     use perhop_element::BuildCx;
     use perhop_element::testkit::Bench;
+    use perhop_element::testkit::args;
     use proptest::prelude::*;
 
     proptest! {

@@ -1,7 +1,7 @@
 //! What all meters share as elements: colour each packet, count by colour, one output or three.
 
-use crate::plumbing::reader::{Reader, as_any};
-use perhop_element::{CounterSink, Cx, Element, ElementState, PortIndex};
+use crate::plumbing::adapter::as_any;
+use perhop_element::{CounterSink, Cx, Element, ElementState, PortIndex, Reader};
 use perhop_packet::{Batch, Packet};
 use perhop_units::{Bytes, Color, Instant, Rate};
 use std::ops::RangeInclusive;

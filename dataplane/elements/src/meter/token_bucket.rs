@@ -29,8 +29,7 @@
 
 use super::adapter::{BURST_RANGE, Meter, MeterElement, RATE_RANGE, read_outputs};
 use super::bucket::Bucket;
-use crate::plumbing::reader::Reader;
-use perhop_element::{ElementType, PortCount};
+use perhop_element::{ElementType, PortCount, Reader};
 use perhop_units::{Bytes, Color, Instant, Rate, Tokens};
 use rand::Rng;
 

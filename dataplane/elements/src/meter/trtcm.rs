@@ -35,8 +35,7 @@
 
 use super::adapter::{BURST_RANGE, Meter, MeterElement, RATE_RANGE, read_outputs};
 use super::bucket::Bucket;
-use crate::plumbing::reader::Reader;
-use perhop_element::{ElementType, PortCount};
+use perhop_element::{ElementType, PortCount, Reader};
 use perhop_units::{Bytes, Color, Instant, Rate, Tokens};
 
 /// Parameters of RFC 2698 §2.
@@ -138,9 +137,9 @@ mod tests {
     use super::*;
     use crate::meter::laws::{arrivals, bytes_within_envelope};
     use crate::plumbing::frames::udp;
-    use crate::plumbing::reader::tests::args;
     use perhop_element::BuildCx;
     use perhop_element::testkit::Bench;
+    use perhop_element::testkit::args;
     use perhop_units::Duration;
     use proptest::prelude::*;
 

@@ -25,8 +25,8 @@
 //! # Source
 //! The checks are those of [`perhop_wire::dissect`].
 
-use super::reader::{Reader, as_any};
-use perhop_element::{Cx, Element, ElementType, PortCount, PortIndex};
+use super::adapter::as_any;
+use perhop_element::{Cx, Element, ElementType, PortCount, PortIndex, Reader};
 use perhop_packet::{Batch, DropReason};
 
 /// The element.

@@ -22,9 +22,9 @@
 //! # Source
 //! None: plumbing.
 
-use super::reader::{Reader, as_any};
+use super::adapter::as_any;
 use crate::meter::metered_len;
-use perhop_element::{CounterSink, Cx, Element, ElementState, ElementType, PortCount, PortIndex};
+use perhop_element::{CounterSink, Cx, Element, ElementState, ElementType, PortCount, PortIndex, Reader};
 use perhop_packet::Batch;
 
 /// The element, and its own counters.

@@ -22,8 +22,8 @@
 //! # Source
 //! RFC 3290 §7.1.3 (absolute dropper).
 
-use super::reader::{Reader, as_any};
-use perhop_element::{Cx, Element, ElementType, PortCount, PortIndex};
+use super::adapter::as_any;
+use perhop_element::{Cx, Element, ElementType, PortCount, PortIndex, Reader};
 use perhop_packet::{Batch, DropReason};
 
 /// The element.

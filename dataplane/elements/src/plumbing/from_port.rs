@@ -25,9 +25,9 @@
 //! # Source
 //! The checks are those of [`perhop_wire::dissect`].
 
+use super::adapter::{as_any, keep};
 use super::check_frame::dissect_batch;
-use super::reader::{Reader, as_any, keep};
-use perhop_element::{CounterSink, Cx, Element, ElementType, PortCount, PortIndex};
+use perhop_element::{CounterSink, Cx, Element, ElementType, PortCount, PortIndex, Reader};
 use perhop_packet::{Batch, PortId};
 
 /// The element.

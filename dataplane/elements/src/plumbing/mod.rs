@@ -1,12 +1,12 @@
 //! Ports, tees, counters, sources and sinks.
 
+pub mod adapter;
 pub mod check_frame;
 pub mod counter;
 pub mod discard;
 pub mod frames;
 pub mod from_port;
 pub mod port_switch;
-pub mod reader;
 pub mod set_class;
 pub mod source;
 pub mod tee;
@@ -46,9 +46,9 @@ pub fn types() -> Vec<ElementType> {
 
 #[cfg(test)]
 mod tests {
-    use super::reader::tests::args;
     use super::*;
     use perhop_element::testkit::Bench;
+    use perhop_element::testkit::args;
     use perhop_element::{BuildCx, PortCount, TimerId};
     use perhop_packet::{Batch, ClassId, PortId, ProfileId, SlaId};
     use perhop_units::{Color, Duration, Rate};

@@ -23,8 +23,8 @@
 //! # Source
 //! None: plumbing.
 
-use super::reader::{Reader, as_any};
-use perhop_element::{Cx, Element, ElementType, PortCount, PortIndex};
+use super::adapter::as_any;
+use perhop_element::{Cx, Element, ElementType, PortCount, PortIndex, Reader};
 use perhop_packet::{Batch, DropReason};
 
 /// The element.

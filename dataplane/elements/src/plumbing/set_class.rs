@@ -24,8 +24,8 @@
 //! # Source
 //! None: plumbing.
 
-use super::reader::{Reader, as_any};
-use perhop_element::{BuildCx, Cx, Element, ElementType, PortCount, PortIndex};
+use super::adapter::as_any;
+use perhop_element::{BuildCx, Cx, Element, ElementType, PortCount, PortIndex, Reader};
 use perhop_packet::{Batch, ClassId};
 
 /// The element.
@@ -98,8 +98,8 @@ pub(super) const TYPE: ElementType = ElementType {
 mod tests {
     use super::*;
     use crate::plumbing::frames::udp;
-    use crate::plumbing::reader::tests::args;
     use perhop_element::testkit::Bench;
+    use perhop_element::testkit::args;
 
     #[test]
     fn the_name_is_interned_and_written() {

@@ -32,10 +32,12 @@
 //! # Source
 //! None: plumbing.
 
+use super::adapter::as_any;
 use super::frames::UdpFrame;
-use super::reader::{Reader, as_any};
 use crate::meter::metered_len;
-use perhop_element::{CounterSink, Cx, Element, ElementState, ElementType, PortCount, PortIndex, TimerId};
+use perhop_element::{
+    CounterSink, Cx, Element, ElementState, ElementType, PortCount, PortIndex, Reader, TimerId,
+};
 use perhop_packet::{Batch, Packet};
 use perhop_units::{Bytes, Dscp, Duration, Instant, Rate};
 use std::ops::RangeInclusive;

@@ -25,8 +25,8 @@
 //! # Source
 //! None: plumbing.
 
-use super::reader::{Reader, as_any, keep};
-use perhop_element::{CounterSink, Cx, Element, ElementType, PortCount, PortIndex};
+use super::adapter::{as_any, keep};
+use perhop_element::{CounterSink, Cx, Element, ElementType, PortCount, PortIndex, Reader};
 use perhop_packet::Batch;
 
 /// Most outputs of a [`Tee`].

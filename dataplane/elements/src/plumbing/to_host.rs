@@ -22,8 +22,8 @@
 //! # Source
 //! None: plumbing.
 
-use super::reader::{Reader, as_any, keep};
-use perhop_element::{CounterSink, Cx, Element, ElementType, PortCount, PortIndex};
+use super::adapter::{as_any, keep};
+use perhop_element::{CounterSink, Cx, Element, ElementType, PortCount, PortIndex, Reader};
 use perhop_packet::Batch;
 
 /// The element.

@@ -25,8 +25,8 @@
 //! # Source
 //! None: plumbing.
 
-use super::reader::{Reader, as_any, keep};
-use perhop_element::{CounterSink, Cx, Element, ElementType, PortCount, PortIndex};
+use super::adapter::{as_any, keep};
+use perhop_element::{CounterSink, Cx, Element, ElementType, PortCount, PortIndex, Reader};
 use perhop_packet::{Batch, PortId};
 
 /// The element.
@@ -80,9 +80,9 @@ pub(super) const TYPE: ElementType = ElementType {
 mod tests {
     use super::*;
     use crate::plumbing::frames::udp;
-    use crate::plumbing::reader::tests::args;
     use perhop_element::BuildCx;
     use perhop_element::testkit::Bench;
+    use perhop_element::testkit::args;
 
     #[test]
     fn packets_reach_the_transmit_queue_of_their_port() {

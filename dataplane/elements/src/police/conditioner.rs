@@ -51,9 +51,9 @@ use super::spec::{Action, Excess, OutOfProfile, SlaTraffic};
 use super::table::{ConditionerChange, Table, Tables};
 use crate::mark::mark;
 use crate::meter::metered_len;
-use crate::plumbing::reader::{Reader, as_any};
+use crate::plumbing::adapter::as_any;
 use crate::plumbing::set_class::read_class;
-use perhop_element::{CounterSink, Cx, Element, ElementState, ElementType, PortCount, PortIndex};
+use perhop_element::{CounterSink, Cx, Element, ElementState, ElementType, PortCount, PortIndex, Reader};
 use perhop_packet::{Batch, ClassId, DropReason, Meta, NO_CONNECTION, Packet, ProfileId, SlaId};
 use perhop_units::{Bytes, Color, Dscp, Instant};
 

@@ -30,8 +30,8 @@
 
 use crate::mark::mark;
 use crate::meter::{BURST_RANGE, ColorCounters, RATE_RANGE, TokenBucket, metered_len};
-use crate::plumbing::reader::{Reader, as_any};
-use perhop_element::{CounterSink, Cx, Element, ElementState, ElementType, PortCount, PortIndex};
+use crate::plumbing::adapter::as_any;
+use perhop_element::{CounterSink, Cx, Element, ElementState, ElementType, PortCount, PortIndex, Reader};
 use perhop_packet::{Batch, DropReason};
 use perhop_units::{Color, Dscp, Instant};
 
@@ -134,9 +134,9 @@ pub(super) const TYPE: ElementType = ElementType {
 mod tests {
     use super::*;
     use crate::plumbing::frames::udp;
-    use crate::plumbing::reader::tests::args;
     use perhop_element::BuildCx;
     use perhop_element::testkit::Bench;
+    use perhop_element::testkit::args;
     use perhop_units::Duration;
 
     fn run(text: &str) -> Bench {

@@ -28,8 +28,8 @@
 //! RFC 3290 §7.1.1 (FIFO queue), §7.1.3 (tail dropping).
 
 use super::FifoQueue;
-use crate::plumbing::reader::{Reader, as_any};
-use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Head};
+use crate::plumbing::adapter::as_any;
+use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Head, Reader};
 use perhop_packet::{Batch, DropReason, Packet};
 use perhop_units::{Bytes, Duration, Instant, QueueLimit, Rate};
 
@@ -78,6 +78,23 @@ impl QueueCounters {
         self.dropped_bytes += packet.len() as u64;
     }
 
+    /// Offers a packet to `queue`; one that finds it full is dropped.
+    #[inline]
+    pub fn offer(&mut self, queue: &mut FifoQueue, cx: &mut Cx<'_>, packet: Packet) {
+        let frame_len = packet.len();
+        match queue.offer(packet) {
+            Ok(()) => self.taken(frame_len, queue),
+            Err(packet) => self.refuse(cx, packet, DropReason::QueueFull),
+        }
+    }
+
+    /// Drops a packet on arrival.
+    #[inline]
+    pub fn refuse(&mut self, cx: &mut Cx<'_>, packet: Packet, reason: DropReason) {
+        self.refused(&packet);
+        cx.drop(packet, reason);
+    }
+
     /// Reports everything, with the state of `queue`.
     pub fn report(&self, queue: &FifoQueue, sink: &mut dyn CounterSink) {
         sink.counter("enqueued_packets", self.enqueued_packets);
@@ -124,14 +141,7 @@ impl Discipline for Fifo {
     fn enqueue(&mut self, cx: &mut Cx<'_>, batch: &mut Batch) -> Delta {
         let change = Watch::start(&self.queue);
         for packet in batch.drain() {
-            let len = packet.len();
-            match self.queue.offer(packet) {
-                Ok(()) => self.counters.taken(len, &self.queue),
-                Err(packet) => {
-                    self.counters.refused(&packet);
-                    cx.drop(packet, DropReason::QueueFull);
-                }
-            }
+            self.counters.offer(&mut self.queue, cx, packet);
         }
         change.end(&self.queue)
     }

@@ -36,7 +36,7 @@
 //! IEEE 802.1D-2004 §7.7–7.9 (forwarding, learning, ageing), §7.12.6 (reserved addresses); IEEE 802.1Q (VLANs).
 
 use super::limit::RateLimit;
-use crate::plumbing::reader::as_any;
+use crate::plumbing::adapter::as_any;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use perhop_element::{CounterSink, Cx, Element, ElementState, PortIndex};
@@ -241,9 +241,8 @@ impl Element for Bridge {
 
 pub(super) mod registration {
     use super::*;
-    use crate::plumbing::reader::Reader;
     use crate::route::route::registration::MAX_PORTS;
-    use perhop_element::{ElementType, PortCount};
+    use perhop_element::{ElementType, PortCount, Reader};
 
     pub(crate) const TYPE: ElementType = ElementType {
         name: "Bridge",

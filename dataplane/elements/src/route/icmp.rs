@@ -34,7 +34,7 @@
 
 use super::limit::RateLimit;
 use super::route::PortInfo;
-use crate::plumbing::reader::as_any;
+use crate::plumbing::adapter::as_any;
 use ipnet::IpNet;
 use perhop_element::{CounterSink, Cx, Element, ElementState, PortIndex, Reject, TimerId};
 use perhop_packet::{Batch, DropReason, Packet, PortId};
@@ -198,8 +198,7 @@ impl Element for IcmpError {
 
 pub(super) mod registration {
     use super::*;
-    use crate::plumbing::reader::Reader;
-    use perhop_element::{ElementType, PortCount};
+    use perhop_element::{ElementType, PortCount, Reader};
 
     pub(crate) const TYPE: ElementType = ElementType {
         name: "IcmpError",

@@ -50,7 +50,7 @@ use super::fib::Fib;
 use super::fragment::cut;
 use super::neighbours::{Known, NeighbourLimits, NeighbourUpdate, Neighbours, Outcome};
 use super::{Link, MIN_FRAME_LEN};
-use crate::plumbing::reader::as_any;
+use crate::plumbing::adapter::as_any;
 use ipnet::IpNet;
 use perhop_element::{CounterSink, Cx, Element, ElementState, PortIndex, Reject, TimerId};
 use perhop_packet::{Batch, DropReason, Packet, PortId};
@@ -380,8 +380,7 @@ impl Element for Route {
 
 pub(super) mod registration {
     use super::*;
-    use crate::plumbing::reader::Reader;
-    use perhop_element::{ElementType, PortCount};
+    use perhop_element::{ElementType, PortCount, Reader};
     use perhop_units::Duration;
 
     /// Most router ports of one element.

@@ -29,10 +29,11 @@
 
 use super::pump::Pump;
 use super::transmitter::{Transmitter, TransmitterConfig};
-use crate::plumbing::reader::Reader;
 use crate::plumbing::set_class::is_name;
 use crate::queue::{Fifo, FifoConfig};
-use perhop_element::{ArgError, Args, BuildCx, CounterSink, Cx, Delta, Discipline, Element, ElementState};
+use perhop_element::{
+    ArgError, Args, BuildCx, CounterSink, Cx, Delta, Discipline, Element, ElementState, Reader,
+};
 use perhop_packet::{Batch, ClassId};
 use perhop_units::{Bytes, Instant, QueueLimit, Rate};
 

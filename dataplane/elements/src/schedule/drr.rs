@@ -30,9 +30,9 @@
 //! Shreedhar and Varghese, "Efficient Fair Queuing using Deficit Round Robin", ACM SIGCOMM 1995.
 
 use super::bands::{self, Bands, BandsState};
-use crate::plumbing::reader::{Reader, as_any};
+use crate::plumbing::adapter::as_any;
 use perhop_element::{
-    Budget, CounterSink, Cx, Delta, Discipline, ElementState, ElementType, Head, PortCount,
+    Budget, CounterSink, Cx, Delta, Discipline, ElementState, ElementType, Head, PortCount, Reader,
 };
 use perhop_packet::Batch;
 use perhop_units::{Bytes, Instant};
@@ -208,8 +208,8 @@ pub(super) const TYPE: ElementType = ElementType {
 mod tests {
     use super::*;
     use crate::plumbing::frames::udp;
-    use crate::plumbing::reader::tests::args;
     use perhop_element::testkit::Bench;
+    use perhop_element::testkit::args;
     use perhop_element::{BuildCx, Element};
     use perhop_packet::ClassId;
     use perhop_units::Duration;

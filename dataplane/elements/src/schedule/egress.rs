@@ -39,13 +39,13 @@ use super::class_tree::{
 };
 use super::pump::Pump;
 use super::transmitter::{Transmitter, TransmitterConfig};
-use crate::plumbing::reader::{Reader, as_any};
+use crate::plumbing::adapter::as_any;
 use crate::queue::Wait;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use perhop_element::{
     ArgError, Args, BuildCx, CounterSink, Cx, Element, ElementState, ElementType, PortCount, PortIndex,
-    TimerId,
+    Reader, TimerId,
 };
 use perhop_packet::{Batch, ClassId, LeafId, Meta, PortId, SlaId};
 use perhop_units::{Bytes, Duration, Instant, QueueLimit, Rate};
@@ -397,9 +397,9 @@ fn build(args: &Args, cx: &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgError
 mod tests {
     use super::*;
     use crate::plumbing::frames::udp;
-    use crate::plumbing::reader::tests::args;
     use crate::schedule::TreeEdit;
     use perhop_element::testkit::Bench;
+    use perhop_element::testkit::args;
     use perhop_packet::DropReason;
     use proptest::prelude::*;
 

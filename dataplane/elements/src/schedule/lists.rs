@@ -1,7 +1,7 @@
 //! Lists in graph text that go with a list of classes: one value a class, or one for all.
 
 use crate::classify::DscpTable;
-use crate::plumbing::reader::Reader;
+use perhop_element::Reader;
 use perhop_units::Dscp;
 use std::fmt::Display;
 use std::ops::RangeInclusive;

@@ -34,8 +34,8 @@ pub fn types() -> Vec<ElementType> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plumbing::reader::tests::args;
     use perhop_element::BuildCx;
+    use perhop_element::testkit::args;
     use rand::SeedableRng;
     use rand_pcg::Pcg64Mcg;
 

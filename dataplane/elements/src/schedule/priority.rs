@@ -23,7 +23,7 @@
 //! RFC 3246 §2 and its appendix: priority queueing as an implementation of expedited forwarding.
 
 use super::bands::{self, Bands, BandsState};
-use crate::plumbing::reader::as_any;
+use crate::plumbing::adapter::as_any;
 use perhop_element::{
     Budget, CounterSink, Cx, Delta, Discipline, ElementState, ElementType, Head, PortCount,
 };
@@ -119,9 +119,9 @@ pub(super) const TYPE: ElementType = ElementType {
 mod tests {
     use super::*;
     use crate::plumbing::frames::udp;
-    use crate::plumbing::reader::tests::args;
     use perhop_element::BuildCx;
     use perhop_element::testkit::Bench;
+    use perhop_element::testkit::args;
     use perhop_packet::ClassId;
     use perhop_units::Duration;
 

@@ -34,7 +34,7 @@
 //! None.
 
 use super::transmitter::Transmitter;
-use crate::plumbing::reader::as_any;
+use crate::plumbing::adapter::as_any;
 use crate::queue::{LengthRange, MAX_WAITS, ThinnedLog, Wait};
 use perhop_element::{Budget, CounterSink, Cx, Discipline, Element, ElementState, PortIndex, TimerId};
 use perhop_packet::{Batch, Packet, PortId};

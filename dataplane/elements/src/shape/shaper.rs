@@ -33,11 +33,10 @@
 
 use crate::drop::{Drd, Red, drd, red};
 use crate::meter::RATE_RANGE;
-use crate::plumbing::reader::Reader;
 use crate::queue::Fifo;
 use crate::queue::fifo::{FifoConfig, read_config};
 use crate::schedule::{Pump, Transmitter, TransmitterConfig};
-use perhop_element::{ArgError, Args, BuildCx, Discipline, Element, ElementType, PortCount};
+use perhop_element::{ArgError, Args, BuildCx, Discipline, Element, ElementType, PortCount, Reader};
 use perhop_units::{Bytes, Duration, Rate};
 
 /// A shaper around any discipline: rate and overhead as links count, burst in bytes.
@@ -107,8 +106,8 @@ mod tests {
     use super::*;
     use crate::plumbing::UdpFrame;
     use crate::plumbing::frames::udp;
-    use crate::plumbing::reader::tests::args;
     use perhop_element::testkit::Bench;
+    use perhop_element::testkit::args;
     use perhop_packet::DropReason;
     use perhop_units::Instant;
 

@@ -3,8 +3,8 @@
 use super::super::lists::Lists;
 use super::estimator::EstimatorConfig;
 use crate::classify::DscpTable;
-use crate::plumbing::reader::Reader;
 use crate::plumbing::set_class::is_name;
+use perhop_element::Reader;
 use perhop_units::{Bytes, Duration, Probability, Rate};
 
 /// Most classes besides the root.

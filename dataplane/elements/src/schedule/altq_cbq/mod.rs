@@ -76,10 +76,10 @@ pub use estimator::{Estimator, EstimatorConfig};
 
 use super::pump::Pump;
 use super::transmitter::{Transmitter, TransmitterConfig};
-use crate::plumbing::reader::{Reader, as_any};
+use crate::plumbing::adapter::as_any;
 use link_share::{Choice, LinkShare};
 use perhop_element::{
-    Budget, CounterSink, Cx, Delta, Discipline, ElementState, ElementType, Head, PortCount,
+    Budget, CounterSink, Cx, Delta, Discipline, ElementState, ElementType, Head, PortCount, Reader,
 };
 use perhop_packet::{Batch, DropReason};
 use perhop_units::{Bytes, Instant};

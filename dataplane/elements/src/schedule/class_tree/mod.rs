@@ -81,7 +81,7 @@ pub use params::{
     NodeSpec, TIERS, TreeError, TreeErrorKind, TreeLink,
 };
 
-use crate::plumbing::reader::as_any;
+use crate::plumbing::adapter::as_any;
 use drains::Drains;
 use node::{Arena, Ix, Node, ROOT, Row, State, cost, lender_row};
 use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Head};

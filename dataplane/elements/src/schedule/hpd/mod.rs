@@ -61,12 +61,12 @@ use super::lists::Lists;
 use super::pump::Pump;
 use super::transmitter::{Transmitter, TransmitterConfig};
 use crate::classify::DscpTable;
-use crate::plumbing::reader::{Reader, as_any};
+use crate::plumbing::adapter::as_any;
 use crate::plumbing::set_class::is_name;
 use crate::queue::FifoConfig;
 use perhop_element::{
     ArgError, Args, Budget, BuildCx, CounterSink, Cx, Delta, Discipline, Element, ElementState, ElementType,
-    Head, PortCount,
+    Head, PortCount, Reader,
 };
 use perhop_packet::{Batch, ClassId, DropReason, Packet};
 use perhop_units::{Bytes, Duration, Instant, Probability, QueueLimit, Rate};

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::plumbing::UdpFrame;
-use crate::plumbing::reader::tests::args;
+use perhop_element::testkit::args;
 use perhop_element::{Driver, NodeId, PortIndex};
 use perhop_packet::Pool;
 use perhop_units::Dscp;

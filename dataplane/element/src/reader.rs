@@ -1,6 +1,6 @@
 //! Reading an element's arguments: collects every error instead of stopping at the first.
 
-use perhop_element::{Arg, ArgError, Args, BuildCx};
+use crate::{Arg, ArgError, Args, BuildCx};
 use perhop_packet::PortId;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -183,52 +183,10 @@ impl<'a> Reader<'a> {
 /// Port numbers in graph text stay below this.
 const PORT_LIMIT: u16 = 4096;
 
-/// The two casts every [`perhop_element::Element`] and [`perhop_element::Discipline`] carries.
-macro_rules! as_any {
-    () => {
-        fn as_any_mut(&mut self) -> &mut dyn std::any::Any {
-            self
-        }
-        fn as_any(&self) -> &dyn std::any::Any {
-            self
-        }
-    };
-}
-pub(crate) use as_any;
-
-/// State that moves to a successor: the named fields, taken over as they are.
-macro_rules! keep {
-    ($($field:ident: $type:ty),+) => {
-        fn export_state(&mut self) -> Option<perhop_element::ElementState> {
-            Some(Box::new(($(self.$field.clone(),)+)))
-        }
-        fn import_state(
-            &mut self,
-            state: perhop_element::ElementState,
-        ) -> Result<(), perhop_element::ElementState> {
-            let ($($field,)+) = *state.downcast::<($($type,)+)>()?;
-            $(self.$field = $field;)+
-            Ok(())
-        }
-    };
-}
-pub(crate) use keep;
-
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-
-    /// Arguments as the graph parser gives them: `key = value` or bare, separated by commas.
-    pub(crate) fn args(text: &str) -> Args {
-        let list = text.split(',').filter(|part| !part.trim().is_empty()).map(|part| {
-            let offset = part.as_ptr() as usize - text.as_ptr() as usize;
-            match part.split_once('=') {
-                Some((k, v)) => Arg { key: Some(k.trim().to_owned()), value: v.trim().to_owned(), offset },
-                None => Arg { key: None, value: part.trim().to_owned(), offset },
-            }
-        });
-        Args { list: list.collect(), offset: 0 }
-    }
+    use crate::testkit::args;
 
     #[test]
     fn every_error_is_reported_at_its_place() {
