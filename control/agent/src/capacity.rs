@@ -204,16 +204,7 @@ mod tests {
     use serde_json::json;
 
     fn object(kind: Kind, name: &str, spec: serde_json::Value) -> ObjectState {
-        ObjectState {
-            kind,
-            name: Name::new(name).unwrap(),
-            owner: Owner::File,
-            id: 1,
-            version: 1,
-            status: Status::Active,
-            expires_at_ns: None,
-            spec: Spec::from_value(kind, spec).unwrap(),
-        }
+        crate::testing::object(name, Spec::from_value(kind, spec).unwrap())
     }
 
     /// A port of 10 Mbit/s with a, b and one of 1 Mbit/s; below a, which is looked after as b is, c with a fifth of it.

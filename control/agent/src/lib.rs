@@ -36,6 +36,8 @@ mod managed;
 mod message;
 mod reading;
 mod router;
+#[cfg(test)]
+mod testing;
 mod unstable;
 
 pub use bandwidth::{

@@ -1,4 +1,5 @@
 use super::*;
+use crate::testing::{object, reply};
 use perhop_allocate::SplitMix64;
 use perhop_allocate::broker::EmulatedBroker;
 use perhop_model::{ClassSpec, PortSpec};
@@ -102,29 +103,19 @@ impl Router {
     }
 
     fn objects(&self) -> Input {
-        let state = |kind, name: &str, spec| ObjectState {
-            kind,
-            name: Name::new(name).unwrap(),
-            owner: Owner::File,
-            id: 1,
-            version: 1,
-            status: Status::Active,
-            expires_at_ns: None,
-            spec,
-        };
         let port: PortSpec =
             serde_json::from_value(json!({ "device": "wan", "rate": self.port_bps })).unwrap();
-        let mut objects = vec![state(Kind::Port, "wan", Spec::Port(port))];
+        let mut objects = vec![object("wan", Spec::Port(port))];
         for name in self.classes.keys() {
             let class: ClassSpec = serde_json::from_value(json!({ "port": "wan" })).unwrap();
             assert_eq!(class.guarantee, Share::Rate(0));
-            objects.push(state(Kind::Class, name, Spec::Class(class)));
+            objects.push(object(name, Spec::Class(class)));
         }
         for (name, rate) in &self.allocations {
             let spec = json!({ "class": name, "guarantee": rate, "ceiling": rate });
             let spec = Spec::from_value(Kind::Allocation, spec).unwrap();
             let owner = Owner::Agent;
-            objects.push(ObjectState { owner, ..state(Kind::Allocation, name, spec) });
+            objects.push(ObjectState { owner, ..object(name, spec) });
         }
         Input::Objects { revision: self.revision, objects }
     }
@@ -166,20 +157,7 @@ impl Router {
             None => self.revision += 1,
         }
         let errors: Vec<ErrorItem> = refused.iter().map(|code| ErrorItem::new(*code, "", "no")).collect();
-        let outcome = if errors.is_empty() { Outcome::Committed } else { Outcome::Rejected };
-        Input::Reply(Reply {
-            epoch: self.epoch,
-            revision: self.revision,
-            generation: 1,
-            txn_id: transaction.txn_id,
-            outcome,
-            replayed: false,
-            received_ns: 0,
-            committed_ns: 0,
-            ops: Vec::new(),
-            errors,
-            retry_after_ms: None,
-        })
+        Input::Reply(reply(self.epoch, self.revision, transaction.txn_id, errors))
     }
 
     fn apply(&mut self, op: &Op) {

@@ -117,9 +117,10 @@ fn objects<R: Router>(router: &mut R, kinds: &[Kind]) -> Result<(u64, Vec<Object
 mod tests {
     use super::*;
     use crate::file::AgentFile;
+    use crate::testing::{object, reply};
     use perhop_allocate::SplitMix64;
     use perhop_allocate::broker::EmulatedBroker;
-    use perhop_model::{ClassSpec, Name, Outcome, Owner, PortSpec, Spec, Status};
+    use perhop_model::{ClassSpec, PortSpec, Spec};
     use perhop_reason::Code;
     use perhop_units::Duration;
     use serde_json::json;
@@ -158,22 +159,12 @@ mod tests {
             let port: PortSpec =
                 serde_json::from_value(json!({ "device": "wan", "rate": 10_000_000 })).unwrap();
             let class: ClassSpec = serde_json::from_value(json!({ "port": "wan" })).unwrap();
-            let (kind, name, spec) = match (query.kind.unwrap(), number) {
-                (Kind::Port, _) => (Kind::Port, "wan", Spec::Port(port)),
-                (_, 0) => (Kind::Class, "best", Spec::Class(class)),
-                _ => (Kind::Class, "ef", Spec::Class(class)),
+            let object = match (query.kind.unwrap(), number) {
+                (Kind::Port, _) => object("wan", Spec::Port(port)),
+                (_, 0) => object("best", Spec::Class(class)),
+                _ => object("ef", Spec::Class(class)),
             };
-            let object = ObjectState {
-                kind,
-                name: Name::new(name).unwrap(),
-                owner: Owner::File,
-                id: 1,
-                version: 1,
-                status: Status::Active,
-                expires_at_ns: None,
-                spec,
-            };
-            let cursor = (kind == Kind::Class && number == 0).then(|| "1".to_owned());
+            let cursor = (object.kind == Kind::Class && number == 0).then(|| "1".to_owned());
             let (epoch, revision, digests) = (3, 5 + number, std::collections::BTreeMap::new());
             Ok(StatePage { epoch, revision, objects: vec![object], cursor, digests })
         }
@@ -185,19 +176,7 @@ mod tests {
 
         fn submit(&mut self, transaction: Transaction) -> Result<Reply, &'static str> {
             self.ask("submit")?;
-            Ok(Reply {
-                epoch: 3,
-                revision: 7,
-                generation: 1,
-                txn_id: transaction.txn_id,
-                outcome: Outcome::Committed,
-                replayed: false,
-                received_ns: 0,
-                committed_ns: 0,
-                ops: Vec::new(),
-                errors: Vec::new(),
-                retry_after_ms: None,
-            })
+            Ok(reply(3, 7, transaction.txn_id, Vec::new()))
         }
     }
 

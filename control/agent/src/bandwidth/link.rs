@@ -178,7 +178,8 @@ impl Above {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perhop_model::{ClassSpec, Owner, PortSpec, Status};
+    use crate::testing::object;
+    use perhop_model::{ClassSpec, PortSpec};
     use serde_json::json;
 
     fn link(above: &[&str]) -> Link {
@@ -201,18 +202,8 @@ mod tests {
     fn objects(rate: u64, classes: &[&str]) -> Vec<ObjectState> {
         let port: PortSpec = serde_json::from_value(json!({ "rate": rate })).unwrap();
         let class: ClassSpec = serde_json::from_value(json!({ "port": "wan" })).unwrap();
-        let state = |name: &str, spec: Spec| ObjectState {
-            kind: spec.kind(),
-            name: Name::new(name).unwrap(),
-            owner: Owner::File,
-            id: 1,
-            version: 1,
-            status: Status::Active,
-            expires_at_ns: None,
-            spec,
-        };
-        let classes = classes.iter().map(|name| state(name, Spec::Class(class.clone())));
-        std::iter::once(state("wan", Spec::Port(port))).chain(classes).collect()
+        let classes = classes.iter().map(|name| object(name, Spec::Class(class.clone())));
+        std::iter::once(object("wan", Spec::Port(port))).chain(classes).collect()
     }
 
     fn seen(link: &mut Link, now: Instant, objects: &[ObjectState]) -> usize {

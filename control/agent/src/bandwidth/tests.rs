@@ -5,9 +5,10 @@ use crate::file::AgentFile;
 use crate::machine::Agent;
 use crate::message::{Input, Output};
 use crate::reading::ClassReading;
+use crate::testing::{object, reply};
 use perhop_allocate::SplitMix64;
 use perhop_allocate::broker::EmulatedBroker;
-use perhop_model::{ClassSpec, Outcome, Owner, PortSpec, Reply, Transaction};
+use perhop_model::{ClassSpec, Owner, PortSpec, Transaction};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
@@ -146,14 +147,10 @@ impl World {
 
     fn objects(&self) -> Input {
         let state = |name: &str, owner: &Owner, id, spec: Spec| ObjectState {
-            kind: spec.kind(),
-            name: Name::new(name).unwrap(),
             owner: owner.clone(),
             id,
             version: self.revision,
-            status: Status::Active,
-            expires_at_ns: None,
-            spec,
+            ..object(name, spec)
         };
         let port: PortSpec = serde_json::from_value(json!({ "rate": self.port })).unwrap();
         let class: ClassSpec = serde_json::from_value(json!({ "port": "wan" })).unwrap();
@@ -202,20 +199,7 @@ impl World {
         }
         let item = |(code, op)| ErrorItem { op, ..ErrorItem::new(code, "", "no") };
         let errors: Vec<ErrorItem> = error.into_iter().map(item).collect();
-        let outcome = if errors.is_empty() { Outcome::Committed } else { Outcome::Rejected };
-        Input::Reply(Reply {
-            epoch: self.epoch,
-            revision: self.revision,
-            generation: 1,
-            txn_id: transaction.txn_id,
-            outcome,
-            replayed: false,
-            received_ns: 0,
-            committed_ns: 0,
-            ops: Vec::new(),
-            errors,
-            retry_after_ms: None,
-        })
+        Input::Reply(reply(self.epoch, self.revision, transaction.txn_id, errors))
     }
 
     fn apply(&mut self, op: &Op, force: bool) {
