@@ -10,10 +10,7 @@ use std::io;
 ///
 /// Source: sched(7).
 pub fn run_before_others(priority: i32) -> io::Result<()> {
-    let parameters = libc::sched_param { sched_priority: priority };
-    // SAFETY: thread 0 is the calling one; `parameters` outlives the call, which only reads it.
-    let rc = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) };
-    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    set_policy(libc::SCHED_FIFO, priority)
 }
 
 /// Gives the calling thread the policy `SCHED_IDLE`: it runs when no other thread of the machine wants its processor, and
@@ -24,8 +21,12 @@ pub fn run_before_others(priority: i32) -> io::Result<()> {
 ///
 /// Source: sched(7).
 pub fn run_after_others() -> io::Result<()> {
-    let parameters = libc::sched_param { sched_priority: 0 };
+    set_policy(libc::SCHED_IDLE, 0)
+}
+
+fn set_policy(policy: libc::c_int, priority: libc::c_int) -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: priority };
     // SAFETY: thread 0 is the calling one; `parameters` outlives the call, which only reads it.
-    let rc = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &parameters) };
+    let rc = unsafe { libc::sched_setscheduler(0, policy, &parameters) };
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
