@@ -5,8 +5,8 @@
 //! Everything else is as in `bench forward`. Flows send 50 packets a second of virtual time each.
 
 use super::BenchError;
-use super::forward::{Buffers, Case, Rig, WARM_UP_NS};
-use super::machine::{self, SPREAD, Watch};
+use super::forward::{Buffers, Case, Rig};
+use super::machine::{self, Watch};
 use super::report::{Metric, Point, Sink, Spread};
 use super::router::Detection;
 use super::traffic::Payload;
@@ -76,11 +76,7 @@ impl Flows {
 /// # Errors
 /// A router that cannot be set up, or a detector that does not do what it should.
 pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
-    let cpu = options.cpu.unwrap_or(machine::processors() - 1);
-    machine::pin(cpu).map_err(|e| BenchError::Environment {
-        what: format!("running on processor {cpu}"),
-        why: format!("{e}; choose another with --cpu"),
-    })?;
+    let cpu = machine::pin_to(options.cpu)?;
     for flows in Flows::ALL {
         sink.point(&measure(options, flows, cpu)?)?;
     }
@@ -89,10 +85,7 @@ pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
 
 fn warm(case: Case) -> Result<Rig, BenchError> {
     let mut rig = Rig::new(case)?;
-    for _ in 0..WARM_UP_NS.div_ceil(rig.source.count() as u64 * case.pace_ns).max(2) {
-        rig.source.renew();
-        rig.round();
-    }
+    rig.warm_up();
     Ok(rig)
 }
 
@@ -132,8 +125,6 @@ fn measure(options: &Options, flows: Flows, cpu: usize) -> Result<Point, BenchEr
     ];
     point.params.extend(params);
     point.warnings = watch.warnings();
-    if point.ns_per_op.relative() > SPREAD {
-        point.warnings.push(format!("the runs differ by {:.0} %", point.ns_per_op.relative() * 100.0));
-    }
+    point.warn_of_spread();
     Ok(point)
 }

@@ -8,7 +8,7 @@
 
 use super::BenchError;
 use super::costs::{Elements, clock};
-use super::machine::{self, SPREAD, Watch};
+use super::machine::{self, Watch};
 use super::memory::{bytes_per_class, bytes_per_flow};
 use super::report::{Metric, Point, Sink, Spread};
 use super::router::{Detection, LAN, Router, Setup, WAN, port_mac};
@@ -111,7 +111,7 @@ impl Case {
 /// Virtual time a packet: at this pace 5 % new flows keep 75,000 connections alive for their 30 s.
 const PACE_NS: u64 = 20_000;
 /// Rounds before the measured ones: enough virtual time for connections to reach their steady number.
-pub(super) const WARM_UP_NS: u64 = 35_000_000_000;
+const WARM_UP_NS: u64 = 35_000_000_000;
 /// Bytes of a packet that forwarding touches: its slot and the beginning of its buffer.
 const TOUCHED: usize = 256;
 
@@ -124,11 +124,7 @@ const MAX_CONNECTIONS: u32 = 1 << 22;
 /// Bad options, or a router that cannot be set up.
 pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
     check(options)?;
-    let cpu = options.cpu.unwrap_or(machine::processors() - 1);
-    machine::pin(cpu).map_err(|e| BenchError::Environment {
-        what: format!("running on processor {cpu}"),
-        why: format!("{e}; choose another with --cpu"),
-    })?;
+    let cpu = machine::pin_to(options.cpu)?;
     let one_or = |one: Option<usize>, all: &[usize]| one.map_or_else(|| all.to_vec(), |n| vec![n]);
     let new = options.new_flows.map_or_else(|| vec![0, 5], |n| vec![n]);
     for flows in one_or(options.flows, &[1, 1_000, 100_000]) {
@@ -166,7 +162,7 @@ fn check(options: &Options) -> Result<(), BenchError> {
 /// A router between two memories.
 pub(super) struct Rig {
     pub router: Router,
-    pub source: Source,
+    source: Source,
     pool: Pool,
     /// Packets that have left, until their buffers are cold.
     parked: Vec<Batch>,
@@ -217,8 +213,16 @@ impl Rig {
         })
     }
 
+    /// Rounds until connections have reached their steady number.
+    pub fn warm_up(&mut self) {
+        for _ in 0..WARM_UP_NS.div_ceil(self.source.count() as u64 * self.pace_ns).max(2) {
+            self.source.renew();
+            self.round();
+        }
+    }
+
     /// Forwards every frame of the source once.
-    pub fn round(&mut self) {
+    fn round(&mut self) {
         let mut at = 0;
         while at < self.source.count() {
             let until = (at + self.batch_len).min(self.source.count());
@@ -284,10 +288,7 @@ impl Rig {
 fn measure(options: &Options, case: Case, cpu: usize) -> Result<Point, BenchError> {
     let mut rig = Rig::new(case)?;
     let count = rig.source.count() as u64;
-    for _ in 0..WARM_UP_NS.div_ceil(count * PACE_NS).max(2) {
-        rig.source.renew();
-        rig.round();
-    }
+    rig.warm_up();
     let watch = Watch::start();
     let (mut ns, mut rounds) = (Vec::new(), 0);
     let mut profiled = Profiled::default();
@@ -319,9 +320,7 @@ fn measure(options: &Options, case: Case, cpu: usize) -> Result<Point, BenchErro
     profiled.describe(&mut point, &ns);
     describe(&mut point, options, case, &rig, cpu);
     point.warnings = watch.warnings();
-    if point.ns_per_op.relative() > SPREAD {
-        point.warnings.push(format!("the runs differ by {:.0} %", point.ns_per_op.relative() * 100.0));
-    }
+    point.warn_of_spread();
     Ok(point)
 }
 

@@ -88,11 +88,7 @@ const PUBLISHED: [(usize, &[f64]); 7] = [
 /// # Errors
 /// A router that cannot be set up, a processor that does not exist.
 pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
-    let cpu = options.cpu.unwrap_or(machine::processors() - 1);
-    machine::pin(cpu).map_err(|e| BenchError::Environment {
-        what: format!("running on processor {cpu}"),
-        why: format!("{e}; choose another with --cpu"),
-    })?;
+    let cpu = machine::pin_to(options.cpu)?;
     for batch in BATCHES {
         sink.point(&elements(options, batch, None, cpu)?)?;
     }

@@ -1,5 +1,6 @@
 //! What this machine is, and how much of it others took during a measurement.
 
+use super::BenchError;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs;
@@ -12,6 +13,19 @@ pub fn pin(cpu: usize) -> std::io::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu);
     Ok(sched_setaffinity(None, &set)?)
+}
+
+/// Runs the calling thread on the processor asked for, the last without; what it starts inherits it. Gives its number.
+///
+/// # Errors
+/// The processor does not exist or is not allowed.
+pub fn pin_to(cpu: Option<usize>) -> Result<usize, BenchError> {
+    let cpu = cpu.unwrap_or(processors() - 1);
+    pin(cpu).map_err(|e| BenchError::Environment {
+        what: format!("running on processor {cpu}"),
+        why: format!("{e}; choose another with --cpu"),
+    })?;
+    Ok(cpu)
 }
 
 /// Processor time of the calling thread, ns.

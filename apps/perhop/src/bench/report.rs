@@ -1,5 +1,6 @@
 //! What a measurement says: one object a sweep point, as JSON or as a row of a table.
 
+use super::machine::SPREAD;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -105,6 +106,13 @@ impl Point {
         self.ns_per_op = Spread::of(ns);
         self.mops = (1e6 / self.ns_per_op.median.max(1e-3)).round() / 1e3;
         self.runs = ns.len();
+    }
+
+    /// Warns of runs that lie too far apart to be trusted.
+    pub fn warn_of_spread(&mut self) {
+        if self.ns_per_op.relative() > SPREAD {
+            self.warnings.push(format!("the runs differ by {:.0} %", self.ns_per_op.relative() * 100.0));
+        }
     }
 }
 

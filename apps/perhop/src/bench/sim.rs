@@ -85,12 +85,7 @@ pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
         return Ok(());
     }
     let cases = cases(options)?;
-    let cpu = options.cpu.unwrap_or(machine::processors() - 1);
-    // Those started from here inherit it.
-    machine::pin(cpu).map_err(|e| BenchError::Environment {
-        what: format!("running on processor {cpu}"),
-        why: format!("{e}; choose another with --cpu"),
-    })?;
+    machine::pin_to(options.cpu)?;
     let peer = if options.alone { None } else { Some(Ns3::compile()) };
     for case in cases {
         for point in measure(&case, peer.as_ref(), sink)? {
@@ -224,9 +219,7 @@ fn point(case: &Case, conservation: bool, runs: &[Once]) -> Point {
             point.warnings.push(warning.clone());
         }
     }
-    if point.ns_per_op.relative() > SPREAD {
-        point.warnings.push(format!("the runs differ by {:.0} %", point.ns_per_op.relative() * 100.0));
-    }
+    point.warn_of_spread();
     point
 }
 

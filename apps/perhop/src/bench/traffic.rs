@@ -1,6 +1,6 @@
 //! Frames to forward: flows in seeded random order, in more memory than the last-level cache holds.
 
-use perhop_wire::{MacAddr, build};
+use perhop_wire::{MacAddr, build, rtp};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use std::net::Ipv4Addr;
@@ -96,11 +96,13 @@ impl Source {
         for (i, flow) in self.flow_of.iter().enumerate() {
             let sent = &mut self.sent[*flow as usize];
             *sent += 1;
-            let at = &mut self.memory[i * self.stride + HEADERS..][..RTP_HEADER];
-            at[..2].copy_from_slice(&[0x80, 0]);
-            at[2..4].copy_from_slice(&(*sent as u16).to_be_bytes());
-            at[4..8].copy_from_slice(&sent.wrapping_mul(160).to_be_bytes());
-            at[8..].copy_from_slice(&flow.wrapping_mul(2_654_435_761).to_be_bytes());
+            let fields = rtp::Repr {
+                sequence: *sent as u16,
+                timestamp: sent.wrapping_mul(160),
+                ssrc: flow.wrapping_mul(2_654_435_761),
+                ..rtp::Repr::default()
+            };
+            fields.emit(&mut self.memory[i * self.stride + HEADERS..][..rtp::HEADER_LEN]);
         }
         for i in std::mem::take(&mut self.new_at) {
             self.next_new += 1;
@@ -146,9 +148,7 @@ impl Source {
 }
 
 /// Ethernet, IPv4, UDP.
-const HEADERS: usize = 14 + 20 + 8;
-/// Fixed header of RTP (RFC 3550 §5.1).
-const RTP_HEADER: usize = 12;
+pub const HEADERS: usize = 14 + 20 + 8;
 
 /// A flow from `src` to a random address of the network for benchmarks (RFC 2544 appendix C.2.2).
 fn tuple(src: u32, rng: &mut Pcg64Mcg) -> Tuple {

@@ -222,8 +222,6 @@ fn point(options: &Options, ours: &Runs, peers: &[(&str, Runs)]) -> Point {
         }
         point.peers.push(peer);
     }
-    if point.ns_per_op.relative() > SPREAD {
-        point.warnings.push(format!("the runs differ by {:.0} %", point.ns_per_op.relative() * 100.0));
-    }
+    point.warn_of_spread();
     point
 }

@@ -1,10 +1,9 @@
 //! Flows that real-time detection has to look at: RTP that is recognised, and packets that could be RTP and never are.
 
+use crate::bench::traffic::HEADERS;
 use perhop_wire::{MacAddr, build, rtp};
 use std::net::Ipv4Addr;
 
-/// Ethernet, IPv4, UDP: the RTP header is behind them.
-const HEADERS: usize = 14 + 20 + 8;
 /// Shortest frame: room for the RTP header.
 pub const MIN_FRAME: usize = HEADERS + rtp::HEADER_LEN;
 
