@@ -478,8 +478,7 @@ impl Worker {
             into.extend(gone.then(|| Freed::tree(port, generation).into()));
         };
         let leaving = self.roles.leaving.iter().map(|l| l.id);
-        let ids: Vec<NodeId> = self.roles.egress.iter().flatten().copied().chain(leaving).collect();
-        for id in ids {
+        for id in self.roles.egress.iter().flatten().copied().chain(leaving) {
             if let Some(egress) = self.driver.element_mut::<Egress>(id) {
                 tell(egress, false);
             }
