@@ -10,6 +10,9 @@ use perhop_units::Duration;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+const REPORT: &str = "report.html";
+const RESULT: &str = "result.json";
+
 /// What is told while it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
@@ -59,7 +62,7 @@ pub fn demo(
 ) -> Result<DemoOutcome, LabError> {
     options.check()?;
     // Found out before the minute of work, not after it.
-    create_directory(&options.out)?;
+    check_output(&options.out)?;
     let one = options.timeline().quiet;
     let mut tell = |what: &str, left: Duration, later: Duration| {
         progress(&Progress { what: what.to_owned(), remaining: left + later });
@@ -97,12 +100,12 @@ fn conclude(options: &DemoOptions, fifo: &RunOutcome, perhop: &RunOutcome) -> Re
         verdict: verdict.clone(),
         runs,
     });
-    let report = options.out.join("report.html");
+    let report = options.out.join(REPORT);
     write(&report, &page)?;
     let line = result
         .to_json_line()
         .map_err(|e| LabError::Output { path: report.clone(), reason: e.to_string() })?;
-    write(&options.out.join("result.json"), &format!("{line}\n"))?;
+    write(&options.out.join(RESULT), &format!("{line}\n"))?;
     Ok(DemoOutcome { result, verdict, table, report, saturated, machine })
 }
 
@@ -145,11 +148,40 @@ fn described(options: &DemoOptions, run: &RunOutcome) -> Vec<(String, String)> {
     rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-fn create_directory(path: &Path) -> Result<(), LabError> {
-    std::fs::create_dir_all(path)
-        .map_err(|e| LabError::Output { path: path.to_owned(), reason: e.to_string() })
+/// Makes the directory and sees that both files can be written there, where older ones may belong to somebody else.
+fn check_output(path: &Path) -> Result<(), LabError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |e: std::io::Error| LabError::Output { path, reason: e.to_string() }
+    };
+    std::fs::create_dir_all(path).map_err(failed(path))?;
+    let probe = path.join(".perhop-probe");
+    std::fs::write(&probe, "").and_then(|()| std::fs::remove_file(&probe)).map_err(failed(&probe))?;
+    for older in [REPORT, RESULT].map(|name| path.join(name)) {
+        if older.exists() {
+            std::fs::OpenOptions::new().append(true).open(&older).map_err(failed(&older))?;
+        }
+    }
+    Ok(())
 }
 
 fn write(path: &Path, text: &str) -> Result<(), LabError> {
     std::fs::write(path, text).map_err(|e| LabError::Output { path: path.to_owned(), reason: e.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_known_at_once() {
+        let place = std::env::temp_dir().join(format!("perhop-demo-output-{}", std::process::id()));
+        check_output(&place).unwrap();
+        assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0, "nothing stays behind");
+        // No right to write keeps root out; a directory of that name does.
+        std::fs::create_dir(place.join(REPORT)).unwrap();
+        let refused = check_output(&place).unwrap_err().to_string();
+        assert!(refused.contains(REPORT), "{refused}");
+        std::fs::remove_dir_all(&place).unwrap();
+    }
 }
