@@ -73,6 +73,8 @@ pub const NO_CONNECTION: u32 = u32::MAX;
 pub struct Meta {
     /// When the driver received the packet (receive). What meters and detection use.
     pub received_at: Instant,
+    /// When it came to wait (queues that judge by the time waited).
+    pub queued_at: Instant,
     /// Header positions (parse).
     pub layout: Layout,
     /// Entry in the connection table, or [`NO_CONNECTION`] (flows).
@@ -99,12 +101,15 @@ pub struct Meta {
     pub realtime: bool,
     /// Whether the frame was complete when it arrived: its layout is valid (parse).
     pub parsed: bool,
+    /// Whether its way is followed, as that of a few is (driver).
+    pub traced: bool,
 }
 
 impl Default for Meta {
     fn default() -> Self {
         Self {
             received_at: Instant::ZERO,
+            queued_at: Instant::ZERO,
             layout: Layout::default(),
             connection: NO_CONNECTION,
             filter: FilterId::NONE,
@@ -118,6 +123,7 @@ impl Default for Meta {
             color: Color::Green,
             realtime: false,
             parsed: false,
+            traced: false,
         }
     }
 }

@@ -336,7 +336,7 @@ impl Driver {
         let mut mine = self.spare.pop().unwrap_or_default();
         mine.append(batch);
         if let Some(trace) = &mut self.world.trace {
-            trace.arrive(&mine);
+            trace.arrive(&mut mine);
         }
         self.deliver(Delivery { edge: Edge { to: id, input: port }, batch: mine, hops: 0 });
         self.run();

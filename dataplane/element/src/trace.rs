@@ -21,7 +21,7 @@ pub struct TraceConfig {
 
 impl TraceConfig {
     /// Packets of which one is traced, unless somebody says otherwise.
-    pub const EVERY: u32 = 64;
+    pub const EVERY: u32 = 256;
     /// Samples kept, unless somebody says otherwise.
     pub const KEEP: usize = 65_536;
 }
@@ -70,9 +70,6 @@ pub struct DelayTrace {
     left: u32,
     /// By the low bits of the buffer's number.
     marks: Box<[Mark]>,
-    /// A bit for each of them, set while it marks a packet: every packet that leaves is looked up, few are marked, and
-    /// the bits stay in the nearest cache where the marks would not.
-    marked: Box<[u64]>,
     /// Whether packets just marked are on their way to where they wait.
     looking: bool,
     ring: Vec<DelaySample>,
@@ -88,9 +85,8 @@ impl DelayTrace {
         let left = pace.next();
         let slots = buffers.next_power_of_two().min(MARKS);
         let marks = vec![Mark::default(); slots].into();
-        let marked = vec![0; slots.div_ceil(64)].into();
         let (ring, delays) = (Vec::with_capacity(config.keep), Histogram::default());
-        Self { config, pace, left, marks, marked, looking: false, ring, begun: 0, departed: 0, delays }
+        Self { config, pace, left, marks, looking: false, ring, begun: 0, departed: 0, delays }
     }
 
     /// Packets of which one is traced, on average.
@@ -128,33 +124,37 @@ impl DelayTrace {
         buffer as usize & (self.marks.len() - 1)
     }
 
-    /// The slot of a packet that is marked, as far as the bits tell.
+    /// The slot of a packet that is marked. Every packet that leaves is asked, and few are marked: what it says of itself
+    /// is near, where the marks are not. A copy says it too, but has a buffer of its own.
     #[inline]
-    fn slot_of_marked(&self, buffer: u32) -> Option<usize> {
-        let slot = self.slot(buffer);
-        (self.marked[slot / 64] >> (slot % 64) & 1 == 1).then_some(slot)
+    fn slot_of_marked(&self, packet: &Packet) -> Option<usize> {
+        if !packet.meta().traced {
+            return None;
+        }
+        let slot = self.slot(packet.buffer_index());
+        (self.marks[slot].buffer == packet.buffer_index() + 1).then_some(slot)
     }
 
     /// A batch comes into the graph.
     #[inline]
-    pub(crate) fn arrive(&mut self, batch: &Batch) {
+    pub(crate) fn arrive(&mut self, batch: &mut Batch) {
         let n = batch.len() as u32;
         if self.left > n {
             self.left -= n;
         } else {
-            self.mark(batch.as_slice());
+            self.mark(batch.as_mut_slice());
         }
     }
 
-    fn mark(&mut self, packets: &[Packet]) {
+    fn mark(&mut self, packets: &mut [Packet]) {
         let burst = packets.len() as u32;
         while self.left <= burst {
             let ahead = self.left - 1;
-            let packet = &packets[ahead as usize];
+            let packet = &mut packets[ahead as usize];
+            packet.meta_mut().traced = true;
             let (buffer, received_at) = (packet.buffer_index(), packet.meta().received_at);
             let slot = self.slot(buffer);
             self.marks[slot] = Mark { buffer: buffer + 1, queue: 0, burst, ahead, received_at };
-            self.marked[slot / 64] |= 1 << (slot % 64);
             self.begun += 1;
             self.left = self.left.saturating_add(self.pace.next());
         }
@@ -172,11 +172,9 @@ impl DelayTrace {
     pub(crate) fn meet(&mut self, batch: &Batch, held: u64) {
         let held = u32::try_from(held).unwrap_or(u32::MAX);
         for packet in batch.iter() {
-            let Some(slot) = self.slot_of_marked(packet.buffer_index()) else { continue };
+            let Some(slot) = self.slot_of_marked(packet) else { continue };
             let mark = &mut self.marks[slot];
-            if mark.buffer == packet.buffer_index() + 1 {
-                mark.queue = mark.queue.max(held);
-            }
+            mark.queue = mark.queue.max(held);
         }
     }
 
@@ -189,10 +187,7 @@ impl DelayTrace {
     /// A packet is handed to the transmitter of `port`.
     #[inline]
     pub(crate) fn depart(&mut self, port: PortId, packet: &Packet) {
-        let buffer = packet.buffer_index();
-        if let Some(slot) = self.slot_of_marked(buffer)
-            && self.marks[slot].buffer == buffer + 1
-        {
+        if let Some(slot) = self.slot_of_marked(packet) {
             self.take(slot, port, packet);
         }
     }
@@ -200,7 +195,6 @@ impl DelayTrace {
     #[cold]
     fn take(&mut self, slot: usize, port: PortId, packet: &Packet) {
         let Mark { queue, burst, ahead, received_at, .. } = std::mem::take(&mut self.marks[slot]);
-        self.marked[slot / 64] &= !(1 << (slot % 64));
         // The marked packet ended elsewhere, and its buffer has another now.
         if packet.meta().received_at != received_at {
             return;

@@ -133,7 +133,7 @@ fn a_packet_that_ends_otherwise_leaves_no_sample_nor_does_its_buffer() {
     };
     let mut batch = Batch::new();
     batch.push(packet(10));
-    trace.arrive(&batch);
+    trace.arrive(&mut batch);
     batch.release_all();
     // The pool's only buffer has another packet now, which nobody traces.
     let other = packet(20);

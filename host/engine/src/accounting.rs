@@ -19,7 +19,7 @@ pub struct Accounting {
 }
 
 impl Default for Accounting {
-    /// One call in 128, one packet in 64, the latest 65,536 of these.
+    /// One call in 128, one packet in 256, the latest 65,536 of these.
     fn default() -> Self {
         Self { calls: CostConfig::EVERY, packets: TraceConfig::EVERY, keep: TraceConfig::KEEP }
     }
