@@ -67,11 +67,13 @@ pub enum DropReason {
     Unconnected,
     /// More internal hops than a packet may take in one step.
     LoopLimit,
+    /// Packets waited for too long.
+    CoDel,
     /// The frame is malformed.
     Malformed(Malformed),
 }
 
-const PLAIN: [(DropReason, &str); 31] = [
+const PLAIN: [(DropReason, &str); 32] = [
     (DropReason::NoBuffer, "no_buffer"),
     (DropReason::QueueFull, "queue_full"),
     (DropReason::RedEarly, "red_early"),
@@ -103,6 +105,7 @@ const PLAIN: [(DropReason, &str); 31] = [
     (DropReason::TableFull, "table_full"),
     (DropReason::Unconnected, "unconnected"),
     (DropReason::LoopLimit, "loop_limit"),
+    (DropReason::CoDel, "codel"),
 ];
 
 /// First index of the malformed reasons.
@@ -147,6 +150,7 @@ impl DropReason {
             Self::TableFull => 28,
             Self::Unconnected => 29,
             Self::LoopLimit => 30,
+            Self::CoDel => 31,
         }
     }
 

@@ -15,8 +15,9 @@ pub(crate) const BURST_RANGE: RangeInclusive<Bytes> = Bytes(1)..=super::MAX_BURS
 pub trait Meter: Send + Clone + 'static {
     /// Name of its element in graph text.
     const TYPE_NAME: &'static str;
-    /// Colours and charges one packet of IP length `len` that arrived at `now` with colour `pre`.
-    fn meter(&mut self, now: Instant, len: Bytes, pre: Color) -> Color;
+    /// Colours and charges one packet of IP length `len` that arrived at `now` with colour `pre`; `draw` gives 32 uniform
+    /// random bits to a meter that needs them.
+    fn meter(&mut self, now: Instant, len: Bytes, pre: Color, draw: impl FnOnce() -> u32) -> Color;
     /// Continues with the tokens `old` has at `now`, clamped to the own bursts.
     fn adopt(&mut self, old: &Self, now: Instant);
 }
@@ -87,7 +88,7 @@ impl<M: Meter> Element for MeterElement<M> {
         for packet in batch.iter_mut() {
             let len = metered_len(packet);
             let meta = packet.meta_mut();
-            meta.color = self.meter.meter(meta.received_at, len, meta.color);
+            meta.color = self.meter.meter(meta.received_at, len, meta.color, || cx.random());
             self.colors.count(meta.color, len);
             self.last = self.last.max(meta.received_at);
         }

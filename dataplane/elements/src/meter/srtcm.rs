@@ -98,7 +98,7 @@ impl SrTcm {
 
 impl Meter for SrTcm {
     const TYPE_NAME: &'static str = "SrTcmMeter";
-    fn meter(&mut self, now: Instant, len: Bytes, pre: Color) -> Color {
+    fn meter(&mut self, now: Instant, len: Bytes, pre: Color, _draw: impl FnOnce() -> u32) -> Color {
         self.meter(now, len, pre)
     }
     fn adopt(&mut self, old: &Self, now: Instant) {

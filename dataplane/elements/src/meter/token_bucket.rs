@@ -70,7 +70,7 @@ impl TokenBucket {
 
 impl Meter for TokenBucket {
     const TYPE_NAME: &'static str = "TokenBucketMeter";
-    fn meter(&mut self, now: Instant, len: Bytes, _pre: Color) -> Color {
+    fn meter(&mut self, now: Instant, len: Bytes, _pre: Color, _draw: impl FnOnce() -> u32) -> Color {
         self.meter(now, len)
     }
     fn adopt(&mut self, old: &Self, now: Instant) {

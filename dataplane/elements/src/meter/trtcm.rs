@@ -98,7 +98,7 @@ impl TrTcm {
 
 impl Meter for TrTcm {
     const TYPE_NAME: &'static str = "TrTcmMeter";
-    fn meter(&mut self, now: Instant, len: Bytes, pre: Color) -> Color {
+    fn meter(&mut self, now: Instant, len: Bytes, pre: Color, _draw: impl FnOnce() -> u32) -> Color {
         self.meter(now, len, pre)
     }
     fn adopt(&mut self, old: &Self, now: Instant) {

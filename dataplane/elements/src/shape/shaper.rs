@@ -9,9 +9,11 @@
 //! |---|---|---|---|---|
 //! | `rate` (1st) | rate | bit/s at frame length + `overhead` | required | 1 … 10¹² |
 //! | `burst` (2nd) | size | byte | 0 | 0 … 500,000,000 |
-//! | `discipline` | `fifo`, `red`, `drd` | | `fifo` | |
+//! | `discipline` | `fifo`, `red`, `drd`, `codel`, `blue` | | `fifo` | |
 //! | `limit`, `overhead` | | | | as [`crate::queue::fifo`] |
 //! | `min`, `max`, `max_p`, … | | | | as [`crate::drop::red`], only with `discipline = red` |
+//! | `increase`, `decrease`, `freeze`, `ecn` | | | | as [`crate::drop::blue`], only with `discipline = blue` |
+//! | `target`, `interval`, `mtu`, `ecn` | | | | as [`crate::drop::codel`], only with `discipline = codel` |
 //! | `min`, `max`, `start_p`, `ceiling` | | | | as [`crate::drop::drd`], only with `discipline = drd` |
 //!
 //! # Behaviour
@@ -31,7 +33,7 @@
 //! # Source
 //! RFC 2475 §2.3.3.3 (shaper), RFC 3290 §7.2.
 
-use crate::drop::{Drd, Red, drd, red};
+use crate::drop::{Blue, CoDel, Drd, Red, blue, codel, drd, red};
 use crate::meter::RATE_RANGE;
 use crate::queue::Fifo;
 use crate::queue::fifo::{FifoConfig, read_config};
@@ -57,13 +59,21 @@ enum Kind {
     Fifo,
     Red,
     Drd,
+    CoDel,
+    Blue,
 }
 
 fn build(args: &Args, _: &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgError>> {
     let mut r = Reader::new(args);
     let rate = r.required_in("rate", Some(0), RATE_RANGE);
     let burst = r.optional_in("burst", Some(1), Bytes(0), Bytes(0)..=crate::meter::MAX_BURST);
-    let kinds = [("fifo", Kind::Fifo), ("red", Kind::Red), ("drd", Kind::Drd)];
+    let kinds = [
+        ("fifo", Kind::Fifo),
+        ("red", Kind::Red),
+        ("drd", Kind::Drd),
+        ("codel", Kind::CoDel),
+        ("blue", Kind::Blue),
+    ];
     let (discipline, queue): (Box<dyn Discipline>, FifoConfig) =
         match r.choice("discipline", Kind::Fifo, &kinds) {
             Kind::Red => {
@@ -73,6 +83,14 @@ fn build(args: &Args, _: &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgError>
             Kind::Drd => {
                 let (config, queue) = drd::read(&mut r, rate);
                 (Box::new(Drd::new(config, queue)), queue)
+            }
+            Kind::Blue => {
+                let (config, queue) = blue::read(&mut r, rate);
+                (Box::new(Blue::new(config, queue)), queue)
+            }
+            Kind::CoDel => {
+                let (config, queue) = codel::read(&mut r, rate);
+                (Box::new(CoDel::new(config, queue)), queue)
             }
             Kind::Fifo => {
                 let queue = read_config(&mut r, None, rate);
@@ -84,16 +102,20 @@ fn build(args: &Args, _: &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgError>
 
 pub(super) const TYPE: ElementType = ElementType {
     name: "Shaper",
-    synopsis: "delays packets to a rate, in a FIFO, RED or DRD queue",
+    synopsis: "delays packets to a rate, in a FIFO, RED, DRD, CoDel or Blue queue",
     inputs: PortCount::Exactly(1),
     outputs: PortCount::Exactly(1),
     build,
     sample: |rng| {
         let rate = 100 + rng.next_u32() % 10_000;
-        match rng.next_u32() % 4 {
+        match rng.next_u32() % 6 {
             0 => format!("{rate} kbit/s, limit = 20 packets"),
             1 => format!("{rate} kbit/s, 5 kB, limit = 30 ms, overhead = 24 B"),
             2 => format!("{rate} kbit/s, discipline = drd, min = 15, max = 40, limit = 60 packets"),
+            3 => format!(
+                "{rate} kbit/s, discipline = codel, target = 2 ms, interval = 20 ms, limit = 90 packets"
+            ),
+            4 => format!("{rate} kbit/s, discipline = blue, freeze = 5 ms, limit = 20 packets"),
             _ => {
                 format!("{rate} kbit/s, discipline = red, min = 3 kB, max = 9 kB, weight = 3, limit = 30 kB")
             }

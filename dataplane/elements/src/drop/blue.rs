@@ -1,0 +1,309 @@
+//! # Synopsis
+//! `Blue` is the discipline of a FIFO queue that learns from overflow and idleness how much to drop.
+//!
+//! # Ports
+//! A discipline: it sits inside a pump, a shaper or an egress port.
+//!
+//! # Configuration
+//! | key | type | unit | default | range |
+//! |---|---|---|---|---|
+//! | `increase` | probability | | 2 % | above 0 … 100 % |
+//! | `decrease` | probability | | 0.2 % | above 0 … 100 % |
+//! | `freeze` | time | ns | 100 ms | 1 ms … 60 s |
+//! | `ecn` | yes, no | | yes | |
+//! | `limit`, `overhead` | | | | as [`crate::queue::fifo`] |
+//!
+//! # Behaviour
+//! Each arriving packet is dropped (`red_early`) or, with `ecn` and an ECN-capable transport, marked, with one probability.
+//! It begins at 0, rises by `increase` when a packet finds the queue full (`queue_full`), and falls by `decrease` when the
+//! queue has become empty and for each `freeze` that it stays so. Between two changes there is at least `freeze`.
+//!
+//! # Counters
+//! Those of [`crate::queue::fifo`]; `marked`, `early`; gauge `probability_ppm`.
+//!
+//! # Invariants
+//! Order is kept; the bound holds; with equal random bits two queues decide alike.
+//!
+//! # Example
+//! `Shaper(10 Mbit/s, discipline = blue, limit = 200 packets)`
+//!
+//! # Source
+//! W. Feng, D. Kandlur, D. Saha, K. Shin, *BLUE: a new class of active queue management algorithms*, University of
+//! Michigan CSE-TR-387-99, 1999, §3 (the algorithm), §3.2 (parameters).
+
+use crate::plumbing::adapter::as_any;
+use crate::queue::fifo::{FifoConfig, Watch, read_config, take};
+use crate::queue::{FifoQueue, QueueCounters};
+use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Head, Reader};
+use perhop_packet::{Batch, DropReason};
+use perhop_units::{Duration, Instant, Probability, QueueLimit, Rate};
+use perhop_wire::layout::set_ecn_ce;
+
+/// Parameters of the source's figure 3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlueConfig {
+    /// Added on overflow (d1).
+    pub increase: Probability,
+    /// Taken off when idle (d2).
+    pub decrease: Probability,
+    /// Least time between two changes.
+    pub freeze: Duration,
+    /// Mark ECN-capable packets instead of dropping them.
+    pub ecn: bool,
+}
+
+impl Default for BlueConfig {
+    fn default() -> Self {
+        Self {
+            increase: Probability(u32::MAX / 50),
+            decrease: Probability(u32::MAX / 500),
+            freeze: Duration::from_millis(100),
+            ecn: true,
+        }
+    }
+}
+
+/// The probability and what moves it, without the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlueState {
+    config: BlueConfig,
+    probability: Probability,
+    changed: Option<Instant>,
+    /// Since when the queue is empty, as far as it has been taken into account.
+    idle_since: Option<Instant>,
+}
+
+impl BlueState {
+    /// Nothing is dropped at first.
+    pub fn new(config: BlueConfig) -> Self {
+        Self { config, probability: Probability::ZERO, changed: None, idle_since: None }
+    }
+
+    /// The probability now.
+    pub fn probability(&self) -> Probability {
+        self.probability
+    }
+
+    /// A packet arrives: whether it is one to drop or mark, by 32 uniform bits. O(1).
+    pub fn arrives(&mut self, now: Instant, random: u32) -> bool {
+        if let Some(since) = self.idle_since.take() {
+            let times = now.since(since).as_nanos() / self.config.freeze.as_nanos().max(1);
+            let off = u64::from(self.config.decrease.0).saturating_mul(times);
+            self.lower(off);
+            if times > 0 {
+                self.changed = Some(now);
+            }
+        }
+        self.probability.happens(random)
+    }
+
+    /// A packet found the queue full.
+    pub fn overflowed(&mut self, now: Instant) {
+        if self.may_change(now) {
+            self.probability = Probability(self.probability.0.saturating_add(self.config.increase.0));
+        }
+    }
+
+    /// The queue has become empty.
+    pub fn emptied(&mut self, now: Instant) {
+        self.idle_since = Some(now);
+        if self.may_change(now) {
+            self.lower(u64::from(self.config.decrease.0));
+        }
+    }
+
+    fn lower(&mut self, by: u64) {
+        let left = u64::from(self.probability.0).saturating_sub(by);
+        self.probability = Probability(left as u32);
+    }
+
+    fn may_change(&mut self, now: Instant) -> bool {
+        let may = self.changed.is_none_or(|at| now.since(at) >= self.config.freeze);
+        if may {
+            self.changed = Some(now);
+        }
+        may
+    }
+}
+
+/// The discipline.
+#[derive(Debug)]
+pub struct Blue {
+    queue: FifoQueue,
+    state: BlueState,
+    counters: QueueCounters,
+    marked: u64,
+    early: u64,
+}
+
+impl Blue {
+    /// An empty queue.
+    pub fn new(config: BlueConfig, queue: FifoConfig) -> Self {
+        Self {
+            queue: FifoQueue::new(queue.limit, queue.rate, queue.overhead),
+            state: BlueState::new(config),
+            counters: QueueCounters::default(),
+            marked: 0,
+            early: 0,
+        }
+    }
+}
+
+impl Discipline for Blue {
+    fn type_name(&self) -> &'static str {
+        "Blue"
+    }
+
+    fn enqueue(&mut self, cx: &mut Cx<'_>, batch: &mut Batch) -> Delta {
+        let change = Watch::start(&self.queue);
+        for mut packet in batch.drain() {
+            if self.state.arrives(cx.now(), cx.random()) {
+                let layout = &packet.meta().layout;
+                if self.state.config.ecn && layout.ip_version != 0 && layout.tos & 0b11 != 0 {
+                    self.marked += 1;
+                    let (meta, frame) = packet.parts_mut();
+                    set_ecn_ce(frame, &mut meta.layout);
+                } else {
+                    self.early += 1;
+                    self.counters.refuse(cx, packet, DropReason::RedEarly);
+                    continue;
+                }
+            }
+            if !self.queue.has_room(packet.len()) {
+                self.state.overflowed(cx.now());
+            }
+            self.counters.offer(&mut self.queue, cx, packet);
+        }
+        change.end(&self.queue)
+    }
+
+    fn peek(&mut self, _cx: &mut Cx<'_>) -> Option<Head> {
+        self.queue.front_len().map(|len| Head { len: len as u32 })
+    }
+
+    fn dequeue(&mut self, cx: &mut Cx<'_>, budget: Budget, out: &mut Batch) -> Delta {
+        let change = Watch::start(&self.queue);
+        take(&mut self.queue, budget, out);
+        let delta = change.end(&self.queue);
+        if delta.became_idle {
+            self.state.emptied(cx.now());
+        }
+        delta
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        None
+    }
+
+    fn held(&self) -> u64 {
+        self.queue.len() as u64
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.queue.frame_bytes()
+    }
+
+    fn counters(&self, sink: &mut dyn CounterSink) {
+        self.counters.report(&self.queue, sink);
+        sink.counter("marked", self.marked);
+        sink.counter("early", self.early);
+        let ppm = u64::from(self.state.probability.0) * 1_000_000 / u64::from(u32::MAX);
+        sink.gauge("probability_ppm", ppm);
+    }
+
+    fn drain(&mut self, out: &mut Batch) {
+        while let Some(packet) = self.queue.pop() {
+            out.push(packet);
+        }
+    }
+
+    fn export_state(&mut self) -> Option<ElementState> {
+        let queue = FifoConfig { limit: QueueLimit::Packets(1), rate: Rate::ZERO, overhead: 0 };
+        let empty = Self::new(self.state.config, queue);
+        Some(Box::new(std::mem::replace(self, empty)))
+    }
+
+    fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
+        let mut old = *state.downcast::<Self>()?;
+        self.queue.adopt(&mut old.queue);
+        self.state = BlueState { config: self.state.config, ..old.state };
+        self.counters = old.counters;
+        (self.marked, self.early) = (old.marked, old.early);
+        Ok(())
+    }
+
+    as_any!();
+}
+
+/// Reads Blue's parameters for a queue behind a link of `rate`.
+pub fn read(r: &mut Reader<'_>, rate: Rate) -> (BlueConfig, FifoConfig) {
+    let default = BlueConfig::default();
+    let queue = read_config(r, None, rate);
+    let step = Probability(1)..=Probability::ONE;
+    let increase = r.optional_in("increase", None, default.increase, step.clone());
+    let decrease = r.optional_in("decrease", None, default.decrease, step);
+    let range = Duration::from_millis(1)..=Duration::from_secs(60);
+    let freeze = r.optional_in("freeze", None, default.freeze, range);
+    (BlueConfig { increase, decrease, freeze, ecn: r.flag("ecn", default.ecn) }, queue)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::fifo::laws::{calls, check};
+    use proptest::prelude::*;
+
+    const CONFIG: BlueConfig = BlueConfig {
+        increase: Probability(1000),
+        decrease: Probability(100),
+        freeze: Duration::from_millis(10),
+        ecn: true,
+    };
+
+    fn at_ms(n: u64) -> Instant {
+        Instant(n * 1_000_000)
+    }
+
+    #[test]
+    fn overflow_raises_it_and_idleness_lowers_it_once_a_freeze() {
+        let mut state = BlueState::new(CONFIG);
+        let steps = [(0, 1000), (9, 1000), (10, 2000), (15, 2000), (20, 3000)];
+        for (ms, expected) in steps {
+            state.overflowed(at_ms(ms));
+            assert_eq!(state.probability(), Probability(expected), "{ms} ms");
+        }
+        // It becomes empty too soon after the change, and is so for 35 ms: three times.
+        state.emptied(at_ms(25));
+        assert_eq!(state.probability(), Probability(3000));
+        assert!(!state.arrives(at_ms(60), 2700));
+        assert_eq!(state.probability(), Probability(2700));
+        assert!(state.arrives(at_ms(60), 2699));
+        // That was a change.
+        state.overflowed(at_ms(69));
+        assert_eq!(state.probability(), Probability(2700));
+        state.emptied(at_ms(80));
+        assert_eq!(state.probability(), Probability(2600));
+        // Neither end is passed.
+        assert!(!state.arrives(at_ms(1_000_000), 0));
+        assert_eq!(state.probability(), Probability::ZERO);
+        for ms in 0..6_000_000u64 {
+            state.overflowed(at_ms(2_000_000 + ms * 10));
+        }
+        assert_eq!(state.probability(), Probability::ONE);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn blue_reports_what_it_does(calls in calls(), increase: u32, decrease: u32, ecn: bool) {
+            let queue = FifoConfig { limit: QueueLimit::Packets(4), rate: Rate::ZERO, overhead: 4 };
+            let config = BlueConfig {
+                increase: Probability(increase),
+                decrease: Probability(decrease),
+                freeze: Duration::from_millis(1),
+                ecn,
+            };
+            check(Blue::new(config, queue), &calls);
+        }
+    }
+}
