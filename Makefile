@@ -53,6 +53,9 @@ bench: release ## speed of packet path and simulator, one JSON object a line (ne
 	for filters in 100 5000; do run forward --flows 1000 --filters $$filters --packet 64; done; \
 	run detection; \
 	run allocation; \
+	run abr; \
+	run change; \
+	if [ -n "$$PERHOP_TEST_DATA" ]; then run classify --rules $$PERHOP_TEST_DATA/classbench/*_10k; fi; \
 	run veth --io af_packet; \
 	run sim; \
 	exit $$failed
@@ -66,6 +69,7 @@ fuzz: ## every fuzz target for SECONDS=60 each
 	@set -e; for file in fuzz/fuzz_targets/*.rs; do \
 		name=$$(basename $$file .rs); seeds=fuzz/corpus/$$name; \
 		case $$name in \
+			agent_file) seeds="scenarios/agents $$seeds";; \
 			router_file) seeds="examples dataplane/graph/tests/broken $$seeds";; \
 			scenario_file) seeds="scenarios scenarios/examples lab/scenario/tests/broken $$seeds";; \
 		esac; \

@@ -3,7 +3,10 @@
 //! Every measurement is a set of sweep points; each is one JSON object a line with `--json`, else a row of a table.
 //! What disturbed a measurement is said in its warnings: time that the machine gave to others, and spread.
 
+mod abr;
 mod allocation;
+mod change;
+mod classify;
 mod costs;
 mod detection;
 mod forward;
@@ -39,6 +42,12 @@ enum Bench {
     Detection(detection::Options),
     /// One step of the allocation of many classes
     Allocation(allocation::Options),
+    /// What the TCP rate control adds to a segment
+    Abr(abr::Options),
+    /// The search for the first rule a packet meets, over rule sets in ClassBench's format
+    Classify(classify::Options),
+    /// Changes of the set of filters
+    Change(change::Options),
     /// The simulator, beside ns-3 where it is installed
     Sim(sim::Options),
     /// Where a packet's time inside the router goes: by element, and by rate and length
@@ -88,6 +97,9 @@ pub fn run(args: &Args) -> ExitCode {
         Bench::Forward(options) => forward::run(options, &mut Sink::new(options.json)),
         Bench::Detection(options) => detection::run(options, &mut Sink::new(options.json)),
         Bench::Allocation(options) => allocation::run(options, &mut Sink::new(options.json)),
+        Bench::Abr(options) => abr::run(options, &mut Sink::new(options.json)),
+        Bench::Classify(options) => classify::run(options, &mut Sink::new(options.json)),
+        Bench::Change(options) => change::run(options, &mut Sink::new(options.json)),
         Bench::Sim(options) => sim::run(options, &mut Sink::new(options.json)),
         Bench::Latency(options) => latency::run(options, &mut Sink::new(options.json)),
         Bench::Veth(options) => veth::run(options, &mut Sink::new(options.json)),

@@ -50,7 +50,8 @@ mod tests {
 
     #[test]
     fn every_element_on_the_way_exists() {
-        let setup = Setup { rate: 1_000_000_000, filters: 0, connections: 1024, detection: Detection::On };
+        let setup =
+            Setup { rate: 1_000_000_000, filters: 0, connections: 1024, detection: Detection::On, abr: None };
         let mut router = Router::new(&setup, Pool::new(64), 1).expect("the example is valid");
         let driver = router.worker.driver_mut();
         driver.set_costs(Some(CostConfig { clock, clock_ns: 0, every: 1 }));

@@ -190,7 +190,7 @@ impl Rig {
             .map_or(MAX_CONNECTIONS, |n| n.next_power_of_two().min(MAX_CONNECTIONS))
             .max(EdgeOptions::DEFAULT_CONNECTIONS);
         let Case { filters, detection, .. } = case;
-        let setup = Setup { rate: 100_000_000_000, filters, connections, detection };
+        let setup = Setup { rate: 100_000_000_000, filters, connections, detection, abr: None };
         let pool = Pool::new(parked * case.batch + 4096);
         let router = Router::new(&setup, pool.clone(), case.seed)?;
         let macs = (MacAddr([2, 0, 0, 0, 3, 1]), port_mac(LAN));
@@ -367,5 +367,32 @@ fn describe(point: &mut Point, options: &Options, case: Case, rig: &Rig, cpu: us
     ];
     for (name, value, unit) in metrics {
         point.metrics.insert(name, Metric::new(Spread::exactly(value), unit));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forwarding_allocates_nothing() {
+        let case = Case {
+            flows: 1_000,
+            filters: 100,
+            new_per_cent: 5,
+            packet: MIN_FRAME,
+            batch: 32,
+            buffers: Buffers::Pooled,
+            payload: Payload::Random,
+            detection: Detection::On,
+            pace_ns: PACE_NS,
+            seed: 1,
+        };
+        let mut rig = Rig::new(case).unwrap();
+        // Queues and lists reach their lengths.
+        rig.timed_round().unwrap();
+        rig.allocations = 0;
+        rig.timed_round().unwrap();
+        assert_eq!(rig.allocations, 0);
     }
 }

@@ -128,6 +128,7 @@ impl Rig {
             filters: 1,
             connections: EdgeOptions::DEFAULT_CONNECTIONS,
             detection: Detection::On,
+            abr: None,
         };
         let pool = Pool::new(8192);
         let mut router = Router::new(&setup, pool.clone(), options.seed)?;

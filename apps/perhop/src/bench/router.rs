@@ -1,6 +1,7 @@
 //! The router under test: control, planner and worker in one thread, with the example's objects.
 
 use super::BenchError;
+use super::abr::SERVED;
 use perhop_elements::route::{
     NeighbourState, NeighbourUpdate, NextHop, Origin, PortInfo, RouteEntry, RouteKind,
 };
@@ -42,6 +43,8 @@ pub struct Setup {
     pub connections: u32,
     /// Real-time detection.
     pub detection: Detection,
+    /// Connections whose rate is controlled, and the rate of them all, bit/s; none: no policy.
+    pub abr: Option<(u32, u64)>,
 }
 
 /// What becomes of the example's detector.
@@ -72,6 +75,12 @@ fn objects(setup: &Setup) -> Result<Vec<Object>, BenchError> {
                 object.spec["within"] = 100_000_000.into();
             }
         }
+    }
+    if let Some((_, rate)) = setup.abr {
+        let name = Name::new("bench").map_err(|e| BenchError::Router(e.to_string()))?;
+        let ports = json!({ "first": SERVED, "last": SERVED });
+        let spec = json!({ "match": { "dst_ports": ports }, "rate": rate, "local": true });
+        objects.push(Object { kind: Kind::AbrPolicy, name, spec, ttl_ms: None });
     }
     for i in 0..setup.filters {
         let name = Name::new(&format!("bench/{i:05}")).map_err(|e| BenchError::Router(e.to_string()))?;
@@ -125,7 +134,9 @@ impl Router {
                 ports.push(EdgePort { name: object.name.to_string(), spec });
             }
         }
-        let text = edge_graph(&ports, &EdgeOptions::live(setup.connections));
+        let options = EdgeOptions::live(setup.connections);
+        let options = setup.abr.map_or(options, |(connections, _)| options.with_abr(connections));
+        let text = edge_graph(&ports, &options);
         let mut planner = RouterPlanner::new(ports, registry());
         let worker =
             Worker::new(&text, &mut planner, pool, seed).map_err(|e| BenchError::Router(e.to_string()))?;
@@ -166,6 +177,12 @@ impl Router {
 
     fn apply(&mut self, mut change: Change) {
         while self.worker.apply(Instant::ZERO, &mut change) == ChangeStep::More {}
+    }
+
+    /// The kernel says that these neighbours can be reached.
+    pub fn neighbours(&mut self, updates: Vec<NeighbourUpdate>) {
+        let change = self.control.planner_mut().neighbour_change(updates);
+        self.apply(change);
     }
 
     /// What the kernel would say: addresses, routes, and the neighbour behind `wan`.

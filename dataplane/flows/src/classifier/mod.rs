@@ -6,6 +6,7 @@
 //!
 //! Limits: [`MAX_TABLES`] groups an address family and [`MAX_CHAIN`] rules a masked value; a rule beyond is refused.
 
+pub mod classbench;
 mod delta;
 mod key;
 mod pages;

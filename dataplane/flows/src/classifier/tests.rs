@@ -3,6 +3,8 @@ use ipnet::IpNet;
 use perhop_packet::PortId;
 use proptest::option::weighted;
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use rand::{RngExt, SeedableRng};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub(crate) fn address(v6: bool, n: u8) -> IpAddr {
@@ -221,66 +223,70 @@ fn five_thousand_filters_need_few_tables() {
     assert_eq!(changed.classifier.len(), 5000);
 }
 
-/// Reads one rule of ClassBench's format.
-fn classbench_rule(id: usize, line: &str) -> Option<Rule> {
-    let mut words = line.strip_prefix('@')?.split_whitespace();
-    let mut word = || words.next();
-    let net = |text: &str| text.parse::<IpNet>().ok();
-    let (src, dst) = (net(word()?)?, net(word()?)?);
-    let mut range = || {
-        let (first, _colon, last) = (words.next()?, words.next()?, words.next()?);
-        let range = PortRange { first: first.parse().ok()?, last: last.parse().ok()? };
-        Some((range != PortRange { first: 0, last: 65535 }).then_some(range))
+/// The rule sets that nobody here wrote; none without them.
+fn rule_sets() -> Vec<(String, Vec<Rule>, std::path::PathBuf)> {
+    let Some(data) = std::env::var_os("PERHOP_TEST_DATA") else {
+        println!("SKIPPED ClassBench rule sets: PERHOP_TEST_DATA unset");
+        return Vec::new();
     };
-    let (src_ports, dst_ports) = (range()?, range()?);
-    let (protocol, mask) = words.next()?.split_once('/')?;
-    let hex = |t: &str| u16::from_str_radix(t.trim_start_matches("0x"), 16).ok();
-    let protocol = (hex(mask)? == 0xff).then_some(hex(protocol)? as u8);
-    let matches =
-        Match { src: Some(src), dst: Some(dst), protocol, src_ports, dst_ports, ..Match::default() };
-    Some(rule(id as u32, matches))
+    let folder = std::path::PathBuf::from(data).join("classbench");
+    let names = ["acl1_1k", "fw1_1k", "ipc1_1k", "acl1_10k", "fw1_10k", "ipc1_10k"];
+    let read = |name: &str| classbench::rules(&std::fs::read_to_string(folder.join(name)).unwrap()).unwrap();
+    names.iter().map(|name| ((*name).to_owned(), read(name), folder.join(format!("{name}_trace")))).collect()
 }
 
 #[test]
 fn classbench_rule_sets_and_their_traces() {
-    let Some(data) = std::env::var_os("PERHOP_TEST_DATA") else {
-        println!("SKIPPED classbench_rule_sets_and_their_traces: PERHOP_TEST_DATA unset");
-        return;
-    };
-    let folder = std::path::PathBuf::from(data).join("classbench");
-    for family in ["acl1_1k", "fw1_1k", "ipc1_1k"] {
-        let text = std::fs::read_to_string(folder.join(family)).unwrap();
-        let rules: Vec<Rule> =
-            text.lines().enumerate().filter_map(|(n, line)| classbench_rule(n, line)).collect();
-        assert_eq!(rules.len(), text.lines().count(), "{family}");
+    for (name, rules, trace) in rule_sets() {
         let classifier = Classifier::build(rules).unwrap();
         println!(
-            "{family}: {} rules, tables {:?}, longest chains {:?}",
+            "{name}: {} rules, tables {:?}, longest chains {:?}",
             classifier.len(),
             classifier.tables(),
             classifier.longest_chains()
         );
-        let trace = std::fs::read_to_string(folder.join(format!("{family}_trace"))).unwrap();
-        let mut agreed = (0, 0);
-        for line in trace.lines().step_by(3) {
-            let n: Vec<u64> = line.split_whitespace().filter_map(|w| w.parse().ok()).collect();
-            let protocol = n[4] as u8;
-            let key = Key {
-                in_port: PortId(0),
-                vlan: 0,
-                src: IpAddr::V4(Ipv4Addr::from_bits(n[0] as u32)),
-                dst: IpAddr::V4(Ipv4Addr::from_bits(n[1] as u32)),
-                protocol,
-                ports: matches!(protocol, 6 | 17).then_some((n[2] as u16, n[3] as u16)),
-                dscp: 0,
-                tcp_flags: None,
-                fragment: false,
-            };
+        let Ok(trace) = std::fs::read_to_string(trace) else { continue };
+        for key in classbench::headers(&trace).unwrap().into_iter().step_by(3) {
             let found = classifier.classify(&key).map(|r| r.id);
-            assert_eq!(found, classifier.linear(&key).map(|r| r.id), "{family}: {line}");
-            agreed.1 += 1;
-            agreed.0 += usize::from(found.is_some_and(|id| u64::from(id.0) == n[6]));
+            assert_eq!(found, classifier.linear(&key).map(|r| r.id), "{name}: {key:?}");
         }
-        println!("{family}: the trace's own answer agrees for {} of {} headers", agreed.0, agreed.1);
+    }
+}
+
+#[test]
+fn keys_around_the_rules_of_classbench_meet_what_a_linear_scan_meets() {
+    for (name, rules, _) in rule_sets() {
+        let mut random = rand_pcg::Pcg64Mcg::seed_from_u64(1);
+        let classifier = Classifier::build(rules.clone()).unwrap();
+        for _ in 0..300 {
+            let rule = &rules[random.random_range(0..rules.len())];
+            let mut key = classbench::key_inside(&rule.matches, |below| random.random_range(0..below));
+            // One time in two just outside, in one field.
+            match random.random_range(0..6) {
+                0 => key.ports = key.ports.map(|(src, dst)| (src, dst.wrapping_add(1))),
+                1 => key.protocol = 1,
+                2 => key.src = classbench::key(random.random(), 0, 0, 0, 6).src,
+                _ => {}
+            }
+            let found = classifier.classify(&key).map(|r| r.id);
+            assert_eq!(found, classifier.linear(&key).map(|r| r.id), "{name}: {key:?}");
+        }
+    }
+}
+
+/// Pairs of rule set and key: more with `PERHOP_SOAK_PAIRS`.
+#[test]
+fn random_pairs_of_rules_and_keys_agree_with_a_linear_scan() {
+    let pairs: usize = std::env::var("PERHOP_SOAK_PAIRS").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000);
+    const KEYS: usize = 500;
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let (rules, keys) = (rules(200), proptest::collection::vec(key(), KEYS));
+    for _ in 0..pairs.div_ceil(KEYS) {
+        let rules = rules.new_tree(&mut runner).unwrap().current();
+        let classifier = Classifier::build(rules).unwrap();
+        for key in keys.new_tree(&mut runner).unwrap().current() {
+            let found = classifier.classify(&key).map(|r| r.id);
+            assert_eq!(found, classifier.linear(&key).map(|r| r.id), "{key:?}");
+        }
     }
 }

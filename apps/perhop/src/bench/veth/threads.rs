@@ -172,8 +172,13 @@ fn route(
     pin(options.router_cpu)?;
     let pool = Pool::new(16_384);
     let connections = EdgeOptions::DEFAULT_CONNECTIONS;
-    let setup =
-        Setup { rate: 100_000_000_000, filters: options.filters, connections, detection: Detection::On };
+    let setup = Setup {
+        rate: 100_000_000_000,
+        filters: options.filters,
+        connections,
+        detection: Detection::On,
+        abr: None,
+    };
     let mut router = Router::new(&setup, pool.clone(), options.seed)?;
     let (mut inside, mut outside) = (open("lan", INSIDE)?, open("wan", OUTSIDE)?);
     // As the engine does; the right to may be missing.

@@ -1,0 +1,96 @@
+//! `bench change`: what it takes to make a changed set of rules that the packet path can take over at its next batch.
+
+use super::BenchError;
+use super::machine::{self, Watch};
+use super::report::{Metric, Point, Sink, Spread};
+use perhop_flows::classifier::{Action, Classifier, Match, PortRange, Rule};
+use perhop_packet::{ClassId, FilterId};
+use perhop_wire::protocol;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+/// Options of `bench change`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    /// Filters there are, 1 to 1,000,000
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    filters: u32,
+    /// Filters changed at a time; without it 1 and 1,000
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    batch: Option<u32>,
+    /// Measured runs
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+    /// Processor to run on; the last without it
+    #[arg(long)]
+    cpu: Option<usize>,
+    /// Print one JSON object a sweep point and nothing else
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Filters changed in a run, at least.
+const CHANGES: u32 = 1_000;
+
+/// Measures every sweep point. An operation is one filter inserted or deleted.
+///
+/// # Errors
+/// Filters beyond a limit of the classifier.
+pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
+    let cpu = machine::pin_to(options.cpu)?;
+    let wrong = |e: &dyn std::fmt::Display| BenchError::Wrong(e.to_string());
+    let mut classifier =
+        Classifier::build((0..options.filters).map(|n| filter(n, n))).map_err(|e| wrong(&e))?;
+    for batch in options.batch.map_or_else(|| vec![1, 1_000], |n| vec![n]) {
+        let watch = Watch::start();
+        let (mut ns, mut next) = (Vec::new(), options.filters);
+        // The first run brings the memory near and is not counted.
+        for run in 0..=options.runs {
+            let steps = CHANGES.div_ceil(batch);
+            let mut took = 0;
+            for _ in 0..steps {
+                // Put in and taken out again, so that the set stays as large as it is.
+                let ids: Vec<u32> = (next..next + batch).collect();
+                next += batch;
+                let added: Vec<Rule> = ids.iter().map(|n| filter(*n, n % options.filters)).collect();
+                let removed: Vec<FilterId> = ids.iter().map(|n| FilterId(*n)).collect();
+                let start = machine::thread_time_ns();
+                classifier = classifier.with_changes(added, &[]).map_err(|e| wrong(&e))?.classifier;
+                classifier = classifier.with_changes([], &removed).map_err(|e| wrong(&e))?.classifier;
+                took += machine::thread_time_ns() - start;
+            }
+            if run > 0 {
+                ns.push(took as f64 / f64::from(2 * steps * batch));
+            }
+        }
+        let mut point = Point { bench: "change", op: "filter", ..Point::default() };
+        point.set_ns(&ns);
+        point.params.insert("batch", batch.into());
+        point.params.insert("filters", options.filters.into());
+        point.params.insert("cpu", cpu.into());
+        let tables = classifier.tables().0 as f64;
+        point.metrics.insert("tables", Metric::new(Spread::exactly(tables), "table"));
+        point.warnings = watch.warnings();
+        point.warn_of_spread();
+        sink.point(&point)?;
+    }
+    Ok(())
+}
+
+/// A subscriber's filter: an address, a protocol and a port.
+fn filter(id: u32, subscriber: u32) -> Rule {
+    let address = Ipv4Addr::from_bits(0x0a00_0000 | (subscriber & 0x00ff_ffff));
+    Rule {
+        id: FilterId(id),
+        tier: 0,
+        priority: id,
+        name: Arc::from(format!("f{id}")),
+        matches: Match {
+            dst: Some(IpAddr::V4(address).into()),
+            protocol: Some(protocol::UDP),
+            dst_ports: Some(PortRange::one(1024 + (id / 7 % 60_000) as u16)),
+            ..Match::default()
+        },
+        action: Action { class: Some(ClassId(1)), ..Action::default() },
+    }
+}
