@@ -4,6 +4,7 @@
 //! `fuzz/corpus/NAME`. [`TARGETS`] is the list of both.
 
 pub mod abr;
+pub mod agent_file;
 pub mod capture;
 pub mod data_path;
 pub mod describe;
@@ -18,8 +19,9 @@ pub mod transaction;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every fuzz target.
-pub const TARGETS: [Target; 23] = [
+pub const TARGETS: [Target; 24] = [
     ("abr", abr::rate_control),
+    ("agent_file", agent_file::reading),
     ("arp", headers::arp),
     ("capture", capture::classification),
     ("data_path", data_path::forwarding),
