@@ -36,5 +36,5 @@ pub mod vlan;
 
 pub use ecn::Ecn;
 pub use error::HeaderError;
-pub use layout::{Fragment, Layout, Malformed, TtlExpired, dissect};
+pub use layout::{Fragment, Layout, Malformed, TtlExpired, dissect, dissect_packet};
 pub use mac::MacAddr;

@@ -1,10 +1,15 @@
 //! Completing transport checksums that the sender left to its card.
 
-use perhop_wire::{checksum, dissect};
+use perhop_wire::{Layout, checksum, dissect};
 
 /// Computes the UDP or TCP checksum of a whole datagram afresh. `false` when the frame has none to complete.
 pub(crate) fn complete(frame: &mut [u8]) -> bool {
-    let Ok(layout) = dissect(frame) else { return false };
+    dissect(frame).is_ok_and(|layout| complete_at(frame, &layout))
+}
+
+/// The same for a frame, or a packet without its link's header, that was dissected already. `false` also when the frame is
+/// not what `layout` says.
+pub fn complete_at(frame: &mut [u8], layout: &Layout) -> bool {
     let at = match layout.protocol {
         6 => 16,
         17 => 6,
@@ -15,6 +20,10 @@ pub(crate) fn complete(frame: &mut [u8]) -> bool {
     }
     let (l3, l4) = (layout.l3_offset as usize, layout.l4_offset as usize);
     let end = l3 + layout.ip_len as usize;
+    let addresses = if layout.ip_version == 4 { 20 } else { 40 };
+    if end > frame.len() || l4 < l3 + addresses || l4 + at + 2 > end {
+        return false;
+    }
     let len = end - l4;
     frame[l4 + at..l4 + at + 2].fill(0);
     let sum = if layout.ip_version == 4 {

@@ -1,6 +1,7 @@
-//! Ports of real and make-believe links: packet sockets with memory-mapped rings, capture files, memory.
+//! Ports of real and make-believe links: packet sockets with memory-mapped rings, capture files, memory; and packets
+//! that wait for a verdict.
 //!
-//! All implement [`perhop_element::Port`]. Unsafe code of the rings lives here, each block with its reason.
+//! Ports implement [`perhop_element::Port`]; [`nfqueue`] is for packets that stay this host's own. Unsafe code lives here, each block with its reason.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -8,10 +9,11 @@
 )]
 
 pub mod af_packet;
-mod checksum;
+pub mod checksum;
 pub mod clock;
 pub mod early_drop;
 pub mod memory;
+pub mod nfqueue;
 pub mod pcap;
 mod pcapng;
 pub mod thread;

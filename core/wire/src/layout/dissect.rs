@@ -36,6 +36,24 @@ pub fn dissect(frame: &[u8]) -> Result<Layout, Malformed> {
     general(frame)
 }
 
+/// As [`dissect`] for an IP packet without a header of its link, as the kernel hands it to programs: offsets count from
+/// the first byte of the IP header, so `l3_offset` is 0.
+///
+/// # Errors
+/// As [`dissect`]; [`Malformed::Ipv4Truncated`] for an empty packet. Of another version than 4 and 6 nothing is known.
+#[inline]
+pub fn dissect_packet(packet: &[u8]) -> Result<Layout, Malformed> {
+    let link = |ethertype| Layout { ethertype, ..Layout::default() };
+    match packet.first().ok_or(Malformed::Ipv4Truncated)? >> 4 {
+        4 => match plain_ipv4(packet, 0, link(ethertype::IPV4)) {
+            Some(plain) => Ok(plain),
+            None => network_v4(packet, 0, link(ethertype::IPV4)),
+        },
+        6 => network_v6(packet, 0, link(ethertype::IPV6)),
+        _ => Ok(Layout::default()),
+    }
+}
+
 /// The fast path: an unfragmented UDP or TCP packet over IPv4 without options at `l3`, whose link part `link` already
 /// has. `None` sends the frame to [`network_v4`], which knows what is wrong or unusual about it; both agree wherever
 /// this one answers.
@@ -340,6 +358,29 @@ pub(super) mod tests {
         let sum = crate::checksum::of(&f[14..34]);
         f[24..26].copy_from_slice(&sum.to_be_bytes());
         f
+    }
+
+    proptest! {
+        #[test]
+        fn a_packet_without_its_link_is_read_as_in_a_frame(kind in 0u8..5, cut in 0usize..120, at in 0usize..60, octet: u8) {
+            let mut frame = base(kind).build();
+            let len = frame.len();
+            frame[14 + at % (len - 14)] = octet;
+            // A version that does not fit the frame's EtherType says something else in a frame.
+            prop_assume!(frame[14] >> 4 == if frame[12] == 8 { 4 } else { 6 });
+            frame.truncate(len.saturating_sub(cut).max(15));
+            let shifted = |l: Layout| {
+                let back = |offset: u16| offset.saturating_sub(14);
+                let (l4_offset, payload_offset) = (back(l.l4_offset), back(l.payload_offset));
+                Layout { l3_offset: 0, l4_offset, payload_offset, ..l }
+            };
+            prop_assert_eq!(dissect_packet(&frame[14..]), dissect(&frame).map(shifted));
+        }
+
+        #[test]
+        fn no_packet_panics(packet in proptest::collection::vec(any::<u8>(), 0..120)) {
+            let _ = dissect_packet(&packet);
+        }
     }
 
     #[test]
