@@ -94,7 +94,8 @@ impl RouterPlanner {
     }
 }
 
-fn policy(id: AbrPolicyId, p: &AbrPolicySpec, matches: Match) -> Policy {
+/// A policy as the element takes it.
+pub(crate) fn policy(id: AbrPolicyId, p: &AbrPolicySpec, matches: Match) -> Policy {
     Policy {
         id,
         matches,

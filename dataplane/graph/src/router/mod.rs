@@ -5,7 +5,7 @@
 //! on the other. Both are sans-I/O: in tests they run in one thread under virtual time, live the engine moves changes
 //! through a channel.
 
-mod abr;
+pub(crate) mod abr;
 mod change;
 mod classes;
 mod describe;

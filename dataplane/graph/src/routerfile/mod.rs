@@ -11,6 +11,7 @@
 //! `[[abr]]`, `[detector]`. The order of `[[filter]]` and of `[[abr]]` tables is their priority: 10, 20, 30, …
 
 mod check;
+pub mod host;
 mod names;
 mod read;
 mod settings;

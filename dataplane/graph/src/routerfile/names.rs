@@ -27,6 +27,11 @@ pub(super) struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
+    /// Logical classes and nothing else.
+    pub(super) fn of_classes(classes: impl Iterator<Item = &'a str>) -> Self {
+        Self { logical: classes.collect(), ..Self::default() }
+    }
+
     /// Collects the names of tables already found. The logical name of a class is its key `logical`, else what is
     /// behind the last `/` of its name.
     pub(super) fn collect(

@@ -15,9 +15,7 @@ use perhop_wire::protocol;
 const FIELDS: [&str; 8] = ["class", "sla", "filter", "dscp", "src", "dst", "src_ports", "dst_ports"];
 
 pub(super) fn check(c: Checker<'_>, declared: &Declarations, trees: &Trees) {
-    if let Some(policy) = declared.abr.get(ABR_POLICIES) {
-        let message = format!("is one of {} policies", declared.abr.len());
-        c.push(c.error(policy.at, "", message).allowed(format!("at most {ABR_POLICIES} policies")));
+    if too_many(c, &declared.abr) {
         return;
     }
     hidden(c, &declared.abr);
@@ -26,6 +24,24 @@ pub(super) fn check(c: Checker<'_>, declared: &Declarations, trees: &Trees) {
         ports(c, policy, declared, trees);
         filter(c, policy, declared);
     }
+}
+
+/// As [`check`] on an end host; `shared`: a policy without a rate shares what the link has.
+pub(super) fn check_host(c: Checker<'_>, policies: &[Declared<AbrPolicySpec>], shared: bool) {
+    if too_many(c, policies) {
+        return;
+    }
+    hidden(c, policies);
+    for policy in policies.iter().filter(|_| !shared) {
+        rates(c, policy);
+    }
+}
+
+fn too_many(c: Checker<'_>, policies: &[Declared<AbrPolicySpec>]) -> bool {
+    let Some(policy) = policies.get(ABR_POLICIES) else { return false };
+    let message = format!("is one of {} policies", policies.len());
+    c.push(c.error(policy.at, "", message).allowed(format!("at most {ABR_POLICIES} policies")));
+    true
 }
 
 /// Whether nothing is wrong with a condition.

@@ -8,8 +8,10 @@ mod queues;
 mod traffic;
 mod tree;
 
+use super::Declared;
 use super::read::Declarations;
 use perhop_config::{Diagnostic, Diagnostics, Document, Location, Severity};
+use perhop_model::AbrPolicySpec;
 use perhop_units::{Duration, Rate};
 
 /// Where checks look up places and put what they find.
@@ -29,6 +31,16 @@ pub(super) fn all(document: &Document, diagnostics: &Diagnostics, declared: &mut
     detector::check(checker, declared, &tree);
     traffic::check(checker, declared, &tree);
     abr::check(checker, declared, &tree);
+}
+
+/// The checks of policies on an end host, which has no ports; `shared`: what a link has is divided between them.
+pub(super) fn abr_of_host(
+    document: &Document,
+    diagnostics: &Diagnostics,
+    policies: &[Declared<AbrPolicySpec>],
+    shared: bool,
+) {
+    abr::check_host(Checker { document, diagnostics }, policies, shared);
 }
 
 impl Checker<'_> {

@@ -113,6 +113,14 @@ fn read_abr(policies: Vec<Named<'_>>, names: &Names<'_>, out: &mut Declarations)
     }
 }
 
+/// The policies of a file that has nothing else to declare.
+pub(super) fn abr_policies(root: &mut TableReader<'_>, names: &Names<'_>) -> Vec<Declared<AbrPolicySpec>> {
+    let tables = optional_names(root, "abr");
+    let mut out = Declarations::default();
+    read_abr(tables, names, &mut out);
+    out.abr
+}
+
 /// A route without a name is called by its destination.
 fn read_routes(routes: Vec<Named<'_>>, names: &Names<'_>, out: &mut Declarations) {
     for (name, mut table) in routes {
