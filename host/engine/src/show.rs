@@ -1,6 +1,6 @@
 //! From what a packet thread counts, by number, to rows with names.
 
-mod abr;
+pub(crate) mod abr;
 
 use crate::accounting::{RawCost, RawTrace};
 use crate::control_thread::{Done, ToControl};

@@ -26,6 +26,16 @@ pub(super) fn rows(control: &Control<RouterPlanner>, raw: &RawAbr, flows: usize,
 fn policy_row(control: &Control<RouterPlanner>, name: &Name, c: &PolicyCounters) -> Row {
     let mut row = Row::new(Kind::AbrPolicy.name(), name.as_str());
     identify(control, Kind::AbrPolicy, name, &mut row);
+    count_policy(&mut row, c);
+    let key = Key { kind: Kind::AbrPolicy, name: name.clone() };
+    if let Some(Spec::AbrPolicy(spec)) = control.objects().get(&key).map(|e| &*e.spec) {
+        row.counters.insert("rate_bps".into(), spec.rate);
+    }
+    row
+}
+
+/// What a policy has done.
+pub(crate) fn count_policy(row: &mut Row, c: &PolicyCounters) {
     for (name, value) in [
         ("flows", u64::from(c.flows)),
         ("share_bps", c.share_bps),
@@ -36,15 +46,10 @@ fn policy_row(control: &Control<RouterPlanner>, name: &Name, c: &PolicyCounters)
     ] {
         row.counters.insert(name.to_owned(), value);
     }
-    let key = Key { kind: Kind::AbrPolicy, name: name.clone() };
-    if let Some(Spec::AbrPolicy(spec)) = control.objects().get(&key).map(|e| &*e.spec) {
-        row.counters.insert("rate_bps".into(), spec.rate);
-    }
-    row
 }
 
 /// A flow by the direction of its data. Without its addresses, when its connection was forgotten by then, by its place.
-fn flow_row(policy: &str, f: &FlowState, tuple: Option<&FlowTuple>) -> Row {
+pub(crate) fn flow_row(policy: &str, f: &FlowState, tuple: Option<&FlowTuple>) -> Row {
     let name = tuple.map_or_else(|| format!("tcp, place {}", f.slot), flow_text);
     let mut row = Row::new(FLOW, &name);
     row.id = u64::from(f.connection);
