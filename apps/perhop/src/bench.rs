@@ -4,6 +4,7 @@
 //! What disturbed a measurement is said in its warnings: time that the machine gave to others, and spread.
 
 mod abr;
+mod abr_host;
 mod allocation;
 mod change;
 mod classify;
@@ -52,6 +53,8 @@ enum Bench {
     Sim(sim::Options),
     /// Where a packet's time inside the router goes: by element, and by rate and length
     Latency(latency::Options),
+    /// The rate control of a host through the kernel's packet queue
+    AbrHost(abr_host::Options),
     /// Through virtual Ethernet, beside the kernel's forwarding
     Veth(veth::Options),
 }
@@ -102,6 +105,7 @@ pub fn run(args: &Args) -> ExitCode {
         Bench::Change(options) => change::run(options, &mut Sink::new(options.json)),
         Bench::Sim(options) => sim::run(options, &mut Sink::new(options.json)),
         Bench::Latency(options) => latency::run(options, &mut Sink::new(options.json)),
+        Bench::AbrHost(options) => abr_host::run(options, &mut Sink::new(options.json)),
         Bench::Veth(options) => veth::run(options, &mut Sink::new(options.json)),
     };
     match result {

@@ -1,7 +1,7 @@
 //! The command line as a whole. A new subcommand is one line in [`Command`] and one in [`Command::run`].
 
 use crate::error::{AppError, Verdict};
-use crate::{agent, bench, classify, completions, demo, lab, man, router, show};
+use crate::{abr, agent, bench, classify, completions, demo, lab, man, router, show};
 use clap::{Parser, Subcommand};
 
 /// A DiffServ router that keeps calls usable on a congested link without any help from the applications.
@@ -26,6 +26,8 @@ pub enum Command {
     /// Decide for a router: allocate bandwidth to its classes
     #[command(subcommand)]
     Agent(agent::AgentCommand),
+    /// Hold TCP flows of this host at rates
+    Abr(abr::AbrArgs),
     /// Show what a running router has and counts
     Show(show::ShowArgs),
     /// Recognise real-time flows in capture files
@@ -51,6 +53,7 @@ impl Command {
         match self {
             Self::Router(command) => command.run(),
             Self::Agent(command) => command.run(),
+            Self::Abr(args) => abr::run(&args),
             Self::Show(args) => show::run(&args),
             Self::Realtime(command) => command.run(),
             Self::Lab(command) => command.run(),

@@ -1,5 +1,6 @@
 //! What keeps a command from being done, and its exit code.
 
+use crate::abr::AbrError;
 use crate::lab::LabCommandError;
 use perhop_engine::EngineError;
 use perhop_io::pcap::CaptureError;
@@ -180,6 +181,9 @@ pub enum AppError {
     /// The laboratory cannot do its work.
     #[error("{0}")]
     Lab(#[from] LabCommandError),
+    /// The rate control of a host does not start or go on.
+    #[error("{0}")]
+    Abr(#[from] AbrError),
     /// Signals cannot be watched.
     #[error("{0}")]
     Signals(perhop_labrun::LabError),
@@ -194,6 +198,7 @@ impl AppError {
         match self {
             Self::Closed => 0,
             Self::Lab(error) => error.exit_code(),
+            Self::Abr(error) => error.exit_code(),
             Self::Engine(EngineError::ThreadDied(_)) | Self::Superseded(_) => 1,
             Self::Engine(error) if error.is_environment() => 3,
             Self::Engine(_) | Self::BadSetting { .. } | Self::BadLimit { .. } => 2,

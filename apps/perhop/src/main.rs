@@ -9,6 +9,7 @@
     reason = "the binary is where clocks, threads and sockets meet the pure parts"
 )]
 
+mod abr;
 mod agent;
 mod bench;
 mod classify;

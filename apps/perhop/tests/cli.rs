@@ -6,6 +6,8 @@
     reason = "a test drives processes and may panic"
 )]
 
+#[path = "cli/abr.rs"]
+mod abr;
 #[path = "cli/agent.rs"]
 mod agent;
 #[path = "cli/api.rs"]
