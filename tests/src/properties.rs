@@ -11,6 +11,7 @@ pub mod describe;
 pub mod frame;
 pub mod graph;
 pub mod headers;
+pub mod nfqueue;
 pub mod router_file;
 pub mod tcp_segment;
 pub mod transaction;
@@ -35,6 +36,7 @@ pub const TARGETS: [Target; 24] = [
     ("ipv6", headers::ipv6),
     ("ipv6_ext", headers::ipv6_ext),
     ("ndp", headers::ndp),
+    ("nfqueue", nfqueue::messages),
     ("router_file", router_file::reading),
     ("rtp", headers::rtp),
     ("scenario_file", perhop_scenario::properties::scenario_file),

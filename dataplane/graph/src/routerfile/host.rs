@@ -139,6 +139,14 @@ mod tests {
     }
 
     #[test]
+    fn the_file_of_the_page_is_good() {
+        let page = include_str!("../../../../docs/host-mode.md");
+        let shown = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a file");
+        let (file, diagnostics) = HostFile::read("host.toml", shown);
+        assert!(file.is_some_and(|f| f.policies.len() == 3) && diagnostics.is_empty(), "{diagnostics}");
+    }
+
+    #[test]
     fn what_a_host_does_not_have_is_an_error_at_its_place() {
         for (text, expected) in [
             ("[[abr]]\nmatch = { class = \"send\" }\nrate = \"1 Mbit/s\"", "did you mean \"sent\"?"),
