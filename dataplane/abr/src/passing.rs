@@ -168,7 +168,7 @@ impl Passing<'_> {
                     counters.floor_limited += 1;
                 }
                 if terms.pace && octets > 0 && !segment.has(flags::SYN) {
-                    spell = Some(spell_of(terms.share_bps, half.window.mss(), ratio, octets));
+                    spell = Some(spell_of(terms.share_bps, ratio, octets));
                 }
             }
             c.set_limited_by(o, by);
@@ -277,11 +277,10 @@ impl Terms {
     }
 }
 
-/// Time that the rate needs for what an acknowledgment of `octets` lets the sender send.
-fn spell_of(share_bps: u64, mss: u16, ratio: u16, octets: u32) -> Duration {
-    let segments = u64::from(octets.div_ceil(u32::from(mss)).max(1));
-    let on_the_wire = (u64::from(mss) << 16).div_ceil(u64::from(ratio.max(1)));
-    Rate(share_bps).time_for(Bytes(segments.saturating_mul(on_the_wire)))
+/// Time that the rate needs for what an acknowledgment of `octets` lets the sender send: as much again. Of a window that was
+/// rounded up to its scale senders use part of a segment too, so counting whole segments would hold them too long.
+fn spell_of(share_bps: u64, ratio: u16, octets: u32) -> Duration {
+    Rate(share_bps).time_for(Bytes((u64::from(octets) << 16).div_ceil(u64::from(ratio.max(1)))))
 }
 
 /// Writes the window field, with the checksum if that is complete.
