@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// A busy machine disturbs a rate; of so many two-second windows one must fit.
 const WINDOWS: usize = 8;
+/// Until the latency is known and the window has grown to it.
+const SETTLE: Duration = Duration::from_secs(2);
 
 /// Two hosts, and what is between them.
 struct World {
@@ -259,6 +261,7 @@ fn a_sender_keeps_its_rate_and_goes_on_when_the_program_is_killed() {
     let receiving = receive(far, Arc::clone(&received));
     // Segments of 1,500 bytes carry 1,448, with time-stamps.
     let expected = 2e6 * 1_448.0 / 1_500.0;
+    std::thread::sleep(SETTLE);
     let rates: Vec<f64> = (0..WINDOWS)
         .map(|_| goodput(&received))
         .scan(false, |found, rate| {
@@ -314,6 +317,7 @@ fn a_receiver_holds_its_sender_at_a_rate_far_below_the_links() {
             .all(|(rate, part)| (rate / (1.5e6 * part) - 1.0).abs() < 0.15)
     };
     let mut seen = Vec::new();
+    std::thread::sleep(SETTLE);
     for _ in 0..WINDOWS {
         let counts = || transfers.iter().map(|(_, _, received)| received.load(Ordering::Relaxed)).collect();
         let (begin, before): (Instant, Vec<u64>) = (Instant::now(), counts());
