@@ -20,7 +20,7 @@ pub mod transaction;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every fuzz target.
-pub const TARGETS: [Target; 24] = [
+pub const TARGETS: [Target; 25] = [
     ("abr", abr::rate_control),
     ("agent_file", agent_file::reading),
     ("arp", headers::arp),
