@@ -33,7 +33,7 @@ impl Facts {
     }
 }
 
-/// What a policy has done, all flows that ever belonged to it together.
+/// What a policy has done since it has been there, all flows that ever belonged to it together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PolicyCounters {
     /// Live flows now.
@@ -74,11 +74,10 @@ impl Policies {
         all
     }
 
-    /// Puts `settings` into force and returns the old ones. O(policies).
+    /// Puts `settings` into force and returns the old ones. A number that was not in use begins to count at 0. O(policies).
     pub fn replace(&mut self, settings: Arc<Settings>) -> Arc<Settings> {
-        for state in &mut self.states {
-            state.place = NO_POLICY;
-        }
+        let places = |state: &mut State| std::mem::replace(&mut state.place, NO_POLICY);
+        let before: Vec<u16> = self.states.iter_mut().map(places).collect();
         for (place, policy) in settings.policies.iter().enumerate().take(usize::from(NO_POLICY)) {
             let id = policy.id.0 as usize;
             if id >= usize::from(NO_POLICY) {
@@ -87,7 +86,13 @@ impl Policies {
             if id >= self.states.len() {
                 self.states.resize(id + 1, State { place: NO_POLICY, ..State::default() });
             }
-            self.states[id].place = place as u16;
+            let state = &mut self.states[id];
+            state.place = place as u16;
+            if before.get(id).is_none_or(|place| *place == NO_POLICY) {
+                // Flows of a policy that had this number are still to leave it.
+                let flows = state.counters.flows;
+                state.counters = PolicyCounters { flows, ..PolicyCounters::default() };
+            }
         }
         let of = |s: &Settings| s.policies.iter().map(|p| (p.id, p.matches.clone())).collect::<Vec<_>>();
         self.generation = self.generation.wrapping_add(u32::from(of(&settings) != of(&self.settings)));
@@ -226,4 +231,54 @@ fn share_of(policy: &Policy, flows: u32) -> u64 {
         peak => peak,
     };
     (rate / u64::from(flows.max(1))).min(peak).clamp(1, MAX_RATE_BPS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{Floor, Latency};
+    use perhop_units::Rate;
+
+    fn settings(ids: &[u32]) -> Arc<Settings> {
+        let policy = |id: &u32| Policy {
+            id: AbrPolicyId(*id),
+            matches: Match::default(),
+            rate: Rate(12_000),
+            peak: Rate(0),
+            floor: Floor::Clamp,
+            latency: Latency::PUBLISHED,
+            allow_shrink: false,
+            limit_syn_ack: true,
+            assume_shift: None,
+            local: true,
+            overhead: 0,
+            idle: Duration::from_secs(5),
+        };
+        Arc::new(Settings { policies: ids.iter().map(policy).collect() })
+    }
+
+    #[test]
+    fn a_number_that_is_used_again_counts_from_0() {
+        let mut all = Policies::new(settings(&[0, 1]));
+        let seen = |all: &Policies, id| {
+            let c = all.counters(AbrPolicyId(id));
+            (c.flows, c.packets, c.bytes, c.rewritten, c.floor_limited)
+        };
+        for id in 0..2 {
+            all.join(id);
+            all.join(id);
+            let c = all.counters_mut(id).expect("it is there");
+            (c.packets, c.bytes, c.rewritten, c.floor_limited) = (7, 7_000, 3, 1);
+        }
+        // What stays goes on counting, also at another place.
+        let _ = all.replace(settings(&[1]));
+        assert_eq!(seen(&all, 1), (2, 7, 7_000, 3, 1));
+        // The number comes back for another policy; its predecessor's flows are on their way out of it.
+        let _ = all.replace(settings(&[1, 0]));
+        assert_eq!((seen(&all, 0), seen(&all, 1)), ((2, 0, 0, 0, 0), (2, 7, 7_000, 3, 1)));
+        assert_eq!(all.share(0), 6_000);
+        all.leave(0);
+        all.leave(0);
+        assert_eq!((seen(&all, 0), all.share(0)), ((0, 0, 0, 0, 0), 12_000));
+    }
 }
