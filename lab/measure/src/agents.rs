@@ -3,6 +3,7 @@
 use crate::recording::{AgentRecord, Recording};
 use perhop_report::details::{AgentCounts, AgentFigures, AllocationTrace};
 use perhop_report::result::AgentResult;
+use perhop_units::Instant;
 
 /// One row a class, in the order of the first repetition.
 pub fn agents(recordings: &[Recording]) -> Vec<AgentResult> {
@@ -78,12 +79,40 @@ fn counted(record: &AgentRecord) -> AgentCounts {
     }
 }
 
-/// What every class had over time in one repetition, up to the end of its window.
+/// What every class had over time in one repetition, up to the end of its window, and behind the classes what every
+/// policy of the rate control had, as `abr_policy/NAME`.
 pub(crate) fn allocations(repetition: u32, recording: &Recording) -> Vec<AllocationTrace> {
-    let trace = |record: &AgentRecord| {
-        let inside = record.allocations.iter().filter(|(at, _)| *at <= recording.window.1);
+    let trace = |class: String, rates: &[(Instant, u64)]| {
+        let inside = rates.iter().filter(|(at, _)| *at <= recording.window.1);
         let steps = inside.map(|(at, rate)| (at.as_nanos() as f64 / 1e9, *rate as f64 / 1e3));
-        AllocationTrace { class: record.class.clone(), repetition, steps: steps.collect() }
+        AllocationTrace { class, repetition, steps: steps.collect() }
     };
-    recording.agents.iter().map(trace).collect()
+    let classes = recording.agents.iter().map(|record| trace(record.class.clone(), &record.allocations));
+    let policies = recording.assignments.iter();
+    let policies = policies.map(|record| trace(format!("abr_policy/{}", record.policy), &record.rates));
+    classes.chain(policies).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::AssignmentRecord;
+
+    #[test]
+    fn the_rates_of_policies_stand_among_the_allocations_up_to_the_end_of_the_window() {
+        let second = |s: u64| Instant(s * 1_000_000_000);
+        let rates = vec![(second(0), 512_000), (second(4), 1_536_000), (second(11), 1_000)];
+        let recording = Recording {
+            window: (second(1), second(10)),
+            assignments: vec![AssignmentRecord { policy: "gold".to_owned(), rates }],
+            ..Recording::default()
+        };
+        let traces = allocations(2, &recording);
+        let expected = AllocationTrace {
+            class: "abr_policy/gold".to_owned(),
+            repetition: 2,
+            steps: vec![(0.0, 512.0), (4.0, 1_536.0)],
+        };
+        assert_eq!(format!("{traces:?}"), format!("{:?}", [expected]));
+    }
 }

@@ -9,7 +9,7 @@
 //! | `series.csv`, `queues.csv`, `connections.csv` | values over time |
 //! | `delays.csv`, `pairs.csv` | distributions of delay, delays of successive packets |
 //! | `transport.csv`, `flows.csv` | TCP connections whose segments are followed: figures of groups, one a line, and of each connection |
-//! | `agents.csv`, `allocations.csv` | classes that agents look after: figures of all repetitions together and of each, and what they had over time |
+//! | `agents.csv`, `allocations.csv` | classes that agents look after: figures of all repetitions together and of each, and what they had over time, with policies of the TCP rate control as `abr_policy/NAME` |
 //!
 //! A page is made from these files alone, so it can be made again later, or from two directories side by side. All but
 //! `machine.json` are equal for equal runs.

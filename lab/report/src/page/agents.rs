@@ -1,4 +1,4 @@
-//! Charts of allocations: what classes that agents look after had.
+//! Charts of allocations: what classes that agents look after had, and policies of the TCP rate control.
 
 use super::Section;
 use super::charts::panel;
@@ -24,7 +24,8 @@ pub(super) fn over_time(view: &View<'_>) -> Section {
         charts.map(|(i, class)| chart(view, i, class)).collect(),
         "What the agent gave a class over time, the first repetition of each configuration: good is a line that stays \
          just above what the class carries, follows it soon both ways and has few steps, as each is a request to the \
-         broker.",
+         broker. abr_policy/NAME is the rate that the flows of a policy of the TCP rate control share: good is a line \
+         that changes with what the link has, the number of flows and their weights, and with nothing else.",
     )
 }
 
