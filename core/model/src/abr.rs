@@ -2,6 +2,7 @@
 
 use crate::{Name, PortRange};
 use ipnet::IpNet;
+use perhop_reason::Code;
 use perhop_units::Dscp;
 use serde::{Deserialize, Serialize};
 
@@ -152,6 +153,11 @@ pub struct AbrPolicySpec {
     /// A flow that has sent no data for so long has no share until it sends again, ns; 100 ms … 1 h.
     #[serde(default = "five_seconds")]
     pub idle: u64,
+    /// Why who distributes bandwidth (the agent) did not promise the minimum that was asked for with this policy; none =
+    /// nothing was refused. Of no effect in the router. Whoever asks anew by a `put` takes it away with that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    pub refused: Option<Code>,
     /// Whether other owners may refer to it.
     #[serde(default)]
     pub shared: bool,

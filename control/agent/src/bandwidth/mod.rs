@@ -37,7 +37,7 @@ use link::Link;
 use perhop_model::{AbrPolicySpec, ErrorItem, Kind, Name, ObjectState, Op, Spec, Status};
 use perhop_reason::Code;
 use perhop_units::{Duration, Instant, Rate};
-use policy::{Found, Policy};
+use policy::{Answer, Found, Policy};
 use requests::Standing;
 use serde_json::json;
 use share::{Assignment, Demand, assign};
@@ -46,8 +46,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What is on its way to the router.
 #[derive(Clone, Debug)]
 enum Sent {
-    /// Rates of policies, and whether the minimum of a request goes.
-    Rates(Vec<(Name, Rate, bool)>),
+    /// Rates of policies, and what is said of requests.
+    Rates(Vec<(Name, Rate, Answer)>),
     /// Rates of ports.
     Ports(Vec<(Name, Rate)>),
 }
@@ -316,7 +316,7 @@ impl Bandwidth {
             let (Some(wanted), Some(found)) = (policy.wanted, &policy.found) else { return false };
             let change = u128::from(wanted.0.abs_diff(found.rate.0)) * 1_000_000;
             found.rate == Rate::ZERO
-                || policy.is_refused()
+                || policy.has_answer()
                 || change > least_change * u128::from(found.rate.0)
         };
         let overfull = |(i, link): (usize, &Link)| {
@@ -341,12 +341,15 @@ impl Bandwidth {
         }
         if now >= self.quiet.0 && self.owes_rates(now) {
             let present = self.policies.iter().filter(|(_, policy)| policy.found.is_some());
-            let rates: Vec<(Name, Rate, bool)> = present
-                .filter_map(|(name, policy)| Some((name.clone(), policy.wanted?, policy.is_refused())))
+            let rates: Vec<(Name, Rate, Answer)> = present
+                .filter_map(|(name, policy)| Some((name.clone(), policy.wanted?, policy.answer())))
                 .collect();
-            let op = |(name, rate, refused): &(Name, Rate, bool)| {
-                let fields =
-                    if *refused { json!({ "rate": rate, "min": 0 }) } else { json!({ "rate": rate }) };
+            let op = |(name, rate, answer): &(Name, Rate, Answer)| {
+                let fields = match answer {
+                    Answer::None => json!({ "rate": rate }),
+                    Answer::Granted => json!({ "rate": rate, "refused": null }),
+                    Answer::Refused(code) => json!({ "rate": rate, "min": 0, "refused": code }),
+                };
                 Op::Patch { kind: Kind::AbrPolicy, name: name.clone(), fields, if_version: None }
             };
             let ops = rates.iter().map(op).collect();
@@ -372,10 +375,10 @@ impl Bandwidth {
     pub(crate) fn committed(&mut self, now: Instant) {
         match self.sent.take() {
             Some(Sent::Rates(rates)) => {
-                for (name, rate, refused) in rates {
+                for (name, rate, answer) in rates {
                     let Some(policy) = self.policies.get_mut(&name) else { continue };
                     let flows = policy.flows;
-                    if policy.committed(rate, refused) {
+                    if policy.committed(rate, answer) {
                         self.notices.push(Notice::Assigned { policy: name, rate, flows });
                     }
                 }

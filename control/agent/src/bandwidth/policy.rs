@@ -4,6 +4,7 @@ use super::requests::Standing;
 use super::settings::{PolicySettings, RequestSettings};
 use super::share::Demand;
 use perhop_model::{AbrPolicySpec, Name, ObjectState, Owner};
+use perhop_reason::Code;
 use perhop_units::{Instant, Rate};
 use serde::Serialize;
 
@@ -17,6 +18,19 @@ pub(super) struct Found {
     pub(super) min: Rate,
     /// `None`: no limit.
     pub(super) peak: Option<Rate>,
+    /// It bears the reason of an earlier refusal.
+    pub(super) bears_refusal: bool,
+}
+
+/// What an object is told of its request, besides its rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// Nothing new.
+    None,
+    /// It is granted, and bears the reason of an earlier refusal.
+    Granted,
+    /// It is refused.
+    Refused(Code),
 }
 
 /// A policy, named by the file or asked for.
@@ -96,20 +110,31 @@ impl Policy {
     /// What the router has is not what it should have.
     pub(super) fn differs(&self) -> bool {
         let rate = self.found.as_ref().map(|found| found.rate);
-        self.wanted.is_some_and(|wanted| rate.is_some_and(|rate| rate != wanted)) || self.is_refused()
+        self.wanted.is_some_and(|wanted| rate.is_some_and(|rate| rate != wanted)) || self.has_answer()
     }
 
-    /// Its minimum is refused, and the router has it still.
-    pub(super) fn is_refused(&self) -> bool {
-        let asks = self.found.as_ref().is_some_and(|found| found.min > Rate::ZERO);
-        asks && self.wanted.is_some() && self.standing == Some(Standing::Refused)
+    /// What the object is yet to say of its request.
+    pub(super) fn answer(&self) -> Answer {
+        let Some(found) = self.found.as_ref().filter(|_| self.wanted.is_some()) else { return Answer::None };
+        match self.standing {
+            Some(Standing::Refused(code)) if found.min > Rate::ZERO => Answer::Refused(code),
+            Some(Standing::Granted(_)) if found.bears_refusal => Answer::Granted,
+            _ => Answer::None,
+        }
     }
 
-    /// The router has this rate; whether that is another.
-    pub(super) fn committed(&mut self, rate: Rate, refused: bool) -> bool {
+    /// Whether there is such a thing.
+    pub(super) fn has_answer(&self) -> bool {
+        self.answer() != Answer::None
+    }
+
+    /// The router has this rate and answer; whether the rate is another.
+    pub(super) fn committed(&mut self, rate: Rate, answer: Answer) -> bool {
         let Some(found) = &mut self.found else { return false };
-        if refused {
-            found.min = Rate::ZERO;
+        match answer {
+            Answer::None => {}
+            Answer::Granted => found.bears_refusal = false,
+            Answer::Refused(_) => (found.min, found.bears_refusal) = (Rate::ZERO, true),
         }
         std::mem::replace(&mut found.rate, rate) != rate
     }
@@ -124,6 +149,7 @@ impl Found {
             weight: spec.weight.max(1),
             min: Rate(spec.min),
             peak: (spec.peak > 0).then_some(Rate(spec.peak)),
+            bears_refusal: spec.refused.is_some(),
         }
     }
 

@@ -5,9 +5,9 @@
 //!
 //! * granted: `rate` is set, between `min` and `peak`, and is changed later, never below `min` while the link has enough
 //!   for what was promised;
-//! * refused: `min` is 0. The flow has its share without a promise, as if the client had not asked for one. The agent says
-//!   why: `no_capacity` when the minimum does not fit on each link of the path beside what has been promised,
-//!   `limit_reached` when it has granted as many as it may, `out_of_range` when it is more than one flow may have.
+//! * refused: `min` is 0, and `refused` the reason. The flow has its share without a promise, as if the client had not
+//!   asked for one. Reasons are `no_capacity` when the minimum does not fit on each link of the path beside what has been
+//!   promised, `limit_reached` when it has granted as many as it may, `out_of_range` when it is more than one flow may have.
 //!
 //! A client gives back by deleting the policy or letting its life time end. It renews with `renew`: a `put` would set its
 //! rate back until the agent's next look. It asks anew with a higher `min`.
@@ -28,8 +28,8 @@ pub(super) enum Standing {
     Asked,
     /// So much is promised to each flow.
     Granted(Rate),
-    /// Refused, and the router is yet to be told.
-    Refused,
+    /// Refused, and the router is yet to be told why.
+    Refused(Code),
     /// Without a promise.
     Plain,
 }
@@ -51,7 +51,7 @@ impl Standing {
         match self {
             _ if found.min == Rate::ZERO => Self::Plain,
             Self::Granted(min) if is_same && found.min <= min => Self::Granted(found.min),
-            Self::Refused if is_same && before.is_some_and(|before| before.min == found.min) => Self::Refused,
+            Self::Refused(_) if is_same && before.is_some_and(|before| before.min == found.min) => self,
             _ => Self::Asked,
         }
     }
@@ -60,7 +60,7 @@ impl Standing {
     pub(super) fn promise(self) -> Rate {
         match self {
             Self::Granted(min) => min,
-            Self::Asked | Self::Refused | Self::Plain => Rate::ZERO,
+            Self::Asked | Self::Refused(_) | Self::Plain => Rate::ZERO,
         }
     }
 }
@@ -85,7 +85,7 @@ pub(super) fn decide(
         }
         let refusal = refusal(policies, &name, min, available, settings);
         let Some(policy) = policies.get_mut(&name) else { continue };
-        policy.standing = Some(if refusal.is_none() { Standing::Granted(min) } else { Standing::Refused });
+        policy.standing = Some(refusal.map_or(Standing::Granted(min), |(code, _)| Standing::Refused(code)));
         notices.push(match refusal {
             None => Notice::Granted { policy: name, min },
             Some((code, free)) => Notice::NotGranted { policy: name, code, min, free },

@@ -212,7 +212,7 @@ impl World {
                 assert!(force, "the policies are of others");
                 let held = self.policies.get_mut(name.as_str()).unwrap();
                 for (key, value) in fields.as_object().unwrap() {
-                    assert!(key == "rate" || key == "min", "{key} is the owner's");
+                    assert!(["rate", "min", "refused"].contains(&key.as_str()), "{key} is the owner's");
                     held.spec[key] = value.clone();
                 }
                 let rate = fields["rate"].as_u64().unwrap();
@@ -496,7 +496,10 @@ fn a_request_that_does_not_fit_is_refused_with_the_reason_and_shares_without_a_p
     }
     world.ask("r3", 150_000, 0);
     world.run(300);
-    assert_eq!(world.policies["r3"].spec["min"], 0);
+    assert_eq!(
+        (&world.policies["r3"].spec["min"], &world.policies["r3"].spec["refused"]),
+        (&json!(0), &json!("no_capacity"))
+    );
     let refused = |name: &str, code, min, free| Notice::NotGranted {
         policy: Name::new(name).unwrap(),
         code,
@@ -512,11 +515,13 @@ fn a_request_that_does_not_fit_is_refused_with_the_reason_and_shares_without_a_p
     world.patch("r3", &[("min", 100_000)]);
     world.run(300);
     assert_eq!((world.rate("r3"), world.policies["r3"].spec["min"].as_u64()), (101_666, Some(100_000)));
+    assert!(world.policies["r3"].spec["refused"].is_null(), "the answer is another now");
     // More than one may have, and more than there may be.
     world.ask("r4", 251_000, 0);
     world.ask("r5", 1_000, 0);
     world.run(300);
     assert!(world.said.contains(&refused("r4", Code::LimitReached, 251_000, 0)));
+    assert_eq!(world.policies["r4"].spec["refused"], "limit_reached");
     world.policies.remove("r1");
     world.policies.remove("r5");
     world.revision += 1;

@@ -274,6 +274,7 @@ impl Draw {
             local: self.coin(),
             overhead: self.up_to(256) as u32,
             idle: 100_000_000 + self.up_to(1 << 32),
+            refused: self.maybe(|_| Code::NoCapacity),
             shared: self.coin(),
         }
     }

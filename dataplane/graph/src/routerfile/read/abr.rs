@@ -90,6 +90,7 @@ pub(super) fn read(table: &mut TableReader<'_>, names: &Names<'_>) -> AbrPolicyS
         local,
         overhead,
         idle: idle.map_or(Duration::from_secs(5), |i| i.value).0,
+        refused: None,
         shared: flag(table, "shared", false),
     }
 }
