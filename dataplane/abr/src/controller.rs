@@ -54,6 +54,8 @@ pub struct Controller {
     counters: Counters,
     /// Lower and other endpoint of the connection in each slot, where nobody else knows them.
     ends: Option<Vec<Option<(SocketAddr, SocketAddr)>>>,
+    /// Whether what windows are short of for whole segments is owed to the next.
+    credit: bool,
 }
 
 impl Controller {
@@ -65,7 +67,18 @@ impl Controller {
             pacing: Pacing::new(PACED.min(2 * connections)),
             counters: Counters::default(),
             ends: None,
+            credit: true,
         }
+    }
+
+    /// Whether what a window is short of because senders use whole segments is added to the next (it is). Without that
+    /// flows get up to a segment a round trip less than their rate: for comparison with the source, chapter 5.3.
+    pub fn set_credit(&mut self, credit: bool) {
+        self.credit = credit;
+    }
+    /// Whether it is.
+    pub fn credit(&self) -> bool {
+        self.credit
     }
 
     /// Remembers each connection's endpoints from now on, for [`FlowState::ends`]: 64 bytes for each that there may be.
@@ -180,6 +193,7 @@ impl Controller {
             at,
             now_us: (at.as_nanos() / 1_000) as u32,
             now_ms: now_ms as u32,
+            credit: self.credit,
         };
         let Self { table, policies, pacing, counters, .. } = self;
         let c = table.connection_mut(slot);

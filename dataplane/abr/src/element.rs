@@ -9,6 +9,7 @@
 //! |---|---|---|---|---|
 //! | `connections` | integer | connections | 65536 | 16 … 4194304 |
 //! | `held` | integer | packets | 4096 | 1 … 65536 |
+//! | `credit` | boolean | | true | |
 //!
 //! Policies come as an [`AbrChange`] and change while packets flow.
 //!
@@ -19,9 +20,10 @@
 //! flows of a policy share its rate equally. Of a flow both sides' latency is measured: from a segment to the
 //! acknowledgment that covers it, never across a retransmission unless time-stamps tell the copies apart, the handshake
 //! first. An acknowledgment that acknowledges something new gets the window rate × latency × data per packet, in whole
-//! segments, the rest being credit for the next; one that repeats a number repeats its window. The window is never
-//! raised, never below one segment, and its right edge does not move left, except when limiting begins, when what the
-//! receiver offered beyond the data seen is withdrawn, and where the policy allows it.
+//! segments for a round trip, the rest being credit for the next (lost with `credit = false`, which is for comparison);
+//! one that repeats a number repeats its window. The window is never raised, never below one segment, and its right edge
+//! does not move left, except when limiting begins, when what the receiver offered beyond the data seen is withdrawn, and
+//! where the policy allows it.
 //!
 //! A flow whose rate is below one segment a round trip has a window of one segment, or, if the policy paces, its
 //! acknowledgments are held besides, for 0.8 s at most; everything else of that direction then stays behind them. What
@@ -125,6 +127,13 @@ impl Abr {
             keyed: false,
             armed: None,
         }
+    }
+
+    /// With or without credit for what windows are short of, see [`Controller::set_credit`].
+    #[must_use]
+    pub fn with_credit(mut self, credit: bool) -> Self {
+        self.controller.set_credit(credit);
+        self
     }
 
     /// Puts a prepared change into force. Returns what was replaced, so that the caller can drop it where that does not
@@ -278,6 +287,7 @@ impl Element for Abr {
         if !self.controller.is_idle() {
             controller.replace(Arc::clone(self.controller.settings()));
         }
+        controller.set_credit(self.controller.credit());
         (self.controller, self.held, self.keyed, self.armed) = (controller, held, keyed, None);
         Ok(())
     }
@@ -305,7 +315,8 @@ pub fn types() -> Vec<ElementType> {
         outputs: PortCount::Exactly(1),
         build,
         sample: |rng| {
-            format!("connections = {}, held = {}", 16 << (rng.next_u32() % 6), 1 + rng.next_u32() % 64)
+            let (connections, held) = (16 << (rng.next_u32() % 6), 1 + rng.next_u32() % 64);
+            format!("connections = {connections}, held = {held}, credit = {}", rng.next_u32() & 1 == 0)
         },
     }]
 }
@@ -314,8 +325,9 @@ fn build(args: &Args, _cx: &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgErro
     let mut r = Reader::new(args);
     let connections = r.optional_in("connections", None, 65_536, 16..=4_194_304);
     let held = r.optional_in("held", None, HELD, 1..=65_536);
+    let credit = r.flag("credit", true);
     r.finish(())?;
-    Ok(Box::new(Abr::with_store(connections, held, Arc::default())))
+    Ok(Box::new(Abr::with_store(connections, held, Arc::default()).with_credit(credit)))
 }
 
 #[cfg(test)]

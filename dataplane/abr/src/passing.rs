@@ -31,6 +31,8 @@ pub(crate) struct Passing<'a> {
     pub at: Instant,
     pub now_us: u32,
     pub now_ms: u32,
+    /// Whether what windows are short of for whole segments is owed to the next.
+    pub credit: bool,
 }
 
 impl Passing<'_> {
@@ -146,6 +148,7 @@ impl Passing<'_> {
             shift: terms.shift,
             sent_end: stamps.sent_end(),
             allow_shrink: terms.allow_shrink,
+            credit: self.credit,
         };
         let half = &mut c.halves[o];
         let mut spell = None;

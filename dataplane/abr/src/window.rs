@@ -1,8 +1,13 @@
 //! The window that holds a flow at its rate.
 //!
 //! `Wnd = δ + rate × payload ratio × RTT`: whole segments of it are written, what is left is credit (δ) for the next
-//! acknowledgment, because senders use whole segments only. So the mean of the windows written is exactly what the rate
+//! round trip, because senders use whole segments only. So the mean of the windows written is exactly what the rate
 //! needs. Source: S. Reddy, chapters 4 and 5.
+//!
+//! The source carries δ from one acknowledgment to the next. But where a window shrinks by a segment one acknowledgment
+//! lets nothing go, and where it grows one lets two segments go at once: with every change there is one moment less in a
+//! round trip at which the flow sends, and nothing spreads what has met. So a window is kept for a round trip, from the
+//! acknowledgment that changed it to that of the first segment it let go. The mean over round trips is the same.
 
 use crate::sequence::{before, later, octets};
 
@@ -36,6 +41,8 @@ pub(crate) struct Offer {
     pub sent_end: Option<u32>,
     /// Whether the right edge may move left.
     pub allow_shrink: bool,
+    /// Whether what is cut off to whole segments is owed to the next round trip.
+    pub credit: bool,
 }
 
 impl Offer {
@@ -65,8 +72,9 @@ pub(crate) struct Window {
     limit: u32,
     /// Right edge of the windows that passed.
     edge: u32,
-    /// 1/256 octet.
-    credit: u32,
+    /// 1/256 octet in the upper 24 bits (below one step of the window, so they suffice); in the lower 8 the segments that
+    /// are yet to be acknowledged in this round trip.
+    credit_and_round: u32,
     /// Data per IP length of data packets, Q0.16.
     ratio: u16,
     /// Largest segment, options taken off.
@@ -96,13 +104,21 @@ impl Window {
     }
     /// Credit, 1/256 octet.
     pub const fn credit(&self) -> u32 {
-        self.credit
+        self.credit_and_round >> 8
+    }
+    /// Segments that are yet to be acknowledged before the window may change.
+    const fn round(&self) -> u32 {
+        self.credit_and_round & 0xff
+    }
+    /// Sets credit, 1/256 octet, cut off above 24 bits, and round, of 255 segments at most.
+    fn owe(&mut self, credit: u64, round: u32) {
+        self.credit_and_round = (credit.min((1 << 24) - 1) as u32) << 8 | round.min(0xff);
     }
     /// Larger segments are in use than was known.
     pub fn raise_mss(&mut self, mss: u16, headers: u32) {
         if mss > self.mss {
-            *self =
-                Self { limit: self.limit, edge: self.edge, credit: self.credit, ..Self::new(mss, headers) };
+            let Self { limit, edge, credit_and_round, .. } = *self;
+            *self = Self { limit, edge, credit_and_round, ..Self::new(mss, headers) };
         }
     }
 
@@ -122,7 +138,7 @@ impl Window {
 
     /// Stops limiting.
     pub fn release(&mut self) {
-        (self.limit, self.credit) = (0, 0);
+        (self.limit, self.credit_and_round) = (0, 0);
     }
 
     /// An acknowledgment of `new` octets passes while the path needs `optimal` 1/256 octets: sets the limit.
@@ -131,9 +147,19 @@ impl Window {
         let mss = u32::from(self.mss);
         // A window that cannot be written to the segment is written to what can.
         let step = mss.max(1 << offer.shift);
-        let wanted = optimal.min(u64::from(u32::MAX) << 7).saturating_add(u64::from(self.credit));
-        let whole = (wanted / (u64::from(step) << 8)) as u32 * step;
-        let floor = whole == 0;
+        let optimal = optimal.min(u64::from(u32::MAX) << 7);
+        let least = (optimal / (u64::from(step) << 8)) as u32 * step;
+        // Of an edge between two segments the sender uses the whole ones.
+        let had = self.limit / step * step;
+        let left = self.round().saturating_sub(new.div_ceil(step));
+        let stays = left > 0 && (had == least || had == least + step);
+        let credit = if offer.credit { u64::from(self.credit()) } else { 0 };
+        let wanted = optimal + credit;
+        let whole = match stays {
+            true => had,
+            false if offer.credit => (wanted / (u64::from(step) << 8)) as u32 * step,
+            false => least,
+        };
         // More is given as in slow start, or everything that a higher rate allows would leave in one burst.
         let most = match self.limit {
             0 => u32::MAX,
@@ -145,14 +171,24 @@ impl Window {
         }
         let limit = whole.min(most / step * step).max(step).max(standing);
         self.limit = limit;
-        // Of an edge between two segments the sender uses the whole ones.
-        let usable = limit / step * step;
-        self.credit = wanted.saturating_sub(u64::from(usable) << 8).min((u64::from(step) << 8) - 1) as u32;
         if offer.own() < limit {
-            self.credit = 0;
+            self.owe(0, 0);
             return Bound::Receiver;
         }
-        if floor { Bound::Floor } else { Bound::Rate }
+        if stays {
+            self.owe(credit, left);
+        } else {
+            let usable = limit / step * step;
+            let over = wanted.saturating_sub(u64::from(usable) << 8).min((u64::from(step) << 8) - 1);
+            // A window on its way to what it is to be goes on with the next acknowledgment.
+            let (over, round) = match usable == whole {
+                true => (over, had / step),
+                false if least == 0 => (0, 0),
+                false => (phase(offer.ack, step), 0),
+            };
+            self.owe(if offer.credit { over } else { 0 }, round);
+        }
+        if least == 0 { Bound::Floor } else { Bound::Rate }
     }
 
     /// The edge that the window must not fall short of. When limiting begins that is the end of the data seen: what the
@@ -187,6 +223,14 @@ impl Window {
         let used = sent_end.wrapping_add(u32::from(self.mss)).wrapping_add(on_its_way);
         !before(used, self.edge)
     }
+}
+
+/// What a flow owes when its window arrives at a new rate, 1/256 octet: anything below a step of `step`, another for each
+/// flow. A change of rate comes to all flows at once; if they owed the same they would grow by a segment in the same round
+/// trip ever after. Numbers of acknowledgments begin at random (RFC 6528); they are spread by a multiplication.
+#[inline]
+fn phase(ack: u32, step: u32) -> u64 {
+    u64::from(ack.wrapping_mul(0x9e37_79b1) >> 8) * u64::from(step) >> 16
 }
 
 /// `data` per data and headers, Q0.16, below one.
