@@ -22,7 +22,7 @@ use crate::wait::{MAX_PORTS, Wake};
 use crossbeam_channel::{Sender, bounded, unbounded};
 use perhop_graph::control::{Control, Limits};
 use perhop_graph::router::{EdgeOptions, EdgePort, RouterPlanner, Worker, edge_graph, registry};
-use perhop_graph::routerfile::RouterFile;
+use perhop_graph::routerfile::{RouterFile, RouterSettings};
 use perhop_io::{AfPacket, clock};
 use perhop_model::{Kind, Object, Outcome, PortMode, PortSpec};
 use perhop_netlink::{Namespace, Netlink};
@@ -51,6 +51,8 @@ pub struct EngineConfig {
     pub connections: u32,
     /// Connections whose TCP rate is controlled at most, 16 … 4,194,304.
     pub abr_connections: u32,
+    /// Whether their windows have credit for what whole segments leave of them.
+    pub abr_credit: bool,
     /// Packet buffers of 2 KiB, at least what all queues may hold together.
     pub pool_size: usize,
     /// Seed of random decisions.
@@ -88,6 +90,7 @@ impl EngineConfig {
             graph: None,
             connections: EdgeOptions::DEFAULT_CONNECTIONS,
             abr_connections: EdgeOptions::DEFAULT_ABR_CONNECTIONS,
+            abr_credit: true,
             pool_size: 65_536,
             seed: 1,
             cpu: None,
@@ -108,8 +111,16 @@ impl EngineConfig {
         file: &RouterFile,
         state_dir: impl Into<PathBuf>,
     ) -> Self {
-        let (connections, abr_connections) = (file.router.max_flows, file.router.abr_connections());
-        Self { connections, abr_connections, ..Self::new(name, namespace, file.objects.clone(), state_dir) }
+        let mut config = Self::new(name, namespace, file.objects.clone(), state_dir);
+        config.take_limits(&file.router);
+        config
+    }
+
+    /// Takes over what the settings of a router's file say of the default graph.
+    pub fn take_limits(&mut self, router: &RouterSettings) {
+        self.connections = router.max_flows;
+        self.abr_connections = router.abr_connections();
+        self.abr_credit = router.abr_credit;
     }
 }
 
@@ -168,7 +179,9 @@ impl Engine {
         let ports = ports_of(&config.objects)?;
         let devices: Vec<Device> = ports.iter().map(device_of).collect();
         let namespace = config.namespace.clone().map_or_else(Namespace::current, Ok)?;
-        let options = EdgeOptions::live(config.connections).with_abr(config.abr_connections);
+        let options = EdgeOptions::live(config.connections)
+            .with_abr(config.abr_connections)
+            .with_abr_credit(config.abr_credit);
         let text = config.graph.clone().unwrap_or_else(|| edge_graph(&ports, &options));
         let mut planner = RouterPlanner::new(ports.clone(), registry());
         let pool = Pool::new(config.pool_size);

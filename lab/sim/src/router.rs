@@ -8,7 +8,7 @@ use ipnet::{IpNet, Ipv4Net};
 use perhop_elements::route::{
     NeighbourState, NeighbourUpdate, NextHop, Origin, PortInfo, RouteEntry, RouteKind,
 };
-use perhop_graph::router::{EdgePort, VirtualRouter};
+use perhop_graph::router::{EdgeOptions, EdgePort, VirtualRouter};
 use perhop_graph::routerfile::RouterFile;
 use perhop_measure::AdmissionRecord;
 use perhop_model::{Credentials, Object, Op, Outcome, Owner, Spec, Transaction, TxnId};
@@ -63,7 +63,10 @@ impl RouterNode {
         let RouterObjects { file, ports, .. } = links.objects().map_err(|e| of_objects(name(), e))?;
         let edge = edge_ports(&file.objects);
         let connections = file.router.max_flows.min(1 << 20);
-        let router = VirtualRouter::with_pool(edge, pool.clone(), connections, seeds.router)
+        let options = EdgeOptions::exact(connections)
+            .with_abr(file.router.abr_connections().min(connections))
+            .with_abr_credit(file.router.abr_credit);
+        let router = VirtualRouter::with_pool(edge, pool.clone(), &options, seeds.router)
             .map_err(|e| SimError::Router { node: name(), why: e.to_string() })?;
         let admission = AdmissionWatch::default();
         let mut this = Self { router, ports, links, name: name(), transactions: 0, agent: None, admission };

@@ -38,6 +38,8 @@ pub struct EdgeOptions {
     pub connections: u32,
     /// Most of them whose rate is controlled.
     pub abr_connections: u32,
+    /// Whether windows have credit for what they are short of, see `Abr`.
+    pub abr_credit: bool,
     /// How far a line that was served late may catch up.
     pub catchup: Duration,
     /// How far ahead a port may be filled.
@@ -54,7 +56,7 @@ impl EdgeOptions {
     const fn of(connections: u32, catchup: Duration) -> Self {
         let most = Self::DEFAULT_ABR_CONNECTIONS;
         let abr_connections = if connections < most { connections } else { most };
-        Self { connections, abr_connections, catchup, ring_time: Duration::ZERO }
+        Self { connections, abr_connections, abr_credit: true, catchup, ring_time: Duration::ZERO }
     }
 
     /// For virtual time: timers are exact, so nothing is caught up and nothing sent ahead.
@@ -73,17 +75,24 @@ impl EdgeOptions {
     pub const fn with_abr(self, abr_connections: u32) -> Self {
         Self { abr_connections, ..self }
     }
+
+    /// With or without credit for what windows are short of.
+    #[must_use]
+    pub const fn with_abr_credit(self, abr_credit: bool) -> Self {
+        Self { abr_credit, ..self }
+    }
 }
 
 /// The graph every port's packets pass: in → flows → condition → abr → forward → the port's tree → out.
 pub fn edge_graph(ports: &[EdgePort], options: &EdgeOptions) -> String {
-    let EdgeOptions { connections, abr_connections, catchup, ring_time } = options;
+    let EdgeOptions { connections, abr_connections, abr_credit, catchup, ring_time } = options;
     let bridge = ports.iter().any(|p| p.spec.mode == PortMode::Bridge);
     let n = ports.len();
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = writeln!(text, "{FLOWS} :: Flows(connections = {connections});\n{CONDITION} :: Conditioner();");
-    let _ = writeln!(text, "{ABR} :: Abr(connections = {abr_connections});");
+    let credit = if *abr_credit { "" } else { ", credit = false" };
+    let _ = writeln!(text, "{ABR} :: Abr(connections = {abr_connections}{credit});");
     if bridge {
         let _ = writeln!(text, "{FORWARD} :: Bridge(ports = {n});");
     } else {

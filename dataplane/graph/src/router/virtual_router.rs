@@ -96,18 +96,18 @@ impl VirtualRouter {
         Self::build(planner, options, Pool::new(buffers), seed)
     }
 
-    /// The same with buffers of a `pool` that others use too, remembering `connections` at the most.
+    /// The same with buffers of a `pool` that others use too, and an edge graph of these options.
     ///
     /// # Errors
     /// As [`VirtualRouter::new`].
     pub fn with_pool(
         ports: Vec<EdgePort>,
         pool: Pool,
-        connections: u32,
+        options: &EdgeOptions,
         seed: u64,
     ) -> Result<Self, WorkerError> {
         let planner = RouterPlanner::new(ports, registry());
-        Self::build(planner, &EdgeOptions::exact(connections), pool, seed)
+        Self::build(planner, options, pool, seed)
     }
 
     fn build(

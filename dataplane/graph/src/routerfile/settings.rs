@@ -17,6 +17,9 @@ pub struct RouterSettings {
     /// `max_abr_connections`: connections whose TCP rate is controlled at most, 16 … 4,194,304; see
     /// [`RouterSettings::abr_connections`] for none.
     pub max_abr_connections: Option<u32>,
+    /// `abr_credit`: whether the TCP rate control makes up for what windows are short of because senders use whole
+    /// segments; default true. Without it for comparison only.
+    pub abr_credit: bool,
 }
 
 impl RouterSettings {
@@ -81,6 +84,7 @@ pub(super) fn router(root: &mut TableReader<'_>) -> RouterSettings {
         mode: PortMode::Route,
         max_flows: DEFAULT_FLOWS,
         max_abr_connections: None,
+        abr_credit: true,
     };
     let Some(mut table) = root.table("router") else { return settings };
     settings.name = table.value_with("name", "a name", value::name).map(|n| n.value);
@@ -90,6 +94,7 @@ pub(super) fn router(root: &mut TableReader<'_>) -> RouterSettings {
     settings.max_flows = flows.map_or(DEFAULT_FLOWS, |f| f.value as u32);
     let abr = table.integer("max_abr_connections", 16..=4_194_304);
     settings.max_abr_connections = abr.map(|n| n.value as u32);
+    settings.abr_credit = table.boolean("abr_credit").map_or(true, |b| b.value);
     table.finish();
     settings
 }

@@ -94,7 +94,7 @@ impl Router {
         let namespace = Some(network.nodes[node.0].clone());
         // The namespaces vanish with this process, so there is never anything to put back after a crash.
         let mut config = EngineConfig::new(&title, namespace, objects, state_directory.path());
-        config.connections = router.max_flows;
+        config.take_limits(&router);
         config.seed = of_node ^ (1 << 48);
         config.fifo = true;
         config.record = Some(scenario.probes.queue_interval);
