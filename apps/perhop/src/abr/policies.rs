@@ -109,6 +109,7 @@ fn spec(simple: &Simple, class: &Name) -> AbrPolicySpec {
         local: false,
         overhead: 0,
         idle: Duration::from_secs(5).0,
+        refused: None,
         shared: false,
     }
 }

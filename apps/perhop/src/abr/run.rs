@@ -35,10 +35,10 @@ const HELD_PART: u32 = 4;
                         Holds TCP flows at rates by lowering the receive window in acknowledgments (docs/host-mode.md). Needs root and \
                         iptables. When it ends, however it ends, packets pass untouched.")]
 pub struct AbrArgs {
-    /// On this host; a router has it in its file, as [[abr]]
+    /// On this host; a router has policies in its file
     #[arg(long, required = true)]
     host: bool,
-    /// Policies ([[abr]]) and the rate of the link ([host]); instead of --rate
+    /// File of policies and of the rate of the link; instead of --rate
     #[arg(value_name = "FILE", conflicts_with_all = ["rate", "only", "floor"])]
     file: Option<PathBuf>,
     /// Most that each flow gets, as "2 Mbit/s"

@@ -5,7 +5,7 @@
 //! | `rate` | what each direction of the link carries, for the policies to share | nothing is shared | 1 kbit/s – 1 Tbit/s |
 //! | `max_connections` | connections that are followed | 16,384 | 16 – 4,194,304 |
 //!
-//! `[[abr]]` is that of a router's file (see [`super::read`]). There are no contracts and filters to match, and three
+//! `[[abr]]` is that of a router's file (`docs/router-file.md`). There are no contracts and filters to match, and three
 //! classes: `sent` is what this host sends, `received` what it receives, `forwarded` what passes through it. With
 //! `[host] rate` a policy's flows get what is theirs by `weight`, `min` and `peak`; its own `rate` then is the most
 //! they get in sum.
@@ -48,7 +48,7 @@ pub struct HostFile {
 pub struct HostPolicy {
     /// Name.
     pub name: Name,
-    /// What it says. Classes other than [`CLASSES`] match nothing, contracts and filters are not compared.
+    /// What it says. Classes other than those of the hooks match nothing, contracts and filters are not compared.
     pub spec: AbrPolicySpec,
 }
 

@@ -94,7 +94,7 @@ pub(super) fn router(root: &mut TableReader<'_>) -> RouterSettings {
     settings.max_flows = flows.map_or(DEFAULT_FLOWS, |f| f.value as u32);
     let abr = table.integer("max_abr_connections", 16..=4_194_304);
     settings.max_abr_connections = abr.map(|n| n.value as u32);
-    settings.abr_credit = table.boolean("abr_credit").map_or(true, |b| b.value);
+    settings.abr_credit = table.boolean("abr_credit").is_none_or(|b| b.value);
     table.finish();
     settings
 }
