@@ -51,7 +51,7 @@ impl World {
             return None;
         }
         let Some(tools) = tools() else {
-            skip(test, "netns", "needs iptables and ip6tables");
+            skip(test, "nfqueue", "needs iptables and ip6tables");
             return None;
         };
         let (here, there) = (Namespace::create().unwrap(), Namespace::create().unwrap());
@@ -71,7 +71,7 @@ impl World {
         // A namespace where it does no harm.
         let tried = there.run(|| Command::new(&tools[0]).args(rule).output().unwrap()).unwrap();
         if !tried.status.success() {
-            skip(test, "netns", &format!("no NFQUEUE: {}", String::from_utf8_lossy(&tried.stderr).trim()));
+            skip(test, "nfqueue", &format!("no NFQUEUE: {}", String::from_utf8_lossy(&tried.stderr).trim()));
             return None;
         }
         let net = Netlink::open_in(&here).unwrap();
