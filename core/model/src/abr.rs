@@ -155,7 +155,7 @@ pub struct AbrPolicySpec {
     pub idle: u64,
     /// Why who distributes bandwidth (the agent) did not promise the minimum that was asked for with this policy; none =
     /// nothing was refused. Of no effect in the router. Whoever asks anew by a `put` takes it away with that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
     pub refused: Option<Code>,
     /// Whether other owners may refer to it.
