@@ -190,7 +190,7 @@ fn policies_of_the_rate_control_are_read_with_all_they_say() {
         "rate": 2_000_000, "weight": 3, "min": 64_000, "peak": 1_000_000, "floor": "pace",
         "latency": { "type": "timed", "up": 60_000_000_000_u64, "down_ppm": 700_000 },
         "allow_shrink": true, "limit_syn_ack": false, "assume_shift": 7, "local": true, "overhead": 8,
-        "idle": 2_000_000_000, "shared": true,
+        "idle": 2_000_000_000, "refused": null, "shared": true,
     });
     assert_eq!(read("abr-00010"), all);
     let watched = read("watched");
