@@ -49,6 +49,14 @@ pub struct Layout {
     pub fragment_id: u32,
 }
 
+impl Layout {
+    /// Whether the transport supports ECN: the packet is IP, and its field says ECT or CE (RFC 3168 §5).
+    #[inline]
+    pub fn is_ecn_capable(&self) -> bool {
+        self.ip_version != 0 && self.tos & 0b11 != 0
+    }
+}
+
 /// Which part of a datagram a packet is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]

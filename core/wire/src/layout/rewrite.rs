@@ -22,7 +22,7 @@ pub fn set_dscp(frame: &mut [u8], layout: &mut Layout, dscp: Dscp) {
 /// if the packet is CE already, and false, changing nothing, if its transport does not support ECN. O(1).
 #[inline]
 pub fn set_ecn_ce(frame: &mut [u8], layout: &mut Layout) -> bool {
-    let capable = layout.ip_version != 0 && layout.tos & 0b11 != 0;
+    let capable = layout.is_ecn_capable();
     if capable {
         set_tos(frame, layout, layout.tos | 0b11);
     }

@@ -31,13 +31,13 @@
 //! W. Feng, D. Kandlur, D. Saha, K. Shin, *BLUE: a new class of active queue management algorithms*, University of
 //! Michigan CSE-TR-387-99, 1999, §3 (the algorithm), §3.2 (parameters).
 
-use crate::plumbing::adapter::as_any;
+use super::mark;
+use crate::plumbing::adapter::{as_any, front_of_queue, held_in_queue};
 use crate::queue::fifo::{FifoConfig, Watch, read_config, take};
 use crate::queue::{FifoQueue, QueueCounters};
-use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Head, Reader};
+use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Reader};
 use perhop_packet::{Batch, DropReason};
 use perhop_units::{Duration, Instant, Probability, QueueLimit, Rate};
-use perhop_wire::layout::set_ecn_ce;
 
 /// Parameters of the source's figure 3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,11 +158,9 @@ impl Discipline for Blue {
         let change = Watch::start(&self.queue);
         for mut packet in batch.drain() {
             if self.state.arrives(cx.now(), cx.random()) {
-                let layout = &packet.meta().layout;
-                if self.state.config.ecn && layout.ip_version != 0 && layout.tos & 0b11 != 0 {
+                if self.state.config.ecn && packet.meta().layout.is_ecn_capable() {
                     self.marked += 1;
-                    let (meta, frame) = packet.parts_mut();
-                    set_ecn_ce(frame, &mut meta.layout);
+                    mark(&mut packet);
                 } else {
                     self.early += 1;
                     self.counters.refuse(cx, packet, DropReason::RedEarly);
@@ -177,9 +175,7 @@ impl Discipline for Blue {
         change.end(&self.queue)
     }
 
-    fn peek(&mut self, _cx: &mut Cx<'_>) -> Option<Head> {
-        self.queue.front_len().map(|len| Head { len: len as u32 })
-    }
+    front_of_queue!();
 
     fn dequeue(&mut self, cx: &mut Cx<'_>, budget: Budget, out: &mut Batch) -> Delta {
         let change = Watch::start(&self.queue);
@@ -191,17 +187,7 @@ impl Discipline for Blue {
         delta
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
-        None
-    }
-
-    fn held(&self) -> u64 {
-        self.queue.len() as u64
-    }
-
-    fn held_bytes(&self) -> u64 {
-        self.queue.frame_bytes()
-    }
+    held_in_queue!();
 
     fn counters(&self, sink: &mut dyn CounterSink) {
         self.counters.report(&self.queue, sink);
@@ -209,12 +195,6 @@ impl Discipline for Blue {
         sink.counter("early", self.early);
         let ppm = u64::from(self.state.probability.0) * 1_000_000 / u64::from(u32::MAX);
         sink.gauge("probability_ppm", ppm);
-    }
-
-    fn drain(&mut self, out: &mut Batch) {
-        while let Some(packet) = self.queue.pop() {
-            out.push(packet);
-        }
     }
 
     fn export_state(&mut self) -> Option<ElementState> {

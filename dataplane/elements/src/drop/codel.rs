@@ -34,13 +34,13 @@
 //! RFC 8289 §5 (reference implementation: `dodequeue`, `deque`, `control_law`), §4.4 (defaults); §3.2 leaves marking open,
 //! which is done in the place of a drop.
 
-use crate::plumbing::adapter::as_any;
-use crate::queue::fifo::{FifoConfig, read_config};
+use super::mark;
+use crate::plumbing::adapter::{as_any, held_in_queue};
+use crate::queue::fifo::{FifoConfig, Watch, read_config, take_with};
 use crate::queue::{FifoQueue, QueueCounters};
 use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Head, Reader};
 use perhop_packet::{Batch, DropReason, Packet};
 use perhop_units::{Bytes, Duration, Instant, QueueLimit, Rate};
-use perhop_wire::layout::set_ecn_ce;
 
 /// Parameters of RFC 8289.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,7 +198,7 @@ pub struct CoDel {
     /// What was decided of the packet at the head.
     head: Option<Settled>,
     /// Packets and bytes that whoever is above knows of: those dropped at the head are told with the next call.
-    told: (usize, u64),
+    told: Watch,
 }
 
 /// The packet at the head goes.
@@ -213,14 +213,16 @@ enum Settled {
 impl CoDel {
     /// An empty queue.
     pub fn new(config: CoDelConfig, queue: FifoConfig) -> Self {
+        let queue = FifoQueue::new(queue.limit, queue.rate, queue.overhead);
+        let told = Watch::start(&queue);
         Self {
-            queue: FifoQueue::new(queue.limit, queue.rate, queue.overhead),
+            queue,
             state: CoDelState::new(config),
             counters: QueueCounters::default(),
             marked: 0,
             at_head: 0,
             head: None,
-            told: (0, 0),
+            told,
         }
     }
 
@@ -232,7 +234,7 @@ impl CoDel {
                 self.state.emptied();
                 return None;
             };
-            let capable = meta.layout.ip_version != 0 && meta.layout.tos & 0b11 != 0;
+            let capable = meta.layout.is_ecn_capable();
             let waited = now.since(meta.queued_at);
             let front = self.queue.front_len().unwrap_or(0) as u64 + u64::from(self.queue.overhead());
             let left = Bytes(self.queue.bytes().0.saturating_sub(front));
@@ -258,22 +260,14 @@ impl CoDel {
         let mut packet = self.queue.pop()?;
         if settled == Settled::Marked {
             self.marked += 1;
-            let (meta, frame) = packet.parts_mut();
-            set_ecn_ce(frame, &mut meta.layout);
+            mark(&mut packet);
         }
         Some(packet)
     }
 
     /// What changed since the last call that told.
     fn tell(&mut self) -> Delta {
-        let now = (self.queue.len(), self.queue.frame_bytes());
-        let before = std::mem::replace(&mut self.told, now);
-        Delta {
-            packets: now.0 as i64 - before.0 as i64,
-            bytes: now.1 as i64 - before.1 as i64,
-            became_active: before.0 == 0 && now.0 > 0,
-            became_idle: before.0 > 0 && now.0 == 0,
-        }
+        std::mem::replace(&mut self.told, Watch::start(&self.queue)).end(&self.queue)
     }
 }
 
@@ -296,29 +290,11 @@ impl Discipline for CoDel {
     }
 
     fn dequeue(&mut self, cx: &mut Cx<'_>, budget: Budget, out: &mut Batch) -> Delta {
-        let mut bytes = 0;
-        for _ in 0..budget.packets {
-            if bytes >= budget.bytes {
-                break;
-            }
-            let Some(packet) = self.take(cx) else { break };
-            bytes += packet.len() as u64;
-            out.push(packet);
-        }
+        take_with(budget, out, || self.take(cx));
         self.tell()
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
-        None
-    }
-
-    fn held(&self) -> u64 {
-        self.queue.len() as u64
-    }
-
-    fn held_bytes(&self) -> u64 {
-        self.queue.frame_bytes()
-    }
+    held_in_queue!();
 
     fn counters(&self, sink: &mut dyn CounterSink) {
         self.counters.report(&self.queue, sink);
@@ -331,7 +307,7 @@ impl Discipline for CoDel {
         while let Some(packet) = self.queue.pop() {
             out.push(packet);
         }
-        self.told = (0, 0);
+        self.told = Watch::start(&self.queue);
     }
 
     fn export_state(&mut self) -> Option<ElementState> {

@@ -32,12 +32,12 @@
 //! M. Gaynor, *Proactive packet dropping methods for TCP gateways*, 1996, as the emulator NIST Net has it, whose
 //! probability ends at 95 % (`docs/sources.md`, Reddy 2004). The probability at `min` is not published.
 
-use crate::plumbing::adapter::as_any;
+use crate::plumbing::adapter::{as_any, front_of_queue, held_in_queue};
 use crate::queue::fifo::{FifoConfig, Watch, read_config, take};
 use crate::queue::{FifoQueue, MAX_PACKETS, QueueCounters};
-use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Head, Reader};
+use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Reader};
 use perhop_packet::{Batch, DropReason};
-use perhop_units::{Instant, Probability, QueueLimit, Rate};
+use perhop_units::{Probability, QueueLimit, Rate};
 
 /// Thresholds and probabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,9 +111,7 @@ impl Discipline for Drd {
         change.end(&self.queue)
     }
 
-    fn peek(&mut self, _cx: &mut Cx<'_>) -> Option<Head> {
-        self.queue.front_len().map(|len| Head { len: len as u32 })
-    }
+    front_of_queue!();
 
     fn dequeue(&mut self, _cx: &mut Cx<'_>, budget: Budget, out: &mut Batch) -> Delta {
         let change = Watch::start(&self.queue);
@@ -121,27 +119,11 @@ impl Discipline for Drd {
         change.end(&self.queue)
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
-        None
-    }
-
-    fn held(&self) -> u64 {
-        self.queue.len() as u64
-    }
-
-    fn held_bytes(&self) -> u64 {
-        self.queue.frame_bytes()
-    }
+    held_in_queue!();
 
     fn counters(&self, sink: &mut dyn CounterSink) {
         self.counters.report(&self.queue, sink);
         sink.counter("early", self.early);
-    }
-
-    fn drain(&mut self, out: &mut Batch) {
-        while let Some(packet) = self.queue.pop() {
-            out.push(packet);
-        }
     }
 
     fn export_state(&mut self) -> Option<ElementState> {

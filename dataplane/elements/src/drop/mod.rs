@@ -13,6 +13,14 @@ pub use red::Red;
 pub use red_state::{RedConfig, RedState, RedVerdict};
 
 use perhop_element::ElementType;
+use perhop_packet::Packet;
+use perhop_wire::layout::set_ecn_ce;
+
+/// Marks a packet whose transport supports ECN with congestion experienced; any other stays as it is.
+pub(crate) fn mark(packet: &mut Packet) {
+    let (meta, frame) = packet.parts_mut();
+    set_ecn_ce(frame, &mut meta.layout);
+}
 
 /// Registered types of this module: none, Blue, CoDel, DRD and RED are disciplines and sit inside a pump.
 pub fn types() -> Vec<ElementType> {

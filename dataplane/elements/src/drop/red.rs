@@ -39,14 +39,13 @@
 //! pseudo-code counts the arriving packet itself, this counts packets since the last drop, as its §7 analysis does:
 //! gaps are uniform on 1 … 1/p.
 
-use super::{RedConfig, RedState, RedVerdict};
-use crate::plumbing::adapter::as_any;
+use super::{RedConfig, RedState, RedVerdict, mark};
+use crate::plumbing::adapter::{as_any, front_of_queue, held_in_queue};
 use crate::queue::fifo::{FifoConfig, Watch, read_config, take};
 use crate::queue::{FifoQueue, QueueCounters};
-use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Head, Reader};
+use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Reader};
 use perhop_packet::{Batch, DropReason};
-use perhop_units::{Bytes, Instant, Probability, QueueLimit, Rate};
-use perhop_wire::layout::set_ecn_ce;
+use perhop_units::{Bytes, Probability, QueueLimit, Rate};
 
 /// The discipline.
 #[derive(Debug)]
@@ -87,14 +86,12 @@ impl Discipline for Red {
         let change = Watch::start(&self.queue);
         for mut packet in batch.drain() {
             let len = Bytes(packet.len() as u64 + u64::from(self.queue.overhead()));
-            let layout = &packet.meta().layout;
-            let capable = layout.ip_version != 0 && layout.tos & 0b11 != 0;
+            let capable = packet.meta().layout.is_ecn_capable();
             match self.red.decide(cx.now(), self.queue.bytes(), len, capable, cx.random()) {
                 RedVerdict::Keep => {}
                 RedVerdict::Mark => {
                     self.marked += 1;
-                    let (meta, frame) = packet.parts_mut();
-                    set_ecn_ce(frame, &mut meta.layout);
+                    mark(&mut packet);
                 }
                 RedVerdict::DropEarly => {
                     self.early += 1;
@@ -112,9 +109,7 @@ impl Discipline for Red {
         change.end(&self.queue)
     }
 
-    fn peek(&mut self, _cx: &mut Cx<'_>) -> Option<Head> {
-        self.queue.front_len().map(|len| Head { len: len as u32 })
-    }
+    front_of_queue!();
 
     fn dequeue(&mut self, cx: &mut Cx<'_>, budget: Budget, out: &mut Batch) -> Delta {
         let change = Watch::start(&self.queue);
@@ -126,17 +121,7 @@ impl Discipline for Red {
         delta
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
-        None
-    }
-
-    fn held(&self) -> u64 {
-        self.queue.len() as u64
-    }
-
-    fn held_bytes(&self) -> u64 {
-        self.queue.frame_bytes()
-    }
+    held_in_queue!();
 
     fn counters(&self, sink: &mut dyn CounterSink) {
         self.counters.report(&self.queue, sink);
@@ -144,12 +129,6 @@ impl Discipline for Red {
         sink.counter("early", self.early);
         sink.counter("forced", self.forced);
         sink.gauge("average_bytes", self.red.average().0);
-    }
-
-    fn drain(&mut self, out: &mut Batch) {
-        while let Some(packet) = self.queue.pop() {
-            out.push(packet);
-        }
     }
 
     fn export_state(&mut self) -> Option<ElementState> {

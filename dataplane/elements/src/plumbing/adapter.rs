@@ -30,3 +30,34 @@ macro_rules! keep {
     };
 }
 pub(crate) use keep;
+
+/// What a discipline around one `queue: FifoQueue` says of it: nothing in it waits for a time.
+macro_rules! held_in_queue {
+    () => {
+        fn next_wakeup(&self) -> Option<perhop_units::Instant> {
+            None
+        }
+        fn held(&self) -> u64 {
+            self.queue.len() as u64
+        }
+        fn held_bytes(&self) -> u64 {
+            self.queue.frame_bytes()
+        }
+    };
+}
+pub(crate) use held_in_queue;
+
+/// Looking at the front of such a queue and emptying it, where nothing is dropped on the way out.
+macro_rules! front_of_queue {
+    () => {
+        fn peek(&mut self, _cx: &mut perhop_element::Cx<'_>) -> Option<perhop_element::Head> {
+            self.queue.front_len().map(|len| perhop_element::Head { len: len as u32 })
+        }
+        fn drain(&mut self, out: &mut perhop_packet::Batch) {
+            while let Some(packet) = self.queue.pop() {
+                out.push(packet);
+            }
+        }
+    };
+}
+pub(crate) use front_of_queue;

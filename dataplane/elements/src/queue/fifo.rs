@@ -28,10 +28,10 @@
 //! RFC 3290 §7.1.1 (FIFO queue), §7.1.3 (tail dropping).
 
 use super::FifoQueue;
-use crate::plumbing::adapter::as_any;
-use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Head, Reader};
+use crate::plumbing::adapter::{as_any, front_of_queue, held_in_queue};
+use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Reader};
 use perhop_packet::{Batch, DropReason, Packet};
-use perhop_units::{Bytes, Duration, Instant, QueueLimit, Rate};
+use perhop_units::{Bytes, Duration, QueueLimit, Rate};
 
 /// What a FIFO is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,9 +146,7 @@ impl Discipline for Fifo {
         change.end(&self.queue)
     }
 
-    fn peek(&mut self, _cx: &mut Cx<'_>) -> Option<Head> {
-        self.queue.front_len().map(|len| Head { len: len as u32 })
-    }
+    front_of_queue!();
 
     fn dequeue(&mut self, _cx: &mut Cx<'_>, budget: Budget, out: &mut Batch) -> Delta {
         let change = Watch::start(&self.queue);
@@ -156,26 +154,10 @@ impl Discipline for Fifo {
         change.end(&self.queue)
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
-        None
-    }
-
-    fn held(&self) -> u64 {
-        self.queue.len() as u64
-    }
-
-    fn held_bytes(&self) -> u64 {
-        self.queue.frame_bytes()
-    }
+    held_in_queue!();
 
     fn counters(&self, sink: &mut dyn CounterSink) {
         self.counters.report(&self.queue, sink);
-    }
-
-    fn drain(&mut self, out: &mut Batch) {
-        while let Some(packet) = self.queue.pop() {
-            out.push(packet);
-        }
     }
 
     fn export_state(&mut self) -> Option<ElementState> {
@@ -195,18 +177,24 @@ impl Discipline for Fifo {
 
 /// Moves packets to `out` within `budget`; the packet that crosses the byte budget still goes.
 pub(crate) fn take(queue: &mut FifoQueue, budget: Budget, out: &mut Batch) {
+    take_with(budget, out, || queue.pop());
+}
+
+/// The same of packets that come otherwise.
+pub(crate) fn take_with(budget: Budget, out: &mut Batch, mut next: impl FnMut() -> Option<Packet>) {
     let mut bytes = 0;
     for _ in 0..budget.packets {
         if bytes >= budget.bytes {
             break;
         }
-        let Some(packet) = queue.pop() else { break };
+        let Some(packet) = next() else { break };
         bytes += packet.len() as u64;
         out.push(packet);
     }
 }
 
 /// Notes a queue's state before a call, to tell the parent what changed.
+#[derive(Debug)]
 pub(crate) struct Watch {
     packets: usize,
     bytes: u64,

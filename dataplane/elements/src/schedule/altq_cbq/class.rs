@@ -2,12 +2,11 @@
 
 use super::config::{CbqConfig, ClassConfig};
 use super::estimator::Estimator;
-use crate::drop::{RedConfig, RedState, RedVerdict};
+use crate::drop::{RedConfig, RedState, RedVerdict, mark};
 use crate::queue::FifoQueue;
 use perhop_element::{CounterSink, Cx};
 use perhop_packet::{DropReason, Packet};
 use perhop_units::{Bytes, Instant, QueueLimit, Rate};
-use perhop_wire::layout::set_ecn_ce;
 
 /// RED counts in packets; this many units are one.
 const UNITS: u64 = 256;
@@ -78,13 +77,11 @@ impl Class {
     pub(super) fn offer(&mut self, cx: &mut Cx<'_>, mut packet: Packet) {
         if let Some(red) = &mut self.red {
             let queued = Bytes(self.queue.len() as u64 * UNITS);
-            let layout = &packet.meta().layout;
-            let capable = layout.ip_version != 0 && layout.tos & 0b11 != 0;
+            let capable = packet.meta().layout.is_ecn_capable();
             match red.decide(cx.now(), queued, Bytes(UNITS), capable, cx.random()) {
                 RedVerdict::Keep => {}
                 RedVerdict::Mark => {
-                    let (meta, frame) = packet.parts_mut();
-                    set_ecn_ce(frame, &mut meta.layout);
+                    mark(&mut packet);
                 }
                 RedVerdict::DropEarly => return self.refuse(cx, packet, DropReason::RedEarly),
                 RedVerdict::DropForced => return self.refuse(cx, packet, DropReason::RedForced),

@@ -1,11 +1,10 @@
 //! The queue of a leaf: an enum, so that no packet costs a virtual call.
 
 use super::params::{LeafKind, LeafParams};
-use crate::drop::{RedConfig, RedState, RedVerdict};
+use crate::drop::{RedConfig, RedState, RedVerdict, mark};
 use crate::queue::FifoQueue;
 use perhop_packet::{DropReason, Packet, prefetch};
 use perhop_units::{Bytes, Instant, Probability, QueueLimit, Rate};
-use perhop_wire::layout::set_ecn_ce;
 
 /// A bounded queue of packets in order of arrival.
 #[derive(Debug)]
@@ -184,13 +183,11 @@ impl RedQueue {
         random: u32,
     ) -> Result<Packet, (Packet, DropReason)> {
         let len = Bytes(packet.len() as u64 + u64::from(self.fifo.overhead()));
-        let layout = &packet.meta().layout;
-        let capable = layout.ip_version != 0 && layout.tos & 0b11 != 0;
+        let capable = packet.meta().layout.is_ecn_capable();
         match self.red.decide(now, self.fifo.bytes(), len, capable, random) {
             RedVerdict::Keep => Ok(packet),
             RedVerdict::Mark => {
-                let (meta, frame) = packet.parts_mut();
-                set_ecn_ce(frame, &mut meta.layout);
+                mark(&mut packet);
                 Ok(packet)
             }
             RedVerdict::DropEarly => Err((packet, DropReason::RedEarly)),
