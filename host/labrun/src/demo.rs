@@ -5,6 +5,7 @@ use crate::error::LabError;
 use crate::measure::{data, detection_offsets};
 use crate::options::DemoOptions;
 use crate::run::{RunOutcome, run};
+use crate::writable::check_writable;
 use perhop_report::{DemoReport, DemoResult, DemoTargets, RunData, Verdict, demo_page, demo_table};
 use perhop_units::Duration;
 use std::path::{Path, PathBuf};
@@ -154,9 +155,7 @@ fn check_output(path: &Path) -> Result<(), LabError> {
         let path = path.to_owned();
         move |e: std::io::Error| LabError::Output { path, reason: e.to_string() }
     };
-    std::fs::create_dir_all(path).map_err(failed(path))?;
-    let probe = path.join(".perhop-probe");
-    std::fs::write(&probe, "").and_then(|()| std::fs::remove_file(&probe)).map_err(failed(&probe))?;
+    check_writable(path).and_then(|()| std::fs::create_dir_all(path)).map_err(failed(path))?;
     for older in [REPORT, RESULT].map(|name| path.join(name)) {
         if older.exists() {
             std::fs::OpenOptions::new().append(true).open(&older).map_err(failed(&older))?;

@@ -26,8 +26,10 @@ mod shaping;
 mod tap;
 mod topology;
 mod udp;
+mod writable;
 
 pub use demo::{DemoOutcome, Progress, demo};
 pub use error::LabError;
 pub use machine::MachineState;
 pub use options::{DemoOptions, Timeline};
+pub use writable::check_writable;
