@@ -18,6 +18,7 @@ mod report;
 mod router;
 mod sim;
 mod traffic;
+mod turns;
 mod veth;
 
 use report::Sink;
@@ -98,11 +99,11 @@ impl BenchError {
 pub fn run(args: &Args) -> ExitCode {
     let result = match &args.bench {
         Bench::Forward(options) => forward::run(options, &mut Sink::new(options.json)),
-        Bench::Detection(options) => detection::run(options, &mut Sink::new(options.json)),
+        Bench::Detection(options) => detection::run(options, &mut Sink::new(options.measured.json)),
         Bench::Allocation(options) => allocation::run(options, &mut Sink::new(options.json)),
-        Bench::Abr(options) => abr::run(options, &mut Sink::new(options.json)),
-        Bench::Classify(options) => classify::run(options, &mut Sink::new(options.json)),
-        Bench::Change(options) => change::run(options, &mut Sink::new(options.json)),
+        Bench::Abr(options) => abr::run(options, &mut Sink::new(options.measured.json)),
+        Bench::Classify(options) => classify::run(options, &mut Sink::new(options.measured.json)),
+        Bench::Change(options) => change::run(options, &mut Sink::new(options.measured.json)),
         Bench::Sim(options) => sim::run(options, &mut Sink::new(options.json)),
         Bench::Latency(options) => latency::run(options, &mut Sink::new(options.json)),
         Bench::AbrHost(options) => abr_host::run(options, &mut Sink::new(options.json)),

@@ -7,6 +7,7 @@ use super::BenchError;
 use super::machine::{self, Watch};
 use super::report::{Metric, Point, Sink, Spread};
 use super::router::{Detection, GATEWAY_MAC, LAN, Router, Setup, WAN, port_mac};
+use super::turns::{Runs, Turns};
 use perhop_abr::AbrPolicyId;
 use perhop_elements::route::{NeighbourState, NeighbourUpdate};
 use perhop_graph::router::WorkerEvent;
@@ -25,18 +26,11 @@ pub struct Options {
     /// Round trips of a run
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Measured runs
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    runs: u32,
     /// Seed of the routers
     #[arg(long, default_value_t = 1, allow_negative_numbers = true)]
     seed: u64,
-    /// Processor to run on; the last without it
-    #[arg(long)]
-    cpu: Option<usize>,
-    /// Print one JSON object and nothing else
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub measured: Runs,
 }
 
 /// Virtual time from a segment to its acknowledgment, ns.
@@ -59,7 +53,7 @@ const SEQUENCE: usize = 14 + 20 + 4;
 /// # Errors
 /// A router that cannot be set up, or one that does not do what it should.
 pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
-    let cpu = machine::pin_to(options.cpu)?;
+    let cpu = machine::pin_to(options.measured.cpu)?;
     let mut with = Rig::new(options, true)?;
     let mut without = Rig::new(options, false)?;
     // Latencies are known after the first round trips.
@@ -67,43 +61,27 @@ pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
         for _ in 0..3 {
             rig.round()?;
         }
+        rig.allocations = 0;
     }
     let watch = Watch::start();
-    let (mut on, mut off) = (Vec::new(), Vec::new());
-    for run in 0..options.runs {
-        let measure = |rig: &mut Rig, into: &mut Vec<f64>| -> Result<(), BenchError> {
-            let mut ns = 0;
-            for _ in 0..options.rounds {
-                ns += rig.round()?;
-            }
-            into.push(ns as f64 / (u64::from(options.rounds) * 2 * u64::from(options.connections)) as f64);
-            Ok(())
-        };
-        // Taken in turns, so that neither is always the first.
-        if run % 2 == 0 {
-            measure(&mut with, &mut on)?;
-            measure(&mut without, &mut off)?;
-        } else {
-            measure(&mut without, &mut off)?;
-            measure(&mut with, &mut on)?;
-        }
-    }
+    let segments = u64::from(options.rounds) * 2 * u64::from(options.connections);
+    let turns = Turns::take(options.measured.runs, &mut with, &mut without, |rig| {
+        let ns = (0..options.rounds).map(|_| rig.round()).sum::<Result<u64, _>>()?;
+        Ok(ns as f64 / segments as f64)
+    })?;
     let rewritten = with.router.worker.abr().map_or(0, |abr| abr.policy_counters(AbrPolicyId(0)).rewritten);
-    let acknowledged = u64::from(options.runs * options.rounds) * u64::from(options.connections);
+    let acknowledged = u64::from(options.measured.runs * options.rounds) * u64::from(options.connections);
     if rewritten < acknowledged {
         return Err(BenchError::Wrong(format!("{rewritten} windows of {acknowledged} were rewritten")));
     }
     let mut point = Point { bench: "abr", op: "segment", ..Point::default() };
-    point.set_ns(&on);
-    let added: Vec<f64> = on.iter().zip(&off).map(|(on, off)| on - off).collect();
-    point.metrics.insert("without_ns", Metric::new(Spread::of(&off), "ns"));
-    point.metrics.insert("added_ns", Metric::new(Spread::of(&added), "ns"));
+    turns.describe(&mut point);
     point.metrics.insert("rewritten", Metric::new(Spread::exactly(rewritten as f64), "segment"));
     let params =
         [("connections", options.connections.into()), ("cpu", cpu.into()), ("seed", options.seed.into())];
     point.params.extend(params);
-    let segments = u64::from(options.runs * options.rounds) * 2 * u64::from(options.connections);
-    point.allocs_per_op = Some(with.allocations as f64 / segments as f64);
+    let measured = u64::from(options.measured.runs) * segments;
+    point.allocs_per_op = Some(with.allocations as f64 / measured as f64);
     point.warnings = watch.warnings();
     point.warn_of_spread();
     sink.point(&point)?;

@@ -3,6 +3,7 @@
 use super::BenchError;
 use super::machine::{self, Watch};
 use super::report::{Metric, Point, Sink, Spread};
+use super::turns::Runs;
 use perhop_flows::classifier::{Action, Classifier, Match, PortRange, Rule};
 use perhop_packet::{ClassId, FilterId};
 use perhop_wire::protocol;
@@ -18,15 +19,8 @@ pub struct Options {
     /// Filters changed at a time; without it 1 and 1,000
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     batch: Option<u32>,
-    /// Measured runs
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    runs: u32,
-    /// Processor to run on; the last without it
-    #[arg(long)]
-    cpu: Option<usize>,
-    /// Print one JSON object a sweep point and nothing else
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub measured: Runs,
 }
 
 /// Filters changed in a run, at least.
@@ -37,7 +31,7 @@ const CHANGES: u32 = 1_000;
 /// # Errors
 /// Filters beyond a limit of the classifier.
 pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
-    let cpu = machine::pin_to(options.cpu)?;
+    let cpu = machine::pin_to(options.measured.cpu)?;
     let wrong = |e: &dyn std::fmt::Display| BenchError::Wrong(e.to_string());
     let mut classifier =
         Classifier::build((0..options.filters).map(|n| filter(n, n))).map_err(|e| wrong(&e))?;
@@ -45,7 +39,7 @@ pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
         let watch = Watch::start();
         let (mut ns, mut next) = (Vec::new(), options.filters);
         // The first run brings the memory near and is not counted.
-        for run in 0..=options.runs {
+        for run in 0..=options.measured.runs {
             let steps = CHANGES.div_ceil(batch);
             let mut took = 0;
             for _ in 0..steps {

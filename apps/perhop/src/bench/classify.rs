@@ -3,6 +3,7 @@
 use super::BenchError;
 use super::machine::{self, Watch};
 use super::report::{Metric, Point, Sink, Spread};
+use super::turns::Runs;
 use perhop_flows::classifier::{Classifier, Key, Rule, classbench};
 use perhop_packet::FilterId;
 use rand::{RngExt, SeedableRng};
@@ -22,18 +23,11 @@ pub struct Options {
     /// Headers searched for in turns, each inside a rule drawn at random
     #[arg(long, default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     headers: u32,
-    /// Measured runs
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    runs: u32,
     /// Seed of headers and addresses
     #[arg(long, default_value_t = 1, allow_negative_numbers = true)]
     seed: u64,
-    /// Processor to run on; the last without it
-    #[arg(long)]
-    cpu: Option<usize>,
-    /// Print one JSON object a rule set and nothing else
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub measured: Runs,
 }
 
 /// Rounds over the headers a run.
@@ -44,7 +38,7 @@ const ROUNDS: usize = 8;
 /// # Errors
 /// A file that cannot be read or is none of rules, or rules beyond a limit of the classifier.
 pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
-    let cpu = machine::pin_to(options.cpu)?;
+    let cpu = machine::pin_to(options.measured.cpu)?;
     for path in &options.rules {
         let wrong = |e: &dyn std::fmt::Display| BenchError::Options(format!("{}: {e}", path.display()));
         let text = std::fs::read_to_string(path).map_err(|e| wrong(&e))?;
@@ -71,7 +65,7 @@ fn measure(classifier: &Classifier, keys: &[Key], options: &Options) -> Result<P
     let watch = Watch::start();
     let (mut ns, mut found, mut allocations) = (Vec::new(), 0u64, 0);
     // The first run brings the memory near and is not counted.
-    for run in 0..=options.runs {
+    for run in 0..=options.measured.runs {
         let before = perhop_bench::allocations();
         let start = machine::thread_time_ns();
         for _ in 0..ROUNDS {
@@ -79,18 +73,18 @@ fn measure(classifier: &Classifier, keys: &[Key], options: &Options) -> Result<P
         }
         let took = machine::thread_time_ns() - start;
         if run > 0 {
-            ns.push(took as f64 / (ROUNDS * keys.len()) as f64);
             allocations += perhop_bench::allocations().since(before).count;
+            ns.push(took as f64 / (ROUNDS * keys.len()) as f64);
         }
     }
     let searched = (ROUNDS * keys.len()) as u64;
-    if found != searched * u64::from(options.runs + 1) {
+    if found != searched * u64::from(options.measured.runs + 1) {
         return Err(BenchError::Wrong("a header inside a rule met none".to_owned()));
     }
     let visits: usize = keys.iter().map(|key| classifier.explain(key).len()).sum();
     let mut point = Point { bench: "classify", op: "header", ..Point::default() };
     point.set_ns(&ns);
-    point.allocs_per_op = Some(allocations as f64 / (searched * u64::from(options.runs)) as f64);
+    point.allocs_per_op = Some(allocations as f64 / (searched * u64::from(options.measured.runs)) as f64);
     let exact = |value: f64, unit| Metric::new(Spread::exactly(value), unit);
     point.metrics.insert("tables", exact(classifier.tables().0 as f64, "table"));
     point.metrics.insert("tables_visited", exact(visits as f64 / keys.len() as f64, "table"));

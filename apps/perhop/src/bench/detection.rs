@@ -10,6 +10,7 @@ use super::machine::{self, Watch};
 use super::report::{Metric, Point, Sink, Spread};
 use super::router::Detection;
 use super::traffic::Payload;
+use super::turns::{Runs, Turns};
 use perhop_packet::Batch;
 
 /// Options of `bench detection`.
@@ -18,18 +19,11 @@ pub struct Options {
     /// Concurrent flows, 1 to 1,000,000
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     flows: u32,
-    /// Measured runs
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    runs: u32,
     /// Seed of traffic and routers
     #[arg(long, default_value_t = 1, allow_negative_numbers = true)]
     seed: u64,
-    /// Processor to run on; the last without it
-    #[arg(long)]
-    cpu: Option<usize>,
-    /// Print one JSON object a sweep point and nothing else
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub measured: Runs,
 }
 
 /// What detection knows of the flows.
@@ -76,7 +70,7 @@ impl Flows {
 /// # Errors
 /// A router that cannot be set up, or a detector that does not do what it should.
 pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
-    let cpu = machine::pin_to(options.cpu)?;
+    let cpu = machine::pin_to(options.measured.cpu)?;
     for flows in Flows::ALL {
         sink.point(&measure(options, flows, cpu)?)?;
     }
@@ -99,22 +93,9 @@ fn measure(options: &Options, flows: Flows, cpu: usize) -> Result<Point, BenchEr
         return Err(BenchError::Wrong(format!("{detected} of {} flows were recognised", options.flows)));
     }
     let watch = Watch::start();
-    let (mut on, mut off) = (Vec::new(), Vec::new());
-    for run in 0..options.runs {
-        // Taken in turns, so that neither is always the first.
-        if run % 2 == 0 {
-            on.push(with.timed_round()?);
-            off.push(without.timed_round()?);
-        } else {
-            off.push(without.timed_round()?);
-            on.push(with.timed_round()?);
-        }
-    }
+    let turns = Turns::take(options.measured.runs, &mut with, &mut without, Rig::timed_round)?;
     let mut point = Point { bench: "detection", ..Point::default() };
-    point.set_ns(&on);
-    let added: Vec<f64> = on.iter().zip(&off).map(|(on, off)| on - off).collect();
-    point.metrics.insert("without_ns", Metric::new(Spread::of(&off), "ns"));
-    point.metrics.insert("added_ns", Metric::new(Spread::of(&added), "ns"));
+    turns.describe(&mut point);
     point.metrics.insert("recognised", Metric::new(Spread::exactly(detected as f64), "flow"));
     let params = [
         ("of", flows.name().into()),
