@@ -322,6 +322,8 @@ impl Discipline for CoDel {
         self.state = CoDelState { config: self.state.config, ..old.state };
         self.counters = old.counters;
         (self.marked, self.at_head, self.head) = (old.marked, old.at_head, old.head);
+        // What has been taken over is no change.
+        self.told = Watch::start(&self.queue);
         Ok(())
     }
 

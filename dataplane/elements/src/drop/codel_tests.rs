@@ -219,3 +219,20 @@ fn capable_packets_are_marked_and_none_of_them_is_lost() {
     load(&mut bench, 2, 2);
     assert!(dropped(&bench, DropReason::CoDel) > 10);
 }
+
+#[test]
+fn what_a_successor_takes_over_is_no_change() {
+    let queue = FifoConfig { limit: QueueLimit::Packets(9), rate: Rate::ZERO, overhead: 0 };
+    let new = || CoDel::new(CoDelConfig::default(), queue);
+    let pool = perhop_packet::Pool::new(3);
+    let (mut old, mut successor) = (new(), new());
+    for _ in 0..3 {
+        old.queue.offer(pool.packet(&[0; 60]).unwrap()).unwrap();
+    }
+    assert!(successor.import_state(old.export_state().unwrap()).is_ok());
+    let told = successor.tell();
+    assert_eq!((successor.held(), told.packets, told.bytes, told.became_active), (3, 0, 0, false));
+    let mut out = Batch::new();
+    successor.drain(&mut out);
+    out.release_all();
+}
