@@ -1,5 +1,6 @@
 //! What a link has for policies: its rate now and soon, less what is served before.
 
+use super::freeing::Freeing;
 use super::plan::Plan;
 use super::settings::LinkSettings;
 use crate::message::Notice;
@@ -21,6 +22,8 @@ pub(super) struct Link {
     /// That this is missing has been told.
     told: bool,
     above: Vec<Above>,
+    /// What its policies have given up and still use.
+    pub(super) freeing: Freeing,
 }
 
 /// A class that is served before.
@@ -50,6 +53,7 @@ impl Link {
             plan: Plan::new(now, settings.rate, settings.schedule.clone()),
             port: None,
             told: false,
+            freeing: Freeing::default(),
             above: settings.above.iter().map(above).collect(),
             settings: settings.clone(),
         }

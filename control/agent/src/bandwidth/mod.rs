@@ -9,7 +9,8 @@
 //! # Order
 //! All rates are of one decision and come into force in one transaction, so that in sum they never exceed what was
 //! available, not even in between. What a link will have counts from `notice` before it is slower, and when it is faster
-//! from then on: so lower rates go in first, and higher ones with or after the link's change.
+//! from then on: so lower rates go in first, and higher ones with or after the link's change. What a policy gives up is
+//! given to others `notice` later, because its flows use it until they have heard.
 //!
 //! # Whose policies
 //! A policy is an object of the router's file, or of a client that asks for one (see [`requests`]). The agent changes its
@@ -18,6 +19,7 @@
 //!
 //! Source: reddy.md §2.1.
 
+mod freeing;
 mod link;
 mod plan;
 mod policy;
@@ -37,7 +39,7 @@ use link::Link;
 use perhop_model::{AbrPolicySpec, ErrorItem, Kind, Name, ObjectState, Op, Spec, Status};
 use perhop_reason::Code;
 use perhop_units::{Duration, Instant, Rate};
-use policy::{Answer, Found, Policy};
+use policy::{Answer, Found, Policy, RateChange};
 use requests::Standing;
 use serde_json::json;
 use share::{Assignment, Demand, assign};
@@ -259,10 +261,48 @@ impl Bandwidth {
             }
             self.dirty = true;
         }
+        for link in &mut self.links {
+            self.dirty |= link.freeing.pass(now);
+        }
         if std::mem::take(&mut self.dirty) {
             self.decide(now);
         }
         self.owed = (self.owes_rates(now), !self.ports(now).is_empty());
+    }
+
+    /// Takes back what raises the rates of policies beyond what others have left free on their links: so much of it is
+    /// given as fits, to all in the same proportion, and the rest when it is free. What is promised does not wait.
+    fn wait_for_what_is_freed(&mut self, available: &[Rate], promised: &BTreeMap<Name, Rate>) {
+        let mut used = vec![0u128; available.len()];
+        let mut more = vec![0u128; available.len()];
+        for policy in self.policies.values() {
+            let rate = policy.found.as_ref().map_or(Rate::ZERO, |found| found.rate);
+            let change = policy.change().unwrap_or(RateChange { from: rate, to: rate, used: rate });
+            for link in &policy.settings.path {
+                let keeps = if change.to > change.from { change.from } else { change.used };
+                used[*link] += u128::from(keeps.0);
+                more[*link] += u128::from(change.to.0.saturating_sub(change.from.0));
+            }
+        }
+        let free: Vec<u128> = (available.iter().zip(&self.links).zip(&used))
+            .map(|((rate, link), used)| {
+                u128::from(rate.0).saturating_sub(used + u128::from(link.freeing.sum().0))
+            })
+            .collect();
+        for (name, policy) in &mut self.policies {
+            let Some(RateChange { from, to, .. }) = policy.change().filter(|change| change.to > change.from)
+            else {
+                continue;
+            };
+            let wants = u128::from(to.0 - from.0);
+            let fits = policy.settings.path.iter().map(|link| match more[*link] <= free[*link] {
+                true => wants,
+                false => wants * free[*link] / more[*link],
+            });
+            let fits = fits.min().unwrap_or(wants).min(wants);
+            let promised = promised.get(name).copied().unwrap_or_default().min(to);
+            policy.wanted = Some(Rate(from.0 + fits as u64).max(promised));
+        }
     }
 
     fn plan(&mut self, now: Instant) {
@@ -279,14 +319,16 @@ impl Bandwidth {
         }
         let rates: Vec<Option<Rate>> = self.links.iter().map(|link| link.available(now)).collect();
         requests::decide(&mut self.policies, &rates, self.settings.requests.as_ref(), &mut self.notices);
-        let demands: Vec<Demand> =
-            self.policies.values().filter_map(|policy| policy.demand(&rates)).collect();
+        let (names, demands): (Vec<&Name>, Vec<Demand>) =
+            self.policies.iter().filter_map(|(name, policy)| Some((name, policy.demand(&rates)?))).unzip();
+        let promised = names.into_iter().cloned().zip(demands.iter().map(Demand::promised)).collect();
         let available: Vec<Rate> = rates.iter().map(|rate| rate.unwrap_or(Rate(u64::MAX))).collect();
         let Assignment { rates: assigned, short } = assign(&available, &demands);
         let present = self.policies.values_mut().filter(|policy| policy.found.is_some());
         for (policy, rate) in present.zip(assigned) {
             policy.wanted = policy.knows(&rates).then_some(rate);
         }
+        self.wait_for_what_is_freed(&available, &promised);
         let links: BTreeSet<usize> = short.iter().map(|over| over.segment).collect();
         for over in short.iter().filter(|over| !self.short.contains(&over.segment)) {
             let link = self.links[over.segment].settings.name.clone();
@@ -307,7 +349,8 @@ impl Bandwidth {
         let rates = (open && self.owed.0).then_some(self.quiet.0);
         let ports = (open && self.owed.1).then_some(self.quiet.1);
         let fixed = self.policies.values().filter_map(|policy| policy.fixed_until);
-        rates.into_iter().chain(ports).chain(fixed).min()
+        let freed = self.links.iter().filter_map(|link| link.freeing.next());
+        rates.into_iter().chain(ports).chain(fixed).chain(freed).min()
     }
 
     fn owes_rates(&self, now: Instant) -> bool {
@@ -378,6 +421,13 @@ impl Bandwidth {
                 for (name, rate, answer) in rates {
                     let Some(policy) = self.policies.get_mut(&name) else { continue };
                     let flows = policy.flows;
+                    if let Some(change) = policy.change() {
+                        for link in &policy.settings.path {
+                            let link = &mut self.links[*link];
+                            let given_up = change.used.saturating_sub(rate);
+                            link.freeing.add(now, link.settings.notice, given_up);
+                        }
+                    }
                     if policy.committed(rate, answer) {
                         self.notices.push(Notice::Assigned { policy: name, rate, flows });
                     }

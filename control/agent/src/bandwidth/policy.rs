@@ -33,6 +33,15 @@ pub(super) enum Answer {
     Refused(Code),
 }
 
+/// A change of a policy's rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RateChange {
+    pub(super) from: Rate,
+    pub(super) to: Rate,
+    /// What it may carry until its flows know.
+    pub(super) used: Rate,
+}
+
 /// A policy, named by the file or asked for.
 #[derive(Clone, Debug)]
 pub(super) struct Policy {
@@ -126,6 +135,14 @@ impl Policy {
     /// Whether there is such a thing.
     pub(super) fn has_answer(&self) -> bool {
         self.answer() != Answer::None
+    }
+
+    /// What it has in the router, what it should have, and what its flows may use until they know: the higher of both
+    /// while some send. `None` if it is not to change, or was not held at any rate.
+    pub(super) fn change(&self) -> Option<RateChange> {
+        let (from, to) = (self.found.as_ref()?.rate, self.wanted?);
+        let used = if self.flows > 0 { from.max(to) } else { to };
+        (from > Rate::ZERO).then_some(RateChange { from, to, used })
     }
 
     /// The router has this rate and answer; whether the rate is another.
