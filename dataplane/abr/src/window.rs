@@ -28,6 +28,11 @@ pub(crate) fn optimal(rate_bps: u64, ratio: u16, rtt_parts: u64) -> u64 {
     u64::try_from(product >> 23).unwrap_or(u64::MAX) / 15_625
 }
 
+/// While a window grows: acknowledgments that give no more after one that did, so it grows by a third in a round trip.
+const PAUSES: u32 = 2;
+/// Most segments of a round trip that are counted; above, how many of the pauses are left.
+const MAX_ROUND: u32 = 0xff - PAUSES;
+
 /// An acknowledgment whose window may be limited.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer {
@@ -108,11 +113,26 @@ impl Window {
     }
     /// Segments that are yet to be acknowledged before the window may change.
     const fn round(&self) -> u32 {
-        self.credit_and_round & 0xff
+        match self.credit_and_round & 0xff {
+            0..=MAX_ROUND => self.credit_and_round & 0xff,
+            _ => 0,
+        }
     }
-    /// Sets credit, 1/256 octet, cut off above 24 bits, and round, of 255 segments at most.
+    /// How many of the next acknowledgments give no more to a window that grows.
+    const fn pauses(&self) -> u32 {
+        (self.credit_and_round & 0xff).saturating_sub(MAX_ROUND)
+    }
+    /// The same after another acknowledgment, as [`Window::owe`] takes it.
+    const fn next_pause(&self) -> u32 {
+        match self.pauses() {
+            0 => MAX_ROUND + PAUSES,
+            1 => 0,
+            left => MAX_ROUND + left - 1,
+        }
+    }
+    /// Sets credit, 1/256 octet, cut off above 24 bits, and round, of [`MAX_ROUND`] segments at most.
     fn owe(&mut self, credit: u64, round: u32) {
-        self.credit_and_round = (credit.min((1 << 24) - 1) as u32) << 8 | round.min(0xff);
+        self.credit_and_round = (credit.min((1 << 24) - 1) as u32) << 8 | round;
     }
     /// Larger segments are in use than was known.
     pub fn raise_mss(&mut self, mss: u16, headers: u32) {
@@ -160,9 +180,12 @@ impl Window {
             false if offer.credit => (wanted / (u64::from(step) << 8)) as u32 * step,
             false => least,
         };
-        // More is given as in slow start, or everything that a higher rate allows would leave in one burst.
+        // All at once, what a higher rate allows would leave in one burst; doubled, as in slow start, flows whose segments
+        // keep together fill a queue that is long enough for their sum.
+        let pauses = whole > self.limit && self.pauses() > 0;
         let most = match self.limit {
             0 => u32::MAX,
+            limit if pauses => limit,
             limit => limit.saturating_add(step.max(new)),
         };
         let standing = self.standing_edge(offer).map_or(0, |edge| octets(offer.ack, edge));
@@ -182,9 +205,9 @@ impl Window {
             let over = wanted.saturating_sub(u64::from(usable) << 8).min((u64::from(step) << 8) - 1);
             // A window on its way to what it is to be goes on with the next acknowledgment.
             let (over, round) = match usable == whole {
-                true => (over, had / step),
+                true => (over, (had / step).min(MAX_ROUND)),
                 false if least == 0 => (0, 0),
-                false => (phase(offer.ack, step), 0),
+                false => (phase(offer.ack, step), self.next_pause()),
             };
             self.owe(if offer.credit { over } else { 0 }, round);
         }

@@ -98,6 +98,22 @@ fn a_window_is_kept_for_a_round_trip() {
 }
 
 #[test]
+fn a_window_grows_by_a_third_in_a_round_trip() {
+    let wanted = optimal(4_800_000, share(1460, 40), 900_000 << 6);
+    let mut window = Window { limit: 12 * u32::from(MSS), ..Window::new(MSS, 40) };
+    let mut next = 12 * u32::from(MSS);
+    let mut flight: VecDeque<u32> = (1..=12).map(|i| i * u32::from(MSS)).collect();
+    for _ in 0..6 {
+        let (before, end) = (flight.len(), next);
+        while flight.front().is_some_and(|first| !after(*first, end)) {
+            assert!(one_more(&mut window, wanted, &mut flight, &mut next) <= 2, "no burst");
+        }
+        let third = before / 3;
+        assert!((third..=third + 1).contains(&(flight.len() - before)), "{before} to {}", flight.len());
+    }
+}
+
+#[test]
 fn without_credit_the_window_is_always_rounded_down() {
     let wanted = optimal(48_000, share(1460, 40), 900_000 << 6);
     let mut window = Window::new(MSS, 40);

@@ -12,5 +12,7 @@ mod net;
 mod published;
 #[path = "main/routers.rs"]
 mod routers;
+#[path = "main/weights.rs"]
+mod weights;
 #[path = "main/worlds.rs"]
 mod worlds;
