@@ -86,7 +86,7 @@ impl Tap {
         epoch: Instant,
         done: &Arc<AtomicBool>,
     ) -> Result<Self, LabError> {
-        let watcher = open(namespace, device)?;
+        let watcher = open(namespace, device, Shown::Arriving)?;
         let done = Arc::clone(done);
         let thread = std::thread::Builder::new()
             .name("tap".into())
@@ -108,9 +108,19 @@ pub(crate) struct Watcher {
     batch: Batch,
 }
 
-/// Opens a packet socket on `device` in a namespace; what the machine sends there is not shown.
-pub(crate) fn open(namespace: &Namespace, device: &str) -> Result<Watcher, LabError> {
-    let config = AfPacketConfig { ignore_outgoing: true, ..AfPacketConfig::new("tap", device) };
+/// Which frames of an interface are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// Those that arrive.
+    Arriving,
+    /// Those that the machine sends too.
+    BothWays,
+}
+
+/// Opens a packet socket on `device` in a namespace.
+pub(crate) fn open(namespace: &Namespace, device: &str, shown: Shown) -> Result<Watcher, LabError> {
+    let ignore_outgoing = shown == Shown::Arriving;
+    let config = AfPacketConfig { ignore_outgoing, ..AfPacketConfig::new("tap", device) };
     let port = namespace
         .run(|| AfPacket::open(config))
         .map_err(crate::error::network("open the tap"))?

@@ -1,6 +1,5 @@
 //! Whether this machine was fast enough to be the network of a scenario.
 
-use super::receive::Seen;
 use crate::awake::Awake;
 use crate::error::LabError;
 use crate::machine::{CpuTime, MachineState, own_cpu_time, waited_for_processor};
@@ -82,9 +81,9 @@ impl Health {
         self.machine.lateness_max = lateness.max();
     }
 
-    /// Adds what receivers lost.
-    pub(super) fn receivers(&mut self, seen: &[Seen]) {
-        self.lost += seen.iter().map(|host| host.lost).sum::<u64>();
+    /// Adds what captures lost.
+    pub(super) fn captures(&mut self, lost: impl Iterator<Item = u64>) {
+        self.lost += lost.sum::<u64>();
     }
 
     /// Adds counters of routers or links.

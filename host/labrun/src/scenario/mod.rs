@@ -24,6 +24,7 @@ mod connection;
 mod datagrams;
 mod emulation;
 mod error;
+mod follow;
 mod health;
 mod kernel;
 mod links;

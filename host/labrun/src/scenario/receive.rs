@@ -2,7 +2,7 @@
 
 use crate::error::LabError;
 use crate::pace::{precise_timers, sleep_until};
-use crate::tap::{Watcher, open};
+use crate::tap::{Shown, Watcher, open};
 use perhop_io::clock::monotonic;
 use perhop_measure::Bins;
 use perhop_netlink::Namespace;
@@ -85,7 +85,8 @@ impl Receiver {
         times: Times,
         done: &Arc<AtomicBool>,
     ) -> Result<Self, LabError> {
-        let taps = devices.iter().map(|d| open(namespace, d)).collect::<Result<Vec<_>, _>>()?;
+        let taps =
+            devices.iter().map(|d| open(namespace, d, Shown::Arriving)).collect::<Result<Vec<_>, _>>()?;
         let io = crate::error::io("wait for datagrams");
         let set = gather(&sockets).map_err(|e| io(e.into()))?;
         let done = Arc::clone(done);

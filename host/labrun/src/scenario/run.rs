@@ -3,6 +3,7 @@
 use super::agents::RunningAgent;
 use super::datagrams::Datagrams;
 use super::emulation::EmulatedLink;
+use super::follow::{Follower, Sent};
 use super::health::{Before, Health};
 use super::kernel::KernelTcp;
 use super::links;
@@ -18,7 +19,7 @@ use crate::pace::sleep_until;
 use crate::udp::{SendLog, send};
 use perhop_engine::EmulatorReport;
 use perhop_io::clock::monotonic;
-use perhop_measure::{ConnectionRecord, DRAIN_LIMIT, Recording, set_aside};
+use perhop_measure::{ConnectionRecord, DRAIN_LIMIT, Recording, SegmentLog, set_aside};
 use perhop_scenario::{
     Change, Clock, FaultKind, LinkIndex, NodeIndex, NodeKind, Paths, RouterChange, Scenario,
 };
@@ -129,6 +130,7 @@ impl Drop for Ends {
 
 struct Threads {
     receivers: Vec<Receiver>,
+    followers: Vec<Follower>,
     senders: Vec<JoinHandle<SendLog>>,
     transports: Vec<Transport>,
     programs: Vec<Running>,
@@ -162,6 +164,7 @@ impl World<'_> {
     fn start(&mut self, applications: Applications) -> Result<Threads, LabError> {
         let mut threads = Threads {
             receivers: Vec::new(),
+            followers: Vec::new(),
             senders: Vec::new(),
             transports: Vec::new(),
             programs: Vec::new(),
@@ -171,6 +174,7 @@ impl World<'_> {
             let name = &self.scenario.nodes[router.node().0].name;
             threads.agents.extend(router.start_agent(name, self.times, &self.ends.done)?);
         }
+        let followed = applications.followed_senders();
         let mut sends = HashMap::new();
         for (i, node) in self.scenario.nodes.iter().enumerate() {
             let here = NodeIndex(i);
@@ -186,6 +190,11 @@ impl World<'_> {
             let receiver =
                 Receiver::start(&node.name, namespace, &devices, sockets.receives, self.times, done)?;
             threads.receivers.push(receiver);
+            if followed.contains(&here) {
+                let (name, address) = (&node.name, node.address);
+                let follower = Follower::start(name, namespace, &devices, address, self.times, done)?;
+                threads.followers.push(follower);
+            }
         }
         threads.transports =
             applications.start(self.scenario, &self.network, self.times, &self.up, &self.ends.stop)?;
@@ -345,6 +354,7 @@ impl World<'_> {
         let inside = if drain { drained(&emulated, &routers)? } else { 0 };
         ends.done.store(true, Ordering::Relaxed);
         let seen: Vec<Seen> = threads.receivers.into_iter().map(Receiver::finish).collect();
+        let sent: Vec<Sent> = threads.followers.into_iter().map(Follower::finish).collect();
         let mut recording = Recording { window: times.window, ..Recording::default() };
         for agent in threads.agents {
             agent.finish(&mut recording)?;
@@ -361,14 +371,15 @@ impl World<'_> {
         }
         health.socket_drops = network.nodes.iter().map(socket_drops).sum();
         health.senders(&logs);
-        health.receivers(&seen);
+        health.captures(seen.iter().map(|host| host.lost).chain(sent.iter().map(|host| host.lost)));
         health.engines(emulated.iter().flatten().map(|r| &r.report));
         health.engines(routers.iter().map(|r| &r.report.report));
         recording.links = links::records(scenario, &led, &emulated, &routers, &times);
         for (traffic, hits) in connections.iter().flat_map(|ended| &ended.unopened) {
             *recording.unopened.entry(*traffic).or_default() += hits;
         }
-        recording.connections = connection_records(scenario, connections, &seen, &mut recording.warnings);
+        recording.connections =
+            connection_records(scenario, connections, &seen, sent, &mut recording.warnings);
         recording.foreign = arrivals(&mut datagrams, &logs, &seen, &times);
         datagrams.read_clocks(|node, at| clock_of(scenario, node, at).read(at));
         recording.streams = datagrams.into_records();
@@ -441,16 +452,21 @@ fn arrivals(datagrams: &mut Datagrams, logs: &[SendLog], seen: &[Seen], times: &
     foreign
 }
 
-/// The records of connections, with what the tap at the receiver saw of each.
+/// The records of connections, with what the tap at the receiver saw of each, and of those that are followed the one at the
+/// sender.
 fn connection_records(
     scenario: &Scenario,
     connections: Vec<Connections>,
     seen: &[Seen],
+    sent: Vec<Sent>,
     warnings: &mut Vec<String>,
 ) -> Vec<ConnectionRecord> {
     let hosts = (0..scenario.nodes.len()).filter(|i| scenario.nodes[*i].kind == NodeKind::Host);
     let flows: HashMap<NodeIndex, &HashMap<FlowKey, Flow>> =
         hosts.map(NodeIndex).zip(seen.iter().map(|host| &host.flows)).collect();
+    // A capture with holes would take what it missed for what was never sent.
+    let whole = sent.into_iter().filter(|host| host.lost == 0);
+    let mut segments: HashMap<FlowKey, Vec<SegmentLog>> = whole.flat_map(Sent::into_logs).collect();
     let mut records = Vec::new();
     for Connections { records: of_one, refused, refusals, .. } in connections {
         if let Some(why) = refused {
@@ -461,6 +477,9 @@ fn connection_records(
                 record.first_byte = flow.first.or(record.first_byte);
                 record.window_ip_bytes = flow.window_ip_bytes;
                 record.bins.clone_from(&flow.bins);
+            }
+            if record.reads.is_some() {
+                record.segments = segments.get_mut(&key).and_then(Vec::pop);
             }
             records.push(record);
         }

@@ -22,7 +22,7 @@ use perhop_traffic::Seed;
 use perhop_traffic::tcp::{AppAction, AppEvent, ConnId, Side, TcpApplication, TcpWorkload};
 use perhop_units::{Duration, Instant};
 use rustix::event::{Timespec, epoll};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -117,6 +117,12 @@ impl Applications {
             None => self.by_server.push((server, vec![application])),
         }
         Ok(())
+    }
+
+    /// The hosts that send data of connections whose segments are followed.
+    pub(super) fn followed_senders(&self) -> BTreeSet<NodeIndex> {
+        let applications = self.by_server.iter().flat_map(|(_, applications)| applications);
+        applications.filter(|a| a.followed).map(|a| a.nodes[side_index(a.receiver.peer())]).collect()
     }
 
     /// Opens the servers' sockets and starts the threads.
