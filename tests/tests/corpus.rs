@@ -76,7 +76,15 @@ fn every_target_has_a_property_and_every_property_a_target() {
     let properties: BTreeSet<String> = TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect();
     assert_eq!(properties.len(), TARGETS.len());
     assert_eq!(names("fuzz/fuzz_targets"), properties);
+    let manifest = fs::read_to_string(root().join("fuzz/Cargo.toml")).expect("readable");
+    let built = manifest.split("[[bin]]").skip(1).filter_map(|bin| bin.lines().find_map(name_of));
+    assert_eq!(built.collect::<BTreeSet<String>>(), properties, "what the manifest builds");
     let mut seeded = names("fuzz/corpus");
     seeded.insert("router_file".to_owned());
     assert_eq!(seeded, properties);
+}
+
+/// The value of a line `name = "…"`.
+fn name_of(line: &str) -> Option<String> {
+    Some(line.strip_prefix("name = \"")?.strip_suffix('"')?.to_owned())
 }
