@@ -12,6 +12,9 @@ pub mod queue;
 pub mod route;
 pub mod schedule;
 pub mod shape;
+#[cfg(test)]
+#[path = "testbed_tests.rs"]
+mod testbed;
 
 use perhop_element::{ElementType, Registry};
 

@@ -5,12 +5,16 @@ pub mod codel;
 pub mod drd;
 pub mod red;
 mod red_state;
+pub mod wred;
+mod wred_state;
 
 pub use blue::{Blue, BlueConfig, BlueState};
 pub use codel::{CoDel, CoDelConfig, CoDelState, HeadVerdict};
 pub use drd::{Drd, DrdConfig};
 pub use red::Red;
 pub use red_state::{RedConfig, RedState, RedVerdict};
+pub use wred::Wred;
+pub use wred_state::{Averages, COLORS, WredConfig, WredState, af_precedence};
 
 use perhop_element::ElementType;
 use perhop_packet::Packet;
@@ -22,7 +26,7 @@ pub(crate) fn mark(packet: &mut Packet) {
     set_ecn_ce(frame, &mut meta.layout);
 }
 
-/// Registered types of this module: none, Blue, CoDel, DRD and RED are disciplines and sit inside a pump.
+/// Registered types of this module: none, they are disciplines and sit inside a pump.
 pub fn types() -> Vec<ElementType> {
     vec![]
 }

@@ -86,6 +86,11 @@ impl RedState {
         self.idle_since = old.idle_since;
     }
 
+    #[cfg(test)]
+    pub(super) fn forget_count(&mut self) {
+        self.count = None;
+    }
+
     /// The queue has just become empty.
     #[inline]
     pub fn became_idle(&mut self, now: Instant) {
@@ -103,7 +108,13 @@ impl RedState {
         capable: bool,
         random: u32,
     ) -> RedVerdict {
-        self.update_average(now, queued);
+        self.observe(now, queued);
+        self.judge(len, capable, random)
+    }
+
+    /// Decides at the present average, see [`RedState::decide`]. O(1).
+    #[inline]
+    pub fn judge(&mut self, len: Bytes, capable: bool, random: u32) -> RedVerdict {
         let p = self.probability();
         if p == 0 {
             self.count = None;
@@ -133,7 +144,9 @@ impl RedState {
         self.config.max.0
     }
 
-    fn update_average(&mut self, now: Instant, queued: Bytes) {
+    /// A packet comes that finds `queued` bytes waiting, whether this decides about it or not.
+    #[inline]
+    pub fn observe(&mut self, now: Instant, queued: Bytes) {
         let queued = queued.0.min(MAX_QUEUE);
         match self.idle_since.filter(|_| queued == 0) {
             Some(since) => {
@@ -259,7 +272,7 @@ mod tests {
             let mut red = RedState::new(RedConfig { weight_log2: weight, ..config() });
             let mut theory = 0.0;
             for q in lens {
-                red.update_average(Instant(0), Bytes(q));
+                red.observe(Instant(0), Bytes(q));
                 theory += (q as f64 - theory) * 0.5f64.powi(i32::from(weight));
             }
             prop_assert!((red.average as f64 / 16_777_216.0 - theory).abs() < 0.01);
@@ -270,7 +283,7 @@ mod tests {
             let mut red = at(RedConfig { weight_log2: weight, ..config() }, start);
             red.became_idle(Instant(500));
             // 1,000 bytes at 8 Mbit/s take 1 ms.
-            red.update_average(Instant(500 + n * 1_000_000 + 999), Bytes(0));
+            red.observe(Instant(500 + n * 1_000_000 + 999), Bytes(0));
             let theory = start as f64 * (1.0 - 0.5f64.powi(i32::from(weight))).powi(n as i32);
             let ours = red.average as f64 / 16_777_216.0;
             prop_assert!((ours - theory).abs() < 0.01 + theory * 1e-5, "{} instead of {}", ours, theory);

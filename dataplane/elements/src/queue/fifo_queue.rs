@@ -128,7 +128,13 @@ impl FifoQueue {
 
     /// Takes over everything inside `old`, in order, regardless of the own bound.
     pub fn adopt(&mut self, old: &mut Self) {
+        self.adopt_each(old, |_| {});
+    }
+
+    /// The same; shows each packet to `each`.
+    pub fn adopt_each(&mut self, old: &mut Self, mut each: impl FnMut(&Packet)) {
         while let Some(packet) = old.list.pop_front() {
+            each(&packet);
             self.list.push_back(packet);
         }
         self.range = old.range.take().or(self.range.take());

@@ -9,9 +9,10 @@
 //! |---|---|---|---|---|
 //! | `rate` (1st) | rate | bit/s at frame length + `overhead` | required | 1 … 10¹² |
 //! | `burst` (2nd) | size | byte | 0 | 0 … 500,000,000 |
-//! | `discipline` | `fifo`, `red`, `drd`, `codel`, `blue` | | `fifo` | |
+//! | `discipline` | `fifo`, `red`, `wred`, `rio`, `drd`, `codel`, `blue` | | `fifo` | |
 //! | `limit`, `overhead` | | | | as [`crate::queue::fifo`] |
 //! | `min`, `max`, `max_p`, … | | | | as [`crate::drop::red`], only with `discipline = red` |
+//! | `min`, `max`, `max_p`, `average`, `precedence`, … | | | | as [`crate::drop::wred`], only with `discipline = wred` or `rio` |
 //! | `increase`, `decrease`, `freeze`, `ecn` | | | | as [`crate::drop::blue`], only with `discipline = blue` |
 //! | `target`, `interval`, `mtu`, `ecn` | | | | as [`crate::drop::codel`], only with `discipline = codel` |
 //! | `min`, `max`, `start_p`, `ceiling` | | | | as [`crate::drop::drd`], only with `discipline = drd` |
@@ -33,7 +34,7 @@
 //! # Source
 //! RFC 2475 §2.3.3.3 (shaper), RFC 3290 §7.2.
 
-use crate::drop::{Blue, CoDel, Drd, Red, blue, codel, drd, red};
+use crate::drop::{Blue, CoDel, Drd, Red, Wred, blue, codel, drd, red, wred};
 use crate::meter::RATE_RANGE;
 use crate::queue::Fifo;
 use crate::queue::fifo::{FifoConfig, read_config};
@@ -58,6 +59,8 @@ pub fn shaper(discipline: Box<dyn Discipline>, rate: Rate, burst: Bytes, overhea
 enum Kind {
     Fifo,
     Red,
+    Wred,
+    Rio,
     Drd,
     CoDel,
     Blue,
@@ -70,6 +73,8 @@ fn build(args: &Args, _: &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgError>
     let kinds = [
         ("fifo", Kind::Fifo),
         ("red", Kind::Red),
+        ("wred", Kind::Wred),
+        ("rio", Kind::Rio),
         ("drd", Kind::Drd),
         ("codel", Kind::CoDel),
         ("blue", Kind::Blue),
@@ -79,6 +84,10 @@ fn build(args: &Args, _: &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgError>
             Kind::Red => {
                 let (config, queue) = red::read(&mut r, rate);
                 (Box::new(Red::new(config, queue)), queue)
+            }
+            kind @ (Kind::Wred | Kind::Rio) => {
+                let (config, queue) = wred::read(&mut r, rate, matches!(kind, Kind::Rio));
+                (Box::new(Wred::new(config, queue)), queue)
             }
             Kind::Drd => {
                 let (config, queue) = drd::read(&mut r, rate);
@@ -102,13 +111,13 @@ fn build(args: &Args, _: &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgError>
 
 pub(super) const TYPE: ElementType = ElementType {
     name: "Shaper",
-    synopsis: "delays packets to a rate, in a FIFO, RED, DRD, CoDel or Blue queue",
+    synopsis: "delays packets to a rate, in a FIFO or a queue that manages its length",
     inputs: PortCount::Exactly(1),
     outputs: PortCount::Exactly(1),
     build,
     sample: |rng| {
         let rate = 100 + rng.next_u32() % 10_000;
-        match rng.next_u32() % 6 {
+        match rng.next_u32() % 8 {
             0 => format!("{rate} kbit/s, limit = 20 packets"),
             1 => format!("{rate} kbit/s, 5 kB, limit = 30 ms, overhead = 24 B"),
             2 => format!("{rate} kbit/s, discipline = drd, min = 15, max = 40, limit = 60 packets"),
@@ -116,6 +125,10 @@ pub(super) const TYPE: ElementType = ElementType {
                 "{rate} kbit/s, discipline = codel, target = 2 ms, interval = 20 ms, limit = 90 packets"
             ),
             4 => format!("{rate} kbit/s, discipline = blue, freeze = 5 ms, limit = 20 packets"),
+            5 => format!(
+                "{rate} kbit/s, discipline = wred, min = 6kB 3kB 1kB, max = 9kB, weight = 2, limit = 30 kB"
+            ),
+            6 => format!("{rate} kbit/s, discipline = rio, min = 9ms 3ms, max = 20ms 5ms, precedence = dscp"),
             _ => {
                 format!("{rate} kbit/s, discipline = red, min = 3 kB, max = 9 kB, weight = 3, limit = 30 kB")
             }

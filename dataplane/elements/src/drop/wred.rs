@@ -1,0 +1,282 @@
+//! # Synopsis
+//! `Wred` is the discipline of a FIFO queue with random early detection at three drop precedences, as assured forwarding
+//! asks for: weighted RED and RIO, coupled or not.
+//!
+//! # Ports
+//! A discipline: it sits inside a pump, a shaper or an egress port.
+//!
+//! # Configuration
+//! Lists have three values, of green, yellow and red; or two, of packets in and out of profile (yellow and red are out);
+//! or one for all. Values of a list are written without spaces inside: `min = 20ms 10ms 5ms`.
+//!
+//! | key | type | unit | default | range |
+//! |---|---|---|---|---|
+//! | `min` | list of queue limits | packets (× `mean`), byte or time | required | above 0, never rising |
+//! | `max` | list of queue limits | packets (× `mean`), byte or time | required | above `min`, never rising |
+//! | `max_p` | list of probabilities | | 10 % | 0 … 100 %, never falling |
+//! | `average` | `total`, `coupled`, `decoupled` | | `total` (wred), `coupled` (rio) | |
+//! | `precedence` | `color`, `dscp` | | `color` | |
+//! | `weight`, `gentle`, `ecn`, `byte_mode`, `mean` | | | | as [`super::red`] |
+//! | `limit`, `overhead` | | | | as [`crate::queue::fifo`] |
+//!
+//! # Behaviour
+//! Each packet is judged as by [`super::red`], with the thresholds of its colour, against an average that `average`
+//! chooses. `total` (weighted RED): of all bytes waiting. `coupled` (RIO-C): of the bytes of its own and of better
+//! colours, so that what is out of profile never harms what is in it. `decoupled` (RIO-D): of the bytes of its own colour.
+//! An arriving packet updates the averages that its colour is part of. The colour is what a meter said, or with
+//! `precedence = dscp` the drop precedence of the AF code point, where there is one. Gaps between drops are uniform for
+//! each colour by itself. The hard bound `limit` holds for all together (`queue_full`).
+//!
+//! # Counters
+//! Those of [`crate::queue::fifo`]; for `green`, `yellow` and `red` each `packets_COLOR` (offered), `marked_COLOR`,
+//! `early_COLOR`, `forced_COLOR`, gauge `average_bytes_COLOR`.
+//!
+//! # Invariants
+//! Order is kept, also between colours; the bound holds. At equal averages and counts the chance of being dropped never
+//! falls from green over yellow to red; with `total` and `coupled` averages it never does at all.
+//!
+//! # Example
+//! `Shaper(10 Mbit/s, discipline = wred, min = 20ms 10ms 5ms, max = 40ms 20ms 10ms, max_p = 2% 5% 10%, limit = 60 ms)`,
+//! `Shaper(10 Mbit/s, discipline = rio, min = 20ms 5ms, max = 40ms 20ms, max_p = 2% 50%, limit = 60 ms)`
+//!
+//! # Source
+//! Clark and Fang, *Explicit Allocation of Best-Effort Packet Delivery Service*, IEEE/ACM ToN 6(4), 1998, §III (RIO: the
+//! average of in-profile packets and of all); RFC 2597 §2, §4, §6 (three precedences); Makkar et al., *Empirical study of
+//! buffer management scheme for DiffServ assured forwarding PHB*, ICCCN 2000 (RIO-C, RIO-D, WRED).
+
+use super::wred_state::{Averages, COLORS, WredConfig, WredState, color_of};
+use super::{RedConfig, RedVerdict, mark};
+use crate::plumbing::adapter::{as_any, front_of_queue, held_in_queue};
+use crate::queue::fifo::{FifoConfig, Watch, read_config, take_with};
+use crate::queue::{FifoQueue, QueueCounters};
+use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Reader};
+use perhop_packet::{Batch, DropReason};
+use perhop_units::{Bytes, Probability, QueueLimit, Rate};
+use std::fmt::Display;
+use std::str::FromStr;
+
+/// What happened to packets of one colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Fate {
+    packets: u64,
+    marked: u64,
+    early: u64,
+    forced: u64,
+}
+
+/// The discipline.
+#[derive(Debug)]
+pub struct Wred {
+    queue: FifoQueue,
+    state: WredState,
+    counters: QueueCounters,
+    fates: [Fate; COLORS],
+}
+
+impl Wred {
+    /// An empty queue.
+    pub fn new(config: WredConfig, queue: FifoConfig) -> Self {
+        Self {
+            queue: FifoQueue::new(queue.limit, queue.rate, queue.overhead),
+            state: WredState::new(config),
+            counters: QueueCounters::default(),
+            fates: [Fate::default(); COLORS],
+        }
+    }
+
+    /// The averages' state.
+    pub fn state(&self) -> &WredState {
+        &self.state
+    }
+}
+
+impl Discipline for Wred {
+    fn type_name(&self) -> &'static str {
+        "Wred"
+    }
+
+    fn enqueue(&mut self, cx: &mut Cx<'_>, batch: &mut Batch) -> Delta {
+        let change = Watch::start(&self.queue);
+        for mut packet in batch.drain() {
+            let color = color_of(packet.meta(), self.state.config().by_dscp);
+            let len = Bytes(packet.len() as u64 + u64::from(self.queue.overhead()));
+            let capable = packet.meta().layout.is_ecn_capable();
+            let fate = &mut self.fates[color as usize];
+            fate.packets += 1;
+            match self.state.decide(cx.now(), color, len, capable, cx.random()) {
+                RedVerdict::Keep => {}
+                RedVerdict::Mark => {
+                    fate.marked += 1;
+                    mark(&mut packet);
+                }
+                RedVerdict::DropEarly => {
+                    fate.early += 1;
+                    self.counters.refuse(cx, packet, DropReason::RedEarly);
+                    continue;
+                }
+                RedVerdict::DropForced => {
+                    fate.forced += 1;
+                    self.counters.refuse(cx, packet, DropReason::RedForced);
+                    continue;
+                }
+            }
+            let waiting = self.queue.len();
+            self.counters.offer(&mut self.queue, cx, packet);
+            if self.queue.len() > waiting {
+                self.state.taken(color, len);
+            }
+        }
+        change.end(&self.queue)
+    }
+
+    front_of_queue!();
+
+    fn dequeue(&mut self, cx: &mut Cx<'_>, budget: Budget, out: &mut Batch) -> Delta {
+        let change = Watch::start(&self.queue);
+        let (now, queue, state) = (cx.now(), &mut self.queue, &mut self.state);
+        take_with(budget, out, || {
+            let packet = queue.pop()?;
+            let color = color_of(packet.meta(), state.config().by_dscp);
+            state.left(now, color, Bytes(packet.len() as u64 + u64::from(queue.overhead())));
+            Some(packet)
+        });
+        change.end(&self.queue)
+    }
+
+    held_in_queue!();
+
+    fn counters(&self, sink: &mut dyn CounterSink) {
+        self.counters.report(&self.queue, sink);
+        for (n, name) in NAMES.iter().enumerate() {
+            let fate = &self.fates[n];
+            let counters = [
+                ("packets", fate.packets),
+                ("marked", fate.marked),
+                ("early", fate.early),
+                ("forced", fate.forced),
+            ];
+            for (what, value) in counters {
+                sink.counter(&format!("{what}_{name}"), value);
+            }
+            sink.gauge(&format!("average_bytes_{name}"), self.state.average(n).0);
+        }
+    }
+
+    fn export_state(&mut self) -> Option<ElementState> {
+        let queue = FifoConfig { limit: QueueLimit::Packets(1), rate: Rate::ZERO, overhead: 0 };
+        let empty = Self::new(*self.state.config(), queue);
+        Some(Box::new(std::mem::replace(self, empty)))
+    }
+
+    fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
+        let mut old = *state.downcast::<Self>()?;
+        self.state.adopt(&old.state);
+        // One by one: this may count another overhead, or find the colour elsewhere.
+        let (overhead, by_dscp) = (u64::from(self.queue.overhead()), self.state.config().by_dscp);
+        let state = &mut self.state;
+        self.queue.adopt_each(&mut old.queue, |packet| {
+            state.taken(color_of(packet.meta(), by_dscp), Bytes(packet.len() as u64 + overhead));
+        });
+        (self.counters, self.fates) = (old.counters, old.fates);
+        Ok(())
+    }
+
+    as_any!();
+}
+
+const NAMES: [&str; COLORS] = ["green", "yellow", "red"];
+
+/// Reads the parameters of weighted RED (`rio`: of RIO) for a queue behind a link of `rate`.
+pub fn read(r: &mut Reader<'_>, rate: Rate, rio: bool) -> (WredConfig, FifoConfig) {
+    let queue = read_config(r, None, rate);
+    let mean = r.optional_in("mean", None, Bytes(1000), Bytes(1)..=Bytes(65_535));
+    let min = thresholds(r, "min", mean, rate);
+    let max = thresholds(r, "max", mean, rate);
+    let max_p = list(r, "max_p").unwrap_or([Probability(u32::MAX / 10); COLORS]);
+    let red = RedConfig {
+        min: Bytes(1),
+        max: Bytes(2),
+        max_p: Probability::ZERO,
+        weight_log2: r.optional_in("weight", None, 9, 1..=16),
+        gentle: r.flag("gentle", true),
+        ecn: r.flag("ecn", true),
+        byte_mode: r.flag("byte_mode", false),
+        mean,
+        rate,
+    };
+    for n in 0..COLORS {
+        if r.text("max", None).is_some() && max[n] <= min[n] {
+            let allowed = format!("above min, which is {} B for {}", min[n].0, NAMES[n]);
+            r.fail("max", format!("max = {} B of {} is not above min", max[n].0, NAMES[n]), Some(allowed));
+        }
+    }
+    never(r, "min", "rise", |n| min[n] > min[n - 1]);
+    never(r, "max", "rise", |n| max[n] > max[n - 1]);
+    never(r, "max_p", "fall", |n| max_p[n] < max_p[n - 1]);
+    let averages =
+        [("total", Averages::Total), ("coupled", Averages::Coupled), ("decoupled", Averages::Decoupled)];
+    let usual = if rio { Averages::Coupled } else { Averages::Total };
+    let config = WredConfig {
+        curves: std::array::from_fn(|n| RedConfig { min: min[n], max: max[n], max_p: max_p[n], ..red }),
+        averages: r.choice("average", usual, &averages),
+        by_dscp: r.choice("precedence", false, &[("color", false), ("dscp", true)]),
+    };
+    (config, queue)
+}
+
+/// Books an error where a list goes the wrong way from a better to a worse colour.
+fn never(r: &mut Reader<'_>, key: &'static str, way: &str, wrong: impl Fn(usize) -> bool) {
+    if let Some(n) = (1..COLORS).find(|n| wrong(*n)) {
+        let message = format!("{key} of {} would spare it more than {}", NAMES[n], NAMES[n - 1]);
+        r.fail(key, message, Some(format!("values that never {way} from green to red")));
+    }
+}
+
+fn thresholds(r: &mut Reader<'_>, key: &'static str, mean: Bytes, rate: Rate) -> [Bytes; COLORS] {
+    if r.text(key, None).is_none() {
+        r.fail(key, format!("{key} is missing"), None);
+    }
+    let limits = list(r, key).unwrap_or([QueueLimit::Packets(1); COLORS]);
+    let bytes = limits.map(|limit| match limit {
+        QueueLimit::Packets(n) => Bytes(u64::from(n) * mean.0),
+        other => other.in_bytes(rate).unwrap_or_default(),
+    });
+    if bytes.contains(&Bytes(0)) {
+        r.fail(key, format!("{key} is 0 bytes at this rate"), Some("above 0".to_owned()));
+    }
+    bytes
+}
+
+/// One value for all colours, two for in and out of profile, or one a colour; `None` when absent or wrong.
+fn list<T>(r: &mut Reader<'_>, key: &'static str) -> Option<[T; COLORS]>
+where
+    T: FromStr + Copy,
+    T::Err: Display,
+{
+    let text: String = r.optional(key, None)?;
+    if let Ok(value) = text.parse() {
+        return Some([value; COLORS]);
+    }
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let mut values = Vec::new();
+    for word in &words {
+        match word.parse::<T>() {
+            Ok(value) => values.push(value),
+            Err(e) => r.fail(key, format!("{key}: {e}"), None),
+        }
+    }
+    match values[..] {
+        _ if values.len() != words.len() => None,
+        [green, yellow, red] => Some([green, yellow, red]),
+        [inside, out] => Some([inside, out, out]),
+        _ => {
+            let allowed = "1 to 3: of green, yellow and red";
+            r.fail(key, format!("{key} has {} values", words.len()), Some(allowed.to_owned()));
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "wred_tests.rs"]
+mod tests;
