@@ -68,6 +68,10 @@ impl Line {
         Self { driver, node, out, now: Instant::ZERO, names }
     }
 
+    pub(crate) fn now(&self) -> Instant {
+        self.now
+    }
+
     /// The number of a class that the text names.
     pub(crate) fn class(&mut self, name: &str) -> ClassId {
         self.names.class(name)
@@ -108,6 +112,26 @@ impl Line {
     /// What has left, in order.
     pub(crate) fn gone(&self) -> &[Gone] {
         &self.driver.element_ref::<Out>(self.out).expect("it is one").0
+    }
+
+    pub(crate) fn held(&self) -> u64 {
+        self.driver.element(self.node).expect("it is there").held()
+    }
+
+    pub(crate) fn drops(&self, reason: perhop_packet::DropReason) -> u64 {
+        self.driver.counters(self.node).expect("it is there").drops[reason.index()]
+    }
+
+    /// Puts another element of this kind in its place, which adopts its state, and wakes it.
+    pub(crate) fn replace(&mut self, type_name: &str, text: &str) {
+        let types = crate::types();
+        let build = types.iter().find(|t| t.name == type_name).expect("registered").build;
+        let mut next = build(&args(text), &mut self.names).unwrap_or_else(|e| panic!("{e:?}"));
+        let old = self.driver.element_dyn_mut(self.node).expect("it is there");
+        let state = old.export_state().expect("it has state");
+        assert!(next.import_state(state).is_ok(), "it adopts the state");
+        self.driver.replace(self.node, next);
+        self.driver.wake(self.now, self.node, perhop_element::TimerId::MAIN);
     }
 
     /// A counter or gauge.

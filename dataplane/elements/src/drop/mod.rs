@@ -3,6 +3,7 @@
 pub mod blue;
 pub mod codel;
 pub mod drd;
+pub mod fq_codel;
 pub mod pie;
 pub mod red;
 mod red_state;
@@ -12,6 +13,7 @@ mod wred_state;
 pub use blue::{Blue, BlueConfig, BlueState};
 pub use codel::{CoDel, CoDelConfig, CoDelState, HeadVerdict};
 pub use drd::{Drd, DrdConfig};
+pub use fq_codel::{FqCoDel, FqCoDelConfig};
 pub use pie::{Pie, PieConfig, PieState, PieVerdict};
 pub use red::Red;
 pub use red_state::{RedConfig, RedState, RedVerdict};

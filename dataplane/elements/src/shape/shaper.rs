@@ -9,12 +9,13 @@
 //! |---|---|---|---|---|
 //! | `rate` (1st) | rate | bit/s at frame length + `overhead` | required | 1 … 10¹² |
 //! | `burst` (2nd) | size | byte | 0 | 0 … 500,000,000 |
-//! | `discipline` | `fifo`, `red`, `wred`, `rio`, `drd`, `codel`, `blue`, `pie` | | `fifo` | |
+//! | `discipline` | `fifo`, `red`, `wred`, `rio`, `drd`, `codel`, `blue`, `pie`, `fq_codel` | | `fifo` | |
 //! | `limit`, `overhead` | | | | as [`crate::queue::fifo`] |
 //! | `min`, `max`, `max_p`, … | | | | as [`crate::drop::red`], only with `discipline = red` |
 //! | `min`, `max`, `max_p`, `average`, `precedence`, … | | | | as [`crate::drop::wred`], only with `discipline = wred` or `rio` |
 //! | `increase`, `decrease`, `freeze`, `ecn` | | | | as [`crate::drop::blue`], only with `discipline = blue` |
 //! | `target`, `interval`, `mtu`, `ecn` | | | | as [`crate::drop::codel`], only with `discipline = codel` |
+//! | `flows`, `quantum`, `batch`, `target`, … | | | | as [`crate::drop::fq_codel`], only with `discipline = fq_codel` |
 //! | `target`, `update`, `max_burst`, … | | | | as [`crate::drop::pie`], only with `discipline = pie` |
 //! | `min`, `max`, `start_p`, `ceiling` | | | | as [`crate::drop::drd`], only with `discipline = drd` |
 //!
@@ -35,7 +36,7 @@
 //! # Source
 //! RFC 2475 §2.3.3.3 (shaper), RFC 3290 §7.2.
 
-use crate::drop::{Blue, CoDel, Drd, Pie, Red, Wred, blue, codel, drd, pie, red, wred};
+use crate::drop::{Blue, CoDel, Drd, FqCoDel, Pie, Red, Wred, blue, codel, drd, fq_codel, pie, red, wred};
 use crate::meter::RATE_RANGE;
 use crate::queue::Fifo;
 use crate::queue::fifo::{FifoConfig, read_config};
@@ -66,6 +67,7 @@ enum Kind {
     CoDel,
     Blue,
     Pie,
+    FqCoDel,
 }
 
 fn build(args: &Args, _: &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgError>> {
@@ -81,6 +83,7 @@ fn build(args: &Args, _: &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgError>
         ("codel", Kind::CoDel),
         ("blue", Kind::Blue),
         ("pie", Kind::Pie),
+        ("fq_codel", Kind::FqCoDel),
     ];
     let (discipline, queue): (Box<dyn Discipline>, FifoConfig) =
         match r.choice("discipline", Kind::Fifo, &kinds) {
@@ -104,6 +107,10 @@ fn build(args: &Args, _: &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgError>
                 let (config, queue) = pie::read(&mut r, rate);
                 (Box::new(Pie::new(config, queue)), queue)
             }
+            Kind::FqCoDel => {
+                let (config, queue) = fq_codel::read(&mut r, rate);
+                (Box::new(FqCoDel::new(config, queue)), queue)
+            }
             Kind::CoDel => {
                 let (config, queue) = codel::read(&mut r, rate);
                 (Box::new(CoDel::new(config, queue)), queue)
@@ -124,7 +131,7 @@ pub(super) const TYPE: ElementType = ElementType {
     build,
     sample: |rng| {
         let rate = 100 + rng.next_u32() % 10_000;
-        match rng.next_u32() % 9 {
+        match rng.next_u32() % 10 {
             0 => format!("{rate} kbit/s, limit = 20 packets"),
             1 => format!("{rate} kbit/s, 5 kB, limit = 30 ms, overhead = 24 B"),
             2 => format!("{rate} kbit/s, discipline = drd, min = 15, max = 40, limit = 60 packets"),
@@ -133,6 +140,9 @@ pub(super) const TYPE: ElementType = ElementType {
             ),
             4 => format!("{rate} kbit/s, discipline = blue, freeze = 5 ms, limit = 20 packets"),
             7 => format!("{rate} kbit/s, discipline = pie, target = 2 ms, update = 1 ms, max_burst = 0 ns"),
+            8 => format!(
+                "{rate} kbit/s, discipline = fq_codel, flows = 16, limit = 40 packets, batch = 4, target = 1 ms"
+            ),
             5 => format!(
                 "{rate} kbit/s, discipline = wred, min = 6kB 3kB 1kB, max = 9kB, weight = 2, limit = 30 kB"
             ),
