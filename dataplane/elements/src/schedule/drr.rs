@@ -48,6 +48,8 @@ pub struct Drr {
     is_active: Vec<bool>,
     /// Whether the first has earned its quantum in this turn.
     earned: bool,
+    /// Packets count instead of bytes: weighted round robin.
+    packets: bool,
 }
 
 impl Drr {
@@ -64,7 +66,20 @@ impl Drr {
             active: VecDeque::with_capacity(count),
             is_active: vec![false; count],
             earned: false,
+            packets: false,
         }
+    }
+
+    /// The same by packets, as [`super::wrr`] has it: in its turn a child sends as many as its weight.
+    pub fn by_packets(bands: Bands, weights: &[u32]) -> Self {
+        let drr = Self::new(bands, weights, 1);
+        let quanta = (0..drr.quanta.len()).map(|n| u64::from(weights.get(n).copied().unwrap_or(1).max(1)));
+        Self { quanta: quanta.collect(), packets: true, ..drr }
+    }
+
+    /// What a packet takes from the deficit.
+    fn cost(&self, head: Head) -> u64 {
+        if self.packets { 1 } else { u64::from(head.len) }
     }
 
     /// The child whose turn it is and its next packet, which its deficit covers.
@@ -88,7 +103,7 @@ impl Drr {
                 self.deficits[band] += self.quanta[band];
                 self.earned = true;
             }
-            if u64::from(head.len) <= self.deficits[band] {
+            if self.cost(head) <= self.deficits[band] {
                 return Some((band, head));
             }
             self.end_turn(band);
@@ -111,7 +126,7 @@ impl Drr {
 
 impl Discipline for Drr {
     fn type_name(&self) -> &'static str {
-        "Drr"
+        if self.packets { "Wrr" } else { "Drr" }
     }
 
     fn enqueue(&mut self, cx: &mut Cx<'_>, batch: &mut Batch) -> Delta {
@@ -131,7 +146,7 @@ impl Discipline for Drr {
             if !self.bands.take(cx, band, out, &mut sum) {
                 break;
             }
-            self.deficits[band] -= u64::from(head.len);
+            self.deficits[band] -= self.cost(head);
             bytes += u64::from(head.len);
         }
         sum
@@ -176,7 +191,7 @@ impl Discipline for Drr {
     as_any!();
 }
 
-fn weights(r: &mut Reader<'_>, count: usize) -> Vec<u32> {
+pub(super) fn weights(r: &mut Reader<'_>, count: usize) -> Vec<u32> {
     let Some(text) = r.optional::<String>("weights", None) else { return vec![1; count] };
     let weights: Vec<u32> = text.split_whitespace().map(|w| w.parse().unwrap_or(0)).collect();
     if weights.len() != count || weights.iter().any(|w| !(1..=1000).contains(w)) {

@@ -10,6 +10,8 @@ mod lists;
 pub mod priority;
 pub mod pump;
 pub mod transmitter;
+pub mod wf2q;
+pub mod wrr;
 
 pub use altq_cbq::AltqCbq;
 pub use bands::Bands;
@@ -23,12 +25,13 @@ pub use hpd::Hpd;
 pub use priority::Priority;
 pub use pump::{Emit, Pump};
 pub use transmitter::{Transmitter, TransmitterConfig};
+pub use wf2q::{Wf2q, Wf2qTags};
 
 use perhop_element::ElementType;
 
 /// Registered types of this module.
 pub fn types() -> Vec<ElementType> {
-    vec![altq_cbq::TYPE, drr::TYPE, egress::TYPE, hpd::TYPE, priority::TYPE]
+    vec![altq_cbq::TYPE, drr::TYPE, egress::TYPE, hpd::TYPE, priority::TYPE, wf2q::TYPE, wrr::TYPE]
 }
 
 #[cfg(test)]
