@@ -10,7 +10,7 @@
 use perhop_element::Port as _;
 use perhop_engine::{Engine, EngineConfig, Handle};
 use perhop_graph::routerfile::RouterFile;
-use perhop_io::{AfPacket, AfPacketConfig};
+use perhop_io::{AfPacket, AfPacketConfig, Outgoing};
 use perhop_netlink::{Namespace, Netlink, is_privileged_for_net};
 use perhop_packet::{Batch, Pool};
 use std::collections::BTreeMap;
@@ -65,7 +65,7 @@ impl Host {
         own.set_up("eth0").unwrap();
         router.set_up(&format!("p{i}")).unwrap();
         eventually("the link runs", || own.link("eth0").unwrap().running);
-        let config = AfPacketConfig { ignore_outgoing: true, ..AfPacketConfig::new("eth0", "eth0") };
+        let config = AfPacketConfig { outgoing: Outgoing::Ignored, ..AfPacketConfig::new("eth0", "eth0") };
         let raw = namespace.run(|| AfPacket::open(AfPacketConfig { promiscuous: true, ..config })).unwrap();
         let mac = own.link("eth0").unwrap().mac.unwrap();
         Self { namespace, mac, raw: raw.unwrap(), pool: Pool::new(8192), arrived: BTreeMap::new() }

@@ -15,7 +15,7 @@ use perhop_engine::*;
 use perhop_graph::routerfile::RouterFile;
 use perhop_io::EarlyDrop;
 use perhop_io::pcap::CaptureReader;
-use perhop_io::{AfPacket, AfPacketConfig};
+use perhop_io::{AfPacket, AfPacketConfig, Outgoing};
 use perhop_model::{Credentials, EventKind, Kind, Name, Op, Outcome, Owner, StateQuery, Status, Transaction};
 use perhop_netlink::sysctl::{self, IpVersion};
 use perhop_netlink::{Namespace, Netlink, is_privileged_for_net};
@@ -598,7 +598,7 @@ fn frames_that_the_kernel_did_not_take_go_with_a_later_kick() {
     links.create_veth("near", "far", None).unwrap();
     links.set_up("near").unwrap();
     let open = |device: &str| {
-        let config = AfPacketConfig { ignore_outgoing: true, ..AfPacketConfig::new(device, device) };
+        let config = AfPacketConfig { outgoing: Outgoing::Ignored, ..AfPacketConfig::new(device, device) };
         namespace.run(|| AfPacket::open(config)).unwrap().unwrap()
     };
     let mut near = open("near");

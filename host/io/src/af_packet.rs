@@ -51,8 +51,20 @@ pub struct AfPacketConfig {
     pub tx_slots: u32,
     /// Also receive frames for other stations (bridge mode).
     pub promiscuous: bool,
-    /// Ignore what the kernel sends by this interface altogether.
-    pub ignore_outgoing: bool,
+    /// What becomes of frames that the kernel itself sends by this interface.
+    pub outgoing: Outgoing,
+}
+
+/// What a packet socket does with frames that the kernel sends by its interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Outgoing {
+    /// Counts them, for [`AfPacket::take_kernel_sent`].
+    #[default]
+    Counted,
+    /// Never sees them.
+    Ignored,
+    /// Receives them like those that arrive: a capture.
+    Received,
 }
 
 impl AfPacketConfig {
@@ -64,7 +76,7 @@ impl AfPacketConfig {
             rx_slots: 4096,
             tx_slots: 1024,
             promiscuous: false,
-            ignore_outgoing: false,
+            outgoing: Outgoing::default(),
         }
     }
 }
@@ -207,7 +219,7 @@ impl AfPacket {
         if !set(raw, libc::PACKET_QDISC_BYPASS, &on) {
             return Err(os(&config, "bypassing the queueing discipline"));
         }
-        if config.ignore_outgoing && !set(raw, PACKET_IGNORE_OUTGOING, &on) {
+        if config.outgoing == Outgoing::Ignored && !set(raw, PACKET_IGNORE_OUTGOING, &on) {
             return Err(os(&config, "ignoring outgoing frames"));
         }
         // A frame the card refuses must not stop the ring: it is counted and skipped.
@@ -337,7 +349,7 @@ impl AfPacket {
             (*at.cast::<libc::sockaddr_ll>()).sll_pkttype
         };
         let len = h.tp_snaplen as usize;
-        if kind == libc::PACKET_OUTGOING {
+        if kind == libc::PACKET_OUTGOING && self.config.outgoing != Outgoing::Received {
             self.kernel_sent.packets += 1;
             self.kernel_sent.bytes += u64::from(h.tp_len);
             self.counters.kernel_packets += 1;

@@ -18,6 +18,6 @@ pub mod pcap;
 mod pcapng;
 pub mod thread;
 
-pub use af_packet::{AfPacket, AfPacketConfig};
+pub use af_packet::{AfPacket, AfPacketConfig, Outgoing};
 pub use early_drop::EarlyDrop;
 pub use memory::MemoryPort;

@@ -5,7 +5,7 @@ use crate::pace::sleep_until;
 use crate::udp::{CALLEE_PORT, CALLER_PORT, FLOOD_PORT};
 use perhop_element::Port;
 use perhop_io::clock::monotonic;
-use perhop_io::{AfPacket, AfPacketConfig};
+use perhop_io::{AfPacket, AfPacketConfig, Outgoing};
 use perhop_netlink::Namespace;
 use perhop_packet::{Batch, Pool};
 use perhop_traffic::Stamp;
@@ -86,7 +86,7 @@ impl Tap {
         epoch: Instant,
         done: &Arc<AtomicBool>,
     ) -> Result<Self, LabError> {
-        let watcher = open(namespace, device, Shown::Arriving)?;
+        let watcher = open(namespace, device, Outgoing::Ignored)?;
         let done = Arc::clone(done);
         let thread = std::thread::Builder::new()
             .name("tap".into())
@@ -108,19 +108,9 @@ pub(crate) struct Watcher {
     batch: Batch,
 }
 
-/// Which frames of an interface are shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shown {
-    /// Those that arrive.
-    Arriving,
-    /// Those that the machine sends too.
-    BothWays,
-}
-
-/// Opens a packet socket on `device` in a namespace.
-pub(crate) fn open(namespace: &Namespace, device: &str, shown: Shown) -> Result<Watcher, LabError> {
-    let ignore_outgoing = shown == Shown::Arriving;
-    let config = AfPacketConfig { ignore_outgoing, ..AfPacketConfig::new("tap", device) };
+/// Opens a packet socket on `device` in a namespace; `outgoing`: what becomes of what the machine sends there.
+pub(crate) fn open(namespace: &Namespace, device: &str, outgoing: Outgoing) -> Result<Watcher, LabError> {
+    let config = AfPacketConfig { outgoing, ..AfPacketConfig::new("tap", device) };
     let port = namespace
         .run(|| AfPacket::open(config))
         .map_err(crate::error::network("open the tap"))?

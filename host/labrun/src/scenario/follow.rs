@@ -7,7 +7,8 @@
 use super::receive::{FlowKey, Times};
 use crate::error::{LabError, io};
 use crate::pace::sleep_until;
-use crate::tap::{Shown, Watcher, open};
+use crate::tap::{Watcher, open};
+use perhop_io::Outgoing;
 use perhop_io::clock::monotonic;
 use perhop_measure::SegmentLog;
 use perhop_netlink::Namespace;
@@ -125,7 +126,7 @@ impl Follower {
         times: Times,
         done: &Arc<AtomicBool>,
     ) -> Result<Self, LabError> {
-        let taps = devices.iter().map(|device| open(namespace, device, Shown::BothWays));
+        let taps = devices.iter().map(|device| open(namespace, device, Outgoing::Received));
         let taps = taps.collect::<Result<Vec<_>, _>>()?;
         let done = Arc::clone(done);
         let thread = std::thread::Builder::new()

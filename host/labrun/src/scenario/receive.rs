@@ -2,7 +2,8 @@
 
 use crate::error::LabError;
 use crate::pace::{precise_timers, sleep_until};
-use crate::tap::{Shown, Watcher, open};
+use crate::tap::{Watcher, open};
+use perhop_io::Outgoing;
 use perhop_io::clock::monotonic;
 use perhop_measure::Bins;
 use perhop_netlink::Namespace;
@@ -86,7 +87,7 @@ impl Receiver {
         done: &Arc<AtomicBool>,
     ) -> Result<Self, LabError> {
         let taps =
-            devices.iter().map(|d| open(namespace, d, Shown::Arriving)).collect::<Result<Vec<_>, _>>()?;
+            devices.iter().map(|d| open(namespace, d, Outgoing::Ignored)).collect::<Result<Vec<_>, _>>()?;
         let io = crate::error::io("wait for datagrams");
         let set = gather(&sockets).map_err(|e| io(e.into()))?;
         let done = Arc::clone(done);

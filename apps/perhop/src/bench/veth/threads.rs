@@ -8,7 +8,7 @@ use crate::bench::{BenchError, machine};
 use perhop_element::Port;
 use perhop_graph::router::EdgeOptions;
 use perhop_io::clock::monotonic;
-use perhop_io::{AfPacket, AfPacketConfig, EarlyDrop};
+use perhop_io::{AfPacket, AfPacketConfig, EarlyDrop, Outgoing};
 use perhop_packet::{Batch, Pool};
 use perhop_wire::MacAddr;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ fn port_error(e: perhop_element::PortError) -> BenchError {
 }
 
 fn open(name: &str, interface: &str) -> Result<AfPacket, BenchError> {
-    let config = AfPacketConfig { ignore_outgoing: true, ..AfPacketConfig::new(name, interface) };
+    let config = AfPacketConfig { outgoing: Outgoing::Ignored, ..AfPacketConfig::new(name, interface) };
     AfPacket::open(config).map_err(port_error)
 }
 
