@@ -1,6 +1,6 @@
 //! A FIFO of packets that needs no memory of its own.
 
-use crate::{Packet, pool::Slot};
+use crate::{Packet, pool::Slot, prefetch};
 use std::ptr::NonNull;
 
 /// A singly linked FIFO threaded through the packets' own slots: O(1) at both ends, no allocation, 40 bytes when
@@ -34,6 +34,7 @@ impl PacketList {
         self.bytes
     }
     /// Appends a packet. Its frame length must not change while it is inside.
+    #[inline]
     pub fn push_back(&mut self, packet: Packet) {
         self.bytes += packet.len() as u64;
         self.packets += 1;
@@ -60,6 +61,7 @@ impl PacketList {
         self.head = Some(slot);
     }
     /// Takes the oldest packet.
+    #[inline]
     pub fn pop_front(&mut self) -> Option<Packet> {
         let mut slot = self.head?;
         // SAFETY: the head is a slot this list owns.
@@ -74,9 +76,26 @@ impl PacketList {
         Some(packet)
     }
     /// Frame length of the oldest packet.
+    #[inline]
     pub fn front_len(&self) -> Option<usize> {
         // SAFETY: the head is a slot this list owns and lends out only through `&self`/`&mut self`.
         self.head.map(|slot| unsafe { slot.as_ref().len as usize })
+    }
+    /// Asks the processor to bring near what [`PacketList::pop_front`] reads.
+    #[inline]
+    pub fn prefetch_head(&self) {
+        if let Some(slot) = self.head {
+            // SAFETY: the head is a slot this list owns; only its address is used.
+            prefetch(unsafe { slot.as_ref() });
+        }
+    }
+    /// Asks the processor to bring near what [`PacketList::push_back`] writes besides the packet.
+    #[inline]
+    pub fn prefetch_tail(&self) {
+        if let Some(slot) = self.tail {
+            // SAFETY: the tail is a slot this list owns; only its address is used.
+            prefetch(unsafe { slot.as_ref() });
+        }
     }
     /// Metadata of the oldest packet.
     pub fn front_meta(&self) -> Option<&crate::Meta> {

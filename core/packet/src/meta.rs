@@ -68,31 +68,33 @@ pub enum Direction {
 /// Handle of "no connection entry".
 pub const NO_CONNECTION: u32 = u32::MAX;
 
-/// Typed metadata, written by the element named with each field and read by those behind it.
+/// Typed metadata, written by the element named with each field and read by those behind it. What queues and schedulers
+/// look at comes first: it shares a cache line with the packet's book-keeping.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub struct Meta {
     /// When the driver received the packet (receive). What meters and detection use.
     pub received_at: Instant,
     /// When it came to wait (queues that judge by the time waited).
     pub queued_at: Instant,
+    /// Leaf in the egress port's tree (egress).
+    pub leaf: LeafId,
+    /// Logical class (flows, marker, conditioner).
+    pub class: ClassId,
+    /// Matched contract (flows).
+    pub sla: SlaId,
+    /// Where it goes out (route, bridge).
+    pub out_port: PortId,
+    /// Where it came in (receive).
+    pub in_port: PortId,
     /// Header positions (parse).
     pub layout: Layout,
     /// Entry in the connection table, or [`NO_CONNECTION`] (flows).
     pub connection: u32,
     /// Matched filter (flows).
     pub filter: FilterId,
-    /// Matched contract (flows).
-    pub sla: SlaId,
     /// Conditioner to apply (flows).
     pub profile: ProfileId,
-    /// Logical class (flows, marker, conditioner).
-    pub class: ClassId,
-    /// Leaf in the egress port's tree (egress).
-    pub leaf: LeafId,
-    /// Where it came in (receive).
-    pub in_port: PortId,
-    /// Where it goes out (route, bridge).
-    pub out_port: PortId,
     /// Half of the connection (flows).
     pub direction: Direction,
     /// Colour (meters).

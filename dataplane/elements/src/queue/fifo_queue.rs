@@ -23,6 +23,8 @@ pub struct FifoQueue {
     list: PacketList,
     bound: Bound,
     overhead: u32,
+    /// See [`FifoQueue::stamp`].
+    stamp: u32,
     /// Nobody looks as a rule.
     range: Option<Box<LengthRange>>,
 }
@@ -31,7 +33,7 @@ impl FifoQueue {
     /// An empty queue. `rate` turns a limit in time into bytes; `overhead` is what the link adds to each frame, in
     /// bytes. A packet limit is clamped to 1 … [`MAX_PACKETS`].
     pub fn new(limit: QueueLimit, rate: Rate, overhead: u32) -> Self {
-        let mut queue = Self { list: PacketList::new(), bound: Bound::Packets(1), overhead, range: None };
+        let mut queue = Self { list: PacketList::new(), bound: Bound::Packets(1), overhead, stamp: u32::MAX, range: None };
         queue.set_limit(limit, rate, overhead);
         queue
     }
@@ -44,6 +46,17 @@ impl FifoQueue {
             QueueLimit::Bytes(n) => Bound::Bytes(n),
             QueueLimit::Time(ns) => Bound::Time(rate.bytes_in(perhop_units::Duration(ns)).0),
         };
+    }
+
+    /// A number its owner has given it, where offering a packet finds it without looking elsewhere; [`u32::MAX`] at first.
+    #[inline]
+    pub fn stamp(&self) -> u32 {
+        self.stamp
+    }
+
+    /// Gives it a number.
+    pub fn set_stamp(&mut self, stamp: u32) {
+        self.stamp = stamp;
     }
 
     /// Whether a frame of `frame_len` bytes may be appended.
@@ -81,6 +94,18 @@ impl FifoQueue {
     #[inline]
     pub fn front_len(&self) -> Option<usize> {
         self.list.front_len()
+    }
+
+    /// Asks for the oldest packet's book-keeping, which [`FifoQueue::pop`] will need.
+    #[inline]
+    pub fn prefetch_head(&self) {
+        self.list.prefetch_head();
+    }
+
+    /// Asks for that of the latest packet, which [`FifoQueue::offer`] will need.
+    #[inline]
+    pub fn prefetch_tail(&self) {
+        self.list.prefetch_tail();
     }
 
     /// Metadata of the oldest packet.

@@ -7,8 +7,11 @@
 //! steps ([`ClassTree::change_steps`]), each O(depth + log n).
 
 use super::drains::DrainLink;
-use super::node::{Body, Bucket, CHUNK, Chunk, Ix, ROOT, Rings, State, chunk_of, cost, new_chunk};
+use super::node::{
+    Body, Bucket, CEILING, CHUNK, Chunk, Cold, Ix, Link, ROOT, Rings, State, chunk_of, cost, new_chunk, timer,
+};
 use super::queue::LeafQueue;
+use super::wheel::NIL;
 use super::{ClassTree, FreedSlot, NodeIndex, NodeParams, TreeLink, position};
 use perhop_element::Cx;
 use perhop_packet::DropReason;
@@ -137,8 +140,11 @@ impl ClassTree {
                 && let Some(ix) = position(*index)
             {
                 while !self.nodes.holds(ix)
-                    && let Some(chunk) = change.chunks.pop()
+                    && let Some(mut chunk) = change.chunks.pop()
                 {
+                    if let Some(part) = chunk.timers.take() {
+                        self.wheel.add(part);
+                    }
                     self.nodes.add(chunk);
                 }
                 if let Some(body) = change.bodies[change.staged].take() {
@@ -207,8 +213,8 @@ impl ClassTree {
 
     /// Whether `params` guarantee a class more than it has.
     fn raises(&self, index: NodeIndex, params: &NodeParams) -> bool {
-        let node = position(index).filter(|ix| self.nodes.holds(*ix)).map(|ix| self.nodes.at(ix));
-        node.is_some_and(|n| params.guaranteed() > n.params.guaranteed())
+        let class = position(index).filter(|ix| self.nodes.holds(*ix)).map(|ix| self.nodes.cold(ix));
+        class.is_some_and(|c| params.guaranteed() > c.params.guaranteed())
     }
 
     fn add(&mut self, now: Instant, ix: Ix, name: Arc<str>, params: NodeParams, mut body: Body) {
@@ -218,20 +224,22 @@ impl ClassTree {
         }
         let parent = params.parent.and_then(position).unwrap_or(ROOT);
         let depth = self.nodes.at(parent).depth + 1;
-        if let (Body::Leaf { queue, .. }, Some(leaf)) = (&mut body, &params.queue) {
+        if let (Body::Leaf(queue), Some(leaf)) = (&mut body, &params.queue) {
             queue.set_limit(leaf, self.scale(&params));
         }
-        let generation = self.link_generation;
-        let above = self.nodes.at_mut(parent);
-        above.children += 1;
+        self.nodes.cold_mut(parent).children += 1;
+        let cold = self.nodes.cold_mut(ix);
+        *cold = Cold { params, ..Cold::free(name) };
         let node = self.nodes.at_mut(ix);
         node.parent = parent;
         node.depth = depth;
         node.state = State::Live;
         node.body = body;
-        node.name = name;
-        node.params = params;
-        node.counters = Default::default();
+        node.is_leaf = params.queue.is_some();
+        node.way = NIL;
+        node.excess = Link::NONE;
+        node.tier_link = Link::NONE;
+        (node.packets, node.bytes, node.guaranteed, node.stopped) = (0, 0, 0, 0);
         node.tier = params.tier;
         node.guarantee = params.guarantee.map_or(Bucket::NONE, |b| Bucket::new(b, now));
         node.ceiling = params.ceiling.map_or(Bucket::NONE, |b| Bucket::new(b, now));
@@ -241,7 +249,6 @@ impl ClassTree {
         node.throttled = false;
         node.rows = 0;
         node.linked = 0;
-        node.limits_of = generation;
         node.weight = params.weight.max(1);
         let weight = node.weight;
         self.classes += 1;
@@ -259,33 +266,33 @@ impl ClassTree {
 
     fn update(&mut self, now: Instant, index: NodeIndex, params: NodeParams, spare: &mut Option<Body>) {
         let Some(ix) = position(index).filter(|ix| self.nodes.holds(*ix)) else { return };
-        let (scale, generation) = (self.scale(&params), self.link_generation);
+        let scale = self.scale(&params);
         let max_cost = self.max_cost;
         let node = self.nodes.at_mut(ix);
         if node.state != State::Live {
             return;
         }
-        debug_assert_eq!(node.params.parent, params.parent, "a class does not move");
-        node.params = NodeParams { parent: node.params.parent, ..params };
+        let told = &mut self.nodes.cold_mut(ix).params;
+        debug_assert_eq!(told.parent, params.parent, "a class does not move");
+        *told = NodeParams { parent: told.parent, ..params };
+        let node = self.nodes.at_mut(ix);
         rebound(&mut node.guarantee, &mut node.has_guarantee, params.guarantee.filter(|b| b.rate.0 > 0), now);
         rebound(&mut node.ceiling, &mut node.has_ceiling, params.ceiling, now);
         node.tier = params.tier;
         if let (Some(queue), Some(leaf)) = (node.queue_mut(), &params.queue) {
             if !queue.is_kind(leaf)
-                && let Some(Body::Leaf { queue: new, .. }) = spare
+                && let Some(Body::Leaf(new)) = spare
             {
                 new.adopt(queue);
                 std::mem::swap(new, queue);
             }
             queue.set_limit(leaf, scale);
         }
-        node.limits_of = generation;
         let throttled = node.has_ceiling && !node.ceiling.covers(max_cost, now);
         node.throttled = throttled;
         if throttled {
             let when = node.ceiling.when(max_cost).0;
-            self.wheel.disarm(&mut self.nodes, ix * 2);
-            self.wheel.arm(&mut self.nodes, ix * 2, when);
+            self.wheel.arm(&mut node.timers[CEILING], timer(ix, CEILING), when);
         }
         let weight = params.weight.max(1);
         let old = std::mem::replace(&mut self.nodes.at_mut(ix).weight, weight);
@@ -309,13 +316,16 @@ impl ClassTree {
             return;
         }
         node.state = State::Draining;
+        if let Some(queue) = node.queue_mut() {
+            queue.close();
+        }
         let weight = node.weight;
         // A class that goes must not keep the turns of those that stay long.
         self.reweigh(ix, Some(weight), None);
         let node = self.nodes.at(ix);
         match node.queue().map(|q| q.is_empty()) {
             // A class with classes below waits for them, whatever its own time says.
-            None if node.children > 0 => {}
+            None if self.nodes.cold(ix).children > 0 => {}
             Some(false) => {
                 let until = drain_until.min(Instant(DrainLink::NONE.until.0 - 1));
                 self.drains.insert(&mut self.nodes, ix, until);
@@ -327,33 +337,29 @@ impl ClassTree {
 
     /// Frees an empty draining class, and those above it that waited for it.
     pub(super) fn free(&mut self, ix: Ix) {
-        if self.nodes.at(ix).drain.until != DrainLink::NONE.until {
+        if self.nodes.cold(ix).drain.until != DrainLink::NONE.until {
             self.drains.remove(&mut self.nodes, ix);
             self.find_next_drain();
         }
         let mut at = ix;
         while at != ROOT {
             self.steps += 1;
-            self.disarm(at);
             let node = self.nodes.at_mut(at);
             debug_assert!(node.linked == 0, "a freed class is in no ring");
+            // What it has in the wheel comes to nothing, or early for the class that is here then.
             node.state = State::Free;
-            node.body = Body::leaf(LeafQueue::default());
-            let (parent, dropped) = (node.parent, node.counters.dropped_removed);
+            node.body = Body::Leaf(LeafQueue::default());
+            node.is_leaf = true;
+            let (parent, dropped) = (node.parent, self.nodes.cold(at).dropped_removed);
             self.classes -= 1;
             self.freed.push(FreedSlot { index: NodeIndex(at - 1), dropped });
-            let above = self.nodes.at_mut(parent);
+            let above = self.nodes.cold_mut(parent);
             above.children -= 1;
-            if above.children > 0 || above.state != State::Draining {
+            if above.children > 0 || self.nodes.at(parent).state != State::Draining {
                 break;
             }
             at = parent;
         }
-    }
-
-    fn disarm(&mut self, ix: Ix) {
-        self.wheel.disarm(&mut self.nodes, ix * 2);
-        self.wheel.disarm(&mut self.nodes, ix * 2 + 1);
     }
 
     fn find_next_drain(&mut self) {
@@ -386,9 +392,10 @@ impl ClassTree {
         {
             left -= 1;
             self.steps += 1;
-            if self.nodes.at(ix).rows != 0 {
-                self.disarm(ix);
-                self.nodes.at_mut(ix).rows = 0;
+            let node = self.nodes.at_mut(ix);
+            if node.state != State::Ended {
+                node.state = State::Ended;
+                node.rows = 0;
                 self.sync(ix);
             }
             let overhead = u64::from(self.link.overhead_bytes);
@@ -397,8 +404,9 @@ impl ClassTree {
                 self.free(ix);
                 continue;
             };
-            node.counters.dropped_removed += 1;
-            node.counters.dropped_bytes += packet.len() as u64 + overhead;
+            let cold = self.nodes.cold_mut(ix);
+            cold.dropped_removed += 1;
+            cold.dropped_bytes += packet.len() as u64 + overhead;
             self.held -= 1;
             self.held_bytes -= packet.len() as u64;
             cx.drop(packet, DropReason::ClassRemoved);
@@ -413,16 +421,16 @@ impl ClassTree {
         self.link = link;
         self.max_cost = cost(link.max_cost());
         self.largest = link.max_cost();
-        self.link_generation = self.link_generation.wrapping_add(1);
+        // The highest number means something else to queues.
+        self.link_generation = (self.link_generation + 1) % u32::MAX;
     }
 
     /// Brings the limits of a leaf in line with the link.
     #[cold]
     pub(super) fn refresh_limits(&mut self, ix: Ix) {
-        let params = self.nodes.at(ix).params;
-        let (scale, generation) = (self.scale(&params), self.link_generation);
+        let params = self.nodes.cold(ix).params;
+        let scale = self.scale(&params);
         let node = self.nodes.at_mut(ix);
-        node.limits_of = generation;
         if let (Some(queue), Some(leaf)) = (node.queue_mut(), &params.queue) {
             queue.set_limit(leaf, scale);
         }
@@ -459,7 +467,7 @@ fn body_for(edit: &TreeEdit) -> Option<Body> {
         }
         TreeEdit::Add { params: NodeParams { queue: Some(leaf), .. }, .. }
         | TreeEdit::Update { params: NodeParams { queue: Some(leaf), .. }, .. } => {
-            Some(Body::leaf(LeafQueue::new(leaf)))
+            Some(Body::Leaf(LeafQueue::new(leaf)))
         }
         _ => None,
     }

@@ -29,19 +29,19 @@ impl Drains {
     pub(super) fn insert(&mut self, nodes: &mut Arena, ix: Ix, until: Instant) {
         let next = self.heads.insert(until, ix).unwrap_or(NIL);
         if next != NIL {
-            nodes.at_mut(next).drain.prev = ix;
+            nodes.cold_mut(next).drain.prev = ix;
         }
-        nodes.at_mut(ix).drain = DrainLink { until, next, prev: NIL };
+        nodes.cold_mut(ix).drain = DrainLink { until, next, prev: NIL };
     }
 
     /// Takes a leaf out that is inside.
     pub(super) fn remove(&mut self, nodes: &mut Arena, ix: Ix) {
-        let DrainLink { until, next, prev } = std::mem::replace(&mut nodes.at_mut(ix).drain, DrainLink::NONE);
+        let DrainLink { until, next, prev } = std::mem::replace(&mut nodes.cold_mut(ix).drain, DrainLink::NONE);
         if next != NIL {
-            nodes.at_mut(next).drain.prev = prev;
+            nodes.cold_mut(next).drain.prev = prev;
         }
         if prev != NIL {
-            nodes.at_mut(prev).drain.next = next;
+            nodes.cold_mut(prev).drain.next = next;
         } else if next != NIL {
             self.heads.insert(until, next);
         } else {

@@ -57,6 +57,7 @@
 
 mod change;
 mod drains;
+mod foresight;
 mod node;
 mod params;
 mod queue;
@@ -83,12 +84,13 @@ pub use params::{
 
 use crate::plumbing::adapter::as_any;
 use drains::Drains;
-use node::{Arena, Ix, Node, ROOT, Row, State, cost, lender_row};
+use foresight::Foresight;
+use node::{Arena, Cold, Ix, Node, ROOT, Row, State, cost, lender_row};
 use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Head};
-use perhop_packet::{Batch, prefetch};
+use perhop_packet::Batch;
 use perhop_units::{Instant, Rate, Tokens};
 use queue::Scale;
-use wheel::Wheel;
+use wheel::{Part, Wheel};
 
 /// The discipline.
 #[derive(Debug)]
@@ -105,6 +107,7 @@ pub struct ClassTree {
     /// The latest time at which timers were looked at, unless some are still due.
     settled: Option<Instant>,
     now: Instant,
+    foresight: Foresight,
     /// What `peek` promised.
     chosen: Option<(Ix, Row)>,
     drains: Drains,
@@ -153,7 +156,11 @@ pub struct FreedSlot {
 }
 
 /// Trees up to this size stay in the cache by themselves.
-const NEAR_CLASSES: u32 = 1024;
+const NEAR_CLASSES: u32 = 64;
+/// Packets further on whose classes are asked for while earlier ones are put into theirs.
+const NODES_AHEAD: usize = 12;
+/// The same of the last packet in their queues, which will point to them.
+const QUEUES_AHEAD: usize = 6;
 
 impl ClassTree {
     /// A tree without classes: it drops everything as [`perhop_packet::DropReason::NoClass`].
@@ -163,7 +170,8 @@ impl ClassTree {
             max_cost: cost(link.max_cost()),
             largest: link.max_cost(),
             nodes: Arena::new(),
-            wheel: Wheel::new(),
+            wheel: Wheel::new(2 * MAX_NODES as usize),
+            foresight: Foresight::default(),
             held: 0,
             held_bytes: 0,
             settled: None,
@@ -209,7 +217,8 @@ impl ClassTree {
 
     /// Bytes of memory a class takes: of a leaf, and of a class with classes below.
     pub fn bytes_per_class() -> (usize, usize) {
-        (size_of::<Node>(), size_of::<Node>() + size_of::<node::Rings>())
+        let leaf = size_of::<Node>() + size_of::<Cold>() + Part::BYTES / node::CHUNK;
+        (leaf, leaf + size_of::<node::Rings>())
     }
 
     /// One class.
@@ -218,12 +227,12 @@ impl ClassTree {
         if !self.nodes.holds(ix) {
             return None;
         }
-        view(ix, self.nodes.at(ix), self.link.overhead_bytes)
+        view(ix, self.nodes.at(ix), self.nodes.cold(ix), self.link.overhead_bytes)
     }
 
     /// All classes by slot.
     pub fn iter(&self) -> impl Iterator<Item = ClassView<'_>> {
-        self.nodes.iter().filter_map(|(ix, node)| view(ix, node, self.link.overhead_bytes))
+        self.nodes.iter().filter_map(|(ix, node, cold)| view(ix, node, cold, self.link.overhead_bytes))
     }
 
     /// Smallest and largest frame bytes that waited in a leaf since the last call for it; the first one begins.
@@ -243,17 +252,17 @@ fn position(index: NodeIndex) -> Option<Ix> {
     (index.0 < MAX_NODES).then(|| index.0 + 1)
 }
 
-fn view(ix: Ix, node: &Node, overhead: u32) -> Option<ClassView<'_>> {
+fn view<'a>(ix: Ix, node: &Node, cold: &'a Cold, overhead: u32) -> Option<ClassView<'a>> {
     if ix == ROOT || node.state == State::Free {
         return None;
     }
     let (packets, frame_bytes) = node.queue().map_or((0, 0), |q| (q.len(), q.frame_bytes()));
     Some(ClassView {
         index: NodeIndex(ix - 1),
-        name: &node.name,
-        params: &node.params,
-        draining: node.state == State::Draining,
-        counters: node.counters,
+        name: &cold.name,
+        params: &cold.params,
+        draining: node.state != State::Live,
+        counters: cold.counters(node),
         backlog_packets: packets,
         backlog_bytes: frame_bytes + packets * u64::from(overhead),
         backlog_frame_bytes: frame_bytes,
@@ -269,14 +278,18 @@ impl Discipline for ClassTree {
     fn enqueue(&mut self, cx: &mut Cx<'_>, batch: &mut Batch) -> Delta {
         let before = (self.held, self.held_bytes);
         self.chosen = None;
-        for packet in batch.iter() {
-            if let Some(ix) = position(NodeIndex(packet.meta().leaf.0)).filter(|ix| self.nodes.holds(*ix)) {
-                let node = self.nodes.at(ix);
-                prefetch(&node.parent);
-                prefetch(&node.guarantee);
-            }
+        let mut packets = batch.drain();
+        for packet in packets.as_slice().iter().take(NODES_AHEAD) {
+            self.expect_leaf(packet);
         }
-        for packet in batch.drain() {
+        while let Some(packet) = packets.next() {
+            let rest = packets.as_slice();
+            if let Some(later) = rest.get(NODES_AHEAD - 1) {
+                self.expect_leaf(later);
+            }
+            if let Some(soon) = rest.get(QUEUES_AHEAD - 1) {
+                self.expect_tail(soon);
+            }
             self.accept(cx, packet);
         }
         self.delta(before)
@@ -300,9 +313,6 @@ impl Discipline for ClassTree {
                 self.settle(cx);
             }
             let Some(packet) = self.take_one(cx.now()) else { break };
-            if left.packets > 1 && self.classes > NEAR_CLASSES {
-                self.look_ahead();
-            }
             left.packets -= 1;
             left.bytes = left.bytes.saturating_sub(packet.len() as u64);
             out.push(packet);
@@ -366,10 +376,11 @@ impl Discipline for ClassTree {
                 bytes += packet.len() as u64 + overhead;
                 out.push(packet);
             }
-            node.counters.dropped_removed += packets;
-            node.counters.dropped_bytes += bytes;
             node.rows = 0;
-            let dropped = node.counters.dropped_removed;
+            let cold = self.nodes.cold_mut(ix);
+            cold.dropped_removed += packets;
+            cold.dropped_bytes += bytes;
+            let dropped = cold.dropped_removed;
             self.freed.push(FreedSlot { index: NodeIndex(ix - 1), dropped });
             self.sync(ix);
         }
@@ -412,6 +423,7 @@ impl ClassTree {
             least: self.least_rate(params),
             max_cost: self.link.max_cost(),
             overhead: self.link.overhead_bytes,
+            generation: self.link_generation,
         }
     }
 

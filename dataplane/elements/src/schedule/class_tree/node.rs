@@ -3,7 +3,7 @@
 use super::drains::DrainLink;
 use super::params::{Bound, NodeParams};
 use super::queue::LeafQueue;
-use super::wheel::{NIL, Timer, Timers};
+use super::wheel::{NIL, Part, Timer};
 use perhop_packet::prefetch;
 use perhop_units::{Bytes, Instant, Rate, Tokens};
 use std::collections::BTreeMap;
@@ -21,8 +21,6 @@ pub(super) type Row = usize;
 pub(super) const LENDERS: Row = 16;
 /// Row of the backlogged.
 pub(super) const EXCESS: Row = LENDERS + super::params::MAX_DEPTH as usize - 1;
-/// Number of rows.
-pub(super) const ROWS: usize = EXCESS + 1;
 
 /// The row in which an interior class at `depth` (1 = top level) lends.
 pub(super) const fn lender_row(depth: u8) -> Row {
@@ -39,7 +37,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    const NONE: Self = Self { next: NIL, prev: NIL, deficit: 0 };
+    pub(super) const NONE: Self = Self { next: NIL, prev: NIL, deficit: 0 };
 }
 
 /// A token bucket that may be overdrawn, for one bound.
@@ -122,6 +120,8 @@ pub(super) enum State {
     Live,
     /// Removed, still sending what it holds.
     Draining,
+    /// Removed, and its time is over: a leaf that offers nothing more and drops what it holds.
+    Ended,
 }
 
 /// Figures of one class, monotonic.
@@ -147,18 +147,18 @@ pub struct ClassCounters {
     pub throttled: u64,
 }
 
-/// Rings of an interior class: the first child of each, and its own places in its parent's rings.
+/// Rings of an interior class besides that of excess: the first child of each, and its own places in its parent's rings.
 #[derive(Debug)]
 pub(super) struct Rings {
-    pub heads: [Ix; ROWS],
-    pub links: [Link; ROWS],
+    pub heads: [Ix; EXCESS],
+    pub links: [Link; EXCESS],
     /// Weights of the classes below that are not removed, and how many have each.
     weights: BTreeMap<u32, u32>,
 }
 
 impl Rings {
     pub(super) fn new() -> Self {
-        Self { heads: [NIL; ROWS], links: [Link::NONE; ROWS], weights: BTreeMap::new() }
+        Self { heads: [NIL; EXCESS], links: [Link::NONE; EXCESS], weights: BTreeMap::new() }
     }
 
     /// A class below has another weight, comes or goes. Gives the smallest weight there is, 1 without any. O(log weights).
@@ -181,18 +181,18 @@ impl Rings {
 /// What only leaves or only interior classes have.
 #[derive(Debug)]
 pub(super) enum Body {
-    Leaf { queue: LeafQueue, links: [Link; 2] },
+    Leaf(LeafQueue),
     Interior(Box<Rings>),
 }
 
-impl Body {
-    pub(super) fn leaf(queue: LeafQueue) -> Self {
-        Self::Leaf { queue, links: [Link::NONE; 2] }
-    }
-}
+/// Number of the ceiling's timer in [`Node::timers`], and the low bit of its number in the wheel.
+pub(super) const CEILING: usize = 0;
+/// The same of the guarantee's.
+pub(super) const GUARANTEE: usize = 1;
 
-/// Fields are in the order in which packets need them: the first two cache lines for every packet, the third for
-/// classes with bounds, the rest for counting, timers and changes.
+/// What packets need of a class, four cache lines: its turns, its queue, its buckets, its timers. A leaf without bounds
+/// needs the first two, and putting a packet into a leaf that is not empty the second alone. What packets do not need is
+/// [`Cold`].
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Node {
@@ -204,6 +204,8 @@ pub(super) struct Node {
     pub weight: u32,
     /// Interior: the smallest weight below, to which quanta are proportioned.
     pub unit: u32,
+    /// Interior: the first class of its ring of excess. Leaf: which leaf was served a little later the last time, a hint.
+    pub way: Ix,
     pub depth: u8,
     pub tier: u8,
     pub state: State,
@@ -213,18 +215,70 @@ pub(super) struct Node {
     pub throttled: bool,
     /// Interior: its unused guarantee suffices for a packet.
     pub lends: bool,
-    /// Leaf: the link's generation for which its queue's limits were computed.
-    pub limits_of: u32,
+    pub is_leaf: bool,
+    /// Its place in its parent's ring of excess.
+    pub excess: Link,
+    /// Packets sent.
+    pub packets: u64,
+    /// Bytes sent.
+    pub bytes: u64,
     pub body: Body,
     pub guarantee: Bucket,
     pub ceiling: Bucket,
-    pub counters: ClassCounters,
-    pub guarantee_timer: Timer,
-    pub ceiling_timer: Timer,
+    pub timers: [Timer; 2],
+    /// Bytes sent out of its own guarantee.
+    pub guaranteed: u64,
+    /// Times the ceiling stopped it.
+    pub stopped: u64,
+    /// Leaf: its place in the ring of its tier.
+    pub tier_link: Link,
+}
+
+const _: () = assert!(size_of::<Node>() == 256, "a class is four cache lines to packets");
+
+/// What only changes, drops and onlookers need of a class.
+#[derive(Debug)]
+pub(super) struct Cold {
+    pub shared: u64,
+    pub dropped_full: u64,
+    pub dropped_early: u64,
+    pub dropped_removed: u64,
+    pub dropped_bytes: u64,
     pub children: u32,
     pub drain: DrainLink,
     pub params: NodeParams,
     pub name: Arc<str>,
+}
+
+impl Cold {
+    pub(super) fn free(name: Arc<str>) -> Self {
+        Self {
+            shared: 0,
+            dropped_full: 0,
+            dropped_early: 0,
+            dropped_removed: 0,
+            dropped_bytes: 0,
+            children: 0,
+            drain: DrainLink::NONE,
+            params: NodeParams::leaf(None),
+            name,
+        }
+    }
+
+    /// All figures of a class.
+    pub(super) fn counters(&self, node: &Node) -> ClassCounters {
+        ClassCounters {
+            packets: node.packets,
+            bytes: node.bytes,
+            shared: self.shared,
+            borrowed: node.bytes - node.guaranteed - self.shared,
+            dropped_full: self.dropped_full,
+            dropped_early: self.dropped_early,
+            dropped_removed: self.dropped_removed,
+            dropped_bytes: self.dropped_bytes,
+            throttled: node.stopped,
+        }
+    }
 }
 
 impl Node {
@@ -234,6 +288,8 @@ impl Node {
             rows: 0,
             linked: 0,
             weight: 1,
+            unit: 1,
+            way: NIL,
             depth: 0,
             tier: 0,
             state: State::Free,
@@ -241,45 +297,60 @@ impl Node {
             has_guarantee: false,
             throttled: false,
             lends: false,
+            is_leaf: true,
+            excess: Link::NONE,
+            packets: 0,
+            bytes: 0,
+            body: Body::Leaf(LeafQueue::default()),
             guarantee: Bucket::NONE,
             ceiling: Bucket::NONE,
-            body: Body::leaf(LeafQueue::default()),
-            ceiling_timer: Timer::default(),
-            guarantee_timer: Timer::default(),
-            counters: ClassCounters::default(),
-            children: 0,
-            unit: 1,
-            drain: DrainLink::NONE,
-            limits_of: 0,
-            params: NodeParams::leaf(None),
-            name: Arc::from(""),
+            timers: [Timer::default(); 2],
+            guaranteed: 0,
+            stopped: 0,
+            tier_link: Link::NONE,
         }
     }
 
     pub(super) fn root() -> Self {
-        Self { state: State::Live, body: Body::Interior(Box::new(Rings::new())), ..Self::free() }
+        let body = Body::Interior(Box::new(Rings::new()));
+        Self { state: State::Live, is_leaf: false, body, ..Self::free() }
     }
 
     #[inline]
     pub(super) fn link(&mut self, row: Row) -> &mut Link {
+        if row == EXCESS {
+            return &mut self.excess;
+        }
         match &mut self.body {
-            Body::Leaf { links, .. } => &mut links[usize::from(row == EXCESS)],
+            Body::Leaf(_) => &mut self.tier_link,
             Body::Interior(rings) => &mut rings.links[row],
         }
     }
 
     #[inline]
     pub(super) fn head(&self, row: Row) -> Ix {
+        if row == EXCESS {
+            return self.way;
+        }
         match &self.body {
-            Body::Leaf { .. } => NIL,
+            Body::Leaf(_) => NIL,
             Body::Interior(rings) => rings.heads[row],
+        }
+    }
+
+    #[inline]
+    pub(super) fn set_head(&mut self, row: Row, head: Ix) {
+        if row == EXCESS {
+            self.way = head;
+        } else if let Body::Interior(rings) = &mut self.body {
+            rings.heads[row] = head;
         }
     }
 
     #[inline]
     pub(super) fn queue(&self) -> Option<&LeafQueue> {
         match &self.body {
-            Body::Leaf { queue, .. } => Some(queue),
+            Body::Leaf(queue) => Some(queue),
             Body::Interior(_) => None,
         }
     }
@@ -287,20 +358,23 @@ impl Node {
     #[inline]
     pub(super) fn queue_mut(&mut self) -> Option<&mut LeafQueue> {
         match &mut self.body {
-            Body::Leaf { queue, .. } => Some(queue),
+            Body::Leaf(queue) => Some(queue),
             Body::Interior(_) => None,
         }
     }
 
-    /// Asks for the cache lines that serving this class will need.
+    /// Asks for the cache lines that serving this class will need, but for those of its bounds, which few have.
     #[inline]
     pub(super) fn prefetch(&self) {
         prefetch(&self.parent);
+        prefetch(&self.body);
+    }
+
+    /// Asks for those of its bounds.
+    #[inline]
+    pub(super) fn prefetch_bounds(&self) {
         prefetch(&self.guarantee);
-        prefetch(&self.counters);
-        if let Body::Leaf { links, .. } = &self.body {
-            prefetch(links);
-        }
+        prefetch(&self.timers);
     }
 
     /// Rows shown to the parent.
@@ -315,11 +389,25 @@ const CHUNK_BITS: u32 = 8;
 pub(super) const CHUNK: usize = 1 << CHUNK_BITS;
 
 /// A block of the arena, allocated outside the packet thread.
-pub(super) type Chunk = Box<[Node]>;
+#[derive(Debug)]
+pub(super) struct Chunk {
+    nodes: Box<[Node; CHUNK]>,
+    cold: Box<[Cold]>,
+    /// Memory for the timers of its nodes, until it is added.
+    pub timers: Option<Part>,
+}
+
+const _: () = assert!(Part::TIMERS >= 2 * CHUNK, "a part serves the timers of a chunk");
 
 /// A block of free slots.
 pub(super) fn new_chunk() -> Chunk {
-    (0..CHUNK).map(|_| Node::free()).collect()
+    let name: Arc<str> = Arc::from("");
+    let nodes: Box<[Node]> = (0..CHUNK).map(|_| Node::free()).collect();
+    Chunk {
+        nodes: nodes.try_into().expect("it has that length"),
+        cold: (0..CHUNK).map(|_| Cold::free(name.clone())).collect(),
+        timers: Some(Part::new()),
+    }
 }
 
 /// The chunk a position lies in.
@@ -330,105 +418,103 @@ pub(super) const fn chunk_of(ix: Ix) -> usize {
 /// All nodes, in chunks so that growing moves none.
 #[derive(Debug)]
 pub(super) struct Arena {
-    chunks: Vec<Chunk>,
+    nodes: Vec<Box<[Node; CHUNK]>>,
+    cold: Vec<Box<[Cold]>>,
 }
 
 impl Arena {
     pub(super) fn new() -> Self {
-        let mut chunks = Vec::with_capacity(super::params::MAX_NODES as usize / CHUNK + 1);
-        let mut first = new_chunk();
-        first[ROOT as usize] = Node::root();
-        chunks.push(first);
-        Self { chunks }
+        let most = super::params::MAX_NODES as usize / CHUNK + 1;
+        let mut arena = Self { nodes: Vec::with_capacity(most), cold: Vec::with_capacity(most) };
+        arena.add(new_chunk());
+        *arena.at_mut(ROOT) = Node::root();
+        arena
     }
 
     /// Whether `ix` has memory.
     #[inline]
     pub(super) fn holds(&self, ix: Ix) -> bool {
-        chunk_of(ix) < self.chunks.len()
+        chunk_of(ix) < self.nodes.len()
     }
 
     pub(super) fn chunks(&self) -> usize {
-        self.chunks.len()
+        self.nodes.len()
     }
 
-    /// Adds memory. The outer vector is allocated for the largest tree, so this moves nothing.
+    /// Adds memory. The outer vectors are allocated for the largest tree, so this moves nothing.
     pub(super) fn add(&mut self, chunk: Chunk) {
-        self.chunks.push(chunk);
+        self.nodes.push(chunk.nodes);
+        self.cold.push(chunk.cold);
     }
 
     #[inline]
     pub(super) fn at(&self, ix: Ix) -> &Node {
-        &self.chunks[chunk_of(ix)][ix as usize % CHUNK]
+        &self.nodes[chunk_of(ix)][ix as usize % CHUNK]
     }
 
     #[inline]
     pub(super) fn at_mut(&mut self, ix: Ix) -> &mut Node {
-        &mut self.chunks[chunk_of(ix)][ix as usize % CHUNK]
+        &mut self.nodes[chunk_of(ix)][ix as usize % CHUNK]
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Ix, &Node)> {
-        self.chunks.iter().flat_map(|c| c.iter()).enumerate().map(|(i, n)| (i as Ix, n))
+    pub(super) fn cold(&self, ix: Ix) -> &Cold {
+        &self.cold[chunk_of(ix)][ix as usize % CHUNK]
     }
 
-    /// The class behind `ix` in its parent's ring `row`.
-    #[inline]
-    pub(super) fn next(&self, ix: Ix, row: Row) -> Ix {
-        match &self.at(ix).body {
-            Body::Leaf { links, .. } => links[usize::from(row == EXCESS)].next,
-            Body::Interior(rings) => rings.links[row].next,
-        }
+    pub(super) fn cold_mut(&mut self, ix: Ix) -> &mut Cold {
+        &mut self.cold[chunk_of(ix)][ix as usize % CHUNK]
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Ix, &Node, &Cold)> {
+        let all = self.nodes.iter().zip(&self.cold).flat_map(|(nodes, cold)| nodes.iter().zip(cold));
+        all.enumerate().map(|(i, (node, cold))| (i as Ix, node, cold))
     }
 
     /// Links `ix` at the end of its parent's ring `row`. Debts of an earlier stay are kept, credits are not.
+    #[inline(always)]
     pub(super) fn link(&mut self, ix: Ix, row: Row, quantum: i32) {
         let parent = self.at(ix).parent;
         let head = self.at(parent).head(row);
-        let (next, prev) = if head == NIL { (ix, ix) } else { (head, self.at_mut(head).link(row).prev) };
-        let link = self.at_mut(ix).link(row);
+        let (next, prev) = if head == NIL {
+            self.at_mut(parent).set_head(row, ix);
+            (ix, ix)
+        } else {
+            let prev = std::mem::replace(&mut self.at_mut(head).link(row).prev, ix);
+            self.at_mut(prev).link(row).next = ix;
+            (head, prev)
+        };
+        let node = self.at_mut(ix);
+        node.linked |= 1 << row;
+        let link = node.link(row);
         link.deficit = quantum + link.deficit.min(0);
         link.next = next;
         link.prev = prev;
-        if head == NIL {
-            self.set_head(parent, row, ix);
-        } else {
-            self.at_mut(prev).link(row).next = ix;
-            self.at_mut(head).link(row).prev = ix;
-        }
-        self.at_mut(ix).linked |= 1 << row;
     }
 
     /// Takes `ix` out of its parent's ring `row`.
+    #[inline(always)]
     pub(super) fn unlink(&mut self, ix: Ix, row: Row) {
-        let parent = self.at(ix).parent;
-        let Link { next, prev, .. } = *self.at_mut(ix).link(row);
+        let node = self.at_mut(ix);
+        node.linked &= !(1 << row);
+        let parent = node.parent;
+        let Link { next, prev, .. } = *node.link(row);
         if next == ix {
-            self.set_head(parent, row, NIL);
-        } else {
-            self.at_mut(prev).link(row).next = next;
-            self.at_mut(next).link(row).prev = prev;
-            if self.at(parent).head(row) == ix {
-                self.set_head(parent, row, next);
-            }
+            self.at_mut(parent).set_head(row, NIL);
+            return;
         }
-        self.at_mut(ix).linked &= !(1 << row);
-    }
-
-    #[inline]
-    pub(super) fn set_head(&mut self, parent: Ix, row: Row, head: Ix) {
-        if let Body::Interior(rings) = &mut self.at_mut(parent).body {
-            rings.heads[row] = head;
+        self.at_mut(prev).link(row).next = next;
+        self.at_mut(next).link(row).prev = prev;
+        let above = self.at_mut(parent);
+        if above.head(row) == ix {
+            above.set_head(row, next);
         }
     }
 }
 
-/// Timers are numbered 2·position (ceiling) and 2·position + 1 (guarantee).
-impl Timers for Arena {
-    #[inline]
-    fn timer(&mut self, id: u32) -> &mut Timer {
-        let node = self.at_mut(id >> 1);
-        if id & 1 == 0 { &mut node.ceiling_timer } else { &mut node.guarantee_timer }
-    }
+/// The wheel's number for a timer of a class.
+#[inline]
+pub(super) const fn timer(ix: Ix, which: usize) -> u32 {
+    ix * 2 + which as u32
 }
 
 /// The tokens that `bytes` cost.

@@ -3,7 +3,7 @@
 use super::params::{LeafKind, LeafParams};
 use crate::drop::{RedConfig, RedState, RedVerdict, mark};
 use crate::queue::FifoQueue;
-use perhop_packet::{DropReason, Packet, prefetch};
+use perhop_packet::{DropReason, Packet};
 use perhop_units::{Bytes, Instant, Probability, QueueLimit, Rate};
 
 /// A bounded queue of packets in order of arrival.
@@ -45,7 +45,12 @@ pub(super) struct Scale {
     pub max_cost: u64,
     /// Charged on top of each frame, bytes.
     pub overhead: u32,
+    /// The link's generation, see [`LeafQueue::is_open`].
+    pub generation: u32,
 }
+
+/// No link's generation.
+const CLOSED: u32 = u32::MAX;
 
 impl LeafQueue {
     /// An empty queue of the right kind; [`LeafQueue::set_limit`] follows.
@@ -61,7 +66,8 @@ impl LeafQueue {
 
     /// Sets the limits; what is queued already stays, and RED's average too.
     pub(super) fn set_limit(&mut self, params: &LeafParams, scale: Scale) {
-        let Scale { least, max_cost, overhead } = scale;
+        let Scale { least, max_cost, overhead, generation } = scale;
+        self.fifo_mut().set_stamp(generation);
         let limit = match params.limit {
             QueueLimit::Time(_) if least.0 == 0 => QueueLimit::Bytes(BYTES_WITHOUT_RATE),
             QueueLimit::Time(_) => {
@@ -79,6 +85,17 @@ impl LeafQueue {
             state.adopt(&red.red);
             red.red = state;
         }
+    }
+
+    /// Whether it takes packets, and its limits were computed for this generation of the link.
+    #[inline]
+    pub(super) fn is_open(&self, generation: u32) -> bool {
+        self.fifo().stamp() == generation
+    }
+
+    /// Takes no more packets.
+    pub(super) fn close(&mut self) {
+        self.fifo_mut().set_stamp(CLOSED);
     }
 
     /// Takes over what `old` holds, for a queue that changes its kind.
@@ -151,9 +168,13 @@ impl LeafQueue {
     /// Asks for the next packet's cache line.
     #[inline]
     pub(super) fn prefetch_head(&self) {
-        if let Some(meta) = self.fifo().front_meta() {
-            prefetch(meta);
-        }
+        self.fifo().prefetch_head();
+    }
+
+    /// Asks for the last packet's, to which the next one is tied.
+    #[inline]
+    pub(super) fn prefetch_tail(&self) {
+        self.fifo().prefetch_tail();
     }
 
     #[inline]

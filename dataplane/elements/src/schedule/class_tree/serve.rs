@@ -1,14 +1,18 @@
 //! Serving: which leaf comes next, what a packet costs whom, and what the passing of time makes possible.
 
-use super::node::{Body, EXCESS, Ix, LENDERS, ROOT, Row, State, cost, lender_row};
-use super::wheel::NIL;
-use super::{ClassTree, MAX_WEIGHT_RATIO, NodeIndex, position};
+use super::node::{
+    Arena, Body, CEILING, EXCESS, GUARANTEE, Ix, LENDERS, Node, ROOT, Row, State, cost, lender_row, timer,
+};
+use super::wheel::{Due, NIL, Wheel};
+use super::{ClassTree, MAX_WEIGHT_RATIO, NEAR_CLASSES, NodeIndex, position};
 use perhop_element::Cx;
-use perhop_packet::{DropReason, LeafId, Packet};
-use perhop_units::Instant;
+use perhop_packet::{DropReason, LeafId, Packet, prefetch};
+use perhop_units::{Instant, Tokens};
 
 /// Timers looked at before one packet is chosen: bounds the work of a call when very many fall on one instant.
 const TIMERS_A_PACKET: usize = 64;
+/// Timers further on whose classes are asked for while earlier ones are looked at.
+const TIMERS_AHEAD: usize = 8;
 
 impl ClassTree {
     /// Brings the parent's rings in line with what `ix` offers, and its ancestors' as far as that changes theirs.
@@ -35,6 +39,32 @@ impl ClassTree {
             return parent;
         }
         let weight = node.weight;
+        if offered ^ linked == 1 << EXCESS {
+            // What happens to classes without guarantees, and so to most.
+            if linked & (1 << EXCESS) != 0 {
+                self.nodes.unlink(ix, EXCESS);
+                let above = self.nodes.at_mut(parent);
+                if above.way == NIL {
+                    above.rows &= !(1 << EXCESS);
+                    self.refresh_lender(parent);
+                }
+            } else {
+                let quantum = self.quantum(EXCESS, weight, parent);
+                self.nodes.link(ix, EXCESS, quantum);
+                let above = self.nodes.at_mut(parent);
+                if above.rows & (1 << EXCESS) == 0 {
+                    above.rows |= 1 << EXCESS;
+                    self.refresh_lender(parent);
+                }
+            }
+            return parent;
+        }
+        self.relink_rows(ix, parent, offered, linked, weight);
+        parent
+    }
+
+    /// The same for any rows.
+    fn relink_rows(&mut self, ix: Ix, parent: Ix, offered: u32, linked: u32, weight: u32) {
         // Leaving comes first: a leaf that changes its tier has one place for both.
         for row in bits(linked & !offered) {
             self.nodes.unlink(ix, row);
@@ -49,19 +79,12 @@ impl ClassTree {
             self.nodes.at_mut(parent).rows |= 1 << row;
         }
         self.refresh_lender(parent);
-        parent
     }
 
     /// Bytes a turn in `row`: the largest frame, times weight over the smallest weight below `parent` in the excess row.
     #[inline]
-    pub(super) fn quantum(&self, row: Row, weight: u32, parent: Ix) -> i32 {
-        let largest = self.largest;
-        let unit = self.nodes.at(parent).unit;
-        if row != EXCESS || weight == unit {
-            return largest as i32;
-        }
-        let most = largest * u64::from(MAX_WEIGHT_RATIO);
-        (u64::from(weight) * largest / u64::from(unit)).clamp(largest, most).min(i32::MAX as u64 / 2) as i32
+    fn quantum(&self, row: Row, weight: u32, parent: Ix) -> i32 {
+        turn(row, self.largest, weight, self.nodes.at(parent).unit)
     }
 
     /// An interior class offers its unused guarantee while something waits below.
@@ -80,26 +103,14 @@ impl ClassTree {
     }
 
     /// What a leaf offers, by its queue and its tokens.
+    #[inline]
     pub(super) fn refresh_leaf(&mut self, ix: Ix, now: Instant) {
         let overhead = u64::from(self.link.overhead_bytes);
-        let node = self.nodes.at_mut(ix);
-        let Some(len) = node.queue().and_then(|q| q.head_len()) else {
-            node.rows = 0;
-            return;
-        };
-        node.rows = 1 << EXCESS;
-        if node.has_guarantee {
-            let needed = cost(len + overhead);
-            if node.guarantee.covers(needed, now) {
-                node.rows |= 1 << node.tier;
-            } else {
-                let when = node.guarantee.when(needed).0;
-                self.wheel.arm(&mut self.nodes, ix * 2 + 1, when);
-            }
-        }
+        refresh(self.nodes.at_mut(ix), &mut self.wheel, ix, overhead, now);
     }
 
     /// Handles what became possible by the passing of time, and what has drained long enough.
+    #[inline]
     pub(super) fn settle(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now();
         if self.settled == Some(now) {
@@ -109,30 +120,53 @@ impl ClassTree {
         if now >= self.next_drain {
             self.end_drains(cx);
         }
-        for _ in 0..TIMERS_A_PACKET {
-            let Some(id) = self.wheel.pop_due(&mut self.nodes, now.0) else {
-                self.settled = Some(now);
-                return;
-            };
-            self.fire(id, now);
+        self.fire_due(now);
+    }
+
+    fn fire_due(&mut self, now: Instant) {
+        let mut due = [Due::default(); TIMERS_A_PACKET];
+        let count = self.wheel.take_due(now.0, &mut due);
+        let due = &due[..count];
+        let expect = |nodes: &Arena, due: &Due| {
+            let node = nodes.at(due.id >> 1);
+            node.prefetch();
+            node.prefetch_bounds();
+        };
+        for later in due.iter().take(TIMERS_AHEAD) {
+            expect(&self.nodes, later);
+        }
+        for (n, Due { id, when }) in due.iter().enumerate() {
+            if let Some(later) = due.get(n + TIMERS_AHEAD) {
+                expect(&self.nodes, later);
+            }
+            // It may well be served next.
+            if let Some(soon) = due.get(n + TIMERS_AHEAD / 2) {
+                self.expect_service(soon.id >> 1);
+            }
+            if self.nodes.at_mut(id >> 1).timers[*id as usize & 1].fires(*when) {
+                self.fire(*id, now);
+            }
+        }
+        if count < TIMERS_A_PACKET {
+            self.settled = Some(now);
         }
     }
 
-    pub(super) fn fire(&mut self, id: u32, now: Instant) {
+    fn fire(&mut self, id: u32, now: Instant) {
         let ix = id >> 1;
         let max_cost = self.max_cost;
         let node = self.nodes.at_mut(ix);
         if node.state == State::Free {
             return;
         }
-        if id & 1 == 0 {
+        if id as usize & 1 == CEILING {
             if node.throttled && !node.ceiling.covers(max_cost, now) {
                 let when = node.ceiling.when(max_cost).0;
-                self.wheel.arm(&mut self.nodes, id, when);
+                self.wheel.arm(&mut node.timers[CEILING], id, when);
                 return;
             }
             node.throttled = false;
-        } else if let Body::Leaf { .. } = node.body {
+        } else if node.is_leaf {
             self.refresh_leaf(ix, now);
         } else {
             self.refresh_lending(ix, now);
@@ -147,7 +181,7 @@ impl ClassTree {
         node.lends = node.has_guarantee && node.guarantee.covers(max_cost, now);
         if node.has_guarantee && !node.lends {
             let when = node.guarantee.when(max_cost).0;
-            self.wheel.arm(&mut self.nodes, ix * 2 + 1, when);
+            self.wheel.arm(&mut node.timers[GUARANTEE], timer(ix, GUARANTEE), when);
         }
         self.refresh_lender(ix);
     }
@@ -164,98 +198,148 @@ impl ClassTree {
         let mut at = self.nodes.at(ROOT).head(row);
         loop {
             let node = self.nodes.at(at);
-            match &node.body {
-                Body::Leaf { .. } => return Some((at, row)),
-                Body::Interior(rings) => {
-                    if (LENDERS..EXCESS).contains(&row) && lender_row(node.depth) == row {
-                        in_row = EXCESS;
-                    }
-                    at = rings.heads[in_row];
-                }
+            if node.is_leaf {
+                return Some((at, row));
             }
+            if (LENDERS..EXCESS).contains(&row) && lender_row(node.depth) == row {
+                in_row = EXCESS;
+            }
+            at = node.head(in_row);
         }
     }
 
     /// Books `bytes` sent by leaf `ix`, chosen by `row`, on its whole path.
-    pub(super) fn charge(&mut self, ix: Ix, row: Row, bytes: u64, now: Instant) {
-        let tokens = cost(bytes);
-        let max = self.max_cost;
+    #[inline]
+    fn charge(&mut self, ix: Ix, row: Row, bytes: u64, now: Instant) {
         let lending = (LENDERS..EXCESS).contains(&row);
         let mut below_lender = lending;
-        let mut at = ix;
+        let mut at = self.charge_leaf(ix, row, bytes, now);
         while at != ROOT {
-            let node = self.nodes.at_mut(at);
-            let interior = at != ix;
-            if lending && interior && lender_row(node.depth) == row {
+            if lending && lender_row(self.nodes.at(at).depth) == row {
                 below_lender = false;
             }
-            let used = if below_lender { EXCESS } else { row };
-            let (parent, weight) = (node.parent, node.weight);
-            let link = node.link(used);
-            link.deficit = link.deficit.saturating_sub_unsigned(bytes as u32);
-            if link.deficit <= 0 {
-                let next = link.next;
-                let quantum = self.quantum(used, weight, parent);
-                self.nodes.at_mut(at).link(used).deficit += quantum;
-                self.nodes.set_head(parent, used, next);
-            }
-            let node = self.nodes.at_mut(at);
-            if node.has_ceiling {
-                node.ceiling.take(tokens, now);
-                if !node.throttled && !node.ceiling.holds(max) {
-                    node.throttled = true;
-                    node.counters.throttled += 1;
-                    let when = node.ceiling.when(max).0;
-                    self.wheel.arm(&mut self.nodes, at * 2, when);
-                }
-            }
-            let node = self.nodes.at_mut(at);
-            if row != EXCESS && node.has_guarantee {
-                if below_lender {
-                    node.guarantee.take_up_to(tokens, now);
-                } else {
-                    node.guarantee.take(tokens, now);
-                }
-                if interior && node.lends && !node.guarantee.holds(max) {
-                    self.refresh_lending(at, now);
-                }
-            }
-            let node = self.nodes.at_mut(at);
-            node.counters.packets += 1;
-            node.counters.bytes += bytes;
-            match row {
-                EXCESS => node.counters.borrowed += bytes,
-                _ if below_lender => node.counters.shared += bytes,
-                _ => {}
-            }
-            if !interior {
-                self.refresh_leaf(at, now);
-            }
-            self.relink(at);
-            at = parent;
+            at = self.charge_above(at, row, below_lender, bytes, now);
         }
     }
 
-    /// Asks for what the next few packets will probably need: with very many classes all of it lies in far memory.
+    /// The leaf's part of it. Gives the class above.
     #[inline]
-    pub(super) fn look_ahead(&self) {
-        let root = self.nodes.at(ROOT);
-        if root.rows == 0 {
-            return;
+    fn charge_leaf(&mut self, ix: Ix, row: Row, bytes: u64, now: Instant) -> Ix {
+        let (tokens, max, largest) = (cost(bytes), self.max_cost, self.largest);
+        let overhead = u64::from(self.link.overhead_bytes);
+        let lent = (LENDERS..EXCESS).contains(&row);
+        let used = if lent { EXCESS } else { row };
+        let parent = self.nodes.at(ix).parent;
+        let unit = self.nodes.at(parent).unit;
+        let node = self.nodes.at_mut(ix);
+        let link = if used == EXCESS { &mut node.excess } else { &mut node.tier_link };
+        link.deficit = link.deficit.saturating_sub_unsigned(bytes as u32);
+        let next = (link.deficit <= 0).then_some(link.next);
+        if next.is_some() {
+            link.deficit += turn(used, largest, node.weight, unit);
         }
-        let row = root.rows.trailing_zeros() as Row;
-        let mut at = root.head(row);
-        let mut in_row = row;
-        while let Body::Interior(rings) = &self.nodes.at(at).body {
-            if (LENDERS..EXCESS).contains(&row) && lender_row(self.nodes.at(at).depth) == row {
-                in_row = EXCESS;
+        if node.has_ceiling {
+            take_ceiling(node, &mut self.wheel, ix, tokens, max, now);
+        }
+        if row != EXCESS && node.has_guarantee {
+            if lent {
+                node.guarantee.take_up_to(tokens, now);
+            } else {
+                node.guarantee.take(tokens, now);
             }
-            at = rings.heads[in_row];
         }
-        let second = self.nodes.next(at, in_row);
-        if let Some(queue) = self.nodes.at(second).queue() {
+        node.packets += 1;
+        node.bytes += bytes;
+        if row != EXCESS && !lent {
+            node.guaranteed += bytes;
+        }
+        refresh(node, &mut self.wheel, ix, overhead, now);
+        let moved = node.offered() != node.linked;
+        if lent {
+            self.nodes.cold_mut(ix).shared += bytes;
+        }
+        if let Some(next) = next {
+            self.nodes.at_mut(parent).set_head(used, next);
+        }
+        if moved {
+            self.relink(ix);
+        }
+        parent
+    }
+
+    /// The part of a class above it. Gives the next one.
+    #[inline]
+    fn charge_above(&mut self, at: Ix, row: Row, below_lender: bool, bytes: u64, now: Instant) -> Ix {
+        let (tokens, max, largest) = (cost(bytes), self.max_cost, self.largest);
+        let used = if below_lender { EXCESS } else { row };
+        let parent = self.nodes.at(at).parent;
+        let unit = self.nodes.at(parent).unit;
+        let node = self.nodes.at_mut(at);
+        let weight = node.weight;
+        let link = node.link(used);
+        link.deficit = link.deficit.saturating_sub_unsigned(bytes as u32);
+        let next = (link.deficit <= 0).then_some(link.next);
+        if next.is_some() {
+            link.deficit += turn(used, largest, weight, unit);
+        }
+        if node.has_ceiling {
+            take_ceiling(node, &mut self.wheel, at, tokens, max, now);
+        }
+        let mut exhausted = false;
+        if row != EXCESS && node.has_guarantee {
+            if below_lender {
+                node.guarantee.take_up_to(tokens, now);
+            } else {
+                node.guarantee.take(tokens, now);
+            }
+            exhausted = node.lends && !node.guarantee.holds(max);
+        }
+        node.packets += 1;
+        node.bytes += bytes;
+        if row != EXCESS && !below_lender {
+            node.guaranteed += bytes;
+        }
+        if let Some(next) = next {
+            self.nodes.at_mut(parent).set_head(used, next);
+        }
+        if exhausted {
+            self.refresh_lending(at, now);
+        }
+        if below_lender {
+            self.nodes.cold_mut(at).shared += bytes;
+        }
+        self.relink(at);
+        parent
+    }
+
+    /// Asks for what serving a leaf will need besides the leaf.
+    #[inline]
+    fn expect_service(&self, ix: Ix) {
+        let node = self.nodes.at(ix);
+        prefetch(self.nodes.at(node.parent));
+        if node.has_ceiling || node.has_guarantee {
+            node.prefetch_bounds();
+        }
+        if let Body::Leaf(queue) = &node.body {
             queue.prefetch_head();
-            self.nodes.at(self.nodes.next(second, in_row)).prefetch();
+        }
+    }
+
+    /// Asks for what putting a packet into its leaf will need.
+    #[inline]
+    pub(super) fn expect_leaf(&self, packet: &Packet) {
+        if let Some(ix) = position(NodeIndex(packet.meta().leaf.0)).filter(|ix| self.nodes.holds(*ix)) {
+            prefetch(&self.nodes.at(ix).body);
+        }
+    }
+
+    /// Asks for the last packet of the queue it goes to.
+    #[inline]
+    pub(super) fn expect_tail(&self, packet: &Packet) {
+        if let Some(ix) = position(NodeIndex(packet.meta().leaf.0)).filter(|ix| self.nodes.holds(*ix))
+            && let Some(queue) = self.nodes.at(ix).queue()
+        {
+            queue.prefetch_tail();
         }
     }
 
@@ -269,6 +353,13 @@ impl ClassTree {
         self.held -= 1;
         self.held_bytes -= len;
         self.charge(ix, row, len + u64::from(self.link.overhead_bytes), now);
+        let node = self.nodes.at(ix);
+        // One that its ceiling stops comes back by its timer.
+        if self.classes > NEAR_CLASSES && !node.throttled {
+            if let Some(soon) = self.foresight.serve(&mut self.nodes, ix) {
+                self.expect_service(soon);
+            }
+        }
         let node = self.nodes.at(ix);
         if node.state == State::Draining && node.rows == 0 && node.queue().is_some_and(|q| q.is_empty()) {
             self.free(ix);
@@ -286,45 +377,97 @@ impl ClassTree {
                 return cx.drop(packet, DropReason::NoClass);
             }
         };
-        if self.nodes.at(ix).limits_of != self.link_generation {
-            self.refresh_limits(ix);
-        }
+        let generation = self.link_generation;
         let node = self.nodes.at_mut(ix);
         let len = packet.len() as u64;
         let charge = len + u64::from(self.link.overhead_bytes);
         // A turn must cover the longest frame there is, or long frames would take more than their share.
         self.largest = self.largest.max(charge);
-        let Body::Leaf { queue, .. } = &mut node.body else {
+        let Body::Leaf(queue) = &mut node.body else {
             self.unclassified += 1;
             return cx.drop(packet, DropReason::NoClass);
         };
-        match node.state {
-            State::Live => {
-                let was_empty = queue.is_empty();
-                if let Err((packet, reason)) = queue.offer(now, packet, || cx.random()) {
-                    node.counters.dropped_bytes += charge;
-                    match reason {
-                        DropReason::QueueFull => node.counters.dropped_full += 1,
-                        _ => node.counters.dropped_early += 1,
-                    }
-                    return cx.drop(packet, reason);
-                }
-                self.held += 1;
-                self.held_bytes += len;
-                if was_empty {
-                    self.refresh_leaf(ix, now);
-                    self.sync(ix);
-                }
+        if !queue.is_open(generation) {
+            return self.accept_late(cx, packet, ix, charge);
+        }
+        let was_empty = queue.is_empty();
+        if let Err((packet, reason)) = queue.offer(now, packet, || cx.random()) {
+            let cold = self.nodes.cold_mut(ix);
+            cold.dropped_bytes += charge;
+            match reason {
+                DropReason::QueueFull => cold.dropped_full += 1,
+                _ => cold.dropped_early += 1,
             }
-            State::Draining => {
-                node.counters.dropped_removed += 1;
-                node.counters.dropped_bytes += charge;
+            return cx.drop(packet, reason);
+        }
+        self.held += 1;
+        self.held_bytes += len;
+        if was_empty {
+            self.refresh_leaf(ix, now);
+            self.sync(ix);
+        }
+    }
+
+    /// A packet for a leaf whose limits are not those of the present link, or that takes none.
+    #[cold]
+    fn accept_late(&mut self, cx: &mut Cx<'_>, packet: Packet, ix: Ix, charge: u64) {
+        match self.nodes.at(ix).state {
+            State::Live => {
+                self.refresh_limits(ix);
+                self.accept(cx, packet);
+            }
+            State::Draining | State::Ended => {
+                let cold = self.nodes.cold_mut(ix);
+                cold.dropped_removed += 1;
+                cold.dropped_bytes += charge;
                 cx.drop(packet, DropReason::ClassRemoved);
             }
             State::Free => {
                 self.unclassified += 1;
                 cx.drop(packet, DropReason::NoClass);
             }
+        }
+    }
+}
+
+/// Bytes a turn in `row` of a class of `weight`, of which the smallest beside it has `unit`.
+#[inline]
+fn turn(row: Row, largest: u64, weight: u32, unit: u32) -> i32 {
+    if row != EXCESS || weight == unit {
+        return largest as i32;
+    }
+    let most = largest * u64::from(MAX_WEIGHT_RATIO);
+    (u64::from(weight) * largest / u64::from(unit)).clamp(largest, most).min(i32::MAX as u64 / 2) as i32
+}
+
+/// Takes ceiling tokens of a class; without enough for a largest frame it leaves until it has them.
+#[inline]
+fn take_ceiling(node: &mut Node, wheel: &mut Wheel, ix: Ix, tokens: Tokens, max: Tokens, now: Instant) {
+    node.ceiling.take(tokens, now);
+    if !node.throttled && !node.ceiling.holds(max) {
+        node.throttled = true;
+        node.stopped += 1;
+        let when = node.ceiling.when(max).0;
+        wheel.arm(&mut node.timers[CEILING], timer(ix, CEILING), when);
+    }
+}
+
+/// What a leaf offers, by its queue and its tokens.
+#[inline]
+fn refresh(node: &mut Node, wheel: &mut Wheel, ix: Ix, overhead: u64, now: Instant) {
+    let Body::Leaf(queue) = &node.body else { return };
+    if queue.is_empty() || node.state == State::Ended {
+        node.rows = 0;
+        return;
+    }
+    node.rows = 1 << EXCESS;
+    if node.has_guarantee {
+        let needed = cost(queue.head_len().unwrap_or(0) + overhead);
+        if node.guarantee.covers(needed, now) {
+            node.rows |= 1 << node.tier;
+        } else {
+            let when = node.guarantee.when(needed).0;
+            wheel.arm(&mut node.timers[GUARANTEE], timer(ix, GUARANTEE), when);
         }
     }
 }
