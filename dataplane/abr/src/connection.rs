@@ -5,6 +5,7 @@ use crate::policies::NO_POLICY;
 use crate::segment::Segment;
 use crate::settings::{LimitedBy, Policy};
 use crate::stamps::Stamps;
+use crate::waiting::Waiting;
 use crate::window::{DEFAULT_MSS, DEFAULT_MSS_V6, LEAST_MSS, Window};
 use perhop_wire::tcp::flags;
 
@@ -59,7 +60,10 @@ pub(crate) struct Half {
     /// When data last passed.
     pub data_ms: u32,
     pub rewritten: u32,
-    pub retransmissions: u32,
+    /// Segments seen again; no more are counted than fit.
+    pub retransmissions: u16,
+    /// What its receiver waits before it acknowledges.
+    pub waiting: Waiting,
     /// Number of its policy.
     pub policy: u16,
     /// Of what the policy was chosen by.
@@ -100,6 +104,7 @@ impl Connection {
             data_ms: 0,
             rewritten: 0,
             retransmissions: 0,
+            waiting: Waiting::default(),
             policy: NO_POLICY,
             digest: 0,
         };
@@ -268,17 +273,31 @@ impl Connection {
         self.shift[0] != UNSEEN || self.shift[1] != UNSEEN
     }
 
-    /// Whether a RST of `direction` is one that its receiver would believe: within what is not acknowledged yet, or in
-    /// answer to a SYN (RFC 9293 §3.5.3, RFC 5961 §3).
+    /// Whether a RST of `direction` is one that its receiver believes: its number is the next that is expected, which is what
+    /// was acknowledged last or, before that is heard of, the end of what was sent; or it answers a SYN (RFC 9293 §3.5.3,
+    /// RFC 5961 §3).
     pub fn believes_reset(&self, direction: usize, segment: &Segment) -> bool {
         let (own, other) = (&self.stamps[direction], &self.stamps[1 - direction]);
-        let from = own.acked().or(own.sent_end());
-        let to = own.sent_end().or(own.acked());
-        match (from, to) {
-            (Some(from), Some(to)) => segment.seq.wrapping_sub(from) <= to.wrapping_sub(from),
+        match (own.acked(), own.sent_end()) {
             // Nothing of this direction has been numbered yet: it answers what the other has sent.
-            _ => segment.has(flags::ACK) && other.sent_end() == Some(segment.ack),
+            (None, None) => segment.has(flags::ACK) && other.sent_end() == Some(segment.ack),
+            (acked, sent) => [acked, sent].contains(&Some(segment.seq)),
         }
+    }
+
+    /// Whether both ends have acknowledged the other's SYN, so that neither address is made up.
+    pub fn is_established(&self) -> bool {
+        self.is_answered() && self.stamps.iter().all(|stamps| stamps.acked().is_some())
+    }
+
+    /// The most that may be under way in this direction: all that a window can say.
+    pub fn most_under_way(&self, direction: usize) -> u32 {
+        let shift = match (self.shift[direction], self.shift[1 - direction]) {
+            (UNSEEN, _) | (_, UNSEEN) => 14,
+            (NOT_OFFERED, _) | (_, NOT_OFFERED) => 0,
+            (_, shift) => shift.min(14),
+        };
+        u32::from(u16::MAX) << shift
     }
 
     /// Notes FINs; `true` when the last word has just been acknowledged.

@@ -21,6 +21,9 @@ const LINGER_MS: u32 = 10_000;
 /// Silence after which a connection is forgotten; one that was never answered sooner.
 const SILENT_MS: u32 = 300_000;
 const UNANSWERED_MS: u32 = 30_000;
+/// A SYN with another number does not touch a connection whose ends were heard so short a time ago, ms: they would not
+/// believe it either (RFC 5961 §4).
+const LIVELY_MS: u32 = 1_000;
 /// The longest between two looks at a connection.
 const LOOK_MS: u64 = 10_000;
 /// Flows that are paced at once.
@@ -181,8 +184,11 @@ impl Controller {
             }
             return behind(self.pacing.follow(ends.flow(acked), at), &mut self.counters);
         }
-        if segment.has(flags::SYN) {
-            self.synchronise(slot, ends.direction, &segment, now_ms as u32);
+        let silent_ms = (now_ms as u32).wrapping_sub(self.table.connection_mut(slot).seen_ms);
+        if segment.has(flags::SYN)
+            && !self.synchronise(slot, ends.direction, &segment, now_ms as u32, silent_ms)
+        {
+            return behind(self.pacing.follow(ends.flow(acked), at), &mut self.counters);
         }
         let passing = Passing {
             segment: &segment,
@@ -193,6 +199,7 @@ impl Controller {
             at,
             now_us: (at.as_nanos() / 1_000) as u32,
             now_ms: now_ms as u32,
+            silent_us: silent_ms.saturating_mul(1_000),
             credit: self.credit,
         };
         let Self { table, policies, pacing, counters, .. } = self;
@@ -200,7 +207,7 @@ impl Controller {
         c.note(ends.direction, &segment, passing.now_ms);
         passing.data(c, policies, counters, frame);
         let mut spell = None;
-        if segment.has(flags::ACK) {
+        if segment.has(flags::ACK) && c.stamps[acked].can_be_acknowledged(segment.ack) {
             let new = passing.measure(c, policies, counters);
             spell = passing.limit(new, c, policies, counters, frame, checksum);
         }
@@ -268,15 +275,28 @@ impl Controller {
         Some(if c.is_reverse(0) == flow.reverse { (low, high) } else { (high, low) })
     }
 
-    /// A SYN: another connection between the same endpoints begins anew, and what it says counts.
-    fn synchronise(&mut self, slot: u32, direction: usize, segment: &Segment, now_ms: u32) {
-        if self.table.connection_mut(slot).is_another(direction, segment) {
+    /// A SYN: another connection between the same endpoints begins anew, and what it says counts; unless the one there is
+    /// too lively to be over, then it is `false`.
+    fn synchronise(
+        &mut self,
+        slot: u32,
+        direction: usize,
+        segment: &Segment,
+        now_ms: u32,
+        silent_ms: u32,
+    ) -> bool {
+        let c = self.table.connection_mut(slot);
+        if c.is_another(direction, segment) {
+            if c.is_established() && !c.is_closing() && silent_ms < LIVELY_MS {
+                return false;
+            }
             self.leave_both(slot);
             self.counters.ended += 1;
             self.counters.created += 1;
             self.table.connection_mut(slot).begin_again(now_ms);
         }
         self.table.connection_mut(slot).handshake(direction, segment);
+        true
     }
 
     /// Looks at connections whose turn has come, `budget` at most; whether there are more.

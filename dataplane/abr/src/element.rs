@@ -29,12 +29,13 @@
 //! acknowledgments are held besides, for 0.8 s at most; everything else of that direction then stays behind them. What
 //! finds the store full lets the oldest go.
 //!
-//! Left alone are: fragments, everything but TCP, connections with MD5, TCP-AO or multipath options, those whose
-//! handshake did not pass here (without it the window's scale is not known) unless the policy assumes a shift, and those
-//! whose latency is not known yet. A SYN is never changed, a SYN/ACK if the policy says so.
+//! Left alone are: fragments, everything but TCP, connections with MD5, TCP-AO or multipath options or an authentication
+//! header, those whose handshake did not pass here (without it the window's scale is not known) unless the policy
+//! assumes a shift, and those whose latency is not known yet. A SYN is never changed, a SYN/ACK if the policy says so.
 //!
 //! A connection is forgotten 10 s after both ends have closed it, on a RST within what is outstanding, and after 300 s of
-//! silence (30 s if only one end was ever heard). A SYN with another number begins it anew. In a full table a new
+//! silence (30 s if only one end was ever heard). A SYN with another number begins it anew, unless both ends were heard within
+//! the last second. Segments and acknowledgments that no end would believe tell nothing. In a full table a new
 //! connection takes the place of one that was never answered or is silent for 10 s; of four looked at. When there is
 //! none it is not followed.
 //!

@@ -290,6 +290,7 @@ fn connections_end_and_begin_again() {
     // The same ends with other numbers before the old ones are forgotten.
     wire.open();
     wire.send(CLIENT, |f| f.seq_ack(1000, 5000).payload_len(1000));
+    wire.later(1_000);
     wire.send(CLIENT, |f| f.flags(SYN).seq_ack(77, 0).tcp(|t| t.options = Wire::options(1)));
     assert_eq!((wire.counter("connections"), wire.counter("ended")), (1, 3));
     assert_eq!(wire.flow(false).latency_us, (0, 0));
@@ -368,3 +369,6 @@ fn all_errors_of_the_arguments_at_once_and_samples_build() {
         assert!(build(&args(&text), &mut BuildCx::default()).is_ok(), "{text}");
     }
 }
+
+#[path = "hostile_tests.rs"]
+mod hostile;

@@ -8,7 +8,7 @@ use crate::settings::Latency;
 /// Samples longer than this are refused, µs.
 const LONGEST_US: u32 = 60_000_000;
 /// Parts of a µs that an average is kept in; 60 s fit.
-const PARTS_SHIFT: u32 = 6;
+pub(crate) const PARTS_SHIFT: u32 = 6;
 /// "No sample yet" among the minima.
 const NONE: u32 = u32::MAX;
 /// What a step upwards is at least, µs: below it the slow weight follows soon enough, and waiting looks the same.

@@ -27,6 +27,7 @@ mod settings;
 mod stamps;
 mod state;
 mod table;
+mod waiting;
 mod window;
 
 pub use controller::{Checksum, Controller, Verdict};

@@ -3,7 +3,7 @@
 use crate::connection::{Connection, Untouchable, mark};
 use crate::controller::Checksum;
 use crate::counters::Counters;
-use crate::latency::Sampled;
+use crate::latency::{PARTS_SHIFT, Sampled};
 use crate::policies::{Facts, NO_POLICY, Policies};
 use crate::segment::Segment;
 use crate::settings::{Floor, Latency, LimitedBy};
@@ -31,6 +31,8 @@ pub(crate) struct Passing<'a> {
     pub at: Instant,
     pub now_us: u32,
     pub now_ms: u32,
+    /// Since the connection's last packet, µs.
+    pub silent_us: u32,
     /// Whether what windows are short of for whole segments is owed to the next.
     pub credit: bool,
 }
@@ -45,6 +47,9 @@ impl Passing<'_> {
             if let Some(value) = clock {
                 c.stamps[d].note_clock(value, false, self.now_us);
             }
+            return;
+        }
+        if !c.stamps[d].can_be_sent(segment.seq_end(), c.most_under_way(d)) {
             return;
         }
         match c.stamps[d].sent(segment.seq, segment.seq_end(), self.now_us, c.is_shut(self.acked)) {
@@ -89,9 +94,9 @@ impl Passing<'_> {
     #[inline]
     pub fn measure(&self, c: &mut Connection, policies: &Policies, counters: &mut Counters) -> Option<u32> {
         let stamps = &mut c.stamps[self.acked];
-        let (new, sample) = match stamps.acknowledged(self.segment.ack, self.now_us) {
-            Acked::New { octets, sample } => (Some(octets), sample),
-            Acked::Again | Acked::Old => (None, None),
+        let (new, sample, spread) = match stamps.acknowledged(self.segment.ack, self.now_us) {
+            Acked::New { octets, sample, spread } => (Some(octets), sample, spread),
+            Acked::Again | Acked::Old => (None, None, 0),
         };
         let echoed = self.segment.options.timestamps.and_then(|(_, echo)| {
             stamps.clock_echoed(echo, new.is_some(), self.now_us).filter(|_| sample.is_none())
@@ -104,7 +109,15 @@ impl Passing<'_> {
             .or_else(|| policies.policy(c.halves[self.direction].policy));
         let how = policy.map_or(Latency::PUBLISHED, |policy| policy.latency);
         let other_us = c.halves[self.direction].latency.us();
-        let filter = &mut c.halves[self.acked].latency;
+        let half = &mut c.halves[self.acked];
+        if let (Some(octets), Some(rtt_us)) = (new, sample)
+            && half.latency.us() != 0
+        {
+            let segments = octets.div_ceil(half.window.mss().into());
+            let above_us = rtt_us.saturating_sub(half.latency.us());
+            half.waiting.sample(&mut stamps.prompt, segments, above_us, spread);
+        }
+        let filter = &mut half.latency;
         let sampled = match (sample, echoed) {
             (Some(us), _) | (None, Some(Echoed::OfData(us))) => {
                 filter.sample(&how, self.now_us, us, other_us)
@@ -158,6 +171,10 @@ impl Passing<'_> {
             let sent_end = offer.sent_end.unwrap_or(segment.ack);
             let used_up =
                 half.window.limit() != 0 && half.window.is_used_up(sent_end, on_its_way.min(1 << 30) as u32);
+            if self.credit {
+                let apart = (self.silent_us, terms.rtt_parts >> PARTS_SHIFT);
+                half.window.left_unused(sent_end, on_its_way.min(1 << 30) as u32, terms.shift, apart);
+            }
             let bound = half.window.advance(optimal(terms.share_bps, ratio, terms.rtt_parts), octets, &offer);
             let by = match bound {
                 Bound::Receiver => LimitedBy::Receiver,
@@ -232,6 +249,7 @@ impl Terms {
             Some(policy) if id != NO_POLICY => policy,
             _ => {
                 counters.bypassed_not_matched += 1;
+                c.halves[p.acked].window.release();
                 return None;
             }
         };
@@ -254,6 +272,7 @@ impl Terms {
         };
         let right = c.halves[p.acked].latency.parts();
         let left = c.halves[p.direction].latency.parts();
+        let waited = u64::from(c.halves[p.acked].waiting.us()) << PARTS_SHIFT;
         let syn = p.segment.has(flags::SYN);
         if syn && !policy.limit_syn_ack {
             return None;
@@ -272,7 +291,7 @@ impl Terms {
         Some(Self {
             share_bps,
             shift,
-            rtt_parts: u64::from(right) + u64::from(left),
+            rtt_parts: u64::from(right) + u64::from(left) + waited,
             left_parts: u64::from(left),
             allow_shrink: policy.allow_shrink,
             pace: policy.floor == Floor::Pace,

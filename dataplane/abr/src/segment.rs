@@ -2,7 +2,7 @@
 
 use perhop_wire::tcp::{HEADER_LEN, flags};
 use perhop_wire::tcp_options::{Options as Walk, TcpOption};
-use perhop_wire::{Fragment, Layout, protocol};
+use perhop_wire::{Fragment, Layout, ipv6, protocol};
 
 /// Kinds of options that make a connection untouchable: a rewritten window would break the signature (RFC 2385,
 /// RFC 5925), or is shared by several paths (RFC 8684).
@@ -76,6 +76,24 @@ impl Options {
     }
 }
 
+/// Whether an authentication header (RFC 4302) is among the extension headers between the IPv6 header at `l3` and the
+/// segment at `l4`: it covers what a window is written in.
+#[inline]
+fn authenticates(frame: &[u8], l3: usize, l4: usize) -> bool {
+    let mut at = l3 + ipv6::HEADER_LEN;
+    let mut next = frame.get(l3 + 6).copied();
+    while at < l4 {
+        if next == Some(protocol::AH) {
+            return true;
+        }
+        let Some([after, length]) = frame.get(at..).and_then(|header| header.first_chunk()) else {
+            return false;
+        };
+        (next, at) = (Some(*after), at + 8 + 8 * usize::from(*length));
+    }
+    false
+}
+
 impl Segment {
     /// Reads the segment of a dissected frame; `None` if it is not TCP, is a fragment (of which neither the length nor
     /// the checksum is here), or is not what `layout` says.
@@ -92,6 +110,9 @@ impl Segment {
         let word =
             |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         let headers = data.checked_sub(l3)? as u32;
+        if layout.ip_version == 6 && authenticates(frame, l3, usize::from(layout.l4_offset)) {
+            return None;
+        }
         Some(Self {
             seq: word(4),
             ack: word(8),

@@ -6,9 +6,13 @@
 //! echoed clock of RFC 7323 helps: it names the copy that arrived.
 
 use crate::sequence::{after, before, later, octets};
+use crate::waiting::Prompt;
 
 /// Stamps of one direction.
 pub(crate) const STAMPS: usize = 5;
+
+/// Octets that may have passed elsewhere: an acknowledgment of more than that beyond what was seen is not believed.
+const UNSEEN: u32 = 1 << 16;
 
 /// Bits of [`Stamps::marks`].
 mod mark {
@@ -43,6 +47,8 @@ pub(crate) struct Stamps {
     /// Bit i: there is data without a stamp before the segment of stamp i; bit `len`: behind the last one.
     gaps: u8,
     marks: u8,
+    /// How late acknowledgments are that do not wait.
+    pub prompt: Prompt,
 }
 
 /// What a segment turned out to be.
@@ -65,6 +71,8 @@ pub(crate) enum Acked {
         octets: u32,
         /// µs.
         sample: Option<u32>,
+        /// How much earlier than that one the segments passed that it covers, on the average, µs.
+        spread: u32,
     },
     /// The same number again.
     Again,
@@ -100,6 +108,22 @@ impl Stamps {
     #[inline]
     const fn is(&self, mark: u8) -> bool {
         self.marks & mark != 0
+    }
+
+    /// Whether a segment that ends at `seq_end` can be of this connection, of which `most` octets may be under way. What is
+    /// further away its receiver does not take either.
+    #[inline]
+    pub fn can_be_sent(&self, seq_end: u32, most: u32) -> bool {
+        let known = if self.is(mark::ACKED) { self.acked } else { self.sent_end };
+        !self.is(mark::ACKED) && !self.is(mark::SENT)
+            || octets(known, seq_end) <= most.saturating_add(UNSEEN)
+            || !after(seq_end, known)
+    }
+
+    /// Whether `ack` can be an acknowledgment of this connection: of nothing that is far beyond what was sent.
+    #[inline]
+    pub fn can_be_acknowledged(&self, ack: u32) -> bool {
+        !self.is(mark::SENT) || octets(self.sent_end, ack) <= UNSEEN
     }
 
     /// A segment from `seq` to `seq_end` (not empty) passes. `closed`: the receiver's window was last seen shut.
@@ -163,7 +187,7 @@ impl Stamps {
             // What was in flight before counts as acknowledged up to here.
             self.acked = if self.len > 0 { ack.wrapping_sub(1) } else { ack };
             if self.len == 0 {
-                return Acked::New { octets: 0, sample: None };
+                return Acked::New { octets: 0, sample: None, spread: 0 };
             }
         }
         if ack == self.acked {
@@ -179,7 +203,7 @@ impl Stamps {
             self.sent_end = ack;
             (self.len, self.gaps) = (0, 0);
             self.marks = self.marks & !mark::DIRTY | mark::SENT;
-            return Acked::New { octets, sample: None };
+            return Acked::New { octets, sample: None, spread: 0 };
         }
         let len = usize::from(self.len);
         let covered = self.ends[..len].iter().take_while(|end| !after(**end, ack)).count();
@@ -193,6 +217,13 @@ impl Stamps {
         } else {
             None
         };
+        let spread = match newest {
+            Some(at) if covered > 1 => {
+                let earlier = self.times[..covered].iter().map(|time| u64::from(at.wrapping_sub(*time)));
+                (earlier.sum::<u64>() / covered as u64) as u32
+            }
+            _ => 0,
+        };
         if covered > 0 {
             self.ends.copy_within(covered..len, 0);
             self.times.copy_within(covered..len, 0);
@@ -205,7 +236,7 @@ impl Stamps {
         if self.is(mark::DIRTY) && !before(ack, self.dirty_end) {
             self.marks &= !mark::DIRTY;
         }
-        Acked::New { octets, sample: newest.map(|at| now_us.wrapping_sub(at)) }
+        Acked::New { octets, sample: newest.map(|at| now_us.wrapping_sub(at)), spread }
     }
 
     /// Notes the clock value of a segment: of data seen twice in any case, of a bare acknowledgment when no other waits.

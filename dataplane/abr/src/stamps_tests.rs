@@ -83,7 +83,7 @@ fn a_part_of_a_large_frame_counts_from_its_time() {
 #[test]
 fn taken_up_in_mid_life() {
     let mut s = Stamps::default();
-    assert_eq!(s.acknowledged(5000, 1), Acked::New { octets: 0, sample: None });
+    assert_eq!(s.acknowledged(5000, 1), Acked::New { octets: 0, sample: None, spread: 0 });
     s.sent(5000, 5100, 10, false);
     assert_eq!(sample(&mut s, 5100, 60), Some(50));
     // Data before any acknowledgment, and one that is older than it.
@@ -173,7 +173,7 @@ proptest! {
                         ledger.sent.iter().copied().filter(|s| before(s.0, ack)).collect();
                     let newest = covered.last().expect("the one that was chosen");
                     match stamps.acknowledged(ack, now) {
-                        Acked::New { octets, sample } => {
+                        Acked::New { octets, sample, .. } => {
                             prop_assert_eq!(octets, ack.wrapping_sub(acked));
                             if let Some(sample) = sample {
                                 prop_assert_eq!(sample, now - newest.2);

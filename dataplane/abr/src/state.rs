@@ -30,7 +30,7 @@ pub struct FlowState {
     pub mss: u16,
     /// What keeps it from being faster.
     pub limited_by: LimitedBy,
-    /// Segments seen again.
+    /// Segments seen again; 65,535 and more are 65,535.
     pub retransmissions: u32,
     /// Windows lowered.
     pub rewritten: u32,
@@ -58,7 +58,7 @@ impl FlowState {
             credit: half.window.credit() >> 8,
             mss: half.window.mss(),
             limited_by: c.limited_by(direction),
-            retransmissions: half.retransmissions,
+            retransmissions: u32::from(half.retransmissions),
             rewritten: half.rewritten,
             ends: None,
         })

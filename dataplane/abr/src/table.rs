@@ -17,7 +17,7 @@ pub(crate) const TICK_MS: u64 = 250;
 const MAX_NUMBERS: usize = 1 << 22;
 /// Connections looked at when one must be given up.
 const SAMPLE: usize = 4;
-/// A connection that has carried data in both directions keeps its place in a full table for this silence, ms.
+/// A connection that both ends have taken up keeps its place in a full table for this silence, ms.
 const KEPT_MS: u32 = 10_000;
 
 /// How a packet's connection is found.
@@ -258,7 +258,7 @@ impl Table {
         let next_few = (0..SAMPLE.min(len)).map(|i| (self.hand + i) % len);
         let silent = next_few
             .map(|at| (&self.slots[at], at))
-            .map(|(c, at)| (c.is_used() && c.is_answered(), age(c), at))
+            .map(|(c, at)| (c.is_used() && c.is_established(), age(c), at))
             .filter(|(worth, age, _)| !worth || *age >= KEPT_MS)
             .min_by_key(|(worth, age, _)| (*worth, u32::MAX - age));
         self.hand = (self.hand + SAMPLE) % len.max(1);

@@ -326,7 +326,8 @@ impl Bandwidth {
         let Assignment { rates: assigned, short } = assign(&available, &demands);
         let present = self.policies.values_mut().filter(|policy| policy.found.is_some());
         for (policy, rate) in present.zip(assigned) {
-            policy.wanted = policy.knows(&rates).then_some(rate);
+            policy.due = policy.knows(&rates).then_some(rate);
+            policy.wanted = policy.due;
         }
         self.wait_for_what_is_freed(&available, &promised);
         let links: BTreeSet<usize> = short.iter().map(|over| over.segment).collect();
@@ -355,19 +356,27 @@ impl Bandwidth {
 
     fn owes_rates(&self, now: Instant) -> bool {
         let least_change = u128::from(self.settings.least_change_ppm);
+        let is_large = |rate: Rate, found: Rate| {
+            let change = u128::from(rate.0.abs_diff(found.0)) * 1_000_000;
+            found == Rate::ZERO || change > least_change * u128::from(found.0)
+        };
+        // What matters to one policy may be that others give up what to them does not.
         let matters = |policy: &Policy| {
+            let (Some(due), Some(found)) = (policy.due, &policy.found) else { return false };
+            policy.has_answer() || is_large(due, found.rate)
+        };
+        // Of a rise that is to come in parts those count that are large, and the last.
+        let helps = |policy: &Policy| {
             let (Some(wanted), Some(found)) = (policy.wanted, &policy.found) else { return false };
-            let change = u128::from(wanted.0.abs_diff(found.rate.0)) * 1_000_000;
-            found.rate == Rate::ZERO
-                || policy.has_answer()
-                || change > least_change * u128::from(found.rate.0)
+            let last = policy.due == Some(wanted);
+            policy.has_answer() || wanted != found.rate && (last || is_large(wanted, found.rate))
         };
         let overfull = |(i, link): (usize, &Link)| {
             let on = self.policies.values().filter(|policy| policy.settings.path.contains(&i));
             let given: u128 = on.filter_map(|policy| Some(u128::from(policy.found.as_ref()?.rate.0))).sum();
             link.available(now).is_some_and(|available| given > u128::from(available.0))
         };
-        self.policies.values().any(matters)
+        self.policies.values().any(matters) && self.policies.values().any(helps)
             || (self.policies.values().any(Policy::differs) && self.links.iter().enumerate().any(overfull))
     }
 
@@ -421,12 +430,11 @@ impl Bandwidth {
                 for (name, rate, answer) in rates {
                     let Some(policy) = self.policies.get_mut(&name) else { continue };
                     let flows = policy.flows;
-                    if let Some(change) = policy.change() {
-                        for link in &policy.settings.path {
-                            let link = &mut self.links[*link];
-                            let given_up = change.used.saturating_sub(rate);
-                            link.freeing.add(now, link.settings.notice, given_up);
-                        }
+                    let had = policy.found.as_ref().map_or(Rate::ZERO, |found| found.rate);
+                    let given_up = if flows > 0 { had.saturating_sub(rate) } else { Rate::ZERO };
+                    for link in &policy.settings.path {
+                        let link = &mut self.links[*link];
+                        link.freeing.add(now, link.settings.notice, given_up);
                     }
                     if policy.committed(rate, answer) {
                         self.notices.push(Notice::Assigned { policy: name, rate, flows });
@@ -455,7 +463,7 @@ impl Bandwidth {
                 let named: Vec<&Name> = named.into_iter().filter_map(|op| Some(&rates.get(op)?.0)).collect();
                 for name in &named {
                     if let Some(policy) = self.policies.get_mut(*name) {
-                        (policy.fixed_until, policy.wanted) = (Some(until), None);
+                        (policy.fixed_until, policy.wanted, policy.due) = (Some(until), None, None);
                     }
                 }
                 self.quiet.0 = if named.is_empty() { until } else { now };

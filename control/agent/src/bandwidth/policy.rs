@@ -55,7 +55,9 @@ pub(super) struct Policy {
     pub(super) cap: Option<Rate>,
     /// The router did not take its rate: until then it keeps what it has.
     pub(super) fixed_until: Option<Instant>,
-    /// What it should have, once that is known.
+    /// What it should have in the end, once that is known.
+    pub(super) due: Option<Rate>,
+    /// What of that it can have now, the rest being in use still.
     pub(super) wanted: Option<Rate>,
 }
 
@@ -76,8 +78,8 @@ pub struct PolicyReport {
 
 impl Policy {
     pub(super) fn new(settings: PolicySettings, standing: Option<Standing>) -> Self {
-        let (found, flows, cap, fixed_until, wanted) = (None, 0, None, None, None);
-        Self { settings, found, flows, standing, cap, fixed_until, wanted }
+        let (found, flows, cap, fixed_until) = (None, 0, None, None);
+        Self { settings, found, flows, standing, cap, fixed_until, due: None, wanted: None }
     }
 
     /// What the router has now.

@@ -35,12 +35,12 @@ pub(super) enum Standing {
 }
 
 impl Standing {
-    /// Of a policy that was not there before. What an agent finds when it starts, and another agent has given a rate, that
-    /// one has granted.
+    /// Of a policy that was not there before. What an agent finds when it starts, and another agent has given a rate that
+    /// keeps the promise, that one has granted.
     pub(super) fn of_new(found: &Found, started: bool) -> Self {
         match () {
             () if found.min == Rate::ZERO => Self::Plain,
-            () if !started && found.rate > LEAST_RATE => Self::Granted(found.min),
+            () if !started && found.rate > LEAST_RATE && found.rate >= found.min => Self::Granted(found.min),
             () => Self::Asked,
         }
     }

@@ -665,6 +665,29 @@ fn small_changes_wait_unless_the_link_would_carry_too_much() {
     assert!(world.sum() <= T1 - 1_000);
 }
 
+/// What others have to give up for it may be less than a change that would be made for their own sake.
+#[test]
+fn one_that_is_due_little_gets_it_from_many_who_hardly_notice() {
+    let file = "[[link]]\nname = \"sat\"\nport = \"wan\"\n[[abr]]\nname = \"big\"\n\
+                [[abr]]\nname = \"small\"\npeak = \"10 kbit/s\"\n";
+    let mut world = World::started(file, &[("big", held(1_000)), ("small", held(1_000))]);
+    world.flows("big", 10);
+    world.run(3_000);
+    assert_eq!(world.rate("big"), T1 - 1_000);
+    world.flows("small", 1);
+    world.run(3_000);
+    assert_eq!((world.rate("big"), world.rate("small")), (T1 - 10_000, 10_000));
+    // And among very many.
+    let file = "[[link]]\nname = \"sat\"\nport = \"wan\"\n[[abr]]\nname = \"big\"\n[[abr]]\nname = \"new\"\n";
+    let mut world = World::started(file, &[("big", held(1_000)), ("new", held(1_000))]);
+    world.flows("big", 120);
+    world.run(3_000);
+    world.flows("new", 1);
+    world.run(3_000);
+    assert_eq!(world.rate("new"), T1 / 121);
+    assert!(world.sum() <= T1);
+}
+
 /// Acceptance: weights changed live a hundred times. The rates are those of the new weights within two looks, two round
 /// trips to the router and the time that senders have to hear of lower ones, and in sum never more than the link, neither
 /// those in force nor those that senders may still act on.

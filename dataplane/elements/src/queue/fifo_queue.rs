@@ -33,7 +33,13 @@ impl FifoQueue {
     /// An empty queue. `rate` turns a limit in time into bytes; `overhead` is what the link adds to each frame, in
     /// bytes. A packet limit is clamped to 1 … [`MAX_PACKETS`].
     pub fn new(limit: QueueLimit, rate: Rate, overhead: u32) -> Self {
-        let mut queue = Self { list: PacketList::new(), bound: Bound::Packets(1), overhead, stamp: u32::MAX, range: None };
+        let mut queue = Self {
+            list: PacketList::new(),
+            bound: Bound::Packets(1),
+            overhead,
+            stamp: u32::MAX,
+            range: None,
+        };
         queue.set_limit(limit, rate, overhead);
         queue
     }

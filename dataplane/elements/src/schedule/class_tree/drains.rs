@@ -36,7 +36,8 @@ impl Drains {
 
     /// Takes a leaf out that is inside.
     pub(super) fn remove(&mut self, nodes: &mut Arena, ix: Ix) {
-        let DrainLink { until, next, prev } = std::mem::replace(&mut nodes.cold_mut(ix).drain, DrainLink::NONE);
+        let DrainLink { until, next, prev } =
+            std::mem::replace(&mut nodes.cold_mut(ix).drain, DrainLink::NONE);
         if next != NIL {
             nodes.cold_mut(next).drain.prev = prev;
         }

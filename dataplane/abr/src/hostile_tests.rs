@@ -1,0 +1,131 @@
+//! Segments that no end would believe, and those who send them: the rate holds on.
+
+use super::*;
+
+/// Data up, an acknowledgment 100 ms later, `n` times: windows in octets.
+fn up(wire: &mut Wire, seq: &mut u32, n: usize) -> Vec<u32> {
+    (0..n)
+        .map(|_| {
+            wire.send(CLIENT, |f| f.seq_ack(*seq, 5000).payload_len(1460));
+            wire.later(100);
+            *seq += 1460;
+            let window = u32::from(wire.send(SERVER, |f| f.seq_ack(5000, *seq).window(60_000))) << 2;
+            wire.later(20);
+            window
+        })
+        .collect()
+}
+
+/// A connection and what its windows are, all of them about the same.
+fn held() -> (Wire, u32, u32) {
+    let mut wire = Wire::new(vec![policy(1_000_000)]);
+    wire.open();
+    let mut seq = 1000;
+    let windows = up(&mut wire, &mut seq, 6);
+    let most = windows.iter().copied().max().expect("six");
+    assert!(most < 20_000, "{windows:?}");
+    (wire, seq, most)
+}
+
+/// Whether windows stay what they were, and follow another rate.
+fn is_held(wire: &mut Wire, seq: &mut u32, most: u32) {
+    let windows = up(wire, seq, 6);
+    assert!(windows.iter().all(|window| (1460..=most + 1460).contains(window)), "{windows:?} after {most}");
+    wire.abr().commit(AbrChange { settings: Some(settings(vec![policy(300_000)])) });
+    let lower = *up(wire, seq, 20).last().expect("twenty");
+    assert!(lower < most / 2, "{lower} after {most}");
+}
+
+#[test]
+fn an_acknowledgment_of_what_was_never_sent_changes_nothing() {
+    let (mut wire, mut seq, most) = held();
+    wire.send(SERVER, |f| f.seq_ack(5000, seq + (1 << 30)).window(60_000));
+    is_held(&mut wire, &mut seq, most);
+}
+
+#[test]
+fn data_beyond_every_window_change_nothing() {
+    let (_, _, most) = held();
+    let mut wire = Wire::new(vec![policy(1_000_000)]);
+    wire.open();
+    let mut seq = 1000;
+    wire.send(CLIENT, |f| f.seq_ack(seq + (1 << 29), 5000).payload_len(1460));
+    is_held(&mut wire, &mut seq, most);
+}
+
+#[test]
+fn a_handshake_between_lively_ends_changes_nothing() {
+    let (mut wire, mut seq, most) = held();
+    wire.send(CLIENT, |f| f.flags(SYN).seq_ack(77, 0).tcp(|t| t.options = Wire::options(14)));
+    wire.later(30);
+    wire.send(SERVER, |f| f.flags(SYN | ACK).seq_ack(99, 78).tcp(|t| t.options = Wire::options(14)));
+    wire.later(30);
+    wire.send(CLIENT, |f| f.seq_ack(78, 100));
+    is_held(&mut wire, &mut seq, most);
+}
+
+#[test]
+fn a_reset_that_is_not_the_next_octet_changes_nothing() {
+    let (mut wire, mut seq, most) = held();
+    wire.send(CLIENT, |f| f.seq_ack(seq, 5000).payload_len(1460));
+    wire.send(CLIENT, |f| f.flags(RST).seq_ack(seq + 1, 0));
+    wire.later(100);
+    is_held(&mut wire, &mut seq, most);
+}
+
+#[test]
+fn a_flow_that_was_without_a_policy_keeps_what_it_has_sent() {
+    let only = |port| Policy {
+        matches: Match { dst_ports: Some(port..=port), ..Match::default() },
+        ..policy(1_000_000)
+    };
+    let mut wire = Wire::new(vec![only(80)]);
+    wire.open();
+    let mut seq = 1000u32;
+    up(&mut wire, &mut seq, 4);
+    wire.abr().commit(AbrChange { settings: Some(settings(vec![only(81)])) });
+    assert_eq!(up(&mut wire, &mut seq, 4).last(), Some(&240_000), "free");
+    let acked = seq + 1460;
+    for _ in 0..70 {
+        wire.send(CLIENT, |f| f.seq_ack(seq, 5000).payload_len(1460));
+        seq += 1460;
+    }
+    wire.abr().commit(AbrChange { settings: Some(settings(vec![only(80)])) });
+    wire.send(CLIENT, |f| f.seq_ack(seq, 5000).payload_len(1460));
+    seq += 1460;
+    wire.later(100);
+    let window = u32::from(wire.send(SERVER, |f| f.seq_ack(5000, acked).window(60_000))) << 2;
+    assert!(acked + window >= seq, "the edge is {} octets short of what was sent", seq - acked - window);
+}
+
+#[test]
+fn an_authentication_header_covers_the_window() {
+    let mut wire = Wire::new(vec![policy(1_000_000)]);
+    let (a, b) = ([0xfd00, 0, 0, 0, 0, 0, 0, 1], [0xfd00, 0, 0, 0, 0, 0, 0, 2]);
+    let mut go = |from: bool, f: build::FrameBuilder| {
+        let ports = if from == CLIENT { (40_000, 80) } else { (80, 40_000) };
+        let frame = f.ports(ports.0, ports.1).extension(perhop_wire::protocol::AH, &[0x55; 22]).build();
+        wire.push(from, &frame);
+        assert_eq!(wire.bench.arrived(0).pop().expect("it passes").1, frame);
+        wire.later(50);
+    };
+    go(CLIENT, build::tcp6(a, b).flags(SYN).seq_ack(999, 0).tcp(|t| t.options = Wire::options(7)));
+    go(SERVER, build::tcp6(b, a).flags(SYN | ACK).seq_ack(4999, 1000).tcp(|t| t.options = Wire::options(2)));
+    go(CLIENT, build::tcp6(a, b).seq_ack(1000, 5000).window(500));
+    go(CLIENT, build::tcp6(a, b).seq_ack(1000, 5000).payload_len(1000));
+    go(SERVER, build::tcp6(b, a).seq_ack(5000, 2000).window(60_000));
+}
+
+#[test]
+fn handshakes_that_nobody_completes_give_way() {
+    let mut wire = Wire::new(vec![policy(1_000_000)]);
+    for i in 0..16u16 {
+        (wire.number, wire.port) = (u32::from(i), 1000 + i);
+        wire.send(CLIENT, |f| f.flags(SYN).seq_ack(999, 0).tcp(|t| t.options = Wire::options(7)));
+        wire.send(SERVER, |f| f.flags(SYN | ACK).seq_ack(4999, 1000).tcp(|t| t.options = Wire::options(2)));
+    }
+    (wire.number, wire.port) = (99, 99);
+    wire.open();
+    let windows = up(&mut wire, &mut 1000, 4);
+    assert!(windows.iter().all(|window| *window < 20_000), "{windows:?}");
+}

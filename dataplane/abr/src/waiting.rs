@@ -1,0 +1,147 @@
+//! What receivers add to the round trip by waiting for a second segment before they acknowledge (RFC 1122 §4.2.3.2).
+//!
+//! The latency of the path is that of an acknowledgment which does not wait, see [`crate::latency`]. But a flow with three
+//! segments under way has one of them acknowledged late each time, so the window that its rate needs is larger: by Little's
+//! law what is under way is the rate times the mean time until it is acknowledged.
+//!
+//! Of an acknowledgment of several segments it shows when each of them passed. An acknowledgment of a single segment of a receiver that otherwise acknowledges two has waited, if it comes much later
+//! than those of two do. Both meet the same queues, so their difference does not take queues for waiting, and nothing is
+//! added where every segment is acknowledged.
+
+/// What a wait is at least, µs. Timers of receivers are 40 ms and more; queues let single acknowledgments differ by less.
+const LEAST_US: u32 = 20_000;
+/// The longest that a receiver may wait, µs (RFC 1122: below half a second).
+const MOST_US: u32 = 500_000;
+/// Unit of the mean wait, µs.
+const UNIT_US: u32 = 16;
+/// Unit of how far acknowledgments of two segments are above the latency, µs.
+const ABOVE_UNIT_US: u32 = 1_024;
+/// No acknowledgment of two segments yet.
+const UNKNOWN: u8 = 0xff;
+
+/// The mean wait of one direction's data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct Waiting(u16);
+
+/// How late acknowledgments are that do not wait: the mean of those of two and more segments above the latency.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct Prompt(u8);
+
+impl Default for Prompt {
+    fn default() -> Self {
+        Self(UNKNOWN)
+    }
+}
+
+impl Prompt {
+    /// An acknowledgment came `above_us` above the latency; it counts by 1/`part`.
+    #[inline]
+    fn settle(&mut self, above_us: u32, part: i32) {
+        let now = (above_us / ABOVE_UNIT_US).min(u32::from(UNKNOWN) - 1) as i32;
+        let known = if self.0 == UNKNOWN { now } else { i32::from(self.0) };
+        let step = (now - known + (now - known).signum() * part / 2) / part;
+        self.0 = (known + step) as u8;
+    }
+}
+
+impl Waiting {
+    /// Mean wait, µs; 0 while nothing is known.
+    #[inline]
+    pub const fn us(self) -> u32 {
+        self.0 as u32 * UNIT_US
+    }
+
+    /// An acknowledgment of `segments` came `above_us` later than the latency after the newest of them, which they preceded by
+    /// `spread_us` on the average.
+    #[inline]
+    pub fn sample(&mut self, prompt: &mut Prompt, segments: u32, above_us: u32, spread_us: u32) {
+        let segments = segments.clamp(1, 8);
+        let waited = match segments {
+            1 if prompt.0 == UNKNOWN => return,
+            1 => {
+                let waited = above_us.saturating_sub(u32::from(prompt.0) * ABOVE_UNIT_US);
+                // A receiver that has ceased to wait acknowledges one by one; then this is how late they are.
+                prompt.settle(above_us, 32);
+                if waited < LEAST_US { 0 } else { waited }
+            }
+            _ => {
+                prompt.settle(above_us, 4);
+                spread_us
+            }
+        };
+        let waited = waited.min(MOST_US);
+        // Weight 1/32 for each segment; rounded away from the old value, so that it arrives.
+        let step = (i64::from(waited / UNIT_US) - i64::from(self.0)) * i64::from(segments);
+        let step = if step < 0 { step.div_euclid(32) } else { (step + 31) / 32 };
+        self.0 = (i64::from(self.0) + step).clamp(0, i64::from(u16::MAX)) as u16;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `(segments, µs above the latency, µs between first and last)` again and again: the mean wait, µs.
+    fn mean(pattern: &[(u32, u32, u32)]) -> u32 {
+        let (mut waiting, mut prompt) = (Waiting::default(), Prompt::default());
+        for (segments, above, apart) in pattern.iter().cycle().take(600) {
+            waiting.sample(&mut prompt, *segments, *above, apart / 2);
+        }
+        waiting.us()
+    }
+
+    #[test]
+    fn the_last_of_three_waits_for_the_timer() {
+        // A third of all segments is 40 ms late, whatever the queue.
+        for queue in [0, 15_000, 150_000] {
+            let mean = mean(&[(2, queue, 0), (1, queue + 40_000, 0)]);
+            assert!((10_500..=15_000).contains(&mean), "{mean}");
+        }
+        // Five segments, and a timer of 200 ms.
+        let mean = mean(&[(2, 5_000, 0), (2, 6_000, 0), (1, 205_000, 0)]);
+        assert!((32_000..=42_000).contains(&mean), "{mean}");
+    }
+
+    #[test]
+    fn the_first_of_two_waits_for_the_second() {
+        // Half of them 30 ms.
+        assert!((14_500..=15_500).contains(&mean(&[(2, 9_000, 30_000), (2, 4_000, 30_000)])));
+    }
+
+    #[test]
+    fn nothing_is_added_where_nobody_waits() {
+        assert_eq!(mean(&[(1, 0, 0), (1, 90_000, 0), (1, 30_000, 0)]), 0, "each segment is acknowledged");
+        assert_eq!(mean(&[(2, 30_000, 0), (2, 60_000, 0), (4, 20_000, 0)]), 0);
+        let queues_vary = [(2, 30_000, 0), (1, 45_000, 0), (2, 20_000, 0), (1, 25_000, 0)];
+        assert_eq!(mean(&queues_vary), 0);
+    }
+
+    #[test]
+    fn a_receiver_that_ceases_to_wait_is_believed() {
+        let (mut waiting, mut prompt) = (Waiting::default(), Prompt::default());
+        for _ in 0..100 {
+            waiting.sample(&mut prompt, 2, 0, 0);
+            waiting.sample(&mut prompt, 1, 40_000, 0);
+        }
+        assert!(waiting.us() > 10_000);
+        for _ in 0..1_000 {
+            waiting.sample(&mut prompt, 1, 60_000, 0);
+        }
+        assert_eq!(waiting.us(), 0);
+    }
+
+    #[test]
+    fn extremes_stay_in_their_bounds() {
+        let (mut waiting, mut prompt) = (Waiting::default(), Prompt::default());
+        for segments in [0, 1, 2, u32::MAX] {
+            for above in [0, 1, u32::MAX] {
+                for spread in [0, 1, u32::MAX] {
+                    waiting.sample(&mut prompt, segments, above, spread);
+                    assert!(waiting.us() <= MOST_US);
+                }
+            }
+        }
+    }
+}
