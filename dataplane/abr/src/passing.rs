@@ -113,7 +113,9 @@ impl Passing<'_> {
         if let (Some(octets), Some(rtt_us)) = (new, sample)
             && half.latency.us() != 0
         {
-            let segments = octets.div_ceil(half.window.mss().into());
+            // A little beyond a whole segment does not have a receiver acknowledge it at once.
+            let mss = u32::from(half.window.mss());
+            let segments = octets.saturating_add(mss / 2) / mss;
             let above_us = rtt_us.saturating_sub(half.latency.us());
             half.waiting.sample(&mut stamps.prompt, segments, above_us, spread);
         }
