@@ -5,11 +5,15 @@ pub mod bands;
 pub mod class_tree;
 pub mod drr;
 pub mod egress;
+mod heap;
+pub mod hfsc;
 pub mod hpd;
+mod leaves;
 mod lists;
 pub mod priority;
 pub mod pump;
 pub mod transmitter;
+mod tree_names;
 pub mod wf2q;
 pub mod wrr;
 
@@ -31,7 +35,16 @@ use perhop_element::ElementType;
 
 /// Registered types of this module.
 pub fn types() -> Vec<ElementType> {
-    vec![altq_cbq::TYPE, drr::TYPE, egress::TYPE, hpd::TYPE, priority::TYPE, wf2q::TYPE, wrr::TYPE]
+    vec![
+        altq_cbq::TYPE,
+        drr::TYPE,
+        egress::TYPE,
+        hfsc::TYPE,
+        hpd::TYPE,
+        priority::TYPE,
+        wf2q::TYPE,
+        wrr::TYPE,
+    ]
 }
 
 #[cfg(test)]

@@ -12,6 +12,9 @@ const CBQ: &str = "queue :: AltqCbq(control top voip ftp, parent = root root top
                    limit = 10 1 15 130, queue = fifo fifo fifo red, hz = 100)";
 const HPD: &str =
     "queue :: Hpd(voip web ftp, rate = 10 Mbit/s, delays = 1 4 16, bounds = 20ms - -, dscp = EF AF21 -)";
+const HFSC: &str = "queue :: Hfsc(voip data web ftp, parent = root root data data, rate = 10 Mbit/s, \
+                    rt = 3Mbit/s:10ms:2Mbit/s - - -, ls = 2Mbit/s 8Mbit/s 4Mbit/s 4Mbit/s, ul = - 9Mbit/s - -, \
+                    dscp = EF none AF21 -)";
 
 /// Pushes calls and a flood into port 0 for a second; gives the counters of the queue and what left by port 1.
 fn run(queue: &str) -> (Vec<(String, u64)>, usize) {
@@ -54,7 +57,7 @@ fn run(queue: &str) -> (Vec<(String, u64)>, usize) {
 
 #[test]
 fn disciplines_of_the_laboratory_work_in_an_emulator() {
-    for queue in [CBQ, HPD] {
+    for queue in [CBQ, HPD, HFSC] {
         let (counters, left) = run(queue);
         let value = |name: &str| {
             counters.iter().find(|(n, _)| n == name).unwrap_or_else(|| panic!("{name} in {counters:?}")).1
