@@ -8,6 +8,7 @@ pub mod egress;
 mod heap;
 pub mod hfsc;
 pub mod hpd;
+pub mod htb;
 mod leaves;
 mod lists;
 pub mod priority;
@@ -41,6 +42,7 @@ pub fn types() -> Vec<ElementType> {
         egress::TYPE,
         hfsc::TYPE,
         hpd::TYPE,
+        htb::TYPE,
         priority::TYPE,
         wf2q::TYPE,
         wrr::TYPE,

@@ -15,6 +15,9 @@ const HPD: &str =
 const HFSC: &str = "queue :: Hfsc(voip data web ftp, parent = root root data data, rate = 10 Mbit/s, \
                     rt = 3Mbit/s:10ms:2Mbit/s - - -, ls = 2Mbit/s 8Mbit/s 4Mbit/s 4Mbit/s, ul = - 9Mbit/s - -, \
                     dscp = EF none AF21 -)";
+const HTB: &str = "queue :: Htb(voip data web ftp, parent = root root data data, rate = 10 Mbit/s, \
+                   rates = 2Mbit/s 8Mbit/s 4Mbit/s 4Mbit/s, ceils = 3Mbit/s 9Mbit/s - -, priority = 0 0 1 2, \
+                   dscp = EF none AF21 -)";
 
 /// Pushes calls and a flood into port 0 for a second; gives the counters of the queue and what left by port 1.
 fn run(queue: &str) -> (Vec<(String, u64)>, usize) {
@@ -57,7 +60,7 @@ fn run(queue: &str) -> (Vec<(String, u64)>, usize) {
 
 #[test]
 fn disciplines_of_the_laboratory_work_in_an_emulator() {
-    for queue in [CBQ, HPD, HFSC] {
+    for queue in [CBQ, HPD, HFSC, HTB] {
         let (counters, left) = run(queue);
         let value = |name: &str| {
             counters.iter().find(|(n, _)| n == name).unwrap_or_else(|| panic!("{name} in {counters:?}")).1
