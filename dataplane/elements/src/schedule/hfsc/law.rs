@@ -258,8 +258,7 @@ impl Law for HfscLaw {
     }
 
     fn choose(&mut self, now: Instant) -> Option<usize> {
-        while let Some((at, leaf)) = self.to_come.first().filter(|(at, _)| *at <= now.0) {
-            debug_assert!(at <= now.0);
+        while let Some((_, leaf)) = self.to_come.first().filter(|(at, _)| *at <= now.0) {
             self.to_come.remove(leaf);
             self.due.set(leaf, self.classes[leaf].due_at);
         }

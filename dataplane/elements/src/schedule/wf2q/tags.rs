@@ -183,3 +183,13 @@ impl Wf2qTags {
         }
     }
 }
+
+#[cfg(test)]
+impl Wf2qTags {
+    /// The same, its tags about to go round after so many bytes.
+    pub(super) fn about_to_wrap(mut self, bytes: u64) -> Self {
+        self.virtual_time = (bytes << FRACTION).wrapping_neg();
+        self.leaves.iter_mut().for_each(|leaf| leaf.finish = self.virtual_time);
+        self
+    }
+}

@@ -81,7 +81,7 @@ impl Both {
         let queues = || vec![VecDeque::new(); weights.len()];
         Self {
             exact: Exact::new(weights),
-            ours: Wf2qTags::new(weights, FRAME),
+            ours: Wf2qTags::new(weights, FRAME).about_to_wrap(20 * FRAME),
             queues: [queues(), queues()],
             sent: [vec![0; weights.len()], vec![0; weights.len()]],
         }
