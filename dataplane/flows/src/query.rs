@@ -211,7 +211,7 @@ impl Flows {
         };
         let visits = self.classifier.explain(&key);
         let rule = visits.iter().filter_map(|v| v.matched.as_ref()).min_by(|a, b| a.order().cmp(&b.order()));
-        let verdict = judge(rule, &self.settings, &key);
+        let verdict = judge(rule.map(Rule::hit), &self.settings, &key);
         let found = FlowKey::of(frame, layout, self.settings.domain(in_port)).and_then(|o| {
             let n = self.table.find(self.table.hash(&o.key), &o.key)?;
             Some((n, usize::from(o.swapped), self.table.entry(n)?))

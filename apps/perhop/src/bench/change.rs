@@ -1,11 +1,14 @@
-//! `bench change`: what it takes to make a changed set of rules that the packet path can take over at its next batch.
+//! `bench change`: what it takes to make a changed set of rules that the packet path can take over at its next batch, and
+//! what taking it over costs a worker.
 
 use super::BenchError;
 use super::machine::{self, Watch};
 use super::report::{Metric, Point, Sink, Spread};
 use super::turns::Runs;
-use perhop_flows::classifier::{Action, Classifier, Match, PortRange, Rule};
+use perhop_flows::classifier::{Action, Match, PortRange, Rule, RuleBook};
+use perhop_flows::{Flows, FlowsChange, FlowsConfig};
 use perhop_packet::{ClassId, FilterId};
+use perhop_units::Instant;
 use perhop_wire::protocol;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -24,7 +27,7 @@ pub struct Options {
 }
 
 /// Filters changed in a run, at least.
-const CHANGES: u32 = 1_000;
+const CHANGES: u32 = 10_000;
 
 /// Measures every sweep point. An operation is one filter inserted or deleted.
 ///
@@ -33,28 +36,42 @@ const CHANGES: u32 = 1_000;
 pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
     let cpu = machine::pin_to(options.measured.cpu)?;
     let wrong = |e: &dyn std::fmt::Display| BenchError::Wrong(e.to_string());
-    let mut classifier =
-        Classifier::build((0..options.filters).map(|n| filter(n, n))).map_err(|e| wrong(&e))?;
+    let start = machine::thread_time_ns();
+    let mut book = RuleBook::of((0..options.filters).map(|n| filter(n, n))).map_err(|e| wrong(&e))?;
+    let built_s = (machine::thread_time_ns() - start) as f64 / 1e9;
+    let config = FlowsConfig { connections: 1_024, ..FlowsConfig::default() };
+    let mut worker = Flows::new(config, Arc::clone(book.classifier()), Arc::default());
+    let mut next = options.filters;
     for batch in options.batch.map_or_else(|| vec![1, 1_000], |n| vec![n]) {
         let watch = Watch::start();
-        let (mut ns, mut next) = (Vec::new(), options.filters);
+        let (mut ns, mut pauses, mut longest) = (Vec::new(), Vec::new(), Vec::new());
         // The first run brings the memory near and is not counted.
         for run in 0..=options.measured.runs {
             let steps = CHANGES.div_ceil(batch);
-            let mut took = 0;
+            let (mut took, mut paused, mut most) = (0, 0, 0);
             for _ in 0..steps {
                 // Put in and taken out again, so that the set stays as large as it is.
                 let ids: Vec<u32> = (next..next + batch).collect();
                 next += batch;
                 let added: Vec<Rule> = ids.iter().map(|n| filter(*n, n % options.filters)).collect();
                 let removed: Vec<FilterId> = ids.iter().map(|n| FilterId(*n)).collect();
-                let start = machine::thread_time_ns();
-                classifier = classifier.with_changes(added, &[]).map_err(|e| wrong(&e))?.classifier;
-                classifier = classifier.with_changes([], &removed).map_err(|e| wrong(&e))?.classifier;
-                took += machine::thread_time_ns() - start;
+                for (added, removed) in [(added, Vec::new()), (Vec::new(), removed)] {
+                    let start = machine::thread_time_ns();
+                    let changed = book.change(added, &removed).map_err(|e| wrong(&e))?;
+                    let made = machine::thread_time_ns();
+                    let old = worker.commit(Instant::ZERO, FlowsChange::of_rules(changed));
+                    let pause = machine::thread_time_ns() - made;
+                    // What was replaced goes back to control, which lets it go.
+                    drop(old);
+                    took += made - start;
+                    paused += pause;
+                    most = most.max(pause);
+                }
             }
             if run > 0 {
                 ns.push(took as f64 / f64::from(2 * steps * batch));
+                pauses.push(paused as f64 / f64::from(2 * steps));
+                longest.push(most as f64);
             }
         }
         let mut point = Point { bench: "change", op: "filter", ..Point::default() };
@@ -62,8 +79,13 @@ pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
         point.params.insert("batch", batch.into());
         point.params.insert("filters", options.filters.into());
         point.params.insert("cpu", cpu.into());
-        let tables = classifier.tables().0 as f64;
-        point.metrics.insert("tables", Metric::new(Spread::exactly(tables), "table"));
+        let rules = book.classifier();
+        let exact = |value: f64, unit| Metric::new(Spread::exactly(value), unit);
+        point.metrics.insert("tables", exact(rules.tables().0 as f64, "table"));
+        point.metrics.insert("build", exact(built_s, "s"));
+        point.metrics.insert("bytes_per_rule", exact(rules.bytes() as f64 / rules.len() as f64, "B"));
+        point.metrics.insert("worker_pause", Metric::new(Spread::of(&pauses), "ns"));
+        point.metrics.insert("worker_pause_longest", Metric::new(Spread::of(&longest), "ns"));
         point.warnings = watch.warnings();
         point.warn_of_spread();
         sink.point(&point)?;

@@ -44,9 +44,10 @@ pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
         let text = std::fs::read_to_string(path).map_err(|e| wrong(&e))?;
         let rules = classbench::rules(&text).map_err(|e| wrong(&e))?;
         let rules = copies(&rules, options.copies, options.seed);
-        let before = perhop_bench::allocations();
-        let classifier = Classifier::build(rules.iter().cloned()).map_err(|e| wrong(&e))?;
-        let bytes = perhop_bench::allocations().since(before).bytes;
+        let given = rules.clone();
+        let start = machine::thread_time_ns();
+        let classifier = Classifier::build(given).map_err(|e| wrong(&e))?;
+        let built_s = (machine::thread_time_ns() - start) as f64 / 1e9;
         let keys = keys(&rules, options);
         let mut point = measure(&classifier, &keys, options)?;
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
@@ -54,8 +55,9 @@ pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
         point.params.insert("set", name.into());
         point.params.insert("cpu", cpu.into());
         point.params.insert("seed", options.seed.into());
-        let each = bytes as f64 / rules.len().max(1) as f64;
+        let each = classifier.bytes() as f64 / rules.len().max(1) as f64;
         point.metrics.insert("bytes_per_rule", Metric::new(Spread::exactly(each), "B"));
+        point.metrics.insert("build", Metric::new(Spread::exactly(built_s), "s"));
         sink.point(&point)?;
     }
     Ok(())

@@ -92,45 +92,67 @@ impl Key {
         })
     }
 
-    /// The words that do not hold addresses: transport, place.
-    fn tail(&self) -> [u64; 2] {
+    /// Everything but the addresses.
+    #[inline]
+    fn with<const A: usize>(&self, addresses: [u64; A]) -> Packed<A> {
         let (src_port, dst_port) = self.ports.unwrap_or((0, 0));
         let facts = (u64::from(self.fragment) * FRAGMENT)
             | (u64::from(self.ports.is_some()) * HAS_PORTS)
             | (u64::from(self.tcp_flags.is_some()) * HAS_FLAGS);
-        [
-            u64::from(src_port) << field::SRC_PORT
-                | u64::from(dst_port) << field::DST_PORT
-                | u64::from(self.protocol) << field::PROTOCOL
-                | u64::from(self.dscp) << field::DSCP
-                | u64::from(self.tcp_flags.unwrap_or(0)) << field::FLAGS
-                | facts,
-            u64::from(self.in_port.0) << field::IN_PORT | u64::from(self.vlan),
-        ]
+        let transport = u64::from(src_port) << field::SRC_PORT
+            | u64::from(dst_port) << field::DST_PORT
+            | u64::from(self.protocol) << field::PROTOCOL
+            | u64::from(self.dscp) << field::DSCP
+            | u64::from(self.tcp_flags.unwrap_or(0)) << field::FLAGS
+            | facts;
+        let place = u32::from(self.in_port.0) << field::IN_PORT | u32::from(self.vlan);
+        Packed { addresses, transport, place }
     }
 
     /// Packed for the IPv4 or the IPv6 tuple space.
-    pub(crate) fn pack(&self) -> Packed {
-        let [transport, place] = self.tail();
+    #[inline]
+    pub(crate) fn pack(&self) -> PackedKey {
         match (self.src, self.dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
-                let addresses = u64::from(src.to_bits()) << 32 | u64::from(dst.to_bits());
-                Packed::V4([addresses, transport, place])
+                PackedKey::V4(self.with([u64::from(src.to_bits()) << 32 | u64::from(dst.to_bits())]))
             }
             (src, dst) => {
-                let [a, b] = halves(src);
-                let [c, d] = halves(dst);
-                Packed::V6([a, b, c, d, transport, place])
+                let ([a, b], [c, d]) = (halves(src), halves(dst));
+                PackedKey::V6(self.with([a, b, c, d]))
             }
         }
     }
 }
 
+/// What rules compare as words: values or masks, with addresses of `A` words, the source's first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Packed<const A: usize> {
+    pub addresses: [u64; A],
+    /// Ports, protocol, code point, TCP flags, facts.
+    pub transport: u64,
+    /// In-port above VLAN identifier.
+    pub place: u32,
+}
+
+impl<const A: usize> Packed<A> {
+    /// Whether every bit set here is set in `finer`.
+    pub fn is_within(&self, finer: &Self) -> bool {
+        let addresses = self.addresses.iter().zip(&finer.addresses).all(|(c, f)| c & !f == 0);
+        addresses && self.transport & !finer.transport == 0 && self.place & !finer.place == 0
+    }
+
+    /// Number of bits set.
+    pub fn ones(&self) -> u32 {
+        let addresses: u32 = self.addresses.iter().map(|w| w.count_ones()).sum();
+        addresses + self.transport.count_ones() + self.place.count_ones()
+    }
+}
+
 /// A key as words.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Packed {
-    V4([u64; 3]),
-    V6([u64; 6]),
+pub(crate) enum PackedKey {
+    V4(Packed<1>),
+    V6(Packed<4>),
 }
 
 /// An address as two words, high first. An IPv4 address is taken as its IPv4-mapped form.

@@ -1,6 +1,7 @@
 //! Rules: what they compare and what they say.
 
-use super::key::{Key, field, halves};
+use super::entry::Hit;
+use super::key::{Key, Packed, field, halves};
 use ipnet::IpNet;
 use perhop_packet::{ClassId, FilterId, PortId, ProfileId, SlaId};
 use std::net::IpAddr;
@@ -92,7 +93,7 @@ impl Match {
     }
 }
 
-/// What a rule says about the packets it matches.
+/// What a rule says about the packets it matches. An id that is none is as good as absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Action {
     /// Logical class.
@@ -136,35 +137,37 @@ impl Rule {
     pub fn order(&self) -> (u8, u32, &str) {
         (self.tier, self.priority, &self.name)
     }
+
+    /// What a packet gets that meets this rule first.
+    pub fn hit(&self) -> Hit {
+        Hit { id: self.id, action: self.action }
+    }
+
+    /// Tier and priority as one number.
+    pub(crate) fn rank(&self) -> u64 {
+        u64::from(self.tier) << 32 | u64::from(self.priority)
+    }
 }
 
 /// Value and mask over packed words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Pattern<const N: usize> {
-    pub value: [u64; N],
-    pub mask: [u64; N],
+pub(crate) struct Pattern<const A: usize> {
+    pub value: Packed<A>,
+    pub mask: Packed<A>,
 }
 
-/// A rule made ready for the tuple spaces.
-#[derive(Clone, Debug)]
-pub(crate) struct Compiled {
-    pub rule: Rule,
-    /// Tier and priority as one number.
-    pub order: u64,
+/// What both address families compare of a rule.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patterns {
     /// Absent when the rule names IPv6 prefixes.
-    pub v4: Option<Pattern<3>>,
+    pub v4: Option<Pattern<1>>,
     /// Absent when the rule names IPv4 prefixes.
-    pub v6: Option<Pattern<6>>,
-    src_ports: PortRange,
-    dst_ports: PortRange,
+    pub v6: Option<Pattern<4>>,
 }
 
-const ALL_PORTS: PortRange = PortRange { first: 0, last: u16::MAX };
-
-impl Compiled {
-    /// Prepares `rule`, whose fields have been checked.
-    pub fn new(rule: Rule) -> Self {
-        let m = &rule.matches;
+impl Patterns {
+    /// Of a rule whose fields have been checked.
+    pub fn of(m: &Match) -> Self {
         let mut place = (0, 0);
         if let Some(port) = m.in_port {
             set(&mut place, field::IN_PORT, u64::from(port.0), 0xffff);
@@ -195,22 +198,9 @@ impl Compiled {
         if let Some(fragment) = m.fragment {
             set(&mut transport, 0, u64::from(fragment) * field::FRAGMENT, field::FRAGMENT);
         }
-        let tail = [transport, place];
-        Self {
-            order: u64::from(rule.tier) << 32 | u64::from(rule.priority),
-            v4: v4_pattern(m, tail),
-            v6: v6_pattern(m, tail),
-            src_ports: m.src_ports.unwrap_or(ALL_PORTS),
-            dst_ports: m.dst_ports.unwrap_or(ALL_PORTS),
-            rule,
-        }
-    }
-
-    /// Whether the ports in the packed word "transport" are inside both ranges. The masked part is compared elsewhere.
-    #[inline]
-    pub fn ports_match(&self, transport: u64) -> bool {
-        self.src_ports.contains((transport >> field::SRC_PORT) as u16)
-            && self.dst_ports.contains((transport >> field::DST_PORT) as u16)
+        let pattern4 = |(value, mask)| pattern([value], [mask], transport, place);
+        let pattern6 = |(value, mask)| pattern(value, mask, transport, place);
+        Self { v4: addresses_v4(m).map(pattern4), v6: addresses_v6(m).map(pattern6) }
     }
 }
 
@@ -219,7 +209,19 @@ fn set(word: &mut (u64, u64), shift: u32, value: u64, mask: u64) {
     word.1 |= mask << shift;
 }
 
-fn v4_pattern(m: &Match, tail: [(u64, u64); 2]) -> Option<Pattern<3>> {
+fn pattern<const A: usize>(
+    value: [u64; A],
+    mask: [u64; A],
+    transport: (u64, u64),
+    place: (u64, u64),
+) -> Pattern<A> {
+    Pattern {
+        value: Packed { addresses: value, transport: transport.0, place: place.0 as u32 },
+        mask: Packed { addresses: mask, transport: transport.1, place: place.1 as u32 },
+    }
+}
+
+fn addresses_v4(m: &Match) -> Option<(u64, u64)> {
     let side = |net: Option<IpNet>| match net {
         None => Some((0, 0)),
         Some(IpNet::V4(net)) => {
@@ -228,21 +230,15 @@ fn v4_pattern(m: &Match, tail: [(u64, u64); 2]) -> Option<Pattern<3>> {
         Some(IpNet::V6(_)) => None,
     };
     let (src, dst) = (side(m.src)?, side(m.dst)?);
-    Some(Pattern {
-        value: [src.0 << 32 | dst.0, tail[0].0, tail[1].0],
-        mask: [src.1 << 32 | dst.1, tail[0].1, tail[1].1],
-    })
+    Some((src.0 << 32 | dst.0, src.1 << 32 | dst.1))
 }
 
-fn v6_pattern(m: &Match, tail: [(u64, u64); 2]) -> Option<Pattern<6>> {
+fn addresses_v6(m: &Match) -> Option<([u64; 4], [u64; 4])> {
     let side = |net: Option<IpNet>| match net {
         None => Some(([0; 2], [0; 2])),
         Some(IpNet::V6(net)) => Some((halves(IpAddr::V6(net.network())), halves(IpAddr::V6(net.netmask())))),
         Some(IpNet::V4(_)) => None,
     };
     let (src, dst) = (side(m.src)?, side(m.dst)?);
-    Some(Pattern {
-        value: [src.0[0], src.0[1], dst.0[0], dst.0[1], tail[0].0, tail[1].0],
-        mask: [src.1[0], src.1[1], dst.1[0], dst.1[1], tail[0].1, tail[1].1],
-    })
+    Some(([src.0[0], src.0[1], dst.0[0], dst.0[1]], [src.1[0], src.1[1], dst.1[0], dst.1[1]]))
 }

@@ -1,19 +1,24 @@
-//! Tuple space search over packed keys.
+//! The rules of one address family: places by prefix pair, in them lists or tuple spaces of their own.
 //!
-//! Source: V. Srinivasan, S. Suri, G. Varghese, "Packet classification using tuple space search", SIGCOMM 1999; the
-//! merging of tuples after J. Daly et al., "TupleMerge: fast software packet processing for online packet
-//! classification", IEEE/ACM Transactions on Networking 27(4), 2019.
+//! Rules are gathered by the prefixes of both addresses, each cut to one of five lengths: a [`Place`]. One directory
+//! leads to places and says the least rank in each, so that a packet's places (one a pair of lengths at most) are
+//! searched in the order of their best rule, until none can be better than what was found. Few rules of one place are a
+//! list in order; more are split into tables by what else they compare ([`Split`]).
+//!
+//! Source: V. Srinivasan, S. Suri, G. Varghese, "Packet classification using tuple space search", SIGCOMM 1999.
 
-use super::pages::Pages;
-use super::rule::{Compiled, Pattern};
+use super::entry::Entry;
+use super::key::Packed;
+use super::rule::{Pattern, Rule};
+use super::sieve::{PAIRS, STEPS, Sieve, Steps, Words, pair, steps_of, words};
+use super::split::{Split, Visit};
+use super::table::{Found, Lines, bound};
 use std::sync::Arc;
 
-/// Tables one address family may have. A packet of a new flow visits each once at worst.
+/// Tables one address family may have for one packet. A packet of a new flow visits each once at worst.
 pub const MAX_TABLES: usize = 512;
 /// Rules that may share one masked value of one table.
 pub const MAX_CHAIN: usize = 64;
-/// A table of a coarser mask takes a rule in while the chain is shorter than this: the merging of tuples.
-const MERGE_CHAIN: usize = 8;
 
 /// A limit of [`Space`] that a rule would break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,213 +27,403 @@ pub(crate) enum Limit {
     Chain,
 }
 
-#[derive(Clone, Debug)]
-struct Entry {
-    /// Of the value under the table's mask; tells chains that share a bucket apart.
-    hash: u64,
-    order: u64,
-    rule: Arc<Compiled>,
+/// All rules by number, for what their entries leave out.
+pub(crate) type Names = [Option<Arc<Rule>>];
+
+/// Rules of one place that are a list; more are split.
+const LIST: usize = 8;
+const NO_SPLIT: u32 = u32::MAX;
+
+/// The rules under one pair of prefixes.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+struct Place<const A: usize> {
+    /// In order, the first `len` of them, when there is no split.
+    list: [u32; LIST],
+    len: u32,
+    split: u32,
+    steps: Steps,
+    /// The prefixes.
+    addresses: [u64; A],
 }
 
-impl Entry {
-    fn before(&self, other: &Self) -> bool {
-        (self.order, &self.rule.rule.name) < (other.order, &other.rule.rule.name)
+const _: () = assert!(size_of::<Place<1>>() == 64);
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Space<const A: usize> {
+    directory: Lines,
+    places: Vec<Place<A>>,
+    free_places: Vec<u32>,
+    splits: Vec<Split<A>>,
+    free_splits: Vec<u32>,
+    entries: Vec<Entry<A>>,
+    free_entries: Vec<u32>,
+    sieve: Sieve,
+    /// Rules taken out since the sieve was made.
+    stale: usize,
+    /// Most tables of a place, by pair of steps; a place that is a list counts as one. Found anew with the sieve.
+    tables: [usize; PAIRS],
+}
+
+/// Rules taken out that the sieve may remember at least.
+const STALE: usize = 1_024;
+
+impl<const A: usize> Default for Space<A> {
+    fn default() -> Self {
+        Self {
+            directory: Lines::default(),
+            places: Vec::new(),
+            free_places: Vec::new(),
+            splits: Vec::new(),
+            free_splits: Vec::new(),
+            entries: Vec::new(),
+            free_entries: Vec::new(),
+            sieve: Sieve::default(),
+            stale: 0,
+            tables: [0; PAIRS],
+        }
     }
 }
 
-/// Rules that are compared under one mask (or a finer one, in the chain).
-#[derive(Clone, Debug)]
-struct Table<const N: usize> {
-    mask: [u64; N],
-    /// Least tier and priority inside, or less.
-    best: u64,
-    /// A rule that had `best` has been taken out.
-    best_is_low: bool,
-    entries: Pages<Entry>,
+/// A search: the best so far, among `entries`.
+pub(crate) struct Search<'k, 'a, const A: usize> {
+    pub key: &'k Packed<A>,
+    pub names: &'k Names,
+    pub entries: &'a [Entry<A>],
+    pub best: Option<&'a Entry<A>>,
+    /// Nothing above this can be better.
+    pub bound: u32,
 }
 
-/// What the visit to one table found, for `explain`.
-#[derive(Clone, Debug)]
-pub(crate) struct Visit {
-    pub rules: usize,
-    pub compared: usize,
-    pub matched: Option<Arc<Compiled>>,
-}
-
-/// The rules of one address family.
-#[derive(Clone, Debug)]
-pub(crate) struct Space<const N: usize> {
-    /// By `best`.
-    tables: Vec<Arc<Table<N>>>,
-    /// Which coarser mask a new table takes.
-    relax: fn(&[u64; N]) -> [u64; N],
-}
-
-impl<const N: usize> Space<N> {
-    pub fn new(relax: fn(&[u64; N]) -> [u64; N]) -> Self {
-        Self { tables: Vec::new(), relax }
+impl<const A: usize> Search<'_, '_, A> {
+    /// Compares with a rule; whether it matches.
+    #[inline]
+    pub fn compare(&mut self, number: u32) -> bool {
+        let entry = &self.entries[number as usize];
+        let matches = entry.matches(self.key);
+        if matches && self.best.is_none_or(|b| before(entry, b, self.names)) {
+            self.best = Some(entry);
+            self.bound = bound(entry.rank());
+        }
+        matches
     }
+}
 
+impl<const A: usize> Space<A> {
+    /// The most tables that one packet may have to visit.
     pub fn tables(&self) -> usize {
-        self.tables.len()
+        self.tables.iter().sum()
+    }
+
+    /// Bytes taken.
+    pub fn bytes(&self) -> usize {
+        self.directory.bytes()
+            + self.places.capacity() * size_of::<Place<A>>()
+            + self.splits.iter().map(Split::bytes).sum::<usize>()
+            + self.entries.capacity() * size_of::<Entry<A>>()
+            + self.sieve.bytes()
     }
 
     /// The longest chain, for reports and tests. O(rules × chain).
     pub fn longest_chain(&self) -> usize {
-        let chain =
-            |t: &Table<N>, e: &Entry| t.entries.bucket(e.hash).iter().filter(|o| o.hash == e.hash).count();
-        self.tables.iter().flat_map(|t| t.entries.iter().map(|e| chain(t, e))).max().unwrap_or(0)
+        let chain = |place: &Place<A>| match self.splits.get(place.split as usize) {
+            Some(split) => split.longest_chain(&self.entries),
+            None => place.len as usize,
+        };
+        self.places.iter().map(chain).max().unwrap_or(0)
     }
 
-    /// The first rule by order that matches. One hash probe a table, best tables first, until no table can be better.
+    /// The first rule by order that matches.
     #[inline]
-    pub fn find(&self, key: &[u64; N]) -> Option<&Arc<Compiled>> {
-        let mut best: Option<&Entry> = None;
-        for table in &self.tables {
-            if best.is_some_and(|b| b.order < table.best) {
-                break;
-            }
-            let hash = hash(key, &table.mask);
-            for entry in table.entries.bucket(hash) {
-                if best.is_some_and(|b| !entry.before(b)) {
-                    break;
-                }
-                if entry.hash == hash && matches(&entry.rule, key) {
-                    best = Some(entry);
-                    break;
-                }
-            }
-        }
-        best.map(|b| &b.rule)
+    pub fn find(&self, key: &Packed<A>, names: &Names) -> Option<&Entry<A>> {
+        let mut search = Search { key, names, entries: &self.entries, best: None, bound: u32::MAX };
+        self.each_place(&mut search, |search, number| self.search(number, search));
+        search.best
     }
 
     /// As [`Space::find`], telling what each table said.
-    pub fn explain(&self, key: &[u64; N], mut visit: impl FnMut(Visit)) {
-        let mut best: Option<&Entry> = None;
-        for table in &self.tables {
-            if best.is_some_and(|b| b.order < table.best) {
-                break;
+    pub fn explain(&self, key: &Packed<A>, names: &Names, mut tell: impl FnMut(Visit)) {
+        let mut search = Search { key, names, entries: &self.entries, best: None, bound: u32::MAX };
+        self.each_place(&mut search, |search, number| {
+            let place = &self.places[number as usize];
+            if let Some(split) = self.splits.get(place.split as usize) {
+                return split.explain(search, &mut tell);
             }
-            let hash = hash(key, &table.mask);
-            let mut compared = 0;
-            let found = table.entries.bucket(hash).iter().filter(|e| e.hash == hash).find(|e| {
-                compared += 1;
-                matches(&e.rule, key)
-            });
-            visit(Visit {
-                rules: table.entries.len(),
-                compared,
-                matched: found.map(|e| Arc::clone(&e.rule)),
-            });
-            if let Some(found) = found.filter(|f| best.is_none_or(|b| f.before(b))) {
-                best = Some(found);
+            let mut visit = Visit { rules: place.len as usize, compared: 0, matched: None };
+            for number in &place.list[..place.len as usize] {
+                visit.compared += 1;
+                if search.compare(*number) {
+                    visit.matched = Some(self.entries[*number as usize].slot());
+                    break;
+                }
+            }
+            tell(visit);
+        });
+    }
+
+    /// Every place that may hold a better rule than found so far, those with the best first.
+    #[inline]
+    fn each_place<'k, 'a>(
+        &'a self,
+        search: &mut Search<'k, 'a, A>,
+        mut see: impl FnMut(&mut Search<'k, 'a, A>, u32),
+    ) {
+        let words = words(&search.key.addresses);
+        let mut pairs = self.sieve.pairs(&words);
+        let (mut found, mut len) = ([Found::NEVER; 32], 0);
+        while pairs != 0 {
+            let pair = pairs.trailing_zeros() as usize;
+            pairs &= pairs - 1;
+            let hash = hash(&words, pair);
+            match self.directory.only(hash) {
+                Some((place, is)) => {
+                    found[len % 32] = place;
+                    len += usize::from(is);
+                }
+                None => self.directory.each(hash, |place| {
+                    if place.bound() <= search.bound {
+                        see(search, place.number());
+                    }
+                }),
+            }
+        }
+        let found = &mut found[..len];
+        loop {
+            let (mut at, mut least) = (0, Found::NEVER);
+            for (i, place) in found.iter().enumerate() {
+                if *place < least {
+                    (at, least) = (i, *place);
+                }
+            }
+            if least.bound() > search.bound || least == Found::NEVER {
+                return;
+            }
+            found[at] = Found::NEVER;
+            see(search, least.number());
+        }
+    }
+
+    #[inline]
+    fn search<'a>(&'a self, number: u32, search: &mut Search<'_, 'a, A>) {
+        let place = &self.places[number as usize];
+        if place.split != NO_SPLIT {
+            return self.splits[place.split as usize].search(search);
+        }
+        for number in &place.list[..place.len as usize] {
+            let entry = &self.entries[*number as usize];
+            if bound(entry.rank()) > search.bound || search.compare(*number) {
+                return;
             }
         }
     }
 
-    /// Adds a rule. [`Space::settle`] must follow before the next search.
-    pub fn insert(&mut self, rule: &Arc<Compiled>, pattern: &Pattern<N>) -> Result<(), Limit> {
-        let at = self.table_for(pattern)?;
-        let table = Arc::make_mut(&mut self.tables[at]);
-        table.best = table.best.min(rule.order);
-        let entry =
-            Entry { hash: hash(&pattern.value, &table.mask), order: rule.order, rule: Arc::clone(rule) };
-        table.entries.insert(entry, |e| e.hash, Entry::before);
+    /// Adds a rule.
+    ///
+    /// # Errors
+    /// The limit it would break; nothing was changed.
+    pub fn insert(&mut self, entry: Entry<A>, pattern: &Pattern<A>, names: &Names) -> Result<(), Limit> {
+        let steps = steps_of(&pattern.mask.addresses);
+        let words = words(&pattern.value.addresses);
+        let hash = hash(&words, pair(steps));
+        let number = keep(&mut self.entries, &mut self.free_entries, entry);
+        let done = match self.place(hash, steps, &words) {
+            Some(place) => self.insert_at(place, number, hash, names),
+            None if self.tables[pair(steps)] == 0 && self.tables() >= MAX_TABLES => Err(Limit::Tables),
+            None => {
+                self.found(steps, number, hash);
+                Ok(())
+            }
+        };
+        if done.is_err() {
+            self.free_entries.push(number);
+            return done;
+        }
+        if !self.sieve.add(steps, &words) {
+            self.sift();
+        }
         Ok(())
     }
 
-    /// The table for a rule: the finest that may take it in without a long chain; else a new one, relaxed or exact;
-    /// else, at the limit of tables, any whose chain has room.
-    fn table_for(&mut self, pattern: &Pattern<N>) -> Result<usize, Limit> {
-        let mut merged: Option<(u32, usize)> = None;
-        let mut fallback: Option<(usize, usize)> = None;
-        let relaxed = (self.relax)(&pattern.mask);
-        let (mut has_relaxed, mut has_exact) = (false, false);
-        for (at, table) in self.tables.iter().enumerate() {
-            if table.mask.iter().zip(&pattern.mask).any(|(coarse, fine)| coarse & !fine != 0) {
-                continue;
+    /// The place of prefixes.
+    fn place(&self, hash: u64, steps: Steps, wanted: &Words) -> Option<u32> {
+        let mut found = None;
+        self.directory.each(hash, |place| {
+            let p = &self.places[place.number() as usize];
+            if p.steps == steps && same(steps, &words(&p.addresses), wanted) {
+                found = Some(place.number());
             }
-            has_relaxed |= table.mask == relaxed;
-            has_exact |= table.mask == pattern.mask;
-            let hash = hash(&pattern.value, &table.mask);
-            let chain = table.entries.bucket(hash).iter().filter(|e| e.hash == hash).count();
-            let bits = table.mask.iter().map(|w| w.count_ones()).sum();
-            if chain < MERGE_CHAIN && merged.is_none_or(|(b, _)| bits > b) {
-                merged = Some((bits, at));
-            }
-            if chain < MAX_CHAIN && fallback.is_none_or(|(c, _)| chain < c) {
-                fallback = Some((chain, at));
-            }
-        }
-        if let Some((_, at)) = merged {
-            return Ok(at);
-        }
-        if self.tables.len() < MAX_TABLES && !has_exact {
-            let mask = if has_relaxed { pattern.mask } else { relaxed };
-            self.tables.push(Arc::new(Table {
-                mask,
-                best: u64::MAX,
-                best_is_low: false,
-                entries: Pages::default(),
-            }));
-            return Ok(self.tables.len() - 1);
-        }
-        match fallback {
-            Some((_, at)) => Ok(at),
-            None if has_exact => Err(Limit::Chain),
-            None => Err(Limit::Tables),
-        }
-    }
-
-    /// Takes a rule out. [`Space::settle`] must follow before the next search.
-    pub fn remove(&mut self, rule: &Compiled, pattern: &Pattern<N>) {
-        let is = |e: &Entry| e.rule.rule.id == rule.rule.id;
-        let at = self.tables.iter().position(|table| {
-            let finer = table.mask.iter().zip(&pattern.mask).all(|(coarse, fine)| coarse & !fine == 0);
-            finer && table.entries.bucket(hash(&pattern.value, &table.mask)).iter().any(is)
         });
-        let Some(at) = at else { return };
-        let table = Arc::make_mut(&mut self.tables[at]);
-        let hash = hash(&pattern.value, &table.mask);
-        table.entries.remove(hash, is);
-        table.best_is_low |= table.best == rule.order;
-        if table.entries.len() == 0 {
-            self.tables.remove(at);
+        found
+    }
+
+    /// Makes a place for a first rule.
+    fn found(&mut self, steps: Steps, number: u32, hash: u64) {
+        let entry = &self.entries[number as usize];
+        let (addresses, rank) = (entry.words().addresses, entry.rank());
+        let mut list = [0; LIST];
+        list[0] = number;
+        let place = Place { list, len: 1, split: NO_SPLIT, steps, addresses };
+        let place = keep(&mut self.places, &mut self.free_places, place);
+        let places = &self.places;
+        self.directory.insert(hash, Found::new(bound(rank), place), |n| {
+            let p = &places[n as usize];
+            self::hash(&words(&p.addresses), pair(p.steps))
+        });
+        let most = &mut self.tables[pair(steps)];
+        *most = (*most).max(1);
+    }
+
+    fn insert_at(&mut self, at: u32, number: u32, hash: u64, names: &Names) -> Result<(), Limit> {
+        let place = &mut self.places[at as usize];
+        let entry = &self.entries[number as usize];
+        let pair = pair(place.steps);
+        let room = MAX_TABLES - self.tables.iter().sum::<usize>() + self.tables[pair];
+        let least = if place.split != NO_SPLIT {
+            let split = &mut self.splits[place.split as usize];
+            split.insert(number, &self.entries, room)?;
+            split.best()
+        } else if (place.len as usize) < LIST {
+            let list = &place.list[..place.len as usize];
+            let later = |n: &u32| before(entry, &self.entries[*n as usize], names);
+            let split = list.iter().position(later).unwrap_or(list.len());
+            place.list.copy_within(split..place.len as usize, split + 1);
+            place.list[split] = number;
+            self.entries[place.list[0] as usize].rank()
+        } else {
+            let mut split = Split::default();
+            for number in place.list.iter().chain([&number]) {
+                split.insert(*number, &self.entries, room)?;
+            }
+            let best = split.best();
+            place.split = keep(&mut self.splits, &mut self.free_splits, split);
+            best
+        };
+        place.len += 1;
+        if let Some(split) = self.splits.get(place.split as usize) {
+            self.tables[pair] = self.tables[pair].max(split.tables());
+        }
+        self.directory.rebound(hash, Found::new(bound(least), at));
+        Ok(())
+    }
+
+    /// Takes out the rule with number `slot`.
+    pub fn remove(&mut self, slot: u32, pattern: &Pattern<A>, names: &Names) {
+        let steps = steps_of(&pattern.mask.addresses);
+        let words = words(&pattern.value.addresses);
+        let hash = hash(&words, pair(steps));
+        let Some(at) = self.place(hash, steps, &words) else { return };
+        let place = &mut self.places[at as usize];
+        let number = if place.split == NO_SPLIT {
+            let list = &place.list[..place.len as usize];
+            let found = list.iter().position(|n| self.entries[*n as usize].slot() == slot);
+            let Some(found) = found else { return };
+            let number = place.list[found];
+            place.list.copy_within(found + 1..place.len as usize, found);
+            number
+        } else {
+            match self.splits[place.split as usize].remove(slot, pattern, &self.entries) {
+                Some(number) => number,
+                None => return,
+            }
+        };
+        self.free_entries.push(number);
+        place.len -= 1;
+        if place.split != NO_SPLIT && place.len as usize <= LIST / 2 {
+            let split = std::mem::take(&mut self.splits[place.split as usize]);
+            self.free_splits.push(place.split);
+            place.split = NO_SPLIT;
+            for (to, number) in place.list.iter_mut().zip(split.iter()) {
+                *to = number;
+            }
+            let entries = &self.entries;
+            place.list[..place.len as usize].sort_unstable_by(|a, b| {
+                let [a, b] = [a, b].map(|n| &entries[*n as usize]);
+                if before(a, b, names) { std::cmp::Ordering::Less } else { std::cmp::Ordering::Greater }
+            });
+        }
+        if place.len == 0 {
+            self.directory.remove(hash, at);
+            self.free_places.push(at);
+        } else {
+            let least = match self.splits.get(place.split as usize) {
+                Some(split) => split.best(),
+                None => self.entries[place.list[0] as usize].rank(),
+            };
+            self.directory.rebound(hash, Found::new(bound(least), at));
+        }
+        self.stale += 1;
+        if self.stale > STALE.max(self.entries.len() / 2) {
+            self.sift();
         }
     }
 
-    /// Restores the order of tables after changes.
-    pub fn settle(&mut self) {
-        for table in self.tables.iter_mut().filter(|t| t.best_is_low) {
-            let table = Arc::make_mut(table);
-            table.best = table.entries.iter().map(|e| e.order).min().unwrap_or(u64::MAX);
-            table.best_is_low = false;
+    /// Makes the sieve anew, and the count of tables.
+    fn sift(&mut self) {
+        loop {
+            let mut sieve = self.sieve.anew();
+            let mut fits = true;
+            self.tables = [0; PAIRS];
+            for place in self.directory.iter().map(|n| &self.places[n.number() as usize]) {
+                fits &= sieve.add(place.steps, &words(&place.addresses));
+                let tables = self.splits.get(place.split as usize).map_or(1, Split::tables);
+                let most = &mut self.tables[pair(place.steps)];
+                *most = (*most).max(tables);
+            }
+            self.sieve = sieve;
+            if fits {
+                break;
+            }
         }
-        self.tables.sort_by_key(|t| t.best);
+        self.stale = 0;
     }
 }
 
-/// Whether `key` agrees with the rule in full.
-#[inline]
-fn matches<const N: usize>(rule: &Compiled, key: &[u64; N]) -> bool {
-    // Only one of the two patterns has N words; the compiler drops the other arm.
-    let masked = if N == 3 { agrees(rule.v4.as_ref(), key) } else { agrees(rule.v6.as_ref(), key) };
-    masked && rule.ports_match(key[N - 2])
-}
-
-#[inline]
-fn agrees<const M: usize>(pattern: Option<&Pattern<M>>, key: &[u64]) -> bool {
-    pattern.is_some_and(|p| p.value.iter().zip(&p.mask).zip(key).all(|((v, m), k)| k & m == *v))
-}
-
-/// Mixes the masked words. Not keyed: rules come from the operator, and a packet can do no worse than meet the
-/// longest chain.
-#[inline]
-fn hash<const N: usize>(key: &[u64; N], mask: &[u64; N]) -> u64 {
-    let mut h = 0x9e37_79b9_7f4a_7c15_u64;
-    for (k, m) in key.iter().zip(mask) {
-        let product = u128::from(h ^ (k & m)) * 0xd6e8_feb8_6659_fd93_u128;
-        h = (product as u64) ^ ((product >> 64) as u64) ^ h.rotate_left(23);
+/// Puts `item` where there is room.
+fn keep<T>(items: &mut Vec<T>, free: &mut Vec<u32>, item: T) -> u32 {
+    match free.pop() {
+        Some(at) => {
+            items[at as usize] = item;
+            at
+        }
+        None => {
+            items.push(item);
+            (items.len() - 1) as u32
+        }
     }
-    h
+}
+
+/// Whether `a` comes before `b`.
+#[inline]
+pub(crate) fn before<const A: usize>(a: &Entry<A>, b: &Entry<A>, names: &Names) -> bool {
+    let (x, y) = (a.rank(), b.rank());
+    if x != y { x < y } else { before_by_name(a.slot(), b.slot(), names) }
+}
+
+#[cold]
+fn before_by_name(a: u32, b: u32, names: &Names) -> bool {
+    let name = |slot: u32| names.get(slot as usize).and_then(|r| r.as_deref()).map(|r| &r.name);
+    name(a) < name(b)
+}
+
+/// Whether prefixes at `steps` are the same. Exact for IPv4; two whole IPv6 addresses may be taken for one, which then
+/// share a place and are told apart by their rules.
+fn same(steps: Steps, a: &Words, b: &Words) -> bool {
+    (0..2).all(|side| {
+        let step = usize::from(steps[side]);
+        a[side][step] == b[side][step]
+    })
+}
+
+/// The hash of a place.
+#[inline]
+fn hash(words: &Words, pair: usize) -> u64 {
+    let (src, dst) = (words[0][pair / STEPS % STEPS], words[1][pair % STEPS]);
+    fold(src ^ 0xd6e8_feb8_6659_fd93, dst.rotate_left(20) ^ 0x9e37_79b9_7f4a_7c15)
+}
+
+#[inline]
+pub(crate) fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
 }

@@ -1,5 +1,6 @@
 use super::*;
 use ipnet::IpNet;
+use perhop_packet::FilterId;
 use perhop_packet::PortId;
 use proptest::option::weighted;
 use proptest::prelude::*;
@@ -135,12 +136,13 @@ proptest! {
     ) {
         let split = split.min(rules.len());
         let (old, new) = rules.split_at(split);
-        let before = Classifier::build(old.to_vec()).unwrap();
+        let mut book = RuleBook::default();
+        let before = book.change(old.to_vec(), &[]).unwrap().classifier;
         let mut removed: Vec<FilterId> =
             gone.iter().filter(|_| !old.is_empty()).map(|i| old[i.index(old.len())].id).collect();
         removed.sort();
         removed.dedup();
-        let after = before.with_changes(new.to_vec(), &removed).unwrap();
+        let after = book.change(new.to_vec(), &removed).unwrap();
         let left = rules.iter().filter(|r| !removed.contains(&r.id)).cloned();
         let anew = Classifier::build(left).unwrap();
         prop_assert_eq!(after.classifier.aux_mask(), anew.aux_mask());
@@ -186,7 +188,7 @@ fn limits_refuse_with_a_reason() {
     let twice = [rule(0, Match::default()), rule(0, Match::default())];
     assert!(matches!(Classifier::build(twice), Err(RuleError::Duplicate { .. })));
     assert!(matches!(
-        Classifier::default().with_changes([], &[FilterId(3)]),
+        RuleBook::default().change(Vec::new(), &[FilterId(3)]),
         Err(RuleError::Unknown { id: FilterId(3) })
     ));
     // Ranges around 32768 share no bit: they can only be told apart in the chain.
@@ -215,10 +217,11 @@ fn five_thousand_filters_need_few_tables() {
             },
         )
     };
-    let classifier = Classifier::build((0..5000).map(host)).unwrap();
+    let mut book = RuleBook::default();
+    let classifier = book.change((0..5000).map(host).collect(), &[]).unwrap().classifier;
     assert_eq!(classifier.tables(), (1, 0));
-    // A change touches one page of one table: the deltas are two, not five thousand.
-    let changed = classifier.with_changes([Rule { priority: 9, ..host(7) }], &[FilterId(7)]).unwrap();
+    // A change is told as what it is: the deltas are two, not five thousand.
+    let changed = book.change(vec![Rule { priority: 9, ..host(7) }], &[FilterId(7)]).unwrap();
     assert_eq!(changed.deltas.len(), 2);
     assert_eq!(changed.classifier.len(), 5000);
 }

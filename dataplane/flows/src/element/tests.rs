@@ -1,6 +1,6 @@
 use super::*;
 use crate::admission::Standing;
-use crate::classifier::{Action, Key, Masked, Match, PortRange, Rule, tests as rules};
+use crate::classifier::{Action, Key, Masked, Match, PortRange, Rule, RuleBook, tests as rules};
 use crate::event::FlowEventKind;
 use crate::query::SNAPSHOT_SLOTS;
 use crate::realtime::{Detector, Stages, rtp::RtpSettings};
@@ -166,6 +166,7 @@ proptest! {
     ) {
         let mut bench = bench(small(), initial.clone(), settings(false));
         let mut ids: Vec<FilterId> = initial.iter().map(|r| r.id).collect();
+        let mut book = RuleBook::of(initial).unwrap();
         let mut next_id = 1000;
         for step in steps {
             let now = bench.now();
@@ -187,7 +188,7 @@ proptest! {
                     let settings = Arc::clone(flows.settings());
                     let meta = push(&mut bench, &made, port);
                     let key = Key::of(&made.frame(), &meta.layout, PortId(port)).unwrap();
-                    let expected = judge(rules_now.linear(&key), &settings, &key);
+                    let expected = judge(rules_now.linear(&key).map(Rule::hit), &settings, &key);
                     prop_assert_eq!(
                         (meta.filter, meta.sla, meta.profile, meta.class),
                         (expected.filter, expected.sla, expected.profile, expected.class),
@@ -199,13 +200,13 @@ proptest! {
                     rule.name = format!("n{next_id}").into();
                     next_id += 1;
                     ids.push(rule.id);
-                    let changed = rules_now.with_changes([rule], &[]).unwrap();
+                    let changed = book.change(vec![rule], &[]).unwrap();
                     let (classifier, deltas) = (Some(changed.classifier), changed.deltas);
                     flows.commit(now, FlowsChange { classifier, deltas, settings: None });
                 }
                 Step::Remove(index) if !ids.is_empty() => {
                     let id = ids.swap_remove(index.index(ids.len()));
-                    let changed = rules_now.with_changes([], &[id]).unwrap();
+                    let changed = book.change(Vec::new(), &[id]).unwrap();
                     let (classifier, deltas) = (Some(changed.classifier), changed.deltas);
                     flows.commit(now, FlowsChange { classifier, deltas, settings: None });
                 }
@@ -225,14 +226,16 @@ proptest! {
 
 #[test]
 fn a_change_that_does_not_concern_a_flow_does_not_reclassify_it() {
-    let mut bench = bench(small(), vec![rule(1, dst("10.1.0.0/16"), Some(ClassId(5)))], settings(false));
+    let first = rule(1, dst("10.1.0.0/16"), Some(ClassId(5)));
+    let mut book = RuleBook::of([first.clone()]).unwrap();
+    let mut bench = bench(small(), vec![first], settings(false));
     let call = Made::udp("10.0.0.1", "10.1.0.2", (1, 2), vec![0; 20]);
     assert_eq!(push(&mut bench, &call, 0).class, ClassId(5));
     assert_eq!(push(&mut bench, &call, 0).filter, FilterId(1));
-    let add = |bench: &mut Bench, rule: Rule| {
+    let mut add = |bench: &mut Bench, rule: Rule| {
         let now = bench.now();
         let flows = bench.element::<Flows>();
-        let changed = flows.classifier().with_changes([rule], &[]).unwrap();
+        let changed = book.change(vec![rule], &[]).unwrap();
         let (classifier, deltas) = (Some(changed.classifier), changed.deltas);
         flows.commit(now, FlowsChange { classifier, deltas, settings: None });
     };
@@ -542,8 +545,10 @@ fn a_page_of_flows_looks_at_a_bounded_part_of_a_table_of_dead_entries() {
 #[test]
 fn more_changes_than_are_remembered_are_one_that_concerns_everybody() {
     let rule = |id: u32| rules::rule(id, Match { protocol: Some(17), ..Match::default() });
-    let none = Classifier::build(vec![rule(0)]).unwrap();
-    let with = |n: u32| none.with_changes((1..=n).map(rule), &[]).unwrap();
+    let with = |n: u32| {
+        let mut book = RuleBook::of([rule(0)]).unwrap();
+        book.change((1..=n).map(rule).collect(), &[]).unwrap()
+    };
     let most = DeltaLog::LEN as u32;
     assert!(with(most).deltas.iter().all(|d| matches!(d, Delta::Rule(_))));
     assert_eq!(with(most).deltas.len(), DeltaLog::LEN);

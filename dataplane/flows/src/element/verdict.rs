@@ -1,7 +1,7 @@
 //! Verdicts: cached, tested against changes, made.
 
 use super::Flows;
-use crate::classifier::{Key, Rule};
+use crate::classifier::{Hit, Key};
 use crate::settings::Settings;
 use crate::table::Verdict;
 use perhop_packet::{FilterId, Meta, ProfileId, SlaId};
@@ -66,7 +66,7 @@ impl Flows {
 }
 
 /// What `rule` and the settings make of a packet.
-pub(crate) fn judge(rule: Option<&Rule>, settings: &Settings, key: &Key) -> Verdict {
+pub(crate) fn judge(rule: Option<Hit>, settings: &Settings, key: &Key) -> Verdict {
     let action = rule.map(|r| r.action).unwrap_or_default();
     let by_code_point = || {
         let trusted = action.trust_dscp || settings.trusts(key.in_port);

@@ -3,7 +3,7 @@
 use super::plan::{RouterPlanner, changed, touches};
 use crate::control::{Draft, Entry};
 use perhop_flows::admission::{AdmissionSettings, Turned, Victim};
-use perhop_flows::classifier::{Action, Classifier, Delta, Masked, Match, PortRange, Rule, RuleError};
+use perhop_flows::classifier::{Action, Delta, Masked, Match, PortRange, Rule, RuleBook, RuleError};
 use perhop_flows::realtime::{Detector, Stages, rtp::RtpSettings, statistics::Statistical};
 use perhop_flows::{FlowsChange, Settings, SlaMap};
 use perhop_model::{AdmissionPolicy, AdmissionSpec, ErrorItem, ExcessPolicy, FilterSpec, Kind, Name, Spec};
@@ -11,12 +11,13 @@ use perhop_packet::{FilterId, ProfileId, SlaId};
 use perhop_reason::Code;
 use perhop_units::{Duration, Rate};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What was last sent to the flows element.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Filters {
-    classifier: Arc<Classifier>,
+    /// Locked because a check makes the change it is asked about where nobody reads; planning the same then finds it done.
+    book: Mutex<RuleBook>,
     settings: Arc<Settings>,
     ids: BTreeMap<Name, FilterId>,
     names: HashMap<FilterId, Name>,
@@ -24,6 +25,10 @@ pub(super) struct Filters {
 }
 
 impl Filters {
+    fn book(&mut self) -> &mut RuleBook {
+        self.book.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn name_of(&self, id: FilterId) -> Option<&Name> {
         self.names.get(&id)
     }
@@ -55,8 +60,9 @@ impl RouterPlanner {
             return Vec::new();
         }
         let (added, removed) = self.filter_changes(draft);
-        match self.filters.classifier.with_changes(added, &removed) {
-            Ok(_) => Vec::new(),
+        let mut book = self.filters.book.lock().unwrap_or_else(PoisonError::into_inner);
+        match book.check(added, &removed) {
+            Ok(()) => Vec::new(),
             Err(e) => vec![rule_error(&e)],
         }
     }
@@ -67,8 +73,7 @@ impl RouterPlanner {
             let (added, removed) = self.filter_changes(draft);
             self.filters.rename(&added, draft);
             // The same change passed `check`, so it cannot fail now.
-            if let Ok(made) = self.filters.classifier.with_changes(added, &removed) {
-                self.filters.classifier = made.classifier.clone();
+            if let Ok(made) = self.filters.book().change(added, &removed) {
                 change.classifier = Some(made.classifier);
                 change.deltas = made.deltas;
             }
@@ -82,7 +87,7 @@ impl RouterPlanner {
             }
         }
         if all {
-            change.classifier = Some(self.filters.classifier.clone());
+            change.classifier = Some(Arc::clone(self.filters.book().classifier()));
             change.settings = Some(self.filters.settings.clone());
             change.deltas = vec![Delta::All];
         }
