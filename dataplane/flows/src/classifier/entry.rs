@@ -113,6 +113,12 @@ impl<const A: usize> Entry<A> {
         Pattern { value: Packed { transport: words.transport & mask.transport, ..words }, mask }
     }
 
+    /// The destination port of a rule that takes no other.
+    pub fn dst_port(&self) -> Option<u16> {
+        let [_, _, first, last] = self.ports;
+        (first == last).then_some(first)
+    }
+
     /// Tier and priority as one number.
     #[inline]
     pub fn rank(&self) -> u64 {

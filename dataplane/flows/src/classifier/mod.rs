@@ -1,13 +1,15 @@
 //! Which rule a packet meets first: pruned tuple search over flat tables, in two copies that control edits in turns.
 //!
-//! Rules are grouped by the mask they compare under; a group is a hash table of cache lines, so a search costs one probe
-//! a group whatever the number of rules. A port range is hashed by the bits all its ports share and compared in full in
-//! the chain. Which groups a packet needs at all, the prefixes of its two addresses tell ([`sieve`]).
+//! Rules are gathered by the pair of their prefixes, each cut to one of five lengths, so that a packet has 25 places to
+//! look at most. A sieve says which of them can be, a directory which there are and the best rank in each: places are
+//! searched best first, until none can be better. A place is a list of a few rules in order, or a tuple space of its own,
+//! where a rule is hashed by what it compares (a port range by the bits all its ports share) and compared in full.
 //!
 //! A [`RuleBook`] belongs to control. It makes each change in a copy of the rules that no worker holds, which the
 //! workers then take between two batches; the copy they leave is brought up to date with the next change.
 //!
-//! Limits: [`MAX_TABLES`] groups an address family and [`MAX_CHAIN`] rules a masked value; a rule beyond is refused.
+//! Limits: [`MAX_TABLES`] tables that a packet may have to visit and [`MAX_CHAIN`] rules that may be compared in each; a
+//! rule beyond is refused.
 
 mod book;
 pub mod classbench;
@@ -119,7 +121,7 @@ impl Classifier {
         self.len == 0
     }
 
-    /// Tables of the IPv4 and of the IPv6 space.
+    /// Most tables that an IPv4 and an IPv6 packet may have to visit.
     pub fn tables(&self) -> (usize, usize) {
         (self.v4.tables(), self.v6.tables())
     }

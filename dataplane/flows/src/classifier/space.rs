@@ -8,11 +8,12 @@
 //! Source: V. Srinivasan, S. Suri, G. Varghese, "Packet classification using tuple space search", SIGCOMM 1999.
 
 use super::entry::Entry;
-use super::key::Packed;
+use super::key::{Packed, field};
 use super::rule::{Pattern, Rule};
-use super::sieve::{PAIRS, STEPS, Sieve, Steps, Words, pair, steps_of, words};
+use super::sieve::{PAIRS, Pairs, STEPS, Sieve, Steps, Words, pair, steps_of, words};
 use super::split::{Split, Visit};
 use super::table::{Found, Lines, bound};
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// Tables one address family may have for one packet. A packet of a new flow visits each once at worst.
@@ -40,9 +41,13 @@ const NO_SPLIT: u32 = u32::MAX;
 struct Place<const A: usize> {
     /// In order, the first `len` of them, when there is no split.
     list: [u32; LIST],
-    len: u32,
-    split: u32,
+    /// The destination port of each that takes one alone.
+    ports: [u16; LIST],
+    /// A bit each of the others.
+    any_port: u8,
+    len: u8,
     steps: Steps,
+    split: u32,
     /// The prefixes.
     addresses: [u64; A],
 }
@@ -96,7 +101,63 @@ pub(crate) struct Search<'k, 'a, const A: usize> {
     pub bound: u32,
 }
 
-impl<const A: usize> Search<'_, '_, A> {
+/// The places of a key that have not been searched.
+#[derive(Clone, Copy, Debug)]
+struct Candidates {
+    found: [Found; PAIRS],
+    len: usize,
+    /// There are others that are not remembered: prefixes that share tags by chance.
+    more: bool,
+}
+
+impl Default for Candidates {
+    fn default() -> Self {
+        Self { found: [Found::NEVER; PAIRS], len: 0, more: false }
+    }
+}
+
+impl Candidates {
+    #[inline]
+    fn note(&mut self, place: Found, is: bool) {
+        if self.len == PAIRS {
+            self.more |= is;
+            return;
+        }
+        self.found[self.len] = place;
+        self.len += usize::from(is);
+    }
+
+    /// The place with the best rule, unless nothing there can be better than `bound`.
+    #[inline]
+    fn next(&mut self, bound: u32) -> Option<u32> {
+        let (mut at, mut least) = (0, Found::NEVER);
+        for (i, place) in self.found[..self.len].iter().enumerate() {
+            if *place < least {
+                (at, least) = (i, *place);
+            }
+        }
+        if least == Found::NEVER || least.bound() > bound {
+            return None;
+        }
+        self.found[at] = Found::NEVER;
+        Some(least.number())
+    }
+}
+
+#[inline]
+fn each_bit(mut bits: u32, mut see: impl FnMut(usize)) {
+    while bits != 0 {
+        see(bits.trailing_zeros() as usize);
+        bits &= bits - 1;
+    }
+}
+
+impl<'k, 'a, const A: usize> Search<'k, 'a, A> {
+    #[inline]
+    fn new(key: &'k Packed<A>, names: &'k Names, entries: &'a [Entry<A>]) -> Self {
+        Self { key, names, entries, best: None, bound: u32::MAX }
+    }
+
     /// Compares with a rule; whether it matches.
     #[inline]
     pub fn compare(&mut self, number: u32) -> bool {
@@ -129,79 +190,75 @@ impl<const A: usize> Space<A> {
     pub fn longest_chain(&self) -> usize {
         let chain = |place: &Place<A>| match self.splits.get(place.split as usize) {
             Some(split) => split.longest_chain(&self.entries),
-            None => place.len as usize,
+            None => usize::from(place.len),
         };
         self.places.iter().map(chain).max().unwrap_or(0)
     }
 
     /// The first rule by order that matches.
     #[inline]
-    pub fn find(&self, key: &Packed<A>, names: &Names) -> Option<&Entry<A>> {
-        let mut search = Search { key, names, entries: &self.entries, best: None, bound: u32::MAX };
-        self.each_place(&mut search, |search, number| self.search(number, search));
+    pub fn find<'a>(&'a self, key: &Packed<A>, names: &Names) -> Option<&'a Entry<A>> {
+        let words = words(&key.addresses);
+        let mut places = Candidates::default();
+        self.look(&words, self.sieve.pairs(&words), &mut places);
+        let mut search = Search::new(key, names, &self.entries);
+        while let Some(number) = places.next(search.bound) {
+            self.search(number, &mut search);
+        }
+        if places.more {
+            self.search_rest(&mut search);
+        }
         search.best
+    }
+
+    /// Searches all places whatever their best: for keys that have more than there is room to remember.
+    #[cold]
+    #[inline(never)]
+    fn search_rest<'a>(&'a self, search: &mut Search<'_, 'a, A>) {
+        let words = words(&search.key.addresses);
+        each_bit(self.sieve.pairs(&words), |pair| {
+            self.directory.each(hash(&words, pair), |place| self.search(place.number(), search));
+        });
     }
 
     /// As [`Space::find`], telling what each table said.
     pub fn explain(&self, key: &Packed<A>, names: &Names, mut tell: impl FnMut(Visit)) {
-        let mut search = Search { key, names, entries: &self.entries, best: None, bound: u32::MAX };
-        self.each_place(&mut search, |search, number| {
+        let mut search = Search::new(key, names, &self.entries);
+        let words = words(&key.addresses);
+        let mut places = Candidates::default();
+        self.look(&words, self.sieve.pairs(&words), &mut places);
+        while let Some(number) = places.next(search.bound) {
             let place = &self.places[number as usize];
             if let Some(split) = self.splits.get(place.split as usize) {
-                return split.explain(search, &mut tell);
+                split.explain(&mut search, &mut tell);
+                continue;
             }
-            let mut visit = Visit { rules: place.len as usize, compared: 0, matched: None };
-            for number in &place.list[..place.len as usize] {
+            let mut visit = Visit { rules: usize::from(place.len), compared: 0, matched: None };
+            let mut left = place.likely(search.key);
+            while left != 0 {
+                let number = place.list[left.trailing_zeros() as usize % LIST];
+                left &= left - 1;
                 visit.compared += 1;
-                if search.compare(*number) {
-                    visit.matched = Some(self.entries[*number as usize].slot());
+                if search.compare(number) {
+                    visit.matched = Some(self.entries[number as usize].slot());
                     break;
                 }
             }
             tell(visit);
-        });
+        }
     }
 
-    /// Every place that may hold a better rule than found so far, those with the best first.
+    /// The places of a key, as many as there is room for.
     #[inline]
-    fn each_place<'k, 'a>(
-        &'a self,
-        search: &mut Search<'k, 'a, A>,
-        mut see: impl FnMut(&mut Search<'k, 'a, A>, u32),
-    ) {
-        let words = words(&search.key.addresses);
-        let mut pairs = self.sieve.pairs(&words);
-        let (mut found, mut len) = ([Found::NEVER; 32], 0);
-        while pairs != 0 {
-            let pair = pairs.trailing_zeros() as usize;
-            pairs &= pairs - 1;
-            let hash = hash(&words, pair);
+    fn look(&self, words: &Words, pairs: Pairs, places: &mut Candidates) {
+        (places.len, places.more) = (0, false);
+        each_bit(pairs, |pair| {
+            let hash = hash(words, pair);
             match self.directory.only(hash) {
-                Some((place, is)) => {
-                    found[len % 32] = place;
-                    len += usize::from(is);
-                }
-                None => self.directory.each(hash, |place| {
-                    if place.bound() <= search.bound {
-                        see(search, place.number());
-                    }
-                }),
+                Some((place, is)) => places.note(place, is),
+                None => self.directory.each(hash, |place| places.note(place, true)),
             }
-        }
-        let found = &mut found[..len];
-        loop {
-            let (mut at, mut least) = (0, Found::NEVER);
-            for (i, place) in found.iter().enumerate() {
-                if *place < least {
-                    (at, least) = (i, *place);
-                }
-            }
-            if least.bound() > search.bound || least == Found::NEVER {
-                return;
-            }
-            found[at] = Found::NEVER;
-            see(search, least.number());
-        }
+        });
     }
 
     #[inline]
@@ -210,9 +267,11 @@ impl<const A: usize> Space<A> {
         if place.split != NO_SPLIT {
             return self.splits[place.split as usize].search(search);
         }
-        for number in &place.list[..place.len as usize] {
-            let entry = &self.entries[*number as usize];
-            if bound(entry.rank()) > search.bound || search.compare(*number) {
+        let mut left = place.likely(search.key);
+        while left != 0 {
+            let number = place.list[left.trailing_zeros() as usize % LIST];
+            left &= left - 1;
+            if search.compare(number) {
                 return;
             }
         }
@@ -261,9 +320,16 @@ impl<const A: usize> Space<A> {
     fn found(&mut self, steps: Steps, number: u32, hash: u64) {
         let entry = &self.entries[number as usize];
         let (addresses, rank) = (entry.words().addresses, entry.rank());
-        let mut list = [0; LIST];
-        list[0] = number;
-        let place = Place { list, len: 1, split: NO_SPLIT, steps, addresses };
+        let mut place = Place {
+            list: [0; LIST],
+            ports: [0; LIST],
+            any_port: 0,
+            len: 0,
+            steps,
+            split: NO_SPLIT,
+            addresses,
+        };
+        place.put(0, number, entry);
         let place = keep(&mut self.places, &mut self.free_places, place);
         let places = &self.places;
         self.directory.insert(hash, Found::new(bound(rank), place), |n| {
@@ -283,12 +349,11 @@ impl<const A: usize> Space<A> {
             let split = &mut self.splits[place.split as usize];
             split.insert(number, &self.entries, room)?;
             split.best()
-        } else if (place.len as usize) < LIST {
-            let list = &place.list[..place.len as usize];
+        } else if usize::from(place.len) < LIST {
+            let list = &place.list[..usize::from(place.len)];
             let later = |n: &u32| before(entry, &self.entries[*n as usize], names);
-            let split = list.iter().position(later).unwrap_or(list.len());
-            place.list.copy_within(split..place.len as usize, split + 1);
-            place.list[split] = number;
+            let at = list.iter().position(later).unwrap_or(list.len());
+            place.put(at, number, entry);
             self.entries[place.list[0] as usize].rank()
         } else {
             let mut split = Split::default();
@@ -297,9 +362,9 @@ impl<const A: usize> Space<A> {
             }
             let best = split.best();
             place.split = keep(&mut self.splits, &mut self.free_splits, split);
+            place.len = 0;
             best
         };
-        place.len += 1;
         if let Some(split) = self.splits.get(place.split as usize) {
             self.tables[pair] = self.tables[pair].max(split.tables());
         }
@@ -315,34 +380,25 @@ impl<const A: usize> Space<A> {
         let Some(at) = self.place(hash, steps, &words) else { return };
         let place = &mut self.places[at as usize];
         let number = if place.split == NO_SPLIT {
-            let list = &place.list[..place.len as usize];
+            let list = &place.list[..usize::from(place.len)];
             let found = list.iter().position(|n| self.entries[*n as usize].slot() == slot);
             let Some(found) = found else { return };
-            let number = place.list[found];
-            place.list.copy_within(found + 1..place.len as usize, found);
-            number
+            place.take(found)
         } else {
-            match self.splits[place.split as usize].remove(slot, pattern, &self.entries) {
-                Some(number) => number,
-                None => return,
+            let split = &mut self.splits[place.split as usize];
+            let Some(number) = split.remove(slot, pattern, &self.entries) else { return };
+            if split.len() <= LIST / 2 {
+                let mut list: Vec<u32> = std::mem::take(split).iter().collect();
+                let entry = |n: &u32| &self.entries[*n as usize];
+                list.sort_unstable_by(|a, b| order(entry(a), entry(b), names));
+                self.free_splits.push(place.split);
+                place.split = NO_SPLIT;
+                list.iter().enumerate().for_each(|(at, n)| place.put(at, *n, entry(n)));
             }
+            number
         };
         self.free_entries.push(number);
-        place.len -= 1;
-        if place.split != NO_SPLIT && place.len as usize <= LIST / 2 {
-            let split = std::mem::take(&mut self.splits[place.split as usize]);
-            self.free_splits.push(place.split);
-            place.split = NO_SPLIT;
-            for (to, number) in place.list.iter_mut().zip(split.iter()) {
-                *to = number;
-            }
-            let entries = &self.entries;
-            place.list[..place.len as usize].sort_unstable_by(|a, b| {
-                let [a, b] = [a, b].map(|n| &entries[*n as usize]);
-                if before(a, b, names) { std::cmp::Ordering::Less } else { std::cmp::Ordering::Greater }
-            });
-        }
-        if place.len == 0 {
+        if place.len == 0 && place.split == NO_SPLIT {
             self.directory.remove(hash, at);
             self.free_places.push(at);
         } else {
@@ -379,6 +435,43 @@ impl<const A: usize> Space<A> {
     }
 }
 
+impl<const A: usize> Place<A> {
+    /// A bit each of the rules that the packet's destination port does not rule out.
+    #[inline]
+    fn likely(&self, key: &Packed<A>) -> u32 {
+        let port = (key.transport >> field::DST_PORT) as u16;
+        let mut likely = u32::from(self.any_port);
+        for (i, p) in self.ports.iter().enumerate() {
+            likely |= u32::from(*p == port) << i;
+        }
+        likely & ((1 << self.len) - 1)
+    }
+
+    /// Puts a rule into the list, which has room.
+    fn put(&mut self, at: usize, number: u32, entry: &Entry<A>) {
+        let len = usize::from(self.len);
+        self.list.copy_within(at..len, at + 1);
+        self.ports.copy_within(at..len, at + 1);
+        let earlier = self.any_port & ((1 << at) - 1);
+        let later = self.any_port & !((1 << at) - 1);
+        let port = entry.dst_port();
+        self.any_port = earlier | u8::from(port.is_none()) << at | later << 1;
+        (self.list[at], self.ports[at]) = (number, port.unwrap_or(0));
+        self.len += 1;
+    }
+
+    /// Takes a rule out of the list.
+    fn take(&mut self, at: usize) -> u32 {
+        let (number, len) = (self.list[at], usize::from(self.len));
+        self.list.copy_within(at + 1..len, at);
+        self.ports.copy_within(at + 1..len, at);
+        let earlier = self.any_port & ((1 << at) - 1);
+        self.any_port = earlier | (self.any_port >> 1) & !((1 << at) - 1);
+        self.len -= 1;
+        number
+    }
+}
+
 /// Puts `item` where there is room.
 fn keep<T>(items: &mut Vec<T>, free: &mut Vec<u32>, item: T) -> u32 {
     match free.pop() {
@@ -391,6 +484,11 @@ fn keep<T>(items: &mut Vec<T>, free: &mut Vec<u32>, item: T) -> u32 {
             (items.len() - 1) as u32
         }
     }
+}
+
+/// The order of two rules.
+fn order<const A: usize>(a: &Entry<A>, b: &Entry<A>, names: &Names) -> Ordering {
+    if before(a, b, names) { Ordering::Less } else { Ordering::Greater }
 }
 
 /// Whether `a` comes before `b`.

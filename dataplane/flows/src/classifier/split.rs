@@ -50,6 +50,11 @@ impl<const A: usize> Split<A> {
         self.tables.len()
     }
 
+    /// Rules inside.
+    pub fn len(&self) -> usize {
+        self.tables.iter().map(|t| t.lines.len()).sum()
+    }
+
     /// Rank of the first rule, or less.
     pub fn best(&self) -> u64 {
         self.tables.first().map_or(u64::MAX >> 24, |t| t.best)

@@ -3,7 +3,7 @@
 /// Numbers of one line.
 const SLOTS: usize = 6;
 /// Numbers a line has on average when the table grows.
-const FULL: usize = 3;
+const FULL: usize = 2;
 /// The tag of a place that holds nothing.
 const EMPTY: u16 = 0;
 

@@ -226,6 +226,87 @@ fn five_thousand_filters_need_few_tables() {
     assert_eq!(changed.classifier.len(), 5000);
 }
 
+#[test]
+fn a_copy_that_is_held_stays_as_it_was() {
+    let host = |n: u32| {
+        let dst = IpNet::new(IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + n % 7)), 32).unwrap();
+        rule(n, Match { dst: Some(dst), dst_ports: Some(PortRange::one(n as u16)), ..Match::default() })
+    };
+    let mut book = RuleBook::of((0..300).map(host)).unwrap();
+    let ids = |c: &Classifier| c.rules().map(|r| r.id.0).collect::<std::collections::BTreeSet<_>>();
+    let mut held: Vec<(Arc<Classifier>, std::collections::BTreeSet<u32>)> = Vec::new();
+    let mut now: std::collections::BTreeSet<u32> = (0..300).collect();
+    for step in 0..60u32 {
+        let (gone, come) = (step * 3 % 300, 300 + step);
+        if step % 5 == 4 {
+            // Refused at its last part: nothing of it remains.
+            assert!(book.change(vec![host(come), host(come)], &[]).is_err());
+            assert!(book.check(vec![host(come)], &[]).is_ok());
+        }
+        let removed: Vec<FilterId> = now.take(&gone).map(FilterId).into_iter().collect();
+        now.insert(come);
+        let changed = book.change(vec![host(come)], &removed).unwrap();
+        assert_eq!(ids(&changed.classifier), now);
+        // Some are held for long, as by a worker that sees no packets.
+        if step % 3 == 0 {
+            held.push((changed.classifier, now.clone()));
+        }
+        if step % 20 == 19 {
+            held.clear();
+        }
+        for (classifier, expected) in &held {
+            assert_eq!(ids(classifier), *expected);
+            for n in [gone, come] {
+                let key = classbench::key(1, 0x0a00_0000 + n % 7, 5, n as u16, 17);
+                assert_eq!(classifier.classify(&key).map(|h| h.id), classifier.linear(&key).map(|r| r.id));
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Change after change, by a book that has two copies and more, checked before or not.
+    #[test]
+    fn many_changes_give_what_a_linear_scan_gives(
+        rules in rules(150),
+        steps in proptest::collection::vec((any::<proptest::sample::Index>(), 1..12usize, any::<[bool; 3]>()), 1..40),
+        keys in proptest::collection::vec(key(), 12),
+    ) {
+        prop_assume!(!rules.is_empty());
+        let mut book = RuleBook::default();
+        let mut inside = vec![false; rules.len()];
+        let mut held = Vec::new();
+        for (from, count, [check, hold, release]) in steps {
+            let (mut added, mut removed) = (Vec::new(), Vec::new());
+            for at in (from.index(rules.len())..rules.len()).take(count) {
+                if inside[at] {
+                    removed.push(rules[at].id);
+                } else {
+                    added.push(rules[at].clone());
+                }
+                inside[at] = !inside[at];
+            }
+            if check {
+                prop_assert!(book.check(added.clone(), &removed).is_ok());
+                prop_assert!(book.check(Vec::new(), &removed).is_ok());
+            }
+            let now = book.change(added, &removed).unwrap().classifier;
+            prop_assert_eq!(now.len(), inside.iter().filter(|i| **i).count());
+            for key in &keys {
+                prop_assert_eq!(now.classify(key).map(|h| h.id), now.linear(key).map(|r| r.id), "{:?}", key);
+            }
+            if hold {
+                held.push(now);
+            }
+            if release {
+                held.clear();
+            }
+        }
+    }
+}
+
 /// The rule sets that nobody here wrote; none without them.
 fn rule_sets() -> Vec<(String, Vec<Rule>, std::path::PathBuf)> {
     let Some(data) = std::env::var_os("PERHOP_TEST_DATA") else {
