@@ -6,16 +6,21 @@
 mod abr;
 mod abr_host;
 mod allocation;
+mod chain;
 mod change;
 mod classify;
 mod costs;
 mod detection;
+mod edge;
 mod forward;
 mod latency;
+mod load;
 mod machine;
 mod memory;
+mod meter;
 mod report;
 mod router;
+mod schedule;
 mod sim;
 mod traffic;
 mod turns;
@@ -50,6 +55,18 @@ enum Bench {
     Classify(classify::Options),
     /// Changes of the set of filters
     Change(change::Options),
+    /// A packet into a tree of many classes and one out of it
+    Schedule(schedule::Options),
+    /// The two rate three colour marker, with the clock
+    Meter(meter::Options),
+    /// Check, classify, mark, queue, serve: a chain as the Click router is known by
+    Chain(chain::Options),
+    /// What a DiffServ edge does with a packet, as flows, filters and classes grow
+    Edge(edge::Options),
+    /// Memory of a flow and of a class
+    Memory(memory::Options),
+    /// How long large configurations and many flows take to be there
+    Load(load::Options),
     /// The simulator, beside ns-3 where it is installed
     Sim(sim::Options),
     /// Where a packet's time inside the router goes: by element, and by rate and length
@@ -104,6 +121,12 @@ pub fn run(args: &Args) -> ExitCode {
         Bench::Abr(options) => abr::run(options, &mut Sink::new(options.measured.json)),
         Bench::Classify(options) => classify::run(options, &mut Sink::new(options.measured.json)),
         Bench::Change(options) => change::run(options, &mut Sink::new(options.measured.json)),
+        Bench::Schedule(options) => schedule::run(options, &mut Sink::new(options.measured.json)),
+        Bench::Meter(options) => meter::run(options, &mut Sink::new(options.measured.json)),
+        Bench::Chain(options) => chain::run(options, &mut Sink::new(options.measured.json)),
+        Bench::Edge(options) => edge::run(options, &mut Sink::new(options.measured.json)),
+        Bench::Memory(options) => memory::run(options, &mut Sink::new(options.measured.json)),
+        Bench::Load(options) => load::run(options, &mut Sink::new(options.measured.json)),
         Bench::Sim(options) => sim::run(options, &mut Sink::new(options.json)),
         Bench::Latency(options) => latency::run(options, &mut Sink::new(options.json)),
         Bench::AbrHost(options) => abr_host::run(options, &mut Sink::new(options.json)),

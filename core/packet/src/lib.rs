@@ -15,5 +15,5 @@ pub use batch::Batch;
 pub use list::PacketList;
 pub use meta::{ClassId, Direction, FilterId, LeafId, Meta, NO_CONNECTION, PortId, ProfileId, SlaId};
 pub use pool::{BUFFER_LEN, HEADROOM, Packet, Pool, PoolCounters};
-pub use prefetch::prefetch;
+pub use prefetch::{prefetch, prefetch_whole};
 pub use reason::DropReason;

@@ -125,7 +125,23 @@ impl Router {
     /// # Errors
     /// The configuration is refused.
     pub fn new(setup: &Setup, pool: Pool, seed: u64) -> Result<Self, BenchError> {
-        let objects = objects(setup)?;
+        let options = EdgeOptions::live(setup.connections);
+        let options = setup.abr.map_or(options, |(connections, _)| options.with_abr(connections));
+        let mut router = Self::with(objects(setup)?, &options, pool, seed)?;
+        router.world();
+        Ok(router)
+    }
+
+    /// A router of these objects, ports among them, that knows no routes.
+    ///
+    /// # Errors
+    /// The configuration is refused.
+    pub fn with(
+        objects: Vec<Object>,
+        options: &EdgeOptions,
+        pool: Pool,
+        seed: u64,
+    ) -> Result<Self, BenchError> {
         let mut ports = Vec::new();
         for object in objects.iter().filter(|o| o.kind == Kind::Port) {
             let spec = Spec::from_value(Kind::Port, object.spec.clone())
@@ -134,16 +150,13 @@ impl Router {
                 ports.push(EdgePort { name: object.name.to_string(), spec });
             }
         }
-        let options = EdgeOptions::live(setup.connections);
-        let options = setup.abr.map_or(options, |(connections, _)| options.with_abr(connections));
-        let text = edge_graph(&ports, &options);
+        let text = edge_graph(&ports, options);
         let mut planner = RouterPlanner::new(ports, registry());
         let worker =
             Worker::new(&text, &mut planner, pool, seed).map_err(|e| BenchError::Router(e.to_string()))?;
         let control = Control::new(1, planner, Limits::default());
         let mut router = Self { control, worker, next: 0 };
         router.submit(vec![Op::ReplaceOwned { kinds: RouterFile::KINDS.to_vec(), objects }])?;
-        router.world();
         Ok(router)
     }
 

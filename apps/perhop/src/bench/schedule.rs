@@ -11,14 +11,14 @@ use super::BenchError;
 use super::machine::{self, Watch};
 use super::report::{Metric, Point, Sink, Spread};
 use super::turns::Runs;
-use perhop_element::{Budget, Cx, Discipline, Driver, Element, NodeId, PortIndex};
+use perhop_element::{Budget, Cx, Discipline, Driver, Element, NodeId, PortIndex, TimerId};
 use perhop_elements::schedule::{
-    Bound, ClassTree, LeafKind, LeafParams, NodeIndex, NodeParams, NodeSpec, TreeLink,
+    Bound, ClassTree, LeafKind, LeafMap, LeafParams, NodeIndex, NodeParams, NodeSpec, TreeLink,
 };
 use perhop_packet::{Batch, LeafId, Pool};
 use perhop_units::{Bytes, Instant, QueueLimit, Rate};
-use rand::seq::SliceRandom;
 use rand::SeedableRng;
+use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 use std::any::Any;
 
@@ -146,11 +146,19 @@ impl Rig {
         let waiting = (classes * options.backlog) as usize;
         let pool = Pool::new(waiting + 4 * Batch::MAX);
         let mut driver = Driver::new(pool.clone(), options.seed);
-        let exchange = Exchange { tree, out: Batch::new(), budget: 0 };
-        let node = driver.add("tree", Box::new(exchange), 0);
+        let node = driver.add("tree", Box::new(Exchange::new(tree, None)), 0);
         // A little less than all classes together may send, so that none ever has tokens to spare.
         let pace = ((u64::from(FRAME) * 8 * 1_000_000_000) << 16) / CEILINGS.0 * 49 / 50;
-        let mut rig = Self { driver, node, batch: Batch::new(), arrivals: Vec::new(), next: 0, now: Instant(1), pace, fraction: 0 };
+        let mut rig = Self {
+            driver,
+            node,
+            batch: Batch::new(),
+            arrivals: Vec::new(),
+            next: 0,
+            now: Instant(1),
+            pace,
+            fraction: 0,
+        };
         // Turns begin in this order, packets then come in another.
         arrivals.shuffle(&mut random);
         for _ in 0..options.backlog {
@@ -167,7 +175,7 @@ impl Rig {
         rig.driver.push(rig.now, node, 0, &mut rig.batch);
         arrivals.shuffle(&mut random);
         rig.arrivals = arrivals;
-        rig.exchange().budget = options.batch;
+        rig.exchange().limit = options.batch;
         rig
     }
 
@@ -193,11 +201,11 @@ impl Rig {
                     self.next = 0;
                 }
             }
-            let time = self.fraction + self.pace * u64::from(exchange.budget);
+            let time = self.fraction + self.pace * u64::from(exchange.limit);
             self.fraction = time & 0xffff;
             self.now = Instant(self.now.0 + (time >> 16));
             if batch.is_empty() {
-                self.driver.wake(self.now, self.node, perhop_element::TimerId::MAIN);
+                self.driver.wake(self.now, self.node, TimerId::MAIN);
             } else {
                 self.driver.push(self.now, self.node, 0, batch);
             }
@@ -217,7 +225,8 @@ impl Rig {
     fn check(&mut self, classes: u32, backlog: u32) -> Result<(), BenchError> {
         let exchange = self.exchange();
         let held = exchange.tree.held() + exchange.out.len() as u64;
-        let idle = exchange.tree.iter().filter(|c| c.params.queue.is_some() && c.backlog_packets == 0).count();
+        let idle =
+            exchange.tree.iter().filter(|c| c.params.queue.is_some() && c.backlog_packets == 0).count();
         if held != u64::from(classes) * u64::from(backlog) || idle > classes as usize / 100 {
             return Err(BenchError::Wrong(format!("{held} packets wait, {idle} classes are without any")));
         }
@@ -226,10 +235,21 @@ impl Rig {
 }
 
 /// Takes what comes and gives as many packets as may leave.
-struct Exchange {
-    tree: ClassTree,
-    out: Batch,
-    budget: u32,
+pub(super) struct Exchange {
+    pub tree: ClassTree,
+    /// Which leaf a packet goes to; without it the one it names.
+    map: Option<LeafMap>,
+    /// What has left.
+    pub out: Batch,
+    /// Packets that may leave at a time, and no more than have come if there is a map.
+    pub limit: u32,
+}
+
+impl Exchange {
+    /// Lets nothing leave until it has a limit.
+    pub fn new(tree: ClassTree, map: Option<LeafMap>) -> Self {
+        Self { tree, map, out: Batch::new(), limit: 0 }
+    }
 }
 
 impl Element for Exchange {
@@ -237,14 +257,19 @@ impl Element for Exchange {
         "Exchange"
     }
     fn push(&mut self, cx: &mut Cx<'_>, _port: PortIndex, batch: &mut Batch) {
-        let _ = self.tree.enqueue(cx, batch);
-        self.wake(cx, perhop_element::TimerId::MAIN);
-    }
-    fn wake(&mut self, cx: &mut Cx<'_>, _timer: perhop_element::TimerId) {
-        if self.budget > 0 {
-            let budget = Budget { bytes: u64::MAX, packets: self.budget };
-            let _ = self.tree.dequeue(cx, budget, &mut self.out);
+        let mut limit = self.limit;
+        if let Some(map) = &self.map {
+            limit = limit.min(batch.len() as u32);
+            for packet in batch.iter_mut() {
+                let meta = packet.meta_mut();
+                meta.leaf = map.find(meta.sla, meta.class).0;
+            }
         }
+        let _ = self.tree.enqueue(cx, batch);
+        self.give(cx, limit);
+    }
+    fn wake(&mut self, cx: &mut Cx<'_>, _timer: TimerId) {
+        self.give(cx, self.limit);
     }
     fn held(&self) -> u64 {
         self.tree.held() + self.out.len() as u64
@@ -254,6 +279,14 @@ impl Element for Exchange {
     }
     fn as_any(&self) -> &dyn Any {
         self
+    }
+}
+
+impl Exchange {
+    fn give(&mut self, cx: &mut Cx<'_>, packets: u32) {
+        if packets > 0 {
+            let _ = self.tree.dequeue(cx, Budget { bytes: u64::MAX, packets }, &mut self.out);
+        }
     }
 }
 
@@ -303,7 +336,16 @@ mod tests {
 
     fn options(levels: u8, guaranteed: bool) -> Options {
         let measured = Runs { runs: 1, cpu: None, json: true };
-        Options { classes: None, throttled: None, guaranteed, levels, backlog: 4, batch: 32, seed: 1, measured }
+        Options {
+            classes: None,
+            throttled: None,
+            guaranteed,
+            levels,
+            backlog: 4,
+            batch: 32,
+            seed: 1,
+            measured,
+        }
     }
 
     #[test]

@@ -30,10 +30,11 @@
 //! # Source
 //! RFC 2475 §2.3.1 (multi-field classifier), RFC 3290 §4.2.
 
+use super::plain::{Gist, Plain};
 use super::rule::{Rule, WORDS};
 use crate::plumbing::adapter::as_any;
 use perhop_element::{CounterSink, Cx, Element, ElementState, ElementType, PortCount, PortIndex, Reader};
-use perhop_packet::{Batch, DropReason};
+use perhop_packet::{Batch, DropReason, Packet};
 
 /// The most rules.
 const MAX_RULES: usize = 64;
@@ -42,6 +43,8 @@ const MAX_RULES: usize = 64;
 #[derive(Debug)]
 pub struct IpClassifier {
     rules: Vec<Rule>,
+    /// The same, if all are plain.
+    plain: Option<Vec<Plain>>,
     matched: Vec<u64>,
     unmatched: u64,
 }
@@ -50,7 +53,21 @@ impl IpClassifier {
     /// One output a rule; rules past the 64th are ignored.
     pub fn new(mut rules: Vec<Rule>) -> Self {
         rules.truncate(MAX_RULES);
-        Self { matched: vec![0; rules.len()], rules, unmatched: 0 }
+        let plain = rules.iter().map(Plain::of).collect();
+        Self { matched: vec![0; rules.len()], plain, rules, unmatched: 0 }
+    }
+
+    /// Number of the first rule that a packet satisfies.
+    #[inline]
+    fn first(&self, packet: &Packet) -> Option<usize> {
+        let Some(plain) = &self.plain else {
+            return self.rules.iter().position(|rule| rule.matches(packet));
+        };
+        // All are looked at: which one it is cannot be foretold, and a branch for each would cost more.
+        let gist = Gist::of(&packet.meta().layout);
+        let satisfied =
+            plain.iter().rev().fold(0u64, |bits, rule| bits << 1 | u64::from(rule.matches(&gist)));
+        (satisfied != 0).then(|| satisfied.trailing_zeros() as usize)
     }
 }
 
@@ -61,7 +78,7 @@ impl Element for IpClassifier {
 
     fn push(&mut self, cx: &mut Cx<'_>, _port: PortIndex, batch: &mut Batch) {
         for packet in batch.drain() {
-            match self.rules.iter().position(|rule| rule.matches(&packet)) {
+            match self.first(&packet) {
                 Some(output) => {
                     self.matched[output] += 1;
                     cx.emit(output as PortIndex, packet);

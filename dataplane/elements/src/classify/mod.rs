@@ -2,6 +2,7 @@
 
 mod dscp;
 mod ip;
+mod plain;
 mod rule;
 
 pub use dscp::{DscpClassifier, DscpTable};

@@ -24,14 +24,14 @@ struct Term {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
+pub(super) enum Side {
     Src,
     Dst,
     Either,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Test {
+pub(super) enum Test {
     AnyIp,
     IpVersion(u8),
     Ethertype(u16),
@@ -48,7 +48,7 @@ enum Test {
 
 /// A prefix ready to compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Net {
+pub(super) enum Net {
     V4 { bits: u32, mask: u32 },
     V6 { bits: u128, mask: u128 },
 }
@@ -210,6 +210,14 @@ impl Rule {
     /// Whether the packet, whose layout is valid, satisfies the rule. O(words).
     pub fn matches(&self, packet: &Packet) -> bool {
         self.matches_frame(packet.frame(), &packet.meta().layout)
+    }
+
+    /// Its tests, when it is one list of tests none of which is negated.
+    pub(super) fn conjunction(&self) -> Option<impl Iterator<Item = &Test>> {
+        match &self.alternatives[..] {
+            [terms] if terms.iter().all(|t| !t.negated) => Some(terms.iter().map(|t| &t.test)),
+            _ => None,
+        }
     }
 
     /// As [`Rule::matches`], for a frame and its layout.

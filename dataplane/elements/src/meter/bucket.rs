@@ -25,8 +25,11 @@ impl Bucket {
     /// Credits the time up to `now`; an earlier `now` than before changes nothing. Returns what did not fit.
     #[inline]
     pub fn refill(&mut self, now: Instant) -> Tokens {
+        if now <= self.last {
+            return Tokens::ZERO;
+        }
         let earned = self.rate.earned(now.since(self.last));
-        self.last = self.last.max(now);
+        self.last = now;
         self.add(earned)
     }
 

@@ -78,15 +78,12 @@ impl TrTcm {
         self.peak.refill(now);
         let pre = if self.aware { pre } else { Color::Green };
         let cost = Tokens::from_bytes(len);
-        if pre == Color::Red || !self.peak.covers(cost) {
-            return Color::Red;
-        }
-        self.peak.take(cost);
-        if pre == Color::Yellow || !self.committed.covers(cost) {
-            return Color::Yellow;
-        }
-        self.committed.take(cost);
-        Color::Green
+        // Which colour comes next cannot be foretold, so nothing here depends on it but what is taken.
+        let peak = (pre != Color::Red) & self.peak.covers(cost);
+        let committed = peak & (pre == Color::Green) & self.committed.covers(cost);
+        self.peak.take(Tokens(cost.0 * i64::from(peak)));
+        self.committed.take(Tokens(cost.0 * i64::from(committed)));
+        [Color::Red, Color::Yellow, Color::Green][usize::from(peak) + usize::from(committed)]
     }
 
     /// Continues with what `old` held at `now`, clamped to the own bursts.

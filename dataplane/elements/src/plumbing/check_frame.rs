@@ -27,7 +27,10 @@
 
 use super::adapter::as_any;
 use perhop_element::{Cx, Element, ElementType, PortCount, PortIndex, Reader};
-use perhop_packet::{Batch, DropReason};
+use perhop_packet::{Batch, DropReason, prefetch};
+
+/// Packets further on whose frame is asked for while earlier ones are dissected.
+const FRAMES_AHEAD: usize = 4;
 
 /// The element.
 #[derive(Debug)]
@@ -57,8 +60,12 @@ impl Element for CheckFrame {
 /// Dissects every frame: well-formed ones go to output 0, those that are not IP to `not_ip` if given.
 pub(super) fn dissect_batch(cx: &mut Cx<'_>, batch: &mut Batch, not_ip: Option<PortIndex>) {
     let mut plain = true;
-    for packet in batch.iter_mut() {
-        let (meta, frame) = packet.parts_mut();
+    let packets = batch.as_mut_slice();
+    for n in 0..packets.len() {
+        if let Some(later) = packets.get(n + FRAMES_AHEAD) {
+            prefetch(later.frame());
+        }
+        let (meta, frame) = packets[n].parts_mut();
         match perhop_wire::dissect(frame) {
             Ok(layout) => {
                 plain &= layout.ip_version != 0 || not_ip.is_none();

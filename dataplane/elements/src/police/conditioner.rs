@@ -57,6 +57,9 @@ use perhop_element::{CounterSink, Cx, Element, ElementState, ElementType, PortCo
 use perhop_packet::{Batch, ClassId, DropReason, Meta, NO_CONNECTION, Packet, ProfileId, SlaId};
 use perhop_units::{Bytes, Color, Dscp, Instant};
 
+/// Packets further on whose entries are asked for while earlier ones are conditioned.
+const ENTRIES_AHEAD: usize = 8;
+
 /// The element.
 #[derive(Debug)]
 pub struct Conditioner {
@@ -249,12 +252,15 @@ impl Element for Conditioner {
     }
 
     fn push(&mut self, cx: &mut Cx<'_>, _port: PortIndex, batch: &mut Batch) {
-        // With many customers each entry is a cache miss; asking for all of them first lets the misses overlap.
-        for packet in batch.iter() {
-            self.tables.profiles.prefetch(packet.meta().profile.index());
-            self.tables.slas.prefetch(packet.meta().sla.index());
+        // With many customers each entry is a few cache misses; asking for some ahead lets the misses overlap.
+        let mut packets = batch.drain();
+        for packet in packets.as_slice().iter().take(ENTRIES_AHEAD) {
+            self.tables.prefetch(packet.meta());
         }
-        for mut packet in batch.drain() {
+        while let Some(mut packet) = packets.next() {
+            if let Some(later) = packets.as_slice().get(ENTRIES_AHEAD - 1) {
+                self.tables.prefetch(later.meta());
+            }
             match self.condition(&mut packet) {
                 None => cx.emit(0, packet),
                 Some(reason) => cx.drop(packet, reason),

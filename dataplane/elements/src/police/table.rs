@@ -4,7 +4,7 @@ use super::condition::{Adopt, Profile, RealtimeClass, Sla};
 use super::live::{Contracts, Group, LiveFlows};
 use super::shared::SharedBucket;
 use super::spec::{ProfileSpec, RealtimeSpec, SlaSpec};
-use perhop_packet::{ClassId, ProfileId, SlaId};
+use perhop_packet::{ClassId, Meta, ProfileId, SlaId};
 use perhop_units::Instant;
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -40,7 +40,7 @@ impl<T> Table<T> {
     #[inline]
     pub(super) fn prefetch(&self, id: usize) {
         if let Some(Some(chunk)) = self.chunks.get(id / CHUNK) {
-            perhop_packet::prefetch(&chunk[id % CHUNK]);
+            perhop_packet::prefetch_whole(&chunk[id % CHUNK]);
         }
     }
 
@@ -197,6 +197,13 @@ impl Contracts for Table<Sla> {
 }
 
 impl Tables {
+    /// Asks for the entries that a packet will need.
+    #[inline]
+    pub(super) fn prefetch(&self, meta: &Meta) {
+        self.profiles.prefetch(meta.profile.index());
+        self.slas.prefetch(meta.sla.index());
+    }
+
     pub(super) fn commit(&mut self, now: Instant, change: &mut ConditionerChange) {
         change.profiles.commit(now, &mut self.profiles);
         for sla in change.slas.entries.values_mut().flatten() {

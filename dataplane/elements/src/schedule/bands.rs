@@ -32,7 +32,7 @@ use super::transmitter::{Transmitter, TransmitterConfig};
 use crate::plumbing::set_class::is_name;
 use crate::queue::{Fifo, FifoConfig};
 use perhop_element::{
-    ArgError, Args, BuildCx, CounterSink, Cx, Delta, Discipline, Element, ElementState, Reader,
+    ArgError, Args, Budget, BuildCx, CounterSink, Cx, Delta, Discipline, Element, ElementState, Reader,
 };
 use perhop_packet::{Batch, ClassId};
 use perhop_units::{Bytes, Instant, QueueLimit, Rate};
@@ -122,16 +122,26 @@ impl Bands {
         sum
     }
 
-    /// Takes one packet from `band`; `false` when it gave none.
-    pub(super) fn take(&mut self, cx: &mut Cx<'_>, band: usize, out: &mut Batch, sum: &mut Delta) -> bool {
+    /// Takes up to `budget` from `band`; gives what it was.
+    pub(super) fn take(
+        &mut self,
+        cx: &mut Cx<'_>,
+        band: usize,
+        budget: Budget,
+        out: &mut Batch,
+        sum: &mut Delta,
+    ) -> Budget {
         let before = (out.len(), self.held);
-        let delta = self.children[band].dequeue(cx, perhop_element::Budget::ONE, out);
+        let delta = self.children[band].dequeue(cx, budget, out);
         let mut own = Delta { packets: delta.packets, bytes: delta.bytes, ..Delta::default() };
         self.note(&mut own, before.1);
         sum.packets += own.packets;
         sum.bytes += own.bytes;
         sum.became_idle |= own.became_idle;
-        out.len() > before.0
+        let given = &out.as_slice()[before.0..];
+        // Only a limit in bytes needs their sum.
+        let bytes = if budget.bytes == u64::MAX { 0 } else { given.iter().map(|p| p.len() as u64).sum() };
+        Budget { bytes, packets: given.len() as u32 }
     }
 
     fn note(&mut self, delta: &mut Delta, before: u64) {

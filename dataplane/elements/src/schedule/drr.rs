@@ -143,7 +143,7 @@ impl Discipline for Drr {
         let mut bytes = 0;
         for _ in 0..budget.packets {
             let Some((band, head)) = self.choose(cx).filter(|_| bytes < budget.bytes) else { break };
-            if !self.bands.take(cx, band, out, &mut sum) {
+            if self.bands.take(cx, band, Budget::ONE, out, &mut sum).packets == 0 {
                 break;
             }
             self.deficits[band] -= self.cost(head);

@@ -61,13 +61,15 @@ impl Discipline for Priority {
 
     fn dequeue(&mut self, cx: &mut Cx<'_>, budget: Budget, out: &mut Batch) -> Delta {
         let mut sum = Delta::default();
-        let mut bytes = 0;
-        for _ in 0..budget.packets {
-            let Some((band, head)) = self.choose(cx).filter(|_| bytes < budget.bytes) else { break };
-            if !self.bands.take(cx, band, out, &mut sum) {
+        let mut left = budget;
+        for band in 0..self.bands.len() {
+            // Nothing comes in between, so what one class gives at a time is what it would give one by one.
+            let given = self.bands.take(cx, band, left, out, &mut sum);
+            left.packets -= given.packets;
+            left.bytes = left.bytes.saturating_sub(given.bytes);
+            if left.packets == 0 || left.bytes == 0 {
                 break;
             }
-            bytes += u64::from(head.len);
         }
         sum
     }

@@ -6,10 +6,9 @@
 //! come before those that become larger, so that their sum never exceeds what it is before or after. Work is counted in
 //! steps ([`ClassTree::change_steps`]), each O(depth + log n).
 
+use super::arena::{CHUNK, Chunk, chunk_of, new_chunk};
 use super::drains::DrainLink;
-use super::node::{
-    Body, Bucket, CEILING, CHUNK, Chunk, Cold, Ix, Link, ROOT, Rings, State, chunk_of, cost, new_chunk, timer,
-};
+use super::node::{Body, Bucket, CEILING, Cold, Ix, Link, ROOT, Rings, State, cost, timer};
 use super::queue::LeafQueue;
 use super::wheel::NIL;
 use super::{ClassTree, FreedSlot, NodeIndex, NodeParams, TreeLink, position};

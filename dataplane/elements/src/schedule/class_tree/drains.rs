@@ -1,6 +1,7 @@
 //! Removed leaves that still hold packets, in the order in which their time ends.
 
-use super::node::{Arena, Ix};
+use super::arena::Arena;
+use super::node::Ix;
 use super::wheel::NIL;
 use perhop_units::Instant;
 use std::collections::BTreeMap;

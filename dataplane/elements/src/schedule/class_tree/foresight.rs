@@ -4,12 +4,15 @@
 //! Following the rings themselves would not do, because each step would have to wait for the memory it then asks for.
 //! What is remembered is a hint: where it is wrong, memory is asked for in vain, and nothing else happens.
 
-use super::node::{Arena, Ix};
+use super::arena::Arena;
+use super::node::Ix;
 use super::wheel::NIL;
 
 /// Packets from one leaf to the one it remembers.
-const AHEAD: usize = 8;
-/// Packets before a leaf's turn at which it is looked at, for what lies behind it.
+const AHEAD: usize = 12;
+/// Packets before a leaf's turn at which what lies behind it is asked for.
+const LATER: usize = 8;
+/// Packets before its turn at which its first packet is.
 const SOON: usize = 4;
 
 #[derive(Debug)]
@@ -28,9 +31,10 @@ impl Default for Foresight {
 }
 
 impl Foresight {
-    /// Leaf `ix` is being served. Asks for one that is expected later, and gives one that is expected soon.
+    /// Leaf `ix` is being served. Asks for one that is expected later, and gives two that are expected before: the one that
+    /// comes later and the one that comes soon.
     #[inline]
-    pub(super) fn serve(&mut self, nodes: &mut Arena, ix: Ix) -> Option<Ix> {
+    pub(super) fn serve(&mut self, nodes: &mut Arena, ix: Ix) -> [Option<Ix>; 2] {
         let n = self.packets % AHEAD;
         self.packets = self.packets.wrapping_add(1);
         let before = std::mem::replace(&mut self.served[n], ix);
@@ -47,7 +51,10 @@ impl Foresight {
         if later != NIL {
             nodes.at(later).prefetch();
         }
-        let soon = self.expected[(n + SOON) % AHEAD];
-        (soon != NIL).then_some(soon)
+        let expected = |packets: usize| {
+            let ix = self.expected[(n + packets) % AHEAD];
+            (ix != NIL).then_some(ix)
+        };
+        [expected(LATER), expected(SOON)]
     }
 }

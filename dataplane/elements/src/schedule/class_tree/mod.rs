@@ -55,6 +55,7 @@
 //! Networking 3(4), 1995 (the aim); Shreedhar and Varghese, "Efficient Fair Queuing using Deficit Round Robin", ACM SIGCOMM
 //! 1995 (DRR). The combination is our own.
 
+mod arena;
 mod change;
 mod drains;
 mod foresight;
@@ -83,9 +84,10 @@ pub use params::{
 };
 
 use crate::plumbing::adapter::as_any;
+use arena::{Arena, CHUNK};
 use drains::Drains;
 use foresight::Foresight;
-use node::{Arena, Cold, Ix, Node, ROOT, Row, State, cost, lender_row};
+use node::{Cold, Ix, Node, ROOT, Row, State, cost, lender_row};
 use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Head};
 use perhop_packet::Batch;
 use perhop_units::{Instant, Rate, Tokens};
@@ -156,11 +158,13 @@ pub struct FreedSlot {
 }
 
 /// Trees up to this size stay in the cache by themselves.
-const NEAR_CLASSES: u32 = 64;
+const NEAR_CLASSES: u32 = if cfg!(test) { 0 } else { 64 };
 /// Packets further on whose classes are asked for while earlier ones are put into theirs.
 const NODES_AHEAD: usize = 12;
+/// The same of what lies behind these.
+const QUEUES_AHEAD: usize = 8;
 /// The same of the last packet in their queues, which will point to them.
-const QUEUES_AHEAD: usize = 6;
+const TAILS_AHEAD: usize = 4;
 
 impl ClassTree {
     /// A tree without classes: it drops everything as [`perhop_packet::DropReason::NoClass`].
@@ -217,7 +221,7 @@ impl ClassTree {
 
     /// Bytes of memory a class takes: of a leaf, and of a class with classes below.
     pub fn bytes_per_class() -> (usize, usize) {
-        let leaf = size_of::<Node>() + size_of::<Cold>() + Part::BYTES / node::CHUNK;
+        let leaf = size_of::<Node>() + size_of::<Cold>() + Part::BYTES / CHUNK;
         (leaf, leaf + size_of::<node::Rings>())
     }
 
@@ -287,7 +291,10 @@ impl Discipline for ClassTree {
             if let Some(later) = rest.get(NODES_AHEAD - 1) {
                 self.expect_leaf(later);
             }
-            if let Some(soon) = rest.get(QUEUES_AHEAD - 1) {
+            if let Some(next) = rest.get(QUEUES_AHEAD - 1) {
+                self.expect_queue(next);
+            }
+            if let Some(soon) = rest.get(TAILS_AHEAD - 1) {
                 self.expect_tail(soon);
             }
             self.accept(cx, packet);
@@ -364,7 +371,7 @@ impl Discipline for ClassTree {
         self.chosen = None;
         let now = self.now;
         let overhead = u64::from(self.link.overhead_bytes);
-        for ix in 1..(self.nodes.chunks() * node::CHUNK) as Ix {
+        for ix in 1..(self.nodes.chunks() * CHUNK) as Ix {
             let node = self.nodes.at_mut(ix);
             let Some(queue) = node.queue_mut() else { continue };
             let packets = queue.len();

@@ -3,7 +3,7 @@
 use super::params::{LeafKind, LeafParams};
 use crate::drop::{RedConfig, RedState, RedVerdict, mark};
 use crate::queue::FifoQueue;
-use perhop_packet::{DropReason, Packet};
+use perhop_packet::{DropReason, Packet, prefetch_whole};
 use perhop_units::{Bytes, Instant, Probability, QueueLimit, Rate};
 
 /// A bounded queue of packets in order of arrival.
@@ -169,6 +169,14 @@ impl LeafQueue {
     #[inline]
     pub(super) fn prefetch_head(&self) {
         self.fifo().prefetch_head();
+    }
+
+    /// Asks for what lies behind the class itself: of a queue that drops early everything.
+    #[inline]
+    pub(super) fn prefetch_inner(&self) {
+        if let Self::Red(red) = self {
+            prefetch_whole(&**red);
+        }
     }
 
     /// Asks for the last packet's, to which the next one is tied.

@@ -1,7 +1,8 @@
 //! Serving: which leaf comes next, what a packet costs whom, and what the passing of time makes possible.
 
+use super::arena::Arena;
 use super::node::{
-    Arena, Body, CEILING, EXCESS, GUARANTEE, Ix, LENDERS, Node, ROOT, Row, State, cost, lender_row, timer,
+    Body, CEILING, EXCESS, GUARANTEE, Ix, LENDERS, Node, ROOT, Row, State, cost, lender_row, timer,
 };
 use super::wheel::{Due, NIL, Wheel};
 use super::{ClassTree, MAX_WEIGHT_RATIO, NEAR_CLASSES, NodeIndex, position};
@@ -120,9 +121,14 @@ impl ClassTree {
         if now >= self.next_drain {
             self.end_drains(cx);
         }
-        self.fire_due(now);
+        if self.wheel.next_due().is_some_and(|at| at <= now.0) {
+            self.fire_due(now);
+        } else {
+            self.settled = Some(now);
+        }
     }
 
+    #[inline(never)]
     fn fire_due(&mut self, now: Instant) {
         let mut due = [Due::default(); TIMERS_A_PACKET];
         let count = self.wheel.take_due(now.0, &mut due);
@@ -142,6 +148,9 @@ impl ClassTree {
             // It may well be served next.
             if let Some(soon) = due.get(n + TIMERS_AHEAD / 2) {
                 self.expect_service(soon.id >> 1);
+            }
+            if let Some(queue) = self.nodes.at(id >> 1).queue() {
+                queue.prefetch_head();
             }
             if self.nodes.at_mut(id >> 1).timers[*id as usize & 1].fires(*when) {
                 self.fire(*id, now);
@@ -321,7 +330,7 @@ impl ClassTree {
             node.prefetch_bounds();
         }
         if let Body::Leaf(queue) = &node.body {
-            queue.prefetch_head();
+            queue.prefetch_inner();
         }
     }
 
@@ -330,6 +339,16 @@ impl ClassTree {
     pub(super) fn expect_leaf(&self, packet: &Packet) {
         if let Some(ix) = position(NodeIndex(packet.meta().leaf.0)).filter(|ix| self.nodes.holds(*ix)) {
             prefetch(&self.nodes.at(ix).body);
+        }
+    }
+
+    /// Asks for what lies behind the leaf it goes to.
+    #[inline]
+    pub(super) fn expect_queue(&self, packet: &Packet) {
+        if let Some(ix) = position(NodeIndex(packet.meta().leaf.0)).filter(|ix| self.nodes.holds(*ix))
+            && let Some(queue) = self.nodes.at(ix).queue()
+        {
+            queue.prefetch_inner();
         }
     }
 
@@ -356,8 +375,12 @@ impl ClassTree {
         let node = self.nodes.at(ix);
         // One that its ceiling stops comes back by its timer.
         if self.classes > NEAR_CLASSES && !node.throttled {
-            if let Some(soon) = self.foresight.serve(&mut self.nodes, ix) {
-                self.expect_service(soon);
+            let [later, soon] = self.foresight.serve(&mut self.nodes, ix);
+            if let Some(later) = later {
+                self.expect_service(later);
+            }
+            if let Some(queue) = soon.and_then(|soon| self.nodes.at(soon).queue()) {
+                queue.prefetch_head();
             }
         }
         let node = self.nodes.at(ix);
