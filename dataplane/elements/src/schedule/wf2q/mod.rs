@@ -133,7 +133,7 @@ impl Discipline for Wf2q {
         let mut bytes = 0;
         for _ in 0..budget.packets {
             let Some((band, head)) = self.choose(cx).filter(|_| bytes < budget.bytes) else { break };
-            if !self.bands.take(cx, band, out, &mut sum) {
+            if self.bands.take(cx, band, Budget::ONE, out, &mut sum).packets == 0 {
                 break;
             }
             let next = self.bands.child(band).peek(cx).map(|head| u64::from(head.len));
