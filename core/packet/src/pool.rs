@@ -308,6 +308,14 @@ impl Pool {
         }
     }
 
+    /// All buffers, one behind the other by [`Packet::buffer_index`]: page-aligned, each [`BUFFER_LEN`] long, where they
+    /// are until the last handle and the last packet are gone. For whoever has a card or the kernel write into buffers,
+    /// which must be those of packets that it holds.
+    pub fn memory(&self) -> NonNull<[u8]> {
+        let shared = self.shared();
+        NonNull::slice_from_raw_parts(shared.arena, shared.capacity * BUFFER_LEN)
+    }
+
     /// Whether `packet` came from this pool.
     pub fn owns(&self, packet: &Packet) -> bool {
         // SAFETY: the packet's slot is live.
@@ -568,6 +576,22 @@ mod tests {
         assert!(!p.resize(BUFFER_LEN));
         assert!(!p.set_frame(&[0; BUFFER_LEN]));
         p.release();
+    }
+
+    #[test]
+    fn the_memory_holds_every_buffer_at_its_index() {
+        let pool = Pool::new(5);
+        let memory = pool.memory();
+        assert_eq!((memory.len(), memory.addr().get() % PAGE), (5 * BUFFER_LEN, 0));
+        let mut batch = Batch::new();
+        while let Some(mut p) = pool.packet(&[7]) {
+            assert!(p.grow_front(1));
+            let at = memory.addr().get() + p.buffer_index() as usize * BUFFER_LEN + p.headroom();
+            assert_eq!(p.frame().as_ptr().addr(), at);
+            batch.push(p);
+        }
+        assert_eq!(batch.len(), 5);
+        batch.release_all();
     }
 
     #[test]
