@@ -8,11 +8,15 @@
 //!
 //! The kernel takes the program away when the descriptor is closed: nothing is left behind by a crash.
 //!
-//! Source: Linux `Documentation/bpf/standardization/instruction-set.rst`, bpf(2), `include/uapi/linux/bpf.h`.
+//! Source: Linux `include/uapi/linux/bpf.h`, `struct __sk_buff`.
 
+use crate::bpf::{
+    self, AND_32, Assembler, AttachPoint, FRAME_16, FRAME_32, GO, IF_DIFFERENT_32, IF_EQUAL_32, Instruction,
+    LOAD, MOVE_32, MOVE_64, ProgramKind,
+};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 /// Addresses that share their first bits: an address and how many bits count.
 pub type Prefix = (IpAddr, u8);
@@ -21,7 +25,7 @@ pub type Prefix = (IpAddr, u8);
 pub const MAX_PREFIXES: usize = 256;
 
 /// Packets to these always pass: unspecified, multicast, reserved and limited broadcast; link-local.
-const ALWAYS: [Prefix; 5] = [
+pub(crate) const ALWAYS: [Prefix; 5] = [
     (IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8),
     (IpAddr::V4(Ipv4Addr::new(224, 0, 0, 0)), 3),
     (IpAddr::V6(Ipv6Addr::UNSPECIFIED), 8),
@@ -42,14 +46,7 @@ impl EarlyDrop {
     /// # Errors
     /// EPERM without CAP_BPF and CAP_NET_ADMIN in the first user namespace; EINVAL before Linux 6.6.
     pub fn attach(index: u32, local: &[Prefix]) -> io::Result<Self> {
-        let program = load(&program(local))?;
-        let request = LinkCreate {
-            program: program.as_raw_fd() as u32,
-            index,
-            attach_type: TCX_INGRESS,
-            ..LinkCreate::default()
-        };
-        Ok(Self { link: descriptor(bpf(LINK_CREATE, &request)?) })
+        Ok(Self { link: bpf::attach(&load(local)?, index, AttachPoint::TcxIngress, 0)? })
     }
 
     /// Puts other addresses in force, without a moment in which neither holds.
@@ -57,105 +54,13 @@ impl EarlyDrop {
     /// # Errors
     /// ENOLINK when the interface is gone.
     pub fn update(&self, local: &[Prefix]) -> io::Result<()> {
-        let program = load(&program(local))?;
-        let request = LinkUpdate {
-            link: self.link.as_raw_fd() as u32,
-            program: program.as_raw_fd() as u32,
-            ..LinkUpdate::default()
-        };
-        bpf(LINK_UPDATE, &request).map(|_| ())
+        bpf::replace(&self.link, &load(local)?)
     }
 }
 
-const PROG_LOAD: libc::c_long = 5;
-const LINK_CREATE: libc::c_long = 28;
-const LINK_UPDATE: libc::c_long = 29;
-const SCHED_CLS: u32 = 3;
-const TCX_INGRESS: u32 = 46;
-
-#[repr(C)]
-#[derive(Default)]
-struct ProgLoad {
-    kind: u32,
-    count: u32,
-    instructions: u64,
-    license: u64,
-    log: [u64; 2],
-    version_and_flags: u64,
-    name: [u8; 16],
+fn load(local: &[Prefix]) -> io::Result<OwnedFd> {
+    bpf::load(ProgramKind::Classifier, c"perhop_forwards", &program(local))
 }
-
-#[repr(C)]
-#[derive(Default)]
-struct LinkCreate {
-    program: u32,
-    index: u32,
-    attach_type: u32,
-    flags: u32,
-    relative: u64,
-    revision: u64,
-}
-
-#[repr(C)]
-#[derive(Default)]
-struct LinkUpdate {
-    link: u32,
-    program: u32,
-    flags: u32,
-    old: u32,
-}
-
-/// One request; `T` is one of the structures above.
-fn bpf<T>(command: libc::c_long, request: &T) -> io::Result<i32> {
-    // SAFETY: pointer and length describe `request`, which the kernel reads; pointers in it (of `load`) are valid for
-    // the call.
-    let rc = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(request), size_of::<T>()) };
-    if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(rc as i32) }
-}
-
-fn descriptor(raw: i32) -> OwnedFd {
-    // SAFETY: a fresh descriptor (close-on-exec) that nobody else owns.
-    unsafe { OwnedFd::from_raw_fd(raw) }
-}
-
-fn load(program: &[Instruction]) -> io::Result<OwnedFd> {
-    let mut name = [0; 16];
-    name[..15].copy_from_slice(b"perhop_forwards");
-    let request = ProgLoad {
-        kind: SCHED_CLS,
-        count: program.len() as u32,
-        instructions: program.as_ptr() as u64,
-        license: c"Dual MIT/GPL".as_ptr() as u64,
-        name,
-        ..ProgLoad::default()
-    };
-    bpf(PROG_LOAD, &request).map(descriptor)
-}
-
-/// One instruction as the kernel takes it.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Instruction {
-    code: u8,
-    /// Destination in the low, source in the high four bits.
-    registers: u8,
-    offset: i16,
-    value: i32,
-}
-
-/// `w(d) = *(u32 *)(s + offset)`.
-const LOAD: u8 = 0x61;
-/// `r0` = 16 or 32 bits of the frame, in host order; outside the frame the program ends with 0, which passes.
-const FRAME_16: u8 = 0x28;
-const FRAME_32: u8 = 0x20;
-const MOVE_64: u8 = 0xbf;
-const MOVE_32: u8 = 0xbc;
-const SET_32: u8 = 0xb4;
-const AND_32: u8 = 0x54;
-const IF_EQUAL_32: u8 = 0x16;
-const IF_DIFFERENT_32: u8 = 0x56;
-const GO: u8 = 0x05;
-const EXIT: u8 = 0x95;
 
 /// Offsets in `struct __sk_buff`.
 const PACKET_TYPE: i16 = 4;
@@ -171,35 +76,7 @@ enum Label {
     V6,
 }
 
-/// A program whose jumps forward are not filled in yet.
-#[derive(Default)]
-struct Assembler {
-    out: Vec<Instruction>,
-    jumps: Vec<(usize, Label)>,
-}
-
-impl Assembler {
-    fn add(&mut self, code: u8, to: u8, from: u8, offset: i16, value: i32) {
-        self.out.push(Instruction { code, registers: from << 4 | to, offset, value });
-    }
-
-    fn jump(&mut self, code: u8, register: u8, value: i32, label: Label) {
-        self.jumps.push((self.out.len(), label));
-        self.add(code, register, 0, 0, value);
-    }
-
-    fn here(&mut self, label: Label) {
-        let here = self.out.len();
-        for (at, _) in self.jumps.iter().filter(|(_, l)| *l == label) {
-            self.out[*at].offset = (here - at - 1) as i16;
-        }
-    }
-
-    fn end(&mut self, verdict: i32) {
-        self.add(SET_32, 0, 0, 0, verdict);
-        self.add(EXIT, 0, 0, 0, 0);
-    }
-
+impl Assembler<Label> {
     /// Drops packets whose destination, the words in `registers`, is in none of `prefixes`.
     fn drop_unless(&mut self, registers: &[u8], prefixes: &[Words]) {
         // Code behind an unconditional jump would be refused.
@@ -237,7 +114,7 @@ type Words = (Vec<u32>, u8);
 
 /// The program for a host with these addresses.
 fn program(local: &[Prefix]) -> Vec<Instruction> {
-    let mut a = Assembler::default();
+    let mut a = Assembler::<Label>::default();
     a.add(MOVE_64, 6, 1, 0, 0);
     a.add(LOAD, 0, 6, PACKET_TYPE, 0);
     // PACKET_HOST is 0.
@@ -275,6 +152,7 @@ fn program(local: &[Prefix]) -> Vec<Instruction> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bpf::{EXIT, SET_32};
 
     /// Runs a program as the kernel would; `None` when it does something that no program of ours does.
     fn run(program: &[Instruction], packet_type: u32, vlan: u32, frame: &[u8]) -> Option<i32> {

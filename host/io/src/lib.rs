@@ -1,5 +1,5 @@
-//! Ports of real and make-believe links: packet sockets with memory-mapped rings, capture files, memory; and packets
-//! that wait for a verdict.
+//! Ports of real and make-believe links: packet sockets with memory-mapped rings, AF_XDP sockets, capture files, memory;
+//! and packets that wait for a verdict.
 //!
 //! Ports implement [`perhop_element::Port`]; [`nfqueue`] is for packets that stay this host's own. Unsafe code lives here, each block with its reason.
 #![allow(
@@ -9,9 +9,13 @@
 )]
 
 pub mod af_packet;
+pub mod af_xdp;
+mod bpf;
 pub mod checksum;
 pub mod clock;
+mod device;
 pub mod early_drop;
+mod interface;
 pub mod memory;
 pub mod nfqueue;
 pub mod pcap;
@@ -19,5 +23,7 @@ mod pcapng;
 pub mod thread;
 
 pub use af_packet::{AfPacket, AfPacketConfig, Outgoing};
+pub use af_xdp::{AfXdp, AfXdpConfig};
+pub use device::DevicePort;
 pub use early_drop::EarlyDrop;
 pub use memory::MemoryPort;

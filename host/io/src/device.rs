@@ -1,0 +1,113 @@
+//! A port on an interface of this machine, by whichever way frames reach it.
+
+use crate::af_packet::KernelSent;
+use crate::{AfPacket, AfXdp};
+use perhop_element::{CounterSink, Port, PortError};
+use perhop_packet::{Batch, Pool};
+use perhop_units::Instant;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// A port on an interface. See [`AfPacket`] and [`AfXdp`] for what differs.
+#[derive(Debug)]
+pub enum DevicePort {
+    /// By a packet socket.
+    AfPacket(AfPacket),
+    /// By AF_XDP sockets.
+    AfXdp(AfXdp),
+}
+
+impl DevicePort {
+    /// The way: `af_packet`, or `af_xdp` and how.
+    pub fn way(&self) -> String {
+        match self {
+            Self::AfPacket(_) => "af_packet".to_owned(),
+            Self::AfXdp(port) => format!("af_xdp ({})", port.mode()),
+        }
+    }
+
+    /// Whether a frame waits to be received.
+    pub fn has_input(&self) -> bool {
+        match self {
+            Self::AfPacket(port) => port.has_input(),
+            Self::AfXdp(port) => port.has_input(),
+        }
+    }
+
+    /// Whether frames wait that need another [`Port::transmit`], with or without more packets.
+    pub fn has_pending_output(&self) -> bool {
+        match self {
+            Self::AfPacket(port) => port.has_pending_output(),
+            Self::AfXdp(port) => port.has_pending_output(),
+        }
+    }
+
+    /// What the kernel sent by this interface since the last call.
+    pub fn take_kernel_sent(&mut self) -> KernelSent {
+        match self {
+            Self::AfPacket(port) => port.take_kernel_sent(),
+            Self::AfXdp(port) => port.take_kernel_sent(),
+        }
+    }
+
+    /// Looks for an interface that went down or away; call after `poll(2)` reported an error.
+    ///
+    /// # Errors
+    /// [`PortError::Down`].
+    pub fn check_link(&mut self) -> Result<(), PortError> {
+        match self {
+            Self::AfPacket(port) => port.check_link(),
+            Self::AfXdp(port) => port.check_link(),
+        }
+    }
+}
+
+impl From<AfPacket> for DevicePort {
+    fn from(port: AfPacket) -> Self {
+        Self::AfPacket(port)
+    }
+}
+
+impl From<AfXdp> for DevicePort {
+    fn from(port: AfXdp) -> Self {
+        Self::AfXdp(port)
+    }
+}
+
+impl Port for DevicePort {
+    fn receive(&mut self, now: Instant, pool: &Pool, batch: &mut Batch) -> Result<usize, PortError> {
+        match self {
+            Self::AfPacket(port) => port.receive(now, pool, batch),
+            Self::AfXdp(port) => port.receive(now, pool, batch),
+        }
+    }
+
+    fn transmit(&mut self, batch: &mut Batch) -> Result<usize, PortError> {
+        match self {
+            Self::AfPacket(port) => port.transmit(batch),
+            Self::AfXdp(port) => port.transmit(batch),
+        }
+    }
+
+    fn room(&mut self) -> u32 {
+        match self {
+            Self::AfPacket(port) => port.room(),
+            Self::AfXdp(port) => port.room(),
+        }
+    }
+
+    fn counters(&mut self, sink: &mut dyn CounterSink) {
+        match self {
+            Self::AfPacket(port) => port.counters(sink),
+            Self::AfXdp(port) => port.counters(sink),
+        }
+    }
+}
+
+impl AsFd for DevicePort {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::AfPacket(port) => port.as_fd(),
+            Self::AfXdp(port) => port.as_fd(),
+        }
+    }
+}
