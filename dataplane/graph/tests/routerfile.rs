@@ -10,7 +10,7 @@ mod page;
 use perhop_config::Severity;
 use perhop_graph::control::Draining;
 use perhop_graph::control::{Control, Draft, GraphRequest, Input, Limits, Output, Planner};
-use perhop_graph::routerfile::RouterFile;
+use perhop_graph::routerfile::{PortIo, RouterFile};
 use perhop_model::{
     Credentials, ErrorItem, Key, Kind, Mode, Name, Object, Op, Outcome, Owner, Spec, Transaction, TxnId,
 };
@@ -209,6 +209,16 @@ fn room_for_controlled_connections_is_that_of_connections_unless_it_is_given() {
     let room = |router: &str| good(&format!("[router]\n{router}\n")).router.abr_connections();
     assert_eq!((room(""), room("max_flows = 2000")), (65_536, 2_000));
     assert_eq!(room("max_flows = 2000\nmax_abr_connections = 3000"), 3_000);
+}
+
+#[test]
+fn frames_come_by_packet_sockets_unless_the_file_says_otherwise() {
+    let io = |router: &str| good(&format!("[router]\n{router}\n")).router.io;
+    assert_eq!(io(""), PortIo::AfPacket);
+    let ways = [("af_packet", PortIo::AfPacket), ("af_xdp", PortIo::AfXdp), ("auto", PortIo::Auto)];
+    for (name, way) in ways {
+        assert_eq!(io(&format!("io = \"{name}\"")), way);
+    }
 }
 
 #[test]

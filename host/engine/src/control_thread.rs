@@ -11,7 +11,7 @@ use perhop_flows::{FlowEvent, FlowEventKind};
 use perhop_graph::control::{Control, Input, Output};
 use perhop_graph::router::{Change, RouterPlanner, WorkerEvent};
 use perhop_graph::routerfile::RouterFile;
-use perhop_io::{AfPacket, clock};
+use perhop_io::{DevicePort, clock};
 use perhop_model::{
     Claim, CountersPage, Credentials, ErrorItem, Event, EventKind, Op, Owner, Reply, Role, Spec, StatePage,
     StateQuery, Transaction, TxnId,
@@ -62,7 +62,7 @@ impl World {
 pub(crate) enum ToControl {
     World(Box<World>),
     PortGone(PortId),
-    PortBack(PortId, u32, Box<AfPacket>),
+    PortBack(PortId, u32, Box<DevicePort>),
     /// In force; what was replaced comes back with it.
     Applied(Box<ChangeJob>),
     Worker(WorkerEvent),

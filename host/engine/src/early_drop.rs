@@ -71,7 +71,7 @@ fn is_ours_alone(link: &LinkInfo, mirror: &Mirror) -> bool {
 }
 
 /// What the kernel keeps for itself: local routes of all tables, and addresses that have none yet.
-fn local_addresses(mirror: &Mirror) -> Vec<Prefix> {
+pub(crate) fn local_addresses(mirror: &Mirror) -> Vec<Prefix> {
     let kept = [RouteKind::Local, RouteKind::Anycast, RouteKind::Broadcast, RouteKind::Multicast];
     let routes = mirror.routes().iter().filter(|route| kept.contains(&route.kind));
     let mut local: Vec<Prefix> =

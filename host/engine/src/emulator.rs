@@ -12,7 +12,7 @@ use crate::prepare;
 use crate::report::{Recording, Report, Row};
 use crate::wait::{MAX_PORTS, Wake};
 use crossbeam_channel::bounded;
-use perhop_io::{AfPacket, AfPacketConfig};
+use perhop_io::{AfPacket, AfPacketConfig, DevicePort};
 use perhop_netlink::Namespace;
 use perhop_packet::{Pool, PortId};
 use perhop_units::Duration;
@@ -227,9 +227,10 @@ impl Drop for Emulator {
     }
 }
 
-fn open(namespace: &Namespace, port: &str, device: &str) -> Result<AfPacket, EngineError> {
+fn open(namespace: &Namespace, port: &str, device: &str) -> Result<DevicePort, EngineError> {
     let config = AfPacketConfig { promiscuous: true, ..AfPacketConfig::new(port, device) };
-    namespace.run(|| AfPacket::open(config))?.map_err(|e| EngineError::of_port(port, device, e))
+    let socket = namespace.run(|| AfPacket::open(config))?;
+    socket.map(DevicePort::from).map_err(|e| EngineError::of_port(port, device, e))
 }
 
 #[cfg(test)]

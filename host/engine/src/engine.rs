@@ -5,7 +5,7 @@ use crate::capture::{Capture, Tap};
 use crate::control_thread::{ControlThread, FILE, Parts, ToControl, file_transaction};
 use crate::death::{Sentinel, Stopping, ThreadDeath};
 use crate::error::EngineError;
-use crate::facts::{Facts, FactsLine, SocketPlan};
+use crate::facts::{Facts, FactsLine};
 use crate::handle::Handle;
 use crate::inlet::Inlet;
 use crate::lanes::{self, Lanes};
@@ -17,13 +17,14 @@ use crate::prepare::{self, Device};
 use crate::prepared::Prepared;
 use crate::report::{Recording, Report};
 use crate::router_forwarder::RouterForwarder;
+use crate::socket_plan::{SocketPlan, XdpPlan};
 use crate::supervisor::{Order, PacketHandle, Running, supervise};
 use crate::wait::{MAX_PORTS, Wake};
 use crossbeam_channel::{Sender, bounded, unbounded};
 use perhop_graph::control::{Control, Limits};
 use perhop_graph::router::{EdgeOptions, EdgePort, RouterPlanner, Worker, edge_graph, registry};
-use perhop_graph::routerfile::{RouterFile, RouterSettings};
-use perhop_io::{AfPacket, clock};
+use perhop_graph::routerfile::{PortIo, RouterFile, RouterSettings};
+use perhop_io::{DevicePort, clock};
 use perhop_model::{Kind, Object, Outcome, PortMode, PortSpec};
 use perhop_netlink::{Namespace, Netlink};
 use perhop_packet::{Pool, PortId};
@@ -71,6 +72,9 @@ pub struct EngineConfig {
     pub rx_slots: u32,
     /// Slots of each transmit ring, 64 … 65,536.
     pub tx_slots: u32,
+    /// How frames reach the ports. With AF_XDP the pool has `rx_slots` more buffers for each port, and all are locked in
+    /// memory.
+    pub io: PortIo,
     /// Directory of the state file. Whoever can write there can have any interface of this machine changed.
     pub state_dir: PathBuf,
 }
@@ -100,8 +104,15 @@ impl EngineConfig {
             accounting: None,
             rx_slots: 4096,
             tx_slots: 1024,
+            io: PortIo::AfPacket,
             state_dir: state_dir.into(),
         }
+    }
+
+    /// Packet buffers in all: those that wait for frames are lent to the kernel.
+    fn buffers(&self, ports: usize) -> usize {
+        let lent = if self.io == PortIo::AfPacket { 0 } else { self.rx_slots as usize * ports };
+        self.pool_size.saturating_add(lent)
     }
 
     /// A router of a file that was read.
@@ -113,6 +124,7 @@ impl EngineConfig {
     ) -> Self {
         let mut config = Self::new(name, namespace, file.objects.clone(), state_dir);
         config.take_limits(&file.router);
+        config.io = file.router.io;
         config
     }
 
@@ -184,22 +196,26 @@ impl Engine {
             .with_abr_credit(config.abr_credit);
         let text = config.graph.clone().unwrap_or_else(|| edge_graph(&ports, &options));
         let mut planner = RouterPlanner::new(ports.clone(), registry());
-        let pool = Pool::new(config.pool_size);
-        let mut worker = Worker::new(&text, &mut planner, pool, config.seed)
+        let pool = Pool::new(config.buffers(ports.len()));
+        let mut worker = Worker::new(&text, &mut planner, pool.clone(), config.seed)
             .map_err(|e| EngineError::Graph(vec![e.to_string()]))?;
         if let Some(accounting) = config.accounting {
             accounting.start(worker.driver_mut());
         }
         let prepared = Prepared::new(&config.name, &config.state_dir, &namespace, &devices)?;
-        let plan = SocketPlan {
-            rx_slots: config.rx_slots,
-            tx_slots: config.tx_slots,
-            promiscuous: ports.iter().any(|p| p.spec.mode == PortMode::Bridge),
-        };
-        let sockets =
-            devices.iter().map(|d| plan.open(&namespace, d)).collect::<Result<Vec<_>, EngineError>>()?;
+        let bridges = ports.iter().any(|p| p.spec.mode == PortMode::Bridge);
+        let (xdp, why_not) = XdpPlan::new(config.io, bridges, &pool, &namespace)?;
+        let (rx_slots, tx_slots) = (config.rx_slots, config.tx_slots);
+        let plan = SocketPlan { rx_slots, tx_slots, promiscuous: bridges, xdp };
+        let mut warnings: Vec<String> = why_not.into_iter().collect();
+        let mut sockets = Vec::with_capacity(devices.len());
+        for device in &devices {
+            let (socket, why_not) = plan.open(&namespace, device)?;
+            warnings.extend(why_not);
+            sockets.push(socket);
+        }
         let netlink = Netlink::open_in(&namespace)?;
-        let mut warnings = prepare::peer_warnings(&netlink, &devices);
+        warnings.extend(prepare::peer_warnings(&netlink, &devices));
         let bridged: Vec<Device> =
             ports.iter().filter(|p| p.spec.mode == PortMode::Bridge).map(device_of).collect();
         warnings.extend(prepare::mtu_warning(&netlink, &bridged));
@@ -236,7 +252,8 @@ impl Engine {
         &self.name
     }
 
-    /// What a person should know: offloads that are on at the other end of a port, ports of a bridge of several MTUs.
+    /// What a person should know: ports that are not opened as the file asks, offloads that are on at the other end of a
+    /// port, ports of a bridge of several MTUs.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -317,7 +334,7 @@ impl Threads<'_> {
         self,
         planner: RouterPlanner,
         worker: Worker,
-        sockets: Vec<AfPacket>,
+        sockets: Vec<DevicePort>,
         deaths: Sender<ThreadDeath>,
     ) -> Result<(Running, Handle), EngineError> {
         let stopping = Stopping::default();
@@ -388,7 +405,7 @@ impl Threads<'_> {
     fn ports(
         &self,
         names: &[String],
-        sockets: Vec<AfPacket>,
+        sockets: Vec<DevicePort>,
     ) -> Result<(Option<Capture>, Vec<LivePort>), EngineError> {
         let (capture, taps): (_, Vec<Option<Tap>>) = match &self.config.pcap_dir {
             Some(directory) => {
@@ -551,8 +568,8 @@ pub(crate) mod tests {
         turns_of_the_facts_thread();
         let before = opened();
         let config = perhop_io::AfPacketConfig::new("p0", "p0");
-        let socket = bench.namespace.run(|| AfPacket::open(config)).unwrap().unwrap();
-        engine.line.send(Message::PortUp(PortId(0), 0, Box::new(socket)));
+        let socket = bench.namespace.run(|| perhop_io::AfPacket::open(config)).unwrap().unwrap();
+        engine.line.send(Message::PortUp(PortId(0), 0, Box::new(socket.into())));
         turns_of_the_facts_thread();
         assert_eq!((opened(), port(&handle, "p0").facts["state"].as_str()), (before, "up"), "replaced");
         engine.line.send(Message::PortDown(PortId(0)));

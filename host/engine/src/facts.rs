@@ -4,12 +4,13 @@ use crate::control_thread::{ToControl, World};
 use crate::early_drop::EarlyDrops;
 use crate::prepare::Device;
 use crate::prepared::Saved;
+use crate::socket_plan::SocketPlan;
 use crate::wait::MAX_PORTS;
 use crossbeam_channel::Sender;
 use perhop_elements::route::{
     NeighbourState, NeighbourUpdate, NextHop, Origin, PortInfo, RouteEntry, RouteKind,
 };
-use perhop_io::{AfPacket, AfPacketConfig, clock};
+use perhop_io::{DevicePort, clock};
 use perhop_netlink::mirror::Refreshed;
 use perhop_netlink::{
     FibRoute, Mirror, Namespace, NeighbourState as Kernel, NetlinkError, RouteKind as KernelKind,
@@ -66,32 +67,6 @@ impl FactsLine {
 
     fn has_lost(&self, port: usize, number: u32) -> bool {
         self.lost.get(port).is_some_and(|lost| lost.load(Ordering::Acquire) > number)
-    }
-}
-
-/// How to open a port's socket.
-#[derive(Clone, Debug)]
-pub(crate) struct SocketPlan {
-    pub(crate) rx_slots: u32,
-    pub(crate) tx_slots: u32,
-    pub(crate) promiscuous: bool,
-}
-
-impl SocketPlan {
-    pub(crate) fn open(
-        &self,
-        namespace: &Namespace,
-        device: &Device,
-    ) -> Result<AfPacket, crate::EngineError> {
-        let config = AfPacketConfig {
-            rx_slots: self.rx_slots,
-            tx_slots: self.tx_slots,
-            promiscuous: self.promiscuous,
-            ..AfPacketConfig::new(&device.port, &device.device)
-        };
-        namespace
-            .run(|| AfPacket::open(config))?
-            .map_err(|e| crate::EngineError::of_port(&device.port, &device.device, e))
     }
 }
 
@@ -219,6 +194,7 @@ impl Facts {
     }
 
     fn drop_early(&mut self) {
+        self.plan.follow(&self.mirror);
         self.early_drops.follow(&self.namespace, &self.mirror, &self.devices);
     }
 
@@ -272,11 +248,15 @@ impl Facts {
         }
     }
 
-    fn reopen(&self, i: usize) -> Result<AfPacket, crate::EngineError> {
+    fn reopen(&self, i: usize) -> Result<DevicePort, crate::EngineError> {
         let device = &self.devices[i];
         // A new interface of the old name has its own switches.
         self.saved.adopt(self.mirror.netlink(), device)?;
-        self.plan.open(&self.namespace, device)
+        let (socket, why) = self.plan.open(&self.namespace, device)?;
+        if let Some(why) = why {
+            tracing::warn!("{why}");
+        }
+        Ok(socket)
     }
 
     /// What differs from what was last told, in the tables that changed; `None`: all of everything.
@@ -462,7 +442,7 @@ mod tests {
         let devices = ["p0", "p1"].map(|p| Device { port: p.to_owned(), device: p.to_owned() }).to_vec();
         let directory = bench.scratch.join("state");
         let mut prepared = Prepared::new("absent", &directory, &bench.namespace, &devices).unwrap();
-        let plan = SocketPlan { rx_slots: 64, tx_slots: 64, promiscuous: false };
+        let plan = SocketPlan { rx_slots: 64, tx_slots: 64, promiscuous: false, xdp: None };
         let (mut facts, _) = Facts::open(bench.namespace.clone(), devices, plan, prepared.saved()).unwrap();
         let (line, (to, from)) = (FactsLine::default(), crossbeam_channel::unbounded());
         let count = |kind: fn(&ToControl) -> bool| from.try_iter().filter(kind).count();

@@ -1,7 +1,7 @@
 //! Routers and emulated links that run on this machine.
 //!
 //! ```text
-//!        clients ── Handle ──► control thread ──── jobs ────► packet thread ◄──► AF_PACKET rings
+//!        clients ── Handle ──► control thread ──── jobs ────► packet thread ◄──► AF_PACKET or AF_XDP rings
 //!                                  ▲   ▲  └──── applied, events ─┘
 //!                                  │   └ routes, neighbours, links ─ facts thread ◄── netlink
 //! ```
@@ -42,6 +42,7 @@ mod recorder;
 mod report;
 mod router_forwarder;
 mod show;
+mod socket_plan;
 mod state_file;
 mod supervisor;
 mod survey;

@@ -13,7 +13,7 @@ use crate::survey::{SLICE, Survey};
 use crate::wait::{Waiter, Wake};
 use crossbeam_channel::{Receiver, Sender};
 use perhop_element::Histogram;
-use perhop_io::{AfPacket, clock};
+use perhop_io::{DevicePort, clock};
 use perhop_packet::{Batch, PortId};
 use perhop_units::{Duration, Instant};
 use std::collections::VecDeque;
@@ -37,7 +37,7 @@ pub(crate) enum Message<F: Forwarder> {
     /// Work for the forwarder, one after the other.
     Job(F::Job),
     /// A port's interface is back: its socket, and the number of it, which is higher than that of the one before.
-    PortUp(PortId, u32, Box<AfPacket>),
+    PortUp(PortId, u32, Box<DevicePort>),
     /// A port's interface is down or gone.
     PortDown(PortId),
     /// Call, between two batches, with the rows of ports, pool and driver. For what is small, or for tests.
@@ -73,7 +73,7 @@ pub(crate) enum Notice {
     /// The port's socket, the one of this number, reported that the interface is down or gone: it wants another.
     PortLost(PortId, u32),
     /// A socket that is no longer used, whatever the reason, to be closed elsewhere: that takes long.
-    Closed(Box<AfPacket>),
+    Closed(Box<DevicePort>),
 }
 
 /// What is left when a packet thread ends.
@@ -405,7 +405,7 @@ impl<F: Forwarder> PacketThread<F> {
         }
     }
 
-    fn port_up(&mut self, id: PortId, number: u32, socket: AfPacket) {
+    fn port_up(&mut self, id: PortId, number: u32, socket: DevicePort) {
         let Some(i) = self.ports.iter().position(|p| p.id == id) else { return };
         if let Some(old) = self.ports[i].replace(Some((number, socket))) {
             self.forwarder.notice(Notice::Closed(Box::new(old)));

@@ -1,9 +1,9 @@
-//! A router port on a packet socket: may go and come back, and may be captured.
+//! A router port on an interface: may go and come back, and may be captured.
 
 use crate::capture::Tap;
 use crate::report::Row;
 use perhop_element::Port as _;
-use perhop_io::{AfPacket, af_packet::KernelSent};
+use perhop_io::{DevicePort, af_packet::KernelSent};
 use perhop_packet::{Batch, Pool, PortId};
 use perhop_units::Instant;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ pub(crate) const BACKLOG_LIMIT: usize = 1024;
 pub(crate) struct LivePort {
     pub(crate) id: PortId,
     pub(crate) name: String,
-    socket: Option<AfPacket>,
+    socket: Option<DevicePort>,
     /// Number of the last socket, the first being 0.
     number: u32,
     tap: Option<Tap>,
@@ -29,7 +29,7 @@ pub(crate) struct LivePort {
 pub(crate) struct Lost;
 
 impl LivePort {
-    pub(crate) fn new(id: PortId, name: String, socket: AfPacket, tap: Option<Tap>) -> Self {
+    pub(crate) fn new(id: PortId, name: String, socket: DevicePort, tap: Option<Tap>) -> Self {
         let past = BTreeMap::new();
         Self {
             id,
@@ -44,7 +44,7 @@ impl LivePort {
         }
     }
 
-    pub(crate) fn socket(&self) -> Option<&AfPacket> {
+    pub(crate) fn socket(&self) -> Option<&DevicePort> {
         self.socket.as_ref()
     }
 
@@ -54,7 +54,7 @@ impl LivePort {
     }
 
     /// Puts another socket of a number in place; the old one comes back to be closed elsewhere.
-    pub(crate) fn replace(&mut self, next: Option<(u32, AfPacket)>) -> Option<AfPacket> {
+    pub(crate) fn replace(&mut self, next: Option<(u32, DevicePort)>) -> Option<DevicePort> {
         self.number = next.as_ref().map_or(self.number, |(number, _)| *number);
         let mut old = std::mem::replace(&mut self.socket, next.map(|(_, socket)| socket));
         if let Some(old) = &mut old {
@@ -69,7 +69,7 @@ impl LivePort {
     }
 
     pub(crate) fn has_input(&self) -> bool {
-        self.socket.as_ref().is_some_and(AfPacket::has_input)
+        self.socket.as_ref().is_some_and(DevicePort::has_input)
     }
 
     pub(crate) fn receive(&mut self, now: Instant, pool: &Pool, batch: &mut Batch) -> Result<usize, Lost> {
@@ -82,7 +82,7 @@ impl LivePort {
     }
 
     pub(crate) fn take_kernel_sent(&mut self) -> KernelSent {
-        self.socket.as_mut().map(AfPacket::take_kernel_sent).unwrap_or_default()
+        self.socket.as_mut().map(DevicePort::take_kernel_sent).unwrap_or_default()
     }
 
     /// Sends what the ring takes; beyond [`BACKLOG_LIMIT`] the rest is dropped. Gives the room left.
@@ -109,7 +109,7 @@ impl LivePort {
 
     /// Whether frames in the ring need another [`LivePort::transmit`].
     pub(crate) fn has_pending_output(&self) -> bool {
-        self.socket.as_ref().is_some_and(AfPacket::has_pending_output)
+        self.socket.as_ref().is_some_and(DevicePort::has_pending_output)
     }
 
     pub(crate) fn room(&mut self) -> u32 {
@@ -129,6 +129,9 @@ impl LivePort {
         }
         for (name, value) in self.past.iter().map(|(n, v)| (n.clone(), *v)).chain(now) {
             *row.counters.entry(name).or_default() += value;
+        }
+        if let Some(socket) = &self.socket {
+            row.facts.insert("io".into(), socket.way());
         }
         row.facts.insert("state".into(), if self.socket.is_some() { "up" } else { "down" }.into());
         row.counters.insert("tx_down_dropped".into(), self.down_dropped);

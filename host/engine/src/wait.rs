@@ -1,6 +1,6 @@
 //! Waiting for packets, messages and deadlines: long waits sleep, the last stretch before a deadline spins.
 
-use perhop_io::{AfPacket, clock};
+use perhop_io::{DevicePort, clock};
 use perhop_units::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::array;
@@ -78,7 +78,7 @@ impl Waiter {
         now: Instant,
         deadline: Option<Instant>,
         wake: &Wake,
-        ports: impl Iterator<Item = Option<&'p AfPacket>> + Clone,
+        ports: impl Iterator<Item = Option<&'p DevicePort>> + Clone,
     ) -> Woken {
         if wake.is_set() {
             return Woken::default();
@@ -108,8 +108,10 @@ impl Waiter {
     }
 }
 
-fn spin<'p>(deadline: Instant, wake: &Wake, ports: impl Iterator<Item = Option<&'p AfPacket>> + Clone) {
-    while clock::monotonic() < deadline && !wake.is_set() && !ports.clone().flatten().any(AfPacket::has_input)
+fn spin<'p>(deadline: Instant, wake: &Wake, ports: impl Iterator<Item = Option<&'p DevicePort>> + Clone) {
+    while clock::monotonic() < deadline
+        && !wake.is_set()
+        && !ports.clone().flatten().any(DevicePort::has_input)
     {
         std::hint::spin_loop();
     }
@@ -118,7 +120,7 @@ fn spin<'p>(deadline: Instant, wake: &Wake, ports: impl Iterator<Item = Option<&
 fn sleep<'p>(
     timeout: Option<Duration>,
     wake: &Wake,
-    ports: impl Iterator<Item = Option<&'p AfPacket>>,
+    ports: impl Iterator<Item = Option<&'p DevicePort>>,
 ) -> Woken {
     let event = wake.fd.as_fd();
     let mut fds: [PollFd<'_>; MAX_PORTS + 1] =

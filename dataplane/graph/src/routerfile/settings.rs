@@ -20,6 +20,20 @@ pub struct RouterSettings {
     /// `abr_credit`: whether the TCP rate control makes up for what windows are short of because senders use whole
     /// segments; default true. Without it for comparison only.
     pub abr_credit: bool,
+    /// `io`: how frames reach the ports; default `"af_packet"`. Of a running router only.
+    pub io: PortIo,
+}
+
+/// How frames reach the ports of a router that runs on real interfaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PortIo {
+    /// By packet sockets.
+    #[default]
+    AfPacket,
+    /// By AF_XDP, in the driver or behind it; by packet sockets where it is not possible.
+    AfXdp,
+    /// By AF_XDP where it works in the driver, by packet sockets elsewhere.
+    Auto,
 }
 
 impl RouterSettings {
@@ -85,6 +99,7 @@ pub(super) fn router(root: &mut TableReader<'_>) -> RouterSettings {
         max_flows: DEFAULT_FLOWS,
         max_abr_connections: None,
         abr_credit: true,
+        io: PortIo::AfPacket,
     };
     let Some(mut table) = root.table("router") else { return settings };
     settings.name = table.value_with("name", "a name", value::name).map(|n| n.value);
@@ -95,6 +110,8 @@ pub(super) fn router(root: &mut TableReader<'_>) -> RouterSettings {
     let abr = table.integer("max_abr_connections", 16..=4_194_304);
     settings.max_abr_connections = abr.map(|n| n.value as u32);
     settings.abr_credit = table.boolean("abr_credit").is_none_or(|b| b.value);
+    let ways = [("af_packet", PortIo::AfPacket), ("af_xdp", PortIo::AfXdp), ("auto", PortIo::Auto)];
+    settings.io = table.choice("io", &ways).map_or(settings.io, |io| io.value);
     table.finish();
     settings
 }

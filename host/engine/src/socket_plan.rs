@@ -1,0 +1,128 @@
+//! How a router's ports are opened: AF_XDP where it is asked for and possible, else a packet socket.
+
+use crate::early_drop::local_addresses;
+use crate::error::EngineError;
+use crate::prepare::Device;
+use perhop_graph::routerfile::PortIo;
+use perhop_io::af_xdp::{HostTraffic, Place, Sharing, XdpError};
+use perhop_io::early_drop::Prefix;
+use perhop_io::{AfPacket, AfPacketConfig, AfXdp, AfXdpConfig, DevicePort};
+use perhop_netlink::{Mirror, Namespace};
+use perhop_packet::Pool;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// How to open a port's socket.
+#[derive(Clone, Debug)]
+pub(crate) struct SocketPlan {
+    pub(crate) rx_slots: u32,
+    pub(crate) tx_slots: u32,
+    pub(crate) promiscuous: bool,
+    /// With AF_XDP, if it can be.
+    pub(crate) xdp: Option<XdpPlan>,
+}
+
+/// What AF_XDP ports of a router share.
+#[derive(Clone, Debug)]
+pub(crate) struct XdpPlan {
+    pool: Pool,
+    host: Arc<HostTraffic>,
+    sharing: Sharing,
+    place: Place,
+}
+
+impl XdpPlan {
+    /// For ports that are to receive into `pool`. `None` when AF_XDP is not wanted; when it is not possible a sentence
+    /// says why.
+    pub(crate) fn new(
+        io: PortIo,
+        bridges: bool,
+        pool: &Pool,
+        namespace: &Namespace,
+    ) -> Result<(Option<Self>, Option<String>), EngineError> {
+        // Behind a driver it is no faster than a packet socket, so that nobody gets it who did not ask.
+        let place = match io {
+            PortIo::AfPacket => return Ok((None, None)),
+            PortIo::AfXdp => Place::Anywhere,
+            PortIo::Auto => Place::Driver,
+        };
+        let sharing = if bridges { Sharing::Bridge } else { Sharing::Route };
+        let host = match HostTraffic::new(sharing) {
+            Ok(host) => Arc::new(host),
+            Err(error) => {
+                return Ok((None, Some(format!("all ports use packet sockets instead of AF_XDP: {error}"))));
+            }
+        };
+        let plan = Self { pool: pool.clone(), host, sharing, place };
+        plan.tell(&Mirror::open_in(namespace)?);
+        Ok((Some(plan), None))
+    }
+
+    /// Tells the ports' programs what is the host's own.
+    fn tell(&self, mirror: &Mirror) {
+        let own = match self.sharing {
+            Sharing::Route => local_addresses(mirror),
+            // Not what every host hears: the bridge carries it on.
+            Sharing::Bridge => mirror.addresses().iter().map(|a| whole(a.address.addr())).collect(),
+        };
+        if let Err(error) = self.host.set(&own) {
+            tracing::warn!(%error, "AF_XDP ports keep packets to some addresses of this host from it");
+        }
+    }
+
+    fn open(&self, plan: &SocketPlan, device: &Device) -> Result<AfXdp, XdpError> {
+        let config = AfXdpConfig {
+            rx_slots: plan.rx_slots,
+            tx_slots: plan.tx_slots,
+            promiscuous: plan.promiscuous,
+            place: self.place,
+            ..AfXdpConfig::new(&device.port, &device.device)
+        };
+        AfXdp::open(config, &self.pool, &self.host)
+    }
+}
+
+fn whole(ip: IpAddr) -> Prefix {
+    (ip, if ip.is_ipv4() { 32 } else { 128 })
+}
+
+impl SocketPlan {
+    /// Opens the port, and says why it is not with AF_XDP, or not in the driver, where that was to be tried.
+    pub(crate) fn open(
+        &self,
+        namespace: &Namespace,
+        device: &Device,
+    ) -> Result<(DevicePort, Option<String>), EngineError> {
+        let mut why = None;
+        if let Some(xdp) = &self.xdp {
+            let name = &device.port;
+            match namespace.run(|| xdp.open(self, device))? {
+                Ok(port) => {
+                    let in_kernel = port.why_not_in_driver();
+                    why = in_kernel.map(|e| format!("port \"{name}\": AF_XDP works behind the driver: {e}"));
+                    return Ok((port.into(), why));
+                }
+                Err(error) => {
+                    why = Some(format!("port \"{name}\" uses a packet socket instead of AF_XDP: {error}"));
+                }
+            }
+        }
+        let config = AfPacketConfig {
+            rx_slots: self.rx_slots,
+            tx_slots: self.tx_slots,
+            promiscuous: self.promiscuous,
+            ..AfPacketConfig::new(&device.port, &device.device)
+        };
+        let socket = namespace
+            .run(|| AfPacket::open(config))?
+            .map_err(|e| EngineError::of_port(&device.port, &device.device, e))?;
+        Ok((socket.into(), why))
+    }
+
+    /// Follows the host's addresses.
+    pub(crate) fn follow(&self, mirror: &Mirror) {
+        if let Some(xdp) = &self.xdp {
+            xdp.tell(mirror);
+        }
+    }
+}
