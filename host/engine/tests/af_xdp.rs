@@ -12,7 +12,7 @@ use perhop_element::Port;
 use perhop_engine::{Engine, EngineConfig, Handle};
 use perhop_graph::routerfile::RouterFile;
 use perhop_io::af_xdp::{HostTraffic, Mode, Place, Sharing, XdpError};
-use perhop_io::{AfPacket, AfPacketConfig, AfXdp, AfXdpConfig, clock};
+use perhop_io::{AfPacket, AfPacketConfig, AfXdp, AfXdpConfig, Outgoing, clock};
 use perhop_netlink::sysctl::{self, IpVersion};
 use perhop_netlink::{Namespace, Netlink};
 use perhop_packet::{Batch, Packet, Pool};
@@ -72,7 +72,7 @@ impl Link {
     }
 
     fn tap(&self, namespace: &Namespace, device: &str) -> Station {
-        let config = AfPacketConfig { ignore_outgoing: true, ..AfPacketConfig::new(device, device) };
+        let config = AfPacketConfig { outgoing: Outgoing::Ignored, ..AfPacketConfig::new(device, device) };
         let port = namespace.run(|| AfPacket::open(config)).unwrap().unwrap();
         Station { port, pool: Pool::new(8192), came: Vec::new() }
     }
