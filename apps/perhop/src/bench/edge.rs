@@ -177,8 +177,9 @@ impl Rig {
         let wrong = |e: &dyn std::fmt::Display| BenchError::Wrong(e.to_string());
         let classifier =
             Classifier::build((0..case.filters).map(|n| filter(n, case.classes))).map_err(|e| wrong(&e))?;
+        // A table that is more than three quarters full forgets connections of one packet early.
         let config = FlowsConfig {
-            connections: alive as usize * 9 / 8,
+            connections: alive as usize * 3 / 2,
             seed: Some(options.seed),
             ..FlowsConfig::default()
         };

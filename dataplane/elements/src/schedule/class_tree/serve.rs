@@ -40,6 +40,9 @@ impl ClassTree {
             return parent;
         }
         let weight = node.weight;
+        if node.is_leaf && offered & !linked != 0 && self.classes > NEAR_CLASSES {
+            self.foresight.join(&mut self.nodes, ix);
+        }
         if offered ^ linked == 1 << EXCESS {
             // What happens to classes without guarantees, and so to most.
             if linked & (1 << EXCESS) != 0 {
@@ -272,6 +275,8 @@ impl ClassTree {
         }
         if moved {
             self.relink(ix);
+        } else if next.is_some() && self.classes > NEAR_CLASSES {
+            self.foresight.join(&mut self.nodes, ix);
         }
         parent
     }
@@ -367,15 +372,8 @@ impl ClassTree {
             Some(chosen) => chosen,
             None => self.pick()?,
         };
-        let packet = self.nodes.at_mut(ix).queue_mut()?.pop(now)?;
-        let len = packet.len() as u64;
-        self.held -= 1;
-        self.held_bytes -= len;
-        self.charge(ix, row, len + u64::from(self.link.overhead_bytes), now);
-        let node = self.nodes.at(ix);
-        // One that its ceiling stops comes back by its timer.
-        if self.classes > NEAR_CLASSES && !node.throttled {
-            let [later, soon] = self.foresight.serve(&mut self.nodes, ix);
+        if self.classes > NEAR_CLASSES {
+            let [later, soon] = self.foresight.expect(&self.nodes, self.nodes.at(ix).way);
             if let Some(later) = later {
                 self.expect_service(later);
             }
@@ -383,6 +381,11 @@ impl ClassTree {
                 queue.prefetch_head();
             }
         }
+        let packet = self.nodes.at_mut(ix).queue_mut()?.pop(now)?;
+        let len = packet.len() as u64;
+        self.held -= 1;
+        self.held_bytes -= len;
+        self.charge(ix, row, len + u64::from(self.link.overhead_bytes), now);
         let node = self.nodes.at(ix);
         if node.state == State::Draining && node.rows == 0 && node.queue().is_some_and(|q| q.is_empty()) {
             self.free(ix);
