@@ -164,6 +164,7 @@ impl Passing<'_> {
             sent_end: stamps.sent_end(),
             allow_shrink: terms.allow_shrink,
             credit: self.credit,
+            opens: segment.has(flags::SYN),
         };
         let half = &mut c.halves[o];
         let mut spell = None;

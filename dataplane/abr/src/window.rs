@@ -49,6 +49,9 @@ pub(crate) struct Offer {
     pub allow_shrink: bool,
     /// Whether what is cut off to whole segments is owed to the next round trip.
     pub credit: bool,
+    /// Whether it opens the connection. Linux never sends more at once than half of the largest window it has seen, and
+    /// takes that for the segment size: so the first has two segments.
+    pub opens: bool,
 }
 
 impl Offer {
@@ -210,7 +213,8 @@ impl Window {
         if self.limit == 0 {
             self.edge = offer.ack;
         }
-        let limit = whole.min(most / step * step).max(step).max(standing);
+        let least_limit = if offer.opens { 2 * step } else { step };
+        let limit = whole.min(most / step * step).max(least_limit).max(standing);
         self.limit = limit;
         if offer.own() < limit {
             self.owe(0, 0);

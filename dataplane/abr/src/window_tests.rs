@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 const MSS: u16 = 1460;
 
 fn offer(ack: u32) -> Offer {
-    Offer { ack, field: u16::MAX, shift: 7, sent_end: None, allow_shrink: false, credit: true }
+    Offer { ack, field: u16::MAX, shift: 7, sent_end: None, allow_shrink: false, credit: true, opens: false }
 }
 
 /// The law of a sender that always has data: what it has sent and nobody acknowledged yet, one segment and one moment each.
@@ -211,6 +211,16 @@ proptest! {
         let near = f64::from(share(frame, headers * frame.div_ceil(1460)).abs_diff(share(short, headers))) / 16.0;
         prop_assert!((f64::from(window.ratio()) - exact).abs() < near + 16.0, "{} {exact}", window.ratio());
     }
+}
+
+#[test]
+fn the_first_window_has_two_segments_however_low_the_rate() {
+    let mut window = Window::new(MSS, 40);
+    let opening = Offer { opens: true, shift: 0, ..offer(0) };
+    assert_eq!((window.advance(100 << 8, 1, &opening), window.limit()), (Bound::Floor, 2 * 1460));
+    assert_eq!(window.field(&opening), 2 * 1460);
+    window.advance(100 << 8, 1460, &offer(1460));
+    assert_eq!(window.limit(), 1460);
 }
 
 #[test]
