@@ -9,6 +9,7 @@ mod heap;
 pub mod hfsc;
 pub mod hpd;
 pub mod htb;
+pub mod jobs;
 mod leaves;
 mod lists;
 pub mod priority;
@@ -43,6 +44,7 @@ pub fn types() -> Vec<ElementType> {
         hfsc::TYPE,
         hpd::TYPE,
         htb::TYPE,
+        jobs::TYPE,
         priority::TYPE,
         wf2q::TYPE,
         wrr::TYPE,

@@ -27,6 +27,13 @@ pub(super) struct TreeNames {
 }
 
 impl TreeNames {
+    /// Reads `classes` and `dscp` of leaves alone.
+    pub(super) fn read_flat(r: &mut Reader<'_>, cx: &mut BuildCx) -> Self {
+        let names = Self::read_names(r);
+        let parents = vec![None; names.len()];
+        Self::with(r, cx, names, parents)
+    }
+
     /// Reads `classes`, `parent` and `dscp`. Whatever is wrong, at least one leaf is there.
     pub(super) fn read(r: &mut Reader<'_>, cx: &mut BuildCx) -> Self {
         let names = Self::read_names(r);

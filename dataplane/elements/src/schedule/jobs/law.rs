@@ -1,0 +1,188 @@
+//! Rates of classes by feedback from delays, and whom to drop by feedback from losses, as plain structures.
+
+use perhop_units::{Bytes, Duration, Probability, Rate, Tokens};
+
+/// What one class is promised.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobsClass {
+    /// Its name.
+    pub name: String,
+    /// Its delay in proportion to that of the others, at least 1; `None`: in no proportion.
+    pub delay: Option<u32>,
+    /// The longest its packets should wait.
+    pub bound: Option<Duration>,
+    /// Its loss in proportion to that of the others; at least 1.
+    pub loss: u32,
+    /// The largest part of its bytes that should be lost.
+    pub loss_bound: Option<Probability>,
+    /// What it gets at least while it has packets.
+    pub rate: Rate,
+}
+
+/// What the feedback knows of a class at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Backlog {
+    /// Bytes waiting, the line's overhead included.
+    pub(super) bytes: u64,
+    /// How long the oldest has waited.
+    pub(super) waited: Duration,
+}
+
+/// One part of normalised delays and losses.
+const UNIT: u128 = 1 << 20;
+
+/// The least rate of a class that has packets, so that it goes on: the line's divided by this.
+const LEAST: u64 = 1000;
+
+/// What a class needs from now on to keep its rate and, for all that waits, its bound; `None`: its oldest packet is late.
+pub(super) fn needed(class: &JobsClass, backlog: Backlog) -> Option<u64> {
+    if backlog.bytes == 0 {
+        return Some(0);
+    }
+    let Some(bound) = class.bound else { return Some(class.rate.0) };
+    let left = bound.0.saturating_sub(backlog.waited.0);
+    if left == 0 {
+        return None;
+    }
+    let service = u128::from(backlog.bytes) * Tokens::PER_BYTE as u128;
+    let rate = u64::try_from(service.div_ceil(u128::from(left))).unwrap_or(u64::MAX);
+    Some(rate.max(class.rate.0))
+}
+
+/// Moves `rates` so that delays in proportion come together, each class with packets has what it `needs`, and all of them
+/// have the line's. That of a class without packets stays until it has some. O(classes).
+pub(super) fn move_rates(
+    line: Rate,
+    classes: &[JobsClass],
+    backlogs: &[Backlog],
+    needs: &[u64],
+    rates: &mut [u64],
+) {
+    let part = line.0 / classes.len().max(1) as u64;
+    for rate in rates.iter_mut() {
+        *rate = if *rate == 0 { part } else { (*rate).max(line.0 / LEAST) }.max(1);
+    }
+    follow_delays(classes, backlogs, rates);
+    share_out(line, backlogs, needs, rates);
+}
+
+/// Raises the rates of classes whose delay is above the mean in proportion, lowers those of others. The delay of a class
+/// is the mean of how long its oldest packet has waited and how long its newest will, so that the feedback does not lag.
+fn follow_delays(classes: &[JobsClass], backlogs: &[Backlog], rates: &mut [u64]) {
+    let service = |n: usize| u128::from(backlogs[n].bytes) * Tokens::PER_BYTE as u128;
+    let delay = |n: usize, rate: u64| {
+        let weight = u128::from(classes[n].delay?.max(1));
+        let ahead = service(n) / u128::from(rate.max(1));
+        let delay = (u128::from(backlogs[n].waited.0) + ahead).min(1 << 60) / 2;
+        (backlogs[n].bytes > 0).then_some((delay * UNIT / weight, weight))
+    };
+    let (mut sum, mut count, mut gain) = (0, 0, u128::MAX);
+    for (n, rate) in rates.iter().enumerate() {
+        let Some((normal, weight)) = delay(n, *rate) else { continue };
+        sum += normal;
+        count += 1;
+        // One unit of rate changes what is ahead by what waits over the square of the rate. The gain is the least over
+        // all classes at which a step would make good the whole error; an eighth is taken.
+        let rate = u128::from(*rate).min(1 << 40);
+        gain = gain.min(rate * rate * UNIT / service(n).max(1) * weight);
+    }
+    if count < 2 {
+        return;
+    }
+    let (mean, gain) = ((sum / count) as i128, (gain / 8).min(1 << 50) as i128);
+    for (n, rate) in rates.iter_mut().enumerate() {
+        let Some((normal, _)) = delay(n, *rate) else { continue };
+        // Error and gain have 20 fraction bits each.
+        let step = (normal as i128 - mean).clamp(-(1 << 76), 1 << 76) * gain >> 40;
+        *rate = (i128::from(*rate) + step).clamp(1, i128::from(u64::MAX >> 1)) as u64;
+    }
+}
+
+/// Gives each class with packets what it needs, and the rest in proportion to what its rate is above that.
+fn share_out(line: Rate, backlogs: &[Backlog], needs: &[u64], rates: &mut [u64]) {
+    let needed: u128 = needs.iter().map(|n| u128::from(*n)).sum();
+    let line = u128::from(line.0);
+    let above = |n: usize, rate: u64| u128::from(rate.saturating_sub(needs[n]));
+    let active = || (0..rates.len()).filter(|n| backlogs[*n].bytes > 0);
+    let (sum, count) = (active().map(|n| above(n, rates[n])).sum::<u128>(), active().count().max(1) as u128);
+    for n in (0..rates.len()).filter(|n| backlogs[*n].bytes > 0) {
+        let need = u128::from(needs[n]);
+        rates[n] = if needed >= line {
+            // More than there is: as much as can be, in proportion.
+            need * line / needed.max(1)
+        } else {
+            let rest = line - needed;
+            need + (rest * above(n, rates[n])).checked_div(sum).unwrap_or(rest / count)
+        } as u64;
+    }
+}
+
+/// Bytes that came and were lost since everything was empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Losses {
+    pub(super) offered: u64,
+    pub(super) lost: u64,
+}
+
+impl Losses {
+    /// Whether `len` more may be lost within the bound.
+    pub(super) fn allow(self, class: &JobsClass, len: Bytes) -> bool {
+        class.loss_bound.is_none_or(|bound| {
+            let part = if bound == Probability::ONE { 1 << 32 } else { u128::from(bound.0) };
+            u128::from(self.lost + len.0) << 32 <= u128::from(self.offered) * part
+        })
+    }
+
+    /// Its part of loss, in proportion; who has the least is dropped from next.
+    pub(super) fn normal(self, class: &JobsClass) -> u128 {
+        u128::from(self.lost) * UNIT * UNIT / u128::from(self.offered.max(1)) / u128::from(class.loss.max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn class(delay: Option<u32>) -> JobsClass {
+        JobsClass { name: String::new(), delay, bound: None, loss: 1, loss_bound: None, rate: Rate::ZERO }
+    }
+
+    proptest! {
+        /// The line's rate is given out whole to who has packets, each gets what it needs, and a delay that is too long in
+        /// proportion never costs rate.
+        #[test]
+        fn rates_are_the_lines(
+            states in prop::collection::vec((0u64..100_000, 0u64..1_000_000_000, 1u32..20, 0u64..3_000_000, 0u64..9_000_000), 1..9),
+        ) {
+            let line = Rate::from_mbit(10);
+            let classes: Vec<_> = states.iter().map(|s| class(Some(s.2))).collect();
+            let backlogs: Vec<_> =
+                states.iter().map(|s| Backlog { bytes: s.0, waited: Duration(s.1) }).collect();
+            let needs: Vec<u64> = states.iter().map(|s| if s.0 > 0 { s.3 } else { 0 }).collect();
+            let mut rates: Vec<u64> = states.iter().map(|s| s.4).collect();
+            let before = rates.clone();
+            move_rates(line, &classes, &backlogs, &needs, &mut rates);
+            let with_packets = || (0..states.len()).filter(|n| backlogs[*n].bytes > 0);
+            let sum: u64 = with_packets().map(|n| rates[n]).sum();
+            let active = with_packets().count() as u64;
+            prop_assert!(sum <= line.0 && (active == 0 || sum + active >= line.0), "{}", sum);
+            for n in 0..states.len() {
+                prop_assert!(backlogs[n].bytes > 0 || rates[n] == before[n] || before[n] < line.0 / LEAST);
+                if needs.iter().sum::<u64>() <= line.0 {
+                    prop_assert!(rates[n] >= needs[n]);
+                }
+            }
+        }
+
+        #[test]
+        fn a_bound_needs_all_that_waits_in_the_time_left(bytes in 1u64..1_000_000, left in 1u64..10_000_000_000) {
+            let class = JobsClass { bound: Some(Duration(left + 77)), ..class(None) };
+            let need = needed(&class, Backlog { bytes, waited: Duration(77) }).expect("time is left");
+            let sent = |rate: u64| u128::from(rate) * u128::from(left);
+            let all = u128::from(bytes) * 8_000_000_000;
+            prop_assert!(sent(need) >= all && sent(need - 1) < all);
+            prop_assert_eq!(needed(&class, Backlog { bytes, waited: Duration(left + 77) }), None);
+        }
+    }
+}

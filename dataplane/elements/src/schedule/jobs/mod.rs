@@ -1,0 +1,367 @@
+//! # Synopsis
+//! [`Jobs`] keeps delays and losses of classes in proportion and within bounds at once, by joint buffer management and
+//! scheduling.
+//!
+//! # Ports
+//! A discipline; as the element `Jobs`, inside a pump: input 0 packets, output 0 packets.
+//!
+//! # Configuration
+//! Lists have one value a class, or one for all, in the order of `classes`, separated by spaces; values are written
+//! without spaces.
+//!
+//! | key | type | unit | default | range |
+//! |---|---|---|---|---|
+//! | `classes` (or first) | class names | | required | 1 … 16 |
+//! | `rate` | rate | bit/s | required | 1 … 10¹² |
+//! | `delays` | list of numbers, `-` for no proportion | proportions | 1 | 1 … 1,000,000 |
+//! | `bounds` | list of times, `-` for none | ns | none | 1 µs … 60 s |
+//! | `losses` | list of numbers | proportions | 1 | 1 … 1,000,000 |
+//! | `loss_bounds` | list of parts, `-` for none | | none | 0 … 100 % |
+//! | `rates` | list of rates, `-` for none | bit/s | none | 1 … `rate`, together at most `rate` |
+//! | `dscp` | list: code points joined by `+`, `-` for all others | | by logical class | one `-` |
+//! | `limit` | queue limit, of all classes together | packets, byte or ns at `rate` | `100ms` | |
+//! | `overhead` | size | byte a packet | 0 | 0 … 256 |
+//!
+//! # Behaviour
+//! Classes share one buffer and the line. With each packet that comes or goes their rates move: delays above the mean in
+//! proportion raise a class's rate, delays below lower it; every class keeps its rate of `rates` and what brings all of
+//! its packets out within its bound. A class sends when it is furthest behind its rate. A packet is lost, the oldest of
+//! its class, when the buffer is full (`queue_full`) or when the rates that the bounds need are together more than the
+//! line's (`codel`: it would wait too long): that of the class whose loss is least in proportion and within its bound; in
+//! the second case of classes with bounds only. Loss bounds come before delay bounds, and a full buffer before both.
+//! Losses are counted from the last time that everything was empty.
+//!
+//! # Counters
+//! For each class `packets_CLASS`, `bytes_CLASS`, `dropped_CLASS` (of both kinds), `late_CLASS` (sent after its bound),
+//! `over_loss_CLASS` (dropped although its loss bound forbids it), gauges `backlog_bytes_CLASS`, `backlog_packets_CLASS`,
+//! `rate_bps_CLASS`.
+//!
+//! # Invariants
+//! Work conserving. Order is kept inside a class. The buffer's bound holds after every call. The rates of classes with packets
+//! are the line's. Under a steady overload losses are in proportion within 10 %, mean delays of classes with
+//! equal loads too, and within 20 % where one has a fourth of another's; a bound that can be kept is, within two of the line's largest packets. O(classes) for each packet.
+//!
+//! # Example
+//! `Jobs(voice web bulk, rate = 10 Mbit/s, delays = - 1 4, bounds = 10ms - -, losses = 1 1 2, loss_bounds = 0.1% - -)`
+//!
+//! # Source
+//! Christin, Liebeherr and Abdelzaher, *A Quantitative Assured Forwarding Service*, IEEE INFOCOM 2002 (feedback loops for
+//! rates and losses); Liebeherr and Christin, *JoBS: Joint Buffer Management and Scheduling for Differentiated Services*,
+//! IWQoS 2001. The gain is an eighth of the largest stable one; the delay that is fed back also looks ahead; packets are
+//! dropped at the head, where the source drops from the backlog anywhere: these are ours.
+
+mod class;
+mod law;
+#[cfg(test)]
+mod tests;
+
+pub use law::JobsClass;
+
+use super::bands::MAX_BANDS;
+use super::hfsc::read_limits;
+use super::lists::Lists;
+use super::pump::Pump;
+use super::transmitter::{Transmitter, TransmitterConfig};
+use super::tree_names::TreeNames;
+use crate::plumbing::adapter::as_any;
+use class::Class;
+use law::{Backlog, move_rates, needed};
+use perhop_element::{
+    ArgError, Args, Budget, BuildCx, CounterSink, Cx, Delta, Discipline, Element, ElementState, ElementType,
+    Head, PortCount, Reader,
+};
+use perhop_packet::{Batch, DropReason, Packet};
+use perhop_units::{Bytes, Duration, Instant, Probability, QueueLimit, Rate};
+
+/// The discipline.
+pub struct Jobs {
+    tree: TreeNames,
+    rate: Rate,
+    limit: QueueLimit,
+    overhead: u32,
+    configs: Vec<JobsClass>,
+    classes: Vec<Class>,
+    /// By class, filled for each step of the feedback.
+    backlogs: Vec<Backlog>,
+    needs: Vec<u64>,
+    rates: Vec<u64>,
+    /// When rates last earned credit.
+    earned: Instant,
+    promised: Option<usize>,
+    held: u64,
+    held_bytes: u64,
+}
+
+impl Jobs {
+    fn new(tree: TreeNames, rate: Rate, limit: QueueLimit, overhead: u32, configs: Vec<JobsClass>) -> Self {
+        let count = configs.len();
+        Self {
+            tree,
+            rate,
+            limit,
+            overhead,
+            configs,
+            classes: (0..count).map(|_| Class::new(overhead)).collect(),
+            backlogs: vec![Backlog::default(); count],
+            needs: vec![0; count],
+            rates: vec![0; count],
+            earned: Instant::ZERO,
+            promised: None,
+            held: 0,
+            held_bytes: 0,
+        }
+    }
+
+    fn wire_bytes(&self) -> u64 {
+        self.held_bytes + self.held * u64::from(self.overhead)
+    }
+
+    fn exceeds(&self) -> bool {
+        match self.limit {
+            QueueLimit::Packets(n) => self.held > u64::from(n.max(1)),
+            limit => self.held > 1 && self.wire_bytes() > limit.in_bytes(self.rate).unwrap_or_default().0,
+        }
+    }
+
+    /// Gives classes credit at their rates until `now`.
+    fn earn(&mut self, now: Instant) {
+        let time = now.since(self.earned);
+        self.earned = self.earned.max(now);
+        for (class, rate) in self.classes.iter_mut().zip(&self.rates) {
+            class.earn(Rate(*rate), time);
+        }
+    }
+
+    /// Drops the oldest packet of the class whose loss is least in proportion, of those that `may`.
+    fn drop_one(&mut self, cx: &mut Cx<'_>, reason: DropReason, may: impl Fn(&JobsClass) -> bool) -> bool {
+        let allowed = |within: bool| {
+            let open = (0..self.classes.len()).filter(|n| {
+                let class = &self.classes[*n];
+                class.front_bytes().is_some_and(|len| {
+                    may(&self.configs[*n]) && (!within || class.losses.allow(&self.configs[*n], len))
+                })
+            });
+            open.min_by_key(|n| self.classes[*n].losses.normal(&self.configs[*n]))
+        };
+        let full = reason == DropReason::QueueFull;
+        // A full buffer must lose somebody's packet, whatever was promised.
+        let Some(n) = allowed(true).or_else(|| if full { allowed(false) } else { None }) else {
+            return false;
+        };
+        let config = &self.configs[n];
+        let Some((packet, over)) = self.classes[n].lose(config) else { return false };
+        self.classes[n].over_loss += u64::from(over);
+        self.forget(packet.len() as u64);
+        cx.drop(packet, reason);
+        true
+    }
+
+    fn forget(&mut self, len: u64) {
+        self.promised = None;
+        self.held -= 1;
+        self.held_bytes -= len;
+    }
+
+    /// Makes room, drops what cannot be in time, and moves the rates.
+    fn adjust(&mut self, cx: &mut Cx<'_>) {
+        while self.exceeds() && self.drop_one(cx, DropReason::QueueFull, |_| true) {}
+        let now = cx.now();
+        loop {
+            let mut sum = 0u64;
+            for n in 0..self.classes.len() {
+                self.backlogs[n] = self.classes[n].backlog(now);
+                let need = needed(&self.configs[n], self.backlogs[n]);
+                self.needs[n] = need.unwrap_or(self.rate.0);
+                sum = sum.saturating_add(self.needs[n]);
+            }
+            if sum <= self.rate.0 || !self.drop_one(cx, DropReason::CoDel, |c| c.bound.is_some()) {
+                break;
+            }
+        }
+        move_rates(self.rate, &self.configs, &self.backlogs, &self.needs, &mut self.rates);
+        if self.held == 0 {
+            self.classes.iter_mut().for_each(Class::begin_anew);
+        }
+    }
+
+    fn take(&mut self, cx: &mut Cx<'_>) -> Option<Packet> {
+        let now = cx.now();
+        let n = self.choose(now)?;
+        let packet = self.classes[n].send(now, self.configs[n].bound)?;
+        self.forget(packet.len() as u64);
+        self.adjust(cx);
+        Some(packet)
+    }
+
+    /// The class that is furthest behind its rate.
+    fn choose(&mut self, now: Instant) -> Option<usize> {
+        if self.promised.is_none() {
+            self.earn(now);
+            let open = (0..self.classes.len()).filter(|n| self.classes[*n].front_bytes().is_some());
+            self.promised = open.max_by_key(|n| (self.classes[*n].credit(), std::cmp::Reverse(*n)));
+        }
+        self.promised
+    }
+
+    fn delta(&self, before: (u64, u64)) -> Delta {
+        Delta {
+            packets: self.held as i64 - before.0 as i64,
+            bytes: self.held_bytes as i64 - before.1 as i64,
+            became_active: before.0 == 0 && self.held > 0,
+            became_idle: before.0 > 0 && self.held == 0,
+        }
+    }
+}
+
+impl Discipline for Jobs {
+    fn type_name(&self) -> &'static str {
+        "Jobs"
+    }
+
+    fn enqueue(&mut self, cx: &mut Cx<'_>, batch: &mut Batch) -> Delta {
+        let before = (self.held, self.held_bytes);
+        self.earn(cx.now());
+        for mut packet in batch.drain() {
+            packet.meta_mut().queued_at = cx.now();
+            self.held += 1;
+            self.held_bytes += packet.len() as u64;
+            let class = self.tree.leaf_of(&packet);
+            if self.classes[class].front_bytes().is_none() {
+                // As far behind as the others in the mean: neither its rest nor theirs is held against anybody.
+                let others = || self.classes.iter().filter(|c| c.front_bytes().is_some()).map(Class::credit);
+                let mean = others().sum::<i128>() / others().count().max(1) as i128;
+                self.classes[class].begin(mean);
+            }
+            self.classes[class].take(packet);
+            self.promised = None;
+            self.adjust(cx);
+        }
+        self.delta(before)
+    }
+
+    fn peek(&mut self, cx: &mut Cx<'_>) -> Option<Head> {
+        let class = self.choose(cx.now())?;
+        self.classes[class].front_len().map(|len| Head { len: len as u32 })
+    }
+
+    fn dequeue(&mut self, cx: &mut Cx<'_>, budget: Budget, out: &mut Batch) -> Delta {
+        let before = (self.held, self.held_bytes);
+        crate::queue::fifo::take_with(budget, out, || self.take(cx));
+        self.delta(before)
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        None
+    }
+
+    fn held(&self) -> u64 {
+        self.held
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.held_bytes
+    }
+
+    fn counters(&self, sink: &mut dyn CounterSink) {
+        for (n, class) in self.classes.iter().enumerate() {
+            class.report(&self.configs[n].name, sink);
+            let rate = if class.packets_waiting() > 0 { self.rates[n] } else { 0 };
+            sink.gauge(&format!("rate_bps_{}", self.configs[n].name), rate);
+        }
+    }
+
+    fn drain(&mut self, out: &mut Batch) {
+        self.classes.iter_mut().for_each(|class| class.drain(|packet| out.push(packet)));
+        (self.promised, self.held, self.held_bytes) = (None, 0, 0);
+        self.rates.fill(0);
+    }
+
+    fn export_state(&mut self) -> Option<ElementState> {
+        let overhead = self.overhead;
+        let classes = self.classes.iter_mut().map(|c| std::mem::replace(c, Class::new(overhead))).collect();
+        (self.promised, self.held, self.held_bytes) = (None, 0, 0);
+        let names = self.tree.names.clone();
+        Some(Box::new(State { names, classes, rates: self.rates.clone(), earned: self.earned }))
+    }
+
+    fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
+        let state = state.downcast::<State>()?;
+        if state.names != self.tree.names {
+            return Err(state);
+        }
+        for (class, old) in self.classes.iter_mut().zip(state.classes) {
+            class.adopt(old);
+            self.held += class.packets_waiting();
+            self.held_bytes += class.frame_bytes();
+        }
+        (self.rates, self.earned) = (state.rates, state.earned);
+        Ok(())
+    }
+
+    as_any!();
+}
+
+/// What a predecessor gives up.
+struct State {
+    names: Vec<String>,
+    classes: Vec<Class>,
+    rates: Vec<u64>,
+    earned: Instant,
+}
+
+fn read(r: &mut Reader<'_>, tree: &TreeNames, rate: Rate) -> Vec<JobsClass> {
+    if tree.len() > MAX_BANDS {
+        let allowed = Some(format!("at most {MAX_BANDS}"));
+        r.fail("classes", format!("{} classes are too many", tree.len()), allowed);
+    }
+    let mut lists = Lists { r, count: tree.len() };
+    let delays = lists.words("delays");
+    let weights = lists.values("delays", 1..=1_000_000u32);
+    let bounds = lists.values("bounds", Duration::from_micros(1)..=Duration::from_secs(60));
+    let losses = lists.values("losses", 1..=1_000_000u32);
+    let loss_bounds = lists.values("loss_bounds", Probability::ZERO..=Probability::ONE);
+    let rates = lists.values("rates", Rate(1)..=rate);
+    let sum = rates.iter().flatten().fold(Rate::ZERO, |sum, rate| sum.saturating_add(*rate));
+    if sum > rate {
+        r.fail("rates", format!("rates are {sum} together"), Some(format!("at most {rate} together")));
+    }
+    let class = |n: usize| JobsClass {
+        name: tree.names[n].clone(),
+        delay: if delays.is_empty() { Some(1) } else { weights[n] },
+        bound: bounds[n],
+        loss: losses[n].unwrap_or(1),
+        loss_bound: loss_bounds[n],
+        rate: rates[n].unwrap_or_default(),
+    };
+    (0..tree.len()).map(class).collect()
+}
+
+fn build(args: &Args, cx: &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgError>> {
+    let mut r = Reader::new(args);
+    let tree = TreeNames::read_flat(&mut r, cx);
+    let rate = r.required_in("rate", None, crate::meter::RATE_RANGE);
+    let overhead = r.optional_in("overhead", None, Bytes(0), Bytes(0)..=Bytes(256)).0 as u32;
+    let classes = read(&mut r, &tree, rate);
+    let limit = read_limits(&mut r, 1)[0];
+    // Nothing is built of what is wrong.
+    r.finish(())?;
+    let jobs = Jobs::new(tree, rate, limit, overhead, classes);
+    let line = TransmitterConfig { rate, overhead_bytes: overhead, ..Default::default() };
+    Ok(Box::new(Pump::named("Jobs", Box::new(jobs), Transmitter::new(line), None)))
+}
+
+pub(super) const TYPE: ElementType = ElementType {
+    name: "Jobs",
+    synopsis: "keeps delays and losses of classes in proportion and within bounds",
+    inputs: PortCount::Exactly(1),
+    outputs: PortCount::Exactly(1),
+    build,
+    sample: |rng| {
+        let (rate, delay) = (1 + rng.next_u32() % 50, 1 + rng.next_u32() % 20);
+        let dscp = ["", ", dscp = EF+VA AF41 -"][(rng.next_u32() % 2) as usize];
+        format!(
+            "ef af41 be, rate = {rate} Mbit/s, delays = - 1 {delay}, bounds = 5ms - -, losses = 1 1 2, \
+             loss_bounds = 1% - -, rates = 100kbit/s - -, limit = 30packets{dscp}"
+        )
+    },
+};
