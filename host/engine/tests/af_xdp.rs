@@ -375,6 +375,41 @@ fn the_interface_is_as_before_when_the_port_is_dropped() {
     assert_eq!(pool.counters().in_depot, 1024);
 }
 
+/// Set for the process that is to be killed.
+const VICTIM: &str = "PERHOP_TEST_AF_XDP_VICTIM";
+
+#[test]
+fn a_killed_process_leaves_the_interface_as_before() {
+    let name = "a_killed_process_leaves_the_interface_as_before";
+    if std::env::var_os(VICTIM).is_some() {
+        let (pool, host) = (Pool::new(256), HostTraffic::new(Sharing::Route).unwrap());
+        let _port = AfXdp::open(AfXdpConfig::new("p0", "p0"), &pool, &host).unwrap();
+        std::thread::sleep(PATIENCE);
+        return;
+    }
+    if !may_run(name) {
+        return;
+    }
+    let link = Link::new(1500);
+    let (mut station, mut kernel) = (link.tap(&link.there, "eth0"), link.tap(&link.here, "p0"));
+    let me = std::env::current_exe().unwrap();
+    let start = || std::process::Command::new(me).args(["--exact", name]).env(VICTIM, "1").spawn();
+    let mut victim = link.here.run(start).unwrap().unwrap();
+    let mut number = 0;
+    let mut is_heard = || {
+        number += 1;
+        let frame = link.frame(0, number, 100);
+        station.send(std::slice::from_ref(&frame));
+        std::thread::sleep(Duration::from_millis(10));
+        kernel.look().contains(&frame)
+    };
+    eventually("the process has the frames", || (0..5).all(|_| !is_heard()));
+    assert!(victim.try_wait().unwrap().is_none(), "it runs still");
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    eventually("the kernel has the frames", is_heard);
+}
+
 /// A veth of two queues in a namespace; `None`, with a sentence, where there is no program that makes one.
 fn two_queues(name: &str) -> Option<Namespace> {
     let namespace = Namespace::create().unwrap();
