@@ -165,19 +165,20 @@ impl Window {
         (self.limit, self.credit_and_round) = (0, 0);
     }
 
-    /// For `part` of `whole`, of a round trip, the sender has left unused what it was let send beyond `sent_end`, apart from
-    /// `on_its_way`: that is made up for as well, up to a segment. Senders that send a part of a segment only while no other
-    /// is under way (Minshall's variant of RFC 896, in Linux) do so where windows are no multiple of a segment.
+    /// For `part` of `whole`, of a round trip, the sender has not sent the part of a segment that it was let send beyond
+    /// `sent_end`, apart from `on_its_way`: that is made up for as well, up to two segments. Senders that send a part of a
+    /// segment only while no other is under way (Minshall's variant of RFC 896, in Linux) do so where windows are no multiple
+    /// of a segment. One that leaves a whole segment has nothing to send, or is held by its own window.
     #[inline]
     pub fn left_unused(&mut self, sent_end: u32, on_its_way: u32, shift: u8, (part, whole): (u32, u64)) {
-        let unused = octets(sent_end, self.edge);
-        let step = u64::from(self.mss).max(1 << shift);
-        if before(self.edge, sent_end) || unused < 1 << shift || self.limit == 0 {
+        let step = u32::from(self.mss).max(1 << shift);
+        let unused = octets(sent_end, self.edge).saturating_sub(on_its_way);
+        if self.limit == 0 || !(1 << shift..step).contains(&unused) {
             return;
         }
-        let unused = u64::from(unused.saturating_sub(on_its_way)).min(step) << 8;
-        let lost = unused * u64::from(part).min(whole) / whole.max(1);
-        let credit = (u64::from(self.credit()) + lost).min((step << 8) - 1).max(self.credit().into());
+        let lost = (u64::from(unused) << 8) * u64::from(part).min(whole) / whole.max(1);
+        let most = (2 * u64::from(step) << 8) - 1;
+        let credit = (u64::from(self.credit()) + lost).min(most.max(self.credit().into()));
         let round = self.credit_and_round & 0xff;
         self.owe(credit, round);
     }
@@ -193,7 +194,7 @@ impl Window {
         // Of an edge between two segments the sender uses the whole ones.
         let had = self.limit / step * step;
         let left = self.round().saturating_sub(new.div_ceil(step));
-        let stays = left > 0 && (had == least || had == least + step);
+        let stays = left > 0 && (least..=least.saturating_add(2 * step)).contains(&had);
         let credit = if offer.credit { u64::from(self.credit()) } else { 0 };
         let wanted = optimal + credit;
         let whole = match stays {

@@ -214,6 +214,31 @@ proptest! {
 }
 
 #[test]
+fn a_part_of_a_segment_that_is_held_back_is_made_up_for_and_a_whole_one_is_not() {
+    let limits = |unused: u32| {
+        let wanted = u64::from(2 * u32::from(MSS)) << 8;
+        let mut window = Window::new(MSS, 40);
+        let sum: u32 = (0..600u32)
+            .map(|i| {
+                let ack = i * u32::from(MSS);
+                let sent_end = window.edge.wrapping_sub(unused);
+                let apart = 900_000 / (window.limit() / u32::from(MSS)).max(1);
+                window.left_unused(sent_end, 0, 7, (apart, 900_000));
+                window.advance(wanted, u32::from(MSS), &offer(ack));
+                window.field(&offer(ack));
+                window.limit() / u32::from(MSS)
+            })
+            .sum();
+        f64::from(sum) / 600.0
+    };
+    assert!((limits(100) - 2.0).abs() < 0.02, "within a step of the window field");
+    // Without 1,000 octets all the time.
+    let mean = limits(1_000);
+    assert!((mean - 2.0 - 1_000.0 / 1_460.0).abs() < 0.05, "{mean}");
+    assert!((limits(u32::from(MSS)) - 2.0).abs() < 0.02, "it has nothing to send");
+}
+
+#[test]
 fn the_first_window_has_two_segments_however_low_the_rate() {
     let mut window = Window::new(MSS, 40);
     let opening = Offer { opens: true, shift: 0, ..offer(0) };
