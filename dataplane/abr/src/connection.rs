@@ -194,8 +194,14 @@ impl Connection {
         if segment.has(flags::SYN) {
             return Some(0);
         }
+        self.agreed_shift(direction).or_else(|| policy.assume_shift.map(|shift| shift.min(14)))
+    }
+
+    /// Shift of the windows that `direction` sends, behind the handshake; `None` while that was not seen.
+    #[inline]
+    fn agreed_shift(&self, direction: usize) -> Option<u8> {
         match (self.shift[direction], self.shift[1 - direction]) {
-            (UNSEEN, _) | (_, UNSEEN) => policy.assume_shift.map(|shift| shift.min(14)),
+            (UNSEEN, _) | (_, UNSEEN) => None,
             (NOT_OFFERED, _) | (_, NOT_OFFERED) => Some(0),
             (shift, _) => Some(shift),
         }
@@ -292,12 +298,7 @@ impl Connection {
 
     /// The most that may be under way in this direction: all that a window can say.
     pub fn most_under_way(&self, direction: usize) -> u32 {
-        let shift = match (self.shift[direction], self.shift[1 - direction]) {
-            (UNSEEN, _) | (_, UNSEEN) => 14,
-            (NOT_OFFERED, _) | (_, NOT_OFFERED) => 0,
-            (_, shift) => shift.min(14),
-        };
-        u32::from(u16::MAX) << shift
+        u32::from(u16::MAX) << self.agreed_shift(1 - direction).unwrap_or(14)
     }
 
     /// Notes FINs; `true` when the last word has just been acknowledged.

@@ -175,20 +175,20 @@ impl Controller {
         let (reset, acked) = (segment.has(flags::RST), 1 - ends.direction);
         let make = !reset && !self.is_idle();
         let Some(slot) = self.place(locator, ends, frame, layout, at, make) else {
-            return behind(self.pacing.follow(ends.flow(acked), at), &mut self.counters);
+            return self.untouched(ends.flow(acked), at);
         };
         if reset {
             if self.table.connection_mut(slot).believes_reset(ends.direction, &segment) {
                 self.counters.ended += 1;
                 self.forget(slot);
             }
-            return behind(self.pacing.follow(ends.flow(acked), at), &mut self.counters);
+            return self.untouched(ends.flow(acked), at);
         }
         let silent_ms = (now_ms as u32).wrapping_sub(self.table.connection_mut(slot).seen_ms);
         if segment.has(flags::SYN)
             && !self.synchronise(slot, ends.direction, &segment, now_ms as u32, silent_ms)
         {
-            return behind(self.pacing.follow(ends.flow(acked), at), &mut self.counters);
+            return self.untouched(ends.flow(acked), at);
         }
         let passing = Passing {
             segment: &segment,
@@ -219,6 +219,11 @@ impl Controller {
             self.leave_both(slot);
         }
         verdict
+    }
+
+    /// What becomes of a segment of which nothing is learnt: it stays behind what is held of its flow.
+    fn untouched(&mut self, flow: u64, at: Instant) -> Verdict {
+        behind(self.pacing.follow(flow, at), &mut self.counters)
     }
 
     /// The slot of a packet's connection, made if `make` and there is room.
