@@ -40,6 +40,19 @@ pub struct Delta {
     pub became_idle: bool,
 }
 
+impl Delta {
+    /// What changed from `before` to `after`, each packets and frame bytes held.
+    #[inline]
+    pub fn between(before: (u64, u64), after: (u64, u64)) -> Self {
+        Self {
+            packets: after.0 as i64 - before.0 as i64,
+            bytes: after.1 as i64 - before.1 as i64,
+            became_active: before.0 == 0 && after.0 > 0,
+            became_idle: before.0 > 0 && after.0 == 0,
+        }
+    }
+}
+
 /// A queueing discipline. `peek` and `dequeue` may drop (AQM); drops go through `cx` and are counted at the element
 /// that owns the discipline.
 pub trait Discipline: Any + Send {

@@ -37,7 +37,7 @@ use crate::queue::fifo::{FifoConfig, Watch, read_config, take};
 use crate::queue::{FifoQueue, QueueCounters};
 use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Reader};
 use perhop_packet::{Batch, DropReason};
-use perhop_units::{Duration, Instant, Probability, QueueLimit, Rate};
+use perhop_units::{Duration, Instant, Probability, Rate};
 
 /// Parameters of the source's figure 3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,8 +198,7 @@ impl Discipline for Blue {
     }
 
     fn export_state(&mut self) -> Option<ElementState> {
-        let queue = FifoConfig { limit: QueueLimit::Packets(1), rate: Rate::ZERO, overhead: 0 };
-        let empty = Self::new(self.state.config, queue);
+        let empty = Self::new(self.state.config, FifoConfig::LEFT);
         Some(Box::new(std::mem::replace(self, empty)))
     }
 
@@ -231,6 +230,7 @@ pub fn read(r: &mut Reader<'_>, rate: Rate) -> (BlueConfig, FifoConfig) {
 mod tests {
     use super::*;
     use crate::queue::fifo::laws::{calls, check};
+    use perhop_units::QueueLimit;
     use proptest::prelude::*;
 
     const CONFIG: BlueConfig = BlueConfig {

@@ -40,7 +40,7 @@ use crate::queue::fifo::{FifoConfig, Watch, read_config, take_with};
 use crate::queue::{FifoQueue, QueueCounters};
 use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Head, Reader};
 use perhop_packet::{Batch, DropReason, Packet};
-use perhop_units::{Bytes, Duration, Instant, QueueLimit, Rate};
+use perhop_units::{Bytes, Duration, Instant, Rate};
 
 /// Parameters of RFC 8289.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -311,8 +311,7 @@ impl Discipline for CoDel {
     }
 
     fn export_state(&mut self) -> Option<ElementState> {
-        let queue = FifoConfig { limit: QueueLimit::Packets(1), rate: Rate::ZERO, overhead: 0 };
-        let empty = Self::new(self.state.config, queue);
+        let empty = Self::new(self.state.config, FifoConfig::LEFT);
         Some(Box::new(std::mem::replace(self, empty)))
     }
 

@@ -2,6 +2,7 @@ use super::*;
 use crate::plumbing::UdpFrame;
 use crate::queue::fifo::laws::{calls, check};
 use perhop_element::testkit::{Bench, args};
+use perhop_units::QueueLimit;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 

@@ -37,7 +37,7 @@ use crate::queue::fifo::{FifoConfig, Watch, read_config, take};
 use crate::queue::{FifoQueue, MAX_PACKETS, QueueCounters};
 use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Reader};
 use perhop_packet::{Batch, DropReason};
-use perhop_units::{Probability, QueueLimit, Rate};
+use perhop_units::{Probability, Rate};
 
 /// Thresholds and probabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,8 +127,7 @@ impl Discipline for Drd {
     }
 
     fn export_state(&mut self) -> Option<ElementState> {
-        let queue = FifoConfig { limit: QueueLimit::Packets(1), rate: Rate::ZERO, overhead: 0 };
-        let empty = Self::new(self.drd, queue);
+        let empty = Self::new(self.drd, FifoConfig::LEFT);
         Some(Box::new(std::mem::replace(self, empty)))
     }
 
@@ -163,6 +162,7 @@ pub fn read(r: &mut Reader<'_>, rate: Rate) -> (DrdConfig, FifoConfig) {
 mod tests {
     use super::*;
     use crate::queue::fifo::laws::{calls, check};
+    use perhop_units::QueueLimit;
     use proptest::prelude::*;
 
     const PUBLISHED: DrdConfig =

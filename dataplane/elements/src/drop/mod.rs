@@ -16,6 +16,7 @@ pub use drd::{Drd, DrdConfig};
 pub use fq_codel::{FqCoDel, FqCoDelConfig};
 pub use pie::{Pie, PieConfig, PieState, PieVerdict};
 pub use red::Red;
+pub(crate) use red_state::RedCounts;
 pub use red_state::{RedConfig, RedState, RedVerdict};
 pub use wred::Wred;
 pub use wred_state::{Averages, COLORS, WredConfig, WredState, af_precedence};

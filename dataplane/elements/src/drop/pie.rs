@@ -49,7 +49,7 @@ use crate::queue::fifo::{FifoConfig, Watch, read_config, take};
 use crate::queue::{FifoQueue, QueueCounters};
 use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Reader};
 use perhop_packet::{Batch, DropReason};
-use perhop_units::{Bytes, Duration, Instant, Probability, QueueLimit, Rate};
+use perhop_units::{Bytes, Duration, Instant, Probability, Rate};
 
 /// Parameters of RFC 8033.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -298,8 +298,7 @@ impl Discipline for Pie {
     }
 
     fn export_state(&mut self) -> Option<ElementState> {
-        let queue = FifoConfig { limit: QueueLimit::Packets(1), rate: Rate::ZERO, overhead: 0 };
-        let empty = Self::new(self.state.config, queue);
+        let empty = Self::new(self.state.config, FifoConfig::LEFT);
         Some(Box::new(std::mem::replace(self, empty)))
     }
 

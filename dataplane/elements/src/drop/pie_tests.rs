@@ -4,6 +4,7 @@ use crate::queue::fifo::laws::{calls, check};
 use crate::testbed::Line;
 use perhop_element::BuildCx;
 use perhop_element::testkit::args;
+use perhop_units::QueueLimit;
 use proptest::prelude::*;
 
 /// The pseudo-code of RFC 8033 appendix A with §5.1, §5.4 and §5.5, in floating point; times in seconds.

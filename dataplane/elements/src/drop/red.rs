@@ -39,12 +39,12 @@
 //! pseudo-code counts the arriving packet itself, this counts packets since the last drop, as its §7 analysis does:
 //! gaps are uniform on 1 … 1/p.
 
-use super::{RedConfig, RedState, RedVerdict, mark};
+use super::{RedConfig, RedCounts, RedState};
 use crate::plumbing::adapter::{as_any, front_of_queue, held_in_queue};
 use crate::queue::fifo::{FifoConfig, Watch, read_config, take};
 use crate::queue::{FifoQueue, QueueCounters};
 use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Reader};
-use perhop_packet::{Batch, DropReason};
+use perhop_packet::Batch;
 use perhop_units::{Bytes, Probability, QueueLimit, Rate};
 
 /// The discipline.
@@ -53,9 +53,7 @@ pub struct Red {
     queue: FifoQueue,
     red: RedState,
     counters: QueueCounters,
-    marked: u64,
-    early: u64,
-    forced: u64,
+    counts: RedCounts,
 }
 
 impl Red {
@@ -65,9 +63,7 @@ impl Red {
             queue: FifoQueue::new(queue.limit, queue.rate, queue.overhead),
             red: RedState::new(red),
             counters: QueueCounters::default(),
-            marked: 0,
-            early: 0,
-            forced: 0,
+            counts: RedCounts::default(),
         }
     }
 
@@ -84,27 +80,15 @@ impl Discipline for Red {
 
     fn enqueue(&mut self, cx: &mut Cx<'_>, batch: &mut Batch) -> Delta {
         let change = Watch::start(&self.queue);
-        for mut packet in batch.drain() {
+        for packet in batch.drain() {
             let len = Bytes(packet.len() as u64 + u64::from(self.queue.overhead()));
             let capable = packet.meta().layout.is_ecn_capable();
-            match self.red.decide(cx.now(), self.queue.bytes(), len, capable, cx.random()) {
-                RedVerdict::Keep => {}
-                RedVerdict::Mark => {
-                    self.marked += 1;
-                    mark(&mut packet);
-                }
-                RedVerdict::DropEarly => {
-                    self.early += 1;
-                    self.counters.refuse(cx, packet, DropReason::RedEarly);
-                    continue;
-                }
-                RedVerdict::DropForced => {
-                    self.forced += 1;
-                    self.counters.refuse(cx, packet, DropReason::RedForced);
-                    continue;
-                }
+            let verdict = self.red.decide(cx.now(), self.queue.bytes(), len, capable, cx.random());
+            self.counts.note(verdict);
+            match verdict.carry_out(packet) {
+                Ok(packet) => self.counters.offer(&mut self.queue, cx, packet),
+                Err((packet, reason)) => self.counters.refuse(cx, packet, reason),
             }
-            self.counters.offer(&mut self.queue, cx, packet);
         }
         change.end(&self.queue)
     }
@@ -125,15 +109,14 @@ impl Discipline for Red {
 
     fn counters(&self, sink: &mut dyn CounterSink) {
         self.counters.report(&self.queue, sink);
-        sink.counter("marked", self.marked);
-        sink.counter("early", self.early);
-        sink.counter("forced", self.forced);
+        sink.counter("marked", self.counts.marked);
+        sink.counter("early", self.counts.early);
+        sink.counter("forced", self.counts.forced);
         sink.gauge("average_bytes", self.red.average().0);
     }
 
     fn export_state(&mut self) -> Option<ElementState> {
-        let queue = FifoConfig { limit: QueueLimit::Packets(1), rate: Rate::ZERO, overhead: 0 };
-        let empty = Self::new(*self.red.config(), queue);
+        let empty = Self::new(*self.red.config(), FifoConfig::LEFT);
         Some(Box::new(std::mem::replace(self, empty)))
     }
 
@@ -142,7 +125,7 @@ impl Discipline for Red {
         self.queue.adopt(&mut old.queue);
         self.red.adopt(&old.red);
         self.counters = old.counters;
-        (self.marked, self.early, self.forced) = (old.marked, old.early, old.forced);
+        self.counts = old.counts;
         Ok(())
     }
 

@@ -1,5 +1,7 @@
 //! The decision of random early detection, as a plain structure.
 
+use super::mark;
+use perhop_packet::{DropReason, Packet};
 use perhop_units::{Bytes, Duration, Instant, Probability, Rate};
 
 /// Fraction bits of the average queue length.
@@ -43,6 +45,41 @@ pub enum RedVerdict {
     DropEarly,
     /// Drop it: the average is above the upper threshold.
     DropForced,
+}
+
+impl RedVerdict {
+    /// Carries it out: the packet, marked if so decided, or given back with the reason why it is to be dropped.
+    #[inline]
+    pub(crate) fn carry_out(self, mut packet: Packet) -> Result<Packet, (Packet, DropReason)> {
+        match self {
+            Self::Keep => Ok(packet),
+            Self::Mark => {
+                mark(&mut packet);
+                Ok(packet)
+            }
+            Self::DropEarly => Err((packet, DropReason::RedEarly)),
+            Self::DropForced => Err((packet, DropReason::RedForced)),
+        }
+    }
+}
+
+/// How often packets were not simply kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RedCounts {
+    pub(crate) marked: u64,
+    pub(crate) early: u64,
+    pub(crate) forced: u64,
+}
+
+impl RedCounts {
+    pub(crate) fn note(&mut self, verdict: RedVerdict) {
+        match verdict {
+            RedVerdict::Keep => {}
+            RedVerdict::Mark => self.marked += 1,
+            RedVerdict::DropEarly => self.early += 1,
+            RedVerdict::DropForced => self.forced += 1,
+        }
+    }
 }
 
 /// Average queue length and the count since the last drop. Integers only; deterministic for given random bits.

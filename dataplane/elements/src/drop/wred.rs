@@ -45,12 +45,12 @@
 //! buffer management scheme for DiffServ assured forwarding PHB*, ICCCN 2000 (RIO-C, RIO-D, WRED).
 
 use super::wred_state::{Averages, COLORS, WredConfig, WredState, color_of};
-use super::{RedConfig, RedVerdict, mark};
+use super::{RedConfig, RedCounts};
 use crate::plumbing::adapter::{as_any, front_of_queue, held_in_queue};
 use crate::queue::fifo::{FifoConfig, Watch, read_config, take_with};
 use crate::queue::{FifoQueue, QueueCounters};
 use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Reader};
-use perhop_packet::{Batch, DropReason};
+use perhop_packet::Batch;
 use perhop_units::{Bytes, Probability, QueueLimit, Rate};
 use std::fmt::Display;
 use std::str::FromStr;
@@ -59,9 +59,7 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Fate {
     packets: u64,
-    marked: u64,
-    early: u64,
-    forced: u64,
+    counts: RedCounts,
 }
 
 /// The discipline.
@@ -97,29 +95,21 @@ impl Discipline for Wred {
 
     fn enqueue(&mut self, cx: &mut Cx<'_>, batch: &mut Batch) -> Delta {
         let change = Watch::start(&self.queue);
-        for mut packet in batch.drain() {
+        for packet in batch.drain() {
             let color = color_of(packet.meta(), self.state.config().by_dscp);
             let len = Bytes(packet.len() as u64 + u64::from(self.queue.overhead()));
             let capable = packet.meta().layout.is_ecn_capable();
             let fate = &mut self.fates[color as usize];
             fate.packets += 1;
-            match self.state.decide(cx.now(), color, len, capable, cx.random()) {
-                RedVerdict::Keep => {}
-                RedVerdict::Mark => {
-                    fate.marked += 1;
-                    mark(&mut packet);
-                }
-                RedVerdict::DropEarly => {
-                    fate.early += 1;
-                    self.counters.refuse(cx, packet, DropReason::RedEarly);
+            let verdict = self.state.decide(cx.now(), color, len, capable, cx.random());
+            fate.counts.note(verdict);
+            let packet = match verdict.carry_out(packet) {
+                Ok(packet) => packet,
+                Err((packet, reason)) => {
+                    self.counters.refuse(cx, packet, reason);
                     continue;
                 }
-                RedVerdict::DropForced => {
-                    fate.forced += 1;
-                    self.counters.refuse(cx, packet, DropReason::RedForced);
-                    continue;
-                }
-            }
+            };
             let waiting = self.queue.len();
             self.counters.offer(&mut self.queue, cx, packet);
             if self.queue.len() > waiting {
@@ -151,9 +141,9 @@ impl Discipline for Wred {
             let fate = &self.fates[n];
             let counters = [
                 ("packets", fate.packets),
-                ("marked", fate.marked),
-                ("early", fate.early),
-                ("forced", fate.forced),
+                ("marked", fate.counts.marked),
+                ("early", fate.counts.early),
+                ("forced", fate.counts.forced),
             ];
             for (what, value) in counters {
                 sink.counter(&format!("{what}_{name}"), value);
@@ -163,8 +153,7 @@ impl Discipline for Wred {
     }
 
     fn export_state(&mut self) -> Option<ElementState> {
-        let queue = FifoConfig { limit: QueueLimit::Packets(1), rate: Rate::ZERO, overhead: 0 };
-        let empty = Self::new(*self.state.config(), queue);
+        let empty = Self::new(*self.state.config(), FifoConfig::LEFT);
         Some(Box::new(std::mem::replace(self, empty)))
     }
 

@@ -1,5 +1,6 @@
 use super::super::af_precedence;
 use super::*;
+use crate::drop::RedVerdict;
 use crate::plumbing::UdpFrame;
 use crate::queue::fifo::laws::{calls, check};
 use crate::testbed::Line;

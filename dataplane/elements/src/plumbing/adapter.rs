@@ -47,6 +47,31 @@ macro_rules! held_in_queue {
 }
 pub(crate) use held_in_queue;
 
+/// What a discipline around `bands: Bands` says of them, and how it gives them to a successor.
+macro_rules! held_in_bands {
+    () => {
+        fn next_wakeup(&self) -> Option<perhop_units::Instant> {
+            self.bands.next_wakeup()
+        }
+        fn held(&self) -> u64 {
+            self.bands.held()
+        }
+        fn held_bytes(&self) -> u64 {
+            self.bands.held_bytes()
+        }
+        fn counters(&self, sink: &mut dyn perhop_element::CounterSink) {
+            self.bands.counters(sink);
+        }
+        fn drain(&mut self, out: &mut perhop_packet::Batch) {
+            self.bands.drain(out);
+        }
+        fn export_state(&mut self) -> Option<perhop_element::ElementState> {
+            Some(Box::new(self.bands.export()))
+        }
+    };
+}
+pub(crate) use held_in_bands;
+
 /// Looking at the front of such a queue and emptying it, where nothing is dropped on the way out.
 macro_rules! front_of_queue {
     () => {

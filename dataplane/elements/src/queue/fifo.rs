@@ -44,6 +44,11 @@ pub struct FifoConfig {
     pub overhead: u32,
 }
 
+impl FifoConfig {
+    /// Of the queue that is left behind when a successor takes over what it held.
+    pub(crate) const LEFT: Self = Self { limit: QueueLimit::Packets(1), rate: Rate::ZERO, overhead: 0 };
+}
+
 /// Packets and bytes a queue has taken and refused, and its peaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueCounters {
@@ -196,22 +201,17 @@ pub(crate) fn take_with(budget: Budget, out: &mut Batch, mut next: impl FnMut() 
 /// Notes a queue's state before a call, to tell the parent what changed.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    packets: usize,
+    packets: u64,
     bytes: u64,
 }
 
 impl Watch {
     pub(crate) fn start(queue: &FifoQueue) -> Self {
-        Self { packets: queue.len(), bytes: queue.frame_bytes() }
+        Self { packets: queue.len() as u64, bytes: queue.frame_bytes() }
     }
 
     pub(crate) fn end(self, queue: &FifoQueue) -> Delta {
-        Delta {
-            packets: queue.len() as i64 - self.packets as i64,
-            bytes: queue.frame_bytes() as i64 - self.bytes as i64,
-            became_active: self.packets == 0 && !queue.is_empty(),
-            became_idle: self.packets > 0 && queue.is_empty(),
-        }
+        Delta::between((self.packets, self.bytes), (queue.len() as u64, queue.frame_bytes()))
     }
 }
 

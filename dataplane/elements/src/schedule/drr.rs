@@ -30,12 +30,10 @@
 //! Shreedhar and Varghese, "Efficient Fair Queuing using Deficit Round Robin", ACM SIGCOMM 1995.
 
 use super::bands::{self, Bands, BandsState};
-use crate::plumbing::adapter::as_any;
-use perhop_element::{
-    Budget, CounterSink, Cx, Delta, Discipline, ElementState, ElementType, Head, PortCount, Reader,
-};
+use crate::plumbing::adapter::{as_any, held_in_bands};
+use perhop_element::{Budget, Cx, Delta, Discipline, ElementState, ElementType, Head, PortCount, Reader};
 use perhop_packet::Batch;
-use perhop_units::{Bytes, Instant};
+use perhop_units::Bytes;
 use std::collections::VecDeque;
 
 /// The discipline.
@@ -152,29 +150,7 @@ impl Discipline for Drr {
         sum
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
-        self.bands.next_wakeup()
-    }
-
-    fn held(&self) -> u64 {
-        self.bands.held()
-    }
-
-    fn held_bytes(&self) -> u64 {
-        self.bands.held_bytes()
-    }
-
-    fn counters(&self, sink: &mut dyn CounterSink) {
-        self.bands.counters(sink);
-    }
-
-    fn drain(&mut self, out: &mut Batch) {
-        self.bands.drain(out);
-    }
-
-    fn export_state(&mut self) -> Option<ElementState> {
-        Some(Box::new(self.bands.export()))
-    }
+    held_in_bands!();
 
     fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
         self.bands

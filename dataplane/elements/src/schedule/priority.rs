@@ -23,12 +23,9 @@
 //! RFC 3246 §2 and its appendix: priority queueing as an implementation of expedited forwarding.
 
 use super::bands::{self, Bands, BandsState};
-use crate::plumbing::adapter::as_any;
-use perhop_element::{
-    Budget, CounterSink, Cx, Delta, Discipline, ElementState, ElementType, Head, PortCount,
-};
+use crate::plumbing::adapter::{as_any, held_in_bands};
+use perhop_element::{Budget, Cx, Delta, Discipline, ElementState, ElementType, Head, PortCount};
 use perhop_packet::Batch;
-use perhop_units::Instant;
 
 /// The discipline.
 pub struct Priority {
@@ -74,29 +71,7 @@ impl Discipline for Priority {
         sum
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
-        self.bands.next_wakeup()
-    }
-
-    fn held(&self) -> u64 {
-        self.bands.held()
-    }
-
-    fn held_bytes(&self) -> u64 {
-        self.bands.held_bytes()
-    }
-
-    fn counters(&self, sink: &mut dyn CounterSink) {
-        self.bands.counters(sink);
-    }
-
-    fn drain(&mut self, out: &mut Batch) {
-        self.bands.drain(out);
-    }
-
-    fn export_state(&mut self) -> Option<ElementState> {
-        Some(Box::new(self.bands.export()))
-    }
+    held_in_bands!();
 
     fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
         self.bands.import(*state.downcast::<BandsState>()?).map_err(|state| Box::new(state) as _)

@@ -182,12 +182,7 @@ impl FqCoDel {
     fn tell(&mut self) -> Delta {
         let (before, after) = (self.told, (self.flows.packets(), self.flows.bytes()));
         self.told = after;
-        Delta {
-            packets: after.0 as i64 - before.0 as i64,
-            bytes: after.1 as i64 - before.1 as i64,
-            became_active: before.0 == 0 && after.0 > 0,
-            became_idle: before.0 > 0 && after.0 == 0,
-        }
+        Delta::between(before, after)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::config::{CbqConfig, ClassConfig};
 use super::estimator::Estimator;
-use crate::drop::{RedConfig, RedState, RedVerdict, mark};
+use crate::drop::{RedConfig, RedState};
 use crate::queue::FifoQueue;
 use perhop_element::{CounterSink, Cx};
 use perhop_packet::{DropReason, Packet};
@@ -78,14 +78,11 @@ impl Class {
         if let Some(red) = &mut self.red {
             let queued = Bytes(self.queue.len() as u64 * UNITS);
             let capable = packet.meta().layout.is_ecn_capable();
-            match red.decide(cx.now(), queued, Bytes(UNITS), capable, cx.random()) {
-                RedVerdict::Keep => {}
-                RedVerdict::Mark => {
-                    mark(&mut packet);
-                }
-                RedVerdict::DropEarly => return self.refuse(cx, packet, DropReason::RedEarly),
-                RedVerdict::DropForced => return self.refuse(cx, packet, DropReason::RedForced),
-            }
+            let verdict = red.decide(cx.now(), queued, Bytes(UNITS), capable, cx.random());
+            packet = match verdict.carry_out(packet) {
+                Ok(packet) => packet,
+                Err((packet, reason)) => return self.refuse(cx, packet, reason),
+            };
         }
         self.queue.lasted(cx.now());
         if let Err(packet) = self.queue.offer(packet) {

@@ -417,12 +417,7 @@ impl Discipline for ClassTree {
 
 impl ClassTree {
     fn delta(&self, before: (u64, u64)) -> Delta {
-        Delta {
-            packets: self.held as i64 - before.0 as i64,
-            bytes: self.held_bytes as i64 - before.1 as i64,
-            became_active: before.0 == 0 && self.held > 0,
-            became_idle: before.0 > 0 && self.held == 0,
-        }
+        Delta::between(before, (self.held, self.held_bytes))
     }
 
     fn scale(&self, params: &NodeParams) -> Scale {

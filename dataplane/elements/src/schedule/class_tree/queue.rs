@@ -1,7 +1,7 @@
 //! The queue of a leaf: an enum, so that no packet costs a virtual call.
 
 use super::params::{LeafKind, LeafParams};
-use crate::drop::{RedConfig, RedState, RedVerdict, mark};
+use crate::drop::{RedConfig, RedState};
 use crate::queue::FifoQueue;
 use perhop_packet::{DropReason, Packet, prefetch_whole};
 use perhop_units::{Bytes, Instant, Probability, QueueLimit, Rate};
@@ -205,23 +205,10 @@ impl LeafQueue {
 }
 
 impl RedQueue {
-    fn admit(
-        &mut self,
-        now: Instant,
-        mut packet: Packet,
-        random: u32,
-    ) -> Result<Packet, (Packet, DropReason)> {
+    fn admit(&mut self, now: Instant, packet: Packet, random: u32) -> Result<Packet, (Packet, DropReason)> {
         let len = Bytes(packet.len() as u64 + u64::from(self.fifo.overhead()));
         let capable = packet.meta().layout.is_ecn_capable();
-        match self.red.decide(now, self.fifo.bytes(), len, capable, random) {
-            RedVerdict::Keep => Ok(packet),
-            RedVerdict::Mark => {
-                mark(&mut packet);
-                Ok(packet)
-            }
-            RedVerdict::DropEarly => Err((packet, DropReason::RedEarly)),
-            RedVerdict::DropForced => Err((packet, DropReason::RedForced)),
-        }
+        self.red.decide(now, self.fifo.bytes(), len, capable, random).carry_out(packet)
     }
 }
 

@@ -43,12 +43,10 @@ pub use tags::Wf2qTags;
 
 use super::bands::{self, Bands, BandsState};
 use super::drr;
-use crate::plumbing::adapter::as_any;
-use perhop_element::{
-    Budget, CounterSink, Cx, Delta, Discipline, ElementState, ElementType, Head, PortCount,
-};
+use crate::plumbing::adapter::{as_any, held_in_bands};
+use perhop_element::{Budget, Cx, Delta, Discipline, ElementState, ElementType, Head, PortCount};
 use perhop_packet::Batch;
-use perhop_units::{Bytes, Instant};
+use perhop_units::Bytes;
 
 /// The discipline.
 pub struct Wf2q {
@@ -145,29 +143,7 @@ impl Discipline for Wf2q {
         sum
     }
 
-    fn next_wakeup(&self) -> Option<Instant> {
-        self.bands.next_wakeup()
-    }
-
-    fn held(&self) -> u64 {
-        self.bands.held()
-    }
-
-    fn held_bytes(&self) -> u64 {
-        self.bands.held_bytes()
-    }
-
-    fn counters(&self, sink: &mut dyn CounterSink) {
-        self.bands.counters(sink);
-    }
-
-    fn drain(&mut self, out: &mut Batch) {
-        self.bands.drain(out);
-    }
-
-    fn export_state(&mut self) -> Option<ElementState> {
-        Some(Box::new(self.bands.export()))
-    }
+    held_in_bands!();
 
     fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
         self.bands
