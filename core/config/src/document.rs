@@ -9,7 +9,7 @@ use crate::tree::{NodeId, ROOT, Tree, Value};
 use std::ops::Range;
 
 /// A larger file is refused.
-pub const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
+pub const MAX_FILE_BYTES: usize = 256 * 1024 * 1024;
 
 /// Characters of a value that a message repeats at most.
 const MAX_SHOWN: usize = 48;

@@ -25,7 +25,7 @@ use perhop_units::Rate;
 use std::collections::BTreeMap;
 
 /// Most objects that a router file declares.
-pub const MAX_OBJECTS: usize = 100_000;
+pub const MAX_OBJECTS: usize = 1_000_000;
 
 /// A router file without errors.
 #[derive(Debug)]

@@ -49,8 +49,8 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            classes: 100_000,
-            filters: 100_000,
+            classes: 1_000_000,
+            filters: 1_000_000,
             others: 100_000,
             abr_policies: ABR_POLICIES,
             owners: 4_096,
