@@ -174,11 +174,12 @@ impl Passing<'_> {
             let sent_end = offer.sent_end.unwrap_or(segment.ack);
             let used_up =
                 half.window.limit() != 0 && half.window.is_used_up(sent_end, on_its_way.min(1 << 30) as u32);
+            let optimal = optimal(terms.share_bps, ratio, terms.rtt_parts);
             if self.credit {
                 let apart = (self.silent_us, terms.rtt_parts >> PARTS_SHIFT);
-                half.window.left_unused(sent_end, on_its_way.min(1 << 30) as u32, terms.shift, apart);
+                half.window.settle(optimal, sent_end, on_its_way.min(1 << 30) as u32, terms.shift, apart);
             }
-            let bound = half.window.advance(optimal(terms.share_bps, ratio, terms.rtt_parts), octets, &offer);
+            let bound = half.window.advance(optimal, octets, &offer);
             let by = match bound {
                 Bound::Receiver => LimitedBy::Receiver,
                 Bound::Floor => LimitedBy::Floor,

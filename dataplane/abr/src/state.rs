@@ -55,7 +55,7 @@ impl FlowState {
             rate_bps: if live { policies.share(half.policy) } else { policies.next_share(half.policy) },
             latency_us: (c.halves[1 - direction].latency.us(), half.latency.us()),
             window: half.window.limit(),
-            credit: half.window.credit() >> 8,
+            credit: half.window.credit().max(0) as u32 >> 8,
             mss: half.window.mss(),
             limited_by: c.limited_by(direction),
             retransmissions: u32::from(half.retransmissions),

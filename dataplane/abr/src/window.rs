@@ -1,13 +1,15 @@
 //! The window that holds a flow at its rate.
 //!
-//! `Wnd = δ + rate × payload ratio × RTT`: whole segments of it are written, what is left is credit (δ) for the next
-//! round trip, because senders use whole segments only. So the mean of the windows written is exactly what the rate
-//! needs. Source: S. Reddy, chapters 4 and 5.
+//! `Wnd = δ + rate × payload ratio × RTT`: whole segments of it are written, and what the sender had under way less than the
+//! rate needs, for as long as it lasted, is credit (δ) for later; what it had more is taken from it. So the mean of what is
+//! under way is what the rate needs, whatever a sender makes of a window: whole segments, parts of them, or one part at a
+//! time; and whatever the window scale adds to a segment. Source: S. Reddy, chapters 4 and 5, who counts what windows are
+//! short of and not what is sent.
 //!
 //! The source carries δ from one acknowledgment to the next. But where a window shrinks by a segment one acknowledgment
 //! lets nothing go, and where it grows one lets two segments go at once: with every change there is one moment less in a
 //! round trip at which the flow sends, and nothing spreads what has met. So a window is kept for a round trip, from the
-//! acknowledgment that changed it to that of the first segment it let go. The mean over round trips is the same.
+//! acknowledgment that changed it to that of the first segment it let go.
 
 use crate::sequence::{before, later, octets};
 
@@ -31,8 +33,14 @@ pub(crate) fn optimal(rate_bps: u64, ratio: u16, rtt_parts: u64) -> u64 {
 /// While a window grows: most acknowledgments that give no more after one that did. One and two take turns, so it grows by
 /// two fifths in a round trip.
 const PAUSES: u32 = 2;
-/// Most segments of a round trip that are counted; above, how many of the pauses are left.
-const MAX_ROUND: u32 = 0xff - PAUSES;
+/// Bits of the sequence number at which a round trip ends, in eighths of a segment and modulo: an acknowledgment of a part of
+/// a segment counts as what it is. What is farther than half of the modulus, 64 segments at least, ends it early.
+const END_BITS: u32 = 11;
+const END_MASK: u32 = (1 << END_BITS) - 1;
+/// Where the credit begins, above the end and two bits for the pauses.
+const CREDIT_SHIFT: u32 = END_BITS + 2;
+/// Bits of the 1/256 octet that a credit does without.
+const COARSE_BITS: u32 = 5;
 
 /// An acknowledgment whose window may be limited.
 #[derive(Clone, Copy, Debug)]
@@ -81,8 +89,8 @@ pub(crate) struct Window {
     limit: u32,
     /// Right edge of the windows that passed.
     edge: u32,
-    /// 1/256 octet in the upper 24 bits (below one step of the window, so they suffice); in the lower 8 the segments that
-    /// are yet to be acknowledged in this round trip.
+    /// Credit in 1/8 octet in the upper 19 bits, with its sign; then how many of the next acknowledgments give no more to a
+    /// window that grows; in the lower 11 bits where the round trip ends in which the window is kept.
     credit_and_round: u32,
     /// Data per IP length of data packets, Q0.16.
     ratio: u16,
@@ -111,33 +119,48 @@ impl Window {
     pub const fn limit(&self) -> u32 {
         self.limit
     }
-    /// Credit, 1/256 octet.
-    pub const fn credit(&self) -> u32 {
-        self.credit_and_round >> 8
-    }
-    /// Segments that are yet to be acknowledged before the window may change.
-    const fn round(&self) -> u32 {
-        match self.credit_and_round & 0xff {
-            0..=MAX_ROUND => self.credit_and_round & 0xff,
-            _ => 0,
-        }
+    /// Credit, 1/256 octet; below 0 what was used beyond what is wanted.
+    pub const fn credit(&self) -> i32 {
+        self.credit_and_round as i32 >> CREDIT_SHIFT << COARSE_BITS
     }
     /// How many of the next acknowledgments give no more to a window that grows.
     const fn pauses(&self) -> u32 {
-        (self.credit_and_round & 0xff).saturating_sub(MAX_ROUND)
+        self.credit_and_round >> END_BITS & 3
     }
-    /// The same after another acknowledgment, as [`Window::owe`] takes it.
+    /// The same after another acknowledgment.
     const fn next_pause(&self, odd: bool) -> u32 {
         match self.pauses() {
-            0 if odd => MAX_ROUND + 1,
-            0 => MAX_ROUND + PAUSES,
-            1 => 0,
-            left => MAX_ROUND + left - 1,
+            0 if odd => 1,
+            0 => PAUSES,
+            left => left - 1,
         }
     }
-    /// Sets credit, 1/256 octet, cut off above 24 bits, and round, of [`MAX_ROUND`] segments at most.
-    fn owe(&mut self, credit: u64, round: u32) {
-        self.credit_and_round = (credit.min((1 << 24) - 1) as u32) << 8 | round;
+    /// So many octets of the sequence in units of [`END_BITS`].
+    const fn eighths(&self, octets: u32) -> u32 {
+        octets >> (self.mss.ilog2() - 3)
+    }
+    /// Whether `ack` is not beyond the end of the round trip in which the window is kept.
+    const fn is_kept(&self, ack: u32) -> bool {
+        let ahead = self.credit_and_round.wrapping_sub(self.eighths(ack)) & END_MASK;
+        ahead <= END_MASK / 2
+    }
+    /// Sets the credit, 1/256 octet, cut off at 32 KiB.
+    fn owe(&mut self, credit: i64) {
+        let most = (1 << (31 - CREDIT_SHIFT)) - 1;
+        let credit = (credit >> COARSE_BITS).clamp(-most, most) as i32;
+        self.credit_and_round =
+            (credit << CREDIT_SHIFT) as u32 | self.credit_and_round & ((1 << CREDIT_SHIFT) - 1);
+    }
+    /// The window is kept until more than `octets` beyond `ack` are acknowledged.
+    fn keep(&mut self, ack: u32, octets: u32) {
+        let most = (END_MASK / 2) << (self.mss.ilog2() - 3);
+        let end = self.eighths(ack.wrapping_add(octets.min(most))) & END_MASK;
+        self.credit_and_round = self.credit_and_round & !((1 << CREDIT_SHIFT) - 1) | end;
+    }
+    /// The window may change with the next acknowledgment, but give no more with the next `pauses`.
+    fn go_on(&mut self, ack: u32, pauses: u32) {
+        let end = self.eighths(ack).wrapping_sub(1) & END_MASK;
+        self.credit_and_round = self.credit_and_round & !((1 << CREDIT_SHIFT) - 1) | pauses << END_BITS | end;
     }
     /// Larger segments are in use than was known.
     pub fn raise_mss(&mut self, mss: u16, headers: u32) {
@@ -165,42 +188,59 @@ impl Window {
         (self.limit, self.credit_and_round) = (0, 0);
     }
 
-    /// For `part` of `whole`, of a round trip, the sender has not sent the part of a segment that it was let send beyond
-    /// `sent_end`, apart from `on_its_way`: that is made up for as well, up to two segments. Senders that send a part of a
-    /// segment only while no other is under way (Minshall's variant of RFC 896, in Linux) do so where windows are no multiple
-    /// of a segment. One that leaves a whole segment has nothing to send, or is held by its own window.
+    /// For `part` of `whole`, of a round trip, `sent_end` was what the sender had sent, apart from `on_its_way`, while the path
+    /// needed `optimal` 1/256 octets: what it used less is owed, what it used more is owed back. So its rate is what is wanted
+    /// on the average, whatever it makes of a window that is no multiple of a segment: whole ones only, or parts of one, or one
+    /// part at a time (Minshall's variant of RFC 896, in Linux). One that leaves a whole segment has nothing to send, or is
+    /// held by its own window.
     #[inline]
-    pub fn left_unused(&mut self, sent_end: u32, on_its_way: u32, shift: u8, (part, whole): (u32, u64)) {
+    pub fn settle(
+        &mut self,
+        optimal: u64,
+        sent_end: u32,
+        on_its_way: u32,
+        shift: u8,
+        (part, whole): (u32, u64),
+    ) {
         let step = u32::from(self.mss).max(1 << shift);
         let unused = octets(sent_end, self.edge).saturating_sub(on_its_way);
-        if self.limit == 0 || !(1 << shift..step).contains(&unused) {
+        // Of a window on its way to a new rate nothing is owed.
+        let acknowledged = self.edge.wrapping_sub(written(self.limit, shift));
+        if self.limit == 0 || unused >= step || !self.is_kept(acknowledged) {
             return;
         }
-        let lost = (u64::from(unused) << 8) * u64::from(part).min(whole) / whole.max(1);
-        let most = (2 * u64::from(step) << 8) - 1;
-        let credit = (u64::from(self.credit()) + lost).min(most.max(self.credit().into()));
-        let round = self.credit_and_round & 0xff;
-        self.owe(credit, round);
+        let used = i64::from(written(self.limit, shift) - unused.min(self.limit)) << 8;
+        let optimal = optimal.min(u64::from(u32::MAX) << 7) as i64;
+        let most = i64::from(step) << 8;
+        let owed = (optimal - used).clamp(-2 * most, 2 * most);
+        let owed = owed * (u64::from(part).min(whole) as i64) / (whole.max(1) as i64);
+        // Of four segments two are given at a time.
+        let credit = (i64::from(self.credit()) + owed).clamp(-most, 4 * most - 1);
+        self.owe(credit);
     }
 
     /// An acknowledgment of `new` octets passes while the path needs `optimal` 1/256 octets: sets the limit.
     #[inline]
     pub fn advance(&mut self, optimal: u64, new: u32, offer: &Offer) -> Bound {
-        let mss = u32::from(self.mss);
         // A window that cannot be written to the segment is written to what can.
-        let step = mss.max(1 << offer.shift);
+        let step = u32::from(self.mss).max(1 << offer.shift);
         let optimal = optimal.min(u64::from(u32::MAX) << 7);
-        let least = (optimal / (u64::from(step) << 8)) as u32 * step;
+        let mut least = (optimal / (u64::from(step) << 8)) as u32 * step;
+        if u64::from(written(least, offer.shift)) << 8 > optimal {
+            least = least.saturating_sub(step);
+        }
         // Of an edge between two segments the sender uses the whole ones.
         let had = self.limit / step * step;
-        let left = self.round().saturating_sub(new.div_ceil(step));
-        let stays = left > 0 && (least..=least.saturating_add(2 * step)).contains(&had);
-        let credit = if offer.credit { u64::from(self.credit()) } else { 0 };
-        let wanted = optimal + credit;
+        let stays = self.limit > 0
+            && self.is_kept(offer.ack)
+            && (least..=least.saturating_add(2 * step)).contains(&had);
+        let wanted = (optimal as i64 + if offer.credit { i64::from(self.credit()) } else { 0 }).max(0) as u64;
         let whole = match stays {
             true => had,
-            false if offer.credit => (wanted / (u64::from(step) << 8)) as u32 * step,
-            false => least,
+            false => {
+                let whole = (wanted / (u64::from(step) << 8)) as u32 * step;
+                whole.clamp(least, least.saturating_add(2 * step))
+            }
         };
         // All at once, what a higher rate allows would leave in one burst; doubled, as in slow start, flows whose segments
         // keep together fill a queue that is long enough for their sum.
@@ -218,21 +258,27 @@ impl Window {
         let limit = whole.min(most / step * step).max(least_limit).max(standing);
         self.limit = limit;
         if offer.own() < limit {
-            self.owe(0, 0);
+            self.owe(0);
+            self.go_on(offer.ack, 0);
             return Bound::Receiver;
         }
-        if stays {
-            self.owe(credit, left);
-        } else {
+        if !stays {
             let usable = limit / step * step;
-            let over = wanted.saturating_sub(u64::from(usable) << 8).min((u64::from(step) << 8) - 1);
-            // A window on its way to what it is to be goes on with the next acknowledgment.
-            let (over, round) = match usable == whole {
-                true => (over, (had / step).min(MAX_ROUND)),
-                false if least == 0 => (0, 0),
-                false => (phase(offer.ack, step), self.next_pause(limit / step % 2 == 1)),
-            };
-            self.owe(if offer.credit { over } else { 0 }, round);
+            // What is owed may ask for more than one acknowledgment may give, and what was used too much for less than stands.
+            if (least.max(1)..=whole).contains(&usable) {
+                let under_way = offer.sent_end.map_or(had.saturating_sub(step), |end| octets(offer.ack, end));
+                self.keep(offer.ack, under_way);
+            } else if least > 0 && usable == whole + step {
+                self.keep(offer.ack, 0);
+            } else {
+                // A window on its way to what it is to be goes on with the next acknowledgment.
+                let pauses = if least == 0 { 0 } else { self.next_pause(usable / step % 2 == 1) };
+                self.go_on(offer.ack, pauses);
+                self.owe(if least == 0 { 0 } else { phase(offer.ack, step) });
+            }
+        }
+        if !offer.credit {
+            self.owe(0);
         }
         if least == 0 { Bound::Floor } else { Bound::Rate }
     }
@@ -255,8 +301,8 @@ impl Window {
         let own = offer.own();
         let mut field = offer.field;
         if self.limit < own {
-            // Rounded up to what can be written: senders round down to the segment again, which is no smaller.
-            field = self.limit.div_ceil(1 << offer.shift).clamp(1, u32::from(offer.field)) as u16;
+            // Rounded up: some senders round down to the segment again, which must not be lost.
+            field = (written(self.limit, offer.shift) >> offer.shift).clamp(1, u32::from(offer.field)) as u16;
         }
         let edge = offer.ack.wrapping_add(u32::from(field) << offer.shift);
         self.edge = later(self.edge, edge);
@@ -271,12 +317,18 @@ impl Window {
     }
 }
 
+/// The window that is written for a limit: rounded up to what the field can say.
+#[inline]
+const fn written(limit: u32, shift: u8) -> u32 {
+    limit.div_ceil(1 << shift) << shift
+}
+
 /// What a flow owes when its window arrives at a new rate, 1/256 octet: anything below a step of `step`, another for each
 /// flow. A change of rate comes to all flows at once; if they owed the same they would grow by a segment in the same round
 /// trip ever after. Numbers of acknowledgments begin at random (RFC 6528); they are spread by a multiplication.
 #[inline]
-fn phase(ack: u32, step: u32) -> u64 {
-    u64::from(ack.wrapping_mul(0x9e37_79b1) >> 8) * u64::from(step) >> 16
+fn phase(ack: u32, step: u32) -> i64 {
+    i64::from(ack.wrapping_mul(0x9e37_79b1) >> 8) * i64::from(step) >> 16
 }
 
 /// `data` per data and headers, Q0.16, below one.
