@@ -14,6 +14,8 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// A window shift not seen yet, and one that was not offered.
 const UNSEEN: u8 = 0xff;
 const NOT_OFFERED: u8 = 0xfe;
+/// A SYN is that of the connection as long as no more octets than this are known to have been sent behind it.
+const LATE_SYN: u32 = 1 << 16;
 /// Bytes of options in every segment once both ends have agreed on time-stamps.
 const TIMESTAMPS_LEN: u16 = 12;
 
@@ -207,15 +209,16 @@ impl Connection {
         }
     }
 
-    /// Whether a SYN opens another connection between the same endpoints: its number is not the one known.
+    /// Whether a SYN opens another connection between the same endpoints: its number is not the one known. One shortly before
+    /// what has been sent since, with the same scale, is that of this connection, late: a new one begins behind (RFC 6528).
     pub fn is_another(&self, direction: usize, segment: &Segment) -> bool {
         let first = segment.seq.wrapping_add(1);
-        let stamps = &self.stamps[direction];
-        match (stamps.sent_end(), stamps.acked()) {
-            (None, None) => false,
-            (Some(end), None) => end != segment.seq_end() && end != first,
-            (end, Some(acked)) => acked != first && end != Some(first),
-        }
+        let (sent, acked) = (self.stamps[direction].sent_end(), self.stamps[direction].acked());
+        let Some(known) = acked.or(sent) else { return false };
+        let scale = self.shift[direction];
+        let late = known.wrapping_sub(first) <= LATE_SYN
+            && (scale == UNSEEN || scale == segment.options.shift.unwrap_or(NOT_OFFERED));
+        !late && ![acked, sent].contains(&Some(first))
     }
 
     /// Another connection between the same endpoints: nothing that was known counts.

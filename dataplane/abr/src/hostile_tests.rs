@@ -129,3 +129,31 @@ fn handshakes_that_nobody_completes_give_way() {
     let windows = up(&mut wire, &mut 1000, 4);
     assert!(windows.iter().all(|window| *window < 20_000), "{windows:?}");
 }
+
+#[test]
+fn a_handshake_that_comes_again_late_changes_nothing() {
+    // Before anything is acknowledged: an answer with data right behind it, and the answer again.
+    let mut wire = Wire::new(vec![policy(1_000_000)]);
+    let answer =
+        |f: build::FrameBuilder| f.flags(SYN | ACK).seq_ack(4999, 1000).tcp(|t| t.options = Wire::options(2));
+    wire.send(CLIENT, |f| f.flags(SYN).seq_ack(999, 0).tcp(|t| t.options = Wire::options(7)));
+    wire.later(50);
+    wire.send(SERVER, answer);
+    wire.send(SERVER, |f| f.seq_ack(5000, 1000).payload_len(500));
+    wire.send(SERVER, answer);
+    wire.later(50);
+    wire.send(CLIENT, |f| f.seq_ack(1000, 5500));
+    wire.send(SERVER, |f| f.seq_ack(5500, 1000).payload_len(500));
+    wire.later(50);
+    wire.send(CLIENT, |f| f.seq_ack(1000, 6000));
+    let mut seq = 1000;
+    let windows = up(&mut wire, &mut seq, 6);
+    let most = windows.iter().copied().max().expect("six");
+    assert!(most < 20_000, "{windows:?}");
+    // And after a silence, in the midst of data.
+    wire.later(2_000);
+    wire.send(SERVER, answer);
+    wire.send(CLIENT, |f| f.flags(SYN).seq_ack(999, 0).tcp(|t| t.options = Wire::options(7)));
+    let windows = up(&mut wire, &mut seq, 6);
+    assert!(windows.iter().all(|window| *window < 20_000), "{windows:?}");
+}

@@ -27,6 +27,7 @@ mod settings;
 mod stamps;
 mod state;
 mod table;
+pub mod testkit;
 mod waiting;
 mod window;
 

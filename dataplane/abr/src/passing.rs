@@ -290,6 +290,10 @@ impl Terms {
         };
         if !known {
             counters.bypassed_no_latency += 1;
+            if !syn {
+                // As it passes, it must come again: a limit from the handshake does not hold any more.
+                c.halves[p.acked].window.release();
+            }
             return None;
         }
         Some(Self {

@@ -300,9 +300,10 @@ impl Window {
     pub fn field(&mut self, offer: &Offer) -> u16 {
         let own = offer.own();
         let mut field = offer.field;
-        if self.limit < own {
+        let limit = if offer.opens { self.limit.max(2 * u32::from(self.mss)) } else { self.limit };
+        if limit < own {
             // Rounded up: some senders round down to the segment again, which must not be lost.
-            field = (written(self.limit, offer.shift) >> offer.shift).clamp(1, u32::from(offer.field)) as u16;
+            field = (written(limit, offer.shift) >> offer.shift).clamp(1, u32::from(offer.field)) as u16;
         }
         let edge = offer.ack.wrapping_add(u32::from(field) << offer.shift);
         self.edge = later(self.edge, edge);

@@ -3,14 +3,14 @@
 //!
 //! `PERHOP_SOAK_CONNECTIONS` says how many random connections (500 without it), `PERHOP_SOAK_SEED` where to begin.
 
+use perhop_abr::testkit::{Allowed, Judged, Oracle, complete};
 use perhop_abr::{Abr, AbrChange, AbrPolicyId, Floor, Latency, Match, Policy, Settings};
 use perhop_element::testkit::{Bench, Sink};
 use perhop_packet::{Batch, Direction};
-use perhop_units::{Duration, Rate};
+use perhop_units::{Duration, Instant, Rate};
 use perhop_wire::build::{self, FrameBuilder};
-use perhop_wire::checksum::{pseudo_header_v4, pseudo_header_v6};
 use perhop_wire::tcp::flags::{ACK, FIN, PSH, RST, SYN};
-use perhop_wire::{Fragment, dissect, ipv4, ipv6, tcp};
+use perhop_wire::{Fragment, dissect};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use std::collections::{HashMap, VecDeque};
@@ -40,21 +40,22 @@ fn random_connections_pass_unharmed() {
         }
     }
     // The test would pass with nothing happening.
-    assert!(seen.packets > 50 * connections && seen.rewritten * 12 > seen.packets, "{seen:?}");
-    assert!(seen.held * 1000 > seen.packets, "{seen:?}");
+    let Seen { judged, held } = seen;
+    assert!(judged.packets > 50 * connections && judged.lowered * 12 > judged.packets, "{judged:?}");
+    assert!(held * 1000 > judged.packets, "{held} of {judged:?}");
+    assert!(judged.followed * 60 > judged.packets && judged.repeated * 120 > judged.packets, "{judged:?}");
+    assert!(judged.edges * 120 > judged.packets && judged.begun.min(judged.opened) > 0, "{judged:?}");
 }
 
 #[derive(Debug, Default)]
 struct Seen {
-    packets: u64,
-    rewritten: u64,
+    judged: Judged,
     held: u64,
 }
 
 impl Seen {
     fn add(&mut self, other: &Self) {
-        self.packets += other.packets;
-        self.rewritten += other.rewritten;
+        self.judged.add(&other.judged);
         self.held += other.held;
     }
 }
@@ -107,6 +108,8 @@ struct Connection {
     /// Kind of an option in every segment that forbids rewriting.
     signed: Option<u8>,
     opened: bool,
+    /// What is next of an orderly handshake; others are in no order at all.
+    handshake: Option<u8>,
 }
 
 impl Connection {
@@ -137,6 +140,7 @@ impl Connection {
             ends,
             signed,
             opened: false,
+            handshake: (!rng.next_u32().is_multiple_of(4)).then_some(0),
         }
     }
 
@@ -171,28 +175,48 @@ impl Connection {
         })
     }
 
+    /// The same ends, another connection.
+    fn begin_again(&mut self, rng: &mut Pcg64Mcg) {
+        let mut again = Self::new(self.number, rng);
+        // Numbers begin behind those of before (RFC 6528).
+        for (end, old) in again.ends.iter_mut().zip(&self.ends) {
+            end.isn = old.next.wrapping_add((1 << 24) + rng.next_u32() % (1 << 29));
+            (end.next, end.taken) = (end.isn.wrapping_add(1), end.isn.wrapping_add(1));
+        }
+        *self = Self { v6: self.v6, tags: self.tags, signed: self.signed, ..again };
+    }
+
+    /// A part of a handshake: with a SYN, or the acknowledgment of one, or both.
+    fn greet(&self, from: usize, answers: bool, syn: bool, rng: &mut Pcg64Mcg) -> Vec<u8> {
+        let end = &self.ends[from];
+        let (isn, shift, mss, clock) = (end.isn, end.shift, end.mss, end.clock);
+        let ack = if answers { self.ends[1 - from].isn.wrapping_add(1) } else { 0 };
+        if !syn {
+            return self.signed(self.frame(from, rng).seq_ack(isn.wrapping_add(1), ack), rng);
+        }
+        let frame = self.frame(from, rng).seq_ack(isn, ack).tcp(|t| {
+            t.flags = if answers { SYN | ACK } else { SYN };
+            (t.options.window_scale, t.options.mss) = (shift, mss);
+            t.options.timestamps = clock.then_some((7, 9));
+            t.options.sack = perhop_wire::tcp_options::SackBlocks::NONE;
+        });
+        self.signed(frame, rng)
+    }
+
     /// The next thing that one end does.
     fn step(&mut self, rng: &mut Pcg64Mcg) -> (usize, Vec<u8>) {
         let from = (rng.next_u32() & 1) as usize;
-        if rng.next_u32().is_multiple_of(100) {
-            // The same ends, another connection.
-            let again = Self::new(self.number, rng);
-            *self = Self { v6: self.v6, tags: self.tags, signed: self.signed, ..again };
+        if let Some(stage @ 0..3) = self.handshake {
+            self.handshake = Some(stage + 1);
+            self.opened = true;
+            let from = usize::from(stage == 1);
+            return (from, self.greet(from, stage > 0, stage < 2, rng));
         }
         if !self.opened && !rng.next_u32().is_multiple_of(4) {
             // Sometimes nobody answers, sometimes both begin, sometimes nobody has seen the beginning.
             let answers = rng.next_u32() & 1 == 0;
             self.opened = rng.next_u32().is_multiple_of(4);
-            let end = &self.ends[from];
-            let (isn, shift, mss, clock) = (end.isn, end.shift, end.mss, end.clock);
-            let ack = if answers { self.ends[1 - from].isn.wrapping_add(1) } else { 0 };
-            let frame = self.frame(from, rng).seq_ack(isn, ack).tcp(|t| {
-                t.flags = if answers { SYN | ACK } else { SYN };
-                (t.options.window_scale, t.options.mss) = (shift, mss);
-                t.options.timestamps = clock.then_some((7, 9));
-                t.options.sack = perhop_wire::tcp_options::SackBlocks::NONE;
-            });
-            return (from, self.signed(frame, rng));
+            return (from, self.greet(from, answers, true, rng));
         }
         let frame = self.frame(from, rng);
         let (own, other) = (&self.ends[from], &self.ends[1 - from]);
@@ -258,7 +282,7 @@ impl Connection {
         let l4 = usize::from(layout.l4_offset);
         if l4 != 0 && bytes[l4 + 12] >> 4 < 14 {
             bytes[l4 + 12] += 1 << 4;
-            fill(&mut bytes);
+            complete(&mut bytes);
         }
         bytes
     }
@@ -274,47 +298,109 @@ fn filler(len: u32, rng: &mut Pcg64Mcg) -> Vec<u8> {
     (0..len).map(|i| byte.wrapping_add(i as u8)).collect()
 }
 
-/// The TCP segment of a frame and the sum of its pseudo-header.
-fn sums(frame: &[u8]) -> Option<(std::ops::Range<usize>, perhop_wire::checksum::Sum)> {
-    let layout = dissect(frame).ok()?;
-    if layout.l4_offset == 0 || layout.fragment != Fragment::Whole {
-        return None;
-    }
-    let (l3, l4) = (usize::from(layout.l3_offset), usize::from(layout.l4_offset));
-    let end = l3 + usize::from(layout.ip_len);
-    let pseudo = if layout.ip_version == 4 {
-        let ip = ipv4::View::new_checked(&frame[l3..]).ok()?;
-        pseudo_header_v4(ip.src().octets(), ip.dst().octets(), 6, (end - l4) as u16)
-    } else {
-        let ip = ipv6::View::new_checked(&frame[l3..]).ok()?;
-        pseudo_header_v6(ip.src().octets(), ip.dst().octets(), 6, (end - l4) as u32)
-    };
-    Some((l4..end, pseudo))
+/// What happens to the element, in this order.
+enum Event {
+    Settings(Arc<Settings>),
+    /// Index of the connection's packets, when it went in, and how.
+    Packet {
+        at: Instant,
+        from: usize,
+        before: Vec<u8>,
+        after: Vec<u8>,
+    },
 }
 
-fn fill(frame: &mut [u8]) {
-    if let Some((segment, pseudo)) = sums(frame) {
-        tcp::fill_checksum(&mut frame[segment], pseudo);
-    }
+/// What the policy of the flow allows that a packet of end `from` acknowledges: end 1 has port 80.
+fn allowed(settings: &Settings, from: usize) -> Option<Allowed> {
+    let policy = settings.policies.iter().find(|policy| policy.matches.dst_ports.is_none() || from == 1)?;
+    Some(Allowed {
+        allow_shrink: policy.allow_shrink,
+        limit_syn_ack: policy.limit_syn_ack,
+        assume_shift: policy.assume_shift,
+    })
 }
 
-/// What must be true of a frame that went in as `sent` and came out as `got`. Whether its window was lowered.
-fn check(sent: &[u8], got: &[u8]) -> bool {
-    if sent == got {
-        return false;
+/// A group of connections on their way through an element.
+struct World {
+    bench: Bench,
+    batch: Batch,
+    events: Vec<Event>,
+    /// Events of packets in the element, in their order in a direction. Fragments are never held, so they have their own.
+    on_the_way: HashMap<(u32, Direction, bool), VecDeque<usize>>,
+    /// Those in `batch`.
+    pending: Vec<usize>,
+}
+
+impl World {
+    fn offer(&mut self, number: u32, from: usize, frame: Vec<u8>) {
+        let mut packet = self.bench.packet(&frame);
+        let meta = packet.meta_mut();
+        let direction = if from == 0 { Direction::Forward } else { Direction::Reverse };
+        (meta.connection, meta.direction) = (number, direction);
+        let fragment = meta.layout.fragment != Fragment::Whole;
+        self.on_the_way.entry((number, direction, fragment)).or_default().push_back(self.events.len());
+        self.pending.push(self.events.len());
+        self.events.push(Event::Packet { at: Instant(0), from, before: frame, after: vec![] });
+        self.batch.push(packet);
     }
-    let (segment, pseudo) = sums(sent).expect("only whole TCP segments may change");
-    let (a, b) = (&sent[segment.clone()], &got[segment.clone()]);
-    let flags = a[13];
-    assert!(flags & ACK != 0 && flags & RST == 0, "nothing is acknowledged here");
-    let window = |s: &[u8]| u16::from_be_bytes([s[14], s[15]]);
-    assert!(window(b) < window(a), "raised");
-    assert!(window(b) != 0, "shut");
-    let mut rebuilt = sent.to_vec();
-    rebuilt[segment.start + 14..segment.start + 16].copy_from_slice(&window(b).to_be_bytes());
-    tcp::fill_checksum(&mut rebuilt[segment], pseudo);
-    assert_eq!(rebuilt, got, "window and checksum alone may change, and the checksum is right");
-    true
+
+    fn push(&mut self) {
+        let now = self.bench.now();
+        for index in self.pending.drain(..) {
+            if let Event::Packet { at, .. } = &mut self.events[index] {
+                *at = now;
+            }
+        }
+        self.bench.driver.push(now, self.bench.node, 0, &mut self.batch);
+        self.batch.release_all();
+    }
+
+    fn commit(&mut self, settings: Arc<Settings>) {
+        self.push();
+        self.events.push(Event::Settings(Arc::clone(&settings)));
+        self.bench.element::<Abr>().commit(AbrChange { settings: Some(settings) });
+    }
+
+    /// Everything arrives, in its order; what became of it.
+    fn arrive(&mut self) {
+        let sink: &Sink = self.bench.sink(0);
+        for (_, packet) in &sink.arrived {
+            let meta = packet.meta();
+            let way = (meta.connection, meta.direction, meta.layout.fragment != Fragment::Whole);
+            let index = self.on_the_way.get_mut(&way).and_then(VecDeque::pop_front);
+            if let Event::Packet { after, .. } = &mut self.events[index.expect("something was sent")] {
+                *after = packet.frame().to_vec();
+            }
+        }
+        assert!(self.on_the_way.values().all(VecDeque::is_empty), "everything arrives");
+    }
+
+    /// Has the oracle look at it. `follow`: no connection was forgotten to make room.
+    fn judge(&self, follow: bool) -> Judged {
+        let mut oracle = Oracle::default();
+        let mut settings: Arc<Settings> = Arc::default();
+        for (index, event) in self.events.iter().enumerate() {
+            match event {
+                Event::Settings(new) => {
+                    // Flows find their policies again with their next data, and may have to be measured first.
+                    let old = std::mem::replace(&mut settings, Arc::clone(new));
+                    let of = |s: &Settings| s.policies.iter().map(|p| p.local).collect::<Vec<_>>();
+                    if of(&old) != of(new) {
+                        oracle.lose_all();
+                    }
+                }
+                Event::Packet { at, from, before, after } => {
+                    if !follow {
+                        oracle.lose_all();
+                    }
+                    let allowed = allowed(&settings, *from);
+                    let verdict = oracle.judge(*at, allowed.as_ref(), before, after, false);
+                    verdict.unwrap_or_else(|why| panic!("packet {index} at {at:?}: {why}"));
+                }
+            }
+        }
+        oracle.judged
+    }
 }
 
 fn run_group(seed: u64) -> Seen {
@@ -322,14 +408,21 @@ fn run_group(seed: u64) -> Seen {
     // Sometimes not all of them have a place.
     let places = if seed.is_multiple_of(4) { 8 } else { 64 };
     let store = if seed.is_multiple_of(3) { 4 } else { 512 };
-    let mut bench = Bench::with_seed(Box::new(Abr::with_store(places, store, policies(&mut rng))), 1, seed);
+    let bench = Bench::with_seed(Box::new(Abr::with_store(places, store, Arc::default())), 1, seed);
+    let (batch, events) = (Batch::new(), vec![]);
+    let mut world = World { bench, batch, events, on_the_way: HashMap::new(), pending: vec![] };
+    world.commit(policies(&mut rng));
     let mut connections: Vec<_> = (0..GROUP as u32).map(|n| Connection::new(n, &mut rng)).collect();
-    // Fragments are never held, so they have an order of their own.
-    let mut on_the_way: HashMap<(u32, Direction, bool), VecDeque<Vec<u8>>> = HashMap::new();
     let mut late: Vec<(usize, usize, Vec<u8>)> = vec![];
-    let mut batch = Batch::new();
     for step in 0..STEPS * GROUP {
         let who = rng.random_range(0..GROUP);
+        if rng.next_u32().is_multiple_of(100) {
+            connections[who].begin_again(&mut rng);
+            if rng.next_u32() & 1 == 0 {
+                world.push();
+                world.bench.run_for(Duration::from_millis(1_200));
+            }
+        }
         let (from, frame) = connections[who].step(&mut rng);
         let mut now = vec![(who, from, frame)];
         match rng.next_u32() % 16 {
@@ -342,39 +435,21 @@ fn run_group(seed: u64) -> Seen {
             now.push(late.swap_remove(rng.random_range(0..late.len())));
         }
         for (who, from, frame) in now {
-            let mut packet = bench.packet(&frame);
-            let meta = packet.meta_mut();
-            let direction = if from == 0 { Direction::Forward } else { Direction::Reverse };
-            (meta.connection, meta.direction) = (connections[who].number, direction);
-            let fragment = meta.layout.fragment != Fragment::Whole;
-            on_the_way.entry((meta.connection, direction, fragment)).or_default().push_back(frame);
-            batch.push(packet);
+            world.offer(connections[who].number, from, frame);
         }
-        if rng.next_u32().is_multiple_of(8) || batch.len() > 200 {
-            bench.driver.push(bench.now(), bench.node, 0, &mut batch);
-            batch.release_all();
-            bench.run_for(Duration::from_micros(u64::from(rng.next_u32() % 60_000)));
+        if rng.next_u32().is_multiple_of(8) || world.batch.len() > 200 {
+            world.push();
+            world.bench.run_for(Duration::from_micros(u64::from(rng.next_u32() % 60_000)));
         }
         if step % 400 == 399 {
-            let settings = Some(policies(&mut rng));
-            bench.element::<Abr>().commit(AbrChange { settings });
+            world.commit(policies(&mut rng));
         }
     }
-    bench.driver.push(bench.now(), bench.node, 0, &mut batch);
-    bench.run_for(Duration::from_secs(5));
-    let mut seen = Seen::default();
+    world.push();
+    world.bench.run_for(Duration::from_secs(5));
+    world.arrive();
     let mut counters: Vec<(String, u64)> = vec![];
-    bench.driver.element(bench.node).expect("the element under test").counters(&mut counters);
-    seen.held = counters.iter().find(|(name, _)| name == "held_packets").expect("a counter").1;
-    let sink: &Sink = bench.sink(0);
-    for (_, packet) in &sink.arrived {
-        let meta = packet.meta();
-        let fragment = meta.layout.fragment != Fragment::Whole;
-        let sent =
-            on_the_way.get_mut(&(meta.connection, meta.direction, fragment)).and_then(VecDeque::pop_front);
-        seen.rewritten += u64::from(check(&sent.expect("something was sent"), packet.frame()));
-        seen.packets += 1;
-    }
-    assert!(on_the_way.values().all(VecDeque::is_empty), "everything arrives");
-    seen
+    world.bench.driver.element(world.bench.node).expect("the element under test").counters(&mut counters);
+    let held = counters.iter().find(|(name, _)| name == "held_packets").expect("a counter").1;
+    Seen { judged: world.judge(places > GROUP), held }
 }
