@@ -64,6 +64,8 @@ pub(crate) struct Bandwidth {
     started: bool,
     /// Flows have been counted since the router is there.
     counted: bool,
+    /// Rates have been decided.
+    decided: bool,
     /// Something has changed that rates depend on.
     dirty: bool,
     next_look: Instant,
@@ -98,6 +100,7 @@ impl Bandwidth {
             policies,
             started: false,
             counted: false,
+            decided: false,
             dirty: true,
             next_look: now,
             looking: false,
@@ -272,7 +275,7 @@ impl Bandwidth {
 
     /// Takes back what raises the rates of policies beyond what others have left free on their links: so much of it is
     /// given as fits, to all in the same proportion, and the rest when it is free. What is promised does not wait.
-    fn wait_for_what_is_freed(&mut self, available: &[Rate], promised: &BTreeMap<Name, Rate>) {
+    fn wait_for_what_is_freed(&mut self, now: Instant, available: &[Rate], promised: &BTreeMap<Name, Rate>) {
         let mut used = vec![0u128; available.len()];
         let mut more = vec![0u128; available.len()];
         for policy in self.policies.values() {
@@ -284,6 +287,7 @@ impl Bandwidth {
                 more[*link] += u128::from(change.to.0.saturating_sub(change.from.0));
             }
         }
+        self.expect_what_was_freed_before(now, available, &used);
         let free: Vec<u128> = (available.iter().zip(&self.links).zip(&used))
             .map(|((rate, link), used)| {
                 u128::from(rate.0).saturating_sub(used + u128::from(link.freeing.sum().0))
@@ -302,6 +306,21 @@ impl Bandwidth {
             let fits = fits.min().unwrap_or(wants).min(wants);
             let promised = promised.get(name).copied().unwrap_or_default().min(to);
             policy.wanted = Some(Rate(from.0 + fits as u64).max(promised));
+        }
+    }
+
+    /// At the first decision: what nobody has of a link that flows use may have been given up just before, by an agent that is
+    /// no more. So it counts as if it had been given up now.
+    fn expect_what_was_freed_before(&mut self, now: Instant, available: &[Rate], used: &[u128]) {
+        if std::mem::replace(&mut self.decided, true) {
+            return;
+        }
+        for (i, link) in self.links.iter_mut().enumerate() {
+            let on_it = |policy: &&Policy| policy.flows > 0 && policy.settings.path.contains(&i);
+            if self.policies.values().any(|policy| on_it(&policy)) {
+                let left = u128::from(available[i].0).saturating_sub(used[i]) as u64;
+                link.freeing.add(now, link.settings.notice, Rate(left));
+            }
         }
     }
 
@@ -329,7 +348,7 @@ impl Bandwidth {
             policy.due = policy.knows(&rates).then_some(rate);
             policy.wanted = policy.due;
         }
-        self.wait_for_what_is_freed(&available, &promised);
+        self.wait_for_what_is_freed(now, &available, &promised);
         let links: BTreeSet<usize> = short.iter().map(|over| over.segment).collect();
         for over in short.iter().filter(|over| !self.short.contains(&over.segment)) {
             let link = self.links[over.segment].settings.name.clone();

@@ -328,7 +328,8 @@ fn shares_are_by_weight_for_flows_and_for_code_points() {
         for (name, flows) in [("a", 1), ("b", 7), ("c", 12)] {
             world.flows(name, flows);
         }
-        world.run(201);
+        // An agent that starts among flows waits once for what may have been freed.
+        world.run(1_201);
     }
     let rates = |world: &World| ["a", "b", "c"].map(|name| world.rate(name));
     // 5:3:2 for all flows of each, and for each flow.
@@ -363,7 +364,7 @@ fn what_classes_before_use_is_taken_off() {
     world.flows("bulk", 64);
     world.run(150);
     assert_eq!(world.rate("bulk"), 50_000, "nothing is known yet of what voice uses");
-    world.run(100);
+    world.run(1_100);
     assert_eq!(world.rate("bulk"), T1);
     // eight sources of 92 kbit/s. An interval of which they are a part counts, and one more at the most.
     world.voice_rate = 736_000;
@@ -569,7 +570,7 @@ fn requests_of_others_are_left_alone_unless_the_file_takes_them() {
 fn a_restarted_router_and_a_reloaded_file_get_everything_again() {
     let mut world = World::started(ONE, &[("bulk", held(64_000))]);
     world.flows("bulk", 4);
-    world.run(500);
+    world.run(1_500);
     assert_eq!(world.rate("bulk"), T1);
     world.restart();
     world.run(300);
@@ -605,6 +606,7 @@ fn one_policy_that_cannot_be_changed_does_not_keep_the_others_waiting() {
     let file = format!("{ONE}[[abr]]\nname = \"other\"\n");
     let mut world = World::started(&file, &[("bulk", held(500_000)), ("other", held(1_000))]);
     world.refusals.push_back((Code::PendingConfirm, Some(0)));
+    world.run(5);
     world.flows("bulk", 1);
     world.flows("other", 3);
     world.run(300);
@@ -686,6 +688,39 @@ fn one_that_is_due_little_gets_it_from_many_who_hardly_notice() {
     world.run(3_000);
     assert_eq!(world.rate("new"), T1 / 121);
     assert!(world.sum() <= T1);
+}
+
+#[test]
+fn another_agent_does_not_give_away_what_one_has_just_freed() {
+    let file = "[[link]]\nname = \"sat\"\nport = \"wan\"\n[[abr]]\nname = \"a\"\n[[abr]]\nname = \"b\"\n";
+    let mut world = World::started(file, &[("a", held(T1 / 2)), ("b", held(T1 / 2))]);
+    for name in ["a", "b"] {
+        world.patch(name, &[("weight", 1)]);
+        world.flows(name, 8);
+    }
+    world.run(3_000);
+    assert_eq!((world.rate("a"), world.rate("b")), (T1 / 2, T1 / 2));
+    world.patch("a", &[("weight", 3)]);
+    while world.rate("b") == T1 / 2 {
+        world.step();
+    }
+    assert_eq!((world.rate("a"), world.rate("b")), (T1 / 2, T1 / 4));
+    let freed = world.ms();
+    world.run(300);
+    world.agent = agent(file, 2, world.now);
+    world.answers.clear();
+    world.appear();
+    while world.ms() < freed + 1_000 {
+        world.step();
+        assert_eq!(
+            world.rate("a"),
+            T1 / 2,
+            "{} ms after b gave up what its flows use still",
+            world.ms() - freed
+        );
+    }
+    world.run(1_000);
+    assert_eq!((world.rate("a"), world.rate("b")), (T1 * 3 / 4, T1 / 4));
 }
 
 /// Acceptance: weights changed live a hundred times. The rates are those of the new weights within two looks, two round
