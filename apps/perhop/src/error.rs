@@ -112,6 +112,14 @@ pub enum AppError {
     /// The router refused a question.
     #[error("the router refused: {0}")]
     Refused(String),
+    /// The agent does not take an announcement.
+    #[error("link {link}: {why}")]
+    NotAnnounced {
+        /// Link.
+        link: String,
+        /// What the agent says.
+        why: String,
+    },
     /// Several routers run and none was named.
     #[error("several routers run here: {}\nChoose one with --router NAME.", .0.join(", "))]
     SeveralRouters(Vec<String>),
@@ -211,6 +219,7 @@ impl AppError {
             | Self::BadPacket(_)
             | Self::BadJson { .. }
             | Self::Refused(_)
+            | Self::NotAnnounced { .. }
             | Self::NoPortForRate { .. }
             | Self::BadName { .. }
             | Self::SeveralRouters(_)

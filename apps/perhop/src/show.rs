@@ -131,9 +131,13 @@ pub fn run(args: &ShowArgs) -> Result<Verdict, AppError> {
 /// Rows as a table when they have few counters, else each row as a list of what is not 0.
 fn rows_as_text(rows: &[ShowRow]) -> String {
     let facts: BTreeSet<&str> = rows.iter().flat_map(|r| r.facts.keys().map(String::as_str)).collect();
-    // A counter that is 0 in every row says nothing.
+    // A counter that is 0 in every row says nothing, but how many there are now does.
     let moving = |r: &'_ ShowRow| {
-        r.counters.iter().filter(|(_, v)| **v > 0).map(|(k, _)| k.clone()).collect::<Vec<_>>()
+        r.counters
+            .iter()
+            .filter(|(k, v)| **v > 0 || *k == "flows")
+            .map(|(k, _)| k.clone())
+            .collect::<Vec<_>>()
     };
     let counters: BTreeSet<String> = rows.iter().flat_map(moving).collect();
     if rows.is_empty() {
@@ -251,6 +255,11 @@ mod tests {
     fn counters_that_are_zero_everywhere_have_no_column() {
         let rows = [row("ef", &[("sent", 7), ("drops", 0)]), row("be", &[("sent", 0), ("drops", 0)])];
         let text = rows_as_text(&rows);
+        assert_eq!(
+            rows_as_text(&[row("gold", &[("flows", 0), ("packets", 0)])]),
+            "NAME  OWNER  PORT  FLOWS\ngold  file   wan       0\n",
+            "that nobody is there is worth knowing"
+        );
         assert_eq!(text, "NAME  OWNER  PORT  SENT\nef    file   wan      7\nbe    file   wan      0\n");
     }
 

@@ -163,6 +163,30 @@ pub struct AbrPolicySpec {
     pub shared: bool,
 }
 
+impl Default for AbrPolicySpec {
+    /// What an object without any field says: flows that match everything are watched.
+    fn default() -> Self {
+        Self {
+            priority: 0,
+            matches: AbrMatch::default(),
+            rate: 0,
+            weight: one(),
+            min: 0,
+            peak: 0,
+            floor: AbrFloor::default(),
+            latency: AbrLatency::default(),
+            allow_shrink: false,
+            limit_syn_ack: yes(),
+            assume_shift: None,
+            local: false,
+            overhead: 0,
+            idle: five_seconds(),
+            refused: None,
+            shared: false,
+        }
+    }
+}
+
 fn yes() -> bool {
     true
 }
@@ -197,6 +221,7 @@ mod tests {
     #[test]
     fn a_policy_that_says_nothing_watches_everything_with_the_published_filter() {
         let spec = read(json!({}));
+        assert_eq!(spec, AbrPolicySpec::default());
         assert_eq!((spec.rate, spec.weight, spec.min, spec.peak), (0, 1, 0, 0));
         assert_eq!((spec.floor, spec.latency), (AbrFloor::Clamp, AbrLatency::PUBLISHED));
         assert!(spec.limit_syn_ack && !spec.allow_shrink && !spec.local && !spec.shared);

@@ -310,10 +310,33 @@ fn below_one_segment_the_window_is_one_and_nothing_is_owed() {
         assert_eq!(window.advance(700 << 8, 1460, &offer(i * 1460)), Bound::Floor);
         assert_eq!((window.limit(), window.credit()), (1460, 0));
     }
-    // A window that can only be written in steps above the segment.
-    let coarse = Offer { shift: 12, ..offer(20_000) };
-    assert_eq!(window.advance(700 << 8, 1460, &coarse), Bound::Floor);
-    assert_eq!(window.field(&coarse), 1);
+    // Where a window can only be written in steps above the segment, the step is the least.
+    for shift in 7..=14u8 {
+        let (step, coarse) = (MSS.next_multiple_of(1 << shift), Offer { shift, ..offer(20_000) });
+        let step = u32::from(step).max(1 << shift);
+        let unit = u32::from(MSS).max(1 << shift);
+        for wanted in [0, 1, unit / 2, unit - 1] {
+            let mut window = Window::new(MSS, 40);
+            assert_eq!(
+                window.advance(u64::from(wanted) << 8, 1460, &coarse),
+                Bound::Floor,
+                "{shift} {wanted}"
+            );
+            assert_eq!(u32::from(window.field(&coarse)) << shift, step, "{shift} {wanted}");
+        }
+        // From there on it is rounded down, but for less than a step of what can be written.
+        for wanted in [unit, unit + 1, 2 * unit - 1, 2 * unit, 5 * unit + 7] {
+            let mut window = Window::new(MSS, 40);
+            assert_eq!(
+                window.advance(u64::from(wanted) << 8, 1460, &coarse),
+                Bound::Rate,
+                "{shift} {wanted}"
+            );
+            let written = u32::from(window.field(&coarse)) << shift;
+            assert_eq!(written / unit, wanted / unit, "{shift} {wanted}: {written}");
+            assert!(written < (wanted / unit * unit) + (1 << shift), "{shift} {wanted}: {written}");
+        }
+    }
 }
 
 #[test]

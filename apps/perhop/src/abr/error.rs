@@ -28,6 +28,14 @@ pub enum AbrError {
         /// How many there may be.
         most: usize,
     },
+    /// No interface has the name that was given.
+    #[error("--interface {given}: there is no such interface\nThere are {}.", .known.join(", "))]
+    NoInterface {
+        /// What was given.
+        given: String,
+        /// Those there are.
+        known: Vec<String>,
+    },
     /// No program that sets rules.
     #[error(
         "neither iptables-legacy nor iptables is installed\nInstall the package iptables, or set the rules yourself: --no-rules \
@@ -81,7 +89,7 @@ impl AbrError {
     /// The exit code that goes with it.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::NoRate | Self::Rate { .. } | Self::TooManyRules { .. } => 2,
+            Self::NoRate | Self::Rate { .. } | Self::TooManyRules { .. } | Self::NoInterface { .. } => 2,
             Self::Died => 1,
             _ => 3,
         }

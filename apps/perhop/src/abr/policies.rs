@@ -7,8 +7,8 @@ use crate::router::file::read_text;
 use clap::ValueEnum;
 use perhop_config::MAX_FILE_BYTES;
 use perhop_graph::routerfile::host::{DEFAULT_CONNECTIONS, HostFile, HostPolicy};
-use perhop_model::{AbrFloor, AbrLatency, AbrMatch, AbrPolicySpec, Name};
-use perhop_units::{Duration, Rate};
+use perhop_model::{AbrFloor, AbrMatch, AbrPolicySpec, Name};
+use perhop_units::Rate;
 use std::path::Path;
 
 /// Slowest and fastest rate.
@@ -91,26 +91,15 @@ fn of_options(simple: &Simple) -> HostFile {
 
 fn spec(simple: &Simple, class: &Name) -> AbrPolicySpec {
     AbrPolicySpec {
-        priority: 0,
         matches: AbrMatch { class: Some(class.clone()), ..AbrMatch::default() },
         // Without a link there is no sum that flows share.
         rate: if simple.link.is_some() { 0 } else { MOST.0 },
-        weight: 1,
-        min: 0,
         peak: simple.rate.map_or(0, |rate| rate.0),
         floor: match simple.floor {
             Floor::Clamp => AbrFloor::Clamp,
             Floor::Pace => AbrFloor::Pace,
         },
-        latency: AbrLatency::PUBLISHED,
-        allow_shrink: false,
-        limit_syn_ack: true,
-        assume_shift: None,
-        local: false,
-        overhead: 0,
-        idle: Duration::from_secs(5).0,
-        refused: None,
-        shared: false,
+        ..AbrPolicySpec::default()
     }
 }
 

@@ -87,6 +87,28 @@ fn interface(text: &str) -> Result<String, String> {
     if is_name { Ok(text.to_owned()) } else { Err("no interface can have this name".to_owned()) }
 }
 
+/// The interfaces of this network namespace.
+fn interfaces() -> Result<Vec<String>, AppError> {
+    let here = std::fs::read_dir("/sys/class/net");
+    let tool = |source| AbrError::Tool { tool: "/sys/class/net".to_owned(), source };
+    let names = here.map_err(tool)?.filter_map(|entry| Some(entry.ok()?.file_name().to_str()?.to_owned()));
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    Ok(names)
+}
+
+/// A rule for an interface that is not there would match nothing, and nobody would notice. `ppp+` stands for all that begin so.
+fn exist(given: &[String], known: &[String]) -> Result<(), AbrError> {
+    let is_there = |given: &String| match given.strip_suffix('+') {
+        Some(begin) => known.iter().any(|name| name.starts_with(begin)),
+        None => known.contains(given),
+    };
+    match given.iter().find(|given| !is_there(given)) {
+        Some(given) => Err(AbrError::NoInterface { given: given.clone(), known: known.to_vec() }),
+        None => Ok(()),
+    }
+}
+
 /// A network, or an address alone.
 fn prefix(text: &str) -> Result<IpNet, String> {
     let net = text.parse::<IpNet>().or_else(|_| text.parse::<std::net::IpAddr>().map(IpNet::from));
@@ -114,6 +136,9 @@ pub fn run(args: &AbrArgs) -> Result<Verdict, AppError> {
         prefixes: args.prefix.clone(),
     };
     let printed = selection.printed()?;
+    if !args.no_rules {
+        exist(&args.interface, &interfaces()?)?;
+    }
     let interrupted = watch_signals().map_err(AppError::Signals)?;
     let firewalls = if args.no_rules { Vec::new() } else { firewalls()? };
     let config = NfqueueConfig { length: args.queue_length, ..NfqueueConfig::new(args.queue) };
@@ -246,6 +271,20 @@ fn summary(page: &HostPage, (unreadable, refused): (u64, u64)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interface_that_is_not_there_is_an_error_with_those_that_are() {
+        let known = ["eth0", "lo", "ppp0"].map(str::to_owned);
+        let check =
+            |given: &[&str]| exist(&given.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>(), &known);
+        assert!(check(&[]).is_ok() && check(&["eth0", "ppp+"]).is_ok());
+        for wrong in ["eth1", "tun+"] {
+            let error = check(&["eth0", wrong]).unwrap_err();
+            let text = error.to_string();
+            assert!(text.contains(wrong) && text.contains("eth0, lo, ppp0"), "{text}");
+            assert_eq!(error.exit_code(), 2);
+        }
+    }
 
     #[test]
     fn names_that_look_like_options_are_refused() {

@@ -74,7 +74,23 @@ impl Firewall for Tool {
     }
 }
 
-/// The first line says what is wrong; others advise.
+/// The first line says what is wrong, others advise; apart from warnings (`# Warning: iptables-legacy tables present …`),
+/// which come in front.
 fn one_line(said: &str) -> String {
-    said.lines().next().unwrap_or("it failed without a word").to_owned()
+    let reason = said.lines().find(|line| !line.starts_with('#') && !line.trim().is_empty());
+    reason.or(said.lines().next()).unwrap_or("it failed without a word").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_is_told_and_not_the_warning_in_front_of_it() {
+        let warning = "# Warning: iptables-legacy tables present, use iptables-legacy to see them";
+        let said = format!("{warning}\niptables: No chain/target/match by that name.\nTry `iptables -h'.");
+        assert_eq!(one_line(&said), "iptables: No chain/target/match by that name.");
+        assert_eq!(one_line(warning), warning, "better than nothing");
+        assert_eq!(one_line(""), "it failed without a word");
+    }
 }

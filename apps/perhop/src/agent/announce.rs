@@ -84,7 +84,9 @@ pub fn run(args: &AnnounceArgs) -> Result<Verdict, AppError> {
     } else if refused.is_none() {
         progress(format_args!("link {}: {} in {}", args.link, args.rate, args.r#in));
     }
-    refused.map_or(Ok(Verdict::Done), |why| Err(AppError::Refused(why.to_owned())))
+    refused.map_or(Ok(Verdict::Done), |why| {
+        Err(AppError::NotAnnounced { link: args.link.to_string(), why: why.to_owned() })
+    })
 }
 
 /// Where the agent of the router at a socket listens.

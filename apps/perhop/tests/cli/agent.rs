@@ -178,7 +178,8 @@ fn an_agent_of_links_takes_announcements_until_it_ends() {
     let wrong = announce("down");
     assert_eq!(wrong.code, Some(2), "{}", wrong.err);
     assert!(
-        wrong.out.contains("not_found") && wrong.err.contains("no such link"),
+        wrong.out.contains("not_found")
+            && wrong.err.contains("link down: the agent's file has no such link, but: up"),
         "{} {}",
         wrong.out,
         wrong.err

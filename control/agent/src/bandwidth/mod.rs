@@ -169,7 +169,12 @@ impl Bandwidth {
             Notice::NotAnnounced { link: link.clone(), error }
         };
         let notice = match self.links.iter_mut().find(|known| known.settings.name == *link) {
-            None => refused(Code::NotFound, "the agent's file has no such link"),
+            None => {
+                let known = self.links.iter().map(|link| link.settings.name.to_string());
+                let known = known.collect::<Vec<_>>().join(", ");
+                let known = if known.is_empty() { "none".to_owned() } else { known };
+                refused(Code::NotFound, &format!("the agent's file has no such link, but: {known}"))
+            }
             Some(_) if rate == Rate::ZERO => refused(Code::OutOfRange, "a link has a rate above 0"),
             Some(found) => match found.announce(now, at.max(now), rate) {
                 true => Notice::Announced { link: link.clone(), rate, at },

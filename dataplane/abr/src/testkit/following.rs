@@ -91,7 +91,11 @@ impl Connection {
         if p.lowered {
             self.may_be_lowered(allowed, p)?;
         }
-        if self.certain && p.was.has(ACK) { self.acknowledged(allowed, p, judged) } else { Ok(()) }
+        if self.certain && !self.signed && p.was.has(ACK) {
+            self.acknowledged(allowed, p, judged)
+        } else {
+            Ok(())
+        }
     }
 
     /// The rules for a packet alone.
