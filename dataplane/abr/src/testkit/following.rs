@@ -145,6 +145,10 @@ impl Connection {
                 self.ends[p.from].newest.is_none_or(|(number, ..)| number == was.seq.wrapping_add(1));
         }
         self.reached[p.from] = Some(was.end());
+        if was.has(SYN) && self.ends[p.from].syn.is_some_and(|syn| syn.shift != was.shift) {
+            // The same number with another scale: of which connection it is nobody knows.
+            self.certain = false;
+        }
         if was.has(RST) || silent >= SILENT && !was.has(SYN) {
             self.certain = false;
         }
