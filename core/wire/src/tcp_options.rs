@@ -100,9 +100,8 @@ impl<'a> Iterator for Options<'a> {
                 [NO_OPERATION, ref rest @ ..] => self.rest = rest,
                 [kind, len, ..] if len >= 2 && usize::from(len) <= self.rest.len() => {
                     let (option, rest) = self.rest.split_at(usize::from(len));
-                    let read = read(kind, &option[2..]);
-                    self.rest = if read.is_ok() { rest } else { &[] };
-                    return Some(read);
+                    self.rest = rest;
+                    return Some(Ok(read(kind, &option[2..])));
                 }
                 _ => {
                     self.rest = &[];
@@ -113,8 +112,8 @@ impl<'a> Iterator for Options<'a> {
     }
 }
 
-fn read(kind: u8, data: &[u8]) -> Result<TcpOption<'_>, HeaderError> {
-    Ok(match (kind, data.len()) {
+fn read(kind: u8, data: &[u8]) -> TcpOption<'_> {
+    match (kind, data.len()) {
         (MSS, 2) => TcpOption::Mss(be16(data, 0)),
         (WINDOW_SCALE, 1) => TcpOption::WindowScale(data[0]),
         (SACK_PERMITTED, 0) => TcpOption::SackPermitted,
@@ -127,11 +126,10 @@ fn read(kind: u8, data: &[u8]) -> Result<TcpOption<'_>, HeaderError> {
             TcpOption::Sack(all)
         }
         (TIMESTAMPS, 8) => TcpOption::Timestamps { value: be32(data, 0), echo: be32(data, 4) },
-        (MSS | WINDOW_SCALE | SACK_PERMITTED | SACK | TIMESTAMPS, _) => {
-            return Err(HeaderError::MalformedOption);
-        }
+        // One whose length is not that of its kind means nothing to an end, and those behind it do (RFC 9293 §3.2 lets it, and
+        // Linux and the BSDs go on).
         _ => TcpOption::Unknown { kind, data },
-    })
+    }
 }
 
 /// The options an end-point uses. Unknown ones are dropped when parsed; of a repeated one the last counts.
@@ -288,10 +286,19 @@ pub(crate) mod tests {
 
     #[test]
     fn malformed() {
-        for bytes in [&[2u8, 4, 5][..], &[2, 3, 5], &[9, 1], &[9], &[5, 9, 0, 0, 0, 0, 0, 0, 0], &[8, 0]] {
+        for bytes in [&[2u8, 4, 5][..], &[9, 1], &[9], &[8, 0]] {
             let error = Options::new(bytes).last();
             assert_eq!(error, Some(Err(HeaderError::MalformedOption)), "{bytes:?}");
         }
         assert_eq!(Options::new(&[30, 3, 1, 0, 2]).count(), 1);
+    }
+
+    #[test]
+    fn an_option_of_a_wrong_length_hides_none_behind_it() {
+        let found: Result<Vec<_>, _> =
+            Options::new(&[2, 5, 4, 0xb4, 1, 3, 3, 2, 5, 9, 0, 0, 0, 0, 0, 0, 0]).collect();
+        let unknown = |kind, data| TcpOption::Unknown { kind, data };
+        let expected = [unknown(2, &[4, 0xb4, 1][..]), TcpOption::WindowScale(2), unknown(5, &[0; 7])];
+        assert_eq!(found.unwrap(), expected);
     }
 }
