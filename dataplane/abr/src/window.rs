@@ -212,6 +212,11 @@ impl Window {
         let used = i64::from(written(self.limit, shift) - unused.min(self.limit)) << 8;
         let optimal = optimal.min(u64::from(u32::MAX) << 7) as i64;
         let most = i64::from(step) << 8;
+        if used - optimal > most + most / 2 {
+            // The rate was lowered: what is left of the old one is not taken back.
+            self.owe(phase(acknowledged, step));
+            return;
+        }
         let owed = (optimal - used).clamp(-2 * most, 2 * most);
         let owed = owed * (u64::from(part).min(whole) as i64) / (whole.max(1) as i64);
         // Of four segments two are given at a time.
