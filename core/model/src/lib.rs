@@ -9,6 +9,7 @@ mod abr;
 mod admission;
 mod event;
 mod object;
+mod queue;
 mod read;
 mod reply;
 mod spec;
@@ -20,11 +21,12 @@ pub use event::{Event, EventKind};
 pub use object::{
     Credentials, Key, Kind, Name, NameError, Object, ObjectState, Owner, OwnerError, Role, Status,
 };
+pub use queue::{Precedence, QueueKind, QueueSpec, WredAverage, WredPrecedence};
 pub use read::{CountersPage, CountersRow, OwnerDigest, StatePage, StateQuery};
 pub use reply::{ErrorItem, OpOutcome, OpResult, Outcome, Reply};
 pub use spec::{
     AllocationSpec, ClassSpec, ColorAction, DetectorSpec, ExcessPolicy, FilterMatch, FilterSpec, MaskedByte,
-    MeterSpec, PortMode, PortRange, PortSpec, ProfileSpec, QueueKind, QueueSpec, RouteKind, RouteSpec,
-    SlaPolicy, SlaSpec, Spec, SpecError,
+    MeterSpec, PortMode, PortRange, PortSpec, ProfileSpec, RouteKind, RouteSpec, SlaPolicy, SlaSpec, Spec,
+    SpecError,
 };
 pub use transaction::{Claim, MAX_OPS, Mode, Op, Transaction, TxnId, TxnIdError};

@@ -3,10 +3,10 @@
 //! A missing field takes its default; what the router reports has every default filled in, so that a put of what was
 //! read is `unchanged`.
 
-use crate::{AbrPolicySpec, AdmissionSpec, Kind, Name};
+use crate::{AbrPolicySpec, AdmissionSpec, Kind, Name, QueueSpec};
 use ipnet::IpNet;
 use perhop_reason::Code;
-use perhop_units::{Dscp, QueueLimit, Share};
+use perhop_units::{Dscp, Share};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use thiserror::Error;
@@ -51,46 +51,6 @@ pub struct PortSpec {
     /// Whether other owners may refer to it.
     #[serde(default = "yes")]
     pub shared: bool,
-}
-
-/// Kind of a queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum QueueKind {
-    /// Drop-tail.
-    #[default]
-    Fifo,
-    /// Random early detection; thresholds in parts per million of the limit, probability in parts per million.
-    Red {
-        /// Below this no drop.
-        min_ppm: u32,
-        /// Above this every packet is dropped (or from here to twice this, gently).
-        max_ppm: u32,
-        /// Probability at `max_ppm`.
-        max_p_ppm: u32,
-        /// Mark ECN-capable packets instead of dropping.
-        ecn: bool,
-    },
-}
-
-/// A queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
-pub struct QueueSpec {
-    /// When it is full.
-    #[cfg_attr(feature = "schema", schema(value_type = schema::QueueLimit))]
-    pub limit: QueueLimit,
-    /// How it drops.
-    #[serde(default)]
-    pub kind: QueueKind,
-}
-
-impl Default for QueueSpec {
-    fn default() -> Self {
-        Self { limit: QueueLimit::Time(100_000_000), kind: QueueKind::Fifo }
-    }
 }
 
 /// A class: node of a port's link-sharing tree.
@@ -668,19 +628,6 @@ fn drop_action() -> ColorAction {
 #[cfg(feature = "schema")]
 mod schema {
     #![allow(dead_code, reason = "they are only described")]
-
-    /// When a queue is full.
-    #[derive(utoipa::ToSchema)]
-    #[schema(rename_all = "snake_case")]
-    pub enum QueueLimit {
-        /// Packets.
-        Packets(u32),
-        /// Bytes of IP length plus link overhead.
-        Bytes(u64),
-        /// ns: what the rate of the queue's class (its guarantee, else its ceiling, else the port's rate) sends in this
-        /// time.
-        Time(u64),
-    }
 
     /// A rate, or a share of the enclosing one.
     #[derive(utoipa::ToSchema)]

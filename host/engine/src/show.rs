@@ -396,6 +396,7 @@ fn counted(n: &ClassCounters) -> BTreeMap<String, u64> {
         ("borrowed_bytes", n.borrowed),
         ("dropped_full", n.dropped_full),
         ("dropped_early", n.dropped_early),
+        ("marked", n.marked),
         ("dropped_removed", n.dropped_removed),
         ("dropped_bytes", n.dropped_bytes),
         ("throttled", n.throttled),

@@ -350,13 +350,13 @@ fn exchange(options: &Options, case: Case, random: &mut Pcg64Mcg) -> Exchange {
     let mut places: Vec<u32> = (0..case.classes).collect();
     places.shuffle(random);
     let per_class = (options.batch * 64).max(BACKLOG * 64);
-    let queue = Some(LeafParams { limit: QueueLimit::Packets(per_class), kind: LeafKind::RED });
+    let queue = Some(LeafParams { limit: QueueLimit::Packets(per_class), kind: LeafKind::red() });
     let mut map = LeafMap::new(LeafId::NONE);
     let specs: Vec<NodeSpec> = (0..case.classes)
         .zip(&places)
         .map(|(class, place)| {
             map.insert(None, ClassId(class), LeafId(*place));
-            let params = NodeParams { queue, ..NodeParams::leaf(None) };
+            let params = NodeParams { queue: queue.clone(), ..NodeParams::leaf(None) };
             NodeSpec { index: NodeIndex(*place), name: "".into(), params }
         })
         .collect();

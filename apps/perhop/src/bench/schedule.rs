@@ -316,7 +316,7 @@ fn classes_of(options: &Options, classes: u32, throttled: bool, random: &mut Pcg
                 NodeParams::interior(parent)
             } else {
                 NodeParams {
-                    queue: Some(queue),
+                    queue: Some(queue.clone()),
                     ceiling: bound(ceiling).filter(|_| throttled),
                     guarantee: bound(ceiling / 2).filter(|_| options.guaranteed),
                     ..NodeParams::leaf(parent)

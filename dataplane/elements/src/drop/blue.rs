@@ -31,12 +31,12 @@
 //! W. Feng, D. Kandlur, D. Saha, K. Shin, *BLUE: a new class of active queue management algorithms*, University of
 //! Michigan CSE-TR-387-99, 1999, §3 (the algorithm), §3.2 (parameters).
 
-use super::mark;
+use super::{InLeaf, Losses, mark};
 use crate::plumbing::adapter::{as_any, front_of_queue, held_in_queue};
-use crate::queue::fifo::{FifoConfig, Watch, read_config, take};
+use crate::queue::fifo::{FifoConfig, Watch, read_config, take_with};
 use crate::queue::{FifoQueue, QueueCounters};
 use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Reader};
-use perhop_packet::{Batch, DropReason};
+use perhop_packet::{Batch, DropReason, Packet};
 use perhop_units::{Duration, Instant, Probability, Rate};
 
 /// Parameters of the source's figure 3.
@@ -147,6 +147,50 @@ impl Blue {
             early: 0,
         }
     }
+
+    /// Changes parameters and bound in place; packets inside and the probability stay.
+    pub fn reconfigure(&mut self, config: BlueConfig, queue: FifoConfig) {
+        self.state.config = config;
+        self.queue.set_limit(queue.limit, queue.rate, queue.overhead);
+    }
+}
+
+impl InLeaf for Blue {
+    fn put(&mut self, cx: &mut Cx<'_>, mut packet: Packet) {
+        if self.state.arrives(cx.now(), cx.random()) {
+            if self.state.config.ecn && packet.meta().layout.is_ecn_capable() {
+                self.marked += 1;
+                mark(&mut packet);
+            } else {
+                self.early += 1;
+                return self.counters.refuse(cx, packet, DropReason::RedEarly);
+            }
+        }
+        if !self.queue.has_room(packet.len()) {
+            self.state.overflowed(cx.now());
+        }
+        self.counters.offer(&mut self.queue, cx, packet);
+    }
+
+    fn take(&mut self, cx: &mut Cx<'_>) -> Option<Packet> {
+        let packet = self.queue.pop()?;
+        if self.queue.is_empty() {
+            self.state.emptied(cx.now());
+        }
+        Some(packet)
+    }
+
+    fn evict(&mut self) -> Option<Packet> {
+        self.queue.pop()
+    }
+
+    fn keep(&mut self, packet: Packet) {
+        self.queue.keep(packet);
+    }
+
+    fn losses(&self) -> Losses {
+        self.counters.losses(self.early, self.marked)
+    }
 }
 
 impl Discipline for Blue {
@@ -156,21 +200,8 @@ impl Discipline for Blue {
 
     fn enqueue(&mut self, cx: &mut Cx<'_>, batch: &mut Batch) -> Delta {
         let change = Watch::start(&self.queue);
-        for mut packet in batch.drain() {
-            if self.state.arrives(cx.now(), cx.random()) {
-                if self.state.config.ecn && packet.meta().layout.is_ecn_capable() {
-                    self.marked += 1;
-                    mark(&mut packet);
-                } else {
-                    self.early += 1;
-                    self.counters.refuse(cx, packet, DropReason::RedEarly);
-                    continue;
-                }
-            }
-            if !self.queue.has_room(packet.len()) {
-                self.state.overflowed(cx.now());
-            }
-            self.counters.offer(&mut self.queue, cx, packet);
+        for packet in batch.drain() {
+            self.put(cx, packet);
         }
         change.end(&self.queue)
     }
@@ -179,12 +210,8 @@ impl Discipline for Blue {
 
     fn dequeue(&mut self, cx: &mut Cx<'_>, budget: Budget, out: &mut Batch) -> Delta {
         let change = Watch::start(&self.queue);
-        take(&mut self.queue, budget, out);
-        let delta = change.end(&self.queue);
-        if delta.became_idle {
-            self.state.emptied(cx.now());
-        }
-        delta
+        take_with(budget, out, || self.take(cx));
+        change.end(&self.queue)
     }
 
     held_in_queue!();

@@ -34,7 +34,7 @@
 //! RFC 8289 §5 (reference implementation: `dodequeue`, `deque`, `control_law`), §4.4 (defaults); §3.2 leaves marking open,
 //! which is done in the place of a drop.
 
-use super::mark;
+use super::{InLeaf, Losses, mark};
 use crate::plumbing::adapter::{as_any, held_in_queue};
 use crate::queue::fifo::{FifoConfig, Watch, read_config, take_with};
 use crate::queue::{FifoQueue, QueueCounters};
@@ -117,6 +117,11 @@ impl CoDelState {
     /// Its parameters.
     pub fn config(&self) -> &CoDelConfig {
         &self.config
+    }
+
+    /// Changes the parameters; what is known of the waiting stays.
+    pub fn reconfigure(&mut self, config: CoDelConfig) {
+        self.config = config;
     }
 
     /// Judges the packet at the head, which has waited for `waited`, with `left` bytes in the queue behind it. When the
@@ -254,6 +259,24 @@ impl CoDel {
         self.head
     }
 
+    /// Changes parameters and bound in place; packets inside stay, and what is known of their waiting.
+    pub fn reconfigure(&mut self, config: CoDelConfig, queue: FifoConfig) {
+        self.state.reconfigure(config);
+        self.queue.set_limit(queue.limit, queue.rate, queue.overhead);
+    }
+
+    /// What changed since the last call that told.
+    fn tell(&mut self) -> Delta {
+        std::mem::replace(&mut self.told, Watch::start(&self.queue)).end(&self.queue)
+    }
+}
+
+impl InLeaf for CoDel {
+    fn put(&mut self, cx: &mut Cx<'_>, mut packet: Packet) {
+        packet.meta_mut().queued_at = cx.now();
+        self.counters.offer(&mut self.queue, cx, packet);
+    }
+
     fn take(&mut self, cx: &mut Cx<'_>) -> Option<Packet> {
         let settled = self.settle(cx)?;
         self.head = None;
@@ -265,9 +288,17 @@ impl CoDel {
         Some(packet)
     }
 
-    /// What changed since the last call that told.
-    fn tell(&mut self) -> Delta {
-        std::mem::replace(&mut self.told, Watch::start(&self.queue)).end(&self.queue)
+    fn evict(&mut self) -> Option<Packet> {
+        self.head = None;
+        self.queue.pop()
+    }
+
+    fn keep(&mut self, packet: Packet) {
+        self.queue.keep(packet);
+    }
+
+    fn losses(&self) -> Losses {
+        self.counters.losses(self.at_head, self.marked)
     }
 }
 
@@ -277,9 +308,8 @@ impl Discipline for CoDel {
     }
 
     fn enqueue(&mut self, cx: &mut Cx<'_>, batch: &mut Batch) -> Delta {
-        for mut packet in batch.drain() {
-            packet.meta_mut().queued_at = cx.now();
-            self.counters.offer(&mut self.queue, cx, packet);
+        for packet in batch.drain() {
+            self.put(cx, packet);
         }
         self.tell()
     }

@@ -43,12 +43,12 @@
 //! itself off (§5.3) is left out: the waiting time costs nothing to know. Time is measured at the head of the queue
 //! instead of estimated by a departure rate (§5.2 leaves the choice).
 
-use super::mark;
+use super::{InLeaf, Losses, mark};
 use crate::plumbing::adapter::{as_any, front_of_queue, held_in_queue};
-use crate::queue::fifo::{FifoConfig, Watch, read_config, take};
+use crate::queue::fifo::{FifoConfig, Watch, read_config, take_with};
 use crate::queue::{FifoQueue, QueueCounters};
 use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Reader};
-use perhop_packet::{Batch, DropReason};
+use perhop_packet::{Batch, DropReason, Packet};
 use perhop_units::{Bytes, Duration, Instant, Probability, Rate};
 
 /// Parameters of RFC 8033.
@@ -248,6 +248,53 @@ impl Pie {
         }
         self.due = Some(due);
     }
+
+    /// Changes parameters and bound in place; packets inside and the probability stay.
+    pub fn reconfigure(&mut self, config: PieConfig, queue: FifoConfig) {
+        if self.state.config.update != config.update {
+            // Counted anew from the next packet on.
+            self.due = None;
+        }
+        self.state.config = config;
+        self.queue.set_limit(queue.limit, queue.rate, queue.overhead);
+    }
+}
+
+impl InLeaf for Pie {
+    fn put(&mut self, cx: &mut Cx<'_>, mut packet: Packet) {
+        self.advance(cx.now());
+        let capable = packet.meta().layout.is_ecn_capable();
+        match self.state.arrives(self.queue.bytes(), capable, cx.random()) {
+            PieVerdict::Keep => {}
+            PieVerdict::Mark => {
+                self.marked += 1;
+                mark(&mut packet);
+            }
+            PieVerdict::Drop => {
+                self.early += 1;
+                return self.counters.refuse(cx, packet, DropReason::RedEarly);
+            }
+        }
+        packet.meta_mut().queued_at = cx.now();
+        self.counters.offer(&mut self.queue, cx, packet);
+    }
+
+    fn take(&mut self, cx: &mut Cx<'_>) -> Option<Packet> {
+        self.advance(cx.now());
+        self.queue.pop()
+    }
+
+    fn evict(&mut self) -> Option<Packet> {
+        self.queue.pop()
+    }
+
+    fn keep(&mut self, packet: Packet) {
+        self.queue.keep(packet);
+    }
+
+    fn losses(&self) -> Losses {
+        self.counters.losses(self.early, self.marked)
+    }
 }
 
 impl Discipline for Pie {
@@ -257,23 +304,8 @@ impl Discipline for Pie {
 
     fn enqueue(&mut self, cx: &mut Cx<'_>, batch: &mut Batch) -> Delta {
         let change = Watch::start(&self.queue);
-        self.advance(cx.now());
-        for mut packet in batch.drain() {
-            let capable = packet.meta().layout.is_ecn_capable();
-            match self.state.arrives(self.queue.bytes(), capable, cx.random()) {
-                PieVerdict::Keep => {}
-                PieVerdict::Mark => {
-                    self.marked += 1;
-                    mark(&mut packet);
-                }
-                PieVerdict::Drop => {
-                    self.early += 1;
-                    self.counters.refuse(cx, packet, DropReason::RedEarly);
-                    continue;
-                }
-            }
-            packet.meta_mut().queued_at = cx.now();
-            self.counters.offer(&mut self.queue, cx, packet);
+        for packet in batch.drain() {
+            self.put(cx, packet);
         }
         change.end(&self.queue)
     }
@@ -282,8 +314,7 @@ impl Discipline for Pie {
 
     fn dequeue(&mut self, cx: &mut Cx<'_>, budget: Budget, out: &mut Batch) -> Delta {
         let change = Watch::start(&self.queue);
-        self.advance(cx.now());
-        take(&mut self.queue, budget, out);
+        take_with(budget, out, || self.take(cx));
         change.end(&self.queue)
     }
 

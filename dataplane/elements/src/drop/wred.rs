@@ -45,12 +45,12 @@
 //! buffer management scheme for DiffServ assured forwarding PHB*, ICCCN 2000 (RIO-C, RIO-D, WRED).
 
 use super::wred_state::{Averages, COLORS, WredConfig, WredState, color_of};
-use super::{RedConfig, RedCounts};
+use super::{InLeaf, Losses, RedConfig, RedCounts};
 use crate::plumbing::adapter::{as_any, front_of_queue, held_in_queue};
 use crate::queue::fifo::{FifoConfig, Watch, read_config, take_with};
 use crate::queue::{FifoQueue, QueueCounters};
 use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Reader};
-use perhop_packet::Batch;
+use perhop_packet::{Batch, Packet};
 use perhop_units::{Bytes, Probability, QueueLimit, Rate};
 use std::fmt::Display;
 use std::str::FromStr;
@@ -86,6 +86,80 @@ impl Wred {
     pub fn state(&self) -> &WredState {
         &self.state
     }
+
+    /// Changes parameters and bound in place; packets inside and the averages stay. O(1), but O(packets) where the
+    /// precedence is found elsewhere or bytes are counted otherwise than before.
+    pub fn reconfigure(&mut self, config: WredConfig, queue: FifoConfig) {
+        let before = (self.state.config().by_dscp, self.queue.overhead());
+        self.queue.set_limit(queue.limit, queue.rate, queue.overhead);
+        if before == (config.by_dscp, queue.overhead) {
+            return self.state.reconfigure(config);
+        }
+        let old = std::mem::replace(&mut self.state, WredState::new(config));
+        self.state.adopt(&old);
+        let mut waiting =
+            std::mem::replace(&mut self.queue, FifoQueue::new(queue.limit, queue.rate, queue.overhead));
+        self.take_over(&mut waiting);
+    }
+
+    /// Takes over what `old` holds, one by one: this may count another overhead, or find the colour elsewhere.
+    fn take_over(&mut self, old: &mut FifoQueue) {
+        let (overhead, by_dscp) = (u64::from(self.queue.overhead()), self.state.config().by_dscp);
+        let state = &mut self.state;
+        self.queue.adopt_each(old, |packet| {
+            state.taken(color_of(packet.meta(), by_dscp), Bytes(packet.len() as u64 + overhead));
+        });
+    }
+
+    fn cost(&self, packet: &Packet) -> Bytes {
+        Bytes(packet.len() as u64 + u64::from(self.queue.overhead()))
+    }
+}
+
+impl InLeaf for Wred {
+    fn put(&mut self, cx: &mut Cx<'_>, packet: Packet) {
+        let color = color_of(packet.meta(), self.state.config().by_dscp);
+        let len = self.cost(&packet);
+        let capable = packet.meta().layout.is_ecn_capable();
+        let fate = &mut self.fates[color as usize];
+        fate.packets += 1;
+        let verdict = self.state.decide(cx.now(), color, len, capable, cx.random());
+        fate.counts.note(verdict);
+        let packet = match verdict.carry_out(packet) {
+            Ok(packet) => packet,
+            Err((packet, reason)) => return self.counters.refuse(cx, packet, reason),
+        };
+        let waiting = self.queue.len();
+        self.counters.offer(&mut self.queue, cx, packet);
+        if self.queue.len() > waiting {
+            self.state.taken(color, len);
+        }
+    }
+
+    fn take(&mut self, cx: &mut Cx<'_>) -> Option<Packet> {
+        let packet = self.queue.pop()?;
+        let color = color_of(packet.meta(), self.state.config().by_dscp);
+        self.state.left(cx.now(), color, self.cost(&packet));
+        Some(packet)
+    }
+
+    fn evict(&mut self) -> Option<Packet> {
+        let packet = self.queue.pop()?;
+        let color = color_of(packet.meta(), self.state.config().by_dscp);
+        self.state.evicted(color, self.cost(&packet));
+        Some(packet)
+    }
+
+    fn keep(&mut self, packet: Packet) {
+        let color = color_of(packet.meta(), self.state.config().by_dscp);
+        self.state.taken(color, self.cost(&packet));
+        self.queue.keep(packet);
+    }
+
+    fn losses(&self) -> Losses {
+        let sum = |of: fn(&RedCounts) -> u64| self.fates.iter().map(|f| of(&f.counts)).sum();
+        self.counters.losses(sum(|c| c.early + c.forced), sum(|c| c.marked))
+    }
 }
 
 impl Discipline for Wred {
@@ -96,25 +170,7 @@ impl Discipline for Wred {
     fn enqueue(&mut self, cx: &mut Cx<'_>, batch: &mut Batch) -> Delta {
         let change = Watch::start(&self.queue);
         for packet in batch.drain() {
-            let color = color_of(packet.meta(), self.state.config().by_dscp);
-            let len = Bytes(packet.len() as u64 + u64::from(self.queue.overhead()));
-            let capable = packet.meta().layout.is_ecn_capable();
-            let fate = &mut self.fates[color as usize];
-            fate.packets += 1;
-            let verdict = self.state.decide(cx.now(), color, len, capable, cx.random());
-            fate.counts.note(verdict);
-            let packet = match verdict.carry_out(packet) {
-                Ok(packet) => packet,
-                Err((packet, reason)) => {
-                    self.counters.refuse(cx, packet, reason);
-                    continue;
-                }
-            };
-            let waiting = self.queue.len();
-            self.counters.offer(&mut self.queue, cx, packet);
-            if self.queue.len() > waiting {
-                self.state.taken(color, len);
-            }
+            self.put(cx, packet);
         }
         change.end(&self.queue)
     }
@@ -123,13 +179,7 @@ impl Discipline for Wred {
 
     fn dequeue(&mut self, cx: &mut Cx<'_>, budget: Budget, out: &mut Batch) -> Delta {
         let change = Watch::start(&self.queue);
-        let (now, queue, state) = (cx.now(), &mut self.queue, &mut self.state);
-        take_with(budget, out, || {
-            let packet = queue.pop()?;
-            let color = color_of(packet.meta(), state.config().by_dscp);
-            state.left(now, color, Bytes(packet.len() as u64 + u64::from(queue.overhead())));
-            Some(packet)
-        });
+        take_with(budget, out, || self.take(cx));
         change.end(&self.queue)
     }
 
@@ -160,12 +210,7 @@ impl Discipline for Wred {
     fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
         let mut old = *state.downcast::<Self>()?;
         self.state.adopt(&old.state);
-        // One by one: this may count another overhead, or find the colour elsewhere.
-        let (overhead, by_dscp) = (u64::from(self.queue.overhead()), self.state.config().by_dscp);
-        let state = &mut self.state;
-        self.queue.adopt_each(&mut old.queue, |packet| {
-            state.taken(color_of(packet.meta(), by_dscp), Bytes(packet.len() as u64 + overhead));
-        });
+        self.take_over(&mut old.queue);
         (self.counters, self.fates) = (old.counters, old.fates);
         Ok(())
     }

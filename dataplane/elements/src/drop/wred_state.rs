@@ -85,6 +85,13 @@ impl WredState {
         }
     }
 
+    /// Changes the parameters; averages, counts and what waits stay. Colours are found where they were before.
+    pub fn reconfigure(&mut self, config: WredConfig) {
+        let old = std::mem::replace(self, Self::new(config));
+        self.adopt(&old);
+        self.waiting = old.waiting;
+    }
+
     /// Decides about an arriving packet of `color` and `len` bytes with overhead. `random` is 32 uniform bits; `capable`:
     /// the packet's transport knows ECN. O(1).
     #[inline]
@@ -109,11 +116,16 @@ impl WredState {
         self.waiting[color as usize] += len.0;
     }
 
+    /// A packet of `color` is no longer in the queue, and did not leave it by being sent.
+    pub fn evicted(&mut self, color: Color, len: Bytes) {
+        let waiting = &mut self.waiting[color as usize];
+        *waiting = waiting.saturating_sub(len.0);
+    }
+
     /// A packet of `color` has left the queue.
     #[inline]
     pub fn left(&mut self, now: Instant, color: Color, len: Bytes) {
-        let waiting = &mut self.waiting[color as usize];
-        *waiting = waiting.saturating_sub(len.0);
+        self.evicted(color, len);
         for n in self.part_of(color) {
             if self.averaged(n) == Bytes(0) {
                 self.red[n].became_idle(now);

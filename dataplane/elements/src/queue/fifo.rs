@@ -28,6 +28,7 @@
 //! RFC 3290 §7.1.1 (FIFO queue), §7.1.3 (tail dropping).
 
 use super::FifoQueue;
+use crate::drop::Losses;
 use crate::plumbing::adapter::{as_any, front_of_queue, held_in_queue};
 use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Reader};
 use perhop_packet::{Batch, DropReason, Packet};
@@ -98,6 +99,12 @@ impl QueueCounters {
     pub fn refuse(&mut self, cx: &mut Cx<'_>, packet: Packet, reason: DropReason) {
         self.refused(&packet);
         cx.drop(packet, reason);
+    }
+
+    /// What was lost, `early` of it before the queue was full.
+    pub(crate) fn losses(&self, early: u64, marked: u64) -> Losses {
+        let full = self.dropped_packets - early;
+        Losses { full, early, bytes: self.dropped_bytes, marked }
     }
 
     /// Reports everything, with the state of `queue`.

@@ -157,6 +157,16 @@ impl FifoQueue {
         self.range.get_or_insert_with(|| Box::new(LengthRange::new(now, bytes))).take(now, bytes)
     }
 
+    /// Appends `packet` whatever the bound: what another queue had taken already is not refused here.
+    pub(crate) fn keep(&mut self, packet: Packet) {
+        self.list.push_back(packet);
+    }
+
+    /// The memory of lengths, which a successor of another type goes on with.
+    pub(crate) fn range_mut(&mut self) -> &mut Option<Box<LengthRange>> {
+        &mut self.range
+    }
+
     /// Takes over everything inside `old`, in order, regardless of the own bound.
     pub fn adopt(&mut self, old: &mut Self) {
         self.adopt_each(old, |_| {});

@@ -338,7 +338,11 @@ fn expiry(now: Instant, op: usize, ttl_ms: Option<u64>) -> Result<Option<u64>, E
 
 /// Keys that say which of several a value is, and hold it: of a queue's limit, a share, a queue's kind. No object of the
 /// model has one of these fields alone.
-const TAGS: [&[&str]; 3] = [&["packets", "bytes", "time"], &["rate", "ppm"], &["fifo", "red"]];
+const TAGS: [&[&str]; 3] = [
+    &["packets", "bytes", "time"],
+    &["rate", "ppm"],
+    &["fifo", "red", "wred", "codel", "pie", "blue", "fq_codel"],
+];
 /// Fields that say which of several an object is: a meter, what is done with a colour, a filter of latency.
 const TAG_FIELDS: [&str; 2] = ["type", "do"];
 

@@ -12,6 +12,7 @@ mod describe;
 mod edge;
 mod explain;
 mod filters;
+mod leaf;
 mod moved;
 mod places;
 mod plan;

@@ -84,6 +84,7 @@ pub fn total(parts: impl IntoIterator<Item = ClassCounters>) -> ClassCounters {
         borrowed: a.borrowed + b.borrowed,
         dropped_full: a.dropped_full + b.dropped_full,
         dropped_early: a.dropped_early + b.dropped_early,
+        marked: a.marked + b.marked,
         dropped_removed: a.dropped_removed + b.dropped_removed,
         dropped_bytes: a.dropped_bytes + b.dropped_bytes,
         throttled: a.throttled + b.throttled,

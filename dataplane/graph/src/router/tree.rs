@@ -1,17 +1,18 @@
 //! One port's classes as a tree: slots, parameters, edits, leaf table.
 
+use super::leaf::leaf_params;
 use super::moved::Moved;
 use super::places::Places;
 use super::slots::Slots;
 use crate::control::{Draft, Trees, port_rate};
 use perhop_elements::schedule::{
-    Bound, ClassCounters, ClassTree, Egress, EgressChange, FreedSlot, LeafKind, LeafMap, LeafParams,
-    NodeIndex, NodeParams, NodeSpec, TreeChange, TreeEdit, TreeError, TreeErrorKind, TreeLink,
+    Bound, ClassCounters, ClassTree, Egress, EgressChange, FreedSlot, LeafMap, NodeIndex, NodeParams,
+    NodeSpec, TreeChange, TreeEdit, TreeError, TreeErrorKind, TreeLink,
 };
-use perhop_model::{ClassSpec, ErrorItem, Key, Kind, Name, QueueKind, QueueSpec};
+use perhop_model::{ClassSpec, ErrorItem, Key, Kind, Name};
 use perhop_packet::{ClassId, LeafId, PortId, SlaId};
 use perhop_reason::Code;
-use perhop_units::{Bytes, Instant, Probability, Rate};
+use perhop_units::{Bytes, Instant, Rate};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -189,7 +190,7 @@ impl PortTree {
             .map(|(name, w)| NodeSpec {
                 index: NodeIndex(index[name]),
                 name: Arc::from(name.as_str()),
-                params: NodeParams { parent: self.parent_index(w, &index), ..w.params },
+                params: NodeParams { parent: self.parent_index(w, &index), ..w.params.clone() },
             })
             .collect();
         match ClassTree::validate(&specs, &self.link(rate)) {
@@ -318,12 +319,12 @@ impl PortTree {
             let known = self.slots.find(&key).is_some();
             let slot = self.slots.give(key);
             live.insert(name.clone(), slot);
-            let params = NodeParams { parent: parent_slot.map(NodeIndex), ..w.params };
+            let params = NodeParams { parent: parent_slot.map(NodeIndex), ..w.params.clone() };
             let index = NodeIndex(slot);
             if !known {
-                edits.push(TreeEdit::Add { index, name: Arc::from(name.as_str()), params });
+                edits.push(TreeEdit::Add { index, name: Arc::from(name.as_str()), params: params.clone() });
             } else if self.sent.get(&slot) != Some(&params) {
-                edits.push(TreeEdit::Update { index, params });
+                edits.push(TreeEdit::Update { index, params: params.clone() });
             }
             self.sent.insert(slot, params);
             let holder = Holder { name: name.clone(), id: w.id, parent: parent_slot };
@@ -357,17 +358,6 @@ fn bound(rate: u64, burst: u64, link: &TreeLink) -> Option<Bound> {
     let rate = Rate(rate);
     let burst = if burst == 0 { link.default_burst(rate) } else { Bytes(burst.max(2 * link.max_cost())) };
     (rate.0 > 0).then_some(Bound { rate, burst })
-}
-
-fn leaf_params(q: &QueueSpec) -> LeafParams {
-    let kind = match q.kind {
-        QueueKind::Fifo => LeafKind::Fifo,
-        QueueKind::Red { min_ppm, max_ppm, max_p_ppm, ecn } => {
-            let p = u64::from(max_p_ppm) * u64::from(u32::MAX) / 1_000_000;
-            LeafKind::Red { min_ppm, max_ppm, max_p: Probability(p as u32), ecn }
-        }
-    };
-    LeafParams { limit: q.limit, kind }
 }
 
 fn leaf_map(

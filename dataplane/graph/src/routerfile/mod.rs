@@ -155,7 +155,9 @@ impl RouterFile {
         for end in ends {
             let Ok(name) = Name::new(&rest[..end]) else { continue };
             if let Some(&at) = self.places.get(&Key { kind, name }) {
-                return Some(self.document.lookup(at, rest[end..].trim_start_matches('.')));
+                // A file says how a queue drops beside its limit, not below a key of its own.
+                let field = rest[end..].trim_start_matches('.').replacen("queue.kind.", "queue.", 1);
+                return Some(self.document.lookup(at, &field));
             }
         }
         None

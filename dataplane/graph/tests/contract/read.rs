@@ -4,8 +4,8 @@ use super::desk::{Desk, api, delete, filter, n, patch, put};
 use perhop_model::{
     AbrFloor, AbrLatency, AbrMatch, AbrPolicySpec, AdmissionPolicy, AdmissionSpec, AllocationSpec, ClassSpec,
     ColorAction, DetectorSpec, ExcessPolicy, FilterMatch, FilterSpec, Kind, MaskedByte, MeterSpec, OpOutcome,
-    Owner, PortMode, PortRange, PortSpec, ProfileSpec, QueueKind, QueueSpec, RouteKind, RouteSpec, SlaPolicy,
-    SlaSpec, Spec, StateQuery,
+    Owner, PortMode, PortRange, PortSpec, Precedence, ProfileSpec, QueueKind, QueueSpec, RouteKind,
+    RouteSpec, SlaPolicy, SlaSpec, Spec, StateQuery, WredAverage, WredPrecedence,
 };
 use perhop_reason::Code;
 use perhop_units::{Dscp, QueueLimit, Share};
@@ -46,19 +46,61 @@ impl Draw {
             1 => QueueLimit::Bytes(2_000 + self.up_to(1 << 30)),
             _ => QueueLimit::Time(100_000_000 + self.up_to(1_000_000_000)),
         };
-        let kind = match self.coin() {
-            true => QueueKind::Fifo,
-            false => {
+        QueueSpec { limit, kind: self.queue_kind() }
+    }
+    fn queue_kind(&mut self) -> QueueKind {
+        let target = 1_000 + self.up_to(999_999_000);
+        let interval = target + self.up_to(9_000_000_000);
+        let ecn = self.coin();
+        match self.up_to(6) {
+            0 => QueueKind::Fifo,
+            1 => {
                 let min_ppm = self.up_to(499_999) as u32;
-                QueueKind::Red {
-                    min_ppm,
-                    max_ppm: 500_000,
-                    max_p_ppm: 1 + self.up_to(999_999) as u32,
-                    ecn: self.coin(),
-                }
+                let max_p_ppm = 1 + self.up_to(999_999) as u32;
+                QueueKind::Red { min_ppm, max_ppm: 500_000, max_p_ppm, ecn }
             }
-        };
-        QueueSpec { limit, kind }
+            2 => {
+                let mut worse = |better: Precedence| Precedence {
+                    min_ppm: self.up_to(better.min_ppm.into()) as u32,
+                    max_ppm: better.max_ppm,
+                    max_p_ppm: better.max_p_ppm + self.up_to(u64::from(1_000_000 - better.max_p_ppm)) as u32,
+                };
+                let green = worse(Precedence { min_ppm: 499_999, max_ppm: 500_000, max_p_ppm: 1 });
+                let yellow = worse(green);
+                let red = worse(yellow);
+                let average = match self.up_to(2) {
+                    0 => WredAverage::Total,
+                    1 => WredAverage::Coupled,
+                    _ => WredAverage::Decoupled,
+                };
+                let precedence = if self.coin() { WredPrecedence::Color } else { WredPrecedence::Dscp };
+                QueueKind::Wred { green, yellow, red, average, precedence, ecn }
+            }
+            3 => QueueKind::Codel { target, interval, ecn },
+            4 => QueueKind::Pie {
+                target,
+                update: 100_000 + self.up_to(999_900_000),
+                max_burst: self.up_to(60_000_000_000),
+                alpha: 1 + self.up_to(511) as u32,
+                beta: 1 + self.up_to(511) as u32,
+                ecn,
+                mark_below_ppm: self.up_to(1_000_000) as u32,
+                derandomize: self.coin(),
+            },
+            5 => QueueKind::Blue {
+                increase_ppm: 1 + self.up_to(999_999) as u32,
+                decrease_ppm: 1 + self.up_to(999_999) as u32,
+                freeze: 1_000_000 + self.up_to(59_000_000_000),
+                ecn,
+            },
+            _ => QueueKind::FqCodel {
+                flows: 1 + self.up_to(1023) as u32,
+                quantum: 64 + self.up_to(65_472) as u32,
+                target,
+                interval,
+                ecn,
+            },
+        }
     }
     fn port(&mut self) -> PortSpec {
         PortSpec {

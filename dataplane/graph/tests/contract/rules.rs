@@ -67,6 +67,26 @@ fn rule_1_a_patch_replaces_a_value_by_one_of_another_kind_and_merges_one_of_the_
         ),
         (json!({"queue": {"kind": {"red": {"max_ppm": 300_000}}}}), "/queue/kind", red(300_000)),
         (json!({"queue": {"kind": "fifo"}}), "/queue/kind", json!("fifo")),
+        (
+            json!({"queue": {"kind": {"codel": {"target": 7_000_000}}}}),
+            "/queue/kind",
+            json!({"codel": {"target": 7_000_000, "interval": 100_000_000, "ecn": true}}),
+        ),
+        (
+            json!({"queue": {"kind": {"codel": {"ecn": false}}}}),
+            "/queue/kind",
+            json!({"codel": {"target": 7_000_000, "interval": 100_000_000, "ecn": false}}),
+        ),
+        (
+            json!({"queue": {"kind": {"wred": {"red": {"min_ppm": 0, "max_ppm": 9, "max_p_ppm": 800_000}}}}}),
+            "/queue/kind/wred/red",
+            json!({"min_ppm": 0, "max_ppm": 9, "max_p_ppm": 800_000}),
+        ),
+        (
+            json!({"queue": {"kind": {"wred": {"average": "coupled"}}}}),
+            "/queue/kind/wred/red/max_ppm",
+            json!(9),
+        ),
         (json!({"queue": {"kind": red(400_000)}}), "/queue/kind", red(400_000)),
         (json!({"guarantee": {"ppm": 50_000}}), "/guarantee", json!({"ppm": 50_000})),
         (json!({"ceiling": {"rate": 5_000_000}}), "/ceiling", json!({"rate": 5_000_000})),

@@ -16,7 +16,15 @@ const SECTIONS: [Section; 12] = [
     ("[[class]]", &[("", "[[class]]\nnonsense = 1")]),
     (
         "Queues",
-        &[("", "[[class]]\nqueue = { nonsense = 1 }"), ("red.", "[[class]]\nqueue.red = { nonsense = 1 }")],
+        &[
+            ("", "[[class]]\nqueue = { nonsense = 1 }"),
+            ("red.", "[[class]]\nqueue.red = { nonsense = 1 }"),
+            ("wred.", "[[class]]\nqueue.wred = { nonsense = 1 }"),
+            ("codel.", "[[class]]\nqueue.codel = { nonsense = 1 }"),
+            ("pie.", "[[class]]\nqueue.pie = { nonsense = 1 }"),
+            ("blue.", "[[class]]\nqueue.blue = { nonsense = 1 }"),
+            ("fq_codel.", "[[class]]\nqueue.fq_codel = { nonsense = 1 }"),
+        ],
     ),
     ("[[filter]]", &[("", "[[filter]]\nnonsense = 1"), ("match.", "[[filter]]\nmatch = { nonsense = 1 }")]),
     (

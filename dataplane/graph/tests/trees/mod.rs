@@ -2,6 +2,7 @@
 //! classes or the graph around them go.
 
 mod moves;
+mod queues;
 
 use perhop_graph::router::{EdgePort, VirtualRouter};
 use perhop_model::{Credentials, EventKind, Kind, Name, Op, Outcome, Owner, PortSpec, Transaction, TxnId};

@@ -107,6 +107,17 @@ impl Flows {
         }
     }
 
+    /// Changes credits, overhead and CoDel's parameters; turns and packets stay.
+    pub(super) fn reconfigure(&mut self, config: &FqCoDelConfig, overhead: u32) {
+        self.quantum = i64::from(config.quantum.max(1));
+        self.overhead = overhead;
+        if self.flows.first().is_some_and(|flow| *flow.codel.config() != config.codel) {
+            for flow in &mut self.flows {
+                flow.codel.reconfigure(config.codel);
+            }
+        }
+    }
+
     pub(super) fn packets(&self) -> u64 {
         self.packets
     }

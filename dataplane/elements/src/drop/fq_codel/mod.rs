@@ -45,13 +45,13 @@ mod flows;
 #[cfg(test)]
 mod tests;
 
-use super::{CoDelConfig, mark};
+use super::{CoDelConfig, InLeaf, Losses, mark};
 use crate::plumbing::adapter::as_any;
 use crate::queue::FifoConfig;
 use crate::queue::fifo::take_with;
 use flows::{Flows, Settled, hash_of};
 use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Head, Reader};
-use perhop_packet::{Batch, DropReason, Packet};
+use perhop_packet::{Batch, DropReason, Packet, PacketList};
 use perhop_units::{Bytes, Instant, QueueLimit, Rate};
 
 /// Parameters of RFC 8290.
@@ -166,6 +166,56 @@ impl FqCoDel {
         self.chosen
     }
 
+    /// Changes parameters and bound in place; packets inside stay. The number of queues does not change. O(1), but
+    /// O(queues) where CoDel's parameters are others.
+    pub fn reconfigure(&mut self, config: FqCoDelConfig, queue: FifoConfig) {
+        self.flows.reconfigure(&config, queue.overhead);
+        self.config = FqCoDelConfig { flows: self.config.flows, ..config };
+        self.queue = queue;
+    }
+
+    /// Queues.
+    pub(crate) fn flows(&self) -> u32 {
+        self.config.flows
+    }
+
+    /// The key of the hash, drawn now if there is none. What was taken over without one goes where it would have gone, or
+    /// packets of one flow would wait in two queues.
+    #[inline]
+    fn key(&mut self, cx: &mut Cx<'_>) -> u64 {
+        if let Some(key) = self.key {
+            return key;
+        }
+        let key = u64::from(cx.random()) << 32 | u64::from(cx.random());
+        self.key = Some(key);
+        let mut waiting = PacketList::new();
+        self.flows.drain(|packet| waiting.push_back(packet));
+        while let Some(packet) = waiting.pop_front() {
+            self.flows.push(hash_of(&packet, key), packet);
+        }
+        self.chosen = None;
+        key
+    }
+
+    /// What changed since the last call that told.
+    fn tell(&mut self) -> Delta {
+        let (before, after) = (self.told, (self.flows.packets(), self.flows.bytes()));
+        self.told = after;
+        Delta::between(before, after)
+    }
+}
+
+impl InLeaf for FqCoDel {
+    fn put(&mut self, cx: &mut Cx<'_>, mut packet: Packet) {
+        let key = self.key(cx);
+        packet.meta_mut().queued_at = cx.now();
+        self.counters.enqueued_packets += 1;
+        self.counters.enqueued_bytes += packet.len() as u64;
+        self.flows.push(hash_of(&packet, key), packet);
+        self.shorten(cx);
+        self.counters.peak_packets = self.counters.peak_packets.max(self.flows.packets());
+    }
+
     fn take(&mut self, cx: &mut Cx<'_>) -> Option<Packet> {
         let (flow, settled) = self.settle(cx)?;
         self.chosen = None;
@@ -178,11 +228,18 @@ impl FqCoDel {
         Some(packet)
     }
 
-    /// What changed since the last call that told.
-    fn tell(&mut self) -> Delta {
-        let (before, after) = (self.told, (self.flows.packets(), self.flows.bytes()));
-        self.told = after;
-        Delta::between(before, after)
+    fn evict(&mut self) -> Option<Packet> {
+        self.chosen = None;
+        self.flows.pop(self.flows.longest())
+    }
+
+    fn keep(&mut self, packet: Packet) {
+        self.flows.push(hash_of(&packet, self.key.unwrap_or(0)), packet);
+    }
+
+    fn losses(&self) -> Losses {
+        let c = &self.counters;
+        Losses { full: c.overflowed, early: c.at_head, bytes: c.dropped_bytes, marked: c.marked }
     }
 }
 
@@ -192,18 +249,8 @@ impl Discipline for FqCoDel {
     }
 
     fn enqueue(&mut self, cx: &mut Cx<'_>, batch: &mut Batch) -> Delta {
-        let key = match self.key {
-            Some(key) => key,
-            None => u64::from(cx.random()) << 32 | u64::from(cx.random()),
-        };
-        self.key = Some(key);
-        for mut packet in batch.drain() {
-            packet.meta_mut().queued_at = cx.now();
-            self.counters.enqueued_packets += 1;
-            self.counters.enqueued_bytes += packet.len() as u64;
-            self.flows.push(hash_of(&packet, key), packet);
-            self.shorten(cx);
-            self.counters.peak_packets = self.counters.peak_packets.max(self.flows.packets());
+        for packet in batch.drain() {
+            self.put(cx, packet);
         }
         self.tell()
     }

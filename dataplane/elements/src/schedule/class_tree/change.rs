@@ -147,7 +147,7 @@ impl ClassTree {
                     self.nodes.add(chunk);
                 }
                 if let Some(body) = change.bodies[change.staged].take() {
-                    self.add(now, ix, name.clone(), *params, body);
+                    self.add(now, ix, name.clone(), params.clone(), body);
                 }
             }
             change.staged += 1;
@@ -180,7 +180,7 @@ impl ClassTree {
             let at = adds + change.finished % (total / 2);
             match &change.edits[at] {
                 TreeEdit::Update { index, params } if second == self.raises(*index, params) => {
-                    self.update(now, *index, *params, &mut change.bodies[at]);
+                    self.update(now, *index, params, &mut change.bodies[at]);
                 }
                 TreeEdit::Remove { index, drain_until } if !second => self.remove(*index, *drain_until),
                 _ => {}
@@ -228,7 +228,7 @@ impl ClassTree {
         }
         self.nodes.cold_mut(parent).children += 1;
         let cold = self.nodes.cold_mut(ix);
-        *cold = Cold { params, ..Cold::free(name) };
+        *cold = Cold { params: params.clone(), ..Cold::free(name) };
         let node = self.nodes.at_mut(ix);
         node.parent = parent;
         node.depth = depth;
@@ -263,9 +263,9 @@ impl ClassTree {
         }
     }
 
-    fn update(&mut self, now: Instant, index: NodeIndex, params: NodeParams, spare: &mut Option<Body>) {
+    fn update(&mut self, now: Instant, index: NodeIndex, params: &NodeParams, spare: &mut Option<Body>) {
         let Some(ix) = position(index).filter(|ix| self.nodes.holds(*ix)) else { return };
-        let scale = self.scale(&params);
+        let scale = self.scale(params);
         let max_cost = self.max_cost;
         let node = self.nodes.at_mut(ix);
         if node.state != State::Live {
@@ -273,17 +273,22 @@ impl ClassTree {
         }
         let told = &mut self.nodes.cold_mut(ix).params;
         debug_assert_eq!(told.parent, params.parent, "a class does not move");
-        *told = NodeParams { parent: told.parent, ..params };
+        *told = NodeParams { parent: told.parent, ..params.clone() };
         let node = self.nodes.at_mut(ix);
         rebound(&mut node.guarantee, &mut node.has_guarantee, params.guarantee.filter(|b| b.rate.0 > 0), now);
         rebound(&mut node.ceiling, &mut node.has_ceiling, params.ceiling, now);
         node.tier = params.tier;
+        let mut marked = 0;
         if let (Some(queue), Some(leaf)) = (node.queue_mut(), &params.queue) {
             if !queue.is_kind(leaf)
                 && let Some(Body::Leaf(new)) = spare
             {
-                new.adopt(queue);
+                marked = queue.marked();
+                new.adopt(now, queue);
                 std::mem::swap(new, queue);
+                if matches!(queue, LeafQueue::Early(_)) && !queue.is_empty() {
+                    self.undecided.push(ix);
+                }
             }
             queue.set_limit(leaf, scale);
         }
@@ -293,6 +298,7 @@ impl ClassTree {
             let when = node.ceiling.when(max_cost).0;
             self.wheel.arm(&mut node.timers[CEILING], timer(ix, CEILING), when);
         }
+        self.nodes.cold_mut(ix).marked += marked;
         let weight = params.weight.max(1);
         let old = std::mem::replace(&mut self.nodes.at_mut(ix).weight, weight);
         if old != weight {
@@ -427,7 +433,7 @@ impl ClassTree {
     /// Brings the limits of a leaf in line with the link.
     #[cold]
     pub(super) fn refresh_limits(&mut self, ix: Ix) {
-        let params = self.nodes.cold(ix).params;
+        let params = self.nodes.cold(ix).params.clone();
         let scale = self.scale(&params);
         let node = self.nodes.at_mut(ix);
         if let (Some(queue), Some(leaf)) = (node.queue_mut(), &params.queue) {

@@ -193,7 +193,7 @@ fn trees_of_every_depth_are_drawn() {
         let deepest = leaves(&specs).into_iter().map(|l| path(&specs, l)).max_by_key(Vec::len);
         let Some(deepest) = deepest else { continue };
         depths[deepest.len()] += 1;
-        let params = |ix: &u32| specs[*ix as usize].params;
+        let params = |ix: &u32| &specs[*ix as usize].params;
         let inner = &deepest[1..];
         let limited = inner.iter().any(|ix| params(ix).ceiling.is_some());
         bounded +=

@@ -15,6 +15,7 @@
 //! | `weight` | integer | | 1 | 1 … 1,000 times the smallest sibling's |
 //! | `tier` | integer | | 15 | 0 (first) … 15; leaves only |
 //! | `queue` | packets, bytes or time | | 100 ms | leaves only; at least one largest frame |
+//! | `queue.kind` | [`LeafKind`] | | drop-tail | leaves only; RED, WRED, CoDel, PIE, Blue or FQ-CoDel |
 //!
 //! Classes are added, changed and removed while packets flow: [`TreeChange`].
 //!
@@ -30,7 +31,8 @@
 //! path; a class whose ceiling has no tokens for a largest frame leaves with its subtree until it has. There is no
 //! tick: what becomes possible by the mere passing of time sits in a timing wheel and is looked at before each choice.
 //!
-//! Bytes are frame plus link overhead. A time limit of a queue is counted at the rate the class can at least get.
+//! Bytes are frame plus link overhead. A time limit of a queue is counted at the rate the class can at least get. Queues
+//! that drop or mark at their head decide about a packet when it comes there, not when it leaves.
 //!
 //! # Counters
 //! By class: see [`ClassCounters`]; gauges `backlog_packets`, `backlog_bytes`. All bytes are frame and overhead.
@@ -58,6 +60,7 @@
 mod arena;
 mod change;
 mod drains;
+mod early;
 mod foresight;
 mod node;
 mod params;
@@ -79,8 +82,8 @@ mod tests;
 pub use change::{TreeChange, TreeEdit};
 pub use node::ClassCounters;
 pub use params::{
-    Bound, LeafKind, LeafParams, MAX_BURST, MAX_DEPTH, MAX_NODES, MAX_WEIGHT_RATIO, NodeIndex, NodeParams,
-    NodeSpec, TIERS, TreeError, TreeErrorKind, TreeLink,
+    Bound, Curve, EarlyDrop, LeafKind, LeafParams, MAX_BURST, MAX_DEPTH, MAX_FLOWS, MAX_NODES,
+    MAX_WEIGHT_RATIO, NodeIndex, NodeParams, NodeSpec, TIERS, TreeError, TreeErrorKind, TreeLink,
 };
 
 use crate::plumbing::adapter::as_any;
@@ -118,6 +121,8 @@ pub struct ClassTree {
     /// While very many packets are dropped at the end of a drain: no more before this.
     drain_pause: Instant,
     freed: Vec<FreedSlot>,
+    /// Leaves that took packets over from a queue of another kind and have not looked at them.
+    undecided: Vec<Ix>,
     /// Counts links: leaves compute their limits anew when it differs from theirs.
     link_generation: u32,
     steps: u64,
@@ -185,6 +190,7 @@ impl ClassTree {
             next_drain: Instant::FAR_FUTURE,
             drain_pause: Instant::ZERO,
             freed: Vec::new(),
+            undecided: Vec::new(),
             link_generation: 0,
             steps: 0,
             classes: 0,
@@ -195,7 +201,8 @@ impl ClassTree {
     /// A tree of `specs`, which should have passed [`ClassTree::validate`].
     pub fn with_classes(link: TreeLink, now: Instant, specs: &[NodeSpec]) -> Self {
         let mut tree = Self::new(link);
-        let add = |s: &NodeSpec| TreeEdit::Add { index: s.index, name: s.name.clone(), params: s.params };
+        let add =
+            |s: &NodeSpec| TreeEdit::Add { index: s.index, name: s.name.clone(), params: s.params.clone() };
         let mut change = TreeChange::prepare(specs.iter().map(add).collect());
         tree.commit(now, &mut change);
         tree
@@ -319,7 +326,7 @@ impl Discipline for ClassTree {
             if self.chosen.is_none() {
                 self.settle(cx);
             }
-            let Some(packet) = self.take_one(cx.now()) else { break };
+            let Some(packet) = self.take_one(cx) else { break };
             left.packets -= 1;
             left.bytes = left.bytes.saturating_sub(packet.len() as u64);
             out.push(packet);
@@ -359,6 +366,7 @@ impl Discipline for ClassTree {
             count("borrowed_bytes", c.borrowed);
             count("dropped_queue_full", c.dropped_full);
             count("dropped_early", c.dropped_early);
+            count("marked", c.marked);
             count("dropped_class_removed", c.dropped_removed);
             count("dropped_bytes", c.dropped_bytes);
             count("throttled", c.throttled);

@@ -137,8 +137,10 @@ pub struct ClassCounters {
     pub borrowed: u64,
     /// Packets dropped because the queue was full.
     pub dropped_full: u64,
-    /// Packets dropped early (RED).
+    /// Packets dropped early (RED and its like).
     pub dropped_early: u64,
+    /// Packets marked with congestion experienced instead of dropped.
+    pub marked: u64,
     /// Packets dropped because the class was removed.
     pub dropped_removed: u64,
     /// Bytes dropped for any of these reasons, frame and overhead: with `bytes` and what waits they are what came.
@@ -244,11 +246,15 @@ pub(super) struct Cold {
     pub dropped_early: u64,
     pub dropped_removed: u64,
     pub dropped_bytes: u64,
+    /// By queues of other kinds that it had before.
+    pub marked: u64,
     pub children: u32,
     pub drain: DrainLink,
     pub params: NodeParams,
     pub name: Arc<str>,
 }
+
+const _: () = assert!(size_of::<Cold>() <= 176, "a class takes at most 512 bytes with its timers");
 
 impl Cold {
     pub(super) fn free(name: Arc<str>) -> Self {
@@ -258,6 +264,7 @@ impl Cold {
             dropped_early: 0,
             dropped_removed: 0,
             dropped_bytes: 0,
+            marked: 0,
             children: 0,
             drain: DrainLink::NONE,
             params: NodeParams::leaf(None),
@@ -274,6 +281,7 @@ impl Cold {
             borrowed: node.bytes - node.guaranteed - self.shared,
             dropped_full: self.dropped_full,
             dropped_early: self.dropped_early,
+            marked: self.marked + node.queue().map_or(0, LeafQueue::marked),
             dropped_removed: self.dropped_removed,
             dropped_bytes: self.dropped_bytes,
             throttled: node.stopped,

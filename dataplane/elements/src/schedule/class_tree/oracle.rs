@@ -168,7 +168,7 @@ enum Event {
 type Log = Vec<(u64, usize, Event)>;
 
 fn params_after(spec: &NodeSpec, percent: u64, tier: u8, ceiling: Option<u64>) -> NodeParams {
-    let p = spec.params;
+    let p = spec.params.clone();
     // Every guarantee keeps the same part of its value, so that sums stay below their parents'.
     let guarantee = p.guarantee.map(|g| Bound { rate: Rate((g.rate.0 * percent / 100).max(1)), ..g });
     let ceiling = match (p.ceiling, ceiling) {
@@ -198,7 +198,9 @@ fn play(specs: &[NodeSpec], events: &[(u64, Event)], until: u64) -> (Bench, Log)
                 bench.push_packet(0, packet);
                 continue;
             }
-            Event::Update { node, params } => TreeEdit::Update { index: NodeIndex(*node), params: *params },
+            Event::Update { node, params } => {
+                TreeEdit::Update { index: NodeIndex(*node), params: params.clone() }
+            }
             Event::Remove { leaf, drain } => {
                 TreeEdit::Remove { index: NodeIndex(*leaf), drain_until: Instant(at + drain) }
             }

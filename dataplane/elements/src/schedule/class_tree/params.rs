@@ -1,6 +1,7 @@
 //! What a class is told to be, and the check that all classes together are possible.
 
-use perhop_units::{Bytes, Probability, QueueLimit, Rate};
+use crate::drop::{Averages, BlueConfig, COLORS, CoDelConfig, FqCoDelConfig, PieConfig};
+use perhop_units::{Bytes, Duration, Probability, QueueLimit, Rate};
 use std::collections::HashMap;
 use std::sync::Arc;
 use thiserror::Error;
@@ -18,6 +19,8 @@ pub const TIERS: u8 = 16;
 pub const MAX_NODES: u32 = 1 << 20;
 /// Largest weight of a class over the smallest among its siblings.
 pub const MAX_WEIGHT_RATIO: u32 = 1_000;
+/// Most queues for flows in one leaf.
+pub const MAX_FLOWS: u32 = 65_536;
 /// Largest burst: 500 MB.
 pub const MAX_BURST: u64 = 500_000_000;
 
@@ -51,7 +54,7 @@ impl TreeLink {
 }
 
 /// Queue of a leaf.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeafParams {
     /// When it is full. A time is counted at the rate the class can at least get: its guarantee, or when it has none
     /// the lower of ceiling and link rate; never less than two of the largest frames. Bytes count frame and overhead.
@@ -61,28 +64,70 @@ pub struct LeafParams {
 }
 
 /// How a leaf's queue drops.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LeafKind {
     /// Arrivals to a full queue.
     #[default]
     Fifo,
-    /// Random early detection on the average queue, gently.
-    Red {
-        /// Average below which nothing is dropped, in parts per million of the limit.
-        min_ppm: u32,
-        /// Average at which the drop probability is `max_p`, in parts per million of the limit; above `min_ppm`.
-        max_ppm: u32,
-        /// Drop probability at `max_ppm`.
-        max_p: Probability,
-        /// Marks ECN-capable packets instead of dropping them early.
-        ecn: bool,
-    },
+    /// Before that as well. Few classes do, and their parameters are many.
+    Early(Arc<EarlyDrop>),
 }
 
 impl LeafKind {
     /// RED between a sixth and half of the limit, up to 10 %, with ECN.
-    pub const RED: Self =
-        Self::Red { min_ppm: 166_667, max_ppm: 500_000, max_p: Probability(u32::MAX / 10), ecn: true };
+    pub fn red() -> Self {
+        let curve = Curve { min_ppm: 166_667, max_ppm: 500_000, max_p: Probability(u32::MAX / 10) };
+        Self::from(EarlyDrop::Red { curve, ecn: true })
+    }
+}
+
+impl From<EarlyDrop> for LeafKind {
+    fn from(early: EarlyDrop) -> Self {
+        Self::Early(Arc::new(early))
+    }
+}
+
+/// How a queue drops before it is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EarlyDrop {
+    /// Random early detection on the average queue, gently.
+    Red {
+        /// By which average how many.
+        curve: Curve,
+        /// Marks ECN-capable packets instead of dropping them early.
+        ecn: bool,
+    },
+    /// The same at three drop precedences ([`crate::drop::wred`]).
+    Wred {
+        /// Of green, yellow and red: thresholds never rise and probabilities never fall in this order.
+        curves: [Curve; COLORS],
+        /// What is averaged.
+        averages: Averages,
+        /// The precedence of an AF code point counts before the colour.
+        by_dscp: bool,
+        /// Marks ECN-capable packets instead of dropping them early.
+        ecn: bool,
+    },
+    /// By the time that packets have waited ([`crate::drop::codel`]). Its `mtu` is the link's largest frame, whatever it
+    /// says.
+    CoDel(CoDelConfig),
+    /// By a controller of the waiting time ([`crate::drop::pie`]).
+    Pie(PieConfig),
+    /// By overflow and idleness ([`crate::drop::blue`]).
+    Blue(BlueConfig),
+    /// CoDel in a queue for each flow ([`crate::drop::fq_codel`]). As to `mtu` as above.
+    FqCoDel(FqCoDelConfig),
+}
+
+/// Chance of being dropped by the average queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Curve {
+    /// Average below which nothing is dropped, in parts per million of the limit.
+    pub min_ppm: u32,
+    /// Average at which the drop probability is `max_p`, in parts per million of the limit; above `min_ppm`.
+    pub max_ppm: u32,
+    /// Drop probability at `max_ppm`.
+    pub max_p: Probability,
 }
 
 impl Default for LeafParams {
@@ -102,7 +147,7 @@ pub struct Bound {
 }
 
 /// Everything a class can be told. Its parent and whether it is a leaf are fixed for the life of a slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeParams {
     /// The class above; `None` at the top.
     pub parent: Option<NodeIndex>,
@@ -210,6 +255,15 @@ pub enum TreeErrorKind {
     /// RED's upper threshold is not above the lower one, or above the limit (parts per million).
     #[error("the thresholds of its queue are out of order")]
     RedThresholds,
+    /// A drop precedence is spared more than a better one (parts per million).
+    #[error("its queue spares a drop precedence more than a better one")]
+    PrecedenceOrder,
+    /// A time of its queue's drops is out of range (ns).
+    #[error("a time of its queue is out of range")]
+    DropTime,
+    /// The number of flow queues is out of range.
+    #[error("the number of its flow queues is out of range")]
+    Flows,
 }
 
 /// One error of one class.
@@ -283,7 +337,7 @@ impl Check<'_> {
                 self.fail(spec, TreeErrorKind::GuaranteeAboveCeiling, p.guaranteed().0, allowed);
             }
         }
-        match p.queue.map(|q| q.limit) {
+        match p.queue.as_ref().map(|q| q.limit) {
             Some(QueueLimit::Bytes(n)) if n < self.link.max_cost() => {
                 let allowed = format!("{} B or more", self.link.max_cost());
                 self.fail(spec, TreeErrorKind::QueueTooShort, n, allowed);
@@ -293,11 +347,52 @@ impl Check<'_> {
             }
             _ => {}
         }
-        if let Some(LeafParams { kind: LeafKind::Red { min_ppm, max_ppm, .. }, .. }) = p.queue
-            && !(min_ppm < max_ppm && max_ppm <= 1_000_000)
-        {
-            let allowed = format!("{} to 1000000 ppm", min_ppm.saturating_add(1));
-            self.fail(spec, TreeErrorKind::RedThresholds, max_ppm.into(), allowed);
+        if let Some(LeafParams { kind: LeafKind::Early(early), .. }) = &p.queue {
+            self.early(spec, early);
+        }
+    }
+
+    fn early(&mut self, spec: &NodeSpec, early: &EarlyDrop) {
+        match early {
+            EarlyDrop::Red { curve, .. } => self.curve(spec, curve),
+            EarlyDrop::Wred { curves, .. } => {
+                curves.iter().for_each(|curve| self.curve(spec, curve));
+                for [better, worse] in [[curves[0], curves[1]], [curves[1], curves[2]]] {
+                    if worse.min_ppm > better.min_ppm || worse.max_ppm > better.max_ppm {
+                        let allowed = format!("at most {} to {} ppm", better.min_ppm, better.max_ppm);
+                        self.fail(spec, TreeErrorKind::PrecedenceOrder, worse.max_ppm.into(), allowed);
+                    }
+                    if worse.max_p < better.max_p {
+                        let allowed = "probabilities that never fall";
+                        self.fail(spec, TreeErrorKind::PrecedenceOrder, worse.max_p.0.into(), allowed);
+                    }
+                }
+            }
+            EarlyDrop::CoDel(c) => self.codel(spec, c),
+            EarlyDrop::Pie(p) if p.update == Duration::ZERO || p.target == Duration::ZERO => {
+                self.fail(spec, TreeErrorKind::DropTime, 0, "above 0");
+            }
+            EarlyDrop::FqCoDel(c) => {
+                self.codel(spec, &c.codel);
+                if !(1..=MAX_FLOWS).contains(&c.flows) {
+                    self.fail(spec, TreeErrorKind::Flows, c.flows.into(), format!("1 to {MAX_FLOWS}"));
+                }
+            }
+            EarlyDrop::Pie(_) | EarlyDrop::Blue(_) => {}
+        }
+    }
+
+    fn curve(&mut self, spec: &NodeSpec, curve: &Curve) {
+        if !(curve.min_ppm < curve.max_ppm && curve.max_ppm <= 1_000_000) {
+            let allowed = format!("{} to 1000000 ppm", curve.min_ppm.saturating_add(1));
+            self.fail(spec, TreeErrorKind::RedThresholds, curve.max_ppm.into(), allowed);
+        }
+    }
+
+    fn codel(&mut self, spec: &NodeSpec, c: &CoDelConfig) {
+        if c.interval < c.target || c.interval == Duration::ZERO {
+            let allowed = format!("{} ns or more, above 0", c.target.0);
+            self.fail(spec, TreeErrorKind::DropTime, c.interval.0, allowed);
         }
     }
 

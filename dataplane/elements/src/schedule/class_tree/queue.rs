@@ -1,10 +1,11 @@
 //! The queue of a leaf: an enum, so that no packet costs a virtual call.
 
-use super::params::{LeafKind, LeafParams};
-use crate::drop::{RedConfig, RedState};
-use crate::queue::FifoQueue;
+use super::early::{EarlyQueue, red_config};
+use super::params::{EarlyDrop, LeafKind, LeafParams};
+use crate::drop::{RedConfig, RedState, RedVerdict};
+use crate::queue::{FifoQueue, LengthRange};
 use perhop_packet::{DropReason, Packet, prefetch_whole};
-use perhop_units::{Bytes, Instant, Probability, QueueLimit, Rate};
+use perhop_units::{Bytes, Instant, QueueLimit, Rate};
 
 /// A bounded queue of packets in order of arrival.
 #[derive(Debug)]
@@ -13,12 +14,15 @@ pub(super) enum LeafQueue {
     Fifo(FifoQueue),
     /// Drops or marks early.
     Red(Box<RedQueue>),
+    /// The same by a discipline of its own, through [`super::ClassTree`]'s paths for it alone.
+    Early(Box<EarlyQueue>),
 }
 
 #[derive(Debug)]
 pub(super) struct RedQueue {
     fifo: FifoQueue,
     red: RedState,
+    marked: u64,
 }
 
 impl Default for LeafQueue {
@@ -33,8 +37,6 @@ fn empty() -> FifoQueue {
 
 /// Bytes a time limit means on a link of unknown rate: 1,000 full-size frames.
 const BYTES_WITHOUT_RATE: u64 = 1_514_000;
-/// RED's mean packet size for idle times.
-const MEAN: Bytes = Bytes(1000);
 
 /// What a queue's limits depend on besides its own parameters.
 #[derive(Clone, Copy, Debug)]
@@ -55,19 +57,16 @@ const CLOSED: u32 = u32::MAX;
 impl LeafQueue {
     /// An empty queue of the right kind; [`LeafQueue::set_limit`] follows.
     pub(super) fn new(params: &LeafParams) -> Self {
-        match params.kind {
-            LeafKind::Fifo => Self::default(),
-            LeafKind::Red { .. } => {
-                let red = RedState::new(red_config(params, Bytes(1), Rate::ZERO));
-                Self::Red(Box::new(RedQueue { fifo: empty(), red }))
-            }
+        let LeafKind::Early(early) = &params.kind else { return Self::default() };
+        if let Some(config) = red_of(params, Bytes(1), Rate::ZERO) {
+            return Self::Red(Box::new(RedQueue { fifo: empty(), red: RedState::new(config), marked: 0 }));
         }
+        EarlyQueue::new(early).map_or_else(Self::default, |queue| Self::Early(Box::new(queue)))
     }
 
     /// Sets the limits; what is queued already stays, and RED's average too.
     pub(super) fn set_limit(&mut self, params: &LeafParams, scale: Scale) {
         let Scale { least, max_cost, overhead, generation } = scale;
-        self.fifo_mut().set_stamp(generation);
         let limit = match params.limit {
             QueueLimit::Time(_) if least.0 == 0 => QueueLimit::Bytes(BYTES_WITHOUT_RATE),
             QueueLimit::Time(_) => {
@@ -75,43 +74,93 @@ impl LeafQueue {
             }
             other => other,
         };
-        self.fifo_mut().set_limit(limit, least, overhead);
-        if let Self::Red(red) = self {
-            let bytes = match limit {
-                QueueLimit::Packets(n) => Bytes(u64::from(n) * max_cost),
-                other => other.in_bytes(least).unwrap_or_default(),
-            };
-            let mut state = RedState::new(red_config(params, bytes, least));
-            state.adopt(&red.red);
-            red.red = state;
-        }
+        let fifo = match self {
+            Self::Fifo(fifo) => fifo,
+            Self::Red(red) => {
+                let bytes = match limit {
+                    QueueLimit::Packets(n) => Bytes(u64::from(n) * max_cost),
+                    other => other.in_bytes(least).unwrap_or_default(),
+                };
+                if let Some(config) = red_of(params, bytes, least) {
+                    let mut state = RedState::new(config);
+                    state.adopt(&red.red);
+                    red.red = state;
+                }
+                &mut red.fifo
+            }
+            Self::Early(early) => {
+                early.stamp = generation;
+                return early.set_limit(params, limit, &scale);
+            }
+        };
+        fifo.set_stamp(generation);
+        fifo.set_limit(limit, least, overhead);
     }
 
-    /// Whether it takes packets, and its limits were computed for this generation of the link.
+    /// Whether it takes packets by [`LeafQueue::offer`], and its limits were computed for this generation of the link.
     #[inline]
     pub(super) fn is_open(&self, generation: u32) -> bool {
-        self.fifo().stamp() == generation
+        self.fifo().is_some_and(|fifo| fifo.stamp() == generation)
+    }
+
+    /// The same of a queue that is never open: whether [`super::early::EarlyQueue::put`] may be called.
+    pub(super) fn takes_early(&self, generation: u32) -> bool {
+        matches!(self, Self::Early(early) if early.stamp == generation)
     }
 
     /// Takes no more packets.
     pub(super) fn close(&mut self) {
-        self.fifo_mut().set_stamp(CLOSED);
-    }
-
-    /// Takes over what `old` holds, for a queue that changes its kind.
-    pub(super) fn adopt(&mut self, old: &mut Self) {
-        if let (Self::Red(new), Self::Red(old)) = (&mut *self, &*old) {
-            new.red.adopt(&old.red);
+        match self {
+            Self::Fifo(fifo) => fifo.set_stamp(CLOSED),
+            Self::Red(red) => red.fifo.set_stamp(CLOSED),
+            Self::Early(early) => early.stamp = CLOSED,
         }
-        self.fifo_mut().adopt(old.fifo_mut());
     }
 
-    /// Whether this is the kind that `params` want.
+    /// Takes over what `old` holds, for a queue that changes its kind. Of each flow in order; of a queue that kept flows
+    /// apart one after the other. O(packets).
+    pub(super) fn adopt(&mut self, now: Instant, old: &mut Self) {
+        match (self, old) {
+            (Self::Early(new), old) => {
+                let stamped = matches!(old, Self::Early(old) if old.stamps());
+                let range = old.range_mut().take();
+                while let Some(packet) = old.pop(now) {
+                    new.keep(now, packet, stamped);
+                }
+                *new.range_mut() = range;
+            }
+            (new, old) => {
+                let range = old.range_mut().take();
+                let Some(fifo) = new.fifo_mut() else { return };
+                while let Some(packet) = old.pop(now) {
+                    fifo.keep(packet);
+                }
+                *fifo.range_mut() = range;
+            }
+        }
+    }
+
+    /// Whether [`LeafQueue::set_limit`] makes it what `params` want.
     pub(super) fn is_kind(&self, params: &LeafParams) -> bool {
-        matches!(self, Self::Fifo(_)) == matches!(params.kind, LeafKind::Fifo)
+        match (self, &params.kind) {
+            (Self::Fifo(_), LeafKind::Fifo) => true,
+            (Self::Red(_), LeafKind::Early(early)) => matches!(**early, EarlyDrop::Red { .. }),
+            (Self::Early(queue), LeafKind::Early(early)) => queue.is_kind(early),
+            _ => false,
+        }
     }
 
-    /// Appends `packet`, or gives it back with the reason. `random`: 32 uniform bits, asked for only by RED.
+    /// Packets it has marked.
+    pub(super) fn marked(&self) -> u64 {
+        match self {
+            Self::Fifo(_) => 0,
+            Self::Red(red) => red.marked,
+            Self::Early(early) => early.marked(),
+        }
+    }
+
+    /// Appends `packet`, or gives it back with the reason. `random`: 32 uniform bits, asked for only by RED. Not for a
+    /// queue that is never open.
     #[inline]
     pub(super) fn offer(
         &mut self,
@@ -119,88 +168,134 @@ impl LeafQueue {
         packet: Packet,
         random: impl FnOnce() -> u32,
     ) -> Result<(), (Packet, DropReason)> {
-        self.fifo_mut().lasted(now);
-        let packet = match self {
-            Self::Fifo(_) => packet,
-            Self::Red(red) => red.admit(now, packet, random())?,
-        };
-        self.fifo_mut().offer(packet).map_err(|packet| (packet, DropReason::QueueFull))
+        match self {
+            Self::Fifo(fifo) => {
+                fifo.lasted(now);
+                fifo.offer(packet).map_err(|packet| (packet, DropReason::QueueFull))
+            }
+            Self::Red(red) => {
+                red.fifo.lasted(now);
+                let packet = red.admit(now, packet, random())?;
+                red.fifo.offer(packet).map_err(|packet| (packet, DropReason::QueueFull))
+            }
+            Self::Early(_) => Err((packet, DropReason::QueueFull)),
+        }
     }
 
-    /// Takes the oldest packet.
+    /// Takes the oldest packet. Of a queue that drops by a discipline of its own: one that is not to be sent.
     #[inline]
     pub(super) fn pop(&mut self, now: Instant) -> Option<Packet> {
-        self.fifo_mut().lasted(now);
         match self {
-            Self::Fifo(fifo) => fifo.pop(),
+            Self::Fifo(fifo) => {
+                fifo.lasted(now);
+                fifo.pop()
+            }
             Self::Red(red) => {
+                red.fifo.lasted(now);
                 let packet = red.fifo.pop();
                 if red.fifo.is_empty() {
                     red.red.became_idle(now);
                 }
                 packet
             }
+            Self::Early(early) => early.evict(now),
         }
     }
 
     #[inline]
-    fn fifo(&self) -> &FifoQueue {
+    fn fifo(&self) -> Option<&FifoQueue> {
         match self {
-            Self::Fifo(fifo) => fifo,
-            Self::Red(red) => &red.fifo,
+            Self::Fifo(fifo) => Some(fifo),
+            Self::Red(red) => Some(&red.fifo),
+            Self::Early(_) => None,
         }
     }
 
     #[inline]
-    fn fifo_mut(&mut self) -> &mut FifoQueue {
+    fn fifo_mut(&mut self) -> Option<&mut FifoQueue> {
         match self {
-            Self::Fifo(fifo) => fifo,
-            Self::Red(red) => &mut red.fifo,
+            Self::Fifo(fifo) => Some(fifo),
+            Self::Red(red) => Some(&mut red.fifo),
+            Self::Early(_) => None,
+        }
+    }
+
+    fn range_mut(&mut self) -> &mut Option<Box<LengthRange>> {
+        match self {
+            Self::Fifo(fifo) => fifo.range_mut(),
+            Self::Red(red) => red.fifo.range_mut(),
+            Self::Early(early) => early.range_mut(),
         }
     }
 
     /// Frame length of the next packet.
     #[inline]
     pub(super) fn head_len(&self) -> Option<u64> {
-        self.fifo().front_len().map(|n| n as u64)
+        match self {
+            Self::Fifo(fifo) => fifo.front_len().map(|n| n as u64),
+            Self::Red(red) => red.fifo.front_len().map(|n| n as u64),
+            Self::Early(early) => early.head_len(),
+        }
     }
 
     /// Asks for the next packet's cache line.
     #[inline]
     pub(super) fn prefetch_head(&self) {
-        self.fifo().prefetch_head();
+        if let Some(fifo) = self.fifo() {
+            fifo.prefetch_head();
+        }
     }
 
     /// Asks for what lies behind the class itself: of a queue that drops early everything.
     #[inline]
     pub(super) fn prefetch_inner(&self) {
-        if let Self::Red(red) = self {
-            prefetch_whole(&**red);
+        match self {
+            Self::Fifo(_) => {}
+            Self::Red(red) => prefetch_whole(&**red),
+            Self::Early(early) => prefetch_whole(&**early),
         }
     }
 
     /// Asks for the last packet's, to which the next one is tied.
     #[inline]
     pub(super) fn prefetch_tail(&self) {
-        self.fifo().prefetch_tail();
+        if let Some(fifo) = self.fifo() {
+            fifo.prefetch_tail();
+        }
     }
 
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.fifo().is_empty()
+        match self {
+            Self::Fifo(fifo) => fifo.is_empty(),
+            Self::Red(red) => red.fifo.is_empty(),
+            Self::Early(early) => early.len() == 0,
+        }
     }
 
     /// See [`FifoQueue::length_range`].
     pub(super) fn length_range(&mut self, now: Instant) -> [u64; 2] {
-        self.fifo_mut().length_range(now)
+        match self {
+            Self::Fifo(fifo) => fifo.length_range(now),
+            Self::Red(red) => red.fifo.length_range(now),
+            Self::Early(early) => early.length_range(now),
+        }
     }
 
     pub(super) fn len(&self) -> u64 {
-        self.fifo().len() as u64
+        match self {
+            Self::Fifo(fifo) => fifo.len() as u64,
+            Self::Red(red) => red.fifo.len() as u64,
+            Self::Early(early) => early.len(),
+        }
     }
 
     pub(super) fn frame_bytes(&self) -> u64 {
-        self.fifo().frame_bytes()
+        match self {
+            Self::Fifo(fifo) => fifo.frame_bytes(),
+            Self::Red(red) => red.fifo.frame_bytes(),
+            Self::Early(early) => early.frame_bytes(),
+        }
     }
 }
 
@@ -208,24 +303,19 @@ impl RedQueue {
     fn admit(&mut self, now: Instant, packet: Packet, random: u32) -> Result<Packet, (Packet, DropReason)> {
         let len = Bytes(packet.len() as u64 + u64::from(self.fifo.overhead()));
         let capable = packet.meta().layout.is_ecn_capable();
-        self.red.decide(now, self.fifo.bytes(), len, capable, random).carry_out(packet)
+        let verdict = self.red.decide(now, self.fifo.bytes(), len, capable, random);
+        self.marked += u64::from(verdict == RedVerdict::Mark);
+        verdict.carry_out(packet)
     }
 }
 
-fn red_config(params: &LeafParams, limit: Bytes, rate: Rate) -> RedConfig {
-    let LeafKind::Red { min_ppm, max_ppm, max_p, ecn } = params.kind else {
-        return red_config(&LeafParams { kind: LeafKind::RED, ..*params }, limit, rate);
-    };
-    let share = |ppm: u32| Bytes((u128::from(limit.0) * u128::from(ppm) / 1_000_000) as u64);
-    RedConfig {
-        min: share(min_ppm),
-        max: share(max_ppm),
-        max_p: Probability(max_p.0),
-        weight_log2: 9,
-        gentle: true,
-        ecn,
-        byte_mode: false,
-        mean: MEAN,
-        rate,
+/// RED's parameters for a queue of `limit`, if it is what `params` want.
+fn red_of(params: &LeafParams, limit: Bytes, rate: Rate) -> Option<RedConfig> {
+    match &params.kind {
+        LeafKind::Early(early) => match &**early {
+            EarlyDrop::Red { curve, ecn } => Some(red_config(curve, *ecn, limit, rate)),
+            _ => None,
+        },
+        LeafKind::Fifo => None,
     }
 }

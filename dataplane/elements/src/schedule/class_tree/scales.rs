@@ -26,7 +26,7 @@ fn specs(params: &[NodeParams]) -> Vec<NodeSpec> {
     let spec = |(n, p): (usize, &NodeParams)| NodeSpec {
         index: NodeIndex(n as u32),
         name: format!("c{n}").into(),
-        params: *p,
+        params: p.clone(),
     };
     params.iter().enumerate().map(spec).collect()
 }
@@ -207,7 +207,7 @@ fn weights_are_in_proportion_to_the_lightest_there_is_not_to_one_there_was() {
 #[test]
 fn a_removed_light_class_does_not_lengthen_the_turns_of_the_others() {
     let heavy = NodeParams { weight: 900, ..leaf(None) };
-    let mut bench = bench(link(), &[leaf(None), heavy, heavy]);
+    let mut bench = bench(link(), &[leaf(None), heavy.clone(), heavy]);
     let drain_until = Instant(1_000_000_000);
     (0..10).for_each(|_| offer(&mut bench, 0, L));
     commit(&mut bench, vec![TreeEdit::Remove { index: NodeIndex(0), drain_until }]);

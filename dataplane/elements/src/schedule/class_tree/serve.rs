@@ -4,6 +4,7 @@ use super::arena::Arena;
 use super::node::{
     Body, CEILING, EXCESS, GUARANTEE, Ix, LENDERS, Node, ROOT, Row, State, cost, lender_row, timer,
 };
+use super::queue::LeafQueue;
 use super::wheel::{Due, NIL, Wheel};
 use super::{ClassTree, MAX_WEIGHT_RATIO, NEAR_CLASSES, NodeIndex, position};
 use perhop_element::Cx;
@@ -121,6 +122,9 @@ impl ClassTree {
             return;
         }
         self.now = now;
+        if !self.undecided.is_empty() {
+            self.decide_heads(cx);
+        }
         if now >= self.next_drain {
             self.end_drains(cx);
         }
@@ -367,7 +371,8 @@ impl ClassTree {
         }
     }
 
-    pub(super) fn take_one(&mut self, now: Instant) -> Option<Packet> {
+    pub(super) fn take_one(&mut self, cx: &mut Cx<'_>) -> Option<Packet> {
+        let now = cx.now();
         let (ix, row) = match self.chosen.take() {
             Some(chosen) => chosen,
             None => self.pick()?,
@@ -381,10 +386,16 @@ impl ClassTree {
                 queue.prefetch_head();
             }
         }
-        let packet = self.nodes.at_mut(ix).queue_mut()?.pop(now)?;
+        let packet = match self.nodes.at_mut(ix).queue_mut()? {
+            LeafQueue::Early(_) => self.take_early(cx, ix)?,
+            queue => {
+                let packet = queue.pop(now)?;
+                self.held -= 1;
+                self.held_bytes -= packet.len() as u64;
+                packet
+            }
+        };
         let len = packet.len() as u64;
-        self.held -= 1;
-        self.held_bytes -= len;
         self.charge(ix, row, len + u64::from(self.link.overhead_bytes), now);
         let node = self.nodes.at(ix);
         if node.state == State::Draining && node.rows == 0 && node.queue().is_some_and(|q| q.is_empty()) {
@@ -434,10 +445,15 @@ impl ClassTree {
         }
     }
 
-    /// A packet for a leaf whose limits are not those of the present link, or that takes none.
-    #[cold]
+    /// A packet for a leaf that drops by a discipline of its own, whose limits are not those of the present link, or that
+    /// takes none.
+    #[inline(never)]
     fn accept_late(&mut self, cx: &mut Cx<'_>, packet: Packet, ix: Ix, charge: u64) {
+        let generation = self.link_generation;
         match self.nodes.at(ix).state {
+            State::Live if self.nodes.at(ix).queue().is_some_and(|q| q.takes_early(generation)) => {
+                self.put_early(cx, packet, ix);
+            }
             State::Live => {
                 self.refresh_limits(ix);
                 self.accept(cx, packet);

@@ -131,7 +131,10 @@ fn every_kind_of_impossible_class_is_named() {
     use TreeErrorKind as K;
     let over = |rate: u64, burst: u64| Some(Bound { rate: Rate(rate), burst: Bytes(burst) });
     let queue = |limit| Some(LeafParams { limit, kind: LeafKind::Fifo });
-    let red = LeafKind::Red { min_ppm: 5, max_ppm: 5, max_p: perhop_units::Probability::ONE, ecn: false };
+    let red = LeafKind::from(EarlyDrop::Red {
+        curve: Curve { min_ppm: 5, max_ppm: 5, max_p: perhop_units::Probability::ONE },
+        ecn: false,
+    });
     let red = Some(LeafParams { limit: QueueLimit::Packets(9), kind: red });
     let top = || spec(0, NodeParams { guarantee: bound(1), ceiling: bound(1), ..interior(None) });
     let deep: Vec<_> = (0..9).map(|n: u32| spec(n, interior(n.checked_sub(1)))).collect();
@@ -239,7 +242,7 @@ fn classes_come_in_slices_and_go_when_empty() {
 fn a_smaller_limit_drops_nothing_queued_and_a_new_kind_keeps_the_queue() {
     let mut bench = bench(&[spec(0, leaf(None))]);
     offer(&mut bench, 0, 50);
-    for kind in [LeafKind::RED, LeafKind::Fifo] {
+    for kind in [LeafKind::red(), LeafKind::Fifo] {
         let queue = Some(LeafParams { limit: QueueLimit::Packets(10), kind });
         let params = NodeParams { queue, ..leaf(None) };
         commit(&mut bench, vec![TreeEdit::Update { index: NodeIndex(0), params }], 1);
@@ -256,8 +259,8 @@ fn a_smaller_limit_drops_nothing_queued_and_a_new_kind_keeps_the_queue() {
 fn time_limits_follow_the_rate_a_class_can_at_least_get() {
     let queue = Some(LeafParams { limit: QueueLimit::Time(10_000_000), kind: LeafKind::Fifo });
     let specs = [
-        spec(0, NodeParams { queue, ..leaf(None) }),
-        spec(1, NodeParams { queue, guarantee: bound(4), ..leaf(None) }),
+        spec(0, NodeParams { queue: queue.clone(), ..leaf(None) }),
+        spec(1, NodeParams { queue: queue.clone(), guarantee: bound(4), ..leaf(None) }),
         spec(2, NodeParams { queue, ceiling: bound(6), ..leaf(None) }),
     ];
     let mut bench = bench(&specs);

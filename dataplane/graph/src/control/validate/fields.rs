@@ -1,10 +1,11 @@
 //! What an object must satisfy on its own: ranges.
 
+use super::queues::queue_kind;
 use super::{At, FRAME_MTU, MAX_RATE, abr};
 use ipnet::IpNet;
 use perhop_model::{
     AdmissionSpec, AllocationSpec, ClassSpec, DetectorSpec, FilterSpec, MeterSpec, PortRange, PortSpec,
-    ProfileSpec, QueueKind, QueueSpec, RouteKind, RouteSpec, SlaSpec, Spec,
+    ProfileSpec, QueueSpec, RouteKind, RouteSpec, SlaSpec, Spec,
 };
 use perhop_reason::Code;
 use perhop_units::{Duration, QueueLimit, Rate, Share};
@@ -66,11 +67,7 @@ pub(super) fn queue(at: &mut At<'_>, q: &QueueSpec, rate: Rate) {
             }
         }
     }
-    if let QueueKind::Red { min_ppm, max_ppm, max_p_ppm, .. } = q.kind {
-        at.range("queue.kind.max_ppm", max_ppm, 1, 1_000_000);
-        at.range("queue.kind.min_ppm", min_ppm, 0, u64::from(max_ppm.saturating_sub(1)));
-        at.range("queue.kind.max_p_ppm", max_p_ppm, 1, 1_000_000);
-    }
+    queue_kind(at, &q.kind);
 }
 
 fn share(at: &mut At<'_>, field: &str, s: Share) {

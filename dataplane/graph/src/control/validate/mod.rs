@@ -3,6 +3,7 @@
 
 mod abr;
 mod fields;
+mod queues;
 mod references;
 mod tree;
 

@@ -1,8 +1,9 @@
 //! Link-sharing trees: depth, names, defaults, and whether the guarantees fit.
 
+use super::queues::MAX_FLOW_QUEUES;
 use super::{At, MAX_DEPTH, fields::queue};
 use crate::control::store::Draft;
-use perhop_model::{AllocationSpec, ClassSpec, ErrorItem, Key, Kind, Name, Spec};
+use perhop_model::{AllocationSpec, ClassSpec, ErrorItem, Key, Kind, Name, QueueKind, Spec};
 use perhop_reason::Code;
 use perhop_units::{Rate, Share};
 use std::cell::RefCell;
@@ -206,6 +207,7 @@ fn tree(trees: &Trees<'_>, port: &Name, ops: &BTreeMap<Key, usize>, errors: &mut
     let mut nodes: BTreeMap<Node<'_>, Vec<&Name>> = BTreeMap::new();
     let mut defaults: BTreeMap<&Name, &Name> = BTreeMap::new();
     let mut leaves: BTreeMap<(&Name, Option<&Name>, &str), &Name> = BTreeMap::new();
+    let mut flow_queues = 0;
     for (name, c, _) in &classes {
         let key = Key { kind: Kind::Class, name: (*name).clone() };
         let mut at = At { key: &key, op: ops.get(&key).copied(), errors: &mut *errors };
@@ -215,6 +217,12 @@ fn tree(trees: &Trees<'_>, port: &Name, ops: &BTreeMap<Key, usize>, errors: &mut
         let is_leaf = !parents.contains(name);
         if is_leaf {
             queue(&mut at, &c.queue, port_rate(draft, &c.port));
+            if let QueueKind::FqCodel { flows, .. } = c.queue.kind {
+                flow_queues += u64::from(flows);
+                if flow_queues > MAX_FLOW_QUEUES {
+                    too_many_flow_queues(&mut at, flows, flow_queues);
+                }
+            }
             let slot = (&c.port, c.sla.as_ref(), c.logical_name(name));
             if let Some(other) = leaves.insert(slot, name) {
                 clash(&mut at, ops, other, "logical", "has the same logical name on this port");
@@ -233,6 +241,15 @@ fn tree(trees: &Trees<'_>, port: &Name, ops: &BTreeMap<Key, usize>, errors: &mut
     for (node, children) in nodes {
         fits(trees, ops, errors, node, &children);
     }
+}
+
+/// A leaf whose queues for flows are more than its port may have, with those before it.
+fn too_many_flow_queues(at: &mut At<'_>, flows: u32, all: u64) {
+    let why = format!("the flow queues of this port are {all} up to here, more than {MAX_FLOW_QUEUES}");
+    let item = at.error("queue.kind.fq_codel.flows", Code::LimitReached, why);
+    item.value = Some(flows.into());
+    item.limit = Some(MAX_FLOW_QUEUES);
+    item.free = Some((MAX_FLOW_QUEUES + u64::from(flows)).saturating_sub(all));
 }
 
 /// Two classes want what only one can have: the newcomer is at fault, whichever comes first by name.

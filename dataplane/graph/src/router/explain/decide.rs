@@ -92,7 +92,7 @@ impl Worker {
             port,
             leaf: leaf.0,
             by_default,
-            params: class.as_ref().map(|c| *c.params),
+            params: class.as_ref().map(|c| c.params.clone()),
             backlog_packets: class.as_ref().map_or(0, |c| c.backlog_packets),
             backlog_bytes: class.as_ref().map_or(0, |c| c.backlog_bytes),
             throttled: class.as_ref().is_some_and(|c| c.throttled),

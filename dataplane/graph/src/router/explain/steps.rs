@@ -4,9 +4,10 @@ use super::conditions::{self, Conditioned};
 use super::decide::{Decisions, Queue, Way};
 use super::{Probe, Step, abr};
 use crate::control::{Control, Draft};
+use crate::router::leaf::words;
 use crate::router::plan::RouterPlanner;
 use perhop_elements::route::Origin;
-use perhop_elements::schedule::{Bound, LeafKind};
+use perhop_elements::schedule::Bound;
 use perhop_flows::Explanation as FlowsSay;
 use perhop_model::{
     AbrPolicySpec, AdmissionSpec, DetectorSpec, ExcessPolicy, Key, Kind, Name, PortMode, Spec,
@@ -336,11 +337,7 @@ fn queue_steps(q: &Queue, several: bool, book: &Book<'_>) -> [Step; 2] {
             p.tier, p.weight
         ));
         if let Some(leaf) = &p.queue {
-            let kind = match leaf.kind {
-                LeafKind::Fifo => "drop-tail",
-                LeafKind::Red { ecn: true, .. } => "RED with ECN",
-                LeafKind::Red { ecn: false, .. } => "RED",
-            };
+            let kind = words(&leaf.kind);
             step = step.detail(format!("limit {}, {kind}", leaf.limit)).fact("limit", leaf.limit.to_string());
         }
     }

@@ -3,9 +3,9 @@
 use super::tree::Trees;
 use super::{Checker, rounded_up};
 use crate::control::FRAME_MTU;
-use crate::routerfile::read::Declarations;
+use crate::routerfile::read::{Declarations, keeps_short, key_of};
 use perhop_config::Location;
-use perhop_model::{Name, QueueKind, QueueSpec};
+use perhop_model::{Name, QueueSpec};
 use perhop_units::{Bytes, Duration, QueueLimit, Rate};
 use std::collections::BTreeSet;
 
@@ -20,8 +20,8 @@ pub(super) fn check(c: Checker<'_>, declared: &Declarations, trees: &Trees) {
             let d = c.warning(port.at, "queue", "has no effect: the port has classes");
             c.push(d.value("").hint("each class has its own queue. Remove it"));
         } else {
-            if queue.kind != QueueKind::Fifo {
-                let d = c.warning(port.at, "queue.red", "has no effect: the port has no classes");
+            if let Some(key) = key_of(&queue.kind) {
+                let d = c.warning(port.at, &format!("queue.{key}"), "has no effect: the port has no classes");
                 c.push(d.value("").hint("only queues of classes drop early. Give the port a class"));
             }
             let rate = if c.sound(port.at, "rate") { Rate(port.spec.rate) } else { Rate::ZERO };
@@ -58,7 +58,7 @@ fn one(c: Checker<'_>, at: Location, queue: &QueueSpec, port: &Name, rate: Rate)
         }
         _ => {}
     }
-    if rate.0 == 0 {
+    if rate.0 == 0 || keeps_short(&queue.kind) {
         return;
     }
     let longest = match queue.limit {

@@ -3,11 +3,14 @@
 mod abr;
 mod admission;
 mod class;
+mod early;
 mod filter;
 mod port;
 mod profile;
 mod queue;
 mod rest;
+
+pub(crate) use queue::{keeps_short, key_of};
 
 use super::names::{Named, Names};
 use super::settings::RouterSettings;

@@ -6,11 +6,15 @@
 //! | `red.min`, `red.max` | share of the limit | 20 %, 60 % | min < max ≤ 100 % |
 //! | `red.max_p` | drop probability at `max` | 10 % | above 0 – 100 % |
 //! | `red.ecn` | boolean: mark instead of drop | false | |
+//! | `wred`, `codel`, `pie`, `blue`, `fq_codel` | other ways to drop early: see `early` | | one of them, or `red` |
 
-use super::flag;
+use super::{early, flag};
 use perhop_config::{TableReader, TextError};
-use perhop_model::{QueueKind, QueueSpec};
+use perhop_model::{Precedence, QueueKind, QueueSpec};
 use perhop_units::{QueueLimit, Share};
+
+/// Limit of queues that keep themselves short.
+const AMPLE: QueueLimit = QueueLimit::Packets(1000);
 
 /// Reads a queue; `None` if it is absent.
 pub(super) fn read(table: &mut TableReader<'_>, key: &'static str) -> Option<QueueSpec> {
@@ -20,10 +24,57 @@ pub(super) fn read(table: &mut TableReader<'_>, key: &'static str) -> Option<Que
         return Some(QueueSpec { limit: limit.map_or(default.limit, |l| l.value), kind: default.kind });
     }
     let mut queue = table.table(key)?;
-    let limit = queue.value_with("limit", "a queue limit", limit).map_or(default.limit, |l| l.value);
-    let kind = queue.table("red").map_or(default.kind, red);
+    let limit = queue.value_with("limit", "a queue limit", limit).map(|l| l.value);
+    let kind = kind(&mut queue).unwrap_or(default.kind);
     queue.finish();
+    let usual = if keeps_short(&kind) { AMPLE } else { default.limit };
+    let limit = limit.unwrap_or(usual);
     Some(QueueSpec { limit, kind })
+}
+
+/// Whether a queue is kept short by the time that packets wait: its limit is then only for what must not happen.
+pub(crate) fn keeps_short(kind: &QueueKind) -> bool {
+    matches!(kind, QueueKind::Codel { .. } | QueueKind::Pie { .. } | QueueKind::FqCodel { .. })
+}
+
+/// The key of a queue's table that a kind has, `None` of drop-tail.
+pub(crate) fn key_of(kind: &QueueKind) -> Option<&'static str> {
+    Some(match kind {
+        QueueKind::Fifo => return None,
+        QueueKind::Red { .. } => "red",
+        QueueKind::Wred { .. } => "wred",
+        QueueKind::Codel { .. } => "codel",
+        QueueKind::Pie { .. } => "pie",
+        QueueKind::Blue { .. } => "blue",
+        QueueKind::FqCodel { .. } => "fq_codel",
+    })
+}
+
+/// How a queue drops; of several ways the first counts, and the others are errors.
+fn kind(queue: &mut TableReader<'_>) -> Option<QueueKind> {
+    type Read = fn(TableReader<'_>) -> QueueKind;
+    let ways: [(&'static str, Read); 6] = [
+        ("red", red),
+        ("wred", early::wred),
+        ("codel", early::codel),
+        ("pie", early::pie),
+        ("blue", early::blue),
+        ("fq_codel", early::fq_codel),
+    ];
+    let mut first: Option<(&'static str, QueueKind)> = None;
+    for (key, read) in ways {
+        let Some(table) = queue.table(key) else { continue };
+        let read = read(table);
+        let Some((before, _)) = first else {
+            first = Some((key, read));
+            continue;
+        };
+        let d = queue.error(key, format!("is a second way to drop early, beside {before}")).value("");
+        let at = queue.location_of(before);
+        let d = at.map_or(d.clone(), |at| queue.document().with_secondary(d, at, "the first one is here"));
+        queue.diagnostics().push(d.hint("a queue has one. Remove the others"));
+    }
+    first.map(|(_, kind)| kind)
 }
 
 fn limit(text: &str) -> Result<QueueLimit, TextError> {
@@ -43,6 +94,14 @@ fn red(mut table: TableReader<'_>) -> QueueKind {
     };
     let (min_ppm, max_ppm, max_p_ppm) = (ppm("min", 200_000), ppm("max", 600_000), ppm("max_p", 100_000));
     let ecn = flag(&mut table, "ecn", false);
+    check_curve(&mut table, Precedence { min_ppm, max_ppm, max_p_ppm });
+    table.finish();
+    QueueKind::Red { min_ppm, max_ppm, max_p_ppm, ecn }
+}
+
+/// What `min`, `max` and `max_p` of a table must satisfy.
+pub(super) fn check_curve(table: &mut TableReader<'_>, curve: Precedence) {
+    let Precedence { min_ppm, max_ppm, max_p_ppm } = curve;
     if min_ppm >= max_ppm {
         let key = if table.has("max") { "max" } else { "min" };
         let show = |ppm| Share::Ppm(ppm).to_string();
@@ -56,8 +115,6 @@ fn red(mut table: TableReader<'_>) -> QueueKind {
             table.diagnostics().push(d);
         }
     }
-    table.finish();
-    QueueKind::Red { min_ppm, max_ppm, max_p_ppm, ecn }
 }
 
 /// A percentage, parts per million.
