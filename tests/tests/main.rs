@@ -6,5 +6,6 @@ mod corpus;
 mod edge;
 mod flood;
 mod mix;
+mod phb;
 mod sla;
 mod support;
