@@ -7,5 +7,6 @@ mod edge;
 mod flood;
 mod mix;
 mod phb;
+mod schedulers;
 mod sla;
 mod support;

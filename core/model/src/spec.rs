@@ -3,7 +3,7 @@
 //! A missing field takes its default; what the router reports has every default filled in, so that a put of what was
 //! read is `unchanged`.
 
-use crate::{AbrPolicySpec, AdmissionSpec, Kind, Name, QueueSpec};
+use crate::{AbrPolicySpec, AdmissionSpec, FirstPiece, Kind, Name, QueueSpec, Scheduler};
 use ipnet::IpNet;
 use perhop_reason::Code;
 use perhop_units::{Dscp, Share};
@@ -48,6 +48,9 @@ pub struct PortSpec {
     /// frames without a rate.
     #[serde(default)]
     pub queue: Option<QueueSpec>,
+    /// How its classes share it. It may change while packets wait.
+    #[serde(default)]
+    pub scheduler: Scheduler,
     /// Whether other owners may refer to it.
     #[serde(default = "yes")]
     pub shared: bool,
@@ -72,6 +75,9 @@ pub struct ClassSpec {
     #[serde(default = "no_share")]
     #[cfg_attr(feature = "schema", schema(value_type = schema::Share))]
     pub guarantee: Share,
+    /// What a leaf of a port with [`Scheduler::Hfsc`] gets first, when it begins to send; none = its guarantee.
+    #[serde(default)]
+    pub guarantee_first: Option<FirstPiece>,
     /// Burst of the guarantee in bytes; 0 = two MTUs or 10 ms of the guarantee, whichever is more.
     #[serde(default)]
     pub burst: u64,

@@ -22,8 +22,8 @@ pub mod wrr;
 pub use altq_cbq::AltqCbq;
 pub use bands::Bands;
 pub use class_tree::{
-    Bound, ClassCounters, ClassTree, ClassView, Curve, EarlyDrop, FreedSlot, LeafKind, LeafParams, NodeIndex,
-    NodeParams, NodeSpec, TreeChange, TreeEdit, TreeError, TreeErrorKind, TreeLink,
+    Bound, ClassCounters, ClassTree, ClassView, Curve, EarlyDrop, FreedSlot, LeafKind, LeafParams, MAX_RULED,
+    NodeIndex, NodeParams, NodeSpec, RuleSpec, TreeChange, TreeEdit, TreeError, TreeErrorKind, TreeLink,
 };
 pub use drr::Drr;
 pub use egress::{Egress, EgressChange, EgressConfig, LeafMap};

@@ -17,6 +17,7 @@ mod moved;
 mod places;
 mod plan;
 mod routes;
+mod rule;
 mod slots;
 mod tree;
 mod virtual_router;

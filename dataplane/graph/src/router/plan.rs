@@ -378,7 +378,10 @@ impl RouterPlanner {
             if !moved.is_empty() {
                 left.push(MovedFrom { port, generation: egress.generation, slots: moved });
             }
-            if egress.tree.edits().is_empty() && leaf_maps[i].as_ref() == Some(&egress.leaf_map) {
+            if egress.tree.edits().is_empty()
+                && !egress.tree.is_ruled_anew()
+                && leaf_maps[i].as_ref() == Some(&egress.leaf_map)
+            {
                 continue;
             }
             leaf_maps[i] = Some(egress.leaf_map.clone());

@@ -3,13 +3,14 @@
 use super::leaf::leaf_params;
 use super::moved::Moved;
 use super::places::Places;
+use super::rule::{self, Ruled};
 use super::slots::Slots;
-use crate::control::{Draft, Trees, port_rate};
+use crate::control::{Draft, Trees, port_rate, port_scheduler};
 use perhop_elements::schedule::{
-    Bound, ClassCounters, ClassTree, Egress, EgressChange, FreedSlot, LeafMap, NodeIndex, NodeParams,
-    NodeSpec, TreeChange, TreeEdit, TreeError, TreeErrorKind, TreeLink,
+    Bound, ClassCounters, ClassTree, Egress, EgressChange, FreedSlot, LeafMap, MAX_RULED, NodeIndex,
+    NodeParams, NodeSpec, RuleSpec, TreeChange, TreeEdit, TreeError, TreeErrorKind, TreeLink,
 };
-use perhop_model::{ClassSpec, ErrorItem, Key, Kind, Name};
+use perhop_model::{ClassSpec, ErrorItem, FirstPiece, Key, Kind, Name, Scheduler};
 use perhop_packet::{ClassId, LeafId, PortId, SlaId};
 use perhop_reason::Code;
 use perhop_units::{Bytes, Instant, Rate};
@@ -23,6 +24,8 @@ struct Wanted {
     id: u64,
     parent: Option<Name>,
     params: NodeParams,
+    /// First piece of its guarantee.
+    first: Option<FirstPiece>,
 }
 
 /// Identity of a slot: a class that changes its parent or its being a leaf gets a new slot.
@@ -50,6 +53,8 @@ pub struct PortTree {
     owners: BTreeMap<u32, Holder>,
     /// Slots that their class left, until the worker watches them no more; with the class object.
     moving: BTreeMap<u32, (Name, u64)>,
+    /// The law last sent; none: the tree's own.
+    rule: Option<RuleSpec>,
     /// Which tree of the port this is: slots are numbered anew in each.
     generation: u32,
     /// Slots of earlier trees that still drain, by tree and slot, with the class object's id.
@@ -98,6 +103,7 @@ impl PortTree {
             sent: BTreeMap::new(),
             owners: BTreeMap::new(),
             moving: BTreeMap::new(),
+            rule: None,
             generation: 0,
             former: BTreeMap::new(),
         }
@@ -194,9 +200,59 @@ impl PortTree {
             })
             .collect();
         match ClassTree::validate(&specs, &self.link(rate)) {
-            Ok(()) => Vec::new(),
+            Ok(()) => self.check_rule(port_scheduler(draft, &self.name), &wanted, &index, rate),
             Err(errors) => errors.into_iter().map(error_item).collect(),
         }
+    }
+
+    /// What the port's scheduler cannot take of a tree that is sound by itself.
+    fn check_rule(
+        &self,
+        scheduler: Scheduler,
+        wanted: &BTreeMap<Name, Wanted>,
+        index: &BTreeMap<&Name, u32>,
+        rate: Rate,
+    ) -> Vec<ErrorItem> {
+        if scheduler == Scheduler::Tree || wanted.is_empty() {
+            return Vec::new();
+        }
+        // Those that drain need places as well, and the port's own leaf one.
+        let places = wanted.len() + self.owners.len() + 1;
+        if places > MAX_RULED {
+            let why =
+                format!("{} classes drain yet: with them there are too many at once", self.owners.len());
+            let path = format!("port/{}.scheduler", self.name);
+            return vec![ErrorItem {
+                limit: Some(MAX_RULED as u64),
+                ..ErrorItem::new(Code::LimitReached, &path, why)
+            }];
+        }
+        let live = index.iter().map(|(name, n)| ((*name).clone(), *n)).collect();
+        let (names, ruled) = ruled(wanted, &live);
+        if scheduler == Scheduler::Hfsc { rule::check(&self.link(rate), &ruled, &names) } else { Vec::new() }
+    }
+
+    /// The law of the draft if it is another than that last sent. Slots that no class has any more are part of it.
+    fn next_rule(
+        &mut self,
+        scheduler: Scheduler,
+        wanted: &BTreeMap<Name, Wanted>,
+        live: &BTreeMap<Name, u32>,
+    ) -> Option<Option<RuleSpec>> {
+        let scheduler = if wanted.is_empty() { Scheduler::Tree } else { scheduler };
+        if scheduler == Scheduler::Tree && self.rule.is_none() {
+            return None;
+        }
+        let rest: Vec<NodeIndex> = std::iter::once(Egress::DEFAULT_LEAF)
+            .chain(
+                self.owners.keys().filter(|slot| !self.sent.contains_key(slot)).map(|slot| NodeIndex(*slot)),
+            )
+            .collect();
+        let spec = rule::spec(scheduler, &self.link(self.rate), &ruled(wanted, live).1, &rest);
+        (spec != self.rule).then(|| {
+            self.rule.clone_from(&spec);
+            spec
+        })
     }
 
     fn parent_index(&self, w: &Wanted, index: &BTreeMap<&Name, u32>) -> Option<NodeIndex> {
@@ -221,7 +277,10 @@ impl PortTree {
                 tier: c.tier,
                 queue: leaf.then(|| leaf_params(&c.queue)),
             };
-            out.insert((*name).clone(), Wanted { id: entry.id, parent: c.parent.clone(), params });
+            out.insert(
+                (*name).clone(),
+                Wanted { id: entry.id, parent: c.parent.clone(), params, first: c.guarantee_first },
+            );
         }
         out
     }
@@ -258,7 +317,11 @@ impl PortTree {
         self.find_below(&mut moved);
         let map = leaf_map(draft, &self.name, &live, class_id, sla_id);
         let generation = self.generation;
-        let change = EgressChange { generation, tree: TreeChange::prepare(edits), leaf_map: Arc::new(map) };
+        let mut tree = TreeChange::prepare(edits);
+        if let Some(rule) = self.next_rule(port_scheduler(draft, &self.name), &wanted, &live) {
+            tree = tree.ruled(rule.as_ref());
+        }
+        let change = EgressChange { generation, tree, leaf_map: Arc::new(map) };
         (change, moved)
     }
 
@@ -334,6 +397,24 @@ impl PortTree {
         }
         live
     }
+}
+
+/// Classes for a law, parents first, with their names; by name to slot.
+fn ruled<'a>(
+    wanted: &'a BTreeMap<Name, Wanted>,
+    live: &BTreeMap<Name, u32>,
+) -> (Vec<&'a Name>, Vec<Ruled<'a>>) {
+    let mut names: Vec<&Name> = wanted.keys().collect();
+    names.sort_by_key(|name| depth(wanted, name));
+    let number: BTreeMap<&Name, usize> = names.iter().copied().zip(0..).collect();
+    let class = |name: &&'a Name| {
+        let w = &wanted[*name];
+        let parent = w.parent.as_ref().and_then(|p| number.get(p)).copied();
+        let index = NodeIndex(live.get(*name).copied().unwrap_or(u32::MAX));
+        Ruled { index, parent, params: &w.params, first: w.first }
+    };
+    let classes = names.iter().map(class).collect();
+    (names, classes)
 }
 
 /// Whether a class object is in the draft, on whatever port.

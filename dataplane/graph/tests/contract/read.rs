@@ -5,7 +5,7 @@ use perhop_model::{
     AbrFloor, AbrLatency, AbrMatch, AbrPolicySpec, AdmissionPolicy, AdmissionSpec, AllocationSpec, ClassSpec,
     ColorAction, DetectorSpec, ExcessPolicy, FilterMatch, FilterSpec, Kind, MaskedByte, MeterSpec, OpOutcome,
     Owner, PortMode, PortRange, PortSpec, Precedence, ProfileSpec, QueueKind, QueueSpec, RouteKind,
-    RouteSpec, SlaPolicy, SlaSpec, Spec, StateQuery, WredAverage, WredPrecedence,
+    RouteSpec, Scheduler, SlaPolicy, SlaSpec, Spec, StateQuery, WredAverage, WredPrecedence,
 };
 use perhop_reason::Code;
 use perhop_units::{Dscp, QueueLimit, Share};
@@ -110,6 +110,7 @@ impl Draw {
             overhead: self.up_to(320) as i32 - 64,
             trust_dscp: self.coin(),
             queue: self.maybe(Self::queue),
+            scheduler: if self.coin() { Scheduler::Tree } else { Scheduler::Htb },
             shared: self.coin(),
         }
     }
@@ -127,6 +128,7 @@ impl Draw {
             logical: self.maybe(|_| n("logical:name")),
             parent: None,
             guarantee,
+            guarantee_first: None,
             burst: if self.coin() { 0 } else { 4_000 + self.up_to(1 << 20) },
             ceiling: self.maybe(ceiling),
             ceiling_burst: if self.coin() { 0 } else { 4_000 + self.up_to(1 << 20) },

@@ -13,7 +13,13 @@ const SECTIONS: [Section; 12] = [
     ("[router]", &[("", "[router]\nnonsense = 1")]),
     ("[log]", &[("", "[log]\nnonsense = 1")]),
     ("[[port]]", &[("", "[[port]]\nnonsense = 1")]),
-    ("[[class]]", &[("", "[[class]]\nnonsense = 1")]),
+    (
+        "[[class]]",
+        &[
+            ("", "[[class]]\nnonsense = 1"),
+            ("guarantee_first.", "[[class]]\nguarantee_first = { nonsense = 1 }"),
+        ],
+    ),
     (
         "Queues",
         &[

@@ -10,6 +10,7 @@ use super::arena::{CHUNK, Chunk, chunk_of, new_chunk};
 use super::drains::DrainLink;
 use super::node::{Body, Bucket, CEILING, Cold, Ix, Link, ROOT, Rings, State, cost, timer};
 use super::queue::LeafQueue;
+use super::rule::{Rule, RuleSpec};
 use super::wheel::NIL;
 use super::{ClassTree, FreedSlot, NodeIndex, NodeParams, TreeLink, position};
 use perhop_element::Cx;
@@ -66,6 +67,10 @@ pub struct TreeChange {
     /// The first so many edits add classes; the others do not.
     adds: usize,
     rate: Option<Rate>,
+    /// The law to go on by, if it changes.
+    rule: Option<Option<Box<Rule>>>,
+    /// The one before, to be freed with the change.
+    left_rule: Option<Box<Rule>>,
     staged: usize,
     /// The edits behind `adds` are gone through twice, first for what becomes less.
     finished: usize,
@@ -86,7 +91,13 @@ impl TreeChange {
         let adds = edits.iter().take_while(|e| matches!(e, TreeEdit::Add { .. })).count();
         let rate = |e: &TreeEdit| if let TreeEdit::Rate(rate) = e { Some(*rate) } else { None };
         let rate = edits.iter().rev().find_map(rate);
-        Self { edits, bodies, chunks, adds, rate, staged: 0, finished: 0 }
+        Self { edits, bodies, chunks, adds, rate, rule: None, left_rule: None, staged: 0, finished: 0 }
+    }
+
+    /// With another law of who goes next from the moment of the change on, or (`None`) the tree's own.
+    #[must_use]
+    pub fn ruled(self, spec: Option<&RuleSpec>) -> Self {
+        Self { rule: Some(spec.map(|spec| Box::new(Rule::new(spec)))), ..self }
     }
 
     /// As [`TreeChange::prepare`], for a tree that already has memory for `slots` slots ([`ClassTree::slots`]).
@@ -110,6 +121,11 @@ impl TreeChange {
     /// The link's new rate, if it changes.
     pub fn rate(&self) -> Option<Rate> {
         self.rate
+    }
+
+    /// Whether it brings another law.
+    pub fn is_ruled_anew(&self) -> bool {
+        self.rule.is_some()
     }
 
     /// The edits.
@@ -162,6 +178,9 @@ impl ClassTree {
         self.steps += 1;
         if let Some(rate) = change.rate {
             self.set_link(TreeLink { rate, ..self.link });
+        }
+        if let Some(rule) = change.rule.take() {
+            change.left_rule = self.set_rule(now, rule);
         }
     }
 

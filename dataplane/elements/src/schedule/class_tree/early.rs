@@ -242,8 +242,7 @@ impl ClassTree {
         let other = queue.head_len() != before;
         self.book(ix, change);
         if other {
-            self.refresh_leaf(ix, cx.now());
-            self.sync(ix);
+            self.offer_leaf(ix, cx.now());
         }
     }
 
@@ -268,8 +267,7 @@ impl ClassTree {
             let Some(LeafQueue::Early(queue)) = self.nodes.at_mut(ix).queue_mut() else { continue };
             let change = queue.decide(cx);
             self.book(ix, change);
-            self.refresh_leaf(ix, cx.now());
-            self.sync(ix);
+            self.offer_leaf(ix, cx.now());
         }
     }
 }

@@ -65,6 +65,7 @@ mod foresight;
 mod node;
 mod params;
 mod queue;
+mod rule;
 mod serve;
 mod wheel;
 
@@ -85,6 +86,7 @@ pub use params::{
     Bound, Curve, EarlyDrop, LeafKind, LeafParams, MAX_BURST, MAX_DEPTH, MAX_FLOWS, MAX_NODES,
     MAX_WEIGHT_RATIO, NodeIndex, NodeParams, NodeSpec, TIERS, TreeError, TreeErrorKind, TreeLink,
 };
+pub use rule::{MAX_RULED, Rule, RuleSpec};
 
 use crate::plumbing::adapter::as_any;
 use arena::{Arena, CHUNK};
@@ -115,6 +117,8 @@ pub struct ClassTree {
     foresight: Foresight,
     /// What `peek` promised.
     chosen: Option<(Ix, Row)>,
+    /// Who says who goes next, if not the tree.
+    rule: Option<Box<Rule>>,
     drains: Drains,
     /// When the next leaf's time ends; not before `drain_pause`.
     next_drain: Instant,
@@ -186,6 +190,7 @@ impl ClassTree {
             settled: None,
             now: Instant::ZERO,
             chosen: None,
+            rule: None,
             drains: Drains::default(),
             next_drain: Instant::FAR_FUTURE,
             drain_pause: Instant::ZERO,
@@ -312,7 +317,7 @@ impl Discipline for ClassTree {
     fn peek(&mut self, cx: &mut Cx<'_>) -> Option<Head> {
         if self.chosen.is_none() {
             self.settle(cx);
-            self.chosen = self.pick();
+            self.chosen = self.next_leaf(cx.now());
         }
         let (ix, _) = self.chosen?;
         let len = self.nodes.at(ix).queue()?.head_len()?;
@@ -337,6 +342,10 @@ impl Discipline for ClassTree {
     fn next_wakeup(&self) -> Option<Instant> {
         if self.held == 0 {
             return None;
+        }
+        if self.is_ruled() && self.settled.is_some_and(|at| at >= self.now) {
+            let next = self.ruled_wakeup().unwrap_or(Instant::FAR_FUTURE).min(self.next_drain);
+            return (next < Instant::FAR_FUTURE).then_some(next);
         }
         if self.nodes.at(ROOT).rows != 0 || self.settled.is_none_or(|at| at < self.now) {
             return Some(self.now);

@@ -110,6 +110,10 @@ impl ClassTree {
     /// What a leaf offers, by its queue and its tokens.
     #[inline]
     pub(super) fn refresh_leaf(&mut self, ix: Ix, now: Instant) {
+        if self.rule.is_some() {
+            self.nodes.at_mut(ix).rows = 0;
+            return;
+        }
         let overhead = u64::from(self.link.overhead_bytes);
         refresh(self.nodes.at_mut(ix), &mut self.wheel, ix, overhead, now);
     }
@@ -128,7 +132,7 @@ impl ClassTree {
         if now >= self.next_drain {
             self.end_drains(cx);
         }
-        if self.wheel.next_due().is_some_and(|at| at <= now.0) {
+        if self.rule.is_none() && self.wheel.next_due().is_some_and(|at| at <= now.0) {
             self.fire_due(now);
         } else {
             self.settled = Some(now);
@@ -375,7 +379,7 @@ impl ClassTree {
         let now = cx.now();
         let (ix, row) = match self.chosen.take() {
             Some(chosen) => chosen,
-            None => self.pick()?,
+            None => self.next_leaf(now)?,
         };
         if self.classes > NEAR_CLASSES {
             let [later, soon] = self.foresight.expect(&self.nodes, self.nodes.at(ix).way);
@@ -395,8 +399,12 @@ impl ClassTree {
                 packet
             }
         };
-        let len = packet.len() as u64;
-        self.charge(ix, row, len + u64::from(self.link.overhead_bytes), now);
+        let charge = packet.len() as u64 + u64::from(self.link.overhead_bytes);
+        if self.rule.is_some() {
+            self.charge_ruled(ix, charge, now);
+        } else {
+            self.charge(ix, row, charge, now);
+        }
         let node = self.nodes.at(ix);
         if node.state == State::Draining && node.rows == 0 && node.queue().is_some_and(|q| q.is_empty()) {
             self.free(ix);
@@ -440,9 +448,18 @@ impl ClassTree {
         self.held += 1;
         self.held_bytes += len;
         if was_empty {
-            self.refresh_leaf(ix, now);
-            self.sync(ix);
+            self.offer_leaf(ix, now);
         }
+    }
+
+    /// A leaf has another first packet.
+    #[inline]
+    pub(super) fn offer_leaf(&mut self, ix: Ix, now: Instant) {
+        if self.rule.is_some() {
+            return self.announce(ix, now);
+        }
+        self.refresh_leaf(ix, now);
+        self.sync(ix);
     }
 
     /// A packet for a leaf that drops by a discipline of its own, whose limits are not those of the present link, or that

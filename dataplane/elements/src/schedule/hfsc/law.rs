@@ -125,6 +125,28 @@ impl HfscLaw {
         }
     }
 
+    /// Goes on with the service of class `of` of a predecessor in a class that has nothing to send yet: by curves that are
+    /// the same, where they were; by others from now.
+    pub(in super::super) fn adopt(&mut self, now: Instant, class: usize, old: &Self, of: usize) {
+        let (at, old) = (&mut self.classes[class], &old.classes[of]);
+        (at.guaranteed, at.total) = (old.guaranteed, old.total);
+        (at.by_guarantee, at.by_share) = (old.by_guarantee, old.by_share);
+        let begin = |curve: Option<Curve>, y| Placed::new(curve.unwrap_or_default(), now.0, y);
+        if at.curves.real_time == old.curves.real_time {
+            (at.deadline, at.eligible) = (old.deadline, old.eligible);
+        } else {
+            at.deadline = begin(at.curves.real_time, at.guaranteed);
+            at.eligible = at.deadline;
+        }
+        at.limit = match at.curves.upper_limit == old.curves.upper_limit {
+            true => old.limit,
+            false => begin(at.curves.upper_limit, at.total),
+        };
+        // Virtual time begins at 0 here, and so does the share.
+        let share = at.curves.link_share.map(coarse).unwrap_or_default();
+        at.shared = Placed::new(share, 0, at.total >> COARSE);
+    }
+
     /// Index of a class's parent among `children`.
     fn parent(&self, class: usize) -> usize {
         self.classes[class].curves.parent.unwrap_or(self.classes.len())

@@ -56,6 +56,7 @@ mod tests;
 
 pub use curve::Curve;
 pub use law::Curves;
+pub(super) use law::HfscLaw;
 
 use super::leaves::Leaves;
 use super::lists::Lists;
@@ -66,7 +67,6 @@ use crate::queue::FifoConfig;
 #[cfg(test)]
 use curve::Placed;
 use curve::service_of;
-use law::HfscLaw;
 use perhop_element::{ArgError, Args, BuildCx, Element, ElementType, PortCount, Reader};
 use perhop_units::{Bytes, Duration, QueueLimit, Rate};
 
@@ -116,7 +116,7 @@ fn parse(word: &str) -> Result<Curve, String> {
 
 /// Where the sum of `parts` is above `whole`: the time and the two services; `None`: nowhere. Sums of such curves bend
 /// only where one of them does, so that these times and what comes after the last one say all.
-fn excess(parts: &[Curve], whole: Curve) -> Option<(Duration, u128, u128)> {
+pub fn excess(parts: &[Curve], whole: Curve) -> Option<(Duration, u128, u128)> {
     let bends = parts.iter().map(|c| c.d).chain([whole.d]);
     let last = bends.clone().max().unwrap_or_default();
     bends.chain([Duration(1), last + Duration::from_secs(1)]).find_map(|t| {

@@ -142,6 +142,17 @@ impl HtbLaw {
         }
     }
 
+    /// Goes on with the tokens of class `of` of a predecessor in a class that has nothing to send yet.
+    pub(in super::super) fn adopt(&mut self, now: Instant, class: usize, old: &Self, of: usize) {
+        let (at, old) = (&mut self.classes[class], &old.classes[of]);
+        at.tokens = old.tokens.min(Tokens::from_bytes(at.config.burst));
+        at.ceil_tokens = old.ceil_tokens.min(Tokens::from_bytes(at.config.cburst));
+        at.filled = old.filled;
+        (at.lends, at.borrows) = (old.lends, old.borrows);
+        self.fill(now, class);
+        self.change_mode(now, class);
+    }
+
     /// The parent of a class; the line has none.
     fn parent(&self, class: usize) -> Option<usize> {
         let line = self.classes.len() - 1;

@@ -54,6 +54,7 @@ mod law;
 #[cfg(test)]
 mod tests;
 
+pub(super) use law::HtbLaw;
 pub use law::{HtbClass, PRIORITIES};
 
 use super::hfsc::read_limits;
@@ -64,7 +65,6 @@ use super::transmitter::{Transmitter, TransmitterConfig};
 use super::tree_names::TreeNames;
 use crate::meter::MAX_BURST;
 use crate::queue::FifoConfig;
-use law::HtbLaw;
 use perhop_element::{ArgError, Args, BuildCx, Element, ElementType, PortCount, Reader};
 use perhop_units::{Bytes, Duration, Rate};
 

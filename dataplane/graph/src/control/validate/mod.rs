@@ -5,9 +5,11 @@ mod abr;
 mod fields;
 mod queues;
 mod references;
+mod schedulers;
 mod tree;
 
-pub use tree::{Trees, implied_defaults, port_rate, touched_ports};
+pub use schedulers::MAX_RULED_CLASSES;
+pub use tree::{Trees, implied_defaults, port_rate, port_scheduler, touched_ports};
 
 use super::store::Draft;
 use perhop_model::{ErrorItem, Key, Kind};

@@ -1,9 +1,9 @@
 //! Link-sharing trees: depth, names, defaults, and whether the guarantees fit.
 
 use super::queues::MAX_FLOW_QUEUES;
-use super::{At, MAX_DEPTH, fields::queue};
+use super::{At, MAX_DEPTH, fields::queue, schedulers};
 use crate::control::store::Draft;
-use perhop_model::{AllocationSpec, ClassSpec, ErrorItem, Key, Kind, Name, QueueKind, Spec};
+use perhop_model::{AllocationSpec, ClassSpec, ErrorItem, Key, Kind, Name, QueueKind, Scheduler, Spec};
 use perhop_reason::Code;
 use perhop_units::{Rate, Share};
 use std::cell::RefCell;
@@ -14,6 +14,14 @@ pub fn port_rate(draft: &Draft<'_>, name: &Name) -> Rate {
     match draft.find(&Key { kind: Kind::Port, name: name.clone() }).map(|e| &*e.spec) {
         Some(Spec::Port(p)) => Rate(p.rate),
         _ => Rate::ZERO,
+    }
+}
+
+/// How the classes of a port share it.
+pub fn port_scheduler(draft: &Draft<'_>, name: &Name) -> Scheduler {
+    match draft.find(&Key { kind: Kind::Port, name: name.clone() }).map(|e| &*e.spec) {
+        Some(Spec::Port(p)) => p.scheduler,
+        _ => Scheduler::Tree,
     }
 }
 
@@ -208,6 +216,12 @@ fn tree(trees: &Trees<'_>, port: &Name, ops: &BTreeMap<Key, usize>, errors: &mut
     let mut defaults: BTreeMap<&Name, &Name> = BTreeMap::new();
     let mut leaves: BTreeMap<(&Name, Option<&Name>, &str), &Name> = BTreeMap::new();
     let mut flow_queues = 0;
+    let scheduler = port_scheduler(draft, port);
+    if !classes.is_empty() {
+        let key = Key { kind: Kind::Port, name: port.clone() };
+        let mut at = At { key: &key, op: ops.get(&key).copied(), errors: &mut *errors };
+        schedulers::port(&mut at, scheduler, port_rate(draft, port), classes.len());
+    }
     for (name, c, _) in &classes {
         let key = Key { kind: Kind::Class, name: (*name).clone() };
         let mut at = At { key: &key, op: ops.get(&key).copied(), errors: &mut *errors };
@@ -215,6 +229,7 @@ fn tree(trees: &Trees<'_>, port: &Name, ops: &BTreeMap<Key, usize>, errors: &mut
             continue;
         }
         let is_leaf = !parents.contains(name);
+        schedulers::class(&mut at, scheduler, c, is_leaf);
         if is_leaf {
             queue(&mut at, &c.queue, port_rate(draft, &c.port));
             if let QueueKind::FqCodel { flows, .. } = c.queue.kind {

@@ -10,7 +10,7 @@ use perhop_elements::route::Origin;
 use perhop_elements::schedule::Bound;
 use perhop_flows::Explanation as FlowsSay;
 use perhop_model::{
-    AbrPolicySpec, AdmissionSpec, DetectorSpec, ExcessPolicy, Key, Kind, Name, PortMode, Spec,
+    AbrPolicySpec, AdmissionSpec, DetectorSpec, ExcessPolicy, Key, Kind, Name, PortMode, Scheduler, Spec,
 };
 use perhop_packet::{ClassId, DropReason, FilterId, PortId, ProfileId, SlaId};
 use perhop_units::{Bytes, Duration, Rate};
@@ -30,6 +30,14 @@ impl<'a> Book<'a> {
 
     fn port(&self, id: PortId) -> &'a str {
         self.planner.ports().get(id.index()).map_or("?", |p| &p.name)
+    }
+
+    /// The scheduler of a port, if it is another than the tree.
+    fn scheduler(&self, port: &str) -> Option<&'static str> {
+        match self.spec(Kind::Port, &Name::new(port).ok()?) {
+            Some(Spec::Port(p)) if p.scheduler != Scheduler::Tree => Some(p.scheduler.name()),
+            _ => None,
+        }
     }
 
     fn class(&self, id: Option<u32>) -> Option<&'a str> {
@@ -336,6 +344,11 @@ fn queue_steps(q: &Queue, several: bool, book: &Book<'_>) -> [Step; 2] {
             "guarantee {guarantee}, ceiling {ceiling}, tier {}, weight {}",
             p.tier, p.weight
         ));
+        if let Some(scheduler) = book.scheduler(port) {
+            step = step
+                .detail(format!("the classes of {port} share it by {scheduler}"))
+                .fact("scheduler", scheduler);
+        }
         if let Some(leaf) = &p.queue {
             let kind = words(&leaf.kind);
             step = step.detail(format!("limit {}, {kind}", leaf.limit)).fact("limit", leaf.limit.to_string());

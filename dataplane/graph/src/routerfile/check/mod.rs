@@ -5,6 +5,7 @@ mod detector;
 mod filters;
 mod ports;
 mod queues;
+mod schedulers;
 mod traffic;
 mod tree;
 
@@ -27,6 +28,7 @@ pub(super) fn all(document: &Document, diagnostics: &Diagnostics, declared: &mut
     ports::check(checker, declared);
     let tree = tree::check(checker, declared);
     queues::check(checker, declared, &tree);
+    schedulers::check(checker, declared, &tree);
     filters::check(checker, declared);
     detector::check(checker, declared, &tree);
     traffic::check(checker, declared, &tree);

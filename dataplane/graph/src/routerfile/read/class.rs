@@ -6,6 +6,7 @@
 //! | `logical` | name that filters use | the part of `name` behind its last `/` | |
 //! | `parent` | class of the same port | child of the root | at most 8 deep |
 //! | `guarantee` | rate, or share of the parent's guarantee or the port | 0 | sums are scaled down to fit |
+//! | `guarantee_first` | table: `rate`, `time` | the guarantee | 8 kbit/s – 1 Tbit/s, 1 us – 60 s; `hfsc` only |
 //! | `ceiling` | rate, or share of the port | the port's rate | at least the guarantee |
 //! | `burst`, `ceiling_burst` | size | two frames or 10 ms | 3028 B – 1 GiB |
 //! | `weight` | whole number | 1 | 1 – 1,000,000 |
@@ -16,13 +17,14 @@
 //! | `sla` | contract | every packet | |
 //! | `shared` | boolean | true | |
 
+use super::port::{MAX_RATE, MIN_RATE};
 use super::{bytes, flag, queue};
 use crate::control::FRAME_MTU;
 use crate::routerfile::names::{Names, reference};
 use crate::routerfile::value;
 use perhop_config::TableReader;
-use perhop_model::ClassSpec;
-use perhop_units::Share;
+use perhop_model::{ClassSpec, FirstPiece};
+use perhop_units::{Duration, Share};
 
 /// Reads one class; `None` without a port, for nothing else about it can be judged then.
 pub(super) fn read(table: &mut TableReader<'_>, names: &Names<'_>) -> Option<ClassSpec> {
@@ -31,6 +33,7 @@ pub(super) fn read(table: &mut TableReader<'_>, names: &Names<'_>) -> Option<Cla
     let logical = table.value_with("logical", "a name", value::name).map(|n| n.value);
     let parent = reference(table, "parent", "a class", &names.classes);
     let guarantee = table.value::<Share>("guarantee").map_or(Share::Rate(0), |g| g.value);
+    let guarantee_first = table.table("guarantee_first").and_then(first_piece);
     let burst = bytes(table, "burst", 2 * FRAME_MTU, 1 << 30, 0);
     let ceiling = table.value::<Share>("ceiling");
     if let Some(zero) = ceiling.filter(|c| matches!(c.value, Share::Rate(0) | Share::Ppm(0))) {
@@ -49,6 +52,7 @@ pub(super) fn read(table: &mut TableReader<'_>, names: &Names<'_>) -> Option<Cla
         logical,
         parent,
         guarantee,
+        guarantee_first,
         burst,
         ceiling: ceiling.map(|c| c.value).filter(|c| !matches!(c, Share::Rate(0) | Share::Ppm(0))),
         ceiling_burst,
@@ -60,4 +64,14 @@ pub(super) fn read(table: &mut TableReader<'_>, names: &Names<'_>) -> Option<Cla
         sla,
         shared,
     })
+}
+
+/// `guarantee_first = { rate = "3 Mbit/s", time = "10 ms" }`; `None` if one of them is not there.
+fn first_piece(mut table: TableReader<'_>) -> Option<FirstPiece> {
+    table.require("rate", "\"3 Mbit/s\"");
+    table.require("time", "\"10 ms\"");
+    let rate = table.value_in("rate", MIN_RATE..=MAX_RATE).map(|r| r.value.0);
+    let time = table.value_in("time", Duration::from_micros(1)..=Duration::from_secs(60)).map(|t| t.value.0);
+    table.finish();
+    Some(FirstPiece { rate: rate?, time: time? })
 }

@@ -8,11 +8,12 @@
 //! | `overhead` | bytes a frame | 0 | −64 – 256 |
 //! | `trust_dscp` | boolean | false | |
 //! | `queue` | queue of a port without classes | 100 ms, or 1000 full frames without a rate | see `queue`; no `red` |
+//! | `scheduler` | `"tree"`, `"hfsc"`, `"htb"`, `"wf2q"` | `"tree"` | all but `wf2q` and `tree` need a rate |
 //! | `shared` | boolean | true | |
 
 use super::{flag, queue};
 use perhop_config::{TableReader, TextError};
-use perhop_model::{PortMode, PortSpec};
+use perhop_model::{PortMode, PortSpec, Scheduler};
 use perhop_units::Rate;
 
 /// Slowest rate of a port.
@@ -32,6 +33,9 @@ pub(super) fn read(table: &mut TableReader<'_>, mode: PortMode) -> PortSpec {
         overhead: table.integer("overhead", -64..=256).map_or(0, |o| o.value as i32),
         trust_dscp: flag(table, "trust_dscp", false),
         queue: queue::read(table, "queue"),
+        scheduler: table
+            .choice("scheduler", &Scheduler::ALL.map(|s| (s.name(), s)))
+            .map_or(Scheduler::Tree, |s| s.value),
         shared: flag(table, "shared", true),
     }
 }

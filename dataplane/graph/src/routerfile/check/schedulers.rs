@@ -1,0 +1,58 @@
+//! What the scheduler of a port asks of its classes.
+
+use super::Checker;
+use super::tree::Trees;
+use crate::control::MAX_RULED_CLASSES;
+use crate::routerfile::Declared;
+use crate::routerfile::read::Declarations;
+use perhop_model::{ClassSpec, Name, Scheduler};
+use perhop_units::Share;
+use std::collections::BTreeMap;
+
+pub(super) fn check(c: Checker<'_>, declared: &Declarations, trees: &Trees) {
+    let mut schedulers: BTreeMap<&Name, Scheduler> = BTreeMap::new();
+    for port in &declared.ports {
+        let scheduler = port.spec.scheduler;
+        schedulers.insert(&port.name, scheduler);
+        let classes = declared.classes.iter().filter(|d| d.spec.port == port.name).count();
+        if classes == 0 || scheduler == Scheduler::Tree {
+            continue;
+        }
+        let needs_rate = matches!(scheduler, Scheduler::Hfsc | Scheduler::Htb);
+        if needs_rate && port.spec.rate == 0 && c.sound(port.at, "rate") {
+            let d = c.error(port.at, "scheduler", "needs the rate of the link, and the port has none");
+            c.push(d.hint("Give the port a rate, or use \"tree\""));
+        }
+        if classes > MAX_RULED_CLASSES {
+            let message = format!("takes at most {MAX_RULED_CLASSES} classes, and the port has {classes}");
+            c.push(c.error(port.at, "scheduler", message).hint("Use \"tree\""));
+        }
+    }
+    for (class, leaf) in declared.classes.iter().zip(&trees.leaf) {
+        let scheduler = schedulers.get(&class.spec.port).copied().unwrap_or_default();
+        one(c, class, scheduler, *leaf);
+    }
+}
+
+fn one(c: Checker<'_>, class: &Declared<ClassSpec>, scheduler: Scheduler, leaf: bool) {
+    let (spec, name) = (&class.spec, scheduler.name());
+    if spec.guarantee_first.is_some() {
+        if scheduler != Scheduler::Hfsc {
+            let message = format!("is for ports with scheduler = \"hfsc\", this one has \"{name}\"");
+            c.push(c.error(class.at, "guarantee_first", message).value("").hint("Remove it"));
+        } else if !leaf {
+            let message = "is of a class with others below: only a leaf has service guaranteed";
+            c.push(c.error(class.at, "guarantee_first", message).value("").hint("Give it to those below"));
+        }
+    }
+    let none = |share: Share| matches!(share, Share::Rate(0) | Share::Ppm(0));
+    let given = [
+        ("parent", spec.parent.is_some()),
+        ("guarantee", !none(spec.guarantee)),
+        ("ceiling", spec.ceiling.is_some()),
+    ];
+    for (field, _) in given.into_iter().filter(|(_, there)| *there && scheduler == Scheduler::Wf2q) {
+        let message = "is unknown to \"wf2q\", which shares by weight alone";
+        c.push(c.error(class.at, field, message).hint("Remove it, or use another scheduler"));
+    }
+}
