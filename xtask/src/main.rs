@@ -1,8 +1,8 @@
-//! Project automation: `cargo xtask ci|check|layers|tidy`.
+//! Project automation: `cargo xtask ci|check|layers|rings|tidy`.
 //!
 //! `layers` checks who may depend on whom, `tidy` checks the text of the project, `check` runs the quick set for what
-//! changed, `ci` runs everything. Every command exits 0 when all is well, 1 when a check failed, 2 on a bad command
-//! line and 3 when a tool it needs is missing.
+//! changed, `rings` has loom try every interleaving of the threads at a ring, `ci` runs everything. Every command exits 0
+//! when all is well, 1 when a check failed, 2 on a bad command line and 3 when a tool it needs is missing.
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "prints how long each step took; decides nothing by the clock")]
 
@@ -21,11 +21,12 @@ use error::XtaskError;
 use finding::Finding;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask ci|check|layers|tidy
+const USAGE: &str = "usage: cargo xtask ci|check|layers|rings|tidy
 
   ci      every check, every test, the soak; last line \"N passed, N failed, N skipped\"
   check   format, layers, tidy; lints and tests of what changed and of what depends on it
   layers  who depends on whom, where crates live, where bans may be lifted
+  rings   every interleaving of the threads at a ring
   tidy    sizes, headings, links, words, leftovers";
 
 fn main() -> ExitCode {
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         ["ci"] => steps::ci(),
         ["check"] => steps::check(),
         ["layers"] => layers::findings().map(report),
+        ["rings"] => steps::rings(),
         ["tidy"] => tidy::findings().map(report),
         _ => {
             eprintln!("{USAGE}");

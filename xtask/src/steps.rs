@@ -7,6 +7,11 @@ use crate::{Result, layers, metadata, runner, tidy, tree};
 use std::path::PathBuf;
 use std::time::Instant;
 
+/// Every interleaving of the ring's threads. With a target directory of its own, because the flag concerns every crate.
+const RINGS: &str =
+    "test --package perhop-ring --test loom --locked --target-dir target/loom -- --show-output";
+/// What turns the ring's atomics into models.
+const RINGS_FLAGS: [(&str, &str); 1] = [("RUSTFLAGS", "--cfg loom")];
 /// How long the soak runs in `ci`.
 const SOAK_SECONDS: &str = "60";
 
@@ -27,11 +32,22 @@ pub fn ci() -> Result<bool> {
     )?;
     // --show-output lets the `SKIPPED name: why` lines of passing tests through.
     steps.cargo("tests", "test --workspace --locked --no-fail-fast -- --show-output", &[])?;
+    steps.cargo("rings", RINGS, &RINGS_FLAGS)?;
     steps.cargo(
         "soak",
         "test --package perhop-tests --locked soak -- --show-output",
         &[("PERHOP_SOAK_SECONDS", SOAK_SECONDS)],
     )?;
+    Ok(steps.finish())
+}
+
+/// Runs the ring's threads in every interleaving; true when all tests passed.
+///
+/// # Errors
+/// When a tool that is needed is missing.
+pub fn rings() -> Result<bool> {
+    let mut steps = Steps::new();
+    steps.cargo("rings", RINGS, &RINGS_FLAGS)?;
     Ok(steps.finish())
 }
 

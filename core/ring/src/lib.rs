@@ -1,0 +1,12 @@
+//! Handing things from one thread to another without a lock: a bounded ring, and a bell for a receiver that sleeps.
+//!
+//! Pure: no clock, no sleeping, no threads of its own. Checked in every interleaving by loom (`tests/loom.rs`).
+#![allow(unexpected_cfgs, reason = "`loom` is set on the command line of its tests alone")]
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
+
+mod bell;
+mod cell;
+mod ring;
+
+pub use bell::Bell;
+pub use ring::{Consumer, MAX_CAPACITY, Producer, ring};

@@ -1,0 +1,93 @@
+//! Every interleaving of a small ring's two threads: `cargo xtask rings`.
+#![allow(unexpected_cfgs, reason = "`loom` is set on the command line of its tests alone")]
+#![cfg(loom)]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "loom's threads are models; a test may panic"
+)]
+
+use loom::sync::Arc;
+use loom::thread;
+use perhop_ring::{Bell, ring};
+
+#[test]
+fn everything_arrives_once_and_in_order() {
+    loom::model(|| {
+        let (mut to, mut from) = ring::<Box<u32>>(2);
+        let sender = thread::spawn(move || {
+            for n in 0..3 {
+                let mut item = Box::new(n);
+                while let Err(back) = to.push(item) {
+                    item = back;
+                    thread::yield_now();
+                }
+            }
+        });
+        for n in 0..3 {
+            let item = loop {
+                match from.pop() {
+                    Some(item) => break item,
+                    None => thread::yield_now(),
+                }
+            };
+            assert_eq!(*item, n);
+        }
+        sender.join().unwrap();
+        assert!(from.is_empty());
+    });
+}
+
+#[test]
+fn batches_are_seen_whole_or_not_at_all() {
+    loom::model(|| {
+        let (mut to, mut from) = ring::<u32>(4);
+        let sender = thread::spawn(move || {
+            let first = to.push_batch(&mut vec![0, 1].into_iter());
+            let second = to.push_batch(&mut vec![2, 3].into_iter());
+            assert_eq!((first, second), (2, 2));
+        });
+        let mut taken = Vec::new();
+        let seen = from.len();
+        assert_eq!(seen % 2, 0);
+        from.pop_batch(4, |item| taken.push(item));
+        assert!(taken.len() >= seen && taken.len().is_multiple_of(2));
+        sender.join().unwrap();
+        from.pop_batch(4, |item| taken.push(item));
+        assert_eq!(taken, [0, 1, 2, 3]);
+    });
+}
+
+#[test]
+fn either_end_may_go_first_and_what_is_left_is_freed() {
+    loom::model(|| {
+        let (mut to, mut from) = ring::<loom::sync::Arc<()>>(2);
+        let item = Arc::new(());
+        let put = item.clone();
+        let sender = thread::spawn(move || {
+            let _ = to.push(put.clone());
+            let _ = to.push(put);
+        });
+        drop(from.pop());
+        drop(from);
+        sender.join().unwrap();
+        assert_eq!(Arc::strong_count(&item), 1);
+    });
+}
+
+#[test]
+fn a_sleeper_has_either_seen_the_item_or_is_woken() {
+    loom::model(|| {
+        let (mut to, from) = ring::<u32>(2);
+        let bell = Arc::new(Bell::new());
+        let theirs = bell.clone();
+        let sender = thread::spawn(move || {
+            to.push(1).unwrap();
+            theirs.ring()
+        });
+        bell.doze();
+        let sleeps = from.is_empty();
+        let woken = sender.join().unwrap();
+        assert!(!sleeps || woken, "it would sleep for ever");
+    });
+}
