@@ -69,11 +69,13 @@ pub enum DropReason {
     LoopLimit,
     /// Packets waited for too long.
     CoDel,
+    /// The ring to the worker that was to go on with the packet was full.
+    RingFull,
     /// The frame is malformed.
     Malformed(Malformed),
 }
 
-const PLAIN: [(DropReason, &str); 32] = [
+const PLAIN: [(DropReason, &str); 33] = [
     (DropReason::NoBuffer, "no_buffer"),
     (DropReason::QueueFull, "queue_full"),
     (DropReason::RedEarly, "red_early"),
@@ -106,6 +108,7 @@ const PLAIN: [(DropReason, &str); 32] = [
     (DropReason::Unconnected, "unconnected"),
     (DropReason::LoopLimit, "loop_limit"),
     (DropReason::CoDel, "codel"),
+    (DropReason::RingFull, "ring_full"),
 ];
 
 /// First index of the malformed reasons.
@@ -151,6 +154,7 @@ impl DropReason {
             Self::Unconnected => 29,
             Self::LoopLimit => 30,
             Self::CoDel => 31,
+            Self::RingFull => 32,
         }
     }
 

@@ -1,11 +1,7 @@
 //! Every interleaving of a small ring's two threads: `cargo xtask rings`.
 #![allow(unexpected_cfgs, reason = "`loom` is set on the command line of its tests alone")]
 #![cfg(loom)]
-#![allow(
-    clippy::disallowed_methods,
-    clippy::unwrap_used,
-    reason = "loom's threads are models; a test may panic"
-)]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use loom::sync::Arc;
 use loom::thread;

@@ -139,6 +139,13 @@ impl Cx<'_> {
         packet.release();
     }
 
+    /// Says that so many packets were handed to another worker of this router. They count as consumed here, and are
+    /// received there by the element that goes on with them.
+    #[inline]
+    pub fn handed_over(&mut self, packets: usize) {
+        self.counters.consumed += packets as u64;
+    }
+
     /// Hands a packet to this machine: the kernel, or a simulated host. Counts as consumed.
     pub fn deliver_local(&mut self, packet: Packet) {
         self.counters.consumed += 1;

@@ -17,6 +17,7 @@ mod query;
 pub mod realtime;
 mod registration;
 mod settings;
+mod steer;
 mod table;
 
 pub use calls::{Assumed, CallInfo};
@@ -28,4 +29,5 @@ pub use query::{
 pub use realtime::reason::Reason;
 pub use registration::types;
 pub use settings::{Settings, SlaMap};
+pub use steer::{BUCKETS, BucketMap, MAX_WORKERS, Steer};
 pub use table::Timeouts;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// The element types of this crate.
 pub fn types() -> Vec<ElementType> {
-    vec![ElementType {
+    let flows = ElementType {
         name: "Flows",
         synopsis: "Finds each packet's connection, filter, contract, profile and class, and recognises real-time flows.",
         inputs: PortCount::Exactly(1),
@@ -25,7 +25,8 @@ pub fn types() -> Vec<ElementType> {
                 "connections = {connections}, undecided = 64, calls = 64, fragments = 16, events = 64, stateless = {stateless}, default = be{realtime}"
             )
         },
-    }]
+    };
+    vec![flows, crate::steer::TYPE]
 }
 
 fn build(args: &Args, cx: &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgError>> {

@@ -188,6 +188,8 @@ pub(super) struct Tables {
     pub(super) flows: Option<Box<LiveFlows>>,
     /// Of the contract that was put last.
     pub(super) generation: u32,
+    /// Packets with an id that its table does not have.
+    pub(super) unknown_ids: u64,
 }
 
 impl Contracts for Table<Sla> {

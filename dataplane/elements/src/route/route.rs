@@ -72,7 +72,7 @@ pub struct PortInfo {
 }
 
 /// A change of a running [`Route`]. After [`Route::commit`] it holds what was there before.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct RouteChange {
     /// Another forwarding table.
     pub fib: Option<Arc<Fib>>,

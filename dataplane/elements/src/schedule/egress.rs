@@ -22,8 +22,12 @@
 //! sorted by one generation into the leaves of another. Large changes are done in turns of bounded work: classes are
 //! added before that moment, given their new parameters and removed after it. Afterwards the element is to be woken.
 //!
+//! Of several workers one has the port. In the others the element hands every packet to that one as it is
+//! ([`Egress::hand_over`]), and drops what finds no room in the ring (`ring_full`).
+//!
 //! # Counters
-//! Those of [`super::Pump`] and [`super::class_tree`]; `default_leaf`: packets for which only the default leaf was left.
+//! Those of [`super::Pump`] and [`super::class_tree`]; `default_leaf`: packets for which only the default leaf was left. Where the
+//! port is another worker's only `handed_over`: packets that it got.
 //!
 //! # Invariants
 //! Packets of one leaf leave in order of arrival. A change loses or reorders nothing in leaves it does not name.
@@ -47,7 +51,8 @@ use perhop_element::{
     ArgError, Args, BuildCx, CounterSink, Cx, Element, ElementState, ElementType, PortCount, PortIndex,
     Reader, TimerId,
 };
-use perhop_packet::{Batch, ClassId, LeafId, Meta, PortId, SlaId};
+use perhop_packet::{Batch, ClassId, DropReason, LeafId, Meta, Packet, PortId, SlaId};
+use perhop_ring::Producer;
 use perhop_units::{Bytes, Duration, Instant, QueueLimit, Rate};
 use std::sync::Arc;
 
@@ -147,6 +152,15 @@ pub struct Egress {
     leaf_map: Arc<LeafMap>,
     default_leaf: u64,
     generation: u32,
+    /// To the worker that has the port, if that is another.
+    away: Option<Away>,
+}
+
+/// The way to the worker that has the port.
+struct Away {
+    ring: Producer<Packet>,
+    packets: u64,
+    rung: bool,
 }
 
 /// What an egress hands to its successor.
@@ -182,7 +196,7 @@ impl Egress {
             ring_time: config.ring_time,
         });
         let pump = Pump::named("Egress", Box::new(tree), transmitter, Some(config.port));
-        Self { pump, leaf_map, default_leaf: 0, generation: 0 }
+        Self { pump, leaf_map, default_leaf: 0, generation: 0, away: None }
     }
 
     /// The port it feeds.
@@ -199,6 +213,23 @@ impl Egress {
     /// Says which tree of its port this is.
     pub fn set_generation(&mut self, generation: u32) {
         self.generation = generation;
+    }
+
+    /// Gives every packet from now on to the worker that has the port, by `ring`; the tree here stays empty. To be called
+    /// before the first packet.
+    pub fn hand_over(&mut self, ring: Producer<Packet>) {
+        self.away = Some(Away { ring, packets: 0, rung: false });
+    }
+
+    /// Whether another worker has the port.
+    pub fn is_away(&self) -> bool {
+        self.away.is_some()
+    }
+
+    /// Whether the worker that has the port got something since the last call.
+    #[inline]
+    pub fn take_rung(&mut self) -> bool {
+        self.away.as_mut().is_some_and(|away| std::mem::take(&mut away.rung))
     }
 
     /// Packets and frame bytes sent.
@@ -288,6 +319,19 @@ impl Egress {
     }
 }
 
+impl Away {
+    fn push(&mut self, cx: &mut Cx<'_>, batch: &mut Batch) {
+        let mut packets = batch.drain();
+        let put = self.ring.push_batch(&mut packets);
+        for packet in packets {
+            cx.drop(packet, DropReason::RingFull);
+        }
+        cx.handed_over(put);
+        self.packets += put as u64;
+        self.rung |= put > 0;
+    }
+}
+
 impl Egress {
     /// A removed class ends at its time even while the port takes nothing.
     fn watch_drops(&self, cx: &mut Cx<'_>) {
@@ -303,6 +347,9 @@ impl Element for Egress {
     }
 
     fn push(&mut self, cx: &mut Cx<'_>, port: PortIndex, batch: &mut Batch) {
+        if let Some(away) = &mut self.away {
+            return away.push(cx, batch);
+        }
         for packet in batch.iter_mut() {
             let meta = packet.meta_mut();
             let (leaf, fallback) = self.leaf_map.find(meta.sla, meta.class);
@@ -324,6 +371,9 @@ impl Element for Egress {
     }
 
     fn counters(&self, sink: &mut dyn CounterSink) {
+        if let Some(away) = &self.away {
+            return sink.counter("handed_over", away.packets);
+        }
         self.pump.counters(sink);
         sink.counter("default_leaf", self.default_leaf);
     }

@@ -30,6 +30,8 @@ pub struct Change {
     pub(super) graph: Option<Built>,
     /// Packets are sorted by it already; what is left is work behind the tables.
     pub(super) flipped: bool,
+    /// All workers put it into force at once.
+    pub(super) together: bool,
     /// Elements that left the graph since the change before: they travel back with this one, to be freed elsewhere.
     pub(super) left: Vec<Box<dyn Element>>,
 }

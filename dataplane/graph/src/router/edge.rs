@@ -13,6 +13,8 @@ pub struct EdgePort {
     pub spec: PortSpec,
 }
 
+/// Name of the element that passes packets to the workers that have their flows.
+pub const STEER: &str = "steer";
 /// Name of the element that keeps connections and chooses classes.
 pub const FLOWS: &str = "flows";
 /// Name of the element that meters, marks and polices.
@@ -44,6 +46,8 @@ pub struct EdgeOptions {
     pub catchup: Duration,
     /// How far ahead a port may be filled.
     pub ring_time: Duration,
+    /// Workers that share the connections, at least 1.
+    pub workers: usize,
 }
 
 impl EdgeOptions {
@@ -56,7 +60,14 @@ impl EdgeOptions {
     const fn of(connections: u32, catchup: Duration) -> Self {
         let most = Self::DEFAULT_ABR_CONNECTIONS;
         let abr_connections = if connections < most { connections } else { most };
-        Self { connections, abr_connections, abr_credit: true, catchup, ring_time: Duration::ZERO }
+        Self {
+            connections,
+            abr_connections,
+            abr_credit: true,
+            catchup,
+            ring_time: Duration::ZERO,
+            workers: 1,
+        }
     }
 
     /// For virtual time: timers are exact, so nothing is caught up and nothing sent ahead.
@@ -76,6 +87,12 @@ impl EdgeOptions {
         Self { abr_connections, ..self }
     }
 
+    /// For so many workers: each has its part of the connections, and passes on what others have.
+    #[must_use]
+    pub const fn with_workers(self, workers: usize) -> Self {
+        Self { workers, ..self }
+    }
+
     /// With or without credit for what windows are short of.
     #[must_use]
     pub const fn with_abr_credit(self, abr_credit: bool) -> Self {
@@ -85,7 +102,13 @@ impl EdgeOptions {
 
 /// The graph every port's packets pass: in → flows → condition → abr → forward → the port's tree → out.
 pub fn edge_graph(ports: &[EdgePort], options: &EdgeOptions) -> String {
-    let EdgeOptions { connections, abr_connections, abr_credit, catchup, ring_time } = options;
+    let EdgeOptions { connections, abr_connections, abr_credit, catchup, ring_time, workers } = options;
+    // Flows are not spread quite evenly, so each worker has room for an eighth more than its part.
+    let part = |all: u32| match *workers as u32 {
+        0 | 1 => all,
+        n => (all.div_ceil(n) + all.div_ceil(8 * n)).clamp(16, all.max(16)),
+    };
+    let (connections, abr_connections) = (part(*connections), part(*abr_connections));
     let bridge = ports.iter().any(|p| p.spec.mode == PortMode::Bridge);
     let n = ports.len();
     let mut text = String::new();
@@ -118,8 +141,13 @@ pub fn edge_graph(ports: &[EdgePort], options: &EdgeOptions) -> String {
             identifier("out", i, &p.name),
         );
     }
+    let mut first = FLOWS;
+    if *workers > 1 {
+        first = STEER;
+        let _ = writeln!(text, "{STEER} :: Steer();\n{STEER} -> {FLOWS};");
+    }
     for (i, p) in ports.iter().enumerate() {
-        let _ = writeln!(text, "{} -> {FLOWS};", identifier("in", i, &p.name));
+        let _ = writeln!(text, "{} -> {first};", identifier("in", i, &p.name));
     }
     let _ = writeln!(text, "{FLOWS} -> {CONDITION} -> {ABR} -> {FORWARD};");
     for (i, p) in ports.iter().enumerate() {

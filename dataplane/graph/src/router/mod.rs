@@ -3,11 +3,12 @@
 //! [`RouterPlanner`] lives beside the packet threads and implements [`crate::control::Planner`]; [`Worker`] owns the
 //! running graph. What passes between them is a [`Change`], prepared whole on one side and applied between two batches
 //! on the other. Both are sans-I/O: in tests they run in one thread under virtual time, live the engine moves changes
-//! through a channel.
+//! through a channel. Several workers that are one router are a crew of [`Member`]s.
 
 pub(crate) mod abr;
 mod change;
 mod classes;
+mod crew;
 mod describe;
 mod edge;
 mod explain;
@@ -24,6 +25,7 @@ mod virtual_router;
 mod worker;
 
 pub use change::{Change, ChangeStep};
+pub use crew::{Member, Placement, RING};
 pub use describe::{DescribeError, Described};
 pub use edge::{EdgeOptions, EdgePort, edge_graph};
 pub use explain::{Decisions, Explanation, Probe, Step};

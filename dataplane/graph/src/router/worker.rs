@@ -15,7 +15,7 @@ use perhop_elements::route::{IcmpError, Route};
 use perhop_elements::schedule::{
     ClassCounters, ClassTree, Egress, EgressChange, FreedSlot, NodeIndex, TreeChange, TreeEdit,
 };
-use perhop_flows::{FlowEvent, Flows};
+use perhop_flows::{FlowEvent, Flows, Steer};
 use perhop_packet::{Batch, Pool, PortId};
 use perhop_units::Instant;
 use std::net::IpAddr;
@@ -61,6 +61,7 @@ impl From<Freed> for WorkerEvent {
 struct Roles {
     from: Vec<Option<NodeId>>,
     egress: Vec<Option<NodeId>>,
+    steer: Option<NodeId>,
     flows: Option<NodeId>,
     conditioner: Option<NodeId>,
     abr: Option<NodeId>,
@@ -141,6 +142,8 @@ impl Worker {
                 }
             } else if d.element_ref::<Flows>(id).is_some() {
                 roles.flows = Some(id);
+            } else if d.element_ref::<Steer>(id).is_some() {
+                roles.steer = Some(id);
             } else if d.element_ref::<Conditioner>(id).is_some() {
                 roles.conditioner = Some(id);
             } else if d.element_ref::<Abr>(id).is_some() {
@@ -178,6 +181,38 @@ impl Worker {
         match self.roles.from.get(port.index()).copied().flatten() {
             Some(id) => self.driver.push(now, id, 0, batch),
             None => batch.release_all(),
+        }
+    }
+
+    /// Goes on with packets of this worker's flows that another worker received.
+    pub(super) fn enter(&mut self, now: Instant, batch: &mut Batch) {
+        let next = self.roles.steer.and_then(|id| self.driver.edges(id).first().copied().flatten());
+        match next {
+            Some(Edge { to, input }) => self.driver.push(now, to, input, batch),
+            None => batch.release_all(),
+        }
+    }
+
+    /// Goes on with packets for a port of this worker that another worker sorted.
+    pub(super) fn enqueue(&mut self, now: Instant, port: PortId, batch: &mut Batch) {
+        match self.roles.egress.get(port.index()).copied().flatten() {
+            Some(id) => self.driver.push(now, id, 0, batch),
+            None => batch.release_all(),
+        }
+    }
+
+    pub(super) fn steer_mut(&mut self) -> Option<&mut Steer> {
+        self.driver.element_mut(self.roles.steer?)
+    }
+
+    /// Lets `others` condition by the tables of this one.
+    pub(super) fn share_conditioner(&mut self, others: Vec<&mut Self>) {
+        let Some(id) = self.roles.conditioner else { return };
+        let Some(first) = self.driver.element_mut::<Conditioner>(id) else { return };
+        for (conditioner, other) in first.share(others.len()).into_iter().zip(others) {
+            if let Some(id) = other.roles.conditioner {
+                other.driver.replace(id, Box::new(conditioner));
+            }
         }
     }
 
@@ -230,7 +265,7 @@ impl Worker {
         }
     }
 
-    fn egress_mut(&mut self, port: PortId) -> Option<&mut Egress> {
+    pub(super) fn egress_mut(&mut self, port: PortId) -> Option<&mut Egress> {
         let id = self.roles.egress.get(port.index()).copied().flatten()?;
         self.driver.element_mut(id)
     }
@@ -306,6 +341,12 @@ impl Worker {
         }
         self.left_slots.add(&mut change.left_slots);
         ChangeStep::Done
+    }
+
+    /// Takes some steps of what no packet notices. `true` when all are done: the next [`Worker::apply`] puts the change into
+    /// force.
+    pub(super) fn stage_all(&mut self, now: Instant, change: &mut Change) -> bool {
+        self.stage(now, change, &mut { STAGE_EDITS })
     }
 
     /// Adds classes to the trees that will be in force: those of a new graph before it runs.

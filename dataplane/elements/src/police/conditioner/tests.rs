@@ -53,8 +53,42 @@ fn a_profile_acts_by_color() {
     let counters = element.profile_counters(ProfileId(70)).unwrap();
     assert_eq!(counters.colors.packets, [1, 1, 1]);
     assert_eq!((counters.dropped_packets, counters.dropped_bytes), (1, 100));
-    assert_eq!(element.unknown_ids, 1);
+    assert_eq!(element.with(|tables| tables.unknown_ids), 1);
     assert_eq!(bench.driver.counters(bench.node).unwrap().drops[DropReason::Policed.index()], 1);
+}
+
+/// What one conditioner lets through is what several with the same tables let through together, packet for packet.
+#[test]
+fn a_profile_reached_from_several_workers_is_metered_as_in_one() {
+    let spec = || {
+        let meter = MeterSpec::TokenBucket { rate: Rate(8_000_000), burst: Bytes(3_000) };
+        ProfileSpec { meter, actions: [Action::Pass, Action::Pass, Action::Drop] }
+    };
+    let mut alone = bench(|c| c.profile(ProfileId(1), Some(spec())).unwrap());
+    let mut crew = vec![bench(|c| c.profile(ProfileId(1), Some(spec())).unwrap())];
+    let others = crew[0].element::<Conditioner>().share(3);
+    crew.extend(others.into_iter().map(|other| Bench::new(other, 1)));
+    let mut seed = 5u64;
+    for step in 0..4_000u64 {
+        seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        let (len, worker) = (100 + (seed >> 40) as u16 % 1_200, (seed >> 33) as usize % 4);
+        for bench in std::iter::once(&mut alone).chain(&mut crew) {
+            bench.run_until(Instant(step * 300_000));
+        }
+        for bench in [&mut alone, &mut crew[worker]] {
+            let now = bench.now();
+            send(bench, len, |m| (m.profile, m.received_at) = (ProfileId(1), now));
+        }
+    }
+    let bytes = |bench: &Bench| bench.arrived(0).iter().map(|(_, f)| f.len() as u64 - 14).sum::<u64>();
+    let all: u64 = crew.iter().map(bytes).sum();
+    assert_eq!(all, bytes(&alone));
+    // 1.2 s at 1 MB/s, and the burst.
+    assert!((1_176_000..=1_203_000).contains(&all), "{all}");
+    let counters = crew.iter_mut().map(|b| b.element::<Conditioner>().profile_counters(ProfileId(1)));
+    let counters: Vec<_> = counters.collect();
+    assert_eq!(counters[0].unwrap().colors.packets.iter().sum::<u64>(), 4_000);
+    assert_eq!(counters[1..], [None; 3], "told once");
 }
 
 fn contract(policy: OutOfProfile, traffic: SlaTraffic) -> SlaSpec {

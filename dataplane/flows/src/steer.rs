@@ -1,0 +1,198 @@
+//! # Synopsis
+//! `Steer()` sends each packet to the worker that has its flow.
+//!
+//! # Ports
+//! Input 0: dissected frames (`meta.parsed`) of the ports of this worker. Output 0: those whose flow this worker has.
+//!
+//! # Configuration
+//! None in graph text. Which worker this is, what map it goes by and the rings to the others come from whoever runs the
+//! workers ([`Steer::join`]); until then everything passes.
+//!
+//! # Behaviour
+//! A flow is a connection with both its directions: addresses, protocol, ports and VLAN tags hash to one of [`BUCKETS`]
+//! buckets, and the [`BucketMap`] says which worker has the bucket. Pieces of a fragmented datagram go by addresses,
+//! protocol and tags alone, the first one too, so that all of them meet. What is not IP stays where it came in. A packet
+//! of another worker's bucket is put into the ring to that worker, where it goes on behind that worker's `Steer`; if the
+//! ring is full, it is dropped (`ring_full`). Packets keep their order, towards each worker too.
+//!
+//! # Counters
+//! `steered`: packets handed to other workers; those for which there was no room are in `dropped_ring_full`.
+//!
+//! # Invariants
+//! The two directions of a connection have one bucket. Of two packets of one bucket the earlier arrives first.
+//!
+//! # Example
+//! `FromPort(lan) -> Steer() -> flows`
+//!
+//! # Source
+//! Toeplitz-like steering by receive side scaling, with a symmetric key: both directions of a connection share state.
+
+use crate::table::FlowKey;
+use foldhash::SharedSeed;
+use perhop_element::{
+    ArgError, Args, BuildCx, CounterSink, Cx, Element, ElementType, PortCount, PortIndex, Reader,
+};
+use perhop_packet::{Batch, DropReason, Packet};
+use perhop_ring::Producer;
+use perhop_wire::{Fragment, Layout};
+use std::any::Any;
+use std::sync::Arc;
+
+/// Buckets that flows are spread over.
+pub const BUCKETS: usize = 256;
+/// Workers of one router at most.
+pub const MAX_WORKERS: usize = 16;
+
+/// Which worker has each bucket, and the key of the hash. Shared by the workers of one router.
+#[derive(Debug)]
+pub struct BucketMap {
+    workers: [u8; BUCKETS],
+    seed: u64,
+    shared: SharedSeed,
+}
+
+impl BucketMap {
+    /// All buckets in turn to `workers`, clamped to 1 … [`MAX_WORKERS`]. `seed` keys the hash: without it nobody can choose
+    /// addresses so that all his flows meet in one worker.
+    pub fn new(workers: usize, seed: u64) -> Self {
+        let workers = workers.clamp(1, MAX_WORKERS);
+        Self {
+            workers: std::array::from_fn(|bucket| (bucket % workers) as u8),
+            seed,
+            shared: SharedSeed::from_u64(seed),
+        }
+    }
+
+    /// The worker that has a bucket; `bucket` modulo [`BUCKETS`].
+    #[inline]
+    pub fn worker(&self, bucket: usize) -> usize {
+        usize::from(self.workers[bucket % BUCKETS])
+    }
+
+    /// The bucket of a dissected frame; `None` when it is not IP.
+    #[inline]
+    pub fn bucket(&self, frame: &[u8], layout: &Layout) -> Option<usize> {
+        let key = match layout.fragment {
+            Fragment::Whole => FlowKey::of(frame, layout, 0)?,
+            _ => {
+                let whole = Layout { fragment: Fragment::Whole, src_port: 0, dst_port: 0, ..*layout };
+                FlowKey::of(frame, &whole, 0)?
+            }
+        };
+        // The table of connections takes its places from the low bits of a hash with another key.
+        Some((key.key.hash(self.seed, &self.shared) >> 56) as usize)
+    }
+}
+
+/// What a [`Steer`] knows of the workers.
+#[derive(Debug)]
+struct Crew {
+    map: Arc<BucketMap>,
+    me: usize,
+    /// To each worker but this.
+    to: Vec<Option<Lane>>,
+}
+
+/// The way to another worker.
+#[derive(Debug)]
+struct Lane {
+    ring: Producer<Packet>,
+    staged: Vec<Packet>,
+}
+
+/// The element.
+#[derive(Debug, Default)]
+pub struct Steer {
+    crew: Option<Crew>,
+    /// Bits of workers whose rings got something.
+    rung: u32,
+    steered: u64,
+}
+
+impl Steer {
+    /// Lets everything pass.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Goes by `map` from now on, as worker `me`, with a ring to each other worker by its number. A worker without a ring is
+    /// one that cannot be reached: its packets are dropped.
+    pub fn join(&mut self, map: Arc<BucketMap>, me: usize, rings: Vec<Option<Producer<Packet>>>) {
+        let lane = |ring| Lane { ring, staged: Vec::with_capacity(Batch::MAX) };
+        self.crew = Some(Crew { map, me, to: rings.into_iter().map(|ring| ring.map(lane)).collect() });
+    }
+
+    /// Bits of the workers whose rings got something since the last call.
+    #[inline]
+    pub fn take_rung(&mut self) -> u32 {
+        std::mem::take(&mut self.rung)
+    }
+}
+
+impl Crew {
+    /// The worker of a packet.
+    #[inline]
+    fn worker(&self, packet: &Packet) -> usize {
+        let bucket = self.map.bucket(packet.frame(), &packet.meta().layout);
+        bucket.map_or(self.me, |bucket| self.map.worker(bucket))
+    }
+}
+
+impl Element for Steer {
+    fn type_name(&self) -> &'static str {
+        "Steer"
+    }
+
+    fn push(&mut self, cx: &mut Cx<'_>, _port: PortIndex, batch: &mut Batch) {
+        let Some(crew) = &mut self.crew else { return cx.emit_all(0, batch) };
+        for packet in batch.drain() {
+            let worker = crew.worker(&packet);
+            if worker == crew.me {
+                cx.emit(0, packet);
+            } else if let Some(Some(lane)) = crew.to.get_mut(worker) {
+                lane.staged.push(packet);
+            } else {
+                cx.drop(packet, DropReason::RingFull);
+            }
+        }
+        for (worker, lane) in crew.to.iter_mut().enumerate() {
+            let Some(lane) = lane.as_mut().filter(|lane| !lane.staged.is_empty()) else { continue };
+            let mut staged = lane.staged.drain(..);
+            let put = lane.ring.push_batch(&mut staged);
+            for packet in staged {
+                cx.drop(packet, DropReason::RingFull);
+            }
+            cx.handed_over(put);
+            self.steered += put as u64;
+            self.rung |= u32::from(put > 0) << worker;
+        }
+    }
+
+    fn counters(&self, sink: &mut dyn CounterSink) {
+        sink.counter("steered", self.steered);
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+pub(crate) const TYPE: ElementType = ElementType {
+    name: "Steer",
+    synopsis: "Sends each packet to the worker that has its flow.",
+    inputs: PortCount::Exactly(1),
+    outputs: PortCount::Exactly(1),
+    build,
+    sample: |_| String::new(),
+};
+
+fn build(args: &Args, _cx: &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgError>> {
+    Reader::new(args).finish(Box::new(Steer::new()) as _)
+}
+
+#[cfg(test)]
+#[path = "steer_tests.rs"]
+mod tests;

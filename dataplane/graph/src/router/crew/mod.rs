@@ -1,0 +1,325 @@
+//! Several workers that are one router.
+//!
+//! Each [`Member`] is a [`Worker`] with the whole graph, its share of the connections and some of the ports. What came in at
+//! one of its ports and belongs to another member's flows goes there by a ring (`Steer`), and what is to leave by another
+//! member's port goes there by another (`Egress`), so every class tree is scheduled in one place. Packets of a flow pass
+//! one member between these two rings, and rings keep order.
+//!
+//! Members are step machines: no clock, no threads, no sleeping. Who drives them calls, in any order and as often as it
+//! likes, [`Member::receive`], [`Member::exchange`], [`Member::poll`] and [`Member::apply`], and wakes the members of
+//! [`Member::take_rung`].
+//!
+//! A change that concerns how packets are sorted is put into force by all members together: each does beforehand what no
+//! packet notices; when all have, they stop, take in what is on its way between them, switch, and go on. So no packet is
+//! sorted by one generation and queued by another.
+
+mod gate;
+mod share;
+
+use super::{Change, ChangeStep, EdgePort, RouterPlanner, Worker, WorkerError, WorkerEvent};
+use gate::{Gate, Step};
+use perhop_flows::{BucketMap, MAX_WORKERS, Steer};
+use perhop_packet::{Batch, Packet, Pool, PortId};
+use perhop_ring::{Consumer, Producer, ring};
+use perhop_units::Instant;
+use std::sync::Arc;
+
+/// Packets that fit into a ring between two members.
+pub const RING: usize = 1024;
+
+/// Who has which port and which flows.
+#[derive(Clone, Debug)]
+pub struct Placement {
+    map: Arc<BucketMap>,
+    owners: Vec<usize>,
+    workers: usize,
+}
+
+impl Placement {
+    /// `workers` (1 … [`MAX_WORKERS`]) members; ports go to the member they ask for, counted from 0, and otherwise to the
+    /// members in turn. `seed` keys the hash of flows.
+    pub fn new(workers: usize, ports: &[EdgePort], seed: u64) -> Self {
+        let workers = workers.clamp(1, MAX_WORKERS);
+        let owners = (0..ports.len()).map(|port| port % workers).collect();
+        Self { map: Arc::new(BucketMap::new(workers, seed)), owners, workers }
+    }
+
+    /// Members.
+    pub fn workers(&self) -> usize {
+        self.workers
+    }
+
+    /// The member that has a port.
+    pub fn owner(&self, port: PortId) -> usize {
+        self.owners.get(port.index()).copied().unwrap_or(0)
+    }
+
+    /// Which member has which flows.
+    pub fn map(&self) -> &BucketMap {
+        &self.map
+    }
+
+    /// The ports of a member.
+    pub fn ports(&self, member: usize) -> impl Iterator<Item = PortId> + '_ {
+        let mine = self.owners.iter().enumerate().filter(move |(_, owner)| **owner == member);
+        mine.map(|(port, _)| PortId(port as u16))
+    }
+
+    /// A change for each member, in their order.
+    pub fn share(&self, change: Change) -> Vec<Change> {
+        share::share(change, self.workers, |port| self.owner(port))
+    }
+}
+
+/// One worker among those of a router. Single-threaded, sans-I/O.
+pub struct Member {
+    worker: Worker,
+    /// From each other member: packets of flows that this one has.
+    flows: Vec<Consumer<Packet>>,
+    /// From each other member and for each port that this one has: packets that leave by it.
+    ways_out: Vec<(PortId, Consumer<Packet>)>,
+    gate: Arc<Gate>,
+    /// Changes put into force together so far, the present one included.
+    changes: u64,
+    stage: Stage,
+    batch: Batch,
+    rung: u32,
+    away: Vec<(PortId, usize)>,
+}
+
+/// How far a change that all put into force together has come here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// There is none, or it is still being staged.
+    Staging,
+    /// Waits until all have taken this step.
+    After(Step),
+    /// In force; what is left is work behind the tables.
+    InForce,
+}
+
+impl Member {
+    /// A router that is one worker: everything is as without others.
+    pub fn alone(worker: Worker) -> Self {
+        Self {
+            worker,
+            flows: Vec::new(),
+            ways_out: Vec::new(),
+            gate: Gate::new(1),
+            changes: 0,
+            stage: Stage::Staging,
+            batch: Batch::new(),
+            rung: 0,
+            away: Vec::new(),
+        }
+    }
+
+    /// The members of a router with this graph, which has a `Steer` in front of its flows and an `Egress` for each port, as
+    /// [`super::edge_graph`] makes it. One `seed` each is taken from `seed` upwards.
+    ///
+    /// # Errors
+    /// As [`Worker::new`].
+    pub fn crew(
+        text: &str,
+        planner: &mut RouterPlanner,
+        pool: &Pool,
+        placement: &Placement,
+        seed: u64,
+    ) -> Result<Vec<Self>, WorkerError> {
+        let n = placement.workers();
+        let worker = |i| Worker::new(text, planner, pool.clone(), seed.wrapping_add(i as u64));
+        let mut members: Vec<Self> =
+            (0..n).map(worker).map(|w| w.map(Self::alone)).collect::<Result<_, _>>()?;
+        if n == 1 {
+            return Ok(members);
+        }
+        let gate = Gate::new(n);
+        let [first, others @ ..] = &mut members[..] else { return Ok(members) };
+        let others: Vec<&mut Worker> = others.iter_mut().map(|member| &mut member.worker).collect();
+        first.worker.share_conditioner(others);
+        let mut to: Vec<Vec<Option<Producer<Packet>>>> = (0..n).map(|_| Vec::new()).collect();
+        for (from, row) in to.iter_mut().enumerate() {
+            for (target, member) in members.iter_mut().enumerate() {
+                row.push((from != target).then(|| {
+                    let (producer, consumer) = ring(RING);
+                    member.flows.push(consumer);
+                    producer
+                }));
+            }
+        }
+        for (from, rings) in to.into_iter().enumerate() {
+            members[from].gate = gate.clone();
+            members[from].worker.join(placement.map.clone(), from, rings);
+            for (port, owner) in placement.owners.iter().enumerate().filter(|(_, owner)| **owner != from) {
+                let (producer, consumer) = ring(RING);
+                let port = PortId(port as u16);
+                members[from].worker.hand_over(port, producer);
+                members[from].away.push((port, *owner));
+                members[*owner].ways_out.push((port, consumer));
+            }
+        }
+        Ok(members)
+    }
+
+    /// The worker.
+    pub fn worker(&self) -> &Worker {
+        &self.worker
+    }
+
+    /// The worker, for what concerns this member alone.
+    pub fn worker_mut(&mut self) -> &mut Worker {
+        &mut self.worker
+    }
+
+    /// Takes a batch received at a port of this member through the graph. Not while [`Member::is_halted`].
+    #[inline]
+    pub fn receive(&mut self, now: Instant, port: PortId, batch: &mut Batch) {
+        self.worker.receive(now, port, batch);
+    }
+
+    /// Whether it waits for the others to put a change into force: it must not be given packets or be polled, only
+    /// [`Member::apply`]. Takes no longer than the batch that each other is at.
+    #[inline]
+    pub fn is_halted(&self) -> bool {
+        matches!(self.stage, Stage::After(Step::Halted | Step::Emptied | Step::Flipped))
+    }
+
+    /// Runs the timers due at `now`. Not while [`Member::is_halted`].
+    pub fn poll(&mut self, now: Instant) -> usize {
+        self.worker.poll(now)
+    }
+
+    /// Whether others have handed something over.
+    #[inline]
+    pub fn has_input(&self) -> bool {
+        self.flows.iter().any(|ring| !ring.is_empty())
+            || self.ways_out.iter().any(|(_, ring)| !ring.is_empty())
+    }
+
+    /// Goes on with what others handed over, a batch from each at most. `clock` is asked after a batch was taken, because
+    /// what is in it was received before. `false` when there was nothing.
+    pub fn exchange(&mut self, clock: &mut dyn FnMut() -> Instant) -> bool {
+        let worked = self.take_ways_out(clock);
+        let mut taken = false;
+        for ring in &mut self.flows {
+            let batch = &mut self.batch;
+            if ring.pop_batch(Batch::MAX, |packet| batch.push(packet)) > 0 {
+                taken = true;
+                self.worker.enter(clock(), batch);
+            }
+        }
+        worked | taken
+    }
+
+    fn take_ways_out(&mut self, clock: &mut dyn FnMut() -> Instant) -> bool {
+        let mut taken = false;
+        for (port, ring) in &mut self.ways_out {
+            let batch = &mut self.batch;
+            if ring.pop_batch(Batch::MAX, |packet| batch.push(packet)) > 0 {
+                taken = true;
+                self.worker.enqueue(clock(), *port, batch);
+            }
+        }
+        taken
+    }
+
+    /// Bits of the members whose rings got something since the last call: if they sleep, they must be woken.
+    pub fn take_rung(&mut self) -> u32 {
+        if self.away.is_empty() && self.flows.is_empty() {
+            return 0;
+        }
+        let rung = self.worker.take_rung(&self.away) | self.rung;
+        self.rung = 0;
+        rung
+    }
+
+    /// Applies a change that [`Placement::share`] made for this member, at most 20 µs of work a call. While
+    /// [`ChangeStep::More`] is the answer, call again; the others must be called too, with theirs.
+    pub fn apply(&mut self, now: Instant, change: &mut Change) -> ChangeStep {
+        if !change.together {
+            return self.worker.apply(now, change);
+        }
+        match self.stage {
+            Stage::Staging => {
+                if self.worker.stage_all(now, change) {
+                    self.changes += 1;
+                    self.step(Step::Staged);
+                }
+                ChangeStep::More
+            }
+            Stage::After(step) => {
+                if self.gate.is_open(step, self.changes) {
+                    self.go_on(now, change, step);
+                }
+                ChangeStep::More
+            }
+            Stage::InForce => {
+                let step = self.worker.apply(now, change);
+                if step == ChangeStep::Done {
+                    self.stage = Stage::Staging;
+                }
+                step
+            }
+        }
+    }
+
+    /// All have taken `step`.
+    fn go_on(&mut self, now: Instant, change: &mut Change, step: Step) {
+        match step {
+            Step::Staged => self.step(Step::Halted),
+            Step::Halted => {
+                // Nobody hands anything over any more.
+                while self.take_ways_out(&mut || now) {}
+                self.step(Step::Emptied);
+            }
+            Step::Emptied => {
+                let _ = self.worker.apply(now, change);
+                self.step(Step::Flipped);
+            }
+            Step::Flipped => self.stage = Stage::InForce,
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        self.gate.take(step);
+        self.stage = Stage::After(step);
+    }
+
+    /// Moves what happened since the last call to `into`.
+    pub fn take_events(&mut self, now: Instant, into: &mut Vec<WorkerEvent>) {
+        self.worker.take_events(now, into);
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let flows = self.flows.iter_mut();
+        for ring in flows.chain(self.ways_out.iter_mut().map(|(_, ring)| ring)) {
+            ring.pop_batch(usize::MAX, Packet::release);
+        }
+    }
+}
+
+/// Tells the elements of a worker of the others.
+impl Worker {
+    fn join(&mut self, map: Arc<BucketMap>, me: usize, rings: Vec<Option<Producer<Packet>>>) {
+        if let Some(steer) = self.steer_mut() {
+            steer.join(map, me, rings);
+        }
+    }
+
+    fn hand_over(&mut self, port: PortId, ring: Producer<Packet>) {
+        if let Some(egress) = self.egress_mut(port) {
+            egress.hand_over(ring);
+        }
+    }
+
+    fn take_rung(&mut self, away: &[(PortId, usize)]) -> u32 {
+        let mut rung = self.steer_mut().map_or(0, Steer::take_rung);
+        for (port, owner) in away {
+            let rang = self.egress_mut(*port).is_some_and(|egress| egress.take_rung());
+            rung |= u32::from(rang) << owner;
+        }
+        rung
+    }
+}
