@@ -51,6 +51,8 @@ pub struct RouterPlanner {
     versions: OnceLock<BTreeMap<String, u32>>,
     /// Text of the graph the router made for itself.
     own_graph: String,
+    /// Workers that take its changes.
+    workers: usize,
 }
 
 impl std::fmt::Debug for RouterPlanner {
@@ -99,6 +101,7 @@ impl RouterPlanner {
             graph: None,
             versions: OnceLock::new(),
             own_graph: String::new(),
+            workers: 1,
         }
     }
 
@@ -106,6 +109,13 @@ impl RouterPlanner {
     #[must_use]
     pub fn with_class_names(mut self, limit: u32) -> Self {
         self.classes = Classes::new(limit);
+        self
+    }
+
+    /// Plans for so many workers: what they cannot do together is refused.
+    #[must_use]
+    pub fn with_workers(mut self, workers: usize) -> Self {
+        self.workers = workers;
         self
     }
 
@@ -499,6 +509,13 @@ impl Planner for RouterPlanner {
 
     fn check(&self, draft: &Draft<'_>, graph: Option<&GraphRequest>) -> Vec<ErrorItem> {
         let mut errors = self.check_ports(draft);
+        if self.workers > 1 {
+            let refused = super::crew::refused::check(draft, graph);
+            if graph.is_some() {
+                return refused;
+            }
+            errors.extend(refused);
+        }
         if touches(draft, &[Kind::Class, Kind::Port, Kind::Allocation]) {
             let classes = Trees::new(draft);
             let touched = touched_ports(draft);

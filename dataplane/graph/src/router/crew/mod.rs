@@ -14,6 +14,7 @@
 //! sorted by one generation and queued by another.
 
 mod gate;
+pub(super) mod refused;
 mod share;
 
 use super::{Change, ChangeStep, EdgePort, RouterPlanner, Worker, WorkerError, WorkerEvent};
