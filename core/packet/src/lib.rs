@@ -5,6 +5,7 @@
 //! Containers ([`Batch`], [`PacketList`]) release what they hold when they are dropped: tearing a queue down is no leak.
 
 mod batch;
+mod handover;
 mod list;
 mod meta;
 mod pool;
@@ -12,6 +13,7 @@ mod prefetch;
 mod reason;
 
 pub use batch::Batch;
+pub use handover::Handover;
 pub use list::PacketList;
 pub use meta::{ClassId, Direction, FilterId, LeafId, Meta, NO_CONNECTION, PortId, ProfileId, SlaId};
 pub use pool::{BUFFER_LEN, HEADROOM, Packet, Pool, PoolCounters};

@@ -3,6 +3,7 @@
 use crate::connection::{Connection, mark};
 use crate::counters::Counters;
 use crate::hold::Pacing;
+use crate::live::LiveFlows;
 use crate::passing::Passing;
 use crate::policies::{Facts, Policies, PolicyCounters, endpoints};
 use crate::segment::Segment;
@@ -94,6 +95,12 @@ impl Controller {
     /// Takes another key for its hash. Only before the first segment.
     pub fn rekey(&mut self, seed: u64) {
         self.table.rekey(seed);
+    }
+
+    /// Divides what policies have between the flows of all controllers that count in `live`, of which this is one. To be
+    /// called before the first segment.
+    pub fn share_with_others(&mut self, live: Arc<LiveFlows>) {
+        self.policies.share_with_others(live);
     }
 
     /// Puts `settings` into force and returns the old ones. Flows find their policies again with their next data; without

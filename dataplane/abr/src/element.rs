@@ -59,6 +59,7 @@
 
 use crate::controller::{Checksum, Controller, Verdict};
 use crate::hold::Held;
+use crate::live::LiveFlows;
 use crate::policies::{Facts, PolicyCounters};
 use crate::settings::{AbrPolicyId, Settings};
 use crate::state::FlowState;
@@ -135,6 +136,12 @@ impl Abr {
     pub fn with_credit(mut self, credit: bool) -> Self {
         self.controller.set_credit(credit);
         self
+    }
+
+    /// Divides what policies have between the flows of all workers that count in `live`. To be called before the first
+    /// packet.
+    pub fn share_with_others(&mut self, live: Arc<LiveFlows>) {
+        self.controller.share_with_others(live);
     }
 
     /// Puts a prepared change into force. Returns what was replaced, so that the caller can drop it where that does not

@@ -1,5 +1,6 @@
 //! Policies in force: which one a flow belongs to, and what each of its live flows gets.
 
+use crate::live::LiveFlows;
 use crate::settings::{AbrPolicyId, Match, Policy, Settings};
 use crate::window::MAX_RATE_BPS;
 use perhop_packet::{ClassId, FilterId, SlaId};
@@ -63,13 +64,15 @@ struct State {
 pub(crate) struct Policies {
     settings: Arc<Settings>,
     states: Vec<State>,
+    /// Those of other workers too, where there are any.
+    live: Option<Arc<LiveFlows>>,
     /// Changes whenever flows may belong to other policies than before.
     generation: u32,
 }
 
 impl Policies {
     pub fn new(settings: Arc<Settings>) -> Self {
-        let mut all = Self { settings: Arc::default(), states: Vec::new(), generation: 0 };
+        let mut all = Self { settings: Arc::default(), states: Vec::new(), live: None, generation: 0 };
         let _ = all.replace(settings);
         all
     }
@@ -127,7 +130,27 @@ impl Policies {
 
     /// What policy `id` has done.
     pub fn counters(&self, id: AbrPolicyId) -> PolicyCounters {
-        self.states.get(id.0 as usize).map_or_else(PolicyCounters::default, |s| s.counters)
+        let counters = self.states.get(id.0 as usize).map_or_else(PolicyCounters::default, |s| s.counters);
+        match self.live {
+            Some(_) => {
+                PolicyCounters { share_bps: self.share(id.0.min(u32::from(NO_POLICY)) as u16), ..counters }
+            }
+            None => counters,
+        }
+    }
+
+    /// Shares from now on with the flows of other workers. To be called before the first flow.
+    pub fn share_with_others(&mut self, live: Arc<LiveFlows>) {
+        self.live = Some(live);
+    }
+
+    /// Live flows of policy `id`, in all workers.
+    #[inline]
+    fn live(&self, id: u16) -> u32 {
+        match &self.live {
+            Some(live) => live.of(id),
+            None => self.states.get(usize::from(id)).map_or(0, |s| s.counters.flows),
+        }
     }
 
     #[inline]
@@ -139,6 +162,9 @@ impl Policies {
     pub fn join(&mut self, id: u16) {
         if let Some(counters) = self.counters_mut(id) {
             counters.flows += 1;
+            if let Some(live) = &self.live {
+                live.add(id);
+            }
             self.reckon(id);
         }
     }
@@ -146,7 +172,11 @@ impl Policies {
     /// A live flow of policy `id` becomes silent, ends, or goes to another policy.
     pub fn leave(&mut self, id: u16) {
         if let Some(counters) = self.counters_mut(id) {
-            counters.flows = counters.flows.saturating_sub(1);
+            let had = counters.flows.min(1);
+            counters.flows -= had;
+            if let Some(live) = &self.live {
+                live.take(id, had);
+            }
             self.reckon(id);
         }
     }
@@ -154,19 +184,25 @@ impl Policies {
     /// What a live flow of policy `id` gets, bit/s; 0: it is only watched.
     #[inline]
     pub fn share(&self, id: u16) -> u64 {
+        if self.live.is_some() {
+            return self.policy(id).map_or(0, |policy| share_of(policy, self.live(id)));
+        }
         self.states.get(usize::from(id)).map_or(0, |s| s.counters.share_bps)
     }
 
     /// What a flow gets that is about to become live.
     pub fn next_share(&self, id: u16) -> u64 {
-        let flows = self.states.get(usize::from(id)).map_or(0, |s| s.counters.flows);
+        let flows = self.live(id);
         self.policy(id).map_or(0, |policy| share_of(policy, flows.saturating_add(1)))
     }
 
     /// No flow is live any more.
     pub fn forget_flows(&mut self) {
         for id in 0..self.states.len() {
-            self.states[id].counters.flows = 0;
+            let had = std::mem::take(&mut self.states[id].counters.flows);
+            if let Some(live) = &self.live {
+                live.take(id as u16, had);
+            }
             self.reckon(id as u16);
         }
     }
@@ -177,7 +213,7 @@ impl Policies {
     }
 
     fn reckon(&mut self, id: u16) {
-        let flows = self.counters(AbrPolicyId(u32::from(id))).flows;
+        let flows = self.live(id);
         let share = self.policy(id).map_or(0, |policy| share_of(policy, flows));
         if let Some(counters) = self.counters_mut(id) {
             counters.share_bps = share;
@@ -255,6 +291,27 @@ mod tests {
             idle: Duration::from_secs(5),
         };
         Arc::new(Settings { policies: ids.iter().map(policy).collect() })
+    }
+
+    #[test]
+    fn flows_of_all_workers_share_what_a_policy_has() {
+        let mut crew = [(); 3].map(|()| Policies::new(settings(&[0, 1])));
+        let live = Arc::new(LiveFlows::default());
+        crew.iter_mut().for_each(|one| one.share_with_others(live.clone()));
+        for (worker, flows) in [1, 2, 3].into_iter().enumerate() {
+            (0..flows).for_each(|_| crew[worker].join(0));
+        }
+        let counters = crew.each_ref().map(|one| one.counters(AbrPolicyId(0)));
+        assert_eq!(counters.map(|c| (c.flows, c.share_bps)), [(1, 2_000), (2, 2_000), (3, 2_000)]);
+        assert_eq!(crew.each_ref().map(|one| (one.share(0), one.share(1))), [(2_000, 12_000); 3]);
+        assert_eq!(crew[0].next_share(0), 12_000 / 7);
+        crew[2].forget_flows();
+        crew[1].leave(0);
+        crew[0].leave(0);
+        // One that has none takes none of the others'.
+        crew[0].leave(0);
+        assert_eq!(crew.each_ref().map(|one| one.share(0)), [12_000; 3]);
+        assert_eq!(live.of(0), 1);
     }
 
     #[test]

@@ -32,7 +32,7 @@ use foldhash::SharedSeed;
 use perhop_element::{
     ArgError, Args, BuildCx, CounterSink, Cx, Element, ElementType, PortCount, PortIndex, Reader,
 };
-use perhop_packet::{Batch, DropReason, Packet};
+use perhop_packet::{Batch, DropReason, Handover, Packet};
 use perhop_ring::Producer;
 use perhop_wire::{Fragment, Layout};
 use std::any::Any;
@@ -96,7 +96,7 @@ struct Crew {
 /// The way to another worker.
 #[derive(Debug)]
 struct Lane {
-    ring: Producer<Packet>,
+    ring: Producer<Handover>,
     staged: Vec<Packet>,
 }
 
@@ -117,7 +117,7 @@ impl Steer {
 
     /// Goes by `map` from now on, as worker `me`, with a ring to each other worker by its number. A worker without a ring is
     /// one that cannot be reached: its packets are dropped.
-    pub fn join(&mut self, map: Arc<BucketMap>, me: usize, rings: Vec<Option<Producer<Packet>>>) {
+    pub fn join(&mut self, map: Arc<BucketMap>, me: usize, rings: Vec<Option<Producer<Handover>>>) {
         let lane = |ring| Lane { ring, staged: Vec::with_capacity(Batch::MAX) };
         self.crew = Some(Crew { map, me, to: rings.into_iter().map(|ring| ring.map(lane)).collect() });
     }
@@ -158,7 +158,7 @@ impl Element for Steer {
         for (worker, lane) in crew.to.iter_mut().enumerate() {
             let Some(lane) = lane.as_mut().filter(|lane| !lane.staged.is_empty()) else { continue };
             let mut staged = lane.staged.drain(..);
-            let put = lane.ring.push_batch(&mut staged);
+            let put = lane.ring.push_batch(&mut staged.by_ref().map(Handover::from));
             for packet in staged {
                 cx.drop(packet, DropReason::RingFull);
             }

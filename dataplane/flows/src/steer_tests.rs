@@ -12,7 +12,7 @@ fn map(workers: usize) -> Arc<BucketMap> {
 }
 
 /// A bench of worker 0 of two, with the other's end of the ring.
-fn bench(capacity: usize) -> (Bench, Consumer<Packet>) {
+fn bench(capacity: usize) -> (Bench, Consumer<Handover>) {
     let (to, from) = ring(capacity);
     let mut steer = Steer::new();
     steer.join(map(2), 0, vec![None, Some(to)]);
@@ -50,7 +50,7 @@ fn every_flow_goes_to_one_worker_and_what_finds_no_room_is_dropped_for_a_reason(
     }
     assert!(mine > 60 && theirs > 60, "{mine} and {theirs} of 200");
     assert_eq!(bench.sink(0).arrived.len(), mine);
-    assert_eq!(other.pop_batch(1000, Packet::release), 16);
+    assert_eq!(other.pop_batch(1000, drop), 16);
     let counters = bench.driver.counters(bench.node).unwrap();
     assert_eq!(counters.consumed, 16);
     assert_eq!(counters.drops[DropReason::RingFull.index()], theirs as u64 - 16);

@@ -1,9 +1,11 @@
 //! The thread that owns the control machine: requests in, changes to the packet thread, answers and events out.
 
+use crate::explain::Explained;
 use crate::facts::FactsLine;
 use crate::lanes::{DetectorClass, Item, Lanes};
+use crate::lines::Lines;
 use crate::machine::Steal;
-use crate::packet_thread::{Line, Message, Notice};
+use crate::packet_thread::{Message, Notice};
 use crate::router_forwarder::{ChangeJob, RouterForwarder};
 use crate::show::{Counting, ShowPage};
 use perhop_elements::route::{NeighbourUpdate, PortInfo, RouteEntry};
@@ -74,7 +76,7 @@ pub(crate) enum ToControl {
 
 pub(crate) struct ControlThread {
     control: Control<RouterPlanner>,
-    line: Line<RouterForwarder>,
+    lines: Lines,
     lanes: Lanes,
     facts: Arc<FactsLine>,
     netlink: Netlink,
@@ -83,6 +85,8 @@ pub(crate) struct ControlThread {
     /// Number of each port's last socket.
     numbers: Vec<u32>,
     port_names: Vec<String>,
+    /// Tickets of changes that some packet threads have not applied yet, with how many have.
+    applied: HashMap<u64, usize>,
     waiting: HashMap<u64, Done<Arc<Reply>>>,
     next_request: u64,
     watchers: Vec<Box<dyn FnMut() -> bool + Send>>,
@@ -95,7 +99,7 @@ pub(crate) struct ControlThread {
 /// What a control thread is made of.
 pub(crate) struct Parts {
     pub(crate) control: Control<RouterPlanner>,
-    pub(crate) line: Line<RouterForwarder>,
+    pub(crate) lines: Lines,
     pub(crate) lanes: Lanes,
     pub(crate) facts: Arc<FactsLine>,
     pub(crate) netlink: Netlink,
@@ -109,7 +113,7 @@ impl ControlThread {
             parts.control.planner().ports().iter().map(|p| p.name.clone()).collect();
         Self {
             control: parts.control,
-            line: parts.line,
+            lines: parts.lines,
             lanes: parts.lanes,
             facts: parts.facts,
             netlink: parts.netlink,
@@ -117,6 +121,7 @@ impl ControlThread {
             up: vec![true; port_names.len()],
             numbers: vec![0; port_names.len()],
             port_names,
+            applied: HashMap::new(),
             waiting: HashMap::new(),
             next_request: 1,
             watchers: Vec::new(),
@@ -174,7 +179,18 @@ impl ControlThread {
     }
 
     fn send_change(&self, ticket: Option<u64>, change: Change) {
-        self.line.send(Message::Job(Box::new(ChangeJob { ticket, change })));
+        self.lines.share(change, |change| Message::Job(Box::new(ChangeJob { ticket, change })));
+    }
+
+    /// One more packet thread has applied it: whether all have.
+    fn is_applied(&mut self, ticket: u64) -> bool {
+        let threads = self.applied.entry(ticket).or_default();
+        *threads += 1;
+        let all = *threads == self.lines.len();
+        if all {
+            self.applied.remove(&ticket);
+        }
+        all
     }
 
     fn tell_watchers(&mut self) {
@@ -189,18 +205,18 @@ impl ControlThread {
         match message {
             ToControl::World(world) => self.world(*world),
             ToControl::PortGone(port) => {
-                self.line.send(Message::PortDown(port));
+                self.lines.to_owner(port, Message::PortDown(port));
                 self.port_state(port, false);
             }
             ToControl::PortBack(port, number, socket) => {
                 if let Some(last) = self.numbers.get_mut(port.index()) {
                     *last = number;
                 }
-                self.line.send(Message::PortUp(port, number, socket));
+                self.lines.to_owner(port, Message::PortUp(port, number, socket));
                 self.port_state(port, true);
             }
             ToControl::Applied(job) => {
-                if let Some(ticket) = job.ticket {
+                if let Some(ticket) = job.ticket.filter(|ticket| self.is_applied(*ticket)) {
                     self.input(Input::Applied { ticket });
                 }
             }
@@ -208,10 +224,15 @@ impl ControlThread {
             ToControl::Notice(Notice::PortLost(port, number)) => self.port_lost(port, number),
             // Here nobody waits.
             ToControl::Notice(Notice::Closed(socket)) => drop(socket),
+            ToControl::Counted(counting) if counting.counted() < self.lines.len() => {
+                let next = counting.counted();
+                let survey = crate::show::CountSurvey::after(&self.control, *counting);
+                self.lines.to(next, Message::Survey(Box::new(survey)));
+            }
             ToControl::Counted(counting) => {
                 counting.finish(&self.control, &self.port_names, &self.steal);
             }
-            ToControl::Explained(explained, done) => done(explained.finish(&self.control)),
+            ToControl::Explained(explained, done) => self.explained(*explained, done),
             ToControl::Stop => {}
         }
     }
@@ -330,10 +351,10 @@ impl ControlThread {
         self.input(Input::Request { request, who, transaction });
     }
 
-    /// Asks the packet thread; [`Counting::finish`] goes on with the answer.
+    /// Asks the packet threads, one after the other; [`Counting::finish`] goes on with the answer.
     fn count(&mut self, purpose: crate::show::Purpose) {
         let survey = crate::show::CountSurvey::new(&self.control, purpose);
-        self.line.send(Message::Survey(Box::new(survey)));
+        self.lines.to(0, Message::Survey(Box::new(survey)));
     }
 
     fn explain(&mut self, text: &str, done: Done<Result<serde_json::Value, ErrorItem>>) {
@@ -341,10 +362,32 @@ impl ControlThread {
             Ok(question) => question,
             Err(error) => return done(Err(error)),
         };
-        self.line.send(Message::Ask(Box::new(move |forwarder: &mut RouterForwarder| {
-            let explained = question.ask(forwarder.worker());
+        let thread = question.decides(&self.lines.placement);
+        self.ask(thread, move |forwarder| question.ask(forwarder.worker(), thread), done);
+    }
+
+    /// Has a packet thread explain, which is not to hear of it again.
+    fn ask(
+        &self,
+        thread: usize,
+        ask: impl FnOnce(&mut RouterForwarder) -> Explained + Send + 'static,
+        done: Done<Result<serde_json::Value, ErrorItem>>,
+    ) {
+        let ask = move |forwarder: &mut RouterForwarder| {
+            let explained = ask(forwarder);
             forwarder.outbox().deliver(ToControl::Explained(Box::new(explained), done));
-        })));
+        };
+        self.lines.to(thread, Message::Ask(Box::new(ask)));
+    }
+
+    /// What one packet thread says; the others have queues of their own to tell of.
+    fn explained(&mut self, mut explained: Explained, done: Done<Result<serde_json::Value, ErrorItem>>) {
+        match explained.next(self.lines.len()) {
+            Some(thread) => {
+                self.ask(thread, move |forwarder| explained.and_queues_of(forwarder.worker()), done);
+            }
+            None => done(explained.finish(&self.control)),
+        }
     }
 }
 

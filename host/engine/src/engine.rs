@@ -9,6 +9,7 @@ use crate::facts::{Facts, FactsLine};
 use crate::handle::Handle;
 use crate::inlet::Inlet;
 use crate::lanes::{self, Lanes};
+use crate::lines::Lines;
 use crate::machine::Steal;
 use crate::outbox;
 use crate::packet_thread::{Line, Message, PacketThread, Scheduling};
@@ -16,13 +17,17 @@ use crate::port::LivePort;
 use crate::prepare::{self, Device};
 use crate::prepared::Prepared;
 use crate::report::{Recording, Report};
-use crate::router_forwarder::RouterForwarder;
+use crate::router_forwarder::{Alarm, RouterForwarder};
+use crate::show::sums;
 use crate::socket_plan::{SocketPlan, XdpPlan};
 use crate::supervisor::{Order, PacketHandle, Running, supervise};
 use crate::wait::{MAX_PORTS, Wake};
 use crossbeam_channel::{Sender, bounded, unbounded};
+use perhop_flows::FlowEvent;
 use perhop_graph::control::{Control, Limits};
-use perhop_graph::router::{EdgeOptions, EdgePort, RouterPlanner, Worker, edge_graph, registry};
+use perhop_graph::router::{
+    EdgeOptions, EdgePort, MAX_WORKERS, Member, Placement, RouterPlanner, edge_graph, registry,
+};
 use perhop_graph::routerfile::{PortIo, RouterFile, RouterSettings};
 use perhop_io::{DevicePort, clock};
 use perhop_model::{Kind, Object, Outcome, PortMode, PortSpec};
@@ -58,7 +63,9 @@ pub struct EngineConfig {
     pub pool_size: usize,
     /// Seed of random decisions.
     pub seed: u64,
-    /// CPU for the packet thread to stay on.
+    /// Packet threads that are one router, 1 … 16, with the default graph. Ports go to them in turn.
+    pub workers: usize,
+    /// CPU for the packet thread to stay on; of several the first, and the next CPUs are for the others.
     pub cpu: Option<usize>,
     /// Try for real-time priority.
     pub fifo: bool,
@@ -97,6 +104,7 @@ impl EngineConfig {
             abr_credit: true,
             pool_size: 65_536,
             seed: 1,
+            workers: 1,
             cpu: None,
             fifo: false,
             pcap_dir: None,
@@ -125,6 +133,7 @@ impl EngineConfig {
         let mut config = Self::new(name, namespace, file.objects.clone(), state_dir);
         config.take_limits(&file.router);
         config.io = file.router.io;
+        config.workers = file.router.workers;
         config
     }
 
@@ -152,7 +161,7 @@ pub struct StopReport {
 /// A running router. Stops when dropped, and by itself when one of its threads dies.
 pub struct Engine {
     name: String,
-    line: Line<RouterForwarder>,
+    lines: Lines,
     state_file: PathBuf,
     orders: Sender<Order>,
     supervisor: Option<JoinHandle<StopReport>>,
@@ -176,6 +185,20 @@ fn ports_of(objects: &[Object]) -> Result<Vec<EdgePort>, EngineError> {
     Ok(ports)
 }
 
+/// Several workers have the default graph, route, and are not taken the measure of.
+fn check_workers(config: &EngineConfig, ports: &[EdgePort]) -> Result<(), EngineError> {
+    let bridges = ports.iter().any(|p| p.spec.mode == PortMode::Bridge);
+    let why = match config.workers {
+        1 => return Ok(()),
+        2..=MAX_WORKERS if config.graph.is_some() => "have their own graph",
+        2..=MAX_WORKERS if bridges => "do not bridge",
+        2..=MAX_WORKERS if config.accounting.is_some() => "are not taken the time of",
+        2..=MAX_WORKERS => return Ok(()),
+        _ => "are too many or none",
+    };
+    Err(EngineError::Workers { workers: config.workers, why })
+}
+
 fn device_of(port: &EdgePort) -> Device {
     let device = if port.spec.device.is_empty() { &port.name } else { &port.spec.device };
     Device { port: port.name.clone(), device: device.clone() }
@@ -189,18 +212,23 @@ impl Engine {
     /// See [`EngineError`]. Nothing stays changed then.
     pub fn start(config: EngineConfig) -> Result<(Self, Handle), EngineError> {
         let ports = ports_of(&config.objects)?;
+        check_workers(&config, &ports)?;
         let devices: Vec<Device> = ports.iter().map(device_of).collect();
         let namespace = config.namespace.clone().map_or_else(Namespace::current, Ok)?;
         let options = EdgeOptions::live(config.connections)
             .with_abr(config.abr_connections)
-            .with_abr_credit(config.abr_credit);
+            .with_abr_credit(config.abr_credit)
+            .with_workers(config.workers);
         let text = config.graph.clone().unwrap_or_else(|| edge_graph(&ports, &options));
-        let mut planner = RouterPlanner::new(ports.clone(), registry());
+        let mut planner = RouterPlanner::new(ports.clone(), registry()).with_workers(config.workers);
         let pool = Pool::new(config.buffers(ports.len()));
-        let mut worker = Worker::new(&text, &mut planner, pool.clone(), config.seed)
+        // Nobody outside may know which flows meet in one worker.
+        let key = config.seed ^ clock::monotonic().0 ^ u64::from(std::process::id()) << 40;
+        let placement = Placement::new(config.workers, &ports, key);
+        let mut members = Member::crew(&text, &mut planner, &pool, &placement, config.seed)
             .map_err(|e| EngineError::Graph(vec![e.to_string()]))?;
         if let Some(accounting) = config.accounting {
-            accounting.start(worker.driver_mut());
+            members.iter_mut().for_each(|m| accounting.start(m.worker_mut().driver_mut()));
         }
         let prepared = Prepared::new(&config.name, &config.state_dir, &namespace, &devices)?;
         let bridges = ports.iter().any(|p| p.spec.mode == PortMode::Bridge);
@@ -221,10 +249,10 @@ impl Engine {
         warnings.extend(prepare::mtu_warning(&netlink, &bridged));
         let threads = Threads { config: &config, namespace, devices, plan, prepared, netlink, text };
         let (orders, supervisor, deaths) = supervisor(&config.name)?;
-        let (running, handle) = threads.start(planner, worker, sockets, deaths)?;
+        let (running, handle) = threads.start(planner, (members, placement), sockets, deaths)?;
         let engine = Self {
             name: config.name.clone(),
-            line: running.line.clone(),
+            lines: running.lines.clone(),
             state_file: running.prepared.path().to_owned(),
             orders: orders.clone(),
             supervisor: Some(supervisor),
@@ -271,14 +299,15 @@ impl Engine {
 
     /// Starts sampling queues and classes (again).
     pub fn record(&self, interval: Duration) {
-        self.line.send(Message::Record(interval));
+        self.lines.to_all(|| Message::Record(interval));
     }
 
     /// Ends sampling and gives what was sampled.
     pub fn take_recording(&self) -> Option<Recording> {
-        let (to, from) = bounded(1);
-        self.line.send(Message::TakeRecording(to));
-        from.recv().ok().flatten()
+        let (to, from) = bounded(self.lines.len());
+        self.lines.to_all(|| Message::TakeRecording(to.clone()));
+        drop(to);
+        sums::of_recordings(from.iter().flatten())
     }
 
     /// Stops forwarding, puts the interfaces back and removes the state file.
@@ -318,6 +347,8 @@ fn supervisor(name: &str) -> Result<Supervisor, EngineError> {
     Ok((orders, thread, deaths))
 }
 
+type Seat = (RouterForwarder, Arc<Wake>);
+
 /// Everything the threads are started from.
 struct Threads<'c> {
     config: &'c EngineConfig,
@@ -333,7 +364,7 @@ impl Threads<'_> {
     fn start(
         self,
         planner: RouterPlanner,
-        worker: Worker,
+        (members, placement): (Vec<Member>, Placement),
         sockets: Vec<DevicePort>,
         deaths: Sender<ThreadDeath>,
     ) -> Result<(Running, Handle), EngineError> {
@@ -354,8 +385,26 @@ impl Threads<'_> {
             Facts::open(self.namespace.clone(), self.devices.clone(), self.plan.clone(), saved)?;
         let _ = to_control.send(ToControl::World(Box::new(world)));
         let (capture, ports) = self.ports(&names, sockets)?;
-        let forwarder = RouterForwarder::new(worker, names.clone(), inside.clone(), flows);
-        let (line, packet) = self.packet_thread(forwarder, ports, sentinel("packet"))?;
+        let seats = self.seats(members, &names, &inside, &flows)?;
+        let mut ports: Vec<Option<LivePort>> = ports.into_iter().map(Some).collect();
+        let (mut lines, mut packet) = (Vec::new(), Vec::new());
+        for (i, seat) in seats.into_iter().enumerate() {
+            let mine = placement.ports(i).filter_map(|port| ports.get_mut(port.index())?.take()).collect();
+            match self.packet_thread(i, seat, mine, sentinel("packet")) {
+                Ok((line, thread)) => {
+                    lines.push(line);
+                    packet.push(thread);
+                }
+                Err(error) => {
+                    stopping.store(true, Ordering::Release);
+                    for line in lines {
+                        line.send(Message::Stop);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        let lines = Lines::new(lines, placement);
         let (requests, requests_out) = Inlet::new(INLET);
         // The epoch differs between starts on one machine.
         let epoch = clock::monotonic().0 + clock::real_minus_monotonic();
@@ -363,7 +412,7 @@ impl Threads<'_> {
         let steal = Steal::now();
         let parts = Parts {
             control: Control::new(epoch, planner, Limits::default()),
-            line: line.clone(),
+            lines: lines.clone(),
             lanes: Lanes { facts: facts_out, inside: inside_out, requests: requests_out, flows: flows_out },
             facts: facts_line.clone(),
             netlink: self.netlink,
@@ -378,7 +427,7 @@ impl Threads<'_> {
             Ok(control) => control,
             Err(error) => {
                 stopping.store(true, Ordering::Release);
-                line.send(Message::Stop);
+                lines.to_all(|| Message::Stop);
                 return Err(error);
             }
         };
@@ -392,14 +441,32 @@ impl Threads<'_> {
             Err(error) => {
                 stopping.store(true, Ordering::Release);
                 let _ = inside.send(ToControl::Stop);
-                line.send(Message::Stop);
+                lines.to_all(|| Message::Stop);
                 return Err(error);
             }
         };
         let prepared = self.prepared;
         let running =
-            Running { line, inside, facts_line, stopping, packet, control, facts, capture, prepared, steal };
+            Running { lines, inside, facts_line, stopping, packet, control, facts, capture, prepared, steal };
         Ok((running, Handle { requests, epoch, ports: names.into() }))
+    }
+
+    /// What each packet thread is to run, and what wakes it.
+    fn seats(
+        &self,
+        members: Vec<Member>,
+        names: &[String],
+        inside: &Sender<ToControl>,
+        flows: &Sender<FlowEvent>,
+    ) -> Result<Vec<Seat>, EngineError> {
+        let wakes = members.iter().map(|_| Wake::new().map(Arc::new)).collect::<Result<Vec<_>, _>>();
+        let wakes = wakes.map_err(EngineError::Thread)?;
+        let alarms: Arc<[Alarm]> = wakes.iter().cloned().map(Alarm::new).collect();
+        let forwarder = |(i, member)| {
+            let seat = (member, i, alarms.clone());
+            RouterForwarder::new(seat, names.to_vec(), inside.clone(), flows.clone())
+        };
+        Ok(members.into_iter().enumerate().map(forwarder).zip(wakes).collect())
     }
 
     fn ports(
@@ -425,15 +492,18 @@ impl Threads<'_> {
 
     fn packet_thread(
         &self,
-        forwarder: RouterForwarder,
+        i: usize,
+        (forwarder, wake): Seat,
         ports: Vec<LivePort>,
         watch: Sentinel,
     ) -> Result<(Line<RouterForwarder>, PacketHandle), EngineError> {
-        let wake = Arc::new(Wake::new().map_err(EngineError::Thread)?);
         let (messages, out) = Inlet::new(4096);
         let turning = PacketThread::new(forwarder, ports, out, wake.clone());
-        let scheduling = Scheduling { cpu: self.config.cpu, fifo: self.config.fifo };
-        let name = format!("pkt-{}", self.config.name);
+        let scheduling = Scheduling { cpu: self.config.cpu.map(|cpu| cpu + i), fifo: self.config.fifo };
+        let name = match i {
+            0 => format!("pkt-{}", self.config.name),
+            _ => format!("pkt{i}-{}", self.config.name),
+        };
         let thread = self.namespace.spawn(&name, move || watch.guard(|| turning.run(scheduling)))?;
         let line = Line { messages, wake };
         if let Some(interval) = self.config.record {
@@ -528,7 +598,7 @@ pub(crate) mod tests {
             engine.on_failure(move |death| tell.send(death.clone()).unwrap());
             match thread {
                 "packet" => {
-                    engine.line.send(Message::Count(Box::new(|_, _, _| panic!("out of luck"))));
+                    engine.lines.to(0, Message::Count(Box::new(|_, _, _| panic!("out of luck"))));
                 }
                 "control" => handle.events(0, 1, |_| panic!("out of luck")),
                 _ => engine.facts.broken.store(true, Ordering::Release),
@@ -541,6 +611,14 @@ pub(crate) mod tests {
             assert_eq!(report.failure, Some(death));
             assert!(report.restore_error.is_none(), "{:?}", report.restore_error);
         }
+        let (engine, _) = bench
+            .start_of("second", "[router]\nworkers = 2\n[[port]]\nname = \"p0\"\n[[port]]\nname = \"p1\"\n");
+        let (tell, told) = bounded(1);
+        engine.on_failure(move |death| tell.send(death.clone()).unwrap());
+        engine.lines.to(1, Message::Count(Box::new(|_, _, _| panic!("out of luck"))));
+        let death = told.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
+        assert_eq!((death.thread, bench.is_as_before()), ("packet", true), "of several workers one died");
+        assert_eq!(engine.stop().failure, Some(death));
         let (engine, _) = bench.start("living");
         assert_eq!(engine.stop().failure, None);
         assert!(bench.is_as_before());
@@ -569,10 +647,10 @@ pub(crate) mod tests {
         let before = opened();
         let config = perhop_io::AfPacketConfig::new("p0", "p0");
         let socket = bench.namespace.run(|| perhop_io::AfPacket::open(config)).unwrap().unwrap();
-        engine.line.send(Message::PortUp(PortId(0), 0, Box::new(socket.into())));
+        engine.lines.to(0, Message::PortUp(PortId(0), 0, Box::new(socket.into())));
         turns_of_the_facts_thread();
         assert_eq!((opened(), port(&handle, "p0").facts["state"].as_str()), (before, "up"), "replaced");
-        engine.line.send(Message::PortDown(PortId(0)));
+        engine.lines.to(0, Message::PortDown(PortId(0)));
         turns_of_the_facts_thread();
         assert_eq!((opened(), port(&handle, "p0").facts["state"].as_str()), (before, "down"), "commanded");
         let events = handle.wait(|done| handle.events(0, 100, done)).unwrap();
@@ -620,18 +698,23 @@ pub(crate) mod tests {
             let _ = held.recv();
         });
         is_busy.recv().unwrap();
-        engine.line.send(Message::Count(Box::new(|_, _, forwarder| {
-            for _ in 0..10_000 {
-                let wanted =
-                    WorkerEvent::NeighbourWanted { port: PortId(0), address: "192.0.2.1".parse().unwrap() };
-                forwarder.outbox().offer(ToControl::Worker(wanted));
-            }
-        })));
+        engine.lines.to(
+            0,
+            Message::Count(Box::new(|_, _, forwarder| {
+                for _ in 0..10_000 {
+                    let wanted = WorkerEvent::NeighbourWanted {
+                        port: PortId(0),
+                        address: "192.0.2.1".parse().unwrap(),
+                    };
+                    forwarder.outbox().offer(ToControl::Worker(wanted));
+                }
+            })),
+        );
         Netlink::open_in(&bench.namespace).unwrap().delete_link("p1").unwrap();
         let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
         loop {
             let (to, from) = bounded(1);
-            engine.line.send(Message::Count(Box::new(move |_, rows, _| to.send(rows).unwrap())));
+            engine.lines.to(0, Message::Count(Box::new(move |_, rows, _| to.send(rows).unwrap())));
             let rows: Vec<crate::report::Row> = from.recv().unwrap();
             let row =
                 |kind: &str, name: &str| rows.iter().find(|r| r.kind == kind && r.name == name).unwrap();
@@ -706,7 +789,7 @@ pub(crate) mod tests {
         let scope = crate::survey::Scope { elements: true, classes: true, ..Default::default() };
         let (to, from) = bounded(1);
         let cursor = crate::survey::Cursor::new(scope, Default::default());
-        engine.line.send(Message::Survey(Box::new(Stepwise { cursor, slices: 0, most: 0, to })));
+        engine.lines.to(0, Message::Survey(Box::new(Stepwise { cursor, slices: 0, most: 0, to })));
         let (slices, most, mut leaves) = from.recv().unwrap();
         assert!(most <= 16 && slices >= CLASSES / 16, "{most} at once, {slices} slices");
         let all = leaves.len();

@@ -18,6 +18,14 @@ pub enum EngineError {
         /// What was attempted.
         attempt: String,
     },
+    /// Several workers do not do this.
+    #[error("{workers} workers {why}; use workers = 1 in [router], or 2 to 16 with the default graph")]
+    Workers {
+        /// Workers asked for.
+        workers: usize,
+        /// What they do not.
+        why: &'static str,
+    },
     /// A port's interface does not exist.
     #[error(
         "port \"{port}\": there is no interface \"{device}\" in this network namespace; `ip link` lists them"

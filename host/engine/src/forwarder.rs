@@ -41,6 +41,20 @@ pub(crate) trait Forwarder: Send + 'static {
     fn finished(&mut self, now: Instant, job: Self::Job);
     /// Tell the outside of a port.
     fn notice(&mut self, notice: Notice);
+    /// Goes on with what other threads handed over; `clock` is asked after it was taken. `false` when there was nothing.
+    fn exchange(&mut self, _clock: &mut dyn FnMut() -> Instant) -> bool {
+        false
+    }
+    /// Whether it waits for other threads: then only [`Forwarder::run`] and what is transmitted goes on.
+    fn is_halted(&self) -> bool {
+        false
+    }
+    /// The thread is about to sleep. `false` when there is something to do, and it must not.
+    fn doze(&mut self) -> bool {
+        true
+    }
+    /// The thread is awake again.
+    fn rouse(&mut self) {}
     /// Called after every turn of the loop: tell the outside what happened. `false` when something could not be told yet:
     /// another turn must follow soon.
     fn turn_ended(&mut self, now: Instant) -> bool;

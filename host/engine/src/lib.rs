@@ -6,7 +6,8 @@
 //!                                  │   └ routes, neighbours, links ─ facts thread ◄── netlink
 //! ```
 //!
-//! The packet thread owns a [`perhop_graph::router::Worker`] and the ports; the control thread owns the
+//! A packet thread owns a [`perhop_graph::router::Member`] and its ports; of a router of several workers each has a packet
+//! thread, and they hand packets to each other by rings. The control thread owns the
 //! [`perhop_graph::control::Control`] machine. No runtime: plain threads, channels, one `eventfd` to end a sleep.
 #![forbid(unsafe_code)]
 #![allow(
@@ -32,6 +33,7 @@ mod handle;
 mod host_abr;
 mod inlet;
 mod lanes;
+mod lines;
 mod machine;
 mod outbox;
 mod packet_thread;

@@ -199,8 +199,12 @@ impl<F: Forwarder> PacketThread<F> {
             let retry = (self.blocked | self.pending != 0).then_some(self.retry);
             let untold = self.untold.then_some(self.now + TELL_AGAIN);
             let deadline = [self.due, sample, retry, untold].into_iter().flatten().min();
+            if !self.forwarder.doze() {
+                continue;
+            }
             let ports = self.ports.iter().map(LivePort::socket);
             let woken = waiter.wait(self.now, deadline, &self.wake, ports);
+            self.forwarder.rouse();
             for i in 0..self.ports.len() {
                 if woken.errors & (1 << i) != 0 && self.ports[i].check_link().is_err() {
                     self.lose(i);
@@ -214,6 +218,9 @@ impl<F: Forwarder> PacketThread<F> {
         self.turns += 1;
         let before = self.now;
         self.now = clock::monotonic();
+        if self.forwarder.is_halted() {
+            return self.halted_turn();
+        }
         // An emulated network takes frames at the instants they came: first what came, then what was due since.
         let mut worked = !F::BY_STAMP && self.run_timers(before);
         for k in 0..self.ports.len() {
@@ -223,6 +230,10 @@ impl<F: Forwarder> PacketThread<F> {
         if F::BY_STAMP {
             worked |= self.run_timers(before);
         }
+        worked |= self.forwarder.exchange(&mut || {
+            self.now = clock::monotonic();
+            self.now
+        });
         self.turn = (self.turn + 1) % self.ports.len().max(1);
         for i in 0..self.ports.len() {
             worked |= self.transmit(i);
@@ -240,6 +251,17 @@ impl<F: Forwarder> PacketThread<F> {
         }
         self.due = self.forwarder.next_wakeup();
         worked
+    }
+
+    /// Other threads are to get as far as this one with a change: in the time of a batch each.
+    fn halted_turn(&mut self) -> bool {
+        self.run_job();
+        self.untold = !self.forwarder.turn_ended(self.now);
+        if self.wake.take() {
+            self.read_messages();
+        }
+        self.due = self.forwarder.next_wakeup();
+        true
     }
 
     /// `before` is the latest time the forwarder was given.

@@ -7,6 +7,7 @@ use crate::graph_forwarder::element_rows;
 use crate::outbox::Outbox;
 use crate::packet_thread::Notice;
 use crate::report::Row;
+use crate::wait::Wake;
 use crossbeam_channel::Sender;
 use perhop_abr::{AbrPolicyId, FlowState, PolicyCounters};
 use perhop_element::{CounterSink, NodeId};
@@ -14,9 +15,11 @@ use perhop_elements::police::{ConditionCounters, Conditioner};
 use perhop_elements::queue::Wait;
 use perhop_elements::schedule::{ClassCounters, NodeIndex};
 use perhop_flows::{AdmissionReport, FlowEvent, FlowTuple};
-use perhop_graph::router::{Change, ChangeStep, Worker, WorkerEvent};
+use perhop_graph::router::{Change, ChangeStep, Member, Worker, WorkerEvent};
 use perhop_packet::{Batch, ClassId, Pool, PortId, ProfileId, SlaId};
+use perhop_ring::Bell;
 use perhop_units::{Duration, Instant, Rate};
+use std::sync::Arc;
 
 /// A change on its way: with the ticket of its transaction, or none when it belongs to none.
 pub(crate) struct ChangeJob {
@@ -25,12 +28,28 @@ pub(crate) struct ChangeJob {
 }
 
 pub(crate) struct RouterForwarder {
-    worker: Worker,
+    member: Member,
+    /// Which of the router's packet threads it is on.
+    me: usize,
+    /// Of the router's packet threads, in their order.
+    alarms: Arc<[Alarm]>,
     port_names: Vec<String>,
     outbox: Outbox<ToControl>,
     flows: Sender<FlowEvent>,
     flows_missed: u64,
     events: Vec<WorkerEvent>,
+}
+
+/// Ends the sleep of a packet thread that others hand something to.
+pub(crate) struct Alarm {
+    bell: Bell,
+    wake: Arc<Wake>,
+}
+
+impl Alarm {
+    pub(crate) fn new(wake: Arc<Wake>) -> Self {
+        Self { bell: Bell::new(), wake }
+    }
 }
 
 /// Counters of one class, by its place in a port's tree.
@@ -78,15 +97,16 @@ pub(crate) struct RawAbr {
 }
 
 impl RouterForwarder {
-    /// `control` takes what must be told, `flows` the events of flows as long as it has room.
+    /// The only worker, or one of several that have `alarms`. `control` takes what must be told, `flows` the events of flows
+    /// as long as it has room.
     pub(crate) fn new(
-        worker: Worker,
+        (member, me, alarms): (Member, usize, Arc<[Alarm]>),
         port_names: Vec<String>,
         control: Sender<ToControl>,
         flows: Sender<FlowEvent>,
     ) -> Self {
         let outbox = Outbox::new(control);
-        Self { worker, port_names, outbox, flows, flows_missed: 0, events: Vec::new() }
+        Self { member, me, alarms, port_names, outbox, flows, flows_missed: 0, events: Vec::new() }
     }
 
     /// To answer the control thread.
@@ -95,12 +115,12 @@ impl RouterForwarder {
     }
 
     pub(crate) fn worker(&self) -> &Worker {
-        &self.worker
+        self.member.worker()
     }
 
     #[cfg(test)]
     pub(crate) fn worker_mut(&mut self) -> &mut Worker {
-        &mut self.worker
+        self.member.worker_mut()
     }
 
     pub(crate) fn port_count(&self) -> usize {
@@ -109,12 +129,27 @@ impl RouterForwarder {
 
     /// Whether an element is the conditioner, whose counters are sums over what it conditions.
     pub(crate) fn is_conditioner(&self, id: NodeId) -> bool {
-        self.worker.driver().element_ref::<Conditioner>(id).is_some()
+        self.worker().driver().element_ref::<Conditioner>(id).is_some()
     }
 
     /// What every element counts, in one go: when nothing is forwarded any more.
     pub(crate) fn element_rows(&self) -> Vec<Row> {
-        element_rows(self.worker.driver())
+        element_rows(self.worker().driver())
+    }
+}
+
+impl RouterForwarder {
+    /// Wakes the packet threads that sleep and were handed something.
+    #[inline]
+    fn ring_others(&mut self) {
+        let rung = self.member.take_rung();
+        if rung == 0 {
+            return;
+        }
+        let rung = self.alarms.iter().enumerate().filter(|(i, _)| rung & 1 << i != 0);
+        for (_, alarm) in rung.filter(|(_, alarm)| alarm.bell.ring()) {
+            alarm.wake.wake();
+        }
     }
 }
 
@@ -143,36 +178,60 @@ impl Forwarder for RouterForwarder {
     const PRETEND: Duration = Duration::ZERO;
 
     fn pool(&self) -> &Pool {
-        self.worker.driver().pool()
+        self.worker().driver().pool()
     }
     fn receive(&mut self, now: Instant, port: PortId, batch: &mut Batch) {
-        self.worker.receive(now, port, batch);
+        self.member.receive(now, port, batch);
     }
     fn poll(&mut self, now: Instant) -> usize {
-        self.worker.poll(now)
+        self.member.poll(now)
     }
     fn next_wakeup(&mut self) -> Option<Instant> {
-        self.worker.next_wakeup()
+        self.member.worker_mut().next_wakeup()
     }
     fn transmit_queue(&mut self, port: PortId) -> Option<&mut Batch> {
-        self.worker.transmit_queue(port)
+        self.member.worker_mut().transmit_queue(port)
     }
     fn local_queue(&mut self) -> &mut Batch {
-        self.worker.local_queue()
+        self.member.worker_mut().local_queue()
     }
     fn set_port_room(&mut self, now: Instant, port: PortId, packets: u32) {
-        self.worker.set_port_room(now, port, packets);
+        self.member.worker_mut().set_port_room(now, port, packets);
     }
     fn sent_by_kernel(&mut self, now: Instant, port: PortId, packets: u64, bytes: u64) {
-        self.worker.port_sent_by_kernel(now, port, packets, bytes);
+        self.member.worker_mut().port_sent_by_kernel(now, port, packets, bytes);
     }
     fn port_down(&mut self, _now: Instant, _port: PortId) {}
     fn port_up(&mut self, _now: Instant, _port: PortId) {}
 
     fn run(&mut self, now: Instant, job: &mut Box<ChangeJob>) -> Step {
-        match self.worker.apply(now, &mut job.change) {
+        match self.member.apply(now, &mut job.change) {
             ChangeStep::More => Step::More,
             ChangeStep::Done => Step::Done,
+        }
+    }
+
+    fn exchange(&mut self, clock: &mut dyn FnMut() -> Instant) -> bool {
+        self.member.exchange(clock)
+    }
+
+    fn is_halted(&self) -> bool {
+        self.member.is_halted()
+    }
+
+    fn doze(&mut self) -> bool {
+        let [_, _, ..] = &*self.alarms else { return true };
+        self.alarms[self.me].bell.doze();
+        let idle = !self.member.has_input();
+        if !idle {
+            self.rouse();
+        }
+        idle
+    }
+
+    fn rouse(&mut self) {
+        if let Some(mine) = self.alarms.get(self.me) {
+            mine.bell.rouse();
         }
     }
 
@@ -187,7 +246,8 @@ impl Forwarder for RouterForwarder {
     /// That a leaf is free must be known: its class drains until then. A flow's event may be missed, and so may the wish
     /// for a neighbour, which is repeated as long as packets want it.
     fn turn_ended(&mut self, now: Instant) -> bool {
-        self.worker.take_events(now, &mut self.events);
+        self.ring_others();
+        self.member.take_events(now, &mut self.events);
         for event in self.events.drain(..) {
             match event {
                 WorkerEvent::Freed(_) => self.outbox.deliver(ToControl::Worker(event)),
@@ -207,11 +267,12 @@ impl Forwarder for RouterForwarder {
     }
 
     fn sample(&mut self, now: Instant, sink: &mut dyn CounterSink) {
-        self.worker.log_waits();
+        let worker = self.member.worker_mut();
+        worker.log_waits();
         for (i, name) in self.port_names.iter().enumerate() {
             let port = PortId(i as u16);
-            let mut ranges = length_ranges(&mut self.worker, now, port).into_iter().peekable();
-            let Some(egress) = self.worker.egress(port) else { continue };
+            let mut ranges = length_ranges(worker, now, port).into_iter().peekable();
+            let Some(egress) = worker.egress(port).filter(|e| !e.is_away()) else { continue };
             let (mut packets, mut bytes) = (0, 0);
             for class in egress.tree().iter() {
                 packets += class.backlog_packets;
@@ -238,7 +299,8 @@ impl Forwarder for RouterForwarder {
     }
 
     fn take_waits(&mut self) -> Vec<(String, Vec<Wait>)> {
+        let worker = self.member.worker_mut();
         let ports = self.port_names.iter().enumerate();
-        ports.map(|(i, name)| (name.clone(), self.worker.take_waits(PortId(i as u16)))).collect()
+        ports.map(|(i, name)| (name.clone(), worker.take_waits(PortId(i as u16)))).collect()
     }
 }

@@ -1,6 +1,7 @@
 //! From what a packet thread counts, by number, to rows with names.
 
 pub(crate) mod abr;
+pub(crate) mod sums;
 
 use crate::accounting::{RawCost, RawTrace};
 use crate::control_thread::{Done, ToControl};
@@ -137,31 +138,43 @@ fn wanted(control: &Control<RouterPlanner>) -> Wanted {
     wanted
 }
 
-/// Counters on their way back from the packet thread.
+/// Counters on their way back from the packet threads.
 pub(crate) struct Counting {
-    at: Instant,
-    rows: Vec<Row>,
-    raw: Raw,
-    flows: Vec<FlowInfo>,
+    /// Of each thread that was asked, in their order.
+    parts: Vec<Part>,
     purpose: Purpose,
 }
 
-/// Takes the counters on the packet thread, in slices.
+/// What one packet thread counted.
+#[derive(Default)]
+pub(crate) struct Part {
+    pub(crate) at: Instant,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) raw: Raw,
+    pub(crate) flows: Vec<FlowInfo>,
+}
+
+/// Takes the counters on a packet thread, in slices.
 pub(crate) struct CountSurvey {
     cursor: Cursor,
-    purpose: Purpose,
+    counting: Counting,
 }
 
 impl CountSurvey {
     /// On the control thread.
     pub(crate) fn new(control: &Control<RouterPlanner>, purpose: Purpose) -> Self {
-        let scope = match &purpose {
+        Self::after(control, Counting { parts: Vec::new(), purpose })
+    }
+
+    /// The same for the next packet thread.
+    pub(crate) fn after(control: &Control<RouterPlanner>, counting: Counting) -> Self {
+        let scope = match &counting.purpose {
             Purpose::Counters(_) => Scope { gauges: false, ..scope(What::All, 0) },
             Purpose::Show(what, limit, _) => scope(*what, *limit),
         };
         let by_id = scope.conditioned || scope.elements || scope.policies;
         let wanted = if by_id { wanted(control) } else { Wanted::default() };
-        Self { cursor: Cursor::new(scope, wanted), purpose }
+        Self { cursor: Cursor::new(scope, wanted), counting }
     }
 }
 
@@ -195,18 +208,24 @@ impl Survey<RouterForwarder> for CountSurvey {
     }
 
     fn finish(self: Box<Self>, at: Instant, rows: Vec<Row>, forwarder: &mut RouterForwarder) {
-        let Self { cursor: Cursor { raw, flows, .. }, purpose } = *self;
-        let counting = Counting { at, rows, raw, flows, purpose };
+        let Self { cursor: Cursor { raw, flows, .. }, mut counting } = *self;
+        counting.parts.push(Part { at, rows, raw, flows });
         forwarder.outbox().deliver(ToControl::Counted(Box::new(counting)));
     }
 }
 
 impl Counting {
+    /// Packet threads that have counted.
+    pub(crate) fn counted(&self) -> usize {
+        self.parts.len()
+    }
+
     /// On the control thread: numbers become names, and the caller is answered.
-    pub(crate) fn finish(mut self, control: &Control<RouterPlanner>, ports: &[String], steal: &Steal) {
-        steal.add_to(&mut self.rows);
-        let (epoch, revision, at_ns) = (control.epoch(), control.revision(), self.at.0);
-        let Self { mut rows, raw, flows, purpose, .. } = self;
+    pub(crate) fn finish(self, control: &Control<RouterPlanner>, ports: &[String], steal: &Steal) {
+        let Self { parts, purpose } = self;
+        let Part { at, mut rows, raw, flows } = sums::of_parts(parts);
+        steal.add_to(&mut rows);
+        let (epoch, revision, at_ns) = (control.epoch(), control.revision(), at.0);
         let planner = control.planner();
         own_ports(control, &mut rows);
         class_rows(control, &raw, ports, &mut rows);

@@ -5,10 +5,12 @@ use crate::control_thread::ToControl;
 use crate::death::{Stopping, ThreadDeath};
 use crate::engine::StopReport;
 use crate::facts::FactsLine;
+use crate::lines::Lines;
 use crate::machine::Steal;
-use crate::packet_thread::{Ended, Line, Message};
+use crate::packet_thread::{Ended, Message};
 use crate::prepared::Prepared;
 use crate::router_forwarder::RouterForwarder;
+use crate::show::sums;
 use crossbeam_channel::{Receiver, Sender, select};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,11 +34,11 @@ pub(crate) type PacketHandle = JoinHandle<Option<Ended<RouterForwarder>>>;
 
 /// The threads of a router, and what to put back after them.
 pub(crate) struct Running {
-    pub(crate) line: Line<RouterForwarder>,
+    pub(crate) lines: Lines,
     pub(crate) inside: Sender<ToControl>,
     pub(crate) facts_line: Arc<FactsLine>,
     pub(crate) stopping: Stopping,
-    pub(crate) packet: PacketHandle,
+    pub(crate) packet: Vec<PacketHandle>,
     pub(crate) control: JoinHandle<()>,
     pub(crate) facts: JoinHandle<()>,
     pub(crate) capture: Option<Capture>,
@@ -50,17 +52,21 @@ impl Running {
         self.stopping.store(true, Ordering::Release);
         self.facts_line.stop.store(true, Ordering::Release);
         let _ = self.facts.join();
-        // The control thread refuses what waits; then the packet thread may go.
+        // The control thread refuses what waits; then the packet threads may go.
         let _ = self.inside.send(ToControl::Stop);
         let _ = self.control.join();
-        self.line.send(Message::Stop);
+        self.lines.to_all(|| Message::Stop);
         let mut report = StopReport::default();
-        if let Ok(Some(ended)) = self.packet.join() {
-            report.report.rows = ended.rows;
-            self.steal.add_to(&mut report.report.rows);
-            report.report.rows.extend(ended.forwarder.element_rows());
-            report.recording = ended.recording;
+        let ended: Vec<_> =
+            self.packet.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect();
+        let mut recordings = Vec::new();
+        for Ended { forwarder, rows, recording } in ended {
+            sums::add_rows(&mut report.report.rows, rows);
+            sums::add_rows(&mut report.report.rows, forwarder.element_rows());
+            recordings.extend(recording);
         }
+        self.steal.add_to(&mut report.report.rows);
+        report.recording = sums::of_recordings(recordings);
         if let Some(capture) = self.capture {
             capture.finish();
         }

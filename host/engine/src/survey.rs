@@ -231,7 +231,8 @@ impl Cursor {
         if port.index() >= forwarder.port_count() {
             return false;
         }
-        let Some(egress) = forwarder.worker().egress(port) else { return self.next_port() };
+        let mine = forwarder.worker().egress(port).filter(|egress| !egress.is_away());
+        let Some(egress) = mine else { return self.next_port() };
         let tree = egress.tree();
         let (mut slot, mut found, mut total) = self.class;
         if slot == 0 {

@@ -9,6 +9,9 @@
     reason = "the test needs real sockets, threads and clocks"
 )]
 
+#[path = "engine/workers.rs"]
+mod workers;
+
 use ipnet::IpNet;
 use perhop_element::Port as _;
 use perhop_engine::*;

@@ -76,6 +76,7 @@ impl Fixed {
             ("router.max_flows", router.max_flows != file.router.max_flows),
             ("router.max_abr_connections", router.max_abr_connections != file.router.max_abr_connections),
             ("router.abr_credit", router.abr_credit != file.router.abr_credit),
+            ("router.workers", router.workers != file.router.workers),
             ("router.io", router.io != file.router.io),
             ("log.level", log.level != file.log.level),
             ("log.format", log.format != file.log.format),

@@ -51,7 +51,7 @@ use perhop_element::{
     ArgError, Args, BuildCx, CounterSink, Cx, Element, ElementState, ElementType, PortCount, PortIndex,
     Reader, TimerId,
 };
-use perhop_packet::{Batch, ClassId, DropReason, LeafId, Meta, Packet, PortId, SlaId};
+use perhop_packet::{Batch, ClassId, DropReason, Handover, LeafId, Meta, PortId, SlaId};
 use perhop_ring::Producer;
 use perhop_units::{Bytes, Duration, Instant, QueueLimit, Rate};
 use std::sync::Arc;
@@ -158,7 +158,7 @@ pub struct Egress {
 
 /// The way to the worker that has the port.
 struct Away {
-    ring: Producer<Packet>,
+    ring: Producer<Handover>,
     packets: u64,
     rung: bool,
 }
@@ -217,7 +217,7 @@ impl Egress {
 
     /// Gives every packet from now on to the worker that has the port, by `ring`; the tree here stays empty. To be called
     /// before the first packet.
-    pub fn hand_over(&mut self, ring: Producer<Packet>) {
+    pub fn hand_over(&mut self, ring: Producer<Handover>) {
         self.away = Some(Away { ring, packets: 0, rung: false });
     }
 
@@ -322,7 +322,7 @@ impl Egress {
 impl Away {
     fn push(&mut self, cx: &mut Cx<'_>, batch: &mut Batch) {
         let mut packets = batch.drain();
-        let put = self.ring.push_batch(&mut packets);
+        let put = self.ring.push_batch(&mut packets.by_ref().map(Handover::from));
         for packet in packets {
             cx.drop(packet, DropReason::RingFull);
         }

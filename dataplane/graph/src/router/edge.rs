@@ -119,7 +119,13 @@ pub fn edge_graph(ports: &[EdgePort], options: &EdgeOptions) -> String {
     if bridge {
         let _ = writeln!(text, "{FORWARD} :: Bridge(ports = {n});");
     } else {
-        let _ = writeln!(text, "{FORWARD} :: Route(ports = {n});\nhost :: ToHost();\n{ICMP} :: IcmpError();");
+        // All workers together answer as often as one would.
+        let rate =
+            if *workers > 1 { format!("rate = {}", 1_000usize.div_ceil(*workers)) } else { String::new() };
+        let _ = writeln!(
+            text,
+            "{FORWARD} :: Route(ports = {n});\nhost :: ToHost();\n{ICMP} :: IcmpError({rate});"
+        );
     }
     for (i, p) in ports.iter().enumerate() {
         let overhead =

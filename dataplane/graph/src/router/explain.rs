@@ -17,6 +17,7 @@ use super::worker::Worker;
 use crate::control::Control;
 use perhop_model::{ColorAction, Key, Kind, Spec};
 use perhop_packet::{ClassId, PortId, ProfileId};
+use perhop_wire::Layout;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -35,6 +36,11 @@ pub struct Probe {
 }
 
 impl Probe {
+    /// The frame, what is where in it, and where it comes in.
+    pub(super) fn arrives(&self) -> (&[u8], &Layout, PortId) {
+        (&self.described.frame, &self.described.layout, self.in_port)
+    }
+
     /// Looks up what the worker cannot know. O(profiles).
     ///
     /// # Errors

@@ -35,6 +35,8 @@ pub use tree::Freed;
 pub use virtual_router::{Sent, VirtualRouter};
 pub use worker::{Worker, WorkerError, WorkerEvent};
 
+pub use perhop_flows::MAX_WORKERS;
+
 use perhop_element::Registry;
 
 /// Every element type a router's graph may name.

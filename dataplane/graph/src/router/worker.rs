@@ -201,6 +201,10 @@ impl Worker {
         }
     }
 
+    pub(super) fn abr_mut(&mut self) -> Option<&mut Abr> {
+        self.driver.element_mut(self.roles.abr?)
+    }
+
     pub(super) fn steer_mut(&mut self) -> Option<&mut Steer> {
         self.driver.element_mut(self.roles.steer?)
     }

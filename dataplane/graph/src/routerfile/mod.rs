@@ -98,7 +98,7 @@ impl RouterFile {
                 }
             }
         }
-        check::all(&document, &diagnostics, &mut declared);
+        check::all(&document, &diagnostics, &mut declared, router.workers);
         if diagnostics.errors() > 0 {
             return (None, diagnostics);
         }

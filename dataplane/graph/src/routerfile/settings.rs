@@ -3,6 +3,7 @@
 use super::value;
 use crate::router::EdgeOptions;
 use perhop_config::TableReader;
+use perhop_flows::MAX_WORKERS;
 use perhop_model::{Name, PortMode};
 
 /// `[router]`.
@@ -22,6 +23,8 @@ pub struct RouterSettings {
     pub abr_credit: bool,
     /// `io`: how frames reach the ports; default `"af_packet"`. Of a running router only.
     pub io: PortIo,
+    /// `workers`: packet threads, 1 … 16; default 1. Of a running router only.
+    pub workers: usize,
 }
 
 /// How frames reach the ports of a router that runs on real interfaces.
@@ -100,6 +103,7 @@ pub(super) fn router(root: &mut TableReader<'_>) -> RouterSettings {
         max_abr_connections: None,
         abr_credit: true,
         io: PortIo::AfPacket,
+        workers: 1,
     };
     let Some(mut table) = root.table("router") else { return settings };
     settings.name = table.value_with("name", "a name", value::name).map(|n| n.value);
@@ -112,6 +116,13 @@ pub(super) fn router(root: &mut TableReader<'_>) -> RouterSettings {
     settings.abr_credit = table.boolean("abr_credit").is_none_or(|b| b.value);
     let ways = [("af_packet", PortIo::AfPacket), ("af_xdp", PortIo::AfXdp), ("auto", PortIo::Auto)];
     settings.io = table.choice("io", &ways).map_or(settings.io, |io| io.value);
+    let workers = table.integer("workers", 1..=MAX_WORKERS as i64);
+    settings.workers = workers.map_or(1, |n| n.value as usize);
+    if settings.workers > 1 && settings.mode == PortMode::Bridge {
+        let why = "does not go with mode = \"bridge\": what one worker learns of stations the others would not know";
+        let error = table.error("workers", why).hint("Leave it out, or use mode = \"route\".");
+        table.diagnostics().push(error);
+    }
     table.finish();
     settings
 }

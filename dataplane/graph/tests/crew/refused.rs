@@ -9,15 +9,10 @@ use serde_json::json;
 #[test]
 fn what_several_workers_cannot_do_together_is_refused_and_one_does_it() {
     let asked = || {
-        let policy = json!({ "rate": 1_000_000 });
         let class = put(Kind::Class, "p1/ef", json!({ "port": "p1" }));
         let admission = json!({ "class": "ef", "admission": { "cap": 1_000_000 } });
         let graph = Op::ReplaceGraph { text: String::new(), reset: vec!["*".to_owned()] };
-        [
-            vec![put(Kind::AbrPolicy, "slow", policy)],
-            vec![class, put(Kind::Detector, "rtp", admission)],
-            vec![graph],
-        ]
+        [vec![class, put(Kind::Detector, "rtp", admission)], vec![graph]]
     };
     for workers in [1, 2] {
         let mut world = World::new(workers, &[0, 10_000_000], 1);

@@ -1,10 +1,14 @@
 //! Conservation, order, rates and changes, over seeds.
 
-use super::world::{Flow, World, filter};
+use super::world::{Flow, World, filter, mac};
 use crate::contract::desk::{delete, put};
+use perhop_abr::AbrPolicyId;
 use perhop_model::{Kind, Op, Outcome};
 use perhop_packet::PortId;
 use perhop_units::{Duration, Instant};
+use perhop_wire::MacAddr;
+use perhop_wire::build::tcp4;
+use perhop_wire::tcp::flags;
 use rand::RngExt;
 use serde_json::json;
 
@@ -237,4 +241,31 @@ fn no_packet_is_sorted_by_one_generation_and_queued_by_another() {
         world.assert_in_order();
         world.assert_conserved();
     }
+}
+
+/// However its flows are spread, a policy divides what it has between all of them.
+#[test]
+fn a_policy_of_the_rate_control_divides_its_rate_between_the_flows_of_all_workers() {
+    const FLOWS: u16 = 40;
+    let mut world = World::new(4, &[0; 2], 5);
+    world.commit(vec![put(Kind::AbrPolicy, "all", json!({ "rate": 8_000_000 }))]);
+    for round in 0..4u32 {
+        for flow in 0..FLOWS {
+            let segment = tcp4([10, 0, 0, 9], [10, 1, 0, 9]).ports(2_000 + flow, 80);
+            let segment = segment.macs(MacAddr([2, 0, 0, 0, 3, 1]), mac(0)).flags(flags::ACK);
+            let frame = segment.seq_ack(1 + round * 500, 1).payload(&[7; 500]).build();
+            world.frame(0, &frame);
+            world.settle();
+            let answer = tcp4([10, 1, 0, 9], [10, 0, 0, 9]).ports(80, 2_000 + flow).flags(flags::ACK);
+            let answer =
+                answer.macs(MacAddr([2, 0, 0, 0, 3, 1]), mac(1)).seq_ack(1, 501 + round * 500).window(60_000);
+            world.frame(1, &answer.build());
+        }
+        world.run_until(world.now + Duration::from_millis(5));
+    }
+    let seen = world.members.iter().filter_map(|m| m.worker().abr());
+    let seen: Vec<_> = seen.map(|abr| abr.policy_counters(AbrPolicyId(0))).collect();
+    assert!(seen.iter().all(|c| c.flows > 2), "every worker has some: {seen:?}");
+    assert_eq!(seen.iter().map(|c| c.flows).sum::<u32>(), u32::from(FLOWS));
+    assert!(seen.iter().all(|c| c.share_bps == 8_000_000 / u64::from(FLOWS)), "{seen:?}");
 }

@@ -63,7 +63,7 @@ pub struct World {
     arriving: Vec<Batch>,
 }
 
-fn mac(port: usize) -> MacAddr {
+pub fn mac(port: usize) -> MacAddr {
     MacAddr([2, 0, 0, 0, 1, port as u8])
 }
 
@@ -181,6 +181,14 @@ impl World {
         }
     }
 
+    /// A frame stands at a port.
+    pub fn frame(&mut self, port: u16, frame: &[u8]) {
+        let mut packet = self.pool.packet(frame).expect("a buffer is free");
+        packet.meta_mut().received_at = self.now;
+        self.arriving[usize::from(port)].push(packet);
+        self.injected += 1;
+    }
+
     /// The next packet of a flow stands at its port.
     pub fn arrive(&mut self, flow: Flow) {
         let seq = self.seqs.entry(flow.number).or_default();
@@ -194,10 +202,7 @@ impl World {
             .payload(&payload)
             .ip_len(flow.ip_len.max(60))
             .build();
-        let mut packet = self.pool.packet(&frame).expect("a buffer is free");
-        packet.meta_mut().received_at = self.now;
-        self.arriving[usize::from(flow.from)].push(packet);
-        self.injected += 1;
+        self.frame(flow.from, &frame);
     }
 
     /// One step of one member, drawn. `false` when it had nothing to do.

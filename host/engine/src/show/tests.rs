@@ -9,7 +9,7 @@ use crate::router_forwarder::ChangeJob;
 use crossbeam_channel::{Receiver, bounded};
 use perhop_element::{CostConfig, TraceConfig};
 use perhop_graph::control::{Input, Limits, Output};
-use perhop_graph::router::{EdgePort, Worker, registry};
+use perhop_graph::router::{EdgePort, Member, Worker, registry};
 use perhop_model::{Op, Outcome, Owner, Transaction, TxnId};
 use perhop_packet::{Batch, Pool, PortId};
 use perhop_units::Duration;
@@ -46,7 +46,8 @@ impl Rig {
         let worker = Worker::new(graph, &mut planner, Pool::new(512), 1).unwrap();
         let control = Control::new(1, planner, Limits::default());
         let (to, told) = bounded(1024);
-        let forwarder = RouterForwarder::new(worker, PORTS.map(str::to_owned).to_vec(), to, bounded(1).0);
+        let seat = (Member::alone(worker), 0, Vec::new().into());
+        let forwarder = RouterForwarder::new(seat, PORTS.map(str::to_owned).to_vec(), to, bounded(1).0);
         let mut rig = Self { control, forwarder, told, now: Instant::ZERO, transactions: 0 };
         let mut ops = PORTS.map(|p| put(Kind::Port, p, json!({"rate": 1_000_000}))).to_vec();
         ops.extend([

@@ -17,10 +17,11 @@ mod gate;
 pub(super) mod refused;
 mod share;
 
-use super::{Change, ChangeStep, EdgePort, RouterPlanner, Worker, WorkerError, WorkerEvent};
+use super::{Change, ChangeStep, EdgePort, Probe, RouterPlanner, Worker, WorkerError, WorkerEvent};
 use gate::{Gate, Step};
+use perhop_abr::LiveFlows;
 use perhop_flows::{BucketMap, MAX_WORKERS, Steer};
-use perhop_packet::{Batch, Packet, Pool, PortId};
+use perhop_packet::{Batch, Handover, Pool, PortId};
 use perhop_ring::{Consumer, Producer, ring};
 use perhop_units::Instant;
 use std::sync::Arc;
@@ -60,6 +61,12 @@ impl Placement {
         &self.map
     }
 
+    /// The member that decides about a described packet: the one that has its flow, or the port where it comes in.
+    pub fn decides(&self, probe: &Probe) -> usize {
+        let (frame, layout, port) = probe.arrives();
+        self.map.bucket(frame, layout).map_or_else(|| self.owner(port), |bucket| self.map.worker(bucket))
+    }
+
     /// The ports of a member.
     pub fn ports(&self, member: usize) -> impl Iterator<Item = PortId> + '_ {
         let mine = self.owners.iter().enumerate().filter(move |(_, owner)| **owner == member);
@@ -76,9 +83,9 @@ impl Placement {
 pub struct Member {
     worker: Worker,
     /// From each other member: packets of flows that this one has.
-    flows: Vec<Consumer<Packet>>,
+    flows: Vec<Consumer<Handover>>,
     /// From each other member and for each port that this one has: packets that leave by it.
-    ways_out: Vec<(PortId, Consumer<Packet>)>,
+    ways_out: Vec<(PortId, Consumer<Handover>)>,
     gate: Arc<Gate>,
     /// Changes put into force together so far, the present one included.
     changes: u64,
@@ -138,7 +145,9 @@ impl Member {
         let [first, others @ ..] = &mut members[..] else { return Ok(members) };
         let others: Vec<&mut Worker> = others.iter_mut().map(|member| &mut member.worker).collect();
         first.worker.share_conditioner(others);
-        let mut to: Vec<Vec<Option<Producer<Packet>>>> = (0..n).map(|_| Vec::new()).collect();
+        let live = Arc::new(LiveFlows::default());
+        members.iter_mut().for_each(|member| member.worker.share_policies(live.clone()));
+        let mut to: Vec<Vec<Option<Producer<Handover>>>> = (0..n).map(|_| Vec::new()).collect();
         for (from, row) in to.iter_mut().enumerate() {
             for (target, member) in members.iter_mut().enumerate() {
                 row.push((from != target).then(|| {
@@ -204,7 +213,7 @@ impl Member {
         let mut taken = false;
         for ring in &mut self.flows {
             let batch = &mut self.batch;
-            if ring.pop_batch(Batch::MAX, |packet| batch.push(packet)) > 0 {
+            if take(ring, batch) {
                 taken = true;
                 self.worker.enter(clock(), batch);
             }
@@ -216,7 +225,7 @@ impl Member {
         let mut taken = false;
         for (port, ring) in &mut self.ways_out {
             let batch = &mut self.batch;
-            if ring.pop_batch(Batch::MAX, |packet| batch.push(packet)) > 0 {
+            if take(ring, batch) {
                 taken = true;
                 self.worker.enqueue(clock(), *port, batch);
             }
@@ -292,24 +301,27 @@ impl Member {
     }
 }
 
-impl Drop for Member {
-    fn drop(&mut self) {
-        let flows = self.flows.iter_mut();
-        for ring in flows.chain(self.ways_out.iter_mut().map(|(_, ring)| ring)) {
-            ring.pop_batch(usize::MAX, Packet::release);
-        }
-    }
+/// A batch from another member; `false` when there is nothing.
+#[inline]
+fn take(ring: &mut Consumer<Handover>, batch: &mut Batch) -> bool {
+    ring.pop_batch(Batch::MAX, |packet| packet.take().into_iter().for_each(|packet| batch.push(packet))) > 0
 }
 
 /// Tells the elements of a worker of the others.
 impl Worker {
-    fn join(&mut self, map: Arc<BucketMap>, me: usize, rings: Vec<Option<Producer<Packet>>>) {
+    fn join(&mut self, map: Arc<BucketMap>, me: usize, rings: Vec<Option<Producer<Handover>>>) {
         if let Some(steer) = self.steer_mut() {
             steer.join(map, me, rings);
         }
     }
 
-    fn hand_over(&mut self, port: PortId, ring: Producer<Packet>) {
+    fn share_policies(&mut self, live: Arc<LiveFlows>) {
+        if let Some(abr) = self.abr_mut() {
+            abr.share_with_others(live);
+        }
+    }
+
+    fn hand_over(&mut self, port: PortId, ring: Producer<Handover>) {
         if let Some(egress) = self.egress_mut(port) {
             egress.hand_over(ring);
         }

@@ -66,11 +66,19 @@ impl Worker {
         let described = &probe.described;
         let flows = self.flows().map(|f| f.explain(&described.frame, &described.layout, probe.in_port));
         let way = self.way(probe);
+        let mut decisions = Decisions { flows, abr: self.abr().is_some(), way, queues: Vec::new() };
+        self.decide_queues(probe, &mut decisions);
+        decisions
+    }
+
+    /// Adds the queues in the ports of this worker, where several share the ports and another decided.
+    pub fn decide_queues(&self, probe: &Probe, decisions: &mut Decisions) {
+        let Decisions { flows, way, queues, .. } = decisions;
         let id = |of: fn(&FlowsSay) -> Option<u32>| flows.as_ref().and_then(of).unwrap_or(u32::MAX);
         let profile = ProfileId(id(|f| f.profile));
         let class = probe.green.get(&profile).copied().unwrap_or(ClassId(id(|f| f.class)));
         let meta = Meta { sla: SlaId(id(|f| f.sla)), class, ..Meta::default() };
-        let ports: Vec<PortId> = match &way {
+        let ports: Vec<PortId> = match &*way {
             Way::Forward { hop, .. } => vec![hop.port],
             // It may leave by any other port once there is a route.
             Way::Bridge | Way::Unknown | Way::Dropped { reason: DropReason::NoRoute, .. } => {
@@ -78,12 +86,12 @@ impl Worker {
             }
             Way::Host | Way::Dropped { .. } => Vec::new(),
         };
-        let queues = ports.into_iter().filter_map(|port| self.queue(port, &meta)).collect();
-        Decisions { flows, abr: self.abr().is_some(), way, queues }
+        queues.extend(ports.into_iter().filter_map(|port| self.queue(port, &meta)));
+        queues.sort_by_key(|queue| queue.port);
     }
 
     fn queue(&self, port: PortId, meta: &Meta) -> Option<Queue> {
-        let egress = self.egress(port)?;
+        let egress = self.egress(port).filter(|egress| !egress.is_away())?;
         let (leaf, by_default) = egress.leaf_map().find(meta.sla, meta.class);
         let class = egress.tree().class(NodeIndex(leaf.0));
         let line = egress.transmitter();
