@@ -25,6 +25,7 @@ mod sim;
 mod traffic;
 mod turns;
 mod veth;
+mod workers;
 
 use report::Sink;
 use std::process::ExitCode;
@@ -75,6 +76,8 @@ enum Bench {
     AbrHost(abr_host::Options),
     /// Through virtual Ethernet, beside the kernel's forwarding
     Veth(veth::Options),
+    /// Several packet threads that are one router, beside one
+    Workers(workers::Options),
 }
 
 /// Why a measurement cannot be made.
@@ -131,6 +134,7 @@ pub fn run(args: &Args) -> ExitCode {
         Bench::Latency(options) => latency::run(options, &mut Sink::new(options.json)),
         Bench::AbrHost(options) => abr_host::run(options, &mut Sink::new(options.json)),
         Bench::Veth(options) => veth::run(options, &mut Sink::new(options.json)),
+        Bench::Workers(options) => workers::run(options, &mut Sink::new(options.json)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
