@@ -78,7 +78,7 @@ pub use admit::AdmissionReport;
 pub use change::FlowsChange;
 pub(crate) use verdict::judge;
 
-use crate::admission::Admission;
+use crate::admission::{Admission, Books};
 use crate::calls::{Assumed, CallSlab};
 use crate::classifier::{Classifier, Delta, DeltaLog};
 use crate::event::{EventQueue, FlowEvent};
@@ -166,7 +166,7 @@ pub struct Flows {
     pub(crate) log: DeltaLog,
     pub(crate) table: ConnectionTable,
     pub(crate) undecided: UndecidedSlab,
-    pub(crate) admission: Admission,
+    pub(crate) admission: Books,
     /// Whether the packet at hand is to be dropped, and places in the batch of those that are.
     turns_away: bool,
     turned_away: Vec<u8>,
@@ -219,7 +219,7 @@ impl Flows {
         let mut flows = Self {
             table,
             undecided: UndecidedSlab::new(config.undecided),
-            admission: Admission::new(2 * config.connections.max(1)),
+            admission: Books::Own(Admission::new(2 * config.connections.max(1))),
             turns_away: false,
             turned_away: Vec::with_capacity(Batch::MAX),
             calls: CallSlab::new(config.calls),
@@ -296,7 +296,7 @@ impl Flows {
 struct State {
     table: ConnectionTable,
     undecided: UndecidedSlab,
-    admission: Admission,
+    admission: Books,
     calls: CallSlab,
     events: EventQueue,
     counters: FlowsCounters,

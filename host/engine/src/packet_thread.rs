@@ -261,6 +261,8 @@ impl<F: Forwarder> PacketThread<F> {
             self.read_messages();
         }
         self.due = self.forwarder.next_wakeup();
+        // Where threads are more than processors, the others need this one.
+        std::thread::yield_now();
         true
     }
 

@@ -17,6 +17,7 @@ use super::report::{Metric, Point, Sink, Spread};
 use crew::Crew;
 use load::Load;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// Options of `bench workers`.
 #[derive(Clone, Debug, clap::Args)]
@@ -98,11 +99,7 @@ fn measure(options: &Options, load: Load) -> Result<Point, BenchError> {
             let (crew, into) = if first { (&mut several, &mut many) } else { (&mut alone, &mut one) };
             let timed = crew.run(options.packets())?;
             into.push(timed.ns_per_packet);
-            timed.warnings.into_iter().for_each(|w| {
-                if !warnings.contains(&w) {
-                    warnings.push(w);
-                }
-            });
+            warnings.extend(timed.warnings);
         }
     }
     let allocations = perhop_bench::allocations().since(before).count;
@@ -131,9 +128,16 @@ fn measure(options: &Options, load: Load) -> Result<Point, BenchError> {
     for (name, share) in several.crossed() {
         point.metrics.insert(name, Metric::new(Spread::exactly(share * 100.0), "%"));
     }
-    point.warnings = warnings;
+    point.warnings = once_each(warnings);
     point.warn_of_spread();
     Ok(point)
+}
+
+/// Warnings that differ in more than figures; the last of each.
+fn once_each(warnings: Vec<String>) -> Vec<String> {
+    let words = |text: &str| text.replace(|c: char| c.is_ascii_digit(), "");
+    let by_words: BTreeMap<String, String> = warnings.into_iter().map(|w| (words(&w), w)).collect();
+    by_words.into_values().collect()
 }
 
 #[cfg(test)]

@@ -14,12 +14,15 @@
 //! Source: Calarco, Software Techniques for Multiservice IP Networks, chapter V, with a fixed cap as the base of both
 //! percentages and a hold-off of one interval between two drops.
 
+mod books;
 mod pending;
 mod settings;
 #[cfg(test)]
 mod tests;
 mod window;
 
+pub(crate) use books::Books;
+pub use books::SharedAdmission;
 pub use settings::{AdmissionSettings, Turned, Victim};
 
 use pending::Pending;
@@ -195,11 +198,6 @@ impl Admission {
     #[inline]
     pub fn is_on(&self) -> bool {
         self.settings.is_some()
-    }
-
-    /// What happens to packets of flows that are not admitted.
-    pub fn turned(&self) -> Turned {
-        self.settings.as_ref().map_or(Turned::Demote, |s| s.turned)
     }
 
     /// What admitted flows carry, as estimated.

@@ -1,7 +1,7 @@
 //! Admission inside the table: asks about every packet of a recognised flow, and tells what became of flows.
 
 use super::Flows;
-use crate::admission::{AdmissionCounters, AdmissionSettings, Turned};
+use crate::admission::{AdmissionCounters, AdmissionSettings, Books, SharedAdmission, Turned};
 use crate::event::{FlowEvent, FlowEventKind};
 use crate::table::Verdict;
 use perhop_element::{CounterSink, Cx};
@@ -94,22 +94,31 @@ impl Flows {
         self.turned_away.clear();
     }
 
-    /// What admission has done; `None` while everything is admitted.
+    /// Books for this element and those of other workers, `workers` in all, whose tables have as much room.
+    pub fn shared_admission(&self, workers: usize) -> SharedAdmission {
+        SharedAdmission::new(workers, 2 * self.config.connections.max(1))
+    }
+
+    /// Keeps the books of admission together with others from now on, as worker `worker`. To be called before the first
+    /// packet.
+    pub fn join_admission(&mut self, shared: &SharedAdmission, worker: usize) {
+        self.admission = Books::join(shared, worker);
+        let settings = self.settings.admission.clone();
+        self.admission_set(Instant::ZERO, settings.as_ref());
+    }
+
+    /// What admission has done; `None` while everything is admitted, and where another worker tells.
     pub fn admission(&self) -> Option<AdmissionReport> {
-        let settings = self.admission.settings()?;
-        Some(AdmissionReport {
-            counters: self.admission.counters,
-            admitted: self.admission.admitted(),
-            used: self.admission.used(),
-            cap: settings.cap,
-            locked: settings.locked,
-        })
+        let settings = self.admission.settings().filter(|_| self.admission.tells())?;
+        let (counters, admitted, used) = self.admission.totals();
+        Some(AdmissionReport { counters, admitted, used, cap: settings.cap, locked: settings.locked })
     }
 
     pub(super) fn admission_counters(&self, sink: &mut dyn CounterSink) {
-        sink.gauge("flows_admitted_now", u64::from(self.admission.admitted()));
-        sink.gauge("admitted_bps", self.admission.used().0);
-        for (name, value) in self.admission.counters.list() {
+        let (counters, admitted, used) = self.admission.totals();
+        sink.gauge("flows_admitted_now", u64::from(admitted));
+        sink.gauge("admitted_bps", used.0);
+        for (name, value) in counters.list() {
             sink.counter(name, value);
         }
     }

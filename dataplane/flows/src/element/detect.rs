@@ -1,7 +1,7 @@
 //! Detection inside the table: begins, decides, contradicts itself, ends.
 
 use super::{Flows, Look};
-use crate::admission::Admission;
+use crate::admission::Books;
 use crate::calls::{Assumed, CallSlab, Meter};
 use crate::event::{EventQueue, FlowEvent, FlowEventKind};
 use crate::realtime::UndecidedSlab;
@@ -251,7 +251,7 @@ fn last_report(
 }
 
 /// Gives back what a connection that goes holds elsewhere.
-fn forget(n: u32, entry: &Entry, undecided: &mut UndecidedSlab, admission: &mut Admission) {
+fn forget(n: u32, entry: &Entry, undecided: &mut UndecidedSlab, admission: &mut Books) {
     for (half, h) in entry.halves.iter().enumerate() {
         undecided.forget(h.undecided, n << 1 | half as u32);
         admission.end(n << 1 | half as u32);

@@ -508,14 +508,10 @@ impl Planner for RouterPlanner {
     type Change = Change;
 
     fn check(&self, draft: &Draft<'_>, graph: Option<&GraphRequest>) -> Vec<ErrorItem> {
-        let mut errors = self.check_ports(draft);
-        if self.workers > 1 {
-            let refused = super::crew::refused::check(draft, graph);
-            if graph.is_some() {
-                return refused;
-            }
-            errors.extend(refused);
+        if let Some(graph) = graph.filter(|_| self.workers > 1) {
+            return vec![super::crew::refused::check(graph)];
         }
+        let mut errors = self.check_ports(draft);
         if touches(draft, &[Kind::Class, Kind::Port, Kind::Allocation]) {
             let classes = Trees::new(draft);
             let touched = touched_ports(draft);

@@ -201,6 +201,10 @@ impl Worker {
         }
     }
 
+    pub(super) fn flows_mut(&mut self) -> Option<&mut Flows> {
+        self.driver.element_mut(self.roles.flows?)
+    }
+
     pub(super) fn abr_mut(&mut self) -> Option<&mut Abr> {
         self.driver.element_mut(self.roles.abr?)
     }

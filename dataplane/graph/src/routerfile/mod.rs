@@ -98,7 +98,7 @@ impl RouterFile {
                 }
             }
         }
-        check::all(&document, &diagnostics, &mut declared, router.workers);
+        check::all(&document, &diagnostics, &mut declared);
         if diagnostics.errors() > 0 {
             return (None, diagnostics);
         }

@@ -17,6 +17,7 @@ pub(super) fn of_parts(parts: Vec<Part>) -> Part {
         all.raw.profiles.extend(part.raw.profiles);
         all.raw.slas.extend(part.raw.slas);
         all.raw.realtime.extend(part.raw.realtime);
+        all.raw.admission = all.raw.admission.or(part.raw.admission);
         all.flows.extend(part.flows);
         for (id, more) in part.raw.abr.policies {
             match all.raw.abr.policies.iter_mut().find(|(known, _)| *known == id) {

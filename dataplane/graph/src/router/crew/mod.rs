@@ -145,6 +145,12 @@ impl Member {
         let [first, others @ ..] = &mut members[..] else { return Ok(members) };
         let others: Vec<&mut Worker> = others.iter_mut().map(|member| &mut member.worker).collect();
         first.worker.share_conditioner(others);
+        let admission = first.worker.flows().map(|flows| flows.shared_admission(n));
+        for (i, member) in members.iter_mut().enumerate() {
+            if let (Some(shared), Some(flows)) = (&admission, member.worker.flows_mut()) {
+                flows.join_admission(shared, i);
+            }
+        }
         let live = Arc::new(LiveFlows::default());
         members.iter_mut().for_each(|member| member.worker.share_policies(live.clone()));
         let mut to: Vec<Vec<Option<Producer<Handover>>>> = (0..n).map(|_| Vec::new()).collect();

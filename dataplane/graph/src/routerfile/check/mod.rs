@@ -8,7 +8,6 @@ mod queues;
 mod schedulers;
 mod traffic;
 mod tree;
-mod workers;
 
 use super::Declared;
 use super::read::Declarations;
@@ -24,12 +23,7 @@ struct Checker<'a> {
 }
 
 /// Runs all checks. Guarantees that exceed what they share are scaled down (with a warning).
-pub(super) fn all(
-    document: &Document,
-    diagnostics: &Diagnostics,
-    declared: &mut Declarations,
-    workers: usize,
-) {
+pub(super) fn all(document: &Document, diagnostics: &Diagnostics, declared: &mut Declarations) {
     let checker = Checker { document, diagnostics };
     ports::check(checker, declared);
     let tree = tree::check(checker, declared);
@@ -39,7 +33,6 @@ pub(super) fn all(
     detector::check(checker, declared, &tree);
     traffic::check(checker, declared, &tree);
     abr::check(checker, declared, &tree);
-    workers::check(checker, declared, workers);
 }
 
 /// The checks of policies on an end host, which has no ports; `shared`: what a link has is divided between them.
