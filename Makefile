@@ -3,6 +3,7 @@
 CARGO ?= cargo
 SECONDS ?= 60
 SOAK_SECONDS ?= 600
+SOAK_HOURS ?= 24
 DEMO_ARGS ?=
 BENCH_ARGS ?= --json
 
@@ -42,8 +43,10 @@ test: ## everything: lints, docs, tests, soak; last line "N passed, N failed, N 
 scenarios: release ## the published measurements in full, beside the original (SCENARIOS="H-8.1.1 H-8.2"); exit 1: a target is missed
 	@$(PERHOP) lab run $(SCENARIOS)
 
-soak: ## long run under changes, release build (SOAK_SECONDS=600)
-	PERHOP_SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --release --locked --package perhop-tests soak -- --nocapture
+# One after the other: the second watches the memory of its process.
+soak: ## long run under changes, then a day of virtual time, release build (SOAK_SECONDS=600 SOAK_HOURS=24)
+	PERHOP_SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --release --locked --package perhop-tests soak -- --nocapture --skip soak_day
+	PERHOP_SOAK_HOURS=$(SOAK_HOURS) $(CARGO) test --release --locked --package perhop-tests soak_day -- --nocapture
 
 # Each sweep varies one thing. A bench that cannot run here (exit 3) says so and does not stop the others.
 bench: release ## speed of packet path and simulator, one JSON object a line (needs an otherwise idle machine)

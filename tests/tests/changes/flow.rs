@@ -13,10 +13,12 @@ pub struct Flow {
     pub sent: u32,
     /// Sequence numbers that have not left.
     inside: BTreeSet<u32>,
-    /// First sequence number of every stretch but the first.
+    /// First sequence number of every stretch but the first, from the one on that the oldest packet inside is in.
     stretches: Vec<u32>,
-    /// Moves across which a packet was overtaken.
+    /// Moves across which a packet was overtaken, of these stretches.
     overtaken: BTreeSet<u32>,
+    /// Stretches before them, and how many of those packets overtook: a day has too many to keep each.
+    over: (usize, usize),
     pub received: u64,
     /// Dropped by a meter, seen when the packet came in.
     pub policed: u64,
@@ -57,12 +59,12 @@ impl Flow {
 
     /// Moves so far.
     pub fn moves(&self) -> usize {
-        self.stretches.len()
+        self.over.0 + self.stretches.len()
     }
 
     /// Moves that were seen in the order of packets.
     pub fn episodes(&self) -> usize {
-        self.overtaken.len()
+        self.over.1 + self.overtaken.len()
     }
 
     /// A packet has left.
@@ -85,6 +87,19 @@ impl Flow {
         if self.inside.range(..begins).next().is_some() {
             self.overtaken.insert(begins);
         }
+        self.forget();
         Ok(())
+    }
+
+    /// Counts the stretches that no packet inside is in any more.
+    fn forget(&mut self) {
+        let oldest = self.inside.first().copied().unwrap_or(self.sent);
+        let ended = self.stretches.partition_point(|first| *first <= oldest).saturating_sub(1);
+        if ended > 0 {
+            self.stretches.drain(..ended);
+            let before = self.overtaken.len();
+            self.overtaken = self.overtaken.split_off(&self.stretches[0]);
+            self.over = (self.over.0 + ended, self.over.1 + before - self.overtaken.len());
+        }
     }
 }

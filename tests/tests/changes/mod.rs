@@ -3,6 +3,8 @@
 //! Ports, rates, flows, classes, packets and every change are drawn from a seed, which a failure prints.
 
 mod churn;
+mod day;
+mod filters;
 mod flow;
 mod story;
 mod world;
@@ -91,14 +93,24 @@ fn soak_changes_under_saturation() {
 
 /// Random transactions on saturated links; checks law 5 for every flow and the contract for every answer.
 fn changes_under_saturation(draw: Draw, transactions: u32) -> Tally {
-    let mut blame = Blame(draw.clone(), 0);
-    let mut w = World::new(draw);
+    let pause = |w: &mut World| w.pause();
+    changes_in(World::new(draw), transactions, pause, |_, _| {})
+}
+
+/// The same in a given world, with a time between changes and something to look at behind each.
+fn changes_in(
+    mut w: World,
+    transactions: u32,
+    pause: impl Fn(&mut World) -> Duration,
+    mut look: impl FnMut(&mut World, u32),
+) -> Tally {
+    let mut blame = Blame(w.draw.clone(), 0);
     let (mut churn, mut story) = (Churn::default(), Story::new(&mut w));
     let mut tally = Tally::default();
     let mut capacity = Capacity::new(&mut w);
     for n in 0..transactions {
         blame.1 = n;
-        let pause = Duration::from_nanos(w.pause().as_nanos() / SIPS);
+        let pause = Duration::from_nanos(pause(&mut w).as_nanos() / SIPS);
         for _ in 0..SIPS {
             w.router.run_for(pause);
             capacity.pass(&mut w);
@@ -115,6 +127,8 @@ fn changes_under_saturation(draw: Draw, transactions: u32) -> Tally {
         if n % 10 == 0 {
             story.count(&mut w);
         }
+        calls_stay_in_sight(&mut w);
+        look(&mut w, n);
     }
     finish(&mut w, &mut story, &mut tally, &capacity);
     assert!(tally.rejected >= transactions / 20, "{tally:?}");
@@ -235,6 +249,14 @@ fn rates(w: &mut World) -> Vec<u64> {
     (0..count).map(rate).collect()
 }
 
+/// No call ended or began since the last look.
+fn calls_stay_in_sight(w: &mut World) {
+    let ended = |e: &&perhop_flows::FlowEvent| !matches!(e.kind, perhop_flows::FlowEventKind::Quality { .. });
+    let lost = w.router.flow_events.iter().find(ended);
+    assert!(lost.is_none(), "a call was lost from sight: {lost:?}");
+    w.router.flow_events.clear();
+}
+
 /// Everything leaves, and the books are closed.
 fn finish(w: &mut World, story: &mut Story, tally: &mut Tally, capacity: &Capacity) {
     w.collect(false);
@@ -247,9 +269,7 @@ fn finish(w: &mut World, story: &mut Story, tally: &mut Tally, capacity: &Capaci
     story.end();
     says_what_it_is(w);
     w.router.worker().check_conservation().expect("books balance");
-    let ended = |e: &&perhop_flows::FlowEvent| !matches!(e.kind, perhop_flows::FlowEventKind::Quality { .. });
-    let lost = w.router.flow_events.iter().find(ended);
-    assert!(lost.is_none(), "a call was lost from sight: {lost:?}");
+    calls_stay_in_sight(w);
     for (i, f) in w.flows.iter().enumerate() {
         let kind = w.group(i).kind;
         let known = f.received + f.policed;
@@ -259,7 +279,7 @@ fn finish(w: &mut World, story: &mut Story, tally: &mut Tally, capacity: &Capaci
             "flow {i} of {:?} lost packets",
             w.group(i)
         );
-        assert!(kind == GroupKind::Policed || f.policed == 0);
+        assert!(matches!(kind, GroupKind::Policed | GroupKind::Metered) || f.policed == 0);
         // A call moved once, when it was recognised.
         let most = [0, 1][usize::from(kind == GroupKind::Media)];
         assert!(kind == GroupKind::Churn || f.moves() <= most, "flow {i} of {:?} moved", w.group(i));

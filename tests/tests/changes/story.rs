@@ -17,6 +17,9 @@ struct Pending {
     deadline: Instant,
 }
 
+/// Ends of lifetimes this long ago can no longer come back with a revert: no commit waits as long for its confirmation.
+const PAST: u64 = 600_000_000_000;
+
 /// A reader of events that knows what it was answered.
 #[derive(Debug, Default)]
 pub struct Story {
@@ -62,6 +65,11 @@ impl Story {
         for (key, at) in objects.iter().filter_map(|(k, e)| Some((k.clone(), e.expires_at_ns?))) {
             self.soft.entry(key).or_default().insert(at);
         }
+        let past = w.router.now().0.saturating_sub(PAST);
+        self.soft.values_mut().filter(|ends| ends.first().is_some_and(|at| *at < past)).for_each(|ends| {
+            *ends = ends.split_off(&past);
+        });
+        let objects = w.router.control().objects();
         let classes: BTreeMap<u64, Key> =
             objects.iter().filter(|(k, _)| k.kind == Kind::Class).map(|(k, e)| (e.id, k.clone())).collect();
         let gone = self.classes.iter().filter(|(id, _)| !classes.contains_key(id));

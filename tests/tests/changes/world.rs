@@ -16,6 +16,9 @@ use serde_json::{Value, json};
 /// Packets each flow keeps in the router: every class is backlogged, none overflows.
 const OUTSTANDING: usize = 4;
 const BASE_PORT: u16 = 10_000;
+const ETHERNET: usize = 14;
+/// Flows of a steady group.
+const STEADY_FLOWS: usize = 4;
 /// Bytes that change a flow's sequence number into a payload: RTP header and number.
 const HEADER: usize = 16;
 
@@ -30,6 +33,8 @@ pub struct Draw {
     pub flows: usize,
     /// Longest payload.
     pub longest: usize,
+    /// With groups whose rates no change names, on every port.
+    pub steady: bool,
 }
 
 impl Draw {
@@ -51,6 +56,7 @@ impl Draw {
             groups,
             flows: rng.random_range(200..=600),
             longest: rng.random_range(100..=1400).min(most.max(100)),
+            steady: false,
             rates,
         }
     }
@@ -73,6 +79,10 @@ pub enum GroupKind {
     Policed,
     /// The one that changes name.
     Churn,
+    /// A class that is guaranteed what its ceiling is, and always has packets: it gets this rate and no other.
+    Shaped,
+    /// A profile's token bucket that is always offered more than it lets pass: it lets its rate pass.
+    Metered,
 }
 
 /// Flows that are treated alike.
@@ -89,6 +99,10 @@ pub struct Group {
     pub guarantee: u64,
     /// Where a churn group is now: class object and parent.
     pub leaf: Option<(u64, Option<u64>)>,
+    /// Bits that left, as links count them.
+    pub carried: u64,
+    /// Bits that no meter dropped, as meters count them.
+    pub passed: u64,
 }
 
 pub struct World {
@@ -128,6 +142,11 @@ impl Group {
     pub fn owner(&self, g: usize) -> Owner {
         if self.kind == GroupKind::Churn { owner_of_group(g) } else { Owner::File }
     }
+
+    /// What a metered group's profile lets pass, bit/s: with the frames' headers less than its class is guaranteed.
+    pub fn metered(&self) -> u64 {
+        self.guarantee / 10 * 8
+    }
 }
 
 fn port_spec(draw: &Draw, port: usize) -> PortSpec {
@@ -154,7 +173,11 @@ impl World {
         let groups = groups(&draw);
         let group_of: Vec<usize> =
             groups.iter().enumerate().flat_map(|(g, group)| vec![g; group.count]).collect();
-        let sizes = group_of.iter().map(|_| rng.random_range(HEADER..=draw.longest)).collect();
+        let mut size = |g: &usize| match groups[*g].kind {
+            _ if draw.steady => draw.longest,
+            _ => rng.random_range(HEADER..=draw.longest),
+        };
+        let sizes = group_of.iter().map(&mut size).collect();
         let mut world = Self {
             router,
             flows: vec![Flow::default(); group_of.len()],
@@ -253,9 +276,16 @@ impl World {
                     put(Kind::Filter, &object("g"), filter),
                 ]
             }
-            GroupKind::Policed => {
+            GroupKind::Shaped => {
+                let mut shaped = class_spec(group.to, weight, group.guarantee);
+                shaped["ceiling"] = json!({ "rate": group.guarantee });
+                vec![put(Kind::Class, &class, shaped), put(Kind::Filter, &object("g"), filter)]
+            }
+            GroupKind::Policed | GroupKind::Metered => {
+                let metered = group.kind == GroupKind::Metered;
+                let rate = if metered { group.metered() } else { self.draw.rates[group.to] / 20 };
                 filter["profile"] = json!(object("profile"));
-                let profile = json!({ "meter": tight_meter(self.draw.rates[group.to] / 20) });
+                let profile = json!({ "meter": tight_meter(rate) });
                 vec![
                     own(weight),
                     put(Kind::Profile, &object("profile"), profile),
@@ -376,13 +406,16 @@ impl World {
         let seq = self.flows[flow].send();
         let frame = self.frame(flow, seq);
         let kind = self.group(flow).kind;
-        let before = if kind == GroupKind::Policed { self.dropped_by_meters() } else { 0 };
+        let policed = matches!(kind, GroupKind::Policed | GroupKind::Metered);
+        let before = if policed { self.dropped_by_meters() } else { 0 };
         assert!(
             self.router.receive(PortId(self.group(flow).from as u16), &frame),
             "the pool is large enough"
         );
-        if kind == GroupKind::Policed && self.dropped_by_meters() > before {
+        if policed && self.dropped_by_meters() > before {
             self.flows[flow].policed();
+        } else {
+            self.groups[self.group_of[flow]].passed += (frame.len() - ETHERNET) as u64 * 8;
         }
         if kind == GroupKind::Media {
             let detected = |e: &perhop_flows::FlowEvent| e.kind == FlowEventKind::Detected;
@@ -407,8 +440,10 @@ impl World {
             let layout = dissect(sent.frame()).expect("well formed");
             let port = sent.port.index();
             let overhead = port_spec(&self.draw, port).overhead as u64;
-            self.carried[port] += (sent.frame().len() as u64 + overhead) * 8;
+            let bits = (sent.frame().len() as u64 + overhead) * 8;
             let flow = usize::from(layout.dst_port - BASE_PORT);
+            self.carried[port] += bits;
+            self.groups[self.group_of[flow]].carried += bits;
             let at = usize::from(layout.payload_offset) + 12;
             let seq = u32::from_be_bytes(sent.frame()[at..at + 4].try_into().expect("four bytes"));
             assert_eq!(port, self.group(flow).to, "flow {flow} left by another port");
@@ -419,10 +454,15 @@ impl World {
         if !refill {
             return;
         }
+        let waits = |g: &Group| self.flows[g.first..g.first + g.count].iter().any(|f| f.outstanding() > 0);
+        let idle = self.groups.iter().find(|g| g.kind == GroupKind::Shaped && !waits(g));
+        assert!(idle.is_none(), "{idle:?} always has packets");
         // What was policed is tried again, some flows at a time.
         self.turn += 1;
         let again = (self.turn % 8..self.flows.len()).step_by(8);
         short.extend(again.filter(|f| self.group(*f).kind == GroupKind::Policed));
+        let metered = self.groups.iter().filter(|g| g.kind == GroupKind::Metered);
+        short.extend(metered.map(|g| g.first + self.turn % g.count));
         for flow in short {
             if self.flows[flow].outstanding() < OUTSTANDING {
                 self.send(flow);
@@ -504,11 +544,12 @@ pub fn tight_meter(rate: u64) -> Value {
 
 /// Deals kinds and ports, and gives churn groups as many flows as their guarantee empties in a quarter of a second.
 fn groups(draw: &Draw) -> Vec<Group> {
-    use GroupKind::{Churn, Conditioned, Customer, Default, Media, Plain, Policed};
+    use GroupKind::{Churn, Conditioned, Customer, Default, Media, Metered, Plain, Policed, Shaped};
     // Three neighbours hold one at least that is always backlogged and one that is not named by any change.
     let kinds = [Plain, Churn, Conditioned, Media, Churn, Customer, Policed, Default];
     let ports = draw.rates.len();
-    let on_port = draw.groups.div_ceil(ports) as u64;
+    let steady: &[GroupKind] = if draw.steady { &[Shaped, Metered] } else { &[] };
+    let on_port = (draw.groups.div_ceil(ports) + steady.len()) as u64;
     let mut groups: Vec<Group> = (0..draw.groups)
         .map(|g| {
             let (to, turn) = (g % ports, g / ports);
@@ -516,7 +557,7 @@ fn groups(draw: &Draw) -> Vec<Group> {
             let kind = kinds[(turn + 3 * to) % kinds.len()];
             // Half of the link is guaranteed to classes of groups, four parts in five of it to those that drain.
             let guarantee = draw.rates[to] / 2 / on_port;
-            Group { kind, from, to, first: 0, count: 0, guarantee, leaf: None }
+            Group { kind, from, to, first: 0, count: 0, guarantee, leaf: None, carried: 0, passed: 0 }
         })
         .collect();
     let frame = draw.longest as u64 + 90;
@@ -529,6 +570,11 @@ fn groups(draw: &Draw) -> Vec<Group> {
     let stable = groups.iter().filter(|g| g.kind != Churn).count();
     for (i, group) in groups.iter_mut().filter(|g| g.kind != Churn).enumerate() {
         group.count = (left / stable + usize::from(i < left % stable)).max(1);
+    }
+    for (to, kind) in (0..ports).flat_map(|to| steady.iter().map(move |kind| (to, *kind))) {
+        let (from, guarantee) = ((to + 1) % ports, draw.rates[to] / 2 / on_port);
+        let count = STEADY_FLOWS;
+        groups.push(Group { kind, from, to, first: 0, count, guarantee, leaf: None, carried: 0, passed: 0 });
     }
     let mut first = 0;
     for group in &mut groups {
