@@ -130,7 +130,7 @@ fn what_cannot_run_is_no_good_file() {
 #[test]
 fn a_file_without_an_end_is_too_long() {
     let ended = perhop(&["router", "check", "/dev/zero"]);
-    assert!(ended.code == Some(2) && ended.err.contains("longer than 16777216 bytes"), "{}", ended.err);
+    assert!(ended.code == Some(2) && ended.err.contains("longer than 268435456 bytes"), "{}", ended.err);
 }
 
 /// The expected texts lie beside the broken files; here they must come out of the binary, whole.

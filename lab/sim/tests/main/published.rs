@@ -9,13 +9,13 @@ const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios");
 /// H-7.3, four of H-8.1, H-8.2, four of H-8.3, four of H-8.4 and four beyond; 10 of C-III, 17 of C-IV and 8 of C-V.
 const FEWEST: usize = 53;
 
-/// The published measurements, by name, but those over a satellite: in seconds they show nothing.
+/// The published measurements, by name, but those over a satellite and those of changes: in seconds they show nothing.
 fn files() -> Vec<PathBuf> {
     let entries = std::fs::read_dir(FOLDER).expect("the folder of scenarios");
     let paths = entries.map(|entry| entry.expect("an entry").path());
     let is_short = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        name.ends_with(".toml") && !name.starts_with("R-")
+        name.ends_with(".toml") && !name.starts_with("R-") && !name.starts_with("P-")
     };
     let mut files: Vec<PathBuf> = paths.filter(is_short).collect();
     files.sort();
