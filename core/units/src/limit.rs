@@ -38,6 +38,11 @@ impl QueueLimit {
 }
 
 impl Share {
+    /// Whether it is nothing of whatever encloses it.
+    pub const fn is_zero(self) -> bool {
+        matches!(self, Self::Rate(0) | Self::Ppm(0))
+    }
+
     /// The absolute rate inside an enclosing rate, rounded down.
     pub fn of(self, whole: Rate) -> Rate {
         match self {

@@ -171,13 +171,13 @@ impl Passing<'_> {
         if let Some(octets) = new {
             let ratio = half.window.ratio();
             let on_its_way = optimal(terms.share_bps, ratio, terms.left_parts) >> 8;
+            let on_its_way = on_its_way.min(1 << 30) as u32;
             let sent_end = offer.sent_end.unwrap_or(segment.ack);
-            let used_up =
-                half.window.limit() != 0 && half.window.is_used_up(sent_end, on_its_way.min(1 << 30) as u32);
+            let used_up = half.window.limit() != 0 && half.window.is_used_up(sent_end, on_its_way);
             let optimal = optimal(terms.share_bps, ratio, terms.rtt_parts);
             if self.credit {
                 let apart = (self.silent_us, terms.rtt_parts >> PARTS_SHIFT);
-                half.window.settle(optimal, sent_end, on_its_way.min(1 << 30) as u32, terms.shift, apart);
+                half.window.settle(optimal, sent_end, on_its_way, terms.shift, apart);
             }
             let bound = half.window.advance(optimal, octets, &offer);
             let by = match bound {

@@ -204,12 +204,13 @@ impl Window {
     ) {
         let step = u32::from(self.mss).max(1 << shift);
         let unused = octets(sent_end, self.edge).saturating_sub(on_its_way);
+        let let_send = written(self.limit, shift);
         // Of a window on its way to a new rate nothing is owed.
-        let acknowledged = self.edge.wrapping_sub(written(self.limit, shift));
+        let acknowledged = self.edge.wrapping_sub(let_send);
         if self.limit == 0 || unused >= step || !self.is_kept(acknowledged) {
             return;
         }
-        let used = i64::from(written(self.limit, shift) - unused.min(self.limit)) << 8;
+        let used = i64::from(let_send - unused.min(self.limit)) << 8;
         let optimal = optimal.min(u64::from(u32::MAX) << 7) as i64;
         let most = i64::from(step) << 8;
         if used - optimal > most + most / 2 {

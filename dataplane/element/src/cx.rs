@@ -1,7 +1,8 @@
 //! What an element may do to the world.
 
 use crate::{DelayTrace, NodeCounters};
-use perhop_packet::{Batch, DropReason, Packet, Pool, PortId};
+use perhop_packet::{Batch, DropReason, Handover, Packet, Pool, PortId};
+use perhop_ring::Producer;
 use perhop_units::Instant;
 use rand::Rng;
 use rand_pcg::Pcg64Mcg;
@@ -139,11 +140,20 @@ impl Cx<'_> {
         packet.release();
     }
 
-    /// Says that so many packets were handed to another worker of this router. They count as consumed here, and are
-    /// received there by the element that goes on with them.
+    /// Hands packets to another worker of this router by `ring`. They count as consumed here, and are received there by the
+    /// element that goes on with them; those for which there is no room are dropped (`ring_full`). How many went.
     #[inline]
-    pub fn handed_over(&mut self, packets: usize) {
-        self.counters.consumed += packets as u64;
+    pub fn hand_over(
+        &mut self,
+        ring: &mut Producer<Handover>,
+        mut packets: impl ExactSizeIterator<Item = Packet>,
+    ) -> usize {
+        let put = ring.push_batch(&mut packets.by_ref().map(Handover::from));
+        for packet in packets {
+            self.drop(packet, DropReason::RingFull);
+        }
+        self.counters.consumed += put as u64;
+        put
     }
 
     /// Hands a packet to this machine: the kernel, or a simulated host. Counts as consumed.

@@ -157,12 +157,7 @@ impl Element for Steer {
         }
         for (worker, lane) in crew.to.iter_mut().enumerate() {
             let Some(lane) = lane.as_mut().filter(|lane| !lane.staged.is_empty()) else { continue };
-            let mut staged = lane.staged.drain(..);
-            let put = lane.ring.push_batch(&mut staged.by_ref().map(Handover::from));
-            for packet in staged {
-                cx.drop(packet, DropReason::RingFull);
-            }
-            cx.handed_over(put);
+            let put = cx.hand_over(&mut lane.ring, lane.staged.drain(..));
             self.steered += put as u64;
             self.rung |= u32::from(put > 0) << worker;
         }

@@ -19,7 +19,9 @@ use perhop_graph::routerfile::RouterFile;
 use perhop_io::EarlyDrop;
 use perhop_io::pcap::CaptureReader;
 use perhop_io::{AfPacket, AfPacketConfig, Outgoing};
-use perhop_model::{Credentials, EventKind, Kind, Name, Op, Outcome, Owner, StateQuery, Status, Transaction};
+use perhop_model::{
+    Credentials, EventKind, Kind, Name, Op, Outcome, Owner, Reply, StateQuery, Status, Transaction,
+};
 use perhop_netlink::sysctl::{self, IpVersion};
 use perhop_netlink::{Namespace, Netlink, is_privileged_for_net};
 use perhop_packet::{Batch, Pool};
@@ -494,13 +496,18 @@ fn names_of(handle: &Handle, owner: Owner) -> Vec<String> {
     active.map(|o| o.name.to_string()).collect()
 }
 
+/// One operation, which must be taken.
+fn commit(handle: &Handle, owner: Owner, op: Op) -> std::sync::Arc<Reply> {
+    let reply = handle.submit_blocking(Credentials::ADMIN, transaction(handle, owner, vec![op])).unwrap();
+    assert_eq!(reply.outcome, Outcome::Committed, "{reply:?}");
+    reply
+}
+
 /// A class of an owner that is not the file.
 fn put_class(handle: &Handle, class: &str) {
     let spec = serde_json::json!({"port": "p1", "guarantee": {"rate": 1_000_000}});
     let op = Op::Put { kind: Kind::Class, name: name(class), spec, if_version: None, ttl_ms: None };
-    let reply =
-        handle.submit_blocking(Credentials::ADMIN, transaction(handle, Owner::Cli, vec![op])).unwrap();
-    assert_eq!(reply.outcome, Outcome::Committed, "{reply:?}");
+    commit(handle, Owner::Cli, op);
 }
 
 #[test]
@@ -515,9 +522,7 @@ fn a_transaction_changes_a_class_while_packets_pass() {
     let class = names_of(&handle, Owner::File).into_iter().find(|n| n.contains("best")).unwrap();
     let fields = serde_json::json!({"guarantee": {"rate": 100_000}, "ceiling": {"rate": 100_000}});
     let op = Op::Patch { kind: Kind::Class, name: name(&class), fields, if_version: None };
-    let reply =
-        handle.submit_blocking(Credentials::ADMIN, transaction(&handle, Owner::File, vec![op])).unwrap();
-    assert_eq!(reply.outcome, Outcome::Committed, "{reply:?}");
+    let reply = commit(&handle, Owner::File, op);
     assert!(reply.committed_ns >= reply.received_ns);
     // 40 packets of 1,042 B at 100 kbit/s take 3.3 s; the burst lets some go at once.
     let begin = Instant::now();
@@ -597,9 +602,7 @@ fn filters_added_one_by_one_lose_and_overtake_nothing() {
         let receivers: Vec<_> = to.iter().map(|socket| scope.spawn(move || receive(socket))).collect();
         std::thread::sleep(Duration::from_millis(500));
         for n in 0..FILTERS {
-            let put = transaction(&handle, Owner::Cli, vec![filter_of_nobody(n)]);
-            let reply = handle.submit_blocking(Credentials::ADMIN, put).unwrap();
-            assert_eq!(reply.outcome, Outcome::Committed, "{reply:?}");
+            commit(&handle, Owner::Cli, filter_of_nobody(n));
             std::thread::sleep(Duration::from_millis(1));
         }
         busy.store(false, std::sync::atomic::Ordering::Relaxed);

@@ -341,7 +341,7 @@ impl Discipline for CoDel {
     }
 
     fn export_state(&mut self) -> Option<ElementState> {
-        let empty = Self::new(self.state.config, FifoConfig::LEFT);
+        let empty = Self::new(self.state.config, FifoConfig::LEAST);
         Some(Box::new(std::mem::replace(self, empty)))
     }
 

@@ -127,7 +127,7 @@ impl Discipline for Drd {
     }
 
     fn export_state(&mut self) -> Option<ElementState> {
-        let empty = Self::new(self.drd, FifoConfig::LEFT);
+        let empty = Self::new(self.drd, FifoConfig::LEAST);
         Some(Box::new(std::mem::replace(self, empty)))
     }
 

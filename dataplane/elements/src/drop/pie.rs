@@ -44,11 +44,11 @@
 //! instead of estimated by a departure rate (§5.2 leaves the choice).
 
 use super::{InLeaf, Losses, mark};
-use crate::plumbing::adapter::{as_any, front_of_queue, held_in_queue};
-use crate::queue::fifo::{FifoConfig, Watch, read_config, take_with};
+use crate::plumbing::adapter::{as_any, front_of_queue, held_in_queue, one_by_one};
+use crate::queue::fifo::{FifoConfig, read_config};
 use crate::queue::{FifoQueue, QueueCounters};
-use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Reader};
-use perhop_packet::{Batch, DropReason, Packet};
+use perhop_element::{CounterSink, Cx, Discipline, ElementState, Reader};
+use perhop_packet::{DropReason, Packet};
 use perhop_units::{Bytes, Duration, Instant, Probability, Rate};
 
 /// Parameters of RFC 8033.
@@ -302,22 +302,8 @@ impl Discipline for Pie {
         "Pie"
     }
 
-    fn enqueue(&mut self, cx: &mut Cx<'_>, batch: &mut Batch) -> Delta {
-        let change = Watch::start(&self.queue);
-        for packet in batch.drain() {
-            self.put(cx, packet);
-        }
-        change.end(&self.queue)
-    }
-
+    one_by_one!();
     front_of_queue!();
-
-    fn dequeue(&mut self, cx: &mut Cx<'_>, budget: Budget, out: &mut Batch) -> Delta {
-        let change = Watch::start(&self.queue);
-        take_with(budget, out, || self.take(cx));
-        change.end(&self.queue)
-    }
-
     held_in_queue!();
 
     fn counters(&self, sink: &mut dyn CounterSink) {
@@ -329,7 +315,7 @@ impl Discipline for Pie {
     }
 
     fn export_state(&mut self) -> Option<ElementState> {
-        let empty = Self::new(self.state.config, FifoConfig::LEFT);
+        let empty = Self::new(self.state.config, FifoConfig::LEAST);
         Some(Box::new(std::mem::replace(self, empty)))
     }
 

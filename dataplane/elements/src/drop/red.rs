@@ -116,7 +116,7 @@ impl Discipline for Red {
     }
 
     fn export_state(&mut self) -> Option<ElementState> {
-        let empty = Self::new(*self.red.config(), FifoConfig::LEFT);
+        let empty = Self::new(*self.red.config(), FifoConfig::LEAST);
         Some(Box::new(std::mem::replace(self, empty)))
     }
 

@@ -6,6 +6,7 @@ use crate::queue::fifo::laws::{calls, check};
 use crate::testbed::Line;
 use perhop_element::BuildCx;
 use perhop_element::testkit::args;
+use perhop_packet::Batch;
 use perhop_units::{Color, Dscp, Duration, Instant};
 use proptest::prelude::*;
 use rand::{Rng, SeedableRng};

@@ -86,3 +86,31 @@ macro_rules! front_of_queue {
     };
 }
 pub(crate) use front_of_queue;
+
+/// How an [`crate::drop::InLeaf`] discipline around one `queue: FifoQueue` takes and gives packets: one by one.
+macro_rules! one_by_one {
+    () => {
+        fn enqueue(
+            &mut self,
+            cx: &mut perhop_element::Cx<'_>,
+            batch: &mut perhop_packet::Batch,
+        ) -> perhop_element::Delta {
+            let change = $crate::queue::fifo::Watch::start(&self.queue);
+            for packet in batch.drain() {
+                self.put(cx, packet);
+            }
+            change.end(&self.queue)
+        }
+        fn dequeue(
+            &mut self,
+            cx: &mut perhop_element::Cx<'_>,
+            budget: perhop_element::Budget,
+            out: &mut perhop_packet::Batch,
+        ) -> perhop_element::Delta {
+            let change = $crate::queue::fifo::Watch::start(&self.queue);
+            $crate::queue::fifo::take_with(budget, out, || self.take(cx));
+            change.end(&self.queue)
+        }
+    };
+}
+pub(crate) use one_by_one;

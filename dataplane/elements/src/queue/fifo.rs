@@ -46,8 +46,9 @@ pub struct FifoConfig {
 }
 
 impl FifoConfig {
-    /// Of the queue that is left behind when a successor takes over what it held.
-    pub(crate) const LEFT: Self = Self { limit: QueueLimit::Packets(1), rate: Rate::ZERO, overhead: 0 };
+    /// Room for a packet: of a queue that is told its bound later, or that is left behind when a successor takes over what
+    /// it held.
+    pub(crate) const LEAST: Self = Self { limit: QueueLimit::Packets(1), rate: Rate::ZERO, overhead: 0 };
 }
 
 /// Packets and bytes a queue has taken and refused, and its peaks.

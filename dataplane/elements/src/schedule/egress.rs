@@ -51,7 +51,7 @@ use perhop_element::{
     ArgError, Args, BuildCx, CounterSink, Cx, Element, ElementState, ElementType, PortCount, PortIndex,
     Reader, TimerId,
 };
-use perhop_packet::{Batch, ClassId, DropReason, Handover, LeafId, Meta, PortId, SlaId};
+use perhop_packet::{Batch, ClassId, Handover, LeafId, Meta, PortId, SlaId};
 use perhop_ring::Producer;
 use perhop_units::{Bytes, Duration, Instant, QueueLimit, Rate};
 use std::sync::Arc;
@@ -321,12 +321,7 @@ impl Egress {
 
 impl Away {
     fn push(&mut self, cx: &mut Cx<'_>, batch: &mut Batch) {
-        let mut packets = batch.drain();
-        let put = self.ring.push_batch(&mut packets.by_ref().map(Handover::from));
-        for packet in packets {
-            cx.drop(packet, DropReason::RingFull);
-        }
-        cx.handed_over(put);
+        let put = cx.hand_over(&mut self.ring, batch.drain());
         self.packets += put as u64;
         self.rung |= put > 0;
     }

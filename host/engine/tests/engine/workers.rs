@@ -38,11 +38,12 @@ fn flows_that_cross_workers_arrive_once_and_in_order_while_classes_change() {
                 socket.send_to(&[flow as u8, high, low], target).unwrap();
             }
             let spec = serde_json::json!({ "port": "p1", "weight": 1 + n });
-            let name = Name::new("p1/other").unwrap();
-            let op = Op::Put { kind: Kind::Class, name, spec, if_version: None, ttl_ms: None };
-            let change = Transaction::new(handle.new_txn_id(), Owner::Cli, vec![op]);
-            let reply = handle.submit_blocking(Credentials::ADMIN, change).unwrap();
-            assert_eq!(reply.outcome, Outcome::Committed);
+            let name = name("p1/other");
+            commit(
+                &handle,
+                Owner::Cli,
+                Op::Put { kind: Kind::Class, name, spec, if_version: None, ttl_ms: None },
+            );
         };
         let flows = std::thread::scope(|scope| {
             let receiver = scope.spawn(|| arrived(&right));

@@ -71,7 +71,7 @@ pub(super) struct EarlyQueue {
 impl EarlyQueue {
     /// Empty, and of a bound that [`EarlyQueue::set_limit`] replaces. `None` for RED, which is a queue of another type.
     pub(super) fn new(early: &EarlyDrop) -> Option<Self> {
-        let queue = FifoConfig { limit: QueueLimit::Packets(1), rate: Rate::ZERO, overhead: 0 };
+        let queue = FifoConfig::LEAST;
         let inner = match *early {
             EarlyDrop::Red { .. } => return None,
             EarlyDrop::Wred { .. } => {
@@ -105,11 +105,7 @@ impl EarlyQueue {
         let of_link = |codel: CoDelConfig| CoDelConfig { mtu, ..codel };
         match (&mut self.inner, **early) {
             (Inner::Wred(wred), EarlyDrop::Wred { .. }) => {
-                let bytes = match limit {
-                    QueueLimit::Packets(n) => Bytes(u64::from(n) * scale.max_cost),
-                    other => other.in_bytes(scale.least).unwrap_or_default(),
-                };
-                if let Some(config) = wred_config(early, bytes, scale.least) {
+                if let Some(config) = wred_config(early, scale.bytes(limit), scale.least) {
                     wred.reconfigure(config, queue);
                 }
             }

@@ -18,6 +18,14 @@ pub(super) enum LeafQueue {
     Early(Box<EarlyQueue>),
 }
 
+/// Where the packets of a leaf are.
+enum Kept<F, E> {
+    /// In order of arrival.
+    Fifo(F),
+    /// As a discipline of its own keeps them.
+    Early(E),
+}
+
 #[derive(Debug)]
 pub(super) struct RedQueue {
     fifo: FifoQueue,
@@ -51,6 +59,16 @@ pub(super) struct Scale {
     pub generation: u32,
 }
 
+impl Scale {
+    /// A limit that is no time, in bytes: of packets that are all as large as they may be.
+    pub(super) fn bytes(&self, limit: QueueLimit) -> Bytes {
+        match limit {
+            QueueLimit::Packets(n) => Bytes(u64::from(n) * self.max_cost),
+            other => other.in_bytes(self.least).unwrap_or_default(),
+        }
+    }
+}
+
 /// No link's generation.
 const CLOSED: u32 = u32::MAX;
 
@@ -77,11 +95,7 @@ impl LeafQueue {
         let fifo = match self {
             Self::Fifo(fifo) => fifo,
             Self::Red(red) => {
-                let bytes = match limit {
-                    QueueLimit::Packets(n) => Bytes(u64::from(n) * max_cost),
-                    other => other.in_bytes(least).unwrap_or_default(),
-                };
-                if let Some(config) = red_of(params, bytes, least) {
+                if let Some(config) = red_of(params, scale.bytes(limit), least) {
                     let mut state = RedState::new(config);
                     state.adopt(&red.red);
                     red.red = state;
@@ -100,7 +114,7 @@ impl LeafQueue {
     /// Whether it takes packets by [`LeafQueue::offer`], and its limits were computed for this generation of the link.
     #[inline]
     pub(super) fn is_open(&self, generation: u32) -> bool {
-        self.fifo().is_some_and(|fifo| fifo.stamp() == generation)
+        matches!(self.kept(), Kept::Fifo(fifo) if fifo.stamp() == generation)
     }
 
     /// The same of a queue that is never open: whether [`super::early::EarlyQueue::put`] may be called.
@@ -110,34 +124,24 @@ impl LeafQueue {
 
     /// Takes no more packets.
     pub(super) fn close(&mut self) {
-        match self {
-            Self::Fifo(fifo) => fifo.set_stamp(CLOSED),
-            Self::Red(red) => red.fifo.set_stamp(CLOSED),
-            Self::Early(early) => early.stamp = CLOSED,
+        match self.kept_mut() {
+            Kept::Fifo(fifo) => fifo.set_stamp(CLOSED),
+            Kept::Early(early) => early.stamp = CLOSED,
         }
     }
 
     /// Takes over what `old` holds, for a queue that changes its kind. Of each flow in order; of a queue that kept flows
     /// apart one after the other. O(packets).
     pub(super) fn adopt(&mut self, now: Instant, old: &mut Self) {
-        match (self, old) {
-            (Self::Early(new), old) => {
-                let stamped = matches!(old, Self::Early(old) if old.stamps());
-                let range = old.range_mut().take();
-                while let Some(packet) = old.pop(now) {
-                    new.keep(now, packet, stamped);
-                }
-                *new.range_mut() = range;
-            }
-            (new, old) => {
-                let range = old.range_mut().take();
-                let Some(fifo) = new.fifo_mut() else { return };
-                while let Some(packet) = old.pop(now) {
-                    fifo.keep(packet);
-                }
-                *fifo.range_mut() = range;
+        let stamped = matches!(old, Self::Early(old) if old.stamps());
+        let range = old.range_mut().take();
+        while let Some(packet) = old.pop(now) {
+            match self.kept_mut() {
+                Kept::Fifo(fifo) => fifo.keep(packet),
+                Kept::Early(early) => early.keep(now, packet, stamped),
             }
         }
+        *self.range_mut() = range;
     }
 
     /// Whether [`LeafQueue::set_limit`] makes it what `params` want.
@@ -203,45 +207,43 @@ impl LeafQueue {
     }
 
     #[inline]
-    fn fifo(&self) -> Option<&FifoQueue> {
+    fn kept(&self) -> Kept<&FifoQueue, &EarlyQueue> {
         match self {
-            Self::Fifo(fifo) => Some(fifo),
-            Self::Red(red) => Some(&red.fifo),
-            Self::Early(_) => None,
+            Self::Fifo(fifo) => Kept::Fifo(fifo),
+            Self::Red(red) => Kept::Fifo(&red.fifo),
+            Self::Early(early) => Kept::Early(early),
         }
     }
 
     #[inline]
-    fn fifo_mut(&mut self) -> Option<&mut FifoQueue> {
+    fn kept_mut(&mut self) -> Kept<&mut FifoQueue, &mut EarlyQueue> {
         match self {
-            Self::Fifo(fifo) => Some(fifo),
-            Self::Red(red) => Some(&mut red.fifo),
-            Self::Early(_) => None,
+            Self::Fifo(fifo) => Kept::Fifo(fifo),
+            Self::Red(red) => Kept::Fifo(&mut red.fifo),
+            Self::Early(early) => Kept::Early(early),
         }
     }
 
     fn range_mut(&mut self) -> &mut Option<Box<LengthRange>> {
-        match self {
-            Self::Fifo(fifo) => fifo.range_mut(),
-            Self::Red(red) => red.fifo.range_mut(),
-            Self::Early(early) => early.range_mut(),
+        match self.kept_mut() {
+            Kept::Fifo(fifo) => fifo.range_mut(),
+            Kept::Early(early) => early.range_mut(),
         }
     }
 
     /// Frame length of the next packet.
     #[inline]
     pub(super) fn head_len(&self) -> Option<u64> {
-        match self {
-            Self::Fifo(fifo) => fifo.front_len().map(|n| n as u64),
-            Self::Red(red) => red.fifo.front_len().map(|n| n as u64),
-            Self::Early(early) => early.head_len(),
+        match self.kept() {
+            Kept::Fifo(fifo) => fifo.front_len().map(|n| n as u64),
+            Kept::Early(early) => early.head_len(),
         }
     }
 
     /// Asks for the next packet's cache line.
     #[inline]
     pub(super) fn prefetch_head(&self) {
-        if let Some(fifo) = self.fifo() {
+        if let Kept::Fifo(fifo) = self.kept() {
             fifo.prefetch_head();
         }
     }
@@ -259,42 +261,38 @@ impl LeafQueue {
     /// Asks for the last packet's, to which the next one is tied.
     #[inline]
     pub(super) fn prefetch_tail(&self) {
-        if let Some(fifo) = self.fifo() {
+        if let Kept::Fifo(fifo) = self.kept() {
             fifo.prefetch_tail();
         }
     }
 
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        match self {
-            Self::Fifo(fifo) => fifo.is_empty(),
-            Self::Red(red) => red.fifo.is_empty(),
-            Self::Early(early) => early.len() == 0,
+        match self.kept() {
+            Kept::Fifo(fifo) => fifo.is_empty(),
+            Kept::Early(early) => early.len() == 0,
         }
     }
 
     /// See [`FifoQueue::length_range`].
     pub(super) fn length_range(&mut self, now: Instant) -> [u64; 2] {
-        match self {
-            Self::Fifo(fifo) => fifo.length_range(now),
-            Self::Red(red) => red.fifo.length_range(now),
-            Self::Early(early) => early.length_range(now),
+        match self.kept_mut() {
+            Kept::Fifo(fifo) => fifo.length_range(now),
+            Kept::Early(early) => early.length_range(now),
         }
     }
 
     pub(super) fn len(&self) -> u64 {
-        match self {
-            Self::Fifo(fifo) => fifo.len() as u64,
-            Self::Red(red) => red.fifo.len() as u64,
-            Self::Early(early) => early.len(),
+        match self.kept() {
+            Kept::Fifo(fifo) => fifo.len() as u64,
+            Kept::Early(early) => early.len(),
         }
     }
 
     pub(super) fn frame_bytes(&self) -> u64 {
-        match self {
-            Self::Fifo(fifo) => fifo.frame_bytes(),
-            Self::Red(red) => red.fifo.frame_bytes(),
-            Self::Early(early) => early.frame_bytes(),
+        match self.kept() {
+            Kept::Fifo(fifo) => fifo.frame_bytes(),
+            Kept::Early(early) => early.frame_bytes(),
         }
     }
 }

@@ -83,7 +83,7 @@ fn class(at: &mut At<'_>, c: &ClassSpec) {
     share(at, "guarantee", c.guarantee);
     if let Some(s) = c.ceiling {
         share(at, "ceiling", s);
-        if matches!(s, Share::Rate(0) | Share::Ppm(0)) {
+        if s.is_zero() {
             at.error("ceiling", Code::OutOfRange, "a ceiling of 0 would let nothing pass".to_owned());
         }
     }

@@ -3,7 +3,7 @@
 use super::At;
 use perhop_model::{ClassSpec, Scheduler};
 use perhop_reason::Code;
-use perhop_units::{Rate, Share};
+use perhop_units::Rate;
 
 /// Most classes of a port with another scheduler than `tree`.
 pub const MAX_RULED_CLASSES: usize = 63;
@@ -40,10 +40,11 @@ pub(super) fn class(at: &mut At<'_>, scheduler: Scheduler, c: &ClassSpec, is_lea
     if scheduler != Scheduler::Wf2q {
         return;
     }
-    let none = |share: Share| matches!(share, Share::Rate(0) | Share::Ppm(0));
-    for (field, there) in
-        [("parent", c.parent.is_some()), ("guarantee", !none(c.guarantee)), ("ceiling", c.ceiling.is_some())]
-    {
+    for (field, there) in [
+        ("parent", c.parent.is_some()),
+        ("guarantee", !c.guarantee.is_zero()),
+        ("ceiling", c.ceiling.is_some()),
+    ] {
         if there {
             let why = format!("wf2q shares by weight alone, a class has no {field}");
             at.error(field, Code::Unsupported, why);

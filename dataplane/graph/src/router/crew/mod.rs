@@ -38,8 +38,7 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// `workers` (1 … [`MAX_WORKERS`]) members; ports go to the member they ask for, counted from 0, and otherwise to the
-    /// members in turn. `seed` keys the hash of flows.
+    /// `workers` (1 … [`MAX_WORKERS`]) members; ports go to the members in turn. `seed` keys the hash of flows.
     pub fn new(workers: usize, ports: &[EdgePort], seed: u64) -> Self {
         let workers = workers.clamp(1, MAX_WORKERS);
         let owners = (0..ports.len()).map(|port| port % workers).collect();
@@ -91,7 +90,6 @@ pub struct Member {
     changes: u64,
     stage: Stage,
     batch: Batch,
-    rung: u32,
     away: Vec<(PortId, usize)>,
 }
 
@@ -117,7 +115,6 @@ impl Member {
             changes: 0,
             stage: Stage::Staging,
             batch: Batch::new(),
-            rung: 0,
             away: Vec::new(),
         }
     }
@@ -244,9 +241,7 @@ impl Member {
         if self.away.is_empty() && self.flows.is_empty() {
             return 0;
         }
-        let rung = self.worker.take_rung(&self.away) | self.rung;
-        self.rung = 0;
-        rung
+        self.worker.take_rung(&self.away)
     }
 
     /// Applies a change that [`Placement::share`] made for this member, at most 20 µs of work a call. While

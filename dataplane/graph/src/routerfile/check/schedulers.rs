@@ -6,7 +6,6 @@ use crate::control::MAX_RULED_CLASSES;
 use crate::routerfile::Declared;
 use crate::routerfile::read::Declarations;
 use perhop_model::{ClassSpec, Name, Scheduler};
-use perhop_units::Share;
 use std::collections::BTreeMap;
 
 pub(super) fn check(c: Checker<'_>, declared: &Declarations, trees: &Trees) {
@@ -14,8 +13,11 @@ pub(super) fn check(c: Checker<'_>, declared: &Declarations, trees: &Trees) {
     for port in &declared.ports {
         let scheduler = port.spec.scheduler;
         schedulers.insert(&port.name, scheduler);
+        if scheduler == Scheduler::Tree {
+            continue;
+        }
         let classes = declared.classes.iter().filter(|d| d.spec.port == port.name).count();
-        if classes == 0 || scheduler == Scheduler::Tree {
+        if classes == 0 {
             continue;
         }
         let needs_rate = matches!(scheduler, Scheduler::Hfsc | Scheduler::Htb);
@@ -45,10 +47,9 @@ fn one(c: Checker<'_>, class: &Declared<ClassSpec>, scheduler: Scheduler, leaf: 
             c.push(c.error(class.at, "guarantee_first", message).value("").hint("Give it to those below"));
         }
     }
-    let none = |share: Share| matches!(share, Share::Rate(0) | Share::Ppm(0));
     let given = [
         ("parent", spec.parent.is_some()),
-        ("guarantee", !none(spec.guarantee)),
+        ("guarantee", !spec.guarantee.is_zero()),
         ("ceiling", spec.ceiling.is_some()),
     ];
     for (field, _) in given.into_iter().filter(|(_, there)| *there && scheduler == Scheduler::Wf2q) {

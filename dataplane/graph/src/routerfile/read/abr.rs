@@ -25,7 +25,7 @@
 //! | `shared` | boolean | false | |
 
 use super::flag;
-use super::queue::percentage;
+use super::queue::above_zero;
 use crate::routerfile::names::{Names, class, reference};
 use crate::routerfile::value;
 use perhop_config::TableReader;
@@ -162,13 +162,13 @@ fn latency(table: &mut TableReader<'_>) -> AbrLatency {
     let hour = Duration::from_secs(3_600);
     let latency = match kind {
         Filter::Average => AbrLatency::Average {
-            up_ppm: weight(&mut inner, "up", PUBLISHED.0),
-            down_ppm: weight(&mut inner, "down", PUBLISHED.1),
+            up_ppm: above_zero(&mut inner, "up", PUBLISHED.0),
+            down_ppm: above_zero(&mut inner, "down", PUBLISHED.1),
         },
         Filter::Timed => {
             let up = inner.value_in("up", Duration::from_secs(1)..=hour);
             let up = up.map_or(Duration::from_secs(120), |u| u.value).0;
-            AbrLatency::Timed { up, down_ppm: weight(&mut inner, "down", PUBLISHED.1) }
+            AbrLatency::Timed { up, down_ppm: above_zero(&mut inner, "down", PUBLISHED.1) }
         }
         Filter::Minimum => {
             let window = inner.value_in("window", Duration::from_millis(100)..=hour);
@@ -177,15 +177,4 @@ fn latency(table: &mut TableReader<'_>) -> AbrLatency {
     };
     inner.finish();
     latency
-}
-
-/// Weight of a sample, parts per million.
-fn weight(table: &mut TableReader<'_>, key: &'static str, default: u32) -> u32 {
-    let Some(ppm) = table.value_with(key, "a percentage", percentage) else { return default };
-    if ppm.value == 0 {
-        let d = table.document().error(ppm.span, "is out of range").allowed("above 0 % up to 100 %");
-        table.diagnostics().push(d);
-        return default;
-    }
-    ppm.value
 }

@@ -36,7 +36,7 @@ pub(super) fn read(table: &mut TableReader<'_>, names: &Names<'_>) -> Option<Cla
     let guarantee_first = table.table("guarantee_first").and_then(first_piece);
     let burst = bytes(table, "burst", 2 * FRAME_MTU, 1 << 30, 0);
     let ceiling = table.value::<Share>("ceiling");
-    if let Some(zero) = ceiling.filter(|c| matches!(c.value, Share::Rate(0) | Share::Ppm(0))) {
+    if let Some(zero) = ceiling.filter(|c| c.value.is_zero()) {
         table.diagnostics().push(table.document().error(zero.span, "would let nothing pass"));
     }
     let ceiling_burst = bytes(table, "ceiling_burst", 2 * FRAME_MTU, 1 << 30, 0);
@@ -54,7 +54,7 @@ pub(super) fn read(table: &mut TableReader<'_>, names: &Names<'_>) -> Option<Cla
         guarantee,
         guarantee_first,
         burst,
-        ceiling: ceiling.map(|c| c.value).filter(|c| !matches!(c, Share::Rate(0) | Share::Ppm(0))),
+        ceiling: ceiling.map(|c| c.value).filter(|c| !c.is_zero()),
         ceiling_burst,
         weight,
         tier,

@@ -17,7 +17,7 @@
 //! | `ecn` of each | boolean: mark instead of drop | true; of `wred` false | |
 
 use super::flag;
-use super::queue::percentage;
+use super::queue::{above_zero, percentage};
 use perhop_config::TableReader;
 use perhop_model::{Precedence, QueueKind, WredAverage, WredPrecedence};
 use perhop_units::{Bytes, Duration, Share};
@@ -146,24 +146,13 @@ pub(super) fn pie(mut table: TableReader<'_>) -> QueueKind {
 pub(super) fn blue(mut table: TableReader<'_>) -> QueueKind {
     let t = &mut table;
     let kind = QueueKind::Blue {
-        increase_ppm: step(t, "increase", 20_000),
-        decrease_ppm: step(t, "decrease", 2_000),
+        increase_ppm: above_zero(t, "increase", 20_000),
+        decrease_ppm: above_zero(t, "decrease", 2_000),
         freeze: time(t, "freeze", (1_000_000, 60_000_000_000), 100_000_000),
         ecn: flag(t, "ecn", true),
     };
     table.finish();
     kind
-}
-
-/// A probability above 0, parts per million.
-fn step(table: &mut TableReader<'_>, key: &'static str, default: u32) -> u32 {
-    let Some(ppm) = table.value_with(key, "a percentage", percentage) else { return default };
-    if ppm.value == 0 {
-        let d = table.document().error(ppm.span, "is out of range").allowed("above 0 % up to 100 %");
-        table.diagnostics().push(d);
-        return default;
-    }
-    ppm.value
 }
 
 /// CoDel for each flow.

@@ -126,3 +126,14 @@ pub(super) fn percentage(text: &str) -> Result<u32, TextError> {
         }
     }
 }
+
+/// A percentage above 0, parts per million; the default if absent or wrong.
+pub(super) fn above_zero(table: &mut TableReader<'_>, key: &'static str, default: u32) -> u32 {
+    let Some(ppm) = table.value_with(key, "a percentage", percentage) else { return default };
+    if ppm.value == 0 {
+        let d = table.document().error(ppm.span, "is out of range").allowed("above 0 % up to 100 %");
+        table.diagnostics().push(d);
+        return default;
+    }
+    ppm.value
+}
