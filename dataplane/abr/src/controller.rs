@@ -58,7 +58,7 @@ pub struct Controller {
     counters: Counters,
     /// Lower and other endpoint of the connection in each slot, where nobody else knows them.
     ends: Option<Vec<Option<(SocketAddr, SocketAddr)>>>,
-    /// Whether what windows are short of for whole segments is owed to the next.
+    /// Whether what senders had under way less than their rates need is owed to them.
     credit: bool,
 }
 
@@ -75,7 +75,8 @@ impl Controller {
         }
     }
 
-    /// Whether what a window is short of because senders use whole segments is added to the next (it is). Without that
+    /// Whether what a sender had under way less than its rate needs, because windows are of whole segments, is added to later
+    /// windows, and what it had more is taken off (it is). Without that
     /// flows get up to a segment a round trip less than their rate: for comparison with the source, chapter 5.3.
     pub fn set_credit(&mut self, credit: bool) {
         self.credit = credit;
@@ -206,7 +207,6 @@ impl Controller {
             at,
             now_us: (at.as_nanos() / 1_000) as u32,
             now_ms: now_ms as u32,
-            silent_us: silent_ms.saturating_mul(1_000),
             credit: self.credit,
         };
         let Self { table, policies, pacing, counters, .. } = self;

@@ -6,9 +6,10 @@ use crate::counters::Counters;
 use crate::latency::{PARTS_SHIFT, Sampled};
 use crate::policies::{Facts, NO_POLICY, Policies};
 use crate::segment::Segment;
+use crate::sequence::octets;
 use crate::settings::{Floor, Latency, LimitedBy};
 use crate::stamps::{Acked, Echoed, Sent};
-use crate::window::{Bound, Offer, optimal};
+use crate::window::{Bound, Offer, Progress, optimal};
 use perhop_units::{Bytes, Duration, Instant, Rate};
 use perhop_wire::Layout;
 use perhop_wire::layout::set_tcp_window;
@@ -31,10 +32,16 @@ pub(crate) struct Passing<'a> {
     pub at: Instant,
     pub now_us: u32,
     pub now_ms: u32,
-    /// Since the connection's last packet, µs.
-    pub silent_us: u32,
-    /// Whether what windows are short of for whole segments is owed to the next.
+    /// Whether what a sender had under way less than its rate needs is owed to it.
     pub credit: bool,
+}
+
+/// What an acknowledgment acknowledges anew.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct New {
+    pub octets: u32,
+    /// Since the new one before, µs.
+    pub apart_us: u32,
 }
 
 impl Passing<'_> {
@@ -52,6 +59,7 @@ impl Passing<'_> {
         if !c.stamps[d].can_be_sent(segment.seq_end(), c.most_under_way(d)) {
             return;
         }
+        let known = c.stamps[d].sent_end();
         match c.stamps[d].sent(segment.seq, segment.seq_end(), self.now_us, c.is_shut(self.acked)) {
             Sent::Ignored => return,
             Sent::New => {}
@@ -63,6 +71,10 @@ impl Passing<'_> {
                 }
             }
         }
+        if let Some(known) = known {
+            let after_us = c.stamps[d].since_acked_us(self.now_us);
+            c.halves[d].window.came(octets(known, segment.seq_end()), after_us);
+        }
         if c.has(self.acked, mark::PACED) {
             // It may have to wait behind held acknowledgments.
             c.stamps[d].unstamp_newest();
@@ -72,7 +84,9 @@ impl Passing<'_> {
             return;
         }
         if !c.knows_mss() {
-            c.halves[d].window.raise_mss(segment.payload.min(SEEN_MSS) as u16, segment.headers);
+            let acked = c.stamps[d].acked();
+            let mss = segment.payload.min(SEEN_MSS) as u16;
+            c.halves[d].window.raise_mss(mss, segment.headers, acked);
         }
         let half = &mut c.halves[d];
         half.data_ms = self.now_ms;
@@ -90,12 +104,14 @@ impl Passing<'_> {
         }
     }
 
-    /// What an acknowledgment tells about the latency. Whether it is new.
+    /// What an acknowledgment tells about the latency. What it acknowledges anew.
     #[inline]
-    pub fn measure(&self, c: &mut Connection, policies: &Policies, counters: &mut Counters) -> Option<u32> {
+    pub fn measure(&self, c: &mut Connection, policies: &Policies, counters: &mut Counters) -> Option<New> {
         let stamps = &mut c.stamps[self.acked];
         let (new, sample, spread) = match stamps.acknowledged(self.segment.ack, self.now_us) {
-            Acked::New { octets, sample, spread } => (Some(octets), sample, spread),
+            Acked::New { octets, sample, spread, apart_us } => {
+                (Some(New { octets, apart_us }), sample, spread)
+            }
             Acked::Again | Acked::Old => (None, None, 0),
         };
         let echoed = self.segment.options.timestamps.and_then(|(_, echo)| {
@@ -110,7 +126,7 @@ impl Passing<'_> {
         let how = policy.map_or(Latency::PUBLISHED, |policy| policy.latency);
         let other_us = c.halves[self.direction].latency.us();
         let half = &mut c.halves[self.acked];
-        if let (Some(octets), Some(rtt_us)) = (new, sample)
+        if let (Some(New { octets, .. }), Some(rtt_us)) = (new, sample)
             && half.latency.us() != 0
         {
             // A little beyond a whole segment does not have a receiver acknowledge it at once.
@@ -142,12 +158,12 @@ impl Passing<'_> {
         new
     }
 
-    /// Lowers the window of an acknowledgment, of `new` octets unless it repeats an earlier one. The time for which the
+    /// Lowers the window of an acknowledgment, of something `new` unless it repeats an earlier one. The time for which the
     /// sender may send what it lets it, if the policy paces and a window cannot express it.
     #[inline]
     pub fn limit(
         &self,
-        new: Option<u32>,
+        new: Option<New>,
         c: &mut Connection,
         policies: &mut Policies,
         counters: &mut Counters,
@@ -157,27 +173,31 @@ impl Passing<'_> {
         let (o, segment) = (self.acked, self.segment);
         let terms = Terms::of(c, policies, counters, self)?;
         let stamps = &c.stamps[o];
-        let offer = Offer {
+        let mut offer = Offer {
             ack: segment.ack,
             field: segment.window,
             shift: terms.shift,
             sent_end: stamps.sent_end(),
+            on_its_way: 0,
             allow_shrink: terms.allow_shrink,
             credit: self.credit,
             opens: segment.has(flags::SYN),
         };
         let half = &mut c.halves[o];
         let mut spell = None;
-        if let Some(octets) = new {
+        if let Some(New { octets, apart_us }) = new {
             let ratio = half.window.ratio();
-            let on_its_way = optimal(terms.share_bps, ratio, terms.left_parts) >> 8;
-            let on_its_way = on_its_way.min(1 << 30) as u32;
             let sent_end = offer.sent_end.unwrap_or(segment.ack);
-            let used_up = half.window.limit() != 0 && half.window.is_used_up(sent_end, on_its_way);
+            let on_its_way = optimal(terms.share_bps, ratio, terms.left_parts) >> 8;
+            offer.on_its_way = on_its_way.min(1 << 30) as u32;
+            let used_up = half.window.limit() != 0 && half.window.is_used_up(sent_end, offer.on_its_way);
             let optimal = optimal(terms.share_bps, ratio, terms.rtt_parts);
             if self.credit {
-                let apart = (self.silent_us, terms.rtt_parts >> PARTS_SHIFT);
-                half.window.settle(optimal, sent_end, on_its_way, terms.shift, apart);
+                let [rtt_us, left_us] =
+                    [terms.rtt_parts, terms.left_parts].map(|parts| (parts >> PARTS_SHIFT) as u32);
+                let (ack, new) = (segment.ack, octets);
+                let progress = Progress { optimal, rtt_us, left_us, ack, new, apart_us, sent_end };
+                half.window.settle(&progress, terms.shift);
             }
             let bound = half.window.advance(optimal, octets, &offer);
             let by = match bound {

@@ -9,7 +9,7 @@ use crate::sequence::{after, before, later, octets};
 use crate::waiting::Prompt;
 
 /// Stamps of one direction.
-pub(crate) const STAMPS: usize = 5;
+pub(crate) const STAMPS: usize = 4;
 
 /// Octets that may have passed elsewhere: an acknowledgment of more than that beyond what was seen is not believed.
 const UNSEEN: u32 = 1 << 16;
@@ -28,7 +28,7 @@ mod mark {
     pub const ECHO_OF_DATA: u8 = 16;
 }
 
-/// What is remembered of one direction's segments: one cache line.
+/// What is remembered of one direction's segments.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Stamps {
@@ -37,8 +37,9 @@ pub(crate) struct Stamps {
     times: [u32; STAMPS],
     /// End of what was sent.
     sent_end: u32,
-    /// Highest acknowledgment number.
+    /// Highest acknowledgment number, and when it passed, µs modulo 2³².
     acked: u32,
+    acked_at: u32,
     dirty_end: u32,
     /// Clock value that waits for its echo, and when it passed.
     echo: u32,
@@ -73,6 +74,8 @@ pub(crate) enum Acked {
         sample: Option<u32>,
         /// How much earlier than that one the segments passed that it covers, on the average, µs.
         spread: u32,
+        /// Time since the one before, µs; 0 where that is not known.
+        apart_us: u32,
     },
     /// The same number again.
     Again,
@@ -98,6 +101,11 @@ impl Stamps {
     /// Highest acknowledgment number, if there was one.
     pub fn acked(&self) -> Option<u32> {
         self.is(mark::ACKED).then_some(self.acked)
+    }
+
+    /// Time since the highest acknowledgment passed, µs.
+    pub fn since_acked_us(&self, now_us: u32) -> u32 {
+        now_us.wrapping_sub(self.acked_at)
     }
 
     /// Whether what is not acknowledged yet includes something seen twice.
@@ -186,8 +194,9 @@ impl Stamps {
             self.marks |= mark::ACKED;
             // What was in flight before counts as acknowledged up to here.
             self.acked = if self.len > 0 { ack.wrapping_sub(1) } else { ack };
+            self.acked_at = now_us;
             if self.len == 0 {
-                return Acked::New { octets: 0, sample: None, spread: 0 };
+                return Acked::New { octets: 0, sample: None, spread: 0, apart_us: 0 };
             }
         }
         if ack == self.acked {
@@ -197,13 +206,14 @@ impl Stamps {
             return Acked::Old;
         }
         let octets = octets(self.acked, ack);
-        self.acked = ack;
+        let apart_us = self.since_acked_us(now_us);
+        (self.acked, self.acked_at) = (ack, now_us);
         if !self.is(mark::SENT) || after(ack, self.sent_end) {
             // It acknowledges what did not pass here.
             self.sent_end = ack;
             (self.len, self.gaps) = (0, 0);
             self.marks = self.marks & !mark::DIRTY | mark::SENT;
-            return Acked::New { octets, sample: None, spread: 0 };
+            return Acked::New { octets, sample: None, spread: 0, apart_us: 0 };
         }
         let len = usize::from(self.len);
         let covered = self.ends[..len].iter().take_while(|end| !after(**end, ack)).count();
@@ -236,7 +246,7 @@ impl Stamps {
         if self.is(mark::DIRTY) && !before(ack, self.dirty_end) {
             self.marks &= !mark::DIRTY;
         }
-        Acked::New { octets, sample: newest.map(|at| now_us.wrapping_sub(at)), spread }
+        Acked::New { octets, sample: newest.map(|at| now_us.wrapping_sub(at)), spread, apart_us }
     }
 
     /// Notes the clock value of a segment: of data seen twice in any case, of a bare acknowledgment when no other waits.
@@ -271,7 +281,7 @@ impl Stamps {
     }
 }
 
-const _: () = assert!(size_of::<Stamps>() == 64);
+const _: () = assert!(size_of::<Stamps>() == 60);
 
 #[cfg(test)]
 #[path = "stamps_tests.rs"]

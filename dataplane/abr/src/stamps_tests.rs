@@ -65,7 +65,7 @@ fn when_all_stamps_are_in_use_only_exact_ends_count() {
     for i in 0..8u32 {
         s.sent(1000 + i * 100, 1100 + i * 100, i, false);
     }
-    assert_eq!(sample(&mut s, 1500, 100), Some(96), "the last stamp");
+    assert_eq!(sample(&mut s, 1400, 100), Some(97), "the last stamp");
     assert_eq!(sample(&mut s, 1700, 110), None, "covers what has no stamp");
     s.sent(1800, 1900, 120, false);
     assert_eq!(sample(&mut s, 1850, 200), None, "between a segment without stamp and one with");
@@ -83,7 +83,7 @@ fn a_part_of_a_large_frame_counts_from_its_time() {
 #[test]
 fn taken_up_in_mid_life() {
     let mut s = Stamps::default();
-    assert_eq!(s.acknowledged(5000, 1), Acked::New { octets: 0, sample: None, spread: 0 });
+    assert_eq!(s.acknowledged(5000, 1), Acked::New { octets: 0, sample: None, spread: 0, apart_us: 0 });
     s.sent(5000, 5100, 10, false);
     assert_eq!(sample(&mut s, 5100, 60), Some(50));
     // Data before any acknowledgment, and one that is older than it.

@@ -39,8 +39,11 @@ const END_BITS: u32 = 11;
 const END_MASK: u32 = (1 << END_BITS) - 1;
 /// Where the credit begins, above the end and two bits for the pauses.
 const CREDIT_SHIFT: u32 = END_BITS + 2;
-/// Bits of the 1/256 octet that a credit does without.
-const COARSE_BITS: u32 = 5;
+/// Bits of the 1/256 octet that a credit does without: it reaches 128 KiB, two of the largest segments.
+const COARSE_BITS: u32 = 7;
+
+/// Unit of what was not used of a round trip's windows: 2¹⁰ octet·µs, up to 2 MB for a second.
+const UNUSED_SHIFT: u32 = 10;
 
 /// An acknowledgment whose window may be limited.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +58,9 @@ pub(crate) struct Offer {
     pub sent_end: Option<u32>,
     /// Whether the right edge may move left.
     pub allow_shrink: bool,
-    /// Whether what is cut off to whole segments is owed to the next round trip.
+    /// What of the data that was let go has not passed yet, on the average, octets.
+    pub on_its_way: u32,
+    /// Whether what is owed counts.
     pub credit: bool,
     /// Whether it opens the connection. Linux never sends more at once than half of the largest window it has seen, and
     /// takes that for the segment size: so the first has two segments.
@@ -68,6 +73,23 @@ impl Offer {
     pub const fn own(&self) -> u32 {
         (self.field as u32) << self.shift
     }
+}
+
+/// A new acknowledgment passes, and what its flow needs on its way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Progress {
+    /// What the rate needs in a round trip, 1/256 octet.
+    pub optimal: u64,
+    /// The round trip, and what of it is between an acknowledgment and the data that it lets go, µs.
+    pub rtt_us: u32,
+    pub left_us: u32,
+    /// Its number, and octets that are new.
+    pub ack: u32,
+    pub new: u32,
+    /// Since the new one before, µs.
+    pub apart_us: u32,
+    /// End of the data that passed towards the receiver.
+    pub sent_end: u32,
 }
 
 /// What bounds the window that was written.
@@ -89,9 +111,11 @@ pub(crate) struct Window {
     limit: u32,
     /// Right edge of the windows that passed.
     edge: u32,
-    /// Credit in 1/8 octet in the upper 19 bits, with its sign; then how many of the next acknowledgments give no more to a
+    /// Credit in half octets in the upper 19 bits, with its sign; then how many of the next acknowledgments give no more to a
     /// window that grows; in the lower 11 bits where the round trip ends in which the window is kept.
     credit_and_round: u32,
+    /// What was not used of the windows of the round trip, in units of [`UNUSED_SHIFT`].
+    unused: i32,
     /// Data per IP length of data packets, Q0.16.
     ratio: u16,
     /// Largest segment, options taken off.
@@ -144,10 +168,10 @@ impl Window {
         let ahead = self.credit_and_round.wrapping_sub(self.eighths(ack)) & END_MASK;
         ahead <= END_MASK / 2
     }
-    /// Sets the credit, 1/256 octet, cut off at 32 KiB.
+    /// Sets the credit, 1/256 octet, cut off at 128 KiB and rounded to what it is kept in.
     fn owe(&mut self, credit: i64) {
         let most = (1 << (31 - CREDIT_SHIFT)) - 1;
-        let credit = (credit >> COARSE_BITS).clamp(-most, most) as i32;
+        let credit = ((credit + (1 << (COARSE_BITS - 1))) >> COARSE_BITS).clamp(-most, most) as i32;
         self.credit_and_round =
             (credit << CREDIT_SHIFT) as u32 | self.credit_and_round & ((1 << CREDIT_SHIFT) - 1);
     }
@@ -156,17 +180,21 @@ impl Window {
         let most = (END_MASK / 2) << (self.mss.ilog2() - 3);
         let end = self.eighths(ack.wrapping_add(octets.min(most))) & END_MASK;
         self.credit_and_round = self.credit_and_round & !((1 << CREDIT_SHIFT) - 1) | end;
+        self.unused = 0;
     }
     /// The window may change with the next acknowledgment, but give no more with the next `pauses`.
     fn go_on(&mut self, ack: u32, pauses: u32) {
         let end = self.eighths(ack).wrapping_sub(1) & END_MASK;
         self.credit_and_round = self.credit_and_round & !((1 << CREDIT_SHIFT) - 1) | pauses << END_BITS | end;
+        self.unused = 0;
     }
-    /// Larger segments are in use than was known.
-    pub fn raise_mss(&mut self, mss: u16, headers: u32) {
+    /// Larger segments are in use than was known; `acked` is acknowledged. The round trip was counted in the smaller ones, so
+    /// it ends.
+    pub fn raise_mss(&mut self, mss: u16, headers: u32, acked: Option<u32>) {
         if mss > self.mss {
-            let Self { limit, edge, credit_and_round, .. } = *self;
-            *self = Self { limit, edge, credit_and_round, ..Self::new(mss, headers) };
+            let Self { limit, edge, credit_and_round, unused, .. } = *self;
+            *self = Self { limit, edge, credit_and_round, unused, ..Self::new(mss, headers) };
+            self.go_on(acked.unwrap_or(edge), self.pauses());
         }
     }
 
@@ -188,41 +216,58 @@ impl Window {
         (self.limit, self.credit_and_round) = (0, 0);
     }
 
-    /// For `part` of `whole`, of a round trip, `sent_end` was what the sender had sent, apart from `on_its_way`, while the path
-    /// needed `optimal` 1/256 octets: what it used less is owed, what it used more is owed back. So its rate is what is wanted
-    /// on the average, whatever it makes of a window that is no multiple of a segment: whole ones only, or parts of one, or one
-    /// part at a time (Minshall's variant of RFC 896, in Linux). One that leaves a whole segment has nothing to send, or is
-    /// held by its own window.
+    /// Data of `octets` pass, so long after the acknowledgment before. To be called for what passes for the first time.
     #[inline]
-    pub fn settle(
-        &mut self,
-        optimal: u64,
-        sent_end: u32,
-        on_its_way: u32,
-        shift: u8,
-        (part, whole): (u32, u64),
-    ) {
+    pub fn came(&mut self, octets: u32, after_us: u32) {
+        self.waste(i64::from(octets) * i64::from(after_us));
+    }
+
+    /// So many octet·µs of the window were not used, or fewer.
+    #[inline]
+    fn waste(&mut self, octet_us: i64) {
+        let by = (octet_us + (1 << (UNUSED_SHIFT - 1))) >> UNUSED_SHIFT;
+        self.unused = self.unused.saturating_add(by.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32);
+    }
+
+    /// The time between two acknowledgments of a flow ends. What windows let it have under way less than the rate needs is
+    /// owed, what they let it have more is owed back; and at the end of a round trip what the sender did not use of them. So
+    /// its rate is what is wanted on the average, whatever it makes of a window that is no multiple of a segment: whole ones
+    /// only, or parts of one, or one part at a time (Minshall's variant of RFC 896, in Linux). One that leaves a whole segment
+    /// has nothing to send, or is held by its own window.
+    ///
+    /// An octet is unused from when the edge passes it to when it passes itself, less the time of that way. So over a round
+    /// trip that is the mean of what is between the end of the data and the edge, less what is acknowledged times that way
+    /// (Little's law), wherever on the path this is.
+    #[inline]
+    pub fn settle(&mut self, p: &Progress, shift: u8) {
         let step = u32::from(self.mss).max(1 << shift);
-        let unused = octets(sent_end, self.edge).saturating_sub(on_its_way);
         let let_send = written(self.limit, shift);
         // Of a window on its way to a new rate nothing is owed.
         let acknowledged = self.edge.wrapping_sub(let_send);
-        if self.limit == 0 || unused >= step || !self.is_kept(acknowledged) {
+        if self.limit == 0 || !self.is_kept(acknowledged) {
             return;
         }
-        let used = i64::from(let_send - unused.min(self.limit)) << 8;
-        let optimal = optimal.min(u64::from(u32::MAX) << 7) as i64;
-        let most = i64::from(step) << 8;
-        if used - optimal > most + most / 2 {
-            // The rate was lowered: what is left of the old one is not taken back.
+        let (rtt_us, apart_us) = (i64::from(p.rtt_us.max(1)), i64::from(p.apart_us.min(p.rtt_us)));
+        let optimal = p.optimal.min(u64::from(u32::MAX) << 7) as i64;
+        let (given, most) = (i64::from(let_send) << 8, i64::from(step) << 8);
+        let mut owed = (optimal - given) * apart_us / rtt_us;
+        let unused = i64::from(octets(p.sent_end, self.edge)) * i64::from(p.apart_us);
+        self.waste(unused - i64::from(p.new) * i64::from(p.left_us));
+        // Windows of whole segments are used whole. Far from the sender a round trip may end with more or less on its way than
+        // it began with, which the next ones make good.
+        if !self.is_kept(p.ack) && u32::from(self.mss) & ((1 << shift) - 1) != 0 {
+            let unused = (i64::from(self.unused) << (UNUSED_SHIFT + 8)) / rtt_us;
+            let believed = most + 4 * most * i64::from(p.left_us) / rtt_us;
+            owed += if (-believed..believed).contains(&unused) { unused } else { 0 };
+        }
+        let credit = i64::from(self.credit()) + owed;
+        if given - optimal > most + (256 << shift) && credit < -most / 2 {
+            // The rate was lowered, nothing owed explains so large a window: what is left of the old one is not taken back.
             self.owe(phase(acknowledged, step));
-            return;
+        } else {
+            // Of four segments two are given at a time.
+            self.owe(credit.clamp(-4 * most, 4 * most - 1));
         }
-        let owed = (optimal - used).clamp(-2 * most, 2 * most);
-        let owed = owed * (u64::from(part).min(whole) as i64) / (whole.max(1) as i64);
-        // Of four segments two are given at a time.
-        let credit = (i64::from(self.credit()) + owed).clamp(-most, 4 * most - 1);
-        self.owe(credit);
     }
 
     /// An acknowledgment of `new` octets passes while the path needs `optimal` 1/256 octets: sets the limit.
@@ -259,6 +304,7 @@ impl Window {
         let standing = self.standing_edge(offer).map_or(0, |edge| octets(offer.ack, edge));
         if self.limit == 0 {
             self.edge = offer.ack;
+            self.owe(phase(offer.ack, step));
         }
         let least_limit = if offer.opens { 2 * step } else { step };
         let limit = whole.min(most / step * step).max(least_limit).max(standing);
@@ -273,6 +319,7 @@ impl Window {
             // What is owed may ask for more than one acknowledgment may give, and what was used too much for less than stands.
             if (least.max(1)..=whole).contains(&usable) {
                 let under_way = offer.sent_end.map_or(had.saturating_sub(step), |end| octets(offer.ack, end));
+                let under_way = under_way.saturating_add(offer.on_its_way).min(octets(offer.ack, self.edge));
                 self.keep(offer.ack, under_way);
             } else if least > 0 && usable == whole + step {
                 self.keep(offer.ack, 0);
@@ -330,8 +377,8 @@ const fn written(limit: u32, shift: u8) -> u32 {
     limit.div_ceil(1 << shift) << shift
 }
 
-/// What a flow owes when its window arrives at a new rate, 1/256 octet: anything below a step of `step`, another for each
-/// flow. A change of rate comes to all flows at once; if they owed the same they would grow by a segment in the same round
+/// What is owed to a flow when its window arrives at a rate, 1/256 octet: anything below a step of `step`, another for each
+/// flow. A change of rate comes to all flows at once, and they may begin together; if they owed the same they would grow by a segment in the same round
 /// trip ever after. Numbers of acknowledgments begin at random (RFC 6528); they are spread by a multiplication.
 #[inline]
 fn phase(ack: u32, step: u32) -> i64 {
@@ -345,7 +392,7 @@ fn share(data: u32, headers: u32) -> u16 {
     ((u64::from(data) << 16) / whole.max(1)).min(0xffff) as u16
 }
 
-const _: () = assert!(size_of::<Window>() == 16);
+const _: () = assert!(size_of::<Window>() == 20);
 
 #[cfg(test)]
 #[path = "window_tests.rs"]

@@ -1,11 +1,22 @@
 use super::*;
+use crate::stamps::{Acked, Stamps};
 use proptest::prelude::*;
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 const MSS: u16 = 1460;
 
 fn offer(ack: u32) -> Offer {
-    Offer { ack, field: u16::MAX, shift: 0, sent_end: None, allow_shrink: false, credit: true, opens: false }
+    Offer {
+        ack,
+        field: u16::MAX,
+        shift: 0,
+        sent_end: None,
+        on_its_way: 0,
+        allow_shrink: false,
+        credit: true,
+        opens: false,
+    }
 }
 
 /// What a sender makes of a window that is no multiple of a segment.
@@ -19,81 +30,147 @@ enum Sender {
     OnePart,
 }
 
-const ROUND_US: u64 = 900_000;
+const ROUND_US: u32 = 900_000;
 
-/// A sender that always has data, and a path on which each segment is acknowledged a round trip after it was sent.
+/// Near a sender whose data have passed up to `sent_end`, a round trip after the acknowledgment before.
+fn progress(optimal: u64, sent_end: u32, ack: u32) -> Progress {
+    Progress { optimal, rtt_us: ROUND_US, left_us: 0, ack, new: 0, apart_us: ROUND_US, sent_end }
+}
+
+/// A sender that always has data, a path that takes a round trip of [`ROUND_US`], and the window at a place on it.
 struct Flow {
     sender: Sender,
     mss: u32,
     shift: u8,
+    /// From an acknowledgment to the data that it lets go.
+    left_us: u32,
+    /// Where its numbers begin.
+    isn: u32,
     window: Window,
-    now_us: u64,
-    /// When each segment is acknowledged, and where it ends.
-    under_way: VecDeque<(u64, u32)>,
+    stamps: Stamps,
+    now_us: u32,
+    /// When something passes the window's place: data up to a number, or the acknowledgment of them.
+    events: BinaryHeap<Reverse<(u32, u32, bool)>>,
+    /// End of what the sender has sent, and of its last part of a segment.
     next: u32,
-    acknowledged: u32,
     end_of_part: u32,
+    acknowledged: u32,
 }
 
 impl Flow {
-    /// With so many segments under way.
+    /// With so many segments sent at once.
     fn new(sender: Sender, mss: u16, shift: u8, segments: u32) -> Self {
         let window = Window { limit: (segments - 1) * u32::from(mss), ..Window::new(mss, 40) };
         let mss = u32::from(mss);
-        let under_way = (1..=segments).map(|i| (ROUND_US, i * mss)).collect();
-        let next = segments * mss;
-        Self { sender, mss, shift, window, now_us: 0, under_way, next, acknowledged: 0, end_of_part: 0 }
+        let mut flow = Self {
+            sender,
+            mss,
+            shift,
+            left_us: 0,
+            isn: 0,
+            window,
+            stamps: Stamps::default(),
+            now_us: 0,
+            events: BinaryHeap::new(),
+            next: 0,
+            end_of_part: 0,
+            acknowledged: 0,
+        };
+        for _ in 0..segments {
+            flow.send(mss);
+        }
+        flow
+    }
+    /// So far from the sender, there and back.
+    fn at(self, left_us: u32) -> Self {
+        Self { left_us, ..self }
     }
 
-    /// The oldest segment is acknowledged, and what the window lets go is sent: so many segments.
-    fn acknowledge(&mut self, wanted: u64) -> usize {
-        let (now_us, ack) = self.under_way.pop_front().expect("there is always one under way");
-        self.window.settle(wanted, self.next, 0, self.shift, ((now_us - self.now_us) as u32, ROUND_US));
+    /// With numbers that begin there.
+    fn numbered(self, isn: u32) -> Self {
+        Self { isn, ..self }
+    }
+
+    fn send(&mut self, len: u32) {
+        self.next += len;
+        self.events.push(Reverse((self.now_us + self.left_us, self.next, true)));
+    }
+
+    /// The next thing passes. Whether it is an acknowledgment.
+    fn pass(&mut self, wanted: u64) -> bool {
+        let Reverse((now_us, number, is_data)) =
+            self.events.pop().expect("there is always something under way");
         self.now_us = now_us;
-        let offer = Offer { shift: self.shift, sent_end: Some(self.next), ..offer(ack) };
-        self.window.advance(wanted, ack - self.acknowledged, &offer);
-        self.acknowledged = ack;
-        let edge = ack + (u32::from(self.window.field(&offer)) << self.shift);
-        let before = self.under_way.len();
+        if is_data {
+            let seq_end = self.isn.wrapping_add(number);
+            let seq = self.stamps.sent_end().unwrap_or(self.isn);
+            self.stamps.sent(seq, seq_end, now_us, false);
+            self.window.came(octets(seq, seq_end), self.stamps.since_acked_us(now_us));
+            self.events.push(Reverse((now_us + ROUND_US - self.left_us, number, false)));
+            return false;
+        }
+        self.acknowledge(number, wanted);
+        true
+    }
+
+    fn acknowledge(&mut self, number: u32, wanted: u64) {
+        let ack = self.isn.wrapping_add(number);
+        let Acked::New { octets: new, apart_us, .. } = self.stamps.acknowledged(ack, self.now_us) else {
+            return;
+        };
+        let sent_end = self.stamps.sent_end().expect("data");
+        let on_its_way = ((wanted >> 8) * u64::from(self.left_us) / u64::from(ROUND_US)) as u32;
+        let (rtt_us, left_us) = (ROUND_US, self.left_us);
+        let progress = Progress { optimal: wanted, rtt_us, left_us, ack, new, apart_us, sent_end };
+        self.window.settle(&progress, self.shift);
+        let offer = Offer { shift: self.shift, sent_end: Some(sent_end), on_its_way, ..offer(ack) };
+        self.window.advance(wanted, new, &offer);
+        self.acknowledged = number;
+        let edge = number + (u32::from(self.window.field(&offer)) << self.shift);
         while self.next < edge {
             let len = (edge - self.next).min(self.mss);
             if len < self.mss {
                 match self.sender {
                     Sender::Whole => break,
-                    Sender::OnePart if self.end_of_part > ack => break,
+                    Sender::OnePart if self.end_of_part > number => break,
                     Sender::OnePart | Sender::Parts => self.end_of_part = self.next + len,
                 }
             }
-            self.next += len;
-            self.under_way.push_back((now_us + ROUND_US, self.next));
+            self.send(len);
         }
-        self.under_way.len() - before
     }
 
-    /// Acknowledgments until the first segment that was not sent yet is acknowledged; the most segments that one let go, and
+    /// Segments that the sender has under way.
+    fn under_way(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Until the first segment that was not sent yet is acknowledged; the most segments that one acknowledgment let go, and
     /// how many did not let go one.
     fn round_trip(&mut self, wanted: u64) -> (usize, u32) {
         let (end, mut most, mut other) = (self.next, 0, 0);
-        while self.under_way.front().is_some_and(|(_, first)| *first <= end) {
-            let sent = self.acknowledge(wanted);
-            most = most.max(sent);
-            other += u32::from(sent != 1);
+        while self.acknowledged < end {
+            let before = self.under_way();
+            if self.pass(wanted) {
+                let sent = self.under_way() + 1 - before;
+                most = most.max(sent);
+                other += u32::from(sent != 1);
+            }
         }
         (most, other)
     }
-}
 
-/// Octets a round trip that such a sender gets through.
-fn carried(sender: Sender, mss: u16, shift: u8, wanted: u32) -> f64 {
-    let mut flow = Flow::new(sender, mss, shift, 1);
-    let mut until = |rounds: u64| {
-        while flow.now_us < rounds * ROUND_US {
-            flow.acknowledge(u64::from(wanted) << 8);
-        }
-        (flow.now_us, flow.acknowledged)
-    };
-    let (begin, end) = (until(20), until(520));
-    f64::from(end.1 - begin.1) * ROUND_US as f64 / (end.0 - begin.0) as f64
+    /// Octets a round trip that get through, after a while.
+    fn carried(mut self, wanted: u32) -> f64 {
+        let mut until = |rounds: u32| {
+            while self.now_us < rounds * ROUND_US {
+                self.pass(u64::from(wanted) << 8);
+            }
+            (self.now_us, self.acknowledged)
+        };
+        let (begin, end) = (until(20), until(520));
+        f64::from(end.1 - begin.1) * f64::from(ROUND_US) / f64::from(end.0 - begin.0)
+    }
 }
 
 /// Table 3 of the specification's reconstruction of the published theory: what a sender that rounds down to whole
@@ -132,7 +209,7 @@ fn the_window_of_the_published_test_bed() {
     let segments: Vec<u32> = (0..10u32)
         .map(|i| {
             // An acknowledgment of everything, once a round trip.
-            window.settle(wanted, window.edge, 0, 0, (1, 1));
+            window.settle(&progress(wanted, window.edge, i * 5840), 0);
             assert_eq!(window.advance(wanted, 5840, &offer(i * 5840)), Bound::Rate);
             window.field(&offer(i * 5840));
             window.limit() / u32::from(MSS)
@@ -158,7 +235,7 @@ fn a_window_is_kept_for_a_round_trip() {
         let (most, other) = flow.round_trip(wanted);
         assert!(most <= 2);
         changes += other;
-        let now = flow.under_way.len();
+        let now = flow.under_way();
         under_way += now;
         assert!(now == 3 || now == 4, "{now}");
     }
@@ -173,10 +250,10 @@ fn a_window_grows_by_two_fifths_in_a_round_trip() {
     let wanted = optimal(4_800_000, share(1460, 40), 900_000 << 6);
     let mut flow = Flow::new(Sender::Whole, MSS, 7, 13);
     for _ in 0..6 {
-        let before = flow.under_way.len();
+        let before = flow.under_way();
         let (most, _) = flow.round_trip(wanted);
         assert!(most <= 2, "no burst");
-        let (grown, part) = (flow.under_way.len() - before, before * 2 / 5);
+        let (grown, part) = (flow.under_way() - before, before * 2 / 5);
         assert!((part..=part + 1).contains(&grown), "{before} and {grown}");
     }
 }
@@ -206,13 +283,14 @@ proptest! {
     #[test]
     fn the_mean_of_what_is_under_way_is_what_the_rate_needs(
         sender in prop_oneof![Just(Sender::Whole), Just(Sender::Parts), Just(Sender::OnePart)],
-        mss in 500u16..9000, shift in 0u8..=9, segments in 1.2f64..30.0,
+        mss in prop_oneof![500u16..9000, Just(65_483)], shift in 0u8..=9, segments in 1.2f64..30.0,
+        left_us in prop_oneof![Just(0), 1..ROUND_US, Just(ROUND_US - 200)],
     ) {
         // Coarser steps make a window that is to shrink stand where it is.
         prop_assume!(4 << shift <= mss);
-        let wanted = (f64::from(mss.next_multiple_of(1 << shift)) * segments) as u32;
+        let wanted = (f64::from(u32::from(mss).next_multiple_of(1 << shift)) * segments) as u32;
         prop_assume!(wanted + 3 * u32::from(mss) < u32::from(u16::MAX) << shift);
-        let got = carried(sender, mss, shift, wanted) / f64::from(wanted);
+        let got = Flow::new(sender, mss, shift, 1).at(left_us).carried(wanted) / f64::from(wanted);
         prop_assert!((got - 1.0).abs() < 0.02, "{} of it", got);
     }
 
@@ -273,10 +351,43 @@ proptest! {
 fn senders_that_use_parts_of_segments_and_those_that_do_not_get_what_is_wanted() {
     for sender in [Sender::Whole, Sender::Parts, Sender::OnePart] {
         for shift in [0, 7, 10] {
-            for wanted in [2_100, 2_920, 3_700, 5_256, 17_958] {
-                let got = carried(sender, MSS, shift, wanted) / f64::from(wanted);
-                assert!((got - 1.0).abs() < 0.01, "{sender:?}, shift {shift}, {wanted}: {got}");
+            for left_us in [0, 100_000, 450_000, 899_800] {
+                for wanted in [2_100, 2_920, 3_700, 5_256, 17_958] {
+                    let got =
+                        Flow::new(sender, MSS, shift, 1).at(left_us).carried(wanted) / f64::from(wanted);
+                    let place = format!("{sender:?}, shift {shift}, {left_us} µs from the sender, {wanted}");
+                    assert!((got - 1.0).abs() < 0.01, "{place}: {got}");
+                }
             }
+        }
+    }
+}
+
+/// A rate is lowered for all flows at once. If they owed the same afterwards, they would send a segment more in the same
+/// round trips ever after.
+#[test]
+fn flows_whose_rate_is_lowered_do_not_come_to_owe_the_same() {
+    for (high, low) in [(5_840, 3_796), (4_380, 2_336), (5_840, 3_066), (14_600, 3_796), (4_380, 3_796)] {
+        for shift in [0, 7] {
+            let mut credits: Vec<i32> = (0..64)
+                .map(|flow| {
+                    let mut f =
+                        Flow::new(Sender::Whole, MSS, shift, 1).numbered(0x3141_5927_u32.wrapping_mul(flow));
+                    for _ in 0..300 {
+                        f.pass(high << 8);
+                    }
+                    for _ in 0..4 {
+                        f.round_trip(low << 8);
+                    }
+                    f.window.credit() >> 8
+                })
+                .collect();
+            credits.sort_unstable();
+            let tenth = i32::from(MSS) / 10;
+            let together =
+                credits.iter().map(|c| credits.iter().filter(|d| (*c..c + tenth).contains(*d)).count());
+            let most = together.max().expect("there are flows");
+            assert!(most <= 64 / 3, "{high} to {low}, shift {shift}: {most} owe the same of {credits:?}");
         }
     }
 }
@@ -296,7 +407,7 @@ fn a_receiver_that_offers_less_leaves_no_credit() {
     let mut window = Window::new(MSS, 40);
     window.advance(5256 << 8, 1460, &offer(0));
     window.field(&offer(0));
-    window.settle(5256 << 8, window.edge, 0, 0, (1, 1));
+    window.settle(&progress(5256 << 8, window.edge, 4000), 0);
     assert_eq!(window.credit(), (5256 - 3 * 1460) << 8);
     let small = Offer { field: 10, ..offer(4000) };
     assert_eq!(window.advance(5256 << 8, 1460, &small), Bound::Receiver);
