@@ -73,7 +73,7 @@ impl Passing<'_> {
         }
         if let Some(known) = known {
             let after_us = c.stamps[d].since_acked_us(self.now_us);
-            c.halves[d].window.came(octets(known, segment.seq_end()), after_us);
+            c.halves[d].window.came(segment.payload, octets(known, segment.seq_end()), after_us);
         }
         if c.has(self.acked, mark::PACED) {
             // It may have to wait behind held acknowledgments.

@@ -37,10 +37,12 @@ const PAUSES: u32 = 2;
 /// a segment counts as what it is. What is farther than half of the modulus, 64 segments at least, ends it early.
 const END_BITS: u32 = 11;
 const END_MASK: u32 = (1 << END_BITS) - 1;
-/// Where the credit begins, above the end and two bits for the pauses.
-const CREDIT_SHIFT: u32 = END_BITS + 2;
+/// Set since a part of a segment passed, above the end and two bits for the pauses.
+const PART: u32 = 1 << (END_BITS + 2);
+/// Where the credit begins.
+const CREDIT_SHIFT: u32 = END_BITS + 3;
 /// Bits of the 1/256 octet that a credit does without: it reaches 128 KiB, two of the largest segments.
-const COARSE_BITS: u32 = 7;
+const COARSE_BITS: u32 = 8;
 
 /// Unit of what was not used of a round trip's windows: 2¹⁰ octet·µs, up to 2 MB for a second.
 const UNUSED_SHIFT: u32 = 10;
@@ -111,8 +113,8 @@ pub(crate) struct Window {
     limit: u32,
     /// Right edge of the windows that passed.
     edge: u32,
-    /// Credit in half octets in the upper 19 bits, with its sign; then how many of the next acknowledgments give no more to a
-    /// window that grows; in the lower 11 bits where the round trip ends in which the window is kept.
+    /// Credit in octets in the upper 18 bits, with its sign; [`PART`]; then how many of the next acknowledgments give no more to
+    /// a window that grows; in the lower 11 bits where the round trip ends in which the window is kept.
     credit_and_round: u32,
     /// What was not used of the windows of the round trip, in units of [`UNUSED_SHIFT`].
     unused: i32,
@@ -179,13 +181,13 @@ impl Window {
     fn keep(&mut self, ack: u32, octets: u32) {
         let most = (END_MASK / 2) << (self.mss.ilog2() - 3);
         let end = self.eighths(ack.wrapping_add(octets.min(most))) & END_MASK;
-        self.credit_and_round = self.credit_and_round & !((1 << CREDIT_SHIFT) - 1) | end;
+        self.credit_and_round = self.credit_and_round & !(PART - 1) | end;
         self.unused = 0;
     }
     /// The window may change with the next acknowledgment, but give no more with the next `pauses`.
     fn go_on(&mut self, ack: u32, pauses: u32) {
         let end = self.eighths(ack).wrapping_sub(1) & END_MASK;
-        self.credit_and_round = self.credit_and_round & !((1 << CREDIT_SHIFT) - 1) | pauses << END_BITS | end;
+        self.credit_and_round = self.credit_and_round & !(PART - 1) | pauses << END_BITS | end;
         self.unused = 0;
     }
     /// Larger segments are in use than was known; `acked` is acknowledged. The round trip was counted in the smaller ones, so
@@ -216,10 +218,13 @@ impl Window {
         (self.limit, self.credit_and_round) = (0, 0);
     }
 
-    /// Data of `octets` pass, so long after the acknowledgment before. To be called for what passes for the first time.
+    /// Data pass in a frame of `payload`, `new` octets of which had not passed before, so long after the acknowledgment before.
     #[inline]
-    pub fn came(&mut self, octets: u32, after_us: u32) {
-        self.waste(i64::from(octets) * i64::from(after_us));
+    pub fn came(&mut self, payload: u32, new: u32, after_us: u32) {
+        self.waste(i64::from(new) * i64::from(after_us));
+        if payload % u32::from(self.mss) != 0 {
+            self.credit_and_round |= PART;
+        }
     }
 
     /// So many octet·µs of the window were not used, or fewer.
@@ -249,16 +254,12 @@ impl Window {
         }
         let (rtt_us, apart_us) = (i64::from(p.rtt_us.max(1)), i64::from(p.apart_us.min(p.rtt_us)));
         let optimal = p.optimal.min(u64::from(u32::MAX) << 7) as i64;
-        let (given, most) = (i64::from(let_send) << 8, i64::from(step) << 8);
+        let [given, limit, most] = [let_send, self.limit, step].map(|octets| i64::from(octets) << 8);
         let mut owed = (optimal - given) * apart_us / rtt_us;
         let unused = i64::from(octets(p.sent_end, self.edge)) * i64::from(p.apart_us);
         self.waste(unused - i64::from(p.new) * i64::from(p.left_us));
-        // Windows of whole segments are used whole. Far from the sender a round trip may end with more or less on its way than
-        // it began with, which the next ones make good.
         if !self.is_kept(p.ack) && u32::from(self.mss) & ((1 << shift) - 1) != 0 {
-            let unused = (i64::from(self.unused) << (UNUSED_SHIFT + 8)) / rtt_us;
-            let believed = most + 4 * most * i64::from(p.left_us) / rtt_us;
-            owed += if (-believed..believed).contains(&unused) { unused } else { 0 };
+            owed += self.unused(given - limit, most, p);
         }
         let credit = i64::from(self.credit()) + owed;
         if given - optimal > most + (256 << shift) && credit < -most / 2 {
@@ -268,6 +269,21 @@ impl Window {
             // Of four segments two are given at a time.
             self.owe(credit.clamp(-4 * most, 4 * most - 1));
         }
+    }
+
+    /// What was not used in a round trip that ends of windows that are `rounded` up to what their scale can say, 1/256 octet;
+    /// all of that of a sender of whole segments. What is measured contains what data waited in queues before here,
+    /// which must not widen windows: the farther the sender, the less of it is believed.
+    #[inline]
+    fn unused(&self, rounded: i64, most: i64, p: &Progress) -> i64 {
+        if self.credit_and_round & PART == 0 {
+            return rounded;
+        }
+        let rtt_us = i64::from(p.rtt_us.max(1));
+        let unused = (i64::from(self.unused) << (UNUSED_SHIFT + 8)) / rtt_us;
+        let right_us = rtt_us - i64::from(p.left_us).min(rtt_us);
+        let believed = rounded.max(most * right_us / rtt_us * right_us / rtt_us);
+        unused.clamp(-believed, believed)
     }
 
     /// An acknowledgment of `new` octets passes while the path needs `optimal` 1/256 octets: sets the limit.
