@@ -174,8 +174,7 @@ impl Story {
             }
         }
         let mut add = |key: (Kind, u64), values: Vec<u64>| now.insert(key, values);
-        // What a class counted in a place that it left is no longer told once it is deleted and that place is empty.
-        for (id, c) in classes.into_iter().filter(|(id, _)| self.classes.contains_key(id)) {
+        for (id, c) in classes {
             let values = vec![
                 c.packets,
                 c.bytes,

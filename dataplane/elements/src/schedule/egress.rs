@@ -542,7 +542,9 @@ mod tests {
         assert_eq!(times, [0, 500_000, 1_000_000, 1_500_000, 2_000_000]);
         let mut freed = Vec::new();
         bench.element::<Egress>().take_freed(&mut freed);
-        assert_eq!(freed, [FreedSlot { index: Egress::DEFAULT_LEAF, dropped: 0 }]);
+        let freed: Vec<_> =
+            freed.iter().map(|f| (f.index, f.counters.packets, f.counters.dropped_removed)).collect();
+        assert_eq!(freed, [(Egress::DEFAULT_LEAF, 4, 0)]);
     }
 
     #[test]
@@ -567,7 +569,8 @@ mod tests {
         assert_eq!(bench.element::<Egress>().held(), 0);
         let mut freed = Vec::new();
         bench.element::<Egress>().take_freed(&mut freed);
-        assert_eq!(freed, [FreedSlot { index: Egress::DEFAULT_LEAF, dropped: held }]);
+        let freed: Vec<_> = freed.iter().map(|f| (f.index, f.counters.dropped_removed)).collect();
+        assert_eq!(freed, [(Egress::DEFAULT_LEAF, held)]);
     }
 
     fn set_rate(bench: &mut Bench, rate: u64) {

@@ -4,7 +4,7 @@
 //! waits in the old one belongs to a class that exists, so no deadline may drop it: the old slot goes on being
 //! scheduled, takes nothing (no table of leaves names it) and is removed when it is empty.
 
-use perhop_elements::schedule::{ClassCounters, ClassTree, NodeIndex};
+use perhop_elements::schedule::{ClassTree, NodeIndex};
 use perhop_packet::PortId;
 use std::collections::VecDeque;
 
@@ -30,8 +30,8 @@ pub(super) struct MovedFrom {
 pub(super) enum Left {
     /// It holds packets, or one below it does.
     Waits,
-    /// It is empty for good: what its class counted there.
-    Empty(ClassCounters),
+    /// It is empty for good.
+    Empty,
     /// Its class was deleted meanwhile, and the slot is removed as those of all deleted classes are.
     Removed,
 }
@@ -50,7 +50,7 @@ impl Moved {
         if class.backlog_packets > 0 || !self.below.is_empty() {
             return Left::Waits;
         }
-        Left::Empty(class.counters)
+        Left::Empty
     }
 }
 

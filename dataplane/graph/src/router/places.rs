@@ -22,8 +22,8 @@ struct Place {
     deleted: bool,
     /// Packets dropped since.
     dropped: u64,
-    /// What it counted in slots it left.
-    left: ClassCounters,
+    /// What it counted in slots that are free.
+    before: ClassCounters,
 }
 
 /// By object id.
@@ -48,20 +48,13 @@ impl Places {
         }
     }
 
-    /// A class left a slot, where it counted this.
-    pub(super) fn left(&mut self, id: u64, counters: &ClassCounters) {
-        if let Some(place) = self.by_id.get_mut(&id) {
-            place.left = total([place.left, *counters]);
-        }
-    }
-
-    /// A slot is free, in which so many packets were dropped because it was removed. Tells when it was the last of a
-    /// deleted class.
-    pub(super) fn freed(&mut self, id: u64, dropped: u64) -> Option<Gone> {
+    /// A slot is free in which its class counted this. Tells when it was the last of a deleted class.
+    pub(super) fn freed(&mut self, id: u64, counters: &ClassCounters) -> Option<Gone> {
         let place = self.by_id.get_mut(&id)?;
         place.slots = place.slots.saturating_sub(1);
+        place.before = total([place.before, *counters]);
         // What a class lost while it moved from slot to slot is no part of its end.
-        place.dropped += if place.deleted { dropped } else { 0 };
+        place.dropped += if place.deleted { counters.dropped_removed } else { 0 };
         let gone = Gone { id, dropped: place.dropped };
         (place.slots == 0 && place.deleted).then(|| {
             self.by_id.remove(&id);
@@ -69,9 +62,9 @@ impl Places {
         })
     }
 
-    /// What a class counted in slots that it left and that are free.
+    /// What a class counted in slots that are free.
     pub(super) fn counted(&self, id: u64) -> ClassCounters {
-        self.by_id.get(&id).map_or_else(ClassCounters::default, |place| place.left)
+        self.by_id.get(&id).map_or_else(ClassCounters::default, |place| place.before)
     }
 }
 

@@ -185,8 +185,8 @@ impl RouterPlanner {
         )
     }
 
-    /// What a class object counted in places that it left and that are free: to be added to what it counts in those it
-    /// has. O(log n).
+    /// What a class object counted in places that are free: to be added to what it counts in those it has, as long as
+    /// one of them is not free or it exists. O(log n).
     pub fn counted_before(&self, id: u64) -> ClassCounters {
         self.places.counted(id)
     }
@@ -195,20 +195,18 @@ impl RouterPlanner {
     pub fn freed(&mut self, freed: &Freed) -> Vec<Gone> {
         let Self { trees, places, .. } = self;
         let Some(tree) = trees.get_mut(freed.port.index()) else { return Vec::new() };
-        match (freed.slot, &freed.left) {
-            (Some(slot), Some(counters)) => {
-                if let Some(id) = tree.left(freed.generation, slot) {
-                    places.left(id, counters);
-                }
+        match freed.slot {
+            Some(slot) if freed.left => {
+                tree.left(freed.generation, slot);
                 Vec::new()
             }
-            (Some(slot), None) => {
+            Some(slot) => {
                 let id = tree.freed(freed.generation, slot);
-                id.and_then(|id| places.freed(id, freed.dropped)).into_iter().collect()
+                id.and_then(|id| places.freed(id, &freed.counters)).into_iter().collect()
             }
-            (None, _) => {
+            None => {
                 let ids = tree.tree_gone(freed.generation).into_iter();
-                ids.filter_map(|id| places.freed(id, 0)).collect()
+                ids.filter_map(|id| places.freed(id, &ClassCounters::default())).collect()
             }
         }
     }

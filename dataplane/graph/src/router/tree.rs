@@ -70,24 +70,23 @@ pub struct Freed {
     pub generation: u32,
     /// Its slot; `None`: the tree is gone and whatever was left in it is free.
     pub slot: Option<u32>,
-    /// Packets dropped because their class was removed.
-    pub dropped: u64,
-    /// The slot is not free by this, but the worker watches it no more: its class had left it, and counted this there
-    /// unless it was deleted meanwhile.
-    pub left: Option<ClassCounters>,
+    /// What its class counted in the slot.
+    pub counters: ClassCounters,
+    /// The slot is not free by this, but the worker watches it no more: its class had left it.
+    pub left: bool,
 }
 
 impl Freed {
     pub(super) fn slot(port: PortId, generation: u32, slot: FreedSlot) -> Self {
-        Self { port, generation, slot: Some(slot.index.0), dropped: slot.dropped, left: None }
+        Self { port, generation, slot: Some(slot.index.0), counters: slot.counters, left: false }
     }
 
     pub(super) fn tree(port: PortId, generation: u32) -> Self {
-        Self { port, generation, slot: None, dropped: 0, left: None }
+        Self { port, generation, slot: None, counters: ClassCounters::default(), left: false }
     }
 
-    pub(super) fn left(port: PortId, generation: u32, slot: NodeIndex, counters: ClassCounters) -> Self {
-        Self { port, generation, slot: Some(slot.0), dropped: 0, left: Some(counters) }
+    pub(super) fn left(port: PortId, generation: u32, slot: NodeIndex) -> Self {
+        Self { left: true, ..Self::slot(port, generation, FreedSlot::unused(slot)) }
     }
 }
 
@@ -157,14 +156,11 @@ impl PortTree {
         Some(of.id)
     }
 
-    /// A worker watches a slot no more that its class had left. Gives the id of that class object.
-    pub(super) fn left(&mut self, generation: u32, slot: u32) -> Option<u64> {
-        if generation != self.generation {
-            return self.former.get(&(generation, slot)).copied();
+    /// A worker watches a slot no more that its class had left.
+    pub(super) fn left(&mut self, generation: u32, slot: u32) {
+        if generation == self.generation && self.moving.remove(&slot).is_some() {
+            self.release(slot);
         }
-        let (_, id) = self.moving.remove(&slot)?;
-        self.release(slot);
-        Some(id)
     }
 
     /// The number of a slot can be given again when it is free and nobody watches it.

@@ -13,7 +13,7 @@ use perhop_elements::police::Conditioner;
 use perhop_elements::queue::Wait;
 use perhop_elements::route::{IcmpError, Route};
 use perhop_elements::schedule::{
-    ClassCounters, ClassTree, Egress, EgressChange, FreedSlot, NodeIndex, TreeChange, TreeEdit,
+    ClassTree, Egress, EgressChange, FreedSlot, NodeIndex, TreeChange, TreeEdit,
 };
 use perhop_flows::{FlowEvent, Flows, Steer};
 use perhop_packet::{Batch, Pool, PortId};
@@ -488,18 +488,15 @@ impl Worker {
                 Some(egress) => moved.look(egress.tree()),
                 // What a replaced tree still holds leaves in its time, and goes with it.
                 None if retired.next().is_some() => Left::Removed,
-                None => Left::Empty(ClassCounters::default()),
+                None => Left::Empty,
             };
-            let counters = match left {
+            match left {
                 Left::Waits => continue,
-                Left::Removed => ClassCounters::default(),
-                Left::Empty(counters) => {
-                    self.remove_slot(now, port, generation, index);
-                    counters
-                }
-            };
+                Left::Removed => {}
+                Left::Empty => self.remove_slot(now, port, generation, index),
+            }
             left_slots.forget();
-            into.push(Freed::left(port, generation, index, counters).into());
+            into.push(Freed::left(port, generation, index).into());
         }
         self.left_slots = left_slots;
     }
@@ -512,7 +509,7 @@ impl Worker {
                 let leaf_map = egress.leaf_map().clone();
                 egress.finish(now, &mut EgressChange { generation, tree, leaf_map }, usize::MAX);
             }
-            None => self.absent.push((port, generation, FreedSlot { index, dropped: 0 })),
+            None => self.absent.push((port, generation, FreedSlot::unused(index))),
         }
     }
 

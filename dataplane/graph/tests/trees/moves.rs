@@ -138,6 +138,51 @@ fn a_class_that_is_deleted_after_it_moved_ends_in_its_time_with_everything_it_ho
     assert_eq!(w.router.worker().egress(WAN).expect("a way out").tree().slots(), slots);
 }
 
+/// What a class with two places counts never goes back, though it was deleted, until the last of them is free.
+/// `sent_before`: time in which the first place sends alone; `more`: packets that the second gets.
+fn counts_until_it_is_gone(sent_before: Duration, more: u32, free_first: &str) {
+    let mut w = slow();
+    let a = id(&mut w, "a");
+    // Below `p`.
+    let is_new = |w: &mut World| {
+        let tree = w.router.worker().egress(WAN).expect("a way out").tree();
+        tree.iter().any(|c| c.name == "a" && c.params.parent.is_some())
+    };
+    w.router.run_for(sent_before);
+    w.commit(vec![class("a", json!({"default": true, "parent": "p"}))]);
+    w.send(100..100 + more);
+    w.commit(vec![delete("a", 60_000)]);
+    let mut before = counted(&w, a);
+    assert_eq!(before.1, 2, "both places hold packets");
+    let mut alone = None;
+    loop {
+        w.router.run_for(Duration::from_millis(50));
+        let now = counted(&w, a);
+        match now.1 {
+            0 => break,
+            1 => alone = Some(if is_new(&mut w) { "old" } else { "new" }),
+            _ => {}
+        }
+        assert!(now.0.packets >= before.0.packets && now.0.bytes >= before.0.bytes, "{before:?} {now:?}");
+        before = now;
+    }
+    assert_eq!(alone, Some(free_first), "the place that was free first");
+    let all = FULL + 1 + more;
+    assert_eq!((w.sent().len() as u32, w.drained()), (all, vec![("a".to_owned(), 0)]));
+    // The last packet was counted in the step in which the last place was free.
+    assert_eq!(before.0.packets, u64::from(all) - 1);
+}
+
+#[test]
+fn counts_of_a_deleted_class_stay_when_the_place_that_it_left_is_free_first() {
+    counts_until_it_is_gone(Duration::from_secs(2), FULL, "old");
+}
+
+#[test]
+fn counts_of_a_deleted_class_stay_when_its_last_place_is_free_first() {
+    counts_until_it_is_gone(Duration::ZERO, 5, "new");
+}
+
 #[test]
 fn a_class_on_another_port_is_not_gone_while_it_holds_packets_on_the_first() {
     let mut w = slow();

@@ -215,7 +215,7 @@ impl ClassTree {
         let total = change.edits.len() - change.adds;
         let end = total.min(change.finished.saturating_add(budget));
         let removed = |e: &TreeEdit| match e {
-            TreeEdit::Remove { index, .. } => Some(FreedSlot { index: *index, dropped: 0 }),
+            TreeEdit::Remove { index, .. } => Some(FreedSlot::unused(*index)),
             _ => None,
         };
         into.extend(change.edits[change.adds..][change.finished.min(end)..end].iter().filter_map(removed));
@@ -368,15 +368,16 @@ impl ClassTree {
         let mut at = ix;
         while at != ROOT {
             self.steps += 1;
+            let counters = self.nodes.cold(at).counters(self.nodes.at(at));
             let node = self.nodes.at_mut(at);
             debug_assert!(node.linked == 0, "a freed class is in no ring");
             // What it has in the wheel comes to nothing, or early for the class that is here then.
             node.state = State::Free;
             node.body = Body::Leaf(LeafQueue::default());
             node.is_leaf = true;
-            let (parent, dropped) = (node.parent, self.nodes.cold(at).dropped_removed);
+            let parent = node.parent;
             self.classes -= 1;
-            self.freed.push(FreedSlot { index: NodeIndex(at - 1), dropped });
+            self.freed.push(FreedSlot { index: NodeIndex(at - 1), counters });
             let above = self.nodes.cold_mut(parent);
             above.children -= 1;
             if above.children > 0 || self.nodes.at(parent).state != State::Draining {

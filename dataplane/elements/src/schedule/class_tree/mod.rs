@@ -162,8 +162,15 @@ pub struct ClassView<'a> {
 pub struct FreedSlot {
     /// The slot.
     pub index: NodeIndex,
-    /// Packets of the class that was there which were dropped because it was removed.
-    pub dropped: u64,
+    /// What the class that was there counted in it: nobody can read it there any more.
+    pub counters: ClassCounters,
+}
+
+impl FreedSlot {
+    /// A slot in which nothing ever was.
+    pub fn unused(index: NodeIndex) -> Self {
+        Self { index, counters: ClassCounters::default() }
+    }
 }
 
 /// Trees up to this size stay in the cache by themselves.
@@ -404,8 +411,8 @@ impl Discipline for ClassTree {
             let cold = self.nodes.cold_mut(ix);
             cold.dropped_removed += packets;
             cold.dropped_bytes += bytes;
-            let dropped = cold.dropped_removed;
-            self.freed.push(FreedSlot { index: NodeIndex(ix - 1), dropped });
+            let counters = self.nodes.cold(ix).counters(self.nodes.at(ix));
+            self.freed.push(FreedSlot { index: NodeIndex(ix - 1), counters });
             self.sync(ix);
         }
         self.held = 0;

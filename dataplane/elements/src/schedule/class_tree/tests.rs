@@ -220,7 +220,7 @@ fn classes_come_in_slices_and_go_when_empty() {
     freed.sort_by_key(|f| f.index);
     let slots: Vec<_> = freed.iter().map(|f| f.index.0).collect();
     assert_eq!(slots, [1, 2, 1999]);
-    let dropped: u64 = freed.iter().map(|f| f.dropped).sum();
+    let dropped: u64 = freed.iter().map(|f| f.counters.dropped_removed).sum();
     assert_eq!(tree(&mut bench).classes(), 1);
     assert_eq!(sent(&bench, 2000)[0], 40, "the class that was not named has lost nothing");
     let drops = bench.driver.counters(bench.node).expect("it exists").drops[DropReason::ClassRemoved.index()];
