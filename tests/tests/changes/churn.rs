@@ -275,7 +275,7 @@ fn policed_profile_changes(w: &mut World) -> Option<Request> {
 fn detector_changes(w: &mut World) -> Option<Request> {
     let fields = match w.rng.random_range(0..3) {
         0 => json!({ "packets": w.rng.random_range(3..20) }),
-        1 => json!({ "within": w.rng.random_range(1..10_000) * 1_000_000_u64 }),
+        1 => json!({ "within": w.rng.random_range(10..10_000) * 1_000_000_u64 }),
         _ => json!({ "dscp": w.rng.random_range(0..64) }),
     };
     Some(Request::of(Owner::File, vec![patch(Kind::Detector, "media", fields)]))

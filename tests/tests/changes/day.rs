@@ -20,8 +20,9 @@ const DRIFT: u64 = 1_000;
 const BURST: u64 = 2 * (3_100 + 1_600) * 8;
 /// Most classes in the trees of all ports (those that drain included), elements of the graph, and objects.
 const MOST: [usize; 3] = [100, 100, 400];
-/// What process memory may grow by after the first hour, besides answers kept by contract: less than 40 bytes a change.
-const GROWTH: u64 = 32 << 20;
+/// From which hour on process memory may grow by how much besides answers kept by contract, whose tables grow by doubling:
+/// from the twelfth on less than 40 bytes a change.
+const GROWTH: [(u32, u64); 2] = [(1, 64 << 20), (12, 16 << 20)];
 
 /// `PERHOP_SOAK_HOURS` hours of virtual time; without it two minutes.
 #[test]
@@ -53,13 +54,13 @@ struct Day {
     bits: Vec<u64>,
     /// Whether the process has nothing else to do, so that its memory is that of this test.
     alone: bool,
-    /// Bytes of the process after the first hour.
-    first_hour: Option<u64>,
+    /// Bytes of the process after the hours that later ones are compared with.
+    before: Vec<u64>,
 }
 
 impl Day {
     fn new(w: &World, alone: bool) -> Self {
-        Self { began: w.now(), bits: w.groups.iter().map(counted).collect(), alone, first_hour: None }
+        Self { began: w.now(), bits: w.groups.iter().map(counted).collect(), alone, before: Vec::new() }
     }
 
     fn look(&mut self, w: &mut World, changes: u32) {
@@ -80,8 +81,12 @@ impl Day {
                 kept >> 20
             );
             let now = all.saturating_sub(kept);
-            let first = *self.first_hour.get_or_insert(now);
-            assert!(now <= first + GROWTH, "{first} bytes after an hour, {now} now");
+            if GROWTH.get(self.before.len()).is_some_and(|(hour, _)| changes == hour * 3_600 * CHANGES) {
+                self.before.push(now);
+            }
+            for ((hour, most), before) in GROWTH.iter().zip(&self.before) {
+                assert!(now <= before + most, "{before} bytes after {hour} h, {now} now");
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use perhop_graph::router::{EdgePort, VirtualRouter};
 use perhop_model::{Key, Kind, Op, Outcome, Owner, PortSpec, Spec};
 use perhop_packet::PortId;
 use perhop_units::{Duration, Instant};
-use perhop_wire::{build, dissect};
+use perhop_wire::{build, checksum, dissect};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde_json::{Value, json};
@@ -116,6 +116,12 @@ pub struct World {
     pub rng: Pcg64Mcg,
     /// Bits sent by each port.
     pub carried: Vec<u64>,
+    /// What a frame costs each port besides its bytes.
+    overheads: Vec<u64>,
+    /// Each flow's frame, with its number to come, and where its payload begins.
+    templates: Vec<(Vec<u8>, usize)>,
+    /// Revision of the objects by which it was last noted where flows go.
+    noted: Option<u64>,
 }
 
 pub fn port_name(port: usize) -> String {
@@ -187,8 +193,12 @@ impl World {
             groups,
             rng,
             carried: vec![0; draw.rates.len()],
+            overheads: (0..draw.rates.len()).map(|p| port_spec(&draw, p).overhead as u64).collect(),
+            templates: Vec::new(),
+            noted: None,
             draw,
         };
+        world.templates = (0..world.flows.len()).map(|flow| world.frame(flow)).collect();
         world.configure();
         world.connect();
         world.warm_up();
@@ -365,17 +375,15 @@ impl World {
         &self.groups[self.group_of[flow]]
     }
 
-    fn frame(&self, flow: usize, seq: u32) -> Vec<u8> {
+    /// A flow's packet without its number, and where its payload begins.
+    fn frame(&self, flow: usize) -> (Vec<u8>, usize) {
         let g = self.group_of[flow];
         let group = &self.groups[g];
         let mut payload = vec![0u8; self.sizes[flow].max(HEADER)];
         if group.kind == GroupKind::Media {
-            (payload[0], payload[1]) = (0x80, 8);
-            payload[2..4].copy_from_slice(&(seq as u16).to_be_bytes());
-            payload[4..8].copy_from_slice(&(seq * 160).to_be_bytes());
+            payload[..2].copy_from_slice(&[0x80, 8]);
             payload[8..12].copy_from_slice(&(0xabcd_0000 + flow as u32).to_be_bytes());
         }
-        payload[12..16].copy_from_slice(&seq.to_be_bytes());
         let host = if group.kind == GroupKind::Customer { 10 + g } else { 2 };
         let builder = if flow.is_multiple_of(3) {
             let ip = |s: String| s.parse::<std::net::Ipv6Addr>().expect("an address");
@@ -389,11 +397,13 @@ impl World {
             build::udp4([10, group.from as u8, 0, host as u8], [10, group.to as u8, 0, 2])
         };
         let next = if self.draw.bridge { mac(0x10 + group.to as u8) } else { mac(1 + group.from as u8) };
-        builder
+        let frame = builder
             .macs(mac(0x10 + group.from as u8), next)
             .ports(5_000, BASE_PORT + flow as u16)
             .payload(&payload)
-            .build()
+            .build();
+        let payload = dissect(&frame).expect("well formed").payload_offset;
+        (frame, usize::from(payload))
     }
 
     fn dropped_by_meters(&mut self) -> u64 {
@@ -404,18 +414,20 @@ impl World {
 
     fn send(&mut self, flow: usize) {
         let seq = self.flows[flow].send();
-        let frame = self.frame(flow, seq);
         let kind = self.group(flow).kind;
+        let (frame, payload) = &mut self.templates[flow];
+        number(frame, *payload, seq, kind == GroupKind::Media);
         let policed = matches!(kind, GroupKind::Policed | GroupKind::Metered);
         let before = if policed { self.dropped_by_meters() } else { 0 };
+        let from = self.group(flow).from;
         assert!(
-            self.router.receive(PortId(self.group(flow).from as u16), &frame),
+            self.router.receive(PortId(from as u16), &self.templates[flow].0),
             "the pool is large enough"
         );
         if policed && self.dropped_by_meters() > before {
             self.flows[flow].policed();
         } else {
-            self.groups[self.group_of[flow]].passed += (frame.len() - ETHERNET) as u64 * 8;
+            self.groups[self.group_of[flow]].passed += (self.templates[flow].0.len() - ETHERNET) as u64 * 8;
         }
         if kind == GroupKind::Media {
             let detected = |e: &perhop_flows::FlowEvent| e.kind == FlowEventKind::Detected;
@@ -439,8 +451,7 @@ impl World {
         for sent in std::mem::take(&mut self.router.sent) {
             let layout = dissect(sent.frame()).expect("well formed");
             let port = sent.port.index();
-            let overhead = port_spec(&self.draw, port).overhead as u64;
-            let bits = (sent.frame().len() as u64 + overhead) * 8;
+            let bits = (sent.frame().len() as u64 + self.overheads[port]) * 8;
             let flow = usize::from(layout.dst_port - BASE_PORT);
             self.carried[port] += bits;
             self.groups[self.group_of[flow]].carried += bits;
@@ -472,6 +483,12 @@ impl World {
 
     /// Where every churn group goes by the objects now; flows whose leaf is another than before have moved.
     pub fn note_moves(&mut self) {
+        // Nothing changes an object without a revision.
+        let revision = Some(self.router.control().revision());
+        if self.noted == revision {
+            return;
+        }
+        self.noted = revision;
         for g in 0..self.groups.len() {
             let leaf = self.leaf_of(g);
             let group = &mut self.groups[g];
@@ -521,6 +538,27 @@ impl World {
 
     pub fn now(&self) -> Instant {
         self.router.now()
+    }
+}
+
+/// Gives a flow's frame, whose payload begins at `at`, the number of its next packet.
+fn number(frame: &mut [u8], at: usize, seq: u32, media: bool) {
+    let mut put = |field: usize, value: u32| {
+        let word = at + field..at + field + 4;
+        let old = u32::from_be_bytes(frame[word.clone()].try_into().expect("four bytes"));
+        frame[word].copy_from_slice(&value.to_be_bytes());
+        let sum = u16::from_be_bytes([frame[at - 2], frame[at - 1]]);
+        // None at all is written as zero.
+        let sum = match checksum::update32(sum, old, value) {
+            0 => u16::MAX,
+            sum => sum,
+        };
+        frame[at - 2..at].copy_from_slice(&sum.to_be_bytes());
+    };
+    put(12, seq);
+    if media {
+        put(0, 0x8008 << 16 | seq & 0xffff);
+        put(4, seq.wrapping_mul(160));
     }
 }
 
