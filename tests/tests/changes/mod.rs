@@ -16,6 +16,7 @@ use perhop_model::{Credentials, Mode, Op, Outcome, Reply, Role, Transaction};
 use perhop_reason::Code;
 use perhop_units::{Duration, Instant};
 use rand::RngExt;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use story::{Story, says_what_it_is, state_bytes};
 use world::{Draw, GroupKind, World};
@@ -26,13 +27,30 @@ const WAITING: [Code; 2] = [Code::PendingConfirm, Code::LimitReached];
 /// Parts of a pause after which the flows fill up the queues again.
 const SIPS: u64 = 8;
 
-/// Says which world it was when a test fails inside.
-struct Blame(Draw, u32);
+/// Says which world it was when a test fails inside, and what was asked of it last.
+struct Blame {
+    draw: Draw,
+    change: u32,
+    latest: VecDeque<(Instant, Request)>,
+}
+
+impl Blame {
+    /// Requests that are told.
+    const LATEST: usize = 60;
+
+    fn asks(&mut self, now: Instant, request: &Request) {
+        if self.latest.len() == Self::LATEST {
+            self.latest.pop_front();
+        }
+        self.latest.push_back((now, request.clone()));
+    }
+}
 
 impl Drop for Blame {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("seed {} at change {}: {:?}", self.0.seed, self.1, self.0);
+            self.latest.iter().for_each(|(at, request)| eprintln!("{} ns: {request:?}", at.as_nanos()));
+            eprintln!("seed {} at change {}: {:?}", self.draw.seed, self.change, self.draw);
         }
     }
 }
@@ -105,12 +123,12 @@ fn changes_in(
     pause: impl Fn(&mut World) -> Duration,
     mut look: impl FnMut(&mut World, u32),
 ) -> Tally {
-    let mut blame = Blame(w.draw.clone(), 0);
+    let mut blame = Blame { draw: w.draw.clone(), change: 0, latest: VecDeque::new() };
     let (mut churn, mut story) = (Churn::default(), Story::new(&mut w));
     let mut tally = Tally::default();
     let mut capacity = Capacity::new(&mut w);
     for n in 0..transactions {
-        blame.1 = n;
+        blame.change = n;
         let pause = Duration::from_nanos(pause(&mut w).as_nanos() / SIPS);
         for _ in 0..SIPS {
             w.router.run_for(pause);
@@ -123,6 +141,7 @@ fn changes_in(
             Some((owner, txn_id)) => confirmation(owner, txn_id),
             None => churn.draw(&mut w),
         };
+        blame.asks(w.now(), &request);
         ask(&mut w, &mut story, &mut tally, u128::from(n) + 100, &request);
         w.router.worker().check_conservation().expect("books balance");
         if n % 10 == 0 {

@@ -130,7 +130,11 @@ impl Story {
                     let brief = came_back || self.returned.contains(&key);
                     assert!(at.is_some() || brief, "{key} drained and was not removed");
                     at.map(|at| self.removed.remove(at));
-                    assert_eq!(dropped, 0);
+                    assert_eq!(
+                        dropped, 0,
+                        "{key} still held packets at {} ns, when its time was over",
+                        event.at_ns
+                    );
                     self.drained += 1;
                 }
                 other => panic!("nothing of the kind happened: {other:?}"),
