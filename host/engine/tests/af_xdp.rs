@@ -11,7 +11,7 @@
 use perhop_element::Port;
 use perhop_engine::{Engine, EngineConfig, Handle};
 use perhop_graph::routerfile::RouterFile;
-use perhop_io::af_xdp::{HostTraffic, Mode, Place, Sharing, XdpError};
+use perhop_io::af_xdp::{BareForwarder, HostTraffic, Mode, Place, Sharing, XdpError};
 use perhop_io::{AfPacket, AfPacketConfig, AfXdp, AfXdpConfig, Outgoing, clock};
 use perhop_netlink::sysctl::{self, IpVersion};
 use perhop_netlink::{Namespace, Netlink};
@@ -202,6 +202,49 @@ fn frames_pass_whole_and_in_order_both_ways() {
         eventually("the kernel has sent everything", || port.room() == 1024);
         drop(port);
         assert_eq!((pool.counters().in_depot, pool.counters().leaked), (8192, 0));
+    }
+}
+
+#[test]
+fn a_bare_forwarder_carries_every_frame_and_writes_the_addresses_alone() {
+    if !may_run("a_bare_forwarder_carries_every_frame_and_writes_the_addresses_alone") {
+        return;
+    }
+    for (place, mode) in WAYS {
+        let link = Link::new(1500);
+        link.net.create_veth("p1", "eth1", Some(&link.there)).unwrap();
+        let far = Netlink::open_in(&link.there).unwrap();
+        for (namespace, net, device) in [(&link.here, &link.net, "p1"), (&link.there, &far, "eth1")] {
+            sysctl::write(namespace, IpVersion::V6, device, "disable_ipv6", 1).unwrap();
+            net.disable_offloads(device).unwrap();
+            net.set_up(device).unwrap();
+        }
+        eventually("the second link runs", || link.net.link("p1").unwrap().running);
+        let pool = Pool::new(1024);
+        let host = HostTraffic::new(Sharing::Route).unwrap();
+        let config =
+            |port| AfXdpConfig { place, rx_slots: 256, tx_slots: 64, ..AfXdpConfig::new(port, port) };
+        let macs = [2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8];
+        let open = || BareForwarder::open(config("p0"), config("p1"), &pool, &host, macs);
+        let mut bare = link.here.run(open).unwrap().unwrap();
+        assert_eq!(bare.modes(), [mode; 2]);
+        let (mut from, mut to) = (link.tap(&link.there, "eth0"), link.tap(&link.there, "eth1"));
+        // More than there are buffers: those of frames that were sent must come back.
+        let (mut sent, mut expected) = (0, Vec::new());
+        for group in 0..50u32 {
+            let frames: Vec<_> =
+                (0..32).map(|i| link.frame(0, group * 32 + i, 60 + (i as usize * 41) % 1400)).collect();
+            from.send(&frames);
+            expected.extend(frames.into_iter().map(|f| [&macs[..], &f[12..]].concat()));
+            eventually("the frames are carried", || {
+                sent += bare.turn().unwrap();
+                to.look().len() >= expected.len()
+            });
+        }
+        assert!(to.came == expected, "{mode}: {} frames, in order or not", to.came.len());
+        assert_eq!(sent, expected.len());
+        drop(bare);
+        assert_eq!((pool.counters().in_depot, pool.counters().leaked), (1024, 0));
     }
 }
 

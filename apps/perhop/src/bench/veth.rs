@@ -1,61 +1,153 @@
-//! `bench veth`: through virtual Ethernet pairs and packet sockets, beside the kernel's own forwarding.
+//! `bench veth`: through virtual Ethernet pairs, by packet sockets or AF_XDP, beside the kernel's own forwarding.
 //!
 //! Three namespaces in a row: a sender that sends as fast as it can through a packet socket, the router, a sink. The
 //! sender runs on one processor; on another the router. In the same layout the kernel forwards: where frames arrive, which
 //! is the sender's processor, or steered to the router's (receive packet steering); plain, or with four HTB classes and
-//! u32 filters on the way out. What arrives at the sink counts. All take turns, so that a disturbance meets all of them.
+//! u32 filters on the way out. With AF_XDP a bare forwarder takes part, which only moves descriptors from ring to ring, and
+//! says what the sockets alone cost. What arrives at the sink counts. All take turns, so that a disturbance meets all of
+//! them, and ratios are those of runs of one turn.
 
+mod bare;
+mod contenders;
 mod layout;
 mod threads;
 
 use super::BenchError;
 use super::machine::{self, SPREAD};
 use super::report::{Metric, Peer, Point, Sink, Spread};
-use layout::Layout;
+pub use contenders::{Contender, Who};
+pub use layout::Layout;
+use perhop_io::af_xdp::Place;
 use std::time::{Duration, Instant as Clock};
-use threads::{Forwarding, RouterReport, Sender};
+use threads::RouterReport;
+pub use threads::{Forwarding, Load, Sender, Way};
 
 /// Options of `bench veth`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// How packets enter and leave the router
-    #[arg(long, value_enum, default_value_t = Io::AfPacket)]
-    io: Io,
-    /// Concurrent flows
-    #[arg(long, default_value_t = 1000)]
-    flows: usize,
-    /// Filters of the router, none of which matches
-    #[arg(long, default_value_t = 4)]
-    filters: usize,
-    /// Length of a frame in bytes, without FCS
-    #[arg(long, default_value_t = 64)]
-    packet: usize,
+    #[command(flatten)]
+    way: Path,
     /// Measured runs of each
     #[arg(long, default_value_t = 7)]
     runs: usize,
     /// Milliseconds of one run
     #[arg(long, default_value_t = 1000)]
     run_ms: u64,
-    /// Processor of the sender
-    #[arg(long, default_value_t = 0)]
-    sender_cpu: usize,
-    /// Processor of the router
-    #[arg(long, default_value_t = 1)]
-    router_cpu: usize,
-    /// Seed of traffic and router
-    #[arg(long, default_value_t = 1, allow_negative_numbers = true)]
-    seed: u64,
+    /// Length of a frame in bytes, without FCS
+    #[arg(long, default_value_t = 64)]
+    packet: usize,
     /// Print one JSON object and nothing else
     #[arg(long)]
     pub json: bool,
 }
 
+/// The way of packets from a sender through the router, and where both run.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Path {
+    /// How packets enter and leave the router
+    #[arg(long, value_enum, default_value_t = Io::AfPacket)]
+    pub io: Io,
+    /// Where AF_XDP's program runs
+    #[arg(long, value_enum, default_value_t = Xdp::Auto)]
+    pub xdp: Xdp,
+    /// Concurrent flows
+    #[arg(long, default_value_t = 1000)]
+    pub flows: usize,
+    /// Filters of the router, none of which matches
+    #[arg(long, default_value_t = 4)]
+    pub filters: usize,
+    /// Processor of the sender
+    #[arg(long, default_value_t = 0)]
+    pub sender_cpu: usize,
+    /// Processor of the router
+    #[arg(long, default_value_t = 1)]
+    pub router_cpu: usize,
+    /// Seed of traffic and router
+    #[arg(long, default_value_t = 1, allow_negative_numbers = true)]
+    pub seed: u64,
+}
+
 /// How packets enter and leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Io {
+pub enum Io {
     /// Packet sockets with memory-mapped rings.
     #[value(name = "af_packet")]
     AfPacket,
+    /// AF_XDP sockets.
+    #[value(name = "af_xdp")]
+    AfXdp,
+}
+
+impl Io {
+    /// As it is given.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AfPacket => "af_packet",
+            Self::AfXdp => "af_xdp",
+        }
+    }
+}
+
+/// Where the program of AF_XDP runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Xdp {
+    /// In the driver if it can, else behind it.
+    Auto,
+    /// In the driver.
+    Native,
+    /// Behind the driver.
+    Generic,
+}
+
+impl Xdp {
+    /// The same for a port.
+    pub const fn place(self) -> Place {
+        match self {
+            Self::Auto => Place::Anywhere,
+            Self::Native => Place::Driver,
+            Self::Generic => Place::Generic,
+        }
+    }
+}
+
+impl Path {
+    /// # Errors
+    /// [`BenchError::Options`], or processors that are not there.
+    pub fn check(&self) -> Result<(), BenchError> {
+        if self.flows == 0 || self.filters > 99_999 {
+            let text = "--flows must be at least 1 and --filters below 100,000";
+            return Err(BenchError::Options(text.to_owned()));
+        }
+        let processors = machine::processors();
+        if self.sender_cpu.max(self.router_cpu) >= processors {
+            return Err(BenchError::Environment {
+                what: format!("processors {} and {}", self.sender_cpu, self.router_cpu),
+                why: format!("there are {processors}; choose with --sender-cpu and --router-cpu"),
+            });
+        }
+        Ok(())
+    }
+
+    /// Puts it into a point.
+    pub fn describe(&self, point: &mut Point) {
+        point.params.extend([
+            ("io", self.io.name().into()),
+            ("flows", self.flows.into()),
+            ("filters", self.filters.into()),
+            ("sender_cpu", self.sender_cpu.into()),
+            ("router_cpu", self.router_cpu.into()),
+            ("seed", self.seed.into()),
+        ]);
+    }
+}
+
+/// # Errors
+/// The length is none of a frame of the traffic.
+pub fn check_length(packet: usize) -> Result<(), BenchError> {
+    if (super::traffic::MIN_FRAME..=1514).contains(&packet) {
+        return Ok(());
+    }
+    Err(BenchError::Options("--packet must be in 60 … 1514".to_owned()))
 }
 
 /// What every run of one forwarder gave.
@@ -76,51 +168,29 @@ const SETTLE: Duration = Duration::from_millis(200);
 /// # Errors
 /// No rights over namespaces, or bad options.
 pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
-    if options.runs == 0 || options.run_ms == 0 || options.flows == 0 || options.filters > 99_999 {
-        return Err(BenchError::Options("--runs, --run-ms and --flows must be at least 1".to_owned()));
+    if options.runs == 0 || options.run_ms == 0 {
+        return Err(BenchError::Options("--runs and --run-ms must be at least 1".to_owned()));
     }
-    if !(super::traffic::MIN_FRAME..=1514).contains(&options.packet) {
-        return Err(BenchError::Options("--packet must be in 60 … 1514".to_owned()));
-    }
-    let processors = machine::processors();
-    if options.sender_cpu.max(options.router_cpu) >= processors {
-        return Err(BenchError::Environment {
-            what: format!("processors {} and {}", options.sender_cpu, options.router_cpu),
-            why: format!("there are {processors}; choose with --sender-cpu and --router-cpu"),
-        });
-    }
+    options.way.check()?;
+    check_length(options.packet)?;
     let layout = Layout::new(None)?;
-    let steered = Layout::new(Some(options.router_cpu))?;
-    let (mut ours, mut ours_steered) = (Runs::default(), Runs::default());
-    let mut peers = vec![("linux forwarding", Runs::default()), (HTB, Runs::default())];
-    if steered.steered {
-        peers.push(("linux forwarding, steered", Runs::default()));
-        peers.push((HTB_STEERED, Runs::default()));
-    }
+    let steered = Layout::new(Some(options.way.router_cpu))?;
+    let mut contenders = Contender::all(options.way.io, steered.steered);
     let mut missing = None;
     for turn in 1..=options.runs {
         sink.progress(&format!("run {turn} of {}", options.runs));
-        one(options, &layout, true, &mut ours)?;
-        if steered.steered {
-            one(options, &steered, true, &mut ours_steered)?;
-        }
-        for (pair, layout) in peers.chunks_mut(2).zip([&layout, &steered]) {
-            layout.forward_by_kernel(true)?;
-            one(options, layout, false, &mut pair[0].1)?;
-            match layout.shape() {
-                Ok(()) => one(options, layout, false, &mut pair[1].1)?,
-                Err(e) => missing = Some(e.to_string()),
+        for contender in &mut contenders {
+            let layout = if contender.steered { &steered } else { &layout };
+            if let Err(why) = contender.prepare(layout)? {
+                missing = Some(why);
+                continue;
             }
-            layout.unshape();
-            layout.forward_by_kernel(false)?;
+            let done = one(options, layout, contender.who.way(), &mut contender.runs);
+            contender.put_back(layout)?;
+            done?;
         }
     }
-    let mut point = point(options, &ours, &peers);
-    if let Some((_, received)) =
-        metrics(&ours_steered).find(|(name, _)| *name == "received" && steered.steered)
-    {
-        point.metrics.insert("received_steered", received);
-    }
+    let mut point = point(options, &contenders);
     if !steered.steered {
         let why =
             "received frames cannot be steered here, so the kernel forwarded on the sender's processor only";
@@ -131,13 +201,10 @@ pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
     Ok(())
 }
 
-const HTB: &str = "linux forwarding, 4 HTB classes, u32 filters";
-const HTB_STEERED: &str = "linux forwarding, 4 HTB classes, u32 filters, steered";
-
-/// One run: of Perhop if `router`, else of whatever the kernel is set to do.
-fn one(options: &Options, layout: &Layout, router: bool, runs: &mut Runs) -> Result<(), BenchError> {
-    let forwarding = if router { Some(Forwarding::start(options, layout)?) } else { None };
-    let sender = Sender::start(options, layout)?;
+/// One run: of a thread of ours, or of whatever the kernel is set to do.
+fn one(options: &Options, layout: &Layout, way: Option<Way>, runs: &mut Runs) -> Result<(), BenchError> {
+    let forwarding = way.map(|way| Forwarding::start(&options.way, layout, way)).transpose()?;
+    let sender = Sender::start(&options.way, layout, Load::most(options.packet))?;
     std::thread::sleep(SETTLE);
     let (sent, received, start) = (sender.sent(), layout.received()?, Clock::now());
     std::thread::sleep(Duration::from_millis(options.run_ms));
@@ -167,22 +234,59 @@ fn metrics(runs: &Runs) -> impl Iterator<Item = (&'static str, Metric)> {
     .into_iter()
 }
 
-fn point(options: &Options, ours: &Runs, peers: &[(&str, Runs)]) -> Point {
+/// What every turn gave one of, and what the other: of turns in which both ran.
+pub fn ratios(ours: &[f64], other: &[f64]) -> Spread {
+    let each = ours.iter().zip(other).map(|(a, b)| a / b.max(1.0));
+    Spread::of(&each.collect::<Vec<_>>())
+}
+
+fn point(options: &Options, contenders: &[Contender]) -> Point {
     let mut point = Point { bench: "veth", ..Point::default() };
+    options.way.describe(&mut point);
+    point.params.insert("packet", options.packet.into());
+    point.params.insert("run_ms", options.run_ms.into());
+    let version = machine::kernel_release();
+    let ours = contenders.iter().find(|c| c.who == Who::Perhop && !c.steered);
+    let nothing = Runs::default();
+    let ours = ours.map_or(&nothing, |c| &c.runs);
+    describe(ours, &mut point);
+    for contender in contenders.iter().filter(|c| !c.runs.received.is_empty()) {
+        let runs = &contender.runs;
+        if contender.who == Who::Perhop {
+            if contender.steered {
+                point.metrics.extend(
+                    metrics(runs)
+                        .filter(|(name, _)| *name == "received")
+                        .map(|(_, m)| ("received_steered", m)),
+                );
+            }
+            continue;
+        }
+        let ratio = Metric::new(ratios(&ours.received, &runs.received), "x");
+        match (contender.who, contender.steered) {
+            (Who::Bare, _) => _ = point.metrics.insert("ratio_to_bare", ratio.clone()),
+            (Who::Kernel, false) => _ = point.metrics.insert("ratio_to_kernel", ratio.clone()),
+            _ => {}
+        }
+        let (name, version) = (contender.name().to_owned(), version.clone());
+        let mut peer = Peer { name, version, metrics: metrics(runs).collect() };
+        peer.metrics.insert("perhop_is_faster_by", ratio);
+        if Spread::of(&runs.received).relative() > SPREAD {
+            point.warnings.push(format!("the runs of {} differ by more than 20 %", contender.name()));
+        }
+        point.peers.push(peer);
+    }
+    point.warn_of_spread();
+    point
+}
+
+/// Our own runs.
+fn describe(ours: &Runs, point: &mut Point) {
     let ns: Vec<f64> = ours.received.iter().map(|rate| 1e9 / rate.max(1.0)).collect();
     point.set_ns(&ns);
-    let params = [
-        ("io", "af_packet".into()),
-        ("flows", options.flows.into()),
-        ("filters", options.filters.into()),
-        ("packet", options.packet.into()),
-        ("sender_cpu", options.sender_cpu.into()),
-        ("router_cpu", options.router_cpu.into()),
-        ("run_ms", options.run_ms.into()),
-        ("seed", options.seed.into()),
-        ("early_drop", ours.reports.iter().all(|r| r.early_drop).into()),
-    ];
-    point.params.extend(params);
+    let mode = ours.reports.first().map_or("", |r| r.mode);
+    point.params.insert("mode", mode.into());
+    point.params.insert("early_drop", ours.reports.iter().all(|r| r.early_drop).into());
     point.metrics.extend(metrics(ours));
     let total = |f: fn(&RouterReport) -> u64| ours.reports.iter().map(f).sum::<u64>() as f64;
     let taken = total(|r| r.received).max(1.0);
@@ -207,21 +311,25 @@ fn point(options: &Options, ours: &Runs, peers: &[(&str, Runs)]) -> Point {
             "nearly nothing was lost, so the sender was the limit: the router forwards at least this much";
         point.warnings.push(why.to_owned());
     }
-    let ours_median = Spread::of(&ours.received).median;
-    let version = machine::kernel_release();
-    for (name, runs) in peers {
-        if runs.received.is_empty() {
-            continue;
-        }
-        let mut peer =
-            Peer { name: (*name).to_owned(), version: version.clone(), metrics: metrics(runs).collect() };
-        let factor = ours_median / Spread::of(&runs.received).median.max(1.0);
-        peer.metrics.insert("perhop_is_faster_by", Metric::new(Spread::exactly(factor), "x"));
-        if Spread::of(&runs.received).relative() > SPREAD {
-            point.warnings.push(format!("the runs of {name} differ by more than 20 %"));
-        }
-        point.peers.push(peer);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_is_that_of_runs_of_one_turn() {
+        // Each turn twice as fast, whatever the machine did to it.
+        let ratio = ratios(&[2.0, 20.0, 6.0], &[1.0, 10.0, 3.0]);
+        assert_eq!(ratio, Spread::exactly(2.0));
     }
-    point.warn_of_spread();
-    point
+
+    #[test]
+    fn with_af_xdp_every_turn_has_the_bare_forwarder_and_the_kernel() {
+        let who =
+            |io, steered| Contender::all(io, steered).iter().map(|c| (c.who, c.steered)).collect::<Vec<_>>();
+        assert_eq!(who(Io::AfXdp, false), [(Who::Perhop, false), (Who::Bare, false), (Who::Kernel, false)]);
+        assert_eq!(who(Io::AfXdp, true).last(), Some(&(Who::Kernel, true)));
+        assert!(who(Io::AfPacket, true).iter().all(|(who, _)| *who != Who::Bare));
+    }
 }

@@ -20,6 +20,7 @@
 //!
 //! Source: Linux `Documentation/networking/af_xdp.rst`, `net/xdp/xsk.c`.
 
+mod bare;
 mod config;
 mod error;
 mod kernel_sent;
@@ -29,6 +30,7 @@ mod program;
 mod ring;
 mod socket;
 
+pub use bare::BareForwarder;
 pub use config::{AfXdpConfig, Mode, Place};
 pub use error::XdpError;
 pub use open::MAX_QUEUES;

@@ -2,7 +2,7 @@
 
 use crate::bench::BenchError;
 use crate::bench::router::{GATEWAY, GATEWAY_MAC, LAN, WAN, port_mac};
-use perhop_netlink::sysctl::ForwardingState;
+use perhop_netlink::sysctl::{self, ForwardingState, IpVersion};
 use perhop_netlink::tc::{Handle, HtbClass, QdiscSpec, U32Filter, U32Key};
 use perhop_netlink::{Namespace, Netlink, NetlinkError};
 use perhop_units::{Bytes, Rate};
@@ -57,6 +57,9 @@ impl Layout {
         net.set_mac(INSIDE, port_mac(LAN).0)?;
         net.set_mac(OUTSIDE, port_mac(WAN).0)?;
         for name in [INSIDE, OUTSIDE] {
+            // The kernel is to say nothing of its own accord that the sink would count.
+            let silent = [(IpVersion::V6, "disable_ipv6", 1)];
+            sysctl::set(&router, name, &silent)?;
             net.set_up(name)?;
         }
         sender_net.set_up(SENDER)?;

@@ -1,15 +1,17 @@
 //! The sender's and the router's threads.
 
-use super::Options;
 use super::layout::{INSIDE, LOCAL, Layout, OUTSIDE, SENDER};
+use super::{Io, Path, bare};
 use crate::bench::router::{Detection, LAN, Router, Setup, WAN, port_mac};
 use crate::bench::traffic::{Payload, Source};
 use crate::bench::{BenchError, machine};
 use perhop_element::Port;
 use perhop_graph::router::EdgeOptions;
+use perhop_io::af_xdp::{HostTraffic, Mode, Sharing, XdpError};
 use perhop_io::clock::monotonic;
-use perhop_io::{AfPacket, AfPacketConfig, EarlyDrop, Outgoing};
+use perhop_io::{AfPacket, AfPacketConfig, AfXdp, AfXdpConfig, DevicePort, EarlyDrop, Outgoing};
 use perhop_packet::{Batch, Pool};
+use perhop_units::{Duration, Instant};
 use perhop_wire::MacAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,7 +33,8 @@ impl<T> Runner<T> {
     }
 }
 
-fn port_error(e: perhop_element::PortError) -> BenchError {
+/// A port failed.
+pub(super) fn port_error(e: perhop_element::PortError) -> BenchError {
     BenchError::Environment { what: "a packet socket".to_owned(), why: e.to_string() }
 }
 
@@ -40,17 +43,43 @@ fn open(name: &str, interface: &str) -> Result<AfPacket, BenchError> {
     AfPacket::open(config).map_err(port_error)
 }
 
-fn pin(cpu: usize) -> Result<(), BenchError> {
+/// AF_XDP cannot be had.
+pub(super) fn xdp_error(e: XdpError) -> BenchError {
+    BenchError::Environment { what: "AF_XDP".to_owned(), why: e.to_string() }
+}
+
+pub(super) fn pin(cpu: usize) -> Result<(), BenchError> {
     machine::pin(cpu).map_err(|e| BenchError::Environment {
         what: format!("running on processor {cpu}"),
         why: e.to_string(),
     })
 }
 
-/// Sends as fast as its socket takes frames.
+/// What a sender sends.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Length of a frame in bytes, without FCS.
+    packet: usize,
+    /// Frames a second and how many in all; none: as fast as the socket takes them, until stopped.
+    paced: Option<(u64, u64)>,
+}
+
+impl Load {
+    /// As fast as the socket takes frames.
+    pub fn most(packet: usize) -> Self {
+        Self { packet, paced: None }
+    }
+
+    /// So many frames at a steady rate.
+    pub fn paced(packet: usize, rate: u64, frames: u64) -> Self {
+        Self { packet, paced: Some((rate, frames)) }
+    }
+}
+
+/// Sends.
 #[derive(Debug)]
 pub struct Sender {
-    runner: Runner<()>,
+    runner: Runner<u64>,
     sent: Arc<AtomicU64>,
 }
 
@@ -59,10 +88,10 @@ impl Sender {
     ///
     /// # Errors
     /// No thread can be made in the namespace.
-    pub fn start(options: &Options, layout: &Layout) -> Result<Self, BenchError> {
+    pub fn start(path: &Path, layout: &Layout, load: Load) -> Result<Self, BenchError> {
         let (stop, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let (stopped, count, options) = (stop.clone(), sent.clone(), options.clone());
-        let work = move || blast(&options, &stopped, &count);
+        let (stopped, count, path) = (stop.clone(), sent.clone(), path.clone());
+        let work = move || send(&path, load, &stopped, &count);
         let thread = layout.sender.spawn("bench-sender", work)?;
         Ok(Self { runner: Runner { stop, thread }, sent })
     }
@@ -77,29 +106,83 @@ impl Sender {
     /// # Errors
     /// What stopped it earlier.
     pub fn stop(self) -> Result<(), BenchError> {
+        self.runner.finish().map(|_| ())
+    }
+
+    /// Waits until all frames of a paced load are sent. Gives how long that took, ns.
+    ///
+    /// # Errors
+    /// What stopped it earlier.
+    pub fn finish(self) -> Result<u64, BenchError> {
+        while !self.runner.thread.is_finished() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
         self.runner.finish()
     }
 }
 
-fn blast(options: &Options, stop: &AtomicBool, sent: &AtomicU64) -> Result<(), BenchError> {
-    pin(options.sender_cpu)?;
+fn send(path: &Path, load: Load, stop: &AtomicBool, sent: &AtomicU64) -> Result<u64, BenchError> {
+    pin(path.sender_cpu)?;
     let mut port = open("sender", SENDER)?;
     let macs = (MacAddr([2, 0, 0, 0, 3, 1]), port_mac(LAN));
-    let source = Source::new(options.flows, options.packet, 1 << 20, 0, Payload::Random, options.seed, macs);
+    let source = Source::new(path.flows, load.packet, 1 << 20, 0, Payload::Random, path.seed, macs);
     let pool = Pool::new(4 * Batch::MAX);
     let mut batch = Batch::new();
-    let mut at = 0;
+    let (mut at, mut total) = (0, 0);
+    let start = monotonic();
+    let mut pace = load.paced.map(|(rate, frames)| Pace { start, rate, frames });
     while !stop.load(Ordering::Relaxed) {
-        while batch.len() < SEND_BATCH {
+        let due = match &mut pace {
+            Some(pace) if total == pace.frames && batch.is_empty() => break,
+            Some(pace) => pace.due(monotonic(), total).min(SEND_BATCH),
+            None => SEND_BATCH - batch.len(),
+        };
+        for _ in 0..due {
             let Some(packet) = pool.packet(source.frame(at)) else { break };
             batch.push(packet);
+            total += 1;
             at = (at + 1) % source.count();
+        }
+        if batch.is_empty() && !port.has_pending_output() {
+            std::hint::spin_loop();
+            continue;
         }
         let n = port.transmit(&mut batch).map_err(port_error)?;
         sent.fetch_add(n as u64, Ordering::Relaxed);
     }
+    let took = monotonic().since(start).0;
+    while port.has_pending_output() && !stop.load(Ordering::Relaxed) {
+        port.transmit(&mut batch).map_err(port_error)?;
+    }
     batch.release_all();
-    Ok(())
+    Ok(took)
+}
+
+/// A steady rate.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    start: Instant,
+    /// Frames a second.
+    rate: u64,
+    /// In all.
+    frames: u64,
+}
+
+/// A sender that was kept from its processor for longer does not catch up: that would be a burst at another rate.
+const CATCH_UP: Duration = Duration(1_000_000);
+
+impl Pace {
+    /// Frames that are due now, after so many.
+    fn due(&mut self, now: Instant, sent: u64) -> usize {
+        let at = |frames: u64| (u128::from(frames) * 1_000_000_000 / u128::from(self.rate.max(1))) as u64;
+        let late = now.since(self.start + Duration(at(sent)));
+        if late > CATCH_UP {
+            self.start += Duration(late.0 - CATCH_UP.0);
+        }
+        let passed = u128::from(now.since(self.start).0);
+        let due = (passed * u128::from(self.rate) / 1_000_000_000) as u64 + 1;
+        due.min(self.frames).saturating_sub(sent) as usize
+    }
 }
 
 /// Frames a system call of the sender.
@@ -124,9 +207,29 @@ pub struct RouterReport {
     pub waited: f64,
     /// Whether the kernel's IP was spared the frames, as a running router does where it may.
     pub early_drop: bool,
+    /// How packets entered and left.
+    pub mode: &'static str,
 }
 
-/// The router under test.
+/// What a mode is called in a result.
+pub(super) fn mode_name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::DriverZeroCopy => "native, zero copy",
+        Mode::DriverCopy => "native, copy",
+        Mode::GenericCopy => "generic, copy",
+    }
+}
+
+/// What a thread in the router's namespace does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// The router under test.
+    Router,
+    /// Descriptors from ring to ring.
+    Bare,
+}
+
+/// A thread that forwards.
 #[derive(Debug)]
 pub struct Forwarding {
     runner: Runner<RouterReport>,
@@ -137,12 +240,18 @@ impl Forwarding {
     ///
     /// # Errors
     /// No thread can be made in the namespace.
-    pub fn start(options: &Options, layout: &Layout) -> Result<Self, BenchError> {
+    pub fn start(path: &Path, layout: &Layout, way: Way) -> Result<Self, BenchError> {
         let stop = Arc::new(AtomicBool::new(false));
         let ready = Arc::new(AtomicBool::new(false));
-        let (stopped, is_ready, options) = (stop.clone(), ready.clone(), options.clone());
+        let (stopped, is_ready, path) = (stop.clone(), ready.clone(), path.clone());
         let ports = layout.ports()?;
-        let work = move || route(&options, ports, &stopped, &is_ready);
+        let work = move || {
+            pin(path.router_cpu)?;
+            match way {
+                Way::Router => route(&path, ports, &stopped, &is_ready),
+                Way::Bare => bare::forward(&path, &stopped, &is_ready),
+            }
+        };
         let thread = layout.router.spawn("bench-router", work)?;
         while !ready.load(Ordering::Acquire) && !thread.is_finished() {
             std::thread::sleep(std::time::Duration::from_millis(5));
@@ -162,30 +271,67 @@ impl Forwarding {
 /// Packets after which the router is taken to be warm.
 const WARM: u64 = 10_000;
 
+/// The router's ports, and what keeps the kernel's IP from the frames of packet sockets.
+struct Ports {
+    inside: DevicePort,
+    outside: DevicePort,
+    early_drops: Vec<EarlyDrop>,
+    mode: &'static str,
+}
+
+/// What is the host's, and how to open the interfaces for AF_XDP.
+///
+/// # Errors
+/// AF_XDP cannot be had.
+pub(super) fn xdp_configs(path: &Path) -> Result<(HostTraffic, [AfXdpConfig; 2]), BenchError> {
+    let host = HostTraffic::new(Sharing::Route).map_err(xdp_error)?;
+    host.set(&LOCAL).map_err(xdp_error)?;
+    let config =
+        |port, interface| AfXdpConfig { place: path.xdp.place(), ..AfXdpConfig::new(port, interface) };
+    Ok((host, [config("lan", INSIDE), config("wan", OUTSIDE)]))
+}
+
+impl Ports {
+    fn open(path: &Path, ports: [u32; 2], pool: &Pool) -> Result<Self, BenchError> {
+        if path.io == Io::AfXdp {
+            let (host, [lan, wan]) = xdp_configs(path)?;
+            let inside = AfXdp::open(lan, pool, &host).map_err(xdp_error)?;
+            let outside = AfXdp::open(wan, pool, &host).map_err(xdp_error)?;
+            let mode = mode_name(inside.mode());
+            return Ok(Self {
+                inside: inside.into(),
+                outside: outside.into(),
+                early_drops: Vec::new(),
+                mode,
+            });
+        }
+        let (inside, outside) = (open("lan", INSIDE)?.into(), open("wan", OUTSIDE)?.into());
+        // As the engine does; the right to may be missing.
+        let early_drops = ports.into_iter().filter_map(|index| EarlyDrop::attach(index, &LOCAL).ok());
+        Ok(Self { inside, outside, early_drops: early_drops.collect(), mode: "ring" })
+    }
+}
+
 /// A worker's loop: receive, forward, timers, send. It polls: under this load it would never wait.
 fn route(
-    options: &Options,
+    path: &Path,
     ports: [u32; 2],
     stop: &AtomicBool,
     ready: &AtomicBool,
 ) -> Result<RouterReport, BenchError> {
-    pin(options.router_cpu)?;
     let pool = Pool::new(16_384);
     let connections = EdgeOptions::DEFAULT_CONNECTIONS;
     let setup = Setup {
         rate: 100_000_000_000,
-        filters: options.filters,
+        filters: path.filters,
         connections,
         detection: Detection::On,
         abr: None,
     };
-    let mut router = Router::new(&setup, pool.clone(), options.seed)?;
-    let (mut inside, mut outside) = (open("lan", INSIDE)?, open("wan", OUTSIDE)?);
-    // As the engine does; the right to may be missing.
-    let early_drops = ports.map(|index| EarlyDrop::attach(index, &LOCAL).ok());
+    let mut router = Router::new(&setup, pool.clone(), path.seed)?;
+    let Ports { mut inside, mut outside, early_drops, mode } = Ports::open(path, ports, &pool)?;
     let (mut batch, mut events) = (Batch::new(), Vec::with_capacity(8192));
-    let early_drop = early_drops.iter().all(Option::is_some);
-    let mut report = RouterReport { early_drop, ..RouterReport::default() };
+    let mut report = RouterReport { early_drop: early_drops.len() == 2, mode, ..RouterReport::default() };
     let mut warm = None;
     let watch = machine::Watch::start();
     ready.store(true, Ordering::Release);
@@ -203,7 +349,8 @@ fn route(
         worker.take_events(now, &mut events);
         events.clear();
         worker.local_queue().release_all();
-        if let Some(queue) = worker.transmit_queue(WAN).filter(|q| !q.is_empty()) {
+        let pending = outside.has_pending_output();
+        if let Some(queue) = worker.transmit_queue(WAN).filter(|q| pending || !q.is_empty()) {
             outside.transmit(queue).map_err(port_error)?;
         }
         if warm.is_none() && report.received > WARM {
@@ -213,14 +360,36 @@ fn route(
     report.waited = watch.waited();
     let before = warm.unwrap_or_else(perhop_bench::allocations);
     report.allocations = perhop_bench::allocations().since(before).count;
-    let counter = |port: &mut AfPacket, name: &str| -> u64 {
-        let mut counters: Vec<(String, u64)> = Vec::new();
-        port.counters(&mut counters);
-        counters.iter().find(|(n, _)| n == name).map_or(0, |(_, v)| *v)
-    };
-    report.ring_lost = counter(&mut inside, "rx_ring_lost");
+    report.ring_lost = counter(&mut inside, "rx_ring_lost") + counter(&mut inside, "rx_no_buffer");
     report.tx_failed = counter(&mut outside, "tx_failed");
     let driver = router.worker.driver();
     report.dropped = driver.ids().filter_map(|id| driver.counters(id)).map(|c| c.dropped).sum();
     Ok(report)
+}
+
+fn counter(port: &mut DevicePort, name: &str) -> u64 {
+    let mut counters: Vec<(String, u64)> = Vec::new();
+    port.counters(&mut counters);
+    counters.iter().find(|(n, _)| n == name).map_or(0, |(_, v)| *v)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_paced_sender_is_never_ahead_of_its_rate_and_never_far_behind() {
+        let (start, rate) = (Instant(5_000), 100_000);
+        let mut pace = Pace { start, rate, frames: 1_000 };
+        let mut sent = 0;
+        for us in 0..20_000u64 {
+            sent += pace.due(start + Duration(us * 1_000), sent) as u64;
+            // One every 10 µs, the first at once.
+            assert_eq!(sent, (us / 10 + 1).min(1_000), "after {us} µs");
+        }
+        // After 50 ms without its processor: what 1 ms is late, not 5,000 frames.
+        let mut pace = Pace { start, rate, frames: 10_000 };
+        assert_eq!(pace.due(start + Duration(50_000_000), 0), 101);
+        assert_eq!(pace.due(start + Duration(50_010_000), 101), 1, "and then at its rate");
+    }
 }
