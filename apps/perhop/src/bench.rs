@@ -18,6 +18,7 @@ mod load;
 mod machine;
 mod memory;
 mod meter;
+mod mlffr;
 mod report;
 mod router;
 mod schedule;
@@ -76,6 +77,8 @@ enum Bench {
     AbrHost(abr_host::Options),
     /// Through virtual Ethernet, beside the kernel's forwarding
     Veth(veth::Options),
+    /// The highest rate at which nothing is lost, through virtual Ethernet (RFC 2544)
+    Mlffr(mlffr::Options),
     /// Several packet threads that are one router, beside one
     Workers(workers::Options),
 }
@@ -134,6 +137,7 @@ pub fn run(args: &Args) -> ExitCode {
         Bench::Latency(options) => latency::run(options, &mut Sink::new(options.json)),
         Bench::AbrHost(options) => abr_host::run(options, &mut Sink::new(options.json)),
         Bench::Veth(options) => veth::run(options, &mut Sink::new(options.json)),
+        Bench::Mlffr(options) => mlffr::run(options, &mut Sink::new(options.json)),
         Bench::Workers(options) => workers::run(options, &mut Sink::new(options.json)),
     };
     match result {
