@@ -13,6 +13,7 @@ mod costs;
 mod detection;
 mod edge;
 mod forward;
+mod idle;
 mod latency;
 mod load;
 mod machine;
@@ -77,6 +78,8 @@ enum Bench {
     AbrHost(abr_host::Options),
     /// Through virtual Ethernet, beside the kernel's forwarding
     Veth(veth::Options),
+    /// What a router without work takes of a processor, and what waking it adds to a packet
+    Idle(idle::Options),
     /// The highest rate at which nothing is lost, through virtual Ethernet (RFC 2544)
     Mlffr(mlffr::Options),
     /// Several packet threads that are one router, beside one
@@ -137,6 +140,7 @@ pub fn run(args: &Args) -> ExitCode {
         Bench::Latency(options) => latency::run(options, &mut Sink::new(options.json)),
         Bench::AbrHost(options) => abr_host::run(options, &mut Sink::new(options.json)),
         Bench::Veth(options) => veth::run(options, &mut Sink::new(options.json)),
+        Bench::Idle(options) => idle::run(options, &mut Sink::new(options.json)),
         Bench::Mlffr(options) => mlffr::run(options, &mut Sink::new(options.json)),
         Bench::Workers(options) => workers::run(options, &mut Sink::new(options.json)),
     };

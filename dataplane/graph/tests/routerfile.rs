@@ -10,7 +10,7 @@ mod page;
 use perhop_config::Severity;
 use perhop_graph::control::Draining;
 use perhop_graph::control::{Control, Draft, GraphRequest, Input, Limits, Output, Planner};
-use perhop_graph::routerfile::{PortIo, RouterFile};
+use perhop_graph::routerfile::{PortIo, RouterFile, Waiting};
 use perhop_model::{
     Credentials, ErrorItem, Key, Kind, Mode, Name, Object, Op, Outcome, Owner, Spec, Transaction, TxnId,
 };
@@ -219,6 +219,15 @@ fn frames_come_by_packet_sockets_unless_the_file_says_otherwise() {
     for (name, way) in ways {
         assert_eq!(io(&format!("io = \"{name}\"")), way);
     }
+}
+
+#[test]
+fn packet_threads_sleep_without_work_unless_the_file_says_otherwise() {
+    let wait = |router: &str| good(&format!("[router]\n{router}\n")).router.wait;
+    assert_eq!((wait(""), wait("wait = \"adaptive\"")), (Waiting::Adaptive, Waiting::Adaptive));
+    assert_eq!(wait("wait = \"poll\""), Waiting::Poll);
+    let (_, diagnostics) = RouterFile::read("f.toml", "[router]\nwait = \"pol\"\n[[port]]\nname = \"a\"\n");
+    assert!(diagnostics.to_string().contains("\"poll\""), "{diagnostics}");
 }
 
 #[test]

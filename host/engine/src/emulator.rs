@@ -143,7 +143,7 @@ impl Emulator {
         let wake = Arc::new(Wake::new().map_err(EngineError::Thread)?);
         let (sender, receiver) = Inlet::new(256);
         let line = Line { messages: sender, wake: wake.clone() };
-        let scheduling = Scheduling { cpu: config.cpu, fifo: config.fifo };
+        let scheduling = Scheduling { cpu: config.cpu, fifo: config.fifo, ..Scheduling::default() };
         let loop_ = PacketThread::new(forwarder, ports, receiver, wake);
         let (stopping, death) = (Stopping::default(), Arc::new(OnceLock::new()));
         let cell = Arc::clone(&death);

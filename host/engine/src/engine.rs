@@ -28,7 +28,7 @@ use perhop_graph::control::{Control, Limits};
 use perhop_graph::router::{
     EdgeOptions, EdgePort, MAX_WORKERS, Member, Placement, RouterPlanner, edge_graph, registry,
 };
-use perhop_graph::routerfile::{PortIo, RouterFile, RouterSettings};
+use perhop_graph::routerfile::{PortIo, RouterFile, RouterSettings, Waiting};
 use perhop_io::{DevicePort, clock};
 use perhop_model::{Kind, Object, Outcome, PortMode, PortSpec};
 use perhop_netlink::{Namespace, Netlink};
@@ -82,6 +82,8 @@ pub struct EngineConfig {
     /// How frames reach the ports. With AF_XDP the pool has `rx_slots` more buffers for each port, and all are locked in
     /// memory.
     pub io: PortIo,
+    /// What packet threads do without work.
+    pub waiting: Waiting,
     /// Directory of the state file. Whoever can write there can have any interface of this machine changed.
     pub state_dir: PathBuf,
 }
@@ -113,6 +115,7 @@ impl EngineConfig {
             rx_slots: 4096,
             tx_slots: 1024,
             io: PortIo::AfPacket,
+            waiting: Waiting::Adaptive,
             state_dir: state_dir.into(),
         }
     }
@@ -133,6 +136,7 @@ impl EngineConfig {
         let mut config = Self::new(name, namespace, file.objects.clone(), state_dir);
         config.take_limits(&file.router);
         config.io = file.router.io;
+        config.waiting = file.router.wait;
         config.workers = file.router.workers;
         config
     }
@@ -232,7 +236,7 @@ impl Engine {
         }
         let prepared = Prepared::new(&config.name, &config.state_dir, &namespace, &devices)?;
         let bridges = ports.iter().any(|p| p.spec.mode == PortMode::Bridge);
-        let (xdp, why_not) = XdpPlan::new(config.io, bridges, &pool, &namespace)?;
+        let (xdp, why_not) = XdpPlan::new((config.io, config.waiting), bridges, &pool, &namespace)?;
         let (rx_slots, tx_slots) = (config.rx_slots, config.tx_slots);
         let plan = SocketPlan { rx_slots, tx_slots, promiscuous: bridges, xdp };
         let mut warnings: Vec<String> = why_not.into_iter().collect();
@@ -499,7 +503,8 @@ impl Threads<'_> {
     ) -> Result<(Line<RouterForwarder>, PacketHandle), EngineError> {
         let (messages, out) = Inlet::new(4096);
         let turning = PacketThread::new(forwarder, ports, out, wake.clone());
-        let scheduling = Scheduling { cpu: self.config.cpu.map(|cpu| cpu + i), fifo: self.config.fifo };
+        let EngineConfig { cpu, fifo, waiting, .. } = *self.config;
+        let scheduling = Scheduling { cpu: cpu.map(|cpu| cpu + i), fifo, waiting };
         let name = match i {
             0 => format!("pkt-{}", self.config.name),
             _ => format!("pkt{i}-{}", self.config.name),

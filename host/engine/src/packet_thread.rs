@@ -1,8 +1,8 @@
 //! The loop that moves packets between ports and a [`Forwarder`].
 //!
 //! One turn: a batch from each port in rotation, due timers, transmit queues to the ports, one slice of a waiting job,
-//! messages. A turn without work waits: it spins for a moment after traffic, then sleeps in `ppoll(2)` until a port, a
-//! message or the next timer. How late timers are served is measured.
+//! messages. A turn without work waits: it goes on for as long as traffic makes it worth it, then sleeps in `ppoll(2)` until
+//! a port, a message or the next timer. How late timers are served is measured.
 
 use crate::forwarder::{Forwarder, Step};
 use crate::inlet::Inlet;
@@ -10,17 +10,15 @@ use crate::port::LivePort;
 use crate::recorder::Recorder;
 use crate::report::{Recording, Row};
 use crate::survey::{SLICE, Survey};
-use crate::wait::{Waiter, Wake};
+use crate::wait::{Awake, Waiter, Wake};
 use crossbeam_channel::{Receiver, Sender};
 use perhop_element::Histogram;
+use perhop_graph::routerfile::Waiting;
 use perhop_io::{DevicePort, clock};
 use perhop_packet::{Batch, PortId};
 use perhop_units::{Duration, Instant};
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// After traffic the next packet is awaited awake for this long.
-const SPIN_AFTER_WORK: Duration = Duration(2_000);
 
 /// A ring that the kernel did not empty, or that is full, is tried again after this long: a card sends the frames of a
 /// ring in about that time, and nothing else tells when it takes more.
@@ -90,6 +88,8 @@ pub(crate) struct Scheduling {
     pub(crate) cpu: Option<usize>,
     /// Try for `SCHED_FIFO`.
     pub(crate) fifo: bool,
+    /// What to do without work.
+    pub(crate) waiting: Waiting,
 }
 
 pub(crate) struct PacketThread<F: Forwarder> {
@@ -120,6 +120,8 @@ pub(crate) struct PacketThread<F: Forwarder> {
     turns: u64,
     sleeps: u64,
     local: u64,
+    /// Never sleeps, and polls cards that have to be.
+    polls: bool,
     stop: bool,
 }
 
@@ -173,6 +175,7 @@ impl<F: Forwarder> PacketThread<F> {
             turns: 0,
             sleeps: 0,
             local: 0,
+            polls: false,
             stop: false,
         }
     }
@@ -181,6 +184,8 @@ impl<F: Forwarder> PacketThread<F> {
     pub(crate) fn run(mut self, scheduling: Scheduling) -> Ended<F> {
         crate::machine::schedule(scheduling);
         let mut waiter = Waiter::new();
+        let mut awake = Awake::new(scheduling.waiting);
+        self.polls = scheduling.waiting == Waiting::Poll;
         self.now = clock::monotonic();
         for i in 0..self.ports.len() {
             self.forwarder.port_up(self.now, self.ports[i].id);
@@ -191,7 +196,7 @@ impl<F: Forwarder> PacketThread<F> {
             if worked {
                 self.last_work = self.now;
             }
-            if worked || !self.jobs.is_empty() || self.now.since(self.last_work) < SPIN_AFTER_WORK {
+            if worked || !self.jobs.is_empty() || awake.stays(self.now.since(self.last_work)) {
                 continue;
             }
             self.sleeps += 1;
@@ -205,6 +210,7 @@ impl<F: Forwarder> PacketThread<F> {
             let ports = self.ports.iter().map(LivePort::socket);
             let woken = waiter.wait(self.now, deadline, &self.wake, ports);
             self.forwarder.rouse();
+            awake.slept(clock::monotonic().since(self.last_work), woken.input);
             for i in 0..self.ports.len() {
                 if woken.errors & (1 << i) != 0 && self.ports[i].check_link().is_err() {
                     self.lose(i);
@@ -282,6 +288,9 @@ impl<F: Forwarder> PacketThread<F> {
 
     fn receive(&mut self, i: usize) -> bool {
         let port = &mut self.ports[i];
+        if self.polls && !port.has_input() {
+            port.poll_card();
+        }
         if !port.has_input() {
             return false;
         }

@@ -72,6 +72,13 @@ impl LivePort {
         self.socket.as_ref().is_some_and(DevicePort::has_input)
     }
 
+    /// Has the kernel look for frames, where it would be told by the card otherwise.
+    pub(crate) fn poll_card(&mut self) {
+        if let Some(socket) = &mut self.socket {
+            socket.poll_card();
+        }
+    }
+
     pub(crate) fn receive(&mut self, now: Instant, pool: &Pool, batch: &mut Batch) -> Result<usize, Lost> {
         let Some(socket) = &mut self.socket else { return Ok(0) };
         let n = socket.receive(now, pool, batch).map_err(|_| Lost)?;

@@ -3,7 +3,7 @@
 use crate::early_drop::local_addresses;
 use crate::error::EngineError;
 use crate::prepare::Device;
-use perhop_graph::routerfile::PortIo;
+use perhop_graph::routerfile::{PortIo, Waiting};
 use perhop_io::af_xdp::{HostTraffic, Place, Sharing, XdpError};
 use perhop_io::early_drop::Prefix;
 use perhop_io::{AfPacket, AfPacketConfig, AfXdp, AfXdpConfig, DevicePort};
@@ -29,13 +29,18 @@ pub(crate) struct XdpPlan {
     host: Arc<HostTraffic>,
     sharing: Sharing,
     place: Place,
+    /// See [`AfXdpConfig::busy_poll_us`].
+    busy_poll_us: u32,
 }
+
+/// What one call polls a card for at most, µs. The call that a packet thread makes polls once, whatever this is.
+const BUSY_POLL_US: u32 = 20;
 
 impl XdpPlan {
     /// For ports that are to receive into `pool`. `None` when AF_XDP is not wanted; when it is not possible a sentence
     /// says why.
     pub(crate) fn new(
-        io: PortIo,
+        (io, waiting): (PortIo, Waiting),
         bridges: bool,
         pool: &Pool,
         namespace: &Namespace,
@@ -53,7 +58,8 @@ impl XdpPlan {
                 return Ok((None, Some(format!("all ports use packet sockets instead of AF_XDP: {error}"))));
             }
         };
-        let plan = Self { pool: pool.clone(), host, sharing, place };
+        let busy_poll_us = if waiting == Waiting::Poll { BUSY_POLL_US } else { 0 };
+        let plan = Self { pool: pool.clone(), host, sharing, place, busy_poll_us };
         plan.tell(&Mirror::open_in(namespace)?);
         Ok((Some(plan), None))
     }
@@ -76,6 +82,7 @@ impl XdpPlan {
             tx_slots: plan.tx_slots,
             promiscuous: plan.promiscuous,
             place: self.place,
+            busy_poll_us: self.busy_poll_us,
             ..AfXdpConfig::new(&device.port, &device.device)
         };
         AfXdp::open(config, &self.pool, &self.host)

@@ -33,6 +33,14 @@ impl DevicePort {
         }
     }
 
+    /// Has the kernel poll the card from the calling thread, where the port was opened for it; see
+    /// [`AfXdpConfig::busy_poll_us`](crate::AfXdpConfig::busy_poll_us).
+    pub fn poll_card(&mut self) {
+        if let Self::AfXdp(port) = self {
+            port.poll_card();
+        }
+    }
+
     /// Whether frames wait that need another [`Port::transmit`], with or without more packets.
     pub fn has_pending_output(&self) -> bool {
         match self {

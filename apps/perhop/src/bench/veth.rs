@@ -16,7 +16,7 @@ use super::BenchError;
 use super::machine::{self, SPREAD};
 use super::report::{Metric, Peer, Point, Sink, Spread};
 pub use contenders::{Contender, Who};
-pub use layout::Layout;
+pub use layout::{INSIDE, Layout, OUTSIDE, SENDER, SINK};
 use perhop_io::af_xdp::Place;
 use std::time::{Duration, Instant as Clock};
 use threads::RouterReport;

@@ -78,6 +78,7 @@ impl Fixed {
             ("router.abr_credit", router.abr_credit != file.router.abr_credit),
             ("router.workers", router.workers != file.router.workers),
             ("router.io", router.io != file.router.io),
+            ("router.wait", router.wait != file.router.wait),
             ("log.level", log.level != file.log.level),
             ("log.format", log.format != file.log.format),
             ("log.file", log.file != file.log.file),

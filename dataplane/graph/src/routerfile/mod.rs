@@ -17,7 +17,7 @@ mod read;
 mod settings;
 mod value;
 
-pub use settings::{LogFormat, LogLevel, LogSettings, PortIo, RouterSettings};
+pub use settings::{LogFormat, LogLevel, LogSettings, PortIo, RouterSettings, Waiting};
 
 use perhop_config::{Diagnostic, Diagnostics, Document, Location, Position, Severity};
 use perhop_model::{ErrorItem, Key, Kind, Name, Object, Spec};

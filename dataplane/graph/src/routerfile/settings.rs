@@ -23,6 +23,8 @@ pub struct RouterSettings {
     pub abr_credit: bool,
     /// `io`: how frames reach the ports; default `"af_packet"`. Of a running router only.
     pub io: PortIo,
+    /// `wait`: what packet threads do without work; default `"adaptive"`. Of a running router only.
+    pub wait: Waiting,
     /// `workers`: packet threads, 1 … 16; default 1. Of a running router only.
     pub workers: usize,
 }
@@ -37,6 +39,16 @@ pub enum PortIo {
     AfXdp,
     /// By AF_XDP where it works in the driver, by packet sockets elsewhere.
     Auto,
+}
+
+/// What the packet threads of a router do without work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Waiting {
+    /// They sleep, and stay awake for some tens of µs while packets follow each other that closely.
+    #[default]
+    Adaptive,
+    /// They never sleep. With AF_XDP they poll the card, too.
+    Poll,
 }
 
 impl RouterSettings {
@@ -103,6 +115,7 @@ pub(super) fn router(root: &mut TableReader<'_>) -> RouterSettings {
         max_abr_connections: None,
         abr_credit: true,
         io: PortIo::AfPacket,
+        wait: Waiting::Adaptive,
         workers: 1,
     };
     let Some(mut table) = root.table("router") else { return settings };
@@ -116,6 +129,8 @@ pub(super) fn router(root: &mut TableReader<'_>) -> RouterSettings {
     settings.abr_credit = table.boolean("abr_credit").is_none_or(|b| b.value);
     let ways = [("af_packet", PortIo::AfPacket), ("af_xdp", PortIo::AfXdp), ("auto", PortIo::Auto)];
     settings.io = table.choice("io", &ways).map_or(settings.io, |io| io.value);
+    let waits = [("adaptive", Waiting::Adaptive), ("poll", Waiting::Poll)];
+    settings.wait = table.choice("wait", &waits).map_or(settings.wait, |wait| wait.value);
     let workers = table.integer("workers", 1..=MAX_WORKERS as i64);
     settings.workers = workers.map_or(1, |n| n.value as usize);
     if settings.workers > 1 && settings.mode == PortMode::Bridge {

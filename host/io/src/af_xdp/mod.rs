@@ -121,6 +121,14 @@ impl AfXdp {
         self.queues.iter().any(|q| q.rx.has_any())
     }
 
+    /// Has the kernel poll the card from the calling thread; nothing without [`AfXdpConfig::busy_poll_us`].
+    pub fn poll_card(&mut self) {
+        if self.config.busy_poll_us > 0 {
+            // What fails is tried again with the next call.
+            self.queues.iter().for_each(|queue| _ = queue.kick_receive());
+        }
+    }
+
     /// Whether frames wait to be sent that the kernel takes only when it is told: call [`Port::transmit`] again soon, with
     /// or without more packets.
     pub fn has_pending_output(&self) -> bool {

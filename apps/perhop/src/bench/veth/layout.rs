@@ -18,7 +18,7 @@ pub const OUTSIDE: &str = "r1";
 pub const LOCAL: [(IpAddr, u8); 2] =
     [(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 254)), 32), (IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)), 32)];
 /// Interface of the sink.
-const SINK: &str = "k0";
+pub const SINK: &str = "k0";
 
 /// The namespaces; everything in them disappears with them.
 #[derive(Debug)]
@@ -27,7 +27,8 @@ pub struct Layout {
     pub sender: Namespace,
     /// Where the router lives.
     pub router: Namespace,
-    sink: Namespace,
+    /// Where the sink lives.
+    pub sink: Namespace,
     net: Netlink,
     /// Whether the kernel hands received frames to the router's processor.
     pub steered: bool,
