@@ -222,6 +222,12 @@ fn frames_come_by_packet_sockets_unless_the_file_says_otherwise() {
 }
 
 #[test]
+fn a_port_may_be_a_tun_interface_of_the_routers_own() {
+    let file = good("[[port]]\nname = \"lan\"\n[[port]]\nname = \"host\"\ndevice = \"t0\"\nio = \"tun\"\n");
+    assert_eq!(file.tun_ports.iter().map(|name| name.as_str()).collect::<Vec<_>>(), ["host"]);
+}
+
+#[test]
 fn packet_threads_sleep_without_work_unless_the_file_says_otherwise() {
     let wait = |router: &str| good(&format!("[router]\n{router}\n")).router.wait;
     assert_eq!((wait(""), wait("wait = \"adaptive\"")), (Waiting::Adaptive, Waiting::Adaptive));

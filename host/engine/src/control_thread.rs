@@ -8,7 +8,7 @@ use crate::machine::Steal;
 use crate::packet_thread::{Message, Notice};
 use crate::router_forwarder::{ChangeJob, RouterForwarder};
 use crate::show::{Counting, ShowPage};
-use perhop_elements::route::{NeighbourUpdate, PortInfo, RouteEntry};
+use perhop_elements::route::{NeighbourState, NeighbourUpdate, PortInfo, RouteEntry};
 use perhop_flows::{FlowEvent, FlowEventKind};
 use perhop_graph::control::{Control, Input, Output};
 use perhop_graph::router::{Change, RouterPlanner, WorkerEvent};
@@ -21,6 +21,7 @@ use perhop_model::{
 use perhop_netlink::Netlink;
 use perhop_packet::PortId;
 use perhop_reason::Code;
+use perhop_wire::MacAddr;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,6 +81,8 @@ pub(crate) struct ControlThread {
     lanes: Lanes,
     facts: Arc<FactsLine>,
     netlink: Netlink,
+    /// Which ports are TUN interfaces.
+    tun: Vec<bool>,
     indices: Vec<Option<u32>>,
     up: Vec<bool>,
     /// Number of each port's last socket.
@@ -103,6 +106,8 @@ pub(crate) struct Parts {
     pub(crate) lanes: Lanes,
     pub(crate) facts: Arc<FactsLine>,
     pub(crate) netlink: Netlink,
+    /// Which ports are TUN interfaces.
+    pub(crate) tun: Vec<bool>,
     pub(crate) graph_text: String,
     pub(crate) steal: Steal,
 }
@@ -117,6 +122,7 @@ impl ControlThread {
             lanes: parts.lanes,
             facts: parts.facts,
             netlink: parts.netlink,
+            tun: parts.tun,
             indices: vec![None; port_names.len()],
             up: vec![true; port_names.len()],
             numbers: vec![0; port_names.len()],
@@ -283,6 +289,13 @@ impl ControlThread {
                 }
             }
             WorkerEvent::NeighbourWanted { port, address } => {
+                if self.tun.get(port.index()) == Some(&true) {
+                    // Nobody has to be asked where there are no addresses.
+                    let state = NeighbourState::Reachable(MacAddr::default());
+                    let update = NeighbourUpdate { port, ip: address, state };
+                    let change = self.control.planner_mut().neighbour_change(vec![update]);
+                    return self.send_change(None, change);
+                }
                 let Some(index) = self.indices.get(port.index()).copied().flatten() else { return };
                 if let Err(error) = self.netlink.probe_neighbour(index, address) {
                     tracing::debug!(%address, %error, "cannot ask for a neighbour");

@@ -19,7 +19,7 @@ use crate::prepared::Prepared;
 use crate::report::{Recording, Report};
 use crate::router_forwarder::{Alarm, RouterForwarder};
 use crate::show::sums;
-use crate::socket_plan::{SocketPlan, XdpPlan};
+use crate::socket_plan::{SocketPlan, XdpPlan, open_tun};
 use crate::supervisor::{Order, PacketHandle, Running, supervise};
 use crate::wait::{MAX_PORTS, Wake};
 use crossbeam_channel::{Sender, bounded, unbounded};
@@ -29,7 +29,7 @@ use perhop_graph::router::{
     EdgeOptions, EdgePort, MAX_WORKERS, Member, Placement, RouterPlanner, edge_graph, registry,
 };
 use perhop_graph::routerfile::{PortIo, RouterFile, RouterSettings, Waiting};
-use perhop_io::{DevicePort, clock};
+use perhop_io::{DevicePort, TunPort, clock};
 use perhop_model::{Kind, Object, Outcome, PortMode, PortSpec};
 use perhop_netlink::{Namespace, Netlink};
 use perhop_packet::{Pool, PortId};
@@ -82,6 +82,9 @@ pub struct EngineConfig {
     /// How frames reach the ports. With AF_XDP the pool has `rx_slots` more buffers for each port, and all are locked in
     /// memory.
     pub io: PortIo,
+    /// Names of ports that are TUN interfaces of the router's own: made at the start where they are not there, and
+    /// gone at the end then.
+    pub tun: Vec<String>,
     /// What packet threads do without work.
     pub waiting: Waiting,
     /// Directory of the state file. Whoever can write there can have any interface of this machine changed.
@@ -115,6 +118,7 @@ impl EngineConfig {
             rx_slots: 4096,
             tx_slots: 1024,
             io: PortIo::AfPacket,
+            tun: Vec::new(),
             waiting: Waiting::Adaptive,
             state_dir: state_dir.into(),
         }
@@ -136,6 +140,7 @@ impl EngineConfig {
         let mut config = Self::new(name, namespace, file.objects.clone(), state_dir);
         config.take_limits(&file.router);
         config.io = file.router.io;
+        config.tun = file.tun_ports.iter().map(ToString::to_string).collect();
         config.waiting = file.router.wait;
         config.workers = file.router.workers;
         config
@@ -203,6 +208,24 @@ fn check_workers(config: &EngineConfig, ports: &[EdgePort]) -> Result<(), Engine
     Err(EngineError::Workers { workers: config.workers, why })
 }
 
+/// Opens the ports on TUN interfaces: those must be there before interfaces are looked at. Other ports have none.
+fn tun_ports(
+    config: &EngineConfig,
+    ports: &[EdgePort],
+    namespace: &Namespace,
+    netlink: &Netlink,
+) -> Result<Vec<Option<TunPort>>, EngineError> {
+    let open = |port: &EdgePort| {
+        let is_tun = config.tun.contains(&port.name);
+        if is_tun && port.spec.mode == PortMode::Bridge {
+            let text = format!("port/{}: a TUN interface has no frames to bridge", port.name);
+            return Err(EngineError::Objects(vec![text]));
+        }
+        is_tun.then(|| open_tun(namespace, netlink, &device_of(port))).transpose()
+    };
+    ports.iter().map(open).collect()
+}
+
 fn device_of(port: &EdgePort) -> Device {
     let device = if port.spec.device.is_empty() { &port.name } else { &port.spec.device };
     Device { port: port.name.clone(), device: device.clone() }
@@ -234,19 +257,23 @@ impl Engine {
         if let Some(accounting) = config.accounting {
             members.iter_mut().for_each(|m| accounting.start(m.worker_mut().driver_mut()));
         }
+        let netlink = Netlink::open_in(&namespace)?;
+        let tuns = tun_ports(&config, &ports, &namespace, &netlink)?;
         let prepared = Prepared::new(&config.name, &config.state_dir, &namespace, &devices)?;
         let bridges = ports.iter().any(|p| p.spec.mode == PortMode::Bridge);
         let (xdp, why_not) = XdpPlan::new((config.io, config.waiting), bridges, &pool, &namespace)?;
         let (rx_slots, tx_slots) = (config.rx_slots, config.tx_slots);
-        let plan = SocketPlan { rx_slots, tx_slots, promiscuous: bridges, xdp };
+        let plan = SocketPlan { rx_slots, tx_slots, promiscuous: bridges, tun: config.tun.clone(), xdp };
         let mut warnings: Vec<String> = why_not.into_iter().collect();
         let mut sockets = Vec::with_capacity(devices.len());
-        for device in &devices {
-            let (socket, why_not) = plan.open(&namespace, device)?;
+        for (device, tun) in devices.iter().zip(tuns) {
+            let (socket, why_not) = match tun {
+                Some(tun) => (tun.into(), None),
+                None => plan.open(&namespace, device)?,
+            };
             warnings.extend(why_not);
             sockets.push(socket);
         }
-        let netlink = Netlink::open_in(&namespace)?;
         warnings.extend(prepare::peer_warnings(&netlink, &devices));
         let bridged: Vec<Device> =
             ports.iter().filter(|p| p.spec.mode == PortMode::Bridge).map(device_of).collect();
@@ -420,6 +447,7 @@ impl Threads<'_> {
             lanes: Lanes { facts: facts_out, inside: inside_out, requests: requests_out, flows: flows_out },
             facts: facts_line.clone(),
             netlink: self.netlink,
+            tun: self.devices.iter().map(|device| self.plan.is_tun(device)).collect(),
             graph_text: self.text,
             steal,
         };

@@ -13,13 +13,13 @@ use perhop_elements::route::{
 use perhop_io::{DevicePort, clock};
 use perhop_netlink::mirror::Refreshed;
 use perhop_netlink::{
-    FibRoute, Mirror, Namespace, NeighbourState as Kernel, NetlinkError, RouteKind as KernelKind,
+    FibRoute, LinkInfo, Mirror, Namespace, NeighbourState as Kernel, NetlinkError, RouteKind as KernelKind,
 };
 use perhop_packet::PortId;
 use perhop_units::Duration;
 use perhop_wire::MacAddr;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -202,7 +202,11 @@ impl Facts {
     fn indices(&self) -> Vec<Option<u32>> {
         self.devices
             .iter()
-            .map(|d| self.mirror.link(&d.device).filter(|l| l.running).map(|l| l.index))
+            .map(|d| {
+                // A TUN interface that is switched off is not opened again: it would be gone in between.
+                let able = |l: &&LinkInfo| l.running || self.plan.is_tun(d);
+                self.mirror.link(&d.device).filter(able).map(|l| l.index)
+            })
             .collect()
     }
 
@@ -304,7 +308,11 @@ impl Facts {
         #[cfg(test)]
         self.built.set(self.built.get() + 1);
         let ports = self.ports_by_index();
-        self.mirror.routes().iter().filter_map(|r| route_entry(r, &ports)).collect()
+        let mut entries: Vec<_> =
+            self.mirror.routes().iter().filter_map(|r| route_entry(r, &ports)).collect();
+        let tun = |port: PortId| self.devices.get(port.index()).is_some_and(|d| self.plan.is_tun(d));
+        entries.iter_mut().for_each(|entry| to_other_end(entry, tun));
+        entries
     }
 
     fn neighbour_updates(&mut self) -> Vec<NeighbourUpdate> {
@@ -319,6 +327,12 @@ impl Facts {
                 _ => continue,
             };
             now.insert((*port, *ip), state);
+        }
+        for (i, device) in self.devices.iter().enumerate().filter(|(_, d)| self.plan.is_tun(d)) {
+            if self.mirror.link(&device.device).is_some() {
+                let state = NeighbourState::Reachable(MacAddr::default());
+                now.extend(OTHER_END.map(|ip| ((PortId(i as u16), ip), state)));
+            }
         }
         let mut updates: Vec<NeighbourUpdate> = now
             .iter()
@@ -380,6 +394,17 @@ fn unicast(r: &FibRoute, ports: &BTreeMap<u32, PortId>) -> Option<RouteKind> {
     Some(RouteKind::Unicast { next_hops })
 }
 
+/// The other end of a TUN interface, as a neighbour: it has no address of its own.
+const OTHER_END: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+
+/// Next hops on TUN interfaces are all the same one, so that destinations without number take the place of one neighbour.
+fn to_other_end(entry: &mut RouteEntry, is_tun: impl Fn(PortId) -> bool) {
+    let other_end = OTHER_END[usize::from(entry.dest.network().is_ipv6())];
+    if let RouteKind::Unicast { next_hops } = &mut entry.kind {
+        next_hops.iter_mut().filter(|hop| is_tun(hop.port)).for_each(|hop| hop.via = Some(other_end));
+    }
+}
+
 fn gcd(a: u16, b: u16) -> u16 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
@@ -427,6 +452,11 @@ mod tests {
         );
         assert_eq!(hops(&route(KernelKind::Unicast, &[(77, 1, false)])), [0u16; 0], "not through a port");
         assert!(route_entry(&route(KernelKind::Unicast, &[(4, 1, true)]), &ports).is_none());
+        let mut both =
+            route_entry(&route(KernelKind::Unicast, &[(4, 1, false), (9, 1, false)]), &ports).unwrap();
+        to_other_end(&mut both, |port| port == PortId(1));
+        let via = [(0, None), (1, Some(OTHER_END[0]))].map(|(port, via)| NextHop { via, port: PortId(port) });
+        assert_eq!(both.kind, RouteKind::Unicast { next_hops: via.to_vec() }, "TUN has one neighbour");
         assert!(route_entry(&route(KernelKind::Multicast, &[]), &ports).is_none());
         let elsewhere = FibRoute { table: 100, ..route(KernelKind::Local, &[]) };
         assert!(route_entry(&elsewhere, &ports).is_none());
@@ -442,7 +472,7 @@ mod tests {
         let devices = ["p0", "p1"].map(|p| Device { port: p.to_owned(), device: p.to_owned() }).to_vec();
         let directory = bench.scratch.join("state");
         let mut prepared = Prepared::new("absent", &directory, &bench.namespace, &devices).unwrap();
-        let plan = SocketPlan { rx_slots: 64, tx_slots: 64, promiscuous: false, xdp: None };
+        let plan = SocketPlan { rx_slots: 64, tx_slots: 64, promiscuous: false, tun: Vec::new(), xdp: None };
         let (mut facts, _) = Facts::open(bench.namespace.clone(), devices, plan, prepared.saved()).unwrap();
         let (line, (to, from)) = (FactsLine::default(), crossbeam_channel::unbounded());
         let count = |kind: fn(&ToControl) -> bool| from.try_iter().filter(kind).count();

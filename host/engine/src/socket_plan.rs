@@ -1,4 +1,5 @@
-//! How a router's ports are opened: AF_XDP where it is asked for and possible, else a packet socket.
+//! How a router's ports are opened: a TUN interface or AF_XDP where it is asked for, the latter if possible; else a packet
+//! socket.
 
 use crate::early_drop::local_addresses;
 use crate::error::EngineError;
@@ -6,8 +7,8 @@ use crate::prepare::Device;
 use perhop_graph::routerfile::{PortIo, Waiting};
 use perhop_io::af_xdp::{HostTraffic, Place, Sharing, XdpError};
 use perhop_io::early_drop::Prefix;
-use perhop_io::{AfPacket, AfPacketConfig, AfXdp, AfXdpConfig, DevicePort};
-use perhop_netlink::{Mirror, Namespace};
+use perhop_io::{AfPacket, AfPacketConfig, AfXdp, AfXdpConfig, DevicePort, TunPort};
+use perhop_netlink::{Mirror, Namespace, Netlink};
 use perhop_packet::Pool;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,6 +19,8 @@ pub(crate) struct SocketPlan {
     pub(crate) rx_slots: u32,
     pub(crate) tx_slots: u32,
     pub(crate) promiscuous: bool,
+    /// Names of ports on TUN interfaces of the router's own.
+    pub(crate) tun: Vec<String>,
     /// With AF_XDP, if it can be.
     pub(crate) xdp: Option<XdpPlan>,
 }
@@ -93,13 +96,35 @@ fn whole(ip: IpAddr) -> Prefix {
     (ip, if ip.is_ipv4() { 32 } else { 128 })
 }
 
+/// Makes a port's TUN interface, or attaches to it, and switches it on.
+pub(crate) fn open_tun(
+    namespace: &Namespace,
+    netlink: &Netlink,
+    device: &Device,
+) -> Result<TunPort, EngineError> {
+    let port = namespace
+        .run(|| TunPort::open(&device.port, &device.device))?
+        .map_err(|e| EngineError::of_port(&device.port, &device.device, e))?;
+    netlink.set_up(&device.device).map_err(|e| EngineError::of_netlink(&device.port, &device.device, e))?;
+    Ok(port)
+}
+
 impl SocketPlan {
+    /// Whether the port is on a TUN interface of the router's own.
+    pub(crate) fn is_tun(&self, device: &Device) -> bool {
+        self.tun.contains(&device.port)
+    }
+
     /// Opens the port, and says why it is not with AF_XDP, or not in the driver, where that was to be tried.
     pub(crate) fn open(
         &self,
         namespace: &Namespace,
         device: &Device,
     ) -> Result<(DevicePort, Option<String>), EngineError> {
+        if self.is_tun(device) {
+            let port = open_tun(namespace, &Netlink::open_in(namespace)?, device)?;
+            return Ok((port.into(), None));
+        }
         let mut why = None;
         if let Some(xdp) = &self.xdp {
             let name = &device.port;

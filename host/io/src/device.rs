@@ -1,27 +1,30 @@
 //! A port on an interface of this machine, by whichever way frames reach it.
 
 use crate::af_packet::KernelSent;
-use crate::{AfPacket, AfXdp};
+use crate::{AfPacket, AfXdp, TunPort};
 use perhop_element::{CounterSink, Port, PortError};
 use perhop_packet::{Batch, Pool};
 use perhop_units::Instant;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// A port on an interface. See [`AfPacket`] and [`AfXdp`] for what differs.
+/// A port on an interface. See [`AfPacket`], [`AfXdp`] and [`TunPort`] for what differs.
 #[derive(Debug)]
 pub enum DevicePort {
     /// By a packet socket.
     AfPacket(AfPacket),
     /// By AF_XDP sockets.
     AfXdp(AfXdp),
+    /// By a TUN interface of our own.
+    Tun(TunPort),
 }
 
 impl DevicePort {
-    /// The way: `af_packet`, or `af_xdp` and how.
+    /// The way: `af_packet`, `af_xdp` and how, or `tun`.
     pub fn way(&self) -> String {
         match self {
             Self::AfPacket(_) => "af_packet".to_owned(),
             Self::AfXdp(port) => format!("af_xdp ({})", port.mode()),
+            Self::Tun(_) => "tun".to_owned(),
         }
     }
 
@@ -30,6 +33,7 @@ impl DevicePort {
         match self {
             Self::AfPacket(port) => port.has_input(),
             Self::AfXdp(port) => port.has_input(),
+            Self::Tun(port) => port.has_input(),
         }
     }
 
@@ -46,6 +50,7 @@ impl DevicePort {
         match self {
             Self::AfPacket(port) => port.has_pending_output(),
             Self::AfXdp(port) => port.has_pending_output(),
+            Self::Tun(_) => false,
         }
     }
 
@@ -54,6 +59,8 @@ impl DevicePort {
         match self {
             Self::AfPacket(port) => port.take_kernel_sent(),
             Self::AfXdp(port) => port.take_kernel_sent(),
+            // What the kernel sends there is what the port receives.
+            Self::Tun(_) => KernelSent::default(),
         }
     }
 
@@ -65,6 +72,7 @@ impl DevicePort {
         match self {
             Self::AfPacket(port) => port.check_link(),
             Self::AfXdp(port) => port.check_link(),
+            Self::Tun(port) => port.check_link(),
         }
     }
 }
@@ -81,11 +89,18 @@ impl From<AfXdp> for DevicePort {
     }
 }
 
+impl From<TunPort> for DevicePort {
+    fn from(port: TunPort) -> Self {
+        Self::Tun(port)
+    }
+}
+
 impl Port for DevicePort {
     fn receive(&mut self, now: Instant, pool: &Pool, batch: &mut Batch) -> Result<usize, PortError> {
         match self {
             Self::AfPacket(port) => port.receive(now, pool, batch),
             Self::AfXdp(port) => port.receive(now, pool, batch),
+            Self::Tun(port) => port.receive(now, pool, batch),
         }
     }
 
@@ -93,6 +108,7 @@ impl Port for DevicePort {
         match self {
             Self::AfPacket(port) => port.transmit(batch),
             Self::AfXdp(port) => port.transmit(batch),
+            Self::Tun(port) => port.transmit(batch),
         }
     }
 
@@ -100,6 +116,7 @@ impl Port for DevicePort {
         match self {
             Self::AfPacket(port) => port.room(),
             Self::AfXdp(port) => port.room(),
+            Self::Tun(port) => port.room(),
         }
     }
 
@@ -107,6 +124,7 @@ impl Port for DevicePort {
         match self {
             Self::AfPacket(port) => port.counters(sink),
             Self::AfXdp(port) => port.counters(sink),
+            Self::Tun(port) => port.counters(sink),
         }
     }
 }
@@ -116,6 +134,7 @@ impl AsFd for DevicePort {
         match self {
             Self::AfPacket(port) => port.as_fd(),
             Self::AfXdp(port) => port.as_fd(),
+            Self::Tun(port) => port.as_fd(),
         }
     }
 }

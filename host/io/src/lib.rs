@@ -1,4 +1,4 @@
-//! Ports of real and make-believe links: packet sockets with memory-mapped rings, AF_XDP sockets, capture files, memory;
+//! Ports of real and make-believe links: packet sockets with memory-mapped rings, AF_XDP sockets, TUN interfaces, capture files, memory;
 //! and packets that wait for a verdict.
 //!
 //! Ports implement [`perhop_element::Port`]; [`nfqueue`] is for packets that stay this host's own. Unsafe code lives here, each block with its reason.
@@ -21,9 +21,11 @@ pub mod nfqueue;
 pub mod pcap;
 mod pcapng;
 pub mod thread;
+pub mod tun;
 
 pub use af_packet::{AfPacket, AfPacketConfig, Outgoing};
 pub use af_xdp::{AfXdp, AfXdpConfig};
 pub use device::DevicePort;
 pub use early_drop::EarlyDrop;
 pub use memory::MemoryPort;
+pub use tun::TunPort;

@@ -5,7 +5,7 @@ use crate::error::AppError;
 use perhop_config::{Diagnostic, Diagnostics, Severity};
 use perhop_engine::Handle;
 use perhop_graph::routerfile::{LogSettings, RouterFile, RouterSettings};
-use perhop_model::{Credentials, ErrorItem, Mode, Outcome, Owner, Role};
+use perhop_model::{Credentials, ErrorItem, Mode, Name, Outcome, Owner, Role};
 use perhop_reason::Code;
 use perhop_serve::{Done, Reloaded};
 use std::io;
@@ -60,12 +60,13 @@ fn work(asked: &Receiver<Done<Reloaded>>, mut once: impl FnMut() -> Reloaded) {
 pub struct Fixed {
     router: RouterSettings,
     log: LogSettings,
+    tun_ports: Vec<Name>,
 }
 
 impl Fixed {
     /// That of the file of the start.
     pub fn of(file: &RouterFile) -> Self {
-        Self { router: file.router.clone(), log: file.log.clone() }
+        Self { router: file.router.clone(), log: file.log.clone(), tun_ports: file.tun_ports.clone() }
     }
 
     /// A warning for each setting that the file has otherwise than at the start.
@@ -79,6 +80,7 @@ impl Fixed {
             ("router.workers", router.workers != file.router.workers),
             ("router.io", router.io != file.router.io),
             ("router.wait", router.wait != file.router.wait),
+            ("port.io", self.tun_ports != file.tun_ports),
             ("log.level", log.level != file.log.level),
             ("log.format", log.format != file.log.format),
             ("log.file", log.file != file.log.file),

@@ -36,6 +36,8 @@ pub struct RouterFile {
     pub log: LogSettings,
     /// The objects of owner `file`, in dependency order.
     pub objects: Vec<Object>,
+    /// Ports with `io = "tun"`: TUN interfaces of the router's own. Of a running router only.
+    pub tun_ports: Vec<Name>,
     document: Document,
     places: BTreeMap<Key, Location>,
 }
@@ -102,8 +104,9 @@ impl RouterFile {
         if diagnostics.errors() > 0 {
             return (None, diagnostics);
         }
+        let tun_ports = std::mem::take(&mut declared.tun_ports);
         let (objects, places) = declared.into_objects();
-        (Some(Self { router, log, objects, document, places }), diagnostics)
+        (Some(Self { router, log, objects, tun_ports, document, places }), diagnostics)
     }
 
     /// Where an object, or a field of it (`queue.limit`), is written; the object's table for a default.

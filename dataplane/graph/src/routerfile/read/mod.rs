@@ -26,6 +26,8 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(crate) struct Declarations {
     pub(crate) ports: Vec<Declared<PortSpec>>,
+    /// Of these, TUN interfaces of the router's own.
+    pub(crate) tun_ports: Vec<Name>,
     pub(crate) classes: Vec<Declared<ClassSpec>>,
     pub(crate) profiles: Vec<Declared<ProfileSpec>>,
     pub(crate) slas: Vec<Declared<SlaSpec>>,
@@ -59,7 +61,10 @@ pub(super) fn all(root: &mut TableReader<'_>, router: &RouterSettings) -> Declar
     let mut out = Declarations::default();
     for (name, mut table) in ports {
         let spec = port::read(&mut table, router.mode);
-        out.ports.extend(declare(name, &table, Some(spec), &mut out.incomplete));
+        let is_tun = port::is_tun(&mut table, router.mode);
+        let port = declare(name, &table, Some(spec), &mut out.incomplete);
+        out.tun_ports.extend(port.iter().filter(|_| is_tun).map(|port| port.name.clone()));
+        out.ports.extend(port);
         table.finish();
     }
     for (name, mut table) in classes {

@@ -4,6 +4,7 @@
 //! |---|---|---|---|
 //! | `name` | name | needed | 1–128 of `A-Z a-z 0-9 . _ : / -` |
 //! | `device` | interface | the name | 1–15 characters |
+//! | `io` | `"tun"` | that of the router | not for bridges |
 //! | `rate` | rate | as fast as the interface | 8 kbit/s – 1 Tbit/s |
 //! | `overhead` | bytes a frame | 0 | −64 – 256 |
 //! | `trust_dscp` | boolean | false | |
@@ -38,6 +39,18 @@ pub(super) fn read(table: &mut TableReader<'_>, mode: PortMode) -> PortSpec {
             .map_or(Scheduler::Tree, |s| s.value),
         shared: flag(table, "shared", true),
     }
+}
+
+/// Whether it is a TUN interface of the router's own (`io = "tun"`).
+pub(super) fn is_tun(table: &mut TableReader<'_>, mode: PortMode) -> bool {
+    let tun = table.choice("io", &[("tun", ())]).is_some();
+    if tun && mode == PortMode::Bridge {
+        let why =
+            "does not go with mode = \"bridge\": a TUN interface has IP packets and no frames to bridge";
+        let error = table.error("io", why).hint("Leave it out, or use mode = \"route\".");
+        table.diagnostics().push(error);
+    }
+    tun
 }
 
 fn device(text: &str) -> Result<String, TextError> {
