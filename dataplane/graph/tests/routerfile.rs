@@ -223,7 +223,7 @@ fn frames_come_by_packet_sockets_unless_the_file_says_otherwise() {
 
 #[test]
 fn a_port_may_be_a_tun_interface_of_the_routers_own() {
-    let file = good("[[port]]\nname = \"lan\"\n[[port]]\nname = \"host\"\ndevice = \"t0\"\nio = \"tun\"\n");
+    let file = good("[[port]]\nname = \"host\"\ndevice = \"t0\"\nio = \"tun\"\n");
     assert_eq!(file.tun_ports.iter().map(|name| name.as_str()).collect::<Vec<_>>(), ["host"]);
 }
 
