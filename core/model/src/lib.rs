@@ -25,7 +25,7 @@ pub use object::{
 pub use queue::{Precedence, QueueKind, QueueSpec, WredAverage, WredPrecedence};
 pub use read::{CountersPage, CountersRow, OwnerDigest, StatePage, StateQuery};
 pub use reply::{ErrorItem, OpOutcome, OpResult, Outcome, Reply};
-pub use scheduler::{FirstPiece, Scheduler};
+pub use scheduler::{DelayGoal, FirstPiece, LossGoal, Scheduler};
 pub use spec::{
     AllocationSpec, ClassSpec, ColorAction, DetectorSpec, ExcessPolicy, FilterMatch, FilterSpec, MaskedByte,
     MeterSpec, PortMode, PortRange, PortSpec, ProfileSpec, RouteKind, RouteSpec, SlaPolicy, SlaSpec, Spec,

@@ -3,7 +3,9 @@
 //! A missing field takes its default; what the router reports has every default filled in, so that a put of what was
 //! read is `unchanged`.
 
-use crate::{AbrPolicySpec, AdmissionSpec, FirstPiece, Kind, Name, QueueSpec, Scheduler};
+use crate::{
+    AbrPolicySpec, AdmissionSpec, DelayGoal, FirstPiece, Kind, LossGoal, Name, QueueSpec, Scheduler,
+};
 use ipnet::IpNet;
 use perhop_reason::Code;
 use perhop_units::{Dscp, Share};
@@ -78,6 +80,12 @@ pub struct ClassSpec {
     /// What a leaf of a port with [`Scheduler::Hfsc`] gets first, when it begins to send; none = its guarantee.
     #[serde(default)]
     pub guarantee_first: Option<FirstPiece>,
+    /// How long its packets should wait, on a port with [`Scheduler::Hpd`] or [`Scheduler::Jobs`].
+    #[serde(default)]
+    pub delay: Option<DelayGoal>,
+    /// How much of it should be lost, on a port with [`Scheduler::Jobs`].
+    #[serde(default)]
+    pub loss: Option<LossGoal>,
     /// Burst of the guarantee in bytes; 0 = two MTUs or 10 ms of the guarantee, whichever is more.
     #[serde(default)]
     pub burst: u64,

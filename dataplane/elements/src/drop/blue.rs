@@ -184,6 +184,10 @@ impl InLeaf for Blue {
         self.queue.pop()
     }
 
+    fn head_since(&self) -> Option<Instant> {
+        self.queue.front_meta().map(|meta| meta.queued_at)
+    }
+
     fn keep(&mut self, packet: Packet) {
         self.queue.keep(packet);
     }

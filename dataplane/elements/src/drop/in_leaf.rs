@@ -2,6 +2,7 @@
 
 use perhop_element::{Cx, Discipline};
 use perhop_packet::Packet;
+use perhop_units::Instant;
 
 /// Packets a discipline has dropped and marked so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +27,9 @@ pub(crate) trait InLeaf: Discipline {
 
     /// Takes a packet about which nothing is decided and nothing counted: the oldest, of flows that of one of them.
     fn evict(&mut self) -> Option<Packet>;
+
+    /// When the packet at the head came, if packets are stamped.
+    fn head_since(&self) -> Option<Instant>;
 
     /// Takes over a packet of a predecessor, even above the bound.
     fn keep(&mut self, packet: Packet);

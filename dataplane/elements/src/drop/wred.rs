@@ -150,6 +150,10 @@ impl InLeaf for Wred {
         Some(packet)
     }
 
+    fn head_since(&self) -> Option<perhop_units::Instant> {
+        self.queue.front_meta().map(|meta| meta.queued_at)
+    }
+
     fn keep(&mut self, packet: Packet) {
         let color = color_of(packet.meta(), self.state.config().by_dscp);
         self.state.taken(color, self.cost(&packet));

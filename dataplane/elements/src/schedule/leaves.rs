@@ -5,7 +5,7 @@ use crate::plumbing::adapter::as_any;
 use crate::queue::{FifoConfig, FifoQueue};
 use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Head};
 use perhop_packet::{Batch, DropReason, Packet};
-use perhop_units::Instant;
+use perhop_units::{Duration, Instant};
 
 /// Decides which leaf of a tree sends next. Lengths are in bytes, the line's overhead included; classes are numbered as
 /// in the tree's text.
@@ -30,6 +30,17 @@ pub(super) trait Law: Send + 'static {
 
     /// Tells of a class.
     fn report(&self, class: usize, name: &str, sink: &mut dyn CounterSink);
+}
+
+/// What waits in a leaf at one moment, for laws that follow waiting times. Bytes are those on the line, overhead included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Waiting {
+    /// Of all packets.
+    pub(super) bytes: u64,
+    /// Of the next one; 0: there is none.
+    pub(super) head: u64,
+    /// How long the next one has waited.
+    pub(super) waited: Duration,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

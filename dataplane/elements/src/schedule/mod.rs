@@ -11,6 +11,7 @@ pub mod hpd;
 pub mod htb;
 pub mod jobs;
 mod leaves;
+pub mod levels;
 mod lists;
 pub mod priority;
 pub mod pump;
@@ -23,7 +24,8 @@ pub use altq_cbq::AltqCbq;
 pub use bands::Bands;
 pub use class_tree::{
     Bound, ClassCounters, ClassTree, ClassView, Curve, EarlyDrop, FreedSlot, LeafKind, LeafParams, MAX_RULED,
-    NodeIndex, NodeParams, NodeSpec, RuleSpec, TreeChange, TreeEdit, TreeError, TreeErrorKind, TreeLink,
+    NodeIndex, NodeParams, NodeSpec, RuleSpec, RuledLine, TreeChange, TreeEdit, TreeError, TreeErrorKind,
+    TreeLink,
 };
 pub use drr::Drr;
 pub use egress::{Egress, EgressChange, EgressConfig, LeafMap};

@@ -63,7 +63,7 @@ fn curve(p: Precedence) -> Curve {
     Curve { min_ppm: p.min_ppm, max_ppm: p.max_ppm, max_p: probability(p.max_p_ppm) }
 }
 
-fn probability(ppm: u32) -> Probability {
+pub(super) fn probability(ppm: u32) -> Probability {
     Probability((u64::from(ppm) * u64::from(u32::MAX) / 1_000_000) as u32)
 }
 

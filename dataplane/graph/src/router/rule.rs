@@ -1,16 +1,44 @@
 //! The scheduler of a port, as the tree of its classes takes it: which law, and what it is told of each class.
 
+use super::leaf::probability;
+use perhop_elements::schedule::altq_cbq::{CbqClass, CbqLine};
 use perhop_elements::schedule::hfsc::{Curve, Curves, excess};
+use perhop_elements::schedule::hpd::HpdGoal;
 use perhop_elements::schedule::htb::{HtbClass, PRIORITIES};
-use perhop_elements::schedule::{NodeIndex, NodeParams, RuleSpec, TreeLink};
-use perhop_model::{ErrorItem, FirstPiece, Name, Scheduler};
+use perhop_elements::schedule::jobs::JobsClass;
+use perhop_elements::schedule::levels::LevelClass;
+use perhop_elements::schedule::{NodeIndex, NodeParams, RuleSpec, RuledLine, TreeLink};
+use perhop_model::{ClassSpec, DelayGoal, ErrorItem, FirstPiece, LossGoal, Name, Scheduler};
 use perhop_reason::Code;
-use perhop_units::{Bytes, Rate};
+use perhop_units::{Bytes, Duration, QueueLimit, Rate};
 
 /// A class is told of at least this part of the line's rate as its share.
 const LEAST_SHARE: u64 = 100_000;
 /// The largest turn.
 const MAX_QUANTUM: u64 = 1_000_000;
+/// Ticks a second at which CBQ ends suspensions: nothing here has to wait for a kernel's clock.
+const TICKS: u64 = 1_000_000;
+
+/// What laws other than the tree's own are told of a class besides its parameters in the tree.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    first: Option<FirstPiece>,
+    delay: DelayGoal,
+    loss: LossGoal,
+    /// Burst of the guarantee; 0: none was given.
+    burst: u64,
+}
+
+impl Told {
+    pub(super) fn of(c: &ClassSpec) -> Self {
+        Self {
+            first: c.guarantee_first,
+            delay: c.delay.unwrap_or_default(),
+            loss: c.loss.unwrap_or_default(),
+            burst: c.burst,
+        }
+    }
+}
 
 /// A class as a law sees it. Parents come before children and are given by number.
 #[derive(Clone, Debug)]
@@ -18,13 +46,15 @@ pub(super) struct Ruled<'a> {
     pub(super) index: NodeIndex,
     pub(super) parent: Option<usize>,
     pub(super) params: &'a NodeParams,
-    pub(super) first: Option<FirstPiece>,
+    pub(super) told: Told,
 }
 
 /// What a scheduler is told: of `classes`, and of `rest`, slots that no class has any more and that may still hold packets.
+/// `limit`: of all classes together, for those that have such a one.
 pub(super) fn spec(
     scheduler: Scheduler,
     link: &TreeLink,
+    limit: QueueLimit,
     classes: &[Ruled<'_>],
     rest: &[NodeIndex],
 ) -> Option<RuleSpec> {
@@ -50,7 +80,78 @@ pub(super) fn spec(
             let told = leaves(classes).map(|c| (c.index, weight(c.params.weight)));
             Some(RuleSpec::Wf2q(told.chain(rest.iter().map(|n| (*n, 1))).collect(), link.max_cost()))
         }
+        Scheduler::Priority => {
+            let least = leaves(classes).map(|c| c.params.weight).min().unwrap_or(1);
+            let none = NodeParams::leaf(None);
+            let told = leaves(classes).map(|c| (c.index, level_class(link, c.params, least)));
+            let rest = rest.iter().map(|n| (*n, level_class(link, &none, 1)));
+            Some(RuleSpec::Priority(told.chain(rest).collect()))
+        }
+        Scheduler::Cbq => {
+            let told = classes.iter().map(|c| (c.index, cbq_class(link, c)));
+            let rest = rest.iter().map(|n| {
+                let share = least_share(link);
+                (*n, CbqClass { parent: None, share, borrow: true, priority: 0, maxburst: None })
+            });
+            let line = CbqLine { rate: link.rate, frame: link.max_cost() as u32, hz: TICKS, efficient: true };
+            Some(RuleSpec::Cbq(told.chain(rest).collect(), line))
+        }
+        Scheduler::Hpd => {
+            let goal = |delay, bound: Option<u64>| HpdGoal { delay, bound: bound.map(Duration) };
+            let of = |c: &Ruled<'_>| goal(c.told.delay.proportion.unwrap_or(1), c.told.delay.bound);
+            let told = leaves(classes).map(|c| (c.index, of(c)));
+            let rest = rest.iter().map(|n| (*n, goal(1, None)));
+            Some(RuleSpec::Hpd(told.chain(rest).collect(), line(link)))
+        }
+        Scheduler::Jobs => {
+            let told = leaves(classes).map(|c| (c.index, jobs_class(c)));
+            let none = JobsClass { delay: None, bound: None, loss: 1, loss_bound: None, rate: Rate::ZERO };
+            let rest = rest.iter().map(|n| (*n, none.clone()));
+            Some(RuleSpec::Jobs(told.chain(rest).collect(), line(link), limit))
+        }
     }
+}
+
+fn line(link: &TreeLink) -> RuledLine {
+    RuledLine { rate: link.rate, frame: link.max_cost() }
+}
+
+fn level_class(link: &TreeLink, params: &NodeParams, least: u32) -> LevelClass {
+    LevelClass {
+        level: params.tier,
+        quantum: turn(link, params.weight, least),
+        ceiling: params.ceiling.map(|c| (c.rate, c.burst)),
+    }
+}
+
+/// The highest priority of CBQ is the first tier. A class whose ceiling is its guarantee borrows nothing.
+fn cbq_class(link: &TreeLink, class: &Ruled<'_>) -> CbqClass {
+    let burst = class.told.burst.div_ceil(link.max_cost().max(1)).min(64) as u32;
+    CbqClass {
+        parent: class.parent,
+        share: class.params.guaranteed().max(least_share(link)),
+        borrow: class.params.ceiling.is_none(),
+        priority: PRIORITIES as u8 - 1 - class.params.tier.min(PRIORITIES as u8 - 1),
+        maxburst: (burst > 0).then_some(burst),
+    }
+}
+
+/// Bounds alone are no proportion.
+fn jobs_class(class: &Ruled<'_>) -> JobsClass {
+    let Told { delay, loss, .. } = class.told;
+    JobsClass {
+        delay: delay.proportion.or((delay.bound.is_none()).then_some(1)),
+        bound: delay.bound.map(Duration),
+        loss: loss.proportion.unwrap_or(1),
+        loss_bound: loss.bound_ppm.map(probability),
+        rate: class.params.guaranteed(),
+    }
+}
+
+/// Bytes of a turn of a class of `weight` where the smallest is `least`.
+fn turn(link: &TreeLink, weight: u32, least: u32) -> u32 {
+    let quantum = link.max_cost() * u64::from(weight) / u64::from(least.max(1));
+    quantum.clamp(link.max_cost(), MAX_QUANTUM) as u32
 }
 
 fn scaled(weight: u32, to: u32, most: u32) -> u32 {
@@ -68,7 +169,6 @@ fn least_share(link: &TreeLink) -> Rate {
 fn htb_class(link: &TreeLink, parent: Option<usize>, params: &NodeParams, least: u32) -> HtbClass {
     let ceil = params.ceiling.map_or(link.rate, |c| c.rate.min(link.rate));
     let rate = params.guaranteed().max(Rate(1));
-    let quantum = link.max_cost() * u64::from(params.weight) / u64::from(least.max(1));
     HtbClass {
         parent,
         rate,
@@ -76,7 +176,7 @@ fn htb_class(link: &TreeLink, parent: Option<usize>, params: &NodeParams, least:
         burst: params.guarantee.map_or(Bytes(2 * link.max_cost()), |g| g.burst),
         cburst: params.ceiling.map_or(link.default_burst(link.rate), |c| c.burst),
         priority: params.tier.min(PRIORITIES as u8 - 1),
-        quantum: quantum.clamp(link.max_cost(), MAX_QUANTUM) as u32,
+        quantum: turn(link, params.weight, least),
     }
 }
 
@@ -111,8 +211,8 @@ fn curves(link: &TreeLink, classes: &[Ruled<'_>]) -> Vec<Curves> {
 fn real_time(class: &Ruled<'_>) -> Option<Curve> {
     let m2 = class.params.guaranteed();
     class.params.queue.as_ref()?;
-    match class.first {
-        Some(first) => Some(Curve { m1: Rate(first.rate), d: perhop_units::Duration(first.time), m2 }),
+    match class.told.first {
+        Some(first) => Some(Curve { m1: Rate(first.rate), d: Duration(first.time), m2 }),
         None => (m2.0 > 0).then(|| Curve::linear(m2)),
     }
 }
@@ -146,7 +246,7 @@ pub(super) fn check(link: &TreeLink, classes: &[Ruled<'_>], names: &[&Name]) -> 
         });
     };
     // The last class with a first piece is at fault, as good as any.
-    if let Some(at) = (0..classes.len()).rev().find(|n| classes[*n].first.is_some()) {
+    if let Some(at) = (0..classes.len()).rev().find(|n| classes[*n].told.first.is_some()) {
         within(None, link.rate, "guarantee_first", at);
     }
     for (n, class) in classes.iter().enumerate() {

@@ -3,19 +3,22 @@
 use super::leaf::leaf_params;
 use super::moved::Moved;
 use super::places::Places;
-use super::rule::{self, Ruled};
+use super::rule::{self, Ruled, Told};
 use super::slots::Slots;
-use crate::control::{Draft, Trees, port_rate, port_scheduler};
+use crate::control::{Draft, Trees, port_queue, port_rate, port_scheduler};
 use perhop_elements::schedule::{
     Bound, ClassCounters, ClassTree, Egress, EgressChange, FreedSlot, LeafMap, MAX_RULED, NodeIndex,
     NodeParams, NodeSpec, RuleSpec, TreeChange, TreeEdit, TreeError, TreeErrorKind, TreeLink,
 };
-use perhop_model::{ClassSpec, ErrorItem, FirstPiece, Key, Kind, Name, Scheduler};
+use perhop_model::{ClassSpec, ErrorItem, Key, Kind, Name, QueueSpec, Scheduler};
 use perhop_packet::{ClassId, LeafId, PortId, SlaId};
 use perhop_reason::Code;
-use perhop_units::{Bytes, Instant, Rate};
+use perhop_units::{Bytes, Instant, QueueLimit, Rate};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+
+/// The longest queue of a class that shares the limit of its port, in packets.
+const MAX_SHARED: u32 = 1_000_000;
 
 /// What one class object comes to.
 #[derive(Clone, Debug)]
@@ -24,8 +27,8 @@ struct Wanted {
     id: u64,
     parent: Option<Name>,
     params: NodeParams,
-    /// First piece of its guarantee.
-    first: Option<FirstPiece>,
+    /// What only some laws want to know.
+    told: Told,
 }
 
 /// Identity of a slot: a class that changes its parent or its being a leaf gets a new slot.
@@ -234,6 +237,7 @@ impl PortTree {
         scheduler: Scheduler,
         wanted: &BTreeMap<Name, Wanted>,
         live: &BTreeMap<Name, u32>,
+        limit: QueueLimit,
     ) -> Option<Option<RuleSpec>> {
         let scheduler = if wanted.is_empty() { Scheduler::Tree } else { scheduler };
         if scheduler == Scheduler::Tree && self.rule.is_none() {
@@ -244,7 +248,7 @@ impl PortTree {
                 self.owners.keys().filter(|slot| !self.sent.contains_key(slot)).map(|slot| NodeIndex(*slot)),
             )
             .collect();
-        let spec = rule::spec(scheduler, &self.link(self.rate), &ruled(wanted, live).1, &rest);
+        let spec = rule::spec(scheduler, &self.link(self.rate), limit, &ruled(wanted, live).1, &rest);
         (spec != self.rule).then(|| {
             self.rule.clone_from(&spec);
             spec
@@ -260,6 +264,7 @@ impl PortTree {
         let link = self.link(rate);
         let mine = draft.classes_on(&self.name);
         let parents: BTreeSet<&Name> = mine.iter().filter_map(|(_, c, _)| c.parent.as_ref()).collect();
+        let scheduler = port_scheduler(draft, &self.name);
         let mut out = BTreeMap::new();
         for (name, c, entry) in &mine {
             let guarantee = trees.guarantee(name, 0);
@@ -271,11 +276,11 @@ impl PortTree {
                 ceiling: ceiling.and_then(|r| bound(r, c.ceiling_burst, &link)),
                 weight: c.weight,
                 tier: c.tier,
-                queue: leaf.then(|| leaf_params(&c.queue)),
+                queue: leaf.then(|| leaf_params(&own_queue(&c.queue, scheduler))),
             };
             out.insert(
                 (*name).clone(),
-                Wanted { id: entry.id, parent: c.parent.clone(), params, first: c.guarantee_first },
+                Wanted { id: entry.id, parent: c.parent.clone(), params, told: Told::of(c) },
             );
         }
         out
@@ -314,7 +319,8 @@ impl PortTree {
         let map = leaf_map(draft, &self.name, &live, class_id, sla_id);
         let generation = self.generation;
         let mut tree = TreeChange::prepare(edits);
-        if let Some(rule) = self.next_rule(port_scheduler(draft, &self.name), &wanted, &live) {
+        let limit = port_queue(draft, &self.name).limit;
+        if let Some(rule) = self.next_rule(port_scheduler(draft, &self.name), &wanted, &live, limit) {
             tree = tree.ruled(rule.as_ref());
         }
         let change = EgressChange { generation, tree, leaf_map: Arc::new(map) };
@@ -395,6 +401,12 @@ impl PortTree {
     }
 }
 
+/// The queue of a class. Where all classes share a limit, one that was not given a queue has none of its own.
+fn own_queue(queue: &QueueSpec, scheduler: Scheduler) -> QueueSpec {
+    let shared = scheduler == Scheduler::Jobs && *queue == QueueSpec::default();
+    if shared { QueueSpec { limit: QueueLimit::Packets(MAX_SHARED), ..*queue } } else { *queue }
+}
+
 /// Classes for a law, parents first, with their names; by name to slot.
 fn ruled<'a>(
     wanted: &'a BTreeMap<Name, Wanted>,
@@ -407,7 +419,7 @@ fn ruled<'a>(
         let w = &wanted[*name];
         let parent = w.parent.as_ref().and_then(|p| number.get(p)).copied();
         let index = NodeIndex(live.get(*name).copied().unwrap_or(u32::MAX));
-        Ruled { index, parent, params: &w.params, first: w.first }
+        Ruled { index, parent, params: &w.params, told: w.told }
     };
     let classes = names.iter().map(class).collect();
     (names, classes)

@@ -129,6 +129,8 @@ impl Draw {
             parent: None,
             guarantee,
             guarantee_first: None,
+            delay: None,
+            loss: None,
             burst: if self.coin() { 0 } else { 4_000 + self.up_to(1 << 20) },
             ceiling: self.maybe(ceiling),
             ceiling_burst: if self.coin() { 0 } else { 4_000 + self.up_to(1 << 20) },

@@ -18,6 +18,8 @@ const SECTIONS: [Section; 12] = [
         &[
             ("", "[[class]]\nnonsense = 1"),
             ("guarantee_first.", "[[class]]\nguarantee_first = { nonsense = 1 }"),
+            ("delay.", "[[class]]\ndelay = { nonsense = 1 }"),
+            ("loss.", "[[class]]\nloss = { nonsense = 1 }"),
         ],
     ),
     (

@@ -145,6 +145,10 @@ impl Flows {
         self.flows[flow].list.front_len()
     }
 
+    pub(super) fn front_since(&self, flow: usize) -> Option<Instant> {
+        self.flows[flow].list.front_meta().map(|meta| meta.queued_at)
+    }
+
     /// Appends a packet to the flow that `hash` chooses.
     pub(super) fn push(&mut self, hash: u64, packet: Packet) {
         let flow = ((u128::from(hash) * self.flows.len() as u128) >> 64) as usize;

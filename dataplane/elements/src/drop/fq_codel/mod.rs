@@ -233,6 +233,10 @@ impl InLeaf for FqCoDel {
         self.flows.pop(self.flows.longest())
     }
 
+    fn head_since(&self) -> Option<Instant> {
+        self.flows.front_since(self.chosen?.0)
+    }
+
     fn keep(&mut self, packet: Packet) {
         self.flows.push(hash_of(&packet, self.key.unwrap_or(0)), packet);
     }

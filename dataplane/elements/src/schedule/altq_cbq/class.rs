@@ -42,6 +42,8 @@ pub struct Class {
     /// Suspended: the tick that ends it.
     pub(super) asleep: Option<Instant>,
     pub(super) queue: FifoQueue,
+    /// Its packets are in a queue of somebody else's, and there are some.
+    pub(super) elsewhere: bool,
     red: Option<RedState>,
     /// Bytes it earns in a round.
     pub(super) quantum: i64,
@@ -61,6 +63,7 @@ impl Class {
             estimator: Estimator::new(&config.estimator(class)),
             asleep: None,
             queue: FifoQueue::new(QueueLimit::Packets(class.limit), class.share, config.overhead),
+            elsewhere: false,
             red: class.red.then(|| RedState::new(red_config(config, class))),
             quantum: 0,
             allowance: 0,
@@ -71,6 +74,11 @@ impl Class {
     /// What has happened so far.
     pub fn counters(&self) -> ClassCounters {
         self.counters
+    }
+
+    /// Whether packets of it wait.
+    pub(super) fn has_packets(&self) -> bool {
+        self.elsewhere || !self.queue.is_empty()
     }
 
     /// Offers a packet to the queue.

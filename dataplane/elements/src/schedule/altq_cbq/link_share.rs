@@ -144,7 +144,7 @@ impl LinkShare {
 
     /// The earliest tick that ends the suspension of a class with packets.
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
-        self.classes.iter().filter(|c| !c.queue.is_empty()).filter_map(|c| c.asleep).min()
+        self.classes.iter().filter(|c| c.has_packets()).filter_map(|c| c.asleep).min()
     }
 
     /// A packet for `class` arrives: classes above those that are within their share need not lend.
@@ -166,7 +166,7 @@ impl LinkShare {
         loop {
             for priority in (0..PRIORITIES).rev() {
                 let ring = &self.rings[priority].0;
-                if ring.iter().all(|class| self.classes[*class].queue.is_empty()) {
+                if !ring.iter().any(|class| self.classes[*class].has_packets()) {
                     continue;
                 }
                 let choice = if self.weighted {
@@ -212,7 +212,7 @@ impl LinkShare {
             if class.allowance <= 0 {
                 class.allowance += class.quantum;
             }
-            if !class.queue.is_empty() {
+            if class.has_packets() {
                 match self.limit(now, at) {
                     Limit::Under(lender) if self.classes[at].allowance > 0 => {
                         return Some(Choice { class: at, lender, forced: false });
@@ -226,7 +226,7 @@ impl LinkShare {
         // Who was only short of bytes in its turn sends before lower priorities do.
         for n in (0..count).filter(|_| waits) {
             let at = self.in_turn(priority, n);
-            if !self.classes[at].queue.is_empty() {
+            if self.classes[at].has_packets() {
                 match self.limit(now, at) {
                     Limit::Under(lender) => return Some(Choice { class: at, lender, forced: false }),
                     Limit::Over => self.note_borrower(at, borrower),
@@ -245,7 +245,7 @@ impl LinkShare {
     ) -> Option<Choice> {
         for n in 0..self.rings[priority].0.len() {
             let at = self.in_turn(priority, n);
-            if self.classes[at].queue.is_empty() {
+            if !self.classes[at].has_packets() {
                 continue;
             }
             match self.limit(now, at) {
@@ -321,7 +321,7 @@ impl LinkShare {
             at = node.parent;
         }
         let Some(lender) = lender.filter(|l| self.cutoff >= self.classes[*l].depth) else { return };
-        if self.classes[class].queue.is_empty() || self.classes[lender].estimator.is_over(now) {
+        if !self.classes[class].has_packets() || self.classes[lender].estimator.is_over(now) {
             self.cutoff = if self.somebody_waits(now) { 0 } else { OPEN };
         } else {
             self.cutoff = self.classes[lender].depth;
@@ -354,6 +354,6 @@ impl LinkShare {
 
     /// Whether a class within its share has packets and is not suspended.
     fn somebody_waits(&self, now: Instant) -> bool {
-        self.classes.iter().any(|c| !c.queue.is_empty() && c.asleep.is_none() && !c.estimator.is_over(now))
+        self.classes.iter().any(|c| c.has_packets() && c.asleep.is_none() && !c.estimator.is_over(now))
     }
 }

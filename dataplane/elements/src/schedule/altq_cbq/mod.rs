@@ -66,6 +66,7 @@
 mod class;
 mod config;
 mod estimator;
+mod law;
 mod link_share;
 #[cfg(test)]
 mod tests;
@@ -73,6 +74,8 @@ mod tests;
 pub use class::{Class, ClassCounters};
 pub use config::{CbqConfig, ClassConfig, MAX_CLASSES, RedSettings};
 pub use estimator::{Estimator, EstimatorConfig};
+pub(super) use law::CbqLaw;
+pub use law::{CbqClass, CbqLine};
 
 use super::pump::Pump;
 use super::transmitter::{Transmitter, TransmitterConfig};

@@ -198,6 +198,11 @@ impl EarlyQueue {
         self.head.map(u64::from)
     }
 
+    /// When that packet came, if packets are stamped.
+    pub(super) fn head_since(&self) -> Option<Instant> {
+        each!(&self.inner, queue => queue.head_since())
+    }
+
     pub(super) fn len(&self) -> u64 {
         each!(&self.inner, queue => queue.held())
     }
@@ -243,16 +248,17 @@ impl ClassTree {
     }
 
     /// Counts what a call to the discipline of a leaf changed.
-    fn book(&mut self, ix: Ix, change: Change) {
+    pub(super) fn book(&mut self, ix: Ix, change: Change) {
         self.held = self.held.saturating_add_signed(change.packets);
         self.held_bytes = self.held_bytes.saturating_add_signed(change.bytes);
         let lost = change.full + change.early;
         if lost > 0 {
-            let overhead = u64::from(self.link.overhead_bytes);
+            let bytes = change.lost_bytes + lost * u64::from(self.link.overhead_bytes);
             let cold = self.nodes.cold_mut(ix);
             cold.dropped_full += change.full;
             cold.dropped_early += change.early;
-            cold.dropped_bytes += change.lost_bytes + lost * overhead;
+            cold.dropped_bytes += bytes;
+            self.tell_loss(ix, bytes);
         }
     }
 

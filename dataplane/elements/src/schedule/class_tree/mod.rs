@@ -86,7 +86,7 @@ pub use params::{
     Bound, Curve, EarlyDrop, LeafKind, LeafParams, MAX_BURST, MAX_DEPTH, MAX_FLOWS, MAX_NODES,
     MAX_WEIGHT_RATIO, NodeIndex, NodeParams, NodeSpec, TIERS, TreeError, TreeErrorKind, TreeLink,
 };
-pub use rule::{MAX_RULED, Rule, RuleSpec};
+pub use rule::{MAX_RULED, Rule, RuleSpec, RuledLine};
 
 use crate::plumbing::adapter::as_any;
 use arena::{Arena, CHUNK};
@@ -316,7 +316,11 @@ impl Discipline for ClassTree {
             if let Some(soon) = rest.get(TAILS_AHEAD - 1) {
                 self.expect_tail(soon);
             }
-            self.accept(cx, packet);
+            if self.rule.is_none() {
+                self.accept(cx, packet);
+            } else {
+                self.accept_ruled(cx, packet);
+            }
         }
         self.delta(before)
     }

@@ -4,8 +4,9 @@ use super::early::{EarlyQueue, red_config};
 use super::params::{EarlyDrop, LeafKind, LeafParams};
 use crate::drop::{RedConfig, RedState, RedVerdict};
 use crate::queue::{FifoQueue, LengthRange};
+use crate::schedule::leaves::Waiting;
 use perhop_packet::{DropReason, Packet, prefetch_whole};
-use perhop_units::{Bytes, Instant, QueueLimit, Rate};
+use perhop_units::{Bytes, Duration, Instant, QueueLimit, Rate};
 
 /// A bounded queue of packets in order of arrival.
 #[derive(Debug)]
@@ -271,6 +272,19 @@ impl LeafQueue {
         match self.kept() {
             Kept::Fifo(fifo) => fifo.is_empty(),
             Kept::Early(early) => early.len() == 0,
+        }
+    }
+
+    /// What waits, of packets that are stamped since `since`; `overhead` is the line's.
+    pub(super) fn waiting(&self, now: Instant, since: Instant, overhead: u64) -> Waiting {
+        let came = match self.kept() {
+            Kept::Fifo(fifo) => fifo.front_meta().map(|meta| meta.queued_at),
+            Kept::Early(early) => early.head_since(),
+        };
+        Waiting {
+            bytes: self.frame_bytes() + self.len() * overhead,
+            head: self.head_len().map_or(0, |len| len + overhead),
+            waited: came.map_or(Duration::ZERO, |came| now.since(came.max(since))),
         }
     }
 

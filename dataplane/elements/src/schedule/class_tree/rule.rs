@@ -5,11 +5,18 @@ use super::ClassTree;
 use super::node::{EXCESS, Ix, ROOT, Row, State};
 use super::params::NodeIndex;
 use super::position;
+use super::queue::LeafQueue;
+use crate::schedule::altq_cbq::{CbqClass, CbqLaw, CbqLine};
 use crate::schedule::hfsc::{Curves, HfscLaw};
+use crate::schedule::hpd::{HpdGoal, HpdLaw};
 use crate::schedule::htb::{HtbClass, HtbLaw};
-use crate::schedule::leaves::Law;
+use crate::schedule::jobs::{JobsClass, JobsLaw, Loss};
+use crate::schedule::leaves::{Law, Waiting};
+use crate::schedule::levels::{LevelClass, Levels};
 use crate::schedule::wf2q::Wf2qTags;
-use perhop_units::{Duration, Instant};
+use perhop_element::Cx;
+use perhop_packet::{DropReason, Packet};
+use perhop_units::{Duration, Instant, QueueLimit, Rate};
 
 /// Most classes of a tree under another law, those that drain included.
 pub const MAX_RULED: usize = 127;
@@ -24,6 +31,24 @@ pub enum RuleSpec {
     Htb(Vec<(NodeIndex, HtbClass)>),
     /// Weights of leaves, to a packet ([`crate::schedule::wf2q`]). The number is the bytes of the largest frame.
     Wf2q(Vec<(NodeIndex, u32)>, u64),
+    /// Strict priority of leaves ([`crate::schedule::levels`]).
+    Priority(Vec<(NodeIndex, LevelClass)>),
+    /// Class-based queueing ([`crate::schedule::altq_cbq`]).
+    Cbq(Vec<(NodeIndex, CbqClass)>, CbqLine),
+    /// Waiting times of leaves in proportion and within bounds ([`crate::schedule::hpd`]).
+    Hpd(Vec<(NodeIndex, HpdGoal)>, RuledLine),
+    /// Waiting times and losses of leaves in proportion and within bounds ([`crate::schedule::jobs`]). The limit is of all
+    /// leaves together.
+    Jobs(Vec<(NodeIndex, JobsClass)>, RuledLine, QueueLimit),
+}
+
+/// The line of laws that follow waiting times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RuledLine {
+    /// Its rate; above zero.
+    pub rate: Rate,
+    /// Largest frame on it, in bytes.
+    pub frame: u64,
 }
 
 #[derive(Debug)]
@@ -32,6 +57,18 @@ enum Laws {
     Hfsc(HfscLaw),
     Htb(HtbLaw),
     Wf2q(Wf2qTags),
+    Priority(Levels),
+    Cbq(CbqLaw),
+    Hpd(HpdLaw),
+    Jobs(JobsLaw, Buffer),
+}
+
+/// What all leaves together may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Buffer {
+    Packets(u64),
+    /// On the line; one packet is always within it.
+    Bytes(u64),
 }
 
 /// Position of no class.
@@ -47,6 +84,8 @@ pub struct Rule {
     numbers: Vec<u32>,
     /// By number: whether the law knows that the leaf has packets.
     active: Vec<bool>,
+    /// Packets that came before this say nothing about when.
+    since: Instant,
 }
 
 impl Rule {
@@ -69,24 +108,96 @@ impl Rule {
                 let (places, told) = split(classes);
                 (places, Laws::Wf2q(Wf2qTags::new(&told, *frame)))
             }
+            RuleSpec::Priority(classes) => {
+                let (places, told) = split(classes);
+                (places, Laws::Priority(Levels::new(&told)))
+            }
+            RuleSpec::Cbq(classes, line) => {
+                let (places, told) = split(classes);
+                (places, Laws::Cbq(CbqLaw::new(line, &told)))
+            }
+            RuleSpec::Hpd(classes, line) => {
+                let (places, told) = split(classes);
+                (places, Laws::Hpd(HpdLaw::new(line.rate, line.frame, told)))
+            }
+            RuleSpec::Jobs(classes, line, limit) => {
+                let (places, told) = split(classes);
+                let buffer = match *limit {
+                    QueueLimit::Packets(n) => Buffer::Packets(u64::from(n.max(1))),
+                    limit => Buffer::Bytes(limit.in_bytes(line.rate).unwrap_or_default().0),
+                };
+                (places, Laws::Jobs(JobsLaw::new(line.rate, told), buffer))
+            }
         };
         let mut numbers = vec![NONE; places.iter().max().map_or(0, |most| *most as usize + 1)];
         for (number, ix) in places.iter().enumerate() {
             numbers[*ix as usize] = number as u32;
         }
-        Self { law, active: vec![false; places.len()], places, numbers }
+        Self { law, active: vec![false; places.len()], places, numbers, since: Instant::ZERO }
     }
 
     /// Goes on with what a law of the same kind knows of the same classes: what they have used. Turns begin anew.
     fn adopt(&mut self, now: Instant, old: &Self) {
+        if old.follows_waits() {
+            self.since = old.since;
+        }
         for (number, ix) in self.places.iter().enumerate() {
             let Some(of) = old.numbers.get(*ix as usize).copied().filter(|of| *of != NONE) else { continue };
             match (&mut self.law, &old.law) {
                 (Laws::Hfsc(law), Laws::Hfsc(old)) => law.adopt(now, number, old, of as usize),
                 (Laws::Htb(law), Laws::Htb(old)) => law.adopt(now, number, old, of as usize),
+                (Laws::Priority(law), Laws::Priority(old)) => law.adopt(number, old, of as usize),
+                (Laws::Cbq(law), Laws::Cbq(old)) => law.adopt(number, old, of as usize),
+                (Laws::Hpd(law), Laws::Hpd(old)) => law.adopt(number, old, of as usize),
+                (Laws::Jobs(law, _), Laws::Jobs(old, _)) => law.adopt(number, old, of as usize),
                 _ => {}
             }
         }
+    }
+
+    /// Whether it goes by how long packets have waited.
+    fn follows_waits(&self) -> bool {
+        matches!(self.law, Laws::Hpd(_) | Laws::Jobs(..))
+    }
+
+    /// A packet of `len` bytes on the line comes to a leaf, before it is known whether it finds room.
+    fn arrives(&mut self, now: Instant, ix: Ix, len: u64) {
+        let Some(number) = self.number(ix) else { return };
+        match &mut self.law {
+            Laws::Cbq(law) => law.arrives(now, number),
+            Laws::Jobs(law, _) => {
+                law.earn(now);
+                law.came(number, len);
+            }
+            _ => {}
+        }
+    }
+
+    /// A leaf lost a packet by its own queue.
+    fn lost(&mut self, ix: Ix, len: u64) {
+        if let Some(number) = self.number(ix)
+            && let Laws::Jobs(law, _) = &mut self.law
+        {
+            law.lost(number, len);
+        }
+    }
+
+    /// Looks at what waits in all leaves, as a law that follows waits needs before it is asked anything.
+    fn look(&mut self, waiting: impl Fn(Ix) -> Waiting) {
+        for (number, ix) in self.places.iter().enumerate() {
+            let waiting = waiting(*ix);
+            self.active[number] = waiting.head > 0;
+            match &mut self.law {
+                Laws::Hpd(law) => law.see(number, waiting),
+                Laws::Jobs(law, _) => law.see(number, waiting),
+                _ => {}
+            }
+        }
+    }
+
+    fn number(&self, ix: Ix) -> Option<usize> {
+        let number = self.numbers.get(ix as usize).copied().unwrap_or(NONE);
+        (number != NONE).then_some(number as usize)
     }
 
     /// A leaf has packets, the first of `len` bytes on the line.
@@ -103,6 +214,9 @@ impl Rule {
             Laws::Hfsc(law) => law.became_active(now, number, len),
             Laws::Htb(law) => law.became_active(now, number, len),
             Laws::Wf2q(tags) => tags.became_active(number, len),
+            Laws::Priority(levels) => levels.became_active(number),
+            Laws::Cbq(law) => law.has_packets(number, true),
+            Laws::Hpd(_) | Laws::Jobs(..) => {}
         }
     }
 
@@ -111,18 +225,33 @@ impl Rule {
             Laws::Hfsc(law) => law.choose(now),
             Laws::Htb(law) => law.choose(now),
             Laws::Wf2q(tags) => tags.choose(),
+            Laws::Priority(levels) => levels.choose(now),
+            Laws::Cbq(law) => law.choose(now),
+            Laws::Hpd(law) => law.choose(),
+            Laws::Jobs(law, _) => law.choose(now),
         }?;
         Some((number, self.places[number]))
     }
 
-    /// The leaf that was chosen sent `len` bytes on the line, or nothing; the length of its next packet.
-    fn sent(&mut self, now: Instant, number: usize, len: u64, next: Option<u64>) {
+    /// The leaf that was chosen sent `len` bytes on the line that had come at `came`, or nothing; the length of its next
+    /// packet.
+    fn sent(&mut self, now: Instant, number: usize, len: u64, next: Option<u64>, came: Instant) {
         self.active[number] = next.is_some();
         match &mut self.law {
             Laws::Hfsc(law) => law.sent(now, number, len, next),
             Laws::Htb(law) => law.sent(now, number, len, next),
             Laws::Wf2q(tags) if len == 0 && next.is_none() => tags.withdrawn(number),
             Laws::Wf2q(tags) => tags.sent(number, len, next),
+            Laws::Priority(levels) => levels.sent(number, len, next.is_some()),
+            Laws::Cbq(law) => {
+                law.has_packets(number, next.is_some());
+                if len > 0 {
+                    law.sent(now, len);
+                }
+            }
+            Laws::Hpd(law) if len > 0 => law.sent(number, now.since(came.max(self.since))),
+            Laws::Jobs(law, _) => law.sent(number, len),
+            Laws::Hpd(_) => {}
         }
     }
 
@@ -131,7 +260,9 @@ impl Rule {
         match &self.law {
             Laws::Hfsc(law) => law.next_wakeup(),
             Laws::Htb(law) => law.next_wakeup(),
-            Laws::Wf2q(_) => None,
+            Laws::Priority(levels) => levels.next_wakeup(),
+            Laws::Cbq(law) => law.next_wakeup(),
+            Laws::Wf2q(_) | Laws::Hpd(_) | Laws::Jobs(..) => None,
         }
     }
 }
@@ -145,8 +276,11 @@ impl ClassTree {
     /// Goes on by another law, or by its own. Nothing that waits is lost; turns begin anew, as if all that waits had come
     /// now. Gives the one before. O(slots).
     pub(super) fn set_rule(&mut self, now: Instant, mut rule: Option<Box<Rule>>) -> Option<Box<Rule>> {
-        if let (Some(new), Some(old)) = (&mut rule, &self.rule) {
-            new.adopt(now, old);
+        if let Some(new) = &mut rule {
+            new.since = now;
+            if let Some(old) = &self.rule {
+                new.adopt(now, old);
+            }
         }
         let before = std::mem::replace(&mut self.rule, rule);
         self.chosen = None;
@@ -182,6 +316,7 @@ impl ClassTree {
     }
 
     fn next_ruled(&mut self, now: Instant) -> Option<(Ix, Row)> {
+        self.look(now);
         let rule = self.rule.as_mut()?;
         loop {
             let (number, ix) = rule.choose(now)?;
@@ -191,12 +326,114 @@ impl ClassTree {
                 return Some((ix, EXCESS));
             }
             // What it held is gone otherwise than by being sent: at the end of a drain.
-            rule.sent(now, number, 0, None);
+            rule.sent(now, number, 0, None, now);
         }
     }
 
-    /// Books `bytes` sent by leaf `ix` on its whole path, and with the law.
-    pub(super) fn charge_ruled(&mut self, ix: Ix, bytes: u64, now: Instant) {
+    /// A packet for a tree under another law.
+    #[inline(never)]
+    pub(super) fn accept_ruled(&mut self, cx: &mut Cx<'_>, mut packet: Packet) {
+        let now = cx.now();
+        let ix = position(NodeIndex(packet.meta().leaf.0)).filter(|ix| self.nodes.holds(*ix));
+        let len = packet.len() as u64 + u64::from(self.link.overhead_bytes);
+        if let (Some(rule), Some(ix)) = (&mut self.rule, ix)
+            && self.nodes.at(ix).state == State::Live
+        {
+            rule.arrives(now, ix, len);
+            if rule.follows_waits() {
+                packet.meta_mut().queued_at = now;
+            }
+        }
+        self.accept(cx, packet);
+        self.shed(cx);
+    }
+
+    /// Shows a law that follows waits what waits.
+    fn look(&mut self, now: Instant) {
+        let overhead = u64::from(self.link.overhead_bytes);
+        let nodes = &self.nodes;
+        let Some(rule) = self.rule.as_mut().filter(|rule| rule.follows_waits()) else { return };
+        let since = rule.since;
+        rule.look(|ix| {
+            if !nodes.holds(ix) || matches!(nodes.at(ix).state, State::Ended | State::Free) {
+                return Waiting::default();
+            }
+            nodes.at(ix).queue().map_or(Waiting::default(), |queue| queue.waiting(now, since, overhead))
+        });
+    }
+
+    /// Tells the law that a leaf's own queue lost `bytes` on the line.
+    pub(super) fn tell_loss(&mut self, ix: Ix, bytes: u64) {
+        if let Some(rule) = &mut self.rule {
+            rule.lost(ix, bytes);
+        }
+    }
+
+    /// Drops whom the law would rather lose, after something came or went.
+    pub(super) fn shed(&mut self, cx: &mut Cx<'_>) {
+        if !self.rule.as_ref().is_some_and(|rule| matches!(rule.law, Laws::Jobs(..))) {
+            return;
+        }
+        loop {
+            self.look(cx.now());
+            let wire = self.held_bytes + self.held * u64::from(self.link.overhead_bytes);
+            let Some(Rule { law: Laws::Jobs(law, buffer), places, .. }) = self.rule.as_deref_mut() else {
+                return;
+            };
+            let exceeds = match *buffer {
+                Buffer::Packets(most) => self.held > most,
+                Buffer::Bytes(most) => self.held > 1 && wire > most,
+            };
+            let Some((number, why)) = law.loses(exceeds) else { break };
+            let ix = places[number];
+            if !self.lose_head(cx, ix, why) {
+                break;
+            }
+        }
+        if let Some(Rule { law: Laws::Jobs(law, _), .. }) = self.rule.as_deref_mut() {
+            law.adjust();
+        }
+    }
+
+    /// Drops the oldest packet of a leaf, of several flows that of one of them. Whether there was one.
+    fn lose_head(&mut self, cx: &mut Cx<'_>, ix: Ix, why: Loss) -> bool {
+        let now = cx.now();
+        let Some(packet) = self.nodes.at_mut(ix).queue_mut().and_then(|queue| queue.pop(now)) else {
+            return false;
+        };
+        self.chosen = None;
+        let len = packet.len() as u64;
+        let bytes = len + u64::from(self.link.overhead_bytes);
+        self.held -= 1;
+        self.held_bytes -= len;
+        let cold = self.nodes.cold_mut(ix);
+        cold.dropped_bytes += bytes;
+        let reason = match why {
+            Loss::Full => {
+                cold.dropped_full += 1;
+                DropReason::QueueFull
+            }
+            Loss::Late => {
+                cold.dropped_early += 1;
+                DropReason::CoDel
+            }
+        };
+        self.tell_loss(ix, bytes);
+        cx.drop(packet, reason);
+        // The next one of a queue that drops early is undecided yet.
+        if let Some(LeafQueue::Early(queue)) = self.nodes.at_mut(ix).queue_mut() {
+            let change = queue.decide(cx);
+            self.book(ix, change);
+        }
+        let node = self.nodes.at(ix);
+        if node.state == State::Draining && node.queue().is_some_and(|q| q.is_empty()) {
+            self.free(ix);
+        }
+        true
+    }
+
+    /// Books `bytes` sent by leaf `ix` on its whole path, and with the law. They came at `came`, if that is known.
+    pub(super) fn charge_ruled(&mut self, ix: Ix, bytes: u64, now: Instant, came: Instant) {
         let mut at = ix;
         while at != ROOT {
             let node = self.nodes.at_mut(at);
@@ -210,7 +447,7 @@ impl ClassTree {
         let next = self.nodes.at(ix).queue().and_then(|q| q.head_len()).map(|len| len + overhead);
         if let Some(rule) = &mut self.rule {
             let number = rule.numbers[ix as usize] as usize;
-            rule.sent(now, number, bytes, next);
+            rule.sent(now, number, bytes, next, came);
         }
     }
 

@@ -1,11 +1,16 @@
 use super::super::*;
 use crate::plumbing::UdpFrame;
+use crate::schedule::altq_cbq::{self, CbqClass, CbqLine};
 use crate::schedule::hfsc::{self, Curve, Curves};
+use crate::schedule::hpd::{self, HpdGoal};
 use crate::schedule::htb::{self, HtbClass};
+use crate::schedule::jobs::{self, JobsClass};
+use crate::schedule::levels::LevelClass;
+use crate::schedule::priority;
 use crate::schedule::{Pump, Transmitter, TransmitterConfig};
 use perhop_element::testkit::{Bench, args};
 use perhop_element::{BuildCx, Element, ElementType, TimerId};
-use perhop_packet::{LeafId, Packet};
+use perhop_packet::{ClassId, LeafId, Packet};
 use perhop_units::{Bytes, Dscp, Duration, QueueLimit};
 use proptest::prelude::*;
 
@@ -76,8 +81,60 @@ fn wf2q() -> RuleSpec {
     RuleSpec::Wf2q(leaves.map(|(n, weight): (usize, u32)| (NodeIndex(SLOTS[n]), weight)).to_vec(), 1514)
 }
 
+/// The leaves, for laws without classes above each other.
+const LEAVES: [usize; 3] = [0, 2, 3];
+const LINE: RuledLine = RuledLine { rate: RATE, frame: 1514 };
+
+fn leaves<T>(told: [T; 3]) -> Vec<(NodeIndex, T)> {
+    LEAVES.iter().map(|n| NodeIndex(SLOTS[*n])).zip(told).collect()
+}
+
+fn priority(ceiling: Option<(Rate, Bytes)>) -> RuleSpec {
+    let class = |level, ceiling| LevelClass { level, quantum: 1514, ceiling };
+    RuleSpec::Priority(leaves([class(0, ceiling), class(7, None), class(15, None)]))
+}
+
+fn cbq() -> RuleSpec {
+    let class = |parent, mbit, borrow, priority| CbqClass {
+        parent,
+        share: Rate::from_mbit(mbit),
+        borrow,
+        priority,
+        maxburst: Some(16),
+    };
+    let classes = [
+        class(None, 2, false, 7),
+        class(None, 8, true, 1),
+        class(Some(1), 5, true, 1),
+        class(Some(1), 3, true, 1),
+    ];
+    let line = CbqLine { rate: RATE, frame: 1514, hz: 1000, efficient: false };
+    RuleSpec::Cbq(SLOTS.iter().map(|n| NodeIndex(*n)).zip(classes).collect(), line)
+}
+
+fn hpd(bound: Option<Duration>) -> RuleSpec {
+    let goal = |delay, bound| HpdGoal { delay, bound };
+    RuleSpec::Hpd(leaves([goal(1, bound), goal(3, None), goal(9, None)]), LINE)
+}
+
+fn jobs(limit: u32) -> RuleSpec {
+    let class = |delay, loss| JobsClass { delay, bound: None, loss, loss_bound: None, rate: Rate::ZERO };
+    let voice = JobsClass { bound: Some(Duration::from_millis(20)), ..class(None, 1) };
+    let web = JobsClass { rate: Rate::from_mbit(3), ..class(Some(1), 2) };
+    RuleSpec::Jobs(leaves([voice, web, class(Some(4), 4)]), LINE, QueueLimit::Packets(limit))
+}
+
 fn ruled(spec: Option<&RuleSpec>) -> Bench {
-    let add = |s: NodeSpec| TreeEdit::Add { index: s.index, name: s.name, params: s.params };
+    limited(spec, LIMIT)
+}
+
+/// With leaves of `limit` packets.
+fn limited(spec: Option<&RuleSpec>, limit: u32) -> Bench {
+    let of = |params: NodeParams| NodeParams {
+        queue: params.queue.map(|leaf| LeafParams { limit: QueueLimit::Packets(limit), ..leaf }),
+        ..params
+    };
+    let add = |s: NodeSpec| TreeEdit::Add { index: s.index, name: s.name, params: of(s.params) };
     let mut change = TreeChange::prepare(specs().into_iter().map(add).collect()).ruled(spec);
     let mut tree = ClassTree::new(link());
     tree.commit(Instant::ZERO, &mut change);
@@ -87,12 +144,26 @@ fn ruled(spec: Option<&RuleSpec>) -> Bench {
 
 /// The same classes as an element of the graph text, told apart by code point.
 fn alone(kind: &ElementType, text: &str) -> Bench {
-    let limits = format!("{LIMIT}packets");
-    let text = format!(
-        "voice data web bulk, parent = root root data data, rate = 10 Mbit/s, {text}, limit = {limits}, dscp = EF none AF21 -"
-    );
+    element(
+        kind,
+        &format!(
+            "voice data web bulk, parent = root root data data, rate = 10 Mbit/s, {text}, limit = {LIMIT}packets, \
+             dscp = EF none AF21 -"
+        ),
+    )
+}
+
+/// The same without the class that has others below.
+fn alone_flat(kind: &ElementType, text: &str, limit: u32) -> Bench {
+    element(
+        kind,
+        &format!("voice web bulk, rate = 10 Mbit/s, {text}, limit = {limit}packets, dscp = EF AF21 -"),
+    )
+}
+
+fn element(kind: &ElementType, text: &str) -> Bench {
     let element: Box<dyn Element> =
-        (kind.build)(&args(&text), &mut BuildCx::default()).unwrap_or_else(|e| panic!("{e:?}"));
+        (kind.build)(&args(text), &mut BuildCx::default()).unwrap_or_else(|e| panic!("{e:?}"));
     Bench::with_seed(element, 1, 1)
 }
 
@@ -104,12 +175,22 @@ fn number(packet: &Packet) -> u16 {
 
 /// A numbered packet of leaf 0 (voice), 2 or 3.
 fn push(bench: &mut Bench, class: usize, ip_len: u16, sequence: usize) {
+    push_as(bench, class, ip_len, sequence, ClassId::default());
+}
+
+/// The same, with a logical class.
+fn push_as(bench: &mut Bench, class: usize, ip_len: u16, sequence: usize, id: ClassId) {
     let dscp = [Dscp::EF, Dscp::CS1, Dscp::AF21, Dscp::BE][class];
     let mut bytes = UdpFrame { dscp, ip_len, ..Default::default() }.to_vec();
     bytes[NUMBER].copy_from_slice(&(sequence as u16).to_be_bytes());
     let mut packet = bench.packet(&bytes);
     packet.meta_mut().leaf = LeafId(SLOTS[class]);
+    packet.meta_mut().class = id;
     bench.push_packet(0, packet);
+}
+
+fn left_whole(bench: &Bench) -> impl Iterator<Item = (u64, &Packet)> {
+    bench.sink(0).arrived.iter().map(|(at, p)| (at.0, p))
 }
 
 fn left(bench: &Bench) -> Vec<(u64, u16)> {
@@ -157,22 +238,128 @@ proptest! {
         }
     }
 
+    /// The same of laws whose classes are all at the top, or whose limits are written otherwise.
+    #[test]
+    fn a_ruled_tree_sends_as_the_discipline_of_its_flat_law(arrivals in arrivals(), limit in 3u32..60) {
+        let cbq_text = "share = 2Mbit/s 8Mbit/s 5Mbit/s 3Mbit/s, borrow = no yes yes yes, priority = 7 1 1 1, \
+                        maxburst = 16, packet = 1514, mtu = 1514B";
+        let cbq_text = format!(
+            "voice data web bulk, parent = root root data data, rate = 10 Mbit/s, {cbq_text}, limit = {LIMIT}, \
+             dscp = EF none AF21 -"
+        );
+        let jobs_text = "delays = - 1 4, bounds = 20ms - -, losses = 1 2 4, rates = - 3Mbit/s -";
+        let pairs = [
+            (ruled(Some(&cbq())), element(&altq_cbq::TYPE, &cbq_text)),
+            (ruled(Some(&hpd(None))), alone_flat(&hpd::TYPE, "delays = 1 3 9", LIMIT)),
+            (limited(Some(&jobs(limit)), 100_000), alone_flat(&jobs::TYPE, jobs_text, limit)),
+        ];
+        for (law, (mut ours, mut theirs)) in pairs.into_iter().enumerate() {
+            for (n, (gap, class, ip_len)) in arrivals.iter().enumerate() {
+                for bench in [&mut ours, &mut theirs] {
+                    bench.run_for(Duration::from_micros(*gap));
+                    push(bench, *class, *ip_len, n);
+                }
+            }
+            ours.run_for(Duration::from_secs(5));
+            theirs.run_for(Duration::from_secs(5));
+            prop_assert_eq!(left(&ours), left(&theirs), "law {}", law);
+        }
+    }
+
+    /// Strict priority against the discipline of that name.
+    #[test]
+    fn levels_are_strict_priority(arrivals in arrivals()) {
+        let mut ours = ruled(Some(&priority(None)));
+        let text = format!("voice web bulk, rate = 10 Mbit/s, limit = {LIMIT} packets");
+        let mut cx = BuildCx::default();
+        let element = (priority::TYPE.build)(&args(&text), &mut cx).unwrap_or_else(|e| panic!("{e:?}"));
+        let mut theirs = Bench::with_seed(element, 1, 1);
+        let ids = [cx.class("voice"), cx.class("voice"), cx.class("web"), cx.class("bulk")];
+        for (n, (gap, class, ip_len)) in arrivals.iter().enumerate() {
+            for bench in [&mut ours, &mut theirs] {
+                bench.run_for(Duration::from_micros(*gap));
+                push_as(bench, *class, *ip_len, n, ids[*class]);
+            }
+        }
+        ours.run_for(Duration::from_secs(1));
+        theirs.run_for(Duration::from_secs(1));
+        prop_assert_eq!(left(&ours), left(&theirs));
+    }
+
+    /// Two classes in token buckets keep bounds that can be kept while the third floods the line.
+    #[test]
+    fn bounds_of_a_ruled_tree_hold_where_they_can(
+        bursts in prop::array::uniform2(1u64..8),
+        more_us in prop::array::uniform2(0u64..9_000),
+        gaps in prop::collection::vec((0u64..6_000, 0usize..2, 1u64..9), 1..60),
+    ) {
+        // 10 Mbit/s: all bursts, each with what its bucket earns meanwhile, and one frame before the shorter bound.
+        let need = RATE.time_for(Bytes((bursts[0] + bursts[1]) * 2 * 414 + 1514));
+        let bounds = more_us.map(|more| need + Duration::from_micros(more));
+        let goal = |delay, bound| HpdGoal { delay, bound };
+        let goals = [goal(100, Some(bounds[0])), goal(1_000, Some(bounds[1])), goal(1, None)];
+        let mut bench = limited(Some(&RuleSpec::Hpd(leaves(goals), LINE)), 60);
+        // In quarters of the line: a byte of a class every 3,200 ns.
+        let mut tokens = bursts.map(|b| (b * 414 * 3_200, 0u64));
+        let mut came = Vec::new();
+        for (gap_us, class, count) in gaps {
+            bench.run_for(Duration::from_micros(gap_us));
+            let now = bench.now().0;
+            (0..20).for_each(|_| push(&mut bench, 3, 1500, 0xffff));
+            let (level, since) = &mut tokens[class];
+            *level = (*level + (now - *since)).min(bursts[class] * 414 * 3_200);
+            *since = now;
+            for _ in 0..count {
+                if *level >= 414 * 3_200 {
+                    *level -= 414 * 3_200;
+                    push(&mut bench, LEAVES[class], 400, came.len());
+                    came.push((now, class));
+                }
+            }
+        }
+        bench.run_for(Duration::from_secs(1));
+        let mut seen = 0;
+        for (at, packet) in left_whole(&bench) {
+            let number = usize::from(number(packet));
+            if number == 0xffff {
+                continue;
+            }
+            let (since, class) = came[number];
+            seen += 1;
+            let waited = at - since;
+            prop_assert!(waited <= bounds[class].0, "class {} waited {} ns of {}", class, waited, bounds[class]);
+        }
+        prop_assert_eq!(seen, came.len());
+    }
+
     /// Laws come and go, classes go, and everything that found room leaves, each leaf's packets in order.
     #[test]
     fn another_law_loses_and_reorders_nothing(
         arrivals in arrivals(),
-        changes in prop::collection::vec((0usize..300, 0usize..4), 0..8),
+        changes in prop::collection::vec((0usize..300, 0usize..8), 0..8),
         removed in prop::option::of(0usize..300),
     ) {
-        let laws = [None, Some(hfsc()), Some(htb()), Some(wf2q())];
+        let ceiling = Some((Rate::from_mbit(3), Bytes(4_000)));
+        let laws = [
+            None,
+            Some(hfsc()),
+            Some(htb()),
+            Some(wf2q()),
+            Some(priority(ceiling)),
+            Some(cbq()),
+            Some(hpd(Some(Duration::from_millis(30)))),
+            Some(jobs(1_000)),
+        ];
         let mut bench = ruled(None);
         for (n, (gap, class, ip_len)) in arrivals.iter().enumerate() {
             bench.run_for(Duration::from_micros(*gap));
             for (_, law) in changes.iter().filter(|(at, _)| *at == n) {
                 let held = tree(&mut bench).held();
+                let lost: u64 = bench.driver.counters(bench.node).expect("it exists").drops.iter().sum();
                 commit(&mut bench, TreeChange::prepare(Vec::new()).ruled(laws[*law].as_ref()));
                 prop_assert_eq!(tree(&mut bench).is_ruled(), *law != 0);
-                prop_assert!(held - tree(&mut bench).held() <= 1, "the line may have been free");
+                let dropped: u64 = bench.driver.counters(bench.node).expect("it exists").drops.iter().sum();
+                prop_assert!(held - tree(&mut bench).held() <= 1 + dropped - lost, "the line may have been free");
             }
             if removed == Some(n) {
                 let index = NodeIndex(SLOTS[3]);
@@ -242,7 +429,9 @@ fn told_often(spec: &RuleSpec, n: u64) -> RuleSpec {
             classes[2].1.link_share = Some(Curve::linear(Rate::from_kbit(3_000 + n % 7)))
         }
         RuleSpec::Htb(classes) => classes[2].1.quantum = 2_000 + (n % 7) as u32,
-        RuleSpec::Wf2q(..) => {}
+        RuleSpec::Cbq(classes, _) => classes[2].1.maxburst = Some(10 + (n % 7) as u32),
+        RuleSpec::Priority(classes) => classes[1].1.quantum = 2_000 + (n % 7) as u32,
+        RuleSpec::Wf2q(..) | RuleSpec::Hpd(..) | RuleSpec::Jobs(..) => {}
     }
     spec
 }
@@ -270,10 +459,9 @@ fn of_voice(spec: &RuleSpec) -> [u64; 2] {
 #[test]
 fn a_law_that_is_changed_often_gives_no_bursts_away() {
     // At its ceiling of 3 Mbit/s by HTB, at its limit of 2.5 Mbit/s by HFSC, at the 2 Mbit/s of its curve without a share.
-    let RuleSpec::Hfsc(limited, slack) = hfsc() else { unreachable!("it is one") };
-    let (mut limited, mut by_curve) =
-        (RuleSpec::Hfsc(limited.clone(), slack), RuleSpec::Hfsc(limited, slack));
-    if let RuleSpec::Hfsc(classes, _) = &mut limited {
+    let RuleSpec::Hfsc(curves, slack) = hfsc() else { unreachable!("it is one") };
+    let (mut by_limit, mut by_curve) = (RuleSpec::Hfsc(curves.clone(), slack), RuleSpec::Hfsc(curves, slack));
+    if let RuleSpec::Hfsc(classes, _) = &mut by_limit {
         classes[0].1.real_time = None;
         classes[0].1.upper_limit = Some(Curve::linear(Rate::from_kbit(2_500)));
         classes[0].1.link_share = Some(Curve::linear(Rate::from_mbit(8)));
@@ -281,7 +469,9 @@ fn a_law_that_is_changed_often_gives_no_bursts_away() {
     if let RuleSpec::Hfsc(classes, _) = &mut by_curve {
         classes[0].1.link_share = None;
     }
-    for (spec, rate) in [(htb(), 3_000_000), (limited, 2_500_000), (by_curve, 2_000_000)] {
+    let level = priority(Some((Rate::from_mbit(3), Bytes(4_000))));
+    for (spec, rate) in [(htb(), 3_000_000), (by_limit, 2_500_000), (by_curve, 2_000_000), (level, 3_000_000)]
+    {
         let [changing, still] = of_voice(&spec);
         let most = rate / 8 + 4_000 + 2 * 1_000;
         assert!(changing <= most && still <= most, "{changing} and {still} of {most}: {spec:?}");

@@ -401,13 +401,16 @@ impl ClassTree {
         };
         let charge = packet.len() as u64 + u64::from(self.link.overhead_bytes);
         if self.rule.is_some() {
-            self.charge_ruled(ix, charge, now);
+            self.charge_ruled(ix, charge, now, packet.meta().queued_at);
         } else {
             self.charge(ix, row, charge, now);
         }
         let node = self.nodes.at(ix);
         if node.state == State::Draining && node.rows == 0 && node.queue().is_some_and(|q| q.is_empty()) {
             self.free(ix);
+        }
+        if self.rule.is_some() {
+            self.shed(cx);
         }
         Some(packet)
     }
@@ -443,6 +446,7 @@ impl ClassTree {
                 DropReason::QueueFull => cold.dropped_full += 1,
                 _ => cold.dropped_early += 1,
             }
+            self.tell_loss(ix, charge);
             return cx.drop(packet, reason);
         }
         self.held += 1;

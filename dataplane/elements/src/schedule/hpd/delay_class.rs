@@ -1,5 +1,6 @@
 //! One class: its queue, how long its packets have waited, and how long they still may.
 
+use super::law::Average;
 use crate::queue::{FifoConfig, FifoQueue};
 use perhop_packet::Packet;
 use perhop_units::{Duration, Instant, Tokens};
@@ -57,9 +58,8 @@ pub struct DelayClass {
     /// Wire bytes that ever came in and went out.
     bytes_in: u64,
     bytes_out: u64,
-    /// Waiting times of packets sent lately, in ns, and their number.
-    sum: u128,
-    count: u64,
+    /// Waiting times of packets sent lately.
+    average: Average,
     pub(super) counters: DelayCounters,
 }
 
@@ -73,8 +73,7 @@ impl DelayClass {
             tightest: VecDeque::new(),
             bytes_in: 0,
             bytes_out: 0,
-            sum: 0,
-            count: 0,
+            average: Average::default(),
             counters: DelayCounters::default(),
         }
     }
@@ -122,12 +121,7 @@ impl DelayClass {
         }
         self.bytes_out += len + u64::from(self.queue.overhead());
         let waited = now.since(arrived);
-        self.sum += u128::from(waited.0);
-        self.count += 1;
-        if self.count >= memory.max(2) {
-            // Half of what was before counts on: old load is forgotten, the average does not jump.
-            (self.sum, self.count) = (self.sum / 2, self.count / 2);
-        }
+        self.average.add(waited, memory);
         let c = &mut self.counters;
         c.packets += 1;
         c.bytes += len;
@@ -149,7 +143,7 @@ impl DelayClass {
 
     /// Average waiting time of packets sent, in ns.
     pub(super) fn average(&self) -> u64 {
-        u64::try_from(self.sum / u128::from(self.count.max(1))).unwrap_or(u64::MAX)
+        self.average.mean()
     }
 
     /// Whether some packet would miss its bound if, before the class is served without pause, the line sent `ahead` bytes
@@ -166,7 +160,7 @@ impl DelayClass {
         for Waiting { arrived, len, .. } in old.waiting.drain(..) {
             self.note(arrived, rate, len);
         }
-        (self.sum, self.count, self.counters) = (old.sum, old.count, old.counters);
+        (self.average, self.counters) = (old.average, old.counters);
     }
 
     /// Forgets what has been drained.

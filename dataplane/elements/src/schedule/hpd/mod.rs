@@ -51,10 +51,13 @@
 //! Differentiation of Internet Traffic*, 2005; how nearness to it is found is our own.
 
 mod delay_class;
+mod law;
 #[cfg(test)]
 mod tests;
 
 pub use delay_class::{DelayClass, DelayConfig, DelayCounters};
+pub use law::HpdGoal;
+pub(super) use law::HpdLaw;
 
 use super::bands::MAX_BANDS;
 use super::lists::Lists;
@@ -102,9 +105,6 @@ pub struct Hpd {
     held: u64,
     held_bytes: u64,
 }
-
-/// One, as a weight with 32 fraction bits.
-const ONE: u64 = 1 << 32;
 
 impl Hpd {
     /// Empty classes.
@@ -158,19 +158,12 @@ impl Hpd {
 
     /// The class whose delay is largest in proportion.
     fn most_delayed(&self, now: Instant) -> Option<usize> {
-        let g = if self.config.g == Probability::ONE { ONE } else { u64::from(self.config.g.0) };
-        let mut best: Option<(usize, u128, u128)> = None;
-        for (n, class) in self.classes.iter().enumerate() {
-            let Some(waited) = class.waited(now) else { continue };
-            let delay =
-                u128::from(class.average()) * u128::from(g) + u128::from(waited.0) * u128::from(ONE - g);
-            let part = u128::from(class.config.delay.max(1));
-            // delay / part, without dividing: times are below 2^64, so that products fit.
-            if best.is_none_or(|(_, d, p)| wide(delay, p) > wide(d, part)) {
-                best = Some((n, delay, part));
-            }
-        }
-        best.map(|(n, ..)| n)
+        let waiting = self
+            .classes
+            .iter()
+            .enumerate()
+            .filter_map(|(n, class)| Some((n, class.average(), class.waited(now)?, class.config.delay)));
+        law::most_delayed(self.config.g, waiting)
     }
 
     fn recount(&mut self) {
@@ -181,11 +174,6 @@ impl Hpd {
     fn delta(&self, before: (u64, u64)) -> Delta {
         Delta::between(before, (self.held, self.held_bytes))
     }
-}
-
-/// Product of a delay below 2⁹⁷ and a proportion below 2²⁰, which fits.
-fn wide(delay: u128, part: u128) -> u128 {
-    delay.saturating_mul(part)
 }
 
 impl Discipline for Hpd {
@@ -342,8 +330,8 @@ fn read(r: &mut Reader<'_>, cx: &mut BuildCx) -> HpdConfig {
         rate: r.required_in("rate", None, crate::meter::RATE_RANGE),
         frame: r.optional_in("frame", None, Bytes(1514), Bytes(64)..=Bytes(65_536)).0,
         overhead: r.optional_in("overhead", None, Bytes(0), Bytes(0)..=Bytes(256)).0 as u32,
-        g: r.optional("g", None).unwrap_or(Probability((ONE / 8 * 7) as u32)),
-        memory: r.optional_in("memory", None, 65_536, 2..=1_000_000_000),
+        g: r.optional("g", None).unwrap_or(law::LONG_TERM),
+        memory: r.optional_in("memory", None, law::MEMORY, 2..=1_000_000_000),
         limit: r.optional("limit", None).unwrap_or(QueueLimit::Time(100_000_000)),
         classes,
         dscp,

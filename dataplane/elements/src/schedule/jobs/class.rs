@@ -1,18 +1,15 @@
-//! One class: its queue, its credit, and what it has lost.
+//! One class: its queue and counters.
 
-use super::law::{Backlog, JobsClass, Losses};
+use super::super::leaves::Waiting;
 use crate::queue::{FifoQueue, MAX_PACKETS};
 use perhop_element::CounterSink;
 use perhop_packet::Packet;
-use perhop_units::{Bytes, Duration, Instant, QueueLimit, Rate, Tokens};
+use perhop_units::{Duration, Instant, QueueLimit, Rate};
 
 /// The state of a class.
 #[derive(Debug)]
 pub(super) struct Class {
     queue: FifoQueue,
-    /// What its rate has earned, less what it sent, in 10⁻⁹ bit.
-    credit: i128,
-    pub(super) losses: Losses,
     pub(super) over_loss: u64,
     packets: u64,
     bytes: u64,
@@ -25,8 +22,6 @@ impl Class {
         Self {
             // All classes together are bounded elsewhere.
             queue: FifoQueue::new(QueueLimit::Packets(MAX_PACKETS), Rate::ZERO, overhead),
-            credit: 0,
-            losses: Losses::default(),
             over_loss: 0,
             packets: 0,
             bytes: 0,
@@ -35,22 +30,17 @@ impl Class {
         }
     }
 
-    fn wire(&self, len: usize) -> Bytes {
-        Bytes(len as u64 + u64::from(self.queue.overhead()))
+    /// Bytes of a packet on the line.
+    pub(super) fn wire(&self, len: usize) -> u64 {
+        len as u64 + u64::from(self.queue.overhead())
     }
 
     /// Appends a packet; the queue itself has room for all there may be.
     pub(super) fn take(&mut self, packet: Packet) {
-        self.losses.offered += self.wire(packet.len()).0;
         if let Err(packet) = self.queue.offer(packet) {
             debug_assert!(false, "more packets than a queue holds");
             packet.release();
         }
-    }
-
-    /// Bytes of the oldest packet, overhead included.
-    pub(super) fn front_bytes(&self) -> Option<Bytes> {
-        self.queue.front_len().map(|len| self.wire(len))
     }
 
     pub(super) fn front_len(&self) -> Option<usize> {
@@ -65,57 +55,32 @@ impl Class {
         self.queue.frame_bytes()
     }
 
-    pub(super) fn backlog(&self, now: Instant) -> Backlog {
+    pub(super) fn waiting(&self, now: Instant) -> Waiting {
         let waited = self.queue.front_meta().map_or(Duration::ZERO, |meta| now.since(meta.queued_at));
-        Backlog { bytes: self.queue.bytes().0, waited }
-    }
-
-    pub(super) fn credit(&self) -> i128 {
-        self.credit
-    }
-
-    /// Earns credit, if it has packets.
-    pub(super) fn earn(&mut self, rate: Rate, time: Duration) {
-        if !self.queue.is_empty() {
-            self.credit += i128::from(rate.earned(time).0);
-        }
-    }
-
-    /// Begins to have packets with this credit: what it had or owed is forgotten.
-    pub(super) fn begin(&mut self, credit: i128) {
-        self.credit = credit;
+        let head = self.queue.front_len().map_or(0, |len| self.wire(len));
+        Waiting { bytes: self.queue.bytes().0, head, waited }
     }
 
     /// Takes the oldest packet to send it.
     pub(super) fn send(&mut self, now: Instant, bound: Option<Duration>) -> Option<Packet> {
         let packet = self.queue.pop()?;
-        self.credit -= i128::from(self.wire(packet.len()).0) * i128::from(Tokens::PER_BYTE);
         self.packets += 1;
         self.bytes += packet.len() as u64;
         self.late += u64::from(bound.is_some_and(|bound| now.since(packet.meta().queued_at) > bound));
         Some(packet)
     }
 
-    /// Takes the oldest packet to drop it, and whether that is more than is allowed.
-    pub(super) fn lose(&mut self, config: &JobsClass) -> Option<(Packet, bool)> {
+    /// Takes the oldest packet to drop it.
+    pub(super) fn lose(&mut self) -> Option<Packet> {
         let packet = self.queue.pop()?;
-        let len = self.wire(packet.len());
-        let over = !self.losses.allow(config, len);
-        self.losses.lost += len.0;
         self.dropped += 1;
-        Some((packet, over))
-    }
-
-    /// Everything is empty: losses so far do not count any more.
-    pub(super) fn begin_anew(&mut self) {
-        (self.losses, self.credit) = (Losses::default(), 0);
+        Some(packet)
     }
 
     pub(super) fn drain(&mut self, mut each: impl FnMut(Packet)) {
         while let Some(packet) = self.queue.pop() {
             each(packet);
         }
-        self.begin_anew();
     }
 
     /// Takes over a predecessor.

@@ -1,12 +1,11 @@
 //! Rates of classes by feedback from delays, and whom to drop by feedback from losses, as plain structures.
 
-use perhop_units::{Bytes, Duration, Probability, Rate, Tokens};
+use super::super::leaves::Waiting;
+use perhop_units::{Bytes, Duration, Instant, Probability, Rate, Tokens};
 
 /// What one class is promised.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobsClass {
-    /// Its name.
-    pub name: String,
     /// Its delay in proportion to that of the others, at least 1; `None`: in no proportion.
     pub delay: Option<u32>,
     /// The longest its packets should wait.
@@ -19,13 +18,163 @@ pub struct JobsClass {
     pub rate: Rate,
 }
 
-/// What the feedback knows of a class at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Backlog {
-    /// Bytes waiting, the line's overhead included.
-    pub(super) bytes: u64,
-    /// How long the oldest has waited.
-    pub(super) waited: Duration,
+/// Why a packet has to go unsent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Loss {
+    /// All classes together hold too much.
+    Full,
+    /// Not all that have bounds can be in time.
+    Late,
+}
+
+/// All classes: their rates, what these have earned, and what was lost. The owner of the queues says what waits, drops
+/// whom it is told to drop and sends for whom it is told to send.
+#[derive(Clone, Debug)]
+pub(in super::super) struct JobsLaw {
+    line: Rate,
+    classes: Vec<JobsClass>,
+    waiting: Vec<Waiting>,
+    needs: Vec<u64>,
+    rates: Vec<u64>,
+    /// What a rate has earned, less what its class sent, in 10⁻⁹ bit.
+    credits: Vec<i128>,
+    losses: Vec<Losses>,
+    /// When rates last earned credit.
+    earned: Instant,
+}
+
+impl JobsLaw {
+    /// Classes without packets.
+    pub(in super::super) fn new(line: Rate, classes: Vec<JobsClass>) -> Self {
+        let count = classes.len();
+        Self {
+            line,
+            classes,
+            waiting: vec![Waiting::default(); count],
+            needs: vec![0; count],
+            rates: vec![0; count],
+            credits: vec![0; count],
+            losses: vec![Losses::default(); count],
+            earned: Instant::ZERO,
+        }
+    }
+
+    /// What a class was promised.
+    pub(super) fn class(&self, class: usize) -> &JobsClass {
+        &self.classes[class]
+    }
+
+    /// The rate that a class has now, bit/s.
+    pub(super) fn rate(&self, class: usize) -> u64 {
+        self.rates[class]
+    }
+
+    /// Goes on as `old`, a law of the same classes.
+    pub(super) fn succeed(&mut self, old: Self) {
+        let Self { line, classes, .. } = self;
+        *self = Self { line: *line, classes: std::mem::take(classes), ..old };
+    }
+
+    /// Goes on with what a predecessor knows of its class `of`.
+    pub(in super::super) fn adopt(&mut self, class: usize, old: &Self, of: usize) {
+        self.earned = self.earned.max(old.earned);
+        self.rates[class] = old.rates[of];
+        self.credits[class] = old.credits[of];
+        self.losses[class] = old.losses[of];
+    }
+
+    /// Gives classes with packets credit at their rates until `now`.
+    pub(in super::super) fn earn(&mut self, now: Instant) {
+        let time = now.since(self.earned);
+        self.earned = self.earned.max(now);
+        for (n, credit) in self.credits.iter_mut().enumerate().filter(|(n, _)| self.waiting[*n].bytes > 0) {
+            *credit += i128::from(Rate(self.rates[n]).earned(time).0);
+        }
+    }
+
+    /// A packet of `len` bytes comes to a class. [`JobsLaw::earn`] went before.
+    pub(in super::super) fn came(&mut self, class: usize, len: u64) {
+        if self.waiting[class].bytes == 0 {
+            // As far behind as the others in the mean: neither its rest nor theirs is held against anybody.
+            let others = || (0..self.classes.len()).filter(|n| self.waiting[*n].bytes > 0);
+            let sum: i128 = others().map(|n| self.credits[n]).sum();
+            self.credits[class] = sum / others().count().max(1) as i128;
+        }
+        self.losses[class].offered += len;
+    }
+
+    /// Says what waits in a class.
+    pub(in super::super) fn see(&mut self, class: usize, waiting: Waiting) {
+        self.waiting[class] = waiting;
+    }
+
+    /// The class whose oldest packet is to be dropped, and why. To be asked, after each change, until it names none.
+    /// `exceeds`: whether all of them hold too much.
+    pub(in super::super) fn loses(&mut self, exceeds: bool) -> Option<(usize, Loss)> {
+        if exceeds {
+            // A full buffer must lose somebody's packet, whatever was promised.
+            let class = self.least_lost(true, |_| true).or_else(|| self.least_lost(false, |_| true))?;
+            return Some((class, Loss::Full));
+        }
+        let mut sum = 0u64;
+        for (n, class) in self.classes.iter().enumerate() {
+            self.needs[n] = needed(class, self.waiting[n]).unwrap_or(self.line.0);
+            sum = sum.saturating_add(self.needs[n]);
+        }
+        if sum <= self.line.0 {
+            return None;
+        }
+        Some((self.least_lost(true, |class| class.bound.is_some())?, Loss::Late))
+    }
+
+    /// The class with packets whose loss is least in proportion, of those that `may`, and `within` their bounds of loss.
+    fn least_lost(&self, within: bool, may: impl Fn(&JobsClass) -> bool) -> Option<usize> {
+        let open = (0..self.classes.len()).filter(|n| {
+            let (class, head) = (&self.classes[*n], self.waiting[*n].head);
+            head > 0 && may(class) && (!within || self.losses[*n].allow(class, Bytes(head)))
+        });
+        open.min_by_key(|n| self.losses[*n].normal(&self.classes[*n]))
+    }
+
+    /// A class lost a packet of `len` bytes. Whether that is more than its bound allows.
+    pub(in super::super) fn lost(&mut self, class: usize, len: u64) -> bool {
+        let over = !self.losses[class].allow(&self.classes[class], Bytes(len));
+        self.losses[class].lost += len;
+        over
+    }
+
+    /// Moves the rates, after [`JobsLaw::loses`] named nobody. When nothing waits, losses so far do not count any more.
+    pub(in super::super) fn adjust(&mut self) {
+        move_rates(self.line, &self.classes, &self.waiting, &self.needs, &mut self.rates);
+        if self.waiting.iter().all(|w| w.bytes == 0) {
+            self.begin_anew();
+        }
+    }
+
+    /// Forgets losses and credit.
+    pub(super) fn begin_anew(&mut self) {
+        self.losses.fill(Losses::default());
+        self.credits.fill(0);
+    }
+
+    /// Forgets rates as well.
+    pub(super) fn clear(&mut self) {
+        self.begin_anew();
+        self.waiting.fill(Waiting::default());
+        self.rates.fill(0);
+    }
+
+    /// The class that is furthest behind its rate at `now`.
+    pub(in super::super) fn choose(&mut self, now: Instant) -> Option<usize> {
+        self.earn(now);
+        let open = (0..self.classes.len()).filter(|n| self.waiting[*n].head > 0);
+        open.max_by_key(|n| (self.credits[*n], std::cmp::Reverse(*n)))
+    }
+
+    /// A class sent `len` bytes.
+    pub(in super::super) fn sent(&mut self, class: usize, len: u64) {
+        self.credits[class] -= i128::from(len) * i128::from(Tokens::PER_BYTE);
+    }
 }
 
 /// One part of normalised delays and losses.
@@ -35,7 +184,7 @@ const UNIT: u128 = 1 << 20;
 const LEAST: u64 = 1000;
 
 /// What a class needs from now on to keep its rate and, for all that waits, its bound; `None`: its oldest packet is late.
-pub(super) fn needed(class: &JobsClass, backlog: Backlog) -> Option<u64> {
+fn needed(class: &JobsClass, backlog: Waiting) -> Option<u64> {
     if backlog.bytes == 0 {
         return Some(0);
     }
@@ -51,13 +200,7 @@ pub(super) fn needed(class: &JobsClass, backlog: Backlog) -> Option<u64> {
 
 /// Moves `rates` so that delays in proportion come together, each class with packets has what it `needs`, and all of them
 /// have the line's. That of a class without packets stays until it has some. O(classes).
-pub(super) fn move_rates(
-    line: Rate,
-    classes: &[JobsClass],
-    backlogs: &[Backlog],
-    needs: &[u64],
-    rates: &mut [u64],
-) {
+fn move_rates(line: Rate, classes: &[JobsClass], backlogs: &[Waiting], needs: &[u64], rates: &mut [u64]) {
     let part = line.0 / classes.len().max(1) as u64;
     for rate in rates.iter_mut() {
         *rate = if *rate == 0 { part } else { (*rate).max(line.0 / LEAST) }.max(1);
@@ -68,7 +211,7 @@ pub(super) fn move_rates(
 
 /// Raises the rates of classes whose delay is above the mean in proportion, lowers those of others. The delay of a class
 /// is the mean of how long its oldest packet has waited and how long its newest will, so that the feedback does not lag.
-fn follow_delays(classes: &[JobsClass], backlogs: &[Backlog], rates: &mut [u64]) {
+fn follow_delays(classes: &[JobsClass], backlogs: &[Waiting], rates: &mut [u64]) {
     let service = |n: usize| u128::from(backlogs[n].bytes) * Tokens::PER_BYTE as u128;
     let delay = |n: usize, rate: u64| {
         let weight = u128::from(classes[n].delay?.max(1));
@@ -99,7 +242,7 @@ fn follow_delays(classes: &[JobsClass], backlogs: &[Backlog], rates: &mut [u64])
 }
 
 /// Gives each class with packets what it needs, and the rest in proportion to what its rate is above that.
-fn share_out(line: Rate, backlogs: &[Backlog], needs: &[u64], rates: &mut [u64]) {
+fn share_out(line: Rate, backlogs: &[Waiting], needs: &[u64], rates: &mut [u64]) {
     let needed: u128 = needs.iter().map(|n| u128::from(*n)).sum();
     let line = u128::from(line.0);
     let above = |n: usize, rate: u64| u128::from(rate.saturating_sub(needs[n]));
@@ -119,14 +262,14 @@ fn share_out(line: Rate, backlogs: &[Backlog], needs: &[u64], rates: &mut [u64])
 
 /// Bytes that came and were lost since everything was empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Losses {
-    pub(super) offered: u64,
-    pub(super) lost: u64,
+struct Losses {
+    offered: u64,
+    lost: u64,
 }
 
 impl Losses {
     /// Whether `len` more may be lost within the bound.
-    pub(super) fn allow(self, class: &JobsClass, len: Bytes) -> bool {
+    fn allow(self, class: &JobsClass, len: Bytes) -> bool {
         class.loss_bound.is_none_or(|bound| {
             let part = if bound == Probability::ONE { 1 << 32 } else { u128::from(bound.0) };
             u128::from(self.lost + len.0) << 32 <= u128::from(self.offered) * part
@@ -134,7 +277,7 @@ impl Losses {
     }
 
     /// Its part of loss, in proportion; who has the least is dropped from next.
-    pub(super) fn normal(self, class: &JobsClass) -> u128 {
+    fn normal(self, class: &JobsClass) -> u128 {
         u128::from(self.lost) * UNIT * UNIT / u128::from(self.offered.max(1)) / u128::from(class.loss.max(1))
     }
 }
@@ -145,7 +288,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn class(delay: Option<u32>) -> JobsClass {
-        JobsClass { name: String::new(), delay, bound: None, loss: 1, loss_bound: None, rate: Rate::ZERO }
+        JobsClass { delay, bound: None, loss: 1, loss_bound: None, rate: Rate::ZERO }
     }
 
     proptest! {
@@ -158,7 +301,7 @@ mod tests {
             let line = Rate::from_mbit(10);
             let classes: Vec<_> = states.iter().map(|s| class(Some(s.2))).collect();
             let backlogs: Vec<_> =
-                states.iter().map(|s| Backlog { bytes: s.0, waited: Duration(s.1) }).collect();
+                states.iter().map(|s| Waiting { bytes: s.0, waited: Duration(s.1), head: 0 }).collect();
             let needs: Vec<u64> = states.iter().map(|s| if s.0 > 0 { s.3 } else { 0 }).collect();
             let mut rates: Vec<u64> = states.iter().map(|s| s.4).collect();
             let before = rates.clone();
@@ -178,11 +321,11 @@ mod tests {
         #[test]
         fn a_bound_needs_all_that_waits_in_the_time_left(bytes in 1u64..1_000_000, left in 1u64..10_000_000_000) {
             let class = JobsClass { bound: Some(Duration(left + 77)), ..class(None) };
-            let need = needed(&class, Backlog { bytes, waited: Duration(77) }).expect("time is left");
+            let need = needed(&class, Waiting { bytes, waited: Duration(77), head: 0 }).expect("time is left");
             let sent = |rate: u64| u128::from(rate) * u128::from(left);
             let all = u128::from(bytes) * 8_000_000_000;
             prop_assert!(sent(need) >= all && sent(need - 1) < all);
-            prop_assert_eq!(needed(&class, Backlog { bytes, waited: Duration(left + 77) }), None);
+            prop_assert_eq!(needed(&class, Waiting { bytes, waited: Duration(left + 77), head: 0 }), None);
         }
     }
 }

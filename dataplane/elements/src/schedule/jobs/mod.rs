@@ -56,6 +56,7 @@ mod law;
 mod tests;
 
 pub use law::JobsClass;
+pub(super) use law::{JobsLaw, Loss};
 
 use super::bands::MAX_BANDS;
 use super::hfsc::read_limits;
@@ -65,7 +66,6 @@ use super::transmitter::{Transmitter, TransmitterConfig};
 use super::tree_names::TreeNames;
 use crate::plumbing::adapter::as_any;
 use class::Class;
-use law::{Backlog, move_rates, needed};
 use perhop_element::{
     ArgError, Args, Budget, BuildCx, CounterSink, Cx, Delta, Discipline, Element, ElementState, ElementType,
     Head, PortCount, Reader,
@@ -79,14 +79,8 @@ pub struct Jobs {
     rate: Rate,
     limit: QueueLimit,
     overhead: u32,
-    configs: Vec<JobsClass>,
+    law: JobsLaw,
     classes: Vec<Class>,
-    /// By class, filled for each step of the feedback.
-    backlogs: Vec<Backlog>,
-    needs: Vec<u64>,
-    rates: Vec<u64>,
-    /// When rates last earned credit.
-    earned: Instant,
     promised: Option<usize>,
     held: u64,
     held_bytes: u64,
@@ -94,18 +88,13 @@ pub struct Jobs {
 
 impl Jobs {
     fn new(tree: TreeNames, rate: Rate, limit: QueueLimit, overhead: u32, configs: Vec<JobsClass>) -> Self {
-        let count = configs.len();
         Self {
             tree,
             rate,
             limit,
             overhead,
-            configs,
-            classes: (0..count).map(|_| Class::new(overhead)).collect(),
-            backlogs: vec![Backlog::default(); count],
-            needs: vec![0; count],
-            rates: vec![0; count],
-            earned: Instant::ZERO,
+            classes: configs.iter().map(|_| Class::new(overhead)).collect(),
+            law: JobsLaw::new(rate, configs),
             promised: None,
             held: 0,
             held_bytes: 0,
@@ -123,37 +112,25 @@ impl Jobs {
         }
     }
 
-    /// Gives classes credit at their rates until `now`.
-    fn earn(&mut self, now: Instant) {
-        let time = now.since(self.earned);
-        self.earned = self.earned.max(now);
-        for (class, rate) in self.classes.iter_mut().zip(&self.rates) {
-            class.earn(Rate(*rate), time);
+    fn see(&mut self, now: Instant) {
+        for (n, class) in self.classes.iter().enumerate() {
+            self.law.see(n, class.waiting(now));
         }
     }
 
-    /// Drops the oldest packet of the class whose loss is least in proportion, of those that `may`.
-    fn drop_one(&mut self, cx: &mut Cx<'_>, reason: DropReason, may: impl Fn(&JobsClass) -> bool) -> bool {
-        let allowed = |within: bool| {
-            let open = (0..self.classes.len()).filter(|n| {
-                let class = &self.classes[*n];
-                class.front_bytes().is_some_and(|len| {
-                    may(&self.configs[*n]) && (!within || class.losses.allow(&self.configs[*n], len))
-                })
-            });
-            open.min_by_key(|n| self.classes[*n].losses.normal(&self.configs[*n]))
-        };
-        let full = reason == DropReason::QueueFull;
-        // A full buffer must lose somebody's packet, whatever was promised.
-        let Some(n) = allowed(true).or_else(|| if full { allowed(false) } else { None }) else {
-            return false;
-        };
-        let config = &self.configs[n];
-        let Some((packet, over)) = self.classes[n].lose(config) else { return false };
-        self.classes[n].over_loss += u64::from(over);
-        self.forget(packet.len() as u64);
-        cx.drop(packet, reason);
-        true
+    /// Makes room, drops what cannot be in time, and moves the rates.
+    fn adjust(&mut self, cx: &mut Cx<'_>) {
+        loop {
+            self.see(cx.now());
+            let exceeds = self.exceeds();
+            let Some((n, why)) = self.law.loses(exceeds) else { break };
+            let Some(packet) = self.classes[n].lose() else { break };
+            let len = self.classes[n].wire(packet.len());
+            self.classes[n].over_loss += u64::from(self.law.lost(n, len));
+            self.forget(packet.len() as u64);
+            cx.drop(packet, if why == Loss::Full { DropReason::QueueFull } else { DropReason::CoDel });
+        }
+        self.law.adjust();
     }
 
     fn forget(&mut self, len: u64) {
@@ -162,32 +139,11 @@ impl Jobs {
         self.held_bytes -= len;
     }
 
-    /// Makes room, drops what cannot be in time, and moves the rates.
-    fn adjust(&mut self, cx: &mut Cx<'_>) {
-        while self.exceeds() && self.drop_one(cx, DropReason::QueueFull, |_| true) {}
-        let now = cx.now();
-        loop {
-            let mut sum = 0u64;
-            for n in 0..self.classes.len() {
-                self.backlogs[n] = self.classes[n].backlog(now);
-                let need = needed(&self.configs[n], self.backlogs[n]);
-                self.needs[n] = need.unwrap_or(self.rate.0);
-                sum = sum.saturating_add(self.needs[n]);
-            }
-            if sum <= self.rate.0 || !self.drop_one(cx, DropReason::CoDel, |c| c.bound.is_some()) {
-                break;
-            }
-        }
-        move_rates(self.rate, &self.configs, &self.backlogs, &self.needs, &mut self.rates);
-        if self.held == 0 {
-            self.classes.iter_mut().for_each(Class::begin_anew);
-        }
-    }
-
     fn take(&mut self, cx: &mut Cx<'_>) -> Option<Packet> {
         let now = cx.now();
         let n = self.choose(now)?;
-        let packet = self.classes[n].send(now, self.configs[n].bound)?;
+        let packet = self.classes[n].send(now, self.law.class(n).bound)?;
+        self.law.sent(n, self.classes[n].wire(packet.len()));
         self.forget(packet.len() as u64);
         self.adjust(cx);
         Some(packet)
@@ -196,9 +152,7 @@ impl Jobs {
     /// The class that is furthest behind its rate.
     fn choose(&mut self, now: Instant) -> Option<usize> {
         if self.promised.is_none() {
-            self.earn(now);
-            let open = (0..self.classes.len()).filter(|n| self.classes[*n].front_bytes().is_some());
-            self.promised = open.max_by_key(|n| (self.classes[*n].credit(), std::cmp::Reverse(*n)));
+            self.promised = self.law.choose(now);
         }
         self.promised
     }
@@ -215,18 +169,14 @@ impl Discipline for Jobs {
 
     fn enqueue(&mut self, cx: &mut Cx<'_>, batch: &mut Batch) -> Delta {
         let before = (self.held, self.held_bytes);
-        self.earn(cx.now());
+        self.law.earn(cx.now());
         for mut packet in batch.drain() {
             packet.meta_mut().queued_at = cx.now();
             self.held += 1;
             self.held_bytes += packet.len() as u64;
             let class = self.tree.leaf_of(&packet);
-            if self.classes[class].front_bytes().is_none() {
-                // As far behind as the others in the mean: neither its rest nor theirs is held against anybody.
-                let others = || self.classes.iter().filter(|c| c.front_bytes().is_some()).map(Class::credit);
-                let mean = others().sum::<i128>() / others().count().max(1) as i128;
-                self.classes[class].begin(mean);
-            }
+            let len = self.classes[class].wire(packet.len());
+            self.law.came(class, len);
             self.classes[class].take(packet);
             self.promised = None;
             self.adjust(cx);
@@ -259,16 +209,17 @@ impl Discipline for Jobs {
 
     fn counters(&self, sink: &mut dyn CounterSink) {
         for (n, class) in self.classes.iter().enumerate() {
-            class.report(&self.configs[n].name, sink);
-            let rate = if class.packets_waiting() > 0 { self.rates[n] } else { 0 };
-            sink.gauge(&format!("rate_bps_{}", self.configs[n].name), rate);
+            let name = &self.tree.names[n];
+            class.report(name, sink);
+            let rate = if class.packets_waiting() > 0 { self.law.rate(n) } else { 0 };
+            sink.gauge(&format!("rate_bps_{name}"), rate);
         }
     }
 
     fn drain(&mut self, out: &mut Batch) {
         self.classes.iter_mut().for_each(|class| class.drain(|packet| out.push(packet)));
         (self.promised, self.held, self.held_bytes) = (None, 0, 0);
-        self.rates.fill(0);
+        self.law.clear();
     }
 
     fn export_state(&mut self) -> Option<ElementState> {
@@ -276,7 +227,9 @@ impl Discipline for Jobs {
         let classes = self.classes.iter_mut().map(|c| std::mem::replace(c, Class::new(overhead))).collect();
         (self.promised, self.held, self.held_bytes) = (None, 0, 0);
         let names = self.tree.names.clone();
-        Some(Box::new(State { names, classes, rates: self.rates.clone(), earned: self.earned }))
+        let law = self.law.clone();
+        self.law.clear();
+        Some(Box::new(State { names, classes, law }))
     }
 
     fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
@@ -289,7 +242,7 @@ impl Discipline for Jobs {
             self.held += class.packets_waiting();
             self.held_bytes += class.frame_bytes();
         }
-        (self.rates, self.earned) = (state.rates, state.earned);
+        self.law.succeed(state.law);
         Ok(())
     }
 
@@ -300,8 +253,7 @@ impl Discipline for Jobs {
 struct State {
     names: Vec<String>,
     classes: Vec<Class>,
-    rates: Vec<u64>,
-    earned: Instant,
+    law: JobsLaw,
 }
 
 fn read(r: &mut Reader<'_>, tree: &TreeNames, rate: Rate) -> Vec<JobsClass> {
@@ -321,7 +273,6 @@ fn read(r: &mut Reader<'_>, tree: &TreeNames, rate: Rate) -> Vec<JobsClass> {
         r.fail("rates", format!("rates are {sum} together"), Some(format!("at most {rate} together")));
     }
     let class = |n: usize| JobsClass {
-        name: tree.names[n].clone(),
         delay: if delays.is_empty() { Some(1) } else { weights[n] },
         bound: bounds[n],
         loss: losses[n].unwrap_or(1),

@@ -8,8 +8,8 @@ mod references;
 mod schedulers;
 mod tree;
 
-pub use schedulers::MAX_RULED_CLASSES;
-pub use tree::{Trees, implied_defaults, port_rate, port_scheduler, touched_ports};
+pub use schedulers::{MAX_RULED_CLASSES, foreign_goals, needs_rate, unknown_fields};
+pub use tree::{Trees, implied_defaults, port_queue, port_rate, port_scheduler, touched_ports};
 
 use super::store::Draft;
 use perhop_model::{ErrorItem, Key, Kind};

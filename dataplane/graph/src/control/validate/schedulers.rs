@@ -10,10 +10,48 @@ pub const MAX_RULED_CLASSES: usize = 63;
 
 const MICROSECOND: u64 = 1_000;
 const MINUTE: u64 = 60_000_000_000;
+const MAX_PROPORTION: u64 = 1_000_000;
+
+/// Whether it decides by the rate of the link.
+pub fn needs_rate(scheduler: Scheduler) -> bool {
+    match scheduler {
+        Scheduler::Hfsc | Scheduler::Htb | Scheduler::Cbq | Scheduler::Hpd | Scheduler::Jobs => true,
+        Scheduler::Tree | Scheduler::Wf2q | Scheduler::Priority => false,
+    }
+}
+
+/// The fields of a class that a scheduler cannot take although they are there, and why.
+pub fn unknown_fields(scheduler: Scheduler, c: &ClassSpec) -> Vec<(&'static str, &'static str)> {
+    let (names, why): (&[&str], _) = match scheduler {
+        Scheduler::Tree | Scheduler::Hfsc | Scheduler::Htb => (&[], ""),
+        Scheduler::Wf2q => (&["parent", "guarantee", "ceiling"], "shares by weight alone"),
+        Scheduler::Priority => (&["parent", "guarantee"], "goes by tier alone"),
+        Scheduler::Hpd => (&["parent", "guarantee", "ceiling"], "goes by waiting times alone"),
+        Scheduler::Jobs => (&["parent", "ceiling"], "has classes side by side, which share the whole link"),
+        Scheduler::Cbq if c.ceiling.is_some_and(|ceiling| ceiling != c.guarantee) => {
+            (&["ceiling"], "lends a class whatever there is, or nothing when the ceiling is the guarantee")
+        }
+        Scheduler::Cbq => (&[], ""),
+    };
+    let there = |name: &str| match name {
+        "parent" => c.parent.is_some(),
+        "guarantee" => !c.guarantee.is_zero(),
+        _ => c.ceiling.is_some(),
+    };
+    names.iter().filter(|name| there(name)).map(|name| (*name, why)).collect()
+}
+
+/// The goals of a class that are for other schedulers, with the name of those that know them.
+pub fn foreign_goals(scheduler: Scheduler, c: &ClassSpec) -> Vec<(&'static str, &'static str)> {
+    let follows_waits = matches!(scheduler, Scheduler::Hpd | Scheduler::Jobs);
+    let delay = (c.delay.is_some() && !follows_waits).then_some(("delay", "hpd or jobs"));
+    let loss = (c.loss.is_some() && scheduler != Scheduler::Jobs).then_some(("loss", "jobs"));
+    delay.into_iter().chain(loss).collect()
+}
 
 /// Checks a port that has `classes`.
 pub(super) fn port(at: &mut At<'_>, scheduler: Scheduler, rate: Rate, classes: usize) {
-    if matches!(scheduler, Scheduler::Hfsc | Scheduler::Htb) && rate.0 == 0 {
+    if needs_rate(scheduler) && rate.0 == 0 {
         let why = format!("{} needs the rate of the link, and this port has none", scheduler.name());
         at.error("scheduler", Code::OutOfRange, why);
     }
@@ -27,27 +65,43 @@ pub(super) fn port(at: &mut At<'_>, scheduler: Scheduler, rate: Rate, classes: u
 
 /// Checks a class of such a port.
 pub(super) fn class(at: &mut At<'_>, scheduler: Scheduler, c: &ClassSpec, is_leaf: bool) {
+    let name = scheduler.name();
     if let Some(first) = c.guarantee_first {
         at.range("guarantee_first.rate", first.rate, 8_000, super::MAX_RATE);
         at.range("guarantee_first.time", first.time, MICROSECOND, MINUTE);
         if scheduler != Scheduler::Hfsc {
-            let why = format!("a first piece is for ports with hfsc, this one has {}", scheduler.name());
+            let why = format!("a first piece is for ports with hfsc, this one has {name}");
             at.error("guarantee_first", Code::Unsupported, why);
         } else if !is_leaf {
             at.error("guarantee_first", Code::OutOfRange, "only a leaf has service guaranteed".to_owned());
         }
     }
-    if scheduler != Scheduler::Wf2q {
-        return;
+    goals(at, c);
+    for (field, known) in foreign_goals(scheduler, c) {
+        let why = format!("{field} is for ports with {known}, this one has {name}");
+        at.error(field, Code::Unsupported, why);
     }
-    for (field, there) in [
-        ("parent", c.parent.is_some()),
-        ("guarantee", !c.guarantee.is_zero()),
-        ("ceiling", c.ceiling.is_some()),
+    for (field, why) in unknown_fields(scheduler, c) {
+        at.error(field, Code::Unsupported, format!("{name} {why}: this {field} is unknown to it"));
+    }
+    if scheduler == Scheduler::Cbq && c.guarantee.is_zero() {
+        at.error("guarantee", Code::OutOfRange, "cbq shares by guarantee, and there is none".to_owned());
+    }
+}
+
+fn goals(at: &mut At<'_>, c: &ClassSpec) {
+    for (field, proportion) in [
+        ("delay.proportion", c.delay.and_then(|goal| goal.proportion)),
+        ("loss.proportion", c.loss.and_then(|goal| goal.proportion)),
     ] {
-        if there {
-            let why = format!("wf2q shares by weight alone, a class has no {field}");
-            at.error(field, Code::Unsupported, why);
+        if let Some(proportion) = proportion {
+            at.range(field, proportion, 1, MAX_PROPORTION);
         }
+    }
+    if let Some(bound) = c.delay.and_then(|goal| goal.bound) {
+        at.range("delay.bound", bound, MICROSECOND, MINUTE);
+    }
+    if let Some(bound) = c.loss.and_then(|goal| goal.bound_ppm) {
+        at.range("loss.bound_ppm", bound, 0, 1_000_000);
     }
 }

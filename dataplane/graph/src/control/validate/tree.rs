@@ -3,7 +3,9 @@
 use super::queues::MAX_FLOW_QUEUES;
 use super::{At, MAX_DEPTH, fields::queue, schedulers};
 use crate::control::store::Draft;
-use perhop_model::{AllocationSpec, ClassSpec, ErrorItem, Key, Kind, Name, QueueKind, Scheduler, Spec};
+use perhop_model::{
+    AllocationSpec, ClassSpec, ErrorItem, Key, Kind, Name, QueueKind, QueueSpec, Scheduler, Spec,
+};
 use perhop_reason::Code;
 use perhop_units::{Rate, Share};
 use std::cell::RefCell;
@@ -22,6 +24,14 @@ pub fn port_scheduler(draft: &Draft<'_>, name: &Name) -> Scheduler {
     match draft.find(&Key { kind: Kind::Port, name: name.clone() }).map(|e| &*e.spec) {
         Some(Spec::Port(p)) => p.scheduler,
         _ => Scheduler::Tree,
+    }
+}
+
+/// The queue of a port: of all that waits there, where there are no classes or they share it.
+pub fn port_queue(draft: &Draft<'_>, name: &Name) -> QueueSpec {
+    match draft.find(&Key { kind: Kind::Port, name: name.clone() }).map(|e| &*e.spec) {
+        Some(Spec::Port(p)) => p.queue.unwrap_or_default(),
+        _ => QueueSpec::default(),
     }
 }
 

@@ -5,7 +5,7 @@ use super::{Checker, rounded_up};
 use crate::control::FRAME_MTU;
 use crate::routerfile::read::{Declarations, keeps_short, key_of};
 use perhop_config::Location;
-use perhop_model::{Name, QueueSpec};
+use perhop_model::{Name, QueueSpec, Scheduler};
 use perhop_units::{Bytes, Duration, QueueLimit, Rate};
 use std::collections::BTreeSet;
 
@@ -16,13 +16,24 @@ pub(super) fn check(c: Checker<'_>, declared: &Declarations, trees: &Trees) {
     let with_classes: BTreeSet<&Name> = declared.classes.iter().map(|d| &d.spec.port).collect();
     for port in &declared.ports {
         let Some(queue) = &port.spec.queue else { continue };
-        if with_classes.contains(&port.name) {
+        let shared = port.spec.scheduler == Scheduler::Jobs;
+        if with_classes.contains(&port.name) && !shared {
             let d = c.warning(port.at, "queue", "has no effect: the port has classes");
             c.push(d.value("").hint("each class has its own queue. Remove it"));
         } else {
             if let Some(key) = key_of(&queue.kind) {
-                let d = c.warning(port.at, &format!("queue.{key}"), "has no effect: the port has no classes");
-                c.push(d.value("").hint("only queues of classes drop early. Give the port a class"));
+                let (why, hint) = if with_classes.contains(&port.name) {
+                    (
+                        "has no effect: classes share its limit alone",
+                        "only queues of classes drop early. Remove it",
+                    )
+                } else {
+                    (
+                        "has no effect: the port has no classes",
+                        "only queues of classes drop early. Give the port a class",
+                    )
+                };
+                c.push(c.warning(port.at, &format!("queue.{key}"), why).value("").hint(hint));
             }
             let rate = if c.sound(port.at, "rate") { Rate(port.spec.rate) } else { Rate::ZERO };
             one(c, port.at, queue, &port.name, rate);

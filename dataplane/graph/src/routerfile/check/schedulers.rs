@@ -2,7 +2,7 @@
 
 use super::Checker;
 use super::tree::Trees;
-use crate::control::MAX_RULED_CLASSES;
+use crate::control::{MAX_RULED_CLASSES, foreign_goals, needs_rate, unknown_fields};
 use crate::routerfile::Declared;
 use crate::routerfile::read::Declarations;
 use perhop_model::{ClassSpec, Name, Scheduler};
@@ -20,8 +20,7 @@ pub(super) fn check(c: Checker<'_>, declared: &Declarations, trees: &Trees) {
         if classes == 0 {
             continue;
         }
-        let needs_rate = matches!(scheduler, Scheduler::Hfsc | Scheduler::Htb);
-        if needs_rate && port.spec.rate == 0 && c.sound(port.at, "rate") {
+        if needs_rate(scheduler) && port.spec.rate == 0 && c.sound(port.at, "rate") {
             let d = c.error(port.at, "scheduler", "needs the rate of the link, and the port has none");
             c.push(d.hint("Give the port a rate, or use \"tree\""));
         }
@@ -47,13 +46,19 @@ fn one(c: Checker<'_>, class: &Declared<ClassSpec>, scheduler: Scheduler, leaf: 
             c.push(c.error(class.at, "guarantee_first", message).value("").hint("Give it to those below"));
         }
     }
-    let given = [
-        ("parent", spec.parent.is_some()),
-        ("guarantee", !spec.guarantee.is_zero()),
-        ("ceiling", spec.ceiling.is_some()),
-    ];
-    for (field, _) in given.into_iter().filter(|(_, there)| *there && scheduler == Scheduler::Wf2q) {
-        let message = "is unknown to \"wf2q\", which shares by weight alone";
+    for (field, known) in foreign_goals(scheduler, spec) {
+        let known = known.split(" or ").map(|k| format!("\"{k}\"")).collect::<Vec<_>>().join(" or ");
+        let message = format!("is for ports with scheduler = {known}, this one has \"{name}\"");
+        c.push(c.error(class.at, field, message).value("").hint("Remove it"));
+    }
+    for (field, why) in unknown_fields(scheduler, spec) {
+        let message = format!("is unknown to \"{name}\", which {why}");
         c.push(c.error(class.at, field, message).hint("Remove it, or use another scheduler"));
+    }
+    if scheduler == Scheduler::Cbq && spec.guarantee.is_zero() && c.sound(class.at, "guarantee") {
+        let message = "is missing, and \"cbq\" shares by guarantee";
+        c.push(
+            c.error(class.at, "guarantee", message).value("").hint("Write for example guarantee = \"20 %\""),
+        );
     }
 }

@@ -7,6 +7,8 @@
 //! | `parent` | class of the same port | child of the root | at most 8 deep |
 //! | `guarantee` | rate, or share of the parent's guarantee or the port | 0 | sums are scaled down to fit |
 //! | `guarantee_first` | table: `rate`, `time` | the guarantee | 8 kbit/s – 1 Tbit/s, 1 us – 60 s; `hfsc` only |
+//! | `delay` | table: `proportion`, `bound` | 1, none | 1 – 1,000,000, 1 us – 60 s; `hpd` and `jobs` only |
+//! | `loss` | table: `proportion`, `bound` | 1, none | 1 – 1,000,000, percentage; `jobs` only |
 //! | `ceiling` | rate, or share of the port | the port's rate | at least the guarantee |
 //! | `burst`, `ceiling_burst` | size | two frames or 10 ms | 3028 B – 1 GiB |
 //! | `weight` | whole number | 1 | 1 – 1,000,000 |
@@ -23,7 +25,7 @@ use crate::control::FRAME_MTU;
 use crate::routerfile::names::{Names, reference};
 use crate::routerfile::value;
 use perhop_config::TableReader;
-use perhop_model::{ClassSpec, FirstPiece};
+use perhop_model::{ClassSpec, DelayGoal, FirstPiece, LossGoal};
 use perhop_units::{Duration, Share};
 
 /// Reads one class; `None` without a port, for nothing else about it can be judged then.
@@ -34,6 +36,8 @@ pub(super) fn read(table: &mut TableReader<'_>, names: &Names<'_>) -> Option<Cla
     let parent = reference(table, "parent", "a class", &names.classes);
     let guarantee = table.value::<Share>("guarantee").map_or(Share::Rate(0), |g| g.value);
     let guarantee_first = table.table("guarantee_first").and_then(first_piece);
+    let delay = table.table("delay").map(delay_goal);
+    let loss = table.table("loss").map(loss_goal);
     let burst = bytes(table, "burst", 2 * FRAME_MTU, 1 << 30, 0);
     let ceiling = table.value::<Share>("ceiling");
     if let Some(zero) = ceiling.filter(|c| c.value.is_zero()) {
@@ -53,6 +57,8 @@ pub(super) fn read(table: &mut TableReader<'_>, names: &Names<'_>) -> Option<Cla
         parent,
         guarantee,
         guarantee_first,
+        delay,
+        loss,
         burst,
         ceiling: ceiling.map(|c| c.value).filter(|c| !c.is_zero()),
         ceiling_burst,
@@ -74,4 +80,25 @@ fn first_piece(mut table: TableReader<'_>) -> Option<FirstPiece> {
     let time = table.value_in("time", Duration::from_micros(1)..=Duration::from_secs(60)).map(|t| t.value.0);
     table.finish();
     Some(FirstPiece { rate: rate?, time: time? })
+}
+
+fn proportion(table: &mut TableReader<'_>) -> Option<u32> {
+    table.integer("proportion", 1..=1_000_000).map(|n| n.value as u32)
+}
+
+/// `delay = { proportion = 4, bound = "20 ms" }`.
+fn delay_goal(mut table: TableReader<'_>) -> DelayGoal {
+    let bound =
+        table.value_in("bound", Duration::from_micros(1)..=Duration::from_secs(60)).map(|t| t.value.0);
+    let goal = DelayGoal { proportion: proportion(&mut table), bound };
+    table.finish();
+    goal
+}
+
+/// `loss = { proportion = 2, bound = "1 %" }`.
+fn loss_goal(mut table: TableReader<'_>) -> LossGoal {
+    let bound_ppm = table.value_with("bound", "a percentage", queue::percentage).map(|p| p.value);
+    let goal = LossGoal { proportion: proportion(&mut table), bound_ppm };
+    table.finish();
+    goal
 }

@@ -8,8 +8,8 @@
 //! | `rate` | rate | as fast as the interface | 8 kbit/s – 1 Tbit/s |
 //! | `overhead` | bytes a frame | 0 | −64 – 256 |
 //! | `trust_dscp` | boolean | false | |
-//! | `queue` | queue of a port without classes | 100 ms, or 1000 full frames without a rate | see `queue`; no `red` |
-//! | `scheduler` | `"tree"`, `"hfsc"`, `"htb"`, `"wf2q"` | `"tree"` | all but `wf2q` and `tree` need a rate |
+//! | `queue` | queue of a port without classes; with `jobs` the limit of all classes | 100 ms, or 1000 full frames without a rate | see `queue`; no `red` |
+//! | `scheduler` | `"tree"`, `"hfsc"`, `"htb"`, `"wf2q"`, `"priority"`, `"cbq"`, `"hpd"`, `"jobs"` | `"tree"` | all but `tree`, `wf2q` and `priority` need a rate |
 //! | `shared` | boolean | true | |
 
 use super::{flag, queue};
