@@ -1,8 +1,10 @@
-//! Emulated links: delay, jitter, loss, rate.
+//! Emulated links and networks: delay, jitter, loss, rate.
 
 mod chance;
 mod delay;
 mod delay_line;
+mod effects;
+mod emulator;
 mod link;
 mod loss;
 mod opportunities;
@@ -10,6 +12,8 @@ mod opportunities;
 pub use chance::{BurstLoss, JitterShape};
 pub use delay::{Delay, DelayConfig};
 pub use delay_line::{DelayLine, jittered};
+pub use effects::{Delays, Distribution, Effects, Recorded};
+pub use emulator::Emulator;
 pub use link::{Link, LinkConfig};
 pub use loss::Loss;
 pub use opportunities::{OPPORTUNITY_BYTES, Opportunities};
@@ -18,5 +22,5 @@ use perhop_element::ElementType;
 
 /// Registered types of this module.
 pub fn types() -> Vec<ElementType> {
-    vec![delay::TYPE, link::TYPE, loss::TYPE]
+    vec![delay::TYPE, emulator::TYPE, link::TYPE, loss::TYPE]
 }
