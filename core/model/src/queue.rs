@@ -116,6 +116,15 @@ pub enum QueueKind {
         #[serde(default = "yes")]
         ecn: bool,
     },
+    /// A queue for each flow, served by weighted fair queueing (Golestani 1994).
+    Wfq {
+        /// Queues that flows are spread over by a hash, 1 … 4,096; 1,048,576 on a port.
+        #[serde(default = "two_hundred_56")]
+        flows: u32,
+        /// Weights by the class selector of packets (its three bits and one), instead of equal ones.
+        #[serde(default)]
+        by_precedence: bool,
+    },
 }
 
 /// Random early detection of packets of one drop precedence.
@@ -204,6 +213,9 @@ fn twenty() -> u32 {
 }
 fn thousand_and_24() -> u32 {
     1024
+}
+fn two_hundred_56() -> u32 {
+    256
 }
 fn a_frame() -> u32 {
     1514

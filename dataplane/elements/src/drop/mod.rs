@@ -8,6 +8,7 @@ mod in_leaf;
 pub mod pie;
 pub mod red;
 mod red_state;
+pub mod wfq;
 pub mod wred;
 mod wred_state;
 
@@ -20,6 +21,7 @@ pub use pie::{Pie, PieConfig, PieState, PieVerdict};
 pub use red::Red;
 pub(crate) use red_state::RedCounts;
 pub use red_state::{RedConfig, RedState, RedVerdict};
+pub use wfq::{Wfq, WfqConfig};
 pub use wred::Wred;
 pub use wred_state::{Averages, COLORS, WredConfig, WredState, af_precedence};
 

@@ -3,7 +3,7 @@
 /// Smallest key first; of equal keys any. Things are numbered from 0; each is inside once at most. O(log n); allocates
 /// nothing after it was made.
 #[derive(Debug)]
-pub(super) struct Heap {
+pub(crate) struct Heap {
     items: Vec<(u64, u32)>,
     /// By thing: its index, or [`ABSENT`].
     places: Box<[u32]>,
@@ -13,21 +13,21 @@ const ABSENT: u32 = u32::MAX;
 
 impl Heap {
     /// An empty one for things 0 … `count` − 1.
-    pub(super) fn new(count: usize) -> Self {
+    pub(crate) fn new(count: usize) -> Self {
         Self { items: Vec::with_capacity(count), places: vec![ABSENT; count].into() }
     }
 
     /// The smallest key and its thing.
-    pub(super) fn first(&self) -> Option<(u64, usize)> {
+    pub(crate) fn first(&self) -> Option<(u64, usize)> {
         self.items.first().map(|(key, thing)| (*key, *thing as usize))
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
     /// Puts a thing in, or moves it to another key.
-    pub(super) fn set(&mut self, thing: usize, key: u64) {
+    pub(crate) fn set(&mut self, thing: usize, key: u64) {
         let at = match self.places[thing] {
             ABSENT => {
                 self.items.push((key, thing as u32));
@@ -42,7 +42,7 @@ impl Heap {
     }
 
     /// Takes a thing out, if it is in.
-    pub(super) fn remove(&mut self, thing: usize) {
+    pub(crate) fn remove(&mut self, thing: usize) {
         let at = std::mem::replace(&mut self.places[thing], ABSENT) as usize;
         if at == ABSENT as usize {
             return;

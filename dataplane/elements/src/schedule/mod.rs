@@ -5,7 +5,7 @@ pub mod bands;
 pub mod class_tree;
 pub mod drr;
 pub mod egress;
-mod heap;
+pub(crate) mod heap;
 pub mod hfsc;
 pub mod hpd;
 pub mod htb;

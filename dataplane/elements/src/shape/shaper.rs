@@ -9,13 +9,14 @@
 //! |---|---|---|---|---|
 //! | `rate` (1st) | rate | bit/s at frame length + `overhead` | required | 1 … 10¹² |
 //! | `burst` (2nd) | size | byte | 0 | 0 … 500,000,000 |
-//! | `discipline` | `fifo`, `red`, `wred`, `rio`, `drd`, `codel`, `blue`, `pie`, `fq_codel` | | `fifo` | |
+//! | `discipline` | `fifo`, `red`, `wred`, `rio`, `drd`, `codel`, `blue`, `pie`, `fq_codel`, `wfq` | | `fifo` | |
 //! | `limit`, `overhead` | | | | as [`crate::queue::fifo`] |
 //! | `min`, `max`, `max_p`, … | | | | as [`crate::drop::red`], only with `discipline = red` |
 //! | `min`, `max`, `max_p`, `average`, `precedence`, … | | | | as [`crate::drop::wred`], only with `discipline = wred` or `rio` |
 //! | `increase`, `decrease`, `freeze`, `ecn` | | | | as [`crate::drop::blue`], only with `discipline = blue` |
 //! | `target`, `interval`, `mtu`, `ecn` | | | | as [`crate::drop::codel`], only with `discipline = codel` |
 //! | `flows`, `quantum`, `batch`, `target`, … | | | | as [`crate::drop::fq_codel`], only with `discipline = fq_codel` |
+//! | `flows`, `by_precedence` | | | | as [`crate::drop::wfq`], only with `discipline = wfq` |
 //! | `target`, `update`, `max_burst`, … | | | | as [`crate::drop::pie`], only with `discipline = pie` |
 //! | `min`, `max`, `start_p`, `ceiling` | | | | as [`crate::drop::drd`], only with `discipline = drd` |
 //!
@@ -36,7 +37,9 @@
 //! # Source
 //! RFC 2475 §2.3.3.3 (shaper), RFC 3290 §7.2.
 
-use crate::drop::{Blue, CoDel, Drd, FqCoDel, Pie, Red, Wred, blue, codel, drd, fq_codel, pie, red, wred};
+use crate::drop::{
+    Blue, CoDel, Drd, FqCoDel, Pie, Red, Wfq, Wred, blue, codel, drd, fq_codel, pie, red, wfq, wred,
+};
 use crate::meter::RATE_RANGE;
 use crate::queue::Fifo;
 use crate::queue::fifo::{FifoConfig, read_config};
@@ -68,6 +71,7 @@ enum Kind {
     Blue,
     Pie,
     FqCoDel,
+    Wfq,
 }
 
 fn build(args: &Args, _: &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgError>> {
@@ -84,6 +88,7 @@ fn build(args: &Args, _: &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgError>
         ("blue", Kind::Blue),
         ("pie", Kind::Pie),
         ("fq_codel", Kind::FqCoDel),
+        ("wfq", Kind::Wfq),
     ];
     let (discipline, queue): (Box<dyn Discipline>, FifoConfig) =
         match r.choice("discipline", Kind::Fifo, &kinds) {
@@ -111,6 +116,10 @@ fn build(args: &Args, _: &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgError>
                 let (config, queue) = fq_codel::read(&mut r, rate);
                 (Box::new(FqCoDel::new(config, queue)), queue)
             }
+            Kind::Wfq => {
+                let (config, queue) = wfq::read(&mut r, rate);
+                (Box::new(Wfq::new(config, queue)), queue)
+            }
             Kind::CoDel => {
                 let (config, queue) = codel::read(&mut r, rate);
                 (Box::new(CoDel::new(config, queue)), queue)
@@ -131,7 +140,7 @@ pub(super) const TYPE: ElementType = ElementType {
     build,
     sample: |rng| {
         let rate = 100 + rng.next_u32() % 10_000;
-        match rng.next_u32() % 10 {
+        match rng.next_u32() % 11 {
             0 => format!("{rate} kbit/s, limit = 20 packets"),
             1 => format!("{rate} kbit/s, 5 kB, limit = 30 ms, overhead = 24 B"),
             2 => format!("{rate} kbit/s, discipline = drd, min = 15, max = 40, limit = 60 packets"),
@@ -142,6 +151,9 @@ pub(super) const TYPE: ElementType = ElementType {
             7 => format!("{rate} kbit/s, discipline = pie, target = 2 ms, update = 1 ms, max_burst = 0 ns"),
             8 => format!(
                 "{rate} kbit/s, discipline = fq_codel, flows = 16, limit = 40 packets, batch = 4, target = 1 ms"
+            ),
+            9 => format!(
+                "{rate} kbit/s, discipline = wfq, flows = 16, by_precedence = yes, limit = 20 packets"
             ),
             5 => format!(
                 "{rate} kbit/s, discipline = wred, min = 6kB 3kB 1kB, max = 9kB, weight = 2, limit = 30 kB"

@@ -1,6 +1,6 @@
 //! A leaf's queue as the data plane takes it, and in words.
 
-use perhop_elements::drop::{Averages, BlueConfig, CoDelConfig, FqCoDelConfig, PieConfig};
+use perhop_elements::drop::{Averages, BlueConfig, CoDelConfig, FqCoDelConfig, PieConfig, WfqConfig};
 use perhop_elements::schedule::{Curve, EarlyDrop, LeafKind, LeafParams};
 use perhop_model::{Precedence, QueueKind, QueueSpec, WredAverage, WredPrecedence};
 use perhop_units::{Duration, Probability, Share};
@@ -52,6 +52,7 @@ fn early(kind: &QueueKind) -> Option<EarlyDrop> {
             codel: codel(target, interval, ecn),
             ..FqCoDelConfig::default()
         }),
+        QueueKind::Wfq { flows, by_precedence } => EarlyDrop::Wfq(WfqConfig { flows, by_precedence }),
     })
 }
 
@@ -86,6 +87,10 @@ pub(super) fn words(kind: &LeafKind) -> String {
         EarlyDrop::CoDel(c) => (format!("CoDel (target {}, interval {})", c.target, c.interval), c.ecn),
         EarlyDrop::Pie(p) => (format!("PIE (target {})", p.target), p.ecn),
         EarlyDrop::Blue(b) => (format!("Blue (freeze {})", b.freeze), b.ecn),
+        EarlyDrop::Wfq(w) => {
+            let weights = if w.by_precedence { "weights by class selector" } else { "equal weights" };
+            (format!("WFQ ({} queues, {weights})", w.flows), false)
+        }
         EarlyDrop::FqCoDel(f) => {
             let c = &f.codel;
             let says = format!("FQ-CoDel ({} queues, target {}, interval {})", f.flows, c.target, c.interval);

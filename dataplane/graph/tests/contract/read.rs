@@ -93,6 +93,7 @@ impl Draw {
                 freeze: 1_000_000 + self.up_to(59_000_000_000),
                 ecn,
             },
+            6 => QueueKind::Wfq { flows: 1 + self.up_to(1023) as u32, by_precedence: ecn },
             _ => QueueKind::FqCodel {
                 flows: 1 + self.up_to(1023) as u32,
                 quantum: 64 + self.up_to(65_472) as u32,

@@ -32,6 +32,7 @@ const SECTIONS: [Section; 12] = [
             ("pie.", "[[class]]\nqueue.pie = { nonsense = 1 }"),
             ("blue.", "[[class]]\nqueue.blue = { nonsense = 1 }"),
             ("fq_codel.", "[[class]]\nqueue.fq_codel = { nonsense = 1 }"),
+            ("wfq.", "[[class]]\nqueue.wfq = { nonsense = 1 }"),
         ],
     ),
     ("[[filter]]", &[("", "[[filter]]\nnonsense = 1"), ("match.", "[[filter]]\nmatch = { nonsense = 1 }")]),

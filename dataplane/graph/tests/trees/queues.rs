@@ -47,6 +47,8 @@ fn patient() -> Vec<Value> {
         json!({"pie": {"target": 1_000_000_000, "max_burst": 60_000_000_000u64}}),
         json!({"red": {"min_ppm": 999_999, "max_ppm": 1_000_000, "max_p_ppm": 1, "ecn": false}}),
         json!({"blue": {}}),
+        json!({"wfq": {"flows": 32, "by_precedence": true}}),
+        json!({"wfq": {}}),
     ]
 }
 

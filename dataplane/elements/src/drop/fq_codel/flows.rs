@@ -261,7 +261,7 @@ impl Flows {
 }
 
 /// Hash of what all packets of a flow have in common: addresses, protocol and ports.
-pub(super) fn hash_of(packet: &Packet, key: u64) -> u64 {
+pub(in super::super) fn hash_of(packet: &Packet, key: u64) -> u64 {
     let layout = &packet.meta().layout;
     let frame = packet.frame();
     let mut hasher = FixedState::with_seed(key).build_hasher();

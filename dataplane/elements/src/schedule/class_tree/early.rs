@@ -5,7 +5,7 @@ use super::node::Ix;
 use super::params::{Curve, EarlyDrop, LeafKind, LeafParams};
 use super::queue::{LeafQueue, Scale};
 use crate::drop::{
-    Averages, Blue, CoDel, CoDelConfig, FqCoDel, FqCoDelConfig, InLeaf, Losses, Pie, RedConfig, Wred,
+    Averages, Blue, CoDel, CoDelConfig, FqCoDel, FqCoDelConfig, InLeaf, Losses, Pie, RedConfig, Wfq, Wred,
     WredConfig,
 };
 use crate::queue::{FifoConfig, LengthRange};
@@ -24,6 +24,7 @@ enum Inner {
     Pie(Pie),
     Blue(Blue),
     FqCoDel(FqCoDel),
+    Wfq(Wfq),
 }
 
 /// The same for each of them.
@@ -35,6 +36,7 @@ macro_rules! each {
             Inner::Pie($queue) => $what,
             Inner::Blue($queue) => $what,
             Inner::FqCoDel($queue) => $what,
+            Inner::Wfq($queue) => $what,
         }
     };
 }
@@ -81,6 +83,7 @@ impl EarlyQueue {
             EarlyDrop::Pie(config) => Inner::Pie(Pie::new(config, queue)),
             EarlyDrop::Blue(config) => Inner::Blue(Blue::new(config, queue)),
             EarlyDrop::FqCoDel(config) => Inner::FqCoDel(FqCoDel::new(config, queue)),
+            EarlyDrop::Wfq(config) => Inner::Wfq(Wfq::new(config, queue)),
         };
         Some(Self { inner, head: None, stamp: u32::MAX, told: Losses::default(), range: None })
     }
@@ -93,6 +96,7 @@ impl EarlyQueue {
             | (Inner::Pie(_), EarlyDrop::Pie(_))
             | (Inner::Blue(_), EarlyDrop::Blue(_)) => true,
             (Inner::FqCoDel(queue), EarlyDrop::FqCoDel(config)) => queue.flows() == config.flows,
+            (Inner::Wfq(queue), EarlyDrop::Wfq(config)) => queue.flows() == config.flows,
             _ => false,
         }
     }
@@ -112,6 +116,7 @@ impl EarlyQueue {
             (Inner::CoDel(codel), EarlyDrop::CoDel(config)) => codel.reconfigure(of_link(config), queue),
             (Inner::Pie(pie), EarlyDrop::Pie(config)) => pie.reconfigure(config, queue),
             (Inner::Blue(blue), EarlyDrop::Blue(config)) => blue.reconfigure(config, queue),
+            (Inner::Wfq(wfq), EarlyDrop::Wfq(config)) => wfq.reconfigure(config, queue),
             (Inner::FqCoDel(flows), EarlyDrop::FqCoDel(config)) => {
                 let codel = of_link(config.codel);
                 flows.reconfigure(FqCoDelConfig { codel, ..config }, queue);
@@ -181,7 +186,7 @@ impl EarlyQueue {
 
     /// Whether packets inside say when they came.
     pub(super) fn stamps(&self) -> bool {
-        matches!(self.inner, Inner::CoDel(_) | Inner::Pie(_) | Inner::FqCoDel(_))
+        matches!(self.inner, Inner::CoDel(_) | Inner::Pie(_) | Inner::FqCoDel(_) | Inner::Wfq(_))
     }
 
     fn losses(&self) -> Losses {

@@ -2,7 +2,8 @@
 
 use super::super::*;
 use crate::drop::{
-    Averages, Blue, BlueConfig, CoDel, CoDelConfig, FqCoDel, FqCoDelConfig, Pie, PieConfig, Wred, WredConfig,
+    Averages, Blue, BlueConfig, CoDel, CoDelConfig, FqCoDel, FqCoDelConfig, Pie, PieConfig, Wfq, WfqConfig,
+    Wred, WredConfig,
 };
 use crate::plumbing::UdpFrame;
 use crate::queue::FifoConfig;
@@ -60,6 +61,8 @@ fn kinds() -> impl Strategy<Value = EarlyDrop> {
             flows,
             ..FqCoDelConfig::default()
         })),
+        (1u32..9, any::<bool>())
+            .prop_map(|(flows, by_precedence)| EarlyDrop::Wfq(WfqConfig { flows, by_precedence })),
     ]
 }
 
@@ -82,6 +85,7 @@ fn alone(early: EarlyDrop) -> Box<dyn Discipline> {
             let codel = CoDelConfig { mtu, ..c.codel };
             Box::new(FqCoDel::new(FqCoDelConfig { codel, ..c }, queue))
         }
+        EarlyDrop::Wfq(c) => Box::new(Wfq::new(c, queue)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a class is told to be, and the check that all classes together are possible.
 
-use crate::drop::{Averages, BlueConfig, COLORS, CoDelConfig, FqCoDelConfig, PieConfig};
+use crate::drop::{Averages, BlueConfig, COLORS, CoDelConfig, FqCoDelConfig, PieConfig, WfqConfig, wfq};
 use perhop_units::{Bytes, Duration, Probability, QueueLimit, Rate};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -117,6 +117,8 @@ pub enum EarlyDrop {
     Blue(BlueConfig),
     /// CoDel in a queue for each flow ([`crate::drop::fq_codel`]). As to `mtu` as above.
     FqCoDel(FqCoDelConfig),
+    /// A queue for each flow by weighted fair queueing ([`crate::drop::wfq`]).
+    Wfq(WfqConfig),
 }
 
 /// Chance of being dropped by the average queue.
@@ -376,6 +378,12 @@ impl Check<'_> {
                 self.codel(spec, &c.codel);
                 if !(1..=MAX_FLOWS).contains(&c.flows) {
                     self.fail(spec, TreeErrorKind::Flows, c.flows.into(), format!("1 to {MAX_FLOWS}"));
+                }
+            }
+            EarlyDrop::Wfq(c) => {
+                if !(1..=wfq::MAX_FLOWS).contains(&c.flows) {
+                    let allowed = format!("1 to {}", wfq::MAX_FLOWS);
+                    self.fail(spec, TreeErrorKind::Flows, c.flows.into(), allowed);
                 }
             }
             EarlyDrop::Pie(_) | EarlyDrop::Blue(_) => {}

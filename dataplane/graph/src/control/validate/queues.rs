@@ -44,6 +44,7 @@ pub(super) fn queue_kind(at: &mut At<'_>, kind: &QueueKind) {
             at.range("queue.kind.fq_codel.quantum", quantum, 64, 65_536);
             waiting(at, "fq_codel", target, interval);
         }
+        QueueKind::Wfq { flows, .. } => at.range("queue.kind.wfq.flows", flows, 1, 4096),
     }
 }
 

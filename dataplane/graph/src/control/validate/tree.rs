@@ -242,10 +242,10 @@ fn tree(trees: &Trees<'_>, port: &Name, ops: &BTreeMap<Key, usize>, errors: &mut
         schedulers::class(&mut at, scheduler, c, is_leaf);
         if is_leaf {
             queue(&mut at, &c.queue, port_rate(draft, &c.port));
-            if let QueueKind::FqCodel { flows, .. } = c.queue.kind {
+            if let QueueKind::FqCodel { flows, .. } | QueueKind::Wfq { flows, .. } = c.queue.kind {
                 flow_queues += u64::from(flows);
                 if flow_queues > MAX_FLOW_QUEUES {
-                    too_many_flow_queues(&mut at, flows, flow_queues);
+                    too_many_flow_queues(&mut at, &c.queue.kind, flows, flow_queues);
                 }
             }
             let slot = (&c.port, c.sla.as_ref(), c.logical_name(name));
@@ -269,9 +269,10 @@ fn tree(trees: &Trees<'_>, port: &Name, ops: &BTreeMap<Key, usize>, errors: &mut
 }
 
 /// A leaf whose queues for flows are more than its port may have, with those before it.
-fn too_many_flow_queues(at: &mut At<'_>, flows: u32, all: u64) {
+fn too_many_flow_queues(at: &mut At<'_>, kind: &QueueKind, flows: u32, all: u64) {
     let why = format!("the flow queues of this port are {all} up to here, more than {MAX_FLOW_QUEUES}");
-    let item = at.error("queue.kind.fq_codel.flows", Code::LimitReached, why);
+    let kind = if matches!(kind, QueueKind::Wfq { .. }) { "wfq" } else { "fq_codel" };
+    let item = at.error(&format!("queue.kind.{kind}.flows"), Code::LimitReached, why);
     item.value = Some(flows.into());
     item.limit = Some(MAX_FLOW_QUEUES);
     item.free = Some((MAX_FLOW_QUEUES + u64::from(flows)).saturating_sub(all));

@@ -1,4 +1,4 @@
-//! `wred`, `codel`, `pie`, `blue` and `fq_codel` of a queue.
+//! `wred`, `codel`, `pie`, `blue`, `fq_codel` and `wfq` of a queue.
 //!
 //! | key | value | default | range |
 //! |---|---|---|---|
@@ -14,7 +14,9 @@
 //! | `blue.freeze` | time | 100 ms | 1 ms – 60 s |
 //! | `fq_codel.flows`, `fq_codel.quantum` | whole number, size | 1024, 1514 B | 1 – 65,536, 64 – 65,536 B |
 //! | `fq_codel.target`, `fq_codel.interval` | as of `codel` | | |
-//! | `ecn` of each | boolean: mark instead of drop | true; of `wred` false | |
+//! | `wfq.flows` | whole number | 256 | 1 – 4,096 |
+//! | `wfq.by_precedence` | boolean | false | |
+//! | `ecn` of each but `wfq` | boolean: mark instead of drop | true; of `wred` false | |
 
 use super::flag;
 use super::queue::{above_zero, percentage};
@@ -164,4 +166,12 @@ pub(super) fn fq_codel(mut table: TableReader<'_>) -> QueueKind {
     let ecn = flag(t, "ecn", true);
     table.finish();
     QueueKind::FqCodel { flows, quantum, target, interval, ecn }
+}
+
+/// Weighted fair queueing of flows.
+pub(super) fn wfq(mut table: TableReader<'_>) -> QueueKind {
+    let flows = table.integer("flows", 1..=4096).map_or(256, |n| n.value as u32);
+    let by_precedence = flag(&mut table, "by_precedence", false);
+    table.finish();
+    QueueKind::Wfq { flows, by_precedence }
 }

@@ -6,7 +6,7 @@
 //! | `red.min`, `red.max` | share of the limit | 20 %, 60 % | min < max ≤ 100 % |
 //! | `red.max_p` | drop probability at `max` | 10 % | above 0 – 100 % |
 //! | `red.ecn` | boolean: mark instead of drop | false | |
-//! | `wred`, `codel`, `pie`, `blue`, `fq_codel` | other ways to drop early: see `early` | | one of them, or `red` |
+//! | `wred`, `codel`, `pie`, `blue`, `fq_codel`, `wfq` | other kinds: see `early` | | one of them, or `red` |
 
 use super::{early, flag};
 use perhop_config::{TableReader, TextError};
@@ -47,19 +47,21 @@ pub(crate) fn key_of(kind: &QueueKind) -> Option<&'static str> {
         QueueKind::Pie { .. } => "pie",
         QueueKind::Blue { .. } => "blue",
         QueueKind::FqCodel { .. } => "fq_codel",
+        QueueKind::Wfq { .. } => "wfq",
     })
 }
 
 /// How a queue drops; of several ways the first counts, and the others are errors.
 fn kind(queue: &mut TableReader<'_>) -> Option<QueueKind> {
     type Read = fn(TableReader<'_>) -> QueueKind;
-    let ways: [(&'static str, Read); 6] = [
+    let ways: [(&'static str, Read); 7] = [
         ("red", red),
         ("wred", early::wred),
         ("codel", early::codel),
         ("pie", early::pie),
         ("blue", early::blue),
         ("fq_codel", early::fq_codel),
+        ("wfq", early::wfq),
     ];
     let mut first: Option<(&'static str, QueueKind)> = None;
     for (key, read) in ways {
