@@ -8,6 +8,8 @@
 //! | key | type | unit | default | range |
 //! |---|---|---|---|---|
 //! | each bare value | entry | | required | 1 … 64 entries |
+//! | `overhead` | size | byte a packet at the rates of entries | 0 | 0 … 256 |
+//! | `rate`, `limit` | rate, queue limit | | none | taken and of no effect: a scenario adds those of the link behind |
 //!
 //! An entry is `RULE : EFFECTS`, with a rule of [`crate::classify::ip`], a colon that stands alone, and any of
 //!
@@ -32,7 +34,7 @@
 //! # Behaviour
 //! The first entry whose rule a packet satisfies has it; a packet of none goes on at once. In this order: it is dropped for want
 //! of room (`queue_full`), by `drd` (`red_early`), by `loss` or `burst` (`emulated_loss`), doubled, sent at the entry's
-//! rate after those before it (frame length, rounded to a nanosecond), and delayed. Each entry is a network of its own.
+//! rate after those before it (frame length and `overhead`, rounded up to a nanosecond), and delayed. Each entry is a network of its own.
 //! Correlation is that of the normal variables behind successive delays, so it changes no distribution.
 //!
 //! Pipes with weighted queues, as dummynet has them, are a scheduler before an emulated link: `Wf2q(…, rate = R) -> Delay(D)`.
@@ -61,7 +63,7 @@ use perhop_element::{
     CounterSink, Cx, Element, ElementState, ElementType, PortCount, PortIndex, Reader, TimerId,
 };
 use perhop_packet::{Batch, DropReason, Packet};
-use perhop_units::{Bytes, Duration, Instant, Probability, Rate};
+use perhop_units::{Bytes, Duration, Instant, Probability, QueueLimit, Rate};
 use std::collections::VecDeque;
 
 /// The most entries.
@@ -100,15 +102,17 @@ struct Memory {
 pub struct Emulator {
     entries: Vec<(Rule, Effects)>,
     memories: Vec<Memory>,
+    /// Bytes of a packet on a line besides its frame.
+    overhead: u64,
     unmatched: u64,
 }
 
 impl Emulator {
-    /// Entries past the 64th are ignored.
-    pub fn new(mut entries: Vec<(Rule, Effects)>) -> Self {
+    /// Entries past the 64th are ignored. `overhead` is what the rates of entries count beside each frame, in bytes.
+    pub fn new(mut entries: Vec<(Rule, Effects)>, overhead: Bytes) -> Self {
         entries.truncate(MAX_ENTRIES);
         let memories = entries.iter().map(|_| Memory::default()).collect();
-        Self { entries, memories, unmatched: 0 }
+        Self { entries, memories, overhead: overhead.0, unmatched: 0 }
     }
 
     fn run(&mut self, cx: &mut Cx<'_>) {
@@ -133,7 +137,7 @@ fn happens(p: Probability, cx: &mut Cx<'_>) -> bool {
 
 impl Memory {
     /// Takes a packet into the network of an entry, or drops it.
-    fn take(&mut self, cx: &mut Cx<'_>, effects: &Effects, packet: Packet) {
+    fn take(&mut self, cx: &mut Cx<'_>, effects: &Effects, overhead: u64, packet: Packet) {
         let now = cx.now();
         self.counters.packets += 1;
         self.counters.bytes += packet.len() as u64;
@@ -158,18 +162,26 @@ impl Memory {
             return cx.drop(packet, DropReason::EmulatedLoss);
         }
         let copy = if happens(effects.duplicate, cx) { cx.clone(&packet) } else { None };
-        self.send(cx, effects, recorded.map(|r| r.delay), packet);
+        let mean = recorded.map(|r| r.delay);
+        self.send(cx, effects, overhead, mean, packet);
         if let Some(copy) = copy {
             self.counters.copies += 1;
-            self.send(cx, effects, recorded.map(|r| r.delay), copy);
+            self.send(cx, effects, overhead, mean, copy);
         }
     }
 
-    fn send(&mut self, cx: &mut Cx<'_>, effects: &Effects, mean: Option<Duration>, packet: Packet) {
+    fn send(
+        &mut self,
+        cx: &mut Cx<'_>,
+        effects: &Effects,
+        overhead: u64,
+        mean: Option<Duration>,
+        packet: Packet,
+    ) {
         let now = cx.now();
         let mut at = now;
         if effects.rate > Rate::ZERO {
-            at = self.free.max(now) + effects.rate.time_for(Bytes(packet.len() as u64));
+            at = self.free.max(now) + effects.rate.time_for(Bytes(packet.len() as u64 + overhead));
             self.free = at;
             self.through.push_back(at);
         }
@@ -199,7 +211,7 @@ impl Element for Emulator {
     fn push(&mut self, cx: &mut Cx<'_>, _port: PortIndex, batch: &mut Batch) {
         for packet in batch.drain() {
             match self.entries.iter().position(|(rule, _)| rule.matches(&packet)) {
-                Some(n) => self.memories[n].take(cx, &self.entries[n].1, packet),
+                Some(n) => self.memories[n].take(cx, &self.entries[n].1, self.overhead, packet),
                 None => {
                     self.unmatched += 1;
                     cx.emit(0, packet);
@@ -277,7 +289,8 @@ pub(super) const TYPE: ElementType = ElementType {
         let mut r = Reader::new(args);
         let mut entries = Vec::new();
         for arg in r.everything() {
-            match (&arg.key, entry(&arg.value)) {
+            match (arg.key.as_deref(), entry(&arg.value)) {
+                (Some("overhead" | "rate" | "limit"), _) => {}
                 (Some(key), _) => {
                     r.fail_at(arg, format!("unknown argument {key}"), Some("entries".to_owned()))
                 }
@@ -287,11 +300,14 @@ pub(super) const TYPE: ElementType = ElementType {
                 }
             }
         }
-        let given = args.list.len();
+        let given = args.list.iter().filter(|arg| arg.key.is_none()).count();
         if !(1..=MAX_ENTRIES).contains(&given) {
             r.fail("entry", format!("{given} entries given"), Some(format!("1 to {MAX_ENTRIES} entries")));
         }
-        r.finish(Box::new(Emulator::new(entries)) as _)
+        let overhead = r.optional_in("overhead", None, Bytes(0), Bytes(0)..=Bytes(256));
+        r.optional::<Rate>("rate", None);
+        r.optional::<QueueLimit>("limit", None);
+        r.finish(Box::new(Emulator::new(entries, overhead)) as _)
     },
     sample: |rng| {
         let shape = ["uniform", "normal", "pareto", "overtake"][(rng.next_u32() % 4) as usize];
@@ -451,5 +467,13 @@ mod tests {
         assert_eq!(errors("udp delay 5ms, tcp : delay, nonsense : delay 5ms, - : loss 1%").len(), 3);
         assert!(errors("udp delay 5ms")[0].message.contains("no colon"));
         assert_eq!(errors("").len(), 1);
+        // What a scenario adds.
+        let added = "- : rate 8Mbit/s, rate = 1 Mbit/s, limit = 20 packets, overhead = 24 B";
+        assert_eq!(errors(added), []);
+        assert_eq!(errors("- : loss 1%, delay = 5 ms").len(), 1);
+        let mut bench = bench(added, 1);
+        bench.push(&frame(9, 986 - 24));
+        bench.run_for(Duration::from_millis(1));
+        assert_eq!(bench.sink(0).arrived.first().map(|(at, _)| at.0), Some(1_000_000));
     }
 }
