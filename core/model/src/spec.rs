@@ -161,6 +161,16 @@ pub enum MeterSpec {
         #[serde(default)]
         aware: bool,
     },
+    /// RFC 2859: colours by chance, by how much the average rate is above each of two.
+    Tswtcm {
+        /// Up to here all is green, bit/s.
+        cir: u64,
+        /// Up to here none is red, bit/s; at least `cir`.
+        pir: u64,
+        /// How far back the average looks, ns; 1 ms … 60 s.
+        #[serde(default = "one_second")]
+        window: u64,
+    },
 }
 
 /// What happens to packets of a colour.

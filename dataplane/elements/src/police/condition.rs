@@ -5,7 +5,7 @@ use super::shared::{SharedBucket, Split};
 use super::spec::{
     Action, Excess, FlowLimit, MeterSpec, OutOfProfile, ProfileSpec, RealtimeSpec, SlaSpec, SlaTraffic,
 };
-use crate::meter::{ColorCounters, SrTcm, TokenBucket, TrTcm};
+use crate::meter::{ColorCounters, Meter, SrTcm, TokenBucket, TrTcm, TswTcm};
 use perhop_packet::PortId;
 use perhop_units::{Bytes, Color, Dscp, Duration, Instant};
 
@@ -52,6 +52,7 @@ enum MeterState {
     TokenBucket(TokenBucket),
     SrTcm(SrTcm),
     TrTcm(TrTcm),
+    TswTcm(TswTcm),
 }
 
 impl Profile {
@@ -61,17 +62,26 @@ impl Profile {
             MeterSpec::TokenBucket { rate, burst } => MeterState::TokenBucket(TokenBucket::new(rate, burst)),
             MeterSpec::SrTcm(config) => MeterState::SrTcm(SrTcm::new(config)),
             MeterSpec::TrTcm(config) => MeterState::TrTcm(TrTcm::new(config)),
+            MeterSpec::TswTcm(config) => MeterState::TswTcm(TswTcm::new(config)),
         };
         Self { meter, actions: spec.actions, counters: ConditionCounters::default() }
     }
 
+    /// The colour of a packet. `random`: 32 uniform bits, asked for only by meters that need them.
     #[inline]
-    pub(super) fn meter(&mut self, now: Instant, len: Bytes, pre: Color) -> Color {
+    pub(super) fn meter(
+        &mut self,
+        now: Instant,
+        len: Bytes,
+        pre: Color,
+        random: impl FnOnce() -> u32,
+    ) -> Color {
         let color = match &mut self.meter {
             MeterState::None => Color::Green,
             MeterState::TokenBucket(m) => m.meter(now, len),
             MeterState::SrTcm(m) => m.meter(now, len, pre),
             MeterState::TrTcm(m) => m.meter(now, len, pre),
+            MeterState::TswTcm(m) => m.meter(now, len, random()),
         };
         self.counters.colors.count(color, len);
         color
@@ -164,6 +174,7 @@ impl Adopt for Profile {
             (MeterState::TokenBucket(new), MeterState::TokenBucket(old)) => new.adopt(old, now),
             (MeterState::SrTcm(new), MeterState::SrTcm(old)) => new.adopt(old, now),
             (MeterState::TrTcm(new), MeterState::TrTcm(old)) => new.adopt(old, now),
+            (MeterState::TswTcm(new), MeterState::TswTcm(old)) => new.adopt(old, now),
             _ => {}
         }
         self.counters = old.counters;

@@ -170,16 +170,27 @@ fn concerns(meta: &Meta) -> bool {
 impl Tables {
     /// All three steps; the reason to drop, if any.
     #[inline]
-    fn condition(&mut self, packet: &mut Packet, worker: u32) -> Option<DropReason> {
+    fn condition(
+        &mut self,
+        packet: &mut Packet,
+        worker: u32,
+        random: impl FnOnce() -> u32,
+    ) -> Option<DropReason> {
         let len = metered_len(packet);
         let at = packet.meta().received_at;
-        self.by_profile(packet, at, len)
+        self.by_profile(packet, at, len, random)
             .or_else(|| self.by_sla(packet, at, len, worker))
             .or_else(|| self.by_class(packet, at, len, worker))
     }
 
     #[inline]
-    fn by_profile(&mut self, packet: &mut Packet, at: Instant, len: Bytes) -> Option<DropReason> {
+    fn by_profile(
+        &mut self,
+        packet: &mut Packet,
+        at: Instant,
+        len: Bytes,
+        random: impl FnOnce() -> u32,
+    ) -> Option<DropReason> {
         let meta = packet.meta_mut();
         if !meta.profile.is_some() {
             return None;
@@ -188,7 +199,7 @@ impl Tables {
             self.unknown_ids += 1;
             return None;
         };
-        meta.color = profile.meter(at, len, meta.color);
+        meta.color = profile.meter(at, len, meta.color, random);
         match profile.actions[meta.color as usize] {
             Action::Pass => {}
             Action::SetClass(class, dscp) => {
@@ -367,7 +378,7 @@ impl Tables {
             if let Some(later) = packets.as_slice().get(ENTRIES_AHEAD - 1) {
                 self.prefetch(later.meta());
             }
-            match self.condition(&mut packet, worker) {
+            match self.condition(&mut packet, worker, || cx.random()) {
                 None => cx.emit(0, packet),
                 Some(reason) => cx.drop(packet, reason),
             }

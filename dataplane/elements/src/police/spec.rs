@@ -1,6 +1,6 @@
 //! What users ask of a conditioner.
 
-use crate::meter::{SrTcmConfig, TrTcmConfig};
+use crate::meter::{SrTcmConfig, TrTcmConfig, TswTcmConfig};
 use perhop_packet::{ClassId, PortId};
 use perhop_units::{Bytes, Dscp, Duration, Rate};
 
@@ -20,6 +20,8 @@ pub enum MeterSpec {
     SrTcm(SrTcmConfig),
     /// RFC 2698.
     TrTcm(TrTcmConfig),
+    /// RFC 2859.
+    TswTcm(TswTcmConfig),
 }
 
 /// What a profile does to packets of one colour.

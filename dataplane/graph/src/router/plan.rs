@@ -14,7 +14,7 @@ use crate::lang::{Built, build, parse};
 use crate::swap::SwapError;
 use perhop_abr::AbrPolicyId;
 use perhop_element::{BuildCx, Registry};
-use perhop_elements::meter::{SrTcmConfig, TrTcmConfig};
+use perhop_elements::meter::{SrTcmConfig, TrTcmConfig, TswTcmConfig};
 use perhop_elements::police::{
     Action, ConditionerChange, Excess, FlowLimit, MAX_IDS, MeterSpec as Meter, OutOfProfile,
     ProfileSpec as Profile, RealtimeSpec, SlaSpec as Sla, SlaTraffic,
@@ -625,6 +625,9 @@ fn profile(p: &ProfileSpec, class: &dyn Fn(&str) -> ClassId) -> Profile {
             pbs: Bytes(pbs),
             aware,
         }),
+        MeterSpec::Tswtcm { cir, pir, window } => {
+            Meter::TswTcm(TswTcmConfig { ctr: Rate(cir), ptr: Rate(pir), window: Duration(window) })
+        }
     };
     let mut actions = [Action::Pass; 3];
     for (color, action) in [(Color::Green, &p.green), (Color::Yellow, &p.yellow), (Color::Red, &p.red)] {

@@ -154,10 +154,15 @@ impl Draw {
     }
     fn profile(&mut self) -> ProfileSpec {
         let (cir, cbs) = (1 + self.up_to(1 << 30), 1500 + self.up_to(1 << 20));
-        let meter = match self.up_to(3) {
+        let meter = match self.up_to(4) {
             0 => MeterSpec::None,
             1 => MeterSpec::TokenBucket { cir, cbs },
             2 => MeterSpec::Srtcm { cir, cbs, ebs: self.up_to(1 << 20), aware: self.coin() },
+            3 => MeterSpec::Tswtcm {
+                cir,
+                pir: cir + self.up_to(1 << 20),
+                window: 1_000_000 + self.up_to(1 << 30),
+            },
             _ => MeterSpec::Trtcm { cir, cbs, pir: cir + self.up_to(1 << 20), pbs: 1500, aware: self.coin() },
         };
         ProfileSpec {

@@ -44,6 +44,7 @@ const SECTIONS: [Section; 12] = [
             ("meter.", "[[profile]]\nmeter = { type = \"token_bucket\", nonsense = 1 }"),
             ("meter.", "[[profile]]\nmeter = { type = \"srtcm\", nonsense = 1 }"),
             ("meter.", "[[profile]]\nmeter = { type = \"trtcm\", nonsense = 1 }"),
+            ("meter.", "[[profile]]\nmeter = { type = \"tswtcm\", nonsense = 1 }"),
             ("green.", "[[profile]]\ngreen = { do = \"mark\", nonsense = 1 }"),
             ("green.", "[[profile]]\ngreen = { do = \"class\", nonsense = 1 }"),
             ("yellow.", "[[profile]]\nyellow = { do = \"mark\", nonsense = 1 }"),

@@ -1,7 +1,7 @@
 //! The conditioner as an element.
 
 use super::*;
-use crate::meter::{TokenBucket, TrTcmConfig};
+use crate::meter::{TokenBucket, TrTcmConfig, TswTcmConfig};
 use crate::plumbing::frames::udp;
 use crate::police::{FlowLimit, MeterSpec, ProfileSpec, RealtimeSpec, SlaSpec};
 use perhop_element::testkit::Bench;
@@ -55,6 +55,35 @@ fn a_profile_acts_by_color() {
     assert_eq!((counters.dropped_packets, counters.dropped_bytes), (1, 100));
     assert_eq!(element.with(|tables| tables.unknown_ids), 1);
     assert_eq!(bench.driver.counters(bench.node).unwrap().drops[DropReason::Policed.index()], 1);
+}
+
+/// RFC 2859 §2.2: of an average a the parts ctr/a, (ptr − ctr)/a and the rest are green, yellow and red.
+#[test]
+fn a_profile_with_a_sliding_window_colours_by_chance() {
+    const N: u64 = 3_000;
+    let window = Duration::from_millis(100);
+    let config = TswTcmConfig { ctr: Rate::from_mbit(1), ptr: Rate::from_mbit(2), window };
+    let actions = [Action::Pass, Action::Remark(Dscp::AF12), Action::Drop];
+    let spec = ProfileSpec { meter: MeterSpec::TswTcm(config), actions };
+    let mut bench = bench(|c| c.profile(ProfileId(1), Some(spec)).unwrap());
+    for _ in 0..N {
+        // 1,000 bytes in 2 ms are 4 Mbit/s.
+        bench.run_for(Duration::from_millis(2));
+        let now = bench.now();
+        send(&mut bench, 1000, |m| (m.profile, m.received_at) = (ProfileId(1), now));
+    }
+    let counters = bench.element::<Conditioner>().profile_counters(ProfileId(1)).unwrap();
+    for (got, part) in counters.colors.packets.into_iter().zip([0.25, 0.25, 0.5]) {
+        // Five standard deviations, and what the first windows take until the average is there.
+        let most = 5.0 * (N as f64 * part * (1.0 - part)).sqrt() + 200.0;
+        assert!((got as f64 - N as f64 * part).abs() < most, "{:?}", counters.colors.packets);
+    }
+    assert_eq!(counters.dropped_packets, counters.colors.packets[2]);
+    // No long runs: as many changes of colour as of independent draws.
+    let marked: Vec<bool> = dscps(&bench).into_iter().map(|dscp| dscp == Dscp::AF12.get()).collect();
+    let changes = marked.windows(2).filter(|pair| pair[0] != pair[1]).count() as f64;
+    let n = marked.len() as f64;
+    assert!((changes - n / 2.0).abs() < 5.0 * n.sqrt() / 2.0 + 100.0, "{changes} of {n}");
 }
 
 /// What one conditioner lets through is what several with the same tables let through together, packet for packet.

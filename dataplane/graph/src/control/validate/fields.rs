@@ -119,6 +119,11 @@ fn profile(at: &mut At<'_>, p: &ProfileSpec) {
             at.range("meter.cbs", cbs, 1500, 1 << 30);
             at.range("meter.pbs", pbs, 1500, 1 << 30);
         }
+        MeterSpec::Tswtcm { cir, pir, window } => {
+            at.range("meter.cir", cir, 1, MAX_RATE);
+            at.range("meter.pir", pir, cir, MAX_RATE);
+            at.range("meter.window", window, 1_000_000, 60_000_000_000);
+        }
     }
 }
 

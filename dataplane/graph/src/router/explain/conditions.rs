@@ -6,7 +6,7 @@ use crate::router::plan::class_rate;
 use perhop_model::{
     ColorAction, DetectorSpec, ExcessPolicy, Kind, MeterSpec, Name, ProfileSpec, SlaPolicy, SlaSpec,
 };
-use perhop_units::{Bytes, Dscp, Rate};
+use perhop_units::{Bytes, Dscp, Duration, Rate};
 
 /// What is known of the packet when it comes to the conditioner; its code point and class change on the way.
 pub(super) struct Conditioned {
@@ -29,6 +29,10 @@ pub(super) fn profile(name: &Name, spec: &ProfileSpec, packet: &mut Conditioned)
         MeterSpec::Trtcm { cir, cbs, pir, pbs, aware } => {
             let committed = format!("{} burst {}", Rate(cir), Bytes(cbs));
             format!("trTCM of {committed}, peak {} burst {}, {}", Rate(pir), Bytes(pbs), awareness(aware))
+        }
+        MeterSpec::Tswtcm { cir, pir, window } => {
+            let over = Duration(window);
+            format!("TSWTCM of {}, peak {}, average over {over}", Rate(cir), Rate(pir))
         }
     };
     let step = Step::new("profile", format!("{name}: {meter}")).object(Kind::Profile, name);

@@ -2,10 +2,11 @@
 //!
 //! | key | value | default | range |
 //! |---|---|---|---|
-//! | `meter.type` | `token_bucket`, `srtcm`, `trtcm`, `none` | needed in `meter` | |
+//! | `meter.type` | `token_bucket`, `srtcm`, `trtcm`, `tswtcm`, `none` | needed in `meter` | |
 //! | `meter.cir`, `meter.pir` | rate at IP length | needed | 1 bit/s – 1 Tbit/s, pir ≥ cir |
 //! | `meter.cbs`, `meter.pbs` | size | needed | 1500 B – 1 GiB |
 //! | `meter.ebs` | size (srtcm; cbs or ebs ≥ 1500 B) | needed | 0 – 1 GiB |
+//! | `meter.window` | time (tswtcm) | 1 s | 1 ms – 60 s |
 //! | `meter.aware` | boolean (srtcm, trtcm) | false | |
 //! | `green`, `yellow`, `red` | `"pass"`, `"drop"`, `{ do = "mark", dscp = … }`, `{ do = "class", class = …, dscp = … }` | pass, pass, drop | |
 //! | `shared` | boolean | false | |
@@ -14,7 +15,7 @@ use super::{bytes, dscp, flag};
 use crate::routerfile::names::{Names, class};
 use perhop_config::TableReader;
 use perhop_model::{ColorAction, MeterSpec, ProfileSpec};
-use perhop_units::Rate;
+use perhop_units::{Duration, Rate};
 
 /// Fastest rate of a meter, bit/s.
 const MAX_RATE: Rate = Rate::from_mbit(1_000_000);
@@ -29,6 +30,7 @@ enum MeterKind {
     TokenBucket,
     Srtcm,
     Trtcm,
+    Tswtcm,
 }
 
 #[derive(Clone, Copy)]
@@ -61,7 +63,7 @@ pub(super) fn read(table: &mut TableReader<'_>, names: &Names<'_>) -> ProfileSpe
     };
     for at in unreachable.iter().flatten() {
         let d = table.document().warning(*at, "never happens: the meter gives no packet this colour");
-        table.diagnostics().push(d.value("").hint("Use srtcm or trtcm for three colours"));
+        table.diagnostics().push(d.value("").hint("Use srtcm, trtcm or tswtcm for three colours"));
     }
     ProfileSpec { meter, green, yellow, red, shared: flag(table, "shared", false) }
 }
@@ -71,6 +73,7 @@ fn meter(mut table: TableReader<'_>) -> MeterSpec {
         ("token_bucket", MeterKind::TokenBucket),
         ("srtcm", MeterKind::Srtcm),
         ("trtcm", MeterKind::Trtcm),
+        ("tswtcm", MeterKind::Tswtcm),
         ("none", MeterKind::None),
     ];
     let kind = table.required_choice("type", &kinds).map(|k| k.value);
@@ -105,21 +108,33 @@ fn meter(mut table: TableReader<'_>) -> MeterSpec {
             MeterSpec::Srtcm { cir, cbs, ebs, aware: flag(&mut table, "aware", false) }
         }
         MeterKind::Trtcm => {
-            let (cir, pir) = (rate(&mut table, "cir"), rate(&mut table, "pir"));
-            if let (Some(cir), Some(pir)) = (cir, pir)
-                && pir < cir
-            {
-                let d = table.error("pir", format!("is below cir ({})", Rate(cir)));
-                table.diagnostics().push(d.hint("The peak rate is at least the committed rate (RFC 2698)"));
-            }
+            let rates = [rate(&mut table, "cir"), rate(&mut table, "pir")];
+            let (cir, pir) = two_rates(&mut table, rates);
             let (cbs, pbs) = (burst(&mut table, "cbs", FULL_SIZE), burst(&mut table, "pbs", FULL_SIZE));
-            let cir = cir.unwrap_or(1);
             let aware = flag(&mut table, "aware", false);
-            MeterSpec::Trtcm { cir, cbs, pir: pir.unwrap_or(cir).max(cir), pbs, aware }
+            MeterSpec::Trtcm { cir, cbs, pir, pbs, aware }
+        }
+        MeterKind::Tswtcm => {
+            let rates = [rate(&mut table, "cir"), rate(&mut table, "pir")];
+            let (cir, pir) = two_rates(&mut table, rates);
+            let window = table.value_in("window", Duration::from_millis(1)..=Duration::from_secs(60));
+            MeterSpec::Tswtcm { cir, pir, window: window.map_or(1_000_000_000, |w| w.value.0) }
         }
     };
     table.finish();
     meter
+}
+
+/// The committed rate and the peak rate, which is at least that.
+fn two_rates(table: &mut TableReader<'_>, [cir, pir]: [Option<u64>; 2]) -> (u64, u64) {
+    if let (Some(cir), Some(pir)) = (cir, pir)
+        && pir < cir
+    {
+        let d = table.error("pir", format!("is below cir ({})", Rate(cir)));
+        table.diagnostics().push(d.hint("The peak rate is at least the committed rate (RFC 2698, RFC 2859)"));
+    }
+    let cir = cir.unwrap_or(1);
+    (cir, pir.unwrap_or(cir).max(cir))
 }
 
 /// `red = "drop"` or `red = { do = "mark", dscp = "AF13" }`.
