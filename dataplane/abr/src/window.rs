@@ -222,7 +222,7 @@ impl Window {
     #[inline]
     pub fn came(&mut self, payload: u32, new: u32, after_us: u32) {
         self.waste(i64::from(new) * i64::from(after_us));
-        if payload % u32::from(self.mss) != 0 {
+        if !payload.is_multiple_of(u32::from(self.mss)) {
             self.credit_and_round |= PART;
         }
     }
