@@ -21,6 +21,9 @@ use std::thread::JoinHandle;
 const IDLE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// The sockets are read at most this often: the kernel stamps packets, so reading late costs no precision.
 const BREATHE: Duration = Duration::from_millis(2);
+/// Datagrams of a socket that are read before the others and the taps have their turn: a flood that fills its socket as fast
+/// as it is read must not keep the tap from being read, whose ring would overflow, nor other streams waiting.
+const AT_ONCE: usize = 64;
 /// Bytes of Ethernet header.
 const ETHERNET: usize = 14;
 
@@ -61,8 +64,8 @@ impl Times {
 pub(super) struct Seen {
     /// Datagrams by the sockets, instants of the run: stream, index, when.
     pub(super) datagrams: Vec<(u16, u32, Instant)>,
-    /// The kernel's stamps of the same.
-    pub(super) stamps: HashMap<(u16, u32), Vec<Instant>>,
+    /// The kernel's stamps of the same, in their order.
+    pub(super) stamps: Vec<(u16, u32, Instant)>,
     /// Data segments by flow.
     pub(super) flows: HashMap<FlowKey, Flow>,
     /// Datagrams that are no stream's.
@@ -134,7 +137,10 @@ fn receive(
         for tap in &mut taps {
             tap.read(|at, frame| observe(&mut seen, &times, at, frame));
         }
-        read_sockets(sockets, set, &mut events, &times, &mut seen);
+        let more = read_sockets(sockets, set, &mut events, &times, &mut seen);
+        if more {
+            continue;
+        }
         if ending {
             break;
         }
@@ -144,33 +150,37 @@ fn receive(
     seen
 }
 
+/// Reads up to [`AT_ONCE`] datagrams of each socket that has some. `true` when one may have more.
 fn read_sockets(
     sockets: &[UdpSocket],
     set: &OwnedFd,
     events: &mut Vec<epoll::Event>,
     times: &Times,
     seen: &mut Seen,
-) {
+) -> bool {
     let mut buffer = [0u8; 2048];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    loop {
-        events.clear();
-        let waited = epoll::wait(set, rustix::buffer::spare_capacity(events), Some(&at_once));
-        if waited.is_err() || events.is_empty() {
-            return;
-        }
-        for event in events.iter() {
-            let Some(socket) = sockets.get(event.data.u64() as usize) else { continue };
-            while let Some(len) = crate::udp::received(socket, &mut buffer) {
-                match Stamp::at_end_of(&buffer[..len]) {
-                    Some(stamp) => {
-                        seen.datagrams.push((stamp.stream, stamp.index, times.of(monotonic())));
-                    }
-                    None => seen.foreign += 1,
-                }
+    events.clear();
+    // Sockets that are ready come in turn, as many as fit.
+    if epoll::wait(set, rustix::buffer::spare_capacity(events), Some(&at_once)).is_err() {
+        return false;
+    }
+    let mut more = events.len() == events.capacity();
+    for event in events.iter() {
+        let Some(socket) = sockets.get(event.data.u64() as usize) else { continue };
+        let mut left = AT_ONCE;
+        while left > 0
+            && let Some(len) = crate::udp::received(socket, &mut buffer)
+        {
+            left -= 1;
+            match Stamp::at_end_of(&buffer[..len]) {
+                Some(stamp) => seen.datagrams.push((stamp.stream, stamp.index, times.of(monotonic()))),
+                None => seen.foreign += 1,
             }
         }
+        more |= left == 0;
     }
+    more
 }
 
 /// Books a frame: the stamp of a datagram, the bytes of a data segment. All are IPv4 without options.
@@ -182,7 +192,8 @@ fn observe(seen: &mut Seen, times: &Times, at: Instant, frame: &[u8]) {
     let now = times.of(at);
     if *protocol == 17 {
         if let Some(stamp) = Stamp::at_end_of(packet) {
-            seen.stamps.entry((stamp.stream, stamp.index)).or_default().push(now);
+            // Nothing is looked up in while more arrives.
+            seen.stamps.push((stamp.stream, stamp.index, now));
         }
         return;
     }
@@ -216,6 +227,30 @@ mod tests {
     }
 
     #[test]
+    fn a_flood_does_not_keep_other_streams_waiting() {
+        let bind = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+        let sockets = vec![bind(), bind()];
+        sockets.iter().for_each(|s| s.set_nonblocking(true).expect("it can"));
+        let sender = bind();
+        let send = |socket: usize, stream: u16, index: u32| {
+            let stamp = Stamp { stream, index, sent: Instant(0) };
+            let to = sockets[socket].local_addr().expect("bound");
+            sender.send_to(&stamp.to_bytes(), to).expect("loopback takes it");
+        };
+        let flood = 2 * AT_ONCE as u32 - 1;
+        (0..flood).for_each(|index| send(0, 0, index));
+        send(1, 1, 0);
+        let times = Times { epoch: monotonic(), window: (Instant(0), Instant(1)), bin: Duration(1) };
+        let set = gather(&sockets).expect("a set");
+        let (mut seen, mut events) = (Seen::default(), Vec::with_capacity(64));
+        assert!(read_sockets(&sockets, &set, &mut events, &times, &mut seen), "there is more of the flood");
+        assert!(seen.datagrams.iter().any(|(stream, _, _)| *stream == 1), "the other had its turn");
+        assert_eq!(seen.datagrams.len(), AT_ONCE + 1);
+        assert!(!read_sockets(&sockets, &set, &mut events, &times, &mut seen));
+        assert_eq!(seen.datagrams.len() as u32, flood + 1);
+    }
+
+    #[test]
     fn segments_with_data_and_stamps_are_booked() {
         let times =
             Times { epoch: Instant(1_000), window: (Instant(500), Instant(2_000)), bin: Duration(1_000) };
@@ -237,7 +272,7 @@ mod tests {
         // Padding of a short frame is not part of the packet.
         datagram.extend_from_slice(&[0; 6]);
         observe(&mut seen, &times, Instant(1_010), &datagram);
-        assert_eq!(seen.stamps[&(3, 7)], [Instant(10)]);
+        assert_eq!(seen.stamps, [(3, 7, Instant(10))]);
         for cut in 0..60 {
             observe(&mut seen, &times, Instant(9), datagram.get(..cut).unwrap_or(&[]));
         }

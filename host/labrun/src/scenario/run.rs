@@ -25,7 +25,7 @@ use perhop_scenario::{
 };
 use perhop_traffic::{Mix, Seed};
 use perhop_units::{Duration, Instant};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -439,12 +439,14 @@ fn arrivals(datagrams: &mut Datagrams, logs: &[SendLog], seen: &[Seen], times: &
         datagrams.sent(sent, times.of(sent.at));
     }
     for host in seen {
-        let mut copies: HashMap<(u16, u32), usize> = HashMap::new();
+        // Copies of one datagram in the order in which they came.
+        let mut stamps: HashMap<(u16, u32), VecDeque<Instant>> = HashMap::new();
+        for (stream, index, at) in &host.stamps {
+            stamps.entry((*stream, *index)).or_default().push_back(*at);
+        }
         for (stream, index, at) in &host.datagrams {
-            let copy = copies.entry((*stream, *index)).or_default();
-            let stamp = host.stamps.get(&(*stream, *index)).and_then(|stamps| stamps.get(*copy));
-            *copy += 1;
-            let at = stamp.copied().unwrap_or(*at);
+            let stamp = stamps.get_mut(&(*stream, *index)).and_then(VecDeque::pop_front);
+            let at = stamp.unwrap_or(*at);
             foreign += u64::from(!datagrams.arrived(*stream, *index, at));
         }
         foreign += host.foreign;
