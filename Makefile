@@ -59,7 +59,18 @@ bench: release ## speed of packet path and simulator, one JSON object a line (ne
 	run abr; \
 	run change; \
 	if [ -n "$$PERHOP_TEST_DATA" ]; then run classify --rules $$PERHOP_TEST_DATA/classbench/*_10k; fi; \
-	run veth --io af_packet; \
+	run chain; \
+	run meter; \
+	run schedule; \
+	run edge; \
+	run memory; \
+	run load; \
+	run workers; \
+	for io in af_packet af_xdp; do \
+		run veth --io $$io; \
+		run idle --io $$io; \
+		run mlffr --io $$io --packet 64 --runs 1; \
+	done; \
 	run sim; \
 	exit $$failed
 
