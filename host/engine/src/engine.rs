@@ -449,7 +449,7 @@ impl Threads<'_> {
             netlink: self.netlink,
             tun: self.devices.iter().map(|device| self.plan.is_tun(device)).collect(),
             graph_text: self.text,
-            steal,
+            steal: steal.clone(),
         };
         let watch = sentinel("control");
         let control = spawn(&format!("ctl-{}", self.config.name), move || {

@@ -4,6 +4,8 @@ use crate::packet_thread::Scheduling;
 use crate::report::Row;
 use perhop_packet::PoolCounters;
 use rustix::thread::{CpuSet, sched_setaffinity};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Priority of packet threads under `SCHED_FIFO`: above ordinary threads, below the kernel's own watchdogs.
 const FIFO_PRIORITY: i32 = 40;
@@ -26,15 +28,17 @@ pub(crate) fn schedule(wanted: Scheduling) {
     }
 }
 
-/// CPU time that the hypervisor gave to others while this machine wanted to run, all CPUs.
-#[derive(Clone, Copy)]
+/// CPU time that the hypervisor gave to others while this machine wanted to run, all CPUs. Clones count together.
+#[derive(Clone)]
 pub(crate) struct Steal {
     start_ms: Option<u64>,
+    /// The most that was told: the kernel's own number goes back at times.
+    told_ms: Arc<AtomicU64>,
 }
 
 impl Steal {
     pub(crate) fn now() -> Self {
-        Self { start_ms: stolen_ms() }
+        Self { start_ms: stolen_ms(), told_ms: Arc::default() }
     }
 
     /// Adds it to the row of the driver. Reads a file of the kernel, which takes long: not on a packet thread.
@@ -47,7 +51,10 @@ impl Steal {
     /// Since the start, ms. 0 where the kernel does not say.
     fn since(&self) -> u64 {
         match (stolen_ms(), self.start_ms) {
-            (Some(now), Some(start)) => now.saturating_sub(start),
+            (Some(now), Some(start)) => {
+                let stolen = now.saturating_sub(start);
+                self.told_ms.fetch_max(stolen, Ordering::Relaxed).max(stolen)
+            }
             _ => 0,
         }
     }

@@ -55,7 +55,7 @@ pub(super) fn most_delayed(
     best.map(|(n, ..)| n)
 }
 
-/// What one class of [`HpdLaw`] is to have.
+/// What one class of the law is to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HpdGoal {
     /// Its delay in proportion to that of the others, 1 … 1,000,000.
