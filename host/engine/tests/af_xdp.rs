@@ -8,6 +8,8 @@
     reason = "the test needs real sockets, threads and clocks"
 )]
 
+mod support;
+
 use perhop_element::Port;
 use perhop_engine::{Engine, EngineConfig, Handle};
 use perhop_graph::routerfile::RouterFile;
@@ -19,28 +21,14 @@ use perhop_packet::{Batch, Packet, Pool};
 use perhop_wire::checksum;
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use support::{PATIENCE, Scratch, eventually, may_run_unless};
 
-/// How long the kernel may take for what it does in the background.
-const PATIENCE: Duration = Duration::from_secs(20);
 /// Where programs work on a veth, and how frames get from there to a port.
 const WAYS: [(Place, Mode); 2] = [(Place::Driver, Mode::DriverCopy), (Place::Generic, Mode::GenericCopy)];
 
 fn may_run(name: &str) -> bool {
-    let Err(why) = HostTraffic::new(Sharing::Route) else { return true };
-    eprintln!("SKIPPED {name}: {why}");
-    let required = std::env::var("PERHOP_REQUIRE").is_ok_and(|l| l.split(',').any(|item| item == "netns"));
-    assert!(!required, "{name} is required by PERHOP_REQUIRE but cannot run: {why}");
-    false
-}
-
-fn eventually(what: &str, mut ready: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !ready() {
-        assert!(Instant::now() < end, "never happened: {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    may_run_unless(name, HostTraffic::new(Sharing::Route).err().map(|why| why.to_string()))
 }
 
 /// A link between `p0` here and `eth0` there, silent: neither kernel speaks of its own accord.
@@ -546,7 +534,7 @@ struct World {
     router: Namespace,
     hosts: Vec<Namespace>,
     net: Netlink,
-    scratch: PathBuf,
+    scratch: Scratch,
 }
 
 impl World {
@@ -578,9 +566,7 @@ impl World {
                 host.add_route(all.parse().unwrap(), Some(via.parse().unwrap()), Some("eth0")).unwrap();
             }
         }
-        let scratch = std::env::temp_dir().join(format!("perhop-xdp-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&scratch).unwrap();
-        Self { router, hosts, net, scratch }
+        Self { router, hosts, net, scratch: Scratch::new(&format!("xdp-{name}")) }
     }
 
     fn start(&self, settings: &str) -> (Engine, Handle) {
@@ -589,7 +575,7 @@ impl World {
         let file = file.unwrap_or_else(|| panic!("{diagnostics}"));
         let config = EngineConfig {
             pool_size: 8192,
-            ..EngineConfig::of_file("xdp", Some(self.router.clone()), &file, &self.scratch)
+            ..EngineConfig::of_file("xdp", Some(self.router.clone()), &file, self.scratch.path())
         };
         Engine::start(config).unwrap()
     }
@@ -603,7 +589,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.scratch);
+        let _ = std::fs::remove_dir_all(self.scratch.path());
     }
 }
 

@@ -7,43 +7,25 @@
     reason = "the test needs real sockets, threads and clocks"
 )]
 
+mod support;
+
 use perhop_element::Port as _;
 use perhop_engine::{Engine, EngineConfig, Handle};
 use perhop_graph::routerfile::RouterFile;
 use perhop_io::{AfPacket, AfPacketConfig, Outgoing};
-use perhop_netlink::{Namespace, Netlink, is_privileged_for_net};
+use perhop_netlink::{Namespace, Netlink};
 use perhop_packet::{Batch, Pool};
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use support::{Scratch, eventually, may_run};
 
-const PATIENCE: Duration = Duration::from_secs(20);
 /// Local experimental EtherType (IEEE 802, table of assigned numbers).
 const ETHERTYPE: [u8; 2] = [0x88, 0xb5];
 /// VLAN 7, priority 5.
 const TAG: [u8; 4] = [0x81, 0x00, 0xa0, 0x07];
 const BROADCAST: [u8; 6] = [0xff; 6];
 const NOBODY: [u8; 6] = [0x02, 0, 0, 0, 0x99, 0x99];
-
-fn may_run(name: &str) -> bool {
-    if is_privileged_for_net() {
-        return true;
-    }
-    let why = "needs CAP_NET_ADMIN and CAP_SYS_ADMIN: run as root or under `unshare -Urn`";
-    eprintln!("SKIPPED {name}: {why}");
-    let required = std::env::var("PERHOP_REQUIRE").is_ok_and(|l| l.split(',').any(|item| item == "netns"));
-    assert!(!required, "{name} is required by PERHOP_REQUIRE but cannot run: {why}");
-    false
-}
-
-fn eventually(what: &str, mut ready: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !ready() {
-        assert!(Instant::now() < end, "never happened: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
 
 /// A host with an address, and a packet socket beside its kernel.
 struct Host {
@@ -125,14 +107,6 @@ fn dropped(handle: &Handle, reason: &str) -> u64 {
     elements.map(|r| r.counters.get(&format!("dropped_{reason}")).copied().unwrap_or(0)).sum()
 }
 
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 fn start(router: &Namespace, scratch: &Scratch) -> (Engine, Handle) {
     let text = include_str!("../../../examples/bridge.toml")
         .replace("\"eth0\"", "\"p0\"")
@@ -142,7 +116,7 @@ fn start(router: &Namespace, scratch: &Scratch) -> (Engine, Handle) {
     let file = file.unwrap_or_else(|| panic!("{diagnostics}"));
     Engine::start(EngineConfig {
         pool_size: 8192,
-        ..EngineConfig::of_file("bridge", Some(router.clone()), &file, &scratch.0)
+        ..EngineConfig::of_file("bridge", Some(router.clone()), &file, scratch.path())
     })
     .unwrap()
 }
@@ -152,8 +126,7 @@ fn hosts_talk_through_a_bridge_and_each_frame_arrives_once() {
     if !may_run("hosts_talk_through_a_bridge_and_each_frame_arrives_once") {
         return;
     }
-    let scratch = Scratch(std::env::temp_dir().join(format!("perhop-bridge-{}", std::process::id())));
-    std::fs::create_dir_all(&scratch.0).unwrap();
+    let scratch = Scratch::new("bridge");
     let router = Namespace::create().unwrap();
     let links = Netlink::open_in(&router).unwrap();
     let [mut a, mut b, mut c] = [0, 1, 2].map(|i| Host::new(&links, i));
@@ -221,8 +194,7 @@ fn frames_that_a_port_does_not_take_are_counted_there_and_told_of_at_the_start()
     if !may_run("frames_that_a_port_does_not_take_are_counted_there_and_told_of_at_the_start") {
         return;
     }
-    let scratch = Scratch(std::env::temp_dir().join(format!("perhop-bridge-mtu-{}", std::process::id())));
-    std::fs::create_dir_all(&scratch.0).unwrap();
+    let scratch = Scratch::new("bridge-mtu");
     let router = Namespace::create().unwrap();
     let links = Netlink::open_in(&router).unwrap();
     let [mut a, mut b, _c] = [0, 1, 2].map(|i| Host::new(&links, i));

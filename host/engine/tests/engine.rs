@@ -13,6 +13,8 @@
 mod workers;
 
 use ipnet::IpNet;
+mod support;
+
 use perhop_element::Port as _;
 use perhop_engine::*;
 use perhop_graph::routerfile::RouterFile;
@@ -23,53 +25,15 @@ use perhop_model::{
     Credentials, EventKind, Kind, Name, Op, Outcome, Owner, Reply, StateQuery, Status, Transaction,
 };
 use perhop_netlink::sysctl::{self, IpVersion};
-use perhop_netlink::{Namespace, Netlink, is_privileged_for_net};
+use perhop_netlink::{Namespace, Netlink};
 use perhop_packet::{Batch, Pool};
 use std::net::UdpSocket;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
-
-/// How long the kernel may take for what it does in the background.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-fn may_run(name: &str) -> bool {
-    if is_privileged_for_net() {
-        return true;
-    }
-    let why = "needs CAP_NET_ADMIN and CAP_SYS_ADMIN: run as root or under `unshare -Urn`";
-    eprintln!("SKIPPED {name}: {why}");
-    let required = std::env::var("PERHOP_REQUIRE").is_ok_and(|l| l.split(',').any(|item| item == "netns"));
-    assert!(!required, "{name} is required by PERHOP_REQUIRE but cannot run: {why}");
-    false
-}
-
-fn eventually(what: &str, mut ready: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !ready() {
-        assert!(Instant::now() < end, "never happened: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
+use support::{PATIENCE, Scratch, eventually, may_run};
 
 fn net(text: &str) -> IpNet {
     text.parse().unwrap()
-}
-
-/// A directory that goes away.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("perhop-engine-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
-        Self(dir)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// Hosts around a router: host i has 10.20.i.2 and fd20:i::2, the router .1 on port `pI`.
@@ -127,7 +91,7 @@ impl World {
         let file = file.unwrap_or_else(|| panic!("{diagnostics}"));
         EngineConfig {
             pool_size: 8192,
-            ..EngineConfig::of_file(name, Some(self.router.clone()), &file, &self.scratch.0)
+            ..EngineConfig::of_file(name, Some(self.router.clone()), &file, self.scratch.path())
         }
     }
 
@@ -203,7 +167,7 @@ fn each_packet_arrives_once_with_its_ttl_decremented() {
         return;
     }
     let w = World::new("once", 2);
-    let captures = w.scratch.0.join("captures");
+    let captures = w.scratch.path().join("captures");
     let config = EngineConfig { pcap_dir: Some(captures.clone()), ..w.config("once", "") };
     let (engine, handle) = Engine::start(config).unwrap();
     for (a, b) in [("10.20.0.2:0", "10.20.1.2:0"), ("[fd20:0::2]:0", "[fd20:1::2]:0")] {
@@ -772,7 +736,7 @@ fn a_missing_interface_is_named_and_nothing_stays_changed() {
     assert!(error.is_environment());
     assert_eq!(w.net.offloads("p0").unwrap(), before);
     assert_eq!(
-        std::fs::read_dir(&w.scratch.0)
+        std::fs::read_dir(w.scratch.path())
             .unwrap()
             .filter(|f| { f.as_ref().unwrap().file_name().to_string_lossy().ends_with("state.json") })
             .count(),

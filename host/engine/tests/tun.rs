@@ -9,39 +9,22 @@
     reason = "the test needs real sockets, threads and clocks"
 )]
 
+mod support;
+
 use perhop_element::Port;
 use perhop_engine::{Engine, EngineConfig};
 use perhop_graph::routerfile::RouterFile;
 use perhop_io::{AfPacket, AfPacketConfig, Outgoing, TunPort, clock};
 use perhop_netlink::sysctl::{self, IpVersion};
-use perhop_netlink::{Namespace, Netlink, is_privileged_for_net};
+use perhop_netlink::{Namespace, Netlink};
 use perhop_packet::{Batch, Pool};
 use std::net::UdpSocket;
-use std::time::{Duration, Instant};
-
-/// How long the kernel may take for what it does in the background.
-const PATIENCE: Duration = Duration::from_secs(20);
+use std::time::Duration;
+use support::{Scratch, eventually, may_run_unless, no_namespaces};
 
 fn may_run(name: &str) -> bool {
-    let why = if !is_privileged_for_net() {
-        "needs CAP_NET_ADMIN and CAP_SYS_ADMIN: run as root or under `unshare -Urn`".to_owned()
-    } else if let Err(error) = std::fs::File::open("/dev/net/tun") {
-        format!("/dev/net/tun: {error}")
-    } else {
-        return true;
-    };
-    eprintln!("SKIPPED {name}: {why}");
-    let required = std::env::var("PERHOP_REQUIRE").is_ok_and(|l| l.split(',').any(|item| item == "netns"));
-    assert!(!required, "{name} is required by PERHOP_REQUIRE but cannot run: {why}");
-    false
-}
-
-fn eventually(what: &str, mut ready: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !ready() {
-        assert!(Instant::now() < end, "never happened: {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    let no_tun = || std::fs::File::open("/dev/net/tun").err().map(|error| format!("/dev/net/tun: {error}"));
+    may_run_unless(name, no_namespaces().or_else(no_tun))
 }
 
 const ROUTER: &str = r#"
@@ -64,7 +47,7 @@ struct World {
     here: Namespace,
     there: Namespace,
     net: Netlink,
-    scratch: std::path::PathBuf,
+    scratch: Scratch,
 }
 
 impl World {
@@ -85,9 +68,7 @@ impl World {
         far.add_address("eth0", "198.51.100.1/32".parse().unwrap()).unwrap();
         let back = "10.99.0.0/24".parse().unwrap();
         far.add_route(back, Some("10.20.0.1".parse().unwrap()), Some("eth0")).unwrap();
-        let scratch = std::env::temp_dir().join(format!("perhop-tun-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&scratch).unwrap();
-        Self { here, there, net, scratch }
+        Self { here, there, net, scratch: Scratch::new(&format!("tun-{name}")) }
     }
 
     fn start(&self, text: &str) -> Engine {
@@ -95,7 +76,7 @@ impl World {
         let file = file.unwrap_or_else(|| panic!("{diagnostics}"));
         let config = EngineConfig {
             pool_size: 4096,
-            ..EngineConfig::of_file("tun", Some(self.here.clone()), &file, &self.scratch)
+            ..EngineConfig::of_file("tun", Some(self.here.clone()), &file, self.scratch.path())
         };
         Engine::start(config).unwrap().0
     }
@@ -110,12 +91,6 @@ impl World {
         let socket = namespace.run(|| UdpSocket::bind(address)).unwrap().unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
         socket
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.scratch);
     }
 }
 
@@ -186,10 +161,10 @@ fn an_interface_that_was_there_before_stays_as_it_was() {
     // Held by a descriptor as another program's would be: two cannot have it.
     let held = world.here.run(|| TunPort::open("held", "t0")).unwrap().unwrap();
     let (file, _) = RouterFile::read("tun.toml", ROUTER);
-    let config = EngineConfig::of_file("tun", Some(world.here.clone()), &file.unwrap(), &world.scratch);
+    let config = EngineConfig::of_file("tun", Some(world.here.clone()), &file.unwrap(), world.scratch.path());
     let error = Engine::start(config).map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("host") && error.contains("busy"), "{error}");
-    assert_eq!(std::fs::read_dir(&world.scratch).unwrap().count(), 0, "nothing is left to put back");
+    assert_eq!(std::fs::read_dir(world.scratch.path()).unwrap().count(), 0, "nothing is left to put back");
     drop(held);
     eventually("it goes with its descriptor", || world.net.link("t0").is_err());
 
