@@ -3,6 +3,7 @@
 pub mod blue;
 pub mod codel;
 pub mod drd;
+mod flow_hash;
 pub mod fq_codel;
 mod in_leaf;
 pub mod pie;

@@ -35,7 +35,7 @@
 //! Keshav and Shenker, *Analysis and Simulation of a Fair Queueing Algorithm*, SIGCOMM 1989. Queues by hash, 256 of them, as in
 //! ALTQ's WFQ (Cho, USENIX 1998).
 
-use super::fq_codel::hash_of;
+use super::flow_hash::FlowHash;
 use super::{InLeaf, Losses};
 use crate::plumbing::adapter::as_any;
 use crate::queue::FifoConfig;
@@ -90,8 +90,7 @@ pub struct Wfq {
     turns: Heap,
     /// When the packet ended that was sent last.
     virtual_time: u64,
-    /// Of the hash; drawn with the first packet.
-    key: Option<u64>,
+    hash: FlowHash,
     packets: u64,
     bytes: u64,
     active: u64,
@@ -108,7 +107,7 @@ impl Wfq {
             flows: (0..count).map(|_| Flow { list: PacketList::new(), start: 0 }).collect(),
             turns: Heap::new(count),
             virtual_time: 0,
-            key: None,
+            hash: FlowHash::default(),
             packets: 0,
             bytes: 0,
             active: 0,
@@ -149,8 +148,8 @@ impl Wfq {
         }
     }
 
-    fn push(&mut self, hash: u64, packet: Packet) {
-        let flow = ((u128::from(hash) * self.flows.len() as u128) >> 64) as usize;
+    fn push(&mut self, packet: Packet) {
+        let flow = self.hash.queue_of(&packet, self.flows.len());
         self.packets += 1;
         self.bytes += packet.len() as u64;
         let at = &mut self.flows[flow];
@@ -178,31 +177,16 @@ impl Wfq {
         flows.max_by_key(|(n, f)| (f.list.frame_bytes(), std::cmp::Reverse(*n))).map_or(0, |(n, _)| n)
     }
 
-    fn exceeds(&self) -> bool {
-        let bytes = || self.bytes + self.packets * u64::from(self.queue.overhead);
-        match self.queue.limit {
-            QueueLimit::Packets(n) => self.packets > u64::from(n.max(1)),
-            QueueLimit::Bytes(n) => bytes() > n,
-            // At a low rate the time may be shorter than one packet's own.
-            time @ QueueLimit::Time(_) => {
-                self.packets > 1 && bytes() > time.in_bytes(self.queue.rate).unwrap_or_default().0
-            }
+    /// Sees to it that the hash has its key.
+    fn draw_key(&mut self, cx: &mut Cx<'_>) {
+        if !self.hash.draw(cx) {
+            return;
         }
-    }
-
-    /// The key of the hash, drawn now if there is none. What was taken over without one goes where it would have gone.
-    fn key(&mut self, cx: &mut Cx<'_>) -> u64 {
-        if let Some(key) = self.key {
-            return key;
-        }
-        let key = u64::from(cx.random()) << 32 | u64::from(cx.random());
-        self.key = Some(key);
         let mut waiting = PacketList::new();
         self.empty(|packet| waiting.push_back(packet));
         while let Some(packet) = waiting.pop_front() {
-            self.push(hash_of(&packet, key), packet);
+            self.push(packet);
         }
-        key
     }
 
     /// Gives everything away, flow by flow.
@@ -221,12 +205,12 @@ impl Wfq {
 
 impl InLeaf for Wfq {
     fn put(&mut self, cx: &mut Cx<'_>, mut packet: Packet) {
-        let key = self.key(cx);
+        self.draw_key(cx);
         packet.meta_mut().queued_at = cx.now();
         self.counters.enqueued_packets += 1;
         self.counters.enqueued_bytes += packet.len() as u64;
-        self.push(hash_of(&packet, key), packet);
-        while self.exceeds() {
+        self.push(packet);
+        while self.queue.is_exceeded_by(self.packets, self.bytes) {
             let Some(packet) = self.pop(self.longest()) else { return };
             self.counters.dropped_packets += 1;
             self.counters.dropped_bytes += packet.len() as u64;
@@ -251,7 +235,7 @@ impl InLeaf for Wfq {
     }
 
     fn keep(&mut self, packet: Packet) {
-        self.push(hash_of(&packet, self.key.unwrap_or(0)), packet);
+        self.push(packet);
     }
 
     fn losses(&self) -> Losses {
@@ -319,10 +303,9 @@ impl Discipline for Wfq {
     /// Flow by flow, so that each keeps its order; turns begin anew.
     fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
         let mut old = *state.downcast::<Self>()?;
-        self.key = old.key;
+        self.hash = old.hash;
         self.counters = old.counters;
-        let key = old.key.unwrap_or(0);
-        old.empty(|packet| self.push(hash_of(&packet, key), packet));
+        old.empty(|packet| self.push(packet));
         Ok(())
     }
 

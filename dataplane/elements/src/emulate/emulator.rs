@@ -289,15 +289,19 @@ pub(super) const TYPE: ElementType = ElementType {
         let mut r = Reader::new(args);
         let mut entries = Vec::new();
         for arg in r.everything() {
-            match (arg.key.as_deref(), entry(&arg.value)) {
-                (Some("overhead" | "rate" | "limit"), _) => {}
-                (Some(key), _) => {
-                    r.fail_at(arg, format!("unknown argument {key}"), Some("entries".to_owned()))
-                }
-                (None, Ok(entry)) => entries.push(entry),
-                (None, Err(why)) => {
-                    r.fail_at(arg, format!("entry {}: {why}", arg.value), Some(format!("RULE : {WORDS}")));
-                }
+            match arg.key.as_deref() {
+                Some("overhead" | "rate" | "limit") => {}
+                Some(key) => r.fail_at(arg, format!("unknown argument {key}"), Some("entries".to_owned())),
+                None => match entry(&arg.value) {
+                    Ok(entry) => entries.push(entry),
+                    Err(why) => {
+                        r.fail_at(
+                            arg,
+                            format!("entry {}: {why}", arg.value),
+                            Some(format!("RULE : {WORDS}")),
+                        );
+                    }
+                },
             }
         }
         let given = args.list.iter().filter(|arg| arg.key.is_none()).count();

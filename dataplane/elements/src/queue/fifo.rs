@@ -49,6 +49,19 @@ impl FifoConfig {
     /// Room for a packet: of a queue that is told its bound later, or that is left behind when a successor takes over what
     /// it held.
     pub(crate) const LEAST: Self = Self { limit: QueueLimit::Packets(1), rate: Rate::ZERO, overhead: 0 };
+
+    /// Whether several queues together, of `packets` with so many frame bytes, hold more than their bound.
+    pub(crate) fn is_exceeded_by(&self, packets: u64, bytes: u64) -> bool {
+        let bytes = bytes + packets * u64::from(self.overhead);
+        match self.limit {
+            QueueLimit::Packets(n) => packets > u64::from(n.max(1)),
+            QueueLimit::Bytes(n) => bytes > n,
+            // At a low rate the time may be shorter than one packet's own.
+            time @ QueueLimit::Time(_) => {
+                packets > 1 && bytes > time.in_bytes(self.rate).unwrap_or_default().0
+            }
+        }
+    }
 }
 
 /// Packets and bytes a queue has taken and refused, and its peaks.

@@ -1,12 +1,10 @@
 //! The queues of flows and their turns: DRR with a list of new flows before that of old ones.
 
+use super::super::flow_hash::FlowHash;
 use super::super::{CoDelState, HeadVerdict};
 use super::FqCoDelConfig;
-use foldhash::quality::FixedState;
 use perhop_packet::{Packet, PacketList};
 use perhop_units::{Bytes, Instant};
-use perhop_wire::layout::Fragment;
-use std::hash::{BuildHasher, Hasher};
 
 /// What becomes of the packet at a flow's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,8 +148,8 @@ impl Flows {
     }
 
     /// Appends a packet to the flow that `hash` chooses.
-    pub(super) fn push(&mut self, hash: u64, packet: Packet) {
-        let flow = ((u128::from(hash) * self.flows.len() as u128) >> 64) as usize;
+    pub(super) fn push(&mut self, hash: FlowHash, packet: Packet) {
+        let flow = hash.queue_of(&packet, self.flows.len());
         let len = packet.len() as u64;
         self.packets += 1;
         self.bytes += len;
@@ -258,24 +256,4 @@ impl Flows {
         (self.new, self.old) = (Turns::EMPTY, Turns::EMPTY);
         (self.packets, self.bytes, self.active) = (0, 0, 0);
     }
-}
-
-/// Hash of what all packets of a flow have in common: addresses, protocol and ports.
-pub(in super::super) fn hash_of(packet: &Packet, key: u64) -> u64 {
-    let layout = &packet.meta().layout;
-    let frame = packet.frame();
-    let mut hasher = FixedState::with_seed(key).build_hasher();
-    let at = usize::from(layout.l3_offset);
-    let addresses = match layout.ip_version {
-        4 => frame.get(at + 12..at + 20),
-        6 => frame.get(at + 8..at + 40),
-        _ => frame.get(..12),
-    };
-    hasher.write(addresses.unwrap_or(&[]));
-    let ports = match layout.fragment {
-        Fragment::Whole => u64::from(layout.src_port) << 16 | u64::from(layout.dst_port),
-        Fragment::First | Fragment::Later => 0,
-    };
-    hasher.write_u64(ports << 32 | u64::from(layout.ethertype) << 8 | u64::from(layout.protocol));
-    hasher.finish()
 }

@@ -45,11 +45,11 @@ mod flows;
 #[cfg(test)]
 mod tests;
 
+use super::flow_hash::FlowHash;
 use super::{CoDelConfig, InLeaf, Losses, mark};
 use crate::plumbing::adapter::as_any;
 use crate::queue::FifoConfig;
 use crate::queue::fifo::take_with;
-pub(super) use flows::hash_of;
 use flows::{Flows, Settled};
 use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Head, Reader};
 use perhop_packet::{Batch, DropReason, Packet, PacketList};
@@ -92,8 +92,7 @@ pub struct FqCoDel {
     config: FqCoDelConfig,
     queue: FifoConfig,
     flows: Flows,
-    /// Of the hash; drawn with the first packet.
-    key: Option<u64>,
+    hash: FlowHash,
     counters: Counters,
     /// The flow that goes next and what was decided of the packet at its head.
     chosen: Option<(usize, Settled)>,
@@ -108,22 +107,10 @@ impl FqCoDel {
             config,
             queue,
             flows: Flows::new(&config, queue.overhead),
-            key: None,
+            hash: FlowHash::default(),
             counters: Counters::default(),
             chosen: None,
             told: (0, 0),
-        }
-    }
-
-    fn exceeds(&self) -> bool {
-        let bytes = || self.flows.bytes() + self.flows.packets() * u64::from(self.queue.overhead);
-        match self.queue.limit {
-            QueueLimit::Packets(n) => self.flows.packets() > u64::from(n.max(1)),
-            QueueLimit::Bytes(n) => bytes() > n,
-            // At a low rate the time may be shorter than one packet's own.
-            time @ QueueLimit::Time(_) => {
-                self.flows.packets() > 1 && bytes() > time.in_bytes(self.queue.rate).unwrap_or_default().0
-            }
         }
     }
 
@@ -135,7 +122,7 @@ impl FqCoDel {
 
     /// Drops from the longest queue until all is within the bound.
     fn shorten(&mut self, cx: &mut Cx<'_>) {
-        while self.exceeds() {
+        while self.queue.is_exceeded_by(self.flows.packets(), self.flows.bytes()) {
             let flow = self.flows.longest();
             if self.chosen.is_some_and(|(chosen, _)| chosen == flow) {
                 self.chosen = None;
@@ -180,22 +167,18 @@ impl FqCoDel {
         self.config.flows
     }
 
-    /// The key of the hash, drawn now if there is none. What was taken over without one goes where it would have gone, or
-    /// packets of one flow would wait in two queues.
+    /// Sees to it that the hash has its key.
     #[inline]
-    fn key(&mut self, cx: &mut Cx<'_>) -> u64 {
-        if let Some(key) = self.key {
-            return key;
+    fn draw_key(&mut self, cx: &mut Cx<'_>) {
+        if !self.hash.draw(cx) {
+            return;
         }
-        let key = u64::from(cx.random()) << 32 | u64::from(cx.random());
-        self.key = Some(key);
         let mut waiting = PacketList::new();
         self.flows.drain(|packet| waiting.push_back(packet));
         while let Some(packet) = waiting.pop_front() {
-            self.flows.push(hash_of(&packet, key), packet);
+            self.flows.push(self.hash, packet);
         }
         self.chosen = None;
-        key
     }
 
     /// What changed since the last call that told.
@@ -208,11 +191,11 @@ impl FqCoDel {
 
 impl InLeaf for FqCoDel {
     fn put(&mut self, cx: &mut Cx<'_>, mut packet: Packet) {
-        let key = self.key(cx);
+        self.draw_key(cx);
         packet.meta_mut().queued_at = cx.now();
         self.counters.enqueued_packets += 1;
         self.counters.enqueued_bytes += packet.len() as u64;
-        self.flows.push(hash_of(&packet, key), packet);
+        self.flows.push(self.hash, packet);
         self.shorten(cx);
         self.counters.peak_packets = self.counters.peak_packets.max(self.flows.packets());
     }
@@ -239,7 +222,7 @@ impl InLeaf for FqCoDel {
     }
 
     fn keep(&mut self, packet: Packet) {
-        self.flows.push(hash_of(&packet, self.key.unwrap_or(0)), packet);
+        self.flows.push(self.hash, packet);
     }
 
     fn losses(&self) -> Losses {
@@ -320,10 +303,10 @@ impl Discipline for FqCoDel {
 
     fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
         let mut old = *state.downcast::<Self>()?;
-        self.key = old.key;
-        let (key, flows) = (old.key.unwrap_or(0), &mut self.flows);
+        self.hash = old.hash;
+        let (hash, flows) = (old.hash, &mut self.flows);
         // Flow by flow, so that each keeps its order; CoDel and turns begin anew.
-        old.flows.drain(|packet| flows.push(hash_of(&packet, key), packet));
+        old.flows.drain(|packet| flows.push(hash, packet));
         self.counters = old.counters;
         self.told = (self.flows.packets(), self.flows.bytes());
         Ok(())

@@ -1,6 +1,7 @@
 //! Against a model with plain queues, and the promises to sparse and to greedy flows.
 
 use super::*;
+use crate::drop::flow_hash::hash_of;
 use crate::drop::{CoDelState, HeadVerdict};
 use crate::plumbing::UdpFrame;
 use crate::queue::fifo::laws::{calls, check_any_order};

@@ -10,7 +10,7 @@ use crate::schedule::altq_cbq::{CbqClass, CbqLaw, CbqLine};
 use crate::schedule::hfsc::{Curves, HfscLaw};
 use crate::schedule::hpd::{HpdGoal, HpdLaw};
 use crate::schedule::htb::{HtbClass, HtbLaw};
-use crate::schedule::jobs::{JobsClass, JobsLaw, Loss};
+use crate::schedule::jobs::{Buffer, JobsClass, JobsLaw, Loss};
 use crate::schedule::leaves::{Law, Waiting};
 use crate::schedule::levels::{LevelClass, Levels};
 use crate::schedule::wf2q::Wf2qTags;
@@ -61,14 +61,6 @@ enum Laws {
     Cbq(CbqLaw),
     Hpd(HpdLaw),
     Jobs(JobsLaw, Buffer),
-}
-
-/// What all leaves together may hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Buffer {
-    Packets(u64),
-    /// On the line; one packet is always within it.
-    Bytes(u64),
 }
 
 /// Position of no class.
@@ -122,11 +114,7 @@ impl Rule {
             }
             RuleSpec::Jobs(classes, line, limit) => {
                 let (places, told) = split(classes);
-                let buffer = match *limit {
-                    QueueLimit::Packets(n) => Buffer::Packets(u64::from(n.max(1))),
-                    limit => Buffer::Bytes(limit.in_bytes(line.rate).unwrap_or_default().0),
-                };
-                (places, Laws::Jobs(JobsLaw::new(line.rate, told), buffer))
+                (places, Laws::Jobs(JobsLaw::new(line.rate, told), Buffer::new(*limit, line.rate)))
             }
         };
         let mut numbers = vec![NONE; places.iter().max().map_or(0, |most| *most as usize + 1)];
@@ -142,14 +130,14 @@ impl Rule {
             self.since = old.since;
         }
         for (number, ix) in self.places.iter().enumerate() {
-            let Some(of) = old.numbers.get(*ix as usize).copied().filter(|of| *of != NONE) else { continue };
+            let Some(of) = old.number(*ix) else { continue };
             match (&mut self.law, &old.law) {
-                (Laws::Hfsc(law), Laws::Hfsc(old)) => law.adopt(now, number, old, of as usize),
-                (Laws::Htb(law), Laws::Htb(old)) => law.adopt(now, number, old, of as usize),
-                (Laws::Priority(law), Laws::Priority(old)) => law.adopt(number, old, of as usize),
-                (Laws::Cbq(law), Laws::Cbq(old)) => law.adopt(number, old, of as usize),
-                (Laws::Hpd(law), Laws::Hpd(old)) => law.adopt(number, old, of as usize),
-                (Laws::Jobs(law, _), Laws::Jobs(old, _)) => law.adopt(number, old, of as usize),
+                (Laws::Hfsc(law), Laws::Hfsc(old)) => law.adopt(now, number, old, of),
+                (Laws::Htb(law), Laws::Htb(old)) => law.adopt(now, number, old, of),
+                (Laws::Priority(law), Laws::Priority(old)) => law.adopt(number, old, of),
+                (Laws::Cbq(law), Laws::Cbq(old)) => law.adopt(number, old, of),
+                (Laws::Hpd(law), Laws::Hpd(old)) => law.adopt(number, old, of),
+                (Laws::Jobs(law, _), Laws::Jobs(old, _)) => law.adopt(number, old, of),
                 _ => {}
             }
         }
@@ -202,12 +190,11 @@ impl Rule {
 
     /// A leaf has packets, the first of `len` bytes on the line.
     fn announce(&mut self, now: Instant, ix: Ix, len: u64) {
-        let number = self.numbers.get(ix as usize).copied().unwrap_or(NONE) as usize;
-        let Some(active) = self.active.get_mut(number) else {
+        let Some(number) = self.number(ix) else {
             debug_assert!(false, "every leaf is known to the law");
             return;
         };
-        if std::mem::replace(active, true) {
+        if std::mem::replace(&mut self.active[number], true) {
             return;
         }
         match &mut self.law {
@@ -380,11 +367,7 @@ impl ClassTree {
             let Some(Rule { law: Laws::Jobs(law, buffer), places, .. }) = self.rule.as_deref_mut() else {
                 return;
             };
-            let exceeds = match *buffer {
-                Buffer::Packets(most) => self.held > most,
-                Buffer::Bytes(most) => self.held > 1 && wire > most,
-            };
-            let Some((number, why)) = law.loses(exceeds) else { break };
+            let Some((number, why)) = law.loses(buffer.is_exceeded_by(self.held, wire)) else { break };
             let ix = places[number];
             if !self.lose_head(cx, ix, why) {
                 break;

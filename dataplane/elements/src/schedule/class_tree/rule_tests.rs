@@ -215,6 +215,22 @@ fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
     prop::collection::vec((0u64..1_200, class, 60u16..1500), 20..300)
 }
 
+/// Gives the same to both at the same times, and then so long for the rest.
+fn run_both(
+    mut benches: [&mut Bench; 2],
+    arrivals: &[Arrival],
+    push: impl Fn(&mut Bench, usize, u16, usize),
+    rest: Duration,
+) {
+    for (n, (gap, class, ip_len)) in arrivals.iter().enumerate() {
+        for bench in &mut benches {
+            bench.run_for(Duration::from_micros(*gap));
+            push(bench, *class, *ip_len, n);
+        }
+    }
+    benches.into_iter().for_each(|bench| bench.run_for(rest));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
@@ -226,14 +242,7 @@ proptest! {
                         bursts = 4000B, cbursts = 4000B, priority = 0 0 1 1, quanta = 1514B 1514B 2500B 1514B";
         for (spec, kind, text) in [(hfsc(), &hfsc::TYPE, hfsc_text), (htb(), &htb::TYPE, htb_text)] {
             let (mut ours, mut theirs) = (ruled(Some(&spec)), alone(kind, text));
-            for (n, (gap, class, ip_len)) in arrivals.iter().enumerate() {
-                for bench in [&mut ours, &mut theirs] {
-                    bench.run_for(Duration::from_micros(*gap));
-                    push(bench, *class, *ip_len, n);
-                }
-            }
-            ours.run_for(Duration::from_secs(1));
-            theirs.run_for(Duration::from_secs(1));
+            run_both([&mut ours, &mut theirs], &arrivals, push, Duration::from_secs(1));
             prop_assert_eq!(left(&ours), left(&theirs), "{:?}", spec);
         }
     }
@@ -254,14 +263,7 @@ proptest! {
             (limited(Some(&jobs(limit)), 100_000), alone_flat(&jobs::TYPE, jobs_text, limit)),
         ];
         for (law, (mut ours, mut theirs)) in pairs.into_iter().enumerate() {
-            for (n, (gap, class, ip_len)) in arrivals.iter().enumerate() {
-                for bench in [&mut ours, &mut theirs] {
-                    bench.run_for(Duration::from_micros(*gap));
-                    push(bench, *class, *ip_len, n);
-                }
-            }
-            ours.run_for(Duration::from_secs(5));
-            theirs.run_for(Duration::from_secs(5));
+            run_both([&mut ours, &mut theirs], &arrivals, push, Duration::from_secs(5));
             prop_assert_eq!(left(&ours), left(&theirs), "law {}", law);
         }
     }
@@ -275,14 +277,8 @@ proptest! {
         let element = (priority::TYPE.build)(&args(&text), &mut cx).unwrap_or_else(|e| panic!("{e:?}"));
         let mut theirs = Bench::with_seed(element, 1, 1);
         let ids = [cx.class("voice"), cx.class("voice"), cx.class("web"), cx.class("bulk")];
-        for (n, (gap, class, ip_len)) in arrivals.iter().enumerate() {
-            for bench in [&mut ours, &mut theirs] {
-                bench.run_for(Duration::from_micros(*gap));
-                push_as(bench, *class, *ip_len, n, ids[*class]);
-            }
-        }
-        ours.run_for(Duration::from_secs(1));
-        theirs.run_for(Duration::from_secs(1));
+        let push = |bench: &mut Bench, class, ip_len, n| push_as(bench, class, ip_len, n, ids[class]);
+        run_both([&mut ours, &mut theirs], &arrivals, push, Duration::from_secs(1));
         prop_assert_eq!(left(&ours), left(&theirs));
     }
 

@@ -1,7 +1,7 @@
 //! Rates of classes by feedback from delays, and whom to drop by feedback from losses, as plain structures.
 
 use super::super::leaves::Waiting;
-use perhop_units::{Bytes, Duration, Instant, Probability, Rate, Tokens};
+use perhop_units::{Bytes, Duration, Instant, Probability, QueueLimit, Rate, Tokens};
 
 /// What one class is promised.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +25,32 @@ pub(in super::super) enum Loss {
     Full,
     /// Not all that have bounds can be in time.
     Late,
+}
+
+/// What all classes together may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Buffer {
+    Packets(u64),
+    /// On the line; one packet is always within it.
+    Bytes(u64),
+}
+
+impl Buffer {
+    /// A limit behind a line of `rate`. One of packets is at least one.
+    pub(in super::super) fn new(limit: QueueLimit, rate: Rate) -> Self {
+        match limit {
+            QueueLimit::Packets(n) => Self::Packets(u64::from(n.max(1))),
+            limit => Self::Bytes(limit.in_bytes(rate).unwrap_or_default().0),
+        }
+    }
+
+    /// Whether so many packets, of so many bytes on the line, are more.
+    pub(in super::super) fn is_exceeded_by(self, packets: u64, wire_bytes: u64) -> bool {
+        match self {
+            Self::Packets(most) => packets > most,
+            Self::Bytes(most) => packets > 1 && wire_bytes > most,
+        }
+    }
 }
 
 /// All classes: their rates, what these have earned, and what was lost. The owner of the queues says what waits, drops

@@ -56,7 +56,7 @@ mod law;
 mod tests;
 
 pub use law::JobsClass;
-pub(super) use law::{JobsLaw, Loss};
+pub(super) use law::{Buffer, JobsLaw, Loss};
 
 use super::bands::MAX_BANDS;
 use super::hfsc::read_limits;
@@ -76,8 +76,7 @@ use perhop_units::{Bytes, Duration, Instant, Probability, QueueLimit, Rate};
 /// The discipline.
 pub struct Jobs {
     tree: TreeNames,
-    rate: Rate,
-    limit: QueueLimit,
+    buffer: Buffer,
     overhead: u32,
     law: JobsLaw,
     classes: Vec<Class>,
@@ -90,8 +89,7 @@ impl Jobs {
     fn new(tree: TreeNames, rate: Rate, limit: QueueLimit, overhead: u32, configs: Vec<JobsClass>) -> Self {
         Self {
             tree,
-            rate,
-            limit,
+            buffer: Buffer::new(limit, rate),
             overhead,
             classes: configs.iter().map(|_| Class::new(overhead)).collect(),
             law: JobsLaw::new(rate, configs),
@@ -105,13 +103,6 @@ impl Jobs {
         self.held_bytes + self.held * u64::from(self.overhead)
     }
 
-    fn exceeds(&self) -> bool {
-        match self.limit {
-            QueueLimit::Packets(n) => self.held > u64::from(n.max(1)),
-            limit => self.held > 1 && self.wire_bytes() > limit.in_bytes(self.rate).unwrap_or_default().0,
-        }
-    }
-
     fn see(&mut self, now: Instant) {
         for (n, class) in self.classes.iter().enumerate() {
             self.law.see(n, class.waiting(now));
@@ -122,7 +113,7 @@ impl Jobs {
     fn adjust(&mut self, cx: &mut Cx<'_>) {
         loop {
             self.see(cx.now());
-            let exceeds = self.exceeds();
+            let exceeds = self.buffer.is_exceeded_by(self.held, self.wire_bytes());
             let Some((n, why)) = self.law.loses(exceeds) else { break };
             let Some(packet) = self.classes[n].lose() else { break };
             let len = self.classes[n].wire(packet.len());
