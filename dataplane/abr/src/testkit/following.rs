@@ -41,9 +41,8 @@ pub(super) struct Connection {
     ends: [End; 2],
     /// Both ends have said at some time how their windows are scaled.
     said: [bool; 2],
-    /// Where each end's numbers were last, by what it sent and by what the other acknowledged.
+    /// Where each end's numbers were last.
     reached: [Option<u32>; 2],
-    acknowledged: [Option<u32>; 2],
     signed: bool,
     /// Everything since the handshake was seen and believed.
     pub certain: bool,
@@ -65,7 +64,6 @@ impl Connection {
             ends: [End::default(); 2],
             said: [false; 2],
             reached: [None; 2],
-            acknowledged: [None; 2],
             signed: false,
             certain: false,
             heard: now,
@@ -135,10 +133,9 @@ impl Connection {
                 && self.ends[1 - p.from].syn.is_some_and(|syn| was.ack == syn.end());
             if !answers {
                 // A number close to the old ones may be taken for a part of the old connection.
-                let near = [self.reached[p.from], self.acknowledged[p.from]]
-                    .into_iter()
-                    .flatten()
-                    .any(|old| old.wrapping_sub(was.seq) < 1 << 20 || was.seq.wrapping_sub(old) < 1 << 20);
+                let near = self.reached[p.from].is_some_and(|old| {
+                    old.wrapping_sub(was.seq) < 1 << 20 || was.seq.wrapping_sub(old) < 1 << 20
+                });
                 let certain = fresh && !near && !was.has(ACK);
                 *self = Self { ends: [End::default(); 2], signed: false, certain, ..*self };
             }
@@ -148,9 +145,6 @@ impl Connection {
                 self.ends[p.from].newest.is_none_or(|(number, ..)| number == was.seq.wrapping_add(1));
         }
         self.reached[p.from] = Some(was.end());
-        if was.has(ACK) {
-            self.acknowledged[1 - p.from] = Some(was.ack);
-        }
         if was.has(SYN) && self.ends[p.from].syn.is_some_and(|syn| syn.shift != was.shift) {
             // The same number with another scale: of which connection it is nobody knows.
             self.certain = false;
