@@ -9,7 +9,7 @@ use crate::segment::Segment;
 use crate::sequence::octets;
 use crate::settings::{Floor, Latency, LimitedBy};
 use crate::stamps::{Acked, Echoed, Sent};
-use crate::window::{Bound, Offer, Progress, optimal};
+use crate::window::{Bound, Offer, Times, optimal};
 use perhop_units::{Bytes, Duration, Instant, Rate};
 use perhop_wire::Layout;
 use perhop_wire::layout::set_tcp_window;
@@ -193,11 +193,9 @@ impl Passing<'_> {
             let used_up = half.window.limit() != 0 && half.window.is_used_up(sent_end, offer.on_its_way);
             let optimal = optimal(terms.share_bps, ratio, terms.rtt_parts);
             if self.credit {
-                let [rtt_us, left_us] =
-                    [terms.rtt_parts, terms.left_parts].map(|parts| (parts >> PARTS_SHIFT) as u32);
-                let (ack, new) = (segment.ack, octets);
-                let progress = Progress { optimal, rtt_us, left_us, ack, new, apart_us, sent_end };
-                half.window.settle(&progress, terms.shift);
+                let us = |parts: u64| (parts >> PARTS_SHIFT) as u32;
+                let times = Times { rtt_us: us(terms.rtt_parts), left_us: us(terms.left_parts), apart_us };
+                half.window.settle(optimal, octets, &offer, &times);
             }
             let bound = half.window.advance(optimal, octets, &offer);
             let by = match bound {

@@ -77,21 +77,14 @@ impl Offer {
     }
 }
 
-/// A new acknowledgment passes, and what its flow needs on its way.
+/// Times of a flow, µs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Progress {
-    /// What the rate needs in a round trip, 1/256 octet.
-    pub optimal: u64,
-    /// The round trip, and what of it is between an acknowledgment and the data that it lets go, µs.
+pub(crate) struct Times {
+    /// The round trip, and what of it is between an acknowledgment and the data that it lets go.
     pub rtt_us: u32,
     pub left_us: u32,
-    /// Its number, and octets that are new.
-    pub ack: u32,
-    pub new: u32,
-    /// Since the new one before, µs.
+    /// Between the new acknowledgment and the one before.
     pub apart_us: u32,
-    /// End of the data that passed towards the receiver.
-    pub sent_end: u32,
 }
 
 /// What bounds the window that was written.
@@ -194,8 +187,8 @@ impl Window {
     /// it ends.
     pub fn raise_mss(&mut self, mss: u16, headers: u32, acked: Option<u32>) {
         if mss > self.mss {
-            let Self { limit, edge, credit_and_round, unused, .. } = *self;
-            *self = Self { limit, edge, credit_and_round, unused, ..Self::new(mss, headers) };
+            let Self { limit, edge, credit_and_round, .. } = *self;
+            *self = Self { limit, edge, credit_and_round, ..Self::new(mss, headers) };
             self.go_on(acked.unwrap_or(edge), self.pauses());
         }
     }
@@ -222,7 +215,7 @@ impl Window {
     #[inline]
     pub fn came(&mut self, payload: u32, new: u32, after_us: u32) {
         self.waste(i64::from(new) * i64::from(after_us));
-        if !payload.is_multiple_of(u32::from(self.mss)) {
+        if self.credit_and_round & PART == 0 && !payload.is_multiple_of(u32::from(self.mss)) {
             self.credit_and_round |= PART;
         }
     }
@@ -234,7 +227,7 @@ impl Window {
         self.unused = self.unused.saturating_add(by.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32);
     }
 
-    /// The time between two acknowledgments of a flow ends. What windows let it have under way less than the rate needs is
+    /// An acknowledgment of `new` octets ends a time in which the path needed `optimal` 1/256 octets. What windows let it have under way less than the rate needs is
     /// owed, what they let it have more is owed back; and at the end of a round trip what the sender did not use of them. So
     /// its rate is what is wanted on the average, whatever it makes of a window that is no multiple of a segment: whole ones
     /// only, or parts of one, or one part at a time (Minshall's variant of RFC 896, in Linux). One that leaves a whole segment
@@ -244,7 +237,8 @@ impl Window {
     /// trip that is the mean of what is between the end of the data and the edge, less what is acknowledged times that way
     /// (Little's law), wherever on the path this is.
     #[inline]
-    pub fn settle(&mut self, p: &Progress, shift: u8) {
+    pub fn settle(&mut self, optimal: u64, new: u32, offer: &Offer, times: &Times) {
+        let shift = offer.shift;
         let step = u32::from(self.mss).max(1 << shift);
         let let_send = written(self.limit, shift);
         // Of a window on its way to a new rate nothing is owed.
@@ -252,14 +246,14 @@ impl Window {
         if self.limit == 0 || !self.is_kept(acknowledged) {
             return;
         }
-        let (rtt_us, apart_us) = (i64::from(p.rtt_us.max(1)), i64::from(p.apart_us.min(p.rtt_us)));
-        let optimal = p.optimal.min(u64::from(u32::MAX) << 7) as i64;
+        let [rtt_us, left_us, apart_us] = [times.rtt_us.max(1), times.left_us, times.apart_us].map(i64::from);
+        let optimal = optimal.min(u64::from(u32::MAX) << 7) as i64;
         let [given, limit, most] = [let_send, self.limit, step].map(|octets| i64::from(octets) << 8);
-        let mut owed = (optimal - given) * apart_us / rtt_us;
-        let unused = i64::from(octets(p.sent_end, self.edge)) * i64::from(p.apart_us);
-        self.waste(unused - i64::from(p.new) * i64::from(p.left_us));
-        if !self.is_kept(p.ack) && u32::from(self.mss) & ((1 << shift) - 1) != 0 {
-            owed += self.unused(given - limit, most, p);
+        let mut owed = (optimal - given) * apart_us.min(rtt_us) / rtt_us;
+        let unused = i64::from(octets(offer.sent_end.unwrap_or(offer.ack), self.edge)) * apart_us;
+        self.waste(unused - i64::from(new) * left_us);
+        if !self.is_kept(offer.ack) && !u32::from(self.mss).is_multiple_of(1 << shift) {
+            owed += self.unused(given - limit, most, (rtt_us, left_us));
         }
         let credit = i64::from(self.credit()) + owed;
         if given - optimal > most + (256 << shift) && credit < -most / 2 {
@@ -275,13 +269,12 @@ impl Window {
     /// all of that of a sender of whole segments. What is measured contains what data waited in queues before here,
     /// which must not widen windows: the farther the sender, the less of it is believed.
     #[inline]
-    fn unused(&self, rounded: i64, most: i64, p: &Progress) -> i64 {
+    fn unused(&self, rounded: i64, most: i64, (rtt_us, left_us): (i64, i64)) -> i64 {
         if self.credit_and_round & PART == 0 {
             return rounded;
         }
-        let rtt_us = i64::from(p.rtt_us.max(1));
         let unused = (i64::from(self.unused) << (UNUSED_SHIFT + 8)) / rtt_us;
-        let right_us = rtt_us - i64::from(p.left_us).min(rtt_us);
+        let right_us = rtt_us - left_us.min(rtt_us);
         let believed = rounded.max(most * right_us / rtt_us * right_us / rtt_us);
         unused.clamp(-believed, believed)
     }
@@ -394,8 +387,9 @@ const fn written(limit: u32, shift: u8) -> u32 {
 }
 
 /// What is owed to a flow when its window arrives at a rate, 1/256 octet: anything below a step of `step`, another for each
-/// flow. A change of rate comes to all flows at once, and they may begin together; if they owed the same they would grow by a segment in the same round
-/// trip ever after. Numbers of acknowledgments begin at random (RFC 6528); they are spread by a multiplication.
+/// flow. A change of rate comes to all flows at once, and they may begin together; if they owed the same they would grow by a
+/// segment in the same round trip ever after. Numbers of acknowledgments begin at random (RFC 6528); they are spread by a
+/// multiplication.
 #[inline]
 fn phase(ack: u32, step: u32) -> i64 {
     i64::from(ack.wrapping_mul(0x9e37_79b1) >> 8) * i64::from(step) >> 16

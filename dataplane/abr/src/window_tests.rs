@@ -32,9 +32,11 @@ enum Sender {
 
 const ROUND_US: u32 = 900_000;
 
-/// Near a sender whose data have passed up to `sent_end`, a round trip after the acknowledgment before.
-fn progress(optimal: u64, sent_end: u32, ack: u32) -> Progress {
-    Progress { optimal, rtt_us: ROUND_US, left_us: 0, ack, new: 0, apart_us: ROUND_US, sent_end }
+/// Settles near a sender whose data have passed up to the edge, a round trip after the acknowledgment before.
+fn settle(window: &mut Window, wanted: u64, ack: u32) {
+    let offer = Offer { sent_end: Some(window.edge), ..offer(ack) };
+    let times = Times { rtt_us: ROUND_US, left_us: 0, apart_us: ROUND_US };
+    window.settle(wanted, 0, &offer, &times);
 }
 
 /// A sender that always has data, a path that takes a round trip of [`ROUND_US`], and the window at a place on it.
@@ -121,10 +123,9 @@ impl Flow {
         };
         let sent_end = self.stamps.sent_end().expect("data");
         let on_its_way = ((wanted >> 8) * u64::from(self.left_us) / u64::from(ROUND_US)) as u32;
-        let (rtt_us, left_us) = (ROUND_US, self.left_us);
-        let progress = Progress { optimal: wanted, rtt_us, left_us, ack, new, apart_us, sent_end };
-        self.window.settle(&progress, self.shift);
         let offer = Offer { shift: self.shift, sent_end: Some(sent_end), on_its_way, ..offer(ack) };
+        let times = Times { rtt_us: ROUND_US, left_us: self.left_us, apart_us };
+        self.window.settle(wanted, new, &offer, &times);
         self.window.advance(wanted, new, &offer);
         self.acknowledged = number;
         let edge = number + (u32::from(self.window.field(&offer)) << self.shift);
@@ -210,7 +211,7 @@ fn the_window_of_the_published_test_bed() {
     let segments: Vec<u32> = (0..10u32)
         .map(|i| {
             // An acknowledgment of everything, once a round trip.
-            window.settle(&progress(wanted, window.edge, i * 5840), 0);
+            settle(&mut window, wanted, i * 5840);
             assert_eq!(window.advance(wanted, 5840, &offer(i * 5840)), Bound::Rate);
             window.field(&offer(i * 5840));
             window.limit() / u32::from(MSS)
@@ -411,7 +412,7 @@ fn a_receiver_that_offers_less_leaves_no_credit() {
     let mut window = Window::new(MSS, 40);
     window.advance(5256 << 8, 1460, &offer(0));
     window.field(&offer(0));
-    window.settle(&progress(5256 << 8, window.edge, 4000), 0);
+    settle(&mut window, 5256 << 8, 4000);
     assert_eq!(window.credit(), (5256 - 3 * 1460) << 8);
     let small = Offer { field: 10, ..offer(4000) };
     assert_eq!(window.advance(5256 << 8, 1460, &small), Bound::Receiver);
