@@ -20,9 +20,8 @@ const DRIFT: u64 = 1_000;
 const BURST: u64 = 2 * (3_100 + 1_600) * 8;
 /// Most classes in the trees of all ports (those that drain included), elements of the graph, and objects.
 const MOST: [usize; 3] = [100, 100, 400];
-/// From which hour on process memory may grow by how much besides answers kept by contract, whose tables grow by doubling:
-/// from the twelfth on less than 40 bytes a change.
-const GROWTH: [(u32, u64); 2] = [(1, 64 << 20), (12, 16 << 20)];
+/// From which hour on process memory may grow by how much besides answers kept by contract: less than 40 bytes a change.
+const GROWTH: [(u32, u64); 2] = [(1, 32 << 20), (12, 16 << 20)];
 
 /// `PERHOP_SOAK_HOURS` hours of virtual time; without it two minutes.
 #[test]
