@@ -32,4 +32,5 @@ pub use demo::{DemoOutcome, Progress, demo};
 pub use error::LabError;
 pub use machine::MachineState;
 pub use options::{DemoOptions, Timeline};
+pub use private::PrivateDirectory;
 pub use writable::check_writable;

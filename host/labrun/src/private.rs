@@ -12,14 +12,14 @@ const TRIES: usize = 16;
 
 /// A new directory among the temporary files, of this user alone. Removed with all that is in it when dropped.
 #[derive(Debug)]
-pub(crate) struct PrivateDirectory(PathBuf);
+pub struct PrivateDirectory(PathBuf);
 
 impl PrivateDirectory {
     /// Makes one.
     ///
     /// # Errors
     /// The operating system refused.
-    pub(crate) fn new() -> Result<Self, LabError> {
+    pub fn new() -> Result<Self, LabError> {
         let name = || format!("perhop-demo-{:016x}", RandomState::new().hash_one(std::process::id()));
         Self::in_with(&std::env::temp_dir(), std::iter::repeat_with(name).take(TRIES))
     }
@@ -37,7 +37,8 @@ impl PrivateDirectory {
         Err(LabError::Io { doing: "make a private directory", source: last })
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
         &self.0
     }
 }

@@ -15,9 +15,10 @@ use super::machine;
 use super::report::{Metric, Peer, Point, Sink, Spread};
 use super::veth::{INSIDE, Io, Layout, OUTSIDE};
 use perhop_engine::{Engine, EngineConfig};
-use perhop_graph::routerfile::{PortIo, RouterFile, Waiting};
+use perhop_graph::routerfile::{RouterFile, Waiting};
+use perhop_labrun::PrivateDirectory;
 use probe::Probe;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{Duration, Instant as Clock};
 use threads::Threads;
 
@@ -83,21 +84,19 @@ enum Between {
 /// No rights over namespaces, or bad options.
 pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
     super::veth::check_length(options.packet)?;
-    let processors = machine::processors();
-    if options.sender_cpu.max(options.router_cpu) >= processors {
-        return Err(BenchError::Environment {
-            what: format!("processors {} and {}", options.sender_cpu, options.router_cpu),
-            why: format!("there are {processors}; choose with --sender-cpu and --router-cpu"),
-        });
-    }
+    super::veth::check_processors(options.sender_cpu, options.router_cpu)?;
     let layout = Layout::new(None)?;
-    let scratch = Scratch::new()?;
+    // Whoever can write a state file can have interfaces changed.
+    let state = PrivateDirectory::new().map_err(|e| BenchError::Environment {
+        what: "a directory for state".to_owned(),
+        why: e.to_string(),
+    })?;
     let mut all = [Between::Router(Waiting::Adaptive), Between::Router(Waiting::Poll), Between::Kernel]
         .map(|b| (b, Runs::default()));
     for turn in 1..=options.runs {
         sink.progress(&format!("run {turn} of {}", options.runs));
         for (between, runs) in &mut all {
-            one(options, &layout, &scratch, *between, runs)?;
+            one(options, &layout, state.path(), *between, runs)?;
         }
     }
     let [(_, sleeping), (_, polling), (_, kernel)] = &all;
@@ -105,36 +104,17 @@ pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// A directory of this process for a state file.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Result<Self, BenchError> {
-        let path = std::env::temp_dir().join(format!("perhop-bench-idle-{}", std::process::id()));
-        std::fs::create_dir_all(&path)
-            .map_err(|e| BenchError::Environment { what: path.display().to_string(), why: e.to_string() })?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What is left of it in a directory for what may be left is no harm.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// One run.
 fn one(
     options: &Options,
     layout: &Layout,
-    scratch: &Scratch,
+    state: &Path,
     between: Between,
     runs: &mut Runs,
 ) -> Result<(), BenchError> {
     let before = Threads::of_this_process();
     let engine = match between {
-        Between::Router(waiting) => Some(start(options, layout, scratch, waiting)?),
+        Between::Router(waiting) => Some(start(options, layout, state, waiting)?),
         Between::Kernel => {
             layout.forward_by_kernel(true)?;
             None
@@ -152,27 +132,18 @@ fn one(
 }
 
 /// The router, at rest.
-fn start(
-    options: &Options,
-    layout: &Layout,
-    scratch: &Scratch,
-    waiting: Waiting,
-) -> Result<Engine, BenchError> {
+fn start(options: &Options, layout: &Layout, state: &Path, waiting: Waiting) -> Result<Engine, BenchError> {
     let text = format!(
         "[[port]]\nname = \"lan\"\ndevice = \"{INSIDE}\"\n[[port]]\nname = \"wan\"\ndevice = \"{OUTSIDE}\"\n"
     );
     let (file, diagnostics) = RouterFile::read("idle.toml", &text);
     let file = file.ok_or_else(|| BenchError::Router(diagnostics.to_string()))?;
-    let io = match options.io {
-        Io::AfPacket => PortIo::AfPacket,
-        Io::AfXdp => PortIo::AfXdp,
-    };
     let config = EngineConfig {
         pool_size: 8_192,
         cpu: Some(options.router_cpu),
-        io,
+        io: options.io.of_port(),
         waiting,
-        ..EngineConfig::of_file("bench-idle", Some(layout.router.clone()), &file, &scratch.0)
+        ..EngineConfig::of_file("bench-idle", Some(layout.router.clone()), &file, state)
     };
     Engine::start(config).map(|(engine, _)| engine).map_err(|e| BenchError::Router(e.to_string()))
 }

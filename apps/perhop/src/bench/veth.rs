@@ -17,6 +17,7 @@ use super::machine::{self, SPREAD};
 use super::report::{Metric, Peer, Point, Sink, Spread};
 pub use contenders::{Contender, Who};
 pub use layout::{INSIDE, Layout, OUTSIDE, SENDER, SINK};
+use perhop_graph::routerfile::PortIo;
 use perhop_io::af_xdp::Place;
 use std::time::{Duration, Instant as Clock};
 use threads::RouterReport;
@@ -86,6 +87,14 @@ impl Io {
             Self::AfXdp => "af_xdp",
         }
     }
+
+    /// The same for a router.
+    pub const fn of_port(self) -> PortIo {
+        match self {
+            Self::AfPacket => PortIo::AfPacket,
+            Self::AfXdp => PortIo::AfXdp,
+        }
+    }
 }
 
 /// Where the program of AF_XDP runs.
@@ -118,14 +127,7 @@ impl Path {
             let text = "--flows must be at least 1 and --filters below 100,000";
             return Err(BenchError::Options(text.to_owned()));
         }
-        let processors = machine::processors();
-        if self.sender_cpu.max(self.router_cpu) >= processors {
-            return Err(BenchError::Environment {
-                what: format!("processors {} and {}", self.sender_cpu, self.router_cpu),
-                why: format!("there are {processors}; choose with --sender-cpu and --router-cpu"),
-            });
-        }
-        Ok(())
+        check_processors(self.sender_cpu, self.router_cpu)
     }
 
     /// Puts it into a point.
@@ -139,6 +141,19 @@ impl Path {
             ("seed", self.seed.into()),
         ]);
     }
+}
+
+/// # Errors
+/// Those processors are not there.
+pub fn check_processors(sender_cpu: usize, router_cpu: usize) -> Result<(), BenchError> {
+    let processors = machine::processors();
+    if sender_cpu.max(router_cpu) < processors {
+        return Ok(());
+    }
+    Err(BenchError::Environment {
+        what: format!("processors {sender_cpu} and {router_cpu}"),
+        why: format!("there are {processors}; choose with --sender-cpu and --router-cpu"),
+    })
 }
 
 /// # Errors
