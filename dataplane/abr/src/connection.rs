@@ -52,6 +52,24 @@ pub(crate) enum Untouchable {
     Multipath,
 }
 
+impl Untouchable {
+    /// Why a segment must be left alone, whatever is known of its connection.
+    #[inline]
+    pub const fn of(segment: &Segment) -> Option<Self> {
+        let options = &segment.options;
+        if options.md5 {
+            Some(Self::Md5)
+        } else if options.authenticated {
+            Some(Self::Authenticated)
+        } else if options.multipath && segment.has(flags::ACK) {
+            // A SYN alone only asks for it.
+            Some(Self::Multipath)
+        } else {
+            None
+        }
+    }
+}
+
 /// One direction's data: how it is measured and limited, apart from the stamps.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -214,11 +232,20 @@ impl Connection {
     pub fn is_another(&self, direction: usize, segment: &Segment) -> bool {
         let first = segment.seq.wrapping_add(1);
         let (sent, acked) = (self.stamps[direction].sent_end(), self.stamps[direction].acked());
-        let Some(known) = acked.or(sent) else { return false };
+        let Some(known) = self.stamps[direction].known() else { return false };
         let scale = self.shift[direction];
-        let late = known.wrapping_sub(first) <= LATE_SYN
+        // Once all is said nothing of it can be late that counts.
+        let late = !self.is_closing()
+            && known.wrapping_sub(first) <= LATE_SYN
             && (scale == UNSEEN || scale == segment.options.shift.unwrap_or(NOT_OFFERED));
         !late && ![acked, sent].contains(&Some(first))
+    }
+
+    /// Whether a SYN comes from an end that was not heard before, of a connection whose other end was. After a silence it opens
+    /// another: two ends that open at once (RFC 9293 §3.5) do so within a round trip, and say everything again in their
+    /// SYN/ACKs.
+    pub fn is_opened_anew(&self, direction: usize, segment: &Segment) -> bool {
+        !segment.has(flags::ACK) && self.is_seen_only_in(1 - direction)
     }
 
     /// Another connection between the same endpoints: nothing that was known counts.
@@ -229,7 +256,14 @@ impl Connection {
         *self = Self { next: self.next, kind: fresh.kind | flipped, marks: self.marks, ..fresh };
     }
 
-    /// Notes what every packet of `direction` shows.
+    /// Whether the number of `segment` is such as its receiver looks at: no farther from what was acknowledged, on either side,
+    /// than may be under way (RFC 9293 §3.10.7.4).
+    #[inline]
+    pub fn is_near(&self, direction: usize, segment: &Segment) -> bool {
+        self.stamps[direction].is_near(segment.seq_end(), self.most_under_way(direction))
+    }
+
+    /// Notes what every packet of `direction` shows whose numbers its receiver looks at.
     #[inline]
     pub fn note(&mut self, direction: usize, segment: &Segment, now_ms: u32) {
         self.kind |= kind::SEEN << direction;
@@ -238,17 +272,12 @@ impl Connection {
         }
         let shut = kind::CLOSED << direction;
         self.kind = if segment.window == 0 { self.kind | shut } else { self.kind & !shut };
-        let options = &segment.options;
-        if options.md5 {
-            self.kind |= kind::MD5;
-        }
-        if options.authenticated {
-            self.kind |= kind::AUTHENTICATED;
-        }
-        // A SYN alone only asks for it.
-        if options.multipath && segment.has(flags::ACK) {
-            self.kind |= kind::MULTIPATH;
-        }
+        self.kind |= match Untouchable::of(segment) {
+            Some(Untouchable::Md5) => kind::MD5,
+            Some(Untouchable::Authenticated) => kind::AUTHENTICATED,
+            Some(Untouchable::Multipath) => kind::MULTIPATH,
+            None => 0,
+        };
     }
 
     /// Notes what a SYN or SYN/ACK of `direction` says about the connection; what comes again after both tells nothing.

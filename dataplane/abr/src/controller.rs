@@ -211,10 +211,14 @@ impl Controller {
         };
         let Self { table, policies, pacing, counters, .. } = self;
         let c = table.connection_mut(slot);
-        c.note(ends.direction, &segment, passing.now_ms);
+        let acknowledges = segment.has(flags::ACK) && c.stamps[acked].can_be_acknowledged(segment.ack);
+        let is_of_now = (acknowledges || !segment.has(flags::ACK)) && c.is_near(ends.direction, &segment);
+        if is_of_now {
+            c.note(ends.direction, &segment, passing.now_ms);
+        }
         passing.data(c, policies, counters, frame);
         let mut spell = None;
-        if segment.has(flags::ACK) && c.stamps[acked].can_be_acknowledged(segment.ack) {
+        if acknowledges {
             let new = passing.measure(c, policies, counters);
             spell = passing.limit(new, c, policies, counters, frame, checksum);
         }
@@ -222,7 +226,7 @@ impl Controller {
         if spell.is_some() || c.has(acked, mark::PACED) {
             verdict = behind(pace(c, pacing, &passing, ends, spell), counters);
         }
-        if c.closes(ends.direction, &segment, passing.now_ms) {
+        if is_of_now && c.closes(ends.direction, &segment, passing.now_ms) {
             self.leave_both(slot);
         }
         verdict
@@ -298,8 +302,9 @@ impl Controller {
         silent_ms: u32,
     ) -> bool {
         let c = self.table.connection_mut(slot);
-        if c.is_another(direction, segment) {
-            if c.is_established() && !c.is_closing() && silent_ms < LIVELY_MS {
+        let lively = silent_ms < LIVELY_MS;
+        if c.is_another(direction, segment) || !lively && c.is_opened_anew(direction, segment) {
+            if lively && c.is_established() && !c.is_closing() {
                 return false;
             }
             self.leave_both(slot);

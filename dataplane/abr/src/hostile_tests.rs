@@ -157,3 +157,89 @@ fn a_handshake_that_comes_again_late_changes_nothing() {
     let windows = up(&mut wire, &mut seq, 6);
     assert!(windows.iter().all(|window| *window < 20_000), "{windows:?}");
 }
+
+#[test]
+fn what_one_end_said_alone_long_ago_is_not_of_a_connection_that_the_other_opens() {
+    let windows_after = |old: &dyn Fn(&mut Wire)| {
+        let mut wire = Wire::new(vec![policy(1_000_000)]);
+        old(&mut wire);
+        wire.open();
+        up(&mut wire, &mut 1000, 6)
+    };
+    let alone = windows_after(&|_| ());
+    assert!(alone.iter().all(|window| *window < 20_000), "{alone:?}");
+    // A SYN that nobody answered, of small segments and without a scale; and data of which the beginning was not seen.
+    let unanswered = windows_after(&|wire| {
+        wire.send(SERVER, |f| f.flags(SYN).seq_ack(4_998, 0));
+        wire.later(2_000);
+    });
+    let in_the_midst = windows_after(&|wire| {
+        wire.send(SERVER, |f| f.seq_ack(3_000, 900).payload_len(1_400));
+        wire.later(2_000);
+    });
+    assert_eq!((&unanswered, &in_the_midst), (&alone, &alone));
+    // But both may open at once.
+    let mut wire = Wire::new(vec![policy(1_000_000)]);
+    let [client, server] = [7, 2].map(Wire::options);
+    wire.send(SERVER, |f| f.flags(SYN).seq_ack(4999, 0).tcp(|t| t.options = server));
+    wire.later(20);
+    wire.send(CLIENT, |f| f.flags(SYN).seq_ack(999, 0).tcp(|t| t.options = client));
+    wire.later(100);
+    wire.send(SERVER, |f| f.flags(SYN | ACK).seq_ack(4999, 1000).tcp(|t| t.options = server));
+    wire.send(CLIENT, |f| f.flags(SYN | ACK).seq_ack(999, 5000).tcp(|t| t.options = client));
+    assert_eq!((wire.counter("connections"), wire.counter("ended")), (1, 0));
+    // Of what was said twice no latency is known.
+    wire.send(SERVER, |f| f.seq_ack(5000, 1000).payload_len(500));
+    wire.later(50);
+    wire.send(CLIENT, |f| f.seq_ack(1000, 5500));
+    let windows = up(&mut wire, &mut 1000, 6);
+    assert!(windows.iter().all(|window| *window < 20_000), "{windows:?}");
+}
+
+#[test]
+fn a_signature_and_last_words_with_numbers_of_another_time_change_nothing() {
+    let (mut wire, mut seq, most) = held();
+    let far = 1 << 28;
+    // The head of a signature in the place of data.
+    let mut frame = wire.frame(CLIENT, |f| f.seq_ack(seq.wrapping_sub(far), 5000).payload_len(100));
+    frame[14 + 20 + 12] = 0xa0;
+    (frame[14 + 40], frame[14 + 41]) = (19, 18);
+    wire.push(CLIENT, &frame);
+    // What is signed itself is not touched for all that.
+    let answer =
+        |f: build::FrameBuilder| f.seq_ack(5000u32.wrapping_sub(far), seq).window(60_000).payload_len(100);
+    let mut frame = wire.frame(SERVER, answer);
+    frame[14 + 20 + 12] = 0xa0;
+    (frame[14 + 40], frame[14 + 41]) = (19, 18);
+    wire.bench.arrived(0);
+    wire.push(SERVER, &frame);
+    assert_eq!(wire.bench.arrived(0).pop().expect("it passes").1, frame);
+    wire.send(CLIENT, |f| f.flags(FIN | ACK).seq_ack(seq.wrapping_sub(far), 5000));
+    wire.send(SERVER, |f| f.flags(FIN | ACK).seq_ack(5000u32.wrapping_sub(far), seq));
+    for _ in 0..4 {
+        wire.later(5_000);
+        up(&mut wire, &mut seq, 1);
+    }
+    assert_eq!((wire.counter("connections"), wire.counter("ended")), (1, 0));
+    is_held(&mut wire, &mut seq, most);
+}
+
+#[test]
+fn numbers_used_again_right_after_the_end_are_another_connection() {
+    let mut wire = Wire::new(vec![policy(1_000_000)]);
+    wire.open();
+    wire.send(CLIENT, |f| f.flags(FIN | ACK).seq_ack(1000, 5000));
+    wire.send(SERVER, |f| f.flags(FIN | ACK).seq_ack(5000, 1001));
+    wire.send(CLIENT, |f| f.seq_ack(1001, 5001));
+    wire.later(500);
+    // The same ends and the same numbers, from a generator that knows no others.
+    wire.open();
+    let mut seq = 1000;
+    for _ in 0..8 {
+        up(&mut wire, &mut seq, 1);
+        wire.later(2_000);
+    }
+    assert_eq!((wire.counter("connections"), wire.counter("ended")), (1, 1));
+    let windows = up(&mut wire, &mut seq, 6);
+    assert!(windows.iter().all(|window| *window < 20_000), "{windows:?}");
+}

@@ -11,6 +11,10 @@ const LONGEST_US: u32 = 60_000_000;
 pub(crate) const PARTS_SHIFT: u32 = 6;
 /// "No sample yet" among the minima.
 const NONE: u32 = u32::MAX;
+/// In place of a run: long samples are those of a queue until a short one comes.
+const BARRED: u32 = NONE - 1;
+/// In place of a run: the filter has started anew and is watched; the rest is the latency before, µs.
+const ON_TRIAL: u32 = 1 << 31;
 /// What a step upwards is at least, µs: below it the slow weight follows soon enough, and waiting looks the same.
 const LEAST_STEP_US: u32 = 10_000;
 
@@ -23,11 +27,11 @@ const LEAST_WEIGHT: u32 = 1 << 22;
 pub(crate) struct Filter {
     /// 1/64 µs; 0: no sample yet.
     filtered: u32,
-    /// When the run of long samples, or the younger span of the minimum, began, µs.
+    /// When the run of long samples, the trial or the younger span of the minimum began, µs.
     since: u32,
-    /// Shortest of the run's first round trip (of the younger span).
+    /// Shortest of the run's first round trip (of the younger span), or [`NONE`], [`BARRED`], [`ON_TRIAL`].
     early: u32,
-    /// Shortest of the run after two round trips (of the older span).
+    /// Shortest of the run after two round trips, of the trial after three (of the older span).
     late: u32,
     /// When the last sample came, µs.
     last: u32,
@@ -111,16 +115,26 @@ impl Filter {
     }
 
     /// Whether everything of the last three round trips was more than a quarter above the filtered latency, while the
-    /// shortest of them stayed the same to an eighth: then waiting does not explain it, and the filter starts anew from
-    /// there.
+    /// shortest of them stayed the same to an eighth: then the path has become longer, and the filter starts anew from there.
+    ///
+    /// Unless it is a queue that stands, because the rates of all flows together are more than the link has. Nothing that
+    /// was measured so far tells the two apart; what windows do that are larger now does: a longer path takes them up, a
+    /// queue grows by at least as much again. So a new start is on trial for four round trips.
     fn has_stepped(&mut self, now_us: u32, rtt_us: u32, other_us: u32) -> bool {
         let known = self.us();
+        let round_trip = u64::from(rtt_us) + u64::from(other_us);
+        let age = u64::from(now_us.wrapping_sub(self.since));
+        if self.early & ON_TRIAL != 0 && self.early < BARRED {
+            self.judge(age / round_trip, rtt_us);
+            return false;
+        }
         if rtt_us <= known + (known / 4).max(LEAST_STEP_US) {
             self.early = NONE;
             return false;
         }
-        let round_trip = u64::from(rtt_us) + u64::from(other_us);
-        let age = u64::from(now_us.wrapping_sub(self.since));
+        if self.early == BARRED {
+            return false;
+        }
         if self.early != NONE && age < 3 * round_trip {
             if age < round_trip {
                 self.early = self.early.min(rtt_us);
@@ -133,11 +147,30 @@ impl Filter {
         let steady = early != NONE && late.abs_diff(early) <= early / 8;
         if steady {
             self.filtered = early.min(late) << PARTS_SHIFT;
-            self.early = NONE;
+            (self.since, self.early, self.late) = (now_us, ON_TRIAL | known, NONE);
         } else {
             (self.since, self.early, self.late) = (now_us, rtt_us, NONE);
         }
         steady
+    }
+
+    /// Takes the new start back when everything of the fourth round trip behind it was longer by half of what the latency
+    /// was raised by, and takes no more of them before a sample is short again. The first three fill the path with what the
+    /// larger windows let out at once.
+    fn judge(&mut self, round_trips: u64, rtt_us: u32) {
+        if round_trips < 3 {
+            return;
+        }
+        if round_trips == 3 {
+            self.late = self.late.min(rtt_us);
+            return;
+        }
+        let (before, known) = (self.early & !ON_TRIAL, self.us());
+        let grew = self.late != NONE && self.late > known + known.saturating_sub(before) / 2;
+        if grew {
+            self.filtered = self.filtered.min(before << PARTS_SHIFT);
+        }
+        self.early = if grew { BARRED } else { NONE };
     }
 
     /// Minimum over two spans of half the window each.

@@ -56,6 +56,88 @@ fn a_longer_path_is_recognised_after_three_round_trips_and_a_queue_is_not() {
     }
 }
 
+/// A link with a queue for flows with latencies of `paths` µs, whose rates together are 1.5 times the link's. Each keeps as much
+/// under way as its rate needs by what `latency(flow, now, sample)` takes its latency for, µs. The queue after `seconds`, µs.
+/// A fluid model: windows work from one round trip after they were written.
+fn queue_of_an_overload(
+    seconds: usize,
+    paths: &[f64],
+    mut latency: impl FnMut(usize, u32, u32) -> f64,
+) -> f64 {
+    const STEP_US: usize = 10_000;
+    let mut windows: Vec<Vec<f64>> = vec![Vec::new(); paths.len()];
+    let mut queues: Vec<f64> = Vec::new();
+    for step in 0..seconds * 1_000_000 / STEP_US {
+        let back = |us: f64| step.checked_sub(1 + us as usize / STEP_US);
+        let last = queues.last().copied().unwrap_or(0.0);
+        for (flow, path) in paths.iter().enumerate() {
+            let sampled = back(path + last).map_or(0.0, |at| queues[at]) + path;
+            let window = 1.5 / paths.len() as f64 * latency(flow, (step * STEP_US) as u32, sampled as u32);
+            windows[flow].push(window);
+        }
+        let under_way = |flow: usize| windows[flow][back(paths[flow]).unwrap_or(0)];
+        let load = |queue: f64| (0..paths.len()).map(|i| under_way(i) / (paths[i] + queue)).sum::<f64>();
+        // The link is never idle, so what is served of all of it is exactly what the link has.
+        let (mut low, mut high) = (0.0, 60_000_000.0);
+        for _ in 0..40 {
+            let middle = (low + high) / 2.0;
+            if load(middle) > 1.0 { low = middle } else { high = middle }
+        }
+        queues.push(low);
+    }
+    *queues.last().expect("there were steps")
+}
+
+/// The positive feedback that the skimming is there to prevent (Reddy §4.3). What is left of it is the slow weight's; where every
+/// path is another one, few flows are on trial at a time, so that queues tell them less.
+#[test]
+fn a_standing_queue_is_not_taken_for_a_longer_path() {
+    let spread: Vec<f64> = (0..32).map(|i| 50_000.0 + f64::from(i) * 17_000.0).collect();
+    for (paths, most) in [
+        (&[300_000.0; 8][..], 1.02),
+        (&[50_000.0, 600_000.0], 1.02),
+        (&[300_000.0, 600_000.0], 1.02),
+        (&spread, 1.5),
+    ] {
+        for seconds in [20, 60, 120] {
+            let mut filters = vec![Filter::default(); paths.len()];
+            let queue = queue_of_an_overload(seconds, paths, |flow, now, sample| {
+                filters[flow].sample(&TIMED, now, sample, 0);
+                f64::from(filters[flow].us())
+            });
+            let mut slow = vec![0.0; paths.len()];
+            let by_the_weight = queue_of_an_overload(seconds, paths, |flow, _, sample| {
+                let (sample, known) = (f64::from(sample), &mut slow[flow]);
+                let weight = if sample > *known && *known > 0.0 { -(-0.01f64 / 120.0).exp_m1() } else { 1.0 };
+                *known += weight * (sample - *known);
+                *known
+            });
+            assert!(
+                queue <= most * by_the_weight,
+                "{} paths, {seconds} s: {queue} µs, by the slow weight {by_the_weight}",
+                paths.len(),
+            );
+        }
+    }
+}
+
+/// What larger windows let out at once stands in a queue for a round trip or two.
+#[test]
+fn a_longer_path_that_has_to_be_filled_first_stays_known() {
+    let mut f = Filter::default();
+    f.sample(&TIMED, 0, 900_000, 0);
+    let mut stepped = None;
+    for i in 100..4_000u32 {
+        let now = i * 10_000;
+        let filling = stepped.map_or(0, |at: u32| 600_000u32.saturating_sub((now - at) / 6));
+        if f.sample(&TIMED, now, 1_200_000 + filling, 0) == Sampled::Reinitialised {
+            assert_eq!(stepped, None, "once");
+            stepped = Some(now);
+        }
+    }
+    assert!(stepped.is_some() && f.us().abs_diff(1_200_000) < 20_000, "{} {stepped:?}", f.us());
+}
+
 #[test]
 fn the_timed_average_does_not_depend_on_the_number_of_samples() {
     // exp(-60/120) of the difference is left after a minute, however many samples there were.

@@ -1,7 +1,9 @@
 //! When segments passed, to tell how long their acknowledgments take.
 //!
 //! A stamp is the end of a segment and the time it passed. Few are kept for each direction: when all are in use, what
-//! passes is not stamped, and its acknowledgment gives no sample. Karn's rule in its strict form: an acknowledgment that
+//! passes is not stamped, and its acknowledgment gives no sample. Unless acknowledgments are of more segments at once than there
+//! are stamps: then the last is of the newest segment, and what is acknowledged between two gives a sample if they passed so
+//! shortly one after the other that it does not matter which it is of. Karn's rule in its strict form: an acknowledgment that
 //! covers anything seen twice gives no sample either, because it may have waited for the hole to be filled. There the
 //! echoed clock of RFC 7323 helps: it names the copy that arrived.
 
@@ -26,6 +28,8 @@ mod mark {
     pub const ECHO: u8 = 8;
     /// … and belongs to data, so that its echo does not wait for anything but the path.
     pub const ECHO_OF_DATA: u8 = 16;
+    /// An acknowledgment covered all stamps and more at once.
+    pub const AT_ONCE: u8 = 32;
 }
 
 /// What is remembered of one direction's segments.
@@ -103,6 +107,11 @@ impl Stamps {
         self.is(mark::ACKED).then_some(self.acked)
     }
 
+    /// Where this direction is: what is acknowledged or, before that is heard of, the end of what was sent.
+    pub fn known(&self) -> Option<u32> {
+        self.acked().or(self.sent_end())
+    }
+
     /// Time since the highest acknowledgment passed, µs.
     pub fn since_acked_us(&self, now_us: u32) -> u32 {
         now_us.wrapping_sub(self.acked_at)
@@ -111,6 +120,12 @@ impl Stamps {
     /// Whether what is not acknowledged yet includes something seen twice.
     pub fn is_recovering(&self) -> bool {
         self.is(mark::DIRTY)
+    }
+
+    /// Whether something was seen twice that is not more than `octets` behind what is acknowledged.
+    #[inline]
+    pub fn has_repaired_within(&self, octets: u32) -> bool {
+        self.is_recovering() || self.acked.wrapping_sub(self.dirty_end) <= octets
     }
 
     #[inline]
@@ -122,10 +137,16 @@ impl Stamps {
     /// further away its receiver does not take either.
     #[inline]
     pub fn can_be_sent(&self, seq_end: u32, most: u32) -> bool {
-        let known = if self.is(mark::ACKED) { self.acked } else { self.sent_end };
-        !self.is(mark::ACKED) && !self.is(mark::SENT)
-            || octets(known, seq_end) <= most.saturating_add(UNSEEN)
-            || !after(seq_end, known)
+        let Some(known) = self.known() else { return true };
+        octets(known, seq_end) <= most.saturating_add(UNSEEN) || !after(seq_end, known)
+    }
+
+    /// Whether a segment that ends at `seq_end` is no farther on either side than `most` octets from what is acknowledged.
+    #[inline]
+    pub fn is_near(&self, seq_end: u32, most: u32) -> bool {
+        let Some(known) = self.known() else { return true };
+        let most = most.saturating_add(UNSEEN);
+        seq_end.wrapping_sub(known) <= most || known.wrapping_sub(seq_end) <= most
     }
 
     /// Whether `ack` can be an acknowledgment of this connection: of nothing that is far beyond what was sent.
@@ -169,10 +190,16 @@ impl Stamps {
 
     #[inline]
     fn stamp(&mut self, seq_end: u32, now_us: u32) {
-        let at = usize::from(self.len);
-        if at == STAMPS {
+        let mut at = usize::from(self.len);
+        if at == STAMPS && !self.is(mark::AT_ONCE) {
             self.gaps |= 1 << STAMPS;
             return;
+        }
+        if at == STAMPS {
+            // An acknowledgment of many segments is often of all.
+            self.len -= 1;
+            at -= 1;
+            self.gaps |= 1 << at;
         }
         (self.ends[at], self.times[at]) = (seq_end, now_us);
         self.len += 1;
@@ -224,9 +251,21 @@ impl Stamps {
         } else if covered < len && self.gaps >> covered & 1 == 0 {
             // A part of the next one: of a frame that stands for several segments.
             Some(self.times[covered])
+        } else if self.is(mark::AT_ONCE) && covered > 0 && covered < len {
+            self.between(covered, ack, now_us)
         } else {
             None
         };
+        if covered == 1
+            && len > 1
+            && self.gaps & 2 == 0
+            && octets <= 2 * (self.ends[1].wrapping_sub(self.ends[0]))
+        {
+            // No more than two segments.
+            self.marks &= !mark::AT_ONCE;
+        } else if newest.is_none() && covered == STAMPS && !self.is(mark::DIRTY) {
+            self.marks |= mark::AT_ONCE;
+        }
         let spread = match newest {
             Some(at) if covered > 1 => {
                 let earlier = self.times[..covered].iter().map(|time| u64::from(at.wrapping_sub(*time)));
@@ -247,6 +286,18 @@ impl Stamps {
             self.marks &= !mark::DIRTY;
         }
         Acked::New { octets, sample: newest.map(|at| now_us.wrapping_sub(at)), spread, apart_us }
+    }
+
+    /// When the segment that ends at `ack`, between the stamp before `next` and `next`, passed, if the two are no farther apart
+    /// than a sixteenth of the sample: as far between as its number is.
+    fn between(&self, next: usize, ack: u32, now_us: u32) -> Option<u32> {
+        let (earlier, later) = (self.times[next - 1], self.times[next]);
+        let apart = later.wrapping_sub(earlier);
+        if apart > now_us.wrapping_sub(earlier) / 16 {
+            return None;
+        }
+        let [behind, whole] = [ack, self.ends[next]].map(|end| u64::from(octets(self.ends[next - 1], end)));
+        Some(earlier.wrapping_add((u64::from(apart) * behind / whole.max(1)) as u32))
     }
 
     /// Notes the clock value of a segment: of data seen twice in any case, of a bare acknowledgment when no other waits.

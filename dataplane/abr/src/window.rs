@@ -44,8 +44,30 @@ const CREDIT_SHIFT: u32 = END_BITS + 3;
 /// Bits of the 1/256 octet that a credit does without: it reaches 128 KiB, two of the largest segments.
 const COARSE_BITS: u32 = 8;
 
+/// The farthest from its rate that a window is taken to be for what is owed, 1/256 octet (8 MiB).
+const MAX_OFF: i64 = i32::MAX as i64;
 /// Unit of what was not used of a round trip's windows: 2¹⁰ octet·µs, up to 2 MB for a second.
 const UNUSED_SHIFT: u32 = 10;
+
+/// Windows of fewer segments get no room behind holes: without three acknowledgments behind a hole nothing is sent again before
+/// a time-out, and a few segments too many are a queue.
+const ROOM_FROM: u64 = 16;
+
+/// The window of a flow that loses on the way, and so has fewer octets under way than its rate needs (`optimal`, 1/256
+/// octet): what has arrived behind a hole takes up the window as well until the hole is filled, though nothing of it is under
+/// way. Three times what is under way lasts for a segment that is lost twice; more than double the rate's need is never given,
+/// and nothing (0) beyond the need to a flow that is close to it. `seen`: what is under way beyond here, `right` parts of the
+/// round trip's `rtt`.
+pub(crate) fn room_behind_holes(optimal: u64, mss: u16, seen: u32, right: u64, rtt: u64) -> u32 {
+    // Far from the sender what is under way cannot be told from what waits.
+    if optimal < (u64::from(mss) << 8) * ROOM_FROM || right < rtt / 4 || right == 0 {
+        return 0;
+    }
+    let (needed, most) = (optimal >> 8, u64::from(u32::MAX >> 2));
+    let under_way = u64::from(seen) * rtt / right;
+    let is_close = under_way > needed - needed / 8;
+    if is_close { 0 } else { (3 * under_way).min(2 * needed).min(most) as u32 }
+}
 
 /// An acknowledgment whose window may be limited.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +84,8 @@ pub(crate) struct Offer {
     pub allow_shrink: bool,
     /// What of the data that was let go has not passed yet, on the average, octets.
     pub on_its_way: u32,
+    /// Least window of a flow that loses on the way, see [`room_behind_holes`].
+    pub room: u32,
     /// Whether what is owed counts.
     pub credit: bool,
     /// Whether it opens the connection. Linux never sends more at once than half of the largest window it has seen, and
@@ -227,11 +251,11 @@ impl Window {
         self.unused = self.unused.saturating_add(by.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32);
     }
 
-    /// An acknowledgment of `new` octets ends a time in which the path needed `optimal` 1/256 octets. What windows let it have under way less than the rate needs is
-    /// owed, what they let it have more is owed back; and at the end of a round trip what the sender did not use of them. So
-    /// its rate is what is wanted on the average, whatever it makes of a window that is no multiple of a segment: whole ones
-    /// only, or parts of one, or one part at a time (Minshall's variant of RFC 896, in Linux). One that leaves a whole segment
-    /// has nothing to send, or is held by its own window.
+    /// An acknowledgment of `new` octets ends a time in which the path needed `optimal` 1/256 octets. What windows let it have
+    /// under way less than the rate needs is owed, what they let it have more is owed back; and at the end of a round trip
+    /// what the sender did not use of them. So its rate is what is wanted on the average, whatever it makes of a window that
+    /// is no multiple of a segment: whole ones only, or parts of one, or one part at a time (Minshall's variant of RFC 896, in
+    /// Linux). One that leaves a whole segment has nothing to send, or is held by its own window.
     ///
     /// An octet is unused from when the edge passes it to when it passes itself, less the time of that way. So over a round
     /// trip that is the mean of what is between the end of the data and the edge, less what is acknowledged times that way
@@ -240,20 +264,24 @@ impl Window {
     pub fn settle(&mut self, optimal: u64, new: u32, offer: &Offer, times: &Times) {
         let shift = offer.shift;
         let step = u32::from(self.mss).max(1 << shift);
-        let let_send = written(self.limit, shift);
+        let let_send = self.written(self.limit, shift);
         // Of a window on its way to a new rate nothing is owed.
-        let acknowledged = self.edge.wrapping_sub(let_send);
+        let acknowledged = self.edge.wrapping_sub(let_send.max(self.limit));
         if self.limit == 0 || !self.is_kept(acknowledged) {
             return;
         }
         let [rtt_us, left_us, apart_us] = [times.rtt_us.max(1), times.left_us, times.apart_us].map(i64::from);
         let optimal = optimal.min(u64::from(u32::MAX) << 7) as i64;
-        let [given, limit, most] = [let_send, self.limit, step].map(|octets| i64::from(octets) << 8);
-        let mut owed = (optimal - given) * apart_us.min(rtt_us) / rtt_us;
+        let rounded =
+            if self.is_coarse(shift) { let_send % u32::from(self.mss) } else { let_send - self.limit };
+        let [given, rounded, most] = [let_send, rounded, step].map(|octets| i64::from(octets) << 8);
+        // A window that is farther off than that is on its way; and products with any time stay in their integers.
+        let off = (optimal - given).clamp(-MAX_OFF, MAX_OFF);
+        let mut owed = off * apart_us.min(rtt_us) / rtt_us;
         let unused = i64::from(octets(offer.sent_end.unwrap_or(offer.ack), self.edge)) * apart_us;
         self.waste(unused - i64::from(new) * left_us);
         if !self.is_kept(offer.ack) && !u32::from(self.mss).is_multiple_of(1 << shift) {
-            owed += self.unused(given - limit, most, (rtt_us, left_us));
+            owed += self.unused(rounded, most, (rtt_us, left_us));
         }
         let credit = i64::from(self.credit()) + owed;
         if given - optimal > most + (256 << shift) && credit < -most / 2 {
@@ -286,12 +314,13 @@ impl Window {
         let step = u32::from(self.mss).max(1 << offer.shift);
         let optimal = optimal.min(u64::from(u32::MAX) << 7);
         let mut least = (optimal / (u64::from(step) << 8)) as u32 * step;
-        if u64::from(written(least, offer.shift)) << 8 > optimal {
+        if u64::from(round_up(least, offer.shift)) << 8 > optimal {
             least = least.saturating_sub(step);
         }
         // Of an edge between two segments the sender uses the whole ones.
         let had = self.limit / step * step;
         let stays = self.limit > 0
+            && offer.room == 0
             && self.is_kept(offer.ack)
             && (least..=least.saturating_add(2 * step)).contains(&had);
         let wanted = (optimal as i64 + if offer.credit { i64::from(self.credit()) } else { 0 }).max(0) as u64;
@@ -299,7 +328,7 @@ impl Window {
             true => had,
             false => {
                 let whole = (wanted / (u64::from(step) << 8)) as u32 * step;
-                whole.clamp(least, least.saturating_add(2 * step))
+                whole.clamp(least, least.saturating_add(2 * step)).max(offer.room / step * step)
             }
         };
         // All at once, what a higher rate allows would leave in one burst; doubled, as in slow start, flows whose segments
@@ -312,7 +341,7 @@ impl Window {
         };
         let standing = self.standing_edge(offer).map_or(0, |edge| octets(offer.ack, edge));
         if self.limit == 0 {
-            self.edge = offer.ack;
+            self.edge = offer.ack.wrapping_add(standing.min(offer.own()));
             self.owe(phase(offer.ack, step));
         }
         let least_limit = if offer.opens { 2 * step } else { step };
@@ -326,7 +355,11 @@ impl Window {
         if !stays {
             let usable = limit / step * step;
             // What is owed may ask for more than one acknowledgment may give, and what was used too much for less than stands.
-            if (least.max(1)..=whole).contains(&usable) {
+            if offer.room > 0 {
+                // Losses limit it.
+                self.go_on(offer.ack, 0);
+                self.owe(phase(offer.ack, step));
+            } else if (least.max(1)..=whole).contains(&usable) {
                 let under_way = offer.sent_end.map_or(had.saturating_sub(step), |end| octets(offer.ack, end));
                 let under_way = under_way.saturating_add(offer.on_its_way).min(octets(offer.ack, self.edge));
                 self.keep(offer.ack, under_way);
@@ -364,12 +397,29 @@ impl Window {
         let mut field = offer.field;
         let limit = if offer.opens { self.limit.max(2 * u32::from(self.mss)) } else { self.limit };
         if limit < own {
-            // Rounded up: some senders round down to the segment again, which must not be lost.
-            field = (written(limit, offer.shift) >> offer.shift).clamp(1, u32::from(offer.field)) as u16;
+            field = (self.written(limit, offer.shift) >> offer.shift).clamp(1, u32::from(offer.field)) as u16;
         }
         let edge = offer.ack.wrapping_add(u32::from(field) << offer.shift);
         self.edge = later(self.edge, edge);
         field
+    }
+
+    /// Whether a field of this scale can say no single segment.
+    const fn is_coarse(&self, shift: u8) -> bool {
+        1 << shift > self.mss as u32
+    }
+
+    /// The window that is written for a limit. Rounded up to what the field can say: some senders round down to the segment
+    /// again, which must not be lost. But where the field can say no single segment, acknowledgments of segments would move
+    /// the edge on for ever, and a window that is to shrink would stay what it is; there it is rounded down, so that the edge
+    /// may lie left of where it stands by less than a step of the scale, as it may for any receiver (RFC 7323 §2.4).
+    #[inline]
+    const fn written(&self, limit: u32, shift: u8) -> u32 {
+        match limit >> shift {
+            0 => 1 << shift,
+            steps if self.is_coarse(shift) => steps << shift,
+            _ => round_up(limit, shift),
+        }
     }
 
     /// Whether data up to `sent_end` use the window up to less than a segment and what is still on its way to here.
@@ -380,9 +430,9 @@ impl Window {
     }
 }
 
-/// The window that is written for a limit: rounded up to what the field can say.
+/// A window rounded up to what a field of this scale can say.
 #[inline]
-const fn written(limit: u32, shift: u8) -> u32 {
+const fn round_up(limit: u32, shift: u8) -> u32 {
     limit.div_ceil(1 << shift) << shift
 }
 

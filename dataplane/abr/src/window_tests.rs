@@ -1,8 +1,5 @@
 use super::*;
-use crate::stamps::{Acked, Stamps};
 use proptest::prelude::*;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 const MSS: u16 = 1460;
 
@@ -13,21 +10,11 @@ fn offer(ack: u32) -> Offer {
         shift: 0,
         sent_end: None,
         on_its_way: 0,
+        room: 0,
         allow_shrink: false,
         credit: true,
         opens: false,
     }
-}
-
-/// What a sender makes of a window that is no multiple of a segment.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Sender {
-    /// Whole segments only.
-    Whole,
-    /// A part of a segment whenever there is room for one.
-    Parts,
-    /// One part at a time (Minshall's variant of RFC 896, Linux).
-    OnePart,
 }
 
 const ROUND_US: u32 = 900_000;
@@ -37,142 +24,6 @@ fn settle(window: &mut Window, wanted: u64, ack: u32) {
     let offer = Offer { sent_end: Some(window.edge), ..offer(ack) };
     let times = Times { rtt_us: ROUND_US, left_us: 0, apart_us: ROUND_US };
     window.settle(wanted, 0, &offer, &times);
-}
-
-/// A sender that always has data, a path that takes a round trip of [`ROUND_US`], and the window at a place on it.
-struct Flow {
-    sender: Sender,
-    mss: u32,
-    shift: u8,
-    /// From an acknowledgment to the data that it lets go.
-    left_us: u32,
-    /// Where its numbers begin.
-    isn: u32,
-    window: Window,
-    stamps: Stamps,
-    now_us: u32,
-    /// When something passes the window's place: data up to a number, or the acknowledgment of them.
-    events: BinaryHeap<Reverse<(u32, u32, bool)>>,
-    /// End of what the sender has sent, and of its last part of a segment.
-    next: u32,
-    end_of_part: u32,
-    acknowledged: u32,
-}
-
-impl Flow {
-    /// With so many segments sent at once.
-    fn new(sender: Sender, mss: u16, shift: u8, segments: u32) -> Self {
-        let window = Window { limit: (segments - 1) * u32::from(mss), ..Window::new(mss, 40) };
-        let mss = u32::from(mss);
-        let mut flow = Self {
-            sender,
-            mss,
-            shift,
-            left_us: 0,
-            isn: 0,
-            window,
-            stamps: Stamps::default(),
-            now_us: 0,
-            events: BinaryHeap::new(),
-            next: 0,
-            end_of_part: 0,
-            acknowledged: 0,
-        };
-        for _ in 0..segments {
-            flow.send(mss);
-        }
-        flow
-    }
-    /// So far from the sender, there and back.
-    fn at(self, left_us: u32) -> Self {
-        Self { left_us, ..self }
-    }
-
-    /// With numbers that begin there.
-    fn numbered(self, isn: u32) -> Self {
-        Self { isn, ..self }
-    }
-
-    fn send(&mut self, len: u32) {
-        self.next += len;
-        self.events.push(Reverse((self.now_us + self.left_us, self.next, true)));
-    }
-
-    /// The next thing passes. Whether it is an acknowledgment.
-    fn pass(&mut self, wanted: u64) -> bool {
-        let Reverse((now_us, number, is_data)) =
-            self.events.pop().expect("there is always something under way");
-        self.now_us = now_us;
-        if is_data {
-            let seq_end = self.isn.wrapping_add(number);
-            let seq = self.stamps.sent_end().unwrap_or(self.isn);
-            self.stamps.sent(seq, seq_end, now_us, false);
-            let new = octets(seq, seq_end);
-            self.window.came(new, new, self.stamps.since_acked_us(now_us));
-            self.events.push(Reverse((now_us + ROUND_US - self.left_us, number, false)));
-            return false;
-        }
-        self.acknowledge(number, wanted);
-        true
-    }
-
-    fn acknowledge(&mut self, number: u32, wanted: u64) {
-        let ack = self.isn.wrapping_add(number);
-        let Acked::New { octets: new, apart_us, .. } = self.stamps.acknowledged(ack, self.now_us) else {
-            return;
-        };
-        let sent_end = self.stamps.sent_end().expect("data");
-        let on_its_way = ((wanted >> 8) * u64::from(self.left_us) / u64::from(ROUND_US)) as u32;
-        let offer = Offer { shift: self.shift, sent_end: Some(sent_end), on_its_way, ..offer(ack) };
-        let times = Times { rtt_us: ROUND_US, left_us: self.left_us, apart_us };
-        self.window.settle(wanted, new, &offer, &times);
-        self.window.advance(wanted, new, &offer);
-        self.acknowledged = number;
-        let edge = number + (u32::from(self.window.field(&offer)) << self.shift);
-        while self.next < edge {
-            let len = (edge - self.next).min(self.mss);
-            if len < self.mss {
-                match self.sender {
-                    Sender::Whole => break,
-                    Sender::OnePart if self.end_of_part > number => break,
-                    Sender::OnePart | Sender::Parts => self.end_of_part = self.next + len,
-                }
-            }
-            self.send(len);
-        }
-    }
-
-    /// Segments that the sender has under way.
-    fn under_way(&self) -> usize {
-        self.events.len()
-    }
-
-    /// Until the first segment that was not sent yet is acknowledged; the most segments that one acknowledgment let go, and
-    /// how many did not let go one.
-    fn round_trip(&mut self, wanted: u64) -> (usize, u32) {
-        let (end, mut most, mut other) = (self.next, 0, 0);
-        while self.acknowledged < end {
-            let before = self.under_way();
-            if self.pass(wanted) {
-                let sent = self.under_way() + 1 - before;
-                most = most.max(sent);
-                other += u32::from(sent != 1);
-            }
-        }
-        (most, other)
-    }
-
-    /// Octets a round trip that get through, after a while.
-    fn carried(mut self, wanted: u32) -> f64 {
-        let mut until = |rounds: u32| {
-            while self.now_us < rounds * ROUND_US {
-                self.pass(u64::from(wanted) << 8);
-            }
-            (self.now_us, self.acknowledged)
-        };
-        let (begin, end) = (until(20), until(520));
-        f64::from(end.1 - begin.1) * f64::from(ROUND_US) / f64::from(end.0 - begin.0)
-    }
 }
 
 /// Table 3 of the specification's reconstruction of the published theory: what a sender that rounds down to whole
@@ -224,43 +75,6 @@ fn the_window_of_the_published_test_bed() {
 }
 
 #[test]
-fn a_window_is_kept_for_a_round_trip() {
-    let wanted = optimal(48_000, share(1460, 40), 900_000 << 6);
-    let mut flow = Flow::new(Sender::Whole, MSS, 0, 3);
-    // What it was short of at its beginning is made up for.
-    for _ in 0..5 {
-        flow.round_trip(wanted);
-    }
-    let (mut under_way, mut changes) = (0, 0);
-    let rounds = 500;
-    for _ in 0..rounds {
-        let (most, other) = flow.round_trip(wanted);
-        assert!(most <= 2);
-        changes += other;
-        let now = flow.under_way();
-        under_way += now;
-        assert!(now == 3 || now == 4, "{now}");
-    }
-    let mean = under_way as f64 / f64::from(rounds);
-    assert!((mean - 3.6).abs() < 0.01, "{mean}");
-    // 3, 4, 3, 4, 4: four changes in five round trips. With every acknowledgment it was 14 in the 18 of them.
-    assert!((rounds * 3 / 5..=rounds).contains(&changes), "{changes}");
-}
-
-#[test]
-fn a_window_grows_by_two_fifths_in_a_round_trip() {
-    let wanted = optimal(4_800_000, share(1460, 40), 900_000 << 6);
-    let mut flow = Flow::new(Sender::Whole, MSS, 7, 13);
-    for _ in 0..6 {
-        let before = flow.under_way();
-        let (most, _) = flow.round_trip(wanted);
-        assert!(most <= 2, "no burst");
-        let (grown, part) = (flow.under_way() - before, before * 2 / 5);
-        assert!((part..=part + 1).contains(&grown), "{before} and {grown}");
-    }
-}
-
-#[test]
 fn without_credit_the_window_is_always_rounded_down() {
     let wanted = optimal(48_000, share(1460, 40), 900_000 << 6);
     let mut window = Window::new(MSS, 40);
@@ -281,35 +95,25 @@ fn extremes_saturate() {
 }
 
 proptest! {
-    /// Law of the credit: what a sender has under way is on the average what is wanted, to a fiftieth; to a twentieth
-    /// where one that uses parts of segments is far.
-    #[test]
-    fn the_mean_of_what_is_under_way_is_what_the_rate_needs(
-        sender in prop_oneof![Just(Sender::Whole), Just(Sender::Parts), Just(Sender::OnePart)],
-        mss in prop_oneof![500u16..9000, Just(65_483)], shift in 0u8..=9, segments in 1.2f64..30.0,
-        left_us in prop_oneof![Just(0), 1..ROUND_US, Just(ROUND_US - 200)],
-    ) {
-        // Coarser steps make a window that is to shrink stand where it is.
-        prop_assume!(4 << shift <= mss);
-        let wanted = (f64::from(u32::from(mss).next_multiple_of(1 << shift)) * segments) as u32;
-        prop_assume!(wanted + 3 * u32::from(mss) < u32::from(u16::MAX) << shift);
-        let got = Flow::new(sender, mss, shift, 1).at(left_us).carried(wanted) / f64::from(wanted);
-        // Far from the sender what parts of segments leave unused cannot be told from what data wait.
-        let bound = if sender == Sender::Whole || left_us == 0 { 0.02 } else { 0.05 };
-        prop_assert!((got - 1.0).abs() < bound, "{} of it", got);
-    }
-
-    /// Never raised, never zero, a repeated number repeats its window, the edge stands; whatever the rate does.
+    /// Never raised, never zero, a repeated number repeats its window, the edge stands; whatever the rate and the times do.
     #[test]
     fn laws_of_the_written_window(
-        start: u32, mss in 64u16..9000, shift in 0u8..=14,
-        steps in proptest::collection::vec((0u32..40_000, any::<u16>(), 0u64..1 << 30, any::<bool>()), 1..60),
+        start: u32, mss in 64u16.., shift in 0u8..=14,
+        steps in proptest::collection::vec(
+            (
+                prop_oneof![0u32..40_000, 0u32..1 << 30], any::<u16>(), any::<bool>(),
+                prop_oneof![0u64..1 << 30, any::<u64>()], any::<[u32; 4]>(),
+            ),
+            1..60,
+        ),
     ) {
         let mut window = Window::new(mss, 40);
         let (mut ack, mut edge) = (start, None);
-        for (by, own, wanted, repeat) in steps {
+        for (by, own, repeat, wanted, [rtt_us, left_us, apart_us, payload]) in steps {
             ack = ack.wrapping_add(by);
             let offer = Offer { field: own, shift, sent_end: Some(ack.wrapping_add(100)), ..offer(ack) };
+            window.came(payload, payload >> 1, rtt_us);
+            window.settle(wanted, by, &offer, &Times { rtt_us, left_us, apart_us });
             window.advance(wanted, by, &offer);
             let field = window.field(&offer);
             prop_assert!(field <= own && (field == 0) == (own == 0));
@@ -320,8 +124,9 @@ proptest! {
             }
             let right = ack.wrapping_add(octets);
             if let Some(edge) = edge {
-                // It moves left when the receiver's own does, and never otherwise.
-                prop_assert!(!before(right, edge) || field == own);
+                // It moves left when the receiver's own does, and never otherwise, but for what a scale cannot say.
+                let coarse = if 1 << shift > mss { (1 << shift) - 1 } else { 0 };
+                prop_assert!(!before(right.wrapping_add(coarse), edge) || field == own);
             } else {
                 prop_assert!(octets >= 100.min(offer.own()), "data that passed lies outside");
             }
@@ -349,51 +154,6 @@ proptest! {
         // The last segment counts an eighth at most.
         let near = f64::from(share(frame, headers * frame.div_ceil(1460)).abs_diff(share(short, headers))) / 16.0;
         prop_assert!((f64::from(window.ratio()) - exact).abs() < near + 16.0, "{} {exact}", window.ratio());
-    }
-}
-
-#[test]
-fn senders_that_use_parts_of_segments_and_those_that_do_not_get_what_is_wanted() {
-    for sender in [Sender::Whole, Sender::Parts, Sender::OnePart] {
-        for shift in [0, 7, 10] {
-            for left_us in [0, 100_000, 450_000, 899_800] {
-                for wanted in [2_100, 2_920, 3_700, 5_256, 17_958] {
-                    let got =
-                        Flow::new(sender, MSS, shift, 1).at(left_us).carried(wanted) / f64::from(wanted);
-                    let place = format!("{sender:?}, shift {shift}, {left_us} µs from the sender, {wanted}");
-                    assert!((got - 1.0).abs() < 0.01, "{place}: {got}");
-                }
-            }
-        }
-    }
-}
-
-/// A rate is lowered for all flows at once. If they owed the same afterwards, they would send a segment more in the same
-/// round trips ever after.
-#[test]
-fn flows_whose_rate_is_lowered_do_not_come_to_owe_the_same() {
-    for (high, low) in [(5_840, 3_796), (4_380, 2_336), (5_840, 3_066), (14_600, 3_796), (4_380, 3_796)] {
-        for shift in [0, 7] {
-            let mut credits: Vec<i32> = (0..64)
-                .map(|flow| {
-                    let mut f =
-                        Flow::new(Sender::Whole, MSS, shift, 1).numbered(0x3141_5927_u32.wrapping_mul(flow));
-                    for _ in 0..300 {
-                        f.pass(high << 8);
-                    }
-                    for _ in 0..4 {
-                        f.round_trip(low << 8);
-                    }
-                    f.window.credit() >> 8
-                })
-                .collect();
-            credits.sort_unstable();
-            let tenth = i32::from(MSS) / 10;
-            let together =
-                credits.iter().map(|c| credits.iter().filter(|d| (*c..c + tenth).contains(*d)).count());
-            let most = together.max().expect("there are flows");
-            assert!(most <= 64 / 3, "{high} to {low}, shift {shift}: {most} owe the same of {credits:?}");
-        }
     }
 }
 
@@ -474,3 +234,55 @@ fn a_lower_rate_waits_for_the_acknowledgments_unless_it_may_shrink() {
     window.advance(low, 1460, &Offer { allow_shrink: true, ..offer(1460) });
     assert_eq!(window.limit(), 2920);
 }
+
+#[test]
+fn a_flow_that_loses_gets_room_behind_holes_until_it_is_close_to_its_rate() {
+    let needs = |segments: u64| segments * 1460 << 8;
+    let room =
+        |segments, under_way: u32| room_behind_holes(needs(segments), MSS, under_way * 1460, 1, 1) / 1460;
+    assert_eq!([0, 10, 30, 40, 80, 87].map(|n| room(100, n)), [0, 30, 90, 120, 200, 200]);
+    assert_eq!([88, 100, 300].map(|n| room(100, n)), [0, 0, 0], "close to its rate");
+    assert_eq!((room(16, 10), room(15, 10)), (30, 0), "a window of a few segments");
+    // Half of what is under way is on the other side; from far nothing can be told.
+    assert_eq!(room_behind_holes(needs(100), MSS, 20 * 1460, 1, 2) / 1460, 120);
+    assert_eq!(room_behind_holes(needs(100), MSS, 20 * 1460, 1, 5), 0);
+    assert_eq!(
+        room_behind_holes(u64::MAX, MSS, u32::MAX, u64::from(u32::MAX), u64::from(u32::MAX)),
+        u32::MAX >> 2
+    );
+    // The window grows by no more than is acknowledged, stands until the flow comes close, and then shrinks with what is acknowledged.
+    let mut window = Window::new(MSS, 40);
+    let lossy = |ack: u32, room: u32| Offer { shift: 4, room: room * 1460, ..offer(ack) };
+    let mut limits = vec![];
+    for (i, room) in [0, 0, 120, 120, 120, 120, 0, 0].into_iter().enumerate() {
+        let ack = i as u32 * 14_600;
+        window.advance(needs(100), 14_600, &lossy(ack, room));
+        window.field(&lossy(ack, room));
+        limits.push(window.limit() / 1460);
+    }
+    assert_eq!(limits, [100, 100, 110, 120, 120, 120, 110, 100]);
+}
+
+/// A scale whose unit is more than what an acknowledgment acknowledges.
+#[test]
+fn a_lower_rate_takes_hold_at_any_scale() {
+    for (mss, shift) in [(MSS, 7), (MSS, 10), (MSS, 11), (MSS, 12), (MSS, 14), (536, 10), (536, 11)] {
+        let step = u64::from(mss).max(1 << shift);
+        let mut window = Window::new(mss, 40);
+        let mut ack = 0u32;
+        window.advance(40 * step << 8, 0, &Offer { shift, ..offer(ack) });
+        window.field(&Offer { shift, ..offer(ack) });
+        let most = (40 * step) as u32;
+        let mut acknowledged = 0;
+        while acknowledged < 4 * most {
+            (ack, acknowledged) = (ack + u32::from(mss), acknowledged + u32::from(mss));
+            let offer = Offer { shift, sent_end: Some(ack + most), ..offer(ack) };
+            window.advance(4 * step << 8, u32::from(mss), &offer);
+            window.field(&offer);
+        }
+        assert!(u64::from(window.limit()) <= 5 * step, "{mss}, {shift}: {}", window.limit());
+    }
+}
+
+#[path = "window_loop_tests.rs"]
+mod closed_loop;

@@ -13,18 +13,23 @@ use perhop_wire::tcp::flags::SYN;
 use perhop_wire::{build, dissect};
 use std::sync::Arc;
 
+/// Most segments of a script.
+const STEPS: usize = 200;
+
 /// See the module.
 pub fn rate_control(data: &[u8]) {
     let Some((head, rest)) = data.split_first_chunk::<4>() else { return };
+    let follows = head[0] & 1 == 0;
     let mut world = World {
-        controller: Controller::new(4, settings(head), 1),
+        // The place of a connection that has ended comes free later: one for every step, where none may be forgotten.
+        controller: Controller::new(if follows { STEPS + 4 } else { 4 }, settings(head), 1),
         held: Held::new(8),
         oracle: Oracle::default(),
-        follows: head[0] & 1 == 0,
+        follows,
         now: Instant(1_000_000),
         numbers: [[1, 1]; 4],
     };
-    if head[0] & 1 == 0 { world.script(rest) } else { world.frames(rest) }
+    if follows { world.script(rest) } else { world.frames(rest) }
 }
 
 fn settings(head: &[u8; 4]) -> Arc<Settings> {
@@ -65,7 +70,7 @@ impl World {
     fn script(&mut self, mut rest: &[u8]) {
         let mut steps = 0;
         while let Some((step, behind)) = rest.split_first_chunk::<20>()
-            && steps < 200
+            && steps < STEPS
         {
             steps += 1;
             let (which, end) = (usize::from(step[0] & 3), usize::from(step[0] >> 2 & 1));

@@ -47,11 +47,18 @@ pub(super) struct Connection {
     /// Everything since the handshake was seen and believed.
     pub certain: bool,
     heard: Instant,
+    /// When a segment passed whose numbers its receiver looks at: what is far off keeps no connection.
+    alive: Instant,
     known: bool,
 }
 
 fn before(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
+}
+
+/// Whether one lies no more than `most` behind the other.
+fn are_near(a: u32, b: u32, most: u32) -> bool {
+    a.wrapping_sub(b) <= most || b.wrapping_sub(a) <= most
 }
 
 fn later(a: Option<u32>, b: u32) -> u32 {
@@ -67,6 +74,7 @@ impl Connection {
             signed: false,
             certain: false,
             heard: now,
+            alive: now,
             known: false,
         }
     }
@@ -83,6 +91,10 @@ impl Connection {
             self.said[p.from] = true;
         }
         self.signed |= p.was.signed;
+        if p.was.signed && !self.is_of_now(p) {
+            // Whether it tells anything about the connection nobody knows.
+            self.certain = false;
+        }
         let Some(allowed) = allowed else {
             self.ends[1 - p.from].newest = None;
             self.certain = false;
@@ -96,6 +108,14 @@ impl Connection {
         } else {
             Ok(())
         }
+    }
+
+    /// Whether a segment's receiver looks at its numbers, for all that is known.
+    fn is_of_now(&self, p: &Pass<'_>) -> bool {
+        let near = |end: usize, number: u32| {
+            self.ends[end].sent.is_none_or(|(sent, _)| are_near(sent, number, 1 << 16))
+        };
+        near(p.from, p.was.end()) && (!p.was.has(ACK) || near(1 - p.from, p.was.ack))
     }
 
     /// The rules for a packet alone.
@@ -122,8 +142,12 @@ impl Connection {
     fn follow(&mut self, now: Instant, p: &Pass<'_>) {
         let silent = now.since(self.heard);
         let fresh = !self.known || silent >= QUIET;
+        let forgotten = now.since(self.alive) >= SILENT;
         (self.heard, self.known) = (now, true);
-        let was = p.was;
+        if self.is_of_now(p) || p.was.has(SYN) {
+            self.alive = now;
+        }
+        let (was, mut opened) = (p.was, false);
         if was.has(SYN)
             && self.ends[p.from].syn.is_none_or(|syn| syn.seq != was.seq || syn.payload != was.payload)
         {
@@ -133,11 +157,10 @@ impl Connection {
                 && self.ends[1 - p.from].syn.is_some_and(|syn| was.ack == syn.end());
             if !answers {
                 // A number close to the old ones may be taken for a part of the old connection.
-                let near = self.reached[p.from].is_some_and(|old| {
-                    old.wrapping_sub(was.seq) < 1 << 20 || was.seq.wrapping_sub(old) < 1 << 20
-                });
+                let near = self.reached[p.from].is_some_and(|old| are_near(old, was.seq, (1 << 20) - 1));
                 let certain = fresh && !near && !was.has(ACK);
                 *self = Self { ends: [End::default(); 2], signed: false, certain, ..*self };
+                opened = true;
             }
         } else if was.has(SYN) && self.ends[1 - p.from].newest.is_some() {
             // It comes again, late.
@@ -149,7 +172,7 @@ impl Connection {
             // The same number with another scale: of which connection it is nobody knows.
             self.certain = false;
         }
-        if was.has(RST) || silent >= SILENT && !was.has(SYN) {
+        if was.has(RST) || forgotten && !opened {
             self.certain = false;
         }
         if !self.certain {
@@ -255,7 +278,9 @@ impl Connection {
             None => end.edge.map(|edge| if before(edge, sent) { edge } else { sent }),
         };
         let stands = stands.map_or(0, |edge| if before(edge, ack) { 0 } else { edge.wrapping_sub(ack) });
-        if !allowed.allow_shrink && got < own.min(stands) {
+        // A scale that can say no single segment cannot say every edge (RFC 7323 §2.4).
+        let coarse = if 1 << shift > least { (1 << shift) - 1 } else { 0 };
+        if !allowed.allow_shrink && got.saturating_add(coarse) < own.min(stands) {
             let when = if end.limited.is_some() { "stood" } else { "is needed for data" };
             return Err(format!("the right edge is {} octets left of where it {when}", stands - got));
         }
