@@ -1,6 +1,6 @@
 //! Transactions drawn at random: every operation, several owners, valid ones and ones that must be refused.
 
-use super::world::{GroupKind, World, class_name, class_spec, port_name, tight_meter};
+use super::world::{GroupKind, WEIGHTS_BELOW, World, class_name, class_spec, port_name, tight_meter};
 use crate::support::{delete, name, put};
 use perhop_graph::router::{EdgeOptions, edge_graph};
 use perhop_model::{Key, Kind, Mode, Object, Op, Owner, Spec, TxnId};
@@ -136,9 +136,10 @@ fn class_comes_or_goes(w: &mut World) -> Option<Request> {
         let class = Op::Delete { kind: Kind::Class, name: name(&class), if_version: None, drain_ms };
         return Some(Request::of(owner, vec![class, delete(Kind::Filter, &filter)]));
     }
-    let weight = w.rng.random_range(1..50);
+    let below = w.chance(3);
+    let weight = weight(w, below);
     let mut spec = class_spec(w.groups[g].to, weight, w.groups[g].guarantee);
-    if w.chance(3) {
+    if below {
         spec["parent"] = json!(format!("p{}/branch", w.groups[g].to));
         spec["guarantee"] = json!({ "rate": 0 });
     }
@@ -148,14 +149,25 @@ fn class_comes_or_goes(w: &mut World) -> Option<Request> {
     Some(Request::of(owner, ops))
 }
 
+/// A weight for a class that comes and goes.
+fn weight(w: &mut World, below: bool) -> u32 {
+    w.rng.random_range(if below { WEIGHTS_BELOW } else { 1..=100 })
+}
+
+/// Whether a class is below another; `None`: there is no such class.
+fn is_below(w: &mut World, class: &str) -> Option<bool> {
+    match &*w.router.control().objects().get(&key(Kind::Class, class))?.spec {
+        Spec::Class(c) => Some(c.parent.is_some()),
+        _ => None,
+    }
+}
+
 fn churn_class_changes(w: &mut World) -> Option<Request> {
     let g = w.any(GroupKind::Churn)?;
     let class = class_name(&w.groups, g);
-    if !w.has(Kind::Class, &class) {
-        return None;
-    }
+    let below = is_below(w, &class)?;
     let fields = match w.rng.random_range(0..4) {
-        0 => json!({ "weight": w.rng.random_range(1..100) }),
+        0 => json!({ "weight": weight(w, below) }),
         1 => json!({ "tier": w.rng.random_range(0..16) }),
         2 => json!({ "ceiling": { "ppm": w.rng.random_range(300_000..1_000_000) } }),
         _ => json!({ "queue": { "limit": { "packets": w.rng.random_range(50_000..100_000) } } }),
@@ -167,14 +179,12 @@ fn churn_class_changes(w: &mut World) -> Option<Request> {
 fn class_changes_its_place(w: &mut World) -> Option<Request> {
     let g = w.any(GroupKind::Churn)?;
     let (class, branch) = (class_name(&w.groups, g), format!("p{}/branch", w.groups[g].to));
-    let parent = match &*w.router.control().objects().get(&key(Kind::Class, &class))?.spec {
-        Spec::Class(c) => c.parent.clone(),
-        _ => None,
-    };
-    let fields = if parent.is_none() {
-        json!({ "parent": branch, "guarantee": { "rate": 0 } })
+    let below = !is_below(w, &class)?;
+    let weight = weight(w, below);
+    let fields = if below {
+        json!({ "parent": branch, "weight": weight, "guarantee": { "rate": 0 } })
     } else {
-        json!({ "parent": null, "guarantee": { "rate": w.groups[g].guarantee } })
+        json!({ "parent": null, "weight": weight, "guarantee": { "rate": w.groups[g].guarantee } })
     };
     Some(Request::of(w.groups[g].owner(g), vec![patch(Kind::Class, &class, fields)]))
 }

@@ -12,10 +12,17 @@ use perhop_wire::{build, checksum, dissect};
 use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde_json::{Value, json};
+use std::ops::RangeInclusive;
 
 /// Packets each flow keeps in the router: every class is backlogged, none overflows.
 const OUTSTANDING: usize = 4;
 const BASE_PORT: u16 = 10_000;
+/// Weights of classes below a branch, of which nobody is guaranteed anything but the branch. A class waits there for a
+/// turn of each neighbour before each of its own, and a turn is a largest frame times the weight over the smallest: of
+/// weights as close as these four thirds of a frame at the most. So what a removed class holds leaves within the second
+/// it has by default. In the slowest world these are four packets or 5.1 kB in at most five turns, and a flow's other
+/// packets are in one class at a time, whose five turns are 10.1 kB and a packet. The branch is guaranteed 25 kB.
+pub const WEIGHTS_BELOW: RangeInclusive<u32> = 75..=100;
 const ETHERNET: usize = 14;
 /// Flows of a steady group.
 const STEADY_FLOWS: usize = 4;
@@ -218,7 +225,7 @@ impl World {
             // A class with classes below it, for those that change their place.
             ops.push(put(Kind::Class, &format!("{port}/branch"), class_spec(i, 2, self.draw.rates[i] / 10)));
             ops.push(put(Kind::Class, &format!("{port}/twig"), {
-                let mut twig = class_spec(i, 1, 0);
+                let mut twig = class_spec(i, *WEIGHTS_BELOW.end(), 0);
                 twig["parent"] = json!(format!("{port}/branch"));
                 twig
             }));
@@ -515,6 +522,8 @@ impl World {
             let entry = objects.get(&key)?;
             let Spec::Class(spec) = &*entry.spec else { return None };
             let parent = spec.parent.as_ref();
+            let is_close = parent.is_none() || WEIGHTS_BELOW.contains(&spec.weight);
+            assert!(is_close, "{n} may drain for longer than a second beside others of its branch");
             let parent = parent.and_then(|p| objects.get(&Key { kind: Kind::Class, name: p.clone() }));
             Some((entry.id, parent.map(|p| p.id)))
         };

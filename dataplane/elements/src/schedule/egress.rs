@@ -296,6 +296,9 @@ impl Egress {
     pub fn flip(&mut self, now: Instant, change: &mut EgressChange) {
         self.tree_mut().flip(now, &mut change.tree);
         std::mem::swap(&mut self.leaf_map, &mut change.leaf_map);
+        // With classes the leaf of a tree without any gets no packets.
+        let in_use = self.leaf_map.default_leaf() == LeafId(Self::DEFAULT_LEAF.0);
+        self.tree_mut().set_in_use(Self::DEFAULT_LEAF, in_use);
         if let Some(rate) = change.tree.rate() {
             self.pump.change_rate(now, rate);
         }

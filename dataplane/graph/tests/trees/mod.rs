@@ -3,6 +3,8 @@
 
 mod moves;
 mod queues;
+mod reverts;
+mod weights;
 
 use perhop_graph::router::{EdgePort, VirtualRouter};
 use perhop_model::{Credentials, EventKind, Kind, Name, Op, Outcome, Owner, PortSpec, Transaction, TxnId};

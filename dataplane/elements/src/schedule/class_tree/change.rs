@@ -273,6 +273,22 @@ impl ClassTree {
         self.reweigh(ix, None, Some(weight));
     }
 
+    /// Says whether a class that stays may get packets. If not, its weight makes the turns of its siblings no longer, as
+    /// that of a removed one. O(log weights).
+    pub fn set_in_use(&mut self, index: NodeIndex, in_use: bool) {
+        let Some(ix) = position(index).filter(|ix| self.nodes.holds(*ix)) else { return };
+        let weight = self.nodes.at(ix).weight;
+        if self.nodes.at(ix).state != State::Live || self.nodes.cold(ix).in_use == in_use {
+            return;
+        }
+        if in_use {
+            self.reweigh(ix, None, Some(weight));
+        } else {
+            self.reweigh(ix, Some(weight), None);
+        }
+        self.nodes.cold_mut(ix).in_use = in_use;
+    }
+
     /// Gives a class's weight to its parent, to which quanta are in proportion to the smallest below.
     fn reweigh(&mut self, ix: Ix, old: Option<u32>, new: Option<u32>) {
         let parent = self.nodes.at(ix).parent;
@@ -320,7 +336,7 @@ impl ClassTree {
         self.nodes.cold_mut(ix).marked += marked;
         let weight = params.weight.max(1);
         let old = std::mem::replace(&mut self.nodes.at_mut(ix).weight, weight);
-        if old != weight {
+        if old != weight && self.nodes.cold(ix).in_use {
             self.reweigh(ix, Some(old), Some(weight));
         }
         if self.nodes.at(ix).queue().is_some() {
@@ -345,7 +361,9 @@ impl ClassTree {
         }
         let weight = node.weight;
         // A class that goes must not keep the turns of those that stay long.
-        self.reweigh(ix, Some(weight), None);
+        if self.nodes.cold(ix).in_use {
+            self.reweigh(ix, Some(weight), None);
+        }
         let node = self.nodes.at(ix);
         match node.queue().map(|q| q.is_empty()) {
             // A class with classes below waits for them, whatever its own time says.

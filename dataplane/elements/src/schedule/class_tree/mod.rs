@@ -46,6 +46,9 @@
 //!   `(Σ bursts + largest frame) / C`.
 //! - A backlogged leaf gets at least `guarantee · t − burst − largest frame` beyond that delay.
 //! - Excess of continuously backlogged siblings is in proportion to their weights within one quantum and one frame each.
+//!   A quantum is the largest frame times the weight over the smallest weight beside it, which counts while its class is
+//!   idle and no more when its class is removed. So a leaf without guarantee, one that drains as well, waits for at most
+//!   a quantum and a frame of each sibling before each turn of its own, however little it holds.
 //! - Cost per packet is O(depth), independent of the number of classes.
 //!
 //! # Example

@@ -249,6 +249,8 @@ pub(super) struct Cold {
     /// By queues of other kinds that it had before.
     pub marked: u64,
     pub children: u32,
+    /// Whether packets may come to it, see [`super::ClassTree::set_in_use`].
+    pub in_use: bool,
     pub drain: DrainLink,
     pub params: NodeParams,
     pub name: Arc<str>,
@@ -266,6 +268,7 @@ impl Cold {
             dropped_bytes: 0,
             marked: 0,
             children: 0,
+            in_use: true,
             drain: DrainLink::NONE,
             params: NodeParams::leaf(None),
             name,

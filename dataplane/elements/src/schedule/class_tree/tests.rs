@@ -238,6 +238,68 @@ fn classes_come_in_slices_and_go_when_empty() {
     assert_eq!(tree(&mut bench).class(NodeIndex(2)).expect("it exists").counters.packets, 3);
 }
 
+/// Two classes of weight 20, of which the second comes when the first goes, beside an idle one. The first has sent 18
+/// packets, holds four more and has 10 ms. In which order they leave, and how many of them are dropped.
+fn goes_beside_an_equal(idle: u32) -> (Vec<u32>, u64) {
+    let heavy = || NodeParams { weight: 20, ..leaf(None) };
+    let mut bench = bench(&[spec(0, heavy()), spec(1, NodeParams { weight: idle, ..leaf(None) })]);
+    offer(&mut bench, 0, 22);
+    bench.run_for(Duration::from_micros(17_500));
+    let before = bench.sink(0).arrived.len();
+    assert_eq!(before, 18);
+    let drain_until = bench.now() + Duration::from_millis(10);
+    let edits = vec![
+        TreeEdit::Add { index: NodeIndex(2), name: "again".into(), params: heavy() },
+        TreeEdit::Remove { index: NodeIndex(0), drain_until },
+    ];
+    commit(&mut bench, edits, usize::MAX);
+    offer(&mut bench, 2, 40);
+    // The end of the drain is seen when the next packet is chosen.
+    bench.run_until(drain_until + Duration::from_millis(1));
+    let leaves = bench.sink(0).arrived[before..].iter().map(|(_, p)| p.meta().leaf.0).collect();
+    let mut freed = Vec::new();
+    tree(&mut bench).take_freed(&mut freed);
+    (leaves, freed.iter().map(|f| f.counters.dropped_removed).sum())
+}
+
+#[test]
+fn what_drains_waits_for_a_turn_of_its_sibling_which_the_smallest_weight_makes_long() {
+    // A turn is 20 packets: three are left of its own, which began with the second packet, as the first found the line
+    // idle. Then the other's takes longer than it may stay.
+    assert_eq!(goes_beside_an_equal(1), (vec![0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 2], 1));
+    // A turn is one packet.
+    assert_eq!(goes_beside_an_equal(20), (vec![0, 2, 0, 2, 0, 2, 0, 2, 2, 2, 2], 0));
+}
+
+#[test]
+fn a_class_out_of_use_makes_no_turn_longer_and_no_large_weights_alike() {
+    let specs = [
+        spec(0, leaf(None)),
+        spec(1, NodeParams { weight: 5_000, ..leaf(None) }),
+        spec(2, NodeParams { weight: 10_000, ..leaf(None) }),
+    ];
+    let classes = ClassTree::with_classes(link(), Instant::ZERO, &specs);
+    let line = Transmitter::new(TransmitterConfig { rate: link().rate, ..Default::default() });
+    let mut bench = Bench::new(Pump::new(Box::new(classes), line, None), 1);
+    tree(&mut bench).set_in_use(NodeIndex(0), false);
+    offer(&mut bench, 1, 100);
+    offer(&mut bench, 2, 100);
+    bench.run_for(Duration::from_millis(60));
+    let counts = sent(&bench, 3);
+    assert!(counts[2].abs_diff(2 * counts[1]) <= 3, "{counts:?}");
+    // Another weight of its own is none of theirs, nor is its end.
+    let edits =
+        vec![TreeEdit::Update { index: NodeIndex(0), params: NodeParams { weight: 2, ..leaf(None) } }];
+    commit(&mut bench, edits, usize::MAX);
+    tree(&mut bench).set_in_use(NodeIndex(0), true);
+    tree(&mut bench).set_in_use(NodeIndex(0), false);
+    let edits = vec![TreeEdit::Remove { index: NodeIndex(0), drain_until: Instant::ZERO }];
+    commit(&mut bench, edits, usize::MAX);
+    bench.run_for(Duration::from_millis(30));
+    let counts = sent(&bench, 3);
+    assert!(counts[2].abs_diff(2 * counts[1]) <= 3, "{counts:?}");
+}
+
 #[test]
 fn a_smaller_limit_drops_nothing_queued_and_a_new_kind_keeps_the_queue() {
     let mut bench = bench(&[spec(0, leaf(None))]);
