@@ -533,11 +533,11 @@ impl SpecError {
     /// What is allowed in place of a field, variant or type that is not, where that is known.
     pub fn allowed(&self) -> Option<String> {
         let (_, expected) = self.message.split_once(", expected ")?;
-        let (names, is_list) = match expected.strip_prefix("one of ") {
-            Some(names) => (names, true),
-            None => (expected, false),
-        };
-        Some(if is_list { names.to_owned() } else { names.replace(" or ", ", ") }.replace('`', ""))
+        if let Some(names) = expected.strip_prefix("one of ") {
+            return Some(names.replace('`', ""));
+        }
+        let is_phrase = expected.starts_with("a ") || expected.starts_with("an ");
+        Some(if is_phrase { expected.to_owned() } else { expected.replace(" or ", ", ").replace('`', "") })
     }
 }
 
@@ -551,7 +551,7 @@ impl Spec {
         fn read<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> Result<T, SpecError> {
             serde_path_to_error::deserialize(value).map_err(|e| {
                 let path = e.path().to_string();
-                let message = e.into_inner().to_string();
+                let message = in_words(e.into_inner().to_string());
                 let code =
                     if message.starts_with("unknown field") { Code::UnknownField } else { Code::Malformed };
                 SpecError { path, code, message }
@@ -609,6 +609,25 @@ impl ClassSpec {
             None => name.as_str().rsplit('/').next().unwrap_or(name.as_str()),
         }
     }
+}
+
+/// A message about a type with the name of a type of this program in it, for who writes JSON.
+fn in_words(message: String) -> String {
+    let Some((given, expected)) = message.split_once(", expected ") else { return message };
+    let numbers = |most: u64| format!("a whole number from 0 to {most}");
+    let expected = match expected {
+        "u8" => numbers(u8::MAX.into()),
+        "u16" => numbers(u16::MAX.into()),
+        "u32" => numbers(u32::MAX.into()),
+        "u64" => numbers(u64::MAX),
+        "a sequence" => "a list".to_owned(),
+        "a boolean" => "true or false".to_owned(),
+        "internally tagged enum ColorAction" => "an object with `do`".to_owned(),
+        _ if expected.starts_with("internally tagged enum ") => "an object with `type`".to_owned(),
+        _ if expected.starts_with("struct ") || expected == "a map" => "an object".to_owned(),
+        _ => return message,
+    };
+    format!("{given}, expected {expected}")
 }
 
 fn yes() -> bool {
@@ -682,7 +701,10 @@ mod tests {
         assert_eq!((code, path.as_str()), (Code::Malformed, "mode"), "a value is no field");
         assert_eq!(allowed.as_deref(), Some("route, bridge"));
         let (code, _, allowed) = wrong(Kind::Port, r#"{"rate":"fast"}"#);
-        assert_eq!((code, allowed.as_deref()), (Code::Malformed, Some("u64")));
+        let number = "a whole number from 0 to 18446744073709551615";
+        assert_eq!((code, allowed.as_deref()), (Code::Malformed, Some(number)));
+        let (_, path, allowed) = wrong(Kind::AbrPolicy, r#"{"priority":1,"latency":"average"}"#);
+        assert_eq!((path.as_str(), allowed.as_deref()), ("latency", Some("an object with `type`")));
         assert_eq!(wrong(Kind::Allocation, "{}").2, None);
     }
 }

@@ -5,6 +5,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use thiserror::Error;
 
 /// Why a socket cannot be had.
@@ -65,7 +66,7 @@ impl Drop for ClaimedPath {
 /// Claims the socket of router `name` for a server, in the first of the [`runtime_directories`] that can be written.
 ///
 /// # Errors
-/// [`SocketError::InUse`] when another router holds it; [`SocketError::Directory`] when others could tamper with the
+/// [`SocketError::InUse`] when another router holds it and a second later still does; [`SocketError::Directory`] when others could tamper with the
 /// directory or when none can be written.
 pub fn claim(name: &str) -> Result<ClaimedPath, SocketError> {
     let mut first = None;
@@ -113,6 +114,11 @@ pub fn claim_at(path: &Path) -> Result<ClaimedPath, SocketError> {
 /// Locks taken in vain because their file was removed meanwhile, before the name counts as in use.
 const ATTEMPTS: usize = 16;
 
+/// Looks at a lock that is held, and how far they are apart: a router that was killed holds its until the kernel has given
+/// back its memory and packet sockets.
+const LOOKS: usize = 20;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+
 /// `opened` is called between opening and locking, where others may come in.
 fn take_lock(path: &Path, mut opened: impl FnMut()) -> Result<File, SocketError> {
     let lock_path = lock_path(path);
@@ -123,10 +129,15 @@ fn take_lock(path: &Path, mut opened: impl FnMut()) -> Result<File, SocketError>
         let lock =
             options.create(true).truncate(false).write(true).mode(0o600).open(&lock_path).map_err(io)?;
         opened();
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(SocketError::InUse(path.to_owned())),
-            Err(TryLockError::Error(source)) => return Err(io(source)),
+        let mut looks = 0;
+        loop {
+            match lock.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) if looks < LOOKS => std::thread::sleep(BETWEEN_LOOKS),
+                Err(TryLockError::WouldBlock) => return Err(SocketError::InUse(path.to_owned())),
+                Err(TryLockError::Error(source)) => return Err(io(source)),
+            }
+            looks += 1;
         }
         // Between opening and locking, its holder may have removed it: then the lock protects nothing.
         if is_at(&lock, &lock_path) {
@@ -182,6 +193,20 @@ mod tests {
         assert!(matches!(claim_at(&path), Err(SocketError::InUse(p)) if p == path));
         drop(first);
         assert!(claim_at(&path).is_ok());
+    }
+
+    #[test]
+    fn one_that_is_about_to_end_is_waited_for() {
+        let scratch = Scratch::new("ends");
+        let path = scratch.0.join("edge.sock");
+        let first = claim_at(&path).expect("free");
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                std::thread::sleep(2 * BETWEEN_LOOKS);
+                drop(first);
+            });
+            assert!(claim_at(&path).is_ok());
+        });
     }
 
     #[test]
