@@ -5,7 +5,7 @@
 
 use loom::sync::Arc;
 use loom::thread;
-use perhop_ring::{Bell, ring};
+use perhop_ring::{Bell, Rounds, ring};
 
 #[test]
 fn everything_arrives_once_and_in_order() {
@@ -85,5 +85,26 @@ fn a_sleeper_has_either_seen_the_item_or_is_woken() {
         let sleeps = from.is_empty();
         let woken = sender.join().unwrap();
         assert!(!sleeps || woken, "it would sleep for ever");
+    });
+}
+
+#[test]
+fn who_was_answered_finds_room_for_as_much_again() {
+    loom::model(|| {
+        let (mut to, mut from) = ring::<u32>(2);
+        let rounds = Arc::new(Rounds::new(1));
+        let theirs = rounds.clone();
+        let receiver = thread::spawn(move || {
+            let question = theirs.question();
+            from.pop_batch(2, drop);
+            theirs.answer(0, question);
+            from
+        });
+        assert_eq!(to.push_batch(&mut vec![0, 1].into_iter()), 2);
+        rounds.ask();
+        let answered = rounds.is_answered();
+        let more = to.push_batch(&mut vec![2, 3].into_iter());
+        assert!(!answered || more == 2, "{more} more found room");
+        drop(receiver.join().unwrap());
     });
 }

@@ -51,7 +51,8 @@
 //! `connections` (gauge), `created`, `expired`, `displaced`, `hits`, `revalidated`, `classified`, `table_full_stateless`,
 //! `stateless_over_budget`, `overflow_full`, `moved`, `not_ip`, `fragments_followed`, `fragments_orphaned`,
 //! `fragments_displaced`, `detected`, `ended`, `contradicted`, `undecided` (gauge), `undecided_evicted`,
-//! `calls` (gauge), `calls_unmeasured`, `events_lost`. Of admission:
+//! `calls` (gauge), `calls_unmeasured`, `events_lost`; `connections_handed_over` to other workers with their buckets, and
+//! `connections_taken_over`. Of admission:
 //! `flows_offered`, `flows_admitted`, `flows_refused`, `flows_dropped`, `flows_expired`, `admission_full` and
 //! `turned_packets` (packets), `intervals`, `intervals_over_cap`, `flows_admitted_now` and `admitted_bps` (gauges).
 //!
@@ -70,12 +71,14 @@ mod admit;
 mod apart;
 mod change;
 mod detect;
+mod relocate;
 #[cfg(test)]
 mod tests;
 mod verdict;
 
 pub use admit::AdmissionReport;
 pub use change::FlowsChange;
+pub use relocate::Departure;
 pub(crate) use verdict::judge;
 
 use crate::admission::{Admission, Books};
@@ -155,6 +158,8 @@ pub struct FlowsCounters {
     pub detected: u64,
     pub ended: u64,
     pub contradicted: u64,
+    pub handed_over: u64,
+    pub taken_over: u64,
 }
 
 /// See the module.
@@ -179,6 +184,8 @@ pub struct Flows {
     armed: bool,
     stateless_left: u32,
     masks: AuxMasks,
+    /// Where flows are shared with other workers and may go to them.
+    buckets: Option<Box<relocate::Buckets>>,
 }
 
 /// What goes into `aux`, by whether the in-port's code points are trusted.
@@ -231,6 +238,7 @@ impl Flows {
             armed: false,
             stateless_left: 0,
             masks: AuxMasks::default(),
+            buckets: None,
             config,
             classifier,
             settings,
@@ -362,6 +370,8 @@ impl Element for Flows {
             ("detected", c.detected),
             ("ended", c.ended),
             ("contradicted", c.contradicted),
+            ("connections_handed_over", c.handed_over),
+            ("connections_taken_over", c.taken_over),
             ("undecided_evicted", self.undecided.evicted),
             ("calls_unmeasured", self.calls.unmeasured),
             ("events_lost", self.events.lost),
@@ -488,10 +498,14 @@ impl Flows {
             None => match self.table.insert(now, look.hash, *key, half as u8, &self.config.timeouts) {
                 Some(n) => {
                     self.counters.created += 1;
+                    self.note_made(key, n);
                     n
                 }
                 None => match self.displace(now, look, half) {
-                    Some(n) => n,
+                    Some(n) => {
+                        self.note_made(key, n);
+                        n
+                    }
                     None => return self.stateless(meta, frame),
                 },
             },
@@ -526,6 +540,13 @@ impl Flows {
         self.write(meta, &outcome);
         if meta.layout.fragment == Fragment::First {
             self.note_fragment(meta, frame, &outcome);
+        }
+    }
+
+    #[inline]
+    fn note_made(&mut self, key: &FlowKey, n: u32) {
+        if let Some(buckets) = &mut self.buckets {
+            buckets.note(key, n);
         }
     }
 

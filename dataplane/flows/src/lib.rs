@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admission;
+mod buckets;
 mod calls;
 pub mod classifier;
 mod element;
@@ -20,8 +21,9 @@ mod settings;
 mod steer;
 mod table;
 
+pub use buckets::{BUCKETS, BucketCounts, BucketMap, MAX_WORKERS};
 pub use calls::{Assumed, CallInfo};
-pub use element::{AdmissionReport, Flows, FlowsChange, FlowsConfig, FlowsCounters};
+pub use element::{AdmissionReport, Departure, Flows, FlowsChange, FlowsConfig, FlowsCounters};
 pub use event::{FlowEvent, FlowEventKind, FlowTuple};
 pub use query::{
     ExplainedConnection, ExplainedFilter, ExplainedTable, Explanation, FlowInfo, SNAPSHOT_SLOTS,
@@ -29,5 +31,5 @@ pub use query::{
 pub use realtime::reason::Reason;
 pub use registration::types;
 pub use settings::{Settings, SlaMap};
-pub use steer::{BUCKETS, BucketMap, MAX_WORKERS, Steer};
+pub use steer::Steer;
 pub use table::Timeouts;

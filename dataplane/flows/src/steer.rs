@@ -9,7 +9,7 @@
 //! workers ([`Steer::join`]); until then everything passes.
 //!
 //! # Behaviour
-//! A flow is a connection with both its directions: addresses, protocol, ports and VLAN tags hash to one of [`BUCKETS`]
+//! A flow is a connection with both its directions: addresses, protocol, ports and VLAN tags hash to one of [`crate::BUCKETS`]
 //! buckets, and the [`BucketMap`] says which worker has the bucket. Pieces of a fragmented datagram go by addresses,
 //! protocol and tags alone, the first one too, so that all of them meet. What is not IP stays where it came in. A packet
 //! of another worker's bucket is put into the ring to that worker, where it goes on behind that worker's `Steer`; if the
@@ -27,68 +27,22 @@
 //! # Source
 //! Toeplitz-like steering by receive side scaling, with a symmetric key: both directions of a connection share state.
 
-use crate::table::FlowKey;
-use foldhash::SharedSeed;
+use crate::buckets::{BucketCounts, BucketMap};
 use perhop_element::{
     ArgError, Args, BuildCx, CounterSink, Cx, Element, ElementType, PortCount, PortIndex, Reader,
 };
 use perhop_packet::{Batch, DropReason, Handover, Packet};
 use perhop_ring::Producer;
-use perhop_wire::{Fragment, Layout};
 use std::any::Any;
 use std::sync::Arc;
-
-/// Buckets that flows are spread over.
-pub const BUCKETS: usize = 256;
-/// Workers of one router at most.
-pub const MAX_WORKERS: usize = 16;
-
-/// Which worker has each bucket, and the key of the hash. Shared by the workers of one router.
-#[derive(Debug)]
-pub struct BucketMap {
-    workers: [u8; BUCKETS],
-    seed: u64,
-    shared: SharedSeed,
-}
-
-impl BucketMap {
-    /// All buckets in turn to `workers`, clamped to 1 … [`MAX_WORKERS`]. `seed` keys the hash: without it nobody can choose
-    /// addresses so that all his flows meet in one worker.
-    pub fn new(workers: usize, seed: u64) -> Self {
-        let workers = workers.clamp(1, MAX_WORKERS);
-        Self {
-            workers: std::array::from_fn(|bucket| (bucket % workers) as u8),
-            seed,
-            shared: SharedSeed::from_u64(seed),
-        }
-    }
-
-    /// The worker that has a bucket; `bucket` modulo [`BUCKETS`].
-    #[inline]
-    pub fn worker(&self, bucket: usize) -> usize {
-        usize::from(self.workers[bucket % BUCKETS])
-    }
-
-    /// The bucket of a dissected frame; `None` when it is not IP.
-    #[inline]
-    pub fn bucket(&self, frame: &[u8], layout: &Layout) -> Option<usize> {
-        let key = match layout.fragment {
-            Fragment::Whole => FlowKey::of(frame, layout, 0)?,
-            _ => {
-                let whole = Layout { fragment: Fragment::Whole, src_port: 0, dst_port: 0, ..*layout };
-                FlowKey::of(frame, &whole, 0)?
-            }
-        };
-        // The table of connections takes its places from the low bits of a hash with another key.
-        Some((key.key.hash(self.seed, &self.shared) >> 56) as usize)
-    }
-}
 
 /// What a [`Steer`] knows of the workers.
 #[derive(Debug)]
 struct Crew {
     map: Arc<BucketMap>,
     me: usize,
+    /// Where what comes in is counted, if somebody wants to know.
+    counts: Option<Arc<BucketCounts>>,
     /// To each worker but this.
     to: Vec<Option<Lane>>,
 }
@@ -119,7 +73,15 @@ impl Steer {
     /// one that cannot be reached: its packets are dropped.
     pub fn join(&mut self, map: Arc<BucketMap>, me: usize, rings: Vec<Option<Producer<Handover>>>) {
         let lane = |ring| Lane { ring, staged: Vec::with_capacity(Batch::MAX) };
-        self.crew = Some(Crew { map, me, to: rings.into_iter().map(|ring| ring.map(lane)).collect() });
+        let to = rings.into_iter().map(|ring| ring.map(lane)).collect();
+        self.crew = Some(Crew { map, me, counts: None, to });
+    }
+
+    /// Counts from now on what comes in at the ports of this worker, by bucket. Behind [`Steer::join`].
+    pub fn count(&mut self, counts: Arc<BucketCounts>) {
+        if let Some(crew) = &mut self.crew {
+            crew.counts = Some(counts);
+        }
     }
 
     /// Bits of the workers whose rings got something since the last call.
@@ -133,8 +95,11 @@ impl Crew {
     /// The worker of a packet.
     #[inline]
     fn worker(&self, packet: &Packet) -> usize {
-        let bucket = self.map.bucket(packet.frame(), &packet.meta().layout);
-        bucket.map_or(self.me, |bucket| self.map.worker(bucket))
+        let Some(bucket) = self.map.bucket(packet.frame(), &packet.meta().layout) else { return self.me };
+        if let Some(counts) = &self.counts {
+            counts.count(self.me, bucket);
+        }
+        self.map.worker(bucket)
     }
 }
 

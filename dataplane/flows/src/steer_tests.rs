@@ -1,10 +1,12 @@
 //! Steering as an element.
 
 use super::*;
+use crate::buckets::BUCKETS;
 use perhop_element::testkit::Bench;
 use perhop_packet::PortId;
 use perhop_ring::{Consumer, ring};
 use perhop_wire::build::udp4;
+use perhop_wire::{Fragment, Layout};
 use proptest::prelude::*;
 
 fn map(workers: usize) -> Arc<BucketMap> {

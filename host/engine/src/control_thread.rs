@@ -11,7 +11,7 @@ use crate::show::{Counting, ShowPage};
 use perhop_elements::route::{NeighbourState, NeighbourUpdate, PortInfo, RouteEntry};
 use perhop_flows::{FlowEvent, FlowEventKind};
 use perhop_graph::control::{Control, Input, Output};
-use perhop_graph::router::{Change, RouterPlanner, WorkerEvent};
+use perhop_graph::router::{Balancer, Change, RouterPlanner, WorkerEvent};
 use perhop_graph::routerfile::RouterFile;
 use perhop_io::{DevicePort, clock};
 use perhop_model::{
@@ -21,6 +21,7 @@ use perhop_model::{
 use perhop_netlink::Netlink;
 use perhop_packet::PortId;
 use perhop_reason::Code;
+use perhop_units::Instant;
 use perhop_wire::MacAddr;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -97,6 +98,8 @@ pub(crate) struct ControlThread {
     detector_class: DetectorClass,
     graph_text: String,
     steal: Steal,
+    /// Of several packet threads whose flows may go from one to another.
+    balancer: Option<Balancer>,
 }
 
 /// What a control thread is made of.
@@ -109,6 +112,8 @@ pub(crate) struct Parts {
     /// Which ports are TUN interfaces.
     pub(crate) tun: Vec<bool>,
     pub(crate) graph_text: String,
+    /// See [`crate::EngineConfig::adaptive_least_pps`].
+    pub(crate) adaptive_least_pps: u64,
     pub(crate) steal: Steal,
 }
 
@@ -116,8 +121,11 @@ impl ControlThread {
     pub(crate) fn new(parts: Parts) -> Self {
         let port_names: Vec<String> =
             parts.control.planner().ports().iter().map(|p| p.name.clone()).collect();
+        let balancer = Balancer::new(&parts.lines.placement, clock::monotonic())
+            .map(|balancer| balancer.with_least_pps(parts.adaptive_least_pps));
         Self {
             control: parts.control,
+            balancer,
             lines: parts.lines,
             lanes: parts.lanes,
             facts: parts.facts,
@@ -144,9 +152,11 @@ impl ControlThread {
         while !stopped {
             let now = clock::monotonic();
             let due = self.control.next_wakeup();
+            self.balance(now);
             if due.is_some_and(|at| at <= now) {
                 self.input(Input::Tick);
             } else {
+                let due = [due, self.balancer.as_ref().map(Balancer::next_look)].into_iter().flatten().min();
                 self.lanes.wait(due.map_or(NAP, |at| Duration::from_nanos(at.since(now).0).min(NAP)));
             }
             let Some(items) = self.lanes.turn() else { break };
@@ -181,6 +191,13 @@ impl ControlThread {
                     }
                 }
             }
+        }
+    }
+
+    /// Has flows go to other packet threads when one has too much. As facts of the world are, this is nobody's transaction.
+    fn balance(&mut self, now: Instant) {
+        if let Some(change) = self.balancer.as_mut().and_then(|balancer| balancer.look(now)) {
+            self.send_change(None, change);
         }
     }
 
@@ -236,7 +253,8 @@ impl ControlThread {
                 self.lines.to(next, Message::Survey(Box::new(survey)));
             }
             ToControl::Counted(counting) => {
-                counting.finish(&self.control, &self.port_names, &self.steal);
+                let balance = self.balancer.as_ref().map(Balancer::report);
+                counting.finish(&self.control, &self.port_names, &self.steal, balance.as_ref());
             }
             ToControl::Explained(explained, done) => self.explained(*explained, done),
             ToControl::Stop => {}

@@ -26,7 +26,7 @@ use crossbeam_channel::{Sender, bounded, unbounded};
 use perhop_flows::FlowEvent;
 use perhop_graph::control::{Control, Limits};
 use perhop_graph::router::{
-    EdgeOptions, EdgePort, MAX_WORKERS, Member, Placement, RouterPlanner, edge_graph, registry,
+    Balancer, EdgeOptions, EdgePort, MAX_WORKERS, Member, Placement, RouterPlanner, edge_graph, registry,
 };
 use perhop_graph::routerfile::{PortIo, RouterFile, RouterSettings, Waiting};
 use perhop_io::{DevicePort, TunPort, clock};
@@ -65,6 +65,10 @@ pub struct EngineConfig {
     pub seed: u64,
     /// Packet threads that are one router, 1 … 16, with the default graph. Ports go to them in turn.
     pub workers: usize,
+    /// Whether flows go from one packet thread to another when one has too much; of 2 and more.
+    pub adaptive: bool,
+    /// Packets a second, of all packet threads, below which no flow goes to another.
+    pub adaptive_least_pps: u64,
     /// CPU for the packet thread to stay on; of several the first, and the next CPUs are for the others.
     pub cpu: Option<usize>,
     /// Try for real-time priority.
@@ -110,6 +114,8 @@ impl EngineConfig {
             pool_size: 65_536,
             seed: 1,
             workers: 1,
+            adaptive: false,
+            adaptive_least_pps: Balancer::DEFAULT_LEAST_PPS,
             cpu: None,
             fifo: false,
             pcap_dir: None,
@@ -143,6 +149,7 @@ impl EngineConfig {
         config.tun = file.tun_ports.iter().map(ToString::to_string).collect();
         config.waiting = file.router.wait;
         config.workers = file.router.workers;
+        config.adaptive = file.router.adaptive;
         config
     }
 
@@ -245,13 +252,16 @@ impl Engine {
         let options = EdgeOptions::live(config.connections)
             .with_abr(config.abr_connections)
             .with_abr_credit(config.abr_credit)
-            .with_workers(config.workers);
+            .with_workers(config.workers)
+            .with_adaptive(config.adaptive);
         let text = config.graph.clone().unwrap_or_else(|| edge_graph(&ports, &options));
-        let mut planner = RouterPlanner::new(ports.clone(), registry()).with_workers(config.workers);
+        let mut planner = RouterPlanner::new(ports.clone(), registry())
+            .with_workers(config.workers)
+            .with_adaptive(config.adaptive);
         let pool = Pool::new(config.buffers(ports.len()));
         // Nobody outside may know which flows meet in one worker.
         let key = config.seed ^ clock::monotonic().0 ^ u64::from(std::process::id()) << 40;
-        let placement = Placement::new(config.workers, &ports, key);
+        let placement = Placement::new(config.workers, &ports, key).with_adaptive(config.adaptive);
         let mut members = Member::crew(&text, &mut planner, &pool, &placement, config.seed)
             .map_err(|e| EngineError::Graph(vec![e.to_string()]))?;
         if let Some(accounting) = config.accounting {
@@ -449,6 +459,7 @@ impl Threads<'_> {
             netlink: self.netlink,
             tun: self.devices.iter().map(|device| self.plan.is_tun(device)).collect(),
             graph_text: self.text,
+            adaptive_least_pps: self.config.adaptive_least_pps,
             steal: steal.clone(),
         };
         let watch = sentinel("control");

@@ -1,6 +1,7 @@
 //! From what a packet thread counts, by number, to rows with names.
 
 pub(crate) mod abr;
+mod placement;
 pub(crate) mod sums;
 
 use crate::accounting::{RawCost, RawTrace};
@@ -16,7 +17,7 @@ use perhop_elements::schedule::{ClassCounters, Egress};
 use perhop_flows::admission::Standing;
 use perhop_flows::{AdmissionReport, CallInfo, FlowInfo, FlowTuple};
 use perhop_graph::control::Control;
-use perhop_graph::router::RouterPlanner;
+use perhop_graph::router::{BalanceReport, RouterPlanner};
 use perhop_io::clock;
 use perhop_model::{AllocationSpec, CountersPage, CountersRow, ErrorItem, Key, Kind, Name, Spec};
 use perhop_packet::{ClassId, FilterId, ProfileId, SlaId};
@@ -108,7 +109,7 @@ impl What {
             Self::Abr => kind == abr::FLOW,
             Self::AbrPolicies => kind == "abr_policy",
             Self::Elements => kind == "element",
-            Self::Driver => kind == "driver" || kind == "pool",
+            Self::Driver => matches!(kind, "driver" | "pool" | placement::WORKER),
             Self::Costs => kind == "cost",
             Self::Histograms => kind == "histogram",
             Self::Delays => kind == "delay",
@@ -221,10 +222,17 @@ impl Counting {
     }
 
     /// On the control thread: numbers become names, and the caller is answered.
-    pub(crate) fn finish(self, control: &Control<RouterPlanner>, ports: &[String], steal: &Steal) {
+    pub(crate) fn finish(
+        self,
+        control: &Control<RouterPlanner>,
+        ports: &[String],
+        steal: &Steal,
+        balance: Option<&BalanceReport>,
+    ) {
         let Self { parts, purpose } = self;
         let Part { at, mut rows, raw, flows } = sums::of_parts(parts);
         steal.add_to(&mut rows);
+        balance.iter().for_each(|report| placement::add_moves(report, &mut rows));
         let (epoch, revision, at_ns) = (control.epoch(), control.revision(), at.0);
         let planner = control.planner();
         own_ports(control, &mut rows);
@@ -259,6 +267,7 @@ impl Counting {
                 if matches!(what, What::Filters | What::All) {
                     rows.extend(filter_rows(control));
                 }
+                balance.iter().for_each(|report| placement::add_workers(report, &mut rows));
                 let kind = if what == What::Calls { "call" } else { "flow" };
                 let shown = flows.iter().filter(|f| what != What::Calls || f.realtime).take(limit);
                 rows.extend(shown.map(|f| flow_row(planner, f, kind)));

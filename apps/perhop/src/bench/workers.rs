@@ -4,12 +4,15 @@
 //! does, and what leaves by a port is copied out. Workers have their ports in turn. Under the load `even` flows are spread
 //! evenly over workers, so of two workers half of the packets cross from the one to the other before they are sorted, and
 //! half of them afterwards; under `skewed` one worker has four fifths of the packets. Not more than a window of packets is
-//! under way, so that no ring overflows: a packet that is lost makes the measurement wrong. Time is that of the wall,
+//! under way, so that no ring overflows: a packet that is lost makes the measurement wrong. With `static` placement flows stay
+//! with the worker that the hash names; with `adaptive` they go to another as a router would have them, and the measurement
+//! begins when that has settled. Beside it stands the best static placement, made from what is known of the load. Time is that of the wall,
 //! because what is measured is how much faster several processors are than one; on a machine that does other things too
 //! it says so.
 
 mod crew;
 mod load;
+mod set_up;
 
 use super::BenchError;
 use super::machine;
@@ -18,6 +21,26 @@ use crew::Crew;
 use load::Load;
 use serde_json::Value;
 use std::collections::BTreeMap;
+
+/// How flows are placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placed {
+    /// As the hash says.
+    Static,
+    /// As the load says, while it runs.
+    Adaptive,
+    /// As somebody says who knows the load before.
+    Best,
+}
+
+/// Placements to be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Placing {
+    /// Flows stay with the worker that the hash names.
+    Static,
+    /// Flows go to another worker when one has too much.
+    Adaptive,
+}
 
 /// Options of `bench workers`.
 #[derive(Clone, Debug, clap::Args)]
@@ -40,6 +63,9 @@ pub struct Options {
     /// One load; both without it
     #[arg(long, value_enum)]
     load: Option<Load>,
+    /// One placement; both without it
+    #[arg(long, value_enum)]
+    placement: Option<Placing>,
     /// Packets of a run, in thousands
     #[arg(long, default_value_t = 4_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     thousands: u32,
@@ -67,7 +93,10 @@ impl Options {
 pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
     check(options)?;
     for load in options.load.map_or_else(|| vec![Load::Even, Load::Skewed], |load| vec![load]) {
-        sink.point(&measure(options, load)?)?;
+        let both = || vec![Placing::Static, Placing::Adaptive];
+        for placing in options.placement.map_or_else(both, |placing| vec![placing]) {
+            sink.point(&measure(options, load, placing)?)?;
+        }
     }
     Ok(())
 }
@@ -86,30 +115,57 @@ fn check(options: &Options) -> Result<(), BenchError> {
     Ok(())
 }
 
-fn measure(options: &Options, load: Load) -> Result<Point, BenchError> {
-    let mut several = Crew::new(options, load, options.workers as usize)?;
-    let mut alone = Crew::new(options, load, 1)?;
-    for crew in [&mut several, &mut alone] {
-        crew.run(options.packets() / 4)?;
+/// Most runs until placement has settled, each a quarter of a measured one.
+const SETTLING: u32 = 40;
+
+/// Runs until nothing has gone anywhere for a while. The longest that a worker stood still meanwhile, ns.
+fn settle(crew: &mut Crew, packets: u64) -> Result<u64, BenchError> {
+    crew.run(packets)?;
+    let (mut still, mut before) = (0, crew.balance());
+    for _ in 0..SETTLING {
+        if before.is_none() || still == 5 {
+            break;
+        }
+        crew.run(packets)?;
+        let now = crew.balance();
+        let same = now.as_ref().map(|report| report.stops) == before.as_ref().map(|report| report.stops);
+        still = if same { still + 1 } else { 0 };
+        before = now;
     }
+    Ok(crew.take_longest_stop())
+}
+
+fn measure(options: &Options, load: Load, placing: Placing) -> Result<Point, BenchError> {
+    let workers = options.workers as usize;
+    let adaptive = placing == Placing::Adaptive;
+    let of = if adaptive { Placed::Adaptive } else { Placed::Static };
+    // What is measured, one worker, and where flows go to others the best that they could have done.
+    let mut crews =
+        vec![Crew::new(options, load, workers, of)?, Crew::new(options, load, 1, Placed::Static)?];
+    if adaptive {
+        crews.push(Crew::new(options, load, workers, Placed::Best)?);
+    }
+    let stops =
+        crews.iter_mut().map(|crew| settle(crew, options.packets() / 4)).collect::<Result<Vec<_>, _>>()?;
     let before = perhop_bench::allocations();
-    let (mut many, mut one, mut warnings) = (Vec::new(), Vec::new(), Vec::new());
-    for run in 0..options.runs {
-        for first in [run % 2 == 0, run % 2 != 0] {
-            let (crew, into) = if first { (&mut several, &mut many) } else { (&mut alone, &mut one) };
-            let timed = crew.run(options.packets())?;
-            into.push(timed.ns_per_packet);
+    let (mut ns, mut warnings) = (vec![Vec::new(); crews.len()], Vec::new());
+    for run in 0..options.runs as usize {
+        for turn in 0..crews.len() {
+            let at = (run + turn) % crews.len();
+            let timed = crews[at].run(options.packets())?;
+            ns[at].push(timed.ns_per_packet);
             warnings.extend(timed.warnings);
         }
     }
     let allocations = perhop_bench::allocations().since(before).count;
+    let (several, many, one) = (&crews[0], &ns[0], &ns[1]);
     let mut point = Point { bench: "workers", ..Point::default() };
-    point.set_ns(&many);
-    let all = 2 * options.packets() * u64::from(options.runs);
+    point.set_ns(many);
+    let all = crews.len() as u64 * options.packets() * u64::from(options.runs);
     point.allocs_per_op = Some((allocations as f64 / all as f64 * 1e4).round() / 1e4);
     let params: [(&str, Value); 9] = [
         ("workers", options.workers.into()),
-        ("placement", "static".into()),
+        ("placement", (if adaptive { "adaptive" } else { "static" }).into()),
         ("load", load.name().into()),
         ("ports", options.ports.into()),
         ("flows", options.flows.into()),
@@ -119,12 +175,28 @@ fn measure(options: &Options, load: Load) -> Result<Point, BenchError> {
         ("seed", options.seed.into()),
     ];
     point.params.extend(params);
-    let faster: Vec<f64> = one.iter().zip(&many).map(|(one, many)| one / many).collect();
+    let ratio =
+        |over: &[f64], under: &[f64]| -> Vec<f64> { over.iter().zip(under).map(|(a, b)| a / b).collect() };
     let rate = |ns: &[f64]| Spread::of(&ns.iter().map(|ns| 1e3 / ns).collect::<Vec<_>>());
-    point.metrics.insert("speedup", Metric::new(Spread::of(&faster), "×"));
-    point.metrics.insert("packets_per_second", Metric::new(rate(&many), "Mpacket/s"));
-    point.metrics.insert("one_worker_ns", Metric::new(Spread::of(&one), "ns"));
-    point.metrics.insert("one_worker_packets_per_second", Metric::new(rate(&one), "Mpacket/s"));
+    point.metrics.insert("speedup", Metric::new(Spread::of(&ratio(one, many)), "×"));
+    point.metrics.insert("packets_per_second", Metric::new(rate(many), "Mpacket/s"));
+    point.metrics.insert("one_worker_ns", Metric::new(Spread::of(one), "ns"));
+    point.metrics.insert("one_worker_packets_per_second", Metric::new(rate(one), "Mpacket/s"));
+    if let Some(best) = ns.get(2) {
+        point.metrics.insert("best_static_speedup", Metric::new(Spread::of(&ratio(one, best)), "×"));
+        let of_best: Vec<f64> = ratio(best, many).iter().map(|ratio| ratio * 100.0).collect();
+        point.metrics.insert("of_best_static", Metric::new(Spread::of(&of_best), "%"));
+    }
+    if let Some(report) = several.balance() {
+        for (name, n) in [
+            ("buckets_moved", report.moves),
+            ("connections_moved", report.connections),
+            ("stops", report.stops),
+        ] {
+            point.metrics.insert(name, Metric::new(Spread::exactly(n as f64), ""));
+        }
+        point.metrics.insert("longest_stop", Metric::new(Spread::exactly(stops[0] as f64 / 1e3), "µs"));
+    }
     for (name, share) in several.crossed() {
         point.metrics.insert(name, Metric::new(Spread::exactly(share * 100.0), "%"));
     }
@@ -154,16 +226,23 @@ mod tests {
             packet: 64,
             batch: 32,
             load: None,
+            placement: None,
             thousands: 20,
             runs: 1,
             seed: 7,
             json: true,
         };
         for load in [Load::Even, Load::Skewed] {
-            let mut crew = Crew::new(&options, load, 3).unwrap();
+            let mut crew = Crew::new(&options, load, 3, Placed::Adaptive).unwrap();
             crew.watch_order();
+            // Buckets go round while packets do.
+            for turn in 0..4 {
+                crew.shift((0..256).filter(|bucket| bucket % 4 != turn));
+            }
             crew.run(options.packets()).unwrap();
+            crew.shift((0..256).step_by(2));
             crew.run(options.packets()).unwrap();
+            assert!(crew.take_longest_stop() > 0, "they have stood still for it");
             let (sent, disorder) = crew.order();
             assert!(sent >= 2 * options.packets());
             assert_eq!(disorder, 0, "{load:?}");

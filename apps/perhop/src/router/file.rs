@@ -281,7 +281,9 @@ pub fn transaction(file: &RouterFile, mode: Mode) -> Transaction {
 
 /// What a router that starts with this file would refuse.
 fn refusals(file: &RouterFile) -> Vec<ErrorItem> {
-    let planner = RouterPlanner::new(ports(file), registry()).with_workers(file.router.workers);
+    let planner = RouterPlanner::new(ports(file), registry())
+        .with_workers(file.router.workers)
+        .with_adaptive(file.router.adaptive);
     let mut control = Control::new(1, planner, Limits::default());
     let transaction = Box::new(transaction(file, Mode::Check));
     let input = Input::Request { request: 0, who: Credentials::ADMIN, transaction };

@@ -38,7 +38,8 @@ pub fn run(args: &GraphArgs) -> Result<Verdict, AppError> {
         let options = EdgeOptions::live(file.router.max_flows)
             .with_abr(file.router.abr_connections())
             .with_abr_credit(file.router.abr_credit)
-            .with_workers(file.router.workers);
+            .with_workers(file.router.workers)
+            .with_adaptive(file.router.adaptive);
         let text = edge_graph(&ports(&file), &options);
         // The text was made here, so it can be read; what it names may not be known to this build.
         let graph = parse(&text).map_err(|errors| refuse(&args.file, &errors))?;

@@ -78,6 +78,7 @@ impl Fixed {
             ("router.max_abr_connections", router.max_abr_connections != file.router.max_abr_connections),
             ("router.abr_credit", router.abr_credit != file.router.abr_credit),
             ("router.workers", router.workers != file.router.workers),
+            ("router.placement", router.adaptive != file.router.adaptive),
             ("router.io", router.io != file.router.io),
             ("router.wait", router.wait != file.router.wait),
             ("port.io", self.tun_ports != file.tun_ports),

@@ -129,6 +129,23 @@ impl Books {
         }
     }
 
+    /// Number of this worker's flow in the books of all.
+    pub fn number(&self, owner: u32) -> u32 {
+        match self {
+            Self::Own(_) => owner,
+            Self::Shared(share) => share.first + owner,
+        }
+    }
+
+    /// The flow that has this number in the books of all is this worker's flow `owner` from now on.
+    pub fn take_over(&mut self, number: u32, owner: u32) {
+        match self {
+            Self::Own(own) => own.rename(number, owner),
+            Self::Shared(share) if share.settings.is_none() => {}
+            Self::Shared(share) => share.take().rename(number, share.first + owner),
+        }
+    }
+
     #[inline]
     pub fn tick(&mut self, now: Instant) {
         match self {

@@ -263,6 +263,15 @@ impl Admission {
         self.free.push(at);
     }
 
+    /// A flow has another number from now on, which no other has.
+    pub fn rename(&mut self, owner: u32, now: u32) {
+        let Some(at) = self.place(owner) else { return };
+        self.places[owner as usize] = 0;
+        self.places[now as usize] = at + 1;
+        self.flows[at as usize].owner = now;
+        self.dropped.iter_mut().filter(|dropped| **dropped == owner).for_each(|dropped| *dropped = now);
+    }
+
     /// Ends the intervals that are over. Call it with every batch.
     #[inline]
     pub fn tick(&mut self, now: Instant) {

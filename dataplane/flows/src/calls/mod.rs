@@ -50,7 +50,19 @@ impl CallSlab {
 
     /// A place for `owner`; `None` when there is none left.
     pub fn open(&mut self, owner: u32, now_ms: u32, meter: Meter) -> Option<u32> {
-        let call = Call { owner, reported_ms: now_ms, meter, others: Undecided::default() };
+        self.give(owner, Call { owner, reported_ms: now_ms, meter, others: Undecided::default() })
+    }
+
+    /// Takes what `owner` has at `slot` out.
+    pub fn take(&mut self, slot: u32, owner: u32) -> Option<Call> {
+        let call = *self.find(slot, owner)?;
+        self.close(slot, owner);
+        Some(call)
+    }
+
+    /// A place for a call that is `owner`'s from now on; `None` when there is none left.
+    pub fn give(&mut self, owner: u32, call: Call) -> Option<u32> {
+        let call = Call { owner, ..call };
         if let Some(slot) = self.free.pop() {
             self.slots[slot as usize] = call;
             return Some(slot);

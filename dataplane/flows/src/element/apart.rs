@@ -67,6 +67,10 @@ impl Flows {
     #[cold]
     pub(super) fn note_fragment(&mut self, meta: &Meta, frame: &[u8], outcome: &Outcome) {
         let Some(key) = Key::of(frame, &meta.layout, meta.in_port) else { return };
+        let until = meta.received_at + self.longest_life();
+        if let Some(buckets) = &mut self.buckets {
+            buckets.note_piece(meta, frame, until);
+        }
         let Outcome { verdict, connection, reverse, realtime } = *outcome;
         let fragment = self.fragment_key(&key, meta);
         let seed = self.table.seed();

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use std::net::IpAddr;
 
 mod displacing;
+mod relocating;
 mod reporting;
 
 const EF: ClassId = ClassId(46);

@@ -86,6 +86,21 @@ impl UndecidedSlab {
         }
     }
 
+    /// Takes the state of `owner` at `slot` out, with when it was used last.
+    pub fn take(&mut self, slot: u32, owner: u32) -> Option<(Undecided, u32)> {
+        let found =
+            self.slots.get(slot as usize).filter(|s| s.owner == owner).map(|s| (s.state, s.used_ms))?;
+        self.forget(slot, owner);
+        Some(found)
+    }
+
+    /// Gives `owner` a slot with a state that was in another slab; `None` as for one that is urgent in [`UndecidedSlab::of`].
+    pub fn give(&mut self, owner: u32, (state, used_ms): (Undecided, u32)) -> Option<u32> {
+        let slot = self.make(owner, used_ms, true)?;
+        self.slots[slot as usize].state = state;
+        Some(slot)
+    }
+
     fn make(&mut self, owner: u32, now_ms: u32, urgent: bool) -> Option<u32> {
         let fresh = Slot { state: Undecided::default(), owner, used_ms: now_ms };
         if let Some(slot) = self.free.pop() {

@@ -158,6 +158,11 @@ impl Entry {
         }
     }
 
+    /// Whether a half's slot is that of a call; otherwise it is of what is not decided.
+    pub fn is_measured(&self, half: usize) -> bool {
+        self.halves[half & 1].realtime && self.findings[half & 1].has_ssrc()
+    }
+
     /// Milliseconds since the last packet of either direction.
     pub fn idle_ms(&self, now_ms: u32) -> u32 {
         self.halves.iter().map(|h| elapsed_ms(now_ms, h.last_ms)).min().unwrap_or(0)

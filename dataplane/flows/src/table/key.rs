@@ -97,6 +97,12 @@ impl FlowKey {
         hasher.finish()
     }
 
+    /// The same in forwarding domain 0.
+    #[inline]
+    pub fn without_domain(&self) -> Self {
+        Self { tail: self.tail & !0xffff, ..*self }
+    }
+
     /// Transport protocol.
     pub fn protocol(&self) -> u8 {
         self.kind as u8

@@ -8,6 +8,7 @@ mod fragment;
 mod index;
 mod key;
 mod knocks;
+mod relocate;
 mod wheel;
 
 pub(crate) use entry::{Entry, Finding, NONE, Verdict, elapsed_ms};
@@ -110,7 +111,9 @@ pub(crate) struct ConnectionTable {
     entries: Vec<Entry>,
     free: u32,
     live: usize,
-    /// Of them, those that are not UDP.
+    /// Places of connections that went to another table, until their turn in the wheel comes.
+    departed: usize,
+    /// Of the live ones, those that are not UDP.
     others: usize,
     capacity: usize,
     index: Index,
@@ -134,6 +137,7 @@ impl ConnectionTable {
             entries: Vec::with_capacity(capacity),
             free: NONE,
             live: 0,
+            departed: 0,
             others: 0,
             capacity,
             index: Index::new(capacity),
@@ -190,6 +194,14 @@ impl ConnectionTable {
         }
     }
 
+    /// Brings all of a place near.
+    pub fn prefetch_place(&self, n: u32) {
+        if let Some(entry) = self.entries.get(n as usize) {
+            prefetch(&entry.key);
+            entry.halves.iter().for_each(prefetch);
+        }
+    }
+
     /// Whether the likely entry's half `half` is recognised, and its slot in the memory of detection.
     #[inline]
     pub fn likely_slot(&self, hash: u64, half: usize) -> Option<(bool, u32)> {
@@ -233,25 +245,31 @@ impl ConnectionTable {
         let entry = Entry::new(key, opener, now_ms as u32);
         // The first look comes early, to find single packets should the table be crowded then.
         let timeout_ms = timeouts.of_ms(&entry, 0, true);
+        let n = self.place(now)?;
+        self.entries[n as usize] = entry;
+        self.others += usize::from(key.protocol() != protocol::UDP);
+        self.index.insert(hash, n);
+        self.link(n, now_ms, timeout_ms);
+        Some(n)
+    }
+
+    /// A place that is not in the wheel, counted as live; what is in it is of no meaning. `None` when there is none.
+    fn place(&mut self, now: Instant) -> Option<u32> {
         let n = if self.free != NONE {
             let n = self.free;
             self.free = self.entries[n as usize].next;
-            self.entries[n as usize] = entry;
             n
         } else if self.entries.len() < self.capacity {
-            self.entries.push(entry);
+            self.entries.push(Entry::new(FlowKey::default(), 0, 0));
             (self.entries.len() - 1) as u32
         } else {
             return None;
         };
         if self.live == 0 {
             // An empty wheel has stood still.
-            self.wheel.tick = self.wheel.tick.max(now_ms / TICK_MS);
+            self.wheel.tick = self.wheel.tick.max(now.as_nanos() / 1_000_000 / TICK_MS);
         }
         self.live += 1;
-        self.others += usize::from(key.protocol() != protocol::UDP);
-        self.index.insert(hash, n);
-        self.link(n, now_ms, timeout_ms);
         Some(n)
     }
 
@@ -334,6 +352,12 @@ impl ConnectionTable {
                 let n = self.wheel.heads[slot];
                 let entry = &mut self.entries[n as usize];
                 self.wheel.heads[slot] = entry.next;
+                if !entry.live {
+                    entry.next = self.free;
+                    self.free = n;
+                    self.departed -= 1;
+                    continue;
+                }
                 match look(n, entry) {
                     Some(in_ms) => self.link(n, now_ms, in_ms),
                     None => self.free_entry(n),

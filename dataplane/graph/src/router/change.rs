@@ -1,5 +1,6 @@
 //! What a worker applies between two batches.
 
+use super::crew::Relocation;
 use super::moved::MovedFrom;
 use crate::lang::Built;
 use perhop_abr::AbrChange;
@@ -9,6 +10,7 @@ use perhop_elements::route::RouteChange;
 use perhop_elements::schedule::EgressChange;
 use perhop_flows::FlowsChange;
 use perhop_packet::PortId;
+use std::sync::Arc;
 
 /// A prepared change: everything it needs is allocated. Applied by [`super::Worker::apply`], and best dropped on the
 /// thread that made it, because what it replaced is freed with it.
@@ -26,6 +28,8 @@ pub struct Change {
     pub(super) abr: Option<AbrChange>,
     /// Routes, neighbours, port addresses.
     pub(super) route: Option<RouteChange>,
+    /// Buckets of flows that go from one worker to another. A change has nothing else then.
+    pub(super) relocation: Option<Arc<Relocation>>,
     /// A new packet graph.
     pub(super) graph: Option<Built>,
     /// Packets are sorted by it already; what is left is work behind the tables.
@@ -60,6 +64,7 @@ impl Change {
             && self.flows.is_none()
             && self.abr.is_none()
             && self.route.is_none()
+            && self.relocation.is_none()
             && self.graph.is_none()
     }
 }

@@ -48,6 +48,8 @@ pub struct EdgeOptions {
     pub ring_time: Duration,
     /// Workers that share the connections, at least 1.
     pub workers: usize,
+    /// Whether flows go from one worker to another, so that each has room for all of them.
+    pub adaptive: bool,
 }
 
 impl EdgeOptions {
@@ -67,6 +69,7 @@ impl EdgeOptions {
             catchup,
             ring_time: Duration::ZERO,
             workers: 1,
+            adaptive: false,
         }
     }
 
@@ -93,6 +96,12 @@ impl EdgeOptions {
         Self { workers, ..self }
     }
 
+    /// With flows that stay with their worker, or go to another.
+    #[must_use]
+    pub const fn with_adaptive(self, adaptive: bool) -> Self {
+        Self { adaptive, ..self }
+    }
+
     /// With or without credit for what windows are short of.
     #[must_use]
     pub const fn with_abr_credit(self, abr_credit: bool) -> Self {
@@ -102,13 +111,16 @@ impl EdgeOptions {
 
 /// The graph every port's packets pass: in → flows → condition → abr → forward → the port's tree → out.
 pub fn edge_graph(ports: &[EdgePort], options: &EdgeOptions) -> String {
-    let EdgeOptions { connections, abr_connections, abr_credit, catchup, ring_time, workers } = options;
+    let EdgeOptions { connections, abr_connections, abr_credit, catchup, ring_time, workers, adaptive } =
+        options;
     // Flows are not spread quite evenly, so each worker has room for an eighth more than its part.
     let part = |all: u32| match *workers as u32 {
         0 | 1 => all,
         n => (all.div_ceil(n) + all.div_ceil(8 * n)).clamp(16, all.max(16)),
     };
-    let (connections, abr_connections) = (part(*connections), part(*abr_connections));
+    // Where they go to others, all may be in one place.
+    let connections = if *adaptive { *connections } else { part(*connections) };
+    let abr_connections = part(*abr_connections);
     let bridge = ports.iter().any(|p| p.spec.mode == PortMode::Bridge);
     let n = ports.len();
     let mut text = String::new();

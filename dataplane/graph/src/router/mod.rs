@@ -25,7 +25,8 @@ mod virtual_router;
 mod worker;
 
 pub use change::{Change, ChangeStep};
-pub use crew::{Member, Placement, RING};
+pub(crate) use crew::refused::{CONTROLLED_STAY, PARTS_STAY};
+pub use crew::{BalanceReport, Balancer, BucketMove, MOST_CONNECTIONS, Member, Placement, RING, Relocation};
 pub use describe::{DescribeError, Described};
 pub use edge::{EdgeOptions, EdgePort, edge_graph};
 pub use explain::{Decisions, Explanation, Probe, Step};

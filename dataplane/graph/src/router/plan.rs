@@ -51,8 +51,9 @@ pub struct RouterPlanner {
     versions: OnceLock<BTreeMap<String, u32>>,
     /// Text of the graph the router made for itself.
     own_graph: String,
-    /// Workers that take its changes.
+    /// Workers that take its changes, and whether flows go from one to another.
     workers: usize,
+    adaptive: bool,
 }
 
 impl std::fmt::Debug for RouterPlanner {
@@ -102,6 +103,7 @@ impl RouterPlanner {
             versions: OnceLock::new(),
             own_graph: String::new(),
             workers: 1,
+            adaptive: false,
         }
     }
 
@@ -116,6 +118,13 @@ impl RouterPlanner {
     #[must_use]
     pub fn with_workers(mut self, workers: usize) -> Self {
         self.workers = workers;
+        self
+    }
+
+    /// Plans for workers whose flows go from one to another: what does not go along is refused.
+    #[must_use]
+    pub fn with_adaptive(mut self, adaptive: bool) -> Self {
+        self.adaptive = adaptive;
         self
     }
 
@@ -510,6 +519,9 @@ impl Planner for RouterPlanner {
             return vec![super::crew::refused::check(graph)];
         }
         let mut errors = self.check_ports(draft);
+        if self.adaptive && self.workers > 1 {
+            errors.extend(super::crew::refused::check_objects(draft));
+        }
         if touches(draft, &[Kind::Class, Kind::Port, Kind::Allocation]) {
             let classes = Trees::new(draft);
             let touched = touched_ports(draft);

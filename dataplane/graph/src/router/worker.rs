@@ -209,6 +209,15 @@ impl Worker {
         self.driver.element_mut(self.roles.abr?)
     }
 
+    pub(super) fn flows_node(&self) -> Option<NodeId> {
+        self.roles.flows
+    }
+
+    /// Those that packets pass behind the flows and in front of the trees, and that may keep some for a while.
+    pub(super) fn holding_nodes(&self) -> [Option<NodeId>; 2] {
+        [self.roles.abr, self.roles.route]
+    }
+
     pub(super) fn steer_mut(&mut self) -> Option<&mut Steer> {
         self.driver.element_mut(self.roles.steer?)
     }

@@ -100,7 +100,7 @@ impl RouterFile {
                 }
             }
         }
-        check::all(&document, &diagnostics, &mut declared);
+        check::all(&document, &diagnostics, &router, &mut declared);
         if diagnostics.errors() > 0 {
             return (None, diagnostics);
         }

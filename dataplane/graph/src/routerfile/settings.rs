@@ -27,6 +27,9 @@ pub struct RouterSettings {
     pub wait: Waiting,
     /// `workers`: packet threads, 1 … 16; default 1. Of a running router only.
     pub workers: usize,
+    /// `placement`: whether flows stay with the worker that their addresses name (`"static"`, default), or go to another when one
+    /// has too much (`"adaptive"`, with 2 workers and more). Of a running router only.
+    pub adaptive: bool,
 }
 
 /// How frames reach the ports of a router that runs on real interfaces.
@@ -117,6 +120,7 @@ pub(super) fn router(root: &mut TableReader<'_>) -> RouterSettings {
         io: PortIo::AfPacket,
         wait: Waiting::Adaptive,
         workers: 1,
+        adaptive: false,
     };
     let Some(mut table) = root.table("router") else { return settings };
     settings.name = table.value_with("name", "a name", value::name).map(|n| n.value);
@@ -136,6 +140,13 @@ pub(super) fn router(root: &mut TableReader<'_>) -> RouterSettings {
     if settings.workers > 1 && settings.mode == PortMode::Bridge {
         let why = "does not go with mode = \"bridge\": what one worker learns of stations the others would not know";
         let error = table.error("workers", why).hint("Leave it out, or use mode = \"route\".");
+        table.diagnostics().push(error);
+    }
+    let placements = [("static", false), ("adaptive", true)];
+    settings.adaptive = table.choice("placement", &placements).is_some_and(|placement| placement.value);
+    if settings.adaptive && settings.workers == 1 {
+        let why = "is of several workers: with one there is nowhere else for flows to go";
+        let error = table.error("placement", why).hint("Leave it out, or use workers = 2 or more.");
         table.diagnostics().push(error);
     }
     table.finish();

@@ -13,7 +13,7 @@ use rand::RngExt;
 use serde_json::json;
 
 /// Flows between all ports, `n` of them.
-fn flows(world: &mut World, ports: u16, n: u32) -> Vec<Flow> {
+pub(super) fn flows(world: &mut World, ports: u16, n: u32) -> Vec<Flow> {
     let flow = |number| {
         let from = world.rng.random_range(0..ports);
         let to = (from + world.rng.random_range(1..ports)) % ports;
@@ -25,7 +25,7 @@ fn flows(world: &mut World, ports: u16, n: u32) -> Vec<Flow> {
 
 /// A class on every port that takes everything, another in its place, and filters, profiles and rates of ports that come,
 /// change and go.
-fn a_change(world: &mut World, round: u32) -> Vec<Op> {
+pub(super) fn a_change(world: &mut World, round: u32) -> Vec<Op> {
     let mut ops = Vec::new();
     for port in 0..4 {
         let name = |round: u32| format!("p{port}/c{round}");
@@ -44,43 +44,59 @@ fn a_change(world: &mut World, round: u32) -> Vec<Op> {
     ops
 }
 
+/// A default class on each of so many ports.
+pub(super) fn a_class_each(ports: u16) -> Vec<Op> {
+    let class = |p| put(Kind::Class, &format!("p{p}/c"), json!({ "port": format!("p{p}"), "default": true }));
+    (0..ports).map(class).collect()
+}
+
+/// Members of a world with four ports step in any order, flows send, everything changes every so many turns, and whatever else
+/// a turn has happens. Nothing is lost, overtaken or left unanswered.
+pub(super) fn churn(
+    world: &mut World,
+    seed: u64,
+    change_every: u32,
+    mut also: impl FnMut(&mut World, &[Flow], u32),
+) {
+    let first = a_change(world, 0);
+    world.commit(first);
+    let flows = flows(world, 4, 60);
+    let (mut open, mut round) = (Vec::new(), 1);
+    for turn in 0..2_500 {
+        // Fewer than fit into one ring, so that no order of steps may lose any.
+        if world.inside() < 900 {
+            for _ in 0..world.rng.random_range(0..12) {
+                let flow = flows[world.rng.random_range(0..flows.len())];
+                world.arrive(flow);
+            }
+        }
+        for _ in 0..world.rng.random_range(0..12) {
+            world.step();
+        }
+        world.now += Duration(world.rng.random_range(0..20_000));
+        if turn % change_every == 0 {
+            let ops = a_change(world, round);
+            open.push(world.request(ops));
+            round += 1;
+        }
+        also(world, &flows, turn);
+    }
+    world.run_until(world.now + Duration::from_secs(3));
+    for request in open {
+        let reply = world.reply(request).expect("every transaction is answered");
+        assert_eq!(reply.outcome, Outcome::Committed, "seed {seed}: {:?}", reply.errors);
+    }
+    assert!(world.sent.len() > 4_000 && world.counter("steer", "steered") > 1_000, "seed {seed}");
+    assert_eq!(world.drops(), Default::default(), "seed {seed}");
+    world.assert_conserved();
+    world.assert_in_order();
+}
+
 #[test]
 fn in_whatever_order_workers_step_nothing_is_lost_or_reordered_also_while_everything_changes() {
     for seed in 0..6u64 {
         let workers = 2 + (seed % 3) as usize;
-        let mut world = World::new(workers, &[0; 4], seed);
-        let first = a_change(&mut world, 0);
-        world.commit(first);
-        let flows = flows(&mut world, 4, 60);
-        let mut open = Vec::new();
-        let mut round = 1;
-        for turn in 0..2_500 {
-            // Fewer than fit into one ring, so that no order of steps may lose any.
-            if world.inside() < 900 {
-                for _ in 0..world.rng.random_range(0..12) {
-                    let flow = flows[world.rng.random_range(0..flows.len())];
-                    world.arrive(flow);
-                }
-            }
-            for _ in 0..world.rng.random_range(0..12) {
-                world.step();
-            }
-            world.now += Duration(world.rng.random_range(0..20_000));
-            if turn % 50 == 0 {
-                let ops = a_change(&mut world, round);
-                open.push(world.request(ops));
-                round += 1;
-            }
-        }
-        world.run_until(world.now + Duration::from_secs(3));
-        for request in open {
-            let reply = world.reply(request).expect("every transaction is answered");
-            assert_eq!(reply.outcome, Outcome::Committed, "seed {seed}: {:?}", reply.errors);
-        }
-        assert!(world.sent.len() > 4_000 && world.counter("steer", "steered") > 1_000, "seed {seed}");
-        assert_eq!(world.drops(), Default::default(), "seed {seed}");
-        world.assert_conserved();
-        world.assert_in_order();
+        churn(&mut World::new(workers, &[0; 4], seed), seed, 50, |_, _, _| ());
     }
 }
 

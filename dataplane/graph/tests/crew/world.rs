@@ -5,8 +5,8 @@ use perhop_elements::route::{
 };
 use perhop_graph::control::{Control, Input, Limits, Output};
 use perhop_graph::router::{
-    Change, ChangeStep, EdgeOptions, EdgePort, Member, Placement, RouterPlanner, WorkerEvent, edge_graph,
-    registry,
+    Balancer, BucketMove, Change, ChangeStep, EdgeOptions, EdgePort, Member, Placement, Relocation,
+    RouterPlanner, WorkerEvent, edge_graph, registry,
 };
 use perhop_model::{Credentials, Kind, Op, Outcome, Owner, Reply, Transaction, TxnId};
 use perhop_packet::{Batch, DropReason, Pool, PortId};
@@ -63,6 +63,18 @@ pub struct World {
     arriving: Vec<Batch>,
 }
 
+fn frame_of(flow: Flow, seq: u32) -> Vec<u8> {
+    let mut payload = flow.number.to_be_bytes().to_vec();
+    payload.extend(seq.to_be_bytes());
+    let [high, low] = flow.host.to_be_bytes();
+    udp4([10, flow.from as u8, high, low], [10, flow.to as u8, high, low])
+        .macs(MacAddr([2, 0, 0, 0, 3, 1]), mac(usize::from(flow.from)))
+        .ports(4000 + flow.number as u16, 9)
+        .payload(&payload)
+        .ip_len(flow.ip_len.max(60))
+        .build()
+}
+
 pub fn mac(port: usize) -> MacAddr {
     MacAddr([2, 0, 0, 0, 1, port as u8])
 }
@@ -70,6 +82,15 @@ pub fn mac(port: usize) -> MacAddr {
 impl World {
     /// Ports `p0`, `p1`, … of these rates (0: unlimited), dealt to `workers` members in turn.
     pub fn new(workers: usize, rates: &[u64], seed: u64) -> Self {
+        Self::placed(workers, rates, seed, false)
+    }
+
+    /// As [`World::new`], and buckets may go from one member to another.
+    pub fn adaptive(workers: usize, rates: &[u64], seed: u64) -> Self {
+        Self::placed(workers, rates, seed, true)
+    }
+
+    fn placed(workers: usize, rates: &[u64], seed: u64, adaptive: bool) -> Self {
         let spec = |rate: &u64| json!({ "rate": rate });
         let ports: Vec<EdgePort> = rates
             .iter()
@@ -79,9 +100,10 @@ impl World {
                 spec: serde_json::from_value(spec(rate)).expect("a port"),
             })
             .collect();
-        let placement = Placement::new(workers, &ports, seed);
-        let text = edge_graph(&ports, &EdgeOptions::exact(4_096).with_workers(workers));
-        let mut planner = RouterPlanner::new(ports, registry()).with_workers(workers);
+        let placement = Placement::new(workers, &ports, seed).with_adaptive(adaptive);
+        let options = EdgeOptions::exact(4_096).with_workers(workers).with_adaptive(adaptive);
+        let text = edge_graph(&ports, &options);
+        let mut planner = RouterPlanner::new(ports, registry()).with_workers(workers).with_adaptive(adaptive);
         let pool = Pool::new(BUFFERS);
         let members = Member::crew(&text, &mut planner, &pool, &placement, seed).expect("its own graph");
         let n = rates.len();
@@ -134,6 +156,39 @@ impl World {
             self.deal(None, change);
         }
         self.settle();
+    }
+
+    /// Has all members make these moves as soon as they have done what they were told before.
+    pub fn relocate(&mut self, moves: Vec<BucketMove>) -> Arc<Relocation> {
+        let (change, relocation) = self.placement.relocation(moves);
+        self.deal(None, change);
+        relocation
+    }
+
+    /// Asks who balances the load, and has all members do what he says.
+    pub fn balance(&mut self, balancer: &mut Balancer) {
+        if let Some(change) = balancer.look(self.now) {
+            self.deal(None, change);
+        }
+    }
+
+    /// The link-layer address of the gateway behind a port becomes known (again) or not.
+    pub fn gateway(&mut self, port: u16, known: bool) {
+        let state = match known {
+            true => NeighbourState::Reachable(MacAddr([2, 0, 0, 0, 2, 1])),
+            false => NeighbourState::Removed,
+        };
+        let update = NeighbourUpdate { port: PortId(port), ip: [192, 0, port as u8, 1].into(), state };
+        let change = self.control.planner_mut().neighbour_change(vec![update]);
+        self.deal(None, change);
+        self.settle();
+    }
+
+    /// The bucket of a flow.
+    pub fn bucket(&self, flow: Flow) -> usize {
+        let frame = frame_of(flow, 0);
+        let layout = perhop_wire::dissect(&frame).expect("a frame");
+        self.placement.map().bucket(&frame, &layout).expect("IP")
     }
 
     fn deal(&mut self, ticket: Option<u64>, change: Change) {
@@ -193,16 +248,21 @@ impl World {
     pub fn arrive(&mut self, flow: Flow) {
         let seq = self.seqs.entry(flow.number).or_default();
         *seq += 1;
-        let mut payload = flow.number.to_be_bytes().to_vec();
-        payload.extend(seq.to_be_bytes());
-        let [high, low] = flow.host.to_be_bytes();
-        let frame = udp4([10, flow.from as u8, high, low], [10, flow.to as u8, high, low])
-            .macs(MacAddr([2, 0, 0, 0, 3, 1]), mac(usize::from(flow.from)))
-            .ports(4000 + flow.number as u16, 9)
-            .payload(&payload)
-            .ip_len(flow.ip_len.max(60))
-            .build();
+        let frame = frame_of(flow, *seq);
         self.frame(flow.from, &frame);
+    }
+
+    /// So many packets of a flow come in. When much is under way members do what they have to do before more comes.
+    pub fn arrive_all(&mut self, flow: Flow, packets: u32) {
+        (0..packets).for_each(|_| self.arrive(flow));
+        if self.inside() > 500 {
+            self.settle();
+        }
+    }
+
+    /// Packets of each flow so far.
+    pub fn packets(&self) -> &BTreeMap<u32, u32> {
+        &self.seqs
     }
 
     /// One step of one member, drawn. `false` when it had nothing to do.

@@ -99,3 +99,62 @@ fn a_packet_alone_wakes_every_worker_on_its_way() {
     assert!(counter(&handle, "element", "steer", "steered") > 10);
     engine.stop();
 }
+
+/// One flow has as much as all others together, so its worker has too much, and some of the others go elsewhere.
+#[test]
+fn flows_go_to_a_worker_with_time_for_them_and_lose_nothing() {
+    if !may_run("flows_go_to_a_worker_with_time_for_them_and_lose_nothing") {
+        return;
+    }
+    let w = World::new("adaptive", 2);
+    // However slow the machine is: what counts here is which worker has too much.
+    let config = EngineConfig {
+        adaptive_least_pps: 100,
+        ..w.config("adaptive", "[router]\nworkers = 2\nplacement = \"adaptive\"\n")
+    };
+    let (engine, handle) = Engine::start(config).unwrap();
+    let right = w.socket(1, "10.20.1.2:0");
+    let left: Vec<UdpSocket> = (0..30).map(|_| w.socket(0, "10.20.0.2:0")).collect();
+    assert!(w.reaches(&left[0], &right));
+    arrived(&right);
+    right.set_read_timeout(Some(PATIENCE)).unwrap();
+    let target = right.local_addr().unwrap();
+    let (mut numbers, mut last) = ([0u32; 30], [0u32; 30]);
+    let begin = Instant::now();
+    let moved = || counter(&handle, "driver", "driver", "buckets_moved");
+    let mut rounds_after = 0;
+    while rounds_after < 300 && begin.elapsed() < PATIENCE {
+        let round: Vec<usize> = (0..30).chain(std::iter::repeat_n(0, 29)).collect();
+        for flow in &round {
+            numbers[*flow] += 1;
+            let mut payload = vec![*flow as u8];
+            payload.extend(numbers[*flow].to_be_bytes());
+            left[*flow].send_to(&payload, target).unwrap();
+        }
+        for _ in &round {
+            let mut buffer = [0; 64];
+            assert_eq!(right.recv(&mut buffer).ok(), Some(5), "one is lost");
+            let flow = usize::from(buffer[0]);
+            let number = u32::from_be_bytes(buffer[1..5].try_into().unwrap());
+            assert_eq!(number, last[flow] + 1, "flow {flow}");
+            last[flow] = number;
+        }
+        if rounds_after > 0 || numbers[1].is_multiple_of(100) && moved() > 0 {
+            rounds_after += 1;
+        }
+    }
+    assert!(moved() > 0, "{} packets of each", numbers[1]);
+    // Both had 128, and each move gives one of them one more; those under way count when they are over.
+    eventually("moves and where buckets are agree", || {
+        let rows = handle.wait(|done| handle.show("driver", 100, done)).unwrap().unwrap().rows;
+        let buckets: Vec<u64> =
+            rows.iter().filter(|r| r.kind == "worker").map(|r| r.counter("buckets")).collect();
+        let moves = moved();
+        assert!(buckets.len() == 2 && buckets.iter().sum::<u64>() == 256, "{buckets:?}");
+        buckets[0].abs_diff(128) <= moves && (moves + buckets[0]).is_multiple_of(2)
+    });
+    let created = counter(&handle, "element", "flows", "created");
+    assert!((31..40).contains(&created), "{created}: no connection is made again");
+    let report = engine.stop();
+    assert!(report.restore_error.is_none() && report.failure.is_none(), "{report:?}");
+}

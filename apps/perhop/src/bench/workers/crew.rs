@@ -2,32 +2,32 @@
 
 use super::super::BenchError;
 use super::super::machine::{self, Watch};
-use super::super::router::port_mac;
 use super::Options;
-use super::load::{Frames, Load, Shape};
+use super::Placed;
+use super::load::{Frames, Load, Shape, place_best};
+use super::set_up::set_up;
 use perhop_element::CounterSink;
-use perhop_elements::route::{
-    NeighbourState, NeighbourUpdate, NextHop, Origin, PortInfo, RouteEntry, RouteKind,
-};
-use perhop_graph::control::{Control, Input, Limits, Output};
+use perhop_flows::BUCKETS;
+use perhop_graph::control::{Control, Limits};
+#[cfg(test)]
+use perhop_graph::router::BucketMove;
 use perhop_graph::router::{
-    Change, ChangeStep, EdgeOptions, EdgePort, Member, Placement, RING, RouterPlanner, WorkerEvent,
-    edge_graph, registry,
+    BalanceReport, Balancer, Change, ChangeStep, EdgeOptions, EdgePort, Member, Placement, RING,
+    RouterPlanner, WorkerEvent, edge_graph, registry,
 };
 use perhop_io::clock;
-use perhop_model::{Credentials, Kind, Name, Op, Outcome, Owner, Transaction, TxnId};
 use perhop_packet::{Batch, DropReason, Pool, PortId};
 use perhop_units::Instant;
-use perhop_wire::MacAddr;
 use serde_json::json;
 use std::collections::HashMap;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// Packets under way at most: they fit into one ring.
 const WINDOW: u64 = RING as u64;
 /// Rate of every port: high enough not to be the limit.
-const RATE: u64 = 100_000_000_000;
+pub const RATE: u64 = 100_000_000_000;
 
 /// What a run gave.
 pub struct Timed {
@@ -52,6 +52,11 @@ struct Seat {
     last: Option<HashMap<u32, u64>>,
     disorder: u64,
     numbers: u64,
+    /// Changes for this worker, the one that it is at, and since when it stands still for it.
+    inbox: Receiver<Change>,
+    job: Option<Change>,
+    halted: Option<Instant>,
+    longest_stop: u64,
 }
 
 /// A counter on a cache line of its own.
@@ -80,11 +85,18 @@ pub struct Crew {
     packet: usize,
     batch: usize,
     traffic: Traffic,
+    placement: Placement,
+    /// With adaptive placement, who says what goes where, and the ways to the workers.
+    balancer: Option<Balancer>,
+    inboxes: Vec<Sender<Change>>,
 }
+
+/// From one look at the clock to the next, of the thread that balances.
+const NAP: std::time::Duration = std::time::Duration::from_millis(5);
 
 impl Crew {
     /// `workers` with the traffic that is spread over as many as the options say.
-    pub fn new(options: &Options, load: Load, workers: usize) -> Result<Self, BenchError> {
+    pub fn new(options: &Options, load: Load, workers: usize, placed: Placed) -> Result<Self, BenchError> {
         let wrong = |e: &dyn std::fmt::Display| BenchError::Router(e.to_string());
         let n = options.ports as usize;
         let spec = json!({ "rate": RATE });
@@ -94,10 +106,12 @@ impl Crew {
         };
         let ports = (0..n).map(port).collect::<Result<Vec<_>, _>>()?;
         let spread = Placement::new(options.workers as usize, &ports, options.seed);
-        let placement = Placement::new(workers, &ports, options.seed);
+        let adaptive = placed == Placed::Adaptive;
+        let placement = Placement::new(workers, &ports, options.seed).with_adaptive(adaptive);
         let connections = (options.flows * options.ports * 2).max(EdgeOptions::DEFAULT_CONNECTIONS);
-        let text = edge_graph(&ports, &EdgeOptions::live(connections).with_workers(workers));
-        let mut planner = RouterPlanner::new(ports, registry()).with_workers(workers);
+        let edge = EdgeOptions::live(connections).with_workers(workers).with_adaptive(adaptive);
+        let text = edge_graph(&ports, &edge);
+        let mut planner = RouterPlanner::new(ports, registry()).with_workers(workers).with_adaptive(adaptive);
         let pool = Pool::new(8 * WINDOW as usize + 512 * workers);
         let mut members =
             Member::crew(&text, &mut planner, &pool, &placement, options.seed).map_err(|e| wrong(&e))?;
@@ -105,7 +119,8 @@ impl Crew {
         let bytes = 2 * machine::last_level_cache() / n;
         let shape =
             Shape { load, flows: options.flows, packet: options.packet as usize, bytes, seed: options.seed };
-        let seat = |(i, member): (usize, Member)| Seat {
+        let (inboxes, inboxes_out): (Vec<_>, Vec<_>) = (0..workers).map(|_| channel()).unzip();
+        let seat = |((i, member), inbox): ((usize, Member), Receiver<Change>)| Seat {
             member,
             ports: placement
                 .ports(i)
@@ -120,15 +135,51 @@ impl Crew {
             last: None,
             disorder: 0,
             numbers: 0,
+            inbox,
+            job: None,
+            halted: None,
+            longest_stop: 0,
         };
-        let seats = members.into_iter().enumerate().map(seat).collect();
+        let seats: Vec<Seat> = members.into_iter().enumerate().zip(inboxes_out).map(seat).collect();
+        if placed == Placed::Best {
+            let frames = || seats.iter().flat_map(|seat| &seat.ports).map(|port| &port.frames);
+            let sums =
+                std::array::from_fn::<u64, BUCKETS, _>(|bucket| frames().map(|f| f.by_bucket[bucket]).sum());
+            place_best(&sums, workers, placement.map());
+        }
         Ok(Self {
             seats,
             pool,
             packet: shape.packet,
             batch: options.batch as usize,
             traffic: Traffic::default(),
+            balancer: Balancer::new(&placement, clock::monotonic()),
+            placement,
+            inboxes,
         })
+    }
+
+    /// Where buckets are and how they got there, with adaptive placement.
+    pub fn balance(&self) -> Option<BalanceReport> {
+        self.balancer.as_ref().map(Balancer::report)
+    }
+
+    /// The longest that a worker has stood still since the last call, ns.
+    pub fn take_longest_stop(&mut self) -> u64 {
+        self.seats.iter_mut().map(|seat| std::mem::take(&mut seat.longest_stop)).max().unwrap_or(0)
+    }
+
+    /// Has some buckets go to the next worker in the next run, whatever the load.
+    #[cfg(test)]
+    pub fn shift(&mut self, buckets: impl Iterator<Item = usize>) {
+        let from = |bucket| self.placement.map().worker(bucket);
+        let shifted = |from| (from + 1) % self.placement.workers();
+        let moves =
+            buckets.map(|bucket| BucketMove { bucket, from: from(bucket), to: shifted(from(bucket)) });
+        let (change, _) = self.placement.relocation(moves.collect());
+        for (inbox, change) in self.inboxes.iter().zip(self.placement.share(change)) {
+            inbox.send(change).unwrap();
+        }
     }
 
     /// Packets under way at most.
@@ -160,9 +211,10 @@ impl Crew {
         let target = self.traffic.entered.0.load(Ordering::Acquire) + packets;
         let before = self.traffic.left.0.load(Ordering::Acquire);
         let barrier = Barrier::new(self.seats.len());
-        let Self { seats, pool, packet, batch, traffic } = self;
+        let Self { seats, pool, packet, batch, traffic, placement, balancer, inboxes } = self;
         let most = (*batch * seats.len()) as u64;
-        let work = Work { pool, traffic, target, batch: *batch, most, packet: *packet };
+        let closed = AtomicBool::new(balancer.is_none());
+        let work = Work { pool, traffic, target, batch: *batch, most, packet: *packet, closed };
         let done = std::thread::scope(|scope| {
             let threads: Vec<_> = seats
                 .iter_mut()
@@ -180,6 +232,9 @@ impl Crew {
                     })
                 })
                 .collect();
+            if let Some(balancer) = balancer {
+                work.balance(balancer, placement, inboxes);
+            }
             threads.into_iter().map(|thread| thread.join()).collect::<Vec<_>>()
         });
         let mut timed = Timed { ns_per_packet: 0.0, warnings: Vec::new() };
@@ -240,15 +295,39 @@ struct Work<'w> {
     /// Packets that all threads together may let in at one instant.
     most: u64,
     packet: usize,
+    /// Nobody sends changes any more.
+    closed: AtomicBool,
+}
+
+impl Work<'_> {
+    /// Balances the load until everything that was to come has come.
+    fn balance(&self, balancer: &mut Balancer, placement: &Placement, inboxes: &[Sender<Change>]) {
+        while self.traffic.entered.0.load(Ordering::Acquire) < self.target {
+            std::thread::sleep(NAP);
+            let Some(change) = balancer.look(clock::monotonic()) else { continue };
+            for (inbox, change) in inboxes.iter().zip(placement.share(change)) {
+                // Its end is there as long as the worker is.
+                let _ = inbox.send(change);
+            }
+        }
+        self.closed.store(true, Ordering::Release);
+    }
 }
 
 impl Seat {
     /// A worker's loop until everything that was to come has come and has left.
     fn run(&mut self, work: &Work<'_>) {
         loop {
+            let closed = work.closed.load(Ordering::Acquire);
+            let busy = self.change();
+            if self.member.is_halted() {
+                std::hint::spin_loop();
+                continue;
+            }
             let entered = work.traffic.entered.0.load(Ordering::Acquire);
             if entered >= work.target {
-                if work.traffic.under_way() == 0 {
+                // Others may need this one for a change until there is none left.
+                if closed && !busy && work.traffic.under_way() == 0 {
                     break;
                 }
             } else {
@@ -274,6 +353,28 @@ impl Seat {
                 self.transmit(at, work);
             }
         }
+    }
+
+    /// Does some of the change that it is at; whether there is one.
+    fn change(&mut self) -> bool {
+        if self.job.is_none() {
+            self.job = self.inbox.try_recv().ok();
+        }
+        let Some(change) = &mut self.job else { return false };
+        let now = clock::monotonic();
+        let done = self.member.apply(now, change) == ChangeStep::Done;
+        match (self.member.is_halted(), self.halted) {
+            (true, None) => self.halted = Some(now),
+            (false, Some(since)) => {
+                self.longest_stop = self.longest_stop.max(clock::monotonic().since(since).0);
+                self.halted = None;
+            }
+            _ => {}
+        }
+        if done {
+            self.job = None;
+        }
+        true
     }
 
     fn receive(&mut self, at: usize, work: &Work<'_>) {
@@ -318,74 +419,5 @@ impl Seat {
         let n = queue.len() as u64;
         queue.release_all();
         work.traffic.left.0.fetch_add(n, Ordering::AcqRel);
-    }
-}
-
-/// Ports, two classes on each, filters into them, and what the kernel would say of the world.
-fn set_up(
-    mut control: Control<RouterPlanner>,
-    placement: &Placement,
-    members: &mut [Member],
-    ports: usize,
-) -> Result<(), BenchError> {
-    let wrong = |text: String| BenchError::Router(text);
-    let net = |text: String| text.parse().map_err(|_| wrong(format!("{text} is no prefix")));
-    let put = |kind, name: &str, spec| -> Result<Op, BenchError> {
-        let name = Name::new(name).map_err(|e| wrong(e.to_string()))?;
-        Ok(Op::Put { kind, name, spec, if_version: None, ttl_ms: None })
-    };
-    let gateway = |i: usize| std::net::IpAddr::from([192, 0, i as u8, 1]);
-    let (mut ops, mut infos, mut routes, mut neighbours) = (vec![], vec![], vec![], vec![]);
-    for i in 0..ports {
-        let (name, port) = (format!("p{i}"), PortId(i as u16));
-        ops.push(put(Kind::Port, &name, json!({ "rate": RATE }))?);
-        for (class, default) in [("first", false), ("rest", true)] {
-            let spec = json!({ "port": name, "logical": class, "default": default });
-            ops.push(put(Kind::Class, &format!("{name}/{class}"), spec)?);
-        }
-        let low = json!({ "first": 0, "last": 32_767 });
-        let matches = json!({ "src": format!("{}.0.0.0/8", 10 + i), "protocol": 17, "src_ports": low });
-        ops.push(put(Kind::Filter, &name, json!({ "match": matches, "class": "first" }))?);
-        let addresses = vec![net(format!("192.0.{i}.2/24"))?];
-        infos.push(PortInfo { mac: port_mac(port), mtu: 1500, addresses });
-        routes.push(RouteEntry {
-            dest: net(format!("{}.0.0.0/8", 10 + i))?,
-            kind: RouteKind::Unicast { next_hops: vec![NextHop { via: Some(gateway(i)), port }] },
-            metric: 0,
-            origin: Origin::Kernel,
-        });
-        let state = NeighbourState::Reachable(MacAddr([2, 0, 0, 0, 2, i as u8]));
-        neighbours.push(NeighbourUpdate { port, ip: gateway(i), state });
-    }
-    let planner = control.planner_mut();
-    let facts =
-        [planner.port_change(infos), planner.set_kernel_routes(routes), planner.neighbour_change(neighbours)];
-    facts.into_iter().for_each(|change| apply(change, placement, members));
-    let transaction = Box::new(Transaction::new(TxnId([1; 16]), Owner::File, ops));
-    let now = Instant::ZERO;
-    control.handle_input(now, Input::Request { request: 1, who: Credentials::ADMIN, transaction });
-    while let Some(output) = control.poll_output() {
-        match output {
-            Output::Apply { ticket, change } => {
-                apply(change, placement, members);
-                control.handle_input(now, Input::Applied { ticket });
-            }
-            Output::Reply { reply, .. } if reply.outcome == Outcome::Committed => return Ok(()),
-            Output::Reply { reply, .. } => return Err(wrong(format!("{:?}", reply.errors))),
-        }
-    }
-    Err(wrong("the router does not answer".to_owned()))
-}
-
-/// Has all members apply a change, in turns.
-fn apply(change: Change, placement: &Placement, members: &mut [Member]) {
-    let mut open: Vec<Option<Change>> = placement.share(change).into_iter().map(Some).collect();
-    while open.iter().any(Option::is_some) {
-        for (member, change) in members.iter_mut().zip(&mut open) {
-            let done = change.as_mut().is_some_and(|c| member.apply(Instant::ZERO, c) == ChangeStep::Done);
-            if done {
-                *change = None;
-            }
-        }
     }
 }

@@ -10,14 +10,18 @@ pub(super) enum Step {
     Staged,
     /// It hands no packet to another worker any more.
     Halted,
+    /// It has sorted everything that was handed to it to be sorted. Only where buckets go; else it is taken with the one before.
+    Sorted,
     /// It has taken everything that was handed to it.
     Emptied,
+    /// The connections that go from it are ready. Only where buckets go; else it is taken with the next.
+    Packed,
     /// It sorts packets by the new generation.
     Flipped,
 }
 
 impl Step {
-    const COUNT: usize = 4;
+    const COUNT: usize = 6;
 }
 
 /// Counts how many workers have taken each step of each change. All workers get the same changes in the same order, so a

@@ -11,72 +11,31 @@
 //!
 //! A change that concerns how packets are sorted is put into force by all members together: each does beforehand what no
 //! packet notices; when all have, they stop, take in what is on its way between them, switch, and go on. So no packet is
-//! sorted by one generation and queued by another.
+//! sorted by one generation and queued by another. Buckets of flows go from one member to another in such a stop
+//! ([`Relocation`]), as a [`Balancer`] says.
 
+mod balance;
 mod gate;
+mod placement;
 pub(super) mod refused;
+mod relocate;
 mod share;
 
-use super::{Change, ChangeStep, EdgePort, Probe, RouterPlanner, Worker, WorkerError, WorkerEvent};
+pub use balance::{BalanceReport, Balancer};
+pub use placement::Placement;
+pub use relocate::{BucketMove, MOST_CONNECTIONS, Relocation};
+
+use super::{Change, ChangeStep, RouterPlanner, Worker, WorkerError, WorkerEvent};
 use gate::{Gate, Step};
 use perhop_abr::LiveFlows;
-use perhop_flows::{BucketMap, MAX_WORKERS, Steer};
+use perhop_flows::Steer;
 use perhop_packet::{Batch, Handover, Pool, PortId};
-use perhop_ring::{Consumer, Producer, ring};
+use perhop_ring::{Consumer, Producer, Rounds, ring};
 use perhop_units::Instant;
 use std::sync::Arc;
 
 /// Packets that fit into a ring between two members.
 pub const RING: usize = 1024;
-
-/// Who has which port and which flows.
-#[derive(Clone, Debug)]
-pub struct Placement {
-    map: Arc<BucketMap>,
-    owners: Vec<usize>,
-    workers: usize,
-}
-
-impl Placement {
-    /// `workers` (1 … [`MAX_WORKERS`]) members; ports go to the members in turn. `seed` keys the hash of flows.
-    pub fn new(workers: usize, ports: &[EdgePort], seed: u64) -> Self {
-        let workers = workers.clamp(1, MAX_WORKERS);
-        let owners = (0..ports.len()).map(|port| port % workers).collect();
-        Self { map: Arc::new(BucketMap::new(workers, seed)), owners, workers }
-    }
-
-    /// Members.
-    pub fn workers(&self) -> usize {
-        self.workers
-    }
-
-    /// The member that has a port.
-    pub fn owner(&self, port: PortId) -> usize {
-        self.owners.get(port.index()).copied().unwrap_or(0)
-    }
-
-    /// Which member has which flows.
-    pub fn map(&self) -> &BucketMap {
-        &self.map
-    }
-
-    /// The member that decides about a described packet: the one that has its flow, or the port where it comes in.
-    pub fn decides(&self, probe: &Probe) -> usize {
-        let (frame, layout, port) = probe.arrives();
-        self.map.bucket(frame, layout).map_or_else(|| self.owner(port), |bucket| self.map.worker(bucket))
-    }
-
-    /// The ports of a member.
-    pub fn ports(&self, member: usize) -> impl Iterator<Item = PortId> + '_ {
-        let mine = self.owners.iter().enumerate().filter(move |(_, owner)| **owner == member);
-        mine.map(|(port, _)| PortId(port as u16))
-    }
-
-    /// A change for each member, in their order.
-    pub fn share(&self, change: Change) -> Vec<Change> {
-        share::share(change, self.workers, |port| self.owner(port))
-    }
-}
 
 /// One worker among those of a router. Single-threaded, sans-I/O.
 pub struct Member {
@@ -85,7 +44,13 @@ pub struct Member {
     flows: Vec<Consumer<Handover>>,
     /// From each other member and for each port that this one has: packets that leave by it.
     ways_out: Vec<(PortId, Consumer<Handover>)>,
+    /// Its number.
+    me: usize,
     gate: Arc<Gate>,
+    /// Of each member, for those whose ports take what it sorts before buckets go.
+    rounds: Arc<[Rounds]>,
+    /// Whether connections that are to go are being looked for.
+    looking: bool,
     /// Changes put into force together so far, the present one included.
     changes: u64,
     stage: Stage,
@@ -100,6 +65,8 @@ enum Stage {
     Staging,
     /// Waits until all have taken this step.
     After(Step),
+    /// All have stopped: sorts what is left, because buckets go.
+    Sorting,
     /// In force; what is left is work behind the tables.
     InForce,
 }
@@ -111,7 +78,10 @@ impl Member {
             worker,
             flows: Vec::new(),
             ways_out: Vec::new(),
+            me: 0,
             gate: Gate::new(1),
+            rounds: Arc::new([Rounds::new(1)]),
+            looking: false,
             changes: 0,
             stage: Stage::Staging,
             batch: Batch::new(),
@@ -139,6 +109,7 @@ impl Member {
             return Ok(members);
         }
         let gate = Gate::new(n);
+        let rounds: Arc<[Rounds]> = (0..n).map(|_| Rounds::new(n)).collect();
         let [first, others @ ..] = &mut members[..] else { return Ok(members) };
         let others: Vec<&mut Worker> = others.iter_mut().map(|member| &mut member.worker).collect();
         first.worker.share_conditioner(others);
@@ -161,8 +132,9 @@ impl Member {
             }
         }
         for (from, rings) in to.into_iter().enumerate() {
-            members[from].gate = gate.clone();
-            members[from].worker.join(placement.map.clone(), from, rings);
+            (members[from].me, members[from].gate) = (from, gate.clone());
+            members[from].rounds = rounds.clone();
+            members[from].worker.join(placement, from, rings);
             for (port, owner) in placement.owners.iter().enumerate().filter(|(_, owner)| **owner != from) {
                 let (producer, consumer) = ring(RING);
                 let port = PortId(port as u16);
@@ -191,10 +163,14 @@ impl Member {
     }
 
     /// Whether it waits for the others to put a change into force: it must not be given packets or be polled, only
-    /// [`Member::apply`]. Takes no longer than the batch that each other is at.
+    /// [`Member::apply`]. Takes no longer than the batch that each other is at, and where buckets go as long as what is on
+    /// its way between members and the connections that go take.
     #[inline]
     pub fn is_halted(&self) -> bool {
-        matches!(self.stage, Stage::After(Step::Halted | Step::Emptied | Step::Flipped))
+        match self.stage {
+            Stage::Staging | Stage::After(Step::Staged) | Stage::InForce => false,
+            Stage::After(_) | Stage::Sorting => true,
+        }
     }
 
     /// Runs the timers due at `now`. Not while [`Member::is_halted`].
@@ -252,7 +228,8 @@ impl Member {
         }
         match self.stage {
             Stage::Staging => {
-                if self.worker.stage_all(now, change) {
+                let found = change.relocation.as_ref().is_none_or(|moves| self.stage_relocation(moves));
+                if found && self.worker.stage_all(now, change) {
                     self.changes += 1;
                     self.step(Step::Staged);
                 }
@@ -261,6 +238,15 @@ impl Member {
             Stage::After(step) => {
                 if self.gate.is_open(step, self.changes) {
                     self.go_on(now, change, step);
+                } else if step == Step::Sorted {
+                    self.take_and_answer(now);
+                }
+                ChangeStep::More
+            }
+            Stage::Sorting => {
+                if let Some(moves) = change.relocation.as_ref().filter(|_| self.sort_rest(now)) {
+                    self.promise(now, moves);
+                    self.step(Step::Sorted);
                 }
                 ChangeStep::More
             }
@@ -276,19 +262,48 @@ impl Member {
 
     /// All have taken `step`.
     fn go_on(&mut self, now: Instant, change: &mut Change, step: Step) {
-        match step {
-            Step::Staged => self.step(Step::Halted),
-            Step::Halted => {
+        let moves = change.relocation.clone();
+        match (step, moves) {
+            (Step::Staged, None) => {
+                self.gate.take(Step::Sorted);
+                self.step(Step::Halted);
+            }
+            (Step::Staged, Some(_)) => self.step(Step::Halted),
+            // With the next call, which has a later time than whatever others handed over.
+            (Step::Halted, Some(_)) => {
+                // What it has sorted before may fill rings.
+                self.rounds[self.me].ask();
+                self.stage = Stage::Sorting;
+            }
+            (Step::Halted, None) => {
                 // Nobody hands anything over any more.
                 while self.take_ways_out(&mut || now) {}
                 self.step(Step::Emptied);
             }
-            Step::Emptied => {
-                let _ = self.worker.apply(now, change);
-                self.step(Step::Flipped);
+            (Step::Sorted, moves) => {
+                self.take_and_answer(now);
+                moves.iter().for_each(|moves| self.object(now, moves));
+                self.step(Step::Emptied);
             }
-            Step::Flipped => self.stage = Stage::InForce,
+            (Step::Emptied, Some(moves)) => {
+                self.depart(&moves);
+                self.step(Step::Packed);
+            }
+            (Step::Emptied, None) => {
+                self.gate.take(Step::Packed);
+                self.flip(now, change);
+            }
+            (Step::Packed, moves) => {
+                moves.iter().for_each(|moves| self.arrive(now, moves));
+                self.flip(now, change);
+            }
+            (Step::Flipped, _) => self.stage = Stage::InForce,
         }
+    }
+
+    fn flip(&mut self, now: Instant, change: &mut Change) {
+        let _ = self.worker.apply(now, change);
+        self.step(Step::Flipped);
     }
 
     fn step(&mut self, step: Step) {
@@ -310,9 +325,13 @@ fn take(ring: &mut Consumer<Handover>, batch: &mut Batch) -> bool {
 
 /// Tells the elements of a worker of the others.
 impl Worker {
-    fn join(&mut self, map: Arc<BucketMap>, me: usize, rings: Vec<Option<Producer<Handover>>>) {
+    fn join(&mut self, placement: &Placement, me: usize, rings: Vec<Option<Producer<Handover>>>) {
         if let Some(steer) = self.steer_mut() {
-            steer.join(map, me, rings);
+            steer.join(placement.map.clone(), me, rings);
+            placement.counts.iter().for_each(|counts| steer.count(counts.clone()));
+        }
+        if let Some(flows) = self.flows_mut().filter(|_| placement.is_adaptive()) {
+            flows.join_buckets(placement.map.clone(), me);
         }
     }
 

@@ -10,14 +10,16 @@ pub(super) fn share(change: Change, workers: usize, owner: impl Fn(PortId) -> us
     if workers == 1 {
         return vec![change];
     }
-    let Change { egress, left_slots, conditioner, flows, abr, route, .. } = change;
+    let Change { egress, left_slots, conditioner, flows, abr, route, relocation, .. } = change;
     // Facts of the world are taken over by each in its own time.
-    let together = !egress.is_empty() || conditioner.is_some() || flows.is_some() || abr.is_some();
+    let sorts = !egress.is_empty() || conditioner.is_some() || flows.is_some() || abr.is_some();
+    let together = sorts || relocation.is_some();
     let mut shares: Vec<Change> = (0..workers)
         .map(|_| Change {
             flows: flows.clone(),
             abr: abr.clone(),
             route: route.clone(),
+            relocation: relocation.clone(),
             together,
             ..Change::default()
         })

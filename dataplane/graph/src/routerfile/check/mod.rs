@@ -3,6 +3,7 @@
 mod abr;
 mod detector;
 mod filters;
+mod placement;
 mod ports;
 mod queues;
 mod schedulers;
@@ -11,6 +12,7 @@ mod tree;
 
 use super::Declared;
 use super::read::Declarations;
+use super::settings::RouterSettings;
 use perhop_config::{Diagnostic, Diagnostics, Document, Location, Severity};
 use perhop_model::AbrPolicySpec;
 use perhop_units::{Duration, Rate};
@@ -23,7 +25,12 @@ struct Checker<'a> {
 }
 
 /// Runs all checks. Guarantees that exceed what they share are scaled down (with a warning).
-pub(super) fn all(document: &Document, diagnostics: &Diagnostics, declared: &mut Declarations) {
+pub(super) fn all(
+    document: &Document,
+    diagnostics: &Diagnostics,
+    router: &RouterSettings,
+    declared: &mut Declarations,
+) {
     let checker = Checker { document, diagnostics };
     ports::check(checker, declared);
     let tree = tree::check(checker, declared);
@@ -33,6 +40,7 @@ pub(super) fn all(document: &Document, diagnostics: &Diagnostics, declared: &mut
     detector::check(checker, declared, &tree);
     traffic::check(checker, declared, &tree);
     abr::check(checker, declared, &tree);
+    placement::check(checker, router, declared);
 }
 
 /// The checks of policies on an end host, which has no ports; `shared`: what a link has is divided between them.
