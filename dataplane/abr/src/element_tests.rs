@@ -120,6 +120,49 @@ fn without_policies_everything_passes_untouched() {
     assert_eq!(wire.bench.driver.next_wakeup(), None);
 }
 
+/// Without time-stamps a handshake is all there is of the side towards a sender.
+#[test]
+fn a_handshake_that_passed_twice_is_believed_to_be_no_longer_than_since_its_first_copy() {
+    for (twice, latency_us) in [(CLIENT, (20_000, 100_000)), (SERVER, (320_000, 100_000))] {
+        let mut wire = Wire::new(vec![policy(1_000_000)]);
+        let open =
+            |f: build::FrameBuilder| f.flags(SYN).seq_ack(999, 0).tcp(|t| t.options = Wire::options(7));
+        let answer = |f: build::FrameBuilder| {
+            f.flags(SYN | ACK).seq_ack(4999, 1000).tcp(|t| t.options = Wire::options(2))
+        };
+        wire.send(CLIENT, open);
+        if twice == CLIENT {
+            wire.later(300);
+            wire.send(CLIENT, open);
+        }
+        wire.later(100);
+        wire.send(SERVER, answer);
+        if twice == SERVER {
+            wire.later(300);
+            wire.send(SERVER, answer);
+        }
+        wire.later(20);
+        wire.send(CLIENT, |f| f.seq_ack(1000, 5000).window(500));
+        if twice == CLIENT {
+            assert_eq!(wire.flow(false).latency_us, (20_000, 400_000));
+        }
+        let mut seq = 1000u32;
+        let mut window = 0;
+        // A path that seemed longer is measured with data.
+        for _ in 0..40 {
+            wire.send(CLIENT, |f| f.seq_ack(seq, 5000).payload_len(1460));
+            wire.later(100);
+            seq += 1460;
+            window = u32::from(wire.send(SERVER, |f| f.seq_ack(5000, seq).window(60_000))) << 2;
+            wire.later(20);
+        }
+        let (left, right) = wire.flow(false).latency_us;
+        assert_eq!((left, right.next_multiple_of(1000)), latency_us);
+        let wanted = (left + right) / 8 * 1460 / 1500;
+        assert!(window.abs_diff(wanted) <= 1460, "{window} for {wanted}");
+    }
+}
+
 #[test]
 fn an_upload_is_held_at_its_rate_from_the_first_acknowledgment_on() {
     // 1 Mbit/s, 120 ms, 1460 of 1500: 14,600 octets, ten segments; with a thousandth, because the ratio is rounded down to

@@ -46,6 +46,8 @@ pub(crate) struct New {
     pub octets: u32,
     /// Since the new one before, µs.
     pub apart_us: u32,
+    /// What of that its receiver waited for, µs.
+    pub waited_us: u32,
 }
 
 impl Passing<'_> {
@@ -112,16 +114,18 @@ impl Passing<'_> {
     #[inline]
     pub fn measure(&self, c: &mut Connection, policies: &Policies, counters: &mut Counters) -> Option<New> {
         let stamps = &mut c.stamps[self.acked];
-        let (new, sample, spread) = match stamps.acknowledged(self.segment.ack, self.now_us) {
-            Acked::New { octets, sample, spread, apart_us } => {
-                (Some(New { octets, apart_us }), sample, spread)
+        let (mut new, sample, at_most, spread) = match stamps.acknowledged(self.segment.ack, self.now_us) {
+            Acked::New { octets, sample, at_most, spread, apart_us } => {
+                (Some(New { octets, apart_us, waited_us: 0 }), sample, at_most, spread)
             }
-            Acked::Again | Acked::Old => (None, None, 0),
+            Acked::Again | Acked::Old => (None, None, None, 0),
         };
         let echoed = self.segment.options.timestamps.and_then(|(_, echo)| {
             stamps.clock_echoed(echo, new.is_some(), self.now_us).filter(|_| sample.is_none())
         });
-        if sample.is_none() && echoed.is_none() {
+        // Of a handshake of which something passed twice there may never be anything better.
+        let at_most = at_most.filter(|_| c.halves[self.acked].latency.us() == 0);
+        if sample.is_none() && echoed.is_none() && at_most.is_none() {
             return new;
         }
         let policy = policies
@@ -130,14 +134,14 @@ impl Passing<'_> {
         let how = policy.map_or(Latency::PUBLISHED, |policy| policy.latency);
         let other_us = c.halves[self.direction].latency.us();
         let half = &mut c.halves[self.acked];
-        if let (Some(New { octets, .. }), Some(rtt_us)) = (new, sample)
+        if let (Some(New { octets, waited_us, .. }), Some(rtt_us)) = (&mut new, sample)
             && half.latency.us() != 0
         {
             // A little beyond a whole segment does not have a receiver acknowledge it at once.
             let mss = u32::from(half.window.mss());
             let segments = octets.saturating_add(mss / 2) / mss;
             let above_us = rtt_us.saturating_sub(half.latency.us());
-            half.waiting.sample(&mut stamps.prompt, segments, above_us, spread);
+            *waited_us = half.waiting.sample(&mut stamps.prompt, segments, above_us, spread);
         }
         let filter = &mut half.latency;
         let sampled = match (sample, echoed) {
@@ -149,7 +153,10 @@ impl Passing<'_> {
                 Sampled::Refused => return new,
                 sampled => sampled,
             },
-            (None, None) => return new,
+            (None, None) => match at_most {
+                Some(us) => filter.bound(&how, self.now_us, us, other_us),
+                None => return new,
+            },
         };
         match sampled {
             Sampled::Taken => counters.samples += 1,
@@ -190,7 +197,7 @@ impl Passing<'_> {
         };
         let half = &mut c.halves[o];
         let mut spell = None;
-        if let Some(New { octets: acked, apart_us }) = new {
+        if let Some(New { octets: acked, apart_us, waited_us }) = new {
             let ratio = half.window.ratio();
             let sent_end = offer.sent_end.unwrap_or(segment.ack);
             let on_its_way = optimal(terms.share_bps, ratio, terms.left_parts) >> 8;
@@ -203,7 +210,8 @@ impl Passing<'_> {
             }
             if self.credit {
                 let us = |parts: u64| u32::try_from(parts >> PARTS_SHIFT).unwrap_or(u32::MAX);
-                let times = Times { rtt_us: us(terms.rtt_parts), left_us: us(terms.left_parts), apart_us };
+                let (rtt_us, left_us) = (us(terms.rtt_parts), us(terms.left_parts));
+                let times = Times { rtt_us, left_us, apart_us, waited_us };
                 half.window.settle(optimal, acked, &offer, &times);
             }
             let bound = half.window.advance(optimal, acked, &offer);

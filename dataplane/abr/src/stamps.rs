@@ -76,6 +76,9 @@ pub(crate) enum Acked {
         octets: u32,
         /// µs.
         sample: Option<u32>,
+        /// Time since the first copy of the newest segment that it covers passed, µs, where no sample is to be had because
+        /// something passed twice: it is the latency at most.
+        at_most: Option<u32>,
         /// How much earlier than that one the segments passed that it covers, on the average, µs.
         spread: u32,
         /// Time since the one before, µs; 0 where that is not known.
@@ -223,7 +226,7 @@ impl Stamps {
             self.acked = if self.len > 0 { ack.wrapping_sub(1) } else { ack };
             self.acked_at = now_us;
             if self.len == 0 {
-                return Acked::New { octets: 0, sample: None, spread: 0, apart_us: 0 };
+                return Acked::New { octets: 0, sample: None, at_most: None, spread: 0, apart_us: 0 };
             }
         }
         if ack == self.acked {
@@ -240,7 +243,7 @@ impl Stamps {
             self.sent_end = ack;
             (self.len, self.gaps) = (0, 0);
             self.marks = self.marks & !mark::DIRTY | mark::SENT;
-            return Acked::New { octets, sample: None, spread: 0, apart_us: 0 };
+            return Acked::New { octets, sample: None, at_most: None, spread: 0, apart_us: 0 };
         }
         let len = usize::from(self.len);
         let covered = self.ends[..len].iter().take_while(|end| !after(**end, ack)).count();
@@ -256,6 +259,8 @@ impl Stamps {
         } else {
             None
         };
+        let at_most = (self.is(mark::DIRTY) && covered > 0 && self.ends[covered - 1] == ack)
+            .then(|| now_us.wrapping_sub(self.times[covered - 1]));
         if covered == 1
             && len > 1
             && self.gaps & 2 == 0
@@ -285,7 +290,7 @@ impl Stamps {
         if self.is(mark::DIRTY) && !before(ack, self.dirty_end) {
             self.marks &= !mark::DIRTY;
         }
-        Acked::New { octets, sample: newest.map(|at| now_us.wrapping_sub(at)), spread, apart_us }
+        Acked::New { octets, sample: newest.map(|at| now_us.wrapping_sub(at)), at_most, spread, apart_us }
     }
 
     /// When the segment that ends at `ack`, between the stamp before `next` and `next`, passed, if the two are no farther apart

@@ -135,7 +135,10 @@ fn a_part_of_a_large_frame_counts_from_its_time() {
 #[test]
 fn taken_up_in_mid_life() {
     let mut s = Stamps::default();
-    assert_eq!(s.acknowledged(5000, 1), Acked::New { octets: 0, sample: None, spread: 0, apart_us: 0 });
+    assert_eq!(
+        s.acknowledged(5000, 1),
+        Acked::New { octets: 0, sample: None, at_most: None, spread: 0, apart_us: 0 }
+    );
     s.sent(5000, 5100, 10, false);
     assert_eq!(sample(&mut s, 5100, 60), Some(50));
     // Data before any acknowledgment, and one that is older than it.

@@ -54,12 +54,12 @@ impl Waiting {
     }
 
     /// An acknowledgment of `segments` came `above_us` later than the latency after the newest of them, which they preceded by
-    /// `spread_us` on the average.
+    /// `spread_us` on the average. What this one waited with a single segment, µs.
     #[inline]
-    pub fn sample(&mut self, prompt: &mut Prompt, segments: u32, above_us: u32, spread_us: u32) {
+    pub fn sample(&mut self, prompt: &mut Prompt, segments: u32, above_us: u32, spread_us: u32) -> u32 {
         let segments = segments.clamp(1, 8);
         let waited = match segments {
-            1 if prompt.0 == UNKNOWN => return,
+            1 if prompt.0 == UNKNOWN => return 0,
             1 => {
                 let waited = above_us.saturating_sub(u32::from(prompt.0) * ABOVE_UNIT_US);
                 // A receiver that has ceased to wait acknowledges one by one; then this is how late they are.
@@ -76,6 +76,7 @@ impl Waiting {
         let step = (i64::from(waited / UNIT_US) - i64::from(self.0)) * i64::from(segments);
         let step = if step < 0 { step.div_euclid(32) } else { (step + 31) / 32 };
         self.0 = (i64::from(self.0) + step).clamp(0, i64::from(u16::MAX)) as u16;
+        if segments == 1 { waited } else { 0 }
     }
 }
 

@@ -109,6 +109,8 @@ pub(crate) struct Times {
     pub left_us: u32,
     /// Between the new acknowledgment and the one before.
     pub apart_us: u32,
+    /// For how long the receiver waited with this acknowledgment.
+    pub waited_us: u32,
 }
 
 /// What bounds the window that was written.
@@ -270,14 +272,16 @@ impl Window {
         if self.limit == 0 || !self.is_kept(acknowledged) {
             return;
         }
-        let [rtt_us, left_us, apart_us] = [times.rtt_us.max(1), times.left_us, times.apart_us].map(i64::from);
+        let [rtt_us, left_us, apart_us, waited_us] =
+            [times.rtt_us.max(1), times.left_us, times.apart_us, times.waited_us].map(i64::from);
         let optimal = optimal.min(u64::from(u32::MAX) << 7) as i64;
         let rounded =
             if self.is_coarse(shift) { let_send % u32::from(self.mss) } else { let_send - self.limit };
         let [given, rounded, most] = [let_send, rounded, step].map(|octets| i64::from(octets) << 8);
         // A window that is farther off than that is on its way; and products with any time stay in their integers.
         let off = (optimal - given).clamp(-MAX_OFF, MAX_OFF);
-        let mut owed = off * apart_us.min(rtt_us) / rtt_us;
+        // Of a longer time nothing was under way for a part, or a queue made it long.
+        let mut owed = off * apart_us.min(rtt_us + waited_us) / rtt_us;
         let unused = i64::from(octets(offer.sent_end.unwrap_or(offer.ack), self.edge)) * apart_us;
         self.waste(unused - i64::from(new) * left_us);
         if !self.is_kept(offer.ack) && !u32::from(self.mss).is_multiple_of(1 << shift) {
@@ -289,7 +293,7 @@ impl Window {
             self.owe(phase(acknowledged, step));
         } else {
             // Of four segments two are given at a time.
-            self.owe(credit.clamp(-4 * most, 4 * most - 1));
+            self.owe(credit.clamp(-4 * most, 8 * most - 1));
         }
     }
 

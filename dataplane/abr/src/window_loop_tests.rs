@@ -101,7 +101,7 @@ impl Flow {
         let sent_end = self.stamps.sent_end().expect("data");
         let on_its_way = ((wanted >> 8) * u64::from(self.left_us) / u64::from(ROUND_US)) as u32;
         let offer = Offer { shift: self.shift, sent_end: Some(sent_end), on_its_way, ..offer(ack) };
-        let times = Times { rtt_us: ROUND_US, left_us: self.left_us, apart_us };
+        let times = Times { rtt_us: ROUND_US, left_us: self.left_us, apart_us, waited_us: 0 };
         self.window.settle(wanted, new, &offer, &times);
         self.window.advance(wanted, new, &offer);
         self.acknowledged = number;

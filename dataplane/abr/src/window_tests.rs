@@ -22,7 +22,7 @@ const ROUND_US: u32 = 900_000;
 /// Settles near a sender whose data have passed up to the edge, a round trip after the acknowledgment before.
 fn settle(window: &mut Window, wanted: u64, ack: u32) {
     let offer = Offer { sent_end: Some(window.edge), ..offer(ack) };
-    let times = Times { rtt_us: ROUND_US, left_us: 0, apart_us: ROUND_US };
+    let times = Times { rtt_us: ROUND_US, left_us: 0, apart_us: ROUND_US, waited_us: 0 };
     window.settle(wanted, 0, &offer, &times);
 }
 
@@ -113,7 +113,7 @@ proptest! {
             ack = ack.wrapping_add(by);
             let offer = Offer { field: own, shift, sent_end: Some(ack.wrapping_add(100)), ..offer(ack) };
             window.came(payload, payload >> 1, rtt_us);
-            window.settle(wanted, by, &offer, &Times { rtt_us, left_us, apart_us });
+            window.settle(wanted, by, &offer, &Times { rtt_us, left_us, apart_us, waited_us: 0 });
             window.advance(wanted, by, &offer);
             let field = window.field(&offer);
             prop_assert!(field <= own && (field == 0) == (own == 0));
