@@ -14,6 +14,7 @@ mod read;
 mod reply;
 mod scheduler;
 mod spec;
+mod spec_error;
 mod transaction;
 
 pub use abr::{AbrFloor, AbrLatency, AbrMatch, AbrPolicySpec};
@@ -29,6 +30,6 @@ pub use scheduler::{DelayGoal, FirstPiece, LossGoal, Scheduler};
 pub use spec::{
     AllocationSpec, ClassSpec, ColorAction, DetectorSpec, ExcessPolicy, FilterMatch, FilterSpec, MaskedByte,
     MeterSpec, PortMode, PortRange, PortSpec, ProfileSpec, RouteKind, RouteSpec, SlaPolicy, SlaSpec, Spec,
-    SpecError,
 };
+pub use spec_error::{Expected, SpecError};
 pub use transaction::{Claim, MAX_OPS, Mode, Op, Transaction, TxnId, TxnIdError};

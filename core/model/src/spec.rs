@@ -5,13 +5,12 @@
 
 use crate::{
     AbrPolicySpec, AdmissionSpec, DelayGoal, FirstPiece, Kind, LossGoal, Name, QueueSpec, Scheduler,
+    SpecError,
 };
 use ipnet::IpNet;
-use perhop_reason::Code;
 use perhop_units::{Dscp, Share};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
-use thiserror::Error;
 
 /// How a port forwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -517,30 +516,6 @@ pub enum Spec {
     AbrPolicy(AbrPolicySpec),
 }
 
-/// Why a JSON value is not a specification of its kind.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{path}: {message}")]
-pub struct SpecError {
-    /// Field, e.g. `queue.limit`; `.` for the whole.
-    pub path: String,
-    /// Malformed or unknown_field.
-    pub code: Code,
-    /// In words.
-    pub message: String,
-}
-
-impl SpecError {
-    /// What is allowed in place of a field, variant or type that is not, where that is known.
-    pub fn allowed(&self) -> Option<String> {
-        let (_, expected) = self.message.split_once(", expected ")?;
-        if let Some(names) = expected.strip_prefix("one of ") {
-            return Some(names.replace('`', ""));
-        }
-        let is_phrase = expected.starts_with("a ") || expected.starts_with("an ");
-        Some(if is_phrase { expected.to_owned() } else { expected.replace(" or ", ", ").replace('`', "") })
-    }
-}
-
 impl Spec {
     /// Reads the specification of an object of `kind`. Shape and types only; ranges and references are checked
     /// against the whole state.
@@ -549,13 +524,8 @@ impl Spec {
     /// The first thing wrong with the value.
     pub fn from_value(kind: Kind, value: serde_json::Value) -> Result<Self, SpecError> {
         fn read<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> Result<T, SpecError> {
-            serde_path_to_error::deserialize(value).map_err(|e| {
-                let path = e.path().to_string();
-                let message = in_words(e.into_inner().to_string());
-                let code =
-                    if message.starts_with("unknown field") { Code::UnknownField } else { Code::Malformed };
-                SpecError { path, code, message }
-            })
+            serde_path_to_error::deserialize(value)
+                .map_err(|e| SpecError::new(e.path().to_string(), &e.inner().to_string()))
         }
         Ok(match kind {
             Kind::Port => Self::Port(read(value)?),
@@ -611,25 +581,6 @@ impl ClassSpec {
     }
 }
 
-/// A message about a type with the name of a type of this program in it, for who writes JSON.
-fn in_words(message: String) -> String {
-    let Some((given, expected)) = message.split_once(", expected ") else { return message };
-    let numbers = |most: u64| format!("a whole number from 0 to {most}");
-    let expected = match expected {
-        "u8" => numbers(u8::MAX.into()),
-        "u16" => numbers(u16::MAX.into()),
-        "u32" => numbers(u32::MAX.into()),
-        "u64" => numbers(u64::MAX),
-        "a sequence" => "a list".to_owned(),
-        "a boolean" => "true or false".to_owned(),
-        "internally tagged enum ColorAction" => "an object with `do`".to_owned(),
-        _ if expected.starts_with("internally tagged enum ") => "an object with `type`".to_owned(),
-        _ if expected.starts_with("struct ") || expected == "a map" => "an object".to_owned(),
-        _ => return message,
-    };
-    format!("{given}, expected {expected}")
-}
-
 fn yes() -> bool {
     true
 }
@@ -680,31 +631,5 @@ mod schema {
         Rate(u64),
         /// Parts per million of the enclosing rate, 0 … 1,000,000.
         Ppm(u32),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_wrong_with_a_specification_says_what_is_allowed() {
-        let wrong = |kind, given: &str| {
-            let value = serde_json::from_str(given).expect("it is JSON");
-            let error = Spec::from_value(kind, value).expect_err("it is wrong");
-            (error.code, error.path.clone(), error.allowed())
-        };
-        let (code, _, allowed) = wrong(Kind::Allocation, r#"{"class":"a","ceil":1}"#);
-        let fields = "class, guarantee, ceiling, shared".to_owned();
-        assert_eq!((code, allowed), (Code::UnknownField, Some(fields)));
-        let (code, path, allowed) = wrong(Kind::Port, r#"{"mode":"router"}"#);
-        assert_eq!((code, path.as_str()), (Code::Malformed, "mode"), "a value is no field");
-        assert_eq!(allowed.as_deref(), Some("route, bridge"));
-        let (code, _, allowed) = wrong(Kind::Port, r#"{"rate":"fast"}"#);
-        let number = "a whole number from 0 to 18446744073709551615";
-        assert_eq!((code, allowed.as_deref()), (Code::Malformed, Some(number)));
-        let (_, path, allowed) = wrong(Kind::AbrPolicy, r#"{"priority":1,"latency":"average"}"#);
-        assert_eq!((path.as_str(), allowed.as_deref()), ("latency", Some("an object with `type`")));
-        assert_eq!(wrong(Kind::Allocation, "{}").2, None);
     }
 }

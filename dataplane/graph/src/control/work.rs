@@ -322,7 +322,7 @@ fn read_spec(op: usize, key: &Key, spec: Value) -> Result<Spec, ErrorItem> {
     Spec::from_value(key.kind, spec).map_err(|e| {
         let path = if e.path == "." { String::new() } else { format!(".{}", e.path) };
         let allowed = e.allowed();
-        ErrorItem { allowed, ..item(op, &format!("{}/{}{path}", key.kind, key.name), e.code, e.message) }
+        ErrorItem { allowed, ..item(op, &format!("{}/{}{path}", key.kind, key.name), e.code, e.message()) }
     })
 }
 
