@@ -119,6 +119,19 @@ const ATTEMPTS: usize = 16;
 const LOOKS: usize = 20;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
+/// Whether the lock was to be had, at once or while this looked.
+fn is_locked(lock: &File) -> io::Result<bool> {
+    for look in 0..=LOOKS {
+        match lock.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::Error(source)) => return Err(source),
+            Err(TryLockError::WouldBlock) if look < LOOKS => std::thread::sleep(BETWEEN_LOOKS),
+            Err(TryLockError::WouldBlock) => {}
+        }
+    }
+    Ok(false)
+}
+
 /// `opened` is called between opening and locking, where others may come in.
 fn take_lock(path: &Path, mut opened: impl FnMut()) -> Result<File, SocketError> {
     let lock_path = lock_path(path);
@@ -129,15 +142,8 @@ fn take_lock(path: &Path, mut opened: impl FnMut()) -> Result<File, SocketError>
         let lock =
             options.create(true).truncate(false).write(true).mode(0o600).open(&lock_path).map_err(io)?;
         opened();
-        let mut looks = 0;
-        loop {
-            match lock.try_lock() {
-                Ok(()) => break,
-                Err(TryLockError::WouldBlock) if looks < LOOKS => std::thread::sleep(BETWEEN_LOOKS),
-                Err(TryLockError::WouldBlock) => return Err(SocketError::InUse(path.to_owned())),
-                Err(TryLockError::Error(source)) => return Err(io(source)),
-            }
-            looks += 1;
+        if !is_locked(&lock).map_err(io)? {
+            return Err(SocketError::InUse(path.to_owned()));
         }
         // Between opening and locking, its holder may have removed it: then the lock protects nothing.
         if is_at(&lock, &lock_path) {
