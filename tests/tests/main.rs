@@ -10,3 +10,7 @@ mod phb;
 mod schedulers;
 mod sla;
 mod support;
+
+/// The day of changes counts what is allocated.
+#[global_allocator]
+static ALLOCATOR: perhop_bench::CountingAllocator = perhop_bench::CountingAllocator;
