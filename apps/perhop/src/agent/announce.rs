@@ -35,10 +35,10 @@ pub struct AnnounceArgs {
     #[arg(long, value_name = "NAME")]
     link: Name,
     /// Its rate from then on, for example "512 kbit/s"
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     rate: Rate,
     /// When, from now
-    #[arg(long, value_name = "TIME", default_value = "0 s")]
+    #[arg(long, value_name = "TIME", default_value = "0 s", allow_hyphen_values = true)]
     r#in: Duration,
     /// The router that the agent looks after
     #[arg(long, value_name = "NAME")]

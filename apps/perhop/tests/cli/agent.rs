@@ -193,3 +193,12 @@ fn an_agent_of_links_takes_announcements_until_it_ends() {
     assert!(late.err.contains("perhop agent run"), "{}", late.err);
     drop(router);
 }
+
+#[test]
+fn what_is_below_zero_is_a_wrong_value_and_no_option() {
+    for (option, value) in [("--rate", "-1 kbit/s"), ("--in", "-1 s")] {
+        let ended = perhop(&["agent", "announce", "--link", "up", option, value]);
+        assert_eq!(ended.code, Some(2), "{}", ended.err);
+        assert!(ended.err.contains(&format!("invalid value '{value}' for '{option}")), "{}", ended.err);
+    }
+}
