@@ -125,6 +125,14 @@ impl Found {
     }
 }
 
+/// Puts a captured frame into `into` as an Ethernet frame without encapsulations, of which it returns the layout. `None` for an
+/// unknown link type and for frames without their headers. Link types and encapsulations are those of
+/// [`classify_capture`]; `spare` is room to work in.
+pub fn read_frame(link_type: u32, frame: &[u8], into: &mut Vec<u8>, spare: &mut Vec<u8>) -> Option<Layout> {
+    link::as_ethernet(link_type, frame, into)?;
+    link::dissect_inner(into, spare)
+}
+
 /// Recognises the flows of one capture, whose `frames` are (time of capture, link type, bytes). Link types: Ethernet,
 /// raw IP, Linux cooked (1 and 2), null and loopback, PPP, PPPoE, Cisco HDLC, IEEE 802.11 (also behind radiotap), and
 /// the headers of BSD's and Linux's packet filters. PPPoE, MPLS, IP in IP, GRE and GTP-U are taken off. Bytes behind the
@@ -142,8 +150,7 @@ pub fn classify_capture<B: AsRef<[u8]>>(
     let mut result = Classified::default();
     let (mut scratch, mut spare) = (Vec::new(), Vec::new());
     for (at, link_type, bytes) in frames {
-        let read = link::as_ethernet(link_type, bytes.as_ref(), &mut scratch);
-        let Some(layout) = read.and_then(|()| link::dissect_inner(&mut scratch, &mut spare)) else {
+        let Some(layout) = read_frame(link_type, bytes.as_ref(), &mut scratch, &mut spare) else {
             result.unreadable += 1;
             continue;
         };

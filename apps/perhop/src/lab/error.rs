@@ -1,5 +1,6 @@
 //! What keeps the laboratory from its work.
 
+use perhop_elements::emulate::RecordError;
 use perhop_labrun::LabError;
 use perhop_report::DirectoryError;
 use perhop_scenario::NotASetting;
@@ -82,6 +83,14 @@ pub enum LabCommandError {
         /// Why.
         source: DirectoryError,
     },
+    /// Two captures do not tell what is between them.
+    #[error("{} and {}: {source}", captures[0].display(), captures[1].display())]
+    NotRecorded {
+        /// Before and after the network.
+        captures: [PathBuf; 2],
+        /// Why.
+        source: RecordError,
+    },
     /// The person asked to stop.
     #[error("interrupted; nothing was written and nothing is left running")]
     Interrupted,
@@ -99,6 +108,7 @@ impl LabCommandError {
             | Self::SameId { .. }
             | Self::BadSetting(_)
             | Self::OtherScenario { .. }
+            | Self::NotRecorded { .. }
             | Self::BadDirectory { .. } => 2,
             Self::NoProgram { .. } => 3,
             Self::Simulation { source: SimError::Conservation { .. }, .. } | Self::ThreadDied => 1,

@@ -8,6 +8,7 @@ mod list;
 mod mix;
 mod programs;
 mod progress;
+mod record;
 mod report;
 mod results;
 mod run;
@@ -32,6 +33,8 @@ pub enum LabCommand {
     Compare(compare::CompareArgs),
     /// Measure detection with a mix of traffic whose kinds are known
     Mix(mix::MixArgs),
+    /// Record what a network does to packets, for an emulator to play
+    Record(record::RecordArgs),
     /// Find settings of bandwidth allocation in the fluid model
     Tune(tune::TuneArgs),
 }
@@ -48,6 +51,7 @@ impl LabCommand {
             Self::Report(args) => report::run(&args),
             Self::Compare(args) => compare::run(&args),
             Self::Mix(args) => mix::run(&args),
+            Self::Record(args) => record::run(&args),
             Self::Tune(args) => tune::run(&args),
         }
     }

@@ -463,3 +463,54 @@ fn a_mix_needs_a_place_that_can_be_written() {
     assert!(ended.code == Some(2) || ended.code == Some(3), "{:?}", ended.code);
     assert!(ended.err.contains("/nonexistent/mix.pcap"), "{}", ended.err);
 }
+
+#[test]
+fn what_a_network_does_is_recorded_from_captures_on_both_sides_of_it() {
+    let scratch = Scratch::new("lab-record");
+    let network = r#"
+id = "recorded"
+title = "A network that changes"
+why = "A test."
+warm_up = "0 s"
+duration = "6 s"
+repetitions = 1
+seed = 5
+[node.a]
+kind = "host"
+[node.f]
+kind = "forwarder"
+[node.b]
+kind = "host"
+[link.first]
+ends = ["a", "f"]
+rate = "1 Gbit/s"
+[link.network]
+ends = ["f", "b"]
+rate = "1 Gbit/s"
+discipline = "Emulator(- : play 0s 20ms 0% play 2s 50ms 100% play 3s 30ms 0%)"
+[traffic.probe]
+kind = "constant"
+from = "a"
+to = "b"
+rate = "800 kbit/s"
+size = "100 B"
+stop = "5.9 s"
+"#;
+    let file = scratch.file("recorded.toml", network);
+    let [traces, out] = ["traces", "out"].map(|dir| scratch.0.join(dir).to_str().unwrap().to_owned());
+    let ended = perhop(&["lab", "run", &file, "--trace", &traces, "--out", &out]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let [before, after] = ["first", "network"].map(|link| format!("{traces}/product/1/{link}.pcap"));
+    let ended = perhop(&["lab", "record", &before, &after, "--interval", "500 ms"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    // A microsecond for the line; the first half of what is lost had to have some delay.
+    assert_eq!(ended.out, "play 0s 20.001ms 0% play 2s 20.001ms 100% play 3s 30.001ms 0%\n", "{}", ended.err);
+    assert!(ended.err.contains(" 1000 lost, 0 doubled, 0 overtook others; 0 came"), "{}", ended.err);
+    let table = perhop(&["lab", "record", &before, &after, "--table", "2", "--json"]).json();
+    assert!(table[0]["entry"].as_str().unwrap().starts_with("table 20.001"), "{table:?}");
+    assert_eq!(table[0]["lost"], 1000);
+    let swapped = perhop(&["lab", "record", &after, &before]);
+    assert!(swapped.code == Some(2) && swapped.err.contains("Swap the captures"), "{}", swapped.err);
+    let none = perhop(&["lab", "record", &before, &after, "--interval", "0 s"]);
+    assert!(none.code == Some(2) && none.err.contains("longer than nothing"), "{}", none.err);
+}

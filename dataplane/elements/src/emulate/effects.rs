@@ -7,7 +7,7 @@ use perhop_units::{Duration, Probability, Rate};
 use std::str::FromStr;
 
 /// The most values of a table of delays, and instants of a recording.
-const MAX_VALUES: usize = 4096;
+pub(super) const MAX_VALUES: usize = 4096;
 
 /// How delays are distributed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -8,6 +8,7 @@ mod emulator;
 mod link;
 mod loss;
 mod opportunities;
+mod record;
 
 pub use chance::{BurstLoss, JitterShape};
 pub use delay::{Delay, DelayConfig};
@@ -17,6 +18,7 @@ pub use emulator::Emulator;
 pub use link::{Link, LinkConfig};
 pub use loss::Loss;
 pub use opportunities::{OPPORTUNITY_BYTES, Opportunities};
+pub use record::{Conditions, RecordError, Sighting, identity};
 
 use perhop_element::ElementType;
 
