@@ -85,7 +85,7 @@ struct Class {
     active: u8,
     /// Children that borrow from it, by priority.
     feeds: [Feed; PRIORITIES],
-    /// Of a leaf: bytes left of its turn, by the level it borrows from.
+    /// Of a leaf: bytes left of its turn, by the level it borrows from; negative: it owes them to later turns.
     left: Box<[i64]>,
     lends: u64,
     borrows: u64,
@@ -247,25 +247,39 @@ impl HtbLaw {
         }
     }
 
-    /// The leaf whose turn it is among those below the classes of a row that is not empty. O(levels).
+    /// The leaf whose turn it is among those below the classes of a row that is not empty. One that owes more than its
+    /// quantum has its turn passed by, so that a quantum may be smaller than a packet. O(levels) where none is; otherwise
+    /// for each leaf as often as its quantum goes into a packet.
     fn descend(&mut self, row: (usize, usize)) -> Option<usize> {
         let mut path = [0usize; 128];
-        let mut depth = 0;
-        // Each step goes down, or begins one round anew and goes up; a round begins once for each level.
-        for _ in 0..4 * self.rows.len() + 4 {
-            let above = |depth: usize| depth.checked_sub(1).map(|n| path[n]);
-            match self.feed(row, above(depth)).current() {
-                Some(class) if self.classes[class].level == 0 => return Some(class),
+        let mut depth = 0usize;
+        // Each step goes down, or begins one round anew and goes up; a round begins once for each level before there is a
+        // leaf. Leaves that owe are passed by only until their quanta, which are never 0, have paid for it.
+        let (most, mut steps) = (4 * self.rows.len() + 4, 0);
+        while steps < most {
+            steps += 1;
+            let above = depth.checked_sub(1).map(|n| path[n]);
+            match self.feed(row, above).current() {
+                Some(leaf) if self.classes[leaf].level == 0 => {
+                    let at = &mut self.classes[leaf];
+                    if at.left[row.0] >= 0 {
+                        return Some(leaf);
+                    }
+                    at.left[row.0] += i64::from(at.config.quantum.max(1));
+                    self.feed(row, above).advance();
+                    steps = 0;
+                }
                 Some(class) => {
                     path[depth] = class;
                     depth += 1;
                 }
                 None => {
-                    self.feed(row, above(depth)).cursor = 0;
+                    self.feed(row, above).cursor = 0;
                     if depth > 0 {
                         // All children had their turn: so had the class.
                         depth -= 1;
-                        self.feed(row, above(depth)).advance();
+                        let above = depth.checked_sub(1).map(|n| path[n]);
+                        self.feed(row, above).advance();
                     }
                 }
             }

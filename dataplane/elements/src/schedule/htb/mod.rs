@@ -18,7 +18,7 @@
 //! | `ceils` | list of rates, `-` for the line's | bit/s | `rate` | the class's rate … `rate` |
 //! | `bursts`, `cbursts` | lists of sizes | byte | two `frame`, or 1 ms at its rate or ceiling | `frame` … 500,000,000 |
 //! | `priority` | list of numbers, of leaves | first 0 | 0 | 0 … 7 |
-//! | `quanta` | list of sizes, of leaves | byte a turn | in proportion to `rates`, the least `frame` | 64 … 1,000,000 |
+//! | `quanta` | list of sizes, of leaves | byte a turn | in proportion to `rates`, the most `frame`, the least 64 at the least | 64 … 1,000,000 |
 //! | `limit` | list of queue limits, as `20ms` | packets, byte or ns at `rate` | `100ms` | |
 //! | `dscp` | list: code points joined by `+`, `-` for all others, `none` | | by logical class | leaves only; one `-` |
 //! | `overhead` | size | byte a packet | 0 | 0 … 256 |
@@ -29,7 +29,8 @@
 //! it. A class may send while its bucket of `rate` is not empty; one that is empty borrows from its parent, and so on up
 //! to the line, which lends what is left; nobody may whose bucket of its ceiling is empty. Lenders that are nearer to the
 //! leaves come first, at equal height lower numbers of `priority`, then in turn by deficit round robin with the leaf's
-//! quantum. A packet is paid by the lender and all above it; a class that borrowed keeps earning its own rate.
+//! quantum; one that owes more than its quantum has its turn passed by. A packet is paid by the lender and all above it; a class
+//! that borrowed keeps earning its own rate.
 //!
 //! # Counters
 //! For each class `borrows_CLASS` (packets sent below it that somebody else paid), `lends_CLASS` of one with children; for leaves
@@ -40,7 +41,10 @@
 //! `bursts` of the leaves in it, which use their own rates whatever it has. A leaf that always has packets
 //! gets its rate; of what is left, the lowest number of `priority` gets as much as its ceiling allows before the next
 //! gets anything, and equal ones in proportion to their quanta. Work conserving where no ceiling forbids it. Order is kept
-//! inside a leaf. O(depth) for each packet, and O(log classes) where a class changes what it may do.
+//! inside a leaf. Shares in a second are those of water-filling within 1 % of the line where `cbursts` and a packet are
+//! together at most that much, since a ceiling allows both besides its rate, and turns are as short as the default's. O(depth)
+//! for each packet where quanta are at least `frame`, otherwise for each leaf in turn as often as its quantum goes into a
+//! packet; and O(log classes) where a class changes what it may do.
 //!
 //! # Example
 //! `Htb(voice data web bulk, parent = root root data data, rate = 10 Mbit/s, rates = 1Mbit/s 8Mbit/s 5Mbit/s 3Mbit/s,
@@ -68,8 +72,20 @@ use crate::queue::FifoConfig;
 use perhop_element::{ArgError, Args, BuildCx, Element, ElementType, PortCount, Reader};
 use perhop_units::{Bytes, Duration, Rate};
 
-/// The largest turn.
+/// The smallest turn and the largest, bytes.
+const MIN_QUANTUM: u64 = 64;
 const MAX_QUANTUM: u64 = 1_000_000;
+
+/// The turn of a leaf that is told none, in proportion to its rate: that of the largest rate is `frame`, or what leaves
+/// [`MIN_QUANTUM`] for the least. Short turns keep others from waiting while the buckets of their ceilings run over.
+fn quantum(own: Rate, least: Rate, most: Rate, frame: Bytes) -> u32 {
+    let part = |bytes: u64, of: Rate| {
+        let of = u128::from(of.0.max(1));
+        (u128::from(bytes) * u128::from(own.0) + of / 2) / of
+    };
+    let bytes = part(frame.0, most).max(part(MIN_QUANTUM, least));
+    bytes.clamp(u128::from(MIN_QUANTUM), u128::from(MAX_QUANTUM)) as u32
+}
 
 fn read(r: &mut Reader<'_>, tree: &TreeNames, rate: Rate, frame: Bytes) -> Vec<HtbClass> {
     let count = tree.len();
@@ -82,9 +98,10 @@ fn read(r: &mut Reader<'_>, tree: &TreeNames, rate: Rate, frame: Bytes) -> Vec<H
     let bursts = lists.values("bursts", frame..=MAX_BURST);
     let cbursts = lists.values("cbursts", frame..=MAX_BURST);
     let priority = lists.values("priority", 0..=PRIORITIES as u8 - 1);
-    let quanta = lists.values("quanta", Bytes(64)..=Bytes(MAX_QUANTUM));
+    let quanta = lists.values("quanta", Bytes(MIN_QUANTUM)..=Bytes(MAX_QUANTUM));
     let rate_of = |n: usize| rates[n].unwrap_or(Rate(1));
-    let least = (0..count).filter(|n| tree.is_leaf(*n)).map(rate_of).min().unwrap_or(rate);
+    let leaves = || (0..count).filter(|n| tree.is_leaf(*n)).map(rate_of);
+    let (least, most) = (leaves().min().unwrap_or(rate), leaves().max().unwrap_or(rate));
     let burst = |rate: Rate| {
         let usual = rate.bytes_in(Duration::from_millis(1)).max(Bytes(2 * frame.0));
         usual.min(MAX_BURST)
@@ -92,7 +109,6 @@ fn read(r: &mut Reader<'_>, tree: &TreeNames, rate: Rate, frame: Bytes) -> Vec<H
     let class = |n: usize| {
         let own = rate_of(n);
         let ceil = ceils[n].unwrap_or(rate);
-        let quantum = u128::from(frame.0) * u128::from(own.0) / u128::from(least.0.max(1));
         HtbClass {
             parent: tree.parents[n],
             rate: own,
@@ -100,7 +116,7 @@ fn read(r: &mut Reader<'_>, tree: &TreeNames, rate: Rate, frame: Bytes) -> Vec<H
             burst: bursts[n].unwrap_or(burst(own)),
             cburst: cbursts[n].unwrap_or(burst(ceil)),
             priority: priority[n].unwrap_or(0),
-            quantum: quanta[n].map_or(quantum.min(u128::from(MAX_QUANTUM)) as u32, |q| q.0 as u32),
+            quantum: quanta[n].map_or(quantum(own, least, most, frame), |q| q.0 as u32),
         }
     };
     let classes: Vec<HtbClass> = (0..count).map(class).collect();

@@ -4,9 +4,6 @@ use super::*;
 use crate::testbed::{Gone, Line};
 use perhop_units::Instant;
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
-
-const FRAME: u64 = 1500;
 
 fn ms(n: u64) -> Instant {
     Instant(n * 1_000_000)
@@ -58,11 +55,10 @@ fn water_fill(leaves: &[(f64, f64, u8, f64)], line: f64) -> Vec<f64> {
 }
 
 proptest! {
-    // The seed is fixed, because this does not hold for all: a leaf of 1861 kbit/s with a ceiling of 1998 beside one of 134
-    // kbit/s saves up for its ceiling during the other's turn, and has 1.05 % of the line above its share in that second.
-    #![proptest_config(ProptestConfig { cases: 40, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Within 1 % of the line over a second, where a bucket of the ceiling does not run over while others send.
+    /// Within 1 % of the line over a second: 10 kB. A ceiling allows its bucket and one packet besides its rate, so the
+    /// bucket has 8 kB here; with 12 kB a leaf may rightly be 108 kbit above, which is 1.35 %.
     #[test]
     fn greedy_leaves_get_what_water_filling_says(
         leaves in prop::collection::vec((100u64..2000, 0u64..6000, 0u8..3, 200u16..=1500), 2..5),
@@ -72,7 +68,7 @@ proptest! {
         let ceil = |n: usize| (leaves[n].0 + leaves[n].1).min(8000);
         let text = format!(
             "{}, rate = 8 Mbit/s, rates = {}, ceils = {}, priority = {}, frame = 1500 B, limit = 1000packets, \
-             cbursts = 12kB",
+             cbursts = 8kB",
             names[..leaves.len()].join(" "),
             list(&|n| format!("{}kbit/s", leaves[n].0)),
             list(&|n| format!("{}kbit/s", ceil(n))),
@@ -81,11 +77,10 @@ proptest! {
         let mut line = Line::new("Htb", &text, 1);
         let classes: Vec<_> = names.iter().zip(&leaves).map(|(name, l)| (*name, l.3)).collect();
         keep_full(&mut line, &classes, ms(1500));
-        let least = leaves.iter().map(|l| l.0).min().expect("some");
         let fluid: Vec<_> = (0..leaves.len())
             .map(|n| {
-                let quantum = (FRAME * leaves[n].0 / least) as f64;
-                (leaves[n].0 as f64, ceil(n) as f64, leaves[n].2, quantum)
+                let rate = leaves[n].0 as f64;
+                (rate, ceil(n) as f64, leaves[n].2, rate)
             })
             .collect();
         let theory = water_fill(&fluid, 8000.0);
