@@ -171,7 +171,7 @@ impl JobsLaw {
 
     /// Moves the rates, after [`JobsLaw::loses`] named nobody. When nothing waits, losses so far do not count any more.
     pub(in super::super) fn adjust(&mut self) {
-        move_rates(self.line, &self.classes, &self.waiting, &self.needs, &mut self.rates);
+        move_rates(self.line, &self.classes, &self.waiting, &self.losses, &self.needs, &mut self.rates);
         if self.waiting.iter().all(|w| w.bytes == 0) {
             self.begin_anew();
         }
@@ -226,19 +226,27 @@ fn needed(class: &JobsClass, backlog: Waiting) -> Option<u64> {
 
 /// Moves `rates` so that delays in proportion come together, each class with packets has what it `needs`, and all of them
 /// have the line's. That of a class without packets stays until it has some. O(classes).
-fn move_rates(line: Rate, classes: &[JobsClass], backlogs: &[Waiting], needs: &[u64], rates: &mut [u64]) {
+fn move_rates(
+    line: Rate,
+    classes: &[JobsClass],
+    backlogs: &[Waiting],
+    losses: &[Losses],
+    needs: &[u64],
+    rates: &mut [u64],
+) {
     let part = line.0 / classes.len().max(1) as u64;
     for rate in rates.iter_mut() {
         *rate = if *rate == 0 { part } else { (*rate).max(line.0 / LEAST) }.max(1);
     }
-    follow_delays(classes, backlogs, rates);
+    follow_delays(classes, backlogs, losses, rates);
     share_out(line, backlogs, needs, rates);
 }
 
 /// Raises the rates of classes whose delay is above the mean in proportion, lowers those of others. The delay of a class
 /// is the mean of how long its oldest packet has waited and how long its newest will, so that the feedback does not lag.
-fn follow_delays(classes: &[JobsClass], backlogs: &[Waiting], rates: &mut [u64]) {
-    let service = |n: usize| u128::from(backlogs[n].bytes) * Tokens::PER_BYTE as u128;
+/// What waits leaves by losses as well as by its rate: the part that was lost so far is not counted as work ahead.
+fn follow_delays(classes: &[JobsClass], backlogs: &[Waiting], losses: &[Losses], rates: &mut [u64]) {
+    let service = |n: usize| u128::from(losses[n].to_send(backlogs[n].bytes)) * Tokens::PER_BYTE as u128;
     let delay = |n: usize, rate: u64| {
         let weight = u128::from(classes[n].delay?.max(1));
         let ahead = service(n) / u128::from(rate.max(1));
@@ -302,6 +310,13 @@ impl Losses {
         })
     }
 
+    /// How many of `waiting` bytes will be sent, if as large a part is lost as of those that are gone.
+    fn to_send(self, waiting: u64) -> u64 {
+        let gone = u128::from(self.offered.saturating_sub(waiting));
+        let sent = gone.saturating_sub(u128::from(self.lost));
+        (u128::from(waiting) * sent).checked_div(gone).map_or(waiting, |bytes| bytes as u64)
+    }
+
     /// Its part of loss, in proportion; who has the least is dropped from next.
     fn normal(self, class: &JobsClass) -> u128 {
         u128::from(self.lost) * UNIT * UNIT / u128::from(self.offered.max(1)) / u128::from(class.loss.max(1))
@@ -331,7 +346,8 @@ mod tests {
             let needs: Vec<u64> = states.iter().map(|s| if s.0 > 0 { s.3 } else { 0 }).collect();
             let mut rates: Vec<u64> = states.iter().map(|s| s.4).collect();
             let before = rates.clone();
-            move_rates(line, &classes, &backlogs, &needs, &mut rates);
+            let losses = vec![Losses::default(); states.len()];
+            move_rates(line, &classes, &backlogs, &losses, &needs, &mut rates);
             let with_packets = || (0..states.len()).filter(|n| backlogs[*n].bytes > 0);
             let sum: u64 = with_packets().map(|n| rates[n]).sum();
             let active = with_packets().count() as u64;
@@ -342,6 +358,34 @@ mod tests {
                     prop_assert!(rates[n] >= needs[n]);
                 }
             }
+        }
+
+        /// In a fluid at rest a class that is offered x and loses the part p has x times its delay waiting and x(1 − p) of
+        /// the line. Where delays are in proportion there is nothing to move.
+        #[test]
+        fn rates_rest_where_delays_are_in_proportion_whatever_is_lost(
+            states in prop::collection::vec((100u64..1_000, 1u32..20, 0u64..900), 2..9),
+            seconds in 1u64..5,
+        ) {
+            let classes: Vec<_> = states.iter().map(|s| class(Some(s.1))).collect();
+            // Offered: multiples of 8 kbit/s, which is one byte a millisecond; lost: thousandths.
+            let before: Vec<u64> = states.iter().map(|s| 8 * s.0 * (1_000 - s.2)).collect();
+            let line = Rate(before.iter().sum());
+            // Whole seconds, so that nothing is rounded.
+            let delay_ms = |s: &(u64, u32, u64)| u64::from(s.1) * seconds * 1_000;
+            let backlog = |s: &(u64, u32, u64)| {
+                Waiting { bytes: s.0 * delay_ms(s), waited: Duration::from_millis(delay_ms(s)), head: 0 }
+            };
+            let backlogs: Vec<_> = states.iter().map(backlog).collect();
+            let gone = |s: &(u64, u32, u64)| s.0 * 1_000_000;
+            let losses: Vec<_> = states
+                .iter()
+                .zip(&backlogs)
+                .map(|(s, b)| Losses { offered: gone(s) + b.bytes, lost: gone(s) / 1_000 * s.2 })
+                .collect();
+            let mut rates = before.clone();
+            move_rates(line, &classes, &backlogs, &losses, &vec![0; states.len()], &mut rates);
+            prop_assert_eq!(rates, before);
         }
 
         #[test]

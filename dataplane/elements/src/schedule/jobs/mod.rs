@@ -38,8 +38,9 @@
 //!
 //! # Invariants
 //! Work conserving. Order is kept inside a class. The buffer's bound holds after every call. The rates of classes with packets
-//! are the line's. Under a steady overload losses are in proportion within 10 %, mean delays of classes with
-//! equal loads too, and within 20 % where one has a fourth of another's; a bound that can be kept is, within two of the line's largest packets. O(classes) for each packet.
+//! are the line's. Under a steady overload losses are in proportion within 10 %, and mean delays within 5 %, of classes with equal
+//! loads and where one has a fourth of another's; a bound that can be kept is, within two of the line's largest packets.
+//! O(classes) for each packet.
 //!
 //! # Example
 //! `Jobs(voice web bulk, rate = 10 Mbit/s, delays = - 1 4, bounds = 10ms - -, losses = 1 1 2, loss_bounds = 0.1% - -)`

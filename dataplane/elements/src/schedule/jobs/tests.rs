@@ -57,8 +57,7 @@ fn loss(line: &Line, class: &str) -> f64 {
 
 #[test]
 fn delays_and_losses_keep_their_proportions_at_once() {
-    // A class that has packets now and then only is further from its proportion.
-    for (seed, loads, within) in [(1, [40, 40, 40], 0.2), (2, [20, 30, 80], 0.4)] {
+    for (seed, loads) in [(1, [40, 40, 40]), (2, [20, 30, 80]), (3, [80, 30, 20]), (4, [60, 20, 60])] {
         let text = "a b c, rate = 8 Mbit/s, delays = 1 2 4, losses = 4 2 1, limit = 200 ms";
         let mut line = Line::new("Jobs", text, 1);
         load(&mut line, seed, &loads, 12_000);
@@ -66,7 +65,7 @@ fn delays_and_losses_keep_their_proportions_at_once() {
         let losses = NAMES.map(|name| loss(&line, name));
         for n in 0..2 {
             let (delay, loss) = (delays[n + 1] / delays[n], losses[n] / losses[n + 1]);
-            assert!((delay - 2.0).abs() < within, "seed {seed}: delays {delays:?} ms");
+            assert!((delay - 2.0).abs() < 0.1, "seed {seed}: delays {delays:?} ms");
             assert!((loss - 2.0).abs() < 0.2, "seed {seed}: losses {losses:?}");
         }
     }
