@@ -11,9 +11,9 @@ thread_local! {
     static BYTES: Cell<i64> = const { Cell::new(0) };
 }
 
-/// The system's allocator, with a count of what each thread asks for.
+/// Another allocator, the system's without one, with a count of what each thread asks for.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct CountingAllocator;
+pub struct CountingAllocator<A = System>(pub A);
 
 /// What one thread has asked of the allocator so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,30 +43,30 @@ fn note(count: u64, bytes: i64) {
     let _ = BYTES.try_with(|b| b.set(b.get().wrapping_add(bytes)));
 }
 
-// SAFETY: every call is passed to `System` with the arguments given, and its answer returned unchanged.
-unsafe impl GlobalAlloc for CountingAllocator {
+// SAFETY: every call is passed on with the arguments given, and its answer returned unchanged.
+unsafe impl<A: GlobalAlloc> GlobalAlloc for CountingAllocator<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(1, layout.size() as i64);
-        // SAFETY: the caller's promises are those `System` asks for.
-        unsafe { System.alloc(layout) }
+        // SAFETY: the caller's promises are those the other asks for.
+        unsafe { self.0.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         note(1, layout.size() as i64);
         // SAFETY: as above.
-        unsafe { System.alloc_zeroed(layout) }
+        unsafe { self.0.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         note(0, -(layout.size() as i64));
-        // SAFETY: as above; the block came from `System`.
-        unsafe { System.dealloc(block, layout) }
+        // SAFETY: as above; the block came from there.
+        unsafe { self.0.dealloc(block, layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         note(1, new_size as i64 - layout.size() as i64);
-        // SAFETY: as above; the block came from `System`.
-        unsafe { System.realloc(block, layout, new_size) }
+        // SAFETY: as above; the block came from there.
+        unsafe { self.0.realloc(block, layout, new_size) }
     }
 }
 
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[global_allocator]
-    static ALLOCATOR: CountingAllocator = CountingAllocator;
+    static ALLOCATOR: CountingAllocator = CountingAllocator(System);
 
     #[test]
     fn blocks_and_bytes_are_counted_by_thread() {

@@ -13,4 +13,4 @@ mod support;
 
 /// The day of changes counts what is allocated.
 #[global_allocator]
-static ALLOCATOR: perhop_bench::CountingAllocator = perhop_bench::CountingAllocator;
+static ALLOCATOR: perhop_bench::CountingAllocator = perhop_bench::CountingAllocator(std::alloc::System);

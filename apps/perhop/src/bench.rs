@@ -33,10 +33,6 @@ use report::Sink;
 use std::process::ExitCode;
 use thiserror::Error;
 
-/// Counts what the packet path allocates: nothing, when all is well.
-#[global_allocator]
-static ALLOCATOR: perhop_bench::CountingAllocator = perhop_bench::CountingAllocator;
-
 /// Arguments of `perhop bench`.
 #[derive(Debug, clap::Args)]
 pub struct Args {

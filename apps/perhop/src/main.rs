@@ -27,7 +27,13 @@ mod table;
 
 use clap::Parser;
 use error::{AppError, Verdict};
+use perhop_bench::CountingAllocator;
+use perhop_io::LargePages;
 use std::process::ExitCode;
+
+/// Large tables have large pages. `perhop bench` counts what the packet path allocates: nothing, when all is well.
+#[global_allocator]
+static ALLOCATOR: CountingAllocator<LargePages> = CountingAllocator(LargePages);
 
 fn main() -> ExitCode {
     match cli::Cli::parse().command.run() {
