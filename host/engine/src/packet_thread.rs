@@ -208,9 +208,10 @@ impl<F: Forwarder> PacketThread<F> {
                 continue;
             }
             let ports = self.ports.iter().map(LivePort::socket);
-            let woken = waiter.wait(self.now, deadline, &self.wake, ports);
+            let woken = waiter.wait(self.now, deadline, &awake, &self.wake, ports);
             self.forwarder.rouse();
-            awake.slept(clock::monotonic().since(self.last_work), woken.input);
+            let now = clock::monotonic();
+            awake.slept(now, now.since(self.last_work), woken.input);
             for i in 0..self.ports.len() {
                 if woken.errors & (1 << i) != 0 && self.ports[i].check_link().is_err() {
                     self.lose(i);

@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Ports of one worker.
 pub(crate) const MAX_PORTS: usize = 64;
 const LEAST_SLACK: Duration = Duration(5_000);
-const MOST_SLACK: Duration = Duration(15_000);
+/// What a sleeper in a virtual machine is late when its processor did not rest for long.
+const MOST_SLACK: Duration = Duration(50_000);
 
 /// Wakes a packet thread that sleeps.
 #[derive(Debug)]
@@ -58,11 +59,17 @@ impl Wake {
 /// a sleep turns out to have been shorter than [`Awake::MOST`], and goes back to the least when one was longer: at most
 /// [`Awake::MOST`] is wasted for each such pause.
 ///
+/// A processor that rests for long rests deeply and takes longer to come back (`perhop bench idle --rate 100`, and with 1,000).
+/// So for a second after a packet no sleep is longer than [`Awake::NAP`]. That takes some hundredths of a processor, and
+/// nothing when packets have ceased to come.
+///
 /// Source: the same rule as for halted virtual processors in Linux `Documentation/virt/guest-halt-polling.rst`.
 #[derive(Debug)]
 pub(crate) struct Awake {
     /// `None`: always.
     window: Option<Duration>,
+    /// When a packet last ended a sleep.
+    input_at: Option<Instant>,
 }
 
 impl Awake {
@@ -70,9 +77,13 @@ impl Awake {
     const LEAST: Duration = Duration(2_000);
     /// About what a sleeper is late: longer sleeps cost less than they spare.
     const MOST: Duration = Duration(50_000);
+    /// The longest sleep while packets come now and then.
+    pub(crate) const NAP: Duration = Duration(1_000_000);
+    /// How long after a packet another one is expected.
+    const LATELY: Duration = Duration(1_000_000_000);
 
     pub(crate) fn new(waiting: Waiting) -> Self {
-        Self { window: (waiting == Waiting::Adaptive).then_some(Self::LEAST) }
+        Self { window: (waiting == Waiting::Adaptive).then_some(Self::LEAST), input_at: None }
     }
 
     /// Whether to go on looking, so long after the last work.
@@ -80,8 +91,16 @@ impl Awake {
         self.window.is_none_or(|window| idle < window)
     }
 
-    /// A sleep is over, so long after the last work, for input or not.
-    pub(crate) fn slept(&mut self, idle: Duration, input: bool) {
+    /// Whether the next sleep should not be a long one.
+    pub(crate) fn naps(&self, now: Instant) -> bool {
+        self.input_at.is_some_and(|at| now.since(at) < Self::LATELY)
+    }
+
+    /// A sleep that is over at `now` began so long after the last work. Was it ended by input?
+    pub(crate) fn slept(&mut self, now: Instant, idle: Duration, input: bool) {
+        if input {
+            self.input_at = Some(now);
+        }
         let Some(window) = &mut self.window else { return };
         if idle > Self::MOST {
             *window = Self::LEAST;
@@ -119,29 +138,36 @@ impl Waiter {
     /// Waits until a port has input, `wake` is called or `deadline` is there (or about to be).
     pub(crate) fn wait<'p>(
         &mut self,
-        now: Instant,
+        mut now: Instant,
         deadline: Option<Instant>,
+        awake: &Awake,
         wake: &Wake,
         ports: impl Iterator<Item = Option<&'p DevicePort>> + Clone,
     ) -> Woken {
-        if wake.is_set() {
-            return Woken::default();
-        }
-        let left = deadline.map(|d| d.since(now));
-        if left.is_some_and(|l| l <= self.slack) {
-            spin(deadline.unwrap_or(now), wake, ports);
-            return Woken::default();
-        }
-        let timeout = left.map(|l| Duration(l.0 - self.slack.0));
-        let woken = sleep(timeout, wake, ports);
-        if let (Some(timeout), Woken { errors: 0, .. }) = (timeout, woken) {
-            let after = clock::monotonic();
-            let planned = now + timeout;
-            if after >= planned {
-                self.learn(after.since(planned));
+        loop {
+            if wake.is_set() {
+                return Woken::default();
             }
+            let left = deadline.map(|d| d.since(now));
+            if left.is_some_and(|l| l <= self.slack) {
+                spin(deadline.unwrap_or(now), wake, ports);
+                return Woken::default();
+            }
+            let whole = left.map(|l| Duration(l.0 - self.slack.0));
+            let nap = awake.naps(now).then_some(Awake::NAP);
+            let timeout = [whole, nap].into_iter().flatten().min();
+            let woken = sleep(timeout, wake, ports.clone());
+            let after = clock::monotonic();
+            // Only a sleep that was not ended early says how late the kernel is.
+            let slept = timeout.filter(|t| woken == Woken::default() && after >= now + *t);
+            if let Some(timeout) = slept {
+                self.learn(after.since(now + timeout));
+            }
+            if slept.is_none() || slept == whole {
+                return woken;
+            }
+            now = after;
         }
-        woken
     }
 
     /// Rises at once, falls slowly.
@@ -209,7 +235,7 @@ mod tests {
             }
             looked += awake.window.map_or(gap, |window| window.0 / 1000);
             sleeps += 1;
-            awake.slept(Duration(gap * 1000), true);
+            awake.slept(Instant::ZERO, Duration(gap * 1000), true);
         }
         (looked, sleeps)
     }
@@ -223,7 +249,7 @@ mod tests {
         let (looked, sleeps) = wait_for(&mut awake, (0..1000).map(|_| 10_000));
         assert_eq!((looked, sleeps), (32 + 999 * 2, 1000));
         // A timer is no traffic.
-        awake.slept(Duration(10_000), false);
+        awake.slept(Instant::ZERO, Duration(10_000), false);
         assert!(!awake.stays(Awake::LEAST));
     }
 
@@ -242,7 +268,38 @@ mod tests {
     #[test]
     fn who_polls_never_sleeps() {
         let mut awake = Awake::new(Waiting::Poll);
-        awake.slept(Duration(1_000_000_000), false);
+        awake.slept(Instant::ZERO, Duration(1_000_000_000), false);
         assert!(awake.stays(Duration(u64::MAX)));
+    }
+
+    #[test]
+    fn sleeps_are_short_for_a_second_after_a_packet_that_ended_one() {
+        let mut awake = Awake::new(Waiting::Adaptive);
+        let at = |ms: u64| Instant(ms * 1_000_000);
+        assert!(!awake.naps(at(0)), "none came yet");
+        awake.slept(at(10), Duration(5_000_000), true);
+        assert!(awake.naps(at(10)) && awake.naps(at(1_009)) && !awake.naps(at(1_010)));
+        awake.slept(at(1_500), Duration(5_000_000), false);
+        assert!(!awake.naps(at(1_500)), "a timer is no traffic");
+    }
+
+    #[test]
+    fn naps_end_at_the_deadline_and_not_before() {
+        let wake = Wake::new().unwrap();
+        let mut awake = Awake::new(Waiting::Adaptive);
+        let start = clock::monotonic();
+        awake.slept(start, Duration(0), true);
+        let deadline = start + Duration(Awake::NAP.0 * 3 + 700_000);
+        let mut waiter = Waiter::new();
+        let mut waits = 0;
+        // What is left when a wait ends is short enough to be spun.
+        while clock::monotonic() < deadline {
+            let woken = waiter.wait(clock::monotonic(), Some(deadline), &awake, &wake, std::iter::empty());
+            assert_eq!(woken, Woken::default());
+            waits += 1;
+        }
+        assert!(waits <= 2, "{waits}");
+        wake.wake();
+        waiter.wait(clock::monotonic(), None, &awake, &wake, std::iter::empty());
     }
 }
