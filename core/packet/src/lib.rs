@@ -6,6 +6,7 @@
 
 mod batch;
 mod handover;
+mod lanes;
 mod list;
 mod meta;
 mod pool;
@@ -14,6 +15,7 @@ mod reason;
 
 pub use batch::Batch;
 pub use handover::Handover;
+pub use lanes::equal_lanes;
 pub use list::PacketList;
 pub use meta::{ClassId, Direction, FilterId, LeafId, Meta, NO_CONNECTION, PortId, ProfileId, SlaId};
 pub use pool::{BUFFER_LEN, HEADROOM, Packet, Pool, PoolCounters};

@@ -83,7 +83,7 @@ pub(crate) use verdict::judge;
 
 use crate::admission::{Admission, Books};
 use crate::calls::{Assumed, CallSlab};
-use crate::classifier::{Classifier, Delta, DeltaLog};
+use crate::classifier::{Classifier, Delta, DeltaLog, Key, Staged};
 use crate::event::{EventQueue, FlowEvent};
 use crate::realtime::UndecidedSlab;
 use crate::settings::Settings;
@@ -186,6 +186,8 @@ pub struct Flows {
     masks: AuxMasks,
     /// Where flows are shared with other workers and may go to them.
     buckets: Option<Box<relocate::Buckets>>,
+    /// Searches that begin before their packet is looked at, one for each of a chunk.
+    searches: Box<[Staged]>,
 }
 
 /// What goes into `aux`, by whether the in-port's code points are trusted.
@@ -206,6 +208,8 @@ struct Look {
     oriented: Oriented,
     hash: u64,
     ok: bool,
+    /// Its search among the rules has begun, because the connection seems to be new.
+    is_searched: bool,
 }
 
 /// What is written into a packet.
@@ -239,6 +243,7 @@ impl Flows {
             stateless_left: 0,
             masks: AuxMasks::default(),
             buckets: None,
+            searches: vec![Staged::default(); CHUNK].into(),
             config,
             classifier,
             settings,
@@ -460,12 +465,31 @@ impl Flows {
             if let Some(oriented) = FlowKey::of(packet.frame(), &meta.layout, domain) {
                 let hash = self.table.hash(&oriented.key);
                 self.table.prefetch_index(hash);
-                *look = Look { oriented, hash, ok: true };
+                *look = Look { oriented, hash, ok: true, is_searched: false };
             }
         }
-        for look in looks[..packets.len()].iter().filter(|l| l.ok) {
-            self.table.prefetch_entry(look.hash, usize::from(look.oriented.swapped));
+        // Where there is no room for them, new connections are searched for within a budget.
+        let room = self.table.takes(packets.len());
+        let mut searched = 0u32;
+        for (i, (look, packet)) in looks.iter_mut().zip(packets.iter()).enumerate().filter(|(_, (l, _))| l.ok)
+        {
+            if self.table.prefetch_entry(look.hash, usize::from(look.oriented.swapped)) || !room {
+                continue;
+            }
+            let meta = packet.meta();
+            if let Some(key) = Key::of(packet.frame(), &meta.layout, meta.in_port) {
+                self.classifier.begin(&key, &mut self.searches[i]);
+                look.is_searched = true;
+                searched |= 1 << i;
+            }
         }
+        let each = |mut bits: u32, see: &mut dyn FnMut(usize)| {
+            while bits != 0 {
+                see(bits.trailing_zeros() as usize);
+                bits &= bits - 1;
+            }
+        };
+        each(searched, &mut |i| self.classifier.advance(&mut self.searches[i]));
         if self.settings.detector.is_some() {
             for look in looks[..packets.len()].iter().filter(|l| l.ok) {
                 match self.table.likely_slot(look.hash, usize::from(look.oriented.swapped)) {
@@ -475,10 +499,11 @@ impl Flows {
                 }
             }
         }
+        each(searched, &mut |i| self.classifier.approach(&self.searches[i]));
         for (i, (look, packet)) in looks.iter().zip(packets.iter_mut()).enumerate() {
             let (meta, frame) = packet.parts_mut();
             if look.ok {
-                self.connected(meta, frame, look, now);
+                self.connected(meta, frame, (look, i), now);
                 if std::mem::take(&mut self.turns_away) {
                     self.turned_away.push((first + i) as u8);
                 }
@@ -488,17 +513,19 @@ impl Flows {
         }
     }
 
-    /// A packet with a connection, found or made.
+    /// A packet with a connection, found or made; the search that may have begun has number `at`.
     #[inline]
-    fn connected(&mut self, meta: &mut Meta, frame: &[u8], look: &Look, now: Instant) {
+    fn connected(&mut self, meta: &mut Meta, frame: &[u8], (look, at): (&Look, usize), now: Instant) {
         let key = &look.oriented.key;
         let half = usize::from(look.oriented.swapped);
+        let mut search = None;
         let n = match self.table.find(look.hash, key) {
             Some(n) => n,
             None => match self.table.insert(now, look.hash, *key, half as u8, &self.config.timeouts) {
                 Some(n) => {
                     self.counters.created += 1;
                     self.note_made(key, n);
+                    search = look.is_searched.then_some(at);
                     n
                 }
                 None => match self.displace(now, look, half) {
@@ -526,7 +553,7 @@ impl Flows {
             self.counters.hits += 1;
             h.verdict
         } else {
-            self.verdict(n, half, aux, meta, frame)
+            self.verdict((n, half), aux, meta, frame, search)
         };
         if meta.layout.tcp_flags & (FIN | RST | SYN) != 0 {
             self.table.entry_mut(n).closing = meta.layout.tcp_flags & (FIN | RST) != 0;

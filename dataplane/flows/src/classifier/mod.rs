@@ -39,7 +39,7 @@ use book::Edit;
 use entry::Entry;
 use key::PackedKey;
 use rule::Patterns;
-use space::{Limit, Space};
+use space::{Limit, Lookup, Space};
 use std::sync::Arc;
 
 /// A set of rules as workers search it. Made and changed by a [`RuleBook`]; a copy takes as much memory again.
@@ -64,6 +64,13 @@ pub struct TableVisit {
     pub matched: Option<Rule>,
 }
 
+/// A search in stages, for many keys by turns: each stage asks for the memory that the next one reads.
+#[derive(Clone, Debug, Default)]
+pub struct Staged {
+    key: Option<PackedKey>,
+    lookup: Lookup,
+}
+
 impl Classifier {
     /// A classifier of `rules`.
     ///
@@ -79,6 +86,46 @@ impl Classifier {
         match key.pack() {
             PackedKey::V4(key) => self.v4.find(&key, &self.rules).map(Entry::hit),
             PackedKey::V6(key) => self.v6.find(&key, &self.rules).map(Entry::hit),
+        }
+    }
+
+    /// First of four stages that together do what [`Classifier::classify`] does; no rules may change in between.
+    #[inline]
+    pub fn begin(&self, key: &Key, search: &mut Staged) {
+        let key = key.pack();
+        match &key {
+            PackedKey::V4(key) => self.v4.begin(key, &mut search.lookup),
+            PackedKey::V6(key) => self.v6.begin(key, &mut search.lookup),
+        }
+        search.key = Some(key);
+    }
+
+    /// Second stage.
+    #[inline]
+    pub fn advance(&self, search: &mut Staged) {
+        match &search.key {
+            Some(PackedKey::V4(_)) => self.v4.advance(&mut search.lookup),
+            Some(PackedKey::V6(_)) => self.v6.advance(&mut search.lookup),
+            None => {}
+        }
+    }
+
+    /// Third stage.
+    #[inline]
+    pub fn approach(&self, search: &Staged) {
+        match &search.key {
+            Some(PackedKey::V4(key)) => self.v4.approach(key, &search.lookup),
+            Some(PackedKey::V6(key)) => self.v6.approach(key, &search.lookup),
+            None => {}
+        }
+    }
+
+    /// Last stage: what the rule says that the key of [`Classifier::begin`] meets first. Allocates nothing.
+    #[inline]
+    pub fn finish(&self, search: &mut Staged) -> Option<Hit> {
+        match search.key.take()? {
+            PackedKey::V4(key) => self.v4.finish(&key, &self.rules, &mut search.lookup).map(Entry::hit),
+            PackedKey::V6(key) => self.v6.finish(&key, &self.rules, &mut search.lookup).map(Entry::hit),
         }
     }
 

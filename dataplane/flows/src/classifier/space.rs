@@ -10,9 +10,10 @@
 use super::entry::Entry;
 use super::key::{Packed, field};
 use super::rule::{Pattern, Rule};
-use super::sieve::{PAIRS, Pairs, STEPS, Sieve, Steps, Words, pair, steps_of, words};
+use super::sieve::{PAIRS, STEPS, Sieve, Steps, Words, pair, steps_of, words};
 use super::split::{Split, Visit};
 use super::table::{Found, Lines, bound};
+use perhop_packet::{equal_lanes, prefetch};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -101,22 +102,39 @@ pub(crate) struct Search<'k, 'a, const A: usize> {
     pub bound: u32,
 }
 
-/// The places of a key that have not been searched.
+/// The places of a key.
 #[derive(Clone, Copy, Debug)]
 struct Candidates {
     found: [Found; PAIRS],
     len: usize,
+    /// The best two; most searches need no more.
+    best: [Found; 2],
+    /// How many have been searched, and the last of them.
+    searched: usize,
+    last: Found,
     /// There are others that are not remembered: prefixes that share tags by chance.
     more: bool,
 }
 
 impl Default for Candidates {
     fn default() -> Self {
-        Self { found: [Found::NEVER; PAIRS], len: 0, more: false }
+        Self {
+            found: [Found::NEVER; PAIRS],
+            len: 0,
+            best: [Found::NEVER; 2],
+            searched: 0,
+            last: Found::NEVER,
+            more: false,
+        }
     }
 }
 
 impl Candidates {
+    #[inline]
+    fn clear(&mut self) {
+        (self.len, self.best, self.searched, self.more) = (0, [Found::NEVER; 2], 0, false);
+    }
+
     #[inline]
     fn note(&mut self, place: Found, is: bool) {
         if self.len == PAIRS {
@@ -125,22 +143,40 @@ impl Candidates {
         }
         self.found[self.len] = place;
         self.len += usize::from(is);
+        let place = if is { place } else { Found::NEVER };
+        let [first, second] = self.best;
+        self.best = [first.min(place), second.min(first.max(place))];
     }
 
     /// The place with the best rule, unless nothing there can be better than `bound`.
     #[inline]
     fn next(&mut self, bound: u32) -> Option<u32> {
-        let (mut at, mut least) = (0, Found::NEVER);
-        for (i, place) in self.found[..self.len].iter().enumerate() {
-            if *place < least {
-                (at, least) = (i, *place);
+        let now = match self.best.get(self.searched) {
+            Some(now) => *now,
+            None => {
+                let later = |place: &Found| if *place > self.last { *place } else { Found::NEVER };
+                self.found[..self.len].iter().map(later).fold(Found::NEVER, Found::min)
             }
-        }
-        if least == Found::NEVER || least.bound() > bound {
+        };
+        if now == Found::NEVER || now.bound() > bound {
             return None;
         }
-        self.found[at] = Found::NEVER;
-        Some(least.number())
+        (self.searched, self.last) = (self.searched + 1, now);
+        Some(now.number())
+    }
+}
+
+/// A search in stages, each of which asks for the memory that the next one reads.
+#[derive(Clone, Debug)]
+pub(crate) struct Lookup {
+    hashes: [u64; PAIRS],
+    len: usize,
+    places: Candidates,
+}
+
+impl Default for Lookup {
+    fn default() -> Self {
+        Self { hashes: [0; PAIRS], len: 0, places: Candidates::default() }
     }
 }
 
@@ -200,7 +236,63 @@ impl<const A: usize> Space<A> {
     pub fn find<'a>(&'a self, key: &Packed<A>, names: &Names) -> Option<&'a Entry<A>> {
         let words = words(&key.addresses);
         let mut places = Candidates::default();
-        self.look(&words, self.sieve.pairs(&words), &mut places);
+        each_bit(self.sieve.pairs(&words), |pair| self.look(hash(&words, pair), &mut places));
+        self.search_all(key, names, &mut places)
+    }
+
+    /// First stage of [`Space::find`]: where places may be.
+    #[inline]
+    pub fn begin(&self, key: &Packed<A>, lookup: &mut Lookup) {
+        let words = words(&key.addresses);
+        lookup.len = 0;
+        each_bit(self.sieve.pairs(&words), |pair| {
+            let hash = hash(&words, pair);
+            self.directory.prefetch(hash);
+            lookup.hashes[lookup.len] = hash;
+            lookup.len += 1;
+        });
+    }
+
+    /// Second stage: which places there are, and what the best of them compares.
+    #[inline]
+    pub fn advance(&self, lookup: &mut Lookup) {
+        lookup.places.clear();
+        for hash in &lookup.hashes[..lookup.len] {
+            self.look(*hash, &mut lookup.places);
+        }
+        if let Some(place) = self.places.get(lookup.places.best[0].number() as usize) {
+            prefetch(place);
+        }
+    }
+
+    /// Third stage: the rule that the best place compares first.
+    #[inline]
+    pub fn approach(&self, key: &Packed<A>, lookup: &Lookup) {
+        let Some(place) = self.places.get(lookup.places.best[0].number() as usize) else { return };
+        match self.splits.get(place.split as usize) {
+            Some(split) => split.prefetch(key),
+            None => {
+                let first = place.likely(key).trailing_zeros() as usize;
+                let entry = place.list.get(first).and_then(|number| self.entries.get(*number as usize));
+                entry.into_iter().for_each(prefetch);
+            }
+        }
+    }
+
+    /// Last stage: what [`Space::find`] gives.
+    #[inline]
+    pub fn finish<'a>(&'a self, key: &Packed<A>, names: &Names, lookup: &mut Lookup) -> Option<&'a Entry<A>> {
+        self.search_all(key, names, &mut lookup.places)
+    }
+
+    /// Searches places from the best on.
+    #[inline]
+    fn search_all<'a>(
+        &'a self,
+        key: &Packed<A>,
+        names: &Names,
+        places: &mut Candidates,
+    ) -> Option<&'a Entry<A>> {
         let mut search = Search::new(key, names, &self.entries);
         while let Some(number) = places.next(search.bound) {
             self.search(number, &mut search);
@@ -226,7 +318,7 @@ impl<const A: usize> Space<A> {
         let mut search = Search::new(key, names, &self.entries);
         let words = words(&key.addresses);
         let mut places = Candidates::default();
-        self.look(&words, self.sieve.pairs(&words), &mut places);
+        each_bit(self.sieve.pairs(&words), |pair| self.look(hash(&words, pair), &mut places));
         while let Some(number) = places.next(search.bound) {
             let place = &self.places[number as usize];
             if let Some(split) = self.splits.get(place.split as usize) {
@@ -248,17 +340,13 @@ impl<const A: usize> Space<A> {
         }
     }
 
-    /// The places of a key, as many as there is room for.
+    /// Notes the places under `hash`, as many as there is room for.
     #[inline]
-    fn look(&self, words: &Words, pairs: Pairs, places: &mut Candidates) {
-        (places.len, places.more) = (0, false);
-        each_bit(pairs, |pair| {
-            let hash = hash(words, pair);
-            match self.directory.only(hash) {
-                Some((place, is)) => places.note(place, is),
-                None => self.directory.each(hash, |place| places.note(place, true)),
-            }
-        });
+    fn look(&self, hash: u64, places: &mut Candidates) {
+        match self.directory.only(hash) {
+            Some((place, is)) => places.note(place, is),
+            None => self.directory.each(hash, |place| places.note(place, true)),
+        }
     }
 
     #[inline]
@@ -440,11 +528,7 @@ impl<const A: usize> Place<A> {
     #[inline]
     fn likely(&self, key: &Packed<A>) -> u32 {
         let port = (key.transport >> field::DST_PORT) as u16;
-        let mut likely = u32::from(self.any_port);
-        for (i, p) in self.ports.iter().enumerate() {
-            likely |= u32::from(*p == port) << i;
-        }
-        likely & ((1 << self.len) - 1)
+        (u32::from(self.any_port) | equal_lanes(&self.ports, port)) & ((1 << self.len) - 1)
     }
 
     /// Puts a rule into the list, which has room.

@@ -77,6 +77,14 @@ impl<const A: usize> Split<A> {
         self.tables.iter().flat_map(|t| t.lines.iter().map(Found::number))
     }
 
+    /// Asks for the memory that a search for `key` reads first.
+    #[inline]
+    pub fn prefetch(&self, key: &Packed<A>) {
+        if let Some(table) = self.tables.first() {
+            table.lines.prefetch(hash(key, &table.mask));
+        }
+    }
+
     /// Looks for better rules.
     #[inline(never)]
     pub fn search<'a>(&'a self, search: &mut Search<'_, 'a, A>) {

@@ -1,7 +1,11 @@
 //! A hash table of small numbers: six to a cache line, with a tag and a bound each.
 
+use perhop_packet::{equal_lanes, prefetch};
+
 /// Numbers of one line.
 const SLOTS: usize = 6;
+/// Where a line counts, behind its tags, how many numbers were sent on to the next one because it was full.
+const SENT_ON: usize = 6;
 /// Numbers a line has on average when the table grows.
 const FULL: usize = 2;
 /// The tag of a place that holds nothing.
@@ -11,15 +15,13 @@ const EMPTY: u16 = 0;
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 struct Line {
-    /// Parts of the hash by which places are told apart.
-    tags: [u16; SLOTS],
-    /// How many numbers were sent on to the next line because this one was full.
-    sent_on: u16,
+    /// Parts of the hash by which places are told apart; behind them [`SENT_ON`], and one that is not used.
+    tags: [u16; 8],
     bounds: [u32; SLOTS],
     numbers: [u32; SLOTS],
 }
 
-const NOTHING: Line = Line { tags: [EMPTY; SLOTS], sent_on: 0, bounds: [0; SLOTS], numbers: [0; SLOTS] };
+const NOTHING: Line = Line { tags: [EMPTY; 8], bounds: [0; SLOTS], numbers: [0; SLOTS] };
 
 /// A number and the least rank behind it, as [`bound`] gives it. In the order of ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,12 +89,18 @@ impl Lines {
         (hash >> 32) as usize & (self.lines.len() - 1)
     }
 
+    /// Asks for the memory in which `hash` is looked for.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        prefetch(&self.lines[self.home(hash)]);
+    }
+
     /// The number under `hash` if there is one at most, and whether there is one. `None`: ask [`Lines::each`].
     #[inline]
     pub fn only(&self, hash: u64) -> Option<(Found, bool)> {
         let line = &self.lines[self.home(hash)];
         let same = line.same(tag(hash));
-        if line.sent_on != 0 || same & same.wrapping_sub(1) != 0 {
+        if line.tags[SENT_ON] != 0 || same & same.wrapping_sub(1) != 0 {
             return None;
         }
         let at = same.trailing_zeros() as usize % 8 % SLOTS;
@@ -112,7 +120,7 @@ impl Lines {
                 see(Found::new(line.bounds[i], line.numbers[i]));
                 same &= same - 1;
             }
-            if line.sent_on == 0 {
+            if line.tags[SENT_ON] == 0 {
                 return;
             }
             at += 1;
@@ -149,13 +157,13 @@ impl Lines {
         let mut at = self.home(hash);
         loop {
             let line = &mut self.lines[at & last];
-            if let Some(free) = line.tags.iter().position(|t| *t == EMPTY) {
+            if let Some(free) = line.tags[..SLOTS].iter().position(|t| *t == EMPTY) {
                 (line.tags[free], line.bounds[free], line.numbers[free]) =
                     (tag(hash), new.bound(), new.number());
                 self.len += 1;
                 return;
             }
-            line.sent_on += 1;
+            line.tags[SENT_ON] += 1;
             at += 1;
         }
     }
@@ -175,7 +183,7 @@ impl Lines {
         let last = self.lines.len() - 1;
         let mut at = self.home(hash);
         while at != found {
-            self.lines[at].sent_on -= 1;
+            self.lines[at].tags[SENT_ON] -= 1;
             at = (at + 1) & last;
         }
     }
@@ -188,7 +196,7 @@ impl Lines {
             if let Some(i) = (0..SLOTS).find(|i| line.tags[*i] == tag && line.numbers[*i] == number) {
                 return Some((at, i));
             }
-            if line.sent_on == 0 {
+            if line.tags[SENT_ON] == 0 {
                 return None;
             }
             at = (at + 1) & last;
@@ -200,11 +208,7 @@ impl Line {
     /// A bit a place that has `tag`.
     #[inline]
     fn same(&self, tag: u16) -> u32 {
-        let mut same = 0;
-        for (i, t) in self.tags.iter().enumerate() {
-            same |= u32::from(*t == tag) << i;
-        }
-        same
+        equal_lanes(&self.tags, tag) & ((1 << SLOTS) - 1)
     }
 }
 

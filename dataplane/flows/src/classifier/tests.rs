@@ -358,6 +358,24 @@ fn keys_around_the_rules_of_classbench_meet_what_a_linear_scan_meets() {
     }
 }
 
+/// What searches in stages find for `keys`, all under way at the same time.
+fn in_stages(classifier: &Classifier, keys: &[Key]) -> Vec<Option<Hit>> {
+    let mut searches = vec![Staged::default(); keys.len()];
+    keys.iter().zip(&mut searches).for_each(|(key, search)| classifier.begin(key, search));
+    searches.iter_mut().for_each(|search| classifier.advance(search));
+    searches.iter().for_each(|search| classifier.approach(search));
+    searches.iter_mut().map(|search| classifier.finish(search)).collect()
+}
+
+proptest! {
+    #[test]
+    fn searches_in_stages_find_the_same(rules in rules(120), keys in proptest::collection::vec(key(), 60)) {
+        let classifier = Classifier::build(rules).unwrap();
+        let alone: Vec<_> = keys.iter().map(|key| classifier.classify(key)).collect();
+        prop_assert_eq!(in_stages(&classifier, &keys), alone);
+    }
+}
+
 /// Pairs of rule set and key: more with `PERHOP_SOAK_PAIRS`.
 #[test]
 fn random_pairs_of_rules_and_keys_agree_with_a_linear_scan() {
@@ -368,9 +386,11 @@ fn random_pairs_of_rules_and_keys_agree_with_a_linear_scan() {
     for _ in 0..pairs.div_ceil(KEYS) {
         let rules = rules.new_tree(&mut runner).unwrap().current();
         let classifier = Classifier::build(rules).unwrap();
-        for key in keys.new_tree(&mut runner).unwrap().current() {
-            let found = classifier.classify(&key).map(|r| r.id);
-            assert_eq!(found, classifier.linear(&key).map(|r| r.id), "{key:?}");
+        let keys = keys.new_tree(&mut runner).unwrap().current();
+        for (key, staged) in keys.iter().zip(in_stages(&classifier, &keys)) {
+            let found = classifier.classify(key);
+            assert_eq!(found, staged, "{key:?}");
+            assert_eq!(found.map(|r| r.id), classifier.linear(key).map(|r| r.id), "{key:?}");
         }
     }
 }

@@ -7,15 +7,22 @@ use crate::table::Verdict;
 use perhop_packet::{FilterId, Meta, ProfileId, SlaId};
 
 impl Flows {
-    /// The verdict of a half for `aux`, when it is not simply the usual one of the current generation.
+    /// The verdict of half `half` of connection `n` for `aux`, when it is not simply the usual one of the current
+    /// generation; `search` is the number of the search that has begun for this packet.
     #[cold]
     #[inline(never)]
-    pub(super) fn verdict(&mut self, n: u32, half: usize, aux: u32, meta: &Meta, frame: &[u8]) -> Verdict {
+    pub(super) fn verdict(
+        &mut self,
+        (n, half): (u32, usize),
+        aux: u32,
+        meta: &Meta,
+        frame: &[u8],
+        search: Option<usize>,
+    ) -> Verdict {
         let Some(key) = Key::of(frame, &meta.layout, meta.in_port) else { return self.default_verdict() };
-        let generation = self.log.generation();
         let usual = self.table.entry_mut(n).halves[half].verdict;
         if !usual.is_valid() || usual.aux == aux {
-            let fresh = self.refresh(&usual, aux, generation, &key);
+            let fresh = self.refresh(&usual, aux, &key, search);
             self.table.entry_mut(n).halves[half].verdict = fresh;
             return fresh;
         }
@@ -24,7 +31,7 @@ impl Flows {
             let at = o[half].iter().position(|v| v.is_valid() && v.aux == aux)?;
             Some((at, o[half][at]))
         });
-        let fresh = self.refresh(&other.map_or(Verdict::default(), |(_, v)| v), aux, generation, &key);
+        let fresh = self.refresh(&other.map_or(Verdict::default(), |(_, v)| v), aux, &key, None);
         let entry = self.table.entry_mut(n);
         let h = &mut entry.halves[half];
         let hand = usize::from(h.spare % 3);
@@ -42,13 +49,19 @@ impl Flows {
     }
 
     /// `old` if it still holds for `key`, restamped; else a new verdict.
-    fn refresh(&mut self, old: &Verdict, aux: u32, generation: u32, key: &Key) -> Verdict {
+    fn refresh(&mut self, old: &Verdict, aux: u32, key: &Key, search: Option<usize>) -> Verdict {
+        let generation = self.log.generation();
         if old.is_valid() && self.log.holds(old.stamp, key) {
             self.counters.revalidated += u64::from(old.stamp != generation);
             self.counters.hits += u64::from(old.stamp == generation);
             return Verdict { stamp: generation, ..*old };
         }
-        let fresh = Verdict { aux, stamp: generation, ..self.classify(key) };
+        let rule = match search {
+            Some(at) => self.classifier.finish(&mut self.searches[at]),
+            None => self.classifier.classify(key),
+        };
+        debug_assert_eq!(rule, self.classifier.classify(key), "the search was this packet's");
+        let fresh = Verdict { aux, stamp: generation, ..judge(rule, &self.settings, key) };
         self.counters.classified += 1;
         self.counters.moved += u64::from(old.is_valid() && old.class != fresh.class);
         fresh

@@ -185,13 +185,15 @@ impl ConnectionTable {
         self.index.prefetch(hash);
     }
 
-    /// Brings the likely entry's first line and the line of half `half` near.
+    /// Brings the likely entry's first line and the line of half `half` near. `false`: there is no entry.
     #[inline]
-    pub fn prefetch_entry(&self, hash: u64, half: usize) {
-        if let Some(entry) = self.index.guess(hash).and_then(|n| self.entries.get(n as usize)) {
+    pub fn prefetch_entry(&self, hash: u64, half: usize) -> bool {
+        let entry = self.index.guess(hash).and_then(|n| self.entries.get(n as usize));
+        if let Some(entry) = entry {
             prefetch(&entry.key);
             prefetch(&entry.halves[half & 1]);
         }
+        entry.is_some()
     }
 
     /// Brings all of a place near.
@@ -227,6 +229,12 @@ impl ConnectionTable {
     /// Whether only a place of its like is left for a connection of `key`: an eighth of the table is for UDP alone.
     fn is_beyond_share(&self, key: &FlowKey) -> bool {
         key.protocol() != protocol::UDP && self.others >= self.capacity - self.capacity / RESERVED_PART
+    }
+
+    /// Whether so many more connections of any kind have a place.
+    #[inline]
+    pub fn takes(&self, more: usize) -> bool {
+        self.live + more <= self.capacity - self.capacity / RESERVED_PART
     }
 
     /// Adds a connection opened by endpoint `opener`; `None` when full, or full for what is not UDP.
