@@ -1,6 +1,6 @@
 //! A vector of packets that travels between elements.
 
-use crate::Packet;
+use crate::{Packet, prefetch};
 
 /// Packets handed over together. Elements are given at most [`Batch::MAX`] at a time; capacity for that many is
 /// allocated once. Packets still inside when a batch is dropped are released, not leaked.
@@ -73,6 +73,11 @@ impl Batch {
     /// Iterates in order, mutably.
     pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, Packet> {
         self.packets.iter_mut()
+    }
+    /// Asks for the memory of packets that another processor has worked on: metadata and the beginning of the frame. O(n).
+    pub fn prefetch(&self) {
+        self.packets.iter().for_each(Packet::prefetch_meta);
+        self.packets.iter().filter_map(|p| p.frame().first()).for_each(prefetch);
     }
     /// Returns every buffer to its pool.
     pub fn release_all(&mut self) {

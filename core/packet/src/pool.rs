@@ -4,7 +4,7 @@
 //! AF_XDP umem) and one array of slots beside it. A depot behind a mutex holds free slots; each thread keeps a small
 //! cache and exchanges 64 slots at a time with the depot, so the common path takes no lock. Any thread may free.
 
-use crate::{DropReason, Meta, prefetch};
+use crate::{DropReason, Meta, prefetch, prefetch_whole};
 use std::alloc::{Layout as MemoryLayout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
@@ -427,6 +427,11 @@ impl Packet {
         unsafe {
             std::slice::from_raw_parts(slot.buffer.as_ptr().add(slot.offset as usize), slot.len as usize)
         }
+    }
+    /// Asks for the memory of the metadata.
+    #[inline(always)]
+    pub(crate) fn prefetch_meta(&self) {
+        prefetch_whole(self.slot());
     }
     /// The frame, mutable.
     #[inline(always)]

@@ -320,7 +320,10 @@ impl Member {
 /// A batch from another member; `false` when there is nothing.
 #[inline]
 fn take(ring: &mut Consumer<Handover>, batch: &mut Batch) -> bool {
-    ring.pop_batch(Batch::MAX, |packet| packet.take().into_iter().for_each(|packet| batch.push(packet))) > 0
+    let taken =
+        ring.pop_batch(Batch::MAX, |packet| packet.take().into_iter().for_each(|packet| batch.push(packet)));
+    batch.prefetch();
+    taken > 0
 }
 
 /// Tells the elements of a worker of the others.
