@@ -247,3 +247,57 @@ proptest! {
         }
     }
 }
+
+/// What bounds the latency with the acknowledgment `ack`.
+fn bound(s: &mut Stamps, ack: u32, at: u32) -> Option<u32> {
+    match s.acknowledged(ack, at) {
+        Acked::New { at_most, sample, .. } => {
+            assert!(at_most.is_none() || sample.is_none());
+            at_most
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_first_copy_bounds_the_latency_if_it_was_seen_for_certain_and_not_long_ago() {
+    for (after, expected) in
+        [(600_000, Some(600_000)), (2_000_000, Some(2_000_000)), (2_000_001, None), (7_000_000, None)]
+    {
+        let mut s = Stamps::default();
+        s.sent(999, 1000, 0, false);
+        s.begins();
+        s.sent(999, 1000, after / 2, false);
+        assert_eq!(bound(&mut s, 1000, after), expected, "a SYN");
+        let mut s = open();
+        s.sent(1000, 1100, 0, false);
+        s.sent(1000, 1100, after / 2, false);
+        assert_eq!(bound(&mut s, 1100, after), expected, "data behind data");
+    }
+    // Taken up in mid-life: its first copy may have passed before.
+    let mut s = Stamps::default();
+    s.sent(5000, 5100, 10, false);
+    s.sent(5000, 5100, 20, false);
+    assert_eq!(bound(&mut s, 5100, 60), None);
+    // Behind data that did not pass here.
+    let mut s = open();
+    s.sent(1100, 1200, 0, false);
+    s.sent(1100, 1200, 20, false);
+    assert_eq!(bound(&mut s, 1200, 60), None);
+}
+
+#[test]
+fn a_sender_was_idle_when_nothing_was_under_way_for_longer_than_the_way_to_it() {
+    let mut s = open();
+    s.sent(1000, 1100, 0, false);
+    assert_eq!(sample(&mut s, 1100, 50_000), Some(50_000));
+    for (at, left, idle) in
+        [(80_000, 30_000, false), (100_000, 30_000, false), (100_001, 30_000, true), (900_000, 0, false)]
+    {
+        assert_eq!(s.is_idle(at, left, 20_000), idle, "{at} {left}");
+    }
+    s.begin_idle();
+    s.sent(1100, 1200, 100_001, false);
+    assert!(!s.is_idle(400_000, 30_000, 20_000), "something is under way");
+    assert!(s.end_idle() && !s.end_idle());
+}
