@@ -27,12 +27,17 @@ pub enum Expected {
     Words(String),
 }
 
+/// How serde begins what ends with what it expects (`serde::de::Error`).
+const FORMS: [&str; 5] =
+    ["unknown field `", "unknown variant `", "invalid type: ", "invalid value: ", "invalid length "];
+
 impl SpecError {
     /// Of what serde says about the field at `path`, in which types have the names of types of this program.
     pub(crate) fn new(path: String, message: &str) -> Self {
         let code = if message.starts_with("unknown field") { Code::UnknownField } else { Code::Malformed };
-        // What is given may say so itself.
-        let (given, expected) = match message.rsplit_once(", expected ") {
+        // What is given may say so itself, and so may the messages of our own types.
+        let is_serdes = FORMS.iter().any(|form| message.starts_with(form));
+        let (given, expected) = match message.rsplit_once(", expected ").filter(|_| is_serdes) {
             Some((given, expected)) => (given, Some(Expected::of(expected))),
             None => (message, None),
         };
@@ -56,8 +61,9 @@ impl SpecError {
 impl Expected {
     /// What serde says behind "expected".
     fn of(expected: &str) -> Self {
-        if expected.starts_with('`') || expected.starts_with("one of `") {
-            return Self::Names(expected.split('`').skip(1).step_by(2).map(str::to_owned).collect());
+        let names = Self::Names(expected.split('`').skip(1).step_by(2).map(str::to_owned).collect());
+        if names.to_string() == expected {
+            return names;
         }
         let numbers = |most: u64| format!("a whole number from 0 to {most}");
         Self::Words(match expected {
@@ -127,5 +133,17 @@ mod tests {
         assert_eq!(error.given, "invalid type: string \"fast, expected slow\"");
         let error = Spec::from_value(Kind::Allocation, serde_json::json!({})).expect_err("it is wrong");
         assert_eq!(error.to_string(), ".: missing field `class`");
+        // A message of our own keeps all of it, whatever it quotes.
+        let value = serde_json::json!({ "class": "a, expected `b` now" });
+        let error = Spec::from_value(Kind::Allocation, value).expect_err("it is wrong");
+        assert!(
+            error.given.contains("a, expected `b` now") && error.given.contains("is not a name"),
+            "{error}"
+        );
+        assert_eq!(error.expected, None);
+        let value = serde_json::json!({ "mode": "x`, expected `y` or `z" });
+        let error = Spec::from_value(Kind::Port, value).expect_err("it is wrong");
+        let names = ["route", "bridge"].map(str::to_owned).to_vec();
+        assert_eq!(error.expected, Some(Expected::Names(names)), "{error}");
     }
 }

@@ -119,8 +119,8 @@ const ATTEMPTS: usize = 16;
 const LOOKS: usize = 20;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
-/// Whether the lock was to be had, at once or while this looked.
-fn is_locked(lock: &File) -> io::Result<bool> {
+/// Takes the lock, at once or while it looks; `false` when another kept it all the time, a second.
+fn lock_within_looks(lock: &File) -> io::Result<bool> {
     for look in 0..=LOOKS {
         match lock.try_lock() {
             Ok(()) => return Ok(true),
@@ -142,7 +142,7 @@ fn take_lock(path: &Path, mut opened: impl FnMut()) -> Result<File, SocketError>
         let lock =
             options.create(true).truncate(false).write(true).mode(0o600).open(&lock_path).map_err(io)?;
         opened();
-        if !is_locked(&lock).map_err(io)? {
+        if !lock_within_looks(&lock).map_err(io)? {
             return Err(SocketError::InUse(path.to_owned()));
         }
         // Between opening and locking, its holder may have removed it: then the lock protects nothing.

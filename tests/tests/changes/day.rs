@@ -46,6 +46,12 @@ fn soak_day_of_changes_leaves_no_trace_in_rates_or_memory() {
     let tally = changes_in(w, seconds * CHANGES, pause, |w, n| day.look(w, n + 1));
     assert!(tally.packets >= 200 * u64::from(seconds), "{tally:?}");
     println!("{seconds} s: {tally:?}");
+    if day.before.len() < GROWTH.len() {
+        println!(
+            "memory was compared with that of {} of {GROWTH:?} (hour, bytes more): the run was too short",
+            day.before.len()
+        );
+    }
 }
 
 /// What is looked at again and again.
@@ -74,7 +80,9 @@ impl Day {
         if changes.is_multiple_of(3_600 * CHANGES) {
             // Of this thread, which is all there is of the router. Not of the process, whose allocator keeps holes.
             let kept = w.router.control().kept_bytes(&Owner::File).0 as i64;
-            let now = perhop_bench::allocations().bytes - kept;
+            let allocations = perhop_bench::allocations();
+            assert!(allocations.count > 0, "nothing counts what this thread allocates");
+            let now = allocations.bytes - kept;
             let hour = changes / CHANGES / 3_600;
             let (besides, kept) = (now >> 10, kept >> 10);
             println!("{hour} h: drift {drift} ppm, {sizes:?}, {besides} KiB besides {kept} KiB of answers");
