@@ -1,5 +1,15 @@
 //! What changed since a verdict was cached.
+//!
+//! The last few changes are kept as they are. Of those before, up to some thousand, only the addresses are remembered, as bits
+//! of their hashes: where many flows see many changes go by, most of them learn from that alone that none concerned them. It errs
+//! to one side: a verdict may be made anew for nothing, never kept for nothing.
+//!
+//! Source: B. Bloom, "Space/time trade-offs in hash coding with allowable errors", CACM 13(7), 1970; in words of 64 bits.
 
+use super::key::PackedKey;
+use super::rule::{Pattern, Patterns};
+use super::sieve::{Pairs, Words, pair, steps_of, words};
+use super::space::{each_bit, hash};
 use super::{Key, Match};
 use ipnet::IpNet;
 
@@ -25,23 +35,101 @@ impl Delta {
     }
 }
 
-/// The last [`DeltaLog::LEN`] changes. The generation counts changes and wraps; a verdict is asked for often enough
-/// (it goes with its idle connection) that 2³² changes do not happen in between.
+/// Words of a [`Bits`]: 8 KiB.
+const WORDS: usize = 1_024;
+
+/// Prefix pairs of one address family.
+#[derive(Clone, Debug)]
+struct Bits {
+    /// Pairs of lengths that occur.
+    pairs: Pairs,
+    words: Box<[u64; WORDS]>,
+}
+
+impl Default for Bits {
+    fn default() -> Self {
+        Self { pairs: 0, words: Box::new([0; WORDS]) }
+    }
+}
+
+impl Bits {
+    fn clear(&mut self) {
+        if self.pairs != 0 {
+            (self.pairs, *self.words) = (0, [0; WORDS]);
+        }
+    }
+
+    /// The word of a hash, and the two bits in it.
+    #[inline]
+    fn place(hash: u64) -> (usize, u64) {
+        ((hash >> 32) as usize % WORDS, 1 << (hash & 63) | 1 << (hash >> 6 & 63))
+    }
+
+    fn add<const A: usize>(&mut self, pattern: &Pattern<A>) {
+        let pair = pair(steps_of(&pattern.mask.addresses));
+        let (at, bits) = Self::place(hash(&words(&pattern.value.addresses), pair));
+        self.pairs |= 1 << pair;
+        self.words[at] |= bits;
+    }
+
+    /// Whether a pair of prefixes of these addresses may be among those added.
+    #[inline]
+    fn may_have(&self, words: &Words) -> bool {
+        let mut found = false;
+        each_bit(self.pairs, |pair| {
+            let (at, bits) = Self::place(hash(words, pair));
+            found |= self.words[at] & bits == bits;
+        });
+        found
+    }
+}
+
+/// Changes in a row.
+#[derive(Clone, Debug, Default)]
+struct Span {
+    /// Generation before the first of them.
+    from: u32,
+    len: u32,
+    v4: Bits,
+    v6: Bits,
+}
+
+impl Span {
+    fn begin(&mut self, from: u32) {
+        (self.from, self.len) = (from, 0);
+        self.v4.clear();
+        self.v6.clear();
+    }
+
+    fn add(&mut self, matches: &Match) {
+        let Patterns { v4, v6 } = Patterns::of(matches);
+        v4.iter().for_each(|pattern| self.v4.add(pattern));
+        v6.iter().for_each(|pattern| self.v6.add(pattern));
+    }
+}
+
+/// The last changes. The generation counts changes and wraps; a verdict is asked for often enough (it goes with its idle
+/// connection) that 2³¹ changes do not happen in between.
 #[derive(Clone, Debug)]
 pub struct DeltaLog {
     generation: u32,
     last: [Delta; Self::LEN],
+    /// What came lately, and what came before that.
+    spans: [Span; 2],
 }
 
 impl Default for DeltaLog {
     fn default() -> Self {
-        Self { generation: 0, last: [Delta::All; Self::LEN] }
+        Self { generation: 0, last: [Delta::All; Self::LEN], spans: Default::default() }
     }
 }
 
 impl DeltaLog {
-    /// Changes kept. A verdict older than that is made anew.
+    /// Changes kept as they are.
     pub const LEN: usize = 16;
+    /// Changes of which the addresses are remembered: as many at least, twice as many at most. A verdict that is older is made
+    /// anew.
+    pub const SPAN: u32 = 1_024;
 
     /// The number of changes so far: the stamp of a verdict made now.
     #[inline]
@@ -49,19 +137,133 @@ impl DeltaLog {
         self.generation
     }
 
-    /// Notes a change.
+    /// Notes a change. O(1); one in [`DeltaLog::SPAN`] clears 16 KiB.
     pub fn push(&mut self, delta: Delta) {
+        if self.spans[0].len == Self::SPAN {
+            self.spans.swap(0, 1);
+            self.spans[0].begin(self.generation);
+        }
         self.last[self.generation as usize % Self::LEN] = delta;
         self.generation = self.generation.wrapping_add(1);
+        self.spans[0].len += 1;
+        match &delta {
+            Delta::Rule(matches) => self.spans[0].add(matches),
+            Delta::Sla(net) => {
+                self.spans[0].add(&Match { src: Some(*net), ..Match::default() });
+                self.spans[0].add(&Match { dst: Some(*net), ..Match::default() });
+            }
+            // No older verdict holds.
+            Delta::All => self.spans.iter_mut().for_each(|span| span.begin(self.generation)),
+        }
     }
 
     /// Whether a verdict stamped `stamp` still holds for `key`. At most [`DeltaLog::LEN`] comparisons.
     pub fn holds(&self, stamp: u32, key: &Key) -> bool {
         let behind = self.generation.wrapping_sub(stamp);
+        if behind == 0 || self.is_remembered(stamp) && !self.may_concern(stamp, key) {
+            return true;
+        }
         behind as usize <= Self::LEN
             && (0..behind).all(|i| {
                 let at = stamp.wrapping_add(i) as usize % Self::LEN;
                 !self.last[at].concerns(key)
             })
+    }
+
+    /// Whether spans have all changes since `stamp`.
+    fn is_remembered(&self, stamp: u32) -> bool {
+        self.generation.wrapping_sub(stamp) <= self.generation.wrapping_sub(self.spans[1].from)
+    }
+
+    /// Whether one of the remembered changes since `stamp` may concern `key`, by its addresses.
+    fn may_concern(&self, stamp: u32, key: &Key) -> bool {
+        let [late, early] = &self.spans;
+        let is_late = self.generation.wrapping_sub(stamp) <= late.len;
+        let either = |is: &dyn Fn(&Span) -> bool| is(late) || !is_late && is(early);
+        match key.pack() {
+            PackedKey::V4(key) => {
+                let words = words(&key.addresses);
+                either(&|span| span.v4.may_have(&words))
+            }
+            PackedKey::V6(key) => {
+                let words = words(&key.addresses);
+                either(&|span| span.v6.may_have(&words))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{key, rules};
+    use super::*;
+    use proptest::prelude::*;
+    use std::net::{IpAddr, Ipv4Addr};
+
+    fn delta() -> impl Strategy<Value = Delta> {
+        let rule =
+            rules(1).prop_map(|rules| rules.first().map_or(Delta::All, |rule| Delta::Rule(rule.matches)));
+        let net = (key(), 0..=32u8)
+            .prop_map(|(key, len)| Delta::Sla(IpNet::new(key.src, len).expect("a length of both").trunc()));
+        prop_oneof![400 => rule, 20 => net, 1 => Just(Delta::All)]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        /// A verdict that is kept is one that nothing concerned; the last few are told exactly.
+        #[test]
+        fn a_verdict_is_never_kept_for_nothing(
+            deltas in proptest::collection::vec(delta(), 1..3_000),
+            keys in proptest::collection::vec(key(), 8),
+            first in prop_oneof![Just(0u32), Just(u32::MAX - 700), any::<u32>()],
+        ) {
+            let mut log = DeltaLog { generation: first, ..DeltaLog::default() };
+            log.spans.iter_mut().for_each(|span| span.begin(first));
+            for (n, delta) in deltas.iter().enumerate() {
+                log.push(*delta);
+                if n % 97 != 0 && n + 1 != deltas.len() {
+                    continue;
+                }
+                for key in &keys {
+                    for behind in [0, 1, 5, 15, 16, 17, 300, 1_023, 1_024, 1_025, 2_047, 2_048, 2_049, 4_000] {
+                        let Some(since) = (n + 1).checked_sub(behind) else { break };
+                        let concerned = deltas[since..=n].iter().any(|delta| delta.concerns(key));
+                        let holds = log.holds(log.generation().wrapping_sub(behind as u32), key);
+                        prop_assert!(!holds || !concerned, "{behind} behind after {n}");
+                        prop_assert!(behind > DeltaLog::LEN || holds == !concerned, "{behind} behind after {n}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn changes_for_others_leave_a_verdict_for_a_thousand_of_them() {
+        let customer = |n: u32| IpAddr::V4(Ipv4Addr::from(0x0a00_0000 | n));
+        let key = |n: u32| Key {
+            in_port: perhop_packet::PortId(0),
+            vlan: 0,
+            src: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+            dst: customer(n),
+            protocol: 17,
+            ports: Some((1, 2)),
+            dscp: 0,
+            tcp_flags: None,
+            fragment: false,
+        };
+        let mut log = DeltaLog::default();
+        let mut made_anew = 0;
+        for n in 0..10 * DeltaLog::SPAN {
+            log.push(Delta::Rule(Match { dst: Some(customer(n).into()), ..Match::default() }));
+            let stamp = log.generation().saturating_sub(DeltaLog::SPAN);
+            made_anew += u32::from(!log.holds(stamp, &key(1 << 20 | n)));
+            assert!(!log.holds(log.generation().saturating_sub(500), &key(n)), "it is new");
+        }
+        assert!(made_anew < 10 * DeltaLog::SPAN / 100, "{made_anew}");
+        assert!(
+            !log.holds(log.generation() - 2 * DeltaLog::SPAN - 1, &key(1 << 20)),
+            "longer ago than is remembered"
+        );
     }
 }

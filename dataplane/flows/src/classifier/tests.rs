@@ -92,7 +92,7 @@ pub(crate) fn rules(max: usize) -> impl Strategy<Value = Vec<Rule>> {
     })
 }
 
-fn key() -> impl Strategy<Value = Key> {
+pub(crate) fn key() -> impl Strategy<Value = Key> {
     let octets = (any::<u8>(), any::<u8>(), 0..64u8, any::<u8>());
     (any::<[bool; 3]>(), octets, (0..3u16, 0..3u16), (0..45u16, 0..45u16), 0..3usize).prop_map(
         |([v6, fragment, header], (src, dst, dscp, flags), (port, vlan), (sport, dport), protocol)| {

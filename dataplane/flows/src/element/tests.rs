@@ -246,10 +246,19 @@ fn a_change_that_does_not_concern_a_flow_does_not_reclassify_it() {
     push(&mut bench, &call, 0);
     let c = *bench.element::<Flows>().flow_counters();
     assert_eq!((c.created, c.classified, c.hits, c.revalidated), (1, 1, 1, 1));
-    // Seventeen changes are more than the log remembers.
+    // Of more than are kept as they are the addresses tell.
     for i in 0..17 {
         add(&mut bench, rule(200 + i, dst("10.2.0.0/16"), None));
     }
+    push(&mut bench, &call, 0);
+    let c = *bench.element::<Flows>().flow_counters();
+    assert_eq!((c.classified, c.revalidated), (1, 2));
+    // So many are more than the log remembers.
+    for i in 0..2 * DeltaLog::SPAN {
+        add(&mut bench, rule(1_000 + i, dst(&format!("10.2.{}.{}/32", i / 256, i % 256)), None));
+    }
+    push(&mut bench, &call, 0);
+    add(&mut bench, rule(10_000, dst("10.2.0.0/16"), None));
     push(&mut bench, &call, 0);
     assert_eq!(bench.element::<Flows>().flow_counters().classified, 2);
     // An earlier rule that concerns the flow moves it, once.
