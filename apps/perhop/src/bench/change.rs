@@ -1,8 +1,6 @@
 //! `bench change`: what it takes to make a changed set of rules that the packet path can take over at its next batch, and
 //! what taking it over costs a worker.
 
-mod under_load;
-
 use super::BenchError;
 use super::machine::{self, Watch};
 use super::report::{Metric, Point, Sink, Spread};
@@ -24,15 +22,6 @@ pub struct Options {
     /// Filters changed at a time; without it 1 and 1,000
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     batch: Option<u32>,
-    /// Changes through control while packets pass, beside the same packets without changes
-    #[arg(long, conflicts_with = "batch")]
-    under_load: bool,
-    /// Flows there are, under load
-    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1_000..=1_000_000))]
-    flows: u32,
-    /// Changes a second, under load
-    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    changes_per_second: u32,
     #[command(flatten)]
     pub measured: Runs,
 }
@@ -45,9 +34,6 @@ const CHANGES: u32 = 10_000;
 /// # Errors
 /// Filters beyond a limit of the classifier.
 pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
-    if options.under_load {
-        return under_load::run(options, sink);
-    }
     let cpu = machine::pin_to(options.measured.cpu)?;
     let wrong = |e: &dyn std::fmt::Display| BenchError::Wrong(e.to_string());
     let start = machine::thread_time_ns();

@@ -14,8 +14,7 @@ use super::report::{Metric, Point, Sink, Spread};
 use super::router::{Detection, LAN, Router, Setup, WAN, port_mac};
 use super::traffic::{MIN_FRAME, Payload, Source};
 use perhop_element::{CostConfig, TraceConfig};
-use perhop_graph::control::Control;
-use perhop_graph::router::{EdgeOptions, RouterPlanner, Worker, WorkerEvent};
+use perhop_graph::router::{EdgeOptions, WorkerEvent};
 use perhop_packet::{BUFFER_LEN, Batch, HEADROOM, Pool};
 use perhop_units::Instant;
 use perhop_wire::MacAddr;
@@ -163,11 +162,6 @@ fn check(options: &Options) -> Result<(), BenchError> {
 /// A router between two memories.
 pub(super) struct Rig {
     pub router: Router,
-    feed: Feed,
-}
-
-/// The memories, and what is between them and the worker.
-struct Feed {
     source: Source,
     pool: Pool,
     /// Packets that have left, until their buffers are cold.
@@ -182,28 +176,6 @@ struct Feed {
     sent: u64,
     /// Memory allocations of the measured rounds.
     allocations: u64,
-}
-
-/// What else a worker does between two batches.
-pub(super) type Between<'b> = &'b mut dyn FnMut(&mut Worker, Instant);
-
-/// All of a [`Rig`] but control, which may be on another thread.
-pub(super) struct DataHalf<'r> {
-    worker: &'r mut Worker,
-    feed: &'r mut Feed,
-}
-
-impl DataHalf<'_> {
-    /// As [`Rig::timed_round`].
-    pub fn timed_round(&mut self, between: Between<'_>) -> Result<f64, BenchError> {
-        self.feed.timed_round(self.worker, between)
-    }
-
-    /// A turn without packets.
-    pub fn idle(&mut self, between: Between<'_>) {
-        between(self.worker, self.feed.now);
-        self.feed.send(self.worker);
-    }
 }
 
 impl Rig {
@@ -224,7 +196,8 @@ impl Rig {
         let macs = (MacAddr([2, 0, 0, 0, 3, 1]), port_mac(LAN));
         let Case { flows, packet, new_per_cent, payload, seed, .. } = case;
         let source = Source::new(flows, packet, beyond_cache, new_per_cent, payload, seed, macs);
-        let feed = Feed {
+        Ok(Self {
+            router,
             source,
             pool,
             parked: (0..parked).map(|_| Batch::new()).collect(),
@@ -237,48 +210,33 @@ impl Rig {
             pace_ns: case.pace_ns,
             sent: 0,
             allocations: 0,
-        };
-        Ok(Self { router, feed })
+        })
     }
 
     /// Rounds until connections have reached their steady number.
     pub fn warm_up(&mut self) {
-        let Self { router, feed } = self;
-        for _ in 0..WARM_UP_NS.div_ceil(feed.source.count() as u64 * feed.pace_ns).max(2) {
-            feed.source.renew();
-            feed.round(&mut router.worker, &mut |_, _| {});
+        for _ in 0..WARM_UP_NS.div_ceil(self.source.count() as u64 * self.pace_ns).max(2) {
+            self.source.renew();
+            self.round();
+        }
+    }
+
+    /// Forwards every frame of the source once.
+    fn round(&mut self) {
+        let mut at = 0;
+        while at < self.source.count() {
+            let until = (at + self.batch_len).min(self.source.count());
+            self.turn(at, until);
+            at = until;
         }
     }
 
     /// A round with new flows in their places. Returns ns a packet, of this thread's processor time.
     pub fn timed_round(&mut self) -> Result<f64, BenchError> {
-        self.feed.timed_round(&mut self.router.worker, &mut |_, _| {})
-    }
-
-    /// Control, and all else.
-    pub fn split(&mut self) -> (&mut Control<RouterPlanner>, DataHalf<'_>) {
-        let (control, worker) = self.router.split();
-        (control, DataHalf { worker, feed: &mut self.feed })
-    }
-}
-
-impl Feed {
-    /// Forwards every frame of the source once.
-    fn round(&mut self, worker: &mut Worker, between: Between<'_>) {
-        let mut at = 0;
-        while at < self.source.count() {
-            let until = (at + self.batch_len).min(self.source.count());
-            between(worker, self.now);
-            self.turn(worker, at, until);
-            at = until;
-        }
-    }
-
-    fn timed_round(&mut self, worker: &mut Worker, between: Between<'_>) -> Result<f64, BenchError> {
         self.source.renew();
         let (sent, before) = (self.sent, perhop_bench::allocations());
         let start = machine::thread_time_ns();
-        self.round(worker, between);
+        self.round();
         let took = machine::thread_time_ns() - start;
         self.allocations += perhop_bench::allocations().since(before).count;
         let (sent, count) = (self.sent - sent, self.source.count() as u64);
@@ -290,19 +248,15 @@ impl Feed {
 
     /// One turn of a worker's loop: receive, forward, timers, send.
     #[inline]
-    fn turn(&mut self, worker: &mut Worker, from: usize, until: usize) {
+    fn turn(&mut self, from: usize, until: usize) {
         self.now = Instant(self.now.0 + (until - from) as u64 * self.pace_ns);
         for i in from..until {
             let Some(mut packet) = self.pool.packet(self.source.frame(i)) else { break };
             packet.meta_mut().received_at = self.now;
             self.batch.push(packet);
         }
+        let worker = &mut self.router.worker;
         worker.receive(self.now, LAN, &mut self.batch);
-        self.send(worker);
-    }
-
-    #[inline]
-    fn send(&mut self, worker: &mut Worker) {
         if worker.next_wakeup().is_some_and(|at| at <= self.now) {
             worker.poll(self.now);
         }
@@ -333,7 +287,7 @@ impl Feed {
 /// Measures one point.
 fn measure(options: &Options, case: Case, cpu: usize) -> Result<Point, BenchError> {
     let mut rig = Rig::new(case)?;
-    let count = rig.feed.source.count() as u64;
+    let count = rig.source.count() as u64;
     rig.warm_up();
     let watch = Watch::start();
     let (mut ns, mut rounds) = (Vec::new(), 0);
@@ -362,7 +316,7 @@ fn measure(options: &Options, case: Case, cpu: usize) -> Result<Point, BenchErro
     }
     let mut point = Point { bench: "forward", ..Point::default() };
     point.set_ns(&ns);
-    point.allocs_per_op = Some(rig.feed.allocations as f64 / (count * rounds) as f64);
+    point.allocs_per_op = Some(rig.allocations as f64 / (count * rounds) as f64);
     profiled.describe(&mut point, &ns);
     describe(&mut point, options, case, &rig, cpu);
     point.warnings = watch.warnings();
@@ -408,7 +362,7 @@ fn describe(point: &mut Point, options: &Options, case: Case, rig: &Rig, cpu: us
         ("bytes_per_flow", bytes_per_flow(), "B"),
         ("bytes_per_leaf_class", leaf, "B"),
         ("bytes_per_interior_class", interior, "B"),
-        ("frame_memory", rig.feed.source.bytes() as f64, "B"),
+        ("frame_memory", rig.source.bytes() as f64, "B"),
         ("connections_created", connections as f64, "flow"),
     ];
     for (name, value, unit) in metrics {
@@ -437,8 +391,8 @@ mod tests {
         let mut rig = Rig::new(case).unwrap();
         // Queues and lists reach their lengths.
         rig.timed_round().unwrap();
-        rig.feed.allocations = 0;
+        rig.allocations = 0;
         rig.timed_round().unwrap();
-        assert_eq!(rig.feed.allocations, 0);
+        assert_eq!(rig.allocations, 0);
     }
 }

@@ -188,11 +188,6 @@ impl Router {
         Err(BenchError::Router("the router does not answer".to_owned()))
     }
 
-    /// Both halves, for two threads. What [`Router::submit`] commits later has other identities than theirs.
-    pub fn split(&mut self) -> (&mut Control<RouterPlanner>, &mut Worker) {
-        (&mut self.control, &mut self.worker)
-    }
-
     fn apply(&mut self, mut change: Change) {
         while self.worker.apply(Instant::ZERO, &mut change) == ChangeStep::More {}
     }
