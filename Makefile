@@ -63,6 +63,7 @@ bench: release ## speed of packet path and simulator, one JSON object a line (ne
 	run meter; \
 	run schedule; \
 	run edge; \
+	run flows; \
 	run memory; \
 	run load; \
 	run workers; \

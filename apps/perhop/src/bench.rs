@@ -12,6 +12,7 @@ mod classify;
 mod costs;
 mod detection;
 mod edge;
+mod flows;
 mod forward;
 mod idle;
 mod latency;
@@ -62,6 +63,8 @@ enum Bench {
     Chain(chain::Options),
     /// What a DiffServ edge does with a packet, as flows, filters and classes grow
     Edge(edge::Options),
+    /// The connection table: look-up, first packet and end of a flow
+    Flows(flows::Options),
     /// Memory of a flow and of a class
     Memory(memory::Options),
     /// How long large configurations and many flows take to be there
@@ -130,6 +133,7 @@ pub fn run(args: &Args) -> ExitCode {
         Bench::Meter(options) => meter::run(options, &mut Sink::new(options.measured.json)),
         Bench::Chain(options) => chain::run(options, &mut Sink::new(options.measured.json)),
         Bench::Edge(options) => edge::run(options, &mut Sink::new(options.measured.json)),
+        Bench::Flows(options) => flows::run(options, &mut Sink::new(options.measured.json)),
         Bench::Memory(options) => memory::run(options, &mut Sink::new(options.measured.json)),
         Bench::Load(options) => load::run(options, &mut Sink::new(options.measured.json)),
         Bench::Sim(options) => sim::run(options, &mut Sink::new(options.json)),
