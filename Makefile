@@ -58,6 +58,7 @@ bench: release ## speed of packet path and simulator, one JSON object a line (ne
 	run allocation; \
 	run abr; \
 	run change; \
+	run change --under-load; \
 	if [ -n "$$PERHOP_TEST_DATA" ]; then run classify --rules $$PERHOP_TEST_DATA/classbench/*_10k; fi; \
 	run chain; \
 	run meter; \

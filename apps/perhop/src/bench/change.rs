@@ -1,5 +1,10 @@
 //! `bench change`: what it takes to make a changed set of rules that the packet path can take over at its next batch, and
-//! what taking it over costs a worker.
+//! what taking it over costs a worker. With `--under-load` what changes cost the packets of a router that forwards.
+
+mod changes;
+mod packets;
+mod timed;
+mod under_load;
 
 use super::BenchError;
 use super::machine::{self, Watch};
@@ -20,8 +25,10 @@ pub struct Options {
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     filters: u32,
     /// Filters changed at a time; without it 1 and 1,000
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, conflicts_with = "under_load", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     batch: Option<u32>,
+    #[command(flatten)]
+    loaded: under_load::UnderLoad,
     #[command(flatten)]
     pub measured: Runs,
 }
@@ -29,11 +36,15 @@ pub struct Options {
 /// Filters changed in a run, at least.
 const CHANGES: u32 = 10_000;
 
-/// Measures every sweep point. An operation is one filter inserted or deleted.
+/// Measures every sweep point. An operation is one filter inserted or deleted; under load it is a packet.
 ///
 /// # Errors
-/// Filters beyond a limit of the classifier.
+/// Filters beyond a limit of the classifier; see [`under_load::run`].
 pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
+    if options.loaded.under_load {
+        let point = under_load::run(&options.loaded, options.filters, &options.measured)?;
+        return Ok(sink.point(&point)?);
+    }
     let cpu = machine::pin_to(options.measured.cpu)?;
     let wrong = |e: &dyn std::fmt::Display| BenchError::Wrong(e.to_string());
     let start = machine::thread_time_ns();

@@ -188,6 +188,11 @@ impl Router {
         Err(BenchError::Router("the router does not answer".to_owned()))
     }
 
+    /// Its two halves, for two threads.
+    pub fn into_halves(self) -> (Control<RouterPlanner>, Worker) {
+        (self.control, self.worker)
+    }
+
     fn apply(&mut self, mut change: Change) {
         while self.worker.apply(Instant::ZERO, &mut change) == ChangeStep::More {}
     }
