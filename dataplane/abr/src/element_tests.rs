@@ -163,56 +163,6 @@ fn a_handshake_that_passed_twice_is_believed_to_be_no_longer_than_since_its_firs
     }
 }
 
-/// A SYN/ACK that is on its way for the third time says nothing about a path.
-#[test]
-fn a_handshake_that_took_seconds_bounds_nothing() {
-    let mut wire = Wire::new(vec![policy(1_000_000)]);
-    let answer =
-        |f: build::FrameBuilder| f.flags(SYN | ACK).seq_ack(4999, 1000).tcp(|t| t.options = Wire::options(2));
-    wire.send(CLIENT, |f| f.flags(SYN).seq_ack(999, 0).tcp(|t| t.options = Wire::options(7)));
-    wire.later(100);
-    for wait_ms in [1_000, 2_000] {
-        wire.send(SERVER, answer);
-        wire.later(wait_ms);
-    }
-    wire.send(SERVER, answer);
-    wire.later(20);
-    wire.send(CLIENT, |f| f.seq_ack(1000, 5000).window(500));
-    assert_eq!(wire.flow(false).latency_us.0, 0);
-    wire.send(CLIENT, |f| f.seq_ack(1000, 5000).payload_len(1460));
-    wire.later(100);
-    assert_eq!(wire.send(SERVER, |f| f.seq_ack(5000, 2460).window(60_000)), 60_000);
-    assert!(wire.counter("bypassed_no_latency") > 0);
-}
-
-/// The windows of a sender that sends one segment now and then, to a receiver that waits 200 ms with it, are those of its
-/// rate: nobody could have had more under way.
-#[test]
-fn waits_of_single_segments_behind_a_pause_earn_nothing() {
-    // 1.9 segments in 20 ms.
-    let mut wire = Wire::new(vec![policy(1_140_000)]);
-    wire.send(CLIENT, |f| f.flags(SYN).seq_ack(999, 0).tcp(|t| t.options = Wire::options(7)));
-    wire.later(10);
-    wire.send(SERVER, |f| f.flags(SYN | ACK).seq_ack(4999, 1000).tcp(|t| t.options = Wire::options(2)));
-    wire.later(10);
-    wire.send(CLIENT, |f| f.seq_ack(1000, 5000).window(500));
-    let mut seq = 1000u32;
-    let mut most = 0;
-    for round in 0..60 {
-        // Two at once now and then, which are acknowledged at once, tell how late that is.
-        let segments = if round % 4 == 0 { 2 } else { 1 };
-        for _ in 0..segments {
-            wire.send(CLIENT, |f| f.seq_ack(seq, 5000).payload_len(1460));
-            seq += 1460;
-        }
-        wire.later(if segments == 1 { 210 } else { 10 });
-        let window = u32::from(wire.send(SERVER, |f| f.seq_ack(5000, seq).window(60_000))) << 2;
-        most = most.max(window);
-        wire.later(1_000);
-    }
-    assert!((1460..=3 * 1460).contains(&most), "{most}");
-}
-
 #[test]
 fn an_upload_is_held_at_its_rate_from_the_first_acknowledgment_on() {
     // 1 Mbit/s, 120 ms, 1460 of 1500: 14,600 octets, ten segments; with a thousandth, because the ratio is rounded down to

@@ -9,7 +9,6 @@ use crate::segment::Segment;
 use crate::sequence::octets;
 use crate::settings::{Floor, Latency, LimitedBy};
 use crate::stamps::{Acked, Echoed, Sent};
-use crate::waiting;
 use crate::window::{Bound, Offer, Times, optimal, room_behind_holes};
 use perhop_units::{Bytes, Duration, Instant, Rate};
 use perhop_wire::Layout;
@@ -67,12 +66,8 @@ impl Passing<'_> {
             return;
         }
         let known = c.stamps[d].sent_end();
-        let left_us = c.halves[self.acked].latency.us();
-        let idle = c.stamps[d].is_idle(self.now_us, left_us, waiting::LEAST_US);
         match c.stamps[d].sent(segment.seq, segment.seq_end(), self.now_us, c.is_shut(self.acked)) {
             Sent::Ignored => return,
-            Sent::New if segment.has(flags::SYN) => c.stamps[d].begins(),
-            Sent::New if idle => c.stamps[d].begin_idle(),
             Sent::New => {}
             Sent::Again => {
                 c.halves[d].retransmissions = c.halves[d].retransmissions.saturating_add(1);
@@ -125,11 +120,10 @@ impl Passing<'_> {
             }
             Acked::Again | Acked::Old => (None, None, None, 0),
         };
-        let after_pause = new.is_some() && stamps.end_idle();
         let echoed = self.segment.options.timestamps.and_then(|(_, echo)| {
             stamps.clock_echoed(echo, new.is_some(), self.now_us).filter(|_| sample.is_none())
         });
-        // Of the side towards a sender without time-stamps there may never be anything better.
+        // Of a handshake of which something passed twice there may never be anything better.
         let at_most = at_most.filter(|_| c.halves[self.acked].latency.us() == 0);
         if sample.is_none() && echoed.is_none() && at_most.is_none() {
             return new;
@@ -140,34 +134,25 @@ impl Passing<'_> {
         let how = policy.map_or(Latency::PUBLISHED, |policy| policy.latency);
         let other_us = c.halves[self.direction].latency.us();
         let half = &mut c.halves[self.acked];
-        let mss = u32::from(half.window.mss());
-        // A little beyond a whole segment does not have a receiver acknowledge it at once.
-        let segments = new.map_or(0, |new| new.octets.saturating_add(mss / 2) / mss);
-        // A lone segment behind a pause of the sender waits for its acknowledgment, but no window would have let more go.
-        let is_alone = after_pause && segments <= 1;
-        if let (Some(New { waited_us, .. }), Some(rtt_us), false) = (&mut new, sample, is_alone)
+        if let (Some(New { octets, waited_us, .. }), Some(rtt_us)) = (&mut new, sample)
             && half.latency.us() != 0
         {
+            // A little beyond a whole segment does not have a receiver acknowledge it at once.
+            let mss = u32::from(half.window.mss());
+            let segments = octets.saturating_add(mss / 2) / mss;
             let above_us = rtt_us.saturating_sub(half.latency.us());
             *waited_us = half.waiting.sample(&mut stamps.prompt, segments, above_us, spread);
         }
         let filter = &mut half.latency;
         let sampled = match (sample, echoed) {
-            (Some(us), _) if is_alone => match filter.bound(&how, self.now_us, us, other_us) {
-                Sampled::Refused => return new,
-                sampled => sampled,
-            },
             (Some(us), _) | (None, Some(Echoed::OfData(us))) => {
                 filter.sample(&how, self.now_us, us, other_us)
             }
-            (None, Some(Echoed::OfAck(us))) => {
-                let us = at_most.map_or(us, |most| us.min(most));
-                match filter.bound(&how, self.now_us, us, other_us) {
-                    // It was not shorter: no news.
-                    Sampled::Refused => return new,
-                    sampled => sampled,
-                }
-            }
+            (None, Some(Echoed::OfAck(us))) => match filter.bound(&how, self.now_us, us, other_us) {
+                // It was not shorter: no news.
+                Sampled::Refused => return new,
+                sampled => sampled,
+            },
             (None, None) => match at_most {
                 Some(us) => filter.bound(&how, self.now_us, us, other_us),
                 None => return new,

@@ -13,10 +13,6 @@ use crate::waiting::Prompt;
 /// Stamps of one direction.
 pub(crate) const STAMPS: usize = 4;
 
-/// How long ago, at most, the first copy may have passed of what passed again and is to bound the latency, µs: a first time-out
-/// of 1 s (RFC 6298 §2.1), and a path as long. Behind a longer one the bound would be far from the latency.
-const LONGEST_BOUND_US: u32 = 2_000_000;
-
 /// Octets that may have passed elsewhere: an acknowledgment of more than that beyond what was seen is not believed.
 const UNSEEN: u32 = 1 << 16;
 
@@ -34,8 +30,6 @@ mod mark {
     pub const ECHO_OF_DATA: u8 = 16;
     /// An acknowledgment covered all stamps and more at once.
     pub const AT_ONCE: u8 = 32;
-    /// What is under way began to be sent when the sender had had nothing to send for a while.
-    pub const IDLE: u8 = 64;
 }
 
 /// What is remembered of one direction's segments.
@@ -82,9 +76,8 @@ pub(crate) enum Acked {
         octets: u32,
         /// µs.
         sample: Option<u32>,
-        /// Time since the first copy of the newest segment that it covers passed, µs, up to [`LONGEST_BOUND_US`], where no
-        /// sample is to be had because something passed twice: it is the latency at most. Only of a segment whose first copy was
-        /// seen for certain, which nothing unseen preceded.
+        /// Time since the first copy of the newest segment that it covers passed, µs, where no sample is to be had because
+        /// something passed twice: it is the latency at most.
         at_most: Option<u32>,
         /// How much earlier than that one the segments passed that it covers, on the average, µs.
         spread: u32,
@@ -198,35 +191,6 @@ impl Stamps {
         if again { Sent::Again } else { Sent::New }
     }
 
-    /// The segment that has just passed for the first time was a SYN: nothing precedes it.
-    pub fn begins(&mut self) {
-        if self.len == 1 {
-            self.gaps &= !1;
-        }
-    }
-
-    /// A segment is about to pass; whether its sender has had nothing to send for longer than what is between an acknowledgment
-    /// and the data that it lets go (`left_us`; 0: not known) and `moment_us`.
-    pub fn is_idle(&self, now_us: u32, left_us: u32, moment_us: u32) -> bool {
-        let all = mark::SENT | mark::ACKED;
-        self.marks & all == all
-            && self.sent_end == self.acked
-            && left_us != 0
-            && self.since_acked_us(now_us) > left_us.saturating_add(moment_us)
-    }
-
-    /// What was found by [`Stamps::is_idle`] holds for what is under way.
-    pub fn begin_idle(&mut self) {
-        self.marks |= mark::IDLE;
-    }
-
-    /// Whether what is acknowledged began behind a pause of the sender. What comes next does not.
-    pub fn end_idle(&mut self) -> bool {
-        let was = self.is(mark::IDLE);
-        self.marks &= !mark::IDLE;
-        was
-    }
-
     #[inline]
     fn stamp(&mut self, seq_end: u32, now_us: u32) {
         let mut at = usize::from(self.len);
@@ -295,10 +259,8 @@ impl Stamps {
         } else {
             None
         };
-        let is_whole = covered > 0 && self.ends[covered - 1] == ack && self.gaps >> (covered - 1) & 1 == 0;
-        let at_most = (self.is(mark::DIRTY) && is_whole)
-            .then(|| now_us.wrapping_sub(self.times[covered - 1]))
-            .filter(|us| *us <= LONGEST_BOUND_US);
+        let at_most = (self.is(mark::DIRTY) && covered > 0 && self.ends[covered - 1] == ack)
+            .then(|| now_us.wrapping_sub(self.times[covered - 1]));
         if covered == 1
             && len > 1
             && self.gaps & 2 == 0

@@ -109,7 +109,7 @@ pub(crate) struct Times {
     pub left_us: u32,
     /// Between the new acknowledgment and the one before.
     pub apart_us: u32,
-    /// For how long the receiver waited with this acknowledgment, where that is known and it is of one segment alone; 0 otherwise.
+    /// For how long the receiver waited with this acknowledgment.
     pub waited_us: u32,
 }
 
@@ -280,7 +280,7 @@ impl Window {
         let [given, rounded, most] = [let_send, rounded, step].map(|octets| i64::from(octets) << 8);
         // A window that is farther off than that is on its way; and products with any time stay in their integers.
         let off = (optimal - given).clamp(-MAX_OFF, MAX_OFF);
-        // Of a longer time nothing was under way for a part, or a queue made it long; but for what the receiver waited.
+        // Of a longer time nothing was under way for a part, or a queue made it long.
         let mut owed = off * apart_us.min(rtt_us + waited_us) / rtt_us;
         let unused = i64::from(octets(offer.sent_end.unwrap_or(offer.ack), self.edge)) * apart_us;
         self.waste(unused - i64::from(new) * left_us);
@@ -292,9 +292,7 @@ impl Window {
             // The rate was lowered, nothing owed explains so large a window: what is left of the old one is not taken back.
             self.owe(phase(acknowledged, step));
         } else {
-            // What a flow lacks because of its receiver's waits comes back in a few round trips, not in one burst; eight segments are
-            // enough for waits of ten round trips (`receivers_that_wait…` in tests/closed_loop.rs). What it had too much is taken back
-            // by less, so that it is not held down for long by what a lowered rate or a change of its path let it have.
+            // Of four segments two are given at a time.
             self.owe(credit.clamp(-4 * most, 8 * most - 1));
         }
     }
