@@ -13,6 +13,11 @@ use crate::waiting::Prompt;
 /// Stamps of one direction.
 pub(crate) const STAMPS: usize = 4;
 
+/// Bits of the number of stamps.
+const LEN_BITS: u32 = 3;
+const _: () =
+    assert!(STAMPS < 1 << LEN_BITS && LEN_BITS as usize + STAMPS < 8, "a gap for each stamp and one behind");
+
 /// Octets that may have passed elsewhere: an acknowledgment of more than that beyond what was seen is not believed.
 const UNSEEN: u32 = 1 << 16;
 
@@ -48,9 +53,9 @@ pub(crate) struct Stamps {
     /// Clock value that waits for its echo, and when it passed.
     echo: u32,
     echo_at: u32,
-    len: u8,
-    /// Bit i: there is data without a stamp before the segment of stamp i; bit `len`: behind the last one.
-    gaps: u8,
+    /// How many stamps there are, [`LEN_BITS`]; above them, bit i: there is data without a stamp before the segment of stamp i;
+    /// bit `len`: behind the last one.
+    len_and_gaps: u8,
     marks: u8,
     /// How late acknowledgments are that do not wait.
     pub prompt: Prompt,
@@ -132,6 +137,21 @@ impl Stamps {
     }
 
     #[inline]
+    const fn len(&self) -> usize {
+        (self.len_and_gaps & ((1 << LEN_BITS) - 1)) as usize
+    }
+
+    #[inline]
+    const fn gaps(&self) -> u8 {
+        self.len_and_gaps >> LEN_BITS
+    }
+
+    #[inline]
+    fn keep(&mut self, len: usize, gaps: u8) {
+        self.len_and_gaps = gaps << LEN_BITS | len as u8;
+    }
+
+    #[inline]
     const fn is(&self, mark: u8) -> bool {
         self.marks & mark != 0
     }
@@ -169,7 +189,7 @@ impl Stamps {
             self.marks |= mark::SENT;
             self.sent_end = seq;
             // Where in the number space the receiver stands is not known yet.
-            self.gaps = 1;
+            self.keep(self.len(), 1);
             if self.is(mark::ACKED) && before(seq, self.acked) {
                 // Taken up in mid-life with a segment that is on its way a second time.
                 self.sent_end = self.acked;
@@ -183,7 +203,7 @@ impl Stamps {
         }
         if after(seq_end, self.sent_end) {
             if seq != self.sent_end {
-                self.gaps |= 1 << self.len;
+                self.keep(self.len(), self.gaps() | 1 << self.len());
             }
             self.sent_end = seq_end;
             self.stamp(seq_end, now_us);
@@ -193,27 +213,26 @@ impl Stamps {
 
     #[inline]
     fn stamp(&mut self, seq_end: u32, now_us: u32) {
-        let mut at = usize::from(self.len);
+        let (mut at, mut gaps) = (self.len(), self.gaps());
         if at == STAMPS && !self.is(mark::AT_ONCE) {
-            self.gaps |= 1 << STAMPS;
+            self.keep(at, gaps | 1 << STAMPS);
             return;
         }
         if at == STAMPS {
             // An acknowledgment of many segments is often of all.
-            self.len -= 1;
             at -= 1;
-            self.gaps |= 1 << at;
+            gaps |= 1 << at;
         }
         (self.ends[at], self.times[at]) = (seq_end, now_us);
-        self.len += 1;
+        self.keep(at + 1, gaps);
     }
 
     /// Keeps the newest segment from giving a sample: it will leave later than it passed here.
     pub fn unstamp_newest(&mut self) {
-        if self.len > 0 && self.ends[usize::from(self.len) - 1] == self.sent_end {
-            self.len -= 1;
-            let below = (1u8 << self.len) - 1;
-            self.gaps = self.gaps & below | 1 << self.len;
+        let len = self.len();
+        if len > 0 && self.ends[len - 1] == self.sent_end {
+            let below = (1u8 << (len - 1)) - 1;
+            self.keep(len - 1, self.gaps() & below | 1 << (len - 1));
         }
     }
 
@@ -223,9 +242,9 @@ impl Stamps {
         if !self.is(mark::ACKED) {
             self.marks |= mark::ACKED;
             // What was in flight before counts as acknowledged up to here.
-            self.acked = if self.len > 0 { ack.wrapping_sub(1) } else { ack };
+            self.acked = if self.len() > 0 { ack.wrapping_sub(1) } else { ack };
             self.acked_at = now_us;
-            if self.len == 0 {
+            if self.len() == 0 {
                 return Acked::New { octets: 0, sample: None, at_most: None, spread: 0, apart_us: 0 };
             }
         }
@@ -241,17 +260,17 @@ impl Stamps {
         if !self.is(mark::SENT) || after(ack, self.sent_end) {
             // It acknowledges what did not pass here.
             self.sent_end = ack;
-            (self.len, self.gaps) = (0, 0);
+            self.keep(0, 0);
             self.marks = self.marks & !mark::DIRTY | mark::SENT;
             return Acked::New { octets, sample: None, at_most: None, spread: 0, apart_us: 0 };
         }
-        let len = usize::from(self.len);
+        let (len, gaps) = (self.len(), self.gaps());
         let covered = self.ends[..len].iter().take_while(|end| !after(**end, ack)).count();
         let newest = if self.is(mark::DIRTY) {
             None
         } else if covered > 0 && self.ends[covered - 1] == ack {
             Some(self.times[covered - 1])
-        } else if covered < len && self.gaps >> covered & 1 == 0 {
+        } else if covered < len && gaps >> covered & 1 == 0 {
             // A part of the next one: of a frame that stands for several segments.
             Some(self.times[covered])
         } else if self.is(mark::AT_ONCE) && covered > 0 && covered < len {
@@ -261,10 +280,7 @@ impl Stamps {
         };
         let at_most = (self.is(mark::DIRTY) && covered > 0 && self.ends[covered - 1] == ack)
             .then(|| now_us.wrapping_sub(self.times[covered - 1]));
-        if covered == 1
-            && len > 1
-            && self.gaps & 2 == 0
-            && octets <= 2 * (self.ends[1].wrapping_sub(self.ends[0]))
+        if covered == 1 && len > 1 && gaps & 2 == 0 && octets <= 2 * (self.ends[1].wrapping_sub(self.ends[0]))
         {
             // No more than two segments.
             self.marks &= !mark::AT_ONCE;
@@ -281,12 +297,8 @@ impl Stamps {
         if covered > 0 {
             self.ends.copy_within(covered..len, 0);
             self.times.copy_within(covered..len, 0);
-            self.len -= covered as u8;
-            self.gaps >>= covered;
         }
-        if ack == self.sent_end {
-            self.gaps = 0;
-        }
+        self.keep(len - covered, if ack == self.sent_end { 0 } else { gaps >> covered });
         if self.is(mark::DIRTY) && !before(ack, self.dirty_end) {
             self.marks &= !mark::DIRTY;
         }
@@ -310,7 +322,7 @@ impl Stamps {
     pub fn note_clock(&mut self, value: u32, of_data: bool, now_us: u32) {
         if of_data {
             self.marks |= mark::ECHO | mark::ECHO_OF_DATA;
-        } else if self.is(mark::ECHO) || self.len > 0 {
+        } else if self.is(mark::ECHO) || self.len() > 0 {
             return;
         } else {
             self.marks = self.marks & !mark::ECHO_OF_DATA | mark::ECHO;
