@@ -15,9 +15,11 @@ const MOST_US: u32 = 500_000;
 /// Unit of the mean wait, µs.
 const UNIT_US: u32 = 16;
 /// Unit of how far acknowledgments of two segments are above the latency, µs.
-const ABOVE_UNIT_US: u32 = 1_024;
+const ABOVE_UNIT_US: u32 = 512;
+/// They are as far above it as can be kept (1.05 s) or farther: by how much another one is later is not known.
+const SATURATED: u16 = (1 << 11) - 1;
 /// No acknowledgment of two segments yet.
-const UNKNOWN: u8 = 0xff;
+const UNKNOWN: u16 = u16::MAX;
 
 /// The mean wait of one direction's data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,7 +29,7 @@ pub(crate) struct Waiting(u16);
 /// How late acknowledgments are that do not wait: the mean of those of two and more segments above the latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
-pub(crate) struct Prompt(u8);
+pub(crate) struct Prompt(u16);
 
 impl Default for Prompt {
     fn default() -> Self {
@@ -36,13 +38,21 @@ impl Default for Prompt {
 }
 
 impl Prompt {
-    /// An acknowledgment came `above_us` above the latency; it counts by 1/`part`.
+    /// An acknowledgment came `above_us` above the latency; it counts by 1/`part`, rounded away from the old value, so that a
+    /// queue that is too long to be kept gets there.
     #[inline]
     fn settle(&mut self, above_us: u32, part: i32) {
-        let now = (above_us / ABOVE_UNIT_US).min(u32::from(UNKNOWN) - 1) as i32;
+        let now = (above_us / ABOVE_UNIT_US).min(u32::from(SATURATED)) as i32;
         let known = if self.0 == UNKNOWN { now } else { i32::from(self.0) };
-        let step = (now - known + (now - known).signum() * part / 2) / part;
-        self.0 = (known + step) as u8;
+        let step = (now - known + (now - known).signum() * (part - 1)) / part;
+        self.0 = (known + step) as u16;
+    }
+
+    /// How much later than those of two segments an acknowledgment is that came `above_us` above the latency, µs; `None` while
+    /// that is not known.
+    #[inline]
+    fn later_us(self, above_us: u32) -> Option<u32> {
+        (self.0 < SATURATED).then(|| above_us.saturating_sub(u32::from(self.0) * ABOVE_UNIT_US))
     }
 }
 
@@ -61,7 +71,7 @@ impl Waiting {
         let waited = match segments {
             1 if prompt.0 == UNKNOWN => return 0,
             1 => {
-                let waited = above_us.saturating_sub(u32::from(prompt.0) * ABOVE_UNIT_US);
+                let waited = prompt.later_us(above_us).unwrap_or(0);
                 // A receiver that has ceased to wait acknowledges one by one; then this is how late they are.
                 prompt.settle(above_us, 32);
                 if waited < LEAST_US { 0 } else { waited }
@@ -96,13 +106,15 @@ mod tests {
     #[test]
     fn the_last_of_three_waits_for_the_timer() {
         // A third of all segments is 40 ms late, whatever the queue.
-        for queue in [0, 15_000, 150_000] {
+        for queue in [0, 15_000, 150_000, 300_000, 700_000, 980_000] {
             let mean = mean(&[(2, queue, 0), (1, queue + 40_000, 0)]);
             assert!((10_500..=15_000).contains(&mean), "{mean}");
         }
         // Five segments, and a timer of 200 ms.
-        let mean = mean(&[(2, 5_000, 0), (2, 6_000, 0), (1, 205_000, 0)]);
-        assert!((32_000..=42_000).contains(&mean), "{mean}");
+        let five = mean(&[(2, 5_000, 0), (2, 6_000, 0), (1, 205_000, 0)]);
+        assert!((32_000..=42_000).contains(&five), "{five}");
+        // Of a queue that lasts longer than is kept no difference is known.
+        assert_eq!(mean(&[(2, 2_000_000, 0), (1, 2_040_000, 0)]), 0);
     }
 
     #[test]
@@ -115,8 +127,23 @@ mod tests {
     fn nothing_is_added_where_nobody_waits() {
         assert_eq!(mean(&[(1, 0, 0), (1, 90_000, 0), (1, 30_000, 0)]), 0, "each segment is acknowledged");
         assert_eq!(mean(&[(2, 30_000, 0), (2, 60_000, 0), (4, 20_000, 0)]), 0);
+        for queue in [280_000, 700_000, 1_000_000, 2_000_000, 60_000_000] {
+            let singles = [(2, queue, 0), (1, queue, 0), (1, queue + 15_000, 0)];
+            assert_eq!(mean(&singles), 0, "a queue of {queue} µs");
+        }
         let queues_vary = [(2, 30_000, 0), (1, 45_000, 0), (2, 20_000, 0), (1, 25_000, 0)];
         assert_eq!(mean(&queues_vary), 0);
+    }
+
+    /// What was read as a wait made windows longer, they the queue, and it the wait, where the queue was longer than is kept.
+    #[test]
+    fn a_queue_that_grows_beyond_what_is_kept_and_drains_adds_nothing() {
+        let (mut waiting, mut prompt) = (Waiting::default(), Prompt::default());
+        for queue in (0..3_000).chain((0..3_000).rev()).map(|ms| ms * 1_000) {
+            waiting.sample(&mut prompt, 2, queue, 0);
+            assert_eq!(waiting.sample(&mut prompt, 1, queue + 5_000, 0), 0, "{queue}");
+            assert_eq!(waiting.us(), 0, "{queue}");
+        }
     }
 
     #[test]
