@@ -4,9 +4,10 @@
 //! segments under way has one of them acknowledged late each time, so the window that its rate needs is larger: by Little's
 //! law what is under way is the rate times the mean time until it is acknowledged.
 //!
-//! Of an acknowledgment of several segments it shows when each of them passed. An acknowledgment of a single segment of a receiver that otherwise acknowledges two has waited, if it comes much later
-//! than those of two do. Both meet the same queues, so their difference does not take queues for waiting, and nothing is
-//! added where every segment is acknowledged.
+//! Of an acknowledgment of several segments it shows when each of them passed. An acknowledgment of a single segment of a receiver
+//! that lately acknowledged two has waited, if it comes much later than those of two do. Both meet the same queues, so their
+//! difference does not take queues for waiting, and nothing is added where every segment is acknowledged, or where the
+//! queue is longer than is kept.
 
 /// What a wait is at least, µs. Timers of receivers are 40 ms and more; queues let single acknowledgments differ by less.
 const LEAST_US: u32 = 20_000;
@@ -16,43 +17,70 @@ const MOST_US: u32 = 500_000;
 const UNIT_US: u32 = 16;
 /// Unit of how far acknowledgments of two segments are above the latency, µs.
 const ABOVE_UNIT_US: u32 = 512;
-/// They are as far above it as can be kept (1.05 s) or farther: by how much another one is later is not known.
-const SATURATED: u16 = (1 << 11) - 1;
-/// No acknowledgment of two segments yet.
-const UNKNOWN: u16 = u16::MAX;
+/// Bits of that in [`Prompt`]. When all are set they are as far above it as can be kept (1.05 s) or farther: by how much another one
+/// is later is not known.
+const ABOVE_BITS: u32 = 11;
+const SATURATED: u16 = (1 << ABOVE_BITS) - 1;
+/// After so many of one segment, one after the other, how late those of two are is not known any more: a queue may have changed.
+const LATELY: u16 = 16;
 
 /// The mean wait of one direction's data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct Waiting(u16);
 
-/// How late acknowledgments are that do not wait: the mean of those of two and more segments above the latency.
+/// How late acknowledgments are that do not wait: the mean of those of two and more segments above the latency, in the lower
+/// [`ABOVE_BITS`]; above them how many of one segment have come since, [`LATELY`] at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct Prompt(u16);
 
 impl Default for Prompt {
     fn default() -> Self {
-        Self(UNKNOWN)
+        Self::new(0, LATELY)
     }
 }
 
 impl Prompt {
+    const fn new(above: u16, singles: u16) -> Self {
+        Self(singles << ABOVE_BITS | above)
+    }
+
+    /// In units of [`ABOVE_UNIT_US`].
+    const fn above(self) -> u16 {
+        self.0 & SATURATED
+    }
+
+    const fn singles(self) -> u16 {
+        self.0 >> ABOVE_BITS
+    }
+
     /// An acknowledgment came `above_us` above the latency; it counts by 1/`part`, rounded away from the old value, so that a
     /// queue that is too long to be kept gets there.
     #[inline]
-    fn settle(&mut self, above_us: u32, part: i32) {
-        let now = (above_us / ABOVE_UNIT_US).min(u32::from(SATURATED)) as i32;
-        let known = if self.0 == UNKNOWN { now } else { i32::from(self.0) };
+    fn settled(self, above_us: u32, part: i32) -> u16 {
+        let (now, known) =
+            ((above_us / ABOVE_UNIT_US).min(u32::from(SATURATED)) as i32, i32::from(self.above()));
         let step = (now - known + (now - known).signum() * (part - 1)) / part;
-        self.0 = (known + step) as u16;
+        (known + step) as u16
     }
 
-    /// How much later than those of two segments an acknowledgment is that came `above_us` above the latency, µs; `None` while
-    /// that is not known.
+    /// An acknowledgment of two or more segments.
     #[inline]
-    fn later_us(self, above_us: u32) -> Option<u32> {
-        (self.0 < SATURATED).then(|| above_us.saturating_sub(u32::from(self.0) * ABOVE_UNIT_US))
+    fn several(&mut self, above_us: u32) {
+        // What was long ago says nothing of the queue that there is now.
+        let part = if self.singles() < LATELY { 4 } else { 1 };
+        *self = Self::new(self.settled(above_us, part), 0);
+    }
+
+    /// An acknowledgment of one segment: how much later it is than those of two, µs; `None` while that is not known.
+    #[inline]
+    fn single(&mut self, above_us: u32) -> Option<u32> {
+        let known = self.singles() < LATELY && self.above() < SATURATED;
+        let later_us = above_us.saturating_sub(u32::from(self.above()) * ABOVE_UNIT_US);
+        // It may be a queue that has become longer: then this is how late the next ones of two will be.
+        *self = Self::new(self.settled(above_us, 32), (self.singles() + 1).min(LATELY));
+        known.then_some(later_us)
     }
 }
 
@@ -69,15 +97,9 @@ impl Waiting {
     pub fn sample(&mut self, prompt: &mut Prompt, segments: u32, above_us: u32, spread_us: u32) -> u32 {
         let segments = segments.clamp(1, 8);
         let waited = match segments {
-            1 if prompt.0 == UNKNOWN => return 0,
-            1 => {
-                let waited = prompt.later_us(above_us).unwrap_or(0);
-                // A receiver that has ceased to wait acknowledges one by one; then this is how late they are.
-                prompt.settle(above_us, 32);
-                if waited < LEAST_US { 0 } else { waited }
-            }
+            1 => prompt.single(above_us).filter(|later_us| *later_us >= LEAST_US).unwrap_or(0),
             _ => {
-                prompt.settle(above_us, 4);
+                prompt.several(above_us);
                 spread_us
             }
         };
@@ -158,6 +180,25 @@ mod tests {
             waiting.sample(&mut prompt, 1, 60_000, 0);
         }
         assert_eq!(waiting.us(), 0);
+    }
+
+    /// Without any of two segments lately a queue that steps up is not told from a receiver that waits.
+    #[test]
+    fn a_single_acknowledgment_waits_only_among_those_of_two_segments() {
+        for (singles, waited) in [(0, 100_000), (15, 100_000), (16, 0), (1_000, 0)] {
+            let (mut waiting, mut prompt) = (Waiting::default(), Prompt::default());
+            waiting.sample(&mut prompt, 2, 0, 0);
+            for _ in 0..singles {
+                assert_eq!(waiting.sample(&mut prompt, 1, 0, 0), 0);
+            }
+            assert_eq!(waiting.sample(&mut prompt, 1, 100_000, 0), waited, "the one after {singles}");
+            // The next two segments say how late those are now, whatever the queue was before.
+            if singles > 16 {
+                waiting.sample(&mut prompt, 2, 100_000, 0);
+                assert_eq!(waiting.sample(&mut prompt, 1, 105_000, 0), 0);
+                assert_eq!(waiting.us(), 0);
+            }
+        }
     }
 
     #[test]
