@@ -163,6 +163,31 @@ fn a_handshake_that_passed_twice_is_believed_to_be_no_longer_than_since_its_firs
     }
 }
 
+/// A first time-out and the path after it are borne with; windows that are for more would hold nothing.
+#[test]
+fn a_handshake_that_was_answered_after_the_second_time_out_tells_no_latency() {
+    for (waited_ms, left_us) in [(1_000, 1_020_000), (1_480, 1_500_000), (1_481, 0), (3_000, 0), (7_000, 0)] {
+        let mut wire = Wire::new(vec![policy(1_000_000)]);
+        wire.send(CLIENT, |f| f.flags(SYN).seq_ack(999, 0).tcp(|t| t.options = Wire::options(7)));
+        wire.later(100);
+        for wait_ms in [0, waited_ms] {
+            wire.later(wait_ms);
+            wire.send(SERVER, |f| {
+                f.flags(SYN | ACK).seq_ack(4999, 1000).tcp(|t| t.options = Wire::options(2))
+            });
+        }
+        wire.later(20);
+        wire.send(CLIENT, |f| f.seq_ack(1000, 5000).window(500));
+        assert_eq!(wire.flow(false).latency_us, (left_us, 100_000));
+        wire.send(CLIENT, |f| f.seq_ack(1000, 5000).payload_len(1460));
+        wire.later(100);
+        let bypassed = wire.counter("bypassed_no_latency");
+        let window = wire.send(SERVER, |f| f.seq_ack(5000, 2460).window(60_000));
+        assert_eq!(window == 60_000, left_us == 0, "{waited_ms}: {window}");
+        assert_eq!(wire.counter("bypassed_no_latency") - bypassed, u64::from(left_us == 0), "{waited_ms}");
+    }
+}
+
 #[test]
 fn an_upload_is_held_at_its_rate_from_the_first_acknowledgment_on() {
     // 1 Mbit/s, 120 ms, 1460 of 1500: 14,600 octets, ten segments; with a thousandth, because the ratio is rounded down to

@@ -21,6 +21,12 @@ const SEEN_MSS: u32 = 1_460;
 /// The most that a link is believed to add to a packet, bytes.
 const MAX_OVERHEAD: u32 = 65_535;
 
+/// The longest time from the first copy of a segment to its acknowledgment that is believed to bound the latency where nothing
+/// better is known, µs: a first time-out is 1 s (RFC 6298 §2), and half a second is for the path on one side. After a second
+/// time-out, 3 s and more behind the first copy, a window for such a latency would hold nothing: it would be for tens of
+/// times the rate, and be shown as controlled.
+const MOST_AT_MOST_US: u32 = 1_500_000;
+
 /// Round trips at its rate for which a flow that had to send something again is taken for one that loses on the way: losses of
 /// 0.05 % come as often with windows of 64 segments.
 const LOSSY_ROUNDS: u64 = 32;
@@ -123,8 +129,8 @@ impl Passing<'_> {
         let echoed = self.segment.options.timestamps.and_then(|(_, echo)| {
             stamps.clock_echoed(echo, new.is_some(), self.now_us).filter(|_| sample.is_none())
         });
-        // Of a handshake of which something passed twice there may never be anything better.
-        let at_most = at_most.filter(|_| c.halves[self.acked].latency.us() == 0);
+        // Of the side towards a sender that hears no data there may never be anything better.
+        let at_most = at_most.filter(|us| *us <= MOST_AT_MOST_US && c.halves[self.acked].latency.us() == 0);
         if sample.is_none() && echoed.is_none() && at_most.is_none() {
             return new;
         }
