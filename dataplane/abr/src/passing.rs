@@ -91,6 +91,9 @@ impl Passing<'_> {
             // It may have to wait behind held acknowledgments.
             c.stamps[d].unstamp_newest();
         }
+        if segment.has(flags::SYN) && known.is_none() {
+            c.stamps[d].opens();
+        }
         self.choose(c, policies, frame);
         if segment.payload == 0 {
             return;

@@ -35,6 +35,8 @@ mod mark {
     pub const ECHO_OF_DATA: u8 = 16;
     /// An acknowledgment covered all stamps and more at once.
     pub const AT_ONCE: u8 = 32;
+    /// The first stamp is that of a SYN.
+    pub const OPENS: u8 = 64;
 }
 
 /// What is remembered of one direction's segments.
@@ -82,7 +84,7 @@ pub(crate) enum Acked {
         /// µs.
         sample: Option<u32>,
         /// Time since the first copy of the newest segment that it covers passed, µs, where no sample is to be had because
-        /// something passed twice: it is the latency at most.
+        /// something passed twice: it is the latency at most. `None` too where an earlier copy may have passed unseen.
         at_most: Option<u32>,
         /// How much earlier than that one the segments passed that it covers, on the average, µs.
         spread: u32,
@@ -211,6 +213,13 @@ impl Stamps {
         if again { Sent::Again } else { Sent::New }
     }
 
+    /// What was sent last is a SYN. If it was seen first, nothing of this direction passed before it.
+    pub fn opens(&mut self) {
+        if !self.is(mark::ACKED) && self.len() == 1 {
+            self.marks |= mark::OPENS;
+        }
+    }
+
     #[inline]
     fn stamp(&mut self, seq_end: u32, now_us: u32) {
         let (mut at, mut gaps) = (self.len(), self.gaps());
@@ -261,7 +270,7 @@ impl Stamps {
             // It acknowledges what did not pass here.
             self.sent_end = ack;
             self.keep(0, 0);
-            self.marks = self.marks & !mark::DIRTY | mark::SENT;
+            self.marks = self.marks & !(mark::DIRTY | mark::OPENS) | mark::SENT;
             return Acked::New { octets, sample: None, at_most: None, spread: 0, apart_us: 0 };
         }
         let (len, gaps) = (self.len(), self.gaps());
@@ -278,8 +287,11 @@ impl Stamps {
         } else {
             None
         };
-        let at_most = (self.is(mark::DIRTY) && covered > 0 && self.ends[covered - 1] == ack)
+        // What is behind data that did not pass here may have passed elsewhere first, as they did.
+        let unsure = gaps & ((1 << covered) - 1) & !u8::from(self.is(mark::OPENS));
+        let at_most = (self.is(mark::DIRTY) && covered > 0 && self.ends[covered - 1] == ack && unsure == 0)
             .then(|| now_us.wrapping_sub(self.times[covered - 1]));
+        self.marks &= !mark::OPENS;
         if covered == 1 && len > 1 && gaps & 2 == 0 && octets <= 2 * (self.ends[1].wrapping_sub(self.ends[0]))
         {
             // No more than two segments.

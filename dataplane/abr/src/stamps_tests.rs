@@ -9,6 +9,13 @@ fn sample(stamps: &mut Stamps, ack: u32, now: u32) -> Option<u32> {
     }
 }
 
+fn at_most(stamps: &mut Stamps, ack: u32, now: u32) -> Option<u32> {
+    match stamps.acknowledged(ack, now) {
+        Acked::New { sample: None, at_most, .. } => at_most,
+        _ => None,
+    }
+}
+
 /// A direction whose SYN at 999 has been acknowledged, at time 0.
 fn open() -> Stamps {
     let mut s = Stamps::default();
@@ -151,6 +158,51 @@ fn taken_up_in_mid_life() {
     assert_eq!(sample(&mut s, 9000, 70), None);
     assert_eq!(s.sent(9000, 9100, 80, false), Sent::New);
     assert_eq!(sample(&mut s, 9100, 90), Some(10));
+}
+
+#[test]
+fn of_what_passed_twice_the_first_copy_counts_if_it_was_seen() {
+    // A SYN, and what is acknowledged with it.
+    for last in [1000, 1100] {
+        let mut s = Stamps::default();
+        s.sent(999, 1000, 0, false);
+        s.opens();
+        s.sent(999, 1000, 1_000, false);
+        s.sent(1000, 1100, 1_010, false);
+        assert_eq!(at_most(&mut s, last, 1_050), Some(if last == 1000 { 1_050 } else { 40 }));
+    }
+    // Taken up with a segment that may have passed before, elsewhere or unseen; what comes behind it has not.
+    for acknowledgment_first in [false, true] {
+        let mut s = Stamps::default();
+        if acknowledgment_first {
+            s.acknowledged(5000, 0);
+        }
+        for now in [0, 300] {
+            s.sent(5000, 5100, now, false);
+        }
+        s.sent(5100, 5200, 310, false);
+        assert_eq!(at_most(&mut s, 5100, 320), None);
+        assert_eq!(
+            at_most(&mut s, 5200, 330),
+            None,
+            "nothing passed twice any more, so it is a sample or nothing"
+        );
+        s.sent(5200, 5300, 400, false);
+        s.sent(5200, 5300, 500, false);
+        assert_eq!(at_most(&mut s, 5300, 520), Some(120));
+    }
+    // Something before it was not seen, so it may not have been either; and a SYN that is late opens nothing.
+    let mut s = open();
+    s.sent(1100, 1200, 100, false);
+    s.sent(1100, 1200, 200, false);
+    assert_eq!(at_most(&mut s, 1200, 250), None);
+    let mut s = Stamps::default();
+    s.acknowledged(5000, 0);
+    for now in [0, 300] {
+        s.sent(5000, 5100, now, false);
+        s.opens();
+    }
+    assert_eq!(at_most(&mut s, 5100, 320), None);
 }
 
 #[test]
