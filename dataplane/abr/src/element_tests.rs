@@ -188,6 +188,24 @@ fn a_handshake_that_was_answered_after_the_second_time_out_tells_no_latency() {
     }
 }
 
+/// A receiver echoes the clock of the oldest segment that it acknowledges (RFC 7323 §4.3), here of the one that passed twice.
+#[test]
+fn an_echo_is_no_longer_than_since_the_first_copy_of_what_is_acknowledged() {
+    let mut wire = Wire::new(vec![policy(1_000_000)]);
+    wire.open();
+    let clock =
+        |value: u32| move |f: build::FrameBuilder| f.tcp(|t| t.options.timestamps = Some((value, value)));
+    wire.send(CLIENT, |f| clock(1)(f.seq_ack(1000, 5000).payload_len(1000)));
+    wire.later(300);
+    wire.send(CLIENT, |f| clock(2)(f.seq_ack(1000, 5000).payload_len(1000)));
+    wire.later(50);
+    wire.send(CLIENT, |f| clock(3)(f.seq_ack(2000, 5000).payload_len(1000)));
+    wire.later(100);
+    wire.send(SERVER, |f| clock(2)(f.seq_ack(5000, 3000).window(60_000)));
+    assert_eq!(wire.flow(false).latency_us, (20_000, 100_000), "150 ms since the second copy");
+    assert_eq!(wire.counter("samples"), 3);
+}
+
 #[test]
 fn an_upload_is_held_at_its_rate_from_the_first_acknowledgment_on() {
     // 1 Mbit/s, 120 ms, 1460 of 1500: 14,600 octets, ten segments; with a thousandth, because the ratio is rounded down to

@@ -132,6 +132,7 @@ impl Passing<'_> {
         let echoed = self.segment.options.timestamps.and_then(|(_, echo)| {
             stamps.clock_echoed(echo, new.is_some(), self.now_us).filter(|_| sample.is_none())
         });
+        let echoed = echoed.map(|echoed| echoed.within(at_most));
         // Of the side towards a sender that hears no data there may never be anything better.
         let at_most = at_most.filter(|us| *us <= MOST_AT_MOST_US && c.halves[self.acked].latency.us() == 0);
         if sample.is_none() && echoed.is_none() && at_most.is_none() {

@@ -106,6 +106,18 @@ pub(crate) enum Echoed {
     OfAck(u32),
 }
 
+impl Echoed {
+    /// The same, where the latency is known to be `at_most` so many µs: the copy whose clock is echoed may have waited at the
+    /// receiver for what passed later.
+    pub fn within(self, at_most: Option<u32>) -> Self {
+        let least = |us: u32| at_most.map_or(us, |most| us.min(most));
+        match self {
+            Self::OfData(us) => Self::OfData(least(us)),
+            Self::OfAck(us) => Self::OfAck(least(us)),
+        }
+    }
+}
+
 impl Stamps {
     /// End of what was sent, if anything was.
     pub fn sent_end(&self) -> Option<u32> {
