@@ -27,6 +27,10 @@ const MAX_OVERHEAD: u32 = 65_535;
 /// times the rate, and be shown as controlled.
 const MOST_AT_MOST_US: u32 = 1_500_000;
 
+/// What a sender is late at least that does not use the room it has, beyond the latency to it, µs: data may wait on their way to
+/// here.
+const LEAST_IDLE_US: u32 = 20_000;
+
 /// Round trips at its rate for which a flow that had to send something again is taken for one that loses on the way: losses of
 /// 0.05 % come as often with windows of 64 segments.
 const LOSSY_ROUNDS: u64 = 32;
@@ -144,25 +148,35 @@ impl Passing<'_> {
         let how = policy.map_or(Latency::PUBLISHED, |policy| policy.latency);
         let other_us = c.halves[self.direction].latency.us();
         let half = &mut c.halves[self.acked];
-        if let (Some(New { octets, waited_us, .. }), Some(rtt_us)) = (&mut new, sample)
+        let mut lone = false;
+        if let (Some(New { octets, apart_us, waited_us }), Some(rtt_us)) = (&mut new, sample)
             && half.latency.us() != 0
         {
             // A little beyond a whole segment does not have a receiver acknowledge it at once.
             let mss = u32::from(half.window.mss());
             let segments = octets.saturating_add(mss / 2) / mss;
             let above_us = rtt_us.saturating_sub(half.latency.us());
-            *waited_us = half.waiting.sample(&mut stamps.prompt, segments, above_us, spread);
+            // For what a sender does not send, though it may, a receiver waits in vain: that is the sender's time, neither the
+            // window's nor the path's.
+            let idle = apart_us.saturating_sub(other_us) > LEAST_IDLE_US
+                && stamps.sent_end().is_some_and(|sent_end| half.window.has_room(sent_end));
+            if !idle {
+                *waited_us = half.waiting.sample(&mut stamps.prompt, segments, above_us, spread);
+            }
+            lone = idle && segments <= 1;
         }
         let filter = &mut half.latency;
         let sampled = match (sample, echoed) {
-            (Some(us), _) | (None, Some(Echoed::OfData(us))) => {
+            (Some(us), _) | (None, Some(Echoed::OfData(us))) if !lone => {
                 filter.sample(&how, self.now_us, us, other_us)
             }
-            (None, Some(Echoed::OfAck(us))) => match filter.bound(&how, self.now_us, us, other_us) {
-                // It was not shorter: no news.
-                Sampled::Refused => return new,
-                sampled => sampled,
-            },
+            // There may be more in it than the path: if it is not shorter, it is no news.
+            (Some(us), _) | (None, Some(Echoed::OfData(us) | Echoed::OfAck(us))) => {
+                match filter.bound(&how, self.now_us, us, other_us) {
+                    Sampled::Refused => return new,
+                    sampled => sampled,
+                }
+            }
             (None, None) => match at_most {
                 Some(us) => filter.bound(&how, self.now_us, us, other_us),
                 None => return new,

@@ -426,6 +426,12 @@ impl Window {
         }
     }
 
+    /// Whether there is room for a segment behind data up to `sent_end`. Of a window that is not limited nobody knows.
+    #[inline]
+    pub fn has_room(&self, sent_end: u32) -> bool {
+        self.limit != 0 && !before(self.edge, sent_end.wrapping_add(u32::from(self.mss)))
+    }
+
     /// Whether data up to `sent_end` use the window up to less than a segment and what is still on its way to here.
     #[inline]
     pub fn is_used_up(&self, sent_end: u32, on_its_way: u32) -> bool {

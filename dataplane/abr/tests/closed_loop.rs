@@ -38,6 +38,8 @@ fn policy(id: u32, rate_bps: u64, dst_ports: std::ops::RangeInclusive<u16>) -> P
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Open,
+    /// The sender has data up to this number.
+    Write(u32),
     /// Comes to the receiver: number of the segment's end.
     Data(u32),
     /// The receiver has waited for more than this long enough.
@@ -56,6 +58,8 @@ struct Flow {
     right_edge: u32,
     congestion: u32,
     taken: u64,
+    /// End of what the sender has to send.
+    written: u32,
     /// What the receiver has, and what of it is acknowledged.
     arrived: u32,
     answered: u32,
@@ -85,6 +89,7 @@ impl World {
             right_edge: 1,
             congestion: 10 * MSS,
             taken: 0,
+            written: u32::MAX,
             arrived: 1,
             answered: 1,
         };
@@ -171,7 +176,7 @@ impl World {
     fn send(&mut self, us: u64, n: usize) {
         loop {
             let flow = &self.flows[n];
-            let allowed = flow.right_edge.min(flow.acked + flow.congestion);
+            let allowed = flow.right_edge.min(flow.acked + flow.congestion).min(flow.written);
             if flow.next + MSS > allowed {
                 return;
             }
@@ -183,8 +188,12 @@ impl World {
     }
 
     fn run(&mut self, until_s: u64) {
+        self.run_until_us(until_s * 1_000_000);
+    }
+
+    fn run_until_us(&mut self, until_us: u64) {
         while let Some(Reverse((us, _, n, event))) = self.events.pop() {
-            if us >= until_s * 1_000_000 {
+            if us >= until_us {
                 self.at(us, n, event);
                 return;
             }
@@ -192,6 +201,10 @@ impl World {
                 Event::Open => {
                     self.through(us, n, true, (SYN, 0, 0), 0);
                     self.forward(us, n, 1, 0);
+                }
+                Event::Write(end) => {
+                    self.flows[n].written = end;
+                    self.send(us, n);
                 }
                 Event::Data(end) => {
                     let flow = &mut self.flows[n];
@@ -333,5 +346,54 @@ fn receivers_that_wait_get_what_the_rate_says() {
         }
         all.sort_by(f64::total_cmp);
         println!("{segments} segments: {:.3} to {:.3} of the rate", all[0], all[all.len() - 1]);
+    }
+}
+
+/// The most segments more than its rate that a flow has had over any time, from the end of `from_s` on.
+fn excess(world: &mut World, from_s: u64, to_s: u64, rate_bps: u64) -> f64 {
+    world.run(from_s);
+    let taken = |world: &World| world.flows[0].taken as f64 / f64::from(MSS);
+    let (mut least, mut most) = (taken(world), 0.0f64);
+    for ms in 1..=(to_s - from_s) * 1_000 {
+        world.run_until_us(from_s * 1_000_000 + ms * 1_000);
+        let ahead = taken(world) - rate_bps as f64 * ms as f64 / 1_000.0 / 12_000.0;
+        (least, most) = (least.min(ahead), most.max(ahead - least));
+    }
+    most
+}
+
+/// What a receiver waits with the last segment of a sender that has no more to send is the sender's time.
+#[test]
+fn a_sender_that_was_idle_is_not_owed_what_its_receiver_waited() {
+    for (one_way_ms, wait_ms, tenths) in [
+        (10, 40, 37),
+        (20, 200, 37),
+        (60, 200, 11),
+        (60, 200, 15),
+        (100, 500, 11),
+        (60, 500, 37),
+        (60, 500, 55),
+    ] {
+        let rate_bps = 1500 * 8 * 1000 * tenths / 10 / (2 * one_way_ms);
+        let ran = |times: u32, segments: u32| {
+            let mut world = World::new(vec![policy(0, rate_bps, 80..=80)], std::iter::once(80));
+            (world.link_bps, world.one_way_us, world.receivers_wait_us) =
+                (1_000_000_000, one_way_ms * 1000, wait_ms * 1000);
+            world.run(20);
+            let stop = world.flows[0].next;
+            world.at(20_000_000, 0, Event::Write(stop));
+            for n in 1..=times {
+                world.at(22_000_000 + u64::from(n) * 1_000_000, 0, Event::Write(stop + n * segments * MSS));
+            }
+            world.at(36_000_000, 0, Event::Write(u32::MAX));
+            excess(&mut world, 36, 46, rate_bps)
+        };
+        let none = ran(0, 1);
+        for (times, segments) in [(1, 1), (10, 1), (1, 3), (10, 3)] {
+            let got = ran(times, segments);
+            let case = format!("{one_way_ms} ms one way, waits of {wait_ms}, {tenths} tenths of a segment");
+            // Where in a round trip it begins again is worth a segment or two.
+            assert!(got <= none + 2.0, "{case}: {got} after {times} times {segments}, {none} without");
+        }
     }
 }
