@@ -90,6 +90,9 @@ impl Passing<'_> {
         if let Some(known) = known {
             let after_us = c.stamps[d].since_acked_us(self.now_us);
             c.halves[d].window.came(segment.payload, octets(known, segment.seq_end()), after_us);
+            if c.stamps[d].acked() == Some(known) && self.is_late(c, after_us) {
+                c.stamps[d].ends_idleness();
+            }
         }
         if c.has(self.acked, mark::PACED) {
             // It may have to wait behind held acknowledgments.
@@ -123,15 +126,25 @@ impl Passing<'_> {
         }
     }
 
+    /// Whether data come so long after an acknowledgment let them go that their sender did not have them then. Queues on the way to
+    /// here may be as long as the path.
+    fn is_late(&self, c: &Connection, after_us: u32) -> bool {
+        let [right_us, left_us] = [self.direction, self.acked].map(|d| c.halves[d].latency.us());
+        let least_us = LEAST_IDLE_US.max(right_us.saturating_add(left_us));
+        // Acknowledgments that are held back leave later than they pass.
+        after_us.saturating_sub(left_us) > least_us && !c.has(self.direction, mark::PACED)
+    }
+
     /// What an acknowledgment tells about the latency. What it acknowledges anew.
     #[inline]
     pub fn measure(&self, c: &mut Connection, policies: &Policies, counters: &mut Counters) -> Option<New> {
         let stamps = &mut c.stamps[self.acked];
-        let (mut new, sample, at_most, spread) = match stamps.acknowledged(self.segment.ack, self.now_us) {
-            Acked::New { octets, sample, at_most, spread, apart_us } => {
-                (Some(New { octets, apart_us, waited_us: 0 }), sample, at_most, spread)
+        let acked = stamps.acknowledged(self.segment.ack, self.now_us);
+        let (mut new, sample, at_most, spread, was_idle) = match acked {
+            Acked::New { octets, sample, at_most, spread, apart_us, idle } => {
+                (Some(New { octets, apart_us, waited_us: 0 }), sample, at_most, spread, idle)
             }
-            Acked::Again | Acked::Old => (None, None, None, 0),
+            Acked::Again | Acked::Old => (None, None, None, 0, false),
         };
         let echoed = self.segment.options.timestamps.and_then(|(_, echo)| {
             stamps.clock_echoed(echo, new.is_some(), self.now_us).filter(|_| sample.is_none())
@@ -158,8 +171,8 @@ impl Passing<'_> {
             let above_us = rtt_us.saturating_sub(half.latency.us());
             // For what a sender does not send, though it may, a receiver waits in vain: that is the sender's time, neither the
             // window's nor the path's.
-            let idle = apart_us.saturating_sub(other_us) > LEAST_IDLE_US
-                && stamps.sent_end().is_some_and(|sent_end| half.window.has_room(sent_end));
+            let has_room = stamps.sent_end().is_some_and(|sent_end| half.window.has_room(sent_end));
+            let idle = was_idle || has_room && apart_us.saturating_sub(other_us) > LEAST_IDLE_US;
             if !idle {
                 *waited_us = half.waiting.sample(&mut stamps.prompt, segments, above_us, spread);
             }

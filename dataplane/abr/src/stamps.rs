@@ -37,6 +37,8 @@ mod mark {
     pub const AT_ONCE: u8 = 32;
     /// The first stamp is that of a SYN.
     pub const OPENS: u8 = 64;
+    /// The sender was idle before what is under way.
+    pub const IDLE: u8 = 128;
 }
 
 /// What is remembered of one direction's segments.
@@ -90,6 +92,8 @@ pub(crate) enum Acked {
         spread: u32,
         /// Time since the one before, µs; 0 where that is not known.
         apart_us: u32,
+        /// Whether the sender was idle before it sent what is acknowledged.
+        idle: bool,
     },
     /// The same number again.
     Again,
@@ -104,6 +108,13 @@ pub(crate) enum Echoed {
     OfData(u32),
     /// µs from a bare acknowledgment to what was sent next: the path's latency at least.
     OfAck(u32),
+}
+
+impl Acked {
+    /// Of which nothing else is known.
+    const fn unmeasured(octets: u32) -> Self {
+        Self::New { octets, sample: None, at_most: None, spread: 0, apart_us: 0, idle: false }
+    }
 }
 
 impl Echoed {
@@ -232,6 +243,12 @@ impl Stamps {
         }
     }
 
+    /// What was sent last came after a time in which nothing was under way and the sender had nothing to send.
+    #[inline]
+    pub fn ends_idleness(&mut self) {
+        self.marks |= mark::IDLE;
+    }
+
     #[inline]
     fn stamp(&mut self, seq_end: u32, now_us: u32) {
         let (mut at, mut gaps) = (self.len(), self.gaps());
@@ -266,7 +283,7 @@ impl Stamps {
             self.acked = if self.len() > 0 { ack.wrapping_sub(1) } else { ack };
             self.acked_at = now_us;
             if self.len() == 0 {
-                return Acked::New { octets: 0, sample: None, at_most: None, spread: 0, apart_us: 0 };
+                return Acked::unmeasured(0);
             }
         }
         if ack == self.acked {
@@ -276,14 +293,15 @@ impl Stamps {
             return Acked::Old;
         }
         let octets = octets(self.acked, ack);
-        let apart_us = self.since_acked_us(now_us);
+        let (apart_us, idle) = (self.since_acked_us(now_us), self.is(mark::IDLE));
+        self.marks &= !mark::IDLE;
         (self.acked, self.acked_at) = (ack, now_us);
         if !self.is(mark::SENT) || after(ack, self.sent_end) {
             // It acknowledges what did not pass here.
             self.sent_end = ack;
             self.keep(0, 0);
             self.marks = self.marks & !(mark::DIRTY | mark::OPENS) | mark::SENT;
-            return Acked::New { octets, sample: None, at_most: None, spread: 0, apart_us: 0 };
+            return Acked::unmeasured(octets);
         }
         let (len, gaps) = (self.len(), self.gaps());
         let covered = self.ends[..len].iter().take_while(|end| !after(**end, ack)).count();
@@ -326,7 +344,14 @@ impl Stamps {
         if self.is(mark::DIRTY) && !before(ack, self.dirty_end) {
             self.marks &= !mark::DIRTY;
         }
-        Acked::New { octets, sample: newest.map(|at| now_us.wrapping_sub(at)), at_most, spread, apart_us }
+        Acked::New {
+            octets,
+            sample: newest.map(|at| now_us.wrapping_sub(at)),
+            at_most,
+            spread,
+            apart_us,
+            idle,
+        }
     }
 
     /// When the segment that ends at `ack`, between the stamp before `next` and `next`, passed, if the two are no farther apart

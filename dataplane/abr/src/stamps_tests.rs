@@ -142,10 +142,7 @@ fn a_part_of_a_large_frame_counts_from_its_time() {
 #[test]
 fn taken_up_in_mid_life() {
     let mut s = Stamps::default();
-    assert_eq!(
-        s.acknowledged(5000, 1),
-        Acked::New { octets: 0, sample: None, at_most: None, spread: 0, apart_us: 0 }
-    );
+    assert_eq!(s.acknowledged(5000, 1), Acked::unmeasured(0));
     s.sent(5000, 5100, 10, false);
     assert_eq!(sample(&mut s, 5100, 60), Some(50));
     // Data before any acknowledgment, and one that is older than it.
@@ -232,6 +229,16 @@ fn what_leaves_later_has_no_stamp() {
     assert_eq!(sample(&mut s, 1200, 100), None);
     s.sent(1200, 1300, 110, false);
     assert_eq!(sample(&mut s, 1300, 130), Some(20));
+}
+
+#[test]
+fn idleness_ends_with_the_next_acknowledgment() {
+    let idle = |s: &mut Stamps, ack| matches!(s.acknowledged(ack, 500), Acked::New { idle: true, .. });
+    let mut s = open();
+    s.sent(1000, 1100, 300, false);
+    s.ends_idleness();
+    s.sent(1100, 1200, 301, false);
+    assert_eq!([1000, 1100, 1200].map(|ack| idle(&mut s, ack)), [false, true, false]);
 }
 
 /// The rule without limits on memory: every segment remembered.
