@@ -46,6 +46,10 @@ const COARSE_BITS: u32 = 8;
 
 /// The farthest from its rate that a window is taken to be for what is owed, 1/256 octet (8 MiB).
 const MAX_OFF: i64 = i32::MAX as i64;
+/// The most segments that are owed to a flow, or back by it, for what windows of whole segments differ from what is wanted, which is
+/// one at a time: what two round trips can give, two segments each. More is owed only for a time in which a receiver waited:
+/// what the rate has in it, as far as a credit reaches. No later acknowledgment takes that away but by what it settles.
+const MOST_OWED: i64 = 4;
 /// Unit of what was not used of a round trip's windows: 2¹⁰ octet·µs, up to 2 MB for a second.
 const UNUSED_SHIFT: u32 = 10;
 
@@ -109,7 +113,8 @@ pub(crate) struct Times {
     pub left_us: u32,
     /// Between the new acknowledgment and the one before.
     pub apart_us: u32,
-    /// For how long the receiver waited with this acknowledgment.
+    /// For how long the receiver waited for a second segment with this acknowledgment, if it is of one and the sender had no room to
+    /// send another; 0 otherwise. What others wait is in the round trip, by its mean.
     pub waited_us: u32,
 }
 
@@ -280,20 +285,23 @@ impl Window {
         let [given, rounded, most] = [let_send, rounded, step].map(|octets| i64::from(octets) << 8);
         // A window that is farther off than that is on its way; and products with any time stay in their integers.
         let off = (optimal - given).clamp(-MAX_OFF, MAX_OFF);
-        // Of a longer time nothing was under way for a part, or a queue made it long.
+        // Between two acknowledgments are a round trip and what the receiver waited with the later one, at most. In what is longer
+        // nothing was under way for a part, because the sender was idle, or a queue made it long.
         let mut owed = off * apart_us.min(rtt_us + waited_us) / rtt_us;
         let unused = i64::from(octets(offer.sent_end.unwrap_or(offer.ack), self.edge)) * apart_us;
         self.waste(unused - i64::from(new) * left_us);
         if !self.is_kept(offer.ack) && !u32::from(self.mss).is_multiple_of(1 << shift) {
             owed += self.unused(rounded, most, (rtt_us, left_us));
         }
-        let credit = i64::from(self.credit()) + owed;
+        let had = i64::from(self.credit());
+        let credit = had + owed;
         if given - optimal > most + (256 << shift) && credit < -most / 2 {
             // The rate was lowered, nothing owed explains so large a window: what is left of the old one is not taken back.
             self.owe(phase(acknowledged, step));
         } else {
-            // Of four segments two are given at a time.
-            self.owe(credit.clamp(-4 * most, 8 * most - 1));
+            let for_the_wait = optimal.min(MAX_OFF) * waited_us / rtt_us;
+            let (least, most) = (-MOST_OWED * most, (MOST_OWED * most).max(for_the_wait).max(had));
+            self.owe(credit.clamp(least, most));
         }
     }
 
@@ -370,10 +378,15 @@ impl Window {
             } else if least > 0 && usable == whole + step {
                 self.keep(offer.ack, 0);
             } else {
-                // A window on its way to what it is to be goes on with the next acknowledgment.
+                // A window on its way to what it is to be goes on with the next acknowledgment. What was owed before ends with the
+                // old rate, but for a wait: it makes the mean wait longer, and so windows, by more than one acknowledgment can.
                 let pauses = if least == 0 { 0 } else { self.next_pause(usable / step % 2 == 1) };
                 self.go_on(offer.ack, pauses);
-                self.owe(if least == 0 { 0 } else { phase(offer.ack, step) });
+                let for_a_wait =
+                    usable < least && i64::from(self.credit()) > MOST_OWED * i64::from(step) << 8;
+                if !for_a_wait {
+                    self.owe(if least == 0 { 0 } else { phase(offer.ack, step) });
+                }
             }
         }
         if !offer.credit {

@@ -397,3 +397,23 @@ fn a_sender_that_was_idle_is_not_owed_what_its_receiver_waited() {
         }
     }
 }
+
+/// Waits of ten round trips and more: what a rate has in one of them is more than the windows of many round trips are short of.
+#[test]
+fn receivers_that_wait_for_many_round_trips_get_what_the_rate_says() {
+    let mut all = Vec::new();
+    for (round_us, wait_ms) in [(2_000, 40), (2_000, 100), (4_000, 40), (10_000, 40), (10_000, 200)] {
+        for tenths in [11, 15, 20, 25, 33] {
+            let rate_bps = 1500 * 8 * 1_000_000 * tenths / 10 / round_us;
+            let mut world = World::new(vec![policy(0, rate_bps, 80..=80)], std::iter::once(80));
+            (world.link_bps, world.one_way_us, world.receivers_wait_us) =
+                (1_000_000_000, round_us / 2, wait_ms * 1000);
+            let got = world.goodput(5, 15)[0] / (rate_bps as f64 * 1460.0 / 1500.0);
+            let case = format!("{round_us} µs, waits of {wait_ms} ms, {tenths} tenths of a segment");
+            assert!((0.98..=1.04).contains(&got), "{case}: {got}");
+            all.push(got);
+        }
+    }
+    all.sort_by(f64::total_cmp);
+    println!("{:.3} to {:.3} of the rate", all[0], all[all.len() - 1]);
+}
