@@ -8,8 +8,8 @@
 
 use super::key::PackedKey;
 use super::rule::{Pattern, Patterns};
-use super::sieve::{Pairs, Words, pair, steps_of, words};
-use super::space::{each_bit, hash};
+use super::sieve::{Pairs, SPREAD, STEPS, Words, pair, steps_of, words};
+use super::space::each_bit;
 use super::{Key, Match};
 use ipnet::IpNet;
 
@@ -35,54 +35,67 @@ impl Delta {
     }
 }
 
-/// Words of a [`Bits`]: 8 KiB.
-const WORDS: usize = 1_024;
+/// Words for the prefixes of one side: 4 KiB.
+const WORDS: usize = 512;
 
 /// Prefix pairs of one address family.
 #[derive(Clone, Debug)]
 struct Bits {
     /// Pairs of lengths that occur.
     pairs: Pairs,
-    words: Box<[u64; WORDS]>,
+    /// Lengths that occur, of sources and of destinations, a bit each.
+    steps: [u32; 2],
+    sides: Box<[[u64; WORDS]; 2]>,
 }
 
 impl Default for Bits {
     fn default() -> Self {
-        Self { pairs: 0, words: Box::new([0; WORDS]) }
+        Self { pairs: 0, steps: [0; 2], sides: Box::new([[0; WORDS]; 2]) }
     }
 }
 
 impl Bits {
     fn clear(&mut self) {
         if self.pairs != 0 {
-            (self.pairs, *self.words) = (0, [0; WORDS]);
+            (self.pairs, self.steps, *self.sides) = (0, [0; 2], [[0; WORDS]; 2]);
         }
     }
 
-    /// The word of a hash, and the two bits in it.
+    /// Where a prefix is: a word, and two bits in it.
     #[inline]
-    fn place(hash: u64) -> (usize, u64) {
-        ((hash >> 32) as usize % WORDS, 1 << (hash & 63) | 1 << (hash >> 6 & 63))
+    fn place(word: u64) -> (usize, u64) {
+        let hash = word.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        ((hash >> 40) as usize % WORDS, 1 << (hash >> 58) | 1 << (hash >> 52 & 63))
     }
 
     fn add<const A: usize>(&mut self, pattern: &Pattern<A>) {
-        let pair = pair(steps_of(&pattern.mask.addresses));
-        let (at, bits) = Self::place(hash(&words(&pattern.value.addresses), pair));
-        self.pairs |= 1 << pair;
-        self.words[at] |= bits;
+        let steps = steps_of(&pattern.mask.addresses);
+        let words = words(&pattern.value.addresses);
+        self.pairs |= 1 << pair(steps);
+        for (side, step) in steps.into_iter().enumerate() {
+            let (at, bits) = Self::place(words[side][usize::from(step)]);
+            self.steps[side] |= 1 << step;
+            self.sides[side][at] |= bits;
+        }
     }
 
     /// Whether a pair of prefixes of these addresses may be among those added.
     #[inline]
     fn may_have(&self, words: &Words) -> bool {
-        let mut found = false;
-        each_bit(self.pairs, |pair| {
-            let (at, bits) = Self::place(hash(words, pair));
-            found |= self.words[at] & bits == bits;
-        });
-        found
+        let mut found = [0; 2];
+        for (side, found) in found.iter_mut().enumerate() {
+            each_bit(self.steps[side], |step| {
+                let (at, bits) = Self::place(words[side][step % STEPS]);
+                *found |= u32::from(self.sides[side][at] & bits == bits) << step;
+            });
+        }
+        let [src, dst] = found;
+        SPREAD[src as usize % SPREAD.len()] * ((1 << STEPS) - 1) & EACH_ROW * dst & self.pairs != 0
     }
 }
+
+/// One in each row of pairs.
+const EACH_ROW: u32 = SPREAD[SPREAD.len() - 1];
 
 /// Changes in a row.
 #[derive(Clone, Debug, Default)]
@@ -159,10 +172,17 @@ impl DeltaLog {
 
     /// Whether a verdict stamped `stamp` still holds for `key`. At most [`DeltaLog::LEN`] comparisons.
     pub fn holds(&self, stamp: u32, key: &Key) -> bool {
-        let behind = self.generation.wrapping_sub(stamp);
-        if behind == 0 || self.is_remembered(stamp) && !self.may_concern(stamp, key) {
+        let spares = match key.pack() {
+            PackedKey::V4(key) => self.spares_v4(stamp, key.addresses),
+            PackedKey::V6(key) => {
+                let words = words(&key.addresses);
+                self.spares(stamp, |span| span.v6.may_have(&words))
+            }
+        };
+        if spares {
             return true;
         }
+        let behind = self.generation.wrapping_sub(stamp);
         behind as usize <= Self::LEN
             && (0..behind).all(|i| {
                 let at = stamp.wrapping_add(i) as usize % Self::LEN;
@@ -170,26 +190,21 @@ impl DeltaLog {
             })
     }
 
-    /// Whether spans have all changes since `stamp`.
-    fn is_remembered(&self, stamp: u32) -> bool {
-        self.generation.wrapping_sub(stamp) <= self.generation.wrapping_sub(self.spans[1].from)
+    /// Whether addresses alone (the source's above the destination's) tell that no change since `stamp` concerns a packet.
+    #[inline]
+    pub(crate) fn spares_v4(&self, stamp: u32, addresses: [u64; 1]) -> bool {
+        let words = words(&addresses);
+        self.spares(stamp, |span| span.v4.may_have(&words))
     }
 
-    /// Whether one of the remembered changes since `stamp` may concern `key`, by its addresses.
-    fn may_concern(&self, stamp: u32, key: &Key) -> bool {
+    #[inline]
+    fn spares(&self, stamp: u32, may_concern: impl Fn(&Span) -> bool) -> bool {
         let [late, early] = &self.spans;
-        let is_late = self.generation.wrapping_sub(stamp) <= late.len;
-        let either = |is: &dyn Fn(&Span) -> bool| is(late) || !is_late && is(early);
-        match key.pack() {
-            PackedKey::V4(key) => {
-                let words = words(&key.addresses);
-                either(&|span| span.v4.may_have(&words))
-            }
-            PackedKey::V6(key) => {
-                let words = words(&key.addresses);
-                either(&|span| span.v6.may_have(&words))
-            }
+        let behind = self.generation.wrapping_sub(stamp);
+        if behind <= late.len {
+            return !may_concern(late);
         }
+        behind <= self.generation.wrapping_sub(early.from) && !may_concern(late) && !may_concern(early)
     }
 }
 

@@ -128,7 +128,7 @@ impl Sieve {
 }
 
 /// Bit n to bit n · [`STEPS`].
-const SPREAD: [u32; 1 << STEPS] = {
+pub(crate) const SPREAD: [u32; 1 << STEPS] = {
     let mut spread = [0; 1 << STEPS];
     let mut set = 0;
     while set < spread.len() {

@@ -599,7 +599,7 @@ fn same(steps: Steps, a: &Words, b: &Words) -> bool {
 
 /// The hash of a place.
 #[inline]
-pub(crate) fn hash(words: &Words, pair: usize) -> u64 {
+fn hash(words: &Words, pair: usize) -> u64 {
     let (src, dst) = (words[0][pair / STEPS % STEPS], words[1][pair % STEPS]);
     fold(src ^ 0xd6e8_feb8_6659_fd93, dst.rotate_left(20) ^ 0x9e37_79b9_7f4a_7c15)
 }

@@ -19,8 +19,15 @@ impl Flows {
         frame: &[u8],
         search: Option<usize>,
     ) -> Verdict {
-        let Some(key) = Key::of(frame, &meta.layout, meta.in_port) else { return self.default_verdict() };
         let usual = self.table.entry_mut(n).halves[half].verdict;
+        // Where changes come in a stream, most concern others.
+        if usual.is_valid() && usual.aux == aux && self.is_spared(&usual, meta, frame) {
+            self.counters.revalidated += 1;
+            let stamp = self.log.generation();
+            self.table.entry_mut(n).halves[half].verdict.stamp = stamp;
+            return Verdict { stamp, ..usual };
+        }
+        let Some(key) = Key::of(frame, &meta.layout, meta.in_port) else { return self.default_verdict() };
         if !usual.is_valid() || usual.aux == aux {
             let fresh = self.refresh(&usual, aux, &key, search);
             self.table.entry_mut(n).halves[half].verdict = fresh;
@@ -46,6 +53,17 @@ impl Flows {
         h.spare = h.spare.wrapping_add(u8::from(other.is_none() && free.is_none()));
         h.verdict = fresh;
         fresh
+    }
+
+    /// Whether the addresses of a packet tell that no change since the verdict was made concerns it.
+    #[inline]
+    fn is_spared(&self, old: &Verdict, meta: &Meta, frame: &[u8]) -> bool {
+        /// Of an IPv4 header: both addresses.
+        const ADDRESSES: usize = 12;
+        let at = usize::from(meta.layout.l3_offset) + ADDRESSES;
+        let addresses = frame.get(at..).and_then(|rest| rest.first_chunk());
+        let addresses = addresses.filter(|_| meta.layout.ip_version == 4);
+        addresses.is_some_and(|octets| self.log.spares_v4(old.stamp, [u64::from_be_bytes(*octets)]))
     }
 
     /// `old` if it still holds for `key`, restamped; else a new verdict.
