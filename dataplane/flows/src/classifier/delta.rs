@@ -246,7 +246,7 @@ mod tests {
                         let concerned = deltas[since..=n].iter().any(|delta| delta.concerns(key));
                         let holds = log.holds(log.generation().wrapping_sub(behind as u32), key);
                         prop_assert!(!holds || !concerned, "{behind} behind after {n}");
-                        prop_assert!(behind > DeltaLog::LEN || holds == !concerned, "{behind} behind after {n}");
+                        prop_assert!(behind > DeltaLog::LEN || holds != concerned, "{behind} behind after {n}");
                     }
                 }
             }
