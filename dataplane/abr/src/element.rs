@@ -19,11 +19,12 @@
 //! A flow is one direction of a TCP connection with data; the first policy that matches its packets decides. The live
 //! flows of a policy share its rate equally. Of a flow both sides' latency is measured: from a segment to the
 //! acknowledgment that covers it, never across a retransmission unless time-stamps tell the copies apart, the handshake
-//! first. An acknowledgment that acknowledges something new gets the window rate × latency × data per packet, in whole
-//! segments for a round trip, the rest being credit for the next (lost with `credit = false`, which is for comparison);
-//! one that repeats a number repeats its window. The window is never raised, never below one segment, and its right edge
-//! does not move left, except when limiting begins, when what the receiver offered beyond the data seen is withdrawn, and
-//! where the policy allows it.
+//! first; while nothing else is known, what passed twice gives the time since its first copy, up to 1.5 s. An
+//! acknowledgment that acknowledges something new gets the window rate × latency × data per packet, in whole segments for
+//! a round trip, the rest being credit for the next (lost with `credit = false`, which is for comparison); one that repeats
+//! a number repeats its window. The window is never raised, never below one segment, and its right edge does not move
+//! left, except when limiting begins, when what the receiver offered beyond the data seen is withdrawn, and where the
+//! policy allows it.
 //!
 //! A flow whose rate is below one segment a round trip has a window of one segment, or, if the policy paces, its
 //! acknowledgments are held besides, for 0.8 s at most; everything else of that direction then stays behind them. What

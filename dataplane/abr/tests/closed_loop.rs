@@ -324,6 +324,17 @@ fn a_change_of_the_rate_is_followed() {
     }
 }
 
+/// The most segments that a flow has had in any `span_us` from `from_s` on, to a hundredth of it.
+fn most_in(world: &mut World, span_us: u64, from_s: u64, to_s: u64) -> f64 {
+    let mut taken = Vec::new();
+    for i in 0..=(to_s - from_s) * 100_000_000 / span_us {
+        world.run_until_us(from_s * 1_000_000 + i * span_us / 100);
+        taken.push(world.flows[0].taken);
+    }
+    let most = taken.iter().zip(&taken[100..]).map(|(before, after)| after - before).max();
+    most.expect("it is longer than that") as f64 / f64::from(MSS)
+}
+
 /// What receivers wait is part of the round trip: with one segment under way and with two by turns it is most of it.
 #[test]
 fn receivers_that_wait_get_what_the_rate_says() {
@@ -331,6 +342,7 @@ fn receivers_that_wait_get_what_the_rate_says() {
     for (segments, tenths, least) in
         [("few", vec![11, 15, 20, 25, 33], 0.96), ("more", vec![50, 70, 150], 0.91)]
     {
+        let mut peak = 0.0f64;
         let paths = [10, 20, 40, 100].into_iter().flat_map(|o| [40, 100, 200].map(|w| (o, w)));
         let mut all = Vec::new();
         for ((one_way_ms, wait_ms), tenths) in paths.flat_map(|p| tenths.iter().map(move |t| (p, *t))) {
@@ -343,9 +355,13 @@ fn receivers_that_wait_get_what_the_rate_says() {
             let case = format!("{one_way_ms} ms one way, waits of {wait_ms}, {tenths} tenths of a segment");
             assert!((least..=1.02).contains(&got), "{case}: {got}");
             all.push(got);
+            let most = most_in(&mut world, 2_000 * one_way_ms, 120, 125);
+            peak = peak.max(most * 10.0 / tenths as f64);
         }
         all.sort_by(f64::total_cmp);
         println!("{segments} segments: {:.3} to {:.3} of the rate", all[0], all[all.len() - 1]);
+        assert!(peak < 3.0, "{peak}");
+        println!("{segments} segments: {peak:.1} times the rate in a round trip at most");
     }
 }
 
@@ -401,7 +417,7 @@ fn a_sender_that_was_idle_is_not_owed_what_its_receiver_waited() {
 /// Waits of ten round trips and more: what a rate has in one of them is more than the windows of many round trips are short of.
 #[test]
 fn receivers_that_wait_for_many_round_trips_get_what_the_rate_says() {
-    let mut all = Vec::new();
+    let (mut all, mut peak) = (Vec::new(), 0.0f64);
     for (round_us, wait_ms) in [(2_000, 40), (2_000, 100), (4_000, 40), (10_000, 40), (10_000, 200)] {
         for tenths in [11, 15, 20, 25, 33] {
             let rate_bps = 1500 * 8 * 1_000_000 * tenths / 10 / round_us;
@@ -412,8 +428,12 @@ fn receivers_that_wait_for_many_round_trips_get_what_the_rate_says() {
             let case = format!("{round_us} µs, waits of {wait_ms} ms, {tenths} tenths of a segment");
             assert!((0.98..=1.04).contains(&got), "{case}: {got}");
             all.push(got);
+            let most = most_in(&mut world, round_us, 15, 16);
+            peak = peak.max(most * 10.0 / tenths as f64);
         }
     }
     all.sort_by(f64::total_cmp);
-    println!("{:.3} to {:.3} of the rate", all[0], all[all.len() - 1]);
+    println!("long waits: {:.3} to {:.3} of the rate", all[0], all[all.len() - 1]);
+    assert!(peak < 4.0, "{peak}");
+    println!("long waits: {peak:.1} times the rate in a round trip at most");
 }
