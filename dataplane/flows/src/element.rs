@@ -23,7 +23,8 @@
 //! # Behaviour
 //! The key of a connection is forwarding domain, VLAN tags and 5-tuple, whichever endpoint sends. Each direction caches
 //! up to four verdicts by in-port and by the DSCP, TCP flag and fragment bits that some filter looks at. A verdict older
-//! than the last change is tested against the changes since (at most 16) and made anew only when one concerns it.
+//! than the last change is tested against the changes since: up to 1,024 of them, and at times 2,048, by their addresses, the
+//! last 16 exactly. It is made anew only when one seems to concern it, or there were more.
 //!
 //! The class is, in this order: the real-time class, if the flow is recognised and its filter allows that (a filter that
 //! names a class does not unless it says so); the filter's class; the class of the code point, if the port or the
@@ -545,13 +546,18 @@ impl Flows {
         h.packets += 1;
         h.bytes += u64::from(meta.layout.ip_len);
         h.last_ms = at_ms;
-        let hit = h.verdict.aux == aux && h.verdict.stamp == generation && h.verdict.is_valid();
+        let usual = h.verdict;
+        let known = usual.aux == aux && usual.is_valid();
         let recognised = h.realtime;
         let udp = meta.layout.protocol == protocol::UDP;
         let reverse = usize::from(entry.opener) != half;
-        let verdict = if hit {
+        let verdict = if known && usual.stamp == generation {
             self.counters.hits += 1;
-            h.verdict
+            usual
+        } else if known && self.spares(usual.stamp, meta, frame) {
+            self.counters.revalidated += 1;
+            self.table.entry_mut(n).halves[half].verdict.stamp = generation;
+            Verdict { stamp: generation, ..usual }
         } else {
             self.verdict((n, half), aux, meta, frame, search)
         };

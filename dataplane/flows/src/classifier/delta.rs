@@ -68,6 +68,12 @@ impl Bits {
         ((hash >> 40) as usize % WORDS, 1 << (hash >> 58) | 1 << (hash >> 52 & 63))
     }
 
+    fn become_like(&mut self, other: &Self) {
+        if self.pairs | other.pairs != 0 {
+            (self.pairs, self.steps, *self.sides) = (other.pairs, other.steps, *other.sides);
+        }
+    }
+
     fn add<const A: usize>(&mut self, pattern: &Pattern<A>) {
         let steps = steps_of(&pattern.mask.addresses);
         let words = words(&pattern.value.addresses);
@@ -79,45 +85,55 @@ impl Bits {
         }
     }
 
-    /// Whether a pair of prefixes of these addresses may be among those added.
+    /// Whether a pair of prefixes of these addresses may be among those added. Destinations first: they leave few sources to
+    /// ask for.
     #[inline]
     fn may_have(&self, words: &Words) -> bool {
-        let mut found = [0; 2];
-        for (side, found) in found.iter_mut().enumerate() {
-            each_bit(self.steps[side], |step| {
-                let (at, bits) = Self::place(words[side][step % STEPS]);
-                *found |= u32::from(self.sides[side][at] & bits == bits) << step;
-            });
-        }
-        let [src, dst] = found;
-        SPREAD[src as usize % SPREAD.len()] * ((1 << STEPS) - 1) & EACH_ROW * dst & self.pairs != 0
+        let mut dst = 0;
+        each_bit(self.steps[1], |step| dst |= u32::from(self.may_have_at(1, step, words)) << step);
+        let pairs = EACH_ROW * dst & self.pairs;
+        (0..STEPS).any(|step| pairs >> (step * STEPS) & ONE_ROW != 0 && self.may_have_at(0, step, words))
+    }
+
+    /// Whether the address of a side may have a prefix among those added, at a step that occurs.
+    #[inline]
+    fn may_have_at(&self, side: usize, step: usize, words: &Words) -> bool {
+        let (at, bits) = Self::place(words[side][step % STEPS]);
+        // Every address has the prefix of length 0.
+        step == 0 || self.sides[side][at] & bits == bits
     }
 }
 
+/// A row of pairs: those of one source.
+const ONE_ROW: u32 = (1 << STEPS) - 1;
 /// One in each row of pairs.
 const EACH_ROW: u32 = SPREAD[SPREAD.len() - 1];
 
 /// Changes in a row.
 #[derive(Clone, Debug, Default)]
 struct Span {
-    /// Generation before the first of them.
-    from: u32,
     len: u32,
     v4: Bits,
     v6: Bits,
 }
 
 impl Span {
-    fn begin(&mut self, from: u32) {
-        (self.from, self.len) = (from, 0);
+    fn clear(&mut self) {
+        self.len = 0;
         self.v4.clear();
         self.v6.clear();
     }
 
-    fn add(&mut self, matches: &Match) {
-        let Patterns { v4, v6 } = Patterns::of(matches);
-        v4.iter().for_each(|pattern| self.v4.add(pattern));
-        v6.iter().for_each(|pattern| self.v6.add(pattern));
+    fn add(&mut self, patterns: &Patterns) {
+        patterns.v4.iter().for_each(|pattern| self.v4.add(pattern));
+        patterns.v6.iter().for_each(|pattern| self.v6.add(pattern));
+    }
+
+    /// Becomes what `other` is, where it is.
+    fn become_like(&mut self, other: &Self) {
+        self.len = other.len;
+        self.v4.become_like(&other.v4);
+        self.v6.become_like(&other.v6);
     }
 }
 
@@ -127,13 +143,14 @@ impl Span {
 pub struct DeltaLog {
     generation: u32,
     last: [Delta; Self::LEN],
-    /// What came lately, and what came before that.
-    spans: [Span; 2],
+    /// What came lately, and that with what came before it: one of them is asked, not both.
+    late: Span,
+    all: Span,
 }
 
 impl Default for DeltaLog {
     fn default() -> Self {
-        Self { generation: 0, last: [Delta::All; Self::LEN], spans: Default::default() }
+        Self { generation: 0, last: [Delta::All; Self::LEN], late: Span::default(), all: Span::default() }
     }
 }
 
@@ -150,23 +167,36 @@ impl DeltaLog {
         self.generation
     }
 
-    /// Notes a change. O(1); one in [`DeltaLog::SPAN`] clears 16 KiB.
+    /// Notes a change. O(1); one in [`DeltaLog::SPAN`] copies and clears 16 KiB.
     pub fn push(&mut self, delta: Delta) {
-        if self.spans[0].len == Self::SPAN {
-            self.spans.swap(0, 1);
-            self.spans[0].begin(self.generation);
+        if self.late.len == Self::SPAN {
+            self.all.become_like(&self.late);
+            self.late.clear();
         }
         self.last[self.generation as usize % Self::LEN] = delta;
         self.generation = self.generation.wrapping_add(1);
-        self.spans[0].len += 1;
         match &delta {
-            Delta::Rule(matches) => self.spans[0].add(matches),
-            Delta::Sla(net) => {
-                self.spans[0].add(&Match { src: Some(*net), ..Match::default() });
-                self.spans[0].add(&Match { dst: Some(*net), ..Match::default() });
-            }
+            Delta::Rule(matches) => self.add(&[*matches]),
+            Delta::Sla(net) => self.add(&[
+                Match { src: Some(*net), ..Match::default() },
+                Match { dst: Some(*net), ..Match::default() },
+            ]),
             // No older verdict holds.
-            Delta::All => self.spans.iter_mut().for_each(|span| span.begin(self.generation)),
+            Delta::All => {
+                self.late.clear();
+                self.all.clear();
+            }
+        }
+    }
+
+    /// Notes a change for which any of `matches` tells who is concerned.
+    fn add(&mut self, matches: &[Match]) {
+        for span in [&mut self.late, &mut self.all] {
+            span.len += 1;
+        }
+        for patterns in matches.iter().map(Patterns::of) {
+            self.late.add(&patterns);
+            self.all.add(&patterns);
         }
     }
 
@@ -198,13 +228,10 @@ impl DeltaLog {
     }
 
     #[inline]
-    fn spares(&self, stamp: u32, may_concern: impl Fn(&Span) -> bool) -> bool {
-        let [late, early] = &self.spans;
+    fn spares(&self, stamp: u32, may_concern: impl FnOnce(&Span) -> bool) -> bool {
         let behind = self.generation.wrapping_sub(stamp);
-        if behind <= late.len {
-            return !may_concern(late);
-        }
-        behind <= self.generation.wrapping_sub(early.from) && !may_concern(late) && !may_concern(early)
+        let span = if behind <= self.late.len { &self.late } else { &self.all };
+        behind <= span.len && !may_concern(span)
     }
 }
 
@@ -234,7 +261,6 @@ mod tests {
             first in prop_oneof![Just(0u32), Just(u32::MAX - 700), any::<u32>()],
         ) {
             let mut log = DeltaLog { generation: first, ..DeltaLog::default() };
-            log.spans.iter_mut().for_each(|span| span.begin(first));
             for (n, delta) in deltas.iter().enumerate() {
                 log.push(*delta);
                 if n % 97 != 0 && n + 1 != deltas.len() {

@@ -7,8 +7,21 @@ use crate::table::Verdict;
 use perhop_packet::{FilterId, Meta, ProfileId, SlaId};
 
 impl Flows {
-    /// The verdict of half `half` of connection `n` for `aux`, when it is not simply the usual one of the current
-    /// generation; `search` is the number of the search that has begun for this packet.
+    /// Whether the addresses of a packet tell that no change since a verdict was made at `stamp` concerns it. Where changes come
+    /// in a stream, most concern others.
+    #[inline(never)]
+    pub(super) fn spares(&self, stamp: u32, meta: &Meta, frame: &[u8]) -> bool {
+        /// Of an IPv4 header: both addresses.
+        const ADDRESSES: usize = 12;
+        if meta.layout.ip_version != 4 {
+            return false;
+        }
+        let at = usize::from(meta.layout.l3_offset) + ADDRESSES;
+        let octets = frame.get(at..).and_then(|rest| rest.first_chunk());
+        octets.is_some_and(|octets| self.log.spares_v4(stamp, [u64::from_be_bytes(*octets)]))
+    }
+
+    /// The verdict of half `half` of connection `n` for `aux`, when it is not simply the usual one and no change concerned it; `search` is the number of the search that has begun for this packet.
     #[cold]
     #[inline(never)]
     pub(super) fn verdict(
@@ -20,13 +33,6 @@ impl Flows {
         search: Option<usize>,
     ) -> Verdict {
         let usual = self.table.entry_mut(n).halves[half].verdict;
-        // Where changes come in a stream, most concern others.
-        if usual.is_valid() && usual.aux == aux && self.is_spared(&usual, meta, frame) {
-            self.counters.revalidated += 1;
-            let stamp = self.log.generation();
-            self.table.entry_mut(n).halves[half].verdict.stamp = stamp;
-            return Verdict { stamp, ..usual };
-        }
         let Some(key) = Key::of(frame, &meta.layout, meta.in_port) else { return self.default_verdict() };
         if !usual.is_valid() || usual.aux == aux {
             let fresh = self.refresh(&usual, aux, &key, search);
@@ -53,17 +59,6 @@ impl Flows {
         h.spare = h.spare.wrapping_add(u8::from(other.is_none() && free.is_none()));
         h.verdict = fresh;
         fresh
-    }
-
-    /// Whether the addresses of a packet tell that no change since the verdict was made concerns it.
-    #[inline]
-    fn is_spared(&self, old: &Verdict, meta: &Meta, frame: &[u8]) -> bool {
-        /// Of an IPv4 header: both addresses.
-        const ADDRESSES: usize = 12;
-        let at = usize::from(meta.layout.l3_offset) + ADDRESSES;
-        let addresses = frame.get(at..).and_then(|rest| rest.first_chunk());
-        let addresses = addresses.filter(|_| meta.layout.ip_version == 4);
-        addresses.is_some_and(|octets| self.log.spares_v4(old.stamp, [u64::from_be_bytes(*octets)]))
     }
 
     /// `old` if it still holds for `key`, restamped; else a new verdict.
