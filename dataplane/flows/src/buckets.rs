@@ -51,15 +51,17 @@ impl BucketMap {
     }
 
     /// The bucket of a dissected frame; `None` when it is not IP.
-    #[inline]
+    #[inline(always)]
     pub fn bucket(&self, frame: &[u8], layout: &Layout) -> Option<usize> {
-        let key = match layout.fragment {
-            Fragment::Whole => FlowKey::of(frame, layout, 0)?,
+        let portless;
+        let layout = match layout.fragment {
+            Fragment::Whole => layout,
             _ => {
-                let whole = Layout { fragment: Fragment::Whole, src_port: 0, dst_port: 0, ..*layout };
-                FlowKey::of(frame, &whole, 0)?
+                portless = Layout { fragment: Fragment::Whole, src_port: 0, dst_port: 0, ..*layout };
+                &portless
             }
         };
+        let key = FlowKey::of(frame, layout, 0)?;
         Some(self.bucket_of(&key.key))
     }
 

@@ -43,14 +43,17 @@ struct Crew {
     me: usize,
     /// Where what comes in is counted, if somebody wants to know.
     counts: Option<Arc<BucketCounts>>,
-    /// To each worker but this.
-    to: Vec<Option<Lane>>,
+    /// To each worker, this one too.
+    to: Vec<Lane>,
+    /// Of the packets at hand.
+    workers: Vec<u8>,
 }
 
-/// The way to another worker.
+/// The way to a worker.
 #[derive(Debug)]
 struct Lane {
-    ring: Producer<Handover>,
+    /// There is none to this worker itself, nor to one that cannot be reached.
+    ring: Option<Producer<Handover>>,
     staged: Vec<Packet>,
 }
 
@@ -73,8 +76,10 @@ impl Steer {
     /// one that cannot be reached: its packets are dropped.
     pub fn join(&mut self, map: Arc<BucketMap>, me: usize, rings: Vec<Option<Producer<Handover>>>) {
         let lane = |ring| Lane { ring, staged: Vec::with_capacity(Batch::MAX) };
-        let to = rings.into_iter().map(|ring| ring.map(lane)).collect();
-        self.crew = Some(Crew { map, me, counts: None, to });
+        let mut to: Vec<Lane> = rings.into_iter().map(lane).collect();
+        to.resize_with(to.len().max(me + 1), || lane(None));
+        to[me].ring = None;
+        self.crew = Some(Crew { map, me, counts: None, to, workers: Vec::with_capacity(Batch::MAX) });
     }
 
     /// Counts from now on what comes in at the ports of this worker, by bucket. Behind [`Steer::join`].
@@ -93,7 +98,7 @@ impl Steer {
 
 impl Crew {
     /// The worker of a packet.
-    #[inline]
+    #[inline(always)]
     fn worker(&self, packet: &Packet) -> usize {
         let Some(bucket) = self.map.bucket(packet.frame(), &packet.meta().layout) else { return self.me };
         if let Some(counts) = &self.counts {
@@ -110,22 +115,29 @@ impl Element for Steer {
 
     fn push(&mut self, cx: &mut Cx<'_>, _port: PortIndex, batch: &mut Batch) {
         let Some(crew) = &mut self.crew else { return cx.emit_all(0, batch) };
-        for packet in batch.drain() {
-            let worker = crew.worker(&packet);
-            if worker == crew.me {
-                cx.emit(0, packet);
-            } else if let Some(Some(lane)) = crew.to.get_mut(worker) {
-                lane.staged.push(packet);
-            } else {
-                cx.drop(packet, DropReason::RingFull);
+        // First where all of them go: hashes that do not wait for each other, and no branch that nobody can foretell.
+        let mut workers = std::mem::take(&mut crew.workers);
+        workers.extend(batch.iter().map(|packet| crew.worker(packet) as u8));
+        for (packet, worker) in batch.drain().zip(workers.drain(..)) {
+            match crew.to.get_mut(usize::from(worker)) {
+                Some(lane) => lane.staged.push(packet),
+                None => cx.drop(packet, DropReason::RingFull),
             }
         }
-        for (worker, lane) in crew.to.iter_mut().enumerate() {
-            let Some(lane) = lane.as_mut().filter(|lane| !lane.staged.is_empty()) else { continue };
-            let put = cx.hand_over(&mut lane.ring, lane.staged.drain(..));
-            self.steered += put as u64;
-            self.rung |= u32::from(put > 0) << worker;
+        crew.workers = workers;
+        for (worker, lane) in crew.to.iter_mut().enumerate().filter(|(_, lane)| !lane.staged.is_empty()) {
+            let staged = lane.staged.drain(..);
+            match &mut lane.ring {
+                Some(ring) => {
+                    let put = cx.hand_over(ring, staged);
+                    self.steered += put as u64;
+                    self.rung |= u32::from(put > 0) << worker;
+                }
+                None if worker == crew.me => staged.for_each(|packet| batch.push(packet)),
+                None => staged.for_each(|packet| cx.drop(packet, DropReason::RingFull)),
+            }
         }
+        cx.emit_all(0, batch);
     }
 
     fn counters(&self, sink: &mut dyn CounterSink) {

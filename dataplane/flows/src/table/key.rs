@@ -30,7 +30,7 @@ pub(crate) struct Oriented {
 
 impl FlowKey {
     /// The key of a dissected frame; `None` when it is not IP or is a later fragment, which has no ports.
-    #[inline]
+    #[inline(always)]
     pub fn of(frame: &[u8], layout: &Layout, domain: u16) -> Option<Oriented> {
         if layout.fragment == Fragment::Later {
             return None;
