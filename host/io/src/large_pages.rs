@@ -11,7 +11,7 @@
 //!
 //! Source: Linux `Documentation/admin-guide/mm/transhuge.rst`.
 
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, MremapFlags, ProtFlags, madvise, mmap_anonymous, mremap_fixed, munmap};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::{copy_nonoverlapping, null_mut};
 
@@ -64,6 +64,40 @@ fn map(size: usize) -> *mut u8 {
     block
 }
 
+/// Makes a mapping of `old` bytes one of `new`, other ones than before. Pages move and are not copied, so what was never touched
+/// still takes no memory. Null when there is no memory; the block is then as it was.
+///
+/// # Safety
+/// `block` is a mapping of [`map`] with [`mapped`] of `old` bytes.
+unsafe fn remap(block: *mut u8, old: usize, new: usize) -> *mut u8 {
+    let (Some(was), Some(is)) = (mapped(old), mapped(new)) else { return null_mut() };
+    if is < was {
+        // SAFETY: the end of the mapping, behind what is kept. What cannot be unmapped stays, unused.
+        let _ = unsafe { munmap(block.wrapping_add(is).cast(), was - is) };
+        return block;
+    }
+    let moved = map(new);
+    if moved.is_null() {
+        return moved;
+    }
+    // SAFETY: all of the old mapping moves to the beginning of the new one, which is at least as long and which nobody uses yet.
+    if unsafe { mremap_fixed(block.cast(), was, was, MremapFlags::MAYMOVE, moved.cast()) }.is_ok() {
+        return moved;
+    }
+    // Kernels before 6.17 refuse to move a mapping that has been grown before, and may have unmapped its goal by then.
+    // SAFETY: nobody uses it.
+    let _ = unsafe { munmap(moved.cast(), is) };
+    let moved = map(new);
+    if !moved.is_null() {
+        // SAFETY: two mappings, the new one no shorter; the old one is then nobody's.
+        unsafe {
+            copy_nonoverlapping(block, moved, old);
+            let _ = munmap(block.cast(), was);
+        }
+    }
+    moved
+}
+
 // SAFETY: small blocks are `System`'s in every call. Large ones are mappings of at least the size asked for, aligned to
 // `LARGE`, which is no less than the alignment asked for; `is_large` of the same layout tells them apart again.
 unsafe impl GlobalAlloc for LargePages {
@@ -105,6 +139,8 @@ unsafe impl GlobalAlloc for LargePages {
             // SAFETY: as above; the block came from `System`.
             (false, false) => unsafe { System.realloc(block, layout, new_size) },
             (true, true) if mapped(layout.size()) == mapped(new_size) => block,
+            // SAFETY: the block came from `map`.
+            (true, true) => unsafe { remap(block, layout.size(), new_size) },
             // SAFETY: two different blocks of at least as many bytes as are copied; the old one is freed as it was
             // allocated, and only when there is a new one.
             _ => unsafe {
@@ -188,6 +224,34 @@ mod tests {
             assert!(LargePages.realloc(block, small, layout.size()).is_null());
             assert_eq!(*block, 7);
             LargePages.dealloc(block, small);
+        }
+    }
+
+    /// What the kernel says this process has in memory, KiB.
+    fn resident_kib() -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        resident.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    #[test]
+    fn what_was_never_touched_takes_no_memory_when_a_block_grows_or_shrinks() {
+        const PAGES: usize = 256;
+        let layout = |pages| Layout::from_size_align(pages * LARGE, 8).unwrap();
+        let before = resident_kib();
+        // SAFETY: the block is always the last one returned, of as many pages as its layout says.
+        unsafe {
+            let mut block = LargePages.alloc(layout(PAGES));
+            *block = 7;
+            for (old, new) in [(PAGES, 2 * PAGES), (2 * PAGES, 3 * PAGES), (3 * PAGES, PAGES)] {
+                block = LargePages.realloc(block, layout(old), new * LARGE);
+                assert_eq!((*block, block.align_offset(LARGE)), (7, 0));
+            }
+            *block.add(PAGES * LARGE - 1) = 8;
+            let grown = resident_kib().saturating_sub(before);
+            LargePages.dealloc(block, layout(PAGES));
+            // Two pages were touched; the rest of this limit is for what tests do meanwhile.
+            assert!(grown < (PAGES * LARGE / 1024 / 4) as u64, "{grown} KiB");
         }
     }
 }
