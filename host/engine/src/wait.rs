@@ -50,6 +50,12 @@ impl Wake {
     fn is_set(&self) -> bool {
         self.set.load(Ordering::Acquire)
     }
+
+    /// The event has ended a sleep. The call it is of may have been taken before its event came: without the flag nobody would
+    /// read that, and it would end every sleep from now on.
+    fn heard(&self) {
+        self.set.store(true, Ordering::Release);
+    }
 }
 
 /// How long a thread looks for work before it sleeps.
@@ -60,16 +66,17 @@ impl Wake {
 /// [`Awake::MOST`] is wasted for each such pause.
 ///
 /// A processor that rests for long rests deeply and takes longer to come back (`perhop bench idle --rate 100`, and with 1,000).
-/// So for a second after a packet no sleep is longer than [`Awake::NAP`]. That takes some hundredths of a processor, and
-/// nothing when packets have ceased to come.
+/// So while the last two packets that ended a sleep are less than a second ago no sleep is longer than [`Awake::NAP`]. That takes
+/// some hundredths of a processor, and nothing when packets have ceased to come, or one a second is what a network without
+/// traffic has to say.
 ///
 /// Source: the same rule as for halted virtual processors in Linux `Documentation/virt/guest-halt-polling.rst`.
 #[derive(Debug)]
 pub(crate) struct Awake {
     /// `None`: always.
     window: Option<Duration>,
-    /// When a packet last ended a sleep.
-    input_at: Option<Instant>,
+    /// When packets last ended a sleep: the last time, and the one before.
+    input_at: [Option<Instant>; 2],
 }
 
 impl Awake {
@@ -79,11 +86,11 @@ impl Awake {
     const MOST: Duration = Duration(50_000);
     /// The longest sleep while packets come now and then.
     pub(crate) const NAP: Duration = Duration(1_000_000);
-    /// How long after a packet another one is expected.
+    /// How long after two packets another one is expected.
     const LATELY: Duration = Duration(1_000_000_000);
 
     pub(crate) fn new(waiting: Waiting) -> Self {
-        Self { window: (waiting == Waiting::Adaptive).then_some(Self::LEAST), input_at: None }
+        Self { window: (waiting == Waiting::Adaptive).then_some(Self::LEAST), input_at: [None; 2] }
     }
 
     /// Whether to go on looking, so long after the last work.
@@ -93,13 +100,13 @@ impl Awake {
 
     /// Whether the next sleep should not be a long one.
     pub(crate) fn naps(&self, now: Instant) -> bool {
-        self.input_at.is_some_and(|at| now.since(at) < Self::LATELY)
+        self.input_at[1].is_some_and(|at| now.since(at) < Self::LATELY)
     }
 
     /// A sleep that is over at `now` began so long after the last work. Was it ended by input?
     pub(crate) fn slept(&mut self, now: Instant, idle: Duration, input: bool) {
         if input {
-            self.input_at = Some(now);
+            self.input_at = [Some(now), self.input_at[0]];
         }
         let Some(window) = &mut self.window else { return };
         if idle > Self::MOST {
@@ -150,8 +157,8 @@ impl Waiter {
             }
             let left = deadline.map(|d| d.since(now));
             if left.is_some_and(|l| l <= self.slack) {
-                spin(deadline.unwrap_or(now), wake, ports);
-                return Woken::default();
+                let input = spin(deadline.unwrap_or(now), wake, ports);
+                return Woken { input, ..Woken::default() };
             }
             let whole = left.map(|l| Duration(l.0 - self.slack.0));
             let nap = awake.naps(now).then_some(Awake::NAP);
@@ -178,13 +185,19 @@ impl Waiter {
     }
 }
 
-fn spin<'p>(deadline: Instant, wake: &Wake, ports: impl Iterator<Item = Option<&'p DevicePort>> + Clone) {
-    while clock::monotonic() < deadline
-        && !wake.is_set()
-        && !ports.clone().flatten().any(DevicePort::has_input)
-    {
+/// Looks on until then, or until there is something to do. Whether that is input.
+fn spin<'p>(
+    deadline: Instant,
+    wake: &Wake,
+    ports: impl Iterator<Item = Option<&'p DevicePort>> + Clone,
+) -> bool {
+    while clock::monotonic() < deadline && !wake.is_set() {
+        if ports.clone().flatten().any(DevicePort::has_input) {
+            return true;
+        }
         std::hint::spin_loop();
     }
+    false
 }
 
 fn sleep<'p>(
@@ -210,6 +223,9 @@ fn sleep<'p>(
     let mut woken = Woken::default();
     // An interrupted call is an early wake-up, which is harmless.
     if poll(&mut fds[..n], timeout.as_ref()).is_ok() {
+        if fds[0].revents().contains(PollFlags::IN) {
+            wake.heard();
+        }
         for (fd, bit) in fds[..n].iter().zip(bits).skip(1) {
             if fd.revents().intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL) {
                 woken.errors |= 1 << bit;
@@ -273,14 +289,20 @@ mod tests {
     }
 
     #[test]
-    fn sleeps_are_short_for_a_second_after_a_packet_that_ended_one() {
+    fn sleeps_are_short_while_two_packets_that_ended_one_are_less_than_a_second_ago() {
         let mut awake = Awake::new(Waiting::Adaptive);
         let at = |ms: u64| Instant(ms * 1_000_000);
         assert!(!awake.naps(at(0)), "none came yet");
         awake.slept(at(10), Duration(5_000_000), true);
-        assert!(awake.naps(at(10)) && awake.naps(at(1_009)) && !awake.naps(at(1_010)));
-        awake.slept(at(1_500), Duration(5_000_000), false);
-        assert!(!awake.naps(at(1_500)), "a timer is no traffic");
+        assert!(!awake.naps(at(10)), "one is no traffic");
+        awake.slept(at(20), Duration(5_000_000), false);
+        assert!(!awake.naps(at(20)), "nor is a timer");
+        awake.slept(at(30), Duration(5_000_000), true);
+        assert!(awake.naps(at(30)) && awake.naps(at(1_009)) && !awake.naps(at(1_010)));
+        for second in 2..10 {
+            awake.slept(at(second * 1_000 + 30), Duration(5_000_000), true);
+            assert!(!awake.naps(at(second * 1_000 + 30)), "one a second");
+        }
     }
 
     #[test]
@@ -288,7 +310,9 @@ mod tests {
         let wake = Wake::new().unwrap();
         let mut awake = Awake::new(Waiting::Adaptive);
         let start = clock::monotonic();
-        awake.slept(start, Duration(0), true);
+        for _ in 0..2 {
+            awake.slept(start, Duration(0), true);
+        }
         let deadline = start + Duration(Awake::NAP.0 * 3 + 700_000);
         let mut waiter = Waiter::new();
         let mut waits = 0;
@@ -301,5 +325,23 @@ mod tests {
         assert!(waits <= 2, "{waits}");
         wake.wake();
         waiter.wait(clock::monotonic(), None, &awake, &wake, std::iter::empty());
+    }
+
+    #[test]
+    fn an_event_that_comes_behind_its_call_ends_one_sleep_and_no_more() {
+        let wake = Wake::new().unwrap();
+        assert!(!wake.set.swap(true, Ordering::AcqRel), "the first half of a call");
+        assert!(wake.take());
+        rustix::io::write(&wake.fd, &1u64.to_ne_bytes()).unwrap();
+        let awake = Awake::new(Waiting::Adaptive);
+        let mut waiter = Waiter::new();
+        let mut taken = 0;
+        for _ in 0..5 {
+            let now = clock::monotonic();
+            waiter.wait(now, Some(now + Duration(1_000_000)), &awake, &wake, std::iter::empty());
+            taken += u32::from(wake.take());
+        }
+        assert_eq!(taken, 1);
+        assert!(rustix::io::read(&wake.fd, &mut [0u8; 8]).is_err(), "nothing is left to read");
     }
 }
