@@ -243,7 +243,7 @@ fn guarantees_that_do_not_fit_are_scaled_down_and_then_taken() {
         + &class("b", "guarantee = \"80 %\"\ndefault = true")
         + &class("c", "parent = \"a\"\nguarantee = \"70 %\"")
         + &class("d", "parent = \"a\"\nguarantee = \"70 %\"")
-        + "[[filter]]\nclass = \"c\"\nmatch.vlan = 1\n[[filter]]\nclass = \"d\"\nmatch.vlan = 2\n";
+        + "[[filter]]\nclass = \"c\"\nmatch.dscp = 1\n[[filter]]\nclass = \"d\"\nmatch.dscp = 2\n";
     let (file, diagnostics) = RouterFile::read("f.toml", &format!("{TWO_PORTS}{rest}"));
     assert_eq!((diagnostics.errors(), diagnostics.warnings()), (0, 2), "{diagnostics}");
     let file = file.expect("no error");

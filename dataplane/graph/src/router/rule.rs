@@ -217,6 +217,16 @@ fn real_time(class: &Ruled<'_>) -> Option<Curve> {
     }
 }
 
+/// The first few, and how many more.
+fn listed(names: &[&Name]) -> String {
+    const FEW: usize = 3;
+    let named = names.iter().take(FEW).map(|name| name.to_string()).collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(FEW) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
+}
+
 /// Whether all guarantees together keep within the line at any time, and those in a class within its ceiling.
 pub(super) fn check(link: &TreeLink, classes: &[Ruled<'_>], names: &[&Name]) -> Vec<ErrorItem> {
     let inside = |mut n: usize, of: usize| loop {
@@ -229,13 +239,18 @@ pub(super) fn check(link: &TreeLink, classes: &[Ruled<'_>], names: &[&Name]) -> 
     let mut errors = Vec::new();
     let mut within = |of: Option<usize>, whole: Rate, field: &str, at: usize| {
         let parts = classes.iter().enumerate().filter(|(n, _)| of.is_none_or(|of| inside(*n, of)));
-        let parts: Vec<Curve> = parts.filter_map(|(_, c)| real_time(c)).collect();
+        let (who, parts): (Vec<&Name>, Vec<Curve>) =
+            parts.filter_map(|(n, c)| Some((names[n], real_time(c)?))).unzip();
         let Some((t, sum, there)) = excess(&parts, Curve::linear(whole)) else { return };
         let bytes = |service: u128| service.div_ceil(8_000_000_000);
-        let what = if of.is_some() { "its ceiling allows" } else { "the line sends" };
+        let (what, remedy) = match of {
+            Some(_) => ("its ceiling allows", "raise the ceiling, or lower guarantees below it"),
+            None => ("the line sends", "lower guarantee_first or guarantees"),
+        };
         let message = format!(
-            "{} B are guaranteed in the first {t}, and {what} {} B",
+            "asks for too much: in the first {t} {} B are guaranteed to {}, and {what} {} B; {remedy}",
             bytes(sum),
+            listed(&who),
             there / 8_000_000_000
         );
         let path = format!("class/{}.{field}", names[at]);

@@ -41,6 +41,26 @@ pub fn unknown_fields(scheduler: Scheduler, c: &ClassSpec) -> Vec<(&'static str,
     names.iter().filter(|name| there(name)).map(|name| (*name, why)).collect()
 }
 
+/// The fields of a class that a scheduler takes and does nothing with, and why. Those that it refuses are not among them.
+pub fn idle_fields(scheduler: Scheduler) -> (&'static [&'static str], &'static str) {
+    match scheduler {
+        Scheduler::Tree | Scheduler::Htb => (&[], ""),
+        Scheduler::Hfsc => (&["tier", "burst", "ceiling_burst"], "goes by curves"),
+        Scheduler::Wf2q => (&["tier", "burst", "ceiling_burst"], "shares by weight alone"),
+        Scheduler::Priority => (&["burst"], "knows no guarantees"),
+        Scheduler::Cbq => (&["weight", "ceiling_burst"], "shares by guarantee"),
+        Scheduler::Hpd => (&["tier", "weight", "burst", "ceiling_burst"], "goes by waiting times alone"),
+        Scheduler::Jobs => {
+            (&["tier", "weight", "burst", "ceiling_burst"], "goes by waiting times and losses")
+        }
+    }
+}
+
+/// Whether classes of a port with it are side by side, none below another.
+pub fn is_flat(scheduler: Scheduler) -> bool {
+    matches!(scheduler, Scheduler::Wf2q | Scheduler::Priority | Scheduler::Hpd | Scheduler::Jobs)
+}
+
 /// The goals of a class that are for other schedulers, with the name of those that know them.
 pub fn foreign_goals(scheduler: Scheduler, c: &ClassSpec) -> Vec<(&'static str, &'static str)> {
     let follows_waits = matches!(scheduler, Scheduler::Hpd | Scheduler::Jobs);

@@ -3,7 +3,7 @@
 use super::Checker;
 use crate::routerfile::Declared;
 use crate::routerfile::read::Declarations;
-use perhop_model::{FilterMatch, FilterSpec, MaskedByte, Name, PortRange};
+use perhop_model::{FilterMatch, FilterSpec, MaskedByte, Name, PortMode, PortRange};
 use std::collections::{BTreeSet, HashMap};
 
 /// Pairs of filters compared at most; identical ones are found beyond that too.
@@ -38,6 +38,17 @@ pub(super) fn check(c: Checker<'_>, declared: &Declarations) {
             None => {
                 same.insert(m, i);
             }
+        }
+    }
+    // All ports have the same mode.
+    if declared.ports.iter().all(|port| port.spec.mode == PortMode::Route) {
+        for filter in declared.filters.iter().filter(|f| f.spec.matches.vlan.is_some_and(|vlan| vlan > 0)) {
+            let d = c.warning(
+                filter.at,
+                "match.vlan",
+                "has no packets: tagged frames are not routed, they are dropped",
+            );
+            c.push(d.hint("Use mode = \"bridge\", or a VLAN interface of Linux as the device of a port"));
         }
     }
     let named: BTreeSet<&Name> = declared.abr.iter().filter_map(|p| p.spec.matches.filter.as_ref()).collect();

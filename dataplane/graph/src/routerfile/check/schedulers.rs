@@ -2,7 +2,7 @@
 
 use super::Checker;
 use super::tree::Trees;
-use crate::control::{MAX_RULED_CLASSES, foreign_goals, needs_rate, unknown_fields};
+use crate::control::{MAX_RULED_CLASSES, foreign_goals, idle_fields, needs_rate, unknown_fields};
 use crate::routerfile::Declared;
 use crate::routerfile::read::Declarations;
 use perhop_model::{ClassSpec, Name, Scheduler};
@@ -12,6 +12,10 @@ pub(super) fn check(c: Checker<'_>, declared: &Declarations, trees: &Trees) {
     let mut schedulers: BTreeMap<&Name, Scheduler> = BTreeMap::new();
     for port in &declared.ports {
         let scheduler = port.spec.scheduler;
+        // Nobody knows what a scheduler that cannot be read asks of classes.
+        if !c.sound(port.at, "scheduler") {
+            continue;
+        }
         schedulers.insert(&port.name, scheduler);
         if scheduler == Scheduler::Tree {
             continue;
@@ -30,8 +34,9 @@ pub(super) fn check(c: Checker<'_>, declared: &Declarations, trees: &Trees) {
         }
     }
     for (class, leaf) in declared.classes.iter().zip(&trees.leaf) {
-        let scheduler = schedulers.get(&class.spec.port).copied().unwrap_or_default();
-        one(c, class, scheduler, *leaf);
+        if let Some(scheduler) = schedulers.get(&class.spec.port) {
+            one(c, class, *scheduler, *leaf);
+        }
     }
 }
 
@@ -54,6 +59,11 @@ fn one(c: Checker<'_>, class: &Declared<ClassSpec>, scheduler: Scheduler, leaf: 
     for (field, why) in unknown_fields(scheduler, spec) {
         let message = format!("is unknown to \"{name}\", which {why}");
         c.push(c.error(class.at, field, message).hint("Remove it, or use another scheduler"));
+    }
+    let (idle, why) = idle_fields(scheduler);
+    for field in idle.iter().filter(|field| c.document.is_written(class.at, field)) {
+        let d = c.warning(class.at, field, format!("has no effect: \"{name}\" {why}"));
+        c.push(d.hint("Remove it"));
     }
     if scheduler == Scheduler::Cbq && spec.guarantee.is_zero() && c.sound(class.at, "guarantee") {
         let message = "is missing, and \"cbq\" shares by guarantee";

@@ -1,7 +1,7 @@
 //! The link-sharing trees: parents, leaves, guarantees, ceilings.
 
 use super::{Checker, rounded};
-use crate::control::MAX_DEPTH;
+use crate::control::{MAX_DEPTH, is_flat};
 use crate::routerfile::Declared;
 use crate::routerfile::read::Declarations;
 use perhop_config::Location;
@@ -37,7 +37,10 @@ pub(super) fn check(c: Checker<'_>, declared: &mut Declarations) -> Trees {
         port_rate: classes.iter().map(|d| rates.get(&d.spec.port).copied().unwrap_or(Rate::ZERO)).collect(),
         default: BTreeMap::new(),
     };
-    let parents = parents(c, classes, &index);
+    // Where no class can be below another, a parent is refused, and what it would mean is nobody's.
+    let flat: BTreeSet<&Name> =
+        declared.ports.iter().filter(|p| is_flat(p.spec.scheduler)).map(|p| &p.name).collect();
+    let parents = parents(c, classes, &index, &flat);
     for parent in parents.iter().flatten() {
         trees.leaf[*parent] = false;
     }
@@ -53,8 +56,12 @@ fn parents(
     c: Checker<'_>,
     classes: &[Declared<ClassSpec>],
     index: &BTreeMap<Name, usize>,
+    flat: &BTreeSet<&Name>,
 ) -> Vec<Option<usize>> {
-    let parent_of = |i: usize| classes[i].spec.parent.as_ref().and_then(|p| index.get(p)).copied();
+    let parent_of = |i: usize| {
+        let parent = classes[i].spec.parent.as_ref().filter(|_| !flat.contains(&classes[i].spec.port));
+        parent.and_then(|p| index.get(p)).copied()
+    };
     let mut out = vec![None; classes.len()];
     for (i, class) in classes.iter().enumerate() {
         let Some(parent) = parent_of(i) else { continue };

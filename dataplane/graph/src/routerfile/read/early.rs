@@ -81,7 +81,12 @@ fn precedence(mut table: TableReader<'_>, default: Precedence) -> Precedence {
 fn in_order(table: &mut TableReader<'_>, n: usize, [better, worse]: [&Precedence; 2]) {
     let show = |ppm| Share::Ppm(ppm).to_string();
     let (name, other) = (COLORS[n], COLORS[n - 1]);
-    let key = if table.has(name) || !table.has(other) { name } else { other };
+    let written = [table.has(name), table.has(other)];
+    let what = |of: &str, color: &str, ppm, written| {
+        let by_default = if written { "" } else { ", by default" };
+        format!("the {of} of {color} ({}{by_default})", show(ppm))
+    };
+    let key = if written[0] || !written[1] { name } else { other };
     for (of, worse, better, way, wrong) in [
         ("min", worse.min_ppm, better.min_ppm, "above", worse.min_ppm > better.min_ppm),
         ("max", worse.max_ppm, better.max_ppm, "above", worse.max_ppm > better.max_ppm),
@@ -89,9 +94,9 @@ fn in_order(table: &mut TableReader<'_>, n: usize, [better, worse]: [&Precedence
     ] {
         if wrong {
             let message = format!(
-                "spares {name} more than {other}: {of} is {}, {way} the {}",
-                show(worse),
-                show(better)
+                "spares {name} more than {other}: {} is {way} {}",
+                what(of, name, worse, written[0]),
+                what(of, other, better, written[1])
             );
             let d = table.error(key, message).value("");
             let hint = "from green over yellow to red min and max never rise and max_p never falls";

@@ -121,11 +121,13 @@ pub(super) fn check_curve(table: &mut TableReader<'_>, curve: Precedence) {
 
 /// A percentage, parts per million.
 pub(super) fn percentage(text: &str) -> Result<u32, TextError> {
-    match text.parse::<Share>().map_err(TextError::from)? {
-        Share::Ppm(ppm) => Ok(ppm),
-        Share::Rate(_) => {
-            Err(TextError::new("is a rate, expected a percentage").hint("Write for example \"40 %\""))
-        }
+    let wrong = |why: &str| TextError::new(why).hint("Write for example \"40 %\"");
+    match text.parse::<Share>() {
+        Ok(Share::Ppm(ppm)) => Ok(ppm),
+        Ok(Share::Rate(_)) => Err(wrong("is a rate, expected a percentage")),
+        // What is allowed of shares elsewhere would be refused here.
+        Err(_) if !text.trim_end().ends_with('%') => Err(wrong("is not a percentage")),
+        Err(error) => Err(error.into()),
     }
 }
 
