@@ -225,6 +225,14 @@ fn a_graph_is_printed_and_reads_back_as_itself() {
 }
 
 #[test]
+fn the_usage_of_explain_says_what_it_needs() {
+    let help = perhop(&["router", "explain", "--help"]).out;
+    for way in ["--packet <DESCRIPTION> <FILE>\n", "--packet <DESCRIPTION> --router <NAME> [FILE]\n"] {
+        assert!(help.contains(&format!("perhop router explain [OPTIONS] {way}")), "{help}");
+    }
+}
+
+#[test]
 fn explains_an_ipv4_packet_of_the_edge_example() {
     let packet = "in=lan udp 10.0.0.1:5004>10.1.0.2:5004 dscp=0 len=200 rtp";
     let ended = perhop(&["router", "explain", "examples/edge.toml", "--packet", packet]);

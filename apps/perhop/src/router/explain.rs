@@ -20,6 +20,8 @@ use std::path::{Path, PathBuf};
     perhop router explain --router edge --packet \"in=lan tcp [2001:db8::1]:80>[2001:db8::2]:1025 flags=syn\"\n\n\
     A packet is described by in=PORT, a protocol (udp, tcp, icmp or a number) and SOURCE>DESTINATION, and may have\n\
     dscp= len= ttl= vlan= flags= frag= id= df type= code=, and for RTP pt= ssrc= seq= ts= or just rtp.")]
+#[command(override_usage = "perhop router explain [OPTIONS] --packet <DESCRIPTION> <FILE>\n       \
+    perhop router explain [OPTIONS] --packet <DESCRIPTION> --router <NAME> [FILE]")]
 #[group(required = true, multiple = true)]
 pub struct ExplainArgs {
     /// The router file to explain with

@@ -21,7 +21,7 @@ use clap::Subcommand;
 pub enum RouterCommand {
     /// Check router files: every error and warning with its place
     Check(check::CheckArgs),
-    /// Print the packet graph that a router file comes to, or check a graph text
+    /// Print the packet graph that a router file comes to, its objects as comments, or check a graph text
     Graph(graph::GraphArgs),
     /// Say of a described packet what would become of it, decision by decision
     Explain(explain::ExplainArgs),

@@ -8,6 +8,7 @@ mod abr;
 mod conditions;
 mod decide;
 mod steps;
+mod terms;
 
 pub use decide::Decisions;
 

@@ -71,8 +71,9 @@ pub(super) fn probability(ppm: u32) -> Probability {
 /// How a leaf drops, in words.
 pub(super) fn words(kind: &LeafKind) -> String {
     let LeafKind::Early(early) = kind else { return "drop-tail".to_owned() };
+    let range = |c: &Curve| format!("{} to {}", Share::Ppm(c.min_ppm), Share::Ppm(c.max_ppm));
     let (says, ecn) = match &**early {
-        EarlyDrop::Red { ecn, .. } => ("RED".to_owned(), *ecn),
+        EarlyDrop::Red { curve, ecn } => (format!("RED ({} of the limit)", range(curve)), *ecn),
         EarlyDrop::Wred { curves, averages, by_dscp, ecn } => {
             let name = match averages {
                 Averages::Total => "weighted RED",
@@ -80,7 +81,6 @@ pub(super) fn words(kind: &LeafKind) -> String {
                 Averages::Decoupled => "RIO, decoupled",
             };
             let by = if *by_dscp { "code point" } else { "colour" };
-            let range = |c: &Curve| format!("{} to {}", Share::Ppm(c.min_ppm), Share::Ppm(c.max_ppm));
             let [green, yellow, red] = [0, 1, 2].map(|n| range(&curves[n]));
             (format!("{name} by {by} (green {green}, yellow {yellow}, red {red} of the limit)"), *ecn)
         }

@@ -2,15 +2,16 @@
 
 use super::conditions::{self, Conditioned};
 use super::decide::{Decisions, Queue, Way};
+use super::terms::terms;
 use super::{Probe, Step, abr};
 use crate::control::{Control, Draft};
 use crate::router::leaf::words;
 use crate::router::plan::RouterPlanner;
 use perhop_elements::route::Origin;
-use perhop_elements::schedule::Bound;
 use perhop_flows::Explanation as FlowsSay;
 use perhop_model::{
-    AbrPolicySpec, AdmissionSpec, DetectorSpec, ExcessPolicy, Key, Kind, Name, PortMode, Scheduler, Spec,
+    AbrPolicySpec, AdmissionSpec, ClassSpec, DetectorSpec, ExcessPolicy, Key, Kind, Name, PortMode,
+    Scheduler, Spec,
 };
 use perhop_packet::{ClassId, DropReason, FilterId, PortId, ProfileId, SlaId};
 use perhop_units::{Bytes, Duration, Rate};
@@ -32,10 +33,17 @@ impl<'a> Book<'a> {
         self.planner.ports().get(id.index()).map_or("?", |p| &p.name)
     }
 
-    /// The scheduler of a port, if it is another than the tree.
-    fn scheduler(&self, port: &str) -> Option<&'static str> {
-        match self.spec(Kind::Port, &Name::new(port).ok()?) {
-            Some(Spec::Port(p)) if p.scheduler != Scheduler::Tree => Some(p.scheduler.name()),
+    /// The scheduler of a port.
+    fn scheduler(&self, port: &str) -> Scheduler {
+        match Name::new(port).ok().and_then(|name| self.spec(Kind::Port, &name)) {
+            Some(Spec::Port(p)) => p.scheduler,
+            _ => Scheduler::Tree,
+        }
+    }
+
+    fn class_spec(&self, q: &Queue) -> Option<&'a ClassSpec> {
+        match self.spec(Kind::Class, self.planner.leaf_class(q.port, q.leaf)?.0) {
+            Some(Spec::Class(class)) => Some(class),
             _ => None,
         }
     }
@@ -183,6 +191,7 @@ fn filters(flows: &FlowsSay, book: &Book<'_>) -> Step {
 fn detection(flows: &FlowsSay, book: &Book<'_>) -> Step {
     let says = match flows.detection.as_str() {
         "undecided" => "may be RTP: not decided by one packet".to_owned(),
+        "off" if book.detectors().next().is_none() => "off: there is no detector".to_owned(),
         "off" => "off for this port".to_owned(),
         known if known == "not UDP" || known.starts_with("recognised") => known.to_owned(),
         why => format!("cannot be RTP: {why}"),
@@ -337,17 +346,12 @@ fn queue_steps(q: &Queue, several: bool, book: &Book<'_>) -> [Step; 2] {
         step = step.object(Kind::Class, name).fact("class", name.as_str());
     }
     if let Some(p) = &q.params {
-        let bound = |b: &Bound| format!("{} (burst {})", b.rate, b.burst);
-        let guarantee = p.guarantee.as_ref().map_or_else(|| "none".to_owned(), bound);
-        let ceiling = p.ceiling.as_ref().map_or_else(|| "the link".to_owned(), bound);
-        step = step.detail(format!(
-            "guarantee {guarantee}, ceiling {ceiling}, tier {}, weight {}",
-            p.tier, p.weight
-        ));
-        if let Some(scheduler) = book.scheduler(port) {
+        let scheduler = book.scheduler(port);
+        step = step.detail(terms(scheduler, p, book.class_spec(q)));
+        if scheduler != Scheduler::Tree {
             step = step
-                .detail(format!("the classes of {port} share it by {scheduler}"))
-                .fact("scheduler", scheduler);
+                .detail(format!("the classes of {port} share it by {}", scheduler.name()))
+                .fact("scheduler", scheduler.name());
         }
         if let Some(leaf) = &p.queue {
             let kind = words(&leaf.kind);

@@ -67,7 +67,11 @@ calls = 20
 "#;
 
 fn router() -> VirtualRouter {
-    let (file, diagnostics) = RouterFile::read("test.toml", FILE);
+    router_of(FILE)
+}
+
+fn router_of(text: &str) -> VirtualRouter {
+    let (file, diagnostics) = RouterFile::read("test.toml", text);
     let file = file.unwrap_or_else(|| panic!("{diagnostics}"));
     let port = |o: &perhop_model::Object| match Spec::from_value(o.kind, o.spec.clone()) {
         Ok(Spec::Port(spec)) => Some(EdgePort { name: o.name.to_string(), spec }),
@@ -315,4 +319,63 @@ fn objects_get_their_places_and_the_text_survives_json() {
     let back: Explanation = serde_json::from_str(&json).expect("the same shape");
     assert_eq!(back, e);
     assert!(e.to_string().starts_with("tcp 10.0.7.3:4000>10.1.0.2:443, BE, 200 B\n  port         lan"));
+}
+
+#[test]
+fn a_class_is_told_in_the_words_of_its_scheduler() {
+    let told = |scheduler: &str, class: &str| {
+        let text = format!(
+            "[[port]]\nname = \"lan\"\n[[port]]\nname = \"wan\"\nrate = \"10 Mbit/s\"\nscheduler = \"{scheduler}\"\n\
+             [[class]]\nname = \"rest\"\nport = \"wan\"\ndefault = true\n{class}\n\
+             [[route]]\ndest = \"0.0.0.0/0\"\nport = \"wan\"\n"
+        );
+        let e = explain(&router_of(&text), "in=lan udp 10.0.0.1:5>10.1.0.2:6");
+        assert_eq!(says(&e, "detection"), "off: there is no detector");
+        let queue = e.step("queue").expect("a step");
+        let name = queue.facts.get("scheduler").and_then(|name| name.as_str()).unwrap_or("tree");
+        assert_eq!(name, scheduler);
+        queue.details.clone()
+    };
+    let rates = "guarantee = \"2 Mbit/s\"\nceiling = \"4 Mbit/s\"\nweight = 3";
+    for (scheduler, class, expected) in [
+        (
+            "tree",
+            rates,
+            "guarantee 2 Mbit/s (burst 3028 B), ceiling 4 Mbit/s (burst 5 kB), tier 15, weight 3",
+        ),
+        (
+            "hfsc",
+            "guarantee = \"2 Mbit/s\"\nguarantee_first = { rate = \"4 Mbit/s\", time = \"10 ms\" }",
+            "guarantee 2 Mbit/s, first 4 Mbit/s for 10 ms, ceiling the link, weight 1",
+        ),
+        (
+            "htb",
+            rates,
+            "guarantee 2 Mbit/s (burst 3028 B), ceiling 4 Mbit/s (burst 5 kB), borrows at level 7, weight 3",
+        ),
+        ("wf2q", "weight = 3", "weight 3"),
+        ("priority", "tier = 4", "tier 4, ceiling the link, weight 1"),
+        ("cbq", "guarantee = \"2 Mbit/s\"", "guarantee 2 Mbit/s (burst 3028 B), borrows, served at level 7"),
+        (
+            "cbq",
+            "guarantee = \"2 Mbit/s\"\nceiling = \"2 Mbit/s\"\ntier = 1",
+            "guarantee 2 Mbit/s (burst 3028 B), does not borrow, served at level 1",
+        ),
+        ("hpd", "", "waits in proportion 1"),
+        (
+            "hpd",
+            "delay = { proportion = 4, bound = \"20 ms\" }",
+            "waits in proportion 4, waits at most 20 ms",
+        ),
+        ("jobs", "", "waits in proportion 1, loses in proportion 1"),
+        (
+            "jobs",
+            "guarantee = \"1 Mbit/s\"\ndelay = { bound = \"20 ms\" }\nloss = { proportion = 2, bound = \"1 %\" }",
+            "waits at most 20 ms, loses in proportion 2, loses at most 1 %, guarantee 1 Mbit/s",
+        ),
+    ] {
+        assert_eq!(told(scheduler, class)[0], expected, "{scheduler}");
+    }
+    let red = "queue = { limit = \"60 ms\", red = { min = \"10 %\", max = \"50 %\" } }";
+    assert_eq!(told("tree", red)[1], "limit 60 ms, RED (10 % to 50 % of the limit)");
 }
