@@ -91,6 +91,14 @@ pub enum LabCommandError {
         /// Why.
         source: RecordError,
     },
+    /// A capture has more packets than are compared.
+    #[error("{}: there are more than {most} packets\nChoose some with --filter, or a part of the capture.", path.display())]
+    LongCapture {
+        /// The capture.
+        path: PathBuf,
+        /// So many are compared.
+        most: usize,
+    },
     /// The person asked to stop.
     #[error("interrupted; nothing was written and nothing is left running")]
     Interrupted,
@@ -109,6 +117,7 @@ impl LabCommandError {
             | Self::BadSetting(_)
             | Self::OtherScenario { .. }
             | Self::NotRecorded { .. }
+            | Self::LongCapture { .. }
             | Self::BadDirectory { .. } => 2,
             Self::NoProgram { .. } => 3,
             Self::Simulation { source: SimError::Conservation { .. }, .. } | Self::ThreadDied => 1,

@@ -4,7 +4,8 @@ use super::error::LabCommandError;
 use crate::error::{AppError, Verdict};
 use crate::output::{Output, progress};
 use clap::Args;
-use perhop_elements::emulate::{Conditions, Sighting, identity};
+use perhop_elements::classify::Rule;
+use perhop_elements::emulate::{Conditions, Sighting, Sightings, identity};
 use perhop_flows::offline::read_frame;
 use perhop_io::pcap::CaptureReader;
 use perhop_units::Duration;
@@ -17,7 +18,9 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "Example: perhop lab record before.pcap after.pcap --interval 500ms\n\n\
     prints `play 0s 20ms 0% play 1.5s 81ms 3.2% …`, which goes behind the colon of an entry:\n\
     discipline = \"Emulator(udp : play 0s 20ms 0% play 1.5s 81ms 3.2%, - : delay 5ms)\"\n\n\
-    Captures are pcap or pcapng with time stamps of one clock. Packets are known by addresses, ports, lengths, and their \
+    Captures are pcap or pcapng with time stamps of one clock, of one direction or with a --filter that chooses one:\n\
+    perhop lab record a.pcap b.pcap --filter \"src 10.0.1.0/24\"\n\n\
+    Packets are known by addresses, ports, lengths, and their \
     headers and payload where networks do not change them.")]
 pub struct RecordArgs {
     /// Capture in front of the network
@@ -26,6 +29,9 @@ pub struct RecordArgs {
     /// Capture behind it
     #[arg(value_name = "AFTER")]
     after: PathBuf,
+    /// Packets that count: a rule as of an entry, such as "src 10.0.1.0/24 udp dst port 5004"
+    #[arg(long, value_name = "RULE")]
+    filter: Option<Rule>,
     /// Time over which delay and loss are averaged
     #[arg(long, value_name = "TIME", default_value = "1 s", value_parser = interval, allow_hyphen_values = true)]
     interval: Duration,
@@ -50,7 +56,8 @@ fn interval(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// A capture cannot be read, or they do not tell; see [`AppError`].
 pub fn run(args: &RecordArgs) -> Result<Verdict, AppError> {
-    let (before, after) = (sightings(&args.before)?, sightings(&args.after)?);
+    let [before, after] = [&args.before, &args.after].map(|path| sightings(path, args.filter.as_ref()));
+    let (before, after) = (before?, after?);
     let interval = match args.table {
         // The distribution is of the whole time.
         Some(_) => Duration(u64::MAX),
@@ -65,6 +72,7 @@ pub fn run(args: &RecordArgs) -> Result<Verdict, AppError> {
         out.json(&json!({
             "entry": words,
             "packets": done.packets,
+            "unknown": done.unknown,
             "lost": done.lost,
             "copies": done.copies,
             "overtaking": done.overtaking,
@@ -75,31 +83,42 @@ pub fn run(args: &RecordArgs) -> Result<Verdict, AppError> {
     } else {
         out.line(&words)?;
         progress(format_args!(
-            "{} packets, {} lost, {} doubled, {} overtook others; {} came that had not gone in; {} delays, {} on average \
-             with a standard deviation of {}",
+            "{} packets, {} lost, {} copies, {} overtook others; {} came that had not gone in, {} went in too late to be seen \
+             again; {} delays, {} on average with a standard deviation of {}",
             done.packets,
             done.lost,
             done.copies,
             done.overtaking,
             done.strangers,
+            done.unknown,
             done.delays.len(),
-            done.mean(),
-            done.deviation()
+            rounded(done.mean()),
+            rounded(done.deviation())
         ));
     }
     out.flush()?;
     Ok(Verdict::Done)
 }
 
-/// The IP packets of a capture.
-fn sightings(path: &Path) -> Result<Vec<Sighting>, AppError> {
+/// To a microsecond: captures tell no more.
+fn rounded(time: Duration) -> Duration {
+    Duration(time.0.saturating_add(500) / 1_000 * 1_000)
+}
+
+/// The IP packets of a capture that count.
+fn sightings(path: &Path, filter: Option<&Rule>) -> Result<Sightings, AppError> {
     let (mut frame, mut spare) = (Vec::new(), Vec::new());
-    let mut seen = Vec::new();
+    let mut seen = Sightings::default();
     for record in CaptureReader::open(path)? {
         let record = record?;
         let layout = read_frame(record.link_type, &record.data, &mut frame, &mut spare);
-        let identity = layout.and_then(|layout| identity(&frame, &layout));
-        seen.extend(identity.map(|identity| Sighting { at: record.at, identity }));
+        seen.watched(record.at);
+        let layout = layout.filter(|layout| filter.is_none_or(|rule| rule.matches_frame(&frame, layout)));
+        let Some(identity) = layout.and_then(|layout| identity(&frame, &layout)) else { continue };
+        if seen.is_full() {
+            return Err(LabCommandError::LongCapture { path: path.to_owned(), most: Sightings::MOST }.into());
+        }
+        seen.push(Sighting { at: record.at, identity });
     }
     Ok(seen)
 }

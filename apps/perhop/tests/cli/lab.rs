@@ -505,7 +505,7 @@ stop = "5.9 s"
     assert_eq!(ended.code, Some(0), "{}", ended.err);
     // A microsecond for the line; the first half of what is lost had to have some delay.
     assert_eq!(ended.out, "play 0s 20.001ms 0% play 2s 20.001ms 100% play 3s 30.001ms 0%\n", "{}", ended.err);
-    assert!(ended.err.contains(" 1000 lost, 0 doubled, 0 overtook others; 0 came"), "{}", ended.err);
+    assert!(ended.err.contains(" 1000 lost, 0 copies, 0 overtook others; 0 came"), "{}", ended.err);
     let table = perhop(&["lab", "record", &before, &after, "--table", "2", "--json"]).json();
     assert!(table[0]["entry"].as_str().unwrap().starts_with("table 20.001"), "{table:?}");
     assert_eq!(table[0]["lost"], 1000);
@@ -513,4 +513,43 @@ stop = "5.9 s"
     assert!(swapped.code == Some(2) && swapped.err.contains("Swap the captures"), "{}", swapped.err);
     let none = perhop(&["lab", "record", &before, &after, "--interval", "0 s"]);
     assert!(none.code == Some(2) && none.err.contains("longer than nothing"), "{}", none.err);
+}
+
+/// The page's scenario, its commands and what they print.
+#[test]
+fn a_network_is_recorded_as_the_page_says() {
+    let page = std::fs::read_to_string(super::root().join("docs/scenario-file.md")).unwrap();
+    let (_, section) = page.split_once("#### Recording a network").unwrap();
+    let block = |begin: &str| section.split_once(begin).unwrap().1.split_once("\n```").unwrap().0;
+    let scratch = Scratch::new("lab-record");
+    let file = scratch.file("recorded.toml", block("```toml\n"));
+    let captures = scratch.0.join("captures");
+    let ended = run(&scratch, &file, "out", &["--trace", captures.to_str().unwrap()]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let capture = |name: &str| captures.join("product/1").join(name).display().to_string();
+    let record = |before: &str, after: &str, more: &[&str]| {
+        let (before, after) = (capture(before), capture(after));
+        perhop(&[&["lab", "record", &before, &after], more].concat())
+    };
+    for (way, rest) in [
+        (["before.pcap", "net.pcap", "src 10.0.0.1"], ["--interval", "5s"]),
+        (["before.pcap", "net.pcap", "src 10.0.0.1"], ["--table", "3"]),
+    ] {
+        let [before, after, filter] = way;
+        let ended = record(before, after, &["--filter", filter, rest[0], rest[1]]);
+        assert_eq!(ended.code, Some(0), "{}", ended.err);
+        let said = format!("{before} {after} --filter \"{filter}\" {}\n{}", rest.join(" "), ended.out);
+        assert!(section.contains(&said), "{said}");
+    }
+    let back = record("after.pcap", "net.pcap", &["--filter", "src 10.0.0.4", "--table", "2"]);
+    assert!(
+        back.out.starts_with("table 30.411ms 30.411ms") && section.contains("`src 10.0.0.4`"),
+        "{}",
+        back.out
+    );
+    let both = record("before.pcap", "net.pcap", &[]);
+    assert_eq!(both.code, Some(2));
+    assert!(both.err.contains("choose one by a rule"), "{}", both.err);
+    let none = record("before.pcap", "net.pcap", &["--filter", "src 192.0.2.1"]);
+    assert!(none.err.contains("no IP packets that count were seen before"), "{}", none.err);
 }

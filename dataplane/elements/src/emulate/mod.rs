@@ -18,7 +18,7 @@ pub use emulator::Emulator;
 pub use link::{Link, LinkConfig};
 pub use loss::Loss;
 pub use opportunities::{OPPORTUNITY_BYTES, Opportunities};
-pub use record::{Conditions, RecordError, Sighting, identity};
+pub use record::{Conditions, RecordError, Sighting, Sightings, identity};
 
 use perhop_element::ElementType;
 

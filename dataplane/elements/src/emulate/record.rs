@@ -67,11 +67,50 @@ pub struct Sighting {
     pub identity: u64,
 }
 
+/// The packets that were seen at a place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sightings {
+    seen: Vec<Sighting>,
+    /// When the last frame was seen, also one that does not count.
+    last: Instant,
+}
+
+impl Sightings {
+    /// Packets of one place at most: about 1 GB for two.
+    pub const MOST: usize = 10_000_000;
+
+    /// Whether there is no room for another packet.
+    pub fn is_full(&self) -> bool {
+        self.seen.len() >= Self::MOST
+    }
+
+    /// A frame was seen, whatever it was: till then the place was watched.
+    pub fn watched(&mut self, at: Instant) {
+        self.last = self.last.max(at);
+    }
+
+    /// A packet was seen that counts. Without effect when it is full.
+    pub fn push(&mut self, sighting: Sighting) {
+        self.watched(sighting.at);
+        if !self.is_full() {
+            self.seen.push(sighting);
+        }
+    }
+}
+
+impl FromIterator<Sighting> for Sightings {
+    fn from_iter<I: IntoIterator<Item = Sighting>>(sightings: I) -> Self {
+        let mut all = Self::default();
+        sightings.into_iter().for_each(|sighting| all.push(sighting));
+        all
+    }
+}
+
 /// Why two captures do not tell what a network did.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RecordError {
     /// There are no IP packets in one of them.
-    #[error("no IP packets were seen {0} the network")]
+    #[error("no IP packets that count were seen {0} the network")]
     Nothing(&'static str),
     /// They have no packet in common.
     #[error(
@@ -83,7 +122,7 @@ pub enum RecordError {
         /// Packets after.
         after: u64,
     },
-    /// Some came out before they went in.
+    /// All came out before they went in.
     #[error(
         "{packets} packets were seen after the network up to {most} earlier than before it\nSwap the captures, or take both by one clock."
     )]
@@ -92,6 +131,19 @@ pub enum RecordError {
         packets: u64,
         /// By how much at most.
         most: Duration,
+    },
+    /// Some came out before they went in, and others did not.
+    #[error(
+        "{packets} packets were seen after the network up to {most} earlier than before it, and {others} later\n\
+         These look like captures of both directions: choose one by a rule, such as src 10.0.0.0/24. If not, their clocks differ."
+    )]
+    BothWays {
+        /// How many came out before they went in.
+        packets: u64,
+        /// By how much at most.
+        most: Duration,
+        /// How many did not.
+        others: u64,
     },
     /// There are more intervals than can be played.
     #[error(
@@ -108,15 +160,17 @@ pub enum RecordError {
 /// What a network did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conditions {
-    /// Packets that went in.
+    /// Packets that went in and of which it is known what became of them.
     pub packets: u64,
+    /// Those that went in after the other side was watched for the last time, and did not come out until then.
+    pub unknown: u64,
     /// … and did not come out.
     pub lost: u64,
     /// Those that came out more often than they went in.
     pub copies: u64,
     /// Those that came out before one that had gone in earlier.
     pub overtaking: u64,
-    /// Packets that came out and had not gone in.
+    /// Packets that came out and had not gone in since the first one did.
     pub strangers: u64,
     /// Known delays, ascending.
     pub delays: Vec<Duration>,
@@ -138,7 +192,9 @@ impl Conditions {
     ///
     /// # Errors
     /// See [`RecordError`].
-    pub fn between(before: &[Sighting], after: &[Sighting], interval: Duration) -> Result<Self, RecordError> {
+    pub fn between(before: &Sightings, after: &Sightings, interval: Duration) -> Result<Self, RecordError> {
+        let watched = after.last;
+        let (before, after) = (&before.seen[..], &after.seen[..]);
         let interval = interval.0.max(1);
         let begin = before.iter().map(|s| s.at).min().ok_or(RecordError::Nothing("before"))?;
         let end = before.iter().map(|s| s.at).max().unwrap_or(begin);
@@ -147,13 +203,14 @@ impl Conditions {
         }
         let intervals = end.since(begin).0 / interval + 1;
         if intervals > MAX_VALUES as u64 {
-            let least = Duration(end.since(begin).0 / MAX_VALUES as u64 + 1);
+            let least = short(end.since(begin).0 / MAX_VALUES as u64 + 1);
             return Err(RecordError::TooMany { intervals, least });
         }
         let mut counted = vec![Interval::default(); intervals as usize];
         let of = |at: Instant| (at.since(begin).0 / interval) as usize;
         let mut all = Self {
             packets: before.len() as u64,
+            unknown: 0,
             lost: 0,
             copies: 0,
             overtaking: 0,
@@ -161,14 +218,25 @@ impl Conditions {
             delays: Vec::new(),
             intervals: Vec::new(),
         };
-        let mut pairs = Vec::new();
+        let (mut pairs, mut foreign) = (Vec::new(), 0);
         for (ins, outs) in by_identity(before, after).into_values() {
             match (ins.len(), outs.len()) {
-                (0, out) => all.strangers += out as u64,
+                (0, out) => {
+                    foreign += out as u64;
+                    all.strangers += outs.iter().filter(|at| **at >= begin).count() as u64;
+                }
                 (went, came) => {
                     all.copies += came.saturating_sub(went) as u64;
-                    ins.iter().for_each(|at| counted[of(*at)].packets += 1);
-                    ins.iter().skip(came).for_each(|at| counted[of(*at)].lost += 1);
+                    for (n, at) in ins.iter().enumerate() {
+                        let is_lost = n >= came;
+                        if is_lost && *at > watched {
+                            all.unknown += 1;
+                            continue;
+                        }
+                        let interval = &mut counted[of(*at)];
+                        interval.packets += 1;
+                        interval.lost += u64::from(is_lost);
+                    }
                     // Of one that was doubled the first copy counts.
                     if went == came || went == 1 {
                         pairs.extend(ins.into_iter().zip(outs));
@@ -177,12 +245,17 @@ impl Conditions {
             }
         }
         all.lost = counted.iter().map(|i| i.lost).sum();
-        if all.strangers == after.len() as u64 {
-            return Err(RecordError::NothingInCommon { before: all.packets, after: all.strangers });
+        if foreign == after.len() as u64 {
+            return Err(RecordError::NothingInCommon { before: all.packets, after: foreign });
         }
+        all.packets -= all.unknown;
         let backwards = pairs.iter().filter(|(went, came)| came < went);
         if let Some(most) = backwards.clone().map(|(went, came)| went.since(*came)).max() {
-            return Err(RecordError::Backwards { packets: backwards.count() as u64, most });
+            let packets = backwards.count() as u64;
+            return Err(match pairs.len() as u64 - packets {
+                0 => RecordError::Backwards { packets, most },
+                others => RecordError::BothWays { packets, most, others },
+            });
         }
         pairs.sort_unstable();
         let mut latest = Instant::ZERO;
@@ -213,12 +286,16 @@ impl Conditions {
         Duration(libm::sqrt(sum / self.delays.len().max(1) as f64) as u64)
     }
 
-    /// What it did over time, in words of an entry: `play 0s 20ms 0% play 1s …`.
+    /// What it did over time, in words of an entry: `play 0s 20ms 0% play 1s …`. `overtake` if it did not keep the order:
+    /// where delays fall, an entry that keeps it holds packets behind those before them.
     pub fn play(&self) -> String {
         let mut words = String::new();
         for Recorded { from, delay, loss } in &self.intervals {
             let loss = percent(f64::from(loss.0) / 4_294_967_296.0);
             let _ = write!(words, "{}play {} {} {loss}", gap(&words), word(*from), word(*delay));
+        }
+        if self.overtaking > 0 {
+            words += " overtake";
         }
         words
     }
@@ -281,6 +358,12 @@ fn played(counted: &[Interval], interval: u64) -> Vec<Recorded> {
         }
     }
     intervals
+}
+
+/// At least so many ns, in two digits.
+fn short(ns: u64) -> Duration {
+    let unit = 10u64.pow(ns.max(1).ilog10().saturating_sub(1));
+    Duration(ns.div_ceil(unit).saturating_mul(unit))
 }
 
 /// To a microsecond: captures tell no more.
