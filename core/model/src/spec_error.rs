@@ -73,6 +73,10 @@ impl Expected {
             "u64" => numbers(u64::MAX),
             "a sequence" => "a list".to_owned(),
             "a boolean" => "true or false".to_owned(),
+            // Of a choice: one whose value has a unit, or of kinds some of which are told by their name alone.
+            "string or map" => {
+                "an object with one field, its unit or kind (for example {\"rate\": 1000000}), or the name of a kind".to_owned()
+            }
             "internally tagged enum ColorAction" => "an object with `do`".to_owned(),
             _ if expected.starts_with("internally tagged enum ") => "an object with `type`".to_owned(),
             _ if expected.starts_with("struct ") || expected == "a map" => "an object".to_owned(),
@@ -119,6 +123,9 @@ mod tests {
         assert_eq!((code, allowed.as_deref()), (Code::Malformed, Some(number)));
         let (_, path, allowed) = wrong(Kind::AbrPolicy, r#"{"priority":1,"latency":"average"}"#);
         assert_eq!((path.as_str(), allowed.as_deref()), ("latency", Some("an object with `type`")));
+        let (_, path, allowed) = wrong(Kind::Class, r#"{"port":"wan","guarantee":5}"#);
+        let allowed = allowed.expect("it is known");
+        assert!(path == "guarantee" && allowed.contains(r#"{"rate": 1000000}"#), "{path}: {allowed}");
         assert_eq!(wrong(Kind::Allocation, "{}").2, None);
     }
 
