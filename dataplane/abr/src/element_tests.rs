@@ -212,6 +212,41 @@ fn an_echo_is_no_longer_than_since_the_first_copy_of_what_is_acknowledged() {
     assert_eq!(wire.counter("samples"), 3);
 }
 
+/// The sender's clock ticks every 10 ms, the path takes 9 ms, and what was not lost is sent again after 8.9 ms.
+#[test]
+fn an_echo_of_two_copies_with_the_same_value_tells_nothing() {
+    let mut wire = Wire::new(vec![policy(1_000_000)]);
+    let clock =
+        |value: u32| move |f: build::FrameBuilder| f.tcp(|t| t.options.timestamps = Some((value, value)));
+    wire.send(CLIENT, |f| f.flags(SYN).seq_ack(999, 0).tcp(|t| t.options = Wire::options(7)));
+    wire.later(9);
+    wire.send(SERVER, |f| f.flags(SYN | ACK).seq_ack(4999, 1000).tcp(|t| t.options = Wire::options(2)));
+    wire.later(20);
+    wire.send(CLIENT, |f| f.seq_ack(1000, 5000).window(500));
+    for until_next_us in [8_900, 100] {
+        wire.send(CLIENT, |f| clock(1)(f.seq_ack(1000, 5000).payload_len(1000)));
+        wire.bench.run_for(Duration::from_micros(until_next_us));
+    }
+    wire.send(SERVER, |f| clock(1)(f.seq_ack(5000, 2000).window(60_000)));
+    assert_eq!(wire.flow(false).latency_us, (20_000, 9_000));
+}
+
+#[test]
+fn a_clock_value_of_a_segment_that_its_receiver_does_not_look_at_counts_for_nothing() {
+    let mut wire = Wire::new(vec![policy(1_000_000)]);
+    wire.open();
+    let clock = |value: u32, echo: u32| {
+        move |f: build::FrameBuilder| f.tcp(|t| t.options.timestamps = Some((value, echo)))
+    };
+    wire.send(CLIENT, |f| clock(1, 1)(f.seq_ack(1000, 5000).payload_len(1000)));
+    wire.send(SERVER, |f| clock(1 << 30, 1)(f.seq_ack(1_500_000_000, 1000).window(60_000)));
+    wire.later(100);
+    wire.send(SERVER, |f| clock(2, 1)(f.seq_ack(5000, 2000).window(60_000)));
+    wire.later(15);
+    wire.send(CLIENT, |f| clock(3, 2)(f.seq_ack(2000, 5000).payload_len(1000)));
+    assert_eq!(wire.flow(false).latency_us, (17_000, 100_000), "20 ms, less 0.6 of what it is shorter");
+}
+
 #[test]
 fn an_upload_is_held_at_its_rate_from_the_first_acknowledgment_on() {
     // 1 Mbit/s, 120 ms, 1460 of 1500: 14,600 octets, ten segments; with a thousandth, because the ratio is rounded down to

@@ -65,7 +65,8 @@ impl Passing<'_> {
     #[inline]
     pub fn data(&self, c: &mut Connection, policies: &mut Policies, counters: &mut Counters, frame: &[u8]) {
         let (d, segment) = (self.direction, self.segment);
-        let clock = segment.options.timestamps.map(|(value, _)| value);
+        // A value far in the future would pass for the newest, so that of none behind it the echo would count.
+        let clock = segment.options.timestamps.filter(|_| c.is_near(d, segment)).map(|(value, _)| value);
         if segment.payload == 0 && segment.flags & (flags::SYN | flags::FIN) == 0 {
             if let Some(value) = clock {
                 c.stamps[d].note_clock(value, false, self.now_us);
@@ -78,7 +79,11 @@ impl Passing<'_> {
         let known = c.stamps[d].sent_end();
         match c.stamps[d].sent(segment.seq, segment.seq_end(), self.now_us, c.is_shut(self.acked)) {
             Sent::Ignored => return,
-            Sent::New => {}
+            Sent::New => {
+                if let Some(value) = clock {
+                    c.stamps[d].clock_passed(value);
+                }
+            }
             Sent::Again => {
                 c.halves[d].retransmissions = c.halves[d].retransmissions.saturating_add(1);
                 counters.retransmissions += 1;

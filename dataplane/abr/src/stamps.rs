@@ -13,10 +13,14 @@ use crate::waiting::Prompt;
 /// Stamps of one direction.
 pub(crate) const STAMPS: usize = 4;
 
-/// Bits of the number of stamps.
-const LEN_BITS: u32 = 3;
+/// Bits of the number of stamps and the gaps between them.
+const LEN_AND_GAPS: u8 = 0x3f;
 const _: () =
-    assert!(STAMPS < 1 << LEN_BITS && LEN_BITS as usize + STAMPS < 8, "a gap for each stamp and one behind");
+    assert!((2 << (STAMPS + 1)) - 3 <= LEN_AND_GAPS as usize, "a gap for each stamp and one behind");
+/// Bits of [`Stamps::len_gaps_clock`] above that: a clock value has passed, and `echo` is one.
+const CLOCK: u8 = 0x40;
+/// … and later ones may have passed since.
+const CLOCK_LATER: u8 = 0x80;
 
 /// Octets that may have passed elsewhere: an acknowledgment of more than that beyond what was seen is not believed.
 const UNSEEN: u32 = 1 << 16;
@@ -54,12 +58,13 @@ pub(crate) struct Stamps {
     acked: u32,
     acked_at: u32,
     dirty_end: u32,
-    /// Clock value that waits for its echo, and when it passed.
+    /// Clock value that waits for its echo, and when it passed. While none does, the newest that has passed, unless
+    /// [`CLOCK_LATER`] ones have.
     echo: u32,
     echo_at: u32,
-    /// How many stamps there are, [`LEN_BITS`]; above them, bit i: there is data without a stamp before the segment of stamp i;
-    /// bit `len`: behind the last one.
-    len_and_gaps: u8,
+    /// How many stamps there are, and gaps; bit i: there is data without a stamp before the segment of stamp i; bit `len`:
+    /// behind the last one. As these bits below a one at bit `len + 1`, less 2; above, [`CLOCK`] and [`CLOCK_LATER`].
+    len_gaps_clock: u8,
     marks: u8,
     /// How late acknowledgments are that do not wait.
     pub prompt: Prompt,
@@ -161,19 +166,25 @@ impl Stamps {
         self.is_recovering() || self.acked.wrapping_sub(self.dirty_end) <= octets
     }
 
+    /// The gaps below a one at bit `len + 1`.
+    #[inline]
+    const fn len_and_gaps(&self) -> u8 {
+        (self.len_gaps_clock & LEN_AND_GAPS) + 2
+    }
+
     #[inline]
     const fn len(&self) -> usize {
-        (self.len_and_gaps & ((1 << LEN_BITS) - 1)) as usize
+        self.len_and_gaps().ilog2() as usize - 1
     }
 
     #[inline]
     const fn gaps(&self) -> u8 {
-        self.len_and_gaps >> LEN_BITS
+        self.len_and_gaps() ^ 2 << self.len()
     }
 
     #[inline]
     fn keep(&mut self, len: usize, gaps: u8) {
-        self.len_and_gaps = gaps << LEN_BITS | len as u8;
+        self.len_gaps_clock = self.len_gaps_clock & !LEN_AND_GAPS | ((2 << len | gaps) - 2);
     }
 
     #[inline]
@@ -366,16 +377,46 @@ impl Stamps {
         Some(earlier.wrapping_add((u64::from(apart) * behind / whole.max(1)) as u32))
     }
 
-    /// Notes the clock value of a segment: of data seen twice in any case, of a bare acknowledgment when no other waits.
+    /// The clock value of a segment passes. Whether it is known to be later than any that passed before: only then its echo tells
+    /// of this segment, as clocks may tick more slowly than segments pass (RFC 7323 §5.4: once a second at least).
+    #[inline]
+    pub fn clock_passed(&mut self, value: u32) -> bool {
+        if self.len_gaps_clock & CLOCK == 0 {
+            self.len_gaps_clock |= CLOCK;
+            self.echo = value;
+            return true;
+        }
+        if !after(value, self.echo) {
+            return false;
+        }
+        let sure = self.len_gaps_clock & CLOCK_LATER == 0;
+        if self.is(mark::ECHO) {
+            self.len_gaps_clock |= CLOCK_LATER;
+        } else {
+            self.len_gaps_clock &= !CLOCK_LATER;
+            self.echo = value;
+        }
+        sure
+    }
+
+    /// Notes the clock value of a segment to wait for its echo, if it is a new one: of data seen twice in any case, of a bare
+    /// acknowledgment when no other waits.
     #[inline]
     pub fn note_clock(&mut self, value: u32, of_data: bool, now_us: u32) {
-        if of_data {
-            self.marks |= mark::ECHO | mark::ECHO_OF_DATA;
-        } else if self.is(mark::ECHO) || self.len() > 0 {
+        let waits = self.is(mark::ECHO);
+        if of_data && waits && self.is(mark::ECHO_OF_DATA) && value == self.echo {
+            // Which of the two is echoed nobody can say.
+            self.marks &= !(mark::ECHO | mark::ECHO_OF_DATA);
             return;
-        } else {
-            self.marks = self.marks & !mark::ECHO_OF_DATA | mark::ECHO;
         }
+        if !self.clock_passed(value) || !of_data && (waits || self.len() > 0) {
+            return;
+        }
+        self.marks = self.marks & !mark::ECHO_OF_DATA | mark::ECHO;
+        if of_data {
+            self.marks |= mark::ECHO_OF_DATA;
+        }
+        self.len_gaps_clock &= !CLOCK_LATER;
         (self.echo, self.echo_at) = (value, now_us);
     }
 
@@ -391,6 +432,7 @@ impl Stamps {
         }
         self.marks &= !(mark::ECHO | mark::ECHO_OF_DATA);
         if echo != self.echo {
+            self.len_gaps_clock |= CLOCK_LATER;
             return None;
         }
         let sample = now_us.wrapping_sub(self.echo_at);

@@ -220,6 +220,77 @@ fn clocks_tell_the_copies_apart() {
     assert_eq!(s.clock_echoed(8, false, 50), None, "overtaken");
 }
 
+/// A clock that did not tick between two segments does not tell them apart.
+#[test]
+fn of_segments_with_the_same_clock_value_none_gives_a_sample() {
+    let mut s = open();
+    s.note_clock(77, false, 0);
+    assert_eq!(s.clock_echoed(77, false, 60), Some(Echoed::OfAck(60)));
+    // A sender whose clock ticks every 10 ms; the path takes 9 ms; it sends again after 8.9 ms what was not lost.
+    assert_eq!(s.sent(1000, 1100, 100_000, false), Sent::New);
+    s.clock_passed(78);
+    assert_eq!(s.sent(1000, 1100, 108_900, false), Sent::Again);
+    s.note_clock(78, true, 108_900);
+    let most = at_most(&mut s, 1100, 109_000);
+    assert_eq!(most, Some(9_000));
+    assert_eq!(s.clock_echoed(78, true, 109_000).map(|e| e.within(most)), None, "which copy?");
+    // The second copy has a value of its own, the third has not.
+    s.sent(1100, 1200, 110_000, false);
+    s.clock_passed(79);
+    for (value, now) in [(80, 120_000), (80, 128_900)] {
+        s.sent(1100, 1200, now, false);
+        s.note_clock(value, true, now);
+    }
+    assert_eq!(s.clock_echoed(80, true, 129_000), None, "which of two?");
+    // Later data have the same value as a further copy.
+    let mut s = open();
+    s.sent(1000, 1100, 0, false);
+    s.clock_passed(5);
+    s.note_clock(6, true, 100);
+    s.sent(1100, 1200, 200, false);
+    s.clock_passed(7);
+    s.note_clock(7, true, 300);
+    assert_eq!(s.clock_echoed(7, true, 310), None);
+    // Of which it is not known, until another value has passed.
+    s.note_clock(7, true, 320);
+    assert_eq!(s.clock_echoed(7, true, 330), None);
+    s.note_clock(8, true, 340);
+    assert_eq!(s.clock_echoed(8, true, 440), Some(Echoed::OfData(100)));
+}
+
+#[test]
+fn of_acknowledgments_with_the_same_clock_value_the_first_counts() {
+    let mut s = open();
+    // The path takes 9 ms, and data let go at 0 and 8 ms are on their way.
+    for (value, now) in [(5, 0), (5, 8_000)] {
+        s.note_clock(value, false, now);
+    }
+    assert_eq!(s.clock_echoed(5, false, 9_000), Some(Echoed::OfAck(9_000)));
+    s.note_clock(5, false, 16_000);
+    assert_eq!(s.clock_echoed(5, false, 17_000), None, "it was let go at 8 ms");
+    // Likewise where the first passed while another value waited.
+    for (value, now) in [(6, 20_000), (7, 28_000)] {
+        s.note_clock(value, false, now);
+    }
+    assert_eq!(s.clock_echoed(6, false, 29_000), Some(Echoed::OfAck(9_000)));
+    s.note_clock(7, false, 36_000);
+    assert_eq!(s.clock_echoed(7, false, 37_000), None);
+    s.note_clock(8, false, 40_000);
+    assert_eq!(s.clock_echoed(8, false, 49_000), Some(Echoed::OfAck(9_000)));
+}
+
+proptest! {
+    /// How many stamps there are, their gaps and the clock's bits are kept beside each other.
+    #[test]
+    fn packed_bits_come_back(len in 0usize..=STAMPS, gaps in 0u8..32, clock: u8) {
+        let gaps = gaps & ((2 << len) - 1);
+        let mut s = Stamps { len_gaps_clock: clock, ..Stamps::default() };
+        s.keep(len, gaps);
+        prop_assert_eq!((s.len(), s.gaps()), (len, gaps));
+        prop_assert_eq!(s.len_gaps_clock & !LEN_AND_GAPS, clock & !LEN_AND_GAPS);
+    }
+}
+
 #[test]
 fn what_leaves_later_has_no_stamp() {
     let mut s = open();
