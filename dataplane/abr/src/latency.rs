@@ -17,6 +17,8 @@ const BARRED: u32 = NONE - 1;
 const ON_TRIAL: u32 = 1 << 31;
 /// What a step upwards is at least, µs: below it the slow weight follows soon enough, and waiting looks the same.
 const LEAST_STEP_US: u32 = 10_000;
+/// What may pass between two samples of a busy sender besides the path, µs: what its receiver waits before it acknowledges, twice.
+const BETWEEN_US: u64 = 1_000_000;
 
 /// The least weight that a timed average is moved by: 1/1024.
 const LEAST_WEIGHT: u32 = 1 << 22;
@@ -89,7 +91,7 @@ impl Filter {
             self.filtered = rtt_us << PARTS_SHIFT;
             return Sampled::Taken;
         }
-        if self.has_stepped(now_us, rtt_us, other_us) {
+        if self.has_stepped(now_us, rtt_us, other_us, false) {
             return Sampled::Reinitialised;
         }
         let rtt = rtt_us << PARTS_SHIFT;
@@ -114,21 +116,65 @@ impl Filter {
         self.sample(how, now_us, rtt_us, other_us)
     }
 
+    /// Takes a sample of the side towards a sender: from an acknowledgment to what it sent then. It may contain a pause of the
+    /// sender, so it only bounds the latency. Unless the acknowledgment was `awaited`, as the sender had used up its window: of a run of
+    /// such samples the filter believes that the path has become longer, on trial, but it averages none. For a pause may fall in
+    /// there by chance; it would do so again and again only if the sender used up larger windows too.
+    pub fn echo(&mut self, how: &Latency, now_us: u32, rtt_us: u32, other_us: u32, awaited: bool) -> Sampled {
+        let known = self.us();
+        if let Some(before) = self.trial() {
+            if rtt_us <= longest_as_long_as(before) {
+                (self.filtered, self.early) = (self.filtered.min(before << PARTS_SHIFT), NONE);
+            } else {
+                let round_trip = (u64::from(known) + u64::from(other_us)).max(1);
+                let age = u64::from(now_us.wrapping_sub(self.since));
+                let round_trips = age / round_trip;
+                if awaited && round_trips > 3 && self.late == NONE && age < 6 * round_trip + BETWEEN_US {
+                    self.late = rtt_us;
+                }
+                if awaited || round_trips > 3 {
+                    self.judge(round_trips, rtt_us, true);
+                }
+            }
+        }
+        if self.filtered == 0 || rtt_us << PARTS_SHIFT < self.filtered {
+            return self.sample(how, now_us, rtt_us, other_us);
+        }
+        let may_be_new = awaited || rtt_us <= longest_as_long_as(known);
+        let is_watched = !matches!(how, Latency::Minimum { .. }) && self.trial().is_none();
+        if rtt_us > LONGEST_US || !is_watched || !may_be_new {
+            return Sampled::Refused;
+        }
+        match self.has_stepped(now_us, rtt_us, other_us, true) {
+            true => Sampled::Reinitialised,
+            false => Sampled::Refused,
+        }
+    }
+
+    /// What the latency was before the new start that is on trial, µs.
+    #[inline]
+    const fn trial(&self) -> Option<u32> {
+        if self.early & ON_TRIAL != 0 && self.early < BARRED { Some(self.early & !ON_TRIAL) } else { None }
+    }
+
     /// Whether everything of the last three round trips was more than a quarter above the filtered latency, while the
     /// shortest of them stayed the same to an eighth: then the path has become longer, and the filter starts anew from there.
     ///
     /// Unless it is a queue that stands, because the rates of all flows together are more than the link has. Nothing that
     /// was measured so far tells the two apart; what windows do that are larger now does: a longer path takes them up, a
     /// queue grows by at least as much again. So a new start is on trial for four round trips.
-    fn has_stepped(&mut self, now_us: u32, rtt_us: u32, other_us: u32) -> bool {
+    ///
+    /// `sparse`: samples come only while a sender is busy. Then there has to be one from the third round trip on, and another one
+    /// shortly after.
+    fn has_stepped(&mut self, now_us: u32, rtt_us: u32, other_us: u32, sparse: bool) -> bool {
         let known = self.us();
         let round_trip = u64::from(rtt_us) + u64::from(other_us);
         let age = u64::from(now_us.wrapping_sub(self.since));
-        if self.early & ON_TRIAL != 0 && self.early < BARRED {
-            self.judge(age / round_trip, rtt_us);
+        if self.trial().is_some() {
+            self.judge(age / round_trip, rtt_us, false);
             return false;
         }
-        if rtt_us <= known + (known / 4).max(LEAST_STEP_US) {
+        if rtt_us <= longest_as_long_as(known) {
             self.early = NONE;
             return false;
         }
@@ -143,8 +189,13 @@ impl Filter {
             }
             return false;
         }
+        let is_run = !sparse || age < 5 * round_trip + BETWEEN_US;
+        if sparse && is_run && self.early != NONE && self.late == NONE {
+            self.late = rtt_us;
+            return false;
+        }
         let (early, late) = (self.early, self.late.min(rtt_us));
-        let steady = early != NONE && late.abs_diff(early) <= early / 8;
+        let steady = is_run && early != NONE && late.abs_diff(early) <= early / 8;
         if steady {
             self.filtered = early.min(late) << PARTS_SHIFT;
             (self.since, self.early, self.late) = (now_us, ON_TRIAL | known, NONE);
@@ -156,8 +207,9 @@ impl Filter {
 
     /// Takes the new start back when everything of the fourth round trip behind it was longer by half of what the latency
     /// was raised by, and takes no more of them before a sample is short again. The first three fill the path with what the
-    /// larger windows let out at once.
-    fn judge(&mut self, round_trips: u64, rtt_us: u32) {
+    /// larger windows let out at once. Of `sparse` samples there has to be one from then on: a sender that does not use up larger
+    /// windows was not waiting for the path.
+    fn judge(&mut self, round_trips: u64, rtt_us: u32, sparse: bool) {
         if round_trips < 3 {
             return;
         }
@@ -166,8 +218,9 @@ impl Filter {
             return;
         }
         let (before, known) = (self.early & !ON_TRIAL, self.us());
-        let grew = self.late != NONE && self.late > known + known.saturating_sub(before) / 2;
-        if grew {
+        let is_shown = self.late != NONE;
+        let grew = is_shown && self.late > known + known.saturating_sub(before) / 2;
+        if grew || sparse && !is_shown {
             self.filtered = self.filtered.min(before << PARTS_SHIFT);
         }
         self.early = if grew { BARRED } else { NONE };
@@ -186,6 +239,12 @@ impl Filter {
         }
         self.filtered = self.early.min(self.late) << PARTS_SHIFT;
     }
+}
+
+/// The longest sample, µs, that does not speak for a path longer than `known` µs.
+const fn longest_as_long_as(known: u32) -> u32 {
+    let quarter = known / 4;
+    known + if quarter > LEAST_STEP_US { quarter } else { LEAST_STEP_US }
 }
 
 /// 1 − exp(−`part` / `whole`) as Q0.32, without floating point: four terms of the series for an argument below 1/32,

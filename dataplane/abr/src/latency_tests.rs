@@ -179,6 +179,86 @@ fn a_bound_only_lowers() {
     assert_eq!(f.us(), 3_800);
 }
 
+/// A filter that knows 40 ms, of which `echo(now in ms, sample in ms, awaited)` is asked in turn; the other side takes 20 ms.
+fn asked(how: &Latency, echoes: impl IntoIterator<Item = (u32, u32, bool)>) -> (Filter, u32) {
+    let (mut f, mut stepped) = (Filter::default(), 0);
+    f.echo(how, 0, 40_000, 20_000, false);
+    for (now, rtt, awaited) in echoes {
+        let sampled = f.echo(how, now * 1_000, rtt * 1_000, 20_000, awaited);
+        stepped += u32::from(sampled == Sampled::Reinitialised);
+    }
+    (f, stepped)
+}
+
+#[test]
+fn echoes_that_were_awaited_show_a_longer_path_and_others_do_not() {
+    let steady = |awaited| (1..100u32).map(move |i| (i * 100, 240 + i % 3, awaited));
+    for how in [Latency::PUBLISHED, TIMED] {
+        let (f, stepped) = asked(&how, steady(true));
+        assert!(stepped == 1 && f.us().abs_diff(240_000) <= 1_000, "{stepped} {}", f.us());
+        let (f, stepped) = asked(&how, steady(false));
+        assert_eq!((f.us(), stepped), (40_000, 0), "pauses");
+        // Shortly longer: a quarter is no step, and nothing is averaged.
+        let (f, _) = asked(&how, (1..1_000).map(|i| (i * 100, 50, true)));
+        assert_eq!(f.us(), 40_000);
+        // One of them is short, whether it was awaited or not.
+        let (f, stepped) =
+            asked(&how, steady(true).enumerate().map(|(i, e)| if i % 7 == 0 { (e.0, 45, false) } else { e }));
+        assert_eq!((f.us(), stepped), (40_000, 0));
+        // Too far between to be a run; and not the same.
+        let (f, stepped) = asked(&how, (1..100).map(|i| (i * 3_000, 240, true)));
+        assert_eq!((f.us(), stepped), (40_000, 0));
+        let (f, stepped) = asked(&how, (1..100u32).map(|i| (i * 100, 100 + i * i, true)));
+        assert_eq!((f.us(), stepped), (40_000, 0));
+    }
+    assert_eq!(asked(&MINIMUM, steady(true)).0.us(), 40_000, "what it has no guard for it does not take");
+    // Of a side of which nothing is known the first is the bound.
+    let mut f = Filter::default();
+    assert_eq!(f.echo(&TIMED, 0, 300_000, 0, false), Sampled::Taken);
+    assert_eq!((f.echo(&TIMED, 1, 60_000_001, 0, true), f.us()), (Sampled::Refused, 300_000));
+}
+
+#[test]
+fn a_longer_path_that_larger_windows_do_not_confirm_is_forgotten() {
+    // From the step on, which is at 900 ms.
+    let then = |from: u32, to: u32, rtt: u32, awaited: bool| {
+        (1..10).map(|i| (i * 100, 240, true)).chain((from..to).map(move |i| (i * 100, rtt, awaited)))
+    };
+    let on_trial = asked(&TIMED, then(10, 10, 0, true));
+    assert_eq!((on_trial.0.us(), on_trial.1), (240_000, 1));
+    let (f, _) = asked(&TIMED, then(10, 19, 240, false));
+    assert_eq!(f.us(), 240_000, "until the fourth round trip");
+    let (f, _) = asked(&TIMED, then(10, 30, 240, false));
+    assert_eq!(f.us(), 40_000, "the sender has room that it does not use");
+    let (f, stepped) = asked(&TIMED, then(10, 30, 240, false).chain((30..50).map(|i| (i * 100, 240, true))));
+    assert_eq!((f.us(), stepped), (240_000, 2), "which says nothing of later");
+    let (f, _) = asked(&TIMED, then(600, 601, 240, true));
+    assert_eq!(f.us(), 40_000, "it was silent meanwhile");
+    let (f, stepped) = asked(&TIMED, then(10, 100, 440, true));
+    assert_eq!((f.us(), stepped), (40_000, 1), "a queue that grows with the windows");
+    let (f, _) = asked(&TIMED, then(10, 11, 45, false));
+    assert_eq!(f.us(), 40_000, "it was not the path, at once");
+    let (f, _) = asked(&TIMED, then(10, 100, 240, true));
+    assert_eq!(f.us(), 240_000);
+    // Acknowledgments of a receiver that waits come more rarely than round trips.
+    let rarely = (1..20).map(|i| (i * 700, 240, true));
+    assert_eq!(asked(&TIMED, rarely).0.us(), 240_000);
+}
+
+/// The queue before a router of senders whose rates are more than their link has.
+#[test]
+fn echoes_that_waited_in_a_standing_queue_do_not_lengthen_it() {
+    for paths in [&[300_000.0; 8][..], &[50_000.0, 600_000.0], &[300_000.0, 600_000.0]] {
+        let mut filters = vec![Filter::default(); paths.len()];
+        let constant = queue_of_an_overload(60, paths, |flow, _, _| paths[flow]);
+        let queue = queue_of_an_overload(60, paths, |flow, now, sample| {
+            filters[flow].echo(&TIMED, now, sample, 0, true);
+            f64::from(filters[flow].us())
+        });
+        assert!(queue <= 1.02 * constant, "{paths:?}: {queue} µs, {constant}");
+    }
+}
+
 proptest! {
     #[test]
     fn the_exponential_is_close(part in 0u64..1 << 40, whole in 1u64..1 << 40) {
@@ -194,14 +274,19 @@ proptest! {
     /// Whatever comes, the result lies between the shortest and the longest sample.
     #[test]
     fn the_latency_lies_within_the_samples(
-        samples in proptest::collection::vec((0u32..2_000_000, 1u32..60_000_000), 1..200), kind in 0u8..3, start: u32,
+        samples in proptest::collection::vec((0u32..2_000_000, 1u32..60_000_000, any::<bool>()), 1..200),
+        kind in 0u8..3, start: u32, echoes: bool,
     ) {
         let how = [Latency::PUBLISHED, TIMED, MINIMUM][usize::from(kind)];
         let mut f = Filter::default();
         let (mut now, mut low, mut high) = (start, u32::MAX, 0);
-        for (gap, rtt) in samples {
+        for (gap, rtt, awaited) in samples {
             now = now.wrapping_add(gap);
-            prop_assert!(f.sample(&how, now, rtt, 1_000) != Sampled::Refused);
+            if echoes {
+                f.echo(&how, now, rtt, 1_000, awaited);
+            } else {
+                prop_assert!(f.sample(&how, now, rtt, 1_000) != Sampled::Refused);
+            }
             (low, high) = (low.min(rtt), high.max(rtt));
             prop_assert!(f.us() + 1 >= low && f.us() <= high, "{} {} {}", low, f.us(), high);
         }

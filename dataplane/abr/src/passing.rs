@@ -6,7 +6,7 @@ use crate::counters::Counters;
 use crate::latency::{PARTS_SHIFT, Sampled};
 use crate::policies::{Facts, NO_POLICY, Policies};
 use crate::segment::Segment;
-use crate::sequence::octets;
+use crate::sequence::{after, octets};
 use crate::settings::{Floor, Latency, LimitedBy};
 use crate::stamps::{Acked, Echoed, Sent};
 use crate::window::{Bound, Offer, Times, optimal, room_behind_holes};
@@ -26,6 +26,9 @@ const MAX_OVERHEAD: u32 = 65_535;
 /// time-out, 3 s and more behind the first copy, a window for such a latency would hold nothing: it would be for tens of
 /// times the rate, and be shown as controlled.
 const MOST_AT_MOST_US: u32 = 1_500_000;
+
+/// Farther beyond an acknowledgment than anything that is sent: half of the number space.
+const BEYOND: u32 = u32::MAX >> 1;
 
 /// What a sender is late at least that does not use the room it has, beyond the latency to it, µs: data may wait on their way to
 /// here.
@@ -68,8 +71,11 @@ impl Passing<'_> {
         // A value far in the future would pass for the newest, so that of none behind it the echo would count.
         let clock = segment.options.timestamps.filter(|_| c.is_near(d, segment)).map(|(value, _)| value);
         if segment.payload == 0 && segment.flags & (flags::SYN | flags::FIN) == 0 {
-            if let Some(value) = clock {
-                c.stamps[d].note_clock(value, false, self.now_us);
+            if let Some(value) = clock
+                && c.stamps[d].note_clock(value, false, self.now_us)
+            {
+                let edge = c.halves[self.acked].window.limited_edge();
+                c.stamps[d].put_aside(edge.unwrap_or(segment.ack.wrapping_add(BEYOND)));
             }
             return;
         }
@@ -140,6 +146,16 @@ impl Passing<'_> {
         after_us.saturating_sub(left_us) > least_us && !c.has(self.direction, mark::PACED)
     }
 
+    /// Whether data that echo the clock of an acknowledgment needed that one to be let go: their sender had used up what it was let
+    /// send before, so it did not wait for anything but the acknowledgment, unless it had no more just then.
+    fn was_awaited(&self, c: &Connection) -> bool {
+        let edge = c.stamps[self.acked].aside();
+        edge.is_some_and(|edge| after(self.segment.seq_end(), edge))
+            && !c.stamps[self.direction].is_recovering()
+            // Acknowledgments that are held back leave later than they pass.
+            && !c.has(self.direction, mark::PACED)
+    }
+
     /// What an acknowledgment tells about the latency. What it acknowledges anew.
     #[inline]
     pub fn measure(&self, c: &mut Connection, policies: &Policies, counters: &mut Counters) -> Option<New> {
@@ -165,6 +181,8 @@ impl Passing<'_> {
             .or_else(|| policies.policy(c.halves[self.direction].policy));
         let how = policy.map_or(Latency::PUBLISHED, |policy| policy.latency);
         let other_us = c.halves[self.direction].latency.us();
+        let awaited = new.is_none() && self.was_awaited(c);
+        let stamps = &mut c.stamps[self.acked];
         let half = &mut c.halves[self.acked];
         let mut lone = false;
         if let (Some(New { octets, apart_us, waited_us }), Some(rtt_us)) = (&mut new, sample)
@@ -188,18 +206,18 @@ impl Passing<'_> {
             (Some(us), _) | (None, Some(Echoed::OfData(us))) if !lone => {
                 filter.sample(&how, self.now_us, us, other_us)
             }
-            // There may be more in it than the path: if it is not shorter, it is no news.
-            (Some(us), _) | (None, Some(Echoed::OfData(us) | Echoed::OfAck(us))) => {
-                match filter.bound(&how, self.now_us, us, other_us) {
-                    Sampled::Refused => return new,
-                    sampled => sampled,
-                }
-            }
+            // There may be more in it than the path.
+            (Some(us), _) | (None, Some(Echoed::OfData(us))) => filter.bound(&how, self.now_us, us, other_us),
+            (None, Some(Echoed::OfAck(us))) => filter.echo(&how, self.now_us, us, other_us, awaited),
             (None, None) => match at_most {
                 Some(us) => filter.bound(&how, self.now_us, us, other_us),
                 None => return new,
             },
         };
+        if sampled == Sampled::Refused && (lone || matches!(echoed, Some(Echoed::OfAck(_)))) {
+            // It is not shorter, so it is no news.
+            return new;
+        }
         match sampled {
             Sampled::Taken => counters.samples += 1,
             Sampled::Refused => counters.samples_refused += 1,

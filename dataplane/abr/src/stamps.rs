@@ -400,17 +400,17 @@ impl Stamps {
     }
 
     /// Notes the clock value of a segment to wait for its echo, if it is a new one: of data seen twice in any case, of a bare
-    /// acknowledgment when no other waits.
+    /// acknowledgment when no other waits. Whether it waits now.
     #[inline]
-    pub fn note_clock(&mut self, value: u32, of_data: bool, now_us: u32) {
+    pub fn note_clock(&mut self, value: u32, of_data: bool, now_us: u32) -> bool {
         let waits = self.is(mark::ECHO);
         if of_data && waits && self.is(mark::ECHO_OF_DATA) && value == self.echo {
             // Which of the two is echoed nobody can say.
             self.marks &= !(mark::ECHO | mark::ECHO_OF_DATA);
-            return;
+            return false;
         }
         if !self.clock_passed(value) || !of_data && (waits || self.len() > 0) {
-            return;
+            return false;
         }
         self.marks = self.marks & !mark::ECHO_OF_DATA | mark::ECHO;
         if of_data {
@@ -418,6 +418,21 @@ impl Stamps {
         }
         self.len_gaps_clock &= !CLOCK_LATER;
         (self.echo, self.echo_at) = (value, now_us);
+        true
+    }
+
+    /// Keeps the right edge that stood before a bare acknowledgment whose clock value waits: there are no stamps then, so
+    /// the place of the last one is free.
+    #[inline]
+    pub fn put_aside(&mut self, edge: u32) {
+        self.ends[STAMPS - 1] = edge;
+    }
+
+    /// What was put aside before the acknowledgment that was echoed just now. `None` where there are stamps; without any the place was
+    /// not used since, as the acknowledgment of data that had it would have ended the wait for the echo.
+    #[inline]
+    pub fn aside(&self) -> Option<u32> {
+        (self.len() == 0).then_some(self.ends[STAMPS - 1])
     }
 
     /// An echoed clock value passes, of data with a `new` acknowledgment only.

@@ -220,6 +220,20 @@ fn clocks_tell_the_copies_apart() {
     assert_eq!(s.clock_echoed(8, false, 50), None, "overtaken");
 }
 
+#[test]
+fn what_is_put_aside_with_an_acknowledgment_is_there_when_it_is_echoed() {
+    let mut s = open();
+    assert!(s.note_clock(5, false, 0));
+    s.put_aside(77_000);
+    assert!(!s.note_clock(6, false, 1), "another waits");
+    assert_eq!(s.clock_echoed(5, false, 50), Some(Echoed::OfAck(50)));
+    assert_eq!(s.aside(), Some(77_000));
+    for i in 0..4u32 {
+        s.sent(1000 + i * 100, 1100 + i * 100, 60, false);
+        assert_eq!(s.aside(), None, "its place is for a stamp");
+    }
+}
+
 /// A clock that did not tick between two segments does not tell them apart.
 #[test]
 fn of_segments_with_the_same_clock_value_none_gives_a_sample() {

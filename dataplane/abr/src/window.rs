@@ -169,6 +169,11 @@ impl Window {
     pub const fn limit(&self) -> u32 {
         self.limit
     }
+    /// Right edge of the windows that passed, while they are limited.
+    #[inline]
+    pub fn limited_edge(&self) -> Option<u32> {
+        (self.limit != 0).then_some(self.edge)
+    }
     /// Credit, 1/256 octet; below 0 what was used beyond what is wanted.
     pub const fn credit(&self) -> i32 {
         self.credit_and_round as i32 >> CREDIT_SHIFT << COARSE_BITS

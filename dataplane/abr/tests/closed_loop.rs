@@ -40,14 +40,16 @@ enum Event {
     Open,
     /// The sender has data up to this number.
     Write(u32),
+    /// Comes here from the sender: number of the segment's end, and the receiver's clock as it was heard last.
+    Sent(u32, u32),
     /// Comes to the receiver: number of the segment's end.
     Data(u32),
     /// The receiver has waited for more than this long enough.
     Waited(u32),
     /// Its acknowledgment comes back to the controller.
     Back(u32),
-    /// Comes to the sender: number and window.
-    Ack(u32, u32),
+    /// Comes to the sender: number, window and the receiver's clock.
+    Ack(u32, u32, u32),
 }
 
 /// One connection with data one way, behind a controller that stands at the sender.
@@ -63,6 +65,8 @@ struct Flow {
     /// What the receiver has, and what of it is acknowledged.
     arrived: u32,
     answered: u32,
+    /// Clock of the receiver that the sender has heard last.
+    heard: u32,
 }
 
 struct World {
@@ -77,6 +81,16 @@ struct World {
     one_way_us: u64,
     /// How long receivers wait for a second segment before they acknowledge one.
     receivers_wait_us: u64,
+    /// Round trip between controller and sender.
+    left_us: u64,
+    /// Whether segments have time-stamps, of clocks that tick every ms.
+    clocks: bool,
+    /// Rate of a link between senders and controller, bit/s; 0: none. When it is free, and the longest wait for it in each second, µs.
+    left_bps: u64,
+    left_free: u64,
+    longest_left_wait: BTreeMap<u64, u64>,
+    /// The most that a sender keeps for repeating, octets.
+    buffer: u32,
 }
 
 impl World {
@@ -92,6 +106,7 @@ impl World {
             written: u32::MAX,
             arrived: 1,
             answered: 1,
+            heard: 0,
         };
         let flows: Vec<Flow> = ports.map(flow).collect();
         let mut world = Self {
@@ -104,6 +119,12 @@ impl World {
             link_bps: LINK_BPS,
             one_way_us: ONE_WAY_US,
             receivers_wait_us: 0,
+            left_us: 0,
+            clocks: false,
+            left_bps: 0,
+            left_free: 0,
+            longest_left_wait: BTreeMap::new(),
+            buffer: u32::MAX >> 1,
         };
         for n in 0..world.flows.len() {
             // Spread over four seconds.
@@ -115,6 +136,11 @@ impl World {
     fn at(&mut self, us: u64, flow: usize, event: Event) {
         self.order += 1;
         self.events.push(Reverse((us, self.order, flow, event)));
+    }
+
+    /// What clocks say whose segments pass at a time.
+    fn clock(&self, us: u64) -> u32 {
+        1_000 + (us / 1_000) as u32
     }
 
     /// A segment with flags, numbers and length through the controller: when it goes on, µs, and its window in octets.
@@ -132,6 +158,8 @@ impl World {
             if forward { ([10, 0, 0, 1], [10, 0, 0, 2]) } else { ([10, 0, 0, 2], [10, 0, 0, 1]) };
         let source = 10_000 + flow as u16;
         let ports = if forward { (source, port) } else { (port, source) };
+        let heard = if forward { self.flows[flow].heard } else { 0 };
+        let clock = self.clocks.then(|| (self.clock(us), heard));
         let mut frame = build::tcp4(src, dst)
             .ports(ports.0, ports.1)
             .flags(flags)
@@ -139,8 +167,11 @@ impl World {
             .window(50_000)
             .payload_len(len as usize)
             .tcp(|t| {
+                t.options.timestamps = clock;
                 if flags & SYN != 0 {
-                    (t.options.mss, t.options.window_scale) = (Some(MSS as u16), Some(3));
+                    // Time-stamps take twelve octets of it.
+                    let mss = MSS as u16 + if clock.is_some() { 12 } else { 0 };
+                    (t.options.mss, t.options.window_scale) = (Some(mss), Some(3));
                 }
             })
             .build();
@@ -176,15 +207,31 @@ impl World {
     fn send(&mut self, us: u64, n: usize) {
         loop {
             let flow = &self.flows[n];
-            let allowed = flow.right_edge.min(flow.acked + flow.congestion).min(flow.written);
+            let congestion = flow.congestion.min(self.buffer);
+            let allowed = flow.right_edge.min(flow.acked + congestion).min(flow.written);
             if flow.next + MSS > allowed {
                 return;
             }
-            let seq = flow.next;
+            let (seq, heard) = (flow.next, flow.heard);
             self.flows[n].next += MSS;
-            self.through(us, n, true, (ACK, seq, 1), MSS);
-            self.forward(us, n, seq + MSS, MSS);
+            if self.left_bps == 0 {
+                self.pass(us, n, seq, heard);
+                continue;
+            }
+            let start = self.left_free.max(us);
+            let second = self.longest_left_wait.entry(us / 1_000_000).or_default();
+            *second = (*second).max(start - us);
+            self.left_free = start + u64::from(MSS + 40) * 8_000_000 / self.left_bps;
+            self.at(self.left_free, n, Event::Sent(seq + MSS, heard));
         }
+    }
+
+    /// A segment from `seq` on passes here.
+    fn pass(&mut self, us: u64, n: usize, seq: u32, heard: u32) {
+        let now = std::mem::replace(&mut self.flows[n].heard, heard);
+        self.through(us, n, true, (ACK, seq, 1), MSS);
+        self.flows[n].heard = now;
+        self.forward(us, n, seq + MSS, MSS);
     }
 
     fn run(&mut self, until_s: u64) {
@@ -206,6 +253,7 @@ impl World {
                     self.flows[n].written = end;
                     self.send(us, n);
                 }
+                Event::Sent(end, heard) => self.pass(us, n, end - MSS, heard),
                 Event::Data(end) => {
                     let flow = &mut self.flows[n];
                     flow.arrived = end;
@@ -226,10 +274,15 @@ impl World {
                 Event::Back(end) => {
                     let flags = if end == 1 { SYN | ACK } else { ACK };
                     let (at, window) = self.through(us, n, false, (flags, u32::from(end != 1), end), 0);
-                    self.at(at, n, Event::Ack(end, window));
+                    self.at(at + self.left_us, n, Event::Ack(end, window, self.clock(us)));
                 }
-                Event::Ack(ack, window) => {
+                Event::Ack(ack, window, clock) => {
                     let flow = &mut self.flows[n];
+                    if ack < flow.acked {
+                        // Overtaken on a path that has become shorter.
+                        continue;
+                    }
+                    flow.heard = clock;
                     flow.taken += u64::from(ack - flow.acked);
                     flow.congestion += ack - flow.acked;
                     flow.acked = ack;
@@ -436,4 +489,149 @@ fn receivers_that_wait_for_many_round_trips_get_what_the_rate_says() {
     println!("long waits: {:.3} to {:.3} of the rate", all[0], all[all.len() - 1]);
     assert!(peak < 4.0, "{peak}");
     println!("long waits: {peak:.1} times the rate in a round trip at most");
+}
+
+/// A path that becomes longer on either side of here. Towards the sender of a one-way transfer echoed clocks show it; without them
+/// nothing does, and windows stay what the shorter path needed.
+#[test]
+fn a_path_that_becomes_longer_is_noticed_on_either_side() {
+    let timed = Latency::Timed { up: Duration::from_secs(120), down: 2_576_980_378 };
+    for how in [Latency::PUBLISHED, timed] {
+        for (clocks, sender_side) in [(false, false), (true, false), (true, true), (false, true)] {
+            let policy = Policy { local: false, latency: how, ..policy(0, 10_000_000, 80..=80) };
+            let mut world = World::new(vec![policy], std::iter::once(80));
+            (world.link_bps, world.one_way_us, world.left_us) = (100_000_000, 10_000, 20_000);
+            world.clocks = clocks;
+            let before = world.goodput(5, 10)[0];
+            let (side, longer_us) =
+                if sender_side { (&mut world.left_us, 200_000) } else { (&mut world.one_way_us, 100_000) };
+            *side += longer_us;
+            let after = world.goodput(40, 60)[0];
+            let case = format!("clocks {clocks}, sender side {sender_side}");
+            println!("{case}: {before:.0} bit/s before, {after:.0} after 30 s");
+            if clocks || !sender_side {
+                assert!((0.95..1.05).contains(&(after / before)), "{case}: {before} before, {after} after");
+            } else {
+                assert!((0.09..0.25).contains(&(after / before)), "{case}: {before} before, {after} after");
+            }
+            assert_eq!(left_us(&world) > 200_000, clocks && sender_side, "{case}");
+            // And shorter again.
+            if sender_side {
+                world.left_us -= longer_us;
+                let again = world.goodput(65, 70)[0];
+                assert!((0.99..1.01).contains(&(again / before)), "{case}: {before} before, {again} again");
+            }
+        }
+    }
+}
+
+/// Latency towards the sender that is reckoned with, µs.
+fn left_us(world: &World) -> u32 {
+    let mut flows = world.controller.flows(0..64).filter(|flow| flow.live);
+    flows.next().expect("it is live").latency_us.0
+}
+
+/// What a sender does with its own time must not be taken for the path's, whatever it sends between its pauses. Only one that sends
+/// what its window has, no more and no less, and that again and again after the same pause, looks like one that has to wait; until its
+/// window is larger. Then it has what its rate has in a pause at once, if it goes on just then.
+#[test]
+fn a_sender_that_pauses_is_not_taken_for_one_whose_path_is_longer() {
+    for (one_way_us, path_us, tenths) in
+        [(10_000, 20_000, 15), (10_000, 20_000, 42), (50_000, 2_000, 42), (5_000, 200_000, 105)]
+    {
+        let rate_bps = 1500 * 8 * 100_000 * tenths / (2 * one_way_us + path_us);
+        let window = tenths as u32 / 10;
+        for (pause_ms, segments) in [150, 1_000]
+            .into_iter()
+            .flat_map(|p| [1, window, window + 1, 3 * window].map(|segments| (p, segments)))
+        {
+            let ran = |clocks: bool| {
+                let policy = Policy { local: false, ..policy(0, rate_bps, 80..=80) };
+                let mut world = World::new(vec![policy], std::iter::once(80));
+                (world.link_bps, world.one_way_us, world.left_us) = (1_000_000_000, one_way_us, path_us);
+                world.clocks = clocks;
+                world.run(5);
+                let (mut stop, mut most_us) = (world.flows[0].next, 0);
+                world.at(5_000_000, 0, Event::Write(stop));
+                for n in 0..10_000 / pause_ms {
+                    let at_us = 6_000_000 + n * pause_ms * 1_000;
+                    stop += segments * MSS;
+                    world.at(at_us, 0, Event::Write(stop));
+                    world.run_until_us(at_us);
+                    most_us = most_us.max(left_us(&world));
+                }
+                world.at(16_000_000 + pause_ms * 1_000, 0, Event::Write(u32::MAX));
+                (excess(&mut world, 16, 21, rate_bps), most_us, left_us(&world))
+            };
+            let (without, with) = (ran(false), ran(true));
+            let case = format!("{one_way_us} {path_us} µs, window {window}: {segments} each {pause_ms} ms");
+            if segments != window {
+                assert_eq!(with.1, without.1, "{case}");
+            }
+            let in_a_pause = (rate_bps * pause_ms) as f64 / 12_000_000.0;
+            assert!(with.0 <= without.0 + in_a_pause + 1.0, "{case}: {} {}", with.0, without.0);
+            assert_eq!(with.2, without.2, "{case}");
+        }
+    }
+}
+
+/// One that keeps less under way than it may tells the path by what follows acknowledgments.
+#[test]
+fn a_sender_with_a_small_buffer_is_not_taken_for_one_whose_path_is_longer() {
+    for segments in [1, 2, 5, 7, 9, 10, 11] {
+        let policy = Policy { local: false, ..policy(0, 3_150_000, 80..=80) };
+        let mut world = World::new(vec![policy], std::iter::once(80));
+        (world.link_bps, world.one_way_us, world.left_us) = (100_000_000, 10_000, 20_000);
+        (world.clocks, world.buffer) = (true, segments * MSS);
+        for second in 1..20 {
+            world.run(second);
+            assert_eq!(left_us(&world), 20_000, "{segments}");
+        }
+    }
+}
+
+/// Rates that are together more than what leads here from their senders has: their queue is taken for a longer path no more than one
+/// behind here is.
+#[test]
+fn a_queue_before_here_is_not_taken_for_a_longer_path() {
+    for (flows, path_us, over) in
+        [(1, 100_000, 150), (4, 100_000, 150), (8, 20_000, 150), (8, 100_000, 300), (32, 100_000, 130)]
+    {
+        let ran = |clocks: bool, behind: bool| {
+            let policy = Policy { local: false, ..policy(0, 10_000_000, 80..=80) };
+            let mut world = World::new(vec![policy], (0..flows).map(|_| 80));
+            (world.link_bps, world.one_way_us, world.left_us) = (100_000_000, 10_000, path_us);
+            (world.left_bps, world.clocks) = (1_000_000_000 / over, clocks);
+            if behind {
+                (world.link_bps, world.left_bps) = (world.left_bps, 0);
+                (world.one_way_us, world.left_us) = (path_us / 2, 20_000);
+            }
+            world.run(40);
+            let waits = if behind { &world.longest_wait } else { &world.longest_left_wait };
+            *waits.range(10..).map(|(_, us)| us).max().expect("it was used")
+        };
+        let (without, with, behind) = (ran(false, false), ran(true, false), ran(true, true));
+        let case = format!("{flows} flows, {path_us} µs, {over} % of the link");
+        println!("{case}: a queue of {without} µs without clocks, {with} with them, {behind} behind here");
+        assert!(with <= behind, "{case}: {with}, {behind} behind here");
+        assert!(over > 150 || with <= without + without / 4, "{case}: {with}, {without} without clocks");
+    }
+}
+
+/// What receivers wait is learnt behind a longer path too: its senders are not taken for idle.
+#[test]
+fn receivers_that_wait_behind_a_path_that_has_become_longer_get_what_the_rate_says() {
+    for (wait_ms, tenths) in [40, 200].into_iter().flat_map(|wait| [15, 25, 33].map(|tenths| (wait, tenths)))
+    {
+        let rate_bps = 1500 * 8 * 1000 * tenths / 10 / 240;
+        let policy = Policy { local: false, ..policy(0, rate_bps, 80..=80) };
+        let mut world = World::new(vec![policy], std::iter::once(80));
+        (world.link_bps, world.one_way_us, world.left_us) = (1_000_000_000, 10_000, 20_000);
+        (world.receivers_wait_us, world.clocks) = (wait_ms * 1000, true);
+        world.run(10);
+        world.left_us += 200_000;
+        let got = world.goodput(30, 80)[0] / (rate_bps as f64 * 1460.0 / 1512.0);
+        let case = format!("waits of {wait_ms} ms, {tenths} tenths of a segment");
+        assert!((0.96..=1.02).contains(&got), "{case}: {got}");
+    }
 }
