@@ -255,7 +255,7 @@ impl Flows {
         flows
     }
 
-    /// Puts a prepared change into force. O(deltas), at most 17 of them. Returns what was replaced, so that the caller
+    /// Puts a prepared change into force. O(deltas), at most [`DeltaLog::AT_ONCE`] of them. Returns what was replaced, so that the caller
     /// can drop it where that does not delay packets.
     pub fn commit(&mut self, now: Instant, change: FlowsChange) -> FlowsChange {
         let mut old = FlowsChange::default();
@@ -272,8 +272,8 @@ impl Flows {
             self.admission_set(now, settings.admission.as_ref());
             old.settings = Some(std::mem::replace(&mut self.settings, settings));
         }
-        if change.deltas.len() > DeltaLog::LEN {
-            // More than are kept: the log cannot vouch for anything older.
+        if change.deltas.len() > DeltaLog::AT_ONCE {
+            // To note them would take longer than flows need to be searched for.
             self.log.push(Delta::All);
         } else {
             for delta in &change.deltas {

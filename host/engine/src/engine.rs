@@ -34,6 +34,7 @@ use perhop_model::{Kind, Object, Outcome, PortMode, PortSpec};
 use perhop_netlink::{Namespace, Netlink};
 use perhop_packet::{Pool, PortId};
 use perhop_units::Duration;
+use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -255,13 +256,15 @@ impl Engine {
             .with_workers(config.workers)
             .with_adaptive(config.adaptive);
         let text = config.graph.clone().unwrap_or_else(|| edge_graph(&ports, &options));
+        // Nobody outside may know which filters, and which flows, meet where.
+        let secret = RandomState::new();
         let mut planner = RouterPlanner::new(ports.clone(), registry())
             .with_workers(config.workers)
-            .with_adaptive(config.adaptive);
+            .with_adaptive(config.adaptive)
+            .with_filter_seed(secret.hash_one("filters"));
         let pool = Pool::new(config.buffers(ports.len()));
-        // Nobody outside may know which flows meet in one worker.
-        let key = config.seed ^ clock::monotonic().0 ^ u64::from(std::process::id()) << 40;
-        let placement = Placement::new(config.workers, &ports, key).with_adaptive(config.adaptive);
+        let placement =
+            Placement::new(config.workers, &ports, secret.hash_one("flows")).with_adaptive(config.adaptive);
         let mut members = Member::crew(&text, &mut planner, &pool, &placement, config.seed)
             .map_err(|e| EngineError::Graph(vec![e.to_string()]))?;
         if let Some(accounting) = config.accounting {

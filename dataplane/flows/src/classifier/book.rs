@@ -3,6 +3,7 @@
 use super::delta::{Delta, DeltaLog};
 use super::refusal::{RuleError, check};
 use super::rule::Rule;
+use super::secret::Secret;
 use super::uses::Uses;
 use super::{AuxMask, Classifier};
 use foldhash::fast::FixedState;
@@ -62,6 +63,12 @@ const SPARES: usize = 3;
 impl RuleBook {
     /// The most rules.
     pub const MAX_RULES: usize = 1 << super::entry::SLOT_BITS;
+
+    /// An empty book for rules that others may choose: `seed`, which they must not know, decides which of them meet in one
+    /// line of a table. Without it ([`RuleBook::default`]) everything is where it was the last time.
+    pub fn keyed(seed: u64) -> Self {
+        Self { front: Arc::new(Classifier::new(Secret::of(seed))), ..Self::default() }
+    }
 
     /// A book of `rules`.
     ///
@@ -203,7 +210,7 @@ impl Staged {
 
 fn deltas(edits: &[Edit], before: AuxMask, after: AuxMask) -> Vec<Delta> {
     // A verdict is cached under the bits that were looked at then; under other bits it means something else.
-    if before != after || edits.len() > DeltaLog::LEN {
+    if before != after || edits.len() > DeltaLog::AT_ONCE {
         return vec![Delta::All];
     }
     edits.iter().map(|e| Delta::Rule(e.rule.matches)).collect()

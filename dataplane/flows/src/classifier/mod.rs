@@ -8,8 +8,9 @@
 //! A [`RuleBook`] belongs to control. It makes each change in a copy of the rules that no worker holds, which the
 //! workers then take between two batches; the copy they leave is brought up to date with the next change.
 //!
-//! Limits: [`MAX_TABLES`] tables that a packet may have to visit and [`MAX_CHAIN`] rules that may be compared in each; a
-//! rule beyond is refused.
+//! Limits: [`MAX_TABLES`] tables that a packet may have to visit, [`MAX_CHAIN`] rules that may be compared in each, and
+//! [`MAX_REACH`] lines that may be read of it; a rule beyond is refused. Which rules meet in a line depends on the book's
+//! secret, see [`RuleBook::keyed`].
 
 mod book;
 pub mod classbench;
@@ -19,6 +20,7 @@ mod key;
 mod refusal;
 mod relax;
 mod rule;
+mod secret;
 mod sieve;
 mod space;
 mod split;
@@ -29,16 +31,17 @@ pub use book::{Changed, RuleBook};
 pub use delta::{Delta, DeltaLog};
 pub use entry::Hit;
 pub use key::Key;
-pub(crate) use key::outer_vlan;
+pub(crate) use key::{PackedKey, outer_vlan};
 pub use refusal::RuleError;
 pub use rule::{Action, Masked, Match, PortRange, Rule};
 pub use space::{MAX_CHAIN, MAX_TABLES};
+pub use table::MAX_REACH;
 pub use uses::AuxMask;
 
 use book::Edit;
 use entry::Entry;
-use key::PackedKey;
 use rule::Patterns;
+use secret::Secret;
 use space::{Limit, Lookup, Space};
 use std::sync::Arc;
 
@@ -123,6 +126,7 @@ impl Classifier {
     /// Last stage: what the rule says that the key of [`Classifier::begin`] meets first. Allocates nothing.
     #[inline]
     pub fn finish(&self, search: &mut Staged) -> Option<Hit> {
+        debug_assert!(search.key.is_some(), "each search begins, and is finished once");
         match search.key.take()? {
             PackedKey::V4(key) => self.v4.finish(&key, &self.rules, &mut search.lookup).map(Entry::hit),
             PackedKey::V6(key) => self.v6.finish(&key, &self.rules, &mut search.lookup).map(Entry::hit),
@@ -186,6 +190,11 @@ impl Classifier {
     /// What a cached verdict depends on besides connection and in-port.
     pub fn aux_mask(&self) -> AuxMask {
         self.aux
+    }
+
+    /// No rules.
+    fn new(secret: Secret) -> Self {
+        Self { v4: Space::new(secret), v6: Space::new(secret), ..Self::default() }
     }
 
     /// Makes one change.

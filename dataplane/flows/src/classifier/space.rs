@@ -10,6 +10,7 @@
 use super::entry::Entry;
 use super::key::{Packed, field};
 use super::rule::{Pattern, Rule};
+use super::secret::{Secret, fold};
 use super::sieve::{PAIRS, STEPS, Sieve, Steps, Words, pair, steps_of, words};
 use super::split::{Split, Visit};
 use super::table::{Found, Lines, bound};
@@ -27,6 +28,8 @@ pub const MAX_CHAIN: usize = 64;
 pub(crate) enum Limit {
     Tables,
     Chain,
+    /// Of [`MAX_REACH`](super::table::MAX_REACH).
+    Crowd,
 }
 
 /// All rules by number, for what their entries leave out.
@@ -70,6 +73,7 @@ pub(crate) struct Space<const A: usize> {
     stale: usize,
     /// Most tables of a place, by pair of steps; a place that is a list counts as one. Found anew with the sieve.
     tables: [usize; PAIRS],
+    secret: Secret,
 }
 
 /// Rules taken out that the sieve may remember at least.
@@ -77,18 +81,7 @@ const STALE: usize = 1_024;
 
 impl<const A: usize> Default for Space<A> {
     fn default() -> Self {
-        Self {
-            directory: Lines::default(),
-            places: Vec::new(),
-            free_places: Vec::new(),
-            splits: Vec::new(),
-            free_splits: Vec::new(),
-            entries: Vec::new(),
-            free_entries: Vec::new(),
-            sieve: Sieve::default(),
-            stale: 0,
-            tables: [0; PAIRS],
-        }
+        Self::new(Secret::default())
     }
 }
 
@@ -208,6 +201,23 @@ impl<'k, 'a, const A: usize> Search<'k, 'a, A> {
 }
 
 impl<const A: usize> Space<A> {
+    /// No rules.
+    pub fn new(secret: Secret) -> Self {
+        Self {
+            directory: Lines::default(),
+            places: Vec::new(),
+            free_places: Vec::new(),
+            splits: Vec::new(),
+            free_splits: Vec::new(),
+            entries: Vec::new(),
+            free_entries: Vec::new(),
+            sieve: Sieve::default(),
+            stale: 0,
+            tables: [0; PAIRS],
+            secret,
+        }
+    }
+
     /// The most tables that one packet may have to visit.
     pub fn tables(&self) -> usize {
         self.tables.iter().sum()
@@ -236,7 +246,7 @@ impl<const A: usize> Space<A> {
     pub fn find<'a>(&'a self, key: &Packed<A>, names: &Names) -> Option<&'a Entry<A>> {
         let words = words(&key.addresses);
         let mut places = Candidates::default();
-        each_bit(self.sieve.pairs(&words), |pair| self.look(hash(&words, pair), &mut places));
+        each_bit(self.sieve.pairs(&words), |pair| self.look(hash(&self.secret, &words, pair), &mut places));
         self.search_all(key, names, &mut places)
     }
 
@@ -246,7 +256,7 @@ impl<const A: usize> Space<A> {
         let words = words(&key.addresses);
         lookup.len = 0;
         each_bit(self.sieve.pairs(&words), |pair| {
-            let hash = hash(&words, pair);
+            let hash = hash(&self.secret, &words, pair);
             self.directory.prefetch(hash);
             lookup.hashes[lookup.len] = hash;
             lookup.len += 1;
@@ -309,7 +319,8 @@ impl<const A: usize> Space<A> {
     fn search_rest<'a>(&'a self, search: &mut Search<'_, 'a, A>) {
         let words = words(&search.key.addresses);
         each_bit(self.sieve.pairs(&words), |pair| {
-            self.directory.each(hash(&words, pair), |place| self.search(place.number(), search));
+            self.directory
+                .each(hash(&self.secret, &words, pair), |place| self.search(place.number(), search));
         });
     }
 
@@ -318,7 +329,7 @@ impl<const A: usize> Space<A> {
         let mut search = Search::new(key, names, &self.entries);
         let words = words(&key.addresses);
         let mut places = Candidates::default();
-        each_bit(self.sieve.pairs(&words), |pair| self.look(hash(&words, pair), &mut places));
+        each_bit(self.sieve.pairs(&words), |pair| self.look(hash(&self.secret, &words, pair), &mut places));
         while let Some(number) = places.next(search.bound) {
             let place = &self.places[number as usize];
             if let Some(split) = self.splits.get(place.split as usize) {
@@ -372,11 +383,12 @@ impl<const A: usize> Space<A> {
     pub fn insert(&mut self, entry: Entry<A>, pattern: &Pattern<A>, names: &Names) -> Result<(), Limit> {
         let steps = steps_of(&pattern.mask.addresses);
         let words = words(&pattern.value.addresses);
-        let hash = hash(&words, pair(steps));
+        let hash = hash(&self.secret, &words, pair(steps));
         let number = keep(&mut self.entries, &mut self.free_entries, entry);
         let done = match self.place(hash, steps, &words) {
             Some(place) => self.insert_at(place, number, hash, names),
             None if self.tables[pair(steps)] == 0 && self.tables() >= MAX_TABLES => Err(Limit::Tables),
+            None if !self.directory.has_room(hash) => Err(Limit::Crowd),
             None => {
                 self.found(steps, number, hash);
                 Ok(())
@@ -419,10 +431,10 @@ impl<const A: usize> Space<A> {
         };
         place.put(0, number, entry);
         let place = keep(&mut self.places, &mut self.free_places, place);
-        let places = &self.places;
+        let (places, secret) = (&self.places, &self.secret);
         self.directory.insert(hash, Found::new(bound(rank), place), |n| {
             let p = &places[n as usize];
-            self::hash(&words(&p.addresses), pair(p.steps))
+            self::hash(secret, &words(&p.addresses), pair(p.steps))
         });
         let most = &mut self.tables[pair(steps)];
         *most = (*most).max(1);
@@ -444,7 +456,7 @@ impl<const A: usize> Space<A> {
             place.put(at, number, entry);
             self.entries[place.list[0] as usize].rank()
         } else {
-            let mut split = Split::default();
+            let mut split = Split::new(self.secret);
             for number in place.list.iter().chain([&number]) {
                 split.insert(*number, &self.entries, room)?;
             }
@@ -464,7 +476,7 @@ impl<const A: usize> Space<A> {
     pub fn remove(&mut self, slot: u32, pattern: &Pattern<A>, names: &Names) {
         let steps = steps_of(&pattern.mask.addresses);
         let words = words(&pattern.value.addresses);
-        let hash = hash(&words, pair(steps));
+        let hash = hash(&self.secret, &words, pair(steps));
         let Some(at) = self.place(hash, steps, &words) else { return };
         let place = &mut self.places[at as usize];
         let number = if place.split == NO_SPLIT {
@@ -476,7 +488,7 @@ impl<const A: usize> Space<A> {
             let split = &mut self.splits[place.split as usize];
             let Some(number) = split.remove(slot, pattern, &self.entries) else { return };
             if split.len() <= LIST / 2 {
-                let mut list: Vec<u32> = std::mem::take(split).iter().collect();
+                let mut list: Vec<u32> = std::mem::replace(split, Split::new(self.secret)).iter().collect();
                 let entry = |n: &u32| &self.entries[*n as usize];
                 list.sort_unstable_by(|a, b| order(entry(a), entry(b), names));
                 self.free_splits.push(place.split);
@@ -599,13 +611,8 @@ fn same(steps: Steps, a: &Words, b: &Words) -> bool {
 
 /// The hash of a place.
 #[inline]
-fn hash(words: &Words, pair: usize) -> u64 {
+fn hash(secret: &Secret, words: &Words, pair: usize) -> u64 {
     let (src, dst) = (words[0][pair / STEPS % STEPS], words[1][pair % STEPS]);
-    fold(src ^ 0xd6e8_feb8_6659_fd93, dst.rotate_left(20) ^ 0x9e37_79b9_7f4a_7c15)
-}
-
-#[inline]
-pub(crate) fn fold(a: u64, b: u64) -> u64 {
-    let product = u128::from(a) * u128::from(b);
-    product as u64 ^ (product >> 64) as u64
+    let [first, second] = secret.words();
+    fold(src ^ first, dst.rotate_left(20) ^ second)
 }

@@ -7,7 +7,8 @@ use super::entry::Entry;
 use super::key::Packed;
 use super::relax::relax;
 use super::rule::Pattern;
-use super::space::{Limit, MAX_CHAIN, Search, fold};
+use super::secret::{Secret, fold};
+use super::space::{Limit, MAX_CHAIN, Search};
 use super::table::{Found, Lines, bound};
 
 /// A table of a coarser mask takes a rule in while the chain is shorter than this: the merging of tuples.
@@ -37,15 +38,15 @@ struct Table<const A: usize> {
 #[derive(Clone, Debug)]
 pub(crate) struct Split<const A: usize> {
     tables: Vec<Table<A>>,
-}
-
-impl<const A: usize> Default for Split<A> {
-    fn default() -> Self {
-        Self { tables: Vec::new() }
-    }
+    secret: Secret,
 }
 
 impl<const A: usize> Split<A> {
+    /// No rules.
+    pub fn new(secret: Secret) -> Self {
+        Self { tables: Vec::new(), secret }
+    }
+
     pub fn tables(&self) -> usize {
         self.tables.len()
     }
@@ -68,7 +69,7 @@ impl<const A: usize> Split<A> {
     /// The longest chain. O(rules × chain).
     pub fn longest_chain(&self, entries: &[Entry<A>]) -> usize {
         let chain =
-            |t: &Table<A>, n: Found| t.lines.count(hash(&entries[n.number() as usize].words(), &t.mask));
+            |t: &Table<A>, n: Found| t.lines.count(self.hash(&entries[n.number() as usize].words(), &t.mask));
         self.tables.iter().flat_map(|t| t.lines.iter().map(|n| chain(t, n))).max().unwrap_or(0)
     }
 
@@ -81,7 +82,7 @@ impl<const A: usize> Split<A> {
     #[inline]
     pub fn prefetch(&self, key: &Packed<A>) {
         if let Some(table) = self.tables.first() {
-            table.lines.prefetch(hash(key, &table.mask));
+            table.lines.prefetch(self.hash(key, &table.mask));
         }
     }
 
@@ -92,7 +93,7 @@ impl<const A: usize> Split<A> {
             if bound(table.best) > search.bound {
                 return;
             }
-            table.lines.each(hash(search.key, &table.mask), |rule| {
+            table.lines.each(self.hash(search.key, &table.mask), |rule| {
                 if rule.bound() <= search.bound {
                     search.compare(rule.number());
                 }
@@ -108,7 +109,7 @@ impl<const A: usize> Split<A> {
             }
             let mut visit = Visit { rules: table.lines.len(), compared: 0, matched: None };
             let outside = search.best.take();
-            table.lines.each(hash(search.key, &table.mask), |rule| {
+            table.lines.each(self.hash(search.key, &table.mask), |rule| {
                 if rule.bound() <= search.bound {
                     visit.compared += 1;
                     search.compare(rule.number());
@@ -133,7 +134,9 @@ impl<const A: usize> Split<A> {
         table.best = table.best.min(entry.rank());
         let mask = table.mask;
         let new = Found::new(bound(entry.rank()), number);
-        table.lines.insert(hash(&entry.words(), &mask), new, |n| hash(&entries[n as usize].words(), &mask));
+        let secret = &self.secret;
+        let of = |n: u32| hash(secret, &entries[n as usize].words(), &mask);
+        table.lines.insert(of(number), new, of);
         self.rise(at);
         Ok(())
     }
@@ -142,7 +145,7 @@ impl<const A: usize> Split<A> {
         let relaxed = relax(&pattern.mask);
         let mut merged: Option<(u32, usize)> = None;
         let mut fallback: Option<(usize, usize)> = None;
-        let (mut has_relaxed, mut has_exact) = (false, false);
+        let (mut has_relaxed, mut has_exact, mut crowded) = (false, false, false);
         for (at, table) in self.tables.iter().enumerate().filter(|(_, t)| t.mask.is_within(&pattern.mask)) {
             has_relaxed |= table.mask == relaxed;
             has_exact |= table.mask == pattern.mask;
@@ -150,7 +153,12 @@ impl<const A: usize> Split<A> {
             if merged.is_some_and(|(b, _)| bits <= b) {
                 continue;
             }
-            let chain = table.lines.count(hash(&pattern.value, &table.mask));
+            let hash = self.hash(&pattern.value, &table.mask);
+            if !table.lines.has_room(hash) {
+                crowded = true;
+                continue;
+            }
+            let chain = table.lines.count(hash);
             if chain < MERGE_CHAIN {
                 merged = Some((bits, at));
             } else if chain < MAX_CHAIN && fallback.is_none_or(|(c, _)| chain < c) {
@@ -167,6 +175,7 @@ impl<const A: usize> Split<A> {
         }
         match fallback {
             Some((_, at)) => Ok(at),
+            None if crowded => Err(Limit::Crowd),
             None if has_exact => Err(Limit::Chain),
             None => Err(Limit::Tables),
         }
@@ -178,7 +187,7 @@ impl<const A: usize> Split<A> {
             if !table.mask.is_within(&pattern.mask) {
                 return None;
             }
-            let hash = hash(&pattern.value, &table.mask);
+            let hash = self.hash(&pattern.value, &table.mask);
             let mut found = None;
             table.lines.each(hash, |n| {
                 if entries[n.number() as usize].slot() == slot {
@@ -203,6 +212,11 @@ impl<const A: usize> Split<A> {
         Some(number)
     }
 
+    #[inline]
+    fn hash(&self, key: &Packed<A>, mask: &Packed<A>) -> u64 {
+        hash(&self.secret, key, mask)
+    }
+
     /// Restores the order after a table's best has become better.
     fn rise(&mut self, mut at: usize) {
         while at > 0 && self.tables[at].best < self.tables[at - 1].best {
@@ -220,17 +234,68 @@ impl<const A: usize> Split<A> {
     }
 }
 
-/// Mixes the masked words. Not keyed: rules come from the operator, and a packet can do no worse than meet the
-/// longest chain.
+/// Mixes the masked words.
 #[inline]
-fn hash<const A: usize>(key: &Packed<A>, mask: &Packed<A>) -> u64 {
-    let transport = key.transport & mask.transport ^ 0x9e37_79b9_7f4a_7c15;
-    let place = u64::from(key.place & mask.place).wrapping_mul(0xa076_1d64_78bd_642f);
-    let mut mixed = place ^ place >> 32;
+fn hash<const A: usize>(secret: &Secret, key: &Packed<A>, mask: &Packed<A>) -> u64 {
+    let [first, second] = secret.words();
+    let transport = key.transport & mask.transport ^ second;
+    let mut mixed = fold(u64::from(key.place & mask.place) ^ second, first);
     for i in 0..A {
         let word = key.addresses[i] & mask.addresses[i];
-        mixed =
-            fold(word ^ 0xd6e8_feb8_6659_fd93, transport.rotate_left(21 * i as u32)) ^ mixed.rotate_left(23);
+        mixed = fold(word ^ first, transport.rotate_left(21 * i as u32)) ^ mixed.rotate_left(23);
     }
     mixed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rule::Patterns;
+    use super::super::table::MAX_REACH;
+    use super::super::{Action, Match, PortRange, Rule, RuleBook, RuleError};
+    use super::*;
+    use perhop_packet::FilterId;
+
+    /// Whoever knows the secret can choose filters that all belong in one line: they are refused before a packet reads much.
+    /// Under another secret the same filters lie anywhere.
+    #[test]
+    fn chosen_filters_do_not_make_a_table_be_read_without_end() {
+        let matches = |n: u32| Match {
+            src: "192.0.2.1/32".parse().ok(),
+            dst: "198.51.100.1/32".parse().ok(),
+            protocol: Some(17),
+            src_ports: Some(PortRange::one((n >> 16) as u16)),
+            dst_ports: Some(PortRange::one(n as u16)),
+            ..Match::default()
+        };
+        let rule = |n: u32| Rule {
+            id: FilterId(n),
+            tier: 0,
+            priority: n,
+            name: format!("call/{n}").into(),
+            matches: matches(n),
+            action: Action::default(),
+        };
+        let home = |n: u32| {
+            let pattern = Patterns::of(&matches(n)).v4.expect("both are IPv4");
+            hash(&Secret::default(), &pattern.value, &pattern.mask) >> 32 & 0x3ff
+        };
+        let mut book = RuleBook::default();
+        let mut refused = None;
+        for n in (1..).filter(|n| home(*n) == 5).take(1_500) {
+            if let Err(error) = book.change(vec![rule(n)], &[]) {
+                refused = Some((n, error));
+                break;
+            }
+        }
+        let (n, error) = refused.expect("they are refused");
+        assert!(matches!(error, RuleError::TooCrowded { .. }), "{error}");
+        // Tables of all masks that may take the rule in are full as far as it is looked for.
+        let there = book.classifier().len();
+        assert!((6 * MAX_REACH..18 * (MAX_REACH + 1)).contains(&there), "{there} before number {n}");
+        let mut keyed = RuleBook::keyed(1);
+        for n in (1..).filter(|n| home(*n) == 5).take(1_500) {
+            keyed.change(vec![rule(n)], &[]).expect("nothing is crowded");
+        }
+        assert_eq!(keyed.classifier().tables().0, 1);
+    }
 }

@@ -8,6 +8,9 @@ const SLOTS: usize = 6;
 const SENT_ON: usize = 6;
 /// Numbers a line has on average when the table grows.
 const FULL: usize = 2;
+/// Lines behind its own in which a number may lie, unless growing leaves it further away: room for the longest chain and
+/// twice as much by chance.
+pub const MAX_REACH: usize = 32;
 /// The tag of a place that holds nothing.
 const EMPTY: u16 = 0;
 
@@ -54,17 +57,21 @@ pub(crate) fn bound(rank: u64) -> u32 {
     (shift << 25) + (rank >> shift) as u32
 }
 
-/// Numbers by hash, several for one hash if need be. Lines are visited in order until one has sent nothing on.
+/// Numbers by hash, several for one hash if need be. Lines are visited in order until one has sent nothing on, or as far as
+/// any number lies from its own.
 #[derive(Clone, Debug)]
 pub(crate) struct Lines {
     /// A power of two of them.
     lines: Vec<Line>,
     len: usize,
+    /// Most lines between a number's own and that in which it has been since the table grew. Lines that have sent something on
+    /// may follow each other all the way round; whoever looks ends here.
+    reach: usize,
 }
 
 impl Default for Lines {
     fn default() -> Self {
-        Self { lines: vec![NOTHING], len: 0 }
+        Self::of(1)
     }
 }
 
@@ -74,6 +81,11 @@ fn tag(hash: u64) -> u16 {
 }
 
 impl Lines {
+    /// Empty lines, a power of two of them.
+    fn of(lines: usize) -> Self {
+        Self { lines: vec![NOTHING; lines], len: 0, reach: 0 }
+    }
+
     /// Numbers inside.
     pub fn len(&self) -> usize {
         self.len
@@ -111,8 +123,8 @@ impl Lines {
     #[inline]
     pub fn each(&self, hash: u64, mut see: impl FnMut(Found)) {
         let (tag, last) = (tag(hash), self.lines.len() - 1);
-        let mut at = self.home(hash);
-        loop {
+        let home = self.home(hash);
+        for at in home..=home + self.reach {
             let line = &self.lines[at & last];
             let mut same = line.same(tag);
             while same != 0 {
@@ -123,8 +135,13 @@ impl Lines {
             if line.tags[SENT_ON] == 0 {
                 return;
             }
-            at += 1;
         }
+    }
+
+    /// Whether there is room for one more under `hash`, not far from its line.
+    pub fn has_room(&self, hash: u64) -> bool {
+        let (home, last) = (self.home(hash), self.lines.len() - 1);
+        (home..=home + MAX_REACH.min(last)).any(|at| self.lines[at & last].free().is_some())
     }
 
     /// How many numbers [`Lines::each`] gives.
@@ -142,29 +159,28 @@ impl Lines {
         })
     }
 
-    /// Adds a number; `hash_of` gives the hash of any number inside, for growing.
+    /// Adds a number, wherever there is room; `hash_of` gives the hash of any number inside, for growing.
     pub fn insert(&mut self, hash: u64, new: Found, hash_of: impl Fn(u32) -> u64) {
         if self.len >= self.lines.len() * FULL {
             let lines = self.lines.len() * 2;
-            let old = std::mem::replace(self, Self { lines: vec![NOTHING; lines], len: 0 });
+            let old = std::mem::replace(self, Self::of(lines));
             old.iter().for_each(|n| self.put(hash_of(n.number()), n));
         }
         self.put(hash, new);
     }
 
     fn put(&mut self, hash: u64, new: Found) {
-        let last = self.lines.len() - 1;
-        let mut at = self.home(hash);
-        loop {
+        let (home, last) = (self.home(hash), self.lines.len() - 1);
+        for at in home.. {
             let line = &mut self.lines[at & last];
-            if let Some(free) = line.tags[..SLOTS].iter().position(|t| *t == EMPTY) {
+            if let Some(free) = line.free() {
                 (line.tags[free], line.bounds[free], line.numbers[free]) =
                     (tag(hash), new.bound(), new.number());
                 self.len += 1;
+                self.reach = self.reach.max(at - home);
                 return;
             }
             line.tags[SENT_ON] += 1;
-            at += 1;
         }
     }
 
@@ -190,17 +206,17 @@ impl Lines {
 
     fn place(&self, hash: u64, number: u32) -> Option<(usize, usize)> {
         let (tag, last) = (tag(hash), self.lines.len() - 1);
-        let mut at = self.home(hash);
-        loop {
+        let home = self.home(hash);
+        for at in (home..=home + self.reach).map(|at| at & last) {
             let line = &self.lines[at];
             if let Some(i) = (0..SLOTS).find(|i| line.tags[*i] == tag && line.numbers[*i] == number) {
                 return Some((at, i));
             }
             if line.tags[SENT_ON] == 0 {
-                return None;
+                break;
             }
-            at = (at + 1) & last;
         }
+        None
     }
 }
 
@@ -209,6 +225,11 @@ impl Line {
     #[inline]
     fn same(&self, tag: u16) -> u32 {
         equal_lanes(&self.tags, tag) & ((1 << SLOTS) - 1)
+    }
+
+    /// A place that holds nothing.
+    fn free(&self) -> Option<usize> {
+        self.tags[..SLOTS].iter().position(|t| *t == EMPTY)
     }
 }
 
@@ -265,5 +286,36 @@ mod tests {
                 prop_assert!(a == b || a.max(b) >= 1 << 26 || bound(a) != bound(b));
             }
         }
+    }
+
+    /// What is empty now has been full: every line has sent on something that is still there.
+    #[test]
+    fn a_search_ends_when_every_line_has_sent_something_on() {
+        const LINES: u64 = 8;
+        let hash = |number: u32| u64::from(number) % LINES << 32 | u64::from(number + 1);
+        let mut lines = Lines::default();
+        let mut next = [0; LINES as usize];
+        let mut add = |lines: &mut Lines, home: u64| {
+            let number = home as u32 + LINES as u32 * next[home as usize];
+            next[home as usize] += 1;
+            lines.insert(hash(number), Found::new(0, number), hash);
+            number
+        };
+        // As many lines as that, empty again.
+        let first: Vec<u32> = (0..=LINES).map(|n| add(&mut lines, n % LINES)).collect();
+        first.iter().for_each(|number| lines.remove(hash(*number), *number));
+        assert_eq!((lines.lines.len(), lines.len()), (LINES as usize, 0));
+        for home in 0..LINES {
+            let taken = lines.lines[home as usize].tags[..SLOTS].iter().filter(|t| **t != EMPTY).count();
+            let full: Vec<u32> = (taken..SLOTS).map(|_| add(&mut lines, home)).collect();
+            add(&mut lines, home);
+            full.iter().for_each(|number| lines.remove(hash(*number), *number));
+        }
+        assert!(lines.lines.iter().all(|line| line.tags[SENT_ON] > 0), "it is the case meant");
+        let nobody = u64::from(u16::MAX);
+        assert_eq!((0..LINES).map(|home| lines.count(home << 32 | nobody)).sum::<usize>(), 0);
+        lines.remove(nobody, 0);
+        lines.rebound(nobody, Found::new(1, 0));
+        assert!(lines.iter().all(|n| lines.count(hash(n.number())) == 1), "everything is found");
     }
 }

@@ -554,14 +554,15 @@ fn a_page_of_flows_looks_at_a_bounded_part_of_a_table_of_dead_entries() {
 
 #[test]
 fn more_changes_than_are_remembered_are_one_that_concerns_everybody() {
-    let rule = |id: u32| rules::rule(id, Match { protocol: Some(17), ..Match::default() });
+    let port = |id: u32| PortRange::one(id as u16);
+    let rule = |id: u32| rules::rule(id, Match { dst_ports: Some(port(id)), ..Match::default() });
     let with = |n: u32| {
         let mut book = RuleBook::of([rule(0)]).unwrap();
         book.change((1..=n).map(rule).collect(), &[]).unwrap()
     };
-    let most = DeltaLog::LEN as u32;
+    let most = DeltaLog::AT_ONCE as u32;
     assert!(with(most).deltas.iter().all(|d| matches!(d, Delta::Rule(_))));
-    assert_eq!(with(most).deltas.len(), DeltaLog::LEN);
+    assert_eq!(with(most).deltas.len(), DeltaLog::AT_ONCE);
     assert_eq!(with(most + 1).deltas, [Delta::All]);
     // What a change brings together from its parts is counted when it is put into force: one step, not hundreds.
     let mut bench = bench(small(), vec![], settings(false));

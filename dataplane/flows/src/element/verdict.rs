@@ -1,14 +1,14 @@
 //! Verdicts: cached, tested against changes, made.
 
 use super::Flows;
-use crate::classifier::{Hit, Key};
+use crate::classifier::{Hit, Key, PackedKey};
 use crate::settings::Settings;
 use crate::table::Verdict;
 use perhop_packet::{FilterId, Meta, ProfileId, SlaId};
 
 impl Flows {
-    /// Whether the addresses of a packet tell that no change since a verdict was made at `stamp` concerns it. Where changes come
-    /// in a stream, most concern others.
+    /// Whether a packet's addresses, and its other fields after changes without any, tell that no change since a verdict was made
+    /// at `stamp` concerns it. Where changes come in a stream, most concern others.
     #[inline(never)]
     pub(super) fn spares(&self, stamp: u32, meta: &Meta, frame: &[u8]) -> bool {
         /// Of an IPv4 header: both addresses.
@@ -18,7 +18,11 @@ impl Flows {
         }
         let at = usize::from(meta.layout.l3_offset) + ADDRESSES;
         let octets = frame.get(at..).and_then(|rest| rest.first_chunk());
-        octets.is_some_and(|octets| self.log.spares_v4(stamp, [u64::from_be_bytes(*octets)]))
+        let key = || match Key::of(frame, &meta.layout, meta.in_port)?.pack() {
+            PackedKey::V4(key) => Some(key),
+            PackedKey::V6(_) => None,
+        };
+        octets.is_some_and(|octets| self.log.spares_v4(stamp, [u64::from_be_bytes(*octets)], key))
     }
 
     /// The verdict of half `half` of connection `n` for `aux`, when it is not simply the usual one and no change concerned it; `search` is the number of the search that has begun for this packet.

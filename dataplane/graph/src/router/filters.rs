@@ -25,6 +25,11 @@ pub(super) struct Filters {
 }
 
 impl Filters {
+    /// No filters; see [`RuleBook::keyed`].
+    pub(super) fn keyed(seed: u64) -> Self {
+        Self { book: Mutex::new(RuleBook::keyed(seed)), ..Self::default() }
+    }
+
     fn book(&mut self) -> &mut RuleBook {
         self.book.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
@@ -252,6 +257,7 @@ fn rule_error(e: &RuleError) -> ErrorItem {
     let (name, code) = match e {
         RuleError::TooManyTables { name }
         | RuleError::ChainTooLong { name }
+        | RuleError::TooCrowded { name }
         | RuleError::TooManyRules { name } => (Some(name), Code::LimitReached),
         _ => (None, Code::OutOfRange),
     };

@@ -128,6 +128,14 @@ impl RouterPlanner {
         self
     }
 
+    /// Files filters in an order that `seed` decides, so that nobody who does not know it can choose filters that packets find
+    /// late; before the first filter.
+    #[must_use]
+    pub fn with_filter_seed(mut self, seed: u64) -> Self {
+        self.filters = super::filters::Filters::keyed(seed);
+        self
+    }
+
     /// The names this router's first graph may use.
     pub fn build_cx(&mut self) -> &mut BuildCx {
         &mut self.cx
