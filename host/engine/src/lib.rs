@@ -42,6 +42,7 @@ mod prepare;
 mod prepared;
 mod recorder;
 mod report;
+mod rest;
 mod router_forwarder;
 mod show;
 mod socket_plan;

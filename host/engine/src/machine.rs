@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Priority of packet threads under `SCHED_FIFO`: above ordinary threads, below the kernel's own watchdogs.
 const FIFO_PRIORITY: i32 = 40;
 
-/// Applies to the calling thread what is permitted; the rest is logged.
-pub(crate) fn schedule(wanted: Scheduling) {
+/// Applies to the calling thread what is permitted; the rest is logged. Whether it is a real-time thread now.
+pub(crate) fn schedule(wanted: Scheduling) -> bool {
     if let Some(cpu) = wanted.cpu {
         let mut set = CpuSet::new();
         if cpu < CpuSet::MAX_CPU {
@@ -21,11 +21,14 @@ pub(crate) fn schedule(wanted: Scheduling) {
             tracing::warn!(cpu, %error, "cannot stay on this CPU");
         }
     }
-    if wanted.fifo
-        && let Err(error) = perhop_io::thread::run_before_others(FIFO_PRIORITY)
-    {
+    if !wanted.fifo {
+        return false;
+    }
+    let done = perhop_io::thread::run_before_others(FIFO_PRIORITY);
+    if let Err(error) = &done {
         tracing::info!(%error, "no real-time priority; timers may be later under load");
     }
+    done.is_ok()
 }
 
 /// CPU time that the hypervisor gave to others while this machine wanted to run, all CPUs. Clones count together.

@@ -2,13 +2,14 @@
 //!
 //! One turn: a batch from each port in rotation, due timers, transmit queues to the ports, one slice of a waiting job,
 //! messages. A turn without work waits: it goes on for as long as traffic makes it worth it, then sleeps in `ppoll(2)` until
-//! a port, a message or the next timer. How late timers are served is measured.
+//! a port, a message or the next timer. A real-time thread rests besides, work or not. How late timers are served is measured.
 
 use crate::forwarder::{Forwarder, Step};
 use crate::inlet::Inlet;
 use crate::port::LivePort;
 use crate::recorder::Recorder;
 use crate::report::{Recording, Row};
+use crate::rest::Rest;
 use crate::survey::{SLICE, Survey};
 use crate::wait::{Awake, Waiter, Wake};
 use crossbeam_channel::{Receiver, Sender};
@@ -182,7 +183,7 @@ impl<F: Forwarder> PacketThread<F> {
 
     /// Runs until told to stop. Call on the thread that it is to run on, in the ports' namespace.
     pub(crate) fn run(mut self, scheduling: Scheduling) -> Ended<F> {
-        crate::machine::schedule(scheduling);
+        let real_time = crate::machine::schedule(scheduling);
         let mut waiter = Waiter::new();
         let mut awake = Awake::new(scheduling.waiting);
         self.polls = scheduling.waiting == Waiting::Poll;
@@ -191,10 +192,17 @@ impl<F: Forwarder> PacketThread<F> {
             self.forwarder.port_up(self.now, self.ports[i].id);
             self.update_room(i);
         }
+        // Who polls has a processor for itself.
+        let mut rest = (real_time && !self.polls).then(|| Rest::new(self.now));
         while !self.stop {
             let worked = self.one_turn();
             if worked {
                 self.last_work = self.now;
+            }
+            if rest.as_mut().is_some_and(|rest| rest.is_due(self.now)) {
+                std::thread::sleep(Rest::LENGTH.to_std());
+                rest.iter_mut().for_each(|rest| rest.took(clock::monotonic().since(self.now)));
+                continue;
             }
             if worked || !self.jobs.is_empty() || awake.stays(self.now.since(self.last_work)) {
                 continue;
@@ -210,6 +218,7 @@ impl<F: Forwarder> PacketThread<F> {
             let ports = self.ports.iter().map(LivePort::socket);
             let woken = waiter.wait(self.now, deadline, &awake, &self.wake, ports);
             self.forwarder.rouse();
+            rest.iter_mut().for_each(|rest| rest.took(woken.slept));
             let now = clock::monotonic();
             awake.slept(now, now.since(self.last_work), woken.input);
             for i in 0..self.ports.len() {

@@ -124,6 +124,8 @@ pub(crate) struct Woken {
     pub(crate) input: bool,
     /// Bits of ports whose socket reports an error.
     pub(crate) errors: u64,
+    /// How long others had the processor.
+    pub(crate) slept: Duration,
 }
 
 /// Sleeps precisely. The kernel wakes a sleeper some tens of µs late; as much as it lately was late is slept less and
@@ -151,27 +153,29 @@ impl Waiter {
         wake: &Wake,
         ports: impl Iterator<Item = Option<&'p DevicePort>> + Clone,
     ) -> Woken {
+        let mut all = Duration(0);
         loop {
             if wake.is_set() {
-                return Woken::default();
+                return Woken { slept: all, ..Woken::default() };
             }
             let left = deadline.map(|d| d.since(now));
             if left.is_some_and(|l| l <= self.slack) {
                 let input = spin(deadline.unwrap_or(now), wake, ports);
-                return Woken { input, ..Woken::default() };
+                return Woken { input, slept: all, ..Woken::default() };
             }
             let whole = left.map(|l| Duration(l.0 - self.slack.0));
             let nap = awake.naps(now).then_some(Awake::NAP);
             let timeout = [whole, nap].into_iter().flatten().min();
             let woken = sleep(timeout, wake, ports.clone());
             let after = clock::monotonic();
+            all = Duration(all.0 + after.since(now).0);
             // Only a sleep that was not ended early says how late the kernel is.
             let slept = timeout.filter(|t| woken == Woken::default() && after >= now + *t);
             if let Some(timeout) = slept {
                 self.learn(after.since(now + timeout));
             }
             if slept.is_none() || slept == whole {
-                return woken;
+                return Woken { slept: all, ..woken };
             }
             now = after;
         }
@@ -319,7 +323,7 @@ mod tests {
         // What is left when a wait ends is short enough to be spun.
         while clock::monotonic() < deadline {
             let woken = waiter.wait(clock::monotonic(), Some(deadline), &awake, &wake, std::iter::empty());
-            assert_eq!(woken, Woken::default());
+            assert_eq!(Woken { slept: Duration(0), ..woken }, Woken::default());
             waits += 1;
         }
         assert!(waits <= 2, "{waits}");
