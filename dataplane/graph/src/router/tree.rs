@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// The longest queue of a class that shares the limit of its port, in packets.
-const MAX_SHARED: u32 = 1_000_000;
+pub(super) const MAX_SHARED: QueueLimit = QueueLimit::Packets(1_000_000);
 
 /// What one class object comes to.
 #[derive(Clone, Debug)]
@@ -404,7 +404,7 @@ impl PortTree {
 /// The queue of a class. Where all classes share a limit, one that was not given a queue has none of its own.
 fn own_queue(queue: &QueueSpec, scheduler: Scheduler) -> QueueSpec {
     let shared = scheduler == Scheduler::Jobs && *queue == QueueSpec::default();
-    if shared { QueueSpec { limit: QueueLimit::Packets(MAX_SHARED), ..*queue } } else { *queue }
+    if shared { QueueSpec { limit: MAX_SHARED, ..*queue } } else { *queue }
 }
 
 /// Classes for a law, parents first, with their names; by name to slot.

@@ -127,3 +127,72 @@ fn the_example_of_the_page_is_taken_without_a_warning_and_has_every_section() {
         assert!(example.lines().any(|line| line == *heading), "{heading}");
     }
 }
+
+/// Errors and warnings about a leaf with these keys on a port with a scheduler, below a class with those if there is one.
+fn said_of(scheduler: &str, above: Option<&str>, leaf: &str) -> (usize, usize) {
+    let class = |name: &str, keys: &str| format!("[[class]]\nname = \"{name}\"\nport = \"wan\"\n{keys}\n");
+    let port = format!(
+        "[[port]]\nname = \"lan\"\n[[port]]\nname = \"wan\"\nrate = \"9 Mbit/s\"\nscheduler = \"{scheduler}\"\n"
+    );
+    let classes = match above {
+        None => class("leaf", &format!("default = true\n{leaf}")),
+        Some(keys) => {
+            class("above", keys) + &class("leaf", &format!("default = true\nparent = \"above\"\n{leaf}"))
+        }
+    };
+    let (_, said) = RouterFile::read("f.toml", &(port + &classes));
+    (said.errors(), said.warnings())
+}
+
+/// What the checks make of a key with a scheduler, in the words of the page.
+fn verdict(scheduler: &str, key: &str) -> &'static str {
+    const GUARANTEE: &str = "guarantee = \"2 Mbit/s\"";
+    let value = match key {
+        "parent" => "",
+        "guarantee" => "\"2 Mbit/s\"",
+        "guarantee_first" => "{ rate = \"3 Mbit/s\", time = \"1 ms\" }",
+        "ceiling" => "\"5 Mbit/s\"",
+        "burst" | "ceiling_burst" => "\"10 kB\"",
+        "delay" | "loss" => "{ proportion = 2 }",
+        _ => "2",
+    };
+    let needed = said_of(scheduler, None, "").0 > 0;
+    // What a class has anyway where there must be one.
+    let base = if needed { GUARANTEE } else { "" };
+    if key == "parent" {
+        return if said_of(scheduler, Some(base), base).0 > 0 { "refused" } else { "yes" };
+    }
+    let given = format!("{key} = {value}");
+    let with = if key == "guarantee" { given } else { format!("{base}\n{given}") };
+    let has_parents = verdict(scheduler, "parent") == "yes";
+    match (said_of(scheduler, None, &with), has_parents.then(|| said_of(scheduler, Some(&with), base))) {
+        ((0, 0), _) if key == "guarantee" && needed => "needed",
+        ((0, 0), None | Some((0, 0))) => "yes",
+        ((0, 0), Some(_)) => "leaves",
+        ((0, _), _) => "–",
+        _ if said_of(scheduler, None, &format!("{GUARANTEE}\n{key} = \"2 Mbit/s\"")) == (0, 0) => {
+            "the guarantee"
+        }
+        _ => "refused",
+    }
+}
+
+#[test]
+fn the_page_says_which_keys_of_classes_each_scheduler_goes_by() {
+    let page = page();
+    let cells =
+        |row: &str| row.trim_matches('|').split('|').map(|c| c.trim().replace('`', "")).collect::<Vec<_>>();
+    let mut rows = page.lines().skip_while(|line| !line.starts_with("| of a class |"));
+    let head = cells(rows.next().expect("a table"));
+    assert_eq!(head[1..], perhop_model::Scheduler::ALL.map(|s| s.name().to_owned()));
+    let mut keys = BTreeSet::new();
+    for row in rows.skip(1).take_while(|line| line.starts_with('|')).map(cells) {
+        for (scheduler, said) in head.iter().zip(&row).skip(1) {
+            assert_eq!(verdict(scheduler, &row[0]), said, "{} with {scheduler}", row[0]);
+        }
+        keys.insert(row[0].clone());
+    }
+    let sharing = ["guarantee", "guarantee_first", "burst", "ceiling", "ceiling_burst"];
+    let all = sharing.iter().chain(&["parent", "weight", "tier", "delay", "loss"]);
+    assert_eq!(keys, all.map(|key| (*key).to_owned()).collect());
+}

@@ -8,7 +8,9 @@ mod references;
 mod schedulers;
 mod tree;
 
-pub use schedulers::{MAX_RULED_CLASSES, foreign_goals, idle_fields, is_flat, needs_rate, unknown_fields};
+pub use schedulers::{
+    MAX_RULED_CLASSES, foreign_goals, idle_fields, is_flat, leaf_fields, needs_rate, unknown_fields,
+};
 pub use tree::{Trees, implied_defaults, port_queue, port_rate, port_scheduler, touched_ports};
 
 use super::store::Draft;

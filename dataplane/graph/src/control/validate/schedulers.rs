@@ -56,6 +56,15 @@ pub fn idle_fields(scheduler: Scheduler) -> (&'static [&'static str], &'static s
     }
 }
 
+/// The fields that decide nothing of a class with others below, although the scheduler goes by those of leaves.
+pub fn leaf_fields(scheduler: Scheduler) -> &'static [&'static str] {
+    match scheduler {
+        Scheduler::Tree | Scheduler::Cbq => &["tier"],
+        Scheduler::Htb => &["tier", "weight"],
+        _ => &[],
+    }
+}
+
 /// Whether classes of a port with it are side by side, none below another.
 pub fn is_flat(scheduler: Scheduler) -> bool {
     matches!(scheduler, Scheduler::Wf2q | Scheduler::Priority | Scheduler::Hpd | Scheduler::Jobs)

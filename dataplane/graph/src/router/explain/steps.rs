@@ -7,11 +7,12 @@ use super::{Probe, Step, abr};
 use crate::control::{Control, Draft};
 use crate::router::leaf::words;
 use crate::router::plan::RouterPlanner;
+use crate::router::tree::MAX_SHARED;
 use perhop_elements::route::Origin;
 use perhop_flows::Explanation as FlowsSay;
 use perhop_model::{
-    AbrPolicySpec, AdmissionSpec, ClassSpec, DetectorSpec, ExcessPolicy, Key, Kind, Name, PortMode,
-    Scheduler, Spec,
+    AbrPolicySpec, AdmissionSpec, ClassSpec, DetectorSpec, ExcessPolicy, Key, Kind, Name, PortMode, PortSpec,
+    QueueSpec, Scheduler, Spec,
 };
 use perhop_packet::{ClassId, DropReason, FilterId, PortId, ProfileId, SlaId};
 use perhop_units::{Bytes, Duration, Rate};
@@ -34,11 +35,20 @@ impl<'a> Book<'a> {
     }
 
     /// The scheduler of a port.
-    fn scheduler(&self, port: &str) -> Scheduler {
+    fn port_spec(&self, port: &str) -> Option<&'a PortSpec> {
         match Name::new(port).ok().and_then(|name| self.spec(Kind::Port, &name)) {
-            Some(Spec::Port(p)) => p.scheduler,
-            _ => Scheduler::Tree,
+            Some(Spec::Port(p)) => Some(p),
+            _ => None,
         }
+    }
+
+    fn scheduler(&self, port: &str) -> Scheduler {
+        self.port_spec(port).map_or(Scheduler::Tree, |p| p.scheduler)
+    }
+
+    /// What classes share that have no queue of their own.
+    fn port_queue(&self, port: &str) -> QueueSpec {
+        self.port_spec(port).and_then(|p| p.queue).unwrap_or_default()
     }
 
     fn class_spec(&self, q: &Queue) -> Option<&'a ClassSpec> {
@@ -355,7 +365,23 @@ fn queue_steps(q: &Queue, several: bool, book: &Book<'_>) -> [Step; 2] {
         }
         if let Some(leaf) = &p.queue {
             let kind = words(&leaf.kind);
-            step = step.detail(format!("limit {}, {kind}", leaf.limit)).fact("limit", leaf.limit.to_string());
+            let shared = (scheduler == Scheduler::Jobs).then(|| book.port_queue(port).limit);
+            step = match shared {
+                Some(shared) if leaf.limit == MAX_SHARED => {
+                    step.detail(format!("shares a limit of {shared}, {kind}"))
+                }
+                Some(shared) => {
+                    let own = leaf.limit.to_string();
+                    step.detail(format!("limit {own} of its own in a shared one of {shared}, {kind}"))
+                        .fact("limit", own)
+                }
+                None => {
+                    step.detail(format!("limit {}, {kind}", leaf.limit)).fact("limit", leaf.limit.to_string())
+                }
+            };
+            if let Some(shared) = shared {
+                step = step.fact("shared_limit", shared.to_string());
+            }
         }
     }
     if q.backlog_packets > 0 {

@@ -378,4 +378,8 @@ fn a_class_is_told_in_the_words_of_its_scheduler() {
     }
     let red = "queue = { limit = \"60 ms\", red = { min = \"10 %\", max = \"50 %\" } }";
     assert_eq!(told("tree", red)[1], "limit 60 ms, RED (10 % to 50 % of the limit)");
+    // Details are: what it has, which scheduler, which limit.
+    assert_eq!(told("jobs", "")[2], "shares a limit of 100 ms, drop-tail");
+    let own = "queue = { limit = \"20 packets\" }";
+    assert_eq!(told("jobs", own)[2], "limit 20 packets of its own in a shared one of 100 ms, drop-tail");
 }

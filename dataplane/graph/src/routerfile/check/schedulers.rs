@@ -2,7 +2,9 @@
 
 use super::Checker;
 use super::tree::Trees;
-use crate::control::{MAX_RULED_CLASSES, foreign_goals, idle_fields, needs_rate, unknown_fields};
+use crate::control::{
+    MAX_RULED_CLASSES, foreign_goals, idle_fields, leaf_fields, needs_rate, unknown_fields,
+};
 use crate::routerfile::Declared;
 use crate::routerfile::read::Declarations;
 use perhop_model::{ClassSpec, Name, Scheduler};
@@ -64,6 +66,11 @@ fn one(c: Checker<'_>, class: &Declared<ClassSpec>, scheduler: Scheduler, leaf: 
     for field in idle.iter().filter(|field| c.document.is_written(class.at, field)) {
         let d = c.warning(class.at, field, format!("has no effect: \"{name}\" {why}"));
         c.push(d.hint("Remove it"));
+    }
+    let of_leaves = if leaf { &[] } else { leaf_fields(scheduler) };
+    for field in of_leaves.iter().filter(|field| c.document.is_written(class.at, field)) {
+        let message = format!("has no effect: the class has children, and \"{name}\" asks only leaves");
+        c.push(c.warning(class.at, field, message).hint("Give it to those below"));
     }
     if scheduler == Scheduler::Cbq && spec.guarantee.is_zero() && c.sound(class.at, "guarantee") {
         let message = "is missing, and \"cbq\" shares by guarantee";

@@ -1,11 +1,11 @@
 //! The link-sharing trees: parents, leaves, guarantees, ceilings.
 
 use super::{Checker, rounded};
-use crate::control::{MAX_DEPTH, is_flat};
+use crate::control::{MAX_DEPTH, is_flat, unknown_fields};
 use crate::routerfile::Declared;
 use crate::routerfile::read::Declarations;
 use perhop_config::Location;
-use perhop_model::{ClassSpec, Name};
+use perhop_model::{ClassSpec, Name, Scheduler};
 use perhop_units::{Rate, Share};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -168,14 +168,19 @@ fn leaves(c: Checker<'_>, classes: &[Declared<ClassSpec>], trees: &mut Trees) {
 /// Classes on a port without a rate: shares have nothing to refer to, and the queue builds elsewhere.
 fn without_rate(c: Checker<'_>, declared: &Declarations, rates: &BTreeMap<Name, Rate>) {
     let mut told = BTreeSet::new();
+    let schedulers: BTreeMap<&Name, Scheduler> =
+        declared.ports.iter().map(|p| (&p.name, p.spec.scheduler)).collect();
     for class in &declared.classes {
         let port = &class.spec.port;
         if rates.get(port) != Some(&Rate::ZERO) {
             continue;
         }
+        // What the scheduler refuses anyway needs no rate.
+        let refused = schedulers.get(port).map_or_else(Vec::new, |s| unknown_fields(*s, &class.spec));
         for (field, share) in [("guarantee", Some(class.spec.guarantee)), ("ceiling", class.spec.ceiling)] {
             let top = field == "ceiling" || class.spec.parent.is_none();
-            if top && matches!(share, Some(Share::Ppm(1..))) {
+            let known = refused.iter().all(|(name, _)| *name != field);
+            if top && known && matches!(share, Some(Share::Ppm(1..))) {
                 let d = c.error(
                     class.at,
                     field,
