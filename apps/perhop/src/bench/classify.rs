@@ -1,7 +1,8 @@
 //! `bench classify`: the search for the first rule that the first packet of a flow meets.
 //!
 //! Headers are searched for in groups, in stages that ask for the memory of the next one, as the packet path does with the new flows
-//! among the packets of a batch; `alone` is what a header takes whose search begins when the one before has ended.
+//! among 32 packets: in groups of 32 when all are new, of one or two when one in twenty is. `alone` is what a header takes whose
+//! search begins when the one before has ended.
 
 use super::BenchError;
 use super::machine::{self, Watch};
@@ -26,6 +27,9 @@ pub struct Options {
     /// Headers searched for in turns, each inside a rule drawn at random
     #[arg(long, default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     headers: u32,
+    /// Headers of a group
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=32))]
+    group: u32,
     /// Seed of headers and addresses
     #[arg(long, default_value_t = 1, allow_negative_numbers = true)]
     seed: u64,
@@ -35,8 +39,6 @@ pub struct Options {
 
 /// Rounds over the headers a run.
 const ROUNDS: usize = 8;
-/// Headers of a group, as many as the packet path has on their way at a time.
-const GROUP: usize = 32;
 
 /// Measures every rule set.
 ///
@@ -59,6 +61,7 @@ pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
         point.params.insert("rules", rules.len().into());
         point.params.insert("set", name.into());
         point.params.insert("cpu", cpu.into());
+        point.params.insert("group", options.group.into());
         point.params.insert("seed", options.seed.into());
         let each = classifier.bytes() as f64 / rules.len().max(1) as f64;
         point.metrics.insert("bytes_per_rule", Metric::new(Spread::exactly(each), "B"));
@@ -71,13 +74,14 @@ pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
 fn measure(classifier: &Classifier, keys: &[Key], options: &Options) -> Result<Point, BenchError> {
     let watch = Watch::start();
     let (mut ns, mut alone, mut found, mut allocations) = (Vec::new(), Vec::new(), 0u64, 0);
-    let mut staged = vec![Staged::default(); GROUP];
+    let group = options.group as usize;
+    let mut staged = vec![Staged::default(); group];
     // The first run brings the memory near and is not counted.
     for run in 0..=options.measured.runs {
         let before = perhop_bench::allocations();
         let start = machine::thread_time_ns();
         for _ in 0..ROUNDS {
-            found += keys.chunks(GROUP).map(|group| in_stages(classifier, group, &mut staged)).sum::<u64>();
+            found += keys.chunks(group).map(|group| in_stages(classifier, group, &mut staged)).sum::<u64>();
         }
         let grouped = machine::thread_time_ns();
         for _ in 0..ROUNDS {

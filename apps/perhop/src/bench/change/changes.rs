@@ -66,6 +66,8 @@ impl Pace {
 const NAP: Duration = Duration::from_millis(100);
 /// One change in so many is of a class's rate.
 const CLASS_EVERY: u64 = 10;
+/// One filter in so many has no addresses: verdicts of all flows have to be tested against its other fields.
+const WIDE_EVERY: u64 = 20;
 /// The class that packets go by, and the one that filters put in name: no packet may ever meet it.
 const CLASSES: [&str; 2] = ["best-effort", "ef"];
 
@@ -183,7 +185,8 @@ fn gone() -> BenchError {
 }
 
 /// Change `n` of a router that had `filters` filters of the bench: a filter is put in and taken out again by the next one,
-/// and every tenth change is of the rate guaranteed to the class that packets go by.
+/// and every tenth change is of the rate guaranteed to the class that packets go by. One filter in [`WIDE_EVERY`] is of a service of
+/// TCP, whoever uses it; packets are of UDP.
 fn operation(n: u64, filters: u32) -> Result<Op, BenchError> {
     let name = |text: &str| Name::new(text).map_err(|e| BenchError::Router(e.to_string()));
     if n % CLASS_EVERY == CLASS_EVERY - 1 {
@@ -199,6 +202,10 @@ fn operation(n: u64, filters: u32) -> Result<Op, BenchError> {
     }
     // Beside those that are there, none like another for long.
     let mut spec = filter(filters + (pair % 100_000) as u32);
+    if pair % WIDE_EVERY == WIDE_EVERY - 1 {
+        let port = 1 + pair % 65_000;
+        spec["match"] = json!({ "protocol": 6, "dst_ports": { "first": port, "last": port } });
+    }
     spec["class"] = CLASSES[1].into();
     Ok(Op::Put { kind, name, spec, if_version: None, ttl_ms: None })
 }
@@ -224,11 +231,14 @@ mod tests {
     #[test]
     fn every_filter_put_in_is_taken_out_next_and_every_tenth_change_is_of_a_rate() {
         let (mut there, mut rates, mut seen) = (None, Vec::new(), std::collections::HashSet::new());
+        let mut wide = 0;
         for n in 0..1_000 {
             match operation(n, 50).unwrap() {
                 Op::Put { kind: Kind::Filter, name, spec, .. } => {
                     assert_eq!(spec["class"], "ef");
                     assert!(there.replace(name.clone()).is_none() && seen.insert(name));
+                    let of = |side: &str| spec["match"].get(side).is_some();
+                    wide += usize::from(!of("src") && !of("dst"));
                 }
                 Op::Delete { kind: Kind::Filter, name, .. } => assert_eq!(there.take(), Some(name)),
                 Op::Patch { kind: Kind::Class, fields, .. } => {
@@ -238,7 +248,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
-        assert_eq!((seen.len(), rates.len()), (450, 100));
+        assert_eq!((seen.len(), rates.len(), wide), (450, 100, 22));
         assert!(rates.windows(2).all(|two| two[0] != two[1]), "each of them changes something");
     }
 }

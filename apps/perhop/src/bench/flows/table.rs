@@ -21,9 +21,12 @@ const FRAME: usize = 64;
 /// Batches that are handed over between two readings of the clock, which takes as long as some look-ups do. Their headers
 /// and metadata together still fit into a second-level cache.
 const HANDS: usize = 4;
-/// Virtual time in which all flows are put in, at most: none is looked at by then.
+/// Packets in them at least; smaller batches are more.
+const HANDED: usize = 1_024;
+/// Virtual time in which all flows are put in: none is looked at by then.
 const INSERT_NS: u64 = 1_000_000_000;
-/// Virtual time in which a round over the frames passes, at most: flows must not expire between two of their packets.
+/// Virtual time in which all flows are seen once more, and in which a round over the frames passes at most: flows must not expire
+/// between two of their packets.
 const ROUND_NS: u64 = 12_000_000_000;
 /// Virtual time a packet, at most.
 const PACE_NS: u64 = 20_000;
@@ -87,7 +90,7 @@ pub struct Table {
     new_per_cent: u32,
     /// Order in which flows are put in, and order in which they are seen once more.
     orders: [Vec<u32>; 2],
-    hands: [Batch; HANDS],
+    hands: Vec<Batch>,
     batch_len: usize,
     now: Instant,
     pace_ns: u64,
@@ -113,6 +116,7 @@ impl Table {
         let config =
             FlowsConfig { connections: alive as usize * 3 / 2, seed: Some(seed), ..FlowsConfig::default() };
         let classifier = Classifier::build([filter()]).map_err(|e| wrong(&e))?;
+        let hands = HANDS.max(HANDED / batch.max(1) as usize);
         let pool = Pool::new((HANDS + 4) * Batch::MAX);
         let mut driver = Driver::new(pool.clone(), seed);
         let element = Flows::new(config, classifier, Arc::new(Settings::default()));
@@ -134,7 +138,7 @@ impl Table {
             flow_count: flows,
             new_per_cent,
             orders,
-            hands: std::array::from_fn(|_| Batch::new()),
+            hands: (0..hands).map(|_| Batch::new()).collect(),
             batch_len: batch as usize,
             now: Instant(1),
             pace_ns,
@@ -144,14 +148,13 @@ impl Table {
 
     /// The first packet of every flow, in random order. An operation is a flow.
     pub fn establish(&mut self) -> Took {
-        let pace_ns = (INSERT_NS / u64::from(self.flow_count)).min(PACE_NS);
-        self.each_flow(0, pace_ns)
+        self.each_flow(0, INSERT_NS / u64::from(self.flow_count))
     }
 
-    /// One more packet of every flow, in another order and over a longer time: they do not go as they came.
+    /// One more packet of every flow, in another order and over a longer time: they do not go as they came. It takes the same time
+    /// whatever their number, so that each is looked at as often before it is forgotten.
     pub fn touch(&mut self) {
-        let pace_ns = (ROUND_NS / u64::from(self.flow_count)).min(PACE_NS);
-        self.each_flow(1, pace_ns);
+        self.each_flow(1, ROUND_NS / u64::from(self.flow_count));
     }
 
     /// A packet of every flow: the first frames are of one flow each.
@@ -179,8 +182,9 @@ impl Table {
 
     fn all(&mut self, count: usize, pace_ns: u64, frame: impl Fn(usize) -> usize) -> Took {
         let mut took = Took::default();
-        for from in (0..count).step_by(HANDS * self.batch_len) {
-            let until = (from + HANDS * self.batch_len).min(count);
+        let handed = self.hands.len() * self.batch_len;
+        for from in (0..count).step_by(handed) {
+            let until = (from + handed).min(count);
             took.add(self.hand_over((from..until).map(&frame), pace_ns));
         }
         took
