@@ -199,9 +199,12 @@ impl<F: Forwarder> PacketThread<F> {
             if worked {
                 self.last_work = self.now;
             }
-            if rest.as_mut().is_some_and(|rest| rest.is_due(self.now)) {
+            // While all threads stand for a change each of them holds up the others.
+            if !self.forwarder.is_halted() && rest.as_mut().is_some_and(|rest| rest.is_due(self.now)) {
+                let before = clock::monotonic();
                 std::thread::sleep(Rest::LENGTH.to_std());
-                rest.iter_mut().for_each(|rest| rest.took(clock::monotonic().since(self.now)));
+                let now = clock::monotonic();
+                rest.iter_mut().for_each(|rest| rest.took(now, now.since(before)));
                 continue;
             }
             if worked || !self.jobs.is_empty() || awake.stays(self.now.since(self.last_work)) {
@@ -218,8 +221,8 @@ impl<F: Forwarder> PacketThread<F> {
             let ports = self.ports.iter().map(LivePort::socket);
             let woken = waiter.wait(self.now, deadline, &awake, &self.wake, ports);
             self.forwarder.rouse();
-            rest.iter_mut().for_each(|rest| rest.took(woken.slept));
             let now = clock::monotonic();
+            rest.iter_mut().for_each(|rest| rest.took(now, woken.slept));
             awake.slept(now, now.since(self.last_work), woken.input);
             for i in 0..self.ports.len() {
                 if woken.errors & (1 << i) != 0 && self.ports[i].check_link().is_err() {

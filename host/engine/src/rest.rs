@@ -29,13 +29,16 @@ impl Rest {
     /// Whether a rest is due, at `now` or the last time there was one.
     #[inline]
     pub(crate) fn is_due(&mut self, now: Instant) -> bool {
-        self.owed_for_ns += now.since(self.last).0;
+        // Without a bound an interruption would be followed by a row of rests.
+        self.owed_for_ns = (self.owed_for_ns + now.since(self.last).0).min(2 * Self::SHARE * Self::LENGTH.0);
         self.last = self.last.max(now);
         self.owed_for_ns >= Self::SHARE * Self::LENGTH.0
     }
 
-    /// Others had the processor for so long.
-    pub(crate) fn took(&mut self, slept: Duration) {
+    /// Others had the processor for so long of the time until `now`.
+    pub(crate) fn took(&mut self, now: Instant, slept: Duration) {
+        self.owed_for_ns += now.since(self.last).0;
+        self.last = self.last.max(now);
         self.owed_for_ns = self.owed_for_ns.saturating_sub(slept.0.saturating_mul(Self::SHARE));
     }
 }
@@ -53,11 +56,11 @@ mod tests {
             now += Duration(turn);
             if rest.is_due(now) {
                 now += Rest::LENGTH;
-                rest.took(Rest::LENGTH);
+                rest.took(now, Rest::LENGTH);
                 rested += Rest::LENGTH.0;
             } else if n % turns_a_sleep == 0 {
                 now += Duration(sleep);
-                rest.took(Duration(sleep));
+                rest.took(now, Duration(sleep));
                 slept += sleep;
             }
         }
@@ -86,14 +89,28 @@ mod tests {
     }
 
     #[test]
-    fn a_long_sleep_is_no_credit() {
+    fn a_long_sleep_is_neither_debt_nor_credit() {
         let mut rest = Rest::new(Instant::ZERO);
-        rest.took(Duration(60_000_000_000));
-        assert!(!rest.is_due(Instant(1_500_000)));
-        assert!(rest.is_due(Instant(1_600_000)));
+        let awake = Instant(60_000_000_000);
+        rest.took(awake, Duration(59_000_000_000));
+        assert!(!rest.is_due(awake + Duration(1_599_000)));
+        assert!(rest.is_due(awake + Duration(1_600_000)));
         // A clock that stands still, or a turn that ended before the one before it, changes nothing.
-        assert!(rest.is_due(Instant(1_000_000)) && rest.is_due(Instant(1_600_000)));
-        rest.took(Rest::LENGTH);
-        assert!(!rest.is_due(Instant(1_600_000)));
+        assert!(rest.is_due(awake) && rest.is_due(awake + Duration(1_600_000)));
+        rest.took(awake + Duration(1_700_000), Rest::LENGTH);
+        assert!(!rest.is_due(awake + Duration(1_700_000)));
+    }
+
+    #[test]
+    fn an_interruption_is_not_followed_by_a_row_of_rests() {
+        let mut rest = Rest::new(Instant::ZERO);
+        let mut now = Instant(50_000_000);
+        let mut rests = 0;
+        while rest.is_due(now) {
+            now += Rest::LENGTH;
+            rest.took(now, Rest::LENGTH);
+            rests += 1;
+        }
+        assert!((1..=3).contains(&rests), "{rests}");
     }
 }

@@ -166,9 +166,10 @@ impl Waiter {
             let whole = left.map(|l| Duration(l.0 - self.slack.0));
             let nap = awake.naps(now).then_some(Awake::NAP);
             let timeout = [whole, nap].into_iter().flatten().min();
+            let before = clock::monotonic();
             let woken = sleep(timeout, wake, ports.clone());
             let after = clock::monotonic();
-            all = Duration(all.0 + after.since(now).0);
+            all = Duration(all.0 + after.since(before).0);
             // Only a sleep that was not ended early says how late the kernel is.
             let slept = timeout.filter(|t| woken == Woken::default() && after >= now + *t);
             if let Some(timeout) = slept {

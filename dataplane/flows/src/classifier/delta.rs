@@ -2,7 +2,7 @@
 //!
 //! The last few changes are kept as they are. Of those before, up to some thousand, only the addresses are remembered, as bits
 //! of their hashes: where many flows see many changes go by, most of them learn from that alone that none concerned them. Of
-//! changes whose addresses say little the last few dozen are kept as patterns instead. It errs to one side: a verdict may be made
+//! changes whose addresses say little all that they compare is remembered that way. It errs to one side: a verdict may be made
 //! anew for nothing, never kept for nothing.
 //!
 //! Source: B. Bloom, "Space/time trade-offs in hash coding with allowable errors", CACM 13(7), 1970; in words of 64 bits.
@@ -13,7 +13,6 @@ use super::sieve::{Pairs, SPREAD, STEPS, Words, pair, steps_of, words};
 use super::space::each_bit;
 use super::{Key, Match};
 use ipnet::IpNet;
-use std::collections::VecDeque;
 
 /// One change of what a packet's verdict depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,57 +39,104 @@ impl Delta {
 /// Words for the prefixes of one side: 4 KiB.
 const WORDS: usize = 512;
 
-/// Prefix pairs of one address family.
+/// Steps of prefixes that say little, on either side: so many packets have them that their bits would concern everybody.
+const WIDE_STEPS: u8 = 1;
+/// Masks of patterns with such prefixes; where there are more, prefixes have to do.
+const MASKS: usize = 8;
+
+/// Patterns of one address family.
 #[derive(Clone, Debug)]
-struct Bits {
+struct Bits<const A: usize> {
     /// Pairs of lengths that occur.
     pairs: Pairs,
     /// Lengths that occur, of sources and of destinations, a bit each.
     steps: [u32; 2],
-    sides: Box<[[u64; WORDS]; 2]>,
+    /// Masks of patterns whose prefixes say little.
+    masks: Vec<Packed<A>>,
+    /// Of sources, of destinations, and of what is left of packets under those masks.
+    bits: Box<[[u64; WORDS]; 3]>,
 }
 
-impl Default for Bits {
+impl<const A: usize> Default for Bits<A> {
     fn default() -> Self {
-        Self { pairs: 0, steps: [0; 2], sides: Box::new([[0; WORDS]; 2]) }
+        let masks = Vec::with_capacity(MASKS);
+        Self { pairs: 0, steps: [0; 2], masks, bits: Box::new([[0; WORDS]; 3]) }
     }
 }
 
-impl Bits {
+impl<const A: usize> Bits<A> {
+    fn is_empty(&self) -> bool {
+        self.pairs == 0 && self.masks.is_empty()
+    }
+
     fn clear(&mut self) {
-        if self.pairs != 0 {
-            (self.pairs, self.steps, *self.sides) = (0, [0; 2], [[0; WORDS]; 2]);
+        if !self.is_empty() {
+            (self.pairs, self.steps, *self.bits) = (0, [0; 2], [[0; WORDS]; 3]);
+            self.masks.clear();
         }
     }
 
-    /// Where a prefix is: a word, and two bits in it.
+    /// Where a hash is: a word, and two bits in it.
     #[inline]
     fn place(word: u64) -> (usize, u64) {
         let hash = word.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         ((hash >> 40) as usize % WORDS, 1 << (hash >> 58) | 1 << (hash >> 52 & 63))
     }
 
+    /// Where a packet is under a mask.
+    #[inline]
+    fn place_under(mask: &Packed<A>, key: &Packed<A>) -> (usize, u64) {
+        let mut hash = (key.transport & mask.transport)
+            .wrapping_mul(0xa076_1d64_78bd_642f)
+            .wrapping_add((u64::from(key.place & mask.place) << 32).wrapping_add(mask.transport));
+        for (word, mask) in key.addresses.iter().zip(&mask.addresses) {
+            hash = (hash ^ hash >> 29 ^ word & mask).wrapping_mul(0xe703_7ed1_a0b4_28db);
+        }
+        Self::place(hash ^ hash >> 32)
+    }
+
     fn become_like(&mut self, other: &Self) {
-        if self.pairs | other.pairs != 0 {
-            (self.pairs, self.steps, *self.sides) = (other.pairs, other.steps, *other.sides);
+        if !(self.is_empty() && other.is_empty()) {
+            (self.pairs, self.steps, *self.bits) = (other.pairs, other.steps, *other.bits);
+            self.masks.clone_from(&other.masks);
         }
     }
 
-    fn add<const A: usize>(&mut self, pattern: &Pattern<A>) {
+    fn add(&mut self, pattern: &Pattern<A>) {
         let steps = steps_of(&pattern.mask.addresses);
+        if steps.iter().all(|step| *step <= WIDE_STEPS) && self.has_mask(&pattern.mask) {
+            let (at, bits) = Self::place_under(&pattern.mask, &pattern.value);
+            self.bits[2][at] |= bits;
+            return;
+        }
         let words = words(&pattern.value.addresses);
         self.pairs |= 1 << pair(steps);
         for (side, step) in steps.into_iter().enumerate() {
             let (at, bits) = Self::place(words[side][usize::from(step)]);
             self.steps[side] |= 1 << step;
-            self.sides[side][at] |= bits;
+            self.bits[side][at] |= bits;
         }
     }
 
-    /// Whether a pair of prefixes of these addresses may be among those added. Destinations first: they leave few sources to
-    /// ask for.
+    /// Whether the mask is one of those remembered, from now on if there is room.
+    fn has_mask(&mut self, mask: &Packed<A>) -> bool {
+        let known = self.masks.contains(mask);
+        if !known && self.masks.len() < MASKS {
+            self.masks.push(*mask);
+            return true;
+        }
+        known
+    }
+
+    /// Whether a packet with these words of its addresses may match a pattern among those added; `key` gives all of it.
     #[inline]
-    fn may_have(&self, words: &Words) -> bool {
+    fn may_have(&self, words: &Words, key: impl FnOnce() -> Packed<A>) -> bool {
+        self.may_have_pair(words) || !self.masks.is_empty() && self.may_have_under_masks(&key())
+    }
+
+    /// Destinations first: they leave few sources to ask for.
+    #[inline]
+    fn may_have_pair(&self, words: &Words) -> bool {
         let mut dst = 0;
         each_bit(self.steps[1], |step| dst |= u32::from(self.may_have_at(1, step, words)) << step);
         let pairs = EACH_ROW * dst & self.pairs;
@@ -102,7 +148,15 @@ impl Bits {
     fn may_have_at(&self, side: usize, step: usize, words: &Words) -> bool {
         let (at, bits) = Self::place(words[side][step % STEPS]);
         // Every address has the prefix of length 0.
-        step == 0 || self.sides[side][at] & bits == bits
+        step == 0 || self.bits[side][at] & bits == bits
+    }
+
+    #[inline]
+    fn may_have_under_masks(&self, key: &Packed<A>) -> bool {
+        self.masks.iter().any(|mask| {
+            let (at, bits) = Self::place_under(mask, key);
+            self.bits[2][at] & bits == bits
+        })
     }
 }
 
@@ -111,52 +165,12 @@ const ONE_ROW: u32 = (1 << STEPS) - 1;
 /// One in each row of pairs.
 const EACH_ROW: u32 = SPREAD[SPREAD.len() - 1];
 
-/// Steps of prefixes that say little, on either side: so many packets have them that their bits would concern everybody.
-const WIDE_STEPS: u8 = 1;
-/// Patterns of such prefixes that are kept, an address family; a verdict that is older than one more is made anew.
-const WIDE: usize = 32;
-
-/// The last patterns with addresses that say little.
-#[derive(Clone, Debug, Default)]
-struct Wide<const A: usize> {
-    /// With the generation before each, the latest last.
-    kept: VecDeque<(u32, Pattern<A>)>,
-    /// The generation before the last for which there was no more room.
-    lost: Option<u32>,
-}
-
-impl<const A: usize> Wide<A> {
-    fn takes(pattern: &Pattern<A>) -> bool {
-        steps_of(&pattern.mask.addresses).iter().all(|step| *step <= WIDE_STEPS)
-    }
-
-    fn keep(&mut self, before: u32, pattern: Pattern<A>) {
-        if self.kept.len() == WIDE {
-            self.lost = self.kept.pop_front().map(|(before, _)| before);
-        }
-        self.kept.push_back((before, pattern));
-    }
-
-    /// Whether none of the last `behind` changes is among them.
-    #[inline]
-    fn is_silent(&self, generation: u32, behind: u32) -> bool {
-        self.kept.back().is_none_or(|(before, _)| generation.wrapping_sub(*before) > behind)
-    }
-
-    /// Whether a packet may be concerned by those that are among the last `behind` changes.
-    fn may_have(&self, generation: u32, behind: u32, key: &Packed<A>) -> bool {
-        let late = |before: u32| generation.wrapping_sub(before) <= behind;
-        self.lost.is_some_and(late)
-            || self.kept.iter().rev().take_while(|(at, _)| late(*at)).any(|(_, p)| p.may_match(key))
-    }
-}
-
 /// Changes in a row.
 #[derive(Clone, Debug, Default)]
 struct Span {
     len: u32,
-    v4: Bits,
-    v6: Bits,
+    v4: Bits<1>,
+    v6: Bits<4>,
 }
 
 impl Span {
@@ -164,6 +178,11 @@ impl Span {
         self.len = 0;
         self.v4.clear();
         self.v6.clear();
+    }
+
+    fn add(&mut self, patterns: &Patterns) {
+        patterns.v4.iter().for_each(|pattern| self.v4.add(pattern));
+        patterns.v6.iter().for_each(|pattern| self.v6.add(pattern));
     }
 
     /// Becomes what `other` is, where it is.
@@ -183,20 +202,11 @@ pub struct DeltaLog {
     /// What came lately, and that with what came before it: one of them is asked, not both.
     late: Span,
     all: Span,
-    wide_v4: Wide<1>,
-    wide_v6: Wide<4>,
 }
 
 impl Default for DeltaLog {
     fn default() -> Self {
-        Self {
-            generation: 0,
-            last: [Delta::All; Self::LEN],
-            late: Span::default(),
-            all: Span::default(),
-            wide_v4: Wide::default(),
-            wide_v6: Wide::default(),
-        }
+        Self { generation: 0, last: [Delta::All; Self::LEN], late: Span::default(), all: Span::default() }
     }
 }
 
@@ -215,7 +225,7 @@ impl DeltaLog {
         self.generation
     }
 
-    /// Notes a change. O(1); one in [`DeltaLog::SPAN`] copies and clears 16 KiB.
+    /// Notes a change. O(1); one in [`DeltaLog::SPAN`] copies and clears 24 KiB.
     pub fn push(&mut self, delta: Delta) {
         if self.late.len == Self::SPAN {
             self.all.become_like(&self.late);
@@ -239,32 +249,22 @@ impl DeltaLog {
 
     /// Notes a change for which any of `matches` tells who is concerned.
     fn add(&mut self, matches: &[Match]) {
-        self.late.len += 1;
-        self.all.len += 1;
-        let now = self.generation.wrapping_sub(1);
-        let mut spans = [&mut self.late, &mut self.all];
-        for Patterns { v4, v6 } in matches.iter().map(Patterns::of) {
-            match v4 {
-                Some(p) if Wide::takes(&p) => self.wide_v4.keep(now, p),
-                Some(p) => spans.iter_mut().for_each(|span| span.v4.add(&p)),
-                None => {}
-            }
-            match v6 {
-                Some(p) if Wide::takes(&p) => self.wide_v6.keep(now, p),
-                Some(p) => spans.iter_mut().for_each(|span| span.v6.add(&p)),
-                None => {}
-            }
+        for span in [&mut self.late, &mut self.all] {
+            span.len += 1;
+        }
+        for patterns in matches.iter().map(Patterns::of) {
+            self.late.add(&patterns);
+            self.all.add(&patterns);
         }
     }
 
     /// Whether a verdict stamped `stamp` still holds for `key`. At most [`DeltaLog::LEN`] comparisons.
     pub fn holds(&self, stamp: u32, key: &Key) -> bool {
         let spares = match key.pack() {
-            PackedKey::V4(key) => self.spares_v4(stamp, key.addresses, || Some(key)),
+            PackedKey::V4(key) => self.spares_v4(stamp, key.addresses, || key),
             PackedKey::V6(key) => {
                 let words = words(&key.addresses);
-                self.spares(stamp, |span| span.v6.may_have(&words))
-                    && !self.wide_v6.may_have(self.generation, self.behind(stamp), &key)
+                self.spares(stamp, |span| span.v6.may_have(&words, || key))
             }
         };
         if spares {
@@ -281,17 +281,9 @@ impl DeltaLog {
     /// Whether addresses (the source's above the destination's) tell that no change since `stamp` concerns a packet; `key` gives
     /// the whole of it, which is needed after changes whose addresses say little.
     #[inline]
-    pub(crate) fn spares_v4(
-        &self,
-        stamp: u32,
-        addresses: [u64; 1],
-        key: impl FnOnce() -> Option<Packed<1>>,
-    ) -> bool {
+    pub(crate) fn spares_v4(&self, stamp: u32, addresses: [u64; 1], key: impl FnOnce() -> Packed<1>) -> bool {
         let words = words(&addresses);
-        let behind = self.behind(stamp);
-        self.spares(stamp, |span| span.v4.may_have(&words))
-            && (self.wide_v4.is_silent(self.generation, behind)
-                || key().is_some_and(|key| !self.wide_v4.may_have(self.generation, behind, &key)))
+        self.spares(stamp, |span| span.v4.may_have(&words, key))
     }
 
     #[inline]

@@ -76,18 +76,16 @@ impl Key {
             }
             _ => return None,
         };
-        let header = layout.l4_offset != 0 && layout.fragment != Fragment::Later;
-        let tcp = layout.protocol == protocol::TCP;
-        let ports = header && (tcp || layout.protocol == protocol::UDP);
+        let (ports, tcp_flags) = of_header(layout);
         Some(Self {
             in_port,
             vlan: outer_vlan(layout),
             src,
             dst,
             protocol: layout.protocol,
-            ports: ports.then_some((layout.src_port, layout.dst_port)),
+            ports,
             dscp: layout.tos >> 2,
-            tcp_flags: (header && tcp).then_some(layout.tcp_flags),
+            tcp_flags,
             fragment: layout.fragment != Fragment::Whole,
         })
     }
@@ -95,18 +93,12 @@ impl Key {
     /// Everything but the addresses.
     #[inline]
     fn with<const A: usize>(&self, addresses: [u64; A]) -> Packed<A> {
-        let (src_port, dst_port) = self.ports.unwrap_or((0, 0));
-        let facts = (u64::from(self.fragment) * FRAGMENT)
-            | (u64::from(self.ports.is_some()) * HAS_PORTS)
-            | (u64::from(self.tcp_flags.is_some()) * HAS_FLAGS);
-        let transport = u64::from(src_port) << field::SRC_PORT
-            | u64::from(dst_port) << field::DST_PORT
-            | u64::from(self.protocol) << field::PROTOCOL
-            | u64::from(self.dscp) << field::DSCP
-            | u64::from(self.tcp_flags.unwrap_or(0)) << field::FLAGS
-            | facts;
-        let place = u32::from(self.in_port.0) << field::IN_PORT | u32::from(self.vlan);
-        Packed { addresses, transport, place }
+        let of_header = (self.ports, self.tcp_flags);
+        Packed {
+            addresses,
+            transport: transport(of_header, self.protocol, self.dscp, self.fragment),
+            place: place(self.in_port, self.vlan),
+        }
     }
 
     /// Packed for the IPv4 or the IPv6 tuple space.
@@ -122,6 +114,37 @@ impl Key {
             }
         }
     }
+}
+
+/// Ports, and TCP flags, of a packet that has them.
+type OfHeader = (Option<(u16, u16)>, Option<u8>);
+
+#[inline]
+fn of_header(layout: &Layout) -> OfHeader {
+    let header = layout.l4_offset != 0 && layout.fragment != Fragment::Later;
+    let tcp = layout.protocol == protocol::TCP;
+    let ports = header && (tcp || layout.protocol == protocol::UDP);
+    let ports = ports.then_some((layout.src_port, layout.dst_port));
+    (ports, (header && tcp).then_some(layout.tcp_flags))
+}
+
+#[inline]
+fn transport((ports, tcp_flags): OfHeader, protocol: u8, dscp: u8, fragment: bool) -> u64 {
+    let (src_port, dst_port) = ports.unwrap_or((0, 0));
+    let facts = (u64::from(fragment) * FRAGMENT)
+        | (u64::from(ports.is_some()) * HAS_PORTS)
+        | (u64::from(tcp_flags.is_some()) * HAS_FLAGS);
+    u64::from(src_port) << field::SRC_PORT
+        | u64::from(dst_port) << field::DST_PORT
+        | u64::from(protocol) << field::PROTOCOL
+        | u64::from(dscp) << field::DSCP
+        | u64::from(tcp_flags.unwrap_or(0)) << field::FLAGS
+        | facts
+}
+
+#[inline]
+fn place(in_port: PortId, vlan: u16) -> u32 {
+    u32::from(in_port.0) << field::IN_PORT | u32::from(vlan)
 }
 
 /// What rules compare as words: values or masks, with addresses of `A` words, the source's first.
@@ -145,6 +168,16 @@ impl<const A: usize> Packed<A> {
     pub fn ones(&self) -> u32 {
         let addresses: u32 = self.addresses.iter().map(|w| w.count_ones()).sum();
         addresses + self.transport.count_ones() + self.place.count_ones()
+    }
+}
+
+impl Packed<1> {
+    /// What the [`Key`] of a dissected IPv4 frame with these addresses packs to.
+    #[inline]
+    pub fn of(addresses: [u64; 1], layout: &Layout, in_port: PortId) -> Self {
+        let fragment = layout.fragment != Fragment::Whole;
+        let transport = transport(of_header(layout), layout.protocol, layout.tos >> 2, fragment);
+        Self { addresses, transport, place: place(in_port, outer_vlan(layout)) }
     }
 }
 

@@ -8,9 +8,8 @@
 //! A [`RuleBook`] belongs to control. It makes each change in a copy of the rules that no worker holds, which the
 //! workers then take between two batches; the copy they leave is brought up to date with the next change.
 //!
-//! Limits: [`MAX_TABLES`] tables that a packet may have to visit, [`MAX_CHAIN`] rules that may be compared in each, and
-//! [`MAX_REACH`] lines that may be read of it; a rule beyond is refused. Which rules meet in a line depends on the book's
-//! secret, see [`RuleBook::keyed`].
+//! Limits: [`MAX_TABLES`] tables that a packet may have to visit and [`MAX_CHAIN`] rules that may be compared in each; a
+//! rule beyond is refused. Which rules meet in a line depends on the book's secret, see [`RuleBook::keyed`].
 
 mod book;
 pub mod classbench;
@@ -31,15 +30,15 @@ pub use book::{Changed, RuleBook};
 pub use delta::{Delta, DeltaLog};
 pub use entry::Hit;
 pub use key::Key;
-pub(crate) use key::{PackedKey, outer_vlan};
+pub(crate) use key::{Packed, outer_vlan};
 pub use refusal::RuleError;
 pub use rule::{Action, Masked, Match, PortRange, Rule};
 pub use space::{MAX_CHAIN, MAX_TABLES};
-pub use table::MAX_REACH;
 pub use uses::AuxMask;
 
 use book::Edit;
 use entry::Entry;
+use key::PackedKey;
 use rule::Patterns;
 use secret::Secret;
 use space::{Limit, Lookup, Space};

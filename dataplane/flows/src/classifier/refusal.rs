@@ -3,7 +3,6 @@
 use super::book::RuleBook;
 use super::rule::{Masked, Rule};
 use super::space::{Limit, MAX_CHAIN, MAX_TABLES};
-use super::table::MAX_REACH;
 use perhop_packet::FilterId;
 use std::sync::Arc;
 use thiserror::Error;
@@ -67,12 +66,6 @@ pub enum RuleError {
         /// The rule.
         name: Arc<str>,
     },
-    /// A packet would read more than [`MAX_REACH`] lines of one table.
-    #[error("rule {name}: a packet would read more than {MAX_REACH} lines of a table to find it")]
-    TooCrowded {
-        /// The rule.
-        name: Arc<str>,
-    },
     /// More rules than [`RuleBook::MAX_RULES`].
     #[error("rule {name}: the limit of {limit} rules is reached", limit = RuleBook::MAX_RULES)]
     TooManyRules {
@@ -88,7 +81,6 @@ impl RuleError {
         match limit {
             Limit::Tables => Self::TooManyTables { name },
             Limit::Chain => Self::ChainTooLong { name },
-            Limit::Crowd => Self::TooCrowded { name },
         }
     }
 }

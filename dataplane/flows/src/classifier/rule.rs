@@ -156,18 +156,6 @@ pub(crate) struct Pattern<const A: usize> {
     pub mask: Packed<A>,
 }
 
-impl<const A: usize> Pattern<A> {
-    /// Whether a packet may match: not when it differs in a bit that every packet that matches has.
-    #[inline]
-    pub fn may_match(&self, key: &Packed<A>) -> bool {
-        let Self { value, mask } = self;
-        let addresses = || (0..A).all(|i| key.addresses[i] & mask.addresses[i] == value.addresses[i]);
-        key.transport & mask.transport == value.transport
-            && key.place & mask.place == value.place
-            && addresses()
-    }
-}
-
 /// What both address families compare of a rule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patterns {

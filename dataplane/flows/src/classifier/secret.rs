@@ -1,6 +1,6 @@
 //! What keeps others from choosing rules that meet in one line of a table.
 
-/// A key of hashes. Who knows it can choose rules by their hash, which are refused beyond a limit; who does not cannot.
+/// A key of hashes. Who knows it can choose rules by their hash, which packets then find late; who does not cannot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Secret([u64; 2]);
 

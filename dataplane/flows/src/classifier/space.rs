@@ -28,8 +28,6 @@ pub const MAX_CHAIN: usize = 64;
 pub(crate) enum Limit {
     Tables,
     Chain,
-    /// Of [`MAX_REACH`](super::table::MAX_REACH).
-    Crowd,
 }
 
 /// All rules by number, for what their entries leave out.
@@ -223,6 +221,12 @@ impl<const A: usize> Space<A> {
         self.tables.iter().sum()
     }
 
+    /// How far from its own line a place may lie.
+    #[cfg(test)]
+    pub fn reach(&self) -> usize {
+        self.directory.reach()
+    }
+
     /// Bytes taken.
     pub fn bytes(&self) -> usize {
         self.directory.bytes()
@@ -388,7 +392,6 @@ impl<const A: usize> Space<A> {
         let done = match self.place(hash, steps, &words) {
             Some(place) => self.insert_at(place, number, hash, names),
             None if self.tables[pair(steps)] == 0 && self.tables() >= MAX_TABLES => Err(Limit::Tables),
-            None if !self.directory.has_room(hash) => Err(Limit::Crowd),
             None => {
                 self.found(steps, number, hash);
                 Ok(())
@@ -614,5 +617,7 @@ fn same(steps: Steps, a: &Words, b: &Words) -> bool {
 fn hash(secret: &Secret, words: &Words, pair: usize) -> u64 {
     let (src, dst) = (words[0][pair / STEPS % STEPS], words[1][pair % STEPS]);
     let [first, second] = secret.words();
-    fold(src ^ first, dst.rotate_left(20) ^ second)
+    // Twice: of neighbours one product alone makes steps of one size, which clump.
+    let once = fold(src ^ first, dst.rotate_left(20) ^ second);
+    fold(once ^ second, first ^ 0xa076_1d64_78bd_642f)
 }

@@ -8,9 +8,6 @@ const SLOTS: usize = 6;
 const SENT_ON: usize = 6;
 /// Numbers a line has on average when the table grows.
 const FULL: usize = 2;
-/// Lines behind its own in which a number may lie, unless growing leaves it further away: room for the longest chain and
-/// twice as much by chance.
-pub const MAX_REACH: usize = 32;
 /// The tag of a place that holds nothing.
 const EMPTY: u16 = 0;
 
@@ -91,6 +88,11 @@ impl Lines {
         self.len
     }
 
+    #[cfg(test)]
+    pub fn reach(&self) -> usize {
+        self.reach
+    }
+
     /// Bytes taken.
     pub fn bytes(&self) -> usize {
         self.lines.capacity() * size_of::<Line>()
@@ -138,12 +140,6 @@ impl Lines {
         }
     }
 
-    /// Whether there is room for one more under `hash`, not far from its line.
-    pub fn has_room(&self, hash: u64) -> bool {
-        let (home, last) = (self.home(hash), self.lines.len() - 1);
-        (home..=home + MAX_REACH.min(last)).any(|at| self.lines[at & last].free().is_some())
-    }
-
     /// How many numbers [`Lines::each`] gives.
     pub fn count(&self, hash: u64) -> usize {
         let mut count = 0;
@@ -180,7 +176,7 @@ impl Lines {
                 self.reach = self.reach.max(at - home);
                 return;
             }
-            line.tags[SENT_ON] += 1;
+            line.tags[SENT_ON] = line.tags[SENT_ON].saturating_add(1);
         }
     }
 
@@ -199,7 +195,9 @@ impl Lines {
         let last = self.lines.len() - 1;
         let mut at = self.home(hash);
         while at != found {
-            self.lines[at].tags[SENT_ON] -= 1;
+            let sent_on = &mut self.lines[at].tags[SENT_ON];
+            // A count that was too large for its place is not known any more.
+            *sent_on -= u16::from(*sent_on < u16::MAX);
             at = (at + 1) & last;
         }
     }

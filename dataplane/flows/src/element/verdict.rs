@@ -1,7 +1,7 @@
 //! Verdicts: cached, tested against changes, made.
 
 use super::Flows;
-use crate::classifier::{Hit, Key, PackedKey};
+use crate::classifier::{Hit, Key, Packed};
 use crate::settings::Settings;
 use crate::table::Verdict;
 use perhop_packet::{FilterId, Meta, ProfileId, SlaId};
@@ -18,11 +18,10 @@ impl Flows {
         }
         let at = usize::from(meta.layout.l3_offset) + ADDRESSES;
         let octets = frame.get(at..).and_then(|rest| rest.first_chunk());
-        let key = || match Key::of(frame, &meta.layout, meta.in_port)?.pack() {
-            PackedKey::V4(key) => Some(key),
-            PackedKey::V6(_) => None,
-        };
-        octets.is_some_and(|octets| self.log.spares_v4(stamp, [u64::from_be_bytes(*octets)], key))
+        octets.is_some_and(|octets| {
+            let addresses = [u64::from_be_bytes(*octets)];
+            self.log.spares_v4(stamp, addresses, || Packed::of(addresses, &meta.layout, meta.in_port))
+        })
     }
 
     /// The verdict of half `half` of connection `n` for `aux`, when it is not simply the usual one and no change concerned it; `search` is the number of the search that has begun for this packet.

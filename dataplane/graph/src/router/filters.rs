@@ -257,7 +257,6 @@ fn rule_error(e: &RuleError) -> ErrorItem {
     let (name, code) = match e {
         RuleError::TooManyTables { name }
         | RuleError::ChainTooLong { name }
-        | RuleError::TooCrowded { name }
         | RuleError::TooManyRules { name } => (Some(name), Code::LimitReached),
         _ => (None, Code::OutOfRange),
     };
