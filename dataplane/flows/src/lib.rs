@@ -13,6 +13,7 @@ mod calls;
 pub mod classifier;
 mod element;
 mod event;
+mod mix;
 pub mod offline;
 mod query;
 pub mod realtime;

@@ -11,7 +11,7 @@ use perhop_units::{Duration, Instant};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rest {
     last: Instant,
-    /// Time since the last rest less [`Rest::SHARE`] times that of rests, ns; not below 0.
+    /// Time so far less [`Rest::SHARE`] times that of rests, ns; not below 0.
     owed_for_ns: u64,
 }
 
@@ -29,17 +29,22 @@ impl Rest {
     /// Whether a rest is due, at `now` or the last time there was one.
     #[inline]
     pub(crate) fn is_due(&mut self, now: Instant) -> bool {
+        self.go_on(now);
         // Without a bound an interruption would be followed by a row of rests.
-        self.owed_for_ns = (self.owed_for_ns + now.since(self.last).0).min(2 * Self::SHARE * Self::LENGTH.0);
-        self.last = self.last.max(now);
+        self.owed_for_ns = self.owed_for_ns.min(2 * Self::SHARE * Self::LENGTH.0);
         self.owed_for_ns >= Self::SHARE * Self::LENGTH.0
     }
 
     /// Others had the processor for so long of the time until `now`.
     pub(crate) fn took(&mut self, now: Instant, slept: Duration) {
+        self.go_on(now);
+        self.owed_for_ns = self.owed_for_ns.saturating_sub(slept.0.saturating_mul(Self::SHARE));
+    }
+
+    #[inline]
+    fn go_on(&mut self, now: Instant) {
         self.owed_for_ns += now.since(self.last).0;
         self.last = self.last.max(now);
-        self.owed_for_ns = self.owed_for_ns.saturating_sub(slept.0.saturating_mul(Self::SHARE));
     }
 }
 

@@ -25,6 +25,7 @@ pub(crate) use books::Books;
 pub use books::SharedAdmission;
 pub use settings::{AdmissionSettings, Turned, Victim};
 
+use crate::mix::next_splitmix64;
 use pending::Pending;
 use perhop_packet::SlaId;
 use perhop_units::{Duration, Instant, Rate};
@@ -375,11 +376,7 @@ impl Admission {
 
     /// The next number of a splitmix sequence: victims need no more than to be hard to foretell.
     fn draw(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        next_splitmix64(&mut self.random)
     }
 
     /// Decides about a flow.

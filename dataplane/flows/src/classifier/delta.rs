@@ -9,6 +9,7 @@
 
 use super::key::{Packed, PackedKey};
 use super::rule::{Pattern, Patterns};
+use super::secret::Secret;
 use super::sieve::{Pairs, SPREAD, STEPS, Words, pair, steps_of, words};
 use super::space::each_bit;
 use super::{Key, Match};
@@ -86,13 +87,7 @@ impl<const A: usize> Bits<A> {
     /// Where a packet is under a mask.
     #[inline]
     fn place_under(mask: &Packed<A>, key: &Packed<A>) -> (usize, u64) {
-        let mut hash = (key.transport & mask.transport)
-            .wrapping_mul(0xa076_1d64_78bd_642f)
-            .wrapping_add((u64::from(key.place & mask.place) << 32).wrapping_add(mask.transport));
-        for (word, mask) in key.addresses.iter().zip(&mask.addresses) {
-            hash = (hash ^ hash >> 29 ^ word & mask).wrapping_mul(0xe703_7ed1_a0b4_28db);
-        }
-        Self::place(hash ^ hash >> 32)
+        Self::place(Secret::default().hash_masked(key, mask))
     }
 
     fn become_like(&mut self, other: &Self) {

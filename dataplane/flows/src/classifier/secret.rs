@@ -1,42 +1,48 @@
 //! What keeps others from choosing rules that meet in one line of a table.
 
+use super::key::Packed;
+use crate::mix::{fold, next_splitmix64};
+
 /// A key of hashes. Who knows it can choose rules by their hash, which packets then find late; who does not cannot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Secret([u64; 2]);
+pub(crate) struct Secret {
+    first: u64,
+    second: u64,
+}
 
 impl Default for Secret {
     fn default() -> Self {
-        Self([0xd6e8_feb8_6659_fd93, 0x9e37_79b9_7f4a_7c15])
+        Self { first: 0xd6e8_feb8_6659_fd93, second: 0x9e37_79b9_7f4a_7c15 }
     }
 }
 
 impl Secret {
     /// The key of a seed; every seed has another.
-    pub fn of(seed: u64) -> Self {
-        let Self(words) = Self::default();
-        let mut state = seed;
-        Self(words.map(|word| {
-            state = state.wrapping_add(word);
-            mix(state)
-        }))
+    pub fn of(mut seed: u64) -> Self {
+        Self { first: next_splitmix64(&mut seed), second: next_splitmix64(&mut seed) }
     }
 
+    /// The hash of two words.
     #[inline]
-    pub fn words(&self) -> [u64; 2] {
-        self.0
+    pub fn hash_pair(&self, a: u64, b: u64) -> u64 {
+        self.finish(fold(a ^ self.first, b.rotate_left(20) ^ self.second))
     }
-}
 
-/// The finaliser of SplitMix64 (G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
-fn mix(word: u64) -> u64 {
-    let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ word >> 31
-}
+    /// The hash of what `mask` leaves of `key`.
+    #[inline]
+    pub fn hash_masked<const A: usize>(&self, key: &Packed<A>, mask: &Packed<A>) -> u64 {
+        let transport = key.transport & mask.transport ^ self.second;
+        let mut mixed = fold(u64::from(key.place & mask.place) ^ self.second, self.first);
+        for i in 0..A {
+            let word = key.addresses[i] & mask.addresses[i];
+            mixed = fold(word ^ self.first, transport.rotate_left(21 * i as u32)) ^ mixed.rotate_left(23);
+        }
+        self.finish(mixed)
+    }
 
-/// Both halves of a product.
-#[inline]
-pub(crate) fn fold(a: u64, b: u64) -> u64 {
-    let product = u128::from(a) * u128::from(b);
-    product as u64 ^ (product >> 64) as u64
+    /// Mixes once more: of neighbours one product alone makes steps of one size, which clump.
+    #[inline]
+    fn finish(&self, mixed: u64) -> u64 {
+        fold(mixed ^ self.second, self.first ^ 0xa076_1d64_78bd_642f)
+    }
 }

@@ -10,7 +10,7 @@
 use super::entry::Entry;
 use super::key::{Packed, field};
 use super::rule::{Pattern, Rule};
-use super::secret::{Secret, fold};
+use super::secret::Secret;
 use super::sieve::{PAIRS, STEPS, Sieve, Steps, Words, pair, steps_of, words};
 use super::split::{Split, Visit};
 use super::table::{Found, Lines, bound};
@@ -616,8 +616,5 @@ fn same(steps: Steps, a: &Words, b: &Words) -> bool {
 #[inline]
 fn hash(secret: &Secret, words: &Words, pair: usize) -> u64 {
     let (src, dst) = (words[0][pair / STEPS % STEPS], words[1][pair % STEPS]);
-    let [first, second] = secret.words();
-    // Twice: of neighbours one product alone makes steps of one size, which clump.
-    let once = fold(src ^ first, dst.rotate_left(20) ^ second);
-    fold(once ^ second, first ^ 0xa076_1d64_78bd_642f)
+    secret.hash_pair(src, dst)
 }

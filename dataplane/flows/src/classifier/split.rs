@@ -7,7 +7,7 @@ use super::entry::Entry;
 use super::key::Packed;
 use super::relax::relax;
 use super::rule::Pattern;
-use super::secret::{Secret, fold};
+use super::secret::Secret;
 use super::space::{Limit, MAX_CHAIN, Search};
 use super::table::{Found, Lines, bound};
 
@@ -68,8 +68,9 @@ impl<const A: usize> Split<A> {
 
     /// The longest chain. O(rules × chain).
     pub fn longest_chain(&self, entries: &[Entry<A>]) -> usize {
-        let chain =
-            |t: &Table<A>, n: Found| t.lines.count(self.hash(&entries[n.number() as usize].words(), &t.mask));
+        let chain = |t: &Table<A>, n: Found| {
+            t.lines.count(self.secret.hash_masked(&entries[n.number() as usize].words(), &t.mask))
+        };
         self.tables.iter().flat_map(|t| t.lines.iter().map(|n| chain(t, n))).max().unwrap_or(0)
     }
 
@@ -82,7 +83,7 @@ impl<const A: usize> Split<A> {
     #[inline]
     pub fn prefetch(&self, key: &Packed<A>) {
         if let Some(table) = self.tables.first() {
-            table.lines.prefetch(self.hash(key, &table.mask));
+            table.lines.prefetch(self.secret.hash_masked(key, &table.mask));
         }
     }
 
@@ -93,7 +94,7 @@ impl<const A: usize> Split<A> {
             if bound(table.best) > search.bound {
                 return;
             }
-            table.lines.each(self.hash(search.key, &table.mask), |rule| {
+            table.lines.each(self.secret.hash_masked(search.key, &table.mask), |rule| {
                 if rule.bound() <= search.bound {
                     search.compare(rule.number());
                 }
@@ -109,7 +110,7 @@ impl<const A: usize> Split<A> {
             }
             let mut visit = Visit { rules: table.lines.len(), compared: 0, matched: None };
             let outside = search.best.take();
-            table.lines.each(self.hash(search.key, &table.mask), |rule| {
+            table.lines.each(self.secret.hash_masked(search.key, &table.mask), |rule| {
                 if rule.bound() <= search.bound {
                     visit.compared += 1;
                     search.compare(rule.number());
@@ -134,8 +135,8 @@ impl<const A: usize> Split<A> {
         table.best = table.best.min(entry.rank());
         let mask = table.mask;
         let new = Found::new(bound(entry.rank()), number);
-        let secret = &self.secret;
-        let of = |n: u32| hash(secret, &entries[n as usize].words(), &mask);
+        let secret = self.secret;
+        let of = |n: u32| secret.hash_masked(&entries[n as usize].words(), &mask);
         table.lines.insert(of(number), new, of);
         self.rise(at);
         Ok(())
@@ -153,7 +154,7 @@ impl<const A: usize> Split<A> {
             if merged.is_some_and(|(b, _)| bits <= b) {
                 continue;
             }
-            let hash = self.hash(&pattern.value, &table.mask);
+            let hash = self.secret.hash_masked(&pattern.value, &table.mask);
             let chain = table.lines.count(hash);
             if chain < MERGE_CHAIN {
                 merged = Some((bits, at));
@@ -182,7 +183,7 @@ impl<const A: usize> Split<A> {
             if !table.mask.is_within(&pattern.mask) {
                 return None;
             }
-            let hash = self.hash(&pattern.value, &table.mask);
+            let hash = self.secret.hash_masked(&pattern.value, &table.mask);
             let mut found = None;
             table.lines.each(hash, |n| {
                 if entries[n.number() as usize].slot() == slot {
@@ -207,11 +208,6 @@ impl<const A: usize> Split<A> {
         Some(number)
     }
 
-    #[inline]
-    fn hash(&self, key: &Packed<A>, mask: &Packed<A>) -> u64 {
-        hash(&self.secret, key, mask)
-    }
-
     /// Restores the order after a table's best has become better.
     fn rise(&mut self, mut at: usize) {
         while at > 0 && self.tables[at].best < self.tables[at - 1].best {
@@ -227,20 +223,6 @@ impl<const A: usize> Split<A> {
             at += 1;
         }
     }
-}
-
-/// Mixes the masked words.
-#[inline]
-fn hash<const A: usize>(secret: &Secret, key: &Packed<A>, mask: &Packed<A>) -> u64 {
-    let [first, second] = secret.words();
-    let transport = key.transport & mask.transport ^ second;
-    let mut mixed = fold(u64::from(key.place & mask.place) ^ second, first);
-    for i in 0..A {
-        let word = key.addresses[i] & mask.addresses[i];
-        mixed = fold(word ^ first, transport.rotate_left(21 * i as u32)) ^ mixed.rotate_left(23);
-    }
-    // Once more: of neighbours one product alone makes steps of one size, which clump.
-    fold(mixed ^ second, first ^ 0xa076_1d64_78bd_642f)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Later fragments follow the first of their datagram.
 
 use super::entry::Verdict;
+use crate::mix::fold;
 use perhop_units::{Duration, Instant};
 use perhop_wire::Layout;
 use std::net::IpAddr;
@@ -39,8 +40,7 @@ impl FragmentKey {
         };
         let mut h = seed;
         for word in [bits(self.src), bits(self.dst), u64::from(self.id) << 32 | u64::from(self.domain)] {
-            let product = u128::from(h ^ word) * 0xa076_1d64_78bd_642f_u128;
-            h = (product as u64) ^ (product >> 64) as u64 ^ h.rotate_left(17);
+            h = fold(h ^ word, 0xa076_1d64_78bd_642f) ^ h.rotate_left(17);
         }
         h
     }

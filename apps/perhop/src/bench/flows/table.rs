@@ -18,11 +18,9 @@ use std::sync::Arc;
 
 /// Bytes of a frame, without FCS.
 const FRAME: usize = 64;
-/// Batches that are handed over between two readings of the clock, which takes as long as some look-ups do. Their headers
-/// and metadata together still fit into a second-level cache.
-const HANDS: usize = 4;
-/// Packets in them at least; smaller batches are more.
-const HANDED: usize = 1_024;
+/// Packets that are handed over, in batches, between two readings of the clock, which takes as long as some look-ups do. Their
+/// headers and metadata together still fit into a second-level cache.
+const HANDED: usize = 4 * Batch::MAX;
 /// Virtual time in which all flows are put in: none is looked at by then.
 const INSERT_NS: u64 = 1_000_000_000;
 /// Virtual time in which all flows are seen once more, and in which a round over the frames passes at most: flows must not expire
@@ -116,8 +114,7 @@ impl Table {
         let config =
             FlowsConfig { connections: alive as usize * 3 / 2, seed: Some(seed), ..FlowsConfig::default() };
         let classifier = Classifier::build([filter()]).map_err(|e| wrong(&e))?;
-        let hands = HANDS.max(HANDED / batch.max(1) as usize);
-        let pool = Pool::new((HANDS + 4) * Batch::MAX);
+        let pool = Pool::new(2 * HANDED);
         let mut driver = Driver::new(pool.clone(), seed);
         let element = Flows::new(config, classifier, Arc::new(Settings::default()));
         let element = driver.add("flows", Box::new(element), 1);
@@ -138,7 +135,7 @@ impl Table {
             flow_count: flows,
             new_per_cent,
             orders,
-            hands: (0..hands).map(|_| Batch::new()).collect(),
+            hands: (0..HANDED / batch as usize).map(|_| Batch::new()).collect(),
             batch_len: batch as usize,
             now: Instant(1),
             pace_ns,
@@ -290,7 +287,7 @@ struct End {
 
 impl Default for End {
     fn default() -> Self {
-        Self { packets: Vec::with_capacity(HANDS * Batch::MAX) }
+        Self { packets: Vec::with_capacity(HANDED) }
     }
 }
 

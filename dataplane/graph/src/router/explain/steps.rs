@@ -4,15 +4,15 @@ use super::conditions::{self, Conditioned};
 use super::decide::{Decisions, Queue, Way};
 use super::terms::terms;
 use super::{Probe, Step, abr};
-use crate::control::{Control, Draft};
+use crate::control::{Control, Draft, port_queue, port_scheduler};
 use crate::router::leaf::words;
 use crate::router::plan::RouterPlanner;
 use crate::router::tree::MAX_SHARED;
 use perhop_elements::route::Origin;
 use perhop_flows::Explanation as FlowsSay;
 use perhop_model::{
-    AbrPolicySpec, AdmissionSpec, ClassSpec, DetectorSpec, ExcessPolicy, Key, Kind, Name, PortMode, PortSpec,
-    QueueSpec, Scheduler, Spec,
+    AbrPolicySpec, AdmissionSpec, ClassSpec, DetectorSpec, ExcessPolicy, Key, Kind, Name, PortMode,
+    Scheduler, Spec,
 };
 use perhop_packet::{ClassId, DropReason, FilterId, PortId, ProfileId, SlaId};
 use perhop_units::{Bytes, Duration, Rate};
@@ -35,20 +35,10 @@ impl<'a> Book<'a> {
     }
 
     /// The scheduler of a port.
-    fn port_spec(&self, port: &str) -> Option<&'a PortSpec> {
-        match Name::new(port).ok().and_then(|name| self.spec(Kind::Port, &name)) {
-            Some(Spec::Port(p)) => Some(p),
-            _ => None,
-        }
-    }
-
-    fn scheduler(&self, port: &str) -> Scheduler {
-        self.port_spec(port).map_or(Scheduler::Tree, |p| p.scheduler)
-    }
-
-    /// What classes share that have no queue of their own.
-    fn port_queue(&self, port: &str) -> QueueSpec {
-        self.port_spec(port).and_then(|p| p.queue).unwrap_or_default()
+    /// What the objects say of a port.
+    fn of_port<T: Default>(&self, port: &str, of: impl FnOnce(&Draft<'_>, &Name) -> T) -> T {
+        let draft = Draft::new(self.control.objects());
+        Name::new(port).map_or_else(|_| T::default(), |name| of(&draft, &name))
     }
 
     fn class_spec(&self, q: &Queue) -> Option<&'a ClassSpec> {
@@ -356,7 +346,7 @@ fn queue_steps(q: &Queue, several: bool, book: &Book<'_>) -> [Step; 2] {
         step = step.object(Kind::Class, name).fact("class", name.as_str());
     }
     if let Some(p) = &q.params {
-        let scheduler = book.scheduler(port);
+        let scheduler = book.of_port(port, port_scheduler);
         step = step.detail(terms(scheduler, p, book.class_spec(q)));
         if scheduler != Scheduler::Tree {
             step = step
@@ -365,20 +355,17 @@ fn queue_steps(q: &Queue, several: bool, book: &Book<'_>) -> [Step; 2] {
         }
         if let Some(leaf) = &p.queue {
             let kind = words(&leaf.kind);
-            let shared = (scheduler == Scheduler::Jobs).then(|| book.port_queue(port).limit);
-            step = match shared {
-                Some(shared) if leaf.limit == MAX_SHARED => {
-                    step.detail(format!("shares a limit of {shared}, {kind}"))
-                }
-                Some(shared) => {
-                    let own = leaf.limit.to_string();
-                    step.detail(format!("limit {own} of its own in a shared one of {shared}, {kind}"))
-                        .fact("limit", own)
-                }
-                None => {
-                    step.detail(format!("limit {}, {kind}", leaf.limit)).fact("limit", leaf.limit.to_string())
-                }
+            let shared = (scheduler == Scheduler::Jobs).then(|| book.of_port(port, port_queue).limit);
+            let own = shared.is_none() || leaf.limit != MAX_SHARED;
+            let limit = match shared {
+                Some(shared) if own => format!("limit {} of its own in a shared one of {shared}", leaf.limit),
+                Some(shared) => format!("shares a limit of {shared}"),
+                None => format!("limit {}", leaf.limit),
             };
+            step = step.detail(format!("{limit}, {kind}"));
+            if own {
+                step = step.fact("limit", leaf.limit.to_string());
+            }
             if let Some(shared) = shared {
                 step = step.fact("shared_limit", shared.to_string());
             }

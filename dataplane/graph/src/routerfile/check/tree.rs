@@ -5,7 +5,7 @@ use crate::control::{MAX_DEPTH, is_flat, unknown_fields};
 use crate::routerfile::Declared;
 use crate::routerfile::read::Declarations;
 use perhop_config::Location;
-use perhop_model::{ClassSpec, Name, Scheduler};
+use perhop_model::{ClassSpec, Name};
 use perhop_units::{Rate, Share};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -168,15 +168,14 @@ fn leaves(c: Checker<'_>, classes: &[Declared<ClassSpec>], trees: &mut Trees) {
 /// Classes on a port without a rate: shares have nothing to refer to, and the queue builds elsewhere.
 fn without_rate(c: Checker<'_>, declared: &Declarations, rates: &BTreeMap<Name, Rate>) {
     let mut told = BTreeSet::new();
-    let schedulers: BTreeMap<&Name, Scheduler> =
-        declared.ports.iter().map(|p| (&p.name, p.spec.scheduler)).collect();
     for class in &declared.classes {
         let port = &class.spec.port;
+        let Some(of) = declared.ports.iter().find(|p| p.name == *port) else { continue };
         if rates.get(port) != Some(&Rate::ZERO) {
             continue;
         }
         // What the scheduler refuses anyway needs no rate.
-        let refused = schedulers.get(port).map_or_else(Vec::new, |s| unknown_fields(*s, &class.spec));
+        let refused = unknown_fields(of.spec.scheduler, &class.spec);
         for (field, share) in [("guarantee", Some(class.spec.guarantee)), ("ceiling", class.spec.ceiling)] {
             let top = field == "ceiling" || class.spec.parent.is_none();
             let known = refused.iter().all(|(name, _)| *name != field);
@@ -192,10 +191,8 @@ fn without_rate(c: Checker<'_>, declared: &Declarations, rates: &BTreeMap<Name, 
                 )));
             }
         }
-        if told.insert(port)
-            && let Some(p) = declared.ports.iter().find(|p| p.name == *port)
-        {
-            let d = c.warning(p.at, "rate", "is missing on a port with classes");
+        if told.insert(port) {
+            let d = c.warning(of.at, "rate", "is missing on a port with classes");
             c.push(d.hint(
                 "the queue would build behind the router, where classes have no effect. Use the link's rate",
             ));
