@@ -10,8 +10,7 @@
 use super::key::{Packed, PackedKey};
 use super::rule::{Pattern, Patterns};
 use super::secret::Secret;
-use super::sieve::{Pairs, SPREAD, STEPS, Words, pair, steps_of, words};
-use super::space::each_bit;
+use super::sieve::{Pairs, SPREAD, STEPS, Words, each_bit, pair, steps_of, words};
 use super::{Key, Match};
 use ipnet::IpNet;
 

@@ -12,10 +12,12 @@
 //! rule beyond is refused. Which rules meet in a line depends on the book's secret, see [`RuleBook::keyed`].
 
 mod book;
+mod candidates;
 pub mod classbench;
 mod delta;
 mod entry;
 mod key;
+mod place;
 mod refusal;
 mod relax;
 mod rule;

@@ -27,6 +27,21 @@ pub(crate) fn pair(steps: Steps) -> usize {
     usize::from(steps[0]) * STEPS + usize::from(steps[1])
 }
 
+/// The steps of a pair.
+#[inline]
+pub(crate) fn steps_of_pair(pair: usize) -> Steps {
+    [(pair / STEPS) as u8, (pair % STEPS) as u8]
+}
+
+/// The numbers of the bits that are set, from the lowest on.
+#[inline]
+pub(crate) fn each_bit(mut bits: u32, mut see: impl FnMut(usize)) {
+    while bits != 0 {
+        see(bits.trailing_zeros() as usize);
+        bits &= bits - 1;
+    }
+}
+
 /// Where rules are counted that are compared under a mask of addresses.
 pub(crate) fn steps_of<const A: usize>(mask: &[u64; A]) -> Steps {
     [0, 1].map(|side| {

@@ -7,14 +7,16 @@
 //!
 //! Source: V. Srinivasan, S. Suri, G. Varghese, "Packet classification using tuple space search", SIGCOMM 1999.
 
+use super::candidates::Candidates;
 use super::entry::Entry;
-use super::key::{Packed, field};
+use super::key::Packed;
+use super::place::{LIST, NO_SPLIT, Place, hash};
 use super::rule::{Pattern, Rule};
 use super::secret::Secret;
-use super::sieve::{PAIRS, STEPS, Sieve, Steps, Words, pair, steps_of, words};
+use super::sieve::{PAIRS, Sieve, Steps, Words, each_bit, pair, steps_of, steps_of_pair, words};
 use super::split::{Split, Visit};
 use super::table::{Found, Lines, bound};
-use perhop_packet::{equal_lanes, prefetch};
+use perhop_packet::prefetch;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -32,29 +34,6 @@ pub(crate) enum Limit {
 
 /// All rules by number, for what their entries leave out.
 pub(crate) type Names = [Option<Arc<Rule>>];
-
-/// Rules of one place that are a list; more are split.
-const LIST: usize = 8;
-const NO_SPLIT: u32 = u32::MAX;
-
-/// The rules under one pair of prefixes.
-#[derive(Clone, Copy, Debug)]
-#[repr(C, align(64))]
-struct Place<const A: usize> {
-    /// In order, the first `len` of them, when there is no split.
-    list: [u32; LIST],
-    /// The destination port of each that takes one alone.
-    ports: [u16; LIST],
-    /// A bit each of the others.
-    any_port: u8,
-    len: u8,
-    steps: Steps,
-    split: u32,
-    /// The prefixes.
-    addresses: [u64; A],
-}
-
-const _: () = assert!(size_of::<Place<1>>() == 64);
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -93,70 +72,6 @@ pub(crate) struct Search<'k, 'a, const A: usize> {
     pub bound: u32,
 }
 
-/// The places of a key.
-#[derive(Clone, Copy, Debug)]
-struct Candidates {
-    found: [Found; PAIRS],
-    len: usize,
-    /// The best two; most searches need no more.
-    best: [Found; 2],
-    /// How many have been searched, and the last of them.
-    searched: usize,
-    last: Found,
-    /// There are others that are not remembered: prefixes that share tags by chance.
-    more: bool,
-}
-
-impl Default for Candidates {
-    fn default() -> Self {
-        Self {
-            found: [Found::NEVER; PAIRS],
-            len: 0,
-            best: [Found::NEVER; 2],
-            searched: 0,
-            last: Found::NEVER,
-            more: false,
-        }
-    }
-}
-
-impl Candidates {
-    #[inline]
-    fn clear(&mut self) {
-        (self.len, self.best, self.searched, self.more) = (0, [Found::NEVER; 2], 0, false);
-    }
-
-    #[inline]
-    fn note(&mut self, place: Found, is: bool) {
-        if self.len == PAIRS {
-            self.more |= is;
-            return;
-        }
-        self.found[self.len] = place;
-        self.len += usize::from(is);
-        let place = if is { place } else { Found::NEVER };
-        let [first, second] = self.best;
-        self.best = [first.min(place), second.min(first.max(place))];
-    }
-
-    /// The place with the best rule, unless nothing there can be better than `bound`.
-    #[inline]
-    fn next(&mut self, bound: u32) -> Option<u32> {
-        let now = match self.best.get(self.searched) {
-            Some(now) => *now,
-            None => {
-                let later = |place: &Found| if *place > self.last { *place } else { Found::NEVER };
-                self.found[..self.len].iter().map(later).fold(Found::NEVER, Found::min)
-            }
-        };
-        if now == Found::NEVER || now.bound() > bound {
-            return None;
-        }
-        (self.searched, self.last) = (self.searched + 1, now);
-        Some(now.number())
-    }
-}
-
 /// A search in stages, each of which asks for the memory that the next one reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Lookup {
@@ -168,14 +83,6 @@ pub(crate) struct Lookup {
 impl Default for Lookup {
     fn default() -> Self {
         Self { hashes: [0; PAIRS], len: 0, places: Candidates::default() }
-    }
-}
-
-#[inline]
-pub(crate) fn each_bit(mut bits: u32, mut see: impl FnMut(usize)) {
-    while bits != 0 {
-        see(bits.trailing_zeros() as usize);
-        bits &= bits - 1;
     }
 }
 
@@ -248,19 +155,16 @@ impl<const A: usize> Space<A> {
     /// The first rule by order that matches.
     #[inline]
     pub fn find<'a>(&'a self, key: &Packed<A>, names: &Names) -> Option<&'a Entry<A>> {
-        let words = words(&key.addresses);
         let mut places = Candidates::default();
-        each_bit(self.sieve.pairs(&words), |pair| self.look(hash(&self.secret, &words, pair), &mut places));
+        self.each_hash(&words(&key.addresses), |_, hash| self.look(hash, &mut places));
         self.search_all(key, names, &mut places)
     }
 
     /// First stage of [`Space::find`]: where places may be.
     #[inline]
     pub fn begin(&self, key: &Packed<A>, lookup: &mut Lookup) {
-        let words = words(&key.addresses);
         lookup.len = 0;
-        each_bit(self.sieve.pairs(&words), |pair| {
-            let hash = hash(&self.secret, &words, pair);
+        self.each_hash(&words(&key.addresses), |_, hash| {
             self.directory.prefetch(hash);
             lookup.hashes[lookup.len] = hash;
             lookup.len += 1;
@@ -274,7 +178,7 @@ impl<const A: usize> Space<A> {
         for hash in &lookup.hashes[..lookup.len] {
             self.look(*hash, &mut lookup.places);
         }
-        if let Some(place) = self.places.get(lookup.places.best[0].number() as usize) {
+        if let Some(place) = self.places.get(lookup.places.first() as usize) {
             prefetch(place);
         }
     }
@@ -282,12 +186,11 @@ impl<const A: usize> Space<A> {
     /// Third stage: the rule that the best place compares first.
     #[inline]
     pub fn approach(&self, key: &Packed<A>, lookup: &Lookup) {
-        let Some(place) = self.places.get(lookup.places.best[0].number() as usize) else { return };
+        let Some(place) = self.places.get(lookup.places.first() as usize) else { return };
         match self.splits.get(place.split as usize) {
             Some(split) => split.prefetch(key),
             None => {
-                let first = place.likely(key).trailing_zeros() as usize;
-                let entry = place.list.get(first).and_then(|number| self.entries.get(*number as usize));
+                let entry = place.likely(key).next().and_then(|number| self.entries.get(number as usize));
                 entry.into_iter().for_each(prefetch);
             }
         }
@@ -321,30 +224,35 @@ impl<const A: usize> Space<A> {
     #[cold]
     #[inline(never)]
     fn search_rest<'a>(&'a self, search: &mut Search<'_, 'a, A>) {
-        let words = words(&search.key.addresses);
-        each_bit(self.sieve.pairs(&words), |pair| {
-            self.directory
-                .each(hash(&self.secret, &words, pair), |place| self.search(place.number(), search));
+        self.each_hash(&words(&search.key.addresses), |_, hash| {
+            self.directory.each(hash, |place| self.search(place.number(), search));
         });
     }
 
-    /// As [`Space::find`], telling what each table said.
+    /// As [`Space::find`], telling what each table said. Places that share tags by chance, which [`Space::find`] may visit
+    /// besides, are left out.
     pub fn explain(&self, key: &Packed<A>, names: &Names, mut tell: impl FnMut(Visit)) {
         let mut search = Search::new(key, names, &self.entries);
         let words = words(&key.addresses);
-        let mut places = Candidates::default();
-        each_bit(self.sieve.pairs(&words), |pair| self.look(hash(&self.secret, &words, pair), &mut places));
-        while let Some(number) = places.next(search.bound) {
-            let place = &self.places[number as usize];
+        let mut places = Vec::new();
+        self.each_hash(&words, |pair, hash| {
+            self.directory.each(hash, |found| {
+                let is = self.places[found.number() as usize].is_of(steps_of_pair(pair), &words);
+                places.extend(is.then_some(found));
+            });
+        });
+        places.sort_unstable();
+        for found in places {
+            if found.bound() > search.bound {
+                break;
+            }
+            let place = &self.places[found.number() as usize];
             if let Some(split) = self.splits.get(place.split as usize) {
                 split.explain(&mut search, &mut tell);
                 continue;
             }
             let mut visit = Visit { rules: usize::from(place.len), compared: 0, matched: None };
-            let mut left = place.likely(search.key);
-            while left != 0 {
-                let number = place.list[left.trailing_zeros() as usize % LIST];
-                left &= left - 1;
+            for number in place.likely(search.key) {
                 visit.compared += 1;
                 if search.compare(number) {
                     visit.matched = Some(self.entries[number as usize].slot());
@@ -353,6 +261,12 @@ impl<const A: usize> Space<A> {
             }
             tell(visit);
         }
+    }
+
+    /// The pairs that a packet may have rules for, and the hash of its place under each.
+    #[inline]
+    fn each_hash(&self, words: &Words, mut see: impl FnMut(usize, u64)) {
+        each_bit(self.sieve.pairs(words), |pair| see(pair, hash::<A>(&self.secret, words, pair)));
     }
 
     /// Notes the places under `hash`, as many as there is room for.
@@ -370,10 +284,7 @@ impl<const A: usize> Space<A> {
         if place.split != NO_SPLIT {
             return self.splits[place.split as usize].search(search);
         }
-        let mut left = place.likely(search.key);
-        while left != 0 {
-            let number = place.list[left.trailing_zeros() as usize % LIST];
-            left &= left - 1;
+        for number in place.likely(search.key) {
             if search.compare(number) {
                 return;
             }
@@ -387,7 +298,7 @@ impl<const A: usize> Space<A> {
     pub fn insert(&mut self, entry: Entry<A>, pattern: &Pattern<A>, names: &Names) -> Result<(), Limit> {
         let steps = steps_of(&pattern.mask.addresses);
         let words = words(&pattern.value.addresses);
-        let hash = hash(&self.secret, &words, pair(steps));
+        let hash = hash::<A>(&self.secret, &words, pair(steps));
         let number = keep(&mut self.entries, &mut self.free_entries, entry);
         let done = match self.place(hash, steps, &words) {
             Some(place) => self.insert_at(place, number, hash, names),
@@ -411,8 +322,7 @@ impl<const A: usize> Space<A> {
     fn place(&self, hash: u64, steps: Steps, wanted: &Words) -> Option<u32> {
         let mut found = None;
         self.directory.each(hash, |place| {
-            let p = &self.places[place.number() as usize];
-            if p.steps == steps && same(steps, &words(&p.addresses), wanted) {
+            if self.places[place.number() as usize].is_of(steps, wanted) {
                 found = Some(place.number());
             }
         });
@@ -422,23 +332,11 @@ impl<const A: usize> Space<A> {
     /// Makes a place for a first rule.
     fn found(&mut self, steps: Steps, number: u32, hash: u64) {
         let entry = &self.entries[number as usize];
-        let (addresses, rank) = (entry.words().addresses, entry.rank());
-        let mut place = Place {
-            list: [0; LIST],
-            ports: [0; LIST],
-            any_port: 0,
-            len: 0,
-            steps,
-            split: NO_SPLIT,
-            addresses,
-        };
-        place.put(0, number, entry);
-        let place = keep(&mut self.places, &mut self.free_places, place);
+        let new = Place::new(steps, number, entry);
+        let best = bound(entry.rank());
+        let place = keep(&mut self.places, &mut self.free_places, new);
         let (places, secret) = (&self.places, &self.secret);
-        self.directory.insert(hash, Found::new(bound(rank), place), |n| {
-            let p = &places[n as usize];
-            self::hash(secret, &words(&p.addresses), pair(p.steps))
-        });
+        self.directory.insert(hash, Found::new(best, place), |n| places[n as usize].hash(secret));
         let most = &mut self.tables[pair(steps)];
         *most = (*most).max(1);
     }
@@ -453,14 +351,14 @@ impl<const A: usize> Space<A> {
             split.insert(number, &self.entries, room)?;
             split.best()
         } else if usize::from(place.len) < LIST {
-            let list = &place.list[..usize::from(place.len)];
+            let list = place.list();
             let later = |n: &u32| before(entry, &self.entries[*n as usize], names);
             let at = list.iter().position(later).unwrap_or(list.len());
             place.put(at, number, entry);
-            self.entries[place.list[0] as usize].rank()
+            self.entries[place.list()[0] as usize].rank()
         } else {
             let mut split = Split::new(self.secret);
-            for number in place.list.iter().chain([&number]) {
+            for number in place.list().iter().chain([&number]) {
                 split.insert(*number, &self.entries, room)?;
             }
             let best = split.best();
@@ -479,11 +377,11 @@ impl<const A: usize> Space<A> {
     pub fn remove(&mut self, slot: u32, pattern: &Pattern<A>, names: &Names) {
         let steps = steps_of(&pattern.mask.addresses);
         let words = words(&pattern.value.addresses);
-        let hash = hash(&self.secret, &words, pair(steps));
+        let hash = hash::<A>(&self.secret, &words, pair(steps));
         let Some(at) = self.place(hash, steps, &words) else { return };
         let place = &mut self.places[at as usize];
         let number = if place.split == NO_SPLIT {
-            let list = &place.list[..usize::from(place.len)];
+            let list = place.list();
             let found = list.iter().position(|n| self.entries[*n as usize].slot() == slot);
             let Some(found) = found else { return };
             place.take(found)
@@ -507,7 +405,7 @@ impl<const A: usize> Space<A> {
         } else {
             let least = match self.splits.get(place.split as usize) {
                 Some(split) => split.best(),
-                None => self.entries[place.list[0] as usize].rank(),
+                None => self.entries[place.list()[0] as usize].rank(),
             };
             self.directory.rebound(hash, Found::new(bound(least), at));
         }
@@ -524,7 +422,7 @@ impl<const A: usize> Space<A> {
             let mut fits = true;
             self.tables = [0; PAIRS];
             for place in self.directory.iter().map(|n| &self.places[n.number() as usize]) {
-                fits &= sieve.add(place.steps, &words(&place.addresses));
+                fits &= sieve.add(place.steps, &place.words());
                 let tables = self.splits.get(place.split as usize).map_or(1, Split::tables);
                 let most = &mut self.tables[pair(place.steps)];
                 *most = (*most).max(tables);
@@ -535,39 +433,6 @@ impl<const A: usize> Space<A> {
             }
         }
         self.stale = 0;
-    }
-}
-
-impl<const A: usize> Place<A> {
-    /// A bit each of the rules that the packet's destination port does not rule out.
-    #[inline]
-    fn likely(&self, key: &Packed<A>) -> u32 {
-        let port = (key.transport >> field::DST_PORT) as u16;
-        (u32::from(self.any_port) | equal_lanes(&self.ports, port)) & ((1 << self.len) - 1)
-    }
-
-    /// Puts a rule into the list, which has room.
-    fn put(&mut self, at: usize, number: u32, entry: &Entry<A>) {
-        let len = usize::from(self.len);
-        self.list.copy_within(at..len, at + 1);
-        self.ports.copy_within(at..len, at + 1);
-        let earlier = self.any_port & ((1 << at) - 1);
-        let later = self.any_port & !((1 << at) - 1);
-        let port = entry.dst_port();
-        self.any_port = earlier | u8::from(port.is_none()) << at | later << 1;
-        (self.list[at], self.ports[at]) = (number, port.unwrap_or(0));
-        self.len += 1;
-    }
-
-    /// Takes a rule out of the list.
-    fn take(&mut self, at: usize) -> u32 {
-        let (number, len) = (self.list[at], usize::from(self.len));
-        self.list.copy_within(at + 1..len, at);
-        self.ports.copy_within(at + 1..len, at);
-        let earlier = self.any_port & ((1 << at) - 1);
-        self.any_port = earlier | (self.any_port >> 1) & !((1 << at) - 1);
-        self.len -= 1;
-        number
     }
 }
 
@@ -601,20 +466,4 @@ pub(crate) fn before<const A: usize>(a: &Entry<A>, b: &Entry<A>, names: &Names) 
 fn before_by_name(a: u32, b: u32, names: &Names) -> bool {
     let name = |slot: u32| names.get(slot as usize).and_then(|r| r.as_deref()).map(|r| &r.name);
     name(a) < name(b)
-}
-
-/// Whether prefixes at `steps` are the same. Exact for IPv4; two whole IPv6 addresses may be taken for one, which then
-/// share a place and are told apart by their rules.
-fn same(steps: Steps, a: &Words, b: &Words) -> bool {
-    (0..2).all(|side| {
-        let step = usize::from(steps[side]);
-        a[side][step] == b[side][step]
-    })
-}
-
-/// The hash of a place.
-#[inline]
-fn hash(secret: &Secret, words: &Words, pair: usize) -> u64 {
-    let (src, dst) = (words[0][pair / STEPS % STEPS], words[1][pair % STEPS]);
-    secret.hash_pair(src, dst)
 }

@@ -394,3 +394,51 @@ fn random_pairs_of_rules_and_keys_agree_with_a_linear_scan() {
         }
     }
 }
+
+/// Prefixes of nothing but zeros have the same words at every length.
+#[test]
+fn the_unspecified_address_visits_each_place_once() {
+    let lengths = [0, 32, 48, 64, 128];
+    let any = Ipv6Addr::UNSPECIFIED;
+    let net = |len: u8| IpNet::new(any.into(), len).unwrap();
+    let rules = (0..25u32).map(|n| Rule {
+        id: FilterId(n),
+        tier: 0,
+        // Later pairs of lengths have better rules, and one in the middle the best.
+        priority: if n == 12 { 0 } else { 100 - n },
+        name: format!("r{n}").into(),
+        matches: Match {
+            src: Some(net(lengths[n as usize / 5])),
+            dst: Some(net(lengths[n as usize % 5])),
+            // Only the last is for another protocol.
+            protocol: Some(if n == 24 { 17 } else { 6 }),
+            ..Match::default()
+        },
+        action: Action::default(),
+    });
+    let mut book = RuleBook::keyed(7);
+    book.change(rules.collect(), &[]).unwrap();
+    let classifier = book.classifier();
+    let key = |protocol| Key {
+        in_port: PortId(0),
+        vlan: 0,
+        src: any.into(),
+        dst: any.into(),
+        protocol,
+        ports: Some((1, 2)),
+        dscp: 0,
+        tcp_flags: None,
+        fragment: false,
+    };
+    for (protocol, first, visits) in
+        [(6, Some(FilterId(12)), 1..=25), (17, Some(FilterId(24)), 1..=25), (1, None, 25..=25)]
+    {
+        let key = key(protocol);
+        assert_eq!(classifier.classify(&key).map(|hit| hit.id), first);
+        let seen = classifier.explain(&key);
+        let matched =
+            seen.iter().filter_map(|visit| visit.matched.as_ref()).min_by(|a, b| a.order().cmp(&b.order()));
+        assert_eq!(matched.map(|rule| rule.id), first, "what is explained is what is found");
+        assert!(visits.contains(&seen.len()), "{} visits", seen.len());
+    }
+}
