@@ -22,15 +22,16 @@ const MAY_USE: [(&str, &[&str]); 6] = [
 const OUTSIDE: [&str; 3] = ["tests", "xtask", "bench"];
 /// Every crate that the house has room for.
 const ROOMS: [(&str, &[&str]); 6] = [
-    ("core", &["units", "wire", "packet", "ring", "model", "reason", "config", "quality"]),
-    ("dataplane", &["element", "elements", "flows", "abr", "graph"]),
-    ("control", &["agent", "allocate", "tcapi", "cops", "sip", "broker", "policy"]),
+    ("core", &["units", "wire", "packet", "ring", "model", "contract", "reason", "config", "quality"]),
+    ("dataplane", &["element", "elements", "flows", "abr", "graph", "routerfile"]),
+    ("control", &["agent", "allocate", "bandwidth", "tcapi", "cops", "sip", "broker", "policy", "radius"]),
     ("lab", &["tcp", "sim", "traffic", "measure", "scenario", "report"]),
-    ("host", &["io", "netlink", "engine", "labrun", "store", "serve"]),
+    ("host", &["io", "netlink", "engine", "drive", "labrun", "store", "serve"]),
     ("apps", &["perhop"]),
 ];
 /// Crates that may name the asynchronous runtime.
-const TOKIO: [&str; 5] = ["host/netlink", "host/serve", "host/store", "host/labrun", "apps/perhop"];
+const TOKIO: [&str; 6] =
+    ["host/drive", "host/netlink", "host/serve", "host/store", "host/labrun", "apps/perhop"];
 /// The lints behind the clock, thread and socket bans.
 const BANS: [&str; 2] = ["disallowed_methods", "disallowed_types"];
 
