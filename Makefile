@@ -86,7 +86,7 @@ fuzz: ## every fuzz target for SECONDS=60 each
 		name=$$(basename $$file .rs); seeds=fuzz/corpus/$$name; \
 		case $$name in \
 			agent_file) seeds="scenarios/agents $$seeds";; \
-			router_file) seeds="examples dataplane/graph/tests/broken $$seeds";; \
+			router_file) seeds="examples dataplane/routerfile/tests/broken $$seeds";; \
 			scenario_file) seeds="scenarios scenarios/examples lab/scenario/tests/broken $$seeds";; \
 		esac; \
 		mkdir -p out/fuzz/$$name; \

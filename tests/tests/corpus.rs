@@ -59,7 +59,7 @@ fn every_seed_keeps_its_property() {
 #[test]
 fn router_files_good_and_broken_keep_their_property() {
     let examples = files(&root().join("examples"));
-    let broken = files(&root().join("dataplane/graph/tests/broken"));
+    let broken = files(&root().join("dataplane/routerfile/tests/broken"));
     assert!(examples.len() >= 4 && broken.len() >= 20);
     replay(router_file::reading, &examples);
     replay(router_file::reading, &broken);

@@ -3,9 +3,9 @@
 use crate::support::{LAN, WAN, connect, mac, ports_of};
 use perhop_element::Element;
 use perhop_graph::router::VirtualRouter;
-use perhop_graph::routerfile::RouterFile;
 use perhop_model::{Credentials, Op, Outcome, Owner};
 use perhop_packet::Batch;
+use perhop_routerfile::RouterFile;
 use perhop_tests::properties::transaction::transaction;
 use perhop_units::{Dscp, Instant};
 use perhop_wire::{build, checksum, dissect};

@@ -2,9 +2,9 @@
 
 use perhop_elements::route::{NeighbourState, NeighbourUpdate, PortInfo};
 use perhop_graph::router::{EdgePort, VirtualRouter};
-use perhop_graph::routerfile::RouterFile;
 use perhop_model::{Credentials, Kind, Name, Op, Outcome, Owner, PortSpec, Reply, Spec, StateQuery};
 use perhop_packet::PortId;
+use perhop_routerfile::RouterFile;
 pub use perhop_tests::properties::transaction::transaction;
 use perhop_wire::MacAddr;
 use serde_json::{Value, json};

@@ -136,7 +136,7 @@ fn a_file_without_an_end_is_too_long() {
 /// The expected texts lie beside the broken files; here they must come out of the binary, whole.
 #[test]
 fn broken_files_are_reported_whole_and_exit_as_they_should() {
-    let broken = files("dataplane/graph/tests/broken", ".toml");
+    let broken = files("dataplane/routerfile/tests/broken", ".toml");
     assert!(broken.len() >= 20);
     for file in broken {
         let ended = perhop(&["router", "check", &file]);

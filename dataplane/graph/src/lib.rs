@@ -1,8 +1,6 @@
-//! Graphs of elements: their text, their checks, and the transaction contract applied to a running one.
+//! Graphs of elements: their text, their checks, and the router's contract applied to a running one.
 #![forbid(unsafe_code)]
 
-pub mod control;
 pub mod lang;
 pub mod router;
-pub mod routerfile;
 pub mod swap;

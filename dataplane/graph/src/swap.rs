@@ -10,8 +10,8 @@
 //!
 //! Packets that pass only elements which keep their place are neither lost nor reordered.
 
-use crate::control::RESET_ALL;
 use crate::lang::{Built, BuiltNode, EdgeDecl};
+use perhop_contract::RESET_ALL;
 use perhop_element::{Driver, Edge, Element, NodeId, TimerId};
 use perhop_packet::DropReason;
 use perhop_units::{Duration, Instant};

@@ -1,10 +1,10 @@
 //! The promises of this crate, by area. One binary, so that it links once.
 
-mod contract;
 mod crew;
 mod language;
 mod random_graphs;
 mod router;
 mod schedulers;
+mod support;
 mod swap;
 mod trees;

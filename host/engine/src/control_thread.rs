@@ -8,11 +8,10 @@ use crate::machine::Steal;
 use crate::packet_thread::{Message, Notice};
 use crate::router_forwarder::{ChangeJob, RouterForwarder};
 use crate::show::{Counting, ShowPage};
+use perhop_contract::{Control, Input, Output};
 use perhop_elements::route::{NeighbourState, NeighbourUpdate, PortInfo, RouteEntry};
 use perhop_flows::{FlowEvent, FlowEventKind};
-use perhop_graph::control::{Control, Input, Output};
 use perhop_graph::router::{Balancer, Change, RouterPlanner, WorkerEvent};
-use perhop_graph::routerfile::RouterFile;
 use perhop_io::{DevicePort, clock};
 use perhop_model::{
     Claim, CountersPage, Credentials, ErrorItem, Event, EventKind, Op, Owner, Reply, Role, Spec, StatePage,
@@ -21,6 +20,7 @@ use perhop_model::{
 use perhop_netlink::Netlink;
 use perhop_packet::PortId;
 use perhop_reason::Code;
+use perhop_routerfile::RouterFile;
 use perhop_units::Instant;
 use perhop_wire::MacAddr;
 use std::collections::HashMap;

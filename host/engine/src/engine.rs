@@ -23,16 +23,16 @@ use crate::socket_plan::{SocketPlan, XdpPlan, open_tun};
 use crate::supervisor::{Order, PacketHandle, Running, supervise};
 use crate::wait::{MAX_PORTS, Wake};
 use crossbeam_channel::{Sender, bounded, unbounded};
+use perhop_contract::{Control, Limits};
 use perhop_flows::FlowEvent;
-use perhop_graph::control::{Control, Limits};
 use perhop_graph::router::{
     Balancer, EdgeOptions, EdgePort, MAX_WORKERS, Member, Placement, RouterPlanner, edge_graph, registry,
 };
-use perhop_graph::routerfile::{PortIo, RouterFile, RouterSettings, Waiting};
 use perhop_io::{DevicePort, TunPort, clock};
 use perhop_model::{Kind, Object, Outcome, PortMode, PortSpec};
 use perhop_netlink::{Namespace, Netlink};
 use perhop_packet::{Pool, PortId};
+use perhop_routerfile::{PortIo, RouterFile, RouterSettings, Waiting};
 use perhop_units::Duration;
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;

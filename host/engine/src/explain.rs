@@ -1,7 +1,7 @@
 //! `explain`: what would become of a packet described in words. A dry run that changes nothing: the question is prepared
 //! on the control thread, asked on the packet thread between two batches, and put into words on the control thread.
 
-use perhop_graph::control::Control;
+use perhop_contract::Control;
 use perhop_graph::router::{
     Decisions, DescribeError, Described, Explanation, Placement, Probe, RouterPlanner, Worker,
 };

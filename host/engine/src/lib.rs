@@ -8,7 +8,7 @@
 //!
 //! A packet thread owns a [`perhop_graph::router::Member`] and its ports; of a router of several workers each has a packet
 //! thread, and they hand packets to each other by rings. The control thread owns the
-//! [`perhop_graph::control::Control`] machine. No runtime: plain threads, channels, one `eventfd` to end a sleep.
+//! [`perhop_contract::Control`] machine. No runtime: plain threads, channels, one `eventfd` to end a sleep.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::disallowed_methods,

@@ -4,12 +4,12 @@
 use crate::early_drop::local_addresses;
 use crate::error::EngineError;
 use crate::prepare::Device;
-use perhop_graph::routerfile::{PortIo, Waiting};
 use perhop_io::af_xdp::{HostTraffic, Place, Sharing, XdpError};
 use perhop_io::early_drop::Prefix;
 use perhop_io::{AfPacket, AfPacketConfig, AfXdp, AfXdpConfig, DevicePort, TunPort};
 use perhop_netlink::{Mirror, Namespace, Netlink};
 use perhop_packet::Pool;
+use perhop_routerfile::{PortIo, Waiting};
 use std::net::IpAddr;
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Waiting for packets, messages and deadlines: long waits sleep, the last stretch before a deadline spins. How long a
 //! thread without work looks around before it sleeps depends on how soon work came lately.
 
-use perhop_graph::routerfile::Waiting;
 use perhop_io::{DevicePort, clock};
+use perhop_routerfile::Waiting;
 use perhop_units::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::array;

@@ -12,12 +12,12 @@ mod support;
 
 use perhop_element::Port;
 use perhop_engine::{Engine, EngineConfig, Handle};
-use perhop_graph::routerfile::RouterFile;
 use perhop_io::af_xdp::{BareForwarder, HostTraffic, Mode, Place, Sharing, XdpError};
 use perhop_io::{AfPacket, AfPacketConfig, AfXdp, AfXdpConfig, Outgoing, clock};
 use perhop_netlink::sysctl::{self, IpVersion};
 use perhop_netlink::{Namespace, Netlink};
 use perhop_packet::{Batch, Packet, Pool};
+use perhop_routerfile::RouterFile;
 use perhop_wire::checksum;
 use std::collections::BTreeMap;
 use std::net::UdpSocket;

@@ -11,11 +11,11 @@ mod support;
 
 use perhop_element::Port as _;
 use perhop_engine::{Engine, EngineConfig, Handle};
-use perhop_graph::routerfile::RouterFile;
 use perhop_io::{AfPacket, AfPacketConfig, Outgoing};
 use perhop_netlink::sysctl::{self, IpVersion};
 use perhop_netlink::{Namespace, Netlink};
 use perhop_packet::{Batch, Pool};
+use perhop_routerfile::RouterFile;
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
 use std::time::Duration;

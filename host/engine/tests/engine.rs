@@ -17,7 +17,6 @@ mod support;
 
 use perhop_element::Port as _;
 use perhop_engine::*;
-use perhop_graph::routerfile::RouterFile;
 use perhop_io::EarlyDrop;
 use perhop_io::pcap::CaptureReader;
 use perhop_io::{AfPacket, AfPacketConfig, Outgoing};
@@ -27,6 +26,7 @@ use perhop_model::{
 use perhop_netlink::sysctl::{self, IpVersion};
 use perhop_netlink::{Namespace, Netlink};
 use perhop_packet::{Batch, Pool};
+use perhop_routerfile::RouterFile;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -13,11 +13,11 @@ mod support;
 
 use perhop_element::Port;
 use perhop_engine::{Engine, EngineConfig};
-use perhop_graph::routerfile::RouterFile;
 use perhop_io::{AfPacket, AfPacketConfig, Outgoing, TunPort, clock};
 use perhop_netlink::sysctl::{self, IpVersion};
 use perhop_netlink::{Namespace, Netlink};
 use perhop_packet::{Batch, Pool};
+use perhop_routerfile::RouterFile;
 use std::net::UdpSocket;
 use std::time::Duration;
 use support::{Scratch, eventually, may_run_unless, no_namespaces};

@@ -9,8 +9,8 @@ use perhop_engine::{
     Emulator, EmulatorConfig, EmulatorReport, Engine, EngineConfig, EngineError, Handle, Recording, Report,
     StopReport,
 };
-use perhop_graph::routerfile::RouterFile;
 use perhop_model::{ClassSpec, EventKind, Kind, Object};
+use perhop_routerfile::RouterFile;
 use perhop_units::{Duration, Instant, QueueLimit, Rate};
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -2,8 +2,8 @@
 
 use crate::model::{LinkIndex, NodeIndex, RouterChange, RouterConfig, Scenario};
 use perhop_config::Diagnostics;
-use perhop_graph::routerfile::{LinkOfPort, RouterFile};
 use perhop_model::{Kind, Name, NameError, Object};
+use perhop_routerfile::{LinkOfPort, RouterFile};
 use perhop_units::Rate;
 use serde_json::json;
 use std::cell::RefCell;

@@ -9,10 +9,10 @@ use perhop_elements::route::{
     NeighbourState, NeighbourUpdate, NextHop, Origin, PortInfo, RouteEntry, RouteKind,
 };
 use perhop_graph::router::{EdgeOptions, EdgePort, VirtualRouter};
-use perhop_graph::routerfile::RouterFile;
 use perhop_measure::AdmissionRecord;
 use perhop_model::{Credentials, Object, Op, Outcome, Owner, Spec, Transaction, TxnId};
 use perhop_packet::{Packet, Pool, PortId};
+use perhop_routerfile::RouterFile;
 use perhop_scenario::{
     LinkIndex, NodeIndex, NodeKind, Paths, RouterChange, RouterObjects, RouterObjectsError, RouterOnLinks,
     Scenario,

@@ -2,8 +2,8 @@
 
 use super::transaction::{everything, transaction};
 use perhop_graph::router::{EdgePort, VirtualRouter};
-use perhop_graph::routerfile::RouterFile;
 use perhop_model::{Credentials, Key, Kind, Mode, Object, Op, Outcome, Owner, Spec, Transaction};
+use perhop_routerfile::RouterFile;
 use std::collections::BTreeSet;
 
 /// A file is read or has errors; diagnostics print; and of a file that is read, every object is placed inside the text,

@@ -1,6 +1,6 @@
 //! Transactions as clients write them: JSON in, the contract kept.
 
-use perhop_graph::control::{Control, Draft, Draining, GraphRequest, Input, Limits, Output, Planner};
+use perhop_contract::{Control, Draft, Draining, GraphRequest, Input, Limits, Output, Planner};
 use perhop_model::{
     Credentials, ErrorItem, Kind, Name, Op, OpOutcome, Outcome, Owner, Reply, Transaction, TxnId,
 };

@@ -1,7 +1,7 @@
 //! Every code, provoked from outside; each rejection leaves the state byte-equal (see [`Desk::refused`]).
 
 use super::{Desk, delete, patch, put, to_port};
-use perhop_graph::control::{Limits, QUEUE_LIMIT};
+use perhop_contract::{Limits, QUEUE_LIMIT};
 use perhop_model::{Claim, Credentials, Role, Transaction};
 use perhop_reason::Code;
 use serde_json::{Value, json};
@@ -282,7 +282,7 @@ fn code_overload() {
 /// This backend reserves everything first and cannot fail; one that can says so through the planner.
 #[test]
 fn code_backend_failed() {
-    use perhop_graph::control::{Control, Draft, Draining, GraphRequest, Input, Output, Planner};
+    use perhop_contract::{Control, Draft, Draining, GraphRequest, Input, Output, Planner};
     use perhop_model::{ErrorItem, Outcome};
     struct Kernel;
     impl Planner for Kernel {

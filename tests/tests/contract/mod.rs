@@ -6,7 +6,7 @@ mod codes;
 mod rules;
 
 use crate::support::{LAN, WAN, mac, router_of};
-use perhop_graph::control::Input;
+use perhop_contract::Input;
 use perhop_graph::router::VirtualRouter;
 use perhop_model::{Credentials, Role, StateQuery, Transaction};
 use perhop_reason::Code;

@@ -6,8 +6,8 @@ use crate::output::progress;
 use crate::router::file::read_text;
 use clap::ValueEnum;
 use perhop_config::MAX_FILE_BYTES;
-use perhop_graph::routerfile::host::{DEFAULT_CONNECTIONS, HostFile, HostPolicy};
 use perhop_model::{AbrFloor, AbrMatch, AbrPolicySpec, Name};
+use perhop_routerfile::host::{DEFAULT_CONNECTIONS, HostFile, HostPolicy};
 use perhop_units::Rate;
 use std::path::Path;
 
@@ -107,7 +107,7 @@ fn spec(simple: &Simple, class: &Name) -> AbrPolicySpec {
 mod tests {
     use super::*;
     use perhop_abr::AbrPolicyId;
-    use perhop_graph::routerfile::host::{FORWARDED, RECEIVED, SENT};
+    use perhop_routerfile::host::{FORWARDED, RECEIVED, SENT};
 
     const NONE: Simple = Simple { rate: None, link: None, only: None, floor: Floor::Pace, forward: false };
 

@@ -2,16 +2,16 @@
 
 use super::BenchError;
 use super::abr::SERVED;
+use perhop_contract::{Control, Input, Limits, Output};
 use perhop_elements::route::{
     NeighbourState, NeighbourUpdate, NextHop, Origin, PortInfo, RouteEntry, RouteKind,
 };
-use perhop_graph::control::{Control, Input, Limits, Output};
 use perhop_graph::router::{
     Change, ChangeStep, EdgeOptions, EdgePort, RouterPlanner, Worker, edge_graph, registry,
 };
-use perhop_graph::routerfile::RouterFile;
 use perhop_model::{Credentials, Kind, Name, Object, Op, Outcome, Owner, Spec, Transaction, TxnId};
 use perhop_packet::{Pool, PortId};
+use perhop_routerfile::RouterFile;
 use perhop_units::Instant;
 use perhop_wire::MacAddr;
 use serde_json::{Value, json};

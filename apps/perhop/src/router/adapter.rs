@@ -2,8 +2,8 @@
 
 use super::file_owner;
 use super::reloader::{self, Reloader};
+use perhop_contract::{EVENT_RING, KEPT_MAX, MAX_PENDING, QUEUE_LIMIT};
 use perhop_engine::{Handle, Row};
-use perhop_graph::control::{self, EVENT_RING, KEPT_MAX, MAX_PENDING, QUEUE_LIMIT};
 use perhop_model::{
     Claim, CountersPage, CountersRow, Credentials, ErrorItem, Event, MAX_OPS, Outcome, Reply, StatePage,
     StateQuery, Transaction,
@@ -116,7 +116,7 @@ impl RouterApi for Adapter {
 
     fn limits(&self) -> Vec<LimitRow> {
         // The engine runs with these.
-        let of_control = control::Limits::default();
+        let of_control = perhop_contract::Limits::default();
         [
             ("transaction.operations", "operations", MAX_OPS),
             ("transactions.waiting", "transactions", QUEUE_LIMIT),

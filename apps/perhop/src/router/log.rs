@@ -2,7 +2,7 @@
 //! standard error delays forwarding. What cannot be written is counted and told when writing works again.
 
 use crate::error::AppError;
-use perhop_graph::routerfile::{LogFormat, LogSettings};
+use perhop_routerfile::{LogFormat, LogSettings};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::PathBuf;

@@ -9,7 +9,7 @@ use crate::output::progress;
 use crate::remote::{check_name, check_state_file};
 use clap::{Args, ValueEnum};
 use perhop_engine::{Accounting, Engine, EngineConfig};
-use perhop_graph::routerfile::{LogFormat, RouterFile};
+use perhop_routerfile::{LogFormat, RouterFile};
 use perhop_serve::{Limits, Reloaded, RouterApi, Server, claim};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 
 use super::plan::{RouterPlanner, changed, touches};
 use super::slots::Slots;
-use crate::control::Draft;
 use perhop_abr::{AbrChange, AbrPolicyId, Floor, Latency, Match, Policy, Settings};
+use perhop_contract::Draft;
 use perhop_model::{AbrFloor, AbrLatency, AbrMatch, AbrPolicySpec, Kind, Name, PortRange, Spec};
 use perhop_packet::SlaId;
 use perhop_units::{Duration, Rate};
@@ -95,7 +95,7 @@ impl RouterPlanner {
 }
 
 /// A policy as the element takes it.
-pub(crate) fn policy(id: AbrPolicyId, p: &AbrPolicySpec, matches: Match) -> Policy {
+pub fn policy(id: AbrPolicyId, p: &AbrPolicySpec, matches: Match) -> Policy {
     Policy {
         id,
         matches,

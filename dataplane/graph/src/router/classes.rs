@@ -2,7 +2,7 @@
 
 use super::plan::changed;
 use super::slots::Slots;
-use crate::control::Draft;
+use perhop_contract::Draft;
 use perhop_elements::police::MAX_IDS;
 use perhop_model::{ErrorItem, Kind, Spec};
 use perhop_packet::ClassId;

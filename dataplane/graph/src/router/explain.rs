@@ -15,7 +15,7 @@ pub use decide::Decisions;
 use super::describe::{DescribeError, Described};
 use super::plan::RouterPlanner;
 use super::worker::Worker;
-use crate::control::Control;
+use perhop_contract::Control;
 use perhop_model::{ColorAction, Key, Kind, Spec};
 use perhop_packet::{ClassId, PortId, ProfileId};
 use perhop_wire::Layout;

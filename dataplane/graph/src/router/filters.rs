@@ -1,7 +1,7 @@
 //! Filters, contracts' prefixes, code points and detection as a change of the flows element.
 
 use super::plan::{RouterPlanner, changed, touches};
-use crate::control::{Draft, Entry};
+use perhop_contract::{Draft, Entry};
 use perhop_flows::admission::{AdmissionSettings, Turned, Victim};
 use perhop_flows::classifier::{Action, Delta, Masked, Match, PortRange, Rule, RuleBook, RuleError};
 use perhop_flows::realtime::{Detector, Stages, rtp::RtpSettings, statistics::Statistical};

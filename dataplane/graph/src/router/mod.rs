@@ -1,6 +1,6 @@
 //! A router: the planner that turns objects into changes, and the worker that forwards and applies them.
 //!
-//! [`RouterPlanner`] lives beside the packet threads and implements [`crate::control::Planner`]; [`Worker`] owns the
+//! [`RouterPlanner`] lives beside the packet threads and implements [`perhop_contract::Planner`]; [`Worker`] owns the
 //! running graph. What passes between them is a [`Change`], prepared whole on one side and applied between two batches
 //! on the other. Both are sans-I/O: in tests they run in one thread under virtual time, live the engine moves changes
 //! through a channel. Several workers that are one router are a crew of [`Member`]s.
@@ -24,8 +24,9 @@ mod tree;
 mod virtual_router;
 mod worker;
 
+pub use abr::policy;
 pub use change::{Change, ChangeStep};
-pub(crate) use crew::refused::{CONTROLLED_STAY, PARTS_STAY};
+pub use crew::refused::{CONTROLLED_STAY, PARTS_STAY};
 pub use crew::{BalanceReport, Balancer, BucketMove, MOST_CONNECTIONS, Member, Placement, RING, Relocation};
 pub use describe::{DescribeError, Described};
 pub use edge::{EdgeOptions, EdgePort, edge_graph};

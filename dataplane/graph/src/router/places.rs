@@ -1,6 +1,6 @@
 //! What is known of class objects by their places: the slots they have and had, in all trees of all ports.
 
-use crate::control::Draft;
+use perhop_contract::Draft;
 use perhop_elements::schedule::ClassCounters;
 use std::collections::BTreeMap;
 

@@ -7,12 +7,12 @@ use super::moved::MovedFrom;
 use super::places::{Gone, Places};
 use super::slots::Slots;
 use super::tree::{Freed, PortTree};
-use crate::control::{
-    DEFAULT_DRAIN, Draft, Draining, Entry, GraphRequest, MAX_RATE, Planner, RESET_ALL, Trees, touched_ports,
-};
 use crate::lang::{Built, build, parse};
 use crate::swap::SwapError;
 use perhop_abr::AbrPolicyId;
+use perhop_contract::{
+    DEFAULT_DRAIN, Draft, Draining, Entry, GraphRequest, MAX_RATE, Planner, RESET_ALL, Trees, touched_ports,
+};
 use perhop_element::{BuildCx, Registry};
 use perhop_elements::meter::{SrTcmConfig, TrTcmConfig, TswTcmConfig};
 use perhop_elements::police::{
@@ -511,7 +511,7 @@ pub(super) fn class_rate(draft: &Draft<'_>, d: &DetectorSpec) -> u64 {
     classes
         .into_iter()
         .map(|(n, c, _)| {
-            let port = crate::control::port_rate(draft, &c.port);
+            let port = perhop_contract::port_rate(draft, &c.port);
             c.ceiling.map_or_else(|| trees.guarantee(n, 0), |s| s.of(port).0)
         })
         .filter(|r| *r > 0)

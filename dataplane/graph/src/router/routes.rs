@@ -2,7 +2,7 @@
 
 use super::change::Change;
 use super::plan::{RouterPlanner, touches};
-use crate::control::Draft;
+use perhop_contract::Draft;
 use perhop_elements::route::{
     Fib, NeighbourState, NeighbourUpdate, NextHop, Origin, PortInfo, RouteChange, RouteEntry, RouteKind,
 };

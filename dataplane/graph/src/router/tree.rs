@@ -5,7 +5,7 @@ use super::moved::Moved;
 use super::places::Places;
 use super::rule::{self, Ruled, Told};
 use super::slots::Slots;
-use crate::control::{Draft, Trees, port_queue, port_rate, port_scheduler};
+use perhop_contract::{Draft, Trees, port_queue, port_rate, port_scheduler};
 use perhop_elements::schedule::{
     Bound, ClassCounters, ClassTree, Egress, EgressChange, FreedSlot, LeafMap, MAX_RULED, NodeIndex,
     NodeParams, NodeSpec, RuleSpec, TreeChange, TreeEdit, TreeError, TreeErrorKind, TreeLink,
@@ -435,7 +435,7 @@ fn depth(wanted: &BTreeMap<Name, Wanted>, name: &Name) -> usize {
     let mut at = wanted.get(name);
     while let Some(parent) = at.and_then(|w| w.parent.as_ref()) {
         depth += 1;
-        if depth > crate::control::MAX_DEPTH {
+        if depth > perhop_contract::MAX_DEPTH {
             break;
         }
         at = wanted.get(parent);

@@ -4,7 +4,7 @@ use super::{
     Change, ChangeStep, EdgeOptions, EdgePort, Gone, RouterPlanner, Worker, WorkerError, WorkerEvent,
     edge_graph, registry,
 };
-use crate::control::{Control, Input, Limits, Output};
+use perhop_contract::{Control, Input, Limits, Output};
 use perhop_flows::FlowEvent;
 use perhop_model::{Credentials, Reply, Transaction};
 use perhop_packet::{Batch, Packet, Pool, PortId};

@@ -2,7 +2,7 @@
 
 use super::rules::{a_class_each, churn, flows};
 use super::world::{Flow, World, filter};
-use crate::contract::desk::put;
+use crate::support::put;
 use perhop_graph::router::{BalanceReport, Balancer, BucketMove, MOST_CONNECTIONS};
 use perhop_model::Kind;
 use perhop_reason::Code;

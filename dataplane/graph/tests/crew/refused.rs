@@ -1,7 +1,7 @@
 //! What several workers do not do is refused, and says so.
 
 use super::world::World;
-use crate::contract::desk::put;
+use crate::support::put;
 use perhop_model::{Kind, Op, Outcome};
 use perhop_reason::Code;
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! Conservation, order, rates and changes, over seeds.
 
 use super::world::{Flow, World, filter, mac};
-use crate::contract::desk::{delete, put};
+use crate::support::{delete, put};
 use perhop_abr::AbrPolicyId;
 use perhop_model::{Kind, Op, Outcome};
 use perhop_packet::PortId;

@@ -1,9 +1,9 @@
 //! A crew under a virtual clock, stepped in an order drawn from a seed; hosts behind its ports; and the books of it all.
 
+use perhop_contract::{Control, Input, Limits, Output};
 use perhop_elements::route::{
     NeighbourState, NeighbourUpdate, NextHop, Origin, PortInfo, RouteEntry, RouteKind,
 };
-use perhop_graph::control::{Control, Input, Limits, Output};
 use perhop_graph::router::{
     Balancer, BucketMove, Change, ChangeStep, EdgeOptions, EdgePort, Member, Placement, Relocation,
     RouterPlanner, WorkerEvent, edge_graph, registry,
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use crate::contract::desk::put;
+use crate::support::put;
 
 /// A packet that left.
 #[derive(Clone, Copy, Debug)]

@@ -7,9 +7,9 @@ mod world_facts;
 
 use draw::Drawn;
 use perhop_abr::Abr;
+use perhop_contract::RESET_ALL;
 use perhop_element::{BuildCx, Driver, Element, NodeId, Registry, TimerId};
 use perhop_elements::route::{IcmpError, Route};
-use perhop_graph::control::RESET_ALL;
 use perhop_graph::lang::{Built, build, parse};
 use perhop_graph::swap::{check_swap, collect_retired, swap};
 use perhop_packet::{Batch, Pool, PortId};

@@ -1,7 +1,7 @@
 //! Logical classes come and go for ever, and two never have one number.
 
 use super::Bench;
-use crate::contract::desk::{delete, put};
+use crate::support::{delete, put};
 use perhop_model::{Kind, Op, Outcome};
 use perhop_packet::ClassId;
 use perhop_reason::Code;

@@ -3,7 +3,7 @@
 mod classes;
 mod state;
 
-use super::contract::desk::put;
+use crate::support::put;
 use perhop_graph::router::{EdgeOptions, EdgePort, RouterPlanner, VirtualRouter, registry};
 use perhop_model::{Credentials, Kind, Op, Outcome, Owner, Reply, Transaction, TxnId};
 use perhop_packet::PortId;

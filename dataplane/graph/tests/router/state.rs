@@ -1,7 +1,7 @@
 //! Tokens and counters stay with the object they belong to.
 
 use super::Bench;
-use crate::contract::desk::{delete, n, put};
+use crate::support::{delete, n, put};
 use perhop_elements::police::ConditionCounters;
 use perhop_model::{Kind, Op};
 use perhop_units::Duration;

@@ -3,8 +3,8 @@
 mod router;
 
 use crate::random_graphs::{build_cx, registry};
+use perhop_contract::RESET_ALL;
 use perhop_element::{Cx, Driver, Element, PortIndex};
-use perhop_graph::control::RESET_ALL;
 use perhop_graph::lang::{Built, BuiltNode, Graph, build, parse};
 use perhop_graph::swap::{DRAIN, RETIRED, SwapError, Swapped, check_swap, collect_retired, swap};
 use perhop_packet::{Batch, DropReason, Pool, PortId};

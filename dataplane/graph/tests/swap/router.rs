@@ -1,6 +1,6 @@
 //! The same through a whole router: the contract's `replace_graph`, confirmed or taken back.
 
-use perhop_graph::control::Input;
+use perhop_contract::Input;
 use perhop_graph::router::{EdgePort, VirtualRouter};
 use perhop_model::{Credentials, Kind, Name, Op, Outcome, Owner, PortSpec, Transaction, TxnId};
 use perhop_packet::PortId;

@@ -5,10 +5,10 @@ use perhop_abr::{
     AbrPolicyId, Checksum, Controller, Counters, Facts, FlowState, Held, Locator, PolicyCounters, Settings,
     Verdict,
 };
-use perhop_graph::routerfile::host::{FORWARDED, HostPolicy, RECEIVED, SENT};
 use perhop_io::checksum::complete_at;
 use perhop_io::nfqueue::{Hook, Queued, Verdicts};
 use perhop_packet::ClassId;
+use perhop_routerfile::host::{FORWARDED, HostPolicy, RECEIVED, SENT};
 use perhop_units::{Instant, Rate};
 use perhop_wire::{Layout, dissect_packet, protocol};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The machine between a make-believe stack and a make-believe queue, in virtual time.
 
 use super::*;
-use perhop_graph::routerfile::host::HostFile;
+use perhop_routerfile::host::HostFile;
 use perhop_units::Duration;
 use perhop_wire::build::{self, FrameBuilder};
 use perhop_wire::tcp::flags::{ACK, SYN};

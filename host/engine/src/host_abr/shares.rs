@@ -5,7 +5,7 @@
 //! not wait; it takes nothing from the others until then.
 
 use perhop_allocate::{Group, max_min};
-use perhop_graph::routerfile::host::HostPolicy;
+use perhop_routerfile::host::HostPolicy;
 use perhop_units::Rate;
 
 /// No policy has less; 0 would be no limit at all.
@@ -110,7 +110,7 @@ impl Shares {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perhop_graph::routerfile::host::HostFile;
+    use perhop_routerfile::host::HostFile;
     use proptest::prelude::*;
 
     fn shares(text: &str) -> Shares {

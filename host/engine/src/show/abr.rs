@@ -4,8 +4,8 @@ use super::{flow_text, identify};
 use crate::report::Row;
 use crate::router_forwarder::RawAbr;
 use perhop_abr::{AbrPolicyId, FlowState, LimitedBy, PolicyCounters};
+use perhop_contract::Control;
 use perhop_flows::FlowTuple;
-use perhop_graph::control::Control;
 use perhop_graph::router::RouterPlanner;
 use perhop_model::{Key, Kind, Name, Spec};
 

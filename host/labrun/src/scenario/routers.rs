@@ -9,8 +9,8 @@ use crate::private::PrivateDirectory;
 use crate::shaping::shaped;
 use perhop_agent::AgentFile;
 use perhop_engine::{Engine, EngineConfig, Handle, StopReport};
-use perhop_graph::routerfile::RouterFile;
 use perhop_model::{Credentials, Kind, Object, Op, Outcome, Owner, Transaction};
+use perhop_routerfile::RouterFile;
 use perhop_scenario::{
     LinkIndex, NodeIndex, NodeKind, RouterChange, RouterConfig, RouterObjects, RouterOnLinks, Scenario,
 };

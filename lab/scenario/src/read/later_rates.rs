@@ -4,8 +4,8 @@ use super::Places;
 use super::cx::Cx;
 use crate::model::{LinkIndex, NodeIndex, NodeKind, Scenario};
 use crate::router_objects::read_on_links;
-use perhop_graph::routerfile::RouterFile;
 use perhop_model::{ClassSpec, Kind, Spec};
+use perhop_routerfile::RouterFile;
 use perhop_units::{Rate, Share};
 
 /// A guarantee that is scaled down by more than this part of a million is told; below it is rounding.

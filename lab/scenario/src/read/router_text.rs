@@ -10,8 +10,8 @@ use crate::model::{LinkIndex, NodeIndex, NodeKind, RouterChange, RouterConfig, S
 use crate::router_objects::read_on_links;
 use perhop_agent::AgentFile;
 use perhop_config::{Diagnostic, Diagnostics, Position, did_you_mean};
-use perhop_graph::routerfile::RouterFile;
 use perhop_model::{Kind, Name};
+use perhop_routerfile::RouterFile;
 use perhop_units::Duration;
 
 /// Reads the router of a node from the keys `router`, `config`, `agent` and `change`, as far as that can be done without

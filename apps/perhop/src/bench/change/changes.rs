@@ -3,7 +3,7 @@
 
 use super::super::BenchError;
 use super::super::router::filter;
-use perhop_graph::control::{Control, Input, Output};
+use perhop_contract::{Control, Input, Output};
 use perhop_graph::router::{Change, Freed, RouterPlanner};
 use perhop_io::clock;
 use perhop_model::{Credentials, Kind, Name, Op, Outcome, Owner, Reply, Transaction, TxnId};

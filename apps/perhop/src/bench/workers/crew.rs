@@ -6,9 +6,9 @@ use super::Options;
 use super::Placed;
 use super::load::{Frames, Load, Shape, place_best};
 use super::set_up::set_up;
+use perhop_contract::{Control, Limits};
 use perhop_element::CounterSink;
 use perhop_flows::BUCKETS;
-use perhop_graph::control::{Control, Limits};
 #[cfg(test)]
 use perhop_graph::router::BucketMove;
 use perhop_graph::router::{

@@ -3,10 +3,10 @@
 use super::super::BenchError;
 use super::super::router::port_mac;
 use super::crew::RATE;
+use perhop_contract::{Control, Input, Output};
 use perhop_elements::route::{
     NeighbourState, NeighbourUpdate, NextHop, Origin, PortInfo, RouteEntry, RouteKind,
 };
-use perhop_graph::control::{Control, Input, Output};
 use perhop_graph::router::{Change, ChangeStep, Member, Placement, RouterPlanner};
 use perhop_model::{Credentials, Kind, Name, Op, Outcome, Owner, Transaction, TxnId};
 use perhop_packet::PortId;

@@ -1,6 +1,6 @@
 //! What several workers do not do together.
 
-use crate::control::{Draft, GraphRequest};
+use perhop_contract::{Draft, GraphRequest};
 use perhop_model::{ErrorItem, Spec};
 use perhop_reason::Code;
 
@@ -11,10 +11,10 @@ pub(in crate::router) fn check(graph: &GraphRequest) -> ErrorItem {
 }
 
 /// Why a TCP rate control policy does not go with adaptive placement.
-pub(crate) const CONTROLLED_STAY: &str =
+pub const CONTROLLED_STAY: &str =
     "what the TCP rate control knows of a connection does not go to another worker";
 /// Why a contract does not that flows have parts of.
-pub(crate) const PARTS_STAY: &str = "a flow's part of a contract does not go to another worker";
+pub const PARTS_STAY: &str = "a flow's part of a contract does not go to another worker";
 
 /// With adaptive placement: objects that keep something of each flow which does not go to another worker with it.
 pub(in crate::router) fn check_objects(draft: &Draft<'_>) -> Vec<ErrorItem> {

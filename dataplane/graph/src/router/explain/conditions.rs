@@ -1,8 +1,8 @@
 //! Words for what the conditioner would do: profile, contract, real-time policer.
 
 use super::Step;
-use crate::control::Draft;
 use crate::router::plan::class_rate;
+use perhop_contract::Draft;
 use perhop_model::{
     ColorAction, DetectorSpec, ExcessPolicy, Kind, MeterSpec, Name, ProfileSpec, SlaPolicy, SlaSpec,
 };

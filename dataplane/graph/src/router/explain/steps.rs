@@ -4,10 +4,10 @@ use super::conditions::{self, Conditioned};
 use super::decide::{Decisions, Queue, Way};
 use super::terms::terms;
 use super::{Probe, Step, abr};
-use crate::control::{Control, Draft, port_queue, port_scheduler};
 use crate::router::leaf::words;
 use crate::router::plan::RouterPlanner;
 use crate::router::tree::MAX_SHARED;
+use perhop_contract::{Control, Draft, port_queue, port_scheduler};
 use perhop_elements::route::Origin;
 use perhop_flows::Explanation as FlowsSay;
 use perhop_model::{

@@ -1,8 +1,8 @@
 use super::*;
 use crate::router::{EdgePort, VirtualRouter};
-use crate::routerfile::RouterFile;
 use perhop_elements::route::PortInfo;
 use perhop_model::{Credentials, Name, Op, Outcome, Owner, Transaction, TxnId};
+use perhop_routerfile::RouterFile;
 use perhop_units::Duration;
 use perhop_wire::MacAddr;
 use serde_json::json;

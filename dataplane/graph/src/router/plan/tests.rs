@@ -1,9 +1,9 @@
 //! What a plan contains.
 
 use super::*;
-use crate::control::{Index, Limits, Objects, validate};
 use crate::lang::parse;
 use crate::router::registry;
+use perhop_contract::{Index, Limits, Objects, validate};
 use perhop_element::{Args, Cx, Element, ElementType, PortCount, PortIndex};
 use perhop_model::{Owner, PortSpec};
 use perhop_packet::Batch;

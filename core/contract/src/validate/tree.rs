@@ -1,0 +1,410 @@
+//! Link-sharing trees: depth, names, defaults, and whether the guarantees fit.
+
+use super::queues::MAX_FLOW_QUEUES;
+use super::{At, MAX_DEPTH, fields::queue, schedulers};
+use crate::store::Draft;
+use perhop_model::{
+    AllocationSpec, ClassSpec, ErrorItem, Key, Kind, Name, QueueKind, QueueSpec, Scheduler, Spec,
+};
+use perhop_reason::Code;
+use perhop_units::{Rate, Share};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Rate of a port; 0 = unlimited.
+pub fn port_rate(draft: &Draft<'_>, name: &Name) -> Rate {
+    match draft.find(&Key { kind: Kind::Port, name: name.clone() }).map(|e| &*e.spec) {
+        Some(Spec::Port(p)) => Rate(p.rate),
+        _ => Rate::ZERO,
+    }
+}
+
+/// How the classes of a port share it.
+pub fn port_scheduler(draft: &Draft<'_>, name: &Name) -> Scheduler {
+    match draft.find(&Key { kind: Kind::Port, name: name.clone() }).map(|e| &*e.spec) {
+        Some(Spec::Port(p)) => p.scheduler,
+        _ => Scheduler::Tree,
+    }
+}
+
+/// The queue of a port: of all that waits there, where there are no classes or they share it.
+pub fn port_queue(draft: &Draft<'_>, name: &Name) -> QueueSpec {
+    match draft.find(&Key { kind: Kind::Port, name: name.clone() }).map(|e| &*e.spec) {
+        Some(Spec::Port(p)) => p.queue.unwrap_or_default(),
+        _ => QueueSpec::default(),
+    }
+}
+
+/// Defaults that nobody named: of every port with classes of which none says `default`, the last leaf by name. By port.
+/// O(n log n).
+pub fn implied_defaults<'d>(draft: &'d Draft<'_>) -> BTreeMap<&'d Name, &'d Name> {
+    let parents: BTreeSet<&Name> = draft.classes().filter_map(|(_, c, _)| c.parent.as_ref()).collect();
+    let named: BTreeSet<&Name> =
+        draft.classes().filter(|(_, c, _)| c.default).map(|(_, c, _)| &c.port).collect();
+    let leaves = draft.classes().filter(|(n, c, _)| !parents.contains(n) && !named.contains(&c.port));
+    // In the order of their names: the last remains.
+    leaves.map(|(n, c, _)| (&c.port, n)).collect()
+}
+
+/// Children of one node: a port's root, or a class.
+type Node<'d> = (&'d Name, Option<&'d Name>);
+
+/// Ports that change themselves, or whose classes or allocations do. A tree and its table of leaves depend on nothing
+/// else: ids of contracts and logical classes stay as long as something refers to them. O(changes · log n).
+pub fn touched_ports<'d>(draft: &'d Draft<'_>) -> BTreeSet<&'d Name> {
+    let mut ports = BTreeSet::new();
+    for (key, after) in draft.changes() {
+        for entry in [draft.before(key), after.as_ref()].into_iter().flatten() {
+            match &*entry.spec {
+                Spec::Port(_) => drop(ports.insert(&key.name)),
+                Spec::Class(c) => drop(ports.insert(&c.port)),
+                Spec::Allocation(a) => ports.extend(draft.class(&a.class).map(|c| &c.port)),
+                _ => {}
+            }
+        }
+    }
+    ports
+}
+
+/// Guarantees below one node.
+#[derive(Clone, Copy, Debug)]
+struct Sums {
+    /// What the node has, bit/s; none of a port without a rate.
+    whole: Option<u64>,
+    /// Of classes without an allocation, bit/s.
+    own: u64,
+    /// Of allocations as they were made, bit/s.
+    allocated: u64,
+}
+
+impl Sums {
+    fn all(&self) -> u64 {
+        self.own.saturating_add(self.allocated)
+    }
+
+    /// What an allocation comes to: where the node has become less, all of its allocations give the same part.
+    fn scaled(&self, rate: u64) -> u64 {
+        let left = self.whole.map_or(u64::MAX, |whole| whole.saturating_sub(self.own));
+        if self.allocated <= left {
+            return rate;
+        }
+        let scaled = u128::from(rate) * u128::from(left) / u128::from(self.allocated.max(1));
+        u64::try_from(scaled).unwrap_or(u64::MAX)
+    }
+}
+
+/// Children of each node of a port, by parent.
+type Children<'d> = BTreeMap<Option<&'d Name>, Vec<(&'d Name, &'d ClassSpec)>>;
+
+/// Classes and what is laid over them, by name.
+///
+/// An allocation belongs to somebody else than the class below it. It is checked when it is made; when the file or the
+/// rate of a port leaves less than was allocated since, the allocations of a node are scaled down as shares would be, until
+/// their owner makes others.
+pub struct Trees<'d> {
+    draft: &'d Draft<'d>,
+    /// Of ports with allocations, once one was looked at.
+    children: RefCell<BTreeMap<&'d Name, Children<'d>>>,
+    sums: RefCell<BTreeMap<Node<'d>, Sums>>,
+}
+
+impl<'d> Trees<'d> {
+    /// The classes and allocations of a draft.
+    pub fn new(draft: &'d Draft<'_>) -> Self {
+        Self { draft, children: RefCell::default(), sums: RefCell::default() }
+    }
+
+    /// The allocation of a class; of several, which is an error, the first by name.
+    fn allocation(&self, class: &Name) -> Option<(&'d Key, &'d AllocationSpec)> {
+        self.draft.allocations_of(class).first().copied()
+    }
+
+    /// Guarantee of a class in bit/s, allocation included: the rate its children's shares refer to. `depth` is 0 for
+    /// callers outside. O(classes of the port) once for each port with allocations, then O(depth · log n).
+    pub fn guarantee(&self, name: &Name, depth: usize) -> u64 {
+        let Some(c) = self.draft.class(name) else { return 0 };
+        if let Some((_, allocation)) = self.allocation(name)
+            && let Some(rate) = allocation.guarantee
+        {
+            return self.below_ceiling(c, allocation, self.sums(c, depth).scaled(rate));
+        }
+        match (c.guarantee, &c.parent) {
+            (Share::Rate(r), _) => r,
+            (share, Some(parent)) if depth < MAX_DEPTH => share.of(Rate(self.guarantee(parent, depth + 1))).0,
+            (share, _) => share.of(port_rate(self.draft, &c.port)).0,
+        }
+    }
+
+    /// An allocation without a ceiling guarantees no more than the class's own ceiling.
+    fn below_ceiling(&self, c: &ClassSpec, allocation: &AllocationSpec, rate: u64) -> u64 {
+        if allocation.ceiling.is_some() {
+            return rate;
+        }
+        let ceiling = c.ceiling.map(|s| s.of(port_rate(self.draft, &c.port)).0).filter(|c| *c > 0);
+        ceiling.map_or(rate, |ceiling| rate.min(ceiling))
+    }
+
+    /// Ceiling of a class on a port of `rate` in bit/s, allocation included.
+    pub fn ceiling(&self, name: &Name, c: &ClassSpec, rate: Rate) -> Option<u64> {
+        let allocation = self.allocation(name).map(|(_, a)| a);
+        let allocated = allocation.and_then(|a| Some((a.ceiling?, a.guarantee)));
+        let scaled = allocated.map(|(ceiling, guarantee)| match guarantee {
+            // A ceiling of 0 would be none.
+            Some(_) if ceiling > 0 => {
+                let sums = self.draft.class(name).map(|c| self.sums(c, 0));
+                sums.map_or(ceiling, |sums| sums.scaled(ceiling).max(1))
+            }
+            _ => ceiling,
+        });
+        scaled.or_else(|| c.ceiling.map(|s| s.of(rate).0).filter(|c| *c > 0))
+    }
+
+    /// Sums of the node that a class is below.
+    fn sums(&self, c: &'d ClassSpec, depth: usize) -> Sums {
+        self.sums_of((&c.port, c.parent.as_ref()), depth)
+    }
+
+    fn sums_of(&self, node: Node<'d>, depth: usize) -> Sums {
+        if let Some(sums) = self.sums.borrow().get(&node) {
+            return *sums;
+        }
+        let (port, parent) = node;
+        let whole = match parent {
+            Some(parent) if depth < MAX_DEPTH => Some(self.guarantee(parent, depth + 1)),
+            Some(_) => None,
+            None => Some(port_rate(self.draft, port).0).filter(|rate| *rate > 0),
+        };
+        let mut sums = Sums { whole, own: 0, allocated: 0 };
+        let mut children = self.children.borrow_mut();
+        let children = children.entry(port).or_insert_with(|| {
+            let mut by_parent = Children::new();
+            for (name, c, _) in self.draft.classes_on(port) {
+                by_parent.entry(c.parent.as_ref()).or_default().push((name, c));
+            }
+            by_parent
+        });
+        for (name, c) in children.get(&parent).into_iter().flatten() {
+            match self.allocation(name).and_then(|(_, a)| Some(self.below_ceiling(c, a, a.guarantee?))) {
+                Some(rate) => sums.allocated = sums.allocated.saturating_add(rate),
+                None => sums.own = sums.own.saturating_add(c.guarantee.of(Rate(whole.unwrap_or(0))).0),
+            }
+        }
+        if depth < MAX_DEPTH {
+            self.sums.borrow_mut().insert(node, sums);
+        }
+        sums
+    }
+
+    /// Whether the chain of parents ends within [`MAX_DEPTH`].
+    fn ends(&self, name: &Name) -> bool {
+        let mut current = name;
+        for _ in 0..MAX_DEPTH {
+            match self.draft.class(current).and_then(|c| c.parent.as_ref()) {
+                Some(p) => current = p,
+                None => return true,
+            }
+        }
+        false
+    }
+}
+
+pub(super) fn trees(draft: &Draft<'_>, ops: &BTreeMap<Key, usize>, errors: &mut Vec<ErrorItem>) {
+    let trees = Trees::new(draft);
+    one_allocation_each(draft, ops, errors);
+    allocations_below_ceilings(&trees, ops, errors);
+    for port in touched_ports(draft) {
+        tree(&trees, port, ops, errors);
+    }
+}
+
+/// One port's tree.
+fn tree(trees: &Trees<'_>, port: &Name, ops: &BTreeMap<Key, usize>, errors: &mut Vec<ErrorItem>) {
+    let draft = trees.draft;
+    let classes = draft.classes_on(port);
+    let parents: BTreeSet<&Name> = classes.iter().filter_map(|(_, c, _)| c.parent.as_ref()).collect();
+    let mut nodes: BTreeMap<Node<'_>, Vec<&Name>> = BTreeMap::new();
+    let mut defaults: BTreeMap<&Name, &Name> = BTreeMap::new();
+    let mut leaves: BTreeMap<(&Name, Option<&Name>, &str), &Name> = BTreeMap::new();
+    let mut flow_queues = 0;
+    let scheduler = port_scheduler(draft, port);
+    if !classes.is_empty() {
+        let key = Key { kind: Kind::Port, name: port.clone() };
+        let mut at = At { key: &key, op: ops.get(&key).copied(), errors: &mut *errors };
+        schedulers::port(&mut at, scheduler, port_rate(draft, port), classes.len());
+    }
+    for (name, c, _) in &classes {
+        let key = Key { kind: Kind::Class, name: (*name).clone() };
+        let mut at = At { key: &key, op: ops.get(&key).copied(), errors: &mut *errors };
+        if !place_and_rates(&mut at, trees, name, c) {
+            continue;
+        }
+        let is_leaf = !parents.contains(name);
+        schedulers::class(&mut at, scheduler, c, is_leaf);
+        if is_leaf {
+            queue(&mut at, &c.queue, port_rate(draft, &c.port));
+            if let QueueKind::FqCodel { flows, .. } | QueueKind::Wfq { flows, .. } = c.queue.kind {
+                flow_queues += u64::from(flows);
+                if flow_queues > MAX_FLOW_QUEUES {
+                    too_many_flow_queues(&mut at, &c.queue.kind, flows, flow_queues);
+                }
+            }
+            let slot = (&c.port, c.sla.as_ref(), c.logical_name(name));
+            if let Some(other) = leaves.insert(slot, name) {
+                clash(&mut at, ops, other, "logical", "has the same logical name on this port");
+            }
+        }
+        if c.default {
+            if !is_leaf {
+                at.error("default", Code::OutOfRange, "only a leaf can be the default".to_owned());
+            }
+            if let Some(other) = defaults.insert(&c.port, name) {
+                clash(&mut at, ops, other, "default", "is the default of this port");
+            }
+        }
+        nodes.entry((&c.port, c.parent.as_ref())).or_default().push(name);
+    }
+    for (node, children) in nodes {
+        fits(trees, ops, errors, node, &children);
+    }
+}
+
+/// A leaf whose queues for flows are more than its port may have, with those before it.
+fn too_many_flow_queues(at: &mut At<'_>, kind: &QueueKind, flows: u32, all: u64) {
+    let why = format!("the flow queues of this port are {all} up to here, more than {MAX_FLOW_QUEUES}");
+    let kind = if matches!(kind, QueueKind::Wfq { .. }) { "wfq" } else { "fq_codel" };
+    let item = at.error(&format!("queue.kind.{kind}.flows"), Code::LimitReached, why);
+    item.value = Some(flows.into());
+    item.limit = Some(MAX_FLOW_QUEUES);
+    item.free = Some((MAX_FLOW_QUEUES + u64::from(flows)).saturating_sub(all));
+}
+
+/// Two classes want what only one can have: the newcomer is at fault, whichever comes first by name.
+fn clash(at: &mut At<'_>, ops: &BTreeMap<Key, usize>, other: &Name, field: &str, what: &str) {
+    let other = Key { kind: Kind::Class, name: other.clone() };
+    if at.op.is_none() && ops.contains_key(&other) {
+        let why = format!("{} {what}", at.key);
+        At { key: &other, op: ops.get(&other).copied(), errors: &mut *at.errors }.error(
+            field,
+            Code::Exists,
+            why,
+        );
+    } else {
+        at.error(field, Code::Exists, format!("{other} {what}"));
+    }
+}
+
+/// What a class says of its place and its rates. `false`: it has no place at all.
+fn place_and_rates(at: &mut At<'_>, trees: &Trees<'_>, name: &Name, c: &ClassSpec) -> bool {
+    let rate = port_rate(trees.draft, &c.port);
+    if rate.0 == 0 && matches!(c.guarantee, Share::Ppm(p) if p > 0) && c.parent.is_none() {
+        let why = format!("a share needs a rate, and port {:?} has none", c.port.as_str());
+        at.error("guarantee", Code::OutOfRange, why);
+    }
+    if let Some(p) = &c.parent {
+        if let Some(parent) = trees.draft.class(p)
+            && parent.port != c.port
+        {
+            let why = format!("class {:?} is on port {:?}", p.as_str(), parent.port.as_str());
+            at.error("parent", Code::BadReference, why);
+        }
+        if !trees.ends(name) {
+            let why = format!("the chain of parents is a circle or deeper than {MAX_DEPTH}");
+            at.error("parent", Code::BadReference, why);
+            return false;
+        }
+    }
+    let g = trees.guarantee(name, 0);
+    if let Some(ceiling) = trees.ceiling(name, c, rate).filter(|c| *c < g) {
+        let why = format!("ceiling = {ceiling} bit/s is below the guarantee of {g} bit/s");
+        at.error("ceiling", Code::OutOfRange, why).limit = Some(g);
+    }
+    true
+}
+
+fn one_allocation_each(draft: &Draft<'_>, ops: &BTreeMap<Key, usize>, errors: &mut Vec<ErrorItem>) {
+    let changed = draft.changes().values().flatten().filter_map(|e| match &*e.spec {
+        Spec::Allocation(a) => Some(&a.class),
+        _ => None,
+    });
+    for class in changed.collect::<BTreeSet<_>>() {
+        let mut allocations = draft.allocations_of(class).into_iter().map(|(key, _)| key);
+        let Some(first) = allocations.next() else { continue };
+        for key in allocations {
+            // The newcomer is at fault, whichever comes first by name.
+            let (at_fault, other) = if ops.contains_key(key) { (key, first) } else { (first, key) };
+            let mut at = At { key: at_fault, op: ops.get(at_fault).copied(), errors: &mut *errors };
+            at.error("class", Code::Exists, format!("{other} is of class {:?} already", class.as_str()));
+        }
+    }
+}
+
+/// An allocation that is changed and has no ceiling of its own stays below that of its class.
+fn allocations_below_ceilings(trees: &Trees<'_>, ops: &BTreeMap<Key, usize>, errors: &mut Vec<ErrorItem>) {
+    for (key, entry) in trees.draft.changes() {
+        let Some(Spec::Allocation(a)) = entry.as_deref().map(|entry| &*entry.spec) else { continue };
+        let (Some(rate), Some(c)) = (a.guarantee, trees.draft.class(&a.class)) else { continue };
+        let most = trees.below_ceiling(c, a, rate);
+        if most < rate {
+            let mut at = At { key, op: ops.get(key).copied(), errors };
+            let why = format!("guarantee = {rate} bit/s is above the ceiling of its class, {most} bit/s");
+            at.error("guarantee", Code::OutOfRange, why).limit = Some(most);
+        }
+    }
+}
+
+/// The guarantees below a node must not exceed it: those of classes never, allocations when they are made or raised. Every
+/// change that makes them is told, or the node itself.
+fn fits(
+    trees: &Trees<'_>,
+    ops: &BTreeMap<Key, usize>,
+    errors: &mut Vec<ErrorItem>,
+    (port, parent): Node<'_>,
+    children: &[&Name],
+) {
+    let draft = trees.draft;
+    // The names of the draft, which live as long as it.
+    let Some(c) = children.first().and_then(|name| draft.class(name)) else { return };
+    let sums = trees.sums(c, 0);
+    let Some(whole) = sums.whole else { return };
+    if sums.all() <= whole {
+        return;
+    }
+    let what = parent.map_or_else(|| format!("port {port}"), |p| format!("class {p}"));
+    let mut culprits: Vec<(Key, u64)> = children.iter().filter_map(|c| raised(trees, c)).collect();
+    let sum = if sums.own > whole {
+        let class = |name: &Name| Key { kind: Kind::Class, name: name.clone() };
+        let own = |name: &&&Name| trees.allocation(name).is_none_or(|(_, a)| a.guarantee.is_none());
+        let changed = children.iter().filter(own).map(|name| (class(name), trees.guarantee(name, 0)));
+        culprits = changed.filter(|(key, _)| ops.contains_key(key)).collect();
+        if culprits.is_empty() {
+            let allocation = parent.and_then(|p| trees.allocation(p)).map(|(key, _)| key);
+            let changed = allocation.filter(|key| ops.contains_key(*key)).cloned();
+            let node = parent.map_or_else(|| Key { kind: Kind::Port, name: port.clone() }, class);
+            culprits.push((changed.unwrap_or(node), 0));
+        }
+        sums.own
+    } else {
+        sums.all()
+    };
+    for (key, mine) in culprits {
+        let field = if key.kind == Kind::Port { "rate" } else { "guarantee" };
+        let mut at = At { key: &key, op: ops.get(&key).copied(), errors: &mut *errors };
+        let why = format!("the guarantees inside {what} add up to {sum} bit/s, more than its {whole} bit/s");
+        let item = at.error(field, Code::NoCapacity, why);
+        item.value = Some(if mine > 0 { mine } else { whole }.into());
+        item.limit = Some(if mine > 0 { whole } else { sum });
+        item.free = Some(whole.saturating_sub(sum.saturating_sub(mine)));
+    }
+}
+
+/// The allocation of a class if it is new or higher than before.
+fn raised(trees: &Trees<'_>, class: &Name) -> Option<(Key, u64)> {
+    let (key, allocation) = trees.allocation(class)?;
+    let rate = allocation.guarantee?;
+    trees.draft.changes().get(key)?;
+    let before = trees.draft.before(key).and_then(|entry| match &*entry.spec {
+        Spec::Allocation(before) if before.class == *class => before.guarantee,
+        _ => None,
+    });
+    before.is_none_or(|before| before < rate).then(|| (key.clone(), rate))
+}

@@ -1,0 +1,63 @@
+//! The event stream.
+
+use super::desk::{Desk, delete, filter, key, put, soft};
+use perhop_contract::{EVENT_RING, Input};
+use perhop_model::{EventKind, Kind, Owner};
+use perhop_units::Duration;
+
+fn port_up() -> Input {
+    Input::Event(EventKind::PortUp { port: "wan".to_owned() })
+}
+
+#[test]
+fn events_are_in_order_and_numbered_without_holes() {
+    let mut desk = Desk::furnished();
+    desk.commit(Owner::File, vec![soft(Kind::Filter, "f", filter("voice", 1), 1_000)]);
+    desk.feed(port_up());
+    let end = desk.now + Duration::from_secs(2);
+    desk.sleep_until(end);
+    desk.commit(Owner::File, vec![delete(Kind::Class, "wan/rest")]);
+    desk.feed(Input::Drained { id: 3, dropped: 2 });
+    // Unknown, or told twice: nothing happened.
+    desk.feed(Input::Drained { id: 3, dropped: 2 });
+    let events = desk.control.events().after(0, 100);
+    assert!(events.iter().zip(1..).all(|(e, seq)| e.seq == seq && e.epoch == 7));
+    let kinds: Vec<_> = events.iter().skip(2).map(|e| e.kind.clone()).collect();
+    assert_eq!(kinds[0], EventKind::PortUp { port: "wan".to_owned() });
+    assert_eq!(kinds[1], EventKind::Expired { keys: vec![key(Kind::Filter, "f")], revision: 3 });
+    assert!(matches!(kinds[2], EventKind::Committed { revision: 4, forced: false, .. }));
+    assert_eq!(kinds[3], EventKind::Drained { key: key(Kind::Class, "wan/rest"), dropped: 2 });
+    assert_eq!(kinds.len(), 4);
+}
+
+#[test]
+fn a_slow_reader_is_told_of_the_gap_and_goes_on() {
+    let mut desk = Desk::new();
+    for _ in 0..EVENT_RING + 5 {
+        desk.feed(port_up());
+    }
+    let events = desk.control.events().after(2, 3);
+    assert_eq!(events[0].kind, EventKind::Gap { from: 3, to: 5 });
+    assert_eq!(events.iter().map(|e| e.seq).collect::<Vec<_>>(), [5, 6, 7, 8]);
+    // Reading on behind the gap misses nothing and repeats nothing.
+    let next = desk.control.events().after(events[0].seq, 1);
+    assert_eq!(next[0].seq, 6);
+}
+
+#[test]
+fn a_number_of_another_epoch_starts_over() {
+    let mut desk = Desk::furnished();
+    for seq in [5, u64::MAX] {
+        assert_eq!(desk.control.events().after(seq, 10).len(), 1);
+    }
+    assert!(desk.control.events().after(1, 10).is_empty());
+    desk.feed(port_up());
+    assert_eq!(desk.control.events().after(1, 10).len(), 1);
+}
+
+#[test]
+fn a_rejected_transaction_is_no_event() {
+    let mut desk = Desk::furnished();
+    desk.refused(Owner::File, vec![put(Kind::Filter, "f", filter("none", 1))]);
+    assert_eq!(desk.control.events().latest(), 1);
+}
