@@ -3,7 +3,7 @@
 use crate::support::{LAN, WAN, commit, mac, port, put, router_of};
 use perhop_graph::router::{EdgeOptions, VirtualRouter, edge_graph};
 use perhop_model::{Kind, Op, Outcome, Owner};
-use perhop_units::{Dscp, Duration, Instant};
+use perhop_units::{Dscp, Duration, Instant, Rate};
 use perhop_wire::{build, dissect};
 use std::collections::BTreeMap;
 
@@ -122,7 +122,7 @@ fn a_replaced_graph_keeps_the_rate_that_the_port_has_now() {
     let ports = router.control().planner().ports().to_vec();
     let text = edge_graph(&ports, &EdgeOptions::exact(16_384));
     let mut spec = ports[1].spec.clone();
-    spec.rate = 5_000_000;
+    spec.rate = Rate(5_000_000);
     let spec = serde_json::to_value(&spec).expect("plain data");
     commit(&mut router, Owner::File, 7, vec![put(Kind::Port, "wan", spec)]);
     let rate = |router: &mut VirtualRouter| router.worker().egress(WAN).map(|e| e.tree().link().rate.0);

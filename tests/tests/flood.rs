@@ -1,8 +1,8 @@
 //! A flood of made-up 5-tuples through the demo's router file: tables stay within their limits, and calls as they are.
 
-use crate::support::{LAN, WAN, connect, mac, ports_of};
+use crate::support::{LAN, WAN, connect, mac};
 use perhop_element::Element;
-use perhop_graph::router::VirtualRouter;
+use perhop_graph::router::{EdgePort, VirtualRouter};
 use perhop_model::{Credentials, Op, Outcome, Owner};
 use perhop_packet::Batch;
 use perhop_routerfile::RouterFile;
@@ -94,9 +94,10 @@ fn router(connections: u32) -> VirtualRouter {
     let (file, diagnostics) = RouterFile::read("edge.toml", EDGE);
     let file = file.unwrap_or_else(|| panic!("{diagnostics}"));
     let mut router =
-        VirtualRouter::with_connections(ports_of(&file), connections, 16_384, 1).expect("the graph builds");
+        VirtualRouter::with_connections(EdgePort::of_objects(&file.objects), connections, 16_384, 1)
+            .expect("the graph builds");
     let objects = file.objects.clone();
-    let ops = vec![Op::ReplaceOwned { kinds: RouterFile::KINDS.to_vec(), objects }];
+    let ops = vec![Op::replace_owned(&RouterFile::KINDS, objects)];
     let reply = router.submit(Credentials::ADMIN, transaction(Owner::File, 1, ops)).expect("an answer");
     assert_eq!(reply.outcome, Outcome::Committed, "{:?}", reply.errors);
     connect(&mut router);

@@ -2,10 +2,11 @@
 
 use perhop_elements::route::{NeighbourState, NeighbourUpdate, PortInfo};
 use perhop_graph::router::{EdgePort, VirtualRouter};
-use perhop_model::{Credentials, Kind, Name, Op, Outcome, Owner, PortSpec, Reply, Spec, StateQuery};
+use perhop_model::{Credentials, Given, Kind, Name, Op, Outcome, Owner, PortSpec, Reply, StateQuery};
 use perhop_packet::PortId;
 use perhop_routerfile::RouterFile;
 pub use perhop_tests::properties::transaction::transaction;
+use perhop_units::Rate;
 use perhop_wire::MacAddr;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -17,21 +18,9 @@ pub fn mac(last: u8) -> MacAddr {
     MacAddr([2, 0, 0, 0, 0, last])
 }
 
-/// Ports of a router file, in its order.
-pub fn ports_of(file: &RouterFile) -> Vec<EdgePort> {
-    let ports = file.objects.iter().filter(|o| o.kind == Kind::Port);
-    ports
-        .map(|o| match Spec::from_value(Kind::Port, o.spec.clone()) {
-            Ok(Spec::Port(spec)) => EdgePort { name: o.name.to_string(), spec },
-            other => panic!("a port of the file is {other:?}"),
-        })
-        .collect()
-}
-
 /// A port of a router built by hand.
 pub fn port(name: &str, rate: u64) -> EdgePort {
-    let spec: PortSpec = serde_json::from_value(json!({ "rate": rate })).expect("a port");
-    EdgePort { name: name.to_owned(), spec }
+    EdgePort { name: name.to_owned(), spec: PortSpec { rate: Rate(rate), ..PortSpec::default() } }
 }
 
 /// Addresses 10.0.0.1/24 on lan and 10.1.0.1/24 on wan (and IPv6 alike); 10.0.0.2 and 10.1.0.2 are known neighbours.
@@ -71,7 +60,7 @@ pub fn name(s: &str) -> Name {
 }
 
 pub fn put(kind: Kind, n: &str, spec: Value) -> Op {
-    Op::Put { kind, name: name(n), spec, if_version: None, ttl_ms: None }
+    Op::put(Given::read(kind, name(n), spec, None))
 }
 
 pub fn delete(kind: Kind, n: &str) -> Op {
@@ -93,9 +82,10 @@ pub fn state_bytes(router: &mut VirtualRouter) -> Vec<u8> {
 pub fn router_of(text: &str) -> VirtualRouter {
     let (file, diagnostics) = RouterFile::read("test.toml", text);
     let file = file.unwrap_or_else(|| panic!("{diagnostics}"));
-    let mut router = VirtualRouter::new(ports_of(&file), 16_384, 1).expect("the edge graph builds");
+    let mut router =
+        VirtualRouter::new(EdgePort::of_objects(&file.objects), 16_384, 1).expect("the edge graph builds");
     let kinds = RouterFile::KINDS.to_vec();
-    let ops = vec![Op::ReplaceOwned { kinds, objects: file.objects.clone() }];
+    let ops = vec![Op::replace_owned(&kinds, file.objects.clone())];
     let reply = commit(&mut router, Owner::File, 1, ops);
     assert_eq!(reply.outcome, Outcome::Committed, "{:?}", reply.errors);
     connect(&mut router);

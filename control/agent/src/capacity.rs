@@ -15,7 +15,7 @@ const MAX_DEPTH: usize = 8;
 enum Whole {
     /// A port without a rate.
     Unlimited,
-    Rate(u64),
+    Rate(Rate),
     /// What a class that is looked after has.
     Class(usize),
 }
@@ -24,10 +24,10 @@ enum Whole {
 #[derive(Clone, Debug)]
 struct Node {
     whole: Whole,
-    /// Guarantees of the children that are not looked after, bit/s.
-    others: u64,
-    /// What those that are looked after have, are about to have, or have asked for, bit/s.
-    held: u64,
+    /// Guarantees of the children that are not looked after.
+    others: Rate,
+    /// What those that are looked after have, are about to have, or have asked for.
+    held: Rate,
     children: Vec<usize>,
 }
 
@@ -37,13 +37,13 @@ pub(crate) struct Capacity {
     nodes: Vec<Node>,
     /// By class: its node; none while the router does not have the class.
     place: Vec<Option<usize>>,
-    held: Vec<u64>,
+    held: Vec<Rate>,
 }
 
 impl Capacity {
     /// Without a router: nothing is known of any limit.
     pub(crate) fn new(classes: usize) -> Self {
-        Self { nodes: Vec::new(), place: vec![None; classes], held: vec![0; classes] }
+        Self { nodes: Vec::new(), place: vec![None; classes], held: vec![Rate::ZERO; classes] }
     }
 
     /// Reads a router's classes and ports. What is held stays as it is until [`Capacity::hold`].
@@ -55,7 +55,12 @@ impl Capacity {
         for (name, class) in &tree.classes {
             let Some(i) = managed.get(*name) else { continue };
             let number = *numbers.entry((&class.port, class.parent.as_ref())).or_insert_with(|| {
-                self.nodes.push(Node { whole: tree.whole(class), others: 0, held: 0, children: Vec::new() });
+                self.nodes.push(Node {
+                    whole: tree.whole(class),
+                    others: Rate::ZERO,
+                    held: Rate::ZERO,
+                    children: Vec::new(),
+                });
                 self.nodes.len() - 1
             });
             self.place[*i] = Some(number);
@@ -72,10 +77,10 @@ impl Capacity {
 
     /// A class has, will have or asks for this at most.
     pub(crate) fn hold(&mut self, class: usize, rate: Rate) {
-        let before = std::mem::replace(&mut self.held[class], rate.0);
+        let before = std::mem::replace(&mut self.held[class], rate);
         if let Some(node) = self.place[class] {
             let held = &mut self.nodes[node].held;
-            *held = held.saturating_sub(before).saturating_add(rate.0);
+            *held = held.saturating_sub(before).saturating_add(rate);
         }
     }
 
@@ -83,7 +88,7 @@ impl Capacity {
     pub(crate) fn room(&self, class: usize) -> Rate {
         let Some(node) = self.place[class].map(|node| &self.nodes[node]) else { return Rate(u64::MAX) };
         let others = node.held.saturating_sub(self.held[class]);
-        self.available(node).map_or(Rate(u64::MAX), |available| Rate(available.saturating_sub(others)))
+        self.available(node).map_or(Rate(u64::MAX), |available| available.saturating_sub(others))
     }
 
     /// What every class of an overfull node can have: its least, and of the rest a part as large as that of what it has
@@ -101,12 +106,12 @@ impl Capacity {
             let sum =
                 |of: &dyn Fn(usize) -> u64| node.children.iter().map(|i| u128::from(of(*i))).sum::<u128>();
             let (all, leasts) = (sum(&|i| has(i).0.max(least(i).0)), sum(&|i| least(i).0));
-            if all <= u128::from(available) {
+            if all <= u128::from(available.0) {
                 continue;
             }
-            let (rest, wanted) = (u128::from(available).saturating_sub(leasts), sum(&above));
+            let (rest, wanted) = (u128::from(available.0).saturating_sub(leasts), sum(&above));
             for i in &node.children {
-                let sure = part(least(*i).0, u128::from(available).min(leasts), leasts);
+                let sure = part(least(*i).0, u128::from(available.0).min(leasts), leasts);
                 let more = part(above(*i), rest, wanted);
                 squeezed.insert(*i, (Rate(sure.saturating_add(more)), Rate(sure)));
             }
@@ -115,7 +120,7 @@ impl Capacity {
     }
 
     /// What those that are looked after can have together; none without a limit.
-    fn available(&self, node: &Node) -> Option<u64> {
+    fn available(&self, node: &Node) -> Option<Rate> {
         let whole = match node.whole {
             Whole::Unlimited => return None,
             Whole::Rate(rate) => rate,
@@ -133,16 +138,16 @@ fn part(value: u64, numerator: u128, denominator: u128) -> u64 {
 
 /// The objects that say how much there is.
 struct Tree<'a> {
-    ports: BTreeMap<&'a Name, u64>,
+    ports: BTreeMap<&'a Name, Rate>,
     classes: BTreeMap<&'a Name, &'a ClassSpec>,
     /// Of other owners, by class.
-    allocated: BTreeMap<&'a Name, u64>,
+    allocated: BTreeMap<&'a Name, Rate>,
     managed: &'a BTreeMap<Name, usize>,
-    held: &'a [u64],
+    held: &'a [Rate],
 }
 
 impl<'a> Tree<'a> {
-    fn of(objects: &'a [ObjectState], managed: &'a BTreeMap<Name, usize>, held: &'a [u64]) -> Self {
+    fn of(objects: &'a [ObjectState], managed: &'a BTreeMap<Name, usize>, held: &'a [Rate]) -> Self {
         let mut this = Self {
             ports: BTreeMap::new(),
             classes: BTreeMap::new(),
@@ -163,8 +168,8 @@ impl<'a> Tree<'a> {
         this
     }
 
-    fn port(&self, name: &Name) -> u64 {
-        self.ports.get(name).copied().unwrap_or(0)
+    fn port(&self, name: &Name) -> Rate {
+        self.ports.get(name).copied().unwrap_or_default()
     }
 
     /// What the siblings of a class share.
@@ -175,24 +180,24 @@ impl<'a> Tree<'a> {
                 None => Whole::Rate(self.guarantee(parent, 0)),
             },
             None => match self.port(&class.port) {
-                0 => Whole::Unlimited,
+                Rate::ZERO => Whole::Unlimited,
                 rate => Whole::Rate(rate),
             },
         }
     }
 
-    fn guarantee(&self, name: &Name, depth: usize) -> u64 {
+    fn guarantee(&self, name: &Name, depth: usize) -> Rate {
         if let Some(i) = self.managed.get(name) {
             return self.held[*i];
         }
         if let Some(rate) = self.allocated.get(name) {
             return *rate;
         }
-        let Some(class) = self.classes.get(name) else { return 0 };
+        let Some(class) = self.classes.get(name) else { return Rate::ZERO };
         match (class.guarantee, &class.parent) {
             (Share::Rate(rate), _) => rate,
-            (share, Some(parent)) if depth < MAX_DEPTH => share.of(Rate(self.guarantee(parent, depth + 1))).0,
-            (share, _) => share.of(Rate(self.port(&class.port))).0,
+            (share, Some(parent)) if depth < MAX_DEPTH => share.of(self.guarantee(parent, depth + 1)),
+            (share, _) => share.of(self.port(&class.port)),
         }
     }
 }
@@ -204,7 +209,7 @@ mod tests {
     use serde_json::json;
 
     fn object(kind: Kind, name: &str, spec: serde_json::Value) -> ObjectState {
-        crate::testing::object(name, Spec::from_value(kind, spec).unwrap())
+        crate::testing::object(name, Spec::from_value(kind, &spec).unwrap())
     }
 
     /// A port of 10 Mbit/s with a, b and one of 1 Mbit/s; below a, which is looked after as b is, c with a fifth of it.
@@ -237,7 +242,7 @@ mod tests {
             [0, 1, 2, 3].map(|i| capacity.room(i)),
             [7_000_000, 5_000_000, 3_200_000, u64::MAX].map(Rate)
         );
-        assert!(capacity.squeezed(|_| Rate(1), |i| Rate(capacity.held[i])).is_empty());
+        assert!(capacity.squeezed(|_| Rate(1), |i| capacity.held[i]).is_empty());
         capacity.hold(0, Rate(1_000_000));
         assert_eq!(capacity.room(1), Rate(8_000_000));
         // Nothing is known of a port without a rate.
@@ -248,11 +253,11 @@ mod tests {
     fn what_is_left_is_divided_above_the_least() {
         // 3 of 10 Mbit/s are left: 2 for the two, 1 of which are their least; above it they have 3.5 and 1.5.
         let capacity = capacity(3_000_000);
-        let squeezed = capacity.squeezed(|_| Rate(500_000), |i| Rate(capacity.held[i]));
+        let squeezed = capacity.squeezed(|_| Rate(500_000), |i| capacity.held[i]);
         let expected = [(0, (1_200_000, 500_000)), (1, (800_000, 500_000))];
         assert_eq!(squeezed, expected.map(|(i, (rate, least))| (i, (Rate(rate), Rate(least)))).into());
         // Not even the least.
-        let squeezed = capacity.squeezed(|i| Rate([3_000_000, 1_000_000, 0][i]), |i| Rate(capacity.held[i]));
+        let squeezed = capacity.squeezed(|i| Rate([3_000_000, 1_000_000, 0][i]), |i| capacity.held[i]);
         assert_eq!(squeezed[&0], (Rate(1_500_000), Rate(1_500_000)));
         assert_eq!(squeezed[&1], (Rate(500_000), Rate(500_000)));
     }

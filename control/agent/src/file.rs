@@ -50,8 +50,6 @@ use perhop_config::{Diagnostics, Document, TableReader, TextError};
 use perhop_model::Name;
 use perhop_units::{Bytes, Duration, Probability, Rate, Share};
 
-/// Fastest rate, bit/s.
-pub(crate) const MAX_RATE: Rate = Rate::from_mbit(1_000_000);
 /// Seed of the broker's chances.
 const DEFAULT_SEED: u64 = 1;
 /// Most classes of one agent.
@@ -148,7 +146,7 @@ fn broker(root: &mut TableReader<'_>) -> (EmulatedBrokerConfig, u64) {
     if let Some(delay) = table.value_in("delay", Duration::ZERO..=Duration::from_secs(60)) {
         config.delay = delay.value;
     }
-    config.capacity = table.value_in("capacity", Rate::from_kbit(1)..=MAX_RATE).map(|rate| rate.value);
+    config.capacity = table.value_in("capacity", Rate::from_kbit(1)..=Rate::MOST).map(|rate| rate.value);
     let mut chance = |key| table.value::<Probability>(key).map_or(Probability::ZERO, |chance| chance.value);
     (config.refuse, config.partial, config.lose) = (chance("refuse"), chance("partial"), chance("lose"));
     let seed = table.integer("seed", 0..=i64::MAX).map_or(DEFAULT_SEED, |seed| seed.value as u64);
@@ -263,7 +261,7 @@ fn congestion(table: &mut TableReader<'_>) -> (Option<CongestionConfig>, Option<
 }
 
 fn rate(table: &mut TableReader<'_>, key: &'static str, default: Rate) -> Rate {
-    table.value_in(key, Rate(1)..=MAX_RATE).map_or(default, |rate| rate.value)
+    table.value_in(key, Rate(1)..=Rate::MOST).map_or(default, |rate| rate.value)
 }
 
 /// A factor such as 1.1, in parts per million.

@@ -291,7 +291,7 @@ impl<B: Broker> Agent<B> {
     /// the file's range; a class whose own ceiling holds is never guaranteed more.
     fn highest(&self, objects: &[ObjectState]) -> BTreeMap<usize, Rate> {
         let ports = objects.iter().filter_map(|object| match &object.spec {
-            Spec::Port(port) if port.rate > 0 => Some((&object.name, Rate(port.rate))),
+            Spec::Port(port) if port.rate > Rate(0) => Some((&object.name, port.rate)),
             _ => None,
         });
         let ports: BTreeMap<&Name, Rate> = ports.collect();

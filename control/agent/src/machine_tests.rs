@@ -2,8 +2,8 @@ use super::*;
 use crate::testing::{object, reply};
 use perhop_allocate::SplitMix64;
 use perhop_allocate::broker::EmulatedBroker;
-use perhop_model::{ClassSpec, PortSpec};
-use perhop_units::Share;
+use perhop_model::{ClassSpec, Given, Object, PortSpec, Put};
+use perhop_units::{Rate, Share};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -108,12 +108,12 @@ impl Router {
         let mut objects = vec![object("wan", Spec::Port(port))];
         for name in self.classes.keys() {
             let class: ClassSpec = serde_json::from_value(json!({ "port": "wan" })).unwrap();
-            assert_eq!(class.guarantee, Share::Rate(0));
+            assert_eq!(class.guarantee, Share::Rate(Rate(0)));
             objects.push(object(name, Spec::Class(class)));
         }
         for (name, rate) in &self.allocations {
             let spec = json!({ "class": name, "guarantee": rate, "ceiling": rate });
-            let spec = Spec::from_value(Kind::Allocation, spec).unwrap();
+            let spec = Spec::from_value(Kind::Allocation, &spec).unwrap();
             let owner = Owner::Agent;
             objects.push(ObjectState { owner, ..object(name, spec) });
         }
@@ -162,13 +162,12 @@ impl Router {
 
     fn apply(&mut self, op: &Op) {
         match op {
-            Op::Put { kind: Kind::Allocation, name, spec, .. } => {
+            Op::Put(Put {
+                given: Given::Object(Object { name, spec: Spec::Allocation(spec), .. }), ..
+            }) => {
                 assert!(self.classes.contains_key(name.as_str()), "no class {name}");
-                assert_eq!(
-                    (spec["class"].as_str(), &spec["ceiling"]),
-                    (Some(name.as_str()), &spec["guarantee"])
-                );
-                self.allocations.insert(name.to_string(), spec["guarantee"].as_u64().unwrap());
+                assert_eq!((&spec.class, spec.ceiling), (name, spec.guarantee));
+                self.allocations.insert(name.to_string(), spec.guarantee.unwrap().0);
             }
             Op::Delete { kind: Kind::Allocation, name, .. } => drop(self.allocations.remove(name.as_str())),
             other => panic!("an agent does not {other:?}"),
@@ -300,8 +299,8 @@ fn allocations_follow_the_load_and_only_what_changed_is_submitted() {
     let video = world.router.allocations["video"];
     assert!((777_000..=1_000_000).contains(&video), "{video}: between 70 and 90 % are in use");
     for transaction in &world.router.submitted[1..] {
-        let [Op::Put { name, .. }] = &transaction.ops[..] else { panic!("{transaction:?}") };
-        assert_eq!(name.as_str(), "video");
+        let [Op::Put(put)] = &transaction.ops[..] else { panic!("{transaction:?}") };
+        assert_eq!(put.given.key().name.as_str(), "video");
     }
     world.router.classes.get_mut("video").unwrap().load_bps = 0;
     world.run(120_000);

@@ -2,7 +2,7 @@
 
 use crate::file::ClassSettings;
 use perhop_allocate::allocator::Allocator;
-use perhop_model::{AllocationSpec, Kind, Op};
+use perhop_model::{AllocationSpec, Object, Op, Spec};
 use perhop_units::{Duration, Instant, Rate};
 
 /// After a refusal by the router nothing is submitted for this long; of one class twice as long each time, up to 32 times.
@@ -44,7 +44,7 @@ impl Managed {
 
     /// What the router has; none if it has no allocation of the class.
     pub(crate) fn in_force(&self) -> Option<Rate> {
-        self.on_router.as_ref()?.guarantee.map(Rate)
+        self.on_router.as_ref()?.guarantee
     }
 
     /// The most that it has, will have or asks for.
@@ -96,7 +96,7 @@ impl Managed {
 
     /// What it should have.
     pub(crate) fn spec(&self) -> AllocationSpec {
-        let rate = self.allocator.allocated().0;
+        let rate = self.allocator.allocated();
         AllocationSpec {
             class: self.settings.class.clone(),
             guarantee: Some(rate),
@@ -107,8 +107,6 @@ impl Managed {
 
     /// The operation that gives the router a specification of this class.
     pub(crate) fn put(&self, spec: &AllocationSpec) -> Op {
-        let name = self.settings.class.clone();
-        let spec = serde_json::to_value(spec).expect("a specification has string keys and finite numbers");
-        Op::Put { kind: Kind::Allocation, name, spec, if_version: None, ttl_ms: None }
+        Op::put(Object::new(self.settings.class.clone(), Spec::Allocation(spec.clone())))
     }
 }

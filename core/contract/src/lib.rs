@@ -26,9 +26,9 @@ pub use replay::{KEPT_EACH, KEPT_FOR, KEPT_MAX, KEPT_TRANSACTIONS};
 pub use store::{Draft, Entry, Objects};
 pub use submit::{ERRORS_MAX, GraphRequest, RESET_ALL};
 pub use validate::{
-    ABR_POLICIES, FRAME_MTU, Limits, MAX_DEPTH, MAX_RATE, MAX_RULED_CLASSES, Trees, foreign_goals,
-    idle_fields, is_flat, leaf_fields, needs_rate, port_queue, port_rate, port_scheduler, touched_ports,
-    unknown_fields, validate,
+    ABR_POLICIES, FRAME_MTU, Limits, MAX_DEPTH, MAX_RULED_CLASSES, Trees, foreign_goals, idle_fields,
+    is_flat, leaf_fields, needs_rate, port_queue, port_rate, port_scheduler, touched_ports, unknown_fields,
+    validate,
 };
 
 use owners::{Owners, Place};

@@ -153,8 +153,12 @@ impl<P: Planner> Control<P> {
                 Ok(r) => work.results.push(r),
                 Err(e) => {
                     work.errors.push(e);
-                    if let Op::Put { kind, name, .. } | Op::Patch { kind, name, .. } = op {
-                        work.broken.insert(Key { kind: *kind, name: name.clone() });
+                    match op {
+                        Op::Put(put) => drop(work.broken.insert(put.given.key())),
+                        Op::Patch { kind, name, .. } => {
+                            work.broken.insert(Key { kind: *kind, name: name.clone() });
+                        }
+                        _ => {}
                     }
                 }
             }

@@ -6,7 +6,7 @@ use super::store::{Draft, Entry};
 use super::submit::item;
 use super::validate::implied_defaults;
 use perhop_model::{
-    ClassSpec, ErrorItem, Key, Kind, Name, Object, Op, OpOutcome, OpResult, Spec, Transaction,
+    ClassSpec, ErrorItem, Given, Key, Kind, Name, Op, OpOutcome, OpResult, Spec, Transaction,
 };
 use perhop_reason::Code;
 use perhop_units::{Duration, Instant};
@@ -78,18 +78,13 @@ impl<'a> Work<'a> {
         version: u64,
     ) -> OpReply {
         match op {
-            Op::Put { kind, name, spec, if_version, ttl_ms } => {
-                let key = self.own_key(i, *kind, name, t, *if_version)?;
-                let spec = read_spec(i, &key, spec.clone())?;
-                let expires_at_ns = expiry(now, i, *ttl_ms)?;
-                Ok(self.place(key, spec, expires_at_ns, t, version))
-            }
+            Op::Put(put) => self.put(now, i, &put.given, t, put.if_version, version),
             Op::Patch { kind, name, fields, if_version } => {
-                let key = self.own_key(i, *kind, name, t, *if_version)?;
+                let key = self.own_key(i, Key { kind: *kind, name: name.clone() }, t, *if_version)?;
                 self.patch(i, key, fields, t, version)
             }
             Op::Delete { kind, name, if_version, drain_ms } => {
-                let key = self.own_key(i, *kind, name, t, *if_version)?;
+                let key = self.own_key(i, Key { kind: *kind, name: name.clone() }, t, *if_version)?;
                 self.delete(i, key, *drain_ms)
             }
             Op::ReplaceOwned { kinds, objects } => self.replace_owned(now, i, kinds, objects, t, version),
@@ -102,14 +97,28 @@ impl<'a> Work<'a> {
     fn own_key(
         &mut self,
         op: usize,
-        kind: Kind,
-        name: &Name,
+        key: Key,
         t: &Transaction,
         if_version: Option<u64>,
     ) -> Result<Key, ErrorItem> {
-        let key = self.claim_key(op, kind, name)?;
+        self.claim_key(op, &key)?;
         self.owned(op, &key, t, if_version)?;
         Ok(key)
+    }
+
+    fn put(
+        &mut self,
+        now: Instant,
+        op: usize,
+        given: &Given,
+        t: &Transaction,
+        if_version: Option<u64>,
+        version: u64,
+    ) -> OpReply {
+        let key = self.own_key(op, given.key(), t, if_version)?;
+        let object = given.object(op)?;
+        let expires_at_ns = expiry(now, op, object.ttl_ms)?;
+        Ok(self.place(key, object.spec.clone(), expires_at_ns, t, version))
     }
 
     pub(super) fn finish(self) -> Finished {
@@ -120,14 +129,13 @@ impl<'a> Work<'a> {
     }
 
     /// A key may be named once in a transaction.
-    fn claim_key(&mut self, op: usize, kind: Kind, name: &Name) -> Result<Key, ErrorItem> {
-        let key = Key { kind, name: name.clone() };
-        if let Some(first) = self.ops.get(&key) {
+    fn claim_key(&mut self, op: usize, key: &Key) -> Result<(), ErrorItem> {
+        if let Some(first) = self.ops.get(key) {
             let why = format!("operation {first} names {key} already");
-            return Err(item(op, &format!("{kind}/{name}"), Code::Malformed, why));
+            return Err(item(op, &format!("{}/{}", key.kind, key.name), Code::Malformed, why));
         }
         self.ops.insert(key.clone(), op);
-        Ok(key)
+        Ok(())
     }
 
     /// The object, if there, must be ours (or forced) and of the expected version.
@@ -208,7 +216,7 @@ impl<'a> Work<'a> {
         let mut value = serde_json::to_value(&*before.spec)
             .map_err(|e| item(op, &path, Code::Malformed, e.to_string()))?;
         merge(&mut value, fields);
-        let spec = read_spec(op, &key, value)?;
+        let spec = Spec::from_value(key.kind, &value).map_err(|e| e.item(op, &key))?;
         // The life time is no field: what is left of it stays.
         Ok(self.place(key, spec, before.expires_at_ns, t, version))
     }
@@ -233,27 +241,22 @@ impl<'a> Work<'a> {
         now: Instant,
         op: usize,
         kinds: &[Kind],
-        objects: &[Object],
+        objects: &[Given],
         t: &Transaction,
         version: u64,
     ) -> OpReply {
         let kinds: BTreeSet<Kind> = kinds.iter().copied().collect();
         let mut wanted = BTreeSet::new();
         let mut changed = false;
-        for (i, o) in objects.iter().enumerate() {
-            if !kinds.contains(&o.kind) {
-                let why = format!("objects[{i}] is a {}, which is not among the kinds replaced", o.kind);
+        for (i, given) in objects.iter().enumerate() {
+            let key = given.key();
+            if !kinds.contains(&key.kind) {
+                let why = format!("objects[{i}] is a {}, which is not among the kinds replaced", key.kind);
                 self.errors.push(item(op, &format!("objects[{i}]"), Code::Malformed, why));
                 continue;
             }
-            let key = Key { kind: o.kind, name: o.name.clone() };
             wanted.insert(key.clone());
-            let placed = self.own_key(op, o.kind, &o.name, t, None).and_then(|key| {
-                let spec = read_spec(op, &key, o.spec.clone())?;
-                let expires_at_ns = expiry(now, op, o.ttl_ms)?;
-                Ok(self.place(key, spec, expires_at_ns, t, version))
-            });
-            match placed {
+            match self.put(now, op, given, t, None, version) {
                 Ok(r) => changed |= r.outcome != OpOutcome::Unchanged,
                 Err(e) => {
                     self.broken.insert(key);
@@ -268,7 +271,7 @@ impl<'a> Work<'a> {
             .map(|(key, _)| key.clone())
             .collect();
         for key in gone {
-            let key = self.claim_key(op, key.kind, &key.name)?;
+            self.claim_key(op, &key)?;
             self.draft.set(key, None);
             changed = true;
         }
@@ -303,7 +306,7 @@ impl<'a> Work<'a> {
                 .collect(),
         };
         for key in keys {
-            let key = self.claim_key(op, key.kind, &key.name)?;
+            self.claim_key(op, &key)?;
             self.owned(op, &key, t, None)?;
             let path = format!("{}/{}", key.kind, key.name);
             match self.draft.before(&key).cloned() {
@@ -316,14 +319,6 @@ impl<'a> Work<'a> {
         }
         Ok(OpResult { outcome: OpOutcome::Updated, id: 0, version: 0 })
     }
-}
-
-fn read_spec(op: usize, key: &Key, spec: Value) -> Result<Spec, ErrorItem> {
-    Spec::from_value(key.kind, spec).map_err(|e| {
-        let path = if e.path == "." { String::new() } else { format!(".{}", e.path) };
-        let allowed = e.allowed();
-        ErrorItem { allowed, ..item(op, &format!("{}/{}{path}", key.kind, key.name), e.code, e.message()) }
-    })
 }
 
 fn expiry(now: Instant, op: usize, ttl_ms: Option<u64>) -> Result<Option<u64>, ErrorItem> {

@@ -3,7 +3,7 @@
 use crate::{Name, PortRange};
 use ipnet::IpNet;
 use perhop_reason::Code;
-use perhop_units::Dscp;
+use perhop_units::{Dscp, Duration, Rate};
 use serde::{Deserialize, Serialize};
 
 /// Which flows a policy is for, compared with the packets that carry their data. All that is given must hold; what is
@@ -71,7 +71,8 @@ pub enum AbrLatency {
     Timed {
         /// Time constant upwards in ns, 1 s … 1 h.
         #[serde(default = "two_minutes")]
-        up: u64,
+        #[cfg_attr(feature = "schema", schema(value_type = u64))]
+        up: Duration,
         /// As of `average`.
         #[serde(default = "weight_down")]
         down_ppm: u32,
@@ -80,7 +81,8 @@ pub enum AbrLatency {
     Minimum {
         /// How far back in ns, 100 ms … 1 h.
         #[serde(default = "ten_seconds")]
-        window: u64,
+        #[cfg_attr(feature = "schema", schema(value_type = u64))]
+        window: Duration,
     },
 }
 
@@ -88,9 +90,9 @@ impl AbrLatency {
     /// Weights of the source, 0.002 and 0.6 (S. Reddy, chapter 5).
     pub const PUBLISHED: Self = Self::Average { up_ppm: 2_000, down_ppm: 600_000 };
     /// [`AbrLatency::Timed`] with a time constant of two minutes.
-    pub const TIMED: Self = Self::Timed { up: 120_000_000_000, down_ppm: 600_000 };
+    pub const TIMED: Self = Self::Timed { up: Duration::from_secs(120), down_ppm: 600_000 };
     /// [`AbrLatency::Minimum`] of ten seconds.
-    pub const MINIMUM: Self = Self::Minimum { window: 10_000_000_000 };
+    pub const MINIMUM: Self = Self::Minimum { window: Duration::from_secs(10) };
 }
 
 impl Default for AbrLatency {
@@ -115,17 +117,20 @@ pub struct AbrPolicySpec {
     /// bit/s at IP length for all its flows together, shared equally by those that send; 1,000 … 10¹², or 0: they are
     /// watched and not limited.
     #[serde(default)]
-    pub rate: u64,
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    pub rate: Rate,
     /// Share of each flow against flows of other policies, 1 … 1,000,000. For who distributes bandwidth (the agent).
     #[serde(default = "one")]
     pub weight: u32,
     /// bit/s at IP length that each flow is to have at least, 0 = nothing in particular; at most `peak`. For who
     /// distributes bandwidth (the agent): the router does not refuse flows for it.
     #[serde(default)]
-    pub min: u64,
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    pub min: Rate,
     /// bit/s at IP length that a flow gets at most, whatever its share; 1,000 … 10¹², or 0 = no limit of its own.
     #[serde(default)]
-    pub peak: u64,
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    pub peak: Rate,
     /// Below one segment a round trip.
     #[serde(default)]
     pub floor: AbrFloor,
@@ -152,7 +157,8 @@ pub struct AbrPolicySpec {
     pub overhead: u32,
     /// A flow that has sent no data for so long has no share until it sends again, ns; 100 ms … 1 h.
     #[serde(default = "five_seconds")]
-    pub idle: u64,
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    pub idle: Duration,
     /// Why who distributes bandwidth (the agent) did not promise the minimum that was asked for with this policy; none =
     /// nothing was refused. Of no effect in the router. Whoever asks anew by a `put` takes it away with that.
     #[serde(default)]
@@ -169,10 +175,10 @@ impl Default for AbrPolicySpec {
         Self {
             priority: 0,
             matches: AbrMatch::default(),
-            rate: 0,
+            rate: Rate::ZERO,
             weight: one(),
-            min: 0,
-            peak: 0,
+            min: Rate::ZERO,
+            peak: Rate::ZERO,
             floor: AbrFloor::default(),
             latency: AbrLatency::default(),
             allow_shrink: false,
@@ -199,14 +205,14 @@ fn weight_up() -> u32 {
 fn weight_down() -> u32 {
     600_000
 }
-fn two_minutes() -> u64 {
-    120_000_000_000
+fn two_minutes() -> Duration {
+    Duration::from_secs(120)
 }
-fn ten_seconds() -> u64 {
-    10_000_000_000
+fn ten_seconds() -> Duration {
+    Duration::from_secs(10)
 }
-fn five_seconds() -> u64 {
-    5_000_000_000
+fn five_seconds() -> Duration {
+    Duration::from_secs(5)
 }
 
 #[cfg(test)]
@@ -222,10 +228,13 @@ mod tests {
     fn a_policy_that_says_nothing_watches_everything_with_the_published_filter() {
         let spec = read(json!({}));
         assert_eq!(spec, AbrPolicySpec::default());
-        assert_eq!((spec.rate, spec.weight, spec.min, spec.peak), (0, 1, 0, 0));
+        assert_eq!((spec.rate, spec.weight, spec.min, spec.peak), (Rate::ZERO, 1, Rate::ZERO, Rate::ZERO));
         assert_eq!((spec.floor, spec.latency), (AbrFloor::Clamp, AbrLatency::PUBLISHED));
         assert!(spec.limit_syn_ack && !spec.allow_shrink && !spec.local && !spec.shared);
-        assert_eq!((spec.assume_shift, spec.idle, spec.matches), (None, 5_000_000_000, AbrMatch::default()));
+        assert_eq!(
+            (spec.assume_shift, spec.idle, spec.matches),
+            (None, Duration::from_secs(5), AbrMatch::default())
+        );
     }
 
     #[test]

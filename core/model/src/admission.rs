@@ -1,6 +1,7 @@
 //! Specification of implicit admission, a part of the detector's.
 
 use crate::ExcessPolicy;
+use perhop_units::{Duration, Rate};
 use serde::{Deserialize, Serialize};
 
 /// Which admitted flow is dropped when there is too much.
@@ -27,7 +28,8 @@ pub enum AdmissionPolicy {
 #[serde(deny_unknown_fields)]
 pub struct AdmissionSpec {
     /// What admitted flows may carry together, bit/s at IP length.
-    pub cap: u64,
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    pub cap: Rate,
     /// A flow is accepted while less than this is carried; 1 … 99.
     #[serde(default = "ninety")]
     pub accept_pct: u8,
@@ -36,7 +38,8 @@ pub struct AdmissionSpec {
     pub drop_pct: u8,
     /// Measurement interval, ns.
     #[serde(default = "interval")]
-    pub interval: u64,
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    pub interval: Duration,
     /// Intervals in a measurement window: the estimate keeps a peak until the end of the next window at the latest.
     #[serde(default = "ten")]
     pub windows: u32,
@@ -48,13 +51,16 @@ pub struct AdmissionSpec {
     pub excess: ExcessPolicy,
     /// A flow silent for this long is forgotten, admitted or not, ns; at most the detector's `idle`.
     #[serde(default = "five_seconds")]
-    pub idle: u64,
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    pub idle: Duration,
     /// A refused or dropped flow is looked at again after this time, ns; none = not before it was silent for `idle`.
     #[serde(default)]
-    pub retry: Option<u64>,
+    #[cfg_attr(feature = "schema", schema(value_type = Option<u64>))]
+    pub retry: Option<Duration>,
     /// What a flow just admitted is taken to carry until it is measured, bit/s at IP length.
     #[serde(default = "a_call")]
-    pub new_flow: u64,
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    pub new_flow: Rate,
     /// Nothing new is accepted.
     #[serde(default)]
     pub locked: bool,
@@ -69,8 +75,8 @@ fn ninety() -> u8 {
 fn ninety_five() -> u8 {
     95
 }
-fn interval() -> u64 {
-    800_000_000
+fn interval() -> Duration {
+    Duration::from_millis(800)
 }
 fn ten() -> u32 {
     10
@@ -78,9 +84,9 @@ fn ten() -> u32 {
 fn demote() -> ExcessPolicy {
     ExcessPolicy::Demote
 }
-fn five_seconds() -> u64 {
-    5_000_000_000
+fn five_seconds() -> Duration {
+    Duration::from_secs(5)
 }
-fn a_call() -> u64 {
-    80_000
+fn a_call() -> Rate {
+    Rate::from_kbit(80)
 }

@@ -1,6 +1,7 @@
 //! What happened in a router, in order.
 
 use crate::{Key, Owner, TxnId};
+use perhop_units::Rate;
 use serde::{Deserialize, Serialize};
 
 /// One event.
@@ -72,7 +73,8 @@ pub enum EventKind {
         /// Port.
         port: String,
         /// bit/s.
-        rate: u64,
+        #[cfg_attr(feature = "schema", schema(value_type = u64))]
+        rate: Rate,
     },
     /// A real-time flow was recognised.
     FlowDetected {

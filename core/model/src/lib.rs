@@ -8,6 +8,7 @@
 mod abr;
 mod admission;
 mod event;
+mod given;
 mod object;
 mod queue;
 mod read;
@@ -20,9 +21,8 @@ mod transaction;
 pub use abr::{AbrFloor, AbrLatency, AbrMatch, AbrPolicySpec};
 pub use admission::{AdmissionPolicy, AdmissionSpec};
 pub use event::{Event, EventKind};
-pub use object::{
-    Credentials, Key, Kind, Name, NameError, Object, ObjectState, Owner, OwnerError, Role, Status,
-};
+pub use given::{Given, Object, Unreadable};
+pub use object::{Credentials, Key, Kind, Name, NameError, ObjectState, Owner, OwnerError, Role, Status};
 pub use queue::{Precedence, QueueKind, QueueSpec, WredAverage, WredPrecedence};
 pub use read::{CountersPage, CountersRow, OwnerDigest, StatePage, StateQuery};
 pub use reply::{ErrorItem, OpOutcome, OpResult, Outcome, Reply};
@@ -32,4 +32,4 @@ pub use spec::{
     MeterSpec, PortMode, PortRange, PortSpec, ProfileSpec, RouteKind, RouteSpec, SlaPolicy, SlaSpec, Spec,
 };
 pub use spec_error::{Expected, SpecError};
-pub use transaction::{Claim, MAX_OPS, Mode, Op, Transaction, TxnId, TxnIdError};
+pub use transaction::{Claim, MAX_OPS, Mode, Op, Put, Transaction, TxnId, TxnIdError};

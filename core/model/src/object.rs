@@ -1,4 +1,4 @@
-//! Objects: what a router is made of.
+//! Objects: what a router is made of, and how it reports them.
 
 use crate::Spec;
 use serde::{Deserialize, Serialize};
@@ -238,23 +238,6 @@ pub enum Status {
     Active,
     /// Deleted; sends what it holds, takes nothing more.
     Draining,
-}
-
-/// An object as a client writes it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
-pub struct Object {
-    /// Kind.
-    pub kind: Kind,
-    /// Name.
-    pub name: Name,
-    /// Specification, in the shape of its kind; see [`Spec`].
-    #[cfg_attr(feature = "schema", schema(value_type = Object))]
-    pub spec: serde_json::Value,
-    /// Soft state: expires after this many ms unless renewed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ttl_ms: Option<u64>,
 }
 
 /// An object as the router reports it: the effective canonical specification and its metadata.

@@ -1,6 +1,6 @@
 //! Queues of leaves: when they are full, and how they drop before that.
 
-use perhop_units::QueueLimit;
+use perhop_units::{Duration, QueueLimit};
 use serde::{Deserialize, Serialize};
 
 /// Kind of a queue.
@@ -48,10 +48,12 @@ pub enum QueueKind {
     Codel {
         /// Waiting time that is acceptable as a standing one, ns; 1 µs … 1 s.
         #[serde(default = "five_ms")]
-        target: u64,
+        #[cfg_attr(feature = "schema", schema(value_type = u64))]
+        target: Duration,
         /// Time in which the queue may come back below it, ns; `target` … 10 s.
         #[serde(default = "hundred_ms")]
-        interval: u64,
+        #[cfg_attr(feature = "schema", schema(value_type = u64))]
+        interval: Duration,
         /// Mark ECN-capable packets instead of dropping them.
         #[serde(default = "yes")]
         ecn: bool,
@@ -60,13 +62,16 @@ pub enum QueueKind {
     Pie {
         /// Waiting time to keep, ns; 1 µs … 1 s.
         #[serde(default = "fifteen_ms")]
-        target: u64,
+        #[cfg_attr(feature = "schema", schema(value_type = u64))]
+        target: Duration,
         /// Time between two updates of the probability, ns; 100 µs … 1 s.
         #[serde(default = "fifteen_ms")]
-        update: u64,
+        #[cfg_attr(feature = "schema", schema(value_type = u64))]
+        update: Duration,
         /// Time after a calm one in which nothing is dropped, ns; at most 60 s.
         #[serde(default = "hundred_fifty_ms")]
-        max_burst: u64,
+        #[cfg_attr(feature = "schema", schema(value_type = u64))]
+        max_burst: Duration,
         /// Weight of the distance from the target, in 1/16 Hz; 1 … 512.
         #[serde(default = "two")]
         alpha: u32,
@@ -93,7 +98,8 @@ pub enum QueueKind {
         decrease_ppm: u32,
         /// Least time between two changes, ns; 1 ms … 60 s.
         #[serde(default = "hundred_ms")]
-        freeze: u64,
+        #[cfg_attr(feature = "schema", schema(value_type = u64))]
+        freeze: Duration,
         /// Mark ECN-capable packets instead of dropping them.
         #[serde(default = "yes")]
         ecn: bool,
@@ -108,10 +114,12 @@ pub enum QueueKind {
         quantum: u32,
         /// As of `codel`, ns.
         #[serde(default = "five_ms")]
-        target: u64,
+        #[cfg_attr(feature = "schema", schema(value_type = u64))]
+        target: Duration,
         /// As of `codel`, ns.
         #[serde(default = "hundred_ms")]
-        interval: u64,
+        #[cfg_attr(feature = "schema", schema(value_type = u64))]
+        interval: Duration,
         /// Mark ECN-capable packets instead of dropping them.
         #[serde(default = "yes")]
         ecn: bool,
@@ -229,17 +237,17 @@ fn fifth_of_a_percent() -> u32 {
 fn ten_percent() -> u32 {
     100_000
 }
-fn five_ms() -> u64 {
-    5_000_000
+fn five_ms() -> Duration {
+    Duration::from_millis(5)
 }
-fn fifteen_ms() -> u64 {
-    15_000_000
+fn fifteen_ms() -> Duration {
+    Duration::from_millis(15)
 }
-fn hundred_ms() -> u64 {
-    100_000_000
+fn hundred_ms() -> Duration {
+    Duration::from_millis(100)
 }
-fn hundred_fifty_ms() -> u64 {
-    150_000_000
+fn hundred_fifty_ms() -> Duration {
+    Duration::from_millis(150)
 }
 
 /// Schemas of types that come from other crates.

@@ -1,5 +1,6 @@
 //! How a port shares its link between its classes.
 
+use perhop_units::{Duration, Rate};
 use serde::{Deserialize, Serialize};
 
 /// Who goes next on a port with classes.
@@ -62,9 +63,11 @@ impl Scheduler {
 #[serde(deny_unknown_fields)]
 pub struct FirstPiece {
     /// bit/s. Above the guarantee: less delay than that alone would give; below it: more.
-    pub rate: u64,
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    pub rate: Rate,
     /// For how long, ns; 1 µs … 60 s.
-    pub time: u64,
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    pub time: Duration,
 }
 
 /// How long packets of a class should wait, on a port that keeps waiting times.
@@ -77,7 +80,8 @@ pub struct DelayGoal {
     pub proportion: Option<u32>,
     /// At most, ns; 1 µs … 60 s.
     #[serde(default)]
-    pub bound: Option<u64>,
+    #[cfg_attr(feature = "schema", schema(value_type = Option<u64>))]
+    pub bound: Option<Duration>,
 }
 
 /// How much of a class should be lost, on a port with [`Scheduler::Jobs`].

@@ -8,7 +8,7 @@ use crate::{
     SpecError,
 };
 use ipnet::IpNet;
-use perhop_units::{Dscp, Share};
+use perhop_units::{Bytes, Dscp, Duration, Rate, Share};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
@@ -37,7 +37,8 @@ pub struct PortSpec {
     pub mode: PortMode,
     /// bit/s that the link carries, counting frame + `overhead`; 0 = as fast as the interface takes it.
     #[serde(default)]
-    pub rate: u64,
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    pub rate: Rate,
     /// Bytes a frame costs on the link beyond its Ethernet frame without FCS; −64 … 256.
     #[serde(default)]
     pub overhead: i32,
@@ -55,6 +56,29 @@ pub struct PortSpec {
     /// Whether other owners may refer to it.
     #[serde(default = "yes")]
     pub shared: bool,
+}
+
+impl PortSpec {
+    /// The interface of the port called `name`: of its own name unless it says another.
+    pub fn device_of<'a>(&'a self, name: &'a str) -> &'a str {
+        if self.device.is_empty() { name } else { &self.device }
+    }
+}
+
+impl Default for PortSpec {
+    /// What an object without any field says.
+    fn default() -> Self {
+        Self {
+            device: String::new(),
+            mode: PortMode::default(),
+            rate: Rate::ZERO,
+            overhead: 0,
+            trust_dscp: false,
+            queue: None,
+            scheduler: Scheduler::default(),
+            shared: yes(),
+        }
+    }
 }
 
 /// A class: node of a port's link-sharing tree.
@@ -87,14 +111,16 @@ pub struct ClassSpec {
     pub loss: Option<LossGoal>,
     /// Burst of the guarantee in bytes; 0 = two MTUs or 10 ms of the guarantee, whichever is more.
     #[serde(default)]
-    pub burst: u64,
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    pub burst: Bytes,
     /// Rate the class never exceeds; none = the port's rate. A share refers to the port's rate.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schema(value_type = Option<schema::Share>))]
     pub ceiling: Option<Share>,
     /// Burst of the ceiling in bytes; 0 = as for `burst`.
     #[serde(default)]
-    pub ceiling_burst: u64,
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    pub ceiling_burst: Bytes,
     /// Share of excess against its siblings, 1 … 1,000,000.
     #[serde(default = "one")]
     pub weight: u32,
@@ -130,18 +156,23 @@ pub enum MeterSpec {
     /// Green within (cir, cbs), red beyond.
     TokenBucket {
         /// bit/s.
-        cir: u64,
+        #[cfg_attr(feature = "schema", schema(value_type = u64))]
+        cir: Rate,
         /// Bytes.
-        cbs: u64,
+        #[cfg_attr(feature = "schema", schema(value_type = u64))]
+        cbs: Bytes,
     },
     /// RFC 2697.
     Srtcm {
         /// bit/s.
-        cir: u64,
+        #[cfg_attr(feature = "schema", schema(value_type = u64))]
+        cir: Rate,
         /// Bytes.
-        cbs: u64,
+        #[cfg_attr(feature = "schema", schema(value_type = u64))]
+        cbs: Bytes,
         /// Bytes.
-        ebs: u64,
+        #[cfg_attr(feature = "schema", schema(value_type = u64))]
+        ebs: Bytes,
         /// Colour-aware.
         #[serde(default)]
         aware: bool,
@@ -149,13 +180,17 @@ pub enum MeterSpec {
     /// RFC 2698.
     Trtcm {
         /// bit/s.
-        cir: u64,
+        #[cfg_attr(feature = "schema", schema(value_type = u64))]
+        cir: Rate,
         /// Bytes.
-        cbs: u64,
+        #[cfg_attr(feature = "schema", schema(value_type = u64))]
+        cbs: Bytes,
         /// bit/s, at least `cir`.
-        pir: u64,
+        #[cfg_attr(feature = "schema", schema(value_type = u64))]
+        pir: Rate,
         /// Bytes.
-        pbs: u64,
+        #[cfg_attr(feature = "schema", schema(value_type = u64))]
+        pbs: Bytes,
         /// Colour-aware.
         #[serde(default)]
         aware: bool,
@@ -163,12 +198,15 @@ pub enum MeterSpec {
     /// RFC 2859: colours by chance, by how much the average rate is above each of two.
     Tswtcm {
         /// Up to here all is green, bit/s.
-        cir: u64,
+        #[cfg_attr(feature = "schema", schema(value_type = u64))]
+        cir: Rate,
         /// Up to here none is red, bit/s; at least `cir`.
-        pir: u64,
+        #[cfg_attr(feature = "schema", schema(value_type = u64))]
+        pir: Rate,
         /// How far back the average looks, ns; 1 ms … 60 s.
         #[serde(default = "one_second")]
-        window: u64,
+        #[cfg_attr(feature = "schema", schema(value_type = u64))]
+        window: Duration,
     },
 }
 
@@ -283,7 +321,7 @@ pub struct FilterMatch {
 }
 
 /// A filter: rule bound to a class, contract or profile. First match by (tier, priority, name).
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FilterSpec {
@@ -338,10 +376,12 @@ pub struct SlaSpec {
     #[cfg_attr(feature = "schema", schema(value_type = Vec<String>))]
     pub prefixes: Vec<IpNet>,
     /// bit/s at IP length.
-    pub rate: u64,
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    pub rate: Rate,
     /// Bytes; 0 = two MTUs or 20 ms of the rate, whichever is more.
     #[serde(default)]
-    pub burst: u64,
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    pub burst: Bytes,
     /// Code point written into classified packets; none = unchanged.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schema(value_type = Option<u8>))]
@@ -437,10 +477,12 @@ pub struct DetectorSpec {
     pub regular: Option<u32>,
     /// Within this time, ns; 1 s when absent.
     #[serde(default = "one_second")]
-    pub within: u64,
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    pub within: Duration,
     /// A recognised flow is forgotten after this silence, ns.
     #[serde(default = "thirty_seconds")]
-    pub idle: u64,
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    pub idle: Duration,
     /// Whether RTP is also looked for behind headers of unknown kind, at offsets of 1 … 36 bytes.
     #[serde(default = "yes")]
     pub wrapped: bool,
@@ -463,7 +505,8 @@ pub struct DetectorSpec {
     /// Rate at which recognised flows together are policed, bit/s at frame length; none = the smallest ceiling (else
     /// guarantee) of the class on any port.
     #[serde(default)]
-    pub rate: Option<u64>,
+    #[cfg_attr(feature = "schema", schema(value_type = Option<u64>))]
+    pub rate: Option<Rate>,
     /// Beyond that rate.
     #[serde(default)]
     pub excess: ExcessPolicy,
@@ -476,7 +519,8 @@ pub struct DetectorSpec {
     /// Rate at which each recognised flow is policed, bit/s at IP length; 0 = not at all. What is beyond goes to the
     /// default class, whatever `excess` says: a flow that was recognised wrongly costs no more than a call.
     #[serde(default = "four_mbit")]
-    pub flow_rate: u64,
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    pub flow_rate: Rate,
     /// Admission of recognised flows; none = all are admitted.
     #[serde(default)]
     pub admission: Option<AdmissionSpec>,
@@ -491,10 +535,12 @@ pub struct AllocationSpec {
     pub class: Name,
     /// Replaces the guarantee, bit/s.
     #[serde(default)]
-    pub guarantee: Option<u64>,
+    #[cfg_attr(feature = "schema", schema(value_type = Option<u64>))]
+    pub guarantee: Option<Rate>,
     /// Replaces the ceiling, bit/s.
     #[serde(default)]
-    pub ceiling: Option<u64>,
+    #[cfg_attr(feature = "schema", schema(value_type = Option<u64>))]
+    pub ceiling: Option<Rate>,
     /// Whether other owners may refer to it.
     #[serde(default)]
     pub shared: bool,
@@ -522,8 +568,8 @@ impl Spec {
     ///
     /// # Errors
     /// The first thing wrong with the value.
-    pub fn from_value(kind: Kind, value: serde_json::Value) -> Result<Self, SpecError> {
-        fn read<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> Result<T, SpecError> {
+    pub fn from_value(kind: Kind, value: &serde_json::Value) -> Result<Self, SpecError> {
+        fn read<T: serde::de::DeserializeOwned>(value: &serde_json::Value) -> Result<T, SpecError> {
             serde_path_to_error::deserialize(value)
                 .map_err(|e| SpecError::new(e.path().to_string(), &e.inner().to_string()))
         }
@@ -585,7 +631,7 @@ fn yes() -> bool {
     true
 }
 fn no_share() -> Share {
-    Share::Rate(0)
+    Share::Rate(Rate::ZERO)
 }
 fn one() -> u32 {
     1
@@ -605,14 +651,14 @@ fn two_hundred() -> u32 {
 fn last_tier() -> u8 {
     15
 }
-fn four_mbit() -> u64 {
-    4_000_000
+fn four_mbit() -> Rate {
+    Rate::from_mbit(4)
 }
-fn one_second() -> u64 {
-    1_000_000_000
+fn one_second() -> Duration {
+    Duration::from_secs(1)
 }
-fn thirty_seconds() -> u64 {
-    30_000_000_000
+fn thirty_seconds() -> Duration {
+    Duration::from_secs(30)
 }
 fn drop_action() -> ColorAction {
     ColorAction::Drop

@@ -108,8 +108,8 @@ mod tests {
     #[test]
     fn what_is_wrong_with_a_specification_says_what_is_allowed() {
         let wrong = |kind, given: &str| {
-            let value = serde_json::from_str(given).expect("it is JSON");
-            let error = Spec::from_value(kind, value).expect_err("it is wrong");
+            let value: serde_json::Value = serde_json::from_str(given).expect("it is JSON");
+            let error = Spec::from_value(kind, &value).expect_err("it is wrong");
             (error.code, error.path.clone(), error.allowed())
         };
         let (code, _, allowed) = wrong(Kind::Allocation, r#"{"class":"a","ceil":1}"#);
@@ -132,24 +132,24 @@ mod tests {
     #[test]
     fn an_error_is_one_sentence() {
         let value = serde_json::json!({ "mode": "router" });
-        let error = Spec::from_value(Kind::Port, value).expect_err("it is wrong");
+        let error = Spec::from_value(Kind::Port, &value).expect_err("it is wrong");
         assert_eq!(error.to_string(), "mode: unknown variant `router`, expected `route` or `bridge`");
         assert_eq!(error.to_string(), format!("mode: {}", error.message()));
         let value = serde_json::json!({ "rate": "fast, expected slow" });
-        let error = Spec::from_value(Kind::Port, value).expect_err("it is wrong");
+        let error = Spec::from_value(Kind::Port, &value).expect_err("it is wrong");
         assert_eq!(error.given, "invalid type: string \"fast, expected slow\"");
-        let error = Spec::from_value(Kind::Allocation, serde_json::json!({})).expect_err("it is wrong");
+        let error = Spec::from_value(Kind::Allocation, &serde_json::json!({})).expect_err("it is wrong");
         assert_eq!(error.to_string(), ".: missing field `class`");
         // A message of our own keeps all of it, whatever it quotes.
         let value = serde_json::json!({ "class": "a, expected `b` now" });
-        let error = Spec::from_value(Kind::Allocation, value).expect_err("it is wrong");
+        let error = Spec::from_value(Kind::Allocation, &value).expect_err("it is wrong");
         assert!(
             error.given.contains("a, expected `b` now") && error.given.contains("is not a name"),
             "{error}"
         );
         assert_eq!(error.expected, None);
         let value = serde_json::json!({ "mode": "x`, expected `y` or `z" });
-        let error = Spec::from_value(Kind::Port, value).expect_err("it is wrong");
+        let error = Spec::from_value(Kind::Port, &value).expect_err("it is wrong");
         let names = ["route", "bridge"].map(str::to_owned).to_vec();
         assert_eq!(error.expected, Some(Expected::Names(names)), "{error}");
     }

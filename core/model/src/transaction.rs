@@ -1,6 +1,6 @@
 //! Transactions: the one way to change a router.
 
-use crate::{Key, Kind, Name, Object, Owner};
+use crate::{Given, Key, Kind, Name, Object, Owner};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -116,27 +116,65 @@ impl Transaction {
     }
 }
 
+/// An object, and what is there in its place.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "WrittenPut")]
+pub struct Put {
+    /// What is to be there.
+    #[serde(flatten)]
+    pub given: Given,
+    /// Refuse unless the object has this version (0: must not exist).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub if_version: Option<u64>,
+}
+
+/// The same on the wire.
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "schema", schema(as = Put))]
+#[serde(deny_unknown_fields)]
+struct WrittenPut {
+    /// Kind.
+    kind: Kind,
+    /// Name.
+    name: Name,
+    /// Specification in the shape of the kind.
+    #[cfg_attr(feature = "schema", schema(value_type = Object))]
+    spec: serde_json::Value,
+    /// Refuse unless the object has this version (0: must not exist).
+    #[serde(default)]
+    if_version: Option<u64>,
+    /// Soft state.
+    #[serde(default)]
+    ttl_ms: Option<u64>,
+}
+
+impl From<WrittenPut> for Put {
+    fn from(WrittenPut { kind, name, spec, if_version, ttl_ms }: WrittenPut) -> Self {
+        Self { given: Given::read(kind, name, spec, ttl_ms), if_version }
+    }
+}
+
+impl Op {
+    /// Puts an object, whatever is there.
+    pub fn put(object: impl Into<Given>) -> Self {
+        Self::Put(Put { given: object.into(), if_version: None })
+    }
+
+    /// The owner's objects of these kinds become these.
+    pub fn replace_owned(kinds: &[Kind], objects: Vec<Object>) -> Self {
+        Self::ReplaceOwned { kinds: kinds.to_vec(), objects: objects.into_iter().map(Given::from).collect() }
+    }
+}
+
 /// One operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
+#[allow(clippy::large_enum_variant, reason = "nearly all are puts")]
 pub enum Op {
     /// Creates, or replaces in place; an equal specification is `unchanged`.
-    Put {
-        /// Kind.
-        kind: Kind,
-        /// Name.
-        name: Name,
-        /// Specification in the shape of the kind.
-        #[cfg_attr(feature = "schema", schema(value_type = Object))]
-        spec: serde_json::Value,
-        /// Refuse unless the object has this version (0: must not exist).
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        if_version: Option<u64>,
-        /// Soft state.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        ttl_ms: Option<u64>,
-    },
+    Put(Put),
     /// Changes the fields given (a JSON merge patch, RFC 7396); the object must exist.
     Patch {
         /// Kind.
@@ -168,7 +206,7 @@ pub enum Op {
         /// Kinds concerned.
         kinds: Vec<Kind>,
         /// The whole set.
-        objects: Vec<Object>,
+        objects: Vec<Given>,
     },
     /// Replaces the packet graph; state moves by element name, type and version.
     ReplaceGraph {
@@ -191,4 +229,25 @@ pub enum Op {
         /// Which.
         txn_id: TxnId,
     },
+}
+
+#[cfg(feature = "schema")]
+mod schema {
+    use super::{Put, WrittenPut};
+    use utoipa::openapi::{RefOr, Schema};
+    use utoipa::{PartialSchema, ToSchema};
+
+    impl PartialSchema for Put {
+        fn schema() -> RefOr<Schema> {
+            WrittenPut::schema()
+        }
+    }
+    impl ToSchema for Put {
+        fn name() -> std::borrow::Cow<'static, str> {
+            WrittenPut::name()
+        }
+        fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+            WrittenPut::schemas(schemas);
+        }
+    }
 }

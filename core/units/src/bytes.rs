@@ -23,3 +23,9 @@ impl Bytes {
         Self(self.0.saturating_sub(o.0))
     }
 }
+
+impl From<Bytes> for u64 {
+    fn from(bytes: Bytes) -> u64 {
+        bytes.0
+    }
+}

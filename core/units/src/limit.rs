@@ -20,8 +20,8 @@ pub enum QueueLimit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Share {
-    /// bit/s.
-    Rate(u64),
+    /// The rate itself.
+    Rate(Rate),
     /// Parts per million of the enclosing rate, 0 … 1 000 000.
     Ppm(u32),
 }
@@ -40,13 +40,13 @@ impl QueueLimit {
 impl Share {
     /// Whether it is nothing of whatever encloses it.
     pub const fn is_zero(self) -> bool {
-        matches!(self, Self::Rate(0) | Self::Ppm(0))
+        matches!(self, Self::Rate(Rate::ZERO) | Self::Ppm(0))
     }
 
     /// The absolute rate inside an enclosing rate, rounded down.
     pub fn of(self, whole: Rate) -> Rate {
         match self {
-            Self::Rate(r) => Rate(r),
+            Self::Rate(r) => r,
             Self::Ppm(p) => Rate((whole.0 as u128 * p as u128 / 1_000_000) as u64),
         }
     }

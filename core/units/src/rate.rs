@@ -11,6 +11,8 @@ pub struct Rate(pub u64);
 impl Rate {
     /// Nothing passes.
     pub const ZERO: Self = Self(0);
+    /// The highest that a file, an object or an element may name, 1 Tbit/s: the shortest frame still takes a part of a ns.
+    pub const MOST: Self = Self(1_000_000_000_000);
 
     /// `n` bit/s.
     pub const fn from_bits_per_sec(n: u64) -> Self {
@@ -66,6 +68,12 @@ impl Rate {
     pub const fn bytes_in(self, dt: Duration) -> Bytes {
         let bytes = self.0 as u128 * dt.0 as u128 / 8_000_000_000;
         if bytes > u64::MAX as u128 { Bytes(u64::MAX) } else { Bytes(bytes as u64) }
+    }
+}
+
+impl From<Rate> for u64 {
+    fn from(rate: Rate) -> u64 {
+        rate.0
     }
 }
 
@@ -140,7 +148,7 @@ mod tests {
             prop_assert_eq!(u128::from(of(a).0), u128::from(whole) * u128::from(a) / 1_000_000);
             prop_assert!(of(a).saturating_add(of(1_000_000 - a)) <= Rate(whole));
             prop_assert_eq!(of(1_000_000), Rate(whole));
-            prop_assert_eq!(Share::Rate(7).of(Rate(whole)), Rate(7));
+            prop_assert_eq!(Share::Rate(Rate(7)).of(Rate(whole)), Rate(7));
         }
 
         #[test]

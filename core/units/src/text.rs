@@ -363,7 +363,7 @@ impl FromStr for Share {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (number, unit) = PERCENT.split(text)?;
         if let Some(factor) = RATE.factor(unit) {
-            return RATE.scale(text, number, factor, u64::MAX).map(Self::Rate);
+            return RATE.scale(text, number, factor, u64::MAX).map(|rate| Self::Rate(Rate(rate)));
         }
         let factor = PERCENT.factor(unit).ok_or_else(|| PERCENT.unit_error(text, unit))?;
         PERCENT.scale(text, number, factor, 1_000_000).map(|ppm| Self::Ppm(ppm as u32))
@@ -373,7 +373,7 @@ impl FromStr for Share {
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&match *self {
-            Self::Rate(rate) => print_rate(rate),
+            Self::Rate(rate) => print_rate(rate.0),
             Self::Ppm(ppm) => {
                 format!("{} %", with_fraction(u64::from(ppm / 10_000), u128::from(ppm % 10_000), 4))
             }
@@ -436,7 +436,7 @@ mod tests {
         assert_eq!(parse::<QueueLimit>("4294967296 packets"), Err(UnitErrorKind::OutOfRange(PACKETS.range)));
         assert_eq!(parse("40 %"), Ok(Share::Ppm(400_000)));
         assert_eq!(parse("33.3333%"), Ok(Share::Ppm(333_333)));
-        assert_eq!(parse("2 Mbit/s"), Ok(Share::Rate(2_000_000)));
+        assert_eq!(parse("2 Mbit/s"), Ok(Share::Rate(Rate(2_000_000))));
         assert_eq!(parse::<Share>("100.0001 %"), Err(UnitErrorKind::OutOfRange(PERCENT.range)));
         assert_eq!(parse::<Share>("0.00001 %"), Err(UnitErrorKind::NotWhole(PERCENT.base)));
         assert_eq!(parse("Yellow"), Ok(Color::Yellow));
@@ -556,7 +556,7 @@ mod tests {
                 // Zero has no unit of its own to tell the kinds apart but its base unit, which is printed.
                 prop_assert_eq!(limit.to_string().parse(), Ok(limit));
             }
-            for share in [Share::Rate(v), Share::Ppm((v % 1_000_001) as u32)] {
+            for share in [Share::Rate(Rate(v)), Share::Ppm((v % 1_000_001) as u32)] {
                 prop_assert_eq!(share.to_string().parse(), Ok(share));
             }
             prop_assert_eq!(Probability(v as u32).to_string().parse(), Ok(Probability(v as u32)));

@@ -12,6 +12,13 @@ pub struct Instant(pub u64);
 #[serde(transparent)]
 pub struct Duration(pub u64);
 
+impl From<Duration> for u64 {
+    /// Whole ns.
+    fn from(duration: Duration) -> u64 {
+        duration.0
+    }
+}
+
 impl Instant {
     /// The start of the clock.
     pub const ZERO: Self = Self(0);

@@ -102,7 +102,7 @@ impl HostFile {
 
 fn general(root: &mut TableReader<'_>) -> (Option<Rate>, u32) {
     let Some(mut table) = root.table("host") else { return (None, DEFAULT_CONNECTIONS) };
-    let rate = table.value_in("rate", Rate::from_kbit(1)..=Rate::from_mbit(1_000_000)).map(|r| r.value);
+    let rate = table.value_in("rate", Rate::from_kbit(1)..=Rate::MOST).map(|r| r.value);
     let connections = table.integer("max_connections", 16..=4_194_304);
     table.finish();
     (rate, connections.map_or(DEFAULT_CONNECTIONS, |n| n.value as u32))

@@ -21,7 +21,7 @@ mod value;
 pub use settings::{LogFormat, LogLevel, LogSettings, PortIo, RouterSettings, Waiting};
 
 use perhop_config::{Diagnostic, Diagnostics, Document, Location, Position, Severity};
-use perhop_model::{ErrorItem, Key, Kind, Name, Object, Spec};
+use perhop_model::{ClassSpec, ErrorItem, Key, Kind, Name, Object, Spec};
 use perhop_units::Rate;
 use std::collections::BTreeMap;
 
@@ -93,9 +93,9 @@ impl RouterFile {
         let log = settings::log(&mut root);
         let mut declared = read::all(&mut root, &router);
         root.finish();
-        for port in declared.ports.iter_mut().filter(|port| port.spec.rate == 0) {
+        for port in declared.ports.iter_mut().filter(|port| port.spec.rate == Rate(0)) {
             if let Some(link) = link(port.name.as_str()) {
-                port.spec.rate = link.rate.0;
+                port.spec.rate = link.rate;
                 if port.spec.overhead == 0 {
                     port.spec.overhead = link.overhead;
                 }
@@ -108,6 +108,14 @@ impl RouterFile {
         let tun_ports = std::mem::take(&mut declared.tun_ports);
         let (objects, places) = declared.into_objects();
         (Some(Self { router, log, objects, tun_ports, document, places }), diagnostics)
+    }
+
+    /// Its classes, in its order.
+    pub fn classes(&self) -> impl Iterator<Item = (&Name, &ClassSpec)> {
+        self.objects.iter().filter_map(|object| match &object.spec {
+            Spec::Class(class) => Some((&object.name, class)),
+            _ => None,
+        })
     }
 
     /// Where an object, or a field of it (`queue.limit`), is written; the object's table for a default.
@@ -173,11 +181,9 @@ impl read::Declarations {
         let mut objects = Vec::new();
         let mut places = BTreeMap::new();
         let mut add = |name: Name, at: Location, spec: Spec| {
-            let kind = spec.kind();
-            places.insert(Key { kind, name: name.clone() }, at);
-            let spec =
-                serde_json::to_value(spec).expect("a specification has string keys and finite numbers");
-            objects.push(Object { kind, name, spec, ttl_ms: None });
+            let object = Object::new(name, spec);
+            places.insert(object.key(), at);
+            objects.push(object);
         };
         self.ports.into_iter().for_each(|d| add(d.name, d.at, Spec::Port(d.spec)));
         self.classes.into_iter().for_each(|d| add(d.name, d.at, Spec::Class(d.spec)));

@@ -427,11 +427,7 @@ pub(crate) const FILE: Credentials = Credentials { role: Role::Write, owner: Som
 
 /// Makes what owner `file` has exactly these objects.
 pub(crate) fn file_transaction(objects: Vec<perhop_model::Object>) -> Transaction {
-    Transaction::new(
-        new_txn_id(),
-        Owner::File,
-        vec![Op::ReplaceOwned { kinds: RouterFile::KINDS.to_vec(), objects }],
-    )
+    Transaction::new(new_txn_id(), Owner::File, vec![Op::replace_owned(&RouterFile::KINDS, objects)])
 }
 
 /// Different for every call on this machine: clock, process, counter.

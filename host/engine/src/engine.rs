@@ -29,7 +29,7 @@ use perhop_graph::router::{
     Balancer, EdgeOptions, EdgePort, MAX_WORKERS, Member, Placement, RouterPlanner, edge_graph, registry,
 };
 use perhop_io::{DevicePort, TunPort, clock};
-use perhop_model::{Kind, Object, Outcome, PortMode, PortSpec};
+use perhop_model::{Object, Outcome, PortMode};
 use perhop_netlink::{Namespace, Netlink};
 use perhop_packet::{Pool, PortId};
 use perhop_routerfile::{PortIo, RouterFile, RouterSettings, Waiting};
@@ -190,12 +190,7 @@ pub struct Engine {
 
 /// The ports among the objects, in order.
 fn ports_of(objects: &[Object]) -> Result<Vec<EdgePort>, EngineError> {
-    let mut ports = Vec::new();
-    for object in objects.iter().filter(|o| o.kind == Kind::Port) {
-        let spec: PortSpec = serde_json::from_value(object.spec.clone())
-            .map_err(|e| EngineError::Objects(vec![format!("port/{}: {e}", object.name)]))?;
-        ports.push(EdgePort { name: object.name.to_string(), spec });
-    }
+    let ports = EdgePort::of_objects(objects);
     if ports.is_empty() || ports.len() > MAX_PORTS {
         return Err(EngineError::PortCount { given: ports.len(), most: MAX_PORTS });
     }
@@ -235,8 +230,7 @@ fn tun_ports(
 }
 
 fn device_of(port: &EdgePort) -> Device {
-    let device = if port.spec.device.is_empty() { &port.name } else { &port.spec.device };
-    Device { port: port.name.clone(), device: device.clone() }
+    Device { port: port.name.clone(), device: port.device().to_owned() }
 }
 
 impl Engine {

@@ -341,9 +341,8 @@ fn own_ports(control: &Control<RouterPlanner>, rows: &mut [Row]) {
         identify(control, Kind::Port, &name, row);
         let key = Key { kind: Kind::Port, name };
         if let Some(Spec::Port(spec)) = control.objects().get(&key).map(|e| &*e.spec) {
-            let device = if spec.device.is_empty() { row.name.clone() } else { spec.device.clone() };
-            row.facts.insert("device".into(), device);
-            row.counters.insert("rate_bps".into(), spec.rate);
+            row.facts.insert("device".into(), spec.device_of(&row.name).to_owned());
+            row.counters.insert("rate_bps".into(), spec.rate.0);
         }
     }
 }
@@ -375,9 +374,9 @@ fn class_rows(control: &Control<RouterPlanner>, raw: &Raw, ports: &[String], row
             }
             if let Some(allocation) = allocations.get(name) {
                 // What was allocated may be more than the port has now: in force is what the tree has.
-                let has = |bound: usize, given: Option<u64>| {
+                let has = |bound: usize, given: Option<Rate>| {
                     let enforced = c.bounds[bound].filter(|_| !c.draining);
-                    given.map(|given| enforced.unwrap_or(Rate(given)))
+                    given.map(|given| enforced.unwrap_or(given))
                 };
                 let rates = [
                     ("allocated", has(0, allocation.guarantee)),

@@ -21,7 +21,7 @@ use perhop_io::EarlyDrop;
 use perhop_io::pcap::CaptureReader;
 use perhop_io::{AfPacket, AfPacketConfig, Outgoing};
 use perhop_model::{
-    Credentials, EventKind, Kind, Name, Op, Outcome, Owner, Reply, StateQuery, Status, Transaction,
+    Credentials, EventKind, Given, Kind, Name, Op, Outcome, Owner, Reply, StateQuery, Status, Transaction,
 };
 use perhop_netlink::sysctl::{self, IpVersion};
 use perhop_netlink::{Namespace, Netlink};
@@ -470,7 +470,7 @@ fn commit(handle: &Handle, owner: Owner, op: Op) -> std::sync::Arc<Reply> {
 /// A class of an owner that is not the file.
 fn put_class(handle: &Handle, class: &str) {
     let spec = serde_json::json!({"port": "p1", "guarantee": {"rate": 1_000_000}});
-    let op = Op::Put { kind: Kind::Class, name: name(class), spec, if_version: None, ttl_ms: None };
+    let op = Op::put(Given::read(Kind::Class, name(class), spec, None));
     commit(handle, Owner::Cli, op);
 }
 
@@ -514,7 +514,7 @@ const FILTERS: usize = 750;
 fn filter_of_nobody(n: usize) -> Op {
     let matches = serde_json::json!({"dst": format!("192.0.{}.{}/32", n / 250, n % 250), "protocol": 17});
     let spec = serde_json::json!({"match": matches, "priority": n, "class": "best"});
-    Op::Put { kind: Kind::Filter, name: name(&format!("f{n}")), spec, if_version: None, ttl_ms: None }
+    Op::put(Given::read(Kind::Filter, name(&format!("f{n}")), spec, None))
 }
 
 /// Four streams of 128 B at 500 kbit/s, as where this was first measured. How late packets are is told and not judged:
@@ -599,7 +599,7 @@ fn a_replaced_file_keeps_what_others_own() {
     put_class(&handle, "p1/guest");
     let before = names_of(&handle, Owner::File);
     let objects = w.config_of("reload", &CLASSES.replace("\"best\"", "\"rest\"")).objects;
-    let op = Op::ReplaceOwned { kinds: RouterFile::KINDS.to_vec(), objects };
+    let op = Op::replace_owned(&RouterFile::KINDS, objects);
     let replace = transaction(&handle, Owner::File, vec![op]);
     let reply = handle.submit_blocking(Credentials::ADMIN, replace).unwrap();
     assert_eq!(reply.outcome, Outcome::Committed, "{reply:?}");

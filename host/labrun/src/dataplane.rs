@@ -9,7 +9,7 @@ use perhop_engine::{
     Emulator, EmulatorConfig, EmulatorReport, Engine, EngineConfig, EngineError, Handle, Recording, Report,
     StopReport,
 };
-use perhop_model::{ClassSpec, EventKind, Kind, Object};
+use perhop_model::{EventKind, Object, Spec};
 use perhop_routerfile::RouterFile;
 use perhop_units::{Duration, Instant, QueueLimit, Rate};
 use std::collections::BTreeMap;
@@ -56,12 +56,10 @@ impl RouterKind {
 /// Full-size frames that fit into all queues of the edge's file together at this rate: the buffers of the plain FIFO.
 pub(crate) fn edge_queue_frames(rate: Rate) -> u64 {
     let (file, _) = RouterFile::read("edge.toml", EDGE);
-    let objects = file.map(|f| f.objects).unwrap_or_default();
-    let bytes: u64 = objects
+    let bytes: u64 = file
         .iter()
-        .filter(|object| object.kind == Kind::Class)
-        .filter_map(|object| serde_json::from_value::<ClassSpec>(object.spec.clone()).ok())
-        .map(|class| match class.queue.limit {
+        .flat_map(RouterFile::classes)
+        .map(|(_, class)| match class.queue.limit {
             QueueLimit::Packets(n) => u64::from(n) * FULL_FRAME,
             // A class's queue in time is filled at its guarantee.
             limit => limit.in_bytes(class.guarantee.of(rate)).map_or(0, |b| b.get()),
@@ -180,8 +178,10 @@ fn objects(kind: RouterKind, options: &DemoOptions) -> Result<Vec<Object>, LabEr
     };
     let mut objects = file.objects;
     for object in &mut objects {
-        if object.kind == Kind::Port && object.name.as_str() == WAN {
-            object.spec["rate"] = shaped(options.rate).bits_per_sec().into();
+        if let Spec::Port(port) = &mut object.spec
+            && object.name.as_str() == WAN
+        {
+            port.rate = shaped(options.rate);
         }
     }
     Ok(objects)
@@ -252,7 +252,8 @@ mod tests {
         for kind in [RouterKind::Fifo, RouterKind::Perhop] {
             let objects = objects(kind, &options).expect("both files are right");
             let port = objects.iter().find(|o| o.name.as_str() == WAN).expect("a wan port");
-            assert_eq!(port.spec["rate"], 9_900_000, "{kind:?}");
+            let Spec::Port(port) = &port.spec else { panic!("{port:?}") };
+            assert_eq!(port.rate, Rate(9_900_000), "{kind:?}");
         }
     }
 

@@ -2,10 +2,9 @@
 
 use crate::model::{LinkIndex, NodeIndex, RouterChange, RouterConfig, Scenario};
 use perhop_config::Diagnostics;
-use perhop_model::{Kind, Name, NameError, Object};
+use perhop_model::{Kind, Name, NameError, Object, PortSpec, Spec};
 use perhop_routerfile::{LinkOfPort, RouterFile};
 use perhop_units::Rate;
-use serde_json::json;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use thiserror::Error;
@@ -62,8 +61,7 @@ impl RouterObjects {
 /// Whether a router admits recognised flows one by one: its file has `[detector.admission]`. O(size of the file).
 pub(crate) fn has_admission(config: &RouterConfig) -> bool {
     let (file, _) = RouterFile::read(&config.origin, &config.text);
-    let admits =
-        |o: &Object| o.kind == Kind::Detector && o.spec.get("admission").is_some_and(|a| !a.is_null());
+    let admits = |o: &Object| matches!(&o.spec, Spec::Detector(d) if d.admission.is_some());
     file.is_some_and(|file| file.objects.iter().any(admits))
 }
 
@@ -140,7 +138,7 @@ impl RouterOnLinks {
         };
         self.add_missing_ports(&mut file)?;
         let (mut ports, mut follows) = (Vec::new(), Vec::new());
-        for object in file.objects.iter().filter(|o| o.kind == Kind::Port) {
+        for object in file.objects.iter().filter(|o| o.kind() == Kind::Port) {
             let Some(at) = self.link(object.name.as_str()) else {
                 return Err(RouterObjectsError::NoLink { port: object.name.to_string() });
             };
@@ -201,18 +199,19 @@ impl RouterOnLinks {
 
     /// A port without rate and classes for every link that the file does not name, behind those it names.
     fn add_missing_ports(&self, file: &mut RouterFile) -> Result<(), RouterObjectsError> {
-        let mode = file.objects.iter().find(|o| o.kind == Kind::Port).map(|o| o.spec["mode"].clone());
+        let modes = file.objects.iter().find_map(|o| match &o.spec {
+            Spec::Port(port) => Some(port.mode),
+            _ => None,
+        });
+        let mode = modes.unwrap_or_default();
         let mut missing = Vec::new();
         for LinkAtNode { name, .. } in &self.links {
-            if !file.objects.iter().any(|o| o.kind == Kind::Port && o.name.as_str() == name) {
-                let mut spec = json!({});
-                if let Some(mode) = mode.clone().filter(|m| !m.is_null()) {
-                    spec["mode"] = mode;
-                }
-                missing.push(Object { kind: Kind::Port, name: Name::new(name)?, spec, ttl_ms: None });
+            if !file.objects.iter().any(|o| o.kind() == Kind::Port && o.name.as_str() == name) {
+                let spec = Spec::Port(PortSpec { mode, ..PortSpec::default() });
+                missing.push(Object::new(Name::new(name)?, spec));
             }
         }
-        let at = file.objects.iter().position(|o| o.kind != Kind::Port).unwrap_or(file.objects.len());
+        let at = file.objects.iter().position(|o| o.kind() != Kind::Port).unwrap_or(file.objects.len());
         file.objects.splice(at..at, missing);
         Ok(())
     }

@@ -10,7 +10,7 @@ use perhop_elements::route::{
 };
 use perhop_graph::router::{EdgeOptions, EdgePort, VirtualRouter};
 use perhop_measure::AdmissionRecord;
-use perhop_model::{Credentials, Object, Op, Outcome, Owner, Spec, Transaction, TxnId};
+use perhop_model::{Credentials, Object, Op, Outcome, Owner, Transaction, TxnId};
 use perhop_packet::{Packet, Pool, PortId};
 use perhop_routerfile::RouterFile;
 use perhop_scenario::{
@@ -61,7 +61,7 @@ impl RouterNode {
         };
         let links = RouterOnLinks::new(scenario, node, config);
         let RouterObjects { file, ports, .. } = links.objects().map_err(|e| of_objects(name(), e))?;
-        let edge = edge_ports(&file.objects);
+        let edge = EdgePort::of_objects(&file.objects);
         let connections = file.router.max_flows.min(1 << 20);
         let options = EdgeOptions::exact(connections)
             .with_abr(file.router.abr_connections().min(connections))
@@ -129,7 +129,7 @@ impl RouterNode {
         self.transactions += 1;
         let mut txn_id = [0; 16];
         txn_id[8..].copy_from_slice(&self.transactions.to_be_bytes());
-        let ops = vec![Op::ReplaceOwned { kinds: RouterFile::KINDS.to_vec(), objects }];
+        let ops = vec![Op::replace_owned(&RouterFile::KINDS, objects)];
         let transaction = Transaction::new(TxnId(txn_id), Owner::File, ops);
         match self.router.submit(Credentials::ADMIN, transaction) {
             Some(reply) if reply.outcome == Outcome::Committed => Ok(()),
@@ -264,12 +264,4 @@ fn of_objects(node: String, error: RouterObjectsError) -> SimError {
         RouterObjectsError::File { diagnostics } => SimError::RouterFile { node, diagnostics },
         other => SimError::Router { node, why: other.to_string() },
     }
-}
-
-fn edge_ports(objects: &[Object]) -> Vec<EdgePort> {
-    let port = |o: &Object| match Spec::from_value(o.kind, o.spec.clone()) {
-        Ok(Spec::Port(spec)) => Some(EdgePort { name: o.name.to_string(), spec }),
-        _ => None,
-    };
-    objects.iter().filter_map(port).collect()
 }

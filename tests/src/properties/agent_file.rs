@@ -4,10 +4,11 @@ use perhop_agent::{Agent, AgentFile, ClassReading, Input, Output, Readings};
 use perhop_allocate::SplitMix64;
 use perhop_allocate::broker::EmulatedBroker;
 use perhop_model::{
-    ErrorItem, Kind, Name, ObjectState, Op, Outcome, Owner, Reply, Spec, Status, Transaction, TxnId,
+    ErrorItem, Given, Kind, Name, Object, ObjectState, Op, Outcome, Owner, Reply, Spec, Status, Transaction,
+    TxnId,
 };
 use perhop_reason::Code;
-use perhop_units::{Duration, Instant, Rate};
+use perhop_units::{Duration, Instant};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde_json::json;
@@ -109,7 +110,7 @@ impl<'a> Driven<'a> {
             version: 1,
             status: Status::Active,
             expires_at_ns: None,
-            spec: Spec::from_value(Kind::Class, json!({ "port": "wan" })).expect("a class"),
+            spec: Spec::from_value(Kind::Class, &json!({ "port": "wan" })).expect("a class"),
         };
         known.map(|class| state(&class.class)).collect()
     }
@@ -159,13 +160,13 @@ impl<'a> Driven<'a> {
 
     /// What is asked for is in the range of the class.
     fn judge(&self, op: &Op) {
-        let Op::Put { kind: Kind::Allocation, spec, .. } = op else { return };
-        let Ok(Spec::Allocation(asked)) = Spec::from_value(Kind::Allocation, spec.clone()) else {
-            panic!("not an allocation: {spec}");
+        let Op::Put(put) = op else { return };
+        let Given::Object(Object { spec: Spec::Allocation(asked), .. }) = &put.given else {
+            panic!("not an allocation: {put:?}");
         };
         let class = self.file.classes.iter().find(|c| c.class == asked.class).expect("a class of the file");
         let bounds = class.allocation.settings().bounds;
-        for rate in [asked.guarantee, asked.ceiling].into_iter().flatten().map(Rate) {
+        for rate in [asked.guarantee, asked.ceiling].into_iter().flatten() {
             assert!(bounds.least <= rate && rate <= bounds.most, "{}: {rate} asked for", asked.class);
         }
     }

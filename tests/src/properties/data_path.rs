@@ -1,11 +1,10 @@
 //! Bytes as traffic through a whole router in virtual time.
 
-use super::router_file::ports_of;
 use super::transaction::transaction;
 use super::{Input, successor};
 use perhop_elements::route::{NeighbourState, NeighbourUpdate, PortInfo};
-use perhop_graph::router::VirtualRouter;
-use perhop_model::{Credentials, Kind, Name, Op, Outcome, Owner};
+use perhop_graph::router::{EdgePort, VirtualRouter};
+use perhop_model::{Credentials, Given, Kind, Name, Op, Outcome, Owner};
 use perhop_packet::PortId;
 use perhop_routerfile::RouterFile;
 use perhop_units::Duration;
@@ -26,7 +25,7 @@ fn name(s: &str) -> Name {
 }
 
 fn put(kind: Kind, n: &str, spec: Value) -> Op {
-    Op::Put { kind, name: name(n), spec, if_version: None, ttl_ms: None }
+    Op::put(Given::read(kind, name(n), spec, None))
 }
 
 fn commit(router: &mut VirtualRouter, owner: Owner, id: u128, ops: Vec<Op>) {
@@ -38,8 +37,9 @@ fn commit(router: &mut VirtualRouter, owner: Owner, id: u128, ops: Vec<Op>) {
 fn edge() -> VirtualRouter {
     let (file, diagnostics) = RouterFile::read("edge.toml", EDGE);
     let file = file.unwrap_or_else(|| panic!("{diagnostics}"));
-    let mut router = VirtualRouter::with_connections(ports_of(&file), CONNECTIONS, BUFFERS, 1)
-        .expect("the edge graph builds");
+    let mut router =
+        VirtualRouter::with_connections(EdgePort::of_objects(&file.objects), CONNECTIONS, BUFFERS, 1)
+            .expect("the edge graph builds");
     let info = |last, addresses: [&str; 2]| PortInfo {
         mac: MacAddr([2, 0, 0, 0, 0, last]),
         mtu: 1500,
@@ -57,8 +57,8 @@ fn edge() -> VirtualRouter {
     };
     let change = router.control().planner_mut().neighbour_change(known.map(update).to_vec());
     router.apply_world(change);
-    let (kinds, objects) = (RouterFile::KINDS.to_vec(), file.objects.clone());
-    commit(&mut router, Owner::File, 1, vec![Op::ReplaceOwned { kinds, objects }]);
+    let op = Op::replace_owned(&RouterFile::KINDS, file.objects.clone());
+    commit(&mut router, Owner::File, 1, vec![op]);
     let routes = [
         ("to-lan", json!({ "dest": "10.0.0.0/24", "port": "lan" })),
         ("to-wan", json!({ "dest": "10.1.0.0/24", "port": "wan" })),

@@ -2,7 +2,7 @@
 
 use super::transaction::{everything, transaction};
 use perhop_graph::router::{EdgePort, VirtualRouter};
-use perhop_model::{Credentials, Key, Kind, Mode, Object, Op, Outcome, Owner, Spec, Transaction};
+use perhop_model::{Credentials, Key, Mode, Object, Op, Outcome, Owner, Spec, Transaction};
 use perhop_routerfile::RouterFile;
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ pub fn reading(data: &[u8]) {
     let lines = text.lines().count().max(1) as u32 + 1;
     let mut keys = BTreeSet::new();
     for object in &file.objects {
-        let key = Key { kind: object.kind, name: object.name.clone() };
+        let key = Key { kind: object.kind(), name: object.name.clone() };
         let at = file.position(&key, "").expect("an object of the file has a place");
         assert!((1..=lines).contains(&at.line), "{key}: line {}", at.line);
         assert!(keys.insert(key), "declared twice");
@@ -27,7 +27,7 @@ pub fn reading(data: &[u8]) {
     }
     let reply = everything(&start(&file, Mode::Check));
     assert_eq!(reply.outcome, Outcome::Checked, "{}", file.diagnose(&reply.errors));
-    let ports = ports_of(&file);
+    let ports = EdgePort::of_objects(&file.objects);
     if ports.len() <= 8 && file.objects.len() <= 64 {
         let mut router = VirtualRouter::with_connections(ports, 16, 16, 1)
             .expect("the edge graph of a router file builds");
@@ -38,22 +38,12 @@ pub fn reading(data: &[u8]) {
 
 /// What a specification says does not change by being read and written.
 fn canonical(object: &Object) {
-    let spec = Spec::from_value(object.kind, object.spec.clone()).expect("made from a specification");
-    assert_eq!(serde_json::to_value(&spec).expect("plain data"), object.spec);
+    let written = serde_json::to_value(&object.spec).expect("plain data");
+    assert_eq!(Spec::from_value(object.kind(), &written).as_ref(), Ok(&object.spec));
 }
 
 /// The transaction with which a router starts.
 fn start(file: &RouterFile, mode: Mode) -> Transaction {
-    let (kinds, objects) = (RouterFile::KINDS.to_vec(), file.objects.clone());
-    Transaction { mode, ..transaction(Owner::File, 1, vec![Op::ReplaceOwned { kinds, objects }]) }
-}
-
-/// The file's ports as a graph needs them.
-pub fn ports_of(file: &RouterFile) -> Vec<EdgePort> {
-    let ports = file.objects.iter().filter(|o| o.kind == Kind::Port);
-    let spec = |o: &Object| match Spec::from_value(Kind::Port, o.spec.clone()) {
-        Ok(Spec::Port(spec)) => spec,
-        other => panic!("a port of the file is {other:?}"),
-    };
-    ports.map(|o| EdgePort { name: o.name.to_string(), spec: spec(o) }).collect()
+    let op = Op::replace_owned(&RouterFile::KINDS, file.objects.clone());
+    Transaction { mode, ..transaction(Owner::File, 1, vec![op]) }
 }

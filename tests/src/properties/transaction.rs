@@ -2,7 +2,7 @@
 
 use perhop_contract::{Control, Draft, Draining, GraphRequest, Input, Limits, Output, Planner};
 use perhop_model::{
-    Credentials, ErrorItem, Kind, Name, Op, OpOutcome, Outcome, Owner, Reply, Transaction, TxnId,
+    Credentials, ErrorItem, Given, Kind, Name, Op, OpOutcome, Outcome, Owner, Reply, Transaction, TxnId,
 };
 use perhop_units::{Duration, Instant};
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ fn submit(control: &mut Control<Anything>, now: Instant, transaction: Transactio
 }
 
 fn put(kind: Kind, name: &str, spec: Value) -> Op {
-    Op::Put { kind, name: Name::new(name).expect("legal"), spec, if_version: None, ttl_ms: None }
+    Op::put(Given::read(kind, Name::new(name).expect("legal"), spec, None))
 }
 
 /// A router with two ports, two classes and a filter of the owner `file`.
@@ -137,7 +137,7 @@ fn unchanged_by_its_own_state(control: &mut Control<Anything>, now: Instant) {
         if entry.expires_at_ns.is_some() {
             continue;
         }
-        let op = Op::Put { kind: key.kind, name: key.name.clone(), spec, if_version: None, ttl_ms: None };
+        let op = Op::put(Given::read(key.kind, key.name.clone(), spec, None));
         let id = u128::from(now.0) << 32 | 0xffff_0000 | n as u128;
         let mut request = transaction(entry.owner.clone(), id, vec![op]);
         request.fence = u64::MAX;

@@ -3,7 +3,7 @@
 use super::world::{GroupKind, WEIGHTS_BELOW, World, class_name, class_spec, port_name, tight_meter};
 use crate::support::{delete, name, put};
 use perhop_graph::router::{EdgeOptions, edge_graph};
-use perhop_model::{Key, Kind, Mode, Object, Op, Owner, Spec, TxnId};
+use perhop_model::{Given, Key, Kind, Mode, Object, Op, Owner, Put, Spec, TxnId};
 use rand::RngExt;
 use serde_json::{Value, json};
 
@@ -37,7 +37,9 @@ fn patch(kind: Kind, n: &str, fields: Value) -> Op {
 
 fn soft(op: Op, ms: Option<u64>) -> Op {
     match op {
-        Op::Put { kind, name, spec, if_version, .. } => Op::Put { kind, name, spec, if_version, ttl_ms: ms },
+        Op::Put(Put { given: Given::Object(object), if_version }) => {
+            Op::Put(Put { given: Object { ttl_ms: ms, ..object }.into(), if_version })
+        }
         other => other,
     }
 }
@@ -315,14 +317,12 @@ fn owner_says_all_again(w: &mut World) -> Option<Request> {
     let mut objects: Vec<Object> = mine
         .filter(|(k, _)| !drop_it || (k.name.as_str() != class && k.name.as_str() != filter))
         .map(|(k, e)| Object {
-            kind: k.kind,
-            name: k.name.clone(),
-            spec: serde_json::to_value(&*e.spec).expect("plain data"),
             ttl_ms: e.expires_at_ns.map(|_| 60_000),
+            ..Object::new(k.name.clone(), (*e.spec).clone())
         })
         .collect();
     objects.reverse();
-    Some(Request::of(owner, vec![Op::ReplaceOwned { kinds, objects }]))
+    Some(Request::of(owner, vec![Op::replace_owned(&kinds, objects)]))
 }
 
 fn renewal(w: &mut World) -> Option<Request> {
@@ -406,12 +406,7 @@ fn invalid(w: &mut World) -> Request {
             api,
             Op::ReplaceOwned {
                 kinds: vec![Kind::Class],
-                objects: vec![Object {
-                    kind: Kind::Class,
-                    name: name(&class),
-                    spec: class_spec(0, 1, 0),
-                    ttl_ms: None,
-                }],
+                objects: vec![Given::read(Kind::Class, name(&class), class_spec(0, 1, 0), None)],
             },
         ),
         _ => (api, Op::Renew { keys: Some(vec![key(Kind::Class, &class)]), ttl_ms: 1000 }),

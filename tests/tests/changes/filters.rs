@@ -167,8 +167,8 @@ fn filters_added_one_by_one_under_load_delay_nothing() {
     let mut gaps = Vec::new();
     for (n, op) in transactions.iter().enumerate() {
         load.run_until(start + n as u64 * CHANGE_NS);
-        let (before, moves) =
-            (load.classified(), matches!(op, Op::Put { name, .. } if name.as_str().starts_with("stream")));
+        let moves = matches!(op, Op::Put(put) if put.given.key().name.as_str().starts_with("stream"));
+        let before = load.classified();
         let t = crate::support::transaction(Owner::Cli, 100 + n as u128, vec![op.clone()]);
         let request = load.router.request(Credentials::ADMIN, t);
         let mut slices = 0;

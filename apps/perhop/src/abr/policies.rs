@@ -93,8 +93,8 @@ fn spec(simple: &Simple, class: &Name) -> AbrPolicySpec {
     AbrPolicySpec {
         matches: AbrMatch { class: Some(class.clone()), ..AbrMatch::default() },
         // Without a link there is no sum that flows share.
-        rate: if simple.link.is_some() { 0 } else { MOST.0 },
-        peak: simple.rate.map_or(0, |rate| rate.0),
+        rate: if simple.link.is_some() { Rate(0) } else { Rate(MOST.0) },
+        peak: simple.rate.map_or(Rate(0), |rate| Rate(rate.0)),
         floor: match simple.floor {
             Floor::Clamp => AbrFloor::Clamp,
             Floor::Pace => AbrFloor::Pace,

@@ -2,6 +2,7 @@
 
 use super::BenchError;
 use super::abr::SERVED;
+use ipnet::IpNet;
 use perhop_contract::{Control, Input, Limits, Output};
 use perhop_elements::route::{
     NeighbourState, NeighbourUpdate, NextHop, Origin, PortInfo, RouteEntry, RouteKind,
@@ -9,12 +10,14 @@ use perhop_elements::route::{
 use perhop_graph::router::{
     Change, ChangeStep, EdgeOptions, EdgePort, RouterPlanner, Worker, edge_graph, registry,
 };
-use perhop_model::{Credentials, Kind, Name, Object, Op, Outcome, Owner, Spec, Transaction, TxnId};
+use perhop_model::{
+    AbrMatch, AbrPolicySpec, Credentials, FilterMatch, FilterSpec, MaskedByte, Name, Object, Op, Outcome,
+    Owner, PortRange, Spec, Transaction, TxnId,
+};
 use perhop_packet::{Pool, PortId};
 use perhop_routerfile::RouterFile;
-use perhop_units::Instant;
+use perhop_units::{Duration, Instant, Rate};
 use perhop_wire::MacAddr;
-use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Ports of the example, in its order.
@@ -63,52 +66,57 @@ fn objects(setup: &Setup) -> Result<Vec<Object>, BenchError> {
     let (file, diagnostics) = RouterFile::read("edge.toml", EDGE);
     let file = file.ok_or_else(|| BenchError::Router(format!("{} errors", diagnostics.errors())))?;
     let mut objects = file.objects;
-    for object in objects.iter_mut().filter(|o| o.kind == Kind::Port && o.name.as_str() == "wan") {
-        object.spec["rate"] = setup.rate.into();
-    }
-    for object in objects.iter_mut().filter(|o| o.kind == Kind::Detector) {
-        match setup.detection {
-            Detection::On => {}
-            Detection::Off => object.spec["enabled"] = false.into(),
-            Detection::Endless => {
-                object.spec["packets"] = 64.into();
-                object.spec["within"] = 100_000_000.into();
-            }
+    for object in &mut objects {
+        match &mut object.spec {
+            Spec::Port(port) if object.name.as_str() == "wan" => port.rate = Rate(setup.rate),
+            Spec::Detector(detector) => match setup.detection {
+                Detection::On => {}
+                Detection::Off => detector.enabled = false,
+                Detection::Endless => {
+                    (detector.packets, detector.within) = (64, Duration::from_millis(100));
+                }
+            },
+            _ => {}
         }
     }
     if let Some((_, rate)) = setup.abr {
         let name = Name::new("bench").map_err(|e| BenchError::Router(e.to_string()))?;
-        let ports = json!({ "first": SERVED, "last": SERVED });
-        let spec = json!({ "match": { "dst_ports": ports }, "rate": rate, "local": true });
-        objects.push(Object { kind: Kind::AbrPolicy, name, spec, ttl_ms: None });
+        let ports = PortRange { first: SERVED, last: SERVED };
+        let matches = AbrMatch { dst_ports: Some(ports), ..AbrMatch::default() };
+        let spec = AbrPolicySpec { matches, rate: Rate(rate), local: true, ..AbrPolicySpec::default() };
+        objects.push(Object::new(name, Spec::AbrPolicy(spec)));
     }
     for i in 0..setup.filters {
         let name = Name::new(&format!("bench/{i:05}")).map_err(|e| BenchError::Router(e.to_string()))?;
-        let spec = filter(i as u32);
-        objects.push(Object { kind: Kind::Filter, name, spec, ttl_ms: None });
+        objects.push(Object::new(name, Spec::Filter(filter(i as u32))));
     }
     Ok(objects)
 }
 
 /// The `i`th filter, of one of eight shapes as operators write them. The traffic comes from 10.0.0.0/8 to 198.18.0.0/15
 /// by UDP with unmarked packets, so none matches; all but the last shape could, as far as protocols go.
-pub fn filter(i: u32) -> Value {
+pub fn filter(i: u32) -> FilterSpec {
     let n = i / 8;
-    let host = |first: u8| Ipv4Addr::from(u32::from(first) << 24 | n);
-    let net = |first: u8| Ipv4Addr::from(u32::from(first) << 24 | n << 8);
-    let port = 1 + n % 65_000;
-    let ports = |first: u32, last: u32| json!({ "first": first, "last": last.min(65_535) });
-    let matches = match i % 8 {
-        0 => json!({ "dst": format!("{}/32", host(172)), "protocol": 17, "dst_ports": ports(port, port) }),
-        1 => json!({ "src": format!("{}/24", net(172)) }),
-        2 => json!({ "dst": format!("{}/24", net(173)), "protocol": 17 }),
-        3 => json!({ "src": format!("{}/32", host(174)), "dst": format!("{}/24", net(175)) }),
-        4 => json!({ "dst": format!("{}/32", host(176)), "protocol": 6, "dst_ports": ports(port, port + 9) }),
-        5 => json!({ "src": format!("{}/24", net(177)), "dscp": { "value": 46, "mask": 63 } }),
-        6 => json!({ "src": format!("{}/32", host(178)), "protocol": 17, "src_ports": ports(port, port) }),
-        _ => json!({ "in_port": "wan", "dst": format!("{}/32", host(179)) }),
+    let host = |first: u8| Some(IpNet::from(IpAddr::from(Ipv4Addr::from(u32::from(first) << 24 | n))));
+    let net = |first: u8| {
+        let address = Ipv4Addr::from(u32::from(first) << 24 | n << 8);
+        IpNet::new(address.into(), 24).ok()
     };
-    json!({ "priority": 10 * (i + 1), "match": matches, "class": "best-effort" })
+    let port = 1 + (n % 65_000) as u16;
+    let ports = |first: u16, last: u16| Some(PortRange { first, last });
+    let any = FilterMatch::default();
+    let matches = match i % 8 {
+        0 => FilterMatch { dst: host(172), protocol: Some(17), dst_ports: ports(port, port), ..any },
+        1 => FilterMatch { src: net(172), ..any },
+        2 => FilterMatch { dst: net(173), protocol: Some(17), ..any },
+        3 => FilterMatch { src: host(174), dst: net(175), ..any },
+        4 => FilterMatch { dst: host(176), protocol: Some(6), dst_ports: ports(port, port + 9), ..any },
+        5 => FilterMatch { src: net(177), dscp: Some(MaskedByte { value: 46, mask: 63 }), ..any },
+        6 => FilterMatch { src: host(178), protocol: Some(17), src_ports: ports(port, port), ..any },
+        _ => FilterMatch { in_port: Name::new("wan").ok(), dst: host(179), ..any },
+    };
+    let class = Name::new("best-effort").ok();
+    FilterSpec { priority: 10 * (i + 1), matches, class, ..FilterSpec::default() }
 }
 
 /// A router that takes frames from memory.
@@ -142,21 +150,14 @@ impl Router {
         pool: Pool,
         seed: u64,
     ) -> Result<Self, BenchError> {
-        let mut ports = Vec::new();
-        for object in objects.iter().filter(|o| o.kind == Kind::Port) {
-            let spec = Spec::from_value(Kind::Port, object.spec.clone())
-                .map_err(|e| BenchError::Router(e.to_string()))?;
-            if let Spec::Port(spec) = spec {
-                ports.push(EdgePort { name: object.name.to_string(), spec });
-            }
-        }
+        let ports = EdgePort::of_objects(&objects);
         let text = edge_graph(&ports, options);
         let mut planner = RouterPlanner::new(ports, registry());
         let worker =
             Worker::new(&text, &mut planner, pool, seed).map_err(|e| BenchError::Router(e.to_string()))?;
         let control = Control::new(1, planner, Limits::default());
         let mut router = Self { control, worker, next: 0 };
-        router.submit(vec![Op::ReplaceOwned { kinds: RouterFile::KINDS.to_vec(), objects }])?;
+        router.submit(vec![Op::replace_owned(&RouterFile::KINDS, objects)])?;
         Ok(router)
     }
 

@@ -10,8 +10,7 @@ use perhop_graph::router::{EdgePort, RouterPlanner, registry};
 use perhop_model::{Credentials, ErrorItem, Kind, Mode, Object, Op, Owner, Spec, Transaction, TxnId};
 use perhop_reason::Code;
 use perhop_routerfile::{LinkOfPort, RouterFile};
-use perhop_units::{Instant, Rate};
-use serde_json::Value;
+use perhop_units::{Instant, ParseUnitError, Rate};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::io::{self, Read};
@@ -44,9 +43,15 @@ pub fn read_text(path: &Path, most: usize) -> Result<String, AppError> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
     port: String,
-    field: &'static str,
-    value: Value,
+    field: Field,
     text: String,
+}
+
+/// What of a port is overridden.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Field {
+    Rate(Rate),
+    Device(String),
 }
 
 impl Setting {
@@ -60,19 +65,22 @@ impl Setting {
         let parts = path.trim().strip_prefix("port.").and_then(|rest| rest.rsplit_once('.'));
         let (port, field) = parts.ok_or_else(|| bad("such a path is not known".to_owned()))?;
         let value = value.trim();
-        let (field, value) = match field {
-            "rate" => ("rate", value.parse::<Rate>().map_err(|e| bad(e.to_string()))?.0.into()),
-            "device" if !value.is_empty() => ("device", value.into()),
+        let field = match field {
+            "rate" => Field::Rate(value.parse().map_err(|e: ParseUnitError| bad(e.to_string()))?),
+            "device" if !value.is_empty() => Field::Device(value.to_owned()),
             "device" => return Err(bad("an interface's name is missing".to_owned())),
             other => return Err(bad(format!("a port has no {other} to set"))),
         };
-        Ok(Self { port: port.to_owned(), field, value, text: text.to_owned() })
+        Ok(Self { port: port.to_owned(), field, text: text.to_owned() })
     }
 
     fn apply(&self, objects: &mut [Object]) -> Result<(), AppError> {
-        let port = objects.iter_mut().find(|o| o.kind == Kind::Port && o.name.as_str() == self.port);
+        let port = objects.iter_mut().find_map(|object| match &mut object.spec {
+            Spec::Port(spec) if object.name.as_str() == self.port => Some(spec),
+            _ => None,
+        });
         let Some(port) = port else {
-            let ports = objects.iter().filter(|o| o.kind == Kind::Port).map(|o| o.name.as_str());
+            let ports = objects.iter().filter(|o| o.kind() == Kind::Port).map(|o| o.name.as_str());
             let why = format!(
                 "the file has no port \"{}\"; it has {}",
                 self.port,
@@ -80,7 +88,10 @@ impl Setting {
             );
             return Err(AppError::BadSetting { text: self.text.clone(), why });
         };
-        port.spec[self.field] = self.value.clone();
+        match &self.field {
+            Field::Rate(rate) => port.rate = *rate,
+            Field::Device(device) => port.device.clone_from(device),
+        }
         Ok(())
     }
 }
@@ -188,7 +199,7 @@ const INTERFACE_NAME: usize = 15;
 
 /// Why no interface can have the name of this port's.
 fn no_interface(port: &EdgePort) -> Option<ErrorItem> {
-    let device = if port.spec.device.is_empty() { &port.name } else { &port.spec.device };
+    let device = port.device();
     let is_wrong = |c: char| c == '/' || c == ':' || c.is_whitespace() || c == '\0';
     let is_name =
         device.len() <= INTERFACE_NAME && !device.contains(is_wrong) && device != "." && device != "..";
@@ -197,7 +208,7 @@ fn no_interface(port: &EdgePort) -> Option<ErrorItem> {
         path: format!("port/{}.device", port.name),
         code: Code::OutOfRange,
         message: "cannot be the name of an interface".to_owned(),
-        value: Some(device.as_str().into()),
+        value: Some(device.into()),
         allowed: Some(format!("1 to {INTERFACE_NAME} bytes without spaces, / and :")),
         limit: None,
         free: None,
@@ -259,11 +270,7 @@ fn good(path: &Path, (file, diagnostics): (Option<RouterFile>, Diagnostics)) -> 
 
 /// The ports of a file, in the order in which the router numbers them.
 pub fn ports(file: &RouterFile) -> Vec<EdgePort> {
-    let port = |o: &Object| match Spec::from_value(o.kind, o.spec.clone()) {
-        Ok(Spec::Port(spec)) => Some(EdgePort { name: o.name.to_string(), spec }),
-        _ => None,
-    };
-    file.objects.iter().filter_map(port).collect()
+    EdgePort::of_objects(&file.objects)
 }
 
 /// The transaction that makes the file's objects those of the owner `file`.
@@ -274,7 +281,7 @@ pub fn transaction(file: &RouterFile, mode: Mode) -> Transaction {
         ..Transaction::new(
             TxnId([0; 16]),
             Owner::File,
-            vec![Op::ReplaceOwned { kinds: RouterFile::KINDS.to_vec(), objects: file.objects.clone() }],
+            vec![Op::replace_owned(&RouterFile::KINDS, file.objects.clone())],
         )
     }
 }

@@ -87,7 +87,7 @@ fn refuse(path: &Path, errors: &[GraphError]) -> AppError {
 
 /// An object in one comment line.
 fn comment(object: &Object) -> String {
-    format!("// {} {}: {}", object.kind, object.name, object.spec)
+    format!("// {} {}: {}", object.kind(), object.name, json!(object.spec))
 }
 
 fn print_json(out: &mut Output, graph: &Graph) -> Result<(), AppError> {

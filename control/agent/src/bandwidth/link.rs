@@ -80,7 +80,7 @@ impl Link {
         notices: &mut Vec<Notice>,
     ) {
         let port = objects.clone().find_map(|object| match &object.spec {
-            Spec::Port(port) if self.settings.port.as_ref() == Some(&object.name) => Some(Rate(port.rate)),
+            Spec::Port(port) if self.settings.port.as_ref() == Some(&object.name) => Some(port.rate),
             _ => None,
         });
         self.port_seen(now, port.filter(|rate| *rate > Rate::ZERO));

@@ -164,10 +164,10 @@ impl Found {
         Self {
             id: object.id,
             owner: object.owner.clone(),
-            rate: Rate(spec.rate),
+            rate: spec.rate,
             weight: spec.weight.max(1),
-            min: Rate(spec.min),
-            peak: (spec.peak > 0).then_some(Rate(spec.peak)),
+            min: spec.min,
+            peak: (spec.peak > Rate::ZERO).then_some(spec.peak),
             bears_refusal: spec.refused.is_some(),
         }
     }

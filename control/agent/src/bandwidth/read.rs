@@ -40,7 +40,7 @@
 use super::plan::{Change, Schedule};
 use super::settings::{BandwidthSettings, LinkSettings, PolicySettings, RequestSettings};
 use super::share::{LEAST_RATE, Weighted};
-use crate::file::{MAX_RATE, share};
+use crate::file::share;
 use perhop_allocate::Metering;
 use perhop_config::{Spanned, TableReader, TextError};
 use perhop_model::Name;
@@ -120,7 +120,7 @@ fn name(text: &str) -> Result<Name, TextError> {
 }
 
 fn rate(table: &mut TableReader<'_>, key: &'static str) -> Option<Rate> {
-    table.value_in(key, LEAST_RATE..=MAX_RATE).map(|rate| rate.value)
+    table.value_in(key, LEAST_RATE..=Rate::MOST).map(|rate| rate.value)
 }
 
 /// A link, whatever is wrong with it: what refers to it is not reported then.

@@ -159,7 +159,7 @@ impl World {
             state("voice", &Owner::File, 1, Spec::Class(class)),
         ];
         for (name, held) in &self.policies {
-            let spec = Spec::from_value(Kind::AbrPolicy, held.spec.clone()).unwrap();
+            let spec = Spec::from_value(Kind::AbrPolicy, &held.spec.clone()).unwrap();
             objects.push(state(name, &held.owner, held.id, spec));
         }
         Input::Objects { revision: self.revision, objects }

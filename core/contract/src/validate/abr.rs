@@ -1,10 +1,10 @@
 //! What a policy of the TCP rate control must satisfy on its own: ranges.
 
+use super::At;
 use super::fields::{ports, prefixes};
-use super::{At, MAX_RATE};
 use perhop_model::{AbrLatency, AbrPolicySpec};
 use perhop_reason::Code;
-use perhop_units::Duration;
+use perhop_units::{Duration, Rate};
 use std::collections::BTreeSet;
 
 /// Slowest rate that a policy may name, in bit/s.
@@ -17,15 +17,15 @@ const WHOLE: u64 = 1_000_000;
 pub(super) fn policy(at: &mut At<'_>, p: &AbrPolicySpec) {
     condition(at, p);
     for (field, rate) in [("rate", p.rate), ("min", p.min), ("peak", p.peak)] {
-        if rate != 0 {
-            at.range(field, rate, MIN_RATE, MAX_RATE);
+        if rate != Rate::ZERO {
+            at.rate(field, rate, MIN_RATE);
         }
     }
-    if p.peak != 0 && p.min > p.peak {
-        let why = format!("min = {} bit/s is above the peak of {} bit/s", p.min, p.peak);
+    if p.peak != Rate::ZERO && p.min > p.peak {
+        let why = format!("min = {} bit/s is above the peak of {} bit/s", p.min.0, p.peak.0);
         let item = at.error("min", Code::OutOfRange, why);
-        item.value = Some(p.min.into());
-        item.limit = Some(p.peak);
+        item.value = Some(p.min.0.into());
+        item.limit = Some(p.peak.0);
     }
     at.range("weight", p.weight, 1, 1_000_000);
     latency(at, p.latency);

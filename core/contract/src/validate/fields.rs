@@ -1,14 +1,14 @@
 //! What an object must satisfy on its own: ranges.
 
 use super::queues::queue_kind;
-use super::{At, FRAME_MTU, MAX_RATE, abr};
+use super::{At, FRAME_MTU, abr};
 use ipnet::IpNet;
 use perhop_model::{
     AdmissionSpec, AllocationSpec, ClassSpec, DetectorSpec, FilterSpec, MeterSpec, PortRange, PortSpec,
     ProfileSpec, QueueSpec, RouteKind, RouteSpec, SlaSpec, Spec,
 };
 use perhop_reason::Code;
-use perhop_units::{Duration, QueueLimit, Rate, Share};
+use perhop_units::{Bytes, Duration, QueueLimit, Rate, Share};
 use std::collections::BTreeSet;
 
 /// Checks one object's ranges.
@@ -35,14 +35,14 @@ fn port(at: &mut At<'_>, p: &PortSpec) {
         );
         item.allowed = Some("-64 to 256".to_owned());
     }
-    if p.rate != 0 {
-        at.range("rate", p.rate, 8_000, MAX_RATE);
+    if p.rate != Rate::ZERO {
+        at.rate("rate", p.rate, 8_000);
     }
     if p.device.len() > 15 || p.device.contains('/') || p.device.contains(char::is_whitespace) {
         at.error("device", Code::OutOfRange, format!("{:?} is not an interface name", p.device));
     }
     if let Some(q) = &p.queue {
-        queue(at, q, Rate(p.rate));
+        queue(at, q, p.rate);
     }
 }
 
@@ -63,7 +63,7 @@ pub(super) fn queue(at: &mut At<'_>, q: &QueueSpec, rate: Rate) {
                     ),
                 );
                 item.value = Some(ns.into());
-                item.limit = Some(rate.time_for(perhop_units::Bytes(FRAME_MTU)).as_nanos());
+                item.limit = Some(rate.time_for(Bytes(FRAME_MTU)).as_nanos());
             }
         }
     }
@@ -73,7 +73,7 @@ pub(super) fn queue(at: &mut At<'_>, q: &QueueSpec, rate: Rate) {
 fn share(at: &mut At<'_>, field: &str, s: Share) {
     match s {
         Share::Ppm(p) => at.range(field, p, 0, 1_000_000),
-        Share::Rate(r) => at.range(field, r, 0, MAX_RATE),
+        Share::Rate(r) => at.rate(field, r, 0),
     }
 }
 
@@ -88,7 +88,7 @@ fn class(at: &mut At<'_>, c: &ClassSpec) {
         }
     }
     for (field, burst) in [("burst", c.burst), ("ceiling_burst", c.ceiling_burst)] {
-        if burst != 0 {
+        if burst != Bytes(0) {
             at.range(field, burst, 2 * FRAME_MTU, 1 << 30);
         }
     }
@@ -98,14 +98,14 @@ fn profile(at: &mut At<'_>, p: &ProfileSpec) {
     match p.meter {
         MeterSpec::None => {}
         MeterSpec::TokenBucket { cir, cbs } => {
-            at.range("meter.cir", cir, 1, MAX_RATE);
+            at.rate("meter.cir", cir, 1);
             at.range("meter.cbs", cbs, 1500, 1 << 30);
         }
         MeterSpec::Srtcm { cir, cbs, ebs, .. } => {
-            at.range("meter.cir", cir, 1, MAX_RATE);
+            at.rate("meter.cir", cir, 1);
             at.range("meter.cbs", cbs, 0, 1 << 30);
             at.range("meter.ebs", ebs, 0, 1 << 30);
-            if cbs.max(ebs) < 1500 {
+            if cbs.max(ebs) < Bytes(1500) {
                 at.error(
                     "meter",
                     Code::OutOfRange,
@@ -114,14 +114,14 @@ fn profile(at: &mut At<'_>, p: &ProfileSpec) {
             }
         }
         MeterSpec::Trtcm { cir, cbs, pir, pbs, .. } => {
-            at.range("meter.cir", cir, 1, MAX_RATE);
-            at.range("meter.pir", pir, cir, MAX_RATE);
+            at.rate("meter.cir", cir, 1);
+            at.rate("meter.pir", pir, cir.0);
             at.range("meter.cbs", cbs, 1500, 1 << 30);
             at.range("meter.pbs", pbs, 1500, 1 << 30);
         }
         MeterSpec::Tswtcm { cir, pir, window } => {
-            at.range("meter.cir", cir, 1, MAX_RATE);
-            at.range("meter.pir", pir, cir, MAX_RATE);
+            at.rate("meter.cir", cir, 1);
+            at.rate("meter.pir", pir, cir.0);
             at.range("meter.window", window, 1_000_000, 60_000_000_000);
         }
     }
@@ -178,8 +178,8 @@ fn filter(at: &mut At<'_>, f: &FilterSpec) {
 }
 
 fn sla(at: &mut At<'_>, s: &SlaSpec) {
-    at.range("rate", s.rate, 1_000, MAX_RATE);
-    if s.burst != 0 {
+    at.rate("rate", s.rate, 1_000);
+    if s.burst != Bytes(0) {
         at.range("burst", s.burst, 1500, 1 << 30);
     }
     at.range("shared_pct", s.shared_pct, 0, 100);
@@ -230,10 +230,10 @@ fn detector(at: &mut At<'_>, d: &DetectorSpec) {
     at.range("within", d.within, 10_000_000, Duration::from_secs(60).as_nanos());
     at.range("idle", d.idle, Duration::from_secs(1).as_nanos(), Duration::from_secs(3600).as_nanos());
     if let Some(r) = d.rate {
-        at.range("rate", r, 8_000, MAX_RATE);
+        at.rate("rate", r, 8_000);
     }
-    if d.flow_rate != 0 {
-        at.range("flow_rate", d.flow_rate, 8_000, MAX_RATE);
+    if d.flow_rate != Rate::ZERO {
+        at.rate("flow_rate", d.flow_rate, 8_000);
     }
     if let Some(a) = &d.admission {
         admission(at, a, d.idle);
@@ -241,19 +241,19 @@ fn detector(at: &mut At<'_>, d: &DetectorSpec) {
 }
 
 /// `idle` is the detector's.
-fn admission(at: &mut At<'_>, a: &AdmissionSpec, idle: u64) {
+fn admission(at: &mut At<'_>, a: &AdmissionSpec, idle: Duration) {
     let least = Duration::from_millis(100).as_nanos();
-    at.range("admission.cap", a.cap, 8_000, MAX_RATE);
+    at.rate("admission.cap", a.cap, 8_000);
     at.range("admission.accept_pct", a.accept_pct, 1, 99);
     at.range("admission.drop_pct", a.drop_pct, u64::from(a.accept_pct) + 1, 100);
     let interval = (Duration::from_millis(10).as_nanos(), Duration::from_secs(60).as_nanos());
     at.range("admission.interval", a.interval, interval.0, interval.1);
     at.range("admission.windows", a.windows, 1, 1_000);
-    at.range("admission.idle", a.idle, least, idle);
+    at.range("admission.idle", a.idle, least, idle.0);
     if let Some(retry) = a.retry {
         at.range("admission.retry", retry, least, Duration::from_secs(3_600).as_nanos());
     }
-    at.range("admission.new_flow", a.new_flow, 0, MAX_RATE);
+    at.rate("admission.new_flow", a.new_flow, 0);
 }
 
 fn allocation(at: &mut At<'_>, a: &AllocationSpec) {
@@ -261,16 +261,16 @@ fn allocation(at: &mut At<'_>, a: &AllocationSpec) {
         let why = "an allocation needs a guarantee, a ceiling or both".to_owned();
         at.error("", Code::OutOfRange, why);
     }
-    at.range("guarantee", a.guarantee.unwrap_or(0), 0, MAX_RATE);
-    at.range("ceiling", a.ceiling.unwrap_or(1), 1, MAX_RATE);
+    at.rate("guarantee", a.guarantee.unwrap_or_default(), 0);
+    at.rate("ceiling", a.ceiling.unwrap_or(Rate(1)), 1);
     if let (Some(g), Some(c)) = (a.guarantee, a.ceiling)
         && c < g
     {
         let item = at.error(
             "ceiling",
             Code::OutOfRange,
-            format!("ceiling = {c} bit/s is below the guarantee of {g} bit/s"),
+            format!("ceiling = {} bit/s is below the guarantee of {} bit/s", c.0, g.0),
         );
-        item.limit = Some(g);
+        item.limit = Some(g.0);
     }
 }

@@ -16,6 +16,7 @@ pub use tree::{Trees, implied_defaults, port_queue, port_rate, port_scheduler, t
 use super::store::Draft;
 use perhop_model::{ErrorItem, Key, Kind};
 use perhop_reason::Code;
+use perhop_units::Rate;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Largest Ethernet frame without FCS on a port with the usual MTU, in bytes.
@@ -24,8 +25,6 @@ pub const FRAME_MTU: u64 = 1514;
 pub const MAX_DEPTH: usize = 8;
 /// Most policies of the TCP rate control unless [`Limits`] say otherwise.
 pub const ABR_POLICIES: usize = 1_024;
-/// Highest rate that any object may name, in bit/s.
-pub const MAX_RATE: u64 = 1_000_000_000_000;
 
 /// Most objects of each kind a router takes, and what it keeps for those who ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +83,11 @@ impl At<'_> {
         &mut self.errors[last]
     }
 
+    /// A rate from `least` bit/s to [`Rate::MOST`].
+    fn rate(&mut self, field: &str, rate: Rate, least: u64) {
+        self.range(field, rate, least, Rate::MOST.0);
+    }
+
     fn range<T: Into<u64> + Copy>(&mut self, field: &str, value: T, min: u64, max: u64) {
         let v: u64 = value.into();
         if v < min || v > max {
@@ -134,7 +138,7 @@ fn port_modes(draft: &Draft<'_>, ops: &BTreeMap<Key, usize>, errors: &mut Vec<Er
     for (key, entry) in draft.of_kind(Kind::Port) {
         let perhop_model::Spec::Port(p) = &*entry.spec else { continue };
         let mut at = At { key, op: ops.get(key).copied(), errors };
-        let device = if p.device.is_empty() { key.name.as_str() } else { &p.device };
+        let device = p.device_of(key.name.as_str());
         if let Some(other) = devices.insert(device, key) {
             at.error("device", Code::Exists, format!("port {:?} uses {device} already", other.name.as_str()));
         }

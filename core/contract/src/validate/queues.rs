@@ -3,6 +3,7 @@
 use super::At;
 use perhop_model::{Precedence, QueueKind};
 use perhop_reason::Code;
+use perhop_units::Duration;
 
 /// Most queues for flows on a port: each takes some 130 bytes, used or not.
 pub(super) const MAX_FLOW_QUEUES: u64 = 1 << 20;
@@ -48,9 +49,9 @@ pub(super) fn queue_kind(at: &mut At<'_>, kind: &QueueKind) {
     }
 }
 
-fn waiting(at: &mut At<'_>, kind: &str, target: u64, interval: u64) {
+fn waiting(at: &mut At<'_>, kind: &str, target: Duration, interval: Duration) {
     at.range(&format!("queue.kind.{kind}.target"), target, MICROSECOND, SECOND);
-    at.range(&format!("queue.kind.{kind}.interval"), interval, target.max(MICROSECOND), 10 * SECOND);
+    at.range(&format!("queue.kind.{kind}.interval"), interval, target.0.max(MICROSECOND), 10 * SECOND);
 }
 
 fn curve(at: &mut At<'_>, path: &str, curve: Precedence) {

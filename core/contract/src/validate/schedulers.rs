@@ -96,7 +96,7 @@ pub(super) fn port(at: &mut At<'_>, scheduler: Scheduler, rate: Rate, classes: u
 pub(super) fn class(at: &mut At<'_>, scheduler: Scheduler, c: &ClassSpec, is_leaf: bool) {
     let name = scheduler.name();
     if let Some(first) = c.guarantee_first {
-        at.range("guarantee_first.rate", first.rate, 8_000, super::MAX_RATE);
+        at.rate("guarantee_first.rate", first.rate, 8_000);
         at.range("guarantee_first.time", first.time, MICROSECOND, MINUTE);
         if scheduler != Scheduler::Hfsc {
             let why = format!("a first piece is for ports with hfsc, this one has {name}");

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Rate of a port; 0 = unlimited.
 pub fn port_rate(draft: &Draft<'_>, name: &Name) -> Rate {
     match draft.find(&Key { kind: Kind::Port, name: name.clone() }).map(|e| &*e.spec) {
-        Some(Spec::Port(p)) => Rate(p.rate),
+        Some(Spec::Port(p)) => p.rate,
         _ => Rate::ZERO,
     }
 }
@@ -69,27 +69,27 @@ pub fn touched_ports<'d>(draft: &'d Draft<'_>) -> BTreeSet<&'d Name> {
 /// Guarantees below one node.
 #[derive(Clone, Copy, Debug)]
 struct Sums {
-    /// What the node has, bit/s; none of a port without a rate.
-    whole: Option<u64>,
-    /// Of classes without an allocation, bit/s.
-    own: u64,
-    /// Of allocations as they were made, bit/s.
-    allocated: u64,
+    /// What the node has; none of a port without a rate.
+    whole: Option<Rate>,
+    /// Of classes without an allocation.
+    own: Rate,
+    /// Of allocations as they were made.
+    allocated: Rate,
 }
 
 impl Sums {
-    fn all(&self) -> u64 {
+    fn all(&self) -> Rate {
         self.own.saturating_add(self.allocated)
     }
 
     /// What an allocation comes to: where the node has become less, all of its allocations give the same part.
-    fn scaled(&self, rate: u64) -> u64 {
-        let left = self.whole.map_or(u64::MAX, |whole| whole.saturating_sub(self.own));
+    fn scaled(&self, rate: Rate) -> Rate {
+        let left = self.whole.map_or(Rate(u64::MAX), |whole| whole.saturating_sub(self.own));
         if self.allocated <= left {
             return rate;
         }
-        let scaled = u128::from(rate) * u128::from(left) / u128::from(self.allocated.max(1));
-        u64::try_from(scaled).unwrap_or(u64::MAX)
+        let scaled = u128::from(rate.0) * u128::from(left.0) / u128::from(self.allocated.0.max(1));
+        Rate(u64::try_from(scaled).unwrap_or(u64::MAX))
     }
 }
 
@@ -119,10 +119,10 @@ impl<'d> Trees<'d> {
         self.draft.allocations_of(class).first().copied()
     }
 
-    /// Guarantee of a class in bit/s, allocation included: the rate its children's shares refer to. `depth` is 0 for
+    /// Guarantee of a class, allocation included: the rate its children's shares refer to. `depth` is 0 for
     /// callers outside. O(classes of the port) once for each port with allocations, then O(depth · log n).
-    pub fn guarantee(&self, name: &Name, depth: usize) -> u64 {
-        let Some(c) = self.draft.class(name) else { return 0 };
+    pub fn guarantee(&self, name: &Name, depth: usize) -> Rate {
+        let Some(c) = self.draft.class(name) else { return Rate::ZERO };
         if let Some((_, allocation)) = self.allocation(name)
             && let Some(rate) = allocation.guarantee
         {
@@ -130,33 +130,33 @@ impl<'d> Trees<'d> {
         }
         match (c.guarantee, &c.parent) {
             (Share::Rate(r), _) => r,
-            (share, Some(parent)) if depth < MAX_DEPTH => share.of(Rate(self.guarantee(parent, depth + 1))).0,
-            (share, _) => share.of(port_rate(self.draft, &c.port)).0,
+            (share, Some(parent)) if depth < MAX_DEPTH => share.of(self.guarantee(parent, depth + 1)),
+            (share, _) => share.of(port_rate(self.draft, &c.port)),
         }
     }
 
     /// An allocation without a ceiling guarantees no more than the class's own ceiling.
-    fn below_ceiling(&self, c: &ClassSpec, allocation: &AllocationSpec, rate: u64) -> u64 {
+    fn below_ceiling(&self, c: &ClassSpec, allocation: &AllocationSpec, rate: Rate) -> Rate {
         if allocation.ceiling.is_some() {
             return rate;
         }
-        let ceiling = c.ceiling.map(|s| s.of(port_rate(self.draft, &c.port)).0).filter(|c| *c > 0);
+        let ceiling = c.ceiling.map(|s| s.of(port_rate(self.draft, &c.port))).filter(|c| *c > Rate::ZERO);
         ceiling.map_or(rate, |ceiling| rate.min(ceiling))
     }
 
-    /// Ceiling of a class on a port of `rate` in bit/s, allocation included.
-    pub fn ceiling(&self, name: &Name, c: &ClassSpec, rate: Rate) -> Option<u64> {
+    /// Ceiling of a class on a port of `rate`, allocation included.
+    pub fn ceiling(&self, name: &Name, c: &ClassSpec, rate: Rate) -> Option<Rate> {
         let allocation = self.allocation(name).map(|(_, a)| a);
         let allocated = allocation.and_then(|a| Some((a.ceiling?, a.guarantee)));
         let scaled = allocated.map(|(ceiling, guarantee)| match guarantee {
             // A ceiling of 0 would be none.
-            Some(_) if ceiling > 0 => {
+            Some(_) if ceiling > Rate::ZERO => {
                 let sums = self.draft.class(name).map(|c| self.sums(c, 0));
-                sums.map_or(ceiling, |sums| sums.scaled(ceiling).max(1))
+                sums.map_or(ceiling, |sums| sums.scaled(ceiling).max(Rate(1)))
             }
             _ => ceiling,
         });
-        scaled.or_else(|| c.ceiling.map(|s| s.of(rate).0).filter(|c| *c > 0))
+        scaled.or_else(|| c.ceiling.map(|s| s.of(rate)).filter(|c| *c > Rate::ZERO))
     }
 
     /// Sums of the node that a class is below.
@@ -172,9 +172,9 @@ impl<'d> Trees<'d> {
         let whole = match parent {
             Some(parent) if depth < MAX_DEPTH => Some(self.guarantee(parent, depth + 1)),
             Some(_) => None,
-            None => Some(port_rate(self.draft, port).0).filter(|rate| *rate > 0),
+            None => Some(port_rate(self.draft, port)).filter(|rate| *rate > Rate::ZERO),
         };
-        let mut sums = Sums { whole, own: 0, allocated: 0 };
+        let mut sums = Sums { whole, own: Rate::ZERO, allocated: Rate::ZERO };
         let mut children = self.children.borrow_mut();
         let children = children.entry(port).or_insert_with(|| {
             let mut by_parent = Children::new();
@@ -186,7 +186,7 @@ impl<'d> Trees<'d> {
         for (name, c) in children.get(&parent).into_iter().flatten() {
             match self.allocation(name).and_then(|(_, a)| Some(self.below_ceiling(c, a, a.guarantee?))) {
                 Some(rate) => sums.allocated = sums.allocated.saturating_add(rate),
-                None => sums.own = sums.own.saturating_add(c.guarantee.of(Rate(whole.unwrap_or(0))).0),
+                None => sums.own = sums.own.saturating_add(c.guarantee.of(whole.unwrap_or_default())),
             }
         }
         if depth < MAX_DEPTH {
@@ -315,8 +315,8 @@ fn place_and_rates(at: &mut At<'_>, trees: &Trees<'_>, name: &Name, c: &ClassSpe
     }
     let g = trees.guarantee(name, 0);
     if let Some(ceiling) = trees.ceiling(name, c, rate).filter(|c| *c < g) {
-        let why = format!("ceiling = {ceiling} bit/s is below the guarantee of {g} bit/s");
-        at.error("ceiling", Code::OutOfRange, why).limit = Some(g);
+        let why = format!("ceiling = {} bit/s is below the guarantee of {} bit/s", ceiling.0, g.0);
+        at.error("ceiling", Code::OutOfRange, why).limit = Some(g.0);
     }
     true
 }
@@ -346,8 +346,9 @@ fn allocations_below_ceilings(trees: &Trees<'_>, ops: &BTreeMap<Key, usize>, err
         let most = trees.below_ceiling(c, a, rate);
         if most < rate {
             let mut at = At { key, op: ops.get(key).copied(), errors };
-            let why = format!("guarantee = {rate} bit/s is above the ceiling of its class, {most} bit/s");
-            at.error("guarantee", Code::OutOfRange, why).limit = Some(most);
+            let why =
+                format!("guarantee = {} bit/s is above the ceiling of its class, {} bit/s", rate.0, most.0);
+            at.error("guarantee", Code::OutOfRange, why).limit = Some(most.0);
         }
     }
 }
@@ -370,7 +371,7 @@ fn fits(
         return;
     }
     let what = parent.map_or_else(|| format!("port {port}"), |p| format!("class {p}"));
-    let mut culprits: Vec<(Key, u64)> = children.iter().filter_map(|c| raised(trees, c)).collect();
+    let mut culprits: Vec<(Key, Rate)> = children.iter().filter_map(|c| raised(trees, c)).collect();
     let sum = if sums.own > whole {
         let class = |name: &Name| Key { kind: Kind::Class, name: name.clone() };
         let own = |name: &&&Name| trees.allocation(name).is_none_or(|(_, a)| a.guarantee.is_none());
@@ -380,7 +381,7 @@ fn fits(
             let allocation = parent.and_then(|p| trees.allocation(p)).map(|(key, _)| key);
             let changed = allocation.filter(|key| ops.contains_key(*key)).cloned();
             let node = parent.map_or_else(|| Key { kind: Kind::Port, name: port.clone() }, class);
-            culprits.push((changed.unwrap_or(node), 0));
+            culprits.push((changed.unwrap_or(node), Rate::ZERO));
         }
         sums.own
     } else {
@@ -389,16 +390,20 @@ fn fits(
     for (key, mine) in culprits {
         let field = if key.kind == Kind::Port { "rate" } else { "guarantee" };
         let mut at = At { key: &key, op: ops.get(&key).copied(), errors: &mut *errors };
-        let why = format!("the guarantees inside {what} add up to {sum} bit/s, more than its {whole} bit/s");
+        let why = format!(
+            "the guarantees inside {what} add up to {} bit/s, more than its {} bit/s",
+            sum.0, whole.0
+        );
         let item = at.error(field, Code::NoCapacity, why);
-        item.value = Some(if mine > 0 { mine } else { whole }.into());
-        item.limit = Some(if mine > 0 { whole } else { sum });
-        item.free = Some(whole.saturating_sub(sum.saturating_sub(mine)));
+        let (value, limit) = if mine > Rate::ZERO { (mine, whole) } else { (whole, sum) };
+        item.value = Some(value.0.into());
+        item.limit = Some(limit.0);
+        item.free = Some(whole.saturating_sub(sum.saturating_sub(mine)).0);
     }
 }
 
 /// The allocation of a class if it is new or higher than before.
-fn raised(trees: &Trees<'_>, class: &Name) -> Option<(Key, u64)> {
+fn raised(trees: &Trees<'_>, class: &Name) -> Option<(Key, Rate)> {
     let (key, allocation) = trees.allocation(class)?;
     let rate = allocation.guarantee?;
     trees.draft.changes().get(key)?;

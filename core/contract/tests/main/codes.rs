@@ -7,7 +7,7 @@
 use super::desk::{Desk, api, delete, filter, key, n, patch, put};
 use perhop_contract::{Input, Limits};
 use perhop_model::{
-    Claim, Credentials, ErrorItem, Kind, Mode, Name, Op, Outcome, Owner, Role, Transaction, TxnId,
+    Claim, Credentials, ErrorItem, Given, Kind, Mode, Name, Op, Outcome, Owner, Put, Role, Transaction, TxnId,
 };
 use perhop_reason::Code;
 use perhop_units::Rate;
@@ -142,13 +142,8 @@ fn code_not_found() {
 #[test]
 fn code_exists() {
     let mut desk = Desk::furnished();
-    let new = Op::Put {
-        kind: Kind::Class,
-        name: n("wan/voice"),
-        spec: json!({"port": "wan"}),
-        if_version: Some(0),
-        ttl_ms: None,
-    };
+    let given = Given::read(Kind::Class, n("wan/voice"), json!({"port": "wan"}), None);
+    let new = Op::Put(Put { given, if_version: Some(0) });
     assert_eq!(one(desk.refused(Owner::File, vec![new])).0, Code::Exists);
     let again = json!({"port": "wan", "logical": "voice"});
     let errors = desk.refused(Owner::File, vec![put(Kind::Class, "wan/other", again)]);
@@ -400,7 +395,7 @@ fn allocations_give_way_to_a_slower_port_and_to_guarantees_of_the_file() {
         ["wan/a", "wan/b"].map(|class| {
             let name = Name::new(class).unwrap();
             let ceiling = trees.ceiling(&name, draft.class(&name).unwrap(), Rate(1));
-            (trees.guarantee(&name, 0), ceiling.unwrap())
+            (trees.guarantee(&name, 0).0, ceiling.unwrap().0)
         })
     };
     assert_eq!(in_force(&desk), [(6_000_000, 6_000_000), (2_000_000, 2_000_000)]);

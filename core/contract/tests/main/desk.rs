@@ -3,7 +3,8 @@
 
 use perhop_contract::{Control, Draft, Draining, GraphRequest, Input, Limits, Output, Planner};
 use perhop_model::{
-    Credentials, ErrorItem, Key, Kind, Name, Op, Outcome, Owner, Reply, Role, StateQuery, Transaction, TxnId,
+    Credentials, ErrorItem, Given, Key, Kind, Name, Op, Outcome, Owner, Reply, Role, StateQuery, Transaction,
+    TxnId,
 };
 use perhop_reason::Code;
 use perhop_units::{Duration, Instant};
@@ -236,11 +237,11 @@ pub fn api(client: &str) -> Owner {
 }
 
 pub fn put(kind: Kind, name: &str, spec: Value) -> Op {
-    Op::Put { kind, name: n(name), spec, if_version: None, ttl_ms: None }
+    Op::put(Given::read(kind, n(name), spec, None))
 }
 
 pub fn soft(kind: Kind, name: &str, spec: Value, ttl_ms: u64) -> Op {
-    Op::Put { kind, name: n(name), spec, if_version: None, ttl_ms: Some(ttl_ms) }
+    Op::put(Given::read(kind, n(name), spec, Some(ttl_ms)))
 }
 
 pub fn patch(kind: Kind, name: &str, fields: Value) -> Op {

@@ -8,7 +8,7 @@ use perhop_model::{
     RouteSpec, Scheduler, SlaPolicy, SlaSpec, Spec, StateQuery, WredAverage, WredPrecedence,
 };
 use perhop_reason::Code;
-use perhop_units::{Dscp, QueueLimit, Share};
+use perhop_units::{Bytes, Dscp, Duration, QueueLimit, Rate, Share};
 use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -76,11 +76,11 @@ impl Draw {
                 let precedence = if self.coin() { WredPrecedence::Color } else { WredPrecedence::Dscp };
                 QueueKind::Wred { green, yellow, red, average, precedence, ecn }
             }
-            3 => QueueKind::Codel { target, interval, ecn },
+            3 => QueueKind::Codel { target: Duration(target), interval: Duration(interval), ecn },
             4 => QueueKind::Pie {
-                target,
-                update: 100_000 + self.up_to(999_900_000),
-                max_burst: self.up_to(60_000_000_000),
+                target: Duration(target),
+                update: Duration(100_000 + self.up_to(999_900_000)),
+                max_burst: Duration(self.up_to(60_000_000_000)),
                 alpha: 1 + self.up_to(511) as u32,
                 beta: 1 + self.up_to(511) as u32,
                 ecn,
@@ -90,15 +90,15 @@ impl Draw {
             5 => QueueKind::Blue {
                 increase_ppm: 1 + self.up_to(999_999) as u32,
                 decrease_ppm: 1 + self.up_to(999_999) as u32,
-                freeze: 1_000_000 + self.up_to(59_000_000_000),
+                freeze: Duration(1_000_000 + self.up_to(59_000_000_000)),
                 ecn,
             },
             6 => QueueKind::Wfq { flows: 1 + self.up_to(1023) as u32, by_precedence: ecn },
             _ => QueueKind::FqCodel {
                 flows: 1 + self.up_to(1023) as u32,
                 quantum: 64 + self.up_to(65_472) as u32,
-                target,
-                interval,
+                target: Duration(target),
+                interval: Duration(interval),
                 ecn,
             },
         }
@@ -107,7 +107,7 @@ impl Draw {
         PortSpec {
             device: if self.coin() { String::new() } else { "eth7".to_owned() },
             mode: if self.coin() { PortMode::Route } else { PortMode::Bridge },
-            rate: 1_000_000_000 + self.up_to(1 << 30),
+            rate: Rate(1_000_000_000 + self.up_to(1 << 30)),
             overhead: self.up_to(320) as i32 - 64,
             trust_dscp: self.coin(),
             queue: self.maybe(Self::queue),
@@ -117,12 +117,12 @@ impl Draw {
     }
     fn class(&mut self) -> ClassSpec {
         let guarantee = if self.coin() {
-            Share::Rate(self.up_to(1 << 29))
+            Share::Rate(Rate(self.up_to(1 << 29)))
         } else {
             Share::Ppm(self.up_to(250_000) as u32)
         };
         let ceiling = |d: &mut Self| {
-            if d.coin() { Share::Rate((1 << 29) + d.up_to(1 << 30)) } else { Share::Ppm(900_000) }
+            if d.coin() { Share::Rate(Rate((1 << 29) + d.up_to(1 << 30))) } else { Share::Ppm(900_000) }
         };
         ClassSpec {
             port: n("p"),
@@ -132,9 +132,9 @@ impl Draw {
             guarantee_first: None,
             delay: None,
             loss: None,
-            burst: if self.coin() { 0 } else { 4_000 + self.up_to(1 << 20) },
+            burst: if self.coin() { Bytes(0) } else { Bytes(4_000 + self.up_to(1 << 20)) },
             ceiling: self.maybe(ceiling),
-            ceiling_burst: if self.coin() { 0 } else { 4_000 + self.up_to(1 << 20) },
+            ceiling_burst: if self.coin() { Bytes(0) } else { Bytes(4_000 + self.up_to(1 << 20)) },
             weight: 1 + self.up_to(999_999) as u32,
             tier: self.up_to(15) as u8,
             queue: self.queue(),
@@ -156,14 +156,25 @@ impl Draw {
         let (cir, cbs) = (1 + self.up_to(1 << 30), 1500 + self.up_to(1 << 20));
         let meter = match self.up_to(4) {
             0 => MeterSpec::None,
-            1 => MeterSpec::TokenBucket { cir, cbs },
-            2 => MeterSpec::Srtcm { cir, cbs, ebs: self.up_to(1 << 20), aware: self.coin() },
-            3 => MeterSpec::Tswtcm {
-                cir,
-                pir: cir + self.up_to(1 << 20),
-                window: 1_000_000 + self.up_to(1 << 30),
+            1 => MeterSpec::TokenBucket { cir: Rate(cir), cbs: Bytes(cbs) },
+            2 => MeterSpec::Srtcm {
+                cir: Rate(cir),
+                cbs: Bytes(cbs),
+                ebs: Bytes(self.up_to(1 << 20)),
+                aware: self.coin(),
             },
-            _ => MeterSpec::Trtcm { cir, cbs, pir: cir + self.up_to(1 << 20), pbs: 1500, aware: self.coin() },
+            3 => MeterSpec::Tswtcm {
+                cir: Rate(cir),
+                pir: Rate(cir + self.up_to(1 << 20)),
+                window: Duration(1_000_000 + self.up_to(1 << 30)),
+            },
+            _ => MeterSpec::Trtcm {
+                cir: Rate(cir),
+                cbs: Bytes(cbs),
+                pir: Rate(cir + self.up_to(1 << 20)),
+                pbs: Bytes(1500),
+                aware: self.coin(),
+            },
         };
         ProfileSpec {
             meter,
@@ -206,8 +217,8 @@ impl Draw {
         prefixes.dedup();
         SlaSpec {
             prefixes,
-            rate: 1_000 + self.up_to(1 << 30),
-            burst: if self.coin() { 0 } else { 1500 + self.up_to(1 << 20) },
+            rate: Rate(1_000 + self.up_to(1 << 30)),
+            burst: if self.coin() { Bytes(0) } else { Bytes(1500 + self.up_to(1 << 20)) },
             dscp: self.maybe(Self::dscp),
             policy: [SlaPolicy::Ok, SlaPolicy::Drop, SlaPolicy::Demote][self.up_to(2) as usize],
             shared: self.coin(),
@@ -241,19 +252,19 @@ impl Draw {
             class: n("fixed"),
             packets,
             regular: self.maybe(|d| 3 + d.up_to(u64::from(packets) - 3) as u32),
-            within: 10_000_000 + self.up_to(1 << 32),
-            idle: 1_000_000_000 + self.up_to(1 << 32),
+            within: Duration(10_000_000 + self.up_to(1 << 32)),
+            idle: Duration(1_000_000_000 + self.up_to(1 << 32)),
             wrapped: self.coin(),
             statistical: self.coin(),
             statistical_after: 15 + self.up_to(235) as u32,
             statistical_size: 40 + self.up_to(1460) as u32,
             statistical_rate: 5 + self.up_to(995) as u32,
             dscp: self.maybe(Self::dscp),
-            rate: self.maybe(|d| 8_000 + d.up_to(1 << 30)),
+            rate: self.maybe(|d| Rate(8_000 + d.up_to(1 << 30))),
             excess: if self.coin() { ExcessPolicy::Drop } else { ExcessPolicy::Demote },
             in_ports: (0..self.up_to(1)).map(|_| n("p")).collect(),
             shared: self.coin(),
-            flow_rate: if self.coin() { 0 } else { 8_000 + self.up_to(1 << 30) },
+            flow_rate: if self.coin() { Rate(0) } else { Rate(8_000 + self.up_to(1 << 30)) },
             admission: self.maybe(Self::admission),
         }
     }
@@ -265,24 +276,27 @@ impl Draw {
             AdmissionPolicy::Oldest,
         ];
         AdmissionSpec {
-            cap: 8_000 + self.up_to(1 << 30),
+            cap: Rate(8_000 + self.up_to(1 << 30)),
             accept_pct: 1 + self.up_to(89) as u8,
             drop_pct: 91 + self.up_to(9) as u8,
-            interval: 10_000_000 + self.up_to(1 << 30),
+            interval: Duration(10_000_000 + self.up_to(1 << 30)),
             windows: 1 + self.up_to(99) as u32,
             policy: policies[self.up_to(3) as usize],
             excess: if self.coin() { ExcessPolicy::Drop } else { ExcessPolicy::Demote },
-            idle: 100_000_000 + self.up_to(1 << 29),
-            retry: self.maybe(|d| 100_000_000 + d.up_to(1 << 30)),
-            new_flow: self.up_to(1 << 20),
+            idle: Duration(100_000_000 + self.up_to(1 << 29)),
+            retry: self.maybe(|d| Duration(100_000_000 + d.up_to(1 << 30))),
+            new_flow: Rate(self.up_to(1 << 20)),
             locked: self.coin(),
             cancel: self.up_to(9),
         }
     }
     fn allocation(&mut self) -> AllocationSpec {
-        let guarantee = self.maybe(|d| d.up_to(1 << 20));
-        let ceiling =
-            if guarantee.is_none() || self.coin() { Some((1 << 20) + self.up_to(1 << 20)) } else { None };
+        let guarantee = self.maybe(|d| Rate(d.up_to(1 << 20)));
+        let ceiling = if guarantee.is_none() || self.coin() {
+            Some(Rate((1 << 20) + self.up_to(1 << 20)))
+        } else {
+            None
+        };
         AllocationSpec { class: n("p/fixed"), guarantee, ceiling, shared: self.coin() }
     }
     fn ports(&mut self) -> PortRange {
@@ -310,22 +324,25 @@ impl Draw {
         AbrPolicySpec {
             priority: self.up_to(u64::from(u32::MAX)) as u32,
             matches,
-            rate: rate(self),
+            rate: Rate(rate(self)),
             weight: weight(self),
-            min,
-            peak: if peak > 0 { peak.max(min) } else { 0 },
+            min: Rate(min),
+            peak: if peak > 0 { Rate(peak.max(min)) } else { Rate(0) },
             floor: if self.coin() { AbrFloor::Clamp } else { AbrFloor::Pace },
             latency: match self.up_to(2) {
                 0 => AbrLatency::Average { up_ppm: weight(self), down_ppm: weight(self) },
-                1 => AbrLatency::Timed { up: 1_000_000_000 + self.up_to(1 << 32), down_ppm: weight(self) },
-                _ => AbrLatency::Minimum { window: 100_000_000 + self.up_to(1 << 32) },
+                1 => AbrLatency::Timed {
+                    up: Duration(1_000_000_000 + self.up_to(1 << 32)),
+                    down_ppm: weight(self),
+                },
+                _ => AbrLatency::Minimum { window: Duration(100_000_000 + self.up_to(1 << 32)) },
             },
             allow_shrink: self.coin(),
             limit_syn_ack: self.coin(),
             assume_shift: self.maybe(|d| d.up_to(14) as u8),
             local: self.coin(),
             overhead: self.up_to(256) as u32,
-            idle: 100_000_000 + self.up_to(1 << 32),
+            idle: Duration(100_000_000 + self.up_to(1 << 32)),
             refused: self.maybe(|_| Code::NoCapacity),
             shared: self.coin(),
         }
@@ -345,7 +362,7 @@ impl Draw {
         ]
     }
     fn plain_class(&mut self) -> ClassSpec {
-        ClassSpec { guarantee: Share::Rate(0), ceiling: None, sla: None, ..self.class() }
+        ClassSpec { guarantee: Share::Rate(Rate(0)), ceiling: None, sla: None, ..self.class() }
     }
 }
 

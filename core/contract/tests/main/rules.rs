@@ -2,7 +2,9 @@
 
 use super::desk::{Desk, api, delete, filter, key, n, patch, put, soft};
 use perhop_contract::{DEFAULT_DRAIN, Input, KEPT_TRANSACTIONS};
-use perhop_model::{Kind, Mode, Object, Op, OpOutcome, Outcome, Owner, StateQuery, Status, TxnId};
+use perhop_model::{
+    Given, Kind, Mode, ObjectState, Op, OpOutcome, Outcome, Owner, StateQuery, Status, TxnId,
+};
 use perhop_reason::Code;
 use perhop_units::Duration;
 use serde_json::json;
@@ -367,16 +369,9 @@ fn rule_8_after_a_restart_owners_resynchronise_by_replace_owned() {
     let page =
         desk.control.state(&StateQuery { owner: Some(api("a")), ..StateQuery::default() }).expect("a page");
     let digest = page.digests["api:a"].clone();
-    let objects: Vec<Object> = page
-        .objects
-        .iter()
-        .map(|o| Object {
-            kind: o.kind,
-            name: o.name.clone(),
-            spec: serde_json::to_value(&o.spec).expect("plain data"),
-            ttl_ms: None,
-        })
-        .collect();
+    let written = |o: &ObjectState| serde_json::to_value(&o.spec).expect("plain data");
+    let objects =
+        page.objects.iter().map(|o| Given::read(o.kind, o.name.clone(), written(o), None)).collect();
     // A new epoch knows only what the file says, and no old transaction.
     let mut desk = Desk::furnished();
     let again = Op::ReplaceOwned { kinds: Kind::ALL.to_vec(), objects };
@@ -395,8 +390,7 @@ fn rule_8_replace_owned_never_touches_another_owner() {
         vec![put(Kind::Filter, "a1", filter("voice", 1)), put(Kind::Sla, "gold", json!({"rate": 1_000_000}))],
     );
     desk.commit(api("b"), vec![put(Kind::Filter, "b1", filter("voice", 1))]);
-    let object =
-        |name: &str| Object { kind: Kind::Filter, name: n(name), spec: filter("rest", 2), ttl_ms: None };
+    let object = |name: &str| Given::read(Kind::Filter, n(name), filter("rest", 2), None);
     let replace = |objects| Op::ReplaceOwned { kinds: vec![Kind::Filter, Kind::Filter], objects };
     desk.commit(api("a"), vec![replace(vec![object("a2")])]);
     assert_eq!(desk.names(Some(&api("a"))), ["filter:a2", "sla:gold"], "only the kinds named");
@@ -406,7 +400,7 @@ fn rule_8_replace_owned_never_touches_another_owner() {
     assert_eq!(desk.names(Some(&api("b"))), ["filter:b1"]);
     let errors = desk.refused(api("a"), vec![replace(vec![object("b1")])]);
     assert_eq!(errors, [(Some(0), Code::NotOwner, "filter/b1".to_owned())]);
-    let stranger = Object { kind: Kind::Sla, ..object("x") };
+    let stranger = Given::read(Kind::Sla, n("x"), json!({"rate": 1_000_000}), None);
     assert_eq!(desk.refused(api("a"), vec![replace(vec![stranger])])[0].1, Code::Malformed);
     assert_eq!(desk.names(None).len(), 5);
 }

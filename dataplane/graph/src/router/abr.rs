@@ -6,7 +6,6 @@ use perhop_abr::{AbrChange, AbrPolicyId, Floor, Latency, Match, Policy, Settings
 use perhop_contract::Draft;
 use perhop_model::{AbrFloor, AbrLatency, AbrMatch, AbrPolicySpec, Kind, Name, PortRange, Spec};
 use perhop_packet::SlaId;
-use perhop_units::{Duration, Rate};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -99,8 +98,8 @@ pub fn policy(id: AbrPolicyId, p: &AbrPolicySpec, matches: Match) -> Policy {
     Policy {
         id,
         matches,
-        rate: Rate(p.rate),
-        peak: Rate(p.peak),
+        rate: p.rate,
+        peak: p.peak,
         floor: match p.floor {
             AbrFloor::Clamp => Floor::Clamp,
             AbrFloor::Pace => Floor::Pace,
@@ -109,15 +108,15 @@ pub fn policy(id: AbrPolicyId, p: &AbrPolicySpec, matches: Match) -> Policy {
             AbrLatency::Average { up_ppm, down_ppm } => {
                 Latency::Average { up: weight(up_ppm), down: weight(down_ppm) }
             }
-            AbrLatency::Timed { up, down_ppm } => Latency::Timed { up: Duration(up), down: weight(down_ppm) },
-            AbrLatency::Minimum { window } => Latency::Minimum { window: Duration(window) },
+            AbrLatency::Timed { up, down_ppm } => Latency::Timed { up, down: weight(down_ppm) },
+            AbrLatency::Minimum { window } => Latency::Minimum { window },
         },
         allow_shrink: p.allow_shrink,
         limit_syn_ack: p.limit_syn_ack,
         assume_shift: p.assume_shift,
         local: p.local,
         overhead: p.overhead,
-        idle: Duration(p.idle),
+        idle: p.idle,
     }
 }
 
@@ -132,6 +131,7 @@ mod tests {
     use super::*;
     use crate::router::plan::tests::Bench;
     use perhop_packet::ClassId;
+    use perhop_units::Duration;
     use serde_json::{Value, json};
 
     /// Plans for a router with one class, `bulk`.

@@ -1,6 +1,6 @@
 //! The default graph of an edge router, as text.
 
-use perhop_model::{PortMode, PortSpec};
+use perhop_model::{Object, PortMode, PortSpec, Spec};
 use perhop_units::Duration;
 use std::fmt::Write as _;
 
@@ -11,6 +11,22 @@ pub struct EdgePort {
     pub name: String,
     /// Specification.
     pub spec: PortSpec,
+}
+
+impl EdgePort {
+    /// The ports among objects, in the order in which a router numbers them.
+    pub fn of_objects(objects: &[Object]) -> Vec<Self> {
+        let port = |object: &Object| match &object.spec {
+            Spec::Port(spec) => Some(Self { name: object.name.to_string(), spec: spec.clone() }),
+            _ => None,
+        };
+        objects.iter().filter_map(port).collect()
+    }
+
+    /// Its interface.
+    pub fn device(&self) -> &str {
+        self.spec.device_of(&self.name)
+    }
 }
 
 /// Name of the element that passes packets to the workers that have their flows.

@@ -9,7 +9,6 @@ use perhop_flows::{FlowsChange, Settings, SlaMap};
 use perhop_model::{AdmissionPolicy, AdmissionSpec, ErrorItem, ExcessPolicy, FilterSpec, Kind, Name, Spec};
 use perhop_packet::{FilterId, ProfileId, SlaId};
 use perhop_reason::Code;
-use perhop_units::{Duration, Rate};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -135,7 +134,7 @@ impl RouterPlanner {
         for (_, entry) in draft.of_kind(Kind::Detector) {
             let Spec::Detector(d) = &*entry.spec else { continue };
             // Ranges were checked with the object.
-            let rtp = RtpSettings::new(d.packets, Duration(d.within), Duration(d.idle)).unwrap_or_default();
+            let rtp = RtpSettings::new(d.packets, d.within, d.idle).unwrap_or_default();
             let rtp = d.regular.and_then(|n| rtp.with_regular(n).ok()).unwrap_or(rtp);
             let limits = || {
                 Statistical::new(d.statistical_after, d.statistical_size, d.statistical_rate)
@@ -161,10 +160,10 @@ impl RouterPlanner {
         let mut premium: Vec<SlaId> = premium.collect();
         premium.sort_unstable();
         AdmissionSettings {
-            cap: Rate(a.cap),
+            cap: a.cap,
             accept_pct: a.accept_pct,
             drop_pct: a.drop_pct,
-            interval: Duration(a.interval),
+            interval: a.interval,
             windows: a.windows,
             policy: match a.policy {
                 AdmissionPolicy::Random => Victim::Random,
@@ -176,9 +175,9 @@ impl RouterPlanner {
                 ExcessPolicy::Drop => Turned::Drop,
                 ExcessPolicy::Demote => Turned::Demote,
             },
-            idle: Duration(a.idle),
-            retry: a.retry.map(Duration),
-            new_flow: Rate(a.new_flow),
+            idle: a.idle,
+            retry: a.retry,
+            new_flow: a.new_flow,
             locked: a.locked,
             cancel: a.cancel,
             premium,

@@ -29,9 +29,9 @@ fn early(kind: &QueueKind) -> Option<EarlyDrop> {
         QueueKind::Codel { target, interval, ecn } => EarlyDrop::CoDel(codel(target, interval, ecn)),
         QueueKind::Pie { target, update, max_burst, alpha, beta, ecn, mark_below_ppm, derandomize } => {
             EarlyDrop::Pie(PieConfig {
-                target: Duration(target),
-                update: Duration(update),
-                max_burst: Duration(max_burst),
+                target,
+                update,
+                max_burst,
                 alpha,
                 beta,
                 ecn,
@@ -43,7 +43,7 @@ fn early(kind: &QueueKind) -> Option<EarlyDrop> {
         QueueKind::Blue { increase_ppm, decrease_ppm, freeze, ecn } => EarlyDrop::Blue(BlueConfig {
             increase: probability(increase_ppm),
             decrease: probability(decrease_ppm),
-            freeze: Duration(freeze),
+            freeze,
             ecn,
         }),
         QueueKind::FqCodel { flows, quantum, target, interval, ecn } => EarlyDrop::FqCoDel(FqCoDelConfig {
@@ -56,8 +56,8 @@ fn early(kind: &QueueKind) -> Option<EarlyDrop> {
     })
 }
 
-fn codel(target: u64, interval: u64, ecn: bool) -> CoDelConfig {
-    CoDelConfig { target: Duration(target), interval: Duration(interval), ecn, ..CoDelConfig::default() }
+fn codel(target: Duration, interval: Duration, ecn: bool) -> CoDelConfig {
+    CoDelConfig { target, interval, ecn, ..CoDelConfig::default() }
 }
 
 fn curve(p: Precedence) -> Curve {

@@ -11,7 +11,7 @@ use crate::lang::{Built, build, parse};
 use crate::swap::SwapError;
 use perhop_abr::AbrPolicyId;
 use perhop_contract::{
-    DEFAULT_DRAIN, Draft, Draining, Entry, GraphRequest, MAX_RATE, Planner, RESET_ALL, Trees, touched_ports,
+    DEFAULT_DRAIN, Draft, Draining, Entry, GraphRequest, Planner, RESET_ALL, Trees, touched_ports,
 };
 use perhop_element::{BuildCx, Registry};
 use perhop_elements::meter::{SrTcmConfig, TrTcmConfig, TswTcmConfig};
@@ -77,13 +77,13 @@ impl RouterPlanner {
         let mut cx = BuildCx::default();
         for (i, p) in ports.iter().enumerate() {
             cx.ports.insert(p.name.clone(), PortId(i as u16));
-            cx.port_rates.push(p.spec.rate);
+            cx.port_rates.push(p.spec.rate.0);
         }
         let trees: Vec<PortTree> = ports
             .iter()
             .filter_map(|p| {
                 let name = Name::new(&p.name).ok()?;
-                Some(PortTree::new(name, Rate(p.spec.rate), p.spec.overhead.max(0) as u32))
+                Some(PortTree::new(name, p.spec.rate, p.spec.overhead.max(0) as u32))
             })
             .collect();
         Self {
@@ -239,8 +239,7 @@ impl RouterPlanner {
             let known = self.ports.iter().find(|p| p.name == key.name.as_str());
             let same = match (known, entry.as_deref().map(|e| &*e.spec)) {
                 (Some(p), Some(Spec::Port(new))) => {
-                    let device = |s: &str| if s.is_empty() { p.name.clone() } else { s.to_owned() };
-                    device(&new.device) == device(&p.spec.device)
+                    new.device_of(&p.name) == p.device()
                         && new.mode == p.spec.mode
                         && new.overhead == p.spec.overhead
                 }
@@ -474,18 +473,18 @@ impl RouterPlanner {
         for (_, entry) in draft.of_kind(Kind::Detector) {
             let Spec::Detector(d) = &*entry.spec else { continue };
             let id = self.classes.id(d.class.as_str());
-            let rate = Rate(d.rate.unwrap_or_else(|| class_rate(draft, d)));
+            let rate = d.rate.unwrap_or_else(|| class_rate(draft, d));
             let burst = |rate: Rate| Bytes(rate.bytes_in(Duration::from_millis(50)).0.max(6_000));
-            let limited = rate.0 > 0 || d.flow_rate > 0;
+            let limited = rate.0 > 0 || d.flow_rate > Rate(0);
             // A class without a rate polices nothing but its flows.
-            let rate = if rate.0 > 0 { rate } else { Rate(MAX_RATE) };
+            let rate = if rate.0 > 0 { rate } else { Rate::MOST };
             let spec = (d.enabled && limited).then(|| RealtimeSpec {
                 rate,
                 burst: burst(rate),
-                flow: (d.flow_rate > 0).then(|| FlowLimit {
-                    rate: Rate(d.flow_rate),
-                    burst: burst(Rate(d.flow_rate)),
-                    idle: Duration(d.idle),
+                flow: (d.flow_rate > Rate(0)).then(|| FlowLimit {
+                    rate: d.flow_rate,
+                    burst: burst(d.flow_rate),
+                    idle: d.idle,
                 }),
                 excess: match d.excess {
                     ExcessPolicy::Drop => Excess::Drop,
@@ -505,18 +504,18 @@ impl RouterPlanner {
 }
 
 /// The smallest ceiling, else guarantee, of a detector's class on any port; 0 when it has neither.
-pub(super) fn class_rate(draft: &Draft<'_>, d: &DetectorSpec) -> u64 {
+pub(super) fn class_rate(draft: &Draft<'_>, d: &DetectorSpec) -> Rate {
     let trees = Trees::new(draft);
     let classes = draft.classes_called(d.class.as_str());
     classes
         .into_iter()
         .map(|(n, c, _)| {
             let port = perhop_contract::port_rate(draft, &c.port);
-            c.ceiling.map_or_else(|| trees.guarantee(n, 0), |s| s.of(port).0)
+            c.ceiling.map_or_else(|| trees.guarantee(n, 0), |s| s.of(port))
         })
-        .filter(|r| *r > 0)
+        .filter(|r| *r > Rate::ZERO)
         .min()
-        .unwrap_or(0)
+        .unwrap_or_default()
 }
 
 impl Planner for RouterPlanner {
@@ -607,15 +606,16 @@ pub(super) fn changed<'d>(
 /// How long a flow that says nothing has its share of a contract: as long as it is taken for real-time.
 fn flow_idle(draft: &Draft<'_>) -> Duration {
     let detector = draft.of_kind(Kind::Detector).find_map(|(_, entry)| match &*entry.spec {
-        Spec::Detector(d) => Some(Duration(d.idle)),
+        Spec::Detector(d) => Some(d.idle),
         _ => None,
     });
     detector.unwrap_or(Duration::from_secs(30))
 }
 
 fn sla(s: &SlaSpec, flow_idle: Duration) -> Sla {
-    let rate = Rate(s.rate);
-    let burst = if s.burst == 0 { rate.bytes_in(Duration::from_millis(20)).0.max(3_000) } else { s.burst };
+    let rate = s.rate;
+    let burst =
+        if s.burst == Bytes(0) { rate.bytes_in(Duration::from_millis(20)).0.max(3_000) } else { s.burst.0 };
     Sla {
         rate,
         burst: Bytes(burst),
@@ -634,20 +634,12 @@ fn sla(s: &SlaSpec, flow_idle: Duration) -> Sla {
 fn profile(p: &ProfileSpec, class: &dyn Fn(&str) -> ClassId) -> Profile {
     let meter = match p.meter {
         MeterSpec::None => Meter::None,
-        MeterSpec::TokenBucket { cir, cbs } => Meter::TokenBucket { rate: Rate(cir), burst: Bytes(cbs) },
-        MeterSpec::Srtcm { cir, cbs, ebs, aware } => {
-            Meter::SrTcm(SrTcmConfig { cir: Rate(cir), cbs: Bytes(cbs), ebs: Bytes(ebs), aware })
+        MeterSpec::TokenBucket { cir, cbs } => Meter::TokenBucket { rate: cir, burst: cbs },
+        MeterSpec::Srtcm { cir, cbs, ebs, aware } => Meter::SrTcm(SrTcmConfig { cir, cbs, ebs, aware }),
+        MeterSpec::Trtcm { cir, cbs, pir, pbs, aware } => {
+            Meter::TrTcm(TrTcmConfig { cir, cbs, pir, pbs, aware })
         }
-        MeterSpec::Trtcm { cir, cbs, pir, pbs, aware } => Meter::TrTcm(TrTcmConfig {
-            cir: Rate(cir),
-            cbs: Bytes(cbs),
-            pir: Rate(pir),
-            pbs: Bytes(pbs),
-            aware,
-        }),
-        MeterSpec::Tswtcm { cir, pir, window } => {
-            Meter::TswTcm(TswTcmConfig { ctr: Rate(cir), ptr: Rate(pir), window: Duration(window) })
-        }
+        MeterSpec::Tswtcm { cir, pir, window } => Meter::TswTcm(TswTcmConfig { ctr: cir, ptr: pir, window }),
     };
     let mut actions = [Action::Pass; 3];
     for (color, action) in [(Color::Green, &p.green), (Color::Yellow, &p.yellow), (Color::Red, &p.red)] {

@@ -10,7 +10,7 @@ use perhop_elements::schedule::levels::LevelClass;
 use perhop_elements::schedule::{NodeIndex, NodeParams, RuleSpec, RuledLine, TreeLink};
 use perhop_model::{ClassSpec, DelayGoal, ErrorItem, FirstPiece, LossGoal, Name, Scheduler};
 use perhop_reason::Code;
-use perhop_units::{Bytes, Duration, QueueLimit, Rate};
+use perhop_units::{Bytes, QueueLimit, Rate};
 
 /// A class is told of at least this part of the line's rate as its share.
 const LEAST_SHARE: u64 = 100_000;
@@ -35,7 +35,7 @@ impl Told {
             first: c.guarantee_first,
             delay: c.delay.unwrap_or_default(),
             loss: c.loss.unwrap_or_default(),
-            burst: c.burst,
+            burst: c.burst.0,
         }
     }
 }
@@ -97,7 +97,7 @@ pub(super) fn spec(
             Some(RuleSpec::Cbq(told.chain(rest).collect(), line))
         }
         Scheduler::Hpd => {
-            let goal = |delay, bound: Option<u64>| HpdGoal { delay, bound: bound.map(Duration) };
+            let goal = |delay, bound| HpdGoal { delay, bound };
             let of = |c: &Ruled<'_>| goal(c.told.delay.proportion.unwrap_or(1), c.told.delay.bound);
             let told = leaves(classes).map(|c| (c.index, of(c)));
             let rest = rest.iter().map(|n| (*n, goal(1, None)));
@@ -141,7 +141,7 @@ fn jobs_class(class: &Ruled<'_>) -> JobsClass {
     let Told { delay, loss, .. } = class.told;
     JobsClass {
         delay: delay.proportion.or((delay.bound.is_none()).then_some(1)),
-        bound: delay.bound.map(Duration),
+        bound: delay.bound,
         loss: loss.proportion.unwrap_or(1),
         loss_bound: loss.bound_ppm.map(probability),
         rate: class.params.guaranteed(),
@@ -212,7 +212,7 @@ fn real_time(class: &Ruled<'_>) -> Option<Curve> {
     let m2 = class.params.guaranteed();
     class.params.queue.as_ref()?;
     match class.told.first {
-        Some(first) => Some(Curve { m1: Rate(first.rate), d: Duration(first.time), m2 }),
+        Some(first) => Some(Curve { m1: first.rate, d: first.time, m2 }),
         None => (m2.0 > 0).then(|| Curve::linear(m2)),
     }
 }

@@ -268,7 +268,7 @@ impl PortTree {
         let mut out = BTreeMap::new();
         for (name, c, entry) in &mine {
             let guarantee = trees.guarantee(name, 0);
-            let ceiling = trees.ceiling(name, c, rate).filter(|c| *c > 0);
+            let ceiling = trees.ceiling(name, c, rate).filter(|c| *c > Rate(0));
             let leaf = !parents.contains(name);
             let params = NodeParams {
                 parent: None,
@@ -443,9 +443,9 @@ fn depth(wanted: &BTreeMap<Name, Wanted>, name: &Name) -> usize {
     depth
 }
 
-fn bound(rate: u64, burst: u64, link: &TreeLink) -> Option<Bound> {
-    let rate = Rate(rate);
-    let burst = if burst == 0 { link.default_burst(rate) } else { Bytes(burst.max(2 * link.max_cost())) };
+fn bound(rate: Rate, burst: Bytes, link: &TreeLink) -> Option<Bound> {
+    let least = Bytes(2 * link.max_cost());
+    let burst = if burst == Bytes(0) { link.default_burst(rate) } else { burst.max(least) };
     (rate.0 > 0).then_some(Bound { rate, burst })
 }
 

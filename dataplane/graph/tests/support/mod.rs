@@ -1,6 +1,6 @@
 //! Operations on objects, as tests write them.
 
-use perhop_model::{Kind, Name, Op};
+use perhop_model::{Given, Kind, Name, Op};
 use serde_json::Value;
 
 pub fn n(name: &str) -> Name {
@@ -8,7 +8,7 @@ pub fn n(name: &str) -> Name {
 }
 
 pub fn put(kind: Kind, name: &str, spec: Value) -> Op {
-    Op::Put { kind, name: n(name), spec, if_version: None, ttl_ms: None }
+    Op::put(Given::read(kind, n(name), spec, None))
 }
 
 pub fn delete(kind: Kind, name: &str) -> Op {

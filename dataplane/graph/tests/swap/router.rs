@@ -2,7 +2,7 @@
 
 use perhop_contract::Input;
 use perhop_graph::router::{EdgePort, VirtualRouter};
-use perhop_model::{Credentials, Kind, Name, Op, Outcome, Owner, PortSpec, Transaction, TxnId};
+use perhop_model::{Credentials, Given, Kind, Name, Op, Outcome, Owner, PortSpec, Transaction, TxnId};
 use perhop_packet::PortId;
 use perhop_reason::Code;
 use perhop_units::Duration;
@@ -30,12 +30,8 @@ fn an_unconfirmed_graph_gives_way_to_the_routers_own() {
     };
     let mut router =
         VirtualRouter::new(vec![port("lan"), port("wan")], 1024, 1).expect("its own graph builds");
-    let put = |name: &str| Op::Put {
-        kind: Kind::Port,
-        name: Name::new(name).expect("a name"),
-        spec: json!({"rate": 1_000_000}),
-        if_version: None,
-        ttl_ms: None,
+    let put = |name: &str| {
+        Op::put(Given::read(Kind::Port, Name::new(name).expect("a name"), json!({"rate": 1_000_000}), None))
     };
     let reply = router.submit(Credentials::ADMIN, transaction(1, None, vec![put("lan"), put("wan")]));
     assert_eq!(reply.expect("answered").outcome, Outcome::Committed);

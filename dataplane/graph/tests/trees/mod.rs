@@ -7,7 +7,9 @@ mod reverts;
 mod weights;
 
 use perhop_graph::router::{EdgePort, VirtualRouter};
-use perhop_model::{Credentials, EventKind, Kind, Name, Op, Outcome, Owner, PortSpec, Transaction, TxnId};
+use perhop_model::{
+    Credentials, EventKind, Given, Kind, Name, Op, Outcome, Owner, PortSpec, Transaction, TxnId,
+};
 use perhop_packet::PortId;
 use perhop_units::Duration;
 use perhop_wire::build::udp4;
@@ -87,7 +89,7 @@ impl World {
 }
 
 fn put(kind: Kind, name: &str, spec: Value) -> Op {
-    Op::Put { kind, name: Name::new(name).expect("a name"), spec, if_version: None, ttl_ms: None }
+    Op::put(Given::read(kind, Name::new(name).expect("a name"), spec, None))
 }
 
 fn class(name: &str, weight: u32) -> Op {

@@ -30,7 +30,7 @@ pub(super) fn check(c: Checker<'_>, declared: &Declarations, trees: &Trees) {
     }
     if let Some(rate) = detector.spec.rate {
         let need = Need::new(calls, 0);
-        if rate < need.rate.0 {
+        if rate < Rate(need.rate.0) {
             c.push(c.warning(detector.at, "rate", need.message("")).hint("packets beyond it are policed"));
         }
     }
@@ -61,26 +61,26 @@ fn cap(
     }
     let port_rate = trees.port_rate[i].0;
     let ceiling = class.spec.ceiling.map(|s| s.of(trees.port_rate[i]).0).filter(|v| *v > 0);
-    let guarantee = trees.guarantee[i].unwrap_or(0);
-    let unwritten = ceiling.unwrap_or(guarantee);
-    let shared = detector.spec.rate.unwrap_or(unwritten);
-    let lacks = |rate: u64| rate > 0 && cap > rate;
+    let guarantee = trees.guarantee[i].unwrap_or(Rate(0));
+    let unwritten = ceiling.unwrap_or(guarantee.0);
+    let shared = detector.spec.rate.unwrap_or(Rate(unwritten));
+    let lacks = |rate: u64| rate > 0 && cap > Rate(rate);
     let text = |rate: u64| rounded(Rate(rate));
     let (message, hint) = match () {
         () if lacks(port_rate) => (
             format!("is above the rate of port \"{}\" ({})", class.spec.port, text(port_rate)),
             "the link is full before a flow is refused. Use what the class is to carry",
         ),
-        () if lacks(shared) => (
-            format!("is above what recognised flows may send together ({})", text(shared)),
+        () if lacks(shared.0) => (
+            format!("is above what recognised flows may send together ({})", text(shared.0)),
             "beyond that packets are lost before a flow is refused. Lower it, or raise detector.rate or the class",
         ),
         () if lacks(ceiling.unwrap_or(0)) => (
             format!("is above the ceiling of class \"{}\" ({})", class.name, text(ceiling.unwrap_or(0))),
             "beyond that packets wait and are lost before a flow is refused. Lower it, or raise the ceiling",
         ),
-        () if lacks(guarantee) && port_rate > 0 => (
-            format!("is above the guarantee of class \"{}\" ({})", class.name, text(guarantee)),
+        () if lacks(guarantee.0) && port_rate > 0 => (
+            format!("is above the guarantee of class \"{}\" ({})", class.name, text(guarantee.0)),
             "beyond that a full link gives calls what others leave before a flow is refused. Lower it, or raise \
              the guarantee",
         ),
@@ -127,10 +127,10 @@ fn class_rates(c: Checker<'_>, class: &Declared<ClassSpec>, i: usize, trees: &Tr
         "detection moves calls of {} each into this class. Raise it, or lower detector.calls",
         need.each
     );
-    if let Some(guarantee) = trees.guarantee[i].filter(|g| *g < need.rate.0) {
+    if let Some(guarantee) = trees.guarantee[i].filter(|g| *g < Rate(need.rate.0)) {
         let written = c.document.is_written(class.at, "guarantee");
         let of =
-            if written && guarantee > 0 { format!("({}) ", rounded(Rate(guarantee))) } else { String::new() };
+            if written && guarantee > Rate(0) { format!("({}) ", rounded(guarantee)) } else { String::new() };
         let message = if written { need.message(&of) } else { "is missing in the real-time class".into() };
         c.push(c.warning(class.at, "guarantee", message).hint(&hint));
     }

@@ -29,7 +29,7 @@ pub(super) fn check(c: Checker<'_>, declared: &Declarations) {
     }
     let mut devices = BTreeMap::new();
     for port in &declared.ports {
-        let device = if port.spec.device.is_empty() { port.name.as_str() } else { &port.spec.device };
+        let device = port.spec.device_of(port.name.as_str());
         if !c.sound(port.at, "device") {
             continue;
         }

@@ -35,7 +35,7 @@ pub(super) fn check(c: Checker<'_>, declared: &Declarations, trees: &Trees) {
                 };
                 c.push(c.warning(port.at, &format!("queue.{key}"), why).value("").hint(hint));
             }
-            let rate = if c.sound(port.at, "rate") { Rate(port.spec.rate) } else { Rate::ZERO };
+            let rate = if c.sound(port.at, "rate") { port.spec.rate } else { Rate::ZERO };
             one(c, port.at, queue, &port.name, rate);
         }
     }

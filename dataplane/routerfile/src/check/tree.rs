@@ -15,7 +15,7 @@ pub(super) struct Trees {
     /// Whether a class has no children.
     pub(super) leaf: Vec<bool>,
     /// Guarantee in bit/s after scaling; `None` if it could not be worked out.
-    pub(super) guarantee: Vec<Option<u64>>,
+    pub(super) guarantee: Vec<Option<Rate>>,
     /// Rate of the class's port; zero = unlimited or not readable.
     pub(super) port_rate: Vec<Rate>,
     /// The class that packets without a class go to, a port.
@@ -29,7 +29,7 @@ pub(super) fn check(c: Checker<'_>, declared: &mut Declarations) -> Trees {
         .ports
         .iter()
         .filter(|p| c.sound(p.at, "rate"))
-        .map(|p| (p.name.clone(), Rate(p.spec.rate)))
+        .map(|p| (p.name.clone(), p.spec.rate))
         .collect();
     let mut trees = Trees {
         leaf: vec![true; classes.len()],
@@ -221,7 +221,7 @@ fn guarantees(
         let Some(members) = groups.get(&group) else { continue };
         let (port, parent) = &group;
         let whole = match parent {
-            Some(p) => trees.guarantee[*p].map(Rate),
+            Some(p) => trees.guarantee[*p],
             None => rates.get(port).copied(),
         };
         for &i in members {
@@ -229,7 +229,7 @@ fn guarantees(
             trees.guarantee[i] = match classes[i].spec.guarantee {
                 _ if !sound => None,
                 Share::Rate(rate) => Some(rate),
-                share => whole.map(|w| share.of(w).0),
+                share => whole.map(|w| share.of(w)),
             };
             open.push((port.clone(), Some(i)));
         }
@@ -252,7 +252,7 @@ fn fit(
     if parent.is_none() && whole.0 == 0 {
         return;
     }
-    let sum: u128 = members.iter().filter_map(|&i| trees.guarantee[i]).map(u128::from).sum();
+    let sum: u128 = members.iter().filter_map(|&i| trees.guarantee[i]).map(|g| u128::from(g.0)).sum();
     if sum <= u128::from(whole.0) {
         return;
     }
@@ -263,10 +263,10 @@ fn fit(
     let mut running = 0u128;
     let mut told = false;
     for &i in members {
-        let Some(mine) = trees.guarantee[i].filter(|g| *g > 0) else { continue };
-        running += u128::from(mine);
-        let scaled = (u128::from(mine) * u128::from(whole.0) / sum) as u64;
-        let alone = mine > whole.0;
+        let Some(mine) = trees.guarantee[i].filter(|g| *g > Rate::ZERO) else { continue };
+        running += u128::from(mine.0);
+        let scaled = Rate((u128::from(mine.0) * u128::from(whole.0) / sum) as u64);
+        let alone = mine > whole;
         if whole.0 == 0 {
             let d = c.error(classes[i].at, "guarantee", format!("exceeds {what}"));
             c.push(d.hint(format!(
@@ -285,7 +285,7 @@ fn fit(
             };
             let hint = format!(
                 "the router scales such guarantees down in proportion, this one to {}. Lower them until they fit",
-                rounded(Rate(scaled))
+                rounded(scaled)
             );
             c.push(c.warning(classes[i].at, "guarantee", message).hint(hint));
         }
@@ -304,8 +304,8 @@ fn ceilings(c: Checker<'_>, classes: &[Declared<ClassSpec>], trees: &Trees) {
             Share::Rate(written) if c.sound(class.at, "guarantee") => Some(written),
             _ => None,
         };
-        if let Some(guarantee) = trees.guarantee[i].or(written).filter(|g| ceiling.0 > 0 && *g > ceiling.0) {
-            let d = c.error(class.at, "ceiling", format!("is below the guarantee ({})", Rate(guarantee)));
+        if let Some(guarantee) = trees.guarantee[i].or(written).filter(|g| ceiling.0 > 0 && *g > ceiling) {
+            let d = c.error(class.at, "ceiling", format!("is below the guarantee ({guarantee})"));
             c.push_with(d, class.at, "guarantee", "the guarantee is here");
         } else if rate.0 > 0 && ceiling.0 > rate.0 {
             let d = c.warning(

@@ -35,8 +35,6 @@ use std::collections::BTreeMap;
 
 /// Slowest rate of a policy or flow.
 const MIN_RATE: Rate = Rate::from_kbit(1);
-/// Fastest rate.
-const MAX_RATE: Rate = Rate::from_mbit(1_000_000);
 /// Weights of the latency's average, in parts per million.
 const PUBLISHED: (u32, u32) = (2_000, 600_000);
 
@@ -58,8 +56,8 @@ pub(super) fn read(table: &mut TableReader<'_>, names: &Names<'_>) -> AbrPolicyS
     };
     let rate = rate(table, "rate");
     let (min, peak) = (self::rate(table, "min"), self::rate(table, "peak"));
-    if peak > 0 && min > peak {
-        let d = table.error("min", format!("is above the peak ({})", Rate(peak)));
+    if peak > Rate(0) && min > peak {
+        let d = table.error("min", format!("is above the peak ({})", peak));
         let d = d.hint("A flow gets peak at most. Raise it, or lower min");
         let at = table.location_of("peak");
         let d = at.map_or(d.clone(), |at| table.document().with_secondary(d, at, "the peak is here"));
@@ -89,21 +87,21 @@ pub(super) fn read(table: &mut TableReader<'_>, names: &Names<'_>) -> AbrPolicyS
         assume_shift,
         local,
         overhead,
-        idle: idle.map_or(Duration::from_secs(5), |i| i.value).0,
+        idle: idle.map_or(Duration::from_secs(5), |i| i.value),
         refused: None,
         shared: flag(table, "shared", false),
     }
 }
 
-/// A rate, bit/s; 0 = none.
-fn rate(table: &mut TableReader<'_>, key: &'static str) -> u64 {
-    let Some(rate) = table.value_in(key, Rate(0)..=MAX_RATE) else { return 0 };
-    if rate.value > Rate(0) && rate.value < MIN_RATE {
+/// A rate; 0 = none.
+fn rate(table: &mut TableReader<'_>, key: &'static str) -> Rate {
+    let Some(rate) = table.value_in(key, Rate::ZERO..=Rate::MOST) else { return Rate::ZERO };
+    if rate.value > Rate::ZERO && rate.value < MIN_RATE {
         let d = table.document().error(rate.span, "is out of range");
-        table.diagnostics().push(d.allowed(format!("{MIN_RATE} to {MAX_RATE}, or 0 bit/s")));
-        return 0;
+        table.diagnostics().push(d.allowed(format!("{MIN_RATE} to {}, or 0 bit/s", Rate::MOST)));
+        return Rate::ZERO;
     }
-    rate.value.0
+    rate.value
 }
 
 fn condition(mut table: TableReader<'_>, names: &Names<'_>) -> AbrMatch {
@@ -168,11 +166,11 @@ fn latency(table: &mut TableReader<'_>) -> AbrLatency {
         Filter::Timed => {
             let up = inner.value_in("up", Duration::from_secs(1)..=hour);
             let up = up.map_or(Duration::from_secs(120), |u| u.value).0;
-            AbrLatency::Timed { up, down_ppm: above_zero(&mut inner, "down", PUBLISHED.1) }
+            AbrLatency::Timed { up: Duration(up), down_ppm: above_zero(&mut inner, "down", PUBLISHED.1) }
         }
         Filter::Minimum => {
             let window = inner.value_in("window", Duration::from_millis(100)..=hour);
-            AbrLatency::Minimum { window: window.map_or(Duration::from_secs(10), |w| w.value).0 }
+            AbrLatency::Minimum { window: window.map_or(Duration::from_secs(10), |w| w.value) }
         }
     };
     inner.finish();

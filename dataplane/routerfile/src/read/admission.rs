@@ -24,8 +24,7 @@ use perhop_units::{Duration, Rate};
 pub(super) fn read(detector: &mut TableReader<'_>, idle: Duration) -> Option<AdmissionSpec> {
     let mut table = detector.table("admission")?;
     table.require("cap", "\"2 Mbit/s\"");
-    let fastest = Rate::from_mbit(1_000_000);
-    let cap = table.value_in("cap", Rate::from_kbit(8)..=fastest).map_or(8_000, |r| r.value.0);
+    let cap = table.value_in("cap", Rate::from_kbit(8)..=Rate::MOST).map_or(Rate(8_000), |r| r.value);
     let accept_pct = table.integer("accept_pct", 1..=99);
     let drop_pct = table.integer("drop_pct", 1..=100);
     // One that could not be read says nothing about the other.
@@ -58,14 +57,14 @@ pub(super) fn read(detector: &mut TableReader<'_>, idle: Duration) -> Option<Adm
         cap,
         accept_pct,
         drop_pct,
-        interval: interval.unwrap_or(Duration::from_millis(800)).0,
+        interval: interval.unwrap_or(Duration::from_millis(800)),
         windows: table.integer("windows", 1..=1_000).map_or(10, |n| n.value as u32),
         policy: table.choice("policy", &policies).map_or(AdmissionPolicy::Random, |p| p.value),
         excess: table.choice("excess", &excess).map_or(ExcessPolicy::Demote, |e| e.value),
         // By default no longer than the detector allows.
-        idle: silence.unwrap_or(Duration::from_secs(5)).min(idle).0,
-        retry: table.value_in("retry", least..=Duration::from_secs(3_600)).map(|t| t.value.0),
-        new_flow: table.value_in("new_flow", Rate(0)..=fastest).map_or(80_000, |r| r.value.0),
+        idle: silence.unwrap_or(Duration::from_secs(5)).min(idle),
+        retry: table.value_in("retry", least..=Duration::from_secs(3_600)).map(|t| t.value),
+        new_flow: table.value_in("new_flow", Rate::ZERO..=Rate::MOST).map_or(Rate(80_000), |r| r.value),
         locked: flag(&mut table, "locked", false),
         cancel: table.integer("cancel", 0..=i64::MAX).map_or(0, |n| n.value as u64),
     };

@@ -19,14 +19,14 @@
 //! | `sla` | contract | every packet | |
 //! | `shared` | boolean | true | |
 
-use super::port::{MAX_RATE, MIN_RATE};
+use super::port::MIN_RATE;
 use super::{bytes, flag, queue};
 use crate::names::{Names, reference};
 use crate::value;
 use perhop_config::TableReader;
 use perhop_contract::FRAME_MTU;
 use perhop_model::{ClassSpec, DelayGoal, FirstPiece, LossGoal};
-use perhop_units::{Duration, Share};
+use perhop_units::{Duration, Rate, Share};
 
 /// Reads one class; `None` without a port, for nothing else about it can be judged then.
 pub(super) fn read(table: &mut TableReader<'_>, names: &Names<'_>) -> Option<ClassSpec> {
@@ -34,7 +34,7 @@ pub(super) fn read(table: &mut TableReader<'_>, names: &Names<'_>) -> Option<Cla
     let port = reference(table, "port", "a port", &names.ports);
     let logical = table.value_with("logical", "a name", value::name).map(|n| n.value);
     let parent = reference(table, "parent", "a class", &names.classes);
-    let guarantee = table.value::<Share>("guarantee").map_or(Share::Rate(0), |g| g.value);
+    let guarantee = table.value::<Share>("guarantee").map_or(Share::Rate(Rate::ZERO), |g| g.value);
     let guarantee_first = table.table("guarantee_first").and_then(first_piece);
     let delay = table.table("delay").map(delay_goal);
     let loss = table.table("loss").map(loss_goal);
@@ -76,8 +76,8 @@ pub(super) fn read(table: &mut TableReader<'_>, names: &Names<'_>) -> Option<Cla
 fn first_piece(mut table: TableReader<'_>) -> Option<FirstPiece> {
     table.require("rate", "\"3 Mbit/s\"");
     table.require("time", "\"10 ms\"");
-    let rate = table.value_in("rate", MIN_RATE..=MAX_RATE).map(|r| r.value.0);
-    let time = table.value_in("time", Duration::from_micros(1)..=Duration::from_secs(60)).map(|t| t.value.0);
+    let rate = table.value_in("rate", MIN_RATE..=Rate::MOST).map(|r| r.value);
+    let time = table.value_in("time", Duration::from_micros(1)..=Duration::from_secs(60)).map(|t| t.value);
     table.finish();
     Some(FirstPiece { rate: rate?, time: time? })
 }
@@ -88,8 +88,7 @@ fn proportion(table: &mut TableReader<'_>) -> Option<u32> {
 
 /// `delay = { proportion = 4, bound = "20 ms" }`.
 fn delay_goal(mut table: TableReader<'_>) -> DelayGoal {
-    let bound =
-        table.value_in("bound", Duration::from_micros(1)..=Duration::from_secs(60)).map(|t| t.value.0);
+    let bound = table.value_in("bound", Duration::from_micros(1)..=Duration::from_secs(60)).map(|t| t.value);
     let goal = DelayGoal { proportion: proportion(&mut table), bound };
     table.finish();
     goal

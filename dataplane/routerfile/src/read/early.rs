@@ -23,6 +23,7 @@ use super::queue::{above_zero, percentage};
 use perhop_config::TableReader;
 use perhop_model::{Precedence, QueueKind, WredAverage, WredPrecedence};
 use perhop_units::{Bytes, Duration, Share};
+use std::ops::RangeInclusive;
 
 /// Names of the three precedences, best first.
 const COLORS: [&str; 3] = ["green", "yellow", "red"];
@@ -113,21 +114,34 @@ pub(super) fn codel(mut table: TableReader<'_>) -> QueueKind {
     QueueKind::Codel { target, interval, ecn }
 }
 
-/// `target` and `interval`, ns.
-fn waiting(table: &mut TableReader<'_>) -> (u64, u64) {
-    let target = time(table, "target", (1_000, 1_000_000_000), 5_000_000);
-    let interval = time(table, "interval", (1_000, 10_000_000_000), target.max(100_000_000));
+/// `target` and `interval`.
+fn waiting(table: &mut TableReader<'_>) -> (Duration, Duration) {
+    let target = time(table, "target", us(1)..=ms(1_000), ms(5));
+    let interval = time(table, "interval", us(1)..=ms(10_000), target.max(ms(100)));
     if interval < target {
         let key = if table.has("interval") { "interval" } else { "target" };
-        let d = table.error(key, format!("is below the target ({})", Duration(target)));
+        let d = table.error(key, format!("is below the target ({target})"));
         table.diagnostics().push(d.hint("packets may wait for longer than target in a whole interval"));
     }
     (target, interval)
 }
 
-/// A time in a range, ns; the default if absent or wrong.
-fn time(table: &mut TableReader<'_>, key: &'static str, (min, max): (u64, u64), default: u64) -> u64 {
-    table.value_in(key, Duration(min)..=Duration(max)).map_or(default, |t| t.value.0)
+fn us(n: u64) -> Duration {
+    Duration::from_micros(n)
+}
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+/// A time in a range; the default if absent or wrong.
+fn time(
+    table: &mut TableReader<'_>,
+    key: &'static str,
+    range: RangeInclusive<Duration>,
+    default: Duration,
+) -> Duration {
+    table.value_in(key, range).map_or(default, |t| t.value)
 }
 
 /// Proportional integral controller enhanced.
@@ -136,9 +150,9 @@ pub(super) fn pie(mut table: TableReader<'_>) -> QueueKind {
     let mut number = |key, default: u32| t.integer(key, 1..=512).map_or(default, |n| n.value as u32);
     let (alpha, beta) = (number("alpha", 2), number("beta", 20));
     let kind = QueueKind::Pie {
-        target: time(t, "target", (1_000, 1_000_000_000), 15_000_000),
-        update: time(t, "update", (100_000, 1_000_000_000), 15_000_000),
-        max_burst: time(t, "max_burst", (0, 60_000_000_000), 150_000_000),
+        target: time(t, "target", us(1)..=ms(1_000), ms(15)),
+        update: time(t, "update", us(100)..=ms(1_000), ms(15)),
+        max_burst: time(t, "max_burst", us(0)..=ms(60_000), ms(150)),
         alpha,
         beta,
         ecn: flag(t, "ecn", true),
@@ -155,7 +169,7 @@ pub(super) fn blue(mut table: TableReader<'_>) -> QueueKind {
     let kind = QueueKind::Blue {
         increase_ppm: above_zero(t, "increase", 20_000),
         decrease_ppm: above_zero(t, "decrease", 2_000),
-        freeze: time(t, "freeze", (1_000_000, 60_000_000_000), 100_000_000),
+        freeze: time(t, "freeze", ms(1)..=ms(60_000), ms(100)),
         ecn: flag(t, "ecn", true),
     };
     table.finish();

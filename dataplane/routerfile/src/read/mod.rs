@@ -190,8 +190,8 @@ fn declare<T>(
 }
 
 /// A size in a range; `default` if absent or wrong.
-fn bytes(table: &mut TableReader<'_>, key: &'static str, min: u64, max: u64, default: u64) -> u64 {
-    table.value_in(key, Bytes(min)..=Bytes(max)).map_or(default, |b| b.value.0)
+fn bytes(table: &mut TableReader<'_>, key: &'static str, min: u64, max: u64, default: u64) -> Bytes {
+    table.value_in(key, Bytes(min)..=Bytes(max)).map_or(Bytes(default), |b| b.value)
 }
 
 fn flag(table: &mut TableReader<'_>, key: &'static str, default: bool) -> bool {

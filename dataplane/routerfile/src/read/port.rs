@@ -19,8 +19,6 @@ use perhop_units::Rate;
 
 /// Slowest rate of a port.
 pub(crate) const MIN_RATE: Rate = Rate::from_kbit(8);
-/// Fastest rate of a port.
-pub(crate) const MAX_RATE: Rate = Rate::from_mbit(1_000_000);
 
 /// Longest interface name of Linux (`IFNAMSIZ` less its final zero).
 const MAX_DEVICE: usize = 15;
@@ -30,7 +28,7 @@ pub(super) fn read(table: &mut TableReader<'_>, mode: PortMode) -> PortSpec {
     PortSpec {
         device: table.value_with("device", "a string", device).map_or(String::new(), |d| d.value),
         mode,
-        rate: table.value_in("rate", MIN_RATE..=MAX_RATE).map_or(0, |r| r.value.0),
+        rate: table.value_in("rate", MIN_RATE..=Rate::MOST).map_or(Rate::ZERO, |r| r.value),
         overhead: table.integer("overhead", -64..=256).map_or(0, |o| o.value as i32),
         trust_dscp: flag(table, "trust_dscp", false),
         queue: queue::read(table, "queue"),

@@ -15,10 +15,8 @@ use super::{bytes, dscp, flag};
 use crate::names::{Names, class};
 use perhop_config::TableReader;
 use perhop_model::{ColorAction, MeterSpec, ProfileSpec};
-use perhop_units::{Duration, Rate};
+use perhop_units::{Bytes, Duration, Rate};
 
-/// Fastest rate of a meter, bit/s.
-const MAX_RATE: Rate = Rate::from_mbit(1_000_000);
 /// Largest burst, bytes.
 const MAX_BURST: u64 = 1 << 30;
 /// Bytes of a full-size packet at IP length.
@@ -84,7 +82,7 @@ fn meter(mut table: TableReader<'_>) -> MeterSpec {
     };
     let rate = |table: &mut TableReader<'_>, key: &'static str| {
         table.require(key, "\"1 Mbit/s\"");
-        table.value_in(key, Rate(1)..=MAX_RATE).map(|r| r.value.0)
+        table.value_in(key, Rate(1)..=Rate::MOST).map(|r| r.value)
     };
     let burst = |table: &mut TableReader<'_>, key: &'static str, min| {
         table.require(key, "\"15 kB\"");
@@ -93,13 +91,13 @@ fn meter(mut table: TableReader<'_>) -> MeterSpec {
     let meter = match kind {
         MeterKind::None => MeterSpec::None,
         MeterKind::TokenBucket => MeterSpec::TokenBucket {
-            cir: rate(&mut table, "cir").unwrap_or(1),
+            cir: rate(&mut table, "cir").unwrap_or(Rate(1)),
             cbs: burst(&mut table, "cbs", FULL_SIZE),
         },
         MeterKind::Srtcm => {
-            let cir = rate(&mut table, "cir").unwrap_or(1);
+            let cir = rate(&mut table, "cir").unwrap_or(Rate(1));
             let (cbs, ebs) = (burst(&mut table, "cbs", 0), burst(&mut table, "ebs", 0));
-            if cbs.max(ebs) < FULL_SIZE {
+            if cbs.max(ebs) < Bytes(FULL_SIZE) {
                 let d = table.error("cbs", "and ebs are both too small for a packet of 1500 B");
                 table
                     .diagnostics()
@@ -118,7 +116,7 @@ fn meter(mut table: TableReader<'_>) -> MeterSpec {
             let rates = [rate(&mut table, "cir"), rate(&mut table, "pir")];
             let (cir, pir) = two_rates(&mut table, rates);
             let window = table.value_in("window", Duration::from_millis(1)..=Duration::from_secs(60));
-            MeterSpec::Tswtcm { cir, pir, window: window.map_or(1_000_000_000, |w| w.value.0) }
+            MeterSpec::Tswtcm { cir, pir, window: window.map_or(Duration::from_secs(1), |w| w.value) }
         }
     };
     table.finish();
@@ -126,14 +124,14 @@ fn meter(mut table: TableReader<'_>) -> MeterSpec {
 }
 
 /// The committed rate and the peak rate, which is at least that.
-fn two_rates(table: &mut TableReader<'_>, [cir, pir]: [Option<u64>; 2]) -> (u64, u64) {
+fn two_rates(table: &mut TableReader<'_>, [cir, pir]: [Option<Rate>; 2]) -> (Rate, Rate) {
     if let (Some(cir), Some(pir)) = (cir, pir)
         && pir < cir
     {
-        let d = table.error("pir", format!("is below cir ({})", Rate(cir)));
+        let d = table.error("pir", format!("is below cir ({cir})"));
         table.diagnostics().push(d.hint("The peak rate is at least the committed rate (RFC 2698, RFC 2859)"));
     }
-    let cir = cir.unwrap_or(1);
+    let cir = cir.unwrap_or(Rate(1));
     (cir, pir.unwrap_or(cir).max(cir))
 }
 

@@ -45,8 +45,6 @@ use perhop_units::{Duration, Rate};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// Fastest rate of a contract, bit/s.
-const MAX_RATE: Rate = Rate::from_mbit(1_000_000);
 /// Limit of a recognised flow unless the file says otherwise: what a video call takes.
 const FLOW_RATE: Rate = Rate::from_mbit(4);
 /// Most calls that a detector's class may be meant for.
@@ -55,7 +53,7 @@ const MAX_CALLS: i64 = 1_000_000;
 /// Reads one contract; absent and wrong values take their defaults.
 pub(super) fn sla(table: &mut TableReader<'_>) -> SlaSpec {
     table.require("rate", "\"10 Mbit/s\"");
-    let rate = table.value_in("rate", Rate::from_kbit(1)..=MAX_RATE).map_or(1_000, |r| r.value.0);
+    let rate = table.value_in("rate", Rate::from_kbit(1)..=Rate::MOST).map_or(Rate(1_000), |r| r.value);
     let list = table.values_with("prefixes", "a prefix", value::prefix).map_or(Vec::new(), |l| l.value);
     let mut first = BTreeMap::new();
     let mut prefixes = Vec::with_capacity(list.len());
@@ -122,16 +120,16 @@ pub(super) fn route(table: &mut TableReader<'_>, names: &Names<'_>) -> Option<Ro
     Some(RouteSpec { dest: dest?.value, via: via.map(|v| v.value), port, kind, metric, shared })
 }
 
-/// The limit of each recognised flow, bit/s; 0 = none.
-fn flow_rate(table: &mut TableReader<'_>) -> u64 {
+/// The limit of each recognised flow; 0 = none.
+fn flow_rate(table: &mut TableReader<'_>) -> Rate {
     let least = Rate::from_kbit(8);
-    let Some(rate) = table.value_in("flow_rate", Rate(0)..=MAX_RATE) else { return FLOW_RATE.0 };
-    if rate.value > Rate(0) && rate.value < least {
-        let d =
-            table.error("flow_rate", "is out of range").allowed(format!("{least} to {MAX_RATE}, or 0 bit/s"));
+    let Some(rate) = table.value_in("flow_rate", Rate::ZERO..=Rate::MOST) else { return FLOW_RATE };
+    if rate.value > Rate::ZERO && rate.value < least {
+        let allowed = format!("{least} to {}, or 0 bit/s", Rate::MOST);
+        let d = table.error("flow_rate", "is out of range").allowed(allowed);
         table.diagnostics().push(d.hint("Use 0 bit/s for no limit on single flows"));
     }
-    rate.value.0
+    rate.value
 }
 
 /// Reads the detector (`None` without a class) and the number of calls its class is meant for.
@@ -149,7 +147,7 @@ pub(super) fn detector(table: &mut TableReader<'_>, names: &Names<'_>) -> (Optio
     let statistical_after = limit("statistical_after", 15..=250, 15);
     let statistical_size = limit("statistical_size", 40..=1500, 200);
     let statistical_rate = limit("statistical_rate", 5..=1000, 15);
-    let rate = table.value_in("rate", Rate::from_kbit(8)..=MAX_RATE).map(|r| r.value.0);
+    let rate = table.value_in("rate", Rate::from_kbit(8)..=Rate::MOST).map(|r| r.value);
     let policies = [("drop", ExcessPolicy::Drop), ("demote", ExcessPolicy::Demote)];
     let excess = table.choice("excess", &policies).map_or(ExcessPolicy::Drop, |e| e.value);
     let flow_rate = flow_rate(table);
@@ -163,8 +161,8 @@ pub(super) fn detector(table: &mut TableReader<'_>, names: &Names<'_>) -> (Optio
         class,
         packets,
         regular,
-        within: within.map_or(1_000_000_000, |w| w.value.0),
-        idle: idle.map_or(30_000_000_000, |i| i.value.0),
+        within: within.map_or(Duration::from_secs(1), |w| w.value),
+        idle: idle.map_or(Duration::from_secs(30), |i| i.value),
         wrapped,
         statistical,
         statistical_after,

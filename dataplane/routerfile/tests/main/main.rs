@@ -14,7 +14,7 @@ use perhop_model::{
 };
 use perhop_reason::Code;
 use perhop_routerfile::{PortIo, RouterFile, Waiting};
-use perhop_units::{Instant, Share};
+use perhop_units::{Instant, Rate, Share};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,11 +48,7 @@ fn submit(objects: Vec<Object>) -> Vec<ErrorItem> {
     let mut control = Control::new(1, Anything, Limits::default());
     let transaction = Transaction {
         mode: Mode::Check,
-        ..Transaction::new(
-            TxnId([1; 16]),
-            Owner::File,
-            vec![Op::ReplaceOwned { kinds: RouterFile::KINDS.to_vec(), objects }],
-        )
+        ..Transaction::new(TxnId([1; 16]), Owner::File, vec![Op::replace_owned(&RouterFile::KINDS, objects)])
     };
     let request = Input::Request { request: 7, who: Credentials::ADMIN, transaction: Box::new(transaction) };
     control.handle_input(Instant(0), request);
@@ -151,8 +147,8 @@ fn good(rest: &str) -> RouterFile {
 }
 
 fn spec(file: &RouterFile, kind: Kind, name: &str) -> Spec {
-    let object = file.objects.iter().find(|o| o.kind == kind && o.name.as_str() == name);
-    Spec::from_value(kind, object.expect("declared").spec.clone()).expect("a specification")
+    let object = file.objects.iter().find(|o| o.kind() == kind && o.name.as_str() == name);
+    object.expect("declared").spec.clone()
 }
 
 #[test]
@@ -198,7 +194,7 @@ fn policies_of_the_rate_control_are_read_with_all_they_say() {
     // What is left out is what the interface takes for left out.
     let plain = good("[[abr]]\nname = \"p\"\nrate = \"1 Mbit/s\"\n");
     let given = serde_json::json!({ "priority": 10, "rate": 1_000_000 });
-    let expected = Spec::from_value(Kind::AbrPolicy, given).expect("a specification");
+    let expected = Spec::from_value(Kind::AbrPolicy, &given).expect("a specification");
     assert_eq!(spec(&plain, Kind::AbrPolicy, "p"), expected);
     assert!(submit(file.objects.clone()).is_empty());
 }
@@ -250,9 +246,9 @@ fn guarantees_that_do_not_fit_are_scaled_down_and_then_taken() {
         Spec::Class(c) => c.guarantee,
         other => panic!("{other:?}"),
     };
-    assert_eq!(guarantee("a"), Share::Rate(6_000_000));
-    assert_eq!(guarantee("b"), Share::Rate(4_000_000));
-    assert_eq!(guarantee("c"), Share::Rate(3_000_000));
+    assert_eq!(guarantee("a"), Share::Rate(Rate(6_000_000)));
+    assert_eq!(guarantee("b"), Share::Rate(Rate(4_000_000)));
+    assert_eq!(guarantee("c"), Share::Rate(Rate(3_000_000)));
     assert!(submit(file.objects.clone()).is_empty());
 }
 

@@ -40,7 +40,13 @@ impl Demand {
             Some("received") => vec![1],
             _ => vec![0, 1],
         };
-        Self { weight: u64::from(spec.weight.max(1)), min: spec.min, peak: spec.peak, all: spec.rate, path }
+        Self {
+            weight: u64::from(spec.weight.max(1)),
+            min: spec.min.0,
+            peak: spec.peak.0,
+            all: spec.rate.0,
+            path,
+        }
     }
 
     /// Its flows as one; they share its rate equally by themselves.

@@ -29,7 +29,7 @@ fn policy_row(control: &Control<RouterPlanner>, name: &Name, c: &PolicyCounters)
     count_policy(&mut row, c);
     let key = Key { kind: Kind::AbrPolicy, name: name.clone() };
     if let Some(Spec::AbrPolicy(spec)) = control.objects().get(&key).map(|e| &*e.spec) {
-        row.counters.insert("rate_bps".into(), spec.rate);
+        row.counters.insert("rate_bps".into(), spec.rate.0);
     }
     row
 }

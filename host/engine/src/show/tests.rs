@@ -10,7 +10,7 @@ use crossbeam_channel::{Receiver, bounded};
 use perhop_contract::{Input, Limits, Output};
 use perhop_element::{CostConfig, TraceConfig};
 use perhop_graph::router::{EdgePort, Member, Worker, registry};
-use perhop_model::{Op, Outcome, Owner, Transaction, TxnId};
+use perhop_model::{Given, Op, Outcome, Owner, Transaction, TxnId};
 use perhop_packet::{Batch, Pool, PortId};
 use perhop_units::Duration;
 use perhop_wire::build::udp4;
@@ -171,7 +171,7 @@ impl Rig {
 }
 
 fn put(kind: Kind, name: &str, spec: Value) -> Op {
-    Op::Put { kind, name: Name::new(name).unwrap(), spec, if_version: None, ttl_ms: None }
+    Op::put(Given::read(kind, Name::new(name).unwrap(), spec, None))
 }
 
 fn class(name: &str, more: Value) -> Op {

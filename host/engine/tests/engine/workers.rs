@@ -39,11 +39,7 @@ fn flows_that_cross_workers_arrive_once_and_in_order_while_classes_change() {
             }
             let spec = serde_json::json!({ "port": "p1", "weight": 1 + n });
             let name = name("p1/other");
-            commit(
-                &handle,
-                Owner::Cli,
-                Op::Put { kind: Kind::Class, name, spec, if_version: None, ttl_ms: None },
-            );
+            commit(&handle, Owner::Cli, Op::put(Given::read(Kind::Class, name, spec, None)));
         };
         let flows = std::thread::scope(|scope| {
             let receiver = scope.spawn(|| arrived(&right));

@@ -9,13 +9,13 @@ use crate::private::PrivateDirectory;
 use crate::shaping::shaped;
 use perhop_agent::AgentFile;
 use perhop_engine::{Engine, EngineConfig, Handle, StopReport};
-use perhop_model::{Credentials, Kind, Object, Op, Outcome, Owner, Transaction};
+use perhop_graph::router::EdgePort;
+use perhop_model::{Credentials, Object, Op, Outcome, Owner, Spec, Transaction};
 use perhop_routerfile::RouterFile;
 use perhop_scenario::{
     LinkIndex, NodeIndex, NodeKind, RouterChange, RouterConfig, RouterObjects, RouterOnLinks, Scenario,
 };
 use perhop_units::Rate;
-use serde_json::json;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
@@ -164,7 +164,7 @@ impl Router {
         let transaction = Transaction::new(
             self.handle.new_txn_id(),
             Owner::File,
-            vec![Op::ReplaceOwned { kinds: RouterFile::KINDS.to_vec(), objects }],
+            vec![Op::replace_owned(&RouterFile::KINDS, objects)],
         );
         let reply = self.handle.submit_blocking(Credentials::ADMIN, transaction);
         let reply = reply.map_err(|error| self.failed(doing, error.to_string()))?;
@@ -202,16 +202,19 @@ impl Router {
 
 /// The ports of a router, in the order of their objects.
 fn known_ports(objects: &RouterObjects) -> Vec<Port> {
-    let names = objects.file.objects.iter().filter(|o| o.kind == Kind::Port).map(|o| o.name.to_string());
-    names.zip(&objects.ports).map(|(name, &(link, end))| Port { link, end, name }).collect()
+    let ports = EdgePort::of_objects(&objects.file.objects).into_iter();
+    ports.zip(&objects.ports).map(|(port, &(link, end))| Port { link, end, name: port.name }).collect()
 }
 
 /// The objects of a router with the device of each port.
 fn on_devices(objects: RouterObjects, devices: &[String]) -> Vec<Object> {
     let RouterObjects { mut file, ports, .. } = objects;
-    let port_objects = file.objects.iter_mut().filter(|o| o.kind == Kind::Port);
-    for (object, (link, _)) in port_objects.zip(ports) {
-        object.spec["device"] = json!(devices[link.0]);
+    let port_specs = file.objects.iter_mut().filter_map(|object| match &mut object.spec {
+        Spec::Port(port) => Some(port),
+        _ => None,
+    });
+    for (port, (link, _)) in port_specs.zip(ports) {
+        port.device.clone_from(&devices[link.0]);
     }
     file.objects
 }
@@ -225,10 +228,9 @@ pub(super) fn led(scenario: &Scenario) -> Result<Vec<[bool; 2]>, LabError> {
         let part = || format!("router \"{}\"", node.name);
         let RouterObjects { file, ports, follows } =
             RouterObjects::of(scenario, NodeIndex(i), config).map_err(|e| unsuitable(part(), e))?;
-        let objects = file.objects.iter().filter(|object| object.kind == Kind::Port);
-        for (object, ((link, end), follows)) in objects.zip(ports.into_iter().zip(follows)) {
-            let way = &scenario.links[link.0].ways[end];
-            let rate = Rate(object.spec["rate"].as_u64().unwrap_or(0));
+        let objects = EdgePort::of_objects(&file.objects);
+        for (port, ((link, end), follows)) in objects.iter().zip(ports.into_iter().zip(follows)) {
+            let (way, rate) = (&scenario.links[link.0].ways[end], port.spec.rate);
             let steady = way.changes.iter().all(|change| change.rate.is_none());
             led[link.0][end] = way.rate.is_some_and(|link| follows || steady && is_led(rate, link));
         }

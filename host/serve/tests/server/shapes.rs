@@ -129,7 +129,7 @@ fn what_a_router_reports_of_each_kind_is_what_its_schema_says() {
         (Kind::Allocation, "AllocationSpec", json!({ "class": "ef" })),
         (Kind::AbrPolicy, "AbrPolicySpec", json!({ "match": { "src_ports": { "first": 1, "last": 2 } } })),
     ] {
-        let reported = serde_json::to_value(Spec::from_value(kind, given).unwrap()).unwrap();
+        let reported = serde_json::to_value(Spec::from_value(kind, &given).unwrap()).unwrap();
         same_fields(&reported, &schemas[schema], schemas, schema);
         let properties = schemas[schema]["properties"].as_object().unwrap();
         let required = schemas[schema]["required"].as_array().cloned().unwrap_or_default();

@@ -6,7 +6,8 @@ use super::tree::{Id, Origin};
 use crate::model::{LinkIndex, NodeIndex, NodeKind, Scenario};
 use crate::router_objects::RouterObjects;
 use perhop_config::{Diagnostic, Diagnostics, Severity};
-use perhop_model::Kind;
+use perhop_graph::router::EdgePort;
+use perhop_units::Rate;
 use std::collections::BTreeMap;
 
 /// A value for one direction of a link, as one configuration has it.
@@ -50,17 +51,16 @@ pub(super) fn find(cx: &Cx<'_>, scenario: &Scenario, places: &Places) -> Vec<See
 
 /// Directions of links before which a router has the queue, with the path of one in its file.
 fn queueing(scenario: &Scenario, objects: &RouterObjects) -> Vec<((LinkIndex, usize), String)> {
-    let of_kind = |kind| objects.file.objects.iter().filter(move |object| object.kind == kind);
     let mut ways = Vec::new();
-    for (port, &(link, end)) in of_kind(Kind::Port).zip(&objects.ports) {
+    for (port, &(link, end)) in EdgePort::of_objects(&objects.file.objects).iter().zip(&objects.ports) {
         // A port that is faster than its link leaves the queue to it.
-        let rate = scenario.links[link.0].ways[end].rate.map_or(u64::MAX, |rate| rate.0);
-        if port.spec["rate"].as_u64().is_none_or(|own| own == 0 || own > rate) {
+        let rate = scenario.links[link.0].ways[end].rate.unwrap_or(Rate(u64::MAX));
+        if port.spec.rate == Rate::ZERO || port.spec.rate > rate {
             continue;
         }
-        let here = || of_kind(Kind::Class).filter(|class| class.spec["port"] == port.name.as_str());
-        let class = here().find(|class| class.spec["default"] == true).or_else(|| here().next());
-        let path = class.map_or(format!("port.{}", port.name), |class| format!("class.{}", class.name));
+        let here = || objects.file.classes().filter(|(_, class)| class.port.as_str() == port.name);
+        let class = here().find(|(_, class)| class.default).or_else(|| here().next());
+        let path = class.map_or(format!("port.{}", port.name), |(name, _)| format!("class.{name}"));
         ways.push(((link, end), path));
     }
     ways

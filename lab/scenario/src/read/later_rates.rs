@@ -4,7 +4,7 @@ use super::Places;
 use super::cx::Cx;
 use crate::model::{LinkIndex, NodeIndex, NodeKind, Scenario};
 use crate::router_objects::read_on_links;
-use perhop_model::{ClassSpec, Kind, Spec};
+use perhop_model::ClassSpec;
 use perhop_routerfile::RouterFile;
 use perhop_units::{Rate, Share};
 
@@ -52,22 +52,12 @@ pub(super) fn check(
 fn scaled_down(before: &RouterFile, then: &RouterFile) -> Vec<String> {
     let absolute = |class: &ClassSpec| match class.guarantee {
         Share::Rate(rate) => rate,
-        Share::Ppm(_) => 0,
+        Share::Ppm(_) => Rate::ZERO,
     };
-    let pairs = classes(before).zip(classes(then)).filter_map(|((name, first), (_, later))| {
-        let (first, later) = (absolute(&first), absolute(&later));
-        let less = later < first && (first - later) as u128 * 1_000_000 > u128::from(first * LEAST_PPM);
-        less.then(|| format!("\"{name}\" to {}", Rate(later)))
+    let pairs = before.classes().zip(then.classes()).filter_map(|((name, first), (_, later))| {
+        let (first, later) = (absolute(first), absolute(later));
+        let less = u128::from(first.saturating_sub(later).0) * 1_000_000;
+        (less > u128::from(first.0 * LEAST_PPM)).then(|| format!("\"{name}\" to {later}"))
     });
     pairs.collect()
-}
-
-/// The classes of a file, in its order.
-fn classes(file: &RouterFile) -> impl Iterator<Item = (&str, ClassSpec)> {
-    file.objects.iter().filter(|o| o.kind == Kind::Class).filter_map(|o| {
-        match Spec::from_value(o.kind, o.spec.clone()) {
-            Ok(Spec::Class(class)) => Some((o.name.as_str(), class)),
-            _ => None,
-        }
-    })
 }

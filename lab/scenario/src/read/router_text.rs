@@ -190,7 +190,7 @@ fn check_ports(cx: &Cx<'_>, scenario: &Scenario, index: NodeIndex, file: &Router
     let NodeKind::Router(config) = &node.kind else { return };
     let at_node = scenario.links_of(index);
     let links: Vec<&str> = at_node.map(|(link, _)| scenario.links[link.0].name.as_str()).collect();
-    let ports = file.objects.iter().filter(|o| o.kind == RouterFile::KINDS[0]);
+    let ports = file.objects.iter().filter(|o| o.kind() == RouterFile::KINDS[0]);
     for port in ports.filter(|o| !links.contains(&o.name.as_str())) {
         let name = port.name.as_str();
         let mut error = cx.error(table, format!("is no link of node \"{}\"", node.name));
@@ -244,7 +244,7 @@ fn check_name(
     let Some(at) = cx.tree.child(table, "agent") else { return };
     let name = name.as_str();
     let objects = file.map_or(&[][..], |file| &file.objects);
-    let names = || objects.iter().filter(|o| o.kind == kind).map(|o| o.name.as_str());
+    let names = || objects.iter().filter(|o| o.kind() == kind).map(|o| o.name.as_str());
     let in_file = if kind == Kind::AbrPolicy { "abr" } else { word };
     let later = |change: &RouterChange| find(&change.text, &format!("{in_file}.{name}.name")).is_ok();
     if names().any(|known| known == name) || config.changes.iter().any(later) {
@@ -298,7 +298,7 @@ fn check_changes(
 
 /// The ports of a file, in order.
 fn ports(file: &RouterFile) -> impl Iterator<Item = &str> {
-    file.objects.iter().filter(|o| o.kind == RouterFile::KINDS[0]).map(|o| o.name.as_str())
+    file.objects.iter().filter(|o| o.kind() == RouterFile::KINDS[0]).map(|o| o.name.as_str())
 }
 
 /// A position in an inline text as one in the scenario file.

@@ -6,7 +6,10 @@ use super::super::router::filter;
 use perhop_contract::{Control, Input, Output};
 use perhop_graph::router::{Change, Freed, RouterPlanner};
 use perhop_io::clock;
-use perhop_model::{Credentials, Kind, Name, Op, Outcome, Owner, Reply, Transaction, TxnId};
+use perhop_model::{
+    Credentials, FilterMatch, Kind, Name, Object, Op, Outcome, Owner, PortRange, Reply, Spec, Transaction,
+    TxnId,
+};
 use perhop_units::Instant;
 use serde_json::json;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -196,18 +199,19 @@ fn operation(n: u64, filters: u32) -> Result<Op, BenchError> {
     }
     let of_filters = n - n / CLASS_EVERY;
     let pair = of_filters / 2;
-    let (kind, name) = (Kind::Filter, name(&format!("changed/{pair}"))?);
+    let (ef, name) = (name(CLASSES[1])?, name(&format!("changed/{pair}"))?);
     if of_filters % 2 == 1 {
-        return Ok(Op::Delete { kind, name, if_version: None, drain_ms: None });
+        return Ok(Op::Delete { kind: Kind::Filter, name, if_version: None, drain_ms: None });
     }
     // Beside those that are there, none like another for long.
     let mut spec = filter(filters + (pair % 100_000) as u32);
     if pair % WIDE_EVERY == WIDE_EVERY - 1 {
-        let port = 1 + pair % 65_000;
-        spec["match"] = json!({ "protocol": 6, "dst_ports": { "first": port, "last": port } });
+        let port = 1 + (pair % 65_000) as u16;
+        let dst_ports = Some(PortRange { first: port, last: port });
+        spec.matches = FilterMatch { protocol: Some(6), dst_ports, ..FilterMatch::default() };
     }
-    spec["class"] = CLASSES[1].into();
-    Ok(Op::Put { kind, name, spec, if_version: None, ttl_ms: None })
+    spec.class = Some(ef);
+    Ok(Op::put(Object::new(name, Spec::Filter(spec))))
 }
 
 #[cfg(test)]
@@ -234,11 +238,12 @@ mod tests {
         let mut wide = 0;
         for n in 0..1_000 {
             match operation(n, 50).unwrap() {
-                Op::Put { kind: Kind::Filter, name, spec, .. } => {
-                    assert_eq!(spec["class"], "ef");
+                Op::Put(Put {
+                    given: Given::Object(Object { name, spec: Spec::Filter(spec), .. }), ..
+                }) => {
+                    assert_eq!(spec.class.as_ref().map(Name::as_str), Some("ef"));
                     assert!(there.replace(name.clone()).is_none() && seen.insert(name));
-                    let of = |side: &str| spec["match"].get(side).is_some();
-                    wide += usize::from(!of("src") && !of("dst"));
+                    wide += usize::from(spec.matches.src.is_none() && spec.matches.dst.is_none());
                 }
                 Op::Delete { kind: Kind::Filter, name, .. } => assert_eq!(there.take(), Some(name)),
                 Op::Patch { kind: Kind::Class, fields, .. } => {

@@ -16,9 +16,9 @@ use perhop_graph::router::{
     RouterPlanner, WorkerEvent, edge_graph, registry,
 };
 use perhop_io::clock;
+use perhop_model::PortSpec;
 use perhop_packet::{Batch, DropReason, Pool, PortId};
-use perhop_units::Instant;
-use serde_json::json;
+use perhop_units::{Instant, Rate};
 use std::collections::HashMap;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -99,12 +99,9 @@ impl Crew {
     pub fn new(options: &Options, load: Load, workers: usize, placed: Placed) -> Result<Self, BenchError> {
         let wrong = |e: &dyn std::fmt::Display| BenchError::Router(e.to_string());
         let n = options.ports as usize;
-        let spec = json!({ "rate": RATE });
-        let port = |i: usize| -> Result<EdgePort, BenchError> {
-            let spec = serde_json::from_value(spec.clone()).map_err(|e| wrong(&e))?;
-            Ok(EdgePort { name: format!("p{i}"), spec })
-        };
-        let ports = (0..n).map(port).collect::<Result<Vec<_>, _>>()?;
+        let spec = PortSpec { rate: Rate(RATE), ..PortSpec::default() };
+        let port = |i: usize| EdgePort { name: format!("p{i}"), spec: spec.clone() };
+        let ports: Vec<EdgePort> = (0..n).map(port).collect();
         let spread = Placement::new(options.workers as usize, &ports, options.seed);
         let adaptive = placed == Placed::Adaptive;
         let placement = Placement::new(workers, &ports, options.seed).with_adaptive(adaptive);

@@ -8,7 +8,7 @@ use perhop_elements::route::{
     NeighbourState, NeighbourUpdate, NextHop, Origin, PortInfo, RouteEntry, RouteKind,
 };
 use perhop_graph::router::{Change, ChangeStep, Member, Placement, RouterPlanner};
-use perhop_model::{Credentials, Kind, Name, Op, Outcome, Owner, Transaction, TxnId};
+use perhop_model::{Credentials, Given, Kind, Name, Op, Outcome, Owner, Transaction, TxnId};
 use perhop_packet::PortId;
 use perhop_units::Instant;
 use perhop_wire::MacAddr;
@@ -25,7 +25,7 @@ pub fn set_up(
     let net = |text: String| text.parse().map_err(|_| wrong(format!("{text} is no prefix")));
     let put = |kind, name: &str, spec| -> Result<Op, BenchError> {
         let name = Name::new(name).map_err(|e| wrong(e.to_string()))?;
-        Ok(Op::Put { kind, name, spec, if_version: None, ttl_ms: None })
+        Ok(Op::put(Given::read(kind, name, spec, None)))
     };
     let gateway = |i: usize| std::net::IpAddr::from([192, 0, i as u8, 1]);
     let (mut ops, mut infos, mut routes, mut neighbours) = (vec![], vec![], vec![], vec![]);

@@ -38,7 +38,7 @@ pub(super) fn step<'a>(
 }
 
 fn words(name: &Name, p: &AbrPolicySpec) -> Step {
-    let says = match Rate(p.rate) {
+    let says = match p.rate {
         Rate(0) => format!("{name}: data this way is watched, not limited"),
         rate => format!(
             "{name}: its live flows share {rate} equally, kept by the windows of their acknowledgments"
@@ -47,11 +47,11 @@ fn words(name: &Name, p: &AbrPolicySpec) -> Step {
     let mut step = Step::new("abr", says)
         .object(Kind::AbrPolicy, name)
         .fact("name", name.as_str())
-        .fact("rate", p.rate)
-        .fact("peak", p.peak);
-    if p.rate > 0 {
-        if p.peak > 0 {
-            step = step.detail(format!("none gets more than {}", Rate(p.peak)));
+        .fact("rate", p.rate.0)
+        .fact("peak", p.peak.0);
+    if p.rate > Rate(0) {
+        if p.peak > Rate(0) {
+            step = step.detail(format!("none gets more than {}", p.peak));
         }
         step = step.detail(match p.floor {
             AbrFloor::Clamp => "below one segment a round trip it gets one (floor-limited)",

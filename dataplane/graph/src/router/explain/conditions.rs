@@ -6,7 +6,7 @@ use perhop_contract::Draft;
 use perhop_model::{
     ColorAction, DetectorSpec, ExcessPolicy, Kind, MeterSpec, Name, ProfileSpec, SlaPolicy, SlaSpec,
 };
-use perhop_units::{Bytes, Dscp, Duration, Rate};
+use perhop_units::{Bytes, Dscp, Rate};
 
 /// What is known of the packet when it comes to the conditioner; its code point and class change on the way.
 pub(super) struct Conditioned {
@@ -20,19 +20,19 @@ pub(super) fn profile(name: &Name, spec: &ProfileSpec, packet: &mut Conditioned)
     let meter = match spec.meter {
         MeterSpec::None => "everything is green".to_owned(),
         MeterSpec::TokenBucket { cir, cbs } => {
-            format!("token bucket of {}, burst {}: green within, red beyond", Rate(cir), Bytes(cbs))
+            format!("token bucket of {}, burst {}: green within, red beyond", cir, cbs)
         }
         MeterSpec::Srtcm { cir, cbs, ebs, aware } => {
-            let burst = format!("bursts {} and {}", Bytes(cbs), Bytes(ebs));
-            format!("srTCM of {}, {burst}, {}", Rate(cir), awareness(aware))
+            let burst = format!("bursts {} and {}", cbs, ebs);
+            format!("srTCM of {}, {burst}, {}", cir, awareness(aware))
         }
         MeterSpec::Trtcm { cir, cbs, pir, pbs, aware } => {
-            let committed = format!("{} burst {}", Rate(cir), Bytes(cbs));
-            format!("trTCM of {committed}, peak {} burst {}, {}", Rate(pir), Bytes(pbs), awareness(aware))
+            let committed = format!("{} burst {}", cir, cbs);
+            format!("trTCM of {committed}, peak {} burst {}, {}", pir, pbs, awareness(aware))
         }
         MeterSpec::Tswtcm { cir, pir, window } => {
-            let over = Duration(window);
-            format!("TSWTCM of {}, peak {}, average over {over}", Rate(cir), Rate(pir))
+            let over = window;
+            format!("TSWTCM of {}, peak {}, average over {over}", cir, pir)
         }
     };
     let step = Step::new("profile", format!("{name}: {meter}")).object(Kind::Profile, name);
@@ -67,12 +67,12 @@ fn action(action: &ColorAction) -> String {
 
 /// What a contract does with the packet. It concerns what is classified or recognised.
 pub(super) fn contract(name: &Name, spec: &SlaSpec, from: &str, packet: &mut Conditioned) -> Step {
-    let burst = if spec.burst == 0 { String::new() } else { format!(", burst {}", Bytes(spec.burst)) };
-    let says = format!("{name} (by {from}): {}{burst}", Rate(spec.rate));
+    let burst = if spec.burst == Bytes(0) { String::new() } else { format!(", burst {}", spec.burst) };
+    let says = format!("{name} (by {from}): {}{burst}", spec.rate);
     let step = Step::new("contract", says)
         .object(Kind::Sla, name)
         .fact("name", name.as_str())
-        .fact("rate", spec.rate)
+        .fact("rate", spec.rate.0)
         .fact("shared_pct", spec.shared_pct)
         .fact("from", from);
     if !packet.realtime && packet.class.is_none() {
@@ -108,9 +108,9 @@ pub(super) fn policer(
     draft: &Draft<'_>,
     packet: &mut Conditioned,
 ) -> Option<Step> {
-    let rate = Rate(spec.rate.unwrap_or_else(|| class_rate(draft, spec)));
+    let rate = spec.rate.unwrap_or_else(|| class_rate(draft, spec));
     if !packet.realtime
-        || (rate.0 == 0 && spec.flow_rate == 0)
+        || (rate.0 == 0 && spec.flow_rate == Rate(0))
         || packet.class.as_deref() != Some(spec.class.as_str())
     {
         return None;
@@ -124,7 +124,7 @@ pub(super) fn policer(
         _ => format!("recognised flows share {rate} in class {}", spec.class),
     };
     let step = Step::new("policer", says).object(Kind::Detector, name).fact("rate", rate.0);
-    let step = match Rate(spec.flow_rate) {
+    let step = match spec.flow_rate {
         Rate(0) => step,
         each => step
             .detail(format!("each has {each}: what is beyond goes to the default class, code point cleared"))

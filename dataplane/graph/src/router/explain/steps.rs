@@ -201,9 +201,7 @@ fn detection(flows: &FlowsSay, book: &Book<'_>) -> Step {
         Some((name, d)) if flows.detection == "undecided" => {
             step.object(Kind::Detector, name).detail(format!(
                 "{} packets of one source within {} put the flow into class {}",
-                d.packets,
-                Duration(d.within),
-                d.class
+                d.packets, d.within, d.class
             ))
         }
         Some((name, d)) if flows.detection.starts_with("recognised") => match &d.admission {
@@ -215,7 +213,7 @@ fn detection(flows: &FlowsSay, book: &Book<'_>) -> Step {
 }
 
 fn admission(a: &AdmissionSpec) -> String {
-    let (cap, locked) = (Rate(a.cap), if a.locked { " (locked: none now)" } else { "" });
+    let (cap, locked) = (a.cap, if a.locked { " (locked: none now)" } else { "" });
     let turned = match a.excess {
         ExcessPolicy::Drop => "dropped (not_admitted)",
         ExcessPolicy::Demote => "sent their ordinary way",

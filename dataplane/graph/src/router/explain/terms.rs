@@ -3,7 +3,7 @@
 use perhop_elements::schedule::htb::PRIORITIES;
 use perhop_elements::schedule::{Bound, NodeParams};
 use perhop_model::{ClassSpec, DelayGoal, LossGoal, Scheduler};
-use perhop_units::{Duration, Rate, Share};
+use perhop_units::Share;
 
 /// What `scheduler` goes by of a class: `params` as the tree has them, and what only its specification has. Keys without effect
 /// are left out.
@@ -26,7 +26,7 @@ pub(super) fn terms(scheduler: Scheduler, params: &NodeParams, spec: Option<&Cla
         }
         Scheduler::Hfsc => {
             let first = spec.and_then(|c| c.guarantee_first);
-            let first = first.map(|f| format!("first {} for {}", Rate(f.rate), Duration(f.time)));
+            let first = first.map(|f| format!("first {} for {}", f.rate, f.time));
             let parts = [Some(guarantee(&rate)), first, Some(ceiling(&rate)), Some(weight)];
             parts.into_iter().flatten().collect()
         }
@@ -57,7 +57,7 @@ pub(super) fn terms(scheduler: Scheduler, params: &NodeParams, spec: Option<&Cla
 
 fn delay(goal: DelayGoal) -> Vec<String> {
     let proportion = goal.proportion.map(|p| format!("waits in proportion {p}"));
-    let bound = goal.bound.map(|b| format!("waits at most {}", Duration(b)));
+    let bound = goal.bound.map(|b| format!("waits at most {}", b));
     proportion.into_iter().chain(bound).collect()
 }
 

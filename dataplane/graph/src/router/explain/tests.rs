@@ -1,7 +1,7 @@
 use super::*;
 use crate::router::{EdgePort, VirtualRouter};
 use perhop_elements::route::PortInfo;
-use perhop_model::{Credentials, Name, Op, Outcome, Owner, Transaction, TxnId};
+use perhop_model::{Credentials, Given, Name, Op, Outcome, Owner, Transaction, TxnId};
 use perhop_routerfile::RouterFile;
 use perhop_units::Duration;
 use perhop_wire::MacAddr;
@@ -73,16 +73,12 @@ fn router() -> VirtualRouter {
 fn router_of(text: &str) -> VirtualRouter {
     let (file, diagnostics) = RouterFile::read("test.toml", text);
     let file = file.unwrap_or_else(|| panic!("{diagnostics}"));
-    let port = |o: &perhop_model::Object| match Spec::from_value(o.kind, o.spec.clone()) {
-        Ok(Spec::Port(spec)) => Some(EdgePort { name: o.name.to_string(), spec }),
-        _ => None,
-    };
-    let ports = file.objects.iter().filter_map(port).collect();
+    let ports = EdgePort::of_objects(&file.objects);
     let mut router = VirtualRouter::new(ports, 1024, 1).expect("the default graph");
     let transaction = Transaction::new(
         TxnId([1; 16]),
         Owner::File,
-        vec![Op::ReplaceOwned { kinds: RouterFile::KINDS.to_vec(), objects: file.objects }],
+        vec![Op::replace_owned(&RouterFile::KINDS, file.objects)],
     );
     let reply = router.submit(Credentials::ADMIN, transaction).expect("an answer");
     assert_eq!(reply.outcome, Outcome::Committed, "{:?}", reply.errors);
@@ -211,12 +207,8 @@ fn a_tcp_flow_is_told_the_policy_that_covers_its_data() {
     // Marked and moved by its profile before policies are compared.
     let till = "in=lan tcp 10.0.7.1:1024>10.1.0.2:443";
     assert_eq!(ask(&router, till), None, "no policy, nothing to say");
-    let put = |name: &str, spec: Value| Op::Put {
-        kind: Kind::AbrPolicy,
-        name: Name::new(name).expect("a name"),
-        spec,
-        if_version: None,
-        ttl_ms: None,
+    let put = |name: &str, spec: Value| {
+        Op::put(Given::read(Kind::AbrPolicy, Name::new(name).expect("a name"), spec, None))
     };
     let ops = vec![
         put("marked", json!({ "priority": 1, "match": { "class": "business", "dscp": [0] }, "rate": 9_000 })),

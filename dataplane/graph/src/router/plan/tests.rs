@@ -42,7 +42,7 @@ impl Bench {
             let key = Key { kind: *kind, name: Name::new(name).expect("a name") };
             let id = before.get(&key).map_or((before.len() + n) as u64, |e| e.id);
             let entry = spec.as_ref().map(|spec| {
-                let spec = Arc::new(Spec::from_value(*kind, spec.clone()).expect("a specification"));
+                let spec = Arc::new(Spec::from_value(*kind, &spec.clone()).expect("a specification"));
                 Arc::new(Entry { owner: Owner::File, id, version: 1, expires_at_ns: None, spec })
             });
             draft.set(key, entry);
