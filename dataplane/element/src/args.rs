@@ -46,8 +46,6 @@ pub struct BuildCx {
     pub ports: BTreeMap<String, PortId>,
     /// Logical classes by name.
     pub classes: BTreeMap<String, ClassId>,
-    /// Link rate of each port in bit/s, by [`PortId`]; 0 when unlimited.
-    pub port_rates: Vec<u64>,
 }
 
 impl BuildCx {

@@ -39,7 +39,6 @@ impl GraphForwarder {
         let mut cx = BuildCx::default();
         for (i, port) in ports.iter().enumerate() {
             cx.ports.insert(port.clone(), PortId(i as u16));
-            cx.port_rates.push(0);
         }
         let strings = |errors: Vec<perhop_graph::lang::GraphError>| {
             errors.iter().map(ToString::to_string).collect::<Vec<_>>()

@@ -28,7 +28,6 @@ impl Front {
         let mut cx = BuildCx::default();
         for (i, port) in [IN, OUT].into_iter().enumerate() {
             cx.ports.insert(port.to_owned(), PortId(i as u16));
-            cx.port_rates.push(0);
         }
         let graph = parse(&text).map_err(lines)?;
         let built = build(&text, graph, &perhop_elements::registry(), &mut cx).map_err(lines)?;

@@ -26,7 +26,7 @@ fn without_places(mut graph: Graph) -> Graph {
 }
 
 fn names() -> BuildCx {
-    let mut cx = BuildCx { port_rates: vec![0, 10_000_000], ..BuildCx::default() };
+    let mut cx = BuildCx::default();
     cx.ports.extend([("lan".to_owned(), PortId(0)), ("wan".to_owned(), PortId(1))]);
     cx
 }

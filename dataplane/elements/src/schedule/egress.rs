@@ -8,7 +8,7 @@
 //! | key | type | unit | default | range |
 //! |---|---|---|---|---|
 //! | `port` (or first) | port | | required | ports of the router |
-//! | `rate` | rate | bit/s | the port's | 0 (unlimited) … 10¹² |
+//! | `rate` | rate until a change names one | bit/s | 0 | 0 (unlimited) … 10¹² |
 //! | `overhead` | size | byte a packet | 0 | 0 … 256 |
 //! | `frame` | size | byte | 1514 | 64 … 65,536 |
 //! | `limit` | packets, size or duration | | 100 ms | holds at least one largest frame |
@@ -420,8 +420,7 @@ pub(super) const TYPE: ElementType = ElementType {
 fn build(args: &Args, cx: &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgError>> {
     let mut r = Reader::new(args);
     let port = r.port("port", Some(0), cx);
-    let own = cx.port_rates.get(port.index()).copied().unwrap_or(0);
-    let rate = r.optional_in("rate", None, Rate(own), Rate(0)..=Rate(1_000_000_000_000));
+    let rate = r.optional_in("rate", None, Rate::ZERO, Rate::ZERO..=Rate::MOST);
     let overhead = r.optional_in("overhead", None, Bytes(0), Bytes(0)..=Bytes(256));
     let frame = r.optional_in("frame", None, Bytes(1514), Bytes(64)..=Bytes(65_536));
     let longest = Duration::from_millis(100);
@@ -467,11 +466,10 @@ mod tests {
     }
 
     #[test]
-    fn without_classes_it_is_a_bounded_fifo_at_the_ports_rate() {
+    fn without_classes_it_is_a_bounded_fifo_at_its_rate() {
         let mut cx = BuildCx::default();
         cx.ports.insert("wan".to_owned(), PortId(1));
-        cx.port_rates = vec![0, 8_000_000];
-        let built = (TYPE.build)(&args("wan, limit = 5 packets"), &mut cx).expect("valid");
+        let built = (TYPE.build)(&args("wan, rate = 8 Mbit/s, limit = 5 packets"), &mut cx).expect("valid");
         let mut bench = Bench::with_seed(built, 1, 1);
         for _ in 0..10 {
             push(&mut bench, SlaId::NONE, ClassId(3));

@@ -89,7 +89,6 @@ pub fn check_between_ports(element: &str, registry: &Registry) -> Result<(), Vec
     let mut cx = BuildCx::default();
     for (number, port) in (0..).zip(["in", "out"]) {
         cx.ports.insert(port.to_owned(), PortId(number));
-        cx.port_rates.push(0);
     }
     let built = parse(&text).and_then(|graph| build(&text, graph, registry, &mut cx));
     built.map(drop).map_err(|mut errors| {

@@ -167,11 +167,10 @@ pub fn edge_graph(ports: &[EdgePort], options: &EdgeOptions) -> String {
         }
         let _ = writeln!(
             text,
-            "{} :: FromPort({1});\n{2} :: Egress({1}, rate = {3} bit/s{overhead}{limit}{pacing});\n{4} :: ToPort({1});",
+            "{} :: FromPort({1});\n{2} :: Egress({1}{overhead}{limit}{pacing});\n{3} :: ToPort({1});",
             identifier("in", i, &p.name),
             p.name,
             identifier("queue", i, &p.name),
-            p.spec.rate,
             identifier("out", i, &p.name),
         );
     }

@@ -77,13 +77,12 @@ impl RouterPlanner {
         let mut cx = BuildCx::default();
         for (i, p) in ports.iter().enumerate() {
             cx.ports.insert(p.name.clone(), PortId(i as u16));
-            cx.port_rates.push(p.spec.rate.0);
         }
         let trees: Vec<PortTree> = ports
             .iter()
             .filter_map(|p| {
                 let name = Name::new(&p.name).ok()?;
-                Some(PortTree::new(name, p.spec.rate, p.spec.overhead.max(0) as u32))
+                Some(PortTree::new(name, p.spec.overhead.max(0) as u32))
             })
             .collect();
         Self {
@@ -383,8 +382,6 @@ impl RouterPlanner {
         places.delete(draft);
         for (i, tree) in self.trees.iter_mut().enumerate() {
             if all {
-                // The text of a graph may name the rate a port had when the text was written.
-                tree.repeat_rate();
                 leaf_maps[i] = None;
             } else if !touched.contains(tree.name()) && !tree.outlives(draft) {
                 continue;
@@ -392,6 +389,7 @@ impl RouterPlanner {
             let port = PortId(i as u16);
             let (egress, moved) = tree.plan(
                 draft,
+                all,
                 &trees,
                 places,
                 &ends,

@@ -47,8 +47,8 @@ struct Holder {
 pub struct PortTree {
     name: Name,
     overhead: u32,
+    /// Last said to the tree, which begins without one.
     rate: Rate,
-    rate_known: bool,
     slots: Slots<SlotKey>,
     /// Parameters last sent, by slot.
     sent: BTreeMap<u32, NodeParams>,
@@ -94,13 +94,12 @@ impl Freed {
 }
 
 impl PortTree {
-    /// A port whose tree has only the default leaf.
-    pub fn new(name: Name, rate: Rate, overhead: u32) -> Self {
+    /// A port whose tree has only the default leaf, and no rate until a plan says one.
+    pub fn new(name: Name, overhead: u32) -> Self {
         Self {
             name,
             overhead,
-            rate,
-            rate_known: true,
+            rate: Rate::ZERO,
             slots: Slots::from_number(Egress::DEFAULT_LEAF.0 + 1),
             sent: BTreeMap::new(),
             owners: BTreeMap::new(),
@@ -120,16 +119,7 @@ impl PortTree {
     pub fn empty(&self) -> Self {
         let mut former = self.former.clone();
         former.extend(self.owners.iter().map(|(slot, of)| ((self.generation, *slot), of.id)));
-        Self {
-            generation: self.generation + 1,
-            former,
-            ..Self::new(self.name.clone(), self.rate, self.overhead)
-        }
-    }
-
-    /// The next plan says the port's rate even if it is the one last sent.
-    pub fn repeat_rate(&mut self) {
-        self.rate_known = false;
+        Self { generation: self.generation + 1, former, ..Self::new(self.name.clone(), self.overhead) }
     }
 
     fn link(&self, rate: Rate) -> TreeLink {
@@ -287,11 +277,13 @@ impl PortTree {
     }
 
     /// Plans the way from what was last sent to the draft: the change of the tree, and the slots that classes leave for
-    /// others. `ends`: until when deleted classes may drain, by object id.
+    /// others. `all`: the graph is another, whose text may name the rate the port had when it was written. `ends`: until
+    /// when deleted classes may drain, by object id.
     #[allow(clippy::too_many_arguments, reason = "they are what a plan is made of")]
     pub(super) fn plan(
         &mut self,
         draft: &Draft<'_>,
+        all: bool,
         trees: &Trees<'_>,
         places: &mut Places,
         ends: &HashMap<u64, Instant>,
@@ -302,9 +294,8 @@ impl PortTree {
         let rate = port_rate(draft, &self.name);
         let wanted = self.wanted(draft, trees, rate);
         let mut edits = Vec::new();
-        if rate != self.rate || !self.rate_known {
+        if rate != self.rate || all {
             self.rate = rate;
-            self.rate_known = true;
             edits.push(TreeEdit::Rate(rate));
         }
         let live = self.place(&wanted, places, &mut edits);

@@ -31,7 +31,7 @@ pub fn registry() -> Registry {
 
 /// Four ports and two classes, as samples name them.
 pub fn build_cx() -> BuildCx {
-    let mut cx = BuildCx { port_rates: vec![10_000_000; PORTS as usize], ..BuildCx::default() };
+    let mut cx = BuildCx::default();
     for n in 0..PORTS {
         cx.ports.insert(format!("p{n}"), PortId(n));
     }

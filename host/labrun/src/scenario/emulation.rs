@@ -263,7 +263,6 @@ mod tests {
         let mut cx = perhop_element::BuildCx::default();
         for (i, port) in MIDDLE.into_iter().enumerate() {
             cx.ports.insert(port.to_owned(), perhop_packet::PortId(i as u16));
-            cx.port_rates.push(0);
         }
         let registry = perhop_graph::router::registry();
         let built = perhop_graph::lang::build(&text, graph, &registry, &mut cx);

@@ -217,6 +217,7 @@ fn operation(n: u64, filters: u32) -> Result<Op, BenchError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use perhop_model::{Given, Put};
 
     #[test]
     fn the_pace_neither_drifts_nor_bursts() {
