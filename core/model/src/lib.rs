@@ -7,6 +7,7 @@
 
 mod abr;
 mod admission;
+mod device;
 mod event;
 mod given;
 mod object;
@@ -20,6 +21,7 @@ mod transaction;
 
 pub use abr::{AbrFloor, AbrLatency, AbrMatch, AbrPolicySpec};
 pub use admission::{AdmissionPolicy, AdmissionSpec};
+pub use device::{DEVICE_NAMES, is_device_name};
 pub use event::{Event, EventKind};
 pub use given::{Given, Object, Unreadable};
 pub use object::{Credentials, Key, Kind, Name, NameError, ObjectState, Owner, OwnerError, Role, Status};

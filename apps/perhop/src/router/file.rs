@@ -7,7 +7,10 @@ use crate::remote::check_name;
 use perhop_config::{Diagnostic, Diagnostics, MAX_FILE_BYTES, Severity};
 use perhop_contract::{Control, Input, Limits, Output};
 use perhop_graph::router::{EdgePort, RouterPlanner, registry};
-use perhop_model::{Credentials, ErrorItem, Kind, Mode, Object, Op, Owner, Spec, Transaction, TxnId};
+use perhop_model::{
+    Credentials, DEVICE_NAMES, ErrorItem, Kind, Mode, Object, Op, Owner, Spec, Transaction, TxnId,
+    is_device_name,
+};
 use perhop_reason::Code;
 use perhop_routerfile::{LinkOfPort, RouterFile};
 use perhop_units::{Instant, ParseUnitError, Rate};
@@ -194,22 +197,16 @@ pub fn examine(
     Ok((Some(file).filter(|_| is_good), diagnostics))
 }
 
-/// Most bytes of an interface's name: Linux has 16 for it with a zero at the end (IFNAMSIZ).
-const INTERFACE_NAME: usize = 15;
-
 /// Why no interface can have the name of this port's.
 fn no_interface(port: &EdgePort) -> Option<ErrorItem> {
     let device = port.device();
-    let is_wrong = |c: char| c == '/' || c == ':' || c.is_whitespace() || c == '\0';
-    let is_name =
-        device.len() <= INTERFACE_NAME && !device.contains(is_wrong) && device != "." && device != "..";
-    (!is_name).then(|| ErrorItem {
+    (!is_device_name(device)).then(|| ErrorItem {
         op: None,
         path: format!("port/{}.device", port.name),
         code: Code::OutOfRange,
         message: "cannot be the name of an interface".to_owned(),
         value: Some(device.into()),
-        allowed: Some(format!("1 to {INTERFACE_NAME} bytes without spaces, / and :")),
+        allowed: Some(DEVICE_NAMES.to_owned()),
         limit: None,
         free: None,
     })

@@ -4,8 +4,8 @@ use super::queues::queue_kind;
 use super::{At, FRAME_MTU, abr};
 use ipnet::IpNet;
 use perhop_model::{
-    AdmissionSpec, AllocationSpec, ClassSpec, DetectorSpec, FilterSpec, MeterSpec, PortRange, PortSpec,
-    ProfileSpec, QueueSpec, RouteKind, RouteSpec, SlaSpec, Spec,
+    AdmissionSpec, AllocationSpec, ClassSpec, DEVICE_NAMES, DetectorSpec, FilterSpec, MeterSpec, PortRange,
+    PortSpec, ProfileSpec, QueueSpec, RouteKind, RouteSpec, SlaSpec, Spec, is_device_name,
 };
 use perhop_reason::Code;
 use perhop_units::{Bytes, Duration, QueueLimit, Rate, Share};
@@ -38,8 +38,9 @@ fn port(at: &mut At<'_>, p: &PortSpec) {
     if p.rate != Rate::ZERO {
         at.rate("rate", p.rate, 8_000);
     }
-    if p.device.len() > 15 || p.device.contains('/') || p.device.contains(char::is_whitespace) {
-        at.error("device", Code::OutOfRange, format!("{:?} is not an interface name", p.device));
+    if !p.device.is_empty() && !is_device_name(&p.device) {
+        let why = format!("{:?} is not an interface name", p.device);
+        at.error("device", Code::OutOfRange, why).allowed = Some(DEVICE_NAMES.to_owned());
     }
     if let Some(q) = &p.queue {
         queue(at, q, p.rate);

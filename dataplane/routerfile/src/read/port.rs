@@ -3,7 +3,7 @@
 //! | key | value | default | range |
 //! |---|---|---|---|
 //! | `name` | name | needed | 1–128 of `A-Z a-z 0-9 . _ : / -` |
-//! | `device` | interface | the name | 1–15 characters |
+//! | `device` | interface | the name | 1–15 bytes without spaces, `/` and `:` |
 //! | `io` | `"tun"` | that of the router | not for bridges |
 //! | `rate` | rate | as fast as the interface | 8 kbit/s – 1 Tbit/s |
 //! | `overhead` | bytes a frame | 0 | −64 – 256 |
@@ -14,14 +14,11 @@
 
 use super::{flag, queue};
 use perhop_config::{TableReader, TextError};
-use perhop_model::{PortMode, PortSpec, Scheduler};
+use perhop_model::{DEVICE_NAMES, PortMode, PortSpec, Scheduler, is_device_name};
 use perhop_units::Rate;
 
 /// Slowest rate of a port.
 pub(crate) const MIN_RATE: Rate = Rate::from_kbit(8);
-
-/// Longest interface name of Linux (`IFNAMSIZ` less its final zero).
-const MAX_DEVICE: usize = 15;
 
 /// Reads one port; absent and wrong values take their defaults.
 pub(super) fn read(table: &mut TableReader<'_>, mode: PortMode) -> PortSpec {
@@ -52,11 +49,9 @@ pub(super) fn is_tun(table: &mut TableReader<'_>, mode: PortMode) -> bool {
 }
 
 fn device(text: &str) -> Result<String, TextError> {
-    let legal =
-        (1..=MAX_DEVICE).contains(&text.len()) && !text.contains('/') && !text.contains(char::is_whitespace);
-    if legal {
+    if is_device_name(text) {
         Ok(text.to_owned())
     } else {
-        Err(TextError::new("is not an interface name").allowed("1 to 15 characters without spaces and /"))
+        Err(TextError::new("is not an interface name").allowed(DEVICE_NAMES))
     }
 }
