@@ -1,7 +1,7 @@
-//! Project automation: `cargo xtask ci|check|layers|rings|tidy`.
+//! Project automation: `cargo xtask ci|check|layers|lines|rings|tidy`.
 //!
 //! `layers` checks who may depend on whom, `tidy` checks the text of the project, `check` runs the quick set for what
-//! changed, `rings` has loom try every interleaving of the threads at a ring, `ci` runs everything. Every command exits 0
+//! changed, `lines` counts code, `rings` has loom try every interleaving of the threads at a ring, `ci` runs everything. Every command exits 0
 //! when all is well, 1 when a check failed, 2 on a bad command line and 3 when a tool it needs is missing.
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "prints how long each step took; decides nothing by the clock")]
@@ -10,6 +10,7 @@ mod changed;
 mod error;
 mod finding;
 mod layers;
+mod lines;
 mod metadata;
 mod runner;
 mod steps;
@@ -21,11 +22,12 @@ use error::XtaskError;
 use finding::Finding;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask ci|check|layers|rings|tidy
+const USAGE: &str = "usage: cargo xtask ci|check|layers|lines|rings|tidy
 
   ci      every check, every test, the soak; last line \"N passed, N failed, N skipped\"
   check   format, layers, tidy; lints and tests of what changed and of what depends on it
   layers  who depends on whom, where crates live, where bans may be lifted
+  lines   how much code each crate has, without tests, comments and blank lines
   rings   every interleaving of the threads at a ring
   tidy    sizes, headings, links, words, leftovers";
 
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         ["ci"] => steps::ci(),
         ["check"] => steps::check(),
         ["layers"] => layers::findings().map(report),
+        ["lines"] => lines::print(),
         ["rings"] => steps::rings(),
         ["tidy"] => tidy::findings().map(report),
         _ => {

@@ -7,7 +7,7 @@ mod links;
 mod markdown;
 mod places;
 pub mod rust;
-mod sizes;
+pub mod sizes;
 mod words;
 
 use crate::finding::Finding;
