@@ -41,10 +41,7 @@ pub(super) fn write_figures(configurations: &[ConfigurationDetails]) -> String {
 
 pub(super) fn read_figures(configurations: &mut [ConfigurationDetails], text: &str) -> Result<(), CsvError> {
     let reader = Reader::new("agents.csv", text);
-    let mut columns = Vec::with_capacity(FIGURES.len() + COUNTS.len());
-    for name in FIGURES.into_iter().chain(COUNTS) {
-        columns.push(reader.column(name)?);
-    }
+    let columns = reader.columns(&[&FIGURES[..], &COUNTS].concat())?;
     for record in reader {
         let figure = |i: usize| record.figure(columns[i]);
         let count = |i: usize| record.needed_count(columns[FIGURES.len() + i]);
@@ -98,10 +95,7 @@ pub(super) fn read_allocations(
     text: &str,
 ) -> Result<(), CsvError> {
     let reader = Reader::new("allocations.csv", text);
-    let mut columns = Vec::with_capacity(ALLOCATIONS.len());
-    for name in ALLOCATIONS {
-        columns.push(reader.column(name)?);
-    }
+    let columns = reader.columns(&ALLOCATIONS)?;
     for record in reader {
         let (repetition, class) = (record.number(columns[1])?, record.text(columns[2]));
         let step = (record.needed(columns[3])?, record.needed(columns[4])?);

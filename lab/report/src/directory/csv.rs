@@ -1,7 +1,7 @@
 //! Comma-separated values (RFC 4180): a heading, then one record a line.
 
 use crate::result::round;
-use std::borrow::Cow;
+use csv::StringRecord;
 use thiserror::Error;
 
 /// A file that is not what it should be.
@@ -31,70 +31,53 @@ pub enum CsvError {
     },
 }
 
-/// Writes records.
-#[derive(Clone, Debug)]
-pub(super) struct Writer {
-    text: String,
-    fresh: bool,
-}
+/// Writes records, as many cells each as there are columns.
+#[derive(Debug)]
+pub(super) struct Writer(csv::Writer<Vec<u8>>);
 
 impl Writer {
     pub(super) fn new(columns: &[&str]) -> Self {
-        Self { text: format!("{}\n", columns.join(",")), fresh: true }
-    }
-
-    fn cell(&mut self) -> &mut String {
-        if !self.fresh {
-            self.text.push(',');
-        }
-        self.fresh = false;
-        &mut self.text
+        let mut writer = Self(csv::Writer::from_writer(Vec::new()));
+        columns.iter().for_each(|column| {
+            writer.text(column);
+        });
+        writer.end();
+        writer
     }
 
     pub(super) fn text(&mut self, value: &str) -> &mut Self {
-        let cell = self.cell();
-        if value.contains([',', '"', '\n', '\r']) {
-            cell.push('"');
-            cell.push_str(&value.replace('"', "\"\""));
-            cell.push('"');
-        } else {
-            cell.push_str(value);
-        }
+        self.0.write_field(value).expect("memory takes every cell");
         self
     }
 
     /// A figure with at most six decimals; nothing where there is none.
     pub(super) fn figure(&mut self, value: Option<f64>) -> &mut Self {
-        let cell = self.cell();
-        if let Some(value) = value.filter(|v| v.is_finite()) {
-            cell.push_str(&round(value).to_string());
-        }
-        self
+        self.optional(value.filter(|v| v.is_finite()).map(round))
     }
 
     pub(super) fn count(&mut self, value: Option<u64>) -> &mut Self {
-        let cell = self.cell();
-        if let Some(value) = value {
-            cell.push_str(&value.to_string());
-        }
-        self
+        self.optional(value)
+    }
+
+    fn optional(&mut self, value: Option<impl ToString>) -> &mut Self {
+        self.text(&value.map_or_else(String::new, |value| value.to_string()))
     }
 
     pub(super) fn end(&mut self) {
-        self.text.push('\n');
-        self.fresh = true;
+        self.0.write_record(None::<&[u8]>).expect("a record has as many cells as there are columns");
     }
 
     pub(super) fn finish(self) -> String {
-        self.text
+        let bytes = self.0.into_inner().expect("memory takes every record");
+        String::from_utf8(bytes).expect("the cells were text")
     }
 }
 
-/// A file to read.
+/// A file to read. Records may be shorter or longer than the heading, and empty lines are none.
 pub(super) struct Reader<'a> {
     file: &'a str,
-    columns: Vec<Cow<'a, str>>,
-    rest: &'a str,
+    columns: StringRecord,
+    records: csv::StringRecordsIntoIter<&'a [u8]>,
     line: usize,
 }
 
@@ -102,7 +85,7 @@ pub(super) struct Reader<'a> {
 pub(super) struct Record<'a> {
     file: &'a str,
     line: usize,
-    cells: Vec<Cow<'a, str>>,
+    cells: StringRecord,
 }
 
 /// A column of a file.
@@ -114,9 +97,9 @@ pub(super) struct Column {
 
 impl<'a> Reader<'a> {
     pub(super) fn new(file: &'a str, text: &'a str) -> Self {
-        let mut reader = Self { file, columns: Vec::new(), rest: text, line: 0 };
-        reader.columns = reader.cells().unwrap_or_default();
-        reader
+        let mut records = csv::ReaderBuilder::new().flexible(true).from_reader(text.as_bytes());
+        let columns = records.headers().expect(READABLE).clone();
+        Self { file, columns, records: records.into_records(), line: 1 }
     }
 
     pub(super) fn column(&self, name: &'static str) -> Result<Column, CsvError> {
@@ -126,61 +109,27 @@ impl<'a> Reader<'a> {
             .ok_or_else(|| CsvError::NoColumn { file: self.file.to_owned(), column: name.to_owned() })
     }
 
-    /// The cells of the next line; a quoted cell may hold line ends. What follows a closing quote belongs to the cell.
-    fn cells(&mut self) -> Option<Vec<Cow<'a, str>>> {
-        if self.rest.is_empty() {
-            return None;
-        }
-        self.line += 1;
-        let mut cells = Vec::with_capacity(self.columns.len());
-        loop {
-            let (cell, end) = self.cell();
-            cells.push(cell);
-            if end {
-                return Some(cells);
-            }
-        }
-    }
-
-    /// The next cell, and whether the line ends behind it.
-    fn cell(&mut self) -> (Cow<'a, str>, bool) {
-        let mut quoted = String::new();
-        let mut was_quoted = false;
-        while let Some(inside) = self.rest.strip_prefix('"') {
-            // A quote that follows a quoted part directly stands for itself.
-            if was_quoted {
-                quoted.push('"');
-            }
-            was_quoted = true;
-            let end = inside.find('"').unwrap_or(inside.len());
-            quoted.push_str(&inside[..end]);
-            self.rest = inside.get(end + 1..).unwrap_or("");
-        }
-        let end = self.rest.find([',', '\n']).unwrap_or(self.rest.len());
-        let (cell, behind) = self.rest.split_at(end);
-        let over = !behind.starts_with(',');
-        self.rest = behind.get(1..).unwrap_or("");
-        let cell = if over { cell.strip_suffix('\r').unwrap_or(cell) } else { cell };
-        if was_quoted {
-            quoted.push_str(cell);
-            return (Cow::Owned(quoted), over);
-        }
-        (Cow::Borrowed(cell), over)
+    pub(super) fn columns(&self, names: &[&'static str]) -> Result<Vec<Column>, CsvError> {
+        names.iter().map(|name| self.column(name)).collect()
     }
 }
+
+/// Why reading cannot fail.
+const READABLE: &str = "text in memory is UTF-8, and records may have any length";
 
 impl<'a> Iterator for Reader<'a> {
     type Item = Record<'a>;
 
     fn next(&mut self) -> Option<Record<'a>> {
-        let cells = self.cells()?;
+        let cells = self.records.next()?.expect(READABLE);
+        self.line += 1;
         Some(Record { file: self.file, line: self.line, cells })
     }
 }
 
 impl Record<'_> {
     pub(super) fn text(&self, column: Column) -> &str {
-        self.cells.get(column.index).map_or("", |cell| cell.as_ref())
+        self.cells.get(column.index).unwrap_or("")
     }
 
     fn parsed<T: std::str::FromStr>(
@@ -253,6 +202,18 @@ mod tests {
         let read: Vec<(String, u32)> =
             reader.map(|r| (r.text(a).to_owned(), r.number(b).expect("a number"))).collect();
         assert_eq!(read, [("x, \"y\"".to_owned(), 2), ("3".to_owned(), 4)]);
+    }
+
+    #[test]
+    fn only_cells_that_need_quotes_have_them() {
+        let mut writer = Writer::new(&["name", "figure", "count"]);
+        writer.text("wan/voice 1").figure(Some(2.0)).count(Some(3)).end();
+        writer.text("").figure(Some(1.0 / 3.0)).count(None).end();
+        writer.text("x, \"y\"").figure(Some(f64::NAN)).count(Some(u64::MAX)).end();
+        writer.text("two\nlines\r").figure(Some(-0.5e-3)).count(Some(0)).end();
+        let expected = "name,figure,count\nwan/voice 1,2,3\n,0.333333,\n\
+            \"x, \"\"y\"\"\",,18446744073709551615\n\"two\nlines\r\",-0.0005,0\n";
+        assert_eq!(writer.finish(), expected);
     }
 
     proptest! {

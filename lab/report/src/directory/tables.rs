@@ -153,10 +153,7 @@ fn several<const N: usize>(writer: &mut Writer, values: Option<[f64; N]>) {
 
 fn read_groups(configurations: &mut [ConfigurationDetails], text: &str) -> Result<(), CsvError> {
     let reader = Reader::new("groups.csv", text);
-    let mut columns = Vec::with_capacity(GROUPS.len());
-    for name in GROUPS {
-        columns.push(reader.column(name)?);
-    }
+    let columns = reader.columns(&GROUPS)?;
     for record in reader {
         let figure = |i: usize| record.figure(columns[i]);
         // What is there is there as a whole: the first of several figures says whether.
@@ -225,10 +222,7 @@ const LINKS: [&str; 8] = [
 
 fn read_links(configurations: &mut [ConfigurationDetails], text: &str) -> Result<(), CsvError> {
     let reader = Reader::new("links.csv", text);
-    let mut columns = Vec::with_capacity(LINKS.len());
-    for name in LINKS {
-        columns.push(reader.column(name)?);
-    }
+    let columns = reader.columns(&LINKS)?;
     for record in reader {
         let figure = |i: usize| record.figure(columns[i]);
         let queue_ms = match (figure(4)?, figure(5)?, figure(6)?) {
@@ -408,10 +402,7 @@ const MAX_INTERVALS: usize = 10_000_000;
 
 fn read_queues(configurations: &mut [ConfigurationDetails], text: &str) -> Result<(), CsvError> {
     let reader = Reader::new("queues.csv", text);
-    let mut columns = Vec::with_capacity(QUEUES.len());
-    for name in QUEUES {
-        columns.push(reader.column(name)?);
-    }
+    let columns = reader.columns(&QUEUES)?;
     let borrowed = reader.column("borrowed")?;
     for record in reader {
         let new = QueueTrace {
@@ -480,10 +471,7 @@ const CONNECTIONS: [&str; 9] = [
 
 fn read_connections(configurations: &mut [ConfigurationDetails], text: &str) -> Result<(), CsvError> {
     let reader = Reader::new("connections.csv", text);
-    let mut columns = Vec::with_capacity(CONNECTIONS.len());
-    for name in CONNECTIONS {
-        columns.push(reader.column(name)?);
-    }
+    let columns = reader.columns(&CONNECTIONS)?;
     for record in reader {
         let (repetition, number) = (record.number(columns[1])?, record.number(columns[3])?);
         let group = record.text(columns[2]);

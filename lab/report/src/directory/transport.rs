@@ -35,10 +35,7 @@ fn all(group: &GroupResult) -> Vec<(String, f64)> {
 /// Adds the figures to groups that were read before; those of groups that are not there are left aside.
 pub(super) fn read_figures(configurations: &mut [ConfigurationDetails], text: &str) -> Result<(), CsvError> {
     let reader = Reader::new("transport.csv", text);
-    let mut columns = Vec::with_capacity(FIGURES.len());
-    for name in FIGURES {
-        columns.push(reader.column(name)?);
-    }
+    let columns = reader.columns(&FIGURES)?;
     for record in reader {
         let (number, name) = (read_repetition(&record, columns[1])?, record.text(columns[2]));
         let value = record.needed(columns[4])?;
@@ -156,10 +153,7 @@ pub(super) fn write_flows(configurations: &[ConfigurationDetails]) -> String {
 /// Reads `flows.csv`.
 pub(super) fn read_flows(configurations: &mut [ConfigurationDetails], text: &str) -> Result<(), CsvError> {
     let reader = Reader::new("flows.csv", text);
-    let mut columns = Vec::with_capacity(FLOWS.len());
-    for name in FLOWS {
-        columns.push(reader.column(name)?);
-    }
+    let columns = reader.columns(&FLOWS)?;
     for record in reader {
         let figure = |i: usize| record.figure(columns[i]);
         let flow = FlowFigures {
