@@ -498,8 +498,6 @@ impl<B: Broker> Agent<B> {
                     // The broker knows what it has granted, and not what a link forces or the file begins with.
                     self.broker.register(ClassId(i as u32), rate);
                 }
-                // The router admits by its own meter; nothing is configured that would ask for these.
-                Wanted::DropOne(_) | Wanted::LockAdmission(_) => {}
             }
         }
     }

@@ -3,7 +3,7 @@
 use perhop_allocate::fluid::published::{
     LONG_WINDOW, WINDOW, bed_threshold, class, ideal, measured, sources, staircase, threshold,
 };
-use perhop_allocate::fluid::{Control, FluidConfig, FluidResult, OnOff, Spread, published, run, run_calls};
+use perhop_allocate::fluid::{Control, FluidConfig, FluidResult, OnOff, Spread, run};
 use perhop_allocate::{CongestionConfig, Law, LogarithmicConfig, Metering, Unstable};
 use perhop_units::{Duration, Rate};
 
@@ -14,8 +14,7 @@ fn main() -> Result<(), Unstable> {
     by_thresholds()?;
     delays()?;
     logarithmic()?;
-    staircases()?;
-    calls()
+    staircases()
 }
 
 fn table(name: &str, config: &FluidConfig) -> Result<(), Unstable> {
@@ -139,34 +138,6 @@ fn staircases() -> Result<(), Unstable> {
         for step in [64, 128, 256, 512, 1024, 2048] {
             let config = staircase(law, congestion, Rate::from_kbit(step));
             table(&format!("C-IV-17 {name}, step {step} kbit/s"), &config)?;
-        }
-    }
-    Ok(())
-}
-
-fn calls() -> Result<(), Unstable> {
-    for intervals in [1, 10] {
-        for admit in [50, 60, 70, 80, 90] {
-            let config = published::calls(admit, intervals);
-            let results = (0..SEEDS).map(|seed| run_calls(&config, seed)).collect::<Result<Vec<_>, _>>()?;
-            let mean = |value: &dyn Fn(&perhop_allocate::fluid::CallsResult) -> f64| {
-                let values: Vec<f64> = results.iter().map(value).collect();
-                Spread::of(&values).unwrap_or_default()
-            };
-            let refused = mean(&|r| r.refused_pct().unwrap_or(0.0));
-            let dropped = mean(&|r| r.dropped_pct().unwrap_or(0.0));
-            let over = mean(&|r| 100.0 * r.over_cap);
-            let used = mean(&|r| 100.0 * r.utilisation);
-            println!(
-                "C-V-7/8 T = {intervals:>2} S, T_a {admit} %: refused {:.1} ± {:.1} %, dropped {:.1} ± {:.1} %, over cap {:.2} % (worst {:.2}), used {:.0} %",
-                refused.mean,
-                refused.deviation,
-                dropped.mean,
-                dropped.deviation,
-                over.mean,
-                over.greatest,
-                used.mean
-            );
         }
     }
     Ok(())

@@ -13,7 +13,6 @@
 //! * Granted, but refused by the router ([`Input::InForce`]): the class has what it had before.
 //! * A grant that arrives after its time-out still counts if nothing was asked since: the broker's books hold it.
 
-use crate::admission::{DropGate, Gate};
 use crate::bounds::Bounds;
 use crate::congestion::CongestionState;
 use crate::counters::Counters;
@@ -89,20 +88,8 @@ pub enum Input {
         /// The router did not take what was granted: a pause follows, as after a refusal by the broker.
         refused: bool,
     },
-    /// A flow was dropped on [`Output::DropOne`]: its rate leaves the estimate.
-    Dropped(Rate),
     /// Time passes.
     Tick,
-}
-
-/// Why a flow shall be dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DropCause {
-    /// The class uses more than T_d of its cap.
-    Overload,
-    /// The queue is long and the class cannot get more.
-    Congestion,
 }
 
 /// What a class wants done.
@@ -120,10 +107,6 @@ pub enum Output {
     },
     /// From now on the class has this.
     Allocate(Rate),
-    /// Drop one admitted flow, then say [`Input::Dropped`] with its rate.
-    DropOne(DropCause),
-    /// Which new flows are admitted from now on.
-    LockAdmission(Gate),
 }
 
 /// One class.
@@ -143,8 +126,6 @@ pub struct Allocator {
     pauses: Pauses,
     congestion: CongestionState,
     queue: Bytes,
-    drops: DropGate,
-    gate: Gate,
     counters: Counters,
     outputs: VecDeque<Output>,
 }
@@ -187,8 +168,6 @@ impl Allocator {
             pauses: Pauses::default(),
             congestion: CongestionState::default(),
             queue: Bytes(0),
-            drops: DropGate::default(),
-            gate: Gate::Open,
             counters: Counters::default(),
             outputs: VecDeque::from([Output::Allocate(allocated)]),
         }
@@ -219,11 +198,6 @@ impl Allocator {
             Input::Bounds { least, most } => self.bounded(least, most),
             Input::Room(room) => self.room = room,
             Input::InForce { rate, refused } => self.found(rate, refused),
-            Input::Dropped(rate) => {
-                self.counters.dropped += 1;
-                self.meter.correct(rate);
-                self.lock();
-            }
             Input::Tick => {}
         }
         if now >= self.interval.due {
@@ -276,11 +250,6 @@ impl Allocator {
         self.in_flight.is_some()
     }
 
-    /// Which new flows are admitted.
-    pub fn gate(&self) -> Gate {
-        self.gate
-    }
-
     /// What happened until the latest input.
     pub fn counters(&self) -> Counters {
         Counters { congested: self.congestion.time(self.now), ..self.counters }
@@ -325,8 +294,6 @@ impl Allocator {
             last_carried,
             ..Interval::default()
         };
-        self.lock();
-        self.check_overload(estimate);
         if !self.congestion.congested() {
             self.regular(estimate);
         }
@@ -351,11 +318,8 @@ impl Allocator {
         }
         let bounds = self.reach();
         let wanted = bounds.fit(config.demand(queue));
-        if wanted > self.allocated && self.ask(wanted) {
-            return;
-        }
-        if self.allocated >= bounds.most || self.pauses.holds(Direction::Up, self.now) {
-            self.check_congestion();
+        if wanted > self.allocated {
+            self.ask(wanted);
         }
     }
 
@@ -365,11 +329,11 @@ impl Allocator {
         Bounds { most: bounds.most.min(self.room.max(self.allocated)).max(bounds.least), ..bounds }
     }
 
-    /// Asks unless something forbids it; whether it did.
-    fn ask(&mut self, rate: Rate) -> bool {
-        let Some(direction) = Direction::of(self.allocated, rate) else { return false };
+    /// Asks unless something forbids it.
+    fn ask(&mut self, rate: Rate) {
+        let Some(direction) = Direction::of(self.allocated, rate) else { return };
         if self.in_flight.is_some() || self.pauses.holds(direction, self.now) {
-            return false;
+            return;
         }
         let id = AskId(self.next_id);
         self.next_id += 1;
@@ -378,7 +342,6 @@ impl Allocator {
         self.in_flight =
             Some(Request { id, rate, direction, deadline: self.now + self.settings.patience.timeout });
         self.outputs.push_back(Output::Ask { id, rate, allocated: self.allocated });
-        true
     }
 
     fn answered(&mut self, id: AskId, answer: Answer) {
@@ -422,16 +385,10 @@ impl Allocator {
         }
         // The range may have changed while the request was on its way.
         self.put_in_force(granted.min(request.rate).min(self.reach().most));
-        if granted < request.rate && request.direction == Direction::Up {
-            self.check_congestion();
-        }
     }
 
     fn not_granted(&mut self, request: Request) {
         self.pauses.begin(request.direction, self.now, &self.settings.patience);
-        if request.direction == Direction::Up {
-            self.check_congestion();
-        }
     }
 
     fn bounded(&mut self, least: Rate, most: Rate) {
@@ -470,38 +427,6 @@ impl Allocator {
         }
         self.allocated = rate;
         self.outputs.push_back(Output::Allocate(rate));
-    }
-
-    fn lock(&mut self) {
-        let Some(config) = self.settings.admission else { return };
-        let gate = config.gate(self.meter.estimate());
-        if gate != self.gate {
-            self.gate = gate;
-            self.outputs.push_back(Output::LockAdmission(gate));
-        }
-    }
-
-    fn check_overload(&mut self, used: Rate) {
-        if let Some(config) = self.settings.admission
-            && self.drops.overload(self.now, used, &config)
-        {
-            self.drop_one(DropCause::Overload);
-        }
-    }
-
-    /// Congested, and no more to be had.
-    fn check_congestion(&mut self) {
-        let (Some(admission), Some(congestion)) = (self.settings.admission, self.settings.congestion) else {
-            return;
-        };
-        if self.queue > congestion.threshold(self.allocated) && self.drops.open(self.now, &admission) {
-            self.drop_one(DropCause::Congestion);
-        }
-    }
-
-    fn drop_one(&mut self, cause: DropCause) {
-        self.counters.drops_wanted += 1;
-        self.outputs.push_back(Output::DropOne(cause));
     }
 }
 

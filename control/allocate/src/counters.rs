@@ -29,10 +29,6 @@ pub struct Counters {
     pub ignored_answers: u64,
     /// Wake-ups for a reading at which none came.
     pub missed_readings: u64,
-    /// Drops of a flow that were asked for.
-    pub drops_wanted: u64,
-    /// Drops of a flow that were reported.
-    pub dropped: u64,
     /// Measurement intervals closed.
     pub intervals: u64,
     /// Those that used more than the estimate at their beginning: what a meter that follows the load misses.

@@ -4,7 +4,7 @@
 //! the agent carries measurements in and requests out.
 //!
 //! # How a class is run
-//! 1. [`Settings`] say everything: range, meter, law, congestion control, admission, patience with the broker.
+//! 1. [`Settings`] say everything: range, meter, law, congestion control, patience with the broker.
 //!    [`Allocator::new`] checks them ([`Stability`]); [`Unstable`] tells all violations at once, each with the nearest
 //!    admissible value, and a whole configuration that would pass.
 //! 2. The first output is [`Output::Allocate`] with the initial allocation.
@@ -16,9 +16,6 @@
 //! 5. [`Output::Ask`] goes to a [`Broker`]; its answer comes back as [`Input::Answer`] with the same id. At most one is
 //!    in flight, and the machine itself gives up after its time-out. [`Output::Allocate`] is what the router must
 //!    enforce from now on.
-//! 6. With admission, keep an [`Admission`] beside the allocator: [`Admission::offer`] with [`Allocator::estimate`] for
-//!    every newly recognised flow; on [`Output::DropOne`] take [`Admission::drop_one`], cancel that flow, and say
-//!    [`Input::Dropped`] with its rate. [`Output::LockAdmission`] tells a router that decides by itself whom to admit.
 //!
 //! ```
 //! use perhop_allocate::{Allocator, Answer, Input, Output, Settings};
@@ -43,7 +40,6 @@
 //! Source: L. Calarco, "Software Techniques for Multiservice IP Networks", chapters IV and V.
 #![forbid(unsafe_code)]
 
-pub mod admission;
 pub mod allocator;
 pub mod bounds;
 pub mod broker;
@@ -60,8 +56,7 @@ pub mod threshold;
 pub mod tune;
 pub mod window;
 
-pub use admission::{Admission, AdmissionConfig, DropPolicy, FlowId, Gate, Rank, Verdict};
-pub use allocator::{Allocator, Answer, AskId, DropCause, Input, Output, step_many};
+pub use allocator::{Allocator, Answer, AskId, Input, Output, step_many};
 pub use bounds::Bounds;
 pub use broker::{
     Broker, BrokerAnswer, BrokerAsk, ClassId, EmulatedBroker, EmulatedBrokerConfig, ScriptedAnswer,

@@ -1,6 +1,5 @@
 //! Everything a class's allocation is configured with.
 
-use crate::admission::AdmissionConfig;
 use crate::bounds::Bounds;
 use crate::congestion::CongestionConfig;
 use crate::logarithmic::LogarithmicConfig;
@@ -64,15 +63,13 @@ pub struct Settings {
     pub law: Law,
     /// Congestion control, if any.
     pub congestion: Option<CongestionConfig>,
-    /// Admission and dropping, if any.
-    pub admission: Option<AdmissionConfig>,
     /// Dealing with the broker.
     pub patience: Patience,
 }
 
 impl Settings {
     /// Logarithmic allocation with the published standard values between `least` and `most`, starting at `least`, with
-    /// congestion control and without admission.
+    /// congestion control.
     pub fn new(least: Rate, most: Rate) -> Self {
         Self {
             bounds: Bounds::new(least, most),
@@ -80,7 +77,6 @@ impl Settings {
             window: WindowConfig::default(),
             law: Law::Logarithmic(LogarithmicConfig::default()),
             congestion: Some(CongestionConfig::default()),
-            admission: None,
             patience: Patience::default(),
         }
     }

@@ -4,9 +4,8 @@
 //! with the nearest value that would satisfy it, and [`Unstable::nearest`] is a whole configuration that passes.
 //!
 //! Source: L. Calarco, "Software Techniques for Multiservice IP Networks", IV.3.2, IV.4; conditions that it leaves open
-//! (strict inequalities, growth on carried load, T_a below T_d) as this module states them.
+//! (strict inequalities, growth on carried load) as this module states them.
 
-use crate::admission::AdmissionConfig;
 use crate::bounds::WHOLE_PPM;
 use crate::congestion::CongestionConfig;
 use crate::logarithmic::LogarithmicConfig;
@@ -152,40 +151,6 @@ pub enum Violation {
         /// Ethernet's.
         nearest: Bytes,
     },
-    /// A cap of nothing.
-    #[error("the cap of admission is 0; nearest {} bit/s", nearest.0)]
-    CapZero {
-        /// The largest allocation.
-        nearest: Rate,
-    },
-    /// A share at which flows are dropped beyond the whole, or too small to admit below it.
-    #[error("the drop threshold {given_ppm} ppm must be 2 … 1000000 ppm; nearest {nearest_ppm} ppm")]
-    DropThreshold {
-        /// T_d.
-        given_ppm: u32,
-        /// The nearest end.
-        nearest_ppm: u32,
-    },
-    /// T_a is not below T_d: admitted flows would be dropped at once; or it is 0.
-    #[error(
-        "the admission threshold {given_ppm} ppm must be 1 ppm or more and below the drop threshold; nearest {nearest_ppm} ppm"
-    )]
-    AdmitThreshold {
-        /// T_a.
-        given_ppm: u32,
-        /// The nearest possible.
-        nearest_ppm: u32,
-    },
-    /// The premium threshold is below T_a or not below T_d.
-    #[error(
-        "the premium admission threshold {given_ppm} ppm must lie from the regular one to below the drop threshold; nearest {nearest_ppm} ppm"
-    )]
-    PremiumThreshold {
-        /// T_a of premium flows.
-        given_ppm: u32,
-        /// The nearest possible.
-        nearest_ppm: u32,
-    },
     /// A time-out of no time.
     #[error("the time-out of requests is 0; for example {} ns", nearest.0)]
     TimeoutZero {
@@ -247,9 +212,6 @@ impl Stability {
         check.granularity();
         if let Some(config) = settings.congestion {
             check.congestion(config);
-        }
-        if let Some(config) = settings.admission {
-            check.admission(config);
         }
         check.patience();
         if check.violations.is_empty() {
@@ -405,31 +367,6 @@ impl Check {
             self.violated(Violation::MtuZero { nearest: near.mtu });
         }
         self.nearest.congestion = Some(near);
-    }
-
-    fn admission(&mut self, given: AdmissionConfig) {
-        let mut near = given;
-        if given.cap == Rate::ZERO {
-            near.cap = self.nearest.bounds.most;
-            self.violated(Violation::CapZero { nearest: near.cap });
-        }
-        near.drop_ppm = given.drop_ppm.clamp(2, WHOLE_PPM);
-        if near.drop_ppm != given.drop_ppm {
-            self.violated(Violation::DropThreshold { given_ppm: given.drop_ppm, nearest_ppm: near.drop_ppm });
-        }
-        near.admit_ppm = given.admit_ppm.clamp(1, near.drop_ppm - 1);
-        if near.admit_ppm != given.admit_ppm {
-            self.violated(Violation::AdmitThreshold {
-                given_ppm: given.admit_ppm,
-                nearest_ppm: near.admit_ppm,
-            });
-        }
-        near.premium_admit_ppm = given.premium_admit_ppm.clamp(near.admit_ppm, near.drop_ppm - 1);
-        if near.premium_admit_ppm != given.premium_admit_ppm {
-            let (given_ppm, nearest_ppm) = (given.premium_admit_ppm, near.premium_admit_ppm);
-            self.violated(Violation::PremiumThreshold { given_ppm, nearest_ppm });
-        }
-        self.nearest.admission = Some(near);
     }
 
     fn patience(&mut self) {

@@ -5,10 +5,7 @@ use crate::window::WindowConfig;
 use proptest::prelude::*;
 
 fn sound() -> Settings {
-    Settings {
-        admission: Some(AdmissionConfig::default()),
-        ..Settings::new(Rate::from_kbit(64), Rate::from_mbit(10))
-    }
+    Settings::new(Rate::from_kbit(64), Rate::from_mbit(10))
 }
 
 fn violations(settings: &Settings) -> Vec<Violation> {
@@ -66,13 +63,6 @@ fn all_violations_are_told_at_once_with_text() {
             guard: Duration::ZERO,
             mtu: Bytes(0),
         }),
-        admission: Some(AdmissionConfig {
-            cap: Rate(0),
-            admit_ppm: 0,
-            premium_admit_ppm: 0,
-            drop_ppm: 0,
-            ..AdmissionConfig::default()
-        }),
         patience: Patience {
             timeout: Duration::ZERO,
             first_retry: Duration::ZERO,
@@ -80,7 +70,7 @@ fn all_violations_are_told_at_once_with_text() {
         },
     };
     let unstable = Stability::check(&settings).expect_err("nothing is right");
-    assert_eq!(unstable.violations.len(), 21, "{unstable}");
+    assert_eq!(unstable.violations.len(), 17, "{unstable}");
     for violation in &unstable.violations {
         assert!(violation.to_string().len() > 20);
     }
@@ -94,19 +84,6 @@ fn the_guard_time_is_two_measurement_intervals() {
     assert_eq!(
         violations(&settings),
         [Violation::Guard { given: Duration::from_millis(1600), nearest: Duration::from_millis(1602) }]
-    );
-}
-
-#[test]
-fn an_admission_threshold_at_the_drop_threshold_is_refused() {
-    let mut settings = sound();
-    settings.admission = Some(AdmissionConfig { admit_ppm: 950_000, ..AdmissionConfig::default() });
-    assert_eq!(
-        violations(&settings),
-        [
-            Violation::AdmitThreshold { given_ppm: 950_000, nearest_ppm: 949_999 },
-            Violation::PremiumThreshold { given_ppm: 925_000, nearest_ppm: 949_999 },
-        ]
     );
 }
 
@@ -150,10 +127,6 @@ fn any_settings() -> impl Strategy<Value = Settings> {
     let congestion = (span(), ppm(), span(), 0u64..3).prop_map(|(target, margin_ppm, guard, mtu)| {
         CongestionConfig { target, margin_ppm, guard, mtu: Bytes(mtu) }
     });
-    let admission =
-        (rate(), ppm(), ppm(), ppm()).prop_map(|(cap, admit_ppm, premium_admit_ppm, drop_ppm)| {
-            AdmissionConfig { cap, admit_ppm, premium_admit_ppm, drop_ppm, ..AdmissionConfig::default() }
-        });
     let patience = (span(), span(), span()).prop_map(|(timeout, first_retry, longest_retry)| Patience {
         timeout,
         first_retry,
@@ -161,15 +134,14 @@ fn any_settings() -> impl Strategy<Value = Settings> {
     });
     let bounds =
         (rate(), rate(), rate()).prop_map(|(least, most, granularity)| Bounds { least, most, granularity });
-    let options = (prop::option::of(congestion), prop::option::of(admission), patience);
+    let options = (prop::option::of(congestion), patience);
     (bounds, rate(), window, law, options).prop_map(
-        |(bounds, initial, window, law, (congestion, admission, patience))| Settings {
+        |(bounds, initial, window, law, (congestion, patience))| Settings {
             bounds,
             initial,
             window,
             law,
             congestion,
-            admission,
             patience,
         },
     )

@@ -71,26 +71,15 @@ impl WindowMeter {
         self.closed += 1;
         if self.closed >= self.intervals {
             self.estimate = self.current;
-            self.restart();
+            self.current = Rate::ZERO;
+            self.closed = 0;
         }
         self.estimate
-    }
-
-    /// Takes a flow of `rate` out of the estimate after it was dropped, and starts a new window: the rest of the old
-    /// one still holds averages with that flow.
-    pub fn correct(&mut self, rate: Rate) {
-        self.estimate = self.estimate.saturating_sub(rate);
-        self.restart();
     }
 
     /// B_m: the rate the class is taken to use.
     pub fn estimate(&self) -> Rate {
         self.estimate
-    }
-
-    fn restart(&mut self) {
-        self.current = Rate::ZERO;
-        self.closed = 0;
     }
 }
 
@@ -127,18 +116,6 @@ mod tests {
         assert_eq!(meter.close(2, Duration::from_secs(3)), Rate(1));
         assert_eq!(meter.close(9, Duration::ZERO), Rate(1));
         assert_eq!(average(u64::MAX, Duration(1)), Rate(u64::MAX));
-    }
-
-    #[test]
-    fn a_correction_takes_the_dropped_flow_out_and_forgets_the_window() {
-        let mut meter = meter(3);
-        for rate in [100, 290] {
-            meter.close_average(Rate(rate));
-        }
-        meter.correct(Rate(60));
-        let after: Vec<u64> = [230, 220, 210].iter().map(|&rate| meter.close_average(Rate(rate)).0).collect();
-        assert_eq!(after, [230, 230, 230]);
-        assert_eq!(meter.close_average(Rate(5)).0, 230);
     }
 
     proptest! {

@@ -3,16 +3,14 @@
 //! For tuning settings and for checking what the allocation laws promise, thousands of times faster than packets.
 //! Everything is integers of 10⁻⁹ bit and ns, and the same seed gives the same result on every machine.
 //!
-//! Source: L. Calarco, "Software Techniques for Multiservice IP Networks", IV.3 (simulations) and V.4 (calls).
+//! Source: L. Calarco, "Software Techniques for Multiservice IP Networks", IV.3 (simulations).
 
-mod calls;
 mod load;
 mod pipe;
 pub mod published;
 mod run;
 mod spread;
 
-pub use calls::{CallsConfig, CallsResult, run_calls};
 pub use load::{Load, OnOff, Period, Staircase, Traffic};
 pub use run::{Control, FluidConfig, FluidResult, run};
 pub use spread::Spread;

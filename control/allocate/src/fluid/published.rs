@@ -1,13 +1,11 @@
 //! The settings of the published experiments: what tests, examples and `perhop lab tune` begin with.
 //!
-//! Source: L. Calarco, "Software Techniques for Multiservice IP Networks", IV.3 and V.4.
+//! Source: L. Calarco, "Software Techniques for Multiservice IP Networks", IV.3.
 
-use super::{CallsConfig, Control, FluidConfig, OnOff, Staircase, Traffic};
-use crate::admission::AdmissionConfig;
+use super::{Control, FluidConfig, OnOff, Staircase, Traffic};
 use crate::bounds::Bounds;
 use crate::broker::EmulatedBrokerConfig;
 use crate::congestion::CongestionConfig;
-use crate::logarithmic::LogarithmicConfig;
 use crate::settings::{Law, Settings};
 use crate::threshold::ThresholdConfig;
 use crate::window::WindowConfig;
@@ -76,15 +74,4 @@ pub fn staircase(law: Law, congestion: Option<CongestionConfig>, step: Rate) -> 
         time: Duration::from_secs(480),
         ..FluidConfig::simulation(Traffic::Staircase(steps), control)
     }
-}
-
-/// Calls that come into a class of the logarithmic law up to an admission threshold, percent of the cap.
-pub fn calls(admit_percent: u32, intervals: u32) -> CallsConfig {
-    let admission = AdmissionConfig { admit_ppm: admit_percent * 10_000, ..AdmissionConfig::default() };
-    let class = Settings {
-        bounds: Bounds::new(LEAST, admission.cap),
-        initial: LEAST,
-        ..class(Law::Logarithmic(LogarithmicConfig::default()), intervals, None)
-    };
-    CallsConfig::published(class, admission)
 }

@@ -126,33 +126,6 @@ fn the_logarithm_is_more_efficient_and_slower_than_thresholds() {
     assert!(controlled.loss < 1e-3, "{controlled:?}");
 }
 
-fn calls(admit_percent: u32, seed: u64) -> CallsResult {
-    run_calls(&published::calls(admit_percent, 1), seed).expect("the settings are stable")
-}
-
-#[test]
-fn refused_calls_fall_and_dropped_calls_rise_with_the_admission_threshold() {
-    let points = [50, 70, 90].map(|admit| {
-        let results: Vec<CallsResult> = (0..SEEDS).map(|seed| calls(admit, seed)).collect();
-        let mean = |value: fn(&CallsResult) -> Option<f64>| {
-            results.iter().filter_map(value).sum::<f64>() / SEEDS as f64
-        };
-        assert!(results.iter().all(|result| result.over_cap <= 0.02), "{results:?}");
-        (mean(CallsResult::refused_pct), mean(CallsResult::dropped_pct))
-    });
-    for pair in points.windows(2) {
-        assert!(pair[0].0 > pair[1].0 && pair[0].1 < pair[1].1, "{points:?}");
-    }
-}
-
-#[test]
-fn premium_calls_are_refused_and_dropped_less() {
-    let config = CallsConfig { premium: 4, ..published::calls(80, 1) };
-    let result = run_calls(&config, 1).expect("the settings are stable");
-    assert!(result.premium.refused_pct() < result.regular.refused_pct(), "{result:?}");
-    assert!(result.premium.dropped_pct() <= result.regular.dropped_pct(), "{result:?}");
-}
-
 #[test]
 fn the_same_seed_gives_the_same_result() {
     let config = simulation(OnOff::TYPE_3, measured(threshold(60, 80), 10, None), 100);

@@ -279,8 +279,6 @@ impl<'a> World<'a> {
                     self.broker.ask(self.now, BrokerAsk { class: ClassId(0), id, rate, allocated });
                 }
                 Output::Allocate(rate) => self.allocated = rate,
-                // The load has no flows that could be dropped or refused.
-                Output::DropOne(_) | Output::LockAdmission(_) => {}
             }
         }
     }
