@@ -13,7 +13,7 @@ mod calls;
 pub mod classifier;
 mod element;
 mod event;
-mod mix;
+mod fold;
 pub mod offline;
 mod query;
 pub mod realtime;

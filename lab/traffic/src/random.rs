@@ -1,6 +1,6 @@
 //! Seeded randomness: one independent generator for every stream of every repetition.
 
-use perhop_units::Duration;
+use perhop_units::{Duration, mix};
 use rand::Rng as _;
 use rand_pcg::Pcg64;
 
@@ -48,12 +48,9 @@ const GROUPS: u64 = 1 << 48;
 /// The group of what [`Seed::moment`] draws; drivers of applications are numbered from 0.
 const STARTS: u16 = u16::MAX;
 
-/// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): a bijection that spreads every bit.
-fn mixed(value: u64) -> u64 {
-    let z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+/// A bijection that spreads every bit.
+fn mixed(mut value: u64) -> u64 {
+    mix::next(&mut value)
 }
 
 /// A stream's generator with the draws sources need.

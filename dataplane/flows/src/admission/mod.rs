@@ -25,10 +25,9 @@ pub(crate) use books::Books;
 pub use books::SharedAdmission;
 pub use settings::{AdmissionSettings, Turned, Victim};
 
-use crate::mix::next_splitmix64;
 use pending::Pending;
 use perhop_packet::SlaId;
-use perhop_units::{Duration, Instant, Rate};
+use perhop_units::{Duration, Instant, Rate, mix};
 use serde::Serialize;
 use window::{WindowMeter, rate};
 
@@ -376,7 +375,7 @@ impl Admission {
 
     /// The next number of a splitmix sequence: victims need no more than to be hard to foretell.
     fn draw(&mut self) -> u64 {
-        next_splitmix64(&mut self.random)
+        mix::next(&mut self.random)
     }
 
     /// Decides about a flow.

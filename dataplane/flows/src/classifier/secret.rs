@@ -1,7 +1,8 @@
 //! What keeps others from choosing rules that meet in one line of a table.
 
 use super::key::Packed;
-use crate::mix::{fold, next_splitmix64};
+use crate::fold::fold;
+use perhop_units::mix;
 
 /// A key of hashes. Who knows it can choose rules by their hash, which packets then find late; who does not cannot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +20,7 @@ impl Default for Secret {
 impl Secret {
     /// The key of a seed; every seed has another.
     pub fn of(mut seed: u64) -> Self {
-        Self { first: next_splitmix64(&mut seed), second: next_splitmix64(&mut seed) }
+        Self { first: mix::next(&mut seed), second: mix::next(&mut seed) }
     }
 
     /// The hash of two words.

@@ -1,7 +1,7 @@
 //! Later fragments follow the first of their datagram.
 
 use super::entry::Verdict;
-use crate::mix::fold;
+use crate::fold::fold;
 use perhop_units::{Duration, Instant};
 use perhop_wire::Layout;
 use std::net::IpAddr;
