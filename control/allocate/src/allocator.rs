@@ -245,11 +245,6 @@ impl Allocator {
         self.congestion.congested()
     }
 
-    /// Whether a request waits for its answer.
-    pub fn is_asking(&self) -> bool {
-        self.in_flight.is_some()
-    }
-
     /// What happened until the latest input.
     pub fn counters(&self) -> Counters {
         Counters { congested: self.congestion.time(self.now), ..self.counters }

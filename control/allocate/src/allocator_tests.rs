@@ -48,7 +48,7 @@ fn one_request_is_in_flight_and_a_grant_is_put_in_force() {
     assert_eq!(asked, [Output::Ask { id: AskId(0), rate, allocated: Rate::from_mbit(1) }]);
     assert_eq!(class.next_wakeup(), Some(Instant(2 * S)));
     assert_eq!(give(&mut class, 2 * S, counted(800_000)), []);
-    assert!(class.is_asking());
+    assert!(class.in_flight.is_some());
     assert_eq!(give(&mut class, 2 * S, answer(0, Answer::Granted(rate))), [Output::Allocate(rate)]);
     // More than was asked for is not taken.
     let asked = give(&mut class, 3 * S, counted(900_000));
@@ -167,7 +167,7 @@ fn no_more_is_asked_for_than_there_is_room() {
     assert_eq!(give(&mut class, 4, Input::Queue(Bytes(9000))), []);
     // Less room takes nothing away.
     assert_eq!(give(&mut class, 5, Input::Room(Rate(64_000))), []);
-    assert_eq!((class.allocated(), class.is_asking()), (rate, false));
+    assert_eq!((class.allocated(), class.in_flight.is_none()), (rate, true));
     give(&mut class, 6, Input::Room(Rate(9_000_000)));
     assert!(
         matches!(give(&mut class, 7, Input::Queue(Bytes(9000)))[..], [Output::Ask { rate, .. }] if rate > Rate(5_000_000))

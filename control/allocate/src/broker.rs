@@ -111,11 +111,6 @@ impl<R: Random> EmulatedBroker<R> {
         self.held.values().fold(Rate::ZERO, |sum, rate| sum.saturating_add(*rate))
     }
 
-    /// Changes what all classes may have together. Nothing is taken back: classes above it keep what they have.
-    pub fn set_capacity(&mut self, capacity: Option<Rate>) {
-        self.config.capacity = capacity;
-    }
-
     fn happens(&mut self, probability: Probability) -> bool {
         probability != Probability::ZERO && probability.happens((self.random.bits() >> 32) as u32)
     }

@@ -57,7 +57,8 @@ impl CongestionConfig {
 
     /// Longest transfer delay if the broker always grants within `broker`, the demand stays below the cap, and what
     /// arrives meanwhile is bounded: T_s + 2·T_bb.
-    pub fn delay_bound(&self, broker: Duration) -> Duration {
+    #[cfg(test)]
+    pub(crate) fn delay_bound(&self, broker: Duration) -> Duration {
         self.target + broker.saturating_mul(2)
     }
 

@@ -69,12 +69,6 @@ impl LogarithmicConfig {
         Rate(u64::try_from(load.div_ceil(share)).unwrap_or(u64::MAX))
     }
 
-    /// Shares of use between which nothing is asked for: s·e^(−ΔB_min/K) and s·e^(ΔB_min/K).
-    pub fn dead_zone(&self) -> (f64, f64) {
-        let width = self.least_change.0 as f64 / self.gain.0.max(1) as f64;
-        (self.share() * libm::exp(-width), self.share() * libm::exp(width))
-    }
-
     /// The largest increase of one step while the meter sees carried load only: K · ln(1/s), bit/s.
     pub fn greatest_carried_increase(&self) -> f64 {
         -(self.gain.0 as f64) * libm::log(self.share())
@@ -119,9 +113,10 @@ mod tests {
     #[test]
     fn dead_zone_and_largest_increase_are_the_published_ones() {
         let config = LogarithmicConfig::default();
-        let (low, high) = config.dead_zone();
-        near(low, 0.828, 5e-4);
-        near(high, 0.978, 5e-4);
+        // Between s·e^(−ΔB_min/K) and s·e^(ΔB_min/K) nothing is asked for.
+        let width = config.least_change.0 as f64 / config.gain.0 as f64;
+        near(config.share() * libm::exp(-width), 0.828, 5e-4);
+        near(config.share() * libm::exp(width), 0.978, 5e-4);
         near(config.greatest_carried_increase(), 63_216.0, 1.0);
         let allocated = Rate(1_000_000);
         let at = |used| config.decide(Rate(used), allocated, &BOUNDS);

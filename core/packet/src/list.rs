@@ -48,18 +48,6 @@ impl PacketList {
         }
         self.tail = Some(slot);
     }
-    /// Puts a packet back in front.
-    pub fn push_front(&mut self, packet: Packet) {
-        self.bytes += packet.len() as u64;
-        self.packets += 1;
-        let mut slot = packet.into_slot();
-        // SAFETY: `into_slot` gave us the only handle to a live slot.
-        unsafe { slot.as_mut().next = self.head };
-        if self.tail.is_none() {
-            self.tail = Some(slot);
-        }
-        self.head = Some(slot);
-    }
     /// Takes the oldest packet.
     #[inline]
     pub fn pop_front(&mut self) -> Option<Packet> {
@@ -101,11 +89,6 @@ impl PacketList {
     pub fn front_meta(&self) -> Option<&crate::Meta> {
         // SAFETY: as in `front_len`; the reference borrows the list.
         self.head.map(|slot| unsafe { &(*slot.as_ptr()).meta })
-    }
-    /// Metadata of the oldest packet, mutable.
-    pub fn front_meta_mut(&mut self) -> Option<&mut crate::Meta> {
-        // SAFETY: as in `front_len`; the reference borrows the list exclusively.
-        self.head.map(|slot| unsafe { &mut (*slot.as_ptr()).meta })
     }
 }
 

@@ -94,11 +94,6 @@ impl CallRecord {
         Self { codec, entries: Vec::new(), duplicates: 0, refused: 0 }
     }
 
-    /// The codec of the call.
-    pub fn codec(&self) -> Codec {
-        self.codec
-    }
-
     /// The sender's side: packet `index` went out at `at`. Without this a lost packet's sending instant is reckoned
     /// from the one before it, and losses behind the last arrival stay unknown.
     pub fn sent(&mut self, index: u32, at: Instant) {
@@ -293,11 +288,6 @@ impl CallQuality {
     /// Network loss in percent: sent and never arrived.
     pub fn loss_pct(&self) -> f64 {
         share_pct(self.sent - self.received, self.sent)
-    }
-
-    /// Packets too late for playout, percent of those sent.
-    pub fn late_pct(&self) -> f64 {
-        share_pct(self.late, self.sent)
     }
 }
 

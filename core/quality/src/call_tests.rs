@@ -42,7 +42,7 @@ fn loss_and_late_packets_are_reported_apart_and_both_scored() {
     let mut delays = vec![Some(20); 98];
     delays.extend([None, Some(61)]);
     let quality = call(&delays).whole(&fixed(40)).expect("packets were sent");
-    assert_eq!((quality.loss_pct(), quality.late_pct()), (1.0, 1.0));
+    assert_eq!((quality.loss_pct(), quality.late), (1.0, 1));
     // Two unheard in a row: mean run 2 × 0.98.
     assert!((quality.burst_ratio - 1.96).abs() < 1e-12);
     let ie = 95.0 * 2.0 / (2.0 / 1.96 + 25.1);

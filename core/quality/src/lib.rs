@@ -5,7 +5,7 @@
 //!
 //! * [`codec`]: what a codec costs in quality and what it puts on the wire;
 //! * [`emodel`]: transmission rating R and mean opinion score;
-//! * [`rtp_jitter`]: the jitter estimator and sequence bookkeeping of RFC 3550, for live streams;
+//! * [`rtp_jitter`]: the jitter estimator of RFC 3550, for live streams;
 //! * [`distribution`]: exact percentiles that merge;
 //! * [`psqm`]: a surrogate for a score that the laboratory sets its runs beside;
 //! * [`call`]: the record of one call, reported whole or from an instant on;
@@ -23,6 +23,6 @@ pub mod rtp_jitter;
 pub use call::{CallQuality, CallRecord, Playout, Received, Scoring, Spread, difference_ns};
 pub use codec::{Codec, UnknownCodec};
 pub use distribution::Distribution;
-pub use emodel::{EModel, IpImpairment, ip_rating, mos_from_rating};
+pub use emodel::{IpImpairment, ip_rating, mos_from_rating};
 pub use pool::QualityPool;
-pub use rtp_jitter::{InterarrivalJitter, JitterNs, SequenceEvent, SequenceTracker};
+pub use rtp_jitter::JitterNs;

@@ -16,11 +16,6 @@ pub fn surrogate(loss_pct: f64) -> f64 {
     (FLOOR + 3.042 * (1.0 - libm::exp(-loss / 5.38))).min(WORST)
 }
 
-/// Rough opinion score of a PSQM score: 0 is 5, 6.5 is 1, a straight line between.
-pub fn rough_mos(psqm: f64) -> f64 {
-    5.0 - 8.0 / 13.0 * psqm.clamp(0.0, WORST)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -32,7 +27,6 @@ mod tests {
         for (loss, psqm) in rows {
             assert!((surrogate(loss) - psqm).abs() <= 0.0165, "{loss} %: {} for {psqm}", surrogate(loss));
         }
-        assert_eq!((rough_mos(0.0), rough_mos(6.5)), (5.0, 1.0));
         assert!(surrogate(100.0) <= WORST && surrogate(-1.0) == FLOOR);
     }
 }

@@ -107,10 +107,6 @@ impl<'a> View<'a> {
     pub fn protocol(&self) -> u8 {
         self.fixed[9]
     }
-    /// Header checksum.
-    pub fn header_checksum(&self) -> u16 {
-        be16(self.fixed, 10)
-    }
     /// Source address.
     pub fn src(&self) -> Ipv4Addr {
         Ipv4Addr::new(self.fixed[12], self.fixed[13], self.fixed[14], self.fixed[15])

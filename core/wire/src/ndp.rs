@@ -27,8 +27,6 @@ pub const ADVERTISEMENT: u8 = 136;
 pub const SOURCE_LINK_LAYER: u8 = 1;
 /// Option: link-layer address of the target, in advertisements.
 pub const TARGET_LINK_LAYER: u8 = 2;
-/// The hop limit every such message must have arrived with (RFC 4861 §7.1).
-pub const HOP_LIMIT: u8 = 255;
 
 /// A solicitation or advertisement.
 #[derive(Clone, Copy, Debug)]

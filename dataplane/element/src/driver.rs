@@ -3,9 +3,9 @@
 use crate::cost::{Meter, Timing};
 use crate::{
     ConservationError, CostConfig, CounterSink, Cx, DelayTrace, Element, ElementCost, NodeCounters, NodeId,
-    PortIndex, Reject, TimerId, TraceConfig, cx::World,
+    PortIndex, TimerId, TraceConfig, cx::World,
 };
-use perhop_packet::{Batch, DropReason, Packet, Pool, PortId};
+use perhop_packet::{Batch, DropReason, Pool, PortId};
 use perhop_units::Instant;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
@@ -549,10 +549,5 @@ impl Driver {
             .filter_map(|n| n.counters.check(&n.name, n.element.held()).err())
             .collect();
         if errors.is_empty() { Ok(()) } else { Err(errors) }
-    }
-
-    /// Packets waiting for an ICMP answer; empty after every step of a graph that has an ICMP element.
-    pub fn rejects(&self) -> &[(Packet, Reject)] {
-        &self.world.rejects
     }
 }

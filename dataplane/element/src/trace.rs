@@ -89,10 +89,6 @@ impl DelayTrace {
         Self { config, pace, left, marks, looking: false, ring, begun: 0, departed: 0, delays }
     }
 
-    /// Packets of which one is traced, on average.
-    pub fn every(&self) -> u32 {
-        self.config.every.max(1)
-    }
     /// Packets chosen.
     pub fn begun(&self) -> u64 {
         self.begun

@@ -323,11 +323,6 @@ impl AfPacket {
         if rc == 0 { Ok(()) } else { Err(os(&self.config, "binding to the interface")) }
     }
 
-    /// For `poll(2)`: readable when frames wait.
-    pub fn raw_fd(&self) -> RawFd {
-        self.fd.as_raw_fd()
-    }
-
     /// What the kernel sent by this interface since the last call.
     pub fn take_kernel_sent(&mut self) -> KernelSent {
         std::mem::take(&mut self.kernel_sent)

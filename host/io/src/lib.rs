@@ -1,4 +1,4 @@
-//! Ports of real and make-believe links: packet sockets with memory-mapped rings, AF_XDP sockets, TUN interfaces, capture files, memory;
+//! Ports of real and make-believe links: packet sockets with memory-mapped rings, AF_XDP sockets, TUN interfaces, capture files;
 //! packets that wait for a verdict; and memory in large pages.
 //!
 //! Ports implement [`perhop_element::Port`]; [`nfqueue`] is for packets that stay this host's own. Unsafe code lives here, each block with its reason.
@@ -17,7 +17,6 @@ mod device;
 pub mod early_drop;
 mod interface;
 pub mod large_pages;
-pub mod memory;
 pub mod nfqueue;
 pub mod pcap;
 mod pcapng;
@@ -29,5 +28,4 @@ pub use af_xdp::{AfXdp, AfXdpConfig};
 pub use device::DevicePort;
 pub use early_drop::EarlyDrop;
 pub use large_pages::LargePages;
-pub use memory::MemoryPort;
 pub use tun::TunPort;

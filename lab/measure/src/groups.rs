@@ -218,12 +218,8 @@ fn connections(
     GroupResult { connections: Some(Connections::of(&rates)), ..GroupResult::named(name) }
 }
 
-/// Payload rate of a connection over the part of its life that is inside the window, kbit/s; `None` if no part is.
-pub fn connection_kbps(recording: &Recording, connection: &ConnectionRecord) -> Option<f64> {
-    payload_kbps(recording, connection, Measured::Window)
-}
-
-/// The same over a part of the time; `None` also where it is not the window and reads are not followed.
+/// Payload rate of a connection over the part of its life that is inside a part of the time, kbit/s; `None` if no part is,
+/// or where it is not the window and reads are not followed.
 pub(crate) fn payload_kbps(
     recording: &Recording,
     connection: &ConnectionRecord,

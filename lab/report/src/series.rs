@@ -95,11 +95,6 @@ impl Series {
         self.bins.iter().enumerate().map(|(i, bin)| (self.bin.saturating_mul(i as u64), bin))
     }
 
-    /// Sum of all values recorded in bins that start in [`from`, `until`).
-    pub fn sum_between(&self, from: Duration, until: Duration) -> f64 {
-        self.iter().filter(|(at, _)| (from..until).contains(at)).map(|(_, bin)| bin.sum).sum()
-    }
-
     /// Largest value.
     pub fn max(&self) -> Option<f64> {
         self.bins.iter().filter(|bin| bin.count > 0).map(|bin| bin.max).reduce(f64::max)
@@ -119,23 +114,6 @@ impl Series {
             })
             .collect();
         Self { bin: self.bin.saturating_mul(join as u64), bins: joined, refused: self.refused }
-    }
-
-    /// Adds the values of another series of the same bin length, as if recorded after these.
-    /// Returns `false` and changes nothing if the lengths differ.
-    #[must_use]
-    pub fn merge(&mut self, other: &Self) -> bool {
-        if self.bin != other.bin {
-            return false;
-        }
-        if other.bins.len() > self.bins.len() {
-            self.bins.resize(other.bins.len(), Bin::EMPTY);
-        }
-        for (own, theirs) in self.bins.iter_mut().zip(&other.bins) {
-            own.absorb(theirs);
-        }
-        self.refused += other.refused;
-        true
     }
 }
 
@@ -160,33 +138,27 @@ mod tests {
         assert_eq!(bins[1].4, None);
         assert_eq!(bins[2], (ms(200), 7.0, 7.0, 7.0, Some(7.0)));
         assert_eq!((series.len(), series.refused(), series.max()), (3, 1, Some(7.0)));
-        assert_eq!(series.sum_between(ms(200), ms(300)), 7.0);
         series.record(Duration::MAX, 1.0);
         assert_eq!((series.len(), series.refused()), (3, 2));
     }
 
     proptest! {
-        /// Joining and merging lose no value.
+        /// Joining loses no value.
         #[test]
         fn sums_and_extremes_survive(
-            values in prop::collection::vec((0u64..5000, -100i32..100), 1..200), bins in 1usize..50, cut in 0usize..200,
+            values in prop::collection::vec((0u64..5000, -100i32..100), 1..200), bins in 1usize..50,
         ) {
             let fill = |part: &[(u64, i32)]| {
                 let mut series = Series::new(ms(10));
                 part.iter().for_each(|(at, v)| series.record(ms(*at), f64::from(*v)));
                 series
             };
-            let cut = cut.min(values.len());
             let whole = fill(&values);
-            let mut merged = fill(&values[..cut]);
-            prop_assert!(merged.merge(&fill(&values[cut..])));
-            prop_assert_eq!(merged.iter().map(|(_, b)| b.count).sum::<u64>(), values.len() as u64);
+            prop_assert_eq!(whole.iter().map(|(_, b)| b.count).sum::<u64>(), values.len() as u64);
             let small = whole.downsampled(bins);
             prop_assert!(small.len() <= bins);
-            for series in [&merged, &small] {
-                prop_assert_eq!(series.max(), whole.max());
-                prop_assert_eq!(series.iter().map(|(_, b)| b.sum).sum::<f64>(), whole.iter().map(|(_, b)| b.sum).sum::<f64>());
-            }
+            prop_assert_eq!(small.max(), whole.max());
+            prop_assert_eq!(small.iter().map(|(_, b)| b.sum).sum::<f64>(), whole.iter().map(|(_, b)| b.sum).sum::<f64>());
         }
     }
 }

@@ -10,7 +10,7 @@ mod depart;
 mod expire;
 
 use crate::config::{Config, ConfigError};
-use crate::congestion::{Congestion, Controller, Window};
+use crate::congestion::{Controller, Window};
 use crate::event::{Counters, Event, Events};
 use crate::receive::{ReceiveSpace, shift_for};
 use crate::recovery::{Phase, Recovery};
@@ -243,13 +243,6 @@ impl Endpoint {
         })
     }
 
-    /// Replaces the congestion control of the configuration. To be called before data is sent.
-    #[must_use]
-    pub fn with_congestion(mut self, algorithm: Box<dyn Congestion>) -> Self {
-        self.control = Controller::Custom(algorithm);
-        self
-    }
-
     /// Appends `count` bytes to the stream; returns how many there was room for. If fewer, [`Event::Writable`] follows.
     pub fn write(&mut self, count: u64) -> u64 {
         let taken = match self.state {
@@ -260,12 +253,6 @@ impl Endpoint {
         };
         self.wants_room |= taken < count;
         taken
-    }
-
-    /// Bytes that [`Self::write`] would take.
-    #[must_use]
-    pub fn writable(&self) -> u64 {
-        self.send.room()
     }
 
     /// Bytes that [`Self::read`] would take.
@@ -322,12 +309,6 @@ impl Endpoint {
     #[must_use]
     pub fn state(&self) -> State {
         self.state
-    }
-
-    /// Whether the connection is over and the endpoint may be dropped once its output is drained.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.state == State::Closed
     }
 
     /// Our port and the peer's.

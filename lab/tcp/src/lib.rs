@@ -42,7 +42,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
-pub mod congestion;
+mod congestion;
 mod endpoint;
 mod event;
 mod ranges;
@@ -57,7 +57,6 @@ mod timers;
 pub mod wire;
 
 pub use config::{Algorithm, Config, ConfigError, CubicConfig, DelayedAck, RtoLimits, SlowStartExit};
-pub use congestion::Congestion;
 pub use endpoint::{AcceptError, Endpoint, State, Trace};
 pub use event::{Counters, Event};
 pub use recovery::Phase;

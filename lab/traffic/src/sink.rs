@@ -169,11 +169,6 @@ impl FlowTally {
     pub fn delays_ns(&self) -> &[u64] {
         &self.delays_ns
     }
-
-    /// The delays themselves, for a distribution.
-    pub fn into_delays_ns(self) -> Vec<u64> {
-        self.delays_ns
-    }
 }
 
 #[cfg(test)]

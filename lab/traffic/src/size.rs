@@ -117,9 +117,6 @@ impl LognormalSize {
     /// Objects of web pages: geometric mean 10 kB.
     pub const WEB_OBJECT: Self =
         Self { geometric_mean_bytes: 10_000, sigma_milli: Self::SIGMA_MILLI, most_bytes: MAX_OBJECT_BYTES };
-    /// Objects that agree with the other published figures of the same clients: 500 pages a minute at 450 to 565 kbit/s
-    /// are 6.7 to 8.5 kB a page, headers included, which no distribution of geometric mean 10 kB gives.
-    pub const WEB_OBJECT_MEASURED: Self = Self { geometric_mean_bytes: 7_000, ..Self::WEB_OBJECT };
     /// Files: geometric mean 3 MB.
     pub const FILE: Self = Self {
         geometric_mean_bytes: 3_000_000,

@@ -157,11 +157,6 @@ impl VoiceCalls {
         Ok(source)
     }
 
-    /// When call `number` (from 0) starts, phase included; `None` if there is no such call.
-    pub fn call_start(&self, number: u16) -> Option<Duration> {
-        self.calls.get(usize::from(number)).map(|call| call.begin)
-    }
-
     /// Synchronisation source of call `number`, for matching with what a router recognised.
     pub fn ssrc(&self, number: u16) -> Option<u32> {
         self.calls.get(usize::from(number)).map(|call| call.ssrc)

@@ -89,11 +89,6 @@ impl OnOff {
         Rate(self.peak.0.saturating_mul(u64::from(self.sources)))
     }
 
-    /// Mean of the aggregate, bit/s.
-    pub fn mean_bits_per_sec(&self) -> f64 {
-        self.peak_of_all().0 as f64 * self.share_on()
-    }
-
     fn share_on(&self) -> f64 {
         let (on, off) = (self.on.mean_s(), self.off.mean_s());
         if on.is_infinite() { 1.0 } else { on / (on + off) }
@@ -214,8 +209,8 @@ mod tests {
 
     #[test]
     fn means_of_the_published_types_are_the_computed_ones() {
-        let means =
-            [OnOff::TYPE_1, OnOff::TYPE_2, OnOff::TYPE_3].map(|of| libm::round(of.mean_bits_per_sec()));
+        let means = [OnOff::TYPE_1, OnOff::TYPE_2, OnOff::TYPE_3]
+            .map(|of| libm::round(of.peak_of_all().0 as f64 * of.share_on()));
         assert_eq!(means, [768_000.0, 780_000.0, 480_000.0]);
         assert_eq!(OnOff::TYPE_1.peak_of_all(), Rate(1_920_000));
         assert_eq!(OnOff::TYPE_3.peak_of_all(), Rate(7_680_000));

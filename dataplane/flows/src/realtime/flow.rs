@@ -114,11 +114,6 @@ impl FlowDetector {
     pub fn last_reason(&self) -> Option<NotRtp> {
         self.last
     }
-
-    /// Packets seen.
-    pub fn packets(&self) -> u64 {
-        self.packets
-    }
 }
 
 #[cfg(test)]

@@ -17,9 +17,6 @@ use crate::outcome::Outcome;
 use crate::plot::escape;
 use view::View;
 
-/// Largest page, bytes.
-pub const MAX_PAGE: usize = 3_000_000;
-
 /// A heading, its drawings, and how to read them.
 struct Section {
     title: String,

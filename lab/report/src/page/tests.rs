@@ -2,6 +2,9 @@ use super::*;
 use crate::comparison::differences;
 use crate::synthetic;
 
+/// Largest page, bytes.
+const MAX_PAGE: usize = 3_000_000;
+
 /// Names of all elements opened and closed, void ones aside.
 fn assert_balanced(page: &str) {
     let mut open: Vec<&str> = Vec::new();

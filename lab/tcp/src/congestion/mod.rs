@@ -62,8 +62,6 @@ pub struct Acked {
 /// A reason to send less.
 #[derive(Clone, Copy, Debug)]
 pub struct Reduction {
-    /// When it was seen.
-    pub now: Instant,
     /// Bytes in flight, those sent by limited transmit not counted (RFC 5681 §3.2).
     pub flight: u64,
     /// Payload of a full segment in bytes.
@@ -82,12 +80,11 @@ pub trait Congestion: Debug + Send {
     fn resumed(&mut self, _now: Instant) {}
 }
 
-/// The algorithm in use; static dispatch for those of the crate.
+/// The algorithm in use.
 #[derive(Debug)]
 pub(crate) enum Controller {
     NewReno(NewReno),
     Cubic(Cubic),
-    Custom(Box<dyn Congestion>),
 }
 
 impl Controller {
@@ -104,7 +101,6 @@ macro_rules! each {
         match $self {
             Self::NewReno($it) => $call,
             Self::Cubic($it) => $call,
-            Self::Custom($it) => $call,
         }
     };
 }

@@ -87,9 +87,9 @@ mod tests {
         let mut reno = NewReno::new(false);
         (0..20).for_each(|_| reno.acked(&mut window, &ack(2000)));
         assert_eq!(window.cwnd, 21_000);
-        reno.reduce(&mut window, &Reduction { now: Instant(0), flight: 21_000, mss: 1000 });
+        reno.reduce(&mut window, &Reduction { flight: 21_000, mss: 1000 });
         assert_eq!(window.ssthresh, 10_500);
-        reno.timed_out(&mut window, &Reduction { now: Instant(0), flight: 1000, mss: 1000 });
+        reno.timed_out(&mut window, &Reduction { flight: 1000, mss: 1000 });
         assert_eq!(window.ssthresh, 2000);
     }
 }

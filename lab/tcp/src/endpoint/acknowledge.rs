@@ -89,7 +89,7 @@ impl Endpoint {
             }
         }
         if self.recovery.phase == Phase::Open && self.must_recover() {
-            self.enter_recovery(news.now);
+            self.enter_recovery();
         }
         self.recovery.pipe = self.pipe();
         if self.recovery.phase == Phase::Sack && self.config.prr && news.delivered > 0 {
@@ -108,7 +108,7 @@ impl Endpoint {
     fn grow(&mut self, news: &News) {
         if news.marked && self.recovery.phase == Phase::Open {
             if self.send.una > self.marks.reduced_at {
-                self.reduce(news.now);
+                self.reduce();
                 self.window.cwnd = self.window.ssthresh;
                 self.counters.ecn_reductions += 1;
             }
@@ -176,9 +176,9 @@ impl Endpoint {
         }
     }
 
-    fn enter_recovery(&mut self, now: Instant) {
+    fn enter_recovery(&mut self) {
         let flight = self.send.flight();
-        self.reduce(now);
+        self.reduce();
         self.counters.fast_retransmits += 1;
         self.recovery.point = self.send.max;
         self.recovery.forced = true;
@@ -198,16 +198,16 @@ impl Endpoint {
     }
 
     /// Sets the threshold, once for what is in flight now, and remembers to say so (RFC 3168 §6.1.2).
-    fn reduce(&mut self, now: Instant) {
-        let reduction = self.reduction(now);
+    fn reduce(&mut self) {
+        let reduction = self.reduction();
         self.control.reduce(&mut self.window, &reduction);
         self.marks.announce = self.agreed.ecn;
         self.marks.reduced_at = self.send.max;
     }
 
     /// What is in flight by the window's leave: bytes sent by limited transmit exceed it (RFC 5681 §3.2).
-    pub(super) fn reduction(&self, now: Instant) -> Reduction {
-        Reduction { now, flight: self.send.flight().min(self.window.cwnd), mss: self.agreed.mss }
+    pub(super) fn reduction(&self) -> Reduction {
+        Reduction { flight: self.send.flight().min(self.window.cwnd), mss: self.agreed.mss }
     }
 
     /// Bytes believed to be in the network.

@@ -23,7 +23,7 @@ impl Endpoint {
             self.probe_window();
         }
         if expired(&mut self.timers.retransmit, now) {
-            if self.send.una == self.send.iss { self.repeat_syn() } else { self.time_out(now) }
+            if self.send.una == self.send.iss { self.repeat_syn() } else { self.time_out() }
         }
     }
 
@@ -42,7 +42,7 @@ impl Endpoint {
     }
 
     /// Everything in flight counts as lost; one segment is sent and the timeout doubles (RFC 6298 §5.4–5.7).
-    fn time_out(&mut self, now: Instant) {
+    fn time_out(&mut self) {
         if self.send.flight() == 0 {
             return;
         }
@@ -55,7 +55,7 @@ impl Endpoint {
         // A segment that the timer had sent again already does not reduce the threshold once more (RFC 5681 §3.1).
         if self.retries == 1 {
             let before = self.window.ssthresh;
-            let mut reduction = self.reduction(now);
+            let mut reduction = self.reduction();
             if matches!(self.recovery.phase, Phase::NewReno | Phase::Sack) {
                 reduction.flight = self.send.flight();
             }

@@ -59,7 +59,7 @@ fn endure(mut endpoint: Endpoint, segments: Vec<(Segment, u64)>, mut now: Instan
         let trace = endpoint.trace();
         assert!(trace.mss > 0 && trace.pipe < 1 << 40, "{trace:?}");
         assert!(endpoint.acked_offset() <= endpoint.written_offset());
-        assert!(endpoint.is_closed() || trace.state != State::Closed);
+        assert_eq!(endpoint.state(), trace.state);
         now += Duration(wait);
         while endpoint.poll_output(now).is_some() {}
         assert!(

@@ -1,8 +1,7 @@
 //! Whole connections over clean and damaged paths.
 
 use crate::path::{End, Fate, Link, Path, Queue};
-use perhop_tcp::congestion::{Acked, Reduction, Window};
-use perhop_tcp::{Algorithm, Config, Congestion, Counters, Endpoint, Event, State};
+use perhop_tcp::{Algorithm, Config, Counters, Endpoint, Event, State};
 use perhop_units::{Duration, Instant};
 
 fn ends(client: Config, server: Config, bytes: u64) -> [End; 2] {
@@ -73,7 +72,7 @@ fn a_segment_lost_at_any_place_is_repaired() {
                 Path::new(ends(config, config, 40_000), [forth, Link::new(delay())], Instant::ZERO);
             path.run_until(Instant(300_000_000_000));
             assert_eq!(path.ends[1].read, 40_000, "segment {place} lost, sack {sack}");
-            assert!(path.ends.iter().all(|end| end.endpoint.is_closed()));
+            assert!(path.ends.iter().all(|end| end.endpoint.state() == State::Closed));
         }
     }
 }
@@ -95,7 +94,7 @@ fn lossy(seed: u64, meddle: Option<u64>) -> (Instant, [Counters; 2]) {
     });
     let mut path = Path::new(ends(config, config, 300_000), [forth, Link::new(delay())], Instant::ZERO);
     let mut next = Instant::ZERO;
-    while path.ends.iter().any(|end| !end.endpoint.is_closed()) && path.step() {
+    while path.ends.iter().any(|end| end.endpoint.state() != State::Closed) && path.step() {
         if let Some(ms) = meddle
             && path.now >= next
         {
@@ -116,33 +115,6 @@ fn an_early_wake_up_changes_nothing() {
         assert_eq!(plain, lossy(seed, Some(1)), "seed {seed}");
         assert_eq!(plain, lossy(seed, Some(7)), "seed {seed}");
     }
-}
-
-/// A window of always the same size.
-#[derive(Debug)]
-struct Fixed(u64);
-
-impl Congestion for Fixed {
-    fn acked(&mut self, window: &mut Window, _: &Acked) {
-        window.cwnd = self.0;
-    }
-    fn reduce(&mut self, window: &mut Window, _: &Reduction) {
-        window.ssthresh = self.0;
-    }
-    fn timed_out(&mut self, window: &mut Window, _: &Reduction) {
-        window.ssthresh = self.0;
-    }
-}
-
-#[test]
-fn another_algorithm_can_be_brought_along() {
-    let [mut client, server] = ends(Config::default(), Config::default(), 20_000_000);
-    client.endpoint = client.endpoint.with_congestion(Box::new(Fixed(20_000)));
-    let mut path = Path::new([client, server], [Link::new(delay()), Link::new(delay())], Instant::ZERO);
-    path.run_until(Instant(6_000_000_000));
-    // 13 whole segments of 1448 bytes each 50 ms.
-    let rate = path.ends[1].read as f64 / 6.0;
-    assert!((rate / (13.0 * 1448.0 / 0.05) - 1.0).abs() < 0.05, "{rate} byte/s");
 }
 
 #[test]

@@ -80,11 +80,6 @@ impl LabelledMix {
         }
     }
 
-    /// Exchanges begun so far.
-    pub fn exchanges(&self) -> u32 {
-        self.begun
-    }
-
     /// Begins the next exchange.
     fn begin(&mut self) {
         let number = self.begun;

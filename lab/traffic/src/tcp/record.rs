@@ -30,12 +30,6 @@ impl ConnRecord {
     pub fn lifetime(&self) -> Option<Duration> {
         Some(self.ended?.since(self.opened))
     }
-
-    /// Data over lifetime in bit/s, handshake included; `None` before there is a lifetime.
-    pub fn throughput_bit_s(&self) -> Option<f64> {
-        let lifetime = self.lifetime()?;
-        (lifetime > Duration::ZERO).then(|| self.bytes as f64 * 8.0 / lifetime.as_secs_f64())
-    }
 }
 
 /// Counts over all connections of an application.

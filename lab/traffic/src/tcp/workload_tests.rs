@@ -202,7 +202,7 @@ fn transfers_start_in_groups_and_by_chance() {
 }
 
 #[test]
-fn a_sized_transfer_has_the_throughput_of_its_path() {
+fn a_sized_transfer_takes_as_long_as_its_path() {
     for direction in [Direction::Down, Direction::Up] {
         let config = TransfersConfig { bytes: Some(1_000_000), direction, ..bulk() };
         let mut app = TcpWorkload::transfers(config, Seed::new(1), Instant::ZERO).expect("valid");
@@ -212,8 +212,6 @@ fn a_sized_transfer_has_the_throughput_of_its_path() {
         for record in app.records() {
             // Handshake 100 ms, a second of bytes, half a round trip on the way.
             assert_eq!((record.bytes, record.lifetime()), (1_000_000, Some(Duration::from_millis(1150))));
-            let throughput = record.throughput_bit_s().expect("ended");
-            assert!((throughput - 8e6 / 1.15).abs() < 1.0, "{throughput}");
         }
         let closes = actions.iter().filter(|a| matches!(a, AppAction::Close { .. })).count();
         assert_eq!((actions.len(), closes), (16, 8));
@@ -267,10 +265,11 @@ fn users_fetch_as_many_pages_as_the_closed_loop_allows() {
     }
 }
 
-/// The published web clients of an idle network: about 500 pages a minute and client at 450 to 565 kbit/s.
+/// The published web clients of an idle network: about 500 pages a minute and client at 450 to 565 kbit/s are 6.7 to 8.5 kB
+/// a page, headers included, which no distribution of geometric mean 10 kB gives.
 #[test]
 fn measured_objects_give_the_published_pages_and_rates() {
-    let objects = LognormalSize::WEB_OBJECT_MEASURED;
+    let objects = LognormalSize { geometric_mean_bytes: 7_000, ..LognormalSize::WEB_OBJECT };
     let config = WebConfig { objects, stop: secs(600), ..WebConfig::SIEGE_CLIENT };
     for (rtt_ms, bit_s) in [(7, 1_000_000), (65, 300_000)] {
         let mut app = TcpWorkload::web(config, Seed::new(5), Instant::ZERO).expect("valid");

@@ -117,11 +117,6 @@ impl GopFrames {
         Ok(frames)
     }
 
-    /// Standard deviation of a size's logarithm, as fitted for the current minute.
-    pub fn spread(&self) -> f64 {
-        self.spread
-    }
-
     /// Draws a minute and finds its spread.
     fn fit(&mut self) {
         let mut factors = Vec::with_capacity(self.config.groups() * GOP_FRAMES);
@@ -249,7 +244,7 @@ mod tests {
         let mut spreads = Vec::new();
         for seed in 0..40 {
             let mut source = GopFrames::new(GopConfig::MR_BEAN, Seed::new(seed), 0).expect("valid");
-            spreads.push(source.spread());
+            spreads.push(source.spread);
             let minute: Vec<Frame> = source.by_ref().take(1500).collect();
             let logs: Vec<f64> = minute.iter().map(|f| libm::log(f64::from(f.bytes))).collect();
             let b: Vec<f64> = (0..1500).filter(|i| PATTERN[i % 12] == B).map(|i| logs[i]).collect();

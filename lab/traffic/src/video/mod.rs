@@ -13,9 +13,6 @@ use perhop_units::Duration;
 use std::sync::Arc;
 use trace::FrameTrace;
 
-/// Payload of a datagram that fills an MTU of 1500 B over IPv4.
-pub const MTU_PAYLOAD: u16 = 1472;
-
 /// One frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
@@ -193,7 +190,7 @@ mod tests {
 
     fn config(stop_ms: u64) -> VideoConfig {
         VideoConfig {
-            most_payload_bytes: MTU_PAYLOAD,
+            most_payload_bytes: 1472,
             start: Duration::from_secs(1),
             stop: Duration::from_millis(stop_ms),
             stream: 2,
