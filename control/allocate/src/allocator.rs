@@ -16,18 +16,13 @@
 use crate::bounds::Bounds;
 use crate::congestion::CongestionState;
 use crate::counters::Counters;
-use crate::request::{Direction, Pauses, Request};
+use crate::request::{AskId, Direction, Pauses, Request};
 use crate::settings::Settings;
 use crate::stability::{Stability, Unstable};
 use crate::window::{Metering, WindowMeter, average};
 use perhop_units::{Bytes, Instant, Rate};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
-
-/// Number of a request, never reused by the same machine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct AskId(pub u64);
 
 /// What a broker says to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -6,8 +6,9 @@
 //! Source: L. Calarco, "Software Techniques for Multiservice IP Networks", I.3 (message sequence); refusals, partial
 //! grants and losses are not exercised there.
 
-use crate::allocator::{Answer, AskId};
+use crate::allocator::Answer;
 use crate::random::Random;
+use crate::request::AskId;
 use perhop_units::{Duration, Instant, Probability, Rate};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};

@@ -56,7 +56,7 @@ pub mod threshold;
 pub mod tune;
 pub mod window;
 
-pub use allocator::{Allocator, Answer, AskId, Input, Output, step_many};
+pub use allocator::{Allocator, Answer, Input, Output, step_many};
 pub use bounds::Bounds;
 pub use broker::{
     Broker, BrokerAnswer, BrokerAsk, ClassId, EmulatedBroker, EmulatedBrokerConfig, ScriptedAnswer,
@@ -66,6 +66,7 @@ pub use counters::{Counters, Efficiency};
 pub use logarithmic::LogarithmicConfig;
 pub use max_min::{Group, Overcommitted, max_min};
 pub use random::{Random, SplitMix64};
+pub use request::AskId;
 pub use settings::{Law, Patience, Settings};
 pub use stability::{Stability, Unstable, Violation};
 pub use threshold::ThresholdConfig;

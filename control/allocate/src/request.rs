@@ -1,9 +1,13 @@
 //! Requests to a broker: one in flight, and pauses after those that were not granted.
 
-use crate::allocator::AskId;
 use crate::settings::Patience;
 use perhop_units::{Duration, Instant, Rate};
 use serde::{Deserialize, Serialize};
+
+/// Number of a request, never reused by the same machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AskId(pub u64);
 
 /// Whether a request asks for more or for less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-//! What can be wrong with one header.
+//! What can be wrong with one header, and what keeps it from going on.
 
 use thiserror::Error;
 
@@ -24,3 +24,8 @@ pub enum HeaderError {
     #[error("wrong type field")]
     Type,
 }
+
+/// The TTL or hop limit is used up: the packet must not be forwarded and deserves an ICMP time exceeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
+#[error("time to live expired in transit")]
+pub struct TtlExpired;

@@ -17,8 +17,8 @@
 //! ```
 
 use crate::checksum::{self, Sum};
+use crate::error::TtlExpired;
 use crate::field::{be16, put16, replace_summed};
-use crate::layout::TtlExpired;
 use crate::{Ecn, HeaderError};
 use perhop_units::Dscp;
 use std::net::Ipv4Addr;

@@ -15,9 +15,9 @@
 //!
 //! What follows may be extension headers: [`crate::ipv6_ext`].
 
+use crate::error::TtlExpired;
 use crate::field::{be16, be32, put16, put32};
 use crate::ipv6_ext::Extensions;
-use crate::layout::TtlExpired;
 use crate::{Ecn, HeaderError};
 use perhop_units::Dscp;
 use std::net::Ipv6Addr;

@@ -14,8 +14,10 @@
 //! ```
 
 use crate::field::{be16, be32, put16, put32};
-use crate::layout::MAX_IPV6_EXTENSIONS;
 use crate::{HeaderError, protocol};
+
+/// The most IPv6 extension headers [`dissect`](crate::dissect) walks; one more is [`Malformed::Ipv6ExtensionsTooMany`](crate::Malformed::Ipv6ExtensionsTooMany).
+pub const MAX_IPV6_EXTENSIONS: usize = 8;
 
 /// The fixed part of an authentication header in bytes (RFC 4302 §2).
 pub const AH_MIN_LEN: usize = 12;

@@ -35,6 +35,6 @@ pub mod udp;
 pub mod vlan;
 
 pub use ecn::Ecn;
-pub use error::HeaderError;
-pub use layout::{Fragment, Layout, Malformed, TtlExpired, dissect, dissect_packet};
+pub use error::{HeaderError, TtlExpired};
+pub use layout::{Fragment, Layout, Malformed, dissect, dissect_packet};
 pub use mac::MacAddr;

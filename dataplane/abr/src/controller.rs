@@ -6,7 +6,7 @@ use crate::hold::Pacing;
 use crate::live::LiveFlows;
 use crate::passing::Passing;
 use crate::policies::{Facts, Policies, PolicyCounters, endpoints};
-use crate::segment::Segment;
+use crate::segment::{Checksum, Segment};
 use crate::settings::{AbrPolicyId, LimitedBy, Settings};
 use crate::state::FlowState;
 use crate::table::{Ends, Found, Locator, Table};
@@ -29,15 +29,6 @@ const LIVELY_MS: u32 = 1_000;
 const LOOK_MS: u64 = 10_000;
 /// Flows that are paced at once.
 const PACED: usize = 4_096;
-
-/// State of the checksum field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Checksum {
-    /// Right, and kept right.
-    Complete,
-    /// A network card will complete it: it holds the pseudo-header's part and is not touched.
-    Partial,
-}
 
 /// What is to become of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -58,10 +58,11 @@
 //! # Source
 //! S. Reddy (`docs/sources.md`), chapters 4 to 6; RFC 9293, RFC 7323, RFC 1624.
 
-use crate::controller::{Checksum, Controller, Verdict};
+use crate::controller::{Controller, Verdict};
 use crate::hold::Held;
 use crate::live::LiveFlows;
 use crate::policies::{Facts, PolicyCounters};
+use crate::segment::Checksum;
 use crate::settings::{AbrPolicyId, Settings};
 use crate::state::FlowState;
 use crate::table::Locator;

@@ -32,12 +32,13 @@ pub mod testkit;
 mod waiting;
 mod window;
 
-pub use controller::{Checksum, Controller, Verdict};
+pub use controller::{Controller, Verdict};
 pub use counters::Counters;
 pub use element::{Abr, AbrChange, types};
 pub use hold::Held;
 pub use live::LiveFlows;
 pub use policies::{Facts, PolicyCounters};
+pub use segment::Checksum;
 pub use settings::{AbrPolicyId, Floor, Latency, LimitedBy, Match, Policy, Settings};
 pub use state::FlowState;
 pub use table::Locator;

@@ -1,11 +1,10 @@
 //! A segment on its way through: what it tells, and what is done to its window.
 
 use crate::connection::{Connection, Untouchable, mark};
-use crate::controller::Checksum;
 use crate::counters::Counters;
 use crate::latency::{PARTS_SHIFT, Sampled};
 use crate::policies::{Facts, NO_POLICY, Policies};
-use crate::segment::Segment;
+use crate::segment::{Checksum, Segment};
 use crate::sequence::{after, octets};
 use crate::settings::{Floor, Latency, LimitedBy};
 use crate::stamps::{Acked, Echoed, Sent};

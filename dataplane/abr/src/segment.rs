@@ -12,6 +12,15 @@ const MULTIPATH: u8 = 30;
 /// No-operation twice, then time-stamps: how nearly every stack lays out the options of a segment with data.
 const PLAIN_TIMESTAMPS: [u8; 4] = [1, 1, 8, 10];
 
+/// State of the checksum field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checksum {
+    /// Right, and kept right.
+    Complete,
+    /// A network card will complete it: it holds the pseudo-header's part and is not touched.
+    Partial,
+}
+
 /// A segment with everything the machine needs to know of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Segment {

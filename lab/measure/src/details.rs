@@ -5,9 +5,10 @@
 
 use crate::agents;
 use crate::experiment::{Configuration, Experiment};
-use crate::groups::{Measured, Selection, call_quality, first_direction, groups, selections};
+use crate::groups::{call_quality, groups};
 use crate::links::links;
 use crate::recording::{LinkRecord, PacketRecord, Recording, StreamRecord};
+use crate::selection::{Measured, Selection, first_direction, selections};
 use crate::transport;
 use perhop_quality::{CallQuality, Distribution, QualityPool};
 use perhop_report::details::{

@@ -6,75 +6,14 @@
 //! throughput is what arrived in as long a time as the traffic sends inside the window, which begins later by the smallest
 //! delay of the stream. Connections count data that arrived inside the window.
 
-use crate::recording::{ConnectionRecord, Membership, PacketRecord, Recording, StreamRecord, Toward};
+use crate::recording::{ConnectionRecord, Membership, PacketRecord, Recording, StreamRecord};
+use crate::selection::{Measured, Selection, first_direction, payload_kbps, selections};
 use crate::transport;
 use perhop_quality::{CallQuality, CallRecord, Distribution, QualityPool, Received, Scoring};
 use perhop_report::result::{Connections, GroupResult, JitterMs};
-use perhop_scenario::figures::{self, Group, GroupWay, TOTAL};
-use perhop_scenario::{Paths, Scenario, Traffic};
+use perhop_scenario::figures::{self, TOTAL};
+use perhop_scenario::{Paths, Scenario};
 use perhop_units::{Duration, Instant};
-
-/// Which part of the traffic a group has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Selection {
-    pub(crate) traffic: usize,
-    pub(crate) pair: Option<usize>,
-    toward: Option<Toward>,
-    pub(crate) phase: Option<usize>,
-}
-
-/// The part of a repetition that figures are of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Measured {
-    /// The window of the recording.
-    Window,
-    /// From one instant until before another.
-    Part(Instant, Instant),
-}
-
-impl Measured {
-    /// Of a group.
-    pub(crate) fn by(scenario: &Scenario, selection: Selection) -> Self {
-        let phase = selection.phase.and_then(|phase| scenario.probes.phases.get(phase));
-        let at = |time: Duration| Instant(time.as_nanos());
-        phase.map_or(Self::Window, |phase| Self::Part(at(phase.from), at(phase.until)))
-    }
-
-    /// Beginning and end in a recording, which may have been stopped early.
-    pub(crate) fn of(self, recording: &Recording) -> (Instant, Instant) {
-        match self {
-            Self::Window => recording.window,
-            Self::Part(from, until) => (from.min(recording.window.1), until.min(recording.window.1)),
-        }
-    }
-}
-
-impl Selection {
-    pub(crate) fn has(&self, of: &Membership) -> bool {
-        of.traffic == self.traffic
-            && self.pair.is_none_or(|pair| pair == of.pair)
-            && self.toward.is_none_or(|toward| toward == of.toward)
-    }
-}
-
-/// Every group with its name, apart from [`TOTAL`].
-pub(crate) fn selections(scenario: &Scenario) -> Vec<(String, Selection)> {
-    let groups = figures::groups(scenario).into_iter();
-    groups
-        .map(|Group { name, traffic, pair, way, phase }| {
-            let toward = way.map(|way| match way {
-                GroupWay::Down => Toward::Second,
-                GroupWay::Up => Toward::First,
-            });
-            (name, Selection { traffic, pair, toward, phase })
-        })
-        .collect()
-}
-
-/// The whole of a traffic in its first direction, which [`TOTAL`] sums.
-pub(crate) fn first_direction(index: usize, traffic: &Traffic) -> Selection {
-    Selection { traffic: index, pair: None, toward: traffic.both.then_some(Toward::Second), phase: None }
-}
 
 /// All groups over all repetitions.
 pub fn groups(scenario: &Scenario, recordings: &[Recording]) -> Vec<GroupResult> {
@@ -216,23 +155,6 @@ fn connections(
         rates.extend(of_group.filter_map(|c| payload_kbps(recording, c, measured)));
     }
     GroupResult { connections: Some(Connections::of(&rates)), ..GroupResult::named(name) }
-}
-
-/// Payload rate of a connection over the part of its life that is inside a part of the time, kbit/s; `None` if no part is,
-/// or where it is not the window and reads are not followed.
-pub(crate) fn payload_kbps(
-    recording: &Recording,
-    connection: &ConnectionRecord,
-    measured: Measured,
-) -> Option<f64> {
-    let (from, until) = measured.of(recording);
-    let begin = connection.opened.max(from);
-    let end = connection.ended.unwrap_or(until).min(until);
-    let bytes = match measured {
-        Measured::Window => connection.window_bytes,
-        Measured::Part(..) => connection.reads.as_ref()?.bytes(from, until),
-    };
-    (begin < end).then(|| bytes as f64 * 8.0 / end.since(begin).as_secs_f64() / 1e3)
 }
 
 /// IP bits of a selection in kbit/s in one repetition.

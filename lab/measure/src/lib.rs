@@ -14,6 +14,7 @@ pub mod links;
 pub mod recognition;
 pub mod recording;
 mod segments;
+mod selection;
 pub mod stream;
 mod transport;
 mod warnings;

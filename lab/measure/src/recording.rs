@@ -2,7 +2,6 @@
 
 use crate::bins::Bins;
 use crate::segments::{ReadLog, SegmentLog};
-use crate::stream::Jump;
 use perhop_allocate::counters::Counters;
 use perhop_quality::{Codec, difference_ns};
 use perhop_units::{Duration, Instant};
@@ -76,6 +75,13 @@ pub enum Toward {
     Second,
     /// From the second to the first: `name.up`.
     First,
+}
+
+/// A place in the list of packets sent from which on numbers are others than by counting on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Jump {
+    pub(crate) position: usize,
+    pub(crate) index: u32,
 }
 
 /// One direction of a datagram stream.

@@ -2,16 +2,9 @@
 //!
 //! A source goes on numbering while its host is stopped, so the number of a packet is not its place among those sent.
 
-use crate::recording::{Membership, PacketRecord, StreamRecord};
+use crate::recording::{Jump, Membership, PacketRecord, StreamRecord};
 use perhop_quality::Codec;
 use perhop_units::Instant;
-
-/// A place in the list of packets sent from which on numbers are others than by counting on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Jump {
-    position: usize,
-    index: u32,
-}
 
 impl StreamRecord {
     /// A stream of which nothing was sent yet.

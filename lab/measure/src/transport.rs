@@ -8,8 +8,8 @@
 //!
 //! Source: S. Reddy, WPI 2004, chapter 7 (throughput, SDL and ESDL, utilisation).
 
-use crate::groups::{Measured, Selection, payload_kbps};
 use crate::recording::{ConnectionRecord, Recording, Toward};
+use crate::selection::{Measured, Selection, payload_kbps};
 use perhop_report::details::FlowFigures;
 use perhop_report::result::GroupResult;
 use perhop_report::transport::{ConnectionUse, Goodput, Retransmits, SegmentDelay, SlidingGoodput};

@@ -2,11 +2,12 @@
 
 use super::load::{Load, Traffic};
 use super::pipe::Pipe;
-use crate::allocator::{Allocator, Answer, AskId, Input, Output};
+use crate::allocator::{Allocator, Answer, Input, Output};
 use crate::bounds::Bounds;
 use crate::broker::{Broker, BrokerAsk, ClassId, EmulatedBroker, EmulatedBrokerConfig};
 use crate::counters::Counters;
 use crate::random::SplitMix64;
+use crate::request::AskId;
 use crate::settings::Settings;
 use crate::stability::Unstable;
 use crate::threshold::ThresholdConfig;

@@ -6,10 +6,8 @@
 use super::{Fragment, Layout, Malformed};
 use crate::checksum::Sum;
 use crate::field::chunk;
+use crate::ipv6_ext::MAX_IPV6_EXTENSIONS;
 use crate::{ethertype, ipv6_ext, protocol};
-
-/// The most IPv6 extension headers [`dissect`] walks; one more is [`Malformed::Ipv6ExtensionsTooMany`].
-pub const MAX_IPV6_EXTENSIONS: usize = 8;
 
 /// Parses `frame` (from the Ethernet header, without FCS) once.
 ///

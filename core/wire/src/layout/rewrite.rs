@@ -2,14 +2,8 @@
 
 use super::Layout;
 use crate::field::chunk_mut;
-use crate::{ipv4, ipv6, protocol, tcp, vlan};
+use crate::{TtlExpired, ipv4, ipv6, protocol, tcp, vlan};
 use perhop_units::Dscp;
-use thiserror::Error;
-
-/// The TTL or hop limit is used up: the packet must not be forwarded and deserves an ICMP time exceeded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
-#[error("time to live expired in transit")]
-pub struct TtlExpired;
 
 /// Writes `dscp` into the IPv4 TOS octet (with the header checksum) or the IPv6 traffic class, keeping the ECN bits,
 /// and into `layout.tos`. Does nothing to a frame that is not IP. O(1).

@@ -12,6 +12,7 @@
 //!
 //! Source: RFC 3550 A.1, A.8; ITU-T G.107.
 
+use crate::realtime::clock::{VIDEO_HZ, nearest_clock};
 use crate::realtime::rtp::Header;
 use perhop_packet::prefetch;
 use perhop_quality::{Codec, IpImpairment, JitterNs, ip_rating, mos_from_rating};
@@ -29,8 +30,6 @@ const WINDOW: u32 = u128::BITS;
 const CLOCK_AFTER: Duration = Duration::from_secs(2);
 /// How long the fastest packet is looked for before a new search begins; the one before still counts meanwhile.
 const FASTEST_OF: Duration = Duration::from_secs(30);
-/// Above this clock a flow of dynamic payload type is no speech.
-const VIDEO_HZ: u32 = 90_000;
 
 /// What the rating assumes of the receiver and the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -360,16 +359,6 @@ fn clock_of(payload_type: u8) -> Option<u32> {
         14 | 25 | 26 | 28 | 31..=34 => Some(90_000),
         _ => None,
     }
-}
-
-/// The usual clock nearest to `hz` by ratio.
-pub(crate) fn nearest_clock(hz: u32) -> u32 {
-    const USUAL: [u32; 8] = [8_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, VIDEO_HZ];
-    let off = |usual: u32| {
-        let (a, b) = (u64::from(usual.max(hz)), u64::from(usual.min(hz).max(1)));
-        a * 1_000 / b
-    };
-    USUAL.into_iter().min_by_key(|usual| off(*usual)).unwrap_or(8_000)
 }
 
 #[cfg(test)]

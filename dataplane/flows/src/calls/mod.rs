@@ -2,8 +2,8 @@
 
 mod meter;
 
+pub(crate) use meter::Meter;
 pub use meter::{Assumed, CallInfo};
-pub(crate) use meter::{Meter, nearest_clock};
 
 use crate::realtime::machine::Undecided;
 use perhop_packet::prefetch;

@@ -1,17 +1,8 @@
 //! A rule as it is compared with packets: one cache line for IPv4, two for IPv6.
 
 use super::key::{Packed, field};
-use super::rule::{Action, Pattern, PortRange, Rule};
+use super::rule::{Action, Hit, Pattern, PortRange, Rule};
 use perhop_packet::{ClassId, FilterId, ProfileId, SlaId};
-
-/// What a packet's first rule says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hit {
-    /// The rule.
-    pub id: FilterId,
-    /// Its consequence.
-    pub action: Action,
-}
 
 /// A rule over addresses of `A` words.
 #[derive(Clone, Copy, Debug)]

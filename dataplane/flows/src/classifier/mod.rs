@@ -30,11 +30,10 @@ mod uses;
 
 pub use book::{Changed, RuleBook};
 pub use delta::{Delta, DeltaLog};
-pub use entry::Hit;
 pub use key::Key;
 pub(crate) use key::{Packed, outer_vlan};
 pub use refusal::RuleError;
-pub use rule::{Action, Masked, Match, PortRange, Rule};
+pub use rule::{Action, Hit, Masked, Match, PortRange, Rule};
 pub use space::{MAX_CHAIN, MAX_TABLES};
 pub use uses::AuxMask;
 

@@ -1,6 +1,5 @@
 //! Rules: what they compare and what they say.
 
-use super::entry::Hit;
 use super::key::{Key, Packed, field, halves};
 use ipnet::IpNet;
 use perhop_packet::{ClassId, FilterId, PortId, ProfileId, SlaId};
@@ -113,6 +112,15 @@ impl Action {
     pub fn promotable(&self) -> bool {
         self.realtime.unwrap_or(self.class.is_none())
     }
+}
+
+/// What a packet's first rule says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hit {
+    /// The rule.
+    pub id: FilterId,
+    /// Its consequence.
+    pub action: Action,
 }
 
 /// A rule. First match by (tier, priority, name), each ascending.

@@ -6,6 +6,7 @@
 //! * [`reason`]: why a flow is media, and whether its packets stay so;
 //! * [`flow`]: the stages in their order, on one flow.
 
+pub(crate) mod clock;
 pub mod demux;
 pub mod flow;
 pub(crate) mod machine;

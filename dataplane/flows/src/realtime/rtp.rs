@@ -27,7 +27,7 @@
 //!
 //! Source: RFC 3550 §5.1 and A.1; L. Calarco, "Software Techniques for Multiservice IP Networks" (the count N within T).
 
-use crate::calls::nearest_clock;
+use super::clock::nearest_clock;
 use perhop_units::Duration;
 use serde::Serialize;
 use thiserror::Error;

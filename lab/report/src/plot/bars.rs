@@ -1,7 +1,8 @@
 //! Bars: a few groups side by side.
 
 use super::axis::Axis;
-use super::chart::{BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, frame, heading, legend, y_tick};
+use super::chart::{BOTTOM, HEIGHT, TOP, WIDTH, frame, heading, legend};
+use super::plane::{LEFT, RIGHT, y_tick};
 use super::{COLORS, coordinate, escape, svg_open};
 
 /// A bar chart from zero (or the axis' minimum) upwards.

@@ -1,7 +1,8 @@
 //! Box plots: how far repetitions of the same thing lie apart.
 
 use super::axis::Axis;
-use super::chart::{BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, frame, heading, legend, y_tick};
+use super::chart::{BOTTOM, HEIGHT, TOP, WIDTH, frame, heading, legend};
+use super::plane::{LEFT, RIGHT, y_tick};
 use super::{COLORS, coordinate, escape, svg_open};
 
 /// Smallest, lower quartile, median, upper quartile, largest.

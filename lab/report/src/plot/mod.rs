@@ -13,8 +13,9 @@ mod plane;
 pub use axis::{Axis, Scale, ticks};
 pub use bars::{BarChart, BarGroup};
 pub use boxes::{BoxChart, BoxGroup, FiveNumbers};
-pub use chart::{Chart, Layer, Mark};
+pub use chart::Chart;
 pub use panels::{Panel, Panels};
+pub use plane::{Layer, Mark};
 
 /// Number of colour classes; a colour index counts modulo this.
 pub const COLORS: usize = 6;

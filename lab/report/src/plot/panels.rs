@@ -1,8 +1,8 @@
 //! Several quantities over one horizontal axis, one under the other.
 
 use super::axis::Axis;
-use super::chart::{LEFT, Layer, Mark, RIGHT, TOP, WIDTH, heading, legend};
-use super::plane::Plane;
+use super::chart::{TOP, WIDTH, heading, legend};
+use super::plane::{LEFT, Layer, Mark, Plane, RIGHT};
 use super::{escape, svg_open};
 
 /// Panels that share their horizontal axis.

@@ -1,8 +1,78 @@
 //! Where values lie in a drawing, and how layers are drawn there.
 
 use super::axis::Axis;
-use super::chart::{LEFT, Layer, Mark, RIGHT, y_tick};
 use super::{COLORS, coordinate, escape};
+
+pub(super) const LEFT: f64 = 58.0;
+pub(super) const RIGHT: f64 = 548.0;
+
+/// Something drawn. A point that is not a number interrupts it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Layer {
+    /// A line.
+    Line {
+        /// Text in the legend, none if empty.
+        label: String,
+        /// Colour index.
+        color: usize,
+        /// Dashed, to be told apart without colour.
+        dashed: bool,
+        /// x and y.
+        points: Vec<(f64, f64)>,
+    },
+    /// The area between two lines.
+    Band {
+        /// Text in the legend, none if empty.
+        label: String,
+        /// Colour index.
+        color: usize,
+        /// Solid, for stacked areas; otherwise pale, for a range around a line.
+        solid: bool,
+        /// x, lower y, upper y.
+        points: Vec<(f64, f64, f64)>,
+    },
+    /// A dot a point.
+    Points {
+        /// Text in the legend, none if empty.
+        label: String,
+        /// Colour index.
+        color: usize,
+        /// x and y.
+        points: Vec<(f64, f64)>,
+    },
+}
+
+impl Layer {
+    /// Its entry in the legend: label, colour, dashed, solid.
+    pub(super) fn legend(&self) -> (&str, usize, bool, bool) {
+        match self {
+            Self::Line { label, color, dashed, .. } => (label, *color, *dashed, false),
+            Self::Band { label, color, solid, .. } => (label, *color, false, *solid),
+            Self::Points { label, color, .. } => (label, *color, false, true),
+        }
+    }
+
+    /// Largest value drawn along the vertical axis; `None` if nothing is drawn.
+    pub fn highest(&self) -> Option<f64> {
+        let highest =
+            |values: &mut dyn Iterator<Item = f64>| values.filter(|v| v.is_finite()).reduce(f64::max);
+        match self {
+            Self::Line { points, .. } | Self::Points { points, .. } => {
+                highest(&mut points.iter().map(|p| p.1))
+            }
+            Self::Band { points, .. } => highest(&mut points.iter().map(|p| p.2)),
+        }
+    }
+}
+
+/// A vertical line with a word.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mark {
+    /// Where.
+    pub x: f64,
+    /// What happened then.
+    pub label: String,
+}
 
 /// A rectangle of the drawing with an axis along each side.
 pub(super) struct Plane<'a> {
@@ -123,4 +193,13 @@ impl Plane<'_> {
             escape(&mark.label)
         ));
     }
+}
+
+pub(super) fn y_tick(y: f64, text: &str) -> String {
+    let y_line = coordinate(y);
+    format!(
+        r#"<path class="grid" d="M{LEFT} {y_line}H{RIGHT}"/><text class="n" x="{}" y="{}" text-anchor="end">{text}</text>"#,
+        LEFT - 6.0,
+        coordinate(y + 4.0)
+    )
 }

@@ -24,6 +24,7 @@ mod services;
 mod stream;
 mod tunnel;
 mod turn;
+mod unusual;
 mod video;
 mod voice;
 
@@ -126,9 +127,9 @@ fn packets_of(kind: Kind, seed: Seed, number: u32, start: Duration) -> VecDeque<
         Kind::VoiceWithSilence => voice::voice_with_silence(&mut exchange),
         Kind::VoiceWideband => voice::voice_wideband(&mut exchange),
         Kind::Video => video::video(&mut exchange),
-        Kind::RtpSeveralSources => rtp::several_sources(&mut exchange),
+        Kind::RtpSeveralSources => unusual::several_sources(&mut exchange),
         Kind::RtpConference => conference::conference(&mut exchange),
-        Kind::RtpExtended => rtp::extended(&mut exchange),
+        Kind::RtpExtended => unusual::extended(&mut exchange),
         Kind::Srtp => secure::srtp(&mut exchange),
         Kind::RtpOverTurn => turn::turn(&mut exchange),
         Kind::Rtcp => {}
