@@ -238,5 +238,4 @@ fn conditions(report: &DemoReport, out: &mut String) {
 }
 
 #[cfg(test)]
-#[path = "html/tests.rs"]
 mod tests;
