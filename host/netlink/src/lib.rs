@@ -1,5 +1,6 @@
-//! Linux networking without other programs: namespaces, links, addresses,
-//! routes, neighbours, offloads, forwarding switches and traffic control.
+//! Linux networking: namespaces, links, addresses, routes, neighbours, offloads,
+//! forwarding switches and traffic control, without other programs; and rules
+//! of the packet filter, with `iptables`.
 //!
 //! | module | gives |
 //! |---|---|
@@ -8,6 +9,7 @@
 //! | [`Netlink`] | one blocking connection to rtnetlink: links, addresses, routes, neighbours, [`tc`] |
 //! | [`monitor`] | live changes; [`mirror`] keeps tables up to date from a dump and these changes |
 //! | [`offload`] | checksum and segmentation offloads: read, switch off, restore |
+//! | [`firewall`] | rules of the packet filter that send TCP to a queue |
 //! | [`end_with_this_thread`] | programs that do not outlive their laboratory |
 //! | [`tcp_info()`] | what the kernel knows of a TCP connection |
 //! | [`sysctl`] | interface keys under `/proc/sys/net`, and forwarding saved and restored |
@@ -49,6 +51,7 @@ mod child;
 mod connection;
 mod error;
 mod ethtool;
+pub mod firewall;
 mod link;
 pub mod mirror;
 pub mod monitor;

@@ -1,6 +1,7 @@
 //! What keeps an end host's rate control from starting or going on.
 
 use perhop_io::nfqueue::NfqueueError;
+use perhop_netlink::firewall::FirewallError;
 use std::io;
 use thiserror::Error;
 
@@ -18,16 +19,6 @@ pub enum AbrError {
         /// What was given.
         given: perhop_units::Rate,
     },
-    /// Too many combinations of interfaces, ports and prefixes.
-    #[error(
-        "--interface, --port and --prefix come to {given} rules\nAt most {most}; leave the rest to a FILE's match."
-    )]
-    TooManyRules {
-        /// How many.
-        given: usize,
-        /// How many there may be.
-        most: usize,
-    },
     /// No interface has the name that was given.
     #[error("--interface {given}: there is no such interface\nThere are {}.", .known.join(", "))]
     NoInterface {
@@ -36,44 +27,9 @@ pub enum AbrError {
         /// Those there are.
         known: Vec<String>,
     },
-    /// No program that sets rules.
-    #[error(
-        "neither iptables-legacy nor iptables is installed\nInstall the package iptables, or set the rules yourself: --no-rules \
-         prints them."
-    )]
-    NoTool,
-    /// There is one, and it cannot read the table.
-    #[error(
-        "{tool} cannot read the mangle table: {said}\nRun as root; the kernel needs CONFIG_IP_NF_MANGLE or nf_tables. --no-rules \
-         prints the rules for another program."
-    )]
-    NoTable {
-        /// Program.
-        tool: String,
-        /// What it said.
-        said: String,
-    },
-    /// A rule is refused.
-    #[error(
-        "{tool} refuses the rule `{rule}`: {said}\nThe kernel needs CONFIG_NETFILTER_XT_TARGET_NFQUEUE (module xt_NFQUEUE). \
-         --no-rules prints the rules for another program."
-    )]
-    Rule {
-        /// Program.
-        tool: String,
-        /// The rule.
-        rule: String,
-        /// What it said.
-        said: String,
-    },
-    /// The program cannot be run.
-    #[error("{tool}: {source}\nCheck that it may be executed.")]
-    Tool {
-        /// Program.
-        tool: String,
-        /// Error.
-        source: io::Error,
-    },
+    /// Rules are not in force.
+    #[error("{}{}", .0, other_way(.0))]
+    Firewall(#[from] FirewallError),
     /// The queue cannot be opened.
     #[error("{0}")]
     Queue(#[from] NfqueueError),
@@ -89,9 +45,22 @@ impl AbrError {
     /// The exit code that goes with it.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::NoRate | Self::Rate { .. } | Self::TooManyRules { .. } | Self::NoInterface { .. } => 2,
+            Self::NoRate | Self::Rate { .. } | Self::NoInterface { .. } => 2,
+            Self::Firewall(FirewallError::TooManyRules { .. }) => 2,
             Self::Died => 1,
             _ => 3,
         }
+    }
+}
+
+/// What this program's options can do about it.
+fn other_way(error: &FirewallError) -> &'static str {
+    match error {
+        FirewallError::TooManyRules { .. } => " Leave the rest to a FILE's match.",
+        FirewallError::NoTool => " --no-rules prints them.",
+        FirewallError::NoTable { .. } | FirewallError::Rule { .. } => {
+            " --no-rules prints the rules for another program."
+        }
+        _ => "",
     }
 }

@@ -2,11 +2,7 @@
 
 mod error;
 mod policies;
-mod rules;
 mod run;
-mod tool;
 
 pub use error::AbrError;
-pub use rules::{Rules, Selection};
 pub use run::{AbrArgs, run};
-pub use tool::Tool;

@@ -2,8 +2,6 @@
 
 use super::error::AbrError;
 use super::policies::{Floor, Simple, Way, load};
-use super::rules::{Rules, Selection};
-use super::tool::Tool;
 use crate::demo::watch_signals;
 use crate::error::{AppError, Verdict};
 use crate::output::{Output, progress};
@@ -13,6 +11,7 @@ use ipnet::IpNet;
 use perhop_engine::{HostAbr, HostAbrConfig, HostLoop, HostPage, Row};
 use perhop_io::clock;
 use perhop_io::nfqueue::{Nfqueue, NfqueueConfig};
+use perhop_netlink::firewall::{FirewallError, Rules, Selection, Tool};
 use perhop_units::Rate;
 use std::io;
 use std::path::PathBuf;
@@ -90,8 +89,10 @@ fn interface(text: &str) -> Result<String, String> {
 /// The interfaces of this network namespace.
 fn interfaces() -> Result<Vec<String>, AppError> {
     let here = std::fs::read_dir("/sys/class/net");
-    let tool = |source| AbrError::Tool { tool: "/sys/class/net".to_owned(), source };
-    let names = here.map_err(tool)?.filter_map(|entry| Some(entry.ok()?.file_name().to_str()?.to_owned()));
+    let tool = |source| FirewallError::Tool { tool: "/sys/class/net".to_owned(), source };
+    let names = here
+        .map_err(|e| AbrError::from(tool(e)))?
+        .filter_map(|entry| Some(entry.ok()?.file_name().to_str()?.to_owned()));
     let mut names: Vec<String> = names.collect();
     names.sort();
     Ok(names)
@@ -135,12 +136,12 @@ pub fn run(args: &AbrArgs) -> Result<Verdict, AppError> {
         ports: args.port.clone(),
         prefixes: args.prefix.clone(),
     };
-    let printed = selection.printed()?;
+    let printed = selection.printed().map_err(AbrError::from)?;
     if !args.no_rules {
         exist(&args.interface, &interfaces()?)?;
     }
     let interrupted = watch_signals().map_err(AppError::Signals)?;
-    let firewalls = if args.no_rules { Vec::new() } else { firewalls()? };
+    let firewalls = if args.no_rules { Vec::new() } else { firewalls().map_err(AbrError::from)? };
     let config = NfqueueConfig { length: args.queue_length, ..NfqueueConfig::new(args.queue) };
     let queue = Nfqueue::open(&config).map_err(AbrError::from)?;
     let machine = HostAbr::new(HostAbrConfig {
@@ -152,13 +153,13 @@ pub fn run(args: &AbrArgs) -> Result<Verdict, AppError> {
     });
     let (loop_, pages) = Packets::start(HostLoop::new(queue, machine), args.queue, args.json)?;
     // From here on packets come.
-    let rules = Rules::place(firewalls, &selection)?;
+    let rules = Rules::place(firewalls, &selection).map_err(AbrError::from)?;
     if args.no_rules {
         progress(printed.trim_end());
     } else {
         progress(format_args!(
             "perhop: {} rules send TCP to queue {}; Ctrl-C ends it",
-            rules.len(),
+            rules.count(),
             args.queue
         ));
     }
@@ -177,7 +178,7 @@ pub fn run(args: &AbrArgs) -> Result<Verdict, AppError> {
 }
 
 /// IPv4 must be had; without IPv6 the rest works.
-fn firewalls() -> Result<Vec<Tool>, AbrError> {
+fn firewalls() -> Result<Vec<Tool>, FirewallError> {
     let mut tools = vec![Tool::find(false)?];
     match Tool::find(true) {
         Ok(tool) => tools.push(tool),

@@ -9,9 +9,9 @@
 use super::BenchError;
 use super::machine::{self, Watch};
 use super::report::{Metric, Peer, Point, Sink, Spread};
-use crate::abr::{Rules, Selection, Tool};
 use perhop_engine::{HostAbr, HostAbrConfig, HostLoop};
 use perhop_io::nfqueue::{Inbox, Message, Nfqueue, NfqueueConfig, Verdicts, read};
+use perhop_netlink::firewall::{Rules, Selection, Tool};
 use perhop_netlink::{Namespace, Netlink};
 use perhop_routerfile::host::HostFile;
 use perhop_wire::build;

@@ -1,7 +1,7 @@
 //! Rules of the kernel's packet filter that send TCP to the queue: what they are, and keeping them there while they are
 //! wanted.
 
-use super::error::AbrError;
+use super::error::FirewallError;
 use super::tool::Firewall;
 use ipnet::IpNet;
 
@@ -51,7 +51,7 @@ impl Selection {
     ///
     /// # Errors
     /// There would be more than 256.
-    pub fn rules(&self, v6: bool) -> Result<Vec<Vec<String>>, AbrError> {
+    pub fn rules(&self, v6: bool) -> Result<Vec<Vec<String>>, FirewallError> {
         let prefixes: Vec<&IpNet> =
             self.prefixes.iter().filter(|net| matches!(net, IpNet::V6(_)) == v6).collect();
         if prefixes.is_empty() && !self.prefixes.is_empty() {
@@ -82,7 +82,7 @@ impl Selection {
             rule.extend(target.map(str::to_owned));
         }
         if rules.len() > MOST_RULES {
-            return Err(AbrError::TooManyRules { given: rules.len(), most: MOST_RULES });
+            return Err(FirewallError::TooManyRules { given: rules.len(), most: MOST_RULES });
         }
         Ok(rules)
     }
@@ -91,7 +91,7 @@ impl Selection {
     ///
     /// # Errors
     /// As [`Selection::rules`].
-    pub fn printed(&self) -> Result<String, AbrError> {
+    pub fn printed(&self) -> Result<String, FirewallError> {
         let mut text = String::new();
         for (tool, v6) in [("iptables", false), ("ip6tables", true)] {
             for rule in self.rules(v6)? {
@@ -168,7 +168,7 @@ impl<F: Firewall> Rules<F> {
     ///
     /// # Errors
     /// A rule is refused. None is left then.
-    pub fn place(firewalls: Vec<F>, selection: &Selection) -> Result<Self, AbrError> {
+    pub fn place(firewalls: Vec<F>, selection: &Selection) -> Result<Self, FirewallError> {
         let mut rules = Self { firewalls, placed: Vec::new() };
         for index in 0..rules.firewalls.len() {
             rules.sweep(index, selection)?;
@@ -180,11 +180,11 @@ impl<F: Firewall> Rules<F> {
     }
 
     /// How many.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.placed.len()
     }
 
-    fn add(&mut self, index: usize, rule: Vec<String>, selection: &Selection) -> Result<(), AbrError> {
+    fn add(&mut self, index: usize, rule: Vec<String>, selection: &Selection) -> Result<(), FirewallError> {
         let firewall = &self.firewalls[index];
         let comment = ["-m", "comment", "--comment", &selection.comment()].map(str::to_owned);
         let commented = [rule.as_slice(), comment.as_slice()].concat();
@@ -201,17 +201,17 @@ impl<F: Firewall> Rules<F> {
             }
             Err(said) => {
                 let rule = command("-A", &rule).join(" ");
-                Err(AbrError::Rule { tool: firewall.name(), rule, said })
+                Err(FirewallError::Rule { tool: firewall.name(), rule, said })
             }
         }
     }
 
     /// Takes out what a killed program has left: by the comment, and by the rule itself.
-    fn sweep(&self, index: usize, selection: &Selection) -> Result<(), AbrError> {
+    fn sweep(&self, index: usize, selection: &Selection) -> Result<(), FirewallError> {
         let firewall = &self.firewalls[index];
         let listed = firewall
             .run(&[&TABLE[..], &["-S"]].concat().iter().map(|s| (*s).to_owned()).collect::<Vec<_>>())?;
-        let listed = listed.map_err(|said| AbrError::NoTable { tool: firewall.name(), said })?;
+        let listed = listed.map_err(|said| FirewallError::NoTable { tool: firewall.name(), said })?;
         let comment = selection.comment();
         for line in listed.lines() {
             let words: Vec<String> =

@@ -21,7 +21,7 @@ impl Firewall for Kept {
     fn is_v6(&self) -> bool {
         self.v6
     }
-    fn run(&self, args: &[String]) -> Result<Result<String, String>, AbrError> {
+    fn run(&self, args: &[String]) -> Result<Result<String, String>, FirewallError> {
         assert_eq!(&args[..2], TABLE);
         let mut lines = self.lines.borrow_mut();
         let rule = format!("-A {}", args[3..].join(" "));
@@ -85,7 +85,7 @@ fn rules_are_limited_to_what_is_named() {
     let v4 = Selection { prefixes: vec!["10.0.0.0/8".parse().unwrap()], ..selection() };
     assert!(lines(&v4, true).is_empty(), "nothing of IPv6 is named");
     let many = Selection { ports: (1..=65).collect(), ..selection() };
-    assert!(matches!(many.rules(false), Err(AbrError::TooManyRules { given: 260, most: MOST_RULES })));
+    assert!(matches!(many.rules(false), Err(FirewallError::TooManyRules { given: 260, most: MOST_RULES })));
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn rules_come_and_go_and_those_of_a_killed_program_too() {
         let foreign = "-A OUTPUT -m comment --comment perhop-abr-70 -j MARK --set-mark 1".to_owned();
         kept.lines.borrow_mut().push(foreign.clone());
         let rules = Rules::place(vec![kept.clone()], &selection()).unwrap();
-        assert_eq!((rules.len(), kept.lines.borrow().len()), (2, 3));
+        assert_eq!((rules.count(), kept.lines.borrow().len()), (2, 3));
         // Killed: nobody takes them out.
         std::mem::forget(rules);
         let rules = Rules::place(vec![kept.clone()], &selection()).unwrap();
@@ -109,7 +109,7 @@ fn rules_come_and_go_and_those_of_a_killed_program_too() {
 fn a_refused_rule_leaves_nothing_behind() {
     let kept = Kept { most: Some(1), ..Kept::default() };
     let refused = Rules::place(vec![kept.clone()], &selection()).map(drop);
-    assert!(matches!(refused, Err(AbrError::Rule { said, .. }) if said == "refused"));
+    assert!(matches!(refused, Err(FirewallError::Rule { said, .. }) if said == "refused"));
     assert!(kept.lines.borrow().is_empty());
 }
 

@@ -1,6 +1,6 @@
 //! The program that sets rules.
 
-use super::error::AbrError;
+use super::error::FirewallError;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -17,7 +17,7 @@ pub trait Firewall {
     ///
     /// # Errors
     /// It cannot be run.
-    fn run(&self, args: &[String]) -> Result<Result<String, String>, AbrError>;
+    fn run(&self, args: &[String]) -> Result<Result<String, String>, FirewallError>;
 }
 
 /// A program of this machine.
@@ -33,11 +33,11 @@ impl Tool {
     ///
     /// # Errors
     /// There is none, or none can.
-    pub fn find(v6: bool) -> Result<Self, AbrError> {
+    pub fn find(v6: bool) -> Result<Self, FirewallError> {
         let names = if v6 { ["ip6tables-legacy", "ip6tables"] } else { ["iptables-legacy", "iptables"] };
         let path = std::env::var_os("PATH").unwrap_or_default();
         let places: Vec<PathBuf> = std::env::split_paths(&path).chain(SYSTEM.map(PathBuf::from)).collect();
-        let mut complaint = AbrError::NoTool;
+        let mut complaint = FirewallError::NoTool;
         for name in names {
             let Some(path) = places.iter().map(|place| place.join(name)).find(|path| path.is_file()) else {
                 continue;
@@ -45,7 +45,7 @@ impl Tool {
             let tool = Self { path, v6 };
             match tool.run(&["-t", "mangle", "-S"].map(str::to_owned))? {
                 Ok(_) => return Ok(tool),
-                Err(said) => complaint = AbrError::NoTable { tool: tool.name(), said },
+                Err(said) => complaint = FirewallError::NoTable { tool: tool.name(), said },
             }
         }
         Err(complaint)
@@ -61,10 +61,10 @@ impl Firewall for Tool {
         self.v6
     }
 
-    fn run(&self, args: &[String]) -> Result<Result<String, String>, AbrError> {
+    fn run(&self, args: &[String]) -> Result<Result<String, String>, FirewallError> {
         // Others change the table too: wait for the lock.
         let output = Command::new(&self.path).args(["-w", "5"]).args(args).stdin(Stdio::null()).output();
-        let output = output.map_err(|source| AbrError::Tool { tool: self.name(), source })?;
+        let output = output.map_err(|source| FirewallError::Tool { tool: self.name(), source })?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
         Ok(if output.status.success() {
             Ok(text(&output.stdout))
