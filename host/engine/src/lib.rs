@@ -58,7 +58,9 @@ pub use emulator::{Emulator, EmulatorConfig, EmulatorPort, EmulatorReport};
 pub use engine::{Engine, EngineConfig, StopReport};
 pub use error::EngineError;
 pub use handle::Handle;
-pub use host_abr::{Answers, HostAbr, HostAbrConfig, HostCounters, HostLoop, HostPage};
+pub use host_abr::{
+    Answers, HostAbr, HostAbrConfig, HostAbrError, HostCounters, HostLoop, HostPage, HostThread,
+};
 pub use report::{Recording, Report, Row};
 pub use show::ShowPage;
 pub use state_file::{Restored, restore, state_path};

@@ -1,8 +1,7 @@
 //! What keeps an end host's rate control from starting or going on.
 
-use perhop_io::nfqueue::NfqueueError;
+use perhop_engine::HostAbrError;
 use perhop_netlink::firewall::FirewallError;
-use std::io;
 use thiserror::Error;
 
 /// Why it does not work. The text says what, then what to do about it.
@@ -30,15 +29,9 @@ pub enum AbrError {
     /// Rules are not in force.
     #[error("{}{}", .0, other_way(.0))]
     Firewall(#[from] FirewallError),
-    /// The queue cannot be opened.
+    /// The packet thread does not start or go on.
     #[error("{0}")]
-    Queue(#[from] NfqueueError),
-    /// The queue was lost.
-    #[error("the packet queue is gone: {0}\nPackets pass; start it again.")]
-    Lost(io::Error),
-    /// The thread of the packets ended by itself.
-    #[error("the packet thread died; packets pass\nThis is a fault of the program.")]
-    Died,
+    Host(#[from] HostAbrError),
 }
 
 impl AbrError {
@@ -47,7 +40,7 @@ impl AbrError {
         match self {
             Self::NoRate | Self::Rate { .. } | Self::NoInterface { .. } => 2,
             Self::Firewall(FirewallError::TooManyRules { .. }) => 2,
-            Self::Died => 1,
+            Self::Host(HostAbrError::Died) => 1,
             _ => 3,
         }
     }

@@ -4,7 +4,7 @@ use super::error::AbrError;
 use crate::error::AppError;
 use crate::output::progress;
 use crate::router::file::read_text;
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use perhop_config::MAX_FILE_BYTES;
 use perhop_model::{AbrFloor, AbrMatch, AbrPolicySpec, Name};
 use perhop_routerfile::host::{DEFAULT_CONNECTIONS, HostFile, HostPolicy};
@@ -34,17 +34,22 @@ pub enum Floor {
 }
 
 /// The options that stand for a file.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Args)]
 pub struct Simple {
-    /// Most of each flow.
+    /// Most that each flow gets, as "2 Mbit/s"
+    #[arg(long, value_name = "RATE")]
     pub rate: Option<Rate>,
-    /// What each direction of the link carries, shared by all flows.
+    /// What each direction of the link carries; flows share it equally, policies of FILE by weight
+    #[arg(long, value_name = "RATE")]
     pub link: Option<Rate>,
-    /// One direction only.
+    /// Only data of one direction
+    #[arg(long, value_name = "WAY", conflicts_with = "forward")]
     pub only: Option<Way>,
-    /// Below one segment.
+    /// Flows whose rate is below one segment a round trip
+    #[arg(long, value_name = "HOW", default_value = "pace")]
     pub floor: Floor,
-    /// The host forwards.
+    /// What passes through this host, instead of what it sends and receives
+    #[arg(long)]
     pub forward: bool,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! [`HostAbr`] is that machine around [`perhop_abr::Controller`], without input and output: packets in, verdicts out through
 //! [`Answers`], and what it wants to hold waits in the kernel's queue. [`HostLoop`] carries packets between it and
-//! [`perhop_io::nfqueue`]. `shares` divides what a link has.
+//! [`perhop_io::nfqueue`], [`HostThread`] does so on a thread of its own. `shares` divides what a link has.
 //!
 //! # Large segments
 //! What a host sends and receives has up to 64 KiB in one packet, and often no checksum yet. Such a packet is one to the
@@ -13,7 +13,9 @@ mod machine;
 mod rows;
 mod running;
 mod shares;
+mod thread;
 
 pub use machine::{Answers, HostAbr, HostAbrConfig, HostCounters};
 pub use rows::HostPage;
 pub use running::HostLoop;
+pub use thread::{HostAbrError, HostThread};

@@ -35,7 +35,7 @@ impl CounterSink for Counters<'_> {
 
 impl HostPage {
     /// The page of a machine whose queue has this number.
-    pub fn of(machine: &HostAbr, queue: u16, now: Instant) -> Self {
+    pub(super) fn of(machine: &HostAbr, queue: u16, now: Instant) -> Self {
         let mut rows = vec![host_row(machine, queue)];
         for (index, policy) in machine.policies().iter().enumerate() {
             let (counters, rate) = machine.policy_counters(index);

@@ -1,6 +1,7 @@
 //! Packets between the kernel's queue and the machine.
 
 use super::machine::HostAbr;
+use super::rows::HostPage;
 use perhop_io::clock;
 use perhop_io::nfqueue::{Inbox, Message, Nfqueue, Verdicts, read};
 use perhop_units::{Duration, Instant};
@@ -37,6 +38,11 @@ impl HostLoop {
     /// Its machine.
     pub fn machine(&self) -> &HostAbr {
         &self.machine
+    }
+
+    /// What there is to show now.
+    pub fn page(&self) -> HostPage {
+        HostPage::of(&self.machine, self.queue.number(), clock::monotonic())
     }
 
     /// Messages of the kernel that could not be read, and verdicts for packets that were gone.
