@@ -1,6 +1,7 @@
 //! What keeps an end host's rate control from starting or going on.
 
 use perhop_engine::HostAbrError;
+use perhop_netlink::NetlinkError;
 use perhop_netlink::firewall::FirewallError;
 use thiserror::Error;
 
@@ -26,6 +27,9 @@ pub enum AbrError {
         /// Those there are.
         known: Vec<String>,
     },
+    /// The kernel does not say what interfaces there are.
+    #[error("{0}")]
+    Interfaces(#[from] NetlinkError),
     /// Rules are not in force.
     #[error("{}{}", .0, other_way(.0))]
     Firewall(#[from] FirewallError),

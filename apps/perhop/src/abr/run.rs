@@ -8,7 +8,8 @@ use crate::error::{AppError, Verdict};
 use crate::output::{Output, progress};
 use crate::table::Table;
 use perhop_engine::{HostPage, HostThread, Row};
-use perhop_netlink::firewall::{FirewallError, Rules, Tool};
+use perhop_netlink::Netlink;
+use perhop_netlink::firewall::{FirewallError, Rules, Selection, Tool};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -24,7 +25,8 @@ pub fn run(args: &AbrArgs) -> Result<Verdict, AppError> {
     let selection = args.selection();
     let printed = selection.printed().map_err(AbrError::from)?;
     if !args.no_rules {
-        exist(&selection.interfaces, &interfaces()?)?;
+        let links = Netlink::open().and_then(|netlink| netlink.links()).map_err(AbrError::from)?;
+        exist(&selection, links.into_iter().map(|link| link.name).collect())?;
     }
     let interrupted = watch_signals().map_err(AppError::Signals)?;
     let firewalls = if args.no_rules { Vec::new() } else { firewalls().map_err(AbrError::from)? };
@@ -50,26 +52,10 @@ pub fn run(args: &AbrArgs) -> Result<Verdict, AppError> {
     watched.map(|()| Verdict::Done)
 }
 
-/// The interfaces of this network namespace.
-fn interfaces() -> Result<Vec<String>, AppError> {
-    let here = std::fs::read_dir("/sys/class/net");
-    let tool = |source| FirewallError::Tool { tool: "/sys/class/net".to_owned(), source };
-    let names = here
-        .map_err(|e| AbrError::from(tool(e)))?
-        .filter_map(|entry| Some(entry.ok()?.file_name().to_str()?.to_owned()));
-    let mut names: Vec<String> = names.collect();
-    names.sort();
-    Ok(names)
-}
-
-/// A rule for an interface that is not there would match nothing, and nobody would notice. `ppp+` stands for all that begin so.
-fn exist(given: &[String], known: &[String]) -> Result<(), AbrError> {
-    let is_there = |given: &String| match given.strip_suffix('+') {
-        Some(begin) => known.iter().any(|name| name.starts_with(begin)),
-        None => known.contains(given),
-    };
-    match given.iter().find(|given| !is_there(given)) {
-        Some(given) => Err(AbrError::NoInterface { given: given.clone(), known: known.to_vec() }),
+/// A rule for an interface that is not there would match nothing, and nobody would notice.
+fn exist(selection: &Selection, known: Vec<String>) -> Result<(), AbrError> {
+    match selection.missing(&known) {
+        Some(given) => Err(AbrError::NoInterface { given: given.to_owned(), known }),
         None => Ok(()),
     }
 }
@@ -130,8 +116,10 @@ mod tests {
     #[test]
     fn an_interface_that_is_not_there_is_an_error_with_those_that_are() {
         let known = ["eth0", "lo", "ppp0"].map(str::to_owned);
-        let check =
-            |given: &[&str]| exist(&given.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>(), &known);
+        let check = |given: &[&str]| {
+            let interfaces = given.iter().map(|name| (*name).to_owned()).collect();
+            exist(&Selection { interfaces, ..Selection::default() }, known.to_vec())
+        };
         assert!(check(&[]).is_ok() && check(&["eth0", "ppp+"]).is_ok());
         for wrong in ["eth1", "tun+"] {
             let error = check(&["eth0", wrong]).unwrap_err();

@@ -395,7 +395,9 @@ fn what_cannot_start_says_why() {
 #[test]
 fn a_queue_has_one_program() {
     let Some(world) = World::new("a_queue_has_one_program", false) else { return };
-    let _first = world.start(&["--rate", "1 Mbit/s", "--queue", "9"]);
+    // Nobody outside the namespace has it.
+    Netlink::open_in(&world.here).unwrap().create_veth("here0", "here1", None).unwrap();
+    let _first = world.start(&["--rate", "1 Mbit/s", "--queue", "9", "--interface", "here0"]);
     let second = || command(&["abr", "--host", "--rate", "1 Mbit/s", "--queue", "9"]).output().unwrap();
     let second = world.here.run(second).unwrap();
     let err = String::from_utf8(second.stderr).unwrap();

@@ -34,6 +34,15 @@ enum End {
 }
 
 impl Selection {
+    /// The first of its interfaces that is not among those `known`. `ppp+` stands for all that begin so.
+    pub fn missing(&self, known: &[String]) -> Option<&str> {
+        let is_there = |given: &String| match given.strip_suffix('+') {
+            Some(begin) => known.iter().any(|name| name.starts_with(begin)),
+            None => known.contains(given),
+        };
+        self.interfaces.iter().find(|given| !is_there(given)).map(String::as_str)
+    }
+
     /// Rules are found again by it, those of a program that was killed too.
     fn comment(&self) -> String {
         format!("perhop-abr-{}", self.queue)
