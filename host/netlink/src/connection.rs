@@ -14,7 +14,6 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 
 use crate::error::NetlinkError;
 use crate::ethtool::Control;
-use crate::namespace::Namespace;
 
 /// rtnetlink answers inside the system call; this bounds only a broken kernel.
 const ANSWER_WITHIN_S: u64 = 10;
@@ -42,14 +41,6 @@ impl Netlink {
     /// [`NetlinkError::Kernel`] when no socket can be made.
     pub fn open() -> Result<Self, NetlinkError> {
         Ok(Self { socket: Mutex::new(RouteSocket::open(0)?), control: Control::open()? })
-    }
-
-    /// Connects in `namespace`; the calling thread stays where it is.
-    ///
-    /// # Errors
-    /// Those of [`Namespace::run`] and [`Netlink::open`].
-    pub fn open_in(namespace: &Namespace) -> Result<Self, NetlinkError> {
-        namespace.run(Self::open)?
     }
 
     /// The socket for device controls, in the same namespace.
@@ -385,7 +376,7 @@ mod tests {
         fn shared<T: Send + Sync>() {}
         fn moved<T: Send>() {}
         shared::<Netlink>();
-        shared::<Namespace>();
+        shared::<crate::Namespace>();
         moved::<crate::Monitor>();
         moved::<crate::Mirror>();
     }

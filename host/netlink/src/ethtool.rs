@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::error::NetlinkError;
-use crate::link::check_interface_name;
+use crate::interface_name::check_interface_name;
 
 const GET_SETTINGS: u32 = 0x01;
 const GET_STRINGS: u32 = 0x1b;

@@ -52,6 +52,7 @@ mod connection;
 mod error;
 mod ethtool;
 pub mod firewall;
+mod interface_name;
 mod link;
 pub mod mirror;
 pub mod monitor;

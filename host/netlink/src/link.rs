@@ -11,6 +11,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use crate::connection::Netlink;
 use crate::error::NetlinkError;
+use crate::interface_name::check_interface_name;
 use crate::namespace::Namespace;
 
 /// An Ethernet address, in the order of transmission.
@@ -92,15 +93,6 @@ impl LinkInfo {
         }
         Some(link)
     }
-}
-
-/// Checks a name as the kernel does (`dev_valid_name`).
-pub(crate) fn check_interface_name(name: &str) -> Result<(), NetlinkError> {
-    let bad = |b: u8| b == b'/' || b == b':' || b == 0 || b.is_ascii_whitespace() || b == 0x0b;
-    if name.is_empty() || name.len() > 15 || matches!(name, "." | "..") || name.bytes().any(bad) {
-        return Err(NetlinkError::BadInterfaceName { name: name.into() });
-    }
-    Ok(())
 }
 
 fn named(name: &str) -> LinkMessage {
@@ -289,20 +281,5 @@ fn read_link(message: RouteNetlinkMessage) -> Option<LinkInfo> {
     match message {
         RouteNetlinkMessage::NewLink(message) => LinkInfo::from_message(&message),
         _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_follow_the_kernels_rule() {
-        for good in ["lo", "eth0.100", "a234567890bcdef"] {
-            assert!(check_interface_name(good).is_ok(), "{good}");
-        }
-        for bad in ["", ".", "..", "a/b", "a b", "a:1", "a234567890bcdefg", "a\0"] {
-            assert!(check_interface_name(bad).is_err(), "{bad:?}");
-        }
     }
 }

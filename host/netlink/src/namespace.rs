@@ -137,6 +137,16 @@ impl Namespace {
     }
 }
 
+impl Netlink {
+    /// Connects in `namespace`; the calling thread stays where it is.
+    ///
+    /// # Errors
+    /// Those of [`Namespace::run`] and [`Netlink::open`].
+    pub fn open_in(namespace: &Namespace) -> Result<Self, NetlinkError> {
+        namespace.run(Self::open)?
+    }
+}
+
 impl PartialEq for Namespace {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id

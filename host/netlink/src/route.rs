@@ -167,7 +167,7 @@ fn next_hop(hop: &RouteNextHop) -> NextHop {
 }
 
 impl Netlink {
-    pub(crate) fn route_message(
+    fn route_message(
         &self,
         operation: &'static str,
         dest: IpNet,
@@ -214,6 +214,26 @@ impl Netlink {
     /// [`NetlinkError::MixedFamilies`] for an IPv6 route by an IPv4 router.
     pub fn add_route(&self, dest: IpNet, via: Option<IpAddr>, dev: Option<&str>) -> Result<(), NetlinkError> {
         self.add_route_with_metrics(dest, via, dev, RouteMetrics::default())
+    }
+
+    /// As [`Netlink::add_route`], with parameters for the TCP connections of this machine that use the route.
+    ///
+    /// # Errors
+    /// As [`Netlink::add_route`].
+    pub fn add_route_with_metrics(
+        &self,
+        dest: IpNet,
+        via: Option<IpAddr>,
+        dev: Option<&str>,
+        metrics: RouteMetrics,
+    ) -> Result<(), NetlinkError> {
+        let mut message = self.route_message("add route", dest, via, dev)?;
+        let attributes = metrics.attributes();
+        if !attributes.is_empty() {
+            message.attributes.push(RouteAttribute::Metrics(attributes));
+        }
+        let message = RouteNetlinkMessage::NewRoute(message);
+        self.request("add route", &describe(dest, via, dev), message, NLM_F_CREATE | NLM_F_EXCL)
     }
 
     /// Adds a multipath route over `hops` (router, interface name, weight 1 to
@@ -305,7 +325,7 @@ impl Netlink {
 }
 
 /// A route as messages name it.
-pub(crate) fn describe(dest: IpNet, via: Option<IpAddr>, dev: Option<&str>) -> String {
+fn describe(dest: IpNet, via: Option<IpAddr>, dev: Option<&str>) -> String {
     let mut text = dest.to_string();
     if let Some(via) = via {
         text.push_str(&format!(" via {via}"));

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::{fs, io};
 
 use crate::error::NetlinkError;
-use crate::link::check_interface_name;
+use crate::interface_name::check_interface_name;
 use crate::namespace::Namespace;
 
 /// Internet protocol version: which half of `/proc/sys/net`.
