@@ -15,7 +15,7 @@ use perhop_engine::{Engine, EngineConfig, Handle};
 use perhop_io::af_xdp::{BareForwarder, HostTraffic, Mode, Place, Sharing, XdpError};
 use perhop_io::{AfPacket, AfPacketConfig, AfXdp, AfXdpConfig, Outgoing, clock};
 use perhop_netlink::sysctl::{self, IpVersion};
-use perhop_netlink::{Namespace, Netlink};
+use perhop_netlink::{Namespace, Netlink, laboratory};
 use perhop_packet::{Batch, Packet, Pool};
 use perhop_routerfile::RouterFile;
 use perhop_wire::checksum;
@@ -545,8 +545,8 @@ impl World {
         for (i, there) in hosts.iter().enumerate() {
             let (port, host) = (format!("p{i}"), Netlink::open_in(there).unwrap());
             net.create_veth(&port, "eth0", Some(there)).unwrap();
-            sysctl::disable_duplicate_detection(&router, &port).unwrap();
-            sysctl::disable_duplicate_detection(there, "eth0").unwrap();
+            laboratory::disable_duplicate_detection(&router, &port).unwrap();
+            laboratory::disable_duplicate_detection(there, "eth0").unwrap();
             host.disable_offloads("eth0").unwrap();
             net.set_up(&port).unwrap();
             host.set_up("eth0").unwrap();

@@ -24,7 +24,7 @@ use perhop_model::{
     Credentials, EventKind, Given, Kind, Name, Op, Outcome, Owner, Reply, StateQuery, Status, Transaction,
 };
 use perhop_netlink::sysctl::{self, IpVersion};
-use perhop_netlink::{Namespace, Netlink};
+use perhop_netlink::{Namespace, Netlink, laboratory};
 use perhop_packet::{Batch, Pool};
 use perhop_routerfile::RouterFile;
 use std::net::UdpSocket;
@@ -61,8 +61,8 @@ impl World {
         let host = Netlink::open_in(&self.hosts[i]).unwrap();
         let (port, device) = (format!("p{i}"), "eth0");
         self.net.create_veth(&port, device, Some(&self.hosts[i])).unwrap();
-        sysctl::disable_duplicate_detection(&self.router, &port).unwrap();
-        sysctl::disable_duplicate_detection(&self.hosts[i], device).unwrap();
+        laboratory::disable_duplicate_detection(&self.router, &port).unwrap();
+        laboratory::disable_duplicate_detection(&self.hosts[i], device).unwrap();
         self.net.add_address(&port, net(&format!("10.20.{i}.1/24"))).unwrap();
         host.add_address(device, net(&format!("10.20.{i}.2/24"))).unwrap();
         self.net.set_up(&port).unwrap();

@@ -54,7 +54,7 @@ pub(crate) fn family(ip: IpAddr) -> AddressFamily {
 }
 
 impl Netlink {
-    fn address_message(&self, name: &str, address: IpNet) -> Result<AddressMessage, NetlinkError> {
+    pub(crate) fn address_message(&self, name: &str, address: IpNet) -> Result<AddressMessage, NetlinkError> {
         let mut message = AddressMessage::default();
         message.header.family = family(address.addr());
         message.header.prefix_len = address.prefix_len();
@@ -65,25 +65,17 @@ impl Netlink {
     }
 
     /// Gives an interface an address; the kernel adds the route to its
-    /// network. An IPv6 address is tentative until duplicate address detection
-    /// ends (about 1 s); see [`Netlink::add_address_now`].
+    /// network. Without duplicate address detection: an IPv6 address can be
+    /// used at once. For links whose ends we both own.
     ///
     /// # Errors
     /// EEXIST when it has the address already.
-    pub fn add_address(&self, name: &str, address: IpNet) -> Result<(), NetlinkError> {
-        self.add(name, address, false)
-    }
-
-    /// As [`Netlink::add_address`], without duplicate address detection: an
-    /// IPv6 address can be used at once. For links whose ends we both own.
-    ///
-    /// # Errors
-    /// As [`Netlink::add_address`].
     pub fn add_address_now(&self, name: &str, address: IpNet) -> Result<(), NetlinkError> {
-        self.add(name, address, true)
+        self.put_address(name, address, true)
     }
 
-    fn add(&self, name: &str, address: IpNet, now: bool) -> Result<(), NetlinkError> {
+    /// With duplicate address detection unless it is needed `now`.
+    pub(crate) fn put_address(&self, name: &str, address: IpNet, now: bool) -> Result<(), NetlinkError> {
         let mut message = self.address_message(name, address)?;
         if now && address.addr().is_ipv6() {
             message.header.flags = AddressHeaderFlags::Nodad;
@@ -97,15 +89,6 @@ impl Netlink {
         let object = format!("{address} on {name}");
         let message = RouteNetlinkMessage::NewAddress(message);
         self.request("add address", &object, message, NLM_F_CREATE | NLM_F_EXCL)
-    }
-
-    /// Takes an address from an interface.
-    ///
-    /// # Errors
-    /// EADDRNOTAVAIL when it has no such address.
-    pub fn delete_address(&self, name: &str, address: IpNet) -> Result<(), NetlinkError> {
-        let message = RouteNetlinkMessage::DelAddress(self.address_message(name, address)?);
-        self.request("delete address", &format!("{address} on {name}"), message, 0)
     }
 
     /// All addresses of the namespace, IPv4 and IPv6.

@@ -143,11 +143,6 @@ impl NetlinkError {
         )
     }
 
-    /// Whether the object exists already.
-    pub fn is_exists(&self) -> bool {
-        self.errno() == Some(libc::EEXIST)
-    }
-
     pub(crate) fn io(operation: &'static str, object: impl Into<String>, error: io::Error) -> Self {
         let errno = error.raw_os_error();
         Self::Kernel {

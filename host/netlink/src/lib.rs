@@ -8,11 +8,12 @@
 //! | [`user_namespace`] | root rights over an own network for an unprivileged user |
 //! | [`Netlink`] | one blocking connection to rtnetlink: links, addresses, routes, neighbours, [`tc`] |
 //! | [`monitor`] | live changes; [`mirror`] keeps tables up to date from a dump and these changes |
-//! | [`offload`] | checksum and segmentation offloads: read, switch off, restore |
+//! | [`Offloads`] | checksum and segmentation offloads: read, switched off, restored |
 //! | [`firewall`] | rules of the packet filter that send TCP to a queue |
 //! | [`end_with_this_thread`] | programs that do not outlive their laboratory |
 //! | [`tcp_info()`] | what the kernel knows of a TCP connection |
-//! | [`sysctl`] | interface keys under `/proc/sys/net`, and forwarding saved and restored |
+//! | [`sysctl`] | interface keys under `/proc/sys/net`: set, and restored |
+//! | [`laboratory`] | what only tests need |
 //!
 //! The kernel binds a netlink socket to the network namespace of the thread
 //! that opens it, for ever. So a [`Netlink`] opened in a namespace may be used
@@ -53,12 +54,13 @@ mod error;
 mod ethtool;
 pub mod firewall;
 mod interface_name;
+pub mod laboratory;
 mod link;
 pub mod mirror;
 pub mod monitor;
 pub mod namespace;
 mod neighbour;
-pub mod offload;
+mod offload;
 mod route;
 mod route_metrics;
 pub mod sysctl;
@@ -78,6 +80,6 @@ pub use neighbour::{Neighbour, NeighbourState};
 pub use offload::Offloads;
 pub use route::{FibRoute, NextHop, RouteKind};
 pub use route_metrics::RouteMetrics;
-pub use sysctl::{ForwardingState, SavedKey};
+pub use sysctl::SavedKey;
 pub use tcp_info::{TcpInfo, tcp_info};
 pub use user_namespace::{enter_user_namespace, is_privileged_for_net};

@@ -174,7 +174,7 @@ impl Netlink {
         }
     }
 
-    fn change(
+    pub(crate) fn change(
         &self,
         operation: &'static str,
         name: &str,
@@ -196,29 +196,6 @@ impl Netlink {
         self.change("set link up", name, |m| {
             m.header.flags = LinkFlags::Up;
             m.header.change_mask = LinkFlags::Up;
-        })
-    }
-
-    /// Switches an interface off. The kernel drops its routes, its IPv6
-    /// addresses and its neighbours.
-    ///
-    /// # Errors
-    /// As [`Netlink::set_up`].
-    pub fn set_down(&self, name: &str) -> Result<(), NetlinkError> {
-        self.change("set link down", name, |m| {
-            m.header.flags = LinkFlags::empty();
-            m.header.change_mask = LinkFlags::Up;
-        })
-    }
-
-    /// Switches promiscuous mode on or off.
-    ///
-    /// # Errors
-    /// As [`Netlink::set_up`].
-    pub fn set_promiscuous(&self, name: &str, on: bool) -> Result<(), NetlinkError> {
-        self.change("set promiscuous mode", name, |m| {
-            m.header.flags = if on { LinkFlags::Promisc } else { LinkFlags::empty() };
-            m.header.change_mask = LinkFlags::Promisc;
         })
     }
 
@@ -260,16 +237,6 @@ impl Netlink {
         self.change("move link to another namespace", name, |m| {
             m.attributes.push(LinkAttribute::NetNsFd(namespace.fd().as_raw_fd()));
         })
-    }
-
-    /// Deletes a virtual interface; with a veth, its other end goes too.
-    ///
-    /// # Errors
-    /// EOPNOTSUPP for hardware and `lo`.
-    pub fn delete_link(&self, name: &str) -> Result<(), NetlinkError> {
-        let mut message = LinkMessage::default();
-        message.header.index = self.index_of(name)?;
-        self.request("delete link", name, RouteNetlinkMessage::DelLink(message), 0)
     }
 
     fn speed_mbit(&self, name: &str) -> Option<u32> {

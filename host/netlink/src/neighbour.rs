@@ -98,7 +98,7 @@ impl Neighbour {
     }
 }
 
-fn entry(ifindex: u32, ip: IpAddr) -> NeighbourMessage {
+pub(crate) fn entry(ifindex: u32, ip: IpAddr) -> NeighbourMessage {
     let mut message = NeighbourMessage::default();
     message.header.family = family(ip);
     message.header.ifindex = ifindex;
@@ -149,14 +149,5 @@ impl Netlink {
         message.attributes.push(NeighbourAttribute::LinkLayerAddress(mac.to_vec()));
         let message = RouteNetlinkMessage::NewNeighbour(message);
         self.request("add neighbour", &ip.to_string(), message, NLM_F_CREATE | NLM_F_REPLACE)
-    }
-
-    /// Deletes an entry of any state.
-    ///
-    /// # Errors
-    /// ENOENT when there is none.
-    pub fn delete_neighbour(&self, ifindex: u32, ip: IpAddr) -> Result<(), NetlinkError> {
-        let message = RouteNetlinkMessage::DelNeighbour(entry(ifindex, ip));
-        self.request("delete neighbour", &ip.to_string(), message, 0)
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::connection::Netlink;
 use crate::error::NetlinkError;
-use crate::ethtool::{Control, Feature};
+use crate::ethtool::Feature;
 
 /// The offload switches of one interface, by the kernel's names
 /// (`ethtool -k`). Plain data, so that it can be written to a file and
@@ -52,73 +52,37 @@ fn is_offload(name: &str) -> bool {
         || name.starts_with("tx-gso")
 }
 
-fn read_by(control: &Control, interface: &str) -> Result<Offloads, NetlinkError> {
-    Ok(Offloads::from_features(control.features(interface)?))
-}
-
-fn disable_by(control: &Control, interface: &str) -> Result<Offloads, NetlinkError> {
-    let before = read_by(control, interface)?;
-    control.set_features(interface, |name| is_offload(name).then_some(false))?;
-    let after = read_by(control, interface)?;
-    if !after.is_off() {
-        tracing::warn!(interface, still_on = ?after.active, "offloads that cannot be switched off");
-    }
-    Ok(before)
-}
-
-fn restore_by(control: &Control, interface: &str, saved: &Offloads) -> Result<(), NetlinkError> {
-    control.set_features(interface, |name| saved.wanted.get(name).copied())
-}
-
-/// Offloads of an interface in the calling thread's namespace.
-///
-/// # Errors
-/// [`NetlinkError::NoSuchInterface`], [`NetlinkError::Kernel`].
-pub fn read(interface: &str) -> Result<Offloads, NetlinkError> {
-    read_by(&Control::open()?, interface)
-}
-
-/// Switches all offloads off in the calling thread's namespace and returns
-/// what was before. What a driver refuses to switch off is logged, and shows
-/// in [`Offloads::active`] of a later [`read()`].
-///
-/// # Errors
-/// As [`read()`]; EPERM without CAP_NET_ADMIN.
-pub fn disable_all(interface: &str) -> Result<Offloads, NetlinkError> {
-    disable_by(&Control::open()?, interface)
-}
-
-/// Puts back what [`disable_all`] returned, in the calling thread's namespace.
-///
-/// # Errors
-/// As [`disable_all`].
-pub fn restore(interface: &str, saved: &Offloads) -> Result<(), NetlinkError> {
-    restore_by(&Control::open()?, interface, saved)
-}
-
 impl Netlink {
-    /// [`read()`] in this connection's namespace.
+    /// Offloads of an interface.
     ///
     /// # Errors
-    /// As [`read()`].
+    /// [`NetlinkError::NoSuchInterface`], [`NetlinkError::Kernel`].
     pub fn offloads(&self, interface: &str) -> Result<Offloads, NetlinkError> {
-        read_by(self.control(), interface)
+        Ok(Offloads::from_features(self.control().features(interface)?))
     }
 
-    /// [`disable_all`] in this connection's namespace.
+    /// Switches all offloads off and returns what was before. What a driver
+    /// refuses to switch off is logged, and shows in [`Offloads::active`]
+    /// later.
     ///
     /// # Errors
-    /// As [`disable_all`].
+    /// As [`Netlink::offloads`]; EPERM without CAP_NET_ADMIN.
     pub fn disable_offloads(&self, interface: &str) -> Result<Offloads, NetlinkError> {
-        disable_by(self.control(), interface)
+        let before = self.offloads(interface)?;
+        self.control().set_features(interface, |name| is_offload(name).then_some(false))?;
+        let after = self.offloads(interface)?;
+        if !after.is_off() {
+            tracing::warn!(interface, still_on = ?after.active, "offloads that cannot be switched off");
+        }
+        Ok(before)
     }
 
-    /// [`restore()`] in this connection's namespace.
+    /// Puts back what [`Netlink::disable_offloads`] returned.
     ///
     /// # Errors
-    /// As [`restore()`].
+    /// As [`Netlink::disable_offloads`].
     pub fn restore_offloads(&self, interface: &str, saved: &Offloads) -> Result<(), NetlinkError> {
-        restore_by(self.control(), interface, saved)
+        self.control().set_features(interface, |name| saved.wanted.get(name).copied())
     }
 }
 

@@ -167,7 +167,7 @@ fn next_hop(hop: &RouteNextHop) -> NextHop {
 }
 
 impl Netlink {
-    fn route_message(
+    pub(crate) fn route_message(
         &self,
         operation: &'static str,
         dest: IpNet,
@@ -236,75 +236,6 @@ impl Netlink {
         self.request("add route", &describe(dest, via, dev), message, NLM_F_CREATE | NLM_F_EXCL)
     }
 
-    /// Adds a multipath route over `hops` (router, interface name, weight 1 to
-    /// 256) to the main table.
-    ///
-    /// # Errors
-    /// As [`Netlink::add_route`]; [`NetlinkError::OutOfRange`] for a weight.
-    pub fn add_multipath_route(&self, dest: IpNet, hops: &[(IpAddr, &str, u16)]) -> Result<(), NetlinkError> {
-        let mut message = self.route_message("add route", dest, None, None)?;
-        message.header.scope = RouteScope::Universe;
-        let mut next_hops = Vec::with_capacity(hops.len());
-        for (via, dev, weight) in hops {
-            let mut hop = RouteNextHop::default();
-            hop.interface_index = self.index_of(dev)?;
-            hop.hops =
-                weight.checked_sub(1).and_then(|h| u8::try_from(h).ok()).ok_or(NetlinkError::OutOfRange {
-                    operation: "add route",
-                    field: "weight",
-                    value: u64::from(*weight),
-                    allowed: "1 to 256",
-                })?;
-            hop.attributes.push(RouteAttribute::Gateway((*via).into()));
-            next_hops.push(hop);
-        }
-        message.attributes.push(RouteAttribute::MultiPath(next_hops));
-        let message = RouteNetlinkMessage::NewRoute(message);
-        self.request("add route", &dest.to_string(), message, NLM_F_CREATE | NLM_F_EXCL)
-    }
-
-    /// Adds a route that drops or refuses: `kind` is
-    /// [`RouteKind::Blackhole`], [`RouteKind::Unreachable`] or
-    /// [`RouteKind::Prohibit`].
-    ///
-    /// # Errors
-    /// EINVAL for another kind, EEXIST.
-    pub fn add_refusing_route(&self, dest: IpNet, kind: RouteKind) -> Result<(), NetlinkError> {
-        let mut message = self.route_message("add route", dest, None, None)?;
-        message.header.scope = RouteScope::Universe;
-        message.header.kind = match kind {
-            RouteKind::Blackhole => RouteType::BlackHole,
-            RouteKind::Unreachable => RouteType::Unreachable,
-            RouteKind::Prohibit => RouteType::Prohibit,
-            _ => {
-                let error = rustix::io::Errno::INVAL;
-                return Err(NetlinkError::os("add refusing route", dest.to_string(), error));
-            }
-        };
-        let message = RouteNetlinkMessage::NewRoute(message);
-        self.request("add route", &dest.to_string(), message, NLM_F_CREATE | NLM_F_EXCL)
-    }
-
-    /// Deletes the first route of the main table to `dest` that matches the
-    /// given next hop and interface.
-    ///
-    /// # Errors
-    /// ESRCH when there is none.
-    pub fn delete_route(
-        &self,
-        dest: IpNet,
-        via: Option<IpAddr>,
-        dev: Option<&str>,
-    ) -> Result<(), NetlinkError> {
-        let mut message = self.route_message("delete route", dest, via, dev)?;
-        // Wildcards: match whatever scope, origin and type the route has.
-        message.header.scope = RouteScope::NoWhere;
-        message.header.protocol = RouteProtocol::Unspec;
-        message.header.kind = RouteType::Unspec;
-        let message = RouteNetlinkMessage::DelRoute(message);
-        self.request("delete route", &describe(dest, via, dev), message, 0)
-    }
-
     /// All routes of all tables, IPv4 and IPv6. O(routes).
     ///
     /// # Errors
@@ -325,7 +256,7 @@ impl Netlink {
 }
 
 /// A route as messages name it.
-fn describe(dest: IpNet, via: Option<IpAddr>, dev: Option<&str>) -> String {
+pub(crate) fn describe(dest: IpNet, via: Option<IpAddr>, dev: Option<&str>) -> String {
     let mut text = dest.to_string();
     if let Some(via) = via {
         text.push_str(&format!(" via {via}"));

@@ -1,5 +1,5 @@
-//! Interface keys under `/proc/sys/net`, per namespace, and forwarding saved
-//! and restored.
+//! Interface keys under `/proc/sys/net`, per namespace: set, with what they
+//! were, and restored.
 //!
 //! `/proc/sys/net` shows the network namespace of the thread that opens the
 //! file, so every access here runs inside the namespace. Root of a user
@@ -33,11 +33,6 @@ impl IpVersion {
             Self::V4 => "ipv4",
             Self::V6 => "ipv6",
         }
-    }
-
-    /// Reads what [`IpVersion::directory`] gives.
-    pub fn from_directory(name: &str) -> Option<Self> {
-        [Self::V4, Self::V6].into_iter().find(|version| version.directory() == name)
     }
 }
 
@@ -122,49 +117,6 @@ pub fn set(
 /// The first failure.
 pub fn restore(namespace: &Namespace, saved: &[SavedKey]) -> Result<(), NetlinkError> {
     namespace.run(|| restore_here(saved))?
-}
-
-/// Switches IPv6 duplicate address detection (RFC 4862 section 5.4) off on an
-/// interface whose link we own, so that its addresses can be used at once.
-/// Call it before the link goes up. Does nothing on a kernel without IPv6.
-///
-/// # Errors
-/// As [`write()`].
-pub fn disable_duplicate_detection(
-    namespace: &Namespace,
-    interface: &str,
-) -> Result<Vec<SavedKey>, NetlinkError> {
-    set(namespace, interface, &[(IpVersion::V6, "accept_dad", 0), (IpVersion::V6, "dad_transmits", 0)])
-}
-
-/// The kernel's forwarding on one interface as it was before it was changed.
-/// Plain data: the owner decides when to put it back, and may write it to a
-/// file first so that a crash loses nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ForwardingState {
-    /// What to put back.
-    pub saved: Vec<SavedKey>,
-}
-
-impl ForwardingState {
-    /// Switches the kernel's IPv4 and IPv6 forwarding of packets that arrive on
-    /// `interface` off or on, and remembers what was.
-    ///
-    /// # Errors
-    /// As [`write()`].
-    pub fn set(namespace: &Namespace, interface: &str, forwarding: bool) -> Result<Self, NetlinkError> {
-        let value = i64::from(forwarding);
-        let keys = [(IpVersion::V4, "forwarding", value), (IpVersion::V6, "forwarding", value)];
-        Ok(Self { saved: set(namespace, interface, &keys)? })
-    }
-
-    /// Puts the interface back as it was.
-    ///
-    /// # Errors
-    /// As [`restore()`].
-    pub fn restore(&self, namespace: &Namespace) -> Result<(), NetlinkError> {
-        restore(namespace, &self.saved)
-    }
 }
 
 fn path(version: IpVersion, interface: &str, key: &str) -> Result<PathBuf, NetlinkError> {

@@ -2,7 +2,7 @@
 
 use super::{Ended, Scratch, command, perhop, skip};
 use perhop_engine::{Emulator, EmulatorConfig};
-use perhop_netlink::{Namespace, Netlink, is_privileged_for_net, sysctl};
+use perhop_netlink::{Namespace, Netlink, is_privileged_for_net, laboratory};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -102,7 +102,7 @@ impl World {
 
     fn address(host: &Namespace, which: usize) {
         let net = Netlink::open_in(host).unwrap();
-        sysctl::disable_duplicate_detection(host, "eth0").unwrap();
+        laboratory::disable_duplicate_detection(host, "eth0").unwrap();
         net.add_address("eth0", format!("{}/24", V4[which]).parse().unwrap()).unwrap();
         net.set_up("eth0").unwrap();
         net.set_up("lo").unwrap();

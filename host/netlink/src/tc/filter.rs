@@ -33,11 +33,6 @@ impl U32Key {
         Self { offset: 0, mask: 0x00fc_0000, value: u32::from(dscp & 0x3f) << 18 }
     }
 
-    /// IPv6 differentiated services code point (RFC 2474), 0 to 63.
-    pub fn ipv6_dscp(dscp: u8) -> Self {
-        Self { offset: 0, mask: 0x0fc0_0000, value: u32::from(dscp & 0x3f) << 22 }
-    }
-
     /// IPv4 protocol number (17 UDP, 6 TCP).
     pub fn ipv4_protocol(protocol: u8) -> Self {
         Self { offset: 8, mask: 0x00ff_0000, value: u32::from(protocol) << 16 }

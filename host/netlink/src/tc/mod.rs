@@ -2,7 +2,7 @@
 //!
 //! | object | kinds that are typed here | made by |
 //! |---|---|---|
-//! | [`Qdisc`] | HTB, TBF, ingress, pfifo, bfifo | [`Netlink::add_qdisc`] |
+//! | [`Qdisc`] | HTB, ingress, pfifo, bfifo | [`Netlink::add_qdisc`] |
 //! | [`Class`] | HTB | [`Netlink::add_class`] |
 //! | [`Filter`] | u32 | [`Netlink::add_filter`] |
 //!
@@ -20,7 +20,7 @@ mod qdisc;
 mod ratespec;
 
 pub use filter::{Filter, FilterSpec, U32Filter, U32Key};
-pub use handle::{Handle, ParseHandleError};
+pub use handle::Handle;
 pub use htb::{Class, ClassSpec, HtbClass};
 pub use qdisc::{Qdisc, QdiscSpec};
 

@@ -3,17 +3,14 @@
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::TcMessage;
-use perhop_units::{Bytes, Rate};
+use perhop_units::Bytes;
 
-use super::ratespec::{KernelRate, RATESPEC_BYTES};
 use super::{Handle, Parts, Statistics, attribute, push_attribute, word};
 use crate::connection::Netlink;
 use crate::error::NetlinkError;
 
 const HTB_INIT: u16 = 2;
 const HTB_VERSION: u32 = 3;
-const TBF_PARMS: u16 = 1;
-const TBF_RATE64: u16 = 4;
 
 /// The parameters of a qdisc.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,15 +23,6 @@ pub enum QdiscSpec {
         default_minor: u16,
         /// A class's quantum is its rate in bytes/s divided by this.
         rate_to_quantum: u32,
-    },
-    /// Token bucket filter: one queue with one rate.
-    Tbf {
-        /// Long-term rate, counted with Ethernet headers.
-        rate: Rate,
-        /// Bucket size; at least the MTU with headers, or nothing passes.
-        burst: Bytes,
-        /// Bytes that may wait.
-        limit: Bytes,
     },
     /// First in, first out, bounded in frames.
     Pfifo {
@@ -57,7 +45,6 @@ impl QdiscSpec {
     pub fn kind(&self) -> &str {
         match self {
             Self::Htb { .. } => "htb",
-            Self::Tbf { .. } => "tbf",
             Self::Pfifo { .. } => "pfifo",
             Self::Bfifo { .. } => "bfifo",
             Self::Ingress => "ingress",
@@ -74,7 +61,6 @@ impl QdiscSpec {
                 push_attribute(&mut bytes, HTB_INIT, words.map(u32::to_ne_bytes).as_flattened());
                 Some(bytes)
             }
-            Self::Tbf { rate, burst, limit } => Some(tbf_options(*rate, *burst, *limit)?),
             Self::Pfifo { limit_packets } => Some(limit_packets.to_ne_bytes().to_vec()),
             Self::Bfifo { limit } => Some(narrow("limit", *limit)?.to_ne_bytes().to_vec()),
             Self::Ingress | Self::Other(_) => None,
@@ -91,7 +77,6 @@ impl QdiscSpec {
                     rate_to_quantum: word(&init, 1)?,
                 })
             }),
-            "tbf" => read_tbf(&raw),
             "pfifo" => word(&raw, 0).map(|limit_packets| Self::Pfifo { limit_packets }),
             "bfifo" => word(&raw, 0).map(|limit| Self::Bfifo { limit: Bytes(limit.into()) }),
             "ingress" => Some(Self::Ingress),
@@ -107,34 +92,6 @@ fn narrow(field: &'static str, bytes: Bytes) -> Result<u32, NetlinkError> {
         field,
         value: bytes.get(),
         allowed: "0 to 4294967295 B",
-    })
-}
-
-/// `struct tc_tbf_qopt`: rate, peak rate, limit, buffer, MTU; without a peak.
-fn tbf_options(rate: Rate, burst: Bytes, limit: Bytes) -> Result<Vec<u8>, NetlinkError> {
-    let operation = "add qdisc";
-    let rate = KernelRate::new(operation, "rate", rate)?;
-    let ticks = rate.ticks(operation, "burst", burst)?;
-    let mut parms = Vec::from(rate.spec());
-    parms.resize(2 * RATESPEC_BYTES, 0);
-    for word in [narrow("limit", limit)?, ticks, 0] {
-        parms.extend(word.to_ne_bytes());
-    }
-    let mut bytes = Vec::new();
-    push_attribute(&mut bytes, TBF_PARMS, &parms);
-    if let Some(wide) = rate.wide() {
-        push_attribute(&mut bytes, TBF_RATE64, &wide);
-    }
-    Ok(bytes)
-}
-
-fn read_tbf(raw: &[u8]) -> Option<QdiscSpec> {
-    let parms = attribute(raw, TBF_PARMS)?;
-    let rate = KernelRate::read(word(&parms, 2)?, attribute(raw, TBF_RATE64).as_deref());
-    Some(QdiscSpec::Tbf {
-        rate: rate.rate(),
-        burst: rate.burst(word(&parms, 7)?),
-        limit: Bytes(word(&parms, 6)?.into()),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use crate::bench::BenchError;
 use crate::bench::router::{GATEWAY, GATEWAY_MAC, LAN, WAN, port_mac};
-use perhop_netlink::sysctl::{self, ForwardingState, IpVersion};
+use perhop_netlink::sysctl::{self, IpVersion};
 use perhop_netlink::tc::{Handle, HtbClass, QdiscSpec, U32Filter, U32Key};
 use perhop_netlink::{Namespace, Netlink, NetlinkError};
 use perhop_units::{Bytes, Rate};
@@ -113,7 +113,8 @@ impl Layout {
     /// The kernel refuses.
     pub fn forward_by_kernel(&self, on: bool) -> Result<(), BenchError> {
         for name in [INSIDE, OUTSIDE] {
-            ForwardingState::set(&self.router, name, on)?;
+            let keys = [IpVersion::V4, IpVersion::V6].map(|version| (version, "forwarding", on.into()));
+            sysctl::set(&self.router, name, &keys)?;
         }
         Ok(())
     }
