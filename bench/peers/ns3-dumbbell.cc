@@ -2,7 +2,7 @@
 //
 // N hosts on the left send to N hosts on the right; both sides hang on a router, and between the routers lies the
 // bottleneck with its drop-tail queue. Everything is told by arguments, none of which has a default, so that the two
-// simulators cannot differ by one that was forgotten; apps/perhop/src/bench/sim/dumbbell.rs states the values and why.
+// simulators cannot differ by one that was forgotten; bench/src/sim/dumbbell.rs states the values and why.
 // Standard output gets one JSON object: seconds of Simulator::Run alone, by the clock and of the processor, and those
 // of everything; events; bytes that arrived in order.
 

@@ -1,100 +1,120 @@
-//! What a benchmark needs that safe code cannot do: counting allocations.
+//! `perhop bench`: how fast this machine forwards and simulates, measured honestly.
 //!
-//! A program that wants the count makes [`CountingAllocator`] its global allocator. Counting costs one increment of a
-//! thread's own memory an allocation; code that allocates nothing pays nothing.
+//! Every measurement is a set of sweep points; each is one JSON object a line with `--json`, else a row of a table.
+//! What disturbed a measurement is said in its warnings: time that the machine gave to others, and spread.
+//!
+//! A program that measures makes [`CountingAllocator`] its global allocator; else nothing seems to be allocated.
+#![deny(unsafe_code)]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a measurement reads clocks, and has threads and sockets of its own"
+)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+mod abr;
+mod abr_host;
+mod allocation;
+mod allocations;
+mod chain;
+mod change;
+mod classify;
+mod costs;
+mod detection;
+mod edge;
+mod error;
+mod flows;
+mod forward;
+mod idle;
+mod latency;
+mod load;
+mod machine;
+mod memory;
+mod meter;
+mod mlffr;
+mod report;
+mod router;
+mod schedule;
+mod sim;
+mod traffic;
+mod turns;
+mod veth;
+mod workers;
 
-thread_local! {
-    static COUNT: Cell<u64> = const { Cell::new(0) };
-    static BYTES: Cell<i64> = const { Cell::new(0) };
+pub use allocations::{Allocations, CountingAllocator, allocations};
+pub use error::BenchError;
+
+use report::Sink;
+
+/// Every measurement, with its options.
+#[derive(Debug, clap::Subcommand)]
+pub enum Bench {
+    /// Memory to memory through the default edge graph, on one core.
+    Forward(forward::Options),
+    /// What real-time detection adds to a packet.
+    Detection(detection::Options),
+    /// One step of the allocation of many classes
+    Allocation(allocation::Options),
+    /// What the TCP rate control adds to a segment
+    Abr(abr::Options),
+    /// The search for the first rule a packet meets, over rule sets in ClassBench's format
+    Classify(classify::Options),
+    /// Changes of the set of filters
+    Change(change::Options),
+    /// A packet into a tree of many classes and one out of it
+    Schedule(schedule::Options),
+    /// The two rate three colour marker, with the clock
+    Meter(meter::Options),
+    /// Check, classify, mark, queue, serve: a chain as the Click router is known by
+    Chain(chain::Options),
+    /// What a DiffServ edge does with a packet, as flows, filters and classes grow
+    Edge(edge::Options),
+    /// The connection table: look-up, first packet and end of a flow
+    Flows(flows::Options),
+    /// Memory of a flow and of a class
+    Memory(memory::Options),
+    /// How long large configurations and many flows take to be there
+    Load(load::Options),
+    /// The simulator, beside ns-3 where it is installed
+    Sim(sim::Options),
+    /// Where a packet's time inside the router goes: by element, and by rate and length
+    Latency(latency::Options),
+    /// The rate control of a host through the kernel's packet queue
+    AbrHost(abr_host::Options),
+    /// Through virtual Ethernet, beside the kernel's forwarding
+    Veth(veth::Options),
+    /// What a router without work takes of a processor, and what waking it adds to a packet
+    Idle(idle::Options),
+    /// The highest rate at which nothing is lost, through virtual Ethernet (RFC 2544)
+    Mlffr(mlffr::Options),
+    /// Several packet threads that are one router, beside one
+    Workers(workers::Options),
 }
 
-/// Another allocator, the system's without one, with a count of what each thread asks for.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct CountingAllocator<A = System>(pub A);
-
-/// What one thread has asked of the allocator so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Allocations {
-    /// Blocks allocated or grown, monotonic.
-    pub count: u64,
-    /// Bytes allocated minus bytes freed by this thread; negative when it frees what others allocated.
-    pub bytes: i64,
-}
-
-/// The calling thread's allocations so far; zero for ever unless [`CountingAllocator`] is the global allocator. O(1).
-pub fn allocations() -> Allocations {
-    Allocations { count: COUNT.get(), bytes: BYTES.get() }
-}
-
-impl Allocations {
-    /// What was added since `before`.
-    pub fn since(self, before: Self) -> Self {
-        Self { count: self.count.wrapping_sub(before.count), bytes: self.bytes.wrapping_sub(before.bytes) }
-    }
-}
-
-/// Notes `bytes` more or fewer. The cells need no destructor, so they work until a thread's very end.
-#[inline]
-fn note(count: u64, bytes: i64) {
-    let _ = COUNT.try_with(|c| c.set(c.get().wrapping_add(count)));
-    let _ = BYTES.try_with(|b| b.set(b.get().wrapping_add(bytes)));
-}
-
-// SAFETY: every call is passed on with the arguments given, and its answer returned unchanged.
-unsafe impl<A: GlobalAlloc> GlobalAlloc for CountingAllocator<A> {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note(1, layout.size() as i64);
-        // SAFETY: the caller's promises are those the other asks for.
-        unsafe { self.0.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        note(1, layout.size() as i64);
-        // SAFETY: as above.
-        unsafe { self.0.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        note(0, -(layout.size() as i64));
-        // SAFETY: as above; the block came from there.
-        unsafe { self.0.dealloc(block, layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        note(1, new_size as i64 - layout.size() as i64);
-        // SAFETY: as above; the block came from there.
-        unsafe { self.0.realloc(block, layout, new_size) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[global_allocator]
-    static ALLOCATOR: CountingAllocator = CountingAllocator(System);
-
-    #[test]
-    fn blocks_and_bytes_are_counted_by_thread() {
-        let before = allocations();
-        let block = std::hint::black_box(vec![1u8; 1000]);
-        let held = allocations().since(before);
-        assert_eq!(held, Allocations { count: 1, bytes: 1000 });
-        drop(block);
-        assert_eq!(allocations().since(before), Allocations { count: 1, bytes: 0 });
-    }
-
-    #[test]
-    fn growing_counts_and_zeroed_memory_too() {
-        let before = allocations();
-        let mut v: Vec<u8> = std::hint::black_box(Vec::with_capacity(10));
-        v.reserve_exact(100);
-        let zeroed = std::hint::black_box(vec![0u64; 8]);
-        let held = allocations().since(before);
-        assert_eq!(held, Allocations { count: 3, bytes: 164 });
-        drop((v, zeroed));
+/// Measures, and prints as it goes.
+///
+/// # Errors
+/// What kept it from that; the exit code goes with it.
+pub fn run(bench: &Bench) -> Result<(), BenchError> {
+    match bench {
+        Bench::Forward(options) => forward::run(options, &mut Sink::new(options.json)),
+        Bench::Detection(options) => detection::run(options, &mut Sink::new(options.measured.json)),
+        Bench::Allocation(options) => allocation::run(options, &mut Sink::new(options.json)),
+        Bench::Abr(options) => abr::run(options, &mut Sink::new(options.measured.json)),
+        Bench::Classify(options) => classify::run(options, &mut Sink::new(options.measured.json)),
+        Bench::Change(options) => change::run(options, &mut Sink::new(options.measured.json)),
+        Bench::Schedule(options) => schedule::run(options, &mut Sink::new(options.measured.json)),
+        Bench::Meter(options) => meter::run(options, &mut Sink::new(options.measured.json)),
+        Bench::Chain(options) => chain::run(options, &mut Sink::new(options.measured.json)),
+        Bench::Edge(options) => edge::run(options, &mut Sink::new(options.measured.json)),
+        Bench::Flows(options) => flows::run(options, &mut Sink::new(options.measured.json)),
+        Bench::Memory(options) => memory::run(options, &mut Sink::new(options.measured.json)),
+        Bench::Load(options) => load::run(options, &mut Sink::new(options.measured.json)),
+        Bench::Sim(options) => sim::run(options, &mut Sink::new(options.json)),
+        Bench::Latency(options) => latency::run(options, &mut Sink::new(options.json)),
+        Bench::AbrHost(options) => abr_host::run(options, &mut Sink::new(options.json)),
+        Bench::Veth(options) => veth::run(options, &mut Sink::new(options.json)),
+        Bench::Idle(options) => idle::run(options, &mut Sink::new(options.json)),
+        Bench::Mlffr(options) => mlffr::run(options, &mut Sink::new(options.json)),
+        Bench::Workers(options) => workers::run(options, &mut Sink::new(options.json)),
     }
 }

@@ -1,38 +1,7 @@
-//! `perhop bench`: how fast this machine forwards and simulates, measured honestly.
-//!
-//! Every measurement is a set of sweep points; each is one JSON object a line with `--json`, else a row of a table.
-//! What disturbed a measurement is said in its warnings: time that the machine gave to others, and spread.
+//! `perhop bench`: how fast this machine forwards and simulates.
 
-mod abr;
-mod abr_host;
-mod allocation;
-mod chain;
-mod change;
-mod classify;
-mod costs;
-mod detection;
-mod edge;
-mod flows;
-mod forward;
-mod idle;
-mod latency;
-mod load;
-mod machine;
-mod memory;
-mod meter;
-mod mlffr;
-mod report;
-mod router;
-mod schedule;
-mod sim;
-mod traffic;
-mod turns;
-mod veth;
-mod workers;
-
-use report::Sink;
-use std::process::ExitCode;
-use thiserror::Error;
+use crate::error::{AppError, Verdict};
+use perhop_bench::{Bench, BenchError};
 
 /// Arguments of `perhop bench`.
 #[derive(Debug, clap::Args)]
@@ -41,115 +10,14 @@ pub struct Args {
     bench: Bench,
 }
 
-#[derive(Debug, clap::Subcommand)]
-enum Bench {
-    /// Memory to memory through the default edge graph, on one core.
-    Forward(forward::Options),
-    /// What real-time detection adds to a packet.
-    Detection(detection::Options),
-    /// One step of the allocation of many classes
-    Allocation(allocation::Options),
-    /// What the TCP rate control adds to a segment
-    Abr(abr::Options),
-    /// The search for the first rule a packet meets, over rule sets in ClassBench's format
-    Classify(classify::Options),
-    /// Changes of the set of filters
-    Change(change::Options),
-    /// A packet into a tree of many classes and one out of it
-    Schedule(schedule::Options),
-    /// The two rate three colour marker, with the clock
-    Meter(meter::Options),
-    /// Check, classify, mark, queue, serve: a chain as the Click router is known by
-    Chain(chain::Options),
-    /// What a DiffServ edge does with a packet, as flows, filters and classes grow
-    Edge(edge::Options),
-    /// The connection table: look-up, first packet and end of a flow
-    Flows(flows::Options),
-    /// Memory of a flow and of a class
-    Memory(memory::Options),
-    /// How long large configurations and many flows take to be there
-    Load(load::Options),
-    /// The simulator, beside ns-3 where it is installed
-    Sim(sim::Options),
-    /// Where a packet's time inside the router goes: by element, and by rate and length
-    Latency(latency::Options),
-    /// The rate control of a host through the kernel's packet queue
-    AbrHost(abr_host::Options),
-    /// Through virtual Ethernet, beside the kernel's forwarding
-    Veth(veth::Options),
-    /// What a router without work takes of a processor, and what waking it adds to a packet
-    Idle(idle::Options),
-    /// The highest rate at which nothing is lost, through virtual Ethernet (RFC 2544)
-    Mlffr(mlffr::Options),
-    /// Several packet threads that are one router, beside one
-    Workers(workers::Options),
-}
-
-/// Why a measurement cannot be made.
-#[derive(Debug, Error)]
-pub enum BenchError {
-    /// The options do not fit together.
-    #[error("{0}")]
-    Options(String),
-    /// The router under test refuses its configuration.
-    #[error("the router under test cannot be set up: {0}")]
-    Router(String),
-    /// The environment lacks something.
-    #[error("{what}: {why}")]
-    Environment {
-        /// What was tried.
-        what: String,
-        /// Why it failed, and the remedy.
-        why: String,
-    },
-    /// The measurement contradicts itself.
-    #[error("the measurement is wrong: {0}")]
-    Wrong(String),
-    /// Nobody reads the output.
-    #[error("standard output: {0}")]
-    Output(#[from] std::io::Error),
-}
-
-impl BenchError {
-    fn exit_code(&self) -> u8 {
-        match self {
-            Self::Options(_) => 2,
-            Self::Environment { .. } => 3,
-            Self::Router(_) | Self::Wrong(_) | Self::Output(_) => 1,
-        }
-    }
-}
-
-/// Measures, and prints as it goes. 0 done, 1 failed, 2 bad options, 3 the environment lacks something.
-pub fn run(args: &Args) -> ExitCode {
-    let result = match &args.bench {
-        Bench::Forward(options) => forward::run(options, &mut Sink::new(options.json)),
-        Bench::Detection(options) => detection::run(options, &mut Sink::new(options.measured.json)),
-        Bench::Allocation(options) => allocation::run(options, &mut Sink::new(options.json)),
-        Bench::Abr(options) => abr::run(options, &mut Sink::new(options.measured.json)),
-        Bench::Classify(options) => classify::run(options, &mut Sink::new(options.measured.json)),
-        Bench::Change(options) => change::run(options, &mut Sink::new(options.measured.json)),
-        Bench::Schedule(options) => schedule::run(options, &mut Sink::new(options.measured.json)),
-        Bench::Meter(options) => meter::run(options, &mut Sink::new(options.measured.json)),
-        Bench::Chain(options) => chain::run(options, &mut Sink::new(options.measured.json)),
-        Bench::Edge(options) => edge::run(options, &mut Sink::new(options.measured.json)),
-        Bench::Flows(options) => flows::run(options, &mut Sink::new(options.measured.json)),
-        Bench::Memory(options) => memory::run(options, &mut Sink::new(options.measured.json)),
-        Bench::Load(options) => load::run(options, &mut Sink::new(options.measured.json)),
-        Bench::Sim(options) => sim::run(options, &mut Sink::new(options.json)),
-        Bench::Latency(options) => latency::run(options, &mut Sink::new(options.json)),
-        Bench::AbrHost(options) => abr_host::run(options, &mut Sink::new(options.json)),
-        Bench::Veth(options) => veth::run(options, &mut Sink::new(options.json)),
-        Bench::Idle(options) => idle::run(options, &mut Sink::new(options.json)),
-        Bench::Mlffr(options) => mlffr::run(options, &mut Sink::new(options.json)),
-        Bench::Workers(options) => workers::run(options, &mut Sink::new(options.json)),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(BenchError::Output(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("perhop bench: {error}");
-            ExitCode::from(error.exit_code())
-        }
+/// Measures, and prints as it goes.
+///
+/// # Errors
+/// What kept it from that; the exit code goes with it.
+pub fn run(args: &Args) -> Result<Verdict, AppError> {
+    match perhop_bench::run(&args.bench) {
+        Ok(()) => Ok(Verdict::Done),
+        Err(BenchError::Output(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => Err(AppError::Closed),
+        Err(error) => Err(error.into()),
     }
 }

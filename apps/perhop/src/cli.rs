@@ -58,7 +58,7 @@ impl Command {
             Self::Realtime(command) => command.run(),
             Self::Lab(command) => command.run(),
             Self::Demo(args) => Ok(Verdict::Exit(demo::run(&args).into())),
-            Self::Bench(args) => Ok(Verdict::Exit(bench::run(&args))),
+            Self::Bench(args) => bench::run(&args),
             Self::Completions(args) => completions::run(&args),
             Self::Man(args) => man::run(&args),
         }

@@ -2,6 +2,7 @@
 
 use crate::abr::AbrError;
 use crate::lab::LabCommandError;
+use perhop_bench::BenchError;
 use perhop_engine::EngineError;
 use perhop_io::pcap::CaptureError;
 use perhop_serve::{ClientError, LimitError, ServeError, SocketError};
@@ -192,6 +193,9 @@ pub enum AppError {
     /// The rate control of a host does not start or go on.
     #[error("{0}")]
     Abr(#[from] AbrError),
+    /// A measurement cannot be made.
+    #[error("{0}")]
+    Bench(#[from] BenchError),
     /// Signals cannot be watched.
     #[error("{0}")]
     Signals(perhop_labrun::LabError),
@@ -207,6 +211,7 @@ impl AppError {
             Self::Closed => 0,
             Self::Lab(error) => error.exit_code(),
             Self::Abr(error) => error.exit_code(),
+            Self::Bench(error) => error.exit_code(),
             Self::Engine(EngineError::ThreadDied(_)) | Self::Superseded(_) => 1,
             Self::Engine(error) if error.is_environment() => 3,
             Self::Engine(_) | Self::BadSetting { .. } | Self::BadLimit { .. } => 2,

@@ -69,5 +69,6 @@ pub fn progress(text: impl Display) {
 
 /// An error on standard error.
 pub fn complain(error: &AppError) {
-    progress(format_args!("perhop: {error}"));
+    let command = if let AppError::Bench(_) = error { " bench" } else { "" };
+    progress(format_args!("perhop{command}: {error}"));
 }

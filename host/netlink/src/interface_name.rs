@@ -1,14 +1,11 @@
 //! What the kernel takes as the name of an interface.
 
 use crate::error::NetlinkError;
+use perhop_model::is_device_name;
 
-/// Checks a name as the kernel does (`dev_valid_name`).
+/// Checks a name before the kernel would.
 pub(crate) fn check_interface_name(name: &str) -> Result<(), NetlinkError> {
-    let bad = |b: u8| b == b'/' || b == b':' || b == 0 || b.is_ascii_whitespace() || b == 0x0b;
-    if name.is_empty() || name.len() > 15 || matches!(name, "." | "..") || name.bytes().any(bad) {
-        return Err(NetlinkError::BadInterfaceName { name: name.into() });
-    }
-    Ok(())
+    if is_device_name(name) { Ok(()) } else { Err(NetlinkError::BadInterfaceName { name: name.into() }) }
 }
 
 #[cfg(test)]

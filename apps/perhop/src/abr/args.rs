@@ -4,6 +4,7 @@ use super::policies::Simple;
 use clap::Args;
 use ipnet::IpNet;
 use perhop_io::nfqueue::NfqueueConfig;
+use perhop_model::is_device_name;
 use perhop_netlink::firewall::Selection;
 use std::path::PathBuf;
 
@@ -66,9 +67,7 @@ impl AbrArgs {
 
 /// As the kernel takes names, and not as an option.
 fn interface(text: &str) -> Result<String, String> {
-    let is_name = (1..=15).contains(&text.len())
-        && !text.starts_with(['-', '!'])
-        && !text.contains(|c: char| c.is_whitespace() || "/:\"".contains(c));
+    let is_name = is_device_name(text) && !text.starts_with(['-', '!']) && !text.contains('"');
     if is_name { Ok(text.to_owned()) } else { Err("no interface can have this name".to_owned()) }
 }
 

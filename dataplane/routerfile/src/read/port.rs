@@ -3,7 +3,7 @@
 //! | key | value | default | range |
 //! |---|---|---|---|
 //! | `name` | name | needed | 1–128 of `A-Z a-z 0-9 . _ : / -` |
-//! | `device` | interface | the name | 1–15 bytes without spaces, `/` and `:` |
+//! | `device` | interface | the name | 1–15 bytes without spaces, `/`, `:` and `%` |
 //! | `io` | `"tun"` | that of the router | not for bridges |
 //! | `rate` | rate | as fast as the interface | 8 kbit/s – 1 Tbit/s |
 //! | `overhead` | bytes a frame | 0 | −64 – 256 |

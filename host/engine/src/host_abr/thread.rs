@@ -3,8 +3,8 @@
 use super::machine::{HostAbr, HostAbrConfig};
 use super::rows::HostPage;
 use super::running::HostLoop;
-use perhop_graph::routerfile::host::HostFile;
 use perhop_io::nfqueue::{Nfqueue, NfqueueConfig, NfqueueError};
+use perhop_routerfile::host::HostFile;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::Arc;
