@@ -31,13 +31,12 @@
 //! W. Feng, D. Kandlur, D. Saha, K. Shin, *BLUE: a new class of active queue management algorithms*, University of
 //! Michigan CSE-TR-387-99, 1999, §3 (the algorithm), §3.2 (parameters).
 
-use super::{InLeaf, Losses, mark};
-use crate::plumbing::adapter::{as_any, front_of_queue, held_in_queue, one_by_one};
+use super::{EarlyFifo, EarlyState, RedCounts, RedVerdict};
+use crate::queue::FifoQueue;
 use crate::queue::fifo::{FifoConfig, read_config};
-use crate::queue::{FifoQueue, QueueCounters};
-use perhop_element::{CounterSink, Cx, Discipline, ElementState, Reader};
-use perhop_packet::{DropReason, Packet};
-use perhop_units::{Duration, Instant, Probability, Rate};
+use perhop_element::{CounterSink, Cx, Reader};
+use perhop_packet::Packet;
+use perhop_units::{Bytes, Duration, Instant, Probability, Rate};
 
 /// Parameters of the source's figure 3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,11 +73,6 @@ pub struct BlueState {
 }
 
 impl BlueState {
-    /// Nothing is dropped at first.
-    pub fn new(config: BlueConfig) -> Self {
-        Self { config, probability: Probability::ZERO, changed: None, idle_since: None }
-    }
-
     /// The probability now.
     pub fn probability(&self) -> Probability {
         self.probability
@@ -127,108 +121,49 @@ impl BlueState {
 }
 
 /// The discipline.
-#[derive(Debug)]
-pub struct Blue {
-    queue: FifoQueue,
-    state: BlueState,
-    counters: QueueCounters,
-    marked: u64,
-    early: u64,
-}
+pub type Blue = EarlyFifo<BlueState>;
 
-impl Blue {
-    /// An empty queue.
-    pub fn new(config: BlueConfig, queue: FifoConfig) -> Self {
-        Self {
-            queue: FifoQueue::new(queue.limit, queue.rate, queue.overhead),
-            state: BlueState::new(config),
-            counters: QueueCounters::default(),
-            marked: 0,
-            early: 0,
+impl EarlyState for BlueState {
+    type Config = BlueConfig;
+    const NAME: &'static str = "Blue";
+
+    /// Nothing is dropped at first.
+    fn new(config: BlueConfig) -> Self {
+        Self { config, probability: Probability::ZERO, changed: None, idle_since: None }
+    }
+
+    fn config(&self) -> &BlueConfig {
+        &self.config
+    }
+
+    fn adopt(&mut self, old: &Self) {
+        *self = Self { config: self.config, ..*old };
+    }
+
+    fn offered(&mut self, cx: &mut Cx<'_>, queue: &FifoQueue, packet: &Packet) -> RedVerdict {
+        let verdict = match self.arrives(cx.now(), cx.random()) {
+            false => RedVerdict::Keep,
+            true if self.config.ecn && packet.meta().layout.is_ecn_capable() => RedVerdict::Mark,
+            true => return RedVerdict::DropEarly,
+        };
+        if !queue.has_room(packet.len()) {
+            self.overflowed(cx.now());
+        }
+        verdict
+    }
+
+    fn left(&mut self, now: Instant, queue: &FifoQueue, _packet: &Packet, _len: Bytes) {
+        if queue.is_empty() {
+            self.emptied(now);
         }
     }
 
-    /// Changes parameters and bound in place; packets inside and the probability stay.
-    pub fn reconfigure(&mut self, config: BlueConfig, queue: FifoConfig) {
-        self.state.config = config;
-        self.queue.set_limit(queue.limit, queue.rate, queue.overhead);
-    }
-}
-
-impl InLeaf for Blue {
-    fn put(&mut self, cx: &mut Cx<'_>, mut packet: Packet) {
-        if self.state.arrives(cx.now(), cx.random()) {
-            if self.state.config.ecn && packet.meta().layout.is_ecn_capable() {
-                self.marked += 1;
-                mark(&mut packet);
-            } else {
-                self.early += 1;
-                return self.counters.refuse(cx, packet, DropReason::RedEarly);
-            }
-        }
-        if !self.queue.has_room(packet.len()) {
-            self.state.overflowed(cx.now());
-        }
-        self.counters.offer(&mut self.queue, cx, packet);
-    }
-
-    fn take(&mut self, cx: &mut Cx<'_>) -> Option<Packet> {
-        let packet = self.queue.pop()?;
-        if self.queue.is_empty() {
-            self.state.emptied(cx.now());
-        }
-        Some(packet)
-    }
-
-    fn evict(&mut self) -> Option<Packet> {
-        self.queue.pop()
-    }
-
-    fn head_since(&self) -> Option<Instant> {
-        self.queue.front_meta().map(|meta| meta.queued_at)
-    }
-
-    fn keep(&mut self, packet: Packet) {
-        self.queue.keep(packet);
-    }
-
-    fn losses(&self) -> Losses {
-        self.counters.losses(self.early, self.marked)
-    }
-}
-
-impl Discipline for Blue {
-    fn type_name(&self) -> &'static str {
-        "Blue"
-    }
-
-    one_by_one!();
-    front_of_queue!();
-    held_in_queue!();
-
-    fn counters(&self, sink: &mut dyn CounterSink) {
-        self.counters.report(&self.queue, sink);
-        sink.counter("marked", self.marked);
-        sink.counter("early", self.early);
-        let ppm = u64::from(self.state.probability.0) * 1_000_000 / u64::from(u32::MAX);
+    fn report(&self, counts: &RedCounts, sink: &mut dyn CounterSink) {
+        sink.counter("marked", counts.marked);
+        sink.counter("early", counts.early);
+        let ppm = u64::from(self.probability.0) * 1_000_000 / u64::from(u32::MAX);
         sink.gauge("probability_ppm", ppm);
     }
-
-    fn export_state(&mut self) -> Option<ElementState> {
-        let empty = Self::new(self.state.config, FifoConfig::LEAST);
-        Some(Box::new(std::mem::replace(self, empty)))
-    }
-
-    fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
-        let mut old = *state.downcast::<Self>()?;
-        self.queue.adopt(&mut old.queue);
-        self.state = BlueState { config: self.state.config, ..old.state };
-        self.counters = old.counters;
-        (self.marked, self.early) = (old.marked, old.early);
-        Ok(())
-    }
-
-    as_any!();
 }
 
 /// Reads Blue's parameters for a queue behind a link of `rate`.

@@ -34,12 +34,11 @@
 //! RFC 8289 §5 (reference implementation: `dodequeue`, `deque`, `control_law`), §4.4 (defaults); §3.2 leaves marking open,
 //! which is done in the place of a drop.
 
-use super::{InLeaf, Losses, mark};
-use crate::plumbing::adapter::{as_any, held_in_queue};
-use crate::queue::fifo::{FifoConfig, Watch, read_config, take_with};
-use crate::queue::{FifoQueue, QueueCounters};
-use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Head, Reader};
-use perhop_packet::{Batch, DropReason, Packet};
+use super::{EarlyFifo, EarlyState, RedCounts, RedVerdict};
+use crate::queue::FifoQueue;
+use crate::queue::fifo::{FifoConfig, read_config};
+use perhop_element::{CounterSink, Reader};
+use perhop_packet::Meta;
 use perhop_units::{Bytes, Duration, Instant, Rate};
 
 /// Parameters of RFC 8289.
@@ -101,29 +100,6 @@ enum After {
 }
 
 impl CoDelState {
-    /// Nothing has waited yet.
-    pub fn new(config: CoDelConfig) -> Self {
-        Self {
-            config,
-            first_above: None,
-            dropping: false,
-            drop_next: Instant::ZERO,
-            count: 0,
-            last_count: 0,
-            after: After::Judge,
-        }
-    }
-
-    /// Its parameters.
-    pub fn config(&self) -> &CoDelConfig {
-        &self.config
-    }
-
-    /// Changes the parameters; what is known of the waiting stays.
-    pub fn reconfigure(&mut self, config: CoDelConfig) {
-        self.config = config;
-    }
-
     /// Judges the packet at the head, which has waited for `waited`, with `left` bytes in the queue behind it. When the
     /// answer is [`HeadVerdict::Excess`] and the packet is dropped, the next head is judged at the same `now`. O(1).
     pub fn judge(&mut self, now: Instant, waited: Duration, left: Bytes) -> HeadVerdict {
@@ -172,6 +148,23 @@ impl CoDelState {
         self.after = After::Judge;
     }
 
+    /// Decides about the packet at the head, of which `head` is told, with `left` bytes in the queue behind it; `None`: there
+    /// is none.
+    pub(super) fn decide(&mut self, now: Instant, head: Option<&Meta>, left: Bytes) -> Option<RedVerdict> {
+        let Some(head) = head else {
+            self.emptied();
+            return None;
+        };
+        Some(match self.judge(now, now.since(head.queued_at), left) {
+            HeadVerdict::Send => RedVerdict::Keep,
+            HeadVerdict::Excess if self.config.ecn && head.layout.is_ecn_capable() => {
+                self.marked();
+                RedVerdict::Mark
+            }
+            HeadVerdict::Excess => RedVerdict::DropEarly,
+        })
+    }
+
     fn too_long(&mut self, now: Instant, waited: Duration, left: Bytes) -> bool {
         if waited < self.config.target || left <= self.config.mtu {
             self.first_above = None;
@@ -193,174 +186,43 @@ fn control_law(interval: Duration, count: u32) -> Duration {
 }
 
 /// The discipline.
-#[derive(Debug)]
-pub struct CoDel {
-    queue: FifoQueue,
-    state: CoDelState,
-    counters: QueueCounters,
-    marked: u64,
-    at_head: u64,
-    /// What was decided of the packet at the head.
-    head: Option<Settled>,
-    /// Packets and bytes that whoever is above knows of: those dropped at the head are told with the next call.
-    told: Watch,
-}
+pub type CoDel = EarlyFifo<CoDelState>;
 
-/// The packet at the head goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Settled {
-    /// As it is.
-    Plain,
-    /// Marked.
-    Marked,
-}
+impl EarlyState for CoDelState {
+    type Config = CoDelConfig;
+    const NAME: &'static str = "CoDel";
+    const STAMPS: bool = true;
 
-impl CoDel {
-    /// An empty queue.
-    pub fn new(config: CoDelConfig, queue: FifoConfig) -> Self {
-        let queue = FifoQueue::new(queue.limit, queue.rate, queue.overhead);
-        let told = Watch::start(&queue);
+    /// Nothing has waited yet.
+    fn new(config: CoDelConfig) -> Self {
         Self {
-            queue,
-            state: CoDelState::new(config),
-            counters: QueueCounters::default(),
-            marked: 0,
-            at_head: 0,
-            head: None,
-            told,
+            config,
+            first_above: None,
+            dropping: false,
+            drop_next: Instant::ZERO,
+            count: 0,
+            last_count: 0,
+            after: After::Judge,
         }
     }
 
-    /// Drops at the head until a packet is there that goes.
-    fn settle(&mut self, cx: &mut Cx<'_>) -> Option<Settled> {
-        let now = cx.now();
-        while self.head.is_none() {
-            let Some(meta) = self.queue.front_meta() else {
-                self.state.emptied();
-                return None;
-            };
-            let capable = meta.layout.is_ecn_capable();
-            let waited = now.since(meta.queued_at);
-            let front = self.queue.front_len().unwrap_or(0) as u64 + u64::from(self.queue.overhead());
-            let left = Bytes(self.queue.bytes().0.saturating_sub(front));
-            match self.state.judge(now, waited, left) {
-                HeadVerdict::Send => self.head = Some(Settled::Plain),
-                HeadVerdict::Excess if capable && self.state.config.ecn => {
-                    self.state.marked();
-                    self.head = Some(Settled::Marked);
-                }
-                HeadVerdict::Excess => {
-                    let Some(packet) = self.queue.pop() else { break };
-                    self.at_head += 1;
-                    self.counters.refuse(cx, packet, DropReason::CoDel);
-                }
-            }
-        }
-        self.head
+    fn config(&self) -> &CoDelConfig {
+        &self.config
     }
 
-    /// Changes parameters and bound in place; packets inside stay, and what is known of their waiting.
-    pub fn reconfigure(&mut self, config: CoDelConfig, queue: FifoConfig) {
-        self.state.reconfigure(config);
-        self.queue.set_limit(queue.limit, queue.rate, queue.overhead);
+    fn adopt(&mut self, old: &Self) {
+        *self = Self { config: self.config, ..*old };
     }
 
-    /// What changed since the last call that told.
-    fn tell(&mut self) -> Delta {
-        std::mem::replace(&mut self.told, Watch::start(&self.queue)).end(&self.queue)
-    }
-}
-
-impl InLeaf for CoDel {
-    fn put(&mut self, cx: &mut Cx<'_>, mut packet: Packet) {
-        packet.meta_mut().queued_at = cx.now();
-        self.counters.offer(&mut self.queue, cx, packet);
+    fn at_head(&mut self, now: Instant, queue: &FifoQueue) -> Option<RedVerdict> {
+        let front = queue.front_len().unwrap_or(0) as u64 + u64::from(queue.overhead());
+        self.decide(now, queue.front_meta(), Bytes(queue.bytes().0.saturating_sub(front)))
     }
 
-    fn take(&mut self, cx: &mut Cx<'_>) -> Option<Packet> {
-        let settled = self.settle(cx)?;
-        self.head = None;
-        let mut packet = self.queue.pop()?;
-        if settled == Settled::Marked {
-            self.marked += 1;
-            mark(&mut packet);
-        }
-        Some(packet)
+    fn report(&self, counts: &RedCounts, sink: &mut dyn CounterSink) {
+        sink.counter("marked", counts.marked);
+        sink.counter("at_head", counts.early);
     }
-
-    fn evict(&mut self) -> Option<Packet> {
-        self.head = None;
-        self.queue.pop()
-    }
-
-    fn head_since(&self) -> Option<Instant> {
-        self.queue.front_meta().map(|meta| meta.queued_at)
-    }
-
-    fn keep(&mut self, packet: Packet) {
-        self.queue.keep(packet);
-    }
-
-    fn losses(&self) -> Losses {
-        self.counters.losses(self.at_head, self.marked)
-    }
-}
-
-impl Discipline for CoDel {
-    fn type_name(&self) -> &'static str {
-        "CoDel"
-    }
-
-    fn enqueue(&mut self, cx: &mut Cx<'_>, batch: &mut Batch) -> Delta {
-        for packet in batch.drain() {
-            self.put(cx, packet);
-        }
-        self.tell()
-    }
-
-    fn peek(&mut self, cx: &mut Cx<'_>) -> Option<Head> {
-        self.settle(cx)?;
-        self.queue.front_len().map(|len| Head { len: len as u32 })
-    }
-
-    fn dequeue(&mut self, cx: &mut Cx<'_>, budget: Budget, out: &mut Batch) -> Delta {
-        take_with(budget, out, || self.take(cx));
-        self.tell()
-    }
-
-    held_in_queue!();
-
-    fn counters(&self, sink: &mut dyn CounterSink) {
-        self.counters.report(&self.queue, sink);
-        sink.counter("marked", self.marked);
-        sink.counter("at_head", self.at_head);
-    }
-
-    fn drain(&mut self, out: &mut Batch) {
-        self.head = None;
-        while let Some(packet) = self.queue.pop() {
-            out.push(packet);
-        }
-        self.told = Watch::start(&self.queue);
-    }
-
-    fn export_state(&mut self) -> Option<ElementState> {
-        let empty = Self::new(self.state.config, FifoConfig::LEAST);
-        Some(Box::new(std::mem::replace(self, empty)))
-    }
-
-    fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
-        let mut old = *state.downcast::<Self>()?;
-        self.queue.adopt(&mut old.queue);
-        self.state = CoDelState { config: self.state.config, ..old.state };
-        self.counters = old.counters;
-        (self.marked, self.at_head, self.head) = (old.marked, old.at_head, old.head);
-        // What has been taken over is no change.
-        self.told = Watch::start(&self.queue);
-        Ok(())
-    }
-
-    as_any!();
 }
 
 /// Reads CoDel's parameters for a queue behind a link of `rate`.

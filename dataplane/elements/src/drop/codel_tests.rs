@@ -1,7 +1,9 @@
 use super::*;
 use crate::plumbing::UdpFrame;
 use crate::queue::fifo::laws::{calls, check};
+use perhop_element::Discipline;
 use perhop_element::testkit::{Bench, args};
+use perhop_packet::{Batch, DropReason};
 use perhop_units::QueueLimit;
 use proptest::prelude::*;
 use std::collections::VecDeque;

@@ -32,11 +32,11 @@
 //! M. Gaynor, *Proactive packet dropping methods for TCP gateways*, 1996, as the emulator NIST Net has it, whose
 //! probability ends at 95 % (`docs/sources.md`, Reddy 2004). The probability at `min` is not published.
 
-use crate::plumbing::adapter::{as_any, front_of_queue, held_in_queue};
-use crate::queue::fifo::{FifoConfig, Watch, read_config, take};
-use crate::queue::{FifoQueue, MAX_PACKETS, QueueCounters};
-use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Reader};
-use perhop_packet::{Batch, DropReason};
+use super::{EarlyFifo, EarlyState, RedCounts, RedVerdict};
+use crate::queue::fifo::{FifoConfig, read_config};
+use crate::queue::{FifoQueue, MAX_PACKETS};
+use perhop_element::{CounterSink, Cx, Reader};
+use perhop_packet::Packet;
 use perhop_units::{Probability, Rate};
 
 /// Thresholds and probabilities.
@@ -76,70 +76,31 @@ impl DrdConfig {
 }
 
 /// The discipline.
-#[derive(Debug)]
-pub struct Drd {
-    queue: FifoQueue,
-    drd: DrdConfig,
-    counters: QueueCounters,
-    early: u64,
-}
+pub type Drd = EarlyFifo<DrdConfig>;
 
-impl Drd {
-    /// An empty queue.
-    pub fn new(drd: DrdConfig, queue: FifoConfig) -> Self {
-        let queue = FifoQueue::new(queue.limit, queue.rate, queue.overhead);
-        Self { queue, drd, counters: QueueCounters::default(), early: 0 }
-    }
-}
+impl EarlyState for DrdConfig {
+    type Config = Self;
+    const NAME: &'static str = "Drd";
 
-impl Discipline for Drd {
-    fn type_name(&self) -> &'static str {
-        "Drd"
+    fn new(config: Self) -> Self {
+        config
     }
 
-    fn enqueue(&mut self, cx: &mut Cx<'_>, batch: &mut Batch) -> Delta {
-        let change = Watch::start(&self.queue);
-        for packet in batch.drain() {
-            let waiting = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
-            if waiting >= self.drd.min && self.drd.drops(waiting, cx.random()) {
-                self.early += 1;
-                self.counters.refuse(cx, packet, DropReason::RedEarly);
-                continue;
-            }
-            self.counters.offer(&mut self.queue, cx, packet);
-        }
-        change.end(&self.queue)
+    fn config(&self) -> &Self {
+        self
     }
 
-    front_of_queue!();
+    fn adopt(&mut self, _old: &Self) {}
 
-    fn dequeue(&mut self, _cx: &mut Cx<'_>, budget: Budget, out: &mut Batch) -> Delta {
-        let change = Watch::start(&self.queue);
-        take(&mut self.queue, budget, out);
-        change.end(&self.queue)
+    fn offered(&mut self, cx: &mut Cx<'_>, queue: &FifoQueue, _packet: &Packet) -> RedVerdict {
+        let waiting = u32::try_from(queue.len()).unwrap_or(u32::MAX);
+        let drops = waiting >= self.min && self.drops(waiting, cx.random());
+        if drops { RedVerdict::DropEarly } else { RedVerdict::Keep }
     }
 
-    held_in_queue!();
-
-    fn counters(&self, sink: &mut dyn CounterSink) {
-        self.counters.report(&self.queue, sink);
-        sink.counter("early", self.early);
+    fn report(&self, counts: &RedCounts, sink: &mut dyn CounterSink) {
+        sink.counter("early", counts.early);
     }
-
-    fn export_state(&mut self) -> Option<ElementState> {
-        let empty = Self::new(self.drd, FifoConfig::LEAST);
-        Some(Box::new(std::mem::replace(self, empty)))
-    }
-
-    fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
-        let mut old = *state.downcast::<Self>()?;
-        self.queue.adopt(&mut old.queue);
-        self.counters = old.counters;
-        self.early = old.early;
-        Ok(())
-    }
-
-    as_any!();
 }
 
 /// Reads thresholds and probabilities for a queue behind a link of `rate`.

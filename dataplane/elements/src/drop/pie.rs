@@ -43,12 +43,11 @@
 //! itself off (§5.3) is left out: the waiting time costs nothing to know. Time is measured at the head of the queue
 //! instead of estimated by a departure rate (§5.2 leaves the choice).
 
-use super::{InLeaf, Losses, mark};
-use crate::plumbing::adapter::{as_any, front_of_queue, held_in_queue, one_by_one};
+use super::{EarlyFifo, EarlyState, RedCounts, RedVerdict};
+use crate::queue::FifoQueue;
 use crate::queue::fifo::{FifoConfig, read_config};
-use crate::queue::{FifoQueue, QueueCounters};
-use perhop_element::{CounterSink, Cx, Discipline, ElementState, Reader};
-use perhop_packet::{DropReason, Packet};
+use perhop_element::{CounterSink, Cx, Reader};
+use perhop_packet::Packet;
 use perhop_units::{Bytes, Duration, Instant, Probability, Rate};
 
 /// Parameters of RFC 8033.
@@ -120,14 +119,11 @@ pub struct PieState {
     sum: u64,
     waited: Duration,
     burst: Duration,
+    /// When the next update is due; `None` before the first packet.
+    due: Option<Instant>,
 }
 
 impl PieState {
-    /// Nothing is dropped at first.
-    pub fn new(config: PieConfig) -> Self {
-        Self { config, probability: 0, sum: 0, waited: Duration::ZERO, burst: Duration::ZERO }
-    }
-
     /// The probability now; the 24 lowest bits of what is kept are cut off.
     pub fn probability(&self) -> Probability {
         Probability(u32::try_from(self.probability >> (FRACTION - 32)).unwrap_or(u32::MAX))
@@ -202,138 +198,67 @@ impl PieState {
 }
 
 /// The discipline.
-#[derive(Debug)]
-pub struct Pie {
-    queue: FifoQueue,
-    state: PieState,
-    /// When the next update is due; `None` before the first packet.
-    due: Option<Instant>,
-    counters: QueueCounters,
-    marked: u64,
-    early: u64,
-}
+pub type Pie = EarlyFifo<PieState>;
 
-impl Pie {
-    /// An empty queue.
-    pub fn new(config: PieConfig, queue: FifoConfig) -> Self {
-        Self {
-            queue: FifoQueue::new(queue.limit, queue.rate, queue.overhead),
-            state: PieState::new(config),
-            due: None,
-            counters: QueueCounters::default(),
-            marked: 0,
-            early: 0,
-        }
+impl EarlyState for PieState {
+    type Config = PieConfig;
+    const NAME: &'static str = "Pie";
+    const STAMPS: bool = true;
+
+    /// Nothing is dropped at first.
+    fn new(config: PieConfig) -> Self {
+        Self { config, probability: 0, sum: 0, waited: Duration::ZERO, burst: Duration::ZERO, due: None }
     }
 
-    /// The controller's state.
-    pub fn state(&self) -> &PieState {
-        &self.state
+    fn config(&self) -> &PieConfig {
+        &self.config
+    }
+
+    fn adopt(&mut self, old: &Self) {
+        *self = Self { config: self.config, ..*old };
+    }
+
+    fn reconfigure(&mut self, config: PieConfig, _recounts: bool) -> bool {
+        if self.config.update != config.update {
+            // Counted anew from the next packet on.
+            self.due = None;
+        }
+        self.config = config;
+        false
     }
 
     /// Makes the updates that are due. The queue has been as it is since the last call.
-    fn advance(&mut self, now: Instant) {
-        let update = Duration(self.state.config.update.0.max(1));
+    fn advance(&mut self, now: Instant, queue: &FifoQueue) {
+        let update = Duration(self.config.update.0.max(1));
         let mut due = self.due.unwrap_or(now + update);
-        let since = self.queue.front_meta().map(|meta| meta.queued_at);
+        let since = queue.front_meta().map(|meta| meta.queued_at);
         let mut updates = 0;
         while now >= due {
-            if updates == MOST_UPDATES || since.is_none() && self.state.is_at_rest() {
+            if updates == MOST_UPDATES || since.is_none() && self.is_at_rest() {
                 due += Duration((now.since(due).0 / update.0 + 1).saturating_mul(update.0));
                 break;
             }
-            self.state.update(since.map_or(Duration::ZERO, |since| due.since(since)));
+            self.update(since.map_or(Duration::ZERO, |since| due.since(since)));
             due += update;
             updates += 1;
         }
         self.due = Some(due);
     }
 
-    /// Changes parameters and bound in place; packets inside and the probability stay.
-    pub fn reconfigure(&mut self, config: PieConfig, queue: FifoConfig) {
-        if self.state.config.update != config.update {
-            // Counted anew from the next packet on.
-            self.due = None;
+    fn offered(&mut self, cx: &mut Cx<'_>, queue: &FifoQueue, packet: &Packet) -> RedVerdict {
+        match self.arrives(queue.bytes(), packet.meta().layout.is_ecn_capable(), cx.random()) {
+            PieVerdict::Keep => RedVerdict::Keep,
+            PieVerdict::Mark => RedVerdict::Mark,
+            PieVerdict::Drop => RedVerdict::DropEarly,
         }
-        self.state.config = config;
-        self.queue.set_limit(queue.limit, queue.rate, queue.overhead);
-    }
-}
-
-impl InLeaf for Pie {
-    fn put(&mut self, cx: &mut Cx<'_>, mut packet: Packet) {
-        self.advance(cx.now());
-        let capable = packet.meta().layout.is_ecn_capable();
-        match self.state.arrives(self.queue.bytes(), capable, cx.random()) {
-            PieVerdict::Keep => {}
-            PieVerdict::Mark => {
-                self.marked += 1;
-                mark(&mut packet);
-            }
-            PieVerdict::Drop => {
-                self.early += 1;
-                return self.counters.refuse(cx, packet, DropReason::RedEarly);
-            }
-        }
-        packet.meta_mut().queued_at = cx.now();
-        self.counters.offer(&mut self.queue, cx, packet);
     }
 
-    fn take(&mut self, cx: &mut Cx<'_>) -> Option<Packet> {
-        self.advance(cx.now());
-        self.queue.pop()
-    }
-
-    fn evict(&mut self) -> Option<Packet> {
-        self.queue.pop()
-    }
-
-    fn head_since(&self) -> Option<Instant> {
-        self.queue.front_meta().map(|meta| meta.queued_at)
-    }
-
-    fn keep(&mut self, packet: Packet) {
-        self.queue.keep(packet);
-    }
-
-    fn losses(&self) -> Losses {
-        self.counters.losses(self.early, self.marked)
-    }
-}
-
-impl Discipline for Pie {
-    fn type_name(&self) -> &'static str {
-        "Pie"
-    }
-
-    one_by_one!();
-    front_of_queue!();
-    held_in_queue!();
-
-    fn counters(&self, sink: &mut dyn CounterSink) {
-        self.counters.report(&self.queue, sink);
-        sink.counter("marked", self.marked);
-        sink.counter("early", self.early);
-        let ppm = (u128::from(self.state.probability) * 1_000_000) >> FRACTION;
+    fn report(&self, counts: &RedCounts, sink: &mut dyn CounterSink) {
+        sink.counter("marked", counts.marked);
+        sink.counter("early", counts.early);
+        let ppm = (u128::from(self.probability) * 1_000_000) >> FRACTION;
         sink.gauge("probability_ppm", ppm as u64);
     }
-
-    fn export_state(&mut self) -> Option<ElementState> {
-        let empty = Self::new(self.state.config, FifoConfig::LEAST);
-        Some(Box::new(std::mem::replace(self, empty)))
-    }
-
-    fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
-        let mut old = *state.downcast::<Self>()?;
-        self.queue.adopt(&mut old.queue);
-        self.state = PieState { config: self.state.config, ..old.state };
-        self.due = old.due;
-        self.counters = old.counters;
-        (self.marked, self.early) = (old.marked, old.early);
-        Ok(())
-    }
-
-    as_any!();
 }
 
 /// Reads PIE's parameters for a queue behind a link of `rate`.

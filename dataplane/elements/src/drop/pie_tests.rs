@@ -251,20 +251,20 @@ fn marks_end_where_drops_begin() {
 #[test]
 fn updates_missed_are_made_up_for() {
     let config = PieConfig::default();
-    let queue = FifoConfig { limit: QueueLimit::Packets(9), rate: Rate::ZERO, overhead: 0 };
-    let (mut at_once, mut one_by_one) = (Pie::new(config, queue), Pie::new(config, queue));
+    let queue = FifoQueue::new(QueueLimit::Packets(9), Rate::ZERO, 0);
+    let (mut at_once, mut one_by_one) = (PieState::new(config), PieState::new(config));
     let ms = |n: u64| Instant(n * 1_000_000);
     for pie in [&mut at_once, &mut one_by_one] {
-        pie.advance(ms(0));
-        pie.state.probability = ONE / 4;
-        pie.state.waited = Duration::from_millis(40);
+        pie.advance(ms(0), &queue);
+        pie.probability = ONE / 4;
+        pie.waited = Duration::from_millis(40);
     }
-    (1..=700).for_each(|n| one_by_one.advance(ms(15 * n)));
-    at_once.advance(ms(15 * 700));
-    assert_eq!((at_once.state, at_once.due), (one_by_one.state, one_by_one.due));
-    assert!(at_once.state.is_at_rest());
+    (1..=700).for_each(|n| one_by_one.advance(ms(15 * n), &queue));
+    at_once.advance(ms(15 * 700), &queue);
+    assert_eq!(at_once, one_by_one);
+    assert!(at_once.is_at_rest());
     // A day is no loop of millions.
-    at_once.advance(ms(86_400_001));
+    at_once.advance(ms(86_400_001), &queue);
     assert_eq!(at_once.due, Some(ms(86_400_015)));
 }
 

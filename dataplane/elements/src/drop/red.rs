@@ -39,97 +39,49 @@
 //! pseudo-code counts the arriving packet itself, this counts packets since the last drop, as its §7 analysis does:
 //! gaps are uniform on 1 … 1/p.
 
-use super::{RedConfig, RedCounts, RedState};
-use crate::plumbing::adapter::{as_any, front_of_queue, held_in_queue};
-use crate::queue::fifo::{FifoConfig, Watch, read_config, take};
-use crate::queue::{FifoQueue, QueueCounters};
-use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Reader};
-use perhop_packet::Batch;
-use perhop_units::{Bytes, Probability, QueueLimit, Rate};
+use super::{EarlyFifo, EarlyState, RedConfig, RedCounts, RedState, RedVerdict};
+use crate::queue::FifoQueue;
+use crate::queue::fifo::{FifoConfig, read_config};
+use perhop_element::{CounterSink, Cx, Reader};
+use perhop_packet::Packet;
+use perhop_units::{Bytes, Instant, Probability, QueueLimit, Rate};
 
 /// The discipline.
-#[derive(Debug)]
-pub struct Red {
-    queue: FifoQueue,
-    red: RedState,
-    counters: QueueCounters,
-    counts: RedCounts,
-}
+pub type Red = EarlyFifo<RedState>;
 
-impl Red {
-    /// An empty queue.
-    pub fn new(red: RedConfig, queue: FifoConfig) -> Self {
-        Self {
-            queue: FifoQueue::new(queue.limit, queue.rate, queue.overhead),
-            red: RedState::new(red),
-            counters: QueueCounters::default(),
-            counts: RedCounts::default(),
+impl EarlyState for RedState {
+    type Config = RedConfig;
+    const NAME: &'static str = "Red";
+
+    fn new(config: RedConfig) -> Self {
+        Self::new(config)
+    }
+
+    fn config(&self) -> &RedConfig {
+        self.config()
+    }
+
+    fn adopt(&mut self, old: &Self) {
+        self.adopt(old);
+    }
+
+    fn offered(&mut self, cx: &mut Cx<'_>, queue: &FifoQueue, packet: &Packet) -> RedVerdict {
+        let capable = packet.meta().layout.is_ecn_capable();
+        self.decide(cx.now(), queue.bytes(), queue.cost(packet), capable, cx.random())
+    }
+
+    fn left(&mut self, now: Instant, queue: &FifoQueue, _packet: &Packet, _len: Bytes) {
+        if queue.is_empty() {
+            self.became_idle(now);
         }
     }
 
-    /// The average's state.
-    pub fn state(&self) -> &RedState {
-        &self.red
+    fn report(&self, counts: &RedCounts, sink: &mut dyn CounterSink) {
+        sink.counter("marked", counts.marked);
+        sink.counter("early", counts.early);
+        sink.counter("forced", counts.forced);
+        sink.gauge("average_bytes", self.average().0);
     }
-}
-
-impl Discipline for Red {
-    fn type_name(&self) -> &'static str {
-        "Red"
-    }
-
-    fn enqueue(&mut self, cx: &mut Cx<'_>, batch: &mut Batch) -> Delta {
-        let change = Watch::start(&self.queue);
-        for packet in batch.drain() {
-            let len = Bytes(packet.len() as u64 + u64::from(self.queue.overhead()));
-            let capable = packet.meta().layout.is_ecn_capable();
-            let verdict = self.red.decide(cx.now(), self.queue.bytes(), len, capable, cx.random());
-            self.counts.note(verdict);
-            match verdict.carry_out(packet) {
-                Ok(packet) => self.counters.offer(&mut self.queue, cx, packet),
-                Err((packet, reason)) => self.counters.refuse(cx, packet, reason),
-            }
-        }
-        change.end(&self.queue)
-    }
-
-    front_of_queue!();
-
-    fn dequeue(&mut self, cx: &mut Cx<'_>, budget: Budget, out: &mut Batch) -> Delta {
-        let change = Watch::start(&self.queue);
-        take(&mut self.queue, budget, out);
-        let delta = change.end(&self.queue);
-        if delta.became_idle {
-            self.red.became_idle(cx.now());
-        }
-        delta
-    }
-
-    held_in_queue!();
-
-    fn counters(&self, sink: &mut dyn CounterSink) {
-        self.counters.report(&self.queue, sink);
-        sink.counter("marked", self.counts.marked);
-        sink.counter("early", self.counts.early);
-        sink.counter("forced", self.counts.forced);
-        sink.gauge("average_bytes", self.red.average().0);
-    }
-
-    fn export_state(&mut self) -> Option<ElementState> {
-        let empty = Self::new(*self.red.config(), FifoConfig::LEAST);
-        Some(Box::new(std::mem::replace(self, empty)))
-    }
-
-    fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
-        let mut old = *state.downcast::<Self>()?;
-        self.queue.adopt(&mut old.queue);
-        self.red.adopt(&old.red);
-        self.counters = old.counters;
-        self.counts = old.counts;
-        Ok(())
-    }
-
-    as_any!();
 }
 
 /// Reads RED's parameters for a queue behind a link of `rate`.

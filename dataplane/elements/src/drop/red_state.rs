@@ -65,13 +65,17 @@ impl RedVerdict {
 
 /// How often packets were not simply kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RedCounts {
-    pub(crate) marked: u64,
-    pub(crate) early: u64,
-    pub(crate) forced: u64,
+pub struct RedCounts {
+    /// Marked.
+    pub marked: u64,
+    /// Dropped by chance, or at the head because they had waited too long.
+    pub early: u64,
+    /// Dropped because the average was above the upper threshold.
+    pub forced: u64,
 }
 
 impl RedCounts {
+    #[inline]
     pub(crate) fn note(&mut self, verdict: RedVerdict) {
         match verdict {
             RedVerdict::Keep => {}

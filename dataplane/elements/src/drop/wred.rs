@@ -45,167 +45,96 @@
 //! buffer management scheme for DiffServ assured forwarding PHB*, ICCCN 2000 (RIO-C, RIO-D, WRED).
 
 use super::wred_state::{Averages, COLORS, WredConfig, WredState, color_of};
-use super::{InLeaf, Losses, RedConfig, RedCounts};
-use crate::plumbing::adapter::{as_any, front_of_queue, held_in_queue, one_by_one};
+use super::{EarlyFifo, EarlyState, RedConfig, RedCounts, RedState, RedVerdict};
+use crate::queue::FifoQueue;
 use crate::queue::fifo::{FifoConfig, read_config};
-use crate::queue::{FifoQueue, QueueCounters};
-use perhop_element::{CounterSink, Cx, Discipline, ElementState, Reader};
+use perhop_element::{CounterSink, Cx, Reader};
 use perhop_packet::Packet;
-use perhop_units::{Bytes, Probability, QueueLimit, Rate};
+use perhop_units::{Bytes, Color, Instant, Probability, QueueLimit, Rate};
 use std::fmt::Display;
 use std::str::FromStr;
 
-/// What happened to packets of one colour.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Fate {
-    packets: u64,
-    counts: RedCounts,
-}
-
 /// The discipline.
-#[derive(Debug)]
-pub struct Wred {
-    queue: FifoQueue,
-    state: WredState,
-    counters: QueueCounters,
-    fates: [Fate; COLORS],
-}
+pub type Wred = EarlyFifo<WredState>;
 
-impl Wred {
-    /// An empty queue.
-    pub fn new(config: WredConfig, queue: FifoConfig) -> Self {
-        Self {
-            queue: FifoQueue::new(queue.limit, queue.rate, queue.overhead),
-            state: WredState::new(config),
-            counters: QueueCounters::default(),
-            fates: [Fate::default(); COLORS],
-        }
-    }
-
-    /// The averages' state.
-    pub fn state(&self) -> &WredState {
-        &self.state
-    }
-
-    /// Changes parameters and bound in place; packets inside and the averages stay. O(1), but O(packets) where the
-    /// precedence is found elsewhere or bytes are counted otherwise than before.
-    pub fn reconfigure(&mut self, config: WredConfig, queue: FifoConfig) {
-        let before = (self.state.config().by_dscp, self.queue.overhead());
-        self.queue.set_limit(queue.limit, queue.rate, queue.overhead);
-        if before == (config.by_dscp, queue.overhead) {
-            return self.state.reconfigure(config);
-        }
-        let old = std::mem::replace(&mut self.state, WredState::new(config));
-        self.state.adopt(&old);
-        let mut waiting =
-            std::mem::replace(&mut self.queue, FifoQueue::new(queue.limit, queue.rate, queue.overhead));
-        self.take_over(&mut waiting);
-    }
-
-    /// Takes over what `old` holds, one by one: this may count another overhead, or find the colour elsewhere.
-    fn take_over(&mut self, old: &mut FifoQueue) {
-        let (overhead, by_dscp) = (u64::from(self.queue.overhead()), self.state.config().by_dscp);
-        let state = &mut self.state;
-        self.queue.adopt_each(old, |packet| {
-            state.taken(color_of(packet.meta(), by_dscp), Bytes(packet.len() as u64 + overhead));
-        });
-    }
-
-    fn cost(&self, packet: &Packet) -> Bytes {
-        Bytes(packet.len() as u64 + u64::from(self.queue.overhead()))
+impl WredState {
+    fn color_of(&self, packet: &Packet) -> Color {
+        color_of(packet.meta(), self.config.by_dscp)
     }
 }
 
-impl InLeaf for Wred {
-    fn put(&mut self, cx: &mut Cx<'_>, packet: Packet) {
-        let color = color_of(packet.meta(), self.state.config().by_dscp);
-        let len = self.cost(&packet);
+impl EarlyState for WredState {
+    type Config = WredConfig;
+    const NAME: &'static str = "Wred";
+
+    /// A queue that has always been empty.
+    fn new(config: WredConfig) -> Self {
+        let red = config.curves.map(RedState::new);
+        Self { config, red, waiting: [0; COLORS], fates: Default::default() }
+    }
+
+    fn config(&self) -> &WredConfig {
+        &self.config
+    }
+
+    /// Keeps averages and counts of `old`, but not what waits, under the own parameters.
+    fn adopt(&mut self, old: &Self) {
+        for (red, old) in self.red.iter_mut().zip(&old.red) {
+            red.adopt(old);
+        }
+        self.fates = old.fates;
+    }
+
+    fn reconfigure(&mut self, config: WredConfig, recounts: bool) -> bool {
+        let old = std::mem::replace(self, Self::new(config));
+        self.adopt(&old);
+        let recounts = recounts || old.config.by_dscp != config.by_dscp;
+        if !recounts {
+            self.waiting = old.waiting;
+        }
+        recounts
+    }
+
+    fn offered(&mut self, cx: &mut Cx<'_>, queue: &FifoQueue, packet: &Packet) -> RedVerdict {
+        let (color, len) = (self.color_of(packet), queue.cost(packet));
         let capable = packet.meta().layout.is_ecn_capable();
-        let fate = &mut self.fates[color as usize];
-        fate.packets += 1;
-        let verdict = self.state.decide(cx.now(), color, len, capable, cx.random());
-        fate.counts.note(verdict);
-        let packet = match verdict.carry_out(packet) {
-            Ok(packet) => packet,
-            Err((packet, reason)) => return self.counters.refuse(cx, packet, reason),
-        };
-        let waiting = self.queue.len();
-        self.counters.offer(&mut self.queue, cx, packet);
-        if self.queue.len() > waiting {
-            self.state.taken(color, len);
+        let verdict = self.decide(cx.now(), color, len, capable, cx.random());
+        let (packets, counts) = &mut self.fates[color as usize];
+        *packets += 1;
+        counts.note(verdict);
+        if matches!(verdict, RedVerdict::Keep | RedVerdict::Mark) && queue.has_room(packet.len()) {
+            self.taken(color, len);
         }
+        verdict
     }
 
-    fn take(&mut self, cx: &mut Cx<'_>) -> Option<Packet> {
-        let packet = self.queue.pop()?;
-        let color = color_of(packet.meta(), self.state.config().by_dscp);
-        self.state.left(cx.now(), color, self.cost(&packet));
-        Some(packet)
+    fn left(&mut self, now: Instant, _queue: &FifoQueue, packet: &Packet, len: Bytes) {
+        self.left(now, self.color_of(packet), len);
     }
 
-    fn evict(&mut self) -> Option<Packet> {
-        let packet = self.queue.pop()?;
-        let color = color_of(packet.meta(), self.state.config().by_dscp);
-        self.state.evicted(color, self.cost(&packet));
-        Some(packet)
+    fn evicted(&mut self, packet: &Packet, len: Bytes) {
+        self.evicted(self.color_of(packet), len);
     }
 
-    fn head_since(&self) -> Option<perhop_units::Instant> {
-        self.queue.front_meta().map(|meta| meta.queued_at)
+    fn kept(&mut self, packet: &Packet, len: Bytes) {
+        self.taken(self.color_of(packet), len);
     }
 
-    fn keep(&mut self, packet: Packet) {
-        let color = color_of(packet.meta(), self.state.config().by_dscp);
-        self.state.taken(color, self.cost(&packet));
-        self.queue.keep(packet);
-    }
-
-    fn losses(&self) -> Losses {
-        let sum = |of: fn(&RedCounts) -> u64| self.fates.iter().map(|f| of(&f.counts)).sum();
-        self.counters.losses(sum(|c| c.early + c.forced), sum(|c| c.marked))
-    }
-}
-
-impl Discipline for Wred {
-    fn type_name(&self) -> &'static str {
-        "Wred"
-    }
-
-    one_by_one!();
-    front_of_queue!();
-    held_in_queue!();
-
-    fn counters(&self, sink: &mut dyn CounterSink) {
-        self.counters.report(&self.queue, sink);
+    fn report(&self, _counts: &RedCounts, sink: &mut dyn CounterSink) {
         for (n, name) in NAMES.iter().enumerate() {
-            let fate = &self.fates[n];
+            let (packets, counts) = self.fates[n];
             let counters = [
-                ("packets", fate.packets),
-                ("marked", fate.counts.marked),
-                ("early", fate.counts.early),
-                ("forced", fate.counts.forced),
+                ("packets", packets),
+                ("marked", counts.marked),
+                ("early", counts.early),
+                ("forced", counts.forced),
             ];
             for (what, value) in counters {
                 sink.counter(&format!("{what}_{name}"), value);
             }
-            sink.gauge(&format!("average_bytes_{name}"), self.state.average(n).0);
+            sink.gauge(&format!("average_bytes_{name}"), self.average(n).0);
         }
     }
-
-    fn export_state(&mut self) -> Option<ElementState> {
-        let empty = Self::new(*self.state.config(), FifoConfig::LEAST);
-        Some(Box::new(std::mem::replace(self, empty)))
-    }
-
-    fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
-        let mut old = *state.downcast::<Self>()?;
-        self.state.adopt(&old.state);
-        self.take_over(&mut old.queue);
-        (self.counters, self.fates) = (old.counters, old.fates);
-        Ok(())
-    }
-
-    as_any!();
 }
 
 const NAMES: [&str; COLORS] = ["green", "yellow", "red"];

@@ -1,6 +1,6 @@
 //! The decision of random early detection at three drop precedences, as a plain structure.
 
-use super::{RedConfig, RedState, RedVerdict};
+use super::{RedConfig, RedCounts, RedState, RedVerdict};
 use perhop_packet::Meta;
 use perhop_units::{Bytes, Color, Instant};
 
@@ -52,22 +52,14 @@ pub(super) fn color_of(meta: &Meta, by_dscp: bool) -> Color {
 /// Averages and counts of the three precedences, and what waits of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WredState {
-    config: WredConfig,
-    red: [RedState; COLORS],
-    waiting: [u64; COLORS],
+    pub(super) config: WredConfig,
+    pub(super) red: [RedState; COLORS],
+    pub(super) waiting: [u64; COLORS],
+    /// Packets of each that were offered, and how often they were not simply kept.
+    pub(super) fates: [(u64, RedCounts); COLORS],
 }
 
 impl WredState {
-    /// A queue that has always been empty.
-    pub fn new(config: WredConfig) -> Self {
-        Self { config, red: config.curves.map(RedState::new), waiting: [0; COLORS] }
-    }
-
-    /// The parameters in force.
-    pub fn config(&self) -> &WredConfig {
-        &self.config
-    }
-
     /// The average that packets of the `n`-th colour are judged against, rounded down.
     pub fn average(&self, n: usize) -> Bytes {
         self.red[n].average()
@@ -76,20 +68,6 @@ impl WredState {
     /// The chance by which packets of `color` are chosen at the present averages, with 32 fraction bits, 0 … 2³².
     pub fn probability(&self, color: Color) -> u64 {
         self.red[color as usize].probability()
-    }
-
-    /// Keeps averages and counts of `old`, but not what waits, under the own parameters.
-    pub fn adopt(&mut self, old: &Self) {
-        for (red, old) in self.red.iter_mut().zip(&old.red) {
-            red.adopt(old);
-        }
-    }
-
-    /// Changes the parameters; averages, counts and what waits stay. Colours are found where they were before.
-    pub fn reconfigure(&mut self, config: WredConfig) {
-        let old = std::mem::replace(self, Self::new(config));
-        self.adopt(&old);
-        self.waiting = old.waiting;
     }
 
     /// Decides about an arriving packet of `color` and `len` bytes with overhead. `random` is 32 uniform bits; `capable`:

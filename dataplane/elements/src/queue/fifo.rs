@@ -29,8 +29,8 @@
 
 use super::FifoQueue;
 use crate::drop::Losses;
-use crate::plumbing::adapter::{as_any, front_of_queue, held_in_queue};
-use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Reader};
+use crate::plumbing::adapter::{as_any, held_in_queue};
+use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Head, Reader};
 use perhop_packet::{Batch, DropReason, Packet};
 use perhop_units::{Bytes, Duration, QueueLimit, Rate};
 
@@ -172,12 +172,20 @@ impl Discipline for Fifo {
         change.end(&self.queue)
     }
 
-    front_of_queue!();
+    fn peek(&mut self, _cx: &mut Cx<'_>) -> Option<Head> {
+        self.queue.front_len().map(|len| Head { len: len as u32 })
+    }
 
     fn dequeue(&mut self, _cx: &mut Cx<'_>, budget: Budget, out: &mut Batch) -> Delta {
         let change = Watch::start(&self.queue);
-        take(&mut self.queue, budget, out);
+        take_with(budget, out, || self.queue.pop());
         change.end(&self.queue)
+    }
+
+    fn drain(&mut self, out: &mut Batch) {
+        while let Some(packet) = self.queue.pop() {
+            out.push(packet);
+        }
     }
 
     held_in_queue!();
@@ -202,11 +210,6 @@ impl Discipline for Fifo {
 }
 
 /// Moves packets to `out` within `budget`; the packet that crosses the byte budget still goes.
-pub(crate) fn take(queue: &mut FifoQueue, budget: Budget, out: &mut Batch) {
-    take_with(budget, out, || queue.pop());
-}
-
-/// The same of packets that come otherwise.
 pub(crate) fn take_with(budget: Budget, out: &mut Batch, mut next: impl FnMut() -> Option<Packet>) {
     let mut bytes = 0;
     for _ in 0..budget.packets {

@@ -181,6 +181,12 @@ impl FifoQueue {
         self.range = old.range.take().or(self.range.take());
     }
 
+    /// Bytes of a packet as the limit counts them: its frame plus overhead.
+    #[inline]
+    pub fn cost(&self, packet: &Packet) -> Bytes {
+        Bytes(packet.len() as u64 + u64::from(self.overhead))
+    }
+
     /// Overhead per packet in bytes.
     pub fn overhead(&self) -> u32 {
         self.overhead

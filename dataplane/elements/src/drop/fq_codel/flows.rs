@@ -1,21 +1,10 @@
 //! The queues of flows and their turns: DRR with a list of new flows before that of old ones.
 
 use super::super::flow_hash::FlowHash;
-use super::super::{CoDelState, HeadVerdict};
+use super::super::{CoDelState, EarlyState, RedVerdict};
 use super::FqCoDelConfig;
 use perhop_packet::{Packet, PacketList};
 use perhop_units::{Bytes, Instant};
-
-/// What becomes of the packet at a flow's head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Settled {
-    /// It goes as it is.
-    Plain,
-    /// It goes with a mark.
-    Marked,
-    /// It is dropped.
-    Excess,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
@@ -111,7 +100,7 @@ impl Flows {
         self.overhead = overhead;
         if self.flows.first().is_some_and(|flow| *flow.codel.config() != config.codel) {
             for flow in &mut self.flows {
-                flow.codel.reconfigure(config.codel);
+                flow.codel.reconfigure(config.codel, false);
             }
         }
     }
@@ -220,22 +209,10 @@ impl Flows {
     }
 
     /// Judges the packet at a flow's head; `None` when there is none.
-    pub(super) fn judge(&mut self, flow: usize, now: Instant, ecn: bool) -> Option<Settled> {
-        let backlog = self.backlogs[flow];
+    pub(super) fn judge(&mut self, flow: usize, now: Instant) -> Option<RedVerdict> {
         let Flow { list, codel, .. } = &mut self.flows[flow];
-        let Some(meta) = list.front_meta() else {
-            codel.emptied();
-            return None;
-        };
-        let left = Bytes(backlog.saturating_sub(list.front_len().unwrap_or(0) as u64));
-        Some(match codel.judge(now, now.since(meta.queued_at), left) {
-            HeadVerdict::Send => Settled::Plain,
-            HeadVerdict::Excess if ecn && meta.layout.is_ecn_capable() => {
-                codel.marked();
-                Settled::Marked
-            }
-            HeadVerdict::Excess => Settled::Excess,
-        })
+        let left = self.backlogs[flow].saturating_sub(list.front_len().unwrap_or(0) as u64);
+        codel.decide(now, list.front_meta(), Bytes(left))
     }
 
     /// The flow with the most bytes; of several the first. O(flows).

@@ -46,11 +46,11 @@ mod flows;
 mod tests;
 
 use super::flow_hash::FlowHash;
-use super::{CoDelConfig, InLeaf, Losses, mark};
+use super::{CoDelConfig, InLeaf, Losses, RedVerdict, mark};
 use crate::plumbing::adapter::as_any;
 use crate::queue::FifoConfig;
 use crate::queue::fifo::take_with;
-use flows::{Flows, Settled};
+use flows::Flows;
 use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Head, Reader};
 use perhop_packet::{Batch, DropReason, Packet, PacketList};
 use perhop_units::{Bytes, Instant, QueueLimit, Rate};
@@ -95,7 +95,7 @@ pub struct FqCoDel {
     hash: FlowHash,
     counters: Counters,
     /// The flow that goes next and what was decided of the packet at its head.
-    chosen: Option<(usize, Settled)>,
+    chosen: Option<(usize, RedVerdict)>,
     /// Packets and frame bytes that whoever is above knows of.
     told: (u64, u64),
 }
@@ -137,13 +137,13 @@ impl FqCoDel {
     }
 
     /// The flow that goes next, after drops at heads. O(1) for each packet dropped and each flow that has no credit.
-    fn settle(&mut self, cx: &mut Cx<'_>) -> Option<(usize, Settled)> {
+    fn settle(&mut self, cx: &mut Cx<'_>) -> Option<(usize, RedVerdict)> {
         let now = cx.now();
         while self.chosen.is_none() {
             let flow = self.flows.turn()?;
-            match self.flows.judge(flow, now, self.config.codel.ecn) {
+            match self.flows.judge(flow, now) {
                 None => self.flows.emptied(flow),
-                Some(Settled::Excess) => {
+                Some(RedVerdict::DropEarly | RedVerdict::DropForced) => {
                     let Some(packet) = self.flows.pop(flow) else { break };
                     self.counters.at_head += 1;
                     self.refuse(cx, packet, DropReason::CoDel);
@@ -205,7 +205,7 @@ impl InLeaf for FqCoDel {
         self.chosen = None;
         let mut packet = self.flows.pop(flow)?;
         self.flows.charge(flow, packet.len() as u64);
-        if settled == Settled::Marked {
+        if settled == RedVerdict::Mark {
             self.counters.marked += 1;
             mark(&mut packet);
         }

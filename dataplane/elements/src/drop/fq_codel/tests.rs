@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::drop::flow_hash::hash_of;
-use crate::drop::{CoDelState, HeadVerdict};
+use crate::drop::{CoDelState, EarlyState, HeadVerdict};
 use crate::plumbing::UdpFrame;
 use crate::queue::fifo::laws::{calls, check_any_order};
 use crate::testbed::Line;
