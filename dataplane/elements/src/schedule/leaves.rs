@@ -1,46 +1,30 @@
 //! The queues of a tree's leaves as a discipline, around whatever law decides which of them goes next.
 
+use super::law::{Law, Waiting};
+use super::pump::Pump;
+use super::transmitter::{Transmitter, TransmitterConfig};
 use super::tree_names::TreeNames;
 use crate::plumbing::adapter::as_any;
 use crate::queue::{FifoConfig, FifoQueue};
-use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, ElementState, Head};
+use perhop_element::{Budget, CounterSink, Cx, Delta, Discipline, Element, ElementState, Head};
 use perhop_packet::{Batch, DropReason, Packet};
-use perhop_units::{Duration, Instant};
+use perhop_units::{Duration, Instant, Rate};
 
-/// Decides which leaf of a tree sends next. Lengths are in bytes, the line's overhead included; classes are numbered as
-/// in the tree's text.
-pub(super) trait Law: Send + 'static {
+/// A law that is a discipline of its own.
+pub(super) trait Alone: Law + Sized {
     /// Name of the discipline.
     const NAME: &'static str;
 
-    /// An idle leaf got a packet of `len` bytes.
-    fn became_active(&mut self, now: Instant, leaf: usize, len: u64);
+    /// The same law of leaves that hold nothing.
+    fn fresh(&self) -> Self;
 
-    /// The leaf that may send now, if one may.
-    fn choose(&mut self, now: Instant) -> Option<usize>;
-
-    /// The chosen leaf sent `len` bytes; the length of its next packet.
-    fn sent(&mut self, now: Instant, leaf: usize, len: u64, next: Option<u64>);
-
-    /// When a leaf may send, after [`Law::choose`] found none. O(1).
-    fn next_wakeup(&self) -> Option<Instant>;
-
-    /// Everything is empty.
-    fn clear(&mut self);
+    /// Goes on as `old`, a law of the same classes; as a rule it begins anew.
+    fn succeed(&mut self, old: Self) {
+        let _ = old;
+    }
 
     /// Tells of a class.
     fn report(&self, class: usize, name: &str, sink: &mut dyn CounterSink);
-}
-
-/// What waits in a leaf at one moment, for laws that follow waiting times. Bytes are those on the line, overhead included.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Waiting {
-    /// Of all packets.
-    pub(super) bytes: u64,
-    /// Of the next one; 0: there is none.
-    pub(super) head: u64,
-    /// How long the next one has waited.
-    pub(super) waited: Duration,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,8 +40,21 @@ struct Leaf {
     counters: Counters,
 }
 
+impl Leaf {
+    fn new(queue: &FifoConfig) -> Self {
+        let queue = FifoQueue::new(queue.limit, queue.rate, queue.overhead);
+        Self { queue, counters: Counters::default() }
+    }
+
+    fn waiting(&self, now: Instant) -> Waiting {
+        let waited = self.queue.front_meta().map_or(Duration::ZERO, |meta| now.since(meta.queued_at));
+        let head = self.queue.front_len().map_or(0, |len| len as u64 + u64::from(self.queue.overhead()));
+        Waiting { bytes: self.queue.bytes().0, head, waited }
+    }
+}
+
 /// The discipline.
-pub(super) struct Leaves<L: Law> {
+pub(super) struct Leaves<L> {
     tree: TreeNames,
     law: L,
     /// By class; interior classes have empty queues.
@@ -71,19 +68,15 @@ pub(super) struct Leaves<L: Law> {
     held_bytes: u64,
 }
 
-/// Names, queues and counters of a predecessor.
-struct State(Vec<(String, Leaf)>);
+/// Names, queues, counters and law of a predecessor.
+struct State<L>(Vec<(String, Leaf)>, L);
 
-impl<L: Law> Leaves<L> {
+impl<L: Alone> Leaves<L> {
     /// Empty queues.
-    pub(super) fn new(tree: TreeNames, law: L, queues: &[FifoConfig]) -> Self {
-        let leaf = |c: &FifoConfig| Leaf {
-            queue: FifoQueue::new(c.limit, c.rate, c.overhead),
-            counters: Counters::default(),
-        };
+    pub(super) fn of(tree: TreeNames, law: L, queues: &[FifoConfig]) -> Self {
         Self {
             law,
-            leaves: queues.iter().map(leaf).collect(),
+            leaves: queues.iter().map(Leaf::new).collect(),
             overhead: queues.first().map_or(0, |c| u64::from(c.overhead)),
             tree,
             promised: None,
@@ -91,6 +84,13 @@ impl<L: Law> Leaves<L> {
             held: 0,
             held_bytes: 0,
         }
+    }
+
+    /// Inside a pump, in front of a line of `rate`.
+    pub(super) fn behind(self, rate: Rate) -> Box<dyn Element> {
+        let overhead_bytes = self.overhead as u32;
+        let line = TransmitterConfig { rate, overhead_bytes, ..Default::default() };
+        Box::new(Pump::named(L::NAME, Box::new(self), Transmitter::new(line), None))
     }
 
     fn wire_len(&self, leaf: usize) -> Option<u64> {
@@ -115,12 +115,17 @@ impl<L: Law> Leaves<L> {
         self.promised
     }
 
-    fn offer(&mut self, cx: &mut Cx<'_>, packet: Packet) {
+    fn offer(&mut self, cx: &mut Cx<'_>, mut packet: Packet) {
         let (n, len) = (self.tree.leaf_of(&packet), packet.len() as u64);
+        self.law.arrives(cx.now(), n, len + self.overhead);
+        if self.law.follows_waits() {
+            packet.meta_mut().queued_at = cx.now();
+        }
         let leaf = &mut self.leaves[n];
         leaf.queue.lasted(cx.now());
         if let Err(packet) = leaf.queue.offer(packet) {
             leaf.counters.dropped += 1;
+            self.law.lost(n, len + self.overhead);
             cx.drop(packet, DropReason::QueueFull);
             return;
         }
@@ -128,6 +133,26 @@ impl<L: Law> Leaves<L> {
         self.held_bytes += len;
         if leaf.queue.len() == 1 {
             self.law.became_active(cx.now(), n, len + self.overhead);
+        }
+        self.shed(cx);
+    }
+
+    /// Drops whom the law would rather lose, after something came or went.
+    fn shed(&mut self, cx: &mut Cx<'_>) {
+        while self.law.shares_buffer() {
+            for (n, leaf) in self.leaves.iter().enumerate() {
+                self.law.see(n, leaf.waiting(cx.now()));
+            }
+            let bytes = self.held_bytes + self.held * self.overhead;
+            let Some((n, why)) = self.law.loses(self.held, bytes) else { break };
+            let Some(packet) = self.leaves[n].queue.pop() else { break };
+            let len = packet.len() as u64;
+            self.leaves[n].counters.dropped += 1;
+            self.promised = None;
+            self.held -= 1;
+            self.held_bytes -= len;
+            self.law.lost(n, len + self.overhead);
+            cx.drop(packet, why.reason());
         }
     }
 
@@ -142,7 +167,7 @@ impl<L: Law> Leaves<L> {
     }
 }
 
-impl<L: Law> Discipline for Leaves<L> {
+impl<L: Alone> Discipline for Leaves<L> {
     fn type_name(&self) -> &'static str {
         L::NAME
     }
@@ -175,14 +200,15 @@ impl<L: Law> Discipline for Leaves<L> {
             let leaf = &mut self.leaves[n];
             leaf.queue.lasted(now);
             let Some(packet) = leaf.queue.pop() else { break };
-            let len = packet.len() as u64;
+            let (len, came) = (packet.len() as u64, packet.meta().queued_at);
             leaf.counters.packets += 1;
             leaf.counters.bytes += len;
             out.push(packet);
             bytes += len;
             self.held -= 1;
             self.held_bytes -= len;
-            self.law.sent(now, n, len + self.overhead, self.wire_len(n));
+            self.law.sent(now, n, len + self.overhead, self.wire_len(n), came);
+            self.shed(cx);
         }
         self.delta(before)
     }
@@ -214,7 +240,9 @@ impl<L: Law> Discipline for Leaves<L> {
     }
 
     fn length_ranges(&mut self, now: Instant, each: &mut dyn FnMut(&str, [u64; 2])) {
-        for (n, leaf) in self.leaves.iter_mut().enumerate().filter(|(n, _)| self.tree.is_leaf(*n)) {
+        // What shares a buffer is looked at as a whole.
+        let alone = |n: &usize| self.tree.is_leaf(*n) && !self.law.shares_buffer();
+        for (n, leaf) in self.leaves.iter_mut().enumerate().filter(|(n, _)| alone(n)) {
             each(&self.tree.names[n], leaf.queue.length_range(now));
         }
     }
@@ -225,25 +253,25 @@ impl<L: Law> Discipline for Leaves<L> {
                 out.push(packet);
             }
         }
-        self.law.clear();
+        self.law = self.law.fresh();
         self.recount();
     }
 
     fn export_state(&mut self) -> Option<ElementState> {
-        let empty = || FifoQueue::new(perhop_units::QueueLimit::Packets(1), perhop_units::Rate::ZERO, 0);
         let take = |(name, leaf): (&String, &mut Leaf)| {
-            let queue = std::mem::replace(&mut leaf.queue, empty());
+            let queue = std::mem::replace(&mut leaf.queue, Leaf::new(&FifoConfig::LEAST).queue);
             (name.clone(), Leaf { queue, counters: leaf.counters })
         };
-        let state = self.tree.names.iter().zip(&mut self.leaves).map(take).collect();
-        self.law.clear();
+        let leaves = self.tree.names.iter().zip(&mut self.leaves).map(take).collect();
+        let fresh = self.law.fresh();
+        let law = std::mem::replace(&mut self.law, fresh);
         self.recount();
-        Some(Box::new(State(state)))
+        Some(Box::new(State(leaves, law)))
     }
 
-    /// Of a tree of the same names; the law begins anew, as if all packets had come at once.
+    /// Of a tree of the same names; unless it succeeds, the law begins anew, as if all packets had come at once.
     fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
-        let mut state = state.downcast::<State>()?;
+        let mut state = state.downcast::<State<L>>()?;
         let same =
             state.0.len() == self.leaves.len()
                 && state.0.iter().zip(&self.tree.names).enumerate().all(|(n, ((old, leaf), new))| {
@@ -256,6 +284,7 @@ impl<L: Law> Discipline for Leaves<L> {
             leaf.queue.adopt(&mut old.queue);
             leaf.counters = old.counters;
         }
+        self.law.succeed(state.1);
         self.recount();
         self.untold = true;
         Ok(())

@@ -5,6 +5,7 @@
 //! priority as an implementation of expedited forwarding, with a rate limit, which is the ceiling. Turns inside a level are
 //! deficit round robin (Shreedhar and Varghese, SIGCOMM 1995).
 
+use super::law::Law;
 use perhop_units::{Bytes, Instant, Rate, Tokens};
 use std::collections::VecDeque;
 
@@ -67,33 +68,11 @@ impl Levels {
         Self { leaves, turns: sizes.map(VecDeque::with_capacity), wakeup: None }
     }
 
-    /// Goes on with what leaf `of` of a predecessor has used of its ceiling.
-    pub(super) fn adopt(&mut self, leaf: usize, old: &Self, of: usize) {
-        let (at, old) = (&mut self.leaves[leaf], &old.leaves[of]);
-        if let (Some((_, burst)), Some(_)) = (at.told.ceiling, old.told.ceiling) {
-            (at.tokens, at.filled) = (old.tokens.min(Tokens::from_bytes(burst)), old.filled);
-        }
-    }
-
     /// A leaf without packets got some.
     pub(super) fn became_active(&mut self, leaf: usize) {
         let at = &mut self.leaves[leaf];
         at.deficit = i64::from(at.told.quantum);
         self.turns[usize::from(at.told.level)].push_back(leaf);
-    }
-
-    /// The leaf that may send now.
-    pub(super) fn choose(&mut self, now: Instant) -> Option<usize> {
-        self.wakeup = None;
-        for turns in &self.turns {
-            for leaf in turns {
-                match self.leaves[*leaf].ready(now) {
-                    Ok(()) => return Some(*leaf),
-                    Err(at) => self.wakeup = Some(self.wakeup.map_or(at, |first| first.min(at))),
-                }
-            }
-        }
-        None
     }
 
     /// The leaf that was chosen sent `len` bytes, and has packets still or not.
@@ -118,9 +97,38 @@ impl Levels {
             turns.push_back(leaf);
         }
     }
+}
 
-    /// When a leaf at its ceiling may send, after none was found that may.
-    pub(super) fn next_wakeup(&self) -> Option<Instant> {
+impl Law for Levels {
+    fn adopt(&mut self, _now: Instant, leaf: usize, old: &Self, of: usize) {
+        let (at, old) = (&mut self.leaves[leaf], &old.leaves[of]);
+        if let (Some((_, burst)), Some(_)) = (at.told.ceiling, old.told.ceiling) {
+            (at.tokens, at.filled) = (old.tokens.min(Tokens::from_bytes(burst)), old.filled);
+        }
+    }
+
+    fn became_active(&mut self, _now: Instant, leaf: usize, _len: u64) {
+        self.became_active(leaf);
+    }
+
+    fn choose(&mut self, now: Instant) -> Option<usize> {
+        self.wakeup = None;
+        for turns in &self.turns {
+            for leaf in turns {
+                match self.leaves[*leaf].ready(now) {
+                    Ok(()) => return Some(*leaf),
+                    Err(at) => self.wakeup = Some(self.wakeup.map_or(at, |first| first.min(at))),
+                }
+            }
+        }
+        None
+    }
+
+    fn sent(&mut self, _now: Instant, leaf: usize, len: u64, next: Option<u64>, _came: Instant) {
+        self.sent(leaf, len, next.is_some());
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
         self.wakeup
     }
 }

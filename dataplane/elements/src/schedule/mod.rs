@@ -10,6 +10,7 @@ pub mod hfsc;
 pub mod hpd;
 pub mod htb;
 pub mod jobs;
+mod law;
 mod leaves;
 pub mod levels;
 mod lists;

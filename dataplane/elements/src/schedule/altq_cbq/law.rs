@@ -1,5 +1,6 @@
 //! The link sharing of CBQ over queues that are somebody else's.
 
+use super::super::law::Law;
 use super::config::{CbqConfig, ClassConfig, PRIORITIES, RedSettings};
 use super::link_share::{Choice, LinkShare};
 use crate::classify::DscpTable;
@@ -71,41 +72,42 @@ impl CbqLaw {
         });
         Self { share, chosen: None }
     }
+}
 
-    /// Goes on with what class `of` of a predecessor has used, in a class without packets.
-    pub(in super::super) fn adopt(&mut self, class: usize, old: &Self, of: usize) {
+impl Law for CbqLaw {
+    fn adopt(&mut self, _now: Instant, class: usize, old: &Self, of: usize) {
         let (at, old) = (&mut self.share.classes[class + 1], &old.share.classes[of + 1]);
         at.estimator.adopt(&old.estimator);
         at.asleep = old.asleep;
     }
 
-    /// A packet comes to a leaf; whether it will find room does not matter.
-    pub(in super::super) fn arrives(&mut self, now: Instant, leaf: usize) {
+    fn arrives(&mut self, now: Instant, leaf: usize, _len: u64) {
         self.share.expire(now);
         self.share.arrives(now, leaf + 1);
     }
 
-    /// A leaf has packets, or has none any more.
-    pub(in super::super) fn has_packets(&mut self, leaf: usize, some: bool) {
-        self.share.classes[leaf + 1].elsewhere = some;
+    fn became_active(&mut self, _now: Instant, leaf: usize, _len: u64) {
+        self.share.classes[leaf + 1].elsewhere = true;
     }
 
-    /// The leaf that may send now.
-    pub(in super::super) fn choose(&mut self, now: Instant) -> Option<usize> {
+    fn choose(&mut self, now: Instant) -> Option<usize> {
         self.share.expire(now);
         self.chosen = self.share.choose(now);
         self.chosen.map(|choice| choice.class - 1)
     }
 
-    /// The leaf that was chosen sent `len` bytes, and has packets still if [`CbqLaw::has_packets`] was told so.
-    pub(in super::super) fn sent(&mut self, now: Instant, len: u64) {
+    fn sent(&mut self, now: Instant, leaf: usize, len: u64, next: Option<u64>, _came: Instant) {
+        self.share.classes[leaf + 1].elsewhere = next.is_some();
         if let Some(choice) = self.chosen.take() {
             self.share.sent(now, choice, Bytes(len));
         }
     }
 
-    /// When a suspension ends that keeps packets, after nobody was found who may send.
-    pub(in super::super) fn next_wakeup(&self) -> Option<Instant> {
+    fn withdrawn(&mut self, _now: Instant, leaf: usize) {
+        self.share.classes[leaf + 1].elsewhere = false;
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
         self.share.next_wakeup()
     }
 }

@@ -4,7 +4,7 @@ use super::early::{EarlyQueue, red_config};
 use super::params::{EarlyDrop, LeafKind, LeafParams};
 use crate::drop::{RedConfig, RedState, RedVerdict};
 use crate::queue::{FifoQueue, LengthRange};
-use crate::schedule::leaves::Waiting;
+use crate::schedule::law::Waiting;
 use perhop_packet::{DropReason, Packet, prefetch_whole};
 use perhop_units::{Bytes, Duration, Instant, QueueLimit, Rate};
 

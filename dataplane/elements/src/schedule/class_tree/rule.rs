@@ -10,12 +10,12 @@ use crate::schedule::altq_cbq::{CbqClass, CbqLaw, CbqLine};
 use crate::schedule::hfsc::{Curves, HfscLaw};
 use crate::schedule::hpd::{HpdGoal, HpdLaw};
 use crate::schedule::htb::{HtbClass, HtbLaw};
-use crate::schedule::jobs::{Buffer, JobsClass, JobsLaw, Loss};
-use crate::schedule::leaves::{Law, Waiting};
+use crate::schedule::jobs::{JobsClass, JobsLaw};
+use crate::schedule::law::{Law, Loss, Waiting};
 use crate::schedule::levels::{LevelClass, Levels};
 use crate::schedule::wf2q::Wf2qTags;
 use perhop_element::Cx;
-use perhop_packet::{DropReason, Packet};
+use perhop_packet::Packet;
 use perhop_units::{Duration, Instant, QueueLimit, Rate};
 
 /// Most classes of a tree under another law, those that drain included.
@@ -60,7 +60,22 @@ enum Laws {
     Priority(Levels),
     Cbq(CbqLaw),
     Hpd(HpdLaw),
-    Jobs(JobsLaw, Buffer),
+    Jobs(JobsLaw),
+}
+
+/// The same of each of them.
+macro_rules! each {
+    ($laws:expr, $method:ident($($told:expr),*)) => {
+        match $laws {
+            Laws::Hfsc(law) => Law::$method(law, $($told),*),
+            Laws::Htb(law) => Law::$method(law, $($told),*),
+            Laws::Wf2q(law) => Law::$method(law, $($told),*),
+            Laws::Priority(law) => Law::$method(law, $($told),*),
+            Laws::Cbq(law) => Law::$method(law, $($told),*),
+            Laws::Hpd(law) => Law::$method(law, $($told),*),
+            Laws::Jobs(law) => Law::$method(law, $($told),*),
+        }
+    };
 }
 
 /// Position of no class.
@@ -83,38 +98,23 @@ pub struct Rule {
 impl Rule {
     /// The law of a specification; at most [`MAX_RULED`] classes, the rest is ignored.
     pub fn new(spec: &RuleSpec) -> Self {
-        fn split<T: Clone>(classes: &[(NodeIndex, T)]) -> (Vec<Ix>, Vec<T>) {
+        fn of<T: Clone>(classes: &[(NodeIndex, T)], law: impl FnOnce(Vec<T>) -> Laws) -> (Vec<Ix>, Laws) {
             let known = classes.iter().take(MAX_RULED);
-            known.filter_map(|(n, told)| position(*n).map(|ix| (ix, told.clone()))).unzip()
+            let (places, told) =
+                known.filter_map(|(n, told)| position(*n).map(|ix| (ix, told.clone()))).unzip();
+            (places, law(told))
         }
         let (places, law) = match spec {
-            RuleSpec::Hfsc(classes, slack) => {
-                let (places, told) = split(classes);
-                (places, Laws::Hfsc(HfscLaw::new(&told, *slack)))
-            }
-            RuleSpec::Htb(classes) => {
-                let (places, told) = split(classes);
-                (places, Laws::Htb(HtbLaw::new(&told)))
-            }
-            RuleSpec::Wf2q(classes, frame) => {
-                let (places, told) = split(classes);
-                (places, Laws::Wf2q(Wf2qTags::new(&told, *frame)))
-            }
-            RuleSpec::Priority(classes) => {
-                let (places, told) = split(classes);
-                (places, Laws::Priority(Levels::new(&told)))
-            }
-            RuleSpec::Cbq(classes, line) => {
-                let (places, told) = split(classes);
-                (places, Laws::Cbq(CbqLaw::new(line, &told)))
-            }
+            RuleSpec::Hfsc(classes, slack) => of(classes, |told| Laws::Hfsc(HfscLaw::new(&told, *slack))),
+            RuleSpec::Htb(classes) => of(classes, |told| Laws::Htb(HtbLaw::new(&told))),
+            RuleSpec::Wf2q(classes, frame) => of(classes, |told| Laws::Wf2q(Wf2qTags::new(&told, *frame))),
+            RuleSpec::Priority(classes) => of(classes, |told| Laws::Priority(Levels::new(&told))),
+            RuleSpec::Cbq(classes, line) => of(classes, |told| Laws::Cbq(CbqLaw::new(line, &told))),
             RuleSpec::Hpd(classes, line) => {
-                let (places, told) = split(classes);
-                (places, Laws::Hpd(HpdLaw::new(line.rate, line.frame, told)))
+                of(classes, |told| Laws::Hpd(HpdLaw::new(line.rate, line.frame, told)))
             }
             RuleSpec::Jobs(classes, line, limit) => {
-                let (places, told) = split(classes);
-                (places, Laws::Jobs(JobsLaw::new(line.rate, told), Buffer::new(*limit, line.rate)))
+                of(classes, |told| Laws::Jobs(JobsLaw::new(line.rate, *limit, told)))
             }
         };
         let mut numbers = vec![NONE; places.iter().max().map_or(0, |most| *most as usize + 1)];
@@ -134,10 +134,11 @@ impl Rule {
             match (&mut self.law, &old.law) {
                 (Laws::Hfsc(law), Laws::Hfsc(old)) => law.adopt(now, number, old, of),
                 (Laws::Htb(law), Laws::Htb(old)) => law.adopt(now, number, old, of),
-                (Laws::Priority(law), Laws::Priority(old)) => law.adopt(number, old, of),
-                (Laws::Cbq(law), Laws::Cbq(old)) => law.adopt(number, old, of),
-                (Laws::Hpd(law), Laws::Hpd(old)) => law.adopt(number, old, of),
-                (Laws::Jobs(law, _), Laws::Jobs(old, _)) => law.adopt(number, old, of),
+                (Laws::Wf2q(law), Laws::Wf2q(old)) => law.adopt(now, number, old, of),
+                (Laws::Priority(law), Laws::Priority(old)) => law.adopt(now, number, old, of),
+                (Laws::Cbq(law), Laws::Cbq(old)) => law.adopt(now, number, old, of),
+                (Laws::Hpd(law), Laws::Hpd(old)) => law.adopt(now, number, old, of),
+                (Laws::Jobs(law), Laws::Jobs(old)) => law.adopt(now, number, old, of),
                 _ => {}
             }
         }
@@ -145,29 +146,32 @@ impl Rule {
 
     /// Whether it goes by how long packets have waited.
     fn follows_waits(&self) -> bool {
-        matches!(self.law, Laws::Hpd(_) | Laws::Jobs(..))
+        each!(&self.law, follows_waits())
+    }
+
+    /// Whether it decides who loses, see [`Law::shares_buffer`].
+    fn shares_buffer(&self) -> bool {
+        each!(&self.law, shares_buffer())
     }
 
     /// A packet of `len` bytes on the line comes to a leaf, before it is known whether it finds room.
     fn arrives(&mut self, now: Instant, ix: Ix, len: u64) {
-        let Some(number) = self.number(ix) else { return };
-        match &mut self.law {
-            Laws::Cbq(law) => law.arrives(now, number),
-            Laws::Jobs(law, _) => {
-                law.earn(now);
-                law.came(number, len);
-            }
-            _ => {}
+        if let Some(number) = self.number(ix) {
+            each!(&mut self.law, arrives(now, number, len));
         }
     }
 
-    /// A leaf lost a packet by its own queue.
+    /// A leaf lost a packet.
     fn lost(&mut self, ix: Ix, len: u64) {
-        if let Some(number) = self.number(ix)
-            && let Laws::Jobs(law, _) = &mut self.law
-        {
-            law.lost(number, len);
+        if let Some(number) = self.number(ix) {
+            each!(&mut self.law, lost(number, len));
         }
+    }
+
+    /// Whom it would rather lose, see [`Law::loses`].
+    fn loses(&mut self, packets: u64, bytes: u64) -> Option<(Ix, Loss)> {
+        let (number, why) = each!(&mut self.law, loses(packets, bytes))?;
+        Some((self.places[number], why))
     }
 
     /// Looks at what waits in all leaves, as a law that follows waits needs before it is asked anything.
@@ -175,11 +179,7 @@ impl Rule {
         for (number, ix) in self.places.iter().enumerate() {
             let waiting = waiting(*ix);
             self.active[number] = waiting.head > 0;
-            match &mut self.law {
-                Laws::Hpd(law) => law.see(number, waiting),
-                Laws::Jobs(law, _) => law.see(number, waiting),
-                _ => {}
-            }
+            each!(&mut self.law, see(number, waiting));
         }
     }
 
@@ -194,63 +194,32 @@ impl Rule {
             debug_assert!(false, "every leaf is known to the law");
             return;
         };
-        if std::mem::replace(&mut self.active[number], true) {
-            return;
-        }
-        match &mut self.law {
-            Laws::Hfsc(law) => law.became_active(now, number, len),
-            Laws::Htb(law) => law.became_active(now, number, len),
-            Laws::Wf2q(tags) => tags.became_active(number, len),
-            Laws::Priority(levels) => levels.became_active(number),
-            Laws::Cbq(law) => law.has_packets(number, true),
-            Laws::Hpd(_) | Laws::Jobs(..) => {}
+        if !std::mem::replace(&mut self.active[number], true) {
+            each!(&mut self.law, became_active(now, number, len));
         }
     }
 
     fn choose(&mut self, now: Instant) -> Option<(usize, Ix)> {
-        let number = match &mut self.law {
-            Laws::Hfsc(law) => law.choose(now),
-            Laws::Htb(law) => law.choose(now),
-            Laws::Wf2q(tags) => tags.choose(),
-            Laws::Priority(levels) => levels.choose(now),
-            Laws::Cbq(law) => law.choose(now),
-            Laws::Hpd(law) => law.choose(),
-            Laws::Jobs(law, _) => law.choose(now),
-        }?;
+        let number = each!(&mut self.law, choose(now))?;
         Some((number, self.places[number]))
     }
 
-    /// The leaf that was chosen sent `len` bytes on the line that had come at `came`, or nothing; the length of its next
-    /// packet.
+    /// The leaf that was chosen sent `len` bytes on the line that had come at `came`; the length of its next packet.
     fn sent(&mut self, now: Instant, number: usize, len: u64, next: Option<u64>, came: Instant) {
         self.active[number] = next.is_some();
-        match &mut self.law {
-            Laws::Hfsc(law) => law.sent(now, number, len, next),
-            Laws::Htb(law) => law.sent(now, number, len, next),
-            Laws::Wf2q(tags) if len == 0 && next.is_none() => tags.withdrawn(number),
-            Laws::Wf2q(tags) => tags.sent(number, len, next),
-            Laws::Priority(levels) => levels.sent(number, len, next.is_some()),
-            Laws::Cbq(law) => {
-                law.has_packets(number, next.is_some());
-                if len > 0 {
-                    law.sent(now, len);
-                }
-            }
-            Laws::Hpd(law) if len > 0 => law.sent(number, now.since(came.max(self.since))),
-            Laws::Jobs(law, _) => law.sent(number, len),
-            Laws::Hpd(_) => {}
-        }
+        let came = came.max(self.since);
+        each!(&mut self.law, sent(now, number, len, next, came));
+    }
+
+    /// The leaf that was chosen has nothing to send after all.
+    fn withdrawn(&mut self, now: Instant, number: usize) {
+        self.active[number] = false;
+        each!(&mut self.law, withdrawn(now, number));
     }
 
     /// When a leaf may send, after none was found that may.
     fn next_wakeup(&self) -> Option<Instant> {
-        match &self.law {
-            Laws::Hfsc(law) => law.next_wakeup(),
-            Laws::Htb(law) => law.next_wakeup(),
-            Laws::Priority(levels) => levels.next_wakeup(),
-            Laws::Cbq(law) => law.next_wakeup(),
-            Laws::Wf2q(_) | Laws::Hpd(_) | Laws::Jobs(..) => None,
-        }
+        each!(&self.law, next_wakeup())
     }
 }
 
@@ -313,7 +282,7 @@ impl ClassTree {
                 return Some((ix, EXCESS));
             }
             // What it held is gone otherwise than by being sent: at the end of a drain.
-            rule.sent(now, number, 0, None, now);
+            rule.withdrawn(now, number);
         }
     }
 
@@ -358,23 +327,13 @@ impl ClassTree {
 
     /// Drops whom the law would rather lose, after something came or went.
     pub(super) fn shed(&mut self, cx: &mut Cx<'_>) {
-        if !self.rule.as_ref().is_some_and(|rule| matches!(rule.law, Laws::Jobs(..))) {
-            return;
-        }
-        loop {
+        while self.rule.as_deref().is_some_and(Rule::shares_buffer) {
             self.look(cx.now());
             let wire = self.held_bytes + self.held * u64::from(self.link.overhead_bytes);
-            let Some(Rule { law: Laws::Jobs(law, buffer), places, .. }) = self.rule.as_deref_mut() else {
-                return;
-            };
-            let Some((number, why)) = law.loses(buffer.is_exceeded_by(self.held, wire)) else { break };
-            let ix = places[number];
-            if !self.lose_head(cx, ix, why) {
+            let loser = self.rule.as_mut().and_then(|rule| rule.loses(self.held, wire));
+            if !loser.is_some_and(|(ix, why)| self.lose_head(cx, ix, why)) {
                 break;
             }
-        }
-        if let Some(Rule { law: Laws::Jobs(law, _), .. }) = self.rule.as_deref_mut() {
-            law.adjust();
         }
     }
 
@@ -391,18 +350,12 @@ impl ClassTree {
         self.held_bytes -= len;
         let cold = self.nodes.cold_mut(ix);
         cold.dropped_bytes += bytes;
-        let reason = match why {
-            Loss::Full => {
-                cold.dropped_full += 1;
-                DropReason::QueueFull
-            }
-            Loss::Late => {
-                cold.dropped_early += 1;
-                DropReason::CoDel
-            }
-        };
+        match why {
+            Loss::Full => cold.dropped_full += 1,
+            Loss::Late => cold.dropped_early += 1,
+        }
         self.tell_loss(ix, bytes);
-        cx.drop(packet, reason);
+        cx.drop(packet, why.reason());
         // The next one of a queue that drops early is undecided yet.
         if let Some(LeafQueue::Early(queue)) = self.nodes.at_mut(ix).queue_mut() {
             let change = queue.decide(cx);

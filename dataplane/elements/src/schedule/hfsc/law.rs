@@ -1,7 +1,8 @@
 //! Who goes next by the hierarchical fair service curve, as a plain structure.
 
 use super::super::heap::Heap;
-use super::super::leaves::Law;
+use super::super::law::Law;
+use super::super::leaves::Alone;
 use super::curve::{Curve, Placed, service_of};
 use perhop_element::CounterSink;
 use perhop_units::{Duration, Instant};
@@ -123,28 +124,6 @@ impl HfscLaw {
             by_guarantee: false,
             slack,
         }
-    }
-
-    /// Goes on with the service of class `of` of a predecessor in a class that has nothing to send yet: by curves that are
-    /// the same, where they were; by others from now.
-    pub(in super::super) fn adopt(&mut self, now: Instant, class: usize, old: &Self, of: usize) {
-        let (at, old) = (&mut self.classes[class], &old.classes[of]);
-        (at.guaranteed, at.total) = (old.guaranteed, old.total);
-        (at.by_guarantee, at.by_share) = (old.by_guarantee, old.by_share);
-        let begin = |curve: Option<Curve>, y| Placed::new(curve.unwrap_or_default(), now.0, y);
-        if at.curves.real_time == old.curves.real_time {
-            (at.deadline, at.eligible) = (old.deadline, old.eligible);
-        } else {
-            at.deadline = begin(at.curves.real_time, at.guaranteed);
-            at.eligible = at.deadline;
-        }
-        at.limit = match at.curves.upper_limit == old.curves.upper_limit {
-            true => old.limit,
-            false => begin(at.curves.upper_limit, at.total),
-        };
-        // Virtual time begins at 0 here, and so does the share.
-        let share = at.curves.link_share.map(coarse).unwrap_or_default();
-        at.shared = Placed::new(share, 0, at.total >> COARSE);
     }
 
     /// Index of a class's parent among `children`.
@@ -270,7 +249,26 @@ impl HfscLaw {
 }
 
 impl Law for HfscLaw {
-    const NAME: &'static str = "Hfsc";
+    /// By curves that are the same, where they were; by others from now.
+    fn adopt(&mut self, now: Instant, class: usize, old: &Self, of: usize) {
+        let (at, old) = (&mut self.classes[class], &old.classes[of]);
+        (at.guaranteed, at.total) = (old.guaranteed, old.total);
+        (at.by_guarantee, at.by_share) = (old.by_guarantee, old.by_share);
+        let begin = |curve: Option<Curve>, y| Placed::new(curve.unwrap_or_default(), now.0, y);
+        if at.curves.real_time == old.curves.real_time {
+            (at.deadline, at.eligible) = (old.deadline, old.eligible);
+        } else {
+            at.deadline = begin(at.curves.real_time, at.guaranteed);
+            at.eligible = at.deadline;
+        }
+        at.limit = match at.curves.upper_limit == old.curves.upper_limit {
+            true => old.limit,
+            false => begin(at.curves.upper_limit, at.total),
+        };
+        // Virtual time begins at 0 here, and so does the share.
+        let share = at.curves.link_share.map(coarse).unwrap_or_default();
+        at.shared = Placed::new(share, 0, at.total >> COARSE);
+    }
 
     fn became_active(&mut self, now: Instant, leaf: usize, len: u64) {
         self.begin_guarantee(now, leaf, len);
@@ -304,7 +302,7 @@ impl Law for HfscLaw {
         }
     }
 
-    fn sent(&mut self, now: Instant, leaf: usize, len: u64, next: Option<u64>) {
+    fn sent(&mut self, now: Instant, leaf: usize, len: u64, next: Option<u64>, _came: Instant) {
         let service = service_of(len);
         let by_guarantee = std::mem::take(&mut self.by_guarantee);
         let at = &mut self.classes[leaf];
@@ -341,10 +339,14 @@ impl Law for HfscLaw {
         let share = self.children[self.classes.len()].late.first().map(|(at, _)| at);
         guarantee.into_iter().chain(share).min().map(Instant)
     }
+}
 
-    fn clear(&mut self) {
+impl Alone for HfscLaw {
+    const NAME: &'static str = "Hfsc";
+
+    fn fresh(&self) -> Self {
         let curves: Vec<Curves> = self.classes.iter().map(|c| c.curves.clone()).collect();
-        *self = Self::new(&curves, self.slack);
+        Self::new(&curves, self.slack)
     }
 
     fn report(&self, class: usize, name: &str, sink: &mut dyn CounterSink) {

@@ -60,8 +60,6 @@ pub(super) use law::HfscLaw;
 
 use super::leaves::Leaves;
 use super::lists::Lists;
-use super::pump::Pump;
-use super::transmitter::{Transmitter, TransmitterConfig};
 use super::tree_names::TreeNames;
 use crate::queue::FifoConfig;
 #[cfg(test)]
@@ -223,8 +221,7 @@ fn build(args: &Args, cx: &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgError
     // Nothing is built of what is wrong.
     r.finish(())?;
     let law = HfscLaw::new(&curves, rate.time_for(Bytes(frame + u64::from(overhead))));
-    let line = TransmitterConfig { rate, overhead_bytes: overhead, ..Default::default() };
-    Ok(Box::new(Pump::named("Hfsc", Box::new(Leaves::new(tree, law, &queues)), Transmitter::new(line), None)))
+    Ok(Leaves::of(tree, law, &queues).behind(rate))
 }
 
 pub(super) const TYPE: ElementType = ElementType {

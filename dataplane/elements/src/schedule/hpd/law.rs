@@ -1,7 +1,7 @@
 //! Who goes next by waiting times, as plain structures.
 
-use super::super::leaves::Waiting;
-use perhop_units::{Duration, Probability, Rate, Tokens};
+use super::super::law::{Law, Waiting};
+use perhop_units::{Duration, Instant, Probability, Rate, Tokens};
 
 /// One, as a weight with 32 fraction bits.
 const ONE: u64 = 1 << 32;
@@ -92,30 +92,6 @@ impl HpdLaw {
         }
     }
 
-    /// Goes on with the average of class `of` of a predecessor.
-    pub(in super::super) fn adopt(&mut self, class: usize, old: &Self, of: usize) {
-        self.averages[class] = old.averages[of];
-    }
-
-    /// Says what waits in a class now.
-    pub(in super::super) fn see(&mut self, class: usize, waiting: Waiting) {
-        self.waiting[class] = waiting;
-    }
-
-    /// The class that goes next. O(classes).
-    pub(in super::super) fn choose(&self) -> Option<usize> {
-        self.most_urgent().or_else(|| {
-            let waiting = self.waiting.iter().enumerate().filter(|(_, w)| w.head > 0);
-            let waiting = waiting.map(|(n, w)| (n, self.averages[n].mean(), w.waited, self.goals[n].delay));
-            most_delayed(LONG_TERM, waiting)
-        })
-    }
-
-    /// A class sent a packet that had waited so long.
-    pub(in super::super) fn sent(&mut self, class: usize, waited: Duration) {
-        self.averages[class].add(waited, MEMORY);
-    }
-
     /// The class with the earliest deadline, if one more frame of another class could be one too many.
     fn most_urgent(&self) -> Option<usize> {
         let bounded = || {
@@ -128,4 +104,33 @@ impl HpdLaw {
         let sent = i128::from(self.line.0) * left;
         (sent < i128::from(ahead) * i128::from(Tokens::PER_BYTE)).then_some(class)
     }
+}
+
+impl Law for HpdLaw {
+    fn follows_waits(&self) -> bool {
+        true
+    }
+
+    fn adopt(&mut self, _now: Instant, class: usize, old: &Self, of: usize) {
+        self.averages[class] = old.averages[of];
+    }
+
+    fn see(&mut self, leaf: usize, waiting: Waiting) {
+        self.waiting[leaf] = waiting;
+    }
+
+    /// O(classes).
+    fn choose(&mut self, _now: Instant) -> Option<usize> {
+        self.most_urgent().or_else(|| {
+            let waiting = self.waiting.iter().enumerate().filter(|(_, w)| w.head > 0);
+            let waiting = waiting.map(|(n, w)| (n, self.averages[n].mean(), w.waited, self.goals[n].delay));
+            most_delayed(LONG_TERM, waiting)
+        })
+    }
+
+    fn sent(&mut self, now: Instant, leaf: usize, _len: u64, _next: Option<u64>, came: Instant) {
+        self.averages[leaf].add(now.since(came), MEMORY);
+    }
+
+    fn withdrawn(&mut self, _now: Instant, _leaf: usize) {}
 }

@@ -1,7 +1,8 @@
 //! Who goes next by hierarchical token buckets, as a plain structure.
 
 use super::super::heap::Heap;
-use super::super::leaves::Law;
+use super::super::law::Law;
+use super::super::leaves::Alone;
 use perhop_element::CounterSink;
 use perhop_units::{Bytes, Instant, Rate, Tokens};
 
@@ -140,17 +141,6 @@ impl HtbLaw {
             waits: Heap::new(line),
             chosen: (0, 0),
         }
-    }
-
-    /// Goes on with the tokens of class `of` of a predecessor in a class that has nothing to send yet.
-    pub(in super::super) fn adopt(&mut self, now: Instant, class: usize, old: &Self, of: usize) {
-        let (at, old) = (&mut self.classes[class], &old.classes[of]);
-        at.tokens = old.tokens.min(Tokens::from_bytes(at.config.burst));
-        at.ceil_tokens = old.ceil_tokens.min(Tokens::from_bytes(at.config.cburst));
-        at.filled = old.filled;
-        (at.lends, at.borrows) = (old.lends, old.borrows);
-        self.fill(now, class);
-        self.change_mode(now, class);
     }
 
     /// The parent of a class; the line has none.
@@ -318,7 +308,15 @@ fn each(mut bits: u8) -> impl Iterator<Item = usize> {
 }
 
 impl Law for HtbLaw {
-    const NAME: &'static str = "Htb";
+    fn adopt(&mut self, now: Instant, class: usize, old: &Self, of: usize) {
+        let (at, old) = (&mut self.classes[class], &old.classes[of]);
+        at.tokens = old.tokens.min(Tokens::from_bytes(at.config.burst));
+        at.ceil_tokens = old.ceil_tokens.min(Tokens::from_bytes(at.config.cburst));
+        at.filled = old.filled;
+        (at.lends, at.borrows) = (old.lends, old.borrows);
+        self.fill(now, class);
+        self.change_mode(now, class);
+    }
 
     fn became_active(&mut self, _now: Instant, leaf: usize, _len: u64) {
         self.classes[leaf].active = 1 << self.classes[leaf].config.priority;
@@ -341,7 +339,7 @@ impl Law for HtbLaw {
         None
     }
 
-    fn sent(&mut self, now: Instant, leaf: usize, len: u64, next: Option<u64>) {
+    fn sent(&mut self, now: Instant, leaf: usize, len: u64, next: Option<u64>, _came: Instant) {
         let (level, priority) = self.chosen;
         let at = &mut self.classes[leaf];
         at.left[level] -= len as i64;
@@ -360,11 +358,15 @@ impl Law for HtbLaw {
     fn next_wakeup(&self) -> Option<Instant> {
         self.waits.first().map(|(at, _)| Instant(at))
     }
+}
 
-    fn clear(&mut self) {
+impl Alone for HtbLaw {
+    const NAME: &'static str = "Htb";
+
+    fn fresh(&self) -> Self {
         let line = self.classes.len() - 1;
         let configs: Vec<HtbClass> = self.classes[..line].iter().map(|c| c.config).collect();
-        *self = Self::new(&configs);
+        Self::new(&configs)
     }
 
     fn report(&self, class: usize, name: &str, sink: &mut dyn CounterSink) {

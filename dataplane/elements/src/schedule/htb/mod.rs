@@ -64,8 +64,6 @@ pub use law::{HtbClass, PRIORITIES};
 use super::hfsc::read_limits;
 use super::leaves::Leaves;
 use super::lists::Lists;
-use super::pump::Pump;
-use super::transmitter::{Transmitter, TransmitterConfig};
 use super::tree_names::TreeNames;
 use crate::meter::MAX_BURST;
 use crate::queue::FifoConfig;
@@ -154,8 +152,7 @@ fn build(args: &Args, cx: &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgError
     // Nothing is built of what is wrong.
     r.finish(())?;
     let law = HtbLaw::new(&classes);
-    let line = TransmitterConfig { rate, overhead_bytes: overhead, ..Default::default() };
-    Ok(Box::new(Pump::named("Htb", Box::new(Leaves::new(tree, law, &queues)), Transmitter::new(line), None)))
+    Ok(Leaves::of(tree, law, &queues).behind(rate))
 }
 
 pub(super) const TYPE: ElementType = ElementType {

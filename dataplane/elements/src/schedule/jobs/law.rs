@@ -1,6 +1,8 @@
 //! Rates of classes by feedback from delays, and whom to drop by feedback from losses, as plain structures.
 
-use super::super::leaves::Waiting;
+use super::super::law::{Law, Loss, Waiting};
+use super::super::leaves::Alone;
+use perhop_element::CounterSink;
 use perhop_units::{Bytes, Duration, Instant, Probability, QueueLimit, Rate, Tokens};
 
 /// What one class is promised.
@@ -18,18 +20,9 @@ pub struct JobsClass {
     pub rate: Rate,
 }
 
-/// Why a packet has to go unsent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Loss {
-    /// All classes together hold too much.
-    Full,
-    /// Not all that have bounds can be in time.
-    Late,
-}
-
 /// What all classes together may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Buffer {
+enum Buffer {
     Packets(u64),
     /// On the line; one packet is always within it.
     Bytes(u64),
@@ -37,7 +30,7 @@ pub(in super::super) enum Buffer {
 
 impl Buffer {
     /// A limit behind a line of `rate`. One of packets is at least one.
-    pub(in super::super) fn new(limit: QueueLimit, rate: Rate) -> Self {
+    fn new(limit: QueueLimit, rate: Rate) -> Self {
         match limit {
             QueueLimit::Packets(n) => Self::Packets(u64::from(n.max(1))),
             limit => Self::Bytes(limit.in_bytes(rate).unwrap_or_default().0),
@@ -45,7 +38,7 @@ impl Buffer {
     }
 
     /// Whether so many packets, of so many bytes on the line, are more.
-    pub(in super::super) fn is_exceeded_by(self, packets: u64, wire_bytes: u64) -> bool {
+    fn is_exceeded_by(self, packets: u64, wire_bytes: u64) -> bool {
         match self {
             Self::Packets(most) => packets > most,
             Self::Bytes(most) => packets > 1 && wire_bytes > most,
@@ -58,6 +51,7 @@ impl Buffer {
 #[derive(Clone, Debug)]
 pub(in super::super) struct JobsLaw {
     line: Rate,
+    buffer: Buffer,
     classes: Vec<JobsClass>,
     waiting: Vec<Waiting>,
     needs: Vec<u64>,
@@ -65,52 +59,32 @@ pub(in super::super) struct JobsLaw {
     /// What a rate has earned, less what its class sent, in 10⁻⁹ bit.
     credits: Vec<i128>,
     losses: Vec<Losses>,
+    /// Packets sent after their bounds, and dropped although it was forbidden.
+    broken: Vec<(u64, u64)>,
     /// When rates last earned credit.
     earned: Instant,
 }
 
 impl JobsLaw {
-    /// Classes without packets.
-    pub(in super::super) fn new(line: Rate, classes: Vec<JobsClass>) -> Self {
+    /// Classes without packets, which together hold at most `limit`.
+    pub(in super::super) fn new(line: Rate, limit: QueueLimit, classes: Vec<JobsClass>) -> Self {
         let count = classes.len();
         Self {
             line,
+            buffer: Buffer::new(limit, line),
             classes,
             waiting: vec![Waiting::default(); count],
             needs: vec![0; count],
             rates: vec![0; count],
             credits: vec![0; count],
             losses: vec![Losses::default(); count],
+            broken: vec![(0, 0); count],
             earned: Instant::ZERO,
         }
     }
 
-    /// What a class was promised.
-    pub(super) fn class(&self, class: usize) -> &JobsClass {
-        &self.classes[class]
-    }
-
-    /// The rate that a class has now, bit/s.
-    pub(super) fn rate(&self, class: usize) -> u64 {
-        self.rates[class]
-    }
-
-    /// Goes on as `old`, a law of the same classes.
-    pub(super) fn succeed(&mut self, old: Self) {
-        let Self { line, classes, .. } = self;
-        *self = Self { line: *line, classes: std::mem::take(classes), ..old };
-    }
-
-    /// Goes on with what a predecessor knows of its class `of`.
-    pub(in super::super) fn adopt(&mut self, class: usize, old: &Self, of: usize) {
-        self.earned = self.earned.max(old.earned);
-        self.rates[class] = old.rates[of];
-        self.credits[class] = old.credits[of];
-        self.losses[class] = old.losses[of];
-    }
-
     /// Gives classes with packets credit at their rates until `now`.
-    pub(in super::super) fn earn(&mut self, now: Instant) {
+    fn earn(&mut self, now: Instant) {
         let time = now.since(self.earned);
         self.earned = self.earned.max(now);
         for (n, credit) in self.credits.iter_mut().enumerate().filter(|(n, _)| self.waiting[*n].bytes > 0) {
@@ -118,25 +92,8 @@ impl JobsLaw {
         }
     }
 
-    /// A packet of `len` bytes comes to a class. [`JobsLaw::earn`] went before.
-    pub(in super::super) fn came(&mut self, class: usize, len: u64) {
-        if self.waiting[class].bytes == 0 {
-            // As far behind as the others in the mean: neither its rest nor theirs is held against anybody.
-            let others = || (0..self.classes.len()).filter(|n| self.waiting[*n].bytes > 0);
-            let sum: i128 = others().map(|n| self.credits[n]).sum();
-            self.credits[class] = sum / others().count().max(1) as i128;
-        }
-        self.losses[class].offered += len;
-    }
-
-    /// Says what waits in a class.
-    pub(in super::super) fn see(&mut self, class: usize, waiting: Waiting) {
-        self.waiting[class] = waiting;
-    }
-
-    /// The class whose oldest packet is to be dropped, and why. To be asked, after each change, until it names none.
-    /// `exceeds`: whether all of them hold too much.
-    pub(in super::super) fn loses(&mut self, exceeds: bool) -> Option<(usize, Loss)> {
+    /// The class that loses its oldest packet, and why. `exceeds`: whether all of them hold too much.
+    fn loser(&mut self, exceeds: bool) -> Option<(usize, Loss)> {
         if exceeds {
             // A full buffer must lose somebody's packet, whatever was promised.
             let class = self.least_lost(true, |_| true).or_else(|| self.least_lost(false, |_| true))?;
@@ -162,44 +119,96 @@ impl JobsLaw {
         open.min_by_key(|n| self.losses[*n].normal(&self.classes[*n]))
     }
 
-    /// A class lost a packet of `len` bytes. Whether that is more than its bound allows.
-    pub(in super::super) fn lost(&mut self, class: usize, len: u64) -> bool {
-        let over = !self.losses[class].allow(&self.classes[class], Bytes(len));
-        self.losses[class].lost += len;
-        over
-    }
-
-    /// Moves the rates, after [`JobsLaw::loses`] named nobody. When nothing waits, losses so far do not count any more.
-    pub(in super::super) fn adjust(&mut self) {
-        move_rates(self.line, &self.classes, &self.waiting, &self.losses, &self.needs, &mut self.rates);
-        if self.waiting.iter().all(|w| w.bytes == 0) {
-            self.begin_anew();
-        }
-    }
-
     /// Forgets losses and credit.
-    pub(super) fn begin_anew(&mut self) {
+    fn begin_anew(&mut self) {
         self.losses.fill(Losses::default());
         self.credits.fill(0);
     }
+}
 
-    /// Forgets rates as well.
-    pub(super) fn clear(&mut self) {
-        self.begin_anew();
-        self.waiting.fill(Waiting::default());
-        self.rates.fill(0);
+impl Law for JobsLaw {
+    fn follows_waits(&self) -> bool {
+        true
     }
 
-    /// The class that is furthest behind its rate at `now`.
-    pub(in super::super) fn choose(&mut self, now: Instant) -> Option<usize> {
+    fn shares_buffer(&self) -> bool {
+        true
+    }
+
+    fn adopt(&mut self, _now: Instant, class: usize, old: &Self, of: usize) {
+        self.earned = self.earned.max(old.earned);
+        self.rates[class] = old.rates[of];
+        self.credits[class] = old.credits[of];
+        self.losses[class] = old.losses[of];
+    }
+
+    fn arrives(&mut self, now: Instant, leaf: usize, len: u64) {
+        self.earn(now);
+        if self.waiting[leaf].bytes == 0 {
+            // As far behind as the others in the mean: neither its rest nor theirs is held against anybody.
+            let others = || (0..self.classes.len()).filter(|n| self.waiting[*n].bytes > 0);
+            let sum: i128 = others().map(|n| self.credits[n]).sum();
+            self.credits[leaf] = sum / others().count().max(1) as i128;
+        }
+        self.losses[leaf].offered += len;
+    }
+
+    fn see(&mut self, leaf: usize, waiting: Waiting) {
+        self.waiting[leaf] = waiting;
+    }
+
+    /// The class that is furthest behind its rate.
+    fn choose(&mut self, now: Instant) -> Option<usize> {
         self.earn(now);
         let open = (0..self.classes.len()).filter(|n| self.waiting[*n].head > 0);
         open.max_by_key(|n| (self.credits[*n], std::cmp::Reverse(*n)))
     }
 
-    /// A class sent `len` bytes.
-    pub(in super::super) fn sent(&mut self, class: usize, len: u64) {
-        self.credits[class] -= i128::from(len) * i128::from(Tokens::PER_BYTE);
+    fn sent(&mut self, now: Instant, leaf: usize, len: u64, _next: Option<u64>, came: Instant) {
+        self.credits[leaf] -= i128::from(len) * i128::from(Tokens::PER_BYTE);
+        let bound = self.classes[leaf].bound;
+        self.broken[leaf].0 += u64::from(bound.is_some_and(|bound| now.since(came) > bound));
+    }
+
+    fn lost(&mut self, leaf: usize, len: u64) {
+        self.broken[leaf].1 += u64::from(!self.losses[leaf].allow(&self.classes[leaf], Bytes(len)));
+        self.losses[leaf].lost += len;
+    }
+
+    /// When it names nobody, rates move. When nothing waits, losses so far do not count any more.
+    fn loses(&mut self, packets: u64, bytes: u64) -> Option<(usize, Loss)> {
+        let loser = self.loser(self.buffer.is_exceeded_by(packets, bytes));
+        if loser.is_none() {
+            move_rates(self.line, &self.classes, &self.waiting, &self.losses, &self.needs, &mut self.rates);
+            if self.waiting.iter().all(|w| w.bytes == 0) {
+                self.begin_anew();
+            }
+        }
+        loser
+    }
+}
+
+impl Alone for JobsLaw {
+    const NAME: &'static str = "Jobs";
+
+    fn fresh(&self) -> Self {
+        let mut fresh = self.clone();
+        fresh.begin_anew();
+        fresh.waiting.fill(Waiting::default());
+        fresh.rates.fill(0);
+        fresh
+    }
+
+    fn succeed(&mut self, old: Self) {
+        let classes = std::mem::take(&mut self.classes);
+        *self = Self { line: self.line, buffer: self.buffer, classes, ..old };
+    }
+
+    fn report(&self, class: usize, name: &str, sink: &mut dyn CounterSink) {
+        sink.counter(&format!("late_{name}"), self.broken[class].0);
+        sink.counter(&format!("over_loss_{name}"), self.broken[class].1);
+        let rate = if self.waiting[class].bytes > 0 { self.rates[class] } else { 0 };
+        sink.gauge(&format!("rate_bps_{name}"), rate);
     }
 }
 

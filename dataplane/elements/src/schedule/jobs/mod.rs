@@ -1,5 +1,5 @@
 //! # Synopsis
-//! [`Jobs`] keeps delays and losses of classes in proportion and within bounds at once, by joint buffer management and
+//! `Jobs` keeps delays and losses of classes in proportion and within bounds at once, by joint buffer management and
 //! scheduling.
 //!
 //! # Ports
@@ -51,201 +51,32 @@
 //! IWQoS 2001. The gain is an eighth of the largest stable one; the delay that is fed back also looks ahead; packets are
 //! dropped at the head, where the source drops from the backlog anywhere: these are ours.
 
-mod class;
 mod law;
 #[cfg(test)]
 mod tests;
 
 pub use law::JobsClass;
-pub(super) use law::{Buffer, JobsLaw, Loss};
+pub(super) use law::JobsLaw;
 
 use super::bands::MAX_BANDS;
 use super::hfsc::read_limits;
+use super::leaves::Leaves;
 use super::lists::Lists;
-use super::pump::Pump;
-use super::transmitter::{Transmitter, TransmitterConfig};
 use super::tree_names::TreeNames;
-use crate::plumbing::adapter::as_any;
-use class::Class;
-use perhop_element::{
-    ArgError, Args, Budget, BuildCx, CounterSink, Cx, Delta, Discipline, Element, ElementState, ElementType,
-    Head, PortCount, Reader,
-};
-use perhop_packet::{Batch, DropReason, Packet};
-use perhop_units::{Bytes, Duration, Instant, Probability, QueueLimit, Rate};
+use crate::queue::{FifoConfig, MAX_PACKETS};
+use perhop_element::{ArgError, Args, BuildCx, Element, ElementType, PortCount, Reader};
+use perhop_units::{Bytes, Duration, Probability, QueueLimit, Rate};
 
 /// The discipline.
-pub struct Jobs {
-    tree: TreeNames,
-    buffer: Buffer,
-    overhead: u32,
-    law: JobsLaw,
-    classes: Vec<Class>,
-    promised: Option<usize>,
-    held: u64,
-    held_bytes: u64,
-}
+type Jobs = Leaves<JobsLaw>;
 
 impl Jobs {
     fn new(tree: TreeNames, rate: Rate, limit: QueueLimit, overhead: u32, configs: Vec<JobsClass>) -> Self {
-        Self {
-            tree,
-            buffer: Buffer::new(limit, rate),
-            overhead,
-            classes: configs.iter().map(|_| Class::new(overhead)).collect(),
-            law: JobsLaw::new(rate, configs),
-            promised: None,
-            held: 0,
-            held_bytes: 0,
-        }
+        // All classes together are bounded by the law.
+        let queue = FifoConfig { limit: QueueLimit::Packets(MAX_PACKETS), rate: Rate::ZERO, overhead };
+        let queues = vec![queue; configs.len()];
+        Self::of(tree, JobsLaw::new(rate, limit, configs), &queues)
     }
-
-    fn wire_bytes(&self) -> u64 {
-        self.held_bytes + self.held * u64::from(self.overhead)
-    }
-
-    fn see(&mut self, now: Instant) {
-        for (n, class) in self.classes.iter().enumerate() {
-            self.law.see(n, class.waiting(now));
-        }
-    }
-
-    /// Makes room, drops what cannot be in time, and moves the rates.
-    fn adjust(&mut self, cx: &mut Cx<'_>) {
-        loop {
-            self.see(cx.now());
-            let exceeds = self.buffer.is_exceeded_by(self.held, self.wire_bytes());
-            let Some((n, why)) = self.law.loses(exceeds) else { break };
-            let Some(packet) = self.classes[n].lose() else { break };
-            let len = self.classes[n].wire(packet.len());
-            self.classes[n].over_loss += u64::from(self.law.lost(n, len));
-            self.forget(packet.len() as u64);
-            cx.drop(packet, if why == Loss::Full { DropReason::QueueFull } else { DropReason::CoDel });
-        }
-        self.law.adjust();
-    }
-
-    fn forget(&mut self, len: u64) {
-        self.promised = None;
-        self.held -= 1;
-        self.held_bytes -= len;
-    }
-
-    fn take(&mut self, cx: &mut Cx<'_>) -> Option<Packet> {
-        let now = cx.now();
-        let n = self.choose(now)?;
-        let packet = self.classes[n].send(now, self.law.class(n).bound)?;
-        self.law.sent(n, self.classes[n].wire(packet.len()));
-        self.forget(packet.len() as u64);
-        self.adjust(cx);
-        Some(packet)
-    }
-
-    /// The class that is furthest behind its rate.
-    fn choose(&mut self, now: Instant) -> Option<usize> {
-        if self.promised.is_none() {
-            self.promised = self.law.choose(now);
-        }
-        self.promised
-    }
-
-    fn delta(&self, before: (u64, u64)) -> Delta {
-        Delta::between(before, (self.held, self.held_bytes))
-    }
-}
-
-impl Discipline for Jobs {
-    fn type_name(&self) -> &'static str {
-        "Jobs"
-    }
-
-    fn enqueue(&mut self, cx: &mut Cx<'_>, batch: &mut Batch) -> Delta {
-        let before = (self.held, self.held_bytes);
-        self.law.earn(cx.now());
-        for mut packet in batch.drain() {
-            packet.meta_mut().queued_at = cx.now();
-            self.held += 1;
-            self.held_bytes += packet.len() as u64;
-            let class = self.tree.leaf_of(&packet);
-            let len = self.classes[class].wire(packet.len());
-            self.law.came(class, len);
-            self.classes[class].take(packet);
-            self.promised = None;
-            self.adjust(cx);
-        }
-        self.delta(before)
-    }
-
-    fn peek(&mut self, cx: &mut Cx<'_>) -> Option<Head> {
-        let class = self.choose(cx.now())?;
-        self.classes[class].front_len().map(|len| Head { len: len as u32 })
-    }
-
-    fn dequeue(&mut self, cx: &mut Cx<'_>, budget: Budget, out: &mut Batch) -> Delta {
-        let before = (self.held, self.held_bytes);
-        crate::queue::fifo::take_with(budget, out, || self.take(cx));
-        self.delta(before)
-    }
-
-    fn next_wakeup(&self) -> Option<Instant> {
-        None
-    }
-
-    fn held(&self) -> u64 {
-        self.held
-    }
-
-    fn held_bytes(&self) -> u64 {
-        self.held_bytes
-    }
-
-    fn counters(&self, sink: &mut dyn CounterSink) {
-        for (n, class) in self.classes.iter().enumerate() {
-            let name = &self.tree.names[n];
-            class.report(name, sink);
-            let rate = if class.packets_waiting() > 0 { self.law.rate(n) } else { 0 };
-            sink.gauge(&format!("rate_bps_{name}"), rate);
-        }
-    }
-
-    fn drain(&mut self, out: &mut Batch) {
-        self.classes.iter_mut().for_each(|class| class.drain(|packet| out.push(packet)));
-        (self.promised, self.held, self.held_bytes) = (None, 0, 0);
-        self.law.clear();
-    }
-
-    fn export_state(&mut self) -> Option<ElementState> {
-        let overhead = self.overhead;
-        let classes = self.classes.iter_mut().map(|c| std::mem::replace(c, Class::new(overhead))).collect();
-        (self.promised, self.held, self.held_bytes) = (None, 0, 0);
-        let names = self.tree.names.clone();
-        let law = self.law.clone();
-        self.law.clear();
-        Some(Box::new(State { names, classes, law }))
-    }
-
-    fn import_state(&mut self, state: ElementState) -> Result<(), ElementState> {
-        let state = state.downcast::<State>()?;
-        if state.names != self.tree.names {
-            return Err(state);
-        }
-        for (class, old) in self.classes.iter_mut().zip(state.classes) {
-            class.adopt(old);
-            self.held += class.packets_waiting();
-            self.held_bytes += class.frame_bytes();
-        }
-        self.law.succeed(state.law);
-        Ok(())
-    }
-
-    as_any!();
-}
-
-/// What a predecessor gives up.
-struct State {
-    names: Vec<String>,
-    classes: Vec<Class>,
-    law: JobsLaw,
 }
 
 fn read(r: &mut Reader<'_>, tree: &TreeNames, rate: Rate) -> Vec<JobsClass> {
@@ -283,9 +114,7 @@ fn build(args: &Args, cx: &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgError
     let limit = read_limits(&mut r, 1)[0];
     // Nothing is built of what is wrong.
     r.finish(())?;
-    let jobs = Jobs::new(tree, rate, limit, overhead, classes);
-    let line = TransmitterConfig { rate, overhead_bytes: overhead, ..Default::default() };
-    Ok(Box::new(Pump::named("Jobs", Box::new(jobs), Transmitter::new(line), None)))
+    Ok(Jobs::new(tree, rate, limit, overhead, classes).behind(rate))
 }
 
 pub(super) const TYPE: ElementType = ElementType {

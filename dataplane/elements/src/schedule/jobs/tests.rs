@@ -4,6 +4,8 @@ use super::*;
 use crate::queue::fifo::laws::{calls, check_any_order};
 use crate::testbed::{Gone, Line};
 use perhop_element::testkit::args;
+use perhop_packet::DropReason;
+use perhop_units::Instant;
 use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;

@@ -1,6 +1,8 @@
 //! Who goes next by WF²Q+, as a plain structure.
 
+use super::super::law::Law;
 use super::calendar::{Calendar, SLOTS};
+use perhop_units::Instant;
 
 /// Fraction bits of virtual time, whose unit is a byte sent by the line.
 const FRACTION: u32 = 12;
@@ -181,6 +183,24 @@ impl Wf2qTags {
             let taken = self.eligible.pop(origin + distance);
             debug_assert_eq!(taken, Some(leaf as u16), "only the chosen leaf sends");
         }
+    }
+}
+
+impl Law for Wf2qTags {
+    fn became_active(&mut self, _now: Instant, leaf: usize, len: u64) {
+        self.became_active(leaf, len);
+    }
+
+    fn choose(&mut self, _now: Instant) -> Option<usize> {
+        self.choose()
+    }
+
+    fn sent(&mut self, _now: Instant, leaf: usize, len: u64, next: Option<u64>, _came: Instant) {
+        self.sent(leaf, len, next);
+    }
+
+    fn withdrawn(&mut self, _now: Instant, leaf: usize) {
+        self.withdrawn(leaf);
     }
 }
 
