@@ -111,10 +111,6 @@ impl<'a> Draft<'a> {
             self.changes.insert(key, entry);
         }
     }
-    /// Whether anything differs.
-    pub fn is_unchanged(&self) -> bool {
-        self.changes.is_empty()
-    }
     /// What differs.
     pub fn changes(&self) -> &BTreeMap<Key, Option<Arc<Entry>>> {
         &self.changes

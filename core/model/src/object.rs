@@ -51,11 +51,6 @@ impl Kind {
             Self::AbrPolicy => "abr_policy",
         }
     }
-
-    /// Whether objects of this kind may be referred to by other owners unless they say otherwise.
-    pub const fn shared_by_default(self) -> bool {
-        matches!(self, Self::Port | Self::Class)
-    }
 }
 
 impl fmt::Display for Kind {

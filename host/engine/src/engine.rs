@@ -18,7 +18,6 @@ use crate::prepare::{self, Device};
 use crate::prepared::Prepared;
 use crate::report::{Recording, Report};
 use crate::router_forwarder::{Alarm, RouterForwarder};
-use crate::show::sums;
 use crate::socket_plan::{SocketPlan, XdpPlan, open_tun};
 use crate::supervisor::{Order, PacketHandle, Running, supervise};
 use crate::wait::{MAX_PORTS, Wake};
@@ -333,19 +332,6 @@ impl Engine {
     /// others have ended then and the interfaces are as they were; [`Engine::stop`] tells the rest.
     pub fn on_failure(&self, tell: impl FnOnce(&ThreadDeath) + Send + 'static) {
         let _ = self.orders.send(Order::OnFailure(Box::new(tell)));
-    }
-
-    /// Starts sampling queues and classes (again).
-    pub fn record(&self, interval: Duration) {
-        self.lines.to_all(|| Message::Record(interval));
-    }
-
-    /// Ends sampling and gives what was sampled.
-    pub fn take_recording(&self) -> Option<Recording> {
-        let (to, from) = bounded(self.lines.len());
-        self.lines.to_all(|| Message::TakeRecording(to.clone()));
-        drop(to);
-        sums::of_recordings(from.iter().flatten())
     }
 
     /// Stops forwarding, puts the interfaces back and removes the state file.

@@ -12,7 +12,7 @@ use crate::report::{Recording, Row};
 use crate::rest::Rest;
 use crate::survey::{SLICE, Survey};
 use crate::wait::{Awake, Waiter, Wake};
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::Receiver;
 use perhop_element::Histogram;
 use perhop_io::{DevicePort, clock};
 use perhop_packet::{Batch, PortId};
@@ -47,8 +47,6 @@ pub(crate) enum Message<F: Forwarder> {
     Ask(Ask<F>),
     /// Begin sampling.
     Record(Duration),
-    /// End sampling; the recording goes to the sender.
-    TakeRecording(Sender<Option<Recording>>),
     /// End.
     Stop,
 }
@@ -442,10 +440,6 @@ impl<F: Forwarder> PacketThread<F> {
                     done(self.now, rows, &mut self.forwarder);
                 }
                 Message::Record(interval) => self.recorder = Some(Recorder::new(self.now, interval)),
-                Message::TakeRecording(to) => {
-                    let recorder = self.recorder.take();
-                    let _ = to.send(recorder.map(|recorder| recorder.finish(self.forwarder.take_waits())));
-                }
                 Message::Stop => self.stop = true,
             }
         }

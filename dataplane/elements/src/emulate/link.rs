@@ -169,11 +169,6 @@ impl Link {
         self.config = config;
     }
 
-    /// Packets waiting for the line.
-    pub fn queued_packets(&self) -> usize {
-        self.state.queue.len()
-    }
-
     /// Keeps from now on how long each packet waited, from [`perhop_packet::Meta::received_at`] until the line began on
     /// it, or, on the line of a trace, until its opportunity: [`MAX_WAITS`] at most.
     pub fn log_waits(&mut self) {

@@ -41,11 +41,6 @@ impl Loss {
     pub fn new(probability: Probability) -> Self {
         Self { probability }
     }
-
-    /// Changes the probability.
-    pub fn set_probability(&mut self, probability: Probability) {
-        self.probability = probability;
-    }
 }
 
 impl Element for Loss {

@@ -266,11 +266,6 @@ impl Egress {
         self.pump.transmitter()
     }
 
-    /// The line, for its pacing. Wake the element afterwards.
-    pub fn transmitter_mut(&mut self) -> &mut Transmitter {
-        self.pump.transmitter_mut()
-    }
-
     /// The table of leaves.
     pub fn leaf_map(&self) -> &Arc<LeafMap> {
         &self.leaf_map

@@ -89,11 +89,6 @@ impl Estimator {
         self.avg_idle
     }
 
-    /// Whether the class has used more than its share, as far as is known without the time.
-    pub fn is_marked(&self) -> bool {
-        self.undertime.is_some()
-    }
-
     /// Whether the class has used more than its share.
     pub fn is_over(&self, now: Instant) -> bool {
         self.undertime.is_some_and(|at| now < at)

@@ -100,14 +100,6 @@ impl TreeChange {
         Self { rule: Some(spec.map(|spec| Box::new(Rule::new(spec)))), ..self }
     }
 
-    /// As [`TreeChange::prepare`], for a tree that already has memory for `slots` slots ([`ClassTree::slots`]).
-    pub fn prepare_for(edits: Vec<TreeEdit>, slots: u32) -> Self {
-        let mut change = Self::prepare(edits);
-        let there = (slots as usize / CHUNK).saturating_sub(1);
-        change.chunks.truncate(change.chunks.len().saturating_sub(there));
-        change
-    }
-
     /// Steps that [`ClassTree::stage`] has still to take.
     pub fn unstaged(&self) -> usize {
         self.adds - self.staged
