@@ -192,6 +192,7 @@ impl EarlyState for CoDelState {
     type Config = CoDelConfig;
     const NAME: &'static str = "CoDel";
     const STAMPS: bool = true;
+    const JUDGES_HEAD: bool = true;
 
     /// Nothing has waited yet.
     fn new(config: CoDelConfig) -> Self {

@@ -18,6 +18,8 @@ pub trait EarlyState: Debug + Send + 'static {
     const NAME: &'static str;
     /// Whether packets are stamped with the time at which they came.
     const STAMPS: bool = false;
+    /// Whether it decides about the packet at the head as well.
+    const JUDGES_HEAD: bool = false;
 
     /// An empty queue to which nothing came yet.
     fn new(config: Self::Config) -> Self;
@@ -53,8 +55,8 @@ pub trait EarlyState: Debug + Send + 'static {
 
     /// Decides about the packet at the head; `None`: there is none. When it is dropped, the next one is asked about.
     fn at_head(&mut self, now: Instant, queue: &FifoQueue) -> Option<RedVerdict> {
-        let _ = now;
-        (!queue.is_empty()).then_some(RedVerdict::Keep)
+        let _ = (now, queue);
+        None
     }
 
     /// A packet of `len` was sent and left this behind.
@@ -130,6 +132,9 @@ impl<S: EarlyState> EarlyFifo<S> {
 
     /// Drops at the head until a packet is there that goes. Whether with a mark.
     fn settle(&mut self, cx: &mut Cx<'_>) -> Option<bool> {
+        if !S::JUDGES_HEAD {
+            return (!self.queue.is_empty()).then_some(false);
+        }
         while self.marks.is_none() {
             match self.state.at_head(cx.now(), &self.queue)? {
                 RedVerdict::Keep => self.marks = Some(false),

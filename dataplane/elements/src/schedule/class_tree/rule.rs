@@ -271,6 +271,7 @@ impl ClassTree {
         if self.rule.is_none() { self.pick() } else { self.next_ruled(now) }
     }
 
+    #[inline(never)]
     fn next_ruled(&mut self, now: Instant) -> Option<(Ix, Row)> {
         self.look(now);
         let rule = self.rule.as_mut()?;
@@ -326,6 +327,7 @@ impl ClassTree {
     }
 
     /// Drops whom the law would rather lose, after something came or went.
+    #[inline(never)]
     pub(super) fn shed(&mut self, cx: &mut Cx<'_>) {
         while self.rule.as_deref().is_some_and(Rule::shares_buffer) {
             self.look(cx.now());
