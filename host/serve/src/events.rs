@@ -1,9 +1,9 @@
 //! `GET /v1/events`: the router's events as server-sent events.
 
-use crate::api::RouterApi;
 use crate::limits::{Gauges, Limit};
 use crate::refusal::busy;
-use crate::server::ask;
+use crate::router::api::RouterApi;
+use crate::router::endpoints::ask;
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, stream};

@@ -9,23 +9,21 @@
     reason = "host/serve is where sockets meet the pure parts"
 )]
 
-mod api;
 mod body;
 mod client;
 mod connection;
 mod directory;
 mod events;
 mod limits;
-mod openapi;
 mod refusal;
-mod server;
+mod router;
 mod socket;
 mod stream;
 
-pub use api::{Done, Reloaded, RouterApi, ShowPage, ShowQuery, ShowRow};
 pub use client::{Client, ClientError};
 pub use directory::{DirectoryError, Flaw, check, check_file, prepare, runtime_directories};
 pub use limits::{Limit, LimitError, LimitRow, Limits, LimitsPage};
-pub use openapi::document;
-pub use server::{PAGE_OBJECTS, SHOWN_ROWS, ServeError, Server};
+pub use router::api::{Done, Reloaded, RouterApi, ShowPage, ShowQuery, ShowRow};
+pub use router::endpoints::{PAGE_OBJECTS, SHOWN_ROWS, ServeError, Server};
+pub use router::openapi::document;
 pub use socket::{ClaimedPath, SocketError, claim, claim_at, socket_path};

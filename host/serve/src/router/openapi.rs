@@ -1,7 +1,7 @@
 //! The OpenAPI document, served at `/v1/openapi.json`.
 
-use crate::api::{ShowPage, ShowRow};
 use crate::limits::LimitsPage;
+use crate::router::api::{ShowPage, ShowRow};
 use perhop_model::{
     AbrPolicySpec, AllocationSpec, Claim, ClassSpec, CountersPage, DetectorSpec, ErrorItem, Event,
     FilterSpec, PortSpec, ProfileSpec, Reply, RouteSpec, SlaSpec, StatePage, Transaction,

@@ -1,11 +1,11 @@
 //! The server: what each address answers.
 
-use crate::api::{Done, Reloaded, RouterApi, ShowQuery};
 use crate::body::{Changer, Received, code_of};
 use crate::connection::{Peer, accept};
 use crate::events::{self, Bell};
 use crate::limits::{Gauges, Limits, LimitsPage};
 use crate::refusal::{gone, refuse, respond, worst};
+use crate::router::api::{Done, Reloaded, RouterApi, ShowQuery};
 use crate::socket::{ClaimedPath, SocketError, restrict};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{DefaultBodyLimit, FromRef, Query, State};
@@ -86,7 +86,7 @@ impl Server {
             .route("/v1/explain", post(explain))
             .route("/v1/reload", post(reload))
             .route("/v1/limits", get(limits_page))
-            .route("/v1/openapi.json", get(|| async { Json(crate::openapi::document()) }))
+            .route("/v1/openapi.json", get(|| async { Json(crate::router::openapi::document()) }))
             .fallback(no_such_address)
             .method_not_allowed_fallback(no_such_method)
             // Bodies are bounded where they are received.
