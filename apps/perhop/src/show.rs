@@ -5,7 +5,7 @@ use crate::output::Output;
 use crate::remote::Remote;
 use crate::table::Table;
 use clap::{Args, ValueEnum};
-use perhop_serve::{ShowPage, ShowRow};
+use perhop_model::{ShowPage, ShowRow};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -15,6 +15,7 @@ mod queue;
 mod read;
 mod reply;
 mod scheduler;
+mod show;
 mod spec;
 mod spec_error;
 mod transaction;
@@ -29,6 +30,7 @@ pub use queue::{Precedence, QueueKind, QueueSpec, WredAverage, WredPrecedence};
 pub use read::{CountersPage, CountersRow, OwnerDigest, StatePage, StateQuery};
 pub use reply::{ErrorItem, OpOutcome, OpResult, Outcome, Reply};
 pub use scheduler::{DelayGoal, FirstPiece, LossGoal, Scheduler};
+pub use show::{ShowPage, ShowQuery, ShowRow};
 pub use spec::{
     AllocationSpec, ClassSpec, ColorAction, DetectorSpec, ExcessPolicy, FilterMatch, FilterSpec, MaskedByte,
     MeterSpec, PortMode, PortRange, PortSpec, ProfileSpec, RouteKind, RouteSpec, SlaPolicy, SlaSpec, Spec,

@@ -7,15 +7,15 @@ use crate::lines::Lines;
 use crate::machine::Steal;
 use crate::packet_thread::{Message, Notice};
 use crate::router_forwarder::{ChangeJob, RouterForwarder};
-use crate::show::{Counting, ShowPage};
+use crate::show::Counting;
 use perhop_contract::{Control, Input, Output};
 use perhop_elements::route::{NeighbourState, NeighbourUpdate, PortInfo, RouteEntry};
 use perhop_flows::{FlowEvent, FlowEventKind};
 use perhop_graph::router::{Balancer, Change, RouterPlanner, WorkerEvent};
 use perhop_io::{DevicePort, clock};
 use perhop_model::{
-    Claim, CountersPage, Credentials, ErrorItem, Event, EventKind, Op, Owner, Reply, Role, Spec, StatePage,
-    StateQuery, Transaction, TxnId,
+    Claim, CountersPage, Credentials, ErrorItem, Event, EventKind, Op, Owner, Reply, Role, ShowPage, Spec,
+    StatePage, StateQuery, Transaction, TxnId,
 };
 use perhop_netlink::Netlink;
 use perhop_packet::PortId;

@@ -3,12 +3,11 @@
 use crate::control_thread::{Done, Request, new_txn_id};
 use crate::error::EngineError;
 use crate::inlet::Inlet;
-use crate::show::ShowPage;
 use crossbeam_channel::{TrySendError, bounded};
 use perhop_io::clock;
 use perhop_model::{
-    Claim, CountersPage, Credentials, ErrorItem, Event, Outcome, Reply, StatePage, StateQuery, Transaction,
-    TxnId,
+    Claim, CountersPage, Credentials, ErrorItem, Event, Outcome, Reply, ShowPage, StatePage, StateQuery,
+    Transaction, TxnId,
 };
 use perhop_reason::Code;
 use std::sync::Arc;

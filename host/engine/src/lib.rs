@@ -61,6 +61,5 @@ pub use handle::Handle;
 pub use host_abr::{
     Answers, HostAbr, HostAbrConfig, HostAbrError, HostCounters, HostLoop, HostPage, HostThread,
 };
-pub use report::{Recording, Report, Row};
-pub use show::ShowPage;
+pub use report::{Recording, Report};
 pub use state_file::{Restored, restore, state_path};

@@ -1,37 +1,8 @@
 //! Counters as rows.
 
+pub(crate) use perhop_model::ShowRow as Row;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// One row of counters or of what `perhop show` prints.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Row {
-    /// Kind of object, or `element`, `flow`, `pool`, `driver`.
-    pub kind: String,
-    /// Name.
-    pub name: String,
-    /// Object id; 0 for what has none.
-    pub id: u64,
-    /// Owner; empty for what has none.
-    pub owner: String,
-    /// Text facts: class, verdict, state.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub facts: BTreeMap<String, String>,
-    /// Counters (monotonic per id) and gauges.
-    pub counters: BTreeMap<String, u64>,
-}
-
-impl Row {
-    /// A row without facts and counters.
-    pub fn new(kind: &str, name: &str) -> Self {
-        Self { kind: kind.to_owned(), name: name.to_owned(), ..Self::default() }
-    }
-
-    /// A counter; 0 when the row has none of this name.
-    pub fn counter(&self, name: &str) -> u64 {
-        self.counters.get(name).copied().unwrap_or(0)
-    }
-}
 
 /// Everything a packet thread counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -19,27 +19,13 @@ use perhop_flows::admission::Standing;
 use perhop_flows::{AdmissionReport, CallInfo, FlowInfo, FlowTuple};
 use perhop_graph::router::{BalanceReport, RouterPlanner};
 use perhop_io::clock;
-use perhop_model::{AllocationSpec, CountersPage, CountersRow, ErrorItem, Key, Kind, Name, Spec};
+use perhop_model::{AllocationSpec, CountersPage, CountersRow, ErrorItem, Key, Kind, Name, ShowPage, Spec};
 use perhop_packet::{ClassId, FilterId, ProfileId, SlaId};
 use perhop_reason::Code;
 use perhop_units::{Instant, Rate};
 use perhop_wire::protocol;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-
-/// What `perhop show` prints.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ShowPage {
-    /// Epoch.
-    pub epoch: u64,
-    /// Revision.
-    pub revision: u64,
-    /// Router clock.
-    pub at_ns: u64,
-    /// Rows.
-    pub rows: Vec<Row>,
-}
 
 /// What to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

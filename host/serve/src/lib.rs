@@ -23,7 +23,7 @@ mod stream;
 pub use client::{Client, ClientError};
 pub use directory::{DirectoryError, Flaw, check, check_file, prepare, runtime_directories};
 pub use limits::{Limit, LimitError, LimitRow, Limits, LimitsPage};
-pub use router::api::{Done, Reloaded, RouterApi, ShowPage, ShowQuery, ShowRow};
+pub use router::api::{Done, Reloaded, RouterApi};
 pub use router::endpoints::{PAGE_OBJECTS, SHOWN_ROWS, ServeError, Server};
 pub use router::openapi::document;
 pub use socket::{ClaimedPath, SocketError, claim, claim_at, socket_path};

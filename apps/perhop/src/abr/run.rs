@@ -7,7 +7,8 @@ use crate::demo::watch_signals;
 use crate::error::{AppError, Verdict};
 use crate::output::{Output, progress};
 use crate::table::Table;
-use perhop_engine::{HostPage, HostThread, Row};
+use perhop_engine::{HostPage, HostThread};
+use perhop_model::ShowRow;
 use perhop_netlink::Netlink;
 use perhop_netlink::firewall::{FirewallError, Rules, Selection, Tool};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -88,7 +89,7 @@ fn watch(packets: &HostThread, interrupted: &AtomicBool) -> Result<(), AppError>
 /// What has been done, for people.
 fn summary(page: &HostPage, (unreadable, refused): (u64, u64)) -> String {
     let host = page.rows.iter().find(|row| row.kind == "host");
-    let counter = |name| host.map_or(0, |row: &Row| row.counter(name));
+    let counter = |name| host.map_or(0, |row: &ShowRow| row.counter(name));
     let mut text = format!(
         "{} packets, {} with several segments; {} windows lowered, {} acknowledgments held; {} passed unseen\n",
         counter("packets"),

@@ -3,15 +3,13 @@
 use super::file_owner;
 use super::reloader::{self, Reloader};
 use perhop_contract::{EVENT_RING, KEPT_MAX, MAX_PENDING, QUEUE_LIMIT};
-use perhop_engine::{Handle, Row};
+use perhop_engine::Handle;
 use perhop_model::{
-    Claim, CountersPage, CountersRow, Credentials, ErrorItem, Event, MAX_OPS, Outcome, Reply, StatePage,
-    StateQuery, Transaction,
+    Claim, CountersPage, CountersRow, Credentials, ErrorItem, Event, MAX_OPS, Outcome, Reply, ShowPage,
+    ShowQuery, StatePage, StateQuery, Transaction,
 };
 use perhop_reason::Code;
-use perhop_serve::{
-    Done, LimitRow, PAGE_OBJECTS, Reloaded, RouterApi, SHOWN_ROWS, ShowPage, ShowQuery, ShowRow,
-};
+use perhop_serve::{Done, LimitRow, PAGE_OBJECTS, Reloaded, RouterApi, SHOWN_ROWS};
 use std::sync::Arc;
 
 /// Rows shown unless the client says how many.
@@ -95,15 +93,7 @@ impl RouterApi for Adapter {
     }
 
     fn show(&self, query: ShowQuery, done: Done<Result<ShowPage, ErrorItem>>) {
-        let limit = query.limit.unwrap_or(SHOW_LIMIT);
-        self.handle.show(&query.what, limit, move |page| {
-            done(page.map(|p| ShowPage {
-                epoch: p.epoch,
-                revision: p.revision,
-                at_ns: p.at_ns,
-                rows: p.rows.into_iter().map(row).collect(),
-            }));
-        });
+        self.handle.show(&query.what, query.limit.unwrap_or(SHOW_LIMIT), done);
     }
 
     fn explain(&self, packet: String, done: Done<Result<serde_json::Value, ErrorItem>>) {
@@ -133,9 +123,4 @@ impl RouterApi for Adapter {
         .map(|(name, unit, limit)| LimitRow::fixed(name, unit, limit as u64))
         .into()
     }
-}
-
-fn row(row: Row) -> ShowRow {
-    let Row { kind, name, id, owner, facts, counters } = row;
-    ShowRow { kind, name, id, owner, facts, counters }
 }

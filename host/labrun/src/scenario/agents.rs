@@ -9,10 +9,12 @@ use crate::pace::{precise_timers, sleep_until};
 use perhop_agent::{Agent, AgentFile, ClassReading, Input, LEAST_REAL_POLL, Readings, Router, flows_of_row};
 use perhop_allocate::SplitMix64;
 use perhop_allocate::broker::EmulatedBroker;
-use perhop_engine::{Done, Handle, ShowPage};
+use perhop_engine::{Done, Handle};
 use perhop_io::clock::monotonic;
 use perhop_measure::{AgentRecorder, Recording};
-use perhop_model::{Claim, Credentials, ErrorItem, Name, Reply, StatePage, StateQuery, Transaction};
+use perhop_model::{
+    Claim, Credentials, ErrorItem, Name, Reply, ShowPage, StatePage, StateQuery, Transaction,
+};
 use perhop_units::{Duration, Instant};
 use std::collections::BTreeSet;
 use std::sync::Arc;

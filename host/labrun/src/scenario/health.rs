@@ -166,7 +166,7 @@ impl Health {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perhop_engine::Row;
+    use perhop_model::ShowRow as Row;
 
     #[test]
     fn late_timers_lost_packets_and_full_processors_are_no_evidence() {

@@ -2,10 +2,9 @@
 
 use crate::limits::LimitRow;
 use perhop_model::{
-    Claim, CountersPage, Credentials, ErrorItem, Event, Outcome, Reply, StatePage, StateQuery, Transaction,
+    Claim, CountersPage, Credentials, ErrorItem, Event, Outcome, Reply, ShowPage, ShowQuery, StatePage,
+    StateQuery, Transaction,
 };
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Called once with the answer, from any thread.
@@ -65,47 +64,4 @@ impl Reloaded {
     pub fn refusals(&self) -> &[ErrorItem] {
         self.reply.as_ref().map_or(&self.errors, |r| &r.errors)
     }
-}
-
-/// What to show.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ShowQuery {
-    /// `ports`, `classes`, `flows`, `profiles`, `slas`, `calls`, `filters`, `elements`, `driver` or `all`; `costs`,
-    /// `histograms` or `delays` of a router that takes its own measure.
-    pub what: String,
-    /// Rows at the most, default 1,000.
-    #[serde(default)]
-    pub limit: Option<usize>,
-}
-
-/// One row.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct ShowRow {
-    /// Kind of object.
-    pub kind: String,
-    /// Name.
-    pub name: String,
-    /// Id, 0 for what has none.
-    pub id: u64,
-    /// Owner, empty for what has none.
-    pub owner: String,
-    /// Text facts (class, verdict, state).
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub facts: BTreeMap<String, String>,
-    /// Counters and gauges.
-    pub counters: BTreeMap<String, u64>,
-}
-
-/// The answer to [`ShowQuery`]: design's `show --json`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct ShowPage {
-    /// Epoch.
-    pub epoch: u64,
-    /// Revision.
-    pub revision: u64,
-    /// Router clock.
-    pub at_ns: u64,
-    /// Rows.
-    pub rows: Vec<ShowRow>,
 }

@@ -1,10 +1,9 @@
 //! The OpenAPI document, served at `/v1/openapi.json`.
 
 use crate::limits::LimitsPage;
-use crate::router::api::{ShowPage, ShowRow};
 use perhop_model::{
     AbrPolicySpec, AllocationSpec, Claim, ClassSpec, CountersPage, DetectorSpec, ErrorItem, Event,
-    FilterSpec, PortSpec, ProfileSpec, Reply, RouteSpec, SlaSpec, StatePage, Transaction,
+    FilterSpec, PortSpec, ProfileSpec, Reply, RouteSpec, ShowPage, ShowRow, SlaSpec, StatePage, Transaction,
 };
 use utoipa::OpenApi;
 

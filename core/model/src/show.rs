@@ -1,0 +1,61 @@
+//! What `perhop show` asks a router, and the rows that it prints.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What to show.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShowQuery {
+    /// `ports`, `classes`, `flows`, `profiles`, `slas`, `calls`, `filters`, `elements`, `driver` or `all`; `costs`,
+    /// `histograms` or `delays` of a router that takes its own measure.
+    pub what: String,
+    /// Rows at the most, default 1,000.
+    #[serde(default)]
+    pub limit: Option<usize>,
+}
+
+/// One row.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct ShowRow {
+    /// Kind of object.
+    pub kind: String,
+    /// Name.
+    pub name: String,
+    /// Id, 0 for what has none.
+    pub id: u64,
+    /// Owner, empty for what has none.
+    pub owner: String,
+    /// Text facts (class, verdict, state).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub facts: BTreeMap<String, String>,
+    /// Counters and gauges.
+    pub counters: BTreeMap<String, u64>,
+}
+
+impl ShowRow {
+    /// A row without facts and counters.
+    pub fn new(kind: &str, name: &str) -> Self {
+        Self { kind: kind.to_owned(), name: name.to_owned(), ..Self::default() }
+    }
+
+    /// A counter; 0 when the row has none of this name.
+    pub fn counter(&self, name: &str) -> u64 {
+        self.counters.get(name).copied().unwrap_or(0)
+    }
+}
+
+/// The answer to [`ShowQuery`]: design's `show --json`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct ShowPage {
+    /// Epoch.
+    pub epoch: u64,
+    /// Revision.
+    pub revision: u64,
+    /// Router clock.
+    pub at_ns: u64,
+    /// Rows.
+    pub rows: Vec<ShowRow>,
+}
