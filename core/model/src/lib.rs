@@ -30,7 +30,7 @@ pub use queue::{Precedence, QueueKind, QueueSpec, WredAverage, WredPrecedence};
 pub use read::{CountersPage, CountersRow, OwnerDigest, StatePage, StateQuery};
 pub use reply::{ErrorItem, OpOutcome, OpResult, Outcome, Reply};
 pub use scheduler::{DelayGoal, FirstPiece, LossGoal, Scheduler};
-pub use show::{ShowPage, ShowQuery, ShowRow};
+pub use show::{Call, Done, Reloaded, ShowPage, ShowQuery, ShowRow};
 pub use spec::{
     AllocationSpec, ClassSpec, ColorAction, DetectorSpec, ExcessPolicy, FilterMatch, FilterSpec, MaskedByte,
     MeterSpec, PortMode, PortRange, PortSpec, ProfileSpec, RouteKind, RouteSpec, SlaPolicy, SlaSpec, Spec,

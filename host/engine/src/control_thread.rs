@@ -2,20 +2,20 @@
 
 use crate::explain::Explained;
 use crate::facts::FactsLine;
+use crate::handle::claim_refused;
 use crate::lanes::{DetectorClass, Item, Lanes};
 use crate::lines::Lines;
 use crate::machine::Steal;
 use crate::packet_thread::{Message, Notice};
 use crate::router_forwarder::{ChangeJob, RouterForwarder};
-use crate::show::Counting;
+use crate::show::{CountSurvey, Counting, Purpose, SHOWN, What};
 use perhop_contract::{Control, Input, Output};
 use perhop_elements::route::{NeighbourState, NeighbourUpdate, PortInfo, RouteEntry};
 use perhop_flows::{FlowEvent, FlowEventKind};
 use perhop_graph::router::{Balancer, Change, RouterPlanner, WorkerEvent};
 use perhop_io::{DevicePort, clock};
 use perhop_model::{
-    Claim, CountersPage, Credentials, ErrorItem, Event, EventKind, Op, Owner, Reply, Role, ShowPage, Spec,
-    StatePage, StateQuery, Transaction, TxnId,
+    Call, Credentials, Done, ErrorItem, EventKind, Op, Owner, Reloaded, Reply, Role, Spec, Transaction, TxnId,
 };
 use perhop_netlink::Netlink;
 use perhop_packet::PortId;
@@ -27,24 +27,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Called once with the answer, on the control thread: it must not block.
-pub type Done<T> = Box<dyn FnOnce(T) + Send>;
-
 /// Longest sleep of the control thread.
 const NAP: Duration = Duration::from_secs(3600);
-
-/// What clients ask.
-pub(crate) enum Request {
-    Submit(Credentials, Box<Transaction>, Done<Arc<Reply>>),
-    Claim(Credentials, Claim, Done<Result<(), Code>>),
-    State(StateQuery, Done<Result<StatePage, ErrorItem>>),
-    Counters(Done<CountersPage>),
-    Events(u64, usize, Done<Vec<Event>>),
-    OnEvents(Box<dyn FnMut() -> bool + Send>),
-    Show(String, usize, Done<Result<ShowPage, ErrorItem>>),
-    Explain(String, Done<Result<serde_json::Value, ErrorItem>>),
-    Graph(Done<String>),
-}
 
 /// Facts of the world that have changed.
 #[derive(Default)]
@@ -164,7 +148,7 @@ impl ControlThread {
                 match item {
                     Item::Told(ToControl::Stop) => stopped = true,
                     Item::Told(message) => self.told_inside(message),
-                    Item::Asked(request) => self.asked(request),
+                    Item::Asked(call) => self.asked(call),
                     Item::Flow(event) => {
                         let kind = self.flow_event(&event);
                         self.input(Input::Event(kind));
@@ -175,8 +159,8 @@ impl ControlThread {
         }
         self.input(Input::Shutdown);
         self.tell_watchers();
-        for request in self.lanes.requests.try_iter().collect::<Vec<_>>() {
-            self.asked(request);
+        for call in self.lanes.requests.try_iter().collect::<Vec<_>>() {
+            self.asked(call);
         }
     }
 
@@ -249,7 +233,7 @@ impl ControlThread {
             ToControl::Notice(Notice::Closed(socket)) => drop(socket),
             ToControl::Counted(counting) if counting.counted() < self.lines.len() => {
                 let next = counting.counted();
-                let survey = crate::show::CountSurvey::after(&self.control, *counting);
+                let survey = CountSurvey::after(&self.control, *counting);
                 self.lines.to(next, Message::Survey(Box::new(survey)));
             }
             ToControl::Counted(counting) => {
@@ -351,27 +335,32 @@ impl ControlThread {
         })
     }
 
-    fn asked(&mut self, request: Request) {
-        match request {
-            Request::Submit(who, transaction, done) => self.submit(who, transaction, done),
-            Request::Claim(who, claim, done) => {
+    fn asked(&mut self, call: Call) {
+        match call {
+            Call::Submit(who, transaction, done) => self.submit(who, transaction, done),
+            Call::Claim(who, claim, done) => {
                 // Tells what time it is.
                 self.input(Input::Tick);
-                done(self.control.claim(&who, &claim));
+                done(self.control.claim(&who, &claim).map_err(claim_refused));
             }
-            Request::State(query, done) => done(self.control.state(&query)),
-            Request::Events(seq, limit, done) => done(self.control.events().after(seq, limit)),
-            Request::OnEvents(wake) => self.watchers.push(wake),
-            Request::Graph(done) => {
+            Call::State(query, done) => done(self.control.state(&query)),
+            Call::Events(seq, limit, done) => done(self.control.events().after(seq, limit)),
+            Call::OnEvents(wake) => self.watchers.push(wake),
+            Call::Graph(done) => {
                 let running = self.control.planner().graph().map(ToString::to_string);
                 done(running.unwrap_or_else(|| self.graph_text.clone()));
             }
-            Request::Counters(done) => self.count(crate::show::Purpose::Counters(done)),
-            Request::Show(what, limit, done) => match crate::show::What::parse(&what) {
-                Ok(what) => self.count(crate::show::Purpose::Show(what, limit, done)),
+            Call::Counters(done) => self.count(Purpose::Counters(done)),
+            Call::Show(query, done) => match What::parse(&query.what) {
+                Ok(what) => self.count(Purpose::Show(what, query.limit.unwrap_or(SHOWN), done)),
                 Err(error) => done(Err(error)),
             },
-            Request::Explain(text, done) => self.explain(&text, done),
+            Call::Explain(text, done) => self.explain(&text, done),
+            Call::Reload(done) => {
+                let error =
+                    ErrorItem::new(Code::Unsupported, "", "this router has no file of its own to read");
+                done(Reloaded::refused(vec![error], Vec::new()));
+            }
         }
     }
 
@@ -383,8 +372,8 @@ impl ControlThread {
     }
 
     /// Asks the packet threads, one after the other; [`Counting::finish`] goes on with the answer.
-    fn count(&mut self, purpose: crate::show::Purpose) {
-        let survey = crate::show::CountSurvey::new(&self.control, purpose);
+    fn count(&mut self, purpose: Purpose) {
+        let survey = CountSurvey::new(&self.control, purpose);
         self.lines.to(0, Message::Survey(Box::new(survey)));
     }
 

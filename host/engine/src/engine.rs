@@ -548,6 +548,7 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 pub(crate) mod tests {
     use super::*;
     use perhop_graph::router::WorkerEvent;
+    use perhop_model::{Call, ShowQuery};
     use perhop_netlink::is_privileged_for_net;
     use perhop_netlink::sysctl::{self, IpVersion};
 
@@ -627,13 +628,13 @@ pub(crate) mod tests {
                 "packet" => {
                     engine.lines.to(0, Message::Count(Box::new(|_, _, _| panic!("out of luck"))));
                 }
-                "control" => handle.events(0, 1, |_| panic!("out of luck")),
+                "control" => handle.call(Call::Events(0, 1, Box::new(|_| panic!("out of luck")))),
                 _ => engine.facts.broken.store(true, Ordering::Release),
             }
             let death: ThreadDeath = told.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
             assert_eq!((death.thread, death.why.as_str()), (thread, "panic: out of luck"));
             assert!(bench.is_as_before() && !engine.state_file().exists(), "{thread}: before anybody asks");
-            assert!(matches!(handle.wait(|done| handle.graph(done)), Err(EngineError::Stopped)));
+            assert!(matches!(handle.wait(Call::Graph), Err(EngineError::Stopped)));
             let report = engine.stop();
             assert_eq!(report.failure, Some(death));
             assert!(report.restore_error.is_none(), "{:?}", report.restore_error);
@@ -653,7 +654,7 @@ pub(crate) mod tests {
 
     /// Rows of `perhop show ports`.
     fn port(handle: &Handle, name: &str) -> crate::report::Row {
-        let page = handle.wait(|done| handle.show("ports", 10, done)).unwrap().unwrap();
+        let page = handle.wait(|done| Call::Show(ShowQuery::new("ports", 10), done)).unwrap().unwrap();
         page.rows.into_iter().find(|r| r.name == name).unwrap()
     }
 
@@ -680,7 +681,7 @@ pub(crate) mod tests {
         engine.lines.to(0, Message::PortDown(PortId(0)));
         turns_of_the_facts_thread();
         assert_eq!((opened(), port(&handle, "p0").facts["state"].as_str()), (before, "down"), "commanded");
-        let events = handle.wait(|done| handle.events(0, 100, done)).unwrap();
+        let events = handle.wait(|done| Call::Events(0, 100, done)).unwrap();
         let told = |e: &&perhop_model::Event| format!("{:?}", e.kind).contains("Port");
         assert_eq!(events.iter().filter(told).count(), 0, "{events:?}");
         engine.stop();
@@ -720,10 +721,11 @@ pub(crate) mod tests {
         let (engine, handle) = bench.start("busy");
         let (release, held) = bounded::<()>(0);
         let (busy, is_busy) = bounded(1);
-        handle.events(0, 1, move |_| {
+        let keep_busy = move |_| {
             busy.send(()).unwrap();
             let _ = held.recv();
-        });
+        };
+        handle.call(Call::Events(0, 1, Box::new(keep_busy)));
         is_busy.recv().unwrap();
         engine.lines.to(
             0,
@@ -754,7 +756,7 @@ pub(crate) mod tests {
         drop(release);
         let down = perhop_model::EventKind::PortDown { port: "p1".into() };
         loop {
-            let events = handle.wait(|done| handle.events(0, 100, done)).unwrap();
+            let events = handle.wait(|done| Call::Events(0, 100, done)).unwrap();
             if events.iter().filter(|e| e.kind == down).count() == 1 {
                 break;
             }
@@ -823,7 +825,7 @@ pub(crate) mod tests {
         leaves.sort_unstable();
         leaves.dedup();
         assert!(leaves.len() == all && all >= CLASSES, "{} of {all} differ", leaves.len());
-        let page = handle.wait(|done| handle.show("classes", 10_000, done)).unwrap().unwrap();
+        let page = handle.wait(|done| Call::Show(ShowQuery::new("classes", 10_000), done)).unwrap().unwrap();
         let mut names: Vec<_> =
             page.rows.iter().filter(|r| r.owner == "file").map(|r| r.name.clone()).collect();
         names.sort();
@@ -831,7 +833,7 @@ pub(crate) mod tests {
         assert_eq!(names.len(), CLASSES);
         assert!(page.rows.iter().all(|r| r.kind == "class"));
         // Nothing on the way names all classes at once.
-        let page = handle.wait(|done| handle.counters(done)).unwrap();
+        let page = handle.wait(Call::Counters).unwrap();
         let elements = page.rows.iter().filter(|r| r.kind == "element");
         assert!(elements.map(|r| r.counters.len()).max().unwrap() < 100);
         engine.stop();

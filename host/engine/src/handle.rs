@@ -1,14 +1,11 @@
 //! How the rest of the program talks to a running router.
 
-use crate::control_thread::{Done, Request, new_txn_id};
+use crate::control_thread::new_txn_id;
 use crate::error::EngineError;
 use crate::inlet::Inlet;
 use crossbeam_channel::{TrySendError, bounded};
 use perhop_io::clock;
-use perhop_model::{
-    Claim, CountersPage, Credentials, ErrorItem, Event, Outcome, Reply, ShowPage, StatePage, StateQuery,
-    Transaction, TxnId,
-};
+use perhop_model::{Call, Credentials, Done, ErrorItem, Outcome, Reply, Transaction, TxnId};
 use perhop_reason::Code;
 use std::sync::Arc;
 
@@ -17,7 +14,7 @@ use std::sync::Arc;
 /// callbacks of requests that can be refused get `shutting_down`; the others are dropped.
 #[derive(Clone)]
 pub struct Handle {
-    pub(crate) requests: Inlet<Request>,
+    pub(crate) requests: Inlet<Call>,
     pub(crate) epoch: u64,
     pub(crate) ports: Arc<[String]>,
 }
@@ -38,14 +35,35 @@ impl Handle {
         new_txn_id()
     }
 
-    /// A transaction; the answer follows when every worker has switched. Too many waiting: `overload` at once.
-    pub fn submit(
-        &self,
-        who: Credentials,
-        transaction: Transaction,
-        done: impl FnOnce(Arc<Reply>) + Send + 'static,
-    ) {
-        let refused = |code, message: &str, retry| Reply {
+    /// Asks the router. Of transactions and claims too many waiting are refused at once, as `overload`; whoever reads waits
+    /// until there is room. A handle has no router file: it refuses to read it again.
+    pub fn call(&self, call: Call) {
+        if !matches!(call, Call::Submit(..) | Call::Claim(..)) {
+            self.requests.send(call);
+            return;
+        }
+        let (call, code, why, retry_after_ms) = match self.requests.try_send(call) {
+            Ok(()) => return,
+            Err(TrySendError::Full(call)) => {
+                (call, Code::Overload, "too many requests are waiting", Some(100))
+            }
+            Err(TrySendError::Disconnected(call)) => {
+                (call, Code::ShuttingDown, "the router has stopped", None)
+            }
+        };
+        match call {
+            Call::Submit(_, transaction, done) => {
+                let rejected = self.rejection(&transaction, ErrorItem::new(code, "", why));
+                done(Arc::new(Reply { retry_after_ms, ..rejected }));
+            }
+            Call::Claim(_, _, done) => done(Err(claim_refused(code))),
+            _ => {}
+        }
+    }
+
+    /// The reply to a transaction that does not get as far as the router, which therefore says no revision.
+    pub fn rejection(&self, transaction: &Transaction, error: ErrorItem) -> Reply {
+        Reply {
             epoch: self.epoch,
             revision: 0,
             generation: 0,
@@ -55,20 +73,12 @@ impl Handle {
             received_ns: clock::monotonic().0,
             committed_ns: 0,
             ops: Vec::new(),
-            errors: vec![refusal(code, message)],
-            retry_after_ms: retry,
-        };
-        let overload = refused(Code::Overload, "too many requests are waiting", Some(100));
-        let stopped = refused(Code::ShuttingDown, "the router has stopped", None);
-        match self.requests.try_send(Request::Submit(who, Box::new(transaction), Box::new(done))) {
-            Ok(()) => {}
-            Err(TrySendError::Full(Request::Submit(_, _, done))) => done(Arc::new(overload)),
-            Err(TrySendError::Disconnected(Request::Submit(_, _, done))) => done(Arc::new(stopped)),
-            Err(_) => {}
+            errors: vec![error],
+            retry_after_ms: None,
         }
     }
 
-    /// [`Handle::submit`], waiting for the answer. Not on the control thread.
+    /// A transaction, waiting for the answer. Not on the control thread.
     ///
     /// # Errors
     /// [`EngineError::Stopped`].
@@ -77,93 +87,25 @@ impl Handle {
         who: Credentials,
         transaction: Transaction,
     ) -> Result<Arc<Reply>, EngineError> {
-        let (to, from) = bounded(1);
-        self.submit(who, transaction, move |reply| {
-            let _ = to.send(reply);
-        });
-        from.recv().map_err(|_| EngineError::Stopped)
+        self.wait(|done| Call::Submit(who, Box::new(transaction), done))
     }
 
-    /// Takes an owner over.
-    pub fn claim(
-        &self,
-        who: Credentials,
-        claim: Claim,
-        done: impl FnOnce(Result<(), Code>) + Send + 'static,
-    ) {
-        match self.requests.try_send(Request::Claim(who, claim, Box::new(done))) {
-            Ok(()) => {}
-            Err(TrySendError::Full(Request::Claim(_, _, done))) => done(Err(Code::Overload)),
-            Err(TrySendError::Disconnected(Request::Claim(_, _, done))) => done(Err(Code::ShuttingDown)),
-            Err(_) => {}
-        }
-    }
-
-    /// A page of the state.
-    pub fn state(&self, query: StateQuery, done: impl FnOnce(Result<StatePage, ErrorItem>) + Send + 'static) {
-        self.ask(Request::State(query, Box::new(done)));
-    }
-
-    /// Counters of every object and element.
-    pub fn counters(&self, done: impl FnOnce(CountersPage) + Send + 'static) {
-        self.ask(Request::Counters(Box::new(done)));
-    }
-
-    /// Up to `limit` events after `seq`.
-    pub fn events(&self, seq: u64, limit: usize, done: impl FnOnce(Vec<Event>) + Send + 'static) {
-        self.ask(Request::Events(seq, limit, Box::new(done)));
-    }
-
-    /// Calls `wake` after new events, until it returns `false`.
-    pub fn on_events(&self, wake: Box<dyn FnMut() -> bool + Send>) {
-        self.ask(Request::OnEvents(wake));
-    }
-
-    /// Rows of `ports`, `classes`, `profiles`, `slas`, `filters`, `flows`, `calls`, `elements`, `driver` or `all` (which
-    /// is all of these but flows and calls), and of a router that takes its own measure ([`crate::Accounting`]) `costs`,
-    /// `histograms` and `delays`; at most `limit`.
-    pub fn show(
-        &self,
-        what: &str,
-        limit: usize,
-        done: impl FnOnce(Result<ShowPage, ErrorItem>) + Send + 'static,
-    ) {
-        self.ask(Request::Show(what.to_owned(), limit, Box::new(done)));
-    }
-
-    /// A dry run of a described packet: `in=lan udp 10.0.0.1:5004>10.1.0.2:5004 dscp=0 len=200`.
-    pub fn explain(
-        &self,
-        packet: &str,
-        done: impl FnOnce(Result<serde_json::Value, ErrorItem>) + Send + 'static,
-    ) {
-        self.ask(Request::Explain(packet.to_owned(), Box::new(done)));
-    }
-
-    /// Text of the running packet graph.
-    pub fn graph(&self, done: impl FnOnce(String) + Send + 'static) {
-        self.ask(Request::Graph(Box::new(done)));
-    }
-
-    /// Calls one of the methods above and waits for its answer; not on the control thread:
-    /// `handle.wait(|done| handle.counters(done))`.
+    /// Asks the router and waits for its answer; not on the control thread: `handle.wait(Call::Counters)`.
     ///
     /// # Errors
     /// [`EngineError::Stopped`].
-    pub fn wait<T: Send + 'static>(&self, ask: impl FnOnce(Done<T>)) -> Result<T, EngineError> {
+    pub fn wait<T: Send + 'static>(&self, call: impl FnOnce(Done<T>) -> Call) -> Result<T, EngineError> {
         let (to, from) = bounded(1);
-        ask(Box::new(move |answer| {
+        self.call(call(Box::new(move |answer| {
+            // Whoever waits does so until this is called or dropped.
             let _ = to.send(answer);
-        }));
+        })));
         from.recv().map_err(|_| EngineError::Stopped)
-    }
-
-    /// Waits when the inlet is full: readers slow down.
-    fn ask(&self, request: Request) {
-        self.requests.send(request);
     }
 }
 
-fn refusal(code: Code, message: &str) -> ErrorItem {
-    ErrorItem::new(code, "", message)
+/// Why a claim is refused, in words.
+pub(crate) fn claim_refused(code: Code) -> ErrorItem {
+    let path = if code == Code::Fenced { "fence" } else { "owner" };
+    ErrorItem::new(code, path, format!("the claim is refused: {code}"))
 }

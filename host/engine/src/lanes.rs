@@ -3,9 +3,10 @@
 //! A turn takes facts of the world first, then what the packet thread must tell, then some requests, and of events of
 //! flows, which senders of packets can make as many as they like, only a few.
 
-use crate::control_thread::{Request, ToControl};
+use crate::control_thread::ToControl;
 use crossbeam_channel::{Receiver, Select, TryRecvError, never};
 use perhop_flows::FlowEvent;
+use perhop_model::Call;
 use std::time::Duration;
 
 /// Facts that may wait.
@@ -23,14 +24,14 @@ const FLOWS_A_TURN: usize = 64;
 pub(crate) struct Lanes {
     pub(crate) facts: Receiver<ToControl>,
     pub(crate) inside: Receiver<ToControl>,
-    pub(crate) requests: Receiver<Request>,
+    pub(crate) requests: Receiver<Call>,
     pub(crate) flows: Receiver<FlowEvent>,
 }
 
 /// One thing to do.
 pub(crate) enum Item {
     Told(ToControl),
-    Asked(Request),
+    Asked(Call),
     Flow(FlowEvent),
 }
 
@@ -126,7 +127,7 @@ mod tests {
         let (flows_in, flows) = bounded(FLOWS);
         let mut lanes = Lanes { facts, inside, requests, flows };
         (0..FLOWS).for_each(|_| flows_in.send(event()).unwrap());
-        (0..3).for_each(|_| requests_in.send(Request::Graph(Box::new(drop))).unwrap());
+        (0..3).for_each(|_| requests_in.send(Call::Graph(Box::new(drop))).unwrap());
         (0..1000).for_each(|i| inside_in.send(ToControl::PortGone(PortId(i))).unwrap());
         facts_in.send(ToControl::World(Box::default())).unwrap();
         let items = lanes.turn().unwrap();

@@ -52,7 +52,6 @@ mod survey;
 mod wait;
 
 pub use accounting::Accounting;
-pub use control_thread::Done;
 pub use death::ThreadDeath;
 pub use emulator::{Emulator, EmulatorConfig, EmulatorPort, EmulatorReport};
 pub use engine::{Engine, EngineConfig, StopReport};

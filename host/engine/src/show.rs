@@ -5,7 +5,7 @@ mod placement;
 pub(crate) mod sums;
 
 use crate::accounting::{RawCost, RawTrace};
-use crate::control_thread::{Done, ToControl};
+use crate::control_thread::ToControl;
 use crate::forwarder::Step;
 use crate::machine::Steal;
 use crate::report::Row;
@@ -19,13 +19,18 @@ use perhop_flows::admission::Standing;
 use perhop_flows::{AdmissionReport, CallInfo, FlowInfo, FlowTuple};
 use perhop_graph::router::{BalanceReport, RouterPlanner};
 use perhop_io::clock;
-use perhop_model::{AllocationSpec, CountersPage, CountersRow, ErrorItem, Key, Kind, Name, ShowPage, Spec};
+use perhop_model::{
+    AllocationSpec, CountersPage, CountersRow, Done, ErrorItem, Key, Kind, Name, ShowPage, Spec,
+};
 use perhop_packet::{ClassId, FilterId, ProfileId, SlaId};
 use perhop_reason::Code;
 use perhop_units::{Instant, Rate};
 use perhop_wire::protocol;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+
+/// Rows shown unless the client says how many.
+pub(crate) const SHOWN: usize = 1_000;
 
 /// What to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,14 +76,9 @@ impl What {
         found.map(|(_, what)| *what).ok_or_else(|| {
             let names = WHATS.map(|(name, _)| name).join(", ");
             ErrorItem {
-                op: None,
-                path: "what".to_owned(),
-                code: Code::OutOfRange,
-                message: format!("{text:?} cannot be shown"),
                 value: Some(text.into()),
                 allowed: Some(names),
-                limit: None,
-                free: None,
+                ..ErrorItem::new(Code::OutOfRange, "what", format!("{text:?} cannot be shown"))
             }
         })
     }

@@ -14,6 +14,7 @@ use perhop_element::Port;
 use perhop_engine::{Engine, EngineConfig, Handle};
 use perhop_io::af_xdp::{BareForwarder, HostTraffic, Mode, Place, Sharing, XdpError};
 use perhop_io::{AfPacket, AfPacketConfig, AfXdp, AfXdpConfig, Outgoing, clock};
+use perhop_model::{Call, ShowQuery};
 use perhop_netlink::sysctl::{self, IpVersion};
 use perhop_netlink::{Namespace, Netlink, laboratory};
 use perhop_packet::{Batch, Packet, Pool};
@@ -603,7 +604,7 @@ fn reaches(from: &UdpSocket, to: &UdpSocket) -> bool {
 }
 
 fn fact(handle: &Handle, port: &str, fact: &str) -> String {
-    let page = handle.wait(|done| handle.show("ports", 10, done)).unwrap().unwrap();
+    let page = handle.wait(|done| Call::Show(ShowQuery::new("ports", 10), done)).unwrap().unwrap();
     page.rows.iter().find(|r| r.name == port).unwrap().facts.get(fact).cloned().unwrap_or_default()
 }
 

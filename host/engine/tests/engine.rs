@@ -21,7 +21,8 @@ use perhop_io::EarlyDrop;
 use perhop_io::pcap::CaptureReader;
 use perhop_io::{AfPacket, AfPacketConfig, Outgoing};
 use perhop_model::{
-    Credentials, EventKind, Given, Kind, Name, Op, Outcome, Owner, Reply, StateQuery, Status, Transaction,
+    Call, Credentials, EventKind, Given, Kind, Name, Op, Outcome, Owner, Reply, ShowQuery, StateQuery, Status,
+    Transaction,
 };
 use perhop_netlink::sysctl::{self, IpVersion};
 use perhop_netlink::{Namespace, Netlink, laboratory};
@@ -116,7 +117,7 @@ impl World {
 }
 
 fn counter(engine: &Handle, kind: &str, name: &str, what: &str) -> u64 {
-    let page = engine.wait(|done| engine.counters(done)).unwrap();
+    let page = engine.wait(Call::Counters).unwrap();
     let row = page.rows.iter().find(|r| r.kind == kind && r.name == name);
     row.unwrap_or_else(|| panic!("no {kind} {name}: {page:?}")).counters.get(what).copied().unwrap_or(0)
 }
@@ -411,13 +412,13 @@ fn a_port_goes_and_comes_back_while_others_forward() {
     let (a, b) = (w.socket(0, "10.20.0.2:0"), w.socket(1, "10.20.1.2:0"));
     assert!(w.reaches(&a, &b));
     let up = |wanted: u64| {
-        let page = handle.wait(|done| handle.show("ports", 10, done)).unwrap().unwrap();
+        let page = handle.wait(|done| Call::Show(ShowQuery::new("ports", 10), done)).unwrap().unwrap();
         let row = page.rows.iter().find(|r| r.name == "p2").unwrap();
         row.facts["state"] == "up" && row.counter("times_down") >= wanted
     };
     w.net.delete_link("p2").unwrap();
     eventually("the loss is noticed", || {
-        let events = handle.wait(|done| handle.events(0, 100, done)).unwrap();
+        let events = handle.wait(|done| Call::Events(0, 100, done)).unwrap();
         events.iter().any(|e| e.kind == EventKind::PortDown { port: "p2".into() })
     });
     assert!(w.reaches(&a, &b), "while the port is gone");
@@ -429,7 +430,7 @@ fn a_port_goes_and_comes_back_while_others_forward() {
     assert_eq!(sysctl::read(&w.router, IpVersion::V4, "p2", "forwarding").unwrap(), 0);
     // A loss that is told late would open the port again and tell of it.
     std::thread::sleep(Duration::from_millis(400));
-    let events = handle.wait(|done| handle.events(0, 100, done)).unwrap();
+    let events = handle.wait(|done| Call::Events(0, 100, done)).unwrap();
     let ports =
         events.iter().filter(|e| matches!(e.kind, EventKind::PortUp { .. } | EventKind::PortDown { .. }));
     let told: Vec<_> = ports.map(|e| e.kind.clone()).collect();
@@ -455,7 +456,7 @@ fn name(text: &str) -> Name {
 /// Names of an owner's objects in force; a class that drains is still listed beside them.
 fn names_of(handle: &Handle, owner: Owner) -> Vec<String> {
     let query = StateQuery { owner: Some(owner), ..StateQuery::default() };
-    let page = handle.wait(|done| handle.state(query, done)).unwrap().unwrap();
+    let page = handle.wait(|done| Call::State(query, done)).unwrap().unwrap();
     let active = page.objects.iter().filter(|o| o.status == Status::Active);
     active.map(|o| o.name.to_string()).collect()
 }
@@ -694,7 +695,7 @@ fn explain_and_show_name_things() {
     }
     let w = World::new("explain", 2);
     let (engine, handle) = Engine::start(w.config_of("explain", CLASSES)).unwrap();
-    let explain = |text: &str| handle.wait(|done| handle.explain(text, done)).unwrap();
+    let explain = |text: &str| handle.wait(|done| Call::Explain(text.to_owned(), done)).unwrap();
     let told = explain("in=p0 udp 10.20.0.2:5004>10.20.1.2:5004 len=200").unwrap();
     let fact = |told: &serde_json::Value, step: &str, fact: &str| {
         let steps = told["steps"].as_array().unwrap().iter();
@@ -712,14 +713,14 @@ fn explain_and_show_name_things() {
     assert!(explain("in=p9 udp 10.20.0.2:1>192.0.2.1:1").unwrap_err().message.contains("p0, p1"));
     let (a, b) = (w.socket(0, "10.20.0.2:0"), w.socket(1, "10.20.1.2:0"));
     assert!(w.reaches(&a, &b));
-    let show = |what: &str| handle.wait(|done| handle.show(what, 100, done)).unwrap();
+    let show = |what: &str| handle.wait(|done| Call::Show(ShowQuery::new(what, 100), done)).unwrap();
     let flows = show("flows").unwrap().rows;
     let flow = format!("udp {}>{}", a.local_addr().unwrap(), b.local_addr().unwrap());
     assert!(flows.iter().any(|r| r.name == flow), "{flow} in {flows:?}");
     assert!(show("classes").unwrap().rows.iter().any(|r| r.owner == "file" && r.facts["port"] == "p1"));
     assert!(show("elements").unwrap().rows.iter().any(|r| r.facts["type"] == "Egress"));
     assert!(show("nonsense").unwrap_err().allowed.unwrap().contains("flows"));
-    assert!(handle.wait(|done| handle.graph(done)).unwrap().contains("Flows"));
+    assert!(handle.wait(Call::Graph).unwrap().contains("Flows"));
     engine.stop();
 }
 

@@ -9,7 +9,7 @@ use perhop_engine::{
     Emulator, EmulatorConfig, EmulatorReport, Engine, EngineConfig, EngineError, Handle, Recording, Report,
     StopReport,
 };
-use perhop_model::{EventKind, Object, Spec};
+use perhop_model::{Call, EventKind, Object, Spec};
 use perhop_routerfile::RouterFile;
 use perhop_units::{Duration, Instant, QueueLimit, Rate};
 use std::collections::BTreeMap;
@@ -195,7 +195,7 @@ fn failed(doing: &'static str) -> impl FnOnce(EngineError) -> LabError {
 fn detected(handle: &Handle) -> BTreeMap<u16, Instant> {
     let mut found = BTreeMap::new();
     let mut after = 0;
-    while let Ok(events) = handle.wait(|done| handle.events(after, EVENTS, done)) {
+    while let Ok(events) = handle.wait(|done| Call::Events(after, EVENTS, done)) {
         let Some(last) = events.last() else { break };
         after = last.seq;
         for event in events {

@@ -3,8 +3,8 @@
 //! What a body takes is charged to [`Limit::BodiesBytes`] from its first byte until its request is answered: its bytes
 //! while they arrive, and before it is parsed what the parsed values can come to, which is many times the text.
 
-use crate::connection::Peer;
 use crate::limits::{Gauges, Limit, Permit};
+use crate::listener::Peer;
 use crate::refusal::{busy, gone, refuse, respond};
 use axum::extract::{FromRef, FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;

@@ -1,7 +1,7 @@
-//! Accepting connections: who is at the other end, how many there may be, and how long a head may take.
+//! Accepting connections: how many there may be, and how long a head may take.
 
-use crate::directory::own_uid;
 use crate::limits::{Gauges, Limit, Permit};
+use crate::listener::{Listener, Peer};
 use crate::refusal::busy;
 use crate::stream::ClientStream;
 use axum::Router;
@@ -12,10 +12,8 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use perhop_model::{Credentials, Role};
 use std::convert::Infallible;
 use std::time::Duration;
-use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 
 /// Connections beyond the limit that are told so at the same time; still more are closed without a word.
@@ -25,34 +23,15 @@ const REFUSAL: Duration = Duration::from_secs(1);
 /// Pause after an accept that failed, for example for want of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Who is at the other end.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer {
-    pub(crate) is_own: bool,
-}
-
-impl Peer {
-    fn of(stream: &UnixStream) -> Self {
-        Self { is_own: stream.peer_cred().is_ok_and(|c| c.uid() == 0 || c.uid() == own_uid()) }
-    }
-
-    /// The router's own user and root may do everything; others who can open the socket may read.
-    pub(crate) fn credentials(self) -> Credentials {
-        let role = if self.is_own { Role::Admin } else { Role::Read };
-        Credentials { role, owner: None }
-    }
-}
-
 /// Serves clients until dropped.
-pub(crate) async fn accept(listener: &UnixListener, app: Router, gauges: &Gauges) -> Infallible {
+pub(crate) async fn accept(listener: &Listener, app: Router, gauges: &Gauges) -> Infallible {
     let app = TowerToHyperService::new(app);
     let mut clients = JoinSet::new();
     let mut refused = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    let peer = Peer::of(&stream);
+                Ok((stream, peer)) => {
                     let client = ClientStream::new(stream, gauges.clone());
                     match admit(peer, gauges) {
                         Ok(permits) => {

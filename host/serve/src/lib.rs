@@ -1,7 +1,8 @@
-//! The router's HTTP face on a Unix socket, and the client of it.
+//! Doors that programs are asked through: HTTP with JSON on a Unix socket, and the client of it.
 //!
-//! The server knows a router only as [`RouterApi`]; replies come by callback, so that the packet side stays free of
-//! any runtime.
+//! A door (listener, limits, bodies, streams of events, refusals, the list of its addresses) knows nothing of what is
+//! asked. The router's is in `router`: it knows a router only as [`RouterApi`]; answers come by callback, so that the
+//! packet side stays free of any runtime.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::disallowed_types,
@@ -13,17 +14,19 @@ mod body;
 mod client;
 mod connection;
 mod directory;
+mod endpoints;
 mod events;
 mod limits;
+mod listener;
 mod refusal;
 mod router;
+mod server;
 mod socket;
 mod stream;
 
 pub use client::{Client, ClientError};
 pub use directory::{DirectoryError, Flaw, check, check_file, prepare, runtime_directories};
 pub use limits::{Limit, LimitError, LimitRow, Limits, LimitsPage};
-pub use router::api::{Done, Reloaded, RouterApi};
-pub use router::endpoints::{PAGE_OBJECTS, SHOWN_ROWS, ServeError, Server};
-pub use router::openapi::document;
+pub use router::{PAGE_OBJECTS, RouterApi, SHOWN_ROWS};
+pub use server::{ServeError, Server};
 pub use socket::{ClaimedPath, SocketError, claim, claim_at, socket_path};

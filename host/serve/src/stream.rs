@@ -1,17 +1,17 @@
 //! A client's connection as bytes: who reads nothing is given up, and what is no HTTP is answered in JSON too.
 
 use crate::limits::{Gauges, Limit};
+use crate::listener::Carrier;
 use crate::refusal::to_no_request;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::UnixStream;
 use tokio::time::{Sleep, sleep};
 
 /// A connection whose writes time out.
 pub(crate) struct ClientStream {
-    stream: UnixStream,
+    stream: Box<dyn Carrier>,
     gauges: Gauges,
     /// Runs while a write waits for the client.
     stalled: Option<Pin<Box<Sleep>>>,
@@ -20,7 +20,7 @@ pub(crate) struct ClientStream {
 }
 
 impl ClientStream {
-    pub(crate) fn new(stream: UnixStream, gauges: Gauges) -> Self {
+    pub(crate) fn new(stream: Box<dyn Carrier>, gauges: Gauges) -> Self {
         Self { stream, gauges, stalled: None, instead: None }
     }
 

@@ -15,10 +15,9 @@ pub fn refusal(who: &Credentials, owner: &Owner, fence: u64) -> Option<ErrorItem
     if *owner != Owner::File {
         return None;
     }
-    let item = |path: &str, code, message: &str| ErrorItem::new(code, path, message);
     if who.role != Role::Admin {
         let why = "owner file belongs to the router's own file; to speak for it needs the role admin";
-        return Some(item("owner", Code::Forbidden, why));
+        return Some(ErrorItem::new(Code::Forbidden, "owner", why));
     }
     (fence != FENCE).then(|| {
         let why =
@@ -26,7 +25,7 @@ pub fn refusal(who: &Credentials, owner: &Owner, fence: u64) -> Option<ErrorItem
         ErrorItem {
             value: Some(fence.into()),
             allowed: Some(FENCE.to_string()),
-            ..item("fence", Code::OutOfRange, why)
+            ..ErrorItem::new(Code::OutOfRange, "fence", why)
         }
     })
 }

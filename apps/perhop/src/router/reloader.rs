@@ -4,10 +4,9 @@ use super::file::{self, Setting};
 use crate::error::AppError;
 use perhop_config::{Diagnostic, Diagnostics, Severity};
 use perhop_engine::Handle;
-use perhop_model::{Credentials, ErrorItem, Mode, Name, Outcome, Owner, Role};
+use perhop_model::{Credentials, Done, ErrorItem, Mode, Name, Outcome, Owner, Reloaded, Role};
 use perhop_reason::Code;
 use perhop_routerfile::{LogSettings, RouterFile, RouterSettings};
-use perhop_serve::{Done, Reloaded};
 use std::io;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -40,8 +39,9 @@ impl Reloader {
         match self.line.try_send(done) {
             Ok(()) => {}
             Err(TrySendError::Full(done)) => {
-                let mut item = whole(Code::Overload, "too many reloads are waiting".to_owned());
-                item.limit = Some(WAITING as u64);
+                let why = "too many reloads are waiting";
+                let limit = Some(WAITING as u64);
+                let item = ErrorItem { limit, ..ErrorItem::new(Code::Overload, "", why) };
                 done(Reloaded { retry_after_ms: Some(RETRY_MS), ..refused(item) });
             }
             Err(TrySendError::Disconnected(done)) => done(stopping()),
@@ -127,10 +127,13 @@ fn texts(diagnostics: &Diagnostics) -> Vec<String> {
 fn file_error(diagnostic: &Diagnostic) -> ErrorItem {
     let place = diagnostic.position;
     ErrorItem {
-        path: format!("{}:{}:{}", diagnostic.file, place.line, place.column),
         value: Some(diagnostic.value.clone().into()).filter(|_| !diagnostic.value.is_empty()),
         allowed: diagnostic.allowed.clone(),
-        ..whole(Code::Malformed, diagnostic.to_string())
+        ..ErrorItem::new(
+            Code::Malformed,
+            format!("{}:{}:{}", diagnostic.file, place.line, place.column),
+            diagnostic.to_string(),
+        )
     }
 }
 
@@ -141,7 +144,7 @@ fn unreadable(path: &Path, error: &AppError) -> ErrorItem {
         AppError::BadSetting { .. } => Code::BadReference,
         _ => Code::Malformed,
     };
-    ErrorItem { path: path.display().to_string(), ..whole(code, error.to_string()) }
+    ErrorItem::new(code, path.display().to_string(), error.to_string())
 }
 
 fn refused(item: ErrorItem) -> Reloaded {
@@ -150,11 +153,7 @@ fn refused(item: ErrorItem) -> Reloaded {
 }
 
 fn stopping() -> Reloaded {
-    refused(whole(Code::ShuttingDown, "the router is stopping".to_owned()))
-}
-
-fn whole(code: Code, message: String) -> ErrorItem {
-    ErrorItem::new(code, "", message)
+    refused(ErrorItem::new(Code::ShuttingDown, "", "the router is stopping"))
 }
 
 #[cfg(test)]

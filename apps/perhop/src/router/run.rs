@@ -9,8 +9,9 @@ use crate::output::progress;
 use crate::remote::{check_name, check_state_file};
 use clap::{Args, ValueEnum};
 use perhop_engine::{Accounting, Engine, EngineConfig};
+use perhop_model::{Call, Reloaded};
 use perhop_routerfile::{LogFormat, RouterFile};
-use perhop_serve::{Limits, Reloaded, RouterApi, Server, claim};
+use perhop_serve::{Limits, RouterApi, Server, claim};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -220,7 +221,7 @@ async fn serve(
         tokio::select! {
             _ = signals.hangup.recv() => {
                 log.reopen();
-                api.reload(Box::new(|reloaded| log_reload(&reloaded)));
+                api.call(Call::Reload(Box::new(|reloaded| log_reload(&reloaded))));
             }
             _ = signals.interrupt.recv() => break,
             _ = signals.terminate.recv() => break,

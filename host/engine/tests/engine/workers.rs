@@ -52,18 +52,19 @@ fn flows_that_cross_workers_arrive_once_and_in_order_while_classes_change() {
     }
     let drops = counter(&handle, "element", "steer", "dropped_ring_full");
     assert_eq!((drops, counter(&handle, "pool", "pool", "leaked")), (0, 0));
-    let elements = handle.wait(|done| handle.show("elements", 100, done)).unwrap().unwrap().rows;
+    let elements =
+        handle.wait(|done| Call::Show(ShowQuery::new("elements", 100), done)).unwrap().unwrap().rows;
     let element = |name: &str| elements.iter().find(|r| r.name == name).unwrap().clone();
     assert!(element("steer").counter("steered") > 500, "{:?}", element("steer"));
     assert!(element("queue_p1").counter("handed_over") > 300, "{:?}", element("queue_p1"));
-    let ports = handle.wait(|done| handle.show("ports", 100, done)).unwrap().unwrap().rows;
+    let ports = handle.wait(|done| Call::Show(ShowQuery::new("ports", 100), done)).unwrap().unwrap().rows;
     let mut names: Vec<&str> = ports.iter().map(|r| r.name.as_str()).collect();
     names.sort_unstable();
     assert_eq!(names, ["p0", "p1", "p2", "p3"]);
     let packet = "in=p0 udp 10.20.0.2:5004>10.20.1.2:5004 len=200";
-    let explained = handle.wait(|done| handle.explain(packet, done)).unwrap().unwrap().to_string();
+    let explained = handle.wait(|done| Call::Explain(packet.to_owned(), done)).unwrap().unwrap().to_string();
     assert!(explained.contains("p1/best"), "the queue of another worker's port: {explained}");
-    let classes = handle.wait(|done| handle.show("classes", 100, done)).unwrap().unwrap().rows;
+    let classes = handle.wait(|done| Call::Show(ShowQuery::new("classes", 100), done)).unwrap().unwrap().rows;
     let best: Vec<_> = classes.iter().filter(|r| r.name == "p1/best").collect();
     assert!(best.len() == 1 && best[0].counter("packets") >= 24 * 60, "{best:?}");
     let report = engine.stop();
@@ -142,7 +143,7 @@ fn flows_go_to_a_worker_with_time_for_them_and_lose_nothing() {
     assert!(moved() > 0, "{} packets of each", numbers[1]);
     // Both had 128, and each move gives one of them one more; those under way count when they are over.
     eventually("moves and where buckets are agree", || {
-        let rows = handle.wait(|done| handle.show("driver", 100, done)).unwrap().unwrap().rows;
+        let rows = handle.wait(|done| Call::Show(ShowQuery::new("driver", 100), done)).unwrap().unwrap().rows;
         let buckets: Vec<u64> =
             rows.iter().filter(|r| r.kind == "worker").map(|r| r.counter("buckets")).collect();
         let moves = moved();

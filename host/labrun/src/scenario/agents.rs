@@ -9,11 +9,12 @@ use crate::pace::{precise_timers, sleep_until};
 use perhop_agent::{Agent, AgentFile, ClassReading, Input, LEAST_REAL_POLL, Readings, Router, flows_of_row};
 use perhop_allocate::SplitMix64;
 use perhop_allocate::broker::EmulatedBroker;
-use perhop_engine::{Done, Handle};
+use perhop_engine::Handle;
 use perhop_io::clock::monotonic;
 use perhop_measure::{AgentRecorder, Recording};
 use perhop_model::{
-    Claim, Credentials, ErrorItem, Name, Reply, ShowPage, StatePage, StateQuery, Transaction,
+    Call, Claim, Credentials, Done, ErrorItem, Name, Reply, ShowPage, ShowQuery, StatePage, StateQuery,
+    Transaction,
 };
 use perhop_units::{Duration, Instant};
 use std::collections::BTreeSet;
@@ -155,17 +156,16 @@ impl Router for BesideEngine {
     type Error = String;
 
     fn claim(&mut self, claim: Claim) -> Result<Result<(), ErrorItem>, String> {
-        let claimed = self.wait(|done| self.handle.claim(Credentials::ADMIN, claim, done))?;
-        Ok(claimed.map_err(|code| ErrorItem::new(code, "owner", code.name())))
+        self.wait(|done| Call::Claim(Credentials::ADMIN, claim, done))
     }
 
     fn page(&mut self, query: &StateQuery) -> Result<StatePage, String> {
-        self.wait(|done| self.handle.state(query.clone(), done))?.map_err(|error| error.message)
+        self.wait(|done| Call::State(query.clone(), done))?.map_err(|error| error.message)
     }
 
     fn readings(&mut self) -> Result<Readings, String> {
         let show = |what: &str| {
-            let page = self.wait(|done| self.handle.show(what, ROWS, done))?;
+            let page = self.wait(|done| Call::Show(ShowQuery::new(what, ROWS), done))?;
             page.map_err(|error| error.message)
         };
         // Only what is needed: each is a survey of the packet thread.
@@ -191,8 +191,8 @@ impl Router for BesideEngine {
 }
 
 impl BesideEngine {
-    fn wait<T: Send + 'static>(&self, ask: impl FnOnce(Done<T>)) -> Result<T, String> {
-        self.handle.wait(ask).map_err(|error| error.to_string())
+    fn wait<T: Send + 'static>(&self, call: impl FnOnce(Done<T>) -> Call) -> Result<T, String> {
+        self.handle.wait(call).map_err(|error| error.to_string())
     }
 }
 

@@ -10,7 +10,7 @@ use crate::shaping::shaped;
 use perhop_agent::AgentFile;
 use perhop_engine::{Engine, EngineConfig, Handle, StopReport};
 use perhop_graph::router::EdgePort;
-use perhop_model::{Credentials, Object, Op, Outcome, Owner, Spec, Transaction};
+use perhop_model::{Call, Credentials, Object, Op, Outcome, Owner, Spec, Transaction};
 use perhop_routerfile::RouterFile;
 use perhop_scenario::{
     LinkIndex, NodeIndex, NodeKind, RouterChange, RouterConfig, RouterObjects, RouterOnLinks, Scenario,
@@ -183,7 +183,7 @@ impl Router {
 
     /// Packets inside now: what came to its elements or was made there, and neither left nor ended.
     pub(super) fn held(&self) -> Result<u64, LabError> {
-        let page = self.handle.wait(|done| self.handle.counters(done));
+        let page = self.handle.wait(Call::Counters);
         let page = page.map_err(of_engine(self.part.clone(), "ask what it holds"))?;
         let held = page.rows.iter().filter(|row| row.kind == "element").map(|row| {
             let of = |name: &str| row.counters.get(name).copied().unwrap_or(0);

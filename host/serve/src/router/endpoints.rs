@@ -1,52 +1,36 @@
-//! The server: what each address answers.
+//! What each address answers.
 
-use crate::body::{Changer, Received, code_of};
-use crate::connection::{Peer, accept};
+use super::api::{PAGE_OBJECTS, RouterApi, SHOWN_ROWS};
+use super::openapi::Document;
+use crate::body::{Changer, Received};
+use crate::endpoints::{Endpoints, endpoints, in_range, parameters};
 use crate::events::{self, Bell};
 use crate::limits::{Gauges, Limits, LimitsPage};
-use crate::refusal::{gone, refuse, respond, worst};
-use crate::router::api::{Done, Reloaded, RouterApi};
-use crate::socket::{ClaimedPath, SocketError, restrict};
+use crate::listener::Peer;
+use crate::refusal::{gone, refuse, worst};
+use crate::server::{ServeError, Server};
+use crate::socket::ClaimedPath;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{DefaultBodyLimit, FromRef, Query, State};
-use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::extract::{FromRef, Query, State};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use axum::{Extension, Json, Router};
-use perhop_model::{Claim, ErrorItem, Outcome, Reply, ShowQuery, StateQuery, Transaction};
-use perhop_reason::Code;
+use axum::{Extension, Json};
+use perhop_model::{
+    Call, Claim, CountersPage, Done, Event, Outcome, Reloaded, Reply, ShowPage, ShowQuery, StatePage,
+    StateQuery, Transaction,
+};
 use serde::Deserialize;
-use std::future::Future;
-use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use serde_json::{Value, json};
 use std::sync::Arc;
-use thiserror::Error;
-use tokio::net::UnixListener;
 use tokio::sync::oneshot;
 
-/// Objects of a page of the state.
-pub const PAGE_OBJECTS: RangeInclusive<usize> = 1..=10_000;
-/// Rows of what is shown.
-pub const SHOWN_ROWS: RangeInclusive<usize> = 1..=1_000_000;
-
-/// Why a server does not start.
-#[derive(Debug, Error)]
-pub enum ServeError {
-    /// The socket.
-    #[error(transparent)]
-    Socket(#[from] SocketError),
-    /// Serving failed.
-    #[error("serving the router's socket: {0}")]
-    Io(#[from] std::io::Error),
+/// Every address of a router.
+fn all() -> Endpoints<Shared> {
+    endpoints!(Document: transactions, claim, state, counters, events, show, explain, reload, limits)
 }
 
-/// Serves one router on a Unix socket.
-pub struct Server {
-    path: PathBuf,
-    listener: UnixListener,
-    app: Router,
-    gauges: Gauges,
-}
+/// Events fetched at once.
+const PAGE_EVENTS: usize = 256;
 
 #[derive(Clone)]
 struct Shared {
@@ -61,9 +45,21 @@ impl FromRef<Shared> for Gauges {
     }
 }
 
+impl Shared {
+    /// Asks by callback, answers by future; the error is that the router is gone.
+    async fn ask<T: Send + 'static>(&self, call: impl FnOnce(Done<T>) -> Call) -> Result<T, Response> {
+        let (tx, rx) = oneshot::channel();
+        self.router.call(call(Box::new(move |answer| {
+            // Nobody waits any more when the client has gone away.
+            let _ = tx.send(answer);
+        })));
+        rx.await.map_err(|_| gone())
+    }
+}
+
 impl Server {
-    /// Binds a claimed path. Needs a tokio runtime. The claim stays the caller's, who may have more to do under it when the
-    /// server has ended.
+    /// Serves a router at a claimed path. Needs a tokio runtime. The claim stays the caller's, who may have more to do under
+    /// it when the server has ended.
     ///
     /// # Errors
     /// The operating system's.
@@ -72,86 +68,22 @@ impl Server {
         router: Arc<dyn RouterApi>,
         limits: Limits,
     ) -> Result<Self, ServeError> {
-        let listener = UnixListener::bind(&claimed.path)?;
-        restrict(&claimed.path)?;
+        let (bell, ring) = Bell::new();
+        router.call(Call::OnEvents(Box::new(ring)));
         let gauges = Gauges::new(limits);
-        let shared = Shared { bell: Bell::new(router.as_ref()), router, gauges: gauges.clone() };
-        let app = Router::new()
-            .route("/v1/transactions", post(transactions))
-            .route("/v1/claim", post(claim))
-            .route("/v1/state", get(state))
-            .route("/v1/counters", get(counters))
-            .route("/v1/events", get(events))
-            .route("/v1/show", get(show))
-            .route("/v1/explain", post(explain))
-            .route("/v1/reload", post(reload))
-            .route("/v1/limits", get(limits_page))
-            .route("/v1/openapi.json", get(|| async { Json(crate::router::openapi::document()) }))
-            .fallback(no_such_address)
-            .method_not_allowed_fallback(no_such_method)
-            // Bodies are bounded where they are received.
-            .layer(DefaultBodyLimit::disable())
-            .with_state(shared);
-        Ok(Self { path: claimed.path.clone(), listener, app, gauges })
-    }
-
-    /// Serves until `stop` resolves, then removes the socket.
-    ///
-    /// # Errors
-    /// The operating system's.
-    pub async fn run(self, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), ServeError> {
-        // Event streams never end by themselves, so the stop does not wait for open connections.
-        tokio::select! {
-            never = accept(&self.listener, self.app, &self.gauges) => match never {},
-            () = stop => {}
-        }
-        let _ = std::fs::remove_file(&self.path);
-        Ok(())
+        let shared = Shared { router, bell, gauges: gauges.clone() };
+        Self::of(claimed, all().with_state(shared), gauges)
     }
 }
 
-/// Asks by callback, answers by future. `None`: the router is gone.
-pub(crate) async fn ask<T: Send + 'static>(f: impl FnOnce(Done<T>)) -> Option<T> {
-    let (tx, rx) = oneshot::channel();
-    f(Box::new(move |answer| {
-        // Nobody waits any more when the client has gone away.
-        let _ = tx.send(answer);
-    }));
-    rx.await.ok()
-}
-
-async fn no_such_address(uri: Uri) -> Response {
-    let why = "there is nothing at this address; /v1/openapi.json lists what there is";
-    respond(StatusCode::NOT_FOUND, ErrorItem::new(Code::NotFound, uri.path(), why))
-}
-
-async fn no_such_method(method: Method, uri: Uri) -> Response {
-    let why = format!("{method} is not for this address; /v1/openapi.json says what is");
-    respond(StatusCode::METHOD_NOT_ALLOWED, ErrorItem::new(Code::Unsupported, uri.path(), why))
-}
-
-/// The parameters of an address, or why they are none.
-#[allow(clippy::result_large_err, reason = "the error is the finished answer")]
-fn parameters<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Response> {
-    query.map(|Query(q)| q).map_err(|e| {
-        let text = e.body_text();
-        refuse(ErrorItem::new(code_of(&text), "query", text))
-    })
-}
-
-/// Refuses a number of rows outside of its range.
-#[allow(clippy::result_large_err, reason = "the error is the finished answer")]
-fn in_range(limit: Option<usize>, range: RangeInclusive<usize>) -> Result<(), Response> {
-    match limit.filter(|l| !range.contains(l)) {
-        None => Ok(()),
-        Some(given) => Err(refuse(ErrorItem {
-            value: Some(given.into()),
-            allowed: Some(format!("{} to {}", range.start(), range.end())),
-            ..ErrorItem::new(Code::OutOfRange, "query.limit", "no such number of rows can be had")
-        })),
-    }
-}
-
+#[utoipa::path(post, path = "/v1/transactions", request_body = Transaction, responses(
+    (status = 200, description = "Committed or checked", body = Reply),
+    (status = 403, description = "Forbidden, or another owner's object", body = Reply),
+    (status = 409, description = "Stale, fenced, in use, waiting for confirmation", body = Reply),
+    (status = 422, description = "Invalid, or no capacity", body = Reply),
+    (status = 429, description = "Overload: try again after retry_after_ms", body = Reply),
+    (status = 503, description = "Stopping", body = Reply),
+))]
 async fn transactions(
     State(s): State<Shared>,
     Extension(peer): Extension<Peer>,
@@ -159,8 +91,7 @@ async fn transactions(
 ) -> Result<Response, Response> {
     // The charge is kept until the answer is there.
     let (transaction, _charge) = body.json::<Transaction>().await?;
-    let reply: Option<Arc<Reply>> = ask(|done| s.router.submit(peer.credentials(), transaction, done)).await;
-    let Some(reply) = reply else { return Err(gone()) };
+    let reply = s.ask(|done| Call::Submit(peer.credentials(), Box::new(transaction), done)).await?;
     let status = match reply.outcome {
         Outcome::Rejected => worst(&reply.errors),
         Outcome::Committed | Outcome::Checked => StatusCode::OK,
@@ -168,31 +99,30 @@ async fn transactions(
     Ok((status, Json(reply.as_ref())).into_response())
 }
 
+#[utoipa::path(post, path = "/v1/claim", request_body = Claim, responses(
+    (status = 200, description = "Taken over"), (status = 403), (status = 409, description = "Fenced")))]
 async fn claim(
     State(s): State<Shared>,
     _: Changer,
     Extension(peer): Extension<Peer>,
     body: Received,
-) -> Result<Response, Response> {
+) -> Result<Json<Value>, Response> {
     let (wanted, _charge) = body.json::<Claim>().await?;
-    match ask(|done| s.router.claim(peer.credentials(), wanted, done)).await {
-        Some(Ok(())) => Ok(Json(serde_json::json!({})).into_response()),
-        Some(Err(item)) => Err(refuse(item)),
-        None => Err(gone()),
-    }
+    s.ask(|done| Call::Claim(peer.credentials(), wanted, done)).await?.map_err(refuse)?;
+    Ok(Json(json!({})))
 }
 
+#[utoipa::path(get, path = "/v1/state", params(
+    ("owner" = Option<String>, Query), ("kind" = Option<String>, Query), ("prefix" = Option<String>, Query),
+    ("cursor" = Option<String>, Query), ("limit" = Option<u32>, Query)),
+    responses((status = 200, body = StatePage), (status = 409, description = "The pinned revision is gone")))]
 async fn state(
     State(s): State<Shared>,
     query: Result<Query<StateQuery>, QueryRejection>,
-) -> Result<Response, Response> {
+) -> Result<Json<StatePage>, Response> {
     let query = parameters(query)?;
     in_range(query.limit, PAGE_OBJECTS)?;
-    match ask(|done| s.router.state(query, done)).await {
-        Some(Ok(page)) => Ok(Json(page).into_response()),
-        Some(Err(item)) => Err(refuse(item)),
-        None => Err(gone()),
-    }
+    s.ask(|done| Call::State(query, done)).await?.map(Json).map_err(refuse)
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -203,31 +133,32 @@ struct CountersQuery {
     id: Option<u64>,
 }
 
+#[utoipa::path(get, path = "/v1/counters", params(
+    ("kind" = Option<String>, Query), ("name" = Option<String>, Query), ("id" = Option<u64>, Query)),
+    responses((status = 200, body = CountersPage)))]
 async fn counters(
     State(s): State<Shared>,
     query: Result<Query<CountersQuery>, QueryRejection>,
-) -> Result<Response, Response> {
+) -> Result<Json<CountersPage>, Response> {
     let q = parameters(query)?;
-    let Some(mut page) = ask(|done| s.router.counters(done)).await else { return Err(gone()) };
+    let mut page = s.ask(Call::Counters).await?;
     page.rows.retain(|r| {
         q.kind.as_ref().is_none_or(|k| *k == r.kind)
             && q.name.as_ref().is_none_or(|n| *n == r.name)
             && q.id.is_none_or(|i| i == r.id)
     });
-    Ok(Json(page).into_response())
+    Ok(Json(page))
 }
 
+#[utoipa::path(get, path = "/v1/show", params(("what" = String, Query), ("limit" = Option<u32>, Query)),
+    responses((status = 200, body = ShowPage)))]
 async fn show(
     State(s): State<Shared>,
     query: Result<Query<ShowQuery>, QueryRejection>,
-) -> Result<Response, Response> {
+) -> Result<Json<ShowPage>, Response> {
     let query = parameters(query)?;
     in_range(query.limit, SHOWN_ROWS)?;
-    match ask(|done| s.router.show(query, done)).await {
-        Some(Ok(page)) => Ok(Json(page).into_response()),
-        Some(Err(item)) => Err(refuse(item)),
-        None => Err(gone()),
-    }
+    s.ask(|done| Call::Show(query, done)).await?.map(Json).map_err(refuse)
 }
 
 #[derive(Debug, Deserialize)]
@@ -236,29 +167,34 @@ struct ExplainBody {
     packet: String,
 }
 
-async fn explain(State(s): State<Shared>, body: Received) -> Result<Response, Response> {
+#[utoipa::path(post, path = "/v1/explain", responses((status = 200, description = "Each decision")))]
+async fn explain(State(s): State<Shared>, body: Received) -> Result<Json<Value>, Response> {
     let (wanted, _charge) = body.json::<ExplainBody>().await?;
-    match ask(|done| s.router.explain(wanted.packet, done)).await {
-        Some(Ok(value)) => Ok(Json(value).into_response()),
-        Some(Err(item)) => Err(refuse(item)),
-        None => Err(gone()),
-    }
+    s.ask(|done| Call::Explain(wanted.packet, done)).await?.map(Json).map_err(refuse)
 }
 
+#[utoipa::path(post, path = "/v1/reload", responses(
+    (status = 200, description = "The router does what its file says; `messages` holds warnings about the file",
+        body = Reply),
+    (status = 403, description = "Forbidden, or another owner's object", body = Reply),
+    (status = 409, description = "Stale, in use, waiting for confirmation", body = Reply),
+    (status = 422, description = "The file is no router file, or the router refuses it. `messages` holds every error as \
+        FILE:LINE:COLUMN: text; without a reply there are `errors` and `messages` alone", body = Reply),
+    (status = 429, description = "Too many reloads are waiting: try again after retry_after_ms", body = Reply),
+    (status = 503, description = "Stopping", body = Reply),
+))]
 async fn reload(State(s): State<Shared>, _: Changer, _body: Received) -> Result<Response, Response> {
-    match ask(|done| s.router.reload(done)).await {
-        Some(reloaded) => Ok(reload_response(&reloaded)),
-        None => Err(gone()),
-    }
+    s.ask(Call::Reload).await.map(|reloaded| reload_response(&reloaded))
 }
 
 /// As a transaction is answered, and with what there is to say about the file.
 fn reload_response(reloaded: &Reloaded) -> Response {
     let status = if reloaded.is_committed() { StatusCode::OK } else { worst(reloaded.refusals()) };
     let mut body = match &reloaded.reply {
-        // A reply is plain data; serialising it cannot fail.
-        Some(reply) => serde_json::to_value(reply.as_ref()).unwrap_or_default(),
-        None => serde_json::json!({ "errors": reloaded.errors }),
+        Some(reply) => {
+            serde_json::to_value(reply.as_ref()).expect("a reply is plain data, which can be written")
+        }
+        None => json!({ "errors": reloaded.errors }),
     };
     body["messages"] = reloaded.messages.clone().into();
     if let Some(ms) = reloaded.retry_after_ms {
@@ -267,7 +203,9 @@ fn reload_response(reloaded: &Reloaded) -> Response {
     (status, Json(body)).into_response()
 }
 
-async fn limits_page(State(s): State<Shared>) -> Json<LimitsPage> {
+#[utoipa::path(get, path = "/v1/limits", responses(
+    (status = 200, description = "Every limit: its value, what is used of it, how often it was hit", body = LimitsPage)))]
+async fn limits(State(s): State<Shared>) -> Json<LimitsPage> {
     let mut rows = s.gauges.rows();
     rows.extend(s.router.limits());
     Json(LimitsPage { rows })
@@ -279,6 +217,11 @@ struct EventsQuery {
     after: Option<u64>,
 }
 
+#[utoipa::path(get, path = "/v1/events", params(("after" = Option<u64>, Query)),
+    responses(
+        (status = 200, description = "Server-sent events; the header Last-Event-ID does as `after` does. A reader that is \
+            too slow for the ring gets a `gap`", body = Event, content_type = "text/event-stream"),
+        (status = 503, description = "api.event_readers is reached: try again after retry_after_ms")))]
 async fn events(
     State(s): State<Shared>,
     headers: HeaderMap,
@@ -288,5 +231,10 @@ async fn events(
     // What a client of server-sent events says by itself when it connects again.
     let last = || headers.get("last-event-id")?.to_str().ok()?.parse().ok();
     let after = given.or_else(last).unwrap_or(0);
-    Ok(events::respond(s.router, &s.bell, &s.gauges, after))
+    let (gauges, bell) = (s.gauges.clone(), s.bell.clone());
+    let page = move |after| {
+        let s = s.clone();
+        async move { s.ask(|done| Call::Events(after, PAGE_EVENTS, done)).await.ok() }
+    };
+    Ok(events::respond(&gauges, &bell, after, |event: &Event| event.seq, page))
 }

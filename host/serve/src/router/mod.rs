@@ -1,5 +1,7 @@
 //! What a router's door answers: its calls, its addresses and their document.
 
-pub(crate) mod api;
-pub(crate) mod endpoints;
-pub(crate) mod openapi;
+mod api;
+mod endpoints;
+mod openapi;
+
+pub use api::{PAGE_OBJECTS, RouterApi, SHOWN_ROWS};

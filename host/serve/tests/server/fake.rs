@@ -57,48 +57,45 @@ impl Fake {
 }
 
 impl RouterApi for Fake {
-    fn submit(&self, _: Credentials, _: Transaction, done: Done<Arc<Reply>>) {
-        match *self.holds.lock().unwrap() {
-            true => self.unanswered.lock().unwrap().push(done),
-            false => done(Arc::new(self.reply())),
+    fn call(&self, call: Call) {
+        match call {
+            Call::Submit(_, _, done) => match *self.holds.lock().unwrap() {
+                true => self.unanswered.lock().unwrap().push(done),
+                false => done(Arc::new(self.reply())),
+            },
+            Call::Claim(_, _, done) => {
+                done(self.codes.lock().unwrap().first().map_or(Ok(()), |c| Err(error(*c))));
+            }
+            Call::State(_, done) => done(Err(error(Code::StaleRevision))),
+            Call::Counters(done) => {
+                let row = |id| CountersRow {
+                    kind: "class".into(),
+                    name: format!("class-{id}"),
+                    id,
+                    owner: "file".into(),
+                    counters: [("packets".to_owned(), id)].into(),
+                };
+                let rows = (0..*self.rows.lock().unwrap()).map(row).collect();
+                done(CountersPage { epoch: 1, revision: 2, at_ns: 3, rows });
+            }
+            Call::Events(_, _, done) => done(Vec::new()),
+            Call::OnEvents(wake) => self.watchers.lock().unwrap().push(wake),
+            Call::Show(_, done) => done(Ok(ShowPage { epoch: 1, revision: 2, at_ns: 3, rows: Vec::new() })),
+            Call::Explain(_, done) => done(Ok(Value::Null)),
+            Call::Graph(done) => done(String::new()),
+            Call::Reload(done) => {
+                let said = "edge.toml:2:8: wrong.".to_owned();
+                done(if *self.bad_file.lock().unwrap() {
+                    Reloaded::refused(vec![error(Code::Malformed)], vec![said])
+                } else {
+                    Reloaded {
+                        reply: Some(Arc::new(self.reply())),
+                        messages: vec![said],
+                        ..Reloaded::default()
+                    }
+                });
+            }
         }
-    }
-    fn claim(&self, _: Credentials, _: Claim, done: Done<Result<(), ErrorItem>>) {
-        done(self.codes.lock().unwrap().first().map_or(Ok(()), |c| Err(error(*c))));
-    }
-    fn state(&self, _: StateQuery, done: Done<Result<StatePage, ErrorItem>>) {
-        done(Err(error(Code::StaleRevision)));
-    }
-    fn counters(&self, done: Done<CountersPage>) {
-        let row = |id| CountersRow {
-            kind: "class".into(),
-            name: format!("class-{id}"),
-            id,
-            owner: "file".into(),
-            counters: [("packets".to_owned(), id)].into(),
-        };
-        let rows = (0..*self.rows.lock().unwrap()).map(row).collect();
-        done(CountersPage { epoch: 1, revision: 2, at_ns: 3, rows });
-    }
-    fn events(&self, _: u64, _: usize, done: Done<Vec<Event>>) {
-        done(Vec::new());
-    }
-    fn on_events(&self, wake: Box<dyn FnMut() -> bool + Send>) {
-        self.watchers.lock().unwrap().push(wake);
-    }
-    fn show(&self, _: ShowQuery, done: Done<Result<ShowPage, ErrorItem>>) {
-        done(Ok(ShowPage { epoch: 1, revision: 2, at_ns: 3, rows: Vec::new() }));
-    }
-    fn explain(&self, _: String, done: Done<Result<Value, ErrorItem>>) {
-        done(Ok(Value::Null));
-    }
-    fn reload(&self, done: Done<Reloaded>) {
-        let said = "edge.toml:2:8: wrong.".to_owned();
-        done(if *self.bad_file.lock().unwrap() {
-            Reloaded::refused(vec![error(Code::Malformed)], vec![said])
-        } else {
-            Reloaded { reply: Some(Arc::new(self.reply())), messages: vec![said], ..Reloaded::default() }
-        });
     }
 }
 
