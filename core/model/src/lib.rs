@@ -7,6 +7,7 @@
 
 mod abr;
 mod admission;
+mod call;
 mod device;
 mod event;
 mod given;
@@ -22,6 +23,7 @@ mod transaction;
 
 pub use abr::{AbrFloor, AbrLatency, AbrMatch, AbrPolicySpec};
 pub use admission::{AdmissionPolicy, AdmissionSpec};
+pub use call::{Call, Done, Reloaded};
 pub use device::{DEVICE_NAMES, is_device_name};
 pub use event::{Event, EventKind};
 pub use given::{Given, Object, Unreadable};
@@ -30,7 +32,7 @@ pub use queue::{Precedence, QueueKind, QueueSpec, WredAverage, WredPrecedence};
 pub use read::{CountersPage, CountersRow, OwnerDigest, StatePage, StateQuery};
 pub use reply::{ErrorItem, OpOutcome, OpResult, Outcome, Reply};
 pub use scheduler::{DelayGoal, FirstPiece, LossGoal, Scheduler};
-pub use show::{Call, Done, Reloaded, ShowPage, ShowQuery, ShowRow};
+pub use show::{ShowPage, ShowQuery, ShowRow};
 pub use spec::{
     AllocationSpec, ClassSpec, ColorAction, DetectorSpec, ExcessPolicy, FilterMatch, FilterSpec, MaskedByte,
     MeterSpec, PortMode, PortRange, PortSpec, ProfileSpec, RouteKind, RouteSpec, SlaPolicy, SlaSpec, Spec,

@@ -177,7 +177,6 @@ pub struct StopReport {
 /// A running router. Stops when dropped, and by itself when one of its threads dies.
 pub struct Engine {
     name: String,
-    lines: Lines,
     state_file: PathBuf,
     orders: Sender<Order>,
     supervisor: Option<JoinHandle<StopReport>>,
@@ -185,6 +184,9 @@ pub struct Engine {
     /// Lets the facts thread panic, and counts what it opens.
     #[cfg(test)]
     facts: Arc<FactsLine>,
+    /// Speaks to packet threads directly.
+    #[cfg(test)]
+    lines: Lines,
 }
 
 /// The ports among the objects, in order.
@@ -289,11 +291,12 @@ impl Engine {
         let (running, handle) = threads.start(planner, (members, placement), sockets, deaths)?;
         let engine = Self {
             name: config.name.clone(),
-            lines: running.lines.clone(),
             state_file: running.prepared.path().to_owned(),
             orders: orders.clone(),
             supervisor: Some(supervisor),
             warnings,
+            #[cfg(test)]
+            lines: running.lines.clone(),
             #[cfg(test)]
             facts: running.facts_line.clone(),
         };

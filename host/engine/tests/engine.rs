@@ -21,8 +21,8 @@ use perhop_io::EarlyDrop;
 use perhop_io::pcap::CaptureReader;
 use perhop_io::{AfPacket, AfPacketConfig, Outgoing};
 use perhop_model::{
-    Call, Credentials, EventKind, Given, Kind, Name, Op, Outcome, Owner, Reply, ShowQuery, StateQuery, Status,
-    Transaction,
+    Call, Credentials, EventKind, Given, Kind, Name, Op, Outcome, Owner, Reply, ShowQuery, StateQuery,
+    Status, Transaction,
 };
 use perhop_netlink::sysctl::{self, IpVersion};
 use perhop_netlink::{Namespace, Netlink, laboratory};
