@@ -2,18 +2,19 @@
 
 use crate::explain::Explained;
 use crate::facts::FactsLine;
-use crate::handle::claim_refused;
+use crate::forwarder::Notice;
 use crate::lanes::{DetectorClass, Item, Lanes};
 use crate::lines::Lines;
 use crate::machine::Steal;
-use crate::packet_thread::{Message, Notice};
+use crate::packet_thread::Message;
 use crate::router_forwarder::{ChangeJob, RouterForwarder};
-use crate::show::{CountSurvey, Counting, Purpose, SHOWN, What};
+use crate::show::{CountSurvey, Purpose, SHOWN, What};
+use crate::told::{ToControl, World};
 use perhop_contract::{Control, Input, Output};
-use perhop_elements::route::{NeighbourState, NeighbourUpdate, PortInfo, RouteEntry};
+use perhop_elements::route::{NeighbourState, NeighbourUpdate};
 use perhop_flows::{FlowEvent, FlowEventKind};
 use perhop_graph::router::{Balancer, Change, RouterPlanner, WorkerEvent};
-use perhop_io::{DevicePort, clock};
+use perhop_io::clock;
 use perhop_model::{
     Call, Credentials, Done, ErrorItem, EventKind, Op, Owner, Reloaded, Reply, Role, Spec, Transaction, TxnId,
 };
@@ -29,36 +30,6 @@ use std::time::Duration;
 
 /// Longest sleep of the control thread.
 const NAP: Duration = Duration::from_secs(3600);
-
-/// Facts of the world that have changed.
-#[derive(Default)]
-pub(crate) struct World {
-    pub(crate) ports: Option<Vec<PortInfo>>,
-    pub(crate) routes: Option<Vec<RouteEntry>>,
-    pub(crate) neighbours: Vec<NeighbourUpdate>,
-    /// Interface index of each port, always.
-    pub(crate) indices: Vec<Option<u32>>,
-}
-
-impl World {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.ports.is_none() && self.routes.is_none() && self.neighbours.is_empty()
-    }
-}
-
-/// What threads of the engine tell.
-pub(crate) enum ToControl {
-    World(Box<World>),
-    PortGone(PortId),
-    PortBack(PortId, u32, Box<DevicePort>),
-    /// In force; what was replaced comes back with it.
-    Applied(Box<ChangeJob>),
-    Worker(WorkerEvent),
-    Notice(Notice),
-    Counted(Box<Counting>),
-    Explained(Box<crate::explain::Explained>, Done<Result<serde_json::Value, ErrorItem>>),
-    Stop,
-}
 
 pub(crate) struct ControlThread {
     control: Control<RouterPlanner>,
@@ -417,6 +388,12 @@ pub(crate) const FILE: Credentials = Credentials { role: Role::Write, owner: Som
 /// Makes what owner `file` has exactly these objects.
 pub(crate) fn file_transaction(objects: Vec<perhop_model::Object>) -> Transaction {
     Transaction::new(new_txn_id(), Owner::File, vec![Op::replace_owned(&RouterFile::KINDS, objects)])
+}
+
+/// Why a claim is refused, in words.
+pub(crate) fn claim_refused(code: Code) -> ErrorItem {
+    let path = if code == Code::Fenced { "fence" } else { "owner" };
+    ErrorItem::new(code, path, format!("the claim is refused: {code}"))
 }
 
 /// Different for every call on this machine: clock, process, counter.

@@ -2,7 +2,7 @@
 
 use crate::accounting::Accounting;
 use crate::capture::{Capture, Tap};
-use crate::control_thread::{ControlThread, FILE, Parts, ToControl, file_transaction};
+use crate::control_thread::{ControlThread, FILE, Parts, file_transaction};
 use crate::death::{Sentinel, Stopping, ThreadDeath};
 use crate::error::EngineError;
 use crate::facts::{Facts, FactsLine};
@@ -10,16 +10,17 @@ use crate::handle::Handle;
 use crate::inlet::Inlet;
 use crate::lanes::{self, Lanes};
 use crate::lines::Lines;
+use crate::machine::Scheduling;
 use crate::machine::Steal;
 use crate::outbox;
-use crate::packet_thread::{Line, Message, PacketThread, Scheduling};
+use crate::packet_thread::{Line, Message, PacketThread};
 use crate::port::LivePort;
 use crate::prepare::{self, Device};
 use crate::prepared::Prepared;
-use crate::report::{Recording, Report};
 use crate::router_forwarder::{Alarm, RouterForwarder};
 use crate::socket_plan::{SocketPlan, XdpPlan, open_tun};
-use crate::supervisor::{Order, PacketHandle, Running, supervise};
+use crate::supervisor::{Order, PacketHandle, Running, StopReport, supervise};
+use crate::told::ToControl;
 use crate::wait::{MAX_PORTS, Wake};
 use crossbeam_channel::{Sender, bounded, unbounded};
 use perhop_contract::{Control, Limits};
@@ -159,19 +160,6 @@ impl EngineConfig {
         self.abr_connections = router.abr_connections();
         self.abr_credit = router.abr_credit;
     }
-}
-
-/// What a router has to say at its end.
-#[derive(Debug, Default)]
-pub struct StopReport {
-    /// Final counters of ports, elements, pool and driver.
-    pub report: Report,
-    /// Queues over time, if recorded.
-    pub recording: Option<Recording>,
-    /// What could not be put back, if anything; the state file stays then.
-    pub restore_error: Option<EngineError>,
-    /// The thread whose death ended the router, if that was its end; `report` is without its counters then.
-    pub failure: Option<ThreadDeath>,
 }
 
 /// A running router. Stops when dropped, and by itself when one of its threads dies.

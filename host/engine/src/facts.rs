@@ -1,10 +1,10 @@
 //! Facts of the world: the kernel's routes, neighbours, links and addresses, followed on a thread of their own.
 
-use crate::control_thread::{ToControl, World};
 use crate::early_drop::EarlyDrops;
 use crate::prepare::Device;
 use crate::prepared::Saved;
 use crate::socket_plan::SocketPlan;
+use crate::told::{ToControl, World};
 use crate::wait::MAX_PORTS;
 use crossbeam_channel::Sender;
 use perhop_elements::route::{

@@ -1,10 +1,19 @@
 //! What the packet thread drives: a router's worker or an emulated link.
 
-use crate::packet_thread::Notice;
 use perhop_element::CounterSink;
 use perhop_elements::queue::Wait;
+use perhop_io::DevicePort;
 use perhop_packet::{Batch, Pool, PortId};
 use perhop_units::{Duration, Instant};
+
+/// What a packet thread tells of its own accord.
+#[derive(Debug)]
+pub(crate) enum Notice {
+    /// The port's socket, the one of this number, reported that the interface is down or gone: it wants another.
+    PortLost(PortId, u32),
+    /// A socket that is no longer used, whatever the reason, to be closed elsewhere: that takes long.
+    Closed(Box<DevicePort>),
+}
 
 /// How far a job has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! An arbitrary packet graph as a [`Forwarder`]: what an emulated link runs.
 
+use crate::forwarder::Notice;
 use crate::forwarder::{Forwarder, Step};
-use crate::packet_thread::Notice;
 use crate::report::Row;
 use perhop_element::{BuildCx, CounterSink, Driver, NodeId};
 use perhop_elements::emulate::Link;

@@ -1,6 +1,6 @@
 //! How the rest of the program talks to a running router.
 
-use crate::control_thread::new_txn_id;
+use crate::control_thread::{claim_refused, new_txn_id};
 use crate::error::EngineError;
 use crate::inlet::Inlet;
 use crossbeam_channel::{TrySendError, bounded};
@@ -102,10 +102,4 @@ impl Handle {
         })));
         from.recv().map_err(|_| EngineError::Stopped)
     }
-}
-
-/// Why a claim is refused, in words.
-pub(crate) fn claim_refused(code: Code) -> ErrorItem {
-    let path = if code == Code::Fenced { "fence" } else { "owner" };
-    ErrorItem::new(code, path, format!("the claim is refused: {code}"))
 }

@@ -3,7 +3,7 @@
 //! A turn takes facts of the world first, then what the packet thread must tell, then some requests, and of events of
 //! flows, which senders of packets can make as many as they like, only a few.
 
-use crate::control_thread::ToControl;
+use crate::told::ToControl;
 use crossbeam_channel::{Receiver, Select, TryRecvError, never};
 use perhop_flows::FlowEvent;
 use perhop_model::Call;

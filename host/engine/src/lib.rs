@@ -40,6 +40,7 @@ mod packet_thread;
 mod port;
 mod prepare;
 mod prepared;
+mod put_back;
 mod recorder;
 mod report;
 mod rest;
@@ -49,16 +50,19 @@ mod socket_plan;
 mod state_file;
 mod supervisor;
 mod survey;
+mod told;
 mod wait;
 
 pub use accounting::Accounting;
 pub use death::ThreadDeath;
 pub use emulator::{Emulator, EmulatorConfig, EmulatorPort, EmulatorReport};
-pub use engine::{Engine, EngineConfig, StopReport};
+pub use engine::{Engine, EngineConfig};
 pub use error::EngineError;
 pub use handle::Handle;
 pub use host_abr::{
     Answers, HostAbr, HostAbrConfig, HostAbrError, HostCounters, HostLoop, HostPage, HostThread,
 };
+pub use put_back::{Restored, restore};
 pub use report::{Recording, Report};
-pub use state_file::{Restored, restore, state_path};
+pub use state_file::state_path;
+pub use supervisor::StopReport;

@@ -1,14 +1,25 @@
 //! The machine beneath: CPU, scheduler, time stolen by others.
 
-use crate::packet_thread::Scheduling;
 use crate::report::Row;
 use perhop_packet::PoolCounters;
+use perhop_routerfile::Waiting;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Priority of packet threads under `SCHED_FIFO`: above ordinary threads, below the kernel's own watchdogs.
 const FIFO_PRIORITY: i32 = 40;
+
+/// How a packet thread runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Scheduling {
+    /// CPU to stay on.
+    pub(crate) cpu: Option<usize>,
+    /// Try for `SCHED_FIFO`.
+    pub(crate) fifo: bool,
+    /// What to do without work.
+    pub(crate) waiting: Waiting,
+}
 
 /// Applies to the calling thread what is permitted; the rest is logged. Whether it is a real-time thread now.
 pub(crate) fn schedule(wanted: Scheduling) -> bool {

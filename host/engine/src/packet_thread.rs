@@ -4,8 +4,9 @@
 //! messages. A turn without work waits: it goes on for as long as traffic makes it worth it, then sleeps in `ppoll(2)` until
 //! a port, a message or the next timer. A real-time thread rests besides, work or not. How late timers are served is measured.
 
-use crate::forwarder::{Forwarder, Step};
+use crate::forwarder::{Forwarder, Notice, Step};
 use crate::inlet::Inlet;
+use crate::machine::{Scheduling, pool_counters, schedule};
 use crate::port::LivePort;
 use crate::recorder::Recorder;
 use crate::report::{Recording, Row};
@@ -64,31 +65,11 @@ enum Work<F: Forwarder> {
     Survey(Box<dyn Survey<F>>, Vec<Row>),
 }
 
-/// What a packet thread tells of its own accord.
-#[derive(Debug)]
-pub(crate) enum Notice {
-    /// The port's socket, the one of this number, reported that the interface is down or gone: it wants another.
-    PortLost(PortId, u32),
-    /// A socket that is no longer used, whatever the reason, to be closed elsewhere: that takes long.
-    Closed(Box<DevicePort>),
-}
-
 /// What is left when a packet thread ends.
 pub(crate) struct Ended<F> {
     pub(crate) forwarder: F,
     pub(crate) rows: Vec<Row>,
     pub(crate) recording: Option<Recording>,
-}
-
-/// How a packet thread runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Scheduling {
-    /// CPU to stay on.
-    pub(crate) cpu: Option<usize>,
-    /// Try for `SCHED_FIFO`.
-    pub(crate) fifo: bool,
-    /// What to do without work.
-    pub(crate) waiting: Waiting,
 }
 
 pub(crate) struct PacketThread<F: Forwarder> {
@@ -181,7 +162,7 @@ impl<F: Forwarder> PacketThread<F> {
 
     /// Runs until told to stop. Call on the thread that it is to run on, in the ports' namespace.
     pub(crate) fn run(mut self, scheduling: Scheduling) -> Ended<F> {
-        let real_time = crate::machine::schedule(scheduling);
+        let real_time = schedule(scheduling);
         let mut waiter = Waiter::new();
         let mut awake = Awake::new(scheduling.waiting);
         self.polls = scheduling.waiting == Waiting::Poll;
@@ -464,7 +445,7 @@ impl<F: Forwarder> PacketThread<F> {
     fn machine_rows(&self) -> [Row; 2] {
         let pool = self.forwarder.pool().counters();
         let mut pools = Row::new("pool", "pool");
-        for (name, value) in crate::machine::pool_counters(&pool) {
+        for (name, value) in pool_counters(&pool) {
             pools.counters.insert(name.to_owned(), value);
         }
         let mut row = Row::new("driver", "driver");

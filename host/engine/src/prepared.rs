@@ -2,6 +2,7 @@
 
 use crate::error::EngineError;
 use crate::prepare::{self, Device};
+use crate::put_back;
 use crate::state_file::{self, StateFile, StateLock};
 use perhop_netlink::{Namespace, Netlink};
 use std::path::{Path, PathBuf};
@@ -53,11 +54,11 @@ impl Prepared {
         let path = state_file::state_path(directory, router);
         if path.exists() {
             // Of a router that runs: refused. Of one that crashed: its interfaces are put back first.
-            state_file::restore_locked(&path, Some(namespace))?;
+            put_back::restore_locked(&path, Some(namespace))?;
         }
         let netlink = Netlink::open_in(namespace)?;
         let found = prepare::read(&netlink, namespace, devices)?;
-        let others = state_file::put_back_others(directory, &path, namespace, devices, &found)?;
+        let others = put_back::put_back_others(directory, &path, namespace, devices, &found)?;
         let found = if others { prepare::read(&netlink, namespace, devices)? } else { found };
         let state = StateFile::new(router, namespace, found);
         state.write(&path)?;

@@ -1,12 +1,12 @@
 //! A router's worker as a [`Forwarder`].
 
 use crate::accounting::{RawCost, RawTrace};
-use crate::control_thread::ToControl;
+use crate::forwarder::Notice;
 use crate::forwarder::{Forwarder, Step};
 use crate::graph_forwarder::element_rows;
 use crate::outbox::Outbox;
-use crate::packet_thread::Notice;
 use crate::report::Row;
+use crate::told::ToControl;
 use crate::wait::Wake;
 use crossbeam_channel::Sender;
 use perhop_abr::{AbrPolicyId, FlowState, PolicyCounters};

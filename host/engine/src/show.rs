@@ -5,12 +5,12 @@ mod placement;
 pub(crate) mod sums;
 
 use crate::accounting::{RawCost, RawTrace};
-use crate::control_thread::ToControl;
 use crate::forwarder::Step;
 use crate::machine::Steal;
 use crate::report::Row;
 use crate::router_forwarder::{Raw, RawClass, RouterForwarder, Wanted};
 use crate::survey::{Cursor, Scope, Survey};
+use crate::told::ToControl;
 use perhop_contract::Control;
 use perhop_element::TraceConfig;
 use perhop_elements::police::ConditionCounters;

@@ -1,20 +1,34 @@
 //! The thread that ends a router: when it is told to, or when one of the router's threads has died.
 
 use crate::capture::Capture;
-use crate::control_thread::ToControl;
 use crate::death::{Stopping, ThreadDeath};
-use crate::engine::StopReport;
+use crate::error::EngineError;
 use crate::facts::FactsLine;
 use crate::lines::Lines;
 use crate::machine::Steal;
 use crate::packet_thread::{Ended, Message};
 use crate::prepared::Prepared;
+use crate::report::{Recording, Report};
 use crate::router_forwarder::RouterForwarder;
 use crate::show::sums;
+use crate::told::ToControl;
 use crossbeam_channel::{Receiver, Sender, select};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
+
+/// What a router has to say at its end.
+#[derive(Debug, Default)]
+pub struct StopReport {
+    /// Final counters of ports, elements, pool and driver.
+    pub report: Report,
+    /// Queues over time, if recorded.
+    pub recording: Option<Recording>,
+    /// What could not be put back, if anything; the state file stays then.
+    pub restore_error: Option<EngineError>,
+    /// The thread whose death ended the router, if that was its end; `report` is without its counters then.
+    pub failure: Option<ThreadDeath>,
+}
 
 /// Called once with the death of a thread, after the others have ended and the interfaces are as they were.
 pub(crate) type OnFailure = Box<dyn FnOnce(&ThreadDeath) + Send>;
