@@ -97,6 +97,15 @@ impl Diagnostic {
         self
     }
 
+    /// With the question whether that was meant, if anything probably was.
+    #[must_use]
+    pub fn meant(self, name: Option<impl fmt::Display>) -> Self {
+        match name {
+            Some(name) => self.hint(format!("did you mean \"{name}\"?")),
+            None => self,
+        }
+    }
+
     /// The fields that are set, by name, in a fixed order: `severity`, `file`, `line`, `column`, `subject`, `key`,
     /// `value`, `message`, `allowed`, `hint`, `secondary_line`, `secondary_column`, `secondary`.
     pub fn fields(&self) -> Vec<(&'static str, FieldValue<'_>)> {

@@ -1,12 +1,16 @@
 //! A parsed file.
 
 use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
+use crate::form::Form;
+use crate::overrides::{InFile, SETTING, VARIANTS, joined, setting_position};
 use crate::reader::TableReader;
 use crate::recover;
+use crate::settings::Settings;
 use crate::source::{Location, Position, Source};
 use crate::syntax::{SyntaxError, SyntaxKind};
-use crate::tree::{NodeId, ROOT, Tree, Value};
+use crate::tree::{NodeId, Origin, ROOT, Tree, Value};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A larger file is refused.
 pub const MAX_FILE_BYTES: usize = 256 * 1024 * 1024;
@@ -14,22 +18,46 @@ pub const MAX_FILE_BYTES: usize = 256 * 1024 * 1024;
 /// Characters of a value that a message repeats at most.
 const MAX_SHOWN: usize = 48;
 
-/// A parsed file: its text, its values and their places.
-#[derive(Debug)]
+/// A parsed file: its text, its values and their places. A copy of it may have other values by
+/// [paths](Document::configured).
+#[derive(Clone, Debug)]
 pub struct Document {
-    pub(crate) source: Source,
+    pub(crate) source: Arc<Source>,
     pub(crate) tree: Tree,
+    pub(crate) form: &'static Form,
+    /// Paths, and where their values are in the source.
+    pub(crate) settings: Arc<[(String, Range<usize>)]>,
+    /// Whose values this has.
+    pub(crate) variant: Option<String>,
+    pub(crate) in_files: Vec<InFile>,
+    is_damaged: bool,
 }
 
 impl Document {
     /// Parses a file as far as it can be understood; errors of form are in the diagnostics, and the values around
     /// them are in the document. `file` is the name to show. A text above [`MAX_FILE_BYTES`] is not looked at.
     pub fn parse(file: &str, text: &str) -> (Self, Diagnostics) {
+        Self::parse_form(&Form::PLAIN, file, text, &Settings::new())
+    }
+
+    /// Like [`Document::parse`] for a kind of file with more than that: objects by name, variants, and values set by path,
+    /// which [`Document::configured`] takes in.
+    pub fn parse_form(
+        form: &'static Form,
+        file: &str,
+        text: &str,
+        settings: &Settings,
+    ) -> (Self, Diagnostics) {
         let diagnostics = Diagnostics::new();
         let too_large = text.len() > MAX_FILE_BYTES;
-        let source = Source::new(file, if too_large { "" } else { text });
-        let (tree, errors) = recover::parse(&source);
-        let document = Self { source, tree };
+        let mut source = Source::new(file, if too_large { "" } else { text });
+        let (mut tree, errors) = recover::parse(&source);
+        tree.nodes[ROOT as usize].damaged |= too_large;
+        let paths = settings.iter().map(|(path, _)| path.to_owned());
+        let settings = paths.zip(source.give(settings.iter().map(|(_, value)| value))).collect();
+        let (source, variant, in_files) = (Arc::new(source), None, Vec::new());
+        let is_damaged = too_large || !errors.is_empty();
+        let document = Self { source, tree, form, settings, variant, in_files, is_damaged };
         for error in &errors {
             diagnostics.push(document.syntax_error(error));
         }
@@ -56,22 +84,54 @@ impl Document {
         Location { start: 0, end: 0, node: ROOT }
     }
 
-    /// Line and column of a place.
+    /// Whether the file has errors of form, so that what seems missing anywhere may have been there.
+    pub fn is_damaged(&self) -> bool {
+        self.is_damaged
+    }
+
+    /// Line and column of a place; a setting has the line 0.
     pub fn position(&self, at: Location) -> Position {
-        self.source.position(at.start as usize)
+        match self.tree.node(at.node).origin {
+            Origin::Setting { index, .. } => setting_position(index),
+            _ => self.source.position(at.start as usize),
+        }
+    }
+
+    /// The path of a place as settings write it: `link.core.change[1].rate`.
+    pub fn key_path(&self, at: Location) -> String {
+        let steps = self.tree.chain(at.node).into_iter();
+        steps.fold(String::new(), |path, id| match self.tree.name(id) {
+            Some(key) => joined(&path, key),
+            None => format!("{path}[{}]", self.tree.node(id).index + 1),
+        })
     }
 
     /// The object that a place belongs to (`class "voice"`, `class[2]` for the second without a name) and the path
-    /// of its key inside the object (`queue.limit`). Either may be empty.
+    /// of its key inside the object (`queue.limit`). Either may be empty. Of what a variant or a setting gives, the
+    /// variant and the whole path.
     pub fn path(&self, at: Location) -> (String, String) {
-        let mut chain = Vec::new();
-        let mut id = at.node;
-        while id != ROOT {
-            chain.push(id);
-            id = self.tree.node(id).parent;
+        let variant = shown(self.variant.as_deref().unwrap_or(""));
+        match self.tree.node(at.node).origin {
+            Origin::File => self.path_in_file(at),
+            Origin::Setting { own: true, .. } if !variant.is_empty() => {
+                (String::new(), format!("{VARIANTS}.{variant}.{}", self.key_path(at)))
+            }
+            _ if variant.is_empty() => (String::new(), self.key_path(at)),
+            _ => (format!("variant \"{variant}\""), self.key_path(at)),
         }
+    }
+
+    fn path_in_file(&self, at: Location) -> (String, String) {
         let (mut subject, mut key) = (String::new(), String::new());
-        for id in chain.into_iter().rev() {
+        let mut chain = self.tree.chain(at.node);
+        if let [section, object, ..] = chain[..]
+            && let Some(word) = self.tree.name(section).filter(|name| self.form.named.contains(name))
+        {
+            let word = if word == VARIANTS { "variant" } else { word };
+            subject = format!("{word} \"{}\"", shown(self.tree.name(object).unwrap_or("")));
+            chain.drain(..2);
+        }
+        for id in chain {
             let node = self.tree.node(id);
             if let Some(k) = &node.key {
                 if !key.is_empty() {
@@ -99,13 +159,59 @@ impl Document {
     /// Empty for tables.
     pub fn as_written(&self, at: Location) -> String {
         let node = self.tree.node(at.node);
-        let written = self.source.slice(node.span.clone());
+        let written = self.written(at);
         match &node.value {
             Value::Table(_) if !written.starts_with('{') => String::new(),
             Value::Array(_) if !written.starts_with('[') || self.is_header(node.span.start) => String::new(),
             Value::Text(text) if text.starts_with(|c: char| c.is_ascii_digit()) => shown(text),
             _ => shown(written),
         }
+    }
+
+    /// The whole text of a value as it is written, with its quotes; of a table with a header only that.
+    pub fn written(&self, at: Location) -> &str {
+        self.source.slice(self.tree.node(at.node).span.clone())
+    }
+
+    /// The place so many bytes behind the begin of a value.
+    pub fn behind(&self, at: Location, bytes: usize) -> Location {
+        Location { start: at.start.saturating_add(bytes as u32), ..at }
+    }
+
+    /// The text that a value is, if it is a string.
+    pub fn text_of(&self, at: Location) -> Option<&str> {
+        match &self.tree.node(at.node).value {
+            Value::Text(text) | Value::Given(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// How many keys a table or elements a list has; a lone value is one.
+    pub fn count(&self, at: Location) -> usize {
+        match &self.tree.node(at.node).value {
+            Value::Table(children) | Value::Array(children) => children.len(),
+            _ => 1,
+        }
+    }
+
+    /// The key of a value; empty for an element of a list.
+    pub fn name(&self, at: Location) -> &str {
+        self.tree.name(at.node).unwrap_or("")
+    }
+
+    /// The value of a key of the table at a place.
+    pub fn child(&self, table: Location, key: &str) -> Option<Location> {
+        self.tree.child(table.node, key).map(|id| self.value_location(id))
+    }
+
+    /// Whether a value stands at its own place in the file: no variant and no setting gives it.
+    pub fn is_own(&self, at: Location) -> bool {
+        self.tree.node(at.node).origin == Origin::File
+    }
+
+    /// Whether an error is already reported at this very value.
+    pub fn is_wrong(&self, at: Location, diagnostics: &Diagnostics) -> bool {
+        matches!(self.tree.node(at.node).value, Value::Invalid) || diagnostics.has_error_at(self.position(at))
     }
 
     /// An error at a place; subject, key and value are taken from there. `message` is a predicate such as
@@ -121,7 +227,21 @@ impl Document {
         self.diagnostic(Severity::Warning, at, message.into())
     }
 
-    /// The same diagnostic with a second place and what is there.
+    /// An error at a key, without its value.
+    #[must_use = "push it to the diagnostics"]
+    pub fn key_error(&self, at: Location, message: impl Into<String>) -> Diagnostic {
+        self.error(self.key_location(at.node), message).value("")
+    }
+
+    /// An error about a key that a table lacks.
+    #[must_use = "push it to the diagnostics"]
+    pub fn lack(&self, table: Location, key: &str, message: impl Into<String>) -> Diagnostic {
+        let diagnostic = self.error(table, message).value("");
+        let path = joined(&diagnostic.key, key);
+        diagnostic.key(path)
+    }
+
+    /// The same diagnostic with a second place and what is there, if that is in the file.
     #[must_use = "push it to the diagnostics"]
     pub fn with_secondary(
         &self,
@@ -129,7 +249,9 @@ impl Document {
         at: Location,
         text: impl Into<String>,
     ) -> Diagnostic {
-        diagnostic.secondary = Some((self.position(at), text.into()));
+        if !matches!(self.tree.node(at.node).origin, Origin::Setting { .. }) {
+            diagnostic.secondary = Some((self.position(at), text.into()));
+        }
         diagnostic
     }
 
@@ -177,14 +299,18 @@ impl Document {
 
     fn is_header(&self, offset: usize) -> bool {
         let line = self.source.line(self.source.line_of(offset));
-        self.source.slice(line.start..offset).trim().is_empty()
+        self.source.text.get(line.start..offset).is_some_and(|before| before.trim().is_empty())
     }
 
     fn diagnostic(&self, severity: Severity, at: Location, message: String) -> Diagnostic {
         let (subject, key) = self.path(at);
+        let file = match self.tree.node(at.node).origin {
+            Origin::Setting { .. } => SETTING.into(),
+            _ => self.source.file.clone(),
+        };
         Diagnostic {
             severity,
-            file: self.source.file.clone(),
+            file,
             position: self.position(at),
             subject,
             key,

@@ -26,14 +26,22 @@
 //! );
 //! ```
 //!
+//! A kind of file with objects by name, variants and values that users set by path (`--set link.core.rate=4Mbit/s`) says
+//! so in a [`Form`]. Its document is read with [`Document::parse_form`]; [`Document::configured`] gives the file with the
+//! settings, and each variant. A walk reads all of them alike, and messages name who gave a value: a place in the file, a
+//! variant, or the setting itself.
+//!
 //! Source: TOML 1.1 (<https://toml.io/en/v1.1.0>), whose grammar the `toml` crate implements.
 #![forbid(unsafe_code)]
 
 mod diagnostic;
 mod document;
+mod form;
 mod nesting;
+mod overrides;
 mod reader;
 mod recover;
+mod settings;
 mod source;
 mod suggest;
 mod syntax;
@@ -42,7 +50,9 @@ mod tree;
 
 pub use diagnostic::{Diagnostic, Diagnostics, FieldValue, MAX_DIAGNOSTICS, Severity};
 pub use document::{Document, MAX_FILE_BYTES, shown};
-pub use reader::TableReader;
-pub use source::{Location, Position, Spanned};
-pub use suggest::did_you_mean;
+pub use form::{FileKeys, Form};
+pub use reader::{KnownKeys, TableReader};
+pub use settings::{NotASetting, Settings};
+pub use source::{Location, Position, Spanned, position_in};
+pub use suggest::{did_you_mean, quoted_list};
 pub use text::{FromText, TextError, negative_of};

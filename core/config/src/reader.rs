@@ -1,10 +1,14 @@
 //! Walking a table of a user's file.
 
+mod known;
 mod nested;
 mod scalar;
 
+pub use known::KnownKeys;
+
 use crate::diagnostic::{Diagnostic, Diagnostics};
-use crate::document::{Document, shown};
+use crate::document::Document;
+use crate::overrides::joined;
 use crate::source::Location;
 use crate::suggest::did_you_mean;
 use crate::tree::{Node, NodeId, Value};
@@ -18,12 +22,25 @@ pub struct TableReader<'a> {
     document: &'a Document,
     diagnostics: &'a Diagnostics,
     node: NodeId,
+    /// The key of `node`, or keys, of a table that is not written.
+    unwritten: String,
     known: Vec<&'static str>,
+    all_known: Option<&'a KnownKeys>,
 }
 
 impl<'a> TableReader<'a> {
     pub(crate) fn new(document: &'a Document, diagnostics: &'a Diagnostics, node: NodeId) -> Self {
-        Self { document, diagnostics, node, known: Vec::new() }
+        Self { document, diagnostics, node, unwritten: String::new(), known: Vec::new(), all_known: None }
+    }
+
+    /// The reader of a table in this one.
+    fn below(&self, node: NodeId) -> Self {
+        Self { all_known: self.all_known, ..Self::new(self.document, self.diagnostics, node) }
+    }
+
+    /// Keeps the keys that this table and those in it may have.
+    pub fn remembering(self, keys: &'a KnownKeys) -> Self {
+        Self { all_known: Some(keys), ..self }
     }
 
     /// The file.
@@ -58,7 +75,7 @@ impl<'a> TableReader<'a> {
 
     /// Whether the key holds a string, for keys that take a short form beside a table. Makes it known.
     pub fn is_text(&mut self, key: &'static str) -> bool {
-        self.find(key).is_some_and(|id| matches!(self.node(id).value, Value::Text(_)))
+        self.find(key).is_some_and(|id| matches!(self.node(id).value, Value::Text(_) | Value::Given(_)))
     }
 
     /// Whether the key holds a table, for keys that take a short form beside one. Makes it known.
@@ -66,11 +83,16 @@ impl<'a> TableReader<'a> {
         self.find(key).is_some_and(|id| matches!(self.node(id).value, Value::Table(_)))
     }
 
+    /// Whether the key holds a list, for keys that take a lone value beside one. Makes it known.
+    pub fn is_list(&mut self, key: &'static str) -> bool {
+        self.find(key).is_some_and(|id| matches!(self.node(id).value, Value::Array(_)))
+    }
+
     /// An error (to be pushed) about a key's value, or about the table if the key is absent.
     pub fn error(&mut self, key: &'static str, message: impl Into<String>) -> Diagnostic {
         match self.location_of(key) {
             Some(at) => self.document.error(at, message),
-            None => self.missing(key, message.into()),
+            None => self.document.lack(self.location(), key, message),
         }
     }
 
@@ -80,7 +102,7 @@ impl<'a> TableReader<'a> {
         if self.find(key).is_some() || self.document.tree.is_damaged(self.node) {
             return;
         }
-        let mut diagnostic = self.missing(key, "is missing".into());
+        let mut diagnostic = self.document.lack(self.location(), key, "is missing");
         if !example.is_empty() {
             diagnostic = diagnostic.hint(format!("Write for example {key} = {example}"));
         }
@@ -89,45 +111,58 @@ impl<'a> TableReader<'a> {
 
     /// Reports every key that nobody asked for, with the known key that was probably meant.
     pub fn finish(self) {
-        let Value::Table(children) = &self.document.tree.node(self.node).value else { return };
+        let children = if self.unwritten.is_empty() { self.document.tree.children(self.node) } else { &[] };
         let mut known = self.known.clone();
         known.sort_unstable();
         for &id in children {
-            let node = self.document.tree.node(id);
-            let Some(key) = &node.key else { continue };
-            if known.binary_search(&key.name.as_str()).is_ok() || node.faulty_key {
-                continue;
+            let Some(key) = self.document.tree.name(id) else { continue };
+            if known.binary_search(&key).is_err() && !self.node(id).faulty_key {
+                self.document.refuse(
+                    self.diagnostics,
+                    self.document.value_location(id),
+                    self.unknown(id, key),
+                );
             }
-            let at = self.document.key_location(id);
-            let mut diagnostic = self.document.error(at, "is not a known key").value("");
-            if !self.diagnostics.is_full() {
-                if let Some(meant) = did_you_mean(&key.name, self.known.iter().copied()) {
-                    diagnostic = diagnostic.hint(format!("did you mean \"{meant}\"?"));
-                }
-                diagnostic = diagnostic.hint(match self.known.as_slice() {
-                    [] => "No key is known here".into(),
-                    known => format!("Known keys: {}", known.join(", ")),
-                });
-            }
-            self.diagnostics.push(diagnostic);
+        }
+        if let Some(all) = self.all_known {
+            all.add(&self.path(), &self.known);
         }
     }
 
     /// Takes every key as known, for a part that is not walked because its context is wrong.
     pub fn skip(self) {}
 
-    fn missing(&self, key: &str, message: String) -> Diagnostic {
-        let diagnostic = self.document.error(self.location(), message).value("");
-        let path =
-            if diagnostic.key.is_empty() { key.to_owned() } else { format!("{}.{key}", diagnostic.key) };
-        diagnostic.key(path)
+    /// The error about a key that nobody asked for, which in a setting is a path that leads nowhere.
+    fn unknown(&self, id: NodeId, key: &str) -> Diagnostic {
+        let at = self.document.key_location(id);
+        let (message, table) = match self.document.is_own(at) {
+            true => ("is not a known key", String::new()),
+            false => (self.document.form.unknown_path, self.path()),
+        };
+        let mut diagnostic = self.document.key_error(at, message);
+        if !self.diagnostics.is_full() {
+            let meant = did_you_mean(key, self.known.iter().copied());
+            diagnostic = diagnostic.meant(meant.map(|meant| joined(&table, meant))).hint(
+                match self.known.as_slice() {
+                    [] => "No key is known here".into(),
+                    known => format!("Known keys: {}", known.join(", ")),
+                },
+            );
+        }
+        diagnostic
+    }
+
+    /// The path of the table, also of one that is not written.
+    fn path(&self) -> String {
+        let path = self.document.key_path(self.location());
+        if self.unwritten.is_empty() { path } else { joined(&path, &self.unwritten) }
     }
 
     fn find(&mut self, key: &'static str) -> Option<NodeId> {
         if !self.known.contains(&key) {
             self.known.push(key);
         }
-        self.document.tree.child(self.node, key)
+        if self.unwritten.is_empty() { self.document.tree.child(self.node, key) } else { None }
     }
 
     fn node(&self, id: NodeId) -> &'a Node {
@@ -157,7 +192,10 @@ impl<'a> TableReader<'a> {
 /// What a value is, with an article.
 fn kind(value: &Value) -> &'static str {
     match value {
-        Value::Text(_) => "a string",
+        // Where a number does not fit, it has decimals or the key wants something else.
+        Value::Given(text) if text.parse::<i128>().is_ok() => "an integer",
+        Value::Given(text) if text.parse::<f64>().is_ok() => "a decimal number",
+        Value::Text(_) | Value::Given(_) => "a string",
         Value::Integer(_) => "an integer",
         Value::Float(_) => "a decimal number",
         Value::Boolean(_) => "a boolean",
@@ -166,10 +204,4 @@ fn kind(value: &Value) -> &'static str {
         Value::Table(_) => "a table",
         Value::Invalid => "not readable",
     }
-}
-
-/// A list of names for a message: `"a", "b"`.
-fn quoted_list<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
-    let quoted: Vec<String> = names.into_iter().map(|n| format!("\"{}\"", shown(n))).collect();
-    quoted.join(", ")
 }

@@ -48,6 +48,8 @@ pub struct Position {
 pub(crate) struct Source {
     pub(crate) file: Arc<str>,
     pub(crate) text: String,
+    /// Values given outside of the file; their offsets go on behind those of the text.
+    given: String,
     line_starts: Vec<u32>,
     /// Characters before byte `i * BLOCK`.
     characters: Vec<u32>,
@@ -71,12 +73,26 @@ impl Source {
         if characters.is_empty() || text.len().is_multiple_of(BLOCK) {
             characters.push(count);
         }
-        Self { file: file.into(), text: text.to_owned(), line_starts, characters }
+        Self { file: file.into(), text: text.to_owned(), given: String::new(), line_starts, characters }
+    }
+
+    /// With values given outside of the file. Returns where each stands.
+    pub(crate) fn give<'v>(&mut self, values: impl Iterator<Item = &'v str>) -> Vec<Range<usize>> {
+        let mut add = |value: &str| {
+            let start = self.text.len() + self.given.len();
+            self.given.push_str(value);
+            start..start + value.len()
+        };
+        values.map(&mut add).collect()
     }
 
     /// The text between two offsets; empty when they are not on character boundaries.
     pub(crate) fn slice(&self, span: Range<usize>) -> &str {
-        self.text.get(span).unwrap_or("")
+        let text = match span.start.checked_sub(self.text.len()) {
+            Some(start) => self.given.get(start..span.end.saturating_sub(self.text.len())),
+            None => self.text.get(span),
+        };
+        text.unwrap_or("")
     }
 
     /// Line and column of a byte offset: O(log lines). Offsets past the end count as the end.
@@ -115,6 +131,11 @@ impl Source {
         let rest = &self.text.as_bytes()[block * BLOCK..offset];
         self.characters[block] + rest.iter().filter(|&&b| starts_character(b)).count() as u32
     }
+}
+
+/// Line and column of a byte offset in any text. O(bytes).
+pub fn position_in(text: &str, offset: usize) -> Position {
+    Source::new("", text).position(offset)
 }
 
 /// Whether a byte is the first of a UTF-8 character.

@@ -1,5 +1,7 @@
 //! Did you mean …?
 
+use crate::document::shown;
+
 /// Names longer than this are not compared: distance costs the product of the lengths.
 const MAX_LENGTH: usize = 64;
 
@@ -31,6 +33,21 @@ pub fn did_you_mean<'a>(given: &str, candidates: impl IntoIterator<Item = &'a st
         }
     }
     best.map(|(_, _, candidate)| candidate)
+}
+
+/// How many names a list in a message has at most.
+const MAX_LISTED: usize = 12;
+
+/// Names for a message, at most a dozen: `"a", "b"`.
+pub fn quoted_list<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
+    let mut names = names.into_iter();
+    let mut quoted: Vec<String> =
+        names.by_ref().take(MAX_LISTED).map(|n| format!("\"{}\"", shown(n))).collect();
+    let more = names.count();
+    if more > 0 {
+        quoted.push(format!("and {more} more"));
+    }
+    quoted.join(", ")
 }
 
 fn fold(name: &str) -> String {

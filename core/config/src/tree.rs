@@ -11,7 +11,7 @@ pub(crate) type NodeId = u32;
 pub(crate) const ROOT: NodeId = 0;
 
 /// What a node holds. Children are in file order.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Value {
     Text(String),
     /// `None` if it does not fit 64 bits.
@@ -21,12 +21,25 @@ pub(crate) enum Value {
     Datetime,
     Array(Vec<NodeId>),
     Table(Vec<NodeId>),
+    /// Text of a setting without quotes or brackets: it is what its key wants it to be.
+    Given(String),
     /// A placeholder for a value that could not be parsed; a syntax error is reported for it.
     Invalid,
 }
 
+/// Where a value was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// At its own place in the file.
+    File,
+    /// In the variant that the document is.
+    Variant,
+    /// Outside of the file: its place among the settings from 0, and whether it is for the variant alone.
+    Setting { index: usize, own: bool },
+}
+
 /// A value, its key (unless it is an array element or the root) and its places.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) parent: NodeId,
     pub(crate) key: Option<Key>,
@@ -35,6 +48,7 @@ pub(crate) struct Node {
     /// The value; of a table with a header the header, of an implied table its key.
     pub(crate) span: Range<usize>,
     pub(crate) value: Value,
+    pub(crate) origin: Origin,
     /// An error of form is reported at this very value.
     pub(crate) faulty: bool,
     /// An error of form is reported at the key.
@@ -43,14 +57,14 @@ pub(crate) struct Node {
     pub(crate) damaged: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Key {
     pub(crate) name: String,
     pub(crate) span: Range<usize>,
 }
 
 /// The nodes of a file and two indexes by position.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Tree {
     pub(crate) nodes: Vec<Node>,
     /// Nodes by the start of their key, or of their value if they have none.
@@ -91,7 +105,29 @@ impl Tree {
     /// The child of a table with this key: O(keys of the table).
     pub(crate) fn child(&self, table: NodeId, key: &str) -> Option<NodeId> {
         let Value::Table(children) = &self.node(table).value else { return None };
-        children.iter().copied().find(|&c| self.node(c).key.as_ref().is_some_and(|k| k.name == key))
+        children.iter().copied().find(|&c| self.name(c) == Some(key))
+    }
+
+    /// Children of a table or elements of an array.
+    pub(crate) fn children(&self, id: NodeId) -> &[NodeId] {
+        match &self.node(id).value {
+            Value::Table(children) | Value::Array(children) => children,
+            _ => &[],
+        }
+    }
+
+    /// The key of a node; `None` for elements of arrays and the root.
+    pub(crate) fn name(&self, id: NodeId) -> Option<&str> {
+        self.node(id).key.as_ref().map(|k| k.name.as_str())
+    }
+
+    /// From the first key below the root down to the node.
+    pub(crate) fn chain(&self, id: NodeId) -> Vec<NodeId> {
+        let up = |&id: &NodeId| Some(self.node(id).parent);
+        let mut chain: Vec<NodeId> =
+            std::iter::successors(Some(id), up).take_while(|&id| id != ROOT).collect();
+        chain.reverse();
+        chain
     }
 
     /// The innermost node whose key or value contains (or touches) a position.
@@ -133,7 +169,8 @@ impl Tree {
         }
     }
 
-    fn add(
+    /// Adds a parsed value with everything in it and returns its node.
+    pub(crate) fn add(
         &mut self,
         parent: NodeId,
         key: Option<Key>,
@@ -150,16 +187,7 @@ impl Tree {
         } else {
             original(parsed.start)..original(parsed.end)
         };
-        self.nodes.push(Node {
-            parent,
-            key,
-            index,
-            span,
-            value: Value::Invalid,
-            faulty: false,
-            faulty_key: false,
-            damaged: false,
-        });
+        self.push(parent, key, index, span, Value::Invalid);
         if placeholder {
             self.nodes[id as usize].faulty = true;
             return id;
@@ -187,6 +215,22 @@ impl Tree {
             }
         };
         self.nodes[id as usize].value = value;
+        id
+    }
+
+    /// Adds a node whose parent does not know it yet.
+    pub(crate) fn push(
+        &mut self,
+        parent: NodeId,
+        key: Option<Key>,
+        index: usize,
+        span: Range<usize>,
+        value: Value,
+    ) -> NodeId {
+        let id = self.nodes.len() as NodeId;
+        let (faulty, faulty_key, damaged) = (false, false, false);
+        let origin = Origin::File;
+        self.nodes.push(Node { parent, key, index, span, value, origin, faulty, faulty_key, damaged });
         id
     }
 }

@@ -1,6 +1,8 @@
 //! Getters of lists, tables and arrays of tables.
 
-use super::TableReader;
+use super::{TableReader, kind};
+use crate::diagnostic::Diagnostic;
+use crate::overrides::joined;
 use crate::source::Spanned;
 use crate::text::{FromText, TextError};
 use crate::tree::{NodeId, Value};
@@ -39,14 +41,33 @@ impl<'a> TableReader<'a> {
     /// A table, inline (`queue = { limit = … }`), with a header (`[class.queue]`) or dotted (`queue.limit = …`).
     pub fn table(&mut self, key: &'static str) -> Option<TableReader<'a>> {
         let id = self.find(key)?;
-        match self.node(id).value {
-            Value::Table(_) => Some(TableReader::new(self.document, self.diagnostics, id)),
-            Value::Invalid => None,
-            _ => {
-                self.wrong_type(id, "a table");
-                None
-            }
+        self.table_at(id, |d| d)
+    }
+
+    /// Like [`TableReader::table`]; of one that is not written an empty one, whose keys become known all the same.
+    pub fn table_or_empty(&mut self, key: &'static str) -> Option<TableReader<'a>> {
+        if self.has(key) {
+            return self.table(key);
         }
+        Some(TableReader { unwritten: joined(&self.unwritten, key), ..self.below(self.node) })
+    }
+
+    /// The tables `[key.NAME]`, each with its name, for a key of [`Form::named`](crate::Form::named) or one like it.
+    pub fn named(&mut self, key: &'static str) -> Vec<(&'a str, TableReader<'a>)> {
+        let Some(id) = self.find(key) else { return Vec::new() };
+        if let Value::Array(_) = self.node(id).value {
+            let hint = format!("Write [{key}.NAME] for each");
+            self.report(id, |d| d.value("").hint(hint), "is an array of tables, expected tables with names");
+            return Vec::new();
+        }
+        let Some(section) = self.table(key) else { return Vec::new() };
+        let mut out = Vec::new();
+        for &entry in self.document.tree.children(section.node) {
+            let hint = format!("Write [{key}.NAME] and the keys of one {key} below it");
+            let name = self.document.tree.name(entry).unwrap_or("");
+            out.extend(self.table_at(entry, |d| d.hint(hint)).map(|table| (name, table)));
+        }
+        out
     }
 
     /// The tables of an array of tables, `[[key]]` or inline; empty if there are none. A single table, `[key]`, is
@@ -54,21 +75,11 @@ impl<'a> TableReader<'a> {
     pub fn tables(&mut self, key: &'static str) -> Vec<TableReader<'a>> {
         let Some(id) = self.find(key) else { return Vec::new() };
         match &self.node(id).value {
-            Value::Array(elements) => {
-                let is_table = |&&e: &&NodeId| {
-                    let table = matches!(self.node(e).value, Value::Table(_));
-                    if !table {
-                        self.wrong_type(e, "a table");
-                    }
-                    table
-                };
-                let reader = |&e| TableReader::new(self.document, self.diagnostics, e);
-                elements.iter().filter(is_table).map(reader).collect()
-            }
+            Value::Array(elements) => elements.iter().filter_map(|&e| self.table_at(e, |d| d)).collect(),
             Value::Table(_) => {
                 let hint = format!("Write [[{key}]] for each, also for a single one");
                 self.report(id, |d| d.value("").hint(hint), "is a table, expected an array of tables");
-                vec![TableReader::new(self.document, self.diagnostics, id)]
+                vec![self.below(id)]
             }
             _ => {
                 self.wrong_type(id, "an array of tables");
@@ -88,22 +99,29 @@ impl<'a> TableReader<'a> {
                 out.push((Spanned { value: "", span: reader.location() }, reader));
                 continue;
             };
-            match first.get(name.value) {
-                None => {
-                    first.insert(name.value, name);
-                }
-                Some(before) => {
-                    let d = self.document.error(name.span, format!("is the name of another {key}"));
-                    self.diagnostics.push(self.document.with_secondary(
-                        d,
-                        before.span,
-                        "the first one is here",
-                    ));
-                }
+            let before = first.entry(name.value).or_insert(name).span;
+            if before != name.span {
+                let error = self.document.error(name.span, format!("is the name of another {key}"));
+                let error = self.document.with_secondary(error, before, "the first one is here");
+                self.diagnostics.push(error);
             }
             out.push((name, reader));
         }
         out
+    }
+
+    /// The table at a node, or a report that it is something else.
+    fn table_at(
+        &self,
+        id: NodeId,
+        describe: impl FnOnce(Diagnostic) -> Diagnostic,
+    ) -> Option<TableReader<'a>> {
+        if let Value::Table(_) = self.node(id).value {
+            return Some(self.below(id));
+        }
+        let found = kind(&self.node(id).value);
+        self.report(id, describe, format!("is {found}, expected a table"));
+        None
     }
 
     fn elements<T>(

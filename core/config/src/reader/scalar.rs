@@ -1,8 +1,9 @@
 //! Getters of single values.
 
-use super::{TableReader, quoted_list};
+use super::TableReader;
+use crate::diagnostic::Diagnostic;
 use crate::source::Spanned;
-use crate::suggest::did_you_mean;
+use crate::suggest::{did_you_mean, quoted_list};
 use crate::text::{FromText, TextError, negative_of};
 use crate::tree::{NodeId, Value};
 use std::fmt::Display;
@@ -11,16 +12,14 @@ use std::ops::RangeInclusive;
 impl<'a> TableReader<'a> {
     /// A string.
     pub fn text(&mut self, key: &'static str) -> Option<Spanned<&'a str>> {
-        let id = self.find(key)?;
-        let value = self.text_at(id, "a string")?;
-        Some(self.spanned(id, value))
+        self.one(key, |reader, id| reader.text_at(id, "a string"))
     }
 
-    /// A string that must be there and must not be empty.
+    /// A string that must be there and must not be empty or blank.
     pub fn required_text(&mut self, key: &'static str, example: &str) -> Option<Spanned<&'a str>> {
         self.require(key, example);
         let text = self.text(key)?;
-        if text.value.is_empty() {
+        if text.value.trim().is_empty() {
             self.diagnostics.push(self.document.error(text.span, "is empty"));
             return None;
         }
@@ -46,9 +45,7 @@ impl<'a> TableReader<'a> {
         expected: &str,
         parse: impl FnOnce(&str) -> Result<T, TextError>,
     ) -> Option<Spanned<T>> {
-        let id = self.find(key)?;
-        let value = self.parse_at(id, expected, parse)?;
-        Some(self.spanned(id, value))
+        self.one(key, |reader, id| reader.parse_at(id, expected, parse))
     }
 
     /// A quantity that must lie in a range, which the message repeats.
@@ -59,53 +56,69 @@ impl<'a> TableReader<'a> {
         let allowed = format!("{} to {}", range.start(), range.end());
         let value =
             self.value_with(key, "a string", |text| negative_of(T::from_text(text), text, &allowed))?;
-        if range.contains(&value.value) {
-            return Some(value);
-        }
-        self.diagnostics.push(self.document.error(value.span, "is out of range").allowed(allowed));
-        None
+        self.in_range(value, range)
+    }
+
+    /// A value if it is in a range, which the message repeats, else a report.
+    pub fn in_range<T: PartialOrd + Display>(
+        &self,
+        value: Spanned<T>,
+        range: RangeInclusive<T>,
+    ) -> Option<Spanned<T>> {
+        self.number_in(value.span.node, Some(value.value), &range)
     }
 
     /// `true` or `false`.
     pub fn boolean(&mut self, key: &'static str) -> Option<Spanned<bool>> {
-        let id = self.find(key)?;
-        match self.node(id).value {
-            Value::Boolean(b) => Some(self.spanned(id, b)),
-            _ => {
-                self.wrong_type(id, "true or false");
-                None
+        self.one(key, |reader, id| {
+            let value = match &reader.node(id).value {
+                Value::Boolean(b) => Some(*b),
+                Value::Given(text) => text.parse().ok(),
+                _ => None,
+            };
+            if value.is_none() {
+                reader.wrong_type(id, "true or false");
             }
-        }
+            value
+        })
     }
 
     /// A whole number in a range.
     pub fn integer(&mut self, key: &'static str, range: RangeInclusive<i64>) -> Option<Spanned<i64>> {
         let id = self.find(key)?;
-        let value = match self.node(id).value {
-            Value::Integer(value) => value.filter(|v| range.contains(v)),
+        let value = match &self.node(id).value {
+            Value::Integer(value) => *value,
+            Value::Given(text) if text.parse::<i128>().is_ok() => text.parse().ok(),
             _ => {
                 self.wrong_type(id, &format!("an integer from {} to {}", range.start(), range.end()));
                 return None;
             }
         };
-        if value.is_none() {
-            let allowed = format!("{} to {}", range.start(), range.end());
-            self.report(id, |d| d.allowed(allowed), "is out of range");
-        }
-        value.map(|v| self.spanned(id, v))
+        self.number_in(id, value, &range)
     }
 
     /// A number, whole or decimal, in a range; not a NaN.
     pub fn number(&mut self, key: &'static str, range: RangeInclusive<f64>) -> Option<Spanned<f64>> {
         let id = self.find(key)?;
-        let value = match self.node(id).value {
+        let value = match &self.node(id).value {
             Value::Integer(value) => value.map(|v| v as f64),
-            Value::Float(value) => value,
+            Value::Float(value) => *value,
+            Value::Given(text) if text.parse::<f64>().is_ok() => text.parse().ok(),
             _ => {
                 self.wrong_type(id, &format!("a number from {} to {}", range.start(), range.end()));
                 return None;
             }
         };
+        self.number_in(id, value, &range)
+    }
+
+    /// A number that fits its type and a range, else a report.
+    fn number_in<T: PartialOrd + Display>(
+        &self,
+        id: NodeId,
+        value: Option<T>,
+        range: &RangeInclusive<T>,
+    ) -> Option<Spanned<T>> {
         let value = value.filter(|v| range.contains(v));
         if value.is_none() {
             let allowed = format!("{} to {}", range.start(), range.end());
@@ -116,9 +129,7 @@ impl<'a> TableReader<'a> {
 
     /// One of several names.
     pub fn choice<T: Copy>(&mut self, key: &'static str, names: &[(&'static str, T)]) -> Option<Spanned<T>> {
-        let id = self.find(key)?;
-        let value = self.choice_at(id, names)?;
-        Some(self.spanned(id, value))
+        self.one(key, |reader, id| reader.choice_at(id, names))
     }
 
     /// One of several names in a key that must be there.
@@ -132,17 +143,24 @@ impl<'a> TableReader<'a> {
         self.choice(key, names)
     }
 
+    /// What is read from a key's node, with its place.
+    fn one<T>(
+        &mut self,
+        key: &'static str,
+        read: impl FnOnce(&Self, NodeId) -> Option<T>,
+    ) -> Option<Spanned<T>> {
+        let id = self.find(key)?;
+        let value = read(self, id)?;
+        Some(self.spanned(id, value))
+    }
+
     pub(super) fn choice_at<T: Copy>(&self, id: NodeId, names: &[(&'static str, T)]) -> Option<T> {
         let all = || names.iter().map(|(name, _)| *name);
         let given = self.text_at(id, &format!("one of {}", quoted_list(all())))?;
         let found = names.iter().find(|(name, _)| *name == given).map(|(_, value)| *value);
         if found.is_none() {
             let meant = did_you_mean(given, all());
-            let hint = |d: crate::Diagnostic| match meant {
-                Some(meant) => d.hint(format!("did you mean \"{meant}\"?")),
-                None => d,
-            };
-            self.report(id, |d| hint(d).allowed(quoted_list(all())), "is not known here");
+            self.report(id, |d| d.meant(meant).allowed(quoted_list(all())), "is not known here");
         }
         found
     }
@@ -150,7 +168,7 @@ impl<'a> TableReader<'a> {
     /// The string at a node, or a report that it is something else.
     pub(super) fn text_at(&self, id: NodeId, expected: &str) -> Option<&'a str> {
         match &self.node(id).value {
-            Value::Text(text) => Some(text),
+            Value::Text(text) | Value::Given(text) => Some(text),
             _ => {
                 self.wrong_type(id, expected);
                 None
@@ -165,7 +183,7 @@ impl<'a> TableReader<'a> {
         parse: impl FnOnce(&str) -> Result<T, TextError>,
     ) -> Option<T> {
         let text = match &self.node(id).value {
-            Value::Text(text) => text,
+            Value::Text(text) | Value::Given(text) => text,
             Value::Integer(_) | Value::Float(_) => self.document.source.slice(self.node(id).span.clone()),
             _ => {
                 self.wrong_type(id, expected);
@@ -175,14 +193,10 @@ impl<'a> TableReader<'a> {
         match parse(text) {
             Ok(value) => Some(value),
             Err(e) => {
-                let describe = |mut d: crate::Diagnostic| {
-                    d.allowed = e.allowed;
-                    match e.hint {
-                        Some(hint) => d.hint(hint),
-                        None => d,
-                    }
-                };
-                self.report(id, describe, e.message);
+                let TextError { message, allowed, hint } = e;
+                let describe =
+                    |d: Diagnostic| Diagnostic { allowed, ..hint.iter().fold(d, Diagnostic::hint) };
+                self.report(id, describe, message);
                 None
             }
         }
