@@ -47,12 +47,13 @@ mod paths;
 pub mod properties;
 mod read;
 mod router_objects;
-pub mod settings;
 
 pub use clock::Clock;
 pub use index::IndexEntry;
 pub use model::*;
 pub use paths::Paths;
-pub use read::{Companions, Loaded, MAX_OPPORTUNITIES, MAX_REPETITIONS, MAX_SEED, MAX_VARIANTS};
+pub use perhop_config::{NotASetting, Settings};
+pub use read::{
+    Companions, Loaded, MAX_OPPORTUNITIES, MAX_REPETITIONS, MAX_SEED, MAX_VARIANTS, UNKNOWN_PATH,
+};
 pub use router_objects::{RouterObjects, RouterObjectsError, RouterOnLinks};
-pub use settings::{NotASetting, Settings, UNKNOWN_PATH};

@@ -2,7 +2,7 @@
 
 use crate::drawing::draw;
 use crate::model::Scenario;
-use crate::settings::Settings;
+use perhop_config::Settings;
 
 /// Reads any bytes as a scenario file with settings: it is read or refused with at least one error, never a panic, and
 /// twice the same. Lines behind the first line that is only `---` are settings; the companions of the file are the file

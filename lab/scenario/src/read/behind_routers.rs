@@ -2,17 +2,16 @@
 
 use super::Places;
 use super::cx::Cx;
-use super::tree::{Id, Origin};
 use crate::model::{LinkIndex, NodeIndex, NodeKind, Scenario};
 use crate::router_objects::RouterObjects;
-use perhop_config::{Diagnostic, Diagnostics, Severity};
+use perhop_config::{Diagnostic, Diagnostics, Location, Severity};
 use perhop_graph::router::EdgePort;
 use perhop_units::Rate;
 use std::collections::BTreeMap;
 
 /// A value for one direction of a link, as one configuration has it.
 pub(super) struct Seen {
-    at: Id,
+    at: Location,
     end: usize,
     from_file: bool,
     /// What is to be said if it has no effect.
@@ -35,15 +34,14 @@ pub(super) fn find(cx: &Cx<'_>, scenario: &Scenario, places: &Places) -> Vec<See
     }
     let mut seen = Vec::new();
     for (i, &table) in places.links.iter().enumerate() {
-        let reverse = cx.tree.child(table, "reverse");
+        let reverse = cx.child(table, "reverse");
         for (key, end) in [("queue", 0), ("queue", 1), ("discipline", 0), ("discipline", 1)] {
-            let back = reverse.filter(|_| end == 1).and_then(|reverse| cx.tree.child(reverse, key));
-            let Some(at) = back.or_else(|| cx.tree.child(table, key)) else { continue };
+            let back = reverse.filter(|_| end == 1).and_then(|reverse| cx.child(reverse, key));
+            let Some(at) = back.or_else(|| cx.child(table, key)) else { continue };
             let way = (LinkIndex(i), end);
             let idle =
                 queues.get(&way).map(|(node, path)| told(cx, scenario, places, way, at, (*node, path)));
-            let origin = &cx.tree.node(at).origin;
-            seen.push(Seen { at, end, from_file: *origin == Origin::File, idle });
+            seen.push(Seen { at, end, from_file: cx.file.is_own(at), idle });
         }
     }
     seen
@@ -71,17 +69,17 @@ fn told(
     scenario: &Scenario,
     places: &Places,
     (link, end): (LinkIndex, usize),
-    at: Id,
+    at: Location,
     (router, path): (NodeIndex, &str),
 ) -> Diagnostic {
     let name = |node: NodeIndex| &scenario.nodes[node.0].name;
     let ends = scenario.links[link.0].ends;
     let (from, to) = (name(ends[end]), name(ends[1 - end]));
-    let key = if cx.tree.child(places.nodes[router.0], "router").is_some() { "router" } else { "config" };
+    let key = if cx.child(places.nodes[router.0], "router").is_some() { "router" } else { "config" };
     let message =
         format!("has no effect from \"{from}\" to \"{to}\": router \"{from}\" queues before this link");
     let hint = format!("Its queues are set by their paths, such as node.{from}.{key}.{path}.queue");
-    let discipline = cx.tree.name(at) == "discipline" && cx.tree.node(at).origin == Origin::File;
+    let discipline = cx.file.name(at) == "discipline" && cx.file.is_own(at);
     let diagnostic = if discipline { cx.error(at, message) } else { cx.warning(at, message) };
     diagnostic.hint(hint)
 }
@@ -89,7 +87,7 @@ fn told(
 /// Reports what has no effect. A value of the file may be there for the variants without the router: it is reported if
 /// no configuration makes use of it.
 pub(super) fn report(seen: Vec<Seen>, diagnostics: &Diagnostics) {
-    let used: Vec<(Id, usize)> =
+    let used: Vec<(Location, usize)> =
         seen.iter().filter(|s| s.from_file && s.idle.is_none()).map(|s| (s.at, s.end)).collect();
     for Seen { at, end, from_file, idle } in seen {
         let Some(diagnostic) = idle else { continue };

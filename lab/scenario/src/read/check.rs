@@ -3,9 +3,9 @@
 use super::Places;
 use super::cx::Cx;
 use super::traffic_kinds::MAX_STREAMS;
-use super::tree::Id;
 use crate::figures;
 use crate::model::{Discipline, NodeIndex, NodeKind, Scenario, TrafficKind};
+use perhop_config::Location;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 
@@ -17,7 +17,7 @@ pub(super) fn all(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
     reachable(cx, scenario, places);
     streams(cx, scenario, places);
     disciplines(cx, scenario, places);
-    if !cx.damaged && !scenario.links.is_empty() && ends_are_known(scenario) {
+    if !cx.file.is_damaged() && !scenario.links.is_empty() && ends_are_known(scenario) {
         let used: BTreeSet<usize> = scenario.links.iter().flat_map(|l| l.ends).map(|end| end.0).collect();
         for (_, &at) in places.nodes.iter().enumerate().filter(|(i, _)| !used.contains(i)) {
             cx.push(cx.warning(at, "has no link").value(""));
@@ -30,19 +30,14 @@ fn ends_are_known(scenario: &Scenario) -> bool {
     scenario.links.iter().flat_map(|l| l.ends).all(|end| end.0 < scenario.nodes.len())
 }
 
-/// The place of a key in a table, or the table.
-fn place(cx: &Cx<'_>, table: Id, key: &str) -> Id {
-    cx.tree.child(table, key).unwrap_or(table)
-}
-
 /// Nothing may be planned behind the end.
 fn times(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
     let end = scenario.length();
-    if end.as_nanos() == 0 || places.endless || cx.damaged {
+    if end.as_nanos() == 0 || places.endless || cx.file.is_damaged() {
         return;
     }
-    let behind = |table: Id, key: &str| {
-        let at = place(cx, table, key);
+    let behind = |table: Location, key: &str| {
+        let at = cx.file.lookup(table, key);
         if !cx.is_wrong(at) {
             let error = cx.error(at, format!("is not before the end of the scenario ({end})"));
             cx.push(error.hint("warm_up and duration together are the end"));
@@ -67,7 +62,7 @@ fn times(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
 fn addresses(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
     let mut first: BTreeMap<Ipv4Addr, usize> = BTreeMap::new();
     // Given ones first, so that the message stands at something written.
-    let given = |i: &usize| cx.tree.child(places.nodes[*i], "address").is_none();
+    let given = |i: &usize| cx.child(places.nodes[*i], "address").is_none();
     let mut order: Vec<usize> = (0..scenario.nodes.len()).collect();
     order.sort_by_key(given);
     for i in order {
@@ -77,18 +72,16 @@ fn addresses(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
             continue;
         };
         let name = &scenario.nodes[other].name;
-        let place_other = place(cx, places.nodes[other], "address");
-        let error = match cx.tree.child(places.nodes[i], "address") {
+        let place_other = cx.file.lookup(places.nodes[other], "address");
+        let error = match cx.child(places.nodes[i], "address") {
             Some(at) => cx.error(at, format!("is the address of node \"{name}\"")),
-            None => cx
-                .lack(
-                    places.nodes[i],
-                    "address",
-                    format!("would be {} by its position, as that of node \"{name}\"", node.address),
-                )
-                .hint("Give this node an address too"),
+            None => {
+                let message =
+                    format!("would be {} by its position, as that of node \"{name}\"", node.address);
+                cx.file.lack(places.nodes[i], "address", message).hint("Give this node an address too")
+            }
         };
-        cx.push(cx.with_secondary(error, place_other, "that one is here"));
+        cx.push(cx.file.with_secondary(error, place_other, "that one is here"));
     }
 }
 
@@ -109,17 +102,15 @@ fn names(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
                 figures::TOTAL => "is the group that sums all traffic",
                 _ => "is also the name of a variant",
             };
-            cx.push(
-                cx.key_error(at, format!("cannot be told apart in results: \"{}\" {what}", traffic.name)),
-            );
+            let message = format!("cannot be told apart in results: \"{}\" {what}", traffic.name);
+            cx.push(cx.file.key_error(at, message));
         }
         for figures::Group { name: group, .. } in figures::groups_of(0, traffic) {
             if let Some(other) = groups.get(&group).filter(|o| **o != traffic.name) {
                 let message =
                     format!("gives a group \"{group}\" in results, and so does traffic \"{other}\"");
-                cx.push(
-                    cx.key_error(at, message).hint("The pairs of a traffic are numbered: name1, name2 …"),
-                );
+                let hint = "The pairs of a traffic are numbered: name1, name2 …";
+                cx.push(cx.file.key_error(at, message).hint(hint));
                 break;
             }
             groups.insert(group, &traffic.name);
@@ -129,12 +120,12 @@ fn names(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
 
 /// A path must lead from each sender to its receiver, over nodes that forward.
 fn reachable(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
-    if cx.damaged || places.traffic.len() != scenario.traffic.len() {
+    if cx.file.is_damaged() || places.traffic.len() != scenario.traffic.len() {
         return;
     }
     let links_are_known = ends_are_known(scenario);
     let kind_is_known = |node: &NodeIndex| {
-        let kind = cx.tree.child(places.nodes[node.0], "kind");
+        let kind = cx.child(places.nodes[node.0], "kind");
         kind.is_some_and(|kind| !cx.is_wrong(kind))
     };
     let mut from: BTreeMap<usize, Vec<bool>> = BTreeMap::new();
@@ -143,8 +134,10 @@ fn reachable(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
             let name = |n: &NodeIndex| scenario.nodes[n.0].name.as_str();
             for (end, key) in [(a, "from"), (b, "to")] {
                 if scenario.nodes[end.0].kind != NodeKind::Host && kind_is_known(end) {
-                    let error =
-                        cx.error(place(cx, at, key), format!("names \"{}\", which is not a host", name(end)));
+                    let error = cx.error(
+                        cx.file.lookup(at, key),
+                        format!("names \"{}\", which is not a host", name(end)),
+                    );
                     cx.push(error.hint("Traffic begins and ends in hosts; add one with a link to that node"));
                 }
             }
@@ -155,7 +148,7 @@ fn reachable(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
             if a != b && !reached[b.0] {
                 let message =
                     format!("is not reached: no links lead from \"{}\" to \"{}\"", name(a), name(b));
-                cx.push(cx.error(place(cx, at, "to"), message).hint("Hosts forward nothing"));
+                cx.push(cx.error(cx.file.lookup(at, "to"), message).hint("Hosts forward nothing"));
             }
         }
     }
@@ -185,13 +178,13 @@ fn disciplines(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
     let registry = perhop_graph::router::registry();
     let mut seen = BTreeSet::new();
     for (link, &table) in scenario.links.iter().zip(&places.links) {
-        let reverse = cx.tree.child(table, "reverse");
+        let reverse = cx.child(table, "reverse");
         for (end, way) in link.ways.iter().enumerate() {
             let Discipline::Element(own) = &way.discipline else { continue };
             let Some(text) = way.discipline_element() else { continue };
-            let back = reverse.filter(|_| end == 1).and_then(|reverse| cx.tree.child(reverse, "discipline"));
-            let Some(at) = back.or_else(|| cx.tree.child(table, "discipline")) else { continue };
-            let rate_is_wrong = cx.tree.child(table, "rate").is_some_and(|rate| cx.is_wrong(rate));
+            let back = reverse.filter(|_| end == 1).and_then(|reverse| cx.child(reverse, "discipline"));
+            let Some(at) = back.or_else(|| cx.child(table, "discipline")) else { continue };
+            let rate_is_wrong = cx.child(table, "rate").is_some_and(|rate| cx.is_wrong(rate));
             if cx.is_wrong(at) || rate_is_wrong && !own.contains("rate") || !seen.insert(at) {
                 continue;
             }
@@ -204,7 +197,10 @@ fn disciplines(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
                 let of_type =
                     error.message.strip_prefix("element (").map(|rest| rest.replacen("): ", ": ", 1));
                 let message = format!("is no discipline: {}", of_type.unwrap_or(error.message));
-                let mut diagnostic = cx.error_inside(at, own, offset, message);
+                // Of a text that is written otherwise than it is, the whole is meant.
+                let begins = cx.file.written(at).find(own.as_str()).filter(|_| offset < own.len());
+                let place = begins.map_or(at, |begins| cx.file.behind(at, begins + offset));
+                let mut diagnostic = cx.error(place, message);
                 diagnostic.hint = error.hint;
                 cx.push(diagnostic);
             }
@@ -233,7 +229,9 @@ fn streams(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
             let message = format!("makes {sum} streams of datagrams up to here");
             let hint = "Each pair and each direction counts";
             cx.push(
-                cx.error(place(cx, at, key), message).allowed(format!("at most {MAX_STREAMS}")).hint(hint),
+                cx.error(cx.file.lookup(at, key), message)
+                    .allowed(format!("at most {MAX_STREAMS}"))
+                    .hint(hint),
             );
             return;
         }

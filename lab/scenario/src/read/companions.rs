@@ -1,9 +1,8 @@
 //! Files that a scenario names: traces of delivery opportunities, of video frames, captures.
 
-use super::cx::{At, Cx};
-use super::lines::Lines;
+use super::cx::Cx;
 use crate::model::DeliveryTrace;
-use perhop_config::{Diagnostic, Position, Severity, shown};
+use perhop_config::{Diagnostic, Position, Spanned, shown};
 use perhop_traffic::replay::MAX_CAPTURED;
 use perhop_traffic::{Captured, FrameTrace, TimeUnit};
 use perhop_units::Duration;
@@ -13,35 +12,25 @@ use std::sync::Arc;
 pub const MAX_OPPORTUNITIES: usize = 10_000_000;
 
 /// The bytes of the file that a key names.
-pub(super) fn bytes(cx: &Cx<'_>, file: At<&str>) -> Option<Vec<u8>> {
+pub(super) fn bytes(cx: &Cx<'_>, file: Spanned<&str>) -> Option<Vec<u8>> {
     match (cx.companions)(file.value) {
         Ok(bytes) => Some(bytes),
         Err(why) => {
             let hint = "Paths are relative to the scenario file";
-            cx.push(cx.error(file.at, format!("cannot be read: {}", shown(&why))).hint(hint));
+            cx.push(cx.error(file.span, format!("cannot be read: {}", shown(&why))).hint(hint));
             None
         }
     }
 }
 
 /// An error at a line of a companion file.
-fn at_line(cx: &Cx<'_>, file: At<&str>, position: Position, value: &str, message: &str) -> Diagnostic {
-    Diagnostic {
-        severity: Severity::Error,
-        file: cx.path_of(file.value).into(),
-        position,
-        subject: cx.subject(file.at).0,
-        key: String::new(),
-        value: shown(value),
-        message: message.to_owned(),
-        allowed: None,
-        hint: None,
-        secondary: None,
-    }
+fn at_line(cx: &Cx<'_>, file: Spanned<&str>, position: Position, value: &str, message: &str) -> Diagnostic {
+    let error = cx.error(file.span, message).key("").value(shown(value));
+    Diagnostic { file: cx.path_of(file.value).into(), position, ..error }
 }
 
 /// A trace of delivery opportunities: a time in ms a line, non-decreasing.
-pub(super) fn delivery_trace(cx: &Cx<'_>, file: At<&str>) -> Option<DeliveryTrace> {
+pub(super) fn delivery_trace(cx: &Cx<'_>, file: Spanned<&str>) -> Option<DeliveryTrace> {
     let bytes = bytes(cx, file)?;
     let text = String::from_utf8_lossy(&bytes);
     let mut opportunities_ms: Vec<u32> = Vec::new();
@@ -68,26 +57,26 @@ pub(super) fn delivery_trace(cx: &Cx<'_>, file: At<&str>) -> Option<DeliveryTrac
     }
     if opportunities_ms.last().is_none_or(|last| *last == 0) {
         let hint = "The trace is repeated after its last time, which must be above 0 ms";
-        cx.push(cx.error(file.at, "has no delivery opportunity after 0 ms").hint(hint));
+        cx.push(cx.error(file.span, "has no delivery opportunity after 0 ms").hint(hint));
         return None;
     }
     Some(DeliveryTrace { origin: file.value.to_owned(), opportunities_ms })
 }
 
 /// A trace of video frames in four columns.
-pub(super) fn frame_trace(cx: &Cx<'_>, file: At<&str>, unit: TimeUnit) -> Option<Arc<FrameTrace>> {
+pub(super) fn frame_trace(cx: &Cx<'_>, file: Spanned<&str>, unit: TimeUnit) -> Option<Arc<FrameTrace>> {
     let bytes = bytes(cx, file)?;
     match FrameTrace::parse(&String::from_utf8_lossy(&bytes), unit) {
         Ok(trace) => Some(Arc::new(trace)),
         Err(why) => {
-            cx.push(cx.error(file.at, format!("is not a trace of frames: {why}")));
+            cx.push(cx.error(file.span, format!("is not a trace of frames: {why}")));
             None
         }
     }
 }
 
 /// A capture: a pcap file, or text with a time in seconds and an IP length a line.
-pub(super) fn capture(cx: &Cx<'_>, file: At<&str>) -> Option<Arc<[Captured]>> {
+pub(super) fn capture(cx: &Cx<'_>, file: Spanned<&str>) -> Option<Arc<[Captured]>> {
     let bytes = bytes(cx, file)?;
     let packets = match bytes.first_chunk::<4>() {
         Some(&magic) if Pcap::of(magic).is_some() => pcap(&bytes),
@@ -96,7 +85,7 @@ pub(super) fn capture(cx: &Cx<'_>, file: At<&str>) -> Option<Arc<[Captured]>> {
         }
         _ => columns(&bytes),
     };
-    let wrong = |why: String| cx.push(cx.error(file.at, format!("is not a capture: {why}")));
+    let wrong = |why: String| cx.push(cx.error(file.span, format!("is not a capture: {why}")));
     match packets {
         Ok(packets) if packets.is_empty() => wrong("it has no IP packet".to_owned()),
         Ok(packets) if packets.len() > MAX_CAPTURED => {
@@ -166,15 +155,13 @@ fn pcap(bytes: &[u8]) -> Result<Vec<Captured>, String> {
 /// Packets of a text: time in seconds and IP length in bytes, a packet a line.
 fn columns(bytes: &[u8]) -> Result<Vec<Captured>, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "it is neither pcap nor text".to_owned())?;
-    let lines = Lines::new(text);
     let mut packets: Vec<Captured> = Vec::new();
     let mut first = None;
-    for line in text.lines() {
+    for (number, line) in (1..).zip(text.lines()) {
         let content = line.split('#').next().unwrap_or("").trim();
         if content.is_empty() {
             continue;
         }
-        let number = lines.position(line.as_ptr() as usize - text.as_ptr() as usize).line;
         let wrong = || format!("line {number} is not a time in seconds and an IP length in bytes");
         let mut columns = content.split([' ', '\t', ',', ';']).filter(|c| !c.is_empty());
         let (Some(time), Some(length)) = (columns.next(), columns.next()) else { return Err(wrong()) };

@@ -1,8 +1,6 @@
 //! `[[expect]]`: values that must come out.
 
-use super::cx::{At, Cx, list};
-use super::table::Table;
-use super::tree::{Id, Origin};
+use super::cx::Cx;
 use super::{Places, inside};
 use crate::figures::{
     self, ADMISSION_FIGURES, AGENT_FIGURES, Content, DROP_REASONS, Formula, GROUP_FIGURES, LINK_FIGURES,
@@ -10,13 +8,13 @@ use crate::figures::{
 };
 use crate::model::{Expect, Link, NodeKind, Scenario, Target};
 use crate::router_objects;
-use perhop_config::{Diagnostic, TextError, did_you_mean};
+use perhop_config::{Diagnostic, Location, Spanned, TableReader, TextError, did_you_mean, quoted_list};
 
 /// Forms of a target, for messages.
 const FORMS: &str = "\"<= 34.14\", \">= 2\", \"< 3\", \"> 1\", \"1 .. 2\", \"= 0\"";
 
 /// Reads the expected values.
-pub(super) fn read(root: &mut Table<'_>, places: &mut Places) -> Vec<Expect> {
+pub(super) fn read(cx: &Cx<'_>, root: &mut TableReader<'_>, places: &mut Places) -> Vec<Expect> {
     let mut all = Vec::new();
     for mut table in root.tables("expect") {
         let metric = table.required_text("metric", "\"voip.delay_ms.mean\"");
@@ -26,23 +24,23 @@ pub(super) fn read(root: &mut Table<'_>, places: &mut Places) -> Vec<Expect> {
         let depends = table.texts("depends").map_or(Vec::new(), |d| d.value);
         let every = table.boolean("every").is_some_and(|e| e.value);
         let mode = table.choice("mode", &[("sim", "sim"), ("netns", "netns")]);
-        let cx = table.cx;
-        if let (Some(metric), Some(target), Some(at)) = (&metric, &target, cx.tree.child(table.at, "target"))
+        if let (Some(metric), Some(target), Some(at)) =
+            (&metric, &target, cx.child(table.location(), "target"))
             && is_percentage(metric.value)
             && !can_be(target, 0.0, 100.0)
         {
             let error = cx.error(at, format!("cannot be met: {} is between 0 and 100", metric.value));
             cx.push(error.hint("It is a share in percent"));
         }
-        let absent = |key| cx.tree.child(table.at, key).is_none();
-        if absent("target") && absent("published") && !cx.damaged {
-            let error = cx.error(table.at, "expects nothing").value("");
+        let absent = |key| cx.child(table.location(), key).is_none();
+        if absent("target") && absent("published") && !cx.file.is_damaged() {
+            let error = cx.error(table.location(), "expects nothing").value("");
             cx.push(error.hint("Give it a target, or what was published"));
         }
         if every && absent("target") {
-            cx.push(cx.warning(table.at, "every has no effect: there is no target").value(""));
+            cx.push(cx.warning(table.location(), "every has no effect: there is no target").value(""));
         }
-        places.expect.push(table.at);
+        places.expect.push(table.location());
         table.finish();
         all.push(Expect {
             metric: metric.map_or(String::new(), |m| m.value.to_owned()),
@@ -105,7 +103,7 @@ pub(super) fn check(cx: &Cx<'_>, product: &Scenario, variants: &[(String, Scenar
     // Groups and links that could not be read are missing here.
     let whole = !cx.diagnostics.has_errors();
     for (expect, &at) in product.expect.iter().zip(&places.expect) {
-        if let Some(metric) = cx.tree.child(at, "metric")
+        if let Some(metric) = cx.child(at, "metric")
             && !expect.metric.is_empty()
         {
             let formula = Formula::new(&expect.metric);
@@ -118,12 +116,12 @@ pub(super) fn check(cx: &Cx<'_>, product: &Scenario, variants: &[(String, Scenar
                 cx.push(error.allowed("figures with +, - or / between them, in spaces"));
             }
         }
-        if let Some(depends) = cx.tree.child(at, "depends") {
-            let elements = cx.tree.children(depends);
-            let elements = if elements.is_empty() { vec![depends] } else { elements.to_vec() };
-            for (path, id) in expect.depends.iter().zip(elements) {
-                check_path(cx, product, At { value: path, at: id });
-            }
+        for (i, path) in expect.depends.iter().enumerate() {
+            check_path(
+                cx,
+                product,
+                Spanned { value: path, span: cx.file.lookup(at, &format!("depends[{i}]")) },
+            );
         }
     }
 }
@@ -138,15 +136,16 @@ fn ends_in_figure(path: &str) -> bool {
 }
 
 /// An error about a name with those that there are behind `prefix`.
-fn one_of(error: Diagnostic, prefix: &str, names: &[&str]) -> Diagnostic {
+fn one_of(error: Diagnostic, given: &str, prefix: &str, names: &[&str]) -> Diagnostic {
+    let error = error.meant(did_you_mean(given, names.iter().copied()));
     match names {
         [] => error.hint("There is none"),
-        names => error.allowed(format!("{prefix} and one of {}", list(names.iter().copied()))),
+        names => error.allowed(format!("{prefix} and one of {}", quoted_list(names.iter().copied()))),
     }
 }
 
 /// A figure of a class that an agent looks after, `CLASS.FIGURE`; names of classes may contain dots.
-fn check_agent(cx: &Cx<'_>, at: Id, path: &str, prefix: &str, scenario: &Scenario) {
+fn check_agent(cx: &Cx<'_>, at: Location, path: &str, prefix: &str, scenario: &Scenario) {
     let agents = scenario.nodes.iter().filter_map(|node| match &node.kind {
         NodeKind::Router(router) => router.agent.as_ref(),
         _ => None,
@@ -155,16 +154,14 @@ fn check_agent(cx: &Cx<'_>, at: Id, path: &str, prefix: &str, scenario: &Scenari
     let (class, figure) = path.rsplit_once('.').unwrap_or((path, ""));
     if !classes.contains(&class) {
         let error = cx.error(at, "is about a class that no agent of the scenario looks after");
-        let meant = did_you_mean(class, classes.iter().copied());
-        let error = meant.map_or(error.clone(), |m| error.hint(format!("did you mean \"{m}\"?")));
-        cx.push(one_of(error, &format!("{prefix}agent."), &classes));
+        cx.push(one_of(error, class, &format!("{prefix}agent."), &classes));
     } else if !AGENT_FIGURES.contains(&figure) {
         wrong_figure(cx, at, figure, &format!("{prefix}agent.{class}"), &AGENT_FIGURES);
     }
 }
 
 /// A figure of a router's admission, `NODE.FIGURE`.
-fn check_admission(cx: &Cx<'_>, at: Id, path: &str, prefix: &str, scenario: &Scenario) {
+fn check_admission(cx: &Cx<'_>, at: Location, path: &str, prefix: &str, scenario: &Scenario) {
     let admits =
         |kind: &NodeKind| matches!(kind, NodeKind::Router(config) if router_objects::has_admission(config));
     let routers = scenario.nodes.iter().filter(|node| admits(&node.kind));
@@ -172,9 +169,7 @@ fn check_admission(cx: &Cx<'_>, at: Id, path: &str, prefix: &str, scenario: &Sce
     let (node, figure) = path.rsplit_once('.').unwrap_or((path, ""));
     if !names.contains(&node) {
         let error = cx.error(at, "is about a node that is no router with [detector.admission]");
-        let meant = did_you_mean(node, names.iter().copied());
-        let error = meant.map_or(error.clone(), |m| error.hint(format!("did you mean \"{m}\"?")));
-        cx.push(one_of(error, &format!("{prefix}admission."), &names));
+        cx.push(one_of(error, node, &format!("{prefix}admission."), &names));
     } else if !ADMISSION_FIGURES.contains(&figure) {
         wrong_figure(cx, at, figure, &format!("{prefix}admission.{node}"), &ADMISSION_FIGURES);
     }
@@ -183,7 +178,7 @@ fn check_admission(cx: &Cx<'_>, at: Id, path: &str, prefix: &str, scenario: &Sce
 /// Checks a figure's path; when not the `whole` scenario could be read, only that it names a figure of what there is.
 fn check_metric(
     cx: &Cx<'_>,
-    at: Id,
+    at: Location,
     metric: &str,
     product: &Scenario,
     variants: &[(String, Scenario)],
@@ -215,7 +210,7 @@ fn check_metric(
 /// A figure of one configuration, and where it is asked for.
 struct Asked<'a, 't> {
     cx: &'a Cx<'t>,
-    at: Id,
+    at: Location,
     scenario: &'a Scenario,
     /// Of the variant, with its dot.
     prefix: String,
@@ -235,9 +230,7 @@ impl Asked<'_, '_> {
                 let names: Vec<&str> = scenario.links.iter().map(|l| l.name.as_str()).collect();
                 let given = path.split('.').next().unwrap_or(path);
                 let error = cx.error(*at, "is about a link that the scenario does not have");
-                let meant = did_you_mean(given, names.iter().copied());
-                let error = meant.map_or(error.clone(), |m| error.hint(format!("did you mean \"{m}\"?")));
-                cx.push(one_of(error, &format!("{prefix}link."), &names));
+                cx.push(one_of(error, given, &format!("{prefix}link."), &names));
             }
         }
     }
@@ -319,16 +312,15 @@ impl Asked<'_, '_> {
                 let names = names.chain(variants.iter().map(|(name, _)| name.as_str())).chain(["link"]);
                 let names: Vec<&str> = names.collect();
                 let error = cx.error(*at, "is about a group that the result does not have");
-                let meant = did_you_mean(given, names.iter().copied());
-                let error = meant.map_or(error.clone(), |m| error.hint(format!("did you mean \"{m}\"?")));
-                cx.push(error.allowed(format!("a path that begins with one of {}", list(names))));
+                let error = error.meant(did_you_mean(given, names.iter().copied()));
+                cx.push(error.allowed(format!("a path that begins with one of {}", quoted_list(names))));
             }
         }
     }
 }
 
 /// A figure that other groups have, but none of this content.
-fn never(cx: &Cx<'_>, at: Id, figure: &str, of: &str, content: Content) -> Diagnostic {
+fn never(cx: &Cx<'_>, at: Location, figure: &str, of: &str, content: Content) -> Diagnostic {
     let what = match content {
         Content::Connections => "TCP connections",
         Content::Calls => "calls",
@@ -345,39 +337,25 @@ fn never(cx: &Cx<'_>, at: Id, figure: &str, of: &str, content: Content) -> Diagn
     error.hint(hint).allowed(content.figures().join(", "))
 }
 
-fn wrong_figure(cx: &Cx<'_>, at: Id, figure: &str, of: &str, figures: &[&'static str]) {
+fn wrong_figure(cx: &Cx<'_>, at: Location, figure: &str, of: &str, figures: &[&'static str]) {
     let error = cx.error(at, format!("names no figure of {of}"));
     let meant = did_you_mean(figure, figures.iter().copied());
-    let error = meant.map_or(error.clone(), |m| error.hint(format!("did you mean \"{of}.{m}\"?")));
+    let error = error.meant(meant.map(|figure| format!("{of}.{figure}")));
     cx.push(error.allowed(figures.join(", ")));
 }
 
 /// Checks that a setting could be made under a path.
-fn check_path(cx: &Cx<'_>, product: &Scenario, path: At<&String>) {
-    let known = cx.known.borrow();
-    let (table, key) = path.value.rsplit_once('.').unwrap_or(("", path.value));
-    let plain = known.get(table).is_some_and(|keys| keys.contains(&key));
-    // A table stands for everything in it.
-    let whole = known.contains_key(path.value.as_str()) && !path.value.is_empty();
-    if plain || whole || inside_router(product, path.value) || exists(cx, path.value) || cx.damaged {
+fn check_path(cx: &Cx<'_>, product: &Scenario, path: Spanned<&String>) {
+    // Elements of arrays are not among the known keys.
+    let exists = path.value.contains('[') && cx.file.leads_somewhere(path.value);
+    if cx.known.has(path.value) || exists || inside_router(product, path.value) || cx.file.is_damaged() {
         return;
     }
-    let candidates = known.iter().flat_map(|(table, keys)| {
-        let prefix = if table.is_empty() { String::new() } else { format!("{table}.") };
-        keys.iter().map(move |key| format!("{prefix}{key}"))
-    });
-    let candidates: Vec<String> = candidates.collect();
-    let error = cx.error(path.at, crate::settings::UNKNOWN_PATH);
+    let candidates = cx.known.paths();
+    let error = cx.error(path.span, super::UNKNOWN_PATH);
     let meant = did_you_mean(path.value, candidates.iter().map(String::as_str));
-    let error = meant.map_or(error.clone(), |m| error.hint(format!("did you mean \"{m}\"?")));
     let hint = "A path is the keys of the file joined by dots, such as link.core.rate";
-    cx.push(if meant.is_some() { error } else { error.hint(hint) });
-}
-
-/// Whether a path leads to something written in the file, such as `link.core.change[1].at`.
-fn exists(cx: &Cx<'_>, path: &str) -> bool {
-    let is = |id: &Id| cx.tree.node(*id).origin == Origin::File && cx.tree.path(*id) == path;
-    path.contains('[') && (0..cx.tree.nodes.len()).any(|id| is(&id))
+    cx.push(if meant.is_some() { error.meant(meant) } else { error.hint(hint) });
 }
 
 fn inside_router(product: &Scenario, path: &str) -> bool {

@@ -1,11 +1,9 @@
 //! Values inside the files that a node names, router files and agents' files, set by path.
 
-use super::cx::{Cx, list};
-use super::lines::Lines;
+use super::UNKNOWN_PATH;
+use super::cx::Cx;
 use super::router_text::shifted;
-use super::tree::{Id, Value};
-use crate::settings::UNKNOWN_PATH;
-use perhop_config::{Diagnostic, Position, Severity, did_you_mean};
+use perhop_config::{Diagnostic, Location, Position, Severity, did_you_mean, position_in, quoted_list};
 use std::ops::Range;
 use toml::de::{DeTable, DeValue};
 
@@ -21,25 +19,19 @@ pub(super) struct Source<'a> {
 impl Source<'_> {
     /// File and position of an offset of the text, as messages name them.
     fn place(&self, cx: &Cx<'_>, offset: usize) -> (std::sync::Arc<str>, Position) {
-        let position = Lines::new(self.text).position(offset);
+        let position = position_in(self.text, offset);
         match self.first {
-            Some(first) => (cx.file.clone(), shifted(position, first)),
+            Some(first) => (cx.file.file().into(), shifted(position, first)),
             None => (self.file.into(), position),
         }
     }
-}
-
-/// What is set inside the file of one node: path there, and the node of the value.
-pub(super) fn entries(all: &[(Id, String, Id)], table: Id) -> Vec<(&str, Id)> {
-    let of_table = all.iter().filter(|(of, ..)| *of == table);
-    of_table.map(|(_, path, value)| (path.as_str(), *value)).collect()
 }
 
 /// Reads a file again with what is set inside it, and reports what is wrong with that; `read` gives what it is then and
 /// what is to be said. A setting for all configurations that a variant's file has no place for is left out there.
 pub(super) fn apply<T>(
     cx: &Cx<'_>,
-    mut entries: Vec<(&str, Id)>,
+    mut entries: Vec<(&str, Location)>,
     source: &Source<'_>,
     read: impl Fn(&str) -> (Option<T>, Vec<Diagnostic>),
 ) -> (Option<T>, String) {
@@ -47,13 +39,11 @@ pub(super) fn apply<T>(
         let edited = Edited::new(cx, source.text, &entries);
         let (made, found) = read(&edited.text);
         let mut left_out = Vec::new();
-        if let Some(error) = found.iter().find(|d| d.severity == Severity::Error) {
-            let at_fault = |value| {
-                found
-                    .iter()
-                    .find(|d| d.severity == Severity::Error && edited.setting(d.position) == Some(value))
-            };
-            let foreign = || entries.iter().map(|(_, value)| *value).filter(|value| cx.is_foreign(*value));
+        let errors = || found.iter().filter(|d| d.severity == Severity::Error);
+        if let Some(error) = errors().next() {
+            let at_fault = |value| errors().find(|d| edited.original(d.position) == Err(value));
+            let foreign =
+                || entries.iter().map(|(_, value)| *value).filter(|value| cx.file.is_foreign(*value));
             left_out.extend(foreign().filter_map(|value| Some((value, at_fault(value)?))));
             if left_out.is_empty() {
                 left_out.extend(foreign().map(|value| (value, error)));
@@ -66,7 +56,7 @@ pub(super) fn apply<T>(
             return (made, edited.text);
         }
         for (value, why) in &left_out {
-            cx.leave_out(*value, (*why).clone());
+            cx.file.refuse(cx.diagnostics, *value, (*why).clone());
         }
         entries.retain(|(_, value)| !left_out.iter().any(|(left, _)| left == value));
     }
@@ -77,7 +67,7 @@ struct Edit {
     start: usize,
     old_len: usize,
     new_len: usize,
-    value: Id,
+    value: Location,
 }
 
 /// A text with values changed.
@@ -88,7 +78,7 @@ struct Edited {
 
 impl Edited {
     /// Changes one value after the other, and reports paths that lead nowhere.
-    fn new(cx: &Cx<'_>, text: &str, entries: &[(&str, Id)]) -> Self {
+    fn new(cx: &Cx<'_>, text: &str, entries: &[(&str, Location)]) -> Self {
         let mut edited = Self { text: text.to_owned(), edits: Vec::new() };
         for &(path, value) in entries {
             edited.change(cx, path, value);
@@ -97,12 +87,10 @@ impl Edited {
     }
 
     /// Changes one value; the path is KIND.NAME.KEY… or SECTION.KEY.
-    fn change(&mut self, cx: &Cx<'_>, path: &str, value: Id) {
-        let given = match &cx.tree.node(value).value {
-            Value::Text(given) => quoted(given),
-            Value::Given(given) if is_literal(given) => given.clone(),
-            Value::Given(given) => quoted(given),
-            _ => cx.tree.lines.slice(cx.tree.node(value).span.clone()).to_owned(),
+    fn change(&mut self, cx: &Cx<'_>, path: &str, value: Location) {
+        let given = match (cx.file.text_of(value), cx.file.written(value)) {
+            (Some(text), written) if text != written || !is_literal(text) => quoted(text),
+            (_, written) => written.to_owned(),
         };
         let (span, new) = match find(&self.text, path) {
             Ok(Found::Value(span)) => (span, given),
@@ -111,13 +99,7 @@ impl Edited {
                 (behind..behind, format!(" {key} = {given}{}", if alone { " " } else { "," }))
             }
             Err(not_found) => {
-                let diagnostic = not_found.describe(cx, value);
-                if cx.is_foreign(value) {
-                    cx.leave_out(value, diagnostic);
-                } else {
-                    cx.push(diagnostic);
-                }
-                return;
+                return cx.file.refuse(cx.diagnostics, value, not_found.describe(cx, value));
             }
         };
         self.text.replace_range(span.clone(), &new);
@@ -125,7 +107,7 @@ impl Edited {
     }
 
     /// The offset in the text before all changes, or the value that was put there.
-    fn original(&self, position: Position) -> Result<usize, Id> {
+    fn original(&self, position: Position) -> Result<usize, Location> {
         let mut offset = offset(&self.text, position);
         for edit in self.edits.iter().rev() {
             if offset >= edit.start + edit.new_len {
@@ -137,17 +119,12 @@ impl Edited {
         Ok(offset)
     }
 
-    /// The value set at a position.
-    fn setting(&self, position: Position) -> Option<Id> {
-        self.original(position).err()
-    }
-
     /// What is wrong with the changed text, at the places that the user wrote: a setting, or the file.
     fn placed(
         &self,
         cx: &Cx<'_>,
         source: &Source<'_>,
-        entries: &[(&str, Id)],
+        entries: &[(&str, Location)],
         mut diagnostic: Diagnostic,
     ) -> Diagnostic {
         if let Some((position, text)) = diagnostic.secondary.take() {
@@ -156,14 +133,14 @@ impl Edited {
                     let (file, at) = source.place(cx, offset);
                     format!("{file}:{}:{}", at.line, at.column)
                 }
-                Err(value) => cx.tree.path(value),
+                Err(value) => cx.file.key_path(value),
             };
             diagnostic = diagnostic.hint(format!("{place}: {text}"));
         }
         match self.original(diagnostic.position) {
             Ok(offset) => {
                 (diagnostic.file, diagnostic.position) = source.place(cx, offset);
-                let set = entries.iter().map(|(_, value)| cx.tree.path(*value)).collect::<Vec<_>>();
+                let set = entries.iter().map(|(_, value)| cx.file.key_path(*value)).collect::<Vec<_>>();
                 diagnostic.hint(format!("So it is with what is set: {}", set.join(", ")))
             }
             Err(value) => {
@@ -231,14 +208,11 @@ impl NotFound {
     }
 
     /// The error about the path of a value.
-    fn describe(&self, cx: &Cx<'_>, value: Id) -> Diagnostic {
+    fn describe(&self, cx: &Cx<'_>, value: Location) -> Diagnostic {
         let names = || self.candidates.iter().map(String::as_str);
-        let mut diagnostic = cx.error(value, UNKNOWN_PATH);
-        if let Some(meant) = meant(&self.given, names()) {
-            diagnostic = diagnostic.hint(format!("did you mean \"{meant}\"?"));
-        }
+        let mut diagnostic = cx.error(value, UNKNOWN_PATH).meant(meant(&self.given, names()));
         if !self.candidates.is_empty() {
-            diagnostic = diagnostic.allowed(list(names()));
+            diagnostic = diagnostic.allowed(quoted_list(names()));
         }
         diagnostic.hint("Inside such a file a path is KIND.NAME.KEY, such as port.core.rate")
     }

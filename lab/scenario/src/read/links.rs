@@ -1,14 +1,12 @@
 //! `[link.NAME]`: links, each direction on its own.
 
-use super::cx::{At, Cx};
-use super::table::Table;
-use super::tree::{Id, Origin};
+use super::cx::{Cx, over};
 use super::{Places, companions, nodes};
 use crate::model::{
     Change, DeliveryTrace, Discipline, GilbertElliott, Jitter, JitterShape, Link, LinkIndex, Node, NodeIndex,
     Way,
 };
-use perhop_config::TextError;
+use perhop_config::{Location, Spanned, TableReader, TextError};
 use perhop_units::{Bytes, Duration, Probability, QueueLimit, Rate};
 
 /// Highest rate of a link.
@@ -19,21 +17,26 @@ const MAX_DELAY: Duration = Duration::from_secs(3_600);
 pub(super) const FULL_FRAME: u64 = 1_514;
 
 /// Reads the links. One with a wrong end keeps its place, so that probes and ports that name it are not wrong too.
-pub(super) fn read(root: &mut Table<'_>, nodes: &[Node], places: &mut Places) -> Vec<Link> {
+pub(super) fn read(
+    cx: &Cx<'_>,
+    root: &mut TableReader<'_>,
+    nodes: &[Node],
+    places: &mut Places,
+) -> Vec<Link> {
     root.require("link", "[link.NAME] with ends = [\"a\", \"b\"]");
     let mut links = Vec::new();
     for (name, mut table) in root.named("link") {
-        nodes::check_name(&table, name);
-        places.links.push(table.at);
-        let ends = ends(&mut table, nodes);
-        let forward = way(&mut table, &Way::default(), false);
+        nodes::check_name(cx, &table, name);
+        places.links.push(table.location());
+        let ends = ends(cx, &mut table, nodes);
+        let forward = way(cx, &mut table, &Way::default(), false);
         let mut backward = forward.clone();
         if let Some(mut reverse) = table.table_or_empty("reverse") {
-            backward = way(&mut reverse, &forward, true);
+            backward = way(cx, &mut reverse, &forward, true);
             reverse.finish();
         }
         let mut link = Link { name: name.to_owned(), ends, ways: [forward, backward] };
-        changes(&mut table, &mut link, places);
+        changes(cx, &mut table, &mut link, places);
         table.finish();
         links.push(link);
     }
@@ -41,35 +44,30 @@ pub(super) fn read(root: &mut Table<'_>, nodes: &[Node], places: &mut Places) ->
 }
 
 /// The two nodes; [`usize::MAX`] for one that is not known.
-fn ends(table: &mut Table<'_>, nodes: &[Node]) -> [NodeIndex; 2] {
+fn ends(cx: &Cx<'_>, table: &mut TableReader<'_>, nodes: &[Node]) -> [NodeIndex; 2] {
     let unknown = [NodeIndex(usize::MAX); 2];
     table.require("ends", "[\"a\", \"b\"]");
     let Some(given) = table.texts("ends") else { return unknown };
-    let cx = table.cx;
-    let written = cx.tree.children(given.at).len();
+    let written = cx.file.count(given.span);
     if written != 2 {
         let message = format!("has {written} node{}, expected 2", if written == 1 { "" } else { "s" });
-        cx.push(cx.error(given.at, message));
+        cx.push(cx.error(given.span, message));
         return unknown;
     }
-    let names: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
     let mut ends = unknown;
-    for (i, end) in given.value.iter().enumerate().take(2) {
-        match names.iter().position(|n| *n == end.value) {
-            Some(found) => ends[i] = NodeIndex(found),
-            None => cx.push(cx.unknown(end.at, end.value, "a node", &names)),
-        }
+    for (end, name) in ends.iter_mut().zip(&given.value) {
+        *end = cx.node(*name, nodes).unwrap_or(*end);
     }
     if ends[0] == ends[1] && ends[0] != unknown[0] {
-        cx.push(cx.error(given.at, "is the same node twice").hint("A link joins two nodes"));
+        cx.push(cx.error(given.span, "is the same node twice").hint("A link joins two nodes"));
     }
     ends
 }
 
 /// Reads one direction; what is not given is as in `before`.
-fn way(table: &mut Table<'_>, before: &Way, reverse: bool) -> Way {
-    let rate = table.value::<Rate>("rate").and_then(|rate| checked_rate(table, rate));
-    let trace = trace(table, rate.map(|r| r.at));
+fn way(cx: &Cx<'_>, table: &mut TableReader<'_>, before: &Way, reverse: bool) -> Way {
+    let rate = table.value::<Rate>("rate").and_then(|rate| checked_rate(cx, table, rate));
+    let trace = trace(cx, table, rate.map(|r| r.span));
     let mut way = Way { changes: Vec::new(), ..before.clone() };
     if let Some(rate) = rate {
         way.rate = Some(rate.value);
@@ -79,58 +77,44 @@ fn way(table: &mut Table<'_>, before: &Way, reverse: bool) -> Way {
         way.trace = Some(trace);
         way.rate = None;
     }
-    if let Some(delay) = table.value_in("delay", Duration::ZERO..=MAX_DELAY) {
-        way.delay = delay.value;
-    }
-    way.jitter = jitter(table, before.jitter, reverse);
-    let mut probability = |key, value: &mut Probability| {
-        if let Some(given) = table.value::<Probability>(key) {
-            *value = given.value;
-        }
-    };
-    probability("loss", &mut way.loss);
-    probability("duplicate", &mut way.duplicate);
-    probability("reorder", &mut way.reorder);
-    if let Some(bursts) = burst_loss(table) {
-        way.burst_loss = Some(bursts);
-    }
-    if let Some(overhead) = table.value_in("overhead", Bytes(0)..=Bytes(1_500)) {
-        way.overhead = overhead.value;
-    }
-    if let Some(queue) = table.value::<QueueLimit>("queue") {
-        way.queue = queue.value;
-    }
-    check_queue(table, &way);
-    check_time_on_trace(table, &way);
+    over(&mut way.delay, table.value_in("delay", Duration::ZERO..=MAX_DELAY));
+    way.jitter = jitter(cx, table, before.jitter, reverse);
+    over(&mut way.loss, table.value("loss"));
+    over(&mut way.duplicate, table.value("duplicate"));
+    over(&mut way.reorder, table.value("reorder"));
+    way.burst_loss = burst_loss(cx, table).or(way.burst_loss);
+    over(&mut way.overhead, table.value_in("overhead", Bytes(0)..=Bytes(1_500)));
+    over(&mut way.queue, table.value("queue"));
+    check_queue(cx, table, &way);
+    check_time_on_trace(cx, table, &way);
     if let Some(discipline) = discipline(table) {
         way.discipline = discipline;
     }
     way
 }
 
-fn checked_rate(table: &Table<'_>, rate: At<Rate>) -> Option<At<Rate>> {
+fn checked_rate(cx: &Cx<'_>, table: &TableReader<'_>, rate: Spanned<Rate>) -> Option<Spanned<Rate>> {
     if rate.value == Rate::ZERO {
         let hint = "A link that carries nothing for a while is [[link.NAME.change]] with up = false. \
                     Remove rate for a link without a limit";
-        table.cx.push(table.cx.error(rate.at, "would carry nothing").hint(hint));
+        cx.push(cx.error(rate.span, "would carry nothing").hint(hint));
         return None;
     }
     table.in_range(rate, Rate(1)..=MAX_RATE)
 }
 
-fn trace(table: &mut Table<'_>, rate: Option<Id>) -> Option<DeliveryTrace> {
+fn trace(cx: &Cx<'_>, table: &mut TableReader<'_>, rate: Option<Location>) -> Option<DeliveryTrace> {
     let file = table.text("trace")?;
-    let cx = table.cx;
     if let Some(rate) = rate {
-        let outside = |at: Id| cx.tree.node(at).origin != Origin::File;
+        let outside = |at: Location| !cx.file.is_own(at);
         // A rate that a variant or a setting gives replaces the trace of the file, and the other way round.
-        match (outside(rate), outside(file.at)) {
+        match (outside(rate), outside(file.span)) {
             (true, false) => return None,
             (false, true) => {}
             _ => {
                 let hint = "A link has a rate or a trace of delivery opportunities, not both";
-                let error = cx.error(file.at, "is given beside a rate").hint(hint);
-                cx.push(cx.with_secondary(error, rate, "the rate is here"));
+                let error = cx.error(file.span, "is given beside a rate").hint(hint);
+                cx.push(cx.file.with_secondary(error, rate, "the rate is here"));
                 return None;
             }
         }
@@ -138,42 +122,44 @@ fn trace(table: &mut Table<'_>, rate: Option<Id>) -> Option<DeliveryTrace> {
     companions::delivery_trace(cx, file)
 }
 
-fn jitter(table: &mut Table<'_>, before: Option<Jitter>, reverse: bool) -> Option<Jitter> {
+fn jitter(cx: &Cx<'_>, table: &mut TableReader<'_>, before: Option<Jitter>, reverse: bool) -> Option<Jitter> {
     let shapes =
         [("uniform", JitterShape::Uniform), ("normal", JitterShape::Normal), ("pareto", JitterShape::Pareto)];
     let spread = table.value_in("jitter", Duration::ZERO..=MAX_DELAY);
     let shape = table.choice("jitter_shape", &shapes);
-    let has_spread = spread.is_some() || table.find("jitter").is_some() || (reverse && before.is_some());
+    let has_spread = spread.is_some() || table.has("jitter") || (reverse && before.is_some());
     if let Some(shape) = shape.filter(|_| !has_spread) {
         let hint = "Write for example jitter = \"2 ms\"";
-        table.cx.push(table.cx.warning(shape.at, "has no effect: the link has no jitter").hint(hint));
+        cx.push(cx.warning(shape.span, "has no effect: the link has no jitter").hint(hint));
     }
     let spread = spread.map(|s| s.value).or(before.map(|b| b.spread))?;
     let shape = shape.map(|s| s.value).or(before.map(|b| b.shape)).unwrap_or_default();
     (spread > Duration::ZERO).then_some(Jitter { spread, shape })
 }
 
-fn burst_loss(table: &mut Table<'_>) -> Option<GilbertElliott> {
-    let Some(mut bursts) = table.table("burst_loss") else {
-        table.may_have("burst_loss", &["p", "r", "loss_good", "loss_bad"]);
-        return None;
-    };
-    let p = bursts.required::<Probability>("p", "\"0.1 %\"");
-    let r = bursts.required::<Probability>("r", "\"20 %\"");
-    let loss_good = bursts.value("loss_good").map_or(Probability::ZERO, |l| l.value);
-    let loss_bad = bursts.value("loss_bad").map_or(Probability::ONE, |l| l.value);
+fn burst_loss(cx: &Cx<'_>, table: &mut TableReader<'_>) -> Option<GilbertElliott> {
+    let written = table.has("burst_loss");
+    let mut bursts = table.table_or_empty("burst_loss")?;
+    if written {
+        bursts.require("p", "\"0.1 %\"");
+        bursts.require("r", "\"20 %\"");
+    }
+    let (p, r) = (bursts.value::<Probability>("p"), bursts.value::<Probability>("r"));
+    let (mut loss_good, mut loss_bad) = (Probability::ZERO, Probability::ONE);
+    over(&mut loss_good, bursts.value("loss_good"));
+    over(&mut loss_bad, bursts.value("loss_bad"));
     if let Some(r) = r.as_ref().filter(|r| r.value == Probability::ZERO) {
         let hint = "r is the probability to get out of a burst; 1 / r is its mean length in packets";
-        bursts.cx.push(bursts.cx.error(r.at, "would never end a burst").hint(hint));
+        cx.push(cx.error(r.span, "would never end a burst").hint(hint));
     }
     bursts.finish();
     Some(GilbertElliott { p: p?.value, r: r?.value, loss_good, loss_bad })
 }
 
 /// A queue that cannot hold one full-size frame would lose them all.
-fn check_queue(table: &mut Table<'_>, way: &Way) {
-    let at = table.find("queue");
-    let rate_here = table.find("rate").is_some() || table.find("overhead").is_some();
+fn check_queue(cx: &Cx<'_>, table: &mut TableReader<'_>, way: &Way) {
+    let at = table.location_of("queue");
+    let rate_here = table.has("rate") || table.has("overhead");
     let frame = FULL_FRAME + way.overhead.get();
     let too_short = match (way.queue, way.rate) {
         (QueueLimit::Packets(0), _) => Some("\"1 packet\"".to_owned()),
@@ -185,11 +171,10 @@ fn check_queue(table: &mut Table<'_>, way: &Way) {
         _ => None,
     };
     let Some(least) = too_short.filter(|_| at.is_some() || rate_here) else { return };
-    let cx = table.cx;
     let diagnostic = match at {
         Some(at) => cx.error(at, format!("is shorter than one packet ({frame} B on the wire)")),
-        None => cx.lack(
-            table.at,
+        None => cx.file.lack(
+            table.location(),
             "queue",
             format!("is {}, shorter than one packet ({frame} B on the wire)", way.queue),
         ),
@@ -198,18 +183,17 @@ fn check_queue(table: &mut Table<'_>, way: &Way) {
 }
 
 /// A time is so much at the link's rate, and a trace has none: such a queue would hold nothing.
-fn check_time_on_trace(table: &mut Table<'_>, way: &Way) {
-    let given = table.find("queue").or_else(|| table.find("trace"));
+fn check_time_on_trace(cx: &Cx<'_>, table: &mut TableReader<'_>, way: &Way) {
+    let given = table.location_of("queue").or_else(|| table.location_of("trace"));
     let (QueueLimit::Time(_), Some(_), Some(at)) = (way.queue, &way.trace, given) else { return };
-    let cx = table.cx;
-    let error = match cx.tree.name(at) {
+    let error = match cx.file.name(at) {
         "queue" => cx.error(at, "is a time at the rate of the link, which has a trace instead"),
         _ => cx.error(at, format!("gives no rate for the queue of {}, which is a time", way.queue)),
     };
     cx.push(error.hint("Write the queue in packets or bytes, such as \"100 packets\""));
 }
 
-fn discipline(table: &mut Table<'_>) -> Option<Discipline> {
+fn discipline(table: &mut TableReader<'_>) -> Option<Discipline> {
     let given = table.value_with("discipline", "a string", |text| {
         if text.trim().eq_ignore_ascii_case("fifo") {
             return Ok(Discipline::Fifo);
@@ -237,29 +221,32 @@ enum Ways {
     Reverse,
 }
 
-fn changes(table: &mut Table<'_>, link: &mut Link, places: &mut Places) {
+fn changes(cx: &Cx<'_>, table: &mut TableReader<'_>, link: &mut Link, places: &mut Places) {
     let ways = [("both", Ways::Both), ("forward", Ways::Forward), ("reverse", Ways::Reverse)];
     for mut entry in table.tables("change") {
         let at = entry.required::<Duration>("at", "\"30 s\"");
         let which = entry.choice("way", &ways).map_or(Ways::Both, |w| w.value);
-        let rate = entry.value::<Rate>("rate").and_then(|rate| checked_rate(&entry, rate));
+        let rate = entry.value::<Rate>("rate").and_then(|rate| checked_rate(cx, &entry, rate));
         let changed = LinkIndex(places.links.len() - 1);
         for (end, other) in [Ways::Reverse, Ways::Forward].into_iter().enumerate() {
             if let Some(rate) = rate.filter(|_| which != other) {
-                places.rates.push((rate.at, changed, end, rate.value));
+                places.rates.push((rate.span, changed, end, rate.value));
             }
         }
         let rate = rate.map(|r| r.value);
         let delay = entry.value_in("delay", Duration::ZERO..=MAX_DELAY).map(|d| d.value);
         let loss = entry.value::<Probability>("loss").map(|l| l.value);
         let up = entry.boolean("up").map(|u| u.value);
-        let cx = entry.cx;
         let keys = ["rate", "delay", "loss", "up"];
-        if keys.iter().all(|key| cx.tree.child(entry.at, key).is_none()) && !cx.damaged {
-            cx.push(cx.error(entry.at, "changes nothing").value("").hint("Give it rate, delay, loss or up"));
+        if keys.iter().all(|key| cx.child(entry.location(), key).is_none()) && !cx.file.is_damaged() {
+            cx.push(
+                cx.error(entry.location(), "changes nothing")
+                    .value("")
+                    .hint("Give it rate, delay, loss or up"),
+            );
         }
         check_trace(cx, &entry, link, which);
-        let place = entry.at;
+        let place = entry.location();
         entry.finish();
         let Some(at) = at else { continue };
         places.changes.push((place, at.value));
@@ -277,8 +264,8 @@ fn changes(table: &mut Table<'_>, link: &mut Link, places: &mut Places) {
 }
 
 /// A trace has no rate that could be changed.
-fn check_trace(cx: &Cx<'_>, entry: &Table<'_>, link: &Link, which: Ways) {
-    let Some(rate) = cx.tree.child(entry.at, "rate") else { return };
+fn check_trace(cx: &Cx<'_>, entry: &TableReader<'_>, link: &Link, which: Ways) {
+    let Some(rate) = cx.child(entry.location(), "rate") else { return };
     let traced = match which {
         Ways::Both => link.ways.iter().any(|way| way.trace.is_some()),
         Ways::Forward => link.ways[0].trace.is_some(),

@@ -11,37 +11,38 @@ mod cx;
 mod expect;
 mod inside;
 mod later_rates;
-mod lines;
 mod links;
 mod nodes;
-mod overrides;
 mod probes;
 mod rest;
 mod router_text;
-mod table;
 mod tcp;
 mod traffic;
 mod traffic_kinds;
-mod tree;
 
 pub use companions::MAX_OPPORTUNITIES;
 pub use cx::Companions;
 pub use rest::{MAX_REPETITIONS, MAX_SEED};
 
 use crate::model::{LinkIndex, NodeIndex, Scenario};
-use crate::settings::Settings;
 use cx::Cx;
-use overrides::Scope;
-use perhop_config::{Diagnostics, Document};
+use perhop_config::{Diagnostics, Document, FileKeys, Form, Location, Settings};
 use perhop_units::{Duration, Rate};
-use table::Table;
-use toml::de::DeTable;
-use tree::{Id, ROOT, Tree};
 
 /// Most variants of a file.
 pub const MAX_VARIANTS: usize = 64;
-/// A file with errors of form and more brackets than this is only checked for its form: nobody has looked at their depth.
-const MAX_BRACKETS: usize = 400;
+/// What a diagnostic says about a path that leads nowhere.
+pub const UNKNOWN_PATH: &str = "is not a path of this scenario";
+
+/// Names and paths in a scenario file.
+const FORM: Form = Form {
+    named: &["node", "link", "traffic", "variants"],
+    files: &[
+        FileKeys { section: "node", keys: &["router", "config"], what: "a router file" },
+        FileKeys { section: "node", keys: &["agent"], what: "an agent" },
+    ],
+    unknown_path: UNKNOWN_PATH,
+};
 
 /// A file without errors: the product's configuration and the others.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,16 +56,16 @@ pub struct Loaded {
 /// Nodes of the tree that parts of a scenario were read from, for checks that need the whole.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    nodes: Vec<Id>,
-    links: Vec<Id>,
-    traffic: Vec<Id>,
-    faults: Vec<Id>,
-    programs: Vec<Id>,
-    expect: Vec<Id>,
+    nodes: Vec<Location>,
+    links: Vec<Location>,
+    traffic: Vec<Location>,
+    faults: Vec<Location>,
+    programs: Vec<Location>,
+    expect: Vec<Location>,
     /// Changes of links, with their times.
-    changes: Vec<(Id, Duration)>,
+    changes: Vec<(Location, Duration)>,
     /// Rates that ends of links have later.
-    rates: Vec<(Id, LinkIndex, usize, Rate)>,
+    rates: Vec<(Location, LinkIndex, usize, Rate)>,
     /// The end of the scenario could not be read, so nothing is behind it.
     endless: bool,
 }
@@ -80,63 +81,41 @@ impl Scenario {
         settings: &Settings,
         companions: &Companions<'_>,
     ) -> (Option<Loaded>, Diagnostics) {
-        let (document, diagnostics) = Document::parse(origin, text);
-        let damaged = diagnostics.has_errors();
-        if damaged && (overrides::brackets(text) > MAX_BRACKETS || text.len() > perhop_config::MAX_FILE_BYTES)
-        {
-            return (None, diagnostics);
-        }
-        drop(document);
-        let (table, _) = DeTable::parse_recoverable(text);
-        let base = Tree::new(text, table.into_inner());
-        let mut tree = base.clone();
-        overrides::settings(&mut tree, settings, Scope::Product, &diagnostics);
-        let product_cx = Cx::new(origin, &tree, &diagnostics, companions, damaged);
-        let names: Vec<String> = overrides::variants(&base).into_iter().map(str::to_owned).collect();
-        let product = scenario(&product_cx, &names);
+        let (base, diagnostics) = Document::parse_form(&FORM, origin, text, settings);
+        let document = base.configured(None, &diagnostics);
+        let product_cx = Cx::new(&document, &diagnostics, companions);
+        let names: Vec<String> = base.variants().into_iter().map(str::to_owned).collect();
+        let (product, places) = scenario(&product_cx, &names);
+        let mut seen = behind_routers::find(&product_cx, &product, &places);
         let mut variants = Vec::new();
-        let mut seen = Vec::new();
-        if let Some((product, places)) = &product {
-            seen.extend(behind_routers::find(&product_cx, product, places));
-        }
         for name in names.iter().take(MAX_VARIANTS) {
-            let mut tree = base.clone();
-            overrides::variant(&mut tree, name, &product_cx);
-            overrides::settings(&mut tree, settings, Scope::Variant(name), &diagnostics);
-            overrides::settings(&mut tree, settings, Scope::Only(name), &diagnostics);
-            let cx = Cx { variant: Some(name), ..Cx::new(origin, &tree, &diagnostics, companions, damaged) };
-            if let Some((scenario, places)) = scenario(&cx, &names) {
-                seen.extend(behind_routers::find(&cx, &scenario, &places));
-                variants.push((name.clone(), scenario));
-            }
+            let document = base.configured(Some(name), &diagnostics);
+            let cx = Cx::new(&document, &diagnostics, companions);
+            let (scenario, places) = scenario(&cx, &names);
+            seen.extend(behind_routers::find(&cx, &scenario, &places));
+            variants.push((name.clone(), scenario));
         }
         behind_routers::report(seen, &diagnostics);
-        if let Some((product, places)) = &product {
-            expect::check(&product_cx, product, &variants, places);
-        }
-        match product {
-            Some((product, _)) if !diagnostics.has_errors() => {
-                (Some(Loaded { product, variants }), diagnostics)
-            }
-            _ => (None, diagnostics),
-        }
+        expect::check(&product_cx, &product, &variants, &places);
+        let loaded = (!diagnostics.has_errors()).then_some(Loaded { product, variants });
+        (loaded, diagnostics)
     }
 }
 
-/// Reads one configuration; `None` if there is nothing to check.
-fn scenario(cx: &Cx<'_>, variants: &[String]) -> Option<(Scenario, Places)> {
-    let mut root = Table::new(cx, ROOT);
+/// Reads and checks one configuration.
+fn scenario(cx: &Cx<'_>, variants: &[String]) -> (Scenario, Places) {
+    let mut root = cx.root();
     let mut places = Places::default();
-    let head = rest::head(&mut root);
+    let head = rest::head(cx, &mut root);
     places.endless = head.wrong;
-    let nodes = nodes::read(&mut root, &mut places);
-    let links = links::read(&mut root, &nodes, &mut places);
-    let traffic = traffic::read(&mut root, &nodes, &head, &mut places);
-    let faults = rest::faults(&mut root, &nodes, &mut places);
-    let programs = rest::programs(&mut root, &nodes, &mut places);
-    let probes = probes::read(&mut root, &links, &traffic, &head);
-    let expect = expect::read(&mut root, &mut places);
-    rest::variants(&mut root);
+    let nodes = nodes::read(cx, &mut root, &mut places);
+    let links = links::read(cx, &mut root, &nodes, &mut places);
+    let traffic = traffic::read(cx, &mut root, &nodes, &head, &mut places);
+    let faults = rest::faults(cx, &mut root, &nodes, &mut places);
+    let programs = rest::programs(cx, &mut root, &nodes, &mut places);
+    let probes = probes::read(cx, &mut root, &links, &traffic, &head);
+    let expect = expect::read(cx, &mut root, &mut places);
+    rest::variants(cx, &mut root);
     root.finish();
     let mut scenario = Scenario {
         id: head.id,
@@ -160,5 +139,5 @@ fn scenario(cx: &Cx<'_>, variants: &[String]) -> Option<(Scenario, Places)> {
         router_text::complete(cx, &mut scenario, NodeIndex(node), &places);
     }
     check::all(cx, &scenario, &places);
-    Some((scenario, places))
+    (scenario, places)
 }

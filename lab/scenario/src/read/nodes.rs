@@ -1,11 +1,9 @@
 //! `[node.NAME]`: machines.
 
-use super::cx::At;
-use super::table::Table;
-use super::tree::Origin;
+use super::cx::Cx;
 use super::{Places, router_text};
 use crate::model::{Node, NodeKind};
-use perhop_config::TextError;
+use perhop_config::{Spanned, TableReader, TextError};
 use std::net::Ipv4Addr;
 
 /// Longest name of a node, a link or a traffic: that of an interface or a namespace.
@@ -20,22 +18,17 @@ enum Kind {
     Router,
 }
 
-/// Whether a name can be that of a namespace, an interface or a group of results.
-pub(super) fn is_name(name: &str) -> bool {
+/// Reports a name that cannot be that of a namespace, an interface or a group of results.
+pub(super) fn check_name(cx: &Cx<'_>, table: &TableReader<'_>, name: &str) {
     let legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    !name.is_empty() && name.len() <= MAX_NAME && name.chars().all(legal)
-}
-
-/// Reports a name that cannot be one.
-pub(super) fn check_name(table: &Table<'_>, name: &str) {
-    if is_name(name) {
+    if !name.is_empty() && name.len() <= MAX_NAME && name.chars().all(legal) {
         return;
     }
     let message =
         if name.len() > MAX_NAME { "is longer than the name of an interface" } else { "is not a name" };
-    let diagnostic = table.cx.key_error(table.at, message);
+    let diagnostic = cx.file.key_error(table.location(), message);
     let allowed = format!("1 to {MAX_NAME} characters of A-Z a-z 0-9 _ -");
-    table.cx.push(diagnostic.allowed(allowed));
+    cx.push(diagnostic.allowed(allowed));
 }
 
 /// Address of the node at a position: 10.0.0.1, 10.0.0.2 …
@@ -44,25 +37,23 @@ fn by_position(index: usize) -> Ipv4Addr {
 }
 
 /// Reads the nodes.
-pub(super) fn read(root: &mut Table<'_>, places: &mut Places) -> Vec<Node> {
+pub(super) fn read(cx: &Cx<'_>, root: &mut TableReader<'_>, places: &mut Places) -> Vec<Node> {
     root.require("node", "[node.NAME] with kind = \"host\"");
     let mut nodes: Vec<Node> = Vec::new();
     for (name, table) in root.named("node") {
         if nodes.len() == MAX_NODES {
-            root.cx.push(
-                root.cx.key_error(table.at, "is one node too many").allowed(format!("at most {MAX_NODES}")),
-            );
+            cx.one_too_many(&table, "node", MAX_NODES);
             table.finish();
             break;
         }
-        check_name(&table, name);
-        places.nodes.push(table.at);
-        nodes.push(node(name, nodes.len(), table, places));
+        check_name(cx, &table, name);
+        places.nodes.push(table.location());
+        nodes.push(node(cx, name, nodes.len(), table, places));
     }
     nodes
 }
 
-fn node(name: &str, index: usize, mut table: Table<'_>, places: &mut Places) -> Node {
+fn node(cx: &Cx<'_>, name: &str, index: usize, mut table: TableReader<'_>, places: &mut Places) -> Node {
     let kinds = [("host", Kind::Host), ("forwarder", Kind::Forwarder), ("router", Kind::Router)];
     table.require("kind", "\"host\"");
     let kind = table.choice("kind", &kinds);
@@ -72,14 +63,16 @@ fn node(name: &str, index: usize, mut table: Table<'_>, places: &mut Places) -> 
     let inline = table.text("config");
     let agent = table.text("agent");
     let made = match kind {
-        Some(At { value: Kind::Router, .. }) => router_text::read(&mut table, file, inline, agent, places),
-        Some(At { value, at }) => {
+        Some(Spanned { value: Kind::Router, .. }) => {
+            router_text::read(cx, &mut table, file, inline, agent, places)
+        }
+        Some(Spanned { value, span: at }) => {
             // A variant may turn a router into something simpler and leave its file alone.
-            let changed = table.cx.tree.node(at).origin != Origin::File;
-            let texts = [file, inline, agent].into_iter().flatten().map(|given| given.at);
-            for at in texts.chain(table.find("change")).filter(|_| !changed) {
+            let changed = !cx.file.is_own(at);
+            let texts = [file, inline, agent].into_iter().flatten().map(|given| given.span);
+            for at in texts.chain(table.location_of("change")).filter(|_| !changed) {
                 let hint = "Write kind = \"router\", or remove it";
-                table.cx.push(table.cx.error(at, "is only for routers").hint(hint));
+                cx.push(cx.error(at, "is only for routers").hint(hint));
             }
             if value == Kind::Host { NodeKind::Host } else { NodeKind::Forwarder }
         }

@@ -1,12 +1,10 @@
 //! The top level, faults, programs and the headings of variants.
 
-use super::cx::At;
-use super::table::Table;
-use super::tree::Value;
+use super::cx::Cx;
 use super::{MAX_VARIANTS, Places, nodes};
 use crate::command;
 use crate::model::{Fault, FaultKind, FinalState, Node, NodeIndex, Program};
-use perhop_config::TextError;
+use perhop_config::{Spanned, TableReader, TextError};
 use perhop_units::Duration;
 use std::collections::BTreeSet;
 
@@ -33,13 +31,13 @@ pub(super) struct Head {
 }
 
 /// Reads the keys above the first table.
-pub(super) fn head(root: &mut Table<'_>) -> Head {
+pub(super) fn head(cx: &Cx<'_>, root: &mut TableReader<'_>) -> Head {
     let id = root.required_text("id", "\"three-routers\"");
     if let Some(id) = id {
         let legal = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
         if id.value.len() > 64 || !id.value.chars().all(legal) {
-            let error = root.cx.error(id.at, "is not an id, which also names files");
-            root.cx.push(error.allowed("1 to 64 characters of A-Z a-z 0-9 . - _"));
+            let error = cx.error(id.span, "is not an id, which also names files");
+            cx.push(error.allowed("1 to 64 characters of A-Z a-z 0-9 . - _"));
         }
     }
     let title = root.required_text("title", "\"Calls beside bulk transfers on one slow link\"");
@@ -56,7 +54,7 @@ pub(super) fn head(root: &mut Table<'_>) -> Head {
         title: title.map_or(String::new(), |t| t.value.to_owned()),
         why,
         source,
-        wrong: duration.is_none() || (warm_up.is_none() && root.find("warm_up").is_some()),
+        wrong: duration.is_none() || (warm_up.is_none() && root.has("warm_up")),
         warm_up: warm_up.map_or(Duration::ZERO, |w| w.value),
         duration: duration.map_or(Duration::ZERO, |d| d.value),
         repetitions,
@@ -65,14 +63,8 @@ pub(super) fn head(root: &mut Table<'_>) -> Head {
 }
 
 /// The node that a key names.
-fn node(table: &mut Table<'_>, nodes: &[Node]) -> Option<NodeIndex> {
-    let given = table.required_text("node", "\"edge\"")?;
-    let found = nodes.iter().position(|n| n.name == given.value);
-    if found.is_none() {
-        let names: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
-        table.cx.push(table.cx.unknown(given.at, given.value, "a node", &names));
-    }
-    found.map(NodeIndex)
+fn node(cx: &Cx<'_>, table: &mut TableReader<'_>, nodes: &[Node]) -> Option<NodeIndex> {
+    cx.node(table.required_text("node", "\"edge\"")?, nodes)
 }
 
 #[derive(Clone, Copy)]
@@ -83,22 +75,27 @@ enum Broken {
 }
 
 /// Reads `[[fault]]`, in order of time.
-pub(super) fn faults(root: &mut Table<'_>, nodes: &[Node], places: &mut Places) -> Vec<Fault> {
+pub(super) fn faults(
+    cx: &Cx<'_>,
+    root: &mut TableReader<'_>,
+    nodes: &[Node],
+    places: &mut Places,
+) -> Vec<Fault> {
     let kinds = [("stop", Broken::Stop), ("restart", Broken::Restart), ("clock-drift", Broken::Drift)];
     let mut faults = Vec::new();
     for mut table in root.tables("fault") {
         let at = table.required::<Duration>("at", "\"30 s\"");
-        let node = node(&mut table, nodes);
+        let node = node(cx, &mut table, nodes);
         table.require("kind", "\"stop\"");
         let kind = table.choice("kind", &kinds);
         let ppm = match kind {
-            Some(At { value: Broken::Drift, .. }) => {
+            Some(Spanned { value: Broken::Drift, .. }) => {
                 table.require("ppm", "100");
                 table.integer("ppm", -100_000..=100_000)
             }
             _ => None,
         };
-        let place = table.at;
+        let place = table.location();
         table.finish();
         let kind = match (kind.map(|k| k.value), ppm) {
             (Some(Broken::Stop), _) => FaultKind::Stop,
@@ -122,7 +119,7 @@ pub(super) fn faults(root: &mut Table<'_>, nodes: &[Node], places: &mut Places) 
             let state = if fault.kind == FaultKind::Stop { "has stopped already" } else { "has not stopped" };
             let name = nodes.get(fault.node.0).map_or("", |node| &node.name);
             let message = format!("has no effect: node \"{name}\" {state}");
-            root.cx.push(root.cx.warning(*place, message).value(""));
+            cx.push(cx.warning(*place, message).value(""));
         }
     }
     places.faults = faults.iter().map(|(_, place)| *place).collect();
@@ -130,11 +127,16 @@ pub(super) fn faults(root: &mut Table<'_>, nodes: &[Node], places: &mut Places) 
 }
 
 /// Reads `[[program]]`.
-pub(super) fn programs(root: &mut Table<'_>, nodes: &[Node], places: &mut Places) -> Vec<Program> {
+pub(super) fn programs(
+    cx: &Cx<'_>,
+    root: &mut TableReader<'_>,
+    nodes: &[Node],
+    places: &mut Places,
+) -> Vec<Program> {
     let mut programs: Vec<Program> = Vec::new();
     for (i, mut table) in root.tables("program").into_iter().enumerate() {
         let name = table.text("name");
-        let node = node(&mut table, nodes);
+        let node = node(cx, &mut table, nodes);
         table.require("run", "\"ping -c 10 10.0.0.2\"");
         let command = table.value_with("run", "a command line", |text| {
             command::split(text).map_err(|e| TextError::new(e.to_string()))
@@ -142,21 +144,22 @@ pub(super) fn programs(root: &mut Table<'_>, nodes: &[Node], places: &mut Places
         let start = table.value::<Duration>("start").map_or(Duration::ZERO, |s| s.value);
         let stop = table.value::<Duration>("stop");
         if let Some(stop) = stop.as_ref().filter(|s| s.value <= start) {
-            table.cx.push(table.cx.error(stop.at, format!("is not after its start ({start})")));
+            cx.push(cx.error(stop.span, format!("is not after its start ({start})")));
         }
         let expect = table.value_with("expect", "a string", final_state);
         let expect = expect.map_or(FinalState::Exit(0), |e| e.value);
         let given = name.map_or_else(|| format!("program{}", i + 1), |n| n.value.to_owned());
         if let Some(name) = name.filter(|n| programs.iter().any(|p| p.name == n.value)) {
-            table.cx.push(table.cx.error(name.at, "is the name of another program"));
+            cx.push(cx.error(name.span, "is the name of another program"));
         }
-        let (cx, place) = (table.cx, table.at);
+        let place = table.location();
         table.finish();
         let (Some(node), Some(command)) = (node, command) else { continue };
-        let at = cx.tree.lines.position(cx.tree.node(command.at).span.start);
+        let at = cx.file.position(command.span);
         let (command, stop) = (command.value, stop.map(|s| s.value));
         places.programs.push(place);
-        programs.push(Program { name: given, node, command, at: Some(at), start, stop, expect });
+        let at = Some(at).filter(|at| at.line > 0);
+        programs.push(Program { name: given, node, command, at, start, stop, expect });
     }
     programs
 }
@@ -176,31 +179,19 @@ fn final_state(text: &str) -> Result<FinalState, TextError> {
 }
 
 /// Checks the headings of `[variants.NAME]`; what they set is checked where it goes.
-pub(super) fn variants(root: &mut Table<'_>) {
+pub(super) fn variants(cx: &Cx<'_>, root: &mut TableReader<'_>) {
     for (i, (name, mut table)) in root.named("variants").into_iter().enumerate() {
-        let cx = table.cx;
-        if !nodes::is_name(name) {
-            nodes::check_name(&table, name);
-        }
+        nodes::check_name(cx, &table, name);
         if i == MAX_VARIANTS {
-            cx.push(
-                cx.key_error(table.at, "is one variant too many").allowed(format!("at most {MAX_VARIANTS}")),
-            );
+            cx.one_too_many(&table, "variant", MAX_VARIANTS);
         }
         let _ = table.text("title");
         table.require("set", "{ \"link.core.queue\" = \"100 packets\" }");
-        if let Some(set) = table.find("set") {
-            match &cx.tree.node(set).value {
-                Value::Table(values) if values.is_empty() => {
-                    cx.push(
-                        cx.error(set, "sets nothing")
-                            .value("")
-                            .hint("The variant would be the product once more"),
-                    );
-                }
-                Value::Table(_) | Value::Invalid => {}
-                _ => table.wrong_type(set, "a table of paths and values"),
-            }
+        if let Some(set) = table.table("set")
+            && cx.file.count(set.location()) == 0
+        {
+            let error = cx.error(set.location(), "sets nothing").value("");
+            cx.push(error.hint("The variant would be the product once more"));
         }
         table.finish();
     }

@@ -1,15 +1,14 @@
 //! Router files of a scenario: beside it or inside it, with values of theirs set by path.
 
-use super::cx::{At, Cx, list};
+use super::cx::Cx;
 use super::inside::{self, Found, Source, find};
-use super::lines::Lines;
-use super::table::Table;
-use super::tree::{Id, Value};
 use super::{Places, later_rates};
 use crate::model::{LinkIndex, NodeIndex, NodeKind, RouterChange, RouterConfig, Scenario};
 use crate::router_objects::read_on_links;
 use perhop_agent::AgentFile;
-use perhop_config::{Diagnostic, Diagnostics, Position, did_you_mean};
+use perhop_config::{
+    Diagnostic, Diagnostics, Location, Position, Spanned, TableReader, did_you_mean, position_in, quoted_list,
+};
 use perhop_model::{Kind, Name};
 use perhop_routerfile::RouterFile;
 use perhop_units::Duration;
@@ -17,20 +16,20 @@ use perhop_units::Duration;
 /// Reads the router of a node from the keys `router`, `config`, `agent` and `change`, as far as that can be done without
 /// its links: [`complete`] does the rest.
 pub(super) fn read(
-    table: &mut Table<'_>,
-    file: Option<At<&str>>,
-    inline: Option<At<&str>>,
-    agent: Option<At<&str>>,
+    cx: &Cx<'_>,
+    table: &mut TableReader<'_>,
+    file: Option<Spanned<&str>>,
+    inline: Option<Spanned<&str>>,
+    agent: Option<Spanned<&str>>,
     places: &mut Places,
 ) -> NodeKind {
-    let cx = table.cx;
-    let agent = agent.and_then(|file| read_agent(cx, table.at, file));
+    let agent = agent.and_then(|file| read_agent(cx, table.location(), file));
     // A router without classes, filters and contracts still forwards.
-    let (origin, text) = text(cx, table.at, file, inline).unwrap_or_default();
-    let changes = changes(table, places);
+    let (origin, text) = text(cx, table.location(), file, inline).unwrap_or_default();
+    let changes = changes(cx, table, places);
     if origin.is_empty()
-        && !cx.damaged
-        && let Some(at) = table.find("change").filter(|_| file.is_none() && inline.is_none())
+        && !cx.file.is_damaged()
+        && let Some(at) = table.location_of("change").filter(|_| file.is_none() && inline.is_none())
     {
         let hint = "Give the node a router file to begin with, also one with ports alone";
         cx.push(cx.error(at, "has no file to take the place of").value("").hint(hint));
@@ -41,18 +40,18 @@ pub(super) fn read(
 /// The text of a router file that `table` names or holds, and where it is from.
 fn text(
     cx: &Cx<'_>,
-    table: Id,
-    file: Option<At<&str>>,
-    inline: Option<At<&str>>,
+    table: Location,
+    file: Option<Spanned<&str>>,
+    inline: Option<Spanned<&str>>,
 ) -> Option<(String, String)> {
     match (file, inline) {
         (Some(file), Some(inline)) => {
             cx.push(
-                cx.with_secondary(
-                    cx.error(inline.at, "is a second router file of this node")
+                cx.file.with_secondary(
+                    cx.error(inline.span, "is a second router file of this node")
                         .value("")
                         .hint("Keep one of the two"),
-                    file.at,
+                    file.span,
                     "the other one is here",
                 ),
             );
@@ -60,7 +59,7 @@ fn text(
         }
         (Some(file), None) => Some((cx.path_of(file.value), companion(cx, file)?)),
         (None, Some(inline)) => {
-            let origin = format!("{} (config of node \"{}\")", cx.file, cx.tree.name(table));
+            let origin = format!("{} (config of node \"{}\")", cx.file.file(), cx.file.name(table));
             Some((origin, inline.value.to_owned()))
         }
         (None, None) => None,
@@ -68,16 +67,15 @@ fn text(
 }
 
 /// Reads `[[node.NAME.change]]`, in order of time.
-fn changes(table: &mut Table<'_>, places: &mut Places) -> Vec<RouterChange> {
+fn changes(cx: &Cx<'_>, table: &mut TableReader<'_>, places: &mut Places) -> Vec<RouterChange> {
     let mut changes = Vec::new();
     for mut entry in table.tables("change") {
-        let cx = entry.cx;
         let at = entry.required::<Duration>("at", "\"30 s\"");
         let file = entry.required_text("router", "\"later.toml\"");
-        let text = text(cx, entry.at, file, None);
-        let place = entry.at;
+        let text = text(cx, entry.location(), file, None);
+        let place = entry.location();
         entry.finish();
-        let Some(At { value: at, .. }) = at else { continue };
+        let Some(Spanned { value: at, .. }) = at else { continue };
         places.changes.push((place, at));
         changes.extend(text.map(|(origin, text)| RouterChange { at, origin, text }));
     }
@@ -91,24 +89,24 @@ pub(super) fn complete(cx: &Cx<'_>, scenario: &mut Scenario, node: NodeIndex, pl
     let table = places.nodes[node.0];
     if config.origin.is_empty() {
         // What is there but could not be read is reported already.
-        if !["router", "config"].iter().any(|key| cx.tree.child(table, key).is_some()) {
+        if !["router", "config"].iter().any(|key| cx.child(table, key).is_some()) {
             check_agent(cx, &config, None, table);
         }
         return;
     }
-    let first = cx.tree.child(table, "config").map(|inline| first_line(cx, inline));
+    let first = first_line(cx, table);
     let wrong_rate = |link: LinkIndex| {
         let ways = &scenario.links[link.0].ways;
         let without = ways.iter().any(|way| way.rate.is_none() && way.trace.is_none());
         let table = places.links[link.0];
-        let reverse = cx.tree.child(table, "reverse");
-        without && [Some(table), reverse].into_iter().flatten().any(|t| cx.tree.child(t, "rate").is_some())
+        let reverse = cx.child(table, "reverse");
+        without && [Some(table), reverse].into_iter().flatten().any(|t| cx.child(t, "rate").is_some())
     };
     let (file, diagnostics) = read_on_links(scenario, node, (&config.origin, &config.text), wrong_rate, None);
     forward(cx, &diagnostics, first);
     let Some(mut file) = file else { return };
     let config_of_agent = config.clone();
-    let inside = inside::entries(&cx.tree.inside_routers, table);
+    let inside = cx.file.inside_file(table, "router");
     if !inside.is_empty() {
         let known: Vec<String> = diagnostics.sorted().into_iter().map(|d| d.message).collect();
         let source = Source { file: &config.origin, text: &config.text, first };
@@ -128,12 +126,12 @@ pub(super) fn complete(cx: &Cx<'_>, scenario: &mut Scenario, node: NodeIndex, pl
 }
 
 /// The agent of the node `table`, with what settings and variants change inside its file.
-fn read_agent(cx: &Cx<'_>, table: Id, file: At<&str>) -> Option<AgentFile> {
+fn read_agent(cx: &Cx<'_>, table: Location, file: Spanned<&str>) -> Option<AgentFile> {
     let text = companion(cx, file)?;
     let (agent, diagnostics) = AgentFile::read(&cx.path_of(file.value), &text);
     forward(cx, &diagnostics, None);
     let agent = agent?;
-    let inside = inside::entries(&cx.tree.inside_agents, table);
+    let inside = cx.file.inside_file(table, "agent");
     if inside.is_empty() {
         return Some(agent);
     }
@@ -146,31 +144,31 @@ fn read_agent(cx: &Cx<'_>, table: Id, file: At<&str>) -> Option<AgentFile> {
 }
 
 /// The text of the file that a key names.
-fn companion(cx: &Cx<'_>, file: At<&str>) -> Option<String> {
+fn companion(cx: &Cx<'_>, file: Spanned<&str>) -> Option<String> {
     let bytes = super::companions::bytes(cx, file)?;
     let text = String::from_utf8(bytes).ok();
     if text.is_none() {
-        cx.push(cx.error(file.at, "is not a text file").hint("It must be TOML in UTF-8"));
+        cx.push(cx.error(file.span, "is not a text file").hint("It must be TOML in UTF-8"));
     }
     text
 }
 
-/// Line of the scenario file on which the first line of an inline text stands, and whether it begins a line.
-fn first_line(cx: &Cx<'_>, at: Id) -> Position {
-    let node = cx.tree.node(at);
-    let written = cx.tree.lines.slice(node.span.clone());
+/// Where the first line of a node's inline text stands in the scenario file, if it is written there.
+fn first_line(cx: &Cx<'_>, table: Location) -> Option<Position> {
+    let at = cx.child(table, "config")?;
+    let written = cx.file.written(at);
     let quotes = if written.starts_with("\"\"\"") || written.starts_with("'''") { 3 } else { 1 };
     let behind = written.get(quotes..).unwrap_or("");
     let skipped =
         behind.len() - behind.strip_prefix('\r').unwrap_or(behind).strip_prefix('\n').unwrap_or(behind).len();
-    cx.tree.lines.position(node.span.start + quotes + skipped)
+    Some(cx.file.position(cx.file.behind(at, quotes + skipped))).filter(|first| first.line > 0)
 }
 
 /// Passes on what is wrong with a router file, at its place in the scenario file if it is written there.
 fn forward(cx: &Cx<'_>, diagnostics: &Diagnostics, first: Option<Position>) {
     for mut diagnostic in diagnostics.sorted().into_iter().filter(|d| !is_about_links(d)) {
         if let Some(first) = first {
-            diagnostic.file = cx.file.clone();
+            diagnostic.file = cx.file.file().into();
             diagnostic.position = shifted(diagnostic.position, first);
             diagnostic.secondary = diagnostic.secondary.map(|(p, text)| (shifted(p, first), text));
         }
@@ -185,19 +183,17 @@ fn is_about_links(diagnostic: &Diagnostic) -> bool {
 }
 
 /// Checks that every port of a router's file is a link at the node.
-fn check_ports(cx: &Cx<'_>, scenario: &Scenario, index: NodeIndex, file: &RouterFile, table: Id) {
+fn check_ports(cx: &Cx<'_>, scenario: &Scenario, index: NodeIndex, file: &RouterFile, table: Location) {
     let node = &scenario.nodes[index.0];
     let NodeKind::Router(config) = &node.kind else { return };
     let at_node = scenario.links_of(index);
     let links: Vec<&str> = at_node.map(|(link, _)| scenario.links[link.0].name.as_str()).collect();
-    let ports = file.objects.iter().filter(|o| o.kind() == RouterFile::KINDS[0]);
-    for port in ports.filter(|o| !links.contains(&o.name.as_str())) {
-        let name = port.name.as_str();
+    for name in ports(file).filter(|name| !links.contains(name)) {
         let mut error = cx.error(table, format!("is no link of node \"{}\"", node.name));
         if let Ok(Found::Value(span)) = find(&config.text, &format!("port.{name}.name")) {
-            let position = Lines::new(&config.text).position(span.start);
-            match cx.tree.child(table, "config") {
-                Some(inline) => error.position = shifted(position, first_line(cx, inline)),
+            let position = position_in(&config.text, span.start);
+            match first_line(cx, table) {
+                Some(first) => error.position = shifted(position, first),
                 None => {
                     error.file = config.origin.as_str().into();
                     error.position = position;
@@ -205,16 +201,14 @@ fn check_ports(cx: &Cx<'_>, scenario: &Scenario, index: NodeIndex, file: &Router
             }
         }
         error.subject = format!("port \"{name}\"");
-        error = error.key("name").value(format!("\"{name}\""));
-        if let Some(meant) = did_you_mean(name, links.iter().copied()) {
-            error = error.hint(format!("did you mean \"{meant}\"?"));
-        }
-        cx.push(error.hint("A port has the name of its link").allowed(list(links.iter().copied())));
+        let error = error.key("name").value(format!("\"{name}\""));
+        let error = error.meant(did_you_mean(name, links.iter().copied()));
+        cx.push(error.hint("A port has the name of its link").allowed(quoted_list(links.iter().copied())));
     }
 }
 
 /// Checks that the router has what its agent looks after, at the start or later.
-fn check_agent(cx: &Cx<'_>, config: &RouterConfig, file: Option<&RouterFile>, table: Id) {
+fn check_agent(cx: &Cx<'_>, config: &RouterConfig, file: Option<&RouterFile>, table: Location) {
     let Some(agent) = &config.agent else { return };
     for class in &agent.classes {
         check_name(cx, config, file, table, (Kind::Class, "class"), (&class.class, "class", "name"));
@@ -237,11 +231,11 @@ fn check_name(
     cx: &Cx<'_>,
     config: &RouterConfig,
     file: Option<&RouterFile>,
-    table: Id,
+    table: Location,
     (kind, word): (Kind, &str),
     (name, section, key): (&Name, &str, &str),
 ) {
-    let Some(at) = cx.tree.child(table, "agent") else { return };
+    let Some(at) = cx.child(table, "agent") else { return };
     let name = name.as_str();
     let objects = file.map_or(&[][..], |file| &file.objects);
     let names = || objects.iter().filter(|o| o.kind() == kind).map(|o| o.name.as_str());
@@ -250,22 +244,19 @@ fn check_name(
     if names().any(|known| known == name) || config.changes.iter().any(later) {
         return;
     }
-    let mut error = cx.error(at, format!("is no {word} of the router \"{}\"", cx.tree.name(table)));
-    if let Value::Text(origin) | Value::Given(origin) = &cx.tree.node(at).value
-        && let Some(text) = companion(cx, At { value: origin.as_str(), at })
+    let mut error = cx.error(at, format!("is no {word} of the router \"{}\"", cx.file.name(table)));
+    if let Some(origin) = cx.file.text_of(at)
+        && let Some(text) = companion(cx, Spanned { value: origin, span: at })
         && key == "name"
         && let Ok(Found::Value(span)) = find(&text, &format!("{section}.{name}.name"))
     {
-        error.file = origin.as_str().into();
-        error.position = Lines::new(&text).position(span.start);
+        error.file = origin.into();
+        error.position = position_in(&text, span.start);
     }
     error.subject = format!("{word} \"{name}\"");
-    error = error.key(key).value(format!("\"{name}\""));
-    if let Some(meant) = inside::meant(name, names()) {
-        error = error.hint(format!("did you mean \"{meant}\"?"));
-    }
+    let error = error.key(key).value(format!("\"{name}\"")).meant(inside::meant(name, names()));
     cx.push(match names().next() {
-        Some(_) => error.allowed(list(names())),
+        Some(_) => error.allowed(quoted_list(names())),
         None if kind == Kind::Class => error.hint("The router's file has no classes"),
         None => error.hint(format!("The router's file has no {in_file}")),
     });
@@ -278,7 +269,7 @@ fn check_changes(
     node: NodeIndex,
     file: &RouterFile,
     wrong_rate: impl Fn(LinkIndex) -> bool,
-    table: Id,
+    table: Location,
 ) {
     let NodeKind::Router(config) = &scenario.nodes[node.0].kind else { return };
     for change in &config.changes {
@@ -286,11 +277,11 @@ fn check_changes(
         let (then, diagnostics) = read_on_links(scenario, node, text, &wrong_rate, None);
         forward(cx, &diagnostics, None);
         if then.is_some_and(|then| !ports(&then).eq(ports(file)))
-            && let Some(at) = cx.tree.child(table, "change")
+            && let Some(at) = cx.child(table, "change")
         {
             let message =
                 format!("names \"{}\", which has other ports than the file before it", change.origin);
-            let error = cx.error(at, message).value("").allowed(list(ports(file)));
+            let error = cx.error(at, message).value("").allowed(quoted_list(ports(file)));
             cx.push(error.hint("A router keeps its ports, in their order"));
         }
     }

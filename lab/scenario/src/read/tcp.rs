@@ -1,11 +1,12 @@
 //! `[tcp]` and `[traffic.NAME.tcp]`: how transports behave.
 
-use super::table::Table;
+use super::cx::{Cx, over};
 use crate::model::{SlowStart, Tcp};
+use perhop_config::TableReader;
 use perhop_units::{Bytes, Duration, Rate};
 
 /// Reads the table `tcp` of `table` over `before`.
-pub(super) fn read(table: &mut Table<'_>, before: &Tcp) -> Tcp {
+pub(super) fn read(cx: &Cx<'_>, table: &mut TableReader<'_>, before: &Tcp) -> Tcp {
     let mut tcp = before.clone();
     let Some(mut table) = table.table_or_empty("tcp") else { return tcp };
     let algorithms = [("newreno", "newreno"), ("cubic", "cubic"), ("bbr", "bbr")];
@@ -16,46 +17,28 @@ pub(super) fn read(table: &mut Table<'_>, before: &Tcp) -> Tcp {
     if let Some(exit) = table.choice("slow_start", &exits) {
         tcp.slow_start = exit.value;
         if exit.value == SlowStart::HyStart && tcp.congestion == "newreno" {
-            let warning =
-                table.cx.warning(exit.at, "has no effect: newreno leaves slow start at the first loss");
-            table.cx.push(warning.hint("HyStart is part of congestion = \"cubic\""));
+            let warning = cx.warning(exit.span, "has no effect: newreno leaves slow start at the first loss");
+            cx.push(warning.hint("HyStart is part of congestion = \"cubic\""));
         }
     }
-    let mut boolean = |key, value: &mut bool| {
-        if let Some(given) = table.boolean(key) {
-            *value = given.value;
-        }
-    };
-    boolean("sack", &mut tcp.sack);
-    boolean("ecn", &mut tcp.ecn);
-    boolean("timestamps", &mut tcp.timestamps);
-    boolean("window_scaling", &mut tcp.window_scaling);
-    if let Some(window) = table.integer("initial_window", 1..=10) {
-        tcp.initial_window = window.value as u8;
-    }
-    if let Some(mss) = table.integer("mss", 88..=1460) {
-        tcp.mss = mss.value as u16;
-    }
+    over(&mut tcp.sack, table.boolean("sack"));
+    over(&mut tcp.ecn, table.boolean("ecn"));
+    over(&mut tcp.timestamps, table.boolean("timestamps"));
+    over(&mut tcp.window_scaling, table.boolean("window_scaling"));
+    let window = table.integer("initial_window", 1..=10);
+    over(&mut tcp.initial_window, window.map(|window| window.map(|n| n as u8)));
+    over(&mut tcp.mss, table.integer("mss", 88..=1460).map(|mss| mss.map(|n| n as u16)));
     let buffers = Bytes(u64::from(tcp.mss))..=Bytes(1 << 30);
-    if let Some(buffer) = table.value_in("send_buffer", buffers.clone()) {
-        tcp.send_buffer = buffer.value;
-    }
-    if let Some(buffer) = table.value_in("receive_buffer", buffers) {
-        tcp.receive_buffer = buffer.value;
-    }
+    over(&mut tcp.send_buffer, table.value_in("send_buffer", buffers.clone()));
+    over(&mut tcp.receive_buffer, table.value_in("receive_buffer", buffers));
     let ms = Duration::from_millis;
-    if let Some(rto) = table.value_in("min_rto", ms(1)..=ms(60_000)) {
-        tcp.min_rto = rto.value;
-    }
+    over(&mut tcp.min_rto, table.value_in("min_rto", ms(1)..=ms(60_000)));
     let initial = table.value_in("initial_rto", ms(1)..=ms(60_000));
-    if let Some(rto) = &initial {
-        tcp.initial_rto = rto.value;
-    }
+    over(&mut tcp.initial_rto, initial);
     if tcp.initial_rto < tcp.min_rto {
         let hint = format!("min_rto is {}", tcp.min_rto);
-        let cx = table.cx;
         match initial {
-            Some(rto) => cx.push(cx.error(rto.at, "is below the least time-out").hint(hint)),
+            Some(rto) => cx.push(cx.error(rto.span, "is below the least time-out").hint(hint)),
             // Only the least one was raised: the first is at least that.
             None => tcp.initial_rto = tcp.min_rto,
         }
@@ -68,12 +51,9 @@ pub(super) fn read(table: &mut Table<'_>, before: &Tcp) -> Tcp {
     tcp
 }
 
-fn delayed_ack(table: &mut Table<'_>, tcp: &mut Tcp) {
-    let off = table.find("delayed_ack").and_then(|at| match &table.cx.tree.node(at).value {
-        super::tree::Value::Text(text) | super::tree::Value::Given(text) => Some(text == "off"),
-        _ => None,
-    });
-    if off == Some(true) {
+fn delayed_ack(table: &mut TableReader<'_>, tcp: &mut Tcp) {
+    let given = table.location_of("delayed_ack").and_then(|at| table.document().text_of(at));
+    if given == Some("off") {
         tcp.delayed_ack = None;
     } else if let Some(wait) = table.value_in("delayed_ack", Duration::ZERO..=Duration::from_millis(500)) {
         tcp.delayed_ack = Some(wait.value);

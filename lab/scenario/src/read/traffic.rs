@@ -1,12 +1,12 @@
 //! `[traffic.NAME]`: who sends what to whom, and when.
 
-use super::cx::At;
+use super::cx::Cx;
 use super::rest::Head;
-use super::table::Table;
 use super::{Places, nodes, tcp, traffic_kinds};
 use crate::figures::Content;
 use crate::generators;
 use crate::model::{Node, NodeIndex, Traffic, TrafficKind};
+use perhop_config::{Spanned, TableReader};
 use perhop_traffic::Seed;
 use perhop_units::{Dscp, Duration};
 
@@ -14,15 +14,21 @@ use perhop_units::{Dscp, Duration};
 const MAX_PAIRS: usize = 1_000;
 
 /// Reads the traffic.
-pub(super) fn read(root: &mut Table<'_>, nodes: &[Node], head: &Head, places: &mut Places) -> Vec<Traffic> {
-    let defaults = tcp::read(root, &crate::model::Tcp::default());
+pub(super) fn read(
+    cx: &Cx<'_>,
+    root: &mut TableReader<'_>,
+    nodes: &[Node],
+    head: &Head,
+    places: &mut Places,
+) -> Vec<Traffic> {
+    let defaults = tcp::read(cx, root, &crate::model::Tcp::default());
     let mut all = Vec::new();
     for (name, mut table) in root.named("traffic") {
-        nodes::check_name(&table, name);
-        let kind = traffic_kinds::read(&mut table, &defaults);
-        let pairs = pairs(&mut table, nodes);
+        nodes::check_name(cx, &table, name);
+        let kind = traffic_kinds::read(cx, &mut table, &defaults);
+        let pairs = pairs(cx, &mut table, nodes);
         let both = table.boolean("both").is_some_and(|b| b.value);
-        let (start, stop) = span(&mut table, head);
+        let (start, stop) = span(cx, &mut table, head);
         let dscp = table.value::<Dscp>("dscp").map_or(Dscp::default(), |d| d.value);
         let reply = table.value::<Dscp>("reply_dscp");
         let Some(kind) = kind else {
@@ -32,12 +38,12 @@ pub(super) fn read(root: &mut Table<'_>, nodes: &[Node], head: &Head, places: &m
         if let Some(reply) = reply.as_ref().filter(|_| !is_tcp(&kind)) {
             let hint =
                 "Only TCP has packets from the receiver. With both = true the way back has the same dscp";
-            table.cx.push(table.cx.error(reply.at, "is only for traffic over TCP").hint(hint));
+            cx.push(cx.error(reply.span, "is only for traffic over TCP").hint(hint));
         }
         let reply_dscp = reply.map_or(dscp, |r| r.value);
         let traffic = Traffic { name: name.to_owned(), pairs, both, start, stop, dscp, reply_dscp, kind };
-        check_generator(&table, &traffic);
-        places.traffic.push(table.at);
+        check_generator(cx, &table, &traffic);
+        places.traffic.push(table.location());
         table.finish();
         all.push(traffic);
     }
@@ -49,34 +55,32 @@ pub(super) fn is_tcp(kind: &TrafficKind) -> bool {
     Content::of(kind) == Content::Connections
 }
 
-fn span(table: &mut Table<'_>, head: &Head) -> (Duration, Duration) {
+fn span(cx: &Cx<'_>, table: &mut TableReader<'_>, head: &Head) -> (Duration, Duration) {
     let end = head.warm_up + head.duration;
     let start = table.value::<Duration>("start");
     let stop = table.value::<Duration>("stop");
     let begin = start.as_ref().map_or(Duration::ZERO, |s| s.value);
     let until = stop.as_ref().map_or(end.max(begin), |s| s.value);
-    let cx = table.cx;
     if let Some(stop) = stop.as_ref().filter(|s| s.value <= begin) {
-        cx.push(cx.error(stop.at, format!("is not after its start ({begin})")));
+        cx.push(cx.error(stop.span, format!("is not after its start ({begin})")));
     } else if let Some(start) = start.as_ref().filter(|s| s.value >= end && !head.wrong) {
         let hint = "Nothing would be sent";
-        cx.push(cx.error(start.at, format!("is not before the end of the scenario ({end})")).hint(hint));
+        cx.push(cx.error(start.span, format!("is not before the end of the scenario ({end})")).hint(hint));
     } else if let Some(stop) = stop.as_ref().filter(|s| s.value > end && !head.wrong) {
-        cx.push(cx.warning(stop.at, format!("is after the end of the scenario ({end})")));
+        cx.push(cx.warning(stop.span, format!("is after the end of the scenario ({end})")));
     } else if let Some(stop) = stop.as_ref().filter(|s| s.value <= head.warm_up && !head.wrong) {
         let hint = "Nothing of this traffic is measured";
-        cx.push(cx.warning(stop.at, format!("is inside the warm-up ({})", head.warm_up)).hint(hint));
+        cx.push(cx.warning(stop.span, format!("is inside the warm-up ({})", head.warm_up)).hint(hint));
     }
     (begin, until)
 }
 
-fn pairs(table: &mut Table<'_>, nodes: &[Node]) -> Vec<(NodeIndex, NodeIndex)> {
+fn pairs(cx: &Cx<'_>, table: &mut TableReader<'_>, nodes: &[Node]) -> Vec<(NodeIndex, NodeIndex)> {
     table.require("from", "\"a\"");
     table.require("to", "\"b\"");
     let lists = [table.is_list("from"), table.is_list("to")];
     let (Some(from), Some(to)) = (table.texts("from"), table.texts("to")) else { return Vec::new() };
-    let cx = table.cx;
-    let (a, b) = (resolved(table, &from, nodes), resolved(table, &to, nodes));
+    let (a, b) = (resolved(cx, &from, nodes), resolved(cx, &to, nodes));
     let (Some(a), Some(b)) = (a, b) else { return Vec::new() };
     let count = a.len().max(b.len());
     // A lone name is paired with each of the others.
@@ -84,41 +88,32 @@ fn pairs(table: &mut Table<'_>, nodes: &[Node]) -> Vec<(NodeIndex, NodeIndex)> {
     if !fits {
         let plural = if b.len() == 1 { "" } else { "s" };
         let message = format!("has {} name{plural}, but from has {}", b.len(), a.len());
-        cx.push(cx.error(to.at, message).hint("The first of one is paired with the first of the other"));
+        cx.push(cx.error(to.span, message).hint("The first of one is paired with the first of the other"));
         return Vec::new();
     }
     if count == 0 || count > MAX_PAIRS {
         let message = if count == 0 { "is empty" } else { "has too many names" };
-        cx.push(cx.error(from.at, message).allowed(format!("1 to {MAX_PAIRS} names")));
+        cx.push(cx.error(from.span, message).allowed(format!("1 to {MAX_PAIRS} names")));
         return Vec::new();
     }
     let at = |list: &[NodeIndex], i: usize| list.get(i).or(list.first()).copied();
     let pairs: Vec<_> = (0..count).filter_map(|i| Some((at(&a, i)?, at(&b, i)?))).collect();
     if let Some((same, _)) = pairs.iter().find(|(a, b)| a == b) {
         let name = nodes.get(same.0).map_or("", |n| &n.name);
-        cx.push(cx.error(to.at, format!("pairs \"{name}\" with itself")).hint("Traffic crosses a link"));
+        cx.push(cx.error(to.span, format!("pairs \"{name}\" with itself")).hint("Traffic crosses a link"));
     }
     pairs
 }
 
 /// The nodes of a list; `None` if one of them is unknown.
-fn resolved(table: &Table<'_>, given: &At<Vec<At<&str>>>, nodes: &[Node]) -> Option<Vec<NodeIndex>> {
-    let cx = table.cx;
-    let names: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
-    let mut found = Vec::new();
-    for name in &given.value {
-        match names.iter().position(|n| *n == name.value) {
-            Some(index) => found.push(NodeIndex(index)),
-            None => cx.push(cx.unknown(name.at, name.value, "a node", &names)),
-        }
-    }
-    let all = found.len() == cx.tree.children(given.at).len().max(1);
-    (all || (cx.tree.children(given.at).is_empty() && given.value.is_empty())).then_some(found)
+fn resolved(cx: &Cx<'_>, given: &Spanned<Vec<Spanned<&str>>>, nodes: &[Node]) -> Option<Vec<NodeIndex>> {
+    let found: Vec<NodeIndex> = given.value.iter().filter_map(|name| cx.node(*name, nodes)).collect();
+    (found.len() == cx.file.count(given.span)).then_some(found)
 }
 
 /// What the generators say about parameters that do not fit each other; one stream is as good as all.
-fn check_generator(table: &Table<'_>, traffic: &Traffic) {
-    if table.cx.diagnostics.has_errors() || traffic.stop <= traffic.start {
+fn check_generator(cx: &Cx<'_>, table: &TableReader<'_>, traffic: &Traffic) {
+    if cx.diagnostics.has_errors() || traffic.stop <= traffic.start {
         return;
     }
     let mut one = traffic.clone();
@@ -142,6 +137,6 @@ fn check_generator(table: &Table<'_>, traffic: &Traffic) {
         Ok(None) => generators::connections(&one, 0, seed).err(),
     };
     if let Some(why) = refused {
-        table.cx.push(table.cx.error(table.at, format!("cannot be sent: {why}")).value(""));
+        cx.push(cx.error(table.location(), format!("cannot be sent: {why}")).value(""));
     }
 }

@@ -1,8 +1,9 @@
 //! What a traffic sends: the keys that belong to its kind.
 
-use super::table::Table;
+use super::cx::Cx;
 use super::{companions, tcp};
 use crate::model::{Tcp, TrafficKind};
+use perhop_config::TableReader;
 use perhop_quality::Codec;
 use perhop_traffic::{Activity, GopConfig, LognormalSize, TimeUnit, WebConfig};
 use perhop_units::{Bytes, Duration, Rate};
@@ -53,77 +54,77 @@ const KINDS: [(&str, Kind); 12] = [
 ];
 
 /// Reads the kind and its keys; `None` if the kind, or something without a default, is missing or wrong.
-pub(super) fn read(table: &mut Table<'_>, defaults: &Tcp) -> Option<TrafficKind> {
+pub(super) fn read(cx: &Cx<'_>, table: &mut TableReader<'_>, defaults: &Tcp) -> Option<TrafficKind> {
     table.require("kind", "\"voice\"");
     match table.choice("kind", &KINDS)?.value {
         Kind::Voice => Some(voice(table)),
-        Kind::Video => Some(video(table)),
+        Kind::Video => Some(video(cx, table)),
         Kind::Constant => {
-            let (count, rate, size) = (count(table, "count"), rate(table), packet(table));
+            let (count, rate, size) = (count(table, "count"), rate(cx, table), packet(table));
             Some(TrafficKind::Constant { count, rate, size })
         }
         Kind::Poisson => {
-            let (count, rate, size) = (count(table, "count"), rate(table), packet(table));
+            let (count, rate, size) = (count(table, "count"), rate(cx, table), packet(table));
             Some(TrafficKind::Poisson { count, rate, size })
         }
-        Kind::OnOff => Some(on_off(table)),
-        Kind::Mmpp => Some(TrafficKind::Mmpp { count: count(table, "count"), rate: rate(table) }),
-        Kind::Staircase => Some(staircase(table)),
-        Kind::Rtp => Some(rtp(table)),
-        Kind::Replay => Some(replay(table)),
+        Kind::OnOff => Some(on_off(cx, table)),
+        Kind::Mmpp => Some(TrafficKind::Mmpp { count: count(table, "count"), rate: rate(cx, table) }),
+        Kind::Staircase => Some(staircase(cx, table)),
+        Kind::Rtp => Some(rtp(cx, table)),
+        Kind::Replay => Some(replay(cx, table)),
         Kind::Bulk => {
             let size = table.value_in("size", Bytes(1)..=MAX_OBJECT).map(|s| s.value);
             let (count, spacing) = (count(table, "count"), spacing(table));
             let at_once = table.integer("at_once", 1..=MAX_STREAMS).map_or(1, |n| n.value as u16);
             let stagger = table.value_in("stagger", Duration::ZERO..=DAY).map_or(Duration::ZERO, |s| s.value);
-            let access_delay = span(table, "access_delay", (Duration::ZERO, Duration::ZERO));
-            let tcp = tcp::read(table, defaults);
+            let access_delay = span(cx, table, "access_delay", (Duration::ZERO, Duration::ZERO));
+            let tcp = tcp::read(cx, table, defaults);
             Some(TrafficKind::Bulk { count, size, spacing, at_once, stagger, access_delay, tcp })
         }
         Kind::Files => {
             let (count, size) = (count(table, "count"), object(table, LognormalSize::FILE));
-            Some(TrafficKind::Files { count, size, tcp: tcp::read(table, defaults) })
+            Some(TrafficKind::Files { count, size, tcp: tcp::read(cx, table, defaults) })
         }
-        Kind::Web => Some(web(table, defaults)),
+        Kind::Web => Some(web(cx, table, defaults)),
     }
 }
 
-fn count(table: &mut Table<'_>, key: &'static str) -> u16 {
+fn count(table: &mut TableReader<'_>, key: &'static str) -> u16 {
     table.integer(key, 1..=MAX_STREAMS).map_or(1, |n| n.value as u16)
 }
 
 /// A rate that must be given; the default only stands for one that is wrong.
-fn rate(table: &mut Table<'_>) -> Rate {
+fn rate(cx: &Cx<'_>, table: &mut TableReader<'_>) -> Rate {
     table.require("rate", "\"1 Mbit/s\"");
-    optional_rate(table).unwrap_or(Rate::from_mbit(1))
+    optional_rate(cx, table).unwrap_or(Rate::from_mbit(1))
 }
 
-fn optional_rate(table: &mut Table<'_>) -> Option<Rate> {
+fn optional_rate(cx: &Cx<'_>, table: &mut TableReader<'_>) -> Option<Rate> {
     let rate = table.value::<Rate>("rate")?;
     if rate.value == Rate::ZERO {
-        table.cx.push(table.cx.error(rate.at, "would send nothing").hint("Remove the traffic instead"));
+        cx.push(cx.error(rate.span, "would send nothing").hint("Remove the traffic instead"));
         return None;
     }
     table.in_range(rate, Rate(1)..=MAX_RATE).map(|r| r.value)
 }
 
 /// IP length of datagrams.
-fn packet(table: &mut Table<'_>) -> Bytes {
+fn packet(table: &mut TableReader<'_>) -> Bytes {
     let (least, most) = PACKETS;
     table.value_in("size", Bytes(least)..=Bytes(most)).map_or(Bytes(1_000), |s| s.value)
 }
 
-fn object(table: &mut Table<'_>, like: LognormalSize) -> Bytes {
+fn object(table: &mut TableReader<'_>, like: LognormalSize) -> Bytes {
     // Larger means would be cut at the largest object of the distribution.
     let size = table.value_in("size", Bytes(1)..=Bytes(like.most_bytes));
     size.map_or(Bytes(like.geometric_mean_bytes), |s| s.value)
 }
 
-fn spacing(table: &mut Table<'_>) -> Duration {
+fn spacing(table: &mut TableReader<'_>) -> Duration {
     table.value_in("spacing", Duration::ZERO..=DAY).map_or(Duration::ZERO, |s| s.value)
 }
 
-fn voice(table: &mut Table<'_>) -> TrafficKind {
+fn voice(table: &mut TableReader<'_>) -> TrafficKind {
     let codecs = Codec::ALL.map(|codec| (codec.name(), codec));
     let calls = count(table, "calls");
     let codec = table.choice("codec", &codecs).map_or(Codec::G711U, |c| c.value);
@@ -131,7 +132,7 @@ fn voice(table: &mut Table<'_>) -> TrafficKind {
 }
 
 /// `silence_suppression`: true for the means of a conversation, or a table with both.
-fn silence(table: &mut Table<'_>) -> Option<(Duration, Duration)> {
+fn silence(table: &mut TableReader<'_>) -> Option<(Duration, Duration)> {
     let Activity::TalkSpurts { talk, silence } = Activity::CONVERSATION else { return None };
     if !table.is_table("silence_suppression") {
         return table.boolean("silence_suppression").filter(|s| s.value).map(|_| (talk, silence));
@@ -144,25 +145,24 @@ fn silence(table: &mut Table<'_>) -> Option<(Duration, Duration)> {
     Some((talk, silence))
 }
 
-fn video(table: &mut Table<'_>) -> TrafficKind {
+fn video(cx: &Cx<'_>, table: &mut TableReader<'_>) -> TrafficKind {
     let units = [("ms", TimeUnit::Milliseconds), ("s", TimeUnit::Seconds)];
     let count = count(table, "count");
     let unit = table.choice("trace_time", &units);
     let file = table.text("trace");
     let rate = table.value_in("rate", Rate::from_kbit(8)..=Rate(10_000_000_000));
-    let cx = table.cx;
     if let (Some(file), Some(rate)) = (file, rate) {
         let warning =
-            cx.warning(rate.at, "has no effect: the trace has its own rate").hint("Remove one of them");
-        cx.push(cx.with_secondary(warning, file.at, "the trace is here"));
+            cx.warning(rate.span, "has no effect: the trace has its own rate").hint("Remove one of them");
+        cx.push(cx.file.with_secondary(warning, file.span, "the trace is here"));
     }
     let unit = unit.map_or(TimeUnit::Milliseconds, |u| u.value);
     let trace = file.and_then(|file| companions::frame_trace(cx, file, unit));
     TrafficKind::Video { count, trace, rate: rate.map_or(GopConfig::MR_BEAN.mean, |r| r.value) }
 }
 
-fn on_off(table: &mut Table<'_>) -> TrafficKind {
-    let (count, rate, size) = (count(table, "count"), rate(table), packet(table));
+fn on_off(cx: &Cx<'_>, table: &mut TableReader<'_>) -> TrafficKind {
+    let (count, rate, size) = (count(table, "count"), rate(cx, table), packet(table));
     let period = Duration::from_micros(1)..=DAY;
     let on = table.value_in("on", period.clone()).map_or(Duration::from_secs(1), |p| p.value);
     let off = table.value_in("off", period).map_or(Duration::from_secs(1), |p| p.value);
@@ -171,7 +171,7 @@ fn on_off(table: &mut Table<'_>) -> TrafficKind {
     TrafficKind::OnOff { count, rate, size, on, off, pareto_shape_milli }
 }
 
-fn staircase(table: &mut Table<'_>) -> TrafficKind {
+fn staircase(cx: &Cx<'_>, table: &mut TableReader<'_>) -> TrafficKind {
     let size = packet(table);
     table.require("steps", "[{ for = \"10 s\", rate = \"1 Mbit/s\" }]");
     let mut steps = Vec::new();
@@ -183,11 +183,11 @@ fn staircase(table: &mut Table<'_>) -> TrafficKind {
         step.finish();
         steps.extend(lasts.zip(rate).map(|(lasts, rate)| (lasts.value, rate.value)));
     }
-    if let Some(at) = table.find("steps").filter(|_| steps.iter().all(|(_, rate)| *rate == Rate::ZERO))
-        && !table.cx.is_wrong(at)
-        && !table.cx.diagnostics.has_errors()
+    if let Some(at) = table.location_of("steps").filter(|_| steps.iter().all(|(_, rate)| *rate == Rate::ZERO))
+        && !cx.is_wrong(at)
+        && !cx.diagnostics.has_errors()
     {
-        table.cx.push(table.cx.error(at, "has no step with a rate above 0").value(""));
+        cx.push(cx.error(at, "has no step with a rate above 0").value(""));
     }
     let repeat = table.boolean("repeat").is_some_and(|repeat| repeat.value);
     let within = table.value_in("start_within", Duration::ZERO..=DAY).map_or(Duration::ZERO, |w| w.value);
@@ -195,46 +195,49 @@ fn staircase(table: &mut Table<'_>) -> TrafficKind {
 }
 
 /// RTP: `rate` is one, or a list of which each lasts for a time from `stay`.
-fn rtp(table: &mut Table<'_>) -> TrafficKind {
+fn rtp(cx: &Cx<'_>, table: &mut TableReader<'_>) -> TrafficKind {
     let count = count(table, "count");
     let size = table.value_in("size", Bytes(SHORTEST_RTP)..=Bytes(PACKETS.1)).map_or(Bytes(200), |s| s.value);
-    let (rates, several) = rates(table);
-    let given = table.find("stay");
-    let stay = span(table, "stay", (Duration::ZERO, Duration::from_secs(20)));
+    let (rates, several) = rates(cx, table);
+    let given = table.location_of("stay");
+    let stay = span(cx, table, "stay", (Duration::ZERO, Duration::from_secs(20)));
     if let Some(at) = given.filter(|_| !several && !rates.is_empty()) {
-        let warning = table.cx.warning(at, "has no effect: there is one rate");
-        table.cx.push(warning.hint("Write rate as a list, such as [\"0 kbit/s\", \"64 kbit/s\"]"));
+        let warning = cx.warning(at, "has no effect: there is one rate");
+        cx.push(warning.hint("Write rate as a list, such as [\"0 kbit/s\", \"64 kbit/s\"]"));
     }
     TrafficKind::Rtp { count, rates, stay, size }
 }
 
 /// One rate above 0, or a list with one; and whether it is a list. Empty after an error.
-fn rates(table: &mut Table<'_>) -> (Vec<Rate>, bool) {
+fn rates(cx: &Cx<'_>, table: &mut TableReader<'_>) -> (Vec<Rate>, bool) {
     if !table.is_list("rate") {
-        return (vec![rate(table)], false);
+        return (vec![rate(cx, table)], false);
     }
     let Some(given) = table.values::<Rate>("rate") else { return (Vec::new(), true) };
-    let whole = given.value.len() == table.cx.tree.children(given.at).len();
-    let too_high = given.value.iter().find(|rate| rate.value > MAX_RATE);
-    if let Some(rate) = too_high {
-        table.cx.push(table.cx.error(rate.at, "is out of range").allowed(format!("0 bit/s to {MAX_RATE}")));
-    } else if whole && given.value.iter().all(|rate| rate.value == Rate::ZERO) {
-        table.cx.push(table.cx.error(given.at, "has no rate above 0").value(""));
+    let fits = |rate| table.in_range(rate, Rate::ZERO..=MAX_RATE);
+    let rates: Vec<Rate> = given.value.into_iter().filter_map(fits).map(|rate| rate.value).collect();
+    if rates.len() == cx.file.count(given.span) && rates.iter().all(|rate| *rate == Rate::ZERO) {
+        cx.push(cx.error(given.span, "has no rate above 0").value(""));
     }
-    (given.value.iter().map(|rate| rate.value).collect(), true)
+    (rates, true)
 }
 
-fn replay(table: &mut Table<'_>) -> TrafficKind {
+fn replay(cx: &Cx<'_>, table: &mut TableReader<'_>) -> TrafficKind {
     let file = table.required_text("capture", "\"capture.pcap\"");
-    let capture = file.and_then(|file| companions::capture(table.cx, file));
-    TrafficKind::Replay { capture: capture.unwrap_or_else(|| [].into()), rate: optional_rate(table) }
+    let capture = file.and_then(|file| companions::capture(cx, file));
+    TrafficKind::Replay { capture: capture.unwrap_or_else(|| [].into()), rate: optional_rate(cx, table) }
 }
 
 /// A time, or the shortest and the longest.
-fn span(table: &mut Table<'_>, key: &'static str, default: (Duration, Duration)) -> (Duration, Duration) {
+fn span(
+    cx: &Cx<'_>,
+    table: &mut TableReader<'_>,
+    key: &'static str,
+    default: (Duration, Duration),
+) -> (Duration, Duration) {
     let Some(given) = table.values::<Duration>(key) else { return default };
     let times: Vec<Duration> = given.value.iter().map(|t| t.value).collect();
-    let written = table.cx.tree.children(given.at).len();
+    let written = cx.file.count(given.span);
     match times.as_slice() {
         [one] if written < 2 => return (*one, *one),
         [least, most] if least <= most && *most <= DAY => return (*least, *most),
@@ -242,17 +245,17 @@ fn span(table: &mut Table<'_>, key: &'static str, default: (Duration, Duration))
         _ if times.len() < written => {}
         _ => {
             let allowed = "two times, the shorter first, at most 24 h";
-            let error = table.cx.error(given.at, "is not a span of times").allowed(allowed);
-            table.cx.push(error.hint("Write for example [\"0 s\", \"12 s\"]"));
+            let error = cx.error(given.span, "is not a span of times").allowed(allowed);
+            cx.push(error.hint("Write for example [\"0 s\", \"12 s\"]"));
         }
     }
     default
 }
 
-fn web(table: &mut Table<'_>, defaults: &Tcp) -> TrafficKind {
+fn web(cx: &Cx<'_>, table: &mut TableReader<'_>, defaults: &Tcp) -> TrafficKind {
     let client = WebConfig::SIEGE_CLIENT;
     let (count, size) = (count(table, "count"), object(table, LognormalSize::WEB_OBJECT));
-    let think = span(table, "think", (client.think_least, client.think_most));
+    let think = span(cx, table, "think", (client.think_least, client.think_most));
     let objects = table.integer("persistent_objects", 1..=1_000).map(|n| n.value as u16);
-    TrafficKind::Web { count, think, size, persistent_objects: objects, tcp: tcp::read(table, defaults) }
+    TrafficKind::Web { count, think, size, persistent_objects: objects, tcp: tcp::read(cx, table, defaults) }
 }
