@@ -168,7 +168,9 @@ impl<B: Broker> Agent<B> {
     /// When an input is due at the latest.
     pub fn next_wakeup(&self) -> Option<Instant> {
         let broker = self.broker.next_wakeup();
-        let classes = self.classes.iter().filter_map(|class| class.allocator.next_wakeup()).min();
+        let awaits = self.awaits_answer();
+        let classes = self.classes.iter().filter(|class| !(awaits && class.present));
+        let classes = classes.filter_map(|class| class.allocator.next_wakeup()).min();
         let running = self.state == State::Running;
         let looks = running && !self.reading && self.next_poll < Instant::FAR_FUTURE;
         let poll = looks.then_some(self.next_poll);
@@ -511,14 +513,20 @@ impl<B: Broker> Agent<B> {
         }
     }
 
+    /// Whether an answer is on its way after which classes are looked at again: one that is due meanwhile has missed nothing.
+    fn awaits_answer(&self) -> bool {
+        let asked = matches!(self.state, State::Claiming | State::Reading | State::Submitting);
+        self.reading || asked && self.claim_again.is_none()
+    }
+
     /// Classes whose time has come. The end of an interval is the reading's: until it is there the class waits.
     fn tick(&mut self, now: Instant) {
         if self.claim_again.is_some_and(|at| at <= now) {
             self.claim();
         }
-        let mut due = false;
+        let (mut due, awaits) = (false, self.awaits_answer());
         for i in 0..self.classes.len() {
-            if self.classes[i].is_due(now) {
+            if self.classes[i].is_due(now) && !(awaits && self.classes[i].present) {
                 if self.state == State::Running && !self.reading && self.classes[i].present {
                     due = true;
                 } else {

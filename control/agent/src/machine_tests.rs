@@ -619,6 +619,26 @@ fn a_claim_that_a_busy_router_does_not_take_is_made_again() {
 }
 
 #[test]
+fn a_tick_that_nobody_asked_for_is_harmless_also_while_an_answer_is_on_its_way() {
+    let ran = |more: usize| {
+        let mut world = World::new();
+        world.run(5);
+        world.delay = Duration::from_millis(70);
+        world.load("video", 700_000);
+        for _ in 0..20_000 {
+            world.run(1);
+            (0..more).for_each(|_| world.tell(Input::Tick));
+        }
+        assert!(world.agree() && world.router.allocations["video"] > 700_000);
+        let missed: Vec<u64> = world.agent.classes().map(|class| class.counters.missed_readings).collect();
+        (world.said, missed)
+    };
+    let (said, missed) = ran(0);
+    assert!(missed.iter().all(|missed| *missed < 20), "{missed:?}");
+    assert_eq!(ran(2), (said, missed));
+}
+
+#[test]
 fn a_refusal_is_tried_again_after_a_pause() {
     let mut world = World::new();
     world.router.refusals.extend([Code::Overload, Code::Overload]);
