@@ -107,6 +107,14 @@ pub enum AppError {
         /// Error, with line and column.
         source: serde_json::Error,
     },
+    /// The record of a machine's inputs cannot be replayed.
+    #[error("{}: {source}\nName a file that `perhop agent run --record` has written.", path.display())]
+    BadRecord {
+        /// File.
+        path: PathBuf,
+        /// Error.
+        source: perhop_drive::ReplayError,
+    },
     /// The router answered something that is not an answer.
     #[error("the router's answer is not understood: {0}\nIs it of the same version? `perhop --version`")]
     BadAnswer(serde_json::Error),
@@ -223,6 +231,7 @@ impl AppError {
             | Self::BadDetection(_)
             | Self::BadPacket(_)
             | Self::BadJson { .. }
+            | Self::BadRecord { .. }
             | Self::Refused(_)
             | Self::NotAnnounced { .. }
             | Self::NoPortForRate { .. }

@@ -7,9 +7,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 /// A running router: its client and the small runtime that the client needs.
@@ -33,10 +30,7 @@ impl Remote {
     /// # Errors
     /// No such router, or several to choose from. Nothing is sent yet.
     pub fn find(name: Option<&str>) -> Result<Self, AppError> {
-        let path = match name {
-            Some(name) => socket_path(check_name(name)?),
-            None => only_socket()?,
-        };
+        let path = find_socket(name)?;
         let runtime = Builder::new_current_thread().enable_all().build().map_err(AppError::Runtime)?;
         Ok(Self { client: Client::new(&path), path, runtime })
     }
@@ -44,19 +38,6 @@ impl Remote {
     /// Its socket.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// As [`Remote::find`]; it is waited for `patience` for every answer, or until `stop` is set.
-    ///
-    /// # Errors
-    /// As [`Remote::find`].
-    pub fn find_until(
-        name: Option<&str>,
-        patience: Duration,
-        stop: &Arc<AtomicBool>,
-    ) -> Result<Self, AppError> {
-        let Self { client, path, runtime } = Self::find(name)?;
-        Ok(Self { client: client.waiting(patience, Arc::clone(stop)), path, runtime })
     }
 
     /// GET.
@@ -145,6 +126,17 @@ pub fn check_state_file(directory: &Path, name: &str) -> Result<(), AppError> {
         check_file(&path).map_err(SocketError::from)?;
     }
     Ok(())
+}
+
+/// The socket of the router called `name`, or of the only one there is.
+///
+/// # Errors
+/// As [`Remote::find`].
+pub fn find_socket(name: Option<&str>) -> Result<PathBuf, AppError> {
+    match name {
+        Some(name) => Ok(socket_path(check_name(name)?)),
+        None => only_socket(),
+    }
 }
 
 /// The socket of the only router that runs here.

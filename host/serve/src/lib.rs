@@ -24,7 +24,7 @@ mod server;
 mod socket;
 mod stream;
 
-pub use client::{Client, ClientError};
+pub use client::{Client, ClientError, KeptConnection};
 pub use directory::{DirectoryError, Flaw, check, check_file, prepare, runtime_directories};
 pub use limits::{Limit, LimitError, LimitRow, Limits, LimitsPage};
 pub use router::{PAGE_OBJECTS, RouterApi, SHOWN_ROWS};

@@ -1,97 +1,177 @@
-//! The agent's way to its router: what it wants done, as requests to the router's socket.
+//! The agent's way to its router: one connection that is kept, and what the agent wants as requests on it.
 
 use crate::error::AppError;
-use crate::remote::Remote;
-use perhop_agent::{AgentFile, ClassReading, Readings, Router, flows_of_row};
+use crate::remote::Answer;
+use perhop_agent::{AgentFile, ClassReading, Input, Output, Readings, flows_of_row};
+use perhop_drive::Connection;
 use perhop_io::clock;
-use perhop_model::{Claim, ErrorItem, Name, Reply, ShowPage, ShowRow, StatePage, StateQuery, Transaction};
+use perhop_model::{Claim, ErrorItem, Kind, Name, ShowPage, ShowRow, StatePage};
+use perhop_serve::{Client, ClientError, KeptConnection};
 use perhop_units::Instant;
+use serde_json::Value;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// A router that has not answered by then is gone: what its classes have stays in force meanwhile.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Most rows the router gives at once.
+/// Most rows and objects the router gives at once.
 const ROWS: usize = 1_000_000;
+const OBJECTS: usize = 10_000;
+/// A router that closes every connection is not asked more often than this whether it is there.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What an agent reads of its router.
+#[derive(Clone, Copy)]
+pub struct Reads {
+    classes: bool,
+    pub(super) policies: bool,
+}
+
+impl Reads {
+    /// What the agent of a file needs.
+    pub fn of(file: &AgentFile) -> Self {
+        let policies = !file.bandwidth.links.is_empty();
+        Self { classes: file.measured().next().is_some() || !policies, policies }
+    }
+}
 
 /// A router that answers.
 pub struct Link {
-    remote: Remote,
-    /// Whether classes are read, and whether policies.
-    reads: (bool, bool),
+    client: Client,
+    kept: KeptConnection,
+    reads: Reads,
+    /// Of the router.
+    epoch: u64,
+}
+
+impl Connection for Link {
+    type Request = Output;
+    type Input = Input;
+    type Error = AppError;
+
+    async fn send(&mut self, request: Output) -> Result<Option<Input>, AppError> {
+        Ok(Some(match request {
+            Output::Say(_) => return Ok(None),
+            Output::Claim(claim) => Input::Claimed(self.claim(&claim).await?),
+            Output::ReadObjects(kinds) => self.objects(kinds).await?,
+            Output::ReadClasses => Input::Readings(self.readings().await?),
+            Output::Submit(transaction) => {
+                let answer = self.ask("/v1/transactions", Some(serde_json::json!(transaction))).await?;
+                Input::Reply(serde_json::from_value(answer.body).map_err(AppError::BadAnswer)?)
+            }
+        }))
+    }
+
+    async fn listen(&mut self) -> Result<Input, AppError> {
+        loop {
+            let why = self.kept.closed().await;
+            self.reopen(why).await?;
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    async fn keep_alive(&mut self) -> Result<(), AppError> {
+        self.ask(PROBE, None).await.map(drop)
+    }
+}
+
+/// A question that any router answers.
+const PROBE: &str = "/v1/state?limit=1";
+
+/// Sees that a router answers.
+async fn epoch(kept: &mut KeptConnection) -> Result<u64, AppError> {
+    let (status, body) = kept.read(PROBE).await?;
+    Answer { ok: status.is_success(), body }.accepted::<StatePage>().map(|page| page.epoch)
 }
 
 impl Link {
-    /// Finds the router and asks it something, to see that it answers. Read is what the agent of `file` needs. No answer is
-    /// waited for once `stop` is set.
+    /// Connects to the router at a socket, and asks it something to see that it answers.
     ///
     /// # Errors
     /// It is not there.
-    pub fn open(router: Option<&str>, file: &AgentFile, stop: &Arc<AtomicBool>) -> Result<Self, AppError> {
-        let remote = Remote::find_until(router, PATIENCE, stop)?;
-        remote.read("/v1/state?limit=1")?.accepted::<StatePage>()?;
-        let reads = (file.measured().next().is_some(), !file.bandwidth.links.is_empty());
-        Ok(Self { remote, reads })
+    pub async fn open(path: &Path, reads: Reads) -> Result<Self, AppError> {
+        let client = Client::new(path).waiting(PATIENCE);
+        let mut kept = client.connect().await?;
+        let epoch = epoch(&mut kept).await?;
+        Ok(Self { client, kept, reads, epoch })
     }
 
-    /// The router's socket.
-    pub fn path(&self) -> &Path {
-        self.remote.path()
+    /// A router may close a connection on which nothing was asked for long. The same router is not gone by that.
+    async fn reopen(&mut self, why: ClientError) -> Result<(), AppError> {
+        let mut kept = self.client.connect().await?;
+        if epoch(&mut kept).await? != self.epoch {
+            return Err(why.into());
+        }
+        self.kept = kept;
+        Ok(())
     }
 
-    fn show(&self, what: &str) -> Result<ShowPage, AppError> {
-        self.remote.read(&format!("/v1/show?what={what}&limit={ROWS}"))?.accepted()
+    /// POST with a body, else GET. Asked once more when the connection ends meanwhile: claims and transactions have their
+    /// numbers, and count once.
+    async fn ask(&mut self, uri: &str, body: Option<Value>) -> Result<Answer, AppError> {
+        let mut again = true;
+        loop {
+            let answer = match &body {
+                Some(body) => self.kept.post(uri, body).await,
+                None => self.kept.read(uri).await,
+            };
+            match answer {
+                Err(why @ ClientError::Http(_)) if std::mem::take(&mut again) => self.reopen(why).await?,
+                answer => {
+                    let (status, body) = answer?;
+                    return Ok(Answer { ok: status.is_success(), body });
+                }
+            }
+        }
     }
-}
 
-impl Router for Link {
-    type Error = AppError;
-
-    fn claim(&mut self, claim: Claim) -> Result<Result<(), ErrorItem>, AppError> {
-        let answer = self.remote.post("/v1/claim", &claim)?;
+    async fn claim(&mut self, claim: &Claim) -> Result<Result<(), ErrorItem>, AppError> {
+        let answer = self.ask("/v1/claim", Some(serde_json::json!(claim))).await?;
         if answer.ok {
             return Ok(Ok(()));
         }
-        let refused = serde_json::from_value::<ErrorItem>(answer.body["errors"][0].clone());
-        refused.map(Err).map_err(AppError::BadAnswer)
+        serde_json::from_value(answer.body["errors"][0].clone()).map(Err).map_err(AppError::BadAnswer)
     }
 
-    fn page(&mut self, query: &StateQuery) -> Result<StatePage, AppError> {
-        let mut uri = "/v1/state?".to_owned();
-        for (key, value) in [
-            ("kind", query.kind.map(|kind| kind.to_string())),
-            ("limit", query.limit.map(|limit| limit.to_string())),
-            ("cursor", query.cursor.clone()),
-        ] {
-            uri.extend(value.map(|value| format!("{key}={value}&")));
+    /// All objects of some kinds, and the oldest revision that some of them are of.
+    async fn objects(&mut self, kinds: &[Kind]) -> Result<Input, AppError> {
+        let (mut objects, mut revision) = (Vec::new(), u64::MAX);
+        for kind in kinds {
+            let first = format!("/v1/state?kind={kind}&limit={OBJECTS}");
+            let mut next = Some(first.clone());
+            while let Some(uri) = next {
+                let page = self.ask(&uri, None).await?.accepted::<StatePage>()?;
+                revision = revision.min(page.revision);
+                objects.extend(page.objects);
+                next = page.cursor.map(|cursor| format!("{first}&cursor={cursor}"));
+            }
         }
-        self.remote.read(uri.trim_end_matches('&'))?.accepted()
+        Ok(Input::Objects { revision, objects })
     }
 
-    fn readings(&mut self) -> Result<Readings, AppError> {
-        let policies = if self.reads.1 { Some(self.show("abr-policies")?) } else { None };
-        let classes = if self.reads.0 || !self.reads.1 { Some(self.show("classes")?) } else { None };
-        let rows = |page: &Option<ShowPage>| page.as_ref().map_or_else(Vec::new, |page| page.rows.clone());
-        let class =
-            |row: ShowRow| Some((Name::new(&row.name).ok()?, ClassReading::of_counters(&row.counters)));
-        let policy = |row: ShowRow| flows_of_row(&row.kind, &row.name, &row.counters);
-        let readings = (
-            rows(&classes).into_iter().filter_map(class).collect(),
-            rows(&policies).into_iter().filter_map(policy).collect(),
-        );
+    async fn show(&mut self, what: &str, wanted: bool) -> Result<Option<ShowPage>, AppError> {
+        if !wanted {
+            return Ok(None);
+        }
+        self.ask(&format!("/v1/show?what={what}&limit={ROWS}"), None).await?.accepted().map(Some)
+    }
+
+    async fn readings(&mut self) -> Result<Readings, AppError> {
+        let policies = self.show("abr-policies", self.reads.policies).await?;
+        let classes = self.show("classes", self.reads.classes).await?;
         // One of the two was read.
         let (epoch, revision, at_ns) = classes
-            .or(policies)
+            .as_ref()
+            .or(policies.as_ref())
             .map_or_else(Default::default, |page| (page.epoch, page.revision, page.at_ns));
         // Agent and router read the same clock of this machine.
         let at = Instant(at_ns).min(clock::monotonic());
-        Ok(Readings { epoch, revision, at, classes: readings.0, policies: readings.1 })
-    }
-
-    fn submit(&mut self, transaction: Transaction) -> Result<Reply, AppError> {
-        let answer = self.remote.post("/v1/transactions", &transaction)?;
-        serde_json::from_value(answer.body).map_err(AppError::BadAnswer)
+        let class =
+            |row: ShowRow| Some((Name::new(&row.name).ok()?, ClassReading::of_counters(&row.counters)));
+        let policy = |row: ShowRow| flows_of_row(&row.kind, &row.name, &row.counters);
+        let rows = |page: Option<ShowPage>| page.into_iter().flat_map(|page| page.rows);
+        let (classes, policies) =
+            (rows(classes).filter_map(class).collect(), rows(policies).filter_map(policy).collect());
+        Ok(Readings { epoch, revision, at, classes, policies })
     }
 }

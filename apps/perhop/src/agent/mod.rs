@@ -2,8 +2,13 @@
 
 mod announce;
 mod check;
+mod driver;
+mod finder;
 mod link;
+mod listen;
+mod replay;
 mod run;
+mod words;
 
 use crate::error::{AppError, Verdict};
 use crate::output::progress;
@@ -22,6 +27,8 @@ pub enum AgentCommand {
     Run(run::RunArgs),
     /// Tell a running agent that a link will have another rate
     Announce(announce::AnnounceArgs),
+    /// Tell an agent what another was told, and print what it wants
+    Replay(replay::ReplayArgs),
 }
 
 impl AgentCommand {
@@ -34,6 +41,7 @@ impl AgentCommand {
             Self::Check(args) => check::run(&args),
             Self::Run(args) => run::run(&args),
             Self::Announce(args) => announce::run(&args),
+            Self::Replay(args) => replay::run(&args),
         }
     }
 }

@@ -84,6 +84,36 @@ fn an_agent_outlives_its_router_and_gives_way_to_another_agent() {
 }
 
 #[test]
+fn what_an_agent_was_told_is_recorded_and_a_replay_wants_the_same() {
+    let Some(world) = World::new("agent-record") else { return };
+    let router = world.start();
+    let scratch = Scratch::new("agent-record-file");
+    let (record, file) = (scratch.file("agent.record", ""), scratch.file("agent.toml", QUICK));
+    // The second finds what the first has left, and adds to the same record.
+    let mut said = String::new();
+    for _ in 0..2 {
+        let (mut agent, out) = world.start_recorded(&file, &record);
+        until_allocated(&world, "64 kbit/s");
+        std::thread::sleep(Duration::from_millis(300));
+        agent.signal(Signal::TERM);
+        assert_eq!(agent.end(), Some(0));
+        said += &std::fs::read_to_string(out).unwrap();
+    }
+    let replayed = perhop(&["agent", "replay", &record, &file]);
+    assert_eq!(replayed.code, Some(0), "{}", replayed.err);
+    let lines = |text: &str| -> Vec<serde_json::Value> {
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let wanted = lines(&replayed.out);
+    let says = wanted.iter().map(|line| line["output"]["say"].clone()).filter(|say| !say.is_null());
+    assert_eq!(says.collect::<Vec<_>>(), lines(&said));
+    assert!(wanted.iter().any(|line| line["output"]["submit"].is_object()), "{}", replayed.out);
+    let wrong = perhop(&["agent", "replay", &file, &file]);
+    assert_eq!(wrong.code, Some(2), "{}", wrong.err);
+    drop(router);
+}
+
+#[test]
 fn an_agent_of_a_router_that_never_answers_ends_when_it_is_told_to() {
     let Some(world) = World::new("agent-silent") else { return };
     let (listener, path) = world.silence();

@@ -160,6 +160,14 @@ impl World {
         running
     }
 
+    /// Runs the agent of a file and records what it is told; what it prints as JSON goes into another file.
+    pub fn start_recorded(&self, file: &str, record: &str) -> (Running, PathBuf) {
+        let said = PathBuf::from(self.scratch.file("said", ""));
+        let out = std::fs::File::create(&said).unwrap();
+        let args = ["agent", "run", file, "--router", &self.name, "--json", "--record", record];
+        (Running(command(&args).stdout(out).stderr(Stdio::null()).spawn().unwrap()), said)
+    }
+
     /// Runs the agent of a file, whose complaints go into another file.
     pub fn start_agent(&self, name: &str, text: &str) -> (Running, PathBuf) {
         let file = self.scratch.file(&format!("{name}.toml"), text);

@@ -1,0 +1,35 @@
+//! What an agent says, in words.
+
+use perhop_agent::Notice;
+
+/// What a person reads of it, a line each.
+pub(super) fn in_words(notice: &Notice) -> Vec<String> {
+    vec![match notice {
+        Notice::Allocated { class, rate } => format!("{class}: {rate}"),
+        Notice::NoClass { class } => format!("{class}: the router has no such class"),
+        Notice::NoPolicy { policy } => format!("{policy}: the router has no such abr policy"),
+        Notice::NoRate { link, port } => {
+            format!(
+                "link {link}: the router has no port {port} with a rate; policies there keep what they have"
+            )
+        }
+        Notice::Assigned { policy, rate, flows } => format!("{policy}: {rate} for {flows} flows"),
+        Notice::PortRate { port, rate } => format!("port {port}: {rate}"),
+        Notice::Overcommitted { link, promised, available } => {
+            format!("link {link}: {promised} is promised and {available} is there; all get less alike")
+        }
+        Notice::Granted { policy, min } => format!("{policy}: granted, with {min} at least"),
+        Notice::NotGranted { policy, code, min, free } => {
+            format!("{policy}: {min} refused ({code}), {free} could be promised")
+        }
+        Notice::Announced { link, rate, .. } => format!("link {link}: {rate} is announced"),
+        Notice::NotAnnounced { link, error } => format!("link {link}: {}", error.message),
+        Notice::Refused { errors } => {
+            return errors
+                .iter()
+                .map(|error| format!("refused: {}: {}", error.path, error.message))
+                .collect();
+        }
+        Notice::Superseded { .. } => return Vec::new(),
+    }]
+}
