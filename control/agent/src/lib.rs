@@ -48,7 +48,7 @@ pub use file::{AgentFile, ClassSettings};
 pub use machine::Agent;
 pub use message::{ClassReport, Input, Notice, Output};
 pub use reading::{ClassReading, Readings, flows_of_row};
-pub use router::Router;
+pub use router::{Router, perform};
 
 use perhop_units::Duration;
 

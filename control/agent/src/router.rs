@@ -81,8 +81,11 @@ impl<B: Broker> Agent<B> {
     }
 }
 
-/// Does one thing; the answer is an input.
-fn perform<R: Router>(router: &mut R, output: Output) -> Result<Option<Input>, R::Error> {
+/// Does one thing that an agent wants; the answer is an input. A notice is for others to tell.
+///
+/// # Errors
+/// The router does not answer.
+pub fn perform<R: Router>(router: &mut R, output: Output) -> Result<Option<Input>, R::Error> {
     Ok(Some(match output {
         Output::Say(_) => return Ok(None),
         Output::Claim(claim) => Input::Claimed(router.claim(claim)?),

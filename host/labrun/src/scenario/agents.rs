@@ -5,10 +5,13 @@
 
 use super::receive::Times;
 use crate::error::{LabError, io};
-use crate::pace::{precise_timers, sleep_until};
-use perhop_agent::{Agent, AgentFile, ClassReading, Input, LEAST_REAL_POLL, Readings, Router, flows_of_row};
+use crate::pace::precise_timers;
+use perhop_agent::{
+    Agent, AgentFile, ClassReading, Input, LEAST_REAL_POLL, Output, Readings, Router, flows_of_row, perform,
+};
 use perhop_allocate::SplitMix64;
 use perhop_allocate::broker::EmulatedBroker;
+use perhop_drive::{Driven, End, Inlet, Inputs, Machine, ThreadTimer, channel, run};
 use perhop_engine::Handle;
 use perhop_io::clock::monotonic;
 use perhop_measure::{AgentRecorder, Recording};
@@ -18,28 +21,27 @@ use perhop_model::{
 };
 use perhop_units::{Duration, Instant};
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::future::pending;
 use std::thread::JoinHandle;
 
 /// Rows of classes asked for at once: more than a router has.
 const ROWS: usize = 1_000_000;
-/// The end of the run is heard within this time.
-const PATIENCE: Duration = Duration::from_millis(20);
 
 /// What happens to the recorder at an end of the window.
 type Mark = fn(&mut AgentRecorder, &Agent<EmulatedBroker<SplitMix64>>);
 
-/// A running agent.
+/// A running agent: it works until it is finished or dropped.
 pub(super) struct RunningAgent {
     router: String,
     /// What to say of an agent that looks at queues less often than its file says.
     slow: Option<String>,
-    thread: JoinHandle<Worker>,
+    /// It ends when nobody can tell it anything any more.
+    inlet: Inlet<Input>,
+    thread: JoinHandle<Result<Observed, String>>,
 }
 
 impl RunningAgent {
-    /// Starts the agent of the router `name`: it works until `done`.
+    /// Starts the agent of the router `name`.
     ///
     /// # Errors
     /// No thread can be had.
@@ -49,97 +51,127 @@ impl RunningAgent {
         seed: u64,
         handle: Handle,
         times: Times,
-        done: &Arc<AtomicBool>,
     ) -> Result<Self, LabError> {
         let slow = file.poll().filter(|poll| *poll < LEAST_REAL_POLL).map(|poll| {
             format!(
                 "router \"{name}\": its agent looks at queues every {LEAST_REAL_POLL} and not every {poll}"
             )
         });
-        let worker = Worker::new(file, seed, handle, times);
-        let done = Arc::clone(done);
+        let classes = file.measured().cloned().collect();
+        let shares = !file.bandwidth.links.is_empty();
+        let engine = BesideEngine { handle, classes, shares, times };
+        let agent = Driven::new(Observed::new(file, seed, times), times.epoch);
+        let (inlet, inputs) = channel(1);
+        let first = inlet.clone();
         let thread = std::thread::Builder::new().name(format!("agent-{name}"));
-        let thread = thread.spawn(move || worker.run(&done)).map_err(io("start an agent"))?;
-        Ok(Self { router: name.to_owned(), slow, thread })
+        let thread =
+            thread.spawn(move || work(agent, engine, first, inputs)).map_err(io("start an agent"))?;
+        Ok(Self { router: name.to_owned(), slow, inlet, thread })
     }
 
-    /// Waits for its end, after `done`; adds what it left to the recording.
+    /// Ends it; adds what it left to the recording.
     ///
     /// # Errors
     /// It ended before: its classes then kept what they had.
     pub(super) fn finish(self, recording: &mut Recording) -> Result<(), LabError> {
-        let gone = |reason: String| LabError::Part {
+        drop(self.inlet);
+        let ended = self.thread.join().unwrap_or_else(|_| Err("its thread has panicked".to_owned()));
+        let observed = ended.map_err(|reason| LabError::Part {
             part: format!("agent of router \"{}\"", self.router),
             doing: "look after its classes and links",
             reason,
-        };
-        let worker = self.thread.join().map_err(|_| gone("its thread has panicked".to_owned()))?;
-        if let Some(reason) = worker.gone {
-            return Err(gone(reason));
-        }
-        worker.recorder.finish(&worker.agent, &self.router, recording);
+        })?;
+        observed.recorder.finish(&observed.agent, &self.router, recording);
         recording.warnings.extend(self.slow);
         Ok(())
     }
 }
 
-/// The agent on its thread.
-struct Worker {
-    agent: Agent<EmulatedBroker<SplitMix64>>,
-    recorder: AgentRecorder,
-    engine: BesideEngine,
-    times: Times,
-    /// Why it could do no more, if so.
-    gone: Option<String>,
+/// The agent's thread; why it could do no more, if so.
+fn work(
+    mut agent: Driven<Observed>,
+    mut engine: BesideEngine,
+    inlet: Inlet<Input>,
+    mut inputs: Inputs<Input>,
+) -> Result<Observed, String> {
+    precise_timers();
+    let times = engine.times;
+    let timer = ThreadTimer::new(move || now(&times));
+    let end = timer.block_on(async {
+        // What its classes have at first is in force before the first packet comes.
+        let appeared = inlet.send(Input::Appeared).await;
+        drop(inlet);
+        appeared.map_err(|over| over.to_string())?;
+        run(&mut agent, &mut inputs, &timer, pending::<()>(), |_, output| perform(&mut engine, output)).await
+    })?;
+    match end {
+        End::Over => Err("it is not allowed to claim its router".to_owned()),
+        End::Closed | End::Stopped(()) => Ok(agent.into_machine()),
+    }
 }
 
-impl Worker {
-    fn new(file: &AgentFile, seed: u64, handle: Handle, times: Times) -> Self {
+/// The agent with what is recorded of it.
+struct Observed {
+    agent: Agent<EmulatedBroker<SplitMix64>>,
+    recorder: AgentRecorder,
+    times: Times,
+    /// Ends of the window that are still to come.
+    marks: Vec<(Instant, Mark)>,
+    /// Of the latest input.
+    now: Instant,
+}
+
+impl Observed {
+    fn new(file: &AgentFile, seed: u64, times: Times) -> Self {
         let (config, own_seed) = file.broker.clone();
         let broker = EmulatedBroker::new(config, SplitMix64::new(seed, own_seed));
-        let classes = file.measured().cloned().collect();
-        let shares = !file.bandwidth.links.is_empty();
+        let (begins, ends) = times.window;
+        let at = |instant: Instant| times.epoch + Duration(instant.as_nanos());
         Self {
             agent: Agent::new(file, broker, 1, LEAST_REAL_POLL, times.epoch),
             recorder: AgentRecorder::new(file),
-            engine: BesideEngine { handle, classes, shares, times },
             times,
-            gone: None,
+            marks: vec![
+                (at(ends), AgentRecorder::window_ends as Mark),
+                (at(begins), AgentRecorder::window_begins),
+            ],
+            now: times.epoch,
+        }
+    }
+}
+
+impl Machine for Observed {
+    type Input = Input;
+    type Output = Output;
+
+    fn handle_input(&mut self, now: Instant, input: Input) {
+        self.now = now;
+        while let Some((_, mark)) = self.marks.pop_if(|(at, _)| *at <= now) {
+            mark(&mut self.recorder, &self.agent);
+        }
+        self.agent.handle_input(now, input);
+    }
+
+    fn poll_output(&mut self) -> Option<Output> {
+        loop {
+            match self.agent.poll_output()? {
+                Output::Say(notice) => self.recorder.note(self.times.of(self.now), &notice),
+                output => return Some(output),
+            }
         }
     }
 
-    fn run(mut self, done: &AtomicBool) -> Self {
-        precise_timers();
-        let (begins, ends) = self.times.window;
-        let at = |instant: Instant| self.times.epoch + Duration(instant.as_nanos());
-        let marks: [(Instant, Mark); 2] =
-            [(at(begins), AgentRecorder::window_begins), (at(ends), AgentRecorder::window_ends)];
-        let mut marks = marks.into_iter().peekable();
-        // What its classes have at first is in force before the first packet comes.
-        self.tell(Input::Appeared);
-        while self.gone.is_none() && !done.load(Ordering::Relaxed) {
-            let now = now(&self.times);
-            while let Some((_, mark)) = marks.next_if(|(at, _)| *at <= now) {
-                mark(&mut self.recorder, &self.agent);
-            }
-            if self.agent.next_wakeup().is_some_and(|at| at <= now) {
-                self.tell(Input::Tick);
-            }
-            let next =
-                [self.agent.next_wakeup(), marks.peek().map(|(at, _)| *at)].into_iter().flatten().min();
-            sleep_until(next.unwrap_or(Instant::FAR_FUTURE).min(monotonic() + PATIENCE));
-        }
-        self
+    fn next_wakeup(&self) -> Option<Instant> {
+        let mark = self.marks.last().map(|(at, _)| *at);
+        [self.agent.next_wakeup(), mark].into_iter().flatten().min()
     }
 
-    fn tell(&mut self, input: Input) {
-        let Self { agent, recorder, engine, times, gone } = self;
-        let clock = || now(times);
-        let told = agent.tell(clock, input, Some(engine), |at, notice| recorder.note(times.of(at), &notice));
-        *gone = told.err();
-        if agent.is_superseded() {
-            *gone = Some("it is not allowed to claim its router".to_owned());
-        }
+    fn tick() -> Input {
+        Input::Tick
+    }
+
+    fn is_over(&self) -> bool {
+        self.agent.is_superseded()
     }
 }
 

@@ -18,7 +18,6 @@ use perhop_scenario::{
 use perhop_units::Rate;
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicBool;
 
 /// A running router.
 pub(super) struct Router {
@@ -119,15 +118,9 @@ impl Router {
         })
     }
 
-    /// Starts the agent that looks after it, if there is one; it works until `done`.
-    pub(super) fn start_agent(
-        &self,
-        name: &str,
-        times: Times,
-        done: &Arc<AtomicBool>,
-    ) -> Result<Option<RunningAgent>, LabError> {
-        let start =
-            |(file, seed): &_| RunningAgent::start(name, file, *seed, self.handle.clone(), times, done);
+    /// Starts the agent that looks after it, if there is one.
+    pub(super) fn start_agent(&self, name: &str, times: Times) -> Result<Option<RunningAgent>, LabError> {
+        let start = |(file, seed): &_| RunningAgent::start(name, file, *seed, self.handle.clone(), times);
         self.agent.as_ref().map(start).transpose()
     }
 

@@ -172,7 +172,7 @@ impl World<'_> {
         };
         for router in &self.routers {
             let name = &self.scenario.nodes[router.node().0].name;
-            threads.agents.extend(router.start_agent(name, self.times, &self.ends.done)?);
+            threads.agents.extend(router.start_agent(name, self.times)?);
         }
         let followed = applications.followed_senders();
         let mut sends = HashMap::new();
