@@ -115,7 +115,10 @@ pub fn details(name: &str, configuration: &Configuration) -> ConfigurationDetail
         details.allocations.extend(agents::allocations(number, recording));
     }
     for (group, of) in &drawn {
-        details.series.extend(numbered().map(|(number, r)| series(scenario, group, *of, number, r)));
+        // Over time it is what the whole is, but for its beginning.
+        if of.after_packets == 0 {
+            details.series.extend(numbered().map(|(number, r)| series(scenario, group, *of, number, r)));
+        }
         details.delays.extend(curve(group, *of, recordings));
         details.pairs.extend(pairs(group, *of, recordings));
         details
@@ -166,7 +169,7 @@ fn streams(
 ) -> impl Iterator<Item = ((Instant, Instant), &StreamRecord)> {
     recordings.iter().flat_map(move |recording| {
         let streams = recording.streams.iter().filter(move |stream| of.has(&stream.of));
-        streams.map(|stream| (recording.window, stream))
+        streams.map(move |stream| (of.part_of(recording.window, stream), stream))
     })
 }
 

@@ -4,7 +4,8 @@
 //! `name.up`, and `name` is `name.down`: the direction in which the file's first host sends. `total` is the
 //! throughput of every traffic while all of it sends. Datagrams count when they were sent inside the window; their
 //! throughput is what arrived in as long a time as the traffic sends inside the window, which begins later by the smallest
-//! delay of the stream. Connections count data that arrived inside the window.
+//! delay of the stream. Connections count data that arrived inside the window. What a
+//! probe counts of each stream after its first packets is `name_after_PROBE`.
 
 use crate::recording::{ConnectionRecord, Membership, PacketRecord, Recording, StreamRecord};
 use crate::selection::{Measured, Selection, first_direction, payload_kbps, selections};
@@ -72,7 +73,7 @@ fn group(
     let streams = || {
         recordings.iter().flat_map(move |recording| {
             let streams = recording.streams.iter().filter(move |stream| selection.has(&stream.of));
-            streams.map(move |stream| (measured.of(recording), stream))
+            streams.map(move |stream| (selection.part_of(measured.of(recording), stream), stream))
         })
     };
     let mut group = if streams().any(|(_, stream)| stream.codec.is_some()) {
@@ -169,7 +170,9 @@ fn throughput_kbps(
     if streams().next().is_some() {
         let begin = Instant(traffic.start.as_nanos()).max(from);
         let end = Instant(traffic.stop.as_nanos()).min(until);
-        let bytes = streams().map(|stream| arrived_bytes(stream, (begin, end))).sum();
+        let parts = || streams().map(|stream| (selection.part_of((begin, end.max(begin)), stream), stream));
+        let begin = parts().map(|(part, _)| part.0).min().unwrap_or(begin);
+        let bytes = parts().map(|(part, stream)| arrived_bytes(stream, part)).sum();
         return kbps(bytes, end.since(begin));
     }
     let connections = recording.connections.iter().filter(|c| selection.has(&c.of));

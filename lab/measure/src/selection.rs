@@ -1,6 +1,6 @@
 //! Which part of the traffic, and which part of the time, figures are of.
 
-use crate::recording::{ConnectionRecord, Membership, Recording, Toward};
+use crate::recording::{ConnectionRecord, Membership, Recording, StreamRecord, Toward};
 use perhop_scenario::figures::{self, Group, GroupWay};
 use perhop_scenario::{Scenario, Traffic};
 use perhop_units::{Duration, Instant};
@@ -12,6 +12,8 @@ pub(crate) struct Selection {
     pub(crate) pair: Option<usize>,
     toward: Option<Toward>,
     pub(crate) phase: Option<usize>,
+    /// Packets of each stream that are left out before what counts.
+    pub(crate) after_packets: u32,
 }
 
 /// The part of a repetition that figures are of.
@@ -46,25 +48,35 @@ impl Selection {
             && self.pair.is_none_or(|pair| pair == of.pair)
             && self.toward.is_none_or(|toward| toward == of.toward)
     }
+
+    /// Which part of a window counts of a stream: that behind the packets which are left out.
+    pub(crate) fn part_of(&self, window: (Instant, Instant), stream: &StreamRecord) -> (Instant, Instant) {
+        if self.after_packets == 0 {
+            return window;
+        }
+        let first = stream.packets.get(self.after_packets as usize);
+        (first.map_or(window.1, |packet| packet.sent).max(window.0).min(window.1), window.1)
+    }
 }
 
 /// Every group with its name, apart from [`figures::TOTAL`].
 pub(crate) fn selections(scenario: &Scenario) -> Vec<(String, Selection)> {
     let groups = figures::groups(scenario).into_iter();
     groups
-        .map(|Group { name, traffic, pair, way, phase }| {
+        .map(|Group { name, traffic, pair, way, phase, after_packets }| {
             let toward = way.map(|way| match way {
                 GroupWay::Down => Toward::Second,
                 GroupWay::Up => Toward::First,
             });
-            (name, Selection { traffic, pair, toward, phase })
+            (name, Selection { traffic, pair, toward, phase, after_packets })
         })
         .collect()
 }
 
 /// The whole of a traffic in its first direction, which [`figures::TOTAL`] sums.
 pub(crate) fn first_direction(index: usize, traffic: &Traffic) -> Selection {
-    Selection { traffic: index, pair: None, toward: traffic.both.then_some(Toward::Second), phase: None }
+    let toward = traffic.both.then_some(Toward::Second);
+    Selection { traffic: index, toward, ..Selection::default() }
 }
 
 /// Payload rate of a connection over the part of its life that is inside a part of the time, kbit/s; `None` if no part is,

@@ -99,6 +99,51 @@ pub(crate) fn of(traffic: usize, pair: usize, toward: Toward) -> Membership {
     Membership { traffic, pair, toward }
 }
 
+/// The first packets of each flow, not of all together, are left out of what counts after them, and of that alone.
+#[test]
+fn what_flows_send_after_their_first_packets_has_figures_of_its_own() {
+    let call = TrafficKind::Voice {
+        calls: 2,
+        codec: Codec::G711U,
+        spacing: Duration::ZERO,
+        silence_suppression: None,
+    };
+    let mut s = scenario(vec![traffic("cbr", false, 1, cbr()), traffic("calls", true, 1, call)]);
+    s.probes.after = vec![
+        AfterPackets { name: "detection".into(), traffic: vec![1], packets: 3 },
+        AfterPackets { name: "all".into(), traffic: vec![0, 1], packets: 9 },
+    ];
+    let mut r = recording();
+    let early_loss = [None, Some(90), Some(90), Some(20), Some(20), Some(20)];
+    r.streams.push(stream(of(0, 0, Toward::Second), None, &early_loss));
+    for toward in [Toward::Second, Toward::First] {
+        let late_loss = [Some(90), Some(90), Some(90), Some(20), None];
+        r.streams.push(stream(of(1, 0, toward), Some(Codec::G711U), &early_loss));
+        r.streams.push(stream(of(1, 0, toward), Some(Codec::G711U), &late_loss));
+    }
+    // Of a stream that begins before the window only what is in it counts, however many packets are left out.
+    let mut long = stream(of(1, 0, Toward::Second), Some(Codec::G711U), &[Some(20); 120]);
+    long.packets.iter_mut().for_each(|p| {
+        (p.sent, p.arrived) = (Instant(p.sent.0 - 1000 * MS), Instant(p.arrived.0 - 1000 * MS));
+    });
+    r.streams.push(long);
+    let groups = groups(&s, &[r]);
+    let figures = |name: &str| {
+        let group = groups.iter().find(|group| group.name == name).unwrap_or_else(|| panic!("no {name}"));
+        (group.sent, group.received, group.delay_ms.map(|delay| delay.max))
+    };
+    assert_eq!(figures("calls"), (Some(31), Some(29), Some(90.0)));
+    assert_eq!(figures("calls_after_detection"), (Some(25), Some(24), Some(20.0)));
+    assert_eq!(figures("calls_after_detection.down"), figures("calls_after_detection"));
+    assert_eq!(figures("calls_after_detection.up"), (Some(5), Some(4), Some(20.0)));
+    assert_eq!(figures("calls_after_all.up"), (Some(0), Some(0), None), "no flow is as long");
+    assert_eq!(figures("cbr_after_all"), (Some(0), Some(0), None));
+    assert_eq!(figures("cbr"), (Some(6), Some(5), Some(90.0)));
+    let delays =
+        crate::details::details("product", &crate::Configuration { scenario: s, recordings: vec![] });
+    assert!(delays.series.iter().all(|series| !series.group.contains("_after_")));
+}
+
 #[test]
 fn average_jitter_is_the_sum_of_differences_over_packets_received() {
     // Huttunen 2005, equation 7.4: N − 1 terms over N.

@@ -184,6 +184,8 @@ pub struct Group {
     pub way: Option<GroupWay>,
     /// Index of the phase in [`crate::Probes::phases`]; `None`: the whole measurement.
     pub phase: Option<usize>,
+    /// Packets of each flow that are left out before what counts; 0: all count.
+    pub after_packets: u32,
 }
 
 /// Direction of the data of a [`Group`].
@@ -201,7 +203,7 @@ pub fn groups_of(index: usize, traffic: &Traffic) -> Vec<Group> {
     let numbered = if traffic.pairs.len() > 1 { traffic.pairs.len() } else { 0 };
     let parts = (0..numbered).map(|pair| (format!("{}{}", traffic.name, pair + 1), Some(pair)));
     for (name, pair) in parts.chain([(traffic.name.clone(), None)]) {
-        let group = |name, way| Group { name, traffic: index, pair, way, phase: None };
+        let group = |name, way| Group { name, traffic: index, pair, way, phase: None, after_packets: 0 };
         if traffic.both {
             groups.push(group(name.clone(), Some(GroupWay::Down)));
             groups.push(group(format!("{name}.down"), Some(GroupWay::Down)));
@@ -213,13 +215,39 @@ pub fn groups_of(index: usize, traffic: &Traffic) -> Vec<Group> {
     groups
 }
 
+/// The groups of what each flow of a traffic sends after its first packets, `NAME_after_PROBE`, in the order of the
+/// result; pairs of hosts have none for themselves.
+pub fn groups_after(scenario: &Scenario) -> Vec<Group> {
+    let mut groups = Vec::new();
+    for probe in &scenario.probes.after {
+        for (index, traffic) in
+            probe.traffic.iter().filter_map(|index| Some((*index, scenario.traffic.get(*index)?)))
+        {
+            let name = after_name(&traffic.name, &probe.name);
+            let whole = groups_of(index, traffic).into_iter().filter(|group| group.pair.is_none());
+            groups.extend(whole.map(|group| Group {
+                name: format!("{name}{}", &group.name[traffic.name.len()..]),
+                after_packets: probe.packets,
+                ..group
+            }));
+        }
+    }
+    groups
+}
+
+/// Name of the group of what the flows of a traffic send after their first packets.
+pub(crate) fn after_name(traffic: &str, probe: &str) -> String {
+    format!("{traffic}_after_{probe}")
+}
+
 /// The groups of a configuration apart from [`TOTAL`], in the order of the result: of the whole measurement, then those
-/// of each phase, `GROUP@PHASE`, which pairs of hosts do not have for themselves.
+/// of parts of flows, then those of each phase, `GROUP@PHASE`, which pairs of hosts do not have for themselves.
 pub fn groups(scenario: &Scenario) -> Vec<Group> {
     let of_traffic =
         scenario.traffic.iter().enumerate().flat_map(|(index, traffic)| groups_of(index, traffic));
     let mut groups: Vec<Group> = of_traffic.collect();
     let whole: Vec<Group> = groups.iter().filter(|group| group.pair.is_none()).cloned().collect();
+    groups.extend(groups_after(scenario));
     for (index, phase) in scenario.probes.phases.iter().enumerate() {
         groups.extend(whole.iter().map(|group| Group {
             name: format!("{}@{}", group.name, phase.name),

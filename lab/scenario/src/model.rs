@@ -580,6 +580,20 @@ pub struct Probes {
     pub delay_limits: Vec<Duration>,
     /// Parts of the time with figures of their own.
     pub phases: Vec<Phase>,
+    /// Parts of flows with figures of their own.
+    pub after: Vec<AfterPackets>,
+}
+
+/// What each flow of some traffic sends after its first packets, with figures of its own: a router recognises a flow by
+/// these, so that only what follows was served as what it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AfterPackets {
+    /// Its name: the groups are `TRAFFIC_after_NAME`.
+    pub name: String,
+    /// The traffic, by index; none over TCP, whose packets the kernel makes.
+    pub traffic: Vec<usize>,
+    /// What counts begins at the instant at which the packet behind so many of a flow is sent.
+    pub packets: u32,
 }
 
 /// A part of a repetition that has figures of its own.
@@ -603,6 +617,7 @@ impl Default for Probes {
             segments: Vec::new(),
             delay_limits: Vec::new(),
             phases: Vec::new(),
+            after: Vec::new(),
         }
     }
 }

@@ -1,15 +1,18 @@
-//! `[probes]`: what is sampled, and the parts of the time that have figures of their own.
+//! `[probes]`: what is sampled, and the parts of the time and of flows that have figures of their own.
 
 use super::cx::{Cx, over};
 use super::nodes;
 use super::rest::Head;
 use super::traffic::is_tcp;
-use crate::model::{Link, LinkIndex, Phase, Probes, Traffic};
+use crate::figures::{after_name, groups_of};
+use crate::model::{AfterPackets, Link, LinkIndex, Phase, Probes, Traffic};
 use perhop_config::TableReader;
 use perhop_units::Duration;
 
-/// Most limits of delay, and most phases.
+/// Most limits of delay, most phases, and most parts of flows.
 const MAX_PARTS: usize = 16;
+/// Most packets of a flow that are left out.
+const MAX_LEFT_OUT: i64 = 1_000_000;
 
 /// Reads `[probes]`.
 pub(super) fn read(
@@ -32,6 +35,7 @@ pub(super) fn read(
     probes.segments = connections(cx, &mut table, "segments", traffic);
     probes.delay_limits = delay_limits(cx, &mut table);
     phases(cx, &mut table, head, &mut probes);
+    probes.after = after(cx, &mut table, traffic);
     table.finish();
     probes
 }
@@ -88,4 +92,44 @@ fn phases(cx: &Cx<'_>, table: &mut TableReader<'_>, head: &Head, probes: &mut Pr
         phase.finish();
         probes.phases.push(Phase { name: name.to_owned(), from, until: stop });
     }
+}
+
+/// `[probes.after.NAME]`.
+fn after(cx: &Cx<'_>, table: &mut TableReader<'_>, traffic: &[Traffic]) -> Vec<AfterPackets> {
+    let mut all = Vec::new();
+    for (name, mut probe) in table.named("after") {
+        nodes::check_name(cx, &probe, name);
+        probe.require("traffic", "[\"voip\"]");
+        probe.require("packets", "10");
+        let listed = of_datagrams(cx, &mut probe, name, traffic);
+        let packets = probe.integer("packets", 1..=MAX_LEFT_OUT).map_or(1, |n| n.value as u32);
+        if all.len() == MAX_PARTS {
+            cx.one_too_many(&probe, "part of flows", MAX_PARTS);
+        }
+        probe.finish();
+        all.push(AfterPackets { name: name.to_owned(), traffic: listed, packets });
+    }
+    all
+}
+
+/// The `traffic` of a part of flows, whose groups must not be those of others.
+fn of_datagrams(cx: &Cx<'_>, probe: &mut TableReader<'_>, name: &str, traffic: &[Traffic]) -> Vec<usize> {
+    let names = traffic.iter().map(|t| t.name.as_str());
+    let mut listed = Vec::new();
+    for given in probe.texts("traffic").map_or(Vec::new(), |l| l.value) {
+        let (at, group) = (given.span, after_name(given.value, name));
+        let Some(found) = cx.find(given, "a traffic", names.clone()) else { continue };
+        let other = traffic.iter().find(|other| groups_of(0, other).iter().any(|of| of.name == group));
+        if is_tcp(&traffic[found].kind) {
+            let hint = "Packets of TCP are the kernel's; [probes.phase.NAME] is a part of the time";
+            cx.push(cx.error(at, "sends no datagrams that could be counted").hint(hint));
+        } else if let Some(other) = other {
+            let message =
+                format!("gives a group \"{group}\" in results, and so does traffic \"{}\"", other.name);
+            cx.push(cx.error(at, message));
+        } else {
+            listed.push(found);
+        }
+    }
+    listed
 }

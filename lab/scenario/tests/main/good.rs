@@ -181,6 +181,73 @@ target = "= 0"
     assert!(diagnostics.to_string().contains("is a share of a rate that is not told"), "{diagnostics}");
 }
 
+/// Groups of what flows send after their first packets are named after traffic and probe, and are expected like others.
+#[test]
+fn parts_of_flows_have_groups_that_can_be_expected() {
+    const TEXT: &str = r#"
+id = "t"
+title = "t"
+duration = "10 s"
+node.a.kind = "host"
+node.b.kind = "host"
+link.core.ends = ["a", "b"]
+[traffic.voip]
+kind = "voice"
+from = ["a", "b"]
+to = ["b", "a"]
+both = true
+[traffic.tv]
+kind = "video"
+from = "a"
+to = "b"
+[traffic.ftp]
+kind = "bulk"
+from = "a"
+to = "b"
+[probes.after.detection]
+traffic = ["voip", "tv"]
+packets = 10
+[probes.phase.end]
+from = "5 s"
+[[expect]]
+metric = "voip_after_detection.up.loss_pct - tv_after_detection.loss_pct"
+target = "= 0"
+"#;
+    let s = good(TEXT, &[]).product;
+    assert_eq!(s.probes.after[0].traffic, [0, 1]);
+    let after: Vec<(String, u32)> = figures::groups(&s)
+        .into_iter()
+        .filter(|group| group.name.contains("_after_"))
+        .map(|group| (group.name, group.after_packets))
+        .collect();
+    let names = [
+        "voip_after_detection",
+        "voip_after_detection.down",
+        "voip_after_detection.up",
+        "tv_after_detection",
+    ];
+    assert_eq!(after, names.map(|name| (name.to_owned(), 10)));
+    let (loaded, _) = Scenario::read(
+        "t.toml",
+        TEXT,
+        &[("probes.after.detection.packets", "3")].into_iter().collect(),
+        &|_: &str| Err("none".into()),
+    );
+    assert_eq!(loaded.expect("it can be set").product.probes.after[0].packets, 3);
+    for (written, instead, says) in [
+        ("\"tv\"]\n", "\"ftp\"]\n", "sends no datagrams that could be counted"),
+        ("\"tv\"]\n", "\"tb\"]\n", "is not a traffic"),
+        ("packets = 10", "packets = 0", "1 to 1000000"),
+        ("packets = 10", "", "packets"),
+        ("[traffic.ftp]", "[traffic.tv_after_x]", "and so does traffic \"tv_after_x\""),
+    ] {
+        let text = TEXT.replace(written, instead);
+        let text = if says.contains("so does") { text.replace("after.detection", "after.x") } else { text };
+        let (loaded, said) = Scenario::read("t.toml", &text, &Settings::new(), &|_: &str| Err("none".into()));
+        assert!(loaded.is_none() && said.to_string().contains(says), "{says}: {said}");
+    }
+}
+
 /// A rate of video is that of its frames, as an encoder's and as published; what the link carries is 28 bytes a packet more.
 #[test]
 fn the_rate_of_video_is_that_of_its_frames() {
