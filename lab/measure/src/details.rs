@@ -13,7 +13,7 @@ use crate::transport;
 use perhop_quality::{CallQuality, Distribution, QualityPool};
 use perhop_report::details::{
     ConfigurationDetails, ConnectionState, ConnectionTrace, DelayCurve, DelayPairs, GroupBin, GroupFigures,
-    GroupSeries, LinkFigures, PRODUCT, QueueInterval, QueueTrace,
+    GroupSeries, LinkFigures, QueueInterval, QueueTrace,
 };
 use perhop_report::directory::{About, Machine, ResultDirectory, TimedMark};
 use perhop_scenario::figures::{TOTAL, has_total};
@@ -52,14 +52,28 @@ pub fn directory(
         machine: Machine {
             wall_s,
             saturated: experiment.saturated(&result),
+            runs: machine(experiment),
             warnings: result.machine_warnings.clone(),
         },
         result,
-        configurations: std::iter::once((PRODUCT, &experiment.product))
-            .chain(experiment.variants.iter().map(|(name, configuration)| (name.as_str(), configuration)))
+        configurations: experiment
+            .named()
             .map(|(name, configuration)| details(name, configuration))
             .collect(),
     }
+}
+
+/// How busy the machine was in each repetition of each configuration.
+fn machine(experiment: &Experiment) -> Vec<String> {
+    let mut runs = Vec::new();
+    for (name, configuration) in experiment.named() {
+        for (number, recording) in (1..).zip(&configuration.recordings) {
+            let several = configuration.recordings.len() > 1;
+            let of = if several { format!("{name}, repetition {number}") } else { name.to_owned() };
+            runs.extend(recording.machine.as_ref().map(|sentence| format!("{of}: {sentence}")));
+        }
+    }
+    runs
 }
 
 /// What happens while the scenario runs.

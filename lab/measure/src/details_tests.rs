@@ -257,3 +257,13 @@ fn a_warning_names_its_repetition_unless_all_have_it() {
     let result = experiment(recordings).result();
     assert!(result.machine_warnings.contains(&"late".to_owned()), "{:?}", result.machine_warnings);
 }
+
+#[test]
+fn how_busy_the_machine_was_is_told_of_every_repetition() {
+    let runs = |recordings| directory(&experiment(recordings), [], String::new(), None).machine.runs;
+    let busy = |pct: u32| Recording { machine: Some(format!("CPU {pct} % busy")), ..recording() };
+    assert_eq!(runs(vec![busy(4)]), ["product: CPU 4 % busy"]);
+    let each = ["product, repetition 1: CPU 4 % busy", "product, repetition 2: CPU 9 % busy"];
+    assert_eq!(runs(vec![busy(4), busy(9)]), each);
+    assert!(runs(vec![recording()]).is_empty(), "the simulator depends on no machine");
+}

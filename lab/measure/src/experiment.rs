@@ -7,6 +7,7 @@ use crate::judge::{is_excused, judge};
 use crate::links::links;
 use crate::recording::{ProgramFailure, Recording};
 use crate::warnings;
+use perhop_report::details::PRODUCT;
 use perhop_report::result::{Expectation, ScenarioResult, Variant};
 use perhop_scenario::{Expect, Scenario};
 
@@ -109,7 +110,13 @@ impl Experiment {
     }
 
     pub(crate) fn configurations(&self) -> impl Iterator<Item = &Configuration> {
-        std::iter::once(&self.product).chain(self.variants.iter().map(|(_, configuration)| configuration))
+        self.named().map(|(_, configuration)| configuration)
+    }
+
+    /// Every configuration by its name in results, the product's first.
+    pub(crate) fn named(&self) -> impl Iterator<Item = (&str, &Configuration)> {
+        let variants = self.variants.iter().map(|(name, configuration)| (name.as_str(), configuration));
+        std::iter::once((PRODUCT, &self.product)).chain(variants)
     }
 
     fn of<'a>(&'a self, part: impl Fn(&'a Configuration) -> &'a [Recording]) -> ScenarioResult {

@@ -36,6 +36,8 @@ pub struct Recording {
     pub warnings: Vec<String>,
     /// What a reader must know of the machine.
     pub machine_warnings: Vec<String>,
+    /// How busy the machine was, a sentence; `None` in the simulator.
+    pub machine: Option<String>,
     /// How late the machine served a timer of routers and links at the worst; zero in the simulator. So much of a largest
     /// delay may be the machine's.
     pub longest_stall: Duration,

@@ -225,7 +225,12 @@ pub(crate) fn directory(seconds: usize, repetitions: u32, queues: usize) -> Resu
             expect_sources: vec![Some("table 8.4".into()), None],
             marks: vec![TimedMark { at_s: 1.5, label: "core at 2 Mbit/s".into() }],
         },
-        machine: Machine { wall_s: Some(0.5), saturated: None, warnings: vec!["CPU steal <1 %".into()] },
+        machine: Machine {
+            wall_s: Some(0.5),
+            saturated: None,
+            warnings: vec!["CPU steal <1 %".into()],
+            runs: vec!["product: CPU 4 % busy".into()],
+        },
         result: ScenarioResult {
             scenario: "H-8.1.2".into(),
             mode: "sim".into(),

@@ -141,6 +141,11 @@ impl Health {
         self.state().starved()
     }
 
+    /// How busy the machine was, a sentence.
+    pub(super) fn describe(&self) -> String {
+        self.state().describe()
+    }
+
     /// What deserves a warning although the repetition stands.
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut warnings = self.state().warnings();

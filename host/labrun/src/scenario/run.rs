@@ -284,6 +284,7 @@ impl World<'_> {
                 self.play(step)?;
             }
             if now >= end {
+                self.check_alive()?;
                 return Ok(end);
             }
             if now >= told {
@@ -390,6 +391,7 @@ impl World<'_> {
             }
         }
         recording.machine_warnings.extend(health.warnings());
+        recording.machine = Some(health.describe());
         recording.longest_stall = health.longest_stall();
         recording.saturated = health.saturated();
         recording.starved = health.starved();

@@ -91,6 +91,9 @@ pub struct Machine {
     pub saturated: Option<String>,
     /// What a reader must know of the machine.
     pub warnings: Vec<String>,
+    /// How busy it was in each repetition of each configuration, a sentence each; none in the simulator.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<String>,
 }
 
 /// Everything that one run left.

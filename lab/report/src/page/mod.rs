@@ -189,7 +189,7 @@ fn conditions(heading: &str, directory: &ResultDirectory, out: &mut String) {
     if result.repetitions < 2 {
         out.push_str("<li>A single repetition: its spread is not known.</li>\n");
     }
-    for warning in result.warnings.iter().chain(&machine.warnings) {
+    for warning in result.warnings.iter().chain(&machine.warnings).chain(&machine.runs) {
         out.push_str(&format!("<li>{}</li>\n", escape(warning)));
     }
     out.push_str("</ul>\n</section>\n");

@@ -30,6 +30,7 @@ fn the_verdict_stands_first_and_every_expected_value_has_its_source() {
     assert!(place("Published beside ours") < place("<h2>Network</h2>"));
     assert!(page.contains("table 8.4") && page.contains("34.14") && page.contains("not judged"));
     assert!(page.contains("set: link.core.rate") && page.contains("4 Mbit/s"));
+    assert!(page.contains("<li>product: CPU 4 % busy</li>"), "how far to trust it");
     directory.result.expect[0].ok = Some(false);
     let page = scenario_page(&directory);
     assert!(page.contains("1 of 1 target is not met.") && page.contains("MISSED"));
