@@ -1,7 +1,7 @@
 //! The command line as a whole. A new subcommand is one line in [`Command`] and one in [`Command::run`].
 
 use crate::error::{AppError, Verdict};
-use crate::{abr, agent, bench, classify, completions, demo, lab, man, router, show};
+use crate::{abr, agent, bench, classify, completions, lab, man, router, show};
 use clap::{Parser, Subcommand};
 
 /// A DiffServ router that keeps calls usable on a congested link without any help from the applications.
@@ -19,7 +19,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Calls on a congested link, with and without Perhop
-    Demo(demo::DemoArgs),
+    Demo(lab::DemoArgs),
     /// Check, explain and run a router
     #[command(subcommand)]
     Router(router::RouterCommand),
@@ -57,7 +57,7 @@ impl Command {
             Self::Show(args) => show::run(&args),
             Self::Realtime(command) => command.run(),
             Self::Lab(command) => command.run(),
-            Self::Demo(args) => Ok(Verdict::Exit(demo::run(&args).into())),
+            Self::Demo(args) => lab::demo(&args),
             Self::Bench(args) => bench::run(&args),
             Self::Completions(args) => completions::run(&args),
             Self::Man(args) => man::run(&args),

@@ -12,6 +12,8 @@ mod abr;
 mod agent;
 #[path = "cli/api.rs"]
 mod api;
+#[path = "cli/demo.rs"]
+mod demo;
 #[path = "cli/directory.rs"]
 mod directory;
 #[path = "cli/http.rs"]

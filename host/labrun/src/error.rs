@@ -1,27 +1,12 @@
 //! What can keep a laboratory run from giving a result.
 
-use perhop_engine::ThreadDeath;
 use perhop_netlink::NetlinkError;
-use perhop_traffic::TrafficError;
 use std::path::PathBuf;
 use thiserror::Error;
 
 /// Why a run gave no result.
 #[derive(Debug, Error)]
 pub enum LabError {
-    /// An option is out of its range.
-    #[error("--{option} {given}: allowed is {allowed}")]
-    Option {
-        /// The option's name without dashes.
-        option: &'static str,
-        /// The value given.
-        given: String,
-        /// The range allowed.
-        allowed: &'static str,
-    },
-    /// The options make a traffic source impossible.
-    #[error(transparent)]
-    Traffic(#[from] TrafficError),
     /// Neither root nor a user namespace.
     #[error("namespaces cannot be made here; run as root, or allow unprivileged user namespaces: {source}")]
     NoNamespaces {
@@ -36,7 +21,7 @@ pub enum LabError {
         /// What the kernel said.
         source: NetlinkError,
     },
-    /// The router or the emulated link did not start.
+    /// A packet socket did not open.
     #[error("{doing}: {reason}")]
     Engine {
         /// What was being done.
@@ -44,9 +29,6 @@ pub enum LabError {
         /// Why it failed.
         reason: String,
     },
-    /// The router or the emulated link ended while it was measured.
-    #[error("no verdict: {0}")]
-    Died(#[from] ThreadDeath),
     /// A socket, a thread or `/proc` failed.
     #[error("{doing}: {source}")]
     Io {
@@ -81,18 +63,13 @@ pub enum LabError {
         /// What does not fit.
         reason: String,
     },
-    /// The person asked to stop.
-    #[error("interrupted; everything is cleaned up")]
-    Interrupted,
 }
 
 impl LabError {
-    /// Exit code of a program that ends with this: 2 for bad input, 3 for what the environment lacks, 130 after Ctrl-C as
-    /// shells have it.
+    /// Exit code of a program that ends with this: 2 for bad input, 3 for what the environment lacks.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Option { .. } | Self::Traffic(_) | Self::Unsuitable { .. } => 2,
-            Self::Interrupted => 130,
+            Self::Unsuitable { .. } => 2,
             _ => 3,
         }
     }

@@ -7,11 +7,11 @@ use std::fs;
 
 /// Share of stolen CPU time from which a run is no evidence.
 const STEAL_LIMIT_PCT: f64 = 10.0;
-/// Lateness of the calls' senders at p99 from which a run is no evidence: all that queueing may add.
+/// Lateness of the senders of datagrams at p99 from which a run is no evidence: all that queueing may add.
 const LATENESS_LIMIT: Duration = Duration::from_millis(5);
 /// Share of the time that router and link waited for a processor from which a run is no evidence.
 const WAIT_LIMIT_PCT: f64 = 5.0;
-/// Share of the calls' packets lost inside this machine from which a run is no evidence.
+/// Share of packets lost inside this machine from which a run is no evidence.
 const LOST_LIMIT_PCT: f64 = 0.5;
 
 /// In which the kernel counts CPU time (`USER_HZ`, time(7)).
@@ -90,28 +90,28 @@ fn parse_drops(table: &str) -> u64 {
 
 /// What a run says about the machine it ran on.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct MachineState {
+pub(crate) struct MachineState {
     /// CPU time that the hypervisor gave to others, percent.
-    pub steal_pct: f64,
+    pub(crate) steal_pct: f64,
     /// CPU time in use, percent of all processors.
-    pub busy_pct: f64,
-    /// How late the calls' packets were sent, 99th percentile.
-    pub lateness_p99: Duration,
+    pub(crate) busy_pct: f64,
+    /// How late datagrams were sent, 99th percentile.
+    pub(crate) lateness_p99: Duration,
     /// The same, largest.
-    pub lateness_max: Duration,
+    pub(crate) lateness_max: Duration,
     /// Time that router, link or agent, whichever did most, waited for a processor, percent of the run.
-    pub waiting_pct: f64,
+    pub(crate) waiting_pct: f64,
     /// Packets lost by receive buffers and rings of this machine.
-    pub lost_inside: u64,
-    /// Percent that these are of the calls' packets.
-    pub lost_pct: f64,
+    pub(crate) lost_inside: u64,
+    /// Percent that these are of all packets.
+    pub(crate) lost_pct: f64,
     /// Sends that the kernel refused.
-    pub send_refused: u64,
+    pub(crate) send_refused: u64,
 }
 
 impl MachineState {
     /// Why the run is no evidence; `None` if it is.
-    pub fn saturated(&self) -> Option<String> {
+    pub(crate) fn saturated(&self) -> Option<String> {
         if self.steal_pct >= STEAL_LIMIT_PCT {
             return Some(format!(
                 "the machine was saturated: {:.1} % of its CPU time was stolen. Run it on a quieter machine.",
@@ -129,7 +129,7 @@ impl MachineState {
 
     /// Why a failed target is no evidence against the router: senders, router, link or agent had to wait for a processor.
     /// Targets that hold in spite of that stand, as delays count from the instant a packet was really sent.
-    pub fn starved(&self) -> Option<String> {
+    pub(crate) fn starved(&self) -> Option<String> {
         if self.lateness_p99 >= LATENESS_LIMIT {
             return Some(format!(
                 "the machine was saturated: timers fired {:.1} ms late at p99. Stop what else runs, or lower the rates.",
@@ -144,10 +144,10 @@ impl MachineState {
         })
     }
 
-    /// One sentence for the page.
-    pub fn describe(&self) -> String {
+    /// One sentence.
+    pub(crate) fn describe(&self) -> String {
         format!(
-            "CPU {:.0} % busy, {:.1} % stolen; router and link waited for a processor {:.1} % of the time; calls sent {:.0} µs late at p99 ({:.1} ms at most); {} packets lost in this \
+            "CPU {:.0} % busy, {:.1} % stolen; router and link waited for a processor {:.1} % of the time; datagrams sent {:.0} µs late at p99 ({:.1} ms at most); {} packets lost in this \
              machine's own buffers.",
             self.busy_pct,
             self.steal_pct,
@@ -159,7 +159,7 @@ impl MachineState {
     }
 
     /// What deserves a warning although the run stands.
-    pub fn warnings(&self) -> Vec<String> {
+    pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.steal_pct >= 1.0 {
             warnings.push(format!("{:.1} % of CPU time was stolen", self.steal_pct));

@@ -1,9 +1,9 @@
 //! Results as JSON, a terminal table and one self-contained HTML page.
 //!
 //! * [`result`]: the JSON contract of `perhop lab run --json`, `result.json` and `perhop demo --json`;
-//! * [`series`]: values over time in bins;
-//! * [`verdict`], [`table`], [`html`]: what the demonstration must show, and its figures for a terminal and a browser;
-//! * [`outcome`], [`terminal`], [`page`]: the same for a scenario, from [`details`] and result together;
+//! * [`outcome`], [`terminal`], [`page`]: what a scenario must show, and its figures for a terminal and a browser, from
+//!   [`details`] and result together;
+//! * [`verdict`], [`table`]: the words and the table of the demonstration;
 //! * [`directory`]: the files of a scenario's result, written and read back;
 //! * [`comparison`]: two results figure by figure;
 //! * [`plot`]: charts as inline SVG.
@@ -15,12 +15,10 @@ mod columns;
 pub mod comparison;
 pub mod details;
 pub mod directory;
-pub mod html;
 pub mod outcome;
 pub mod page;
 pub mod plot;
 pub mod result;
-pub mod series;
 pub mod summary;
 #[cfg(test)]
 mod synthetic;
@@ -31,14 +29,12 @@ pub mod verdict;
 
 pub use comparison::{Difference, comparison_table, differences};
 pub use directory::{DirectoryError, ResultDirectory};
-pub use html::{DemoReport, NamedSeries, RunData, RunSeries, TimeMark, demo_page};
 pub use outcome::Outcome;
 pub use page::{comparison_page, scenario_page};
 pub use result::{
     Connections, DelayMs, DemoResult, Expectation, GroupResult, JitterMs, LinkResult, Mos, QueueMs,
     ResultError, ScenarioResult, Throughput, Variant,
 };
-pub use series::{Bin, Series};
 pub use table::demo_table;
 pub use terminal::scenario_tables;
-pub use verdict::{Check, DemoTargets, Verdict};
+pub use verdict::{Check, Verdict};

@@ -1,8 +1,10 @@
 //! The demonstration's table for a terminal: plain text, at most 100 columns.
 
 use crate::result::ScenarioResult;
-use crate::summary::{SummaryRow, figure, summary_rows};
+use crate::summary::{BULK, CALLS, CALLS_AFTER, UPLINK, figure};
 
+/// The rows of a run: which part of the calls, and its group.
+const PARTS: [(&str, &str); 2] = [("whole call", CALLS), ("after detection", CALLS_AFTER)];
 /// Longest name of a run that is printed whole.
 const NAME_WIDTH: usize = 10;
 
@@ -27,8 +29,8 @@ pub fn demo_table(runs: &[(&str, &ScenarioResult)]) -> String {
         if i > 0 {
             out.push('\n');
         }
-        for row in summary_rows(name, result) {
-            out.push_str(&line(&row));
+        for (part, group) in PARTS {
+            out.push_str(&line(name, part, result, group));
             out.push('\n');
         }
     }
@@ -38,23 +40,26 @@ pub fn demo_table(runs: &[(&str, &ScenarioResult)]) -> String {
 /// Width of the table.
 const LINE: usize = 96;
 
-fn line(row: &SummaryRow) -> String {
-    let name: String = row.run.chars().take(NAME_WIDTH).collect();
-    let whole = row.part == "whole call";
+fn line(name: &str, part: &str, result: &ScenarioResult, group: &str) -> String {
+    let name: String = name.chars().take(NAME_WIDTH).collect();
+    let calls = result.group(group);
+    let (delay, mos) = (calls.and_then(|g| g.delay_ms), calls.and_then(|g| g.mos));
+    let bulk = result.group(BULK).and_then(|g| g.throughput_kbps).map(|t| t.mean / 1000.0);
+    let link = result.link(UPLINK).and_then(|l| l.utilisation_pct);
     // A dash says "not known"; an empty place says "not of this row".
-    let once = |value, decimals| if whole { figure(value, decimals) } else { String::new() };
+    let once = |value, decimals| if group == CALLS { figure(value, decimals) } else { String::new() };
     let cells = [
-        figure(row.loss_pct, 2),
-        figure(row.p50_ms, 1),
-        figure(row.p99_ms, 1),
-        figure(row.max_ms, 1),
-        figure(row.jitter_ms, 2),
-        figure(row.mos_mean, 2),
-        figure(row.mos_min, 2),
-        once(row.bulk_mbps, 2),
-        once(row.utilisation_pct, 1),
+        figure(calls.and_then(|g| g.loss_pct), 2),
+        figure(delay.map(|d| d.p50), 1),
+        figure(delay.map(|d| d.p99), 1),
+        figure(delay.map(|d| d.max), 1),
+        figure(calls.and_then(|g| g.jitter_ms).map(|j| j.mean), 2),
+        figure(mos.map(|m| m.mean), 2),
+        figure(mos.map(|m| m.min), 2),
+        once(bulk, 2),
+        once(link, 1),
     ];
-    columns(&name, row.part, cells.each_ref().map(String::as_str))
+    columns(&name, part, cells.each_ref().map(String::as_str))
 }
 
 /// Puts texts into the table's columns.

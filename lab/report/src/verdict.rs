@@ -1,20 +1,25 @@
-//! What the demonstration must show, and whether it did.
+//! What the demonstration has shown, in words: its scenario's targets as the result has judged them.
 
-use crate::result::DemoResult;
-use crate::summary::{CALLS, CALLS_AFTER, UPLINK, figure};
-use perhop_quality::Codec;
-use perhop_quality::emodel::{DEFAULT_RATING, mos_from_rating};
+use crate::result::{Expectation, ScenarioResult};
+use crate::summary::{CALLS, CALLS_AFTER, figure};
+
+/// The congested link in the scenario's file.
+pub const WAN: &str = "wan";
+/// Name of the variant with the plain queue.
+pub const FIFO: &str = "fifo";
+/// The FIFO also counts as having failed the calls from this much delay over the link's on, at the 99th percentile, ms.
+const FIFO_EXCESS_MS: f64 = 150.0;
 
 /// One thing checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// Whether it holds; `None` where it cannot be said.
+    /// Whether it holds; `None` when the figure is missing.
     pub ok: Option<bool>,
-    /// The figure and its limit, as a sentence.
+    /// What was wanted and what was found.
     pub text: String,
 }
 
-/// The outcome.
+/// What came out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// Whether everything holds; `None` when something could not be said, or the machine was saturated.
@@ -26,187 +31,160 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// The verdict that there is none: the machine, not the network, limited the run. `why` ends the sentence.
-    pub fn saturated(why: &str, checks: Vec<Check>) -> Self {
-        Self { ok: None, headline: format!("No verdict: {why}"), checks }
-    }
-}
-
-/// Limits of the demonstration.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct DemoTargets {
-    /// One-way delay of the link, ms.
-    pub link_delay_ms: f64,
-    /// What queueing may add at the 99th percentile after detection, ms.
-    pub queueing_ms: f64,
-    /// Loss of whole calls, percent.
-    pub whole_loss_pct: f64,
-    /// Least mean opinion score of whole calls.
-    pub mos_mean: f64,
-    /// Least utilisation of the link, percent.
-    pub utilisation_pct: f64,
-    /// The FIFO counts as having failed the calls from this loss on, percent …
-    pub fifo_loss_pct: f64,
-    /// … or from this much delay over the link's at the 99th percentile, ms.
-    pub fifo_excess_ms: f64,
-}
-
-/// The rating whose mean opinion score is `mos`, by bisection: the score rises with the rating from 10 on.
-fn rating_of(mos: f64) -> f64 {
-    let (mut low, mut high) = (10.0, DEFAULT_RATING);
-    for _ in 0..64 {
-        let middle = f64::midpoint(low, high);
-        if mos_from_rating(middle) < mos { low = middle } else { high = middle }
-    }
-    high
-}
-
-impl DemoTargets {
-    /// The targets for a link of this one-way delay and calls of this codec: an opinion score of 4.3 with G.711, and
-    /// the same budget of impairment with other codecs. The E-model adds impairments as ratings (G.107 §7.1), so that
-    /// is where the budget is the same; the score is no linear function of the rating.
-    pub fn new(link_delay_ms: f64, codec: Codec) -> Self {
-        let asked = mos_from_rating(rating_of(4.3) - codec.equipment_impairment());
-        Self {
-            link_delay_ms,
-            queueing_ms: 5.0,
-            whole_loss_pct: 1.0,
-            mos_mean: asked,
-            utilisation_pct: 95.0,
-            fifo_loss_pct: 5.0,
-            fifo_excess_ms: 150.0,
+    /// Of the demonstration's result with its variant [`FIFO`], over a link of this one-way delay. `saturated` ends the
+    /// sentence that there is no verdict, because the machine, not the network, limited the run.
+    pub fn of(result: &ScenarioResult, saturated: Option<&str>, link_delay_ms: f64) -> Self {
+        let mut checks: Vec<Check> = targets().map(|(metric, words)| words.check(result, &metric)).into();
+        checks.push(fifo_fails(result, link_delay_ms));
+        if let Some(why) = saturated {
+            return Self { ok: None, headline: format!("No verdict: {why}"), checks };
         }
+        let missed = checks.iter().any(|check| check.ok == Some(false));
+        let unknown = checks.iter().any(|check| check.ok.is_none());
+        let (ok, headline) = match (missed, unknown) {
+            (true, _) => (Some(false), "Not every target was met."),
+            (false, true) => (None, "No verdict: some figures are missing."),
+            (false, false) => (Some(true), "Perhop kept the calls usable; the plain FIFO did not."),
+        };
+        Self { ok, headline: headline.to_owned(), checks }
     }
+}
 
-    /// Judges a result.
-    pub fn judge(&self, demo: &DemoResult) -> Verdict {
-        let whole = demo.perhop.group(CALLS);
-        let after = demo.perhop.group(CALLS_AFTER);
-        let most = |name: &str, unit: &str, value: Option<f64>, limit: f64| Check {
-            ok: value.map(|v| v <= limit),
-            text: format!("{name}: {} {unit}, at most {limit} {unit}", figure(value, 2)),
-        };
-        let least = |name: &str, unit: &str, value: Option<f64>, limit: f64| Check {
-            ok: value.map(|v| v >= limit),
-            text: format!("{name}: {}{unit}, at least {}{unit}", figure(value, 2), figure(Some(limit), 2)),
-        };
-        let p99_limit = self.link_delay_ms + self.queueing_ms;
-        let checks = vec![
-            most("Perhop: call loss after detection", "%", after.and_then(|g| g.loss_pct), 0.0),
-            most("Perhop: loss of whole calls", "%", whole.and_then(|g| g.loss_pct), self.whole_loss_pct),
-            most(
-                "Perhop: p99 one-way delay after detection",
-                "ms",
-                after.and_then(|g| g.delay_ms).map(|d| d.p99),
-                p99_limit,
-            ),
-            least(
-                "Perhop: mean opinion score of whole calls",
-                "",
-                whole.and_then(|g| g.mos).map(|m| m.mean),
-                self.mos_mean,
-            ),
-            least(
-                "Perhop: link utilisation",
-                " %",
-                demo.perhop.link(UPLINK).and_then(|l| l.utilisation_pct),
-                self.utilisation_pct,
-            ),
-            self.fifo_fails(demo),
-        ];
-        let ok = if checks.iter().any(|c| c.ok == Some(false)) {
-            Some(false)
-        } else if checks.iter().any(|c| c.ok.is_none()) {
-            None
-        } else {
-            Some(true)
-        };
-        let headline = match ok {
-            Some(true) => "Perhop kept the calls usable; the plain FIFO did not.",
-            Some(false) => "Not every target was met.",
-            None => "No verdict: some figures are missing.",
-        };
-        Verdict { ok, headline: headline.to_owned(), checks }
-    }
+/// How a target reads.
+struct Words {
+    name: &'static str,
+    unit: &'static str,
+    /// The word before the limit, and the decimals that this has at least.
+    bound: (&'static str, Option<usize>),
+}
 
-    /// Without a FIFO that harms the calls there is nothing to rescue them from.
-    fn fifo_fails(&self, demo: &DemoResult) -> Check {
-        let calls = demo.fifo.group(CALLS);
-        let loss = calls.and_then(|g| g.loss_pct);
-        let excess = calls.and_then(|g| g.delay_ms).map(|d| d.p99 - self.link_delay_ms);
-        let ok = match (loss, excess) {
-            (None, None) => None,
-            _ => Some(
-                loss.is_some_and(|l| l >= self.fifo_loss_pct)
-                    || excess.is_some_and(|e| e >= self.fifo_excess_ms),
-            ),
+/// The targets of Perhop by their metrics, in the order in which they are told.
+fn targets() -> [(String, Words); 5] {
+    let words = |metric, name, unit, bound| (metric, Words { name, unit, bound });
+    let (most, least) = (("at most", None), ("at least", Some(2)));
+    [
+        words(format!("{CALLS_AFTER}.loss_pct"), "call loss after detection", " %", most),
+        words(format!("{CALLS}.loss_pct"), "loss of whole calls", " %", most),
+        words(format!("{CALLS_AFTER}.delay_ms.p99"), "p99 one-way delay after detection", " ms", most),
+        words(format!("{CALLS}.mos.mean"), "mean opinion score of whole calls", "", least),
+        words(format!("link.{WAN}.utilisation_pct"), "link utilisation", " %", least),
+    ]
+}
+
+fn judged<'a>(result: &'a ScenarioResult, metric: &str) -> Option<&'a Expectation> {
+    result.expect.iter().find(|expect| expect.metric == metric)
+}
+
+impl Words {
+    fn check(&self, result: &ScenarioResult, metric: &str) -> Check {
+        let Self { name, unit, bound: (bound, decimals) } = self;
+        let expect = judged(result, metric);
+        let target = expect.and_then(|expect| expect.target.as_deref()).unwrap_or_default();
+        let limit = target.trim_start_matches(['<', '>', '=', ' ']);
+        let limit = match (decimals, limit.parse()) {
+            (Some(decimals), Ok(limit)) => figure(Some(limit), *decimals),
+            _ => limit.to_owned(),
         };
+        let ours = figure(expect.and_then(|expect| expect.ours), 2);
         Check {
-            ok,
-            text: format!(
-                "FIFO: the same calls lose {} % and at p99 wait {} ms beyond the link's delay, at least {} % or {} ms",
-                figure(loss, 2),
-                figure(excess, 1),
-                self.fifo_loss_pct,
-                self.fifo_excess_ms
-            ),
+            ok: expect.and_then(|expect| expect.ok),
+            text: format!("Perhop: {name}: {ours}{unit}, {bound} {limit}{unit}"),
         }
+    }
+}
+
+/// Without a FIFO that harms the calls there is nothing to rescue them from.
+fn fifo_fails(result: &ScenarioResult, link_delay_ms: f64) -> Check {
+    let calls =
+        result.variants.get(FIFO).and_then(|fifo| fifo.groups.iter().find(|group| group.name == CALLS));
+    let excess = calls.and_then(|calls| calls.delay_ms).map(|delay| delay.p99 - link_delay_ms);
+    let waits = excess.map(|excess| excess >= FIFO_EXCESS_MS).filter(|waits| *waits);
+    let expect = judged(result, &format!("{FIFO}.{CALLS}.loss_pct"));
+    let limit = expect.and_then(|expect| expect.target.as_deref()).unwrap_or_default();
+    Check {
+        ok: waits.or(expect.and_then(|expect| expect.ok)),
+        text: format!(
+            "FIFO: the same calls lose {} % and at p99 wait {} ms beyond the link's delay, at least {} % or {FIFO_EXCESS_MS} ms",
+            figure(calls.and_then(|calls| calls.loss_pct), 2),
+            figure(excess, 1),
+            limit.trim_start_matches(['>', '=', ' ']),
+        ),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::{DelayMs, GroupResult, LinkResult, Mos, ScenarioResult};
+    use crate::result::{DelayMs, GroupResult, Variant};
 
-    fn run(loss: f64, p99: f64) -> ScenarioResult {
-        let calls = |name| GroupResult {
-            loss_pct: Some(loss),
-            delay_ms: Some(DelayMs { p99, ..DelayMs::default() }),
-            mos: Some(Mos { mean: 4.35, min: 4.3 }),
-            ..GroupResult::named(name)
+    fn result(perhop: [Option<f64>; 5], ok: [Option<bool>; 6], fifo: (f64, f64)) -> ScenarioResult {
+        let limits = ["= 0", "<= 1", "<= 25", ">= 4.3", ">= 95"];
+        let expect = |metric: String, ours, target: &str, ok| Expectation {
+            metric,
+            ours,
+            target: Some(target.to_owned()),
+            ok,
+            ..Expectation::default()
         };
-        let link = LinkResult { name: "uplink".into(), utilisation_pct: Some(98.0), ..LinkResult::default() };
+        let all = targets().into_iter().zip(perhop).zip(limits).zip(ok);
+        let mut all: Vec<Expectation> =
+            all.map(|((((metric, _), ours), target), ok)| expect(metric, ours, target, ok)).collect();
+        all.push(expect("fifo.calls.loss_pct".into(), Some(fifo.0), ">= 5", ok[5]));
+        let calls = GroupResult {
+            loss_pct: Some(fifo.0),
+            delay_ms: Some(DelayMs { p99: fifo.1, ..DelayMs::default() }),
+            ..GroupResult::named("calls")
+        };
+        let fifo = Variant { groups: vec![calls], ..Variant::default() };
         ScenarioResult {
-            groups: vec![calls("calls"), calls("calls_after_detection")],
-            links: vec![link],
+            expect: all,
+            variants: [("fifo".to_owned(), fifo)].into(),
             ..ScenarioResult::default()
         }
     }
 
+    const FIGURES: [Option<f64>; 5] = [Some(0.0), Some(0.018), Some(23.19), Some(4.341), Some(98.76)];
+
     #[test]
-    fn every_target_is_checked() {
-        let targets = DemoTargets::new(20.0, Codec::G711U);
-        let good = DemoResult { fifo: run(12.0, 600.0), perhop: run(0.0, 24.9) };
-        let verdict = targets.judge(&good);
-        assert_eq!(verdict.ok, Some(true), "{verdict:?}");
-        assert_eq!(verdict.checks.len(), 6);
+    fn every_target_reads_as_it_was_judged() {
+        let verdict = Verdict::of(&result(FIGURES, [Some(true); 6], (61.77, 72.4)), None, 20.0);
+        let texts: Vec<&str> = verdict.checks.iter().map(|check| check.text.as_str()).collect();
         assert_eq!(
-            verdict.checks[2].text,
-            "Perhop: p99 one-way delay after detection: 24.90 ms, at most 25 ms"
+            texts,
+            [
+                "Perhop: call loss after detection: 0.00 %, at most 0 %",
+                "Perhop: loss of whole calls: 0.02 %, at most 1 %",
+                "Perhop: p99 one-way delay after detection: 23.19 ms, at most 25 ms",
+                "Perhop: mean opinion score of whole calls: 4.34, at least 4.30",
+                "Perhop: link utilisation: 98.76 %, at least 95.00 %",
+                "FIFO: the same calls lose 61.77 % and at p99 wait 52.4 ms beyond the link's delay, at least 5 % or 150 ms",
+            ]
         );
-        let failed = |demo: &DemoResult| -> Vec<usize> {
-            let checks = targets.judge(demo).checks;
-            (0..checks.len()).filter(|i| checks[*i].ok == Some(false)).collect()
-        };
-        assert_eq!(failed(&DemoResult { perhop: run(0.5, 24.9), ..good.clone() }), [0]);
-        assert_eq!(failed(&DemoResult { perhop: run(2.0, 26.0), ..good.clone() }), [0, 1, 2]);
-        assert_eq!(failed(&DemoResult { fifo: run(1.0, 100.0), ..good.clone() }), [5]);
-        assert_eq!(failed(&DemoResult { fifo: run(0.0, 171.0), ..good.clone() }), Vec::<usize>::new());
+        assert_eq!(verdict.ok, Some(true));
+        let why = "the machine was saturated: it was. Stop.";
+        let saturated = Verdict::of(&result(FIGURES, [Some(false); 6], (0.0, 20.0)), Some(why), 20.0);
+        assert_eq!(
+            (saturated.ok, saturated.headline.as_str()),
+            (None, "No verdict: the machine was saturated: it was. Stop.")
+        );
     }
 
-    /// G.729 reaches 4.14 at best (R = 83.2); 4.3 leaves G.711 a budget of 4.8 (R = 88.4), which makes 78.4 here.
     #[test]
-    fn the_score_asked_for_follows_the_codec() {
-        let asked = |codec| format!("{:.2}", DemoTargets::new(20.0, codec).mos_mean);
-        assert_eq!(asked(Codec::G711A), "4.30");
-        assert_eq!(asked(Codec::G729), "3.97");
+    fn one_target_that_is_missed_decides_and_a_slow_fifo_fails_without_loss() {
+        let ok = |ok: [Option<bool>; 6], p99| Verdict::of(&result(FIGURES, ok, (0.0, p99)), None, 20.0).ok;
+        for missed in 0..6 {
+            let mut all = [Some(true); 6];
+            all[missed] = Some(false);
+            assert_eq!(ok(all, 100.0), Some(false), "{missed}");
+        }
+        let without_loss = [Some(true), Some(true), Some(true), Some(true), Some(true), Some(false)];
+        assert_eq!((ok(without_loss, 169.0), ok(without_loss, 171.0)), (Some(false), Some(true)));
     }
 
     #[test]
     fn missing_figures_are_no_verdict() {
-        let verdict = DemoTargets::new(20.0, Codec::G711U).judge(&DemoResult::default());
+        let verdict = Verdict::of(&ScenarioResult::default(), None, 20.0);
         assert_eq!(verdict.ok, None);
-        assert!(verdict.checks.iter().all(|check| check.ok.is_none()));
+        assert!(verdict.checks.len() == 6 && verdict.checks.iter().all(|check| check.ok.is_none()));
     }
 }

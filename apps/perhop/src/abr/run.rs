@@ -3,8 +3,8 @@
 use super::args::AbrArgs;
 use super::error::AbrError;
 use super::policies::load;
-use crate::demo::watch_signals;
 use crate::error::{AppError, Verdict};
+use crate::interrupt::watch_signals;
 use crate::output::{Output, progress};
 use crate::table::Table;
 use perhop_engine::{HostPage, HostThread};

@@ -49,15 +49,21 @@ pub(super) fn find(given: &str) -> Result<Found, AppError> {
             return read_file(&here);
         }
     }
-    for folder in FOLDERS {
-        let name = format!("{folder}{given}.toml");
-        if let Some(text) = built_in(&name).and_then(|bytes| String::from_utf8(bytes.to_vec()).ok()) {
-            return Ok(Found { origin: format!("{HERE}/{name} (built in)"), path: None, folder, text });
-        }
+    if let Some(found) = shipped(given) {
+        return Ok(found);
     }
     let known = names();
     let near = did_you_mean(given, known.iter().map(String::as_str)).map(str::to_owned);
     Err(LabCommandError::Unknown { given: given.to_owned(), near }.into())
+}
+
+/// The scenario of a name that is built in, whatever lies here.
+pub(super) fn shipped(name: &str) -> Option<Found> {
+    FOLDERS.iter().find_map(|folder| {
+        let name = format!("{folder}{name}.toml");
+        let text = String::from_utf8(built_in(&name)?.to_vec()).ok()?;
+        Some(Found { origin: format!("{HERE}/{name} (built in)"), path: None, folder, text })
+    })
 }
 
 fn read_file(path: &Path) -> Result<Found, AppError> {

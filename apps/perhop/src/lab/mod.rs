@@ -1,6 +1,7 @@
-//! `perhop lab …`.
+//! `perhop lab …` and `perhop demo`.
 
 mod compare;
+mod demo;
 mod error;
 mod find;
 mod jobs;
@@ -15,6 +16,7 @@ mod run;
 mod tune;
 mod worlds;
 
+pub use demo::{DemoArgs, run as demo};
 pub use error::LabCommandError;
 
 use crate::error::{AppError, Verdict};

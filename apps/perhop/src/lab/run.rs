@@ -3,8 +3,8 @@
 use super::error::LabCommandError;
 use super::jobs::{Mode, Plan, Variants};
 use super::{find, jobs, programs, results};
-use crate::demo::watch_signals;
 use crate::error::{AppError, Verdict};
+use crate::interrupt::watch_signals;
 use crate::output::{Output, progress};
 use clap::Args;
 use perhop_measure::details::directory;

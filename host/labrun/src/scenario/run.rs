@@ -231,7 +231,7 @@ impl World<'_> {
                     let index = sockets.binary_search_by_key(&stream, |(number, _)| *number).ok()?;
                     sockets.get(index).map(|(_, socket)| socket)
                 };
-                send(Mix::new(sources), epoch, socket_of, true, &stop)
+                send(Mix::new(sources), epoch, socket_of, &stop)
             };
             let name = format!("tx-{}", self.scenario.nodes[node.0].name);
             let thread = std::thread::Builder::new().name(name).spawn(work);

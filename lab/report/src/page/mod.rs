@@ -7,12 +7,12 @@
 mod agents;
 mod charts;
 mod queues;
+mod style;
 mod tables;
 mod transport;
 mod view;
 
 use crate::directory::ResultDirectory;
-use crate::html::style;
 use crate::outcome::Outcome;
 use crate::plot::escape;
 use view::View;

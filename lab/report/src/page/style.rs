@@ -2,7 +2,7 @@
 //! lighter ones in the dark.
 
 /// Style sheet for light and dark, narrow and wide, screen and paper.
-pub(crate) const CSS: &str = "\
+pub(super) const CSS: &str = "\
 :root{--bg:#fff;--fg:#1b1f24;--dim:#59636e;--rule:#d5dae0;--card:#f5f7f9;--ok:#00694b;--bad:#a63d00;--q:#59636e;\
 --c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#cc79a7;--c4:#7a6a00;--c5:#56b4e9}\
 @media(prefers-color-scheme:dark){:root{--bg:#14171b;--fg:#e6e9ec;--dim:#9aa4ae;--rule:#333a42;--card:#1d2127;\
@@ -34,7 +34,7 @@ dl{display:grid;grid-template-columns:max-content 1fr;gap:2px 16px;margin:8px 0}
 @media print{figure{break-inside:avoid}}";
 
 /// What a scenario's page has beside it: expected values in colour, drawings of several panels, text drawings.
-pub(crate) const SCENARIO_CSS: &str = "\
+pub(super) const SCENARIO_CSS: &str = "\
 h3{font-size:1rem;margin:16px 0 4px}pre{background:var(--card);padding:12px;font:13px/1.35 ui-monospace,monospace}\
 tr.pass .sign{color:var(--ok)}tr.fail .sign{color:var(--bad)}tr.unknown .sign{color:var(--q)}\
 td.part,th.part,thead th.part{text-align:left}.scenario thead th:nth-child(2):not(.part){text-align:right}figure svg{max-height:640px}strong{color:var(--fg)}";
