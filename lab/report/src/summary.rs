@@ -6,6 +6,8 @@ pub const CALLS: &str = "calls";
 pub const CALLS_AFTER: &str = "calls_after_detection";
 /// Group of the TCP transfers.
 pub const BULK: &str = "bulk";
+/// Group of the UDP flood.
+pub const FLOOD: &str = "flood";
 /// The congested link.
 pub const UPLINK: &str = "uplink";
 

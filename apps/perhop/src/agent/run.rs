@@ -4,7 +4,6 @@ use super::driver::{LiveAgent, MACHINE, Setup};
 use super::finder::Finder;
 use super::words::in_words;
 use crate::error::{AppError, Verdict};
-use crate::interrupt::watch_signals;
 use crate::output::{Output as Stdout, progress};
 use clap::Args;
 use perhop_agent::{AgentFile, Notice, Output};

@@ -292,8 +292,8 @@ fn alone(mode: &str, seed: u64, mut configuration: Configuration) -> ScenarioRes
 mod tests {
     use super::*;
     use clap::Parser;
-    use perhop_graph::routerfile::RouterFile;
-    use perhop_model::{ClassSpec, Kind};
+    use perhop_model::{Kind, Spec};
+    use perhop_routerfile::RouterFile;
     use perhop_scenario::{NodeKind, Scenario};
     use perhop_units::QueueLimit;
 
@@ -365,8 +365,9 @@ mod tests {
             let (file, _) = RouterFile::read("router.toml", text(scenario));
             let objects = file.expect("a good file").objects;
             let wan =
-                objects.iter().find(|o| o.kind == Kind::Port && o.name.as_str() == "wan").expect("a port");
-            assert_eq!(wan.spec["rate"], 3_960_000);
+                objects.iter().find(|o| o.kind() == Kind::Port && o.name.as_str() == "wan").expect("a port");
+            let Spec::Port(wan) = &wan.spec else { panic!("{wan:?}") };
+            assert_eq!(wan.rate, Rate(3_960_000));
             let link = &scenario.links[1].ways[0];
             assert_eq!((link.rate, link.delay), (Some(Rate::from_mbit(4)), Duration::from_millis(100)));
         }
@@ -395,11 +396,9 @@ mod tests {
         let loaded = loaded(&[]);
         let (file, _) = RouterFile::read("edge.toml", text(&loaded.product));
         for rate in [Rate::from_kbit(500), Rate::from_mbit(10), Rate::from_mbit(200)] {
-            let objects = &file.as_ref().expect("a good file").objects;
-            let classes = objects.iter().filter(|object| object.kind == Kind::Class);
+            let classes = file.as_ref().expect("a good file").classes();
             let bytes: u64 = classes
-                .filter_map(|object| serde_json::from_value::<ClassSpec>(object.spec.clone()).ok())
-                .map(|class| match class.queue.limit {
+                .map(|(_, class)| match class.queue.limit {
                     QueueLimit::Packets(n) => u64::from(n) * FULL_FRAME,
                     // A class's queue in time is filled at its guarantee.
                     limit => limit.in_bytes(class.guarantee.of(rate)).map_or(0, |bytes| bytes.get()),
