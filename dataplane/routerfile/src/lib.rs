@@ -93,7 +93,7 @@ impl RouterFile {
         let log = settings::log(&mut root);
         let mut declared = read::all(&mut root, &router);
         root.finish();
-        for port in declared.ports.iter_mut().filter(|port| port.spec.rate == Rate(0)) {
+        for port in declared.ports.iter_mut().filter(|port| port.spec.rate == Rate::ZERO) {
             if let Some(link) = link(port.name.as_str()) {
                 port.spec.rate = link.rate;
                 if port.spec.overhead == 0 {

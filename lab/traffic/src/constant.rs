@@ -7,7 +7,7 @@ use perhop_units::{Duration, Rate};
 /// Parameters of a constant-rate flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConstantConfig {
-    /// Rate at IP length, above 0 and at most [`crate::source::MAX_RATE`].
+    /// Rate at IP length, above 0 and at most [`Rate::MOST`].
     pub rate: Rate,
     /// UDP payload in bytes, 16 … 65507.
     pub payload_bytes: u16,

@@ -3,7 +3,7 @@
 use crate::error::TrafficError;
 use crate::random::{Generator, Seed};
 use crate::size::SizeMixture;
-use crate::source::{Emission, MAX_RATE, Source, check_range, check_span};
+use crate::source::{Emission, Source, check_range, check_span};
 use perhop_units::{Duration, Rate};
 
 /// Most states of the modulating chain.
@@ -15,7 +15,7 @@ pub const JUMPS_PER_PACKET: u64 = 1000;
 /// One state of the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarkovState {
-    /// Mean rate at IP length in this state, at most [`MAX_RATE`]; 0 is silence.
+    /// Mean rate at IP length in this state, at most [`Rate::MOST`]; 0 is silence.
     pub rate: Rate,
     /// Mean of the exponential stay in this state, above 0, at most one day.
     pub mean_stay: Duration,
@@ -72,7 +72,7 @@ impl MarkovConfig {
         let day = 86_400_000_000_000;
         for state in &self.states {
             check_range("mean stay in ns", state.mean_stay.as_nanos(), 1, day)?;
-            let most = MAX_RATE.bits_per_sec();
+            let most = Rate::MOST.bits_per_sec();
             check_range("rate of a state in bit/s", state.rate.bits_per_sec(), 0, most)?;
         }
         let gap_ns = self.sizes.mean_bytes(self.overhead_bytes) * 8e9 / self.mean_bit_s();

@@ -13,7 +13,7 @@ pub const PERIODS_PER_PACKET: u64 = 1000;
 /// Parameters of an on/off flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnOffConfig {
-    /// Rate at IP length during an on-period, above 0 and at most [`crate::source::MAX_RATE`].
+    /// Rate at IP length during an on-period, above 0 and at most [`Rate::MOST`].
     pub peak: Rate,
     /// UDP payload in bytes, 16 … 65507.
     pub payload_bytes: u16,

@@ -8,7 +8,7 @@ use perhop_units::{Bytes, Duration, Rate};
 /// Parameters of a Poisson flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoissonConfig {
-    /// Mean rate at IP length, above 0 and at most [`crate::source::MAX_RATE`].
+    /// Mean rate at IP length, above 0 and at most [`Rate::MOST`].
     pub rate: Rate,
     /// UDP payload in bytes, 16 … 65507.
     pub payload_bytes: u16,

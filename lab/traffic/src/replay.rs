@@ -1,9 +1,7 @@
 //! A captured flow sent again: offsets and lengths given by the caller, scaled in time and size.
 
 use crate::error::TrafficError;
-use crate::source::{
-    Emission, MAX_PAYLOAD, MAX_RATE, Source, check_payload, check_range, check_rate, check_span,
-};
+use crate::source::{Emission, MAX_PAYLOAD, Source, check_payload, check_range, check_rate, check_span};
 use crate::stamp::STAMP_LEN;
 use perhop_units::{Bytes, Duration, Rate};
 use std::sync::Arc;
@@ -123,7 +121,7 @@ impl Replay {
             // Passes without end must take their time.
             let pass = (u128::from(pass_ns) * numerator / denominator).max(1);
             let rate = u128::from(total) * 8_000_000_000 / pass;
-            let most = MAX_RATE.bits_per_sec();
+            let most = Rate::MOST.bits_per_sec();
             let given = u64::try_from(rate).unwrap_or(u64::MAX);
             check_range("mean rate of the scaled capture in bit/s", given, 1, most)?;
         }

@@ -5,7 +5,7 @@ use crate::error::TrafficError;
 use crate::on_off::PERIODS_PER_PACKET;
 use crate::random::{Generator, Seed};
 use crate::rtp::{RTP_HEADER_LEN, RtpHeader};
-use crate::source::{Emission, MAX_RATE, Source, check_payload, check_range, check_span};
+use crate::source::{Emission, Source, check_payload, check_range, check_span};
 use crate::stamp::STAMP_LEN;
 use perhop_units::{Bytes, Duration, Rate};
 
@@ -23,7 +23,7 @@ const TICK_NS: u64 = 125_000;
 /// Parameters of a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RtpFlowConfig {
-    /// Rates at IP length, 1 … [`MAX_RATES`] of them, each up to [`MAX_RATE`] and one above 0. They follow each other
+    /// Rates at IP length, 1 … [`MAX_RATES`] of them, each up to [`Rate::MOST`] and one above 0. They follow each other
     /// over and over, from a random one on; a lone one lasts for ever.
     pub rates: Vec<Rate>,
     /// Shortest and longest time at a rate, uniform between them; up to [`MAX_STAY`].
@@ -134,7 +134,7 @@ fn check(config: &RtpFlowConfig) -> Result<(), TrafficError> {
     }
     check_range("number of rates", config.rates.len() as u64, 1, MAX_RATES as u64)?;
     let highest = config.rates.iter().copied().max().unwrap_or(Rate::ZERO);
-    check_range("rate in bit/s", highest.bits_per_sec(), 0, MAX_RATE.bits_per_sec())?;
+    check_range("rate in bit/s", highest.bits_per_sec(), 0, Rate::MOST.bits_per_sec())?;
     if highest == Rate::ZERO {
         return Err(TrafficError::RateZero);
     }

@@ -9,8 +9,6 @@ use perhop_units::{Duration, Instant, Rate};
 pub const UDP_IPV4_OVERHEAD: u16 = 28;
 /// Bytes that UDP over IPv6 without extension headers adds to a payload, at IP length.
 pub const UDP_IPV6_OVERHEAD: u16 = 48;
-/// Highest rate of a source: 1 Tbit/s, at which the shortest datagram still takes a part of a ns, so that time goes on.
-pub const MAX_RATE: Rate = Rate(1_000_000_000_000);
 /// Largest UDP payload over IPv4.
 pub const MAX_PAYLOAD: u16 = u16::MAX - UDP_IPV4_OVERHEAD;
 
@@ -78,12 +76,12 @@ pub(crate) fn check_payload(given: u16) -> Result<(), TrafficError> {
     Ok(())
 }
 
-/// Checks a rate that must be above 0 and at most [`MAX_RATE`].
+/// Checks a rate that must be above 0 and at most [`Rate::MOST`].
 pub(crate) fn check_rate(what: &'static str, rate: Rate) -> Result<(), TrafficError> {
     if rate == Rate::ZERO {
         return Err(TrafficError::RateZero);
     }
-    check_range(what, rate.bits_per_sec(), 1, MAX_RATE.bits_per_sec())
+    check_range(what, rate.bits_per_sec(), 1, Rate::MOST.bits_per_sec())
 }
 
 /// Checks that a parameter lies in its range.

@@ -1,7 +1,7 @@
 //! A flow of equal datagrams whose rate changes in steps.
 
 use crate::error::TrafficError;
-use crate::source::{Emission, MAX_RATE, Source, check_payload, check_range, check_span};
+use crate::source::{Emission, Source, check_payload, check_range, check_span};
 use perhop_units::{Duration, Rate};
 
 /// Most steps of a staircase.
@@ -15,7 +15,7 @@ pub const MAX_STEP: Duration = Duration(1 << 60);
 pub struct Step {
     /// How long it lasts, up to [`MAX_STEP`].
     pub duration: Duration,
-    /// Rate at IP length, up to [`MAX_RATE`]; 0 is silence.
+    /// Rate at IP length, up to [`Rate::MOST`]; 0 is silence.
     pub rate: Rate,
 }
 
@@ -69,7 +69,7 @@ impl Staircase {
         check_range("number of steps", config.steps.len() as u64, 1, MAX_STEPS as u64)?;
         for step in &config.steps {
             check_range("duration of a step in ns", step.duration.as_nanos(), 0, MAX_STEP.as_nanos())?;
-            let most = MAX_RATE.bits_per_sec();
+            let most = Rate::MOST.bits_per_sec();
             check_range("rate of a step in bit/s", step.rate.bits_per_sec(), 0, most)?;
         }
         let cycle_earned: u128 = config.steps.iter().map(Step::earned).sum();

@@ -11,9 +11,8 @@ use perhop_routerfile::host::{DEFAULT_CONNECTIONS, HostFile, HostPolicy};
 use perhop_units::Rate;
 use std::path::Path;
 
-/// Slowest and fastest rate.
+/// Slowest rate.
 const LEAST: Rate = Rate::from_kbit(1);
-const MOST: Rate = Rate::from_mbit(1_000_000);
 
 /// Which way the data of limited flows goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -59,7 +58,7 @@ pub struct Simple {
 /// No rate, or one out of range; the file cannot be read or has errors, which were shown.
 pub fn load(file: Option<&Path>, simple: &Simple) -> Result<HostFile, AppError> {
     for (option, rate) in [("rate", simple.rate), ("link", simple.link)] {
-        if let Some(given) = rate.filter(|rate| !(LEAST..=MOST).contains(rate)) {
+        if let Some(given) = rate.filter(|rate| !(LEAST..=Rate::MOST).contains(rate)) {
             return Err(AbrError::Rate { option, given }.into());
         }
     }
@@ -98,8 +97,8 @@ fn spec(simple: &Simple, class: &Name) -> AbrPolicySpec {
     AbrPolicySpec {
         matches: AbrMatch { class: Some(class.clone()), ..AbrMatch::default() },
         // Without a link there is no sum that flows share.
-        rate: if simple.link.is_some() { Rate(0) } else { Rate(MOST.0) },
-        peak: simple.rate.map_or(Rate(0), |rate| Rate(rate.0)),
+        rate: if simple.link.is_some() { Rate::ZERO } else { Rate::MOST },
+        peak: simple.rate.unwrap_or_default(),
         floor: match simple.floor {
             Floor::Clamp => AbrFloor::Clamp,
             Floor::Pace => AbrFloor::Pace,
@@ -125,11 +124,11 @@ mod tests {
         };
         let rate = Rate::from_mbit(2);
         let flows = Simple { rate: Some(rate), ..NONE };
-        assert_eq!(classes(flows), [(SENT, MOST, rate), (RECEIVED, MOST, rate)]);
+        assert_eq!(classes(flows), [(SENT, Rate::MOST, rate), (RECEIVED, Rate::MOST, rate)]);
         let link = Simple { link: Some(rate), only: Some(Way::Received), ..NONE };
         assert_eq!(classes(link), [(RECEIVED, Rate(0), Rate(0))]);
         assert_eq!(load(None, &link).unwrap().rate, Some(rate));
-        assert_eq!(classes(Simple { forward: true, ..flows }), [(FORWARDED, MOST, rate)]);
+        assert_eq!(classes(Simple { forward: true, ..flows }), [(FORWARDED, Rate::MOST, rate)]);
     }
 
     #[test]
@@ -137,6 +136,6 @@ mod tests {
         let refused = |simple: Simple| load(None, &simple).unwrap_err().exit_code();
         assert_eq!(refused(NONE), 2);
         assert_eq!(refused(Simple { rate: Some(Rate(999)), ..NONE }), 2);
-        assert_eq!(refused(Simple { link: Some(Rate(MOST.0 + 1)), ..NONE }), 2);
+        assert_eq!(refused(Simple { link: Some(Rate(Rate::MOST.0 + 1)), ..NONE }), 2);
     }
 }

@@ -78,7 +78,7 @@ impl OnOff {
     const fn pareto(on_ms: u64, off_ms: u64) -> Self {
         Self {
             sources: 60,
-            peak: Rate(0),
+            peak: Rate::ZERO,
             on: Period::Pareto { shape_milli: 1_200, scale: Duration::from_millis(on_ms) },
             off: Period::Pareto { shape_milli: 1_200, scale: Duration::from_millis(off_ms) },
         }

@@ -7,7 +7,7 @@ use perhop_units::{Bytes, Color, Instant, Rate};
 use std::ops::RangeInclusive;
 
 /// Rates a meter takes.
-pub(crate) const RATE_RANGE: RangeInclusive<Rate> = Rate(1)..=Rate(1_000_000_000_000);
+pub(crate) const RATE_RANGE: RangeInclusive<Rate> = Rate(1)..=Rate::MOST;
 /// Bursts a meter takes.
 pub(crate) const BURST_RANGE: RangeInclusive<Bytes> = Bytes(1)..=super::MAX_BURST;
 

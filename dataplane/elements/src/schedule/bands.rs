@@ -227,7 +227,7 @@ pub(super) fn build(
 ) -> Result<Box<dyn Element>, Vec<ArgError>> {
     let mut r = Reader::new(args);
     let names: String = r.required("classes", Some(0));
-    let rate = r.optional_in("rate", None, Rate(0), Rate(0)..=Rate(1_000_000_000_000));
+    let rate = r.optional_in("rate", None, Rate::ZERO, Rate::ZERO..=Rate::MOST);
     let overhead_bytes = r.optional_in("overhead", None, Bytes(0), Bytes(0)..=Bytes(256)).0 as u32;
     let default = if rate.0 == 0 { QueueLimit::Packets(1000) } else { QueueLimit::Time(100_000_000) };
     let limit = r.optional("limit", None).unwrap_or(default);

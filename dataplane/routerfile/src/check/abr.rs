@@ -86,7 +86,7 @@ fn rates(c: Checker<'_>, policy: &Declared<AbrPolicySpec>) {
     if !c.document.is_written(policy.at, "rate") {
         let d = c.warning(policy.at, "rate", "is missing: its flows are watched and not limited");
         c.push(d.hint("Add the rate that they share, or rate = \"0 bit/s\" if that is meant"));
-    } else if rate > Rate(0) && min > rate && c.sound(policy.at, "min") {
+    } else if rate > Rate::ZERO && min > rate && c.sound(policy.at, "min") {
         let d = c.warning(policy.at, "min", format!("is above the rate ({})", rate));
         c.push(d.hint("not even one flow gets it. Lower it, or raise the rate"));
     }
@@ -96,7 +96,7 @@ fn rates(c: Checker<'_>, policy: &Declared<AbrPolicySpec>) {
 fn ports(c: Checker<'_>, policy: &Declared<AbrPolicySpec>, declared: &Declarations, trees: &Trees) {
     let rate = policy.spec.rate;
     let sound = c.sound(policy.at, "rate") && c.sound(policy.at, "match.class");
-    if rate == Rate(0) || declared.incomplete || !sound {
+    if rate == Rate::ZERO || declared.incomplete || !sound {
         return;
     }
     let class = policy.spec.matches.class.as_ref();
@@ -107,7 +107,7 @@ fn ports(c: Checker<'_>, policy: &Declared<AbrPolicySpec>, declared: &Declaratio
     };
     let ways_out: Vec<_> = declared.ports.iter().filter(|p| has_class(&p.name)).collect();
     let limited =
-        ways_out.iter().all(|p| p.spec.rate > Rate(0) && p.spec.rate < rate && c.sound(p.at, "rate"));
+        ways_out.iter().all(|p| p.spec.rate > Rate::ZERO && p.spec.rate < rate && c.sound(p.at, "rate"));
     let fastest = ways_out.iter().max_by_key(|p| p.spec.rate);
     if let Some(port) = fastest.filter(|_| limited) {
         let message = format!("is above the rate of port \"{}\" ({})", port.name, port.spec.rate);

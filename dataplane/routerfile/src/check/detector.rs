@@ -30,7 +30,7 @@ pub(super) fn check(c: Checker<'_>, declared: &Declarations, trees: &Trees) {
     }
     if let Some(rate) = detector.spec.rate {
         let need = Need::new(calls, 0);
-        if rate < Rate(need.rate.0) {
+        if rate < need.rate {
             c.push(c.warning(detector.at, "rate", need.message("")).hint("packets beyond it are policed"));
         }
     }
@@ -61,7 +61,7 @@ fn cap(
     }
     let port_rate = trees.port_rate[i].0;
     let ceiling = class.spec.ceiling.map(|s| s.of(trees.port_rate[i]).0).filter(|v| *v > 0);
-    let guarantee = trees.guarantee[i].unwrap_or(Rate(0));
+    let guarantee = trees.guarantee[i].unwrap_or(Rate::ZERO);
     let unwritten = ceiling.unwrap_or(guarantee.0);
     let shared = detector.spec.rate.unwrap_or(Rate(unwritten));
     let lacks = |rate: u64| rate > 0 && cap > Rate(rate);
@@ -127,10 +127,13 @@ fn class_rates(c: Checker<'_>, class: &Declared<ClassSpec>, i: usize, trees: &Tr
         "detection moves calls of {} each into this class. Raise it, or lower detector.calls",
         need.each
     );
-    if let Some(guarantee) = trees.guarantee[i].filter(|g| *g < Rate(need.rate.0)) {
+    if let Some(guarantee) = trees.guarantee[i].filter(|g| *g < need.rate) {
         let written = c.document.is_written(class.at, "guarantee");
-        let of =
-            if written && guarantee > Rate(0) { format!("({}) ", rounded(guarantee)) } else { String::new() };
+        let of = if written && guarantee > Rate::ZERO {
+            format!("({}) ", rounded(guarantee))
+        } else {
+            String::new()
+        };
         let message = if written { need.message(&of) } else { "is missing in the real-time class".into() };
         c.push(c.warning(class.at, "guarantee", message).hint(&hint));
     }

@@ -27,7 +27,7 @@ pub(super) fn check(c: Checker<'_>, declared: &Declarations, trees: &Trees) {
         if classes == 0 {
             continue;
         }
-        if needs_rate(scheduler) && port.spec.rate == Rate(0) && c.sound(port.at, "rate") {
+        if needs_rate(scheduler) && port.spec.rate == Rate::ZERO && c.sound(port.at, "rate") {
             let d = c.error(port.at, "scheduler", "needs the rate of the link, and the port has none");
             c.push(d.hint("Give the port a rate, or use \"tree\""));
         }

@@ -56,7 +56,7 @@ pub(super) fn read(table: &mut TableReader<'_>, names: &Names<'_>) -> AbrPolicyS
     };
     let rate = rate(table, "rate");
     let (min, peak) = (self::rate(table, "min"), self::rate(table, "peak"));
-    if peak > Rate(0) && min > peak {
+    if peak > Rate::ZERO && min > peak {
         let d = table.error("min", format!("is above the peak ({})", peak));
         let d = d.hint("A flow gets peak at most. Raise it, or lower min");
         let at = table.location_of("peak");

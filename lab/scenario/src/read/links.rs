@@ -9,8 +9,6 @@ use crate::model::{
 use perhop_config::{Location, Spanned, TableReader, TextError};
 use perhop_units::{Bytes, Duration, Probability, QueueLimit, Rate};
 
-/// Highest rate of a link.
-const MAX_RATE: Rate = Rate(1_000_000_000_000);
 /// Longest delay and jitter.
 const MAX_DELAY: Duration = Duration::from_secs(3_600);
 /// A full-size frame without overhead: 1,500 bytes of IP and the Ethernet header.
@@ -100,7 +98,7 @@ fn checked_rate(cx: &Cx<'_>, table: &TableReader<'_>, rate: Spanned<Rate>) -> Op
         cx.push(cx.error(rate.span, "would carry nothing").hint(hint));
         return None;
     }
-    table.in_range(rate, Rate(1)..=MAX_RATE)
+    table.in_range(rate, Rate(1)..=Rate::MOST)
 }
 
 fn trace(cx: &Cx<'_>, table: &mut TableReader<'_>, rate: Option<Location>) -> Option<DeliveryTrace> {

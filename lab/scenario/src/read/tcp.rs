@@ -44,7 +44,7 @@ pub(super) fn read(cx: &Cx<'_>, table: &mut TableReader<'_>, before: &Tcp) -> Tc
         }
     }
     delayed_ack(&mut table, &mut tcp);
-    if let Some(share) = table.value_in("share", Rate(1)..=Rate(1_000_000_000_000)) {
+    if let Some(share) = table.value_in("share", Rate(1)..=Rate::MOST) {
         tcp.share = Some(share.value);
     }
     table.finish();

@@ -14,8 +14,6 @@ pub(super) const MAX_STREAMS: i64 = 24_000;
 const PACKETS: (u64, u64) = (44, 1_500);
 /// Shortest IP packet of RTP: its header too.
 const SHORTEST_RTP: u64 = 56;
-/// Highest rate of a source.
-const MAX_RATE: Rate = Rate(1_000_000_000_000);
 /// Longest mean period, thinking time and step.
 const DAY: Duration = Duration::from_secs(86_400);
 /// Largest object.
@@ -105,7 +103,7 @@ fn optional_rate(cx: &Cx<'_>, table: &mut TableReader<'_>) -> Option<Rate> {
         cx.push(cx.error(rate.span, "would send nothing").hint("Remove the traffic instead"));
         return None;
     }
-    table.in_range(rate, Rate(1)..=MAX_RATE).map(|r| r.value)
+    table.in_range(rate, Rate(1)..=Rate::MOST).map(|r| r.value)
 }
 
 /// IP length of datagrams.
@@ -179,7 +177,7 @@ fn staircase(cx: &Cx<'_>, table: &mut TableReader<'_>) -> TrafficKind {
         let lasts = step.required::<Duration>("for", "\"10 s\"");
         let lasts = lasts.and_then(|d| step.in_range(d, Duration(1)..=DAY));
         step.require("rate", "\"1 Mbit/s\"");
-        let rate = step.value_in("rate", Rate::ZERO..=MAX_RATE);
+        let rate = step.value_in("rate", Rate::ZERO..=Rate::MOST);
         step.finish();
         steps.extend(lasts.zip(rate).map(|(lasts, rate)| (lasts.value, rate.value)));
     }
@@ -214,7 +212,7 @@ fn rates(cx: &Cx<'_>, table: &mut TableReader<'_>) -> (Vec<Rate>, bool) {
         return (vec![rate(cx, table)], false);
     }
     let Some(given) = table.values::<Rate>("rate") else { return (Vec::new(), true) };
-    let fits = |rate| table.in_range(rate, Rate::ZERO..=MAX_RATE);
+    let fits = |rate| table.in_range(rate, Rate::ZERO..=Rate::MOST);
     let rates: Vec<Rate> = given.value.into_iter().filter_map(fits).map(|rate| rate.value).collect();
     if rates.len() == cx.file.count(given.span) && rates.iter().all(|rate| *rate == Rate::ZERO) {
         cx.push(cx.error(given.span, "has no rate above 0").value(""));

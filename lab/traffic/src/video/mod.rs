@@ -6,10 +6,10 @@ pub mod gop;
 pub mod trace;
 
 use crate::error::TrafficError;
-use crate::source::{Emission, MAX_RATE, Source, check_payload, check_range, check_span};
+use crate::source::{Emission, Source, check_payload, check_range, check_span};
 use crate::stamp::STAMP_LEN;
 use gop::GopFrames;
-use perhop_units::Duration;
+use perhop_units::{Duration, Rate};
 use std::sync::Arc;
 use trace::FrameTrace;
 
@@ -57,11 +57,11 @@ impl Video {
     /// Replays a trace from its first frame on, again and again until the stop. Several flows can share one trace.
     ///
     /// # Errors
-    /// A payload out of range, a stop before the start, or a trace with a mean rate above [`MAX_RATE`].
+    /// A payload out of range, a stop before the start, or a trace with a mean rate above [`Rate::MOST`].
     pub fn from_trace(config: VideoConfig, trace: Arc<FrameTrace>) -> Result<Self, TrafficError> {
         if let Some(rates) = frame_rates(trace.frames(), trace.period()) {
             let given = libm::ceil(rates.mean_bit_s) as u64;
-            check_range("mean rate of the trace in bit/s", given, 1, MAX_RATE.bits_per_sec())?;
+            check_range("mean rate of the trace in bit/s", given, 1, Rate::MOST.bits_per_sec())?;
         }
         Self::new(config, Frames::Trace { trace, position: 0, passes: 0 })
     }

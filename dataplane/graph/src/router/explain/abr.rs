@@ -39,7 +39,7 @@ pub(super) fn step<'a>(
 
 fn words(name: &Name, p: &AbrPolicySpec) -> Step {
     let says = match p.rate {
-        Rate(0) => format!("{name}: data this way is watched, not limited"),
+        Rate::ZERO => format!("{name}: data this way is watched, not limited"),
         rate => format!(
             "{name}: its live flows share {rate} equally, kept by the windows of their acknowledgments"
         ),
@@ -49,8 +49,8 @@ fn words(name: &Name, p: &AbrPolicySpec) -> Step {
         .fact("name", name.as_str())
         .fact("rate", p.rate.0)
         .fact("peak", p.peak.0);
-    if p.rate > Rate(0) {
-        if p.peak > Rate(0) {
+    if p.rate > Rate::ZERO {
+        if p.peak > Rate::ZERO {
             step = step.detail(format!("none gets more than {}", p.peak));
         }
         step = step.detail(match p.floor {

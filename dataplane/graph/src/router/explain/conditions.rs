@@ -110,7 +110,7 @@ pub(super) fn policer(
 ) -> Option<Step> {
     let rate = spec.rate.unwrap_or_else(|| class_rate(draft, spec));
     if !packet.realtime
-        || (rate.0 == 0 && spec.flow_rate == Rate(0))
+        || (rate.0 == 0 && spec.flow_rate == Rate::ZERO)
         || packet.class.as_deref() != Some(spec.class.as_str())
     {
         return None;
@@ -125,7 +125,7 @@ pub(super) fn policer(
     };
     let step = Step::new("policer", says).object(Kind::Detector, name).fact("rate", rate.0);
     let step = match spec.flow_rate {
-        Rate(0) => step,
+        Rate::ZERO => step,
         each => step
             .detail(format!("each has {each}: what is beyond goes to the default class, code point cleared"))
             .fact("flow_rate", each.0),

@@ -383,7 +383,7 @@ fn queue_steps(q: &Queue, several: bool, book: &Book<'_>) -> [Step; 2] {
 fn transmitter(q: &Queue, port: &str, by: &str) -> Step {
     let busy = if q.busy == Duration::ZERO { "free".to_owned() } else { format!("busy for {}", q.busy) };
     let says = match q.rate {
-        Rate(0) => format!("{by}as fast as the interface of {port} takes it"),
+        Rate::ZERO => format!("{by}as fast as the interface of {port} takes it"),
         rate => format!("{by}{rate} on {port}, {} B overhead a frame; {busy}", q.overhead),
     };
     Step::new("transmitter", says).fact("rate", q.rate.0)
