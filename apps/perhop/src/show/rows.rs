@@ -1,135 +1,15 @@
-//! `perhop show WHAT`.
+//! Rows that a router shows, as a table, as lists and as comma-separated values.
 
-use crate::error::{AppError, Verdict};
-use crate::output::Output;
-use crate::remote::Remote;
 use crate::table::Table;
-use clap::{Args, ValueEnum};
-use perhop_model::{ShowPage, ShowRow};
+use perhop_model::ShowRow;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
-use std::time::Duration;
-
-/// Arguments of `perhop show`.
-#[derive(Debug, Args)]
-#[command(after_help = "Example: perhop show classes --watch")]
-pub struct ShowArgs {
-    /// What to show
-    what: What,
-    /// The router; may be left out when only one runs here
-    #[arg(long, value_name = "NAME")]
-    router: Option<String>,
-    /// Shows it again every so many seconds until interrupted
-    #[arg(long, value_name = "SECS", num_args = 0..=1, default_missing_value = "1", require_equals = true)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=86_400))]
-    watch: Option<u32>,
-    /// One JSON object a line
-    #[arg(long)]
-    json: bool,
-    /// Comma-separated values, a line a row
-    #[arg(long, conflicts_with_all = ["json", "watch"])]
-    csv: bool,
-    /// Most rows
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    limit: Option<u32>,
-}
-
-/// What a router can show.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-#[allow(missing_docs, reason = "the names are the glossary's")]
-enum What {
-    /// Interfaces: packets in and out, what was lost there
-    Ports,
-    /// Classes: what each sent, dropped and holds
-    Classes,
-    /// Connections: class, packets, whether recognised as real-time
-    Flows,
-    /// Profiles: packets by colour
-    Profiles,
-    /// Contracts: packets within and beyond each
-    Slas,
-    /// Recognised real-time flows
-    Calls,
-    /// TCP flows whose rate is controlled: latency, window, rate, what limits each
-    Abr,
-    /// Policies of the TCP rate control: flows, each one's share, what they have done
-    AbrPolicies,
-    /// Filters: what each compares and where it sends; they count nothing
-    Filters,
-    /// Elements of the packet graph
-    Elements,
-    /// Threads, packet memory and timers of the router
-    Driver,
-    /// Time of each element per packet; of a router that runs with --profile, as are the next two
-    Costs,
-    /// Distribution of these times, and of the delays of traced packets
-    Histograms,
-    /// Traced packets, the latest: time from reception to the port they left by, and what waited before them
-    Delays,
-}
-
-impl What {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Ports => "ports",
-            Self::Classes => "classes",
-            Self::Flows => "flows",
-            Self::Profiles => "profiles",
-            Self::Calls => "calls",
-            Self::Slas => "slas",
-            Self::Abr => "abr",
-            Self::AbrPolicies => "abr-policies",
-            Self::Filters => "filters",
-            Self::Elements => "elements",
-            Self::Driver => "driver",
-            Self::Costs => "costs",
-            Self::Histograms => "histograms",
-            Self::Delays => "delays",
-        }
-    }
-}
 
 /// A table wider than this many counters is shown as lists.
 const MOST_COLUMNS: usize = 12;
-/// Moves the cursor home and clears what is below.
-const CLEAR: &str = "\x1b[H\x1b[2J";
-
-/// Shows it.
-///
-/// # Errors
-/// The router is not there, or standard output cannot be written.
-pub fn run(args: &ShowArgs) -> Result<Verdict, AppError> {
-    let remote = Remote::find(args.router.as_deref())?;
-    let mut uri = format!("/v1/show?what={}", args.what.name());
-    if let Some(limit) = args.limit {
-        uri.push_str(&format!("&limit={limit}"));
-    }
-    let mut out = Output::new();
-    loop {
-        let page: ShowPage = remote.read(&uri)?.accepted()?;
-        if args.json {
-            out.json(&page)?;
-        } else if args.csv {
-            out.text(rows_as_csv(&page.rows))?;
-        } else {
-            if args.watch.is_some() {
-                let seconds = page.at_ns / 1_000_000_000;
-                out.line(format_args!(
-                    "{CLEAR}{}, revision {}, {seconds} s",
-                    args.what.name(),
-                    page.revision
-                ))?;
-            }
-            out.text(rows_as_text(&page.rows))?;
-        }
-        out.flush()?;
-        let Some(seconds) = args.watch else { return Ok(Verdict::Done) };
-        std::thread::sleep(Duration::from_secs(seconds.into()));
-    }
-}
 
 /// Rows as a table when they have few counters, else each row as a list of what is not 0.
-fn rows_as_text(rows: &[ShowRow]) -> String {
+pub(super) fn rows_as_text(rows: &[ShowRow]) -> String {
     let facts: BTreeSet<&str> = rows.iter().flat_map(|r| r.facts.keys().map(String::as_str)).collect();
     // A counter that is 0 in every row says nothing, but how many there are now does.
     let moving = |r: &'_ ShowRow| {
@@ -174,31 +54,23 @@ fn ns(ps: u64) -> String {
 }
 
 /// All rows under the names of everything that any of them has (RFC 4180, lines end with LF).
-fn rows_as_csv(rows: &[ShowRow]) -> String {
+pub(super) fn rows_as_csv(rows: &[ShowRow]) -> String {
     let facts: BTreeSet<&str> = rows.iter().flat_map(|r| r.facts.keys().map(String::as_str)).collect();
     let counters: BTreeSet<&str> = rows.iter().flat_map(|r| r.counters.keys().map(String::as_str)).collect();
     let head = ["kind", "name", "id", "owner"].into_iter().chain(facts.iter().copied());
-    let mut text = line_of_csv(head.chain(counters.iter().copied()));
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let mut records = vec![head.chain(counters.iter().copied()).map(str::to_owned).collect::<Vec<_>>()];
     for row in rows {
-        let id = row.id.to_string();
-        let numbers: Vec<String> =
-            counters.iter().map(|c| row.counters.get(*c).map_or_else(String::new, u64::to_string)).collect();
-        let given = facts.iter().map(|f| row.facts.get(*f).map_or("", String::as_str));
-        let cells = [row.kind.as_str(), &row.name, &id, &row.owner].into_iter().chain(given);
-        text += &line_of_csv(cells.chain(numbers.iter().map(String::as_str)));
+        let mut cells = vec![row.kind.clone(), row.name.clone(), row.id.to_string(), row.owner.clone()];
+        cells.extend(facts.iter().map(|f| row.facts.get(*f).cloned().unwrap_or_default()));
+        cells.extend(counters.iter().map(|c| row.counters.get(*c).map_or_else(String::new, u64::to_string)));
+        records.push(cells);
     }
-    text
-}
-
-fn line_of_csv<'a>(cells: impl Iterator<Item = &'a str>) -> String {
-    let quoted = cells.map(|cell| {
-        if cell.contains([',', '"', '\n', '\r']) {
-            format!("\"{}\"", cell.replace('"', "\"\""))
-        } else {
-            cell.to_owned()
-        }
-    });
-    quoted.collect::<Vec<_>>().join(",") + "\n"
+    for record in records {
+        writer.write_record(record).expect("memory takes all, and every record has the head's cells");
+    }
+    let bytes = writer.into_inner().expect("memory takes all");
+    String::from_utf8(bytes).expect("cells are text")
 }
 
 /// A fact for a person: one that is a JSON object (what a filter compares) as its fields that say something.
@@ -290,29 +162,6 @@ mod tests {
         let mut filter = row("dns", &[]);
         filter.facts = [("match".to_owned(), compares.to_owned())].into();
         assert!(rows_as_text(&[filter]).contains(expected));
-    }
-
-    #[test]
-    fn everything_the_router_shows_can_be_asked_for() {
-        let names: Vec<&str> = What::value_variants().iter().map(|w| w.name()).collect();
-        for kind in [
-            "ports",
-            "classes",
-            "profiles",
-            "slas",
-            "filters",
-            "flows",
-            "calls",
-            "abr",
-            "abr-policies",
-            "elements",
-            "driver",
-            "costs",
-            "histograms",
-            "delays",
-        ] {
-            assert!(names.contains(&kind), "{kind}");
-        }
     }
 
     #[test]
