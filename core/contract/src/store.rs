@@ -115,6 +115,17 @@ impl<'a> Draft<'a> {
     pub fn changes(&self) -> &BTreeMap<Key, Option<Arc<Entry>>> {
         &self.changes
     }
+    /// Changed objects of a kind, by name: key, before, after.
+    pub fn changed(
+        &self,
+        kind: Kind,
+    ) -> impl Iterator<Item = (&Key, Option<&Arc<Entry>>, Option<&Arc<Entry>>)> + '_ {
+        range(&self.changes, kind).map(|(key, after)| (key, self.before(key), after.as_ref()))
+    }
+    /// Whether objects of these kinds differ. O(changes).
+    pub fn touches(&self, kinds: &[Kind]) -> bool {
+        self.changes.keys().any(|key| kinds.contains(&key.kind))
+    }
     /// The differences, owned.
     pub fn into_changes(self) -> BTreeMap<Key, Option<Arc<Entry>>> {
         self.changes

@@ -104,11 +104,10 @@ impl At<'_> {
 /// change can have touched it. O(n log n) in objects.
 pub fn validate(draft: &Draft<'_>, ops: &BTreeMap<Key, usize>, limits: &Limits) -> Vec<ErrorItem> {
     let mut errors = validate_partly(draft, ops, &BTreeSet::new());
-    let touched = |kinds: &[Kind]| draft.changes().keys().any(|k| kinds.contains(&k.kind));
-    if touched(&[Kind::Port, Kind::Class, Kind::Allocation]) {
+    if draft.touches(&[Kind::Port, Kind::Class, Kind::Allocation]) {
         tree::trees(draft, ops, &mut errors);
     }
-    if touched(&[Kind::Port]) {
+    if draft.touches(&[Kind::Port]) {
         port_modes(draft, ops, &mut errors);
     }
     counts(draft, limits, &mut errors);

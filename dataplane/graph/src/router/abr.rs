@@ -1,11 +1,11 @@
 //! Policies of the TCP rate control as a change of the `Abr` element.
 
-use super::plan::{RouterPlanner, changed, touches};
+use super::filters::Filters;
+use super::numbers::Numbers;
 use super::slots::Slots;
 use perhop_abr::{AbrChange, AbrPolicyId, Floor, Latency, Match, Policy, Settings};
 use perhop_contract::Draft;
 use perhop_model::{AbrFloor, AbrLatency, AbrMatch, AbrPolicySpec, Kind, Name, PortRange, Spec};
-use perhop_packet::SlaId;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -35,34 +35,43 @@ impl Policies {
     pub(super) fn name_of(&self, id: AbrPolicyId) -> Option<&Name> {
         self.slots.name_of(id.0)
     }
-}
 
-impl RouterPlanner {
     /// What the element must be told: the policies if they differ from what it has, or (`all`) in any case. Filters must
     /// have their new numbers.
-    pub(super) fn plan_abr(&mut self, draft: &Draft<'_>, all: bool) -> Option<AbrChange> {
-        let concerned = touches(draft, &[Kind::AbrPolicy])
-            || changed(draft, Kind::Filter).any(|(key, _, _)| self.abr.filters.contains(&key.name));
+    pub(super) fn plan(
+        &mut self,
+        draft: &Draft<'_>,
+        numbers: &Numbers,
+        filters: &Filters,
+        all: bool,
+    ) -> Option<AbrChange> {
+        let concerned = draft.touches(&[Kind::AbrPolicy])
+            || draft.changed(Kind::Filter).any(|(key, _, _)| self.filters.contains(&key.name));
         if concerned {
-            for (key, _, after) in changed(draft, Kind::AbrPolicy) {
+            for (key, _, after) in draft.changed(Kind::AbrPolicy) {
                 match after {
-                    Some(_) => drop(self.abr.slots.give(key.name.clone())),
-                    None => drop(self.abr.slots.take(&key.name)),
+                    Some(_) => drop(self.slots.give(key.name.clone())),
+                    None => drop(self.slots.take(&key.name)),
                 }
             }
-            self.abr.slots.release();
+            self.slots.release();
         }
-        let settings = concerned.then(|| self.abr_settings(draft));
-        let news = settings.filter(|(settings, _)| *settings != *self.abr.settings);
+        let settings = concerned.then(|| self.settings(draft, numbers, filters));
+        let news = settings.filter(|(settings, _)| *settings != *self.settings);
         let is_news = news.is_some();
         if let Some((settings, filters)) = news {
-            (self.abr.settings, self.abr.filters) = (Arc::new(settings), filters);
+            (self.settings, self.filters) = (Arc::new(settings), filters);
         }
-        (is_news || all).then(|| AbrChange { settings: Some(self.abr.settings.clone()) })
+        (is_news || all).then(|| AbrChange { settings: Some(self.settings.clone()) })
     }
 
     /// All policies in the order in which they are compared, and the filters they name.
-    fn abr_settings(&self, draft: &Draft<'_>) -> (Settings, BTreeSet<Name>) {
+    fn settings(
+        &self,
+        draft: &Draft<'_>,
+        numbers: &Numbers,
+        filters: &Filters,
+    ) -> (Settings, BTreeSet<Name>) {
         let policies = draft.of_kind(Kind::AbrPolicy).filter_map(|(key, entry)| match &*entry.spec {
             Spec::AbrPolicy(p) => Some((&key.name, p)),
             _ => None,
@@ -70,26 +79,26 @@ impl RouterPlanner {
         let mut policies: Vec<(&Name, &AbrPolicySpec)> = policies.collect();
         // They come by name, and the sort is stable.
         policies.sort_by_key(|(_, p)| p.priority);
-        let filters = policies.iter().filter_map(|(_, p)| p.matches.filter.clone()).collect();
+        let named = policies.iter().filter_map(|(_, p)| p.matches.filter.clone()).collect();
         let policies = policies.into_iter().filter_map(|(name, p)| {
-            let id = self.abr.slots.find(name)?;
-            Some(policy(AbrPolicyId(id), p, self.abr_match(&p.matches)))
+            let id = self.slots.find(name)?;
+            Some(policy(AbrPolicyId(id), p, condition(&p.matches, numbers, filters)))
         });
-        (Settings { policies: policies.collect() }, filters)
+        (Settings { policies: policies.collect() }, named)
     }
+}
 
-    fn abr_match(&self, m: &AbrMatch) -> Match {
-        let range = |r: PortRange| r.first..=r.last;
-        Match {
-            class: m.class.as_ref().map(|c| self.classes.id(c.as_str())),
-            sla: m.sla.as_ref().and_then(|s| self.slas.find(s)).map(SlaId),
-            filter: m.filter.as_ref().and_then(|f| self.filters.id_of(f)),
-            dscp: m.dscp.iter().fold(0, |bits, dscp| bits | 1 << dscp.get()),
-            src: m.src,
-            dst: m.dst,
-            src_ports: m.src_ports.map(range),
-            dst_ports: m.dst_ports.map(range),
-        }
+fn condition(m: &AbrMatch, numbers: &Numbers, filters: &Filters) -> Match {
+    let range = |r: PortRange| r.first..=r.last;
+    Match {
+        class: m.class.as_ref().map(|c| numbers.class(c)),
+        sla: m.sla.as_ref().and_then(|s| numbers.sla(s)),
+        filter: m.filter.as_ref().and_then(|f| filters.id_of(f)),
+        dscp: m.dscp.iter().fold(0, |bits, dscp| bits | 1 << dscp.get()),
+        src: m.src,
+        dst: m.dst,
+        src_ports: m.src_ports.map(range),
+        dst_ports: m.dst_ports.map(range),
     }
 }
 
@@ -130,7 +139,7 @@ fn weight(ppm: u32) -> u32 {
 mod tests {
     use super::*;
     use crate::router::plan::tests::Bench;
-    use perhop_packet::ClassId;
+    use perhop_packet::{ClassId, SlaId};
     use perhop_units::Duration;
     use serde_json::{Value, json};
 

@@ -1,6 +1,5 @@
 //! Numbers of logical classes, for as long as something is called so.
 
-use super::plan::changed;
 use super::slots::Slots;
 use perhop_contract::Draft;
 use perhop_elements::police::MAX_IDS;
@@ -76,7 +75,7 @@ impl Classes {
     /// count: its packets are still on their way.
     pub(super) fn check(&self, draft: &Draft<'_>, names: Option<&BTreeSet<String>>) -> Option<ErrorItem> {
         let objects =
-            changed(draft, Kind::Class).filter_map(|(key, _, after)| match after.map(|e| &*e.spec) {
+            draft.changed(Kind::Class).filter_map(|(key, _, after)| match after.map(|e| &*e.spec) {
                 Some(Spec::Class(c)) => Some(c.logical_name(&key.name)),
                 _ => None,
             });
@@ -97,7 +96,7 @@ impl Classes {
 
     /// Gives numbers to the names that a change brings.
     pub(super) fn enter(&mut self, draft: &Draft<'_>, names: Option<BTreeSet<String>>) {
-        for (key, before, after) in changed(draft, Kind::Class) {
+        for (key, before, after) in draft.changed(Kind::Class) {
             if let Some(Spec::Class(c)) = before.map(|e| &*e.spec) {
                 let name: Arc<str> = Arc::from(c.logical_name(&key.name));
                 if let Some(n) = self.users.get_mut(&name) {

@@ -56,7 +56,7 @@ impl Probe {
             let key = Key { kind: Kind::Profile, name: name.clone() };
             match control.objects().get(&key).map(|e| &*e.spec) {
                 Some(Spec::Profile(p)) => match &p.green {
-                    ColorAction::Class { class, .. } => Some((id, planner.classes.id(class.as_str()))),
+                    ColorAction::Class { class, .. } => Some((id, planner.numbers.class(class))),
                     _ => None,
                 },
                 _ => None,

@@ -1,13 +1,13 @@
 //! Filters, contracts' prefixes, code points and detection as a change of the flows element.
 
-use super::plan::{RouterPlanner, changed, touches};
+use super::numbers::Numbers;
 use perhop_contract::{Draft, Entry};
 use perhop_flows::admission::{AdmissionSettings, Turned, Victim};
 use perhop_flows::classifier::{Action, Delta, Masked, Match, PortRange, Rule, RuleBook, RuleError};
 use perhop_flows::realtime::{Detector, Stages, rtp::RtpSettings, statistics::Statistical};
 use perhop_flows::{FlowsChange, Settings, SlaMap};
 use perhop_model::{AdmissionPolicy, AdmissionSpec, ErrorItem, ExcessPolicy, FilterSpec, Kind, Name, Spec};
-use perhop_packet::{FilterId, ProfileId, SlaId};
+use perhop_packet::{FilterId, SlaId};
 use perhop_reason::Code;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,56 +43,55 @@ impl Filters {
 
     /// The filters that a change removes are forgotten, those it adds or replaces go by the ids of their rules.
     fn rename(&mut self, added: &[Rule], draft: &Draft<'_>) {
-        for (key, _, _) in changed(draft, Kind::Filter) {
+        for (key, _, _) in draft.changed(Kind::Filter) {
             if let Some(old) = self.ids.remove(&key.name) {
                 self.names.remove(&old);
             }
         }
         self.next += added.len() as u32;
-        let entries = changed(draft, Kind::Filter).filter(|(_, _, after)| after.is_some());
+        let entries = draft.changed(Kind::Filter).filter(|(_, _, after)| after.is_some());
         for (rule, (key, _, _)) in added.iter().zip(entries) {
             self.ids.insert(key.name.clone(), rule.id);
             self.names.insert(rule.id, key.name.clone());
         }
     }
-}
 
-impl RouterPlanner {
     /// What the classifier cannot take: too many combinations of masks, too long chains.
-    pub(super) fn check_filters(&self, draft: &Draft<'_>) -> Vec<ErrorItem> {
-        if !touches(draft, &[Kind::Filter]) {
+    pub(super) fn check(&self, draft: &Draft<'_>, numbers: &Numbers) -> Vec<ErrorItem> {
+        if !draft.touches(&[Kind::Filter]) {
             return Vec::new();
         }
-        let (added, removed) = self.filter_changes(draft);
-        let mut book = self.filters.book.lock().unwrap_or_else(PoisonError::into_inner);
+        let (added, removed) = self.rules(draft, numbers);
+        let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
         match book.check(added, &removed) {
             Ok(()) => Vec::new(),
             Err(e) => vec![rule_error(&e)],
         }
     }
 
-    pub(super) fn plan_flows(&mut self, draft: &Draft<'_>, all: bool) -> Option<FlowsChange> {
+    /// What the flows element must be told: what changed, or (`all`) everything.
+    pub(super) fn plan(&mut self, draft: &Draft<'_>, numbers: &Numbers, all: bool) -> Option<FlowsChange> {
         let mut change = FlowsChange::default();
-        if touches(draft, &[Kind::Filter]) {
-            let (added, removed) = self.filter_changes(draft);
-            self.filters.rename(&added, draft);
+        if draft.touches(&[Kind::Filter]) {
+            let (added, removed) = self.rules(draft, numbers);
+            self.rename(&added, draft);
             // The same change passed `check`, so it cannot fail now.
-            if let Ok(made) = self.filters.book().change(added, &removed) {
+            if let Ok(made) = self.book().change(added, &removed) {
                 change.classifier = Some(made.classifier);
                 change.deltas = made.deltas;
             }
         }
         if changes_settings(draft) {
-            let settings = self.settings(draft);
-            if settings != *self.filters.settings {
-                change.deltas.extend(setting_deltas(&self.filters.settings, &settings, draft));
-                self.filters.settings = Arc::new(settings);
-                change.settings = Some(self.filters.settings.clone());
+            let settings = settings(draft, numbers);
+            if settings != *self.settings {
+                change.deltas.extend(setting_deltas(&self.settings, &settings, draft));
+                self.settings = Arc::new(settings);
+                change.settings = Some(self.settings.clone());
             }
         }
         if all {
-            change.classifier = Some(Arc::clone(self.filters.book().classifier()));
-            change.settings = Some(self.filters.settings.clone());
+            change.classifier = Some(Arc::clone(self.book().classifier()));
+            change.settings = Some(self.settings.clone());
             change.deltas = vec![Delta::All];
         }
         (change.classifier.is_some() || change.settings.is_some()).then_some(change)
@@ -100,119 +99,118 @@ impl RouterPlanner {
 
     /// Rules to add, one a filter there is after the change, and ids of rules to remove. A rule's id is never used for
     /// another.
-    fn filter_changes(&self, draft: &Draft<'_>) -> (Vec<Rule>, Vec<FilterId>) {
-        let removed = changed(draft, Kind::Filter)
+    fn rules(&self, draft: &Draft<'_>, numbers: &Numbers) -> (Vec<Rule>, Vec<FilterId>) {
+        let removed = draft
+            .changed(Kind::Filter)
             .filter(|(_, before, _)| before.is_some())
-            .filter_map(|(key, _, _)| self.filters.ids.get(&key.name).copied());
-        let specs =
-            changed(draft, Kind::Filter).filter_map(|(key, _, after)| match after.map(|e| &*e.spec) {
-                Some(Spec::Filter(f)) => Some((&key.name, f)),
-                _ => None,
-            });
-        let rule = |(id, (name, spec))| self.rule(FilterId(id), name, spec);
-        ((self.filters.next..).zip(specs).map(rule).collect(), removed.collect())
-    }
-
-    fn settings(&self, draft: &Draft<'_>) -> Settings {
-        let mut settings = Settings { trusted: vec![false; self.ports.len()], ..Settings::default() };
-        for (key, entry) in draft.of_kind(Kind::Port) {
-            if let (Spec::Port(p), Some(id)) = (&*entry.spec, self.port_of(&key.name)) {
-                settings.trusted[id.index()] = p.trust_dscp;
-            }
-        }
-        for (name, c, _) in draft.classes() {
-            let id = self.classes.id(c.logical_name(name));
-            for dscp in &c.dscp {
-                settings.dscp_classes[dscp.get() as usize] = id;
-            }
-        }
-        let slas = draft.of_kind(Kind::Sla).filter_map(|(key, entry)| match &*entry.spec {
-            Spec::Sla(s) => self.slas.find(&key.name).map(|id| (SlaId(id), s.prefixes.clone())),
+            .filter_map(|(key, _, _)| self.ids.get(&key.name).copied());
+        let specs = draft.changed(Kind::Filter).filter_map(|(key, _, after)| match after.map(|e| &*e.spec) {
+            Some(Spec::Filter(f)) => Some((&key.name, f)),
             _ => None,
         });
-        settings.slas = SlaMap::new(slas.flat_map(|(id, nets)| nets.into_iter().map(move |n| (n, id))));
-        for (_, entry) in draft.of_kind(Kind::Detector) {
-            let Spec::Detector(d) = &*entry.spec else { continue };
-            // Ranges were checked with the object.
-            let rtp = RtpSettings::new(d.packets, d.within, d.idle).unwrap_or_default();
-            let rtp = d.regular.and_then(|n| rtp.with_regular(n).ok()).unwrap_or(rtp);
-            let limits = || {
-                Statistical::new(d.statistical_after, d.statistical_size, d.statistical_rate)
-                    .unwrap_or_default()
-            };
-            settings.detector = Some(Detector {
-                enabled: d.enabled,
-                rtp,
-                stages: Stages { wrapped: d.wrapped, statistical: d.statistical.then(limits) },
-                promote_class: self.classes.id(d.class.as_str()),
-                in_ports: d.in_ports.iter().filter_map(|p| self.port_of(p)).collect(),
-            });
-            settings.admission = d.admission.as_ref().map(|a| self.admission(draft, a));
-        }
-        settings
+        let rule = |(id, (name, spec))| rule(FilterId(id), name, spec, numbers);
+        ((self.next..).zip(specs).map(rule).collect(), removed.collect())
     }
+}
 
-    fn admission(&self, draft: &Draft<'_>, a: &AdmissionSpec) -> AdmissionSettings {
-        let premium = draft.of_kind(Kind::Sla).filter_map(|(key, entry)| match &*entry.spec {
-            Spec::Sla(s) if s.premium => self.slas.find(&key.name).map(SlaId),
-            _ => None,
+fn settings(draft: &Draft<'_>, numbers: &Numbers) -> Settings {
+    let mut settings = Settings { trusted: vec![false; numbers.cx.ports.len()], ..Settings::default() };
+    for (key, entry) in draft.of_kind(Kind::Port) {
+        if let (Spec::Port(p), Some(id)) = (&*entry.spec, numbers.port(&key.name)) {
+            settings.trusted[id.index()] = p.trust_dscp;
+        }
+    }
+    for (name, c, _) in draft.classes() {
+        let id = numbers.classes.id(c.logical_name(name));
+        for dscp in &c.dscp {
+            settings.dscp_classes[dscp.get() as usize] = id;
+        }
+    }
+    let slas = draft.of_kind(Kind::Sla).filter_map(|(key, entry)| match &*entry.spec {
+        Spec::Sla(s) => numbers.sla(&key.name).map(|id| (id, s.prefixes.clone())),
+        _ => None,
+    });
+    settings.slas = SlaMap::new(slas.flat_map(|(id, nets)| nets.into_iter().map(move |n| (n, id))));
+    for (_, entry) in draft.of_kind(Kind::Detector) {
+        let Spec::Detector(d) = &*entry.spec else { continue };
+        // Ranges were checked with the object.
+        let rtp = RtpSettings::new(d.packets, d.within, d.idle).unwrap_or_default();
+        let rtp = d.regular.and_then(|n| rtp.with_regular(n).ok()).unwrap_or(rtp);
+        let limits = || {
+            Statistical::new(d.statistical_after, d.statistical_size, d.statistical_rate).unwrap_or_default()
+        };
+        settings.detector = Some(Detector {
+            enabled: d.enabled,
+            rtp,
+            stages: Stages { wrapped: d.wrapped, statistical: d.statistical.then(limits) },
+            promote_class: numbers.class(&d.class),
+            in_ports: d.in_ports.iter().filter_map(|p| numbers.port(p)).collect(),
         });
-        let mut premium: Vec<SlaId> = premium.collect();
-        premium.sort_unstable();
-        AdmissionSettings {
-            cap: a.cap,
-            accept_pct: a.accept_pct,
-            drop_pct: a.drop_pct,
-            interval: a.interval,
-            windows: a.windows,
-            policy: match a.policy {
-                AdmissionPolicy::Random => Victim::Random,
-                AdmissionPolicy::Largest => Victim::Largest,
-                AdmissionPolicy::Smallest => Victim::Smallest,
-                AdmissionPolicy::Oldest => Victim::Oldest,
-            },
-            turned: match a.excess {
-                ExcessPolicy::Drop => Turned::Drop,
-                ExcessPolicy::Demote => Turned::Demote,
-            },
-            idle: a.idle,
-            retry: a.retry,
-            new_flow: a.new_flow,
-            locked: a.locked,
-            cancel: a.cancel,
-            premium,
-        }
+        settings.admission = d.admission.as_ref().map(|a| admission(draft, numbers, a));
     }
+    settings
+}
 
-    fn rule(&self, id: FilterId, name: &Name, f: &FilterSpec) -> Rule {
-        let m = &f.matches;
-        let range = |r: perhop_model::PortRange| PortRange { first: r.first, last: r.last };
-        let masked = |b: perhop_model::MaskedByte| Masked { value: b.value, mask: b.mask };
-        Rule {
-            id,
-            tier: f.tier,
-            priority: f.priority,
-            name: Arc::from(name.as_str()),
-            matches: Match {
-                in_port: m.in_port.as_ref().and_then(|p| self.port_of(p)),
-                vlan: m.vlan,
-                src: m.src,
-                dst: m.dst,
-                protocol: m.protocol,
-                src_ports: m.src_ports.map(range),
-                dst_ports: m.dst_ports.map(range),
-                dscp: m.dscp.map(masked),
-                tcp_flags: m.tcp_flags.map(masked),
-                fragment: m.fragment,
-            },
-            action: Action {
-                class: f.class.as_ref().map(|c| self.classes.id(c.as_str())),
-                sla: f.sla.as_ref().and_then(|s| self.slas.find(s)).map(SlaId),
-                profile: f.profile.as_ref().and_then(|p| self.profiles.find(p)).map(ProfileId),
-                trust_dscp: false,
-                realtime: f.realtime,
-            },
-        }
+fn admission(draft: &Draft<'_>, numbers: &Numbers, a: &AdmissionSpec) -> AdmissionSettings {
+    let premium = draft.of_kind(Kind::Sla).filter_map(|(key, entry)| match &*entry.spec {
+        Spec::Sla(s) if s.premium => numbers.sla(&key.name),
+        _ => None,
+    });
+    let mut premium: Vec<SlaId> = premium.collect();
+    premium.sort_unstable();
+    AdmissionSettings {
+        cap: a.cap,
+        accept_pct: a.accept_pct,
+        drop_pct: a.drop_pct,
+        interval: a.interval,
+        windows: a.windows,
+        policy: match a.policy {
+            AdmissionPolicy::Random => Victim::Random,
+            AdmissionPolicy::Largest => Victim::Largest,
+            AdmissionPolicy::Smallest => Victim::Smallest,
+            AdmissionPolicy::Oldest => Victim::Oldest,
+        },
+        turned: match a.excess {
+            ExcessPolicy::Drop => Turned::Drop,
+            ExcessPolicy::Demote => Turned::Demote,
+        },
+        idle: a.idle,
+        retry: a.retry,
+        new_flow: a.new_flow,
+        locked: a.locked,
+        cancel: a.cancel,
+        premium,
+    }
+}
+
+fn rule(id: FilterId, name: &Name, f: &FilterSpec, numbers: &Numbers) -> Rule {
+    let m = &f.matches;
+    let range = |r: perhop_model::PortRange| PortRange { first: r.first, last: r.last };
+    let masked = |b: perhop_model::MaskedByte| Masked { value: b.value, mask: b.mask };
+    Rule {
+        id,
+        tier: f.tier,
+        priority: f.priority,
+        name: Arc::from(name.as_str()),
+        matches: Match {
+            in_port: m.in_port.as_ref().and_then(|p| numbers.port(p)),
+            vlan: m.vlan,
+            src: m.src,
+            dst: m.dst,
+            protocol: m.protocol,
+            src_ports: m.src_ports.map(range),
+            dst_ports: m.dst_ports.map(range),
+            dscp: m.dscp.map(masked),
+            tcp_flags: m.tcp_flags.map(masked),
+            fragment: m.fragment,
+        },
+        action: Action {
+            class: f.class.as_ref().map(|c| numbers.class(c)),
+            sla: f.sla.as_ref().and_then(|s| numbers.sla(s)),
+            profile: f.profile.as_ref().and_then(|p| numbers.profile(p)),
+            trust_dscp: false,
+            realtime: f.realtime,
+        },
     }
 }
 
@@ -226,10 +224,11 @@ fn changes_settings(draft: &Draft<'_>) -> bool {
         Some(Spec::Sla(s)) => (s.prefixes.clone(), s.premium),
         _ => (Vec::new(), false),
     };
-    touches(draft, &[Kind::Port, Kind::Detector])
-        || changed(draft, Kind::Class)
+    draft.touches(&[Kind::Port, Kind::Detector])
+        || draft
+            .changed(Kind::Class)
             .any(|(k, before, after)| class(&k.name, before) != class(&k.name, after))
-        || changed(draft, Kind::Sla).any(|(_, before, after)| contract(before) != contract(after))
+        || draft.changed(Kind::Sla).any(|(_, before, after)| contract(before) != contract(after))
 }
 
 /// Whose verdicts may differ between two settings.
@@ -242,7 +241,7 @@ fn setting_deltas(old: &Settings, new: &Settings, draft: &Draft<'_>) -> Vec<Delt
         return vec![Delta::All];
     }
     let mut deltas = Vec::new();
-    for (_, before, after) in changed(draft, Kind::Sla) {
+    for (_, before, after) in draft.changed(Kind::Sla) {
         for entry in [before, after].into_iter().flatten() {
             if let Spec::Sla(s) = &*entry.spec {
                 deltas.extend(s.prefixes.iter().map(|n| Delta::Sla(*n)));

@@ -15,6 +15,7 @@ mod explain;
 mod filters;
 mod leaf;
 mod moved;
+mod numbers;
 mod places;
 mod plan;
 mod routes;

@@ -2,6 +2,7 @@
 
 use perhop_contract::Draft;
 use perhop_elements::schedule::ClassCounters;
+use perhop_model::Kind;
 use std::collections::BTreeMap;
 
 /// A class object that is gone for good: no slot of any tree holds packets of it.
@@ -40,7 +41,7 @@ impl Places {
 
     /// What a change deletes. O(changes).
     pub(super) fn delete(&mut self, draft: &Draft<'_>) {
-        for (_, before, after) in super::plan::changed(draft, perhop_model::Kind::Class) {
+        for (_, before, after) in draft.changed(Kind::Class) {
             let Some(before) = before.filter(|b| after.is_none_or(|a| a.id != b.id)) else { continue };
             if let Some(place) = self.by_id.get_mut(&before.id) {
                 place.deleted = true;

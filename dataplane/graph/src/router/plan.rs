@@ -1,17 +1,16 @@
 //! From objects to changes.
 
 use super::change::Change;
-use super::classes::Classes;
 use super::edge::EdgePort;
 use super::moved::MovedFrom;
+use super::numbers::Numbers;
 use super::places::{Gone, Places};
-use super::slots::Slots;
 use super::tree::{Freed, PortTree};
 use crate::lang::{Built, build, parse};
 use crate::swap::SwapError;
 use perhop_abr::AbrPolicyId;
 use perhop_contract::{
-    DEFAULT_DRAIN, Draft, Draining, Entry, GraphRequest, Planner, RESET_ALL, Trees, touched_ports,
+    DEFAULT_DRAIN, Draft, Draining, GraphRequest, Planner, RESET_ALL, Trees, touched_ports,
 };
 use perhop_element::{BuildCx, Registry};
 use perhop_elements::meter::{SrTcmConfig, TrTcmConfig, TswTcmConfig};
@@ -19,9 +18,10 @@ use perhop_elements::police::{
     Action, ConditionerChange, Excess, FlowLimit, MAX_IDS, MeterSpec as Meter, OutOfProfile,
     ProfileSpec as Profile, RealtimeSpec, SlaSpec as Sla, SlaTraffic,
 };
+use perhop_elements::route::{NeighbourUpdate, PortInfo, RouteEntry};
 use perhop_elements::schedule::{ClassCounters, EgressChange, LeafMap};
 use perhop_model::{
-    ColorAction, DetectorSpec, ErrorItem, ExcessPolicy, Key, Kind, MeterSpec, Name, ProfileSpec, SlaPolicy,
+    ColorAction, DetectorSpec, ErrorItem, ExcessPolicy, Kind, MeterSpec, Name, ProfileSpec, SlaPolicy,
     SlaSpec, Spec,
 };
 use perhop_packet::{ClassId, FilterId, PortId, ProfileId, SlaId};
@@ -34,15 +34,11 @@ use std::sync::{Arc, OnceLock};
 pub struct RouterPlanner {
     pub(super) registry: Registry,
     pub(super) ports: Vec<EdgePort>,
-    /// Ports for graphs; its classes are those of the router's own graph, the rest is in `classes`.
-    pub(super) cx: BuildCx,
-    pub(super) classes: Classes,
+    pub(super) numbers: Numbers,
     pub(super) trees: Vec<PortTree>,
     places: Places,
     /// Tables of leaves as last sent, by port.
     leaf_maps: Vec<Option<Arc<LeafMap>>>,
-    pub(super) slas: Slots<Name>,
-    pub(super) profiles: Slots<Name>,
     pub(super) filters: super::filters::Filters,
     pub(super) abr: super::abr::Policies,
     pub(super) routes: super::routes::Routes,
@@ -74,10 +70,6 @@ struct Fresh {
 impl RouterPlanner {
     /// A planner for a router with these ports, in the order of their [`PortId`]s.
     pub fn new(ports: Vec<EdgePort>, registry: Registry) -> Self {
-        let mut cx = BuildCx::default();
-        for (i, p) in ports.iter().enumerate() {
-            cx.ports.insert(p.name.clone(), PortId(i as u16));
-        }
         let trees: Vec<PortTree> = ports
             .iter()
             .filter_map(|p| {
@@ -87,14 +79,11 @@ impl RouterPlanner {
             .collect();
         Self {
             registry,
+            numbers: Numbers::new(ports.iter().map(|p| p.name.as_str()), MAX_IDS),
             ports,
-            cx,
-            classes: Classes::new(MAX_IDS),
             leaf_maps: vec![None; trees.len()],
             trees,
             places: Places::default(),
-            slas: Slots::from_number(0),
-            profiles: Slots::from_number(0),
             filters: super::filters::Filters::default(),
             abr: super::abr::Policies::new(),
             routes: super::routes::Routes::default(),
@@ -109,7 +98,7 @@ impl RouterPlanner {
     /// Allows fewer numbers for logical class names than a conditioner has room for; before the first graph.
     #[must_use]
     pub fn with_class_names(mut self, limit: u32) -> Self {
-        self.classes = Classes::new(limit);
+        self.numbers.classes = super::classes::Classes::new(limit);
         self
     }
 
@@ -137,7 +126,7 @@ impl RouterPlanner {
 
     /// The names this router's first graph may use.
     pub fn build_cx(&mut self) -> &mut BuildCx {
-        &mut self.cx
+        &mut self.numbers.cx
     }
 
     /// The element types.
@@ -153,17 +142,17 @@ impl RouterPlanner {
     /// The logical class with an id; of an id that is free, the one that had it last. `None` above all ids given so
     /// far. O(1).
     pub fn class_name(&self, id: ClassId) -> Option<&str> {
-        self.classes.name(id)
+        self.numbers.classes.name(id)
     }
 
     /// The contract with an id.
     pub fn sla_name(&self, id: SlaId) -> Option<&Name> {
-        self.slas.name_of(id.0)
+        self.numbers.slas.name_of(id.0)
     }
 
     /// The profile with an id.
     pub fn profile_name(&self, id: ProfileId) -> Option<&Name> {
-        self.profiles.name_of(id.0)
+        self.numbers.profiles.name_of(id.0)
     }
 
     /// The filter with an id.
@@ -196,8 +185,8 @@ impl RouterPlanner {
         &self,
     ) -> (impl Iterator<Item = (&Name, SlaId)>, impl Iterator<Item = (&Name, ProfileId)>) {
         (
-            self.slas.iter().map(|(n, id)| (n, SlaId(id))),
-            self.profiles.iter().map(|(n, id)| (n, ProfileId(id))),
+            self.numbers.slas.iter().map(|(n, id)| (n, SlaId(id))),
+            self.numbers.profiles.iter().map(|(n, id)| (n, ProfileId(id))),
         )
     }
 
@@ -227,16 +216,27 @@ impl RouterPlanner {
         }
     }
 
-    pub(super) fn port_of(&self, name: &Name) -> Option<PortId> {
-        self.cx.ports.get(name.as_str()).copied()
+    /// The kernel's routes are these now. The change belongs to no transaction.
+    pub fn set_kernel_routes(&mut self, routes: Vec<RouteEntry>) -> Change {
+        Change::of_routes(self.routes.set_kernel(routes))
+    }
+
+    /// The kernel's neighbours changed.
+    pub fn neighbour_change(&mut self, neighbours: Vec<NeighbourUpdate>) -> Change {
+        Change::of_routes(self.routes.set_neighbours(neighbours))
+    }
+
+    /// Addresses, MTUs or hardware addresses of ports changed.
+    pub fn port_change(&mut self, ports: Vec<PortInfo>) -> Change {
+        Change::of_routes(self.routes.set_ports(ports))
     }
 
     /// Ports cannot come, go or change their interface while the router runs.
     fn check_ports(&self, draft: &Draft<'_>) -> Vec<ErrorItem> {
         let mut errors = Vec::new();
-        for (key, entry) in draft.changes().iter().filter(|(k, _)| k.kind == Kind::Port) {
+        for (key, _, after) in draft.changed(Kind::Port) {
             let known = self.ports.iter().find(|p| p.name == key.name.as_str());
-            let same = match (known, entry.as_deref().map(|e| &*e.spec)) {
+            let same = match (known, after.map(|e| &*e.spec)) {
                 (Some(p), Some(Spec::Port(new))) => {
                     new.device_of(&p.name) == p.device()
                         && new.mode == p.spec.mode
@@ -273,7 +273,7 @@ impl RouterPlanner {
         };
         let text = if request.text.is_empty() { &self.own_graph } else { &request.text };
         let graph = parse(text).map_err(strings)?;
-        let mut cx = BuildCx { classes, ..self.cx.clone() };
+        let mut cx = BuildCx { classes, ..self.numbers.cx.clone() };
         let built = build(text, graph, &self.registry, &mut cx).map_err(strings)?;
         let lost = self.lost_states(&built, &request.reset);
         if !lost.is_empty() {
@@ -315,7 +315,7 @@ impl RouterPlanner {
     fn versions_of(&self, graph: &crate::lang::Graph) -> BTreeMap<String, u32> {
         let text = graph.to_string();
         let built = parse(&text)
-            .and_then(|graph| build(&text, graph, &self.registry, &mut self.cx.clone()))
+            .and_then(|graph| build(&text, graph, &self.registry, &mut self.numbers.cx.clone()))
             .map(|built| versions(&built));
         built.unwrap_or_default()
     }
@@ -324,7 +324,7 @@ impl RouterPlanner {
     pub fn set_graph(&mut self, graph: crate::lang::Graph) {
         if self.own_graph.is_empty() {
             self.own_graph = graph.to_string();
-            self.classes.adopt(&self.cx.classes);
+            self.numbers.classes.adopt(&self.numbers.cx.classes);
         }
         self.graph = Some(graph);
         self.versions = OnceLock::new();
@@ -354,7 +354,7 @@ impl RouterPlanner {
         let egress = |graph: &crate::lang::Graph, node: &crate::lang::NodeDecl| {
             let of = graph.find(&node.name).map(|i| &graph.nodes[i]).filter(|n| n.type_name == "Egress")?;
             let port = &of.args.find("port", Some(0))?.value;
-            self.cx.ports.get(port).copied().or_else(|| port.parse().ok().map(PortId))
+            self.numbers.cx.ports.get(port).copied().or_else(|| port.parse().ok().map(PortId))
         };
         let before = |n: &crate::lang::NodeDecl| egress(self.graph.as_ref()?, n);
         let kept: Vec<PortId> =
@@ -378,7 +378,7 @@ impl RouterPlanner {
         }
         let trees = Trees::new(draft);
         let ends: HashMap<u64, Instant> = draining.iter().map(|d| (d.id, d.until)).collect();
-        let Self { slas, classes, leaf_maps, places, .. } = self;
+        let Self { numbers, leaf_maps, places, .. } = self;
         places.delete(draft);
         for (i, tree) in self.trees.iter_mut().enumerate() {
             if all {
@@ -393,8 +393,8 @@ impl RouterPlanner {
                 &trees,
                 places,
                 &ends,
-                &mut |name| classes.id(name),
-                &|name| slas.find(name).map(SlaId),
+                &|name| numbers.classes.id(name),
+                &|name| numbers.sla(name),
                 now + DEFAULT_DRAIN,
             );
             if !moved.is_empty() {
@@ -418,7 +418,7 @@ impl RouterPlanner {
         let mut any = false;
         let idle = flow_idle(draft);
         // How long a flow lives depends on the detector.
-        let slas = all || changed(draft, Kind::Detector).next().is_some();
+        let slas = all || draft.changed(Kind::Detector).next().is_some();
         let unchanged = [(Kind::Sla, slas), (Kind::Profile, all)]
             .into_iter()
             .filter_map(|(kind, again)| again.then_some(kind))
@@ -430,19 +430,19 @@ impl RouterPlanner {
             match key.kind {
                 Kind::Sla => {
                     let id = match spec {
-                        Some(_) => Some(self.slas.give(key.name.clone())),
-                        None => self.slas.take(&key.name),
+                        Some(_) => Some(self.numbers.slas.give(key.name.clone())),
+                        None => self.numbers.slas.take(&key.name),
                     };
                     let sla = spec.and_then(|s| if let Spec::Sla(s) = s { Some(sla(s, idle)) } else { None });
                     any |= id.is_some_and(|id| change.sla(SlaId(id), sla).is_ok());
                 }
                 Kind::Profile => {
                     let id = match spec {
-                        Some(_) => Some(self.profiles.give(key.name.clone())),
-                        None => self.profiles.take(&key.name),
+                        Some(_) => Some(self.numbers.profiles.give(key.name.clone())),
+                        None => self.numbers.profiles.take(&key.name),
                     };
                     let profile = spec.and_then(|s| match s {
-                        Spec::Profile(p) => Some(profile(p, &|n| self.classes.id(n))),
+                        Spec::Profile(p) => Some(profile(p, &self.numbers)),
                         _ => None,
                     });
                     any |= id.is_some_and(|id| change.profile(ProfileId(id), profile).is_ok());
@@ -450,27 +450,26 @@ impl RouterPlanner {
                 _ => {}
             }
         }
-        if all || touches(draft, &[Kind::Detector, Kind::Class, Kind::Port, Kind::Allocation]) {
+        if all || draft.touches(&[Kind::Detector, Kind::Class, Kind::Port, Kind::Allocation]) {
             any |= self.realtime_policers(draft, &mut change);
         }
-        self.slas.release();
-        self.profiles.release();
+        self.numbers.slas.release();
+        self.numbers.profiles.release();
         any.then_some(change)
     }
 
     /// Recognised flows are policed to the rate of their class.
     fn realtime_policers(&mut self, draft: &Draft<'_>, change: &mut ConditionerChange) -> bool {
         let mut any = false;
-        let before = draft.changes().iter().filter(|(k, _)| k.kind == Kind::Detector);
-        for entry in before.filter_map(|(k, _)| draft.before(k)) {
+        for entry in draft.changed(Kind::Detector).filter_map(|(_, before, _)| before) {
             if let Spec::Detector(d) = &*entry.spec {
-                let id = self.classes.id(d.class.as_str());
+                let id = self.numbers.class(&d.class);
                 any |= change.realtime(id, None).is_ok();
             }
         }
         for (_, entry) in draft.of_kind(Kind::Detector) {
             let Spec::Detector(d) = &*entry.spec else { continue };
-            let id = self.classes.id(d.class.as_str());
+            let id = self.numbers.class(&d.class);
             let rate = d.rate.unwrap_or_else(|| class_rate(draft, d));
             let burst = |rate: Rate| Bytes(rate.bytes_in(Duration::from_millis(50)).0.max(6_000));
             let limited = rate.0 > 0 || d.flow_rate > Rate(0);
@@ -492,7 +491,7 @@ impl RouterPlanner {
                 ports: draft
                     .classes_called(d.class.as_str())
                     .into_iter()
-                    .filter_map(|(_, class, _)| self.port_of(&class.port))
+                    .filter_map(|(_, class, _)| self.numbers.port(&class.port))
                     .collect(),
             });
             any |= change.realtime(id, spec).is_ok();
@@ -527,13 +526,13 @@ impl Planner for RouterPlanner {
         if self.adaptive && self.workers > 1 {
             errors.extend(super::crew::refused::check_objects(draft));
         }
-        if touches(draft, &[Kind::Class, Kind::Port, Kind::Allocation]) {
+        if draft.touches(&[Kind::Class, Kind::Port, Kind::Allocation]) {
             let classes = Trees::new(draft);
             let touched = touched_ports(draft);
             let trees = self.trees.iter().filter(|t| touched.contains(t.name()));
             errors.extend(trees.flat_map(|t| t.check(draft, &classes)));
         }
-        errors.extend(self.check_filters(draft));
+        errors.extend(self.filters.check(draft, &self.numbers));
         let names = match graph.map(|request| self.check_graph(request)).transpose() {
             Ok(names) => names,
             Err(wrong) => {
@@ -541,7 +540,7 @@ impl Planner for RouterPlanner {
                 None
             }
         };
-        errors.extend(self.classes.check(draft, names.as_ref()));
+        errors.extend(self.numbers.classes.check(draft, names.as_ref()));
         errors
     }
 
@@ -554,8 +553,8 @@ impl Planner for RouterPlanner {
     ) -> Change {
         // The request passed `check`, so building it again succeeds: once for the names it uses, then with their numbers.
         let names = graph.and_then(|g| self.check_graph(g).ok());
-        self.classes.enter(draft, names.clone());
-        let numbers = names.map(|names| self.classes.numbers(&names));
+        self.numbers.classes.enter(draft, names.clone());
+        let numbers = names.map(|names| self.numbers.classes.numbers(&names));
         let built = graph.zip(numbers).and_then(|(g, numbers)| self.built(g, numbers).ok()).map(|(b, _)| b);
         let mut fresh = Fresh::default();
         if let Some(built) = &built {
@@ -571,34 +570,17 @@ impl Planner for RouterPlanner {
             }
         }
         (change.egress, change.left_slots) = self.plan_egress(now, draft, draining, built.is_some());
-        change.flows = self.plan_flows(draft, fresh.flows);
-        change.abr = self.plan_abr(draft, built.is_some());
-        change.route = self.plan_routes(draft, fresh.route);
+        change.flows = self.filters.plan(draft, &self.numbers, fresh.flows);
+        change.abr = self.abr.plan(draft, &self.numbers, &self.filters, built.is_some());
+        change.route = self.routes.plan(draft, &self.numbers, fresh.route);
         change.graph = built;
-        self.classes.leave();
+        self.numbers.classes.leave();
         change
     }
 }
 
 fn versions(built: &Built) -> BTreeMap<String, u32> {
     built.nodes.iter().map(|n| (n.name.clone(), n.element.version())).collect()
-}
-
-/// Whether a draft changes objects of these kinds.
-pub(super) fn touches(draft: &Draft<'_>, kinds: &[Kind]) -> bool {
-    draft.changes().keys().any(|k| kinds.contains(&k.kind))
-}
-
-/// Changed objects of a kind: key, before, after.
-pub(super) fn changed<'d>(
-    draft: &'d Draft<'_>,
-    kind: Kind,
-) -> impl Iterator<Item = (&'d Key, Option<&'d Arc<Entry>>, Option<&'d Arc<Entry>>)> {
-    draft
-        .changes()
-        .iter()
-        .filter(move |(k, _)| k.kind == kind)
-        .map(|(k, after)| (k, draft.before(k), after.as_ref()))
 }
 
 /// How long a flow that says nothing has its share of a contract: as long as it is taken for real-time.
@@ -629,7 +611,7 @@ fn sla(s: &SlaSpec, flow_idle: Duration) -> Sla {
     }
 }
 
-fn profile(p: &ProfileSpec, class: &dyn Fn(&str) -> ClassId) -> Profile {
+fn profile(p: &ProfileSpec, numbers: &Numbers) -> Profile {
     let meter = match p.meter {
         MeterSpec::None => Meter::None,
         MeterSpec::TokenBucket { cir, cbs } => Meter::TokenBucket { rate: cir, burst: cbs },
@@ -645,7 +627,7 @@ fn profile(p: &ProfileSpec, class: &dyn Fn(&str) -> ClassId) -> Profile {
             ColorAction::Pass => Action::Pass,
             ColorAction::Drop => Action::Drop,
             ColorAction::Mark { dscp } => Action::Remark(*dscp),
-            ColorAction::Class { class: name, dscp } => Action::SetClass(class(name.as_str()), *dscp),
+            ColorAction::Class { class: name, dscp } => Action::SetClass(numbers.class(name), *dscp),
         };
     }
     Profile { meter, actions }

@@ -1,7 +1,6 @@
 //! Routes: those of the kernel, and those that are objects.
 
-use super::change::Change;
-use super::plan::{RouterPlanner, touches};
+use super::numbers::Numbers;
 use perhop_contract::Draft;
 use perhop_elements::route::{
     Fib, NeighbourState, NeighbourUpdate, NextHop, Origin, PortInfo, RouteChange, RouteEntry, RouteKind,
@@ -33,57 +32,52 @@ impl Routes {
             ..self.change()
         }
     }
-}
 
-impl RouterPlanner {
-    /// The kernel's routes are these now. The change belongs to no transaction.
-    pub fn set_kernel_routes(&mut self, routes: Vec<RouteEntry>) -> Change {
-        self.routes.kernel = routes;
-        Change::of_routes(self.routes.change())
+    pub(super) fn set_kernel(&mut self, routes: Vec<RouteEntry>) -> RouteChange {
+        self.kernel = routes;
+        self.change()
     }
 
-    /// The kernel's neighbours changed.
-    pub fn neighbour_change(&mut self, neighbours: Vec<NeighbourUpdate>) -> Change {
+    pub(super) fn set_neighbours(&mut self, neighbours: Vec<NeighbourUpdate>) -> RouteChange {
         for n in &neighbours {
             match n.state {
-                NeighbourState::Removed => self.routes.neighbours.remove(&(n.port, n.ip)),
-                _ => self.routes.neighbours.insert((n.port, n.ip), *n),
+                NeighbourState::Removed => self.neighbours.remove(&(n.port, n.ip)),
+                _ => self.neighbours.insert((n.port, n.ip), *n),
             };
         }
-        Change::of_routes(RouteChange { neighbours, ..RouteChange::default() })
+        RouteChange { neighbours, ..RouteChange::default() }
     }
 
-    /// Addresses, MTUs or hardware addresses of ports changed.
-    pub fn port_change(&mut self, ports: Vec<PortInfo>) -> Change {
-        self.routes.ports.clone_from(&ports);
-        Change::of_routes(RouteChange { ports: Some(ports), ..RouteChange::default() })
+    pub(super) fn set_ports(&mut self, ports: Vec<PortInfo>) -> RouteChange {
+        self.ports.clone_from(&ports);
+        RouteChange { ports: Some(ports), ..RouteChange::default() }
     }
 
-    pub(super) fn plan_routes(&mut self, draft: &Draft<'_>, all: bool) -> Option<RouteChange> {
-        if !touches(draft, &[Kind::Route]) {
-            return all.then(|| self.routes.everything());
+    pub(super) fn plan(&mut self, draft: &Draft<'_>, numbers: &Numbers, all: bool) -> Option<RouteChange> {
+        if !draft.touches(&[Kind::Route]) {
+            return all.then(|| self.everything());
         }
-        self.routes.objects = draft
+        self.objects = draft
             .of_kind(Kind::Route)
             .filter_map(|(_, entry)| match &*entry.spec {
-                Spec::Route(r) => self.route(r),
+                Spec::Route(r) => route(r, numbers),
                 _ => None,
             })
             .collect();
-        Some(if all { self.routes.everything() } else { self.routes.change() })
+        Some(if all { self.everything() } else { self.change() })
     }
+}
 
-    fn route(&self, r: &RouteSpec) -> Option<RouteEntry> {
-        let kind = match r.kind {
-            ObjectKind::Unicast => {
-                let port = self.port_of(r.port.as_ref()?)?;
-                RouteKind::Unicast { next_hops: vec![NextHop { via: r.via, port }] }
-            }
-            ObjectKind::Blackhole => RouteKind::Blackhole,
-            ObjectKind::Unreachable => RouteKind::Unreachable,
-            ObjectKind::Prohibit => RouteKind::Prohibit,
-            ObjectKind::Local => RouteKind::Local,
-        };
-        Some(RouteEntry { dest: r.dest, kind, metric: r.metric, origin: Origin::Object })
-    }
+fn route(r: &RouteSpec, numbers: &Numbers) -> Option<RouteEntry> {
+    let kind = match r.kind {
+        ObjectKind::Unicast => {
+            let port = numbers.port(r.port.as_ref()?)?;
+            RouteKind::Unicast { next_hops: vec![NextHop { via: r.via, port }] }
+        }
+        ObjectKind::Blackhole => RouteKind::Blackhole,
+        ObjectKind::Unreachable => RouteKind::Unreachable,
+        ObjectKind::Prohibit => RouteKind::Prohibit,
+        ObjectKind::Local => RouteKind::Local,
+    };
+    Some(RouteEntry { dest: r.dest, kind, metric: r.metric, origin: Origin::Object })
 }

@@ -287,7 +287,7 @@ impl PortTree {
         trees: &Trees<'_>,
         places: &mut Places,
         ends: &HashMap<u64, Instant>,
-        class_id: &mut dyn FnMut(&str) -> ClassId,
+        class_id: &dyn Fn(&str) -> ClassId,
         sla_id: &dyn Fn(&Name) -> Option<SlaId>,
         default_end: Instant,
     ) -> (EgressChange, Vec<Moved>) {
@@ -444,7 +444,7 @@ fn leaf_map(
     draft: &Draft<'_>,
     port: &Name,
     live: &BTreeMap<Name, u32>,
-    class_id: &mut dyn FnMut(&str) -> ClassId,
+    class_id: &dyn Fn(&str) -> ClassId,
     sla_id: &dyn Fn(&Name) -> Option<SlaId>,
 ) -> LeafMap {
     let classes = draft.classes_on(port);

@@ -19,11 +19,13 @@ mod gate;
 mod placement;
 pub(super) mod refused;
 mod relocate;
+mod relocation;
 mod share;
 
 pub use balance::{BalanceReport, Balancer};
 pub use placement::Placement;
-pub use relocate::{BucketMove, MOST_CONNECTIONS, Relocation};
+pub use relocate::MOST_CONNECTIONS;
+pub use relocation::{BucketMove, Relocation};
 
 use super::{Change, ChangeStep, RouterPlanner, Worker, WorkerError, WorkerEvent};
 use gate::{Gate, Step};

@@ -10,95 +10,17 @@
 //! front of the trees (for a neighbour's address), when it has more connections than may go at a time, or when there is
 //! no room for them. Who gives and who takes says so before anything is touched.
 
+use super::relocation::{Fate, Relocation, Table};
 use super::{Member, Worker};
 use perhop_element::TimerId;
-use perhop_flows::{BUCKETS, BucketMap, Departure};
+use perhop_flows::{BUCKETS, Departure};
 use perhop_units::Instant;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
 
 /// Connections that one member gives away at a time, at most.
 pub const MOST_CONNECTIONS: u32 = 1024;
 /// Places of the table of connections looked at between two batches.
 const LOOKS: u32 = 1024;
-
-/// A bucket that is to go from one member to another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BucketMove {
-    /// Which, below [`BUCKETS`].
-    pub bucket: usize,
-    /// Who has it.
-    pub from: usize,
-    /// Who is to have it.
-    pub to: usize,
-}
-
-/// What becomes of a move.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    /// Nobody has said anything yet.
-    Open,
-    /// So many connections at most are ready.
-    Promised(u32),
-    /// It stays where it is.
-    Stays,
-}
-
-/// Moves that are made at once. Shared by the members that make them and who asked for them.
-#[derive(Debug)]
-pub struct Relocation {
-    map: Arc<BucketMap>,
-    moves: Vec<BucketMove>,
-    members: usize,
-    /// Members that have done their part.
-    over: AtomicUsize,
-    table: Mutex<Table>,
-}
-
-/// Where members put down what others go on with.
-#[derive(Debug)]
-struct Table {
-    fates: Vec<Fate>,
-    /// For whom, and what.
-    departures: Vec<(usize, Departure)>,
-    connections: u64,
-}
-
-impl Relocation {
-    pub(super) fn new(map: Arc<BucketMap>, members: usize, moves: Vec<BucketMove>) -> Arc<Self> {
-        let fates = vec![Fate::Open; moves.len()];
-        let table = Mutex::new(Table { fates, departures: Vec::new(), connections: 0 });
-        Arc::new(Self { map, moves, members, over: AtomicUsize::new(0), table })
-    }
-
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether all members have done their part.
-    pub fn is_over(&self) -> bool {
-        self.over.load(Ordering::Acquire) == self.members
-    }
-
-    /// The moves that were asked for, and whether each was made; all `false` before [`Relocation::is_over`].
-    pub fn moves(&self) -> Vec<(BucketMove, bool)> {
-        let made = |m: &BucketMove| self.is_over() && self.map.worker(m.bucket) == m.to;
-        self.moves.iter().map(|m| (*m, made(m))).collect()
-    }
-
-    /// Connections that have gone.
-    pub fn connections(&self) -> u64 {
-        self.table().connections
-    }
-
-    /// The buckets that `member` is asked for.
-    fn asked_of(&self, member: usize) -> Option<[bool; BUCKETS]> {
-        let mut buckets = [false; BUCKETS];
-        let mine = self.moves.iter().filter(|m| m.from == member);
-        mine.for_each(|m| buckets[m.bucket % BUCKETS] = true);
-        buckets.contains(&true).then_some(buckets)
-    }
-}
 
 impl Member {
     /// Looks for the connections that are to go, some at a time; `true` when all are found.

@@ -3,9 +3,9 @@
 use super::*;
 use crate::lang::parse;
 use crate::router::registry;
-use perhop_contract::{Index, Limits, Objects, validate};
+use perhop_contract::{Entry, Index, Limits, Objects, validate};
 use perhop_element::{Args, Cx, Element, ElementType, PortCount, PortIndex};
-use perhop_model::{Owner, PortSpec};
+use perhop_model::{Key, Owner, PortSpec};
 use perhop_packet::Batch;
 use serde_json::{Value, json};
 use std::any::Any;
