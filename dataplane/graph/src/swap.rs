@@ -2,8 +2,8 @@
 //!
 //! * An element of the new graph that has the name, type and version of a running one takes its place: books, timers
 //!   and connections into it stay, and its state, packets included, moves.
-//! * One with the name but another type or version is refused by [`check_swap`] unless it is to be reset. Then it is
-//!   new, and its predecessor goes as if it were no longer named.
+//! * One with the name but another type or version is refused by the planner ([`SwapError`]) unless it is to be reset. Then
+//!   it is new, and its predecessor goes as if it were no longer named.
 //! * What is no longer named takes no more packets. While it, or anything that leads to it, still holds some, it stays
 //!   as a retired element, connected as before; at its deadline the rest is dropped
 //!   ([`DropReason::GraphReplaced`]).
@@ -11,7 +11,6 @@
 //! Packets that pass only elements which keep their place are neither lost nor reordered.
 
 use crate::lang::{Built, BuiltNode, EdgeDecl};
-use perhop_contract::RESET_ALL;
 use perhop_element::{Driver, Edge, Element, NodeId, TimerId};
 use perhop_packet::DropReason;
 use perhop_units::{Duration, Instant};
@@ -48,12 +47,6 @@ pub enum SwapError {
         /// Version in the new graph.
         new: u32,
     },
-    /// Nothing of that name runs: a mistake that would otherwise be found when it is too late.
-    #[error("reset names {name}, and no element is called so")]
-    UnknownReset {
-        /// As given.
-        name: String,
-    },
 }
 
 /// What a swap did.
@@ -77,38 +70,9 @@ fn running(driver: &Driver) -> HashMap<String, NodeId> {
     live.map(|id| (driver.name(id).to_owned(), id)).collect()
 }
 
-/// Everything that forbids putting `built` in the place of what `driver` runs. `reset` names elements whose state may
-/// be lost, or all of them by [`RESET_ALL`].
-pub fn check_swap(driver: &Driver, built: &Built, reset: &[String]) -> Vec<SwapError> {
-    let running = running(driver);
-    let mut errors = Vec::new();
-    let all = reset.iter().any(|r| r == RESET_ALL);
-    for name in reset.iter().filter(|r| *r != RESET_ALL && !running.contains_key(*r)) {
-        errors.push(SwapError::UnknownReset { name: name.clone() });
-    }
-    let resets: HashSet<&str> = reset.iter().map(String::as_str).collect();
-    for node in built.nodes.iter().filter(|n| !all && !resets.contains(n.name.as_str())) {
-        let Some(old) = running.get(&node.name).and_then(|id| driver.element(*id)) else { continue };
-        let name = node.name.clone();
-        if old.type_name() != node.element.type_name() {
-            let (running, new) = (old.type_name().to_owned(), node.element.type_name().to_owned());
-            errors.push(SwapError::OtherType { name, running, new });
-        } else if old.version() != node.element.version() {
-            let (running, new) = (old.version(), node.element.version());
-            errors.push(SwapError::OtherVersion { name, running, new });
-        }
-    }
-    errors
-}
-
-/// As [`swap_out`], and frees what is removed.
-pub fn swap(driver: &mut Driver, now: Instant, built: Built) -> Swapped {
-    swap_out(driver, now, built, &mut Vec::new())
-}
-
-/// Puts `built`, which passed [`check_swap`], in the place of the running graph. Never fails: what cannot keep its
+/// Puts `built` in the place of the running graph. Never fails: what cannot keep its
 /// state starts without. What is removed at once is moved to `out`. O(elements + connections).
-pub fn swap_out(driver: &mut Driver, now: Instant, built: Built, out: &mut Vec<Box<dyn Element>>) -> Swapped {
+pub fn swap(driver: &mut Driver, now: Instant, built: Built, out: &mut Vec<Box<dyn Element>>) -> Swapped {
     let mut done = Swapped::default();
     let mut leaving = running(driver);
     let Built { graph, nodes } = built;
@@ -189,11 +153,6 @@ fn connect(driver: &mut Driver, ids: &[NodeId], edges: &[EdgeDecl]) {
     for (id, outputs) in ids.iter().zip(outputs) {
         driver.set_outputs(*id, outputs);
     }
-}
-
-/// As [`take_retired`], and frees what is removed.
-pub fn collect_retired(driver: &mut Driver, now: Instant) -> u64 {
-    take_retired(driver, now, &mut Vec::new())
 }
 
 /// Removes retired elements that hold nothing and that nothing can reach any more, and moves them to `out`; those whose

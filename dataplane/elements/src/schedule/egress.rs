@@ -51,7 +51,7 @@ use perhop_element::{
     ArgError, Args, BuildCx, CounterSink, Cx, Element, ElementState, ElementType, PortCount, PortIndex,
     Reader, TimerId,
 };
-use perhop_packet::{Batch, ClassId, Handover, LeafId, Meta, PortId, SlaId};
+use perhop_packet::{Batch, ClassId, Handover, LeafId, PortId, SlaId};
 use perhop_ring::Producer;
 use perhop_units::{Bytes, Duration, Instant, QueueLimit, Rate};
 use std::sync::Arc;
@@ -269,11 +269,6 @@ impl Egress {
     /// The table of leaves.
     pub fn leaf_map(&self) -> &Arc<LeafMap> {
         &self.leaf_map
-    }
-
-    /// The leaf a packet with this metadata would go to: for `explain`.
-    pub fn leaf_for(&self, meta: &Meta) -> LeafId {
-        self.leaf_map.find(meta.sla, meta.class).0
     }
 
     /// Charges the line for a frame of `len` bytes that the kernel sent itself.

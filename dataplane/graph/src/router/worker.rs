@@ -347,7 +347,7 @@ impl Worker {
                 if let Some(abr) = &change.abr {
                     give_policies(&mut built, abr);
                 }
-                swap::swap_out(&mut self.driver, now, built, &mut self.left);
+                swap::swap(&mut self.driver, now, built, &mut self.left);
                 self.find_roles();
             }
             self.flip(now, change);

@@ -3,10 +3,9 @@
 mod router;
 
 use crate::random_graphs::{build_cx, registry};
-use perhop_contract::RESET_ALL;
 use perhop_element::{Cx, Driver, Element, PortIndex};
 use perhop_graph::lang::{Built, BuiltNode, Graph, build, parse};
-use perhop_graph::swap::{DRAIN, RETIRED, SwapError, Swapped, check_swap, collect_retired, swap};
+use perhop_graph::swap::{DRAIN, RETIRED, Swapped, swap, take_retired};
 use perhop_packet::{Batch, DropReason, Pool, PortId};
 use perhop_units::{Duration, Instant};
 use perhop_wire::build::udp4;
@@ -36,21 +35,17 @@ impl Run {
     }
 
     fn swap(&mut self, text: &str) -> Swapped {
-        self.swap_reset(text, &[])
-    }
-
-    fn swap_reset(&mut self, text: &str, reset: &[&str]) -> Swapped {
-        let built = built(text);
-        let reset: Vec<String> = reset.iter().map(|r| (*r).to_owned()).collect();
-        assert_eq!(check_swap(&self.driver, &built, &reset), []);
-        let done = swap(&mut self.driver, self.now, built);
+        let done = self.swap_built(built(text));
         self.collect();
         done
     }
 
-    fn refusals(&self, text: &str, reset: &[&str]) -> Vec<SwapError> {
-        let reset: Vec<String> = reset.iter().map(|r| (*r).to_owned()).collect();
-        check_swap(&self.driver, &built(text), &reset)
+    fn swap_built(&mut self, built: Built) -> Swapped {
+        swap(&mut self.driver, self.now, built, &mut Vec::new())
+    }
+
+    fn take_retired(&mut self) -> u64 {
+        take_retired(&mut self.driver, self.now, &mut Vec::new())
     }
 
     /// Packets of 1,000 bytes at IP length, numbered in their payload, into element `name`.
@@ -88,7 +83,7 @@ impl Run {
             self.collect();
         }
         self.now = end;
-        collect_retired(&mut self.driver, self.now);
+        self.take_retired();
         self.collect();
     }
 
@@ -179,30 +174,19 @@ fn what_does_not_drain_in_time_is_dropped_for_its_reason() {
     let held = run.driver.element(q).expect("still draining").held();
     assert!(held > 30, "{held}");
     run.now = end;
-    assert_eq!(collect_retired(&mut run.driver, run.now), held);
+    assert_eq!(run.take_retired(), held);
     assert_eq!((run.left.len() as u64 + held, run.names()), (50, vec!["in", "out"]));
     run.driver.check_conservation().expect("books balance");
 }
 
 #[test]
-fn another_type_or_version_is_refused_unless_reset() {
+fn an_element_of_another_type_is_another_element() {
     let mut run = Run::new(LINE);
     let other = LINE.replace("q :: Shaper(1 Mbit/s, limit = 100 packets)", "q :: Counter()");
-    let refused = run.refusals(&other, &[]);
-    let expected = SwapError::OtherType {
-        name: "q".to_owned(),
-        running: "Shaper".to_owned(),
-        new: "Counter".to_owned(),
-    };
-    assert_eq!(refused, [expected]);
-    assert!(refused[0].to_string().contains("list it in reset"));
-    let unknown = SwapError::UnknownReset { name: "w".to_owned() };
-    assert_eq!(run.refusals(&other, &["q", "w"]), [unknown]);
-    assert_eq!(run.refusals(&other, &[RESET_ALL]), []);
-    // Reset, it is another element; the old one drains behind the name.
+    // The old one drains behind the name.
     run.send("in", 0..10);
     let old = run.driver.find("q");
-    let done = run.swap_reset(&other, &["q"]);
+    let done = run.swap(&other);
     assert_eq!(done, Swapped { moved: 2, reset: 1, retired: 1, ..Swapped::default() });
     assert_ne!(run.driver.find("q"), old);
     run.run_for(Duration::from_millis(500));
@@ -264,19 +248,17 @@ fn holder(version: u32, size: u32) -> Built {
 #[test]
 fn state_that_does_not_fit_stays_with_its_packets_until_they_are_dropped() {
     let mut run = Run::new("c :: Counter();");
-    swap(&mut run.driver, run.now, holder(1, 5));
+    run.swap_built(holder(1, 5));
     run.send("h", 0..7);
-    let version = SwapError::OtherVersion { name: "h".to_owned(), running: 1, new: 2 };
-    assert_eq!(check_swap(&run.driver, &holder(2, 5), &[]), [version]);
-    assert_eq!(swap(&mut run.driver, run.now, holder(1, 5)).moved, 1);
+    assert_eq!(run.swap_built(holder(1, 5)).moved, 1);
     let h = run.driver.find("h").expect("declared");
     assert_eq!(run.driver.element(h).expect("live").held(), 7);
     // Alike, and yet the state comes back: it is the old one that keeps it.
-    let done = swap(&mut run.driver, run.now, holder(1, 6));
+    let done = run.swap_built(holder(1, 6));
     assert_eq!((done.reset, done.retired, done.dropped), (1, 1, 0));
     assert_eq!(run.driver.element(h).expect("it drains").held(), 7);
     run.now += DRAIN;
-    assert_eq!(collect_retired(&mut run.driver, run.now), 7);
+    assert_eq!(run.take_retired(), 7);
     run.collect();
 }
 
@@ -298,7 +280,7 @@ fn flows_through_untouched_elements_lose_nothing_and_keep_their_order() {
         }
         run.run_for(Duration::from_millis(10));
         if n % 3 == 0 {
-            let done = run.swap_reset(&text(n as usize), &[RESET_ALL]);
+            let done = run.swap(&text(n as usize));
             assert!(done.moved >= 3);
         }
     }
