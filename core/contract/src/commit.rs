@@ -21,6 +21,8 @@ pub(super) struct Next {
 impl<P: Planner> Control<P> {
     /// Installs `next` as the next revision and sends the change to the workers.
     pub(super) fn install(&mut self, now: Instant, next: Next, cause: Cause) {
+        assert!(self.in_flight.is_none(), "one change is on its way at a time: `advance` waits for it");
+        assert_eq!(self.generation, self.revision, "all workers have every revision before this one");
         let Next { changes, drains, graph } = next;
         let mut draft = Draft::indexed(&self.objects, &self.index);
         let mut draining = Vec::new();
@@ -30,7 +32,8 @@ impl<P: Planner> Control<P> {
             if after.is_none() && key.kind == Kind::Class {
                 let until = now + drains.get(key).copied().unwrap_or(DEFAULT_DRAIN);
                 draining.push(Draining { key: key.clone(), id: before.id, until });
-                self.draining.insert(before.id, before.state(key, Status::Draining));
+                let drains = self.draining.insert(before.id, before.state(key, Status::Draining));
+                assert!(drains.is_none(), "{key}: an id is given once, so nothing drains under it yet");
             }
         }
         let change = self.planner.plan(now, &draft, &draining, graph.as_ref());
@@ -49,6 +52,10 @@ impl<P: Planner> Control<P> {
 
     /// Keeps the objects and the order of their expiry together.
     pub(super) fn put_object(&mut self, key: Key, entry: Option<Arc<Entry>>) {
+        if let Some(e) = &entry {
+            assert!(e.id < self.next_id, "{key} has an id that is still to be given");
+            assert!(e.version <= self.revision + 1, "{key} is newer than the next revision");
+        }
         self.index.update(&key, self.objects.get(&key), entry.as_ref());
         let at = |e: &Arc<Entry>| e.expires_at_ns;
         if let Some(at) = entry.as_ref().and_then(at) {
@@ -67,17 +74,14 @@ impl<P: Planner> Control<P> {
             self.owners.lost(&before.owner);
         }
         if let Some(old) = before.as_ref().and_then(at).filter(|old| Some(*old) != new) {
-            self.expiries.remove(&(old, key));
+            assert!(self.expiries.remove(&(old, key)), "soft state has its place in the order of expiry");
         }
     }
 
     pub(super) fn applied(&mut self, now: Instant, ticket: u64) {
-        match &self.in_flight {
-            Some(f) if f.ticket == ticket => {}
-            _ => return,
-        }
+        let Some(done) = self.in_flight.take_if(|f| f.ticket == ticket) else { return };
         self.generation += 1;
-        let Some(done) = self.in_flight.take() else { return };
+        assert_eq!(self.generation, self.revision, "it was the only change on its way");
         match done.cause {
             Cause::Transaction { request, mut reply, digest, owner, forced } => {
                 reply.revision = self.revision;

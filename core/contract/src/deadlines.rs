@@ -58,6 +58,7 @@ impl<P: Planner> Control<P> {
         keys.sort();
         // Objects that cannot go yet are left out until the rest is a valid change.
         while !keys.is_empty() {
+            let before = keys.len();
             let errors = self.expiry_errors(&keys);
             if errors.is_empty() {
                 let changes = keys.iter().map(|key| (key.clone(), None)).collect();
@@ -69,7 +70,6 @@ impl<P: Planner> Control<P> {
             let blocked: BTreeSet<usize> = errors.iter().filter_map(|e| e.op).collect();
             if blocked.is_empty() {
                 // Nobody is blamed: those go that can go alone, or one of them if they cannot go together.
-                let before = keys.len();
                 keys.retain(|key| self.expiry_errors(std::slice::from_ref(key)).is_empty());
                 if keys.len() == before {
                     keys.truncate(usize::from(before > 1));
@@ -78,6 +78,7 @@ impl<P: Planner> Control<P> {
             }
             let mut index = 0..;
             keys.retain(|_| index.next().is_some_and(|i| !blocked.contains(&i)));
+            assert!(keys.len() < before, "whom an error blames is one of them, so this comes to an end");
         }
         false
     }

@@ -27,7 +27,8 @@ impl Index {
     pub fn update(&mut self, key: &Key, before: Option<&Arc<Entry>>, after: Option<&Arc<Entry>>) {
         if let Some(entry) = before {
             self.forget(key, &entry.spec);
-            self.counts.entry(key.kind).and_modify(|n| *n -= 1);
+            let n = self.counts.get_mut(&key.kind).filter(|n| **n > 0);
+            *n.expect("an object that changes was counted when it came") -= 1;
         }
         let Some(entry) = after else { return };
         *self.counts.entry(key.kind).or_default() += 1;
@@ -92,10 +93,9 @@ where
     K: Ord + std::borrow::Borrow<Q>,
     Q: Ord + ?Sized,
 {
-    if let Some(names) = map.get_mut(key) {
-        names.remove(name);
-        if names.is_empty() {
-            map.remove(key);
-        }
+    let names = map.get_mut(key).expect("an object is indexed under all that it names");
+    assert!(names.remove(name), "{name} is not in the index");
+    if names.is_empty() {
+        map.remove(key);
     }
 }

@@ -57,9 +57,9 @@ impl Owners {
 
     /// An object of an owner went.
     pub(super) fn lost(&mut self, owner: &Owner) {
-        if let Some(known) = self.by_owner.get_mut(owner) {
-            known.objects = known.objects.saturating_sub(1);
-        }
+        let known = self.by_owner.get_mut(owner).expect("who has objects is not forgotten");
+        assert!(known.objects > 0, "{owner} loses an object that it never gained");
+        known.objects -= 1;
     }
 
     /// A place for an owner among `limit`. The router's own and those of this machine (`file`, `cli`, `agent`) always

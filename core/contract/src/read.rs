@@ -114,8 +114,7 @@ fn digests(objects: &[ObjectState]) -> Digests {
         *count += 1;
         let key = Key { kind: o.kind, name: o.name.clone() };
         hasher.update(key.to_string().as_bytes());
-        // A specification is plain data; serialising it cannot fail.
-        hasher.update(serde_json::to_vec(&o.spec).unwrap_or_default());
+        hasher.update(serde_json::to_vec(&o.spec).expect("a specification is plain data"));
         hasher.update(b"\n");
     }
     hashers

@@ -46,9 +46,9 @@ impl OwnerReplies {
     }
 
     fn forget(&mut self, n: u64) {
-        let Some((_, id)) = self.order.remove(&n) else { return };
+        let (_, id) = self.order.remove(&n).expect("only answers that are kept are forgotten");
         self.rejected.remove(&n);
-        let Some((_, kept)) = self.by_id.remove(&id) else { return };
+        let (_, kept) = self.by_id.remove(&id).expect("an answer with an age is kept by its id");
         self.bytes -= KEPT_EACH;
         // The answer's own and the set's.
         if Arc::strong_count(&kept.details) == 2 {
@@ -165,7 +165,8 @@ impl Replays {
         if reply.outcome == Outcome::Rejected {
             kept.rejected.insert(n);
         }
-        kept.by_id.insert(reply.txn_id, (digest, KeptReply::new(reply, details)));
+        let before_it = kept.by_id.insert(reply.txn_id, (digest, KeptReply::new(reply, details)));
+        assert!(before_it.is_none(), "a repetition is answered with what is kept, not kept again");
         self.bytes += kept.bytes - before;
     }
 

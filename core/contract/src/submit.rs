@@ -240,6 +240,7 @@ impl<P: Planner> Control<P> {
         for at in confirms.into_iter().rev() {
             self.pending.remove(at);
         }
+        assert!(done.next_id >= self.next_id, "ids are given upwards, and none twice");
         self.next_id = done.next_id;
         reply.outcome = Outcome::Committed;
         let next = done.next;
@@ -250,6 +251,7 @@ impl<P: Planner> Control<P> {
             let undo_graph = next.graph.as_ref().map(|_| self.graph_to_return_to());
             let deadline = now + Duration::from_millis(ms);
             let (owner, txn_id) = (t.owner.clone(), t.txn_id);
+            assert!(self.pending.len() < MAX_PENDING, "`work_out` has refused what would be one too many");
             self.pending.push(Pending { owner, txn_id, deadline, undo, undo_graph });
         }
         if done.quiet {
@@ -347,6 +349,5 @@ pub(super) fn item(op: usize, path: &str, code: Code, message: String) -> ErrorI
 }
 
 fn digest(t: &Transaction) -> RequestDigest {
-    // A transaction is plain data; serialising it cannot fail.
-    Sha256::digest(serde_json::to_vec(t).unwrap_or_default()).into()
+    Sha256::digest(serde_json::to_vec(t).expect("a transaction is plain data")).into()
 }

@@ -213,8 +213,7 @@ impl<'a> Work<'a> {
         if !fields.is_object() {
             return Err(item(op, &path, Code::Malformed, "fields must be a JSON object".to_owned()));
         }
-        let mut value = serde_json::to_value(&*before.spec)
-            .map_err(|e| item(op, &path, Code::Malformed, e.to_string()))?;
+        let mut value = serde_json::to_value(&*before.spec).expect("a specification is plain data");
         merge(&mut value, fields);
         let spec = Spec::from_value(key.kind, &value).map_err(|e| e.item(op, &key))?;
         // The life time is no field: what is left of it stays.
