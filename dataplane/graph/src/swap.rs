@@ -120,15 +120,15 @@ pub fn swap(driver: &mut Driver, now: Instant, built: Built, out: &mut Vec<Box<d
 /// Moves the state of the element at `id` into `new` and puts that in its place. `new` comes back when the two are not
 /// alike or the state does not fit; the old element then has its state again.
 fn take_place(driver: &mut Driver, id: NodeId, mut new: Box<dyn Element>) -> Result<(), Box<dyn Element>> {
-    let Some(old) = driver.element_dyn_mut(id) else { return Err(new) };
+    let old = driver.element_dyn_mut(id).expect("an element that has a name is there");
     if old.type_name() != new.type_name() || old.version() != new.version() {
         return Err(new);
     }
     match old.export_state() {
         Some(state) => {
             if let Err(state) = new.import_state(state) {
-                // An element takes its own state; if it did not, its packets would be lost with the state.
-                let _ = old.import_state(state);
+                let kept = old.import_state(state);
+                assert!(kept.is_ok(), "an element takes its own state, or its packets would be lost with it");
                 return Err(new);
             }
         }

@@ -80,9 +80,9 @@ impl Policies {
         // They come by name, and the sort is stable.
         policies.sort_by_key(|(_, p)| p.priority);
         let named = policies.iter().filter_map(|(_, p)| p.matches.filter.clone()).collect();
-        let policies = policies.into_iter().filter_map(|(name, p)| {
-            let id = self.slots.find(name)?;
-            Some(policy(AbrPolicyId(id), p, condition(&p.matches, numbers, filters)))
+        let policies = policies.into_iter().map(|(name, p)| {
+            let id = self.slots.find(name).expect("a policy got its number with the change that brought it");
+            policy(AbrPolicyId(id), p, condition(&p.matches, numbers, filters))
         });
         (Settings { policies: policies.collect() }, named)
     }

@@ -46,7 +46,7 @@ impl Classes {
         by_number.sort_by_key(|(_, id)| **id);
         for (name, id) in by_number {
             let given = self.give(name);
-            debug_assert_eq!(given, *id, "a graph is built before anything else has a number");
+            assert_eq!(given, *id, "a graph is built before anything else has a number");
             self.graph.insert(name.clone());
         }
     }
@@ -99,9 +99,8 @@ impl Classes {
         for (key, before, after) in draft.changed(Kind::Class) {
             if let Some(Spec::Class(c)) = before.map(|e| &*e.spec) {
                 let name: Arc<str> = Arc::from(c.logical_name(&key.name));
-                if let Some(n) = self.users.get_mut(&name) {
-                    *n -= 1;
-                }
+                let users = self.users.get_mut(&name).filter(|n| **n > 0);
+                *users.expect("a class that goes or changes was counted when it came") -= 1;
                 self.suspects.push(name);
             }
             if let Some(Spec::Class(c)) = after.map(|e| &*e.spec) {

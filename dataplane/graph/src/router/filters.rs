@@ -12,6 +12,9 @@ use perhop_reason::Code;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
+const RANGES: &str = "ranges of a detector are checked with the object";
+const PORTS: &str = "a detector names ports there are, and a running router has no others than its own";
+
 /// What was last sent to the flows element.
 #[derive(Debug, Default)]
 pub(super) struct Filters {
@@ -42,7 +45,7 @@ impl Filters {
     }
 
     /// The filters that a change removes are forgotten, those it adds or replaces go by the ids of their rules.
-    fn rename(&mut self, added: &[Rule], draft: &Draft<'_>) {
+    fn rename(&mut self, added: &[FilterId], draft: &Draft<'_>) {
         for (key, _, _) in draft.changed(Kind::Filter) {
             if let Some(old) = self.ids.remove(&key.name) {
                 self.names.remove(&old);
@@ -50,9 +53,9 @@ impl Filters {
         }
         self.next += added.len() as u32;
         let entries = draft.changed(Kind::Filter).filter(|(_, _, after)| after.is_some());
-        for (rule, (key, _, _)) in added.iter().zip(entries) {
-            self.ids.insert(key.name.clone(), rule.id);
-            self.names.insert(rule.id, key.name.clone());
+        for (id, (key, _, _)) in added.iter().zip(entries) {
+            self.ids.insert(key.name.clone(), *id);
+            self.names.insert(*id, key.name.clone());
         }
     }
 
@@ -74,9 +77,11 @@ impl Filters {
         let mut change = FlowsChange::default();
         if draft.touches(&[Kind::Filter]) {
             let (added, removed) = self.rules(draft, numbers);
-            self.rename(&added, draft);
-            // The same change passed `check`, so it cannot fail now.
+            let ids: Vec<FilterId> = added.iter().map(|rule| rule.id).collect();
+            // The same change passed `check`. But where rules lie depends on what came before, and a change that is taken
+            // back may come after others: should it meet a limit, the filters stay as they are, by name too.
             if let Ok(made) = self.book().change(added, &removed) {
+                self.rename(&ids, draft);
                 change.classifier = Some(made.classifier);
                 change.deltas = made.deltas;
             }
@@ -133,18 +138,16 @@ fn settings(draft: &Draft<'_>, numbers: &Numbers) -> Settings {
     settings.slas = SlaMap::new(slas.flat_map(|(id, nets)| nets.into_iter().map(move |n| (n, id))));
     for (_, entry) in draft.of_kind(Kind::Detector) {
         let Spec::Detector(d) = &*entry.spec else { continue };
-        // Ranges were checked with the object.
-        let rtp = RtpSettings::new(d.packets, d.within, d.idle).unwrap_or_default();
-        let rtp = d.regular.and_then(|n| rtp.with_regular(n).ok()).unwrap_or(rtp);
-        let limits = || {
-            Statistical::new(d.statistical_after, d.statistical_size, d.statistical_rate).unwrap_or_default()
-        };
+        let rtp = RtpSettings::new(d.packets, d.within, d.idle).expect(RANGES);
+        let rtp = d.regular.map_or(rtp, |n| rtp.with_regular(n).expect(RANGES));
+        let limits =
+            || Statistical::new(d.statistical_after, d.statistical_size, d.statistical_rate).expect(RANGES);
         settings.detector = Some(Detector {
             enabled: d.enabled,
             rtp,
             stages: Stages { wrapped: d.wrapped, statistical: d.statistical.then(limits) },
             promote_class: numbers.class(&d.class),
-            in_ports: d.in_ports.iter().filter_map(|p| numbers.port(p)).collect(),
+            in_ports: d.in_ports.iter().map(|p| numbers.port(p).expect(PORTS)).collect(),
         });
         settings.admission = d.admission.as_ref().map(|a| admission(draft, numbers, a));
     }

@@ -90,11 +90,8 @@ impl LeftSlots {
 
     /// Forgets the one that [`LeftSlots::next`] gave last.
     pub(super) fn forget(&mut self) {
-        let Some(list) = self.lists.front_mut() else { return };
-        if let Some(last) = self.at.checked_sub(1).filter(|at| *at < list.slots.len()) {
-            list.slots.swap_remove(last);
-            self.at = last;
-        }
+        self.at -= 1;
+        self.lists.front_mut().expect("`next` gave one of the first list").slots.swap_remove(self.at);
     }
 
     /// How many there are. O(changes whose slots are not all empty).

@@ -43,16 +43,15 @@ impl Places {
     pub(super) fn delete(&mut self, draft: &Draft<'_>) {
         for (_, before, after) in draft.changed(Kind::Class) {
             let Some(before) = before.filter(|b| after.is_none_or(|a| a.id != b.id)) else { continue };
-            if let Some(place) = self.by_id.get_mut(&before.id) {
-                place.deleted = true;
-            }
+            self.by_id.get_mut(&before.id).expect("a class has a slot until it is deleted").deleted = true;
         }
     }
 
     /// A slot is free in which its class counted this. Tells when it was the last of a deleted class.
     pub(super) fn freed(&mut self, id: u64, counters: &ClassCounters) -> Option<Gone> {
-        let place = self.by_id.get_mut(&id)?;
-        place.slots = place.slots.saturating_sub(1);
+        let place = self.by_id.get_mut(&id).filter(|place| place.slots > 0);
+        let place = place.expect("a slot that is free was taken, and is free once");
+        place.slots -= 1;
         place.before = total([place.before, *counters]);
         // What a class lost while it moved from slot to slot is no part of its end.
         place.dropped += if place.deleted { counters.dropped_removed } else { 0 };

@@ -30,6 +30,9 @@ use perhop_units::{Bytes, Color, Duration, Instant, Rate};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 
+/// Why a conditioner has an entry for every number.
+const NUMBERED: &str = "what a draft has is limited so that numbers, with those that rest, fit the tables";
+
 /// Plans the changes of one router. Its ports are fixed while it runs.
 pub struct RouterPlanner {
     pub(super) registry: Registry,
@@ -70,16 +73,16 @@ struct Fresh {
 impl RouterPlanner {
     /// A planner for a router with these ports, in the order of their [`PortId`]s.
     pub fn new(ports: Vec<EdgePort>, registry: Registry) -> Self {
-        let trees: Vec<PortTree> = ports
-            .iter()
-            .filter_map(|p| {
-                let name = Name::new(&p.name).ok()?;
-                Some(PortTree::new(name, p.spec.overhead.max(0) as u32))
-            })
-            .collect();
+        let tree = |p: &EdgePort| {
+            let name = Name::new(&p.name).expect("a port is an object, and objects have names");
+            PortTree::new(name, p.spec.overhead.max(0) as u32)
+        };
+        let trees: Vec<PortTree> = ports.iter().map(tree).collect();
+        let numbers = Numbers::new(ports.iter().map(|p| p.name.as_str()), MAX_IDS);
+        assert_eq!(numbers.cx.ports.len(), ports.len(), "each port is an object with a name of its own");
         Self {
             registry,
-            numbers: Numbers::new(ports.iter().map(|p| p.name.as_str()), MAX_IDS),
+            numbers,
             ports,
             leaf_maps: vec![None; trees.len()],
             trees,
@@ -200,6 +203,7 @@ impl RouterPlanner {
     pub fn freed(&mut self, freed: &Freed) -> Vec<Gone> {
         let Self { trees, places, .. } = self;
         let Some(tree) = trees.get_mut(freed.port.index()) else { return Vec::new() };
+        assert!(freed.generation <= tree.generation(), "a tree is told which one it is by its planner");
         match freed.slot {
             Some(slot) if freed.left => {
                 tree.left(freed.generation, slot);
@@ -317,7 +321,7 @@ impl RouterPlanner {
         let built = parse(&text)
             .and_then(|graph| build(&text, graph, &self.registry, &mut self.numbers.cx.clone()))
             .map(|built| versions(&built));
-        built.unwrap_or_default()
+        built.expect("a graph that runs was built of such a text")
     }
 
     /// The running graph as last planned. The first is the router's own, to which an empty request returns.
@@ -434,7 +438,10 @@ impl RouterPlanner {
                         None => self.numbers.slas.take(&key.name),
                     };
                     let sla = spec.and_then(|s| if let Spec::Sla(s) = s { Some(sla(s, idle)) } else { None });
-                    any |= id.is_some_and(|id| change.sla(SlaId(id), sla).is_ok());
+                    if let Some(id) = id {
+                        change.sla(SlaId(id), sla).expect(NUMBERED);
+                        any = true;
+                    }
                 }
                 Kind::Profile => {
                     let id = match spec {
@@ -445,7 +452,10 @@ impl RouterPlanner {
                         Spec::Profile(p) => Some(profile(p, &self.numbers)),
                         _ => None,
                     });
-                    any |= id.is_some_and(|id| change.profile(ProfileId(id), profile).is_ok());
+                    if let Some(id) = id {
+                        change.profile(ProfileId(id), profile).expect(NUMBERED);
+                        any = true;
+                    }
                 }
                 _ => {}
             }
@@ -464,7 +474,8 @@ impl RouterPlanner {
         for entry in draft.changed(Kind::Detector).filter_map(|(_, before, _)| before) {
             if let Spec::Detector(d) = &*entry.spec {
                 let id = self.numbers.class(&d.class);
-                any |= change.realtime(id, None).is_ok();
+                change.realtime(id, None).expect(NUMBERED);
+                any = true;
             }
         }
         for (_, entry) in draft.of_kind(Kind::Detector) {
@@ -494,7 +505,8 @@ impl RouterPlanner {
                     .filter_map(|(_, class, _)| self.numbers.port(&class.port))
                     .collect(),
             });
-            any |= change.realtime(id, spec).is_ok();
+            change.realtime(id, spec).expect(NUMBERED);
+            any = true;
         }
         any
     }
@@ -551,11 +563,13 @@ impl Planner for RouterPlanner {
         draining: &[Draining],
         graph: Option<&GraphRequest>,
     ) -> Change {
-        // The request passed `check`, so building it again succeeds: once for the names it uses, then with their numbers.
-        let names = graph.and_then(|g| self.check_graph(g).ok());
+        // Built for the names it uses, then with their numbers.
+        let names = graph.map(|g| self.check_graph(g).expect("a graph has passed `check`, or ran before"));
         self.numbers.classes.enter(draft, names.clone());
-        let numbers = names.map(|names| self.numbers.classes.numbers(&names));
-        let built = graph.zip(numbers).and_then(|(g, numbers)| self.built(g, numbers).ok()).map(|(b, _)| b);
+        let built = graph.zip(names).map(|(g, names)| {
+            let numbers = self.numbers.classes.numbers(&names);
+            self.built(g, numbers).expect("what classes are called by number makes no graph wrong").0
+        });
         let mut fresh = Fresh::default();
         if let Some(built) = &built {
             fresh = self.fresh(&built.graph);

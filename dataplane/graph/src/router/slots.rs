@@ -79,6 +79,7 @@ impl<K: Ord> Slots<K> {
 
     /// Makes a retired number available.
     pub fn free(&mut self, n: u32) {
+        assert!(n < self.next, "a number is given before it is free");
         self.free.push_back(n);
     }
 

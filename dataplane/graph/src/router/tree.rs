@@ -122,6 +122,11 @@ impl PortTree {
         Self { generation: self.generation + 1, former, ..Self::new(self.name.clone(), self.overhead) }
     }
 
+    /// Which tree of the port this is.
+    pub(super) fn generation(&self) -> u32 {
+        self.generation
+    }
+
     fn link(&self, rate: Rate) -> TreeLink {
         TreeLink { rate, overhead_bytes: self.overhead, ..TreeLink::ethernet(rate) }
     }
@@ -335,7 +340,8 @@ impl PortTree {
         for (slot, (name, id)) in gone {
             if exists(draft, &name, id) {
                 self.sent.remove(&slot);
-                self.moving.insert(slot, (name, id));
+                let watched = self.moving.insert(slot, (name, id));
+                assert!(watched.is_none(), "a slot is left once, and not given again while it is watched");
                 moved.push(Moved { index: NodeIndex(slot), below: Vec::new() });
             } else {
                 deleted.insert(slot, id);
@@ -370,7 +376,10 @@ impl PortTree {
         let mut live: BTreeMap<Name, u32> = BTreeMap::new();
         for name in order {
             let w = &wanted[name];
-            let parent_slot = w.parent.as_ref().and_then(|p| live.get(p)).copied();
+            let parent_slot = w
+                .parent
+                .as_ref()
+                .map(|p| live.get(p).copied().expect("a parent is of the same port, and parents come first"));
             let key = (w.id, parent_slot.map(u64::from), w.params.queue.is_some());
             let known = self.slots.find(&key).is_some();
             let slot = self.slots.give(key);
@@ -378,6 +387,8 @@ impl PortTree {
             let params = NodeParams { parent: parent_slot.map(NodeIndex), ..w.params.clone() };
             let index = NodeIndex(slot);
             if !known {
+                let used = self.owners.contains_key(&slot) || self.moving.contains_key(&slot);
+                assert!(!used, "a slot is given again when it is free and nobody watches it");
                 edits.push(TreeEdit::Add { index, name: Arc::from(name.as_str()), params: params.clone() });
             } else if self.sent.get(&slot) != Some(&params) {
                 edits.push(TreeEdit::Update { index, params: params.clone() });
@@ -409,7 +420,7 @@ fn ruled<'a>(
     let class = |name: &&'a Name| {
         let w = &wanted[*name];
         let parent = w.parent.as_ref().and_then(|p| number.get(p)).copied();
-        let index = NodeIndex(live.get(*name).copied().unwrap_or(u32::MAX));
+        let index = NodeIndex(live[*name]);
         Ruled { index, parent, params: &w.params, told: w.told }
     };
     let classes = names.iter().map(class).collect();
@@ -449,21 +460,15 @@ fn leaf_map(
 ) -> LeafMap {
     let classes = draft.classes_on(port);
     let parents: BTreeSet<&Name> = classes.iter().filter_map(|(_, c, _)| c.parent.as_ref()).collect();
-    let leaves: Vec<(&Name, &ClassSpec, u32)> = classes
-        .iter()
-        .filter(|(n, _, _)| !parents.contains(n))
-        .filter_map(|(n, c, _)| live.get(*n).map(|slot| (*n, *c, *slot)))
-        .collect();
+    let leaves: Vec<(&Name, &ClassSpec, u32)> =
+        classes.iter().filter(|(n, _, _)| !parents.contains(n)).map(|(n, c, _)| (*n, *c, live[*n])).collect();
     let default = leaves.iter().find(|(_, c, _)| c.default).or_else(|| leaves.last());
     let mut map = LeafMap::new(LeafId(default.map_or(Egress::DEFAULT_LEAF.0, |(_, _, slot)| *slot)));
     for (name, c, slot) in &leaves {
-        let sla = match &c.sla {
-            Some(name) => match sla_id(name) {
-                Some(id) => Some(id),
-                None => continue,
-            },
-            None => None,
-        };
+        let sla = c.sla.as_ref().map(|name| {
+            sla_id(name)
+                .expect("a contract that a class names is there, and has its number before trees are planned")
+        });
         map.insert(sla, class_id(c.logical_name(name)), LeafId(*slot));
     }
     map

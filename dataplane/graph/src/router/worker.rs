@@ -110,7 +110,7 @@ impl Worker {
         let ports = planner.ports().len();
         let mut driver = Driver::new(pool, seed);
         driver.set_port_count(ports);
-        install(&mut driver, built);
+        swap::swap(&mut driver, Instant::ZERO, built, &mut Vec::new());
         let mut worker = Self {
             driver,
             roles: Roles::default(),
@@ -352,6 +352,7 @@ impl Worker {
             }
             self.flip(now, change);
             change.flipped = true;
+            debug_assert!(change.graph.is_none(), "its graph runs");
         }
         if !self.finish(now, change, &mut budget) {
             return ChangeStep::More;
@@ -371,6 +372,7 @@ impl Worker {
         let built = &mut change.graph;
         for (port, c) in &mut change.egress {
             let steps = c.tree.unstaged();
+            debug_assert!(self.is_due(*port, c.generation), "changes come in the order they were planned in");
             let running = self.tree_mut(*port, c.generation);
             let Some(egress) = running.or_else(|| fresh_egress(built, *port, c.generation)) else { continue };
             let done = egress.stage(now, c, *budget);
@@ -406,6 +408,11 @@ impl Worker {
             }
         }
         true
+    }
+
+    /// Whether a port's tree is not yet past the one meant.
+    fn is_due(&self, port: PortId, generation: u32) -> bool {
+        self.egress(port).is_none_or(|e| e.generation() <= generation)
     }
 
     /// A port's way out, if its tree is the one meant.
@@ -589,23 +596,5 @@ fn give_policies(built: &mut Built, change: &AbrChange) {
     if let Some(abr) = abr {
         // What it was built with is empty.
         let _ = abr.commit(change.clone());
-    }
-}
-
-/// Adds every element and connection of a graph to an empty driver.
-fn install(driver: &mut Driver, built: Built) {
-    let Built { graph, nodes } = built;
-    let ids: Vec<NodeId> = nodes.into_iter().map(|n| driver.add(&n.name, n.element, n.outputs)).collect();
-    let mut outputs: Vec<Vec<Option<Edge>>> =
-        ids.iter().map(|id| vec![None; driver.edges(*id).len()]).collect();
-    for e in &graph.edges {
-        let of = &mut outputs[e.from];
-        if of.len() <= e.output as usize {
-            of.resize(e.output as usize + 1, None);
-        }
-        of[e.output as usize] = Some(Edge { to: ids[e.to], input: e.input });
-    }
-    for (id, outputs) in ids.into_iter().zip(outputs) {
-        driver.set_outputs(id, outputs);
     }
 }

@@ -44,6 +44,8 @@ impl Gate {
 
     /// Whether all have taken `step` of change number `change`, the first being 1.
     pub(super) fn is_open(&self, step: Step, change: u64) -> bool {
-        self.taken[step as usize].load(Ordering::Acquire) >= self.workers * change
+        let taken = self.taken[step as usize].load(Ordering::Acquire);
+        debug_assert!(taken <= self.workers * change, "nobody goes on before all have ended this change");
+        taken >= self.workers * change
     }
 }

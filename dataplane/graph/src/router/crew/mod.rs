@@ -161,6 +161,7 @@ impl Member {
     /// Takes a batch received at a port of this member through the graph. Not while [`Member::is_halted`].
     #[inline]
     pub fn receive(&mut self, now: Instant, port: PortId, batch: &mut Batch) {
+        debug_assert!(!self.is_halted(), "what it sorts now would be queued by another generation");
         self.worker.receive(now, port, batch);
     }
 
@@ -177,6 +178,7 @@ impl Member {
 
     /// Runs the timers due at `now`. Not while [`Member::is_halted`].
     pub fn poll(&mut self, now: Instant) -> usize {
+        debug_assert!(!self.is_halted(), "what it sorts now would be queued by another generation");
         self.worker.poll(now)
     }
 
@@ -222,7 +224,7 @@ impl Member {
         self.worker.take_rung(&self.away)
     }
 
-    /// Applies a change that [`Placement::share`] made for this member, at most 20 µs of work a call. While
+    /// Applies a change that [`Placement::share`] made for this member, some steps a call ([`Worker::apply`]). While
     /// [`ChangeStep::More`] is the answer, call again; the others must be called too, with theirs.
     pub fn apply(&mut self, now: Instant, change: &mut Change) -> ChangeStep {
         if !change.together {

@@ -104,13 +104,14 @@ impl Member {
                 if let Fate::Promised(n) = fate
                     && (m.from, m.to) == (self.me, to)
                 {
-                    buckets[m.bucket % BUCKETS] = true;
+                    buckets[m.bucket] = true;
                     about += *n as usize;
                 }
             }
             if buckets.contains(&true) {
                 let mut departure = Departure::with_room(about);
                 flows.depart(&buckets, &mut departure);
+                debug_assert!(departure.len() <= about, "what was promised is all there is, as nobody moves");
                 *connections += departure.len() as u64;
                 departures.push((to, departure));
             }
@@ -136,7 +137,8 @@ impl Member {
             }
         }
         drop(table);
-        relocation.over.fetch_add(1, Ordering::AcqRel);
+        let over = relocation.over.fetch_add(1, Ordering::AcqRel);
+        debug_assert!(over < relocation.members, "each member does its part once");
     }
 }
 

@@ -48,6 +48,7 @@ pub(super) struct Table {
 
 impl Relocation {
     pub(super) fn new(map: Arc<BucketMap>, members: usize, moves: Vec<BucketMove>) -> Arc<Self> {
+        assert!(moves.iter().all(|m| m.bucket < BUCKETS), "a flow has one of so many buckets");
         let fates = vec![Fate::Open; moves.len()];
         let table = Mutex::new(Table { fates, departures: Vec::new(), connections: 0 });
         Arc::new(Self { map, moves, members, over: AtomicUsize::new(0), table })
@@ -77,7 +78,7 @@ impl Relocation {
     pub(super) fn asked_of(&self, member: usize) -> Option<[bool; BUCKETS]> {
         let mut buckets = [false; BUCKETS];
         let mine = self.moves.iter().filter(|m| m.from == member);
-        mine.for_each(|m| buckets[m.bucket % BUCKETS] = true);
+        mine.for_each(|m| buckets[m.bucket] = true);
         buckets.contains(&true).then_some(buckets)
     }
 }

@@ -10,7 +10,8 @@ pub(super) fn share(change: Change, workers: usize, owner: impl Fn(PortId) -> us
     if workers == 1 {
         return vec![change];
     }
-    let Change { egress, left_slots, conditioner, flows, abr, route, relocation, .. } = change;
+    let Change { egress, left_slots, conditioner, flows, abr, route, relocation, graph, .. } = change;
+    assert!(graph.is_none(), "the planner of several workers refuses graphs");
     // Facts of the world are taken over by each in its own time.
     let sorts = !egress.is_empty() || conditioner.is_some() || flows.is_some() || abr.is_some();
     let together = sorts || relocation.is_some();
