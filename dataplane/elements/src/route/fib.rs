@@ -146,6 +146,8 @@ impl Fib {
             fib.actions.push(action);
             fib.routes.push(route);
         }
+        assert!(fib.actions.len() < CHILD as usize, "a slot has one bit less for a route than a number");
+        assert_eq!(fib.actions.len(), fib.routes.len() + 1, "a slot's number is that of its route, plus one");
         Arc::new(fib)
     }
 
@@ -262,7 +264,9 @@ impl Trie {
     fn insert(&mut self, key: &[u8], length: usize, value: u32) -> bool {
         let start = usize::from(u16::from_be_bytes([key[0], key[1]]));
         if length <= 16 {
-            self.root[start..start + (1 << (16 - length))].fill(value);
+            let slots = &mut self.root[start..start + (1 << (16 - length))];
+            debug_assert!(slots.iter().all(|slot| slot & CHILD == 0), "longer prefixes come later");
+            slots.fill(value);
             return true;
         }
         let Some(mut node) = Self::child(&mut self.nodes, &mut self.root[start]) else { return false };
@@ -276,7 +280,9 @@ impl Trie {
             end += 8;
         }
         let start = usize::from(key[at]);
-        self.nodes[node][start..start + (1 << (end - length))].fill(value);
+        let slots = &mut self.nodes[node][start..start + (1 << (end - length))];
+        debug_assert!(slots.iter().all(|slot| slot & CHILD == 0), "longer prefixes come later");
+        slots.fill(value);
         true
     }
 

@@ -224,7 +224,8 @@ impl Neighbours {
     /// Gives up such a place.
     pub(super) fn unpin(&mut self, index: u32) {
         let entry = &mut self.entries[index as usize];
-        entry.pins = entry.pins.saturating_sub(1);
+        debug_assert!(entry.live && entry.pins > 0, "only a place that was taken is given up");
+        entry.pins -= 1;
         self.sweep(index);
     }
 

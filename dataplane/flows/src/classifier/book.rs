@@ -120,8 +120,7 @@ impl RuleBook {
         let all = || -> Result<(), RuleError> {
             for id in removed {
                 let edit = register.removal(*id)?;
-                // Taking out meets no limit.
-                let _ = edited.apply(&edit);
+                edited.apply(&edit).expect("taking out meets no limit");
                 register.note(&edit);
                 edits.push(edit);
             }
@@ -149,7 +148,8 @@ impl RuleBook {
             let undo = Edit { inserts: !edit.inserts, ..edit };
             self.register.note(&undo);
             // Where rules lie depends on what came before, so that a limit may be met that was not met then.
-            whole = whole && Arc::get_mut(&mut classifier).is_some_and(|c| c.apply(&undo).is_ok());
+            let copy = Arc::get_mut(&mut classifier).expect("nobody has a copy that is staged");
+            whole = whole && copy.apply(&undo).is_ok();
         }
         if whole {
             self.spares.push(Spare { classifier, seen: self.made });
@@ -162,9 +162,8 @@ impl RuleBook {
             return Changed { classifier: Arc::clone(&self.front), deltas: Vec::new() };
         };
         let aux = self.register.uses.masks();
-        if let Some(edited) = Arc::get_mut(&mut classifier) {
-            edited.aux = aux;
-        }
+        Arc::get_mut(&mut classifier).expect("nobody has a copy that is staged").aux = aux;
+        assert_eq!(classifier.len(), self.register.by_id.len(), "a copy in force has all edits, each once");
         let deltas = deltas(&edits, self.front.aux, aux);
         let old = std::mem::replace(&mut self.front, classifier);
         self.spares.push(Spare { classifier: old, seen: self.made });
@@ -253,18 +252,17 @@ impl Register {
         let at = *slot as usize;
         if !inserts {
             self.uses.count(rule, |n| *n -= 1);
-            self.by_id.remove(&rule.id);
+            assert_eq!(self.by_id.remove(&rule.id), Some(*slot), "a rule that goes has its number");
             self.by_slot[at] = None;
             self.free.push(*slot);
             return;
         }
         self.uses.count(rule, |n| *n += 1);
-        self.by_id.insert(rule.id, *slot);
+        assert!(self.by_id.insert(rule.id, *slot).is_none(), "an id is one rule's");
         if at == self.by_slot.len() {
             self.by_slot.push(None);
         } else {
-            // The latest that became free, also when a change is undone.
-            self.free.pop();
+            assert_eq!(self.free.pop(), Some(*slot), "also when undone, it is the latest that became free");
         }
         self.by_slot[at] = Some(Arc::clone(rule));
     }

@@ -208,11 +208,13 @@ impl Classifier {
         if !edit.inserts {
             v4.iter().for_each(|p| self.v4.remove(slot, p, &self.rules));
             v6.iter().for_each(|p| self.v6.remove(slot, p, &self.rules));
+            debug_assert!(self.rules[at].is_some(), "a rule that is taken out is in this copy");
             self.rules[at] = None;
             self.len -= 1;
             return Ok(());
         }
         self.rules.resize(self.rules.len().max(at + 1), None);
+        debug_assert!(self.rules[at].is_none(), "a number is one rule's: edits come in their order");
         self.rules[at] = Some(Arc::clone(&edit.rule));
         let mut done = v4.map_or(Ok(()), |p| self.v4.insert(Entry::new(rule, slot, &p), &p, &self.rules));
         if let (Ok(()), Some(p)) = (done, &v6) {

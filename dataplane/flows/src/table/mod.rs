@@ -263,8 +263,11 @@ impl ConnectionTable {
 
     /// A place that is not in the wheel, counted as live; what is in it is of no meaning. `None` when there is none.
     fn place(&mut self, now: Instant) -> Option<u32> {
+        let taken = self.live + self.departed;
+        debug_assert!(self.free != NONE || taken == self.entries.len(), "no place is lost, or has two uses");
         let n = if self.free != NONE {
             let n = self.free;
+            debug_assert!(!self.entries[n as usize].live, "a place that is free has no connection");
             self.free = self.entries[n as usize].next;
             n
         } else if self.entries.len() < self.capacity {
@@ -388,11 +391,13 @@ impl ConnectionTable {
         let hash = self.hash(&key);
         self.index.remove(hash, n);
         let entry = &mut self.entries[n as usize];
+        debug_assert!(entry.live, "a place is freed once");
         entry.live = false;
         entry.next = self.free;
         self.free = n;
         self.live -= 1;
         self.others -= usize::from(key.protocol() != protocol::UDP);
+        debug_assert!(self.others <= self.live, "each connection that is not UDP is one");
         let overflow = std::mem::replace(&mut entry.overflow, NONE);
         if overflow != NONE {
             self.overflow_free.push(overflow);

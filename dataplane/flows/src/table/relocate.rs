@@ -13,6 +13,7 @@ impl ConnectionTable {
     /// Takes connection `n` out, with its further verdicts. Its place stays in the wheel, and comes free when its turn comes.
     pub fn take_out(&mut self, n: u32) -> Option<(Entry, Option<Overflow>)> {
         let entry = *self.entry(n)?;
+        debug_assert!(self.find(self.hash(&entry.key), &entry.key) == Some(n), "a connection has one place");
         let hash = self.hash(&entry.key);
         self.index.remove(hash, n);
         self.live -= 1;

@@ -63,6 +63,7 @@ impl Arena {
 
     /// Adds memory. The outer vectors are allocated for the largest tree, so this moves nothing.
     pub(super) fn add(&mut self, chunk: Chunk) {
+        debug_assert!(self.nodes.len() < self.nodes.capacity(), "no slot lies beyond the largest tree");
         self.nodes.push(chunk.nodes);
         self.cold.push(chunk.cold);
     }
@@ -93,6 +94,7 @@ impl Arena {
     /// Links `ix` at the end of its parent's ring `row`. Debts of an earlier stay are kept, credits are not.
     #[inline(always)]
     pub(super) fn link(&mut self, ix: Ix, row: Row, quantum: i32) {
+        debug_assert!(self.at(ix).linked & 1 << row == 0, "a class is in a ring once");
         let parent = self.at(ix).parent;
         let head = self.at(parent).head(row);
         let (next, prev) = if head == NIL {
@@ -115,6 +117,7 @@ impl Arena {
     #[inline(always)]
     pub(super) fn unlink(&mut self, ix: Ix, row: Row) {
         let node = self.at_mut(ix);
+        debug_assert!(node.linked & 1 << row != 0, "only a class in a ring is taken out of it");
         node.linked &= !(1 << row);
         let parent = node.parent;
         let Link { next, prev, .. } = *node.link(row);

@@ -146,6 +146,7 @@ impl ClassTree {
             if let TreeEdit::Add { index, name, params } = &change.edits[change.staged]
                 && let Some(ix) = position(*index)
             {
+                debug_assert!(change.bodies[change.staged].is_some(), "each class is added once");
                 while !self.nodes.holds(ix)
                     && let Some(mut chunk) = change.chunks.pop()
                 {
@@ -179,6 +180,7 @@ impl ClassTree {
     /// Takes up to `budget` steps of what is left after [`ClassTree::flip`]. `true` when the change is done. What a raised
     /// rate or ceiling lets go earlier leaves when the pump is woken.
     pub fn finish(&mut self, now: Instant, change: &mut TreeChange, budget: usize) -> bool {
+        debug_assert!(change.unstaged() == 0, "a change is staged whole before packets are sorted by it");
         let (adds, total) = (change.adds, change.unfinished() + change.finished);
         let end = total.min(change.finished.saturating_add(budget));
         if change.finished < end {
@@ -233,6 +235,8 @@ impl ClassTree {
             return;
         }
         let parent = params.parent.and_then(position).unwrap_or(ROOT);
+        debug_assert!(self.nodes.at(parent).state == State::Live, "parents come first and stay longest");
+        debug_assert!(self.nodes.at(parent).queue().is_none(), "a class with a queue has none below it");
         let depth = self.nodes.at(parent).depth + 1;
         if let (Body::Leaf(queue), Some(leaf)) = (&mut body, &params.queue) {
             queue.set_limit(leaf, self.scale(&params));
@@ -285,6 +289,7 @@ impl ClassTree {
     fn reweigh(&mut self, ix: Ix, old: Option<u32>, new: Option<u32>) {
         let parent = self.nodes.at(ix).parent;
         let above = self.nodes.at_mut(parent);
+        debug_assert!(above.queue().is_none(), "a class with a queue has none below it");
         if let Body::Interior(rings) = &mut above.body {
             above.unit = rings.reweigh(old, new);
         }
@@ -371,6 +376,7 @@ impl ClassTree {
 
     /// Frees an empty draining class, and those above it that waited for it.
     pub(super) fn free(&mut self, ix: Ix) {
+        debug_assert!(self.nodes.at(ix).queue().is_none_or(LeafQueue::is_empty), "its packets would be lost");
         if self.nodes.cold(ix).drain.until != DrainLink::NONE.until {
             self.drains.remove(&mut self.nodes, ix);
             self.find_next_drain();
@@ -381,6 +387,7 @@ impl ClassTree {
             let counters = self.nodes.cold(at).counters(self.nodes.at(at));
             let node = self.nodes.at_mut(at);
             debug_assert!(node.linked == 0, "a freed class is in no ring");
+            debug_assert!(node.state != State::Free && node.state != State::Live, "a slot is freed once");
             // What it has in the wheel comes to nothing, or early for the class that is here then.
             node.state = State::Free;
             node.body = Body::Leaf(LeafQueue::default());

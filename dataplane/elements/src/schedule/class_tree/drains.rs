@@ -28,6 +28,7 @@ pub(super) struct Drains {
 impl Drains {
     /// Adds a leaf, to be dropped at `until`.
     pub(super) fn insert(&mut self, nodes: &mut Arena, ix: Ix, until: Instant) {
+        debug_assert!(nodes.cold(ix).drain.until == DrainLink::NONE.until, "a class drains once");
         let next = self.heads.insert(until, ix).unwrap_or(NIL);
         if next != NIL {
             nodes.cold_mut(next).drain.prev = ix;
@@ -39,6 +40,7 @@ impl Drains {
     pub(super) fn remove(&mut self, nodes: &mut Arena, ix: Ix) {
         let DrainLink { until, next, prev } =
             std::mem::replace(&mut nodes.cold_mut(ix).drain, DrainLink::NONE);
+        debug_assert!(self.heads.contains_key(&until), "what drains is in the list of its end");
         if next != NIL {
             nodes.cold_mut(next).drain.prev = prev;
         }

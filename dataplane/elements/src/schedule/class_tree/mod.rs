@@ -334,7 +334,9 @@ impl Discipline for ClassTree {
             self.chosen = self.next_leaf(cx.now());
         }
         let (ix, _) = self.chosen?;
-        let len = self.nodes.at(ix).queue()?.head_len()?;
+        let len = self.nodes.at(ix).queue().and_then(|queue| queue.head_len());
+        debug_assert!(len.is_some(), "who is chosen has a packet, or the line would stand still");
+        let len = len?;
         Some(Head { len: len as u32 })
     }
 
@@ -402,6 +404,7 @@ impl Discipline for ClassTree {
         self.chosen = None;
         let now = self.now;
         let overhead = u64::from(self.link.overhead_bytes);
+        let (mut all, mut all_bytes) = (0, 0);
         for ix in 1..(self.nodes.chunks() * CHUNK) as Ix {
             let node = self.nodes.at_mut(ix);
             let Some(queue) = node.queue_mut() else { continue };
@@ -415,6 +418,7 @@ impl Discipline for ClassTree {
                 out.push(packet);
             }
             node.rows = 0;
+            (all, all_bytes) = (all + packets, all_bytes + bytes - packets * overhead);
             let cold = self.nodes.cold_mut(ix);
             cold.dropped_removed += packets;
             cold.dropped_bytes += bytes;
@@ -422,6 +426,7 @@ impl Discipline for ClassTree {
             self.freed.push(FreedSlot { index: NodeIndex(ix - 1), counters });
             self.sync(ix);
         }
+        debug_assert_eq!((self.held, self.held_bytes), (all, all_bytes), "what is held is what queues hold");
         self.held = 0;
         self.held_bytes = 0;
     }

@@ -390,6 +390,7 @@ impl ClassTree {
                 queue.prefetch_head();
             }
         }
+        debug_assert!(self.nodes.at(ix).queue().is_some_and(|q| !q.is_empty()), "who is chosen has a packet");
         let packet = match self.nodes.at_mut(ix).queue_mut()? {
             LeafQueue::Early(_) => self.take_early(cx, ix)?,
             queue => {
