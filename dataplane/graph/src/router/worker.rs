@@ -21,7 +21,8 @@ use perhop_units::Instant;
 use std::net::IpAddr;
 use thiserror::Error;
 
-/// Steps of change work between two batches: within 20 µs on the slowest machine this runs on.
+/// Steps of work on trees between two batches: within 20 µs on the slowest machine this runs on. What the moment of a change
+/// costs comes on top, see [`Worker::flip`].
 const STAGE_EDITS: usize = 64;
 /// Slots left by their classes that are looked at in a turn.
 const LEFT_LOOKS: usize = 32;
@@ -332,8 +333,8 @@ impl Worker {
         self.driver.element_ref(self.roles.route?)
     }
 
-    /// Applies a change, at most `STAGE_EDITS` steps a call: what no packet notices, then in one step everything by which
-    /// packets are sorted, then what the trees still have to do.
+    /// Applies a change, at most `STAGE_EDITS` steps on trees a call: what no packet notices, then in one piece everything by
+    /// which packets are sorted (see `flip` for what it costs), then what the trees still have to do.
     pub fn apply(&mut self, now: Instant, change: &mut Change) -> ChangeStep {
         let mut budget = STAGE_EDITS;
         // Those that nobody was told of yet stay for the next call of `take_events`.
@@ -426,6 +427,17 @@ impl Worker {
         }
     }
 
+    /// The moment of a change, in one piece: a packet that meets some of it must meet all of it. So it has no budget, and costs
+    ///
+    /// * a port that changes O(log classes), and with another scheduler O(slots of its tree);
+    /// * the conditioner about 30 ns a profile, contract or real-time class that changes, so that some hundred fit into 20 µs;
+    /// * the flows some pointers, at most [`perhop_flows::classifier::DeltaLog::AT_ONCE`] conditions to be remembered, and
+    ///   O(flows) where admission ends: on the average 0.5 to 0.7 µs whether one of 100,000 filters or 1,000 of them change,
+    ///   26 µs the longest time seen (`docs/scale.md`);
+    /// * the rate control O(policies), and all its connections with the last policy;
+    /// * the routes O(next hops + neighbours that change), and with other ports O(neighbours).
+    ///
+    /// A new graph comes before it, in O(elements + connections). A change that needs more than 20 µs is one longer pause.
     fn flip(&mut self, now: Instant, change: &mut Change) {
         let mut woken = Vec::new();
         for (port, egress) in &mut change.egress {
