@@ -1,12 +1,27 @@
 //! Putting a change into force: one on its way at a time, answered when every worker has it.
 
-use super::store::{Draft, Entry};
-use super::{Cause, Control, DEFAULT_DRAIN, Draining, GraphRequest, InFlight, Output, Planner, whole};
+use super::objects::Entry;
+use super::store::Draft;
+use super::{Cause, Control, DEFAULT_DRAIN, Draining, InFlight, Output, Planner, whole};
 use perhop_model::{EventKind, Key, Kind, Outcome, Status};
 use perhop_reason::Code;
 use perhop_units::{Duration, Instant};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// In a list of elements to reset: every element.
+pub const RESET_ALL: &str = "*";
+
+/// A packet graph to replace the running one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GraphRequest {
+    /// Graph text; empty = the graph that the router makes of its objects.
+    pub text: String,
+    /// Elements whose state may be lost; [`RESET_ALL`] for all.
+    pub reset: Vec<String>,
+    /// The operation that asked.
+    pub op: usize,
+}
 
 /// The next revision.
 pub(super) struct Next {

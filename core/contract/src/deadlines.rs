@@ -1,7 +1,8 @@
 //! What time does: unconfirmed commits are taken back, soft state ends.
 
 use super::commit::Next;
-use super::store::{Draft, Entry};
+use super::objects::Entry;
+use super::store::Draft;
 use super::{Cause, Control, EXPIRY_RETRY, Planner, validate};
 use perhop_model::{ErrorItem, Key};
 use perhop_units::Instant;

@@ -1,6 +1,6 @@
 //! Objects by what others know them by, so that a change looks only at what it concerns.
 
-use super::store::{Entry, Objects};
+use super::objects::{Entry, Objects};
 use perhop_model::{Key, Kind, Name, Spec};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -12,6 +12,7 @@ mod events;
 mod hits;
 mod index;
 mod kept;
+mod objects;
 mod owners;
 mod read;
 mod replay;
@@ -20,11 +21,13 @@ mod submit;
 mod validate;
 mod work;
 
+pub use commit::{GraphRequest, RESET_ALL};
 pub use events::{Events, RING as EVENT_RING};
 pub use index::Index;
+pub use objects::{Entry, Objects};
 pub use replay::{KEPT_EACH, KEPT_FOR, KEPT_MAX, KEPT_TRANSACTIONS};
-pub use store::{Draft, Entry, Objects};
-pub use submit::{ERRORS_MAX, GraphRequest, RESET_ALL};
+pub use store::Draft;
+pub use submit::ERRORS_MAX;
 pub use validate::{
     ABR_POLICIES, FRAME_MTU, Limits, MAX_DEPTH, MAX_RULED_CLASSES, Trees, foreign_goals, idle_fields,
     is_flat, leaf_fields, needs_rate, port_queue, port_rate, port_scheduler, touched_ports, unknown_fields,
@@ -380,6 +383,11 @@ impl<P: Planner> Control<P> {
 /// An error of a transaction as a whole.
 fn whole(code: Code, message: String) -> ErrorItem {
     ErrorItem::new(code, "", message)
+}
+
+/// An error of one operation.
+fn item(op: usize, path: &str, code: Code, message: String) -> ErrorItem {
+    ErrorItem { op: Some(op), path: path.to_owned(), ..whole(code, message) }
 }
 
 /// Whether a transaction only asks.

@@ -1,44 +1,11 @@
-//! The router's objects, and a draft of what they would be after a transaction.
+//! A draft of what the router's objects would be after a transaction.
 
 use super::index::Index;
-use perhop_model::{AllocationSpec, ClassSpec, Key, Kind, Name, ObjectState, Owner, Spec, Status};
+use super::objects::{Entry, Objects};
+use perhop_model::{AllocationSpec, ClassSpec, Key, Kind, Name, Spec};
 use std::cell::{Cell, OnceCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// An object with its metadata.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
-    /// Owner.
-    pub owner: Owner,
-    /// Never reused within the epoch.
-    pub id: u64,
-    /// Revision of the last change.
-    pub version: u64,
-    /// When it expires, ns of the router's clock.
-    pub expires_at_ns: Option<u64>,
-    /// Effective specification.
-    pub spec: Arc<Spec>,
-}
-
-impl Entry {
-    /// As the router reports it.
-    pub fn state(&self, key: &Key, status: Status) -> ObjectState {
-        ObjectState {
-            kind: key.kind,
-            name: key.name.clone(),
-            owner: self.owner.clone(),
-            id: self.id,
-            version: self.version,
-            status,
-            expires_at_ns: self.expires_at_ns,
-            spec: (*self.spec).clone(),
-        }
-    }
-}
-
-/// All active objects by (kind, name).
-pub type Objects = BTreeMap<Key, Arc<Entry>>;
 
 /// A state laid over another: what the objects would be. Reading costs a look-up in both maps.
 #[derive(Debug)]

@@ -1,11 +1,12 @@
 //! Serving one transaction: authorise, replay, draft, validate, install.
 
+use super::commit::{GraphRequest, RESET_ALL};
 use super::replay::{KEPT_FOR, KEPT_MAX, Known, RequestDigest, Room};
 use super::store::Draft;
 use super::work::{Finished, Work};
 use super::{
-    Cause, Control, Limits, MAX_PENDING, OWNERS_LIMIT, Pending, Planner, Waiting, only_checks, validate,
-    whole,
+    Cause, Control, Limits, MAX_PENDING, OWNERS_LIMIT, Pending, Planner, Waiting, item, only_checks,
+    validate, whole,
 };
 use perhop_model::{
     Credentials, ErrorItem, Key, MAX_OPS, Op, OpOutcome, OpResult, Outcome, Owner, Reply, Role, Transaction,
@@ -16,24 +17,10 @@ use perhop_units::{Duration, Instant};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
-/// In a list of elements to reset: every element.
-pub const RESET_ALL: &str = "*";
-
 /// Errors that an answer says at the most; the last item says how many more there are.
 pub const ERRORS_MAX: usize = 1_000;
 /// Bytes of paths, messages and values of them.
 const ERROR_BYTES_MAX: usize = 256 << 10;
-
-/// A packet graph to replace the running one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GraphRequest {
-    /// Graph text; empty = the graph that the router makes of its objects.
-    pub text: String,
-    /// Elements whose state may be lost; [`RESET_ALL`] for all.
-    pub reset: Vec<String>,
-    /// The operation that asked.
-    pub op: usize,
-}
 
 impl<P: Planner> Control<P> {
     pub(super) fn serve(&mut self, now: Instant, waiting: Waiting) {
@@ -341,11 +328,6 @@ fn cut(mut errors: Vec<ErrorItem>) -> Vec<ErrorItem> {
     );
     errors.push(ErrorItem { limit: Some(ERRORS_MAX as u64), ..whole(first, why) });
     errors
-}
-
-/// An error of one operation.
-pub(super) fn item(op: usize, path: &str, code: Code, message: String) -> ErrorItem {
-    ErrorItem { op: Some(op), path: path.to_owned(), ..whole(code, message) }
 }
 
 fn digest(t: &Transaction) -> RequestDigest {

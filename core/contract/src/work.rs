@@ -1,9 +1,9 @@
 //! Working a transaction's operations out against the state, one method a kind of operation.
 
-use super::GraphRequest;
-use super::commit::Next;
-use super::store::{Draft, Entry};
-use super::submit::item;
+use super::commit::{GraphRequest, Next};
+use super::item;
+use super::objects::Entry;
+use super::store::Draft;
 use super::validate::implied_defaults;
 use perhop_model::{
     ClassSpec, ErrorItem, Given, Key, Kind, Name, Op, OpOutcome, OpResult, Spec, Transaction,

@@ -2,7 +2,8 @@
 //! References may break by a change of what they name: then every referring object is looked at, else the changed ones.
 
 use super::At;
-use crate::store::{Draft, Entry};
+use crate::objects::Entry;
+use crate::store::Draft;
 use perhop_model::{ColorAction, ErrorItem, Key, Kind, Name, Spec};
 use perhop_reason::Code;
 use std::cell::RefCell;
