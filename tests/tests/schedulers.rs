@@ -281,7 +281,10 @@ fn jobs_keeps_delays_and_losses_in_proportion_and_within_bounds() {
         .tree()
         .iter()
         .map(|c| {
-            (c.name.to_owned(), (c.counters.dropped_full + c.counters.dropped_early, c.counters.packets))
+            (
+                c.name.to_owned(),
+                (c.counters.dropped_queue_full + c.counters.dropped_early, c.counters.packets),
+            )
         })
         .collect();
     assert_eq!(lost["a"].0, 0, "{lost:?}");

@@ -286,9 +286,9 @@ impl Forwarder for RouterForwarder {
                 for (counter, value) in [
                     ("sent_bytes", counters.bytes),
                     ("borrowed_bytes", counters.borrowed + counters.shared),
-                    ("dropped_queue_full", counters.dropped_full),
+                    ("dropped_queue_full", counters.dropped_queue_full),
                     ("dropped_red_early", counters.dropped_early),
-                    ("dropped_class_removed", counters.dropped_removed),
+                    ("dropped_class_removed", counters.dropped_class_removed),
                 ] {
                     sink.counter(&format!("{name}/{}.{counter}", class.name), value);
                 }

@@ -407,10 +407,10 @@ fn counted(n: &ClassCounters) -> BTreeMap<String, u64> {
         ("bytes", n.bytes),
         ("shared_bytes", n.shared),
         ("borrowed_bytes", n.borrowed),
-        ("dropped_full", n.dropped_full),
+        ("dropped_queue_full", n.dropped_queue_full),
         ("dropped_early", n.dropped_early),
         ("marked", n.marked),
-        ("dropped_removed", n.dropped_removed),
+        ("dropped_class_removed", n.dropped_class_removed),
         ("dropped_bytes", n.dropped_bytes),
         ("throttled", n.throttled),
     ];

@@ -142,9 +142,9 @@ fn classes(router: &mut VirtualRouter, now: Instant, port: PortId) -> Vec<(Strin
                 .map_or_else(|| "default".to_owned(), |(name, _)| name.to_string());
             let counters = class.counters;
             let drops = [
-                ("queue_full", counters.dropped_full),
+                ("queue_full", counters.dropped_queue_full),
                 ("red_early", counters.dropped_early),
-                ("class_removed", counters.dropped_removed),
+                ("class_removed", counters.dropped_class_removed),
             ];
             let reading = Reading {
                 bytes: [least, most, class.backlog_frame_bytes],

@@ -193,8 +193,8 @@ impl Story {
                 c.bytes,
                 c.shared,
                 c.borrowed,
-                c.dropped_full,
-                c.dropped_removed,
+                c.dropped_queue_full,
+                c.dropped_class_removed,
                 c.throttled,
             ];
             add((Kind::Class, id), values);

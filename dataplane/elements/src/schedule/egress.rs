@@ -534,7 +534,7 @@ mod tests {
         let mut freed = Vec::new();
         bench.element::<Egress>().take_freed(&mut freed);
         let freed: Vec<_> =
-            freed.iter().map(|f| (f.index, f.counters.packets, f.counters.dropped_removed)).collect();
+            freed.iter().map(|f| (f.index, f.counters.packets, f.counters.dropped_class_removed)).collect();
         assert_eq!(freed, [(Egress::DEFAULT_LEAF, 4, 0)]);
     }
 
@@ -560,7 +560,7 @@ mod tests {
         assert_eq!(bench.element::<Egress>().held(), 0);
         let mut freed = Vec::new();
         bench.element::<Egress>().take_freed(&mut freed);
-        let freed: Vec<_> = freed.iter().map(|f| (f.index, f.counters.dropped_removed)).collect();
+        let freed: Vec<_> = freed.iter().map(|f| (f.index, f.counters.dropped_class_removed)).collect();
         assert_eq!(freed, [(Egress::DEFAULT_LEAF, held)]);
     }
 

@@ -54,7 +54,7 @@ impl Places {
         place.slots -= 1;
         place.before = total([place.before, *counters]);
         // What a class lost while it moved from slot to slot is no part of its end.
-        place.dropped += if place.deleted { counters.dropped_removed } else { 0 };
+        place.dropped += if place.deleted { counters.dropped_class_removed } else { 0 };
         let gone = Gone { id, dropped: place.dropped };
         (place.slots == 0 && place.deleted).then(|| {
             self.by_id.remove(&id);
@@ -75,10 +75,10 @@ pub fn total(parts: impl IntoIterator<Item = ClassCounters>) -> ClassCounters {
         bytes: a.bytes + b.bytes,
         shared: a.shared + b.shared,
         borrowed: a.borrowed + b.borrowed,
-        dropped_full: a.dropped_full + b.dropped_full,
+        dropped_queue_full: a.dropped_queue_full + b.dropped_queue_full,
         dropped_early: a.dropped_early + b.dropped_early,
         marked: a.marked + b.marked,
-        dropped_removed: a.dropped_removed + b.dropped_removed,
+        dropped_class_removed: a.dropped_class_removed + b.dropped_class_removed,
         dropped_bytes: a.dropped_bytes + b.dropped_bytes,
         throttled: a.throttled + b.throttled,
     })

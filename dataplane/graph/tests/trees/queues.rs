@@ -121,14 +121,14 @@ fn marks_and_early_drops_are_counted_with_the_class_through_changes_of_kind() {
     world.router.run_for(Duration::from_secs(20));
     let c = rest(&mut world, |c| c.counters);
     let seen = world.router.sent.iter().filter(|s| s.frame()[15] & 3 == 3).count() as u64;
-    let lost = c.dropped_early + c.dropped_full;
+    let lost = c.dropped_early + c.dropped_queue_full;
     assert_eq!((c.marked, c.packets + lost), (seen, u64::from(next)));
     let driver = world.router.worker().driver();
     let dropped = |r: DropReason| {
         driver.ids().map(|n| driver.counters(n).map_or(0, |c| c.drops[r.index()])).sum::<u64>()
     };
     let early = [DropReason::RedEarly, DropReason::RedForced, DropReason::CoDel].map(dropped);
-    assert_eq!((c.dropped_early, c.dropped_full), (early.iter().sum(), dropped(DropReason::QueueFull)));
+    assert_eq!((c.dropped_early, c.dropped_queue_full), (early.iter().sum(), dropped(DropReason::QueueFull)));
 }
 
 #[test]

@@ -226,7 +226,7 @@ fn no_counter_of_any_row_ever_goes_back() {
     let all = ["class", "driver", "element", "pool", "port", "profile", "realtime", "sla"];
     assert_eq!(kinds.into_iter().collect::<Vec<_>>(), all);
     let class = &before.iter().find(|((_, name, _), _)| name == "a").unwrap().1;
-    assert_eq!(class["packets"] + class["dropped_full"], 4 * 170);
+    assert_eq!(class["packets"] + class["dropped_queue_full"], 4 * 170);
 }
 
 #[test]

@@ -447,7 +447,7 @@ impl ClassTree {
                 continue;
             };
             let cold = self.nodes.cold_mut(ix);
-            cold.dropped_removed += 1;
+            cold.dropped_class_removed += 1;
             cold.dropped_bytes += packet.len() as u64 + overhead;
             self.held -= 1;
             self.held_bytes -= packet.len() as u64;

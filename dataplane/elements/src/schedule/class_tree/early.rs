@@ -260,7 +260,7 @@ impl ClassTree {
         if lost > 0 {
             let bytes = change.lost_bytes + lost * u64::from(self.link.overhead_bytes);
             let cold = self.nodes.cold_mut(ix);
-            cold.dropped_full += change.full;
+            cold.dropped_queue_full += change.full;
             cold.dropped_early += change.early;
             cold.dropped_bytes += bytes;
             self.tell_loss(ix, bytes);

@@ -276,10 +276,10 @@ proptest! {
         for (n, came) in came.iter().enumerate() {
             let Some(class) = tree(&mut bench).class(NodeIndex(n as u32)) else { continue };
             let c = class.counters;
-            let dropped = c.dropped_full + c.dropped_early + c.dropped_removed;
+            let dropped = c.dropped_queue_full + c.dropped_early + c.dropped_class_removed;
             prop_assert_eq!(c.packets + dropped + class.backlog_packets, came.0, "{:?}", c);
             prop_assert_eq!(c.bytes + c.dropped_bytes + class.backlog_bytes, came.1, "{:?}", c);
-            lost = [lost[0] + c.dropped_full, lost[1] + c.dropped_early];
+            lost = [lost[0] + c.dropped_queue_full, lost[1] + c.dropped_early];
         }
         let [full, early, forced, codel] = drops(&bench);
         if removed.is_none() {

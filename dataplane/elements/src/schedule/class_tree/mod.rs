@@ -389,10 +389,10 @@ impl Discipline for ClassTree {
             count("bytes", c.bytes);
             count("shared_bytes", c.shared);
             count("borrowed_bytes", c.borrowed);
-            count("dropped_queue_full", c.dropped_full);
+            count("dropped_queue_full", c.dropped_queue_full);
             count("dropped_early", c.dropped_early);
             count("marked", c.marked);
-            count("dropped_class_removed", c.dropped_removed);
+            count("dropped_class_removed", c.dropped_class_removed);
             count("dropped_bytes", c.dropped_bytes);
             count("throttled", c.throttled);
             sink.gauge(&format!("class.{}.backlog_packets", class.name), class.backlog_packets);
@@ -420,7 +420,7 @@ impl Discipline for ClassTree {
             node.rows = 0;
             (all, all_bytes) = (all + packets, all_bytes + bytes - packets * overhead);
             let cold = self.nodes.cold_mut(ix);
-            cold.dropped_removed += packets;
+            cold.dropped_class_removed += packets;
             cold.dropped_bytes += bytes;
             let counters = self.nodes.cold(ix).counters(self.nodes.at(ix));
             self.freed.push(FreedSlot { index: NodeIndex(ix - 1), counters });

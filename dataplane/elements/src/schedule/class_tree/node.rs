@@ -136,13 +136,13 @@ pub struct ClassCounters {
     /// Bytes sent out of excess.
     pub borrowed: u64,
     /// Packets dropped because the queue was full.
-    pub dropped_full: u64,
+    pub dropped_queue_full: u64,
     /// Packets dropped early (RED and its like).
     pub dropped_early: u64,
     /// Packets marked with congestion experienced instead of dropped.
     pub marked: u64,
     /// Packets dropped because the class was removed.
-    pub dropped_removed: u64,
+    pub dropped_class_removed: u64,
     /// Bytes dropped for any of these reasons, frame and overhead: with `bytes` and what waits they are what came.
     pub dropped_bytes: u64,
     /// Times the ceiling stopped the class.
@@ -242,9 +242,9 @@ const _: () = assert!(size_of::<Node>() == 256, "a class is four cache lines to 
 #[derive(Debug)]
 pub(super) struct Cold {
     pub shared: u64,
-    pub dropped_full: u64,
+    pub dropped_queue_full: u64,
     pub dropped_early: u64,
-    pub dropped_removed: u64,
+    pub dropped_class_removed: u64,
     pub dropped_bytes: u64,
     /// By queues of other kinds that it had before.
     pub marked: u64,
@@ -262,9 +262,9 @@ impl Cold {
     pub(super) fn free(name: Arc<str>) -> Self {
         Self {
             shared: 0,
-            dropped_full: 0,
+            dropped_queue_full: 0,
             dropped_early: 0,
-            dropped_removed: 0,
+            dropped_class_removed: 0,
             dropped_bytes: 0,
             marked: 0,
             children: 0,
@@ -282,10 +282,10 @@ impl Cold {
             bytes: node.bytes,
             shared: self.shared,
             borrowed: node.bytes - node.guaranteed - self.shared,
-            dropped_full: self.dropped_full,
+            dropped_queue_full: self.dropped_queue_full,
             dropped_early: self.dropped_early,
             marked: self.marked + node.queue().map_or(0, LeafQueue::marked),
-            dropped_removed: self.dropped_removed,
+            dropped_class_removed: self.dropped_class_removed,
             dropped_bytes: self.dropped_bytes,
             throttled: node.stopped,
         }

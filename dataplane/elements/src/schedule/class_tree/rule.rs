@@ -353,7 +353,7 @@ impl ClassTree {
         let cold = self.nodes.cold_mut(ix);
         cold.dropped_bytes += bytes;
         match why {
-            Loss::Full => cold.dropped_full += 1,
+            Loss::Full => cold.dropped_queue_full += 1,
             Loss::Late => cold.dropped_early += 1,
         }
         self.tell_loss(ix, bytes);

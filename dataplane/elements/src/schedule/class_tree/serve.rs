@@ -444,7 +444,7 @@ impl ClassTree {
             let cold = self.nodes.cold_mut(ix);
             cold.dropped_bytes += charge;
             match reason {
-                DropReason::QueueFull => cold.dropped_full += 1,
+                DropReason::QueueFull => cold.dropped_queue_full += 1,
                 _ => cold.dropped_early += 1,
             }
             self.tell_loss(ix, charge);
@@ -482,7 +482,7 @@ impl ClassTree {
             }
             State::Draining | State::Ended => {
                 let cold = self.nodes.cold_mut(ix);
-                cold.dropped_removed += 1;
+                cold.dropped_class_removed += 1;
                 cold.dropped_bytes += charge;
                 cx.drop(packet, DropReason::ClassRemoved);
             }

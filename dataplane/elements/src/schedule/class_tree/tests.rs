@@ -220,7 +220,7 @@ fn classes_come_in_slices_and_go_when_empty() {
     freed.sort_by_key(|f| f.index);
     let slots: Vec<_> = freed.iter().map(|f| f.index.0).collect();
     assert_eq!(slots, [1, 2, 1999]);
-    let dropped: u64 = freed.iter().map(|f| f.counters.dropped_removed).sum();
+    let dropped: u64 = freed.iter().map(|f| f.counters.dropped_class_removed).sum();
     assert_eq!(tree(&mut bench).classes(), 1);
     assert_eq!(sent(&bench, 2000)[0], 40, "the class that was not named has lost nothing");
     let drops = bench.driver.counters(bench.node).expect("it exists").drops[DropReason::ClassRemoved.index()];
@@ -259,7 +259,7 @@ fn goes_beside_an_equal(idle: u32) -> (Vec<u32>, u64) {
     let leaves = bench.sink(0).arrived[before..].iter().map(|(_, p)| p.meta().leaf.0).collect();
     let mut freed = Vec::new();
     tree(&mut bench).take_freed(&mut freed);
-    (leaves, freed.iter().map(|f| f.counters.dropped_removed).sum())
+    (leaves, freed.iter().map(|f| f.counters.dropped_class_removed).sum())
 }
 
 #[test]
@@ -312,7 +312,7 @@ fn a_smaller_limit_drops_nothing_queued_and_a_new_kind_keeps_the_queue() {
         offer(&mut bench, 0, 1);
     }
     let view = tree(&mut bench).class(NodeIndex(0)).expect("it exists").counters;
-    assert_eq!(view.dropped_full + view.dropped_early, 2);
+    assert_eq!(view.dropped_queue_full + view.dropped_early, 2);
     bench.run_for(Duration::from_millis(60));
     assert_eq!(bench.arrived(0).len(), 50);
 }
@@ -469,7 +469,7 @@ fn sent_dropped_and_waiting_bytes_count_the_overhead_and_are_all_that_came() {
     offer(&mut bench, 0, 30);
     bench.run_for(Duration::from_millis(3));
     let view = tree(&mut bench).class(NodeIndex(0)).expect("it exists");
-    let packets = [view.counters.packets, view.counters.dropped_full, view.backlog_packets];
+    let packets = [view.counters.packets, view.counters.dropped_queue_full, view.backlog_packets];
     assert!(packets.iter().all(|n| *n > 0) && packets.iter().sum::<u64>() == 30, "{packets:?}");
     let bytes = [view.counters.bytes, view.counters.dropped_bytes, view.backlog_bytes];
     assert_eq!(bytes, packets.map(|n| n * 1050));
