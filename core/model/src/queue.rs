@@ -206,7 +206,7 @@ pub struct QueueSpec {
 
 impl Default for QueueSpec {
     fn default() -> Self {
-        Self { limit: QueueLimit::Time(100_000_000), kind: QueueKind::Fifo }
+        Self { limit: QueueLimit::Time(Duration(100_000_000)), kind: QueueKind::Fifo }
     }
 }
 

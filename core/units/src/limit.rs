@@ -10,10 +10,10 @@ pub enum QueueLimit {
     /// At most this many packets.
     Packets(u32),
     /// At most this many bytes (IP length plus link overhead).
-    Bytes(u64),
+    Bytes(Bytes),
     /// At most what the rate of the queue's class (its guarantee, else its ceiling, else the port's rate) sends in this
-    /// time, in ns.
-    Time(u64),
+    /// time.
+    Time(Duration),
 }
 
 /// A rate as an absolute value or as parts per million of the enclosing rate (`"40 %"` = 400 000).
@@ -31,8 +31,8 @@ impl QueueLimit {
     pub fn in_bytes(self, rate: Rate) -> Option<Bytes> {
         match self {
             Self::Packets(_) => None,
-            Self::Bytes(n) => Some(Bytes(n)),
-            Self::Time(ns) => Some(rate.bytes_in(Duration(ns))),
+            Self::Bytes(n) => Some(n),
+            Self::Time(time) => Some(rate.bytes_in(time)),
         }
     }
 }

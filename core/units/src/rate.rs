@@ -136,7 +136,7 @@ mod tests {
             let bytes = Rate(rate).bytes_in(Duration(dt));
             let expected = (sent(rate, dt) / 8_000_000_000).min(u128::from(u64::MAX));
             prop_assert_eq!(u128::from(bytes.0), expected);
-            prop_assert_eq!(QueueLimit::Time(dt).in_bytes(Rate(rate)), Some(bytes));
+            prop_assert_eq!(QueueLimit::Time(Duration(dt)).in_bytes(Rate(rate)), Some(bytes));
             // What is sent in the time for n bytes is at least n bytes.
             let time = Rate(rate).time_for(bytes);
             prop_assert!(time == Duration::MAX || Rate(rate).bytes_in(time) >= bytes);

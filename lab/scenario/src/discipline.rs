@@ -1,7 +1,6 @@
 //! The element that orders the packets before a link.
 
 use crate::model::{Discipline, Way};
-use perhop_units::QueueLimit;
 
 impl Way {
     /// The graph element of the discipline, with the link's rate, queue and overhead where its text does not set them;
@@ -28,11 +27,7 @@ fn with_link(text: &str, way: &Way) -> String {
         all.push(format!("rate = {} bit/s", rate.0));
     }
     if !has("limit") {
-        all.push(match way.queue {
-            QueueLimit::Packets(n) => format!("limit = {n} packets"),
-            QueueLimit::Bytes(n) => format!("limit = {n} B"),
-            QueueLimit::Time(ns) => format!("limit = {ns} ns"),
-        });
+        all.push(format!("limit = {}", way.queue));
     }
     if way.overhead.get() > 0 && !has("overhead") {
         all.push(format!("overhead = {} B", way.overhead.get()));
@@ -50,7 +45,7 @@ mod tests {
         let mut way = Way {
             rate: Some(Rate::from_mbit(2)),
             overhead: Bytes(4),
-            queue: QueueLimit::Bytes(9000),
+            queue: QueueLimit::Bytes(Bytes(9000)),
             ..Way::default()
         };
         assert_eq!(way.discipline_element(), None);

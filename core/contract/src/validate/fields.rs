@@ -53,17 +53,17 @@ pub(super) fn queue(at: &mut At<'_>, q: &QueueSpec, rate: Rate) {
         QueueLimit::Bytes(n) => at.range("queue.limit", n, FRAME_MTU, 1 << 32),
         QueueLimit::Time(ns) => {
             at.range("queue.limit", ns, 1_000, Duration::from_secs(60).as_nanos());
-            let bytes = rate.bytes_in(Duration(ns)).get();
+            let bytes = rate.bytes_in(ns).get();
             if rate.0 > 0 && bytes < FRAME_MTU {
                 let item = at.error(
                     "queue.limit",
                     Code::OutOfRange,
                     format!(
-                        "{ns} ns at {} bit/s is {bytes} bytes, less than one frame of {FRAME_MTU}",
-                        rate.0
+                        "{} ns at {} bit/s is {bytes} bytes, less than one frame of {FRAME_MTU}",
+                        ns.0, rate.0
                     ),
                 );
-                item.value = Some(ns.into());
+                item.value = Some(ns.0.into());
                 item.limit = Some(rate.time_for(Bytes(FRAME_MTU)).as_nanos());
             }
         }

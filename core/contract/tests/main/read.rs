@@ -43,8 +43,8 @@ impl Draw {
     fn queue(&mut self) -> QueueSpec {
         let limit = match self.up_to(2) {
             0 => QueueLimit::Packets(1 + self.up_to(1000) as u32),
-            1 => QueueLimit::Bytes(2_000 + self.up_to(1 << 30)),
-            _ => QueueLimit::Time(100_000_000 + self.up_to(1_000_000_000)),
+            1 => QueueLimit::Bytes(Bytes(2_000 + self.up_to(1 << 30))),
+            _ => QueueLimit::Time(Duration(100_000_000 + self.up_to(1_000_000_000))),
         };
         QueueSpec { limit, kind: self.queue_kind() }
     }

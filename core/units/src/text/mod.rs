@@ -337,10 +337,10 @@ impl FromStr for QueueLimit {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (number, unit) = PACKETS.split(text)?;
         if let Some(factor) = SIZE.factor(unit) {
-            return SIZE.scale(text, number, factor, u64::MAX).map(Self::Bytes);
+            return SIZE.scale(text, number, factor, u64::MAX).map(|n| Self::Bytes(Bytes(n)));
         }
         if let Some(factor) = TIME.factor(unit) {
-            return TIME.scale(text, number, factor, u64::MAX).map(Self::Time);
+            return TIME.scale(text, number, factor, u64::MAX).map(|n| Self::Time(Duration(n)));
         }
         let factor = PACKETS.factor(unit).ok_or_else(|| PACKETS.unit_error(text, unit))?;
         PACKETS.scale(text, number, factor, u64::from(u32::MAX)).map(|n| Self::Packets(n as u32))
@@ -352,8 +352,8 @@ impl fmt::Display for QueueLimit {
         f.pad(&match *self {
             Self::Packets(1) => "1 packet".to_owned(),
             Self::Packets(n) => format!("{n} packets"),
-            Self::Bytes(n) => print_size(n),
-            Self::Time(ns) => print_time(ns),
+            Self::Bytes(n) => print_size(n.0),
+            Self::Time(ns) => print_time(ns.0),
         })
     }
 }
@@ -430,8 +430,8 @@ mod tests {
         assert_eq!(parse("0.5 GB"), Ok(Bytes(500_000_000)));
         assert_eq!(parse::<Bytes>("1.0001 kB"), Err(UnitErrorKind::NotWhole("bytes")));
         assert_eq!(parse("100 packets"), Ok(QueueLimit::Packets(100)));
-        assert_eq!(parse("1500 B"), Ok(QueueLimit::Bytes(1500)));
-        assert_eq!(parse("30 ms"), Ok(QueueLimit::Time(30_000_000)));
+        assert_eq!(parse("1500 B"), Ok(QueueLimit::Bytes(Bytes(1500))));
+        assert_eq!(parse("30 ms"), Ok(QueueLimit::Time(Duration(30_000_000))));
         assert_eq!(parse::<QueueLimit>("0.5 packets"), Err(UnitErrorKind::NotWhole("packets")));
         assert_eq!(parse::<QueueLimit>("4294967296 packets"), Err(UnitErrorKind::OutOfRange(PACKETS.range)));
         assert_eq!(parse("40 %"), Ok(Share::Ppm(400_000)));
@@ -552,7 +552,7 @@ mod tests {
             prop_assert_eq!(Rate(v).to_string().parse(), Ok(Rate(v)));
             prop_assert_eq!(Duration(v).to_string().parse(), Ok(Duration(v)));
             prop_assert_eq!(Bytes(v).to_string().parse(), Ok(Bytes(v)));
-            for limit in [QueueLimit::Packets(v as u32), QueueLimit::Bytes(v), QueueLimit::Time(v)] {
+            for limit in [QueueLimit::Packets(v as u32), QueueLimit::Bytes(Bytes(v)), QueueLimit::Time(Duration(v))] {
                 // Zero has no unit of its own to tell the kinds apart but its base unit, which is printed.
                 prop_assert_eq!(limit.to_string().parse(), Ok(limit));
             }

@@ -4,7 +4,7 @@ use crate::queue::fifo::laws::{calls, check};
 use perhop_element::Discipline;
 use perhop_element::testkit::{Bench, args};
 use perhop_packet::{Batch, DropReason};
-use perhop_units::QueueLimit;
+use perhop_units::{Bytes, QueueLimit};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
@@ -146,7 +146,7 @@ proptest! {
 
     #[test]
     fn codel_reports_what_it_does(calls in calls(), target_us in 1u64..5_000, ecn: bool) {
-        let queue = FifoConfig { limit: QueueLimit::Bytes(20_000), rate: Rate::ZERO, overhead: 4 };
+        let queue = FifoConfig { limit: QueueLimit::Bytes(Bytes(20_000)), rate: Rate::ZERO, overhead: 4 };
         let target = Duration::from_micros(target_us);
         let config = CoDelConfig { target, interval: Duration(2 * target.0), mtu: Bytes(500), ecn };
         check(CoDel::new(config, queue), &calls);

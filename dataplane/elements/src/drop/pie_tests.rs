@@ -4,7 +4,7 @@ use crate::queue::fifo::laws::{calls, check};
 use crate::testbed::Line;
 use perhop_element::BuildCx;
 use perhop_element::testkit::args;
-use perhop_units::QueueLimit;
+use perhop_units::{Bytes, QueueLimit};
 use proptest::prelude::*;
 
 /// The pseudo-code of RFC 8033 appendix A with §5.1, §5.4 and §5.5, in floating point; times in seconds.
@@ -174,7 +174,7 @@ proptest! {
 
     #[test]
     fn pie_reports_what_it_does(calls in calls(), target_us in 1u64..3_000, ecn: bool, derandomize: bool) {
-        let queue = FifoConfig { limit: QueueLimit::Bytes(20_000), rate: Rate::ZERO, overhead: 4 };
+        let queue = FifoConfig { limit: QueueLimit::Bytes(Bytes(20_000)), rate: Rate::ZERO, overhead: 4 };
         let config = PieConfig {
             target: Duration::from_micros(target_us),
             update: Duration::from_millis(1),

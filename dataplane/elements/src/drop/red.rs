@@ -128,7 +128,7 @@ mod tests {
         #[test]
         fn red_reports_what_it_does(calls in calls(), min in 1u64..4000, span in 1u64..4000, gentle: bool) {
             let rate = Rate::from_mbit(1);
-            let queue = FifoConfig { limit: QueueLimit::Bytes(20_000), rate, overhead: 4 };
+            let queue = FifoConfig { limit: QueueLimit::Bytes(Bytes(20_000)), rate, overhead: 4 };
             let red = RedConfig {
                 min: Bytes(min),
                 max: Bytes(min + span),

@@ -387,7 +387,7 @@ mod tests {
 
         #[test]
         fn wfq_reports_what_it_does(calls in calls(), flows in 1u32..40, bytes in 2_000u64..20_000, overhead in 0u32..9, by_precedence: bool) {
-            let queue = FifoConfig { limit: QueueLimit::Bytes(bytes), rate: Rate::from_mbit(8), overhead };
+            let queue = FifoConfig { limit: QueueLimit::Bytes(Bytes(bytes)), rate: Rate::from_mbit(8), overhead };
             check_any_order(Wfq::new(WfqConfig { flows, by_precedence }, queue), &calls);
         }
     }

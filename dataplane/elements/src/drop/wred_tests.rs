@@ -7,7 +7,7 @@ use crate::testbed::Line;
 use perhop_element::testkit::args;
 use perhop_element::{BuildCx, Discipline};
 use perhop_packet::Batch;
-use perhop_units::{Color, Dscp, Duration, Instant};
+use perhop_units::{Bytes, Color, Dscp, Duration, Instant};
 use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -157,7 +157,7 @@ proptest! {
 
     #[test]
     fn wred_reports_what_it_does(config in config(), calls in calls(), ecn: bool, overhead in 0u32..20) {
-        let queue = FifoConfig { limit: QueueLimit::Bytes(20_000), rate: Rate::from_mbit(1), overhead };
+        let queue = FifoConfig { limit: QueueLimit::Bytes(Bytes(20_000)), rate: Rate::from_mbit(1), overhead };
         let curves = config.curves.map(|c| RedConfig { ecn, ..c });
         check(Wred::new(WredConfig { curves, ..config }, queue), &calls);
     }

@@ -55,7 +55,7 @@ impl FifoConfig {
         let bytes = bytes + packets * u64::from(self.overhead);
         match self.limit {
             QueueLimit::Packets(n) => packets > u64::from(n.max(1)),
-            QueueLimit::Bytes(n) => bytes > n,
+            QueueLimit::Bytes(n) => bytes > n.0,
             // At a low rate the time may be shorter than one packet's own.
             time @ QueueLimit::Time(_) => {
                 packets > 1 && bytes > time.in_bytes(self.rate).unwrap_or_default().0
@@ -244,8 +244,8 @@ pub fn read_config(r: &mut Reader<'_>, position: Option<usize>, rate: Rate) -> F
     let limit = r.optional("limit", position).unwrap_or(QueueLimit::Packets(100));
     let good = match limit {
         QueueLimit::Packets(n) => (1..=super::MAX_PACKETS).contains(&n),
-        QueueLimit::Bytes(n) => (1..=1_000_000_000).contains(&n),
-        QueueLimit::Time(ns) => (1..=Duration::from_secs(60).0).contains(&ns),
+        QueueLimit::Bytes(n) => (1..=1_000_000_000).contains(&n.0),
+        QueueLimit::Time(time) => (Duration(1)..=Duration::from_secs(60)).contains(&time),
     };
     if !good {
         let allowed = format!("1 to {} packets, 1 B to 1000 MB, 1 ns to 60 s", super::MAX_PACKETS);

@@ -49,8 +49,8 @@ impl FifoQueue {
         self.overhead = overhead;
         self.bound = match limit {
             QueueLimit::Packets(n) => Bound::Packets(n.clamp(1, MAX_PACKETS)),
-            QueueLimit::Bytes(n) => Bound::Bytes(n),
-            QueueLimit::Time(ns) => Bound::Time(rate.bytes_in(perhop_units::Duration(ns)).0),
+            QueueLimit::Bytes(n) => Bound::Bytes(n.0),
+            QueueLimit::Time(ns) => Bound::Time(rate.bytes_in(ns).0),
         };
     }
 
@@ -203,8 +203,8 @@ mod tests {
     fn limits() -> impl Strategy<Value = QueueLimit> {
         prop_oneof![
             (1u32..40).prop_map(QueueLimit::Packets),
-            (0u64..20_000).prop_map(QueueLimit::Bytes),
-            (0u64..20_000_000).prop_map(QueueLimit::Time),
+            (0u64..20_000).prop_map(|n| QueueLimit::Bytes(Bytes(n))),
+            (0u64..20_000_000).prop_map(|ns| QueueLimit::Time(Duration(ns))),
         ]
     }
 
@@ -234,8 +234,8 @@ mod tests {
                 let after = (total + len + overhead as usize) as u64;
                 let fits = match limit {
                     QueueLimit::Packets(n) => lens.len() < n as usize,
-                    QueueLimit::Bytes(n) => after <= n,
-                    QueueLimit::Time(ns) => lens.is_empty() || after <= ns / 1000,
+                    QueueLimit::Bytes(n) => after <= n.0,
+                    QueueLimit::Time(ns) => lens.is_empty() || after <= ns.0 / 1000,
                 };
                 match queue.offer(packet) {
                     Ok(()) => {

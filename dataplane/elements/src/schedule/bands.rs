@@ -35,7 +35,7 @@ use perhop_element::{
     ArgError, Args, Budget, BuildCx, CounterSink, Cx, Delta, Discipline, Element, ElementState, Reader,
 };
 use perhop_packet::{Batch, ClassId};
-use perhop_units::{Bytes, Instant, QueueLimit, Rate};
+use perhop_units::{Bytes, Duration, Instant, QueueLimit, Rate};
 
 /// Most children.
 pub const MAX_BANDS: usize = 16;
@@ -229,7 +229,8 @@ pub(super) fn build(
     let names: String = r.required("classes", Some(0));
     let rate = r.optional_in("rate", None, Rate::ZERO, Rate::ZERO..=Rate::MOST);
     let overhead_bytes = r.optional_in("overhead", None, Bytes(0), Bytes(0)..=Bytes(256)).0 as u32;
-    let default = if rate.0 == 0 { QueueLimit::Packets(1000) } else { QueueLimit::Time(100_000_000) };
+    let default =
+        if rate.0 == 0 { QueueLimit::Packets(1000) } else { QueueLimit::Time(Duration(100_000_000)) };
     let limit = r.optional("limit", None).unwrap_or(default);
     let config = FifoConfig { limit, rate, overhead: overhead_bytes };
     let mut children: Vec<(Vec<ClassId>, Box<dyn Discipline>)> = Vec::new();

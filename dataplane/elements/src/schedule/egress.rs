@@ -420,8 +420,8 @@ fn build(args: &Args, cx: &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgError
     let link = TreeLink { rate, max_frame: frame.0 as u32, overhead_bytes: overhead.0 as u32 };
     let too_short = match limit {
         QueueLimit::Packets(n) => n == 0,
-        QueueLimit::Bytes(n) => n < link.max_cost(),
-        QueueLimit::Time(ns) => ns == 0,
+        QueueLimit::Bytes(n) => n < Bytes(link.max_cost()),
+        QueueLimit::Time(ns) => ns == Duration(0),
     };
     if too_short {
         let allowed = format!("at least 1 packet, {} B or any time above 0", link.max_cost());

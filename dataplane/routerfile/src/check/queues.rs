@@ -54,13 +54,13 @@ fn one(c: Checker<'_>, at: Location, queue: &QueueSpec, port: &Name, rate: Rate)
     let frame = Bytes(FRAME_MTU);
     let never = "a full-size packet could never be queued.";
     match queue.limit {
-        QueueLimit::Bytes(n) if n < FRAME_MTU => {
+        QueueLimit::Bytes(n) if n < Bytes(FRAME_MTU) => {
             let message = format!("is below the largest frame of port \"{port}\" ({frame})");
             c.push(c.error(at, field, message).hint(format!("{never} Use at least {frame}, or \"30 ms\"")));
             return;
         }
-        QueueLimit::Time(ns) if rate.0 > 0 && rate.bytes_in(Duration(ns)) < frame => {
-            let holds = rate.bytes_in(Duration(ns));
+        QueueLimit::Time(ns) if rate.0 > 0 && rate.bytes_in(ns) < frame => {
+            let holds = rate.bytes_in(ns);
             let message =
                 format!("is {holds} at the rate of port \"{port}\" ({rate}), less than a frame of {frame}");
             let least = rounded_up(rate.time_for(frame));
@@ -73,8 +73,8 @@ fn one(c: Checker<'_>, at: Location, queue: &QueueSpec, port: &Name, rate: Rate)
         return;
     }
     let longest = match queue.limit {
-        QueueLimit::Time(ns) => Duration(ns),
-        QueueLimit::Bytes(n) => rate.time_for(Bytes(n)),
+        QueueLimit::Time(ns) => ns,
+        QueueLimit::Bytes(n) => rate.time_for(n),
         QueueLimit::Packets(n) => rate.time_for(Bytes(u64::from(n) * FRAME_MTU)),
     };
     if longest > LONG {

@@ -11,7 +11,7 @@
 use super::{early, flag};
 use perhop_config::{TableReader, TextError};
 use perhop_model::{Precedence, QueueKind, QueueSpec};
-use perhop_units::{QueueLimit, Share};
+use perhop_units::{Bytes, Duration, QueueLimit, Share};
 
 /// Limit of queues that keep themselves short.
 const AMPLE: QueueLimit = QueueLimit::Packets(1000);
@@ -83,8 +83,10 @@ fn limit(text: &str) -> Result<QueueLimit, TextError> {
     let limit: QueueLimit = text.parse().map_err(TextError::from)?;
     let (in_range, range) = match limit {
         QueueLimit::Packets(n) => ((1..=1_000_000).contains(&n), "1 packet to 1000000 packets"),
-        QueueLimit::Bytes(n) => (n <= 1 << 32, "at most 4 GiB"),
-        QueueLimit::Time(ns) => ((1_000..=60_000_000_000).contains(&ns), "1 us to 60 s"),
+        QueueLimit::Bytes(n) => (n <= Bytes(1 << 32), "at most 4 GiB"),
+        QueueLimit::Time(ns) => {
+            ((Duration::from_micros(1)..=Duration::from_secs(60)).contains(&ns), "1 us to 60 s")
+        }
     };
     if in_range { Ok(limit) } else { Err(TextError::new("is out of range").allowed(range)) }
 }

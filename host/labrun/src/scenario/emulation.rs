@@ -168,11 +168,7 @@ fn graph(ways: &[Current; 2], ends: [End; 2]) -> String {
 
 fn arguments(current: &Current) -> String {
     let Current { way, up, led } = current;
-    let limit = match way.queue {
-        QueueLimit::Packets(n) => format!("{n} packets"),
-        QueueLimit::Bytes(n) => format!("{n} B"),
-        QueueLimit::Time(ns) => format!("{ns} ns"),
-    };
+    let limit = way.queue;
     let rate = way.rate.map(|rate| if *led { widened(rate) } else { rate }).map_or(0, |rate| rate.0);
     let mut text = format!("{rate} bit/s, {} ns, limit = {limit}", way.delay.as_nanos());
     if way.overhead.get() > 0 {
@@ -275,7 +271,7 @@ mod tests {
             rate: Some(Rate::from_mbit(2)),
             delay: Duration::from_millis(20),
             overhead: Bytes(4),
-            queue: QueueLimit::Bytes(9000),
+            queue: QueueLimit::Bytes(Bytes(9000)),
             ..Way::default()
         };
         let ways = [

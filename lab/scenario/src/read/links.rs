@@ -161,7 +161,7 @@ fn check_queue(cx: &Cx<'_>, table: &mut TableReader<'_>, way: &Way) {
     let frame = FULL_FRAME + way.overhead.get();
     let too_short = match (way.queue, way.rate) {
         (QueueLimit::Packets(0), _) => Some("\"1 packet\"".to_owned()),
-        (QueueLimit::Bytes(n), _) if n < frame => Some(format!("\"{frame} B\"")),
+        (QueueLimit::Bytes(n), _) if n < Bytes(frame) => Some(format!("\"{frame} B\"")),
         (QueueLimit::Time(_), Some(rate)) if way.queue.in_bytes(rate).is_some_and(|b| b.get() < frame) => {
             let least = rate.time_for(Bytes(frame)).as_nanos().div_ceil(1_000);
             Some(format!("\"{} ms\"", least as f64 / 1_000.0))

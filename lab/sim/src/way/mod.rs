@@ -17,7 +17,7 @@ use line::Line;
 use perhop_measure::{LinkRecord, QueueSeries};
 use perhop_packet::{DropReason, Packet};
 use perhop_scenario::Change;
-use perhop_units::{Duration, Instant, QueueLimit, Rate};
+use perhop_units::{Bytes, Duration, Instant, QueueLimit, Rate};
 use record::{Recorder, Start, WayCounters};
 
 /// Place of the packets that take the delay.
@@ -110,9 +110,9 @@ impl Way {
                 return self.courses.iter().map(Course::waiting).sum::<usize>() >= n as usize;
             }
             QueueLimit::Bytes(n) => n,
-            QueueLimit::Time(ns) => self.line.rate().bytes_in(Duration(ns)).get(),
+            QueueLimit::Time(ns) => Bytes(self.line.rate().bytes_in(ns).get()),
         };
-        self.queued_bytes + wire > limit
+        self.queued_bytes + wire > limit.0
     }
 
     /// Promises the packet its times.

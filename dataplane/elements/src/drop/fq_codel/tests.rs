@@ -6,7 +6,7 @@ use crate::drop::{CoDelState, EarlyState, HeadVerdict};
 use crate::plumbing::UdpFrame;
 use crate::queue::fifo::laws::{calls, check_any_order};
 use crate::testbed::Line;
-use perhop_units::Duration;
+use perhop_units::{Bytes, Duration};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -189,7 +189,7 @@ proptest! {
 
     #[test]
     fn fq_codel_reports_what_it_does(calls in calls(), flows in 1u32..9, batch in 1u32..5, overhead in 0u32..9) {
-        let queue = FifoConfig { limit: QueueLimit::Bytes(9_000), rate: Rate::ZERO, overhead };
+        let queue = FifoConfig { limit: QueueLimit::Bytes(Bytes(9_000)), rate: Rate::ZERO, overhead };
         let codel = CoDelConfig {
             target: Duration::from_micros(300),
             interval: Duration::from_millis(1),

@@ -135,7 +135,7 @@ pub struct Curve {
 impl Default for LeafParams {
     /// 100 ms.
     fn default() -> Self {
-        Self { limit: QueueLimit::Time(100_000_000), kind: LeafKind::Fifo }
+        Self { limit: QueueLimit::Time(Duration(100_000_000)), kind: LeafKind::Fifo }
     }
 }
 
@@ -340,11 +340,11 @@ impl Check<'_> {
             }
         }
         match p.queue.as_ref().map(|q| q.limit) {
-            Some(QueueLimit::Bytes(n)) if n < self.link.max_cost() => {
+            Some(QueueLimit::Bytes(n)) if n < Bytes(self.link.max_cost()) => {
                 let allowed = format!("{} B or more", self.link.max_cost());
-                self.fail(spec, TreeErrorKind::QueueTooShort, n, allowed);
+                self.fail(spec, TreeErrorKind::QueueTooShort, n.0, allowed);
             }
-            Some(QueueLimit::Packets(0) | QueueLimit::Time(0)) => {
+            Some(QueueLimit::Packets(0) | QueueLimit::Time(Duration(0))) => {
                 self.fail(spec, TreeErrorKind::QueueTooShort, 0, "1 or more");
             }
             _ => {}

@@ -87,9 +87,9 @@ impl LeafQueue {
     pub(super) fn set_limit(&mut self, params: &LeafParams, scale: Scale) {
         let Scale { least, max_cost, overhead, generation } = scale;
         let limit = match params.limit {
-            QueueLimit::Time(_) if least.0 == 0 => QueueLimit::Bytes(BYTES_WITHOUT_RATE),
+            QueueLimit::Time(_) if least.0 == 0 => QueueLimit::Bytes(Bytes(BYTES_WITHOUT_RATE)),
             QueueLimit::Time(_) => {
-                QueueLimit::Bytes(params.limit.in_bytes(least).map_or(0, |b| b.0).max(2 * max_cost))
+                QueueLimit::Bytes(Bytes(params.limit.in_bytes(least).map_or(0, |b| b.0).max(2 * max_cost)))
             }
             other => other,
         };

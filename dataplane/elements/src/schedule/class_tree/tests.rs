@@ -161,7 +161,10 @@ fn every_kind_of_impossible_class_is_named() {
         (K::Weight, vec![spec(0, NodeParams { weight: 0, ..leaf(None) })]),
         (K::WeightRatio, vec![spec(0, NodeParams { weight: 1001, ..leaf(None) }), spec(1, leaf(None))]),
         (K::Tier, vec![spec(0, NodeParams { tier: 16, ..leaf(None) })]),
-        (K::QueueTooShort, vec![spec(0, NodeParams { queue: queue(QueueLimit::Bytes(999)), ..leaf(None) })]),
+        (
+            K::QueueTooShort,
+            vec![spec(0, NodeParams { queue: queue(QueueLimit::Bytes(Bytes(999))), ..leaf(None) })],
+        ),
         (K::QueueTooShort, vec![spec(0, NodeParams { queue: queue(QueueLimit::Packets(0)), ..leaf(None) })]),
         (K::RedThresholds, vec![spec(0, NodeParams { queue: red, ..leaf(None) })]),
     ];
@@ -319,7 +322,7 @@ fn a_smaller_limit_drops_nothing_queued_and_a_new_kind_keeps_the_queue() {
 
 #[test]
 fn time_limits_follow_the_rate_a_class_can_at_least_get() {
-    let queue = Some(LeafParams { limit: QueueLimit::Time(10_000_000), kind: LeafKind::Fifo });
+    let queue = Some(LeafParams { limit: QueueLimit::Time(Duration(10_000_000)), kind: LeafKind::Fifo });
     let specs = [
         spec(0, NodeParams { queue: queue.clone(), ..leaf(None) }),
         spec(1, NodeParams { queue: queue.clone(), guarantee: bound(4), ..leaf(None) }),

@@ -193,7 +193,7 @@ fn check_guarantees(r: &mut Reader<'_>, tree: &TreeNames, all: &[Curves], rate: 
 
 /// Reads `limit`: one queue limit a class, or one for all.
 pub(super) fn read_limits(r: &mut Reader<'_>, count: usize) -> Vec<QueueLimit> {
-    let usual = QueueLimit::Time(100_000_000);
+    let usual = QueueLimit::Time(Duration(100_000_000));
     let mut limits = vec![usual; count];
     if let Some(Ok(limit)) = r.text("limit", None).map(str::parse) {
         let _: Option<String> = r.optional("limit", None);

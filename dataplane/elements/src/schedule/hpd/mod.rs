@@ -332,7 +332,7 @@ fn read(r: &mut Reader<'_>, cx: &mut BuildCx) -> HpdConfig {
         overhead: r.optional_in("overhead", None, Bytes(0), Bytes(0)..=Bytes(256)).0 as u32,
         g: r.optional("g", None).unwrap_or(law::LONG_TERM),
         memory: r.optional_in("memory", None, law::MEMORY, 2..=1_000_000_000),
-        limit: r.optional("limit", None).unwrap_or(QueueLimit::Time(100_000_000)),
+        limit: r.optional("limit", None).unwrap_or(QueueLimit::Time(Duration(100_000_000))),
         classes,
         dscp,
     }

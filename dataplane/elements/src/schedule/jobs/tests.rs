@@ -5,7 +5,7 @@ use crate::queue::fifo::laws::{calls, check_any_order};
 use crate::testbed::{Gone, Line};
 use perhop_element::testkit::args;
 use perhop_packet::DropReason;
-use perhop_units::Instant;
+use perhop_units::{Bytes, Instant};
 use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -147,7 +147,7 @@ proptest! {
             rate: Rate::ZERO,
         };
         let classes = vec![class(None), class(Some(Duration::from_micros(bound_us)))];
-        let jobs = Jobs::new(tree, Rate::from_mbit(8), QueueLimit::Bytes(bytes), overhead, classes);
+        let jobs = Jobs::new(tree, Rate::from_mbit(8), QueueLimit::Bytes(Bytes(bytes)), overhead, classes);
         check_any_order(jobs, &calls);
     }
 }
