@@ -38,7 +38,7 @@ fn with_link(text: &str, way: &Way) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perhop_units::{Bytes, Rate};
+    use perhop_units::{Bytes, QueueLimit, Rate};
 
     #[test]
     fn what_the_text_does_not_say_is_the_links() {

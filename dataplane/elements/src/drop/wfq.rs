@@ -329,6 +329,7 @@ mod tests {
     use crate::plumbing::UdpFrame;
     use crate::queue::fifo::laws::{calls, check_any_order};
     use crate::testbed::Line;
+    use perhop_units::Bytes;
     use perhop_units::{Dscp, Duration};
     use proptest::prelude::*;
     use std::collections::BTreeMap;

@@ -197,6 +197,7 @@ impl FifoQueue {
 mod tests {
     use super::*;
     use perhop_packet::Pool;
+    use perhop_units::{Bytes, Duration};
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
