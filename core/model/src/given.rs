@@ -40,11 +40,11 @@ pub struct Unreadable {
     ttl_ms: Option<u64>,
 }
 
-/// The same on the wire.
+/// An object as a client writes it.
 #[derive(Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(as = Object))]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "struct Object")]
 pub(crate) struct Written {
     /// Kind.
     kind: Kind,

@@ -128,11 +128,11 @@ pub struct Put {
     pub if_version: Option<u64>,
 }
 
-/// The same on the wire.
+/// What is to be there, as a client writes it.
 #[derive(Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(as = Put))]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "struct Put")]
 struct WrittenPut {
     /// Kind.
     kind: Kind,
