@@ -74,7 +74,7 @@ impl Scenario {
     /// Reads a scenario file. `origin` is the name that messages show, `companions` gives the bytes of files that it
     /// names (router files, traces, captures), relative to it. Without errors the scenario and its variants are there;
     /// there may be warnings. A path of `settings` that leads nowhere is an error with the message
-    /// [`UNKNOWN_PATH`](crate::UNKNOWN_PATH). O(size of the file · variants) apart from the companions.
+    /// [`UNKNOWN_PATH`]. O(size of the file · variants) apart from the companions.
     pub fn read(
         origin: &str,
         text: &str,
