@@ -53,7 +53,7 @@ mod tests {
         let expected = "Red(min = 3 packets, limit = 20 packets, rate = 2000000 bit/s, overhead = 4 B)";
         assert_eq!(way.discipline_element().as_deref(), Some(expected));
         way.discipline = Discipline::Element("Priority".to_owned());
-        let expected = "Priority(rate = 2000000 bit/s, limit = 9000 B, overhead = 4 B)";
+        let expected = "Priority(rate = 2000000 bit/s, limit = 9 kB, overhead = 4 B)";
         assert_eq!(way.discipline_element().as_deref(), Some(expected));
     }
 }

@@ -281,7 +281,7 @@ mod tests {
         let text = graph(&ways, [End::Stopped, End::Works]);
         assert_eq!(
             text,
-            "FromPort(a) -> ab_from :: Loss(100 %) -> ab :: Link(2000000 bit/s, 20000000 ns, limit = 9000 B, overhead = 4 B) \
+            "FromPort(a) -> ab_from :: Loss(100 %) -> ab :: Link(2000000 bit/s, 20000000 ns, limit = 9 kB, overhead = 4 B) \
              -> ab_to :: Loss(0 %) -> ToPort(b);\n\
              FromPort(b) -> ba_from :: Loss(0 %) -> ba :: Link(0 bit/s, 0 ns, limit = 1000 packets, up = no) \
              -> ba_to :: Loss(100 %) -> ToPort(a);\n"
