@@ -52,6 +52,11 @@ pub enum Playout {
     },
 }
 
+impl Playout {
+    /// Depth of a buffer that nobody has set.
+    pub const DEPTH: Duration = Duration::from_millis(40);
+}
+
 /// How a call is scored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scoring {
@@ -62,9 +67,9 @@ pub struct Scoring {
 }
 
 impl Default for Scoring {
-    /// 40 ms fixed, with concealment.
+    /// Fixed, [`Playout::DEPTH`] deep, with concealment.
     fn default() -> Self {
-        Self { playout: Playout::Fixed { depth: Duration::from_millis(40) }, concealment: true }
+        Self { playout: Playout::Fixed { depth: Playout::DEPTH }, concealment: true }
     }
 }
 

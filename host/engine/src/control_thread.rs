@@ -157,6 +157,9 @@ impl ControlThread {
     }
 
     fn send_change(&self, ticket: Option<u64>, change: Change) {
+        if let Some(error) = change.unfit() {
+            tracing::error!(%error, "filters of a commit that was taken back stay as they were; change them anew");
+        }
         self.lines.share(change, |change| Message::Job(Box::new(ChangeJob { ticket, change })));
     }
 

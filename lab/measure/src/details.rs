@@ -5,12 +5,12 @@
 
 use crate::agents;
 use crate::experiment::{Configuration, Experiment};
-use crate::groups::{call_quality, groups};
+use crate::groups::{groups, pool};
 use crate::links::links;
 use crate::recording::{LinkRecord, PacketRecord, Recording, StreamRecord};
 use crate::selection::{Measured, Selection, first_direction, selections};
 use crate::transport;
-use perhop_quality::{CallQuality, Distribution, QualityPool};
+use perhop_quality::Distribution;
 use perhop_report::details::{
     ConfigurationDetails, ConnectionState, ConnectionTrace, DelayCurve, DelayPairs, GroupBin, GroupFigures,
     GroupSeries, LinkFigures, QueueInterval, QueueTrace,
@@ -163,9 +163,7 @@ fn figures(scenario: &Scenario, repetition: Option<u32>, recordings: &[Recording
         .map(|result| {
             let of = selections.iter().find(|(name, _)| *name == result.name).map(|(_, of)| *of);
             let streams = || of.into_iter().flat_map(|of| streams(recordings, of));
-            let calls: Vec<CallQuality> =
-                streams().filter_map(|(window, stream)| call_quality(window, stream)).collect();
-            let pool: QualityPool = calls.iter().collect();
+            let pool = pool(streams(), &scenario.probes.scoring);
             let rtp_jitter_ms = pool.jitter.mean_ms().map(|mean| (mean, pool.jitter.max_ms));
             GroupFigures { repetition, result, rtp_jitter_ms, variation_ms: variation(streams()) }
         })

@@ -77,7 +77,7 @@ fn group(
         })
     };
     let mut group = if streams().any(|(_, stream)| stream.codec.is_some()) {
-        GroupResult::of_calls(name, &pool(streams()))
+        GroupResult::of_calls(name, &pool(streams(), &scenario.probes.scoring))
     } else if streams().next().is_some() {
         datagrams(name, streams())
     } else {
@@ -92,15 +92,14 @@ fn group(
 }
 
 /// The calls of a group, scored.
-fn pool<'a>(streams: impl Iterator<Item = ((Instant, Instant), &'a StreamRecord)>) -> QualityPool {
-    let calls: Vec<CallQuality> =
-        streams.filter_map(|(window, stream)| call_quality(window, stream)).collect();
+pub(crate) fn pool<'a>(
+    streams: impl Iterator<Item = ((Instant, Instant), &'a StreamRecord)>,
+    scoring: &Scoring,
+) -> QualityPool {
+    let part =
+        |(window, stream): ((Instant, Instant), _)| call_record(stream)?.part(window.0, window.1, scoring);
+    let calls: Vec<CallQuality> = streams.filter_map(part).collect();
     calls.iter().collect()
-}
-
-/// One direction of one call inside the window.
-pub fn call_quality(window: (Instant, Instant), stream: &StreamRecord) -> Option<CallQuality> {
-    call_record(stream)?.part(window.0, window.1, &Scoring::default())
 }
 
 /// A stream as the record of a call; `None` if it is none.

@@ -3,7 +3,7 @@ use crate::groups::groups;
 use crate::judge::{figure, holds, is_excused, judge};
 use crate::links::links;
 use crate::recording::*;
-use perhop_quality::Codec;
+use perhop_quality::{Codec, Playout, Scoring};
 use perhop_report::result::{
     Connections, DelayMs, Expectation, GroupResult, JitterMs, LinkResult, Mos, QueueMs, ScenarioResult,
     Throughput, Variant,
@@ -202,6 +202,27 @@ fn throughput_is_what_arrives_in_the_time_and_no_more_than_the_line_carries() {
     assert_eq!(kbps(vec![Some(250); 100]), 80.0, "an idle path shows the nominal rate");
     // The line carries one packet in 20 ms: the nth waits n times 10 ms and half of them are still queued at the end.
     assert_eq!(kbps((0..100).map(|n| Some(5 + n * 10)).collect()), 40.0);
+}
+
+/// A path that gets 100 ms longer in mid-call: a buffer that stays as it was hears nothing after that.
+#[test]
+fn calls_are_scored_with_the_playout_buffer_of_the_scenario() {
+    let call = TrafficKind::Voice {
+        calls: 1,
+        codec: Codec::G711U,
+        spacing: Duration::ZERO,
+        silence_suppression: None,
+    };
+    let mut s = scenario(vec![traffic("calls", false, 1, call)]);
+    let delays: Vec<Option<u64>> = (0..100).map(|i| Some(if i < 50 { 20 } else { 120 })).collect();
+    let mut r = recording();
+    r.streams.push(stream(of(0, 0, Toward::Second), Some(Codec::G711U), &delays));
+    let recordings = [r];
+    let score = |s: &Scenario| groups(s, &recordings)[0].mos.expect("a call").mean;
+    let fixed = score(&s);
+    let playout = Playout::Adaptive { depth: Playout::DEPTH, window: Duration::from_millis(500) };
+    s.probes.scoring = Scoring { playout, ..Scoring::default() };
+    assert!(fixed < 2.0 && score(&s) > 4.2, "{fixed} {}", score(&s));
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use perhop_agent::AgentFile;
 use perhop_config::Position;
-use perhop_quality::Codec;
+use perhop_quality::{Codec, Scoring};
 use perhop_traffic::{Captured, FrameTrace};
 use perhop_units::{Bytes, Dscp, Duration, Probability, QueueLimit, Rate};
 use std::net::Ipv4Addr;
@@ -582,6 +582,8 @@ pub struct Probes {
     pub phases: Vec<Phase>,
     /// Parts of flows with figures of their own.
     pub after: Vec<AfterPackets>,
+    /// How calls are scored: the playout buffer of those who hear them.
+    pub scoring: Scoring,
 }
 
 /// What each flow of some traffic sends after its first packets, with figures of its own: a router recognises a flow by
@@ -618,6 +620,7 @@ impl Default for Probes {
             delay_limits: Vec::new(),
             phases: Vec::new(),
             after: Vec::new(),
+            scoring: Scoring::default(),
         }
     }
 }

@@ -33,6 +33,8 @@ const FLOOD_TENTHS: u64 = 16;
 const FLOOD_SIZE: RangeInclusive<u64> = 228..=1_200;
 /// When the first call begins.
 const CALLS_START: Duration = Duration::from_millis(1_500);
+/// Time before the measurement: by then the flood has filled the queue.
+const WARM_UP: Duration = Duration::from_millis(1_300);
 /// So much of the link's time all queues of examples/edge.toml hold together.
 const EDGE_QUEUES: Duration = Duration::from_millis(60);
 /// That of its class for calls.
@@ -134,7 +136,10 @@ impl DemoArgs {
         let port = Rate(self.rate.0 * 99 / 100);
         let set = |path: &str, value: &dyn Display| format!("{path}={value}");
         let mut settings = vec![
-            set("duration", &(CALLS_START + spread + length + self.codec.packet_interval())),
+            set(
+                "duration",
+                &(Duration(CALLS_START.0 - WARM_UP.0) + spread + length + self.codec.packet_interval()),
+            ),
             set("link.wan.rate", &self.rate),
             set("link.wan.delay", &self.delay),
             set("node.edge.router.port.wan.rate", &port),
@@ -222,19 +227,15 @@ fn finish(
     page: &Path,
 ) -> Result<(), AppError> {
     let Experiment { mode, seed, product, variants, .. } = experiment;
-    let fifo = variants.into_iter().next().map(|(_, fifo)| fifo);
-    let runs = fifo.map(|fifo| ("FIFO", fifo)).into_iter().chain([("Perhop", product)]);
+    let fifo = variants.into_iter().find_map(|(name, fifo)| (name == verdict::FIFO).then_some(fifo));
+    let fifo = fifo.expect("the built-in scenario has the variant, and all of its variants are run");
     let mut machine = String::new();
-    let runs: Vec<(&str, ScenarioResult)> = runs
-        .map(|(name, configuration)| {
-            let sentences =
-                configuration.recordings.iter().filter_map(|recording| recording.machine.as_ref());
-            sentences.for_each(|sentence| machine.push_str(&format!("{name}: {sentence}\n")));
-            (name, alone(&mode, seed, configuration))
-        })
-        .collect();
-    let rows: Vec<(&str, &ScenarioResult)> = runs.iter().map(|(name, result)| (*name, result)).collect();
-    let mut text = format!("\n{}\n", demo_table(&rows));
+    let [fifo, perhop] = [("FIFO", fifo), ("Perhop", product)].map(|(name, configuration)| {
+        let sentences = configuration.recordings.iter().filter_map(|recording| recording.machine.as_ref());
+        sentences.for_each(|sentence| machine.push_str(&format!("{name}: {sentence}\n")));
+        alone(&mode, seed, configuration)
+    });
+    let mut text = format!("\n{}\n", demo_table(&[("FIFO", &fifo), ("Perhop", &perhop)]));
     for check in &verdict.checks {
         let word = match check.ok {
             Some(true) => "pass",
@@ -247,8 +248,6 @@ fn finish(
     let mut output = Output::new();
     if args.json {
         progress(text.trim_end());
-        let mut results = runs.into_iter().map(|(_, result)| result);
-        let (fifo, perhop) = (results.next().unwrap_or_default(), results.next().unwrap_or_default());
         let line = DemoResult { fifo, perhop }.to_json_line().map_err(|source| {
             LabCommandError::BadDirectory { path: args.out.clone(), source: source.into() }
         })?;

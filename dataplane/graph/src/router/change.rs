@@ -9,6 +9,7 @@ use perhop_elements::police::ConditionerChange;
 use perhop_elements::route::RouteChange;
 use perhop_elements::schedule::EgressChange;
 use perhop_flows::FlowsChange;
+use perhop_flows::classifier::RuleError;
 use perhop_packet::PortId;
 use std::sync::Arc;
 
@@ -24,6 +25,8 @@ pub struct Change {
     pub(super) conditioner: Option<ConditionerChange>,
     /// Filters, detection.
     pub(super) flows: Option<FlowsChange>,
+    /// Why filters stay as they were although objects have changed.
+    pub(super) unfit: Option<RuleError>,
     /// Policies of the TCP rate control.
     pub(super) abr: Option<AbrChange>,
     /// Routes, neighbours, port addresses.
@@ -54,6 +57,11 @@ impl Change {
     /// A change of routes, neighbours or addresses alone: facts of the world, not objects.
     pub fn of_routes(route: RouteChange) -> Self {
         Self { route: Some(route), ..Self::default() }
+    }
+
+    /// Why the filters of this change could not be taken back: they stay as they were.
+    pub fn unfit(&self) -> Option<&RuleError> {
+        self.unfit.as_ref()
     }
 
     /// Whether nothing would change.

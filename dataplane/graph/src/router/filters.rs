@@ -72,18 +72,27 @@ impl Filters {
         }
     }
 
-    /// What the flows element must be told: what changed, or (`all`) everything.
-    pub(super) fn plan(&mut self, draft: &Draft<'_>, numbers: &Numbers, all: bool) -> Option<FlowsChange> {
-        let mut change = FlowsChange::default();
+    /// What the flows element must be told: what changed, or (`all`) everything; and why the filters stay as they were, if
+    /// they do.
+    pub(super) fn plan(
+        &mut self,
+        draft: &Draft<'_>,
+        numbers: &Numbers,
+        all: bool,
+    ) -> (Option<FlowsChange>, Option<RuleError>) {
+        let (mut change, mut unfit) = (FlowsChange::default(), None);
         if draft.touches(&[Kind::Filter]) {
             let (added, removed) = self.rules(draft, numbers);
             let ids: Vec<FilterId> = added.iter().map(|rule| rule.id).collect();
             // The same change passed `check`. But where rules lie depends on what came before, and a change that is taken
             // back may come after others: should it meet a limit, the filters stay as they are, by name too.
-            if let Ok(made) = self.book().change(added, &removed) {
-                self.rename(&ids, draft);
-                change.classifier = Some(made.classifier);
-                change.deltas = made.deltas;
+            match self.book().change(added, &removed) {
+                Ok(made) => {
+                    self.rename(&ids, draft);
+                    change.classifier = Some(made.classifier);
+                    change.deltas = made.deltas;
+                }
+                Err(error) => unfit = Some(error),
             }
         }
         if changes_settings(draft) {
@@ -99,16 +108,15 @@ impl Filters {
             change.settings = Some(self.settings.clone());
             change.deltas = vec![Delta::All];
         }
-        (change.classifier.is_some() || change.settings.is_some()).then_some(change)
+        ((change.classifier.is_some() || change.settings.is_some()).then_some(change), unfit)
     }
 
     /// Rules to add, one a filter there is after the change, and ids of rules to remove. A rule's id is never used for
     /// another.
     fn rules(&self, draft: &Draft<'_>, numbers: &Numbers) -> (Vec<Rule>, Vec<FilterId>) {
-        let removed = draft
-            .changed(Kind::Filter)
-            .filter(|(_, before, _)| before.is_some())
-            .filter_map(|(key, _, _)| self.ids.get(&key.name).copied());
+        // By the ids of rules there are, not by what was before: of a change that could not be taken back rules are left whose
+        // filters are gone, and the next of the same name takes their place.
+        let removed = draft.changed(Kind::Filter).filter_map(|(key, _, _)| self.ids.get(&key.name).copied());
         let specs = draft.changed(Kind::Filter).filter_map(|(key, _, after)| match after.map(|e| &*e.spec) {
             Some(Spec::Filter(f)) => Some((&key.name, f)),
             _ => None,

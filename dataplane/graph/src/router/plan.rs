@@ -75,7 +75,7 @@ impl RouterPlanner {
     pub fn new(ports: Vec<EdgePort>, registry: Registry) -> Self {
         let tree = |p: &EdgePort| {
             let name = Name::new(&p.name).expect("a port is an object, and objects have names");
-            PortTree::new(name, p.spec.overhead.max(0) as u32)
+            PortTree::new(name, p.spec.rate, p.spec.overhead.max(0) as u32)
         };
         let trees: Vec<PortTree> = ports.iter().map(tree).collect();
         let numbers = Numbers::new(ports.iter().map(|p| p.name.as_str()), MAX_IDS);
@@ -584,7 +584,7 @@ impl Planner for RouterPlanner {
             }
         }
         (change.egress, change.left_slots) = self.plan_egress(now, draft, draining, built.is_some());
-        change.flows = self.filters.plan(draft, &self.numbers, fresh.flows);
+        (change.flows, change.unfit) = self.filters.plan(draft, &self.numbers, fresh.flows);
         change.abr = self.abr.plan(draft, &self.numbers, &self.filters, built.is_some());
         change.route = self.routes.plan(draft, &self.numbers, fresh.route);
         change.graph = built;

@@ -47,7 +47,7 @@ struct Holder {
 pub struct PortTree {
     name: Name,
     overhead: u32,
-    /// Last said to the tree, which begins without one.
+    /// Last said to the tree; before, what the port begins with.
     rate: Rate,
     slots: Slots<SlotKey>,
     /// Parameters last sent, by slot.
@@ -94,12 +94,12 @@ impl Freed {
 }
 
 impl PortTree {
-    /// A port whose tree has only the default leaf, and no rate until a plan says one.
-    pub fn new(name: Name, overhead: u32) -> Self {
+    /// A port whose tree has only the default leaf, and this rate until a plan says another.
+    pub fn new(name: Name, rate: Rate, overhead: u32) -> Self {
         Self {
             name,
             overhead,
-            rate: Rate::ZERO,
+            rate,
             slots: Slots::from_number(Egress::DEFAULT_LEAF.0 + 1),
             sent: BTreeMap::new(),
             owners: BTreeMap::new(),
@@ -119,7 +119,11 @@ impl PortTree {
     pub fn empty(&self) -> Self {
         let mut former = self.former.clone();
         former.extend(self.owners.iter().map(|(slot, of)| ((self.generation, *slot), of.id)));
-        Self { generation: self.generation + 1, former, ..Self::new(self.name.clone(), self.overhead) }
+        Self {
+            generation: self.generation + 1,
+            former,
+            ..Self::new(self.name.clone(), Rate::ZERO, self.overhead)
+        }
     }
 
     /// Which tree of the port this is.

@@ -17,7 +17,7 @@ use perhop_elements::schedule::{
 };
 use perhop_flows::{FlowEvent, Flows, Steer};
 use perhop_packet::{Batch, Pool, PortId};
-use perhop_units::Instant;
+use perhop_units::{Instant, Rate};
 use std::net::IpAddr;
 use thiserror::Error;
 
@@ -125,7 +125,19 @@ impl Worker {
             wanted: Vec::new(),
         };
         worker.find_roles();
+        for (number, port) in (0..).zip(planner.ports()) {
+            worker.begin(PortId(number), port.spec.rate);
+        }
         Ok(worker)
+    }
+
+    /// A port has its rate before the first packet, not only from the first transaction on.
+    fn begin(&mut self, port: PortId, rate: Rate) {
+        let id = self.roles.egress.get(port.index()).copied().flatten();
+        let Some(egress) = id.and_then(|id| self.driver.element_mut::<Egress>(id)) else { return };
+        let tree = TreeChange::prepare(vec![TreeEdit::Rate(rate)]);
+        let (generation, leaf_map) = (egress.generation(), egress.leaf_map().clone());
+        egress.commit(Instant::ZERO, &mut EgressChange { generation, tree, leaf_map });
     }
 
     fn find_roles(&mut self) {

@@ -7,6 +7,7 @@ use crate::support::put;
 use perhop_graph::router::{EdgeOptions, EdgePort, RouterPlanner, VirtualRouter, registry};
 use perhop_model::{Credentials, Kind, Op, Outcome, Owner, Reply, Transaction, TxnId};
 use perhop_packet::PortId;
+use perhop_units::Rate;
 use perhop_wire::build::udp4;
 use serde_json::json;
 use std::sync::Arc;
@@ -59,4 +60,16 @@ impl Bench {
         let frame = udp4(src, dst).payload(&[0; 4]).ip_len(1000).build();
         assert!(self.router.receive(LAN, &frame), "a buffer is free");
     }
+}
+
+#[test]
+fn a_port_has_its_rate_before_the_first_transaction() {
+    let port = |name: &str, rate: u64| EdgePort {
+        name: name.to_owned(),
+        spec: serde_json::from_value(json!({"rate": rate})).expect("a port"),
+    };
+    let ports = vec![port("lan", 0), port("wan", 10_000_000)];
+    let mut router = VirtualRouter::new(ports, 64, 1).expect("its own graph builds");
+    let rate = router.worker().egress(PortId(1)).expect("a way out").transmitter().rate();
+    assert_eq!(rate, Rate(10_000_000));
 }

@@ -7,6 +7,7 @@ use super::traffic::is_tcp;
 use crate::figures::{after_name, groups_of};
 use crate::model::{AfterPackets, Link, LinkIndex, Phase, Probes, Traffic};
 use perhop_config::TableReader;
+use perhop_quality::{Playout, Scoring};
 use perhop_units::Duration;
 
 /// Most limits of delay, most phases, and most parts of flows.
@@ -31,6 +32,7 @@ pub(super) fn read(
     for given in table.texts("links").map_or(Vec::new(), |l| l.value) {
         probes.links.extend(cx.find(given, "a link", names.clone()).map(LinkIndex));
     }
+    probes.scoring = Scoring { playout: playout(&mut table), ..Scoring::default() };
     probes.connections = connections(cx, &mut table, "connections", traffic);
     probes.segments = connections(cx, &mut table, "segments", traffic);
     probes.delay_limits = delay_limits(cx, &mut table);
@@ -38,6 +40,17 @@ pub(super) fn read(
     probes.after = after(cx, &mut table, traffic);
     table.finish();
     probes
+}
+
+/// `playout` and `playout_window`: the buffer of those who hear a call.
+fn playout(table: &mut TableReader<'_>) -> Playout {
+    let ms = Duration::from_millis;
+    let depth = table.value_in("playout", ms(0)..=ms(1_000));
+    let depth = depth.map_or(Playout::DEPTH, |depth| depth.value);
+    match table.value_in("playout_window", ms(20)..=ms(3_600_000)) {
+        Some(window) => Playout::Adaptive { depth, window: window.value },
+        None => Playout::Fixed { depth },
+    }
 }
 
 /// A list of traffic over TCP.
