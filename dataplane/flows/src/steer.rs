@@ -22,7 +22,7 @@
 //! The two directions of a connection have one bucket. Of two packets of one bucket the earlier arrives first.
 //!
 //! # Example
-//! `FromPort(lan) -> Steer() -> flows`
+//! `FromPort(lan) -> Steer() -> Flows() -> ToPort(wan)`
 //!
 //! # Source
 //! Toeplitz-like steering by receive side scaling, with a symmetric key: both directions of a connection share state.

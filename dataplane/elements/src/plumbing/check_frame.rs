@@ -20,7 +20,7 @@
 //! Every packet behind it has a valid layout.
 //!
 //! # Example
-//! `TimedSource(1 Mbit/s, 200 B) -> CheckFrame -> Discard`
+//! `TimedSource(1 Mbit/s, 200 B) -> CheckFrame() -> Discard()`
 //!
 //! # Source
 //! The checks are those of [`perhop_wire::dissect`].

@@ -17,7 +17,7 @@
 //! Order is kept.
 //!
 //! # Example
-//! `FromPort(lan) -> Counter -> ToPort(wan)`
+//! `FromPort(lan) -> Counter() -> ToPort(wan)`
 //!
 //! # Source
 //! None: plumbing.

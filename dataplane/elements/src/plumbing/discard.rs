@@ -17,7 +17,7 @@
 //! Holds nothing.
 //!
 //! # Example
-//! `TimedSource(1 Mbit/s) -> Discard`
+//! `TimedSource(1 Mbit/s) -> Discard()`
 //!
 //! # Source
 //! RFC 3290 §7.1.3 (absolute dropper).

@@ -20,7 +20,7 @@
 //! Every packet behind it has a valid layout (`meta.parsed`) and an incoming port.
 //!
 //! # Example
-//! `FromPort(lan) -> Counter -> ToHost`
+//! `FromPort(lan) -> Counter() -> ToHost()`
 //!
 //! # Source
 //! The checks are those of [`perhop_wire::dissect`].

@@ -18,7 +18,8 @@
 //! Order is kept per output.
 //!
 //! # Example
-//! `Route -> s :: PortSwitch; s[0] -> ToPort(lan); s[1] -> ToPort(wan)`
+//! `FromPort(lan) -> r :: Route(2); r[0] -> c :: Counter(); r[1] -> c -> s :: PortSwitch();
+//! s[0] -> ToPort(lan); s[1] -> ToPort(wan); r[2] -> ToHost()`
 //!
 //! # Source
 //! None: plumbing.

@@ -27,7 +27,7 @@
 //! Packets of `TimedSource` in any interval of length t differ from rate × t / size by at most one.
 //!
 //! # Example
-//! `TimedSource(1 Mbit/s, 200 B, dscp = EF) -> Discard`
+//! `TimedSource(1 Mbit/s, 200 B, dscp = EF) -> Discard()`, `RandomSource(1 Mbit/s, count = 1000) -> Discard()`
 //!
 //! # Source
 //! None: plumbing.

@@ -20,7 +20,7 @@
 //! Output 0 gives exactly what came in.
 //!
 //! # Example
-//! `FromPort(lan) -> t :: Tee(2); t[0] -> ToPort(wan); t[1] -> Counter -> Discard`
+//! `FromPort(lan) -> t :: Tee(2); t[0] -> ToPort(wan); t[1] -> Counter() -> Discard()`
 //!
 //! # Source
 //! None: plumbing.

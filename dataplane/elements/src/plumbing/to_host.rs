@@ -17,7 +17,7 @@
 //! Order is kept.
 //!
 //! # Example
-//! `FromPort(lan) -> ToHost`
+//! `FromPort(lan) -> ToHost()`
 //!
 //! # Source
 //! None: plumbing.

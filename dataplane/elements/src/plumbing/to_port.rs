@@ -20,7 +20,7 @@
 //! Order is kept.
 //!
 //! # Example
-//! `Counter -> ToPort(wan)`
+//! `FromPort(lan) -> Counter() -> ToPort(wan)`
 //!
 //! # Source
 //! None: plumbing.

@@ -40,7 +40,8 @@
 //! reassemble to the original. A change of routes or neighbours drops no packet that has a way.
 //!
 //! # Example
-//! `r :: Route(2); FromPort(lan) -> r; FromPort(wan) -> r; r[0] -> ToPort(lan); r[1] -> ToPort(wan); r[2] -> ToHost`
+//! `r :: Route(2); FromPort(lan) -> r; FromPort(wan) -> r;
+//! r[0] -> ToPort(lan); r[1] -> ToPort(wan); r[2] -> ToHost()`
 //!
 //! # Source
 //! RFC 1812 §5.2, §5.3 (forwarding, martians), RFC 8200 §3 and §5, RFC 4291 §2.5 (scopes), RFC 791 §3.2, RFC 2644.

@@ -22,7 +22,7 @@
 //! Order is kept inside a child.
 //!
 //! # Example
-//! See the schedulers.
+//! `Priority(voice video be, rate = 2 Mbit/s, limit = 100 packets)`
 //!
 //! # Source
 //! None.

@@ -33,7 +33,7 @@
 //! Packets of one leaf leave in order of arrival. A change loses or reorders nothing in leaves it does not name.
 //!
 //! # Example
-//! `route [1] -> Egress(wan, rate = 10 Mbit/s) -> ToPort(wan)`
+//! `FromPort(lan) -> Egress(wan, rate = 10 Mbit/s) -> ToPort(wan)`
 //!
 //! # Source
 //! None: see [`super::class_tree`].

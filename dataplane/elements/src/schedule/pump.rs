@@ -28,7 +28,7 @@
 //! than `rate · (t + catchup + ring_time)` plus one packet leaves.
 //!
 //! # Example
-//! `shaper :: Shaper(rate = 2 Mbit/s)`: a pump around a FIFO.
+//! `FromPort(lan) -> shaper :: Shaper(rate = 2 Mbit/s, limit = 50 packets) -> ToPort(wan)`
 //!
 //! # Source
 //! None.

@@ -13,8 +13,8 @@
 //! | `ring_time` | duration | ns | 0 | 0 … 1 s |
 //!
 //! # Behaviour
-//! A packet of `len` bytes occupies the line for `(len + overhead) · 8 / rate`. The line is busy until
-//! `busy_until = max(busy_until, now − catchup) + wire time`; a packet may be pulled while `busy_until ≤ now` or
+//! A packet of `len` bytes occupies the line for `(len + overhead) · 8 / rate`: 1,250 bytes at 10 Mbit/s for exactly 1 ms.
+//! The line is busy until `busy_until = max(busy_until, now − catchup) + wire time`; a packet may be pulled while `busy_until ≤ now` or
 //! `busy_until < now + ring_time`. `catchup` lets a driver that woke late send what it missed, `ring_time` bounds what
 //! waits in the card. Both are 0 in virtual time. When the rate changes, the bits still on the line go on at the new rate:
 //! line time committed before is stretched or shrunk with them, so that neither a stall nor a burst follows.
@@ -26,7 +26,8 @@
 //! Time is whole nanoseconds with the remainder kept, so that over any busy period exactly `rate` is used: no drift.
 //!
 //! # Example
-//! 1,250 bytes at 10 Mbit/s occupy the line for exactly 1 ms.
+//! `FromPort(lan) -> Egress(wan, rate = 10 Mbit/s, overhead = 24 B, catchup = 1 ms, ring_time = 200 us)
+//! -> ToPort(wan)`
 //!
 //! # Source
 //! None.

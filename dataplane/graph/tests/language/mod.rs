@@ -1,5 +1,7 @@
 //! The graph language: text → graph → text, errors at their places, no text that makes it fall over.
 
+mod manual;
+
 use crate::random_graphs::{build_cx, registry};
 use perhop_element::{Arg, Args};
 use perhop_graph::lang::{EdgeDecl, Graph, GraphError, MAX_ERRORS, NodeDecl, build, parse};

@@ -34,6 +34,10 @@
 //! Bytes are frame plus link overhead. A time limit of a queue is counted at the rate the class can at least get. Queues
 //! that drop or mark at their head decide about a packet when it comes there, not when it leaves.
 //!
+//! On a link of 10 Mbit/s with the leaves `ef` (guarantee 2 Mbit/s, tier 0), `bulk` (weight 1) and `web` (weight 3), `ef`
+//! within its 2 Mbit/s waits for one frame at most; what it leaves is shared 1 : 3. Graph text makes a tree of one leaf;
+//! classes come with changes.
+//!
 //! # Counters
 //! By class: see [`ClassCounters`]; gauges `backlog_packets`, `backlog_bytes`. All bytes are frame and overhead.
 //!
@@ -52,8 +56,7 @@
 //! - Cost per packet is O(depth), independent of the number of classes.
 //!
 //! # Example
-//! A link of 10 Mbit/s: `ef` (guarantee 2 Mbit/s, tier 0), `bulk` (weight 1), `web` (weight 3). `ef` within its 2 Mbit/s
-//! waits for one frame at most; what it leaves is shared 1 : 3.
+//! `FromPort(lan) -> Egress(wan, rate = 10 Mbit/s, limit = 30 ms) -> ToPort(wan)`
 //!
 //! # Source
 //! Floyd and Van Jacobson, "Link-sharing and Resource Management Models for Packet Networks", IEEE/ACM Transactions on
