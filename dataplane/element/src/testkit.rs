@@ -50,8 +50,8 @@ impl Element for Sink {
     }
 }
 
-/// One element under test with a [`Sink`] on every output, in virtual time. Conservation is checked after every step
-/// and when the bench is dropped.
+/// One element under test with a [`Sink`] on every output, in virtual time. Conservation is checked after every step:
+/// what is pushed, and every time that the clock stops at.
 pub struct Bench {
     /// The driver.
     pub driver: Driver,
@@ -108,7 +108,12 @@ impl Bench {
     pub fn push_packet(&mut self, input: PortIndex, packet: Packet) {
         let mut batch = Batch::new();
         batch.push(packet);
-        self.driver.push(self.now, self.node, input, &mut batch);
+        self.push_batch(input, &mut batch);
+    }
+
+    /// Pushes all packets of `batch` into `input` now, at once.
+    pub fn push_batch(&mut self, input: PortIndex, batch: &mut Batch) {
+        self.driver.push(self.now, self.node, input, batch);
         self.check();
     }
 

@@ -96,7 +96,7 @@ mod tests {
             for _ in 0..200 {
                 batch.push(bench.packet(&udp(40)));
             }
-            bench.driver.push(bench.now(), bench.node, 0, &mut batch);
+            bench.push_batch(0, &mut batch);
         }
         let lost = bench.driver.counters(bench.node).unwrap().drops[DropReason::EmulatedLoss.index()];
         // Five standard deviations of the binomial distribution.

@@ -101,7 +101,7 @@ mod tests {
         for frame in &frames {
             batch.push(bench.driver.pool().packet(frame).unwrap());
         }
-        bench.driver.push(bench.now(), bench.node, 0, &mut batch);
+        bench.push_batch(0, &mut batch);
         let lens: Vec<_> = bench.sink(0).arrived.iter().map(|(_, p)| p.meta().layout.ip_len).collect();
         assert_eq!(lens, [60, 61, 62]);
         assert!(bench.sink(0).arrived.iter().all(|(_, p)| p.meta().parsed && p.meta().in_port == PortId(2)));

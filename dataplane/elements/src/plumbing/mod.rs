@@ -105,7 +105,7 @@ mod tests {
                 for _ in 0..30 {
                     bench.run_for(Duration(rng.next_u64() % 3_000_000));
                     let mut batch = random_batch(&mut traffic, &mut rng, &bench);
-                    bench.driver.push(bench.now(), bench.node, 0, &mut batch);
+                    bench.push_batch(0, &mut batch);
                 }
                 bench.run_for(Duration::from_millis(200));
                 let counters = bench.driver.counters(bench.node).expect("it is there");
