@@ -55,7 +55,7 @@ pub enum DropReason {
     IcmpRateLimit,
     /// ICMP error must not be sent about this packet (RFC 1122 §3.2.2, RFC 4443 §2.4).
     IcmpForbidden,
-    /// Emulated random loss.
+    /// Lost on an emulated link or in an emulated network, by whatever law: at random, in bursts, as recorded.
     EmulatedLoss,
     /// Sent to a discard element on purpose.
     Discarded,
