@@ -22,13 +22,11 @@ use perhop_element::{ElementType, Registry};
 pub fn types() -> Vec<ElementType> {
     [
         classify::types(),
-        drop::types(),
         emulate::types(),
         mark::types(),
         meter::types(),
         plumbing::types(),
         police::types(),
-        queue::types(),
         route::types(),
         schedule::types(),
         shape::types(),

@@ -1,4 +1,4 @@
-//! Active queue management.
+//! Active queue management: no elements but disciplines, which sit inside a pump.
 
 pub mod blue;
 pub mod codel;
@@ -27,7 +27,6 @@ pub use wfq::{Wfq, WfqConfig};
 pub use wred::Wred;
 pub use wred_state::{Averages, COLORS, WredConfig, WredState, af_precedence};
 
-use perhop_element::ElementType;
 use perhop_packet::Packet;
 use perhop_wire::layout::set_ecn_ce;
 
@@ -35,9 +34,4 @@ use perhop_wire::layout::set_ecn_ce;
 pub(crate) fn mark(packet: &mut Packet) {
     let (meta, frame) = packet.parts_mut();
     set_ecn_ce(frame, &mut meta.layout);
-}
-
-/// Registered types of this module: none, they are disciplines and sit inside a pump.
-pub fn types() -> Vec<ElementType> {
-    vec![]
 }

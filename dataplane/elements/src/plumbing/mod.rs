@@ -80,12 +80,10 @@ mod tests {
         let all = [
             types(),
             crate::classify::types(),
-            crate::drop::types(),
             crate::emulate::types(),
             crate::mark::types(),
             crate::meter::types(),
             crate::police::types(),
-            crate::queue::types(),
             crate::shape::types(),
         ];
         for (n, element_type) in all.concat().iter().enumerate() {
