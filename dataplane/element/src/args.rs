@@ -102,28 +102,4 @@ impl Args {
             allowed: None,
         })
     }
-
-    /// Errors for every argument that is neither one of `keys` nor among the first `bare` bare values.
-    pub fn unknown(&self, keys: &[&str], bare: usize) -> Vec<ArgError> {
-        let mut seen_bare = 0;
-        let mut errors = Vec::new();
-        for arg in &self.list {
-            let message = match &arg.key {
-                Some(k) if keys.contains(&k.as_str()) => continue,
-                Some(k) => format!("unknown argument {k}"),
-                None if seen_bare < bare => {
-                    seen_bare += 1;
-                    continue;
-                }
-                None => format!("unexpected value {}", arg.value),
-            };
-            errors.push(ArgError {
-                offset: arg.offset,
-                key: arg.key.clone(),
-                message,
-                allowed: Some(keys.join(", ")),
-            });
-        }
-        errors
-    }
 }

@@ -84,6 +84,9 @@ impl EarlyState for RedState {
     }
 }
 
+/// What a threshold may be, for messages.
+pub(super) const THRESHOLD: &str = "packets, a size or a time, as 20 packets, 30 kB or 15 ms";
+
 /// Reads RED's parameters for a queue behind a link of `rate`.
 pub fn read(r: &mut Reader<'_>, rate: Rate) -> (RedConfig, FifoConfig) {
     let queue = read_config(r, None, rate);
@@ -91,7 +94,7 @@ pub fn read(r: &mut Reader<'_>, rate: Rate) -> (RedConfig, FifoConfig) {
     let mut threshold = |key| {
         let limit = r.optional(key, None);
         if limit.is_none() && r.text(key, None).is_none() {
-            r.fail(key, format!("{key} is missing"), None);
+            r.fail(key, format!("{key} is missing"), Some(THRESHOLD.to_owned()));
         }
         match limit.unwrap_or(QueueLimit::Packets(1)) {
             QueueLimit::Packets(n) => Bytes(u64::from(n) * mean.0),

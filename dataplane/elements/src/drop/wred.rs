@@ -44,6 +44,7 @@
 //! average of in-profile packets and of all); RFC 2597 §2, §4, §6 (three precedences); Makkar et al., *Empirical study of
 //! buffer management scheme for DiffServ assured forwarding PHB*, ICCCN 2000 (RIO-C, RIO-D, WRED).
 
+use super::red::THRESHOLD;
 use super::wred_state::{Averages, COLORS, WredConfig, WredState, color_of};
 use super::{EarlyFifo, EarlyState, RedConfig, RedCounts, RedState, RedVerdict};
 use crate::queue::FifoQueue;
@@ -187,7 +188,7 @@ fn never(r: &mut Reader<'_>, key: &'static str, way: &str, wrong: impl Fn(usize)
 
 fn thresholds(r: &mut Reader<'_>, key: &'static str, mean: Bytes, rate: Rate) -> [Bytes; COLORS] {
     if r.text(key, None).is_none() {
-        r.fail(key, format!("{key} is missing"), None);
+        r.fail(key, format!("{key} is missing"), Some(THRESHOLD.to_owned()));
     }
     let limits = list(r, key).unwrap_or([QueueLimit::Packets(1); COLORS]);
     let bytes = limits.map(|limit| match limit {

@@ -71,7 +71,7 @@ pub(super) const TYPE: ElementType = ElementType {
     outputs: PortCount::Exactly(1),
     build: |args, _| {
         let mut r = Reader::new(args);
-        let probability = r.required("probability", Some(0));
+        let probability = r.required_in("probability", Some(0), Probability::ZERO..=Probability::ONE);
         r.finish(Box::new(Loss::new(probability)) as _)
     },
     sample: |rng| format!("{} %", rng.next_u32() % 101),

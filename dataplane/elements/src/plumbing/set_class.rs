@@ -63,17 +63,19 @@ pub(crate) fn read_class(
     position: Option<usize>,
     cx: &mut BuildCx,
 ) -> ClassId {
-    let name: String = r.required(key, position);
+    let name: String = r.required(key, position, NAME);
     if name.is_empty() {
         return ClassId::NONE;
     }
     if is_name(&name) {
         return cx.class(&name);
     }
-    let allowed = "1 to 128 of A-Z a-z 0-9 . _ : / -".to_owned();
-    r.fail(key, format!("{key} = {name} is not a class name"), Some(allowed));
+    r.fail(key, format!("{key} = {name} is not a class name"), Some(NAME.to_owned()));
     ClassId::NONE
 }
+
+/// What [`is_name`] takes, for messages.
+pub(crate) const NAME: &str = "1 to 128 of A-Z a-z 0-9 . _ : / -";
 
 /// Whether `name` may name an object of the router.
 pub(crate) fn is_name(name: &str) -> bool {

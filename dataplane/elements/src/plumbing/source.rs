@@ -286,7 +286,7 @@ pub(super) const TIMED: ElementType = ElementType {
         let rate = r.required_in("rate", Some(0), RATES);
         let sizes = Bytes(u64::from(UdpFrame::MIN_IP_LEN))..=Bytes(u64::from(UdpFrame::MAX_IP_LEN));
         let size = r.optional_in("size", Some(1), Bytes(200), sizes);
-        let count = r.optional("count", None).unwrap_or(0);
+        let count = r.optional_in("count", None, 0, 0..=u64::MAX);
         let dscp = r.optional("dscp", None).unwrap_or(Dscp::BE);
         let frame = UdpFrame { ip_len: size.0 as u16, dscp, ..UdpFrame::default() };
         r.finish(Box::new(TimedSource::new(rate, frame, count)) as _)
@@ -302,7 +302,7 @@ pub(super) const RANDOM: ElementType = ElementType {
     build: |args, _| {
         let mut r = Reader::new(args);
         let rate = r.required_in("rate", Some(0), RATES);
-        let count = r.optional("count", None).unwrap_or(0);
+        let count = r.optional_in("count", None, 0, 0..=u64::MAX);
         r.finish(Box::new(RandomSource::new(rate, count)) as _)
     },
     sample: |rng| format!("{} kbit/s", 100 + rng.next_u32() % 10_000),

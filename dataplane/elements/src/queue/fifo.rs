@@ -249,7 +249,7 @@ pub fn read_config(r: &mut Reader<'_>, position: Option<usize>, rate: Rate) -> F
     };
     if !good {
         let allowed = format!("1 to {} packets, 1 B to 1000 MB, 1 ns to 60 s", super::MAX_PACKETS);
-        r.fail("limit", format!("limit = {limit:?} is out of range"), Some(allowed));
+        r.fail("limit", format!("limit = {limit} is out of range"), Some(allowed));
     }
     let overhead = r.optional_in("overhead", None, Bytes(0), Bytes(0)..=Bytes(256));
     FifoConfig { limit, rate, overhead: overhead.0 as u32 }

@@ -29,7 +29,7 @@
 
 use super::pump::Pump;
 use super::transmitter::{Transmitter, TransmitterConfig};
-use crate::plumbing::set_class::is_name;
+use crate::plumbing::set_class::{NAME, is_name};
 use crate::queue::{Fifo, FifoConfig};
 use perhop_element::{
     ArgError, Args, Budget, BuildCx, CounterSink, Cx, Delta, Discipline, Element, ElementState, Reader,
@@ -226,7 +226,7 @@ pub(super) fn build(
     discipline: impl FnOnce(&mut Reader<'_>, Bands) -> Box<dyn Discipline>,
 ) -> Result<Box<dyn Element>, Vec<ArgError>> {
     let mut r = Reader::new(args);
-    let names: String = r.required("classes", Some(0));
+    let names: String = r.required("classes", Some(0), NAME);
     let rate = r.optional_in("rate", None, Rate::ZERO, Rate::ZERO..=Rate::MOST);
     let overhead_bytes = r.optional_in("overhead", None, Bytes(0), Bytes(0)..=Bytes(256)).0 as u32;
     let default =
@@ -238,7 +238,7 @@ pub(super) fn build(
         if is_name(name) {
             children.push((vec![cx.class(name)], Box::new(Fifo::new(config))));
         } else {
-            let allowed = Some("1 to 128 of A-Z a-z 0-9 . _ : / -".to_owned());
+            let allowed = Some(NAME.to_owned());
             r.fail("classes", format!("{name} is not a class name"), allowed);
         }
     }

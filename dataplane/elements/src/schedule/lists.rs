@@ -41,14 +41,15 @@ impl Lists<'_, '_> {
         let words = self.words(key);
         let mut values = vec![None; self.count];
         for (value, word) in values.iter_mut().zip(&words).filter(|(_, word)| *word != "-") {
-            match word.parse::<T>() {
-                Ok(v) if range.contains(&v) => *value = Some(v),
-                Ok(v) => {
-                    let allowed = format!("{} to {}", range.start(), range.end());
-                    self.r.fail(key, format!("{key} = {v} is out of range"), Some(allowed));
+            let message = match word.parse::<T>() {
+                Ok(v) if range.contains(&v) => {
+                    *value = Some(v);
+                    continue;
                 }
-                Err(e) => self.r.fail(key, format!("{key}: {e}"), None),
-            }
+                Ok(v) => format!("{key} = {v} is out of range"),
+                Err(e) => format!("{key}: {e}"),
+            };
+            self.r.fail(key, message, Some(format!("{} to {}", range.start(), range.end())));
         }
         values
     }

@@ -8,6 +8,8 @@ use perhop_packet::{ClassId, Packet};
 
 /// Most classes of a tree besides the root.
 pub(super) const MAX_CLASSES: usize = 64;
+/// What a list of classes may be, for messages.
+pub(super) const NAMES: &str = "different names, each 1 to 128 of A-Z a-z 0-9 . _ : / -";
 
 /// In the table of logical classes: none has it.
 const NONE: u8 = u8::MAX;
@@ -50,7 +52,7 @@ impl TreeNames {
     }
 
     fn read_names(r: &mut Reader<'_>) -> Vec<String> {
-        let text: String = r.required("classes", Some(0));
+        let text: String = r.required("classes", Some(0), NAMES);
         let count = text.split_whitespace().count();
         if count > MAX_CLASSES {
             let allowed = Some(format!("at most {MAX_CLASSES}"));
@@ -59,7 +61,7 @@ impl TreeNames {
         let mut names: Vec<String> = Vec::new();
         for name in text.split_whitespace().take(MAX_CLASSES) {
             if !is_name(name) || name == "root" || names.iter().any(|n| n == name) {
-                let allowed = Some("different names, each 1 to 128 of A-Z a-z 0-9 . _ : / -".to_owned());
+                let allowed = Some(NAMES.to_owned());
                 r.fail("classes", format!("{name} is not the name of another class"), allowed);
             }
             names.push(name.to_owned());

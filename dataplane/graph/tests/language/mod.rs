@@ -187,3 +187,30 @@ fn building_tells_types_ports_and_arguments_that_are_wrong_all_at_once() {
     assert!(found[3].starts_with("4:13: d (Shaper): "), "{}", found[3]);
     assert_eq!(found.len(), 4);
 }
+
+#[test]
+fn an_argument_that_is_wrong_is_shown_with_its_place_and_what_is_allowed() {
+    let found = |text: &str| match build(text, good(text), &registry(), &mut build_cx()) {
+        Ok(_) => panic!("{text} must not build"),
+        Err(errors) => errors.iter().map(GraphError::to_string).collect::<Vec<_>>(),
+    };
+    assert_eq!(found("t :: Tee(40);"), ["1:10: t (Tee): n = 40 is out of range; allowed: 1 to 32"]);
+    assert_eq!(
+        found("t :: Tee(x);"),
+        ["1:10: t (Tee): n = x: invalid digit found in string; allowed: 1 to 32"]
+    );
+    assert_eq!(
+        found("t :: Tee(5,\n  n = 6);"),
+        ["2:3: t (Tee): n is given twice: 5 and 6; allowed: one of them"]
+    );
+    assert_eq!(found("l :: Loss();"), ["1:10: l (Loss): probability is missing; allowed: 0 % to 100 %"]);
+    assert_eq!(found("c :: Counter(1);"), ["1:14: c (Counter): unexpected value 1; allowed: no arguments"]);
+    assert_eq!(
+        found("s :: Shaper(1 Mbit/s, 2 B, 3 B);"),
+        ["1:28: s (Shaper): unexpected value 3 B; allowed: rate, burst, discipline, limit, overhead",]
+    );
+    assert_eq!(
+        found("c :: SetClass(a b);"),
+        ["1:15: c (SetClass): class = a b is not a class name; allowed: 1 to 128 of A-Z a-z 0-9 . _ : / -"]
+    );
+}

@@ -13,6 +13,8 @@ pub const MAX_CLASSES: usize = 32;
 pub const PRIORITIES: usize = 8;
 /// The longest queue, in packets.
 const MAX_LIMIT: u32 = 100_000;
+/// What the name of a class may be, for messages.
+const NAMES: &str = "1 to 128 of A-Z a-z 0-9 . _ : / -, but not root or the name of a drop reason";
 /// Names that counters use for something else.
 const RESERVED: [&str; 4] = ["root", "queue_full", "red_early", "red_forced"];
 
@@ -104,12 +106,11 @@ impl CbqConfig {
 
 /// Reads everything.
 pub(super) fn read(r: &mut Reader<'_>) -> CbqConfig {
-    let text: String = r.required("classes", Some(0));
+    let text: String = r.required("classes", Some(0), NAMES);
     let mut names: Vec<String> = Vec::new();
     for name in text.split_whitespace() {
         if !is_name(name) || RESERVED.contains(&name) {
-            let allowed = "1 to 128 of A-Z a-z 0-9 . _ : / -, but not root or the name of a drop reason";
-            r.fail("classes", format!("{name} is not a class name"), Some(allowed.to_owned()));
+            r.fail("classes", format!("{name} is not a class name"), Some(NAMES.to_owned()));
         } else if names.iter().any(|n| n == name) {
             r.fail("classes", format!("{name} is given twice"), None);
         }
@@ -147,14 +148,11 @@ fn read_red(r: &mut Reader<'_>) -> RedSettings {
         min: r.optional("red_min", None).unwrap_or(PART(30)),
         max: r.optional("red_max", None).unwrap_or(PART(90)),
         max_p: r.optional("red_max_p", None).unwrap_or(PART(10)),
-        weight: r.optional::<u8>("red_weight", None),
+        weight: Some(r.optional_in("red_weight", None, 0, 1..=16)).filter(|weight| *weight > 0),
         ecn: r.flag("red_ecn", false),
     };
     if red.min >= red.max {
         r.fail("red_max", "red_max is not above red_min".to_owned(), Some("above red_min".to_owned()));
-    }
-    if red.weight.is_some_and(|w| !(1..=16).contains(&w)) {
-        r.fail("red_weight", "red_weight is out of range".to_owned(), Some("1 to 16".to_owned()));
     }
     red
 }
@@ -201,8 +199,9 @@ fn read_classes(r: &mut Reader<'_>, names: &[String], rate: Rate) -> Vec<ClassCo
 /// A rate, or a part of the link: `30%`.
 fn shares(lists: &mut Lists<'_, '_>, rate: Rate) -> Vec<Rate> {
     let words = lists.words("share");
+    let allowed = format!("above 0, at most the link's {rate}");
     if words.is_empty() && lists.r.text("share", None).is_none() {
-        lists.r.fail("share", "share is missing".to_owned(), None);
+        lists.r.fail("share", "share is missing".to_owned(), Some(allowed.clone()));
     }
     let mut shares = vec![Rate(1); lists.count];
     for (share, word) in shares.iter_mut().zip(&words) {
@@ -214,10 +213,9 @@ fn shares(lists: &mut Lists<'_, '_>, rate: Rate) -> Vec<Rate> {
         match parsed {
             Ok(value) if (Rate(1)..=rate).contains(&value) => *share = value,
             Ok(value) => {
-                let allowed = Some(format!("above 0, at most the link's {rate}"));
-                lists.r.fail("share", format!("share = {value} is out of range"), allowed);
+                lists.r.fail("share", format!("share = {value} is out of range"), Some(allowed.clone()));
             }
-            Err(e) => lists.r.fail("share", format!("share: {e}"), None),
+            Err(e) => lists.r.fail("share", format!("share: {e}"), Some(allowed.clone())),
         }
     }
     shares

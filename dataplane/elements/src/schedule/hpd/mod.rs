@@ -63,6 +63,7 @@ use super::bands::MAX_BANDS;
 use super::lists::Lists;
 use super::pump::Pump;
 use super::transmitter::{Transmitter, TransmitterConfig};
+use super::tree_names::NAMES;
 use crate::classify::DscpTable;
 use crate::plumbing::adapter::as_any;
 use crate::plumbing::set_class::is_name;
@@ -303,7 +304,7 @@ impl Discipline for Hpd {
 struct HpdState(Vec<DelayClass>);
 
 fn read(r: &mut Reader<'_>, cx: &mut BuildCx) -> HpdConfig {
-    let text: String = r.required("classes", Some(0));
+    let text: String = r.required("classes", Some(0), NAMES);
     let names: Vec<&str> = text.split_whitespace().take(MAX_BANDS).collect();
     let count = text.split_whitespace().count();
     if count > MAX_BANDS {
@@ -312,7 +313,7 @@ fn read(r: &mut Reader<'_>, cx: &mut BuildCx) -> HpdConfig {
     }
     for (n, name) in names.iter().enumerate() {
         if !is_name(name) || names[..n].contains(name) {
-            let allowed = Some("different names, each 1 to 128 of A-Z a-z 0-9 . _ : / -".to_owned());
+            let allowed = Some(NAMES.to_owned());
             r.fail("classes", format!("{name} is not the name of another class"), allowed);
         }
     }
