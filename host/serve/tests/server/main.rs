@@ -6,11 +6,7 @@
     reason = "a test talks through sockets and may panic"
 )]
 
-#[path = "server/fake.rs"]
 mod fake;
-#[path = "server/limits.rs"]
 mod limits;
-#[path = "server/reload.rs"]
 mod reload;
-#[path = "server/shapes.rs"]
 mod shapes;

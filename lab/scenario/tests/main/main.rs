@@ -1,12 +1,8 @@
 //! Scenario files: good ones are taken whole, broken ones are reported whole.
 
-#[path = "main/anything.rs"]
 mod anything;
-#[path = "main/broken.rs"]
 mod broken;
-#[path = "main/good.rs"]
 mod good;
-#[path = "main/overrides.rs"]
 mod overrides;
 
 use perhop_config::Diagnostics;

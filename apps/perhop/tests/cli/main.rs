@@ -6,21 +6,13 @@
     reason = "a test drives processes and may panic"
 )]
 
-#[path = "cli/abr.rs"]
 mod abr;
-#[path = "cli/agent.rs"]
 mod agent;
-#[path = "cli/api.rs"]
 mod api;
-#[path = "cli/demo.rs"]
 mod demo;
-#[path = "cli/directory.rs"]
 mod directory;
-#[path = "cli/http.rs"]
 mod http;
-#[path = "cli/lab.rs"]
 mod lab;
-#[path = "cli/router.rs"]
 mod router;
 
 use serde_json::Value;

@@ -9,10 +9,10 @@
     reason = "the test needs real sockets, threads and clocks"
 )]
 
-#[path = "engine/workers.rs"]
 mod workers;
 
 use ipnet::IpNet;
+#[path = "../support/mod.rs"]
 mod support;
 
 use perhop_element::Port as _;
