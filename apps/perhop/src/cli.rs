@@ -2,7 +2,7 @@
 
 use crate::error::{AppError, Verdict};
 use crate::{abr, agent, bench, classify, completions, lab, man, router, show};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// A DiffServ router that keeps calls usable on a congested link without any help from the applications.
 #[derive(Debug, Parser)]
@@ -59,8 +59,8 @@ impl Command {
             Self::Lab(command) => command.run(),
             Self::Demo(args) => lab::demo(&args),
             Self::Bench(args) => bench::run(&args),
-            Self::Completions(args) => completions::run(&args),
-            Self::Man(args) => man::run(&args),
+            Self::Completions(args) => completions::run(&args, Cli::command()),
+            Self::Man(args) => man::run(&args, Cli::command()),
         }
     }
 }
@@ -68,7 +68,6 @@ impl Command {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -1,9 +1,8 @@
 //! `perhop completions SHELL`.
 
-use crate::cli::Cli;
 use crate::error::{AppError, Verdict};
 use crate::output::Output;
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 
 /// Arguments of `perhop completions`.
@@ -14,13 +13,13 @@ pub struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Prints them.
+/// Prints those of `command`.
 ///
 /// # Errors
 /// Those of standard output.
-pub fn run(args: &CompletionsArgs) -> Result<Verdict, AppError> {
+pub fn run(args: &CompletionsArgs, mut command: Command) -> Result<Verdict, AppError> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "perhop", &mut script);
+    clap_complete::generate(args.shell, &mut command, "perhop", &mut script);
     let mut out = Output::new();
     out.bytes(&script)?;
     out.flush()?;

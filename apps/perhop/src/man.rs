@@ -1,9 +1,8 @@
 //! `perhop man [DIR]`.
 
-use crate::cli::Cli;
 use crate::error::{AppError, Verdict};
 use crate::output::Output;
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use std::path::PathBuf;
 
 /// Arguments of `perhop man`.
@@ -15,12 +14,11 @@ pub struct ManArgs {
     dir: Option<PathBuf>,
 }
 
-/// Prints or writes them.
+/// Prints or writes those of `command`.
 ///
 /// # Errors
 /// Those of standard output and of the directory.
-pub fn run(args: &ManArgs) -> Result<Verdict, AppError> {
-    let command = Cli::command();
+pub fn run(args: &ManArgs, command: Command) -> Result<Verdict, AppError> {
     match &args.dir {
         Some(dir) => {
             let failed = |source| AppError::Write { path: dir.clone(), source };
