@@ -13,6 +13,8 @@ mod demo;
 mod directory;
 mod http;
 mod lab;
+mod mix;
+mod record;
 mod router;
 
 use serde_json::Value;
