@@ -14,6 +14,7 @@
 mod check;
 pub mod host;
 mod names;
+pub mod overrides;
 mod read;
 mod settings;
 mod value;
