@@ -2,7 +2,8 @@
 //!
 //! [`model`] is what a file means; reading checks it as router files are checked: all errors at once, with position,
 //! value, range and hint. Overrides (`--set`) and variants change values by their path before the reading, so that one
-//! check serves all. The keys are in `docs/scenario-file.md`.
+//! check serves all. The keys are in `docs/scenario-file.md`. [`catalogue`] finds scenarios by name; those of the project
+//! are built in.
 //!
 //! ```
 //! use perhop_scenario::{Scenario, Settings, drawing};
@@ -35,6 +36,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod catalogue;
 mod clock;
 pub mod command;
 mod discipline;
