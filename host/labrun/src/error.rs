@@ -1,6 +1,7 @@
 //! What can keep a laboratory run from giving a result.
 
 use perhop_netlink::NetlinkError;
+use perhop_sim::SimError;
 use std::path::PathBuf;
 use thiserror::Error;
 
@@ -71,6 +72,46 @@ impl LabError {
         match self {
             Self::Unsuitable { .. } => 2,
             _ => 3,
+        }
+    }
+}
+
+/// Why a scenario was not run to its end in its world.
+#[derive(Debug, Error)]
+pub enum JobError {
+    /// The simulator refuses the scenario, or found packets missing.
+    #[error("{scenario}: {source}")]
+    Simulation {
+        /// The scenario.
+        scenario: String,
+        /// Why.
+        source: SimError,
+    },
+    /// The namespaces refuse the scenario or the machine.
+    #[error("{scenario}: {source}")]
+    Namespaces {
+        /// The scenario.
+        scenario: String,
+        /// Why.
+        source: LabError,
+    },
+    /// The person asked to stop.
+    #[error("interrupted; nothing was written and nothing is left running")]
+    Interrupted,
+    /// A thread ended without a result.
+    #[error("a thread of the simulator died\nThis is an error of Perhop; the message above says where.")]
+    ThreadDied,
+}
+
+impl JobError {
+    /// Exit code of a program that ends with this: as of [`LabError`], 1 for an error of Perhop, 130 when it was asked to.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Simulation { source: SimError::Conservation { .. }, .. } | Self::ThreadDied => 1,
+            Self::Simulation { source: SimError::Capture { .. }, .. } => 3,
+            Self::Simulation { .. } => 2,
+            Self::Namespaces { source, .. } => source.exit_code(),
+            Self::Interrupted => 130,
         }
     }
 }
