@@ -5,6 +5,7 @@ use crate::lab::LabCommandError;
 use perhop_bench::BenchError;
 use perhop_engine::EngineError;
 use perhop_io::pcap::CaptureError;
+use perhop_routerfile::overrides::BadSetting;
 use perhop_serve::{ClientError, LimitError, ServeError, SocketError};
 use std::io;
 use std::path::PathBuf;
@@ -151,14 +152,9 @@ pub enum AppError {
     },
     /// A `--set` that cannot be applied.
     #[error(
-        "--set {text}: {why}\nPaths are port.NAME.rate and port.NAME.device, for example --set port.wan.rate=\"8 Mbit/s\"."
+        "--set {0}\nPaths are port.NAME.rate and port.NAME.device, for example --set port.wan.rate=\"8 Mbit/s\"."
     )]
-    BadSetting {
-        /// Given.
-        text: String,
-        /// Why.
-        why: String,
-    },
+    BadSetting(#[from] BadSetting),
     /// No agent that takes announcements runs beside a router.
     #[error("{}: {source}\nStart the router's agent with `perhop agent run FILE`; its file needs a [[link]].", path.display())]
     NoAgent {
@@ -222,7 +218,7 @@ impl AppError {
             Self::Bench(error) => error.exit_code(),
             Self::Engine(EngineError::ThreadDied(_)) | Self::Superseded(_) => 1,
             Self::Engine(error) if error.is_environment() => 3,
-            Self::Engine(_) | Self::BadSetting { .. } | Self::BadLimit { .. } => 2,
+            Self::Engine(_) | Self::BadSetting(_) | Self::BadLimit { .. } => 2,
             Self::Read { .. }
             | Self::NotText { .. }
             | Self::BadFile { .. }

@@ -24,6 +24,7 @@ mod remote;
 mod router;
 mod show;
 mod table;
+mod text_file;
 
 use clap::Parser;
 use error::{AppError, Verdict};

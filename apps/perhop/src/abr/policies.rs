@@ -3,7 +3,7 @@
 use super::error::AbrError;
 use crate::error::AppError;
 use crate::output::progress;
-use crate::router::file::read_text;
+use crate::text_file::read_text;
 use clap::{Args, ValueEnum};
 use perhop_config::MAX_FILE_BYTES;
 use perhop_model::{AbrFloor, AbrMatch, AbrPolicySpec, Name};

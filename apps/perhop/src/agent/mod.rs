@@ -12,7 +12,7 @@ mod words;
 
 use crate::error::{AppError, Verdict};
 use crate::output::progress;
-use crate::router::file::read_text;
+use crate::text_file::read_text;
 use clap::Subcommand;
 use perhop_agent::AgentFile;
 use perhop_config::MAX_FILE_BYTES;

@@ -1,9 +1,9 @@
 //! `perhop router apply FILE.json`.
 
-use super::file::read_text;
 use crate::error::{AppError, Verdict};
 use crate::output::{Output, progress};
 use crate::remote::Remote;
+use crate::text_file::read_text;
 use clap::Args;
 use perhop_model::{Outcome, Owner, Reply, Transaction};
 use serde_json::Value;

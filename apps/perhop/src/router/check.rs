@@ -1,10 +1,11 @@
 //! `perhop router check FILE…`.
 
-use super::file::{LinkRate, Links, examine};
+use super::file::{all_used, examine};
 use crate::error::{AppError, Verdict};
 use crate::output::{Output, complain};
 use clap::Args;
 use perhop_config::{Diagnostic, FieldValue};
+use perhop_routerfile::overrides::{LinkRate, Links};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 
@@ -18,7 +19,7 @@ pub struct CheckArgs {
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Rate of the link of a port without a rate, as a scenario gives it: PORT=RATE; may be repeated
-    #[arg(long = "rate", value_name = "PORT=RATE", value_parser = LinkRate::parse)]
+    #[arg(long = "rate", value_name = "PORT=RATE")]
     rates: Vec<LinkRate>,
     /// Warnings are failures
     #[arg(long)]
@@ -67,7 +68,7 @@ pub fn run(args: &CheckArgs) -> Result<Verdict, AppError> {
         }
     }
     out.flush()?;
-    match first_error.map_or_else(|| links.all_used(), Err) {
+    match first_error.map_or_else(|| all_used(&links), Err) {
         Err(error) => Err(error),
         Ok(()) => Ok(Verdict::failed_if(args.deny_warnings && warnings > 0)),
     }

@@ -1,6 +1,6 @@
 //! `perhop router explain FILE --packet DESCRIPTION`.
 
-use super::file::{LinkRate, load_on, ports, transaction};
+use super::file::{load_on, ports, transaction};
 use crate::error::{AppError, Verdict};
 use crate::output::{Output, progress};
 use crate::remote::Remote;
@@ -9,6 +9,7 @@ use perhop_elements::route::PortInfo;
 use perhop_graph::router::{DescribeError, Described, Explanation, Probe, VirtualRouter};
 use perhop_model::{Credentials, Mode};
 use perhop_routerfile::RouterFile;
+use perhop_routerfile::overrides::LinkRate;
 use perhop_wire::MacAddr;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -31,7 +32,7 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "NAME")]
     router: Option<String>,
     /// Rate of the link of a port without a rate, as a scenario gives it: PORT=RATE; may be repeated
-    #[arg(long = "rate", value_name = "PORT=RATE", value_parser = LinkRate::parse, requires = "file")]
+    #[arg(long = "rate", value_name = "PORT=RATE", requires = "file")]
     rates: Vec<LinkRate>,
     /// The packet, in words
     #[arg(long, value_name = "DESCRIPTION", required = true, group = "description")]

@@ -4,154 +4,18 @@ use super::file_owner::FENCE;
 use crate::error::AppError;
 use crate::output::progress;
 use crate::remote::check_name;
+use crate::text_file::read_text;
 use perhop_config::{Diagnostic, Diagnostics, MAX_FILE_BYTES, Severity};
 use perhop_contract::{Control, Input, Limits, Output};
 use perhop_graph::router::{EdgePort, RouterPlanner, registry};
 use perhop_model::{
-    Credentials, DEVICE_NAMES, ErrorItem, Kind, Mode, Object, Op, Owner, Spec, Transaction, TxnId,
-    is_device_name,
+    Credentials, DEVICE_NAMES, ErrorItem, Mode, Op, Owner, Transaction, TxnId, is_device_name,
 };
 use perhop_reason::Code;
-use perhop_routerfile::{LinkOfPort, RouterFile};
-use perhop_units::{Instant, ParseUnitError, Rate};
-use std::cell::RefCell;
-use std::collections::BTreeSet;
-use std::io::{self, Read};
+use perhop_routerfile::RouterFile;
+use perhop_routerfile::overrides::{LinkRate, Links, Setting};
+use perhop_units::Instant;
 use std::path::Path;
-
-/// The text of a file of at most `most` bytes; no more of it is read.
-///
-/// # Errors
-/// It cannot be read, is longer, or is not UTF-8.
-pub fn read_text(path: &Path, most: usize) -> Result<String, AppError> {
-    let failed = |source| AppError::Read { path: path.to_owned(), source };
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(failed)?;
-    file.take(most as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
-    let is_long = bytes.len() > most;
-    match String::from_utf8(bytes) {
-        // Where reading stopped, a character may be cut.
-        Err(e) if !is_long || e.utf8_error().error_len().is_some() => {
-            Err(AppError::NotText { path: path.to_owned(), at: e.utf8_error().valid_up_to() })
-        }
-        Ok(text) if !is_long => Ok(text),
-        _ => {
-            let why = format!("the file is longer than {most} bytes");
-            Err(failed(io::Error::new(io::ErrorKind::FileTooLarge, why)))
-        }
-    }
-}
-
-/// An override of a router file: `port.NAME.rate=8 Mbit/s`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Setting {
-    port: String,
-    field: Field,
-    text: String,
-}
-
-/// What of a port is overridden.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Field {
-    Rate(Rate),
-    Device(String),
-}
-
-impl Setting {
-    /// Reads one.
-    ///
-    /// # Errors
-    /// The path is not known, or the value does not fit it.
-    pub fn parse(text: &str) -> Result<Self, AppError> {
-        let bad = |why: String| AppError::BadSetting { text: text.to_owned(), why };
-        let (path, value) = text.split_once('=').ok_or_else(|| bad("it has no =".to_owned()))?;
-        let parts = path.trim().strip_prefix("port.").and_then(|rest| rest.rsplit_once('.'));
-        let (port, field) = parts.ok_or_else(|| bad("such a path is not known".to_owned()))?;
-        let value = value.trim();
-        let field = match field {
-            "rate" => Field::Rate(value.parse().map_err(|e: ParseUnitError| bad(e.to_string()))?),
-            "device" if !value.is_empty() => Field::Device(value.to_owned()),
-            "device" => return Err(bad("an interface's name is missing".to_owned())),
-            other => return Err(bad(format!("a port has no {other} to set"))),
-        };
-        Ok(Self { port: port.to_owned(), field, text: text.to_owned() })
-    }
-
-    fn apply(&self, objects: &mut [Object]) -> Result<(), AppError> {
-        let port = objects.iter_mut().find_map(|object| match &mut object.spec {
-            Spec::Port(spec) if object.name.as_str() == self.port => Some(spec),
-            _ => None,
-        });
-        let Some(port) = port else {
-            let ports = objects.iter().filter(|o| o.kind() == Kind::Port).map(|o| o.name.as_str());
-            let why = format!(
-                "the file has no port \"{}\"; it has {}",
-                self.port,
-                ports.collect::<Vec<_>>().join(", ")
-            );
-            return Err(AppError::BadSetting { text: self.text.clone(), why });
-        };
-        match &self.field {
-            Field::Rate(rate) => port.rate = *rate,
-            Field::Device(device) => port.device.clone_from(device),
-        }
-        Ok(())
-    }
-}
-
-/// The rate of a port's link, `PORT=RATE`, for a file that leaves it to its scenario.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LinkRate {
-    port: String,
-    rate: Rate,
-}
-
-impl LinkRate {
-    /// Reads one.
-    ///
-    /// # Errors
-    /// Why it is none.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let (port, rate) = text.split_once('=').ok_or("it has no =, as in core=\"10 Mbit/s\"")?;
-        let rate: Rate = rate.trim().parse().map_err(|e| format!("{e}"))?;
-        if rate == Rate::ZERO {
-            return Err("a link without a rate carries nothing".to_owned());
-        }
-        Ok(Self { port: port.trim().to_owned(), rate })
-    }
-}
-
-/// Links of ports that have no rate of their own, and which of them a file asked for.
-#[derive(Debug)]
-pub struct Links<'a> {
-    rates: &'a [LinkRate],
-    used: RefCell<BTreeSet<&'a str>>,
-}
-
-impl<'a> Links<'a> {
-    /// The links with these rates.
-    pub fn new(rates: &'a [LinkRate]) -> Self {
-        Self { rates, used: RefCell::default() }
-    }
-
-    fn of_port(&self, port: &str) -> Option<LinkOfPort> {
-        // As with other options, the last one counts.
-        let link = self.rates.iter().rfind(|link| link.port == port)?;
-        self.used.borrow_mut().insert(&link.port);
-        Some(LinkOfPort { rate: link.rate, overhead: 0 })
-    }
-
-    /// After all files are read: each rate was for a port of one of them.
-    ///
-    /// # Errors
-    /// One was not.
-    pub fn all_used(&self) -> Result<(), AppError> {
-        match self.rates.iter().find(|link| !self.used.borrow().contains(link.port.as_str())) {
-            None => Ok(()),
-            Some(link) => Err(AppError::NoPortForRate { port: link.port.clone() }),
-        }
-    }
-}
 
 /// A router file after `settings`, with everything that is wrong with its text. The file is there if nothing is an error.
 ///
@@ -171,7 +35,7 @@ fn read_on(
         RouterFile::read_on_links(&path.display().to_string(), &text, &|port| links.of_port(port));
     let Some(mut file) = file else { return Ok((None, diagnostics)) };
     for setting in settings {
-        setting.apply(&mut file.objects)?;
+        setting.apply(&mut file)?;
     }
     Ok((Some(file), diagnostics))
 }
@@ -255,7 +119,18 @@ pub fn load_with(path: &Path, settings: &[Setting]) -> Result<RouterFile, AppErr
 pub fn load_on(path: &Path, rates: &[LinkRate]) -> Result<RouterFile, AppError> {
     let links = Links::new(rates);
     let file = good(path, examine(path, &[], &links)?)?;
-    links.all_used().map(|()| file)
+    all_used(&links).map(|()| file)
+}
+
+/// After all files are read: each rate was for a port of one of them.
+///
+/// # Errors
+/// One was not.
+pub fn all_used(links: &Links<'_>) -> Result<(), AppError> {
+    match links.unused() {
+        None => Ok(()),
+        Some(port) => Err(AppError::NoPortForRate { port: port.to_owned() }),
+    }
 }
 
 fn good(path: &Path, (file, diagnostics): (Option<RouterFile>, Diagnostics)) -> Result<RouterFile, AppError> {

@@ -1,12 +1,14 @@
 //! `perhop router graph FILE`.
 
-use super::file::{LinkRate, load_on, ports, read_text};
+use super::file::{load_on, ports};
 use crate::error::{AppError, Verdict};
 use crate::output::{Output, progress};
+use crate::text_file::read_text;
 use clap::Args;
 use perhop_graph::lang::{Graph, GraphError, build, parse};
 use perhop_graph::router::{EdgeOptions, RouterPlanner, edge_graph, registry};
 use perhop_model::Object;
+use perhop_routerfile::overrides::LinkRate;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -18,7 +20,7 @@ pub struct GraphArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Rate of the link of a port without a rate, as a scenario gives it: PORT=RATE; may be repeated
-    #[arg(long = "rate", value_name = "PORT=RATE", value_parser = LinkRate::parse)]
+    #[arg(long = "rate", value_name = "PORT=RATE")]
     rates: Vec<LinkRate>,
     /// One JSON object an element and connection, a line each
     #[arg(long)]

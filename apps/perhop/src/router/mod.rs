@@ -4,14 +4,16 @@ mod adapter;
 mod apply;
 mod check;
 mod explain;
-pub(crate) mod file;
+mod file;
 mod file_owner;
 mod graph;
 mod log;
 mod reload;
 mod reloader;
+mod reread;
 mod restore;
 mod run;
+mod serving;
 
 use crate::error::{AppError, Verdict};
 use clap::Subcommand;

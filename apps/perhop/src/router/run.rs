@@ -1,22 +1,23 @@
 //! `perhop router run FILE`.
 
 use super::adapter::Adapter;
-use super::file::{self, Setting};
+use super::file;
 use super::log::Log;
-use super::reloader::{Fixed, Reloader, reload};
+use super::reloader::Reloader;
+use super::reread::{Fixed, reread};
+use super::serving::{Signals, serve};
 use crate::error::{AppError, Verdict};
 use crate::output::progress;
 use crate::remote::{check_name, check_state_file};
 use clap::{Args, ValueEnum};
 use perhop_engine::{Accounting, Engine, EngineConfig};
-use perhop_model::{Call, Reloaded};
+use perhop_routerfile::overrides::Setting;
 use perhop_routerfile::{LogFormat, RouterFile};
 use perhop_serve::{Limits, RouterApi, Server, claim};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 /// Arguments of `perhop router run`.
 #[derive(Debug, Args)]
@@ -80,7 +81,7 @@ pub fn router_name(given: Option<&str>, file: &RouterFile, path: &Path) -> Resul
 /// # Errors
 /// It cannot start, or the interfaces could not be put back.
 pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
-    let settings = args.set.iter().map(|s| Setting::parse(s)).collect::<Result<Vec<_>, _>>()?;
+    let settings = args.set.iter().map(|text| text.parse::<Setting>()).collect::<Result<Vec<_>, _>>()?;
     let limits = api_limits(&args.limit)?;
     let file = file::load_with(&args.file, &settings)?;
     let name = router_name(args.name.as_deref(), &file, &args.file)?;
@@ -119,7 +120,7 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
     let fixed = Fixed::of(&file);
     let api: Arc<dyn RouterApi> = Arc::new(Adapter::new(
         handle.clone(),
-        Reloader::start(move || reload(&handle, &path, &settings, &fixed)).map_err(AppError::Runtime)?,
+        Reloader::start(move || reread(&handle, &path, &settings, &fixed)).map_err(AppError::Runtime)?,
     ));
     let socket = claimed.path.clone();
     let served = runtime.block_on(async {
@@ -167,78 +168,5 @@ fn log_format(args: &RunArgs, file: &RouterFile) -> LogFormat {
         Some(LogForm::Text) => LogFormat::Text,
         Some(LogForm::Json) => LogFormat::Json,
         None => file.log.format,
-    }
-}
-
-struct Signals {
-    hangup: Signal,
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Signals {
-    fn new() -> Result<Self, AppError> {
-        let on = |kind| signal(kind).map_err(AppError::Runtime);
-        Ok(Self {
-            hangup: on(SignalKind::hangup())?,
-            interrupt: on(SignalKind::interrupt())?,
-            terminate: on(SignalKind::terminate())?,
-        })
-    }
-}
-
-fn log_reload(reloaded: &Reloaded) {
-    match &reloaded.reply {
-        Some(reply) if reloaded.is_committed() => {
-            for message in &reloaded.messages {
-                warn!("{message}");
-            }
-            info!(revision = reply.revision, "the file is read again");
-        }
-        _ => {
-            for message in &reloaded.messages {
-                error!("the file is refused: {message}");
-            }
-        }
-    }
-}
-
-/// Serves the socket and obeys signals until one says stop, or until a thread of the router has `died`. Should the
-/// socket fail, forwarding goes on without it.
-async fn serve(
-    server: Server,
-    api: &Arc<dyn RouterApi>,
-    mut signals: Signals,
-    mut died: oneshot::Receiver<()>,
-    log: &Log,
-) {
-    let (stop, stopped) = oneshot::channel::<()>();
-    let mut serving = tokio::spawn(server.run(async move {
-        let _ = stopped.await;
-    }));
-    let mut is_serving = true;
-    loop {
-        tokio::select! {
-            _ = signals.hangup.recv() => {
-                log.reopen();
-                api.call(Call::Reload(Box::new(|reloaded| log_reload(&reloaded))));
-            }
-            _ = signals.interrupt.recv() => break,
-            _ = signals.terminate.recv() => break,
-            _ = &mut died => break,
-            ended = &mut serving, if is_serving => {
-                is_serving = false;
-                let why = match ended {
-                    Ok(Ok(())) => "it was closed".to_owned(),
-                    Ok(Err(error)) => error.to_string(),
-                    Err(error) => error.to_string(),
-                };
-                error!("the socket is no longer served: {why}; forwarding goes on");
-            }
-        }
-    }
-    let _ = stop.send(());
-    if is_serving {
-        let _ = serving.await;
     }
 }
