@@ -1,23 +1,21 @@
 //! `perhop lab mix`.
 
+mod files;
+
 use crate::error::{AppError, Verdict};
 use crate::output::{Output, progress};
 use crate::table::Table;
 use clap::Args;
+use files::Files;
 use perhop_flows::offline::FlowRow;
 use perhop_flows::realtime::Stages;
 use perhop_flows::realtime::rtp::RtpSettings;
-use perhop_io::pcap::CaptureWriter;
 use perhop_measure::recognition::{KindTally, Recognition, RecognitionTargets, recognise};
 use perhop_traffic::Seed;
-use perhop_traffic::labelled::{Datagram, Kind, LabelledConfig, LabelledMix};
-use perhop_units::{Duration, Instant};
-use serde::Serialize;
+use perhop_traffic::labelled::{Kind, LabelledConfig, LabelledMix};
+use perhop_units::Duration;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Makes a mix of traffic whose kinds are known, lets detection say what is media, and compares. Calls and video with
 /// loss, reordering, encryption and relays; QUIC, names, games, tunnels, TCP, transfers and noise.
@@ -45,14 +43,6 @@ pub struct MixArgs {
     /// One JSON object a kind, then one a mistake, then the figures
     #[arg(long)]
     json: bool,
-}
-
-/// A flow's label, one a line.
-#[derive(Debug, Serialize)]
-struct Label {
-    flow: String,
-    kind: &'static str,
-    media: bool,
 }
 
 /// Runs the mix through detection and prints the confusion table.
@@ -99,46 +89,6 @@ pub fn run(args: &MixArgs) -> Result<Verdict, AppError> {
         ));
     }
     Ok(Verdict::failed_if(!met))
-}
-
-/// The capture and its labels.
-struct Files {
-    capture: CaptureWriter,
-    labels: BufWriter<File>,
-    labels_path: PathBuf,
-    known: BTreeSet<String>,
-}
-
-impl Files {
-    fn create(path: &Path) -> Result<Self, AppError> {
-        let capture = CaptureWriter::create(path).map_err(AppError::Capture)?;
-        let mut labels_path = path.as_os_str().to_owned();
-        labels_path.push(".labels.jsonl");
-        let labels_path = PathBuf::from(labels_path);
-        let labels = File::create(&labels_path)
-            .map_err(|source| AppError::Write { path: labels_path.clone(), source })?;
-        Ok(Self { capture, labels: BufWriter::new(labels), labels_path, known: BTreeSet::new() })
-    }
-
-    fn write(&mut self, packet: &Datagram, frame: &[u8]) -> Result<(), AppError> {
-        let at = Instant(packet.at.as_nanos());
-        self.capture.write(at, frame).map_err(AppError::Capture)?;
-        let flow = packet.flow();
-        if self.known.contains(&flow) {
-            return Ok(());
-        }
-        let label = Label { flow: flow.clone(), kind: packet.kind.name(), media: packet.kind.is_media() };
-        self.known.insert(flow);
-        let written = serde_json::to_writer(&mut self.labels, &label).map_err(std::io::Error::from);
-        written
-            .and_then(|()| self.labels.write_all(b"\n"))
-            .map_err(|source| AppError::Write { path: self.labels_path.clone(), source })
-    }
-
-    fn finish(mut self) -> Result<(), AppError> {
-        self.labels.flush().map_err(|source| AppError::Write { path: self.labels_path, source })?;
-        self.capture.finish().map_err(AppError::Capture)
-    }
 }
 
 fn kind_line(kind: Kind, tally: &KindTally) -> Value {
