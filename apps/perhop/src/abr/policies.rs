@@ -1,7 +1,6 @@
 //! From options or a file to policies.
 
-use super::error::AbrError;
-use crate::error::AppError;
+use crate::error::{AbrError, AppError};
 use crate::output::progress;
 use crate::text_file::read_text;
 use clap::{Args, ValueEnum};

@@ -1,9 +1,8 @@
 //! Running it.
 
 use super::args::AbrArgs;
-use super::error::AbrError;
 use super::policies::load;
-use crate::error::{AppError, Verdict};
+use crate::error::{AbrError, AppError, Verdict};
 use crate::interrupt::watch_signals;
 use crate::output::{Output, progress};
 use crate::table::Table;

@@ -1,11 +1,10 @@
 //! `perhop lab compare DIR DIR`.
 
-use super::error::LabCommandError;
 use super::results;
-use super::worlds::{self, Pair};
-use crate::error::{AppError, Verdict};
+use crate::error::{AppError, LabCommandError, Verdict};
 use crate::output::{Output, progress};
 use clap::Args;
+use perhop_labrun::worlds::{self, Pair};
 use perhop_report::{comparison_page, comparison_table, differences};
 use serde_json::json;
 use std::path::{Path, PathBuf};

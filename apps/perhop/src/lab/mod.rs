@@ -2,7 +2,6 @@
 
 mod compare;
 mod demo;
-mod error;
 mod find;
 mod jobs;
 mod list;
@@ -14,12 +13,10 @@ mod report;
 mod results;
 mod run;
 mod tune;
-mod worlds;
 
 pub use demo::{DemoArgs, run as demo};
-pub use error::LabCommandError;
 
-use crate::error::{AppError, Verdict};
+use crate::error::{self, AppError, Verdict};
 use clap::Subcommand;
 
 /// Subcommands of `perhop lab`.

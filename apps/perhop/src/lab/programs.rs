@@ -1,7 +1,7 @@
 //! Programs of scenarios: whether this machine has them, before anything runs.
 
-use super::error::LabCommandError;
 use super::find::Ready;
+use crate::error::LabCommandError;
 use perhop_scenario::Program;
 use std::collections::BTreeSet;
 use std::env::split_paths;

@@ -1,7 +1,6 @@
 //! `perhop lab record`.
 
-use super::error::LabCommandError;
-use crate::error::{AppError, Verdict};
+use crate::error::{AppError, LabCommandError, Verdict};
 use crate::output::{Output, progress};
 use clap::Args;
 use perhop_elements::classify::Rule;

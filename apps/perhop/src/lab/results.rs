@@ -1,7 +1,6 @@
 //! Result directories on disk.
 
-use super::error::LabCommandError;
-use crate::error::AppError;
+use crate::error::{AppError, LabCommandError};
 use perhop_report::directory::{DirectoryError, ResultDirectory};
 use perhop_report::scenario_page;
 use std::io;

@@ -1,7 +1,13 @@
-//! What keeps a command from being done, and its exit code.
+//! What keeps a command from being done. The errors of a group of subcommands become [`AppError`]s, never the other way.
 
-use crate::abr::AbrError;
-use crate::lab::LabCommandError;
+mod abr;
+mod exit;
+mod lab;
+
+pub use abr::AbrError;
+pub use exit::Verdict;
+pub use lab::LabCommandError;
+
 use perhop_bench::BenchError;
 use perhop_engine::EngineError;
 use perhop_io::pcap::CaptureError;
@@ -10,24 +16,6 @@ use perhop_serve::{ClientError, LimitError, ServeError, SocketError};
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
-
-/// How a command that could be carried out ended.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Verdict {
-    /// As wanted.
-    Done,
-    /// A target or check failed: exit code 1.
-    Failed,
-    /// The subcommand has chosen its exit code itself.
-    Exit(std::process::ExitCode),
-}
-
-impl Verdict {
-    /// [`Verdict::Failed`] if `failed`.
-    pub fn failed_if(failed: bool) -> Self {
-        if failed { Self::Failed } else { Self::Done }
-    }
-}
 
 /// What to do about a file that cannot be written.
 fn what_to_do(source: &io::Error) -> &'static str {
@@ -206,44 +194,4 @@ pub enum AppError {
     /// The operating system gives no runtime.
     #[error("cannot start the input and output runtime: {0}\nCheck the limits on open files and threads.")]
     Runtime(io::Error),
-}
-
-impl AppError {
-    /// The exit code that goes with it.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::Closed => 0,
-            Self::Lab(error) => error.exit_code(),
-            Self::Abr(error) => error.exit_code(),
-            Self::Bench(error) => error.exit_code(),
-            Self::Engine(EngineError::ThreadDied(_)) | Self::Superseded(_) => 1,
-            Self::Engine(error) if error.is_environment() => 3,
-            Self::Engine(_) | Self::BadSetting(_) | Self::BadLimit { .. } => 2,
-            Self::Read { .. }
-            | Self::NotText { .. }
-            | Self::BadFile { .. }
-            | Self::BadCaptures(_)
-            | Self::NoFrames { .. }
-            | Self::BadDetection(_)
-            | Self::BadPacket(_)
-            | Self::BadJson { .. }
-            | Self::BadRecord { .. }
-            | Self::Refused(_)
-            | Self::NotAnnounced { .. }
-            | Self::NoPortForRate { .. }
-            | Self::BadName { .. }
-            | Self::SeveralRouters(_)
-            | Self::Capture(_) => 2,
-            Self::Output(_)
-            | Self::Write { .. }
-            | Self::BadAnswer(_)
-            | Self::NoRouter
-            | Self::NoAgent { .. }
-            | Self::Client(_)
-            | Self::Socket(_)
-            | Self::Serve(_)
-            | Self::Signals(_)
-            | Self::Runtime(_) => 3,
-        }
-    }
 }

@@ -1,60 +1,23 @@
 //! `perhop lab run ID|FILE…`.
 
-use super::error::LabCommandError;
-use super::jobs::{Mode, Plan, Variants};
+mod args;
+
+pub use args::RunArgs;
+
+use super::jobs::{Mode, Plan};
 use super::{find, jobs, programs, results};
-use crate::error::{AppError, Verdict};
+use crate::error::{AppError, LabCommandError, Verdict};
 use crate::interrupt::watch_signals;
 use crate::output::{Output, progress};
-use clap::Args;
+use perhop_labrun::{LabError, Variants};
 use perhop_measure::details::directory;
 use perhop_netlink::{enter_user_namespace, is_privileged_for_net};
 use perhop_report::{Outcome, ResultDirectory, scenario_tables};
 use perhop_scenario::drawing::draw;
-use perhop_scenario::{MAX_REPETITIONS, MAX_SEED};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
-
-/// Runs scenarios, in the product's configuration and every variant, and judges the figures. Writes result.json, CSV
-/// files and a self-contained report.html.
-#[derive(Clone, Debug, Args)]
-#[command(after_help = "Examples:\n  perhop lab run H-8.1.2\n  \
-    perhop lab run H-8.1.2 --set traffic.voip.calls=37 --set link.core.rate=8Mbit/s\n  \
-    perhop lab run my/network.toml --repeat 10 --out out/mine\n\n\
-    Exit codes: 0 every judged target is met; 1 one is missed; 2 the scenario or a setting is wrong; 3 the machine lacks \
-    something or was too busy for a verdict.")]
-pub struct RunArgs {
-    /// Names from `perhop lab list`, or scenario files
-    #[arg(required = true, value_name = "ID|FILE")]
-    scenarios: Vec<String>,
-    /// World to run in
-    #[arg(long, value_enum, default_value = "sim")]
-    mode: Mode,
-    /// Seed of every random number; the scenario's when not given
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=MAX_SEED), allow_negative_numbers = true)]
-    seed: Option<u64>,
-    /// Repetitions, each with its own stream of the seed; the scenario's when not given
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_REPETITIONS)))]
-    repeat: Option<u32>,
-    /// Which variants of the file run beside the product's configuration, and are judged; when not given, all in the
-    /// simulator, and in namespaces, where each takes as long again, those that a target for namespaces alone names
-    #[arg(long, value_enum)]
-    variants: Option<Variants>,
-    /// Overrides a value of the scenario; targets that depend on it are not judged
-    #[arg(long, value_name = "PATH=VALUE")]
-    set: Vec<String>,
-    /// Directory of the result; out/lab/ID when not given. With several scenarios each gets its own below it
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// Print each result as a line of JSON on standard output, everything else on standard error
-    #[arg(long)]
-    json: bool,
-    /// Write a capture of every link to DIR/CONFIGURATION/REPETITION, of several scenarios to DIR/ID/…
-    #[arg(long, value_name = "DIR")]
-    trace: Option<PathBuf>,
-}
 
 /// Runs them. All files are read and checked before the first one runs.
 ///
@@ -66,8 +29,8 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
     for given in &args.scenarios {
         match find::find(given).and_then(|found| find::read(&found, &args.set)) {
             Ok(mut scenario) => {
-                let gone = Variants::leave(args.variants, args.mode, &mut scenario.loaded);
-                if args.variants.is_none() && !gone.is_empty() {
+                let gone = Variants::leave(args.variants(), args.mode(), &mut scenario.loaded);
+                if args.variants().is_none() && !gone.is_empty() {
                     let (id, gone) = (&scenario.loaded.product.id, gone.join(", "));
                     progress(format_args!("{id}: not run in namespaces: {gone}; --variants all runs them"));
                 }
@@ -84,7 +47,7 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
         return Ok(Verdict::Exit(ExitCode::from(error.exit_code())));
     }
     distinct(&args.scenarios, &ready)?;
-    if args.mode == Mode::Netns {
+    if args.mode() == Mode::Netns {
         programs::are_here(&ready)?;
     }
     let several = ready.len() > 1;
@@ -94,11 +57,11 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
     if let Some(trace) = &args.trace {
         results::check_writable(trace)?;
     }
-    if args.mode == Mode::Netns && !is_privileged_for_net() {
+    if args.mode() == Mode::Netns && !is_privileged_for_net() {
         // Before the process has a second thread: the kernel allows it to single-threaded processes only.
         enter_user_namespace().map_err(|source| LabCommandError::Namespaces {
             scenario: args.scenarios.join(", "),
-            source: perhop_labrun::LabError::NoNamespaces { source },
+            source: LabError::NoNamespaces { source },
         })?;
     }
     let interrupted = watch_signals()
@@ -153,7 +116,7 @@ fn one(
     let trace = args.trace.as_ref();
     let trace = trace.map(|directory| if several { directory.join(&product.id) } else { directory.clone() });
     let plan = Plan {
-        mode: args.mode,
+        mode: args.mode(),
         seed: args.seed.unwrap_or(product.seed),
         repetitions: args.repeat.unwrap_or(product.repetitions),
         trace: trace.as_deref(),

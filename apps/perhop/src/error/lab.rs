@@ -1,10 +1,9 @@
 //! What keeps the laboratory from its work.
 
 use perhop_elements::emulate::RecordError;
-use perhop_labrun::LabError;
+use perhop_labrun::{JobError, LabError};
 use perhop_report::DirectoryError;
 use perhop_scenario::NotASetting;
-use perhop_sim::SimError;
 use std::path::PathBuf;
 use thiserror::Error;
 
@@ -43,15 +42,10 @@ pub enum LabCommandError {
     /// A setting is not `path=value`.
     #[error("--set {0}")]
     BadSetting(#[from] NotASetting),
-    /// The simulator refuses the scenario, or found packets missing.
-    #[error("{scenario}: {source}")]
-    Simulation {
-        /// The scenario.
-        scenario: String,
-        /// Why.
-        source: SimError,
-    },
-    /// The namespaces refuse the scenario or the machine.
+    /// A scenario was not run to its end.
+    #[error("{0}")]
+    Job(#[from] JobError),
+    /// This machine is not prepared for namespaces.
     #[error("{scenario}: {source}")]
     Namespaces {
         /// The scenario.
@@ -99,12 +93,6 @@ pub enum LabCommandError {
         /// So many are compared.
         most: usize,
     },
-    /// The person asked to stop.
-    #[error("interrupted; nothing was written and nothing is left running")]
-    Interrupted,
-    /// A thread ended without a result.
-    #[error("a thread of the simulator died\nThis is an error of Perhop; the message above says where.")]
-    ThreadDied,
 }
 
 impl LabCommandError {
@@ -120,11 +108,8 @@ impl LabCommandError {
             | Self::LongCapture { .. }
             | Self::BadDirectory { .. } => 2,
             Self::NoProgram { .. } => 3,
-            Self::Simulation { source: SimError::Conservation { .. }, .. } | Self::ThreadDied => 1,
-            Self::Simulation { source: SimError::Capture { .. }, .. } => 3,
-            Self::Simulation { .. } => 2,
+            Self::Job(error) => error.exit_code(),
             Self::Namespaces { source, .. } => source.exit_code(),
-            Self::Interrupted => 130,
         }
     }
 }
