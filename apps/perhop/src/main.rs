@@ -23,6 +23,7 @@ mod output;
 mod remote;
 mod router;
 mod show;
+mod sockets;
 mod table;
 mod text_file;
 

@@ -4,7 +4,7 @@ use super::link::{Link, Reads};
 use super::listen::Listener;
 use crate::error::AppError;
 use crate::output::progress;
-use crate::remote::find_socket;
+use crate::sockets::find_socket;
 use perhop_agent::{AgentFile, Input, Notice};
 use perhop_drive::{Broken, Connector, Inlet};
 use tokio::sync::mpsc;

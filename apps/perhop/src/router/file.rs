@@ -3,7 +3,7 @@
 use super::file_owner::FENCE;
 use crate::error::AppError;
 use crate::output::progress;
-use crate::remote::check_name;
+use crate::sockets::check_name;
 use crate::text_file::read_text;
 use perhop_config::{Diagnostic, Diagnostics, MAX_FILE_BYTES, Severity};
 use perhop_contract::{Control, Input, Limits, Output};

@@ -4,7 +4,7 @@ use super::file::load;
 use super::run::router_name;
 use crate::error::{AppError, Verdict};
 use crate::output::Output;
-use crate::remote::{check_name, check_state_file};
+use crate::sockets::{check_name, check_state_file};
 use clap::Args;
 use perhop_engine::{restore, state_path};
 use perhop_serve::{ClaimedPath, SocketError, check, claim_at, runtime_directories};

@@ -8,7 +8,7 @@ use super::reread::{Fixed, reread};
 use super::serving::{Signals, serve};
 use crate::error::{AppError, Verdict};
 use crate::output::progress;
-use crate::remote::{check_name, check_state_file};
+use crate::sockets::{check_name, check_state_file};
 use clap::{Args, ValueEnum};
 use perhop_engine::{Accounting, Engine, EngineConfig};
 use perhop_routerfile::overrides::Setting;
