@@ -16,7 +16,7 @@ mod tune;
 
 pub use demo::{DemoArgs, run as demo};
 
-use crate::error::{self, AppError, Verdict};
+use crate::error::{AppError, Verdict};
 use clap::Subcommand;
 
 /// Subcommands of `perhop lab`.
