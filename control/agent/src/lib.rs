@@ -28,29 +28,41 @@
 #![forbid(unsafe_code)]
 
 mod advice;
+mod agent;
 mod bandwidth;
 mod capacity;
 mod file;
-mod machine;
 mod managed;
+mod measured;
 mod message;
+mod notice;
+mod part;
 mod reading;
 mod router;
+mod session;
+mod states;
+mod sum;
 #[cfg(test)]
 mod testing;
 mod unstable;
 
+pub use agent::Agent;
 pub use bandwidth::{
     BandwidthSettings, Change, LinkSettings, PolicyReport, PolicySettings, RequestSettings, Schedule,
     Weighted,
 };
 pub use file::{AgentFile, ClassSettings};
-pub use machine::Agent;
-pub use message::{ClassReport, Input, Notice, Output};
+pub use message::Input;
+pub use notice::{ClassReport, Notice};
+pub use part::{Look, Part, Parts};
 pub use reading::{ClassReading, Readings, flows_of_row};
 pub use router::{Router, perform};
+pub use session::Session;
 
 use perhop_units::Duration;
+
+/// What an agent wants done.
+pub type Output = message::Output<Notice>;
 
 /// Queues of a router that runs in real time are looked at this often at most: each look is a request.
 pub const LEAST_REAL_POLL: Duration = Duration::from_millis(5);

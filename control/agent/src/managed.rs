@@ -1,12 +1,13 @@
 //! A class that the agent looks after, and what the router has of it.
 
 use crate::file::ClassSettings;
+use crate::notice::ClassReport;
 use perhop_allocate::allocator::Allocator;
 use perhop_model::{AllocationSpec, Object, Op, Spec};
 use perhop_units::{Duration, Instant, Rate};
 
-/// After a refusal by the router nothing is submitted for this long; of one class twice as long each time, up to 32 times.
-pub(crate) const RETRY: Duration = Duration::from_secs(1);
+/// A class that the router has refused is not submitted for this long; twice as long each time, up to 32 times.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// A class it looks after.
 #[derive(Debug)]
@@ -38,8 +39,25 @@ impl Managed {
         }
     }
 
+    /// To be shown.
+    pub(crate) fn report(&self) -> ClassReport {
+        ClassReport {
+            class: self.settings.class.clone(),
+            present: self.present,
+            allocated: self.in_force().unwrap_or(Rate::ZERO),
+            estimate: self.allocator.estimate(),
+            congested: self.allocator.congested(),
+            counters: self.allocator.counters(),
+        }
+    }
+
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         self.allocator.next_wakeup().is_some_and(|at| at <= now)
+    }
+
+    /// Its allocation in the router.
+    pub(crate) fn on_router(&self) -> Option<&AllocationSpec> {
+        self.on_router.as_ref()
     }
 
     /// What the router has; none if it has no allocation of the class.

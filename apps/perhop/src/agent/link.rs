@@ -53,7 +53,7 @@ impl Connection for Link {
         Ok(Some(match request {
             Output::Say(_) => return Ok(None),
             Output::Claim(claim) => Input::Claimed(self.claim(&claim).await?),
-            Output::ReadObjects(kinds) => self.objects(kinds).await?,
+            Output::ReadObjects(kinds) => self.objects(&kinds).await?,
             Output::ReadClasses => Input::Readings(self.readings().await?),
             Output::Submit(transaction) => {
                 let answer = self.ask("/v1/transactions", Some(serde_json::json!(transaction))).await?;

@@ -3,7 +3,7 @@
 use super::freeing::Freeing;
 use super::plan::Plan;
 use super::settings::LinkSettings;
-use crate::message::Notice;
+use crate::notice::Notice;
 use crate::reading::ClassReading;
 use perhop_allocate::{Metering, WindowConfig, window::WindowMeter};
 use perhop_model::{Name, ObjectState, Spec};

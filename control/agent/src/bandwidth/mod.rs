@@ -19,6 +19,7 @@
 //!
 //! Source: reddy.md §2.1.
 
+mod decide;
 mod freeing;
 mod link;
 mod plan;
@@ -33,16 +34,16 @@ pub use policy::PolicyReport;
 pub use settings::{BandwidthSettings, LinkSettings, PolicySettings, RequestSettings};
 pub use share::Weighted;
 
-use crate::message::Notice;
+use crate::notice::Notice;
+use crate::part::{Look, Part};
 use crate::reading::Readings;
 use link::Link;
 use perhop_model::{AbrPolicySpec, ErrorItem, Kind, Name, ObjectState, Op, Spec, Status};
 use perhop_reason::Code;
 use perhop_units::{Duration, Instant, Rate};
-use policy::{Answer, Found, Policy, RateChange};
+use policy::{Answer, Found, Policy};
 use requests::Standing;
 use serde_json::json;
-use share::{Assignment, Demand, assign};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is on its way to the router.
@@ -81,7 +82,9 @@ pub(crate) struct Bandwidth {
     /// Links whose promises are known not to fit, and things that have been told.
     short: BTreeSet<usize>,
     told: BTreeSet<Name>,
+    /// What is told after the next decision, and what can be told.
     notices: Vec<Notice>,
+    ready: Vec<Notice>,
 }
 
 impl Bandwidth {
@@ -111,84 +114,63 @@ impl Bandwidth {
             short: BTreeSet::new(),
             told: BTreeSet::new(),
             notices: Vec::new(),
+            ready: Vec::new(),
         };
         this.plan(now);
         this
     }
-
-    // ---- when
 
     /// Whether there is nothing to look after.
     pub(crate) fn is_idle(&self) -> bool {
         self.links.is_empty()
     }
 
-    /// Kinds of objects that the agent must know.
-    pub(crate) fn kinds(&self) -> &'static [Kind] {
-        let all = &[Kind::Port, Kind::Class, Kind::Allocation, Kind::AbrPolicy];
-        if self.is_idle() { &all[..3] } else { all }
+    /// The policies that the router has or the file names, by name.
+    pub(crate) fn report(&self) -> impl Iterator<Item = PolicyReport> + '_ {
+        self.policies.iter().map(|(name, policy)| PolicyReport {
+            policy: name.clone(),
+            present: policy.found.is_some(),
+            flows: policy.flows,
+            rate: policy.found.as_ref().map_or(Rate::ZERO, |found| found.rate),
+            granted: policy.standing.is_some_and(|standing| matches!(standing, Standing::Granted(_))),
+        })
     }
 
-    /// What there is to tell.
-    pub(crate) fn notices(&mut self) -> Vec<Notice> {
-        std::mem::take(&mut self.notices)
-    }
-
-    /// When flows are to be counted; none while they are, or if there is nothing to look after.
-    pub(crate) fn next_look(&self) -> Option<Instant> {
-        (!self.is_idle() && !self.looking).then_some(self.next_look)
-    }
-
-    /// When a plan changes something.
-    pub(crate) fn next_step(&self) -> Option<Instant> {
-        self.next_step
-    }
-
-    /// A reading is on its way; it counts if a look was due.
-    pub(crate) fn looked(&mut self, now: Instant) {
-        if self.next_look <= now && !self.is_idle() {
-            (self.looking, self.next_look) = (true, now + self.settings.look);
+    fn found(&mut self, object: &ObjectState, spec: &AbrPolicySpec) {
+        let found = Found::of(object, spec);
+        if let Some(policy) = self.policies.get_mut(&object.name) {
+            policy.take(found, self.settings.requests.as_ref());
+        } else if let Some(requests) = self.settings.requests.as_ref().filter(|_| found.is_request()) {
+            let standing = Standing::of_new(&found, self.started);
+            let settings = PolicySettings {
+                policy: object.name.clone(),
+                path: requests.path.clone(),
+                weight: None,
+                weighted: Weighted::Flow,
+                min: None,
+                peak: None,
+                reserve: None,
+            };
+            let cap = requests.most;
+            let policy = Policy { found: Some(found), cap, ..Policy::new(settings, Some(standing)) };
+            self.policies.insert(object.name.clone(), policy);
         }
     }
+}
 
-    /// The router is gone, or another one has taken its place.
-    pub(crate) fn gone(&mut self, now: Instant) {
-        (self.looking, self.counted, self.sent, self.next_look) = (false, false, None, now);
-        self.links.iter_mut().for_each(Link::gone);
+impl Part for Bandwidth {
+    type Notice = Notice;
+
+    fn kinds(&self) -> &[Kind] {
+        if self.is_idle() { &[] } else { &[Kind::Port, Kind::Class, Kind::AbrPolicy] }
     }
 
-    /// A reading came that cannot be used.
-    pub(crate) fn missed(&mut self, now: Instant) {
-        (self.looking, self.next_look) = (false, now);
+    /// Policies and ports belong to the router's file and to clients.
+    fn is_forced(&self) -> bool {
+        true
     }
 
-    /// A link will have another rate.
-    pub(crate) fn announced(&mut self, now: Instant, link: &Name, rate: Rate, at: Instant) {
-        let refused = |code, why: &str| {
-            let error = ErrorItem::new(code, "link", why);
-            Notice::NotAnnounced { link: link.clone(), error }
-        };
-        let notice = match self.links.iter_mut().find(|known| known.settings.name == *link) {
-            None => {
-                let known = self.links.iter().map(|link| link.settings.name.to_string());
-                let known = known.collect::<Vec<_>>().join(", ");
-                let known = if known.is_empty() { "none".to_owned() } else { known };
-                refused(Code::NotFound, &format!("the agent's file has no such link, but: {known}"))
-            }
-            Some(_) if rate == Rate::ZERO => refused(Code::OutOfRange, "a link has a rate above 0"),
-            Some(found) => match found.announce(now, at.max(now), rate) {
-                true => Notice::Announced { link: link.clone(), rate, at },
-                false => refused(Code::LimitReached, "too many changes of this link are announced"),
-            },
-        };
-        self.notices.push(notice);
-        self.plan(now);
-    }
-
-    // ---- what the router says
-
-    /// The router's ports, classes and policies.
-    pub(crate) fn objects(&mut self, now: Instant, objects: &[ObjectState]) {
+    fn objects(&mut self, now: Instant, objects: &[ObjectState]) {
         if self.is_idle() {
             return;
         }
@@ -218,34 +200,12 @@ impl Bandwidth {
         self.plan(now);
     }
 
-    fn found(&mut self, object: &ObjectState, spec: &AbrPolicySpec) {
-        let found = Found::of(object, spec);
-        if let Some(policy) = self.policies.get_mut(&object.name) {
-            policy.take(found, self.settings.requests.as_ref());
-        } else if let Some(requests) = self.settings.requests.as_ref().filter(|_| found.is_request()) {
-            let standing = Standing::of_new(&found, self.started);
-            let settings = PolicySettings {
-                policy: object.name.clone(),
-                path: requests.path.clone(),
-                weight: None,
-                weighted: Weighted::Flow,
-                min: None,
-                peak: None,
-                reserve: None,
-            };
-            let cap = requests.most;
-            let policy = Policy { found: Some(found), cap, ..Policy::new(settings, Some(standing)) };
-            self.policies.insert(object.name.clone(), policy);
-        }
-    }
-
-    /// What classes and policies have counted.
-    pub(crate) fn readings(&mut self, at: Instant, readings: &Readings) {
+    fn readings(&mut self, now: Instant, readings: &Readings) {
         if !std::mem::take(&mut self.looking) {
             return;
         }
         for link in &mut self.links {
-            self.dirty |= link.readings(at, &readings.classes);
+            self.dirty |= link.readings(readings.at.min(now), &readings.classes);
         }
         for (name, flows) in &readings.policies {
             if let Some(policy) = self.policies.get_mut(name) {
@@ -256,10 +216,42 @@ impl Bandwidth {
         self.dirty |= !std::mem::replace(&mut self.counted, true);
     }
 
-    // ---- decisions
+    fn missed(&mut self, now: Instant) {
+        (self.looking, self.next_look) = (false, now);
+    }
 
-    /// Time passes.
-    pub(crate) fn tick(&mut self, now: Instant) {
+    fn gone(&mut self, now: Instant) {
+        (self.looking, self.counted, self.sent, self.next_look) = (false, false, None, now);
+        self.links.iter_mut().for_each(Link::gone);
+    }
+
+    fn restarted(&mut self, now: Instant) {
+        self.gone(now);
+    }
+
+    fn announced(&mut self, now: Instant, link: &Name, rate: Rate, at: Instant) {
+        let refused = |code, why: &str| {
+            let error = ErrorItem::new(code, "link", why);
+            Notice::NotAnnounced { link: link.clone(), error }
+        };
+        let notice = match self.links.iter_mut().find(|known| known.settings.name == *link) {
+            None => {
+                let known = self.links.iter().map(|link| link.settings.name.to_string());
+                let known = known.collect::<Vec<_>>().join(", ");
+                let known = if known.is_empty() { "none".to_owned() } else { known };
+                refused(Code::NotFound, &format!("the agent's file has no such link, but: {known}"))
+            }
+            Some(_) if rate == Rate::ZERO => refused(Code::OutOfRange, "a link has a rate above 0"),
+            Some(found) => match found.announce(now, at.max(now), rate) {
+                true => Notice::Announced { link: link.clone(), rate, at },
+                false => refused(Code::LimitReached, "too many changes of this link are announced"),
+            },
+        };
+        self.notices.push(notice);
+        self.plan(now);
+    }
+
+    fn tick(&mut self, now: Instant, _look: Look) {
         if self.next_step.is_some_and(|at| at <= now) {
             self.plan(now);
         }
@@ -276,100 +268,25 @@ impl Bandwidth {
             self.decide(now);
         }
         self.owed = (self.owes_rates(now), !self.ports(now).is_empty());
+        self.ready.append(&mut self.notices);
     }
 
-    /// Takes back what raises the rates of policies beyond what others have left free on their links: so much of it is
-    /// given as fits, to all in the same proportion, and the rest when it is free. What is promised does not wait.
-    fn wait_for_what_is_freed(&mut self, now: Instant, available: &[Rate], promised: &BTreeMap<Name, Rate>) {
-        let mut used = vec![0u128; available.len()];
-        let mut more = vec![0u128; available.len()];
-        for policy in self.policies.values() {
-            let rate = policy.found.as_ref().map_or(Rate::ZERO, |found| found.rate);
-            let change = policy.change().unwrap_or(RateChange { from: rate, to: rate, used: rate });
-            for link in &policy.settings.path {
-                let keeps = if change.to > change.from { change.from } else { change.used };
-                used[*link] += u128::from(keeps.0);
-                more[*link] += u128::from(change.to.0.saturating_sub(change.from.0));
-            }
-        }
-        self.expect_what_was_freed_before(now, available, &used);
-        let free: Vec<u128> = (available.iter().zip(&self.links).zip(&used))
-            .map(|((rate, link), used)| {
-                u128::from(rate.0).saturating_sub(used + u128::from(link.freeing.sum().0))
-            })
-            .collect();
-        for (name, policy) in &mut self.policies {
-            let Some(RateChange { from, to, .. }) = policy.change().filter(|change| change.to > change.from)
-            else {
-                continue;
-            };
-            let wants = u128::from(to.0 - from.0);
-            let fits = policy.settings.path.iter().map(|link| match more[*link] <= free[*link] {
-                true => wants,
-                false => wants * free[*link] / more[*link],
-            });
-            let fits = fits.min().unwrap_or(wants).min(wants);
-            let promised = promised.get(name).copied().unwrap_or_default().min(to);
-            policy.wanted = Some(Rate(from.0 + fits as u64).max(promised));
+    fn next_wakeup(&self, _look: Look) -> Option<Instant> {
+        self.next_step
+    }
+
+    fn next_look(&self) -> Option<Instant> {
+        (!self.is_idle() && !self.looking).then_some(self.next_look)
+    }
+
+    /// A reading is on its way; it counts if a look was due.
+    fn looked(&mut self, now: Instant) {
+        if self.next_look <= now && !self.is_idle() {
+            (self.looking, self.next_look) = (true, now + self.settings.look);
         }
     }
 
-    /// At the first decision: what nobody has of a link that flows use may have been given up just before, by an agent that is
-    /// no more. So it counts as if it had been given up now.
-    fn expect_what_was_freed_before(&mut self, now: Instant, available: &[Rate], used: &[u128]) {
-        if std::mem::replace(&mut self.decided, true) {
-            return;
-        }
-        for (i, link) in self.links.iter_mut().enumerate() {
-            let on_it = |policy: &&Policy| policy.flows > 0 && policy.settings.path.contains(&i);
-            if self.policies.values().any(|policy| on_it(&policy)) {
-                let left = u128::from(available[i].0).saturating_sub(used[i]) as u64;
-                link.freeing.add(now, link.settings.notice, Rate(left));
-            }
-        }
-    }
-
-    fn plan(&mut self, now: Instant) {
-        self.next_step = self.links.iter().filter_map(|link| link.next_step(now)).min();
-        self.dirty = true;
-    }
-
-    /// What every policy should have now.
-    fn decide(&mut self, now: Instant) {
-        // Before anything is measured, what is in force is the better guess.
-        if !self.started || !self.counted || self.links.iter().any(|link| !link.is_measured()) {
-            self.dirty = true;
-            return;
-        }
-        let rates: Vec<Option<Rate>> = self.links.iter().map(|link| link.available(now)).collect();
-        requests::decide(&mut self.policies, &rates, self.settings.requests.as_ref(), &mut self.notices);
-        let (names, demands): (Vec<&Name>, Vec<Demand>) =
-            self.policies.iter().filter_map(|(name, policy)| Some((name, policy.demand(&rates)?))).unzip();
-        let promised = names.into_iter().cloned().zip(demands.iter().map(Demand::promised)).collect();
-        let available: Vec<Rate> = rates.iter().map(|rate| rate.unwrap_or(Rate(u64::MAX))).collect();
-        let Assignment { rates: assigned, short } = assign(&available, &demands);
-        let present = self.policies.values_mut().filter(|policy| policy.found.is_some());
-        for (policy, rate) in present.zip(assigned) {
-            policy.due = policy.knows(&rates).then_some(rate);
-            policy.wanted = policy.due;
-        }
-        self.wait_for_what_is_freed(now, &available, &promised);
-        let links: BTreeSet<usize> = short.iter().map(|over| over.segment).collect();
-        for over in short.iter().filter(|over| !self.short.contains(&over.segment)) {
-            let link = self.links[over.segment].settings.name.clone();
-            let (promised, available) = (over.promised, over.available);
-            self.notices.push(Notice::Overcommitted { link, promised, available });
-        }
-        self.short = links;
-    }
-
-    /// Whether the router does not have yet what it should.
-    pub(crate) fn owes(&self) -> bool {
-        self.sent.is_some() || self.owed.0 || self.owed.1
-    }
-
-    /// When to try again what was refused.
-    pub(crate) fn retry(&self) -> Option<Instant> {
+    fn next_wish(&self) -> Option<Instant> {
         let open = self.sent.is_none();
         let rates = (open && self.owed.0).then_some(self.quiet.0);
         let ports = (open && self.owed.1).then_some(self.quiet.1);
@@ -378,42 +295,15 @@ impl Bandwidth {
         rates.into_iter().chain(ports).chain(fixed).chain(freed).min()
     }
 
-    fn owes_rates(&self, now: Instant) -> bool {
-        let least_change = u128::from(self.settings.least_change_ppm);
-        let is_large = |rate: Rate, found: Rate| {
-            let change = u128::from(rate.0.abs_diff(found.0)) * 1_000_000;
-            found == Rate::ZERO || change > least_change * u128::from(found.0)
-        };
-        // What matters to one policy may be that others give up what to them does not.
-        let matters = |policy: &Policy| {
-            let (Some(due), Some(found)) = (policy.due, &policy.found) else { return false };
-            policy.has_answer() || is_large(due, found.rate)
-        };
-        // Of a rise that is to come in parts those count that are large, and the last.
-        let helps = |policy: &Policy| {
-            let (Some(wanted), Some(found)) = (policy.wanted, &policy.found) else { return false };
-            let last = policy.due == Some(wanted);
-            policy.has_answer() || wanted != found.rate && (last || is_large(wanted, found.rate))
-        };
-        let overfull = |(i, link): (usize, &Link)| {
-            let on = self.policies.values().filter(|policy| policy.settings.path.contains(&i));
-            let given: u128 = on.filter_map(|policy| Some(u128::from(policy.found.as_ref()?.rate.0))).sum();
-            link.available(now).is_some_and(|available| given > u128::from(available.0))
-        };
-        self.policies.values().any(matters) && self.policies.values().any(helps)
-            || (self.policies.values().any(Policy::differs) && self.links.iter().enumerate().any(overfull))
+    fn owes(&self) -> bool {
+        self.sent.is_some() || self.owed.0 || self.owed.1
     }
 
-    /// Ports that have to get another rate now.
-    fn ports(&self, now: Instant) -> Vec<(Name, Rate)> {
-        self.links.iter().filter_map(|link| link.port_to_set(now)).collect()
-    }
-
-    /// The next transaction: all rates if some differ, or else the ports that do. Also rates that the router is thought to
+    /// All rates if some differ, or else the ports that do. Also rates that the router is thought to
     /// have already, as it may have been restarted since, or its file read again.
-    pub(crate) fn transaction(&mut self, now: Instant) -> Option<Vec<Op>> {
+    fn wants(&mut self, now: Instant) -> Vec<Op> {
         if self.sent.is_some() {
-            return None;
+            return Vec::new();
         }
         if now >= self.quiet.0 && self.owes_rates(now) {
             let present = self.policies.iter().filter(|(_, policy)| policy.found.is_some());
@@ -430,7 +320,7 @@ impl Bandwidth {
             };
             let ops = rates.iter().map(op).collect();
             self.sent = Some(Sent::Rates(rates));
-            return Some(ops);
+            return ops;
         }
         let ports = if now >= self.quiet.1 { self.ports(now) } else { Vec::new() };
         let op = |(name, rate): &(Name, Rate)| Op::Patch {
@@ -440,15 +330,13 @@ impl Bandwidth {
             if_version: None,
         };
         let ops: Vec<Op> = ports.iter().map(op).collect();
-        if ops.is_empty() {
-            return None;
+        if !ops.is_empty() {
+            self.sent = Some(Sent::Ports(ports));
         }
-        self.sent = Some(Sent::Ports(ports));
-        Some(ops)
+        ops
     }
 
-    /// The router did what was sent.
-    pub(crate) fn committed(&mut self, now: Instant) {
+    fn committed(&mut self, now: Instant) {
         match self.sent.take() {
             Some(Sent::Rates(rates)) => {
                 for (name, rate, answer) in rates {
@@ -479,7 +367,7 @@ impl Bandwidth {
 
     /// The router refused what was sent: nothing of the kind for the time of `pause`. Policies that it names keep what
     /// they have meanwhile, and the others do not wait for them.
-    pub(crate) fn refused(&mut self, now: Instant, pause: Duration, errors: &[ErrorItem]) {
+    fn refused(&mut self, now: Instant, pause: Duration, errors: &[ErrorItem]) {
         let until = now + pause;
         match self.sent.take() {
             Some(Sent::Rates(rates)) => {
@@ -498,15 +386,8 @@ impl Bandwidth {
         }
     }
 
-    /// The policies that the router has or the file names, by name.
-    pub(crate) fn report(&self) -> impl Iterator<Item = PolicyReport> + '_ {
-        self.policies.iter().map(|(name, policy)| PolicyReport {
-            policy: name.clone(),
-            present: policy.found.is_some(),
-            flows: policy.flows,
-            rate: policy.found.as_ref().map_or(Rate::ZERO, |found| found.rate),
-            granted: policy.standing.is_some_and(|standing| matches!(standing, Standing::Granted(_))),
-        })
+    fn notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.ready)
     }
 }
 

@@ -15,7 +15,7 @@
 use super::policy::{Found, Policy};
 use super::settings::RequestSettings;
 use super::share::LEAST_RATE;
-use crate::message::Notice;
+use crate::notice::Notice;
 use perhop_model::Name;
 use perhop_reason::Code;
 use perhop_units::Rate;

@@ -1,8 +1,8 @@
 //! Scripts of the whole machine in virtual time against a router that does what the contract says.
 
 use super::*;
+use crate::agent::Agent;
 use crate::file::AgentFile;
-use crate::machine::Agent;
 use crate::message::{Input, Output};
 use crate::reading::ClassReading;
 use crate::testing::{object, reply};

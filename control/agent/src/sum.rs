@@ -1,0 +1,139 @@
+//! From what parts want to one transaction, and from its answer back to them: the only maker of transactions.
+//!
+//! Forced wishes go first, and never with others. Of one object there is one operation, however many parts wish it: an
+//! allocation of a class is the larger of what the parts hold for it, where a wish stands for what its part holds. What one
+//! gives back others may still hold: then it is theirs alone.
+
+use crate::part::{Part, Parts};
+use perhop_model::{AllocationSpec, ErrorItem, Given, Kind, Name, Object, Op, Put, Spec};
+use perhop_units::{Duration, Instant};
+use std::collections::BTreeMap;
+
+/// An operation of the transaction, and the wish that it is of.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    op: usize,
+    part: usize,
+    /// Its number in the wish of the part.
+    wished: usize,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Sum(Vec<Sent>);
+
+impl Sum {
+    /// Whether a transaction is on its way.
+    pub(crate) fn is_under_way(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    /// There will be no answer.
+    pub(crate) fn forget(&mut self) {
+        self.0.clear();
+    }
+
+    /// The next transaction, and whether it is forced; `None` if no part has a wish.
+    pub(crate) fn wish<P: Parts>(&mut self, parts: &mut P, now: Instant) -> Option<(Vec<Op>, bool)> {
+        debug_assert!(!self.is_under_way(), "one transaction at a time");
+        [true, false].into_iter().find_map(|force| {
+            let ops = self.collect(parts, now, force);
+            (!ops.is_empty()).then_some((ops, force))
+        })
+    }
+
+    fn collect<P: Parts>(&mut self, parts: &mut P, now: Instant, force: bool) -> Vec<Op> {
+        let mut ops = Vec::new();
+        // Allocations by class: the operation, and the parts whose wish it is.
+        let mut allocations: BTreeMap<Name, (usize, Vec<usize>)> = BTreeMap::new();
+        for (part, wishes) in parts.each_mut().enumerate().filter(|(_, part)| part.is_forced() == force) {
+            for (wished, op) in wishes.wants(now).into_iter().enumerate() {
+                let at = match allocated(&op) {
+                    None => ops.len(),
+                    Some((class, spec)) => {
+                        let (at, by) = allocations.entry(class.clone()).or_insert((ops.len(), Vec::new()));
+                        by.push(part);
+                        if let (Some(before), Some(spec)) = (ops.get_mut(*at), spec) {
+                            raise(before, class, spec);
+                        }
+                        *at
+                    }
+                };
+                if at == ops.len() {
+                    ops.push(op);
+                }
+                self.0.push(Sent { op: at, part, wished });
+            }
+        }
+        for (class, (at, by)) in &allocations {
+            for (_, other) in parts.each().enumerate().filter(|(part, _)| !by.contains(part)) {
+                if let Some(held) = other.allocation(class) {
+                    raise(&mut ops[*at], class, held);
+                }
+            }
+        }
+        ops
+    }
+
+    /// The transaction is in force.
+    pub(crate) fn committed<P: Parts>(&mut self, parts: &mut P, now: Instant) {
+        let sent = std::mem::take(&mut self.0);
+        for (_, part) in asked(parts, &sent) {
+            part.committed(now);
+        }
+    }
+
+    /// The transaction was refused as a whole: all whose wish was in it hear why.
+    pub(crate) fn refused<P: Parts>(
+        &mut self,
+        parts: &mut P,
+        now: Instant,
+        pause: Duration,
+        errors: &[ErrorItem],
+    ) {
+        let sent = std::mem::take(&mut self.0);
+        for (number, part) in asked(parts, &sent) {
+            let own = sent.iter().filter(|sent| sent.part == number);
+            let wished: BTreeMap<usize, usize> = own.map(|sent| (sent.op, sent.wished)).collect();
+            let own = |error: &ErrorItem| {
+                let op = error.op.and_then(|op| wished.get(&op).copied());
+                ErrorItem { op, ..error.clone() }
+            };
+            part.refused(now, pause, &errors.iter().map(own).collect::<Vec<_>>());
+        }
+    }
+}
+
+/// The parts whose wish was sent.
+fn asked<'a, P: Parts>(
+    parts: &'a mut P,
+    sent: &'a [Sent],
+) -> impl Iterator<Item = (usize, &'a mut dyn Part<Notice = P::Notice>)> {
+    parts.each_mut().enumerate().filter(|(number, _)| sent.iter().any(|s| s.part == *number))
+}
+
+/// The class whose allocation an operation puts or deletes (both have one name), and what is put.
+fn allocated(op: &Op) -> Option<(&Name, Option<&AllocationSpec>)> {
+    match op {
+        Op::Put(Put { given: Given::Object(Object { name, spec: Spec::Allocation(spec), .. }), .. }) => {
+            Some((name, Some(spec)))
+        }
+        Op::Delete { kind: Kind::Allocation, name, .. } => Some((name, None)),
+        _ => None,
+    }
+}
+
+/// Makes an operation on an allocation give at least what another part holds of it.
+fn raise(op: &mut Op, class: &Name, held: &AllocationSpec) {
+    if let Op::Put(Put { given: Given::Object(Object { spec: Spec::Allocation(spec), .. }), .. }) = op {
+        spec.guarantee = spec.guarantee.max(held.guarantee);
+        // No ceiling is the highest.
+        spec.ceiling = spec.ceiling.zip(held.ceiling).map(|(one, other)| one.max(other));
+    } else {
+        *op = Op::put(Object::new(class.clone(), Spec::Allocation(held.clone())));
+    }
+}
+
+#[cfg(test)]
+#[path = "sum_tests.rs"]
+mod tests;

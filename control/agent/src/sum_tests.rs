@@ -1,0 +1,107 @@
+use super::*;
+use crate::testing::{Pair, Simple};
+use perhop_reason::Code;
+use perhop_units::Rate;
+
+const NOW: Instant = Instant::ZERO;
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+fn spec(class: &str, guarantee: u64, ceiling: Option<u64>) -> AllocationSpec {
+    let (guarantee, ceiling) = (Some(Rate(guarantee)), ceiling.map(Rate));
+    AllocationSpec { class: name(class), guarantee, ceiling, shared: false }
+}
+
+fn put(spec: &AllocationSpec) -> Op {
+    Op::put(Object::new(spec.class.clone(), Spec::Allocation(spec.clone())))
+}
+
+fn delete(class: &str) -> Op {
+    Op::Delete { kind: Kind::Allocation, name: name(class), if_version: None, drain_ms: None }
+}
+
+fn patch(policy: &str) -> Op {
+    let fields = serde_json::json!({ "rate": 1_000 });
+    Op::Patch { kind: Kind::AbrPolicy, name: name(policy), fields, if_version: None }
+}
+
+/// The operations of the next transaction, which is committed.
+fn commit(parts: &mut Pair) -> Vec<Op> {
+    let mut sum = Sum::default();
+    let (ops, _) = sum.wish(parts, NOW).unwrap();
+    sum.committed(parts, NOW);
+    ops
+}
+
+#[test]
+fn of_two_parts_that_hold_a_class_it_gets_the_larger() {
+    let mut parts = Pair::default();
+    parts.0.wish = vec![put(&spec("ef", 3_000, Some(3_000))), put(&spec("video", 500, Some(500)))];
+    parts.1.wish = vec![put(&spec("best", 1, None)), put(&spec("ef", 5_000, Some(6_000)))];
+    let expected = [spec("ef", 5_000, Some(6_000)), spec("video", 500, Some(500)), spec("best", 1, None)];
+    assert_eq!(commit(&mut parts), expected.each_ref().map(put), "one operation for each class");
+    assert_eq!((parts.0.committed, parts.1.committed), (1, 1));
+    // One lowers what it holds: what the other holds stays.
+    parts.0.held = vec![spec("ef", 3_000, Some(3_000)), spec("video", 500, Some(500))];
+    parts.1.held = vec![spec("ef", 5_000, Some(6_000))];
+    parts.1.wish = vec![put(&spec("ef", 2_000, Some(2_000)))];
+    assert_eq!(commit(&mut parts), [put(&spec("ef", 3_000, Some(3_000)))]);
+    parts.1.held = vec![spec("ef", 2_000, Some(2_000))];
+    // Both lower theirs: what they held before counts no more.
+    parts.0.wish = vec![put(&spec("ef", 1_000, None))];
+    parts.1.wish = vec![put(&spec("ef", 800, Some(800)))];
+    assert_eq!(commit(&mut parts), [put(&spec("ef", 1_000, None))], "no ceiling is the highest");
+}
+
+#[test]
+fn what_one_part_gives_back_is_left_to_another_that_holds_it() {
+    let mut parts = Pair::default();
+    parts.0.wish = vec![delete("ef"), delete("old")];
+    parts.1.held = vec![spec("ef", 700, None)];
+    assert_eq!(commit(&mut parts), [put(&spec("ef", 700, None)), delete("old")]);
+    parts.0.wish = vec![delete("ef")];
+    parts.1.wish = vec![put(&spec("ef", 900, None))];
+    assert_eq!(commit(&mut parts), [put(&spec("ef", 900, None))]);
+    (parts.0.wish, parts.1.wish) = (vec![delete("ef")], vec![delete("ef")]);
+    assert_eq!(commit(&mut parts), [delete("ef")]);
+}
+
+#[test]
+fn forced_wishes_go_first_and_alone() {
+    let mut parts = Pair(Simple::default(), Simple { forced: true, ..Simple::default() });
+    parts.0.wish = vec![put(&spec("ef", 1, None))];
+    parts.1.wish = vec![patch("bulk")];
+    let mut sum = Sum::default();
+    assert_eq!(sum.wish(&mut parts, NOW), Some((vec![patch("bulk")], true)));
+    assert!(sum.is_under_way());
+    sum.committed(&mut parts, NOW);
+    assert_eq!((parts.0.committed, parts.1.committed), (0, 1));
+    assert_eq!(sum.wish(&mut parts, NOW), Some((vec![put(&spec("ef", 1, None))], false)));
+    sum.committed(&mut parts, NOW);
+    assert_eq!((parts.0.committed, parts.1.committed), (1, 1));
+    assert!(!sum.is_under_way() && sum.wish(&mut parts, NOW).is_none());
+}
+
+#[test]
+fn a_refusal_goes_to_every_part_whose_wish_it_was_with_the_number_it_has_there() {
+    let mut parts = Pair::default();
+    parts.0.wish = vec![put(&spec("ef", 3_000, None)), put(&spec("video", 500, None))];
+    parts.1.wish = vec![put(&spec("best", 1, None)), put(&spec("ef", 5_000, None))];
+    let error = |code, op| ErrorItem { op, ..ErrorItem::new(code, "", "no") };
+    let errors = [0, 1, 2].map(|op| error(Code::NoCapacity, Some(op)));
+    let errors = [&errors[..], &[error(Code::PendingConfirm, None)]].concat();
+    let mut sum = Sum::default();
+    assert!(sum.wish(&mut parts, NOW).is_some());
+    sum.refused(&mut parts, NOW, Duration::from_secs(1), &errors);
+    let ops = |part: &Simple| part.refused.iter().map(|error| error.op).collect::<Vec<_>>();
+    assert_eq!(ops(&parts.0), [Some(0), Some(1), None, None]);
+    assert_eq!(ops(&parts.1), [Some(1), None, Some(0), None]);
+    // A part without a wish hears nothing of it.
+    parts.0.wish = vec![put(&spec("video", 400, None))];
+    parts.1.refused.clear();
+    assert!(sum.wish(&mut parts, NOW).is_some());
+    sum.refused(&mut parts, NOW, Duration::from_secs(1), &errors);
+    assert!(parts.1.refused.is_empty() && ops(&parts.0) == [Some(0), None, None, None]);
+}
