@@ -3,24 +3,8 @@
 use crate::message::Notice;
 use crate::part::{Look, Part, Parts};
 use crate::reading::Readings;
-use perhop_model::{
-    AllocationSpec, ErrorItem, Kind, Name, ObjectState, Op, Outcome, Owner, Reply, Spec, Status, TxnId,
-};
+use perhop_model::{AllocationSpec, ErrorItem, Kind, Name, ObjectState, Op, Outcome, Reply, TxnId};
 use perhop_units::{Duration, Instant};
-
-/// An object of the router's file.
-pub(crate) fn object(name: &str, spec: Spec) -> ObjectState {
-    ObjectState {
-        kind: spec.kind(),
-        name: Name::new(name).unwrap(),
-        owner: Owner::File,
-        id: 1,
-        version: 1,
-        status: Status::Active,
-        expires_at_ns: None,
-        spec,
-    }
-}
 
 /// The answer to a transaction: committed unless there are errors.
 pub(crate) fn reply(epoch: u64, revision: u64, txn_id: TxnId, errors: Vec<ErrorItem>) -> Reply {

@@ -1,9 +1,9 @@
 //! What an agent does, recorded in whichever world it runs.
 
 use crate::recording::{AgentRecord, AssignmentRecord, Recording};
-use perhop_agent::{Agent, AgentFile, Notice};
 use perhop_allocate::broker::Broker;
 use perhop_allocate::counters::Counters;
+use perhop_bandwidth::{Agent, AgentFile, Notice};
 use perhop_model::Name;
 use perhop_units::Instant;
 use std::collections::BTreeMap;

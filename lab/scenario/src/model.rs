@@ -3,7 +3,7 @@
 //! Nodes and links are referred to by their index in [`Scenario`]. Times are since the start of a repetition. Nothing
 //! here knows a world: the simulator and the namespaces build the same network from it.
 
-use perhop_agent::AgentFile;
+use perhop_bandwidth::AgentFile;
 use perhop_config::Position;
 use perhop_quality::{Codec, Scoring};
 use perhop_traffic::{Captured, FrameTrace};

@@ -1,8 +1,9 @@
 //! The agent of a router as a part of its node: the very machine of `perhop agent run`, whose requests take no time.
 
-use perhop_agent::{Agent, AgentFile, ClassReading, Input, Readings, Router};
+use perhop_agent::{ClassReading, Input, Readings, Router};
 use perhop_allocate::SplitMix64;
 use perhop_allocate::broker::EmulatedBroker;
+use perhop_bandwidth::{Agent, AgentFile};
 use perhop_graph::router::VirtualRouter;
 use perhop_measure::{AgentRecorder, Recording};
 use perhop_model::{Claim, Credentials, ErrorItem, Name, Reply, StatePage, StateQuery, Transaction};

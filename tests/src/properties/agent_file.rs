@@ -1,8 +1,9 @@
 //! Agent files: a file without errors is an agent that keeps to it, whatever its router says.
 
-use perhop_agent::{Agent, AgentFile, ClassReading, Input, Output, Readings};
+use perhop_agent::{ClassReading, Input, Readings};
 use perhop_allocate::SplitMix64;
 use perhop_allocate::broker::EmulatedBroker;
+use perhop_bandwidth::{Agent, AgentFile, Output};
 use perhop_model::{
     ErrorItem, Given, Kind, Name, Object, ObjectState, Op, Outcome, Owner, Reply, Spec, Status, Transaction,
     TxnId,

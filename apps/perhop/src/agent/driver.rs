@@ -1,8 +1,9 @@
 //! The agent as a machine that is driven and recorded.
 
-use perhop_agent::{Agent, AgentFile, Input, LEAST_REAL_POLL, Output};
+use perhop_agent::Input;
 use perhop_allocate::SplitMix64;
 use perhop_allocate::broker::EmulatedBroker;
+use perhop_bandwidth::{Agent, AgentFile, LEAST_REAL_POLL, Output};
 use perhop_drive::Machine;
 use perhop_units::Instant;
 use serde::{Deserialize, Serialize};

@@ -5,7 +5,8 @@ use super::listen::Listener;
 use crate::error::AppError;
 use crate::output::progress;
 use crate::sockets::find_socket;
-use perhop_agent::{AgentFile, Input, Notice};
+use perhop_agent::Input;
+use perhop_bandwidth::{AgentFile, Notice};
 use perhop_drive::{Broken, Connector, Inlet};
 use tokio::sync::mpsc;
 

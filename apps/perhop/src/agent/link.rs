@@ -2,7 +2,8 @@
 
 use crate::error::AppError;
 use crate::remote::Answer;
-use perhop_agent::{AgentFile, ClassReading, Input, Output, Readings, flows_of_row};
+use perhop_agent::{ClassReading, Input, Readings, flows_of_row};
+use perhop_bandwidth::{AgentFile, Output};
 use perhop_drive::Connection;
 use perhop_io::clock;
 use perhop_model::{Claim, ErrorItem, Kind, Name, ShowPage, ShowRow, StatePage};

@@ -3,7 +3,8 @@
 //! It listens beside its router's socket, at `NAME.agent`. A question is one line of JSON, `{"link":"satellite",
 //! "rate":512000,"in_ms":5000}`, and so is the answer: what the agent says of it.
 
-use perhop_agent::{Input, Notice};
+use perhop_agent::Input;
+use perhop_bandwidth::Notice;
 use perhop_drive::Inlet;
 use perhop_io::clock;
 use perhop_model::Name;

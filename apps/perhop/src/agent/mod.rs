@@ -14,7 +14,7 @@ use crate::error::{AppError, Verdict};
 use crate::output::progress;
 use crate::text_file::read_text;
 use clap::Subcommand;
-use perhop_agent::AgentFile;
+use perhop_bandwidth::AgentFile;
 use perhop_config::MAX_FILE_BYTES;
 use std::path::Path;
 

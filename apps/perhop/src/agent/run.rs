@@ -6,8 +6,8 @@ use super::words::in_words;
 use crate::error::{AppError, Verdict};
 use crate::output::{Output as Stdout, progress};
 use clap::Args;
-use perhop_agent::{AgentFile, Notice, Output};
 use perhop_allocate::{Random, SplitMix64};
+use perhop_bandwidth::{AgentFile, Notice, Output};
 use perhop_drive::{
     Backoff, Driven, End, Keeping, RECORD_BYTES, Record, RuntimeTimer, ThreadTimer, channel, keep, outlet,
 };

@@ -1,6 +1,6 @@
 //! What an agent says, in words.
 
-use perhop_agent::Notice;
+use perhop_bandwidth::Notice;
 
 /// What a person reads of it, a line each.
 pub(super) fn in_words(notice: &Notice) -> Vec<String> {

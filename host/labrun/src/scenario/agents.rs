@@ -6,11 +6,10 @@
 use super::receive::Times;
 use crate::error::{LabError, io};
 use crate::pace::precise_timers;
-use perhop_agent::{
-    Agent, AgentFile, ClassReading, Input, LEAST_REAL_POLL, Output, Readings, Router, flows_of_row, perform,
-};
+use perhop_agent::{ClassReading, Input, Readings, Router, flows_of_row, perform};
 use perhop_allocate::SplitMix64;
 use perhop_allocate::broker::EmulatedBroker;
+use perhop_bandwidth::{Agent, AgentFile, LEAST_REAL_POLL, Output};
 use perhop_drive::{Driven, End, Inlet, Inputs, Machine, ThreadTimer, channel, run};
 use perhop_engine::Handle;
 use perhop_io::clock::monotonic;

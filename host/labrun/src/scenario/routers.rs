@@ -7,7 +7,7 @@ use super::receive::Times;
 use crate::error::LabError;
 use crate::private::PrivateDirectory;
 use crate::shaping::shaped;
-use perhop_agent::AgentFile;
+use perhop_bandwidth::AgentFile;
 use perhop_engine::{Engine, EngineConfig, Handle, StopReport};
 use perhop_graph::router::EdgePort;
 use perhop_model::{Call, Credentials, Object, Op, Outcome, Owner, Spec, Transaction};

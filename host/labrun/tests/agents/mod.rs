@@ -1,7 +1,7 @@
 //! Agents beside routers in namespaces, against the load they must follow and against the simulator.
 
 use super::*;
-use perhop_agent::AgentFile;
+use perhop_bandwidth::AgentFile;
 use perhop_measure::AgentRecord;
 use perhop_measure::agents::agents;
 

@@ -5,7 +5,7 @@ use super::inside::{self, Found, Source, find};
 use super::{Places, later_rates};
 use crate::model::{LinkIndex, NodeIndex, NodeKind, RouterChange, RouterConfig, Scenario};
 use crate::router_objects::read_on_links;
-use perhop_agent::AgentFile;
+use perhop_bandwidth::AgentFile;
 use perhop_config::{
     Diagnostic, Diagnostics, Location, Position, Spanned, TableReader, did_you_mean, position_in, quoted_list,
 };

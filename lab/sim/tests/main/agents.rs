@@ -1,7 +1,7 @@
 //! Routers whose classes an agent allocates.
 
 use crate::net::*;
-use perhop_agent::AgentFile;
+use perhop_bandwidth::AgentFile;
 use perhop_measure::Recording;
 use perhop_scenario::*;
 use perhop_sim::{Options, run};

@@ -1,7 +1,7 @@
 //! Weights of the TCP rate control that change again and again under load, by way of the agent.
 
 use crate::net::*;
-use perhop_agent::AgentFile;
+use perhop_bandwidth::AgentFile;
 use perhop_measure::Recording;
 use perhop_scenario::*;
 use perhop_sim::{Options, run};

@@ -1,10 +1,13 @@
-//! What the agent has to tell, and what it shows of its classes.
+//! What an agent has to tell, and what it shows of its classes.
 
 use perhop_allocate::counters::Counters;
 use perhop_model::{ErrorItem, Name};
 use perhop_reason::Code;
 use perhop_units::{Instant, Rate};
 use serde::Serialize;
+
+/// What an agent wants done.
+pub type Output = perhop_agent::Output<Notice>;
 
 /// Something worth a line in the log.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -122,11 +125,11 @@ pub struct ClassReport {
     pub counters: Counters,
 }
 
-impl From<crate::message::Notice> for Notice {
-    fn from(notice: crate::message::Notice) -> Self {
+impl From<perhop_agent::Notice> for Notice {
+    fn from(notice: perhop_agent::Notice) -> Self {
         match notice {
-            crate::message::Notice::Refused { errors } => Self::Refused { errors },
-            crate::message::Notice::Superseded { error } => Self::Superseded { error },
+            perhop_agent::Notice::Refused { errors } => Self::Refused { errors },
+            perhop_agent::Notice::Superseded { error } => Self::Superseded { error },
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Conversations of an agent with routers that may fall silent.
 
 use super::*;
-use crate::reading::Readings;
 use crate::testing::{object, reply};
+use perhop_agent::Readings;
 use perhop_allocate::SplitMix64;
 use perhop_allocate::broker::EmulatedBroker;
 use perhop_model::{

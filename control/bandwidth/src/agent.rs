@@ -3,11 +3,8 @@
 use crate::bandwidth::{Bandwidth, PolicyReport};
 use crate::file::AgentFile;
 use crate::measured::Allocations;
-use crate::message::{Input, Output};
-use crate::notice::{ClassReport, Notice};
-use crate::part::{Part, Parts};
-use crate::router::Router;
-use crate::session::Session;
+use crate::notice::{ClassReport, Notice, Output};
+use perhop_agent::{Input, Part, Parts, Router, Session};
 use perhop_allocate::broker::Broker;
 use perhop_units::{Duration, Instant};
 
@@ -52,7 +49,7 @@ impl<B: Broker> Agent<B> {
     }
 
     /// The next thing to do.
-    pub fn poll_output(&mut self) -> Option<Output<Notice>> {
+    pub fn poll_output(&mut self) -> Option<Output> {
         self.0.poll_output()
     }
 

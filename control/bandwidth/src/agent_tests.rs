@@ -1,8 +1,8 @@
 //! Scripts of the whole agent in virtual time against a router whose classes serve their load.
 
 use super::*;
-use crate::reading::{ClassReading, Readings};
 use crate::testing::{object, reply};
+use perhop_agent::{ClassReading, Readings};
 use perhop_allocate::SplitMix64;
 use perhop_allocate::broker::EmulatedBroker;
 use perhop_model::{

@@ -4,7 +4,7 @@ use super::freeing::Freeing;
 use super::plan::Plan;
 use super::settings::LinkSettings;
 use crate::notice::Notice;
-use crate::reading::ClassReading;
+use perhop_agent::ClassReading;
 use perhop_allocate::{Metering, WindowConfig, window::WindowMeter};
 use perhop_model::{Name, ObjectState, Spec};
 use perhop_units::{Duration, Instant, Rate, Share};

@@ -3,9 +3,10 @@
 use super::*;
 use crate::agent::Agent;
 use crate::file::AgentFile;
-use crate::message::{Input, Output};
-use crate::reading::ClassReading;
+use crate::notice::Output;
 use crate::testing::{object, reply};
+use perhop_agent::ClassReading;
+use perhop_agent::Input;
 use perhop_allocate::SplitMix64;
 use perhop_allocate::broker::EmulatedBroker;
 use perhop_model::{ClassSpec, Owner, PortSpec, Transaction};

@@ -35,9 +35,8 @@ pub use settings::{BandwidthSettings, LinkSettings, PolicySettings, RequestSetti
 pub use share::Weighted;
 
 use crate::notice::Notice;
-use crate::part::{Look, Part};
-use crate::reading::Readings;
 use link::Link;
+use perhop_agent::{Look, Part, Readings};
 use perhop_model::{AbrPolicySpec, ErrorItem, Kind, Name, ObjectState, Op, Spec, Status};
 use perhop_reason::Code;
 use perhop_units::{Duration, Instant, Rate};
