@@ -18,11 +18,9 @@ pub enum Look {
     Never,
 }
 
-/// See the module. Every time is of one clock; waking a part early is harmless.
-pub trait Part {
-    /// What it may have to tell a person.
-    type Notice;
-
+/// See the module. Every time is of one clock; waking a part early is harmless. `N` is what its agent may have to tell a
+/// person, the part's own being one of it.
+pub trait Part<N> {
     /// Kinds of objects that it must know.
     fn kinds(&self) -> &[Kind];
 
@@ -81,7 +79,7 @@ pub trait Part {
     }
 
     /// What there is to tell.
-    fn notices(&mut self) -> Vec<Self::Notice>;
+    fn notices(&mut self) -> Vec<N>;
 }
 
 /// The parts of one agent, in the order in which they are told and asked.
@@ -90,8 +88,8 @@ pub trait Parts {
     type Notice: From<crate::message::Notice>;
 
     /// All parts.
-    fn each(&self) -> impl Iterator<Item = &dyn Part<Notice = Self::Notice>>;
+    fn each(&self) -> impl Iterator<Item = &dyn Part<Self::Notice>>;
 
     /// All parts.
-    fn each_mut(&mut self) -> impl Iterator<Item = &mut dyn Part<Notice = Self::Notice>>;
+    fn each_mut(&mut self) -> impl Iterator<Item = &mut dyn Part<Self::Notice>>;
 }

@@ -115,7 +115,7 @@ impl<P: Parts> Session<P> {
     /// When an input is due at the latest.
     pub fn next_wakeup(&self) -> Option<Instant> {
         let (look, running) = (self.look(), self.state == State::Running);
-        let part = |part: &dyn Part<Notice = P::Notice>| {
+        let part = |part: &dyn Part<P::Notice>| {
             let looks = part.next_look().filter(|_| look == Look::Now);
             let wish = part.next_wish().filter(|_| running);
             [part.next_wakeup(look), looks, wish].into_iter().flatten().min()

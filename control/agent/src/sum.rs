@@ -108,7 +108,7 @@ impl Sum {
 fn asked<'a, P: Parts>(
     parts: &'a mut P,
     sent: &'a [Sent],
-) -> impl Iterator<Item = (usize, &'a mut dyn Part<Notice = P::Notice>)> {
+) -> impl Iterator<Item = (usize, &'a mut dyn Part<P::Notice>)> {
     parts.each_mut().enumerate().filter(|(number, _)| sent.iter().any(|s| s.part == *number))
 }
 

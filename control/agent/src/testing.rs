@@ -35,9 +35,7 @@ pub(crate) struct Simple {
     pub(crate) heard: Vec<&'static str>,
 }
 
-impl Part for Simple {
-    type Notice = Notice;
-
+impl Part<Notice> for Simple {
     fn kinds(&self) -> &[Kind] {
         if self.forced { &[Kind::AbrPolicy, Kind::Port] } else { &[Kind::Class, Kind::Port] }
     }
@@ -116,11 +114,11 @@ pub(crate) struct Pair(pub(crate) Simple, pub(crate) Simple);
 impl Parts for Pair {
     type Notice = Notice;
 
-    fn each(&self) -> impl Iterator<Item = &dyn Part<Notice = Notice>> {
-        [&self.0 as &dyn Part<Notice = Notice>, &self.1].into_iter()
+    fn each(&self) -> impl Iterator<Item = &dyn Part<Notice>> {
+        [&self.0 as &dyn Part<Notice>, &self.1].into_iter()
     }
 
-    fn each_mut(&mut self) -> impl Iterator<Item = &mut dyn Part<Notice = Notice>> {
-        [&mut self.0 as &mut dyn Part<Notice = Notice>, &mut self.1].into_iter()
+    fn each_mut(&mut self) -> impl Iterator<Item = &mut dyn Part<Notice>> {
+        [&mut self.0 as &mut dyn Part<Notice>, &mut self.1].into_iter()
     }
 }

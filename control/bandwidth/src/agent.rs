@@ -22,12 +22,12 @@ struct Both<B> {
 impl<B: Broker> Parts for Both<B> {
     type Notice = Notice;
 
-    fn each(&self) -> impl Iterator<Item = &dyn Part<Notice = Notice>> {
-        [&self.bandwidth as &dyn Part<Notice = Notice>, &self.allocations].into_iter()
+    fn each(&self) -> impl Iterator<Item = &dyn Part<Notice>> {
+        [&self.bandwidth as &dyn Part<Notice>, &self.allocations].into_iter()
     }
 
-    fn each_mut(&mut self) -> impl Iterator<Item = &mut dyn Part<Notice = Notice>> {
-        [&mut self.bandwidth as &mut dyn Part<Notice = Notice>, &mut self.allocations].into_iter()
+    fn each_mut(&mut self) -> impl Iterator<Item = &mut dyn Part<Notice>> {
+        [&mut self.bandwidth as &mut dyn Part<Notice>, &mut self.allocations].into_iter()
     }
 }
 

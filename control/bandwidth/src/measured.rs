@@ -245,9 +245,7 @@ impl<B: Broker> Allocations<B> {
     }
 }
 
-impl<B: Broker> Part for Allocations<B> {
-    type Notice = Notice;
-
+impl<B: Broker, N: From<Notice>> Part<N> for Allocations<B> {
     fn kinds(&self) -> &[Kind] {
         &[Kind::Port, Kind::Class, Kind::Allocation]
     }
@@ -344,7 +342,7 @@ impl<B: Broker> Part for Allocations<B> {
     }
 
     fn wants(&mut self, now: Instant) -> Vec<Op> {
-        if !self.owes() || now < self.quiet_until {
+        if !Part::<N>::owes(self) || now < self.quiet_until {
             return Vec::new();
         }
         self.sent = self.batch(now).into_iter().map(|i| (i, self.classes[i].spec())).collect();
@@ -391,7 +389,7 @@ impl<B: Broker> Part for Allocations<B> {
         self.by_name.get(class).and_then(|i| self.classes[*i].on_router())
     }
 
-    fn notices(&mut self) -> Vec<Notice> {
-        std::mem::take(&mut self.notices)
+    fn notices(&mut self) -> Vec<N> {
+        self.notices.drain(..).map(N::from).collect()
     }
 }

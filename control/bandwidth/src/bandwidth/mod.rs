@@ -157,9 +157,7 @@ impl Bandwidth {
     }
 }
 
-impl Part for Bandwidth {
-    type Notice = Notice;
-
+impl<N: From<Notice>> Part<N> for Bandwidth {
     fn kinds(&self) -> &[Kind] {
         if self.is_idle() { &[] } else { &[Kind::Port, Kind::Class, Kind::AbrPolicy] }
     }
@@ -225,7 +223,7 @@ impl Part for Bandwidth {
     }
 
     fn restarted(&mut self, now: Instant) {
-        self.gone(now);
+        Part::<N>::gone(self, now);
     }
 
     fn announced(&mut self, now: Instant, link: &Name, rate: Rate, at: Instant) {
@@ -385,8 +383,8 @@ impl Part for Bandwidth {
         }
     }
 
-    fn notices(&mut self) -> Vec<Notice> {
-        std::mem::take(&mut self.ready)
+    fn notices(&mut self) -> Vec<N> {
+        self.ready.drain(..).map(N::from).collect()
     }
 }
 
