@@ -125,13 +125,13 @@ impl Worker {
             wanted: Vec::new(),
         };
         worker.find_roles();
-        for (number, port) in (0..).zip(planner.ports()) {
+        for (number, port) in (0..).zip(planner.ports()).filter(|(_, port)| port.spec.rate != Rate::ZERO) {
             worker.begin(PortId(number), port.spec.rate);
         }
         Ok(worker)
     }
 
-    /// A port has its rate before the first packet, not only from the first transaction on.
+    /// A port has its rate before the first packet, not only from the first transaction on; one without has what the graph says.
     fn begin(&mut self, port: PortId, rate: Rate) {
         let id = self.roles.egress.get(port.index()).copied().flatten();
         let Some(egress) = id.and_then(|id| self.driver.element_mut::<Egress>(id)) else { return };

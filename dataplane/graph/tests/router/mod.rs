@@ -4,9 +4,9 @@ mod classes;
 mod state;
 
 use crate::support::put;
-use perhop_graph::router::{EdgeOptions, EdgePort, RouterPlanner, VirtualRouter, registry};
+use perhop_graph::router::{EdgeOptions, EdgePort, RouterPlanner, VirtualRouter, Worker, registry};
 use perhop_model::{Credentials, Kind, Op, Outcome, Owner, Reply, Transaction, TxnId};
-use perhop_packet::PortId;
+use perhop_packet::{Pool, PortId};
 use perhop_units::Rate;
 use perhop_wire::build::udp4;
 use serde_json::json;
@@ -69,7 +69,13 @@ fn a_port_has_its_rate_before_the_first_transaction() {
         spec: serde_json::from_value(json!({"rate": rate})).expect("a port"),
     };
     let ports = vec![port("lan", 0), port("wan", 10_000_000)];
+    let text = "FromPort(lan) -> Egress(wan, rate = 4 Mbit/s) -> ToPort(wan); \
+                FromPort(wan) -> Egress(lan, rate = 5 Mbit/s) -> ToPort(lan);";
+    let mut planner = RouterPlanner::new(ports.clone(), registry());
+    let worker = Worker::new(text, &mut planner, Pool::new(64), 1).expect("it builds");
+    let rate = |worker: &Worker, port| worker.egress(PortId(port)).expect("a way out").transmitter().rate();
+    let both = [rate(&worker, 0), rate(&worker, 1)];
+    assert_eq!(both, [Rate(5_000_000), Rate(10_000_000)], "without one, the graph's");
     let mut router = VirtualRouter::new(ports, 64, 1).expect("its own graph builds");
-    let rate = router.worker().egress(PortId(1)).expect("a way out").transmitter().rate();
-    assert_eq!(rate, Rate(10_000_000));
+    assert_eq!([rate(router.worker(), 0), rate(router.worker(), 1)], [Rate::ZERO, Rate(10_000_000)]);
 }

@@ -201,7 +201,8 @@ fn shares(lists: &mut Lists<'_, '_>, rate: Rate) -> Vec<Rate> {
     let words = lists.words("share");
     let allowed = format!("above 0, at most the link's {rate}");
     if words.is_empty() && lists.r.text("share", None).is_none() {
-        lists.r.fail("share", "share is missing".to_owned(), Some(allowed.clone()));
+        let allowed = "above 0, at most the link's rate".to_owned();
+        lists.r.fail("share", "share is missing".to_owned(), Some(allowed));
     }
     let mut shares = vec![Rate(1); lists.count];
     for (share, word) in shares.iter_mut().zip(&words) {

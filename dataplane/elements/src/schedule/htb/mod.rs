@@ -88,7 +88,7 @@ fn quantum(own: Rate, least: Rate, most: Rate, frame: Bytes) -> u32 {
 fn read(r: &mut Reader<'_>, tree: &TreeNames, rate: Rate, frame: Bytes) -> Vec<HtbClass> {
     let count = tree.len();
     if r.text("rates", None).is_none() {
-        r.fail("rates", "rates is missing".to_owned(), Some(format!("{} to {rate}", Rate(1))));
+        r.fail("rates", "rates is missing".to_owned(), Some("above 0, at most the link's rate".to_owned()));
     }
     let mut lists = Lists { r, count };
     let rates = lists.values("rates", Rate(1)..=rate);
