@@ -2,12 +2,12 @@
 //!
 //! A port keeps all frames for the kernel when it bridges, belongs to a bridge or bond of the kernel, carries other
 //! interfaces (VLAN, macvlan, ipvlan) in its namespace or has filters on arrival; and everywhere where the kernel does
-//! not let us. Forwarding is the same with and without, only slower without.
+//! not let us. Forwarding is the same with and without, only slower without: what passes here meets the guard.
 
 use crate::prepare::Device;
 use perhop_io::early_drop::{EarlyDrop, Prefix};
 use perhop_netlink::tc::{Handle, Qdisc};
-use perhop_netlink::{LinkInfo, Mirror, Namespace, RouteKind};
+use perhop_netlink::{FibRoute, LinkInfo, Mirror, Namespace, RouteKind};
 use rustix::io::Errno;
 use std::net::IpAddr;
 
@@ -32,7 +32,7 @@ impl EarlyDrops {
         if !self.wanted {
             return;
         }
-        let local = local_addresses(mirror);
+        let local = kernels_own(mirror, &ports_of(mirror, devices));
         let moved = local != self.local;
         self.local = local;
         self.on.resize_with(devices.len(), || None);
@@ -70,10 +70,19 @@ fn is_ours_alone(link: &LinkInfo, mirror: &Mirror) -> bool {
     link.mac.is_some() && link.controller.is_none() && !mirror.links().values().any(carried)
 }
 
-/// What the kernel keeps for itself: local routes of all tables, and addresses that have none yet.
-pub(crate) fn local_addresses(mirror: &Mirror) -> Vec<Prefix> {
+/// Numbers of the ports' interfaces.
+pub(crate) fn ports_of(mirror: &Mirror, devices: &[Device]) -> Vec<u32> {
+    devices.iter().filter_map(|d| mirror.link(&d.device).map(|l| l.index)).collect()
+}
+
+/// What the kernel is to see: local routes of all tables, addresses that have none yet, and what its routes send past the
+/// ports.
+pub(crate) fn kernels_own(mirror: &Mirror, ports: &[u32]) -> Vec<Prefix> {
     let kept = [RouteKind::Local, RouteKind::Anycast, RouteKind::Broadcast, RouteKind::Multicast];
-    let routes = mirror.routes().iter().filter(|route| kept.contains(&route.kind));
+    let past = |route: &FibRoute| {
+        route.kind == RouteKind::Unicast && route.next_hops.iter().any(|hop| !ports.contains(&hop.ifindex))
+    };
+    let routes = mirror.routes().iter().filter(|route| kept.contains(&route.kind) || past(route));
     let mut local: Vec<Prefix> =
         routes.map(|route| (route.dest.network(), route.dest.prefix_len())).collect();
     let host = |ip: IpAddr| (ip, if ip.is_ipv4() { 32 } else { 128 });

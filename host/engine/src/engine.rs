@@ -257,7 +257,8 @@ impl Engine {
         let tuns = tun_ports(&config, &ports, &namespace, &netlink)?;
         let prepared = Prepared::new(&config.name, &config.state_dir, &namespace, &devices)?;
         let bridges = ports.iter().any(|p| p.spec.mode == PortMode::Bridge);
-        let (xdp, why_not) = XdpPlan::new((config.io, config.waiting), bridges, &pool, &namespace)?;
+        let (xdp, why_not) =
+            XdpPlan::new((config.io, config.waiting), bridges, &pool, (&namespace, &devices))?;
         let (rx_slots, tx_slots) = (config.rx_slots, config.tx_slots);
         let plan = SocketPlan { rx_slots, tx_slots, promiscuous: bridges, tun: config.tun.clone(), xdp };
         let mut warnings: Vec<String> = why_not.into_iter().collect();

@@ -57,6 +57,35 @@ pub enum EngineError {
         /// The kernel's answer.
         source: NetlinkError,
     },
+    /// A router of this name runs in the same network namespace, with another directory for its state.
+    #[error(
+        "a router named \"{name}\" runs in this network namespace, with another runtime directory; choose another name and \
+         other interfaces"
+    )]
+    Guarded {
+        /// Name.
+        name: String,
+    },
+    /// Another router has a port's interface, with another directory for its state.
+    #[error(
+        "port \"{port}\": interface \"{device}\" belongs to another router in this network namespace, with another runtime \
+         directory; both would forward every packet"
+    )]
+    DeviceHeld {
+        /// Port.
+        port: String,
+        /// Interface.
+        device: String,
+    },
+    /// The kernel would forward IPv6 a second time, and cannot be kept from it.
+    #[error(
+        "the kernel would forward every IPv6 packet a second time: it lacks rules to keep it from that ({source}; nf_tables with \
+         fib, Linux 5.12); or switch it off: `sysctl -w net.ipv6.conf.all.forwarding=0`"
+    )]
+    ForwardsTwice {
+        /// What the kernel said to the rules.
+        source: NetlinkError,
+    },
     /// A router of this name runs, or one crashed and left its state.
     #[error(
         "a router named \"{name}\" runs here (process {pid}), or its state file {path} is of one that does; choose \

@@ -1,6 +1,6 @@
 //! Facts of the world: the kernel's routes, neighbours, links and addresses, followed on a thread of their own.
 
-use crate::early_drop::EarlyDrops;
+use crate::early_drop::{EarlyDrops, ports_of};
 use crate::prepare::Device;
 use crate::prepared::Saved;
 use crate::socket_plan::SocketPlan;
@@ -194,7 +194,11 @@ impl Facts {
     }
 
     fn drop_early(&mut self) {
-        self.plan.follow(&self.mirror);
+        let ports = ports_of(&self.mirror, &self.devices);
+        if let Err(error) = self.saved.protect(&ports) {
+            tracing::error!(%error, "the kernel may forward packets of a port a second time");
+        }
+        self.plan.follow(&self.mirror, &ports);
         self.early_drops.follow(&self.namespace, &self.mirror, &self.devices);
     }
 
@@ -378,7 +382,8 @@ fn route_entry(r: &FibRoute, ports: &BTreeMap<u32, PortId>) -> Option<RouteEntry
 /// Table 253, `default`, which the kernel looks into last.
 const DEFAULT_TABLE: u32 = 253;
 
-/// A route whose next hops are on interfaces that are no ports has none for us, which makes it unreachable.
+/// What a route past all ports sends is the kernel's to forward, like what is for this host. Beside ports other interfaces
+/// do not count.
 fn unicast(r: &FibRoute, ports: &BTreeMap<u32, PortId>) -> Option<RouteKind> {
     let usable: Vec<_> = r.next_hops.iter().filter(|h| !h.unusable).collect();
     if usable.is_empty() {
@@ -391,7 +396,7 @@ fn unicast(r: &FibRoute, ports: &BTreeMap<u32, PortId>) -> Option<RouteKind> {
         let shares = (hop.weight.max(1) / divisor.max(1)).min(64);
         next_hops.extend((0..shares).map(|_| NextHop { via: hop.via, port: *port }));
     }
-    Some(RouteKind::Unicast { next_hops })
+    Some(if next_hops.is_empty() { RouteKind::Local } else { RouteKind::Unicast { next_hops } })
 }
 
 /// The other end of a TUN interface, as a neighbour: it has no address of its own.
@@ -450,7 +455,9 @@ mod tests {
             [1],
             "without a dead link"
         );
-        assert_eq!(hops(&route(KernelKind::Unicast, &[(77, 1, false)])), [0u16; 0], "not through a port");
+        let past = route_entry(&route(KernelKind::Unicast, &[(77, 1, false)]), &ports).unwrap();
+        assert_eq!(past.kind, RouteKind::Local, "past the ports: the kernel's");
+        assert_eq!(hops(&route(KernelKind::Unicast, &[(4, 1, false), (77, 1, false)])), [0]);
         assert!(route_entry(&route(KernelKind::Unicast, &[(4, 1, true)]), &ports).is_none());
         let mut both =
             route_entry(&route(KernelKind::Unicast, &[(4, 1, false), (9, 1, false)]), &ports).unwrap();

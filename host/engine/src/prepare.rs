@@ -1,14 +1,17 @@
 //! Making interfaces fit for a router, and putting them back.
 //!
 //! What is to be changed is read first and written to a state file; only then it is changed. So whatever happens, the
-//! file says how the interfaces were.
+//! file says how the interfaces were. What the kernel must not forward is kept from it by rules that are gone with the
+//! process ([`ForwardGuard`]); only a kernel that cannot have them gets its forwarding switched off.
+//!
+//! [`ForwardGuard`]: perhop_netlink::nft::ForwardGuard
 
 use crate::error::EngineError;
 use crate::state_file::{SavedPort, SavedSwitch, StateFile};
 use perhop_netlink::sysctl::{self, IpVersion};
 use perhop_netlink::{Namespace, Netlink, NetlinkError, Offloads, SavedKey};
 
-/// Keys that are 0 on a port of ours: the kernel must not forward what we forward.
+/// Keys that are 0 on a port without a guard: the kernel must not forward what we forward.
 const FORWARDING: &str = "forwarding";
 
 /// A port to prepare.
@@ -34,12 +37,14 @@ pub(crate) fn transparent(namespace: &Namespace, port: &str, device: &str) -> Re
     Ok(())
 }
 
-/// Reads how the ports' interfaces are. Changes nothing.
+/// Reads how the ports' interfaces are, as far as [`change`] changes them. Changes nothing.
 pub(crate) fn read(
     netlink: &Netlink,
     namespace: &Namespace,
     ports: &[Device],
+    guarded: bool,
 ) -> Result<Vec<SavedPort>, EngineError> {
+    let versions = if guarded { &[][..] } else { &[IpVersion::V4, IpVersion::V6] };
     ports
         .iter()
         .map(|p| {
@@ -47,7 +52,7 @@ pub(crate) fn read(
             let index = Some(netlink.link(&p.device).map_err(fail)?.index);
             let offloads = netlink.offloads(&p.device).map_err(fail)?.wanted;
             let mut switches = Vec::new();
-            for version in [IpVersion::V4, IpVersion::V6] {
+            for version in versions.iter().copied() {
                 match sysctl::read(namespace, version, &p.device, FORWARDING) {
                     Ok(value) => switches.push(SavedSwitch { v6: version == IpVersion::V6, value }),
                     // A kernel without this protocol forwards none of it.
@@ -60,11 +65,19 @@ pub(crate) fn read(
         .collect()
 }
 
-/// Switches offloads and the kernel's forwarding off.
-pub(crate) fn change(namespace: &Namespace, netlink: &Netlink, port: &Device) -> Result<(), EngineError> {
+/// Switches offloads off, and the kernel's forwarding where no guard keeps it from what we forward.
+pub(crate) fn change(
+    namespace: &Namespace,
+    netlink: &Netlink,
+    port: &Device,
+    guarded: bool,
+) -> Result<(), EngineError> {
     netlink
         .disable_offloads(&port.device)
         .map_err(|e| EngineError::of_netlink(&port.port, &port.device, e))?;
+    if guarded {
+        return Ok(());
+    }
     let keys = [(IpVersion::V4, FORWARDING, 0), (IpVersion::V6, FORWARDING, 0)];
     sysctl::set(namespace, &port.device, &keys).map_err(|e| forwarding(port, e))?;
     Ok(())

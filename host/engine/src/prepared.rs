@@ -4,7 +4,9 @@ use crate::error::EngineError;
 use crate::prepare::{self, Device};
 use crate::put_back;
 use crate::state_file::{self, StateFile, StateLock};
-use perhop_netlink::{Namespace, Netlink};
+use perhop_netlink::nft::ForwardGuard;
+use perhop_netlink::sysctl::{self, IpVersion};
+use perhop_netlink::{Namespace, Netlink, NetlinkError};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,13 +15,22 @@ pub(crate) struct Saved {
     namespace: Namespace,
     path: PathBuf,
     state: Mutex<StateFile>,
+    /// Keeps the kernel from forwarding; none where the kernel cannot have it, or any more.
+    guard: Mutex<Option<ForwardGuard>>,
+    guarded: bool,
 }
 
 impl Saved {
+    /// Keeps from the kernel what arrives on these interfaces, by number, and on no others.
+    pub(crate) fn protect(&self, ports: &[u32]) -> Result<(), NetlinkError> {
+        let mut guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
+        guard.as_mut().map_or(Ok(()), |guard| guard.protect(ports))
+    }
+
     /// Makes an interface fit that is there again. One that was not seen before, though its name may have been, has
     /// switches of its own: they are written down first.
     pub(crate) fn adopt(&self, netlink: &Netlink, device: &Device) -> Result<(), EngineError> {
-        let now = prepare::read(netlink, &self.namespace, std::slice::from_ref(device))?;
+        let now = prepare::read(netlink, &self.namespace, std::slice::from_ref(device), self.guarded)?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if now.iter().any(|n| !state.ports.iter().any(|p| p.index == n.index)) {
             let there = netlink.links()?;
@@ -31,7 +42,7 @@ impl Saved {
             *state = next;
         }
         drop(state);
-        prepare::change(&self.namespace, netlink, device)
+        prepare::change(&self.namespace, netlink, device, self.guarded)
     }
 }
 
@@ -57,15 +68,23 @@ impl Prepared {
             put_back::restore_locked(&path, Some(namespace))?;
         }
         let netlink = Netlink::open_in(namespace)?;
-        let found = prepare::read(&netlink, namespace, devices)?;
+        let guard = open_guard(namespace, router)?;
+        let guarded = guard.is_some();
+        let found = prepare::read(&netlink, namespace, devices, guarded)?;
         let others = put_back::put_back_others(directory, &path, namespace, devices, &found)?;
-        let found = if others { prepare::read(&netlink, namespace, devices)? } else { found };
+        let found = if others { prepare::read(&netlink, namespace, devices, guarded)? } else { found };
+        let ports: Vec<u32> = found.iter().filter_map(|port| port.index).collect();
         let state = StateFile::new(router, namespace, found);
         state.write(&path)?;
-        let saved = Saved { namespace: namespace.clone(), path, state: Mutex::new(state) };
+        let (state, guard) = (Mutex::new(state), Mutex::new(guard));
+        let saved = Saved { namespace: namespace.clone(), path, state, guard, guarded };
         let prepared = Self { saved: Arc::new(saved), active: true };
+        for (i, device) in devices.iter().enumerate() {
+            // One after the other, so that the one that another router has is known.
+            prepared.saved.protect(&ports[..=i]).map_err(|error| held(device, error))?;
+        }
         for device in devices {
-            prepare::change(namespace, &netlink, device)?;
+            prepare::change(namespace, &netlink, device, guarded)?;
         }
         Ok(prepared)
     }
@@ -80,10 +99,36 @@ impl Prepared {
 
     pub(crate) fn put_back(&mut self) -> Result<(), EngineError> {
         self.active = false;
-        let Saved { namespace, path, state } = &*self.saved;
+        let Saved { namespace, path, state, guard, .. } = &*self.saved;
+        *guard.lock().unwrap_or_else(PoisonError::into_inner) = None;
         prepare::restore(namespace, &state.lock().unwrap_or_else(PoisonError::into_inner))?;
         std::fs::remove_file(path).map_err(|source| EngineError::StateFile { path: path.clone(), source })
     }
+}
+
+fn held(Device { port, device }: &Device, error: NetlinkError) -> EngineError {
+    match error.is_taken() {
+        true => EngineError::DeviceHeld { port: port.clone(), device: device.clone() },
+        false => error.into(),
+    }
+}
+
+/// The guard of a router; none on a kernel that lacks what it is made of, which then must not forward IPv6 at all: that has
+/// no switch of a port's own.
+fn open_guard(namespace: &Namespace, router: &str) -> Result<Option<ForwardGuard>, EngineError> {
+    let lacking = match ForwardGuard::open_in(namespace, router) {
+        Ok(guard) => return Ok(Some(guard)),
+        Err(error) if error.is_taken() => {
+            return Err(EngineError::Guarded { name: router.to_owned() });
+        }
+        Err(error) if error.is_permission() => return Err(error.into()),
+        Err(error) => error,
+    };
+    if sysctl::read(namespace, IpVersion::V6, "all", "forwarding").is_ok_and(|forwards| forwards != 0) {
+        return Err(EngineError::ForwardsTwice { source: lacking });
+    }
+    tracing::warn!(error = %lacking, "the kernel's forwarding is switched off while the router runs");
+    Ok(None)
 }
 
 impl Drop for Prepared {

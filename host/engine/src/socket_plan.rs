@@ -1,7 +1,7 @@
 //! How a router's ports are opened: a TUN interface or AF_XDP where it is asked for, the latter if possible; else a packet
 //! socket.
 
-use crate::early_drop::local_addresses;
+use crate::early_drop::{kernels_own, ports_of};
 use crate::error::EngineError;
 use crate::prepare::Device;
 use perhop_io::af_xdp::{HostTraffic, Place, Sharing, XdpError};
@@ -46,7 +46,7 @@ impl XdpPlan {
         (io, waiting): (PortIo, Waiting),
         bridges: bool,
         pool: &Pool,
-        namespace: &Namespace,
+        (namespace, devices): (&Namespace, &[Device]),
     ) -> Result<(Option<Self>, Option<String>), EngineError> {
         // Behind a driver it is no faster than a packet socket, so that nobody gets it who did not ask.
         let place = match io {
@@ -63,14 +63,15 @@ impl XdpPlan {
         };
         let busy_poll_us = if waiting == Waiting::Poll { BUSY_POLL_US } else { 0 };
         let plan = Self { pool: pool.clone(), host, sharing, place, busy_poll_us };
-        plan.tell(&Mirror::open_in(namespace)?);
+        let mirror = Mirror::open_in(namespace)?;
+        plan.tell(&mirror, &ports_of(&mirror, devices));
         Ok((Some(plan), None))
     }
 
-    /// Tells the ports' programs what is the host's own.
-    fn tell(&self, mirror: &Mirror) {
+    /// Tells the ports' programs what the kernel is to see.
+    fn tell(&self, mirror: &Mirror, ports: &[u32]) {
         let own = match self.sharing {
-            Sharing::Route => local_addresses(mirror),
+            Sharing::Route => kernels_own(mirror, ports),
             // Not what every host hears: the bridge carries it on.
             Sharing::Bridge => mirror.addresses().iter().map(|a| whole(a.address.addr())).collect(),
         };
@@ -152,9 +153,9 @@ impl SocketPlan {
     }
 
     /// Follows the host's addresses.
-    pub(crate) fn follow(&self, mirror: &Mirror) {
+    pub(crate) fn follow(&self, mirror: &Mirror, ports: &[u32]) {
         if let Some(xdp) = &self.xdp {
-            xdp.tell(mirror);
+            xdp.tell(mirror, ports);
         }
     }
 }

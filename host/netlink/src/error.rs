@@ -135,6 +135,11 @@ impl NetlinkError {
         matches!(self.errno(), Some(libc::EPERM | libc::EACCES))
     }
 
+    /// Whether the object is there already.
+    pub fn is_taken(&self) -> bool {
+        self.errno() == Some(libc::EEXIST)
+    }
+
     /// Whether the object does not exist (no entry, device, process, address).
     pub fn is_not_found(&self) -> bool {
         matches!(

@@ -10,6 +10,7 @@
 //! | [`monitor`] | live changes; [`mirror`] keeps tables up to date from a dump and these changes |
 //! | [`Offloads`] | checksum and segmentation offloads: read, switched off, restored |
 //! | [`firewall`] | rules of the packet filter that send TCP to a queue |
+//! | [`nft`] | tables of the packet filter that keep the kernel from forwarding, and what others have in it |
 //! | [`end_with_this_thread`] | programs that do not outlive their laboratory |
 //! | [`tcp_info()`] | what the kernel knows of a TCP connection |
 //! | [`sysctl`] | interface keys under `/proc/sys/net`: set, and restored |
@@ -60,6 +61,7 @@ pub mod mirror;
 pub mod monitor;
 pub mod namespace;
 mod neighbour;
+pub mod nft;
 mod offload;
 mod route;
 mod route_metrics;

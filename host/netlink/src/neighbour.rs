@@ -57,6 +57,8 @@ pub struct Neighbour {
     pub mac: Option<MacAddress>,
     /// State of the entry.
     pub state: NeighbourState,
+    /// It has said that it is a router (IPv6 only; RFC 4861 §4.4).
+    pub router: bool,
 }
 
 impl Neighbour {
@@ -94,7 +96,8 @@ impl Neighbour {
             KernelState::Permanent => NeighbourState::Permanent,
             _ => return None,
         };
-        Some(Self { ip: ip?, ifindex: header.ifindex, mac, state })
+        let router = header.flags.contains(NeighbourFlags::Router);
+        Some(Self { ip: ip?, ifindex: header.ifindex, mac, state, router })
     }
 }
 

@@ -9,6 +9,7 @@
     reason = "the test needs real sockets, threads and clocks"
 )]
 
+mod beside_kernel;
 mod workers;
 
 use ipnet::IpNet;
@@ -209,8 +210,8 @@ fn each_packet_arrives_once_with_its_ttl_decremented() {
 }
 
 #[test]
-fn the_kernel_does_not_forward_beside_us_and_gets_its_switches_back() {
-    if !may_run("the_kernel_does_not_forward_beside_us_and_gets_its_switches_back") {
+fn offloads_are_off_while_a_router_runs_and_the_kernels_forwarding_stays_as_it_is() {
+    if !may_run("offloads_are_off_while_a_router_runs_and_the_kernels_forwarding_stays_as_it_is") {
         return;
     }
     let w = World::new("switches", 2);
@@ -223,16 +224,17 @@ fn the_kernel_does_not_forward_beside_us_and_gets_its_switches_back() {
     let (engine, _) = Engine::start(w.config("switches", "")).unwrap();
     let state = engine.state_file().to_owned();
     assert!(state.exists());
-    for version in [IpVersion::V4, IpVersion::V6] {
-        assert_eq!((read(version, "p0"), read(version, "p1")), (0, 0));
-    }
+    let as_before = || {
+        assert_eq!((read(IpVersion::V4, "p0"), read(IpVersion::V6, "p0")), (1, 0));
+        assert_eq!((read(IpVersion::V4, "p1"), read(IpVersion::V6, "p1")), (0, 1));
+    };
+    as_before();
     assert!(offloads().is_off());
     let second = Engine::start(w.config("switches", "")).map(|_| ()).unwrap_err();
     assert!(matches!(second, EngineError::NameInUse { .. }), "{second}");
     assert!(state.exists() && offloads().is_off(), "the refused one touched nothing");
     assert!(engine.stop().restore_error.is_none());
-    assert_eq!((read(IpVersion::V4, "p0"), read(IpVersion::V6, "p0")), (1, 0));
-    assert_eq!((read(IpVersion::V4, "p1"), read(IpVersion::V6, "p1")), (0, 1));
+    as_before();
     assert_eq!(offloads().wanted, before.wanted);
     assert!(!state.exists());
 }
@@ -309,7 +311,6 @@ fn after_a_crash_the_state_file_puts_everything_back() {
         return;
     }
     let w = World::new("crash", 1);
-    sysctl::write(&w.router, IpVersion::V4, "p0", "forwarding", 1).unwrap();
     let (engine, _) = Engine::start(w.config("crash", "")).unwrap();
     let state = engine.state_file().to_owned();
     let left = std::fs::read_to_string(&state).unwrap();
@@ -319,12 +320,10 @@ fn after_a_crash_the_state_file_puts_everything_back() {
     let pid = format!("\"pid\": {}", std::process::id());
     assert!(left.contains(&pid), "{left}");
     std::fs::write(&state, left.replace(&pid, "\"pid\": 4194305")).unwrap();
-    sysctl::write(&w.router, IpVersion::V4, "p0", "forwarding", 0).unwrap();
     w.net.disable_offloads("p0").unwrap();
     let restored = w.router.run(|| restore(&state)).unwrap().unwrap();
     assert_eq!((restored.router.as_str(), restored.devices.as_slice()), ("crash", &["p0".to_owned()][..]));
     assert!(!restored.namespace_gone && !state.exists());
-    assert_eq!(sysctl::read(&w.router, IpVersion::V4, "p0", "forwarding").unwrap(), 1);
     assert!(!w.net.offloads("p0").unwrap().is_off());
 }
 
@@ -353,23 +352,19 @@ fn a_renamed_interface_and_the_one_that_took_its_name_are_both_put_back() {
         return;
     }
     let w = World::new("renamed", 1);
-    let forwards = |device: &str| sysctl::read(&w.router, IpVersion::V4, device, "forwarding").unwrap();
-    sysctl::write(&w.router, IpVersion::V4, "p0", "forwarding", 1).unwrap();
+    let is_off = |device: &str| w.net.offloads(device).unwrap().is_off();
     let before = w.net.offloads("p0").unwrap().wanted;
     let (engine, _) = Engine::start(w.config("renamed", "")).unwrap();
     w.net.set_down("p0").unwrap();
     w.net.rename("p0", "away").unwrap();
     w.net.create_veth("p0", "p0-peer", None).unwrap();
-    sysctl::write(&w.router, IpVersion::V4, "p0", "forwarding", 1).unwrap();
-    assert_eq!((forwards("away"), forwards("p0")), (0, 1));
+    assert_eq!((is_off("away"), is_off("p0")), (true, false));
     w.net.set_up("p0").unwrap();
     w.net.set_up("p0-peer").unwrap();
-    eventually("the new interface is the port", || forwards("p0") == 0);
-    assert!(w.net.offloads("p0").unwrap().is_off());
+    eventually("the new interface is the port", || is_off("p0"));
     let state = std::fs::read_to_string(engine.state_file()).unwrap();
     assert_eq!(state.matches("\"index\"").count(), 2, "{state}");
     assert!(engine.stop().restore_error.is_none());
-    assert_eq!((forwards("away"), forwards("p0")), (1, 1));
     assert_eq!(w.net.offloads("away").unwrap().wanted, before);
     assert!(!w.net.offloads("p0").unwrap().is_off());
 }
@@ -380,26 +375,24 @@ fn an_interface_of_another_router_is_refused_or_first_put_back() {
         return;
     }
     let w = World::new("shared", 1);
-    let forwards = || sysctl::read(&w.router, IpVersion::V4, "p0", "forwarding").unwrap();
-    sysctl::write(&w.router, IpVersion::V4, "p0", "forwarding", 1).unwrap();
+    let is_off = || w.net.offloads("p0").unwrap().is_off();
     let before = w.net.offloads("p0").unwrap().wanted;
     let (engine, _) = Engine::start(w.config("first", "")).unwrap();
     let path = engine.state_file().to_owned();
     let left = std::fs::read_to_string(&path).unwrap();
     let error = Engine::start(w.config("second", "")).map(|_| ()).unwrap_err();
     assert!(matches!(&error, EngineError::DeviceInUse { router, .. } if router == "first"), "{error}");
-    assert_eq!(forwards(), 0, "the refused one touched nothing");
+    assert!(is_off(), "the refused one touched nothing");
     engine.stop();
-    assert_eq!(forwards(), 1);
+    assert!(!is_off());
     // The first as it would have crashed.
     let pid = format!("\"pid\": {}", std::process::id());
     std::fs::write(&path, left.replace(&pid, "\"pid\": 4194305")).unwrap();
-    sysctl::write(&w.router, IpVersion::V4, "p0", "forwarding", 0).unwrap();
     w.net.disable_offloads("p0").unwrap();
     let (engine, _) = Engine::start(w.config("second", "")).unwrap();
-    assert!(!path.exists() && forwards() == 0);
+    assert!(!path.exists() && is_off());
     engine.stop();
-    assert_eq!((forwards(), w.net.offloads("p0").unwrap().wanted), (1, before), "as before the first");
+    assert_eq!(w.net.offloads("p0").unwrap().wanted, before, "as before the first");
 }
 
 #[test]
@@ -427,7 +420,7 @@ fn a_port_goes_and_comes_back_while_others_forward() {
     assert!(w.reaches(&b, &a));
     let c = w.socket(2, "10.20.2.2:0");
     assert!(w.reaches(&a, &c) && w.reaches(&c, &b), "through the new interface");
-    assert_eq!(sysctl::read(&w.router, IpVersion::V4, "p2", "forwarding").unwrap(), 0);
+    assert!(w.net.offloads("p2").unwrap().is_off());
     // A loss that is told late would open the port again and tell of it.
     std::thread::sleep(Duration::from_millis(400));
     let events = handle.wait(|done| Call::Events(0, 100, done)).unwrap();

@@ -10,6 +10,8 @@
     reason = "a test may panic, and these talk to the kernel over real sockets"
 )]
 
+mod guard;
+
 use std::io::Write;
 use std::net::{IpAddr, UdpSocket};
 use std::os::unix::process::CommandExt;

@@ -1,0 +1,117 @@
+//! A router and the kernel's own forwarding, which is on: each packet goes on once, by the one whose it is.
+
+use super::*;
+use perhop_netlink::tc::{Handle as Place, QdiscSpec};
+
+/// A kernel that forwards, on all interfaces and in both versions.
+fn forwarding(w: &World, on: i64) {
+    for version in [IpVersion::V4, IpVersion::V6] {
+        sysctl::write(&w.router, version, "all", "forwarding", on).unwrap();
+    }
+}
+
+/// How often each of 50 numbered datagrams arrives, at most and at least.
+fn copies(w: &World, (from, to): (usize, usize)) -> Vec<(usize, usize)> {
+    let pair = |(a, b): (String, String)| (w.socket(from, &a), w.socket(to, &b));
+    let v4 = pair((format!("10.20.{from}.2:0"), format!("10.20.{to}.2:0")));
+    let v6 = pair((format!("[fd20:{from}::2]:0"), format!("[fd20:{to}::2]:0")));
+    let count = |(left, right): (UdpSocket, UdpSocket)| {
+        assert!(w.reaches(&left, &right), "{from} to {to}");
+        right.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        let mut byte = [0; 64];
+        while right.recv(&mut byte).is_ok() {}
+        let mut seen = [0; 50];
+        for i in 0..seen.len() {
+            left.send_to(&[i as u8], right.local_addr().unwrap()).unwrap();
+        }
+        while right.recv(&mut byte).is_ok() {
+            seen[usize::from(byte[0])] += 1;
+        }
+        (seen.into_iter().min().unwrap(), seen.into_iter().max().unwrap())
+    };
+    vec![count(v4), count(v6)]
+}
+
+const ONCE: [(usize, usize); 2] = [(1, 1); 2];
+
+#[test]
+fn each_packet_goes_on_once_whatever_hangs_on_a_port_and_whoever_turns_the_kernels_switches() {
+    if !may_run("each_packet_goes_on_once_whatever_hangs_on_a_port_and_whoever_turns_the_kernels_switches") {
+        return;
+    }
+    // Filters on arrival and other interfaces on a port keep the early-drop program away.
+    let w = World::new("onceonly", 2);
+    forwarding(&w, 1);
+    w.net.add_qdisc("p0", Place::INGRESS, Place::new(0xffff, 0), &QdiscSpec::Ingress).unwrap();
+    let (engine, handle) = Engine::start(w.config("onceonly", "")).unwrap();
+    assert_eq!(copies(&w, (0, 1)), ONCE, "with filters on arrival");
+    assert_eq!(copies(&w, (1, 0)), ONCE);
+    forwarding(&w, 0);
+    forwarding(&w, 1);
+    assert_eq!(copies(&w, (0, 1)), ONCE, "after somebody has switched off and on");
+    assert!(counter(&handle, "port", "p1", "tx_packets") >= 200);
+    engine.stop();
+    eventually("the kernel forwards again", || copies(&w, (0, 1)) == ONCE);
+}
+
+#[test]
+fn what_goes_past_the_ports_is_the_kernels() {
+    if !may_run("what_goes_past_the_ports_is_the_kernels") {
+        return;
+    }
+    let w = World::new("past", 3);
+    forwarding(&w, 1);
+    let text = "[[port]]\nname = \"p0\"\n\n[[port]]\nname = \"p1\"\n";
+    let (engine, handle) = Engine::start(w.config_of("past", text)).unwrap();
+    for way in [(0, 1), (1, 0), (0, 2), (2, 0)] {
+        assert_eq!(copies(&w, way), ONCE, "{way:?}");
+    }
+    assert_eq!(counter(&handle, "element", "icmp", "sent"), 0, "nobody is told that it cannot be reached");
+    engine.stop();
+}
+
+/// The flag that says router in a host's neighbour table follows the kernel's `forwarding` (RFC 4861 §4.4, §7.2.5).
+#[test]
+fn a_host_keeps_its_router() {
+    if !may_run("a_host_keeps_its_router") {
+        return;
+    }
+    let w = World::new("flag", 2);
+    forwarding(&w, 1);
+    let (engine, _) = Engine::start(w.config("flag", "")).unwrap();
+    let host = Netlink::open_in(&w.hosts[0]).unwrap();
+    let index = host.link("eth0").unwrap().index;
+    let router: std::net::IpAddr = "fd20:0::1".parse().unwrap();
+    let _ = host.delete_neighbour(index, router);
+    let (a, b) = (w.socket(0, "[fd20:0::2]:0"), w.socket(1, "[fd20:1::2]:0"));
+    assert!(w.reaches(&a, &b));
+    let known = host.neighbours().unwrap();
+    let known = known.iter().find(|n| n.ip == router && n.ifindex == index).expect("it was asked");
+    assert!(known.router, "{known:?}");
+    engine.stop();
+}
+
+#[test]
+fn an_interface_has_one_router_in_a_namespace_whatever_their_directories() {
+    if !may_run("an_interface_has_one_router_in_a_namespace_whatever_their_directories") {
+        return;
+    }
+    let w = World::new("twice", 2);
+    let (engine, _) = Engine::start(w.config("first", "")).unwrap();
+    let elsewhere = Scratch::new("elsewhere");
+    let second = |name: &str, text: &str| {
+        let config = w.config_of(name, text);
+        Engine::start(EngineConfig { state_dir: elsewhere.path().to_owned(), ..config }).map(|_| ())
+    };
+    let p1 = "[[port]]\nname = \"wan\"\ndevice = \"p1\"\n";
+    let error = second("second", p1).unwrap_err();
+    assert!(
+        matches!(&error, EngineError::DeviceHeld { port, device } if (port, device) == (&"wan".into(), &"p1".into())),
+        "{error}"
+    );
+    let error = second("first", p1).unwrap_err();
+    assert!(matches!(&error, EngineError::Guarded { name } if name == "first"), "{error}");
+    assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0, "a start that fails leaves nothing");
+    engine.stop();
+    second("second", p1).unwrap();
+}

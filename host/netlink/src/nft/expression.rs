@@ -1,0 +1,87 @@
+//! What a rule compares and does: the few expressions that are needed here.
+
+use super::message::Attributes;
+
+/// Types of addresses, of the kernel's own routes (`RTN_…`).
+const LOCAL: u32 = 2;
+const BROADCAST: u32 = 3;
+const ANYCAST: u32 = 4;
+const MULTICAST: u32 = 5;
+/// Types of destinations that the kernel keeps for itself.
+pub(super) const OWN: [u32; 4] = [LOCAL, BROADCAST, ANYCAST, MULTICAST];
+
+/// The register that everything is compared in.
+const REGISTER: u32 = 1;
+const VERDICT_REGISTER: u32 = 0;
+const META_IN_INTERFACE: u32 = 4;
+const META_OUT_INTERFACE: u32 = 5;
+const FIB_OUT_INTERFACE: u32 = 1;
+const FIB_ADDRESS_TYPE: u32 = 3;
+/// Where the destination leads, by the packet's mark too.
+const FIB_BY_DESTINATION: u32 = 1 << 1 | 1 << 2;
+
+/// What becomes of a packet that a rule matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict<'a> {
+    Drop,
+    /// Rules behind this chain go on.
+    Accept,
+    /// Goes through another chain, and never back.
+    GoTo(&'a str),
+}
+
+fn expression(name: &str, data: Attributes) -> Attributes {
+    Attributes::new().text(1, name).nested(2, data)
+}
+
+fn is_equal(value: u32) -> Attributes {
+    let data = Attributes::new().bytes(1, &value.to_ne_bytes());
+    expression("cmp", Attributes::new().number(1, REGISTER).number(2, 0).nested(3, data))
+}
+
+fn meta(key: u32) -> Attributes {
+    expression("meta", Attributes::new().number(1, REGISTER).number(2, key))
+}
+
+fn fib(result: u32) -> Attributes {
+    let data = Attributes::new().number(1, REGISTER).number(2, result).number(3, FIB_BY_DESTINATION);
+    expression("fib", data)
+}
+
+/// A packet that arrived on the interface of this number.
+pub(super) fn arrived_on(index: u32) -> [Attributes; 2] {
+    [meta(META_IN_INTERFACE), is_equal(index)]
+}
+
+/// A packet that leaves by the interface of this number.
+pub(super) fn leaves_by(index: u32) -> [Attributes; 2] {
+    [meta(META_OUT_INTERFACE), is_equal(index)]
+}
+
+/// A packet that the kernel's routes send to the interface of this number; 0: nowhere.
+pub(super) fn leads_to(index: u32) -> [Attributes; 2] {
+    [fib(FIB_OUT_INTERFACE), is_equal(index)]
+}
+
+/// A packet to an address of this type.
+pub(super) fn is_to(kind: u32) -> [Attributes; 2] {
+    [fib(FIB_ADDRESS_TYPE), is_equal(kind)]
+}
+
+/// Ends a rule.
+pub(super) fn verdict(verdict: Verdict<'_>) -> Attributes {
+    let (code, chain): (i32, _) = match verdict {
+        Verdict::Drop => (0, None),
+        Verdict::Accept => (1, None),
+        Verdict::GoTo(chain) => (-4, Some(chain)),
+    };
+    let inner = Attributes::new().number(1, code as u32);
+    let inner = chain.map_or(inner.clone(), |chain| inner.text(2, chain));
+    let data = Attributes::new().nested(2, inner);
+    expression("immediate", Attributes::new().number(1, VERDICT_REGISTER).nested(2, data))
+}
+
+/// The rule's attribute: its expressions, in order.
+pub(super) fn rule(expressions: impl IntoIterator<Item = Attributes>) -> Attributes {
+    expressions.into_iter().fold(Attributes::new(), |all, one| all.nested(1, one))
+}
