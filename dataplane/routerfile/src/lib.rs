@@ -19,7 +19,7 @@ mod read;
 mod settings;
 mod value;
 
-pub use settings::{LogFormat, LogLevel, LogSettings, PortIo, RouterSettings, Waiting};
+pub use settings::{KernelSettings, LogFormat, LogLevel, LogSettings, PortIo, RouterSettings, Waiting};
 
 use perhop_config::{Diagnostic, Diagnostics, Document, Location, Position, Severity};
 use perhop_model::{ClassSpec, ErrorItem, Key, Kind, Name, Object, Spec};
@@ -34,6 +34,8 @@ pub const MAX_OBJECTS: usize = 1_000_000;
 pub struct RouterFile {
     /// What concerns the program and not an object.
     pub router: RouterSettings,
+    /// How it stands to the kernel beside it.
+    pub kernel: KernelSettings,
     /// Where the log goes and how much of it.
     pub log: LogSettings,
     /// The objects of owner `file`, in dependency order.
@@ -91,6 +93,7 @@ impl RouterFile {
         let (document, diagnostics) = Document::parse(file, text);
         let mut root = document.root(&diagnostics);
         let router = settings::router(&mut root);
+        let kernel = settings::kernel(&mut root);
         let log = settings::log(&mut root);
         let mut declared = read::all(&mut root, &router);
         root.finish();
@@ -108,7 +111,7 @@ impl RouterFile {
         }
         let tun_ports = std::mem::take(&mut declared.tun_ports);
         let (objects, places) = declared.into_objects();
-        (Some(Self { router, log, objects, tun_ports, document, places }), diagnostics)
+        (Some(Self { router, kernel, log, objects, tun_ports, document, places }), diagnostics)
     }
 
     /// Its classes, in its order.

@@ -1,4 +1,4 @@
-//! What a router file says about the program itself: `[router]` and `[log]`.
+//! What a router file says about the program itself: `[router]`, `[kernel]` and `[log]`.
 
 use super::value;
 use perhop_config::TableReader;
@@ -61,6 +61,14 @@ impl RouterSettings {
         let usual = EdgeOptions::DEFAULT_ABR_CONNECTIONS.min(self.max_flows);
         self.max_abr_connections.unwrap_or(usual)
     }
+}
+
+/// `[kernel]`: how a router stands to the kernel that it runs beside. Of a running router only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelSettings {
+    /// `bypass_netfilter`: forwards although rules of the packet filter would do something to what is forwarded, which they do
+    /// not see; default false, which refuses to start then.
+    pub bypass_netfilter: bool,
 }
 
 /// `[log]`.
@@ -149,6 +157,15 @@ pub(super) fn router(root: &mut TableReader<'_>) -> RouterSettings {
         let error = table.error("placement", why).hint("Leave it out, or use workers = 2 or more.");
         table.diagnostics().push(error);
     }
+    table.finish();
+    settings
+}
+
+/// Reads `[kernel]`.
+pub(super) fn kernel(root: &mut TableReader<'_>) -> KernelSettings {
+    let mut settings = KernelSettings::default();
+    let Some(mut table) = root.table("kernel") else { return settings };
+    settings.bypass_netfilter = table.boolean("bypass_netfilter").is_some_and(|b| b.value);
     table.finish();
     settings
 }

@@ -30,7 +30,7 @@ use perhop_graph::router::{
 };
 use perhop_io::{DevicePort, TunPort, clock};
 use perhop_model::{Object, Outcome, PortMode};
-use perhop_netlink::{Namespace, Netlink};
+use perhop_netlink::{Namespace, Netlink, nft};
 use perhop_packet::{Pool, PortId};
 use perhop_routerfile::{PortIo, RouterFile, RouterSettings, Waiting};
 use perhop_units::Duration;
@@ -90,6 +90,8 @@ pub struct EngineConfig {
     /// Names of ports that are TUN interfaces of the router's own: made at the start where they are not there, and
     /// gone at the end then.
     pub tun: Vec<String>,
+    /// Starts although rules of the packet filter would do something to what is forwarded, which they do not see.
+    pub bypass_netfilter: bool,
     /// What packet threads do without work.
     pub waiting: Waiting,
     /// Directory of the state file. Whoever can write there can have any interface of this machine changed.
@@ -126,6 +128,7 @@ impl EngineConfig {
             tx_slots: 1024,
             io: PortIo::AfPacket,
             tun: Vec::new(),
+            bypass_netfilter: false,
             waiting: Waiting::Adaptive,
             state_dir: state_dir.into(),
         }
@@ -148,6 +151,7 @@ impl EngineConfig {
         config.take_limits(&file.router);
         config.io = file.router.io;
         config.tun = file.tun_ports.iter().map(ToString::to_string).collect();
+        config.bypass_netfilter = file.kernel.bypass_netfilter;
         config.waiting = file.router.wait;
         config.workers = file.router.workers;
         config.adaptive = file.router.adaptive;
@@ -218,6 +222,27 @@ fn tun_ports(
     ports.iter().map(open).collect()
 }
 
+/// Rules of the packet filter that forwarded packets will not meet any more are somebody's: masquerading, a firewall.
+fn check_netfilter(config: &EngineConfig, namespace: &Namespace) -> Result<(), EngineError> {
+    let found = match nft::bypassed(namespace) {
+        Ok(found) => found,
+        // Without the right to look there is none to forward either, which is told where it is asked for.
+        Err(error) => {
+            tracing::debug!(%error, "cannot look at the packet filter");
+            return Ok(());
+        }
+    };
+    let rules = found.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    match (found.is_empty(), config.bypass_netfilter) {
+        (true, _) => Ok(()),
+        (false, true) => {
+            tracing::warn!("what is forwarded passes by rules of the packet filter: {rules}");
+            Ok(())
+        }
+        (false, false) => Err(EngineError::Netfilter { rules }),
+    }
+}
+
 fn device_of(port: &EdgePort) -> Device {
     Device { port: port.name.clone(), device: port.device().to_owned() }
 }
@@ -253,6 +278,7 @@ impl Engine {
         if let Some(accounting) = config.accounting {
             members.iter_mut().for_each(|m| accounting.start(m.worker_mut().driver_mut()));
         }
+        check_netfilter(&config, &namespace)?;
         let netlink = Netlink::open_in(&namespace)?;
         let tuns = tun_ports(&config, &ports, &namespace, &netlink)?;
         let prepared = Prepared::new(&config.name, &config.state_dir, &namespace, &devices)?;
@@ -275,6 +301,7 @@ impl Engine {
         let bridged: Vec<Device> =
             ports.iter().filter(|p| p.spec.mode == PortMode::Bridge).map(device_of).collect();
         warnings.extend(prepare::mtu_warning(&netlink, &bridged));
+        warnings.extend(prepare::past_ports(&netlink, &namespace, &devices));
         let threads = Threads { config: &config, namespace, devices, plan, prepared, netlink, text };
         let (orders, supervisor, deaths) = supervisor(&config.name)?;
         let (running, handle) = threads.start(planner, (members, placement), sockets, deaths)?;

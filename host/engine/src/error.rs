@@ -66,6 +66,15 @@ pub enum EngineError {
         /// Name.
         name: String,
     },
+    /// The packet filter does something to forwarded packets, and would not see them.
+    #[error(
+        "what this router forwards passes by the kernel's packet filter, where rules are for it: {rules}; if nothing depends on \
+         them, say so with `[kernel] bypass_netfilter = true` in the router's file; `nft list ruleset` shows them"
+    )]
+    Netfilter {
+        /// Chains, and what they do.
+        rules: String,
+    },
     /// Another router has a port's interface, with another directory for its state.
     #[error(
         "port \"{port}\": interface \"{device}\" belongs to another router in this network namespace, with another runtime \

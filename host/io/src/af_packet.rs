@@ -13,10 +13,15 @@
 //! `hdr_len` covers the frame). Without that the kernel points at the ring's pages, and a virtual link, which must not
 //! hold on to them, then allocates a page for every frame and copies it there: on veth 0.3 µs more a frame.
 //!
+//! A superframe does not fit into a slot. The kernel keeps it whole in the socket's queue then (`PACKET_COPY_THRESH`), from where
+//! it is read and cut into frames (see the module `superframe`): `rx_segmented` counts the superframes. That is slower than to have none; what the queue
+//! has no room for is lost and counted as `rx_too_long`, like a frame that is no superframe.
+//!
 //! Source: Linux `Documentation/networking/packet_mmap.rst`, packet(7).
 
 use crate::checksum;
 use crate::clock::RealtimeOffset;
+use crate::superframe::{self, Superframe};
 use perhop_element::{CounterSink, Port, PortError};
 use perhop_packet::{BUFFER_LEN, Batch, HEADROOM, Pool};
 use perhop_units::Instant;
@@ -30,11 +35,16 @@ const SLOT: usize = 2048;
 const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
 /// `struct virtio_net_hdr` in front of each frame to send: flags, segmentation type, then four 16-bit numbers, of which
 /// only the first, `hdr_len`, is not 0 here.
-const VNET_HEADER: usize = 10;
+const VNET_HEADER: usize = superframe::HEADER;
 /// Where `hdr_len` is in it.
 const VNET_HEADER_LENGTH: usize = 2;
 /// Where that header begins in a transmit slot.
 const TX_OFFSET: usize = tpacket_align(size_of::<libc::tpacket2_hdr>());
+/// The longest superframe: what the kernel makes unless told otherwise (`gso_max_size`), with its headers.
+const LONGEST: usize = 65_536 + 256;
+/// Superframes in the socket's queue, bytes with what the kernel charges beside them.
+const RX_QUEUE: libc::c_int = 8 << 20;
+const PACKET_COPY_THRESH: libc::c_int = 7;
 /// Ethernet header without a tag.
 const ETHERNET: usize = 14;
 
@@ -96,6 +106,7 @@ struct Counters {
     rx_bytes: u64,
     rx_no_buffer: u64,
     rx_too_long: u64,
+    rx_segmented: u64,
     rx_ring_lost: u64,
     rx_checksum_completed: u64,
     tx_packets: u64,
@@ -157,6 +168,12 @@ pub struct AfPacket {
     /// Longest frame without a tag that the interface takes, bytes.
     tx_longest: usize,
     down: bool,
+    /// What the socket's queue gave last, and what of it still is to be passed on.
+    copy: Vec<u8>,
+    superframe: Superframe,
+    /// Its tag, if the card took it off, and its arrival.
+    superframe_tag: Option<(u16, u16)>,
+    superframe_at: Instant,
 }
 
 // SAFETY: the mapping belongs to this value alone; nothing in it refers to the thread that made it.
@@ -215,6 +232,12 @@ impl AfPacket {
         // Before the rings: their slots hold the header then.
         if !set(raw, libc::PACKET_VNET_HDR, &on) {
             return Err(os(&config, "asking for headers that say what to copy"));
+        }
+        if !set(raw, PACKET_COPY_THRESH, &on) {
+            return Err(os(&config, "asking for superframes"));
+        }
+        if !set_at(raw, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &RX_QUEUE) {
+            set_at(raw, libc::SOL_SOCKET, libc::SO_RCVBUF, &RX_QUEUE);
         }
         if !set(raw, libc::PACKET_QDISC_BYPASS, &on) {
             return Err(os(&config, "bypassing the queueing discipline"));
@@ -282,6 +305,10 @@ impl AfPacket {
             index,
             tx_longest: SLOT,
             down: false,
+            copy: vec![0; VNET_HEADER + LONGEST],
+            superframe: Superframe::default(),
+            superframe_tag: None,
+            superframe_at: Instant::ZERO,
             config,
         };
         port.read_mtu();
@@ -328,9 +355,10 @@ impl AfPacket {
         std::mem::take(&mut self.kernel_sent)
     }
 
-    /// Whether a frame waits in the receive ring.
+    /// Whether a frame waits in the receive ring, or the rest of a superframe.
     pub fn has_input(&self) -> bool {
-        self.rx.status(self.rx.next).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+        self.superframe.has_more()
+            || self.rx.status(self.rx.next).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
     fn fill(&mut self, now: Instant, pool: &Pool, batch: &mut Batch) {
@@ -344,6 +372,9 @@ impl AfPacket {
             (*at.cast::<libc::sockaddr_ll>()).sll_pkttype
         };
         let len = h.tp_snaplen as usize;
+        let copied = h.tp_status & libc::TP_STATUS_COPY != 0;
+        // It is taken from the queue in any case, so that the next slot finds its own there.
+        let whole = if copied { self.read_copy() } else { 0 };
         if kind == libc::PACKET_OUTGOING && self.config.outgoing != Outgoing::Received {
             self.kernel_sent.packets += 1;
             self.kernel_sent.bytes += u64::from(h.tp_len);
@@ -353,6 +384,13 @@ impl AfPacket {
         }
         let tagged = h.tp_status & libc::TP_STATUS_VLAN_VALID != 0;
         let room = BUFFER_LEN - HEADROOM - 4;
+        let stamp = u64::from(h.tp_sec) * 1_000_000_000 + u64::from(h.tp_nsec);
+        if copied && self.superframe.take(&self.copy[..whole]) {
+            self.counters.rx_segmented += 1;
+            self.superframe_tag = tagged.then_some((h.tp_vlan_tci, h.tp_vlan_tpid));
+            self.superframe_at = self.clock.convert(stamp, now);
+            return self.pass_on(pool, batch);
+        }
         if h.tp_len as usize > len || len > room || h.tp_mac as usize + len > SLOT || len < 14 {
             self.counters.rx_too_long += 1;
             return;
@@ -370,11 +408,41 @@ impl AfPacket {
         if h.tp_status & libc::TP_STATUS_CSUMNOTREADY != 0 && checksum::complete(packet.frame_mut()) {
             self.counters.rx_checksum_completed += 1;
         }
-        let stamp = u64::from(h.tp_sec) * 1_000_000_000 + u64::from(h.tp_nsec);
         packet.meta_mut().received_at = self.clock.convert(stamp, now);
         self.counters.rx_packets += 1;
         self.counters.rx_bytes += len as u64;
         batch.push(packet);
+    }
+
+    /// Reads what the kernel has kept whole; how long it is, 0 if nothing is there.
+    fn read_copy(&mut self) -> usize {
+        let (to, len) = (self.copy.as_mut_ptr(), self.copy.len());
+        // SAFETY: pointer and length describe `copy`, which lives across the call.
+        let rc = unsafe { libc::recv(self.fd.as_raw_fd(), to.cast(), len, libc::MSG_DONTWAIT) };
+        usize::try_from(rc).unwrap_or(0)
+    }
+
+    /// Passes on frames of the superframe as long as the batch has room.
+    fn pass_on(&mut self, pool: &Pool, batch: &mut Batch) {
+        while !batch.is_full() {
+            let Some(frame) = self.superframe.next() else { return };
+            if frame.len() > BUFFER_LEN - HEADROOM - 4 {
+                self.counters.rx_too_long += 1;
+                return self.superframe.drop_rest();
+            }
+            let len = frame.len() as u64;
+            let Some(mut packet) = pool.packet(frame) else {
+                self.counters.rx_no_buffer += 1;
+                continue;
+            };
+            if let Some((tci, tpid)) = self.superframe_tag {
+                reinsert_tag(&mut packet, tci, tpid);
+            }
+            packet.meta_mut().received_at = self.superframe_at;
+            self.counters.rx_packets += 1;
+            self.counters.rx_bytes += len;
+            batch.push(packet);
+        }
     }
 
     /// Tells the kernel to send what is in the transmit ring. It stops early when the send buffer is full (EAGAIN) or
@@ -531,6 +599,7 @@ impl Port for AfPacket {
         if self.has_input() {
             self.clock.measure();
         }
+        self.pass_on(pool, batch);
         while !batch.is_full() {
             let slot = self.rx.next;
             if self.rx.status(slot).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
@@ -615,6 +684,7 @@ impl Port for AfPacket {
             ("rx_bytes", c.rx_bytes),
             ("rx_no_buffer", c.rx_no_buffer),
             ("rx_too_long", c.rx_too_long),
+            ("rx_segmented", c.rx_segmented),
             ("rx_ring_lost", c.rx_ring_lost),
             ("rx_checksum_completed", c.rx_checksum_completed),
             ("tx_packets", c.tx_packets),

@@ -20,6 +20,7 @@ pub mod large_pages;
 pub mod nfqueue;
 pub mod pcap;
 mod pcapng;
+mod superframe;
 pub mod thread;
 pub mod tun;
 

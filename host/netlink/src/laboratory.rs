@@ -152,3 +152,11 @@ impl Netlink {
         self.request("delete route", &describe(dest, via, dev), message, 0)
     }
 }
+
+/// Makes a chain of the packet filter that drops all forwarded packets of a namespace, as somebody's firewall does.
+///
+/// # Errors
+/// As [`crate::nft::ForwardGuard::open_in`].
+pub fn drop_forwarded(namespace: &Namespace) -> Result<(), NetlinkError> {
+    crate::nft::survey::drop_forwarded(namespace)
+}

@@ -67,6 +67,8 @@ fn what_goes_past_the_ports_is_the_kernels() {
         assert_eq!(copies(&w, way), ONCE, "{way:?}");
     }
     assert_eq!(counter(&handle, "element", "icmp", "sent"), 0, "nobody is told that it cannot be reached");
+    let said = "what the kernel's routes send to \"p2\" is the kernel's to forward, as these are no ports";
+    assert_eq!(engine.warnings(), [said]);
     engine.stop();
 }
 
@@ -114,4 +116,60 @@ fn an_interface_has_one_router_in_a_namespace_whatever_their_directories() {
     assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0, "a start that fails leaves nothing");
     engine.stop();
     second("second", p1).unwrap();
+}
+
+/// What a card that cuts segments for its host, or a device that merges them, hands over.
+#[test]
+fn superframes_are_cut_into_frames_and_nothing_of_a_transfer_is_lost() {
+    if !may_run("superframes_are_cut_into_frames_and_nothing_of_a_transfer_is_lost") {
+        return;
+    }
+    const BYTES: usize = 4_000_000;
+    let w = World::new("superframes", 2);
+    for host in &w.hosts {
+        let host = Netlink::open_in(host).unwrap();
+        let mut offloads = host.offloads("eth0").unwrap();
+        offloads.wanted.values_mut().for_each(|on| *on = true);
+        host.restore_offloads("eth0", &offloads).unwrap();
+    }
+    let (engine, handle) = Engine::start(w.config("superframes", "")).unwrap();
+    for (from, to) in [("10.20.0.2:0", "10.20.1.2:0"), ("[fd20:0::2]:0", "[fd20:1::2]:0")] {
+        assert!(w.reaches(&w.socket(0, from), &w.socket(1, to)), "neighbours are known after this");
+        let listener = w.hosts[1].run(|| std::net::TcpListener::bind(to)).unwrap().unwrap();
+        let address = listener.local_addr().unwrap();
+        let receiver = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            let mut all = Vec::new();
+            std::io::Read::read_to_end(&mut stream, &mut all).unwrap();
+            all
+        });
+        let sent: Vec<u8> = (0..BYTES).map(|i| (i / 251) as u8 ^ i as u8).collect();
+        let mut stream = w.hosts[0].run(|| std::net::TcpStream::connect(address)).unwrap().unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        std::io::Write::write_all(&mut stream, &sent).unwrap();
+        drop(stream);
+        assert!(receiver.join().unwrap() == sent, "what arrived is what was sent");
+    }
+    assert!(counter(&handle, "port", "p0", "rx_segmented") > 0, "there were superframes");
+    assert_eq!(counter(&handle, "port", "p0", "rx_too_long"), 0);
+    engine.stop();
+}
+
+#[test]
+fn rules_for_what_is_forwarded_are_named_and_keep_a_router_from_starting() {
+    if !may_run("rules_for_what_is_forwarded_are_named_and_keep_a_router_from_starting") {
+        return;
+    }
+    let w = World::new("rules", 2);
+    laboratory::drop_forwarded(&w.router).unwrap();
+    let error = Engine::start(w.config("rules", "")).map(|_| ()).unwrap_err();
+    assert!(
+        matches!(&error, EngineError::Netfilter { rules } if rules.contains("inet firewall forward")),
+        "{error}"
+    );
+    assert_eq!(std::fs::read_dir(w.scratch.path()).unwrap().count(), 0, "nothing was changed");
+    let (engine, _) = Engine::start(w.config("rules", "[kernel]\nbypass_netfilter = true\n")).unwrap();
+    assert_eq!(copies(&w, (0, 1)), ONCE);
+    engine.stop();
 }

@@ -2,9 +2,10 @@
 //! packets.
 
 use super::guard::PREFIX;
-use super::message::{Listed, Socket, Verb, family, find, number};
+use super::message::{Attributes, Listed, Message, Socket, Verb, family, find, number};
 use crate::error::NetlinkError;
 use crate::namespace::Namespace;
+use netlink_packet_core::NLM_F_CREATE;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -85,6 +86,22 @@ fn base_chain(chain: &Listed<'_>) -> Option<(BaseChain, bool)> {
     Some(((chain.family, table.to_owned(), name.to_owned(), translates), drops))
 }
 
+/// See [`crate::laboratory::drop_forwarded`].
+pub(crate) fn drop_forwarded(namespace: &Namespace) -> Result<(), NetlinkError> {
+    let (table, chain) = ("firewall", "forward");
+    let message = |verb, attributes| Message { verb, family: family::INET, flags: NLM_F_CREATE, attributes };
+    let hook = Attributes::new().number(1, FORWARD).number(2, 0);
+    let chain = Attributes::new()
+        .text(1, table)
+        .text(3, chain)
+        .nested(4, hook)
+        .number(5, POLICY_DROP)
+        .text(7, "filter");
+    let messages =
+        [message(Verb::NewTable, Attributes::new().text(1, table)), message(Verb::NewChain, chain)];
+    namespace.run(Socket::open)??.transact("make the table", table, &messages)
+}
+
 fn name(of: u8) -> &'static str {
     match of {
         family::IPV4 => "ip",
@@ -96,10 +113,9 @@ fn name(of: u8) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::super::expression::{Verdict, rule, verdict};
-    use super::super::message::{Attributes, Message};
     use super::*;
     use crate::user_namespace::is_privileged_for_net;
-    use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE};
+    use netlink_packet_core::NLM_F_APPEND;
 
     const NAT: &str = "nat";
     const FILTER: &str = "filter";
