@@ -12,6 +12,7 @@ use perhop_elements::route::{
 };
 use perhop_io::{DevicePort, clock};
 use perhop_netlink::mirror::Refreshed;
+use perhop_netlink::sysctl::{self, IpVersion};
 use perhop_netlink::{
     FibRoute, LinkInfo, Mirror, Namespace, NeighbourState as Kernel, NetlinkError, RouteKind as KernelKind,
 };
@@ -312,11 +313,22 @@ impl Facts {
         #[cfg(test)]
         self.built.set(self.built.get() + 1);
         let ports = self.ports_by_index();
+        let mut skipping: BTreeMap<u32, bool> = BTreeMap::new();
+        let mut skips = |index| *skipping.entry(index).or_insert_with(|| self.skips_without_carrier(index));
         let mut entries: Vec<_> =
-            self.mirror.routes().iter().filter_map(|r| route_entry(r, &ports)).collect();
+            self.mirror.routes().iter().filter_map(|r| route_entry(r, &ports, &mut skips)).collect();
         let tun = |port: PortId| self.devices.get(port.index()).is_some_and(|d| self.plan.is_tun(d));
         entries.iter_mut().for_each(|entry| to_other_end(entry, tun));
         entries
+    }
+
+    /// Whether the kernel passes over routes of an interface as long as that has no carrier (`ignore_routes_with_linkdown`).
+    fn skips_without_carrier(&self, index: u32) -> bool {
+        let link = self.mirror.links().get(&index);
+        link.is_some_and(|link| {
+            let key = "ignore_routes_with_linkdown";
+            sysctl::read(&self.namespace, IpVersion::V4, &link.name, key).is_ok_and(|value| value != 0)
+        })
     }
 
     fn neighbour_updates(&mut self) -> Vec<NeighbourUpdate> {
@@ -361,7 +373,11 @@ fn needs_routes(changed: Refreshed) -> bool {
 
 /// What a route of the kernel means to the router; `None` for those that mean nothing to forwarding: other tables (policy
 /// rules are not followed), limited to a type of service, multicast, or without any next hop in use.
-fn route_entry(r: &FibRoute, ports: &BTreeMap<u32, PortId>) -> Option<RouteEntry> {
+fn route_entry(
+    r: &FibRoute,
+    ports: &BTreeMap<u32, PortId>,
+    skips: &mut dyn FnMut(u32) -> bool,
+) -> Option<RouteEntry> {
     if ![FibRoute::MAIN_TABLE, FibRoute::LOCAL_TABLE, DEFAULT_TABLE].contains(&r.table) || r.tos != 0 {
         return None;
     }
@@ -371,7 +387,7 @@ fn route_entry(r: &FibRoute, ports: &BTreeMap<u32, PortId>) -> Option<RouteEntry
         KernelKind::Blackhole => RouteKind::Blackhole,
         KernelKind::Unreachable => RouteKind::Unreachable,
         KernelKind::Prohibit => RouteKind::Prohibit,
-        KernelKind::Unicast => unicast(r, ports)?,
+        KernelKind::Unicast => unicast(r, ports, skips)?,
         _ => return None,
     };
     // The kernel looks into the local table before the main one, whatever the metric.
@@ -383,11 +399,19 @@ fn route_entry(r: &FibRoute, ports: &BTreeMap<u32, PortId>) -> Option<RouteEntry
 const DEFAULT_TABLE: u32 = 253;
 
 /// What a route past all ports sends is the kernel's to forward, like what is for this host. Beside ports other interfaces
-/// do not count.
-fn unicast(r: &FibRoute, ports: &BTreeMap<u32, PortId>) -> Option<RouteKind> {
+/// do not count. Without a carrier a route of a port leads nowhere, and no wider route is asked instead, unless the kernel does
+/// so: what is for a network whose cable is out must not go to the provider, and come back.
+fn unicast(
+    r: &FibRoute,
+    ports: &BTreeMap<u32, PortId>,
+    skips: &mut dyn FnMut(u32) -> bool,
+) -> Option<RouteKind> {
     let usable: Vec<_> = r.next_hops.iter().filter(|h| !h.unusable).collect();
     if usable.is_empty() {
-        return None;
+        let mut stay = r.next_hops.iter().filter(|hop| !skips(hop.ifindex)).peekable();
+        stay.peek()?;
+        let of_port = stay.any(|hop| ports.contains_key(&hop.ifindex));
+        return Some(if of_port { RouteKind::Unreachable } else { RouteKind::Local });
     }
     let divisor = usable.iter().map(|h| h.weight.max(1)).fold(0, gcd);
     let mut next_hops = Vec::new();
@@ -419,7 +443,6 @@ mod tests {
     use super::*;
     use crate::engine::tests::Bench;
     use crate::prepared::Prepared;
-    use perhop_netlink::sysctl::{self, IpVersion};
     use perhop_netlink::{Netlink, NextHop as KernelHop};
 
     fn route(kind: KernelKind, hops: &[(u32, u16, bool)]) -> FibRoute {
@@ -445,7 +468,7 @@ mod tests {
     #[test]
     fn routes_of_the_kernel_become_routes_of_ports() {
         let ports = BTreeMap::from([(4, PortId(0)), (9, PortId(1))]);
-        let hops = |r: &FibRoute| match route_entry(r, &ports).unwrap().kind {
+        let hops = |r: &FibRoute| match route_entry(r, &ports, &mut |_| false).unwrap().kind {
             RouteKind::Unicast { next_hops } => next_hops.iter().map(|h| h.port.0).collect::<Vec<_>>(),
             other => panic!("{other:?}"),
         };
@@ -455,19 +478,28 @@ mod tests {
             [1],
             "without a dead link"
         );
-        let past = route_entry(&route(KernelKind::Unicast, &[(77, 1, false)]), &ports).unwrap();
+        let past =
+            route_entry(&route(KernelKind::Unicast, &[(77, 1, false)]), &ports, &mut |_| false).unwrap();
         assert_eq!(past.kind, RouteKind::Local, "past the ports: the kernel's");
         assert_eq!(hops(&route(KernelKind::Unicast, &[(4, 1, false), (77, 1, false)])), [0]);
-        assert!(route_entry(&route(KernelKind::Unicast, &[(4, 1, true)]), &ports).is_none());
+        let out = route(KernelKind::Unicast, &[(4, 1, true)]);
+        let kind = |route: &FibRoute, skips: bool| {
+            route_entry(route, &ports, &mut |_| skips).map(|entry| entry.kind)
+        };
+        assert_eq!(kind(&out, false), Some(RouteKind::Unreachable), "no wider route");
+        assert_eq!(kind(&out, true), None, "the kernel's switch says so");
+        assert_eq!(kind(&route(KernelKind::Unicast, &[(77, 1, true)]), false), Some(RouteKind::Local));
+        assert_eq!(kind(&route(KernelKind::Unicast, &[]), false), None);
         let mut both =
-            route_entry(&route(KernelKind::Unicast, &[(4, 1, false), (9, 1, false)]), &ports).unwrap();
+            route_entry(&route(KernelKind::Unicast, &[(4, 1, false), (9, 1, false)]), &ports, &mut |_| false)
+                .unwrap();
         to_other_end(&mut both, |port| port == PortId(1));
         let via = [(0, None), (1, Some(OTHER_END[0]))].map(|(port, via)| NextHop { via, port: PortId(port) });
         assert_eq!(both.kind, RouteKind::Unicast { next_hops: via.to_vec() }, "TUN has one neighbour");
-        assert!(route_entry(&route(KernelKind::Multicast, &[]), &ports).is_none());
+        assert!(kind(&route(KernelKind::Multicast, &[]), false).is_none());
         let elsewhere = FibRoute { table: 100, ..route(KernelKind::Local, &[]) };
-        assert!(route_entry(&elsewhere, &ports).is_none());
-        assert_eq!(route_entry(&route(KernelKind::Local, &[]), &ports).unwrap().metric, 8);
+        assert!(kind(&elsewhere, false).is_none());
+        assert_eq!(route_entry(&route(KernelKind::Local, &[]), &ports, &mut |_| false).unwrap().metric, 8);
     }
 
     #[test]
