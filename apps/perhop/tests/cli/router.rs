@@ -397,6 +397,11 @@ fn after_a_crash_the_interfaces_are_put_back() {
     running.signal(Signal::KILL);
     assert_eq!(running.end(), None);
     assert!(is_off(), "nobody was there to put it back");
+    // What kept the kernel from forwarding is gone with the process: another may have its name and its interfaces.
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while let Err(error) = perhop_netlink::nft::ForwardGuard::open_in(&world.namespace, &world.name) {
+        assert!(error.is_taken() && std::time::Instant::now() < end, "{error}");
+    }
     let restore = || perhop(&["router", "restore", "--name", &world.name, "--json"]);
     let first = world.namespace.run(restore).unwrap();
     assert_eq!(first.code, Some(0), "{}", first.err);
