@@ -2,6 +2,7 @@
 
 use crate::death::ThreadDeath;
 use perhop_element::PortError;
+use perhop_io::LockError;
 use perhop_netlink::NetlinkError;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -133,6 +134,9 @@ pub enum EngineError {
         /// The system's answer.
         source: std::io::Error,
     },
+    /// Another start or restoration does not end.
+    #[error(transparent)]
+    Lock(#[from] LockError),
     /// The state file holds something else.
     #[error("{path}: not a state file of a router: {detail}")]
     StateFormat {

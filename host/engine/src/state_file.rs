@@ -1,6 +1,7 @@
 //! How the interfaces were before a router changed them: a file that outlives a crash.
 
 use crate::error::EngineError;
+use perhop_io::LockFile;
 use perhop_netlink::Namespace;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -9,12 +10,16 @@ use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Form of the file; another number is refused.
 const FORMAT: u32 = 1;
 
 /// A symbolic link in a file's place is refused: it may point anywhere.
 const NO_LINK: i32 = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+
+/// How long another start or restoration is waited for; one takes a second at most.
+const LOCK_PATIENCE: Duration = Duration::from_secs(3);
 
 /// A forwarding switch as it was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,16 +78,15 @@ fn boot() -> Option<String> {
 }
 
 /// Held while state files are looked at and written: one start or restoration at a time in a directory.
-pub(crate) struct StateLock(#[expect(dead_code, reason = "closing it gives the lock back")] fs::File);
+pub(crate) struct StateLock(#[expect(dead_code, reason = "dropping it gives the lock back")] LockFile);
 
 impl StateLock {
-    /// Waits for others; makes the directory if need be.
+    /// Waits for others, but not for ever; makes the directory if need be. No router's name begins with a dot, so the
+    /// lock of none has this name.
     pub(crate) fn of(directory: &Path) -> Result<Self, EngineError> {
         let fail = |source| EngineError::StateFile { path: directory.to_owned(), source };
         fs::create_dir_all(directory).map_err(fail)?;
-        let file = fs::File::open(directory).map_err(fail)?;
-        rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).map_err(|e| fail(e.into()))?;
-        Ok(Self(file))
+        Ok(Self(LockFile::take(&directory.join(".state.lock"), LOCK_PATIENCE)?))
     }
 }
 
@@ -212,6 +216,24 @@ mod tests {
         // The link itself is replaced, not what it points to.
         state(2, 9).write(&path).unwrap();
         assert_eq!((StateFile::read(&path).unwrap().pid, StateFile::read(&real).unwrap().pid), (2, 1));
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    /// Everybody who can read a directory can lock it.
+    #[test]
+    fn whoever_locks_the_directory_keeps_nobody_from_starting() {
+        let dir = std::env::temp_dir().join(format!("perhop-state-lock-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let foreign = fs::File::open(&dir).unwrap();
+        foreign.lock().unwrap();
+        let lock = StateLock::of(&dir).unwrap();
+        // Another start is waited for, not for ever, and named.
+        let error = StateLock::of(&dir).err().unwrap();
+        assert!(matches!(error, EngineError::Lock(_)) && error.is_environment(), "{error}");
+        assert!(error.to_string().contains(&format!("process {} holds", std::process::id())), "{error}");
+        drop(lock);
+        assert!(StateLock::of(&dir).is_ok());
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
         fs::remove_dir_all(&dir).unwrap();
     }
 

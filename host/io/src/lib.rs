@@ -1,5 +1,5 @@
 //! Ports of real and make-believe links: packet sockets with memory-mapped rings, AF_XDP sockets, TUN interfaces, capture files;
-//! packets that wait for a verdict; and memory in large pages.
+//! packets that wait for a verdict; memory in large pages; and locks on files.
 //!
 //! Ports implement [`perhop_element::Port`]; [`nfqueue`] is for packets that stay this host's own. Unsafe code lives here, each block with its reason.
 #![allow(
@@ -17,6 +17,7 @@ mod device;
 pub mod early_drop;
 mod interface;
 pub mod large_pages;
+mod lock_file;
 pub mod nfqueue;
 pub mod pcap;
 mod pcapng;
@@ -29,4 +30,5 @@ pub use af_xdp::{AfXdp, AfXdpConfig};
 pub use device::DevicePort;
 pub use early_drop::EarlyDrop;
 pub use large_pages::LargePages;
+pub use lock_file::{LockError, LockFile};
 pub use tun::TunPort;

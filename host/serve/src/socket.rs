@@ -1,9 +1,9 @@
 //! Where a router's socket is, and that only one router has it.
 
 use crate::directory::{self, DirectoryError, Flaw, runtime_directories};
-use std::fs::{File, OpenOptions, TryLockError};
+use perhop_io::{LockError, LockFile};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use thiserror::Error;
@@ -12,8 +12,20 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum SocketError {
     /// Another router has it.
-    #[error("{}: another router with this name is running; stop it or choose another name", .0.display())]
-    InUse(PathBuf),
+    #[error(
+        "{}: another router with this name is running{}; stop it or choose another name",
+        path.display(),
+        holder.map(|pid| format!(" (process {pid} holds its lock)")).unwrap_or_default()
+    )]
+    InUse {
+        /// Socket.
+        path: PathBuf,
+        /// The process that has it, as far as that can be seen from here.
+        holder: Option<u32>,
+    },
+    /// Its lock cannot be had.
+    #[error("the router's files cannot be kept safely: {0}")]
+    Lock(LockError),
     /// The operating system refused.
     #[error("{}: {source}", path.display())]
     Io {
@@ -36,12 +48,15 @@ pub fn socket_path(name: &str) -> PathBuf {
     there.next().unwrap_or_else(|| Path::new("/run/perhop").join(&file))
 }
 
+/// How long the lock of a router that is about to end, or was killed, is waited for.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+
 /// A claimed socket path: the claim lives as long as this value, and leaves neither socket nor lock behind.
 #[derive(Debug)]
 pub struct ClaimedPath {
     /// Socket.
     pub path: PathBuf,
-    lock: File,
+    lock: LockFile,
 }
 
 impl ClaimedPath {
@@ -53,12 +68,10 @@ impl ClaimedPath {
 
 impl Drop for ClaimedPath {
     fn drop(&mut self) {
-        let lock = lock_path(&self.path);
-        // Should somebody have removed our lock by hand, then socket and lock may be of another router by now.
-        if is_at(&self.lock, &lock) {
+        // Should somebody have removed our lock by hand, then the socket may be of another router by now. The lock goes
+        // after it.
+        if self.lock.is_in_place() {
             let _ = std::fs::remove_file(&self.path);
-            // Last and while it is held: who waits at this file finds that it is no longer the one of this name.
-            let _ = std::fs::remove_file(&lock);
         }
     }
 }
@@ -76,15 +89,19 @@ pub fn claim(name: &str) -> Result<ClaimedPath, SocketError> {
             done => return done,
         }
     }
-    Err(first.unwrap_or_else(|| SocketError::InUse(PathBuf::from(name))))
+    Err(first.unwrap_or_else(|| SocketError::InUse { path: PathBuf::from(name), holder: None }))
 }
 
 /// Whether a directory is merely not for this user, so that another one is to be tried.
 fn is_elsewhere(error: &SocketError) -> bool {
     match error {
-        SocketError::InUse(_) => false,
+        SocketError::InUse { .. } | SocketError::Lock(LockError::Held { .. } | LockError::Foreign { .. }) => {
+            false
+        }
         SocketError::Directory(DirectoryError::Unsafe { flaw, .. }) => matches!(flaw, Flaw::Foreign(_)),
-        SocketError::Io { source, .. } | SocketError::Directory(DirectoryError::Io { source, .. }) => {
+        SocketError::Io { source, .. }
+        | SocketError::Lock(LockError::Io { source, .. })
+        | SocketError::Directory(DirectoryError::Io { source, .. }) => {
             matches!(
                 source.kind(),
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::NotFound
@@ -101,7 +118,7 @@ pub fn claim_at(path: &Path) -> Result<ClaimedPath, SocketError> {
     if let Some(dir) = path.parent() {
         directory::prepare(dir)?;
     }
-    let lock = take_lock(path, || {})?;
+    let lock = take_lock(path)?;
     // We hold the lock, so a socket that is there is left over from a crash. A link is removed, not followed.
     match std::fs::remove_file(path) {
         Err(source) if source.kind() != io::ErrorKind::NotFound => {
@@ -111,56 +128,13 @@ pub fn claim_at(path: &Path) -> Result<ClaimedPath, SocketError> {
     }
 }
 
-/// Locks taken in vain because their file was removed meanwhile, before the name counts as in use.
-const ATTEMPTS: usize = 16;
-
-/// Looks at a lock that is held, and how far they are apart: a router that was killed holds its until the kernel has given
-/// back its memory and packet sockets.
-const LOOKS: usize = 20;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
-
-/// Takes the lock, at once or while it looks; `false` when another kept it all the time, a second.
-fn lock_within_looks(lock: &File) -> io::Result<bool> {
-    for look in 0..=LOOKS {
-        match lock.try_lock() {
-            Ok(()) => return Ok(true),
-            Err(TryLockError::Error(source)) => return Err(source),
-            Err(TryLockError::WouldBlock) if look < LOOKS => std::thread::sleep(BETWEEN_LOOKS),
-            Err(TryLockError::WouldBlock) => {}
-        }
-    }
-    Ok(false)
-}
-
-/// `opened` is called between opening and locking, where others may come in.
-fn take_lock(path: &Path, mut opened: impl FnMut()) -> Result<File, SocketError> {
-    let lock_path = lock_path(path);
-    let io = |source| SocketError::Io { path: lock_path.clone(), source };
-    for _ in 0..ATTEMPTS {
-        directory::check_file(&lock_path)?;
-        let mut options = OpenOptions::new();
-        let lock =
-            options.create(true).truncate(false).write(true).mode(0o600).open(&lock_path).map_err(io)?;
-        opened();
-        if !lock_within_looks(&lock).map_err(io)? {
-            return Err(SocketError::InUse(path.to_owned()));
-        }
-        // Between opening and locking, its holder may have removed it: then the lock protects nothing.
-        if is_at(&lock, &lock_path) {
-            return Ok(lock);
-        }
-    }
-    Err(SocketError::InUse(path.to_owned()))
-}
-
-fn lock_path(socket: &Path) -> PathBuf {
-    socket.with_extension("lock")
-}
-
-/// Whether an open file is the one that has this name, itself and not through a link.
-fn is_at(file: &File, path: &Path) -> bool {
-    let (Ok(open), Ok(named)) = (file.metadata(), std::fs::symlink_metadata(path)) else { return false };
-    named.is_file() && (open.dev(), open.ino()) == (named.dev(), named.ino())
+fn take_lock(path: &Path) -> Result<LockFile, SocketError> {
+    let lock_path = path.with_extension("lock");
+    directory::check_file(&lock_path)?;
+    LockFile::take(&lock_path, LOCK_PATIENCE).map_err(|error| match error {
+        LockError::Held { holder, .. } => SocketError::InUse { path: path.to_owned(), holder },
+        other => SocketError::Lock(other),
+    })
 }
 
 /// Lets the owner's group use a socket, nobody else.
@@ -196,7 +170,10 @@ mod tests {
         let scratch = Scratch::new("second");
         let path = scratch.0.join("edge.sock");
         let first = claim_at(&path).expect("free");
-        assert!(matches!(claim_at(&path), Err(SocketError::InUse(p)) if p == path));
+        let me = Some(std::process::id());
+        assert!(
+            matches!(claim_at(&path), Err(SocketError::InUse { path: p, holder }) if p == path && holder == me)
+        );
         drop(first);
         assert!(claim_at(&path).is_ok());
     }
@@ -208,7 +185,7 @@ mod tests {
         let first = claim_at(&path).expect("free");
         std::thread::scope(|s| {
             s.spawn(|| {
-                std::thread::sleep(2 * BETWEEN_LOOKS);
+                std::thread::sleep(LOCK_PATIENCE / 10);
                 drop(first);
             });
             assert!(claim_at(&path).is_ok());
@@ -227,23 +204,6 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_was_removed_protects_nothing() {
-        let scratch = Scratch::new("removed");
-        let path = scratch.0.join("edge.sock");
-        let first = claim_at(&path).expect("free");
-        let (mut first, mut second) = (Some(first), None);
-        // The holder leaves and another comes while a third has opened the file of the first.
-        let late = take_lock(&path, || {
-            if first.take().is_some() {
-                second = Some(claim_at(&path).expect("another file has the name"));
-            }
-        });
-        assert!(matches!(late, Err(SocketError::InUse(_))), "two have it: {late:?}");
-        drop(second);
-        assert!(take_lock(&path, || {}).is_ok());
-    }
-
-    #[test]
     fn of_many_that_come_and_go_one_at_a_time_has_it() {
         let scratch = Scratch::new("many");
         let path = scratch.0.join("edge.sock");
@@ -257,7 +217,7 @@ mod tests {
                         held.store(false, Ordering::SeqCst);
                         drop(claimed);
                     }
-                    Err(SocketError::InUse(_)) => {}
+                    Err(SocketError::InUse { .. }) => {}
                     Err(other) => panic!("{other}"),
                 }
             }
@@ -272,7 +232,7 @@ mod tests {
         directory::prepare(&scratch.0).expect("new");
         let (path, victim) = (scratch.0.join("edge.sock"), scratch.0.join("victim"));
         std::fs::write(&victim, "precious").expect("new");
-        std::os::unix::fs::symlink(&victim, lock_path(&path)).expect("new");
+        std::os::unix::fs::symlink(&victim, path.with_extension("lock")).expect("new");
         let refused = claim_at(&path).map(|c| c.path.clone());
         assert!(
             matches!(
@@ -281,7 +241,7 @@ mod tests {
             ),
             "{refused:?}"
         );
-        std::fs::remove_file(lock_path(&path)).expect("mine");
+        std::fs::remove_file(path.with_extension("lock")).expect("mine");
         std::os::unix::fs::symlink(&victim, &path).expect("new");
         let claimed = claim_at(&path).expect("a socket's link is only removed");
         assert!(std::fs::symlink_metadata(&path).is_err());
