@@ -64,11 +64,18 @@ pub fn state_path(directory: &Path, name: &str) -> PathBuf {
     directory.join(format!("{}.state.json", name.replace('/', "_")))
 }
 
-/// When a process started, in ticks since boot (field 22 of /proc/PID/stat, proc(5)).
+/// Of the flags of a process: it ends, and its files may be closed already (PF_EXITING of the kernel).
+const EXITING: u64 = 0x4;
+
+/// When a process that lives started, in ticks since boot (fields 3, 9 and 22 of /proc/PID/stat, proc(5)). One that is
+/// dead keeps its number until its parent asks how it ended, and a parent that never does is no rarity in containers.
 fn started(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The second field is a name in parentheses that may hold anything.
-    text.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+    let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
+    let (state, flags, started) = (fields.next()?, fields.nth(5)?, fields.nth(12)?);
+    let is_dead = matches!(state, "Z" | "X" | "x") || flags.parse::<u64>().ok()? & EXITING != 0;
+    if is_dead { None } else { started.parse().ok() }
 }
 
 /// The kernel's name of this start of the machine (random(4)).
@@ -245,5 +252,20 @@ mod tests {
         assert!(!state(me, start + 1).is_live(), "another process of the same number");
         let before = StateFile { boot: Some("another".into()), ..state(me, start) };
         assert!(!before.is_live(), "before the machine was started again");
+    }
+
+    #[test]
+    fn a_process_that_nobody_waits_for_is_dead_all_the_same() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let written = state(child.id(), started(child.id()).unwrap());
+        assert!(written.is_live());
+        child.kill().unwrap();
+        let end = std::time::Instant::now() + Duration::from_secs(10);
+        while written.is_live() {
+            assert!(std::time::Instant::now() < end, "it is a zombie and counts as running");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(fs::metadata(format!("/proc/{}", child.id())).is_ok(), "it is still there");
+        child.wait().unwrap();
     }
 }

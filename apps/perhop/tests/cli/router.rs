@@ -412,6 +412,22 @@ fn after_a_crash_the_interfaces_are_put_back() {
     assert_eq!((second.code, &second.json()[0]["devices"]), (Some(0), &json!([])));
 }
 
+/// Nobody asks how the killed ones ended, as in a container without an init process; and somebody else has locked the
+/// directory, which everybody can who reads it.
+#[test]
+fn after_a_crash_it_starts_again_at_once() {
+    let Some(world) = World::new("zombie") else { return };
+    let running = world.start();
+    let directory = std::fs::File::open("/run/perhop").unwrap();
+    directory.lock_shared().unwrap();
+    running.signal(Signal::KILL);
+    let again = world.start();
+    again.signal(Signal::KILL);
+    let restored = world.namespace.run(|| perhop(&["router", "restore", "--name", &world.name])).unwrap();
+    assert_eq!(restored.code, Some(0), "{}", restored.err);
+    assert_eq!((world.forwarding(None).as_str(), world.runtime_files()), ("1", vec![]));
+}
+
 #[test]
 fn a_watch_ends_with_its_reader() {
     let Some(world) = World::new("watch") else { return };
