@@ -6,10 +6,11 @@
 //! after the other or together, may share a file.
 
 use crate::machine::Machine;
+use perhop_io::private_file;
 use perhop_units::Instant;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufRead, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use thiserror::Error;
@@ -82,11 +83,11 @@ pub struct Record {
 }
 
 impl Record {
-    /// Adds to the file at `path` the inputs of a machine that was made of `setup` at `now`. The file is made if there is none
-    /// and grows up to `most` bytes; `ended` is told when nothing more is recorded.
+    /// Adds to the file at `path` the inputs of a machine that was made of `setup` at `now`. The file is made, for this user alone, if there is
+    /// none, and grows up to `most` bytes; `ended` is told when nothing more is recorded.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// The file cannot be written, or a symbolic link has its name.
     pub fn open(
         path: &Path,
         most: u64,
@@ -95,7 +96,7 @@ impl Record {
         setup: &impl Serialize,
         ended: impl FnOnce(RecordEnd) + Send + 'static,
     ) -> io::Result<Self> {
-        let mut file = OpenOptions::new().create(true).append(true).read(true).open(path)?;
+        let mut file = private_file::append(path)?;
         let length = file.metadata()?.len();
         if length > 0 && !ends_with_line(&mut file)? {
             // Whoever wrote it was killed.

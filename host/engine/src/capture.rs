@@ -4,8 +4,10 @@ use crate::error::EngineError;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use perhop_io::clock;
 use perhop_io::pcap::CaptureWriter;
+use perhop_io::private_file::OpenDirectory;
 use perhop_packet::{Batch, Packet};
 use perhop_units::Instant;
+use std::io;
 use std::path::Path;
 use std::thread::JoinHandle;
 
@@ -57,20 +59,21 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    /// Starts writing `PORT.in.pcap` and `PORT.out.pcap` of each port into `directory`; one tap a port.
+    /// Starts writing `PORT.in.pcap` and `PORT.out.pcap` of each port into `directory`, for this user
+    /// alone; one tap a port.
     pub(crate) fn start(directory: &Path, ports: &[String]) -> Result<(Self, Vec<Tap>), EngineError> {
         let fail = |source| EngineError::Capture { path: directory.to_owned(), source };
-        std::fs::create_dir_all(directory).map_err(fail)?;
+        // Others may write there too.
+        let within = OpenDirectory::open(directory).map_err(fail)?;
         let mut files = Vec::new();
         for port in ports {
             for way in ["in", "out"] {
                 let clean = port.replace('/', "_");
-                let path = directory.join(format!("{clean}.{way}.pcap"));
-                let file = CaptureWriter::create(&path).map_err(|e| EngineError::Capture {
-                    path,
-                    source: std::io::Error::other(e.to_string()),
-                })?;
-                files.push(file);
+                let name = format!("{clean}.{way}.pcap");
+                let path = directory.join(&name);
+                let fail = |source| EngineError::Capture { path: path.clone(), source };
+                let file = within.create(&name).map_err(fail)?;
+                files.push(CaptureWriter::new(&path, file).map_err(|e| fail(io::Error::other(e)))?);
             }
         }
         let (queue, frames) = bounded(WAITING);
@@ -103,5 +106,34 @@ fn write(mut files: Vec<CaptureWriter>, frames: &Receiver<Frame>) {
         if let Err(error) = file.finish() {
             tracing::warn!(%error, "capture is incomplete");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    #[test]
+    fn captures_follow_no_link_and_are_their_owners_alone() {
+        let dir = std::env::temp_dir().join(format!("perhop-capture-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let (victim, planted) = (dir.join("victim"), dir.join("a_b.out.pcap"));
+        fs::write(&victim, "precious").unwrap();
+        symlink(&victim, &planted).unwrap();
+        let ports = ["a/b".to_owned()];
+        let error = Capture::start(&dir, &ports).err().unwrap();
+        assert!(error.to_string().contains("a_b.out.pcap: cannot capture: a symbolic link"), "{error}");
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+        fs::remove_file(&planted).unwrap();
+        let (capture, taps) = Capture::start(&dir, &ports).unwrap();
+        drop(taps);
+        capture.finish();
+        for name in ["a_b.in.pcap", "a_b.out.pcap"] {
+            let meta = fs::metadata(dir.join(name)).unwrap();
+            assert_eq!((meta.mode() & 0o7777, meta.len()), (0o600, 24), "{name}: a header");
+        }
+        fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -1,7 +1,7 @@
 //! How the interfaces were before a router changed them: a file that outlives a crash.
 
 use crate::error::EngineError;
-use perhop_io::LockFile;
+use perhop_io::{LockFile, private_file};
 use perhop_netlink::Namespace;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -150,9 +150,7 @@ impl StateFile {
         let fail = |source| EngineError::StateFile { path: path.to_owned(), source };
         let text = serde_json::to_vec_pretty(self).map_err(|e| fail(e.into()))?;
         let new = path.with_extension("new");
-        let mut open = OpenOptions::new();
-        let open = open.write(true).create(true).truncate(true).custom_flags(NO_LINK);
-        let mut file = open.open(&new).map_err(fail)?;
+        let mut file = private_file::create(&new).map_err(fail)?;
         let written = file.write_all(&text).and_then(|()| file.sync_all());
         written.and_then(|()| fs::rename(&new, path)).map_err(|error| {
             let _ = fs::remove_file(&new);

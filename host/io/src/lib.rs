@@ -1,5 +1,5 @@
 //! Ports of real and make-believe links: packet sockets with memory-mapped rings, AF_XDP sockets, TUN interfaces, capture files;
-//! packets that wait for a verdict; memory in large pages; and locks on files.
+//! packets that wait for a verdict; memory in large pages; files for one's own user, and locks on files.
 //!
 //! Ports implement [`perhop_element::Port`]; [`nfqueue`] is for packets that stay this host's own. Unsafe code lives here, each block with its reason.
 #![allow(
@@ -21,6 +21,7 @@ mod lock_file;
 pub mod nfqueue;
 pub mod pcap;
 mod pcapng;
+pub mod private_file;
 mod superframe;
 pub mod thread;
 pub mod tun;

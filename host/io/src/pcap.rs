@@ -148,8 +148,16 @@ impl CaptureWriter {
     /// # Errors
     /// See [`CaptureError`].
     pub fn create(path: &Path) -> Result<Self, CaptureError> {
-        let io = |source| CaptureError::Io { path: path.to_owned(), source };
-        let file = File::create(path).map_err(io)?;
+        let file = File::create(path);
+        let file = file.map_err(|source| CaptureError::Io { path: path.to_owned(), source })?;
+        Self::new(path, file)
+    }
+
+    /// Writes to a file that is open; `path` is for messages.
+    ///
+    /// # Errors
+    /// See [`CaptureError`].
+    pub fn new(path: &Path, file: File) -> Result<Self, CaptureError> {
         let header = PcapHeader {
             version_major: 2,
             version_minor: 4,

@@ -3,7 +3,8 @@
 use crate::error::{AppError, LabCommandError};
 use perhop_report::directory::{DirectoryError, ResultDirectory};
 use perhop_report::scenario_page;
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Name of the file that makes a directory a result.
@@ -38,7 +39,10 @@ pub(super) fn write(path: &Path, directory: &ResultDirectory) -> Result<PathBuf,
 
 fn write_beside(fresh: &Path, files: &[(&str, String)]) -> Result<(), AppError> {
     let failed = |path: &Path, source| AppError::Write { path: path.to_owned(), source };
-    std::fs::create_dir_all(fresh).map_err(|source| failed(fresh, source))?;
+    // What an interrupted run left there, or a link that somebody else did; the link, not what it points to.
+    let _ = std::fs::remove_dir_all(fresh);
+    let parent = fresh.parent().map_or(Ok(()), std::fs::create_dir_all);
+    parent.and_then(|()| std::fs::create_dir(fresh)).map_err(|source| failed(fresh, source))?;
     for (name, text) in files {
         let path = fresh.join(name);
         std::fs::write(&path, text).map_err(|source| failed(&path, source))?;
@@ -79,7 +83,11 @@ pub(super) fn write_page(path: &Path, directory: &ResultDirectory) -> Result<Pat
 pub(super) fn write_file(path: &Path, text: &str) -> Result<(), AppError> {
     let mut fresh = path.as_os_str().to_owned();
     fresh.push(".new");
-    let written = std::fs::write(&fresh, text).and_then(|()| std::fs::rename(&fresh, path));
+    // As above: a link that has this name is replaced, not followed.
+    let _ = std::fs::remove_file(&fresh);
+    let written = File::create_new(&fresh)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .and_then(|()| std::fs::rename(&fresh, path));
     written.map_err(|source| {
         // Half of a file is of no use to anybody.
         let _ = std::fs::remove_file(&fresh);

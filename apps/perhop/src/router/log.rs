@@ -2,8 +2,9 @@
 //! standard error delays forwarding. What cannot be written is counted and told when writing works again.
 
 use crate::error::AppError;
+use perhop_io::private_file::append;
 use perhop_routerfile::{LogFormat, LogSettings};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,7 +43,9 @@ impl Log {
     pub fn start(settings: &LogSettings, format: LogFormat) -> Result<Self, AppError> {
         let path = settings.file.as_ref().map(PathBuf::from);
         let file = match &path {
-            Some(path) => Some(open(path).map_err(|source| AppError::Write { path: path.clone(), source })?),
+            Some(path) => {
+                Some(append(path).map_err(|source| AppError::Write { path: path.clone(), source })?)
+            }
             None => None,
         };
         let (to, from) = sync_channel(WAITING);
@@ -78,10 +81,6 @@ impl Log {
             let _ = wait.recv_timeout(LAST_LINES);
         }
     }
-}
-
-fn open(path: &PathBuf) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).open(path)
 }
 
 /// One event on its way: a line.
@@ -130,7 +129,7 @@ impl Writing {
                 Message::Line(line) => self.line(&line),
                 Message::Reopen => {
                     if let Some(path) = &self.path
-                        && let Ok(file) = open(path)
+                        && let Ok(file) = append(path)
                     {
                         self.file = Some(file);
                     }
@@ -166,6 +165,7 @@ impl Writing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::OpenOptions;
 
     fn writing(path: &str) -> (Writing, Arc<AtomicU64>) {
         let file = OpenOptions::new().write(true).open(path).expect("a device");

@@ -4,12 +4,12 @@ use crate::error::{LabError, network};
 use crate::pace::sleep_until;
 use crate::udp::wait_until;
 use perhop_io::clock::monotonic;
+use perhop_io::private_file;
 use perhop_measure::ProgramFailure;
 use perhop_netlink::{Namespace, end_with_this_thread};
 use perhop_scenario::{FinalState, Program};
 use perhop_units::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
-use std::fs::File;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -92,7 +92,7 @@ impl Job {
         };
         let file = |suffix: &str| {
             let path = self.output.join(format!("{}.{suffix}", self.program.name));
-            File::create(&path).map_err(|e| LabError::Output { path, reason: e.to_string() })
+            private_file::create(&path).map_err(|e| LabError::Output { path, reason: e.to_string() })
         };
         let mut command = Command::new(name);
         command.args(arguments).stdin(Stdio::null()).stdout(file("out")?).stderr(file("err")?);
