@@ -5,6 +5,8 @@ SECONDS ?= 60
 SOAK_SECONDS ?= 600
 SOAK_HOURS ?= 24
 DEMO_ARGS ?=
+PREFIX ?= /usr/local
+DESTDIR ?=
 BENCH_ARGS ?= --json
 
 # Test inputs that the project does not hold (docs/test-data.md); an absolute path, because tests run elsewhere.
@@ -26,7 +28,7 @@ FUZZ_FLAGS := -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 # The published measurements: every scenario but the examples.
 SCENARIOS ?= $(basename $(notdir $(wildcard scenarios/*.toml)))
 
-.PHONY: help demo check test scenarios soak bench fuzz fmt release
+.PHONY: help demo check test scenarios soak bench fuzz fmt release install
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -94,6 +96,11 @@ fuzz: ## every fuzz target for SECONDS=60 each
 		fuzz/target/$(FUZZ_TARGET)/release/$$name -use_value_profile=1 -max_total_time=$(SECONDS) \
 			-artifact_prefix=out/fuzz/$$name- out/fuzz/$$name $$seeds; \
 	done
+
+# Without the line numbers of backtraces, which are most of what the linker writes.
+install: release ## the program and its manual pages, stripped, below PREFIX=/usr/local (DESTDIR= for packages)
+	install -D -s -m 755 $(PERHOP) $(DESTDIR)$(PREFIX)/bin/perhop
+	$(PERHOP) man $(DESTDIR)$(PREFIX)/share/man/man1
 
 fmt: ## format all code
 	@$(CARGO) fmt --all

@@ -24,8 +24,8 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask ci|check|layers|lines|rings|tidy
 
-  ci      every check, every test, the soak; last line \"N passed, N failed, N skipped\"
-  check   format, layers, tidy; lints and tests of what changed and of what depends on it
+  ci      every check, `cargo deny` where it is installed, every test, the soak; last line \"N passed, N failed, N skipped\"
+  check   format, layers, tidy, `cargo deny` where it is installed; lints and tests of what changed and of what depends on it
   layers  who depends on whom, where crates live, where bans may be lifted
   lines   how much code each crate has, without tests, comments and blank lines
   rings   every interleaving of the threads at a ring

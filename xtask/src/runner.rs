@@ -30,6 +30,14 @@ pub fn cargo() -> String {
     std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
 }
 
+/// Whether cargo has this subcommand here.
+pub fn has_subcommand(name: &str) -> bool {
+    let quiet = |command: &mut Command| {
+        command.args([name, "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status()
+    };
+    quiet(&mut Command::new(cargo())).is_ok_and(|status| status.success())
+}
+
 /// Runs cargo as a step: its output goes to ours, line by line, and test summaries are added to `counts`.
 /// True when it succeeded.
 ///

@@ -23,6 +23,7 @@ pub fn ci() -> Result<bool> {
     let mut steps = Steps::new();
     steps.findings("layers", layers::findings)?;
     steps.findings("tidy", tidy::findings)?;
+    steps.deny()?;
     steps.cargo("fmt", "fmt --all --check", &[])?;
     steps.cargo("clippy", "clippy --workspace --all-targets --locked --keep-going -- -D warnings", &[])?;
     steps.cargo(
@@ -66,6 +67,7 @@ pub fn check() -> Result<bool> {
     let mut steps = Steps::new();
     steps.findings("layers", layers::findings)?;
     steps.findings("tidy", tidy::findings)?;
+    steps.deny()?;
     steps.cargo("fmt", "fmt --all --check", &[])?;
     if selection.is_empty() {
         println!("no crate is concerned by the change: no lints, no tests");
@@ -94,6 +96,25 @@ impl Steps {
         let ok = finding::print(&step()?);
         self.counts.failed += u64::from(!ok);
         self.done(name, ok, started);
+        Ok(())
+    }
+
+    /// Licences, origins and doubled versions of what the project is built from. It is a program that not everybody has;
+    /// known weaknesses are left out, as asking for them needs the network.
+    fn deny(&mut self) -> Result<()> {
+        if runner::has_subcommand("deny") {
+            return self.cargo("deny", "deny check bans licenses sources", &[]);
+        }
+        println!(
+            "SKIPPED deny: licences and origins of dependencies are NOT checked: `cargo install cargo-deny`"
+        );
+        let required = std::env::var("PERHOP_REQUIRE").is_ok_and(|l| l.split(',').any(|item| item == "deny"));
+        if required {
+            self.counts.failed += 1;
+            self.failed.push("deny");
+        } else {
+            self.counts.add_skipped_step();
+        }
         Ok(())
     }
 

@@ -16,6 +16,11 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Takes a step that cannot run here.
+    pub fn add_skipped_step(&mut self) {
+        self.skipped += 1;
+    }
+
     /// Takes one line of a test program's output.
     pub fn add_line(&mut self, line: &str) {
         let line = line.trim();
@@ -75,6 +80,13 @@ mod tests {
             "---- veth stdout ----\nSKIPPED veth: no network namespaces here\n\
              test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.02s",
         );
+        assert_eq!(counts.to_string(), "1 passed, 0 failed, 1 skipped");
+    }
+
+    #[test]
+    fn a_step_that_is_skipped_is_no_test_that_passed() {
+        let mut counts = count("test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
+        counts.add_skipped_step();
         assert_eq!(counts.to_string(), "1 passed, 0 failed, 1 skipped");
     }
 
