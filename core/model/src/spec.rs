@@ -130,7 +130,8 @@ pub struct ClassSpec {
     /// Queue (leaves only).
     #[serde(default)]
     pub queue: QueueSpec,
-    /// Whether packets without a class of this port go here. One leaf a port; when none says so, the last leaf by name.
+    /// Whether packets without a class of this port go here. One leaf a port; when none says so, the leaf with most
+    /// of [`ClassSpec::fitness_as_default`], of several the last by name.
     #[serde(default)]
     pub default: bool,
     /// Code points that choose this class on ports with `trust_dscp`.
@@ -624,6 +625,12 @@ impl ClassSpec {
             Some(l) => l.as_str(),
             None => name.as_str().rsplit('/').next().unwrap_or(name.as_str()),
         }
+    }
+
+    /// How fit it is to take what nothing else chooses, where no class says `default`: fitter is what is for everybody's
+    /// packets, of a later tier, without a guarantee. A class for calls must not take everything because of its name.
+    pub fn fitness_as_default(&self) -> (bool, u8, bool) {
+        (self.sla.is_none(), self.tier, self.guarantee == no_share())
     }
 }
 

@@ -35,15 +35,21 @@ pub fn port_queue(draft: &Draft<'_>, name: &Name) -> QueueSpec {
     }
 }
 
-/// Defaults that nobody named: of every port with classes of which none says `default`, the last leaf by name. By port.
+/// Defaults that nobody named: of every port with classes of which none says `default`, the fittest leaf
+/// ([`ClassSpec::fitness_as_default`]), of several the last by name. By port.
 /// O(n log n).
 pub fn implied_defaults<'d>(draft: &'d Draft<'_>) -> BTreeMap<&'d Name, &'d Name> {
     let parents: BTreeSet<&Name> = draft.classes().filter_map(|(_, c, _)| c.parent.as_ref()).collect();
     let named: BTreeSet<&Name> =
         draft.classes().filter(|(_, c, _)| c.default).map(|(_, c, _)| &c.port).collect();
     let leaves = draft.classes().filter(|(n, c, _)| !parents.contains(n) && !named.contains(&c.port));
-    // In the order of their names: the last remains.
-    leaves.map(|(n, c, _)| (&c.port, n)).collect()
+    let mut fittest = BTreeMap::new();
+    for (name, class, _) in leaves {
+        let fitness = (class.fitness_as_default(), name);
+        let best = fittest.entry(&class.port).or_insert(fitness);
+        *best = fitness.max(*best);
+    }
+    fittest.into_iter().map(|(port, (_, name))| (port, name)).collect()
 }
 
 /// Children of one node: a port's root, or a class.

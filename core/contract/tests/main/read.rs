@@ -380,10 +380,12 @@ proptest! {
         let page = desk.control.state(&StateQuery::default()).expect("a page");
         let mut read: Vec<_> = page.objects.iter().map(|o| (o.name.as_str(), o.spec.clone())).collect();
         let mut wrote = specs;
-        // Of two leaves without a default the last by name is it.
-        let named = wrote.iter().any(|(_, s)| matches!(s, Spec::Class(c) if c.default));
-        if let (false, Some((_, Spec::Class(c)))) = (named, wrote.iter_mut().find(|(name, _)| *name == "p/fixed")) {
-            c.default = true;
+        // Without a default it is the one of the last tier. "p/fixed" has neither contract nor guarantee, and the last name.
+        let mut classes: Vec<_> =
+            wrote.iter_mut().filter_map(|(_, s)| if let Spec::Class(c) = s { Some(c) } else { None }).collect();
+        if let [fixed, other] = &mut classes[..] && !fixed.default && !other.default {
+            let is_other = other.sla.is_none() && other.tier > fixed.tier;
+            if is_other { other.default = true } else { fixed.default = true }
         }
         read.sort_by_key(|(name, s)| (s.kind(), name.to_string()));
         wrote.sort_by_key(|(name, s)| (s.kind(), name.to_string()));

@@ -466,7 +466,8 @@ fn leaf_map(
     let parents: BTreeSet<&Name> = classes.iter().filter_map(|(_, c, _)| c.parent.as_ref()).collect();
     let leaves: Vec<(&Name, &ClassSpec, u32)> =
         classes.iter().filter(|(n, _, _)| !parents.contains(n)).map(|(n, c, _)| (*n, *c, live[*n])).collect();
-    let default = leaves.iter().find(|(_, c, _)| c.default).or_else(|| leaves.last());
+    let fittest = || leaves.iter().max_by_key(|(name, c, _)| (c.fitness_as_default(), *name));
+    let default = leaves.iter().find(|(_, c, _)| c.default).or_else(fittest);
     let mut map = LeafMap::new(LeafId(default.map_or(Egress::DEFAULT_LEAF.0, |(_, _, slot)| *slot)));
     for (name, c, slot) in &leaves {
         let sla = c.sla.as_ref().map(|name| {

@@ -101,7 +101,7 @@ fn parents(
 /// Names of leaves, and the default of each port.
 fn leaves(c: Checker<'_>, classes: &[Declared<ClassSpec>], trees: &mut Trees) {
     let mut logical: BTreeMap<(&Name, Option<&Name>, &str), Location> = BTreeMap::new();
-    let mut last: BTreeMap<&Name, usize> = BTreeMap::new();
+    let mut fittest: BTreeMap<&Name, usize> = BTreeMap::new();
     let mut unsure: BTreeSet<&Name> = BTreeSet::new();
     for (i, class) in classes.iter().enumerate() {
         let (spec, port) = (&class.spec, &class.spec.port);
@@ -147,12 +147,13 @@ fn leaves(c: Checker<'_>, classes: &[Declared<ClassSpec>], trees: &mut Trees) {
                 logical.insert((port, spec.sla.as_ref(), name), class.at);
             }
         }
-        let best = last.entry(port).or_insert(i);
-        if classes[*best].name < class.name {
+        let best = fittest.entry(port).or_insert(i);
+        let fitness = |i: usize| (classes[i].spec.fitness_as_default(), &classes[i].name);
+        if fitness(*best) < fitness(i) {
             *best = i;
         }
     }
-    for (port, i) in last {
+    for (port, i) in fittest {
         if trees.default.contains_key(port) || unsure.contains(port) {
             continue;
         }
