@@ -16,6 +16,7 @@ mod classify;
 mod cli;
 mod completions;
 mod error;
+mod file_kind;
 mod interrupt;
 mod lab;
 mod man;

@@ -3,6 +3,7 @@
 use crate::error::AppError;
 use perhop_engine::state_path;
 use perhop_serve::{SocketError, check, check_file, runtime_directories, socket_path};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Whether a text can be a router's name: it becomes the name of a file.
@@ -47,23 +48,33 @@ pub fn find_socket(name: Option<&str>) -> Result<PathBuf, AppError> {
 fn only_socket() -> Result<PathBuf, AppError> {
     let mut dirs = runtime_directories();
     dirs.retain(|d| check(d).is_ok());
-    let mut names: Vec<String> = dirs.iter().flat_map(|d| sockets_in(d)).collect();
-    names.sort();
-    names.dedup();
+    let sockets: Vec<(String, bool)> = dirs.iter().flat_map(|d| sockets_in(d)).collect();
+    let named = |open: bool| {
+        let mut names: Vec<String> = sockets.iter().filter(|s| s.1 == open).map(|s| s.0.clone()).collect();
+        names.sort();
+        names.dedup();
+        names
+    };
+    let (names, closed) = (named(true), named(false));
     match names.as_slice() {
-        [] => Err(AppError::NoRouter),
+        [] if closed.is_empty() => Err(AppError::NoRouter),
+        [] => Err(AppError::NotForThisUser(closed)),
         [one] => Ok(socket_path(one)),
         _ => Err(AppError::SeveralRouters(names)),
     }
 }
 
-/// Names of the routers whose sockets in `dir` somebody listens on.
-fn sockets_in(dir: &Path) -> Vec<String> {
+/// Names of the routers whose sockets in `dir` somebody listens on, or, with `false`, that this user may not open.
+fn sockets_in(dir: &Path) -> Vec<(String, bool)> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
+    let listens = |p: &Path| match std::os::unix::net::UnixStream::connect(p) {
+        Ok(_) => Some(true),
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Some(false),
+        Err(_) => None,
+    };
     entries
         .filter_map(|e| Some(e.ok()?.path()))
         .filter(|p| p.extension().is_some_and(|e| e == "sock"))
-        .filter(|p| std::os::unix::net::UnixStream::connect(p).is_ok())
-        .filter_map(|p| Some(p.file_stem()?.to_str()?.to_owned()))
+        .filter_map(|p| Some((p.file_stem()?.to_str()?.to_owned(), listens(&p)?)))
         .collect()
 }

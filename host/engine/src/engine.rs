@@ -17,6 +17,7 @@ use crate::packet_thread::{Line, Message, PacketThread};
 use crate::port::LivePort;
 use crate::prepare::{self, Device};
 use crate::prepared::Prepared;
+use crate::rights;
 use crate::router_forwarder::{Alarm, RouterForwarder};
 use crate::socket_plan::{SocketPlan, XdpPlan, open_tun};
 use crate::supervisor::{Order, PacketHandle, Running, StopReport, supervise};
@@ -256,6 +257,7 @@ impl Engine {
     pub fn start(config: EngineConfig) -> Result<(Self, Handle), EngineError> {
         let ports = ports_of(&config.objects)?;
         check_workers(&config, &ports)?;
+        rights::check()?;
         let devices: Vec<Device> = ports.iter().map(device_of).collect();
         let namespace = config.namespace.clone().map_or_else(Namespace::current, Ok)?;
         let options = EdgeOptions::live(config.connections)
@@ -280,6 +282,7 @@ impl Engine {
         }
         check_netfilter(&config, &namespace)?;
         let netlink = Netlink::open_in(&namespace)?;
+        prepare::all_there(&netlink, devices.iter().filter(|d| !config.tun.contains(&d.port)))?;
         let tuns = tun_ports(&config, &ports, &namespace, &netlink)?;
         let prepared = Prepared::new(&config.name, &config.state_dir, &namespace, &devices)?;
         let bridges = ports.iter().any(|p| p.spec.mode == PortMode::Bridge);

@@ -37,6 +37,12 @@ pub enum EngineError {
         /// Interface.
         device: String,
     },
+    /// Interfaces of several ports do not exist.
+    #[error(
+        "there are no interfaces {} in this network namespace; `ip link` lists them",
+        .0.iter().map(|(port, device)| format!("\"{device}\" (port \"{port}\")")).collect::<Vec<_>>().join(", ")
+    )]
+    NoDevices(Vec<(String, String)>),
     /// A port's interface is down.
     #[error("port \"{port}\": interface \"{device}\" is down; `ip link set {device} up`")]
     DeviceDown {
@@ -173,6 +179,9 @@ pub enum EngineError {
         /// The system's answer.
         source: std::io::Error,
     },
+    /// Rights cannot be given up.
+    #[error("rights that forwarding does not need cannot be given up: {0}")]
+    Rights(std::io::Error),
     /// A thread cannot be made.
     #[error("cannot start a thread: {0}; too many processes?")]
     Thread(std::io::Error),

@@ -44,6 +44,7 @@ mod put_back;
 mod recorder;
 mod report;
 mod rest;
+mod rights;
 mod router_forwarder;
 mod show;
 mod socket_plan;
@@ -64,5 +65,6 @@ pub use host_abr::{
 };
 pub use put_back::{Restored, restore};
 pub use report::{Recording, Report};
+pub use rights::give_up_rights;
 pub use state_file::state_path;
 pub use supervisor::StopReport;

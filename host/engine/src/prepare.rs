@@ -37,6 +37,21 @@ pub(crate) fn transparent(namespace: &Namespace, port: &str, device: &str) -> Re
     Ok(())
 }
 
+/// Whether every port has its interface: all that are missing, at once.
+pub(crate) fn all_there<'d>(
+    netlink: &Netlink,
+    ports: impl Iterator<Item = &'d Device>,
+) -> Result<(), EngineError> {
+    let links = netlink.links()?;
+    let is_missing = |d: &&Device| links.iter().all(|l| l.name != d.device);
+    let missing: Vec<_> = ports.filter(is_missing).map(|d| (d.port.clone(), d.device.clone())).collect();
+    match &missing[..] {
+        [] => Ok(()),
+        [(port, device)] => Err(EngineError::NoDevice { port: port.clone(), device: device.clone() }),
+        _ => Err(EngineError::NoDevices(missing)),
+    }
+}
+
 /// Reads how the ports' interfaces are, as far as [`change`] changes them. Changes nothing.
 pub(crate) fn read(
     netlink: &Netlink,

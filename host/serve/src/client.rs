@@ -18,8 +18,8 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// Why a request got no answer.
 #[derive(Debug, Error)]
 pub enum ClientError {
-    /// Nobody listens.
-    #[error("no router listens on {}: {source}; start one with `perhop router run FILE`", path.display())]
+    /// Nobody listens, or not to this user.
+    #[error("{}", no_connection(path, source))]
     Connect {
         /// Socket.
         path: PathBuf,
@@ -46,6 +46,16 @@ pub enum ClientError {
     /// An answer that cannot be read.
     #[error("reading the router's answer: {0}")]
     Json(#[from] serde_json::Error),
+}
+
+fn no_connection(path: &Path, source: &std::io::Error) -> String {
+    let path = path.display();
+    if source.kind() == std::io::ErrorKind::PermissionDenied {
+        return format!(
+            "this user may not talk to the router on {path}: {source}; become root, or a member of the socket's group"
+        );
+    }
+    format!("no router listens on {path}: {source}; start one with `perhop router run FILE`")
 }
 
 /// A router's socket. Each request has a connection of its own.

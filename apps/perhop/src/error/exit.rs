@@ -46,11 +46,13 @@ impl AppError {
             | Self::NoPortForRate { .. }
             | Self::BadName { .. }
             | Self::SeveralRouters(_)
+            | Self::ScenarioFile(_)
             | Self::Capture(_) => 2,
             Self::Output(_)
             | Self::Write { .. }
             | Self::BadAnswer(_)
             | Self::NoRouter
+            | Self::NotForThisUser(_)
             | Self::NoAgent { .. }
             | Self::Client(_)
             | Self::Socket(_)

@@ -19,6 +19,14 @@ pub enum LabCommandError {
         /// The nearest name.
         near: Option<String>,
     },
+    /// A router file where a scenario is asked for.
+    #[error(
+        "{origin}: this is a router file, not a scenario\nCheck it with `perhop router check {origin}`; a scenario names it as the router of a node."
+    )]
+    RouterFile {
+        /// The file.
+        origin: String,
+    },
     /// A scenario has errors, which were already shown.
     #[error("{origin}: {errors} error{}\nMend what is listed above.", if *errors == 1 { "" } else { "s" })]
     BadScenario {
@@ -101,6 +109,7 @@ impl LabCommandError {
         match self {
             Self::Unknown { .. }
             | Self::BadScenario { .. }
+            | Self::RouterFile { .. }
             | Self::SameId { .. }
             | Self::BadSetting(_)
             | Self::OtherScenario { .. }

@@ -124,6 +124,16 @@ pub enum AppError {
     /// None runs.
     #[error("no router runs here\nStart one with `perhop router run FILE`, or name it with --router NAME.")]
     NoRouter,
+    /// None that this user may talk to.
+    #[error(
+        "this user may not talk to the router{} {}\nBecome root, or a member of the group of the socket below /run/perhop.",
+        if .0.len() == 1 { "" } else { "s" },
+        .0.join(", ")
+    )]
+    NotForThisUser(Vec<String>),
+    /// A scenario where a router file is asked for.
+    #[error("{path}: this is a scenario, not a router file\nRun it with `perhop lab run {path}`, which checks it first.", path = .0.display())]
+    ScenarioFile(PathBuf),
     /// Not the name of a router.
     #[error("{name:?} is not a router's name: {why}\nChoose another with --name or [router] name.")]
     BadName {

@@ -1,7 +1,10 @@
 //! Scenarios as they are named at the command line, ready to run.
 
 use crate::error::{AppError, LabCommandError};
+use crate::file_kind::is_router_file;
 use crate::output::progress;
+use crate::text_file::read_text;
+use perhop_config::MAX_FILE_BYTES;
 use perhop_scenario::catalogue::{self, FindError, Found};
 use perhop_scenario::{Loaded, Settings};
 
@@ -35,6 +38,10 @@ pub(super) fn read(found: &Found, set: &[String]) -> Result<Ready, AppError> {
         settings.add(setting).map_err(LabCommandError::BadSetting)?;
     }
     let (loaded, diagnostics) = found.read(&settings);
+    let text = || found.path.as_deref().and_then(|path| read_text(path, MAX_FILE_BYTES).ok());
+    if loaded.is_none() && text().is_some_and(|text| is_router_file(&text)) {
+        return Err(LabCommandError::RouterFile { origin: found.origin.clone() }.into());
+    }
     if !diagnostics.is_empty() {
         progress(diagnostics.to_string().trim_end());
     }

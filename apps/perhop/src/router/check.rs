@@ -1,10 +1,10 @@
 //! `perhop router check FILE…`.
 
-use super::file::{all_used, examine};
+use super::file::{all_used, examine, not_here};
 use crate::error::{AppError, Verdict};
-use crate::output::{Output, complain};
+use crate::output::{Output, complain, progress};
 use clap::Args;
-use perhop_config::{Diagnostic, FieldValue};
+use perhop_config::{Diagnostic, FieldValue, quoted_list};
 use perhop_routerfile::overrides::{LinkRate, Links};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
@@ -13,7 +13,8 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  perhop router check examples/edge.toml\n  \
                         perhop router check scenarios/routers/admitting.toml --rate core=\"10 Mbit/s\"\n\n\
-                        Errors exit 2. Warnings exit 0, or 1 with --deny-warnings.")]
+                        Errors exit 2. Warnings exit 0, or 1 with --deny-warnings. An interface that this machine \
+                        does not have is noted on standard error and counts for nothing: the file may be for another.")]
 pub struct CheckArgs {
     /// Router files
     #[arg(required = true, value_name = "FILE")]
@@ -38,8 +39,8 @@ pub fn run(args: &CheckArgs) -> Result<Verdict, AppError> {
     let links = Links::new(&args.rates);
     let (mut first_error, mut warnings) = (None, 0);
     for path in &args.files {
-        let diagnostics = match examine(path, &[], &links) {
-            Ok((_, diagnostics)) => diagnostics,
+        let (file, diagnostics) = match examine(path, &[], &links) {
+            Ok(examined) => examined,
             Err(error) => {
                 if args.json {
                     out.json(&json!({ "file": path, "error": error.to_string() }))?;
@@ -53,14 +54,22 @@ pub fn run(args: &CheckArgs) -> Result<Verdict, AppError> {
             }
         };
         let (errors, warned) = (diagnostics.errors(), diagnostics.warnings());
+        let missing = file.as_ref().map(not_here).unwrap_or_default();
         if args.json {
             for diagnostic in diagnostics.sorted() {
                 out.json(&as_json(&diagnostic))?;
             }
-            out.json(&json!({ "file": path, "errors": errors, "warnings": warned }))?;
+            out.json(&json!({ "file": path, "errors": errors, "warnings": warned, "not_here": missing }))?;
         } else {
             out.text(&diagnostics)?;
             out.line(format_args!("{}: {}", path.display(), count(errors, warned)))?;
+            if !missing.is_empty() {
+                progress(format_args!(
+                    "{}: note: this machine has no interface {}; a router with this file would not start here",
+                    path.display(),
+                    quoted_list(missing.iter().map(String::as_str))
+                ));
+            }
         }
         warnings += warned;
         if errors > 0 {

@@ -2,6 +2,7 @@
 
 use super::file_owner::FENCE;
 use crate::error::AppError;
+use crate::file_kind::is_scenario;
 use crate::output::progress;
 use crate::sockets::check_name;
 use crate::text_file::read_text;
@@ -11,6 +12,7 @@ use perhop_graph::router::{EdgePort, RouterPlanner, registry};
 use perhop_model::{
     Credentials, DEVICE_NAMES, ErrorItem, Mode, Op, Owner, Transaction, TxnId, is_device_name,
 };
+use perhop_netlink::Netlink;
 use perhop_reason::Code;
 use perhop_routerfile::RouterFile;
 use perhop_routerfile::overrides::{LinkRate, Links, Setting};
@@ -33,7 +35,14 @@ fn read_on(
     let text = read_text(path, MAX_FILE_BYTES)?;
     let (file, diagnostics) =
         RouterFile::read_on_links(&path.display().to_string(), &text, &|port| links.of_port(port));
-    let Some(mut file) = file else { return Ok((None, diagnostics)) };
+    let Some(mut file) = file else {
+        // Each of its keys would be an error.
+        return if is_scenario(&text) {
+            Err(AppError::ScenarioFile(path.to_owned()))
+        } else {
+            Ok((None, diagnostics))
+        };
+    };
     for setting in settings {
         setting.apply(&mut file)?;
     }
@@ -59,6 +68,15 @@ pub fn examine(
     let is_good = found.is_empty();
     found.into_iter().for_each(|diagnostic| diagnostics.push(diagnostic));
     Ok((Some(file).filter(|_| is_good), diagnostics))
+}
+
+/// Interfaces of the file's ports that are not in this network namespace; none if that cannot be seen. The file may be for
+/// another machine, so this is nothing against it.
+pub fn not_here(file: &RouterFile) -> Vec<String> {
+    let Ok(links) = Netlink::open().and_then(|netlink| netlink.links()) else { return Vec::new() };
+    let is_made = |port: &EdgePort| file.tun_ports.iter().any(|tun| tun.as_str() == port.name);
+    let devices = ports(file).into_iter().filter(|port| !is_made(port)).map(|port| port.device().to_owned());
+    devices.filter(|device| links.iter().all(|link| link.name != *device)).collect()
 }
 
 /// Why no interface can have the name of this port's.
