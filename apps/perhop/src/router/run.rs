@@ -10,7 +10,7 @@ use crate::error::{AppError, Verdict};
 use crate::output::progress;
 use crate::sockets::{check_name, check_state_file};
 use clap::{Args, ValueEnum};
-use perhop_engine::{Accounting, Engine, EngineConfig};
+use perhop_engine::{Accounting, Engine, EngineConfig, give_up_rights, restore, state_path};
 use perhop_routerfile::overrides::Setting;
 use perhop_routerfile::{LogFormat, RouterFile};
 use perhop_serve::{Limits, RouterApi, Server, claim};
@@ -40,7 +40,7 @@ pub struct RunArgs {
     /// Form of the log; otherwise log.format
     #[arg(long, value_name = "FORM")]
     log_format: Option<LogForm>,
-    /// Captures what each port receives and sends into files here
+    /// Captures what each port receives and sends into files here, a directory that the router's user may write to
     #[arg(long, value_name = "DIR")]
     pcap: Option<PathBuf>,
     /// CPU for the packet thread to stay on
@@ -90,7 +90,20 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
     // Held until the interfaces are as they were.
     let claimed = claim(&name)?;
     check_state_file(claimed.directory(), &name)?;
+    // A namespace that a crashed router of this name was in can be entered only now.
+    let left = state_path(claimed.directory(), &name);
+    if left.exists() {
+        restore(&left)?;
+    }
+    // Before the first thread: each would keep what it has.
+    give_up_rights(args.realtime)?;
     let log = Log::start(&file.log, log_format(args, &file))?;
+    if let Err(error) = std::fs::File::open(&path) {
+        warn!(
+            "{}: {error}: a reload will not be able to read it; keep it where the router's user may read",
+            path.display()
+        );
+    }
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(AppError::Runtime)?;
     let config = EngineConfig {
@@ -100,9 +113,6 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
         accounting: accounting(args),
         ..EngineConfig::of_file(&name, None, &file, claimed.directory())
     };
-    if let Some(dir) = &config.pcap_dir {
-        std::fs::create_dir_all(dir).map_err(|source| AppError::Write { path: dir.clone(), source })?;
-    }
     // Signals first: one that comes during the start must not end the process with the interfaces half changed.
     let signals = {
         let _inside = runtime.enter();

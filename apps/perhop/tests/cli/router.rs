@@ -214,6 +214,16 @@ impl World {
             let output = command.uid(65_534).gid(0).output().ok()?;
             Some((output.status.code(), String::from_utf8(output.stdout).unwrap()))
         };
+        // Who may not open the socket is told so, not that no router runs.
+        let mut stranger = command(&["show", "ports", "--router", &self.name]);
+        if let Ok(output) = stranger.uid(65_534).gid(65_534).output() {
+            let err = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(3));
+            assert!(
+                err.contains("this user may not talk to the router") && !err.contains("start one"),
+                "{err}"
+            );
+        }
         let Some((code, _)) = as_reader(&["show", "ports"]) else {
             return skipped("user 65534 cannot execute the program where it is built");
         };
@@ -412,6 +422,35 @@ fn after_a_crash_the_interfaces_are_put_back() {
     assert_eq!((second.code, &second.json()[0]["devices"]), (Some(0), &json!([])));
 }
 
+/// Of every thread, as the kernel tells it.
+#[test]
+fn a_running_router_has_few_rights_and_no_way_to_more() {
+    let Some(world) = World::new("rights") else { return };
+    let mut running = world.start_with(&["--pcap", world.scratch.0.join("captures").to_str().unwrap()]);
+    // CAP_NET_ADMIN, CAP_NET_RAW, CAP_IPC_LOCK, CAP_BPF of linux/capability.h.
+    let may_have: u64 = [12, 13, 14, 39].map(|n| 1 << n).into_iter().sum();
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", running.0.id())).unwrap();
+    let mut threads = 0;
+    for task in tasks {
+        let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        let value = |key: &str| {
+            let line = status.lines().find_map(|l| l.strip_prefix(key)).unwrap();
+            u64::from_str_radix(line.trim(), 16).unwrap()
+        };
+        for set in ["CapEff:", "CapPrm:", "CapInh:", "CapAmb:"] {
+            assert_eq!(value(set) & !may_have, 0, "{set} of {status}");
+        }
+        assert_eq!(value("NoNewPrivs:"), 1, "{status}");
+        threads += 1;
+    }
+    assert!(threads >= 4, "packet thread, control thread, capture, log");
+    // They are enough to read the file again and to put everything back.
+    assert_eq!(world.ask(&["router", "reload"]).code, Some(0));
+    running.signal(Signal::TERM);
+    assert_eq!(running.end(), Some(0));
+    assert_eq!((world.forwarding(None).as_str(), world.runtime_files()), ("1", vec![]));
+}
+
 /// Nobody asks how the killed ones ended, as in a container without an init process; and somebody else has locked the
 /// directory, which everybody can who reads it.
 #[test]
@@ -459,6 +498,10 @@ fn what_the_machine_lacks_is_named() {
     assert_eq!(ended.code, Some(3));
     assert!(ended.err.contains("there is no interface \"nowhere0\""), "{}", ended.err);
     assert_eq!(world.runtime_files(), [""; 0], "a start that fails leaves nothing behind");
+    let text = text.replace("name = \"wan\"", "name = \"wan\"\ndevice = \"nowhere1\"");
+    let file = world.scratch.file("lacks.toml", &text);
+    let both = world.namespace.run(|| perhop(&["router", "run", &file, "--name", &world.name])).unwrap();
+    assert!(both.err.contains("\"nowhere0\" (port \"lan\"), \"nowhere1\" (port \"wan\")"), "{}", both.err);
     let ended = perhop(&["router", "run", &file, "--name", &world.name, "--set", "port.wam.rate=1 Mbit/s"]);
     assert!(ended.code == Some(2) && ended.err.contains("the file has no port \"wam\""), "{}", ended.err);
 }
