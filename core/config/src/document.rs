@@ -359,10 +359,11 @@ impl Document {
             }
             _ => {}
         }
-        if let Some(hint) = hint {
-            diagnostic = diagnostic.hint(hint);
+        let line = self.source.slice(self.source.line(self.source.line_of(error.span.start)));
+        match error.kind.straighten(line).or(hint.as_deref()) {
+            Some(hint) => diagnostic.hint(hint),
+            None => diagnostic,
         }
-        diagnostic
     }
 
     /// Where a key or table header that is repeated at `again` was written first.

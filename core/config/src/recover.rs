@@ -108,7 +108,10 @@ fn mark(tree: &mut Tree, errors: &[SyntaxError]) {
             _ if error.kind == SyntaxKind::Duplicate => {}
             _ => node.faulty = true,
         }
-        let usable = matches!(error.kind, SyntaxKind::Unquoted | SyntaxKind::Boolean | SyntaxKind::Duplicate);
+        let usable = matches!(
+            error.kind,
+            SyntaxKind::Unquoted | SyntaxKind::Typographic | SyntaxKind::Boolean | SyntaxKind::Duplicate
+        );
         if !usable && !matches!(node.value, Value::Table(_) | Value::Array(_)) {
             node.value = Value::Invalid;
         }

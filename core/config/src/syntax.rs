@@ -15,6 +15,8 @@ pub(crate) struct SyntaxError {
 pub(crate) enum SyntaxKind {
     /// A word or quantity without quotes.
     Unquoted,
+    /// Something in the quotes of books: `“10 Mbit/s”`.
+    Typographic,
     /// `True`, `yes` and the like.
     Boolean,
     /// `key =` and nothing.
@@ -39,14 +41,35 @@ pub(crate) enum SyntaxKind {
 impl SyntaxKind {
     /// Whether what follows on the line is read in a wrong context.
     pub(crate) fn is_structural(&self) -> bool {
-        !matches!(self, Self::Unquoted | Self::Boolean | Self::NoValue | Self::Duplicate)
+        !matches!(self, Self::Unquoted | Self::Typographic | Self::Boolean | Self::NoValue | Self::Duplicate)
+    }
+
+    /// What a word without quotes is.
+    fn of_word(word: &str) -> Self {
+        match word {
+            _ if is_word_for_boolean(word) => Self::Boolean,
+            _ if word.starts_with(is_typographic_quote) => Self::Typographic,
+            _ => Self::Unquoted,
+        }
+    }
+
+    /// What to do where the quotes on the line may be why strings end or begin nowhere.
+    pub(crate) fn straighten(&self, line: &str) -> Option<&'static str> {
+        let lost = matches!(self, Self::UnclosedText | Self::Other(_)) && line.contains(is_typographic_quote);
+        lost.then_some("Typographic quotes are characters like others. Write straight ones: \"")
     }
 
     /// Message (a predicate if the place has a key), hint.
     pub(crate) fn describe(&self, written: &str) -> (String, Option<String>) {
-        let quoted = || format!("Write \"{}\"", written.replace(['"', '\\'], ""));
+        let quoted = || {
+            let bare = written.replace(|c| c == '"' || c == '\\' || is_typographic_quote(c), "");
+            format!("Write \"{}\"", bare.trim())
+        };
         match self {
             Self::Unquoted => ("is not in quotes".into(), Some(quoted())),
+            Self::Typographic => {
+                ("is in typographic quotes".into(), Some(format!("{}, with straight quotes", quoted())))
+            }
             Self::Boolean => ("is not a boolean".into(), Some("Write true or false".into())),
             Self::NoValue => ("has no value".into(), None),
             Self::NoEquals => ("is a key without a value".into(), Some("Write key = value".into())),
@@ -76,6 +99,11 @@ impl SyntaxKind {
     }
 }
 
+/// Whether a character is a quote of books, which word processors and web pages put in place of `"`.
+fn is_typographic_quote(c: char) -> bool {
+    "“”„‟‘’‚‛«»‹›″＂".contains(c)
+}
+
 impl SyntaxError {
     /// Translates a message of the parser (`toml_parser` 1.1).
     pub(crate) fn new(span: Range<usize>, message: &str, source: &Source) -> Self {
@@ -84,20 +112,12 @@ impl SyntaxError {
         if ["invalid float", "invalid integer", "invalid date", "invalid time"].iter().any(|m| begins(m))
             && looks_like_text(source.slice(scalar.clone()))
         {
-            let kind = if is_word_for_boolean(source.slice(scalar.clone())) {
-                SyntaxKind::Boolean
-            } else {
-                SyntaxKind::Unquoted
-            };
+            let kind = SyntaxKind::of_word(source.slice(scalar.clone()));
             return Self { span: scalar, kind };
         }
         let kind = if begins("string values must be quoted") {
             let written = source.slice(span.clone());
-            match written {
-                "" => SyntaxKind::NoValue,
-                word if is_word_for_boolean(word) => SyntaxKind::Boolean,
-                _ => SyntaxKind::Unquoted,
-            }
+            if written.is_empty() { SyntaxKind::NoValue } else { SyntaxKind::of_word(written) }
         } else if begins("invalid boolean") {
             let written = source.slice(span.clone());
             let boolean = ["true", "false"].iter().any(|b| written.eq_ignore_ascii_case(b));

@@ -44,9 +44,11 @@ impl From<ParseUnitError> for TextError {
             }
             UnitErrorKind::UnknownUnit(units) => {
                 let wrong = not("its unit is not known here").allowed(units);
-                match meant_unit(&e.text, units) {
-                    Some(meant) => wrong.hint(format!("did you mean \"{meant}\"?")),
-                    None => wrong,
+                let meant: Vec<String> = e.meant().iter().map(|text| format!("\"{text}\"")).collect();
+                match meant.is_empty() {
+                    true if e.text.contains(',') => wrong.hint("Decimals are written with a point"),
+                    true => wrong,
+                    false => wrong.hint(format!("did you mean {}?", meant.join(" or "))),
                 }
             }
             UnitErrorKind::UnknownName(names) => not("it is not a name known here").allowed(names),
@@ -54,16 +56,6 @@ impl From<ParseUnitError> for TextError {
             other => not(&other.to_string()),
         }
     }
-}
-
-/// The text with the unit that was probably meant: one in other letters, or a rate as `Mbps`.
-fn meant_unit(text: &str, units: &str) -> Option<String> {
-    let text = text.trim();
-    let number = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let unit = text[number.len()..].trim_start().to_ascii_lowercase();
-    let unit = unit.strip_suffix("bps").map_or(unit.clone(), |prefix| format!("{prefix}bit/s"));
-    let meant = units.split(", ").find(|known| known.eq_ignore_ascii_case(&unit))?;
-    Some(format!("{number} {meant}"))
 }
 
 impl From<std::net::AddrParseError> for TextError {
@@ -119,12 +111,22 @@ mod tests {
             Some("bit/s, kbit/s")
         );
         assert_eq!(error(UnitErrorKind::Empty).message, "is not a rate: it is empty");
-        for (text, meant) in [("4 mbit/s", "4 Mbit/s"), ("9.9 Mbps", "9.9 Mbit/s"), ("9 KBPS", "9 kbit/s")] {
+        let meant = [
+            ("4 mbit/s", "4 Mbit/s"),
+            ("9.9 Mbps", "9.9 Mbit/s"),
+            ("9 KBPS", "9 kbit/s"),
+            ("20mbit", "20 Mbit/s"),
+            ("10,5 Mbit/s", "10.5 Mbit/s"),
+            ("1,536 Mbit/s", "1.536 Mbit/s\" or \"1536 Mbit/s"),
+        ];
+        for (text, meant) in meant {
             let e = TextError::from(text.parse::<perhop_units::Rate>().expect_err("no unit"));
             assert_eq!(e.hint, Some(format!("did you mean \"{meant}\"?")));
         }
         let e = TextError::from("4 apples".parse::<perhop_units::Rate>().expect_err("no unit"));
         assert_eq!(e.hint, None);
+        let e = TextError::from("10,5".parse::<perhop_units::Rate>().expect_err("no unit"));
+        assert_eq!(e.hint.as_deref(), Some("Decimals are written with a point"));
     }
 
     #[test]

@@ -36,6 +36,23 @@ fn quantities_without_quotes() {
 }
 
 #[test]
+fn quotes_of_books_are_named_as_such() {
+    let hint = |text: &str| read(text).0;
+    let whole = hint("rate = “10 Mbit/s”\nb = 2\n");
+    assert_eq!(
+        whole,
+        "f:1:8: rate = “10 Mbit/s” is in typographic quotes;\n  Write \"10 Mbit/s\", with straight quotes.\n"
+    );
+    assert!(hint("dscp = [“EF”, „AF41“]\n").matches("is in typographic quotes").count() == 2);
+    assert!(hint("a = ‘x’\n").contains("Write \"x\", with straight quotes."));
+    for text in ["a = \"10 Mbit/s”\nb = 2\n", "“a” = 1\n", "a = ”10 Mbit/s\"\n", "a = '10 Mbit/s’\n"]
+    {
+        assert!(hint(text).contains("straight"), "{text}: {}", hint(text));
+    }
+    assert!(hint("a = \"“quoted”\"\n").is_empty(), "in a string they are characters");
+}
+
+#[test]
 fn unclosed_array_ends_where_the_next_statement_begins() {
     let message = &["f:1:5: a is an array that is never closed;"];
     check("a = [1, 2\nb = 3\n[t]\nc = [4]\n", message, &["a@1", "b@2", "t@3"]);

@@ -54,7 +54,9 @@ pub(super) fn queue(at: &mut At<'_>, q: &QueueSpec, rate: Rate) {
         QueueLimit::Time(ns) => {
             at.range("queue.limit", ns, 1_000, Duration::from_secs(60).as_nanos());
             let bytes = rate.bytes_in(ns).get();
-            if rate.0 > 0 && bytes < FRAME_MTU {
+            // Nobody asked for the default, and a queue holds two frames whatever its time.
+            let asked = q.limit != QueueSpec::default().limit;
+            if asked && rate.0 > 0 && bytes < FRAME_MTU {
                 let item = at.error(
                     "queue.limit",
                     Code::OutOfRange,

@@ -8,6 +8,7 @@
 //! decimals (`1.536 Mbit/s`), times likewise up to seconds and above that in whole minutes and hours (`90 s`, `2 min`),
 //! sizes in the largest unit that they are a whole multiple of (`1500 B`, `64 KiB`).
 
+mod meant;
 mod names;
 mod probability;
 
@@ -18,7 +19,7 @@ use thiserror::Error;
 
 /// Why a text is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{text:?} is not {what}: {kind}")]
+#[error("{text:?} is not {what}: {kind}{}", self.question())]
 pub struct ParseUnitError {
     /// What was expected, with an article: `a rate`.
     pub what: &'static str,
@@ -532,7 +533,7 @@ mod tests {
         let message = |e: ParseUnitError| e.to_string();
         assert_eq!(
             message("10 mbit/s".parse::<Rate>().unwrap_err()),
-            "\"10 mbit/s\" is not a rate: its unit is not known here; use one of bit/s, kbit/s, Mbit/s, Gbit/s, Tbit/s"
+            "\"10 mbit/s\" is not a rate: its unit is not known here; use one of bit/s, kbit/s, Mbit/s, Gbit/s, Tbit/s; did you mean 10 Mbit/s?"
         );
         assert_eq!("x".repeat(200).parse::<Bytes>().unwrap_err().text.len(), 64);
     }

@@ -59,6 +59,8 @@ fn one(c: Checker<'_>, at: Location, queue: &QueueSpec, port: &Name, rate: Rate)
             c.push(c.error(at, field, message).hint(format!("{never} Use at least {frame}, or \"30 ms\"")));
             return;
         }
+        // Whatever its time, a queue holds two frames: the default, which nobody had to write, stands at any rate.
+        limit if limit == QueueSpec::default().limit => {}
         QueueLimit::Time(ns) if rate.0 > 0 && rate.bytes_in(ns) < frame => {
             let holds = rate.bytes_in(ns);
             let message =

@@ -381,3 +381,17 @@ fn a_queue_without_a_unit_is_told_what_could_be_written() {
     let said = said.to_string();
     assert!(said.contains("r.toml:4:9: ") && said.contains("Write for example \"100 packets\""), "{said}");
 }
+
+#[test]
+fn the_default_queue_stands_at_the_slowest_rates() {
+    for class in ["", "queue.red = {}\n"] {
+        let rest = format!(
+            "[[port]]\nname = \"modem\"\nrate = \"8 kbit/s\"\n[[class]]\nname = \"modem/a\"\nport = \"modem\"\n\
+             default = true\n{class}"
+        );
+        assert_eq!(submit(good(&rest).objects), []);
+    }
+    let short = "[[port]]\nname = \"modem\"\nrate = \"8 kbit/s\"\nqueue = \"90 ms\"\n";
+    let (_, said) = RouterFile::read("f.toml", short);
+    assert!(said.to_string().contains("less than a frame of 1514 B"), "{said}");
+}
