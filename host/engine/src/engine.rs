@@ -301,6 +301,7 @@ impl Engine {
             sockets.push(socket);
         }
         warnings.extend(prepare::peer_warnings(&netlink, &devices));
+        warnings.extend(prepare::jumbo_warnings(&netlink, &devices));
         let bridged: Vec<Device> =
             ports.iter().filter(|p| p.spec.mode == PortMode::Bridge).map(device_of).collect();
         warnings.extend(prepare::mtu_warning(&netlink, &bridged));

@@ -14,6 +14,9 @@ use perhop_netlink::{FibRoute, LinkInfo, Namespace, Netlink, NetlinkError, Offlo
 /// Keys that are 0 on a port without a guard: the kernel must not forward what we forward.
 const FORWARDING: &str = "forwarding";
 
+/// The longest packet that fits into a buffer with its link header and a VLAN tag.
+const MOST_MTU: u32 = (perhop_packet::BUFFER_LEN - perhop_packet::HEADROOM - 14 - 4) as u32;
+
 /// A port to prepare.
 #[derive(Clone, Debug)]
 pub(crate) struct Device {
@@ -192,6 +195,21 @@ pub(crate) fn past_ports(netlink: &Netlink, namespace: &Namespace, ports: &[Devi
             names.join(", ")
         )
     })
+}
+
+/// Ports whose interfaces send and take longer packets than a router's buffers, classes and meters are made for.
+pub(crate) fn jumbo_warnings(netlink: &Netlink, ports: &[Device]) -> Vec<String> {
+    let links = netlink.links().unwrap_or_default();
+    let warning = |d: &Device| {
+        let (port, device) = (&d.port, &d.device);
+        let mtu = links.iter().find(|l| l.name == *device && l.mtu > MOST_MTU)?.mtu;
+        Some(format!(
+            "port \"{port}\": \"{device}\" has an MTU of {mtu}: packets of more than {MOST_MTU} bytes are dropped on arrival and counted \
+             as rx_too_long, and queues and bursts are made for frames of 1514; `ip link set {device} mtu 1500`, and the same at \
+             its neighbours"
+        ))
+    };
+    ports.iter().filter_map(warning).collect()
 }
 
 /// What is on at the other end of a port and should not be, as far as it can be seen from here.

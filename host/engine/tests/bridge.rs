@@ -203,9 +203,15 @@ fn frames_that_a_port_does_not_take_are_counted_there_and_told_of_at_the_start()
     let links = Netlink::open_in(&router).unwrap();
     let [mut a, mut b, _c] = [0, 1, 2].map(|i| Host::new(&links, i));
     links.set_mtu("p1", 1280).unwrap();
+    links.set_mtu("p2", 9000).unwrap();
     let (engine, handle) = start(&router, &scratch);
     let told: Vec<&String> = engine.warnings().iter().filter(|w| w.contains("differ in MTU")).collect();
     assert!(told.len() == 1 && told[0].contains(" 1280, ") && told[0].contains(" 1500"), "{told:?}");
+    let long: Vec<&String> = engine.warnings().iter().filter(|w| w.contains("rx_too_long")).collect();
+    assert!(
+        long.len() == 1 && long[0].contains("an MTU of 9000: packets of more than 1774 bytes"),
+        "{long:?}"
+    );
 
     // Where b is, so that nothing is flooded.
     b.send(BROADCAST, &[], 1);
