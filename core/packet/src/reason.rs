@@ -71,11 +71,13 @@ pub enum DropReason {
     CoDel,
     /// The ring to the worker that was to go on with the packet was full.
     RingFull,
+    /// Tagged for a VLAN at a port that routes untagged frames only.
+    VlanTag,
     /// The frame is malformed.
     Malformed(Malformed),
 }
 
-const PLAIN: [(DropReason, &str); 33] = [
+const PLAIN: [(DropReason, &str); 34] = [
     (DropReason::NoBuffer, "no_buffer"),
     (DropReason::QueueFull, "queue_full"),
     (DropReason::RedEarly, "red_early"),
@@ -109,6 +111,7 @@ const PLAIN: [(DropReason, &str); 33] = [
     (DropReason::LoopLimit, "loop_limit"),
     (DropReason::CoDel, "codel"),
     (DropReason::RingFull, "ring_full"),
+    (DropReason::VlanTag, "vlan_tag"),
 ];
 
 /// First index of the malformed reasons.
@@ -155,6 +158,7 @@ impl DropReason {
             Self::LoopLimit => 30,
             Self::CoDel => 31,
             Self::RingFull => 32,
+            Self::VlanTag => 33,
         }
     }
 

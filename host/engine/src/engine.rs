@@ -271,7 +271,8 @@ impl Engine {
         let mut planner = RouterPlanner::new(ports.clone(), registry())
             .with_workers(config.workers)
             .with_adaptive(config.adaptive)
-            .with_filter_seed(secret.hash_one("filters"));
+            .with_filter_seed(secret.hash_one("filters"))
+            .with_path_seed(secret.hash_one("paths"));
         let pool = Pool::new(config.buffers(ports.len()));
         let placement =
             Placement::new(config.workers, &ports, secret.hash_one("flows")).with_adaptive(config.adaptive);

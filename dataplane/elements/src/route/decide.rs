@@ -1,13 +1,13 @@
 //! What happens to a packet: addresses, port and forwarding table decide, nothing is changed.
 //!
 //! Source: RFC 1812 §4.2.2.11, §5.3.4, §5.3.7 (special addresses, link broadcasts, martians), RFC 6890 (registry of
-//! special addresses), RFC 3927 §2.7 and RFC 4291 §2.5.6 (link-local), RFC 8200 §3, RFC 2992 (paths by hash).
+//! special addresses), RFC 3927 §2.7 and RFC 4291 §2.5.6 (link-local), RFC 8200 §3.
 
 use super::Link;
 use super::fib::{Action, Fib};
+use super::paths::PathKey;
 use perhop_element::Reject;
 use perhop_packet::{DropReason, Meta};
-use perhop_wire::{Fragment, Layout};
 
 /// What happens to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,7 @@ pub enum Verdict {
 pub(super) struct Decider<'a> {
     pub(super) fib: &'a Fib,
     pub(super) links: &'a [Link],
+    pub(super) paths: PathKey,
 }
 
 impl Decider<'_> {
@@ -40,7 +41,7 @@ impl Decider<'_> {
             return Verdict::Drop(DropReason::OtherHost);
         }
         if meta.layout.vlan_tags != 0 {
-            return Verdict::Drop(DropReason::NotIp);
+            return Verdict::Drop(DropReason::VlanTag);
         }
         let verdict = match meta.layout.ip_version {
             4 => self.judge_v4(frame, meta),
@@ -75,7 +76,7 @@ impl Decider<'_> {
                 _ => Verdict::Drop(DropReason::BadDestination),
             };
         }
-        self.follow(action, &meta.layout, u32::from_be_bytes(src) ^ u32::from_be_bytes(dst))
+        self.follow(action, || self.paths.v4(frame, &meta.layout, [src, dst]))
     }
 
     #[inline]
@@ -105,22 +106,14 @@ impl Decider<'_> {
         if link_local(&src) && received && action != Action::Local {
             return Verdict::Drop(DropReason::BadSource);
         }
-        let fold = |a: &[u8; 16]| {
-            a.as_chunks::<4>()
-                .0
-                .iter()
-                .fold(0, |sum, word| u32::from_ne_bytes(*word) ^ u32::rotate_left(sum, 5))
-        };
-        self.follow(action, &meta.layout, fold(&src) ^ fold(&dst))
+        self.follow(action, || self.paths.v6(frame, &meta.layout, [&src, &dst]))
     }
 
     #[inline]
-    fn follow(&self, action: Action, layout: &Layout, addresses: u32) -> Verdict {
+    fn follow(&self, action: Action, hash: impl FnOnce() -> u32) -> Verdict {
         match action {
             Action::Hop(hop) => Verdict::Hop(hop),
-            Action::Group { first, count } => {
-                Verdict::Hop(self.fib.member(first, count, flow_hash(layout, addresses)))
-            }
+            Action::Group { first, count } => Verdict::Hop(self.fib.member(first, count, hash())),
             Action::Local | Action::Broadcast => Verdict::Host,
             Action::NoRoute => Verdict::Reject(DropReason::NoRoute, Reject::NetUnreachable),
             Action::Unreachable => Verdict::Reject(DropReason::RouteRejects, Reject::NetUnreachable),
@@ -128,18 +121,4 @@ impl Decider<'_> {
             Action::Blackhole => Verdict::Drop(DropReason::RouteRejects),
         }
     }
-}
-
-/// Equal for both directions of a flow and for all fragments of a datagram: exclusive or knows no order.
-fn flow_hash(layout: &Layout, addresses: u32) -> u32 {
-    let flow = match layout.fragment {
-        Fragment::Whole => u64::from(layout.protocol) << 16 | u64::from(layout.src_port ^ layout.dst_port),
-        // Later fragments have no ports, and in IPv6 not always the protocol.
-        Fragment::First | Fragment::Later => 0,
-    };
-    let mixed = u64::from(addresses) << 32 | flow;
-    // The finisher of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
-    let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (mixed >> 32) as u32 ^ mixed as u32
 }

@@ -3,7 +3,7 @@
 use super::decide::Verdict;
 use super::fib::{NextHop, Route as RouteEntry};
 use super::neighbours::Known;
-use super::route::{Route, destination, may_be_cut};
+use super::route::{Route, destination, may_be_cut, without_tag};
 use perhop_element::Reject;
 use perhop_packet::{DropReason, Meta, PortId};
 use perhop_wire::layout::decrement_ttl;
@@ -28,6 +28,12 @@ impl Route {
     /// What would happen to `frame` from `in_port`. Nothing is changed.
     pub fn explain(&self, frame: &[u8], layout: &Layout, in_port: PortId) -> Explanation<'_> {
         let s = &self.state;
+        // A tag that names no VLAN is taken off before anything is decided.
+        if let Some(untagged) = without_tag(layout)
+            && let (Some(addresses), Some(rest)) = (frame.get(..12), frame.get(16..))
+        {
+            return self.explain(&[addresses, rest].concat(), &untagged, in_port);
+        }
         let meta = Meta { layout: *layout, in_port, parsed: true, ..Meta::default() };
         let verdict = s.decider().decide(frame, &meta);
         let by_route = layout.ip_version != 0 && layout.vlan_tags == 0;

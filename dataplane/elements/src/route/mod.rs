@@ -6,6 +6,7 @@
 //! | [`neighbours`] | link addresses of next hops, packets that wait for one |
 //! | [`route`] | the element `Route` |
 //! | `decide` | what happens to a packet |
+//! | `paths` | which of several next hops a flow takes |
 //! | `explain` | the same as a dry run |
 //! | `fragment` | cutting IPv4 packets |
 //! | [`icmp`] | the element `IcmpError` |
@@ -20,6 +21,7 @@ mod fragment;
 pub mod icmp;
 mod limit;
 pub mod neighbours;
+mod paths;
 #[allow(clippy::module_inception, reason = "the element and its module carry the element's name")]
 pub mod route;
 

@@ -16,13 +16,15 @@
 //! Routes, neighbours and the ports' addresses come while running, as [`RouteChange`].
 //!
 //! # Behaviour
-//! 1. A frame for another station is dropped as `other_host`. A tagged frame is dropped as `not_ip`: route mode
-//!    forwards untagged frames only, a VLAN is an interface of its own. A packet without an incoming port was made by
+//! 1. A frame for another station is dropped as `other_host`. A frame tagged for a VLAN is dropped as `vlan_tag`:
+//!    route mode forwards untagged frames only, a VLAN is an interface of its own. VLAN 0 is none (IEEE 802.1Q): such a tag only has
+//!    a priority, and is taken off. A packet without an incoming port was made by
 //!    this router: its link addresses, source and TTL are not looked at.
 //! 2. Multicast and limited broadcast go to this machine. Sources that cannot be answered are dropped as
 //!    `bad_source`, destinations that must not be forwarded, unicast in a broadcast frame included, as
 //!    `bad_destination`. Link-local packets are never forwarded.
-//! 3. The longest matching prefix decides. Several next hops share flows by a hash that is equal in both directions.
+//! 3. The longest matching prefix decides. Several next hops share flows by a keyed hash of addresses, protocol and ports, equal in
+//!    both directions; of tunnels the SPI (ESP, AH; one for each direction) or key (GRE) counts in place of ports.
 //! 4. TTL 1 is rejected as `ttl_expired`. A packet that exceeds the link's MTU is cut (IPv4 without DF; all fragments
 //!    or none) or rejected as `too_big`. IPv4 options are passed on unread. No redirects are sent.
 //! 5. A packet whose next hop has no known link address waits while the kernel is asked ([`Route::take_neighbour_requests`]);
@@ -50,6 +52,7 @@ use super::decide::{Decider, Verdict};
 use super::fib::Fib;
 use super::fragment::cut;
 use super::neighbours::{Known, NeighbourLimits, NeighbourUpdate, Neighbours, Outcome};
+use super::paths::PathKey;
 use super::{Link, MIN_FRAME_LEN};
 use crate::plumbing::adapter::as_any;
 use ipnet::IpNet;
@@ -81,6 +84,8 @@ pub struct RouteChange {
     pub neighbours: Vec<NeighbourUpdate>,
     /// All ports, by [`PortId`].
     pub ports: Option<Vec<PortInfo>>,
+    /// What decides which of several next hops a flow takes: a number of the router's own, or routers in a row choose alike.
+    pub path_seed: Option<u64>,
 }
 
 /// Parameters of [`Route`].
@@ -116,6 +121,7 @@ pub(super) struct State {
     pub(super) neighbours: Neighbours,
     ports: Vec<PortInfo>,
     pub(super) links: Vec<Link>,
+    paths: PathKey,
     counters: Counters,
 }
 
@@ -138,6 +144,7 @@ impl Route {
             neighbours: Neighbours::new(config.limits),
             ports: Vec::new(),
             links: Vec::new(),
+            paths: PathKey::default(),
             counters: Counters::default(),
         };
         Self { host: config.ports, state, pieces: Vec::new() }
@@ -165,6 +172,9 @@ impl Route {
             for old in std::mem::replace(&mut s.hops, hops).into_iter().filter(|h| *h != ON_LINK) {
                 s.neighbours.unpin(old);
             }
+        }
+        if let Some(seed) = &mut change.path_seed {
+            std::mem::swap(seed, &mut s.paths.0);
         }
         for update in change.neighbours.drain(..) {
             s.neighbours.update(update, &s.links);
@@ -195,6 +205,9 @@ impl Route {
                 Ok(layout) => (meta.layout, meta.parsed) = (layout, true),
                 Err(malformed) => return cx.drop(packet, DropReason::Malformed(malformed)),
             }
+        }
+        if packet.meta().layout.vlan_tags != 0 {
+            untag(&mut packet);
         }
         match self.state.decider().decide(packet.frame(), packet.meta()) {
             Verdict::Hop(hop) => self.send(cx, packet, hop),
@@ -410,7 +423,7 @@ pub(super) mod registration {
 impl State {
     #[inline]
     pub(super) fn decider(&self) -> Decider<'_> {
-        Decider { fib: &self.fib, links: &self.links }
+        Decider { fib: &self.fib, links: &self.links, paths: self.paths }
     }
 
     /// The neighbour a packet goes to by next hop `hop`, if there is an entry for it.
@@ -424,6 +437,37 @@ impl State {
             index => Some(index),
         }
     }
+}
+
+/// Length of a VLAN tag.
+const TAG: u16 = 4;
+
+/// Takes off tags that name no VLAN.
+#[cold]
+pub(super) fn untag(packet: &mut Packet) {
+    while let (meta, frame) = packet.parts_mut()
+        && let Some(layout) = without_tag(&meta.layout)
+        && let Some(addresses) = frame.first_chunk::<12>().copied()
+        && let Some(rest) = frame.get_mut(usize::from(TAG)..).and_then(|rest| rest.first_chunk_mut())
+    {
+        *rest = addresses;
+        meta.layout = layout;
+        packet.shrink_front(TAG.into());
+    }
+}
+
+/// The layout of the frame without its outer tag, if that names no VLAN.
+pub(super) fn without_tag(layout: &Layout) -> Option<Layout> {
+    let [outer, inner] = layout.vlan;
+    let nearer = |offset: u16| if offset == 0 { 0 } else { offset - TAG };
+    (layout.vlan_tags > 0 && outer == 0).then(|| Layout {
+        vlan: [inner, 0],
+        vlan_tags: layout.vlan_tags - 1,
+        l3_offset: nearer(layout.l3_offset),
+        l4_offset: nearer(layout.l4_offset),
+        payload_offset: nearer(layout.payload_offset),
+        ..*layout
+    })
 }
 
 /// Takes one from the TTL of a packet that this router received.

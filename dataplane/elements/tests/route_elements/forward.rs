@@ -70,7 +70,7 @@ fn frames_for_others_and_tagged_frames_are_dropped() {
     router.receive_frame(9, &udp4([10, 0, 0, 9], [20, 0, 0, 1]).macs(STATION[0], ROUTER[0]).build());
     assert_eq!(router.drops(DropReason::OtherHost), 2);
     router.receive(0, udp4([10, 0, 0, 9], [20, 0, 0, 1]).vlan(3, 0));
-    assert_eq!(router.drops(DropReason::NotIp), 1);
+    assert_eq!(router.drops(DropReason::VlanTag), 1);
     let group = udp4([10, 0, 0, 9], [20, 0, 0, 1]).macs(STATION[0], MacAddr::BROADCAST);
     router.receive_frame(0, &group.build());
     assert_eq!(router.drops(DropReason::BadDestination), 1);
@@ -79,6 +79,39 @@ fn frames_for_others_and_tagged_frames_are_dropped() {
     router.receive_frame(0, &group.build());
     assert_eq!(router.drops(DropReason::BadDestination), 2);
     assert_eq!(router.counts(), [0; 4]);
+}
+
+/// VLAN 0 names none: such a tag has a priority only, and the frame is as one without it.
+#[test]
+fn frames_with_a_priority_alone_are_forwarded_without_their_tag() {
+    for tags in [&[(0, 5)][..], &[(0, 0), (0, 7)]] {
+        let mut router = Router::new();
+        for plain in [
+            udp4([10, 0, 0, 9], [20, 0, 0, 1]).ports(1, 2).payload_len(100),
+            udp6(v6("2001:db8::9"), v6("2001:db8:20::1")).ports(1, 2).payload_len(3),
+        ] {
+            let tagged = tags.iter().fold(plain.clone(), |frame, (vid, pcp)| frame.vlan(*vid, *pcp));
+            router.receive(0, tagged.clone());
+            router.receive(0, plain);
+            let frames = router.frames(1);
+            let [.., once, again] = frames.as_slice() else { panic!("{} frames", frames.len()) };
+            assert_eq!(once, again, "{tags:?}");
+        }
+        // To be forwarded in pieces, and to this machine.
+        router.set_mtu(1, 600);
+        let tagged =
+            |dst| tags.iter().fold(udp4([10, 0, 0, 9], dst), |frame, (vid, pcp)| frame.vlan(*vid, *pcp));
+        router.receive(0, tagged([20, 0, 0, 1]).payload_len(1000));
+        router.receive(0, tagged([10, 0, 0, 1]));
+        assert_eq!(router.counts(), [0, 6, 0, 1]);
+        let frame = tagged([20, 0, 0, 1]).macs(STATION[0], ROUTER[0]).build();
+        let layout = perhop_wire::dissect(&frame).unwrap();
+        let said = router.bench.element::<Route>().explain(&frame, &layout, PortId(0));
+        assert!(matches!(said.verdict, Verdict::Hop(_)), "{:?}", said.verdict);
+    }
+    let mut router = Router::new();
+    router.receive(0, udp4([10, 0, 0, 9], [20, 0, 0, 1]).vlan(0, 5).vlan(3, 0));
+    assert_eq!(router.drops(DropReason::VlanTag), 1, "a VLAN behind a priority");
 }
 
 #[test]
@@ -142,6 +175,24 @@ fn both_directions_of_a_flow_take_the_same_member() {
         router.receive(0, udp4([30, 0, 0, 1], [10, 0, 0, 9]).ports(9000, port as u16));
         assert_eq!(usize::from(router.counts()[2] > before[2]), *taken);
     }
+}
+
+#[test]
+fn the_seed_decides_which_flows_take_which_member() {
+    let taken = |seed| {
+        let mut router = Router::new();
+        router.change(RouteChange { path_seed: Some(seed), ..RouteChange::default() });
+        let mut by_second = |n: u8| {
+            let before = router.counts();
+            router.receive(0, udp4([10, 0, 0, n], [30, 0, 0, n]).ports(5060, 5060));
+            router.counts()[2] > before[2]
+        };
+        (2..202).map(|n| by_second(n)).collect::<Vec<bool>>()
+    };
+    let [one, again, other] = [7, 7, 8].map(taken);
+    assert_eq!(one, again);
+    let alike = one.iter().zip(&other).filter(|(a, b)| a == b).count();
+    assert!((64..=136).contains(&alike), "{alike} of 200");
 }
 
 #[test]

@@ -107,7 +107,12 @@ impl Router {
             resolved(1, "fe80::2"),
             resolved(1, "2001:db8:1::2"),
         ];
-        router.change(RouteChange { fib: Some(Fib::build(routes())), neighbours, ports: Some(ports()) });
+        router.change(RouteChange {
+            fib: Some(Fib::build(routes())),
+            neighbours,
+            ports: Some(ports()),
+            path_seed: Some(1),
+        });
         router
     }
 

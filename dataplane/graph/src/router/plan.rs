@@ -127,6 +127,14 @@ impl RouterPlanner {
         self
     }
 
+    /// Chooses among several next hops of a route as `seed` says: one of the router's own, the same for all of its workers;
+    /// before the first route.
+    #[must_use]
+    pub fn with_path_seed(mut self, seed: u64) -> Self {
+        self.routes = super::routes::Routes::with_path_seed(seed);
+        self
+    }
+
     /// The names this router's first graph may use.
     pub fn build_cx(&mut self) -> &mut BuildCx {
         &mut self.numbers.cx

@@ -17,9 +17,15 @@ pub(super) struct Routes {
     objects: Vec<RouteEntry>,
     ports: Vec<PortInfo>,
     neighbours: BTreeMap<(PortId, IpAddr), NeighbourUpdate>,
+    path_seed: u64,
 }
 
 impl Routes {
+    /// With the router's own choice among several next hops.
+    pub(super) fn with_path_seed(path_seed: u64) -> Self {
+        Self { path_seed, ..Self::default() }
+    }
+
     fn change(&self) -> RouteChange {
         let fib = Fib::build(self.kernel.iter().chain(&self.objects).cloned().collect());
         RouteChange { fib: Some(fib), ..RouteChange::default() }
@@ -29,6 +35,7 @@ impl Routes {
         RouteChange {
             ports: Some(self.ports.clone()),
             neighbours: self.neighbours.values().copied().collect(),
+            path_seed: Some(self.path_seed),
             ..self.change()
         }
     }

@@ -116,6 +116,7 @@ impl VirtualRouter {
         pool: Pool,
         seed: u64,
     ) -> Result<Self, WorkerError> {
+        planner = planner.with_path_seed(seed);
         let text = edge_graph(planner.ports(), options);
         let worker = Worker::new(&text, &mut planner, pool.clone(), seed)?;
         Ok(Self {

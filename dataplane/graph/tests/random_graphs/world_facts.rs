@@ -45,7 +45,12 @@ pub fn facts(rng: &mut impl Rng) -> RouteChange {
         mtu: [1280, 1500][usize::from(n) % 2],
         addresses: vec!["10.0.0.1/8".parse().expect("a prefix"), "2001:db8::1/32".parse().expect("a prefix")],
     };
-    RouteChange { fib: Some(Fib::build(routes)), neighbours, ports: Some((0..4).map(port).collect()) }
+    RouteChange {
+        fib: Some(Fib::build(routes)),
+        neighbours,
+        ports: Some((0..4).map(port).collect()),
+        path_seed: Some(1),
+    }
 }
 
 /// Up to three random policies, some of them so slow that acknowledgments are held.

@@ -323,7 +323,8 @@ fn why(reason: DropReason) -> String {
         DropReason::TooBig => "it exceeds the link's MTU and must not be cut",
         DropReason::BadSource => "such a source address is not forwarded",
         DropReason::BadDestination => "such a destination address is not forwarded",
-        DropReason::NotIp => "a tagged frame is not routed",
+        DropReason::NotIp => "it is too short to be routed",
+        DropReason::VlanTag => "it is tagged for a VLAN, which wants an interface and a port of its own",
         DropReason::PortDown => "the port is down",
         other => return other.name(),
     };

@@ -243,7 +243,8 @@ fn what_is_not_forwarded_says_why() {
     assert_eq!(outcome("in=lan udp 10.0.0.1:1>10.66.0.1:2"), "dropped (route_rejects)");
     assert_eq!(outcome("in=lan udp 10.0.0.1:1>10.1.0.1:2 ttl=1"), "dropped (ttl_expired)");
     assert_eq!(outcome("in=lan udp 127.0.0.1:1>10.1.0.1:2"), "dropped (bad_source)");
-    assert_eq!(outcome("in=lan udp 10.0.0.1:1>10.1.0.1:2 vlan=7"), "dropped (not_ip)");
+    assert_eq!(outcome("in=lan udp 10.0.0.1:1>10.1.0.1:2 vlan=7"), "dropped (vlan_tag)");
+    assert_eq!(outcome("in=lan udp 10.0.0.1:1>10.66.0.1:2 vlan=0"), "dropped (route_rejects)");
     assert_eq!(outcome("in=lan udp 10.0.0.1:1>224.0.0.5:2"), "handed to this machine");
     assert_eq!(outcome("in=lan udp [fe80::1]:1>[2001:db8:1::1]:2"), "dropped (bad_source)");
     assert_eq!(outcome("in=lan udp 10.0.0.1:1>192.0.2.1:2"), "dropped (no_route)");
