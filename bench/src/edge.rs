@@ -360,7 +360,12 @@ fn exchange(options: &Options, case: Case, random: &mut Pcg64Mcg) -> Exchange {
             NodeSpec { index: NodeIndex(*place), name: "".into(), params }
         })
         .collect();
-    let link = TreeLink { rate: Rate::ZERO, max_frame: FRAME as u32, overhead_bytes: 0 };
+    let link = TreeLink {
+        rate: Rate::ZERO,
+        max_frame: FRAME as u32,
+        overhead_bytes: 0,
+        framing: perhop_units::Framing::PLAIN,
+    };
     let tree = ClassTree::with_classes(link, Instant::ZERO, &specs);
     Exchange::new(tree, Some(map))
 }

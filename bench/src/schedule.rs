@@ -141,7 +141,12 @@ impl Rig {
         let specs = classes_of(options, classes, throttled, &mut random);
         let mut arrivals: Vec<u32> =
             specs.iter().filter(|s| s.params.queue.is_some()).map(|s| s.index.0).collect();
-        let link = TreeLink { rate: Rate::ZERO, max_frame: FRAME, overhead_bytes: 0 };
+        let link = TreeLink {
+            rate: Rate::ZERO,
+            max_frame: FRAME,
+            overhead_bytes: 0,
+            framing: perhop_units::Framing::PLAIN,
+        };
         let tree = ClassTree::with_classes(link, Instant::ZERO, &specs);
         let waiting = (classes * options.backlog) as usize;
         let pool = Pool::new(waiting + 4 * Batch::MAX);

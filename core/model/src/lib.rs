@@ -34,8 +34,9 @@ pub use reply::{ErrorItem, OpOutcome, OpResult, Outcome, Reply};
 pub use scheduler::{DelayGoal, FirstPiece, LossGoal, Scheduler};
 pub use show::{ShowPage, ShowQuery, ShowRow};
 pub use spec::{
-    AllocationSpec, ClassSpec, ColorAction, DetectorSpec, ExcessPolicy, FilterMatch, FilterSpec, MaskedByte,
-    MeterSpec, PortMode, PortRange, PortSpec, ProfileSpec, RouteKind, RouteSpec, SlaPolicy, SlaSpec, Spec,
+    AllocationSpec, Cells, ClassSpec, ColorAction, DetectorSpec, ExcessPolicy, FilterMatch, FilterSpec,
+    MaskedByte, MeterSpec, PortMode, PortRange, PortSpec, ProfileSpec, RouteKind, RouteSpec, SlaPolicy,
+    SlaSpec, Spec,
 };
 pub use spec_error::{Expected, SpecError};
 pub use transaction::{Claim, MAX_OPS, Mode, Op, Put, Transaction, TxnId, TxnIdError};

@@ -8,7 +8,7 @@ use crate::{
     SpecError,
 };
 use ipnet::IpNet;
-use perhop_units::{Bytes, Dscp, Duration, Rate, Share};
+use perhop_units::{Bytes, Dscp, Duration, Framing, Rate, Share};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
@@ -24,6 +24,18 @@ pub enum PortMode {
     Bridge,
 }
 
+/// Into what a link cuts frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Cells {
+    /// It sends them whole.
+    #[default]
+    None,
+    /// ATM cells: 53 bytes, 48 of them the frame's.
+    Atm,
+}
+
 /// A port: an interface with a transmit rate.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -35,13 +47,19 @@ pub struct PortSpec {
     /// Route or bridge; all ports of a router have the same mode.
     #[serde(default)]
     pub mode: PortMode,
-    /// bit/s that the link carries, counting frame + `overhead`; 0 = as fast as the interface takes it.
+    /// bit/s that the link carries, counting frame + `overhead`, at least `minimum_frame`, in `cells`; 0 = as fast as the interface takes it.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schema(value_type = u64))]
     pub rate: Rate,
     /// Bytes a frame costs on the link beyond its Ethernet frame without FCS; −64 … 256.
     #[serde(default)]
     pub overhead: i32,
+    /// Bytes that the shortest frame takes on the link, `overhead` included; 0 = as it is, … 1,514.
+    #[serde(default)]
+    pub minimum_frame: u32,
+    /// What the link makes of the frame with both.
+    #[serde(default)]
+    pub cells: Cells,
     /// Whether code points of packets received here choose classes (by [`ClassSpec::dscp`]). Otherwise they are
     /// ignored.
     #[serde(default)]
@@ -63,6 +81,13 @@ impl PortSpec {
     pub fn device_of<'a>(&'a self, name: &'a str) -> &'a str {
         if self.device.is_empty() { name } else { &self.device }
     }
+
+    /// Bytes that the link adds to each frame, and what it makes of the frame then.
+    pub fn framing(&self) -> (u32, Framing) {
+        let less = u8::try_from(self.overhead.min(0).unsigned_abs()).unwrap_or(u8::MAX);
+        let minimum = u16::try_from(self.minimum_frame).unwrap_or(u16::MAX);
+        (self.overhead.max(0).unsigned_abs(), Framing::new(less, minimum, self.cells == Cells::Atm))
+    }
 }
 
 impl Default for PortSpec {
@@ -73,6 +98,8 @@ impl Default for PortSpec {
             mode: PortMode::default(),
             rate: Rate::ZERO,
             overhead: 0,
+            minimum_frame: 0,
+            cells: Cells::None,
             trust_dscp: false,
             queue: None,
             scheduler: Scheduler::default(),

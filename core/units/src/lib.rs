@@ -9,6 +9,7 @@
 mod bytes;
 mod color;
 mod dscp;
+mod framing;
 mod limit;
 pub mod mix;
 mod probability;
@@ -20,6 +21,7 @@ mod tokens;
 pub use bytes::Bytes;
 pub use color::Color;
 pub use dscp::Dscp;
+pub use framing::Framing;
 pub use limit::{QueueLimit, Share};
 pub use probability::Probability;
 pub use rate::Rate;

@@ -6,6 +6,7 @@ use crate::source::Spanned;
 use crate::suggest::{did_you_mean, quoted_list};
 use crate::text::{FromText, TextError, negative_of};
 use crate::tree::{NodeId, Value};
+use perhop_units::Bytes;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
@@ -56,6 +57,30 @@ impl<'a> TableReader<'a> {
         let allowed = format!("{} to {}", range.start(), range.end());
         let value =
             self.value_with(key, "a string", |text| negative_of(T::from_text(text), text, &allowed))?;
+        self.in_range(value, range)
+    }
+
+    /// A number of bytes in a range, with its unit (`"24 B"`) or without.
+    pub fn bytes_in(&mut self, key: &'static str, range: RangeInclusive<i64>) -> Option<Spanned<i64>> {
+        let allowed = format!("{} to {}", range.start(), range.end());
+        let number = |text: &str| {
+            let text = text.trim();
+            if let Ok(number) = text.parse() {
+                return Ok(number);
+            }
+            let (sign, size) = match text.strip_prefix(['-', '\u{2212}']) {
+                Some(size) => (-1, size),
+                None => (1, text),
+            };
+            let bytes = Bytes::from_text(size).map_err(|e| match e.allowed {
+                None => e.allowed(allowed.clone()),
+                Some(_) => e,
+            })?;
+            i64::try_from(bytes.0)
+                .map(|n| sign * n)
+                .map_err(|_| TextError::new("is out of range").allowed(&allowed))
+        };
+        let value = self.value_with(key, &format!("a number of bytes from {allowed}"), number)?;
         self.in_range(value, range)
     }
 

@@ -35,6 +35,7 @@ fn port(at: &mut At<'_>, p: &PortSpec) {
         );
         item.allowed = Some("-64 to 256".to_owned());
     }
+    at.range("minimum_frame", p.minimum_frame, 0, FRAME_MTU);
     if p.rate != Rate::ZERO {
         at.rate("rate", p.rate, 8_000);
     }

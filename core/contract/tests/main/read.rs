@@ -2,10 +2,10 @@
 
 use super::desk::{Desk, api, delete, filter, n, patch, put};
 use perhop_model::{
-    AbrFloor, AbrLatency, AbrMatch, AbrPolicySpec, AdmissionPolicy, AdmissionSpec, AllocationSpec, ClassSpec,
-    ColorAction, DetectorSpec, ExcessPolicy, FilterMatch, FilterSpec, Kind, MaskedByte, MeterSpec, OpOutcome,
-    Owner, PortMode, PortRange, PortSpec, Precedence, ProfileSpec, QueueKind, QueueSpec, RouteKind,
-    RouteSpec, Scheduler, SlaPolicy, SlaSpec, Spec, StateQuery, WredAverage, WredPrecedence,
+    AbrFloor, AbrLatency, AbrMatch, AbrPolicySpec, AdmissionPolicy, AdmissionSpec, AllocationSpec, Cells,
+    ClassSpec, ColorAction, DetectorSpec, ExcessPolicy, FilterMatch, FilterSpec, Kind, MaskedByte, MeterSpec,
+    OpOutcome, Owner, PortMode, PortRange, PortSpec, Precedence, ProfileSpec, QueueKind, QueueSpec,
+    RouteKind, RouteSpec, Scheduler, SlaPolicy, SlaSpec, Spec, StateQuery, WredAverage, WredPrecedence,
 };
 use perhop_reason::Code;
 use perhop_units::{Bytes, Dscp, Duration, QueueLimit, Rate, Share};
@@ -109,6 +109,8 @@ impl Draw {
             mode: if self.coin() { PortMode::Route } else { PortMode::Bridge },
             rate: Rate(1_000_000_000 + self.up_to(1 << 30)),
             overhead: self.up_to(320) as i32 - 64,
+            minimum_frame: self.up_to(1514) as u32,
+            cells: if self.coin() { Cells::None } else { Cells::Atm },
             trust_dscp: self.coin(),
             queue: self.maybe(Self::queue),
             scheduler: if self.coin() { Scheduler::Tree } else { Scheduler::Htb },

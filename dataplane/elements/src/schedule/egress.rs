@@ -10,6 +10,9 @@
 //! | `port` (or first) | port | | required | ports of the router |
 //! | `rate` | rate until a change names one | bit/s | 0 | 0 (unlimited) … 10¹² |
 //! | `overhead` | size | byte a packet | 0 | 0 … 256 |
+//! | `less` | size | byte a packet that the line does not carry | 0 | 0 … 64 |
+//! | `minimum` | size | byte, least of a packet on the line with `overhead` | 0 | 0 … 1,514 |
+//! | `cells` | `atm` | packets go in ATM cells | none | |
 //! | `frame` | size | byte | 1514 | 64 … 65,536 |
 //! | `limit` | packets, size or duration | | 100 ms | holds at least one largest frame |
 //! | `ring_time` | duration | ns | 0 | 0 … 100 ms |
@@ -53,7 +56,7 @@ use perhop_element::{
 };
 use perhop_packet::{Batch, ClassId, Handover, LeafId, PortId, SlaId};
 use perhop_ring::Producer;
-use perhop_units::{Bytes, Duration, Instant, QueueLimit, Rate};
+use perhop_units::{Bytes, Duration, Framing, Instant, QueueLimit, Rate};
 use std::sync::Arc;
 
 /// Which leaf a packet goes to. Immutable once shared; a change brings a new one.
@@ -192,6 +195,7 @@ impl Egress {
         let transmitter = Transmitter::new(TransmitterConfig {
             rate: config.link.rate,
             overhead_bytes: config.link.overhead_bytes,
+            framing: config.link.framing,
             catchup: config.catchup,
             ring_time: config.ring_time,
         });
@@ -412,12 +416,16 @@ fn build(args: &Args, cx: &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgError
     let port = r.port("port", Some(0), cx);
     let rate = r.optional_in("rate", None, Rate::ZERO, Rate::ZERO..=Rate::MOST);
     let overhead = r.optional_in("overhead", None, Bytes(0), Bytes(0)..=Bytes(256));
+    let less = r.optional_in("less", None, Bytes(0), Bytes(0)..=Bytes(64));
+    let minimum = r.optional_in("minimum", None, Bytes(0), Bytes(0)..=Bytes(1514));
+    let cells = r.choice("cells", false, &[("atm", true)]);
+    let framing = Framing::new(less.0 as u8, minimum.0 as u16, cells);
     let frame = r.optional_in("frame", None, Bytes(1514), Bytes(64)..=Bytes(65_536));
     let longest = Duration::from_millis(100);
     let ring_time = r.optional_in("ring_time", None, Duration::ZERO, Duration::ZERO..=longest);
     let catchup = r.optional_in("catchup", None, Duration::ZERO, Duration::ZERO..=longest);
     let limit = r.optional("limit", None).unwrap_or(LeafParams::default().limit);
-    let link = TreeLink { rate, max_frame: frame.0 as u32, overhead_bytes: overhead.0 as u32 };
+    let link = TreeLink { rate, max_frame: frame.0 as u32, overhead_bytes: overhead.0 as u32, framing };
     let too_short = match limit {
         QueueLimit::Packets(n) => n == 0,
         QueueLimit::Bytes(n) => n < Bytes(link.max_cost()),

@@ -9,11 +9,13 @@
 //! |---|---|---|---|---|
 //! | `rate` | rate | bit/s | 0 = unlimited | 0 … 2⁶⁴−1 |
 //! | `overhead` | integer | byte a packet | 0 | 0 … 256 |
+//! | `framing` | | | every frame takes its own bytes | see [`Framing`] |
 //! | `catchup` | duration | ns | 0 | 0 … 1 s |
 //! | `ring_time` | duration | ns | 0 | 0 … 1 s |
 //!
 //! # Behaviour
-//! A packet of `len` bytes occupies the line for `(len + overhead) · 8 / rate`: 1,250 bytes at 10 Mbit/s for exactly 1 ms.
+//! A packet of `len` bytes occupies the line for `(len + overhead) · 8 / rate`: 1,250 bytes at 10 Mbit/s for exactly 1 ms. `framing` may
+//! make these bytes more: a minimum, whole cells.
 //! The line is busy until `busy_until = max(busy_until, now − catchup) + wire time`; a packet may be pulled while `busy_until ≤ now` or
 //! `busy_until < now + ring_time`. `catchup` lets a driver that woke late send what it missed, `ring_time` bounds what
 //! waits in the card. Both are 0 in virtual time. When the rate changes, the bits still on the line go on at the new rate:
@@ -32,7 +34,7 @@
 //! # Source
 //! None.
 
-use perhop_units::{Duration, Instant, Rate};
+use perhop_units::{Duration, Framing, Instant, Rate};
 
 /// Settings of a [`Transmitter`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +43,8 @@ pub struct TransmitterConfig {
     pub rate: Rate,
     /// Bytes added to each frame on the wire (preamble, FCS, gap, lower-layer headers).
     pub overhead_bytes: u32,
+    /// What the line makes of a frame with them.
+    pub framing: Framing,
     /// How much line time a late wake-up may make good.
     pub catchup: Duration,
     /// How much line time may be committed ahead of now.
@@ -121,7 +125,7 @@ impl Transmitter {
             self.busy_until = floor;
             self.remainder = 0;
         }
-        let bits = (u64::from(len) + u64::from(self.config.overhead_bytes)) * 8;
+        let bits = self.config.framing.of(u64::from(len) + u64::from(self.config.overhead_bytes)) * 8;
         // Frames are short enough for 64 bits, whose division is much faster.
         let narrow = bits.checked_mul(1_000_000_000).and_then(|t| t.checked_add(self.remainder));
         let ns = if let Some(time) = narrow {
@@ -226,6 +230,16 @@ mod tests {
             t.send(now, 1);
         }
         assert_eq!(t.busy_until(), Instant(8_000_000_000), "three times 8/3 s are 8 s exactly");
+    }
+
+    #[test]
+    fn a_short_frame_takes_the_least_that_the_line_sends() {
+        let framing = Framing::new(0, 84, false);
+        let config =
+            TransmitterConfig { rate: Rate(8_000_000), overhead_bytes: 24, framing, ..Default::default() };
+        let mut t = Transmitter::new(config);
+        assert_eq!(t.send(Instant::ZERO, 43), Instant(84_000));
+        assert_eq!(t.send(Instant(84_000), 100), Instant(208_000));
     }
 
     #[test]

@@ -45,13 +45,14 @@ use crate::queue::Fifo;
 use crate::queue::fifo::{FifoConfig, read_config};
 use crate::schedule::{Pump, Transmitter, TransmitterConfig};
 use perhop_element::{ArgError, Args, BuildCx, Discipline, Element, ElementType, PortCount, Reader};
-use perhop_units::{Bytes, Duration, Rate};
+use perhop_units::{Bytes, Duration, Framing, Rate};
 
 /// A shaper around any discipline: rate and overhead as links count, burst in bytes.
 pub fn shaper(discipline: Box<dyn Discipline>, rate: Rate, burst: Bytes, overhead_bytes: u32) -> Pump {
     let config = TransmitterConfig {
         rate,
         overhead_bytes,
+        framing: Framing::PLAIN,
         // What an idle line may make good later is exactly a bucket of tokens.
         catchup: if burst.0 == 0 { Duration::ZERO } else { rate.time_for(burst) },
         ring_time: Duration::ZERO,

@@ -49,6 +49,21 @@ fn identifier(prefix: &str, i: usize, name: &str) -> String {
     if clean == name { format!("{prefix}_{clean}") } else { format!("{prefix}_{clean}_{i}") }
 }
 
+/// What the line of a port makes of frames, as arguments of its element.
+fn framing(spec: &PortSpec) -> String {
+    let (overhead, framing) = spec.framing();
+    let mut text = String::new();
+    let sizes =
+        [("overhead", overhead), ("less", framing.less().into()), ("minimum", framing.minimum().into())];
+    for (key, bytes) in sizes.into_iter().filter(|(_, bytes)| *bytes > 0) {
+        let _ = write!(text, ", {key} = {bytes} B");
+    }
+    if framing.cells() {
+        text.push_str(", cells = atm");
+    }
+    text
+}
+
 /// What the edge graph is told besides its ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EdgeOptions {
@@ -156,8 +171,7 @@ pub fn edge_graph(ports: &[EdgePort], options: &EdgeOptions) -> String {
         );
     }
     for (i, p) in ports.iter().enumerate() {
-        let overhead =
-            if p.spec.overhead > 0 { format!(", overhead = {} B", p.spec.overhead) } else { String::new() };
+        let overhead = framing(&p.spec);
         let limit = p.spec.queue.map_or(String::new(), |q| format!(", limit = {}", q.limit));
         let mut pacing = String::new();
         for (key, time) in [("catchup", catchup), ("ring_time", ring_time)] {

@@ -75,7 +75,7 @@ impl RouterPlanner {
     pub fn new(ports: Vec<EdgePort>, registry: Registry) -> Self {
         let tree = |p: &EdgePort| {
             let name = Name::new(&p.name).expect("a port is an object, and objects have names");
-            PortTree::new(name, p.spec.rate, p.spec.overhead.max(0) as u32)
+            PortTree::new(name, p.spec.rate, p.spec.framing())
         };
         let trees: Vec<PortTree> = ports.iter().map(tree).collect();
         let numbers = Numbers::new(ports.iter().map(|p| p.name.as_str()), MAX_IDS);
@@ -252,13 +252,13 @@ impl RouterPlanner {
                 (Some(p), Some(Spec::Port(new))) => {
                     new.device_of(&p.name) == p.device()
                         && new.mode == p.spec.mode
-                        && new.overhead == p.spec.overhead
+                        && new.framing() == p.spec.framing()
                 }
                 (None, None) | (Some(_), None) => true,
                 _ => false,
             };
             if !same {
-                let why = "ports, their interfaces, mode and overhead are fixed while the router runs; restart it with \
+                let why = "ports, their interfaces, mode, overhead, minimum_frame and cells are fixed while the router runs; restart it with \
                            the new file";
                 errors.push(unsupported(format!("port/{}", key.name), why.to_owned()));
             }

@@ -13,7 +13,7 @@ use perhop_elements::schedule::{
 use perhop_model::{ClassSpec, ErrorItem, Key, Kind, Name, QueueSpec, Scheduler};
 use perhop_packet::{ClassId, LeafId, PortId, SlaId};
 use perhop_reason::Code;
-use perhop_units::{Bytes, Instant, QueueLimit, Rate};
+use perhop_units::{Bytes, Framing, Instant, QueueLimit, Rate};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ struct Holder {
 #[derive(Clone, Debug)]
 pub struct PortTree {
     name: Name,
-    overhead: u32,
+    framing: (u32, Framing),
     /// Last said to the tree; before, what the port begins with.
     rate: Rate,
     slots: Slots<SlotKey>,
@@ -94,11 +94,12 @@ impl Freed {
 }
 
 impl PortTree {
-    /// A port whose tree has only the default leaf, and this rate until a plan says another.
-    pub fn new(name: Name, rate: Rate, overhead: u32) -> Self {
+    /// A port whose tree has only the default leaf, and this rate until a plan says another. `framing` as
+    /// [`perhop_model::PortSpec::framing`] gives it.
+    pub fn new(name: Name, rate: Rate, framing: (u32, Framing)) -> Self {
         Self {
             name,
-            overhead,
+            framing,
             rate,
             slots: Slots::from_number(Egress::DEFAULT_LEAF.0 + 1),
             sent: BTreeMap::new(),
@@ -122,7 +123,7 @@ impl PortTree {
         Self {
             generation: self.generation + 1,
             former,
-            ..Self::new(self.name.clone(), Rate::ZERO, self.overhead)
+            ..Self::new(self.name.clone(), Rate::ZERO, self.framing)
         }
     }
 
@@ -132,7 +133,8 @@ impl PortTree {
     }
 
     fn link(&self, rate: Rate) -> TreeLink {
-        TreeLink { rate, overhead_bytes: self.overhead, ..TreeLink::ethernet(rate) }
+        let (overhead_bytes, framing) = self.framing;
+        TreeLink { overhead_bytes, framing, ..TreeLink::ethernet(rate) }
     }
 
     /// Class objects behind slots: (slot, name, object id).

@@ -7,7 +7,7 @@ use crate::support::put;
 use perhop_graph::router::{EdgeOptions, EdgePort, RouterPlanner, VirtualRouter, Worker, registry};
 use perhop_model::{Credentials, Kind, Op, Outcome, Owner, Reply, Transaction, TxnId};
 use perhop_packet::{Pool, PortId};
-use perhop_units::Rate;
+use perhop_units::{Duration, Rate};
 use perhop_wire::build::udp4;
 use serde_json::json;
 use std::sync::Arc;
@@ -78,4 +78,31 @@ fn a_port_has_its_rate_before_the_first_transaction() {
     assert_eq!(both, [Rate(5_000_000), Rate(10_000_000)], "without one, the graph's");
     let mut router = VirtualRouter::new(ports, 64, 1).expect("its own graph builds");
     assert_eq!([rate(router.worker(), 0), rate(router.worker(), 1)], [Rate::ZERO, Rate(10_000_000)]);
+}
+
+#[test]
+fn a_port_charges_what_its_link_makes_of_a_frame() {
+    for (keys, wire) in [
+        (json!({}), 100),
+        (json!({"overhead": 24}), 124),
+        (json!({"overhead": -14}), 86),
+        (json!({"overhead": 24, "minimum_frame": 200}), 200),
+        (json!({"overhead": 24, "minimum_frame": 84}), 124),
+        (json!({"overhead": 26, "cells": "atm"}), 3 * 53),
+        (json!({"overhead": -4, "cells": "atm"}), 2 * 53),
+    ] {
+        let mut wan = json!({"rate": 8_000_000, "mode": "bridge"});
+        wan.as_object_mut().expect("a table").extend(keys.as_object().expect("a table").clone());
+        let port = |name: &str, spec| EdgePort {
+            name: name.to_owned(),
+            spec: serde_json::from_value(spec).expect("a port"),
+        };
+        let ports = vec![port("lan", json!({"mode": "bridge"})), port("wan", wan)];
+        let mut router = VirtualRouter::new(ports, 64, 1).expect("its own graph builds");
+        let frame = udp4([10, 0, 0, 1], [10, 0, 0, 2]).payload_len(100 - 42).build();
+        assert!(router.receive(LAN, &frame), "a buffer is free");
+        let egress = router.worker().egress(PortId(1)).expect("a way out");
+        assert_eq!(egress.transmitter().busy(), Duration::from_micros(wire), "{keys}");
+        assert_eq!(egress.tree().link().charge(100), wire, "{keys}");
+    }
 }

@@ -5,13 +5,13 @@ use super::{Checker, rounded};
 use crate::Declared;
 use crate::read::Declarations;
 use perhop_model::{ClassSpec, DetectorSpec};
-use perhop_units::Rate;
+use perhop_units::{Framing, Rate};
 use std::collections::BTreeSet;
 
 /// Bytes of a G.711 packet of 20 ms in an Ethernet frame without FCS: 14 + 20 + 8 + 12 + 160.
-const CALL_FRAME: i64 = 214;
+const CALL_FRAME: u64 = 214;
 /// G.711 packets a second at 20 ms.
-const CALL_PACKETS: i64 = 50;
+const CALL_PACKETS: u64 = 50;
 
 pub(super) fn check(c: Checker<'_>, declared: &Declarations, trees: &Trees) {
     let Some(detector) = declared.detector.as_ref().filter(|d| d.spec.enabled) else { return };
@@ -22,14 +22,14 @@ pub(super) fn check(c: Checker<'_>, declared: &Declarations, trees: &Trees) {
     for (i, class) in declared.classes.iter().enumerate() {
         if trees.leaf[i] && class.spec.logical_name(&class.name) == logical {
             with_class.insert(&class.spec.port);
-            let overhead =
-                declared.ports.iter().find(|p| p.name == class.spec.port).map_or(0, |p| p.spec.overhead);
-            class_rates(c, class, i, trees, Need::new(calls, overhead));
+            let port = declared.ports.iter().find(|p| p.name == class.spec.port);
+            let framing = port.map_or((0, Framing::PLAIN), |p| p.spec.framing());
+            class_rates(c, class, i, trees, Need::new(calls, framing));
             told = told || cap(c, detector, class, i, trees);
         }
     }
     if let Some(rate) = detector.spec.rate {
-        let need = Need::new(calls, 0);
+        let need = Need::new(calls, (0, Framing::PLAIN));
         if rate < need.rate {
             c.push(c.warning(detector.at, "rate", need.message("")).hint("packets beyond it are policed"));
         }
@@ -110,8 +110,8 @@ struct Need {
 }
 
 impl Need {
-    fn new(calls: u32, overhead: i32) -> Self {
-        let each = Rate(((CALL_FRAME + i64::from(overhead)) * 8 * CALL_PACKETS).unsigned_abs());
+    fn new(calls: u32, (overhead, framing): (u32, Framing)) -> Self {
+        let each = Rate(framing.of(CALL_FRAME + u64::from(overhead)) * 8 * CALL_PACKETS);
         Self { calls, each, rate: Rate(each.0.saturating_mul(calls.into())) }
     }
 

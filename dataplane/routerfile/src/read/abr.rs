@@ -71,7 +71,7 @@ pub(super) fn read(table: &mut TableReader<'_>, names: &Names<'_>) -> AbrPolicyS
     let limit_syn_ack = flag(table, "limit_syn_ack", true);
     let assume_shift = table.integer("assume_shift", 0..=14).map(|s| s.value as u8);
     let local = flag(table, "local", false);
-    let overhead = table.integer("overhead", 0..=256).map_or(0, |o| o.value as u32);
+    let overhead = table.bytes_in("overhead", 0..=256).map_or(0, |o| o.value as u32);
     let idle = table.value_in("idle", Duration::from_millis(100)..=Duration::from_secs(3_600));
     AbrPolicySpec {
         priority: 0,

@@ -10,7 +10,8 @@ use perhop_config::Severity;
 use perhop_contract::Draining;
 use perhop_contract::{Control, Draft, GraphRequest, Input, Limits, Output, Planner};
 use perhop_model::{
-    Credentials, ErrorItem, Key, Kind, Mode, Name, Object, Op, Outcome, Owner, Spec, Transaction, TxnId,
+    Cells, Credentials, ErrorItem, Key, Kind, Mode, Name, Object, Op, Outcome, Owner, Spec, Transaction,
+    TxnId,
 };
 use perhop_reason::Code;
 use perhop_routerfile::{PortIo, RouterFile, Waiting};
@@ -380,6 +381,33 @@ fn a_queue_without_a_unit_is_told_what_could_be_written() {
     let (_, said) = perhop_routerfile::RouterFile::read("r.toml", text);
     let said = said.to_string();
     assert!(said.contains("r.toml:4:9: ") && said.contains("Write for example \"100 packets\""), "{said}");
+}
+
+#[test]
+fn what_a_link_makes_of_frames_is_read_with_and_without_units() {
+    let port = |keys: &str| {
+        let file = good(&format!("[[port]]\nname = \"dsl\"\nrate = \"1 Mbit/s\"\n{keys}\n"));
+        assert_eq!(submit(file.objects.clone()), []);
+        match spec(&file, Kind::Port, "dsl") {
+            Spec::Port(p) => (p.overhead, p.minimum_frame, p.cells),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(port(""), (0, 0, Cells::None));
+    assert_eq!(port("overhead = 24\nminimum_frame = 84"), (24, 84, Cells::None));
+    assert_eq!(port("overhead = \"24 B\"\nminimum_frame = \"84 B\""), (24, 84, Cells::None));
+    assert_eq!(port("overhead = \"-4 B\"\ncells = \"atm\""), (-4, 0, Cells::Atm));
+    for wrong in [
+        "overhead = \"24 Mbit\"",
+        "overhead = 1.5",
+        "overhead = -65",
+        "minimum_frame = 1515",
+        "cells = \"ptm\"",
+    ] {
+        let text = format!("{TWO_PORTS}{wrong}\n");
+        let (file, said) = RouterFile::read("f.toml", &text);
+        assert!(file.is_none() && said.to_string().contains("llowed: "), "{wrong}: {said}");
+    }
 }
 
 #[test]

@@ -81,7 +81,8 @@ fn way(cx: &Cx<'_>, table: &mut TableReader<'_>, before: &Way, reverse: bool) ->
     over(&mut way.duplicate, table.value("duplicate"));
     over(&mut way.reorder, table.value("reorder"));
     way.burst_loss = burst_loss(cx, table).or(way.burst_loss);
-    over(&mut way.overhead, table.value_in("overhead", Bytes(0)..=Bytes(1_500)));
+    let overhead = table.bytes_in("overhead", 0..=1_500);
+    over(&mut way.overhead, overhead.map(|o| o.map(|bytes| Bytes(bytes.unsigned_abs()))));
     over(&mut way.queue, table.value("queue"));
     check_queue(cx, table, &way);
     check_time_on_trace(cx, table, &way);

@@ -440,7 +440,6 @@ impl ClassTree {
                 node.rows = 0;
                 self.sync(ix);
             }
-            let overhead = u64::from(self.link.overhead_bytes);
             let node = self.nodes.at_mut(ix);
             let Some(packet) = node.queue_mut().and_then(|q| q.pop(now)) else {
                 self.free(ix);
@@ -448,7 +447,7 @@ impl ClassTree {
             };
             let cold = self.nodes.cold_mut(ix);
             cold.dropped_class_removed += 1;
-            cold.dropped_bytes += packet.len() as u64 + overhead;
+            cold.dropped_bytes += self.link.charge(packet.len() as u64);
             self.held -= 1;
             self.held_bytes -= packet.len() as u64;
             cx.drop(packet, DropReason::ClassRemoved);

@@ -258,7 +258,7 @@ impl ClassTree {
         self.held_bytes = self.held_bytes.saturating_add_signed(change.bytes);
         let lost = change.full + change.early;
         if lost > 0 {
-            let bytes = change.lost_bytes + lost * u64::from(self.link.overhead_bytes);
+            let bytes = self.link.charge_all(change.lost_bytes, lost);
             let cold = self.nodes.cold_mut(ix);
             cold.dropped_queue_full += change.full;
             cold.dropped_early += change.early;

@@ -11,7 +11,7 @@ use crate::queue::fifo::laws::{calls, check_any_order};
 use crate::schedule::{Pump, Transmitter, TransmitterConfig};
 use perhop_element::testkit::Bench;
 use perhop_packet::{DropReason, LeafId};
-use perhop_units::{Bytes, Color, Duration, Probability, QueueLimit};
+use perhop_units::{Bytes, Color, Duration, Framing, Probability, QueueLimit};
 use proptest::prelude::*;
 
 const LIMIT: u32 = 60;
@@ -19,7 +19,7 @@ const OVERHEAD: u32 = 24;
 
 /// 8 Mbit/s: a byte a microsecond.
 fn link() -> TreeLink {
-    TreeLink { rate: Rate::from_mbit(8), max_frame: 1514, overhead_bytes: OVERHEAD }
+    TreeLink { rate: Rate::from_mbit(8), max_frame: 1514, overhead_bytes: OVERHEAD, framing: Framing::PLAIN }
 }
 
 fn curve(min_ppm: u32, max_ppm: u32, part: u32) -> Curve {

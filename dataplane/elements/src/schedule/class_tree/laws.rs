@@ -5,7 +5,7 @@ use crate::plumbing::frames::UdpFrame;
 use crate::schedule::{Pump, Transmitter, TransmitterConfig};
 use perhop_element::testkit::Bench;
 use perhop_packet::LeafId;
-use perhop_units::{Bytes, QueueLimit};
+use perhop_units::{Bytes, Framing, QueueLimit};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ pub(super) const C: u64 = 8_000_000;
 pub(super) const BYTE: u64 = 1_000;
 
 pub(super) fn link() -> TreeLink {
-    TreeLink { rate: Rate(C), max_frame: L as u32, overhead_bytes: 0 }
+    TreeLink { rate: Rate(C), max_frame: L as u32, overhead_bytes: 0, framing: Framing::PLAIN }
 }
 
 /// A recipe for a node, scaled into a valid tree by [`grow`].

@@ -256,12 +256,12 @@ impl ClassTree {
         if !self.nodes.holds(ix) {
             return None;
         }
-        view(ix, self.nodes.at(ix), self.nodes.cold(ix), self.link.overhead_bytes)
+        view(ix, self.nodes.at(ix), self.nodes.cold(ix), &self.link)
     }
 
     /// All classes by slot.
     pub fn iter(&self) -> impl Iterator<Item = ClassView<'_>> {
-        self.nodes.iter().filter_map(|(ix, node, cold)| view(ix, node, cold, self.link.overhead_bytes))
+        self.nodes.iter().filter_map(|(ix, node, cold)| view(ix, node, cold, &self.link))
     }
 
     /// Smallest and largest frame bytes that waited in a leaf since the last call for it; the first one begins.
@@ -281,7 +281,7 @@ fn position(index: NodeIndex) -> Option<Ix> {
     (index.0 < MAX_NODES).then(|| index.0 + 1)
 }
 
-fn view<'a>(ix: Ix, node: &Node, cold: &'a Cold, overhead: u32) -> Option<ClassView<'a>> {
+fn view<'a>(ix: Ix, node: &Node, cold: &'a Cold, link: &TreeLink) -> Option<ClassView<'a>> {
     if ix == ROOT || node.state == State::Free {
         return None;
     }
@@ -293,7 +293,7 @@ fn view<'a>(ix: Ix, node: &Node, cold: &'a Cold, overhead: u32) -> Option<ClassV
         draining: node.state != State::Live,
         counters: cold.counters(node),
         backlog_packets: packets,
-        backlog_bytes: frame_bytes + packets * u64::from(overhead),
+        backlog_bytes: link.charge_all(frame_bytes, packets),
         backlog_frame_bytes: frame_bytes,
         throttled: node.throttled,
     })
@@ -406,7 +406,7 @@ impl Discipline for ClassTree {
     fn drain(&mut self, out: &mut Batch) {
         self.chosen = None;
         let now = self.now;
-        let overhead = u64::from(self.link.overhead_bytes);
+        let link = self.link;
         let (mut all, mut all_bytes) = (0, 0);
         for ix in 1..(self.nodes.chunks() * CHUNK) as Ix {
             let node = self.nodes.at_mut(ix);
@@ -415,16 +415,17 @@ impl Discipline for ClassTree {
             if packets == 0 {
                 continue;
             }
-            let mut bytes = 0;
+            let (mut bytes, mut charged) = (0, 0);
             while let Some(packet) = queue.pop(now) {
-                bytes += packet.len() as u64 + overhead;
+                bytes += packet.len() as u64;
+                charged += link.charge(packet.len() as u64);
                 out.push(packet);
             }
             node.rows = 0;
-            (all, all_bytes) = (all + packets, all_bytes + bytes - packets * overhead);
+            (all, all_bytes) = (all + packets, all_bytes + bytes);
             let cold = self.nodes.cold_mut(ix);
             cold.dropped_class_removed += packets;
-            cold.dropped_bytes += bytes;
+            cold.dropped_bytes += charged;
             let counters = self.nodes.cold(ix).counters(self.nodes.at(ix));
             self.freed.push(FreedSlot { index: NodeIndex(ix - 1), counters });
             self.sync(ix);

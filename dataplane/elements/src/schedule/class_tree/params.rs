@@ -1,7 +1,7 @@
 //! What a class is told to be, and the check that all classes together are possible.
 
 use crate::drop::{Averages, BlueConfig, COLORS, CoDelConfig, FqCoDelConfig, PieConfig, WfqConfig, wfq};
-use perhop_units::{Bytes, Duration, Probability, QueueLimit, Rate};
+use perhop_units::{Bytes, Duration, Framing, Probability, QueueLimit, Rate};
 use std::collections::HashMap;
 use std::sync::Arc;
 use thiserror::Error;
@@ -33,17 +33,30 @@ pub struct TreeLink {
     pub max_frame: u32,
     /// Bytes added to each frame when it is charged.
     pub overhead_bytes: u32,
+    /// What the link makes of a frame with them.
+    pub framing: Framing,
 }
 
 impl TreeLink {
     /// A link that carries full-size Ethernet frames (1,514 bytes without FCS).
     pub const fn ethernet(rate: Rate) -> Self {
-        Self { rate, max_frame: 1514, overhead_bytes: 0 }
+        Self { rate, max_frame: 1514, overhead_bytes: 0, framing: Framing::PLAIN }
     }
 
     /// Bytes charged for the largest frame.
     pub const fn max_cost(&self) -> u64 {
-        self.max_frame as u64 + self.overhead_bytes as u64
+        self.charge(self.max_frame as u64)
+    }
+
+    /// Bytes charged for a frame of `len`.
+    #[inline]
+    pub const fn charge(&self, len: u64) -> u64 {
+        self.framing.of(len + self.overhead_bytes as u64)
+    }
+
+    /// Bytes charged for `frames` of `bytes` together; where the link frames them, as if all were equally long.
+    pub const fn charge_all(&self, bytes: u64, frames: u64) -> u64 {
+        self.framing.of_all(bytes, frames, self.overhead_bytes as u64)
     }
 
     /// The burst a class gets that names none: two of the largest frames or 10 ms of `rate`, whichever is more.

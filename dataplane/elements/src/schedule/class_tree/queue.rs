@@ -1,7 +1,7 @@
 //! The queue of a leaf: an enum, so that no packet costs a virtual call.
 
 use super::early::{EarlyQueue, red_config};
-use super::params::{EarlyDrop, LeafKind, LeafParams};
+use super::params::{EarlyDrop, LeafKind, LeafParams, TreeLink};
 use crate::drop::{RedConfig, RedState, RedVerdict};
 use crate::queue::{FifoQueue, LengthRange};
 use crate::schedule::law::Waiting;
@@ -275,15 +275,15 @@ impl LeafQueue {
         }
     }
 
-    /// What waits, of packets that are stamped since `since`; `overhead` is the line's.
-    pub(super) fn waiting(&self, now: Instant, since: Instant, overhead: u64) -> Waiting {
+    /// What waits, of packets that are stamped since `since`; `link` is the line.
+    pub(super) fn waiting(&self, now: Instant, since: Instant, link: &TreeLink) -> Waiting {
         let came = match self.kept() {
             Kept::Fifo(fifo) => fifo.front_meta().map(|meta| meta.queued_at),
             Kept::Early(early) => early.head_since(),
         };
         Waiting {
-            bytes: self.frame_bytes() + self.len() * overhead,
-            head: self.head_len().map_or(0, |len| len + overhead),
+            bytes: link.charge_all(self.frame_bytes(), self.len()),
+            head: self.head_len().map_or(0, |len| link.charge(len)),
             waited: came.map_or(Duration::ZERO, |came| now.since(came.max(since))),
         }
     }

@@ -256,12 +256,11 @@ impl ClassTree {
 
     /// A leaf that was empty has packets: tells the law.
     pub(super) fn announce(&mut self, ix: Ix, now: Instant) {
-        let overhead = u64::from(self.link.overhead_bytes);
         if let Some(rule) = &mut self.rule
             && let Some(len) = self.nodes.at(ix).queue().and_then(|q| q.head_len())
             && self.nodes.at(ix).state != State::Ended
         {
-            rule.announce(now, ix, len + overhead);
+            rule.announce(now, ix, self.link.charge(len));
         }
     }
 
@@ -292,7 +291,7 @@ impl ClassTree {
     pub(super) fn accept_ruled(&mut self, cx: &mut Cx<'_>, mut packet: Packet) {
         let now = cx.now();
         let ix = position(NodeIndex(packet.meta().leaf.0)).filter(|ix| self.nodes.holds(*ix));
-        let len = packet.len() as u64 + u64::from(self.link.overhead_bytes);
+        let len = self.link.charge(packet.len() as u64);
         if let (Some(rule), Some(ix)) = (&mut self.rule, ix)
             && self.nodes.at(ix).state == State::Live
         {
@@ -307,7 +306,7 @@ impl ClassTree {
 
     /// Shows a law that follows waits what waits.
     fn look(&mut self, now: Instant) {
-        let overhead = u64::from(self.link.overhead_bytes);
+        let link = self.link;
         let nodes = &self.nodes;
         let Some(rule) = self.rule.as_mut().filter(|rule| rule.follows_waits()) else { return };
         let since = rule.since;
@@ -315,7 +314,7 @@ impl ClassTree {
             if !nodes.holds(ix) || matches!(nodes.at(ix).state, State::Ended | State::Free) {
                 return Waiting::default();
             }
-            nodes.at(ix).queue().map_or(Waiting::default(), |queue| queue.waiting(now, since, overhead))
+            nodes.at(ix).queue().map_or(Waiting::default(), |queue| queue.waiting(now, since, &link))
         });
     }
 
@@ -331,7 +330,7 @@ impl ClassTree {
     pub(super) fn shed(&mut self, cx: &mut Cx<'_>) {
         while self.rule.as_deref().is_some_and(Rule::shares_buffer) {
             self.look(cx.now());
-            let wire = self.held_bytes + self.held * u64::from(self.link.overhead_bytes);
+            let wire = self.link.charge_all(self.held_bytes, self.held);
             let loser = self.rule.as_mut().and_then(|rule| rule.loses(self.held, wire));
             if !loser.is_some_and(|(ix, why)| self.lose_head(cx, ix, why)) {
                 break;
@@ -347,7 +346,7 @@ impl ClassTree {
         };
         self.chosen = None;
         let len = packet.len() as u64;
-        let bytes = len + u64::from(self.link.overhead_bytes);
+        let bytes = self.link.charge(len);
         self.held -= 1;
         self.held_bytes -= len;
         let cold = self.nodes.cold_mut(ix);
@@ -381,8 +380,7 @@ impl ClassTree {
             node.guaranteed += bytes;
             at = node.parent;
         }
-        let overhead = u64::from(self.link.overhead_bytes);
-        let next = self.nodes.at(ix).queue().and_then(|q| q.head_len()).map(|len| len + overhead);
+        let next = self.nodes.at(ix).queue().and_then(|q| q.head_len()).map(|len| self.link.charge(len));
         if let Some(rule) = &mut self.rule {
             let number = rule.numbers[ix as usize] as usize;
             rule.sent(now, number, bytes, next, came);

@@ -11,14 +11,14 @@ use crate::schedule::{Pump, Transmitter, TransmitterConfig};
 use perhop_element::testkit::{Bench, args};
 use perhop_element::{BuildCx, Element, ElementType, TimerId};
 use perhop_packet::{ClassId, LeafId, Packet};
-use perhop_units::{Bytes, Dscp, Duration, QueueLimit};
+use perhop_units::{Bytes, Dscp, Duration, Framing, QueueLimit};
 use proptest::prelude::*;
 
 const RATE: Rate = Rate(10_000_000);
 const LIMIT: u32 = 30;
 
 fn link() -> TreeLink {
-    TreeLink { rate: RATE, max_frame: 1514, overhead_bytes: 0 }
+    TreeLink { rate: RATE, max_frame: 1514, overhead_bytes: 0, framing: Framing::PLAIN }
 }
 
 fn params(parent: Option<u32>, leaf: bool) -> NodeParams {

@@ -7,7 +7,7 @@ use crate::schedule::{Pump, Transmitter, TransmitterConfig};
 use perhop_element::Element;
 use perhop_element::testkit::Bench;
 use perhop_packet::{LeafId, PortId};
-use perhop_units::{Bytes, Duration, QueueLimit};
+use perhop_units::{Bytes, Duration, Framing, QueueLimit};
 use proptest::prelude::*;
 
 const L: u64 = 1000;
@@ -36,6 +36,7 @@ fn pump(link: TreeLink, params: &[NodeParams]) -> Pump {
     let line = TransmitterConfig {
         rate: link.rate,
         overhead_bytes: link.overhead_bytes,
+        framing: link.framing,
         ..TransmitterConfig::default()
     };
     Pump::new(Box::new(tree), Transmitter::new(line), None)
@@ -73,13 +74,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
 
     #[test]
-    fn ceilings_and_guarantees_hold_at_every_rate_with_every_overhead(
+    fn ceilings_and_guarantees_hold_at_every_rate_and_whatever_the_line_makes_of_frames(
         rate in prop::sample::select(vec![8_000u64, 64_000, 999_999, 2_048_000, 1_000_000_007, 100_000_000_000]),
         overhead in 0u32..64,
+        framing in prop::sample::select(vec![Framing::PLAIN, Framing::new(4, 84, false), Framing::new(0, 0, true), Framing::new(0, 300, true)]),
         lens in prop::collection::vec(60u64..=L, 1..9),
         hours in 1u64..50,
     ) {
-        let link = TreeLink { rate: Rate(rate), max_frame: L as u32, overhead_bytes: overhead };
+        let link = TreeLink { rate: Rate(rate), max_frame: L as u32, overhead_bytes: overhead, framing };
         let bound = |percent: u64| Bound { rate: Rate(rate / 100 * percent), burst: Bytes(2 * link.max_cost()) };
         // A throttled subtree with a guaranteed leaf in it, and two more leaves beside it.
         let params = [
@@ -100,7 +102,7 @@ proptest! {
                 }
             }
             // As long as every leaf surely has packets: the least any of them has, at the whole rate.
-            let charge = |len: u64| len + u64::from(overhead);
+            let charge = |len: u64| framing.of(len + u64::from(overhead));
             let least = lens.iter().map(|l| charge(*l)).min().unwrap_or(1) * count as u64;
             let time = Duration((u128::from(least) * 8_000_000_000 / u128::from(rate)) as u64);
             bench.run_until(Instant(begin) + time);
@@ -133,7 +135,7 @@ proptest! {
         lens in prop::array::uniform3(60u64..=L),
         overhead in 0u32..40,
     ) {
-        let link = TreeLink { rate: Rate(1_000_000_000), max_frame: L as u32, overhead_bytes: overhead };
+        let link = TreeLink { rate: Rate(1_000_000_000), max_frame: L as u32, overhead_bytes: overhead, framing: Framing::PLAIN };
         let params = weights.map(|weight| NodeParams { weight, ..leaf(None) });
         let mut bench = Bench::new(pump(link, &params), 0);
         bench.driver.set_port_count(1);
@@ -170,7 +172,7 @@ proptest! {
 }
 
 fn link() -> TreeLink {
-    TreeLink { rate: Rate::from_mbit(8), max_frame: L as u32, overhead_bytes: 0 }
+    TreeLink { rate: Rate::from_mbit(8), max_frame: L as u32, overhead_bytes: 0, framing: Framing::PLAIN }
 }
 
 fn commit(bench: &mut Bench, edits: Vec<TreeEdit>) {

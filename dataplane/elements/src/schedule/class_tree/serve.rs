@@ -6,7 +6,7 @@ use super::node::{
 };
 use super::queue::LeafQueue;
 use super::wheel::{Due, NIL, Wheel};
-use super::{ClassTree, MAX_WEIGHT_RATIO, NEAR_CLASSES, NodeIndex, position};
+use super::{ClassTree, MAX_WEIGHT_RATIO, NEAR_CLASSES, NodeIndex, TreeLink, position};
 use perhop_element::Cx;
 use perhop_packet::{DropReason, LeafId, Packet, prefetch};
 use perhop_units::{Instant, Tokens};
@@ -114,8 +114,7 @@ impl ClassTree {
             self.nodes.at_mut(ix).rows = 0;
             return;
         }
-        let overhead = u64::from(self.link.overhead_bytes);
-        refresh(self.nodes.at_mut(ix), &mut self.wheel, ix, overhead, now);
+        refresh(self.nodes.at_mut(ix), &mut self.wheel, ix, &self.link, now);
     }
 
     /// Handles what became possible by the passing of time, and what has drained long enough.
@@ -246,7 +245,6 @@ impl ClassTree {
     #[inline]
     fn charge_leaf(&mut self, ix: Ix, row: Row, bytes: u64, now: Instant) -> Ix {
         let (tokens, max, largest) = (cost(bytes), self.max_cost, self.largest);
-        let overhead = u64::from(self.link.overhead_bytes);
         let lent = (LENDERS..EXCESS).contains(&row);
         let used = if lent { EXCESS } else { row };
         let parent = self.nodes.at(ix).parent;
@@ -273,7 +271,7 @@ impl ClassTree {
         if row != EXCESS && !lent {
             node.guaranteed += bytes;
         }
-        refresh(node, &mut self.wheel, ix, overhead, now);
+        refresh(node, &mut self.wheel, ix, &self.link, now);
         let moved = node.offered() != node.linked;
         if lent {
             self.nodes.cold_mut(ix).shared += bytes;
@@ -400,7 +398,7 @@ impl ClassTree {
                 packet
             }
         };
-        let charge = packet.len() as u64 + u64::from(self.link.overhead_bytes);
+        let charge = self.link.charge(packet.len() as u64);
         if self.rule.is_some() {
             self.charge_ruled(ix, charge, now, packet.meta().queued_at);
         } else {
@@ -429,7 +427,7 @@ impl ClassTree {
         let generation = self.link_generation;
         let node = self.nodes.at_mut(ix);
         let len = packet.len() as u64;
-        let charge = len + u64::from(self.link.overhead_bytes);
+        let charge = self.link.charge(len);
         // A turn must cover the longest frame there is, or long frames would take more than their share.
         self.largest = self.largest.max(charge);
         let Body::Leaf(queue) = &mut node.body else {
@@ -518,7 +516,7 @@ fn take_ceiling(node: &mut Node, wheel: &mut Wheel, ix: Ix, tokens: Tokens, max:
 
 /// What a leaf offers, by its queue and its tokens.
 #[inline]
-fn refresh(node: &mut Node, wheel: &mut Wheel, ix: Ix, overhead: u64, now: Instant) {
+fn refresh(node: &mut Node, wheel: &mut Wheel, ix: Ix, link: &TreeLink, now: Instant) {
     let Body::Leaf(queue) = &node.body else { return };
     if queue.is_empty() || node.state == State::Ended {
         node.rows = 0;
@@ -526,7 +524,7 @@ fn refresh(node: &mut Node, wheel: &mut Wheel, ix: Ix, overhead: u64, now: Insta
     }
     node.rows = 1 << EXCESS;
     if node.has_guarantee {
-        let needed = cost(queue.head_len().unwrap_or(0) + overhead);
+        let needed = cost(link.charge(queue.head_len().unwrap_or(0)));
         if node.guarantee.covers(needed, now) {
             node.rows |= 1 << node.tier;
         } else {

@@ -3,12 +3,12 @@ use crate::plumbing::frames::udp;
 use crate::schedule::{Pump, Transmitter, TransmitterConfig};
 use perhop_element::testkit::Bench;
 use perhop_packet::{DropReason, LeafId};
-use perhop_units::{Bytes, Duration, QueueLimit};
+use perhop_units::{Bytes, Duration, Framing, QueueLimit};
 
 const LEN: u32 = 1000;
 
 fn link() -> TreeLink {
-    TreeLink { rate: Rate::from_mbit(8), max_frame: LEN, overhead_bytes: 0 }
+    TreeLink { rate: Rate::from_mbit(8), max_frame: LEN, overhead_bytes: 0, framing: Framing::PLAIN }
 }
 
 fn bound(mbit: u64) -> Option<Bound> {

@@ -6,7 +6,7 @@ use perhop_elements::route::{NextHop, Origin, PortInfo, Verdict};
 use perhop_elements::schedule::{NodeIndex, NodeParams};
 use perhop_flows::Explanation as FlowsSay;
 use perhop_packet::{ClassId, DropReason, Meta, PortId, ProfileId, SlaId};
-use perhop_units::{Duration, Rate};
+use perhop_units::{Duration, Framing, Rate};
 use perhop_wire::MacAddr;
 
 /// What the elements of a worker say about a packet. May be sent to another thread.
@@ -57,6 +57,7 @@ pub(super) struct Queue {
     pub(super) throttled: bool,
     pub(super) rate: Rate,
     pub(super) overhead: u32,
+    pub(super) framing: Framing,
     pub(super) busy: Duration,
 }
 
@@ -106,6 +107,7 @@ impl Worker {
             throttled: class.as_ref().is_some_and(|c| c.throttled),
             rate: line.rate(),
             overhead: line.config().overhead_bytes,
+            framing: line.config().framing,
             busy: line.busy_until().since(now),
         })
     }

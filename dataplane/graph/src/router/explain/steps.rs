@@ -385,7 +385,15 @@ fn transmitter(q: &Queue, port: &str, by: &str) -> Step {
     let busy = if q.busy == Duration::ZERO { "free".to_owned() } else { format!("busy for {}", q.busy) };
     let says = match q.rate {
         Rate::ZERO => format!("{by}as fast as the interface of {port} takes it"),
-        rate => format!("{by}{rate} on {port}, {} B overhead a frame; {busy}", q.overhead),
+        rate => {
+            let overhead = i64::from(q.overhead) - i64::from(q.framing.less());
+            let least = match q.framing.minimum() {
+                0 => String::new(),
+                least => format!(", at least {least} B"),
+            };
+            let cells = if q.framing.cells() { ", in ATM cells" } else { "" };
+            format!("{by}{rate} on {port}, {overhead} B overhead a frame{least}{cells}; {busy}")
+        }
     };
     Step::new("transmitter", says).fact("rate", q.rate.0)
 }
