@@ -63,6 +63,12 @@ pub struct ShowPage {
     pub revision: u64,
     /// Router clock.
     pub at_ns: u64,
-    /// Rows.
+    /// Rows, at most as many as were asked for.
     pub rows: Vec<ShowRow>,
+    /// How many rows there are: those above and those left out.
+    #[serde(default)]
+    pub total: usize,
+    /// Whether there are more than `total`, which were not counted: connections beyond the limit, or beyond 20,000.
+    #[serde(default)]
+    pub more: bool,
 }

@@ -144,6 +144,11 @@ impl Cursor {
         }
     }
 
+    /// Whether connections or controlled flows are left that were not looked at. Both are 0 when the end was reached.
+    pub(crate) fn has_more(&self) -> bool {
+        self.left.connections > 0 || self.left.abr_flows > 0
+    }
+
     pub(crate) fn slice(
         &mut self,
         now: Instant,

@@ -6,7 +6,7 @@ use crate::error::{AppError, Verdict};
 use crate::output::Output;
 use crate::remote::Remote;
 use clap::{Args, ValueEnum};
-use perhop_model::ShowPage;
+use perhop_model::{ShowPage, ShowRow};
 use rows::{rows_as_csv, rows_as_text};
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub struct ShowArgs {
     /// Comma-separated values, a line a row
     #[arg(long, conflicts_with_all = ["json", "watch"])]
     csv: bool,
-    /// Most rows
+    /// Most rows; without it all, of flows, calls and abr 1,000
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     limit: Option<u32>,
 }
@@ -74,6 +74,31 @@ impl What {
     }
 }
 
+impl What {
+    /// Rows shown unless somebody says how many: all of what was configured.
+    fn usual_limit(self) -> u32 {
+        if matches!(self, Self::Flows | Self::Calls | Self::Abr) { 1_000 } else { 1_000_000 }
+    }
+}
+
+/// How many rows there are besides those shown, if there are any.
+fn left_out(page: &ShowPage) -> Option<String> {
+    let (shown, total) = (page.rows.len(), page.total);
+    let most = if page.more { "more than " } else { "" };
+    (page.more || total > shown).then(|| format!("{shown} rows of {most}{total}; --limit N shows up to N"))
+}
+
+/// What to do where frames of VLANs were not routed.
+fn tagged(rows: &[ShowRow]) -> Option<String> {
+    let dropped: u64 = rows.iter().map(|row| row.counter("dropped_vlan_tag")).sum();
+    (dropped > 0).then(|| {
+        format!(
+            "dropped_vlan_tag={dropped}: a routed port takes untagged frames. For VLAN 7 of eth1 make an interface, `ip link add link \
+             eth1 name eth1.7 type vlan id 7`, and give the router file a port with device = \"eth1.7\""
+        )
+    })
+}
+
 /// Moves the cursor home and clears what is below.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
@@ -83,10 +108,8 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 /// The router is not there, or standard output cannot be written.
 pub fn run(args: &ShowArgs) -> Result<Verdict, AppError> {
     let remote = Remote::find(args.router.as_deref())?;
-    let mut uri = format!("/v1/show?what={}", args.what.name());
-    if let Some(limit) = args.limit {
-        uri.push_str(&format!("&limit={limit}"));
-    }
+    let limit = args.limit.unwrap_or(args.what.usual_limit());
+    let uri = format!("/v1/show?what={}&limit={limit}", args.what.name());
     let mut out = Output::new();
     loop {
         let page: ShowPage = remote.read(&uri)?.accepted()?;
@@ -94,6 +117,7 @@ pub fn run(args: &ShowArgs) -> Result<Verdict, AppError> {
             out.json(&page)?;
         } else if args.csv {
             out.text(rows_as_csv(&page.rows))?;
+            left_out(&page).iter().for_each(|line| eprintln!("{line}"));
         } else {
             if args.watch.is_some() {
                 let seconds = page.at_ns / 1_000_000_000;
@@ -104,6 +128,12 @@ pub fn run(args: &ShowArgs) -> Result<Verdict, AppError> {
                 ))?;
             }
             out.text(rows_as_text(&page.rows))?;
+            if let Some(line) = left_out(&page) {
+                out.line(format_args!("{line}"))?;
+            }
+            if let Some(line) = tagged(&page.rows) {
+                out.line(format_args!("{line}"))?;
+            }
         }
         out.flush()?;
         let Some(seconds) = args.watch else { return Ok(Verdict::Done) };
@@ -114,6 +144,31 @@ pub fn run(args: &ShowArgs) -> Result<Verdict, AppError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_that_are_not_shown_are_counted() {
+        let page = |rows, total, more| ShowPage {
+            rows: vec![ShowRow::default(); rows],
+            total,
+            more,
+            ..ShowPage::default()
+        };
+        assert_eq!(left_out(&page(3, 3, false)), None);
+        assert_eq!(left_out(&page(3, 7, false)).as_deref(), Some("3 rows of 7; --limit N shows up to N"));
+        assert_eq!(
+            left_out(&page(3, 3, true)).as_deref(),
+            Some("3 rows of more than 3; --limit N shows up to N")
+        );
+    }
+
+    #[test]
+    fn tagged_frames_are_explained() {
+        let mut row = ShowRow::new("element", "forward");
+        assert_eq!(tagged(&[row.clone()]), None);
+        row.counters.insert("dropped_vlan_tag".to_owned(), 2);
+        let said = tagged(&[row]).expect("a sentence");
+        assert!(said.starts_with("dropped_vlan_tag=2: ") && said.contains("type vlan id 7"), "{said}");
+    }
 
     #[test]
     fn everything_the_router_shows_can_be_asked_for() {

@@ -12,14 +12,14 @@ use perhop_model::{Key, Kind, Name, Spec};
 /// Kind of the row of a flow.
 pub(crate) const FLOW: &str = "abr";
 
-/// What the policies have done, and as many flows as are wanted.
-pub(super) fn rows(control: &Control<RouterPlanner>, raw: &RawAbr, flows: usize, rows: &mut Vec<Row>) {
+/// What the policies have done, and the flows if they are wanted.
+pub(super) fn rows(control: &Control<RouterPlanner>, raw: &RawAbr, flows: bool, rows: &mut Vec<Row>) {
     let planner = control.planner();
     for (id, counters) in &raw.policies {
         rows.extend(planner.abr_policy_name(*id).map(|name| policy_row(control, name, counters)));
     }
     let name = |id: AbrPolicyId| planner.abr_policy_name(id).map_or("", Name::as_str);
-    let flows = raw.flows.iter().take(flows);
+    let flows = raw.flows.iter().filter(|_| flows);
     rows.extend(flows.map(|(state, tuple)| flow_row(name(state.policy), state, tuple.as_ref())));
 }
 

@@ -139,6 +139,8 @@ pub(crate) struct Part {
     pub(crate) rows: Vec<Row>,
     pub(crate) raw: Raw,
     pub(crate) flows: Vec<FlowInfo>,
+    /// Whether there are connections or controlled flows that were not looked at.
+    pub(crate) more: bool,
 }
 
 /// Takes the counters on a packet thread, in slices.
@@ -195,8 +197,10 @@ impl Survey<RouterForwarder> for CountSurvey {
     }
 
     fn finish(self: Box<Self>, at: Instant, rows: Vec<Row>, forwarder: &mut RouterForwarder) {
-        let Self { cursor: Cursor { raw, flows, .. }, mut counting } = *self;
-        counting.parts.push(Part { at, rows, raw, flows });
+        let Self { cursor, mut counting } = *self;
+        let more = cursor.has_more();
+        let Cursor { raw, flows, .. } = cursor;
+        counting.parts.push(Part { at, rows, raw, flows, more });
         forwarder.outbox().deliver(ToControl::Counted(Box::new(counting)));
     }
 }
@@ -216,7 +220,7 @@ impl Counting {
         balance: Option<&BalanceReport>,
     ) {
         let Self { parts, purpose } = self;
-        let Part { at, mut rows, raw, flows } = sums::of_parts(parts);
+        let Part { at, mut rows, raw, flows, more } = sums::of_parts(parts);
         steal.add_to(&mut rows);
         balance.iter().for_each(|report| placement::add_moves(report, &mut rows));
         let (epoch, revision, at_ns) = (control.epoch(), control.revision(), at.0);
@@ -237,11 +241,7 @@ impl Counting {
             rows.push(row);
         }
         let Raw { elements, costs, trace, admission, abr, .. } = raw;
-        let limit_of = |purpose: &Purpose| match purpose {
-            Purpose::Show(_, limit, _) => *limit,
-            Purpose::Counters(_) => 0,
-        };
-        abr::rows(control, &abr, limit_of(&purpose), &mut rows);
+        abr::rows(control, &abr, matches!(purpose, Purpose::Show(What::Abr, ..)), &mut rows);
         rows.extend(admission.and_then(|report| detector_row(control, &report)));
         rows.extend(elements);
         match purpose {
@@ -255,14 +255,15 @@ impl Counting {
                 }
                 balance.iter().for_each(|report| placement::add_workers(report, &mut rows));
                 let kind = if what == What::Calls { "call" } else { "flow" };
-                let shown = flows.iter().filter(|f| what != What::Calls || f.realtime).take(limit);
-                rows.extend(shown.map(|f| flow_row(planner, f, kind)));
+                let shown = || flows.iter().filter(|f| what != What::Calls || f.realtime);
+                rows.extend(shown().take(limit).map(|f| flow_row(planner, f, kind)));
                 if let Err(error) = profile_rows(what, costs, trace, ports, &mut rows) {
                     return done(Err(error));
                 }
                 rows.retain(|r| what.has(&r.kind));
+                let total = rows.len() + shown().count().saturating_sub(limit);
                 rows.truncate(limit);
-                done(Ok(ShowPage { epoch, revision, at_ns, rows }));
+                done(Ok(ShowPage { epoch, revision, at_ns, rows, total, more }));
             }
         }
     }

@@ -19,6 +19,7 @@ pub(super) fn of_parts(parts: Vec<Part>) -> Part {
         all.raw.realtime.extend(part.raw.realtime);
         all.raw.admission = all.raw.admission.or(part.raw.admission);
         all.flows.extend(part.flows);
+        all.more |= part.more;
         for (id, more) in part.raw.abr.policies {
             match all.raw.abr.policies.iter_mut().find(|(known, _)| *known == id) {
                 Some((_, sum)) => add_policy(sum, &more),

@@ -80,7 +80,9 @@ impl RouterApi for Fake {
             }
             Call::Events(_, _, done) => done(Vec::new()),
             Call::OnEvents(wake) => self.watchers.lock().unwrap().push(wake),
-            Call::Show(_, done) => done(Ok(ShowPage { epoch: 1, revision: 2, at_ns: 3, rows: Vec::new() })),
+            Call::Show(_, done) => {
+                done(Ok(ShowPage { epoch: 1, revision: 2, at_ns: 3, ..ShowPage::default() }))
+            }
             Call::Explain(_, done) => done(Ok(Value::Null)),
             Call::Graph(done) => done(String::new()),
             Call::Reload(done) => {

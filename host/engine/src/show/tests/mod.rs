@@ -189,6 +189,18 @@ fn by_row(page: &CountersPage) -> BTreeMap<(String, String, u64), BTreeMap<Strin
 }
 
 #[test]
+fn a_page_says_how_many_rows_there_are() {
+    let mut rig = Rig::new();
+    let all = rig.show(What::Elements);
+    assert_eq!((all.rows.len(), all.more), (all.total, false));
+    assert!(all.total > 2);
+    let one = rig.try_show(What::Elements, 1).unwrap();
+    assert_eq!((one.rows.len(), one.total, one.more), (1, all.total, false));
+    let none = rig.show(What::Flows);
+    assert_eq!((none.rows.len(), none.total, none.more), (0, 0, false));
+}
+
+#[test]
 fn no_counter_of_any_row_ever_goes_back() {
     let mut rig = Rig::new();
     let mut before = by_row(&rig.counters(9_000));
