@@ -36,5 +36,5 @@ pub mod vlan;
 
 pub use ecn::Ecn;
 pub use error::{HeaderError, TtlExpired};
-pub use layout::{Fragment, Layout, Malformed, dissect, dissect_packet};
+pub use layout::{Fragment, Layout, Malformed, dissect, dissect_link, dissect_packet};
 pub use mac::MacAddr;

@@ -30,6 +30,9 @@ pub struct RouterSettings {
     /// `placement`: whether flows stay with the worker that their addresses name (`"static"`, default), or go to another when one
     /// has too much (`"adaptive"`, with 2 workers and more). Of a running router only.
     pub adaptive: bool,
+    /// `storm_limit`: copies a second that a bridge of more than two ports makes of frames for everybody, 0 (no limit) …
+    /// 10,000,000; default 10,000.
+    pub storm_limit: u32,
 }
 
 /// How frames reach the ports of a router that runs on real interfaces.
@@ -129,6 +132,7 @@ pub(super) fn router(root: &mut TableReader<'_>) -> RouterSettings {
         wait: Waiting::Adaptive,
         workers: 1,
         adaptive: false,
+        storm_limit: EdgeOptions::DEFAULT_STORM_LIMIT,
     };
     let Some(mut table) = root.table("router") else { return settings };
     settings.name = table.value_with("name", "a name", value::name).map(|n| n.value);
@@ -156,6 +160,13 @@ pub(super) fn router(root: &mut TableReader<'_>) -> RouterSettings {
         let why = "is of several workers: with one there is nowhere else for flows to go";
         let error = table.error("placement", why).hint("Leave it out, or use workers = 2 or more.");
         table.diagnostics().push(error);
+    }
+    if let Some(limit) = table.integer("storm_limit", 0..=10_000_000) {
+        settings.storm_limit = limit.value as u32;
+        if settings.mode != PortMode::Bridge {
+            let d = table.document().warning(limit.span, "has no effect without mode = \"bridge\"");
+            table.diagnostics().push(d.hint("a router copies no frames. Remove it"));
+        }
     }
     table.finish();
     settings

@@ -61,6 +61,8 @@ pub struct EngineConfig {
     pub abr_connections: u32,
     /// Whether their windows have credit for what whole segments leave of them.
     pub abr_credit: bool,
+    /// Copies a second that a bridge makes of flooded frames, see [`EdgeOptions::storm_limit`].
+    pub storm_limit: u32,
     /// Packet buffers of 2 KiB, at least what all queues may hold together.
     pub pool_size: usize,
     /// Seed of random decisions.
@@ -115,6 +117,7 @@ impl EngineConfig {
             connections: EdgeOptions::DEFAULT_CONNECTIONS,
             abr_connections: EdgeOptions::DEFAULT_ABR_CONNECTIONS,
             abr_credit: true,
+            storm_limit: EdgeOptions::DEFAULT_STORM_LIMIT,
             pool_size: 65_536,
             seed: 1,
             workers: 1,
@@ -164,6 +167,7 @@ impl EngineConfig {
         self.connections = router.max_flows;
         self.abr_connections = router.abr_connections();
         self.abr_credit = router.abr_credit;
+        self.storm_limit = router.storm_limit;
     }
 }
 
@@ -263,6 +267,7 @@ impl Engine {
         let options = EdgeOptions::live(config.connections)
             .with_abr(config.abr_connections)
             .with_abr_credit(config.abr_credit)
+            .with_storm_limit(config.storm_limit)
             .with_workers(config.workers)
             .with_adaptive(config.adaptive);
         let text = config.graph.clone().unwrap_or_else(|| edge_graph(&ports, &options));

@@ -65,7 +65,8 @@ impl RouterNode {
         let connections = file.router.max_flows.min(1 << 20);
         let options = EdgeOptions::exact(connections)
             .with_abr(file.router.abr_connections().min(connections))
-            .with_abr_credit(file.router.abr_credit);
+            .with_abr_credit(file.router.abr_credit)
+            .with_storm_limit(file.router.storm_limit);
         let router = VirtualRouter::with_pool(edge, pool.clone(), &options, seeds.router)
             .map_err(|e| SimError::Router { node: name(), why: e.to_string() })?;
         let admission = AdmissionWatch::default();

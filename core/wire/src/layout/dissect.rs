@@ -34,6 +34,21 @@ pub fn dissect(frame: &[u8]) -> Result<Layout, Malformed> {
     general(frame)
 }
 
+/// What the Ethernet header of `frame` and its outer two tags say, for who passes frames on whose contents are not its business:
+/// `ip_version` is 0 whatever follows, and tags that are cut off or come third are not looked at.
+///
+/// # Errors
+/// [`Malformed::EthernetTruncated`].
+pub fn dissect_link(frame: &[u8]) -> Result<Layout, Malformed> {
+    let mut layout = Layout::default();
+    match link(frame, &mut layout) {
+        Ok(at) => layout.l3_offset = at as u16,
+        Err(Malformed::EthernetTruncated) => return Err(Malformed::EthernetTruncated),
+        Err(_) => {}
+    }
+    Ok(layout)
+}
+
 /// As [`dissect`] for an IP packet without a header of its link, as the kernel hands it to programs: offsets count from
 /// the first byte of the IP header, so `l3_offset` is 0.
 ///

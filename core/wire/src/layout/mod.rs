@@ -8,7 +8,7 @@ mod dissect;
 mod rewrite;
 
 pub use crate::ipv6_ext::MAX_IPV6_EXTENSIONS;
-pub use dissect::{dissect, dissect_packet};
+pub use dissect::{dissect, dissect_link, dissect_packet};
 pub use rewrite::{decrement_ttl, set_dscp, set_ecn_ce, set_tcp_window, set_vlan_pcp};
 
 use thiserror::Error;

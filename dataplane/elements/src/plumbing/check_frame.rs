@@ -51,14 +51,15 @@ impl Element for CheckFrame {
     }
 
     fn push(&mut self, cx: &mut Cx<'_>, _port: PortIndex, batch: &mut Batch) {
-        dissect_batch(cx, batch, self.local.then_some(1));
+        dissect_batch(cx, batch, self.local.then_some(1), false);
     }
 
     as_any!();
 }
 
-/// Dissects every frame: well-formed ones go to output 0, those that are not IP to `not_ip` if given.
-pub(super) fn dissect_batch(cx: &mut Cx<'_>, batch: &mut Batch, not_ip: Option<PortIndex>) {
+/// Dissects every frame: well-formed ones go to output 0, those that are not IP to `not_ip` if given. `bridged`: what is malformed behind
+/// its Ethernet header goes on as a frame of unknown content.
+pub(super) fn dissect_batch(cx: &mut Cx<'_>, batch: &mut Batch, not_ip: Option<PortIndex>, bridged: bool) {
     let mut plain = true;
     let packets = batch.as_mut_slice();
     for n in 0..packets.len() {
@@ -66,7 +67,11 @@ pub(super) fn dissect_batch(cx: &mut Cx<'_>, batch: &mut Batch, not_ip: Option<P
             prefetch(later.frame());
         }
         let (meta, frame) = packets[n].parts_mut();
-        match perhop_wire::dissect(frame) {
+        let dissected = match perhop_wire::dissect(frame) {
+            Err(_) if bridged => perhop_wire::dissect_link(frame),
+            dissected => dissected,
+        };
+        match dissected {
             Ok(layout) => {
                 plain &= layout.ip_version != 0 || not_ip.is_none();
                 meta.layout = layout;

@@ -8,10 +8,12 @@
 //! | key | type | unit | default | range |
 //! |---|---|---|---|---|
 //! | `port` (1st) | port | | required | a port of the router, by name or number |
+//! | `bridged` | flag | | no | |
 //!
 //! # Behaviour
 //! Dissects each frame once and notes its layout and the port it came from in the metadata. A malformed frame is
-//! dropped for the reason that makes it so. A frame of an unknown EtherType is not malformed. Order is kept.
+//! dropped for the reason that makes it so, or with `bridged` passed on as one of unknown content, as a bridge does: only an Ethernet
+//! header that is cut off ends it then. A frame of an unknown EtherType is not malformed. Order is kept.
 //!
 //! # Counters
 //! `bytes` (frame bytes of everything received).
@@ -34,13 +36,19 @@ use perhop_packet::{Batch, PortId};
 #[derive(Debug)]
 pub struct FromPort {
     port: PortId,
+    bridged: bool,
     bytes: u64,
 }
 
 impl FromPort {
     /// The entrance of `port`.
     pub fn new(port: PortId) -> Self {
-        Self { port, bytes: 0 }
+        Self { port, bridged: false, bytes: 0 }
+    }
+
+    /// The entrance of `port` of a bridge, to which what frames contain does not matter.
+    pub fn bridged(port: PortId) -> Self {
+        Self { bridged: true, ..Self::new(port) }
     }
 
     /// The port it stands for.
@@ -59,7 +67,7 @@ impl Element for FromPort {
             self.bytes += packet.len() as u64;
             packet.meta_mut().in_port = self.port;
         }
-        dissect_batch(cx, batch, None);
+        dissect_batch(cx, batch, None, self.bridged);
     }
 
     fn counters(&self, sink: &mut dyn CounterSink) {
@@ -78,9 +86,10 @@ pub(super) const TYPE: ElementType = ElementType {
     build: |args, cx| {
         let mut r = Reader::new(args);
         let port = r.port("port", Some(0), cx);
-        r.finish(Box::new(FromPort::new(port)) as _)
+        let bridged = r.flag("bridged", false);
+        r.finish(Box::new(FromPort { bridged, ..FromPort::new(port) }) as _)
     },
-    sample: |rng| (rng.next_u32() % 4).to_string(),
+    sample: |rng| format!("{}, bridged = {}", rng.next_u32() % 4, ["no", "yes"][rng.next_u32() as usize % 2]),
 };
 
 #[cfg(test)]
@@ -90,6 +99,33 @@ mod tests {
     use perhop_element::testkit::Bench;
     use perhop_packet::DropReason;
     use perhop_wire::Malformed;
+
+    #[test]
+    fn at_a_bridge_only_a_cut_off_ethernet_header_is_malformed() {
+        let mut bench = Bench::new(FromPort::bridged(PortId(2)), 1);
+        let mut bad_sum = udp(100);
+        bad_sum[24] ^= 1;
+        let mut deep = udp(100);
+        for tpid in [[0x81, 0], [0x81, 0], [0x88, 0xa8]] {
+            deep.splice(12..12, [tpid[0], tpid[1], 0, 7]);
+        }
+        // A first fragment of eight bytes, without the whole of its transport's header.
+        let mut tiny = perhop_wire::build::tcp4([10, 0, 0, 1], [10, 0, 0, 2]).fragment(0, true).build();
+        tiny.truncate(14 + 28);
+        tiny[16..18].copy_from_slice(&28u16.to_be_bytes());
+        let frames = [bad_sum, deep, tiny, udp(62)];
+        for frame in &frames {
+            bench.push(frame);
+        }
+        bench.push(&[1, 2, 3]);
+        let out: Vec<_> = bench.arrived(0).into_iter().map(|(_, frame)| frame).collect();
+        assert_eq!(out, frames);
+        let layouts: Vec<_> = bench.sink(0).arrived.iter().map(|(_, p)| p.meta().layout).collect();
+        assert_eq!(layouts.iter().map(|l| l.ip_version).collect::<Vec<_>>(), [0, 0, 0, 4]);
+        assert_eq!((layouts[1].vlan_tags, layouts[1].vlan), (2, [7, 7]));
+        let drops = &bench.driver.counters(bench.node).unwrap().drops;
+        assert_eq!(drops[DropReason::Malformed(Malformed::EthernetTruncated).index()], 1);
+    }
 
     #[test]
     fn malformed_frames_are_dropped_by_reason_and_the_rest_keeps_its_order() {

@@ -10,16 +10,20 @@
 //! | `ports` (1st) | number | ports | required | 1 … 64 |
 //! | `ageing` | time | s | 300 s | 10 s … 1,000,000 s |
 //! | `stations` | number | stations | 4096 | 16 … 1,048,576 |
-//! | `storm_rate` | number | copies/s | 10,000 | 1 … 10,000,000 |
-//! | `storm_burst` | number | copies | 1000 | 64 … 1,000,000 |
+//! | `storm_rate` | number | copies/s | 10,000 | 0 = no limit, 1 … 10,000,000 |
+//! | `storm_burst` | number | copies | 1000, or a tenth of a second of `storm_rate` if that is more | 64 … 1,000,000 |
 //!
 //! # Behaviour
 //! The source station of every frame is learned with its port and outer VLAN; a station that moves is learned
 //! anew. A frame for a learned station goes to its port alone, or is dropped as `same_port` if it came from there. A
 //! frame for a group or an unknown station is copied to every other port; copies beyond the storm limit are not made:
-//! a frame is flooded to all or dropped as `storm_limit`. Frames for 01:80:c2:00:00:00 … 0f stay on their link
-//! (`bad_destination`); a group address as source is a `bad_source`. A station not heard of for `ageing` is forgotten;
-//! a full table learns no more and floods.
+//! a frame is flooded to all or dropped as `storm_limit`. Between two ports there is nothing to copy, and no limit. A group
+//! address as source is a `bad_source`. A station not heard of for `ageing` is forgotten; a full table learns no more and floods.
+//!
+//! Frames for some of the addresses 01:80:c2:00:00:00 … 0f stay on their link (`bad_destination`). With two ports these are …01, 02,
+//! 04 and 0e, as of a two-port MAC relay (IEEE 802.1Q table 8-3): spanning tree, EAPOL and the other scopes of LLDP pass. With more
+//! they are all but …00 (table 8-1): this bridge has no part in a spanning tree, whose bridges could not see a loop through it if
+//! their frames ended here.
 //!
 //! # Counters
 //! `stations` (gauge), `learned`, `moved`, `not_learned` (table full), `flooded` (frames), `copies_missed` (for want of
@@ -27,13 +31,13 @@
 //!
 //! # Invariants
 //! A frame never leaves by the port it came in by. A frame that leaves is unchanged. In any time t at most
-//! `storm_rate` × t + `storm_burst` flooded copies.
+//! `storm_rate` × t + `storm_burst` flooded copies, where there are more than two ports.
 //!
 //! # Example
 //! `b :: Bridge(2); FromPort(lan) -> b; FromPort(wan) -> b; b[0] -> ToPort(lan); b[1] -> ToPort(wan)`
 //!
 //! # Source
-//! IEEE 802.1D-2004 §7.7–7.9 (forwarding, learning, ageing), §7.12.6 (reserved addresses); IEEE 802.1Q (VLANs).
+//! IEEE 802.1D-2004 §7.7–7.9 (forwarding, learning, ageing); IEEE 802.1Q-2018 §8.6.3 (reserved addresses), VLANs.
 
 use super::limit::RateLimit;
 use crate::plumbing::adapter::as_any;
@@ -53,7 +57,7 @@ pub struct BridgeConfig {
     pub ageing: Duration,
     /// Stations remembered.
     pub stations: usize,
-    /// Flooded copies a second.
+    /// Flooded copies a second; 0 = no limit.
     pub storm_rate: u32,
     /// Flooded copies at once, at least `ports`.
     pub storm_burst: u32,
@@ -137,7 +141,9 @@ impl Bridge {
         if in_port.is_some() {
             self.learn(cx.now(), (vlan, src), in_port);
         }
-        if matches!(dst.0, [0x01, 0x80, 0xc2, 0, 0, 0..=0x0f]) {
+        if let [0x01, 0x80, 0xc2, 0, 0, last @ 0..=0x0f] = dst.0
+            && self.keeps_on_link(last)
+        {
             return cx.drop(packet, DropReason::BadDestination);
         }
         let known = if dst.is_multicast() { None } else { self.port_of(vlan, dst, cx.now()) };
@@ -146,6 +152,11 @@ impl Bridge {
             Some(port) => self.leave(cx, packet, port),
             None => self.flood(cx, packet, in_port),
         }
+    }
+
+    /// Whether a frame for a reserved address, of this last octet, is not passed on.
+    fn keeps_on_link(&self, last: u8) -> bool {
+        if self.config.ports == 2 { matches!(last, 0x01 | 0x02 | 0x04 | 0x0e) } else { last != 0 }
     }
 
     fn learn(&mut self, now: Instant, key: (u16, MacAddr), port: PortId) {
@@ -179,7 +190,9 @@ impl Bridge {
         let others = || (0..u16::from(self.config.ports)).map(PortId).filter(|p| *p != in_port);
         let copies = others().count() as u32;
         let Some(last) = others().next_back() else { return cx.drop(packet, DropReason::SamePort) };
-        if !self.storm.take(cx.now(), copies) {
+        // One frame in, one out: nothing is made more by it.
+        let limited = copies > 1 && self.config.storm_rate > 0;
+        if limited && !self.storm.take(cx.now(), copies) {
             return cx.drop(packet, DropReason::StormLimit);
         }
         self.counters.flooded += 1;
@@ -258,9 +271,12 @@ pub(super) mod registration {
                 ports,
                 ageing: r.optional_in("ageing", None, usual.ageing, ages),
                 stations: r.optional_in("stations", None, usual.stations, 16..=1 << 20),
-                storm_rate: r.optional_in("storm_rate", None, usual.storm_rate, 1..=10_000_000),
-                storm_burst: r.optional_in("storm_burst", None, usual.storm_burst, 64..=1_000_000),
+                storm_rate: r.optional_in("storm_rate", None, usual.storm_rate, 0..=10_000_000),
+                ..usual
             };
+            let burst = usual.storm_burst.max(config.storm_rate / 10);
+            let storm_burst = r.optional_in("storm_burst", None, burst, 64..=1_000_000);
+            let config = BridgeConfig { storm_burst, ..config };
             r.finish(Box::new(Bridge::new(config)) as _)
         },
         sample: |rng| format!("{}, storm_rate = {}", 1 + rng.next_u32() % 4, 1 + rng.next_u32() % 1000),
@@ -344,7 +360,7 @@ mod tests {
     #[test]
     fn reserved_and_group_addresses() {
         let mut bench = Bench::new(Bridge::new(BridgeConfig::new(3)), 3);
-        push(&mut bench, 0, &frame(A, MacAddr([1, 0x80, 0xc2, 0, 0, 0])));
+        push(&mut bench, 0, &frame(A, MacAddr([1, 0x80, 0xc2, 0, 0, 1])));
         push(&mut bench, 0, &frame(A, MacAddr([1, 0x80, 0xc2, 0, 0, 15])));
         push(&mut bench, 0, &frame(MacAddr::BROADCAST, B));
         assert_eq!(counts(&bench), [0, 0, 0]);
@@ -352,6 +368,36 @@ mod tests {
         assert_eq!(drops(&bench, DropReason::BadSource), 1);
         push(&mut bench, 0, &frame(A, MacAddr([1, 0x80, 0xc2, 0, 0, 16])));
         assert_eq!(counts(&bench), [0, 1, 1]);
+        push(&mut bench, 0, &frame(A, MacAddr([1, 0x80, 0xc2, 0, 0, 0])));
+        assert_eq!(counts(&bench), [0, 2, 2], "of a spanning tree that others have");
+    }
+
+    /// IEEE 802.1Q table 8-3.
+    #[test]
+    fn two_ports_keep_only_what_is_of_a_single_link() {
+        let mut bench = Bench::new(Bridge::new(BridgeConfig::new(2)), 2);
+        let passes = |bench: &mut Bench, last| {
+            let before = bench.arrived(1).len();
+            push(bench, 0, &frame(A, MacAddr([1, 0x80, 0xc2, 0, 0, last])));
+            bench.arrived(1).len() > before
+        };
+        let kept: Vec<u8> = (0..=0x1f).filter(|last| !passes(&mut bench, *last)).collect();
+        assert_eq!(kept, [0x01, 0x02, 0x04, 0x0e]);
+    }
+
+    /// A station that never answers, and groups, at 15,000 frames a second.
+    #[test]
+    fn nothing_is_lost_between_two_ports_however_fast_it_comes() {
+        let burst = |ports| BridgeConfig { storm_burst: 64, ..BridgeConfig::new(ports) };
+        let unlimited = BridgeConfig { storm_rate: 0, ..burst(3) };
+        for (config, ports) in [(burst(2), 2), (unlimited, 3)] {
+            let mut bench = Bench::new(Bridge::new(config), ports);
+            for n in 0..1_000 {
+                push(&mut bench, 0, &frame(A, if n % 2 == 0 { B } else { MacAddr([1, 0, 0x5e, 1, 1, 1]) }));
+                bench.run_for(Duration(66_667));
+            }
+            assert_eq!((bench.arrived(1).len(), drops(&bench, DropReason::StormLimit)), (1_000, 0));
+        }
     }
 
     #[test]

@@ -81,11 +81,16 @@ pub struct EdgeOptions {
     pub workers: usize,
     /// Whether flows go from one worker to another, so that each has room for all of them.
     pub adaptive: bool,
+    /// Copies a second that a bridge of more than two ports makes of frames for everybody; 0 = no limit.
+    pub storm_limit: u32,
 }
 
 impl EdgeOptions {
     /// Connections that a router remembers unless its file says otherwise.
     pub const DEFAULT_CONNECTIONS: u32 = 262_144;
+
+    /// Copies of flooded frames a second unless the file says otherwise.
+    pub const DEFAULT_STORM_LIMIT: u32 = 10_000;
 
     /// Connections whose rate is controlled unless the file says otherwise.
     pub const DEFAULT_ABR_CONNECTIONS: u32 = 65_536;
@@ -101,6 +106,7 @@ impl EdgeOptions {
             ring_time: Duration::ZERO,
             workers: 1,
             adaptive: false,
+            storm_limit: Self::DEFAULT_STORM_LIMIT,
         }
     }
 
@@ -133,6 +139,12 @@ impl EdgeOptions {
         Self { adaptive, ..self }
     }
 
+    /// With so many copies of flooded frames a second.
+    #[must_use]
+    pub const fn with_storm_limit(self, storm_limit: u32) -> Self {
+        Self { storm_limit, ..self }
+    }
+
     /// With or without credit for what windows are short of.
     #[must_use]
     pub const fn with_abr_credit(self, abr_credit: bool) -> Self {
@@ -142,8 +154,16 @@ impl EdgeOptions {
 
 /// The graph every port's packets pass: in → flows → condition → abr → forward → the port's tree → out.
 pub fn edge_graph(ports: &[EdgePort], options: &EdgeOptions) -> String {
-    let EdgeOptions { connections, abr_connections, abr_credit, catchup, ring_time, workers, adaptive } =
-        options;
+    let EdgeOptions {
+        connections,
+        abr_connections,
+        abr_credit,
+        catchup,
+        ring_time,
+        workers,
+        adaptive,
+        storm_limit,
+    } = options;
     // Flows are not spread quite evenly, so each worker has room for an eighth more than its part.
     let part = |all: u32| match *workers as u32 {
         0 | 1 => all,
@@ -160,7 +180,12 @@ pub fn edge_graph(ports: &[EdgePort], options: &EdgeOptions) -> String {
     let credit = if *abr_credit { "" } else { ", credit = false" };
     let _ = writeln!(text, "{ABR} :: Abr(connections = {abr_connections}{credit});");
     if bridge {
-        let _ = writeln!(text, "{FORWARD} :: Bridge(ports = {n});");
+        // Between two ports nothing is copied.
+        let storm = match *storm_limit {
+            EdgeOptions::DEFAULT_STORM_LIMIT => String::new(),
+            limit => format!(", storm_rate = {limit}"),
+        };
+        let _ = writeln!(text, "{FORWARD} :: Bridge(ports = {n}{storm});");
     } else {
         // All workers together answer as often as one would.
         let rate =
@@ -170,6 +195,7 @@ pub fn edge_graph(ports: &[EdgePort], options: &EdgeOptions) -> String {
             "{FORWARD} :: Route(ports = {n});\nhost :: ToHost();\n{ICMP} :: IcmpError({rate});"
         );
     }
+    let bridged = if bridge { ", bridged = yes" } else { "" };
     for (i, p) in ports.iter().enumerate() {
         let overhead = framing(&p.spec);
         let limit = p.spec.queue.map_or(String::new(), |q| format!(", limit = {}", q.limit));
@@ -181,7 +207,7 @@ pub fn edge_graph(ports: &[EdgePort], options: &EdgeOptions) -> String {
         }
         let _ = writeln!(
             text,
-            "{} :: FromPort({1});\n{2} :: Egress({1}{overhead}{limit}{pacing});\n{3} :: ToPort({1});",
+            "{} :: FromPort({1}{bridged});\n{2} :: Egress({1}{overhead}{limit}{pacing});\n{3} :: ToPort({1});",
             identifier("in", i, &p.name),
             p.name,
             identifier("queue", i, &p.name),
