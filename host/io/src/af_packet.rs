@@ -33,9 +33,12 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 /// Bytes of one ring slot: the largest frame a packet buffer takes, plus the ring's own header.
 const SLOT: usize = 2048;
 const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
-/// `struct virtio_net_hdr` in front of each frame to send: flags, segmentation type, then four 16-bit numbers, of which
-/// only the first, `hdr_len`, is not 0 here.
+/// `struct virtio_net_hdr` in front of each frame: flags, segmentation type, then four 16-bit numbers: `hdr_len`, which alone is not
+/// 0 in front of frames to send, the size of segments, and where a checksum begins that is to be completed, and where its field is
+/// from there.
 const VNET_HEADER: usize = superframe::HEADER;
+/// Of its flags: the checksum is to be completed.
+const NEEDS_CHECKSUM: u8 = 1;
 /// Where `hdr_len` is in it.
 const VNET_HEADER_LENGTH: usize = 2;
 /// Where that header begins in a transmit slot.
@@ -181,6 +184,27 @@ unsafe impl Send for AfPacket {}
 
 fn os(config: &AfPacketConfig, operation: &'static str) -> PortError {
     PortError::Os { port: config.port.clone(), operation, source: io::Error::last_os_error() }
+}
+
+/// Completes a checksum that the sender left to its card, as the virtio-net header says; without one that says so, the outermost.
+fn complete(frame: &mut [u8], head: Option<[u8; VNET_HEADER]>) -> bool {
+    match head {
+        Some([flags, _, _, _, _, _, a, b, c, d]) if flags & NEEDS_CHECKSUM != 0 => {
+            let [start, offset] = [[a, b], [c, d]].map(|number| usize::from(u16::from_ne_bytes(number)));
+            checksum::complete_from(frame, start, offset)
+        }
+        _ => checksum::complete(frame),
+    }
+}
+
+/// Bytes of the VLAN tags of a frame, of two at the most: its MTU does not count them.
+fn tags(frame: &[u8]) -> usize {
+    let is_tag = |at: usize| matches!(frame.get(at..at + 2), Some([0x81, 0x00] | [0x88, 0xa8]));
+    match (is_tag(12), is_tag(16)) {
+        (false, _) => 0,
+        (true, false) => 4,
+        (true, true) => 8,
+    }
 }
 
 fn set<T>(fd: RawFd, option: libc::c_int, value: &T) -> bool {
@@ -402,11 +426,19 @@ impl AfPacket {
             self.counters.rx_no_buffer += 1;
             return;
         };
+        // Before the tag is back, as the kernel counts.
+        if h.tp_status & libc::TP_STATUS_CSUMNOTREADY != 0 {
+            // SAFETY: the virtio-net header lies in front of the frame, in the slot: `tp_mac` is at least its length.
+            let head = (h.tp_mac as usize >= VNET_HEADER).then(|| unsafe {
+                let at = header.as_ptr().cast::<u8>().add(h.tp_mac as usize - VNET_HEADER);
+                at.cast::<[u8; VNET_HEADER]>().read()
+            });
+            if complete(packet.frame_mut(), head) {
+                self.counters.rx_checksum_completed += 1;
+            }
+        }
         if tagged {
             reinsert_tag(&mut packet, h.tp_vlan_tci, h.tp_vlan_tpid);
-        }
-        if h.tp_status & libc::TP_STATUS_CSUMNOTREADY != 0 && checksum::complete(packet.frame_mut()) {
-            self.counters.rx_checksum_completed += 1;
         }
         packet.meta_mut().received_at = self.clock.convert(stamp, now);
         self.counters.rx_packets += 1;
@@ -516,8 +548,7 @@ impl AfPacket {
 
     /// Whether slot and interface take this frame.
     fn takes(&self, frame: &[u8]) -> bool {
-        let tag = if frame.get(12..14) == Some(&[0x81, 0x00]) { 4 } else { 0 };
-        TX_OFFSET + VNET_HEADER + frame.len() <= SLOT && frame.len() <= self.tx_longest + tag
+        TX_OFFSET + VNET_HEADER + frame.len() <= SLOT && frame.len() <= self.tx_longest + tags(frame)
     }
 
     /// Adds the kernel's count of frames lost for want of ring slots; reading resets it there.

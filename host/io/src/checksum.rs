@@ -7,6 +7,23 @@ pub(crate) fn complete(frame: &mut [u8]) -> bool {
     dissect(frame).is_ok_and(|layout| complete_at(frame, &layout))
 }
 
+/// Completes the checksum that a virtio-net header describes (`VIRTIO_NET_HDR_F_NEEDS_CSUM`): everything from `start` on is summed up,
+/// with what the field at `offset` behind it holds already. Inside a tunnel that is the inner packet's; a sum of the outer one was
+/// computed for the inner one as it will be. `false` when the field is not in the frame.
+pub(crate) fn complete_from(frame: &mut [u8], start: usize, offset: usize) -> bool {
+    let at = start + offset;
+    if at + 2 > frame.len() {
+        return false;
+    }
+    let value = match checksum::Sum::ZERO.bytes(&frame[start..]).checksum() {
+        // 0 says of a datagram that it has no checksum, and means the same as this elsewhere.
+        0 => 0xffff,
+        value => value,
+    };
+    frame[at..at + 2].copy_from_slice(&value.to_be_bytes());
+    true
+}
+
 /// Completes a checksum that is begun: its field holds the sum of the pseudo-header, as a sender leaves it whose card is to
 /// finish it, and nothing beside the frame says so. A checksum that happens to be that number comes out the same.
 pub(crate) fn complete_begun(frame: &mut [u8]) -> bool {
@@ -85,6 +102,33 @@ mod tests {
         frame[40..42].copy_from_slice(&checksum.to_be_bytes());
         frame[42..].copy_from_slice(b"hello world");
         frame
+    }
+
+    /// TCP in VXLAN, as a host leaves it whose card is to finish the inner checksum: the outer one is that of what will be.
+    #[test]
+    fn the_inner_checksum_of_a_tunnel_is_completed_and_the_outer_one_is_right_then() {
+        let inner =
+            perhop_wire::build::tcp4([10, 0, 0, 1], [10, 0, 0, 2]).ports(1, 2).payload(b"odd bytes").build();
+        let vxlan = [&[8, 0, 0, 0, 0, 0, 7, 0][..], &inner].concat();
+        let whole = perhop_wire::build::udp4([192, 0, 2, 1], [192, 0, 2, 2])
+            .ports(5_000, 4_789)
+            .payload(&vxlan)
+            .build();
+        let l4 = 14 + 20 + 8 + 8 + 14 + 20;
+        let mut begun = whole.clone();
+        let len = (inner.len() - 34) as u16;
+        let pseudo = !checksum::pseudo_header_v4([10, 0, 0, 1], [10, 0, 0, 2], 6, len).checksum();
+        begun[l4 + 16..l4 + 18].copy_from_slice(&pseudo.to_be_bytes());
+        assert_ne!(begun, whole);
+        let mut completed = begun.clone();
+        assert!(complete_from(&mut completed, l4, 16));
+        assert_eq!(completed, whole);
+        // Of what is not there nothing is written.
+        for (start, offset) in [(whole.len(), 0), (whole.len() - 1, 0), (l4, whole.len()), (65_535, 65_535)] {
+            let mut frame = begun.clone();
+            assert!(!complete_from(&mut frame, start, offset));
+            assert_eq!(frame, begun);
+        }
     }
 
     #[test]
