@@ -100,7 +100,7 @@ impl FlowEvent {
             flow: FlowTuple::of(&entry.key, half),
             connection,
             reason: entry.findings[half & 1].reason(),
-            ssrc: h.ssrc,
+            ssrc: if entry.findings[half & 1].has_ssrc() { h.ssrc } else { 0 },
             payload_type: h.payload_type,
             confidence: h.confidence,
             decided_at: u32::from(entry.decided_at[half & 1]),

@@ -5,7 +5,7 @@ use crate::admission::Books;
 use crate::calls::{Assumed, CallSlab, Meter};
 use crate::event::{EventQueue, FlowEvent, FlowEventKind};
 use crate::realtime::UndecidedSlab;
-use crate::realtime::demux::{Kind, Payload, kind};
+use crate::realtime::demux::{Evidence, Kind, Payload, kind};
 use crate::realtime::machine::{MISFITS, Rules};
 use crate::realtime::reason::{Decision, Fit, Reason, fit, header_at};
 use crate::realtime::rtp::{HEADER_LEN, Header, NotRtp};
@@ -71,10 +71,12 @@ impl Flows {
         // single packet, as floods of made-up addresses are, takes no memory at all.
         let likely = bytes.first_chunk().is_some_and(|head| Header::read(bytes.len(), head).is_ok())
             || kind(bytes, payload.len) == Kind::Channel;
+        // One flow between two exchanges is for all of their calls.
+        let calls = entry.evidence.has(Evidence::IAX2);
         let followed = match h.packets {
             0 | 1 => false,
             2..=FOLLOWED => true,
-            n => n % FOLLOWED < FOLLOWED_AGAIN || self.settings.statistical(),
+            n => n % FOLLOWED < FOLLOWED_AGAIN || calls || self.settings.statistical(),
         };
         if !h.realtime && !likely && !followed {
             return false;

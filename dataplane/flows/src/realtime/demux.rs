@@ -42,6 +42,8 @@ impl Evidence {
     pub const RTCP: Self = Self(8);
     /// The address discovery of voice servers that give each client its SSRC.
     pub const DISCOVERY: Self = Self(16);
+    /// Voice in a full frame of IAX2, which says nothing of RTP.
+    pub const IAX2: Self = Self(32);
 
     /// Adds what `other` holds.
     #[inline]
@@ -55,10 +57,10 @@ impl Evidence {
         self.0 & other.0 == other.0
     }
 
-    /// Whether anything was seen.
+    /// Whether anything was seen that goes with RTP.
     #[inline]
     pub const fn any(self) -> bool {
-        self.0 != 0
+        self.0 & !Self::IAX2.0 != 0
     }
 }
 

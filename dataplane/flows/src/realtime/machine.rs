@@ -6,22 +6,27 @@
 //! 1. what the first bytes tell (RFC 7983): STUN, DTLS, ZRTP and RTCP are evidence for the whole connection, TURN
 //!    channel data is looked into;
 //! 2. RTP at the beginning of the payload: it continues one of two trains, or begins one;
-//! 3. T.38 fax;
+//! 3. mini frames of IAX2 whose call a full frame announced; T.38 fax;
 //! 4. RTP behind a header of unknown kind, at an offset of 1 … 36: two packets in succession that agree at one offset on
 //!    the SSRC and make a plausible step begin a train there. It must then come to the full number of packets, and its
-//!    timestamps to a usual clock or to equal steps;
+//!    timestamps to a usual clock or to equal steps. Two mini frames of IAX2 that no full frame announced begin one too, which
+//!    must go on in equal steps and lengths of a codec;
 //! 5. if configured, statistics, once 32 packets have been searched in vain.
 //!
-//! Interleaved SSRCs are counted side by side, two of them; another takes the place of a train that is stale, or that has
-//! hardly begun and not gone on for a fifth of the window. So of several sources in turns each is counted when those before
-//! it are recognised.
+//! Interleaved SSRCs are counted side by side, two of them, and so are two payload types of one SSRC that have sequence
+//! numbers of their own, as media and its forward error correction may. Another takes the place of a train that is stale, that
+//! has hardly begun and not gone on for a fifth of the window or did not continue, whose timestamp has not moved for that
+//! time, or that is no media after a whole window. So of several sources in turns each is counted when those before it are
+//! recognised, and none is kept out by what never will be.
+
+mod iax;
 
 use super::Stages;
 use super::demux::{Evidence, Kind, Payload, kind};
 use super::reason::{Decision, Reason, header_at};
 use super::rtp::{HEADER_LEN, Header, NotRtp, RtpSettings, Train};
 use super::statistics::{Says, Statistics};
-use super::t38;
+use super::{content, iax as frames, t38};
 use perhop_units::Instant;
 
 /// Farthest a wrapped header begins: behind a Send indication of TURN with an IPv4 peer.
@@ -31,6 +36,8 @@ const PREFIX: usize = MAX_OFFSET + HEADER_LEN - 1;
 /// Packets searched before statistics begin, and before the search is made of two in eight only.
 const SEARCHED: u8 = 32;
 const SEARCHED_ALL: u8 = 128;
+/// Payload types that are negotiated, from this one on.
+const DYNAMIC_TYPES: u8 = 96;
 /// Bytes of channel data before what it carries.
 const CHANNEL: usize = 4;
 /// UDPTL packets that decide, and how many times the RTP window they may take: pages are sent at walking pace.
@@ -124,6 +131,11 @@ impl Undecided {
             evidence.note(seen);
             return Err(why);
         }
+        if let Some(frame) = frames::full(payload) {
+            evidence.note(Evidence::IAX2);
+            let word = payload.bytes[8..].first_chunk().map_or(0, |word| u32::from_be_bytes(*word));
+            self.announced(rules, now_us, frame, word);
+        }
         let header = header_at(payload, plain);
         let mut why = match header {
             Ok(header) => match self.train(rules, Some(*evidence), now_us, plain as u8, &header) {
@@ -133,6 +145,11 @@ impl Undecided {
             },
             Err(why) => why,
         };
+        if header.is_err()
+            && let Some(said) = self.mini(rules, now_us, payload)
+        {
+            return said;
+        }
         if let Some(sequence) = t38::sequence(payload) {
             why = match self.fax(rules, now_us, sequence) {
                 Err(NotRtp::NoProgress) => why,
@@ -155,8 +172,7 @@ impl Undecided {
         offset: u8,
         header: &Header,
     ) -> Result<Decision, NotRtp> {
-        let own = self.trains.iter().position(|t| t.offset == offset && t.ssrc == header.ssrc);
-        let Some(own) = own else {
+        let Some(own) = self.own(offset, header) else {
             if let Some(place) = self.place(rules, now_us, 1) {
                 self.trains[place] = Train::begin(offset, now_us, header);
             }
@@ -167,8 +183,16 @@ impl Undecided {
         match train.step(within_us, now_us, header) {
             Ok(()) => {}
             Err(NotRtp::Late) => return Err(NotRtp::Late),
+            Err(NotRtp::NoProgress) if train.is_beside(header) => {
+                train.forget_type(header.payload_type);
+                // Not at the cost of the train that it is beside.
+                if let Some(place) = self.place(rules, now_us, 1).filter(|place| *place != own) {
+                    self.trains[place] = Train::begin(offset, now_us, header);
+                }
+                return Err(NotRtp::NoProgress);
+            }
             Err(why) => {
-                *train = Train::begin(offset, now_us, header);
+                train.begin_anew(now_us, header, why);
                 return Err(why);
             }
         }
@@ -190,7 +214,7 @@ impl Undecided {
             Err(NotRtp::TooFew) if supported && train.count() >= rules.rtp.packets() => (84, false),
             Err(NotRtp::TooFew) => return Err(NotRtp::TooFew),
             Err(why) => {
-                *train = Train::begin(offset, now_us, header);
+                train.begin_anew(now_us, header, why);
                 return Err(why);
             }
         };
@@ -209,15 +233,26 @@ impl Undecided {
         })
     }
 
+    /// The train a header may continue. An SSRC may have two, of payload types with sequence numbers of their own: that
+    /// which has seen the header's type comes first.
+    fn own(&self, offset: u8, header: &Header) -> Option<usize> {
+        let of = |t: &Train| t.is_of(offset, header);
+        let first = self.trains.iter().position(of)?;
+        let typed = |t: &Train| of(t) && t.has_type(header.payload_type);
+        Some(if typed(&self.trains[first]) {
+            first
+        } else {
+            self.trains.iter().position(typed).unwrap_or(first)
+        })
+    }
+
     /// A place for a new train of `count` packets: a free one, a stale one, else one that has hardly begun and does not go
-    /// on, or is shorter.
+    /// on or is shorter, that failed, or that had its time.
     fn place(&self, rules: &Rules<'_>, now_us: u32, count: u8) -> Option<usize> {
         let within_us = rules.rtp.within().as_nanos() / 1_000;
-        let worth = |t: &Train| match () {
-            () if t.offset == Train::FREE => 0,
-            () if u64::from(t.age_us(now_us)) > within_us => 1,
-            () if u64::from(t.age_us(now_us)) * KEPT_PART > within_us || t.count() < count => t.count(),
-            () => BEGUN,
+        let worth = |t: &Train| match t.count() {
+            shorter if shorter > 0 && shorter < count => shorter,
+            _ => t.worth(now_us, within_us, within_us / KEPT_PART, BEGUN),
         };
         let side_by_side =
             self.trains.iter().enumerate().map(|(i, t)| (worth(t), u32::MAX - t.age_us(now_us), i));
@@ -278,10 +313,11 @@ impl Undecided {
         }
         let turn = self.searched;
         self.searched = if turn == u8::MAX { SEARCHED_ALL } else { turn + 1 };
-        let Memory::Prefix(before) = &mut self.memory else { return None };
         if turn >= SEARCHED_ALL && turn & 7 > 1 {
             return None;
         }
+        let minis = self.minis(rules, now_us, payload);
+        let Memory::Prefix(before) = &mut self.memory else { return None };
         let found = agreement(&before[..usize::from(self.prefix_len)], payload);
         let elapsed_us = now_us.wrapping_sub(self.prefix_us);
         let then_us = self.prefix_us;
@@ -289,10 +325,15 @@ impl Undecided {
         let known = behind_first.len().min(PREFIX);
         before[..known].copy_from_slice(&behind_first[..known]);
         (self.prefix_len, self.prefix_us) = (known as u8, now_us);
+        if minis.is_some() {
+            return minis;
+        }
         let (offset, first, second) = found?;
         let within_us = (rules.rtp.within().as_nanos() / 1_000).max(1);
         let mut train = Train::begin(offset, then_us, &first);
-        if u64::from(elapsed_us) > within_us || train.step(within_us, now_us, &second).is_err() {
+        if first.payload_type != second.payload_type {
+            train = Train::begin(offset, now_us, &second);
+        } else if u64::from(elapsed_us) > within_us || train.step(within_us, now_us, &second).is_err() {
             return None;
         }
         let place = self.place(rules, now_us, train.count())?;
@@ -317,7 +358,12 @@ impl Undecided {
         }
         let Memory::Statistics(statistics) = &mut self.memory else { return Err(why) };
         let now_ms = (now.as_nanos() / 1_000_000) as u32;
-        match statistics.observe(limits, now_ms, payload.ip_len, recognised) {
+        let said = statistics.observe(limits, now_ms, payload.ip_len, recognised);
+        if !recognised && content::is_plain(payload) {
+            statistics.interrupt();
+            return Err(why);
+        }
+        match said {
             Says::RealTime => Ok(Decision {
                 reason: Reason::Statistical,
                 ssrc: 0,
@@ -345,11 +391,13 @@ fn reason(offset: u8, evidence: Option<Evidence>) -> Reason {
     }
 }
 
-/// The first offset from 1 at which two packets have headers of one SSRC, the second after the first. `before` begins
-/// with the earlier one's second byte.
+/// The first offset from 1 at which two packets have headers of one SSRC, the second after the first; else the first at
+/// which they are of two dynamic payload types, as media and its error correction in turns are. `before` begins with the
+/// earlier one's second byte.
 fn agreement(before: &[u8], payload: &Payload<'_>) -> Option<(u8, Header, Header)> {
     let after = payload.bytes.get(1..)?;
     let last = before.len().min(after.len()).checked_sub(HEADER_LEN)?.min(MAX_OFFSET - 1);
+    let mut of_two_types = None;
     for at in 0..=last {
         // Version 2 in both, which three of four bytes are not.
         if before[at] & after[at] & 0x80 == 0 || (before[at] | after[at]) & 0x40 != 0 {
@@ -360,11 +408,18 @@ fn agreement(before: &[u8], payload: &Payload<'_>) -> Option<(u8, Header, Header
         }
         let read = |bytes: &[u8]| Header::read(payload.len - at - 1, bytes[at..].first_chunk()?).ok();
         let (Some(first), Some(second)) = (read(before), read(after)) else { continue };
+        if matches!(first.ssrc, 0 | u32::MAX) {
+            continue;
+        }
+        let found = Some((at as u8 + 1, first, second));
         let ahead = second.sequence.wrapping_sub(first.sequence);
-        let named = !matches!(first.ssrc, 0 | u32::MAX);
-        if named && first.payload_type == second.payload_type && (1..=64).contains(&ahead) {
-            return Some((at as u8 + 1, first, second));
+        if first.payload_type == second.payload_type && (1..=64).contains(&ahead) {
+            return found;
+        }
+        let dynamic = first.payload_type.min(second.payload_type) >= DYNAMIC_TYPES;
+        if dynamic && first.payload_type != second.payload_type {
+            of_two_types = of_two_types.or(found);
         }
     }
-    None
+    of_two_types
 }

@@ -7,8 +7,10 @@
 //! * [`flow`]: the stages in their order, on one flow.
 
 pub(crate) mod clock;
+mod content;
 pub mod demux;
 pub mod flow;
+mod iax;
 pub(crate) mod machine;
 pub mod reason;
 pub mod rtp;

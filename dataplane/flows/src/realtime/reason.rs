@@ -2,7 +2,7 @@
 
 use super::demux::{Kind, Payload, kind};
 use super::rtp::{HEADER_LEN, Header, NotRtp};
-use super::t38;
+use super::{iax, t38};
 use serde::Serialize;
 
 /// Why a flow is media.
@@ -28,10 +28,12 @@ pub enum Reason {
     T38,
     /// Sizes and intervals.
     Statistical,
+    /// Voice in frames of IAX2.
+    Iax2,
 }
 
 impl Reason {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Rtp,
         Self::RtpWithRtcp,
         Self::RtpAfterStun,
@@ -41,6 +43,7 @@ impl Reason {
         Self::RtpAtOffset,
         Self::T38,
         Self::Statistical,
+        Self::Iax2,
     ];
 
     /// Stable name.
@@ -55,6 +58,7 @@ impl Reason {
             Self::RtpAtOffset => "rtp_at_offset",
             Self::T38 => "t38",
             Self::Statistical => "statistical",
+            Self::Iax2 => "iax2",
         }
     }
 
@@ -65,7 +69,7 @@ impl Reason {
 
     /// Whether the flow has an SSRC.
     pub const fn is_rtp(self) -> bool {
-        !matches!(self, Self::T38 | Self::Statistical)
+        !matches!(self, Self::T38 | Self::Statistical | Self::Iax2)
     }
 }
 
@@ -74,7 +78,7 @@ impl Reason {
 pub struct Decision {
     /// Why.
     pub reason: Reason,
-    /// SSRC, 0 without RTP.
+    /// SSRC, or source call number of IAX2; 0 without either.
     pub ssrc: u32,
     /// Payload type of the deciding packet, 0 … 127; 0 without RTP.
     pub payload_type: u8,
@@ -105,6 +109,10 @@ pub(crate) fn fit(reason: Reason, offset: u8, ssrc: u32, payload: &Payload<'_>) 
     match reason {
         Reason::Statistical => return None,
         Reason::T38 if t38::sequence(payload).is_some() => return Some(Fit::Same),
+        Reason::Iax2 if iax::mini(payload).is_some_and(|frame| u32::from(frame.call) == ssrc) => {
+            return Some(Fit::Same);
+        }
+        Reason::Iax2 => return Some(if iax::is_full(payload) { Fit::Beside } else { Fit::No }),
         _ => {}
     }
     Some(match header_at(payload, usize::from(offset)) {

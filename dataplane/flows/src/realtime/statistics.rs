@@ -5,8 +5,12 @@
 //! out: the intervals are regular (their mean deviation is at most half their mean), and all that has held for two
 //! seconds. A flow so recognised is let go when for two seconds its rate stays below 0.8 L or its mean size above 1.25 K.
 //!
-//! Games and tunnels of interactive traffic pass these tests too: no statistics of one flow tell them from speech. So
-//! it is off unless asked for, and what it says carries little confidence.
+//! A packet that is plainly neither compressed nor encrypted ([`super::content`]) begins the two seconds anew: DNS, measured
+//! values and padding are small and frequent too.
+//!
+//! Games and tunnels of interactive traffic pass these tests all the same: no statistics of one flow tell them from speech.
+//! Speech that is neither compressed nor encrypted and has no header passes only while nobody is silent. So it is off unless
+//! asked for, and what it says carries little confidence.
 //!
 //! Source: L. Calarco, "Software Techniques for Multiservice IP Networks" (SplitFirst, CheckAverageLength, Meter), per
 //! flow instead of per contract.
@@ -129,6 +133,11 @@ impl Statistics {
         }
         self.holding = false;
         if recognised { Says::Over } else { Says::RealTime }
+    }
+
+    /// A packet that is not media: what held does so no longer.
+    pub fn interrupt(&mut self) {
+        self.holding = false;
     }
 
     fn count(&mut self, now_ms: u32, ip_len: u16) {

@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_finding_keeps_its_parts_apart() {
-        for reason in (1..=9).map(|n| Reason::of(n).unwrap()) {
+        for reason in (1..=10).map(|n| Reason::of(n).unwrap()) {
             for (offset, misfits) in [(0, 0), (36, 32), (63, 63)] {
                 let finding = Finding::new(reason, offset).with_misfits(misfits);
                 assert_eq!(
@@ -192,7 +192,7 @@ mod tests {
                 assert_eq!(finding.has_ssrc(), reason.is_rtp());
             }
         }
-        assert_eq!((Reason::of(0), Reason::of(10), Finding::default().has_ssrc()), (None, None, false));
+        assert_eq!((Reason::of(0), Reason::of(11), Finding::default().has_ssrc()), (None, None, false));
     }
 
     #[test]

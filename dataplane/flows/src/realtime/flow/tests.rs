@@ -123,6 +123,192 @@ fn several_sources_in_turns_are_all_found() {
     }
 }
 
+/// Media and what protects it under two payload types of one SSRC, each with sequence numbers of its own: whichever comes
+/// first, however often, and wherever the numbers begin.
+#[test]
+fn media_is_found_beside_error_correction_of_its_ssrc() {
+    let begins = [(1_000_u16, 40_000_u16), (0, 0), (7, 3), (500, 440), (500, 560), (500, 505), (65_530, 10)];
+    let cases = begins.into_iter().flat_map(|begin| [1, 2, 5, 10_u16].map(|every| (begin, every)));
+    for ((media, fec), every) in cases {
+        for (fec_first, offset) in [(false, 0), (true, 0), (false, 24), (true, 24)] {
+            let mut d = RtpDetector::new(RtpSettings::default());
+            let mut rng = rand_pcg::Pcg64Mcg::seed_from_u64(12);
+            let (mut packets, mut found) = (0, None);
+            for i in 0..200_u16 {
+                let at = u64::from(i) * 20;
+                let both = [(98, media.wrapping_add(i)), (110, fec.wrapping_add(i / every))];
+                let order = if fec_first { [1, 0] } else { [0, 1] };
+                for of in order.into_iter().filter(|of| *of == 0 || i % every == 0) {
+                    packets += 1;
+                    let (kind, sequence) = both[of];
+                    let mut bytes = vec![5; offset];
+                    rng.fill_bytes(bytes.get_mut(1..).unwrap_or_default());
+                    bytes.extend_from_slice(&head(0x80, kind, sequence, u32::from(i) * 960, 0x0100_1801));
+                    found = found.or(d.observe(ms(at), 200, &bytes).map(|_| packets));
+                }
+            }
+            let name = format!("every {every}, {media} and {fec}, {fec_first}, {offset}");
+            assert!(found.is_some_and(|n| n <= 30), "{name}: {found:?}");
+        }
+    }
+}
+
+/// What is never media holds no place for ever: timestamps that stand still, probes of whatever clock, and sources too slow.
+#[test]
+fn media_is_found_beside_sources_that_never_are() {
+    type Stamp = fn(u32) -> u32;
+    let others: [(&str, u32, Stamp); 5] = [
+        ("still", 20, |_| 0x55),
+        ("of no clock", 20, |i| i.wrapping_mul(0x9e37_79b9)),
+        ("of nanoseconds", 20, |i| i.wrapping_mul(20_000_000)),
+        ("too fast", 10, |i| i * 3_000),
+        ("slow", 200, |i| i * 1_600),
+    ];
+    for (name, gap, stamp) in others {
+        for (beside, beside_gap, beside_stamp) in others {
+            let mut d = RtpDetector::new(RtpSettings::default());
+            let (mut packets, mut found) = (0, None);
+            for at in 0..6_000_u32 {
+                for (ssrc, gap, stamp, kind) in [(1, gap, stamp, 97), (2, beside_gap, beside_stamp, 98)] {
+                    if at % gap == ssrc {
+                        let i = at / gap;
+                        let h = head(0x80, kind, i as u16, stamp(i), ssrc);
+                        assert!(d.observe(ms(at.into()), 172, &h).is_none_or(|m| m.ssrc == 7), "{name}");
+                    }
+                }
+                if at >= 3_010 && (at - 3_010) % 20 == 0 {
+                    let i = (at - 3_010) / 20;
+                    packets += 1;
+                    let made = d.observe(ms(at.into()), 172, &head(0x80, 0, i as u16, i * 160, 7));
+                    found = found.or(made.map(|_| packets));
+                }
+            }
+            assert!(found.is_some_and(|n| n <= 30), "{name} and {beside}: {found:?}");
+        }
+    }
+}
+
+fn full_frame(call: u16, stamp: u32, kind: [u8; 2], len: usize) -> Vec<u8> {
+    let call = (call | 0x8000).to_be_bytes();
+    let mut bytes = [&call[..], &[0, 9], &stamp.to_be_bytes(), &[0, 1], &kind].concat();
+    bytes.resize(12 + len, 0x66);
+    bytes
+}
+
+fn mini_frame(call: u16, stamp: u32, len: usize) -> Vec<u8> {
+    let mut bytes = [call.to_be_bytes(), (stamp as u16).to_be_bytes()].concat();
+    bytes.resize(4 + len, 0x66);
+    bytes
+}
+
+#[test]
+fn calls_of_iax2_are_recognised_with_and_without_their_beginning() {
+    for begin in [20_u32, 65_400] {
+        for (len, announced) in [(160, true), (33, true), (20, false), (160, false)] {
+            let mut d = RtpDetector::new(RtpSettings::default());
+            let made = first(&mut d, 40, |i| {
+                let stamp = begin + u32::from(i) * 20;
+                match i {
+                    0 if announced => full_frame(0x1c34, stamp, [2, 4], len),
+                    _ => mini_frame(0x1c34, stamp, len),
+                }
+            });
+            let made = made.map(|m| (m.reason, m.packet, m.ssrc));
+            assert_eq!(made, Some((Reason::Iax2, 10, 0x1c34)), "{begin} {len} {announced}");
+            assert!(d.current(ms(400)).is_some());
+        }
+    }
+    // A codec of changing lengths, with losses and jitter, once it was announced.
+    let mut d = RtpDetector::new(RtpSettings::default());
+    let made = (0..60_u32).filter(|i| i % 7 != 3).find_map(|i| {
+        let at = ms(u64::from(i * 20 + i * 5 % 9));
+        let bytes = if i == 0 {
+            full_frame(9, 400, [2, 0x89], 40)
+        } else {
+            mini_frame(9, 400 + i * 20, 20 + i as usize % 30)
+        };
+        d.observe(at, bytes.len(), &bytes)
+    });
+    assert_eq!(made.map(|m| (m.reason, m.packet)), Some((Reason::Iax2, 10)));
+    // What is no longer the call ends it.
+    let at = |i: u64| ms(2_000 + i * 20);
+    for i in 0..33 {
+        d.observe(at(i), 60, &[0x11; 60]);
+    }
+    assert_eq!(d.current(at(33)), None);
+}
+
+#[test]
+fn what_looks_like_iax2_in_part_is_not() {
+    type Make = fn(u32, &mut rand_pcg::Pcg64Mcg) -> Vec<u8>;
+    let makers: [(&str, Make); 8] = [
+        ("milliseconds in 32 bits, and updates as they come", |i, rng| {
+            mini_frame(3, i * 20 + rng.next_u32() % 4, 164)
+        }),
+        ("a counter", |i, _| mini_frame(3, i, 160)),
+        ("a length of no codec", |i, _| mini_frame(3, i * 20, 77)),
+        ("changing lengths", |i, _| mini_frame(3, i * 20, 20 + i as usize % 9)),
+        ("another clock", |i, _| mini_frame(3, i * 160, 160)),
+        ("a call number that changes", |i, _| mini_frame(3 + i as u16 % 2, i * 20, 160)),
+        ("no call number", |i, _| mini_frame(0, i * 20, 160)),
+        ("full frames of signalling", |i, _| full_frame(3, i * 20, [6, 11], 4)),
+    ];
+    for (name, make) in makers {
+        let mut rng = rand_pcg::Pcg64Mcg::seed_from_u64(11);
+        let mut d = RtpDetector::new(RtpSettings::default());
+        for i in 0..2_000 {
+            let bytes = make(i, &mut rng);
+            assert_eq!(d.observe(ms(u64::from(i) * 20), bytes.len(), &bytes), None, "{name}, packet {i}");
+        }
+    }
+}
+
+/// Small, frequent and regular, and yet no media: a tunnel in DNS, synchrophasors, and probes with a pattern.
+#[test]
+fn statistics_do_not_take_plain_packets_for_media() {
+    type Make = fn(u16, &mut rand_pcg::Pcg64Mcg) -> Vec<u8>;
+    let random = |rng: &mut rand_pcg::Pcg64Mcg, begin: &[u8], len: usize| {
+        let mut bytes = vec![0; len];
+        rng.fill_bytes(&mut bytes);
+        bytes[..begin.len()].copy_from_slice(begin);
+        bytes
+    };
+    let makers: [(&str, Make, bool); 5] = [
+        ("encrypted", |_, _| Vec::new(), true),
+        (
+            "dns",
+            |i, rng| {
+                let mut name: Vec<u8> = (0..60).map(|_| b'a' + (rng.next_u32() % 26) as u8).collect();
+                name.insert(0, 60);
+                [&i.to_be_bytes()[..], &[1, 0, 0, 1, 0, 0, 0, 0, 0, 0], &name, &[0, 0, 16, 0, 1]].concat()
+            },
+            false,
+        ),
+        (
+            "synchrophasors",
+            |i, rng| {
+                let mut bytes = vec![0xaa, 1, 0, 54, 0, 7];
+                bytes.extend_from_slice(&u32::from(i).to_be_bytes());
+                bytes.resize_with(54, || rng.next_u32() as u8);
+                bytes
+            },
+            false,
+        ),
+        ("a pattern", |i, _| [&[0; 10][..], &i.to_be_bytes(), &(0..60).collect::<Vec<u8>>()].concat(), false),
+        ("zeros", |i, _| [&i.to_be_bytes()[..], &[0; 98]].concat(), false),
+    ];
+    for (name, make, expected) in makers {
+        let stages = Stages { statistical: Some(Default::default()), ..Stages::default() };
+        let mut d = RtpDetector(FlowDetector::new(RtpSettings::default(), stages), Evidence::default());
+        let mut rng = rand_pcg::Pcg64Mcg::seed_from_u64(4);
+        let made = first(&mut d, 1_000, |i| {
+            let made = make(i, &mut rng);
+            if made.is_empty() { random(&mut rng, &[9; 16], 150) } else { made }
+        });
+        assert_eq!(made.map(|m| m.reason), expected.then_some(Reason::Statistical), "{name}");
+    }
+}
+
 /// What stands before the headers may look like one of another source each time, and keeps no place from them.
 #[test]
 fn headers_behind_what_looks_like_headers_are_found() {

@@ -14,6 +14,8 @@ const JITTER_US: u64 = 300_000;
 const SETTLED_US: (u64, u64) = (10_000, 5_000);
 /// Largest step of the sequence number that is progress, and farthest back that is merely late.
 const SEQUENCE_REACH: i16 = 64;
+/// The same for a payload type that was not seen before: comfort noise and events go on where speech was.
+const NEW_TYPE_REACH: i16 = 8;
 /// Farthest a timestamp goes back between packets in order.
 const TIMESTAMP_BACK: i64 = 27_000;
 /// Parts of a `within` in which packets are counted; one more is kept.
@@ -37,8 +39,11 @@ pub(crate) struct Train {
     payload_types: [u8; 3],
     /// Packets since the first that continued regularly; [`UNEVEN`] once one did not.
     run: u8,
-    /// Where the header begins in the payload; [`Train::FREE`], or [`Train::UDPTL`] for fax.
+    /// Where the header begins in the payload; [`Train::FREE`], or [`Train::UDPTL`] for fax, [`Train::IAX`] for IAX2, whose
+    /// `ssrc` is the call number and whose `sequence` is the length of its frames.
     pub offset: u8,
+    /// The count began anew because a packet did not continue it.
+    failed: bool,
 }
 
 const UNEVEN: u8 = u8::MAX;
@@ -48,6 +53,9 @@ impl Train {
     pub const FREE: u8 = 0xff;
     /// A train of UDPTL packets.
     pub const UDPTL: u8 = 0xfe;
+
+    /// A train of frames of IAX2.
+    pub const IAX: u8 = 0xfd;
 
     /// A place for a train.
     pub const fn free() -> Self {
@@ -62,6 +70,7 @@ impl Train {
             payload_types: [0xff; 3],
             run: 0,
             offset: Self::FREE,
+            failed: false,
         }
     }
 
@@ -78,6 +87,59 @@ impl Train {
             payload_types: [header.payload_type, 0xff, 0xff],
             run: 0,
             offset,
+            failed: false,
+        }
+    }
+
+    /// Begins anew with a header that does not continue it; `why` not. Silence is no failure.
+    pub fn begin_anew(&mut self, now_us: u32, header: &Header, why: NotRtp) {
+        *self = Self { failed: why != NotRtp::TooFew, ..Self::begin(self.offset, now_us, header) };
+    }
+
+    /// Whether it is one of the SSRC at `offset`.
+    #[inline]
+    pub fn is_of(&self, offset: u8, header: &Header) -> bool {
+        self.offset == offset && self.ssrc == header.ssrc
+    }
+
+    /// Whether packets of the payload type were among those counted.
+    pub fn has_type(&self, payload_type: u8) -> bool {
+        self.payload_types.contains(&payload_type)
+    }
+
+    /// Whether a packet that is no continuation may be of other sequence numbers: its payload type is not the one the
+    /// count began with, and its number is too far away.
+    pub fn is_beside(&self, header: &Header) -> bool {
+        self.payload_types[0] != header.payload_type && self.ahead(header).is_none()
+    }
+
+    /// By how much the sequence number goes on (1 … 64, of a new payload type 8) or is late (0 … −64, −8); `None` when farther.
+    fn ahead(&self, header: &Header) -> Option<i16> {
+        let ahead = header.sequence.wrapping_sub(self.sequence) as i16;
+        let reach = if self.has_type(header.payload_type) { SEQUENCE_REACH } else { NEW_TYPE_REACH };
+        (-reach..=reach).contains(&ahead).then_some(ahead)
+    }
+
+    /// Forgets that packets of the payload type were counted.
+    pub fn forget_type(&mut self, payload_type: u8) {
+        for known in self.payload_types[1..].iter_mut().filter(|t| **t == payload_type) {
+            *known = 0xff;
+        }
+    }
+
+    /// What a new train has to be better than to take its place, in packets counted. One that began within `kept_us` of its
+    /// last packet is worth `begun`, unless it failed before; one that has had its time and is no media yet, or whose
+    /// timestamp stands still for longer than a frame takes, is worth less than `begun` however many were counted.
+    pub fn worth(&self, now_us: u32, within_us: u64, kept_us: u64, begun: u8) -> u8 {
+        let (age, all) = (u64::from(self.age_us(now_us)), u64::from(now_us.wrapping_sub(self.first_us)));
+        let stands = self.timestamp == self.first_timestamp && all > kept_us;
+        match self.offset {
+            Self::FREE => 0,
+            _ if age > within_us => 1,
+            Self::UDPTL => self.count().max(if age > kept_us { 0 } else { begun }),
+            _ if all > within_us || stands => self.count().min(begun - 1),
+            _ if age > kept_us || self.failed => self.count(),
+            _ => self.count().max(begun),
         }
     }
 
@@ -99,20 +161,19 @@ impl Train {
         if elapsed_us > within_us {
             return Err(NotRtp::TooFew);
         }
-        let ahead = header.sequence.wrapping_sub(self.sequence) as i16;
-        if (-SEQUENCE_REACH..=0).contains(&ahead) {
+        let ahead = self.ahead(header).ok_or(NotRtp::NoProgress)?;
+        if ahead <= 0 {
             return Err(NotRtp::Late);
-        }
-        if !(1..=SEQUENCE_REACH).contains(&ahead) {
-            return Err(NotRtp::NoProgress);
         }
         let step = i64::from(header.timestamp.wrapping_sub(self.timestamp) as i32);
         let most = CLOCK_HZ.1 * (elapsed_us + JITTER_US) / 1_000_000;
         if step < -TIMESTAMP_BACK || step > most as i64 {
             return Err(NotRtp::Timestamp);
         }
-        let known = self.payload_types.iter().position(|t| *t == header.payload_type || *t == 0xff);
-        self.payload_types[known.ok_or(NotRtp::NoProgress)?] = header.payload_type;
+        if !self.has_type(header.payload_type) {
+            let free = self.payload_types.iter().position(|t| *t == 0xff);
+            self.payload_types[free.ok_or(NotRtp::NoProgress)?] = header.payload_type;
+        }
         let so_far = i64::from(self.timestamp.wrapping_sub(self.first_timestamp) as i32);
         let equal = step > 0 && (self.run == 0 || step * i64::from(self.run) == so_far);
         self.run = match self.run {
@@ -137,6 +198,38 @@ impl Train {
                 Ok(())
             }
             _ => Err(NotRtp::NoProgress),
+        }
+    }
+
+    /// The same for IAX2, whose milliseconds count since its frames began. Without an announcement all frames have one length.
+    pub fn step_iax(&mut self, within_us: u64, now_us: u32, stamp: u16, len: u16) -> Result<(), NotRtp> {
+        let elapsed_us = u64::from(self.age_us(now_us));
+        let step = stamp.wrapping_sub(self.timestamp as u16) as i16;
+        match step {
+            _ if elapsed_us > within_us => return Err(NotRtp::TooFew),
+            -1_000..=0 => return Err(NotRtp::Late),
+            1.. if u64::from(step.unsigned_abs()) * 1_000 <= elapsed_us + JITTER_US => {}
+            _ => return Err(NotRtp::Timestamp),
+        }
+        let so_far = self.timestamp.wrapping_sub(self.first_timestamp);
+        let equal = self.run == 0 || u32::from(step.unsigned_abs()) * u32::from(self.run) == so_far;
+        self.run = match self.run {
+            run if run < UNEVEN && equal && len == self.sequence => (run + 1).min(UNEVEN - 1),
+            _ => UNEVEN,
+        };
+        self.count_one(within_us, now_us);
+        self.timestamp = self.timestamp.wrapping_add(u32::from(step.unsigned_abs()));
+        Ok(())
+    }
+
+    /// Whether the milliseconds of an IAX2 train fit the arrivals; [`NotRtp::TooFew`] while they run ahead as after a queue.
+    pub fn milliseconds(&self, now_us: u32) -> Result<(), NotRtp> {
+        let elapsed_us = u64::from(now_us.wrapping_sub(self.first_us));
+        let us = u64::from(self.timestamp.wrapping_sub(self.first_timestamp)) * 1_000;
+        match us {
+            _ if us < elapsed_us / 2 || us > elapsed_us + JITTER_US => Err(NotRtp::Timestamp),
+            _ if us > elapsed_us + elapsed_us / 10 + 4 * SETTLED_US.1 => Err(NotRtp::TooFew),
+            _ => Ok(()),
         }
     }
 
