@@ -1,11 +1,11 @@
 //! Capture files as ports and as readers: pcap and pcapng in, pcap (nanoseconds) out.
 
-use crate::pcapng::{BlockReader, SECTION};
+use crate::pcapng::{BlockReader, SECTION, fill};
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
 use pcap_file::{DataLink, Endianness, TsResolution};
 use perhop_units::{Duration, Instant};
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{BufReader, BufWriter, Chain, Cursor, ErrorKind, Read, Write, stdin};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -25,6 +25,22 @@ pub enum CaptureError {
     NotACapture {
         /// File.
         path: PathBuf,
+    },
+    /// No byte at all.
+    #[error("{path}: an empty file; a capture has at least a header")]
+    Empty {
+        /// File.
+        path: PathBuf,
+    },
+    /// Compressed.
+    #[error(
+        "{path}: compressed; give what `{program} {path}` prints, and `-` for the file: `{program} {path} | perhop … -`"
+    )]
+    Compressed {
+        /// File.
+        path: PathBuf,
+        /// What prints the capture inside.
+        program: &'static str,
     },
     /// Damaged after some readable records.
     #[error("{path}: damaged after record {records}: {detail}")]
@@ -51,9 +67,26 @@ pub struct Record {
     pub original_len: u32,
 }
 
+/// First bytes of compressed files and what unpacks them. Source: RFC 1952 §2.3.1, RFC 8878 §3.1.1, the XZ file format
+/// §2.1.1.1, the LZ4 frame format (also its legacy one), and the bzip2 format.
+const COMPRESSED: [(&[u8], &str); 6] = [
+    (&[0x1f, 0x8b], "gunzip -c"),
+    (&[0x28, 0xb5, 0x2f, 0xfd], "zstd -dc"),
+    (&[0xfd, b'7', b'z', b'X'], "xz -dc"),
+    (&[0x04, 0x22, 0x4d, 0x18], "lz4 -dc"),
+    (&[0x02, 0x21, 0x4c, 0x18], "lz4 -dc"),
+    (b"BZh", "bunzip2 -c"),
+];
+
+/// The path that stands for standard input.
+const STANDARD_INPUT: &str = "-";
+
+/// A capture from its first byte, of which some were read to see what it is: pipes cannot be read twice.
+type Source = BufReader<Chain<Cursor<[u8; 4]>, Box<dyn Read + Send>>>;
+
 enum Reader {
-    Pcap(Box<PcapReader<BufReader<File>>>, u32),
-    PcapNg(BlockReader<BufReader<File>>),
+    Pcap(Box<PcapReader<Source>>, u32),
+    PcapNg(BlockReader<Source>),
 }
 
 /// Reads a capture record by record. Ends after the first damaged record, which is reported.
@@ -65,21 +98,32 @@ pub struct CaptureReader {
 }
 
 impl CaptureReader {
-    /// Opens a file of either kind.
+    /// Opens a file of either kind, which may be a pipe; `-` is standard input.
     ///
     /// # Errors
     /// See [`CaptureError`].
     pub fn open(path: &Path) -> Result<Self, CaptureError> {
         let io = |source| CaptureError::Io { path: path.to_owned(), source };
         let not = || CaptureError::NotACapture { path: path.to_owned() };
-        let mut file = File::open(path).map_err(io)?;
-        if file.metadata().map_err(io)?.is_dir() {
-            return Err(io(std::io::ErrorKind::IsADirectory.into()));
-        }
+        let mut file: Box<dyn Read + Send> = if path.as_os_str() == STANDARD_INPUT {
+            Box::new(stdin())
+        } else {
+            let file = File::open(path).map_err(io)?;
+            if file.metadata().map_err(io)?.is_dir() {
+                return Err(io(ErrorKind::IsADirectory.into()));
+            }
+            Box::new(file)
+        };
         let mut magic = [0u8; 4];
-        file.read_exact(&mut magic).map_err(|_| not())?;
-        file.seek(SeekFrom::Start(0)).map_err(io)?;
-        let buffered = BufReader::with_capacity(1 << 16, file);
+        match fill(&mut file, &mut magic).map_err(io)? {
+            0 => return Err(CaptureError::Empty { path: path.to_owned() }),
+            4 => {}
+            _ => return Err(not()),
+        }
+        if let Some((_, program)) = COMPRESSED.iter().find(|(begin, _)| magic.starts_with(begin)) {
+            return Err(CaptureError::Compressed { path: path.to_owned(), program });
+        }
+        let buffered = BufReader::with_capacity(1 << 16, Cursor::new(magic).chain(file));
         let reader = if magic == SECTION {
             Reader::PcapNg(BlockReader::new(buffered).ok_or_else(not)?)
         } else {
@@ -119,7 +163,7 @@ impl Iterator for CaptureReader {
 
 /// The raw record is read because files in the wild break the header's promises (a snap length of 0, fractions beyond a
 /// second) without harm to the frames.
-fn next_pcap(reader: &mut PcapReader<BufReader<File>>, link: u32) -> Option<Result<Record, String>> {
+fn next_pcap(reader: &mut PcapReader<Source>, link: u32) -> Option<Result<Record, String>> {
     let fraction_ns = match reader.header().ts_resolution {
         TsResolution::MicroSecond => 1_000,
         TsResolution::NanoSecond => 1,
@@ -298,6 +342,65 @@ mod tests {
             let broken = read("length", &file);
             assert!(matches!(broken[..], [Err(CaptureError::Damaged { records: 0, .. })]), "{len}");
         }
+    }
+
+    #[test]
+    fn a_capture_of_only_a_header_is_an_empty_one() {
+        let words = |int: fn(u32) -> [u8; 4]| [0xa1b2_c3d4, 0, 0, 0, 65_535, 1].map(int).concat();
+        let pcap = [words(u32::to_le_bytes), words(u32::to_be_bytes)];
+        for (name, file) in pcap.into_iter().map(|file| ("pcap-header", file)) {
+            assert!(read(name, &file).is_empty());
+            // A header is not a part of one.
+            assert!(matches!(opened(&file[..20]), Some(CaptureError::NotACapture { .. })));
+        }
+        for int in [u32::to_le_bytes as fn(u32) -> [u8; 4], u32::to_be_bytes] {
+            let half = |n: u32| if int(1)[0] == 1 { int(n) } else { int(n << 16) };
+            let interface = [half(1).to_vec(), vec![0; 4]].concat();
+            assert!(read("section", &section(int, &[])).is_empty());
+            assert!(read("interface", &section(int, &[(1, interface)])).is_empty());
+        }
+        assert!(matches!(opened(b""), Some(CaptureError::Empty { .. })));
+        assert!(matches!(opened(b"abc"), Some(CaptureError::NotACapture { .. })));
+    }
+
+    /// Why a file of these bytes cannot be opened.
+    fn opened(file: &[u8]) -> Option<CaptureError> {
+        let path = std::env::temp_dir().join(format!("perhop-pcap-{}-{}", std::process::id(), file.len()));
+        std::fs::write(&path, file).unwrap();
+        let error = CaptureReader::open(&path).err();
+        std::fs::remove_file(path).unwrap();
+        error
+    }
+
+    #[test]
+    fn a_compressed_file_says_how_to_read_it() {
+        for (begin, program) in [
+            (&[0x1f, 0x8b, 8, 0][..], "gunzip -c"),
+            (&[0x28, 0xb5, 0x2f, 0xfd], "zstd -dc"),
+            (&[0xfd, 0x37, 0x7a, 0x58, 0x5a, 0], "xz -dc"),
+            (&[4, 0x22, 0x4d, 0x18], "lz4 -dc"),
+            (b"BZh91AY", "bunzip2 -c"),
+        ] {
+            let error = opened(&[begin, &[7; 40]].concat()).expect("compressed").to_string();
+            assert!(error.contains(&format!("`{program} /")) && error.ends_with("| perhop … -`"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_pipe_is_read_as_a_file_is() {
+        let path = std::env::temp_dir().join(format!("perhop-pcap-{}-pipe", std::process::id()));
+        let made = std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo");
+        assert!(made.success());
+        let file = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65_535, 101, 1, 0, 1, 1].map(u32::to_le_bytes);
+        let file = [&file.concat()[..], &[0x45]].concat();
+        let writer = std::thread::spawn({
+            let path = path.clone();
+            move || std::fs::write(path, file).unwrap()
+        });
+        let records: Vec<_> = CaptureReader::open(&path).unwrap().collect();
+        writer.join().unwrap();
+        std::fs::remove_file(path).unwrap();
+        assert!(matches!(&records[..], [Ok(record)] if record.data == [0x45]), "{records:?}");
     }
 
     #[test]

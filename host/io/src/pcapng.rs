@@ -80,7 +80,8 @@ impl<R: Read> BlockReader<R> {
     /// Reads the next block into `body`; its type. A section header sets the byte order and forgets the interfaces.
     fn block(&mut self) -> Result<Option<u32>, String> {
         let mut head = [0; 8];
-        match fill(&mut self.file, &mut head)? {
+        let mut fill = |into: &mut [u8]| fill(&mut self.file, into).map_err(|e| e.to_string());
+        match fill(&mut head)? {
             0 => return Ok(None),
             8 => {}
             _ => return Err("the file ends inside a block".to_owned()),
@@ -90,7 +91,7 @@ impl<R: Read> BlockReader<R> {
         let mut read = 8;
         if section {
             let mut magic = [0; 4];
-            read += fill(&mut self.file, &mut magic)?;
+            read += fill(&mut magic)?;
             self.little = match (u32::from_le_bytes(magic), u32::from_be_bytes(magic)) {
                 (MAGIC, _) => true,
                 (_, MAGIC) => false,
@@ -98,7 +99,7 @@ impl<R: Read> BlockReader<R> {
             };
             self.interfaces.clear();
         }
-        let len = self.word([e, f, g, h]);
+        let len = word(self.little, [e, f, g, h]);
         // The length comes again at the end.
         let rest = (len as usize).checked_sub(read + 4);
         let Some(rest) = rest.filter(|_| len.is_multiple_of(4) && len <= MAX_BLOCK) else {
@@ -106,17 +107,18 @@ impl<R: Read> BlockReader<R> {
         };
         self.body.resize(rest, 0);
         let mut again = [0; 4];
-        if fill(&mut self.file, &mut self.body)? + fill(&mut self.file, &mut again)? < rest + 4 {
+        if fill(&mut self.body)? + fill(&mut again)? < rest + 4 {
             return Err("the file ends inside a block".to_owned());
         }
-        if self.word(again) != len {
-            return Err(format!("a block of {len} bytes that ends as one of {}", self.word(again)));
+        let again = self.word(again);
+        if again != len {
+            return Err(format!("a block of {len} bytes that ends as one of {again}"));
         }
         Ok(Some(if section { u32::from_le_bytes(SECTION) } else { self.word([a, b, c, d]) }))
     }
 
     fn word(&self, bytes: [u8; 4]) -> u32 {
-        if self.little { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) }
+        word(self.little, bytes)
     }
 
     fn word_at(&self, at: usize) -> Option<u32> {
@@ -191,19 +193,23 @@ impl<R: Read> BlockReader<R> {
     }
 }
 
+fn word(little: bool, bytes: [u8; 4]) -> u32 {
+    if little { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) }
+}
+
 fn too_short() -> String {
     "a packet block shorter than it says".to_owned()
 }
 
 /// Reads until `into` is full or the file ends; how much that was.
-fn fill(file: &mut impl Read, into: &mut [u8]) -> Result<usize, String> {
+pub(crate) fn fill(file: &mut impl Read, into: &mut [u8]) -> std::io::Result<usize> {
     let mut at = 0;
     while at < into.len() {
         match file.read(&mut into[at..]) {
             Ok(0) => break,
             Ok(n) => at += n,
             Err(e) if e.kind() == ErrorKind::Interrupted => {}
-            Err(e) => return Err(e.to_string()),
+            Err(e) => return Err(e),
         }
     }
     Ok(at)
