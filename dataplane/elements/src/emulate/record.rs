@@ -3,6 +3,10 @@
 //! A packet is known by what networks leave as it is, see [`identity`]. Of packets that look alike, as one and its repetition
 //! may, the n-th after belongs to the n-th before if there are as many. If there are fewer nobody can say which are lost: their
 //! number counts, their delays do not.
+//!
+//! Only what both places could have seen counts. A packet that did not come out is lost if it would have been seen there with
+//! the least and with the largest known delay: not if it went in before the place behind was watched, or so late that it may
+//! be on its way. Likewise a packet is a stranger only if the place in front was watched when it must have gone in.
 
 use super::effects::{MAX_VALUES, Recorded};
 use foldhash::quality::FixedState;
@@ -71,8 +75,8 @@ pub struct Sighting {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sightings {
     seen: Vec<Sighting>,
-    /// When the last frame was seen, also one that does not count.
-    last: Instant,
+    /// When the first and the last frame were seen, also ones that do not count.
+    watched: Option<(Instant, Instant)>,
 }
 
 impl Sightings {
@@ -84,9 +88,10 @@ impl Sightings {
         self.seen.len() >= Self::MOST
     }
 
-    /// A frame was seen, whatever it was: till then the place was watched.
+    /// A frame was seen, whatever it was: then the place was watched.
     pub fn watched(&mut self, at: Instant) {
-        self.last = self.last.max(at);
+        let (first, last) = self.watched.unwrap_or((at, at));
+        self.watched = Some((first.min(at), last.max(at)));
     }
 
     /// A packet was seen that counts. Without effect when it is full.
@@ -121,6 +126,16 @@ pub enum RecordError {
         before: u64,
         /// Packets after.
         after: u64,
+    },
+    /// No packet can be told from others, and fewer came out than went in.
+    #[error(
+        "{packets} packets went in and {came} came out, but they look alike, so that no delay is known\nCapture packets that differ, or count what came."
+    )]
+    Alike {
+        /// Packets that went in.
+        packets: u64,
+        /// Those of them that came out.
+        came: u64,
     },
     /// All came out before they went in.
     #[error(
@@ -162,7 +177,7 @@ pub enum RecordError {
 pub struct Conditions {
     /// Packets that went in and of which it is known what became of them.
     pub packets: u64,
-    /// Those that went in after the other side was watched for the last time, and did not come out until then.
+    /// Those that did not come out while the other side was watched, and may have come before or after that.
     pub unknown: u64,
     /// … and did not come out.
     pub lost: u64,
@@ -170,7 +185,7 @@ pub struct Conditions {
     pub copies: u64,
     /// Those that came out before one that had gone in earlier.
     pub overtaking: u64,
-    /// Packets that came out and had not gone in since the first one did.
+    /// Packets that came out and had not gone in although the place in front was watched.
     pub strangers: u64,
     /// Known delays, ascending.
     pub delays: Vec<Duration>,
@@ -193,7 +208,7 @@ impl Conditions {
     /// # Errors
     /// See [`RecordError`].
     pub fn between(before: &Sightings, after: &Sightings, interval: Duration) -> Result<Self, RecordError> {
-        let watched = after.last;
+        let (watched, behind) = (before.watched.unwrap_or_default(), after.watched.unwrap_or_default());
         let (before, after) = (&before.seen[..], &after.seen[..]);
         let interval = interval.0.max(1);
         let begin = before.iter().map(|s| s.at).min().ok_or(RecordError::Nothing("before"))?;
@@ -218,45 +233,42 @@ impl Conditions {
             delays: Vec::new(),
             intervals: Vec::new(),
         };
-        let (mut pairs, mut foreign) = (Vec::new(), 0);
-        for (ins, outs) in by_identity(before, after).into_values() {
-            match (ins.len(), outs.len()) {
-                (0, out) => {
-                    foreign += out as u64;
-                    all.strangers += outs.iter().filter(|at| **at >= begin).count() as u64;
-                }
-                (went, came) => {
-                    all.copies += came.saturating_sub(went) as u64;
-                    for (n, at) in ins.iter().enumerate() {
-                        let is_lost = n >= came;
-                        if is_lost && *at > watched {
-                            all.unknown += 1;
-                            continue;
-                        }
-                        let interval = &mut counted[of(*at)];
-                        interval.packets += 1;
-                        interval.lost += u64::from(is_lost);
-                    }
-                    // Of one that was doubled the first copy counts.
-                    if went == came || went == 1 {
-                        pairs.extend(ins.into_iter().zip(outs));
-                    }
-                }
+        let seen = by_identity(before, after);
+        let mut pairs = Vec::new();
+        for (ins, outs) in seen.values() {
+            all.copies += if ins.is_empty() { 0 } else { outs.len().saturating_sub(ins.len()) as u64 };
+            // Of one that was doubled the first copy counts.
+            if ins.len() == outs.len() || ins.len() == 1 {
+                pairs.extend(ins.iter().copied().zip(outs.iter().copied()));
             }
         }
+        let foreign: usize =
+            seen.values().filter(|(ins, _)| ins.is_empty()).map(|(_, outs)| outs.len()).sum();
+        if foreign == after.len() {
+            return Err(RecordError::NothingInCommon { before: all.packets, after: foreign as u64 });
+        }
+        in_order(&pairs)?;
+        let delays = pairs.iter().map(|(went, came)| came.since(*went));
+        let Some((least, most)) = delays.clone().min().zip(delays.max()) else {
+            let came = (after.len() - foreign) as u64;
+            return Err(RecordError::Alike { packets: all.packets, came });
+        };
+        for (ins, outs) in seen.values() {
+            for (n, at) in ins.iter().enumerate() {
+                let is_lost = n >= outs.len();
+                if is_lost && (*at + least < behind.0 || *at + most > behind.1) {
+                    all.unknown += 1;
+                    continue;
+                }
+                let interval = &mut counted[of(*at)];
+                interval.packets += 1;
+                interval.lost += u64::from(is_lost);
+            }
+            let strange = |at: &&Instant| **at >= watched.0 + most && **at <= watched.1 + least;
+            all.strangers += if ins.is_empty() { outs.iter().filter(strange).count() as u64 } else { 0 };
+        }
         all.lost = counted.iter().map(|i| i.lost).sum();
-        if foreign == after.len() as u64 {
-            return Err(RecordError::NothingInCommon { before: all.packets, after: foreign });
-        }
         all.packets -= all.unknown;
-        let backwards = pairs.iter().filter(|(went, came)| came < went);
-        if let Some(most) = backwards.clone().map(|(went, came)| went.since(*came)).max() {
-            let packets = backwards.count() as u64;
-            return Err(match pairs.len() as u64 - packets {
-                0 => RecordError::Backwards { packets, most },
-                others => RecordError::BothWays { packets, most, others },
-            });
-        }
         pairs.sort_unstable();
         let mut latest = Instant::ZERO;
         for (went, came) in &pairs {
@@ -321,6 +333,17 @@ impl Conditions {
     }
 }
 
+/// Whether no packet of `pairs` (went in, came out) came out before it went in.
+fn in_order(pairs: &[(Instant, Instant)]) -> Result<(), RecordError> {
+    let backwards = pairs.iter().filter(|(went, came)| came < went);
+    let Some(most) = backwards.clone().map(|(went, came)| went.since(*came)).max() else { return Ok(()) };
+    let packets = backwards.count() as u64;
+    Err(match pairs.len() as u64 - packets {
+        0 => RecordError::Backwards { packets, most },
+        others => RecordError::BothWays { packets, most, others },
+    })
+}
+
 /// When packets of each identity were seen, in order.
 fn by_identity(
     before: &[Sighting],
@@ -341,12 +364,12 @@ fn by_identity(
 }
 
 /// Intervals that differ from the one before. One of which no delay is known has that of the one before it, or the first
-/// known one; one in which nothing went in is as the one before.
+/// known one; one of which nothing is known is as the one before, or as the first of which something is.
 fn played(counted: &[Interval], interval: u64) -> Vec<Recorded> {
     let mean = |i: &Interval| (i.arrived > 0).then(|| (i.delay_ns / u128::from(i.arrived)) as u64);
     let mut delay = counted.iter().find_map(mean).map_or(Duration::ZERO, rounded);
     let mut intervals: Vec<Recorded> = Vec::new();
-    for (n, i) in counted.iter().enumerate().filter(|(n, i)| *n == 0 || i.packets > 0) {
+    for (n, i) in counted.iter().enumerate().filter(|(_, i)| i.packets > 0) {
         delay = mean(i).map_or(delay, rounded);
         let loss = match i.lost {
             0 => Probability::ZERO,
@@ -354,7 +377,9 @@ fn played(counted: &[Interval], interval: u64) -> Vec<Recorded> {
             lost => Probability((u128::from(lost) << 32).div_euclid(u128::from(i.packets)) as u32),
         };
         if intervals.last().is_none_or(|last| (last.delay, last.loss) != (delay, loss)) {
-            intervals.push(Recorded { from: Duration(n as u64 * interval), delay, loss });
+            // What is played begins at once.
+            let n = if intervals.is_empty() { 0 } else { n as u64 };
+            intervals.push(Recorded { from: Duration(n * interval), delay, loss });
         }
     }
     intervals

@@ -142,11 +142,61 @@ fn what_nobody_watched_is_neither_lost_nor_strange() {
     let recorded = Conditions::between(&all(&before), &all(&after), ms(1_000)).expect("conditions");
     assert_eq!((recorded.packets, recorded.lost, recorded.unknown, recorded.strangers), (3, 1, 2, 0));
     assert_eq!(recorded.play(), "play 0s 19.5ms 33.333%");
-    // Frames that do not count show that somebody still watched.
+    // Frames that do not count show that somebody still watched: for as long as the slowest packet took.
     let mut longer = all(&after);
-    longer.watched(at(141));
+    longer.watched(at(159));
+    let recorded = Conditions::between(&all(&before), &longer, ms(1_000)).expect("conditions");
+    assert_eq!((recorded.packets, recorded.lost, recorded.unknown), (3, 1, 2));
+    longer.watched(at(161));
     let recorded = Conditions::between(&all(&before), &longer, ms(1_000)).expect("conditions");
     assert_eq!((recorded.packets, recorded.lost, recorded.unknown), (5, 3, 0));
+}
+
+/// Both captures end together: what is under way then is not lost, however long it was, and what is lost before is.
+#[test]
+fn packets_in_flight_at_the_end_are_not_lost() {
+    let before = seen(0, &(0..1_000).collect::<Vec<_>>());
+    // Delays of 40 and 50 ms. One is lost; 19 of the ones and 25 of the others are under way at 1,000 ms.
+    let came = before
+        .iter()
+        .filter(|s| s.identity != 500)
+        .map(|s| Sighting { at: s.at + ms(if s.identity % 2 == 0 { 40 } else { 50 }), ..*s });
+    let mut after: Sightings = came.filter(|s| s.at <= at(1_000)).collect();
+    after.watched(at(1_000));
+    let recorded = Conditions::between(&all(&before), &after, ms(10_000)).expect("conditions");
+    assert_eq!((recorded.lost, recorded.unknown), (1, 44));
+    assert_eq!(recorded.packets, 956);
+    assert!(recorded.play().contains(" 0.105% "), "{}", recorded.play());
+}
+
+#[test]
+fn a_capture_that_starts_late_loses_nothing() {
+    let before = seen(0, &(0..1_000).collect::<Vec<_>>());
+    let after: Vec<_> = before.iter().map(|s| Sighting { at: s.at + ms(30), ..*s }).collect();
+    let late: Sightings = after[600..].iter().copied().collect();
+    let recorded = Conditions::between(&all(&before), &late, ms(100)).expect("conditions");
+    assert_eq!((recorded.lost, recorded.packets, recorded.unknown), (0, 400, 600));
+    assert_eq!(recorded.play(), "play 0s 30ms 0%");
+    // The other way round: what was under way when the first capture began is no stranger.
+    let begun: Sightings = before[600..].iter().copied().collect();
+    let recorded = Conditions::between(&begun, &all(&after[590..]), ms(100)).expect("conditions");
+    assert_eq!((recorded.lost, recorded.packets, recorded.strangers), (0, 400, 0));
+}
+
+#[test]
+fn packets_that_all_look_alike_tell_no_delay_unless_all_came() {
+    let before = seen(0, &[1; 100]);
+    let error = Conditions::between(&all(&before), &all(&seen(20, &[1; 98])), ms(100)).expect_err("alike");
+    assert_eq!(error, RecordError::Alike { packets: 100, came: 98 });
+    assert!(error.to_string().contains("no delay is known"), "{error}");
+    let recorded = Conditions::between(&all(&before), &all(&seen(20, &[1; 100])), ms(100)).expect("all");
+    assert_eq!((recorded.lost, recorded.play().as_str()), (0, "play 0s 20ms 0%"));
+    // One packet that differs tells the delay, and the number tells the loss.
+    let (some, came) = ([&[1; 50][..], &[2], &[1; 49]].concat(), [&[1; 49][..], &[2], &[1; 40]].concat());
+    let mut after = all(&seen(21, &came));
+    after.watched(at(200));
+    let recorded = Conditions::between(&all(&seen(0, &some)), &after, ms(1_000)).expect("conditions");
+    assert_eq!((recorded.lost, recorded.packets, recorded.delays.as_slice()), (10, 100, &[ms(20)][..]));
 }
 
 #[test]
@@ -165,7 +215,9 @@ fn packets_that_look_alike_are_told_apart_as_far_as_they_can_be() {
     // Two of two came: each in its turn. One of two came: it may be either.
     let before = [seen(0, &[1, 1]), seen(10, &[2, 2]), seen(20, &[3])].concat();
     let after = [seen(5, &[1, 1]), seen(18, &[2]), seen(30, &[3, 3, 9])].concat();
-    let recorded = Conditions::between(&all(&before), &all(&after), ms(1_000)).expect("conditions");
+    let mut before = all(&before);
+    before.watched(at(40));
+    let recorded = Conditions::between(&before, &all(&after), ms(1_000)).expect("conditions");
     assert_eq!(recorded.delays, [ms(5), ms(5), ms(10)]);
     assert_eq!((recorded.lost, recorded.copies, recorded.strangers, recorded.overtaking), (1, 1, 1, 0));
 }
@@ -194,6 +246,7 @@ proptest! {
                 prop_assert!(recorded.table(16).parse::<Effects>().is_ok());
             }
             Err(RecordError::Nothing("after")) => prop_assert!(after.is_empty()),
+            Err(RecordError::Alike { packets, came }) => prop_assert!(came < packets),
             // Of packets that look alike a later one may have come before an earlier one's turn.
             Err(other) => prop_assert!(
                 matches!(other, RecordError::Backwards { .. } | RecordError::BothWays { .. }),
