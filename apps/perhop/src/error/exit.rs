@@ -37,6 +37,7 @@ impl AppError {
             | Self::BadFile { .. }
             | Self::BadCaptures(_)
             | Self::NoFrames { .. }
+            | Self::NoHeaders { .. }
             | Self::BadDetection(_)
             | Self::BadPacket(_)
             | Self::BadJson { .. }

@@ -93,6 +93,9 @@ pub enum LabCommandError {
         /// Why.
         source: RecordError,
     },
+    /// Both captures are to come from standard input.
+    #[error("standard input is one capture, and two are compared\nGive the other one as a file.")]
+    OneInput,
     /// A capture has more packets than are compared.
     #[error("{}: there are more than {most} packets\nChoose some with --filter, or a part of the capture.", path.display())]
     LongCapture {
@@ -114,6 +117,7 @@ impl LabCommandError {
             | Self::BadSetting(_)
             | Self::OtherScenario { .. }
             | Self::NotRecorded { .. }
+            | Self::OneInput
             | Self::LongCapture { .. }
             | Self::BadDirectory { .. } => 2,
             Self::NoProgram { .. } => 3,

@@ -82,6 +82,12 @@ pub enum AppError {
         /// Of its first frame (LINKTYPE_*).
         link_type: u32,
     },
+    /// A capture that holds the headers of no frame.
+    #[error("{}: every frame is cut short within its headers\nCapture with a longer snap length, as tcpdump -s 0 does.", path.display())]
+    NoHeaders {
+        /// File.
+        path: PathBuf,
+    },
     /// Options of detection are out of range.
     #[error("{0}\nSee `perhop realtime classify --help`.")]
     BadDetection(perhop_flows::realtime::rtp::RtpSettingsError),

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
     Captures are pcap or pcapng with time stamps of one clock, of one direction or with a --filter that chooses one:\n\
     perhop lab record a.pcap b.pcap --filter \"src 10.0.1.0/24\"\n\n\
     Packets are known by addresses, ports, lengths, and their \
-    headers and payload where networks do not change them.")]
+    headers and payload where networks do not change them. One of them may be `-`, standard input.")]
 pub struct RecordArgs {
     /// Capture in front of the network
     #[arg(value_name = "BEFORE")]
@@ -55,6 +55,9 @@ fn interval(text: &str) -> Result<Duration, String> {
 /// # Errors
 /// A capture cannot be read, or they do not tell; see [`AppError`].
 pub fn run(args: &RecordArgs) -> Result<Verdict, AppError> {
+    if args.before == args.after && args.before.as_os_str() == "-" {
+        return Err(LabCommandError::OneInput.into());
+    }
     let [before, after] = [&args.before, &args.after].map(|path| sightings(path, args.filter.as_ref()));
     let (before, after) = (before?, after?);
     let interval = match args.table {
@@ -82,8 +85,8 @@ pub fn run(args: &RecordArgs) -> Result<Verdict, AppError> {
     } else {
         out.line(&words)?;
         progress(format_args!(
-            "{} packets, {} lost, {} copies, {} overtook others; {} came that had not gone in, {} went in too late to be seen \
-             again; {} delays, {} on average with a standard deviation of {}",
+            "{} packets, {} lost, {} copies, {} overtook others; {} came that had not gone in, {} may have come before \
+             AFTER begins or after it ends; {} delays, {} on average with a standard deviation of {}",
             done.packets,
             done.lost,
             done.copies,
@@ -112,7 +115,8 @@ fn sightings(path: &Path, filter: Option<&Rule>) -> Result<Sightings, AppError> 
         let record = record?;
         let layout = read_frame(record.link_type, &record.data, &mut frame, &mut spare);
         seen.watched(record.at);
-        let layout = layout.filter(|layout| filter.is_none_or(|rule| rule.matches_frame(&frame, layout)));
+        let layout =
+            layout.ok().filter(|layout| filter.is_none_or(|rule| rule.matches_frame(&frame, layout)));
         let Some(identity) = layout.and_then(|layout| identity(&frame, &layout)) else { continue };
         if seen.is_full() {
             return Err(LabCommandError::LongCapture { path: path.to_owned(), most: Sightings::MOST }.into());

@@ -418,6 +418,65 @@ fn what_cannot_be_classified_is_said() {
     assert_eq!(perhop(&["realtime", "classify", "--packets", "4", &ethernet]).code, Some(0));
 }
 
+/// What `perhop` says of a capture on its standard input.
+fn piped(args: &[&str], capture: &[u8]) -> Ended {
+    use std::io::Write;
+    let mut command = command(args);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(capture).unwrap();
+    let output = child.wait_with_output().unwrap();
+    Ended {
+        code: output.status.code(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+#[test]
+fn captures_come_from_pipes_empty_and_compressed() {
+    let scratch = Scratch::new("pipes");
+    for name in ["-", "/dev/stdin"] {
+        let ended = piped(&["realtime", "classify", "--json", name], &pcap_of(1));
+        let summary = ended.json().pop().unwrap();
+        assert_eq!((ended.code, summary["other"].as_u64()), (Some(0), Some(1)), "{name}: {}", ended.err);
+        let ended = piped(&["realtime", "classify", "--json", name], &pcap_of(1)[..24]);
+        let summary = ended.json().pop().unwrap();
+        assert_eq!((ended.code, summary["flows"].as_u64()), (Some(0), Some(0)), "{name}: {}", ended.err);
+    }
+    let path = |name: &str, bytes: &[u8]| {
+        let path = scratch.0.join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let header = path("header.pcap", &pcap_of(1)[..24]);
+    assert_eq!(perhop(&["realtime", "classify", &header]).code, Some(0));
+    let compressed = path("call.pcap.gz", &[&[0x1f, 0x8b, 8][..], &[0; 40]].concat());
+    let ended = perhop(&["realtime", "classify", &compressed]);
+    let hint = format!("gunzip -c {compressed} | perhop");
+    assert!(ended.code == Some(2) && ended.err.contains(&hint), "{}", ended.err);
+    let ended = perhop(&["lab", "record", "-", "-"]);
+    assert!(ended.code == Some(2) && ended.err.contains("one capture"), "{}", ended.err);
+}
+
+#[test]
+fn a_snap_length_that_cuts_headers_is_said() {
+    let scratch = Scratch::new("snap");
+    // IPv4 and TCP with options, of which the capture holds the 20 bytes before them.
+    let mut packet = vec![0x45, 0, 5, 0, 0, 0, 0, 0, 64, 6, 0x61, 0xf6, 10, 0, 0, 1, 10, 0, 0, 2];
+    packet.extend([0x13, 0x8c, 0, 80, 0, 0, 0, 1, 0, 0, 0, 2, 0xa0, 2, 0, 9, 0, 0, 0, 0]);
+    let mut file = pcap_of(101)[..24].to_vec();
+    file.extend([1_u32, 0, 40, 1_280].map(u32::to_le_bytes).concat());
+    file.extend(packet);
+    let path = scratch.0.join("snap.pcap");
+    std::fs::write(&path, file).unwrap();
+    let ended = perhop(&["realtime", "classify", "--json", path.to_str().unwrap()]);
+    let summary = ended.json().pop().unwrap();
+    assert_eq!((summary["unreadable"].as_u64(), summary["cut"].as_u64()), (Some(1), Some(1)), "{summary}");
+    assert!(ended.code == Some(2) && ended.err.contains("longer snap length"), "{}", ended.err);
+    assert!(!ended.err.contains("malformed") && !ended.err.contains("link type"), "{}", ended.err);
+}
+
 #[test]
 fn every_subcommand_explains_itself() {
     let commands: [&[&str]; 19] = [

@@ -1,12 +1,16 @@
 //! Recognition over captured frames: the rows of `perhop realtime classify --json`.
 
+mod juniper;
 mod link;
+
+pub use link::Unread;
 
 use crate::realtime::Stages;
 use crate::realtime::demux::{Evidence, Payload};
 use crate::realtime::flow::FlowDetector;
 use crate::realtime::reason::{Decision, Reason};
 use crate::realtime::rtp::{NotRtp, RtpSettings};
+use link::Inside;
 use perhop_units::{Duration, Instant};
 use perhop_wire::{Fragment, Layout, protocol};
 use serde::Serialize;
@@ -50,13 +54,15 @@ pub struct Classified {
     pub beyond_limit: u64,
     /// Frames cut short by the capture, malformed, or of an unknown link type.
     pub unreadable: u64,
+    /// Those of them that the capture cut short within their headers.
+    pub cut: u64,
 }
 
 /// Most flows of one capture; packets of others are counted and not looked at.
 pub const MAX_FLOWS: usize = 1_000_000;
 
 /// Protocol, VLAN identifiers (0 = none), sender, receiver.
-type FlowId = (u8, [u16; 2], SocketAddr, SocketAddr);
+type FlowId = (u8, [u16; 3], SocketAddr, SocketAddr);
 
 /// A time stamp that goes back by more than this is that of a clock that was set, not of packets that overtook.
 const OVERTAKEN: Duration = Duration::from_millis(500);
@@ -125,17 +131,29 @@ impl Found {
     }
 }
 
-/// Puts a captured frame into `into` as an Ethernet frame without encapsulations, of which it returns the layout. `None` for an
-/// unknown link type and for frames without their headers. Link types and encapsulations are those of
-/// [`classify_capture`]; `spare` is room to work in.
-pub fn read_frame(link_type: u32, frame: &[u8], into: &mut Vec<u8>, spare: &mut Vec<u8>) -> Option<Layout> {
-    link::as_ethernet(link_type, frame, into)?;
+/// Puts a captured frame into `into` as an Ethernet frame without encapsulations, of which it returns the layout. Link types and
+/// encapsulations are those of [`classify_capture`]; `spare` is room to work in.
+///
+/// # Errors
+/// An unknown link type, and frames without their headers.
+pub fn read_frame(
+    link_type: u32,
+    frame: &[u8],
+    into: &mut Vec<u8>,
+    spare: &mut Vec<u8>,
+) -> Result<Layout, Unread> {
+    read(link_type, frame, into, spare).map(|inside| inside.layout)
+}
+
+fn read(link_type: u32, frame: &[u8], into: &mut Vec<u8>, spare: &mut Vec<u8>) -> Result<Inside, Unread> {
+    link::as_ethernet(link_type, frame, into).ok_or(Unread::Malformed)?;
     link::dissect_inner(into, spare)
 }
 
 /// Recognises the flows of one capture, whose `frames` are (time of capture, link type, bytes). Link types: Ethernet,
-/// raw IP, Linux cooked (1 and 2), null and loopback, PPP, PPPoE, Cisco HDLC, IEEE 802.11 (also behind radiotap), and
-/// the headers of BSD's and Linux's packet filters. PPPoE, MPLS, IP in IP, GRE and GTP-U are taken off. Bytes behind the
+/// raw IP, Linux cooked (1 and 2), null and loopback, PPP, PPPoE, Cisco HDLC, frame relay, FDDI, Token Ring, IP over InfiniBand,
+/// IEEE 802.11 (also behind radiotap), Juniper's usual ones, Apple's, and the headers of BSD's and Linux's packet filters. VLAN
+/// tags, PPPoE, MPLS, IP in IP, GRE and GTP-U are taken off. Bytes behind the
 /// IP packet are ignored; a frame the capture cut short counts with what is left if that holds its headers.
 ///
 /// Memory: about 1.2 kB a flow, of which there are at most [`MAX_FLOWS`].
@@ -150,11 +168,15 @@ pub fn classify_capture<B: AsRef<[u8]>>(
     let mut result = Classified::default();
     let (mut scratch, mut spare) = (Vec::new(), Vec::new());
     for (at, link_type, bytes) in frames {
-        let Some(layout) = read_frame(link_type, bytes.as_ref(), &mut scratch, &mut spare) else {
-            result.unreadable += 1;
-            continue;
+        let inside = match read(link_type, bytes.as_ref(), &mut scratch, &mut spare) {
+            Ok(inside) => inside,
+            Err(why) => {
+                result.unreadable += 1;
+                result.cut += u64::from(why == Unread::Cut);
+                continue;
+            }
         };
-        let Some(id) = flow_id(&scratch, &layout) else {
+        let Some(id) = flow_id(&scratch, &inside) else {
             result.other += 1;
             continue;
         };
@@ -166,7 +188,7 @@ pub fn classify_capture<B: AsRef<[u8]>>(
         let flow = flows.entry(id).or_insert_with(|| Flow::new(order, FlowDetector::new(settings, stages)));
         let (protocol, vlan, a, b) = id;
         let evidence = connections.entry((protocol, vlan, a.min(b), a.max(b))).or_default();
-        flow.packet(at, evidence, &scratch, &layout);
+        flow.packet(at, evidence, &scratch, &inside.layout);
     }
     let mut rows: Vec<(usize, FlowRow)> =
         flows.iter().map(|(id, flow)| (flow.order, flow.row(file, id))).collect();
@@ -239,7 +261,7 @@ impl Flow {
     }
 }
 
-fn flow_id(frame: &[u8], layout: &Layout) -> Option<FlowId> {
+fn flow_id(frame: &[u8], Inside { layout, third_vlan }: &Inside) -> Option<FlowId> {
     let known =
         matches!(layout.protocol, protocol::UDP | protocol::TCP) && layout.fragment != Fragment::Later;
     if !known || layout.l4_offset == 0 {
@@ -249,7 +271,10 @@ fn flow_id(frame: &[u8], layout: &Layout) -> Option<FlowId> {
     let address = |ip: IpAddr, port| SocketAddr::new(ip, port);
     let vlan = layout.vlan.map(|id| id & 0xfff);
     let tags = usize::from(layout.vlan_tags);
-    let vlan = [0, 1].map(|at| if at < tags { vlan[at] } else { 0 });
+    let [outer, inner] = [0, 1].map(|at| if at < tags { vlan[at] } else { 0 });
+    // Priority tags are no VLAN.
+    let mut ids = [outer, inner, *third_vlan].into_iter().filter(|id| *id > 0);
+    let vlan = [0; 3].map(|none| ids.next().unwrap_or(none));
     Some((layout.protocol, vlan, address(key.src, layout.src_port), address(key.dst, layout.dst_port)))
 }
 

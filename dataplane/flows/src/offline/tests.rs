@@ -136,6 +136,10 @@ fn every_link_type_and_a_short_snap_length() {
     let pppoe = [0x11, 0, 0, 9, 0, 202, 0, 0x21];
     let gtp = [[0x12, 0x34, 8, 0x68, 0, 216, 0, 0], [0x30, 255, 0, 200, 0, 0, 0, 7]].concat();
     let data_frame = [&[0x88, 1][..], &[0; 24], &[0xaa, 0xaa, 3, 0, 0, 0, 8, 0]].concat();
+    let snap = [0xaa, 0xaa, 3, 0, 0, 0, 8, 0];
+    let juniper = |flags: &[u8], rest: &[u8]| [&b"MGC"[..], flags, rest].concat();
+    let pktap = [108_u32, 1, 101].map(u32::to_le_bytes).concat();
+    let pktap = [&pktap[..], &[0; 96]].concat();
     let prefixes: Vec<(u32, Vec<u8>)> = vec![
         (1, ethernet([8, 0])),
         (1, [ethernet([0x88, 0xa8]), vec![0, 5, 0x81, 0, 0, 6, 8, 0]].concat()),
@@ -157,6 +161,27 @@ fn every_link_type_and_a_short_snap_length() {
         (105, data_frame.clone()),
         (127, [&[0, 0, 10, 0, 0, 0, 0, 0, 1, 2][..], &data_frame].concat()),
         (192, vec![0, 0, 8, 0, 101, 0, 0, 0]),
+        (10, [&[0x57; 13][..], &snap].concat()),
+        (6, [&[0x10, 0x40][..], &[7; 12], &snap].concat()),
+        // A route of three words.
+        (6, [&[0x10, 0x40][..], &[7; 6], &[0x87; 6], &[6, 0, 1, 2, 3, 4], &snap].concat()),
+        (242, [&[0; 40][..], &[8, 0, 0, 0]].concat()),
+        (107, vec![0x18, 0x41, 3, 0xcc]),
+        (258, pktap.clone()),
+        (149, pktap),
+        (178, juniper(&[0], &ethernet([8, 0]))),
+        (167, juniper(&[0x80, 0, 5, 1, 1, 2, 0, 0], &ethernet([8, 0]))),
+        (179, juniper(&[1], &[0xff, 3, 0, 0x21])),
+        (180, juniper(&[1], &[0x18, 0x41, 3, 0, 0x80, 0, 0, 0, 8, 0])),
+        (181, juniper(&[1], &[15, 0, 8, 0])),
+        (168, juniper(&[0], &[8, 0])),
+        (130, juniper(&[0], &[1, 2, 0, 0x21])),
+        (135, juniper(&[0], &[&[9; 8][..], &snap].concat())),
+        (137, juniper(&[0], &[9; 4])),
+        (133, juniper(&[0], &[9; 8])),
+        (136, juniper(&[0], &[9; 8])),
+        (164, juniper(&[2], &[0; 4])),
+        (1, [ethernet([0x88, 0xa8]), vec![0, 5, 0x81, 0, 0, 6, 0x81, 0, 0, 7, 8, 0]].concat()),
         (239, vec![2, 0, 0, 0, 6, 0, 10, 0, 1, 2, 0, 0, 204, 0, 9, 0]),
     ];
     for (link, prefix) in prefixes {
@@ -174,7 +199,11 @@ fn every_link_type_and_a_short_snap_length() {
             let expected = FlowRow {
                 file: "made".to_owned(),
                 flow: "udp 10.0.0.1:5004>10.0.0.2:5006".to_owned(),
-                vlan: if prefix.get(12) == Some(&0x88) && prefix[13] == 0xa8 { vec![5, 6] } else { vec![] },
+                vlan: match (prefix.get(12..14), prefix.len()) {
+                    (Some([0x88, 0xa8]), 26) => vec![5, 6, 7],
+                    (Some([0x88, 0xa8]), _) => vec![5, 6],
+                    _ => vec![],
+                },
                 packets: 12,
                 verdict: "media",
                 reason: "rtp",
@@ -189,6 +218,28 @@ fn every_link_type_and_a_short_snap_length() {
     let unknown =
         classify_capture("made", RtpSettings::default(), Stages::default(), [(Instant(0), 9999, g711(0))]);
     assert_eq!((unknown.unreadable, unknown.rows.len()), (1, 0));
+}
+
+/// A snap length in the options of TCP is no fault of the packet's; a wrong header is, however much was captured.
+#[test]
+fn headers_that_the_capture_cut_are_told_apart_from_wrong_ones() {
+    let mut tcp = vec![0x45, 0, 5, 0, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    let sum = perhop_wire::checksum::of(&tcp);
+    tcp[10..12].copy_from_slice(&sum.to_be_bytes());
+    tcp.extend_from_slice(&[0x13, 0x8c, 0, 80, 0, 0, 0, 1, 0, 0, 0, 2, 0xa0, 2, 0, 9, 0, 0, 0, 0]);
+    tcp.extend_from_slice(&[1; 20]);
+    let told = |frame: &[u8]| {
+        let frames = [(Instant(0), 101, frame)];
+        let found = classify_capture("made", RtpSettings::default(), Stages::default(), frames);
+        (found.rows.len(), found.unreadable, found.cut)
+    };
+    assert_eq!(told(&tcp), (1, 0, 0));
+    for keep in [54, 40, 33, 30, 20, 10] {
+        assert_eq!(told(&tcp[..keep]), (0, 1, 1), "{keep}");
+    }
+    let mut wrong = tcp.clone();
+    wrong[0] = 0x44;
+    assert_eq!(told(&wrong), (0, 1, 0));
 }
 
 /// IPv4 from 10.0.0.1:5004 to 10.0.0.2:5006 around `payload`.
