@@ -20,6 +20,7 @@
 //! recognised, and none is kept out by what never will be.
 
 mod iax;
+mod search;
 
 use super::Stages;
 use super::demux::{Evidence, Kind, Payload, kind};
@@ -28,6 +29,7 @@ use super::rtp::{HEADER_LEN, Header, NotRtp, RtpSettings, Train};
 use super::statistics::{Says, Statistics};
 use super::{content, iax as frames, t38};
 use perhop_units::Instant;
+use search::agreement;
 
 /// Farthest a wrapped header begins: behind a Send indication of TURN with an IPv4 peer.
 const MAX_OFFSET: usize = 36;
@@ -36,8 +38,6 @@ const PREFIX: usize = MAX_OFFSET + HEADER_LEN - 1;
 /// Packets searched before statistics begin, and before the search is made of two in eight only.
 const SEARCHED: u8 = 32;
 const SEARCHED_ALL: u8 = 128;
-/// Payload types that are negotiated, from this one on.
-const DYNAMIC_TYPES: u8 = 96;
 /// Bytes of channel data before what it carries.
 const CHANNEL: usize = 4;
 /// UDPTL packets that decide, and how many times the RTP window they may take: pages are sent at walking pace.
@@ -389,37 +389,4 @@ fn reason(offset: u8, evidence: Option<Evidence>) -> Reason {
         () if evidence.has(Evidence::STUN) => Reason::RtpAfterStun,
         () => Reason::Rtp,
     }
-}
-
-/// The first offset from 1 at which two packets have headers of one SSRC, the second after the first; else the first at
-/// which they are of two dynamic payload types, as media and its error correction in turns are. `before` begins with the
-/// earlier one's second byte.
-fn agreement(before: &[u8], payload: &Payload<'_>) -> Option<(u8, Header, Header)> {
-    let after = payload.bytes.get(1..)?;
-    let last = before.len().min(after.len()).checked_sub(HEADER_LEN)?.min(MAX_OFFSET - 1);
-    let mut of_two_types = None;
-    for at in 0..=last {
-        // Version 2 in both, which three of four bytes are not.
-        if before[at] & after[at] & 0x80 == 0 || (before[at] | after[at]) & 0x40 != 0 {
-            continue;
-        }
-        if before[at + 8..at + HEADER_LEN] != after[at + 8..at + HEADER_LEN] {
-            continue;
-        }
-        let read = |bytes: &[u8]| Header::read(payload.len - at - 1, bytes[at..].first_chunk()?).ok();
-        let (Some(first), Some(second)) = (read(before), read(after)) else { continue };
-        if matches!(first.ssrc, 0 | u32::MAX) {
-            continue;
-        }
-        let found = Some((at as u8 + 1, first, second));
-        let ahead = second.sequence.wrapping_sub(first.sequence);
-        if first.payload_type == second.payload_type && (1..=64).contains(&ahead) {
-            return found;
-        }
-        let dynamic = first.payload_type.min(second.payload_type) >= DYNAMIC_TYPES;
-        if dynamic && first.payload_type != second.payload_type {
-            of_two_types = of_two_types.or(found);
-        }
-    }
-    of_two_types
 }

@@ -3,8 +3,9 @@
 //! A train of packets of one SSRC is RTP once `packets` of them have come within `within`, each with version 2, no RTCP
 //! packet type and a plausible step from the one before:
 //!
-//! * the sequence number goes on by 1 … 64. A late or repeated packet (0 … 64 back) neither counts nor harms; any
-//!   other step begins the count anew with that packet. So of the N packets counted, N − 1 show progress;
+//! * the sequence number goes on by 1 … 64, to a payload type not seen before by 1 … 8. A late or repeated packet (0 … 64 back)
+//!   neither counts nor harms; any other step begins the count anew with that packet, or, if it is of another payload type than
+//!   the first, a count of its own. So of the N packets counted, N − 1 show progress;
 //! * the timestamp does not go back by more than 27,000 (B-frames) nor on by more than the fastest clock, 90 kHz,
 //!   could in the time since plus 300 ms of jitter;
 //! * no more than three payload types (a codec, comfort noise, telephone events).
