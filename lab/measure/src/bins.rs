@@ -1,4 +1,4 @@
-//! Bytes by bins of time, from the first in which there are any: a short connection late in a run has few.
+//! Bytes by numbered parts of the time, bins or sections, from the first in which there are any: a short connection late in a run has few.
 
 /// Most bins.
 const MAX_BINS: usize = 10_000_000;

@@ -7,7 +7,8 @@
 //! delay of the stream. Connections count data that arrived inside the window. What a
 //! probe counts of each stream after its first packets is `name_after_PROBE`.
 
-use crate::recording::{ConnectionRecord, Membership, PacketRecord, Recording, StreamRecord};
+use crate::recording::{Membership, PacketRecord, Recording, StreamRecord};
+use crate::sections::{Sections, common_part};
 use crate::selection::{Measured, Selection, first_direction, payload_kbps, selections};
 use crate::transport;
 use perhop_quality::{CallQuality, CallRecord, Distribution, QualityPool, Received, Scoring};
@@ -37,30 +38,14 @@ fn total(scenario: &Scenario, recordings: &[Recording]) -> GroupResult {
 }
 
 fn total_kbps(scenario: &Scenario, recording: &Recording) -> f64 {
-    let (from, until) = recording.window;
-    let starts = scenario.traffic.iter().map(|traffic| Instant(traffic.start.as_nanos()));
-    let stops = scenario.traffic.iter().map(|traffic| Instant(traffic.stop.as_nanos()));
-    let mut part = (starts.fold(from, Instant::max), stops.fold(until, Instant::min));
-    if part.0 >= part.1 {
-        part = recording.window;
-    }
+    let part = common_part(scenario, recording.window);
+    let sections = Sections::of(scenario);
     let first = |of: &Membership| first_direction(of.traffic, &scenario.traffic[of.traffic]).has(of);
     let streams = recording.streams.iter().filter(|stream| first(&stream.of));
-    let mut bytes = streams.map(|stream| arrived_bytes(stream, part)).sum::<u64>() as f64;
     let connections = recording.connections.iter().filter(|c| first(&c.of));
-    bytes += connections.map(|c| binned_bytes(scenario, c, part)).sum::<f64>();
-    bytes * 8.0 / part.1.since(part.0).as_secs_f64() / 1e3
-}
-
-/// IP bytes of a connection in a part of the time. Of a bin that lies in part outside, so much as lies inside.
-fn binned_bytes(scenario: &Scenario, connection: &ConnectionRecord, part: (Instant, Instant)) -> f64 {
-    let bin = scenario.probes.throughput_bin.as_nanos().max(1);
-    let bins = connection.bins.iter().map(|(i, count)| {
-        let begin = (i * bin).max(part.0.as_nanos());
-        let end = ((i + 1) * bin).min(part.1.as_nanos());
-        if begin < end { count as f64 * (end - begin) as f64 / bin as f64 } else { 0.0 }
-    });
-    bins.sum()
+    let bytes = streams.map(|stream| arrived_bytes(stream, part)).sum::<u64>()
+        + connections.map(|c| sections.sum(&c.sections, part)).sum::<u64>();
+    kbps(bytes, part.1.since(part.0))
 }
 
 fn group(
@@ -175,14 +160,12 @@ fn throughput_kbps(
         return kbps(bytes, end.since(begin));
     }
     let connections = recording.connections.iter().filter(|c| selection.has(&c.of));
-    match measured {
-        Measured::Window => kbps(connections.map(|c| c.window_ip_bytes).sum(), until.since(from)),
-        Measured::Part(from, until) if from < until => {
-            let bytes: f64 = connections.map(|c| binned_bytes(scenario, c, (from, until))).sum();
-            bytes * 8.0 / until.since(from).as_secs_f64() / 1e3
-        }
-        Measured::Part(..) => 0.0,
-    }
+    let sections = Sections::of(scenario);
+    let bytes = match measured {
+        Measured::Window => connections.map(|c| c.window_ip_bytes).sum(),
+        Measured::Part(..) => connections.map(|c| sections.sum(&c.sections, (from, until))).sum(),
+    };
+    kbps(bytes, until.since(from))
 }
 
 /// IP bytes that arrived in a part of the time, which begins and ends later by the smallest delay of the stream: so long

@@ -13,6 +13,7 @@ pub mod judge;
 pub mod links;
 pub mod recognition;
 pub mod recording;
+mod sections;
 mod segments;
 mod selection;
 pub mod stream;
@@ -24,6 +25,7 @@ pub use bins::Bins;
 pub use drain::{DRAIN_LIMIT, set_aside};
 pub use experiment::{Configuration, Experiment};
 pub use recording::*;
+pub use sections::Sections;
 pub use segments::{MOST_SEGMENTS, ReadLog, SegmentLog, SegmentRecord};
 
 #[cfg(test)]

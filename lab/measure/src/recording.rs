@@ -141,6 +141,8 @@ pub struct ConnectionRecord {
     pub failed: bool,
     /// IP bytes delivered in each throughput bin of its life, headers included.
     pub bins: Bins,
+    /// IP bytes of data segments that arrived, headers included, by section ([`crate::Sections`]).
+    pub sections: Bins,
     /// Payload bytes delivered inside the window.
     pub window_bytes: u64,
     /// IP bytes (headers included) of data segments that arrived inside the window.
@@ -168,6 +170,7 @@ impl ConnectionRecord {
             bytes: 0,
             failed: false,
             bins: Bins::default(),
+            sections: Bins::default(),
             window_bytes: 0,
             window_ip_bytes: 0,
             retransmits: None,

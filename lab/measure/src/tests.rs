@@ -3,6 +3,7 @@ use crate::groups::groups;
 use crate::judge::{figure, holds, is_excused, judge};
 use crate::links::links;
 use crate::recording::*;
+use crate::sections::Sections;
 use perhop_quality::{Codec, Playout, Scoring};
 use perhop_report::result::{
     Connections, DelayMs, Expectation, GroupResult, JitterMs, LinkResult, Mos, QueueMs, ScenarioResult,
@@ -79,16 +80,6 @@ pub(crate) fn bins(sums: &[u64]) -> Bins {
     let mut bins = Bins::default();
     (0..).zip(sums).for_each(|(bin, sum)| bins.add(bin, *sum));
     bins
-}
-
-/// A connection of 1,000 B in each of eight bins, 5,000 of them inside the window.
-fn connection(of: Membership) -> ConnectionRecord {
-    ConnectionRecord {
-        bins: bins(&[1000; 8]),
-        window_bytes: 5000,
-        window_ip_bytes: 5000,
-        ..ConnectionRecord::new(of, Instant(0))
-    }
 }
 
 pub(crate) fn recording() -> Recording {
@@ -239,7 +230,8 @@ fn the_total_counts_while_all_traffic_sends() {
     };
     let mut s = scenario(vec![traffic("cbr", false, 1, cbr()), traffic("bulk", false, 1, kind)]);
     s.traffic[0].start = Duration::from_secs(2);
-    s.probes.throughput_bin = Duration::from_millis(400);
+    s.probes.phases =
+        vec![Phase { name: "late".into(), from: Duration::from_millis(2500), until: Duration::from_secs(3) }];
     let mut r = recording();
     let mut late = stream(of(0, 0, Toward::Second), None, &[Some(1); 10]);
     for packet in &mut late.packets {
@@ -247,15 +239,25 @@ fn the_total_counts_while_all_traffic_sends() {
         packet.arrived += Duration::from_secs(1);
     }
     r.streams.push(late);
-    // 1,000 B in each bin of 400 ms: in the second from 2 s to 3 s two whole ones and half of another.
-    r.connections.push(connection(of(1, 0, Toward::Second)));
-    let groups = groups(&s, &[r]);
-    let kbps = |name: &str| {
-        let group = groups.iter().find(|g| g.name == name).expect("the group");
-        group.throughput_kbps.expect("bits came").mean
-    };
-    assert_eq!((kbps("cbr"), kbps("bulk")), (8.0, 20.0));
-    assert_eq!(kbps("total"), 8.0 + 20.0);
+    // 1,000 B every 400 ms: from 2 s to 3 s at 2, 2.4 and 2.8 s, and one of them from 2.5 s on.
+    let sections = Sections::of(&s);
+    let mut bulk = ConnectionRecord::new(of(1, 0, Toward::Second), Instant(0));
+    for n in 0..8 {
+        bulk.sections.add(sections.at(Instant(n * 400 * MS)), 1000);
+    }
+    bulk.window_ip_bytes = 5000;
+    r.connections.push(bulk);
+    // However wide the bins of the plots are, and wherever they begin and end.
+    for bin_ms in [1, 400, 999, 60_000] {
+        s.probes.throughput_bin = Duration::from_millis(bin_ms);
+        let groups = groups(&s, std::slice::from_ref(&r));
+        let kbps = |name: &str| {
+            let group = groups.iter().find(|g| g.name == name).expect("the group");
+            group.throughput_kbps.expect("bits came").mean
+        };
+        assert_eq!((kbps("cbr"), kbps("bulk"), kbps("bulk@late")), (8.0, 20.0, 16.0));
+        assert_eq!(kbps("total"), 8.0 + 24.0);
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::pace::{precise_timers, sleep_until};
 use crate::tap::{Watcher, open};
 use perhop_io::Outgoing;
 use perhop_io::clock::monotonic;
-use perhop_measure::Bins;
+use perhop_measure::{Bins, Sections};
 use perhop_netlink::Namespace;
 use perhop_traffic::Stamp;
 use perhop_units::{Duration, Instant};
@@ -39,6 +39,8 @@ pub(super) struct Flow {
     pub(super) window_ip_bytes: u64,
     /// IP bytes by bin.
     pub(super) bins: Bins,
+    /// IP bytes by section.
+    pub(super) sections: Bins,
 }
 
 /// When what counts, as instants of the run.
@@ -86,7 +88,7 @@ impl Receiver {
         namespace: &Namespace,
         devices: &[String],
         sockets: Vec<UdpSocket>,
-        times: Times,
+        (times, sections): (Times, Sections),
         done: &Arc<AtomicBool>,
     ) -> Result<Self, LabError> {
         let taps =
@@ -96,7 +98,7 @@ impl Receiver {
         let done = Arc::clone(done);
         let thread = std::thread::Builder::new()
             .name(format!("rx-{name}"))
-            .spawn(move || receive(taps, &sockets, &set, times, &done))
+            .spawn(move || receive(taps, &sockets, &set, (times, sections), &done))
             .map_err(crate::error::io("start a receiver"))?;
         Ok(Self { thread })
     }
@@ -119,7 +121,7 @@ fn receive(
     mut taps: Vec<Watcher>,
     sockets: &[UdpSocket],
     set: &OwnedFd,
-    times: Times,
+    (times, sections): (Times, Sections),
     done: &AtomicBool,
 ) -> Seen {
     precise_timers();
@@ -135,7 +137,7 @@ fn receive(
             }
         }
         for tap in &mut taps {
-            tap.read(|at, frame| observe(&mut seen, &times, at, frame));
+            tap.read(|at, frame| observe(&mut seen, (&times, &sections), at, frame));
         }
         let more = read_sockets(sockets, set, &mut events, &times, &mut seen);
         if more {
@@ -184,7 +186,7 @@ fn read_sockets(
 }
 
 /// Books a frame: the stamp of a datagram, the bytes of a data segment. All are IPv4 without options.
-fn observe(seen: &mut Seen, times: &Times, at: Instant, frame: &[u8]) {
+fn observe(seen: &mut Seen, (times, sections): (&Times, &Sections), at: Instant, frame: &[u8]) {
     let word = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
     let plain = frame.get(12..14) == Some(&[0x08, 0x00]) && frame.get(ETHERNET) == Some(&0x45);
     let (true, Some(ip_len), Some(protocol)) = (plain, word(16), frame.get(23)) else { return };
@@ -209,6 +211,7 @@ fn observe(seen: &mut Seen, times: &Times, at: Instant, frame: &[u8]) {
         flow.window_ip_bytes += u64::from(ip_len);
     }
     flow.bins.add(now.as_nanos() / times.bin.as_nanos().max(1), u64::from(ip_len));
+    flow.sections.add(sections.at(now), u64::from(ip_len));
 }
 
 #[cfg(test)]
@@ -258,11 +261,11 @@ mod tests {
         let mut segment = vec![0u8; 20];
         segment[..4].copy_from_slice(&[0x13, 0x89, 0x80, 0x00]);
         segment[12] = 5 << 4;
-        observe(&mut seen, &times, Instant(1_200), &frame(6, &segment));
+        observe(&mut seen, (&times, &Sections::default()), Instant(1_200), &frame(6, &segment));
         assert!(seen.flows.is_empty(), "an acknowledgement alone is no data");
         segment.extend_from_slice(&[0; 10]);
         for at in [1_200, 1_600, 2_700, 4_000] {
-            observe(&mut seen, &times, Instant(at), &frame(6, &segment));
+            observe(&mut seen, (&times, &Sections::default()), Instant(at), &frame(6, &segment));
         }
         let flow = &seen.flows[&(Ipv4Addr::new(10, 0, 0, 1), 5001, 32_768)];
         assert_eq!((flow.first, flow.window_ip_bytes), (Some(Instant(200)), 100));
@@ -271,10 +274,15 @@ mod tests {
         let mut datagram = frame(17, &[&[0; 8][..], &stamp.to_bytes()].concat());
         // Padding of a short frame is not part of the packet.
         datagram.extend_from_slice(&[0; 6]);
-        observe(&mut seen, &times, Instant(1_010), &datagram);
+        observe(&mut seen, (&times, &Sections::default()), Instant(1_010), &datagram);
         assert_eq!(seen.stamps, [(3, 7, Instant(10))]);
         for cut in 0..60 {
-            observe(&mut seen, &times, Instant(9), datagram.get(..cut).unwrap_or(&[]));
+            observe(
+                &mut seen,
+                (&times, &Sections::default()),
+                Instant(9),
+                datagram.get(..cut).unwrap_or(&[]),
+            );
         }
     }
 }

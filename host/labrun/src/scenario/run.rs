@@ -19,7 +19,7 @@ use crate::pace::sleep_until;
 use crate::udp::{SendLog, send};
 use perhop_engine::EmulatorReport;
 use perhop_io::clock::monotonic;
-use perhop_measure::{ConnectionRecord, DRAIN_LIMIT, Recording, SegmentLog, set_aside};
+use perhop_measure::{ConnectionRecord, DRAIN_LIMIT, Recording, Sections, SegmentLog, set_aside};
 use perhop_scenario::{
     Change, Clock, FaultKind, LinkIndex, NodeIndex, NodeKind, Paths, RouterChange, Scenario,
 };
@@ -187,8 +187,8 @@ impl World<'_> {
                 self.scenario.links_of(here).map(|(link, _)| self.network.devices[link.0].clone()).collect();
             let namespace = &self.network.nodes[i];
             let done = &self.ends.done;
-            let receiver =
-                Receiver::start(&node.name, namespace, &devices, sockets.receives, self.times, done)?;
+            let times = (self.times, Sections::of(self.scenario));
+            let receiver = Receiver::start(&node.name, namespace, &devices, sockets.receives, times, done)?;
             threads.receivers.push(receiver);
             if followed.contains(&here) {
                 let (name, address) = (&node.name, node.address);
@@ -481,6 +481,7 @@ fn connection_records(
                 record.first_byte = flow.first.or(record.first_byte);
                 record.window_ip_bytes = flow.window_ip_bytes;
                 record.bins.clone_from(&flow.bins);
+                record.sections.clone_from(&flow.sections);
             }
             if record.reads.is_some() {
                 record.segments = segments.get_mut(&key).and_then(Vec::pop);

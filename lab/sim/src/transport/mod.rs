@@ -17,7 +17,7 @@ use crate::random::{Stream, TRANSPORT};
 use access::AccessLines;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use perhop_measure::{ConnectionRecord, Membership, SegmentLog};
+use perhop_measure::{ConnectionRecord, Membership, Sections, SegmentLog};
 use perhop_scenario::{NodeIndex, Scenario};
 use perhop_tcp::{Config, Endpoint};
 use perhop_traffic::tcp::{AppEvent, ConnId, Side, TcpApplication};
@@ -100,6 +100,7 @@ pub(crate) struct Transport {
     random: Stream,
     window: (Instant, Instant),
     bin: Duration,
+    sections: Sections,
     access: AccessLines,
     access_entity: Entity,
     /// Serial number of the next end.
@@ -128,6 +129,7 @@ impl Transport {
             random: Stream::new(options.seed, options.repetition, TRANSPORT),
             window: (Instant(scenario.warm_up.as_nanos()), Instant(scenario.length().as_nanos())),
             bin: scenario.probes.throughput_bin,
+            sections: Sections::of(scenario),
             access: AccessLines::default(),
             access_entity,
             serial: 0,

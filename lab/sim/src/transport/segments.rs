@@ -93,6 +93,7 @@ impl World {
             return;
         }
         record.bins.add(self.now.as_nanos() / transport.bin.as_nanos().max(1), ip_len);
+        record.sections.add(transport.sections.at(self.now), ip_len);
         if self.now >= transport.window.0 && self.now < transport.window.1 {
             record.window_ip_bytes += ip_len;
         }
