@@ -47,3 +47,20 @@ pub(super) fn config_of(tcp: &Tcp) -> Result<Config, String> {
     config.check().map_err(|e| e.to_string())?;
     Ok(config)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perhop_traffic::tcp::ENDLESS_BACKLOG_BYTES;
+
+    #[test]
+    fn an_endless_transfer_has_more_bytes_than_the_largest_buffers_hold() {
+        let with = |size| Tcp { send_buffer: Bytes(size), receive_buffer: Bytes(size), ..Tcp::default() };
+        let most = 1 << 30;
+        assert!(config_of(&with(most)).is_ok() && config_of(&with(most + 1)).is_err());
+        assert!(
+            ENDLESS_BACKLOG_BYTES > 2 * most,
+            "a path may hold what one buffer does, an application the other"
+        );
+    }
+}

@@ -3,9 +3,9 @@
 use crate::tcp::Side;
 use crate::tcp::job::{Exchange, Volume};
 
-/// Bytes of an endless transfer that are written and not yet read at the other end. More than any socket's buffers
-/// and any path's bandwidth · delay, so that the transfer is never short of bytes.
-pub const ENDLESS_BACKLOG_BYTES: u64 = 64 << 20;
+/// Bytes of an endless transfer that are written and not yet read at the other end, which are counted and not kept: more
+/// than two sockets hold, whose buffers are at most 1 GiB each, and a portion, so that the transfer is never short of bytes.
+pub const ENDLESS_BACKLOG_BYTES: u64 = 4 << 30;
 /// Read bytes of an endless transfer are replaced in portions of this many.
 const ENDLESS_PORTION_BYTES: u64 = 1 << 20;
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::size::LognormalSize;
-use crate::tcp::Direction;
 use crate::tcp::web::Http;
+use crate::tcp::{Direction, ENDLESS_BACKLOG_BYTES};
 
 /// A network in which every connection has the same rate to itself and bytes take half a round trip; it checks that
 /// the application keeps to the rules.
@@ -78,7 +78,8 @@ impl Network {
                 let i = side as usize;
                 let state = self.conns[conn.0 as usize];
                 assert!(!state.closed[i] && !state.gone, "writes come before the close");
-                let mut left = bytes;
+                // These sockets hold 64 MiB; of an endless backlog what is beyond them is replaced before its turn comes.
+                let mut left = if bytes == ENDLESS_BACKLOG_BYTES { 64 << 20 } else { bytes };
                 let mut free = state.free[i].max(now);
                 // An endless backlog is not played out before its time.
                 while left > 0 && free < Instant(1_000_000_000_000) {
