@@ -182,12 +182,12 @@ fn the_seed_decides_which_flows_take_which_member() {
     let taken = |seed| {
         let mut router = Router::new();
         router.change(RouteChange { path_seed: Some(seed), ..RouteChange::default() });
-        let mut by_second = |n: u8| {
+        let by_second = |n: u8| {
             let before = router.counts();
             router.receive(0, udp4([10, 0, 0, n], [30, 0, 0, n]).ports(5060, 5060));
             router.counts()[2] > before[2]
         };
-        (2..202).map(|n| by_second(n)).collect::<Vec<bool>>()
+        (2..202).map(by_second).collect::<Vec<bool>>()
     };
     let [one, again, other] = [7, 7, 8].map(taken);
     assert_eq!(one, again);
