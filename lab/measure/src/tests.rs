@@ -314,6 +314,26 @@ fn links_pool_their_repetitions() {
     assert_eq!((queue.p50, queue.p99, queue.max), (2.0, 4.0, 4.0));
 }
 
+/// Neither has a figure of how it is used: what is lost is told wherever it was.
+#[test]
+fn links_without_a_limit_and_second_directions_appear_with_what_they_lost() {
+    let mut s = scenario(Vec::new());
+    s.links[0].ways[0].rate = None;
+    let with = |way, lost: u64| {
+        let drops =
+            if lost > 0 { BTreeMap::from([("ttl_expired".to_owned(), lost)]) } else { BTreeMap::new() };
+        LinkRecord { link: 0, way, drops, ..LinkRecord::default() }
+    };
+    let of = |first, second| {
+        let r = Recording { links: vec![with(0, first), with(1, second)], ..recording() };
+        let links = links(&s, &[r]).into_iter();
+        links.map(|link| (link.name, link.drops.values().sum::<u64>())).collect::<Vec<_>>()
+    };
+    assert_eq!(of(0, 0), []);
+    assert_eq!(of(3, 0), [("core".to_owned(), 3)]);
+    assert_eq!(of(3, 4), [("core".to_owned(), 3), ("core.reverse".to_owned(), 4)]);
+}
+
 fn result(loss: f64) -> ScenarioResult {
     let group = |name: &str| GroupResult { loss_pct: Some(loss), ..GroupResult::named(name) };
     let link = LinkResult { name: "core".into(), utilisation_pct: Some(99.0), ..LinkResult::default() };

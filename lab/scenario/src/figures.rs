@@ -100,10 +100,25 @@ impl Content {
 pub const LINK_FIGURES: [&str; 5] =
     ["utilisation_pct", "queue_ms.p50", "queue_ms.p99", "queue_ms.max", "drops"];
 
-/// Reasons for which a link, the queues before it and the line itself lose packets, behind `link.NAME.drops.`: of those of
-/// the data plane (`DropReason`) the ones that are counted for a link in either world.
-pub const DROP_REASONS: [&str; 6] =
-    ["queue_full", "red_early", "red_forced", "class_removed", "emulated_loss", "port_down"];
+/// Reasons for which a link, the queues before it, the line itself and the node behind it lose packets, behind
+/// `link.NAME.drops.`: of those of the data plane (`DropReason`) the ones that are counted for a link in either world.
+pub const DROP_REASONS: [&str; 15] = [
+    "queue_full",
+    "red_early",
+    "red_forced",
+    "codel",
+    "class_removed",
+    "no_class",
+    "emulated_loss",
+    "port_down",
+    "ttl_expired",
+    "no_route",
+    "other_host",
+    "policed",
+    "sla_policy",
+    "not_admitted",
+    "discarded",
+];
 
 /// Figures of a class that an agent looks after, behind `agent.CLASS.`.
 pub const AGENT_FIGURES: [&str; 7] = [

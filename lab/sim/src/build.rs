@@ -103,12 +103,12 @@ impl World {
                 };
                 if recorded {
                     way.record_queue(probes.queue_interval, !probes.links.is_empty());
-                    let near = &scenario.nodes[link.ends[end].0];
-                    let plain =
-                        described.discipline == Discipline::Fifo && !matches!(near.kind, NodeKind::Router(_));
-                    if !plain {
-                        self.sampled.push(LaneQueues::new(i * 2 + end, probes.queue_interval));
-                    }
+                }
+                let near = &scenario.nodes[link.ends[end].0];
+                let plain =
+                    described.discipline == Discipline::Fifo && !matches!(near.kind, NodeKind::Router(_));
+                if !plain {
+                    self.sampled.push(LaneQueues::new(i * 2 + end, probes.queue_interval, recorded));
                 }
                 let lane = self.lanes.len();
                 let entity = self.entity(Who::Lane(lane));

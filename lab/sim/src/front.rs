@@ -4,8 +4,9 @@ use perhop_element::{BuildCx, Driver, NodeId, TimerId};
 use perhop_elements::plumbing::FromPort;
 use perhop_elements::schedule::Pump;
 use perhop_graph::lang::{build, parse};
-use perhop_packet::{Batch, Packet, Pool, PortId};
+use perhop_packet::{Batch, DropReason, Packet, Pool, PortId};
 use perhop_units::{Instant, Rate};
+use std::collections::BTreeMap;
 
 /// The running graph `FromPort(in) -> discipline -> ToPort(out)`.
 pub(crate) struct Front {
@@ -90,6 +91,19 @@ impl Front {
         let mut counters: Vec<(String, u64)> = Vec::new();
         self.driver.report(self.discipline, &mut counters);
         counters
+    }
+
+    /// What the discipline has dropped, by reason.
+    pub(crate) fn drops(&self) -> BTreeMap<String, u64> {
+        let counters = self.driver.ids().filter_map(|id| self.driver.counters(id));
+        let mut drops = BTreeMap::new();
+        for (reason, count) in counters.flat_map(|counters| counters.drops.iter().enumerate()) {
+            if *count > 0 {
+                let name = DropReason::name_of_index(reason).unwrap_or_default();
+                *drops.entry(name).or_default() += count;
+            }
+        }
+        drops
     }
 
     /// Between which lengths the discipline was since the last call, and, by name, its classes.

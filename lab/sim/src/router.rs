@@ -8,10 +8,11 @@ use ipnet::{IpNet, Ipv4Net};
 use perhop_elements::route::{
     NeighbourState, NeighbourUpdate, NextHop, Origin, PortInfo, RouteEntry, RouteKind,
 };
+use perhop_elements::schedule::Egress;
 use perhop_graph::router::{EdgeOptions, EdgePort, VirtualRouter};
 use perhop_measure::AdmissionRecord;
 use perhop_model::{Credentials, Object, Op, Outcome, Owner, Transaction, TxnId};
-use perhop_packet::{Packet, Pool, PortId};
+use perhop_packet::{DropReason, Packet, Pool, PortId};
 use perhop_routerfile::RouterFile;
 use perhop_scenario::{
     LinkIndex, NodeIndex, NodeKind, Paths, RouterChange, RouterObjects, RouterObjectsError, RouterOnLinks,
@@ -43,6 +44,15 @@ pub(crate) struct RouterNode {
     transactions: u64,
     agent: Option<AgentNode>,
     admission: AdmissionWatch,
+    losses: Losses,
+}
+
+/// What its elements had dropped when last looked at: all together, and by the index of the reason without the queues of
+/// its ports, which are told by class.
+#[derive(Clone, Debug)]
+struct Losses {
+    dropped: u64,
+    by_reason: [u64; DropReason::COUNT],
 }
 
 impl RouterNode {
@@ -70,7 +80,9 @@ impl RouterNode {
         let router = VirtualRouter::with_pool(edge, pool.clone(), &options, seeds.router)
             .map_err(|e| SimError::Router { node: name(), why: e.to_string() })?;
         let admission = AdmissionWatch::default();
-        let mut this = Self { router, ports, links, name: name(), transactions: 0, agent: None, admission };
+        let losses = Losses { dropped: 0, by_reason: [0; DropReason::COUNT] };
+        let mut this =
+            Self { router, ports, links, name: name(), transactions: 0, agent: None, admission, losses };
         this.learn_network(scenario, node, paths);
         this.replace_objects(file.objects)
             .map_err(|refusals| SimError::Refused { node: name(), refusals })?;
@@ -175,13 +187,41 @@ impl RouterNode {
             .map_err(|refusals| SimError::Refused { node: self.name.clone(), refusals })
     }
 
-    /// A packet arrives by a link; `false` gives it back as not for this router.
-    pub(crate) fn receive(&mut self, now: Instant, link: LinkIndex, end: usize, packet: Packet) {
+    /// A packet arrives by a link. `lost` is told the index of the reason and the number of packets that it lost outside
+    /// the queues of its ports.
+    pub(crate) fn receive(
+        &mut self,
+        now: Instant,
+        link: LinkIndex,
+        end: usize,
+        packet: Packet,
+        lost: impl FnMut(usize, u64),
+    ) {
         self.router.run_until(now);
         match self.ports.iter().position(|p| *p == (link, end)) {
             Some(port) => self.router.receive_packet(PortId(port as u16), packet),
             None => packet.release(),
         }
+        self.look_for_losses(lost);
+    }
+
+    fn look_for_losses(&mut self, mut lost: impl FnMut(usize, u64)) {
+        let driver = self.router.halves().1.driver();
+        let counters = || driver.ids().filter_map(|id| Some((id, driver.counters(id)?)));
+        let dropped = counters().map(|(_, counters)| counters.dropped).sum();
+        if dropped == self.losses.dropped {
+            return;
+        }
+        let mut by_reason = [0; DropReason::COUNT];
+        for (_, counters) in counters().filter(|(id, _)| driver.element_ref::<Egress>(*id).is_none()) {
+            by_reason.iter_mut().zip(counters.drops.iter()).for_each(|(sum, count)| *sum += count);
+        }
+        for (reason, (now, before)) in by_reason.iter().zip(&self.losses.by_reason).enumerate() {
+            if now > before {
+                lost(reason, now - before);
+            }
+        }
+        self.losses = Losses { dropped, by_reason };
     }
 
     /// Runs timers due at `now`.

@@ -16,7 +16,7 @@ struct Reading {
     /// Smallest and largest since the last time, and now.
     bytes: [u64; 3],
     /// Drops so far, by reason.
-    drops: BTreeMap<&'static str, u64>,
+    drops: BTreeMap<String, u64>,
     borrowed: Option<u64>,
 }
 
@@ -24,18 +24,20 @@ struct Reading {
 pub(crate) struct LaneQueues {
     lane: usize,
     interval: Duration,
+    /// Looked at each interval; the others only where the window begins and ends, for what they drop inside.
+    recorded: bool,
     queues: BTreeMap<String, Sampled>,
 }
 
 struct Sampled {
     recorder: SeriesRecorder,
     last: Reading,
-    before_window: BTreeMap<&'static str, u64>,
+    before_window: BTreeMap<String, u64>,
 }
 
 impl LaneQueues {
-    pub(crate) fn new(lane: usize, interval: Duration) -> Self {
-        Self { lane, interval, queues: BTreeMap::new() }
+    pub(crate) fn new(lane: usize, interval: Duration, recorded: bool) -> Self {
+        Self { lane, interval, recorded, queues: BTreeMap::new() }
     }
 
     fn take(&mut self, now: Instant, readings: Vec<(String, Reading)>) {
@@ -67,10 +69,12 @@ impl LaneQueues {
             for (reason, count) in &sampled.last.drops {
                 let inside = count - sampled.before_window.get(reason).copied().unwrap_or(0);
                 if inside > 0 {
-                    *drops.entry((*reason).to_owned()).or_default() += inside;
+                    *drops.entry(reason.clone()).or_default() += inside;
                 }
             }
-            series.push(sampled.recorder.finish(end));
+            if self.recorded {
+                series.push(sampled.recorder.finish(end));
+            }
         }
         (self.lane, series, drops)
     }
@@ -79,14 +83,9 @@ impl LaneQueues {
 impl World {
     /// Reads every queue that is recorded, and asks for the next time.
     pub(crate) fn sample(&mut self) {
-        let mut sampled = std::mem::take(&mut self.sampled);
-        for queues in &mut sampled {
-            let readings = self.readings(queues.lane);
-            queues.take(self.now, readings);
-        }
-        let interval = sampled.first().map(|queues| queues.interval);
-        self.sampled = sampled;
-        if let Some(interval) = interval {
+        self.read_queues(|queues| queues.recorded);
+        let recorded = self.sampled.iter().find(|queues| queues.recorded);
+        if let Some(interval) = recorded.map(|queues| queues.interval) {
             let at = Duration(self.now.as_nanos()) + interval;
             self.schedule_next(at, Step::Sample);
         }
@@ -102,10 +101,14 @@ impl World {
         }
     }
 
-    /// Reads every queue that is recorded.
+    /// Reads every queue.
     pub(crate) fn sample_once(&mut self) {
+        self.read_queues(|_| true);
+    }
+
+    fn read_queues(&mut self, which: impl Fn(&LaneQueues) -> bool) {
         let mut sampled = std::mem::take(&mut self.sampled);
-        for queues in &mut sampled {
+        for queues in sampled.iter_mut().filter(|queues| which(queues)) {
             let readings = self.readings(queues.lane);
             queues.take(self.now, readings);
         }
@@ -122,7 +125,7 @@ impl World {
             }
         }
         if let Some((front, _)) = &mut self.lanes[lane].front {
-            readings.extend(discipline(&front.counters(), &front.length_ranges(self.now)));
+            readings.extend(discipline(&front.counters(), front.drops(), &front.length_ranges(self.now)));
         }
         readings
     }
@@ -148,7 +151,11 @@ fn classes(router: &mut VirtualRouter, now: Instant, port: PortId) -> Vec<(Strin
             ];
             let reading = Reading {
                 bytes: [least, most, class.backlog_frame_bytes],
-                drops: drops.into_iter().filter(|(_, n)| *n > 0).collect(),
+                drops: drops
+                    .into_iter()
+                    .filter(|(_, n)| *n > 0)
+                    .map(|(name, n)| (name.to_owned(), n))
+                    .collect(),
                 borrowed: Some(counters.borrowed + counters.shared),
             };
             (name, reading)
@@ -167,7 +174,11 @@ fn length_ranges(router: &mut VirtualRouter, now: Instant, port: PortId) -> Vec<
 
 /// A discipline's gauges: `backlog_bytes`, and `backlog_bytes_NAME`, `dropped_NAME`, `borrows_NAME` where it has
 /// classes of its own. `ranges`: the lengths between which each was since the last time, the whole under no name.
-fn discipline(counters: &[(String, u64)], ranges: &[(String, [u64; 2])]) -> Vec<(String, Reading)> {
+fn discipline(
+    counters: &[(String, u64)],
+    drops: BTreeMap<String, u64>,
+    ranges: &[(String, [u64; 2])],
+) -> Vec<(String, Reading)> {
     let bytes = |class: &str, now: u64| {
         let [least, most] =
             ranges.iter().find(|(name, _)| name == class).map_or([now; 2], |(_, range)| *range);
@@ -175,18 +186,7 @@ fn discipline(counters: &[(String, u64)], ranges: &[(String, [u64; 2])]) -> Vec<
     };
     let value = |name: &str| counters.iter().find(|(n, _)| n == name).map(|(_, v)| *v);
     let mut readings = Vec::new();
-    let whole = Reading {
-        bytes: bytes("", value("backlog_bytes").unwrap_or(0)),
-        drops: [
-            ("queue_full", "dropped_queue_full"),
-            ("red_early", "dropped_red_early"),
-            ("red_forced", "dropped_red_forced"),
-        ]
-        .into_iter()
-        .filter_map(|(name, counter)| Some((name, value(counter).filter(|n| *n > 0)?)))
-        .collect(),
-        borrowed: None,
-    };
+    let whole = Reading { bytes: bytes("", value("backlog_bytes").unwrap_or(0)), drops, borrowed: None };
     readings.push(("queue".to_owned(), whole));
     for (name, backlog) in counters {
         if let Some(class) = name.strip_prefix("backlog_bytes_") {

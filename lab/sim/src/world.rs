@@ -182,14 +182,16 @@ impl World {
         let node = &mut self.nodes[index];
         node.books.received += 1;
         if !node.up {
-            self.lanes[lane].way.lost_at_end();
-            return node.books.drop(packet, DropReason::PortDown);
+            return self.lose(index, lane, packet, DropReason::PortDown);
         }
         match &mut node.kind {
-            Kind::Host => self.host_receives(index, packet),
-            Kind::Forwarder => self.forward(index, packet),
+            Kind::Host => self.host_receives(index, lane, packet),
+            Kind::Forwarder => self.forward(index, lane, packet),
             Kind::Router(router) => {
-                router.receive(self.now, link, end, packet);
+                let way = &mut self.lanes[lane].way;
+                router.receive(self.now, link, end, packet, |reason, packets| {
+                    way.lost_at_end(reason, packets);
+                });
                 self.after_router(index);
             }
         }
@@ -197,21 +199,26 @@ impl World {
 
     // ---- nodes
 
-    fn forward(&mut self, index: usize, mut packet: Packet) {
-        let node = &mut self.nodes[index];
+    /// A node loses a packet, which counts among the drops of the link that brought it.
+    fn lose(&mut self, index: usize, lane: usize, packet: Packet, reason: DropReason) {
+        self.lanes[lane].way.lost_at_end(reason.index(), 1);
+        self.nodes[index].books.drop(packet, reason);
+    }
+
+    fn forward(&mut self, index: usize, lane: usize, mut packet: Packet) {
         let to = destination(packet.frame()).and_then(|address| self.node_of.get(&address).copied());
-        let Some(to) = to else { return node.books.drop(packet, DropReason::NoRoute) };
+        let Some(to) = to else { return self.lose(index, lane, packet, DropReason::NoRoute) };
         if to == index {
-            node.books.consumed += 1;
+            self.nodes[index].books.consumed += 1;
             return packet.release();
         }
         if let Err(reason) = age(packet.frame_mut()) {
-            return node.books.drop(packet, reason);
+            return self.lose(index, lane, packet, reason);
         }
         let Some((link, end)) = self.paths.first_link(NodeIndex(index), NodeIndex(to)) else {
-            return node.books.drop(packet, DropReason::NoRoute);
+            return self.lose(index, lane, packet, DropReason::NoRoute);
         };
-        node.books.sent += 1;
+        self.nodes[index].books.sent += 1;
         let frame = packet.frame_mut();
         frame[..6].copy_from_slice(&mac(link, 1 - end).0);
         frame[6..12].copy_from_slice(&mac(link, end).0);
@@ -230,7 +237,7 @@ impl World {
                 if up {
                     left.push((lane, packet));
                 } else {
-                    lanes[lane].way.lost_at_end();
+                    lanes[lane].way.lost_at_end(DropReason::PortDown.index(), 1);
                     books.drop(packet, DropReason::PortDown);
                 }
             });
@@ -250,11 +257,11 @@ impl World {
         }
     }
 
-    fn host_receives(&mut self, index: usize, packet: Packet) {
+    fn host_receives(&mut self, index: usize, lane: usize, packet: Packet) {
         let frame = packet.frame();
         let ours = destination(frame).is_some_and(|to| self.node_of.get(&to) == Some(&index));
         if !ours {
-            return self.nodes[index].books.drop(packet, DropReason::OtherHost);
+            return self.lose(index, lane, packet, DropReason::OtherHost);
         }
         let transport = frame.get(FRAME_LEN + 9).copied();
         if transport == Some(protocol::TCP) {

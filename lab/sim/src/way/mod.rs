@@ -193,9 +193,9 @@ impl Way {
         }
     }
 
-    /// A stopped node lost a packet that this direction brought, or that was to leave by it.
-    pub(crate) fn lost_at_end(&mut self) {
-        self.recorder.lost_at_end();
+    /// A node lost packets, for the reason of this index, that this direction brought or that were to leave by it.
+    pub(crate) fn lost_at_end(&mut self, reason: usize, packets: u64) {
+        self.recorder.lost_at_end(reason, packets);
     }
 
     /// Applies a change of the scenario.

@@ -26,9 +26,9 @@ pub(crate) struct WayCounters {
     pub(crate) delivered: u64,
     /// Packets dropped, by reason.
     pub(crate) drops: BTreeMap<&'static str, u64>,
-    /// Packets that a stopped node at either end lost: those that were to come here, and those that had arrived. They
-    /// are outside the direction, so not in its books.
-    lost_at_ends: u64,
+    /// Packets that the nodes at its ends lost, by the index of the reason: those that were to come here and those that had
+    /// arrived. They are outside the direction, so not in its books.
+    lost_at_ends: BTreeMap<usize, u64>,
     /// Bytes of the packets that began on the line.
     wire_bytes: u64,
     /// Line time of the packets that began on it, to their ends.
@@ -114,9 +114,9 @@ impl Recorder {
         }
     }
 
-    /// A stopped node at an end lost a packet.
-    pub(super) fn lost_at_end(&mut self) {
-        self.counters.lost_at_ends += 1;
+    /// A node at an end lost packets for the reason of this index.
+    pub(super) fn lost_at_end(&mut self, reason: usize, packets: u64) {
+        *self.counters.lost_at_ends.entry(reason).or_default() += packets;
     }
 
     /// A packet begins on the line.
@@ -191,9 +191,12 @@ impl Recorder {
                 drops.insert((*reason).to_owned(), inside);
             }
         }
-        let lost_at_ends = after.lost_at_ends - before.lost_at_ends;
-        if lost_at_ends > 0 {
-            *drops.entry(name_of(DropReason::PortDown).to_owned()).or_default() += lost_at_ends;
+        for (reason, count) in &after.lost_at_ends {
+            let inside = count - before.lost_at_ends.get(reason).copied().unwrap_or(0);
+            if inside > 0 {
+                let name = DropReason::name_of_index(*reason).unwrap_or_default();
+                *drops.entry(name).or_default() += inside;
+            }
         }
         let record = LinkRecord {
             link,

@@ -84,6 +84,60 @@ fn a_cut_gives_a_trace_its_opportunities_back() {
     assert!(first < Duration::from_millis(25), "{first:?}");
 }
 
+/// All that is lost of a run, by reason and link.
+fn losses(recording: &Recording) -> Vec<(usize, &str, u64)> {
+    let links = recording.links.iter();
+    links.flat_map(|l| l.drops.iter().map(|(reason, n)| (l.link, reason.as_str(), *n))).collect()
+}
+
+#[test]
+fn what_a_discipline_loses_has_its_reason_whatever_is_probed() {
+    for (discipline, reason) in [
+        (Discipline::Element("Shaper(discipline = codel)".into()), "codel"),
+        (Discipline::Element("Shaper(discipline = fq_codel)".into()), "codel"),
+        (Discipline::Element("Emulator(- : loss 10%)".into()), "emulated_loss"),
+    ] {
+        let mut s = overload(100, 20);
+        s.links[0].ways[0].discipline = discipline.clone();
+        // The queue of another link is recorded.
+        s.probes.links = vec![LinkIndex(1)];
+        let recording = simulate(&s);
+        let packets = &recording.streams[0].packets;
+        let lost = packets.iter().filter(|p| p.arrived == Instant::FAR_FUTURE).count() as u64;
+        let told = losses(&recording);
+        assert!(
+            lost > 100 && told.iter().any(|(link, r, n)| (*link, *r) == (0, reason) && *n > 50),
+            "{told:?}"
+        );
+        // What still waits at the end may be dropped behind it.
+        let sum: u64 = told.iter().map(|(_, _, n)| n).sum();
+        assert!((lost - 100..=lost).contains(&sum), "{discipline:?}: {lost} lost, {told:?}");
+    }
+}
+
+#[test]
+fn a_way_too_long_for_the_time_to_live_says_so() {
+    let mut s = empty(2);
+    let mut before = node(&mut s, "a", NodeKind::Host);
+    for i in 0..80 {
+        let next = node(&mut s, &format!("n{i}"), NodeKind::Forwarder);
+        link(&mut s, &format!("l{i}"), [before, next], way(None, Duration::ZERO, 100));
+        before = next;
+    }
+    let b = node(&mut s, "b", NodeKind::Host);
+    link(&mut s, "last", [before, b], way(None, Duration::ZERO, 100));
+    s.traffic.push(traffic(
+        "cbr",
+        vec![(NodeIndex(0), b)],
+        Duration::from_secs(2),
+        constant(Rate::from_kbit(80), 100),
+    ));
+    let recording = simulate(&s);
+    let sent = recording.streams[0].packets.len() as u64;
+    // Each forwarder counts down from 64; the one that would leave none is the last, and the 64th link leads to it.
+    assert_eq!(losses(&recording), [(63, "ttl_expired", sent)]);
+}
+
 /// Without a delay there is nothing to skip, so the line and its queue do the same.
 #[test]
 fn packets_that_overtake_wait_for_the_line_like_any_other() {
