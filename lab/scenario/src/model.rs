@@ -508,6 +508,8 @@ pub struct Tcp {
     pub slow_start: SlowStart,
     /// Selective acknowledgements.
     pub sack: bool,
+    /// With `sack`, loss found by time (RFC 8985), as kernels do, instead of by counting (RFC 6675).
+    pub rack: bool,
     /// Explicit congestion notification.
     pub ecn: bool,
     /// Time stamps.
@@ -548,6 +550,7 @@ impl Default for Tcp {
             congestion: "cubic".to_owned(),
             slow_start: SlowStart::HyStart,
             sack: true,
+            rack: true,
             ecn: false,
             timestamps: true,
             window_scaling: true,

@@ -21,6 +21,9 @@ pub struct Config {
     pub byte_counting: bool,
     /// Selective acknowledgment (RFC 2018) and recovery by it (RFC 6675).
     pub sack: bool,
+    /// With `sack`, loss found by time instead of by counting, tail loss probes (RFC 8985), reports of duplicates (RFC 2883), and
+    /// reductions for nothing taken back (RFC 4015).
+    pub rack: bool,
     /// Proportional rate reduction during recovery by SACK (RFC 6937).
     pub prr: bool,
     /// Limited transmit (RFC 3042).
@@ -117,6 +120,7 @@ impl Default for Config {
             congestion: Algorithm::Cubic(CubicConfig::default()),
             byte_counting: true,
             sack: true,
+            rack: true,
             prr: true,
             limited_transmit: true,
             timestamps: true,

@@ -65,6 +65,10 @@ pub struct Counters {
     pub timeouts: u64,
     /// Recoveries entered by duplicate acknowledgments or SACK.
     pub fast_retransmits: u64,
+    /// Reductions taken back because nothing had been lost.
+    pub undone: u64,
+    /// Tail loss probes sent.
+    pub tail_probes: u64,
     /// Duplicate acknowledgments received.
     pub duplicate_acks: u64,
     /// Segments beyond a gap received.

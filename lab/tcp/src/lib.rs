@@ -36,7 +36,8 @@
 //! ```
 //!
 //! # Source
-//! RFC 9293 (the protocol), 5681 (congestion control), 6582 (NewReno), 2018 and 6675 (SACK), 6937 (PRR), 9438 (CUBIC),
+//! RFC 9293 (the protocol), 5681 (congestion control), 6582 (NewReno), 2018 and 6675 (SACK), 8985 (RACK-TLP), 2883 (reports of duplicates), 3522 and 4015
+//! (reductions taken back), 6937 (PRR), 9438 (CUBIC),
 //! 9406 (HyStart++), 6298 (timeout), 3042 (limited transmit), 3465 (byte counting), 6928 (initial window), 7323 (window
 //! scaling, time-stamps), 3168 (ECN), 5961 (challenges).
 #![forbid(unsafe_code)]

@@ -32,6 +32,8 @@ pub(crate) struct ReceiveSpace {
     held: Ranges,
     /// Where the last segments beyond the gap were put, latest first (RFC 2018 §4).
     recent: [u64; 4],
+    /// A duplicate that is to be reported (RFC 2883).
+    duplicate: Option<(u64, u64)>,
     /// TS.Recent and when it was taken (RFC 7323 §4.3).
     pub(crate) stamp: u32,
     pub(crate) stamp_at: Instant,
@@ -66,6 +68,7 @@ impl ReceiveSpace {
             fin: None,
             held: Ranges::new(ranges),
             recent: [0; 4],
+            duplicate: None,
             stamp: 0,
             stamp_at: Instant::ZERO,
             acked: 0,
@@ -151,6 +154,21 @@ impl ReceiveSpace {
         Receipt { placed, advanced, finished, urgent: !advanced || filled || finished }
     }
 
+    /// `len` bytes from `seq` on came: remembers what of them was there before, to report it.
+    pub(crate) fn note_duplicate(&mut self, seq: u64, len: u64) {
+        let end = seq + len;
+        if seq < self.nxt {
+            self.duplicate = Some((seq, end.min(self.nxt)));
+        } else if let Some(range) = self.held.containing(seq) {
+            self.duplicate = Some((seq, end.min(range.1)));
+        }
+    }
+
+    /// The report was sent.
+    pub(crate) fn reported(&mut self) {
+        self.duplicate = None;
+    }
+
     fn remember(&mut self, at: u64) {
         self.recent.rotate_right(1);
         self.recent[0] = at;
@@ -158,23 +176,25 @@ impl ReceiveSpace {
 
     /// Whether something waits behind a gap.
     pub(crate) fn holds_ranges(&self) -> bool {
-        !self.held.is_empty()
+        !self.held.is_empty() || self.duplicate.is_some()
     }
 
-    /// The ranges held, the latest first (RFC 2018 §4), at most `most` and four.
+    /// A duplicate to report, then the ranges held, the latest first (RFC 2018 §4), at most `most` and four.
     pub(crate) fn blocks(&self, most: usize) -> SackBlocks {
         let mut blocks = [(0, 0); 4];
         let mut count = 0;
-        if self.held.is_empty() {
+        if !self.holds_ranges() {
             return SackBlocks::NONE;
         }
+        let report = usize::from(self.duplicate.is_some());
         let mut add = |range: (u64, u64)| {
             let block = (range.0 as u32, range.1 as u32);
-            if count < most.min(blocks.len()) && !blocks[..count].contains(&block) {
+            if count < most.min(blocks.len()) && !blocks[report.min(count)..count].contains(&block) {
                 blocks[count] = block;
                 count += 1;
             }
         };
+        self.duplicate.into_iter().for_each(&mut add);
         self.recent.iter().filter_map(|at| self.held.containing(*at)).for_each(&mut add);
         self.held.as_slice().iter().take(4).copied().for_each(&mut add);
         SackBlocks::new(&blocks[..count])

@@ -7,6 +7,10 @@ use perhop_units::Instant;
 pub(crate) struct Timers {
     /// Retransmission, of the SYN too (RFC 6298).
     pub(crate) retransmit: Instant,
+    /// Loss that time alone shows (RFC 8985 §6.2).
+    pub(crate) reorder: Instant,
+    /// Tail loss probe (RFC 8985 §7).
+    pub(crate) tail: Instant,
     /// Window probe (RFC 9293 §3.8.6.1).
     pub(crate) persist: Instant,
     /// Delayed acknowledgment.
@@ -19,6 +23,8 @@ impl Timers {
     /// None runs.
     pub(crate) const IDLE: Self = Self {
         retransmit: Instant::FAR_FUTURE,
+        reorder: Instant::FAR_FUTURE,
+        tail: Instant::FAR_FUTURE,
         persist: Instant::FAR_FUTURE,
         delayed_ack: Instant::FAR_FUTURE,
         time_wait: Instant::FAR_FUTURE,
@@ -26,7 +32,8 @@ impl Timers {
 
     /// The earliest deadline.
     pub(crate) fn next(&self) -> Option<Instant> {
-        let next = self.retransmit.min(self.persist).min(self.delayed_ack).min(self.time_wait);
+        let sender = self.retransmit.min(self.reorder).min(self.tail).min(self.persist);
+        let next = sender.min(self.delayed_ack).min(self.time_wait);
         (next < Instant::FAR_FUTURE).then_some(next)
     }
 }

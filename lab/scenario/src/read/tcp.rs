@@ -22,6 +22,7 @@ pub(super) fn read(cx: &Cx<'_>, table: &mut TableReader<'_>, before: &Tcp) -> Tc
         }
     }
     over(&mut tcp.sack, table.boolean("sack"));
+    over(&mut tcp.rack, table.boolean("rack"));
     over(&mut tcp.ecn, table.boolean("ecn"));
     over(&mut tcp.timestamps, table.boolean("timestamps"));
     over(&mut tcp.window_scaling, table.boolean("window_scaling"));

@@ -34,6 +34,7 @@ pub(super) fn config_of(tcp: &Tcp) -> Result<Config, String> {
         receive_buffer: size(tcp.receive_buffer),
         congestion,
         sack: tcp.sack,
+        rack: tcp.rack,
         timestamps: tcp.timestamps,
         window_scaling: tcp.window_scaling,
         ecn: tcp.ecn,

@@ -81,7 +81,7 @@ pub trait Congestion: Debug + Send {
 }
 
 /// The algorithm in use.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Controller {
     NewReno(NewReno),
     Cubic(Cubic),

@@ -3,8 +3,9 @@
 use super::Endpoint;
 use crate::congestion::{Acked, Congestion, Reduction};
 use crate::event::Event;
-use crate::recovery::{DUP_THRESHOLD, Inflation, Phase, Prr, deflated};
+use crate::recovery::{Arrival, DUP_THRESHOLD, Inflation, Phase, Prr, deflated};
 use crate::segment::Segment;
+use crate::sequence::near;
 use perhop_units::{Duration, Instant};
 use perhop_wire::tcp::flags;
 
@@ -23,12 +24,23 @@ struct News {
     sample: Option<Duration>,
 }
 
+/// Whether the first block of an acknowledgment up to `ack` reports a duplicate (RFC 2883 §4): it lies below, or in the second.
+fn is_report(ack: u64, blocks: &[(u32, u32)]) -> bool {
+    let Some((left, right)) = blocks.first().map(|(left, right)| (near(ack, *left), near(ack, *right)))
+    else {
+        return false;
+    };
+    let around = blocks.get(1).map(|(left, right)| (near(ack, *left), near(ack, *right)));
+    left < right && (right <= ack || around.is_some_and(|(from, until)| from <= left && right <= until))
+}
+
 impl Endpoint {
     /// An acknowledgment up to `ack`, which lies between SND.UNA and SND.NXT.
     pub(super) fn acknowledge(&mut self, now: Instant, segment: &Segment, seq: u64, ack: u64) {
         let outstanding = self.send.flight() > 0;
         let acked = ack - self.send.una;
         let mut delivered = acked;
+        let arrival = Arrival { now, echo: self.echoed(now, segment) };
         let (mut sample, mut bytes) = (None, 0);
         if acked > 0 {
             let before = self.acked_offset();
@@ -36,6 +48,9 @@ impl Endpoint {
             bytes = self.acked_offset() - before;
             self.counters.bytes_acked += bytes;
             delivered -= self.recovery.board.advance(ack);
+            if let Some(rack) = &mut self.recovery.rack {
+                rack.advance(&arrival, ack);
+            }
             self.retries = 0;
             let echo = self.echo_age(now, segment);
             let shown = echo.filter(|age| *age < 1 << 31).map(|age| Duration::from_millis(age.into()));
@@ -47,7 +62,21 @@ impl Endpoint {
             sacked = self.recovery.board.update(ack, self.send.max, blocks);
             delivered += sacked;
         }
-        if !self.recovery.board.is_clear() {
+        let mut spurious = acked > 0
+            && self.recovery.phase != Phase::Open
+            && arrival
+                .echo
+                .is_some_and(|echo| self.recovery.undo.as_ref().is_some_and(|undo| undo.is_older(echo)));
+        let duplicate_told = self.recovery.rack.is_some() && is_report(ack, blocks);
+        if let Some(rack) = &mut self.recovery.rack {
+            if sacked > 0 {
+                rack.arrived(&arrival, self.recovery.board.news(), self.send.end);
+            }
+            if duplicate_told {
+                rack.duplicate(ack, self.send.max);
+                spurious |= self.recovery.undo.as_mut().is_some_and(|undo| undo.duplicate());
+            }
+        } else if !self.recovery.board.is_clear() {
             self.recovery.board.judge(self.agreed.mss);
         }
         let window = u64::from(segment.header.window) << self.agreed.peer_shift;
@@ -63,6 +92,12 @@ impl Endpoint {
             && outstanding
             && if self.agreed.sack { sacked > 0 } else { segment.span() == 0 && !moved };
         let marked = self.agreed.ecn && segment.has(flags::ECE);
+        if spurious {
+            self.take_back();
+        } else if self.recovery.undo.as_ref().is_some_and(|undo| undo.until <= ack) {
+            self.recovery.undo = None;
+        }
+        self.answer_tail_probe(ack, duplicate_told);
         self.react(&News { now, acked, bytes, delivered, duplicate, marked, sample });
         if self.wants_room && self.send.room() >= self.agreed.mss.min(u64::from(self.config.send_buffer)) {
             self.wants_room = false;
@@ -88,6 +123,7 @@ impl Endpoint {
                 Phase::Loss => self.grow(news),
             }
         }
+        self.detect(news.now);
         if self.recovery.phase == Phase::Open && self.must_recover() {
             self.enter_recovery();
         }
@@ -101,6 +137,9 @@ impl Endpoint {
             self.timers.retransmit = Instant::FAR_FUTURE;
         } else if restart {
             self.timers.retransmit = news.now + self.rtt.timeout();
+        }
+        if news.acked > 0 {
+            self.arm_tail_probe(news.now);
         }
     }
 
@@ -158,6 +197,12 @@ impl Endpoint {
             Phase::Open => {}
         }
         self.recovery.finish(self.send.una);
+        if let Some(rack) = &mut self.recovery.rack {
+            if let Some(undo) = &mut self.recovery.undo {
+                undo.until = self.send.max;
+            }
+            return rack.recovered();
+        }
         if !self.recovery.board.is_clear() {
             self.recovery.board.judge(mss);
         }
@@ -169,15 +214,18 @@ impl Endpoint {
         if self.send.flight() == 0 {
             return false;
         }
-        if self.agreed.sack {
+        if let Some(rack) = &recovery.rack {
+            rack.has_lost()
+        } else if self.agreed.sack {
             recovery.duplicates >= DUP_THRESHOLD || recovery.board.is_lost(self.send.una)
         } else {
             recovery.duplicates >= DUP_THRESHOLD && self.send.una > recovery.point
         }
     }
 
-    fn enter_recovery(&mut self) {
+    pub(super) fn enter_recovery(&mut self) {
         let flight = self.send.flight();
+        self.remember();
         self.reduce();
         self.counters.fast_retransmits += 1;
         self.recovery.point = self.send.max;
@@ -198,7 +246,7 @@ impl Endpoint {
     }
 
     /// Sets the threshold, once for what is in flight now, and remembers to say so (RFC 3168 §6.1.2).
-    fn reduce(&mut self) {
+    pub(super) fn reduce(&mut self) {
         let reduction = self.reduction();
         self.control.reduce(&mut self.window, &reduction);
         self.marks.announce = self.agreed.ecn;
@@ -212,6 +260,9 @@ impl Endpoint {
 
     /// Bytes believed to be in the network.
     pub(super) fn pipe(&self) -> u64 {
+        if let Some(rack) = &self.recovery.rack {
+            return rack.pipe();
+        }
         let board = &self.recovery.board;
         let by_board = match self.recovery.phase {
             Phase::NewReno => false,

@@ -2,6 +2,7 @@
 
 use super::{Endpoint, State};
 use crate::event::Event;
+use crate::recovery::Rack;
 use crate::segment::{Placed, Segment};
 use crate::sequence::{first, near, stamp_before};
 use perhop_units::{Duration, Instant};
@@ -119,6 +120,7 @@ impl Endpoint {
     /// Our SYN is acknowledged and the peer's is known.
     fn establish(&mut self, now: Instant, segment: &Segment) {
         self.send.una = self.send.iss + 1;
+        self.recovery.rack = (self.agreed.sack && self.config.rack).then(Rack::new);
         let echo = self.echo_age(now, segment);
         self.rtt.acked(self.send.una, now, echo);
         if self.state != State::FinWait1 {
@@ -196,6 +198,7 @@ impl Endpoint {
         if !self.receive.accepts(seq, span) && !at_closed_window {
             self.counters.unacceptable += 1;
             if !reset {
+                self.note_duplicate(segment, seq);
                 self.answer_unacceptable(now, span);
                 if self.state == State::TimeWait && segment.has(flags::FIN) {
                     self.timers.time_wait = now + self.config.time_wait;
@@ -261,8 +264,16 @@ impl Endpoint {
         }
     }
 
+    /// What was there before is reported to a sender that finds loss by time.
+    fn note_duplicate(&mut self, segment: &Segment, seq: u64) {
+        if self.agreed.sack && self.config.rack && segment.payload_len > 0 {
+            self.receive.note_duplicate(seq, segment.payload_len.into());
+        }
+    }
+
     /// Payload and FIN.
     fn take_payload(&mut self, now: Instant, segment: &Segment, seq: u64) -> Placed {
+        self.note_duplicate(segment, seq);
         let fin = segment.has(flags::FIN);
         let receipt = self.receive.receive(seq, segment.payload_len.into(), fin);
         self.counters.bytes_received += u64::from(receipt.placed.len);

@@ -70,12 +70,24 @@ impl Endpoint {
             // An old number without data: unacceptable, so that the peer answers with its window.
             return Some(self.bare(now, self.send.una - 1));
         }
+        if std::mem::take(&mut self.pending.tail)
+            && let Some((start, end)) =
+                self.recovery.rack.as_ref().and_then(|rack| rack.tail(self.payload_limit()))
+        {
+            self.recovery.probe = Some((end, true));
+            return Some(self.again(now, start, end));
+        }
         self.pending.ack.then(|| self.bare(now, self.send.max))
     }
 
     /// What is to be sent again without doubt.
     fn lost(&mut self) -> Option<(u64, u64)> {
         let (una, max, mss) = (self.send.una, self.send.max, self.payload_limit());
+        if let Some(rack) = &self.recovery.rack {
+            let gap = rack.next_lost(mss)?;
+            let room = std::mem::take(&mut self.recovery.forced) || self.has_room(gap.1 - gap.0);
+            return (room && (gap.0 == una || gap.0 < self.send.edge)).then_some(gap);
+        }
         if std::mem::take(&mut self.recovery.forced) && una < max {
             let first = self.recovery.board.next_lost(una, max, mss);
             return Some(first.unwrap_or((una, max.min(una + mss))));
@@ -92,7 +104,7 @@ impl Endpoint {
     /// NextSeg rules 3 and 4 of RFC 6675: what may be lost, when there is nothing better to send.
     fn unsure(&mut self) -> Option<(u64, u64)> {
         let mss = self.payload_limit();
-        if self.recovery.phase != Phase::Sack || !self.has_room(mss) {
+        if self.recovery.phase != Phase::Sack || self.recovery.rack.is_some() || !self.has_room(mss) {
             return None;
         }
         let (una, max) = (self.send.una, self.send.max);
@@ -144,10 +156,13 @@ impl Endpoint {
         if idle {
             self.control.resumed(now);
             self.restart_after_idle(now);
-        } else if !self.has_room(len.max(1)) {
+        } else if !self.pending.tail && !self.has_room(len.max(1)) {
             return Err(Held::ByCongestion);
         }
         self.pending.probe = false;
+        if std::mem::take(&mut self.pending.tail) {
+            self.recovery.probe = Some((max + len + u64::from(fin), false));
+        }
         self.rtt.sent(max + len + u64::from(fin), now);
         let mut segment = self.data(now, max, max + len + u64::from(fin));
         if self.agreed.ecn && len > 0 {
@@ -172,6 +187,9 @@ impl Endpoint {
     fn again(&mut self, now: Instant, start: u64, end: u64) -> SegmentOut {
         self.rtt.retransmitted();
         self.recovery.board.retransmitted(end);
+        if let Some(undo) = &mut self.recovery.undo {
+            undo.retransmitted(now);
+        }
         if start == self.send.una {
             self.timers.retransmit = now + self.rtt.timeout();
         }
@@ -196,7 +214,11 @@ impl Endpoint {
         if self.timers.retransmit == Instant::FAR_FUTURE {
             self.timers.retransmit = now + self.rtt.timeout();
         }
-        if self.recovery.phase != Phase::NewReno || start >= self.send.max {
+        if let Some(rack) = &mut self.recovery.rack {
+            rack.sent(now, start, end);
+            self.recovery.pipe = rack.pipe();
+            self.arm_tail_probe(now);
+        } else if self.recovery.phase != Phase::NewReno || start >= self.send.max {
             self.recovery.pipe += end - start;
         }
         self.recovery.prr.sent(end - start);
@@ -230,6 +252,7 @@ impl Endpoint {
             bits |= flags::ECE;
         }
         let sack = self.sack_blocks();
+        self.receive.reported();
         Repr {
             src_port: self.local_port,
             dst_port: self.remote_port,

@@ -22,8 +22,14 @@ impl Endpoint {
         if expired(&mut self.timers.persist, now) {
             self.probe_window();
         }
+        if expired(&mut self.timers.reorder, now) {
+            self.look_for_loss(now);
+        }
+        if expired(&mut self.timers.tail, now) {
+            self.probe_tail(now);
+        }
         if expired(&mut self.timers.retransmit, now) {
-            if self.send.una == self.send.iss { self.repeat_syn() } else { self.time_out() }
+            if self.send.una == self.send.iss { self.repeat_syn() } else { self.time_out(now) }
         }
     }
 
@@ -42,7 +48,7 @@ impl Endpoint {
     }
 
     /// Everything in flight counts as lost; one segment is sent and the timeout doubles (RFC 6298 §5.4–5.7).
-    fn time_out(&mut self) {
+    fn time_out(&mut self, now: Instant) {
         if self.send.flight() == 0 {
             return;
         }
@@ -54,6 +60,9 @@ impl Endpoint {
         self.counters.timeouts += 1;
         // A segment that the timer had sent again already does not reduce the threshold once more (RFC 5681 §3.1).
         if self.retries == 1 {
+            if self.recovery.phase == Phase::Open {
+                self.remember();
+            }
             let before = self.window.ssthresh;
             let mut reduction = self.reduction();
             if matches!(self.recovery.phase, Phase::NewReno | Phase::Sack) {
@@ -71,7 +80,13 @@ impl Endpoint {
         recovery.duplicates = 0;
         recovery.forced = true;
         recovery.inflation = Inflation::default();
-        recovery.board.timed_out(self.send.una, self.send.max, self.retries > 1);
+        let distrust = self.retries > 1;
+        recovery.board.timed_out(self.send.una, self.send.max, distrust);
+        if let Some(rack) = &mut recovery.rack {
+            rack.timed_out(now, self.rtt.smoothed(), distrust);
+            recovery.probe = None;
+            (self.timers.reorder, self.timers.tail) = (Instant::FAR_FUTURE, Instant::FAR_FUTURE);
+        }
         self.recovery.pipe = self.pipe();
         self.marks.announce = self.agreed.ecn;
         self.marks.reduced_at = self.send.max;

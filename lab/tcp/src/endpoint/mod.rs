@@ -8,6 +8,7 @@ mod acknowledge;
 mod arrive;
 mod depart;
 mod expire;
+mod recover;
 
 use crate::config::{Config, ConfigError};
 use crate::congestion::{Controller, Window};
@@ -108,6 +109,8 @@ struct Pending {
     syn: bool,
     ack: bool,
     probe: bool,
+    /// A tail loss probe.
+    tail: bool,
     /// Number, acknowledgment if any.
     reset: Option<(u32, Option<u32>)>,
 }

@@ -13,6 +13,8 @@ use crate::sequence::near;
 #[derive(Debug)]
 pub(crate) struct Scoreboard {
     sacked: Ranges,
+    /// What the last acknowledgment added to it, in order.
+    fresh: Vec<(u64, u64)>,
     /// Not acknowledged below this: lost by the SACK rule (§4 IsLost).
     lost_below: u64,
     /// Not acknowledged below this: lost because the timer expired.
@@ -27,6 +29,7 @@ impl Scoreboard {
     pub(crate) fn new(ranges: u16) -> Self {
         Self {
             sacked: Ranges::new(ranges),
+            fresh: Vec::new(),
             lost_below: 0,
             timed_out_below: 0,
             high_retransmitted: 0,
@@ -42,14 +45,33 @@ impl Scoreboard {
     /// Takes the blocks of an acknowledgment; blocks that cannot be true are ignored. Returns the bytes newly known.
     pub(crate) fn update(&mut self, una: u64, max: u64, blocks: &[(u32, u32)]) -> u64 {
         let mut new = 0;
+        self.fresh.clear();
         for (left, right) in blocks {
             let (left, right) = (near(una, *left), near(una, *right));
             // At or below SND.UNA it is a duplicate's report (RFC 2883) or old; above SND.NXT it is false.
             if una < left && left < right && right <= max {
-                new += self.sacked.insert(left, right).unwrap_or(0);
+                let known = self.fresh.len();
+                let mut at = left;
+                while at < right {
+                    let (start, end) = self.sacked.gap_from(at);
+                    at = end.unwrap_or(right).min(right);
+                    if start < at {
+                        self.fresh.push((start, at));
+                    }
+                }
+                match self.sacked.insert(left, right) {
+                    Some(bytes) => new += bytes,
+                    None => self.fresh.truncate(known),
+                }
             }
         }
+        self.fresh.sort_unstable();
         new
+    }
+
+    /// What the last acknowledgment added, and all that has arrived out of order.
+    pub(crate) fn news(&self) -> (&[(u64, u64)], &Ranges) {
+        (&self.fresh, &self.sacked)
     }
 
     /// Forgets what lies below `una`; returns how much of it was known to have arrived.

@@ -1,7 +1,7 @@
 //! The CUBIC run that ns-3 publishes in its example `tcp-validation` (case `cubic-50ms-no-ecn`).
 //!
 //! One flow from t = 5 s over 50 Mbit/s with 50 ms of round-trip time and CoDel (5 ms, 100 ms) at the bottleneck;
-//! segments of 1448 bytes, initial window 10, PRR, CUBIC without the Reno-friendly region, every second segment
+//! segments of 1448 bytes, initial window 10, recovery by RFC 6675 with PRR, CUBIC without the Reno-friendly region, every second segment
 //! acknowledged. Published: "maximum value of cwnd is 511 segments at 5.4593 seconds; cwnd decreases to 173 segments at
 //! 5.80304 seconds; another local maximum around 14.2815 seconds of 236 segments, a second around 18.048 seconds of 234".
 
@@ -14,6 +14,7 @@ fn run(choices: CubicConfig) -> Vec<(f64, f64, Phase)> {
     let standard = Config::default();
     let config = Config {
         mss: 1460,
+        rack: false,
         initial_window: 10,
         send_buffer: 32_768_000,
         receive_buffer: 32_768_000,

@@ -199,7 +199,7 @@ fn sack_repairs_several_losses_in_one_round_trip() {
 fn with_prr_the_window_falls_in_step_with_what_is_delivered() {
     // RFC 6937: ssthresh 5000 of 10,000 in flight, so every second delivery releases a segment.
     opened_sack(
-        Config { prr: true, limited_transmit: false, ..with_sack(10) },
+        Config { prr: true, limited_transmit: false, rack: false, ..with_sack(10) },
         "200 write 30000
          + > . 1:1001
          + > . 1001:2001

@@ -58,6 +58,69 @@ fn a_bottleneck_is_filled_whatever_the_algorithm_and_recovery() {
     }
 }
 
+/// RFC 8985 §1: what is overtaken is not lost. Counting takes it for lost again and again, time after the first time no more.
+#[test]
+fn reordering_costs_no_throughput_where_loss_is_found_by_time() {
+    let mbit = |rack, later: fn(u64) -> Duration| {
+        // The window of the receiver, 512 KiB a round trip of 50 ms, is the limit: 84 Mbit/s.
+        let config = Config { rack, receive_buffer: 1 << 19, ..Config::default() };
+        let mut at = 1u64;
+        let forth = Link::new(delay()).judged(move |_, _| {
+            at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            Fate { later: later(at >> 33), ..Fate::PASSED }
+        });
+        let mut path = Path::new(ends(config, config, 1 << 30), [forth, Link::new(delay())], Instant::ZERO);
+        path.run_until(Instant(10_000_000_000));
+        path.ends[1].read as f64 * 8.0 / 10e6
+    };
+    // Up to 2 ms later, and one of 20 by 5 ms.
+    let spread = |random: u64| Duration(random % 2_000_000);
+    let some = |random: u64| Duration::from_millis(if random.is_multiple_of(20) { 5 } else { 0 });
+    for later in [spread as fn(u64) -> Duration, some] {
+        let (by_time, by_counting) = (mbit(true, later), mbit(false, later));
+        assert!(by_time > 70.0 && by_counting < 30.0, "{by_time} and {by_counting} Mbit/s");
+    }
+}
+
+/// A retransmission that is lost is found lost by time; without that only the timeout finds it.
+#[test]
+fn a_lost_retransmission_takes_no_timeout() {
+    let timeouts = |rack| {
+        let config = Config { rack, ..Config::default() };
+        let (mut sent, mut again) = (0, 0);
+        let forth = Link::new(delay()).judged(move |_, segment| {
+            sent += 1;
+            again += u32::from(segment.retransmission);
+            if sent == 30 || (segment.retransmission && again == 1) { Fate::LOST } else { Fate::PASSED }
+        });
+        let mut path = Path::new(ends(config, config, 2_000_000), [forth, Link::new(delay())], Instant::ZERO);
+        path.run_until(Instant(300_000_000_000));
+        assert_eq!(path.ends[1].read, 2_000_000);
+        path.ends[0].endpoint.counters().timeouts
+    };
+    assert_eq!((timeouts(true), timeouts(false)), (0, 1));
+}
+
+/// RFC 8985 §7: the last segment has no other behind it that would show its loss.
+#[test]
+fn a_lost_tail_is_probed_for() {
+    let seconds = |rack| {
+        let config = Config { rack, ..Config::default() };
+        let mut lost = 0;
+        let forth = Link::new(delay()).judged(move |_, segment| {
+            let tail = segment.payload_len > 0 && segment.payload_offset > 37_000 && lost < 2;
+            lost += u32::from(tail);
+            if tail { Fate::LOST } else { Fate::PASSED }
+        });
+        let mut path = Path::new(ends(config, config, 40_000), [forth, Link::new(delay())], Instant::ZERO);
+        while path.ends[1].read < 40_000 && path.step() {}
+        (path.now, *path.ends[0].endpoint.counters())
+    };
+    let ((with, counters), (without, _)) = (seconds(true), seconds(false));
+    assert_eq!((counters.tail_probes, counters.timeouts), (1, 0));
+    assert!(with < without, "{with:?} and {without:?}");
+}
+
 #[test]
 fn a_segment_lost_at_any_place_is_repaired() {
     for place in 0..40 {
