@@ -27,7 +27,8 @@ pub trait Part<N> {
     /// Whether it changes what belongs to others: its wish is forced, and goes before those of parts that do not.
     fn is_forced(&self) -> bool;
 
-    /// All objects of the router of its kinds; others are passed over.
+    /// All objects of the router of its kinds; others are passed over. Of an allocation that is the sum of what several parts
+    /// hold it sees what it holds itself.
     fn objects(&mut self, now: Instant, objects: &[ObjectState]);
 
     /// What the router has counted, by [`Readings::at`].
@@ -73,7 +74,8 @@ pub trait Part<N> {
     /// has passed. An error that is about an operation of its wish has the number that it has there.
     fn refused(&mut self, now: Instant, pause: Duration, errors: &[ErrorItem]);
 
-    /// What it holds for a class in the router: other parts' wishes do not take that away.
+    /// What it holds for a class in the router, by what was committed last of its own wishes or, before any was, by what it
+    /// found there: other parts' wishes do not take that away.
     fn allocation(&self, _class: &Name) -> Option<&AllocationSpec> {
         None
     }

@@ -5,7 +5,7 @@
 use crate::message::{Input, Notice, Output};
 use crate::part::{Look, Part, Parts};
 use crate::states::{Action, Event, State, step};
-use crate::sum::Sum;
+use crate::sum::{Sum, show};
 use perhop_model::{Claim, ErrorItem, Kind, Op, Outcome, Owner, Reply, Transaction, TxnId};
 use perhop_reason::Code;
 use perhop_units::{Duration, Instant};
@@ -198,7 +198,7 @@ impl<P: Parts> Session<P> {
             }
             Action::Adopt(revision, objects) => {
                 self.revision = revision;
-                self.parts.each_mut().for_each(|part| part.objects(now, objects));
+                show(&mut self.parts, now, objects);
             }
             Action::Take(readings) => {
                 self.epoch = readings.epoch;

@@ -2,11 +2,13 @@
 //!
 //! Forced wishes go first, and never with others. Of one object there is one operation, however many parts wish it: an
 //! allocation of a class is the larger of what the parts hold for it, where a wish stands for what its part holds. What one
-//! gives back others may still hold: then it is theirs alone.
+//! gives back others may still hold: then it is theirs alone. Where the router has such a sum, each part sees there what it
+//! holds itself, so that it does not take what others hold for its own, or for a change by a stranger.
 
 use crate::part::{Part, Parts};
-use perhop_model::{AllocationSpec, ErrorItem, Given, Kind, Name, Object, Op, Put, Spec};
+use perhop_model::{AllocationSpec, ErrorItem, Given, Kind, Name, Object, ObjectState, Op, Owner, Put, Spec};
 use perhop_units::{Duration, Instant};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// An operation of the transaction, and the wish that it is of.
@@ -104,6 +106,43 @@ impl Sum {
     }
 }
 
+/// Tells all parts what the router has: of an allocation that is the sum of what the parts hold, each is shown its own.
+pub(crate) fn show<P: Parts>(parts: &mut P, now: Instant, objects: &[ObjectState]) {
+    // What a part holds may change as it sees them: the sum is of what they held before.
+    let seen: Vec<_> = (0..parts.each().count()).map(|part| seen(parts, part, objects)).collect();
+    for (part, objects) in parts.each_mut().zip(seen) {
+        part.objects(now, &objects);
+    }
+}
+
+/// The objects as one part sees them: copied only if it shares an allocation with others.
+fn seen<'a, P: Parts>(parts: &P, part: usize, objects: &'a [ObjectState]) -> Cow<'a, [ObjectState]> {
+    let own = |object: &ObjectState| own_of_sum(parts, part, object);
+    if objects.iter().all(|object| own(object).is_none()) {
+        return Cow::Borrowed(objects);
+    }
+    let seen = |object: &ObjectState| match own(object) {
+        None => Some(object.clone()),
+        Some(held) => held.map(|held| ObjectState { spec: Spec::Allocation(held), ..object.clone() }),
+    };
+    Cow::Owned(objects.iter().filter_map(seen).collect())
+}
+
+/// What a part holds, perhaps nothing, of an allocation that others hold too and that is the sum; `None` for any other
+/// object.
+fn own_of_sum<P: Parts>(parts: &P, part: usize, object: &ObjectState) -> Option<Option<AllocationSpec>> {
+    let Spec::Allocation(found) = &object.spec else { return None };
+    let held = |(number, part): (usize, &dyn Part<P::Notice>)| {
+        Some((number, part.allocation(&object.name)?.clone()))
+    };
+    let held: BTreeMap<usize, AllocationSpec> = parts.each().enumerate().filter_map(held).collect();
+    let is_shared = object.owner == Owner::Agent && held.keys().any(|number| *number != part);
+    let mut all = held.values();
+    let mut sum = all.next().filter(|_| is_shared)?.clone();
+    all.for_each(|other| cover(&mut sum, other));
+    (sum == *found).then(|| held.get(&part).cloned())
+}
+
 /// The parts whose wish was sent.
 fn asked<'a, P: Parts>(
     parts: &'a mut P,
@@ -126,12 +165,18 @@ fn allocated(op: &Op) -> Option<(&Name, Option<&AllocationSpec>)> {
 /// Makes an operation on an allocation give at least what another part holds of it.
 fn raise(op: &mut Op, class: &Name, held: &AllocationSpec) {
     if let Op::Put(Put { given: Given::Object(Object { spec: Spec::Allocation(spec), .. }), .. }) = op {
-        spec.guarantee = spec.guarantee.max(held.guarantee);
-        // No ceiling is the highest.
-        spec.ceiling = spec.ceiling.zip(held.ceiling).map(|(one, other)| one.max(other));
+        cover(spec, held);
     } else {
         *op = Op::put(Object::new(class.clone(), Spec::Allocation(held.clone())));
     }
+}
+
+/// Makes an allocation give at least what another does.
+fn cover(spec: &mut AllocationSpec, held: &AllocationSpec) {
+    spec.guarantee = spec.guarantee.max(held.guarantee);
+    // No ceiling is the highest.
+    spec.ceiling = spec.ceiling.zip(held.ceiling).map(|(one, other)| one.max(other));
+    spec.shared |= held.shared;
 }
 
 #[cfg(test)]

@@ -68,6 +68,43 @@ fn what_one_part_gives_back_is_left_to_another_that_holds_it() {
     assert_eq!(commit(&mut parts), [delete("ef")]);
 }
 
+/// An allocation of the agent as the router has it.
+fn on_router(spec: &AllocationSpec) -> ObjectState {
+    ObjectState {
+        kind: Kind::Allocation,
+        name: spec.class.clone(),
+        owner: Owner::Agent,
+        id: 1,
+        version: 1,
+        status: perhop_model::Status::Active,
+        expires_at_ns: None,
+        spec: Spec::Allocation(spec.clone()),
+    }
+}
+
+#[test]
+fn of_the_sum_in_the_router_each_part_sees_what_it_holds() {
+    let mut parts = Pair::default();
+    parts.0.held = vec![spec("ef", 1_000, Some(9_000)), spec("own", 3, None)];
+    parts.1.held = vec![spec("ef", 5_000, Some(5_000)), spec("video", 7, None)];
+    let sum = spec("ef", 5_000, Some(9_000));
+    let others = [spec("own", 3, None), spec("video", 7, None), spec("left", 1, None)];
+    let objects = |sum: &AllocationSpec| {
+        [&[sum.clone()], &others[..]].concat().iter().map(on_router).collect::<Vec<_>>()
+    };
+    show(&mut parts, NOW, &objects(&sum));
+    let [own, video, left] = &others;
+    assert_eq!(parts.0.seen, [&parts.0.held[0], own, left].map(on_router));
+    assert_eq!(parts.1.seen, [&parts.1.held[0], video, left].map(on_router));
+    // What is not the sum is a stranger's doing: all see it.
+    for strange in [spec("ef", 4_999, Some(9_000)), spec("ef", 5_001, Some(9_000)), spec("ef", 5_000, None)] {
+        show(&mut parts, NOW, &objects(&strange));
+        assert_eq!((&parts.0.seen[0], &parts.1.seen[0]), (&on_router(&strange), &on_router(&strange)));
+    }
+    show(&mut parts, NOW, &[ObjectState { owner: Owner::File, ..on_router(&sum) }]);
+    assert_eq!(parts.0.seen[0].spec, Spec::Allocation(sum));
+}
+
 #[test]
 fn forced_wishes_go_first_and_alone() {
     let mut parts = Pair(Simple::default(), Simple { forced: true, ..Simple::default() });

@@ -32,6 +32,7 @@ pub(crate) struct Simple {
     pub(crate) look: Option<Instant>,
     pub(crate) committed: usize,
     pub(crate) refused: Vec<ErrorItem>,
+    pub(crate) seen: Vec<ObjectState>,
     pub(crate) heard: Vec<&'static str>,
 }
 
@@ -44,7 +45,8 @@ impl Part<Notice> for Simple {
         self.forced
     }
 
-    fn objects(&mut self, _now: Instant, _objects: &[ObjectState]) {
+    fn objects(&mut self, _now: Instant, objects: &[ObjectState]) {
+        self.seen = objects.to_vec();
         self.heard.push("objects");
     }
 

@@ -500,6 +500,20 @@ fn an_allocation_that_is_deleted_or_changed_is_restored() {
     assert!(world.agree());
 }
 
+#[test]
+fn what_a_stranger_puts_there_is_not_what_the_agent_holds() {
+    let mut world = World::new();
+    world.run(5);
+    world.router.allocations.insert("ef".into(), 5_000_000);
+    world.router.revision += 1;
+    world.router.refusals = vec![Code::Overload; 9].into();
+    world.run(810);
+    assert_eq!(world.router.allocations["ef"], 5_000_000);
+    let part: &dyn Part<Notice> = &world.agent.0.parts().allocations;
+    let held = part.allocation(&Name::new("ef").unwrap()).unwrap();
+    assert_eq!(held.guarantee, Some(Rate(64_000)));
+}
+
 /// Somebody deletes an allocation while a transaction of the agent is on its way: the revision in the answer is later than
 /// both.
 #[test]

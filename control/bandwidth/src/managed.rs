@@ -16,8 +16,10 @@ pub(crate) struct Managed {
     pub(crate) allocator: Allocator,
     /// The router has it.
     pub(crate) present: bool,
-    /// Its allocation in the router.
+    /// Its allocation in the router, whoever has put it there.
     on_router: Option<AllocationSpec>,
+    /// What it holds there: what it began with or was committed last.
+    held: Option<AllocationSpec>,
     /// The rate that was told last.
     told: Option<Rate>,
     /// Refusals since the router took anything.
@@ -33,6 +35,7 @@ impl Managed {
             allocator: Allocator::of(&settings.allocation, now),
             present: false,
             on_router: None,
+            held: None,
             told: None,
             refusals: 0,
             retry_at: now,
@@ -55,9 +58,9 @@ impl Managed {
         self.allocator.next_wakeup().is_some_and(|at| at <= now)
     }
 
-    /// Its allocation in the router.
-    pub(crate) fn on_router(&self) -> Option<&AllocationSpec> {
-        self.on_router.as_ref()
+    /// What it holds in the router.
+    pub(crate) fn held(&self) -> Option<&AllocationSpec> {
+        self.held.as_ref()
     }
 
     /// What the router has; none if it has no allocation of the class.
@@ -85,14 +88,17 @@ impl Managed {
         self.refusals > 0
     }
 
-    /// What the router says that it has.
-    pub(crate) fn found(&mut self, spec: Option<AllocationSpec>) {
+    /// What the router says that it has; of the first reading that is what an instance before held.
+    pub(crate) fn found(&mut self, spec: Option<AllocationSpec>, first: bool) {
+        if first {
+            self.held.clone_from(&spec);
+        }
         self.on_router = spec;
     }
 
     /// The router has committed this.
     pub(crate) fn committed(&mut self, spec: AllocationSpec) {
-        (self.on_router, self.refusals) = (Some(spec), 0);
+        (self.held, self.on_router, self.refusals) = (Some(spec.clone()), Some(spec), 0);
     }
 
     /// The rate in force, if it has not been told yet.

@@ -101,7 +101,7 @@ impl<B: Broker> Allocations<B> {
             }
         }
         for (i, class) in self.classes.iter_mut().enumerate() {
-            class.found(found.remove(&i));
+            class.found(found.remove(&i), self.fresh);
         }
     }
 
@@ -386,7 +386,7 @@ impl<B: Broker, N: From<Notice>> Part<N> for Allocations<B> {
     }
 
     fn allocation(&self, class: &Name) -> Option<&AllocationSpec> {
-        self.by_name.get(class).and_then(|i| self.classes[*i].on_router())
+        self.by_name.get(class).and_then(|i| self.classes[*i].held())
     }
 
     fn notices(&mut self) -> Vec<N> {
