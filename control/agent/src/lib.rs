@@ -15,7 +15,8 @@
 //!
 //! # Several parts
 //! Parts know nothing of each other. `sum` makes of their wishes one transaction: forced wishes go first and alone; a class
-//! whose allocation several parts hold gets the larger; a refusal goes to every part whose wish was in the transaction.
+//! whose allocation several parts hold gets the larger; a refusal goes to every part whose wish was in the transaction, and
+//! these go one at a time then.
 #![forbid(unsafe_code)]
 
 mod message;

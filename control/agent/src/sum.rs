@@ -4,12 +4,14 @@
 //! allocation of a class is the larger of what the parts hold for it, where a wish stands for what its part holds. What one
 //! gives back others may still hold: then it is theirs alone. Where the router has such a sum, each part sees there what it
 //! holds itself, so that it does not take what others hold for its own, or for a change by a stranger.
+//!
+//! Parts that were refused together go one at a time until each had its turn: the mistake of one holds up no other.
 
 use crate::part::{Part, Parts};
 use perhop_model::{AllocationSpec, ErrorItem, Given, Kind, Name, Object, ObjectState, Op, Owner, Put, Spec};
 use perhop_units::{Duration, Instant};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An operation of the transaction, and the wish that it is of.
 #[derive(Clone, Copy, Debug)]
@@ -22,33 +24,59 @@ struct Sent {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Sum(Vec<Sent>);
+pub(crate) struct Sum {
+    sent: Vec<Sent>,
+    /// Parts whose next wish goes without those of others: one of several that were refused together may be at fault.
+    alone: BTreeSet<usize>,
+}
 
 impl Sum {
     /// Whether a transaction is on its way.
     pub(crate) fn is_under_way(&self) -> bool {
-        !self.0.is_empty()
+        !self.sent.is_empty()
     }
 
     /// There will be no answer.
     pub(crate) fn forget(&mut self) {
-        self.0.clear();
+        self.sent.clear();
     }
 
     /// The next transaction, and whether it is forced; `None` if no part has a wish.
     pub(crate) fn wish<P: Parts>(&mut self, parts: &mut P, now: Instant) -> Option<(Vec<Op>, bool)> {
         debug_assert!(!self.is_under_way(), "one transaction at a time");
         [true, false].into_iter().find_map(|force| {
-            let ops = self.collect(parts, now, force);
+            let ops = self.next(parts, now, force);
             (!ops.is_empty()).then_some((ops, force))
         })
     }
 
-    fn collect<P: Parts>(&mut self, parts: &mut P, now: Instant, force: bool) -> Vec<Op> {
+    /// Those that go alone come first, so that none waits for ever for the others.
+    fn next<P: Parts>(&mut self, parts: &mut P, now: Instant, force: bool) -> Vec<Op> {
+        let alone = self.alone.clone();
+        for part in &alone {
+            let ops = self.collect(parts, now, force, |number| number == *part);
+            if !ops.is_empty() {
+                self.alone.remove(part);
+                return ops;
+            }
+        }
+        self.collect(parts, now, force, |number| !alone.contains(&number))
+    }
+
+    /// The wishes of those of the parts that are `asked`.
+    fn collect<P: Parts>(
+        &mut self,
+        parts: &mut P,
+        now: Instant,
+        force: bool,
+        asked: impl Fn(usize) -> bool,
+    ) -> Vec<Op> {
         let mut ops = Vec::new();
         // Allocations by class: the operation, and the parts whose wish it is.
         let mut allocations: BTreeMap<Name, (usize, Vec<usize>)> = BTreeMap::new();
-        for (part, wishes) in parts.each_mut().enumerate().filter(|(_, part)| part.is_forced() == force) {
+        let asked =
+            |(number, part): &(usize, &mut dyn Part<P::Notice>)| asked(*number) && part.is_forced() == force;
+        for (part, wishes) in parts.each_mut().enumerate().filter(asked) {
             for (wished, op) in wishes.wants(now).into_iter().enumerate() {
                 let at = match allocated(&op) {
                     None => ops.len(),
@@ -64,7 +92,7 @@ impl Sum {
                 if at == ops.len() {
                     ops.push(op);
                 }
-                self.0.push(Sent { op: at, part, wished });
+                self.sent.push(Sent { op: at, part, wished });
             }
         }
         for (class, (at, by)) in &allocations {
@@ -79,13 +107,14 @@ impl Sum {
 
     /// The transaction is in force.
     pub(crate) fn committed<P: Parts>(&mut self, parts: &mut P, now: Instant) {
-        let sent = std::mem::take(&mut self.0);
+        let sent = std::mem::take(&mut self.sent);
         for (_, part) in asked(parts, &sent) {
             part.committed(now);
         }
     }
 
-    /// The transaction was refused as a whole: all whose wish was in it hear why.
+    /// The transaction was refused as a whole: all whose wish was in it hear so, and what is said of their own operations or
+    /// of none.
     pub(crate) fn refused<P: Parts>(
         &mut self,
         parts: &mut P,
@@ -93,15 +122,19 @@ impl Sum {
         pause: Duration,
         errors: &[ErrorItem],
     ) {
-        let sent = std::mem::take(&mut self.0);
+        let sent = std::mem::take(&mut self.sent);
+        let numbers: BTreeSet<usize> = sent.iter().map(|sent| sent.part).collect();
+        if numbers.len() > 1 {
+            self.alone.extend(numbers);
+        }
         for (number, part) in asked(parts, &sent) {
             let own = sent.iter().filter(|sent| sent.part == number);
             let wished: BTreeMap<usize, usize> = own.map(|sent| (sent.op, sent.wished)).collect();
-            let own = |error: &ErrorItem| {
-                let op = error.op.and_then(|op| wished.get(&op).copied());
-                ErrorItem { op, ..error.clone() }
+            let own = |error: &ErrorItem| match error.op {
+                None => Some(error.clone()),
+                Some(op) => wished.get(&op).map(|op| ErrorItem { op: Some(*op), ..error.clone() }),
             };
-            part.refused(now, pause, &errors.iter().map(own).collect::<Vec<_>>());
+            part.refused(now, pause, &errors.iter().filter_map(own).collect::<Vec<_>>());
         }
     }
 }

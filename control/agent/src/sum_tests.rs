@@ -133,12 +133,37 @@ fn a_refusal_goes_to_every_part_whose_wish_it_was_with_the_number_it_has_there()
     assert!(sum.wish(&mut parts, NOW).is_some());
     sum.refused(&mut parts, NOW, Duration::from_secs(1), &errors);
     let ops = |part: &Simple| part.refused.iter().map(|error| error.op).collect::<Vec<_>>();
-    assert_eq!(ops(&parts.0), [Some(0), Some(1), None, None]);
-    assert_eq!(ops(&parts.1), [Some(1), None, Some(0), None]);
+    assert_eq!(ops(&parts.0), [Some(0), Some(1), None]);
+    assert_eq!(ops(&parts.1), [Some(1), Some(0), None]);
     // A part without a wish hears nothing of it.
     parts.0.wish = vec![put(&spec("video", 400, None))];
     parts.1.refused.clear();
     assert!(sum.wish(&mut parts, NOW).is_some());
     sum.refused(&mut parts, NOW, Duration::from_secs(1), &errors);
-    assert!(parts.1.refused.is_empty() && ops(&parts.0) == [Some(0), None, None, None]);
+    assert!(parts.1.refused.is_empty() && ops(&parts.0) == [Some(0), None]);
+}
+
+#[test]
+fn a_part_that_wishes_something_bad_for_ever_holds_up_no_other() {
+    let (bad, good) = (vec![patch("bad")], vec![put(&spec("ef", 1, None))]);
+    for bad_first in [true, false] {
+        let (mut parts, mut sum, mut refusals) = (Pair::default(), Sum::default(), 0);
+        for _ in 0..12 {
+            let (one, other) = if bad_first { (&bad, &good) } else { (&good, &bad) };
+            (parts.0.wish, parts.1.wish) = (one.clone(), other.clone());
+            let (ops, _) = sum.wish(&mut parts, NOW).unwrap();
+            match ops.iter().position(|op| *op == bad[0]) {
+                None => sum.committed(&mut parts, NOW),
+                Some(op) => {
+                    let error = ErrorItem { op: Some(op), ..ErrorItem::new(Code::NotFound, "", "no") };
+                    sum.refused(&mut parts, NOW, Duration::from_secs(1), &[error]);
+                    refusals += 1;
+                }
+            }
+        }
+        let (bad, good) = if bad_first { (parts.0, parts.1) } else { (parts.1, parts.0) };
+        // Together, then each alone, and so on.
+        assert_eq!((bad.committed, good.committed, refusals), (0, 4, 8));
+        assert!(good.refused.is_empty() && bad.refused.len() == 1);
+    }
 }

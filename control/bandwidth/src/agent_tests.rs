@@ -678,6 +678,22 @@ fn a_refusal_is_tried_again_after_a_pause() {
 }
 
 #[test]
+fn what_is_refused_for_the_mistake_of_another_part_is_wished_again_after_the_pause() {
+    let (file, _) = AgentFile::read("agent.toml", FILE);
+    let file = file.unwrap();
+    let broker = EmulatedBroker::new(file.broker.0.clone(), SplitMix64::new(1, 0));
+    let now = Instant(0);
+    let part: &mut dyn Part<Notice> = &mut Allocations::new(&file.classes[..1], None, broker, now);
+    let Input::Objects { objects, .. } = Router::new().objects() else { panic!("objects") };
+    part.objects(now, &objects);
+    let wish = part.wants(now);
+    assert_eq!(wish.len(), 1);
+    part.refused(now, Duration::from_secs(2), &[]);
+    assert_eq!(part.wants(now + Duration::from_millis(1_999)), []);
+    assert_eq!(part.wants(now + Duration::from_secs(2)), wish);
+}
+
+#[test]
 fn a_class_that_comes_later_is_looked_after_then() {
     let mut world = World::new();
     let mut ef = world.router.classes.remove("ef").unwrap();

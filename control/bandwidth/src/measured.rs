@@ -369,11 +369,11 @@ impl<B: Broker, N: From<Notice>> Part<N> for Allocations<B> {
         }
     }
 
-    /// A busy router is left alone; of several allocations none is known to be at fault, so they go one by one; one alone has
+    /// A busy router is left alone, and asked for the same again where another part's wish was at fault; of several allocations none is known to be at fault, so they go one by one; one alone has
     /// what it had.
     fn refused(&mut self, now: Instant, pause: Duration, errors: &[ErrorItem]) {
         let sent = std::mem::take(&mut self.sent);
-        if errors.iter().any(|e| matches!(e.code, Code::Overload | Code::ShuttingDown)) {
+        if errors.is_empty() || errors.iter().any(|e| matches!(e.code, Code::Overload | Code::ShuttingDown)) {
             self.quiet_until = now + pause;
             return;
         }
