@@ -7,6 +7,18 @@ use std::collections::BTreeSet;
 /// The table once more, as names of states and events.
 const TABLE: &[(&str, &str, &str)] = &[
     ("Away", "appeared", "Claiming"),
+    ("Away", "gone", "Away"),
+    ("Claiming", "gone", "Away"),
+    ("Reading", "gone", "Away"),
+    ("Running", "gone", "Away"),
+    ("Submitting", "gone", "Away"),
+    // Missed: it cannot be used where nothing was read before.
+    ("Away", "read", "Away"),
+    ("Away", "read anew", "Away"),
+    ("Claiming", "read", "Claiming"),
+    ("Claiming", "read anew", "Claiming"),
+    ("Reading", "read", "Reading"),
+    ("Reading", "read anew", "Reading"),
     ("Claiming", "taken", "Reading"),
     ("Claiming", "busy", "Claiming"),
     ("Claiming", "due", "Claiming"),
@@ -55,14 +67,8 @@ fn a_pair_that_is_not_in_the_table_changes_nothing() {
             ("replied anew", Event::RepliedAnew(2)),
         ];
         for (name, event) in events {
-            let Some((next, action)) = step(state, event) else { continue };
-            assert_ne!(state, State::Superseded, "{name}: it has ended");
-            match action {
-                Action::Forget => assert_eq!((name, next), ("gone", State::Away)),
-                // It cannot be used where nothing was read before.
-                Action::Miss => assert!(name.starts_with("read") && next == state),
-                _ => assert!(found.insert((format!("{state:?}"), name.to_owned(), format!("{next:?}")))),
-            }
+            let Some((next, _)) = step(state, event) else { continue };
+            assert!(found.insert((format!("{state:?}"), name.to_owned(), format!("{next:?}"))));
         }
     }
     let owned = |(state, event, next): &(&str, &str, &str)| {
