@@ -90,7 +90,7 @@ fn of_the_sum_in_the_router_each_part_sees_what_it_holds() {
     let sum = spec("ef", 5_000, Some(9_000));
     let others = [spec("own", 3, None), spec("video", 7, None), spec("left", 1, None)];
     let objects = |sum: &AllocationSpec| {
-        [&[sum.clone()], &others[..]].concat().iter().map(on_router).collect::<Vec<_>>()
+        std::iter::once(sum).chain(&others).map(on_router).collect::<Vec<_>>()
     };
     show(&mut parts, NOW, &objects(&sum));
     let [own, video, left] = &others;

@@ -5,7 +5,7 @@
 //! out: the intervals are regular (their mean deviation is at most half their mean), and all that has held for two
 //! seconds. A flow so recognised is let go when for two seconds its rate stays below 0.8 L or its mean size above 1.25 K.
 //!
-//! A packet that is plainly neither compressed nor encrypted ([`super::content`]) begins the two seconds anew: DNS, measured
+//! A packet that is plainly neither compressed nor encrypted (the module `content`) begins the two seconds anew: DNS, measured
 //! values and padding are small and frequent too.
 //!
 //! Games and tunnels of interactive traffic pass these tests all the same: no statistics of one flow tell them from speech.
