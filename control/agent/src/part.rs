@@ -72,7 +72,7 @@ pub trait Part<N> {
 
     /// The router took nothing of the transaction with its wish, and is not to be asked again before the time of `pause`
     /// has passed. An error that is about an operation of its wish has the number that it has there; without errors nothing
-    /// is known to be wrong with its wish, only with another part's.
+    /// is known to be wrong with its wish: another part's was at fault, or went first.
     fn refused(&mut self, now: Instant, pause: Duration, errors: &[ErrorItem]);
 
     /// What it holds for a class in the router, by what was committed last of its own wishes or, before any was, by what it

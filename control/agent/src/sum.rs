@@ -1,9 +1,11 @@
 //! From what parts want to one transaction, and from its answer back to them: the only maker of transactions.
 //!
-//! Forced wishes go first, and never with others. Of one object there is one operation, however many parts wish it: an
-//! allocation of a class is the larger of what the parts hold for it, where a wish stands for what its part holds. What one
-//! gives back others may still hold: then it is theirs alone. Where the router has such a sum, each part sees there what it
+//! Forced wishes go first, and never with others. Of an allocation there is one operation, however many parts wish it: a
+//! class gets the larger of what the parts hold for it, where a wish stands for what its part holds. What one gives back
+//! others may still hold: then it is theirs alone. Where the router has such a sum, each part sees there what it
 //! holds itself, so that it does not take what others hold for its own, or for a change by a stranger.
+//!
+//! Of any other object two wishes cannot be made one: the later part's is left for the next transaction, which is its alone.
 //!
 //! Parts that were refused together go one at a time until each had its turn: the mistake of one holds up no other.
 
@@ -74,10 +76,19 @@ impl Sum {
         let mut ops = Vec::new();
         // Allocations by class: the operation, and the parts whose wish it is.
         let mut allocations: BTreeMap<Name, (usize, Vec<usize>)> = BTreeMap::new();
+        // Other objects, by the wishes so far.
+        let mut taken = BTreeSet::new();
         let asked =
             |(number, part): &(usize, &mut dyn Part<P::Notice>)| asked(*number) && part.is_forced() == force;
         for (part, wishes) in parts.each_mut().enumerate().filter(asked) {
-            for (wished, op) in wishes.wants(now).into_iter().enumerate() {
+            let wish = wishes.wants(now);
+            if wish.iter().filter_map(named).any(|object| taken.contains(&object)) {
+                self.alone.insert(part);
+                wishes.refused(now, Duration::ZERO, &[]);
+                continue;
+            }
+            taken.extend(wish.iter().filter(|op| allocated(op).is_none()).filter_map(named));
+            for (wished, op) in wish.into_iter().enumerate() {
                 let at = match allocated(&op) {
                     None => ops.len(),
                     Some((class, spec)) => {
@@ -182,6 +193,15 @@ fn asked<'a, P: Parts>(
     sent: &'a [Sent],
 ) -> impl Iterator<Item = (usize, &'a mut dyn Part<P::Notice>)> {
     parts.each_mut().enumerate().filter(|(number, _)| sent.iter().any(|s| s.part == *number))
+}
+
+/// The object that an operation names.
+fn named(op: &Op) -> Option<(Kind, Name)> {
+    match op {
+        Op::Put(Put { given: Given::Object(object), .. }) => Some((object.spec.kind(), object.name.clone())),
+        Op::Patch { kind, name, .. } | Op::Delete { kind, name, .. } => Some((*kind, name.clone())),
+        _ => None,
+    }
 }
 
 /// The class whose allocation an operation puts or deletes (both have one name), and what is put.

@@ -144,6 +144,20 @@ fn a_refusal_goes_to_every_part_whose_wish_it_was_with_the_number_it_has_there()
 }
 
 #[test]
+fn what_two_parts_wish_of_another_object_goes_one_after_the_other() {
+    let (mut parts, mut sum) = (Pair::default(), Sum::default());
+    let (first, second) =
+        (vec![patch("bulk"), patch("bulk")], vec![put(&spec("ef", 1, None)), patch("bulk")]);
+    // The first wishes anew each time: the second has its turn all the same.
+    for expected in [&first, &second, &first, &second] {
+        (parts.0.wish, parts.1.wish) = (first.clone(), second.clone());
+        assert_eq!(sum.wish(&mut parts, NOW).as_ref().map(|(ops, _)| ops), Some(expected));
+        sum.committed(&mut parts, NOW);
+    }
+    assert_eq!((parts.0.committed, parts.1.committed), (2, 2));
+}
+
+#[test]
 fn a_part_that_wishes_something_bad_for_ever_holds_up_no_other() {
     let (bad, good) = (vec![patch("bad")], vec![put(&spec("ef", 1, None))]);
     for bad_first in [true, false] {
