@@ -89,9 +89,8 @@ fn of_the_sum_in_the_router_each_part_sees_what_it_holds() {
     parts.1.held = vec![spec("ef", 5_000, Some(5_000)), spec("video", 7, None)];
     let sum = spec("ef", 5_000, Some(9_000));
     let others = [spec("own", 3, None), spec("video", 7, None), spec("left", 1, None)];
-    let objects = |sum: &AllocationSpec| {
-        std::iter::once(sum).chain(&others).map(on_router).collect::<Vec<_>>()
-    };
+    let objects =
+        |sum: &AllocationSpec| std::iter::once(sum).chain(&others).map(on_router).collect::<Vec<_>>();
     show(&mut parts, NOW, &objects(&sum));
     let [own, video, left] = &others;
     assert_eq!(parts.0.seen, [&parts.0.held[0], own, left].map(on_router));

@@ -550,7 +550,7 @@ impl Default for Tcp {
             congestion: "cubic".to_owned(),
             slow_start: SlowStart::HyStart,
             sack: true,
-            rack: true,
+            rack: false,
             ecn: false,
             timestamps: true,
             window_scaling: true,
