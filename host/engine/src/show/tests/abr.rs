@@ -132,7 +132,7 @@ fn the_page_of_flows_has_the_shape_of_every_page() {
     rig.transfer(40_000, 1);
     let page = serde_json::to_value(rig.show(What::Abr)).unwrap();
     let keys = |v: &Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-    assert_eq!(keys(&page), ["at_ns", "epoch", "revision", "rows"]);
+    assert_eq!(keys(&page), ["at_ns", "epoch", "more", "revision", "rows", "total"]);
     assert_eq!(keys(&page["rows"][0]), ["counters", "facts", "id", "kind", "name", "owner"]);
     assert_eq!(page["rows"][0]["facts"]["policy"], "files");
     assert!(page["rows"][0]["counters"].as_object().unwrap().values().all(Value::is_u64));
