@@ -9,8 +9,9 @@ use std::path::Path;
 /// and a file with the key `nonsense` there.
 type Section = (&'static str, &'static [(&'static str, &'static str)]);
 
-const SECTIONS: [Section; 12] = [
+const SECTIONS: [Section; 13] = [
     ("[router]", &[("", "[router]\nnonsense = 1")]),
+    ("[kernel]", &[("", "[kernel]\nnonsense = 1")]),
     ("[log]", &[("", "[log]\nnonsense = 1")]),
     ("[[port]]", &[("", "[[port]]\nnonsense = 1")]),
     (
