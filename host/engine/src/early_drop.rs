@@ -27,12 +27,17 @@ impl EarlyDrops {
         Self { wanted, local: Vec::new(), on: Vec::new() }
     }
 
-    /// Follows the host's addresses and the ports' interfaces.
-    pub(crate) fn follow(&mut self, namespace: &Namespace, mirror: &Mirror, devices: &[Device]) {
+    /// Follows the host's addresses and the ports' interfaces, whose numbers are `ports`.
+    pub(crate) fn follow(
+        &mut self,
+        namespace: &Namespace,
+        mirror: &Mirror,
+        (devices, ports): (&[Device], &[u32]),
+    ) {
         if !self.wanted {
             return;
         }
-        let local = kernels_own(mirror, &ports_of(mirror, devices));
+        let local = kernels_own(mirror, ports);
         let moved = local != self.local;
         self.local = local;
         self.on.resize_with(devices.len(), || None);
@@ -75,14 +80,18 @@ pub(crate) fn ports_of(mirror: &Mirror, devices: &[Device]) -> Vec<u32> {
     devices.iter().filter_map(|d| mirror.link(&d.device).map(|l| l.index)).collect()
 }
 
+/// Interfaces that are no ports and that a route of the kernel sends to.
+pub(crate) fn past(route: &FibRoute, ports: &[u32]) -> impl Iterator<Item = u32> {
+    let hops = route.next_hops.iter().filter(|_| route.kind == RouteKind::Unicast);
+    hops.map(|hop| hop.ifindex).filter(|index| !ports.contains(index))
+}
+
 /// What the kernel is to see: local routes of all tables, addresses that have none yet, and what its routes send past the
 /// ports.
 pub(crate) fn kernels_own(mirror: &Mirror, ports: &[u32]) -> Vec<Prefix> {
     let kept = [RouteKind::Local, RouteKind::Anycast, RouteKind::Broadcast, RouteKind::Multicast];
-    let past = |route: &FibRoute| {
-        route.kind == RouteKind::Unicast && route.next_hops.iter().any(|hop| !ports.contains(&hop.ifindex))
-    };
-    let routes = mirror.routes().iter().filter(|route| kept.contains(&route.kind) || past(route));
+    let is_kept = |route: &&FibRoute| kept.contains(&route.kind) || past(route, ports).next().is_some();
+    let routes = mirror.routes().iter().filter(is_kept);
     let mut local: Vec<Prefix> =
         routes.map(|route| (route.dest.network(), route.dest.prefix_len())).collect();
     let host = |ip: IpAddr| (ip, if ip.is_ipv4() { 32 } else { 128 });

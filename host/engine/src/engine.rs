@@ -311,10 +311,10 @@ impl Engine {
         let bridged: Vec<Device> =
             ports.iter().filter(|p| p.spec.mode == PortMode::Bridge).map(device_of).collect();
         warnings.extend(prepare::mtu_warning(&netlink, &bridged));
-        warnings.extend(prepare::past_ports(&netlink, &namespace, &devices));
         let threads = Threads { config: &config, namespace, devices, plan, prepared, netlink, text };
         let (orders, supervisor, deaths) = supervisor(&config.name)?;
-        let (running, handle) = threads.start(planner, (members, placement), sockets, deaths)?;
+        let (running, handle, past) = threads.start(planner, (members, placement), sockets, deaths)?;
+        warnings.extend(past);
         let engine = Self {
             name: config.name.clone(),
             state_file: running.prepared.path().to_owned(),
@@ -420,7 +420,7 @@ impl Threads<'_> {
         (members, placement): (Vec<Member>, Placement),
         sockets: Vec<DevicePort>,
         deaths: Sender<ThreadDeath>,
-    ) -> Result<(Running, Handle), EngineError> {
+    ) -> Result<(Running, Handle, Option<String>), EngineError> {
         let stopping = Stopping::default();
         let sentinel = |thread| {
             let deaths = deaths.clone();
@@ -436,6 +436,7 @@ impl Threads<'_> {
         let saved = self.prepared.saved();
         let (facts, world) =
             Facts::open(self.namespace.clone(), self.devices.clone(), self.plan.clone(), saved)?;
+        let past = facts.past_ports();
         let _ = to_control.send(ToControl::World(Box::new(world)));
         let (capture, ports) = self.ports(&names, sockets)?;
         let seats = self.seats(members, &names, &inside, &flows)?;
@@ -503,7 +504,7 @@ impl Threads<'_> {
         let prepared = self.prepared;
         let running =
             Running { lines, inside, facts_line, stopping, packet, control, facts, capture, prepared, steal };
-        Ok((running, Handle { requests, epoch, ports: names.into() }))
+        Ok((running, Handle { requests, epoch, ports: names.into() }, past))
     }
 
     /// What each packet thread is to run, and what wakes it.

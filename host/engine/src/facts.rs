@@ -1,6 +1,6 @@
 //! Facts of the world: the kernel's routes, neighbours, links and addresses, followed on a thread of their own.
 
-use crate::early_drop::{EarlyDrops, ports_of};
+use crate::early_drop::{EarlyDrops, past, ports_of};
 use crate::prepare::Device;
 use crate::prepared::Saved;
 use crate::socket_plan::SocketPlan;
@@ -19,7 +19,7 @@ use perhop_netlink::{
 use perhop_packet::PortId;
 use perhop_units::Duration;
 use perhop_wire::MacAddr;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -125,6 +125,35 @@ impl Facts {
         Ok((facts, world))
     }
 
+    /// Interfaces past the ports that the kernel's routes lead to: what goes there is the kernel's to forward, if it does.
+    pub(crate) fn past_ports(&self) -> Option<String> {
+        let ports = ports_of(&self.mirror, &self.devices);
+        let led_to: BTreeSet<u32> =
+            self.mirror.routes().iter().flat_map(|route| past(route, &ports)).collect();
+        let links = led_to.iter().filter_map(|index| self.mirror.links().get(index));
+        let names: Vec<String> =
+            links.filter(|link| link.name != "lo").map(|link| format!("\"{}\"", link.name)).collect();
+        let is_off = |version| {
+            sysctl::read(&self.namespace, version, "all", "forwarding").is_ok_and(|value| value == 0)
+        };
+        let off: Vec<&str> =
+            [(IpVersion::V4, "net.ipv4.ip_forward"), (IpVersion::V6, "net.ipv6.conf.all.forwarding")]
+                .into_iter()
+                .filter_map(|(version, key)| is_off(version).then_some(key))
+                .collect();
+        let and = if off.is_empty() {
+            String::new()
+        } else {
+            format!(", which does not: {} is 0", off.join(" and "))
+        };
+        (!names.is_empty()).then(|| {
+            format!(
+                "what the kernel's routes send to {} is the kernel's to forward, as these are no ports{and}",
+                names.join(", ")
+            )
+        })
+    }
+
     /// Runs until told to stop. Ports whose interface could not send when the router started are down until it can.
     pub(crate) fn run(mut self, line: &Arc<FactsLine>, control: &Sender<ToControl>) {
         for i in (0..self.bound.len()).filter(|i| self.bound[*i].is_none()) {
@@ -200,7 +229,7 @@ impl Facts {
             tracing::error!(%error, "the kernel may forward packets of a port a second time");
         }
         self.plan.follow(&self.mirror, &ports);
-        self.early_drops.follow(&self.namespace, &self.mirror, &self.devices);
+        self.early_drops.follow(&self.namespace, &self.mirror, (&self.devices, &ports));
     }
 
     /// Interface index of each port whose interface is there and able to send.

@@ -9,7 +9,7 @@
 use crate::error::EngineError;
 use crate::state_file::{SavedPort, SavedSwitch, StateFile};
 use perhop_netlink::sysctl::{self, IpVersion};
-use perhop_netlink::{FibRoute, LinkInfo, Namespace, Netlink, NetlinkError, Offloads, RouteKind, SavedKey};
+use perhop_netlink::{Namespace, Netlink, NetlinkError, Offloads, SavedKey};
 
 /// Keys that are 0 on a port without a guard: the kernel must not forward what we forward.
 const FORWARDING: &str = "forwarding";
@@ -167,32 +167,6 @@ pub(crate) fn mtu_warning(netlink: &Netlink, bridged: &[Device]) -> Option<Strin
             "the ports of the bridge differ in MTU ({}): frames that a port does not take are dropped there and counted \
              as tx_too_long",
             each.join(", ")
-        )
-    })
-}
-
-/// Interfaces past the ports that the kernel's routes lead to: what goes there is the kernel's to forward, if it does.
-pub(crate) fn past_ports(netlink: &Netlink, namespace: &Namespace, ports: &[Device]) -> Option<String> {
-    let (links, routes) = (netlink.links().ok()?, netlink.routes().ok()?);
-    let past = |link: &&LinkInfo| link.name != "lo" && !ports.iter().any(|port| port.device == link.name);
-    let led_to = |link: &&LinkInfo| {
-        let leads = |route: &FibRoute| route.next_hops.iter().any(|hop| hop.ifindex == link.index);
-        routes.iter().any(|route| route.kind == RouteKind::Unicast && leads(route))
-    };
-    let names: Vec<String> =
-        links.iter().filter(past).filter(led_to).map(|link| format!("\"{}\"", link.name)).collect();
-    let is_off = |version| sysctl::read(namespace, version, "all", FORWARDING).is_ok_and(|value| value == 0);
-    let off: Vec<&str> =
-        [(IpVersion::V4, "net.ipv4.ip_forward"), (IpVersion::V6, "net.ipv6.conf.all.forwarding")]
-            .into_iter()
-            .filter_map(|(version, key)| is_off(version).then_some(key))
-            .collect();
-    let and =
-        if off.is_empty() { String::new() } else { format!(", which does not: {} is 0", off.join(" and ")) };
-    (!names.is_empty()).then(|| {
-        format!(
-            "what the kernel's routes send to {} is the kernel's to forward, as these are no ports{and}",
-            names.join(", ")
         )
     })
 }

@@ -418,13 +418,13 @@ fn what_cannot_be_classified_is_said() {
     assert_eq!(perhop(&["realtime", "classify", "--packets", "4", &ethernet]).code, Some(0));
 }
 
-/// What `perhop` says of a capture on its standard input.
-fn piped(args: &[&str], capture: &[u8]) -> Ended {
+/// What `perhop` says to bytes on its standard input.
+fn piped(args: &[&str], input: &[u8]) -> Ended {
     use std::io::Write;
     let mut command = command(args);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    child.stdin.take().unwrap().write_all(capture).unwrap();
+    child.stdin.take().unwrap().write_all(input).unwrap();
     let output = child.wait_with_output().unwrap();
     Ended {
         code: output.status.code(),

@@ -1,11 +1,10 @@
 //! A router from its start to its end, in a network namespace of its own.
 
 use super::http::Http;
-use super::{Ended, Scratch, command, perhop, skip};
+use super::{Ended, Scratch, command, perhop, piped, skip};
 use perhop_netlink::{Namespace, Netlink, is_privileged_for_net};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use std::io::Write;
 use std::net::UdpSocket;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
@@ -261,19 +260,8 @@ impl World {
     }
 
     fn apply_whole(&self, transaction: &Value) -> Ended {
-        let mut child = command(&["router", "apply", "-", "--json", "--router", &self.name])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        child.stdin.take().unwrap().write_all(transaction.to_string().as_bytes()).unwrap();
-        let output = child.wait_with_output().unwrap();
-        Ended {
-            code: output.status.code(),
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-        }
+        let args = ["router", "apply", "-", "--json", "--router", &self.name];
+        piped(&args, transaction.to_string().as_bytes())
     }
 }
 
