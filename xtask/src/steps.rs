@@ -142,6 +142,7 @@ impl Steps {
 
     /// Prints what failed and, as the last line, the counts.
     fn finish(self) -> bool {
+        self.counts.failures().iter().for_each(|line| println!("{line}"));
         if !self.failed.is_empty() {
             println!("failed steps: {}", self.failed.join(", "));
         }

@@ -1,9 +1,12 @@
-//! Counting what test programs report.
+//! Counting what test programs report, and keeping what the failed ones said.
 
 use std::fmt;
 
+/// Most lines kept of what failed tests printed: more is in the output above.
+const MOST_LINES: usize = 300;
+
 /// Tests seen so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Tests that passed, without those that skipped themselves.
     pub passed: u64,
@@ -13,9 +16,18 @@ pub struct Counts {
     pub skipped: u64,
     /// How many lines `SKIPPED name: why` were seen; the same tests also count as passed in libtest's summary.
     announced: u64,
+    /// What test programs wrote under their heading `failures:`, the first [`MOST_LINES`] of it.
+    failures: Vec<String>,
+    /// Whether the lines that come are under that heading.
+    in_failures: bool,
 }
 
 impl Counts {
+    /// What failed tests printed, and their names: what somebody who sees only the end of a long output needs.
+    pub fn failures(&self) -> &[String] {
+        &self.failures
+    }
+
     /// Takes a step that cannot run here.
     pub fn add_skipped_step(&mut self) {
         self.skipped += 1;
@@ -23,6 +35,13 @@ impl Counts {
 
     /// Takes one line of a test program's output.
     pub fn add_line(&mut self, line: &str) {
+        if line.starts_with("test result: ") {
+            self.in_failures = false;
+        } else if line == "failures:" {
+            self.in_failures = true;
+        } else if self.in_failures && self.failures.len() < MOST_LINES {
+            self.failures.push(line.to_owned());
+        }
         let line = line.trim();
         if let Some(rest) = line.strip_prefix("SKIPPED ") {
             // The colon sets the announcement apart from prose that happens to start with the word.
@@ -88,6 +107,16 @@ mod tests {
         let mut counts = count("test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
         counts.add_skipped_step();
         assert_eq!(counts.to_string(), "1 passed, 0 failed, 1 skipped");
+    }
+
+    #[test]
+    fn what_failed_tests_printed_is_kept_without_what_others_did() {
+        let counts = count(
+            "test a ... ok\ntest b ... FAILED\n\nsuccesses:\n\n---- a stdout ----\nfine\n\nsuccesses:\n    a\n\n\
+             failures:\n\n---- b stdout ----\nleft: 1\n\nfailures:\n    b\n\n\
+             test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out\n   Doc-tests c",
+        );
+        assert_eq!(counts.failures().join("|"), "|---- b stdout ----|left: 1||    b|");
     }
 
     #[test]
