@@ -37,8 +37,6 @@ const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
 /// 0 in front of frames to send, the size of segments, and where a checksum begins that is to be completed, and where its field is
 /// from there.
 const VNET_HEADER: usize = superframe::HEADER;
-/// Of its flags: the checksum is to be completed.
-const NEEDS_CHECKSUM: u8 = 1;
 /// Where `hdr_len` is in it.
 const VNET_HEADER_LENGTH: usize = 2;
 /// Where that header begins in a transmit slot.
@@ -189,7 +187,7 @@ fn os(config: &AfPacketConfig, operation: &'static str) -> PortError {
 /// Completes a checksum that the sender left to its card, as the virtio-net header says; without one that says so, the outermost.
 fn complete(frame: &mut [u8], head: Option<[u8; VNET_HEADER]>) -> bool {
     match head {
-        Some([flags, _, _, _, _, _, a, b, c, d]) if flags & NEEDS_CHECKSUM != 0 => {
+        Some([flags, _, _, _, _, _, a, b, c, d]) if flags & superframe::NEEDS_CHECKSUM != 0 => {
             let [start, offset] = [[a, b], [c, d]].map(|number| usize::from(u16::from_ne_bytes(number)));
             checksum::complete_from(frame, start, offset)
         }

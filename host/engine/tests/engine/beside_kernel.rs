@@ -118,39 +118,77 @@ fn an_interface_has_one_router_in_a_namespace_whatever_their_directories() {
     second("second", p1).unwrap();
 }
 
-/// What a card that cuts segments for its host, or a device that merges them, hands over.
-#[test]
-fn superframes_are_cut_into_frames_and_nothing_of_a_transfer_is_lost() {
-    if !may_run("superframes_are_cut_into_frames_and_nothing_of_a_transfer_is_lost") {
-        return;
-    }
-    const BYTES: usize = 4_000_000;
-    let w = World::new("superframes", 2);
+/// A world of two hosts whose interfaces leave it to their cards to cut segments.
+fn with_offloads(name: &str) -> World {
+    let w = World::new(name, 2);
     for host in &w.hosts {
         let host = Netlink::open_in(host).unwrap();
         let mut offloads = host.offloads("eth0").unwrap();
         offloads.wanted.values_mut().for_each(|on| *on = true);
         host.restore_offloads("eth0", &offloads).unwrap();
     }
+    w
+}
+
+/// Sends some megabytes over TCP from the first host to the second one, at this address; all must arrive.
+fn transfer(w: &World, to: &str) {
+    const BYTES: usize = 4_000_000;
+    let listener = w.hosts[1].run(|| std::net::TcpListener::bind(to)).unwrap().unwrap();
+    let address = listener.local_addr().unwrap();
+    let receiver = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut all = Vec::new();
+        std::io::Read::read_to_end(&mut stream, &mut all).unwrap();
+        all
+    });
+    let sent: Vec<u8> = (0..BYTES).map(|i| (i / 251) as u8 ^ i as u8).collect();
+    let mut stream = w.hosts[0].run(|| std::net::TcpStream::connect(address)).unwrap().unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    std::io::Write::write_all(&mut stream, &sent).unwrap();
+    drop(stream);
+    assert!(receiver.join().unwrap() == sent, "what arrived is what was sent");
+}
+
+/// What a card that cuts segments for its host, or a device that merges them, hands over.
+#[test]
+fn superframes_are_cut_into_frames_and_nothing_of_a_transfer_is_lost() {
+    if !may_run("superframes_are_cut_into_frames_and_nothing_of_a_transfer_is_lost") {
+        return;
+    }
+    let w = with_offloads("superframes");
     let (engine, handle) = Engine::start(w.config("superframes", "")).unwrap();
     for (from, to) in [("10.20.0.2:0", "10.20.1.2:0"), ("[fd20:0::2]:0", "[fd20:1::2]:0")] {
         assert!(w.reaches(&w.socket(0, from), &w.socket(1, to)), "neighbours are known after this");
-        let listener = w.hosts[1].run(|| std::net::TcpListener::bind(to)).unwrap().unwrap();
-        let address = listener.local_addr().unwrap();
-        let receiver = std::thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            stream.set_read_timeout(Some(PATIENCE)).unwrap();
-            let mut all = Vec::new();
-            std::io::Read::read_to_end(&mut stream, &mut all).unwrap();
-            all
-        });
-        let sent: Vec<u8> = (0..BYTES).map(|i| (i / 251) as u8 ^ i as u8).collect();
-        let mut stream = w.hosts[0].run(|| std::net::TcpStream::connect(address)).unwrap().unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        std::io::Write::write_all(&mut stream, &sent).unwrap();
-        drop(stream);
-        assert!(receiver.join().unwrap() == sent, "what arrived is what was sent");
+        transfer(&w, to);
     }
+    assert!(counter(&handle, "port", "p0", "rx_segmented") > 0, "there were superframes");
+    assert_eq!(counter(&handle, "port", "p0", "rx_too_long"), 0);
+    engine.stop();
+}
+
+#[test]
+fn superframes_inside_a_tunnel_are_cut_as_well() {
+    const NAME: &str = "superframes_inside_a_tunnel_are_cut_as_well";
+    if !may_run(NAME) {
+        return;
+    }
+    let w = with_offloads("tunnel");
+    for (i, host) in w.hosts.iter().enumerate() {
+        let (own, peer) = (format!("10.20.{i}.2"), format!("10.20.{}.2", 1 - i));
+        let words = format!("link add t0 type vxlan id 7 local {own} remote {peer} dstport 4789 udpcsum");
+        let made = host.run(|| std::process::Command::new("ip").args(words.split(' ')).status()).unwrap();
+        if !made.is_ok_and(|status| status.success()) {
+            eprintln!("SKIPPED {NAME}: needs `ip` of iproute2, and a kernel with VXLAN");
+            return;
+        }
+        let host = Netlink::open_in(host).unwrap();
+        host.add_address_now("t0", net(&format!("192.168.7.{}/24", i + 1))).unwrap();
+        host.set_up("t0").unwrap();
+    }
+    let (engine, handle) = Engine::start(w.config("tunnel", "")).unwrap();
+    assert!(w.reaches(&w.socket(0, "192.168.7.1:0"), &w.socket(1, "192.168.7.2:0")));
+    transfer(&w, "192.168.7.2:0");
     assert!(counter(&handle, "port", "p0", "rx_segmented") > 0, "there were superframes");
     assert_eq!(counter(&handle, "port", "p0", "rx_too_long"), 0);
     engine.stop();
