@@ -13,7 +13,7 @@
 //! `hdr_len` covers the frame). Without that the kernel points at the ring's pages, and a virtual link, which must not
 //! hold on to them, then allocates a page for every frame and copies it there: on veth 0.3 µs more a frame.
 //!
-//! A superframe does not fit into a slot. The kernel keeps it whole in the socket's queue then (`PACKET_COPY_THRESH`), from where
+//! A superframe hardly ever fits into a slot. The kernel keeps it whole in the socket's queue then (`PACKET_COPY_THRESH`), from where
 //! it is read and cut into frames (see the module `superframe`): `rx_segmented` counts the superframes. That is slower than to have none; what the queue
 //! has no room for is lost and counted as `rx_too_long`, like a frame that is no superframe.
 //!
@@ -185,14 +185,13 @@ fn os(config: &AfPacketConfig, operation: &'static str) -> PortError {
 }
 
 /// Completes a checksum that the sender left to its card, as the virtio-net header says; without one that says so, the outermost.
-fn complete(frame: &mut [u8], head: Option<[u8; VNET_HEADER]>) -> bool {
-    match head {
-        Some([flags, _, _, _, _, _, a, b, c, d]) if flags & superframe::NEEDS_CHECKSUM != 0 => {
-            let [start, offset] = [[a, b], [c, d]].map(|number| usize::from(u16::from_ne_bytes(number)));
-            checksum::complete_from(frame, start, offset)
-        }
-        _ => checksum::complete(frame),
+fn complete(frame: &mut [u8], head: &[u8; VNET_HEADER]) -> bool {
+    let [flags, _, _, _, _, _, a, b, c, d] = *head;
+    if flags & superframe::NEEDS_CHECKSUM == 0 {
+        return checksum::complete(frame);
     }
+    let [start, offset] = [[a, b], [c, d]].map(|number| usize::from(u16::from_ne_bytes(number)));
+    checksum::complete_from(frame, start, offset)
 }
 
 /// Bytes of the VLAN tags of a frame, of two at the most: its MTU does not count them.
@@ -407,33 +406,34 @@ impl AfPacket {
         let tagged = h.tp_status & libc::TP_STATUS_VLAN_VALID != 0;
         let room = BUFFER_LEN - HEADROOM - 4;
         let stamp = u64::from(h.tp_sec) * 1_000_000_000 + u64::from(h.tp_nsec);
-        if copied && self.superframe.take(&self.copy[..whole]) {
+        let in_slot = h.tp_len as usize <= len && h.tp_mac as usize + len <= SLOT;
+        // SAFETY: the frame lies inside the slot, as was checked, and the virtio-net header in front of it.
+        let slot = (in_slot && h.tp_mac as usize >= VNET_HEADER).then(|| unsafe {
+            let at = header.as_ptr().cast::<u8>().add(h.tp_mac as usize - VNET_HEADER);
+            std::slice::from_raw_parts(at, VNET_HEADER + len)
+        });
+        // A superframe of two small segments fits into a slot.
+        let bytes = if copied { Some(&self.copy[..whole]) } else { slot };
+        if bytes.is_some_and(|bytes| superframe::is_one(bytes) && self.superframe.take(bytes)) {
             self.counters.rx_segmented += 1;
             self.superframe_tag = tagged.then_some((h.tp_vlan_tci, h.tp_vlan_tpid));
             self.superframe_at = self.clock.convert(stamp, now);
             return self.pass_on(pool, batch);
         }
-        if h.tp_len as usize > len || len > room || h.tp_mac as usize + len > SLOT || len < 14 {
+        let Some((head, frame)) = slot
+            .and_then(|slot| slot.split_first_chunk::<VNET_HEADER>())
+            .filter(|(_, frame)| (14..=room).contains(&frame.len()))
+        else {
             self.counters.rx_too_long += 1;
             return;
-        }
-        // SAFETY: tp_mac + len ≤ SLOT was checked, so the frame lies inside the slot.
-        let frame =
-            unsafe { std::slice::from_raw_parts(header.as_ptr().cast::<u8>().add(h.tp_mac as usize), len) };
+        };
         let Some(mut packet) = pool.packet(frame) else {
             self.counters.rx_no_buffer += 1;
             return;
         };
         // Before the tag is back, as the kernel counts.
-        if h.tp_status & libc::TP_STATUS_CSUMNOTREADY != 0 {
-            // SAFETY: the virtio-net header lies in front of the frame, in the slot: `tp_mac` is at least its length.
-            let head = (h.tp_mac as usize >= VNET_HEADER).then(|| unsafe {
-                let at = header.as_ptr().cast::<u8>().add(h.tp_mac as usize - VNET_HEADER);
-                at.cast::<[u8; VNET_HEADER]>().read()
-            });
-            if complete(packet.frame_mut(), head) {
-                self.counters.rx_checksum_completed += 1;
-            }
+        if h.tp_status & libc::TP_STATUS_CSUMNOTREADY != 0 && complete(packet.frame_mut(), head) {
+            self.counters.rx_checksum_completed += 1;
         }
         if tagged {
             reinsert_tag(&mut packet, h.tp_vlan_tci, h.tp_vlan_tpid);

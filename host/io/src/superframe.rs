@@ -100,6 +100,12 @@ impl Layer {
     }
 }
 
+/// Whether the header in front of a frame says that it stands for several.
+#[inline]
+pub(crate) fn is_one(bytes: &[u8]) -> bool {
+    bytes.get(TYPE).is_some_and(|kind| kind & !ECN != 0)
+}
+
 /// A superframe, and how much of it has been cut off.
 #[derive(Debug, Default)]
 pub(crate) struct Superframe {

@@ -167,6 +167,42 @@ fn superframes_are_cut_into_frames_and_nothing_of_a_transfer_is_lost() {
     engine.stop();
 }
 
+/// What is not much longer than a frame fits into a slot of the ring, beside those that are one frame.
+#[test]
+fn superframes_of_two_small_segments_are_cut_as_well() {
+    if !may_run("superframes_of_two_small_segments_are_cut_as_well") {
+        return;
+    }
+    const ROUNDS: u64 = 20;
+    let w = with_offloads("small");
+    let (engine, handle) = Engine::start(w.config("small", "")).unwrap();
+    let (left, right) = (w.socket(0, "10.20.0.2:0"), w.socket(1, "10.20.1.2:0"));
+    assert!(w.reaches(&left, &right), "neighbours are known after this");
+    let listener = w.hosts[1].run(|| std::net::TcpListener::bind("10.20.1.2:0")).unwrap().unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut stream = w.hosts[0].run(|| std::net::TcpStream::connect(address)).unwrap().unwrap();
+    let (mut other, _) = listener.accept().unwrap();
+    for side in [&stream, &other] {
+        side.set_nodelay(true).unwrap();
+        side.set_read_timeout(Some(PATIENCE)).unwrap();
+    }
+    let cut = counter(&handle, "port", "p0", "rx_segmented");
+    // One segment, and a little more.
+    for (round, length) in (0..ROUNDS).zip((1_470..1_700).cycle().step_by(23)) {
+        std::io::Write::write_all(&mut stream, &vec![round as u8; length]).unwrap();
+        let mut got = vec![0; length];
+        std::io::Read::read_exact(&mut other, &mut got).unwrap();
+        assert!(got.iter().all(|byte| u64::from(*byte) == round));
+        std::io::Write::write_all(&mut other, b"x").unwrap();
+        std::io::Read::read_exact(&mut stream, &mut [0]).unwrap();
+    }
+    assert!(counter(&handle, "port", "p0", "rx_segmented") >= cut + ROUNDS);
+    for what in ["rx_too_long", "tx_too_long"] {
+        assert_eq!(counter(&handle, "port", "p0", what) + counter(&handle, "port", "p1", what), 0, "{what}");
+    }
+    engine.stop();
+}
+
 #[test]
 fn superframes_inside_a_tunnel_are_cut_as_well() {
     const NAME: &str = "superframes_inside_a_tunnel_are_cut_as_well";
