@@ -2,7 +2,7 @@
 
 use crate::connection::{Connection, mark};
 use crate::counters::Counters;
-use crate::hold::Pacing;
+use crate::hold::{Pacing, Spell};
 use crate::live::LiveFlows;
 use crate::passing::Passing;
 use crate::policies::{Facts, Policies, PolicyCounters, endpoints};
@@ -387,13 +387,13 @@ impl Controller {
     }
 }
 
-/// When a packet goes that lets the sender send for `spell`, or that is behind such a one; `None`: at once.
+/// When a packet goes that lets the sender send for a spell, or that is behind such a one; `None`: at once.
 fn pace(
     c: &mut Connection,
     pacing: &mut Pacing,
     p: &Passing<'_>,
     ends: Ends,
-    spell: Option<Duration>,
+    spell: Option<Spell>,
 ) -> Option<Instant> {
     let flow = ends.flow(p.acked);
     if let Some(spell) = spell

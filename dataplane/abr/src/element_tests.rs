@@ -16,6 +16,7 @@ fn policy(rate_bps: u64) -> Policy {
         floor: Floor::Clamp,
         latency: crate::Latency::default(),
         allow_shrink: false,
+        span: Duration::ZERO,
         limit_syn_ack: false,
         assume_shift: None,
         local: false,

@@ -14,10 +14,19 @@ const FIRST: Duration = Duration::from_millis(20);
 /// When the acknowledgments of one direction's data were let go.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
-    /// When the last packet goes that passed here.
+    /// When the last packet goes that passed here, or should have gone.
     last: Instant,
     /// How long the next may be held.
     reach: Duration,
+}
+
+/// For how long an acknowledgment lets a sender send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Spell {
+    /// What the rate needs for it.
+    pub time: Duration,
+    /// How much of a delay is made up for by the next ones.
+    pub slack: Duration,
 }
 
 /// How often flows that are no longer paced are looked for when there is no room.
@@ -39,8 +48,8 @@ impl Pacing {
         Self { flows, capacity, next_sweep: Instant::ZERO }
     }
 
-    /// When an acknowledgment goes that lets the sender of `flow` send for `spell`; `None`: no room, it goes at once.
-    pub fn space(&mut self, flow: u64, now: Instant, spell: Duration) -> Option<Instant> {
+    /// When an acknowledgment goes that lets the sender of `flow` send for a spell; `None`: no room, it goes at once.
+    pub fn space(&mut self, flow: u64, now: Instant, Spell { time, slack }: Spell) -> Option<Instant> {
         if self.flows.len() >= self.capacity && !self.flows.contains_key(&flow) {
             if now < self.next_sweep {
                 return None;
@@ -52,14 +61,15 @@ impl Pacing {
             }
         }
         let pace = self.flows.entry(flow).or_insert(Pace { last: Instant::ZERO, reach: FIRST });
-        let wanted = if pace.last == Instant::ZERO { now } else { pace.last + spell };
+        let wanted = if pace.last == Instant::ZERO { now } else { pace.last + time };
+        let late = Instant(now.0.saturating_sub(slack.0));
         // What is behind already goes in order in any case.
-        let at = wanted.min(now + pace.reach).max(pace.last).max(now);
+        let at = wanted.min(now + pace.reach).max(pace.last).max(late);
         if at > now {
             pace.reach = Duration(pace.reach.as_nanos().saturating_mul(3) / 2).min(LONGEST);
         }
         pace.last = at;
-        Some(at)
+        Some(at.max(now))
     }
 
     /// When another packet of the same direction goes, so that it does not overtake; `None`: nothing is ahead.

@@ -3,10 +3,14 @@ use proptest::prelude::*;
 
 const MS: u64 = 1_000_000;
 
+fn spell_of(time: Duration) -> Spell {
+    Spell { time, slack: Duration::ZERO }
+}
+
 #[test]
 fn acknowledgments_go_one_spell_apart_once_the_sender_is_used_to_it() {
     let mut pacing = Pacing::new(4);
-    let spell = Duration::from_millis(300);
+    let spell = spell_of(Duration::from_millis(300));
     // Each acknowledgment comes 100 ms after the last one went: the path's round trip.
     let mut now = Instant(MS);
     let mut gaps = vec![];
@@ -20,12 +24,34 @@ fn acknowledgments_go_one_spell_apart_once_the_sender_is_used_to_it() {
     assert_eq!(gaps[12..], [200; 8], "300 ms from one to the next");
 }
 
+/// Acknowledgments that come late by less than the slack cost nothing: as many go as the rate has in the time.
+#[test]
+fn what_is_late_is_made_up_for_as_far_as_the_slack_reaches() {
+    let spell = |slack: u64| Spell { time: Duration::from_micros(100), slack: Duration::from_micros(slack) };
+    let last = |slack: u64, late: u64| {
+        let mut pacing = Pacing::new(4);
+        let mut now = Instant(MS);
+        (0..1_000u64).fold(now, |_, i| {
+            let at = pacing.space(7, now, spell(slack)).expect("there is room");
+            // Every tenth waits for its sender.
+            now = at + Duration::from_micros(20 + if i % 10 == 0 { late } else { 0 });
+            at
+        })
+    };
+    let took = |slack, late| last(slack, late).since(Instant(MS)).as_nanos() / 1_000;
+    assert_eq!(took(0, 80), 999 * 100);
+    assert_eq!(took(0, 580), 999 * 100 + 100 * 500);
+    assert_eq!(took(1_000, 580), 999 * 100);
+    // Beyond it what is lost is lost.
+    assert_eq!(took(300, 580), 999 * 100 + 100 * 200);
+}
+
 #[test]
 fn nothing_is_held_longer_than_a_time_out_allows() {
     let mut pacing = Pacing::new(4);
     let mut now = Instant(MS);
     for _ in 0..40 {
-        let at = pacing.space(7, now, Duration::from_secs(10)).expect("there is room");
+        let at = pacing.space(7, now, spell_of(Duration::from_secs(10))).expect("there is room");
         assert!(at.since(now) <= LONGEST);
         now = at + Duration::from_millis(1);
     }
@@ -34,7 +60,7 @@ fn nothing_is_held_longer_than_a_time_out_allows() {
 #[test]
 fn room_comes_free_when_what_was_held_has_gone() {
     let mut pacing = Pacing::new(2);
-    let spell = Duration::from_millis(50);
+    let spell = spell_of(Duration::from_millis(50));
     for flow in [1, 2] {
         pacing.space(flow, Instant(MS), spell);
         pacing.space(flow, Instant(MS), spell);
@@ -64,7 +90,7 @@ proptest! {
                 prop_assert!(due <= now);
                 out.push((flow, n));
             }
-            let until = if *spaced { pacing.space(*flow, now, Duration::from_millis(90)) } else { pacing.follow(*flow, now) };
+            let until = if *spaced { pacing.space(*flow, now, spell_of(Duration::from_millis(90))) } else { pacing.follow(*flow, now) };
             match until.filter(|until| *until > now) {
                 Some(until) => out.extend(held.push(until, (*flow, n as u64, until)).map(|(flow, n, _)| (flow, n))),
                 None => out.push((*flow, n as u64)),

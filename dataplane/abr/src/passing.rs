@@ -2,6 +2,7 @@
 
 use crate::connection::{Connection, Untouchable, mark};
 use crate::counters::Counters;
+use crate::hold::Spell;
 use crate::latency::{PARTS_SHIFT, Sampled};
 use crate::policies::{Facts, NO_POLICY, Policies};
 use crate::segment::{Checksum, Segment};
@@ -228,8 +229,8 @@ impl Passing<'_> {
         new
     }
 
-    /// Lowers the window of an acknowledgment, of something `new` unless it repeats an earlier one. The time for which the
-    /// sender may send what it lets it, if the policy paces and a window cannot express it.
+    /// Lowers the window of an acknowledgment, of something `new` unless it repeats an earlier one. For how long the sender may
+    /// send what it lets it, if the policy paces and a window cannot express it.
     #[inline]
     pub fn limit(
         &self,
@@ -239,7 +240,7 @@ impl Passing<'_> {
         counters: &mut Counters,
         frame: &mut [u8],
         checksum: Checksum,
-    ) -> Option<Duration> {
+    ) -> Option<Spell> {
         let (o, segment) = (self.acked, self.segment);
         let terms = Terms::of(c, policies, counters, self)?;
         let stamps = &c.stamps[o];
@@ -255,7 +256,8 @@ impl Passing<'_> {
             opens: segment.has(flags::SYN),
         };
         let half = &mut c.halves[o];
-        let mut spell = None;
+        let paced = terms.span.filter(|_| !segment.has(flags::SYN));
+        let mut spell = paced.map(|slack| Spell { time: Duration::ZERO, slack });
         if let Some(New { octets: acked, apart_us, waited_us }) = new {
             let ratio = half.window.ratio();
             let sent_end = offer.sent_end.unwrap_or(segment.ack);
@@ -267,7 +269,8 @@ impl Passing<'_> {
             if half.retransmissions > 0 && stamps.has_repaired_within(lately) {
                 offer.room = terms.room(optimal, half.window.mss(), octets(segment.ack, sent_end));
             }
-            if self.credit {
+            // What is held here is under way as well.
+            if self.credit && paced.is_none() {
                 let us = |parts: u64| u32::try_from(parts >> PARTS_SHIFT).unwrap_or(u32::MAX);
                 let (rtt_us, left_us) = (us(terms.rtt_parts), us(terms.left_parts));
                 let times = Times { rtt_us, left_us, apart_us, waited_us };
@@ -285,9 +288,13 @@ impl Passing<'_> {
                 if let Some(counters) = policies.counters_mut(half.policy) {
                     counters.floor_limited += 1;
                 }
-                if terms.pace && acked > 0 && !segment.has(flags::SYN) {
-                    spell = Some(spell_of(terms.share_bps, ratio, acked));
-                }
+            }
+            if acked > 0
+                && !segment.has(flags::SYN)
+                && (paced.is_some() || (terms.pace && bound == Bound::Floor))
+            {
+                let slack = paced.unwrap_or(Duration::ZERO);
+                spell = Some(Spell { time: time_of(terms.share_bps, ratio, acked), slack });
             }
             c.set_limited_by(o, by);
         }
@@ -336,6 +343,8 @@ struct Terms {
     left_parts: u64,
     allow_shrink: bool,
     pace: bool,
+    /// The policy's, if the round trip is shorter.
+    span: Option<Duration>,
 }
 
 impl Terms {
@@ -395,20 +404,25 @@ impl Terms {
             }
             return None;
         }
+        let rtt_parts = u64::from(right) + u64::from(left) + waited;
+        let pace = policy.floor == Floor::Pace;
+        let least = (policy.span.as_nanos() / 1_000) << PARTS_SHIFT;
+        let span = (pace && rtt_parts < least).then_some(policy.span);
         Some(Self {
             share_bps,
             shift,
-            rtt_parts: u64::from(right) + u64::from(left) + waited,
+            rtt_parts: if span.is_some() { least } else { rtt_parts },
             left_parts: u64::from(left),
             allow_shrink: policy.allow_shrink,
-            pace: policy.floor == Floor::Pace,
+            pace,
+            span,
         })
     }
 }
 
 /// Time that the rate needs for what an acknowledgment of `octets` lets the sender send: as much again. Of a window that was
 /// rounded up to its scale senders use part of a segment too, so counting whole segments would hold them too long.
-fn spell_of(share_bps: u64, ratio: u16, octets: u32) -> Duration {
+fn time_of(share_bps: u64, ratio: u16, octets: u32) -> Duration {
     Rate(share_bps).time_for(Bytes((u64::from(octets) << 16).div_ceil(u64::from(ratio.max(1)))))
 }
 

@@ -284,6 +284,7 @@ mod tests {
             floor: Floor::Clamp,
             latency: Latency::PUBLISHED,
             allow_shrink: false,
+            span: Duration::ZERO,
             limit_syn_ack: true,
             assume_shift: None,
             local: true,

@@ -91,6 +91,9 @@ pub struct Policy {
     pub peak: Rate,
     /// Below one segment a round trip.
     pub floor: Floor,
+    /// The least time that windows are for if `floor` is [`Floor::Pace`]: where the round trip is shorter, acknowledgments
+    /// are held so that the rate is kept. It is for who answers more slowly than the path ([`Duration::ZERO`]: nobody).
+    pub span: Duration,
     /// Filter of latency samples.
     pub latency: Latency,
     /// Whether the right edge of a window may move left when the rate falls (the source's plain overwriting). Otherwise

@@ -26,6 +26,7 @@ fn policy(id: u32, rate_bps: u64, dst_ports: std::ops::RangeInclusive<u16>) -> P
         floor: Floor::Clamp,
         latency: Latency::PUBLISHED,
         allow_shrink: false,
+        span: Duration::ZERO,
         limit_syn_ack: true,
         assume_shift: None,
         local: true,
@@ -358,6 +359,27 @@ fn pacing_reaches_rates_that_no_window_can() {
         let goodput = world.goodput(60, 360)[0];
         assert!((goodput / expected - 1.0).abs() < 0.02, "{floor:?}: {goodput} of {expected}");
         assert!(world.controller.counters().floor_limited > 100);
+    }
+}
+
+/// The path is shorter than what senders and verdicts take, which the handshake does not show: windows for a longer time hold
+/// the rate, as acknowledgments do not go before theirs.
+#[test]
+fn rates_are_kept_on_paths_that_are_shorter_than_the_ways_around_them() {
+    let got = |mbit: u64, span_us: u64| {
+        let rate = Rate::from_mbit(mbit);
+        let span = Duration::from_micros(span_us);
+        let paced = Policy { floor: Floor::Pace, span, ..policy(0, rate.0, 80..=80) };
+        let mut world = World::new(vec![paced], std::iter::once(80));
+        (world.link_bps, world.one_way_us, world.left_us) = (10_000_000_000, 20, 10);
+        world.run_until_us(1_000);
+        world.left_us = 250;
+        world.goodput(1, 3)[0] / (rate.0 as f64 * 1460.0 / 1500.0)
+    };
+    for mbit in [30, 100, 300, 900] {
+        let (with, without) = (got(mbit, 2_000), got(mbit, 0));
+        assert!((0.98..=1.005).contains(&with), "{mbit} Mbit/s: {with}");
+        assert!(mbit == 30 || without < 0.6, "{mbit} Mbit/s: {without}: there is nothing to make up for");
     }
 }
 

@@ -75,6 +75,7 @@ fn policies(rng: &mut Pcg64Mcg) -> Arc<Settings> {
         floor: if rng.next_u32() & 1 == 0 { Floor::Clamp } else { Floor::Pace },
         latency,
         allow_shrink: rng.next_u32() & 1 == 0,
+        span: Duration::ZERO,
         limit_syn_ack: rng.next_u32() & 1 == 0,
         assume_shift: if rng.next_u32() & 1 == 0 { None } else { Some((rng.next_u32() % 16) as u8) },
         local: rng.next_u32() & 1 == 0,

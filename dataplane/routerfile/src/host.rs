@@ -17,7 +17,7 @@ use perhop_config::{Diagnostics, Document, TableReader};
 use perhop_graph::router::policy;
 use perhop_model::{AbrPolicySpec, Name};
 use perhop_packet::ClassId;
-use perhop_units::Rate;
+use perhop_units::{Duration, Rate};
 
 /// Class of data that this host sends.
 pub const SENT: ClassId = ClassId(0);
@@ -52,6 +52,10 @@ pub struct HostPolicy {
     pub spec: AbrPolicySpec,
 }
 
+/// Least time that a host's windows are for. A queue and a way to user space and back take some tenths of a millisecond, and differ
+/// with every packet: more than the path in a data centre, whose latency is measured without them.
+const SPAN: Duration = Duration::from_millis(2);
+
 impl HostPolicy {
     /// As the controller takes it.
     pub fn policy(&self, id: AbrPolicyId) -> Policy {
@@ -72,7 +76,7 @@ impl HostPolicy {
             src_ports: m.src_ports.map(|r| r.first..=r.last),
             dst_ports: m.dst_ports.map(|r| r.first..=r.last),
         };
-        policy(id, &self.spec, matches)
+        Policy { span: SPAN, ..policy(id, &self.spec, matches) }
     }
 }
 
@@ -111,7 +115,6 @@ fn general(root: &mut TableReader<'_>) -> (Option<Rate>, u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perhop_units::Duration;
 
     fn read(text: &str) -> HostFile {
         let (file, diagnostics) = HostFile::read("host.toml", text);

@@ -46,6 +46,7 @@ fn settings(head: &[u8; 4]) -> Arc<Settings> {
             _ => Latency::PUBLISHED,
         },
         allow_shrink: bit(2),
+        span: Duration::ZERO,
         limit_syn_ack: bit(3),
         assume_shift: bit(4).then_some(head[2] >> 4),
         local: bit(5),

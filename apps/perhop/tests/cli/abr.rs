@@ -293,6 +293,37 @@ fn a_sender_keeps_its_rate_and_goes_on_when_the_program_is_killed() {
     assert_eq!(ended.json().last().unwrap()["rows"][0]["kind"], "host");
 }
 
+/// A cable's round trip is shorter than the way to the program and back.
+#[test]
+fn a_sender_keeps_its_rate_over_a_cable() {
+    let Some(world) = World::new("a_sender_keeps_its_rate_over_a_cable", false) else { return };
+    // Without optimisation there is no time for more.
+    let rates: &[u32] = if cfg!(debug_assertions) { &[100] } else { &[100, 300, 900] };
+    for rate in rates.iter().copied() {
+        let mut running = world.start(&["--rate", &format!("{rate} Mbit/s"), "--only", "sent"]);
+        let (near, far) = world.connect(false);
+        let (stop, received) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let sending = send(near, u64::MAX, Arc::clone(&stop));
+        let receiving = receive(far, Arc::clone(&received));
+        let expected = f64::from(rate) * 1e6 * 1_448.0 / 1_500.0;
+        let mut rates = Vec::new();
+        let fits = |rate: &f64| (0.9..1.03).contains(&(rate / expected));
+        while rates.len() < WINDOWS && !rates.last().is_some_and(fits) {
+            rates.push(goodput(&received));
+        }
+        println!(
+            "{rate} Mbit/s: {:.1} of {:.1} Mbit/s of payload",
+            rates[rates.len() - 1] / 1e6,
+            expected / 1e6
+        );
+        assert!(rates.iter().all(|rate| *rate < 1.03 * expected), "{rates:?} of {expected}");
+        assert!(fits(rates.last().unwrap()), "{rates:?} of {expected}");
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(receiving.join().unwrap(), sending.join().unwrap());
+        assert_eq!((running.end(Signal::INT).code, world.damaged()), (Some(0), 0));
+    }
+}
+
 #[test]
 fn a_receiver_holds_its_sender_at_a_rate_far_below_the_links() {
     let Some(world) = World::new("a_receiver_holds_its_sender_at_a_rate_far_below_the_links", true) else {

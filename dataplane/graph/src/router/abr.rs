@@ -6,6 +6,7 @@ use super::slots::Slots;
 use perhop_abr::{AbrChange, AbrPolicyId, Floor, Latency, Match, Policy, Settings};
 use perhop_contract::Draft;
 use perhop_model::{AbrFloor, AbrLatency, AbrMatch, AbrPolicySpec, Kind, Name, PortRange, Spec};
+use perhop_units::Duration;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -121,6 +122,7 @@ pub fn policy(id: AbrPolicyId, p: &AbrPolicySpec, matches: Match) -> Policy {
             AbrLatency::Minimum { window } => Latency::Minimum { window },
         },
         allow_shrink: p.allow_shrink,
+        span: Duration::ZERO,
         limit_syn_ack: p.limit_syn_ack,
         assume_shift: p.assume_shift,
         local: p.local,
@@ -140,7 +142,6 @@ mod tests {
     use super::*;
     use crate::router::plan::tests::Bench;
     use perhop_packet::{ClassId, SlaId};
-    use perhop_units::Duration;
     use serde_json::{Value, json};
 
     /// Plans for a router with one class, `bulk`.

@@ -64,6 +64,7 @@ pub fn policies(rng: &mut impl Rng) -> AbrChange {
         floor: [Floor::Clamp, Floor::Pace][below(2) as usize],
         latency: Latency::PUBLISHED,
         allow_shrink: below(2) == 0,
+        span: Duration::ZERO,
         limit_syn_ack: below(2) == 0,
         assume_shift: [None, Some(0), Some(7)][below(3) as usize],
         local: below(2) == 0,
