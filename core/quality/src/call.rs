@@ -4,16 +4,17 @@
 //! is exact, the order of feeding does not matter, and the same record can be reported whole and from an instant on.
 //! A packet belongs to a part of the call by the instant at which it was **sent**.
 //!
-//! Playout: a packet becomes sound if it arrives no later than its sending instant + reference delay + buffer depth,
-//! where the reference is the smallest network delay of the part ([`Playout::Fixed`]) or of its window
-//! ([`Playout::Adaptive`]). Mouth-to-ear delay Ta = reference + depth + packetisation (one packet interval and the
-//! codec's look-ahead). Packets lost or late both count in the E-model; late ones are reported apart.
+//! Playout: a packet becomes sound if it arrives no later than its sending instant + playout delay, which is that of a buffer
+//! that adapts ([`crate::playout`]) or the smallest network delay of the part + depth ([`Playout::Fixed`]). Mouth-to-ear delay
+//! Ta = playout delay, averaged over what arrived, + packetisation (one packet interval and the codec's look-ahead). Packets lost
+//! or late both count in the E-model; late ones are reported apart.
 //!
 //! Source: ITU-T G.107 (score), RFC 3550 §6.4.1 (jitter), burst ratio as G.107 clause 7.5 defines it.
 
 use crate::codec::Codec;
 use crate::distribution::Distribution;
 use crate::emodel::{IpImpairment, ip_rating, mos_from_rating};
+use crate::playout::{Playout, PlayoutBuffer};
 use crate::rtp_jitter::JitterNs;
 use perhop_units::{Duration, Instant};
 
@@ -34,29 +35,6 @@ pub struct Received {
     pub arrived: Instant,
 }
 
-/// The receiver's playout buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Playout {
-    /// One playout delay for the whole part.
-    Fixed {
-        /// Time a packet with the smallest delay waits.
-        depth: Duration,
-    },
-    /// A buffer that finds the best reference anew in every window of sending time: kinder to a network whose delay
-    /// moves slowly.
-    Adaptive {
-        /// Time the packet with the smallest delay of its window waits.
-        depth: Duration,
-        /// Length of a window; zero counts as [`Playout::Fixed`].
-        window: Duration,
-    },
-}
-
-impl Playout {
-    /// Depth of a buffer that nobody has set.
-    pub const DEPTH: Duration = Duration::from_millis(40);
-}
-
 /// How a call is scored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scoring {
@@ -67,9 +45,9 @@ pub struct Scoring {
 }
 
 impl Default for Scoring {
-    /// Fixed, [`Playout::DEPTH`] deep, with concealment.
+    /// A buffer that adapts, with concealment.
     fn default() -> Self {
-        Self { playout: Playout::Fixed { depth: Playout::DEPTH }, concealment: true }
+        Self { playout: Playout::default(), concealment: true }
     }
 }
 
@@ -303,39 +281,34 @@ pub(crate) fn share_pct(part: u64, whole: u64) -> f64 {
 struct Played {
     /// One flag a packet of the part.
     heard: Vec<bool>,
-    /// Reference delay + depth, averaged over the packets that arrived.
+    /// Playout delay, averaged over the packets that arrived.
     mouth_to_ear_ns: Option<f64>,
 }
 
 fn playout(part: &[Packet], playout: Playout) -> Played {
-    let (depth, window) = match playout {
-        Playout::Fixed { depth } => (depth, Duration::ZERO),
-        Playout::Adaptive { depth, window } => (depth, window),
-    };
-    let start = part.iter().map(|p| p.sent).min().unwrap_or(Instant::ZERO);
-    let window_of =
-        |packet: &Packet| packet.sent.since(start).as_nanos().checked_div(window.as_nanos()).unwrap_or(0);
-    let mut reference = std::collections::BTreeMap::<u64, i64>::new();
-    for packet in part {
-        if let Some(delay) = packet.delay_ns() {
-            let smallest = reference.entry(window_of(packet)).or_insert(delay);
-            *smallest = delay.min(*smallest);
+    let mut heard = vec![false; part.len()];
+    let mut arrived: Vec<(usize, i64)> =
+        part.iter().enumerate().filter_map(|(i, p)| Some((i, p.delay_ns()?))).collect();
+    let mut sum = 0i128;
+    match playout {
+        Playout::Fixed { depth } => {
+            let depth = i64::try_from(depth.as_nanos()).unwrap_or(i64::MAX);
+            let fastest = arrived.iter().map(|(_, delay)| *delay).min().unwrap_or(0);
+            let limit = fastest.saturating_add(depth);
+            sum = i128::from(limit) * arrived.len() as i128;
+            arrived.iter().for_each(|(i, delay)| heard[*i] = *delay <= limit);
+        }
+        Playout::Adaptive { least, most } => {
+            let mut buffer = PlayoutBuffer::new(least, most);
+            arrived.sort_by_key(|(i, _)| part[*i].arrived);
+            for (i, delay) in &arrived {
+                heard[*i] = buffer.arrives(part[*i].sent, *delay);
+                sum += i128::from(buffer.delay_ns());
+            }
         }
     }
-    let depth = i64::try_from(depth.as_nanos()).unwrap_or(i64::MAX);
-    let (mut sum, mut arrived) = (0i128, 0u64);
-    let mut heard = Vec::with_capacity(part.len());
-    for packet in part {
-        let limit = reference.get(&window_of(packet)).map(|r| r.saturating_add(depth));
-        if let (Some(delay), Some(limit)) = (packet.delay_ns(), limit) {
-            sum += i128::from(limit);
-            arrived += 1;
-            heard.push(delay <= limit);
-        } else {
-            heard.push(false);
-        }
-    }
-    Played { heard, mouth_to_ear_ns: (arrived > 0).then(|| sum as f64 / arrived as f64) }
+    let mouth_to_ear_ns = (!arrived.is_empty()).then(|| sum as f64 / arrived.len() as f64);
+    Played { heard, mouth_to_ear_ns }
 }
 
 /// Mean run of unheard packets × (1 − loss): random loss gives runs of mean 1 / (1 − loss).

@@ -64,15 +64,33 @@ fn the_part_from_an_instant_forgets_what_was_before() {
 }
 
 #[test]
-fn an_adaptive_buffer_follows_a_delay_that_moves() {
-    let delays: Vec<_> = (0..200).map(|i| Some(if i < 100 { 20 } else { 400 })).collect();
+fn a_buffer_that_adapts_loses_three_packets_to_a_path_that_gets_longer() {
+    // The second part of the way comes after 10 of 300 s.
+    let delays: Vec<_> = (0..15_000).map(|i| Some(if i < 500 { 20 } else { 120 })).collect();
     let record = call(&delays);
     let rigid = record.whole(&fixed(40)).expect("packets were sent");
-    assert_eq!(rigid.late, 100);
-    let playout = Playout::Adaptive { depth: Duration::from_millis(40), window: Duration::from_millis(2000) };
-    let following = record.whole(&Scoring { playout, concealment: true }).expect("packets were sent");
-    assert_eq!(following.late, 0);
-    assert_eq!(following.mouth_to_ear_ms, Some(210.0 + 60.0));
+    assert_eq!((rigid.late, format!("{:.2}", rigid.mos).as_str()), (14_500, "1.00"));
+    let following = record.whole(&Scoring::default()).expect("packets were sent");
+    let constant = call(&[Some(120); 15_000]).whole(&Scoring::default()).expect("packets were sent");
+    assert_eq!(following.late, 3);
+    assert!((constant.mos - following.mos).abs() < 0.02, "{} of {}", following.mos, constant.mos);
+}
+
+/// G.107 with Ie = 0 and Bpl = 25.1 (G.113, G.711 with concealment), for random loss.
+#[test]
+fn random_loss_costs_what_the_e_model_says() {
+    let mut seed = 1_u64;
+    let mut lost = || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        seed >> 32 < (1 << 32) / 1_000 * 32
+    };
+    let delays: Vec<_> = (0..15_000).map(|_| (!lost()).then_some(20)).collect();
+    let quality = call(&delays).whole(&Scoring::default()).expect("packets were sent");
+    let loss = quality.loss_pct();
+    assert!((3.0..3.4).contains(&loss) && quality.late == 0);
+    let effective = 95.0 * loss / (loss / quality.burst_ratio + 25.1);
+    assert!((quality.rating - (93.2 - effective)).abs() < 1e-9);
+    assert_eq!(format!("{:.1}", quality.mos), "4.1");
 }
 
 #[test]

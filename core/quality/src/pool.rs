@@ -66,6 +66,11 @@ impl QualityPool {
         (self.sent > 0).then(|| share_pct(self.sent - self.received, self.sent))
     }
 
+    /// Packets that came too late for playout in percent of those sent, `None` if nothing was sent.
+    pub fn late_pct(&self) -> Option<f64> {
+        (self.sent > 0).then(|| share_pct(self.late, self.sent))
+    }
+
     /// Mean over calls of the opinion score.
     pub fn mos_mean(&self) -> Option<f64> {
         (self.calls > 0).then(|| self.mos_sum / self.calls as f64)

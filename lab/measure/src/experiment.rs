@@ -122,6 +122,8 @@ impl Experiment {
     fn of<'a>(&'a self, part: impl Fn(&'a Configuration) -> &'a [Recording]) -> ScenarioResult {
         let product = self.product.variant(part(&self.product));
         let variants = self.variants.iter();
+        let has_calls = product.groups.iter().any(|group| group.mos.is_some());
+        let playout = has_calls.then(|| self.product.scenario.probes.scoring.playout.into());
         let mut result = ScenarioResult {
             scenario: self.product.scenario.id.clone(),
             mode: self.mode.clone(),
@@ -130,6 +132,7 @@ impl Experiment {
             sim_s: self.product.scenario.length().as_secs_f64(),
             groups: product.groups,
             links: product.links,
+            playout,
             agents: product.agents,
             admissions: product.admissions,
             variants: variants.map(|(name, c)| (name.clone(), c.variant(part(c)))).collect(),

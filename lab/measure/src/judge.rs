@@ -123,6 +123,7 @@ fn of_group(group: &GroupResult, path: &str) -> Option<f64> {
         "sent" => group.sent.map(|n| n as f64),
         "received" => group.received.map(|n| n as f64),
         "loss_pct" => group.loss_pct,
+        "late_pct" => group.late_pct,
         "delay_ms.min" => group.delay_ms.map(|d| d.min),
         "delay_ms.mean" => group.delay_ms.map(|d| d.mean),
         "delay_ms.p50" => group.delay_ms.map(|d| d.p50),

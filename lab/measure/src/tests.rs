@@ -210,10 +210,11 @@ fn calls_are_scored_with_the_playout_buffer_of_the_scenario() {
     r.streams.push(stream(of(0, 0, Toward::Second), Some(Codec::G711U), &delays));
     let recordings = [r];
     let score = |s: &Scenario| groups(s, &recordings)[0].mos.expect("a call").mean;
-    let fixed = score(&s);
-    let playout = Playout::Adaptive { depth: Playout::DEPTH, window: Duration::from_millis(500) };
-    s.probes.scoring = Scoring { playout, ..Scoring::default() };
-    assert!(fixed < 2.0 && score(&s) > 4.2, "{fixed} {}", score(&s));
+    let adaptive = score(&s);
+    let late = groups(&s, &recordings)[0].late_pct;
+    s.probes.scoring = Scoring { playout: Playout::Fixed { depth: Playout::DEPTH }, ..Scoring::default() };
+    assert!(score(&s) < 2.0 && adaptive > 3.9, "{} {adaptive}", score(&s));
+    assert_eq!((late, groups(&s, &recordings)[0].late_pct), (Some(3.0), Some(50.0)));
 }
 
 #[test]
@@ -384,6 +385,7 @@ fn every_figure_that_can_be_expected_is_found() {
         sent: Some(2),
         received: Some(1),
         loss_pct: Some(50.0),
+        late_pct: Some(0.0),
         delay_ms: Some(DelayMs::default()),
         jitter_ms: Some(JitterMs::default()),
         throughput_kbps: Throughput::of(&[1.0, 2.0]),

@@ -52,6 +52,7 @@ fn of_configuration(
         let figures = [
             ("throughput_kbps.mean", group.throughput_kbps.map(|t| t.mean)),
             ("loss_pct", group.loss_pct),
+            ("late_pct", group.late_pct),
             ("delay_ms.mean", group.delay_ms.map(|d| d.mean)),
             ("delay_ms.p99", group.delay_ms.map(|d| d.p99)),
             ("delay_ms.max", group.delay_ms.map(|d| d.max)),

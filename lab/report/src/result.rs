@@ -5,7 +5,7 @@
 //! prints as `null`.
 
 use crate::transport::{ConnectionUse, Goodput, Retransmits, SegmentDelay, SlidingGoodput};
-use perhop_quality::{Distribution, QualityPool};
+use perhop_quality::{Distribution, Playout, QualityPool};
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -46,6 +46,9 @@ pub struct ScenarioResult {
     pub groups: Vec<GroupResult>,
     /// Links in the product configuration.
     pub links: Vec<LinkResult>,
+    /// Playout buffer of those who hear calls; left out where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub playout: Option<PlayoutResult>,
     /// Classes that agents look after in the product configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<AgentResult>,
@@ -99,6 +102,30 @@ impl ScenarioResult {
     }
 }
 
+/// By which playout buffer calls are scored.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlayoutResult {
+    /// `adaptive` or `fixed`.
+    pub kind: String,
+    /// Depth, or least depth, ms.
+    #[serde(serialize_with = "rounded")]
+    pub least_ms: f64,
+    /// Largest depth of one that adapts, ms.
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "rounded_option")]
+    pub most_ms: Option<f64>,
+}
+
+impl From<Playout> for PlayoutResult {
+    fn from(playout: Playout) -> Self {
+        let (kind, least, most) = match playout {
+            Playout::Fixed { depth } => ("fixed", depth, None),
+            Playout::Adaptive { least, most } => ("adaptive", least, Some(most.as_millis_f64())),
+        };
+        Self { kind: kind.to_owned(), least_ms: least.as_millis_f64(), most_ms: most }
+    }
+}
+
 /// `perhop demo --json`: the same traffic through a plain FIFO and through Perhop.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -148,6 +175,9 @@ pub struct GroupResult {
     /// (sent − received) / sent in percent.
     #[serde(serialize_with = "rounded_option")]
     pub loss_pct: Option<f64>,
+    /// Of calls, what came too late for the playout buffer, in percent of what was sent.
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "rounded_option")]
+    pub late_pct: Option<f64>,
     /// One-way delay.
     pub delay_ms: Option<DelayMs>,
     /// |delay(n+1) − delay(n)|: sum over packets received, and largest.
@@ -185,6 +215,7 @@ impl GroupResult {
             sent: Some(pool.sent),
             received: Some(pool.received),
             loss_pct: pool.loss_pct(),
+            late_pct: pool.late_pct(),
             delay_ms: DelayMs::of(&pool.delay),
             jitter_ms: jitter,
             connections: Some(Connections { count: pool.calls, jain: None }),

@@ -21,6 +21,7 @@ fn group(name: &str, k: usize, calls: bool) -> GroupFigures {
             sent: calls.then_some(45_000),
             received: calls.then_some(44_000),
             loss_pct: calls.then_some(2.25 * x),
+            late_pct: calls.then_some(0.125 * x),
             delay_ms: calls.then_some(DelayMs {
                 min: 30.5,
                 mean: 34.0 * x,

@@ -4,10 +4,11 @@ use crate::model::{Scenario, Traffic, TrafficKind};
 use perhop_units::Duration;
 
 /// Figures of a group, behind its name and a dot.
-pub const GROUP_FIGURES: [&str; 37] = [
+pub const GROUP_FIGURES: [&str; 38] = [
     "sent",
     "received",
     "loss_pct",
+    "late_pct",
     "delay_ms.min",
     "delay_ms.mean",
     "delay_ms.p50",
@@ -85,7 +86,7 @@ impl Content {
             "connections" if self == Self::Calls => figure == "connections.count",
             "connections" | "goodput_kbps" | "utilisation_pct" => self == Self::Connections,
             of_segments if SEGMENT_FIGURES.contains(&of_segments) => self == Self::Connections,
-            "mos" => self == Self::Calls,
+            "mos" | "late_pct" => self == Self::Calls,
             _ => matches!(self, Self::Calls | Self::Datagrams),
         }
     }

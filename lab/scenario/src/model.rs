@@ -550,7 +550,7 @@ impl Default for Tcp {
             congestion: "cubic".to_owned(),
             slow_start: SlowStart::HyStart,
             sack: true,
-            rack: false,
+            rack: true,
             ecn: false,
             timestamps: true,
             window_scaling: true,

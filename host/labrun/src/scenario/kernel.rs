@@ -22,6 +22,7 @@ const STAMP_OPTION: u32 = 12;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Options {
     sack: bool,
+    rack: bool,
     timestamps: bool,
     window_scaling: bool,
     ecn: bool,
@@ -29,14 +30,18 @@ struct Options {
 
 impl Options {
     fn of(tcp: &Tcp) -> Self {
-        let Tcp { sack, timestamps, window_scaling, ecn, .. } = *tcp;
-        Self { sack, timestamps, window_scaling, ecn }
+        let Tcp { sack, rack, timestamps, window_scaling, ecn, .. } = *tcp;
+        Self { sack, rack, timestamps, window_scaling, ecn }
     }
 
     /// Keys below `net.ipv4` and their values.
-    fn keys(self) -> [(&'static str, u8); 5] {
+    fn keys(self) -> [(&'static str, u8); 8] {
         [
             ("tcp_sack", self.sack.into()),
+            ("tcp_recovery", self.rack.into()),
+            // Probes for lost tails, which a kernel sends from 3 on, and reports of duplicates.
+            ("tcp_early_retrans", if self.rack { 3 } else { 0 }),
+            ("tcp_dsack", self.rack.into()),
             ("tcp_timestamps", self.timestamps.into()),
             ("tcp_window_scaling", self.window_scaling.into()),
             ("tcp_ecn", self.ecn.into()),
@@ -79,7 +84,7 @@ impl KernelTcp {
         let (options, first) = self.hosts.entry(here).or_insert(own);
         if *options != Options::of(tcp) {
             let warning = format!(
-                "traffic \"{}\": sack, timestamps, window_scaling and ecn at \"{}\" are those of \"{first}\": a kernel has them once",
+                "traffic \"{}\": sack, rack, timestamps, window_scaling and ecn at \"{}\" are those of \"{first}\": a kernel has them once",
                 traffic.name,
                 name(here)
             );
@@ -219,6 +224,7 @@ mod tests {
     fn both_hosts_are_told_and_nobody_else() {
         let tcp = Tcp {
             sack: false,
+            rack: false,
             window_scaling: false,
             initial_window: 2,
             delayed_ack: None,
@@ -228,7 +234,13 @@ mod tests {
         let (a, b, c) = (NodeIndex(0), NodeIndex(1), NodeIndex(2));
         assert_eq!(all.hosts.keys().copied().collect::<Vec<_>>(), [a, b]);
         let keys = all.hosts[&a].0.keys();
-        for expected in [("tcp_sack", 0), ("tcp_window_scaling", 0), ("tcp_timestamps", 1)] {
+        for expected in [
+            ("tcp_sack", 0),
+            ("tcp_recovery", 0),
+            ("tcp_early_retrans", 0),
+            ("tcp_window_scaling", 0),
+            ("tcp_timestamps", 1),
+        ] {
             assert!(keys.contains(&expected), "{keys:?}");
         }
         assert_eq!(all.route(a, b), all.route(b, a));

@@ -89,7 +89,7 @@ pub(super) fn of<'a>(
     configurations.iter_mut().find(|configuration| configuration.name == name)
 }
 
-const GROUPS: [&str; 27] = [
+const GROUPS: [&str; 28] = [
     "configuration",
     "repetition",
     "group",
@@ -114,6 +114,7 @@ const GROUPS: [&str; 27] = [
     "throughput_stdev_kbps",
     "connections",
     "jain",
+    "late_pct",
     "mos_mean",
     "mos_min",
     "psqm_surrogate",
@@ -138,6 +139,7 @@ fn write_groups(configurations: &[ConfigurationDetails]) -> String {
             writer.figure(result.throughput_kbps.and_then(|t| t.stdev));
             writer.count(result.connections.map(|c| c.count));
             writer.figure(result.connections.and_then(|c| c.jain));
+            writer.figure(result.late_pct);
             several(&mut writer, mos);
             writer.figure(figures.psqm_surrogate()).end();
         }
@@ -184,7 +186,8 @@ fn read_groups(configurations: &mut [ConfigurationDetails], text: &str) -> Resul
                     Some(count) => Some(Connections { count, jain: figure(23)? }),
                     None => None,
                 },
-                mos: figure(24)?.zip(figure(25)?).map(|(mean, min)| Mos { mean, min }),
+                late_pct: figure(24)?,
+                mos: figure(25)?.zip(figure(26)?).map(|(mean, min)| Mos { mean, min }),
                 ..GroupResult::default()
             },
         };

@@ -86,7 +86,7 @@ pub(super) fn expectations(directory: &ResultDirectory, out: &mut String) {
     );
 }
 
-const GROUP_COLUMNS: [&str; 19] = [
+const GROUP_COLUMNS: [&str; 20] = [
     "Group",
     "Configuration",
     "Sent",
@@ -103,6 +103,7 @@ const GROUP_COLUMNS: [&str; 19] = [
     "± stdev",
     "Connections",
     "Jain",
+    "Late, %",
     "MOS mean",
     "worst",
     "PSQM surrogate",
@@ -130,7 +131,7 @@ pub(super) fn groups(view: &View<'_>, out: &mut String) {
          received (Huttunen 2005, equation 7.4), RFC 3550 jitter the smoothed one of RTP receivers. Delay variation is \
          the delay beyond the smallest of the same stream (RFC 5481). Throughput is at IP length, \
          over the time in which the traffic sends, its deviation that of a sample over repetitions; total is that of all \
-         traffic while all of it sends. Jain's index is 1 when all connections got the same. MOS is the opinion score of the E-model \
+         traffic while all of it sends. Jain's index is 1 when all connections got the same. Late is what came to a call after its playout, beside what was lost. MOS is the opinion score of the E-model \
          (ITU-T G.107), from 1 to 4.5. The PSQM surrogate is no PSQM: a curve through published rows, from loss alone, \
          0.4 at best and 6.5 at worst.",
         out,
@@ -156,6 +157,7 @@ fn group_cells(figures: &GroupFigures) -> String {
         figure(result.throughput_kbps.and_then(|t| t.stdev), 1),
         count(result.connections.map(|c| c.count)),
         figure(result.connections.and_then(|c| c.jain), 3),
+        figure(result.late_pct, 2),
         figure(result.mos.map(|m| m.mean), 2),
         figure(result.mos.map(|m| m.min), 2),
         figure(figures.psqm_surrogate(), 2),

@@ -58,9 +58,17 @@ pub(super) fn read(cx: &Cx<'_>, root: &mut TableReader<'_>, places: &mut Places)
 /// Figures that are shares in percent of a whole; utilisation may round above it.
 fn is_percentage(metric: &str) -> bool {
     let lone = Formula::new(metric).paths().count() == 1;
-    lone && ["loss_pct", "refused_pct", "not_granted_pct", "congested_pct", "exceeded_pct", "over_cap_pct"]
-        .iter()
-        .any(|figure| metric.rsplit('.').next() == Some(figure))
+    lone && [
+        "loss_pct",
+        "late_pct",
+        "refused_pct",
+        "not_granted_pct",
+        "congested_pct",
+        "exceeded_pct",
+        "over_cap_pct",
+    ]
+    .iter()
+    .any(|figure| metric.rsplit('.').next() == Some(figure))
 }
 
 /// Whether a value between two bounds can meet a target.

@@ -32,7 +32,7 @@ pub(super) fn read(
     for given in table.texts("links").map_or(Vec::new(), |l| l.value) {
         probes.links.extend(cx.find(given, "a link", names.clone()).map(LinkIndex));
     }
-    probes.scoring = Scoring { playout: playout(&mut table), ..Scoring::default() };
+    probes.scoring = Scoring { playout: playout(cx, &mut table), ..Scoring::default() };
     probes.connections = connections(cx, &mut table, "connections", traffic);
     probes.segments = connections(cx, &mut table, "segments", traffic);
     probes.delay_limits = delay_limits(cx, &mut table);
@@ -42,14 +42,21 @@ pub(super) fn read(
     probes
 }
 
-/// `playout` and `playout_window`: the buffer of those who hear a call.
-fn playout(table: &mut TableReader<'_>) -> Playout {
+/// `playout`, `playout_most` and `playout_kind`: the buffer of those who hear a call.
+fn playout(cx: &Cx<'_>, table: &mut TableReader<'_>) -> Playout {
     let ms = Duration::from_millis;
-    let depth = table.value_in("playout", ms(0)..=ms(1_000));
-    let depth = depth.map_or(Playout::DEPTH, |depth| depth.value);
-    match table.value_in("playout_window", ms(20)..=ms(3_600_000)) {
-        Some(window) => Playout::Adaptive { depth, window: window.value },
-        None => Playout::Fixed { depth },
+    let depth = table.value_in("playout", ms(0)..=ms(1_000)).map_or(Playout::DEPTH, |depth| depth.value);
+    let most = table.value_in("playout_most", depth..=ms(10_000));
+    let kind = table.choice("playout_kind", &[("adaptive", false), ("fixed", true)]);
+    match (kind.is_some_and(|kind| kind.value), most) {
+        (false, most) => {
+            Playout::Adaptive { least: depth, most: most.map_or(Playout::MOST.max(depth), |most| most.value) }
+        }
+        (true, None) => Playout::Fixed { depth },
+        (true, Some(most)) => {
+            cx.push(cx.error(most.span, "is of a buffer that adapts, and this one is fixed"));
+            Playout::Fixed { depth }
+        }
     }
 }
 

@@ -135,7 +135,7 @@ share = "24 kbit/s"
 segments = ["bulk"]
 delay_limits = ["234 ms", "117.5 ms"]
 playout = "60 ms"
-playout_window = "2 s"
+playout_most = "2 s"
 [probes.phase.early]
 until = "20 s"
 [[expect]]
@@ -154,7 +154,7 @@ target = "= 0"
     assert_eq!(delays, [5, 10, 15, 20]);
     assert_eq!(kind.tcp().and_then(|tcp| tcp.share), Some(Rate::from_kbit(24)));
     assert_eq!((s.probes.segments.as_slice(), s.probes.delay_limits.len()), (&[0][..], 2));
-    let playout = Playout::Adaptive { depth: Duration::from_millis(60), window: Duration::from_secs(2) };
+    let playout = Playout::Adaptive { least: Duration::from_millis(60), most: Duration::from_secs(2) };
     assert_eq!(s.probes.scoring, Scoring { playout, ..Scoring::default() });
     assert_eq!(s.probes.phases[0].until, Duration::from_secs(20));
     let names: Vec<String> = figures::groups(&s).into_iter().map(|group| group.name).collect();

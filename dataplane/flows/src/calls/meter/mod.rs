@@ -3,7 +3,8 @@
 //! In constant memory and time: which of the last 128 sequence numbers came and which of them in time for a playout
 //! buffer, totals of those further back, runs of what was not heard, and RFC 3550 jitter. A packet is in time when it is
 //! no further behind the fastest packet of the last half to full minute than the buffer is deep: receivers follow the
-//! sender's clock too, and one of 30 ppm is 40 ms away after 22 minutes. Where in the network one looks matters: what is lost
+//! sender's clock too, and one of 30 ppm is 40 ms away after 22 minutes. Three late ones in succession begin anew, as the path
+//! has become longer ([`perhop_quality::playout`]; what jitter would make of the depth is not followed here). Where in the network one looks matters: what is lost
 //! or delayed further on is not seen.
 //!
 //! The rating is that of [`perhop_quality::ip_rating`] with the codec that the payload type names (RFC 3551); a codec
@@ -15,6 +16,7 @@
 use crate::realtime::clock::{VIDEO_HZ, nearest_clock};
 use crate::realtime::rtp::Header;
 use perhop_packet::prefetch;
+use perhop_quality::playout::ANEW;
 use perhop_quality::{Codec, IpImpairment, JitterNs, ip_rating, mos_from_rating};
 use perhop_units::{Duration, Instant};
 use serde::Serialize;
@@ -94,6 +96,8 @@ pub(crate) struct Meter {
     clock_hz: u32,
     clock_known: bool,
     payload_type: u8,
+    /// Packets in succession that came too late.
+    late: u8,
     /// Ticks from one packet to the next.
     step: u32,
     newest_timestamp: u32,
@@ -157,6 +161,7 @@ impl Meter {
             clock_hz: clock,
             clock_known: known.is_some(),
             payload_type: header.payload_type,
+            late: 0,
             step: 0,
             newest_timestamp: header.timestamp,
             closed: Closed::default(),
@@ -258,7 +263,15 @@ impl Meter {
             self.fastest_ns = 0;
         }
         let depth = i64::try_from(playout.as_nanos()).unwrap_or(i64::MAX);
-        transit.saturating_sub(fastest) <= depth
+        let in_time = transit.saturating_sub(fastest) <= depth;
+        self.late = if in_time { 0 } else { self.late + 1 };
+        if self.late == ANEW {
+            self.late = 0;
+            // What the search began with may have been this packet, just now.
+            self.fastest_ns = if elapsed > FASTEST_OF { 0 } else { transit };
+            self.fastest_before_ns = i64::MAX;
+        }
+        in_time
     }
 
     fn media_ns(&self, ticks: u32) -> i64 {
