@@ -209,7 +209,12 @@ impl Router {
     /// What the kernel would say: addresses, routes, and the neighbour behind `wan`.
     fn world(&mut self) {
         let net = |text: &str| text.parse().expect("a constant prefix");
-        let info = |port, address| PortInfo { mac: port_mac(port), mtu: 1500, addresses: vec![net(address)] };
+        let info = |port, address| PortInfo {
+            more_macs: Vec::new(),
+            mac: port_mac(port),
+            mtu: 1500,
+            addresses: vec![net(address)],
+        };
         let ports = vec![info(LAN, "10.0.0.254/8"), info(WAN, "192.0.2.2/24")];
         let way = |dest, via: Option<Ipv4Addr>, port| RouteEntry {
             dest: net(dest),

@@ -26,7 +26,12 @@ pub fn port(name: &str, rate: u64) -> EdgePort {
 /// Addresses 10.0.0.1/24 on lan and 10.1.0.1/24 on wan (and IPv6 alike); 10.0.0.2 and 10.1.0.2 are known neighbours.
 pub fn connect(router: &mut VirtualRouter) {
     let nets = |s: &[&str]| s.iter().map(|n| n.parse().expect("a network")).collect::<Vec<ipnet::IpNet>>();
-    let info = |last, addresses: &[&str]| PortInfo { mac: mac(last), mtu: 1500, addresses: nets(addresses) };
+    let info = |last, addresses: &[&str]| PortInfo {
+        more_macs: Vec::new(),
+        mac: mac(last),
+        mtu: 1500,
+        addresses: nets(addresses),
+    };
     let ports =
         vec![info(1, &["10.0.0.1/24", "2001:db8:0::1/64"]), info(2, &["10.1.0.1/24", "2001:db8:1::1/64"])];
     let change = router.control().planner_mut().port_change(ports);

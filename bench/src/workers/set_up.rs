@@ -42,7 +42,7 @@ pub fn set_up(
         let matches = json!({ "src": format!("{}.0.0.0/8", 10 + i), "protocol": 17, "src_ports": low });
         ops.push(put(Kind::Filter, &name, json!({ "match": matches, "class": "first" }))?);
         let addresses = vec![net(format!("192.0.{i}.2/24"))?];
-        infos.push(PortInfo { mac: port_mac(port), mtu: 1500, addresses });
+        infos.push(PortInfo { more_macs: Vec::new(), mac: port_mac(port), mtu: 1500, addresses });
         routes.push(RouteEntry {
             dest: net(format!("{}.0.0.0/8", 10 + i))?,
             kind: RouteKind::Unicast { next_hops: vec![NextHop { via: Some(gateway(i)), port }] },

@@ -16,7 +16,7 @@ use crate::distribution::Distribution;
 use crate::emodel::{IpImpairment, ip_rating, mos_from_rating};
 use crate::playout::{Playout, PlayoutBuffer};
 use crate::rtp_jitter::JitterNs;
-use perhop_units::{Duration, Instant};
+use perhop_units::Instant;
 
 /// Number of packets a record takes, 24 MB; at 50 packets a second a call of almost six hours. Later ones are counted as
 /// refused.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::pool::QualityPool;
+use perhop_units::Duration;
 use proptest::prelude::*;
 
 const MS: u64 = 1_000_000;

@@ -1,6 +1,6 @@
 //! Facts of the world: the kernel's routes, neighbours, links and addresses, followed on a thread of their own.
 
-use crate::early_drop::{EarlyDrops, past, ports_of};
+use crate::early_drop::{EarlyDrops, is_macvlan_on, past, ports_of};
 use crate::prepare::Device;
 use crate::prepared::Saved;
 use crate::socket_plan::SocketPlan;
@@ -328,14 +328,30 @@ impl Facts {
             let mine = self.mirror.addresses().iter().filter(|a| a.ifindex == link.index && !a.tentative);
             let mut addresses: Vec<_> = mine.map(|a| a.address).collect();
             addresses.sort();
-            PortInfo { mac: MacAddr(link.mac.unwrap_or_default()), mtu: link.mtu, addresses }
+            let above = self.mirror.links().values().filter(|l| is_macvlan_on(l, link.index));
+            let more_macs = above.filter_map(|l| l.mac.map(MacAddr)).collect();
+            PortInfo { mac: MacAddr(link.mac.unwrap_or_default()), more_macs, mtu: link.mtu, addresses }
         };
         self.devices.iter().map(info).collect()
     }
 
     fn ports_by_index(&self) -> BTreeMap<u32, PortId> {
         let index = |d: &Device| self.mirror.link(&d.device).map(|l| l.index);
-        self.devices.iter().enumerate().filter_map(|(i, d)| Some((index(d)?, PortId(i as u16)))).collect()
+        let ports: BTreeMap<u32, PortId> = self
+            .devices
+            .iter()
+            .enumerate()
+            .filter_map(|(i, d)| Some((index(d)?, PortId(i as u16))))
+            .collect();
+        let above = self.mirror.links().values().filter_map(|link| {
+            let port = ports.get(&link.peer_index.filter(|lower| is_macvlan_on(link, *lower))?)?;
+            Some((link.index, *port))
+        });
+        above
+            .collect::<Vec<_>>()
+            .into_iter()
+            .chain(ports.iter().map(|(index, port)| (*index, *port)))
+            .collect()
     }
 
     fn route_entries(&self) -> Vec<RouteEntry> {

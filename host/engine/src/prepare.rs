@@ -96,9 +96,18 @@ pub(crate) fn change(
     if guarded {
         return Ok(());
     }
-    let keys = [(IpVersion::V4, FORWARDING, 0), (IpVersion::V6, FORWARDING, 0)];
-    sysctl::set(namespace, &port.device, &keys).map_err(|e| forwarding(port, e))?;
+    for version in [IpVersion::V4, IpVersion::V6] {
+        match sysctl::set(namespace, &port.device, &[(version, FORWARDING, 0)]) {
+            // A kernel without this protocol, or without it here (IPv6 where the MTU is below 1,280), forwards none of it.
+            Err(e) if e.is_not_found() && port_is_there(netlink, port) => {}
+            done => drop(done.map_err(|e| forwarding(port, e))?),
+        }
+    }
     Ok(())
+}
+
+fn port_is_there(netlink: &Netlink, port: &Device) -> bool {
+    netlink.link(&port.device).is_ok()
 }
 
 fn forwarding(port: &Device, source: NetlinkError) -> EngineError {
@@ -210,4 +219,26 @@ pub(crate) fn peer_warnings(netlink: &Netlink, ports: &[Device]) -> Vec<String> 
         }
     }
     warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::tests::Bench;
+
+    /// IPv6 is not there on an interface with an MTU below 1,280: there is nothing to be switched off.
+    #[test]
+    fn without_a_guard_forwarding_is_switched_off_as_far_as_there_is_any() {
+        let Some(bench) = Bench::new("without_a_guard_forwarding_is_switched_off_as_far_as_there_is_any")
+        else {
+            return;
+        };
+        let netlink = Netlink::open_in(&bench.namespace).unwrap();
+        netlink.set_mtu("p0", 1_000).unwrap();
+        let port = |device: &str| Device { port: device.into(), device: device.into() };
+        change(&bench.namespace, &netlink, &port("p0"), false).unwrap();
+        assert_eq!(sysctl::read(&bench.namespace, IpVersion::V4, "p0", FORWARDING).unwrap(), 0);
+        let error = change(&bench.namespace, &netlink, &port("gone"), false).unwrap_err();
+        assert!(matches!(error, EngineError::NoDevice { .. }), "{error}");
+    }
 }

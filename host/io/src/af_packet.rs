@@ -195,7 +195,7 @@ fn complete(frame: &mut [u8], head: &[u8; VNET_HEADER]) -> bool {
 }
 
 /// Bytes of the VLAN tags of a frame, of two at the most: its MTU does not count them.
-fn tags(frame: &[u8]) -> usize {
+pub(crate) fn tags(frame: &[u8]) -> usize {
     let is_tag = |at: usize| matches!(frame.get(at..at + 2), Some([0x81, 0x00] | [0x88, 0xa8]));
     match (is_tag(12), is_tag(16)) {
         (false, _) => 0,
@@ -544,9 +544,13 @@ impl AfPacket {
         }
     }
 
-    /// Whether slot and interface take this frame.
-    fn takes(&self, frame: &[u8]) -> bool {
-        TX_OFFSET + VNET_HEADER + frame.len() <= SLOT && frame.len() <= self.tx_longest + tags(frame)
+    /// Whether slot and interface take this frame. The MTU may have been raised a moment ago.
+    fn takes(&mut self, frame: &[u8]) -> bool {
+        let longest = frame.len().saturating_sub(tags(frame));
+        if longest > self.tx_longest {
+            self.read_mtu();
+        }
+        TX_OFFSET + VNET_HEADER + frame.len() <= SLOT && longest <= self.tx_longest
     }
 
     /// Adds the kernel's count of frames lost for want of ring slots; reading resets it there.

@@ -98,6 +98,7 @@ impl RouterNode {
             .ports
             .iter()
             .map(|(link, end)| PortInfo {
+                more_macs: Vec::new(),
                 mac: mac(*link, *end),
                 mtu: MTU,
                 addresses: vec![IpNet::V4(Ipv4Net::from(own))],

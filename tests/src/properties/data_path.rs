@@ -41,6 +41,7 @@ fn edge() -> VirtualRouter {
         VirtualRouter::with_connections(EdgePort::of_objects(&file.objects), CONNECTIONS, BUFFERS, 1)
             .expect("the edge graph builds");
     let info = |last, addresses: [&str; 2]| PortInfo {
+        more_macs: Vec::new(),
         mac: MacAddr([2, 0, 0, 0, 0, last]),
         mtu: 1500,
         addresses: addresses.iter().map(|a| a.parse().expect("a network")).collect(),

@@ -98,8 +98,12 @@ fn from_file(
         return Err(AppError::BadFile { path: path.to_owned(), errors: errors.len() });
     }
     // Addresses are not known from a file; any will do, as the packet is taken as sent to the port.
-    let info =
-        |i: usize| PortInfo { mac: MacAddr([2, 0, 0, 0, 0, i as u8]), mtu: 1500, addresses: Vec::new() };
+    let info = |i: usize| PortInfo {
+        more_macs: Vec::new(),
+        mac: MacAddr([2, 0, 0, 0, 0, i as u8]),
+        mtu: 1500,
+        addresses: Vec::new(),
+    };
     let change = router.control().planner_mut().port_change((0..ports(file).len()).map(info).collect());
     router.apply_world(change);
     let (control, worker) = router.halves();

@@ -36,7 +36,7 @@ impl Decider<'_> {
     pub(super) fn decide(&self, frame: &[u8], meta: &Meta) -> Verdict {
         let Some(station) = frame.first_chunk::<6>() else { return Verdict::Drop(DropReason::OtherHost) };
         let ours = !meta.in_port.is_some()
-            || self.links.get(meta.in_port.index()).is_some_and(|link| link.mac.0 == *station);
+            || self.links.get(meta.in_port.index()).is_some_and(|link| link.listens_to(*station));
         if !ours && station[0] & 1 == 0 {
             return Verdict::Drop(DropReason::OtherHost);
         }

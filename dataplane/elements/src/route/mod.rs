@@ -40,10 +40,23 @@ use perhop_wire::MacAddr;
 const MIN_FRAME_LEN: usize = 60;
 
 /// What forwarding needs of a port.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Link {
     mac: MacAddr,
+    more_macs: Box<[MacAddr]>,
     mtu: u32,
+}
+
+impl Link {
+    fn of(port: &PortInfo) -> Self {
+        Self { mac: port.mac, more_macs: port.more_macs.as_slice().into(), mtu: port.mtu }
+    }
+
+    /// Whether frames to this address are the port's.
+    #[inline]
+    fn listens_to(&self, station: [u8; 6]) -> bool {
+        self.mac.0 == station || self.more_macs.iter().any(|mac| mac.0 == station)
+    }
 }
 
 /// Registered types of this module.

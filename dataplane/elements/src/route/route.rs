@@ -69,6 +69,8 @@ use std::sync::Arc;
 pub struct PortInfo {
     /// Its link address.
     pub mac: MacAddr,
+    /// Others to which it listens as well: of interfaces above it, such as that of a virtual router (RFC 5798 §7.3).
+    pub more_macs: Vec<MacAddr>,
     /// Largest IP packet it sends, in bytes; 68 at least, and 1,280 for IPv6.
     pub mtu: u32,
     /// Its addresses with the length of their networks.
@@ -158,7 +160,7 @@ impl Route {
         let s = &mut self.state;
         if let Some(ports) = &mut change.ports {
             std::mem::swap(ports, &mut s.ports);
-            s.links = s.ports.iter().map(|p| Link { mac: p.mac, mtu: p.mtu }).collect();
+            s.links = s.ports.iter().map(Link::of).collect();
             s.neighbours.set_links(&s.links);
         }
         if let Some(fib) = &mut change.fib {
@@ -241,20 +243,20 @@ impl Route {
     fn send_slowly(&mut self, cx: &mut Cx<'_>, mut packet: Packet, hop: u32) {
         let next = self.state.fib.next_hops()[hop as usize];
         let ip = next.via.unwrap_or_else(|| destination(packet.frame(), &packet.meta().layout));
-        let Some(link) = self.state.links.get(next.port.index()).copied() else {
+        let Some(mtu) = self.state.links.get(next.port.index()).map(|link| link.mtu) else {
             return cx.drop(packet, DropReason::PortDown);
         };
         if lower_ttl(&mut packet).is_err() {
             return cx.reject(packet, DropReason::TtlExpired, Reject::TtlExpired);
         }
-        if u32::from(packet.meta().layout.ip_len) <= link.mtu {
+        if u32::from(packet.meta().layout.ip_len) <= mtu {
             return self.resolve(cx, packet, next.port, ip);
         }
         if !may_be_cut(packet.frame(), &packet.meta().layout) {
-            return cx.reject(packet, DropReason::TooBig, Reject::TooBig { mtu: link.mtu });
+            return cx.reject(packet, DropReason::TooBig, Reject::TooBig { mtu });
         }
         let mut pieces = std::mem::take(&mut self.pieces);
-        if cut(cx, &packet, link.mtu, &mut pieces) {
+        if cut(cx, &packet, mtu, &mut pieces) {
             self.state.counters.fragmented += 1;
             self.state.counters.fragments += pieces.len() as u64;
             cx.consume(packet);

@@ -64,6 +64,7 @@ fn routes() -> Vec<RouteEntry> {
 
 fn ports() -> Vec<PortInfo> {
     let port = |n: usize, mtu, addresses: &[&str]| PortInfo {
+        more_macs: Vec::new(),
         mac: ROUTER[n],
         mtu,
         addresses: addresses.iter().map(|a| a.parse::<IpNet>().unwrap()).collect(),

@@ -135,7 +135,12 @@ impl World {
     fn facts(&mut self, n: usize) {
         let net = |text: String| text.parse().expect("a prefix");
         let gateway = |i: usize| [192, 0, i as u8, 1].into();
-        let info = |i| PortInfo { mac: mac(i), mtu: 1500, addresses: vec![net(format!("192.0.{i}.2/24"))] };
+        let info = |i| PortInfo {
+            more_macs: Vec::new(),
+            mac: mac(i),
+            mtu: 1500,
+            addresses: vec![net(format!("192.0.{i}.2/24"))],
+        };
         let route = |i: usize| RouteEntry {
             dest: net(format!("10.{i}.0.0/16")),
             kind: RouteKind::Unicast {

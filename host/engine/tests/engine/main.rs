@@ -10,6 +10,7 @@
 )]
 
 mod beside_kernel;
+mod interfaces;
 mod workers;
 
 use ipnet::IpNet;

@@ -37,6 +37,7 @@ pub use open::MAX_QUEUES;
 pub use program::{HostTraffic, MAX_HOST_PREFIXES, Sharing};
 
 use crate::af_packet::KernelSent;
+use crate::af_packet::tags;
 use crate::checksum;
 use crate::interface::Interface;
 use kernel_sent::KernelSentCount;
@@ -159,10 +160,13 @@ impl AfXdp {
         }
     }
 
-    /// Whether the interface takes this frame.
-    fn takes(&self, frame: &[u8]) -> bool {
-        let tag = if frame.get(12..14) == Some(&[0x81, 0x00]) { 4 } else { 0 };
-        frame.len() <= self.tx_longest + tag
+    /// Whether the interface takes this frame. The MTU may have been raised a moment ago.
+    fn takes(&mut self, frame: &[u8]) -> bool {
+        let longest = frame.len().saturating_sub(tags(frame));
+        if longest > self.tx_longest {
+            self.read_mtu();
+        }
+        longest <= self.tx_longest
     }
 
     /// Lends a queue the buffers that it lacks, as far as there are any.

@@ -82,7 +82,12 @@ fn router_of(text: &str) -> VirtualRouter {
     );
     let reply = router.submit(Credentials::ADMIN, transaction).expect("an answer");
     assert_eq!(reply.outcome, Outcome::Committed, "{:?}", reply.errors);
-    let info = |last| PortInfo { mac: MacAddr([2, 0, 0, 0, 0, last]), mtu: 1500, addresses: Vec::new() };
+    let info = |last| PortInfo {
+        more_macs: Vec::new(),
+        mac: MacAddr([2, 0, 0, 0, 0, last]),
+        mtu: 1500,
+        addresses: Vec::new(),
+    };
     // The described frame's own destination stands for port lan.
     let change = router.control().planner_mut().port_change(vec![info(2), info(3)]);
     router.apply_world(change);
