@@ -308,6 +308,10 @@ impl Engine {
         }
         warnings.extend(prepare::peer_warnings(&netlink, &devices));
         warnings.extend(prepare::jumbo_warnings(&netlink, &devices));
+        let too_fast = |p: &EdgePort| {
+            prepare::speed_warning(&netlink.link(p.device()).ok()?, p.name.as_str(), p.spec.rate)
+        };
+        warnings.extend(ports.iter().filter_map(too_fast));
         let bridged: Vec<Device> =
             ports.iter().filter(|p| p.spec.mode == PortMode::Bridge).map(device_of).collect();
         warnings.extend(prepare::mtu_warning(&netlink, &bridged));

@@ -9,7 +9,8 @@
 use crate::error::EngineError;
 use crate::state_file::{SavedPort, SavedSwitch, StateFile};
 use perhop_netlink::sysctl::{self, IpVersion};
-use perhop_netlink::{Namespace, Netlink, NetlinkError, Offloads, SavedKey};
+use perhop_netlink::{LinkInfo, Namespace, Netlink, NetlinkError, Offloads, SavedKey};
+use perhop_units::Rate;
 
 /// Keys that are 0 on a port without a guard: the kernel must not forward what we forward.
 const FORWARDING: &str = "forwarding";
@@ -195,6 +196,18 @@ pub(crate) fn jumbo_warnings(netlink: &Netlink, ports: &[Device]) -> Vec<String>
     ports.iter().filter_map(warning).collect()
 }
 
+/// What there is to say of a port that sends faster than its interface does: then the queue is behind the router.
+pub(crate) fn speed_warning(link: &LinkInfo, port: &str, rate: Rate) -> Option<String> {
+    let speed = Rate::from_mbit(link.speed_mbit?.into());
+    (rate > speed).then(|| {
+        format!(
+            "port \"{port}\": its rate ({rate}) is more than \"{}\" carries ({speed}): packets wait in the interface, where classes do not \
+             count; give it the rate of the link",
+            link.name
+        )
+    })
+}
+
 /// What is on at the other end of a port and should not be, as far as it can be seen from here.
 pub(crate) fn peer_warnings(netlink: &Netlink, ports: &[Device]) -> Vec<String> {
     let Ok(links) = netlink.links() else { return Vec::new() };
@@ -224,6 +237,18 @@ pub(crate) fn peer_warnings(netlink: &Netlink, ports: &[Device]) -> Vec<String> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_port_that_is_faster_than_its_interface_is_told() {
+        let Some(bench) = Bench::new("a_port_that_is_faster_than_its_interface_is_told") else { return };
+        let mut link = Netlink::open_in(&bench.namespace).unwrap().link("p0").unwrap();
+        link.speed_mbit = Some(100);
+        assert_eq!(speed_warning(&link, "wan", Rate::from_mbit(99)), None);
+        let told = speed_warning(&link, "wan", Rate::from_mbit(990)).unwrap();
+        assert!(told.contains("(990 Mbit/s)") && told.contains("\"p0\" carries (100 Mbit/s)"), "{told}");
+        link.speed_mbit = None;
+        assert_eq!(speed_warning(&link, "wan", Rate::MOST), None, "nobody knows");
+    }
     use crate::engine::tests::Bench;
 
     /// IPv6 is not there on an interface with an MTU below 1,280: there is nothing to be switched off.

@@ -289,7 +289,7 @@ udp 10.0.0.1:5004>10.1.0.2:5004, BE, 200 B
   queue        queue best-effort, as nothing else takes it  (examples/edge.toml:28:1)
                  guarantee 4.95 Mbit/s (burst 6187 B), ceiling the link, tier 15, weight 1
                  limit 100 ms, drop-tail
-  transmitter  9.9 Mbit/s on wan, 0 B overhead a frame; free
+  transmitter  9.9 Mbit/s on wan, 24 B overhead a frame, at least 84 B; free
   outcome      depends on the kernel's routes; by wan from queue best-effort
 ";
     assert_eq!(ended.out, expected);

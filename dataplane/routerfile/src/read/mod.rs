@@ -60,8 +60,8 @@ pub(super) fn all(root: &mut TableReader<'_>, router: &RouterSettings) -> Declar
     }
     let mut out = Declarations::default();
     for (name, mut table) in ports {
-        let spec = port::read(&mut table, router.mode);
         let is_tun = port::is_tun(&mut table, router.mode);
+        let spec = port::read(&mut table, router.mode, is_tun);
         let port = declare(name, &table, Some(spec), &mut out.incomplete);
         out.tun_ports.extend(port.iter().filter(|_| is_tun).map(|port| port.name.clone()));
         out.ports.extend(port);

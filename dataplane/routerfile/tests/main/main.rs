@@ -240,7 +240,7 @@ fn guarantees_that_do_not_fit_are_scaled_down_and_then_taken() {
         + &class("c", "parent = \"a\"\nguarantee = \"70 %\"")
         + &class("d", "parent = \"a\"\nguarantee = \"70 %\"")
         + "[[filter]]\nclass = \"c\"\nmatch.dscp = 1\n[[filter]]\nclass = \"d\"\nmatch.dscp = 2\n";
-    let (file, diagnostics) = RouterFile::read("f.toml", &format!("{TWO_PORTS}{rest}"));
+    let (file, diagnostics) = RouterFile::read("f.toml", &format!("{TWO_PORTS}headroom = \"0 %\"\n{rest}"));
     assert_eq!((diagnostics.errors(), diagnostics.warnings()), (0, 2), "{diagnostics}");
     let file = file.expect("no error");
     let guarantee = |name| match spec(&file, Kind::Class, name) {
@@ -393,7 +393,12 @@ fn what_a_link_makes_of_frames_is_read_with_and_without_units() {
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(port(""), (0, 0, Cells::None));
+    // Without a word it is Ethernet; who says something says it all.
+    assert_eq!(port(""), (24, 84, Cells::None));
+    assert_eq!(port("overhead = 0"), (0, 0, Cells::None));
+    assert_eq!(port("minimum_frame = 64"), (24, 64, Cells::None));
+    assert_eq!(port("cells = \"atm\""), (0, 0, Cells::Atm));
+    assert_eq!(port("io = \"tun\""), (0, 0, Cells::None));
     assert_eq!(port("overhead = 24\nminimum_frame = 84"), (24, 84, Cells::None));
     assert_eq!(port("overhead = \"24 B\"\nminimum_frame = \"84 B\""), (24, 84, Cells::None));
     assert_eq!(port("overhead = \"-4 B\"\ncells = \"atm\""), (-4, 0, Cells::Atm));
@@ -408,6 +413,28 @@ fn what_a_link_makes_of_frames_is_read_with_and_without_units() {
         let (file, said) = RouterFile::read("f.toml", &text);
         assert!(file.is_none() && said.to_string().contains("llowed: "), "{wrong}: {said}");
     }
+}
+
+#[test]
+fn a_hundredth_of_a_links_rate_stays_free_unless_the_file_says_otherwise() {
+    let rate =
+        |keys: &str| match spec(&good(&format!("[[port]]\nname = \"dsl\"\n{keys}\n")), Kind::Port, "dsl") {
+            Spec::Port(p) => p.rate.0,
+            other => panic!("{other:?}"),
+        };
+    assert_eq!(rate("rate = \"10 Mbit/s\""), 9_900_000);
+    assert_eq!(rate("rate = \"10 Mbit/s\"\nheadroom = \"0 %\""), 10_000_000);
+    assert_eq!(rate("rate = \"10 Mbit/s\"\nheadroom = \"12.5 %\""), 8_750_000);
+    assert_eq!(rate("rate = \"8 kbit/s\""), 8_000, "not below the slowest");
+    assert_eq!((rate(""), rate("rate = \"10 Mbit/s\"\nio = \"tun\"")), (0, 10_000_000));
+    for (wrong, why) in
+        [("headroom = \"51 %\"", "0 % to 50 %"), ("headroom = \"1 Mbit/s\"", "expected a percentage")]
+    {
+        let (file, said) = RouterFile::read("f.toml", &format!("{TWO_PORTS}{wrong}\n"));
+        assert!(file.is_none() && said.to_string().contains(why), "{wrong}: {said}");
+    }
+    let (file, said) = RouterFile::read("f.toml", "[[port]]\nname = \"a\"\nheadroom = \"1 %\"\n");
+    assert!(file.is_none() && said.to_string().contains("this port has none"), "{said}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use perhop_measure::{Membership, QueueSeries, Recording, StreamRecord, Toward};
 use perhop_quality::Codec;
 use perhop_scenario::*;
 use perhop_sim::{Options, SimError, run};
-use perhop_units::{Duration, Instant, Rate};
+use perhop_units::{Bytes, Duration, Instant, Rate};
 
 const EDGE: &str = r#"
 [router]
@@ -104,6 +104,32 @@ fn a_router_protects_calls_that_a_plain_queue_drops_and_delays() {
     let names: Vec<&str> = perhop.links[0].queues.iter().map(|q| q.name.as_str()).collect();
     assert!(names.contains(&"ef") && names.contains(&"rest"), "{names:?}");
     assert!(perhop.links[0].drops["queue_full"] > 0);
+}
+
+/// What somebody writes first: a file with the rate of an Ethernet link, which takes 24 bytes a frame more than the frame has. The link's
+/// own queue is long.
+#[test]
+fn calls_do_not_wait_behind_a_port_with_the_rate_of_its_ethernet_link() {
+    let readme = include_str!("../../../../README.md");
+    let (_, shown) =
+        readme.split_once("<!-- router-file -->\n```toml\n").expect("the page has a router file");
+    let (shown, _) = shown.split_once("```").expect("which ends");
+    for text in [shown, include_str!("../../../../examples/edge.toml")] {
+        let mut s = congested(router(text));
+        s.nodes[1].kind = NodeKind::Forwarder;
+        for (link, name) in s.links.iter_mut().zip(["wan", "lan"]) {
+            link.name = name.into();
+        }
+        for way in &mut s.links[0].ways {
+            (way.rate, way.overhead, way.queue) =
+                (Some(Rate::from_mbit(10)), Bytes(24), perhop_units::QueueLimit::Packets(1_000));
+        }
+        let recording = run(&s, &Options::default(), |_| true).unwrap_or_else(|e| panic!("{e}"));
+        let (lost, longest) = harm(&recording);
+        assert!(lost == 0 && longest < 27.0, "{lost} lost, {longest} ms");
+        let busy = recording.links[0].busy.as_secs_f64() / 25.0;
+        assert!((0.985..0.995).contains(&busy), "a hundredth stays free: {busy}");
+    }
 }
 
 /// Largest length of each queue before the first link over the whole run.

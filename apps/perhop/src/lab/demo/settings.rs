@@ -59,7 +59,7 @@ impl DemoArgs {
         let frames = self.rate.bytes_in(EDGE_QUEUES).get().div_ceil(FULL_FRAME);
         let size = self.rate.bytes_in(Duration::from_millis(1)).get();
         let size = size.clamp(*FLOOD_SIZE.start(), *FLOOD_SIZE.end());
-        // A little less than the link carries, so that the queue stands in the router, as the file has it.
+        // What the port leaves free of it.
         let port = Rate(self.rate.0 * 99 / 100);
         let set = |path: &str, value: &dyn Display| format!("{path}={value}");
         let mut settings = vec![
@@ -69,7 +69,7 @@ impl DemoArgs {
             ),
             set("link.wan.rate", &self.rate),
             set("link.wan.delay", &self.delay),
-            set("node.edge.router.port.wan.rate", &port),
+            set("node.edge.router.port.wan.rate", &self.rate),
             set("variants.fifo.node.edge.router.port.wan.queue", &format_args!("{frames} packets")),
             set("traffic.calls.calls", &self.calls),
             set("traffic.calls.codec", &self.codec.name()),

@@ -339,7 +339,7 @@ fn a_class_is_told_in_the_words_of_its_scheduler() {
         (
             "tree",
             rates,
-            "guarantee 2 Mbit/s (burst 3028 B), ceiling 4 Mbit/s (burst 5 kB), tier 15, weight 3",
+            "guarantee 2 Mbit/s (burst 3076 B), ceiling 4 Mbit/s (burst 5 kB), tier 15, weight 3",
         ),
         (
             "hfsc",
@@ -349,15 +349,15 @@ fn a_class_is_told_in_the_words_of_its_scheduler() {
         (
             "htb",
             rates,
-            "guarantee 2 Mbit/s (burst 3028 B), ceiling 4 Mbit/s (burst 5 kB), borrows at level 7, weight 3",
+            "guarantee 2 Mbit/s (burst 3076 B), ceiling 4 Mbit/s (burst 5 kB), borrows at level 7, weight 3",
         ),
         ("wf2q", "weight = 3", "weight 3"),
         ("priority", "tier = 4", "tier 4, ceiling the link, weight 1"),
-        ("cbq", "guarantee = \"2 Mbit/s\"", "guarantee 2 Mbit/s (burst 3028 B), borrows, served at level 7"),
+        ("cbq", "guarantee = \"2 Mbit/s\"", "guarantee 2 Mbit/s (burst 3076 B), borrows, served at level 7"),
         (
             "cbq",
             "guarantee = \"2 Mbit/s\"\nceiling = \"2 Mbit/s\"\ntier = 1",
-            "guarantee 2 Mbit/s (burst 3028 B), does not borrow, served at level 1",
+            "guarantee 2 Mbit/s (burst 3076 B), does not borrow, served at level 1",
         ),
         ("hpd", "", "waits in proportion 1"),
         (
