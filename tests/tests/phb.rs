@@ -1,6 +1,6 @@
 //! Expedited and assured forwarding as the example files have them, under virtual time.
 
-use crate::support::{LAN, WAN, mac, router_of};
+use crate::support::{LAN, WAN, exact, mac, router_of};
 use perhop_graph::router::VirtualRouter;
 use perhop_units::{Dscp, Duration, Instant};
 use perhop_wire::{build, dissect};
@@ -138,7 +138,7 @@ fn ef_leaves_as_if_it_had_its_rate_for_itself_late_by_one_frame_at_most() {
     for seed in 0..12 {
         // Below its contract, at it, and far above it (the profile drops then).
         let kbit = [400, 1000, 1500, 4000][seed as usize % 4];
-        let Ef { terms, packets } = ef(EF_FILE, seed, kbit, 120..400);
+        let Ef { terms, packets } = ef(&exact(EF_FILE), seed, kbit, 120..400);
         assert!(packets > 200, "seed {seed}: {packets}");
         let [e_a, e_p] = terms;
         assert!(e_a <= BOUND && e_p <= BOUND, "seed {seed}: E_a {e_a} ns, E_p {e_p} ns of {BOUND}");
@@ -151,8 +151,9 @@ fn ef_leaves_as_if_it_had_its_rate_for_itself_late_by_one_frame_at_most() {
 
 #[test]
 fn without_its_guarantee_the_error_terms_of_ef_are_those_of_the_queue_it_waits_in() {
-    let text =
-        EF_FILE.replace("guarantee = \"2 Mbit/s\"        # R\n", "").replace("tier = 0 ", "tier = 15 ");
+    let text = exact(EF_FILE)
+        .replace("guarantee = \"2 Mbit/s\"        # R\n", "")
+        .replace("tier = 0 ", "tier = 15 ");
     let Ef { terms, .. } = ef(&text, 1, 1500, 120..400);
     assert!(terms.iter().all(|e| *e > 2 * LARGEST), "{terms:?}");
 }

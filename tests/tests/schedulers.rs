@@ -1,6 +1,6 @@
 //! Ports with other schedulers than the tree: what they promise, and what changes of them cost.
 
-use crate::support::{LAN, WAN, commit, delete, mac, put, router_of};
+use crate::support::{LAN, WAN, commit, delete, exact, mac, put, router_of};
 use perhop_graph::router::VirtualRouter;
 use perhop_model::{Kind, Outcome, Owner};
 use perhop_reason::Code;
@@ -28,7 +28,7 @@ fn flat(scheduler: &str) -> String {
     };
     format!(
         "[[port]]\nname = \"lan\"\ntrust_dscp = true\n[[port]]\nname = \"wan\"\nrate = \"10 Mbit/s\"\n\
-         scheduler = \"{scheduler}\"\n{}{}{}{}",
+         headroom = \"0 %\"\noverhead = 0\nscheduler = \"{scheduler}\"\n{}{}{}{}",
         class("a", "dscp = [\"EF\"]"),
         class("b", "dscp = [\"AF21\"]"),
         class("c", "dscp = [\"AF11\"]"),
@@ -117,7 +117,7 @@ const BOUND: u64 = CALLS as u64 * 214 * 8 * 200 + 1514 * 8 * 100;
 #[test]
 fn hfsc_keeps_the_delay_of_its_curve_and_shares_the_rest_by_weight_below_its_limits() {
     let mut world =
-        World::new(HFSC_FILE, &[(0, 200, 900), (1, 1400, 9_000), (2, 1400, 9_000), (3, 1400, 9_000)]);
+        World::new(&exact(HFSC_FILE), &[(0, 200, 900), (1, 1400, 9_000), (2, 1400, 9_000), (3, 1400, 9_000)]);
     world.run_ms(4_000);
     let [voice, web, backup, rest] = world.rates(500);
     // 9.04 of 10 Mbit/s are left; three fourths for the office, of which the web has two thirds.
@@ -138,7 +138,7 @@ fn hfsc_keeps_the_delay_of_its_curve_and_shares_the_rest_by_weight_below_its_lim
 
 #[test]
 fn without_its_first_piece_a_class_of_hfsc_waits_longer() {
-    let text = HFSC_FILE.replace("guarantee_first = { rate = \"5 Mbit/s\", time = \"5 ms\" }\n", "");
+    let text = exact(HFSC_FILE).replace("guarantee_first = { rate = \"5 Mbit/s\", time = \"5 ms\" }\n", "");
     let mut world = World::new(&text, &[(0, 200, 900), (1, 1400, 9_000), (2, 1400, 9_000), (3, 1400, 9_000)]);
     world.run_ms(4_000);
     let longest =
@@ -440,7 +440,7 @@ fn what_a_scheduler_cannot_do_is_refused_with_its_reason() {
         fields.iter().map(|field| (Code::OutOfRange, format!("class/x.{field}"))).collect();
     assert_eq!(refused(&flat("jobs"), Kind::Class, "x", ranges), out_of_range);
     // Curves: 5 Mbit/s for 5 ms beside 9.5 Mbit/s for 10 ms are more than the line has.
-    let too_much = refused(HFSC_FILE, Kind::Class, "x", class(first));
+    let too_much = refused(&exact(HFSC_FILE), Kind::Class, "x", class(first));
     assert_eq!(too_much, [(Code::NoCapacity, "class/x.guarantee_first".to_owned())]);
     // A line without a rate.
     let no_rate = refused(&flat("htb"), Kind::Port, "wan", json!({"scheduler": "htb"}));

@@ -1,7 +1,7 @@
 //! The router file of several contracts under virtual time: fair turns, strict priority, and a contract that comes and
 //! goes.
 
-use crate::support::{LAN, WAN, commit, delete, mac, name, put, router_of};
+use crate::support::{LAN, WAN, commit, delete, exact, mac, name, put, router_of};
 use perhop_graph::router::VirtualRouter;
 use perhop_model::{Kind, Op, Outcome, Owner};
 use perhop_units::{Dscp, Duration, Instant};
@@ -49,7 +49,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let empty = BTreeMap::new();
-        let router = router_of(FILE);
+        let router = router_of(&exact(FILE));
         Self {
             now_us: router.now().0 / 1_000,
             router,

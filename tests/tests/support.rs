@@ -23,6 +23,13 @@ pub fn port(name: &str, rate: u64) -> EdgePort {
     EdgePort { name: name.to_owned(), spec: PortSpec { rate: Rate(rate), ..PortSpec::default() } }
 }
 
+/// The file of a router whose link of 10 Mbit/s carries just that, of frames as they are unless it says otherwise.
+pub fn exact(text: &str) -> String {
+    let rate = "rate = \"10 Mbit/s\"";
+    let overhead = if text.contains("overhead") { "" } else { "\noverhead = 0" };
+    text.replacen(rate, &format!("headroom = \"0 %\"{overhead}\n{rate}"), 1)
+}
+
 /// Addresses 10.0.0.1/24 on lan and 10.1.0.1/24 on wan (and IPv6 alike); 10.0.0.2 and 10.1.0.2 are known neighbours.
 pub fn connect(router: &mut VirtualRouter) {
     let nets = |s: &[&str]| s.iter().map(|n| n.parse().expect("a network")).collect::<Vec<ipnet::IpNet>>();

@@ -22,6 +22,8 @@ name = "lan"
 [[port]]
 name = "wan"
 rate = "10 Mbit/s"
+headroom = "0 %"
+overhead = 0
 [[class]]
 name = "wan/voice"
 port = "wan"
