@@ -3,9 +3,7 @@
 use crate::error::BenchError;
 use ipnet::IpNet;
 use perhop_contract::{Control, Input, Limits, Output};
-use perhop_elements::route::{
-    NeighbourState, NeighbourUpdate, NextHop, Origin, PortInfo, RouteEntry, RouteKind,
-};
+use perhop_elements::route::{NeighbourState, NeighbourUpdate, NextHop, PortInfo, RouteEntry, RouteKind};
 use perhop_graph::router::{
     Change, ChangeStep, EdgeOptions, EdgePort, RouterPlanner, Worker, edge_graph, registry,
 };
@@ -210,20 +208,16 @@ impl Router {
     fn world(&mut self) {
         let net = |text: &str| text.parse().expect("a constant prefix");
         let info = |port, address| PortInfo {
-            more_macs: Vec::new(),
             mac: port_mac(port),
             mtu: 1500,
             addresses: vec![net(address)],
+            ..PortInfo::default()
         };
         let ports = vec![info(LAN, "10.0.0.254/8"), info(WAN, "192.0.2.2/24")];
-        let way = |dest, via: Option<Ipv4Addr>, port| RouteEntry {
-            dest: net(dest),
-            kind: RouteKind::Unicast { next_hops: vec![NextHop { via: via.map(IpAddr::V4), port }] },
-            metric: 0,
-            origin: Origin::Kernel,
+        let way = |dest, via: Option<Ipv4Addr>, port| {
+            RouteEntry::new(net(dest), RouteKind::by(NextHop::new(via.map(IpAddr::V4), port)))
         };
-        let own =
-            |dest| RouteEntry { dest: net(dest), kind: RouteKind::Local, metric: 0, origin: Origin::Kernel };
+        let own = |dest| RouteEntry::new(net(dest), RouteKind::Local);
         let routes = vec![
             way("0.0.0.0/0", Some(GATEWAY), WAN),
             way("10.0.0.0/8", None, LAN),

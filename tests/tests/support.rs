@@ -35,6 +35,7 @@ pub fn connect(router: &mut VirtualRouter) {
     let nets = |s: &[&str]| s.iter().map(|n| n.parse().expect("a network")).collect::<Vec<ipnet::IpNet>>();
     let info = |last, addresses: &[&str]| PortInfo {
         more_macs: Vec::new(),
+        elsewhere: Vec::new(),
         mac: mac(last),
         mtu: 1500,
         addresses: nets(addresses),

@@ -3,9 +3,7 @@
 use crate::error::BenchError;
 use crate::router::port_mac;
 use perhop_contract::{Control, Input, Output};
-use perhop_elements::route::{
-    NeighbourState, NeighbourUpdate, NextHop, Origin, PortInfo, RouteEntry, RouteKind,
-};
+use perhop_elements::route::{NeighbourState, NeighbourUpdate, NextHop, PortInfo, RouteEntry, RouteKind};
 use perhop_graph::router::{Change, ChangeStep, Member, Placement, RouterPlanner};
 use perhop_model::{Credentials, Given, Kind, Name, Op, Outcome, Owner, Transaction, TxnId};
 use perhop_packet::PortId;
@@ -42,13 +40,9 @@ pub fn set_up(
         let matches = json!({ "src": format!("{}.0.0.0/8", 10 + i), "protocol": 17, "src_ports": low });
         ops.push(put(Kind::Filter, &name, json!({ "match": matches, "class": "first" }))?);
         let addresses = vec![net(format!("192.0.{i}.2/24"))?];
-        infos.push(PortInfo { more_macs: Vec::new(), mac: port_mac(port), mtu: 1500, addresses });
-        routes.push(RouteEntry {
-            dest: net(format!("{}.0.0.0/8", 10 + i))?,
-            kind: RouteKind::Unicast { next_hops: vec![NextHop { via: Some(gateway(i)), port }] },
-            metric: 0,
-            origin: Origin::Kernel,
-        });
+        infos.push(PortInfo { mac: port_mac(port), mtu: 1500, addresses, ..PortInfo::default() });
+        let kind = RouteKind::by(NextHop::new(Some(gateway(i)), port));
+        routes.push(RouteEntry::new(net(format!("{}.0.0.0/8", 10 + i))?, kind));
         let state = NeighbourState::Reachable(MacAddr([2, 0, 0, 0, 2, i as u8]));
         neighbours.push(NeighbourUpdate { port, ip: gateway(i), state });
     }

@@ -71,4 +71,8 @@ pub struct ShowPage {
     /// Whether there are more than `total`, which were not counted: connections beyond the limit, or beyond 20,000.
     #[serde(default)]
     pub more: bool,
+    /// Of ports: what is left to the kernel beside the router, and what of the kernel's tables the router cannot follow,
+    /// a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }

@@ -9,7 +9,7 @@ use crate::machine::Steal;
 use crate::packet_thread::Message;
 use crate::router_forwarder::{ChangeJob, RouterForwarder};
 use crate::show::{CountSurvey, Purpose, SHOWN, What};
-use crate::told::{ToControl, World};
+use crate::told::{RouteNews, ToControl, World};
 use perhop_contract::{Control, Input, Output};
 use perhop_elements::route::{NeighbourState, NeighbourUpdate};
 use perhop_flows::{FlowEvent, FlowEventKind};
@@ -40,6 +40,8 @@ pub(crate) struct ControlThread {
     /// Which ports are TUN interfaces.
     tun: Vec<bool>,
     indices: Vec<Option<u32>>,
+    /// What is left to the kernel, and what is not followed.
+    notes: Vec<String>,
     up: Vec<bool>,
     /// Number of each port's last socket.
     numbers: Vec<u32>,
@@ -87,6 +89,7 @@ impl ControlThread {
             netlink: parts.netlink,
             tun: parts.tun,
             indices: vec![None; port_names.len()],
+            notes: Vec::new(),
             up: vec![true; port_names.len()],
             numbers: vec![0; port_names.len()],
             port_names,
@@ -212,7 +215,8 @@ impl ControlThread {
             }
             ToControl::Counted(counting) => {
                 let balance = self.balancer.as_ref().map(Balancer::report);
-                counting.finish(&self.control, &self.port_names, &self.steal, balance.as_ref());
+                let named = (&self.port_names[..], &self.notes[..]);
+                counting.finish(&self.control, named, &self.steal, balance.as_ref());
             }
             ToControl::Explained(explained, done) => self.explained(*explained, done),
             ToControl::Stop => {}
@@ -240,13 +244,20 @@ impl ControlThread {
 
     fn world(&mut self, world: World) {
         self.indices = world.indices;
+        if let Some(notes) = world.notes {
+            self.notes = notes;
+        }
         // Ports first: next hops are looked up on them.
         if let Some(ports) = world.ports {
             let change = self.control.planner_mut().port_change(ports);
             self.send_change(None, change);
         }
         if let Some(routes) = world.routes {
-            let change = self.control.planner_mut().set_kernel_routes(routes);
+            let planner = self.control.planner_mut();
+            let change = match routes {
+                RouteNews::All(routes, rules) => planner.set_kernel_tables(routes, rules),
+                RouteNews::Some(changes) => planner.change_kernel_routes(changes),
+            };
             self.send_change(None, change);
         }
         if !world.neighbours.is_empty() {

@@ -7,9 +7,8 @@
 use crate::prepare::Device;
 use perhop_io::early_drop::{EarlyDrop, Prefix};
 use perhop_netlink::tc::{Handle, Qdisc};
-use perhop_netlink::{FibRoute, LinkInfo, Mirror, Namespace, RouteKind};
+use perhop_netlink::{LinkInfo, Mirror, Namespace, RouteKind, RouteWay};
 use rustix::io::Errno;
-use std::net::IpAddr;
 
 /// The programs on the ports. They go away with this value.
 pub(crate) struct EarlyDrops {
@@ -27,17 +26,17 @@ impl EarlyDrops {
         Self { wanted, local: Vec::new(), on: Vec::new() }
     }
 
-    /// Follows the host's addresses and the ports' interfaces, whose numbers are `ports`.
+    /// Follows the prefixes that the kernel is to see, and the ports' interfaces.
     pub(crate) fn follow(
         &mut self,
         namespace: &Namespace,
         mirror: &Mirror,
-        (devices, ports): (&[Device], &[u32]),
+        devices: &[Device],
+        local: Vec<Prefix>,
     ) {
         if !self.wanted {
             return;
         }
-        let local = kernels_own(mirror, ports);
         let moved = local != self.local;
         self.local = local;
         self.on.resize_with(devices.len(), || None);
@@ -89,22 +88,7 @@ pub(crate) fn is_macvlan_on(link: &LinkInfo, lower: u32) -> bool {
 }
 
 /// Interfaces that are no ports and that a route of the kernel sends to.
-pub(crate) fn past(route: &FibRoute, ports: &[u32]) -> impl Iterator<Item = u32> {
+pub(crate) fn past(route: &RouteWay, ports: &[u32]) -> impl Iterator<Item = u32> {
     let hops = route.next_hops.iter().filter(|_| route.kind == RouteKind::Unicast);
     hops.map(|hop| hop.ifindex).filter(|index| !ports.contains(index))
-}
-
-/// What the kernel is to see: local routes of all tables, addresses that have none yet, and what its routes send past the
-/// ports.
-pub(crate) fn kernels_own(mirror: &Mirror, ports: &[u32]) -> Vec<Prefix> {
-    let kept = [RouteKind::Local, RouteKind::Anycast, RouteKind::Broadcast, RouteKind::Multicast];
-    let is_kept = |route: &&FibRoute| kept.contains(&route.kind) || past(route, ports).next().is_some();
-    let routes = mirror.routes().iter().filter(is_kept);
-    let mut local: Vec<Prefix> =
-        routes.map(|route| (route.dest.network(), route.dest.prefix_len())).collect();
-    let host = |ip: IpAddr| (ip, if ip.is_ipv4() { 32 } else { 128 });
-    local.extend(mirror.addresses().iter().map(|a| host(a.address.addr())));
-    local.sort_unstable();
-    local.dedup();
-    local
 }

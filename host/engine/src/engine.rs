@@ -424,7 +424,7 @@ impl Threads<'_> {
         (members, placement): (Vec<Member>, Placement),
         sockets: Vec<DevicePort>,
         deaths: Sender<ThreadDeath>,
-    ) -> Result<(Running, Handle, Option<String>), EngineError> {
+    ) -> Result<(Running, Handle, Vec<String>), EngineError> {
         let stopping = Stopping::default();
         let sentinel = |thread| {
             let deaths = deaths.clone();
@@ -440,7 +440,7 @@ impl Threads<'_> {
         let saved = self.prepared.saved();
         let (facts, world) =
             Facts::open(self.namespace.clone(), self.devices.clone(), self.plan.clone(), saved)?;
-        let past = facts.past_ports();
+        let past = facts.notes();
         let _ = to_control.send(ToControl::World(Box::new(world)));
         let (capture, ports) = self.ports(&names, sockets)?;
         let seats = self.seats(members, &names, &inside, &flows)?;

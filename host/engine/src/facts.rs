@@ -1,26 +1,25 @@
 //! Facts of the world: the kernel's routes, neighbours, links and addresses, followed on a thread of their own.
 
 use crate::early_drop::{EarlyDrops, is_macvlan_on, past, ports_of};
+use crate::kernel_routes::{OTHER_END, Own, Translation, ports_by_index};
 use crate::prepare::Device;
 use crate::prepared::Saved;
 use crate::socket_plan::SocketPlan;
-use crate::told::{ToControl, World};
+use crate::told::{RouteNews, ToControl, World};
 use crate::wait::MAX_PORTS;
 use crossbeam_channel::Sender;
-use perhop_elements::route::{
-    NeighbourState, NeighbourUpdate, NextHop, Origin, PortInfo, RouteEntry, RouteKind,
-};
+use perhop_elements::route::{NeighbourState, NeighbourUpdate, PortInfo};
 use perhop_io::{DevicePort, clock};
 use perhop_netlink::mirror::Refreshed;
 use perhop_netlink::sysctl::{self, IpVersion};
 use perhop_netlink::{
-    FibRoute, LinkInfo, Mirror, Namespace, NeighbourState as Kernel, NetlinkError, RouteKind as KernelKind,
+    FibRoute, LinkInfo, Mirror, Namespace, NeighbourState as Kernel, NetlinkError, RouteKey,
 };
 use perhop_packet::PortId;
 use perhop_units::Duration;
 use perhop_wire::MacAddr;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -85,7 +84,11 @@ pub(crate) struct Facts {
     /// Why each port could not be opened, as it was last told.
     refusals: Vec<Option<String>>,
     infos: Vec<PortInfo>,
-    routes: Vec<RouteEntry>,
+    /// How the kernel's routes were last told, and those that changed since.
+    translation: Translation,
+    changed_routes: BTreeSet<RouteKey>,
+    own: Own,
+    notes: Vec<String>,
     neighbours: BTreeMap<(PortId, IpAddr), NeighbourState>,
     early_drops: EarlyDrops,
     /// How often all routes were gone through.
@@ -109,7 +112,10 @@ impl Facts {
             #[cfg(test)]
             built: std::cell::Cell::new(0),
             infos: Vec::new(),
-            routes: Vec::new(),
+            translation: Translation::default(),
+            changed_routes: BTreeSet::new(),
+            own: Own::default(),
+            notes: Vec::new(),
             neighbours: BTreeMap::new(),
             early_drops: EarlyDrops::new(!plan.promiscuous),
             namespace,
@@ -125,11 +131,17 @@ impl Facts {
         Ok((facts, world))
     }
 
+    /// What is left to the kernel, and what of its tables the router does not follow. O(routes).
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let encapsulating = self.translation.encapsulating(self.mirror.routes());
+        self.past_ports().into_iter().chain(encapsulating).chain(self.translation.notes.clone()).collect()
+    }
+
     /// Interfaces past the ports that the kernel's routes lead to: what goes there is the kernel's to forward, if it does.
-    pub(crate) fn past_ports(&self) -> Option<String> {
+    fn past_ports(&self) -> Option<String> {
         let ports = ports_of(&self.mirror, &self.devices);
         let led_to: BTreeSet<u32> =
-            self.mirror.routes().iter().flat_map(|route| past(route, &ports)).collect();
+            self.mirror.routes().iter().flat_map(|route| past(&route, &ports).collect::<Vec<_>>()).collect();
         let links = led_to.iter().filter_map(|index| self.mirror.links().get(index));
         let names: Vec<String> =
             links.filter(|link| link.name != "lo").map(|link| format!("\"{}\"", link.name)).collect();
@@ -202,12 +214,14 @@ impl Facts {
     /// Waits for a change and for the end of the burst it begins. Neighbours do not wait: packets do, for them.
     fn gather(&mut self) -> Result<Refreshed, NetlinkError> {
         let mut all = self.mirror.refresh(NAP)?;
-        if all.routes || all.addresses {
-            // The host must hear what comes to a new address.
+        if all.routes || all.addresses || all.links {
+            // The host must hear what comes to a new address, and nothing that comes to a new interface above a port.
             self.drop_early();
         }
         let begin = clock::monotonic();
-        while (all.routes || all.links || all.addresses) && clock::monotonic().since(begin) < BURST {
+        while (all.routes || all.rules || all.links || all.addresses)
+            && clock::monotonic().since(begin) < BURST
+        {
             let more = self.mirror.refresh(QUIET)?;
             if !more.any() {
                 break;
@@ -216,6 +230,7 @@ impl Facts {
                 links: all.links | more.links,
                 addresses: all.addresses | more.addresses,
                 routes: all.routes | more.routes,
+                rules: all.rules | more.rules,
                 neighbours: all.neighbours | more.neighbours,
                 resynchronised: all.resynchronised | more.resynchronised,
             };
@@ -225,11 +240,15 @@ impl Facts {
 
     fn drop_early(&mut self) {
         let ports = ports_of(&self.mirror, &self.devices);
+        let changed = self.mirror.take_changed_routes();
+        self.own.follow(self.mirror.routes(), &changed, &ports);
+        self.changed_routes.extend(changed);
         if let Err(error) = self.saved.protect(&ports) {
             tracing::error!(%error, "the kernel may forward packets of a port a second time");
         }
-        self.plan.follow(&self.mirror, &ports);
-        self.early_drops.follow(&self.namespace, &self.mirror, (&self.devices, &ports));
+        let own = self.own.prefixes(&self.mirror);
+        self.plan.follow(&self.mirror, &own);
+        self.early_drops.follow(&self.namespace, &self.mirror, &self.devices, own);
     }
 
     /// Interface index of each port whose interface is there and able to send.
@@ -307,11 +326,14 @@ impl Facts {
                 self.infos = infos;
             }
         }
-        if changed.is_none_or(needs_routes) {
-            let routes = self.route_entries();
-            if changed.is_none() || routes != self.routes {
-                world.routes = Some(routes.clone());
-                self.routes = routes;
+        world.routes = self.route_news(changed);
+        if world.routes.as_ref().is_some_and(RouteNews::may_be_noted) || changed.is_some_and(|c| c.rules) {
+            let notes = self.notes();
+            if notes != self.notes {
+                let new = notes.iter().filter(|note| !self.notes.contains(note) && changed.is_some());
+                new.for_each(|note| tracing::warn!("{note}"));
+                world.notes = Some(notes.clone());
+                self.notes = notes;
             }
         }
         if changed.is_none_or(|c| c.neighbours || c.links || c.resynchronised) {
@@ -321,6 +343,14 @@ impl Facts {
     }
 
     fn port_infos(&self) -> Vec<PortInfo> {
+        let ports: BTreeSet<u32> = self.ports_by_index().into_keys().collect();
+        let may_send = |ip: IpAddr| match ip {
+            IpAddr::V4(a) => !a.is_loopback() && !a.is_link_local(),
+            IpAddr::V6(a) => !a.is_loopback() && !a.is_unicast_link_local(),
+        };
+        let others = self.mirror.addresses().iter().filter(|a| !ports.contains(&a.ifindex) && !a.tentative);
+        let mut elsewhere: Vec<_> = others.map(|a| a.address).filter(|net| may_send(net.addr())).collect();
+        elsewhere.sort();
         let info = |d: &Device| {
             let Some(link) = self.mirror.link(&d.device) else {
                 return PortInfo { mtu: 1500, ..PortInfo::default() };
@@ -330,41 +360,46 @@ impl Facts {
             addresses.sort();
             let above = self.mirror.links().values().filter(|l| is_macvlan_on(l, link.index));
             let more_macs = above.filter_map(|l| l.mac.map(MacAddr)).collect();
-            PortInfo { mac: MacAddr(link.mac.unwrap_or_default()), more_macs, mtu: link.mtu, addresses }
+            let (mac, mtu) = (MacAddr(link.mac.unwrap_or_default()), link.mtu);
+            PortInfo { mac, more_macs, mtu, addresses, elsewhere: Vec::new() }
         };
-        self.devices.iter().map(info).collect()
+        let mut infos: Vec<PortInfo> = self.devices.iter().map(info).collect();
+        // One has them for all.
+        if let Some(first) = infos.first_mut() {
+            first.elsewhere = elsewhere;
+        }
+        infos
+    }
+
+    /// What is told of routes: all of them when it is another translation, else those that changed.
+    fn route_news(&mut self, changed: Option<Refreshed>) -> Option<RouteNews> {
+        let keys = std::mem::take(&mut self.changed_routes);
+        let translation = match changed {
+            Some(c) if !(c.links || c.rules || c.resynchronised) && !in_default_table(&keys) => None,
+            _ => Some(self.translation()).filter(|new| changed.is_none() || *new != self.translation),
+        };
+        let is_new = translation.is_some();
+        self.translation = translation.unwrap_or_else(|| std::mem::take(&mut self.translation));
+        let (routes, translation) = (self.mirror.routes(), &self.translation);
+        let mut skipping: BTreeMap<u32, bool> = BTreeMap::new();
+        let mut skips = |index| *skipping.entry(index).or_insert_with(|| self.skips_without_carrier(index));
+        if is_new {
+            #[cfg(test)]
+            self.built.set(self.built.get() + 1);
+            return Some(RouteNews::All(translation.all(routes, &mut skips), translation.rules.clone()));
+        }
+        let some = translation.some(routes, &keys, &mut skips);
+        (!some.is_empty()).then_some(RouteNews::Some(some))
+    }
+
+    fn translation(&self) -> Translation {
+        let tun = self.devices.iter().enumerate().filter(|(_, device)| self.plan.is_tun(device));
+        let tun = tun.map(|(i, _)| PortId(i as u16)).collect();
+        Translation::new(&self.mirror, self.ports_by_index(), tun)
     }
 
     fn ports_by_index(&self) -> BTreeMap<u32, PortId> {
-        let index = |d: &Device| self.mirror.link(&d.device).map(|l| l.index);
-        let ports: BTreeMap<u32, PortId> = self
-            .devices
-            .iter()
-            .enumerate()
-            .filter_map(|(i, d)| Some((index(d)?, PortId(i as u16))))
-            .collect();
-        let above = self.mirror.links().values().filter_map(|link| {
-            let port = ports.get(&link.peer_index.filter(|lower| is_macvlan_on(link, *lower))?)?;
-            Some((link.index, *port))
-        });
-        above
-            .collect::<Vec<_>>()
-            .into_iter()
-            .chain(ports.iter().map(|(index, port)| (*index, *port)))
-            .collect()
-    }
-
-    fn route_entries(&self) -> Vec<RouteEntry> {
-        #[cfg(test)]
-        self.built.set(self.built.get() + 1);
-        let ports = self.ports_by_index();
-        let mut skipping: BTreeMap<u32, bool> = BTreeMap::new();
-        let mut skips = |index| *skipping.entry(index).or_insert_with(|| self.skips_without_carrier(index));
-        let mut entries: Vec<_> =
-            self.mirror.routes().iter().filter_map(|r| route_entry(r, &ports, &mut skips)).collect();
-        let tun = |port: PortId| self.devices.get(port.index()).is_some_and(|d| self.plan.is_tun(d));
-        entries.iter_mut().for_each(|entry| to_other_end(entry, tun));
-        entries
+        ports_by_index(&self.mirror, self.devices.iter().map(|device| device.device.as_str()))
     }
 
     /// Whether the kernel passes over routes of an interface as long as that has no carrier (`ignore_routes_with_linkdown`).
@@ -411,76 +446,9 @@ impl Facts {
     }
 }
 
-/// Routes are those of ports, which the links say.
-fn needs_routes(changed: Refreshed) -> bool {
-    changed.routes || changed.links || changed.resynchronised
-}
-
-/// What a route of the kernel means to the router; `None` for those that mean nothing to forwarding: other tables (policy
-/// rules are not followed), limited to a type of service, multicast, or without any next hop in use.
-fn route_entry(
-    r: &FibRoute,
-    ports: &BTreeMap<u32, PortId>,
-    skips: &mut dyn FnMut(u32) -> bool,
-) -> Option<RouteEntry> {
-    if ![FibRoute::MAIN_TABLE, FibRoute::LOCAL_TABLE, DEFAULT_TABLE].contains(&r.table) || r.tos != 0 {
-        return None;
-    }
-    let kind = match r.kind {
-        KernelKind::Local | KernelKind::Anycast => RouteKind::Local,
-        KernelKind::Broadcast => RouteKind::Broadcast,
-        KernelKind::Blackhole => RouteKind::Blackhole,
-        KernelKind::Unreachable => RouteKind::Unreachable,
-        KernelKind::Prohibit => RouteKind::Prohibit,
-        KernelKind::Unicast => unicast(r, ports, skips)?,
-        _ => return None,
-    };
-    // The kernel looks into the local table before the main one, whatever the metric.
-    let metric = if r.table == FibRoute::LOCAL_TABLE { 0 } else { r.metric.saturating_add(1) };
-    Some(RouteEntry { dest: r.dest, kind, metric, origin: Origin::Kernel })
-}
-
-/// Table 253, `default`, which the kernel looks into last.
-const DEFAULT_TABLE: u32 = 253;
-
-/// What a route past all ports sends is the kernel's to forward, like what is for this host. Beside ports other interfaces
-/// do not count. Without a carrier a route of a port leads nowhere, and no wider route is asked instead, unless the kernel does
-/// so: what is for a network whose cable is out must not go to the provider, and come back.
-fn unicast(
-    r: &FibRoute,
-    ports: &BTreeMap<u32, PortId>,
-    skips: &mut dyn FnMut(u32) -> bool,
-) -> Option<RouteKind> {
-    let usable: Vec<_> = r.next_hops.iter().filter(|h| !h.unusable).collect();
-    if usable.is_empty() {
-        let mut stay = r.next_hops.iter().filter(|hop| !skips(hop.ifindex)).peekable();
-        stay.peek()?;
-        let of_port = stay.any(|hop| ports.contains_key(&hop.ifindex));
-        return Some(if of_port { RouteKind::Unreachable } else { RouteKind::Local });
-    }
-    let divisor = usable.iter().map(|h| h.weight.max(1)).fold(0, gcd);
-    let mut next_hops = Vec::new();
-    for hop in usable {
-        let Some(port) = ports.get(&hop.ifindex) else { continue };
-        let shares = (hop.weight.max(1) / divisor.max(1)).min(64);
-        next_hops.extend((0..shares).map(|_| NextHop { via: hop.via, port: *port }));
-    }
-    Some(if next_hops.is_empty() { RouteKind::Local } else { RouteKind::Unicast { next_hops } })
-}
-
-/// The other end of a TUN interface, as a neighbour: it has no address of its own.
-const OTHER_END: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
-
-/// Next hops on TUN interfaces are all the same one, so that destinations without number take the place of one neighbour.
-fn to_other_end(entry: &mut RouteEntry, is_tun: impl Fn(PortId) -> bool) {
-    let other_end = OTHER_END[usize::from(entry.dest.network().is_ipv6())];
-    if let RouteKind::Unicast { next_hops } = &mut entry.kind {
-        next_hops.iter_mut().filter(|hop| is_tun(hop.port)).for_each(|hop| hop.via = Some(other_end));
-    }
-}
-
-fn gcd(a: u16, b: u16) -> u16 {
-    if b == 0 { a } else { gcd(b, a % b) }
+/// Whether any is in the table whose rule counts only when it has routes.
+fn in_default_table(keys: &BTreeSet<RouteKey>) -> bool {
+    keys.iter().any(|(table, _)| *table == FibRoute::DEFAULT_TABLE)
 }
 
 #[cfg(test)]
@@ -488,64 +456,7 @@ mod tests {
     use super::*;
     use crate::engine::tests::Bench;
     use crate::prepared::Prepared;
-    use perhop_netlink::{Netlink, NextHop as KernelHop};
-
-    fn route(kind: KernelKind, hops: &[(u32, u16, bool)]) -> FibRoute {
-        FibRoute {
-            dest: "10.1.0.0/16".parse().unwrap(),
-            next_hops: hops
-                .iter()
-                .map(|(ifindex, weight, unusable)| KernelHop {
-                    via: None,
-                    ifindex: *ifindex,
-                    weight: *weight,
-                    unusable: *unusable,
-                })
-                .collect(),
-            kind,
-            table: FibRoute::MAIN_TABLE,
-            metric: 7,
-            source_hint: None,
-            tos: 0,
-        }
-    }
-
-    #[test]
-    fn routes_of_the_kernel_become_routes_of_ports() {
-        let ports = BTreeMap::from([(4, PortId(0)), (9, PortId(1))]);
-        let hops = |r: &FibRoute| match route_entry(r, &ports, &mut |_| false).unwrap().kind {
-            RouteKind::Unicast { next_hops } => next_hops.iter().map(|h| h.port.0).collect::<Vec<_>>(),
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(hops(&route(KernelKind::Unicast, &[(4, 6, false), (9, 3, false)])), [0, 0, 1], "6 : 3");
-        assert_eq!(
-            hops(&route(KernelKind::Unicast, &[(4, 1, true), (9, 1, false)])),
-            [1],
-            "without a dead link"
-        );
-        let past =
-            route_entry(&route(KernelKind::Unicast, &[(77, 1, false)]), &ports, &mut |_| false).unwrap();
-        assert_eq!(past.kind, RouteKind::Local, "past the ports: the kernel's");
-        assert_eq!(hops(&route(KernelKind::Unicast, &[(4, 1, false), (77, 1, false)])), [0]);
-        let out = route(KernelKind::Unicast, &[(4, 1, true)]);
-        let kind = |route: &FibRoute, skips: bool| {
-            route_entry(route, &ports, &mut |_| skips).map(|entry| entry.kind)
-        };
-        assert_eq!(kind(&out, false), Some(RouteKind::Unreachable), "no wider route");
-        assert_eq!(kind(&out, true), None, "the kernel's switch says so");
-        assert_eq!(kind(&route(KernelKind::Unicast, &[(77, 1, true)]), false), Some(RouteKind::Local));
-        assert_eq!(kind(&route(KernelKind::Unicast, &[]), false), None);
-        let mut both =
-            route_entry(&route(KernelKind::Unicast, &[(4, 1, false), (9, 1, false)]), &ports, &mut |_| false)
-                .unwrap();
-        to_other_end(&mut both, |port| port == PortId(1));
-        let via = [(0, None), (1, Some(OTHER_END[0]))].map(|(port, via)| NextHop { via, port: PortId(port) });
-        assert_eq!(both.kind, RouteKind::Unicast { next_hops: via.to_vec() }, "TUN has one neighbour");
-        assert!(kind(&route(KernelKind::Multicast, &[]), false).is_none());
-        let elsewhere = FibRoute { table: 100, ..route(KernelKind::Local, &[]) };
-        assert!(kind(&elsewhere, false).is_none());
-        assert_eq!(route_entry(&route(KernelKind::Local, &[]), &ports, &mut |_| false).unwrap().metric, 8);
-    }
+    use perhop_netlink::Netlink;
 
     #[test]
     fn a_port_that_cannot_be_opened_costs_no_tables_and_changes_nothing_before_it_is_written_down() {

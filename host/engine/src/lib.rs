@@ -32,6 +32,7 @@ mod graph_forwarder;
 mod handle;
 mod host_abr;
 mod inlet;
+mod kernel_routes;
 mod lanes;
 mod lines;
 mod machine;

@@ -1,8 +1,9 @@
 //! How a router's ports are opened: a TUN interface or AF_XDP where it is asked for, the latter if possible; else a packet
 //! socket.
 
-use crate::early_drop::{kernels_own, ports_of};
+use crate::early_drop::ports_of;
 use crate::error::EngineError;
+use crate::kernel_routes::Own;
 use crate::prepare::Device;
 use perhop_io::af_xdp::{HostTraffic, Place, Sharing, XdpError};
 use perhop_io::early_drop::Prefix;
@@ -64,18 +65,21 @@ impl XdpPlan {
         let busy_poll_us = if waiting == Waiting::Poll { BUSY_POLL_US } else { 0 };
         let plan = Self { pool: pool.clone(), host, sharing, place, busy_poll_us };
         let mirror = Mirror::open_in(namespace)?;
-        plan.tell(&mirror, &ports_of(&mirror, devices));
+        plan.tell(&mirror, &Own::of(&mirror, &ports_of(&mirror, devices)).prefixes(&mirror));
         Ok((Some(plan), None))
     }
 
     /// Tells the ports' programs what the kernel is to see.
-    fn tell(&self, mirror: &Mirror, ports: &[u32]) {
-        let own = match self.sharing {
-            Sharing::Route => kernels_own(mirror, ports),
+    fn tell(&self, mirror: &Mirror, own: &[Prefix]) {
+        let set = match self.sharing {
+            Sharing::Route => self.host.set(own),
             // Not what every host hears: the bridge carries it on.
-            Sharing::Bridge => mirror.addresses().iter().map(|a| whole(a.address.addr())).collect(),
+            Sharing::Bridge => {
+                let addresses = mirror.addresses().iter().map(|a| whole(a.address.addr()));
+                self.host.set(&addresses.collect::<Vec<_>>())
+            }
         };
-        if let Err(error) = self.host.set(&own) {
+        if let Err(error) = set {
             tracing::warn!(%error, "AF_XDP ports keep packets to some addresses of this host from it");
         }
     }
@@ -153,9 +157,9 @@ impl SocketPlan {
     }
 
     /// Follows the host's addresses.
-    pub(crate) fn follow(&self, mirror: &Mirror, ports: &[u32]) {
+    pub(crate) fn follow(&self, mirror: &Mirror, own: &[Prefix]) {
         if let Some(xdp) = &self.xdp {
-            xdp.tell(mirror, ports);
+            xdp.tell(mirror, own);
         }
     }
 }

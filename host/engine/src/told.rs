@@ -4,25 +4,48 @@ use crate::explain::Explained;
 use crate::forwarder::Notice;
 use crate::router_forwarder::ChangeJob;
 use crate::show::Counting;
-use perhop_elements::route::{NeighbourUpdate, PortInfo, RouteEntry};
-use perhop_graph::router::WorkerEvent;
+use perhop_elements::route::{NeighbourUpdate, PortInfo, RouteEntry, RouteKind, Rule};
+use perhop_graph::router::{KernelRoutes, WorkerEvent};
 use perhop_io::DevicePort;
 use perhop_model::{Done, ErrorItem};
 use perhop_packet::PortId;
+
+/// What is told of the kernel's routes.
+pub(crate) enum RouteNews {
+    /// All of them, and the rules.
+    All(Vec<RouteEntry>, Vec<Rule>),
+    /// Those to some destinations.
+    Some(Vec<KernelRoutes>),
+}
+
+impl RouteNews {
+    /// Whether something may have to be said of them.
+    pub(crate) fn may_be_noted(&self) -> bool {
+        let kinds = [RouteKind::Kernel, RouteKind::Unreachable];
+        match self {
+            Self::All(..) => true,
+            Self::Some(some) => {
+                some.iter().flat_map(|of| &of.routes).any(|route| kinds.contains(&route.kind))
+            }
+        }
+    }
+}
 
 /// Facts of the world that have changed.
 #[derive(Default)]
 pub(crate) struct World {
     pub(crate) ports: Option<Vec<PortInfo>>,
-    pub(crate) routes: Option<Vec<RouteEntry>>,
+    pub(crate) routes: Option<RouteNews>,
     pub(crate) neighbours: Vec<NeighbourUpdate>,
+    /// What is left to the kernel beside the ports, and what of its tables is not followed, a sentence each.
+    pub(crate) notes: Option<Vec<String>>,
     /// Interface index of each port, always.
     pub(crate) indices: Vec<Option<u32>>,
 }
 
 impl World {
     pub(crate) fn is_empty(&self) -> bool {
-        self.ports.is_none() && self.routes.is_none() && self.neighbours.is_empty()
+        self.ports.is_none() && self.routes.is_none() && self.notes.is_none() && self.neighbours.is_empty()
     }
 }
 

@@ -14,6 +14,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 
 use crate::error::NetlinkError;
 use crate::ethtool::Control;
+use crate::nexthop;
 
 /// rtnetlink answers inside the system call; this bounds only a broken kernel.
 const ANSWER_WITHIN_S: u64 = 10;
@@ -21,6 +22,11 @@ const ANSWER_WITHIN_S: u64 = 10;
 const DUMP_ATTEMPTS: u32 = 16;
 /// The kernel fills dump buffers of at most 32 KiB; one message is smaller.
 const RECEIVE_BUFFER_BYTES: usize = 64 * 1024;
+/// `struct nlmsghdr`.
+const HEADER_BYTES: usize = 16;
+/// Kinds of the two messages that end an answer (netlink(7)).
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
 /// `NLMSGERR_ATTR_MSG`: the kernel's sentence in an extended acknowledgement.
 const ERROR_ATTRIBUTE_TEXT: u16 = 1;
 
@@ -102,6 +108,23 @@ impl Netlink {
         }
         Err(NetlinkError::Unstable { operation, attempts: DUMP_ATTEMPTS })
     }
+
+    /// Lists what the library has no layout for; the last listing that was not interrupted counts.
+    pub(crate) fn dump_raw(
+        &self,
+        operation: &'static str,
+        kind: u16,
+        body: &[u8],
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<(), NetlinkError> {
+        let mut socket = self.socket();
+        for _ in 0..DUMP_ATTEMPTS {
+            if !socket.list_raw(operation, kind, body, &mut each)? {
+                return Ok(());
+            }
+        }
+        Err(NetlinkError::Unstable { operation, attempts: DUMP_ATTEMPTS })
+    }
 }
 
 /// The socket with its buffer and sequence counter.
@@ -144,12 +167,13 @@ impl RouteSocket {
         self.fd.as_fd()
     }
 
-    /// Receives one datagram and hands each readable message to `each`.
+    /// Receives one datagram and hands each readable message to `each`; of next-hop objects `next_hops` hears only.
     /// Returns how many messages could not be read.
     pub(crate) fn receive(
         &mut self,
         flags: RecvFlags,
         mut each: impl FnMut(NetlinkMessage<RouteNetlinkMessage>),
+        mut next_hops: impl FnMut(),
     ) -> Result<u32, rustix::io::Errno> {
         let length = loop {
             match rustix::net::recv(&self.fd, self.buffer.as_mut_slice(), flags) {
@@ -159,24 +183,74 @@ impl RouteSocket {
             }
         };
         let mut unreadable = 0;
-        let mut rest = &self.buffer[..length];
-        while let Ok(frame) = NetlinkBuffer::new_checked(rest) {
-            let size = frame.length() as usize;
-            let message = &rest[..size.min(rest.len())];
+        for message in messages(&self.buffer[..length]) {
+            let kind = kind_of(message);
+            if nexthop::MESSAGES.contains(&kind) {
+                next_hops();
+                continue;
+            }
             let read = NetlinkMessage::deserialize(message).or_else(|error| {
                 essential(message).ok_or(error).and_then(|m| NetlinkMessage::deserialize(&m))
             });
             match read {
                 Ok(message) => each(message),
                 Err(error) => {
-                    tracing::warn!(kind = frame.message_type(), %error, "unreadable netlink message");
+                    tracing::warn!(kind, %error, "unreadable netlink message");
                     unreadable += 1;
                 }
             }
-            // Messages are aligned to four bytes; the last may lack the pad.
-            rest = rest.get(size.next_multiple_of(4).max(4)..).unwrap_or_default();
         }
         Ok(unreadable)
+    }
+
+    /// Lists objects that the library does not know: `each` gets their messages without the netlink header.
+    fn list_raw(
+        &mut self,
+        operation: &'static str,
+        kind: u16,
+        body: &[u8],
+        mut each: impl FnMut(&[u8]),
+    ) -> Result<bool, NetlinkError> {
+        let os = |e| NetlinkError::os(operation, "", e);
+        self.sequence = self.sequence.wrapping_add(1);
+        let length = (HEADER_BYTES + body.len()) as u32;
+        let mut request = length.to_ne_bytes().to_vec();
+        request.extend(kind.to_ne_bytes());
+        request.extend((NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
+        request.extend(self.sequence.to_ne_bytes());
+        request.extend([0; 4]);
+        request.extend(body);
+        rustix::net::send(&self.fd, &request, SendFlags::empty()).map_err(os)?;
+        let mut interrupted = false;
+        loop {
+            let length = match rustix::net::recv(&self.fd, self.buffer.as_mut_slice(), RecvFlags::empty()) {
+                Ok((length, _)) => length,
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(rustix::io::Errno::AGAIN) => {
+                    let object = String::new();
+                    return Err(NetlinkError::NoAnswer { operation, object, waited_s: ANSWER_WITHIN_S });
+                }
+                Err(error) => return Err(os(error)),
+            };
+            for message in messages(&self.buffer[..length]) {
+                let Ok(header) = NetlinkBuffer::new_checked(message) else { continue };
+                if header.sequence_number() != self.sequence {
+                    continue;
+                }
+                interrupted |= header.flags() & NLM_F_DUMP_INTR != 0;
+                let body = &message[HEADER_BYTES.min(message.len())..];
+                match header.message_type() {
+                    NLMSG_ERROR | NLMSG_DONE => {
+                        let code = body.first_chunk().map_or(0, |octets| -i32::from_ne_bytes(*octets));
+                        let detail = String::new();
+                        let failed =
+                            NetlinkError::Kernel { operation, object: String::new(), errno: code, detail };
+                        return if code == 0 { Ok(interrupted) } else { Err(failed) };
+                    }
+                    _ => each(body),
+                }
+            }
+        }
     }
 
     /// Sends one request and returns its sequence number.
@@ -207,7 +281,7 @@ impl RouteSocket {
         let mut interrupted = false;
         loop {
             let mut end = None;
-            let received = self.receive(RecvFlags::empty(), |answer| {
+            let answered = |answer: NetlinkMessage<RouteNetlinkMessage>| {
                 if answer.header.sequence_number != sequence || end.is_some() {
                     return;
                 }
@@ -221,7 +295,8 @@ impl RouteSocket {
                     NetlinkPayload::Done(done) => end = Some((-done.code, String::new())),
                     _ => {}
                 }
-            });
+            };
+            let received = self.receive(RecvFlags::empty(), answered, || ());
             let unreadable = match received {
                 Err(rustix::io::Errno::AGAIN) => {
                     return Err(NetlinkError::NoAnswer {
@@ -250,25 +325,40 @@ impl RouteSocket {
     }
 }
 
+/// The messages of a datagram, each with its header.
+fn messages(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let size = NetlinkBuffer::new_checked(rest).ok()?.length() as usize;
+        let message = &rest[..size.min(rest.len())];
+        // Messages are aligned to four bytes; the last may lack the pad.
+        rest = rest.get(size.next_multiple_of(4).max(4)..).unwrap_or_default();
+        Some(message)
+    })
+}
+
+fn kind_of(message: &[u8]) -> u16 {
+    message.get(4..).and_then(|rest| rest.first_chunk()).map_or(0, |octets| u16::from_ne_bytes(*octets))
+}
+
 /// The message with only the attributes that this crate needs. Drivers and
 /// new kernels send attributes whose layout the library does not know; one of
 /// those must not hide a link or a route.
 fn essential(message: &[u8]) -> Option<Vec<u8>> {
-    const NETLINK_HEADER: usize = 16;
-    let kind = u16::from_ne_bytes([*message.get(4)?, *message.get(5)?]);
+    let kind = kind_of(message);
     // Numbers from linux/rtnetlink.h, if_link.h, if_addr.h, neighbour.h.
     let (header, kinds): (usize, &[u16]) = match kind {
         // Link: address, name, MTU, lower link, controller, state, its namespace.
         libc::RTM_NEWLINK | libc::RTM_DELLINK => (16, &[1, 3, 4, 5, 10, 16, 37]),
         // Address: address, local, flags.
         libc::RTM_NEWADDR | libc::RTM_DELADDR => (8, &[1, 2, 8]),
-        // Route: destination, interface, gateway, metric, source, multipath, table, via.
-        libc::RTM_NEWROUTE | libc::RTM_DELROUTE => (12, &[1, 4, 5, 6, 7, 9, 15, 18]),
+        // Route: destination, source, interface, gateway, metric, source hint, metrics, multipath, table, via, kind of
+        // encapsulation, next-hop object.
+        libc::RTM_NEWROUTE | libc::RTM_DELROUTE => (12, &[1, 2, 4, 5, 6, 7, 8, 9, 15, 18, 21, 30]),
         // Neighbour: destination, link-layer address.
         libc::RTM_NEWNEIGH | libc::RTM_DELNEIGH => (12, &[1, 2]),
         _ => return None,
     };
-    let start = NETLINK_HEADER + header;
+    let start = HEADER_BYTES + header;
     let mut kept = message.get(..start)?.to_vec();
     for nla in NlasIterator::new(message.get(start..)?).map_while(Result::ok) {
         if kinds.contains(&nla.kind()) {
@@ -282,9 +372,8 @@ fn essential(message: &[u8]) -> Option<Vec<u8>> {
 
 /// Appends one attribute with its padding (netlink(7)).
 pub(crate) fn push_attribute(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
-    const HEADER_BYTES: usize = 4;
     // Values come from one message or are small structures: below 16 bits.
-    bytes.extend(((HEADER_BYTES + value.len()) as u16).to_ne_bytes());
+    bytes.extend(((4 + value.len()) as u16).to_ne_bytes());
     bytes.extend(kind.to_ne_bytes());
     bytes.extend(value);
     bytes.resize(bytes.len().next_multiple_of(4), 0);
@@ -293,7 +382,6 @@ pub(crate) fn push_attribute(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
 /// The kernel's sentence in an error message: after the echoed header (and the
 /// whole echoed request unless capped) follow attributes, if flagged.
 fn error_text(echo: &[u8], flags: u16) -> String {
-    const HEADER_BYTES: usize = 16;
     if flags & NLM_F_ACK_TLVS == 0 || echo.len() < HEADER_BYTES {
         return String::new();
     }

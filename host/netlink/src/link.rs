@@ -4,8 +4,8 @@ use std::os::fd::AsRawFd;
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::link::{
-    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo as LinkInfoAttribute, LinkLayerType,
-    LinkMessage, State,
+    InfoData, InfoKind, InfoVeth, InfoVrf, LinkAttribute, LinkFlags, LinkInfo as LinkInfoAttribute,
+    LinkLayerType, LinkMessage, State,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
@@ -39,6 +39,8 @@ pub struct LinkInfo {
     pub kind: Option<String>,
     /// Index of the bridge or bond it belongs to.
     pub controller: Option<u32>,
+    /// The routing table of a VRF.
+    pub vrf_table: Option<u32>,
     /// Index of the other end of a veth or of the lower device of a VLAN; in
     /// another namespace if `peer_elsewhere`.
     pub peer_index: Option<u32>,
@@ -67,6 +69,7 @@ impl LinkInfo {
             loopback: header.link_layer_type == LinkLayerType::Loopback,
             kind: None,
             controller: None,
+            vrf_table: None,
             peer_index: None,
             peer_elsewhere: false,
             speed_mbit: None,
@@ -85,6 +88,15 @@ impl LinkInfo {
                 LinkAttribute::LinkInfo(infos) => {
                     link.kind = infos.iter().find_map(|info| match info {
                         LinkInfoAttribute::Kind(kind) => Some(kind.to_string()),
+                        _ => None,
+                    });
+                    link.vrf_table = infos.iter().find_map(|info| match info {
+                        LinkInfoAttribute::Data(InfoData::Vrf(data)) => {
+                            data.iter().find_map(|item| match item {
+                                InfoVrf::TableId(table) => Some(*table),
+                                _ => None,
+                            })
+                        }
                         _ => None,
                     });
                 }

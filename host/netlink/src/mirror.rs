@@ -1,6 +1,6 @@
 //! The kernel's links, addresses, routes and neighbours, kept up to date.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -13,6 +13,8 @@ use crate::monitor::{Change, Monitor, Update};
 use crate::namespace::Namespace;
 use crate::neighbour::Neighbour;
 use crate::route::FibRoute;
+use crate::route_table::{RouteKey, RouteTable};
+use crate::rule::PolicyRule;
 
 /// Updates taken per call of [`Mirror::refresh`]; bounds the time of one call.
 const UPDATES_PER_REFRESH: usize = 4096;
@@ -24,8 +26,10 @@ pub struct Refreshed {
     pub links: bool,
     /// Some address changed.
     pub addresses: bool,
-    /// Some route changed.
+    /// Some route changed: [`Mirror::take_changed_routes`] says which.
     pub routes: bool,
+    /// Some policy rule changed.
+    pub rules: bool,
     /// Some neighbour changed.
     pub neighbours: bool,
     /// Updates had been lost, and all tables were read anew.
@@ -39,18 +43,28 @@ impl Refreshed {
     }
 }
 
+/// Tables that have changed in a way no update tells.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lost {
+    routes: bool,
+    rules: bool,
+}
+
 /// A copy of a namespace's tables: one dump at the start, then updates.
 ///
-/// Links, addresses and neighbours follow their updates one by one. Routes are
-/// listed again once after each burst that may have changed them, because the
-/// kernel does not announce every route that disappears: O(routes) per burst.
+/// All of it follows its updates one by one. Routes are listed again once after
+/// each burst that may have taken some away in silence, as the kernel does when
+/// a link goes down, an address goes or a next-hop object changes: O(routes).
 #[derive(Debug)]
 pub struct Mirror {
     netlink: Netlink,
     monitor: Monitor,
     links: BTreeMap<u32, LinkInfo>,
     addresses: Vec<InterfaceAddress>,
-    routes: Vec<FibRoute>,
+    routes: RouteTable,
+    /// Destinations whose routes changed since they were last asked for.
+    changed_routes: BTreeSet<RouteKey>,
+    rules: Vec<PolicyRule>,
     neighbours: BTreeMap<(u32, IpAddr), Neighbour>,
 }
 
@@ -67,10 +81,13 @@ impl Mirror {
             monitor,
             links: BTreeMap::new(),
             addresses: Vec::new(),
-            routes: Vec::new(),
+            routes: RouteTable::default(),
+            changed_routes: BTreeSet::new(),
+            rules: Vec::new(),
             neighbours: BTreeMap::new(),
         };
         mirror.reload()?;
+        mirror.changed_routes = BTreeSet::new();
         Ok(mirror)
     }
 
@@ -95,8 +112,18 @@ impl Mirror {
     }
 
     /// Routes of all tables.
-    pub fn routes(&self) -> &[FibRoute] {
+    pub fn routes(&self) -> &RouteTable {
         &self.routes
+    }
+
+    /// Destinations whose routes changed since the last call, in their tables.
+    pub fn take_changed_routes(&mut self) -> BTreeSet<RouteKey> {
+        std::mem::take(&mut self.changed_routes)
+    }
+
+    /// Policy rules, those of IPv4 first, in the kernel's order.
+    pub fn rules(&self) -> &[PolicyRule] {
+        &self.rules
     }
 
     /// Neighbours by interface index and address.
@@ -112,37 +139,56 @@ impl Mirror {
     /// were at the last success or newer, and the next call may succeed.
     pub fn refresh(&mut self, timeout: Duration) -> Result<Refreshed, NetlinkError> {
         let mut changed = Refreshed::default();
+        let mut lost = Lost::default();
         let mut wait = timeout;
         for _ in 0..UPDATES_PER_REFRESH {
             let Some(update) = self.monitor.recv_timeout(wait)? else { break };
             wait = Duration::ZERO;
-            self.apply(update, &mut changed);
+            self.apply(update, &mut changed, &mut lost);
         }
         if changed.resynchronised {
             self.reload()?;
-        } else if changed.routes {
-            self.routes = self.netlink.routes()?;
+        } else {
+            if lost.routes {
+                changed.routes |= self.list_routes()?;
+            }
+            if lost.rules {
+                self.rules = self.netlink.rules()?;
+            }
         }
         Ok(changed)
+    }
+
+    /// Whether any is another.
+    fn list_routes(&mut self) -> Result<bool, NetlinkError> {
+        let next_hops = self.netlink.next_hops()?;
+        let routes = &mut self.routes;
+        let shared = |route: FibRoute| FibRoute { way: routes.keep(route.way), ..route };
+        let listing = self.netlink.routes_by(shared)?;
+        let changed = self.routes.replace(next_hops, listing);
+        let any = !changed.is_empty();
+        self.changed_routes.extend(changed);
+        Ok(any)
     }
 
     fn reload(&mut self) -> Result<(), NetlinkError> {
         self.links = self.netlink.links()?.into_iter().map(|link| (link.index, link)).collect();
         self.addresses = self.netlink.addresses()?;
-        self.routes = self.netlink.routes()?;
+        self.list_routes()?;
+        self.rules = self.netlink.rules()?;
         let neighbours = self.netlink.neighbours()?;
         self.neighbours = neighbours.into_iter().map(|n| ((n.ifindex, n.ip), n)).collect();
         Ok(())
     }
 
-    fn apply(&mut self, update: Update, changed: &mut Refreshed) {
+    fn apply(&mut self, update: Update, changed: &mut Refreshed, lost: &mut Lost) {
         match update {
             Update::Link(mut link) => {
                 let before = self.links.get(&link.index);
                 // Updates do not carry the speed.
                 link.speed_mbit = before.and_then(|old| old.speed_mbit);
                 // Routes follow the state of a link without a word.
-                changed.routes |= before.is_none_or(|b| (b.up, b.running) != (link.up, link.running));
+                lost.routes |= before.is_none_or(|b| (b.up, b.running) != (link.up, link.running));
                 changed.links = true;
                 self.links.insert(link.index, link);
             }
@@ -150,15 +196,19 @@ impl Mirror {
                 self.links.remove(&index);
                 self.addresses.retain(|a| a.ifindex != index);
                 self.neighbours.retain(|key, _| key.0 != index);
-                *changed = Refreshed {
-                    links: true,
-                    addresses: true,
-                    routes: true,
-                    neighbours: true,
-                    resynchronised: changed.resynchronised,
-                };
+                (changed.links, changed.addresses, changed.neighbours) = (true, true, true);
+                *lost = Lost { routes: true, rules: true };
             }
-            Update::Route(..) => changed.routes = true,
+            Update::Route(change, route) => {
+                changed.routes = true;
+                self.changed_routes.insert((route.table, route.dest));
+                lost.routes |= !self.routes.apply(change, route);
+            }
+            Update::NextHops => lost.routes = true,
+            Update::Rules => {
+                changed.rules = true;
+                lost.rules = true;
+            }
             Update::Neighbour(change, neighbour) => {
                 let key = (neighbour.ifindex, neighbour.ip);
                 match change {
@@ -175,13 +225,14 @@ impl Mirror {
                     self.addresses.push(address);
                 }
                 changed.addresses = true;
-                changed.routes = true;
+                lost.routes |= change == Change::Deleted;
             }
             Update::Overrun => {
                 *changed = Refreshed {
                     links: true,
                     addresses: true,
                     routes: true,
+                    rules: true,
                     neighbours: true,
                     resynchronised: true,
                 };

@@ -6,7 +6,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use netlink_packet_core::NetlinkPayload;
+use netlink_packet_core::{NLM_F_APPEND, NLM_F_REPLACE, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, sockopt};
@@ -19,9 +19,9 @@ use crate::namespace::Namespace;
 use crate::neighbour::Neighbour;
 use crate::route::FibRoute;
 
-/// `RTNLGRP_*` as bits of `sockaddr_nl.nl_groups`: link, neighbour, and
-/// addresses and routes of both IP versions.
-const GROUPS: u32 = 1 << 0 | 1 << 2 | 1 << 4 | 1 << 6 | 1 << 8 | 1 << 10;
+/// `RTNLGRP_*` as bits of `sockaddr_nl.nl_groups`: link, neighbour, addresses, routes and rules
+/// of both IP versions, next-hop objects.
+const GROUPS: u32 = 1 << 0 | 1 << 2 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 18 | 1 << 31;
 /// Room for bursts (a routing daemon's table) before the kernel drops updates.
 const SOCKET_BUFFER_BYTES: usize = 8 << 20;
 
@@ -30,6 +30,19 @@ const SOCKET_BUFFER_BYTES: usize = 8 << 20;
 pub enum Change {
     /// Added, or changed in place.
     Set,
+    /// Deleted.
+    Deleted,
+}
+
+/// What became of a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RouteChange {
+    /// Added, before those it equals in destination, type of service and metric.
+    Added,
+    /// Added behind them.
+    Appended,
+    /// Put in the place of the first of them.
+    Replaced,
     /// Deleted.
     Deleted,
 }
@@ -45,7 +58,11 @@ pub enum Update {
     /// A route changed. The kernel is silent about IPv4 routes that disappear
     /// because a link went down or an address was deleted: list the routes
     /// again after those, as [`crate::Mirror`] does.
-    Route(Change, FibRoute),
+    Route(RouteChange, FibRoute),
+    /// Some policy rule changed: list them again.
+    Rules,
+    /// Some next-hop object changed: list them again, and the routes, which the kernel takes away in silence.
+    NextHops,
     /// A neighbour entry changed.
     Neighbour(Change, Neighbour),
     /// An address changed.
@@ -133,11 +150,14 @@ impl Monitor {
     /// Reads one datagram, without waiting.
     fn fill(&mut self) -> Result<(), NetlinkError> {
         let mut updates = Vec::new();
-        let received = self.socket.receive(RecvFlags::DONTWAIT, |message| {
-            if let NetlinkPayload::InnerMessage(message) = message.payload {
-                updates.extend(read(message));
+        let mut next_hops = false;
+        let take = |message: NetlinkMessage<RouteNetlinkMessage>| {
+            if let NetlinkPayload::InnerMessage(inner) = message.payload {
+                updates.extend(read(inner, message.header.flags));
             }
-        });
+        };
+        let received = self.socket.receive(RecvFlags::DONTWAIT, take, || next_hops = true);
+        updates.extend(next_hops.then_some(Update::NextHops));
         match received {
             Ok(0) => {}
             Ok(_) | Err(rustix::io::Errno::NOBUFS) => updates.push(Update::Overrun),
@@ -158,7 +178,7 @@ impl AsFd for Monitor {
     }
 }
 
-fn read(message: RouteNetlinkMessage) -> Option<Update> {
+fn read(message: RouteNetlinkMessage, flags: u16) -> Option<Update> {
     use Change::{Deleted, Set};
     use RouteNetlinkMessage as M;
     Some(match message {
@@ -167,8 +187,16 @@ fn read(message: RouteNetlinkMessage) -> Option<Update> {
             let link = LinkInfo::from_message(&m)?;
             Update::LinkGone(link.index, link.name)
         }
-        M::NewRoute(m) => Update::Route(Set, FibRoute::from_message(&m)?),
-        M::DelRoute(m) => Update::Route(Deleted, FibRoute::from_message(&m)?),
+        M::NewRoute(m) => {
+            let change = match flags {
+                _ if flags & NLM_F_REPLACE != 0 => RouteChange::Replaced,
+                _ if flags & NLM_F_APPEND != 0 => RouteChange::Appended,
+                _ => RouteChange::Added,
+            };
+            Update::Route(change, FibRoute::from_message(&m)?)
+        }
+        M::DelRoute(m) => Update::Route(RouteChange::Deleted, FibRoute::from_message(&m)?),
+        M::NewRule(_) | M::DelRule(_) => Update::Rules,
         M::NewNeighbour(m) => Update::Neighbour(Set, Neighbour::from_message(&m)?),
         M::DelNeighbour(m) => Update::Neighbour(Deleted, Neighbour::from_message(&m)?),
         M::NewAddress(m) => Update::Address(Set, InterfaceAddress::from_message(&m)?),

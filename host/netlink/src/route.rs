@@ -1,12 +1,14 @@
 //! Routes: the kernel's forwarding information base.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::Deref;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteNextHop, RouteNextHopFlags,
-    RouteProtocol, RouteScope, RouteType, RouteVia,
+    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteLwEnCapType, RouteMessage, RouteMetric,
+    RouteNextHop, RouteNextHopFlags, RouteProtocol, RouteScope, RouteType, RouteVia,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
@@ -70,25 +72,48 @@ pub struct NextHop {
     pub weight: u16,
     /// The kernel does not use it now: the link is down or has no carrier.
     pub unusable: bool,
+    /// Packets get another header on the way (`encap`: MPLS, SRv6, tunnels).
+    pub encapsulated: bool,
 }
 
-/// One route.
+/// One route. What many have in common, all but where it is and where it goes, they may share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FibRoute {
     /// Destination prefix.
     pub dest: IpNet,
-    /// One next hop, several with weights, or none.
-    pub next_hops: Vec<NextHop>,
-    /// What the route does.
-    pub kind: RouteKind,
     /// Routing table (254 main, 255 local).
     pub table: u32,
+    /// The rest.
+    pub way: Arc<RouteWay>,
+}
+
+impl Deref for FibRoute {
+    type Target = RouteWay;
+
+    fn deref(&self) -> &RouteWay {
+        &self.way
+    }
+}
+
+/// What a route does, and with which packets.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RouteWay {
+    /// One next hop, several with weights, or none.
+    pub next_hops: Vec<NextHop>,
+    /// The next-hop object that it names.
+    pub object: Option<u32>,
+    /// What the route does.
+    pub kind: RouteKind,
     /// Preference among equal prefixes; the lower wins.
     pub metric: u32,
     /// Source address for packets that this machine makes.
     pub source_hint: Option<IpAddr>,
+    /// Source addresses that the route is limited to (IPv6).
+    pub from: Option<IpNet>,
     /// Type of service that the route is limited to; 0 for all.
     pub tos: u8,
+    /// Longest packet, where the route says one.
+    pub mtu: Option<u32>,
 }
 
 impl FibRoute {
@@ -96,6 +121,9 @@ impl FibRoute {
     pub const MAIN_TABLE: u32 = RouteHeader::RT_TABLE_MAIN as u32;
     /// The table of this machine's own addresses, kept by the kernel.
     pub const LOCAL_TABLE: u32 = 255;
+
+    /// The table that the kernel looks into last.
+    pub const DEFAULT_TABLE: u32 = 253;
 
     /// Reads a route message; `None` for cached entries and for families other
     /// than IPv4 and IPv6.
@@ -109,33 +137,47 @@ impl FibRoute {
             AddressFamily::Inet6 => IpAddr::from(Ipv6Addr::UNSPECIFIED),
             _ => return None,
         };
-        let (mut dest, mut via, mut ifindex) = (unspecified, None, 0);
-        let mut route = Self {
-            dest: IpNet::from(unspecified),
+        let (mut dest, mut from, mut via, mut ifindex) = (unspecified, unspecified, None, 0);
+        let mut table = u32::from(header.table);
+        let mut encapsulated = false;
+        let mut route = RouteWay {
             next_hops: Vec::new(),
+            object: None,
             kind: header.kind.into(),
-            table: u32::from(header.table),
             metric: 0,
             source_hint: None,
+            from: None,
             tos: header.tos,
+            mtu: None,
         };
         for attribute in &message.attributes {
             match attribute {
                 RouteAttribute::Destination(address) => dest = plain(address)?,
                 RouteAttribute::Oif(index) => ifindex = *index,
-                RouteAttribute::Table(table) => route.table = *table,
+                RouteAttribute::Source(address) => from = plain(address)?,
+                RouteAttribute::Table(number) => table = *number,
+                RouteAttribute::NhId(id) => route.object = Some(*id),
+                RouteAttribute::EncapType(kind) => encapsulated = *kind != RouteLwEnCapType::None,
+                RouteAttribute::Metrics(all) => route.mtu = all.iter().find_map(mtu),
                 RouteAttribute::Priority(metric) => route.metric = *metric,
                 RouteAttribute::PrefSource(address) => route.source_hint = plain(address),
                 RouteAttribute::MultiPath(hops) => route.next_hops.extend(hops.iter().map(next_hop)),
                 other => via = via.or_else(|| gateway(other)),
             }
         }
-        route.dest = IpNet::new(dest, header.destination_prefix_length).ok()?;
+        let dest = IpNet::new(dest, header.destination_prefix_length).ok()?;
+        if header.source_prefix_length > 0 {
+            route.from = Some(IpNet::new(from, header.source_prefix_length).ok()?);
+        }
         if route.next_hops.is_empty() && (ifindex != 0 || via.is_some()) {
             let unusable = header.flags.intersects(RouteFlags::Dead | RouteFlags::Linkdown);
-            route.next_hops.push(NextHop { via, ifindex, weight: 1, unusable });
+            route.next_hops.push(NextHop { via, ifindex, weight: 1, unusable, encapsulated });
         }
-        Some(route)
+        if dest.addr().is_ipv6() {
+            // The kernel names first whichever was spoken of last.
+            route.next_hops.sort_unstable();
+        }
+        Some(Self { dest, table, way: Arc::new(route) })
     }
 }
 
@@ -156,13 +198,23 @@ fn gateway(attribute: &RouteAttribute) -> Option<IpAddr> {
     }
 }
 
+fn mtu(metric: &RouteMetric) -> Option<u32> {
+    match metric {
+        RouteMetric::Mtu(mtu) => Some(*mtu).filter(|mtu| *mtu > 0),
+        _ => None,
+    }
+}
+
 fn next_hop(hop: &RouteNextHop) -> NextHop {
+    let encapsulates =
+        |a: &RouteAttribute| matches!(a, RouteAttribute::EncapType(kind) if *kind != RouteLwEnCapType::None);
     NextHop {
         via: hop.attributes.iter().find_map(gateway),
         ifindex: hop.interface_index,
         // rtnh_hops is the weight minus one (rtnetlink(7)).
         weight: u16::from(hop.hops) + 1,
         unusable: hop.flags.intersects(RouteNextHopFlags::Dead | RouteNextHopFlags::Linkdown),
+        encapsulated: hop.attributes.iter().any(encapsulates),
     }
 }
 
@@ -241,13 +293,21 @@ impl Netlink {
     /// # Errors
     /// [`NetlinkError::Unstable`] when they change all the time.
     pub fn routes(&self) -> Result<Vec<FibRoute>, NetlinkError> {
+        self.routes_by(|route| route)
+    }
+
+    /// The same, each passed through `each` as it comes: there may be millions.
+    pub(crate) fn routes_by(
+        &self,
+        mut each: impl FnMut(FibRoute) -> FibRoute,
+    ) -> Result<Vec<FibRoute>, NetlinkError> {
         let mut routes = Vec::new();
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
             let mut message = RouteMessage::default();
             message.header.address_family = family;
             let message = RouteNetlinkMessage::GetRoute(message);
             routes.extend(self.dump("list routes", "", &message, |answer| match answer {
-                RouteNetlinkMessage::NewRoute(m) => FibRoute::from_message(&m),
+                RouteNetlinkMessage::NewRoute(m) => FibRoute::from_message(&m).map(&mut each),
                 _ => None,
             })?);
         }

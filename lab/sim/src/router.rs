@@ -5,9 +5,7 @@ use crate::agent::AgentNode;
 use crate::error::SimError;
 use crate::frame::mac;
 use ipnet::{IpNet, Ipv4Net};
-use perhop_elements::route::{
-    NeighbourState, NeighbourUpdate, NextHop, Origin, PortInfo, RouteEntry, RouteKind,
-};
+use perhop_elements::route::{NeighbourState, NeighbourUpdate, NextHop, PortInfo, RouteEntry, RouteKind};
 use perhop_elements::schedule::Egress;
 use perhop_graph::router::{EdgeOptions, EdgePort, VirtualRouter};
 use perhop_measure::AdmissionRecord;
@@ -98,10 +96,10 @@ impl RouterNode {
             .ports
             .iter()
             .map(|(link, end)| PortInfo {
-                more_macs: Vec::new(),
                 mac: mac(*link, *end),
                 mtu: MTU,
                 addresses: vec![IpNet::V4(Ipv4Net::from(own))],
+                ..PortInfo::default()
             })
             .collect();
         let change = self.router.control().planner_mut().port_change(infos);
@@ -116,23 +114,14 @@ impl RouterNode {
         });
         let change = self.router.control().planner_mut().neighbour_change(neighbours.collect());
         self.router.apply_world(change);
-        let mut routes = vec![RouteEntry {
-            dest: IpNet::V4(Ipv4Net::from(own)),
-            kind: RouteKind::Local,
-            metric: 0,
-            origin: Origin::Kernel,
-        }];
+        let mut routes = vec![RouteEntry::new(IpNet::V4(Ipv4Net::from(own)), RouteKind::Local)];
         for (to, other) in scenario.nodes.iter().enumerate() {
             let Some((link, end)) = paths.first_link(node, NodeIndex(to)) else { continue };
             let Some(port) = self.ports.iter().position(|p| *p == (link, end)) else { continue };
             let next = scenario.links[link.0].ends[1 - end];
             let via = Some(IpAddr::V4(scenario.nodes[next.0].address));
-            routes.push(RouteEntry {
-                dest: IpNet::V4(Ipv4Net::from(other.address)),
-                kind: RouteKind::Unicast { next_hops: vec![NextHop { via, port: PortId(port as u16) }] },
-                metric: 0,
-                origin: Origin::Kernel,
-            });
+            let kind = RouteKind::by(NextHop::new(via, PortId(port as u16)));
+            routes.push(RouteEntry::new(IpNet::V4(Ipv4Net::from(other.address)), kind));
         }
         let change = self.router.control().planner_mut().set_kernel_routes(routes);
         self.router.apply_world(change);

@@ -131,7 +131,7 @@ pub fn run(args: &ShowArgs) -> Result<Verdict, AppError> {
             if let Some(line) = left_out(&page) {
                 out.line(format_args!("{line}"))?;
             }
-            if let Some(line) = tagged(&page.rows) {
+            for line in tagged(&page.rows).iter().chain(&page.notes) {
                 out.line(format_args!("{line}"))?;
             }
         }

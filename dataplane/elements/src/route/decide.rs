@@ -6,8 +6,10 @@
 use super::Link;
 use super::fib::{Action, Fib};
 use super::paths::PathKey;
+use super::policy::Asked;
 use perhop_element::Reject;
 use perhop_packet::{DropReason, Meta};
+use std::net::IpAddr;
 
 /// What happens to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +18,8 @@ pub enum Verdict {
     Hop(u32),
     /// It is for this machine.
     Host,
+    /// This machine's kernel forwards it, past the ports.
+    Kernel,
     /// It is dropped.
     Drop(DropReason),
     /// It is dropped and its sender is told.
@@ -67,7 +71,8 @@ impl Decider<'_> {
         if received && special(src[0]) {
             return Verdict::Drop(DropReason::BadSource);
         }
-        let action = self.fib.lookup_v4(dst);
+        let action =
+            self.fib.plain_v4(dst).unwrap_or_else(|| self.by_rules(frame, meta, [src.into(), dst.into()]));
         let link_local = |a: [u8; 4]| a[0] == 169 && a[1] == 254;
         if (link_local(src) || link_local(dst)) && received {
             return match action {
@@ -102,11 +107,17 @@ impl Decider<'_> {
         if received && special(&src) {
             return Verdict::Drop(DropReason::BadSource);
         }
-        let action = self.fib.lookup_v6(&dst);
+        let action =
+            self.fib.plain_v6(&dst).unwrap_or_else(|| self.by_rules(frame, meta, [src.into(), dst.into()]));
         if link_local(&src) && received && action != Action::Local {
             return Verdict::Drop(DropReason::BadSource);
         }
         self.follow(action, || self.paths.v6(frame, &meta.layout, [&src, &dst]))
+    }
+
+    #[cold]
+    fn by_rules(&self, frame: &[u8], meta: &Meta, ends: [IpAddr; 2]) -> Action {
+        self.fib.decide(&Asked::of(frame, meta, ends))
     }
 
     #[inline]
@@ -115,7 +126,8 @@ impl Decider<'_> {
             Action::Hop(hop) => Verdict::Hop(hop),
             Action::Group { first, count } => Verdict::Hop(self.fib.member(first, count, hash())),
             Action::Local | Action::Broadcast => Verdict::Host,
-            Action::NoRoute => Verdict::Reject(DropReason::NoRoute, Reject::NetUnreachable),
+            Action::Kernel => Verdict::Kernel,
+            Action::NoRoute | Action::Throw => Verdict::Reject(DropReason::NoRoute, Reject::NetUnreachable),
             Action::Unreachable => Verdict::Reject(DropReason::RouteRejects, Reject::NetUnreachable),
             Action::Prohibit => Verdict::Reject(DropReason::RouteRejects, Reject::Prohibited),
             Action::Blackhole => Verdict::Drop(DropReason::RouteRejects),

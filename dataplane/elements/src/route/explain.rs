@@ -1,9 +1,10 @@
 //! What a router would do with a packet, told without doing it.
 
 use super::decide::Verdict;
-use super::fib::{NextHop, Route as RouteEntry};
+use super::fib::{Found, NextHop};
 use super::neighbours::Known;
-use super::route::{Route, destination, may_be_cut, without_tag};
+use super::policy::Asked;
+use super::route::{Route, destination, may_be_cut, source, without_tag};
 use perhop_element::Reject;
 use perhop_packet::{DropReason, Meta, PortId};
 use perhop_wire::layout::decrement_ttl;
@@ -11,11 +12,11 @@ use perhop_wire::{Layout, MacAddr};
 
 /// What a router would do with a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Explanation<'a> {
+pub struct Explanation {
     /// What happens.
     pub verdict: Verdict,
-    /// The route that decided; none where addresses or the port decide.
-    pub route: Option<&'a RouteEntry>,
+    /// The route or rule that decided; none where addresses or the port decide.
+    pub route: Option<Found>,
     /// The next hop chosen; also when TTL or MTU then forbid to forward.
     pub next_hop: Option<NextHop>,
     /// Its link address, if it is known; otherwise the packet would wait.
@@ -26,7 +27,7 @@ pub struct Explanation<'a> {
 
 impl Route {
     /// What would happen to `frame` from `in_port`. Nothing is changed.
-    pub fn explain(&self, frame: &[u8], layout: &Layout, in_port: PortId) -> Explanation<'_> {
+    pub fn explain(&self, frame: &[u8], layout: &Layout, in_port: PortId) -> Explanation {
         let s = &self.state;
         // A tag that names no VLAN is taken off before anything is decided.
         if let Some(untagged) = without_tag(layout)
@@ -37,7 +38,9 @@ impl Route {
         let meta = Meta { layout: *layout, in_port, parsed: true, ..Meta::default() };
         let verdict = s.decider().decide(frame, &meta);
         let by_route = layout.ip_version != 0 && layout.vlan_tags == 0;
-        let route = if by_route { s.fib.route_to(destination(frame, layout)) } else { None };
+        let ends = [source(frame, layout), destination(frame, layout)];
+        let found = by_route.then(|| s.fib.find(&Asked::of(frame, &meta, ends)));
+        let route = found.filter(|found| found.dest.is_some() || found.rule.is_some());
         let bare = Explanation { verdict, route, next_hop: None, link_address: None, fragments: false };
         let Verdict::Hop(hop) = verdict else { return bare };
         let next = s.fib.next_hops()[hop as usize];
@@ -50,9 +53,10 @@ impl Route {
         if in_port.is_some() && decrement_ttl(&mut copy, layout).is_err() {
             return ends(Verdict::Reject(DropReason::TtlExpired, Reject::TtlExpired));
         }
-        let too_long = u32::from(layout.ip_len) > link.mtu;
+        let mtu = next.longest(link.mtu);
+        let too_long = u32::from(layout.ip_len) > mtu;
         if too_long && !may_be_cut(frame, layout) {
-            return ends(Verdict::Reject(DropReason::TooBig, Reject::TooBig { mtu: link.mtu }));
+            return ends(Verdict::Reject(DropReason::TooBig, Reject::TooBig { mtu }));
         }
         let ip = next.via.unwrap_or_else(|| destination(frame, layout));
         let neighbour = s.neighbours.find(next.port, ip).map(|index| s.neighbours.adjacency(index));

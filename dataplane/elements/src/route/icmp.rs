@@ -17,7 +17,7 @@
 //! the answers count as made here. No answer goes to ICMP errors and redirects, later fragments, packets to groups
 //! (but "packet too big" of IPv6), broadcast frames, and sources that are not one host. An answer quotes as much of
 //! the packet as fits 576 bytes (IPv4) or 1,280 bytes (IPv6), has code point CS6 and TTL 64. Its source is an address
-//! of the port the packet came in by, of the network of its destination if there is one, else of any port.
+//! of the port the packet came in by, of the network of its destination if there is one, else of any port, else of any interface.
 //! A token bucket limits all answers together.
 //!
 //! # Counters
@@ -139,14 +139,15 @@ impl IcmpError {
         cx.emit(0, answer);
     }
 
-    /// An address to answer `sender` from.
+    /// An address to answer `sender` from: of the port, of another port, of this machine.
     fn source(&self, in_port: PortId, sender: IpAddr) -> Option<IpAddr> {
         let here = self.ports.get(in_port.index()).map_or(&[][..], |p| &p.addresses);
         let everywhere = self.ports.iter().flat_map(|p| &p.addresses);
+        let elsewhere = self.ports.iter().flat_map(|p| &p.elsewhere);
         let near = |net: &&IpNet| net.contains(&sender);
         let fit = |net: &&IpNet| usable(net.addr(), sender);
         let found = here.iter().filter(fit).find(near);
-        let found = found.or_else(|| here.iter().find(fit)).or_else(|| everywhere.clone().find(fit));
+        let found = found.or_else(|| here.iter().find(fit)).or_else(|| everywhere.chain(elsewhere).find(fit));
         found.map(IpNet::addr)
     }
 }

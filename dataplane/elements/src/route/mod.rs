@@ -2,7 +2,10 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | [`fib`] | the forwarding table: longest-prefix match |
+//! | [`fib`] | the forwarding table that packets meet |
+//! | `tables` | routes and rules that it is made of |
+//! | `trie` | longest-prefix match |
+//! | [`policy`] | rules that choose a table |
 //! | [`neighbours`] | link addresses of next hops, packets that wait for one |
 //! | [`route`] | the element `Route` |
 //! | `decide` | what happens to a packet |
@@ -22,16 +25,21 @@ pub mod icmp;
 mod limit;
 pub mod neighbours;
 mod paths;
+pub mod policy;
 #[allow(clippy::module_inception, reason = "the element and its module carry the element's name")]
 pub mod route;
+mod tables;
+mod trie;
 
 pub use bridge::{Bridge, BridgeConfig};
 pub use decide::Verdict;
 pub use explain::Explanation;
-pub use fib::{Action, Fib, NextHop, Origin, Route as RouteEntry, RouteKind};
+pub use fib::{Action, Fib, Found, NextHop, Origin, Route as RouteEntry, RouteKind};
 pub use icmp::{IcmpError, IcmpErrorConfig};
 pub use neighbours::{NeighbourLimits, NeighbourState, NeighbourUpdate};
+pub use policy::{Arrival, Asked, Rule, Then};
 pub use route::{PortInfo, Route, RouteChange, RouteConfig};
+pub use tables::Tables;
 
 use perhop_element::ElementType;
 use perhop_wire::MacAddr;

@@ -23,9 +23,10 @@
 //! 2. Multicast and limited broadcast go to this machine. Sources that cannot be answered are dropped as
 //!    `bad_source`, destinations that must not be forwarded, unicast in a broadcast frame included, as
 //!    `bad_destination`. Link-local packets are never forwarded.
-//! 3. The longest matching prefix decides. Several next hops share flows by a keyed hash of addresses, protocol and ports, equal in
+//! 3. The longest matching prefix decides, in the table that the first rule to match a packet leads to (its addresses, ports,
+//!    protocol, type of service, and where it came in), if that has one. Several next hops share flows by a keyed hash of addresses, protocol and ports, equal in
 //!    both directions; of tunnels the SPI (ESP, AH; one for each direction) or key (GRE) counts in place of ports.
-//! 4. TTL 1 is rejected as `ttl_expired`. A packet that exceeds the link's MTU is cut (IPv4 without DF; all fragments
+//! 4. TTL 1 is rejected as `ttl_expired`. A packet that exceeds the link's MTU, or its route's, is cut (IPv4 without DF; all fragments
 //!    or none) or rejected as `too_big`. IPv4 options are passed on unread. No redirects are sent.
 //! 5. A packet whose next hop has no known link address waits while the kernel is asked ([`Route::take_neighbour_requests`]);
 //!    after `neighbour_timeout` it takes another way, if its route has changed to one, or is rejected as
@@ -34,7 +35,7 @@
 //!    fragments too.
 //!
 //! # Counters
-//! `forwarded`, `delivered` (to this machine), `fragmented` (originals), `fragments`, `waiting` (gauge),
+//! `forwarded`, `delivered` (to this machine), `handed` (to its kernel, to forward), `fragmented` (originals), `fragments`, `waiting` (gauge),
 //! `neighbours` (gauge), `neighbours_refused`, `routes` (gauge), `routes_refused` (gauge).
 //!
 //! # Invariants
@@ -75,6 +76,8 @@ pub struct PortInfo {
     pub mtu: u32,
     /// Its addresses with the length of their networks.
     pub addresses: Vec<IpNet>,
+    /// Addresses of this machine on other interfaces, for messages of its own where no port has one of the family.
+    pub elsewhere: Vec<IpNet>,
 }
 
 /// A change of a running [`Route`]. After [`Route::commit`] it holds what was there before.
@@ -118,8 +121,8 @@ pub struct Route {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) fib: Arc<Fib>,
-    /// Neighbour of each of the table's next hops; [`ON_LINK`] when that is the destination.
-    hops: Vec<u32>,
+    /// Of each of the table's next hops.
+    hops: Vec<Hop>,
     pub(super) neighbours: Neighbours,
     ports: Vec<PortInfo>,
     pub(super) links: Vec<Link>,
@@ -131,8 +134,18 @@ pub(super) struct State {
 struct Counters {
     forwarded: u64,
     delivered: u64,
+    handed: u64,
     fragmented: u64,
     fragments: u64,
+}
+
+/// What a next hop comes to.
+#[derive(Clone, Copy, Debug)]
+struct Hop {
+    /// Its neighbour; [`ON_LINK`] when that is the destination.
+    neighbour: u32,
+    /// Longest packet that its route allows, in bytes.
+    mtu: u32,
 }
 
 const ON_LINK: u32 = u32::MAX;
@@ -166,13 +179,14 @@ impl Route {
         if let Some(fib) = &mut change.fib {
             std::mem::swap(fib, &mut s.fib);
             // The new next hops are pinned before the old ones are let go: what both name is kept.
-            let pin = |hop: &super::fib::NextHop| match hop.via {
-                Some(ip) => s.neighbours.pin(hop.port, ip, &s.links),
-                None => ON_LINK,
+            let pin = |hop: &super::fib::NextHop| Hop {
+                neighbour: hop.via.map_or(ON_LINK, |ip| s.neighbours.pin(hop.port, ip, &s.links)),
+                mtu: hop.longest(u32::MAX),
             };
             let hops = s.fib.next_hops().iter().map(pin).collect();
-            for old in std::mem::replace(&mut s.hops, hops).into_iter().filter(|h| *h != ON_LINK) {
-                s.neighbours.unpin(old);
+            let old = std::mem::replace(&mut s.hops, hops).into_iter();
+            for Hop { neighbour, .. } in old.filter(|hop| hop.neighbour != ON_LINK) {
+                s.neighbours.unpin(neighbour);
             }
         }
         if let Some(seed) = &mut change.path_seed {
@@ -217,6 +231,10 @@ impl Route {
                 self.state.counters.delivered += 1;
                 cx.emit(self.host, packet);
             }
+            Verdict::Kernel => {
+                self.state.counters.handed += 1;
+                cx.emit(self.host, packet);
+            }
             Verdict::Drop(reason) => cx.drop(packet, reason),
             Verdict::Reject(reason, reject) => cx.reject(packet, reason, reject),
         }
@@ -227,7 +245,7 @@ impl Route {
         let s = &self.state;
         if let Some(index) = s.neighbour_of(hop, &packet) {
             let adjacency = s.neighbours.adjacency(index);
-            let fits = u32::from(packet.meta().layout.ip_len) <= adjacency.mtu;
+            let fits = u32::from(packet.meta().layout.ip_len) <= adjacency.mtu.min(s.hops[hop as usize].mtu);
             if adjacency.known == Known::Yes && fits {
                 if lower_ttl(&mut packet).is_err() {
                     return cx.reject(packet, DropReason::TtlExpired, Reject::TtlExpired);
@@ -243,7 +261,7 @@ impl Route {
     fn send_slowly(&mut self, cx: &mut Cx<'_>, mut packet: Packet, hop: u32) {
         let next = self.state.fib.next_hops()[hop as usize];
         let ip = next.via.unwrap_or_else(|| destination(packet.frame(), &packet.meta().layout));
-        let Some(mtu) = self.state.links.get(next.port.index()).map(|link| link.mtu) else {
+        let Some(mtu) = self.state.links.get(next.port.index()).map(|link| next.longest(link.mtu)) else {
             return cx.drop(packet, DropReason::PortDown);
         };
         if lower_ttl(&mut packet).is_err() {
@@ -318,7 +336,7 @@ impl Route {
         let Verdict::Hop(hop) = s.decider().decide(packet.frame(), packet.meta()) else { return None };
         let index = s.neighbour_of(hop, packet)?;
         let adjacency = s.neighbours.adjacency(index);
-        let fits = u32::from(packet.meta().layout.ip_len) <= adjacency.mtu;
+        let fits = u32::from(packet.meta().layout.ip_len) <= adjacency.mtu.min(s.hops[hop as usize].mtu);
         (adjacency.known != Known::No && fits).then_some(index)
     }
 
@@ -366,12 +384,13 @@ impl Element for Route {
         let s = &self.state;
         sink.counter("forwarded", s.counters.forwarded);
         sink.counter("delivered", s.counters.delivered);
+        sink.counter("handed", s.counters.handed);
         sink.counter("fragmented", s.counters.fragmented);
         sink.counter("fragments", s.counters.fragments);
         sink.gauge("waiting", s.neighbours.waiting() as u64);
         sink.gauge("neighbours", s.neighbours.len() as u64);
         sink.counter("neighbours_refused", s.neighbours.refused);
-        sink.gauge("routes", s.fib.routes().len() as u64);
+        sink.gauge("routes", s.fib.routes() as u64);
         sink.gauge("routes_refused", s.fib.refused() as u64);
     }
 
@@ -431,7 +450,7 @@ impl State {
     /// The neighbour a packet goes to by next hop `hop`, if there is an entry for it.
     #[inline]
     fn neighbour_of(&self, hop: u32, packet: &Packet) -> Option<u32> {
-        match self.hops[hop as usize] {
+        match self.hops[hop as usize].neighbour {
             ON_LINK => {
                 let port = self.fib.next_hops()[hop as usize].port;
                 self.neighbours.find(port, destination(packet.frame(), &packet.meta().layout))
@@ -477,6 +496,16 @@ pub(super) fn without_tag(layout: &Layout) -> Option<Layout> {
 fn lower_ttl(packet: &mut Packet) -> Result<(), perhop_wire::TtlExpired> {
     let (meta, frame) = packet.parts_mut();
     if meta.in_port.is_some() { decrement_ttl(frame, &meta.layout) } else { Ok(()) }
+}
+
+pub(super) fn source(frame: &[u8], layout: &Layout) -> IpAddr {
+    let l3 = usize::from(layout.l3_offset);
+    if layout.ip_version == 6 {
+        let octets = frame.get(l3 + 8..).and_then(|d| d.first_chunk::<16>());
+        return IpAddr::from(*octets.unwrap_or(&[0; 16]));
+    }
+    let octets = frame.get(l3 + 12..).and_then(|d| d.first_chunk::<4>());
+    IpAddr::from(*octets.unwrap_or(&[0; 4]))
 }
 
 pub(super) fn destination(frame: &[u8], layout: &Layout) -> IpAddr {

@@ -10,8 +10,8 @@ use ipnet::IpNet;
 use perhop_element::testkit::Bench;
 use perhop_element::{NodeId, TimerId};
 use perhop_elements::route::{
-    Fib, IcmpError, IcmpErrorConfig, NeighbourState, NeighbourUpdate, NextHop, Origin, PortInfo, Route,
-    RouteChange, RouteConfig, RouteEntry, RouteKind,
+    Fib, IcmpError, IcmpErrorConfig, NeighbourState, NeighbourUpdate, NextHop, PortInfo, Route, RouteChange,
+    RouteConfig, RouteEntry, RouteKind,
 };
 use perhop_packet::{ClassId, DropReason, Packet, PortId};
 use perhop_wire::MacAddr;
@@ -34,11 +34,11 @@ fn ip(text: &str) -> IpAddr {
 }
 
 fn entry(dest: &str, kind: RouteKind) -> RouteEntry {
-    RouteEntry { dest: dest.parse().unwrap(), kind, metric: 0, origin: Origin::Kernel }
+    RouteEntry::new(dest.parse().unwrap(), kind)
 }
 
 fn via(dest: &str, hops: &[(Option<&str>, u16)]) -> RouteEntry {
-    let next_hops = hops.iter().map(|(via, port)| NextHop { via: via.map(ip), port: PortId(*port) });
+    let next_hops = hops.iter().map(|(via, port)| NextHop::new(via.map(ip), PortId(*port)));
     entry(dest, RouteKind::Unicast { next_hops: next_hops.collect() })
 }
 
@@ -65,6 +65,7 @@ fn routes() -> Vec<RouteEntry> {
 fn ports() -> Vec<PortInfo> {
     let port = |n: usize, mtu, addresses: &[&str]| PortInfo {
         more_macs: Vec::new(),
+        elsewhere: Vec::new(),
         mac: ROUTER[n],
         mtu,
         addresses: addresses.iter().map(|a| a.parse::<IpNet>().unwrap()).collect(),

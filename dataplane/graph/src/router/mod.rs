@@ -34,6 +34,7 @@ pub use edge::{EdgeOptions, EdgePort, edge_graph};
 pub use explain::{Decisions, Explanation, Probe, Step};
 pub use places::{Gone, total};
 pub use plan::RouterPlanner;
+pub use routes::KernelRoutes;
 pub use tree::Freed;
 pub use virtual_router::{Sent, VirtualRouter};
 pub use worker::{Worker, WorkerError, WorkerEvent};

@@ -5,6 +5,7 @@ use super::edge::EdgePort;
 use super::moved::MovedFrom;
 use super::numbers::Numbers;
 use super::places::{Gone, Places};
+use super::routes::KernelRoutes;
 use super::tree::{Freed, PortTree};
 use crate::lang::{Built, build, parse};
 use crate::swap::SwapError;
@@ -18,7 +19,7 @@ use perhop_elements::police::{
     Action, ConditionerChange, Excess, FlowLimit, MAX_IDS, MeterSpec as Meter, OutOfProfile,
     ProfileSpec as Profile, RealtimeSpec, SlaSpec as Sla, SlaTraffic,
 };
-use perhop_elements::route::{NeighbourUpdate, PortInfo, RouteEntry};
+use perhop_elements::route::{NeighbourUpdate, PortInfo, RouteEntry, Rule};
 use perhop_elements::schedule::{ClassCounters, EgressChange, LeafMap};
 use perhop_model::{
     ColorAction, DetectorSpec, ErrorItem, ExcessPolicy, Kind, MeterSpec, Name, ProfileSpec, SlaPolicy,
@@ -228,9 +229,19 @@ impl RouterPlanner {
         }
     }
 
-    /// The kernel's routes are these now. The change belongs to no transaction.
+    /// The kernel's routes are these now, and it has no rules. The change belongs to no transaction.
     pub fn set_kernel_routes(&mut self, routes: Vec<RouteEntry>) -> Change {
-        Change::of_routes(self.routes.set_kernel(routes))
+        self.set_kernel_tables(routes, Vec::new())
+    }
+
+    /// The kernel's routes and rules are these now. The change belongs to no transaction.
+    pub fn set_kernel_tables(&mut self, routes: Vec<RouteEntry>, rules: Vec<Rule>) -> Change {
+        Change::of_routes(self.routes.set_kernel(routes, rules))
+    }
+
+    /// Some of the kernel's routes have changed. The change belongs to no transaction, and costs what it changes.
+    pub fn change_kernel_routes(&mut self, changes: Vec<KernelRoutes>) -> Change {
+        Change::of_routes(self.routes.change_kernel(changes))
     }
 
     /// The kernel's neighbours changed.

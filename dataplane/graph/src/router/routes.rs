@@ -1,20 +1,34 @@
 //! Routes: those of the kernel, and those that are objects.
 
 use super::numbers::Numbers;
+use ipnet::IpNet;
 use perhop_contract::Draft;
 use perhop_elements::route::{
     Fib, NeighbourState, NeighbourUpdate, NextHop, Origin, PortInfo, RouteChange, RouteEntry, RouteKind,
+    Rule, Tables,
 };
 use perhop_model::{Kind, RouteKind as ObjectKind, RouteSpec, Spec};
 use perhop_packet::PortId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+/// All routes of the kernel to one destination in one table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelRoutes {
+    /// The table.
+    pub table: u32,
+    /// The destination.
+    pub dest: IpNet,
+    /// Its routes; none when they are gone.
+    pub routes: Vec<RouteEntry>,
+}
+
 /// What the route element was last told, so that a fresh one can be told it again.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Routes {
-    kernel: Vec<RouteEntry>,
-    objects: Vec<RouteEntry>,
+    tables: Tables,
+    /// Destinations of route objects.
+    objects: BTreeSet<IpNet>,
     ports: Vec<PortInfo>,
     neighbours: BTreeMap<(PortId, IpAddr), NeighbourUpdate>,
     path_seed: u64,
@@ -26,22 +40,32 @@ impl Routes {
         Self { path_seed, ..Self::default() }
     }
 
-    fn change(&self) -> RouteChange {
-        let fib = Fib::build(self.kernel.iter().chain(&self.objects).cloned().collect());
-        RouteChange { fib: Some(fib), ..RouteChange::default() }
+    fn change(&mut self) -> RouteChange {
+        RouteChange { fib: Some(self.tables.fib()), ..RouteChange::default() }
     }
 
-    fn everything(&self) -> RouteChange {
+    fn everything(&mut self) -> RouteChange {
+        let change = self.change();
         RouteChange {
             ports: Some(self.ports.clone()),
             neighbours: self.neighbours.values().copied().collect(),
             path_seed: Some(self.path_seed),
-            ..self.change()
+            ..change
         }
     }
 
-    pub(super) fn set_kernel(&mut self, routes: Vec<RouteEntry>) -> RouteChange {
-        self.kernel = routes;
+    /// All routes and rules of the kernel.
+    pub(super) fn set_kernel(&mut self, routes: Vec<RouteEntry>, rules: Vec<Rule>) -> RouteChange {
+        self.tables.set_rules(rules);
+        self.tables.replace(Origin::Kernel, routes);
+        self.change()
+    }
+
+    /// All routes of the kernel to some destinations.
+    pub(super) fn change_kernel(&mut self, changes: Vec<KernelRoutes>) -> RouteChange {
+        for KernelRoutes { table, dest, routes } in changes {
+            self.tables.set((table, dest, Origin::Kernel), routes);
+        }
         self.change()
     }
 
@@ -64,13 +88,20 @@ impl Routes {
         if !draft.touches(&[Kind::Route]) {
             return all.then(|| self.everything());
         }
-        self.objects = draft
-            .of_kind(Kind::Route)
-            .filter_map(|(_, entry)| match &*entry.spec {
-                Spec::Route(r) => route(r, numbers),
-                _ => None,
-            })
-            .collect();
+        let objects = draft.of_kind(Kind::Route).filter_map(|(_, entry)| match &*entry.spec {
+            Spec::Route(r) => route(r, numbers),
+            _ => None,
+        });
+        let mut now: BTreeMap<IpNet, Vec<RouteEntry>> = BTreeMap::new();
+        for entry in objects {
+            now.entry(entry.dest.trunc()).or_default().push(entry);
+        }
+        // What was there and is there no more goes; the kernel's millions of routes stay untouched.
+        let gone: Vec<IpNet> = self.objects.iter().filter(|dest| !now.contains_key(dest)).copied().collect();
+        self.objects = now.keys().copied().collect();
+        for (dest, routes) in gone.into_iter().map(|dest| (dest, Vec::new())).chain(now) {
+            self.tables.set((Fib::MAIN, dest, Origin::Object), routes);
+        }
         Some(if all { self.everything() } else { self.change() })
     }
 }
@@ -79,12 +110,12 @@ fn route(r: &RouteSpec, numbers: &Numbers) -> Option<RouteEntry> {
     let kind = match r.kind {
         ObjectKind::Unicast => {
             let port = numbers.port(r.port.as_ref()?)?;
-            RouteKind::Unicast { next_hops: vec![NextHop { via: r.via, port }] }
+            RouteKind::by(NextHop::new(r.via, port))
         }
         ObjectKind::Blackhole => RouteKind::Blackhole,
         ObjectKind::Unreachable => RouteKind::Unreachable,
         ObjectKind::Prohibit => RouteKind::Prohibit,
         ObjectKind::Local => RouteKind::Local,
     };
-    Some(RouteEntry { dest: r.dest, kind, metric: r.metric, origin: Origin::Object })
+    Some(RouteEntry { metric: r.metric, origin: Origin::Object, ..RouteEntry::new(r.dest, kind) })
 }

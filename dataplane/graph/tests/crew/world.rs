@@ -1,9 +1,7 @@
 //! A crew under a virtual clock, stepped in an order drawn from a seed; hosts behind its ports; and the books of it all.
 
 use perhop_contract::{Control, Input, Limits, Output};
-use perhop_elements::route::{
-    NeighbourState, NeighbourUpdate, NextHop, Origin, PortInfo, RouteEntry, RouteKind,
-};
+use perhop_elements::route::{NeighbourState, NeighbourUpdate, NextHop, PortInfo, RouteEntry, RouteKind};
 use perhop_graph::router::{
     Balancer, BucketMove, Change, ChangeStep, EdgeOptions, EdgePort, Member, Placement, Relocation,
     RouterPlanner, WorkerEvent, edge_graph, registry,
@@ -136,18 +134,14 @@ impl World {
         let net = |text: String| text.parse().expect("a prefix");
         let gateway = |i: usize| [192, 0, i as u8, 1].into();
         let info = |i| PortInfo {
-            more_macs: Vec::new(),
             mac: mac(i),
             mtu: 1500,
             addresses: vec![net(format!("192.0.{i}.2/24"))],
+            ..PortInfo::default()
         };
-        let route = |i: usize| RouteEntry {
-            dest: net(format!("10.{i}.0.0/16")),
-            kind: RouteKind::Unicast {
-                next_hops: vec![NextHop { via: Some(gateway(i)), port: PortId(i as u16) }],
-            },
-            metric: 0,
-            origin: Origin::Kernel,
+        let route = |i: usize| {
+            let hop = NextHop::new(Some(gateway(i)), PortId(i as u16));
+            RouteEntry::new(net(format!("10.{i}.0.0/16")), RouteKind::by(hop))
         };
         let state = NeighbourState::Reachable(MacAddr([2, 0, 0, 0, 2, 1]));
         let neighbour = |i| NeighbourUpdate { port: PortId(i as u16), ip: gateway(i), state };

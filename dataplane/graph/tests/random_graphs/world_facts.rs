@@ -3,7 +3,7 @@
 
 use perhop_abr::{AbrChange, AbrPolicyId, Floor, Latency, Match, Policy, Settings};
 use perhop_elements::route::{
-    Fib, NeighbourState, NeighbourUpdate, NextHop, Origin, PortInfo, RouteChange, RouteEntry, RouteKind,
+    Fib, NeighbourState, NeighbourUpdate, NextHop, PortInfo, RouteChange, RouteEntry, RouteKind,
 };
 use perhop_packet::PortId;
 use perhop_units::{Duration, Rate};
@@ -23,10 +23,10 @@ pub fn facts(rng: &mut impl Rng) -> RouteChange {
             1 => RouteKind::Unreachable,
             2 => RouteKind::Prohibit,
             3 => RouteKind::Local,
-            _ => RouteKind::Unicast { next_hops: vec![NextHop { via: None, port }] },
+            _ => RouteKind::by(NextHop::new(None, port)),
         };
         let dest = net.parse().expect("a prefix");
-        routes.push(RouteEntry { dest, kind, metric: 0, origin: Origin::Kernel });
+        routes.push(RouteEntry::new(dest, kind));
     }
     let mut neighbours = Vec::new();
     for host in 0..20_u16 {
@@ -42,6 +42,7 @@ pub fn facts(rng: &mut impl Rng) -> RouteChange {
     }
     let port = |n: u8| PortInfo {
         more_macs: Vec::new(),
+        elsewhere: Vec::new(),
         mac: MacAddr([2, 0, 0, 0, 0, 2]),
         mtu: [1280, 1500][usize::from(n) % 2],
         addresses: vec!["10.0.0.1/8".parse().expect("a prefix"), "2001:db8::1/32".parse().expect("a prefix")],

@@ -215,7 +215,7 @@ impl Counting {
     pub(crate) fn finish(
         self,
         control: &Control<RouterPlanner>,
-        ports: &[String],
+        (ports, notes): (&[String], &[String]),
         steal: &Steal,
         balance: Option<&BalanceReport>,
     ) {
@@ -263,7 +263,8 @@ impl Counting {
                 rows.retain(|r| what.has(&r.kind));
                 let total = rows.len() + shown().count().saturating_sub(limit);
                 rows.truncate(limit);
-                done(Ok(ShowPage { epoch, revision, at_ns, rows, total, more }));
+                let notes = if what == What::Ports { notes.to_vec() } else { Vec::new() };
+                done(Ok(ShowPage { epoch, revision, at_ns, rows, total, more, notes }));
             }
         }
     }

@@ -65,6 +65,14 @@ fn eventually(what: &str, mut ready: impl FnMut() -> bool) {
     }
 }
 
+/// Runs `ip` in a namespace; whether it was glad.
+fn type_ip(namespace: &Namespace, words: &str) -> bool {
+    let quiet = std::process::Stdio::null;
+    let mut command = std::process::Command::new("ip");
+    let command = command.args(words.split_whitespace()).stderr(quiet()).stdout(quiet());
+    namespace.run(|| command.status()).unwrap().is_ok_and(|status| status.success())
+}
+
 /// Two namespaces joined by a veth pair: `a0` with .1 and `b0` with .2.
 struct Pair {
     left: Namespace,
@@ -175,7 +183,8 @@ fn routes_are_added_listed_and_deleted() {
         p.a.add_route(net(dest), Some(ip(via)), Some("a0")).unwrap();
         let route = find(dest).unwrap();
         assert_eq!(route.kind, RouteKind::Unicast);
-        let hop = NextHop { via: Some(ip(via)), ifindex: index, weight: 1, unusable: false };
+        let hop =
+            NextHop { via: Some(ip(via)), ifindex: index, weight: 1, unusable: false, encapsulated: false };
         assert_eq!(route.next_hops, [hop], "{dest}");
         assert_eq!(p.a.add_route(net(dest), Some(ip(via)), None).unwrap_err().errno(), EXISTS);
     }
@@ -279,6 +288,74 @@ fn the_mirror_follows_routes_that_vanish_silently() {
     });
 }
 
+/// Random changes of a few destinations, in all the ways in which they may be written: what the mirror has made of the
+/// messages is what a new listing says.
+#[test]
+fn the_mirror_is_what_a_listing_says_whatever_is_typed() {
+    let name = "the_mirror_is_what_a_listing_says_whatever_is_typed";
+    if !may_run(name) {
+        return;
+    }
+    let p = pair();
+    if !type_ip(&p.left, "route") {
+        return skip(name, "there is no ip here");
+    }
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let mut mirror = Mirror::open_in(&p.left).unwrap();
+    let (mut done, mut refused) = (0, 0);
+    for turn in 0..400 {
+        let v6 = random(2) == 0;
+        let verb = ["add", "append", "prepend", "replace", "change", "del"][random(6) as usize];
+        let dest = if v6 { format!("fd77:{}::/32", random(2)) } else { format!("10.77.{}.0/24", random(2)) };
+        let gateway = |n: u64| if v6 { format!("fd07::{}", 2 + n) } else { format!("10.7.0.{}", 2 + n) };
+        let (one, other) = (gateway(random(3)), gateway(random(3)));
+        let object = 1 + random(2);
+        let hops = match random(6) {
+            0 => "dev a0".to_owned(),
+            1 => format!("nexthop via {one} dev a0 weight 2 nexthop via {other} dev a0"),
+            2 if random(2) == 0 => format!("nhid {object}"),
+            3 if v6 => format!("from fd99::/48 via {one} dev a0"),
+            3 => format!("tos 0x10 via {one} dev a0"),
+            4 => format!("via {one} dev a0 table 100 mtu 1400"),
+            _ => format!("via {one} dev a0"),
+        };
+        let words =
+            format!("{} route {verb} {dest} {hops} metric {}", if v6 { "-6" } else { "-4" }, 10 + random(2));
+        *(if type_ip(&p.left, &words) { &mut done } else { &mut refused }) += 1;
+        if turn % 40 == 20 {
+            let words = format!("nexthop replace id 1 via 10.7.0.{} dev a0", 2 + random(3));
+            assert!(type_ip(&p.left, &words));
+            type_ip(&p.left, &format!("-6 nexthop replace id 2 via fd07::{} dev a0", 2 + random(3)));
+            type_ip(&p.left, &format!("rule add from 10.{turn}.0.0/16 lookup 100 pref 1{turn}"));
+        }
+        if turn % 100 == 99 {
+            sysctl::write(&p.left, IpVersion::V4, "a0", "arp_notify", 0).unwrap();
+            p.a.set_down("a0").unwrap();
+            p.a.set_up("a0").unwrap();
+            type_ip(&p.left, "nexthop del id 1");
+        }
+        while mirror.refresh(Duration::from_millis(10)).unwrap().any() {}
+        let expected: Vec<FibRoute> = p.a.routes().unwrap();
+        let mut found: Vec<FibRoute> = mirror.routes().iter().collect();
+        for key in expected.iter().map(|r| (r.table, r.dest)).collect::<std::collections::BTreeSet<_>>() {
+            let at = |r: &FibRoute| (r.table, r.dest) == key;
+            let mut expected: Vec<_> = expected.iter().filter(|r| at(r)).cloned().collect();
+            let mut found: Vec<_> = found.extract_if(.., |r| at(r)).collect();
+            // Only among routes for the same sources the order means something.
+            expected.sort_by_key(|r| r.from);
+            found.sort_by_key(|r| r.from);
+            assert_eq!(found, expected, "turn {turn}, after {words}");
+        }
+        assert!(found.is_empty(), "turn {turn}, after {words}: {found:?} is no longer there");
+        assert_eq!(mirror.rules(), p.a.rules().unwrap());
+    }
+    assert!(done > 100, "{done} done, {refused} refused");
+}
+
 #[test]
 fn the_monitor_tells_of_links_down_up_and_deleted() {
     if !may_run("the_monitor_tells_of_links_down_up_and_deleted") {
@@ -307,7 +384,7 @@ fn the_monitor_tells_of_links_down_up_and_deleted() {
     expect("carrier back", &|u| matches!(u, Update::Link(l) if l.index == index && l.running));
     p.a.add_address("a0", net("10.30.0.1/24")).unwrap();
     expect("address", &|u| matches!(u, Update::Address(Change::Set, a) if a.address == net("10.30.0.1/24")));
-    expect("route", &|u| matches!(u, Update::Route(Change::Set, r) if r.dest == net("10.30.0.0/24")));
+    expect("route", &|u| matches!(u, Update::Route(RouteChange::Added, r) if r.dest == net("10.30.0.0/24")));
     p.a.delete_link("a0").unwrap();
     expect("gone", &|u| matches!(u, Update::LinkGone(i, name) if *i == index && name == "a0"));
 }

@@ -2,7 +2,7 @@
 
 use super::Probe;
 use crate::router::Worker;
-use perhop_elements::route::{NextHop, Origin, PortInfo, Verdict};
+use perhop_elements::route::{Found, NextHop, PortInfo, Verdict};
 use perhop_elements::schedule::{NodeIndex, NodeParams};
 use perhop_flows::Explanation as FlowsSay;
 use perhop_packet::{ClassId, DropReason, Meta, PortId, ProfileId, SlaId};
@@ -18,6 +18,8 @@ pub struct Decisions {
     pub(super) abr: bool,
     /// Where it goes.
     pub(super) way: Way,
+    /// The route or rule that says so.
+    pub(super) route: Option<Found>,
     /// The queue in each port it may leave by.
     pub(super) queues: Vec<Queue>,
 }
@@ -29,17 +31,12 @@ pub(super) enum Way {
     Bridge,
     /// To this machine.
     Host,
+    /// To this machine's kernel, to be forwarded past the ports.
+    Kernel,
     /// Nowhere; whether the sender is told.
     Dropped { reason: DropReason, told: bool },
     /// On to a next hop, in fragments if the link's MTU demands it. Without link address it waits for that.
-    Forward {
-        dest: String,
-        origin: Origin,
-        metric: u32,
-        hop: NextHop,
-        link_address: Option<MacAddr>,
-        fragments_of: Option<u32>,
-    },
+    Forward { hop: NextHop, link_address: Option<MacAddr>, fragments_of: Option<u32> },
     /// The graph does not route.
     Unknown,
 }
@@ -66,8 +63,8 @@ impl Worker {
     pub fn decide(&self, probe: &Probe) -> Decisions {
         let described = &probe.described;
         let flows = self.flows().map(|f| f.explain(&described.frame, &described.layout, probe.in_port));
-        let way = self.way(probe);
-        let mut decisions = Decisions { flows, abr: self.abr().is_some(), way, queues: Vec::new() };
+        let (way, route) = self.way(probe);
+        let mut decisions = Decisions { flows, abr: self.abr().is_some(), way, route, queues: Vec::new() };
         self.decide_queues(probe, &mut decisions);
         decisions
     }
@@ -85,7 +82,7 @@ impl Worker {
             Way::Bridge | Way::Unknown | Way::Dropped { reason: DropReason::NoRoute, .. } => {
                 (0..probe.ports).map(|i| PortId(i as u16)).filter(|p| *p != probe.in_port).collect()
             }
-            Way::Host | Way::Dropped { .. } => Vec::new(),
+            Way::Host | Way::Kernel | Way::Dropped { .. } => Vec::new(),
         };
         queues.extend(ports.into_iter().filter_map(|port| self.queue(port, &meta)));
         queues.sort_by_key(|queue| queue.port);
@@ -114,11 +111,11 @@ impl Worker {
 
     /// What the route element says, or that there is none. The description has no link addresses: the frame is taken as
     /// sent to the port.
-    fn way(&self, probe: &Probe) -> Way {
+    fn way(&self, probe: &Probe) -> (Way, Option<Found>) {
         let d = &probe.described;
         let Some(route) = self.route() else {
             let is_bridge = |id| self.driver().element(id).is_some_and(|e| e.type_name() == "Bridge");
-            return if self.driver().ids().any(is_bridge) { Way::Bridge } else { Way::Unknown };
+            return (if self.driver().ids().any(is_bridge) { Way::Bridge } else { Way::Unknown }, None);
         };
         let mut frame = d.frame.clone();
         if let (Some(port), Some(station)) =
@@ -127,22 +124,21 @@ impl Worker {
             *station = port.mac.0;
         }
         let said = route.explain(&frame, &d.layout, probe.in_port);
-        match said.verdict {
+        let way = match said.verdict {
             Verdict::Host => Way::Host,
+            Verdict::Kernel => Way::Kernel,
             Verdict::Drop(reason) => Way::Dropped { reason, told: false },
             Verdict::Reject(reason, _) => Way::Dropped { reason, told: true },
             Verdict::Hop(_) => {
-                let Some(hop) = said.next_hop else { return Way::Unknown };
+                let Some(hop) = said.next_hop else { return (Way::Unknown, None) };
                 Way::Forward {
-                    dest: said.route.map_or_else(String::new, |r| r.dest.to_string()),
-                    origin: said.route.map_or(Origin::Kernel, |r| r.origin),
-                    metric: said.route.map_or(0, |r| r.metric),
                     hop,
                     link_address: said.link_address,
-                    fragments_of: said.fragments.then(|| mtu_of(route.ports(), hop.port)),
+                    fragments_of: said.fragments.then(|| hop.longest(mtu_of(route.ports(), hop.port))),
                 }
             }
-        }
+        };
+        (way, said.route)
     }
 }
 

@@ -257,6 +257,7 @@ fn way_out(probe: &Probe, decisions: &Decisions, book: &Book<'_>) -> (String, Ve
     let queued = decisions.queues.iter().map(queued).collect::<Vec<_>>().join(" or ");
     let outcome = match &decisions.way {
         Way::Host => "handed to this machine".to_owned(),
+        Way::Kernel => "handed to the kernel to forward".to_owned(),
         Way::Dropped { reason: DropReason::NoRoute, .. } if probe.file_only => {
             format!("depends on the kernel's routes; by {queued}")
         }
@@ -268,12 +269,32 @@ fn way_out(probe: &Probe, decisions: &Decisions, book: &Book<'_>) -> (String, Ve
 }
 
 fn route(probe: &Probe, decisions: &Decisions, book: &Book<'_>) -> Step {
+    let step = way(probe, decisions, book);
+    match decisions.route.as_ref().and_then(|route| route.rule.as_ref()) {
+        Some(rule) => step.detail(format!("by rule {rule}")).fact("rule", &**rule),
+        None => step,
+    }
+}
+
+fn way(probe: &Probe, decisions: &Decisions, book: &Book<'_>) -> Step {
     let d = &probe.described;
+    let by = match decisions.route.as_ref().and_then(|route| Some((route.dest?, route.origin))) {
+        Some((dest, Origin::Object)) => format!("{dest} of a route object: "),
+        Some((dest, Origin::Kernel)) => format!("{dest} of the kernel: "),
+        None => String::new(),
+    };
     match &decisions.way {
         Way::Bridge => Step::new("route", "bridged: to the port of its station, or to all others"),
         Way::Unknown => Step::new("route", "the packet graph forwards by elements of its own"),
         Way::Host => {
             Step::new("route", "to this machine: an address of it, or one of a group or of the link")
+        }
+        Way::Kernel => {
+            let step =
+                Step::new("route", format!("{by}handed to the kernel, which forwards it if it forwards"));
+            step.detail(
+                "this way leads past the router's ports: no class, no rate and no count but `handed` there",
+            )
         }
         Way::Dropped { reason: DropReason::NoRoute, .. } if probe.file_only => Step::new(
             "route",
@@ -283,20 +304,17 @@ fn route(probe: &Probe, decisions: &Decisions, book: &Book<'_>) -> Step {
         .fact("reason", "no_route"),
         Way::Dropped { reason, told } => {
             let told = if *told { "; the sender is told by ICMP" } else { "" };
-            Step::new("route", format!("{}{told}", why(*reason))).fact("reason", reason.name())
+            Step::new("route", format!("{by}{}{told}", why(*reason))).fact("reason", reason.name())
         }
-        Way::Forward { dest, origin, metric, hop, link_address, fragments_of } => {
-            let origin = match origin {
-                Origin::Object => "a route object",
-                Origin::Kernel => "the kernel",
-            };
+        Way::Forward { hop, link_address, fragments_of } => {
             let port = book.port(hop.port);
             let to = match hop.via {
                 Some(via) => format!("to {via} by {port}"),
                 None => format!("to {} itself, on the link of {port}", d.dst),
             };
-            let mut step = Step::new("route", format!("{dest} of {origin}, metric {metric}: {to}"))
-                .fact("dest", dest.as_str())
+            let dest = decisions.route.as_ref().and_then(|route| route.dest);
+            let mut step = Step::new("route", format!("{by}{to}"))
+                .fact("dest", dest.map_or_else(String::new, |dest| dest.to_string()))
                 .fact("next_hop", hop.via.unwrap_or(d.dst).to_string())
                 .fact("port", port);
             if !probe.file_only {

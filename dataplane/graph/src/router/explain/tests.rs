@@ -84,6 +84,7 @@ fn router_of(text: &str) -> VirtualRouter {
     assert_eq!(reply.outcome, Outcome::Committed, "{:?}", reply.errors);
     let info = |last| PortInfo {
         more_macs: Vec::new(),
+        elsewhere: Vec::new(),
         mac: MacAddr([2, 0, 0, 0, 0, last]),
         mtu: 1500,
         addresses: Vec::new(),

@@ -150,7 +150,12 @@ impl Rig {
             ToControl::Counted(counting) => Some(counting),
             _ => None,
         });
-        counted.unwrap().finish(&self.control, &PORTS.map(str::to_owned), &Steal::now(), None);
+        counted.unwrap().finish(
+            &self.control,
+            (&PORTS.map(str::to_owned), &["a note".to_owned()]),
+            &Steal::now(),
+            None,
+        );
     }
 
     fn counters(&mut self, late: u64) -> CountersPage {

@@ -1,0 +1,223 @@
+//! A copy of the kernel's routes that follows its messages, one by one.
+//!
+//! Of routes to one destination in one table the first that fits a packet wins, as in the kernel: IPv4 keeps those of equal type
+//! of service and metric in the order they were put there; IPv6 joins those with gateways to one of several next hops.
+//! Millions share a few ways, so each is kept once.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+
+use ipnet::IpNet;
+
+use crate::monitor::RouteChange;
+use crate::nexthop::NextHops;
+use crate::route::{FibRoute, NextHop, RouteKind, RouteWay};
+
+/// A table and a destination in it.
+pub type RouteKey = (u32, IpNet);
+
+/// Routes to one destination, mostly one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Ways {
+    One(Arc<RouteWay>),
+    Several(Box<[Arc<RouteWay>]>),
+}
+
+impl Ways {
+    fn list(&self) -> &[Arc<RouteWay>] {
+        match self {
+            Self::One(way) => std::slice::from_ref(way),
+            Self::Several(ways) => ways,
+        }
+    }
+}
+
+/// The routes of all tables.
+#[derive(Debug, Default)]
+pub struct RouteTable {
+    routes: BTreeMap<RouteKey, Ways>,
+    /// Each way that a route has, once.
+    known: HashSet<Arc<RouteWay>>,
+    next_hops: NextHops,
+}
+
+/// Ways that no route has are let go when there are this many times as many as at the last time, at least.
+const SLACK: usize = 1024;
+
+impl RouteTable {
+    /// How many destinations there are in all tables.
+    pub fn len(&self) -> usize {
+        self.routes.len()
+    }
+
+    /// Whether there is no route.
+    pub fn is_empty(&self) -> bool {
+        self.routes.is_empty()
+    }
+
+    /// All routes, by table and destination; those to one destination as they win.
+    pub fn iter(&self) -> impl Iterator<Item = FibRoute> {
+        self.routes.iter().flat_map(|((table, dest), ways)| {
+            let route = |way: &Arc<RouteWay>| FibRoute { dest: *dest, table: *table, way: way.clone() };
+            ways.list().iter().map(route)
+        })
+    }
+
+    /// The routes of one table.
+    pub fn of_table(&self, table: u32) -> impl Iterator<Item = FibRoute> {
+        let first = (table, IpNet::V4(ipnet::Ipv4Net::default()));
+        let of = self.routes.range(first..).take_while(move |(key, _)| key.0 == table);
+        of.flat_map(|((table, dest), ways)| {
+            let route = |way: &Arc<RouteWay>| FibRoute { dest: *dest, table: *table, way: way.clone() };
+            ways.list().iter().map(route)
+        })
+    }
+
+    /// The routes to one destination in one table, as they win.
+    pub fn of(&self, key: RouteKey) -> &[Arc<RouteWay>] {
+        self.routes.get(&key).map_or(&[], Ways::list)
+    }
+
+    /// Takes a whole listing; the keys of what has changed.
+    pub(crate) fn replace(&mut self, next_hops: NextHops, listing: Vec<FibRoute>) -> BTreeSet<RouteKey> {
+        self.next_hops = next_hops;
+        let before = std::mem::take(&mut self.routes);
+        for FibRoute { dest, table, way } in listing {
+            let way = self.keep(way);
+            // The kernel lists them in its order.
+            let mut list = self.of((table, dest)).to_vec();
+            list.push(way);
+            self.put((table, dest), list);
+        }
+        self.let_go();
+        let same = |a: &[Arc<RouteWay>], b: &[Arc<RouteWay>]| {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| Arc::ptr_eq(a, b) || a == b)
+        };
+        let is_new = |(key, ways): &(&RouteKey, &Ways)| {
+            before.get(*key).is_none_or(|old| !same(old.list(), ways.list()))
+        };
+        let changed = self.routes.iter().filter(is_new).map(|(key, _)| *key);
+        let gone = before.keys().filter(|key| !self.routes.contains_key(*key)).copied();
+        changed.chain(gone).collect()
+    }
+
+    /// Follows one message. `false`: it does not fit what is here, and the routes must be listed anew.
+    pub(crate) fn apply(&mut self, change: RouteChange, route: FibRoute) -> bool {
+        let key = (route.table, route.dest);
+        let way = self.keep(route.way);
+        let mut list = self.of(key).to_vec();
+        let fits = if route.dest.addr().is_ipv4() {
+            apply_v4(&mut list, change, way)
+        } else {
+            apply_v6(&mut list, change, way)
+        };
+        self.put(key, list);
+        self.let_go();
+        fits
+    }
+
+    fn put(&mut self, key: RouteKey, mut list: Vec<Arc<RouteWay>>) {
+        match list.len() {
+            0 => drop(self.routes.remove(&key)),
+            1 => drop(self.routes.insert(key, Ways::One(list.remove(0)))),
+            _ => drop(self.routes.insert(key, Ways::Several(list.into()))),
+        }
+    }
+
+    /// The one that is kept of ways like this.
+    pub(crate) fn keep(&mut self, way: Arc<RouteWay>) -> Arc<RouteWay> {
+        let way = match way.object.and_then(|id| self.next_hops.of(id)) {
+            // The message has what the kernel looks at, if it has it.
+            Some(hops) if way.next_hops.is_empty() && !hops.is_empty() => {
+                Arc::new(RouteWay { next_hops: hops, ..(*way).clone() })
+            }
+            Some(hops) if hops.is_empty() => {
+                Arc::new(RouteWay { kind: RouteKind::Blackhole, ..(*way).clone() })
+            }
+            _ => way,
+        };
+        if let Some(known) = self.known.get(&way) {
+            return known.clone();
+        }
+        self.known.insert(way.clone());
+        way
+    }
+
+    fn let_go(&mut self) {
+        if self.known.len() >= self.known.capacity() && self.known.len() > SLACK {
+            self.known.retain(|way| Arc::strong_count(way) > 1);
+        }
+    }
+}
+
+/// Whether two are the same but for what the state of links makes of them.
+fn is_same(a: &RouteWay, b: &RouteWay) -> bool {
+    let hop = |a: &NextHop, b: &NextHop| (a.via, a.ifindex, a.weight) == (b.via, b.ifindex, b.weight);
+    let hops = || {
+        a.next_hops.len() == b.next_hops.len() && a.next_hops.iter().zip(&b.next_hops).all(|(a, b)| hop(a, b))
+    };
+    let of = |way: &RouteWay| (way.kind, way.metric, way.tos, way.from, way.object);
+    of(a) == of(b) && (a.object.is_some() || hops())
+}
+
+fn apply_v4(list: &mut Vec<Arc<RouteWay>>, change: RouteChange, way: Arc<RouteWay>) -> bool {
+    let rank = |way: &RouteWay| (u8::MAX - way.tos, way.metric);
+    let first = list.partition_point(|other| rank(other) < rank(&way));
+    let end = list.partition_point(|other| rank(other) <= rank(&way));
+    match change {
+        RouteChange::Added => list.insert(first, way),
+        RouteChange::Appended => list.insert(end, way),
+        RouteChange::Replaced if first < end => list[first] = way,
+        RouteChange::Replaced => return false,
+        RouteChange::Deleted => match list.iter().position(|other| is_same(other, &way)) {
+            Some(at) => drop(list.remove(at)),
+            None => return false,
+        },
+    }
+    true
+}
+
+fn apply_v6(list: &mut Vec<Arc<RouteWay>>, change: RouteChange, way: Arc<RouteWay>) -> bool {
+    let joins = |way: &RouteWay| {
+        way.kind == RouteKind::Unicast
+            && way.object.is_none()
+            && way.next_hops.iter().all(|hop| hop.via.is_some())
+    };
+    let key = |way: &RouteWay| (way.from, way.metric);
+    if change == RouteChange::Deleted {
+        if let Some(at) = list.iter().position(|other| is_same(other, &way)) {
+            list.remove(at);
+            return true;
+        }
+        // One of several next hops.
+        let is_of = |other: &Arc<RouteWay>| key(other) == key(&way) && joins(other) && joins(&way);
+        let Some(at) = list.iter().position(is_of) else { return false };
+        let goes = |hop: &NextHop| {
+            way.next_hops.iter().any(|gone| (gone.via, gone.ifindex) == (hop.via, hop.ifindex))
+        };
+        let (gone, stay): (Vec<_>, Vec<_>) = list[at].next_hops.iter().cloned().partition(goes);
+        if stay.is_empty() {
+            list.remove(at);
+        } else {
+            list[at] = Arc::new(RouteWay { next_hops: stay, ..(*list[at]).clone() });
+        }
+        return gone.len() == way.next_hops.len();
+    }
+    // A message about one of several next hops names them all.
+    let is_old = |other: &Arc<RouteWay>| {
+        key(other) == key(&way)
+            && (is_same(other, &way)
+                || joins(&way) && joins(other)
+                || change == RouteChange::Replaced && joins(&way) == joins(other))
+    };
+    let at = list.iter().position(is_old);
+    if change == RouteChange::Replaced && at.is_none() {
+        return false;
+    }
+    list.retain(|other| !is_old(other));
+    // Behind its equals. Those of other sources stand apart, in whatever order.
+    let later = |other: &Arc<RouteWay>| other.from == way.from && other.metric > way.metric;
+    let end = list.iter().position(later).unwrap_or(list.len());
+    list.insert(at.map_or(end, |at| at.min(list.len())), way);
+    true
+}
