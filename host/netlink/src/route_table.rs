@@ -211,7 +211,8 @@ fn apply_v6(list: &mut Vec<Arc<RouteWay>>, change: RouteChange, way: Arc<RouteWa
                 || change == RouteChange::Replaced && joins(&way) == joins(other))
     };
     let at = list.iter().position(is_old);
-    if change == RouteChange::Replaced && at.is_none() {
+    // What it replaces, if there is something and it is of the other kind, only the kernel knows.
+    if change == RouteChange::Replaced && at.is_none() && list.iter().any(|other| key(other) == key(&way)) {
         return false;
     }
     list.retain(|other| !is_old(other));
