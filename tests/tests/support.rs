@@ -36,6 +36,7 @@ pub fn connect(router: &mut VirtualRouter) {
     let info = |last, addresses: &[&str]| PortInfo {
         more_macs: Vec::new(),
         elsewhere: Vec::new(),
+        sources: Default::default(),
         mac: mac(last),
         mtu: 1500,
         addresses: nets(addresses),

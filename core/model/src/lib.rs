@@ -36,7 +36,7 @@ pub use show::{ShowPage, ShowQuery, ShowRow};
 pub use spec::{
     AllocationSpec, Cells, ClassSpec, ColorAction, DetectorSpec, ExcessPolicy, FilterMatch, FilterSpec,
     MaskedByte, MeterSpec, PortMode, PortRange, PortSpec, ProfileSpec, RouteKind, RouteSpec, SlaPolicy,
-    SlaSpec, Spec,
+    SlaSpec, SourceCheck, Spec,
 };
 pub use spec_error::{Expected, SpecError};
 pub use transaction::{Claim, MAX_OPS, Mode, Op, Put, Transaction, TxnId, TxnIdError};

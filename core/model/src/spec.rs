@@ -36,6 +36,22 @@ pub enum Cells {
     Atm,
 }
 
+/// Whether a port takes packets from sources to which there is no way back (RFC 3704).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum SourceCheck {
+    /// As the kernel would: by the larger `rp_filter` of `all` and of the interface, IPv4 only.
+    #[default]
+    Kernel,
+    /// It takes them.
+    Off,
+    /// There must be a route to the source.
+    Loose,
+    /// The route to the source must lead by the port.
+    Strict,
+}
+
 /// A port: an interface with a transmit rate.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -60,6 +76,9 @@ pub struct PortSpec {
     /// What the link makes of the frame with both.
     #[serde(default)]
     pub cells: Cells,
+    /// Which sources packets received here may have. Of bridges none is looked at.
+    #[serde(default)]
+    pub source_check: SourceCheck,
     /// Whether code points of packets received here choose classes (by [`ClassSpec::dscp`]). Otherwise they are
     /// ignored.
     #[serde(default)]
@@ -100,6 +119,7 @@ impl Default for PortSpec {
             overhead: 0,
             minimum_frame: 0,
             cells: Cells::None,
+            source_check: SourceCheck::Kernel,
             trust_dscp: false,
             queue: None,
             scheduler: Scheduler::default(),

@@ -73,11 +73,13 @@ pub enum DropReason {
     RingFull,
     /// Tagged for a VLAN at a port that routes untagged frames only.
     VlanTag,
+    /// No way back to the source by the port it came in, or by any (RFC 3704).
+    ReversePath,
     /// The frame is malformed.
     Malformed(Malformed),
 }
 
-const PLAIN: [(DropReason, &str); 34] = [
+const PLAIN: [(DropReason, &str); 35] = [
     (DropReason::NoBuffer, "no_buffer"),
     (DropReason::QueueFull, "queue_full"),
     (DropReason::RedEarly, "red_early"),
@@ -112,6 +114,7 @@ const PLAIN: [(DropReason, &str); 34] = [
     (DropReason::CoDel, "codel"),
     (DropReason::RingFull, "ring_full"),
     (DropReason::VlanTag, "vlan_tag"),
+    (DropReason::ReversePath, "reverse_path"),
 ];
 
 /// First index of the malformed reasons.
@@ -159,6 +162,7 @@ impl DropReason {
             Self::CoDel => 31,
             Self::RingFull => 32,
             Self::VlanTag => 33,
+            Self::ReversePath => 34,
         }
     }
 

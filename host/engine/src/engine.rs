@@ -249,7 +249,7 @@ fn check_netfilter(config: &EngineConfig, namespace: &Namespace) -> Result<(), E
 }
 
 fn device_of(port: &EdgePort) -> Device {
-    Device { port: port.name.clone(), device: port.device().to_owned() }
+    Device { check: port.spec.source_check, ..Device::new(&port.name, port.device()) }
 }
 
 impl Engine {

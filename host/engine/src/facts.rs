@@ -8,8 +8,9 @@ use crate::socket_plan::SocketPlan;
 use crate::told::{RouteNews, ToControl, World};
 use crate::wait::MAX_PORTS;
 use crossbeam_channel::Sender;
-use perhop_elements::route::{NeighbourState, NeighbourUpdate, PortInfo};
+use perhop_elements::route::{NeighbourState, NeighbourUpdate, PortInfo, Sources};
 use perhop_io::{DevicePort, clock};
+use perhop_model::SourceCheck;
 use perhop_netlink::mirror::Refreshed;
 use perhop_netlink::sysctl::{self, IpVersion};
 use perhop_netlink::{
@@ -361,7 +362,8 @@ impl Facts {
             let above = self.mirror.links().values().filter(|l| is_macvlan_on(l, link.index));
             let more_macs = above.filter_map(|l| l.mac.map(MacAddr)).collect();
             let (mac, mtu) = (MacAddr(link.mac.unwrap_or_default()), link.mtu);
-            PortInfo { mac, more_macs, mtu, addresses, elsewhere: Vec::new() }
+            let sources = self.sources(d);
+            PortInfo { mac, more_macs, mtu, addresses, sources, elsewhere: Vec::new() }
         };
         let mut infos: Vec<PortInfo> = self.devices.iter().map(info).collect();
         // One has them for all.
@@ -371,11 +373,27 @@ impl Facts {
         infos
     }
 
+    /// Which sources a port takes; unless its file says otherwise those that the kernel would.
+    fn sources(&self, device: &Device) -> [Sources; 2] {
+        let filter =
+            |name: &str| sysctl::read(&self.namespace, IpVersion::V4, name, "rp_filter").unwrap_or(0);
+        match device.check {
+            SourceCheck::Off => [Sources::All; 2],
+            SourceCheck::Loose => [Sources::Routed; 2],
+            SourceCheck::Strict => [Sources::ByPort; 2],
+            SourceCheck::Kernel => match filter("all").max(filter(&device.device)) {
+                0 => [Sources::All; 2],
+                1 => [Sources::ByPort, Sources::All],
+                _ => [Sources::Routed, Sources::All],
+            },
+        }
+    }
+
     /// What is told of routes: all of them when it is another translation, else those that changed.
     fn route_news(&mut self, changed: Option<Refreshed>) -> Option<RouteNews> {
         let keys = std::mem::take(&mut self.changed_routes);
         let translation = match changed {
-            Some(c) if !(c.links || c.rules || c.resynchronised) && !in_default_table(&keys) => None,
+            Some(c) if !(c.links || c.rules || c.resynchronised || in_default_table(&keys)) => None,
             _ => Some(self.translation()).filter(|new| changed.is_none() || *new != self.translation),
         };
         let is_new = translation.is_some();
@@ -464,7 +482,7 @@ mod tests {
             "a_port_that_cannot_be_opened_costs_no_tables_and_changes_nothing_before_it_is_written_down";
         let Some(bench) = Bench::new(name) else { return };
         let net = Netlink::open_in(&bench.namespace).unwrap();
-        let devices = ["p0", "p1"].map(|p| Device { port: p.to_owned(), device: p.to_owned() }).to_vec();
+        let devices = ["p0", "p1"].map(|p| Device::new(p, p)).to_vec();
         let directory = bench.scratch.join("state");
         let mut prepared = Prepared::new("absent", &directory, &bench.namespace, &devices).unwrap();
         let plan = SocketPlan { rx_slots: 64, tx_slots: 64, promiscuous: false, tun: Vec::new(), xdp: None };

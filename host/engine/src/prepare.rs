@@ -8,6 +8,7 @@
 
 use crate::error::EngineError;
 use crate::state_file::{SavedPort, SavedSwitch, StateFile};
+use perhop_model::SourceCheck;
 use perhop_netlink::sysctl::{self, IpVersion};
 use perhop_netlink::{LinkInfo, Namespace, Netlink, NetlinkError, Offloads, SavedKey};
 use perhop_units::Rate;
@@ -23,6 +24,14 @@ const MOST_MTU: u32 = (perhop_packet::BUFFER_LEN - perhop_packet::HEADROOM - 14 
 pub(crate) struct Device {
     pub(crate) port: String,
     pub(crate) device: String,
+    pub(crate) check: SourceCheck,
+}
+
+impl Device {
+    /// An interface for a port whose sources are looked at as the kernel would.
+    pub(crate) fn new(port: &str, device: &str) -> Self {
+        Self { port: port.to_owned(), device: device.to_owned(), check: SourceCheck::Kernel }
+    }
 }
 
 /// An interface that only carries frames: offloads off, no IPv6 of the kernel's own on it (router solicitations and
@@ -260,7 +269,7 @@ mod tests {
         };
         let netlink = Netlink::open_in(&bench.namespace).unwrap();
         netlink.set_mtu("p0", 1_000).unwrap();
-        let port = |device: &str| Device { port: device.into(), device: device.into() };
+        let port = |device: &str| Device::new(device, device);
         change(&bench.namespace, &netlink, &port("p0"), false).unwrap();
         assert_eq!(sysctl::read(&bench.namespace, IpVersion::V4, "p0", FORWARDING).unwrap(), 0);
         let error = change(&bench.namespace, &netlink, &port("gone"), false).unwrap_err();

@@ -106,7 +106,7 @@ impl Prepared {
     }
 }
 
-fn held(Device { port, device }: &Device, error: NetlinkError) -> EngineError {
+fn held(Device { port, device, .. }: &Device, error: NetlinkError) -> EngineError {
     match error.is_taken() {
         true => EngineError::DeviceHeld { port: port.clone(), device: device.clone() },
         false => error.into(),

@@ -68,7 +68,7 @@ pub(crate) fn put_back_others(
         let Some(state) = is_other.then(|| StateFile::read(&path).ok()).flatten() else { continue };
         let Some(i) = state.shares(namespace, found) else { continue };
         if state.is_live() {
-            let Device { port, device } = devices[i].clone();
+            let Device { port, device, .. } = devices[i].clone();
             return Err(EngineError::DeviceInUse { port, device, router: state.router, pid: state.pid });
         }
         restore_locked(&path, Some(namespace))?;

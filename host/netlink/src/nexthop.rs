@@ -45,11 +45,11 @@ impl NextHops {
         }
         if let Some(group) = self.groups.get(&id) {
             let member = |(id, weight): &(u32, u16)| {
-                Some(NextHop { weight: *weight, ..self.singles.get(id)?.clone() })
+                Some(NextHop { weight: *weight, ..*self.singles.get(id)? })
             };
             return Some(group.iter().filter_map(member).collect());
         }
-        self.singles.get(&id).map(|hop| vec![hop.clone()])
+        self.singles.get(&id).map(|hop| vec![*hop])
     }
 
     fn read(&mut self, message: &[u8]) -> Option<()> {

@@ -43,6 +43,7 @@ fn edge() -> VirtualRouter {
     let info = |last, addresses: [&str; 2]| PortInfo {
         more_macs: Vec::new(),
         elsewhere: Vec::new(),
+        sources: Default::default(),
         mac: MacAddr([2, 0, 0, 0, 0, last]),
         mtu: 1500,
         addresses: addresses.iter().map(|a| a.parse().expect("a network")).collect(),

@@ -329,6 +329,7 @@ impl World {
             .map(|i| PortInfo {
                 more_macs: Vec::new(),
                 elsewhere: Vec::new(),
+                sources: Default::default(),
                 mac: mac(1 + i as u8),
                 mtu: 1500,
                 addresses: nets([format!("10.{i}.0.1/24"), format!("2001:db8:{i}::1/64")]),

@@ -101,6 +101,7 @@ fn from_file(
     let info = |i: usize| PortInfo {
         more_macs: Vec::new(),
         elsewhere: Vec::new(),
+        sources: Default::default(),
         mac: MacAddr([2, 0, 0, 0, 0, i as u8]),
         mtu: 1500,
         addresses: Vec::new(),

@@ -5,7 +5,8 @@ use perhop_model::{
     AbrFloor, AbrLatency, AbrMatch, AbrPolicySpec, AdmissionPolicy, AdmissionSpec, AllocationSpec, Cells,
     ClassSpec, ColorAction, DetectorSpec, ExcessPolicy, FilterMatch, FilterSpec, Kind, MaskedByte, MeterSpec,
     OpOutcome, Owner, PortMode, PortRange, PortSpec, Precedence, ProfileSpec, QueueKind, QueueSpec,
-    RouteKind, RouteSpec, Scheduler, SlaPolicy, SlaSpec, Spec, StateQuery, WredAverage, WredPrecedence,
+    RouteKind, RouteSpec, Scheduler, SlaPolicy, SlaSpec, SourceCheck, Spec, StateQuery, WredAverage,
+    WredPrecedence,
 };
 use perhop_reason::Code;
 use perhop_units::{Bytes, Dscp, Duration, QueueLimit, Rate, Share};
@@ -110,6 +111,7 @@ impl Draw {
             rate: Rate(1_000_000_000 + self.up_to(1 << 30)),
             overhead: self.up_to(320) as i32 - 64,
             minimum_frame: self.up_to(1514) as u32,
+            source_check: if self.coin() { SourceCheck::Kernel } else { SourceCheck::Strict },
             cells: if self.coin() { Cells::None } else { Cells::Atm },
             trust_dscp: self.coin(),
             queue: self.maybe(Self::queue),

@@ -7,8 +7,9 @@ use super::Link;
 use super::fib::{Action, Fib};
 use super::paths::PathKey;
 use super::policy::Asked;
+use super::route::Sources;
 use perhop_element::Reject;
-use perhop_packet::{DropReason, Meta};
+use perhop_packet::{DropReason, Meta, PortId};
 use std::net::IpAddr;
 
 /// What happens to a packet.
@@ -32,6 +33,8 @@ pub(super) struct Decider<'a> {
     pub(super) fib: &'a Fib,
     pub(super) links: &'a [Link],
     pub(super) paths: PathKey,
+    /// Whether any port looks at sources.
+    pub(super) checks: bool,
 }
 
 impl Decider<'_> {
@@ -81,7 +84,12 @@ impl Decider<'_> {
                 _ => Verdict::Drop(DropReason::BadDestination),
             };
         }
-        self.follow(action, || self.paths.v4(frame, &meta.layout, [src, dst]))
+        let verdict = self.follow(action, || self.paths.v4(frame, &meta.layout, [src, dst]));
+        if self.checks && received {
+            self.check(verdict, frame, meta, [src.into(), dst.into()])
+        } else {
+            verdict
+        }
     }
 
     #[inline]
@@ -112,7 +120,33 @@ impl Decider<'_> {
         if link_local(&src) && received && action != Action::Local {
             return Verdict::Drop(DropReason::BadSource);
         }
-        self.follow(action, || self.paths.v6(frame, &meta.layout, [&src, &dst]))
+        let verdict = self.follow(action, || self.paths.v6(frame, &meta.layout, [&src, &dst]));
+        if self.checks && received {
+            self.check(verdict, frame, meta, [src.into(), dst.into()])
+        } else {
+            verdict
+        }
+    }
+
+    /// Drops what would be forwarded from a source that its port must not have.
+    fn check(&self, verdict: Verdict, frame: &[u8], meta: &Meta, [src, dst]: [IpAddr; 2]) -> Verdict {
+        let Some(link) = self.links.get(meta.in_port.index()) else { return verdict };
+        let asked = || {
+            let back = Asked::of(frame, meta, [dst, src]);
+            self.fib.decide(&Asked { in_port: PortId::NONE, ports: [0; 2], ..back })
+        };
+        let by_port = |hop: u32| self.fib.next_hops()[hop as usize].port == meta.in_port;
+        let fits = match (link.sources[usize::from(src.is_ipv6())], verdict) {
+            (Sources::All, _) => true,
+            (_, verdict) if !matches!(verdict, Verdict::Hop(_)) => true,
+            (Sources::Routed, _) => matches!(asked(), Action::Hop(_) | Action::Group { .. } | Action::Kernel),
+            (Sources::ByPort, _) => match asked() {
+                Action::Hop(hop) => by_port(hop),
+                Action::Group { first, count } => self.fib.members_of(first, count).any(by_port),
+                _ => false,
+            },
+        };
+        if fits { verdict } else { Verdict::Drop(DropReason::ReversePath) }
     }
 
     #[cold]

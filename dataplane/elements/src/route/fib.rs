@@ -220,7 +220,15 @@ impl Fib {
 
     /// What happens to a packet. O(rules + routes limited to sources or types of service).
     pub fn decide(&self, asked: &Asked) -> Action {
-        self.find(asked).action
+        let plain = match asked.dst {
+            IpAddr::V4(a) => self.plain_v4(a.octets()),
+            IpAddr::V6(a) => self.plain_v6(&a.octets()),
+        };
+        match plain {
+            Some(Action::Throw) => Action::NoRoute,
+            Some(action) => action,
+            None => self.find(asked).action,
+        }
     }
 
     /// What happens to packets for an address, where that alone decides; otherwise as for a packet that has nothing else.
@@ -282,6 +290,11 @@ impl Fib {
         // Scales the hash to 0 … count − 1 without a division.
         let offset = (u64::from(hash) * u64::from(count)) >> 32;
         self.members[first as usize + offset as usize]
+    }
+
+    /// All next hops of a group.
+    pub(super) fn members_of(&self, first: u32, count: u16) -> impl Iterator<Item = u32> {
+        self.members[first as usize..][..usize::from(count)].iter().copied()
     }
 
     /// All next hops in use, each once; [`Action::Hop`] indexes here.

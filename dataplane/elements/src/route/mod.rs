@@ -38,7 +38,7 @@ pub use fib::{Action, Fib, Found, NextHop, Origin, Route as RouteEntry, RouteKin
 pub use icmp::{IcmpError, IcmpErrorConfig};
 pub use neighbours::{NeighbourLimits, NeighbourState, NeighbourUpdate};
 pub use policy::{Arrival, Asked, Rule, Then};
-pub use route::{PortInfo, Route, RouteChange, RouteConfig};
+pub use route::{PortInfo, Route, RouteChange, RouteConfig, Sources};
 pub use tables::Tables;
 
 use perhop_element::ElementType;
@@ -53,11 +53,17 @@ struct Link {
     mac: MacAddr,
     more_macs: Box<[MacAddr]>,
     mtu: u32,
+    sources: [Sources; 2],
 }
 
 impl Link {
     fn of(port: &PortInfo) -> Self {
-        Self { mac: port.mac, more_macs: port.more_macs.as_slice().into(), mtu: port.mtu }
+        Self {
+            mac: port.mac,
+            more_macs: port.more_macs.as_slice().into(),
+            mtu: port.mtu,
+            sources: port.sources,
+        }
     }
 
     /// Whether frames to this address are the port's.

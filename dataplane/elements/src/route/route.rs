@@ -23,6 +23,8 @@
 //! 2. Multicast and limited broadcast go to this machine. Sources that cannot be answered are dropped as
 //!    `bad_source`, destinations that must not be forwarded, unicast in a broadcast frame included, as
 //!    `bad_destination`. Link-local packets are never forwarded.
+//!    What would be forwarded is dropped as `reverse_path` where the port looks at sources ([`Sources`]) and the route back does
+//!    not lead where it must.
 //! 3. The longest matching prefix decides, in the table that the first rule to match a packet leads to (its addresses, ports,
 //!    protocol, type of service, and where it came in), if that has one. Several next hops share flows by a keyed hash of addresses, protocol and ports, equal in
 //!    both directions; of tunnels the SPI (ESP, AH; one for each direction) or key (GRE) counts in place of ports.
@@ -76,8 +78,22 @@ pub struct PortInfo {
     pub mtu: u32,
     /// Its addresses with the length of their networks.
     pub addresses: Vec<IpNet>,
+    /// Which sources packets from it may have: of IPv4 and of IPv6.
+    pub sources: [Sources; 2],
     /// Addresses of this machine on other interfaces, for messages of its own where no port has one of the family.
     pub elsewhere: Vec<IpNet>,
+}
+
+/// From which sources a port forwards (RFC 3704).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sources {
+    /// All.
+    #[default]
+    All,
+    /// Those to which there is a route.
+    Routed,
+    /// Those to which a route leads by the port.
+    ByPort,
 }
 
 /// A change of a running [`Route`]. After [`Route::commit`] it holds what was there before.
@@ -126,6 +142,8 @@ pub(super) struct State {
     pub(super) neighbours: Neighbours,
     ports: Vec<PortInfo>,
     pub(super) links: Vec<Link>,
+    /// Whether any port looks at sources.
+    checks: bool,
     paths: PathKey,
     counters: Counters,
 }
@@ -159,6 +177,7 @@ impl Route {
             neighbours: Neighbours::new(config.limits),
             ports: Vec::new(),
             links: Vec::new(),
+            checks: false,
             paths: PathKey::default(),
             counters: Counters::default(),
         };
@@ -174,6 +193,7 @@ impl Route {
         if let Some(ports) = &mut change.ports {
             std::mem::swap(ports, &mut s.ports);
             s.links = s.ports.iter().map(Link::of).collect();
+            s.checks = s.ports.iter().any(|port| port.sources != [Sources::All; 2]);
             s.neighbours.set_links(&s.links);
         }
         if let Some(fib) = &mut change.fib {
@@ -444,7 +464,7 @@ pub(super) mod registration {
 impl State {
     #[inline]
     pub(super) fn decider(&self) -> Decider<'_> {
-        Decider { fib: &self.fib, links: &self.links, paths: self.paths }
+        Decider { fib: &self.fib, links: &self.links, paths: self.paths, checks: self.checks }
     }
 
     /// The neighbour a packet goes to by next hop `hop`, if there is an entry for it.

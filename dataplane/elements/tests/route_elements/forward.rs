@@ -2,7 +2,7 @@
 
 use super::*;
 use perhop_element::Reject;
-use perhop_elements::route::Verdict;
+use perhop_elements::route::{Sources, Verdict};
 use perhop_wire::build::{icmp6_echo, tcp4, udp4, udp6};
 use perhop_wire::{Fragment, ethertype, ipv4, protocol};
 use proptest::prelude::*;
@@ -382,4 +382,48 @@ proptest! {
         }
         Router::new().receive_frame(0, &frame);
     }
+}
+
+/// What each port does with a source, of those that lead back by it, by another, past the ports, and nowhere.
+#[test]
+fn a_port_takes_sources_to_which_there_is_a_way_back_and_none_else() {
+    let sources = [[10, 0, 0, 9], [10, 1, 0, 7], [30, 0, 0, 9], [50, 0, 0, 9]];
+    let takes = |kind: Sources| {
+        sources.map(|source| {
+            let mut router = Router::new();
+            let mut list = ports();
+            list[0].sources = [kind, Sources::All];
+            router.change(RouteChange { ports: Some(list), ..RouteChange::default() });
+            router.receive(0, udp4(source, [20, 1, 2, 3]).ports(5, 6));
+            // To this machine goes what is its own; the kernel looks for itself.
+            router.receive(0, udp4(source, [10, 1, 0, 1]).ports(5, 6));
+            assert_eq!(router.frames(HOST).len(), 1);
+            router.receive(0, udp6(v6("2001:db8:77::9"), v6("2001:db8:20::3")));
+            let through = router.frames(1).len();
+            assert!((1..=2).contains(&through), "IPv6 passes");
+            through == 2
+        })
+    };
+    assert_eq!(takes(Sources::All), [true; 4]);
+    assert_eq!(takes(Sources::Routed), [true, true, true, false]);
+    assert_eq!(takes(Sources::ByPort), [true, false, false, false]);
+}
+
+#[test]
+fn the_mtu_of_a_route_holds_where_it_is_less_than_the_links() {
+    let mut router = Router::new();
+    let hop = NextHop { mtu: 1280, ..NextHop::new(Some(ip("10.1.0.2")), PortId(1)) };
+    let mut with = routes();
+    with.push(entry("20.5.0.0/16", RouteKind::by(hop)));
+    router.change(RouteChange { fib: Some(Fib::build(with)), ..RouteChange::default() });
+    let long = |last: u8, more: usize| udp4([10, 0, 0, 9], [20, last, 2, 3]).payload_len(1280 - 28 + more);
+    router.receive(0, long(5, 0).dont_fragment());
+    router.receive(0, long(4, 100).dont_fragment());
+    assert_eq!(router.frames(1).len(), 2, "as long as the route says, and on another route");
+    router.receive(0, long(5, 1));
+    assert_eq!(router.frames(1).len(), 4, "in two pieces");
+    router.receive(0, long(5, 1).dont_fragment());
+    assert_eq!(router.frames(1).len(), 4);
+    let answer = &router.frames(0)[0];
+    assert_eq!((answer[34], answer[35], &answer[40..42]), (3, 4, &1280_u16.to_be_bytes()[..]));
 }

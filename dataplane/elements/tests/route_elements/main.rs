@@ -66,6 +66,7 @@ fn ports() -> Vec<PortInfo> {
     let port = |n: usize, mtu, addresses: &[&str]| PortInfo {
         more_macs: Vec::new(),
         elsewhere: Vec::new(),
+        sources: Default::default(),
         mac: ROUTER[n],
         mtu,
         addresses: addresses.iter().map(|a| a.parse::<IpNet>().unwrap()).collect(),

@@ -264,13 +264,14 @@ impl RouterPlanner {
                     new.device_of(&p.name) == p.device()
                         && new.mode == p.spec.mode
                         && new.framing() == p.spec.framing()
+                        && new.source_check == p.spec.source_check
                 }
                 (None, None) | (Some(_), None) => true,
                 _ => false,
             };
             if !same {
-                let why = "ports, their interfaces, mode, overhead, minimum_frame and cells are fixed while the router runs; restart it with \
-                           the new file";
+                let why = "ports, their interfaces, mode, overhead, minimum_frame, cells and source_check are fixed while \
+                           the router runs; restart it with the new file";
                 errors.push(unsupported(format!("port/{}", key.name), why.to_owned()));
             }
         }

@@ -43,6 +43,7 @@ pub fn facts(rng: &mut impl Rng) -> RouteChange {
     let port = |n: u8| PortInfo {
         more_macs: Vec::new(),
         elsewhere: Vec::new(),
+        sources: Default::default(),
         mac: MacAddr([2, 0, 0, 0, 0, 2]),
         mtu: [1280, 1500][usize::from(n) % 2],
         addresses: vec!["10.0.0.1/8".parse().expect("a prefix"), "2001:db8::1/32".parse().expect("a prefix")],

@@ -10,6 +10,7 @@
 //! | `overhead` | bytes a frame | with `rate` those of Ethernet, 24; 0 with `cells` or `io` | −64 – 256 |
 //! | `minimum_frame` | bytes | where `overhead` is not given, that of Ethernet, 84; else none | 0 – 1514 |
 //! | `cells` | `"none"`, `"atm"` | `"none"` | |
+//! | `source_check` | `"kernel"`, `"off"`, `"loose"`, `"strict"` | `"kernel"` | not for bridges |
 //! | `trust_dscp` | boolean | false | |
 //! | `queue` | queue of a port without classes; with `jobs` the limit of all classes | 100 ms, or 1000 full frames without a rate | see `queue`; no `red` |
 //! | `scheduler` | `"tree"`, `"hfsc"`, `"htb"`, `"wf2q"`, `"priority"`, `"cbq"`, `"hpd"`, `"jobs"` | `"tree"` | all but `tree`, `wf2q` and `priority` need a rate |
@@ -19,7 +20,7 @@ use super::queue::percentage;
 use super::{flag, queue};
 use perhop_config::{TableReader, TextError};
 use perhop_contract::FRAME_MTU;
-use perhop_model::{Cells, DEVICE_NAMES, PortMode, PortSpec, Scheduler, is_device_name};
+use perhop_model::{Cells, DEVICE_NAMES, PortMode, PortSpec, Scheduler, SourceCheck, is_device_name};
 use perhop_units::Rate;
 
 /// Slowest rate of a port.
@@ -51,6 +52,7 @@ pub(super) fn read(table: &mut TableReader<'_>, mode: PortMode, is_tun: bool) ->
             .bytes_in("minimum_frame", 0..=FRAME_MTU as i64)
             .map_or(least, |m| m.value as u32),
         cells,
+        source_check: source_check(table, mode),
         trust_dscp: flag(table, "trust_dscp", false),
         queue: queue::read(table, "queue"),
         scheduler: table
@@ -58,6 +60,21 @@ pub(super) fn read(table: &mut TableReader<'_>, mode: PortMode, is_tun: bool) ->
             .map_or(Scheduler::Tree, |s| s.value),
         shared: flag(table, "shared", true),
     }
+}
+
+fn source_check(table: &mut TableReader<'_>, mode: PortMode) -> SourceCheck {
+    let choices = [
+        ("kernel", SourceCheck::Kernel),
+        ("off", SourceCheck::Off),
+        ("loose", SourceCheck::Loose),
+        ("strict", SourceCheck::Strict),
+    ];
+    let Some(given) = table.choice("source_check", &choices) else { return SourceCheck::Kernel };
+    if mode == PortMode::Bridge {
+        let error = table.error("source_check", "does not go with mode = \"bridge\": a bridge has no routes");
+        table.diagnostics().push(error.hint("Leave it out, or use mode = \"route\"."));
+    }
+    given.value
 }
 
 /// The part of the link's rate that stays free, ppm.

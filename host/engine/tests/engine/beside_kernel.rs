@@ -247,3 +247,34 @@ fn rules_for_what_is_forwarded_are_named_and_keep_a_router_from_starting() {
     assert_eq!(copies(&w, (0, 1)), ONCE);
     engine.stop();
 }
+
+/// A source that the kernel's reverse path filter would not let in does not come through the router either.
+#[test]
+fn a_reverse_path_filter_of_the_kernel_holds_for_the_router() {
+    if !may_run("a_reverse_path_filter_of_the_kernel_holds_for_the_router") {
+        return;
+    }
+    for (filter, lines, passes) in [
+        (2, "", false),
+        (1, "source_check = \"off\"\n", true),
+        (0, "source_check = \"strict\"\n", false),
+    ] {
+        let w = World::new("rpfilter", 2);
+        for name in ["all", "p0"] {
+            sysctl::write(&w.router, IpVersion::V4, name, "rp_filter", filter).unwrap();
+        }
+        let host = Netlink::open_in(&w.hosts[0]).unwrap();
+        host.add_address_now("eth0", net("10.99.0.2/32")).unwrap();
+        let mut config = w.config("rpfilter", "");
+        let text = format!("[[port]]\nname = \"p0\"\n{lines}[[port]]\nname = \"p1\"\n");
+        let (file, diagnostics) = RouterFile::read("rpfilter.toml", &text);
+        config.objects = file.unwrap_or_else(|| panic!("{diagnostics}")).objects;
+        let (engine, handle) = Engine::start(config).unwrap();
+        assert!(w.reaches(&w.socket(0, "10.20.0.2:0"), &w.socket(1, "10.20.1.2:0")), "an honest one");
+        let forged = w.reaches(&w.socket(0, "10.99.0.2:0"), &w.socket(1, "10.20.1.2:0"));
+        assert_eq!(forged, passes, "rp_filter {filter}, {lines:?}");
+        let dropped = counter(&handle, "element", "forward", "dropped_reverse_path");
+        assert_eq!(dropped > 0, !passes);
+        engine.stop();
+    }
+}

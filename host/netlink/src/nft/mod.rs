@@ -14,6 +14,7 @@
 
 mod expression;
 pub mod guard;
+mod legacy;
 mod message;
 pub mod survey;
 

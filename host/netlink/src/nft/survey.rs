@@ -2,6 +2,7 @@
 //! packets.
 
 use super::guard::PREFIX;
+use super::legacy;
 use super::message::{Attributes, Listed, Message, Socket, Verb, family, find, number};
 use crate::error::NetlinkError;
 use crate::namespace::Namespace;
@@ -32,11 +33,17 @@ impl fmt::Display for Bypassed {
 }
 
 /// Chains in a namespace that translate addresses or filter what is forwarded: those that have rules, or drop what no rule
-/// takes. Tables of our own are none. Rules that the older `iptables` programs made (`iptables-legacy`) are not seen.
+/// takes. Tables of our own are none. Rules that the older `iptables` programs made (`iptables-legacy`) are among them.
 ///
 /// # Errors
 /// [`NetlinkError::Kernel`]; a kernel without nf_tables has no chains, which is no error.
 pub fn bypassed(namespace: &Namespace) -> Result<Vec<Bypassed>, NetlinkError> {
+    let mut found = of_nf_tables(namespace)?;
+    found.extend(legacy::bypassed(namespace)?);
+    Ok(found)
+}
+
+fn of_nf_tables(namespace: &Namespace) -> Result<Vec<Bypassed>, NetlinkError> {
     let mut socket = namespace.run(Socket::open)??;
     let operation = "list the packet filter's chains";
     let listed = socket.list(operation, Verb::GetChain, base_chain);

@@ -336,6 +336,7 @@ fn way(probe: &Probe, decisions: &Decisions, book: &Book<'_>) -> Step {
 fn why(reason: DropReason) -> String {
     let words = match reason {
         DropReason::NoRoute => "no route covers the destination",
+        DropReason::ReversePath => "no route leads back to the source by the port it came in (source_check)",
         DropReason::RouteRejects => "the route to the destination forbids it",
         DropReason::TtlExpired => "the TTL is used up",
         DropReason::TooBig => "it exceeds the link's MTU and must not be cut",

@@ -85,6 +85,7 @@ fn router_of(text: &str) -> VirtualRouter {
     let info = |last| PortInfo {
         more_macs: Vec::new(),
         elsewhere: Vec::new(),
+        sources: Default::default(),
         mac: MacAddr([2, 0, 0, 0, 0, last]),
         mtu: 1500,
         addresses: Vec::new(),
