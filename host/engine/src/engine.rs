@@ -13,6 +13,7 @@ use crate::lines::Lines;
 use crate::machine::Scheduling;
 use crate::machine::Steal;
 use crate::outbox;
+use crate::own_traffic::OwnTraffic;
 use crate::packet_thread::{Line, Message, PacketThread};
 use crate::port::LivePort;
 use crate::prepare::{self, Device};
@@ -34,7 +35,7 @@ use perhop_model::{Object, Outcome, PortMode};
 use perhop_netlink::{Namespace, Netlink, nft};
 use perhop_packet::{Pool, PortId};
 use perhop_routerfile::{PortIo, RouterFile, RouterSettings, Waiting};
-use perhop_units::Duration;
+use perhop_units::{Duration, Rate};
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -438,11 +439,12 @@ impl Threads<'_> {
         let names: Vec<String> = self.devices.iter().map(|d| d.port.clone()).collect();
         // Read before anything runs, so that the first packets find their routes.
         let saved = self.prepared.saved();
+        let (own_traffic, ends, why_not) = self.own_traffic(&planner);
         let (facts, world) =
-            Facts::open(self.namespace.clone(), self.devices.clone(), self.plan.clone(), saved)?;
-        let past = facts.notes();
+            Facts::open(self.namespace.clone(), self.devices.clone(), self.plan.clone(), saved, own_traffic)?;
+        let past = why_not.into_iter().chain(facts.notes()).collect();
         let _ = to_control.send(ToControl::World(Box::new(world)));
-        let (capture, ports) = self.ports(&names, sockets)?;
+        let (capture, ports) = self.ports(&names, sockets, ends)?;
         let seats = self.seats(members, &names, &inside, &flows)?;
         let mut ports: Vec<Option<LivePort>> = ports.into_iter().map(Some).collect();
         let (mut lines, mut packet) = (Vec::new(), Vec::new());
@@ -529,10 +531,33 @@ impl Threads<'_> {
         Ok(members.into_iter().enumerate().map(forwarder).zip(wakes).collect())
     }
 
+    /// Detours for what this host itself sends by ports with a rate, or why there are none.
+    fn own_traffic(
+        &self,
+        planner: &RouterPlanner,
+    ) -> (Option<OwnTraffic>, Vec<Option<perhop_io::Tap>>, Option<String>) {
+        let with_rate = |(device, port): (&Device, &EdgePort)| {
+            (device.clone(), port.spec.rate != Rate::ZERO && !self.plan.is_tun(device))
+        };
+        let devices: Vec<(Device, bool)> = self.devices.iter().zip(planner.ports()).map(with_rate).collect();
+        let none = || devices.iter().map(|_| None).collect();
+        if !devices.iter().any(|(_, wanted)| *wanted) {
+            return (None, none(), None);
+        }
+        match OwnTraffic::open(&self.namespace, &self.netlink, &self.config.name, &devices) {
+            Ok((own, ends)) => (Some(own), ends, None),
+            Err(error) => {
+                let why = "what this host itself sends by its ports does not wait in their queues";
+                (None, none(), Some(format!("{why}: {error}")))
+            }
+        }
+    }
+
     fn ports(
         &self,
         names: &[String],
         sockets: Vec<DevicePort>,
+        own: Vec<Option<perhop_io::Tap>>,
     ) -> Result<(Option<Capture>, Vec<LivePort>), EngineError> {
         let (capture, taps): (_, Vec<Option<Tap>>) = match &self.config.pcap_dir {
             Some(directory) => {
@@ -543,9 +568,11 @@ impl Threads<'_> {
         };
         let ports = names
             .iter()
-            .zip(sockets.into_iter().zip(taps))
+            .zip(sockets.into_iter().zip(taps).zip(own))
             .enumerate()
-            .map(|(i, (name, (socket, tap)))| LivePort::new(PortId(i as u16), name.clone(), socket, tap))
+            .map(|(i, (name, ((socket, tap), own)))| {
+                LivePort::new(PortId(i as u16), name.clone(), socket, tap).with_own(own)
+            })
             .collect();
         Ok((capture, ports))
     }

@@ -2,6 +2,7 @@
 
 use crate::early_drop::{EarlyDrops, is_macvlan_on, past, ports_of};
 use crate::kernel_routes::{OTHER_END, Own, Translation, ports_by_index};
+use crate::own_traffic::OwnTraffic;
 use crate::prepare::Device;
 use crate::prepared::Saved;
 use crate::socket_plan::SocketPlan;
@@ -89,6 +90,8 @@ pub(crate) struct Facts {
     translation: Translation,
     changed_routes: BTreeSet<RouteKey>,
     own: Own,
+    /// What leads this host's own packets through the router, where the kernel can have it.
+    own_traffic: Option<OwnTraffic>,
     notes: Vec<String>,
     neighbours: BTreeMap<(PortId, IpAddr), NeighbourState>,
     early_drops: EarlyDrops,
@@ -104,6 +107,7 @@ impl Facts {
         devices: Vec<Device>,
         plan: SocketPlan,
         saved: Arc<Saved>,
+        own_traffic: Option<OwnTraffic>,
     ) -> Result<(Self, World), NetlinkError> {
         let mirror = Mirror::open_in(&namespace)?;
         let mut facts = Self {
@@ -116,6 +120,7 @@ impl Facts {
             translation: Translation::default(),
             changed_routes: BTreeSet::new(),
             own: Own::default(),
+            own_traffic,
             notes: Vec::new(),
             neighbours: BTreeMap::new(),
             early_drops: EarlyDrops::new(!plan.promiscuous),
@@ -249,6 +254,9 @@ impl Facts {
         }
         let own = self.own.prefixes(&self.mirror);
         self.plan.follow(&self.mirror, &own);
+        if let Some(own) = &mut self.own_traffic {
+            own.follow(&self.mirror, &self.devices, |port| self.bound[port].is_some());
+        }
         self.early_drops.follow(&self.namespace, &self.mirror, &self.devices, own);
     }
 
@@ -486,7 +494,8 @@ mod tests {
         let directory = bench.scratch.join("state");
         let mut prepared = Prepared::new("absent", &directory, &bench.namespace, &devices).unwrap();
         let plan = SocketPlan { rx_slots: 64, tx_slots: 64, promiscuous: false, tun: Vec::new(), xdp: None };
-        let (mut facts, _) = Facts::open(bench.namespace.clone(), devices, plan, prepared.saved()).unwrap();
+        let (mut facts, _) =
+            Facts::open(bench.namespace.clone(), devices, plan, prepared.saved(), None).unwrap();
         let (line, (to, from)) = (FactsLine::default(), crossbeam_channel::unbounded());
         let count = |kind: fn(&ToControl) -> bool| from.try_iter().filter(kind).count();
         let nothing = Refreshed::default();

@@ -36,6 +36,10 @@ pub(crate) trait Forwarder: Send + 'static {
 
     fn pool(&self) -> &Pool;
     fn receive(&mut self, now: Instant, port: PortId, batch: &mut Batch);
+    /// What this host itself sends by a port.
+    fn send_own(&mut self, _now: Instant, _port: PortId, batch: &mut Batch) {
+        batch.release_all();
+    }
     fn poll(&mut self, now: Instant) -> usize;
     fn next_wakeup(&mut self) -> Option<Instant>;
     fn transmit_queue(&mut self, port: PortId) -> Option<&mut Batch>;

@@ -37,6 +37,7 @@ mod lanes;
 mod lines;
 mod machine;
 mod outbox;
+mod own_traffic;
 mod packet_thread;
 mod port;
 mod prepare;

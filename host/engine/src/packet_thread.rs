@@ -29,6 +29,9 @@ const RETRY: Duration = Duration(50_000);
 /// Notices for which there was no room are told again after this long.
 const TELL_AGAIN: Duration = Duration(1_000_000);
 
+/// A busy thread looks for what this host itself sends once in this time.
+const OWN_LOOK: Duration = Duration(50_000);
+
 /// Jobs taken from the inlet at most; more wait there, which slows down whoever sends them.
 const JOBS: usize = 256;
 
@@ -87,6 +90,8 @@ pub(crate) struct PacketThread<F: Forwarder> {
     pending: u64,
     /// When to try `blocked` and `pending` again.
     retry: Instant,
+    /// When to look again for what this host itself sends: nothing but a system call tells.
+    own_due: Instant,
     /// Whether notices wait for room on their way.
     untold: bool,
     /// How late timers are served, ns: the driver error of a live router.
@@ -145,6 +150,7 @@ impl<F: Forwarder> PacketThread<F> {
             blocked: 0,
             pending: 0,
             retry: now,
+            own_due: now,
             untold: false,
             late: Histogram::default(),
             due: None,
@@ -197,12 +203,13 @@ impl<F: Forwarder> PacketThread<F> {
             if !self.forwarder.doze() {
                 continue;
             }
-            let ports = self.ports.iter().map(LivePort::socket);
+            let ports = self.ports.iter().map(|port| (port.socket(), port.own()));
             let woken = waiter.wait(self.now, deadline, &awake, &self.wake, ports);
             self.forwarder.rouse();
             let now = clock::monotonic();
             rest.iter_mut().for_each(|rest| rest.took(now, woken.slept));
             awake.slept(now, now.since(self.last_work), woken.input);
+            self.own_due = now;
             for i in 0..self.ports.len() {
                 if woken.errors & (1 << i) != 0 && self.ports[i].check_link().is_err() {
                     self.lose(i);
@@ -225,6 +232,7 @@ impl<F: Forwarder> PacketThread<F> {
             let i = (self.turn + k) % self.ports.len();
             worked |= self.receive(i);
         }
+        worked |= self.take_own();
         if F::BY_STAMP {
             worked |= self.run_timers(before);
         }
@@ -301,6 +309,26 @@ impl<F: Forwarder> PacketThread<F> {
             self.lose(i);
         }
         true
+    }
+
+    /// Takes what this host itself sends by the ports. While that is nothing it looks now and then.
+    fn take_own(&mut self) -> bool {
+        if self.now < self.own_due {
+            return false;
+        }
+        let mut worked = false;
+        for port in self.ports.iter_mut().filter(|port| port.own().is_some()) {
+            port.receive_own(self.now, self.forwarder.pool(), &mut self.batch);
+            if !self.batch.is_empty() {
+                worked = true;
+                self.forwarder.send_own(self.now, port.id, &mut self.batch);
+                self.batch.release_all();
+            }
+        }
+        if !worked {
+            self.own_due = self.now + OWN_LOOK;
+        }
+        worked
     }
 
     fn transmit(&mut self, i: usize) -> bool {

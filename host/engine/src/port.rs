@@ -18,6 +18,8 @@ pub(crate) struct LivePort {
     /// Number of the last socket, the first being 0.
     number: u32,
     tap: Option<Tap>,
+    /// Where what this host itself sends by the port comes out.
+    own: Option<perhop_io::Tap>,
     /// Counters of sockets that are gone.
     past: BTreeMap<String, u64>,
     down_dropped: u64,
@@ -37,10 +39,28 @@ impl LivePort {
             socket: Some(socket),
             number: 0,
             tap,
+            own: None,
             past,
             down_dropped: 0,
             overflow: 0,
             times_down: 0,
+        }
+    }
+
+    /// With what this host itself sends by it.
+    pub(crate) fn with_own(self, own: Option<perhop_io::Tap>) -> Self {
+        Self { own, ..self }
+    }
+
+    /// Where what this host itself sends by it comes out.
+    pub(crate) fn own(&self) -> Option<&perhop_io::Tap> {
+        self.own.as_ref()
+    }
+
+    /// Takes what this host itself wants to send by it.
+    pub(crate) fn receive_own(&mut self, now: Instant, pool: &Pool, batch: &mut Batch) {
+        if let Some(own) = &mut self.own {
+            own.receive(now, pool, batch);
         }
     }
 
@@ -133,6 +153,9 @@ impl LivePort {
         let mut now: Vec<(String, u64)> = Vec::new();
         if let Some(socket) = &mut self.socket {
             socket.counters(&mut now);
+        }
+        if let Some(own) = &self.own {
+            own.counters(&mut now);
         }
         for (name, value) in self.past.iter().map(|(n, v)| (n.clone(), *v)).chain(now) {
             *row.counters.entry(name).or_default() += value;

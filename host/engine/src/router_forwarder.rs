@@ -183,6 +183,9 @@ impl Forwarder for RouterForwarder {
     fn receive(&mut self, now: Instant, port: PortId, batch: &mut Batch) {
         self.member.receive(now, port, batch);
     }
+    fn send_own(&mut self, now: Instant, port: PortId, batch: &mut Batch) {
+        self.member.send_own(now, port, batch);
+    }
     fn poll(&mut self, now: Instant) -> usize {
         self.member.poll(now)
     }

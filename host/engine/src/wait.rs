@@ -1,7 +1,7 @@
 //! Waiting for packets, messages and deadlines: long waits sleep, the last stretch before a deadline spins. How long a
 //! thread without work looks around before it sleeps depends on how soon work came lately.
 
-use perhop_io::{DevicePort, clock};
+use perhop_io::{DevicePort, Tap, clock};
 use perhop_routerfile::Waiting;
 use perhop_units::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -15,6 +15,12 @@ pub(crate) const MAX_PORTS: usize = 64;
 const LEAST_SLACK: Duration = Duration(5_000);
 /// What a sleeper in a virtual machine is late when its processor did not rest for long.
 const MOST_SLACK: Duration = Duration(50_000);
+
+/// Whose errors are nobody's.
+const NO_PORT: u8 = u8::MAX;
+
+/// Where packets of a port come from: its interface, and this host itself.
+pub(crate) type Ends<'p> = (Option<&'p DevicePort>, Option<&'p Tap>);
 
 /// Wakes a packet thread that sleeps.
 #[derive(Debug)]
@@ -151,7 +157,7 @@ impl Waiter {
         deadline: Option<Instant>,
         awake: &Awake,
         wake: &Wake,
-        ports: impl Iterator<Item = Option<&'p DevicePort>> + Clone,
+        ports: impl Iterator<Item = Ends<'p>> + Clone,
     ) -> Woken {
         let mut all = Duration(0);
         loop {
@@ -191,13 +197,9 @@ impl Waiter {
 }
 
 /// Looks on until then, or until there is something to do. Whether that is input.
-fn spin<'p>(
-    deadline: Instant,
-    wake: &Wake,
-    ports: impl Iterator<Item = Option<&'p DevicePort>> + Clone,
-) -> bool {
+fn spin<'p>(deadline: Instant, wake: &Wake, ports: impl Iterator<Item = Ends<'p>> + Clone) -> bool {
     while clock::monotonic() < deadline && !wake.is_set() {
-        if ports.clone().flatten().any(DevicePort::has_input) {
+        if ports.clone().filter_map(|(socket, _)| socket).any(DevicePort::has_input) {
             return true;
         }
         std::hint::spin_loop();
@@ -205,17 +207,18 @@ fn spin<'p>(
     false
 }
 
-fn sleep<'p>(
-    timeout: Option<Duration>,
-    wake: &Wake,
-    ports: impl Iterator<Item = Option<&'p DevicePort>>,
-) -> Woken {
+fn sleep<'p>(timeout: Option<Duration>, wake: &Wake, ports: impl Iterator<Item = Ends<'p>>) -> Woken {
     let event = wake.fd.as_fd();
-    let mut fds: [PollFd<'_>; MAX_PORTS + 1] =
+    let mut fds: [PollFd<'_>; 2 * MAX_PORTS + 1] =
         array::from_fn(|_| PollFd::from_borrowed_fd(event, PollFlags::IN));
-    let mut bits = [0u8; MAX_PORTS + 1];
+    let mut bits = [0u8; 2 * MAX_PORTS + 1];
     let mut n = 1;
-    for (i, port) in ports.enumerate().take(MAX_PORTS) {
+    for (i, (port, own)) in ports.enumerate().take(MAX_PORTS) {
+        if let Some(own) = own {
+            fds[n] = PollFd::from_borrowed_fd(own.as_fd(), PollFlags::IN);
+            bits[n] = NO_PORT;
+            n += 1;
+        }
         let Some(port) = port else { continue };
         // Not for room to send: a packet socket says there is some when its send buffer is half empty, whatever its
         // ring holds. Full rings have a deadline instead.
@@ -232,7 +235,7 @@ fn sleep<'p>(
             wake.heard();
         }
         for (fd, bit) in fds[..n].iter().zip(bits).skip(1) {
-            if fd.revents().intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL) {
+            if bit != NO_PORT && fd.revents().intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL) {
                 woken.errors |= 1 << bit;
             }
             woken.input |= fd.revents().contains(PollFlags::IN);

@@ -43,6 +43,8 @@ const VNET_HEADER_LENGTH: usize = 2;
 const TX_OFFSET: usize = tpacket_align(size_of::<libc::tpacket2_hdr>());
 /// The longest superframe: what the kernel makes unless told otherwise (`gso_max_size`), with its headers.
 const LONGEST: usize = 65_536 + 256;
+/// Mark of frames that these sockets send (`SO_MARK`): rules for what leaves an interface see them too (Linux 5.16).
+pub const SENT_MARK: u32 = u32::from_be_bytes(*b"perh");
 /// Superframes in the socket's queue, bytes with what the kernel charges beside them.
 const RX_QUEUE: libc::c_int = 8 << 20;
 const PACKET_COPY_THRESH: libc::c_int = 7;
@@ -263,6 +265,9 @@ impl AfPacket {
         if !set(raw, libc::PACKET_QDISC_BYPASS, &on) {
             return Err(os(&config, "bypassing the queueing discipline"));
         }
+        // What is led through the router before it leaves must tell these frames from others. Without the right to mark them
+        // there is no such thing either.
+        set_at(raw, libc::SOL_SOCKET, libc::SO_MARK, &(SENT_MARK as libc::c_int));
         if config.outgoing == Outgoing::Ignored && !set(raw, PACKET_IGNORE_OUTGOING, &on) {
             return Err(os(&config, "ignoring outgoing frames"));
         }

@@ -23,6 +23,7 @@ pub mod pcap;
 mod pcapng;
 pub mod private_file;
 mod superframe;
+pub mod tap;
 pub mod thread;
 pub mod tun;
 
@@ -32,4 +33,5 @@ pub use device::DevicePort;
 pub use early_drop::EarlyDrop;
 pub use large_pages::LargePages;
 pub use lock_file::{LockError, LockFile};
+pub use tap::Tap;
 pub use tun::TunPort;

@@ -74,7 +74,7 @@ impl TunPort {
             .custom_flags(flags)
             .open("/dev/net/tun")
             .map_err(failed("opening /dev/net/tun"))?;
-        attach(&file, interface).map_err(failed("making a TUN interface"))?;
+        attach(&file, interface, libc::IFF_TUN).map_err(failed("making a TUN interface"))?;
         Ok(Self { port: port.to_owned(), file, counters: Counters::default() })
     }
 
@@ -182,7 +182,7 @@ fn packet_in(frame: &[u8]) -> Option<&[u8]> {
 }
 
 /// Gives the descriptor its interface.
-fn attach(file: &File, interface: &str) -> io::Result<()> {
+pub(crate) fn attach(file: &File, interface: &str, kind: libc::c_int) -> io::Result<()> {
     let name = CString::new(interface).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
     // SAFETY: all fields are integers or arrays of them, for which zeros are valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -194,7 +194,7 @@ fn attach(file: &File, interface: &str) -> io::Result<()> {
     for (to, from) in request.ifr_name.iter_mut().zip(bytes) {
         *to = *from as libc::c_char;
     }
-    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
+    request.ifr_ifru.ifru_flags = (kind | libc::IFF_NO_PI) as libc::c_short;
     // SAFETY: TUNSETIFF reads and writes `request` alone, which is a whole `struct ifreq`.
     let rc = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -301,8 +301,16 @@ mod tests {
     fn a_name_that_cannot_be_is_refused_before_the_kernel_sees_it() {
         let null = OpenOptions::new().read(true).open("/dev/null").unwrap();
         for name in ["", "a name of sixteen", "nul\0"] {
-            assert_eq!(attach(&null, name).unwrap_err().raw_os_error(), Some(libc::EINVAL), "{name:?}");
+            assert_eq!(
+                attach(&null, name, libc::IFF_TUN).unwrap_err().raw_os_error(),
+                Some(libc::EINVAL),
+                "{name:?}"
+            );
         }
-        assert_eq!(attach(&null, "tun0").unwrap_err().raw_os_error(), Some(libc::ENOTTY), "no TUN device");
+        assert_eq!(
+            attach(&null, "tun0", libc::IFF_TUN).unwrap_err().raw_os_error(),
+            Some(libc::ENOTTY),
+            "no TUN device"
+        );
     }
 }

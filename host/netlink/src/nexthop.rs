@@ -44,9 +44,8 @@ impl NextHops {
             return Some(Vec::new());
         }
         if let Some(group) = self.groups.get(&id) {
-            let member = |(id, weight): &(u32, u16)| {
-                Some(NextHop { weight: *weight, ..*self.singles.get(id)? })
-            };
+            let member =
+                |(id, weight): &(u32, u16)| Some(NextHop { weight: *weight, ..*self.singles.get(id)? });
             return Some(group.iter().filter_map(member).collect());
         }
         self.singles.get(&id).map(|hop| vec![*hop])

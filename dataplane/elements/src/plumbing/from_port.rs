@@ -2,7 +2,8 @@
 //! `FromPort(port)` is where frames received by a router port enter the graph.
 //!
 //! # Ports
-//! No input in graph text; the driver's owner pushes received batches into input 0. Output 0: well-formed frames.
+//! No input in graph text; the driver's owner pushes received batches into input 0, and what this machine itself sends by the port
+//! into input 1. Output 0: well-formed frames.
 //!
 //! # Configuration
 //! | key | type | unit | default | range |
@@ -19,7 +20,7 @@
 //! `bytes` (frame bytes of everything received).
 //!
 //! # Invariants
-//! Every packet behind it has a valid layout (`meta.parsed`) and an incoming port.
+//! Every packet behind it has a valid layout (`meta.parsed`), and an incoming port, or none but the port that it leaves by.
 //!
 //! # Example
 //! `FromPort(lan) -> Counter() -> ToHost()`
@@ -41,6 +42,9 @@ pub struct FromPort {
 }
 
 impl FromPort {
+    /// Input for what this machine itself sends by the port.
+    pub const OWN: PortIndex = 1;
+
     /// The entrance of `port`.
     pub fn new(port: PortId) -> Self {
         Self { port, bridged: false, bytes: 0 }
@@ -62,10 +66,13 @@ impl Element for FromPort {
         "FromPort"
     }
 
-    fn push(&mut self, cx: &mut Cx<'_>, _input: PortIndex, batch: &mut Batch) {
+    fn push(&mut self, cx: &mut Cx<'_>, input: PortIndex, batch: &mut Batch) {
+        let (in_port, out_port) =
+            if input == Self::OWN { (PortId::NONE, self.port) } else { (self.port, PortId::NONE) };
         for packet in batch.iter_mut() {
             self.bytes += packet.len() as u64;
-            packet.meta_mut().in_port = self.port;
+            let meta = packet.meta_mut();
+            (meta.in_port, meta.out_port) = (in_port, out_port);
         }
         dissect_batch(cx, batch, None, self.bridged);
     }

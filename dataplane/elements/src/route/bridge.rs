@@ -133,6 +133,11 @@ impl Bridge {
             return cx.drop(packet, DropReason::Malformed(perhop_wire::Malformed::EthernetTruncated));
         };
         let meta = packet.meta();
+        // What this machine sends by a port has its way already.
+        if meta.out_port.is_some() && !meta.in_port.is_some() {
+            let port = meta.out_port;
+            return self.leave(cx, packet, port);
+        }
         let vlan = if meta.layout.vlan_tags == 0 { 0 } else { meta.layout.vlan[0] };
         let in_port = meta.in_port;
         if src.is_multicast() {

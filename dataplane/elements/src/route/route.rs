@@ -19,7 +19,8 @@
 //! 1. A frame for another station is dropped as `other_host`. A frame tagged for a VLAN is dropped as `vlan_tag`:
 //!    route mode forwards untagged frames only, a VLAN is an interface of its own. VLAN 0 is none (IEEE 802.1Q): such a tag only has
 //!    a priority, and is taken off. A packet without an incoming port was made by
-//!    this router: its link addresses, source and TTL are not looked at.
+//!    this router: its link addresses, source and TTL are not looked at. One without, but with the port it leaves by, is what this
+//!    machine sends: it passes as it is.
 //! 2. Multicast and limited broadcast go to this machine. Sources that cannot be answered are dropped as
 //!    `bad_source`, destinations that must not be forwarded, unicast in a broadcast frame included, as
 //!    `bad_destination`. Link-local packets are never forwarded.
@@ -37,7 +38,7 @@
 //!    fragments too.
 //!
 //! # Counters
-//! `forwarded`, `delivered` (to this machine), `handed` (to its kernel, to forward), `fragmented` (originals), `fragments`, `waiting` (gauge),
+//! `forwarded`, `delivered` (to this machine), `handed` (to its kernel, to forward), `own` (sent by this machine), `fragmented` (originals), `fragments`, `waiting` (gauge),
 //! `neighbours` (gauge), `neighbours_refused`, `routes` (gauge), `routes_refused` (gauge).
 //!
 //! # Invariants
@@ -153,6 +154,7 @@ struct Counters {
     forwarded: u64,
     delivered: u64,
     handed: u64,
+    own: u64,
     fragmented: u64,
     fragments: u64,
 }
@@ -235,6 +237,10 @@ impl Route {
 
     #[inline]
     fn take(&mut self, cx: &mut Cx<'_>, mut packet: Packet) {
+        let meta = packet.meta();
+        if meta.out_port.is_some() && !meta.in_port.is_some() {
+            return self.pass(cx, packet);
+        }
         if !packet.meta().parsed {
             let (meta, frame) = packet.parts_mut();
             match perhop_wire::dissect(frame) {
@@ -258,6 +264,16 @@ impl Route {
             Verdict::Drop(reason) => cx.drop(packet, reason),
             Verdict::Reject(reason, reject) => cx.reject(packet, reason, reject),
         }
+    }
+
+    /// What this machine sends by a port has its way already.
+    fn pass(&mut self, cx: &mut Cx<'_>, packet: Packet) {
+        let port = packet.meta().out_port.0;
+        if port >= u16::from(self.host) {
+            return cx.drop(packet, DropReason::PortDown);
+        }
+        self.state.counters.own += 1;
+        cx.emit(port as PortIndex, packet);
     }
 
     #[inline]
@@ -405,6 +421,7 @@ impl Element for Route {
         sink.counter("forwarded", s.counters.forwarded);
         sink.counter("delivered", s.counters.delivered);
         sink.counter("handed", s.counters.handed);
+        sink.counter("own", s.counters.own);
         sink.counter("fragmented", s.counters.fragmented);
         sink.counter("fragments", s.counters.fragments);
         sink.gauge("waiting", s.neighbours.waiting() as u64);

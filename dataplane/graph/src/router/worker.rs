@@ -197,6 +197,14 @@ impl Worker {
         }
     }
 
+    /// Takes a batch that this machine itself sends by `port` through the graph. Without such a port it is released.
+    pub fn send_own(&mut self, now: Instant, port: PortId, batch: &mut Batch) {
+        match self.roles.from.get(port.index()).copied().flatten().filter(|_| !batch.is_empty()) {
+            Some(id) => self.driver.push(now, id, FromPort::OWN, batch),
+            None => batch.release_all(),
+        }
+    }
+
     /// Goes on with packets of this worker's flows that another worker received.
     pub(super) fn enter(&mut self, now: Instant, batch: &mut Batch) {
         let next = self.roles.steer.and_then(|id| self.driver.edges(id).first().copied().flatten());

@@ -254,11 +254,9 @@ fn a_reverse_path_filter_of_the_kernel_holds_for_the_router() {
     if !may_run("a_reverse_path_filter_of_the_kernel_holds_for_the_router") {
         return;
     }
-    for (filter, lines, passes) in [
-        (2, "", false),
-        (1, "source_check = \"off\"\n", true),
-        (0, "source_check = \"strict\"\n", false),
-    ] {
+    for (filter, lines, passes) in
+        [(2, "", false), (1, "source_check = \"off\"\n", true), (0, "source_check = \"strict\"\n", false)]
+    {
         let w = World::new("rpfilter", 2);
         for name in ["all", "p0"] {
             sysctl::write(&w.router, IpVersion::V4, name, "rp_filter", filter).unwrap();

@@ -11,6 +11,7 @@
 
 mod beside_kernel;
 mod interfaces;
+mod own_traffic;
 mod workers;
 
 use ipnet::IpNet;

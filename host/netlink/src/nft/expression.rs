@@ -13,6 +13,11 @@ pub(super) const OWN: [u32; 4] = [LOCAL, BROADCAST, ANYCAST, MULTICAST];
 /// The register that everything is compared in.
 const REGISTER: u32 = 1;
 const VERDICT_REGISTER: u32 = 0;
+const EQUAL: u32 = 0;
+const AT_MOST: u32 = 3;
+const AT_LEAST: u32 = 5;
+const META_PROTOCOL: u32 = 1;
+const META_MARK: u32 = 3;
 const META_IN_INTERFACE: u32 = 4;
 const META_OUT_INTERFACE: u32 = 5;
 const FIB_OUT_INTERFACE: u32 = 1;
@@ -66,6 +71,45 @@ pub(super) fn leads_to(index: u32) -> [Attributes; 2] {
 /// A packet to an address of this type.
 pub(super) fn is_to(kind: u32) -> [Attributes; 2] {
     [fib(FIB_ADDRESS_TYPE), is_equal(kind)]
+}
+
+fn compare(how: u32, value: &[u8]) -> Attributes {
+    let data = Attributes::new().bytes(1, value);
+    expression("cmp", Attributes::new().number(1, REGISTER).number(2, how).nested(3, data))
+}
+
+/// A frame with this mark.
+pub(super) fn marked(mark: u32) -> [Attributes; 2] {
+    [meta(META_MARK), is_equal(mark)]
+}
+
+/// A frame of this protocol.
+pub(super) fn meta_protocol(ethertype: u16) -> [Attributes; 2] {
+    [meta(META_PROTOCOL), compare(EQUAL, &ethertype.to_be_bytes())]
+}
+
+/// An octet of the network header, or of the transport header.
+fn octet(of_network: bool, offset: u32) -> Attributes {
+    let base = if of_network { 1 } else { 2 };
+    let data = Attributes::new().number(1, REGISTER).number(2, base).number(3, offset).number(4, 1);
+    expression("payload", data)
+}
+
+/// A frame with this octet there.
+pub(super) fn payload_is(of_network: bool, offset: u32, value: u8) -> [Attributes; 2] {
+    [octet(of_network, offset), compare(EQUAL, &[value])]
+}
+
+/// A frame with an octet there from the one to the other.
+pub(super) fn payload_within(of_network: bool, offset: u32, [least, most]: [u8; 2]) -> [Attributes; 3] {
+    [octet(of_network, offset), compare(AT_LEAST, &[least]), compare(AT_MOST, &[most])]
+}
+
+/// The frame is sent by the interface of this number instead.
+pub(super) fn forward_to(index: u32) -> [Attributes; 2] {
+    let value = Attributes::new().bytes(1, &index.to_ne_bytes());
+    let load = Attributes::new().number(1, REGISTER).nested(2, value);
+    [expression("immediate", load), expression("fwd", Attributes::new().number(1, REGISTER))]
 }
 
 /// Ends a rule.

@@ -45,6 +45,8 @@ pub(super) mod family {
     /// IPv4 and IPv6 together.
     pub(in crate::nft) const INET: u8 = 1;
     pub(in crate::nft) const IPV4: u8 = 2;
+    /// Of one interface.
+    pub(in crate::nft) const NETDEV: u8 = 5;
     pub(in crate::nft) const IPV6: u8 = 10;
 }
 

@@ -16,7 +16,9 @@ mod expression;
 pub mod guard;
 mod legacy;
 mod message;
+mod own;
 pub mod survey;
 
 pub use guard::ForwardGuard;
+pub use own::{Detour, OwnTraffic};
 pub use survey::{Bypassed, bypassed};

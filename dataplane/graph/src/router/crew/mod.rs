@@ -165,6 +165,12 @@ impl Member {
         self.worker.receive(now, port, batch);
     }
 
+    /// Takes what this machine itself sends by one of this member's ports. Not while [`Member::is_halted`].
+    pub fn send_own(&mut self, now: Instant, port: PortId, batch: &mut Batch) {
+        debug_assert!(!self.is_halted(), "what it sorts now would be queued by another generation");
+        self.worker.send_own(now, port, batch);
+    }
+
     /// Whether it waits for the others to put a change into force: it must not be given packets or be polled, only
     /// [`Member::apply`]. Takes no longer than the batch that each other is at, and where buckets go as long as what is on
     /// its way between members and the connections that go take.

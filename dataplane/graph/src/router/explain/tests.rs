@@ -131,7 +131,7 @@ fn every_decision_in_the_order_of_the_data_plane() {
     assert_eq!(says(&e, "profile"), "gold: token bucket of 1 Mbit/s, burst 10 kB: green within, red beyond");
     assert_eq!(says(&e, "contract"), "bakery (by source prefix): 1 Mbit/s");
     assert_eq!(says(&e, "marking"), "code point BE becomes AF21 within all rates");
-    assert_eq!(says(&e, "route"), "10.1.0.0/16 of a route object, metric 0: to 10.9.0.1 by wan");
+    assert_eq!(says(&e, "route"), "10.1.0.0/16 of a route object: to 10.9.0.1 by wan");
     assert_eq!(says(&e, "queue"), "queue business", "green packets go where the profile says");
     assert_eq!(e.outcome, "sent by wan from queue business");
 }

@@ -1,0 +1,80 @@
+//! What this host itself sends by ports with a rate: led through the router, so that it waits in the ports' trees like what is
+//! forwarded, instead of passing by and taking what others were promised.
+
+use crate::error::EngineError;
+use crate::prepare::Device;
+use perhop_io::Tap;
+use perhop_io::af_packet::SENT_MARK;
+use perhop_netlink::nft::{self, Detour};
+use perhop_netlink::sysctl::{self, IpVersion};
+use perhop_netlink::{Mirror, Namespace, Netlink, NetlinkError};
+
+/// The detours. They go away with this value, and with the process.
+pub(crate) struct OwnTraffic {
+    rules: nft::OwnTraffic,
+    /// Interface number of each port's detour.
+    taps: Vec<Option<u32>>,
+    /// Whether the last change failed, which is told once.
+    failed: bool,
+}
+
+impl OwnTraffic {
+    /// A detour for each of the devices that has one coming, and its ends, by port.
+    ///
+    /// # Errors
+    /// The kernel cannot have it, or we may not.
+    pub(crate) fn open(
+        namespace: &Namespace,
+        netlink: &Netlink,
+        router: &str,
+        devices: &[(Device, bool)],
+    ) -> Result<(Self, Vec<Option<Tap>>), EngineError> {
+        let rules = nft::OwnTraffic::open_in(namespace, router)?;
+        let mut own = Self { rules, taps: Vec::new(), failed: false };
+        let mut ends = Vec::new();
+        let mut detours = Vec::new();
+        for (device, wanted) in devices {
+            let link = if *wanted { netlink.link(&device.device).ok() } else { None };
+            // Where frames have no link addresses there are none of the kernel's to lead.
+            let Some(link) = link.filter(|link| link.mac.is_some()) else {
+                own.taps.push(None);
+                ends.push(None);
+                continue;
+            };
+            let name = format!("own.{}", link.index);
+            let failed = |error| EngineError::of_netlink(&device.port, &name, error);
+            let end = namespace
+                .run(|| Tap::open(&device.port, &name))?
+                .map_err(|error| EngineError::of_port(&device.port, &name, error))?;
+            // It has nothing to say itself. A kernel without IPv6 has no such key.
+            let _ = sysctl::write(namespace, IpVersion::V6, &name, "disable_ipv6", 1);
+            netlink.set_up(&name).map_err(failed)?;
+            let to = netlink.link(&name).map_err(failed)?.index;
+            detours.push((device.device.clone(), to));
+            own.taps.push(Some(to));
+            ends.push(Some(end));
+        }
+        own.rules.lead(&detours, SENT_MARK)?;
+        Ok((own, ends))
+    }
+
+    /// Follows the interfaces of ports that are in service.
+    pub(crate) fn follow(&mut self, mirror: &Mirror, devices: &[Device], in_service: impl Fn(usize) -> bool) {
+        let detour = |(i, device): (usize, &Device)| -> Option<Detour> {
+            let to = self.taps.get(i).copied().flatten().filter(|_| in_service(i))?;
+            mirror.link(&device.device).map(|link| (link.name.clone(), to))
+        };
+        let detours: Vec<Detour> = devices.iter().enumerate().filter_map(detour).collect();
+        match self.rules.lead(&detours, SENT_MARK) {
+            Ok(()) => self.failed = false,
+            // An interface that has gone meanwhile: the next change tells of it.
+            Err(error) => self.tell(&error),
+        }
+    }
+
+    fn tell(&mut self, error: &NetlinkError) {
+        if !std::mem::replace(&mut self.failed, true) {
+            tracing::info!(%error, "what this host itself sends does not change its way yet");
+        }
+    }
+}
