@@ -3,6 +3,7 @@
 mod changes;
 mod contract;
 mod corpus;
+mod crowd;
 mod edge;
 mod flood;
 mod mix;

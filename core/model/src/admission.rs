@@ -20,6 +20,18 @@ pub enum AdmissionPolicy {
     Oldest,
 }
 
+/// How it is known whether a flow fits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum AdmissionMethod {
+    /// What all admitted flows carry is measured, and one is dropped when it is too much.
+    #[default]
+    Measured,
+    /// Every admitted flow has a rate that fits into the class, and what it sends beyond that goes its ordinary way.
+    Reserved,
+}
+
 /// Implicit admission: a newly recognised flow is real-time only if what is carried leaves room for it, and while there
 /// is too much, admitted flows are dropped one by one. Percentages are of `cap`. Flows of contracts with `premium` are
 /// accepted until `drop_pct`, and dropped after all others.
@@ -27,7 +39,12 @@ pub enum AdmissionPolicy {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct AdmissionSpec {
-    /// What admitted flows may carry together, bit/s at IP length.
+    /// How it is known whether a flow fits.
+    #[serde(default)]
+    pub method: AdmissionMethod,
+    /// What admitted flows may carry together, bit/s at IP length; with reservations 0: what the class may send by each port with a
+    /// rate, its ceiling or else its guarantee.
+    #[serde(default)]
     #[cfg_attr(feature = "schema", schema(value_type = u64))]
     pub cap: Rate,
     /// A flow is accepted while less than this is carried; 1 … 99.

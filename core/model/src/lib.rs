@@ -22,7 +22,7 @@ mod spec_error;
 mod transaction;
 
 pub use abr::{AbrFloor, AbrLatency, AbrMatch, AbrPolicySpec};
-pub use admission::{AdmissionPolicy, AdmissionSpec};
+pub use admission::{AdmissionMethod, AdmissionPolicy, AdmissionSpec};
 pub use call::{Call, Done, Reloaded};
 pub use device::{DEVICE_NAMES, is_device_name};
 pub use event::{Event, EventKind};

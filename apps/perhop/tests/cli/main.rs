@@ -305,7 +305,7 @@ fn explains_an_ipv6_packet_with_its_filter_and_route() {
         "  filters      sensors matches (tier 0, priority 10)  (examples/ipv6.toml:39:1)",
         "                 because source 2001:db8:51::1 in 2001:db8:51::/64",
         "  class        telemetry (by filter)",
-        "  route        ::/0 of a route object, metric 100: to fe80::1 by radio",
+        "  route        ::/0 of a route object: to fe80::1 by radio",
         "  queue        queue telemetry  (examples/ipv6.toml:24:1)",
         "  outcome      sent by radio from queue telemetry",
     ] {

@@ -4,8 +4,9 @@ use super::queues::queue_kind;
 use super::{At, FRAME_MTU, abr};
 use ipnet::IpNet;
 use perhop_model::{
-    AdmissionSpec, AllocationSpec, ClassSpec, DEVICE_NAMES, DetectorSpec, FilterSpec, MeterSpec, PortRange,
-    PortSpec, ProfileSpec, QueueSpec, RouteKind, RouteSpec, SlaSpec, Spec, is_device_name,
+    AdmissionMethod, AdmissionSpec, AllocationSpec, ClassSpec, DEVICE_NAMES, DetectorSpec, FilterSpec,
+    MeterSpec, PortRange, PortSpec, ProfileSpec, QueueSpec, RouteKind, RouteSpec, SlaSpec, Spec,
+    is_device_name,
 };
 use perhop_reason::Code;
 use perhop_units::{Bytes, Duration, QueueLimit, Rate, Share};
@@ -247,7 +248,9 @@ fn detector(at: &mut At<'_>, d: &DetectorSpec) {
 /// `idle` is the detector's.
 fn admission(at: &mut At<'_>, a: &AdmissionSpec, idle: Duration) {
     let least = Duration::from_millis(100).as_nanos();
-    at.rate("admission.cap", a.cap, 8_000);
+    if a.cap > Rate::ZERO || a.method == AdmissionMethod::Measured {
+        at.rate("admission.cap", a.cap, 8_000);
+    }
     at.range("admission.accept_pct", a.accept_pct, 1, 99);
     at.range("admission.drop_pct", a.drop_pct, u64::from(a.accept_pct) + 1, 100);
     let interval = (Duration::from_millis(10).as_nanos(), Duration::from_secs(60).as_nanos());

@@ -2,11 +2,11 @@
 
 use super::desk::{Desk, api, delete, filter, n, patch, put};
 use perhop_model::{
-    AbrFloor, AbrLatency, AbrMatch, AbrPolicySpec, AdmissionPolicy, AdmissionSpec, AllocationSpec, Cells,
-    ClassSpec, ColorAction, DetectorSpec, ExcessPolicy, FilterMatch, FilterSpec, Kind, MaskedByte, MeterSpec,
-    OpOutcome, Owner, PortMode, PortRange, PortSpec, Precedence, ProfileSpec, QueueKind, QueueSpec,
-    RouteKind, RouteSpec, Scheduler, SlaPolicy, SlaSpec, SourceCheck, Spec, StateQuery, WredAverage,
-    WredPrecedence,
+    AbrFloor, AbrLatency, AbrMatch, AbrPolicySpec, AdmissionMethod, AdmissionPolicy, AdmissionSpec,
+    AllocationSpec, Cells, ClassSpec, ColorAction, DetectorSpec, ExcessPolicy, FilterMatch, FilterSpec, Kind,
+    MaskedByte, MeterSpec, OpOutcome, Owner, PortMode, PortRange, PortSpec, Precedence, ProfileSpec,
+    QueueKind, QueueSpec, RouteKind, RouteSpec, Scheduler, SlaPolicy, SlaSpec, SourceCheck, Spec, StateQuery,
+    WredAverage, WredPrecedence,
 };
 use perhop_reason::Code;
 use perhop_units::{Bytes, Dscp, Duration, QueueLimit, Rate, Share};
@@ -280,6 +280,7 @@ impl Draw {
             AdmissionPolicy::Oldest,
         ];
         AdmissionSpec {
+            method: if self.coin() { AdmissionMethod::Measured } else { AdmissionMethod::Reserved },
             cap: Rate(8_000 + self.up_to(1 << 30)),
             accept_pct: 1 + self.up_to(89) as u8,
             drop_pct: 91 + self.up_to(9) as u8,

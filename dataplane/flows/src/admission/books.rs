@@ -3,7 +3,8 @@
 //! What admitted flows carry counts wherever they are, so several workers keep one set of books and take it in turns: for a
 //! packet of a recognised flow, when an interval ends, and when a flow goes. Each knows its own flows by its own numbers.
 
-use super::{Admission, AdmissionCounters, AdmissionSettings, Standing, Turned};
+use super::{Admission, AdmissionCounters, AdmissionSettings, Origin, Standing, Turned};
+#[cfg(test)]
 use perhop_packet::SlaId;
 use perhop_units::{Instant, Rate};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -113,11 +114,24 @@ impl Books {
         }
     }
 
-    pub fn packet(&mut self, now: Instant, owner: u32, len: u64, sla: SlaId, known: bool) -> (bool, bool) {
+    pub fn packet_of(
+        &mut self,
+        now: Instant,
+        owner: u32,
+        len: u64,
+        origin: Origin,
+        known: bool,
+    ) -> (bool, bool) {
         match self {
-            Self::Own(own) => own.packet(now, owner, len, sla, known),
-            Self::Shared(share) => share.take().packet(now, share.first + owner, len, sla, known),
+            Self::Own(own) => own.packet_of(now, owner, len, origin, known),
+            Self::Shared(share) => share.take().packet_of(now, share.first + owner, len, origin, known),
         }
+    }
+
+    #[cfg(test)]
+    fn packet(&mut self, now: Instant, owner: u32, len: u64, sla: SlaId, known: bool) -> (bool, bool) {
+        let from = perhop_packet::PortId::NONE;
+        self.packet_of(now, owner, len, Origin { sla, from }, known)
     }
 
     pub fn end(&mut self, owner: u32) {

@@ -6,6 +6,8 @@
 //! is corrected by what that flow carried and its window begins anew, so that one overload drops no flow twice over.
 //! What was refused or dropped stays so until it falls silent, or is looked at again after a time, if there is one.
 //!
+//! That is one way, by measuring; [`reserved`] is another, in which every admitted flow has a rate of its own.
+//!
 //! Flows of premium contracts are refused last (they are accepted until T_d) and dropped last.
 //!
 //! Time comes with every call. Intervals end with the first call after them. A packet costs O(1), the end of an interval
@@ -16,6 +18,7 @@
 
 mod books;
 mod pending;
+mod reserved;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -23,11 +26,15 @@ mod window;
 
 pub(crate) use books::Books;
 pub use books::SharedAdmission;
-pub use settings::{AdmissionSettings, Turned, Victim};
+pub(crate) use reserved::Origin;
+pub use settings::{AdmissionSettings, Cap, Turned, Victim};
 
 use pending::Pending;
+use perhop_packet::PortId;
+#[cfg(test)]
 use perhop_packet::SlaId;
 use perhop_units::{Duration, Instant, Rate, mix};
+use reserved::Reservation;
 use serde::Serialize;
 use window::{WindowMeter, rate};
 
@@ -95,6 +102,10 @@ struct Flow {
     owner: u32,
     standing: Standing,
     premium: bool,
+    /// The port it came in by.
+    from: PortId,
+    /// What it may send, where each flow has a rate of its own.
+    reservation: Reservation,
     live: bool,
     /// Of the offer that was decided.
     since: Instant,
@@ -116,6 +127,9 @@ pub(crate) struct Admission {
     meter: WindowMeter,
     /// What flows admitted in this interval and in the one before are going to carry.
     pending: Pending,
+    /// What flows have reserved, by cap.
+    reserved: Vec<u64>,
+    caps: Vec<Cap>,
     admitted: u32,
     next: Instant,
     hold_off: Instant,
@@ -141,6 +155,8 @@ impl Admission {
             places: vec![0; owners],
             meter: WindowMeter::default(),
             pending: Pending::new(),
+            reserved: Vec::new(),
+            caps: Vec::new(),
             admitted: 0,
             next: Instant::ZERO,
             hold_off: Instant::ZERO,
@@ -186,6 +202,7 @@ impl Admission {
             }
         }
         self.settings = settings.cloned();
+        self.recount(settings.map_or(&[], |new| &new.caps));
         self.cancel(now);
     }
 
@@ -217,8 +234,16 @@ impl Admission {
 
     /// A packet of `len` bytes of a recognised flow, `known` if it was recognised before this packet. Whether the flow is
     /// admitted, and whether this packet decided that it is not.
-    pub fn packet(&mut self, now: Instant, owner: u32, len: u64, sla: SlaId, known: bool) -> (bool, bool) {
+    pub fn packet_of(
+        &mut self,
+        now: Instant,
+        owner: u32,
+        len: u64,
+        origin: Origin,
+        known: bool,
+    ) -> (bool, bool) {
         let Some(settings) = &self.settings else { return (true, false) };
+        let (reserved, len) = (settings.is_reserved(), len + u64::from(settings.overhead));
         let mut decided = false;
         let at = match self.place(owner) {
             Some(at) => {
@@ -229,7 +254,7 @@ impl Admission {
                 if silent || (again && flow.standing != Standing::Admitted) {
                     decided = true;
                     self.expire(at);
-                    self.offer(now, at, sla, false);
+                    self.offer(now, at, origin, false);
                 }
                 at
             }
@@ -240,7 +265,7 @@ impl Admission {
                     return (false, false);
                 };
                 decided = true;
-                self.offer(now, at, sla, known && now < self.grace);
+                self.offer(now, at, origin, known && now < self.grace);
                 at
             }
         };
@@ -250,8 +275,31 @@ impl Admission {
             return (false, decided);
         }
         flow.bytes += len;
+        if reserved {
+            match self.within(now, at as usize, len) {
+                Some(true) => {}
+                Some(false) => {
+                    self.counters.turned_packets += 1;
+                    return (false, decided);
+                }
+                None => {
+                    // It was silent, and what it had is somebody else's now.
+                    self.expire(at);
+                    self.flows[at as usize].since = now;
+                    self.counters.flows_offered += 1;
+                    self.counters.flows_refused += 1;
+                    self.counters.turned_packets += 1;
+                    return (false, true);
+                }
+            }
+        }
         self.meter.count(len);
         (true, false)
+    }
+
+    #[cfg(test)]
+    pub fn packet(&mut self, now: Instant, owner: u32, len: u64, sla: SlaId, known: bool) -> (bool, bool) {
+        self.packet_of(now, owner, len, Origin { sla, from: PortId::NONE }, known)
     }
 
     /// Forgets a flow: its connection is gone.
@@ -305,8 +353,14 @@ impl Admission {
             self.counters.intervals += 1;
             let average = self.meter.close(settings.interval, settings.windows);
             self.counters.intervals_over_cap += u64::from(average > settings.cap);
+            if settings.is_reserved() {
+                self.follow_rates(&settings);
+            }
             self.close_flows(end, &settings);
-            if self.meter.used().0 > settings.part(settings.drop_pct) && end >= self.hold_off {
+            if !settings.is_reserved()
+                && self.meter.used().0 > settings.part(settings.drop_pct)
+                && end >= self.hold_off
+            {
                 self.drop_one(end, &settings);
                 self.hold_off = end + settings.interval;
             }
@@ -350,6 +404,7 @@ impl Admission {
         self.dropped.push(flow.owner);
         self.admitted -= 1;
         self.counters.flows_dropped += 1;
+        self.give_back(at);
     }
 
     /// The admitted flow to go: of premium contracts only when there is no other.
@@ -379,9 +434,31 @@ impl Admission {
     }
 
     /// Decides about a flow.
-    fn offer(&mut self, now: Instant, at: u32, sla: SlaId, as_it_is: bool) {
+    fn offer(&mut self, now: Instant, at: u32, origin: Origin, as_it_is: bool) {
         let Some(settings) = &self.settings else { return };
-        let premium = settings.is_premium(sla);
+        let premium = settings.is_premium(origin.sla);
+        if settings.is_reserved() {
+            let flow = &mut self.flows[at as usize];
+            let reservation = Reservation::default();
+            *flow = Flow {
+                premium,
+                from: origin.from,
+                since: now,
+                seen: now,
+                bytes: 0,
+                before: 0,
+                reservation,
+                ..*flow
+            };
+            self.counters.flows_offered += 1;
+            let accepted = self.begin(now, at as usize, as_it_is);
+            let flow = &mut self.flows[at as usize];
+            flow.standing = if accepted { Standing::Admitted } else { Standing::Refused };
+            self.admitted += u32::from(accepted);
+            self.counters.flows_admitted += u64::from(accepted);
+            self.counters.flows_refused += u64::from(!accepted);
+            return;
+        }
         let limit = settings.part(if premium { settings.drop_pct } else { settings.accept_pct });
         let used = self.meter.used().0.saturating_add(self.pending.rate(now, settings.interval));
         let accepted = as_it_is || (!settings.locked && used < limit);
@@ -406,6 +483,15 @@ impl Admission {
             flow.standing = Standing::Refused;
             self.admitted -= 1;
             self.counters.flows_expired += 1;
+            self.gone(at as usize);
+        }
+    }
+
+    /// What an admitted flow carried or might have carried counts no more.
+    fn gone(&mut self, at: usize) {
+        self.give_back(at);
+        if self.admitted == 0 {
+            self.meter = WindowMeter::default();
         }
     }
 
@@ -419,6 +505,8 @@ impl Admission {
             owner,
             standing: Standing::Refused,
             premium: false,
+            from: PortId::NONE,
+            reservation: Reservation::default(),
             live: true,
             since: Instant::ZERO,
             seen: Instant::ZERO,
@@ -457,6 +545,8 @@ impl Default for AdmissionSettings {
             new_flow: Rate(80_000),
             locked: false,
             cancel: 0,
+            caps: Vec::new(),
+            overhead: 0,
             premium: Vec::new(),
         }
     }

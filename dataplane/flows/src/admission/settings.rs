@@ -1,6 +1,6 @@
 //! What admission is told.
 
-use perhop_packet::SlaId;
+use perhop_packet::{PortId, SlaId};
 use perhop_units::{Duration, Rate};
 
 /// Which admitted flow is dropped.
@@ -25,6 +25,15 @@ pub enum Turned {
     Demote,
     /// Dropped as `not_admitted`.
     Drop,
+}
+
+/// What the admitted flows that may leave by a port share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cap {
+    /// The port; none: all flows share it.
+    pub port: PortId,
+    /// What they may have together, counting `overhead` of the settings.
+    pub rate: Rate,
 }
 
 /// Settings of admission. Percentages are of `cap`.
@@ -54,11 +63,21 @@ pub struct AdmissionSettings {
     pub locked: bool,
     /// Every step up drops a flow.
     pub cancel: u64,
+    /// What flows have rates of their own in (`admission::reserved`); empty: what all carry is measured together, and `cap` is what
+    /// it is compared with.
+    pub caps: Vec<Cap>,
+    /// Bytes that a packet counts beyond its IP length.
+    pub overhead: u32,
     /// Contracts whose flows are accepted until `drop_pct`, and dropped after all others; in order.
     pub premium: Vec<SlaId>,
 }
 
 impl AdmissionSettings {
+    /// Whether each flow has a rate of its own.
+    pub fn is_reserved(&self) -> bool {
+        !self.caps.is_empty()
+    }
+
     /// `pct` of the cap, bit/s.
     pub(super) fn part(&self, pct: u8) -> u64 {
         (u128::from(self.cap.0) * u128::from(pct) / 100) as u64

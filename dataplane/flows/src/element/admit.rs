@@ -1,7 +1,7 @@
 //! Admission inside the table: asks about every packet of a recognised flow, and tells what became of flows.
 
 use super::Flows;
-use crate::admission::{AdmissionCounters, AdmissionSettings, Books, SharedAdmission, Turned};
+use crate::admission::{AdmissionCounters, AdmissionSettings, Books, Origin, SharedAdmission, Turned};
 use crate::event::{FlowEvent, FlowEventKind};
 use crate::table::Verdict;
 use perhop_element::{CounterSink, Cx};
@@ -41,7 +41,10 @@ impl Flows {
     fn ask(&mut self, n: u32, half: usize, meta: &Meta, verdict: &Verdict, known: bool) -> bool {
         let len = u64::from(meta.layout.ip_len);
         let owner = n << 1 | half as u32;
-        let (admitted, refused) = self.admission.packet(meta.received_at, owner, len, verdict.sla, known);
+        let (admitted, refused) = {
+            let origin = Origin { sla: verdict.sla, from: meta.in_port };
+            self.admission.packet_of(meta.received_at, owner, len, origin, known)
+        };
         if refused {
             self.tell(meta.received_at, FlowEventKind::Refused, owner);
         }

@@ -1,14 +1,18 @@
 //! Filters, contracts' prefixes, code points and detection as a change of the flows element.
 
 use super::numbers::Numbers;
-use perhop_contract::{Draft, Entry};
-use perhop_flows::admission::{AdmissionSettings, Turned, Victim};
+use perhop_contract::{Draft, Entry, Trees};
+use perhop_flows::admission::{AdmissionSettings, Cap, Turned, Victim};
 use perhop_flows::classifier::{Action, Delta, Masked, Match, PortRange, Rule, RuleBook, RuleError};
 use perhop_flows::realtime::{Detector, Stages, rtp::RtpSettings, statistics::Statistical};
 use perhop_flows::{FlowsChange, Settings, SlaMap};
-use perhop_model::{AdmissionPolicy, AdmissionSpec, ErrorItem, ExcessPolicy, FilterSpec, Kind, Name, Spec};
-use perhop_packet::{FilterId, SlaId};
+use perhop_model::{
+    AdmissionMethod, AdmissionPolicy, AdmissionSpec, DetectorSpec, ErrorItem, ExcessPolicy, FilterSpec, Kind,
+    Name, Spec,
+};
+use perhop_packet::{FilterId, PortId, SlaId};
 use perhop_reason::Code;
+use perhop_units::Rate;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -157,20 +161,60 @@ fn settings(draft: &Draft<'_>, numbers: &Numbers) -> Settings {
             promote_class: numbers.class(&d.class),
             in_ports: d.in_ports.iter().map(|p| numbers.port(p).expect(PORTS)).collect(),
         });
-        settings.admission = d.admission.as_ref().map(|a| admission(draft, numbers, a));
+        settings.admission = d.admission.as_ref().and_then(|a| admission(draft, numbers, d, a));
     }
     settings
 }
 
-fn admission(draft: &Draft<'_>, numbers: &Numbers, a: &AdmissionSpec) -> AdmissionSettings {
+/// IP length of a G.711 packet of 20 ms, by which what is said at IP length is known on a link.
+const CALL_PACKET: u64 = 200;
+/// Ethernet header, which a port's rate counts.
+const FRAME_HEADER: u32 = 14;
+
+/// What flows share by each port, and what a packet counts there beyond its IP length.
+fn caps(draft: &Draft<'_>, numbers: &Numbers, d: &DetectorSpec, a: &AdmissionSpec) -> (Vec<Cap>, u32) {
+    if a.cap > Rate::ZERO {
+        return (vec![Cap { port: PortId::NONE, rate: a.cap }], 0);
+    }
+    let trees = Trees::new(draft);
+    let (mut caps, mut overhead): (Vec<Cap>, u32) = (Vec::new(), 0);
+    for (name, class, _) in draft.classes_called(d.class.as_str()) {
+        let port_rate = perhop_contract::port_rate(draft, &class.port);
+        let rate = class.ceiling.map_or_else(|| trees.guarantee(name, 0), |share| share.of(port_rate));
+        let Some(port) = numbers.port(&class.port).filter(|_| rate > Rate::ZERO) else { continue };
+        caps.push(Cap { port, rate });
+        let of_port = draft.of_kind(Kind::Port).find(|(key, _)| key.name == class.port);
+        if let Some(Spec::Port(spec)) = of_port.map(|(_, entry)| &*entry.spec) {
+            overhead = overhead.max(FRAME_HEADER + spec.framing().0);
+        }
+    }
+    caps.sort_by_key(|cap| cap.port);
+    (caps, overhead)
+}
+
+/// `None`: a class without a rate has nothing to reserve.
+fn admission(
+    draft: &Draft<'_>,
+    numbers: &Numbers,
+    d: &DetectorSpec,
+    a: &AdmissionSpec,
+) -> Option<AdmissionSettings> {
+    let (caps, overhead) = match a.method {
+        AdmissionMethod::Measured => (Vec::new(), 0),
+        AdmissionMethod::Reserved => Some(caps(draft, numbers, d, a)).filter(|(caps, _)| !caps.is_empty())?,
+    };
+    let on_link =
+        (u128::from(a.new_flow.0) * u128::from(CALL_PACKET + u64::from(overhead))) / u128::from(CALL_PACKET);
+    let new_flow = Rate(u64::try_from(on_link).unwrap_or(u64::MAX));
+    let cap = caps.iter().map(|cap| cap.rate).min().unwrap_or(a.cap);
     let premium = draft.of_kind(Kind::Sla).filter_map(|(key, entry)| match &*entry.spec {
         Spec::Sla(s) if s.premium => numbers.sla(&key.name),
         _ => None,
     });
     let mut premium: Vec<SlaId> = premium.collect();
     premium.sort_unstable();
-    AdmissionSettings {
-        cap: a.cap,
+    Some(AdmissionSettings {
+        cap,
         accept_pct: a.accept_pct,
         drop_pct: a.drop_pct,
         interval: a.interval,
@@ -187,11 +231,13 @@ fn admission(draft: &Draft<'_>, numbers: &Numbers, a: &AdmissionSpec) -> Admissi
         },
         idle: a.idle,
         retry: a.retry,
-        new_flow: a.new_flow,
+        new_flow,
         locked: a.locked,
         cancel: a.cancel,
+        caps,
+        overhead,
         premium,
-    }
+    })
 }
 
 fn rule(id: FilterId, name: &Name, f: &FilterSpec, numbers: &Numbers) -> Rule {
@@ -231,14 +277,28 @@ fn changes_settings(draft: &Draft<'_>) -> bool {
         Some(Spec::Class(c)) if !c.dscp.is_empty() => Some((c.logical_name(name).to_owned(), c.dscp.clone())),
         _ => None,
     };
+    // What flows share is what their class may send.
+    let shared: Vec<&str> = draft
+        .of_kind(Kind::Detector)
+        .filter_map(|(_, entry)| match &*entry.spec {
+            Spec::Detector(d) if d.admission.is_some() => Some(d.class.as_str()),
+            _ => None,
+        })
+        .collect();
+    let is_shared = |name: &Name, e: Option<&Arc<Entry>>| match e.map(|e| &*e.spec) {
+        Some(Spec::Class(c)) => shared.contains(&c.logical_name(name)),
+        _ => false,
+    };
     let contract = |e: Option<&Arc<Entry>>| match e.map(|e| &*e.spec) {
         Some(Spec::Sla(s)) => (s.prefixes.clone(), s.premium),
         _ => (Vec::new(), false),
     };
     draft.touches(&[Kind::Port, Kind::Detector])
-        || draft
-            .changed(Kind::Class)
-            .any(|(k, before, after)| class(&k.name, before) != class(&k.name, after))
+        || draft.changed(Kind::Class).any(|(k, before, after)| {
+            class(&k.name, before) != class(&k.name, after)
+                || is_shared(&k.name, before)
+                || is_shared(&k.name, after)
+        })
         || draft.changed(Kind::Sla).any(|(_, before, after)| contract(before) != contract(after))
 }
 

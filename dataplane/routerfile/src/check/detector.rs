@@ -55,7 +55,8 @@ fn cap(
     i: usize,
     trees: &Trees,
 ) -> bool {
-    let Some(cap) = detector.spec.admission.as_ref().map(|a| a.cap) else { return false };
+    let cap = detector.spec.admission.as_ref().map(|a| a.cap).filter(|cap| *cap > Rate::ZERO);
+    let Some(cap) = cap else { return false };
     if !c.sound(detector.at, "admission.cap") {
         return false;
     }

@@ -29,7 +29,8 @@
 //! | `dscp` | code point written | unchanged | |
 //! | `rate`, `excess` | rate of all together; `drop`, `demote` | the class's | 8 kbit/s – 1 Tbit/s |
 //! | `flow_rate` | rate of each at IP length; more of it goes to the default class | 4 Mbit/s | 8 kbit/s – 1 Tbit/s, or 0 for none |
-//! | `admission` | table: which of the recognised flows are real-time | all are | see `admission` |
+//! | `admission` | table: which of the recognised flows are real-time | those that fit into the class | see `admission` |
+//! | `admit_all` | boolean: all of them are | false | not with `admission` |
 //! | `in_ports` | ports | all | |
 //! | `calls` | calls that the class is meant for; only checked | 1 | 1 – 1,000,000 |
 //!

@@ -7,7 +7,9 @@
 //! | with the mark that the router's own sockets have | on its way |
 //! | all else | on its way |
 
-use super::expression::{Verdict, forward_to, marked, meta_protocol, payload_is, payload_within, rule, verdict};
+use super::expression::{
+    Verdict, forward_to, marked, meta_protocol, payload_is, payload_within, rule, verdict,
+};
 use super::guard::PREFIX;
 use super::message::{Attributes, Message, Socket, Verb, family};
 use crate::error::NetlinkError;

@@ -11,8 +11,8 @@ use perhop_contract::{Control, Draft, port_queue, port_scheduler};
 use perhop_elements::route::Origin;
 use perhop_flows::Explanation as FlowsSay;
 use perhop_model::{
-    AbrPolicySpec, AdmissionSpec, ClassSpec, DetectorSpec, ExcessPolicy, Key, Kind, Name, PortMode,
-    Scheduler, Spec,
+    AbrPolicySpec, AdmissionMethod, AdmissionSpec, ClassSpec, DetectorSpec, ExcessPolicy, Key, Kind, Name,
+    PortMode, Scheduler, Spec,
 };
 use perhop_packet::{ClassId, DropReason, FilterId, PortId, ProfileId, SlaId};
 use perhop_units::{Bytes, Duration, Rate};
@@ -218,6 +218,17 @@ fn admission(a: &AdmissionSpec) -> String {
         ExcessPolicy::Drop => "dropped (not_admitted)",
         ExcessPolicy::Demote => "sent their ordinary way",
     };
+    if a.method == AdmissionMethod::Reserved {
+        let of = if a.cap > perhop_units::Rate::ZERO {
+            cap.to_string()
+        } else {
+            "what the class may send".to_owned()
+        };
+        return format!(
+            "admission gives flows rates that fit into {} % of {of}{locked}; packets of others, and what is beyond, are {turned}",
+            a.accept_pct
+        );
+    }
     let accepts = format!("admission accepts flows below {} % of {cap}{locked}", a.accept_pct);
     format!("{accepts}, drops one above {} %; packets of others are {turned}", a.drop_pct)
 }
