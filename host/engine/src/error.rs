@@ -43,6 +43,24 @@ pub enum EngineError {
         .0.iter().map(|(port, device)| format!("\"{device}\" (port \"{port}\")")).collect::<Vec<_>>().join(", ")
     )]
     NoDevices(Vec<(String, String)>),
+    /// A port's interface has nothing to forward by: frames with link addresses.
+    #[error(
+        "port \"{port}\": \"{device}\" {}", 
+        if *loopback {
+            "is this host's own loopback, by which nothing arrives from elsewhere; leave the port out"
+        } else {
+            "has no link addresses, as a tunnel or a point-to-point link (WireGuard, PPP, GRE), and cannot be a port; leave the port \
+             out: what the kernel's routes send there from the ports is the kernel's to forward, if its forwarding is on"
+        }
+    )]
+    NoLinkAddress {
+        /// Port.
+        port: String,
+        /// Interface.
+        device: String,
+        /// Whether it is the loopback.
+        loopback: bool,
+    },
     /// A port's interface is down.
     #[error("port \"{port}\": interface \"{device}\" is down; `ip link set {device} up`")]
     DeviceDown {

@@ -50,16 +50,25 @@ pub(crate) fn transparent(namespace: &Namespace, port: &str, device: &str) -> Re
     Ok(())
 }
 
-/// Whether every port has its interface: all that are missing, at once.
+/// Whether every port has its interface: all that are missing, at once; and one that can be a port.
 pub(crate) fn all_there<'d>(
     netlink: &Netlink,
-    ports: impl Iterator<Item = &'d Device>,
+    mut ports: impl Iterator<Item = &'d Device> + Clone,
 ) -> Result<(), EngineError> {
     let links = netlink.links()?;
     let is_missing = |d: &&Device| links.iter().all(|l| l.name != d.device);
-    let missing: Vec<_> = ports.filter(is_missing).map(|d| (d.port.clone(), d.device.clone())).collect();
+    let missing: Vec<_> =
+        ports.clone().filter(is_missing).map(|d| (d.port.clone(), d.device.clone())).collect();
     match &missing[..] {
-        [] => Ok(()),
+        [] => {
+            let bare =
+                |d: &&Device| links.iter().any(|l| l.name == d.device && (l.loopback || l.mac.is_none()));
+            ports.find(bare).map_or(Ok(()), |d| {
+                let loopback = links.iter().any(|l| l.name == d.device && l.loopback);
+                let (port, device) = (d.port.clone(), d.device.clone());
+                Err(EngineError::NoLinkAddress { port, device, loopback })
+            })
+        }
         [(port, device)] => Err(EngineError::NoDevice { port: port.clone(), device: device.clone() }),
         _ => Err(EngineError::NoDevices(missing)),
     }

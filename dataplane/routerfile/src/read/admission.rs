@@ -35,8 +35,9 @@ pub(super) fn read(detector: &mut TableReader<'_>, idle: Duration) -> Option<Adm
         return (!all && !has_table).then(|| usual(idle));
     };
     let methods = [("reserved", AdmissionMethod::Reserved), ("measured", AdmissionMethod::Measured)];
+    let method = table.choice("method", &methods).map(|m| m.value);
     let measures = ["drop_pct", "windows", "policy"].into_iter().find(|key| table.has(key));
-    let method = match (table.choice("method", &methods).map(|m| m.value), measures) {
+    let method = match (method, measures) {
         (Some(AdmissionMethod::Reserved), Some(key)) => {
             let error = table.error(key, "is of method = \"measured\"");
             table.diagnostics().push(error.hint("Leave it out, or measure"));

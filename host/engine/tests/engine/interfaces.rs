@@ -3,7 +3,7 @@
 use super::*;
 
 /// Runs `ip` in a namespace; what a machine cannot do skips the test, loudly.
-fn ip(namespace: &Namespace, name: &str, words: &str) -> bool {
+pub(crate) fn ip(namespace: &Namespace, name: &str, words: &str) -> bool {
     let made = namespace.run(|| std::process::Command::new("ip").args(words.split(' ')).status()).unwrap();
     let done = made.is_ok_and(|status| status.success());
     if !done {

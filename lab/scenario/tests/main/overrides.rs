@@ -154,11 +154,11 @@ fn keys_that_a_table_inside_a_table_does_not_have_can_be_set() {
         let settings = [(at, value)].into_iter().collect();
         perhop_scenario::Scenario::read("s.toml", &text, &settings, &beside)
     };
-    let (loaded, said) = read("node.edge.router.detector.admission.retry", "2s");
+    let (loaded, said) = read("node.edge.router.detector.admission.locked", "true");
     let NodeKind::Router(config) = &loaded.unwrap_or_else(|| panic!("{said}")).product.nodes[1].kind else {
         panic!("a router")
     };
-    assert!(config.text.contains("[detector.admission]\nretry = \"2s\"\ncap ="), "{}", config.text);
+    assert!(config.text.contains("[detector.admission]\nlocked = true\ncap ="), "{}", config.text);
     // A key that there never is is refused, with what was probably meant.
     let (loaded, said) = read("node.edge.router.detector.admission.retyr", "2s");
     assert!(loaded.is_none() && said.to_string().contains("retry"), "{said}");

@@ -190,7 +190,8 @@ fn another_file_takes_the_place_of_a_routers_while_it_forwards() {
 /// Sixteen flows of 32 kbit/s and a cap that has room for five of them: the counters of the window are the router's.
 #[test]
 fn what_admission_decides_is_recorded_for_the_window() {
-    let admission = "[detector.admission]\ncap = \"200 kbit/s\"\naccept_pct = 80\nnew_flow = \"32 kbit/s\"\n";
+    let admission = "[detector.admission]\nmethod = \"measured\"\nretry = \"0 s\"\ncap = \"200 kbit/s\"\naccept_pct = 80\n\
+                     new_flow = \"32 kbit/s\"\n";
     let mut s = dumbbell(1, Rate::from_mbit(5), Duration::from_millis(20), 100, 30);
     s.nodes[0].kind = router(&format!("{EDGE}{admission}"));
     let rates = vec![Rate::from_kbit(32)];

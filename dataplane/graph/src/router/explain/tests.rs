@@ -177,7 +177,7 @@ fn shares_limits_and_admission_are_explained() {
         assert_eq!(reply.outcome, Outcome::Committed, "{:?}", reply.errors);
     };
     patch(&mut router, Kind::Sla, "bakery", json!({"shared_pct": 40}));
-    let admission = json!({"admission": {"cap": 80_000, "locked": true}});
+    let admission = json!({"admission": {"method": "measured", "cap": 80_000, "locked": true}});
     patch(&mut router, Kind::Detector, "realtime", admission);
     let words = |seq: u32| {
         let rtp = format!("rtp pt=0 ssrc=7 seq={seq} ts={}", seq * 160);
