@@ -8,8 +8,16 @@ use perhop_wire::build::udp4;
 
 const EDGE: &str = include_str!("../../examples/edge.toml");
 /// G.711 in packets of 20 ms.
-const CALL: Media =
-    Media { port: 0, begin: 0, end: 60_000, every_us: 20_000, payload: 160, type_: 8, back: false };
+const CALL: Media = Media {
+    port: 0,
+    begin: 0,
+    end: 60_000,
+    every_us: 20_000,
+    payload: 160,
+    type_: 8,
+    back: false,
+    pauses: false,
+};
 
 /// A source of RTP.
 #[derive(Clone, Copy, Debug)]
@@ -23,13 +31,17 @@ struct Media {
     type_: u8,
     /// From the other end.
     back: bool,
+    /// Speaks for 1 s and is silent for 1.3 s, from its fourth second on.
+    pauses: bool,
 }
 
 impl Media {
     fn frame(&self, seq: u16) -> Vec<u8> {
         let mut rtp = vec![0x80, self.type_];
         rtp.extend(seq.to_be_bytes());
-        rtp.extend((u32::from(seq) * u32::from(self.payload)).to_be_bytes());
+        rtp.extend(
+            (u32::from(seq) * if self.type_ == 18 { 160 } else { u32::from(self.payload) }).to_be_bytes(),
+        );
         rtp.extend((0x5000_0000 + u32::from(self.port)).to_be_bytes());
         rtp.resize(12 + usize::from(self.payload), 0x55);
         let (near, far) = ([10, 0, 0, 2], [10, 1, 0, 2]);
@@ -88,6 +100,11 @@ fn run(media: &[Media]) -> Vec<(u64, u64)> {
         }
         let m = &media[i];
         router.run_until(Instant(at * 1_000));
+        let phase = (at / 1_000).saturating_sub(m.begin + 4_000) % 2_300;
+        if m.pauses && phase >= 1_000 {
+            agenda.insert((at + (2_300 - phase) * 1_000, i));
+            continue;
+        }
         assert!(router.receive(if m.back { WAN } else { LAN }, &m.frame(sent[i] as u16)));
         if sent[i] * m.every_us >= 1_000_000 {
             counts[i].0 += 1;
@@ -163,4 +180,21 @@ fn both_directions_of_a_call_are_one_call() {
     let back: Vec<Media> = there.iter().map(|m| Media { back: true, ..*m }).collect();
     let counts = run(&numbered([there, back].concat()));
     unharmed("40 calls", &counts, 80);
+}
+
+/// Who pauses, as with silence suppression, finds its place when it goes on, however many have come meanwhile.
+#[test]
+fn calls_with_pauses_keep_their_places() {
+    let talker = |i: u64| Media { pauses: true, begin: i * 130, end: 24_000, ..CALL };
+    let new = (0..100).map(|i| Media { begin: 8_000 + i * 20, end: 24_000, ..CALL });
+    let counts = run(&numbered((0..20).map(talker).chain(new)));
+    unharmed("with pauses", &counts, 20);
+}
+
+/// Calls of a codec of 8 kbit/s take a third of what G.711 takes, and the class carries more of them than of those.
+#[test]
+fn calls_of_a_small_codec_leave_room_for_more() {
+    let small = |i: u64| Media { begin: i * 100, end: 20_000, payload: 20, type_: 18, ..CALL };
+    let counts = run(&numbered((0..70).map(small)));
+    unharmed("70 of G.729", &counts, 70);
 }

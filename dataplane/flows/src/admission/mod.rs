@@ -274,7 +274,10 @@ impl Admission {
             self.counters.turned_packets += 1;
             return (false, decided);
         }
-        flow.bytes += len;
+        if reserved && flow.bytes == 0 {
+            self.speaks(now, at as usize, len);
+        }
+        self.flows[at as usize].bytes += len;
         if reserved {
             match self.within(now, at as usize, len) {
                 Some(true) => {}

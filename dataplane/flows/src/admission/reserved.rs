@@ -3,8 +3,8 @@
 //! A flow is admitted with a part of what is free, at least what a call carries. What it sends beyond its rate goes its ordinary
 //! way, packet by packet, so that whoever was admitted before loses nothing by it: not by many new flows, not by fat ones,
 //! and not by admitted ones that grow. Its rate follows what it sends, by a part of what is free in each interval; and what it
-//! has grown by since it was admitted it gives back first, when others ask. A flow that is silent for two intervals has
-//! no rate any more until it speaks again.
+//! has grown by since it was admitted it gives back first, when others ask. A flow that is silent for two intervals, or
+//! for half as long as it has spoken, has no rate any more until it speaks again.
 //!
 //! Which way a flow leaves is not known yet, only that it is not the port it came in by: so it must fit into the class of
 //! each other port that has it. Between two ports that is exact.
@@ -23,7 +23,7 @@ const ROOM: (u64, u64) = (17, 16);
 /// What a flow may send at once, in time of its rate and in bytes at least.
 const BURST_NS: u64 = 100_000_000;
 const LEAST_BURST: u64 = 3_000;
-/// Intervals of silence after which a flow has no rate.
+/// Intervals of silence after which a flow has no rate; half as many as it has spoken in, if that is more.
 const QUIET: u8 = 2;
 /// 10⁻⁹ bit in a byte.
 const BYTE: u64 = 8_000_000_000;
@@ -38,8 +38,13 @@ pub(super) struct Reservation {
     /// 10⁻⁹ bit.
     tokens: u64,
     filled: Instant,
-    /// Intervals without a packet.
+    /// Intervals without a packet, and with.
     quiet: u8,
+    spoke: u8,
+    /// What it sent lately while it spoke, bit/s.
+    peak: u64,
+    /// When the interval's first packet came, and its bytes.
+    first: (Instant, u64),
 }
 
 impl Reservation {
@@ -143,7 +148,16 @@ impl Admission {
         // Where it could not be limited by anybody it is not.
         let rate = free.map_or(0, |free| (free / PART).clamp(floor, most.max(floor)));
         let base = rate.min(floor);
-        let fresh = Reservation { rate: 0, base, tokens: u64::MAX, filled: now, quiet: 0 };
+        let fresh = Reservation {
+            rate: 0,
+            base,
+            tokens: u64::MAX,
+            filled: now,
+            quiet: 0,
+            spoke: 0,
+            peak: 0,
+            first: (now, 0),
+        };
         self.flows[at].reservation = Reservation { rate: self.flows[at].reservation.rate, ..fresh };
         self.reserve(at, rate);
         true
@@ -179,25 +193,44 @@ impl Admission {
         Some(flow.reservation.spend(now, len))
     }
 
+    /// The first packet of an interval, before it is counted.
+    pub(super) fn speaks(&mut self, now: Instant, at: usize, len: u64) {
+        self.flows[at].reservation.first = (now, len);
+    }
+
     /// An interval has ended: rates follow what was sent.
     pub(super) fn follow_rates(&mut self, settings: &AdmissionSettings) {
         for at in 0..self.flows.len() {
-            let Flow { live, standing, from, premium, bytes, before, reservation, .. } = self.flows[at];
+            let Flow { live, standing, from, premium, bytes, seen, reservation, .. } = self.flows[at];
             if !live || standing != Standing::Admitted || reservation.rate == 0 {
                 continue;
             }
             let rate = |bytes| super::rate(bytes, settings.interval).0;
-            let (sent, lately) = (rate(bytes), rate(bytes.max(before)));
+            // Who pauses keeps what it had: only what was sent counts.
+            let (sent, span) = (rate(bytes), seen.since(reservation.first.0));
+            // Between its packets, where it spoke for part of the interval.
+            let speaking = if span.0 >= settings.interval.0 / 8 {
+                super::rate(bytes.saturating_sub(reservation.first.1), span).0.max(sent)
+            } else {
+                sent
+            };
+            let peak = if bytes == 0 { reservation.peak } else { speaking.max(reservation.peak / 8 * 7) };
             let quiet = if bytes == 0 { reservation.quiet.saturating_add(1) } else { 0 };
-            self.flows[at].reservation.quiet = quiet;
-            let wanted = with_room(lately).max(settings.floor().min(reservation.base));
-            let next = if quiet >= QUIET {
+            let spoke = reservation.spoke.saturating_add(u8::from(bytes > 0));
+            self.flows[at].reservation = Reservation { quiet, spoke, peak, ..reservation };
+            // What is not used goes a quarter at a time: a call of a small codec leaves room for another.
+            let wanted = with_room(peak).max(reservation.rate / 4 * 3).max(1);
+            let next = if quiet >= QUIET.max(spoke / 2) {
                 0
             } else if with_room(sent) > reservation.rate {
                 let most = most(&self.caps, from);
                 let free = self.free(settings, from, premium).unwrap_or(u64::MAX);
-                let grown = reservation.rate.saturating_add(free / PART);
+                let back_to_a_call = settings.floor().saturating_sub(reservation.rate).min(free);
+                let grown = reservation.rate.saturating_add((free / PART).max(back_to_a_call));
                 grown.min(with_room(sent)).min(most).max(reservation.rate)
+            } else if spoke <= 1 || bytes == 0 {
+                // It began in the middle of the interval, or pauses.
+                reservation.rate
             } else {
                 wanted.min(reservation.rate)
             };
