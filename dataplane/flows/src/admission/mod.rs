@@ -6,7 +6,7 @@
 //! is corrected by what that flow carried and its window begins anew, so that one overload drops no flow twice over.
 //! What was refused or dropped stays so until it falls silent, or is looked at again after a time, if there is one.
 //!
-//! That is one way, by measuring; [`reserved`] is another, in which every admitted flow has a rate of its own.
+//! That is one way, by measuring; `reserved` is another, in which every admitted flow has a rate of its own.
 //!
 //! Flows of premium contracts are refused last (they are accepted until T_d) and dropped last.
 //!
