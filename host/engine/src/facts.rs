@@ -387,6 +387,8 @@ impl Facts {
             |name: &str| sysctl::read(&self.namespace, IpVersion::V4, name, "rp_filter").unwrap_or(0);
         match device.check {
             SourceCheck::Off => [Sources::All; 2],
+            // What comes from this host itself has its addresses.
+            SourceCheck::Kernel if self.plan.is_tun(device) => [Sources::All; 2],
             SourceCheck::Loose => [Sources::Routed; 2],
             SourceCheck::Strict => [Sources::ByPort; 2],
             SourceCheck::Kernel => match filter("all").max(filter(&device.device)) {

@@ -153,7 +153,8 @@ impl Translation {
         };
         let marked = rule.mark.is_some_and(|(mark, mask)| mark & mask != 0);
         let unknown = !rule.unknown.is_empty() || matches!(rule.action, PolicyAction::Other(_));
-        if marked || unknown {
+        // What is there for packets without a mark holds for all that the router sees.
+        if marked && !rule.inverted || unknown {
             let why =
                 if marked { "the router sees no marks" } else { "the router does not know what it asks" };
             self.notes.push(format!("rule {rule}: is passed over, as {why}"));
@@ -336,10 +337,12 @@ impl Translation {
 #[derive(Default)]
 struct Known(BTreeMap<(*const RouteWay, bool), Option<RouteKind>>);
 
-/// Whether the rules are those that the kernel starts with.
+/// Whether the rules are those that the kernel starts with; one without rules has none.
 fn is_usual(rules: &[&PolicyRule]) -> bool {
     let order = [FibRoute::LOCAL_TABLE, FibRoute::MAIN_TABLE, FibRoute::DEFAULT_TABLE];
-    (2..=3).contains(&rules.len()) && rules.iter().zip(order).all(|(rule, table)| rule.is_for_all(table))
+    let number = rules.len();
+    number == 0
+        || (2..=3).contains(&number) && rules.iter().zip(order).all(|(rule, table)| rule.is_for_all(table))
 }
 
 /// The other end of a TUN interface, as a neighbour: it has no address of its own.

@@ -59,7 +59,7 @@ impl World {
             [(&here, &net, "p0", "10.20.0.1/24"), (&there, &far, "eth0", "10.20.0.2/24")]
         {
             sysctl::write(namespace, IpVersion::V6, device, "disable_ipv6", 1).unwrap();
-            sysctl::write(namespace, IpVersion::V4, device, "rp_filter", 0).unwrap();
+            sysctl::write(namespace, IpVersion::V4, device, "rp_filter", 2).unwrap();
             net.disable_offloads(device).unwrap();
             net.add_address(device, address.parse().unwrap()).unwrap();
             net.set_up(device).unwrap();

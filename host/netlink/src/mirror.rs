@@ -37,6 +37,17 @@ pub struct Refreshed {
 }
 
 impl Refreshed {
+    fn everything(&mut self) {
+        *self = Self {
+            links: true,
+            addresses: true,
+            routes: true,
+            rules: true,
+            neighbours: true,
+            resynchronised: true,
+        };
+    }
+
     /// Whether anything changed.
     pub fn any(self) -> bool {
         self != Self::default()
@@ -46,6 +57,7 @@ impl Refreshed {
 /// Tables that have changed in a way no update tells.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lost {
+    all: bool,
     routes: bool,
     rules: bool,
 }
@@ -65,6 +77,8 @@ pub struct Mirror {
     /// Destinations whose routes changed since they were last asked for.
     changed_routes: BTreeSet<RouteKey>,
     rules: Vec<PolicyRule>,
+    /// What a call that failed has left.
+    lost: Lost,
     neighbours: BTreeMap<(u32, IpAddr), Neighbour>,
 }
 
@@ -84,6 +98,7 @@ impl Mirror {
             routes: RouteTable::default(),
             changed_routes: BTreeSet::new(),
             rules: Vec::new(),
+            lost: Lost::default(),
             neighbours: BTreeMap::new(),
         };
         mirror.reload()?;
@@ -139,12 +154,23 @@ impl Mirror {
     /// were at the last success or newer, and the next call may succeed.
     pub fn refresh(&mut self, timeout: Duration) -> Result<Refreshed, NetlinkError> {
         let mut changed = Refreshed::default();
-        let mut lost = Lost::default();
         let mut wait = timeout;
+        if self.lost.all {
+            // What the last call could not read.
+            changed.everything();
+        }
+        let result = self.refresh_into(&mut changed, &mut wait);
+        // Until it is read again nothing here is known to be right.
+        self.lost.all = result.is_err();
+        result.map(|()| changed)
+    }
+
+    fn refresh_into(&mut self, changed: &mut Refreshed, wait: &mut Duration) -> Result<(), NetlinkError> {
+        let mut lost = Lost::default();
         for _ in 0..UPDATES_PER_REFRESH {
-            let Some(update) = self.monitor.recv_timeout(wait)? else { break };
-            wait = Duration::ZERO;
-            self.apply(update, &mut changed, &mut lost);
+            let Some(update) = self.monitor.recv_timeout(*wait)? else { break };
+            *wait = Duration::ZERO;
+            self.apply(update, changed, &mut lost);
         }
         if changed.resynchronised {
             self.reload()?;
@@ -156,7 +182,7 @@ impl Mirror {
                 self.rules = self.netlink.rules()?;
             }
         }
-        Ok(changed)
+        Ok(())
     }
 
     /// Whether any is another.
@@ -197,7 +223,7 @@ impl Mirror {
                 self.addresses.retain(|a| a.ifindex != index);
                 self.neighbours.retain(|key, _| key.0 != index);
                 (changed.links, changed.addresses, changed.neighbours) = (true, true, true);
-                *lost = Lost { routes: true, rules: true };
+                (lost.routes, lost.rules) = (true, true);
             }
             Update::Route(change, route) => {
                 changed.routes = true;
@@ -227,16 +253,7 @@ impl Mirror {
                 changed.addresses = true;
                 lost.routes |= change == Change::Deleted;
             }
-            Update::Overrun => {
-                *changed = Refreshed {
-                    links: true,
-                    addresses: true,
-                    routes: true,
-                    rules: true,
-                    neighbours: true,
-                    resynchronised: true,
-                };
-            }
+            Update::Overrun => changed.everything(),
         }
     }
 }
