@@ -54,7 +54,11 @@ impl Media {
 /// Sends all of them, beside as much else as fills the link twice, and counts how many packets of each were sent and arrived as
 /// real-time, leaving out the first second of each.
 fn run(media: &[Media]) -> Vec<(u64, u64)> {
-    let mut router = router_of(EDGE);
+    run_with(EDGE, media)
+}
+
+fn run_with(file: &str, media: &[Media]) -> Vec<(u64, u64)> {
+    let mut router = router_of(file);
     connect(&mut router);
     // When, which, how many so far.
     let mut agenda: std::collections::BTreeSet<(u64, usize)> = media
@@ -189,6 +193,21 @@ fn calls_with_pauses_keep_their_places() {
     let new = (0..100).map(|i| Media { begin: 8_000 + i * 20, end: 24_000, ..CALL });
     let counts = run(&numbered((0..20).map(talker).chain(new)));
     unharmed("with pauses", &counts, 20);
+}
+
+/// A class that is made for less than a call of G.711 takes one of its own, and several of a smaller codec.
+#[test]
+fn a_class_for_one_call_takes_one() {
+    let file = EDGE.replace(
+        "guarantee = \"50 %\"\nceiling = \"50 %\"",
+        "guarantee = \"96 kbit/s\"\nceiling = \"96 kbit/s\"",
+    );
+    assert_ne!(file, EDGE);
+    let one = run_with(&file, &numbered([Media { end: 8_000, ..CALL }]));
+    // The class is a little less than it needs, and lets go what does not fit.
+    assert!(one[0].1 * 10 >= one[0].0 * 8, "{one:?}");
+    let small = |i: u64| Media { begin: i * 1_000, end: 8_000, payload: 20, type_: 18, ..CALL };
+    unharmed("two of G.729", &run_with(&file, &numbered((0..2).map(small))), 2);
 }
 
 /// Calls of a codec of 8 kbit/s take a third of what G.711 takes, and the class carries more of them than of those.

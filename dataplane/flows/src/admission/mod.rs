@@ -34,7 +34,7 @@ use perhop_packet::PortId;
 #[cfg(test)]
 use perhop_packet::SlaId;
 use perhop_units::{Duration, Instant, Rate, mix};
-use reserved::Reservation;
+use reserved::{Begin, Reservation};
 use serde::Serialize;
 use window::{WindowMeter, rate};
 
@@ -254,7 +254,7 @@ impl Admission {
                 if silent || (again && flow.standing != Standing::Admitted) {
                     decided = true;
                     self.expire(at);
-                    self.offer(now, at, origin, false);
+                    self.offer(now, at, (origin, len), false);
                 }
                 at
             }
@@ -265,7 +265,7 @@ impl Admission {
                     return (false, false);
                 };
                 decided = true;
-                self.offer(now, at, origin, known && now < self.grace);
+                self.offer(now, at, (origin, len), known && now < self.grace);
                 at
             }
         };
@@ -437,7 +437,7 @@ impl Admission {
     }
 
     /// Decides about a flow.
-    fn offer(&mut self, now: Instant, at: u32, origin: Origin, as_it_is: bool) {
+    fn offer(&mut self, now: Instant, at: u32, (origin, len): (Origin, u64), as_it_is: bool) {
         let Some(settings) = &self.settings else { return };
         let premium = settings.is_premium(origin.sla);
         if settings.is_reserved() {
@@ -454,7 +454,8 @@ impl Admission {
                 ..*flow
             };
             self.counters.flows_offered += 1;
-            let accepted = self.begin(now, at as usize, as_it_is);
+            let how = if as_it_is { Begin::AsItIs } else { Begin::New };
+            let accepted = self.begin(now, at as usize, len, how);
             let flow = &mut self.flows[at as usize];
             flow.standing = if accepted { Standing::Admitted } else { Standing::Refused };
             self.admitted += u32::from(accepted);

@@ -70,10 +70,13 @@ fn with_room(rate: u64) -> u64 {
     rate.saturating_mul(ROOM.0) / ROOM.1
 }
 
+/// Packets a second of a call, by which a packet says what a call of its codec needs.
+const CALL_PPS: u64 = 50;
+
 impl AdmissionSettings {
-    /// What a call is given at least.
-    fn floor(&self) -> u64 {
-        with_room(self.new_flow.0).max(1)
+    /// What a new flow is given at least, by a packet of `len` bytes of it: what its call needs, or any call.
+    fn floor(&self, len: u64) -> u64 {
+        with_room(self.new_flow.0.min(len.saturating_mul(8 * CALL_PPS))).max(1)
     }
 }
 
@@ -127,24 +130,35 @@ impl Admission {
     }
 
     /// A rate for a flow that has none, whether it is new or was silent; others give back what they have grown by.
-    pub(super) fn begin(&mut self, now: Instant, at: usize, as_it_is: bool) -> bool {
+    pub(super) fn begin(&mut self, now: Instant, at: usize, len: u64, how: Begin) -> bool {
         let Some(settings) = self.settings.take() else { return true };
-        let accepted = self.begin_with(&settings, now, at, as_it_is);
+        let accepted = self.begin_with(&settings, now, (at, len), how);
         self.settings = Some(settings);
         accepted
     }
 
-    fn begin_with(&mut self, settings: &AdmissionSettings, now: Instant, at: usize, as_it_is: bool) -> bool {
+    fn begin_with(
+        &mut self,
+        settings: &AdmissionSettings,
+        now: Instant,
+        (at, len): (usize, u64),
+        how: Begin,
+    ) -> bool {
         let Flow { from, premium, .. } = self.flows[at];
-        let floor = settings.floor();
+        let floor = settings.floor(len);
         let most = most(&self.caps, from);
         let mut free = self.free(settings, from, premium);
         while free.is_some_and(|free| free < floor) && self.reclaim(from, floor) {
             free = self.free(settings, from, premium);
         }
-        if !as_it_is && (settings.locked || free.is_some_and(|free| free < floor)) {
+        let locked = settings.locked && how == Begin::New;
+        // A class that is made for less than one such flow takes one.
+        let alone = caps_for(&self.caps, from).all(|(i, _)| self.reserved.get(i).is_none_or(|sum| *sum == 0));
+        let full = free.is_some_and(|free| free < floor) && !alone;
+        if how != Begin::AsItIs && (locked || full) {
             return false;
         }
+        let floor = if alone { free.map_or(floor, |free| floor.min(free.max(1))) } else { floor };
         // Where it could not be limited by anybody it is not.
         let rate = free.map_or(0, |free| (free / PART).clamp(floor, most.max(floor)));
         let base = rate.min(floor);
@@ -186,7 +200,7 @@ impl Admission {
         if caps_for(&self.caps, self.flows[at].from).next().is_none() {
             return Some(true);
         }
-        if self.flows[at].reservation.rate == 0 && !self.begin(now, at, false) {
+        if self.flows[at].reservation.rate == 0 && !self.begin(now, at, len, Begin::Again) {
             return None;
         }
         let flow = &mut self.flows[at];
@@ -225,7 +239,7 @@ impl Admission {
             } else if with_room(sent) > reservation.rate {
                 let most = most(&self.caps, from);
                 let free = self.free(settings, from, premium).unwrap_or(u64::MAX);
-                let back_to_a_call = settings.floor().saturating_sub(reservation.rate).min(free);
+                let back_to_a_call = reservation.base.saturating_sub(reservation.rate).min(free);
                 let grown = reservation.rate.saturating_add((free / PART).max(back_to_a_call));
                 grown.min(with_room(sent)).min(most).max(reservation.rate)
             } else if spoke <= 1 || bytes == 0 {
@@ -237,6 +251,17 @@ impl Admission {
             self.reserve(at, next);
         }
     }
+}
+
+/// Why a flow is given a rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Begin {
+    /// It asks.
+    New,
+    /// It was silent.
+    Again,
+    /// It was recognised before anybody had to ask.
+    AsItIs,
 }
 
 /// The contract of a flow and where it came in.
