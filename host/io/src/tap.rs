@@ -8,14 +8,13 @@
 //!
 //! Source: Linux `Documentation/networking/tuntap.rst`.
 
-use crate::tun::attach;
+use crate::tun;
 use perhop_element::{CounterSink, PortError};
 use perhop_packet::{Batch, Pool};
 use perhop_units::Instant;
 use rustix::io::Errno;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
 
 /// The end of a TAP interface at which frames are taken.
 #[derive(Debug)]
@@ -36,17 +35,7 @@ impl Tap {
     /// # Errors
     /// [`PortError::Os`]: no rights (CAP_NET_ADMIN), no `/dev/net/tun`, or an interface of this name is there (EBUSY, EINVAL).
     pub fn open(port: &str, interface: &str) -> Result<Self, PortError> {
-        let failed = |operation| {
-            let port = port.to_owned();
-            move |source| PortError::Os { port, operation, source }
-        };
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
-            .open("/dev/net/tun")
-            .map_err(failed("opening /dev/net/tun"))?;
-        attach(&file, interface, libc::IFF_TAP).map_err(failed("making a TAP interface"))?;
+        let file = tun::open(port, (interface, libc::IFF_TAP), "making a TAP interface")?;
         Ok(Self { file, packets: 0, bytes: 0, too_long: 0, no_buffer: 0 })
     }
 

@@ -63,18 +63,7 @@ impl TunPort {
     /// [`PortError::Os`]: no rights (CAP_NET_ADMIN), no `/dev/net/tun`, a name that cannot be or is that of another kind of
     /// interface (EINVAL), or another program has it (EBUSY).
     pub fn open(port: &str, interface: &str) -> Result<Self, PortError> {
-        let failed = |operation| {
-            let port = port.to_owned();
-            move |source| PortError::Os { port, operation, source }
-        };
-        let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(flags)
-            .open("/dev/net/tun")
-            .map_err(failed("opening /dev/net/tun"))?;
-        attach(&file, interface, libc::IFF_TUN).map_err(failed("making a TUN interface"))?;
+        let file = open(port, (interface, libc::IFF_TUN), "making a TUN interface")?;
         Ok(Self { port: port.to_owned(), file, counters: Counters::default() })
     }
 
@@ -181,8 +170,28 @@ fn packet_in(frame: &[u8]) -> Option<&[u8]> {
     rest.get(..ip_len(rest)?)
 }
 
+/// A descriptor with an interface of this kind, without blocking.
+pub(crate) fn open(
+    port: &str,
+    (interface, kind): (&str, libc::c_int),
+    making: &'static str,
+) -> Result<File, PortError> {
+    let failed = |operation| {
+        let port = port.to_owned();
+        move |source| PortError::Os { port, operation, source }
+    };
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+        .open("/dev/net/tun")
+        .map_err(failed("opening /dev/net/tun"))?;
+    attach(&file, interface, kind).map_err(failed(making))?;
+    Ok(file)
+}
+
 /// Gives the descriptor its interface.
-pub(crate) fn attach(file: &File, interface: &str, kind: libc::c_int) -> io::Result<()> {
+fn attach(file: &File, interface: &str, kind: libc::c_int) -> io::Result<()> {
     let name = CString::new(interface).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
     // SAFETY: all fields are integers or arrays of them, for which zeros are valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };

@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkBuffer,
-    NetlinkHeader, NetlinkMessage, NetlinkPayload, NlasIterator,
+    NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkHeader,
+    NetlinkMessage, NetlinkPayload, NlasIterator,
 };
 use netlink_packet_route::RouteNetlinkMessage;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
@@ -15,18 +15,8 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 use crate::error::NetlinkError;
 use crate::ethtool::Control;
 use crate::nexthop;
+use crate::raw::{self, ANSWER_WITHIN_S, DUMP_ATTEMPTS, RECEIVE_BUFFER_BYTES};
 
-/// rtnetlink answers inside the system call; this bounds only a broken kernel.
-const ANSWER_WITHIN_S: u64 = 10;
-/// A dump that changes under the reader is repeated this often.
-const DUMP_ATTEMPTS: u32 = 16;
-/// The kernel fills dump buffers of at most 32 KiB; one message is smaller.
-const RECEIVE_BUFFER_BYTES: usize = 64 * 1024;
-/// `struct nlmsghdr`.
-const HEADER_BYTES: usize = 16;
-/// Kinds of the two messages that end an answer (netlink(7)).
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
 /// `NLMSGERR_ATTR_MSG`: the kernel's sentence in an extended acknowledgement.
 const ERROR_ATTRIBUTE_TEXT: u16 = 1;
 
@@ -183,14 +173,14 @@ impl RouteSocket {
             }
         };
         let mut unreadable = 0;
-        for message in messages(&self.buffer[..length]) {
-            let kind = kind_of(message);
+        for frame in raw::frames(&self.buffer[..length]) {
+            let kind = frame.kind;
             if nexthop::MESSAGES.contains(&kind) {
                 next_hops();
                 continue;
             }
-            let read = NetlinkMessage::deserialize(message).or_else(|error| {
-                essential(message).ok_or(error).and_then(|m| NetlinkMessage::deserialize(&m))
+            let read = NetlinkMessage::deserialize(frame.whole).or_else(|error| {
+                essential(frame.whole).ok_or(error).and_then(|m| NetlinkMessage::deserialize(&m))
             });
             match read {
                 Ok(message) => each(message),
@@ -209,47 +199,17 @@ impl RouteSocket {
         operation: &'static str,
         kind: u16,
         body: &[u8],
-        mut each: impl FnMut(&[u8]),
+        each: impl FnMut(&[u8]),
     ) -> Result<bool, NetlinkError> {
-        let os = |e| NetlinkError::os(operation, "", e);
         self.sequence = self.sequence.wrapping_add(1);
-        let length = (HEADER_BYTES + body.len()) as u32;
-        let mut request = length.to_ne_bytes().to_vec();
-        request.extend(kind.to_ne_bytes());
-        request.extend((NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
-        request.extend(self.sequence.to_ne_bytes());
-        request.extend([0; 4]);
-        request.extend(body);
-        rustix::net::send(&self.fd, &request, SendFlags::empty()).map_err(os)?;
-        let mut interrupted = false;
-        loop {
-            let length = match rustix::net::recv(&self.fd, self.buffer.as_mut_slice(), RecvFlags::empty()) {
-                Ok((length, _)) => length,
-                Err(rustix::io::Errno::INTR) => continue,
-                Err(rustix::io::Errno::AGAIN) => {
-                    let object = String::new();
-                    return Err(NetlinkError::NoAnswer { operation, object, waited_s: ANSWER_WITHIN_S });
-                }
-                Err(error) => return Err(os(error)),
-            };
-            for message in messages(&self.buffer[..length]) {
-                let Ok(header) = NetlinkBuffer::new_checked(message) else { continue };
-                if header.sequence_number() != self.sequence {
-                    continue;
-                }
-                interrupted |= header.flags() & NLM_F_DUMP_INTR != 0;
-                let body = &message[HEADER_BYTES.min(message.len())..];
-                match header.message_type() {
-                    NLMSG_ERROR | NLMSG_DONE => {
-                        let code = body.first_chunk().map_or(0, |octets| -i32::from_ne_bytes(*octets));
-                        let detail = String::new();
-                        let failed =
-                            NetlinkError::Kernel { operation, object: String::new(), errno: code, detail };
-                        return if code == 0 { Ok(interrupted) } else { Err(failed) };
-                    }
-                    _ => each(body),
-                }
-            }
+        let mut request = Vec::new();
+        raw::push_frame(&mut request, (kind, NLM_F_REQUEST | NLM_F_DUMP, self.sequence), &[body]);
+        let fail = |e| NetlinkError::os(operation, "", e);
+        rustix::net::send(&self.fd, &request, SendFlags::empty()).map_err(fail)?;
+        let asked = (operation, self.sequence);
+        match raw::read_listing(self.fd.as_fd(), &mut self.buffer, asked, each)? {
+            (0, interrupted) => Ok(interrupted),
+            (errno, _) => Err(raw::refused(operation, "", errno)),
         }
     }
 
@@ -325,26 +285,11 @@ impl RouteSocket {
     }
 }
 
-/// The messages of a datagram, each with its header.
-fn messages(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
-    std::iter::from_fn(move || {
-        let size = NetlinkBuffer::new_checked(rest).ok()?.length() as usize;
-        let message = &rest[..size.min(rest.len())];
-        // Messages are aligned to four bytes; the last may lack the pad.
-        rest = rest.get(size.next_multiple_of(4).max(4)..).unwrap_or_default();
-        Some(message)
-    })
-}
-
-fn kind_of(message: &[u8]) -> u16 {
-    message.get(4..).and_then(|rest| rest.first_chunk()).map_or(0, |octets| u16::from_ne_bytes(*octets))
-}
-
 /// The message with only the attributes that this crate needs. Drivers and
 /// new kernels send attributes whose layout the library does not know; one of
 /// those must not hide a link or a route.
 fn essential(message: &[u8]) -> Option<Vec<u8>> {
-    let kind = kind_of(message);
+    let kind = raw::frames(message).next()?.kind;
     // Numbers from linux/rtnetlink.h, if_link.h, if_addr.h, neighbour.h.
     let (header, kinds): (usize, &[u16]) = match kind {
         // Link: address, name, MTU, lower link, controller, state, its namespace.
@@ -358,7 +303,7 @@ fn essential(message: &[u8]) -> Option<Vec<u8>> {
         libc::RTM_NEWNEIGH | libc::RTM_DELNEIGH => (12, &[1, 2]),
         _ => return None,
     };
-    let start = HEADER_BYTES + header;
+    let start = raw::HEADER + header;
     let mut kept = message.get(..start)?.to_vec();
     for nla in NlasIterator::new(message.get(start..)?).map_while(Result::ok) {
         if kinds.contains(&nla.kind()) {
@@ -382,11 +327,11 @@ pub(crate) fn push_attribute(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
 /// The kernel's sentence in an error message: after the echoed header (and the
 /// whole echoed request unless capped) follow attributes, if flagged.
 fn error_text(echo: &[u8], flags: u16) -> String {
-    if flags & NLM_F_ACK_TLVS == 0 || echo.len() < HEADER_BYTES {
+    if flags & NLM_F_ACK_TLVS == 0 || echo.len() < raw::HEADER {
         return String::new();
     }
     let echoed = u32::from_ne_bytes([echo[0], echo[1], echo[2], echo[3]]) as usize;
-    let skip = if flags & NLM_F_CAPPED != 0 { HEADER_BYTES } else { echoed.next_multiple_of(4) };
+    let skip = if flags & NLM_F_CAPPED != 0 { raw::HEADER } else { echoed.next_multiple_of(4) };
     let attributes = echo.get(skip..).unwrap_or_default();
     NlasIterator::new(attributes)
         .map_while(Result::ok)

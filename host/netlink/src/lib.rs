@@ -64,6 +64,7 @@ mod neighbour;
 mod nexthop;
 pub mod nft;
 mod offload;
+mod raw;
 mod route;
 mod route_metrics;
 pub mod route_table;

@@ -57,7 +57,6 @@ impl Refreshed {
 /// Tables that have changed in a way no update tells.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lost {
-    all: bool,
     routes: bool,
     rules: bool,
 }
@@ -77,8 +76,8 @@ pub struct Mirror {
     /// Destinations whose routes changed since they were last asked for.
     changed_routes: BTreeSet<RouteKey>,
     rules: Vec<PolicyRule>,
-    /// What a call that failed has left.
-    lost: Lost,
+    /// The last call failed: nothing here is known to be right.
+    behind: bool,
     neighbours: BTreeMap<(u32, IpAddr), Neighbour>,
 }
 
@@ -98,7 +97,7 @@ impl Mirror {
             routes: RouteTable::default(),
             changed_routes: BTreeSet::new(),
             rules: Vec::new(),
-            lost: Lost::default(),
+            behind: false,
             neighbours: BTreeMap::new(),
         };
         mirror.reload()?;
@@ -154,22 +153,19 @@ impl Mirror {
     /// were at the last success or newer, and the next call may succeed.
     pub fn refresh(&mut self, timeout: Duration) -> Result<Refreshed, NetlinkError> {
         let mut changed = Refreshed::default();
-        let mut wait = timeout;
-        if self.lost.all {
-            // What the last call could not read.
+        if self.behind {
             changed.everything();
         }
-        let result = self.refresh_into(&mut changed, &mut wait);
-        // Until it is read again nothing here is known to be right.
-        self.lost.all = result.is_err();
+        let result = self.refresh_into(timeout, &mut changed);
+        self.behind = result.is_err();
         result.map(|()| changed)
     }
 
-    fn refresh_into(&mut self, changed: &mut Refreshed, wait: &mut Duration) -> Result<(), NetlinkError> {
+    fn refresh_into(&mut self, mut wait: Duration, changed: &mut Refreshed) -> Result<(), NetlinkError> {
         let mut lost = Lost::default();
         for _ in 0..UPDATES_PER_REFRESH {
-            let Some(update) = self.monitor.recv_timeout(*wait)? else { break };
-            *wait = Duration::ZERO;
+            let Some(update) = self.monitor.recv_timeout(wait)? else { break };
+            wait = Duration::ZERO;
             self.apply(update, changed, &mut lost);
         }
         if changed.resynchronised {

@@ -32,6 +32,11 @@ impl Ways {
     }
 }
 
+/// The routes of an entry, as they win.
+fn routes<'a>(((table, dest), ways): (&'a RouteKey, &'a Ways)) -> impl Iterator<Item = FibRoute> + 'a {
+    ways.list().iter().map(|way| FibRoute { dest: *dest, table: *table, way: way.clone() })
+}
+
 /// The routes of all tables.
 #[derive(Debug, Default)]
 pub struct RouteTable {
@@ -41,36 +46,20 @@ pub struct RouteTable {
     next_hops: NextHops,
 }
 
-/// Ways that no route has are let go when there are this many times as many as at the last time, at least.
+/// Ways that no route has are let go when there is no room for another, from this many on.
 const SLACK: usize = 1024;
 
 impl RouteTable {
-    /// How many destinations there are in all tables.
-    pub fn len(&self) -> usize {
-        self.routes.len()
-    }
-
-    /// Whether there is no route.
-    pub fn is_empty(&self) -> bool {
-        self.routes.is_empty()
-    }
-
     /// All routes, by table and destination; those to one destination as they win.
     pub fn iter(&self) -> impl Iterator<Item = FibRoute> {
-        self.routes.iter().flat_map(|((table, dest), ways)| {
-            let route = |way: &Arc<RouteWay>| FibRoute { dest: *dest, table: *table, way: way.clone() };
-            ways.list().iter().map(route)
-        })
+        self.routes.iter().flat_map(routes)
     }
 
     /// The routes of one table.
     pub fn of_table(&self, table: u32) -> impl Iterator<Item = FibRoute> {
         let first = (table, IpNet::V4(ipnet::Ipv4Net::default()));
         let of = self.routes.range(first..).take_while(move |(key, _)| key.0 == table);
-        of.flat_map(|((table, dest), ways)| {
-            let route = |way: &Arc<RouteWay>| FibRoute { dest: *dest, table: *table, way: way.clone() };
-            ways.list().iter().map(route)
-        })
+        of.flat_map(routes)
     }
 
     /// The routes to one destination in one table, as they win.

@@ -94,23 +94,9 @@ impl PolicyRule {
             _ => return None,
         };
         let mut rule = Self {
-            v6,
-            priority: 0,
             inverted: header.flags.contains(RuleFlags::Invert),
-            from: None,
-            to: None,
-            arrives: None,
-            leaves: None,
-            mark: None,
             tos: header.tos,
-            dscp: None,
-            protocol: None,
-            source_ports: None,
-            dest_ports: None,
-            users: None,
-            suppress: None,
-            unknown: Vec::new(),
-            action: PolicyAction::Nothing,
+            ..Self::for_all(v6, 0, PolicyAction::Nothing)
         };
         let (mut table, mut go_to, mut of_controller) = (u32::from(header.table), 0, false);
         let (mut mark, mut mask) = (0, 0);
@@ -172,9 +158,14 @@ impl PolicyRule {
 
     /// Whether it asks for nothing and leads to this table, as the rules that the kernel starts with do.
     pub fn is_for_all(&self, table: u32) -> bool {
-        let all = Self {
-            v6: self.v6,
-            priority: self.priority,
+        *self == Self::for_all(self.v6, self.priority, PolicyAction::Table(table))
+    }
+
+    /// One that asks for nothing.
+    fn for_all(v6: bool, priority: u32, action: PolicyAction) -> Self {
+        Self {
+            v6,
+            priority,
             inverted: false,
             from: None,
             to: None,
@@ -189,9 +180,8 @@ impl PolicyRule {
             users: None,
             suppress: None,
             unknown: Vec::new(),
-            action: PolicyAction::Table(table),
-        };
-        *self == all
+            action,
+        }
     }
 }
 

@@ -40,8 +40,7 @@ fn expression(name: &str, data: Attributes) -> Attributes {
 }
 
 fn is_equal(value: u32) -> Attributes {
-    let data = Attributes::new().bytes(1, &value.to_ne_bytes());
-    expression("cmp", Attributes::new().number(1, REGISTER).number(2, 0).nested(3, data))
+    compare(EQUAL, &value.to_ne_bytes())
 }
 
 fn meta(key: u32) -> Attributes {

@@ -22,12 +22,13 @@ use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL};
 
 /// The table that all guards are called by, with the router's name behind it.
 pub(super) const PREFIX: &str = "perhop-";
-const TABLE_OWNER: u32 = 2;
+/// Of tables that end with the socket that made them (`NFT_TABLE_F_OWNER`).
+pub(super) const TABLE_OWNER: u32 = 2;
 const PREROUTING: u32 = 0;
 const FORWARD: u32 = 2;
 /// Before connection tracking (−200), which must not know what the kernel does not see, and before raw (−300).
 const PRIORITY: i32 = -310;
-const ACCEPT: u32 = 1;
+pub(super) const ACCEPT: u32 = 1;
 /// Longest name of a table (`NFT_NAME_MAXLEN`) without the zero.
 const NAME_MAX: usize = 255;
 
@@ -35,6 +36,13 @@ const ARRIVAL: &str = "arrival";
 const TRANSIT: &str = "transit";
 const FORWARDED: &str = "forwarded";
 const FROM_PORT: &str = "from-port";
+
+/// The table of the router of this name.
+pub(super) fn table_of(router: &str) -> String {
+    let mut table = format!("{PREFIX}{router}");
+    table.truncate((0..=NAME_MAX).rev().find(|at| table.is_char_boundary(*at)).unwrap_or(0));
+    table
+}
 
 /// The empty table that says whose an interface is.
 fn claim(port: u32) -> String {
@@ -56,8 +64,7 @@ impl ForwardGuard {
     /// [`NetlinkError::Kernel`]: EEXIST when a guard of this name is there, EPERM without CAP_NET_ADMIN; EOPNOTSUPP,
     /// EPROTONOSUPPORT or EINVAL where the kernel lacks nf_tables, its `fib` expression or tables that have owners (5.12).
     pub fn open_in(namespace: &Namespace, router: &str) -> Result<Self, NetlinkError> {
-        let mut table = format!("{PREFIX}{router}");
-        table.truncate((0..=NAME_MAX).rev().find(|at| table.is_char_boundary(*at)).unwrap_or(0));
+        let table = table_of(router);
         let mut guard = Self { socket: namespace.run(Socket::open)??, table, ports: Vec::new() };
         let mut messages = vec![
             guard.table(&guard.table),

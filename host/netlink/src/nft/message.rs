@@ -1,29 +1,20 @@
 //! Messages of nfnetlink: attributes, transactions and listings.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
-use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NlasIterator};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NlasIterator};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, netlink};
 
 use crate::connection::push_attribute;
 use crate::error::NetlinkError;
+use crate::raw::{self, ANSWER_WITHIN_S, DUMP_ATTEMPTS, RECEIVE_BUFFER_BYTES};
 
 /// `NFNL_SUBSYS_NFTABLES`.
 const SUBSYSTEM: u16 = 10;
 const BATCH_BEGIN: u16 = 0x10;
 const BATCH_END: u16 = 0x11;
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
-/// `struct nlmsghdr` and `struct nfgenmsg`.
-const HEADERS: usize = 16 + 4;
 /// A nested attribute says so.
 const NESTED: u16 = 0x8000;
-/// Rule sets change under their readers: a listing is repeated this often.
-const DUMP_ATTEMPTS: u32 = 16;
-/// nf_tables answers inside the system call; this bounds only a broken kernel.
-const ANSWER_WITHIN_S: u64 = 10;
-/// The kernel fills dump buffers of at most 32 KiB.
-const RECEIVE_BUFFER_BYTES: usize = 64 * 1024;
 
 /// What is done to which kind of object (`enum nf_tables_msg_types`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,16 +168,16 @@ impl Socket {
         rustix::net::send(&self.fd, &bytes, SendFlags::empty()).map_err(fail)?;
         let mut answered = 0;
         while answered < messages.len() {
-            let length = self.receive(operation, object)?;
-            for (kind, _, sequence, body) in frames(&self.buffer[..length]) {
-                let mine = sequence.wrapping_sub(first) <= messages.len() as u32 + 1;
-                if kind != NLMSG_ERROR || !mine {
+            let length = raw::receive(self.fd.as_fd(), &mut self.buffer, operation, object)?;
+            for frame in raw::frames(&self.buffer[..length]) {
+                let mine = frame.sequence.wrapping_sub(first) <= messages.len() as u32 + 1;
+                if frame.kind != raw::ERROR || !mine {
                     continue;
                 }
-                match error_of(body) {
+                match frame.errno() {
                     0 => answered += 1,
                     // The answers to the other messages are of no interest: none of them holds.
-                    errno => return Err(refused(operation, object, errno)),
+                    errno => return Err(raw::refused(operation, object, errno)),
                 }
             }
         }
@@ -206,60 +197,23 @@ impl Socket {
             push(&mut bytes, (kind, NLM_F_REQUEST | NLM_F_DUMP, self.sequence), (family::ANY, [0; 2]), &[]);
             let fail = |e| NetlinkError::os(operation, "", e);
             rustix::net::send(&self.fd, &bytes, SendFlags::empty()).map_err(fail)?;
-            let (mut rows, mut interrupted) = (Vec::new(), false);
-            let done = loop {
-                let length = self.receive(operation, "")?;
-                let mut end = None;
-                for (kind, flags, sequence, body) in frames(&self.buffer[..length]) {
-                    if sequence != self.sequence {
-                        continue;
-                    }
-                    interrupted |= flags & NLM_F_DUMP_INTR != 0;
-                    match (kind, body) {
-                        (NLMSG_DONE, _) => end = Some(0),
-                        (NLMSG_ERROR, body) => end = Some(error_of(body)),
-                        (_, [family, _, _, _, attributes @ ..]) => {
-                            rows.extend(read(&Listed { family: *family, attributes }));
-                        }
-                        _ => {}
-                    }
-                }
-                if let Some(end) = end {
-                    break end;
+            let mut rows = Vec::new();
+            let each = |body: &[u8]| {
+                if let [family, _, _, _, attributes @ ..] = body {
+                    rows.extend(read(&Listed { family: *family, attributes }));
                 }
             };
+            let asked = (operation, self.sequence);
+            let (done, interrupted) = raw::read_listing(self.fd.as_fd(), &mut self.buffer, asked, each)?;
             match (done, interrupted) {
                 (0, false) => return Ok(rows),
                 // EINTR is how this subsystem says that the tables have changed.
                 (0 | libc::EINTR, _) => {}
-                (errno, _) => return Err(refused(operation, "", errno)),
+                (errno, _) => return Err(raw::refused(operation, "", errno)),
             }
         }
         Err(NetlinkError::Unstable { operation, attempts: DUMP_ATTEMPTS })
     }
-
-    fn receive(&mut self, operation: &'static str, object: &str) -> Result<usize, NetlinkError> {
-        loop {
-            match rustix::net::recv(&self.fd, self.buffer.as_mut_slice(), RecvFlags::empty()) {
-                Ok((length, _)) => return Ok(length),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::AGAIN) => {
-                    let (object, waited_s) = (object.into(), ANSWER_WITHIN_S);
-                    return Err(NetlinkError::NoAnswer { operation, object, waited_s });
-                }
-                Err(error) => return Err(NetlinkError::os(operation, object, error)),
-            }
-        }
-    }
-}
-
-fn refused(operation: &'static str, object: &str, errno: i32) -> NetlinkError {
-    NetlinkError::Kernel { operation, object: object.into(), errno, detail: String::new() }
-}
-
-/// The positive errno of an answer, 0 if all is well.
-fn error_of(body: &[u8]) -> i32 {
-    body.first_chunk::<4>().map_or(libc::EBADMSG, |code| i32::from_ne_bytes(*code).wrapping_neg())
 }
 
 /// Appends one message: type, flags and sequence number; family and resource.
@@ -269,29 +223,7 @@ fn push(
     (family, resource): (u8, [u8; 2]),
     attributes: &[u8],
 ) {
-    // Rules are some hundred bytes long.
-    bytes.extend(((HEADERS + attributes.len()) as u32).to_ne_bytes());
-    bytes.extend(kind.to_ne_bytes());
-    bytes.extend(flags.to_ne_bytes());
-    bytes.extend(sequence.to_ne_bytes());
-    bytes.extend([0; 4]);
-    bytes.extend([family, 0, resource[0], resource[1]]);
-    bytes.extend(attributes);
-}
-
-/// Type, flags, sequence number and body of each message of a datagram.
-fn frames(mut bytes: &[u8]) -> impl Iterator<Item = (u16, u16, u32, &[u8])> {
-    std::iter::from_fn(move || {
-        let header = bytes.first_chunk::<16>()?;
-        let word =
-            |at: usize| u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-        let half = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
-        let length = (word(0) as usize).clamp(16, bytes.len());
-        let body = &bytes[16..length];
-        let frame = (half(4), half(6), word(8), body);
-        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
-        Some(frame)
-    })
+    raw::push_frame(bytes, (kind, flags, sequence), &[&[family, 0, resource[0], resource[1]], attributes]);
 }
 
 #[cfg(test)]
@@ -306,16 +238,5 @@ mod tests {
         assert_eq!(find(hook, 1).and_then(number), Some(7));
         assert_eq!(find(hook, 2), Some(&b"raw\0"[..]));
         assert_eq!((find(&bytes, 5), find(&bytes[..3], 1)), (None, None), "short input is no panic");
-    }
-
-    #[test]
-    fn messages_of_a_datagram_are_told_apart() {
-        let mut bytes = Vec::new();
-        push(&mut bytes, (NLMSG_ERROR, 0, 3), (0, [0; 2]), &[]);
-        push(&mut bytes, (NLMSG_DONE, NLM_F_DUMP_INTR, 4), (0, [0; 2]), &[1, 2, 3, 4]);
-        let seen: Vec<_> =
-            frames(&bytes).map(|(kind, flags, sequence, body)| (kind, flags, sequence, body.len())).collect();
-        assert_eq!(seen, [(NLMSG_ERROR, 0, 3, 4), (NLMSG_DONE, NLM_F_DUMP_INTR, 4, 8)]);
-        assert_eq!(frames(&bytes[..10]).count(), 0, "short input is no panic");
     }
 }

@@ -10,16 +10,14 @@
 use super::expression::{
     Verdict, forward_to, marked, meta_protocol, payload_is, payload_within, rule, verdict,
 };
-use super::guard::PREFIX;
+use super::guard::{ACCEPT, TABLE_OWNER, table_of};
 use super::message::{Attributes, Message, Socket, Verb, family};
 use crate::error::NetlinkError;
 use crate::namespace::Namespace;
 use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE};
 
-const TABLE_OWNER: u32 = 2;
 /// `NF_NETDEV_EGRESS`.
 const EGRESS: u32 = 1;
-const ACCEPT: u32 = 1;
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 const ICMPV6: u8 = 58;
@@ -44,7 +42,7 @@ impl OwnTraffic {
     /// [`NetlinkError::Kernel`] when no socket can be made.
     pub fn open_in(namespace: &Namespace, router: &str) -> Result<Self, NetlinkError> {
         let socket = namespace.run(Socket::open)??;
-        Ok(Self { socket, table: format!("{PREFIX}{router}"), detours: Vec::new() })
+        Ok(Self { socket, table: table_of(router), detours: Vec::new() })
     }
 
     /// These detours and no others, in one step. Frames with the `mark` are those that have been through the router.
