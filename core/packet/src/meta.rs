@@ -107,6 +107,14 @@ pub struct Meta {
     pub traced: bool,
 }
 
+impl Meta {
+    /// Whether this machine itself sends the packet, by the port it names: it has its way already.
+    #[inline]
+    pub fn is_own(&self) -> bool {
+        !self.in_port.is_some() && self.out_port.is_some()
+    }
+}
+
 impl Default for Meta {
     fn default() -> Self {
         Self {

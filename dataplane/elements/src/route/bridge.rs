@@ -133,8 +133,7 @@ impl Bridge {
             return cx.drop(packet, DropReason::Malformed(perhop_wire::Malformed::EthernetTruncated));
         };
         let meta = packet.meta();
-        // What this machine sends by a port has its way already.
-        if meta.out_port.is_some() && !meta.in_port.is_some() {
+        if meta.is_own() {
             let port = meta.out_port;
             return self.leave(cx, packet, port);
         }

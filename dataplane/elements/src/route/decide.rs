@@ -10,7 +10,6 @@ use super::policy::Asked;
 use super::route::Sources;
 use perhop_element::Reject;
 use perhop_packet::{DropReason, Meta, PortId};
-use std::net::IpAddr;
 
 /// What happens to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +55,13 @@ impl Decider<'_> {
             _ => Verdict::Host,
         };
         // What a link broadcast must not be answered or forwarded, unless its destination is a group too.
-        if ours || verdict == Verdict::Host { verdict } else { Verdict::Drop(DropReason::BadDestination) }
+        if !ours && verdict != Verdict::Host {
+            return Verdict::Drop(DropReason::BadDestination);
+        }
+        if self.checks && matches!(verdict, Verdict::Hop(_)) && !self.takes_source(frame, meta) {
+            return Verdict::Drop(DropReason::ReversePath);
+        }
+        verdict
     }
 
     #[inline]
@@ -74,8 +79,7 @@ impl Decider<'_> {
         if received && special(src[0]) {
             return Verdict::Drop(DropReason::BadSource);
         }
-        let action =
-            self.fib.plain_v4(dst).unwrap_or_else(|| self.by_rules(frame, meta, [src.into(), dst.into()]));
+        let action = self.fib.plain_v4(dst).unwrap_or_else(|| self.by_rules(frame, meta));
         let link_local = |a: [u8; 4]| a[0] == 169 && a[1] == 254;
         if (link_local(src) || link_local(dst)) && received {
             return match action {
@@ -84,12 +88,7 @@ impl Decider<'_> {
                 _ => Verdict::Drop(DropReason::BadDestination),
             };
         }
-        let verdict = self.follow(action, || self.paths.v4(frame, &meta.layout, [src, dst]));
-        if self.checks && received {
-            self.check(verdict, frame, meta, [src.into(), dst.into()])
-        } else {
-            verdict
-        }
+        self.follow(action, || self.paths.v4(frame, &meta.layout, [src, dst]))
     }
 
     #[inline]
@@ -115,43 +114,36 @@ impl Decider<'_> {
         if received && special(&src) {
             return Verdict::Drop(DropReason::BadSource);
         }
-        let action =
-            self.fib.plain_v6(&dst).unwrap_or_else(|| self.by_rules(frame, meta, [src.into(), dst.into()]));
+        let action = self.fib.plain_v6(&dst).unwrap_or_else(|| self.by_rules(frame, meta));
         if link_local(&src) && received && action != Action::Local {
             return Verdict::Drop(DropReason::BadSource);
         }
-        let verdict = self.follow(action, || self.paths.v6(frame, &meta.layout, [&src, &dst]));
-        if self.checks && received {
-            self.check(verdict, frame, meta, [src.into(), dst.into()])
-        } else {
-            verdict
+        self.follow(action, || self.paths.v6(frame, &meta.layout, [&src, &dst]))
+    }
+
+    /// Whether a packet's port forwards from its source.
+    fn takes_source(&self, frame: &[u8], meta: &Meta) -> bool {
+        let family = usize::from(meta.layout.ip_version == 6);
+        let sources = self.links.get(meta.in_port.index()).map_or(Sources::All, |link| link.sources[family]);
+        if sources == Sources::All {
+            return true;
+        }
+        let there = Asked::of(frame, meta);
+        let (src, dst) = (there.dst, there.src);
+        let back = self.fib.decide(&Asked { src, dst, in_port: PortId::NONE, ports: [0; 2], ..there });
+        let by_port =
+            |hop: u32| sources == Sources::Routed || self.fib.next_hops()[hop as usize].port == meta.in_port;
+        match back {
+            Action::Hop(hop) => by_port(hop),
+            Action::Group { first, count } => self.fib.members_of(first, count).any(by_port),
+            Action::Kernel => sources == Sources::Routed,
+            _ => false,
         }
     }
 
-    /// Drops what would be forwarded from a source that its port must not have.
-    fn check(&self, verdict: Verdict, frame: &[u8], meta: &Meta, [src, dst]: [IpAddr; 2]) -> Verdict {
-        let Some(link) = self.links.get(meta.in_port.index()) else { return verdict };
-        let asked = || {
-            let back = Asked::of(frame, meta, [dst, src]);
-            self.fib.decide(&Asked { in_port: PortId::NONE, ports: [0; 2], ..back })
-        };
-        let by_port = |hop: u32| self.fib.next_hops()[hop as usize].port == meta.in_port;
-        let fits = match (link.sources[usize::from(src.is_ipv6())], verdict) {
-            (Sources::All, _) => true,
-            (_, verdict) if !matches!(verdict, Verdict::Hop(_)) => true,
-            (Sources::Routed, _) => matches!(asked(), Action::Hop(_) | Action::Group { .. } | Action::Kernel),
-            (Sources::ByPort, _) => match asked() {
-                Action::Hop(hop) => by_port(hop),
-                Action::Group { first, count } => self.fib.members_of(first, count).any(by_port),
-                _ => false,
-            },
-        };
-        if fits { verdict } else { Verdict::Drop(DropReason::ReversePath) }
-    }
-
     #[cold]
-    fn by_rules(&self, frame: &[u8], meta: &Meta, ends: [IpAddr; 2]) -> Action {
-        self.fib.decide(&Asked::of(frame, meta, ends))
+    fn by_rules(&self, frame: &[u8], meta: &Meta) -> Action {
+        self.fib.decide(&Asked::of(frame, meta))
     }
 
     #[inline]

@@ -4,7 +4,7 @@ use super::decide::Verdict;
 use super::fib::{Found, NextHop};
 use super::neighbours::Known;
 use super::policy::Asked;
-use super::route::{Route, destination, may_be_cut, source, without_tag};
+use super::route::{Route, destination, may_be_cut, without_tag};
 use perhop_element::Reject;
 use perhop_packet::{DropReason, Meta, PortId};
 use perhop_wire::layout::decrement_ttl;
@@ -38,8 +38,7 @@ impl Route {
         let meta = Meta { layout: *layout, in_port, parsed: true, ..Meta::default() };
         let verdict = s.decider().decide(frame, &meta);
         let by_route = layout.ip_version != 0 && layout.vlan_tags == 0;
-        let ends = [source(frame, layout), destination(frame, layout)];
-        let found = by_route.then(|| s.fib.find(&Asked::of(frame, &meta, ends)));
+        let found = by_route.then(|| s.fib.find(&Asked::of(frame, &meta)));
         let route = found.filter(|found| found.dest.is_some() || found.rule.is_some());
         let bare = Explanation { verdict, route, next_hop: None, link_address: None, fragments: false };
         let Verdict::Hop(hop) = verdict else { return bare };

@@ -46,7 +46,7 @@ impl NextHop {
 }
 
 /// What a route does with a packet.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RouteKind {
     /// Forwards to one of these; several share flows evenly, one listed twice takes twice its share. None at all is
     /// as [`RouteKind::Unreachable`]; those past [`Fib::MAX_NEXT_HOPS`] are not used.
@@ -174,8 +174,8 @@ pub(super) struct View {
 /// A forwarding table.
 #[derive(Clone, Debug)]
 pub struct Fib {
-    /// The main table first.
-    pub(super) tables: Box<[View]>,
+    pub(super) main: View,
+    pub(super) others: Box<[View]>,
     /// Of IPv4 and of IPv6, in order; both empty: the main table decides.
     pub(super) rules: [Arc<[Rule]>; 2],
     /// Whether a destination in the main table decides everything.
@@ -205,7 +205,7 @@ impl Fib {
     /// What happens to packets for an IPv4 address, where that alone decides. O(1): at most 3 slots.
     #[inline]
     pub fn plain_v4(&self, dst: [u8; 4]) -> Option<Action> {
-        let main = &self.tables[0];
+        let main = &self.main;
         let way = main.v4.value(&dst);
         self.plain.then(|| self.actions[if way == 0 { main.defaults[0] } else { way } as usize])
     }
@@ -213,7 +213,7 @@ impl Fib {
     /// What happens to packets for an IPv6 address, where that alone decides. O(1): at most 15 slots.
     #[inline]
     pub fn plain_v6(&self, dst: &[u8; 16]) -> Option<Action> {
-        let main = &self.tables[0];
+        let main = &self.main;
         let way = main.v6.value(dst);
         self.plain.then(|| self.actions[if way == 0 { main.defaults[1] } else { way } as usize])
     }
@@ -231,18 +231,13 @@ impl Fib {
         }
     }
 
-    /// What happens to packets for an address, where that alone decides; otherwise as for a packet that has nothing else.
-    pub fn lookup(&self, dst: IpAddr) -> Action {
-        self.decide(&Asked::about(dst))
-    }
-
     /// What happens to a packet, and what decided that.
     pub fn find(&self, asked: &Asked) -> Found {
         let rules = &self.rules[usize::from(asked.dst.is_ipv6())];
         let none =
             Found { action: Action::NoRoute, dest: None, origin: Origin::Kernel, table: 0, rule: None };
         if rules.is_empty() {
-            let found = self.tables[0].find(self, asked);
+            let found = self.main.find(self, asked);
             return found.filter(|f| f.action != Action::Throw).unwrap_or(none);
         }
         let mut at = 0;
@@ -271,7 +266,7 @@ impl Fib {
                 Then::Unreachable => return by_rule(Action::Unreachable),
                 Then::Prohibit => return by_rule(Action::Prohibit),
             };
-            let found = self.tables.iter().find(|t| t.id == table).and_then(|t| t.find(self, asked));
+            let found = self.table(table).and_then(|t| t.find(self, asked));
             let Some(found) = found.filter(|f| f.action != Action::Throw) else { continue };
             let length = found.dest.map_or(0, |dest| dest.prefix_len());
             // A route that refuses is never suppressed.
@@ -282,6 +277,10 @@ impl Fib {
             return Found { rule: Some(rule.said.clone()), ..found };
         }
         none
+    }
+
+    fn table(&self, id: u32) -> Option<&View> {
+        if id == Self::MAIN { Some(&self.main) } else { self.others.iter().find(|t| t.id == id) }
     }
 
     /// The next hop a flow takes in a group of `count` from `first`: always the same for one `hash`.

@@ -3,9 +3,10 @@
 //! Source: ip-rule(8); RFC 1104 §4 (policy based routing).
 
 use super::fib::TOS_MASK;
+use super::route::{destination, source};
 use ipnet::IpNet;
 use perhop_packet::{Meta, PortId};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -27,17 +28,10 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// A packet that has nothing but a destination.
-    pub fn about(dst: IpAddr) -> Self {
-        let src = match dst {
-            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-        };
-        Self { src, dst, in_port: PortId::NONE, tos: 0, protocol: 0, ports: [0; 2] }
-    }
-
-    pub(super) fn of(frame: &[u8], meta: &Meta, [src, dst]: [IpAddr; 2]) -> Self {
+    /// What a packet says.
+    pub(super) fn of(frame: &[u8], meta: &Meta) -> Self {
         let layout = &meta.layout;
+        let (src, dst) = (source(frame, layout), destination(frame, layout));
         let octet = |at: usize| frame.get(usize::from(layout.l3_offset) + at).copied().unwrap_or(0);
         let tos = if dst.is_ipv4() { octet(1) } else { octet(0) << 4 | octet(1) >> 4 };
         let ports = [layout.src_port, layout.dst_port];
@@ -114,26 +108,6 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// A rule for all packets of one family that sends them to a table.
-    pub fn lookup(v6: bool, priority: u32, table: u32) -> Self {
-        Self {
-            v6,
-            priority,
-            inverted: false,
-            never: false,
-            from: None,
-            to: None,
-            arrives: Arrival::Anywhere,
-            tos: 0,
-            dscp: None,
-            protocol: None,
-            source_ports: None,
-            dest_ports: None,
-            then: Then::Table { table, suppress: None },
-            said: format!("{priority}: from all lookup {table}").into(),
-        }
-    }
-
     pub(super) fn matches(&self, asked: &Asked) -> bool {
         let arrives = match &self.arrives {
             Arrival::Anywhere => true,

@@ -237,8 +237,7 @@ impl Route {
 
     #[inline]
     fn take(&mut self, cx: &mut Cx<'_>, mut packet: Packet) {
-        let meta = packet.meta();
-        if meta.out_port.is_some() && !meta.in_port.is_some() {
+        if packet.meta().is_own() {
             return self.pass(cx, packet);
         }
         if !packet.meta().parsed {
@@ -267,6 +266,7 @@ impl Route {
     }
 
     /// What this machine sends by a port has its way already.
+    #[cold]
     fn pass(&mut self, cx: &mut Cx<'_>, packet: Packet) {
         let port = packet.meta().out_port.0;
         if port >= u16::from(self.host) {
@@ -278,16 +278,11 @@ impl Route {
 
     #[inline]
     fn send(&mut self, cx: &mut Cx<'_>, mut packet: Packet, hop: u32) {
-        let s = &self.state;
-        if let Some(index) = s.neighbour_of(hop, &packet) {
-            let adjacency = s.neighbours.adjacency(index);
-            let fits = u32::from(packet.meta().layout.ip_len) <= adjacency.mtu.min(s.hops[hop as usize].mtu);
-            if adjacency.known == Known::Yes && fits {
-                if lower_ttl(&mut packet).is_err() {
-                    return cx.reject(packet, DropReason::TtlExpired, Reject::TtlExpired);
-                }
-                return self.leave(cx, packet, index);
+        if let Some((index, Known::Yes)) = self.state.way_by(hop, &packet) {
+            if lower_ttl(&mut packet).is_err() {
+                return cx.reject(packet, DropReason::TtlExpired, Reject::TtlExpired);
             }
+            return self.leave(cx, packet, index);
         }
         self.send_slowly(cx, packet, hop);
     }
@@ -370,10 +365,7 @@ impl Route {
     fn another_way(&self, packet: &Packet) -> Option<u32> {
         let s = &self.state;
         let Verdict::Hop(hop) = s.decider().decide(packet.frame(), packet.meta()) else { return None };
-        let index = s.neighbour_of(hop, packet)?;
-        let adjacency = s.neighbours.adjacency(index);
-        let fits = u32::from(packet.meta().layout.ip_len) <= adjacency.mtu.min(s.hops[hop as usize].mtu);
-        (adjacency.known != Known::No && fits).then_some(index)
+        s.way_by(hop, packet).filter(|(_, known)| *known != Known::No).map(|(index, _)| index)
     }
 
     /// Gives packets whose waiting is over their way.
@@ -484,16 +476,22 @@ impl State {
         Decider { fib: &self.fib, links: &self.links, paths: self.paths, checks: self.checks }
     }
 
-    /// The neighbour a packet goes to by next hop `hop`, if there is an entry for it.
+    /// The neighbour a packet goes to by next hop `hop`, and what is known of it; none where there is no entry for it, or the packet
+    /// is too long for that way.
     #[inline]
-    fn neighbour_of(&self, hop: u32, packet: &Packet) -> Option<u32> {
-        match self.hops[hop as usize].neighbour {
+    fn way_by(&self, hop: u32, packet: &Packet) -> Option<(u32, Known)> {
+        let layout = &packet.meta().layout;
+        let Hop { neighbour, mtu } = self.hops[hop as usize];
+        let index = match neighbour {
             ON_LINK => {
                 let port = self.fib.next_hops()[hop as usize].port;
-                self.neighbours.find(port, destination(packet.frame(), &packet.meta().layout))
+                self.neighbours.find(port, destination(packet.frame(), layout))?
             }
-            index => Some(index),
-        }
+            index => index,
+        };
+        let adjacency = self.neighbours.adjacency(index);
+        let fits = u32::from(layout.ip_len) <= adjacency.mtu.min(mtu);
+        fits.then_some((index, adjacency.known))
     }
 }
 

@@ -4,7 +4,7 @@
 //! new [`Fib`] do not share.
 
 use super::fib::{Action, Fib, Limited, NextHop, Origin, Route, RouteKind, View};
-use super::policy::{Rule, Then};
+use super::policy::Rule;
 use super::trie::{Growing, MAX_VALUE, Match};
 use hashbrown::HashMap;
 use ipnet::IpNet;
@@ -163,13 +163,14 @@ impl Tables {
             defaults: table.defaults,
             limited: table.limited.clone(),
         };
-        let mut tables: Vec<View> = self.tables.iter().map(view).collect();
-        tables.sort_by_key(|table| table.id != Fib::MAIN);
-        let plain = self.rules.iter().all(|rules| rules.is_empty()) && tables[0].limited.is_empty();
+        let main = view((&Fib::MAIN, &self.tables[&Fib::MAIN]));
+        let others = self.tables.iter().filter(|(id, _)| **id != Fib::MAIN).map(view).collect();
+        let plain = self.rules.iter().all(|rules| rules.is_empty()) && main.limited.is_empty();
         let count = |table: &Table| table.routes.len() + table.limited.len();
         let made = &self.ways.made;
         Arc::new(Fib {
-            tables: tables.into(),
+            main,
+            others,
             rules: self.rules.clone(),
             plain,
             actions: made.actions.clone(),
@@ -179,16 +180,6 @@ impl Tables {
             routes: self.tables.values().map(count).sum(),
             refused: self.left_out.len(),
         })
-    }
-
-    /// Whether a rule leads to this table, or there are no rules and it is the main one.
-    pub fn is_asked(&self, table: u32) -> bool {
-        let leads = |rule: &Rule| match &rule.then {
-            Then::Table { table: to, .. } => *to == table,
-            Then::TableOfPort(of) => of.contains(&Some(table)),
-            _ => false,
-        };
-        self.rules.iter().any(|rules| rules.is_empty() && table == Fib::MAIN || rules.iter().any(leads))
     }
 }
 
@@ -402,7 +393,7 @@ impl Ways {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Arrival, Asked};
+    use super::super::{Arrival, Asked, Then};
     use super::*;
     use perhop_packet::PortId;
     use proptest::prelude::*;
@@ -424,6 +415,32 @@ mod tests {
             Just(RouteKind::Broadcast),
             Just(RouteKind::Throw),
         ]
+    }
+
+    /// A packet that has nothing but a destination.
+    fn about(dst: IpAddr) -> Asked {
+        let src = if dst.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        Asked { src, dst, in_port: PortId::NONE, tos: 0, protocol: 0, ports: [0; 2] }
+    }
+
+    /// A rule for all packets of one family.
+    fn to_table(v6: bool, priority: u32, table: u32) -> Rule {
+        Rule {
+            v6,
+            priority,
+            inverted: false,
+            never: false,
+            from: None,
+            to: None,
+            arrives: Arrival::Anywhere,
+            tos: 0,
+            dscp: None,
+            protocol: None,
+            source_ports: None,
+            dest_ports: None,
+            then: Then::Table { table, suppress: None },
+            said: "".into(),
+        }
     }
 
     /// Few distinct octets, so that prefixes nest and addresses hit them.
@@ -520,12 +537,12 @@ mod tests {
             let from: Vec<IpAddr> = from.chain(sources.into_iter().map(|a| Ipv4Addr::from(a).into())).collect();
             let probes: Vec<Asked> = random.chain(edges).enumerate().map(|(i, dst)| {
                 let of_family = from.iter().filter(|a| a.is_ipv4() == dst.is_ipv4()).nth(i % 3);
-                let src = of_family.copied().unwrap_or(Asked::about(dst).src);
-                Asked { src, in_port: PortId(3 + i as u16 % 2), ..Asked::about(dst) }
+                let src = of_family.copied().unwrap_or(about(dst).src);
+                Asked { src, in_port: PortId(3 + i as u16 % 2), ..about(dst) }
             }).collect();
             let rules = [
-                Rule { arrives: Arrival::Ports([PortId(3)].into()), ..Rule::lookup(false, 5, Fib::MAIN + 1) },
-                Rule::lookup(false, 9, Fib::MAIN),
+                Rule { arrives: Arrival::Ports([PortId(3)].into()), ..to_table(false, 5, Fib::MAIN + 1) },
+                to_table(false, 9, Fib::MAIN),
             ];
 
             let mut at_once = Tables::new();
