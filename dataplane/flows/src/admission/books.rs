@@ -4,8 +4,6 @@
 //! packet of a recognised flow, when an interval ends, and when a flow goes. Each knows its own flows by its own numbers.
 
 use super::{Admission, AdmissionCounters, AdmissionSettings, Origin, Standing, Turned};
-#[cfg(test)]
-use perhop_packet::SlaId;
 use perhop_units::{Instant, Rate};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -114,7 +112,7 @@ impl Books {
         }
     }
 
-    pub fn packet_of(
+    pub fn packet(
         &mut self,
         now: Instant,
         owner: u32,
@@ -123,15 +121,9 @@ impl Books {
         known: bool,
     ) -> (bool, bool) {
         match self {
-            Self::Own(own) => own.packet_of(now, owner, len, origin, known),
-            Self::Shared(share) => share.take().packet_of(now, share.first + owner, len, origin, known),
+            Self::Own(own) => own.packet(now, owner, len, origin, known),
+            Self::Shared(share) => share.take().packet(now, share.first + owner, len, origin, known),
         }
-    }
-
-    #[cfg(test)]
-    fn packet(&mut self, now: Instant, owner: u32, len: u64, sla: SlaId, known: bool) -> (bool, bool) {
-        let from = perhop_packet::PortId::NONE;
-        self.packet_of(now, owner, len, Origin { sla, from }, known)
     }
 
     pub fn end(&mut self, owner: u32) {
@@ -212,7 +204,10 @@ impl Books {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use perhop_packet::{PortId, SlaId};
     use perhop_units::Duration;
+
+    const ANYBODY: Origin = Origin { sla: SlaId::NONE, from: PortId::NONE };
 
     fn settings(cap: u64) -> AdmissionSettings {
         let (interval, idle) = (Duration::from_millis(100), Duration::from_secs(1));
@@ -238,8 +233,8 @@ mod tests {
             let len = if step > 3_000 { 900 } else { 300 };
             crew.iter_mut().for_each(|one| one.tick(now));
             alone.tick(now);
-            let one = alone.packet(now, worker as u32 * 64 + owner, len, SlaId::NONE, false);
-            assert_eq!(crew[worker].packet(now, owner, len, SlaId::NONE, false), one, "step {step}");
+            let one = alone.packet(now, worker as u32 * 64 + owner, len, ANYBODY, false);
+            assert_eq!(crew[worker].packet(now, owner, len, ANYBODY, false), one, "step {step}");
             told[0].extend(alone.take_dropped());
             for (worker, books) in crew.iter_mut().enumerate() {
                 told[1].extend(books.take_dropped().map(|owner| worker as u32 * 64 + owner));

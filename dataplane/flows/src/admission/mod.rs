@@ -26,13 +26,10 @@ mod window;
 
 pub(crate) use books::Books;
 pub use books::SharedAdmission;
-pub(crate) use reserved::Origin;
 pub use settings::{AdmissionSettings, Cap, Turned, Victim};
 
 use pending::Pending;
-use perhop_packet::PortId;
-#[cfg(test)]
-use perhop_packet::SlaId;
+use perhop_packet::{PortId, SlaId};
 use perhop_units::{Duration, Instant, Rate, mix};
 use reserved::{Begin, Reservation};
 use serde::Serialize;
@@ -113,6 +110,13 @@ struct Flow {
     /// Bytes in the interval that is going on, and in the one before.
     bytes: u64,
     before: u64,
+}
+
+/// The contract of a flow and where it came in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    pub sla: SlaId,
+    pub from: PortId,
 }
 
 /// See the module.
@@ -234,7 +238,7 @@ impl Admission {
 
     /// A packet of `len` bytes of a recognised flow, `known` if it was recognised before this packet. Whether the flow is
     /// admitted, and whether this packet decided that it is not.
-    pub fn packet_of(
+    pub fn packet(
         &mut self,
         now: Instant,
         owner: u32,
@@ -298,11 +302,6 @@ impl Admission {
         }
         self.meter.count(len);
         (true, false)
-    }
-
-    #[cfg(test)]
-    pub fn packet(&mut self, now: Instant, owner: u32, len: u64, sla: SlaId, known: bool) -> (bool, bool) {
-        self.packet_of(now, owner, len, Origin { sla, from: PortId::NONE }, known)
     }
 
     /// Forgets a flow: its connection is gone.
@@ -439,45 +438,26 @@ impl Admission {
     /// Decides about a flow.
     fn offer(&mut self, now: Instant, at: u32, (origin, len): (Origin, u64), as_it_is: bool) {
         let Some(settings) = &self.settings else { return };
-        let premium = settings.is_premium(origin.sla);
-        if settings.is_reserved() {
-            let flow = &mut self.flows[at as usize];
-            let reservation = Reservation::default();
-            *flow = Flow {
-                premium,
-                from: origin.from,
-                since: now,
-                seen: now,
-                bytes: 0,
-                before: 0,
-                reservation,
-                ..*flow
-            };
-            self.counters.flows_offered += 1;
-            let how = if as_it_is { Begin::AsItIs } else { Begin::New };
-            let accepted = self.begin(now, at as usize, len, how);
-            let flow = &mut self.flows[at as usize];
-            flow.standing = if accepted { Standing::Admitted } else { Standing::Refused };
-            self.admitted += u32::from(accepted);
-            self.counters.flows_admitted += u64::from(accepted);
-            self.counters.flows_refused += u64::from(!accepted);
-            return;
-        }
-        let limit = settings.part(if premium { settings.drop_pct } else { settings.accept_pct });
-        let used = self.meter.used().0.saturating_add(self.pending.rate(now, settings.interval));
-        let accepted = as_it_is || (!settings.locked && used < limit);
+        let (premium, reserved) = (settings.is_premium(origin.sla), settings.is_reserved());
         let flow = &mut self.flows[at as usize];
-        *flow = Flow { premium, since: now, seen: now, bytes: 0, before: 0, ..*flow };
-        self.counters.flows_offered += 1;
-        if accepted {
-            flow.standing = Standing::Admitted;
-            self.admitted += 1;
-            self.counters.flows_admitted += 1;
-            self.pending.admit(now, settings.new_flow.0);
+        let (from, reservation) = (origin.from, Reservation::default());
+        *flow = Flow { premium, from, reservation, since: now, seen: now, bytes: 0, before: 0, ..*flow };
+        let accepted = if reserved {
+            self.begin(now, at as usize, len, if as_it_is { Begin::AsItIs } else { Begin::New })
         } else {
-            flow.standing = Standing::Refused;
-            self.counters.flows_refused += 1;
-        }
+            let limit = settings.part(if premium { settings.drop_pct } else { settings.accept_pct });
+            let used = self.meter.used().0.saturating_add(self.pending.rate(now, settings.interval));
+            let accepted = as_it_is || (!settings.locked && used < limit);
+            if accepted {
+                self.pending.admit(now, settings.new_flow.0);
+            }
+            accepted
+        };
+        self.flows[at as usize].standing = if accepted { Standing::Admitted } else { Standing::Refused };
+        self.admitted += u32::from(accepted);
+        self.counters.flows_offered += 1;
+        self.counters.flows_admitted += u64::from(accepted);
+        self.counters.flows_refused += u64::from(!accepted);
     }
 
     /// An admitted flow is none any more.
@@ -487,15 +467,11 @@ impl Admission {
             flow.standing = Standing::Refused;
             self.admitted -= 1;
             self.counters.flows_expired += 1;
-            self.gone(at as usize);
-        }
-    }
-
-    /// What an admitted flow carried or might have carried counts no more.
-    fn gone(&mut self, at: usize) {
-        self.give_back(at);
-        if self.admitted == 0 {
-            self.meter = WindowMeter::default();
+            self.give_back(at as usize);
+            // What nobody carries any more counts no more.
+            if self.admitted == 0 {
+                self.meter = WindowMeter::default();
+            }
         }
     }
 

@@ -11,7 +11,7 @@
 
 use super::settings::Cap;
 use super::{Admission, AdmissionSettings, Flow, Standing};
-use perhop_packet::{PortId, SlaId};
+use perhop_packet::PortId;
 use perhop_units::Instant;
 
 /// A new flow gets this part of what is free, and a growing one in an interval.
@@ -262,11 +262,4 @@ pub(super) enum Begin {
     Again,
     /// It was recognised before anybody had to ask.
     AsItIs,
-}
-
-/// The contract of a flow and where it came in.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Origin {
-    pub(crate) sla: SlaId,
-    pub(crate) from: PortId,
 }

@@ -11,6 +11,11 @@ fn settings() -> AdmissionSettings {
     AdmissionSettings { cap: Rate(100_000), windows: 1, new_flow: Rate(0), ..AdmissionSettings::default() }
 }
 
+/// A flow of a contract, from nowhere.
+fn of(sla: SlaId) -> Origin {
+    Origin { sla, from: PortId::NONE }
+}
+
 fn admission(settings: &AdmissionSettings) -> Admission {
     let mut a = Admission::new(256);
     a.set(Instant::ZERO, Some(settings));
@@ -20,7 +25,7 @@ fn admission(settings: &AdmissionSettings) -> Admission {
 /// A packet at `ms` of a flow without a contract. Whether it is real-time.
 fn packet(a: &mut Admission, ms: u64, owner: u32, len: u64) -> bool {
     a.tick(Instant(ms * MS));
-    a.packet(Instant(ms * MS), owner, len, SlaId::NONE, false).0
+    a.packet(Instant(ms * MS), owner, len, of(SlaId::NONE), false).0
 }
 
 /// `owners` each carry `kbit` from `from` to `to` ms in packets every 100 ms; who was real-time in the last of them.
@@ -112,7 +117,7 @@ fn the_policy_chooses_and_premium_goes_last() {
                 let at = Instant(ms * MS + i as u64);
                 a.tick(at);
                 let sla = if premium.contains(owner) { SlaId(7) } else { SlaId(6) };
-                assert!(a.packet(at, *owner, *len, sla, false).0);
+                assert!(a.packet(at, *owner, *len, of(sla), false).0);
             }
         }
         a.set(Instant(1_600 * MS), Some(&AdmissionSettings { cancel: 1, ..settings }));
@@ -137,11 +142,11 @@ fn premium_is_accepted_until_the_drop_threshold() {
     assert!(packet(&mut a, 800, 0, 6_000));
     a.tick(Instant(1_600 * MS));
     assert_eq!(a.used(), Rate(60_000));
-    assert!(!a.packet(Instant(1_600 * MS), 1, 1, SlaId(6), false).0);
-    assert!(a.packet(Instant(1_600 * MS), 2, 1, SlaId(7), false).0);
+    assert!(!a.packet(Instant(1_600 * MS), 1, 1, of(SlaId(6)), false).0);
+    assert!(a.packet(Instant(1_600 * MS), 2, 1, of(SlaId(7)), false).0);
     a.set(Instant(1_600 * MS), Some(&AdmissionSettings { locked: true, ..settings }));
-    assert!(!a.packet(Instant(1_600 * MS), 3, 1, SlaId(7), false).0, "locked is locked");
-    assert!(a.packet(Instant(1_600 * MS), 2, 1, SlaId(7), false).0, "and concerns no admitted flow");
+    assert!(!a.packet(Instant(1_600 * MS), 3, 1, of(SlaId(7)), false).0, "locked is locked");
+    assert!(a.packet(Instant(1_600 * MS), 2, 1, of(SlaId(7)), false).0, "and concerns no admitted flow");
 }
 
 #[test]
@@ -152,8 +157,8 @@ fn settings_change_without_harm_to_admitted_flows() {
     // Flows known when admission begins are admitted as they are; a new one is not.
     let tight = AdmissionSettings { locked: true, ..settings() };
     a.set(Instant(0), Some(&tight));
-    assert!(a.packet(Instant(1), 1, 100, SlaId::NONE, true).0);
-    assert!(!a.packet(Instant(1), 2, 100, SlaId::NONE, false).0);
+    assert!(a.packet(Instant(1), 1, 100, of(SlaId::NONE), true).0);
+    assert!(!a.packet(Instant(1), 2, 100, of(SlaId::NONE), false).0);
     // More cancellations than there are flows cancel what there is.
     a.set(Instant(2), Some(&AdmissionSettings { cancel: u64::MAX, ..tight.clone() }));
     assert_eq!((a.counters.flows_dropped, a.admitted()), (1, 0));
@@ -207,7 +212,7 @@ proptest! {
                 _ => {
                     let (used, counted) = (a.used(), a.counters);
                     let sla = SlaId(u32::from(other % 2));
-                    let (admitted, refused) = a.packet(now, owner, len, sla, false);
+                    let (admitted, refused) = a.packet(now, owner, len, of(sla), false);
                     prop_assert!(!(admitted && refused));
                     if a.counters.flows_admitted > counted.flows_admitted {
                         let limit = set.part(if sla == SlaId(1) { set.drop_pct } else { set.accept_pct });
@@ -259,7 +264,7 @@ fn population(seed: u64, accept_pct: u8, windows: u32) -> [f64; 3] {
             let next = if phase == 0 { until } else { us };
             agenda.push(Reverse((next, owner, phase, until)));
         } else {
-            a.packet(now, owner, 256, SlaId::NONE, false);
+            a.packet(now, owner, 256, of(SlaId::NONE), false);
             agenda.push(Reverse(((us + 125_000 / phase).min(until), owner, phase, until)));
         }
         a.take_dropped().for_each(drop);

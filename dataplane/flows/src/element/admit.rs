@@ -41,10 +41,8 @@ impl Flows {
     fn ask(&mut self, n: u32, half: usize, meta: &Meta, verdict: &Verdict, known: bool) -> bool {
         let len = u64::from(meta.layout.ip_len);
         let owner = n << 1 | half as u32;
-        let (admitted, refused) = {
-            let origin = Origin { sla: verdict.sla, from: meta.in_port };
-            self.admission.packet_of(meta.received_at, owner, len, origin, known)
-        };
+        let origin = Origin { sla: verdict.sla, from: meta.in_port };
+        let (admitted, refused) = self.admission.packet(meta.received_at, owner, len, origin, known);
         if refused {
             self.tell(meta.received_at, FlowEventKind::Refused, owner);
         }

@@ -1,14 +1,15 @@
 //! Filters, contracts' prefixes, code points and detection as a change of the flows element.
 
 use super::numbers::Numbers;
-use perhop_contract::{Draft, Entry, Trees};
+use super::plan::class_rates;
+use perhop_contract::{Draft, Entry};
 use perhop_flows::admission::{AdmissionSettings, Cap, Turned, Victim};
 use perhop_flows::classifier::{Action, Delta, Masked, Match, PortRange, Rule, RuleBook, RuleError};
 use perhop_flows::realtime::{Detector, Stages, rtp::RtpSettings, statistics::Statistical};
 use perhop_flows::{FlowsChange, Settings, SlaMap};
 use perhop_model::{
-    AdmissionMethod, AdmissionPolicy, AdmissionSpec, DetectorSpec, ErrorItem, ExcessPolicy, FilterSpec, Kind,
-    Name, Spec,
+    AdmissionMethod, AdmissionPolicy, AdmissionSpec, DetectorSpec, ErrorItem, ExcessPolicy, FilterSpec, Key,
+    Kind, Name, Spec,
 };
 use perhop_packet::{FilterId, PortId, SlaId};
 use perhop_reason::Code;
@@ -176,15 +177,12 @@ fn caps(draft: &Draft<'_>, numbers: &Numbers, d: &DetectorSpec, a: &AdmissionSpe
     if a.cap > Rate::ZERO {
         return (vec![Cap { port: PortId::NONE, rate: a.cap }], 0);
     }
-    let trees = Trees::new(draft);
     let (mut caps, mut overhead): (Vec<Cap>, u32) = (Vec::new(), 0);
-    for (name, class, _) in draft.classes_called(d.class.as_str()) {
-        let port_rate = perhop_contract::port_rate(draft, &class.port);
-        let rate = class.ceiling.map_or_else(|| trees.guarantee(name, 0), |share| share.of(port_rate));
-        let Some(port) = numbers.port(&class.port).filter(|_| rate > Rate::ZERO) else { continue };
+    for (name, rate) in class_rates(draft, d) {
+        let Some(port) = numbers.port(name) else { continue };
         caps.push(Cap { port, rate });
-        let of_port = draft.of_kind(Kind::Port).find(|(key, _)| key.name == class.port);
-        if let Some(Spec::Port(spec)) = of_port.map(|(_, entry)| &*entry.spec) {
+        let of_port = draft.find(&Key { kind: Kind::Port, name: name.clone() });
+        if let Some(Spec::Port(spec)) = of_port.map(|entry| &*entry.spec) {
             overhead = overhead.max(FRAME_HEADER + spec.framing().0);
         }
     }

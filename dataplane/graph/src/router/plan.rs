@@ -22,8 +22,8 @@ use perhop_elements::police::{
 use perhop_elements::route::{NeighbourUpdate, PortInfo, RouteEntry, Rule};
 use perhop_elements::schedule::{ClassCounters, EgressChange, LeafMap};
 use perhop_model::{
-    ColorAction, DetectorSpec, ErrorItem, ExcessPolicy, Kind, MeterSpec, Name, ProfileSpec, SlaPolicy,
-    SlaSpec, Spec,
+    ClassSpec, ColorAction, DetectorSpec, ErrorItem, ExcessPolicy, Kind, MeterSpec, Name, ProfileSpec,
+    SlaPolicy, SlaSpec, Spec,
 };
 use perhop_packet::{ClassId, FilterId, PortId, ProfileId, SlaId};
 use perhop_reason::Code;
@@ -532,19 +532,22 @@ impl RouterPlanner {
     }
 }
 
-/// The smallest ceiling, else guarantee, of a detector's class on any port; 0 when it has neither.
-pub(super) fn class_rate(draft: &Draft<'_>, d: &DetectorSpec) -> Rate {
+/// What a detector's class may send by each port where that is limited: its ceiling, else its guarantee.
+pub(super) fn class_rates<'d>(
+    draft: &'d Draft<'_>,
+    d: &DetectorSpec,
+) -> impl Iterator<Item = (&'d Name, Rate)> {
     let trees = Trees::new(draft);
-    let classes = draft.classes_called(d.class.as_str());
-    classes
-        .into_iter()
-        .map(|(n, c, _)| {
-            let port = perhop_contract::port_rate(draft, &c.port);
-            c.ceiling.map_or_else(|| trees.guarantee(n, 0), |s| s.of(port))
-        })
-        .filter(|r| *r > Rate::ZERO)
-        .min()
-        .unwrap_or_default()
+    let rate = move |(name, class, _): (&'d Name, &'d ClassSpec, _)| {
+        let port = perhop_contract::port_rate(draft, &class.port);
+        (&class.port, class.ceiling.map_or_else(|| trees.guarantee(name, 0), |share| share.of(port)))
+    };
+    draft.classes_called(d.class.as_str()).into_iter().map(rate).filter(|(_, rate)| *rate > Rate::ZERO)
+}
+
+/// The smallest of these on any port; 0 when it has none.
+pub(super) fn class_rate(draft: &Draft<'_>, d: &DetectorSpec) -> Rate {
+    class_rates(draft, d).map(|(_, rate)| rate).min().unwrap_or_default()
 }
 
 impl Planner for RouterPlanner {

@@ -50,15 +50,18 @@ pub(super) fn read(detector: &mut TableReader<'_>, idle: Duration) -> Option<Adm
     if method == AdmissionMethod::Measured {
         table.require("cap", "\"2 Mbit/s\"");
     }
-    let without = if method == AdmissionMethod::Measured { Rate(8_000) } else { Rate::ZERO };
+    let usual = usual(idle);
+    let without = if method == AdmissionMethod::Measured { Rate(8_000) } else { usual.cap };
     let cap = table.value_in("cap", Rate::from_kbit(8)..=Rate::MOST).map_or(without, |r| r.value);
     let accept_pct = table.integer("accept_pct", 1..=99);
     let drop_pct = table.integer("drop_pct", 1..=100);
     // One that could not be read says nothing about the other.
     let unread =
         (table.has("accept_pct") && accept_pct.is_none()) || (table.has("drop_pct") && drop_pct.is_none());
-    let (accept_pct, drop_pct) =
-        (accept_pct.map_or(90, |p| p.value as u8), drop_pct.map_or(95, |p| p.value as u8));
+    let (accept_pct, drop_pct) = (
+        accept_pct.map_or(usual.accept_pct, |p| p.value as u8),
+        drop_pct.map_or(usual.drop_pct, |p| p.value as u8),
+    );
     if accept_pct >= drop_pct && !unread {
         let key = if table.has("drop_pct") { "drop_pct" } else { "accept_pct" };
         let message = format!("leaves no room: accept_pct is {accept_pct} and drop_pct is {drop_pct}");
@@ -85,28 +88,24 @@ pub(super) fn read(detector: &mut TableReader<'_>, idle: Duration) -> Option<Adm
         cap,
         accept_pct,
         drop_pct,
-        interval: interval.unwrap_or(Duration::from_millis(800)),
-        windows: table.integer("windows", 1..=1_000).map_or(10, |n| n.value as u32),
-        policy: table.choice("policy", &policies).map_or(AdmissionPolicy::Random, |p| p.value),
-        excess: table.choice("excess", &excess).map_or(ExcessPolicy::Demote, |e| e.value),
-        // By default no longer than the detector allows.
-        idle: silence.unwrap_or(Duration::from_secs(5)).min(idle),
-        retry: retry(&mut table),
-        new_flow: table.value_in("new_flow", Rate::ZERO..=Rate::MOST).map_or(Rate(80_000), |r| r.value),
-        locked: flag(&mut table, "locked", false),
-        cancel: table.integer("cancel", 0..=i64::MAX).map_or(0, |n| n.value as u64),
+        interval: interval.unwrap_or(usual.interval),
+        windows: table.integer("windows", 1..=1_000).map_or(usual.windows, |n| n.value as u32),
+        policy: table.choice("policy", &policies).map_or(usual.policy, |p| p.value),
+        excess: table.choice("excess", &excess).map_or(usual.excess, |e| e.value),
+        idle: silence.unwrap_or(usual.idle).min(idle),
+        retry: retry(&mut table, usual.retry),
+        new_flow: table.value_in("new_flow", Rate::ZERO..=Rate::MOST).map_or(usual.new_flow, |r| r.value),
+        locked: flag(&mut table, "locked", usual.locked),
+        cancel: table.integer("cancel", 0..=i64::MAX).map_or(usual.cancel, |n| n.value as u64),
     };
     table.finish();
     Some(spec)
 }
 
-/// Refused flows are looked at again this soon.
-const RETRY: Duration = Duration::from_secs(4);
-
-fn retry(table: &mut TableReader<'_>) -> Option<Duration> {
+fn retry(table: &mut TableReader<'_>, usual: Option<Duration>) -> Option<Duration> {
     let least = Duration::from_millis(100);
     let Some(given) = table.value_in("retry", Duration::ZERO..=Duration::from_secs(3_600)) else {
-        return Some(RETRY);
+        return usual;
     };
     if given.value > Duration::ZERO && given.value < least {
         let d = table.error("retry", "is out of range").allowed("100 ms to 1 h, or 0 s");
@@ -126,8 +125,9 @@ fn usual(idle: Duration) -> AdmissionSpec {
         windows: 10,
         policy: AdmissionPolicy::Random,
         excess: ExcessPolicy::Demote,
+        // No longer than the detector allows.
         idle: Duration::from_secs(5).min(idle),
-        retry: Some(RETRY),
+        retry: Some(Duration::from_secs(4)),
         new_flow: Rate(80_000),
         locked: false,
         cancel: 0,

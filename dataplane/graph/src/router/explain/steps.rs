@@ -219,11 +219,7 @@ fn admission(a: &AdmissionSpec) -> String {
         ExcessPolicy::Demote => "sent their ordinary way",
     };
     if a.method == AdmissionMethod::Reserved {
-        let of = if a.cap > perhop_units::Rate::ZERO {
-            cap.to_string()
-        } else {
-            "what the class may send".to_owned()
-        };
+        let of = if a.cap > Rate::ZERO { cap.to_string() } else { "what the class may send".to_owned() };
         return format!(
             "admission gives flows rates that fit into {} % of {of}{locked}; packets of others, and what is beyond, are {turned}",
             a.accept_pct
