@@ -34,12 +34,10 @@ pub fn exact(text: &str) -> String {
 pub fn connect(router: &mut VirtualRouter) {
     let nets = |s: &[&str]| s.iter().map(|n| n.parse().expect("a network")).collect::<Vec<ipnet::IpNet>>();
     let info = |last, addresses: &[&str]| PortInfo {
-        more_macs: Vec::new(),
-        elsewhere: Vec::new(),
-        sources: Default::default(),
         mac: mac(last),
         mtu: 1500,
         addresses: nets(addresses),
+        ..PortInfo::default()
     };
     let ports =
         vec![info(1, &["10.0.0.1/24", "2001:db8:0::1/64"]), info(2, &["10.1.0.1/24", "2001:db8:1::1/64"])];

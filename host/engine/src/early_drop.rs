@@ -74,14 +74,6 @@ fn is_ours_alone(link: &LinkInfo, mirror: &Mirror) -> bool {
     link.mac.is_some() && link.controller.is_none() && !mirror.links().values().any(carried)
 }
 
-/// Numbers of the ports' interfaces, and of macvlan interfaces above them, to whose addresses the ports listen.
-pub(crate) fn ports_of(mirror: &Mirror, devices: &[Device]) -> Vec<u32> {
-    let ports: Vec<u32> = devices.iter().filter_map(|d| mirror.link(&d.device).map(|l| l.index)).collect();
-    let is_above = |link: &&LinkInfo| ports.iter().any(|port| is_macvlan_on(link, *port));
-    let above: Vec<u32> = mirror.links().values().filter(is_above).map(|link| link.index).collect();
-    [ports, above].concat()
-}
-
 /// Whether an interface is a macvlan in this namespace on the one of this number.
 pub(crate) fn is_macvlan_on(link: &LinkInfo, lower: u32) -> bool {
     link.kind.as_deref() == Some("macvlan") && !link.peer_elsewhere && link.peer_index == Some(lower)

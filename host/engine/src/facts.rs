@@ -1,6 +1,6 @@
 //! Facts of the world: the kernel's routes, neighbours, links and addresses, followed on a thread of their own.
 
-use crate::early_drop::{EarlyDrops, is_macvlan_on, past, ports_of};
+use crate::early_drop::{EarlyDrops, is_macvlan_on, past};
 use crate::kernel_routes::{OTHER_END, Own, Translation, ports_by_index};
 use crate::own_traffic::OwnTraffic;
 use crate::prepare::Device;
@@ -145,7 +145,7 @@ impl Facts {
 
     /// Interfaces past the ports that the kernel's routes lead to: what goes there is the kernel's to forward, if it does.
     fn past_ports(&self) -> Option<String> {
-        let ports = ports_of(&self.mirror, &self.devices);
+        let ports = self.ports();
         let led_to: BTreeSet<u32> =
             self.mirror.routes().iter().flat_map(|route| past(&route, &ports).collect::<Vec<_>>()).collect();
         let links = led_to.iter().filter_map(|index| self.mirror.links().get(index));
@@ -245,7 +245,7 @@ impl Facts {
     }
 
     fn drop_early(&mut self) {
-        let ports = ports_of(&self.mirror, &self.devices);
+        let ports = self.ports();
         let changed = self.mirror.take_changed_routes();
         self.own.follow(self.mirror.routes(), &changed, &ports);
         self.changed_routes.extend(changed);
@@ -352,7 +352,7 @@ impl Facts {
     }
 
     fn port_infos(&self) -> Vec<PortInfo> {
-        let ports: BTreeSet<u32> = self.ports_by_index().into_keys().collect();
+        let ports = self.ports();
         let may_send = |ip: IpAddr| match ip {
             IpAddr::V4(a) => !a.is_loopback() && !a.is_link_local(),
             IpAddr::V6(a) => !a.is_loopback() && !a.is_unicast_link_local(),
@@ -402,12 +402,13 @@ impl Facts {
     /// What is told of routes: all of them when it is another translation, else those that changed.
     fn route_news(&mut self, changed: Option<Refreshed>) -> Option<RouteNews> {
         let keys = std::mem::take(&mut self.changed_routes);
-        let translation = match changed {
-            Some(c) if !(c.links || c.rules || c.resynchronised || in_default_table(&keys)) => None,
-            _ => Some(self.translation()).filter(|new| changed.is_none() || *new != self.translation),
-        };
-        let is_new = translation.is_some();
-        self.translation = translation.unwrap_or_else(|| std::mem::take(&mut self.translation));
+        let may_differ = |c: Refreshed| c.links || c.rules || c.resynchronised || in_default_table(&keys);
+        let mut is_new = changed.is_none();
+        if changed.is_none_or(may_differ) {
+            let now = self.translation();
+            is_new |= now != self.translation;
+            self.translation = now;
+        }
         let (routes, translation) = (self.mirror.routes(), &self.translation);
         let mut skipping: BTreeMap<u32, bool> = BTreeMap::new();
         let mut skips = |index| *skipping.entry(index).or_insert_with(|| self.skips_without_carrier(index));
@@ -427,7 +428,12 @@ impl Facts {
     }
 
     fn ports_by_index(&self) -> BTreeMap<u32, PortId> {
-        ports_by_index(&self.mirror, self.devices.iter().map(|device| device.device.as_str()))
+        ports_by_index(&self.mirror, &self.devices)
+    }
+
+    /// Numbers of the interfaces that are ports.
+    fn ports(&self) -> Vec<u32> {
+        self.ports_by_index().into_keys().collect()
     }
 
     /// Whether the kernel passes over routes of an interface as long as that has no carrier (`ignore_routes_with_linkdown`).

@@ -11,6 +11,7 @@
 //! | a rule by mark, user, interface of departure, tunnel | follows it as for a packet without any of them |
 
 use crate::early_drop::{is_macvlan_on, past};
+use crate::prepare::Device;
 use perhop_elements::route::{Arrival, Fib, NextHop, Origin, RouteEntry, RouteKind, Rule, Then};
 use perhop_graph::router::KernelRoutes;
 use perhop_io::early_drop::Prefix;
@@ -86,19 +87,19 @@ pub(crate) struct Translation {
     pub(crate) notes: Vec<String>,
 }
 
-/// Interface numbers of ports, and of macvlan interfaces above them.
-pub(crate) fn ports_by_index<'a>(
-    mirror: &Mirror,
-    devices: impl Iterator<Item = &'a str>,
-) -> BTreeMap<u32, PortId> {
-    let index = |name: &str| mirror.link(name).map(|link| link.index);
+/// Interface numbers of ports, and of macvlan interfaces above them, to whose addresses the ports listen.
+pub(crate) fn ports_by_index(mirror: &Mirror, devices: &[Device]) -> BTreeMap<u32, PortId> {
+    let index = |device: &Device| mirror.link(&device.device).map(|link| link.index);
     let ports: BTreeMap<u32, PortId> =
-        devices.enumerate().filter_map(|(i, name)| Some((index(name)?, PortId(i as u16)))).collect();
+        devices.iter().enumerate().filter_map(|(i, d)| Some((index(d)?, PortId(i as u16)))).collect();
     let above = mirror.links().values().filter_map(|link| {
         let port = ports.get(&link.peer_index.filter(|lower| is_macvlan_on(link, *lower))?)?;
         Some((link.index, *port))
     });
-    above.collect::<Vec<_>>().into_iter().chain(ports.iter().map(|(index, port)| (*index, *port))).collect()
+    // What is a port itself is that port, whatever it is above.
+    let mut all: BTreeMap<u32, PortId> = above.collect();
+    all.extend(&ports);
+    all
 }
 
 impl Translation {
@@ -588,7 +589,7 @@ mod tests {
                 }
             }
             let mirror = Mirror::open_in(&bench.namespace).unwrap();
-            let ports = ports_by_index(&mirror, ["p0", "p1"].into_iter());
+            let ports = ports_by_index(&mirror, &["p0", "p1"].map(|p| Device::new(p, p)));
             let translation = Translation::new(&mirror, ports, BTreeSet::new());
             let mut tables = Tables::new();
             tables.set_rules(translation.rules.clone());

@@ -1,9 +1,8 @@
 //! How a router's ports are opened: a TUN interface or AF_XDP where it is asked for, the latter if possible; else a packet
 //! socket.
 
-use crate::early_drop::ports_of;
 use crate::error::EngineError;
-use crate::kernel_routes::Own;
+use crate::kernel_routes::{Own, ports_by_index};
 use crate::prepare::Device;
 use perhop_io::af_xdp::{HostTraffic, Place, Sharing, XdpError};
 use perhop_io::early_drop::Prefix;
@@ -65,7 +64,8 @@ impl XdpPlan {
         let busy_poll_us = if waiting == Waiting::Poll { BUSY_POLL_US } else { 0 };
         let plan = Self { pool: pool.clone(), host, sharing, place, busy_poll_us };
         let mirror = Mirror::open_in(namespace)?;
-        plan.tell(&mirror, &Own::of(&mirror, &ports_of(&mirror, devices)).prefixes(&mirror));
+        let ports: Vec<u32> = ports_by_index(&mirror, devices).into_keys().collect();
+        plan.tell(&mirror, &Own::of(&mirror, &ports).prefixes(&mirror));
         Ok((Some(plan), None))
     }
 

@@ -41,12 +41,10 @@ fn edge() -> VirtualRouter {
         VirtualRouter::with_connections(EdgePort::of_objects(&file.objects), CONNECTIONS, BUFFERS, 1)
             .expect("the edge graph builds");
     let info = |last, addresses: [&str; 2]| PortInfo {
-        more_macs: Vec::new(),
-        elsewhere: Vec::new(),
-        sources: Default::default(),
         mac: MacAddr([2, 0, 0, 0, 0, last]),
         mtu: 1500,
         addresses: addresses.iter().map(|a| a.parse().expect("a network")).collect(),
+        ..PortInfo::default()
     };
     let ports =
         vec![info(1, ["10.0.0.1/24", "2001:db8:0::1/64"]), info(2, ["10.1.0.1/24", "2001:db8:1::1/64"])];

@@ -327,12 +327,10 @@ impl World {
         let count = self.draw.rates.len();
         let ports = (0..count)
             .map(|i| PortInfo {
-                more_macs: Vec::new(),
-                elsewhere: Vec::new(),
-                sources: Default::default(),
                 mac: mac(1 + i as u8),
                 mtu: 1500,
                 addresses: nets([format!("10.{i}.0.1/24"), format!("2001:db8:{i}::1/64")]),
+                ..PortInfo::default()
             })
             .collect();
         let change = self.router.control().planner_mut().port_change(ports);

@@ -99,12 +99,10 @@ fn from_file(
     }
     // Addresses are not known from a file; any will do, as the packet is taken as sent to the port.
     let info = |i: usize| PortInfo {
-        more_macs: Vec::new(),
-        elsewhere: Vec::new(),
-        sources: Default::default(),
         mac: MacAddr([2, 0, 0, 0, 0, i as u8]),
         mtu: 1500,
         addresses: Vec::new(),
+        ..PortInfo::default()
     };
     let change = router.control().planner_mut().port_change((0..ports(file).len()).map(info).collect());
     router.apply_world(change);

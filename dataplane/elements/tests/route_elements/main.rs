@@ -64,12 +64,10 @@ fn routes() -> Vec<RouteEntry> {
 
 fn ports() -> Vec<PortInfo> {
     let port = |n: usize, mtu, addresses: &[&str]| PortInfo {
-        more_macs: Vec::new(),
-        elsewhere: Vec::new(),
-        sources: Default::default(),
         mac: ROUTER[n],
         mtu,
         addresses: addresses.iter().map(|a| a.parse::<IpNet>().unwrap()).collect(),
+        ..PortInfo::default()
     };
     vec![
         port(0, 1500, &["fe80::1/64", "10.0.0.1/24", "2001:db8::1/64"]),

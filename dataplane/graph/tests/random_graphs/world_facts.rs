@@ -41,12 +41,10 @@ pub fn facts(rng: &mut impl Rng) -> RouteChange {
         neighbours.push(NeighbourUpdate { port, ip: [0x2001, 0xdb8, 0, 0, 0, 0, 0, host].into(), state });
     }
     let port = |n: u8| PortInfo {
-        more_macs: Vec::new(),
-        elsewhere: Vec::new(),
-        sources: Default::default(),
         mac: MacAddr([2, 0, 0, 0, 0, 2]),
         mtu: [1280, 1500][usize::from(n) % 2],
         addresses: vec!["10.0.0.1/8".parse().expect("a prefix"), "2001:db8::1/32".parse().expect("a prefix")],
+        ..PortInfo::default()
     };
     RouteChange {
         fib: Some(Fib::build(routes)),

@@ -213,9 +213,7 @@ fn superframes_inside_a_tunnel_are_cut_as_well() {
     for (i, host) in w.hosts.iter().enumerate() {
         let (own, peer) = (format!("10.20.{i}.2"), format!("10.20.{}.2", 1 - i));
         let words = format!("link add t0 type vxlan id 7 local {own} remote {peer} dstport 4789 udpcsum");
-        let made = host.run(|| std::process::Command::new("ip").args(words.split(' ')).status()).unwrap();
-        if !made.is_ok_and(|status| status.success()) {
-            eprintln!("SKIPPED {NAME}: needs `ip` of iproute2, and a kernel with VXLAN");
+        if !interfaces::ip(host, NAME, &words) {
             return;
         }
         let host = Netlink::open_in(host).unwrap();
@@ -263,11 +261,8 @@ fn a_reverse_path_filter_of_the_kernel_holds_for_the_router() {
         }
         let host = Netlink::open_in(&w.hosts[0]).unwrap();
         host.add_address_now("eth0", net("10.99.0.2/32")).unwrap();
-        let mut config = w.config("rpfilter", "");
         let text = format!("[[port]]\nname = \"p0\"\n{lines}[[port]]\nname = \"p1\"\n");
-        let (file, diagnostics) = RouterFile::read("rpfilter.toml", &text);
-        config.objects = file.unwrap_or_else(|| panic!("{diagnostics}")).objects;
-        let (engine, handle) = Engine::start(config).unwrap();
+        let (engine, handle) = Engine::start(w.config_of("rpfilter", &text)).unwrap();
         assert!(w.reaches(&w.socket(0, "10.20.0.2:0"), &w.socket(1, "10.20.1.2:0")), "an honest one");
         let forged = w.reaches(&w.socket(0, "10.99.0.2:0"), &w.socket(1, "10.20.1.2:0"));
         assert_eq!(forged, passes, "rp_filter {filter}, {lines:?}");

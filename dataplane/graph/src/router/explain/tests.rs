@@ -83,12 +83,10 @@ fn router_of(text: &str) -> VirtualRouter {
     let reply = router.submit(Credentials::ADMIN, transaction).expect("an answer");
     assert_eq!(reply.outcome, Outcome::Committed, "{:?}", reply.errors);
     let info = |last| PortInfo {
-        more_macs: Vec::new(),
-        elsewhere: Vec::new(),
-        sources: Default::default(),
         mac: MacAddr([2, 0, 0, 0, 0, last]),
         mtu: 1500,
         addresses: Vec::new(),
+        ..PortInfo::default()
     };
     // The described frame's own destination stands for port lan.
     let change = router.control().planner_mut().port_change(vec![info(2), info(3)]);
