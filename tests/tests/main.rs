@@ -1,5 +1,6 @@
 //! Tests that span layers: one binary.
 
+mod calls;
 mod changes;
 mod contract;
 mod corpus;

@@ -3,6 +3,7 @@
 use crate::{Key, Owner, TxnId};
 use perhop_units::Rate;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -106,14 +107,31 @@ pub enum EventKind {
         /// Packets seen.
         packets: u64,
     },
-    /// Quality of a call, reported at intervals.
+    /// Quality of a call, reported at intervals: as it leaves the router, as it came, and what the router did to it so far.
     CallQuality {
         /// Flow.
         flow: String,
-        /// R factor × 10.
+        /// R factor × 10 as it leaves.
         r_tenths: u16,
-        /// MOS × 1000.
+        /// MOS × 1000 as it leaves.
         mos_thousandths: u16,
+        /// R factor × 10 as it came in.
+        in_r_tenths: u16,
+        /// MOS × 1000 as it came in.
+        in_mos_thousandths: u16,
+        /// Packets that should have come in.
+        expected: u64,
+        /// Of these, packets that did not.
+        lost_before: u64,
+        /// Packets that came in and were dropped here.
+        dropped_here: u64,
+        /// These by reason; of a fifth reason and further ones only `dropped_here` knows.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        dropped_by: BTreeMap<String, u64>,
+        /// Time from coming in to leaving, µs.
+        delay_mean_us: u64,
+        /// The longest, µs.
+        delay_max_us: u64,
     },
     /// A limit was hit (reported once a second at most for each).
     LimitHit {

@@ -17,7 +17,9 @@ pub use batch::Batch;
 pub use handover::Handover;
 pub use lanes::equal_lanes;
 pub use list::PacketList;
-pub use meta::{ClassId, Direction, FilterId, LeafId, Meta, NO_CONNECTION, PortId, ProfileId, SlaId};
+pub use meta::{
+    ClassId, Direction, FilterId, LeafId, Meta, NO_CONNECTION, NO_MEDIA, PortId, ProfileId, SlaId,
+};
 pub use pool::{BUFFER_LEN, HEADROOM, Packet, Pool, PoolCounters};
 pub use prefetch::{prefetch, prefetch_whole};
 pub use reason::DropReason;

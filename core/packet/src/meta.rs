@@ -68,6 +68,9 @@ pub enum Direction {
 /// Handle of "no connection entry".
 pub const NO_CONNECTION: u32 = u32::MAX;
 
+/// [`Meta::media`] of a packet whose end nobody wants to hear of.
+pub const NO_MEDIA: u8 = u8::MAX;
+
 /// Typed metadata, written by the element named with each field and read by those behind it. What queues and schedulers
 /// look at comes first: it shares a cache line with the packet's book-keeping.
 #[derive(Clone, Copy, Debug)]
@@ -99,6 +102,11 @@ pub struct Meta {
     pub direction: Direction,
     /// Colour (meters).
     pub color: Color,
+    /// Where in the transport's payload the RTP header of a measured call begins, or [`NO_MEDIA`] (flows). How the packet
+    /// ends is told to those flows.
+    pub media: u8,
+    /// Which of the router's workers has the connection (flows).
+    pub home: u8,
     /// Whether the packet belongs to a recognised real-time flow (flows).
     pub realtime: bool,
     /// Whether the frame was complete when it arrived: its layout is valid (parse).
@@ -131,6 +139,8 @@ impl Default for Meta {
             out_port: PortId::NONE,
             direction: Direction::Forward,
             color: Color::Green,
+            media: NO_MEDIA,
+            home: 0,
             realtime: false,
             parsed: false,
             traced: false,

@@ -1,7 +1,8 @@
 //! What an element may do to the world.
 
-use crate::{DelayTrace, NodeCounters};
-use perhop_packet::{Batch, DropReason, Handover, Packet, Pool, PortId};
+use crate::end::Ends;
+use crate::{DelayTrace, NodeCounters, PacketEnd};
+use perhop_packet::{Batch, DropReason, Handover, Meta, NO_MEDIA, Packet, Pool, PortId};
 use perhop_ring::Producer;
 use perhop_units::Instant;
 use rand::Rng;
@@ -58,6 +59,8 @@ pub(crate) struct World {
     /// Packets for this machine (the kernel or a simulated host), by receiving port.
     pub(crate) local: Batch,
     pub(crate) timers: Vec<(TimerId, Instant)>,
+    /// Of packets of measured calls.
+    pub(crate) ends: Ends,
     /// While packets are traced.
     pub(crate) trace: Option<Box<DelayTrace>>,
 }
@@ -122,6 +125,7 @@ impl Cx<'_> {
     pub fn drop(&mut self, packet: Packet, reason: DropReason) {
         self.counters.dropped += 1;
         self.counters.drops[reason.index()] += 1;
+        self.world.ends.note(self.now, &packet, Some(reason));
         packet.release();
     }
 
@@ -130,6 +134,7 @@ impl Cx<'_> {
     pub fn reject(&mut self, packet: Packet, reason: DropReason, reject: Reject) {
         self.counters.dropped += 1;
         self.counters.drops[reason.index()] += 1;
+        self.world.ends.note(self.now, &packet, Some(reason));
         self.world.rejects.push((packet, reject));
     }
 
@@ -159,6 +164,7 @@ impl Cx<'_> {
     /// Hands a packet to this machine: the kernel, or a simulated host. Counts as consumed.
     pub fn deliver_local(&mut self, packet: Packet) {
         self.counters.consumed += 1;
+        self.world.ends.note(self.now, &packet, None);
         self.world.local.push(packet);
     }
 
@@ -174,6 +180,7 @@ impl Cx<'_> {
                 if let Some(trace) = &mut self.world.trace {
                     trace.depart(port, &packet);
                 }
+                self.world.ends.note(self.now, &packet, None);
                 out.push(packet);
             }
             None => self.drop(packet, DropReason::PortDown),
@@ -193,7 +200,8 @@ impl Cx<'_> {
         Some(packet)
     }
 
-    /// A copy of `packet`, bytes and metadata, counted as made; `None` when the pool is exhausted.
+    /// A copy of `packet`, bytes and metadata, counted as made; `None` when the pool is exhausted. How a copy ends is not told
+    /// to who measures calls.
     pub fn clone(&mut self, packet: &Packet) -> Option<Packet> {
         let mut copy = self.make()?;
         if !copy.set_frame(packet.frame()) {
@@ -201,8 +209,14 @@ impl Cx<'_> {
             copy.release();
             return None;
         }
-        *copy.meta_mut() = *packet.meta();
+        *copy.meta_mut() = Meta { media: NO_MEDIA, ..*packet.meta() };
         Some(copy)
+    }
+
+    /// Takes what became of packets of measured calls since the last call, for who measures them; how many more there were than
+    /// are kept.
+    pub fn take_ends(&mut self, into: &mut Vec<PacketEnd>) -> u64 {
+        self.world.ends.take(into)
     }
 
     /// Takes the packets other elements rejected, for the ICMP element. They count as neither received nor made

@@ -1,9 +1,10 @@
 //! An arena of elements and the loop that moves packets between them.
 
 use crate::cost::{Meter, Timing};
+use crate::end::Ends;
 use crate::{
     ConservationError, CostConfig, CounterSink, Cx, DelayTrace, Element, ElementCost, NodeCounters, NodeId,
-    PortIndex, TimerId, TraceConfig, cx::World,
+    PacketEnd, PortIndex, TimerId, TraceConfig, cx::World,
 };
 use perhop_packet::{Batch, DropReason, Pool, PortId};
 use perhop_units::Instant;
@@ -101,6 +102,7 @@ impl Driver {
                 rejects: Vec::new(),
                 local: Batch::new(),
                 timers: Vec::with_capacity(16),
+                ends: Ends::default(),
                 trace: None,
             },
             timers: BinaryHeap::new(),
@@ -298,6 +300,9 @@ impl Driver {
         let n = held.len() as u64;
         node.counters.dropped += n;
         node.counters.drops[reason.index()] += n;
+        for packet in held.iter() {
+            self.world.ends.note(self.now, packet, Some(reason));
+        }
         held.release_all();
         n
     }
@@ -316,6 +321,10 @@ impl Driver {
         if let Some(room) = self.world.room.get_mut(port.index()) {
             *room = packets;
         }
+    }
+    /// As [`Cx::take_ends`].
+    pub fn take_ends(&mut self, into: &mut Vec<PacketEnd>) -> u64 {
+        self.world.ends.take(into)
     }
     /// The pool.
     pub fn pool(&self) -> &Pool {

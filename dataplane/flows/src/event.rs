@@ -1,5 +1,6 @@
 //! What the element tells about flows.
 
+use crate::calls::{CallInfo, HereInfo};
 use crate::realtime::reason::Reason;
 use crate::table::{Entry, FlowKey};
 use perhop_packet::Direction;
@@ -44,7 +45,7 @@ impl FlowTuple {
 }
 
 /// What happened to a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FlowEventKind {
     /// Recognised as real-time.
@@ -57,10 +58,10 @@ pub enum FlowEventKind {
     Dropped,
     /// How a call sounds so far: each ten seconds while it lasts, and when it ends. Of speech only.
     Quality {
-        /// R factor × 10.
-        r_tenths: u16,
-        /// MOS × 1000.
-        mos_thousandths: u16,
+        /// As it comes in.
+        call: CallInfo,
+        /// What this router does to it, and how it leaves.
+        here: HereInfo,
     },
 }
 

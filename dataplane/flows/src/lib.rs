@@ -23,7 +23,7 @@ mod steer;
 mod table;
 
 pub use buckets::{BUCKETS, BucketCounts, BucketMap, MAX_WORKERS};
-pub use calls::{Assumed, CallInfo};
+pub use calls::{Assumed, CallInfo, HereInfo};
 pub use element::{AdmissionReport, Departure, Flows, FlowsChange, FlowsConfig, FlowsCounters};
 pub use event::{FlowEvent, FlowEventKind, FlowTuple};
 pub use query::{

@@ -1,7 +1,7 @@
 //! Looking at the element without changing it: `show flows` and `explain`.
 
 use crate::admission::Standing;
-use crate::calls::CallInfo;
+use crate::calls::{CallInfo, HereInfo};
 use crate::classifier::{Key, Match, Rule};
 use crate::element::{Flows, judge};
 use crate::event::{FlowTuple, direction};
@@ -52,6 +52,8 @@ pub struct FlowInfo {
     pub decided_at: Option<u32>,
     /// Quality so far when recognised as RTP and measured.
     pub call: Option<CallInfo>,
+    /// What this router does to it.
+    pub here: Option<HereInfo>,
 }
 
 /// What the element would do with a packet, and why.
@@ -160,6 +162,7 @@ impl Flows {
         let admission = self.admission.standing(n << 1 | half as u32);
         let finding = entry.findings[half];
         let rtp = h.realtime && finding.has_ssrc();
+        let call = self.calls.info(h.undecided, n << 1 | half as u32, &self.config.assumed).filter(|_| rtp);
         let promoted = h.realtime && v.promotable() && admitted(admission);
         let class = self.promoted_class().filter(|_| promoted).unwrap_or(v.class);
         FlowInfo {
@@ -180,11 +183,8 @@ impl Flows {
             payload_type: rtp.then_some(h.payload_type),
             confidence: h.realtime.then_some(h.confidence),
             decided_at: h.realtime.then_some(u32::from(entry.decided_at[half])),
-            call: self
-                .calls
-                .find(h.undecided, n << 1 | half as u32)
-                .filter(|_| rtp)
-                .map(|call| call.meter.info(&self.config.assumed)),
+            call: call.map(|(call, _)| call),
+            here: call.map(|(_, here)| here),
         }
     }
 

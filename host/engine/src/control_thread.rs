@@ -1,28 +1,32 @@
 //! The thread that owns the control machine: requests in, changes to the packet thread, answers and events out.
 
+use crate::call_log::CallLog;
 use crate::explain::Explained;
 use crate::facts::FactsLine;
 use crate::forwarder::Notice;
+use crate::history::{self, History};
 use crate::lanes::{DetectorClass, Item, Lanes};
 use crate::lines::Lines;
 use crate::machine::Steal;
 use crate::packet_thread::Message;
+use crate::report::Row;
 use crate::router_forwarder::{ChangeJob, RouterForwarder};
-use crate::show::{CountSurvey, Purpose, SHOWN, What};
+use crate::show::{CountSurvey, Purpose, SHOWN, What, records};
 use crate::told::{RouteNews, ToControl, World};
 use perhop_contract::{Control, Input, Output};
 use perhop_elements::route::{NeighbourState, NeighbourUpdate};
-use perhop_flows::{FlowEvent, FlowEventKind};
+use perhop_flows::{FlowEvent, FlowEventKind, HereInfo};
 use perhop_graph::router::{Balancer, Change, RouterPlanner, WorkerEvent};
 use perhop_io::clock;
 use perhop_model::{
-    Call, Credentials, Done, ErrorItem, EventKind, Op, Owner, Reloaded, Reply, Role, Spec, Transaction, TxnId,
+    Call, Credentials, Done, ErrorItem, EventKind, Op, Owner, Reloaded, Reply, Role, ShowPage, Spec,
+    Transaction, TxnId,
 };
 use perhop_netlink::Netlink;
 use perhop_packet::PortId;
 use perhop_reason::Code;
 use perhop_routerfile::RouterFile;
-use perhop_units::Instant;
+use perhop_units::{Instant, Rate, Share};
 use perhop_wire::MacAddr;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -57,6 +61,10 @@ pub(crate) struct ControlThread {
     steal: Steal,
     /// Of several packet threads whose flows may go from one to another.
     balancer: Option<Balancer>,
+    history: History,
+    /// When all counters are looked at next, to be remembered.
+    next_look: Instant,
+    call_log: CallLog,
 }
 
 /// What a control thread is made of.
@@ -101,6 +109,9 @@ impl ControlThread {
             detector_class: DetectorClass::default(),
             graph_text: parts.graph_text,
             steal: parts.steal,
+            history: History::default(),
+            next_look: clock::monotonic(),
+            call_log: CallLog::default(),
         }
     }
 
@@ -111,10 +122,15 @@ impl ControlThread {
             let now = clock::monotonic();
             let due = self.control.next_wakeup();
             self.balance(now);
+            if self.next_look <= now {
+                self.next_look = now + history::LOOK;
+                self.count(Purpose::Remember);
+            }
             if due.is_some_and(|at| at <= now) {
                 self.input(Input::Tick);
             } else {
-                let due = [due, self.balancer.as_ref().map(Balancer::next_look)].into_iter().flatten().min();
+                let look = self.balancer.as_ref().map(Balancer::next_look);
+                let due = [due, look, Some(self.next_look)].into_iter().flatten().min();
                 self.lanes.wait(due.map_or(NAP, |at| Duration::from_nanos(at.since(now).0).min(NAP)));
             }
             let Some(items) = self.lanes.turn() else { break };
@@ -204,7 +220,7 @@ impl ControlThread {
                     self.input(Input::Applied { ticket });
                 }
             }
-            ToControl::Worker(event) => self.worker_event(event),
+            ToControl::Worker(event) => self.worker_event(*event),
             ToControl::Notice(Notice::PortLost(port, number)) => self.port_lost(port, number),
             // Here nobody waits.
             ToControl::Notice(Notice::Closed(socket)) => drop(socket),
@@ -216,7 +232,7 @@ impl ControlThread {
             ToControl::Counted(counting) => {
                 let balance = self.balancer.as_ref().map(Balancer::report);
                 let named = (&self.port_names[..], &self.notes[..]);
-                counting.finish(&self.control, named, &self.steal, balance.as_ref());
+                counting.finish(&self.control, named, &self.steal, balance.as_ref(), &mut self.history);
             }
             ToControl::Explained(explained, done) => self.explained(*explained, done),
             ToControl::Stop => {}
@@ -292,6 +308,10 @@ impl ControlThread {
     }
 
     fn flow_event(&mut self, event: &FlowEvent) -> EventKind {
+        self.history.flow(event);
+        if let FlowEventKind::Quality { here, .. } = &event.kind {
+            self.log_harm(event, here);
+        }
         let flow = crate::show::flow_text(&event.flow);
         match event.kind {
             FlowEventKind::Detected => EventKind::FlowDetected {
@@ -303,9 +323,46 @@ impl ControlThread {
             FlowEventKind::Ended => EventKind::FlowEnded { flow, packets: event.packets },
             FlowEventKind::Refused => EventKind::FlowRefused { flow },
             FlowEventKind::Dropped => EventKind::FlowDropped { flow, packets: event.packets },
-            FlowEventKind::Quality { r_tenths, mos_thousandths } => {
-                EventKind::CallQuality { flow, r_tenths, mos_thousandths }
+            FlowEventKind::Quality { call, here } => EventKind::CallQuality {
+                flow,
+                r_tenths: here.r_tenths.unwrap_or(0),
+                mos_thousandths: here.mos_thousandths.unwrap_or(0),
+                in_r_tenths: call.r_tenths.unwrap_or(0),
+                in_mos_thousandths: call.mos_thousandths.unwrap_or(0),
+                expected: call.expected,
+                lost_before: call.expected - call.received,
+                dropped_here: here.dropped,
+                dropped_by: here.reasons().collect(),
+                delay_mean_us: here.delay_mean_us,
+                delay_max_us: here.delay_max_us,
+            },
+        }
+    }
+
+    /// Packets of a call were dropped here, in a class that has a guarantee: somebody counts on it.
+    fn log_harm(&mut self, event: &FlowEvent, here: &HereInfo) {
+        if here.dropped_lately == 0 {
+            return;
+        }
+        let Some(class) = self.control.planner().class_name(here.dropped_in) else { return };
+        let guaranteed = self.control.objects().iter().any(|(key, entry)| match &*entry.spec {
+            Spec::Class(spec) => {
+                spec.guarantee != Share::Rate(Rate::ZERO) && spec.logical_name(&key.name) == class
             }
+            _ => false,
+        });
+        if !guaranteed {
+            return;
+        }
+        if let Some(harm) = self.call_log.note(event.at, here.dropped_in, here.dropped_lately) {
+            let flow = crate::show::flow_text(&event.flow);
+            let reasons: Vec<String> =
+                here.reasons().map(|(reason, count)| format!("{reason} {count}")).collect();
+            tracing::warn!(
+                class, %flow, dropped = here.dropped_lately, reasons = reasons.join(", "),
+                reports = harm.reports, packets = harm.packets,
+                "packets of calls are dropped here though their class has a guarantee: see `perhop show calls` and `perhop show drops`"
+            );
         }
     }
 
@@ -337,6 +394,8 @@ impl ControlThread {
             }
             Call::Counters(done) => self.count(Purpose::Counters(done)),
             Call::Show(query, done) => match What::parse(&query.what) {
+                Ok(What::Events) => done(Ok(self.events_page(query.limit.unwrap_or(SHOWN)))),
+                Ok(What::Routes) => done(Ok(self.routes_page(query.limit.unwrap_or(SHOWN)))),
                 Ok(what) => self.count(Purpose::Show(what, query.limit.unwrap_or(SHOWN), done)),
                 Err(error) => done(Err(error)),
             },
@@ -347,6 +406,26 @@ impl ControlThread {
                 done(Reloaded::refused(vec![error], Vec::new()));
             }
         }
+    }
+
+    fn page(&self, rows: Vec<Row>, total: usize) -> ShowPage {
+        let (epoch, revision) = (self.control.epoch(), self.control.revision());
+        ShowPage { epoch, revision, at_ns: clock::monotonic().0, rows, total, more: false, notes: Vec::new() }
+    }
+
+    /// The latest events, oldest first.
+    fn events_page(&self, limit: usize) -> ShowPage {
+        let events = self.control.events();
+        let kept = events.after(0, usize::MAX);
+        let now = clock::monotonic();
+        let latest = kept.iter().skip(kept.len().saturating_sub(limit));
+        self.page(latest.map(|event| records::event_row(now, event)).collect(), kept.len())
+    }
+
+    fn routes_page(&self, limit: usize) -> ShowPage {
+        let routes = || self.control.planner().routes();
+        let rows = routes().take(limit).map(|route| records::route_row(&self.port_names, &route));
+        self.page(rows.collect(), routes().count())
     }
 
     fn submit(&mut self, who: Credentials, transaction: Box<Transaction>, done: Done<Arc<Reply>>) {

@@ -796,7 +796,7 @@ pub(crate) mod tests {
                         port: PortId(0),
                         address: "192.0.2.1".parse().unwrap(),
                     };
-                    forwarder.outbox().offer(ToControl::Worker(wanted));
+                    forwarder.outbox().offer(ToControl::Worker(Box::new(wanted)));
                 }
             })),
         );

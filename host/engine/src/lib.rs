@@ -18,6 +18,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
 
 mod accounting;
+mod call_log;
 mod capture;
 mod control_thread;
 mod death;
@@ -30,6 +31,7 @@ mod facts;
 mod forwarder;
 mod graph_forwarder;
 mod handle;
+mod history;
 mod host_abr;
 mod inlet;
 mod kernel_routes;

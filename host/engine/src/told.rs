@@ -56,7 +56,7 @@ pub(crate) enum ToControl {
     PortBack(PortId, u32, Box<DevicePort>),
     /// In force; what was replaced comes back with it.
     Applied(Box<ChangeJob>),
-    Worker(WorkerEvent),
+    Worker(Box<WorkerEvent>),
     Notice(Notice),
     Counted(Box<Counting>),
     Explained(Box<Explained>, Done<Result<serde_json::Value, ErrorItem>>),

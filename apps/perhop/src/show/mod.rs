@@ -29,7 +29,7 @@ pub struct ShowArgs {
     /// Comma-separated values, a line a row
     #[arg(long, conflicts_with_all = ["json", "watch"])]
     csv: bool,
-    /// Most rows; without it all, of flows, calls and abr 1,000
+    /// Most rows; without it all, of flows, calls, abr, events and routes 1,000
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     limit: Option<u32>,
 }
@@ -48,8 +48,14 @@ enum What {
     Profiles,
     /// Contracts: packets within and beyond each
     Slas,
-    /// Recognised real-time flows
+    /// Recognised real-time flows, as they come and as they leave, and those that ended in the last hour
     Calls,
+    /// What happened lately
+    Events,
+    /// Packets dropped, by place and reason: in the last hour, and since the start
+    Drops,
+    /// Routes that packets follow
+    Routes,
     /// TCP flows whose rate is controlled: latency, window, rate, what limits each
     Abr,
     /// Policies of the TCP rate control: flows, each one's share, what they have done
@@ -77,7 +83,11 @@ impl What {
 impl What {
     /// Rows shown unless somebody says how many: all of what was configured.
     fn usual_limit(self) -> u32 {
-        if matches!(self, Self::Flows | Self::Calls | Self::Abr) { 1_000 } else { 1_000_000 }
+        if matches!(self, Self::Flows | Self::Calls | Self::Abr | Self::Events | Self::Routes) {
+            1_000
+        } else {
+            1_000_000
+        }
     }
 }
 
@@ -181,6 +191,9 @@ mod tests {
             "filters",
             "flows",
             "calls",
+            "events",
+            "drops",
+            "routes",
             "abr",
             "abr-policies",
             "elements",

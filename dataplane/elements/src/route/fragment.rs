@@ -7,7 +7,7 @@
 
 use super::MIN_FRAME_LEN;
 use perhop_element::Cx;
-use perhop_packet::{Meta, Packet};
+use perhop_packet::{Meta, NO_MEDIA, Packet};
 use perhop_wire::{Fragment, Layout, checksum};
 
 /// The smallest MTU a link for IPv4 may have (RFC 791 §3.2); smaller ones are taken as this.
@@ -37,8 +37,9 @@ pub(super) fn cut(cx: &mut Cx<'_>, packet: &Packet, mtu: u32, pieces: &mut Vec<P
         } else {
             piece.resize(written);
         }
-        let meta = Meta { layout: layout_of(piece.frame(), &packet.meta().layout), ..*packet.meta() };
-        *piece.meta_mut() = meta;
+        let media = if pieces.is_empty() { packet.meta().media } else { NO_MEDIA };
+        let layout = layout_of(piece.frame(), &packet.meta().layout);
+        *piece.meta_mut() = Meta { layout, media, ..*packet.meta() };
         pieces.push(piece);
     }
     true

@@ -1,12 +1,17 @@
 //! Recognised RTP flows: their quality, and what else goes by on their ports.
 
 mod meter;
+mod way;
 
 pub(crate) use meter::Meter;
 pub use meter::{Assumed, CallInfo};
+pub use way::HereInfo;
+pub(crate) use way::Way;
 
 use crate::realtime::machine::Undecided;
+use perhop_element::PacketEnd;
 use perhop_packet::prefetch;
+use perhop_units::Duration;
 
 /// One flow. What every packet touches comes first, in three cache lines.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +32,8 @@ const FREE: u32 = u32::MAX;
 #[derive(Debug)]
 pub(crate) struct CallSlab {
     slots: Vec<Call>,
+    /// Of each slot: apart, because it is touched when packets end.
+    ways: Vec<Way>,
     free: Vec<u32>,
     capacity: usize,
     pub unmeasured: u64,
@@ -37,6 +44,7 @@ impl CallSlab {
     pub fn new(capacity: usize) -> Self {
         Self {
             slots: Vec::with_capacity(capacity),
+            ways: Vec::with_capacity(capacity),
             free: Vec::with_capacity(capacity),
             capacity,
             unmeasured: 0,
@@ -50,21 +58,23 @@ impl CallSlab {
 
     /// A place for `owner`; `None` when there is none left.
     pub fn open(&mut self, owner: u32, now_ms: u32, meter: Meter) -> Option<u32> {
-        self.give(owner, Call { owner, reported_ms: now_ms, meter, others: Undecided::default() })
+        let call = Call { owner, reported_ms: now_ms, meter, others: Undecided::default() };
+        self.give(owner, (call, Way::default()))
     }
 
     /// Takes what `owner` has at `slot` out.
-    pub fn take(&mut self, slot: u32, owner: u32) -> Option<Call> {
+    pub fn take(&mut self, slot: u32, owner: u32) -> Option<(Call, Way)> {
         let call = *self.find(slot, owner)?;
         self.close(slot, owner);
-        Some(call)
+        Some((call, *self.ways.get(slot as usize)?))
     }
 
     /// A place for a call that is `owner`'s from now on; `None` when there is none left.
-    pub fn give(&mut self, owner: u32, call: Call) -> Option<u32> {
+    pub fn give(&mut self, owner: u32, (call, way): (Call, Way)) -> Option<u32> {
         let call = Call { owner, ..call };
         if let Some(slot) = self.free.pop() {
             self.slots[slot as usize] = call;
+            self.ways[slot as usize] = way;
             return Some(slot);
         }
         if self.slots.len() == self.capacity {
@@ -72,6 +82,7 @@ impl CallSlab {
             return None;
         }
         self.slots.push(call);
+        self.ways.push(way);
         Some((self.slots.len() - 1) as u32)
     }
 
@@ -93,6 +104,47 @@ impl CallSlab {
     #[inline]
     pub fn find_mut(&mut self, slot: u32, owner: u32) -> Option<&mut Call> {
         self.slots.get_mut(slot as usize).filter(|c| c.owner == owner)
+    }
+
+    /// A packet of `owner`'s call at `slot` came in whose end will be told.
+    #[inline]
+    pub fn mark(&mut self, slot: u32, owner: u32) -> bool {
+        let known = self.find(slot, owner).is_some();
+        if let Some(way) = self.ways.get_mut(slot as usize).filter(|_| known) {
+            way.mark();
+        }
+        known
+    }
+
+    /// A packet of `owner`'s call at `slot` ended.
+    pub fn end(&mut self, slot: u32, owner: u32, end: &PacketEnd, playout: Duration) {
+        let Self { slots, ways, .. } = self;
+        let call = slots.get(slot as usize).filter(|call| call.owner == owner);
+        if let (Some(call), Some(way)) = (call, ways.get_mut(slot as usize)) {
+            way.end(end, &call.meter, playout);
+        }
+    }
+
+    /// How the call that `owner` has at `slot` comes in, and what this router does to it.
+    pub fn info(&self, slot: u32, owner: u32, assumed: &Assumed) -> Option<(CallInfo, HereInfo)> {
+        let (call, way) = (self.find(slot, owner)?, self.ways.get(slot as usize)?);
+        let info = call.meter.info(assumed);
+        Some((info, way.info(&call.meter, &info, assumed)))
+    }
+
+    /// The same, for a report: what is dropped from now on is the next one's.
+    pub fn report(&mut self, slot: u32, owner: u32, assumed: &Assumed) -> Option<(CallInfo, HereInfo)> {
+        let info = self.info(slot, owner, assumed)?;
+        self.ways[slot as usize].reported();
+        Some(info)
+    }
+
+    /// Begins the call that `owner` has at `slot` anew.
+    pub fn begin_again(&mut self, slot: u32, owner: u32, meter: Meter) {
+        if let Some(call) = self.find_mut(slot, owner) {
+            call.meter = meter;
+            self.ways[slot as usize] = Way::default();
+        }
     }
 
     /// Frees what `owner` has at `slot`, if anything.

@@ -100,10 +100,11 @@ impl Flows {
         SharedAdmission::new(workers, 2 * self.config.connections.max(1))
     }
 
-    /// Keeps the books of admission together with others from now on, as worker `worker`. To be called before the first
+    /// Keeps the books of admission together with others from now on, as worker `worker` of 16 at the most. To be called before the first
     /// packet.
     pub fn join_admission(&mut self, shared: &SharedAdmission, worker: usize) {
         self.admission = Books::join(shared, worker);
+        self.me = worker as u8;
         let settings = self.settings.admission.clone();
         self.admission_set(Instant::ZERO, settings.as_ref());
     }

@@ -10,7 +10,8 @@ use crate::realtime::machine::{MISFITS, Rules};
 use crate::realtime::reason::{Decision, Fit, Reason, fit, header_at};
 use crate::realtime::rtp::{HEADER_LEN, Header, NotRtp};
 use crate::table::{Entry, Finding, NONE, TICK_MS, Verdict, elapsed_ms};
-use perhop_packet::Meta;
+use perhop_element::PacketEnd;
+use perhop_packet::{Direction, Meta};
 use perhop_units::{Duration, Instant};
 
 /// First packets of a half that are followed whatever they look like, and how many of each so many later on.
@@ -22,15 +23,18 @@ const OTHER_SSRC_AFTER_MS: u32 = 1_000;
 /// some packets do.
 const REPORT_MS: u32 = 10_000;
 const REPORTS: u32 = 8;
+/// Ends of packets of other workers' calls that wait to be taken.
+const FOREIGN: usize = 4_096;
 
 impl Flows {
-    /// Follows detection of one half by one UDP packet; whether the flow is recognised, this packet included.
+    /// Follows detection of one half by one UDP packet; whether the flow is recognised, this packet included. Of a call that
+    /// is measured, the packet's end will be told.
     #[inline]
     pub(super) fn detect(
         &mut self,
         n: u32,
         half: usize,
-        meta: &Meta,
+        meta: &mut Meta,
         frame: &[u8],
         verdict: &Verdict,
     ) -> bool {
@@ -56,6 +60,8 @@ impl Flows {
                 }
                 if let Some(call) = self.calls.find_mut(slot, n << 1 | half as u32) {
                     call.meter.packet(meta.received_at, &header, self.config.assumed.playout);
+                    self.calls.mark(slot, n << 1 | half as u32);
+                    (meta.media, meta.home) = (finding.offset(), self.me);
                 }
                 return true;
             }
@@ -90,12 +96,12 @@ impl Flows {
         &mut self,
         n: u32,
         half: usize,
-        meta: &Meta,
+        meta: &mut Meta,
         payload: &Payload<'_>,
         verdict: &Verdict,
         likely: bool,
     ) -> bool {
-        let Self { settings, table, undecided, calls, events, counters, epoch, config, .. } = self;
+        let Self { settings, table, undecided, calls, events, counters, epoch, config, me, .. } = self;
         let Some(detector) = &settings.detector else { return false };
         let promoted = detector.promote_class;
         let moves = verdict.promotable() && promoted.is_some() && promoted != verdict.class;
@@ -132,6 +138,9 @@ impl Flows {
         }
         if let Some(decision) = made {
             settle(entry, half, owner, &decision, meta.received_at, payload, undecided, calls);
+            if calls.mark(entry.halves[half].undecided, owner) {
+                (meta.media, meta.home) = (entry.findings[half].offset(), *me);
+            }
             if !was {
                 entry.decided_at[half] = u16::try_from(entry.halves[half].packets).unwrap_or(u16::MAX);
                 events.push(FlowEvent::of(meta.received_at, FlowEventKind::Detected, n, entry, half));
@@ -152,6 +161,38 @@ impl Flows {
             counters.moved += u64::from(moves);
         }
         entry.halves[half].realtime
+    }
+
+    /// Takes what became of packets of calls: of this worker's own here, the rest for whom it concerns. `take` puts the ends
+    /// into what it is given and says how many were lost.
+    pub fn hear_ends(&mut self, take: impl FnOnce(&mut Vec<PacketEnd>) -> u64) {
+        let mut heard = std::mem::take(&mut self.heard);
+        self.counters.ends_missed += take(&mut heard);
+        for end in heard.drain(..) {
+            if end.home == self.me {
+                self.hear_end(&end);
+            } else if self.foreign.len() < FOREIGN {
+                self.foreign.push(end);
+            } else {
+                self.counters.ends_missed += 1;
+            }
+        }
+        self.heard = heard;
+    }
+
+    /// Takes what became of a packet of one of this worker's calls.
+    pub fn hear_end(&mut self, end: &PacketEnd) {
+        let Some(entry) = self.table.entry(end.connection) else { return };
+        let half = usize::from(entry.opener) ^ usize::from(end.direction == Direction::Reverse);
+        let slot = entry.halves[half & 1].undecided;
+        let owner = end.connection << 1 | (half & 1) as u32;
+        self.calls.end(slot, owner, end, self.config.assumed.playout);
+    }
+
+    /// Tells `to` what became here of packets of other workers' calls, in order; `false` from it: that it was lost.
+    pub fn tell_foreign_ends(&mut self, mut to: impl FnMut(PacketEnd) -> bool) {
+        let lost = self.foreign.drain(..).filter(|end| !to(*end)).count();
+        self.counters.ends_missed += lost as u64;
     }
 
     /// Makes room for a connection in a full table.
@@ -237,17 +278,16 @@ fn report(
 /// Reports how the call of a half sounds now, if it is one of speech: the last time when it ends.
 fn last_report(
     events: &mut EventQueue,
-    calls: &CallSlab,
+    calls: &mut CallSlab,
     assumed: &Assumed,
     now: Instant,
     n: u32,
     entry: &Entry,
     half: usize,
 ) {
-    let call = calls.find(entry.halves[half].undecided, n << 1 | half as u32);
-    let info = call.map(|call| call.meter.info(assumed));
-    if let Some((Some(r_tenths), Some(mos_thousandths))) = info.map(|i| (i.r_tenths, i.mos_thousandths)) {
-        let kind = FlowEventKind::Quality { r_tenths, mos_thousandths };
+    let info = calls.report(entry.halves[half].undecided, n << 1 | half as u32, assumed);
+    if let Some((call, here)) = info.filter(|(call, _)| call.mos_thousandths.is_some()) {
+        let kind = FlowEventKind::Quality { call, here };
         events.push_optional(FlowEvent::of(now, kind, n, entry, half));
     }
 }
@@ -315,9 +355,7 @@ fn settle(
     let header = header.filter(|_| decision.reason.is_rtp());
     match (header.map(|header| Meter::new(now, &header, Some(decision.clock_hz))), was_rtp) {
         (Some(meter), true) => {
-            if let Some(call) = calls.find_mut(h.undecided, owner) {
-                call.meter = meter;
-            }
+            calls.begin_again(h.undecided, owner, meter);
         }
         (Some(meter), false) => {
             undecided.forget(h.undecided, owner);

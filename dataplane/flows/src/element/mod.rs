@@ -52,7 +52,8 @@
 //! `connections` (gauge), `created`, `expired`, `displaced`, `hits`, `revalidated`, `classified`, `table_full_stateless`,
 //! `stateless_over_budget`, `overflow_full`, `moved`, `not_ip`, `fragments_followed`, `fragments_orphaned`,
 //! `fragments_displaced`, `detected`, `ended`, `contradicted`, `undecided` (gauge), `undecided_evicted`,
-//! `calls` (gauge), `calls_unmeasured`, `events_lost`; `connections_handed_over` to other workers with their buckets, and
+//! `calls` (gauge), `calls_unmeasured`, `call_ends_missed` (packets of calls of which is not known what became of them),
+//! `events_lost`; `connections_handed_over` to other workers with their buckets, and
 //! `connections_taken_over`. Of admission:
 //! `flows_offered`, `flows_admitted`, `flows_refused`, `flows_dropped`, `flows_expired`, `admission_full` and
 //! `turned_packets` (packets), `intervals`, `intervals_over_cap`, `flows_admitted_now` and `admitted_bps` (gauges).
@@ -89,7 +90,7 @@ use crate::event::{EventQueue, FlowEvent};
 use crate::realtime::UndecidedSlab;
 use crate::settings::Settings;
 use crate::table::{ConnectionTable, FlowKey, Oriented, Timeouts, Verdict};
-use perhop_element::{CounterSink, Cx, Element, ElementState, PortIndex, TimerId};
+use perhop_element::{CounterSink, Cx, Element, ElementState, PacketEnd, PortIndex, TimerId};
 use perhop_packet::{Batch, ClassId, Meta, Packet};
 use perhop_units::{Duration, Instant};
 use perhop_wire::{Fragment, protocol};
@@ -161,6 +162,7 @@ pub struct FlowsCounters {
     pub contradicted: u64,
     pub handed_over: u64,
     pub taken_over: u64,
+    pub ends_missed: u64,
 }
 
 /// See the module.
@@ -177,6 +179,11 @@ pub struct Flows {
     turns_away: bool,
     turned_away: Vec<u8>,
     pub(crate) calls: CallSlab,
+    /// This worker's number among those of the router.
+    me: u8,
+    /// Ends of packets of calls: being looked at, and for other workers.
+    heard: Vec<PacketEnd>,
+    foreign: Vec<PacketEnd>,
     events: EventQueue,
     counters: FlowsCounters,
     /// Changes with the settings of detection, so that counts made under others are not mixed in.
@@ -235,6 +242,9 @@ impl Flows {
             turns_away: false,
             turned_away: Vec::with_capacity(Batch::MAX),
             calls: CallSlab::new(config.calls),
+            me: 0,
+            heard: Vec::new(),
+            foreign: Vec::new(),
             events: EventQueue::new(config.events),
             counters: FlowsCounters::default(),
             log: DeltaLog::default(),
@@ -332,6 +342,7 @@ impl Element for Flows {
             self.table.rekey(seed);
             self.admission.seed(seed);
         }
+        self.hear_ends(|into| cx.take_ends(into));
         self.admission_tick(now);
         let more = self.sweep(now, SWEEP_PUSH);
         self.stateless_left = self.config.stateless;
@@ -348,6 +359,7 @@ impl Element for Flows {
 
     fn wake(&mut self, cx: &mut Cx<'_>, _timer: TimerId) {
         self.armed = false;
+        self.hear_ends(|into| cx.take_ends(into));
         self.admission_tick(cx.now());
         let more = self.sweep(cx.now(), SWEEP_WAKE);
         self.arm(cx, more);
@@ -380,6 +392,7 @@ impl Element for Flows {
             ("connections_taken_over", c.taken_over),
             ("undecided_evicted", self.undecided.evicted),
             ("calls_unmeasured", self.calls.unmeasured),
+            ("call_ends_missed", c.ends_missed),
             ("events_lost", self.events.lost),
         ] {
             sink.counter(name, value);

@@ -10,7 +10,7 @@
 
 use super::Flows;
 use crate::buckets::{BUCKETS, BucketMap};
-use crate::calls::Call;
+use crate::calls::{Call, Way};
 use crate::realtime::machine::Undecided;
 use crate::table::{Entry, FlowKey, NONE, Overflow};
 use perhop_packet::Meta;
@@ -59,7 +59,7 @@ pub struct Departure {
     entries: Vec<(u32, Entry)>,
     overflow: Vec<Overflow>,
     undecided: Vec<(Undecided, u32)>,
-    calls: Vec<Call>,
+    calls: Vec<(Call, Way)>,
 }
 
 impl Departure {

@@ -81,5 +81,6 @@ pub fn total(parts: impl IntoIterator<Item = ClassCounters>) -> ClassCounters {
         dropped_class_removed: a.dropped_class_removed + b.dropped_class_removed,
         dropped_bytes: a.dropped_bytes + b.dropped_bytes,
         throttled: a.throttled + b.throttled,
+        waited_us: a.waited_us + b.waited_us,
     })
 }

@@ -244,6 +244,11 @@ impl RouterPlanner {
         Change::of_routes(self.routes.change_kernel(changes))
     }
 
+    /// All routes that packets follow: those of the kernel, and those that are objects.
+    pub fn routes(&self) -> impl Iterator<Item = RouteEntry> {
+        self.routes.all()
+    }
+
     /// The kernel's neighbours changed.
     pub fn neighbour_change(&mut self, neighbours: Vec<NeighbourUpdate>) -> Change {
         Change::of_routes(self.routes.set_neighbours(neighbours))

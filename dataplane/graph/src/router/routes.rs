@@ -40,6 +40,11 @@ impl Routes {
         Self { path_seed, ..Self::default() }
     }
 
+    /// All routes that packets follow, by table and destination.
+    pub(super) fn all(&self) -> impl Iterator<Item = RouteEntry> {
+        self.tables.routes()
+    }
+
     fn change(&mut self) -> RouteChange {
         RouteChange { fib: Some(self.tables.fib()), ..RouteChange::default() }
     }

@@ -7,7 +7,7 @@ use super::tree::Freed;
 use crate::lang::{Built, GraphError, build, parse};
 use crate::swap;
 use perhop_abr::{Abr, AbrChange};
-use perhop_element::{ConservationError, Driver, Edge, Element, NodeId, TimerId};
+use perhop_element::{ConservationError, Driver, Edge, Element, NodeId, PacketEnd, TimerId};
 use perhop_elements::plumbing::FromPort;
 use perhop_elements::police::Conditioner;
 use perhop_elements::queue::Wait;
@@ -96,6 +96,7 @@ pub struct Worker {
     told_left: usize,
     flow_events: Vec<FlowEvent>,
     wanted: Vec<(PortId, IpAddr)>,
+    ends: Vec<PacketEnd>,
 }
 
 impl Worker {
@@ -123,6 +124,7 @@ impl Worker {
             told_left: 0,
             flow_events: Vec::new(),
             wanted: Vec::new(),
+            ends: Vec::new(),
         };
         worker.find_roles();
         for (number, port) in (0..).zip(planner.ports()).filter(|(_, port)| port.spec.rate != Rate::ZERO) {
@@ -220,6 +222,20 @@ impl Worker {
             Some(id) => self.driver.push(now, id, 0, batch),
             None => batch.release_all(),
         }
+    }
+
+    /// Has the flows take what became of packets of calls.
+    pub(super) fn hear_ends(&mut self) {
+        let Some(id) = self.roles.flows else { return };
+        let mut ends = std::mem::take(&mut self.ends);
+        let missed = self.driver.take_ends(&mut ends);
+        if let Some(flows) = self.driver.element_mut::<Flows>(id) {
+            flows.hear_ends(|into| {
+                into.append(&mut ends);
+                missed
+            });
+        }
+        self.ends = ends;
     }
 
     pub(super) fn flows_mut(&mut self) -> Option<&mut Flows> {

@@ -2,10 +2,12 @@
 
 pub(crate) mod abr;
 mod placement;
+pub(crate) mod records;
 pub(crate) mod sums;
 
 use crate::accounting::{RawCost, RawTrace};
 use crate::forwarder::Step;
+use crate::history::History;
 use crate::machine::Steal;
 use crate::report::Row;
 use crate::router_forwarder::{Raw, RawClass, RouterForwarder, Wanted};
@@ -16,7 +18,7 @@ use perhop_element::TraceConfig;
 use perhop_elements::police::ConditionCounters;
 use perhop_elements::schedule::{ClassCounters, Egress};
 use perhop_flows::admission::Standing;
-use perhop_flows::{AdmissionReport, CallInfo, FlowInfo, FlowTuple};
+use perhop_flows::{AdmissionReport, CallInfo, FlowInfo, FlowTuple, HereInfo};
 use perhop_graph::router::{BalanceReport, RouterPlanner};
 use perhop_io::clock;
 use perhop_model::{
@@ -29,6 +31,8 @@ use perhop_wire::protocol;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+/// Kind of the rows that say what was policed of a class's real-time traffic.
+const REALTIME: &str = "realtime";
 /// Rows shown unless the client says how many.
 pub(crate) const SHOWN: usize = 1_000;
 
@@ -49,10 +53,13 @@ pub(crate) enum What {
     Costs,
     Histograms,
     Delays,
+    Events,
+    Drops,
+    Routes,
     All,
 }
 
-const WHATS: [(&str, What); 15] = [
+const WHATS: [(&str, What); 18] = [
     ("ports", What::Ports),
     ("classes", What::Classes),
     ("profiles", What::Profiles),
@@ -67,6 +74,9 @@ const WHATS: [(&str, What); 15] = [
     ("costs", What::Costs),
     ("histograms", What::Histograms),
     ("delays", What::Delays),
+    ("events", What::Events),
+    ("drops", What::Drops),
+    ("routes", What::Routes),
     ("all", What::All),
 ];
 
@@ -86,7 +96,7 @@ impl What {
     fn has(self, kind: &str) -> bool {
         match self {
             Self::Ports => kind == "port",
-            Self::Classes => kind == "class",
+            Self::Classes => kind == "class" || kind == REALTIME,
             Self::Profiles => kind == "profile",
             Self::Slas => kind == "sla" || kind == "detector",
             Self::Filters => kind == "filter",
@@ -99,7 +109,13 @@ impl What {
             Self::Costs => kind == "cost",
             Self::Histograms => kind == "histogram",
             Self::Delays => kind == "delay",
-            Self::All => !matches!(kind, "flow" | "call" | abr::FLOW | "cost" | "histogram" | "delay"),
+            Self::Events => kind == records::EVENT,
+            Self::Drops => kind == "drop",
+            Self::Routes => kind == records::ROUTE,
+            Self::All => {
+                let listed = ["flow", "call", abr::FLOW, "cost", "histogram", "delay", "drop"];
+                !listed.contains(&kind) && kind != records::EVENT && kind != records::ROUTE
+            }
         }
     }
 }
@@ -108,6 +124,8 @@ impl What {
 pub(crate) enum Purpose {
     Counters(Done<CountersPage>),
     Show(What, usize, Done<Result<ShowPage, ErrorItem>>),
+    /// To be remembered.
+    Remember,
 }
 
 /// The ids whose counters are asked for.
@@ -160,6 +178,7 @@ impl CountSurvey {
         let scope = match &counting.purpose {
             Purpose::Counters(_) => Scope { gauges: false, ..scope(What::All, 0) },
             Purpose::Show(what, limit, _) => scope(*what, *limit),
+            Purpose::Remember => scope(What::Drops, 0),
         };
         let by_id = scope.conditioned || scope.elements || scope.policies;
         let wanted = if by_id { wanted(control) } else { Wanted::default() };
@@ -175,9 +194,9 @@ fn scope(what: What, limit: usize) -> Scope {
         _ => 0,
     };
     Scope {
-        elements: what.has("element"),
-        classes: what.has("class"),
-        conditioned: what.has("profile") || what.has("sla"),
+        elements: what.has("element") || what == What::Drops,
+        classes: what.has("class") || what == What::Drops,
+        conditioned: what.has("profile") || what.has("sla") || matches!(what, What::Drops | What::Classes),
         connections,
         policies: what.has("abr_policy"),
         abr_flows: if what == What::Abr { limit.min(LOOKED_AT) } else { 0 },
@@ -218,6 +237,7 @@ impl Counting {
         (ports, notes): (&[String], &[String]),
         steal: &Steal,
         balance: Option<&BalanceReport>,
+        history: &mut History,
     ) {
         let Self { parts, purpose } = self;
         let Part { at, mut rows, raw, flows, more } = sums::of_parts(parts);
@@ -236,7 +256,7 @@ impl Counting {
             rows.extend(name.map(|n| conditioned(control, Kind::Profile, n, counters)));
         }
         for (id, counters) in &raw.realtime {
-            let mut row = Row::new("realtime", planner.class_name(*id).unwrap_or_default());
+            let mut row = Row::new(REALTIME, planner.class_name(*id).unwrap_or_default());
             condition_counters(counters, &mut row);
             rows.push(row);
         }
@@ -244,7 +264,9 @@ impl Counting {
         abr::rows(control, &abr, matches!(purpose, Purpose::Show(What::Abr, ..)), &mut rows);
         rows.extend(admission.and_then(|report| detector_row(control, &report)));
         rows.extend(elements);
+        let all = matches!(purpose, Purpose::Remember | Purpose::Show(What::Drops | What::All, ..));
         match purpose {
+            Purpose::Remember => history.note(at, &mut rows),
             Purpose::Counters(done) => {
                 let rows = rows.into_iter().map(counters_row).collect();
                 done(CountersPage { epoch, revision, at_ns, rows });
@@ -257,10 +279,23 @@ impl Counting {
                 let kind = if what == What::Calls { "call" } else { "flow" };
                 let shown = || flows.iter().filter(|f| what != What::Calls || f.realtime);
                 rows.extend(shown().take(limit).map(|f| flow_row(planner, f, kind)));
+                if all {
+                    history.note(at, &mut rows);
+                } else {
+                    history.rates(at, &mut rows);
+                }
+                match what {
+                    What::Drops => rows = history.drop_rows(at),
+                    What::Calls => rows.extend(history.ended_rows(at)),
+                    _ => {}
+                }
                 if let Err(error) = profile_rows(what, costs, trace, ports, &mut rows) {
                     return done(Err(error));
                 }
                 rows.retain(|r| what.has(&r.kind));
+                rows.retain(|r| {
+                    r.kind != REALTIME || what != What::Classes || r.counters.values().any(|n| *n > 0)
+                });
                 let total = rows.len() + shown().count().saturating_sub(limit);
                 rows.truncate(limit);
                 let notes = if what == What::Ports { notes.to_vec() } else { Vec::new() };
@@ -301,7 +336,17 @@ const LOOKED_AT: usize = 20_000;
 /// By kind of row what goes up and down, or may: [`CountersRow`] has a place for counters alone.
 const GAUGES: [(&str, &[&str]); 6] = [
     ("port", &["rate_bps"]),
-    ("class", &["throttled_now", "backlog_packets", "backlog_bytes"]),
+    (
+        "class",
+        &[
+            "throttled_now",
+            "backlog_packets",
+            "backlog_bytes",
+            "rate_bps",
+            "packets_per_second",
+            "wait_mean_us",
+        ],
+    ),
     ("detector", &["flows_admitted_now", "admitted_bps", "cap_bps", "locked"]),
     ("abr_policy", &["flows", "share_bps", "rate_bps"]),
     ("pool", &["capacity", "in_depot"]),
@@ -415,6 +460,7 @@ fn counted(n: &ClassCounters) -> BTreeMap<String, u64> {
         ("dropped_class_removed", n.dropped_class_removed),
         ("dropped_bytes", n.dropped_bytes),
         ("throttled", n.throttled),
+        ("waited_us", n.waited_us),
     ];
     counters.map(|(name, value)| (name.to_owned(), value)).into()
 }
@@ -511,6 +557,9 @@ fn flow_row(planner: &RouterPlanner, f: &FlowInfo, kind: &str) -> Row {
     });
     row.facts.extend(admission.map(|a| ("admission".to_owned(), a.to_owned())));
     row.facts.insert("realtime".into(), if f.realtime { "yes" } else { "no" }.into());
+    if kind == "call" {
+        row.facts.insert("state".into(), "live".into());
+    }
     for (name, value) in [("packets", f.packets), ("bytes", f.bytes), ("idle_ms", u64::from(f.idle_ms))] {
         row.counters.insert(name.to_owned(), value);
     }
@@ -519,23 +568,34 @@ fn flow_row(planner: &RouterPlanner, f: &FlowInfo, kind: &str) -> Row {
     {
         row.counters.extend(value.map(|v| (name.to_owned(), v)));
     }
-    if let Some(call) = &f.call {
-        quality(call, &mut row);
+    if let Some((call, here)) = f.call.as_ref().zip(f.here.as_ref()) {
+        quality(call, here, &mut row);
     }
     row
 }
 
-/// Quality of a call: R and the opinion score as facts with their decimals, the rest as counters.
-fn quality(call: &CallInfo, row: &mut Row) {
+/// Quality of a call as it leaves, as it came, and what was done to it here: R and opinion scores as facts with their
+/// decimals, the rest as counters.
+pub(crate) fn quality(call: &CallInfo, here: &HereInfo, row: &mut Row) {
     let decimals = |value: Option<u16>, unit: u16, digits: usize| {
         value.map(|v| format!("{:.digits$}", f64::from(v) / f64::from(unit)))
     };
-    let scores = [("r", decimals(call.r_tenths, 10, 1)), ("mos", decimals(call.mos_thousandths, 1_000, 2))];
+    let scores = [
+        ("r", decimals(here.r_tenths, 10, 1)),
+        ("mos", decimals(here.mos_thousandths, 1_000, 2)),
+        ("r_in", decimals(call.r_tenths, 10, 1)),
+        ("mos_in", decimals(call.mos_thousandths, 1_000, 2)),
+    ];
     row.facts.extend(scores.into_iter().filter_map(|(name, v)| Some((name.to_owned(), v?))));
     for (name, value) in [
         ("expected", call.expected),
-        ("lost", call.expected - call.received),
-        ("late", call.late),
+        ("lost_before", call.expected - call.received),
+        ("late_in", call.late),
+        ("late_out", here.late),
+        ("left", here.left),
+        ("dropped_here", here.dropped),
+        ("delay_mean_us", here.delay_mean_us),
+        ("delay_max_us", here.delay_max_us),
         ("duplicate", call.duplicate),
         ("loss_runs", call.loss_runs),
         ("longest_run", u64::from(call.longest_run)),
@@ -544,6 +604,7 @@ fn quality(call: &CallInfo, row: &mut Row) {
     ] {
         row.counters.insert(name.to_owned(), value);
     }
+    row.counters.extend(here.reasons().map(|(reason, count)| (format!("dropped_{reason}"), count)));
 }
 
 /// `udp 10.0.0.1:5004>10.0.0.2:5006`, IPv6 addresses in brackets.

@@ -253,7 +253,7 @@ impl ClassTree {
         node.way = NIL;
         node.excess = Link::NONE;
         node.tier_link = Link::NONE;
-        (node.packets, node.bytes, node.guaranteed, node.stopped) = (0, 0, 0, 0);
+        node.count_anew();
         node.tier = params.tier;
         node.guarantee = params.guarantee.map_or(Bucket::NONE, |b| Bucket::new(b, now));
         node.ceiling = params.ceiling.map_or(Bucket::NONE, |b| Bucket::new(b, now));

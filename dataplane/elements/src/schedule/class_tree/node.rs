@@ -5,7 +5,7 @@ use super::params::{Bound, NodeParams};
 use super::queue::LeafQueue;
 use super::wheel::{NIL, Timer};
 use perhop_packet::prefetch;
-use perhop_units::{Bytes, Instant, Rate, Tokens};
+use perhop_units::{Bytes, Duration, Instant, Rate, Tokens};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -147,6 +147,8 @@ pub struct ClassCounters {
     pub dropped_bytes: u64,
     /// Times the ceiling stopped the class.
     pub throttled: u64,
+    /// Of a leaf: time from the coming in of its packets until they were taken to be sent, µs, the sum over all of them.
+    pub waited_us: u64,
 }
 
 /// Rings of an interior class besides that of excess: the first child of each, and its own places in its parent's rings.
@@ -220,6 +222,8 @@ pub(super) struct Node {
     pub is_leaf: bool,
     /// Its place in its parent's ring of excess.
     pub excess: Link,
+    /// Leaf: the lower half of the time that its packets waited, µs.
+    waited_low: u32,
     /// Packets sent.
     pub packets: u64,
     /// Bytes sent.
@@ -234,6 +238,8 @@ pub(super) struct Node {
     pub stopped: u64,
     /// Leaf: its place in the ring of its tier.
     pub tier_link: Link,
+    /// Its upper half.
+    waited_high: u32,
 }
 
 const _: () = assert!(size_of::<Node>() == 256, "a class is four cache lines to packets");
@@ -288,6 +294,7 @@ impl Cold {
             dropped_class_removed: self.dropped_class_removed,
             dropped_bytes: self.dropped_bytes,
             throttled: node.stopped,
+            waited_us: u64::from(node.waited_high) << 32 | u64::from(node.waited_low),
         }
     }
 }
@@ -310,6 +317,7 @@ impl Node {
             lends: false,
             is_leaf: true,
             excess: Link::NONE,
+            waited_low: 0,
             packets: 0,
             bytes: 0,
             body: Body::Leaf(LeafQueue::default()),
@@ -319,7 +327,23 @@ impl Node {
             guaranteed: 0,
             stopped: 0,
             tier_link: Link::NONE,
+            waited_high: 0,
         }
+    }
+
+    /// Has sent nothing yet.
+    pub(super) fn count_anew(&mut self) {
+        (self.packets, self.bytes, self.guaranteed, self.stopped) = (0, 0, 0, 0);
+        (self.waited_low, self.waited_high) = (0, 0);
+    }
+
+    /// One of its packets waited so long; more than an hour counts as that.
+    #[inline]
+    pub(super) fn note_wait(&mut self, waited: Duration) {
+        let us = u32::try_from(waited.0 / 1_000).unwrap_or(u32::MAX);
+        let (sum, over) = self.waited_low.overflowing_add(us);
+        self.waited_low = sum;
+        self.waited_high += u32::from(over);
     }
 
     pub(super) fn root() -> Self {

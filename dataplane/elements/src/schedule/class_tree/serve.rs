@@ -399,6 +399,7 @@ impl ClassTree {
             }
         };
         let charge = self.link.charge(packet.len() as u64);
+        self.nodes.at_mut(ix).note_wait(now.since(packet.meta().received_at));
         if self.rule.is_some() {
             self.charge_ruled(ix, charge, now, packet.meta().queued_at);
         } else {

@@ -5,7 +5,7 @@
 //! no further behind the fastest packet of the last half to full minute than the buffer is deep: receivers follow the
 //! sender's clock too, and one of 30 ppm is 40 ms away after 22 minutes. Three late ones in succession begin anew, as the path
 //! has become longer ([`perhop_quality::playout`]; what jitter would make of the depth is not followed here). Where in the network one looks matters: what is lost
-//! or delayed further on is not seen.
+//! or delayed further on is not seen. So each call is measured twice, where it comes in and where it leaves ([`super::way`]).
 //!
 //! The rating is that of [`perhop_quality::ip_rating`] with the codec that the payload type names (RFC 3551); a codec
 //! negotiated dynamically counts as G.711 with concealment. The one-way delay cannot be measured from one place: the
@@ -51,7 +51,7 @@ impl Default for Assumed {
     }
 }
 
-/// Quality of a call so far.
+/// Quality of a call so far, as it comes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct CallInfo {
     /// Packets that should have come since the flow was recognised.
@@ -109,10 +109,10 @@ pub(crate) struct Meter {
 
 /// What has left the window.
 #[derive(Clone, Copy, Debug, Default)]
-struct Closed {
-    expected: u64,
-    received: u64,
-    heard: u64,
+pub(super) struct Closed {
+    pub expected: u64,
+    pub received: u64,
+    pub heard: u64,
     runs: u32,
     run: u32,
     longest: u32,
@@ -133,10 +133,10 @@ impl Closed {
     }
 
     /// Takes `count` lost ones, at least one, at once.
-    fn lost(&mut self, count: u32) {
+    pub fn lost(&mut self, count: u64) {
         self.take(false, false);
-        self.expected += u64::from(count - 1);
-        self.run += count - 1;
+        self.expected += count - 1;
+        self.run = self.run.saturating_add(u32::try_from(count - 1).unwrap_or(u32::MAX));
         self.longest = self.longest.max(self.run);
     }
 }
@@ -168,6 +168,16 @@ impl Meter {
             duplicate: 0,
             after_jump: NO_JUMP,
         }
+    }
+
+    /// Of the same stream at another place, which this packet passes first.
+    pub fn of_the_same(&self, now: Instant, header: &Header) -> Self {
+        Self { clock_known: self.clock_known, ..Self::new(now, header, Some(self.clock_hz)) }
+    }
+
+    /// The header of a packet of this stream.
+    pub fn header(&self, sequence: u16, timestamp: u32) -> Header {
+        Header { sequence, timestamp, ssrc: 0, payload_type: self.payload_type }
     }
 
     /// Brings what [`Meter::packet`] touches near.
@@ -212,7 +222,7 @@ impl Meter {
         self.highest += u64::from(ahead);
         if ahead > WINDOW {
             self.closed = self.total();
-            self.closed.lost(ahead - WINDOW);
+            self.closed.lost(u64::from(ahead - WINDOW));
             (self.arrived, self.heard, self.open) = (0, 0, WINDOW);
             return;
         }
@@ -299,7 +309,7 @@ impl Meter {
     }
 
     /// Totals, the window included.
-    fn total(&self) -> Closed {
+    pub(super) fn total(&self) -> Closed {
         let mut total = self.closed;
         for i in (0..self.open).rev() {
             total.take(self.arrived >> i & 1 != 0, self.heard >> i & 1 != 0);
@@ -310,7 +320,7 @@ impl Meter {
     /// Quality so far. O(window).
     pub fn info(&self, assumed: &Assumed) -> CallInfo {
         let total = self.total();
-        let rating = self.is_speech().then(|| self.rating(&total, assumed));
+        let (r_tenths, mos_thousandths) = score(self.is_speech().then(|| self.rating(&total, assumed)));
         CallInfo {
             expected: total.expected,
             received: total.received,
@@ -320,16 +330,16 @@ impl Meter {
             longest_run: total.longest,
             jitter_us: self.jitter.nanos() / 1_000,
             clock_hz: self.clock_hz,
-            r_tenths: rating.map(|r| (r.clamp(0.0, 100.0) * 10.0 + 0.5) as u16),
-            mos_thousandths: rating.map(|r| (mos_from_rating(r) * 1_000.0 + 0.5) as u16),
+            r_tenths,
+            mos_thousandths,
         }
     }
 
-    fn is_speech(&self) -> bool {
+    pub(super) fn is_speech(&self) -> bool {
         clock_of(self.payload_type).unwrap_or(self.clock_hz) < VIDEO_HZ
     }
 
-    fn rating(&self, total: &Closed, assumed: &Assumed) -> f64 {
+    pub(super) fn rating(&self, total: &Closed, assumed: &Assumed) -> f64 {
         let codec = codec_of(self.payload_type);
         let packet = match codec {
             Some(codec) => (codec.packet_interval() + codec.look_ahead()).as_millis_f64(),
@@ -354,6 +364,13 @@ impl Meter {
             loss_robustness: codec.loss_robustness(assumed.concealment),
         })
     }
+}
+
+/// R × 10 and MOS × 1000.
+pub(super) fn score(rating: Option<f64>) -> (Option<u16>, Option<u16>) {
+    let scaled = |value: f64, unit: f64| (value * unit + 0.5) as u16;
+    let r = rating.map(|r| scaled(r.clamp(0.0, 100.0), 10.0));
+    (r, rating.map(|r| scaled(mos_from_rating(r), 1_000.0)))
 }
 
 /// Codec of a static payload type (RFC 3551 table 4).

@@ -20,7 +20,7 @@ fn events_of(packets: u16, lost: u16) -> Vec<crate::event::FlowEvent> {
 
 fn mos(event: &crate::event::FlowEvent) -> Option<u16> {
     match event.kind {
-        FlowEventKind::Quality { mos_thousandths, .. } => Some(mos_thousandths),
+        FlowEventKind::Quality { call, .. } => call.mos_thousandths,
         _ => None,
     }
 }

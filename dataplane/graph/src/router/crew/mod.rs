@@ -30,6 +30,7 @@ pub use relocation::{BucketMove, Relocation};
 use super::{Change, ChangeStep, RouterPlanner, Worker, WorkerError, WorkerEvent};
 use gate::{Gate, Step};
 use perhop_abr::LiveFlows;
+use perhop_element::PacketEnd;
 use perhop_flows::Steer;
 use perhop_packet::{Batch, Handover, Pool, PortId};
 use perhop_ring::{Consumer, Producer, Rounds, ring};
@@ -46,6 +47,9 @@ pub struct Member {
     flows: Vec<Consumer<Handover>>,
     /// From each other member and for each port that this one has: packets that leave by it.
     ways_out: Vec<(PortId, Consumer<Handover>)>,
+    /// From each other member, and to each: what became of packets of calls where the other has the connection.
+    ends: Vec<Consumer<PacketEnd>>,
+    ends_to: Vec<Option<Producer<PacketEnd>>>,
     /// Its number.
     me: usize,
     gate: Arc<Gate>,
@@ -80,6 +84,8 @@ impl Member {
             worker,
             flows: Vec::new(),
             ways_out: Vec::new(),
+            ends: Vec::new(),
+            ends_to: Vec::new(),
             me: 0,
             gate: Gate::new(1),
             rounds: Arc::new([Rounds::new(1)]),
@@ -125,13 +131,20 @@ impl Member {
         members.iter_mut().for_each(|member| member.worker.share_policies(live.clone()));
         let mut to: Vec<Vec<Option<Producer<Handover>>>> = (0..n).map(|_| Vec::new()).collect();
         for (from, row) in to.iter_mut().enumerate() {
+            let mut ends_to = Vec::new();
             for (target, member) in members.iter_mut().enumerate() {
                 row.push((from != target).then(|| {
                     let (producer, consumer) = ring(RING);
                     member.flows.push(consumer);
                     producer
                 }));
+                ends_to.push((from != target).then(|| {
+                    let (producer, consumer) = ring(RING);
+                    member.ends.push(consumer);
+                    producer
+                }));
             }
+            members[from].ends_to = ends_to;
         }
         for (from, rings) in to.into_iter().enumerate() {
             (members[from].me, members[from].gate) = (from, gate.clone());
@@ -207,7 +220,26 @@ impl Member {
                 self.worker.enter(clock(), batch);
             }
         }
+        self.exchange_ends();
         worked | taken
+    }
+
+    /// What became of packets of calls is told where their connection is. Nobody is woken for it: whoever has the connection
+    /// is when its next packet comes.
+    fn exchange_ends(&mut self) {
+        if self.ends.is_empty() {
+            return;
+        }
+        self.worker.hear_ends();
+        let Self { worker, ends, ends_to, .. } = self;
+        let Some(flows) = worker.flows_mut() else { return };
+        flows.tell_foreign_ends(|end| {
+            let to = ends_to.get_mut(usize::from(end.home)).and_then(Option::as_mut);
+            to.is_some_and(|ring| ring.push(end).is_ok())
+        });
+        for ring in ends {
+            ring.pop_batch(RING, |end| flows.hear_end(&end));
+        }
     }
 
     fn take_ways_out(&mut self, clock: &mut dyn FnMut() -> Instant) -> bool {

@@ -11,7 +11,7 @@ use perhop_contract::{Input, Limits, Output};
 use perhop_element::{CostConfig, TraceConfig};
 use perhop_graph::router::{EdgePort, Member, Worker, registry};
 use perhop_model::{Given, Op, Outcome, Owner, Transaction, TxnId};
-use perhop_packet::{Batch, Pool, PortId};
+use perhop_packet::{Batch, DropReason, Pool, PortId};
 use perhop_units::Duration;
 use perhop_wire::build::udp4;
 use serde_json::{Value, json};
@@ -29,6 +29,7 @@ struct Rig {
     told: Receiver<ToControl>,
     now: Instant,
     transactions: u8,
+    history: History,
 }
 
 impl Rig {
@@ -48,7 +49,14 @@ impl Rig {
         let (to, told) = bounded(1024);
         let seat = (Member::alone(worker), 0, Vec::new().into());
         let forwarder = RouterForwarder::new(seat, PORTS.map(str::to_owned).to_vec(), to, bounded(1).0);
-        let mut rig = Self { control, forwarder, told, now: Instant::ZERO, transactions: 0 };
+        let mut rig = Self {
+            control,
+            forwarder,
+            told,
+            now: Instant::ZERO,
+            transactions: 0,
+            history: History::default(),
+        };
         let mut ops = PORTS.map(|p| put(Kind::Port, p, json!({"rate": 1_000_000}))).to_vec();
         ops.extend([
             class("a", json!({"default": true})),
@@ -97,9 +105,8 @@ impl Rig {
         }
         assert!(self.forwarder.turn_ended(self.now));
         for message in self.told.try_iter() {
-            let ToControl::Worker(perhop_graph::router::WorkerEvent::Freed(freed)) = message else {
-                continue;
-            };
+            let ToControl::Worker(event) = message else { continue };
+            let perhop_graph::router::WorkerEvent::Freed(freed) = *event else { continue };
             for gone in self.control.planner_mut().freed(&freed) {
                 self.control.handle_input(self.now, Input::Drained { id: gone.id, dropped: gone.dropped });
             }
@@ -155,6 +162,7 @@ impl Rig {
             (&PORTS.map(str::to_owned), &["a note".to_owned()]),
             &Steal::now(),
             None,
+            &mut self.history,
         );
     }
 
@@ -402,11 +410,24 @@ fn the_quality_of_a_call_is_shown_with_its_decimals() {
         mos_thousandths: Some(4_137),
     };
     let mut row = Row::new("call", "udp 10.0.0.1:5004>10.0.0.2:5006");
-    quality(&call, &mut row);
-    assert_eq!((row.facts["r"].as_str(), row.facts["mos"].as_str()), ("83.2", "4.14"));
-    assert_eq!((row.counters["lost"], row.counters["late"], row.counters["jitter_us"]), (3, 1, 1_250));
+    let reasons = [Some((DropReason::Policed, 40)), Some((DropReason::QueueFull, 2)), None, None];
+    let (r_tenths, mos_thousandths) = (Some(123), Some(1_204));
+    let here = HereInfo { left: 55, dropped: 42, reasons, r_tenths, mos_thousandths, ..HereInfo::default() };
+    quality(&call, &here, &mut row);
+    let facts = ["r", "mos", "r_in", "mos_in"].map(|fact| row.facts[fact].as_str());
+    assert_eq!(facts, ["12.3", "1.20", "83.2", "4.14"]);
+    let counters = [
+        "lost_before",
+        "late_in",
+        "jitter_us",
+        "left",
+        "dropped_here",
+        "dropped_policed",
+        "dropped_queue_full",
+    ];
+    assert_eq!(counters.map(|counter| row.counters[counter]), [3, 1, 1_250, 55, 42, 40, 2]);
     let video = CallInfo { r_tenths: None, mos_thousandths: None, ..call };
     let mut row = Row::new("call", "udp 10.0.0.1:5004>10.0.0.2:5006");
-    quality(&video, &mut row);
+    quality(&video, &HereInfo::default(), &mut row);
     assert!(row.facts.is_empty());
 }
