@@ -12,6 +12,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Time between two looks at all counters.
 pub(crate) const LOOK: Duration = Duration::from_secs(10);
+/// A look less than this after another does not replace it; they are never evenly spaced.
+const LOOKS_APART: Duration = Duration::from_secs(9);
 /// Places and reasons of drops that are told apart.
 const PLACES: usize = 4_096;
 /// Calls kept, and for how long.
@@ -64,8 +66,8 @@ struct Sent {
 #[derive(Debug, Default)]
 pub(crate) struct History {
     drops: BTreeMap<(String, String), Drops>,
-    /// Of classes by id, at the last look and the one before.
-    looks: [(Instant, HashMap<u64, Sent>); 2],
+    /// Of classes by name, at the last look and the one before.
+    looks: [(Instant, HashMap<String, Sent>); 2],
     last_reports: VecDeque<(String, CallInfo, HereInfo)>,
     ended: VecDeque<(Instant, Row)>,
 }
@@ -116,12 +118,12 @@ impl History {
     pub(crate) fn note(&mut self, at: Instant, rows: &mut [Row]) {
         self.note_drops(at, rows);
         let [last, before] = &mut self.looks;
-        if at.since(last.0) >= LOOK {
+        if at.since(last.0) >= LOOKS_APART {
             std::mem::swap(last, before);
             last.0 = at;
             last.1.clear();
             for row in rows.iter().filter(|row| row.kind == "class") {
-                last.1.insert(row.id, sent(row));
+                last.1.insert(row.name.clone(), sent(row));
             }
         }
         self.rates(at, rows);
@@ -151,7 +153,7 @@ impl History {
         let [last, before] = &self.looks;
         for row in rows.iter_mut().filter(|row| row.kind == "class") {
             let then = [before, last].into_iter().find_map(|(then, sent)| {
-                Some((at.since(*then).as_nanos(), sent.get(&row.id)?)).filter(|(ns, _)| *ns > 0)
+                Some((at.since(*then).as_nanos(), sent.get(&row.name)?)).filter(|(ns, _)| *ns > 0)
             });
             let Some((ns, then)) = then else { continue };
             let now = sent(row);
@@ -238,7 +240,7 @@ mod tests {
 
     fn row(kind: &str, name: &str, counters: &[(&str, u64)]) -> Row {
         let counters = counters.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
-        Row { id: 7, counters, ..Row::new(kind, name) }
+        Row { counters, ..Row::new(kind, name) }
     }
 
     fn minutes(n: u64) -> Instant {
@@ -290,15 +292,18 @@ mod tests {
         let mut history = History::default();
         let mut look = |ms: u64, packets| {
             let counters = [("packets", packets), ("bytes", 125 * packets), ("waited_us", 3_000 * packets)];
-            let mut rows = [row("class", "wan/ef", &counters)];
+            // Classes that are no objects have no id.
+            let mut rows =
+                [row("class", "wan/ef", &counters), row("class", "wan/default", &[("packets", 9)])];
             history.note(Instant(ms * 1_000_000), &mut rows);
             ["rate_bps", "packets_per_second", "wait_mean_us"].map(|name| rows[0].counters.get(name).copied())
         };
         assert_eq!(look(20_000, 100), [None; 3], "nothing is known of before");
         assert_eq!(look(21_000, 150), [50_000, 50, 3_000].map(Some));
+        assert_eq!(look(29_900, 595), [50_000, 50, 3_000].map(Some));
         assert_eq!(look(30_000, 600), [50_000, 50, 3_000].map(Some));
         // From the look before the last on.
         assert_eq!(look(32_000, 1_300), [100_000, 100, 3_000].map(Some));
-        assert_eq!(look(42_000, 1_300), [58_333, 58, 3_000].map(Some));
+        assert_eq!(look(42_000, 1_300), [58_264, 58, 3_000].map(Some));
     }
 }
