@@ -1,6 +1,6 @@
 //! What the router says of calls that it harms itself: measured where they come in and where they leave.
 
-use crate::support::{LAN, WAN, connect, mac, router_of};
+use crate::support::{LAN, WAN, mac, router_of, rtp};
 use perhop_flows::{CallInfo, FlowEventKind, HereInfo};
 use perhop_graph::router::VirtualRouter;
 use perhop_packet::DropReason;
@@ -34,17 +34,16 @@ admit_all = true
 
 /// G.711 in packets of 20 ms for `seconds`; what arrived, and what is said of it at the end.
 fn call(router: &mut VirtualRouter, seconds: u16) -> (u64, CallInfo, HereInfo) {
-    connect(router);
     let mut arrived = 0;
     for i in 0..seconds * 50 {
-        let mut rtp = vec![0x80, 8];
-        rtp.extend(i.to_be_bytes());
-        rtp.extend((u32::from(i) * 160).to_be_bytes());
-        rtp.extend(0x5000_0000_u32.to_be_bytes());
-        rtp.resize(172, 0x55);
         let frame = udp4([10, 0, 0, 2], [10, 1, 0, 2]).macs(mac(0x12), mac(1)).ports(20_000, 30_000);
         router.run_until(Instant(u64::from(i) * 20_000_000));
-        assert!(router.receive(LAN, &frame.payload(&rtp).build()));
+        assert!(
+            router.receive(
+                LAN,
+                &frame.payload(&rtp(8, i, u32::from(i) * 160, 0x5000_0000, &[0x55; 160])).build()
+            )
+        );
         arrived += router.sent.drain(..).filter(|sent| sent.port == WAN).count() as u64;
     }
     let last = router.now();
@@ -56,7 +55,8 @@ fn call(router: &mut VirtualRouter, seconds: u16) -> (u64, CallInfo, HereInfo) {
     let flows = router.worker().flows().expect("an edge has flows");
     let (rows, _) = flows.snapshot(last, 0, 10);
     let row = rows.iter().find(|row| row.realtime).expect("a call");
-    (arrived, row.call.expect("it is measured"), row.here.expect("it is measured"))
+    let (call, here) = row.call.expect("it is measured");
+    (arrived, call, here)
 }
 
 #[test]
@@ -71,13 +71,12 @@ fn a_call_that_the_router_polices_away_is_not_called_a_good_one() {
     assert_eq!((here.left, here.waiting), (arrived - before, call.expected - here.left - here.dropped));
     assert!(here.dropped > 500 && here.reasons().map(|(_, n)| n).sum::<u64>() == here.dropped, "{here:?}");
     assert!(here.mos_thousandths.is_some_and(|mos| mos < 1_200), "{here:?}");
-    let mut told = Vec::new();
-    told.append(&mut router.flow_events);
     let quality = |kind| match kind {
         FlowEventKind::Quality { call, here } => Some((call, here)),
         _ => None,
     };
-    let (call, here) = told.iter().find_map(|event| quality(event.kind)).expect("it was reported");
+    let (call, here) =
+        router.flow_events.iter().find_map(|event| quality(event.kind)).expect("it was reported");
     assert!(call.mos_thousandths > here.mos_thousandths && here.dropped_lately == here.dropped, "{here:?}");
 }
 

@@ -1,7 +1,7 @@
 //! Established calls beside whatever else is recognised as real-time, through the shipped file of an edge: many new flows, fat
 //! ones, admitted ones that grow, and bursts.
 
-use crate::support::{LAN, WAN, connect, mac, router_of};
+use crate::support::{LAN, WAN, connect, mac, router_of, rtp};
 use perhop_graph::router::VirtualRouter;
 use perhop_units::{Duration, Instant};
 use perhop_wire::build::udp4;
@@ -37,13 +37,10 @@ struct Media {
 
 impl Media {
     fn frame(&self, seq: u16) -> Vec<u8> {
-        let mut rtp = vec![0x80, self.type_];
-        rtp.extend(seq.to_be_bytes());
-        rtp.extend(
-            (u32::from(seq) * if self.type_ == 18 { 160 } else { u32::from(self.payload) }).to_be_bytes(),
-        );
-        rtp.extend((0x5000_0000 + u32::from(self.port)).to_be_bytes());
-        rtp.resize(12 + usize::from(self.payload), 0x55);
+        let step = if self.type_ == 18 { 160 } else { u32::from(self.payload) };
+        let body = vec![0x55; usize::from(self.payload)];
+        let ssrc = 0x5000_0000 + u32::from(self.port);
+        let rtp = rtp(self.type_, seq, u32::from(seq) * step, ssrc, &body);
         let (near, far) = ([10, 0, 0, 2], [10, 1, 0, 2]);
         let (from, to, macs) = if self.back { (far, near, (0x22, 2)) } else { (near, far, (0x12, 1)) };
         let frame = udp4(from, to).macs(mac(macs.0), mac(macs.1));

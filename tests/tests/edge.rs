@@ -10,12 +10,8 @@ use std::collections::BTreeMap;
 const EDGE: &str = include_str!("../../examples/edge.toml");
 
 fn rtp(call: u16, seq: u16) -> Vec<u8> {
-    let mut payload = vec![0u8; 172];
-    payload[0] = 0x80;
-    payload[1] = 8;
-    payload[2..4].copy_from_slice(&seq.to_be_bytes());
-    payload[4..8].copy_from_slice(&(u32::from(seq) * 160).to_be_bytes());
-    payload[8..12].copy_from_slice(&(0xabcd_0000 + u32::from(call)).to_be_bytes());
+    let ssrc = 0xabcd_0000 + u32::from(call);
+    let payload = crate::support::rtp(8, seq, u32::from(seq) * 160, ssrc, &[0; 160]);
     build::udp4([10, 0, 0, 2], [10, 1, 0, 2])
         .macs(mac(0x12), mac(1))
         .ports(20_000 + 2 * call, 30_000 + 2 * call)

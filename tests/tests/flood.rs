@@ -78,11 +78,8 @@ impl Flood {
 }
 
 fn call(number: u16, seq: u16) -> Vec<u8> {
-    let mut payload = vec![0x55; 172];
-    payload[..2].copy_from_slice(&[0x80, 8]);
-    payload[2..4].copy_from_slice(&seq.to_be_bytes());
-    payload[4..8].copy_from_slice(&(u32::from(seq) * 160).to_be_bytes());
-    payload[8..12].copy_from_slice(&(0xabcd_0000 + u32::from(number)).to_be_bytes());
+    let ssrc = 0xabcd_0000 + u32::from(number);
+    let payload = crate::support::rtp(8, seq, u32::from(seq) * 160, ssrc, &[0x55; 160]);
     build::udp4([10, 0, 0, 2], [10, 1, 0, 2])
         .macs(mac(0x12), mac(1))
         .ports(20_000 + 2 * number, 30_000 + 2 * number)

@@ -111,11 +111,8 @@ impl World {
 }
 
 fn rtp(flow: &Media, seq: u16) -> Vec<u8> {
-    let mut payload = vec![0u8; 972];
-    (payload[0], payload[1]) = (0x80, 96);
-    payload[2..4].copy_from_slice(&seq.to_be_bytes());
-    payload[4..8].copy_from_slice(&(u32::from(seq) * 720).to_be_bytes());
-    payload[8..12].copy_from_slice(&(u32::from(flow.port) << 8 | u32::from(flow.src[0])).to_be_bytes());
+    let ssrc = u32::from(flow.port) << 8 | u32::from(flow.src[0]);
+    let payload = crate::support::rtp(96, seq, u32::from(seq) * 720, ssrc, &[0; 960]);
     build::udp4(flow.src, [10, 1, 0, 2])
         .macs(mac(0x12), mac(1))
         .ports(flow.port, flow.port + 10_000)

@@ -6,6 +6,7 @@ use perhop_model::{Credentials, Given, Kind, Name, Op, Outcome, Owner, PortSpec,
 use perhop_packet::PortId;
 use perhop_routerfile::RouterFile;
 pub use perhop_tests::properties::transaction::transaction;
+use perhop_traffic::RtpHeader;
 use perhop_units::Rate;
 use perhop_wire::MacAddr;
 use serde_json::{Value, json};
@@ -16,6 +17,12 @@ pub const WAN: PortId = PortId(1);
 
 pub fn mac(last: u8) -> MacAddr {
     MacAddr([2, 0, 0, 0, 0, last])
+}
+
+/// An RTP packet, which goes into a datagram.
+pub fn rtp(payload_type: u8, sequence: u16, timestamp: u32, ssrc: u32, payload: &[u8]) -> Vec<u8> {
+    let header = RtpHeader { marker: false, payload_type, sequence, timestamp, ssrc };
+    [&header.to_bytes(), payload].concat()
 }
 
 /// A port of a router built by hand.

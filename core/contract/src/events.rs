@@ -51,6 +51,12 @@ impl Events {
         out
     }
 
+    /// Events kept.
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks that")]
+    pub fn len(&self) -> usize {
+        self.ring.len()
+    }
+
     /// Sequence number of the latest event, 0 before the first.
     pub fn latest(&self) -> u64 {
         self.next_seq - 1

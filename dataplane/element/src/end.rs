@@ -30,8 +30,7 @@ pub struct PacketEnd {
 }
 
 impl PacketEnd {
-    /// The end of `packet` at `at`; `None` if it is not told of, or its header is not there any more.
-    #[cold]
+    /// The end of `packet` at `at`; `None` if its header is not there any more.
     fn of(at: Instant, packet: &Packet, drop: Option<DropReason>) -> Option<Self> {
         let meta = packet.meta();
         let media = usize::from(meta.layout.payload_offset) + usize::from(meta.media);
@@ -63,12 +62,13 @@ impl Ends {
     #[inline]
     pub fn note(&mut self, at: Instant, packet: &Packet, drop: Option<DropReason>) {
         if packet.meta().media != NO_MEDIA {
-            self.keep(PacketEnd::of(at, packet, drop));
+            self.keep(at, packet, drop);
         }
     }
 
-    fn keep(&mut self, end: Option<PacketEnd>) {
-        let Some(end) = end else { return };
+    #[cold]
+    fn keep(&mut self, at: Instant, packet: &Packet, drop: Option<DropReason>) {
+        let Some(end) = PacketEnd::of(at, packet, drop) else { return };
         if self.ends.len() < ENDS {
             self.ends.push(end);
         } else {

@@ -50,10 +50,8 @@ pub struct FlowInfo {
     pub confidence: Option<u8>,
     /// Packet that decided, from 1, when recognised.
     pub decided_at: Option<u32>,
-    /// Quality so far when recognised as RTP and measured.
-    pub call: Option<CallInfo>,
-    /// What this router does to it.
-    pub here: Option<HereInfo>,
+    /// Quality so far when recognised as RTP and measured, as it comes in, and what this router does to it.
+    pub call: Option<(CallInfo, HereInfo)>,
 }
 
 /// What the element would do with a packet, and why.
@@ -162,7 +160,6 @@ impl Flows {
         let admission = self.admission.standing(n << 1 | half as u32);
         let finding = entry.findings[half];
         let rtp = h.realtime && finding.has_ssrc();
-        let call = self.calls.info(h.undecided, n << 1 | half as u32, &self.config.assumed).filter(|_| rtp);
         let promoted = h.realtime && v.promotable() && admitted(admission);
         let class = self.promoted_class().filter(|_| promoted).unwrap_or(v.class);
         FlowInfo {
@@ -183,8 +180,7 @@ impl Flows {
             payload_type: rtp.then_some(h.payload_type),
             confidence: h.realtime.then_some(h.confidence),
             decided_at: h.realtime.then_some(u32::from(entry.decided_at[half])),
-            call: call.map(|(call, _)| call),
-            here: call.map(|(_, here)| here),
+            call: self.calls.info(h.undecided, n << 1 | half as u32, &self.config.assumed).filter(|_| rtp),
         }
     }
 

@@ -16,7 +16,7 @@ use crate::told::{RouteNews, ToControl, World};
 use perhop_contract::{Control, Input, Output};
 use perhop_elements::route::{NeighbourState, NeighbourUpdate};
 use perhop_flows::{FlowEvent, FlowEventKind, HereInfo};
-use perhop_graph::router::{Balancer, Change, RouterPlanner, WorkerEvent};
+use perhop_graph::router::{Balancer, Change, RouterPlanner};
 use perhop_io::clock;
 use perhop_model::{
     Call, Credentials, Done, ErrorItem, EventKind, Op, Owner, Reloaded, Reply, Role, ShowPage, Spec,
@@ -29,6 +29,7 @@ use perhop_routerfile::RouterFile;
 use perhop_units::{Instant, Rate, Share};
 use perhop_wire::MacAddr;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -220,7 +221,12 @@ impl ControlThread {
                     self.input(Input::Applied { ticket });
                 }
             }
-            ToControl::Worker(event) => self.worker_event(*event),
+            ToControl::Freed(freed) => {
+                for gone in self.control.planner_mut().freed(&freed) {
+                    self.input(Input::Drained { id: gone.id, dropped: gone.dropped });
+                }
+            }
+            ToControl::NeighbourWanted(port, address) => self.neighbour_wanted(port, address),
             ToControl::Notice(Notice::PortLost(port, number)) => self.port_lost(port, number),
             // Here nobody waits.
             ToControl::Notice(Notice::Closed(socket)) => drop(socket),
@@ -282,28 +288,17 @@ impl ControlThread {
         }
     }
 
-    fn worker_event(&mut self, event: WorkerEvent) {
-        match event {
-            // These have a lane of their own.
-            WorkerEvent::Flow(_) => {}
-            WorkerEvent::Freed(freed) => {
-                for gone in self.control.planner_mut().freed(&freed) {
-                    self.input(Input::Drained { id: gone.id, dropped: gone.dropped });
-                }
-            }
-            WorkerEvent::NeighbourWanted { port, address } => {
-                if self.tun.get(port.index()) == Some(&true) {
-                    // Nobody has to be asked where there are no addresses.
-                    let state = NeighbourState::Reachable(MacAddr::default());
-                    let update = NeighbourUpdate { port, ip: address, state };
-                    let change = self.control.planner_mut().neighbour_change(vec![update]);
-                    return self.send_change(None, change);
-                }
-                let Some(index) = self.indices.get(port.index()).copied().flatten() else { return };
-                if let Err(error) = self.netlink.probe_neighbour(index, address) {
-                    tracing::debug!(%address, %error, "cannot ask for a neighbour");
-                }
-            }
+    fn neighbour_wanted(&mut self, port: PortId, address: IpAddr) {
+        if self.tun.get(port.index()) == Some(&true) {
+            // Nobody has to be asked where there are no addresses.
+            let state = NeighbourState::Reachable(MacAddr::default());
+            let update = NeighbourUpdate { port, ip: address, state };
+            let change = self.control.planner_mut().neighbour_change(vec![update]);
+            return self.send_change(None, change);
+        }
+        let Some(index) = self.indices.get(port.index()).copied().flatten() else { return };
+        if let Err(error) = self.netlink.probe_neighbour(index, address) {
+            tracing::debug!(%address, %error, "cannot ask for a neighbour");
         }
     }
 
@@ -344,6 +339,7 @@ impl ControlThread {
         if here.dropped_lately == 0 {
             return;
         }
+        let Some(harm) = self.call_log.note(event.at, here.dropped_in, here.dropped_lately) else { return };
         let Some(class) = self.control.planner().class_name(here.dropped_in) else { return };
         let guaranteed = self.control.objects().iter().any(|(key, entry)| match &*entry.spec {
             Spec::Class(spec) => {
@@ -351,10 +347,7 @@ impl ControlThread {
             }
             _ => false,
         });
-        if !guaranteed {
-            return;
-        }
-        if let Some(harm) = self.call_log.note(event.at, here.dropped_in, here.dropped_lately) {
+        if guaranteed {
             let flow = crate::show::flow_text(&event.flow);
             let reasons: Vec<String> =
                 here.reasons().map(|(reason, count)| format!("{reason} {count}")).collect();
@@ -416,16 +409,20 @@ impl ControlThread {
     /// The latest events, oldest first.
     fn events_page(&self, limit: usize) -> ShowPage {
         let events = self.control.events();
-        let kept = events.after(0, usize::MAX);
+        let before = events.latest().saturating_sub(limit as u64);
         let now = clock::monotonic();
-        let latest = kept.iter().skip(kept.len().saturating_sub(limit));
-        self.page(latest.map(|event| records::event_row(now, event)).collect(), kept.len())
+        let rows: Vec<Row> =
+            events.after(before, limit).iter().map(|event| records::event_row(now, event)).collect();
+        let total = rows.len().max(events.len());
+        self.page(rows, total)
     }
 
     fn routes_page(&self, limit: usize) -> ShowPage {
-        let routes = || self.control.planner().routes();
-        let rows = routes().take(limit).map(|route| records::route_row(&self.port_names, &route));
-        self.page(rows.collect(), routes().count())
+        let mut routes = self.control.planner().routes();
+        let first = routes.by_ref().take(limit);
+        let rows: Vec<Row> = first.map(|route| records::route_row(&self.port_names, &route)).collect();
+        let total = rows.len() + routes.count();
+        self.page(rows, total)
     }
 
     fn submit(&mut self, who: Credentials, transaction: Box<Transaction>, done: Done<Arc<Reply>>) {

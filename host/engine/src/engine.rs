@@ -608,7 +608,6 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use perhop_graph::router::WorkerEvent;
     use perhop_model::{Call, ShowQuery};
     use perhop_netlink::is_privileged_for_net;
     use perhop_netlink::sysctl::{self, IpVersion};
@@ -792,11 +791,8 @@ pub(crate) mod tests {
             0,
             Message::Count(Box::new(|_, _, forwarder| {
                 for _ in 0..10_000 {
-                    let wanted = WorkerEvent::NeighbourWanted {
-                        port: PortId(0),
-                        address: "192.0.2.1".parse().unwrap(),
-                    };
-                    forwarder.outbox().offer(ToControl::Worker(Box::new(wanted)));
+                    let wanted = ToControl::NeighbourWanted(PortId(0), "192.0.2.1".parse().unwrap());
+                    forwarder.outbox().offer(wanted);
                 }
             })),
         );

@@ -1,11 +1,11 @@
 //! What a router remembers of itself for who looks later: packets dropped in the last hour, calls that have ended, and what
 //! classes had sent a while ago, from which their rates follow.
 //!
-//! It is told all counters every [`LOOK`], and again when somebody wants to see them. Everything has a limit: places and
-//! reasons of drops beyond [`PLACES`] count together, and of calls the latest [`CALLS`] are kept.
+//! It is told all counters every [`LOOK`], and again when somebody wants to see them. Everything has a limit: of
+//! places and reasons of drops the first [`PLACES`] are kept, of calls the latest [`CALLS`].
 
 use crate::report::Row;
-use crate::show::{flow_text, quality};
+use crate::show::{REALTIME, flow_text, quality};
 use perhop_flows::{CallInfo, FlowEvent, FlowEventKind, HereInfo};
 use perhop_units::{Duration, Instant};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -35,8 +35,8 @@ struct Drops {
 }
 
 impl Drops {
-    fn new() -> Self {
-        Self { total: 0, minutes: Box::new([0; MINUTES]), minute: 0 }
+    fn new(minute: u64) -> Self {
+        Self { total: 0, minutes: Box::new([0; MINUTES]), minute }
     }
 
     /// Empties minutes of an hour ago.
@@ -72,83 +72,67 @@ pub(crate) struct History {
     ended: VecDeque<(Instant, Row)>,
 }
 
-/// Where and why, of the counters that count packets which ended here. Trees and conditioners have rows of their own for each
-/// class, contract and profile.
-fn drops(row: &Row) -> Vec<(String, u64)> {
-    const PORT: [&str; 10] = [
-        "rx_no_buffer",
-        "rx_too_long",
-        "rx_ring_lost",
-        "rx_not_ip",
-        "tx_failed",
-        "tx_too_long",
-        "tx_not_ip",
-        "tx_down_dropped",
-        "tx_overflow",
-        "own_too_long",
-    ];
-    let type_ = row.facts.get("type").map_or("", String::as_str);
-    let counters = row.counters.iter().filter(|(_, count)| **count > 0);
+/// Counters of ports that count packets which ended there.
+const PORT: [&str; 10] = [
+    "rx_no_buffer",
+    "rx_too_long",
+    "rx_ring_lost",
+    "rx_not_ip",
+    "tx_failed",
+    "tx_too_long",
+    "tx_not_ip",
+    "tx_down_dropped",
+    "tx_overflow",
+    "own_too_long",
+];
+
+/// Why packets ended that a row's counter of this name counts; `None` if they did not, or are another row's: trees and
+/// conditioners have some for each class, contract and profile.
+fn reason<'c>(row: &Row, counter: &'c str) -> Option<&'c str> {
+    let is_counted_apart = || row.facts.get("type").is_some_and(|t| t == "Egress" || t == "Conditioner");
     match row.kind.as_str() {
-        "port" => counters
-            .filter(|(name, _)| PORT.contains(&name.as_str()))
-            .map(|(name, count)| (name.clone(), *count))
-            .collect(),
-        "class" => counters
-            .filter(|(name, _)| name.starts_with("dropped_") && *name != "dropped_bytes")
-            .filter_map(|(name, count)| Some((name.strip_prefix("dropped_")?.to_owned(), *count)))
-            .collect(),
-        "realtime" | "profile" => counters
-            .filter(|(name, _)| *name == "dropped_packets")
-            .map(|(_, n)| ("policed".to_owned(), *n))
-            .collect(),
-        "sla" => counters
-            .filter(|(name, _)| *name == "dropped_packets")
-            .map(|(_, n)| ("sla_policy".to_owned(), *n))
-            .collect(),
-        "element" if !matches!(type_, "Egress" | "Conditioner") => counters
-            .filter_map(|(name, count)| Some((name.strip_prefix("dropped_")?.to_owned(), *count)))
-            .collect(),
-        _ => Vec::new(),
+        "port" => PORT.contains(&counter).then_some(counter),
+        "class" if counter == "dropped_bytes" => None,
+        "element" if is_counted_apart() => None,
+        "class" | "element" => counter.strip_prefix("dropped_"),
+        REALTIME | "profile" => (counter == "dropped_packets").then_some("policed"),
+        "sla" => (counter == "dropped_packets").then_some("sla_policy"),
+        _ => None,
     }
 }
 
+/// Why packets ended here, and how many.
+fn drops(row: &Row) -> Vec<(String, u64)> {
+    let counters = row.counters.iter().filter(|(_, count)| **count > 0);
+    counters.filter_map(|(name, count)| Some((reason(row, name)?.to_owned(), *count))).collect()
+}
+
 impl History {
-    /// All counters as they are at `at`; gives classes their rates.
-    pub(crate) fn note(&mut self, at: Instant, rows: &mut [Row]) {
+    /// All counters as they are at `at`.
+    pub(crate) fn note(&mut self, at: Instant, rows: &[Row]) {
         self.note_drops(at, rows);
         let [last, before] = &mut self.looks;
         if at.since(last.0) >= LOOKS_APART {
             std::mem::swap(last, before);
-            last.0 = at;
-            last.1.clear();
-            for row in rows.iter().filter(|row| row.kind == "class") {
-                last.1.insert(row.name.clone(), sent(row));
-            }
+            let classes = rows.iter().filter(|row| row.kind == "class");
+            *last = (at, classes.map(|row| (row.name.clone(), sent(row))).collect());
         }
-        self.rates(at, rows);
     }
 
     fn note_drops(&mut self, at: Instant, rows: &[Row]) {
         let minute = at.0 / MINUTE_NS;
         for row in rows {
-            let place =
-                if row.kind == "realtime" { format!("{} (real-time)", row.name) } else { row.name.clone() };
             for (reason, total) in drops(row) {
-                let key = (place.clone(), reason);
-                if let Some(known) = self.drops.get_mut(&key) {
-                    known.note(minute, total);
-                } else if self.drops.len() < PLACES {
-                    let mut fresh = Drops::new();
-                    fresh.minute = minute;
-                    fresh.note(minute, total);
-                    self.drops.insert(key, fresh);
+                let note = if row.kind == REALTIME { " (real-time)" } else { "" };
+                let key = (format!("{}{note}", row.name), reason);
+                if self.drops.len() < PLACES || self.drops.contains_key(&key) {
+                    self.drops.entry(key).or_insert_with(|| Drops::new(minute)).note(minute, total);
                 }
             }
         }
     }
 
-    /// Rates and waiting times since 10 to 20 s ago, or since the last look there was.
+    /// Gives classes their rates and waiting times since 10 to 20 s ago, or since the last look there was.
     pub(crate) fn rates(&self, at: Instant, rows: &mut [Row]) {
         let [last, before] = &self.looks;
         for row in rows.iter_mut().filter(|row| row.kind == "class") {
@@ -251,8 +235,8 @@ mod tests {
     fn what_was_dropped_in_the_last_hour_is_told_apart_from_what_was_before() {
         let mut history = History::default();
         let mut look = |minute, full| {
-            let mut rows = [row("class", "wan/be", &[("dropped_queue_full", full), ("dropped_bytes", 9)])];
-            history.note(minutes(minute), &mut rows);
+            let rows = [row("class", "wan/be", &[("dropped_queue_full", full), ("dropped_bytes", 9)])];
+            history.note(minutes(minute), &rows);
             let rows = history.drop_rows(minutes(minute));
             let of = |name| rows.first().map(|row| row.counter(name));
             (rows.len(), of("last_hour"), of("total"))
@@ -295,7 +279,8 @@ mod tests {
             // Classes that are no objects have no id.
             let mut rows =
                 [row("class", "wan/ef", &counters), row("class", "wan/default", &[("packets", 9)])];
-            history.note(Instant(ms * 1_000_000), &mut rows);
+            history.note(Instant(ms * 1_000_000), &rows);
+            history.rates(Instant(ms * 1_000_000), &mut rows);
             ["rate_bps", "packets_per_second", "wait_mean_us"].map(|name| rows[0].counters.get(name).copied())
         };
         assert_eq!(look(20_000, 100), [None; 3], "nothing is known of before");

@@ -253,12 +253,12 @@ impl Forwarder for RouterForwarder {
         self.member.take_events(now, &mut self.events);
         for event in self.events.drain(..) {
             match event {
-                WorkerEvent::Freed(_) => self.outbox.deliver(ToControl::Worker(Box::new(event))),
+                WorkerEvent::Freed(freed) => self.outbox.deliver(ToControl::Freed(freed)),
                 WorkerEvent::Flow(event) => {
                     self.flows_missed += u64::from(self.flows.try_send(event).is_err());
                 }
-                WorkerEvent::NeighbourWanted { .. } => {
-                    self.outbox.offer(ToControl::Worker(Box::new(event)));
+                WorkerEvent::NeighbourWanted { port, address } => {
+                    self.outbox.offer(ToControl::NeighbourWanted(port, address));
                 }
             }
         }

@@ -5,10 +5,11 @@ use crate::forwarder::Notice;
 use crate::router_forwarder::ChangeJob;
 use crate::show::Counting;
 use perhop_elements::route::{NeighbourUpdate, PortInfo, RouteEntry, RouteKind, Rule};
-use perhop_graph::router::{KernelRoutes, WorkerEvent};
+use perhop_graph::router::{Freed, KernelRoutes};
 use perhop_io::DevicePort;
 use perhop_model::{Done, ErrorItem};
 use perhop_packet::PortId;
+use std::net::IpAddr;
 
 /// What is told of the kernel's routes.
 pub(crate) enum RouteNews {
@@ -56,7 +57,10 @@ pub(crate) enum ToControl {
     PortBack(PortId, u32, Box<DevicePort>),
     /// In force; what was replaced comes back with it.
     Applied(Box<ChangeJob>),
-    Worker(Box<WorkerEvent>),
+    /// A removed class of a port's tree is empty, or a whole tree is gone.
+    Freed(Freed),
+    /// Somebody must find out a neighbour's hardware address.
+    NeighbourWanted(PortId, IpAddr),
     Notice(Notice),
     Counted(Box<Counting>),
     Explained(Box<Explained>, Done<Result<serde_json::Value, ErrorItem>>),

@@ -21,6 +21,8 @@ pub(crate) struct Call {
     owner: u32,
     /// When its quality was reported last, or it began, wrapping.
     pub reported_ms: u32,
+    /// Packets that came in and whose end will be told.
+    pub marked: u64,
     pub meter: Meter,
     /// Packets of other SSRCs.
     pub others: Undecided,
@@ -58,7 +60,7 @@ impl CallSlab {
 
     /// A place for `owner`; `None` when there is none left.
     pub fn open(&mut self, owner: u32, now_ms: u32, meter: Meter) -> Option<u32> {
-        let call = Call { owner, reported_ms: now_ms, meter, others: Undecided::default() };
+        let call = Call { owner, reported_ms: now_ms, marked: 0, meter, others: Undecided::default() };
         self.give(owner, (call, Way::default()))
     }
 
@@ -106,16 +108,6 @@ impl CallSlab {
         self.slots.get_mut(slot as usize).filter(|c| c.owner == owner)
     }
 
-    /// A packet of `owner`'s call at `slot` came in whose end will be told.
-    #[inline]
-    pub fn mark(&mut self, slot: u32, owner: u32) -> bool {
-        let known = self.find(slot, owner).is_some();
-        if let Some(way) = self.ways.get_mut(slot as usize).filter(|_| known) {
-            way.mark();
-        }
-        known
-    }
-
     /// A packet of `owner`'s call at `slot` ended.
     pub fn end(&mut self, slot: u32, owner: u32, end: &PacketEnd, playout: Duration) {
         let Self { slots, ways, .. } = self;
@@ -129,7 +121,7 @@ impl CallSlab {
     pub fn info(&self, slot: u32, owner: u32, assumed: &Assumed) -> Option<(CallInfo, HereInfo)> {
         let (call, way) = (self.find(slot, owner)?, self.ways.get(slot as usize)?);
         let info = call.meter.info(assumed);
-        Some((info, way.info(&call.meter, &info, assumed)))
+        Some((info, way.info(call.marked, &call.meter, &info, assumed)))
     }
 
     /// The same, for a report: what is dropped from now on is the next one's.
@@ -142,7 +134,7 @@ impl CallSlab {
     /// Begins the call that `owner` has at `slot` anew.
     pub fn begin_again(&mut self, slot: u32, owner: u32, meter: Meter) {
         if let Some(call) = self.find_mut(slot, owner) {
-            call.meter = meter;
+            (call.meter, call.marked) = (meter, 0);
             self.ways[slot as usize] = Way::default();
         }
     }

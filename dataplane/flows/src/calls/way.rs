@@ -6,8 +6,8 @@ use perhop_packet::{ClassId, DropReason};
 use perhop_units::Duration;
 use serde::{Serialize, Serializer};
 
-/// Reasons that one call counts apart: what it meets is a full queue or a policer, rarely anything else.
-pub const REASONS: usize = 4;
+/// Drops by reason: a call counts four apart, as what it meets is a full queue or a policer, rarely anything else.
+type Reasons = [Option<(DropReason, u64)>; 4];
 
 /// What this router has done to a call so far, and how that sounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -18,7 +18,7 @@ pub struct HereInfo {
     pub dropped: u64,
     /// By reason, the first four that the call met; of others `dropped` has the sum alone.
     #[serde(serialize_with = "by_name")]
-    pub reasons: [Option<(DropReason, u64)>; REASONS],
+    pub reasons: Reasons,
     /// Packets dropped here since the call was last reported.
     pub dropped_lately: u64,
     /// Logical class of the packet dropped last.
@@ -41,26 +41,28 @@ pub struct HereInfo {
 impl HereInfo {
     /// Names of the reasons of [`HereInfo::reasons`], with how many packets each.
     pub fn reasons(&self) -> impl Iterator<Item = (String, u64)> {
-        self.reasons.into_iter().flatten().map(|(reason, count)| (reason.name(), count))
+        named(&self.reasons)
     }
 }
 
-fn by_name<S: Serializer>(reasons: &[Option<(DropReason, u64)>], to: S) -> Result<S::Ok, S::Error> {
-    to.collect_map(reasons.iter().flatten().map(|(reason, count)| (reason.name(), count)))
+fn named(reasons: &Reasons) -> impl Iterator<Item = (String, u64)> {
+    reasons.iter().flatten().map(|(reason, count)| (reason.name(), *count))
+}
+
+fn by_name<S: Serializer>(reasons: &Reasons, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(named(reasons))
 }
 
 /// A call from where it came in to where it leaves.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Way {
-    /// Packets that came in to be followed.
-    marked: u64,
     left: u64,
     dropped: u64,
     /// How many were dropped when it was last reported.
     reported: u64,
     dropped_in: ClassId,
     /// The first reasons met, with how many packets each. Of others there is the sum alone.
-    reasons: [Option<(DropReason, u64)>; REASONS],
+    reasons: Reasons,
     delay_sum_ns: u64,
     delay_max_ns: u64,
     /// Of what leaves; from the first one on.
@@ -68,12 +70,6 @@ pub(crate) struct Way {
 }
 
 impl Way {
-    /// A packet came in whose end will be told.
-    #[inline]
-    pub fn mark(&mut self) {
-        self.marked += 1;
-    }
-
     /// A packet ended. `inward` measures what comes in.
     pub fn end(&mut self, end: &PacketEnd, inward: &Meter, playout: Duration) {
         if let Some(reason) = end.drop {
@@ -102,15 +98,15 @@ impl Way {
         self.reported = self.dropped;
     }
 
-    /// What is known of it, beside what `inward` says of the call as it came.
-    pub fn info(&self, inward: &Meter, info: &CallInfo, assumed: &Assumed) -> HereInfo {
-        let waiting = self.marked.saturating_sub(self.left + self.dropped);
+    /// What is known of it, beside what `inward` and its `info` say of the call as it came; the ends of `marked` of its
+    /// packets have been told or will be.
+    pub fn info(&self, marked: u64, inward: &Meter, info: &CallInfo, assumed: &Assumed) -> HereInfo {
+        let waiting = marked.saturating_sub(self.left + self.dropped);
         // What was marked and has neither left nor been dropped will do one of both; what came before the first that was
         // marked has gone.
         let expected = info.expected.saturating_sub(waiting);
         let mut out = self.meter.as_ref().map_or_else(Closed::default, Meter::total);
-        let unmarked =
-            if self.marked == 0 { info.received } else { info.received.saturating_sub(self.marked) };
+        let unmarked = info.received.saturating_sub(marked);
         out.expected += unmarked;
         out.received += unmarked;
         out.heard += unmarked;

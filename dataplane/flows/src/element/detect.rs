@@ -10,8 +10,7 @@ use crate::realtime::machine::{MISFITS, Rules};
 use crate::realtime::reason::{Decision, Fit, Reason, fit, header_at};
 use crate::realtime::rtp::{HEADER_LEN, Header, NotRtp};
 use crate::table::{Entry, Finding, NONE, TICK_MS, Verdict, elapsed_ms};
-use perhop_element::PacketEnd;
-use perhop_packet::{Direction, Meta};
+use perhop_packet::Meta;
 use perhop_units::{Duration, Instant};
 
 /// First packets of a half that are followed whatever they look like, and how many of each so many later on.
@@ -23,8 +22,6 @@ const OTHER_SSRC_AFTER_MS: u32 = 1_000;
 /// some packets do.
 const REPORT_MS: u32 = 10_000;
 const REPORTS: u32 = 8;
-/// Ends of packets of other workers' calls that wait to be taken.
-const FOREIGN: usize = 4_096;
 
 impl Flows {
     /// Follows detection of one half by one UDP packet; whether the flow is recognised, this packet included. Of a call that
@@ -60,7 +57,7 @@ impl Flows {
                 }
                 if let Some(call) = self.calls.find_mut(slot, n << 1 | half as u32) {
                     call.meter.packet(meta.received_at, &header, self.config.assumed.playout);
-                    self.calls.mark(slot, n << 1 | half as u32);
+                    call.marked += 1;
                     (meta.media, meta.home) = (finding.offset(), self.me);
                 }
                 return true;
@@ -138,7 +135,8 @@ impl Flows {
         }
         if let Some(decision) = made {
             settle(entry, half, owner, &decision, meta.received_at, payload, undecided, calls);
-            if calls.mark(entry.halves[half].undecided, owner) {
+            if let Some(call) = calls.find_mut(entry.halves[half].undecided, owner) {
+                call.marked += 1;
                 (meta.media, meta.home) = (entry.findings[half].offset(), *me);
             }
             if !was {
@@ -161,38 +159,6 @@ impl Flows {
             counters.moved += u64::from(moves);
         }
         entry.halves[half].realtime
-    }
-
-    /// Takes what became of packets of calls: of this worker's own here, the rest for whom it concerns. `take` puts the ends
-    /// into what it is given and says how many were lost.
-    pub fn hear_ends(&mut self, take: impl FnOnce(&mut Vec<PacketEnd>) -> u64) {
-        let mut heard = std::mem::take(&mut self.heard);
-        self.counters.ends_missed += take(&mut heard);
-        for end in heard.drain(..) {
-            if end.home == self.me {
-                self.hear_end(&end);
-            } else if self.foreign.len() < FOREIGN {
-                self.foreign.push(end);
-            } else {
-                self.counters.ends_missed += 1;
-            }
-        }
-        self.heard = heard;
-    }
-
-    /// Takes what became of a packet of one of this worker's calls.
-    pub fn hear_end(&mut self, end: &PacketEnd) {
-        let Some(entry) = self.table.entry(end.connection) else { return };
-        let half = usize::from(entry.opener) ^ usize::from(end.direction == Direction::Reverse);
-        let slot = entry.halves[half & 1].undecided;
-        let owner = end.connection << 1 | (half & 1) as u32;
-        self.calls.end(slot, owner, end, self.config.assumed.playout);
-    }
-
-    /// Tells `to` what became here of packets of other workers' calls, in order; `false` from it: that it was lost.
-    pub fn tell_foreign_ends(&mut self, mut to: impl FnMut(PacketEnd) -> bool) {
-        let lost = self.foreign.drain(..).filter(|end| !to(*end)).count();
-        self.counters.ends_missed += lost as u64;
     }
 
     /// Makes room for a connection in a full table.

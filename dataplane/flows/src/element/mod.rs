@@ -73,6 +73,7 @@ mod admit;
 mod apart;
 mod change;
 mod detect;
+mod ends;
 mod relocate;
 #[cfg(test)]
 mod tests;
@@ -342,7 +343,7 @@ impl Element for Flows {
             self.table.rekey(seed);
             self.admission.seed(seed);
         }
-        self.hear_ends(|into| cx.take_ends(into));
+        self.hear(cx);
         self.admission_tick(now);
         let more = self.sweep(now, SWEEP_PUSH);
         self.stateless_left = self.config.stateless;
@@ -359,7 +360,7 @@ impl Element for Flows {
 
     fn wake(&mut self, cx: &mut Cx<'_>, _timer: TimerId) {
         self.armed = false;
-        self.hear_ends(|into| cx.take_ends(into));
+        self.hear(cx);
         self.admission_tick(cx.now());
         let more = self.sweep(cx.now(), SWEEP_WAKE);
         self.arm(cx, more);

@@ -230,10 +230,7 @@ impl Worker {
         let mut ends = std::mem::take(&mut self.ends);
         let missed = self.driver.take_ends(&mut ends);
         if let Some(flows) = self.driver.element_mut::<Flows>(id) {
-            flows.hear_ends(|into| {
-                into.append(&mut ends);
-                missed
-            });
+            flows.hear_ends(&mut ends, missed);
         }
         self.ends = ends;
     }

@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// Kind of the rows that say what was policed of a class's real-time traffic.
-const REALTIME: &str = "realtime";
+pub(crate) const REALTIME: &str = "realtime";
 /// Rows shown unless the client says how many.
 pub(crate) const SHOWN: usize = 1_000;
 
@@ -112,10 +112,7 @@ impl What {
             Self::Events => kind == records::EVENT,
             Self::Drops => kind == "drop",
             Self::Routes => kind == records::ROUTE,
-            Self::All => {
-                let listed = ["flow", "call", abr::FLOW, "cost", "histogram", "delay", "drop"];
-                !listed.contains(&kind) && kind != records::EVENT && kind != records::ROUTE
-            }
+            Self::All => !matches!(kind, "flow" | "call" | abr::FLOW | "cost" | "histogram" | "delay"),
         }
     }
 }
@@ -181,7 +178,11 @@ impl CountSurvey {
             Purpose::Remember => scope(What::Drops, 0),
         };
         let by_id = scope.conditioned || scope.elements || scope.policies;
-        let wanted = if by_id { wanted(control) } else { Wanted::default() };
+        let mut wanted = if by_id { wanted(control) } else { Wanted::default() };
+        if let Purpose::Show(What::Classes, ..) = counting.purpose {
+            // Of classes only what is policed of their real-time traffic is shown.
+            (wanted.slas, wanted.profiles) = Default::default();
+        }
         Self { cursor: Cursor::new(scope, wanted), counting }
     }
 }
@@ -264,9 +265,8 @@ impl Counting {
         abr::rows(control, &abr, matches!(purpose, Purpose::Show(What::Abr, ..)), &mut rows);
         rows.extend(admission.and_then(|report| detector_row(control, &report)));
         rows.extend(elements);
-        let all = matches!(purpose, Purpose::Remember | Purpose::Show(What::Drops | What::All, ..));
         match purpose {
-            Purpose::Remember => history.note(at, &mut rows),
+            Purpose::Remember => history.note(at, &rows),
             Purpose::Counters(done) => {
                 let rows = rows.into_iter().map(counters_row).collect();
                 done(CountersPage { epoch, revision, at_ns, rows });
@@ -279,23 +279,20 @@ impl Counting {
                 let kind = if what == What::Calls { "call" } else { "flow" };
                 let shown = || flows.iter().filter(|f| what != What::Calls || f.realtime);
                 rows.extend(shown().take(limit).map(|f| flow_row(planner, f, kind)));
-                if all {
-                    history.note(at, &mut rows);
-                } else {
-                    history.rates(at, &mut rows);
-                }
+                history.rates(at, &mut rows);
                 match what {
-                    What::Drops => rows = history.drop_rows(at),
+                    What::Drops => {
+                        history.note(at, &rows);
+                        rows = history.drop_rows(at);
+                    }
                     What::Calls => rows.extend(history.ended_rows(at)),
                     _ => {}
                 }
                 if let Err(error) = profile_rows(what, costs, trace, ports, &mut rows) {
                     return done(Err(error));
                 }
-                rows.retain(|r| what.has(&r.kind));
-                rows.retain(|r| {
-                    r.kind != REALTIME || what != What::Classes || r.counters.values().any(|n| *n > 0)
-                });
+                let idle = |r: &Row| r.kind == REALTIME && r.counters.values().all(|n| *n == 0);
+                rows.retain(|r| what.has(&r.kind) && !(what == What::Classes && idle(r)));
                 let total = rows.len() + shown().count().saturating_sub(limit);
                 rows.truncate(limit);
                 let notes = if what == What::Ports { notes.to_vec() } else { Vec::new() };
@@ -568,7 +565,7 @@ fn flow_row(planner: &RouterPlanner, f: &FlowInfo, kind: &str) -> Row {
     {
         row.counters.extend(value.map(|v| (name.to_owned(), v)));
     }
-    if let Some((call, here)) = f.call.as_ref().zip(f.here.as_ref()) {
+    if let Some((call, here)) = &f.call {
         quality(call, here, &mut row);
     }
     row

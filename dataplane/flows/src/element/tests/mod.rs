@@ -763,7 +763,7 @@ fn a_call_through(seed: u64) -> (crate::calls::CallInfo, perhop_quality::CallQua
     let (rows, _) = bench.element::<Flows>().snapshot(now, 0, 9);
     // The depth of the live buffer does not follow jitter, and the path stays as long as it is.
     let scoring = Scoring { playout: Playout::Fixed { depth: Playout::DEPTH }, ..Scoring::default() };
-    (rows[0].call.unwrap(), log.whole(&scoring).unwrap())
+    (rows[0].call.unwrap().0, log.whole(&scoring).unwrap())
 }
 
 #[test]
@@ -794,7 +794,7 @@ fn calls_have_places_of_their_own_and_give_them_back() {
     let now = bench.now();
     let flows = bench.element::<Flows>();
     let (rows, _) = flows.snapshot(now, 0, 9);
-    let measured: Vec<_> = rows.iter().filter_map(|r| r.call).collect();
+    let measured: Vec<_> = rows.iter().filter_map(|r| Some(r.call?.0)).collect();
     assert_eq!((rows.len(), rows.iter().filter(|r| r.realtime).count(), measured.len()), (2, 2, 1));
     assert_eq!((measured[0].expected, measured[0].received, measured[0].jitter_us), (11, 11, 0));
     assert!(rows.iter().all(|r| r.reason == Some("rtp")));

@@ -133,16 +133,8 @@ impl Member {
         for (from, row) in to.iter_mut().enumerate() {
             let mut ends_to = Vec::new();
             for (target, member) in members.iter_mut().enumerate() {
-                row.push((from != target).then(|| {
-                    let (producer, consumer) = ring(RING);
-                    member.flows.push(consumer);
-                    producer
-                }));
-                ends_to.push((from != target).then(|| {
-                    let (producer, consumer) = ring(RING);
-                    member.ends.push(consumer);
-                    producer
-                }));
+                row.push((from != target).then(|| ring_to(&mut member.flows)));
+                ends_to.push((from != target).then(|| ring_to(&mut member.ends)));
             }
             members[from].ends_to = ends_to;
         }
@@ -357,6 +349,13 @@ impl Member {
     pub fn take_events(&mut self, now: Instant, into: &mut Vec<WorkerEvent>) {
         self.worker.take_events(now, into);
     }
+}
+
+/// A ring to a member, which takes from it beside what it takes from others.
+fn ring_to<T: Send>(takes: &mut Vec<Consumer<T>>) -> Producer<T> {
+    let (producer, consumer) = ring(RING);
+    takes.push(consumer);
+    producer
 }
 
 /// A batch from another member; `false` when there is nothing.

@@ -105,8 +105,7 @@ impl Rig {
         }
         assert!(self.forwarder.turn_ended(self.now));
         for message in self.told.try_iter() {
-            let ToControl::Worker(event) = message else { continue };
-            let perhop_graph::router::WorkerEvent::Freed(freed) = *event else { continue };
+            let ToControl::Freed(freed) = message else { continue };
             for gone in self.control.planner_mut().freed(&freed) {
                 self.control.handle_input(self.now, Input::Drained { id: gone.id, dropped: gone.dropped });
             }
