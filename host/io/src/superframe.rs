@@ -365,7 +365,9 @@ mod tests {
         #[test]
         fn in_a_tunnel_the_innermost_packet_is_cut(kind in 0_u8..5, sums in any::<bool>(), len in 1_usize..9_000, size in 1_u16..1_400) {
             let payload: Vec<u8> = (0..len).map(|i| (i * 7) as u8).collect();
-            let inner = tcp4([10, 0, 0, 1], [10, 0, 0, 2]).payload(&payload).build();
+            let mut inner = tcp4([10, 0, 0, 1], [10, 0, 0, 2]).payload(&payload).build();
+            // Nobody pads a frame inside a tunnel to what is the least on a wire.
+            inner.truncate(14 + 20 + 20 + len);
             let (frame, transport) = tunnel(kind, &inner, sums);
             let mut bytes = with_header(TCP_V4, size, &frame);
             bytes[0] = NEEDS_CHECKSUM;
