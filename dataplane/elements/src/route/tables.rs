@@ -20,8 +20,10 @@ pub struct Tables {
     tables: BTreeMap<u32, Table>,
     rules: [Arc<[Rule]>; 2],
     ways: Ways,
-    /// Destinations whose routes found no room, by table.
+    /// Destinations with routes that found no room here, by table.
     left_out: BTreeSet<(u32, IpNet)>,
+    /// Those whose routes are here and found no room where packets look.
+    unseen: BTreeSet<(u32, IpNet)>,
 }
 
 impl Default for Tables {
@@ -39,7 +41,13 @@ impl Tables {
     /// No route, no rule.
     pub fn new() -> Self {
         let tables = BTreeMap::from([(Fib::MAIN, Table::new())]);
-        Self { tables, rules: [Arc::new([]), Arc::new([])], ways: Ways::new(), left_out: BTreeSet::new() }
+        Self {
+            tables,
+            rules: [Arc::new([]), Arc::new([])],
+            ways: Ways::new(),
+            left_out: BTreeSet::new(),
+            unseen: BTreeSet::new(),
+        }
     }
 
     /// Other rules; they are sorted by priority, those of one priority stay in order. None of a family: its main table
@@ -131,9 +139,10 @@ impl Tables {
     /// Writes what wins for a destination to where packets find it.
     fn settle(&mut self, table: u32, dest: IpNet) {
         let Some(of) = self.tables.get_mut(&table) else { return };
-        let left_out = &self.left_out;
-        if !of.settle(dest, |shorter| left_out.contains(&(table, shorter))) {
-            self.left_out.insert((table, dest));
+        let unseen = &mut self.unseen;
+        unseen.remove(&(table, dest));
+        if !of.settle(dest, |shorter| unseen.contains(&(table, shorter))) {
+            unseen.insert((table, dest));
         }
     }
 
@@ -178,7 +187,7 @@ impl Tables {
             members: made.members.clone(),
             next_hops: made.next_hops.clone(),
             routes: self.tables.values().map(count).sum(),
-            refused: self.left_out.len(),
+            refused: self.left_out.union(&self.unseen).count(),
         })
     }
 }
@@ -242,7 +251,7 @@ impl Table {
     }
 
     /// Writes what wins for a destination; `false`: there is no room for it.
-    fn settle(&mut self, dest: IpNet, is_left_out: impl Fn(IpNet) -> bool) -> bool {
+    fn settle(&mut self, dest: IpNet, is_unseen: impl Fn(IpNet) -> bool) -> bool {
         let way = self.routes.get(&dest).map_or(0, |all| all.list()[0].way);
         let length = dest.prefix_len();
         if length == 0 {
@@ -252,7 +261,7 @@ impl Table {
         let cover = || {
             (1..length).rev().find_map(|length| {
                 let shorter = IpNet::new(dest.addr(), length).ok()?.trunc();
-                let all = self.routes.get(&shorter).filter(|_| !is_left_out(shorter))?;
+                let all = self.routes.get(&shorter).filter(|_| !is_unseen(shorter))?;
                 Some(Match { value: all.list()[0].way, length })
             })
         };
@@ -598,5 +607,26 @@ mod tests {
         let last = route(Tables::MAX_LIMITED as u32 + 1).dest;
         tables.set((Fib::MAIN, last, Origin::Kernel), []);
         assert_eq!(tables.fib().refused(), 1);
+    }
+
+    #[test]
+    fn a_route_for_some_sources_that_finds_no_room_hides_none_for_all() {
+        let mut tables = Tables::new();
+        let all = |dest: &str, kind| Route::new(dest.parse().unwrap(), kind);
+        let some = |dest: &str| Route {
+            from: Some("10.0.0.0/8".parse().unwrap()),
+            ..all(dest, RouteKind::Blackhole)
+        };
+        let full = (0..Tables::MAX_LIMITED).map(|n| some(&format!("11.{}.{}.0/24", n / 256, n % 256)));
+        let routes = full.chain([all("20.0.0.0/8", RouteKind::Prohibit), some("20.0.0.0/8")]);
+        tables.replace(Origin::Kernel, routes.collect());
+        assert_eq!(tables.fib().refused(), 1);
+        let inner = all("20.1.0.0/16", RouteKind::Local);
+        let key = (Fib::MAIN, inner.dest, Origin::Kernel);
+        tables.set(key, [inner]);
+        tables.set(key, []);
+        let (src, dst) = ("12.0.0.1".parse().unwrap(), "20.1.0.1".parse().unwrap());
+        let asked = Asked { src, dst, in_port: PortId(0), tos: 0, protocol: 17, ports: [0; 2] };
+        assert_eq!(tables.fib().find(&asked).action, Action::Prohibit, "what covered it does again");
     }
 }

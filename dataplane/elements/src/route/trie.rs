@@ -197,14 +197,17 @@ impl Growing {
         }
     }
 
-    /// Gives back a node in which nothing differs any more, and those above it.
+    /// Gives back a node in which no prefix ends any more, and those above it. Slots that are all the same do not say so by
+    /// themselves: neighbouring prefixes of one value may fill a node.
     fn collapse(&mut self, mut node: Option<u32>, mut path: Vec<(Option<u32>, usize)>) {
         while let (Some(index), Some((above, at))) = (node, path.pop()) {
+            let bits_above = 16 + 8 * path.len();
             let slots = self.slots(node);
             let first = slots[0];
-            if first & CHILD != 0 || slots.iter().any(|slot| *slot != first) {
+            if slots.iter().any(|slot| slot & CHILD != 0 || usize::from(length_of(*slot)) > bits_above) {
                 return;
             }
+            debug_assert!(slots.iter().all(|slot| *slot == first), "one prefix covers the node");
             *self.slot_mut(above, at) = first;
             self.free.push(index);
             node = above;
@@ -231,6 +234,13 @@ mod tests {
         proptest::array::uniform4(prop_oneof![Just(0u8), Just(10), Just(11), Just(255), any::<u8>()])
     }
 
+    /// Prefixes that lie beside each other, with one value: together they fill nodes.
+    fn neighbour() -> impl Strategy<Value = ([u8; 4], u8, u32)> {
+        let octet = || prop_oneof![Just(0u8), Just(64), Just(128), Just(192)];
+        let length = prop_oneof![16u8..=18, 24u8..=26, Just(32)];
+        (octet(), octet(), length, 0u32..2).prop_map(|(c, d, length, value)| ([10, 0, c, d], length, value))
+    }
+
     fn network((address, length): Prefix) -> Prefix {
         let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
         ((u32::from_be_bytes(address) & mask).to_be_bytes(), length)
@@ -248,7 +258,10 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_put_in_and_taken_out_is_what_is_found(
-            steps in proptest::collection::vec((octets(), 1u8..=32, 0u32..4), 1..80),
+            steps in prop_oneof![
+                proptest::collection::vec((octets(), 1u8..=32, 0u32..4), 1..80),
+                proptest::collection::vec(neighbour(), 1..200),
+            ],
             others in proptest::collection::vec(octets(), 20),
         ) {
             let (mut trie, mut all) = (Growing::new(), BTreeMap::new());
@@ -279,6 +292,21 @@ mod tests {
             }
             prop_assert_eq!(trie.nodes(), 0, "nodes are given back");
         }
+    }
+
+    #[test]
+    fn neighbours_of_one_way_are_taken_out_one_by_one() {
+        let mut trie = Growing::new();
+        let all: Vec<[u8; 4]> = (0..=255).map(|c| [10, 0, c, 0]).collect();
+        all.iter().for_each(|key| assert!(trie.set(key, 24, 1)));
+        assert!(trie.set(&[10, 0, 5, 7], 32, 2));
+        trie.unset(&[10, 0, 5, 7], 32, Some(Match { value: 1, length: 24 }));
+        for key in &all {
+            assert_eq!(trie.trie.find(key), Some(Match { value: 1, length: 24 }));
+            trie.unset(key, 24, None);
+            assert_eq!(trie.trie.find(key), None, "{key:?}");
+        }
+        assert_eq!(trie.nodes(), 0);
     }
 
     #[test]
