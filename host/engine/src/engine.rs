@@ -233,10 +233,15 @@ fn check_netfilter(config: &EngineConfig, namespace: &Namespace) -> Result<(), E
     let found = match nft::bypassed(namespace) {
         Ok(found) => found,
         // Without the right to look there is none to forward either, which is told where it is asked for.
-        Err(error) => {
+        Err(error) if error.is_permission() => {
             tracing::debug!(%error, "cannot look at the packet filter");
             return Ok(());
         }
+        Err(error) if config.bypass_netfilter => {
+            tracing::warn!(%error, "cannot look at the packet filter, which what is forwarded passes by");
+            return Ok(());
+        }
+        Err(source) => return Err(EngineError::NetfilterUnknown { source }),
     };
     let rules = found.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     match (found.is_empty(), config.bypass_netfilter) {

@@ -100,6 +100,15 @@ pub enum EngineError {
         /// Chains, and what they do.
         rules: String,
     },
+    /// Whether the packet filter does something to forwarded packets cannot be found out.
+    #[error(
+        "cannot find out whether the kernel's packet filter has rules for what is forwarded, which passes by it: {source}; if \
+         nothing depends on them, say so with `[kernel] bypass_netfilter = true` in the router's file"
+    )]
+    NetfilterUnknown {
+        /// What the kernel answered.
+        source: NetlinkError,
+    },
     /// Another router has a port's interface, with another directory for its state.
     #[error(
         "port \"{port}\": interface \"{device}\" belongs to another router in this network namespace, with another runtime \

@@ -1,7 +1,8 @@
 //! Facts of the world: the kernel's routes, neighbours, links and addresses, followed on a thread of their own.
 
 use crate::early_drop::{EarlyDrops, is_macvlan_on, past};
-use crate::kernel_routes::{OTHER_END, Own, Translation, ports_by_index};
+use crate::kernel_routes::{OTHER_END, Translation, ports_by_index};
+use crate::left_to_kernel::LeftToKernel;
 use crate::own_traffic::OwnTraffic;
 use crate::prepare::Device;
 use crate::prepared::Saved;
@@ -89,7 +90,7 @@ pub(crate) struct Facts {
     /// How the kernel's routes were last told, and those that changed since.
     translation: Translation,
     changed_routes: BTreeSet<RouteKey>,
-    own: Own,
+    left: LeftToKernel,
     /// What leads this host's own packets through the router, where the kernel can have it.
     own_traffic: Option<OwnTraffic>,
     notes: Vec<String>,
@@ -119,7 +120,7 @@ impl Facts {
             infos: Vec::new(),
             translation: Translation::default(),
             changed_routes: BTreeSet::new(),
-            own: Own::default(),
+            left: LeftToKernel::default(),
             own_traffic,
             notes: Vec::new(),
             neighbours: BTreeMap::new(),
@@ -140,7 +141,20 @@ impl Facts {
     /// What is left to the kernel, and what of its tables the router does not follow. O(routes).
     pub(crate) fn notes(&self) -> Vec<String> {
         let encapsulating = self.translation.encapsulating(self.mirror.routes());
-        self.past_ports().into_iter().chain(encapsulating).chain(self.translation.notes.clone()).collect()
+        let all = self.past_ports().into_iter().chain(self.shared()).chain(encapsulating);
+        all.chain(self.translation.notes.clone()).collect()
+    }
+
+    /// Routes by ports of which the kernel has next hops past them as well.
+    fn shared(&self) -> Option<String> {
+        let (number, first, past) = self.left.shared(self.mirror.routes())?;
+        let links = past.iter().filter_map(|index| self.mirror.links().get(index));
+        let names: Vec<String> = links.map(|link| format!("\"{}\"", link.name)).collect();
+        let more = if number > 1 { format!(" and {} more", number - 1) } else { String::new() };
+        Some(format!(
+            "the route to {first}{more} leads by ports and by {} as well, which is none: the router sends all of it by its ports",
+            names.join(", ")
+        ))
     }
 
     /// Interfaces past the ports that the kernel's routes lead to: what goes there is the kernel's to forward, if it does.
@@ -247,17 +261,22 @@ impl Facts {
     fn drop_early(&mut self) {
         let ports = self.ports();
         let changed = self.mirror.take_changed_routes();
-        self.own.follow(self.mirror.routes(), &changed, &ports);
+        self.left.follow(self.mirror.routes(), &changed, &ports);
         self.changed_routes.extend(changed);
-        if let Err(error) = self.saved.protect(&ports) {
+        let skips = |port: &u32| {
+            let has_carrier = self.mirror.links().get(port).is_none_or(|link| link.running);
+            !has_carrier && [false, true].into_iter().any(|v6| self.skips_without_carrier(*port, v6))
+        };
+        let skipped = ports.iter().copied().filter(skips).collect();
+        if let Err(error) = self.saved.protect(self.left.duty(&self.mirror, skipped)) {
             tracing::error!(%error, "the kernel may forward packets of a port a second time");
         }
-        let own = self.own.prefixes(&self.mirror);
-        self.plan.follow(&self.mirror, &own);
+        self.plan.follow(&self.mirror, &self.left);
         if let Some(own) = &mut self.own_traffic {
             own.follow(&self.mirror, &self.devices, |port| self.bound[port].is_some());
         }
-        self.early_drops.follow(&self.namespace, &self.mirror, &self.devices, own);
+        let prefixes = self.left.prefixes(&self.mirror);
+        self.early_drops.follow(&self.namespace, &self.mirror, &self.devices, prefixes);
     }
 
     /// Interface index of each port whose interface is there and able to send.
@@ -410,8 +429,9 @@ impl Facts {
             self.translation = now;
         }
         let (routes, translation) = (self.mirror.routes(), &self.translation);
-        let mut skipping: BTreeMap<u32, bool> = BTreeMap::new();
-        let mut skips = |index| *skipping.entry(index).or_insert_with(|| self.skips_without_carrier(index));
+        let mut skipping: BTreeMap<(u32, bool), bool> = BTreeMap::new();
+        let mut skips =
+            |index, v6| *skipping.entry((index, v6)).or_insert_with(|| self.skips_without_carrier(index, v6));
         if is_new {
             #[cfg(test)]
             self.built.set(self.built.get() + 1);
@@ -437,11 +457,12 @@ impl Facts {
     }
 
     /// Whether the kernel passes over routes of an interface as long as that has no carrier (`ignore_routes_with_linkdown`).
-    fn skips_without_carrier(&self, index: u32) -> bool {
+    fn skips_without_carrier(&self, index: u32, v6: bool) -> bool {
         let link = self.mirror.links().get(&index);
         link.is_some_and(|link| {
             let key = "ignore_routes_with_linkdown";
-            sysctl::read(&self.namespace, IpVersion::V4, &link.name, key).is_ok_and(|value| value != 0)
+            let version = if v6 { IpVersion::V6 } else { IpVersion::V4 };
+            sysctl::read(&self.namespace, version, &link.name, key).is_ok_and(|value| value != 0)
         })
     }
 

@@ -5,16 +5,16 @@
 //! |---|---|
 //! | a route by a port | forwards by that port |
 //! | a route past the ports | hands the packet to the kernel |
+//! | a route by ports and past them | forwards by the ports |
 //! | a route of a port without carrier | answers unreachable, unless the kernel passes over such routes |
 //! | a route that adds a header (`encap`) by a port | answers unreachable: the header is the kernel's to make |
 //! | a rule by address, port, protocol, type of service or arrival | follows it |
 //! | a rule by mark, user, interface of departure, tunnel | follows it as for a packet without any of them |
 
-use crate::early_drop::{is_macvlan_on, past};
+use crate::early_drop::is_macvlan_on;
 use crate::prepare::Device;
 use perhop_elements::route::{Arrival, Fib, NextHop, Origin, RouteEntry, RouteKind, Rule, Then};
 use perhop_graph::router::KernelRoutes;
-use perhop_io::early_drop::Prefix;
 use perhop_netlink::{
     FibRoute, LinkInfo, Mirror, PolicyAction, PolicyRule, RouteKey, RouteKind as KernelKind, RouteTable,
     RouteWay,
@@ -23,55 +23,6 @@ use perhop_packet::PortId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
-
-/// Prefixes that the kernel is to see: local routes of all tables, and what its routes send past the ports.
-#[derive(Debug, Default)]
-pub(crate) struct Own {
-    keys: BTreeSet<RouteKey>,
-    ports: Vec<u32>,
-}
-
-impl Own {
-    /// Follows routes that changed, or all of them when the ports' interfaces did.
-    pub(crate) fn follow(&mut self, routes: &RouteTable, changed: &BTreeSet<RouteKey>, ports: &[u32]) {
-        if self.ports != ports {
-            ports.clone_into(&mut self.ports);
-            let is_own = |route: &FibRoute| is_kept(&route.way, ports);
-            self.keys = routes.iter().filter(is_own).map(|route| (route.table, route.dest)).collect();
-            return;
-        }
-        for key in changed {
-            if routes.of(*key).iter().any(|way| is_kept(way, ports)) {
-                self.keys.insert(*key);
-            } else {
-                self.keys.remove(key);
-            }
-        }
-    }
-
-    /// The prefixes with the addresses that have no route yet, sorted.
-    pub(crate) fn prefixes(&self, mirror: &Mirror) -> Vec<Prefix> {
-        let host = |ip: IpAddr| (ip, if ip.is_ipv4() { 32 } else { 128 });
-        let routes = self.keys.iter().map(|(_, dest)| (dest.network(), dest.prefix_len()));
-        let mut all: Vec<Prefix> =
-            routes.chain(mirror.addresses().iter().map(|a| host(a.address.addr()))).collect();
-        all.sort_unstable();
-        all.dedup();
-        all
-    }
-
-    /// Of all routes of a mirror.
-    pub(crate) fn of(mirror: &Mirror, ports: &[u32]) -> Self {
-        let mut own = Self { ports: vec![0], ..Self::default() };
-        own.follow(mirror.routes(), &BTreeSet::new(), ports);
-        own
-    }
-}
-
-fn is_kept(way: &RouteWay, ports: &[u32]) -> bool {
-    let kept = [KernelKind::Local, KernelKind::Anycast, KernelKind::Broadcast, KernelKind::Multicast];
-    kept.contains(&way.kind) || past(way, ports).next().is_some()
-}
 
 /// Which port each interface is, and how the kernel's tables are asked: what a translation depends on.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -208,7 +159,11 @@ impl Translation {
     }
 
     /// All routes.
-    pub(crate) fn all(&self, routes: &RouteTable, skips: &mut dyn FnMut(u32) -> bool) -> Vec<RouteEntry> {
+    pub(crate) fn all(
+        &self,
+        routes: &RouteTable,
+        skips: &mut dyn FnMut(u32, bool) -> bool,
+    ) -> Vec<RouteEntry> {
         let mut known = Known::default();
         let entry = |route: FibRoute| {
             let table = self.table((route.table, route.dest))?;
@@ -222,7 +177,7 @@ impl Translation {
         &self,
         routes: &RouteTable,
         keys: &BTreeSet<RouteKey>,
-        skips: &mut dyn FnMut(u32) -> bool,
+        skips: &mut dyn FnMut(u32, bool) -> bool,
     ) -> Vec<KernelRoutes> {
         let mut known = Known::default();
         let into: BTreeSet<RouteKey> =
@@ -250,7 +205,7 @@ impl Translation {
         table: u32,
         r: &FibRoute,
         known: &mut Known,
-        skips: &mut dyn FnMut(u32) -> bool,
+        skips: &mut dyn FnMut(u32, bool) -> bool,
     ) -> Option<RouteEntry> {
         let v6 = r.dest.addr().is_ipv6();
         let key = (Arc::as_ptr(&r.way), v6);
@@ -268,7 +223,7 @@ impl Translation {
         })
     }
 
-    fn kind(&self, r: &FibRoute, skips: &mut dyn FnMut(u32) -> bool) -> Option<RouteKind> {
+    fn kind(&self, r: &FibRoute, skips: &mut dyn FnMut(u32, bool) -> bool) -> Option<RouteKind> {
         Some(match r.kind {
             KernelKind::Local | KernelKind::Anycast => RouteKind::Local,
             KernelKind::Broadcast => RouteKind::Broadcast,
@@ -284,10 +239,11 @@ impl Translation {
     /// What a route past all ports sends is the kernel's to forward, like what is for this host. Beside ports other interfaces
     /// do not count. Without a carrier a route of a port leads nowhere, and no wider route is asked instead, unless the kernel
     /// does so: what is for a network whose cable is out must not go to the provider, and come back.
-    fn unicast(&self, r: &FibRoute, skips: &mut dyn FnMut(u32) -> bool) -> Option<RouteKind> {
+    fn unicast(&self, r: &FibRoute, skips: &mut dyn FnMut(u32, bool) -> bool) -> Option<RouteKind> {
         let usable: Vec<_> = r.next_hops.iter().filter(|h| !h.unusable).collect();
         if usable.is_empty() {
-            let mut stay = r.next_hops.iter().filter(|hop| !skips(hop.ifindex)).peekable();
+            let mut stay =
+                r.next_hops.iter().filter(|hop| !skips(hop.ifindex, r.dest.addr().is_ipv6())).peekable();
             stay.peek()?;
             let of_port = stay.any(|hop| self.ports.contains_key(&hop.ifindex));
             return Some(if of_port { RouteKind::Unreachable } else { RouteKind::Kernel });
@@ -388,7 +344,7 @@ mod tests {
 
     fn entry(on: &Translation, r: &FibRoute, skips: bool) -> Option<RouteEntry> {
         let table = on.table((r.table, r.dest))?;
-        on.entry(table, r, &mut Known::default(), &mut |_| skips)
+        on.entry(table, r, &mut Known::default(), &mut |_, _| skips)
     }
 
     #[test]
@@ -593,7 +549,7 @@ mod tests {
             let translation = Translation::new(&mirror, ports, BTreeSet::new());
             let mut tables = Tables::new();
             tables.set_rules(translation.rules.clone());
-            tables.replace(Origin::Kernel, translation.all(mirror.routes(), &mut |_| false));
+            tables.replace(Origin::Kernel, translation.all(mirror.routes(), &mut |_, _| false));
             let fib = tables.fib();
             for probe in 0..12 {
                 let asked = Asked {

@@ -36,6 +36,7 @@ mod host_abr;
 mod inlet;
 mod kernel_routes;
 mod lanes;
+mod left_to_kernel;
 mod lines;
 mod machine;
 mod outbox;

@@ -32,7 +32,7 @@ impl OwnTraffic {
         let rules = nft::OwnTraffic::open_in(namespace, router)?;
         let mut own = Self { rules, taps: Vec::new(), failed: false };
         let mut ends = Vec::new();
-        let mut detours = Vec::new();
+        let mut detours: Vec<Detour> = Vec::new();
         for (device, wanted) in devices {
             let link = if *wanted { netlink.link(&device.device).ok() } else { None };
             // Where frames have no link addresses there are none of the kernel's to lead.
@@ -50,7 +50,7 @@ impl OwnTraffic {
             let _ = sysctl::write(namespace, IpVersion::V6, &name, "disable_ipv6", 1);
             netlink.set_up(&name).map_err(failed)?;
             let to = netlink.link(&name).map_err(failed)?.index;
-            detours.push((device.device.clone(), to));
+            detours.push(Detour { interface: device.device.clone(), index: link.index, to });
             own.taps.push(Some(to));
             ends.push(Some(end));
         }
@@ -58,11 +58,41 @@ impl OwnTraffic {
         Ok((own, ends))
     }
 
-    /// Follows the interfaces of ports that are in service.
+    /// Follows the interfaces of ports that are in service. A detour's own interface that somebody switches off is switched
+    /// on again; one that somebody deletes is gone until the router starts anew, and its port's traffic leaves as without it.
     pub(crate) fn follow(&mut self, mirror: &Mirror, devices: &[Device], in_service: impl Fn(usize) -> bool) {
+        for (tap, Device { port, .. }) in self.taps.iter_mut().zip(devices) {
+            let Some(index) = *tap else { continue };
+            match mirror.links().get(&index) {
+                Some(link) if !link.up => {
+                    let interface = &link.name;
+                    match mirror.netlink().set_up(interface) {
+                        Ok(()) => tracing::warn!(
+                            port,
+                            interface,
+                            "what this host itself sends goes by it: switched on again"
+                        ),
+                        Err(error) => tracing::warn!(
+                            port, interface, %error,
+                            "what this host itself sends by the port is lost: cannot switch the interface on again"
+                        ),
+                    }
+                }
+                Some(_) => {}
+                None => {
+                    tracing::warn!(
+                        port,
+                        "the interface for what this host itself sends was deleted: that does not wait in the port's queues \
+                         any more"
+                    );
+                    *tap = None;
+                }
+            }
+        }
         let detour = |(i, device): (usize, &Device)| -> Option<Detour> {
             let to = self.taps.get(i).copied().flatten().filter(|_| in_service(i))?;
-            mirror.link(&device.device).map(|link| (link.name.clone(), to))
+            let link = mirror.link(&device.device)?;
+            Some(Detour { interface: link.name.clone(), index: link.index, to })
         };
         let detours: Vec<Detour> = devices.iter().enumerate().filter_map(detour).collect();
         match self.rules.lead(&detours, SENT_MARK) {

@@ -211,6 +211,9 @@ impl<F: Forwarder> PacketThread<F> {
             awake.slept(now, now.since(self.last_work), woken.input);
             self.own_due = now;
             for i in 0..self.ports.len() {
+                if woken.own_gone & (1 << i) != 0 {
+                    self.ports[i].forget_own();
+                }
                 if woken.errors & (1 << i) != 0 && self.ports[i].check_link().is_err() {
                     self.lose(i);
                 }

@@ -57,6 +57,21 @@ impl LivePort {
         self.own.as_ref()
     }
 
+    /// Its interface has gone: nothing comes out there any more, and who waits for it would not sleep.
+    pub(crate) fn forget_own(&mut self) {
+        if let Some(own) = self.own.take() {
+            let mut last: Vec<(String, u64)> = Vec::new();
+            own.counters(&mut last);
+            self.keep(last);
+        }
+    }
+
+    fn keep(&mut self, last: Vec<(String, u64)>) {
+        for (name, value) in last {
+            *self.past.entry(name).or_default() += value;
+        }
+    }
+
     /// Takes what this host itself wants to send by it.
     pub(crate) fn receive_own(&mut self, now: Instant, pool: &Pool, batch: &mut Batch) {
         if let Some(own) = &mut self.own {
@@ -81,9 +96,7 @@ impl LivePort {
             self.times_down += u64::from(self.socket.is_none());
             let mut last: Vec<(String, u64)> = Vec::new();
             old.counters(&mut last);
-            for (name, value) in last {
-                *self.past.entry(name).or_default() += value;
-            }
+            self.keep(last);
         }
         old
     }

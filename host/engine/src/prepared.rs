@@ -4,7 +4,7 @@ use crate::error::EngineError;
 use crate::prepare::{self, Device};
 use crate::put_back;
 use crate::state_file::{self, StateFile, StateLock};
-use perhop_netlink::nft::ForwardGuard;
+use perhop_netlink::nft::{Duty, ForwardGuard};
 use perhop_netlink::sysctl::{self, IpVersion};
 use perhop_netlink::{Namespace, Netlink, NetlinkError};
 use std::path::{Path, PathBuf};
@@ -21,10 +21,10 @@ pub(crate) struct Saved {
 }
 
 impl Saved {
-    /// Keeps from the kernel what arrives on these interfaces, by number, and on no others.
-    pub(crate) fn protect(&self, ports: &[u32]) -> Result<(), NetlinkError> {
+    /// Keeps from the kernel what is none of its business.
+    pub(crate) fn protect(&self, duty: Duty) -> Result<(), NetlinkError> {
         let mut guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
-        guard.as_mut().map_or(Ok(()), |guard| guard.protect(ports))
+        guard.as_mut().map_or(Ok(()), |guard| guard.protect(duty))
     }
 
     /// Makes an interface fit that is there again. One that was not seen before, though its name may have been, has
@@ -81,7 +81,8 @@ impl Prepared {
         let prepared = Self { saved: Arc::new(saved), active: true };
         for (i, device) in devices.iter().enumerate() {
             // One after the other, so that the one that another router has is known.
-            prepared.saved.protect(&ports[..=i]).map_err(|error| held(device, error))?;
+            let ports = ports[..=i].to_vec();
+            prepared.saved.protect(Duty { ports, ..Duty::default() }).map_err(|error| held(device, error))?;
         }
         for device in devices {
             prepare::change(namespace, &netlink, device, guarded)?;

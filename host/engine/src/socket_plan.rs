@@ -2,15 +2,14 @@
 //! socket.
 
 use crate::error::EngineError;
-use crate::kernel_routes::{Own, ports_by_index};
+use crate::kernel_routes::ports_by_index;
+use crate::left_to_kernel::{LeftToKernel, whole};
 use crate::prepare::Device;
 use perhop_io::af_xdp::{HostTraffic, Place, Sharing, XdpError};
-use perhop_io::early_drop::Prefix;
 use perhop_io::{AfPacket, AfPacketConfig, AfXdp, AfXdpConfig, DevicePort, TunPort};
 use perhop_netlink::{Mirror, Namespace, Netlink};
 use perhop_packet::Pool;
 use perhop_routerfile::{PortIo, Waiting};
-use std::net::IpAddr;
 use std::sync::Arc;
 
 /// How to open a port's socket.
@@ -65,21 +64,18 @@ impl XdpPlan {
         let plan = Self { pool: pool.clone(), host, sharing, place, busy_poll_us };
         let mirror = Mirror::open_in(namespace)?;
         let ports: Vec<u32> = ports_by_index(&mirror, devices).into_keys().collect();
-        plan.tell(&mirror, &Own::of(&mirror, &ports).prefixes(&mirror));
+        plan.tell(&mirror, &LeftToKernel::of(&mirror, &ports));
         Ok((Some(plan), None))
     }
 
     /// Tells the ports' programs what the kernel is to see.
-    fn tell(&self, mirror: &Mirror, own: &[Prefix]) {
-        let set = match self.sharing {
-            Sharing::Route => self.host.set(own),
-            // Not what every host hears: the bridge carries it on.
-            Sharing::Bridge => {
-                let addresses = mirror.addresses().iter().map(|a| whole(a.address.addr()));
-                self.host.set(&addresses.collect::<Vec<_>>())
-            }
-        };
-        if let Err(error) = set {
+    fn tell(&self, mirror: &Mirror, left: &LeftToKernel) {
+        if self.sharing == Sharing::Route {
+            return left.tell(&self.host, mirror);
+        }
+        // Not what every host hears: the bridge carries it on.
+        let addresses = mirror.addresses().iter().map(|a| whole(a.address.addr()));
+        if let Err(error) = self.host.set(&addresses.collect::<Vec<_>>(), &[]) {
             tracing::warn!(%error, "AF_XDP ports keep packets to some addresses of this host from it");
         }
     }
@@ -95,10 +91,6 @@ impl XdpPlan {
         };
         AfXdp::open(config, &self.pool, &self.host)
     }
-}
-
-fn whole(ip: IpAddr) -> Prefix {
-    (ip, if ip.is_ipv4() { 32 } else { 128 })
 }
 
 /// Makes a port's TUN interface, or attaches to it, and switches it on.
@@ -157,9 +149,9 @@ impl SocketPlan {
     }
 
     /// Follows the host's addresses.
-    pub(crate) fn follow(&self, mirror: &Mirror, own: &[Prefix]) {
+    pub(crate) fn follow(&self, mirror: &Mirror, left: &LeftToKernel) {
         if let Some(xdp) = &self.xdp {
-            xdp.tell(mirror, own);
+            xdp.tell(mirror, left);
         }
     }
 }

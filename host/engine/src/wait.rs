@@ -16,8 +16,8 @@ const LEAST_SLACK: Duration = Duration(5_000);
 /// What a sleeper in a virtual machine is late when its processor did not rest for long.
 const MOST_SLACK: Duration = Duration(50_000);
 
-/// Whose errors are nobody's.
-const NO_PORT: u8 = u8::MAX;
+/// Set in the number of a port: it is of what this host itself sends by it.
+const OWN: u8 = 1 << 7;
 
 /// Where packets of a port come from: its interface, and this host itself.
 pub(crate) type Ends<'p> = (Option<&'p DevicePort>, Option<&'p Tap>);
@@ -130,6 +130,8 @@ pub(crate) struct Woken {
     pub(crate) input: bool,
     /// Bits of ports whose socket reports an error.
     pub(crate) errors: u64,
+    /// Bits of ports at which what this host itself sends comes out no more.
+    pub(crate) own_gone: u64,
     /// How long others had the processor.
     pub(crate) slept: Duration,
 }
@@ -216,7 +218,7 @@ fn sleep<'p>(timeout: Option<Duration>, wake: &Wake, ports: impl Iterator<Item =
     for (i, (port, own)) in ports.enumerate().take(MAX_PORTS) {
         if let Some(own) = own {
             fds[n] = PollFd::from_borrowed_fd(own.as_fd(), PollFlags::IN);
-            bits[n] = NO_PORT;
+            bits[n] = OWN | i as u8;
             n += 1;
         }
         let Some(port) = port else { continue };
@@ -235,8 +237,9 @@ fn sleep<'p>(timeout: Option<Duration>, wake: &Wake, ports: impl Iterator<Item =
             wake.heard();
         }
         for (fd, bit) in fds[..n].iter().zip(bits).skip(1) {
-            if bit != NO_PORT && fd.revents().intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL) {
-                woken.errors |= 1 << bit;
+            if fd.revents().intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL) {
+                let which = if bit & OWN == 0 { &mut woken.errors } else { &mut woken.own_gone };
+                *which |= 1 << (bit & !OWN);
             }
             woken.input |= fd.revents().contains(PollFlags::IN);
         }

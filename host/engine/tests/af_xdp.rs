@@ -284,7 +284,7 @@ fn the_kernel_answers_arp_and_ping_of_its_own_address() {
             !came.is_empty()
         });
         assert!(came == [echo.clone()], "{mode}");
-        host.set(&[("10.20.0.1".parse().unwrap(), 32)]).unwrap();
+        host.set(&[("10.20.0.1".parse().unwrap(), 32)], &[]).unwrap();
         assert!(!station.look().iter().any(|f| is_echo(&f)), "{mode}: nobody has answered yet");
         station.send(&[echo]);
         eventually("the ping is answered", || station.look().iter().any(|f| is_echo(&f)));

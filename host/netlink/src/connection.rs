@@ -100,17 +100,18 @@ impl Netlink {
     }
 
     /// Lists what the library has no layout for; the last listing that was not interrupted counts.
-    pub(crate) fn dump_raw(
+    pub(crate) fn dump_raw<T: Default>(
         &self,
         operation: &'static str,
         kind: u16,
         body: &[u8],
-        mut each: impl FnMut(&[u8]),
-    ) -> Result<(), NetlinkError> {
+        each: impl Fn(&mut T, &[u8]),
+    ) -> Result<T, NetlinkError> {
         let mut socket = self.socket();
         for _ in 0..DUMP_ATTEMPTS {
-            if !socket.list_raw(operation, kind, body, &mut each)? {
-                return Ok(());
+            let mut all = T::default();
+            if !socket.list_raw(operation, kind, body, |message| each(&mut all, message))? {
+                return Ok(all);
             }
         }
         Err(NetlinkError::Unstable { operation, attempts: DUMP_ATTEMPTS })

@@ -185,9 +185,11 @@ impl Mirror {
     fn list_routes(&mut self) -> Result<bool, NetlinkError> {
         let next_hops = self.netlink.next_hops()?;
         let routes = &mut self.routes;
+        // Before the routes that name them.
+        routes.resolve_by(next_hops);
         let shared = |route: FibRoute| FibRoute { way: routes.keep(route.way), ..route };
         let listing = self.netlink.routes_by(shared)?;
-        let changed = self.routes.replace(next_hops, listing);
+        let changed = self.routes.replace(listing);
         let any = !changed.is_empty();
         self.changed_routes.extend(changed);
         Ok(any)

@@ -101,15 +101,15 @@ impl Netlink {
     /// # Errors
     /// [`NetlinkError::Kernel`] when the listing fails.
     pub fn next_hops(&self) -> Result<NextHops, NetlinkError> {
-        let mut all = NextHops::default();
-        let listed = self.dump_raw("list next hops", LIST, &[0; HEADER], |message| {
+        let read = |all: &mut NextHops, message: &[u8]| {
             all.read(message);
-        });
+        };
+        let listed = self.dump_raw("list next hops", LIST, &[0; HEADER], read);
         match listed {
             Err(NetlinkError::Kernel { errno: libc::EOPNOTSUPP | libc::EINVAL, .. }) => {
                 Ok(NextHops::default())
             }
-            other => other.map(|()| all),
+            listed => listed,
         }
     }
 }

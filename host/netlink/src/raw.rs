@@ -103,7 +103,9 @@ pub(crate) fn read_listing(
         for frame in frames(&buffer[..length]).filter(|frame| frame.sequence == sequence) {
             interrupted |= frame.flags & NLM_F_DUMP_INTR != 0;
             match frame.kind {
-                DONE => end = Some(0),
+                // A listing that fails on its way ends with why, if with anything.
+                DONE if frame.body().len() < 4 => end = Some(0),
+                DONE => end = Some(frame.errno()),
                 ERROR => end = Some(frame.errno()),
                 _ => each(frame.body()),
             }
@@ -122,6 +124,28 @@ pub(crate) fn refused(operation: &'static str, object: &str, errno: i32) -> Netl
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_listing_ends_with_what_its_end_says() {
+        let (ours, theirs) = std::os::unix::net::UnixDatagram::pair().unwrap();
+        let mut buffer = vec![0; 256];
+        let mut listed = |ends: &[&[u8]], flags: u16| {
+            for end in ends {
+                let mut bytes = Vec::new();
+                push_frame(&mut bytes, (16, flags, 7), &[b"row!"]);
+                push_frame(&mut bytes, (DONE, 0, 6), &[&[0; 4]]);
+                push_frame(&mut bytes, (DONE, 0, 7), &[*end]);
+                theirs.send(&bytes).unwrap();
+            }
+            let mut rows = 0;
+            let end = read_listing(ours.as_fd(), &mut buffer, ("list", 7), |_| rows += 1).unwrap();
+            (end, rows)
+        };
+        assert_eq!(listed(&[&[0; 4]], 0), ((0, false), 1));
+        assert_eq!(listed(&[&[]], NLM_F_DUMP_INTR), ((0, true), 1));
+        assert_eq!(listed(&[&(-libc::EINTR).to_ne_bytes()], 0), ((libc::EINTR, false), 1));
+    }
 
     #[test]
     fn messages_of_a_datagram_are_told_apart() {

@@ -67,9 +67,13 @@ impl RouteTable {
         self.routes.get(&key).map_or(&[], Ways::list)
     }
 
-    /// Takes a whole listing; the keys of what has changed.
-    pub(crate) fn replace(&mut self, next_hops: NextHops, listing: Vec<FibRoute>) -> BTreeSet<RouteKey> {
+    /// From now on routes that name next-hop objects lead where these do.
+    pub(crate) fn resolve_by(&mut self, next_hops: NextHops) {
         self.next_hops = next_hops;
+    }
+
+    /// Takes a whole listing; the keys of what has changed.
+    pub(crate) fn replace(&mut self, listing: Vec<FibRoute>) -> BTreeSet<RouteKey> {
         let before = std::mem::take(&mut self.routes);
         for FibRoute { dest, table, way } in listing {
             let way = self.keep(way);

@@ -72,6 +72,138 @@ fn what_goes_past_the_ports_is_the_kernels() {
     engine.stop();
 }
 
+/// Runs `ip` in the router's namespace.
+fn type_ip(w: &World, words: &str) {
+    let mut command = std::process::Command::new("ip");
+    let output = w.router.run(|| command.args(words.split(' ')).output()).unwrap().unwrap();
+    assert!(output.status.success(), "ip {words}: {output:?}");
+}
+
+/// How often each of 50 numbered datagrams to an address beyond a host arrives there, at most and at least.
+fn copies_beyond(w: &World, (from, to): (usize, usize)) -> Vec<(usize, usize)> {
+    let mut all = Vec::new();
+    for (host, beyond) in [("10.20", "10.77.0.1"), ("fd20", "fd77::1")] {
+        let (left, right) = if host == "fd20" {
+            (w.socket(from, &format!("[fd20:{from}::2]:0")), w.socket(to, &format!("[{beyond}]:0")))
+        } else {
+            (w.socket(from, &format!("10.20.{from}.2:0")), w.socket(to, &format!("{beyond}:0")))
+        };
+        right.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let (mut byte, mut seen) = ([0; 64], [0; 50]);
+        let end = std::time::Instant::now() + Duration::from_secs(3);
+        loop {
+            left.send_to(&[255], right.local_addr().unwrap()).unwrap();
+            if right.recv(&mut byte).is_ok() || std::time::Instant::now() > end {
+                break;
+            }
+        }
+        while right.recv(&mut byte).is_ok() {}
+        // Several flows, as ways of several next hops are chosen by flow.
+        for i in 0..seen.len() {
+            let source = left.local_addr().unwrap().ip();
+            let left = w.socket(from, &std::net::SocketAddr::from((source, 0)).to_string());
+            left.send_to(&[i as u8], right.local_addr().unwrap()).unwrap();
+        }
+        right.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        while right.recv(&mut byte).is_ok() {
+            if let Some(seen) = seen.get_mut(usize::from(byte[0])) {
+                *seen += 1;
+            }
+        }
+        all.push((seen.into_iter().min().unwrap(), seen.into_iter().max().unwrap()));
+    }
+    all
+}
+
+/// A world of three hosts, the last two of which have an address that is reached by routes; ports are the first two.
+fn with_an_address_beyond(name: &str) -> World {
+    let w = World::new(name, 3);
+    forwarding(&w, 1);
+    for host in &w.hosts[1..] {
+        let net = Netlink::open_in(host).unwrap();
+        let add = |address: &str| net.add_address("lo", address.parse().unwrap()).unwrap();
+        add("10.77.0.1/32");
+        add("fd77::1/128");
+        net.set_up("lo").unwrap();
+    }
+    w
+}
+
+#[test]
+fn what_rules_by_arrival_send_past_the_ports_is_the_kernels_too() {
+    if !may_run("what_rules_by_arrival_send_past_the_ports_is_the_kernels_too") {
+        return;
+    }
+    let w = with_an_address_beyond("rule-iif");
+    for (v, via) in [("-4", ["10.20.1.2", "10.20.2.2"]), ("-6", ["fd20:1::2", "fd20:2::2"])] {
+        let net = if v == "-4" { "10.77.0.0/16" } else { "fd77::/16" };
+        type_ip(&w, &format!("{v} route add {net} via {} dev p1", via[0]));
+        type_ip(&w, &format!("{v} route add {net} via {} dev p2 table 100", via[1]));
+    }
+    let text = "[[port]]\nname = \"p0\"\n\n[[port]]\nname = \"p1\"\n";
+    let (engine, _) = Engine::start(w.config_of("rule-iif", text)).unwrap();
+    assert_eq!(copies_beyond(&w, (0, 1)), ONCE, "by a port");
+    let rules = ["iif p0 lookup 100", "from 10.20.0.0/16 iif p0 lookup 100", "not iif p1 lookup 100"];
+    for (i, rule) in rules.iter().enumerate() {
+        let v6 = rule.replace("10.20.0.0/16", "fd20::/16");
+        for verb in ["add", "del"] {
+            type_ip(&w, &format!("-4 rule {verb} pref 50 {rule}"));
+            type_ip(&w, &format!("-6 rule {verb} pref 50 {v6}"));
+            let to = if verb == "add" { 2 } else { 1 };
+            eventually("the rule holds", || copies_beyond(&w, (0, to)) == ONCE);
+        }
+        assert_eq!(copies_beyond(&w, (0, 1)), ONCE, "after rule {i}");
+    }
+    engine.stop();
+}
+
+#[test]
+fn what_a_port_without_carrier_leaves_to_a_wider_route_past_the_ports_is_the_kernels() {
+    if !may_run("what_a_port_without_carrier_leaves_to_a_wider_route_past_the_ports_is_the_kernels") {
+        return;
+    }
+    let w = with_an_address_beyond("linkdown");
+    for (v, via) in [("-4", ["10.20.1.2", "10.20.2.2"]), ("-6", ["fd20:1::2", "fd20:2::2"])] {
+        let [net, wider] =
+            if v == "-4" { ["10.77.0.0/16", "10.76.0.0/15"] } else { ["fd77::/16", "fd76::/15"] };
+        type_ip(&w, &format!("{v} route add {net} via {} dev p1", via[0]));
+        type_ip(&w, &format!("{v} route add {wider} via {} dev p2", via[1]));
+    }
+    for version in [IpVersion::V4, IpVersion::V6] {
+        sysctl::write(&w.router, version, "p1", "ignore_routes_with_linkdown", 1).unwrap();
+    }
+    let text = "[[port]]\nname = \"p0\"\n\n[[port]]\nname = \"p1\"\n";
+    let (engine, _) = Engine::start(w.config_of("linkdown", text)).unwrap();
+    assert_eq!(copies_beyond(&w, (0, 1)), ONCE);
+    Netlink::open_in(&w.hosts[1]).unwrap().set_down("eth0").unwrap();
+    eventually("the wider route holds", || copies_beyond(&w, (0, 2)) == ONCE);
+    engine.stop();
+}
+
+#[test]
+fn what_several_next_hops_share_with_a_device_that_is_no_port_goes_by_the_ports_and_once() {
+    let name = "what_several_next_hops_share_with_a_device_that_is_no_port_goes_by_the_ports_and_once";
+    if !may_run(name) {
+        return;
+    }
+    let w = with_an_address_beyond("shared");
+    // Filters on arrival keep the early-drop program away: the guard alone decides.
+    w.net.add_qdisc("p0", Place::INGRESS, Place::new(0xffff, 0), &QdiscSpec::Ingress).unwrap();
+    type_ip(&w, "-4 route add default nexthop via 10.20.2.2 dev p2 nexthop via 10.20.1.2 dev p1");
+    type_ip(&w, "-6 route add default nexthop via fd20:2::2 dev p2 nexthop via fd20:1::2 dev p1");
+    let text = "[[port]]\nname = \"p0\"\n\n[[port]]\nname = \"p1\"\n";
+    let (engine, _) = Engine::start(w.config_of("shared", text)).unwrap();
+    assert_eq!(copies_beyond(&w, (0, 1)), ONCE, "by the port");
+    assert_eq!(copies_beyond(&w, (0, 2)), [(0, 0); 2], "the kernel sends no part of it");
+    let said = "leads by ports and by \"p2\" as well, which is none: the router sends all of it by its ports";
+    assert!(engine.warnings().iter().any(|warning| warning.contains(said)), "{:?}", engine.warnings());
+    // What goes past the ports alone goes on, also inside.
+    type_ip(&w, "-4 route add 10.77.0.0/16 via 10.20.2.2 dev p2");
+    type_ip(&w, "-6 route add fd77::/16 via fd20:2::2 dev p2");
+    eventually("the kernel forwards it", || copies_beyond(&w, (0, 2)) == ONCE);
+    engine.stop();
+}
+
 /// The flag that says router in a host's neighbour table follows the kernel's `forwarding` (RFC 4861 §4.4, §7.2.5).
 #[test]
 fn a_host_keeps_its_router() {

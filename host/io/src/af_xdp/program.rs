@@ -16,7 +16,7 @@ use crate::bpf::{
     SET_32, STORE, STORE_VALUE,
 };
 use crate::early_drop::{ALWAYS, Prefix};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -24,6 +24,9 @@ use std::sync::{Mutex, PoisonError};
 
 /// Most prefixes of an IP version.
 pub const MAX_HOST_PREFIXES: u32 = 65_536;
+/// Values of the maps.
+const KERNELS: u32 = 1;
+const PORTS: u32 = 2;
 
 /// What a router does with frames, as far as the choice between port and kernel goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +43,8 @@ pub struct HostTraffic {
     sharing: Sharing,
     v4: Map<[u32; 2], u32>,
     v6: Map<[u32; 5], u32>,
-    /// What is in the maps.
-    now: Mutex<BTreeSet<Prefix>>,
+    /// What is in the maps, and whose it is.
+    now: Mutex<BTreeMap<Prefix, u32>>,
 }
 
 impl HostTraffic {
@@ -55,21 +58,25 @@ impl HostTraffic {
             sharing,
             v4: Map::new(MapKind::LongestPrefix, c"perhop_host_v4", MAX_HOST_PREFIXES).map_err(failed)?,
             v6: Map::new(MapKind::LongestPrefix, c"perhop_host_v6", MAX_HOST_PREFIXES).map_err(failed)?,
-            now: Mutex::new(BTreeSet::new()),
+            now: Mutex::new(BTreeMap::new()),
         };
-        host.set(&[])?;
+        host.set(&[], &[])?;
         Ok(host)
     }
 
-    /// Puts these in the place of what was set before. What is in both stays in force throughout.
+    /// Puts these in the place of what was set before: what the kernel is to see, and what of it the port takes all the same;
+    /// where both say something of a prefix, the kernel sees it. What is in both stays in force throughout.
     ///
     /// # Errors
     /// There are more than [`MAX_HOST_PREFIXES`]; as many as there is room for are in force.
-    pub fn set(&self, local: &[Prefix]) -> Result<(), XdpError> {
-        let mut wanted: BTreeSet<Prefix> = local.iter().copied().collect();
+    pub fn set(&self, local: &[Prefix], taken: &[Prefix]) -> Result<(), XdpError> {
+        let mut wanted: BTreeMap<Prefix, u32> = taken.iter().map(|prefix| (*prefix, PORTS)).collect();
+        wanted.extend(local.iter().map(|prefix| (*prefix, KERNELS)));
         match self.sharing {
-            Sharing::Route => wanted.extend(ALWAYS),
-            Sharing::Bridge => wanted.extend(local.iter().filter_map(solicited)),
+            Sharing::Route => wanted.extend(ALWAYS.map(|prefix| (prefix, KERNELS))),
+            Sharing::Bridge => {
+                wanted.extend(local.iter().filter_map(solicited).map(|prefix| (prefix, KERNELS)));
+            }
         }
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         // New ones first; but a full map has room only when others have gone.
@@ -82,19 +89,22 @@ impl HostTraffic {
         Ok(())
     }
 
-    fn insert_all(&self, wanted: &BTreeSet<Prefix>, now: &mut BTreeSet<Prefix>) -> io::Result<()> {
-        for prefix in wanted {
-            if !now.contains(prefix) {
-                self.insert(prefix)?;
-                now.insert(*prefix);
+    fn insert_all(&self, wanted: &BTreeMap<Prefix, u32>, now: &mut BTreeMap<Prefix, u32>) -> io::Result<()> {
+        // What the port takes first: what the kernel sees may cover it.
+        for whose in [PORTS, KERNELS] {
+            for prefix in wanted.iter().filter(|(_, of)| **of == whose).map(|(prefix, _)| prefix) {
+                if now.get(prefix) != Some(&whose) {
+                    self.insert(prefix, whose)?;
+                    now.insert(*prefix, whose);
+                }
             }
         }
         Ok(())
     }
 
-    fn keep_only(&self, wanted: &BTreeSet<Prefix>, now: &mut BTreeSet<Prefix>) {
-        now.retain(|prefix| {
-            let stays = wanted.contains(prefix);
+    fn keep_only(&self, wanted: &BTreeMap<Prefix, u32>, now: &mut BTreeMap<Prefix, u32>) {
+        now.retain(|prefix, _| {
+            let stays = wanted.contains_key(prefix);
             if !stays {
                 // What is not there any more need not be removed.
                 let _ = self.remove(prefix);
@@ -103,10 +113,10 @@ impl HostTraffic {
         });
     }
 
-    fn insert(&self, prefix: &Prefix) -> io::Result<()> {
+    fn insert(&self, prefix: &Prefix, whose: u32) -> io::Result<()> {
         match prefix.0 {
-            IpAddr::V4(a) => self.v4.insert(&[prefix.1.into(), u32::from_ne_bytes(a.octets())], &1),
-            IpAddr::V6(a) => self.v6.insert(&key_v6(a, prefix.1), &1),
+            IpAddr::V4(a) => self.v4.insert(&[prefix.1.into(), u32::from_ne_bytes(a.octets())], &whose),
+            IpAddr::V6(a) => self.v6.insert(&key_v6(a, prefix.1), &whose),
         }
     }
 
@@ -286,7 +296,9 @@ fn program(sharing: Sharing, maps: &Maps) -> Vec<Instruction> {
     }
     a.look_up(maps.v6, -20);
     a.here(Label::Found);
-    a.jump(IF_DIFFERENT_64, R0, 0, Label::Pass);
+    a.jump(IF_EQUAL_64, R0, 0, Label::Take);
+    a.add(LOAD, R1, R0, 0, 0);
+    a.jump(IF_EQUAL_64, R1, KERNELS as i32, Label::Pass);
     a.here(Label::Take);
     a.map(R1, maps.sockets);
     a.add(LOAD, R2, CONTEXT, QUEUE, 0);

@@ -125,7 +125,7 @@ fn local() -> Vec<Prefix> {
 fn a_routing_port_leaves_the_kernel_what_is_its_own() {
     let name = "a_routing_port_leaves_the_kernel_what_is_its_own";
     let Some(host) = host(name, Sharing::Route) else { return };
-    host.set(&local()).unwrap();
+    host.set(&local(), &[]).unwrap();
     let program = Loaded::new(&host);
     for (address, mine) in HOSTS {
         assert_eq!(program.keeps(&to(2, ip(address))), mine, "{address}");
@@ -150,7 +150,7 @@ fn a_bridging_port_takes_all_but_what_is_told() {
     for (address, _) in HOSTS {
         assert!(!program.keeps(&to(2, ip(address))), "{address} before anything was told");
     }
-    host.set(&local()).unwrap();
+    host.set(&local(), &[]).unwrap();
     for (address, mine) in HOSTS {
         assert_eq!(program.keeps(&to(2, ip(address))), mine, "{address}");
     }
@@ -176,13 +176,43 @@ fn addresses_come_and_go_while_the_program_runs() {
     let sets: [&[(&str, u8)]; 4] = [&[("10.0.0.1", 32)], &LOCAL, &[("10.0.0.0", 8), ("2001:db8::", 32)], &[]];
     for set in sets {
         let set: Vec<Prefix> = set.iter().map(|(address, bits)| (ip(address), *bits)).collect();
-        host.set(&set).unwrap();
+        host.set(&set, &[]).unwrap();
         for (address, _) in HOSTS {
             let address = ip(address);
             let mine = set.iter().any(|p| contains(p, address));
             assert_eq!(program.keeps(&to(2, address)), mine, "{address} of {set:?}");
         }
     }
+}
+
+#[test]
+fn the_port_takes_what_is_its_inside_of_what_is_the_kernels() {
+    let name = "the_port_takes_what_is_its_inside_of_what_is_the_kernels";
+    let Some(host) = host(name, Sharing::Route) else { return };
+    let program = Loaded::new(&host);
+    let keeps = |address: &str| program.keeps(&to(2, ip(address)));
+    let prefix = |(address, bits): &(&str, u8)| (ip(address), *bits);
+    let pass: Vec<Prefix> =
+        [("0.0.0.0", 0), ("10.1.2.0", 24), ("10.1.0.1", 32), ("2001:db8::", 32)].iter().map(prefix).collect();
+    let take: Vec<Prefix> = [("10.0.0.0", 8), ("10.1.2.128", 25), ("10.1.0.1", 32), ("2001:db8:1::", 48)]
+        .iter()
+        .map(prefix)
+        .collect();
+    host.set(&pass, &take).unwrap();
+    for (address, kernels) in [
+        ("20.0.0.1", true),
+        ("10.3.0.1", false),
+        ("10.1.0.1", true),
+        ("10.1.2.1", true),
+        ("10.1.2.129", false),
+        ("2001:db8::1", true),
+        ("2001:db8:1::1", false),
+        ("2001:db9::1", false),
+    ] {
+        assert_eq!(keeps(address), kernels, "{address}");
+    }
+    host.set(&take, &pass).unwrap();
+    assert!(keeps("10.3.0.1") && !keeps("20.0.0.1") && keeps("10.1.2.129") && !keeps("10.1.2.1"));
 }
 
 /// Bit by bit.
@@ -202,7 +232,7 @@ fn too_many_addresses_are_refused_with_a_reason() {
     let Some(host) = host(name, Sharing::Bridge) else { return };
     let many: Vec<Prefix> =
         (0..=MAX_HOST_PREFIXES).map(|i| (Ipv4Addr::from_bits(i << 8).into(), 24)).collect();
-    let error = host.set(&many).unwrap_err();
+    let error = host.set(&many, &[]).unwrap_err();
     assert!(matches!(&error, XdpError::Os { .. }), "{error}");
-    host.set(&many[1..]).unwrap();
+    host.set(&many[1..], &[]).unwrap();
 }

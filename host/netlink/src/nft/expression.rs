@@ -1,6 +1,8 @@
 //! What a rule compares and does: the few expressions that are needed here.
 
-use super::message::Attributes;
+use super::message::{Attributes, family};
+use ipnet::IpNet;
+use std::net::IpAddr;
 
 /// Types of addresses, of the kernel's own routes (`RTN_…`).
 const LOCAL: u32 = 2;
@@ -20,6 +22,7 @@ const META_PROTOCOL: u32 = 1;
 const META_MARK: u32 = 3;
 const META_IN_INTERFACE: u32 = 4;
 const META_OUT_INTERFACE: u32 = 5;
+const META_FAMILY: u32 = 15;
 const FIB_OUT_INTERFACE: u32 = 1;
 const FIB_ADDRESS_TYPE: u32 = 3;
 /// Where the destination leads, by the packet's mark too.
@@ -109,6 +112,39 @@ pub(super) fn forward_to(index: u32) -> [Attributes; 2] {
     let value = Attributes::new().bytes(1, &index.to_ne_bytes());
     let load = Attributes::new().number(1, REGISTER).nested(2, value);
     [expression("immediate", load), expression("fwd", Attributes::new().number(1, REGISTER))]
+}
+
+/// Where a packet's addresses are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Source,
+    Destination,
+}
+
+/// A packet with an address of this network there.
+pub(super) fn is_within(side: Side, net: IpNet) -> Vec<Attributes> {
+    let octets = |ip: IpAddr| match ip {
+        IpAddr::V4(ip) => ip.octets().to_vec(),
+        IpAddr::V6(ip) => ip.octets().to_vec(),
+    };
+    let (family, first) = if net.addr().is_ipv4() { (family::IPV4, 12) } else { (family::IPV6, 8) };
+    let mut all = vec![meta(META_FAMILY), compare(EQUAL, &[family])];
+    if net.prefix_len() == 0 {
+        return all;
+    }
+    let (address, mask) = (octets(net.network()), octets(net.netmask()));
+    let length = address.len() as u32;
+    let offset = if side == Side::Source { first } else { first + length };
+    let load = Attributes::new().number(1, REGISTER).number(2, 1).number(3, offset).number(4, length);
+    let value = |bytes: &[u8]| Attributes::new().bytes(1, bytes);
+    let masked = Attributes::new()
+        .number(1, REGISTER)
+        .number(2, REGISTER)
+        .number(3, length)
+        .nested(4, value(&mask))
+        .nested(5, value(&vec![0; mask.len()]));
+    all.extend([expression("payload", load), expression("bitwise", masked), compare(EQUAL, &address)]);
+    all
 }
 
 /// Ends a rule.

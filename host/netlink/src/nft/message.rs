@@ -11,6 +11,8 @@ use crate::raw::{self, ANSWER_WITHIN_S, DUMP_ATTEMPTS, RECEIVE_BUFFER_BYTES};
 
 /// `NFNL_SUBSYS_NFTABLES`.
 const SUBSYSTEM: u16 = 10;
+/// The longest transaction, with what the kernel counts beside it.
+const REQUEST_BYTES: usize = 8 << 20;
 const BATCH_BEGIN: u16 = 0x10;
 const BATCH_END: u16 = 0x11;
 /// A nested attribute says so.
@@ -141,11 +143,14 @@ impl Socket {
             Some(std::time::Duration::from_secs(ANSWER_WITHIN_S)),
         )
         .map_err(fail)?;
+        // Rules of many ports are one request. Without the right to exceed the limit there is none to change rules either.
+        let _ = rustix::net::sockopt::set_socket_send_buffer_size_force(&fd, REQUEST_BYTES);
         rustix::net::bind(&fd, &netlink::SocketAddrNetlink::new(0, 0)).map_err(fail)?;
         Ok(Self { fd, sequence: 0, buffer: vec![0; RECEIVE_BUFFER_BYTES] })
     }
 
-    /// Does all of `messages` or nothing.
+    /// Does all of `messages` or nothing. Only the last one is acknowledged: answers to all of many would not find room. The
+    /// first refusal comes before it.
     pub(super) fn transact(
         &mut self,
         operation: &'static str,
@@ -156,18 +161,21 @@ impl Socket {
         let mut bytes = Vec::new();
         let first = self.sequence.wrapping_add(1);
         push(&mut bytes, (BATCH_BEGIN, NLM_F_REQUEST, first), (0, subsystem), &[]);
-        for (sequence, message) in (first.wrapping_add(1)..).zip(messages) {
+        let last = first.wrapping_add(messages.len() as u32);
+        let mut sequence = first;
+        for message in messages {
+            sequence = sequence.wrapping_add(1);
             let kind = SUBSYSTEM << 8 | message.verb as u16;
-            let flags = NLM_F_REQUEST | NLM_F_ACK | message.flags;
+            let asked = if sequence == last { NLM_F_ACK } else { 0 };
+            let flags = NLM_F_REQUEST | asked | message.flags;
             push(&mut bytes, (kind, flags, sequence), (message.family, [0; 2]), &message.attributes.0);
         }
-        let last = first.wrapping_add(messages.len() as u32);
         push(&mut bytes, (BATCH_END, NLM_F_REQUEST, last.wrapping_add(1)), (0, subsystem), &[]);
         self.sequence = last.wrapping_add(1);
         let fail = |e| NetlinkError::os(operation, object, e);
         rustix::net::send(&self.fd, &bytes, SendFlags::empty()).map_err(fail)?;
-        let mut answered = 0;
-        while answered < messages.len() {
+        let mut done = messages.is_empty();
+        while !done {
             let length = raw::receive(self.fd.as_fd(), &mut self.buffer, operation, object)?;
             for frame in raw::frames(&self.buffer[..length]) {
                 let mine = frame.sequence.wrapping_sub(first) <= messages.len() as u32 + 1;
@@ -175,8 +183,8 @@ impl Socket {
                     continue;
                 }
                 match frame.errno() {
-                    0 => answered += 1,
-                    // The answers to the other messages are of no interest: none of them holds.
+                    0 => done |= frame.sequence == last,
+                    // Whatever else is answered: nothing of it holds.
                     errno => return Err(raw::refused(operation, object, errno)),
                 }
             }

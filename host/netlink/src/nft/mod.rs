@@ -19,6 +19,6 @@ mod message;
 mod own;
 pub mod survey;
 
-pub use guard::ForwardGuard;
+pub use guard::{Duty, ForwardGuard, Selector, Shared};
 pub use own::{Detour, OwnTraffic};
 pub use survey::{Bypassed, bypassed};

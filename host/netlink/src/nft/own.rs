@@ -24,8 +24,16 @@ const ICMPV6: u8 = 58;
 /// Router and neighbour discovery: solicitations, advertisements, redirects.
 const DISCOVERY: [u8; 2] = [133, 137];
 
-/// An interface, by name, and the number of the one to which what leaves it is led.
-pub type Detour = (String, u32);
+/// A way that what leaves an interface is led.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Detour {
+    /// The interface's name.
+    pub interface: String,
+    /// Its number: another one of the same name has no rules.
+    pub index: u32,
+    /// The number of the interface that it leaves by instead.
+    pub to: u32,
+}
 
 /// The rules, as long as this value or the process lives.
 #[derive(Debug)]
@@ -56,7 +64,7 @@ impl OwnTraffic {
         }
         // A chain goes with its interface, whatever is known of that here: the table is always made anew.
         let mut messages = vec![self.table(), self.message(Verb::DeleteTable, 0, self.named()), self.table()];
-        for (i, (interface, to)) in detours.iter().enumerate() {
+        for (i, Detour { interface, to, .. }) in detours.iter().enumerate() {
             let chain = format!("leaves-{i}");
             let hook = Attributes::new().number(1, EGRESS).number(2, 0).text(3, interface);
             let made = self.named().text(3, &chain).nested(4, hook).number(5, ACCEPT).text(7, "filter");

@@ -1,7 +1,7 @@
 //! A router's guard in the packet filter, between real namespaces.
 
 use super::*;
-use perhop_netlink::nft::{ForwardGuard, bypassed};
+use perhop_netlink::nft::{Duty, ForwardGuard, bypassed};
 
 /// Three hosts on a router: `lan` and `wan` are its ports, `vpn` is none.
 struct Star {
@@ -72,21 +72,22 @@ fn a_guarded_port_leaves_to_the_kernel_what_is_its_own_and_what_goes_past_the_po
         [arrives(&lan, &wan, "10.0.1.2"), arrives(&lan, &wan, "fd00:1::2"), arrives(&wan, &lan, "10.0.0.2")]
     };
     assert_eq!(seen("before"), [true; 3]);
+    let of = |ports: &[u32]| Duty { ports: ports.to_vec(), ..Duty::default() };
     let mut guard = ForwardGuard::open_in(&router, "edge").unwrap();
     assert_eq!(seen("without ports"), [true; 3]);
-    guard.protect(&ports).unwrap();
+    guard.protect(of(&ports)).unwrap();
     assert_eq!(seen("guarded"), [false; 3]);
-    guard.protect(&ports[..1]).unwrap();
+    guard.protect(of(&ports[..1])).unwrap();
     assert_eq!(seen("one port"), [true; 3], "the other is past the ports now");
-    guard.protect(&ports).unwrap();
+    guard.protect(of(&ports)).unwrap();
     assert_eq!(ForwardGuard::open_in(&router, "edge").unwrap_err().errno(), EXISTS);
     let mut other = ForwardGuard::open_in(&router, "other").unwrap();
-    let taken = other.protect(&ports[1..]).unwrap_err();
+    let taken = other.protect(of(&ports[1..])).unwrap_err();
     assert!(taken.is_taken() && taken.to_string().contains(&format!("interface-{}", ports[1])), "{taken}");
-    guard.protect(&ports[..1]).unwrap();
-    other.protect(&ports[1..]).unwrap();
-    other.protect(&[]).unwrap();
-    guard.protect(&ports).unwrap();
+    guard.protect(of(&ports[..1])).unwrap();
+    other.protect(of(&ports[1..])).unwrap();
+    other.protect(of(&[])).unwrap();
+    guard.protect(of(&ports)).unwrap();
     assert_eq!(bypassed(&router).unwrap(), [], "a guard is in nobody's way");
     drop((guard, other));
     // The kernel takes a table away after its socket.
