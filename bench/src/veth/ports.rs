@@ -58,7 +58,7 @@ pub struct Ports {
 /// AF_XDP cannot be had.
 pub fn xdp_configs(path: &Path) -> Result<(HostTraffic, [AfXdpConfig; 2]), XdpError> {
     let host = HostTraffic::new(Sharing::Route)?;
-    host.set(&LOCAL)?;
+    host.set(&LOCAL, &[])?;
     let config =
         |port, interface| AfXdpConfig { place: path.xdp.place(), ..AfXdpConfig::new(port, interface) };
     Ok((host, [config("lan", INSIDE), config("wan", OUTSIDE)]))
