@@ -132,9 +132,10 @@ impl Facts {
             saved,
         };
         facts.bound = facts.indices();
+        // First, as what is told says what is left to the kernel.
+        facts.drop_early();
         let mut world = facts.changes(None);
         world.indices = facts.bound.clone();
-        facts.drop_early();
         Ok((facts, world))
     }
 

@@ -10,27 +10,35 @@ fn forwarding(w: &World, on: i64) {
     }
 }
 
-/// How often each of 50 numbered datagrams arrives, at most and at least.
+/// How often each of 50 numbered datagrams arrives at a socket, at least and at most.
+fn counted(right: &UdpSocket, send: impl Fn(&[u8], std::net::SocketAddr)) -> (usize, usize) {
+    right.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let mut byte = [0; 64];
+    while right.recv(&mut byte).is_ok() {}
+    let mut seen = [0; 50];
+    for i in 0..seen.len() {
+        send(&[i as u8], right.local_addr().unwrap());
+    }
+    while right.recv(&mut byte).is_ok() {
+        seen[usize::from(byte[0])] += 1;
+    }
+    (seen.into_iter().min().unwrap(), seen.into_iter().max().unwrap())
+}
+
+/// From one host to another one, in both versions.
 fn copies(w: &World, (from, to): (usize, usize)) -> Vec<(usize, usize)> {
     let pair = |(a, b): (String, String)| (w.socket(from, &a), w.socket(to, &b));
     let v4 = pair((format!("10.20.{from}.2:0"), format!("10.20.{to}.2:0")));
     let v6 = pair((format!("[fd20:{from}::2]:0"), format!("[fd20:{to}::2]:0")));
     let count = |(left, right): (UdpSocket, UdpSocket)| {
         assert!(w.reaches(&left, &right), "{from} to {to}");
-        right.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
-        let mut byte = [0; 64];
-        while right.recv(&mut byte).is_ok() {}
-        let mut seen = [0; 50];
-        for i in 0..seen.len() {
-            left.send_to(&[i as u8], right.local_addr().unwrap()).unwrap();
-        }
-        while right.recv(&mut byte).is_ok() {
-            seen[usize::from(byte[0])] += 1;
-        }
-        (seen.into_iter().min().unwrap(), seen.into_iter().max().unwrap())
+        counted(&right, |bytes, to| assert_eq!(left.send_to(bytes, to).unwrap(), 1))
     };
     vec![count(v4), count(v6)]
 }
+
+/// Of three hosts, the first two.
+const TWO_PORTS: &str = "[[port]]\nname = \"p0\"\n\n[[port]]\nname = \"p1\"\n";
 
 const ONCE: [(usize, usize); 2] = [(1, 1); 2];
 
@@ -61,8 +69,7 @@ fn what_goes_past_the_ports_is_the_kernels() {
     }
     let w = World::new("past", 3);
     forwarding(&w, 1);
-    let text = "[[port]]\nname = \"p0\"\n\n[[port]]\nname = \"p1\"\n";
-    let (engine, handle) = Engine::start(w.config_of("past", text)).unwrap();
+    let (engine, handle) = Engine::start(w.config_of("past", TWO_PORTS)).unwrap();
     for way in [(0, 1), (1, 0), (0, 2), (2, 0)] {
         assert_eq!(copies(&w, way), ONCE, "{way:?}");
     }
@@ -72,47 +79,17 @@ fn what_goes_past_the_ports_is_the_kernels() {
     engine.stop();
 }
 
-/// Runs `ip` in the router's namespace.
-fn type_ip(w: &World, words: &str) {
-    let mut command = std::process::Command::new("ip");
-    let output = w.router.run(|| command.args(words.split(' ')).output()).unwrap().unwrap();
-    assert!(output.status.success(), "ip {words}: {output:?}");
-}
-
-/// How often each of 50 numbered datagrams to an address beyond a host arrives there, at most and at least.
+/// From one host to an address beyond another one, each datagram from a port of its own: ways of several next hops are chosen by
+/// flow.
 fn copies_beyond(w: &World, (from, to): (usize, usize)) -> Vec<(usize, usize)> {
-    let mut all = Vec::new();
-    for (host, beyond) in [("10.20", "10.77.0.1"), ("fd20", "fd77::1")] {
-        let (left, right) = if host == "fd20" {
-            (w.socket(from, &format!("[fd20:{from}::2]:0")), w.socket(to, &format!("[{beyond}]:0")))
-        } else {
-            (w.socket(from, &format!("10.20.{from}.2:0")), w.socket(to, &format!("{beyond}:0")))
-        };
-        right.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-        let (mut byte, mut seen) = ([0; 64], [0; 50]);
-        let end = std::time::Instant::now() + Duration::from_secs(3);
-        loop {
-            left.send_to(&[255], right.local_addr().unwrap()).unwrap();
-            if right.recv(&mut byte).is_ok() || std::time::Instant::now() > end {
-                break;
-            }
-        }
-        while right.recv(&mut byte).is_ok() {}
-        // Several flows, as ways of several next hops are chosen by flow.
-        for i in 0..seen.len() {
-            let source = left.local_addr().unwrap().ip();
-            let left = w.socket(from, &std::net::SocketAddr::from((source, 0)).to_string());
-            left.send_to(&[i as u8], right.local_addr().unwrap()).unwrap();
-        }
-        right.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
-        while right.recv(&mut byte).is_ok() {
-            if let Some(seen) = seen.get_mut(usize::from(byte[0])) {
-                *seen += 1;
-            }
-        }
-        all.push((seen.into_iter().min().unwrap(), seen.into_iter().max().unwrap()));
-    }
-    all
+    let ends = [(format!("10.20.{from}.2:0"), "10.77.0.1:0"), (format!("[fd20:{from}::2]:0"), "[fd77::1]:0")];
+    let count = |(near, beyond): (String, &str)| {
+        let right = w.socket(to, beyond);
+        // If it does not, that is counted.
+        w.reaches(&w.socket(from, &near), &right);
+        counted(&right, |bytes, to| assert_eq!(w.socket(from, &near).send_to(bytes, to).unwrap(), 1))
+    };
+    ends.map(count).to_vec()
 }
 
 /// A world of three hosts, the last two of which have an address that is reached by routes; ports are the first two.
@@ -131,25 +108,30 @@ fn with_an_address_beyond(name: &str) -> World {
 
 #[test]
 fn what_rules_by_arrival_send_past_the_ports_is_the_kernels_too() {
-    if !may_run("what_rules_by_arrival_send_past_the_ports_is_the_kernels_too") {
+    const NAME: &str = "what_rules_by_arrival_send_past_the_ports_is_the_kernels_too";
+    if !may_run(NAME) {
         return;
     }
     let w = with_an_address_beyond("rule-iif");
-    for (v, via) in [("-4", ["10.20.1.2", "10.20.2.2"]), ("-6", ["fd20:1::2", "fd20:2::2"])] {
-        let net = if v == "-4" { "10.77.0.0/16" } else { "fd77::/16" };
-        type_ip(&w, &format!("{v} route add {net} via {} dev p1", via[0]));
-        type_ip(&w, &format!("{v} route add {net} via {} dev p2 table 100", via[1]));
+    let ip = |words: &str| interfaces::ip(&w.router, NAME, words);
+    let routes = [
+        "-4 route add 10.77.0.0/16 via 10.20.1.2 dev p1",
+        "-4 route add 10.77.0.0/16 via 10.20.2.2 dev p2 table 100",
+        "-6 route add fd77::/16 via fd20:1::2 dev p1",
+        "-6 route add fd77::/16 via fd20:2::2 dev p2 table 100",
+    ];
+    if !routes.into_iter().all(ip) {
+        return;
     }
-    let text = "[[port]]\nname = \"p0\"\n\n[[port]]\nname = \"p1\"\n";
-    let (engine, _) = Engine::start(w.config_of("rule-iif", text)).unwrap();
+    let (engine, _) = Engine::start(w.config_of("rule-iif", TWO_PORTS)).unwrap();
     assert_eq!(copies_beyond(&w, (0, 1)), ONCE, "by a port");
     let rules = ["iif p0 lookup 100", "from 10.20.0.0/16 iif p0 lookup 100", "not iif p1 lookup 100"];
     for (i, rule) in rules.iter().enumerate() {
         let v6 = rule.replace("10.20.0.0/16", "fd20::/16");
-        for verb in ["add", "del"] {
-            type_ip(&w, &format!("-4 rule {verb} pref 50 {rule}"));
-            type_ip(&w, &format!("-6 rule {verb} pref 50 {v6}"));
-            let to = if verb == "add" { 2 } else { 1 };
+        for (verb, to) in [("add", 2), ("del", 1)] {
+            assert!(
+                ip(&format!("-4 rule {verb} pref 50 {rule}")) && ip(&format!("-6 rule {verb} pref 50 {v6}"))
+            );
             eventually("the rule holds", || copies_beyond(&w, (0, to)) == ONCE);
         }
         assert_eq!(copies_beyond(&w, (0, 1)), ONCE, "after rule {i}");
@@ -159,21 +141,24 @@ fn what_rules_by_arrival_send_past_the_ports_is_the_kernels_too() {
 
 #[test]
 fn what_a_port_without_carrier_leaves_to_a_wider_route_past_the_ports_is_the_kernels() {
-    if !may_run("what_a_port_without_carrier_leaves_to_a_wider_route_past_the_ports_is_the_kernels") {
+    const NAME: &str = "what_a_port_without_carrier_leaves_to_a_wider_route_past_the_ports_is_the_kernels";
+    if !may_run(NAME) {
         return;
     }
     let w = with_an_address_beyond("linkdown");
-    for (v, via) in [("-4", ["10.20.1.2", "10.20.2.2"]), ("-6", ["fd20:1::2", "fd20:2::2"])] {
-        let [net, wider] =
-            if v == "-4" { ["10.77.0.0/16", "10.76.0.0/15"] } else { ["fd77::/16", "fd76::/15"] };
-        type_ip(&w, &format!("{v} route add {net} via {} dev p1", via[0]));
-        type_ip(&w, &format!("{v} route add {wider} via {} dev p2", via[1]));
+    let routes = [
+        "-4 route add 10.77.0.0/16 via 10.20.1.2 dev p1",
+        "-4 route add 10.76.0.0/15 via 10.20.2.2 dev p2",
+        "-6 route add fd77::/16 via fd20:1::2 dev p1",
+        "-6 route add fd76::/15 via fd20:2::2 dev p2",
+    ];
+    if !routes.into_iter().all(|words| interfaces::ip(&w.router, NAME, words)) {
+        return;
     }
     for version in [IpVersion::V4, IpVersion::V6] {
         sysctl::write(&w.router, version, "p1", "ignore_routes_with_linkdown", 1).unwrap();
     }
-    let text = "[[port]]\nname = \"p0\"\n\n[[port]]\nname = \"p1\"\n";
-    let (engine, _) = Engine::start(w.config_of("linkdown", text)).unwrap();
+    let (engine, _) = Engine::start(w.config_of("linkdown", TWO_PORTS)).unwrap();
     assert_eq!(copies_beyond(&w, (0, 1)), ONCE);
     Netlink::open_in(&w.hosts[1]).unwrap().set_down("eth0").unwrap();
     eventually("the wider route holds", || copies_beyond(&w, (0, 2)) == ONCE);
@@ -182,24 +167,33 @@ fn what_a_port_without_carrier_leaves_to_a_wider_route_past_the_ports_is_the_ker
 
 #[test]
 fn what_several_next_hops_share_with_a_device_that_is_no_port_goes_by_the_ports_and_once() {
-    let name = "what_several_next_hops_share_with_a_device_that_is_no_port_goes_by_the_ports_and_once";
-    if !may_run(name) {
+    const NAME: &str =
+        "what_several_next_hops_share_with_a_device_that_is_no_port_goes_by_the_ports_and_once";
+    if !may_run(NAME) {
         return;
     }
     let w = with_an_address_beyond("shared");
+    let ip = |words: &str| interfaces::ip(&w.router, NAME, words);
     // Filters on arrival keep the early-drop program away: the guard alone decides.
     w.net.add_qdisc("p0", Place::INGRESS, Place::new(0xffff, 0), &QdiscSpec::Ingress).unwrap();
-    type_ip(&w, "-4 route add default nexthop via 10.20.2.2 dev p2 nexthop via 10.20.1.2 dev p1");
-    type_ip(&w, "-6 route add default nexthop via fd20:2::2 dev p2 nexthop via fd20:1::2 dev p1");
-    let text = "[[port]]\nname = \"p0\"\n\n[[port]]\nname = \"p1\"\n";
-    let (engine, _) = Engine::start(w.config_of("shared", text)).unwrap();
+    if !ip("-4 route add default nexthop via 10.20.2.2 dev p2 nexthop via 10.20.1.2 dev p1")
+        || !ip("-6 route add default nexthop via fd20:2::2 dev p2 nexthop via fd20:1::2 dev p1")
+    {
+        return;
+    }
+    let (engine, handle) = Engine::start(w.config_of("shared", TWO_PORTS)).unwrap();
     assert_eq!(copies_beyond(&w, (0, 1)), ONCE, "by the port");
     assert_eq!(copies_beyond(&w, (0, 2)), [(0, 0); 2], "the kernel sends no part of it");
     let said = "leads by ports and by \"p2\" as well, which is none: the router sends all of it by its ports";
-    assert!(engine.warnings().iter().any(|warning| warning.contains(said)), "{:?}", engine.warnings());
+    let is_said = |all: &[String]| all.iter().any(|text| text.contains(said));
+    assert!(is_said(engine.warnings()), "{:?}", engine.warnings());
+    let notes = handle.wait(|done| Call::Show(ShowQuery::new("ports", 10), done)).unwrap().unwrap().notes;
+    assert!(is_said(&notes), "told with the first routes: {notes:?}");
     // What goes past the ports alone goes on, also inside.
-    type_ip(&w, "-4 route add 10.77.0.0/16 via 10.20.2.2 dev p2");
-    type_ip(&w, "-6 route add fd77::/16 via fd20:2::2 dev p2");
+    assert!(
+        ip("-4 route add 10.77.0.0/16 via 10.20.2.2 dev p2")
+            && ip("-6 route add fd77::/16 via fd20:2::2 dev p2")
+    );
     eventually("the kernel forwards it", || copies_beyond(&w, (0, 2)) == ONCE);
     engine.stop();
 }
