@@ -8,12 +8,14 @@
 //! | by ports, nowhere | gets none of it |
 
 use crate::early_drop::past;
+use ipnet::IpNet;
 use perhop_io::af_xdp::{HostTraffic, MAX_HOST_PREFIXES};
 use perhop_io::early_drop::Prefix;
 use perhop_netlink::nft::{Duty, Selector, Shared};
 use perhop_netlink::{FibRoute, Mirror, PolicyAction, PolicyRule, RouteKey, RouteKind, RouteTable, RouteWay};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Most destinations with ways by ports and past them, and past them inside of those. With more, the kernel's part of them is
 /// sent twice.
@@ -48,14 +50,44 @@ fn whose(way: &RouteWay, ports: &[u32]) -> Whose {
     }
 }
 
+/// What becomes of packets to a destination: of all of them, or by source and type of service.
+#[derive(Clone, Copy, Debug, Default)]
+struct Uses {
+    host: bool,
+    past: bool,
+    shared: bool,
+    ours: bool,
+}
+
+impl Uses {
+    fn of(ways: &[Arc<RouteWay>], ports: &[u32]) -> Self {
+        let mut uses = Self::default();
+        for way in ways {
+            match whose(way, ports) {
+                Whose::Host => uses.host = true,
+                Whose::Past => uses.past = true,
+                Whose::Shared => uses.shared = true,
+                Whose::Ours => uses.ours = true,
+            }
+            // Routes behind one that is for all packets count only as long as that leads nowhere.
+            let leads = way.next_hops.is_empty() || way.next_hops.iter().any(|hop| !hop.unusable);
+            if way.tos == 0 && way.from.is_none() && leads {
+                break;
+            }
+        }
+        uses
+    }
+
+    /// Whether the kernel forwards some of it, and nobody else does.
+    fn is_past_only(self) -> bool {
+        self.past && !self.ours && !self.shared
+    }
+}
+
 /// Destinations that are not, or not only, the router's, by table.
 #[derive(Debug, Default)]
 pub(crate) struct LeftToKernel {
-    host: BTreeSet<RouteKey>,
-    past: BTreeSet<RouteKey>,
-    shared: BTreeSet<RouteKey>,
-    /// Those of what goes past the ports that are ours for some packets.
-    sometimes: BTreeSet<RouteKey>,
+    uses: BTreeMap<RouteKey, Uses>,
     ports: Option<Vec<u32>>,
 }
 
@@ -75,28 +107,17 @@ impl LeftToKernel {
     }
 
     fn put(&mut self, routes: &RouteTable, key: RouteKey, ports: &[u32]) {
-        // Routes behind one that is for all packets count only as long as that leads nowhere.
-        let ways = routes.of(key);
-        let wins = |way: &RouteWay| {
-            let leads = way.next_hops.is_empty() || way.next_hops.iter().any(|hop| !hop.unusable);
-            way.tos == 0 && way.from.is_none() && leads
-        };
-        let end = ways.iter().position(|way| wins(way)).map_or(ways.len(), |at| at + 1);
-        let all: Vec<Whose> = ways[..end].iter().map(|way| whose(way, ports)).collect();
-        let is_past = all.contains(&Whose::Past);
-        let is_also = is_past && all.iter().any(|whose| matches!(whose, Whose::Ours | Whose::Shared));
-        for (set, is) in [
-            (&mut self.host, all.contains(&Whose::Host)),
-            (&mut self.past, is_past),
-            (&mut self.shared, all.contains(&Whose::Shared)),
-            (&mut self.sometimes, is_also),
-        ] {
-            if is {
-                set.insert(key);
-            } else {
-                set.remove(&key);
-            }
+        let uses = Uses::of(routes.of(key), ports);
+        if uses.host || uses.past || uses.shared {
+            self.uses.insert(key, uses);
+        } else {
+            self.uses.remove(&key);
         }
+    }
+
+    /// Destinations of which this holds.
+    fn keys(&self, holds: impl Fn(&Uses) -> bool) -> impl Iterator<Item = &RouteKey> {
+        self.uses.iter().filter(move |(_, uses)| holds(uses)).map(|(key, _)| key)
     }
 
     /// Of all routes of a mirror.
@@ -109,7 +130,7 @@ impl LeftToKernel {
     /// Prefixes of which the kernel is to see packets, with the addresses that have no route yet, sorted.
     pub(crate) fn prefixes(&self, mirror: &Mirror) -> Vec<Prefix> {
         let mut all = self.of_host(mirror);
-        all.extend(self.past.iter().map(|(_, dest)| prefix(*dest)));
+        all.extend(self.keys(|uses| uses.past).map(|(_, dest)| prefix(*dest)));
         all.sort_unstable();
         all.dedup();
         all
@@ -117,7 +138,7 @@ impl LeftToKernel {
 
     fn of_host(&self, mirror: &Mirror) -> Vec<Prefix> {
         let addresses = mirror.addresses().iter().map(|a| whole(a.address.addr()));
-        self.host.iter().map(|(_, dest)| prefix(*dest)).chain(addresses).collect()
+        self.keys(|uses| uses.host).map(|(_, dest)| prefix(*dest)).chain(addresses).collect()
     }
 
     /// Tells the programs of AF_XDP ports, which know packets by the most specific prefix of their destination: what is the
@@ -125,27 +146,11 @@ impl LeftToKernel {
     /// much to tell, everything that goes past the ports: the router has to drop that. O(routes) when anything goes past the
     /// ports.
     pub(crate) fn tell(&self, host: &HostTraffic, mirror: &Mirror) {
-        let mut sees = self.of_host(mirror);
-        let mut covers: BTreeSet<ipnet::IpNet> =
-            self.past.difference(&self.sometimes).map(|(_, dest)| *dest).collect();
-        let mut takes = BTreeSet::new();
-        let mut is_whole = true;
-        if !covers.is_empty() {
-            for FibRoute { dest, table, .. } in mirror.routes().iter() {
-                let key = (table, dest);
-                let is_past = self.past.contains(&key) && !self.sometimes.contains(&key);
-                if !is_past && !self.host.contains(&key) && covered(dest, &covers) {
-                    takes.insert(prefix(dest));
-                }
-                if takes.len() > MAX_HOST_PREFIXES as usize {
-                    is_whole = false;
-                    break;
-                }
-            }
-        }
-        if is_whole {
-            covers.retain(|dest| !takes.contains(&prefix(*dest)));
-            sees.extend(covers.into_iter().map(prefix));
+        let own = self.of_host(mirror);
+        let covers: BTreeSet<IpNet> = self.keys(|uses| uses.is_past_only()).map(|(_, dest)| *dest).collect();
+        if let Some(takes) = self.ours_inside(mirror.routes(), &covers) {
+            let past = covers.into_iter().map(prefix).filter(|prefix| !takes.contains(prefix));
+            let sees: Vec<Prefix> = own.iter().copied().chain(past).collect();
             if host.set(&sees, &takes.into_iter().collect::<Vec<_>>()).is_ok() {
                 return;
             }
@@ -153,9 +158,27 @@ impl LeftToKernel {
         tracing::warn!(
             "AF_XDP ports keep from the kernel what its routes send past the ports: there are too many"
         );
-        if let Err(error) = host.set(&self.of_host(mirror), &[]) {
+        if let Err(error) = host.set(&own, &[]) {
             tracing::warn!(%error, "AF_XDP ports keep packets to some addresses of this host from it");
         }
+    }
+
+    /// What the router has inside of `covers`; `None`: more than can be told.
+    fn ours_inside(&self, routes: &RouteTable, covers: &BTreeSet<IpNet>) -> Option<BTreeSet<Prefix>> {
+        let mut ours = BTreeSet::new();
+        if covers.is_empty() {
+            return Some(ours);
+        }
+        for FibRoute { dest, table, .. } in routes.iter() {
+            let is_kernels = self.uses.get(&(table, dest)).is_some_and(|u| u.host || u.is_past_only());
+            if !is_kernels && covered(dest, covers) {
+                ours.insert(prefix(dest));
+            }
+            if ours.len() > MAX_HOST_PREFIXES as usize {
+                return None;
+            }
+        }
+        Some(ours)
     }
 
     /// What a guard is to know. `skipped` are ports whose routes the kernel passes over.
@@ -173,16 +196,19 @@ impl LeftToKernel {
             && rule.dest_ports.is_none()
             && rule.action != PolicyAction::TableOfController
             && rule.unknown.is_empty();
-        let is_past = |key: &RouteKey| key.1.addr().is_ipv6() == rule.v6;
+        if is_clear {
+            return None;
+        }
+        let mut past = self.keys(|uses| uses.past).filter(|key| key.1.addr().is_ipv6() == rule.v6);
         // What it leads to matters, or what it keeps from what comes behind.
         let leads_past = match rule.action {
             PolicyAction::Table(table) if !rule.inverted && rule.arrives.as_deref() != Some("lo") => {
-                self.past.iter().any(|key| key.0 == table && is_past(key))
+                past.any(|key| key.0 == table)
             }
             PolicyAction::Nothing => false,
-            _ => self.past.iter().any(is_past),
+            _ => past.next().is_some(),
         };
-        if is_clear || !leads_past {
+        if !leads_past {
             return None;
         }
         let any = if rule.v6 { "::/0" } else { "0.0.0.0/0" }.parse().ok();
@@ -202,19 +228,16 @@ impl LeftToKernel {
     }
 
     fn ways_of_shared(&self, routes: &RouteTable) -> Vec<Shared> {
-        let ports = self.ports.as_deref().unwrap_or_default();
-        let mut ways: BTreeMap<ipnet::IpNet, BTreeSet<u32>> = BTreeMap::new();
-        for key in &self.shared {
-            let of = ways.entry(key.1).or_default();
-            of.extend(routes.of(*key).iter().flat_map(|way| past(way, ports).collect::<Vec<_>>()));
+        let mut ways: BTreeMap<IpNet, BTreeSet<u32>> = BTreeMap::new();
+        for key in self.keys(|uses| uses.shared) {
+            ways.entry(key.1).or_default().extend(self.past_ports(routes, *key));
         }
-        let covers: BTreeSet<ipnet::IpNet> = ways.keys().copied().collect();
-        if !covers.is_empty() {
-            let inside = self.past.iter().filter(|(_, dest)| covered(*dest, &covers));
-            let inside: Vec<ipnet::IpNet> = inside.map(|(_, dest)| *dest).collect();
-            for dest in inside {
-                ways.entry(dest).or_default();
-            }
+        let covers: BTreeSet<IpNet> = ways.keys().copied().collect();
+        if covers.is_empty() {
+            return Vec::new();
+        }
+        for (_, dest) in self.keys(|uses| uses.past).filter(|(_, dest)| covered(*dest, &covers)) {
+            ways.entry(*dest).or_default();
         }
         if ways.len() > MAX_SHARED {
             tracing::warn!("routes lead by ports and past them, to more destinations than can be watched");
@@ -226,23 +249,28 @@ impl LeftToKernel {
         all
     }
 
-    /// Destinations with ways by ports and past them, and the numbers of the interfaces past them.
-    pub(crate) fn shared(&self, routes: &RouteTable) -> Option<(usize, ipnet::IpNet, BTreeSet<u32>)> {
+    /// Interfaces that are no ports to which the routes of a destination lead.
+    fn past_ports(&self, routes: &RouteTable, key: RouteKey) -> BTreeSet<u32> {
         let ports = self.ports.as_deref().unwrap_or_default();
-        let (_, first) = self.shared.first()?;
-        let of = |key: &RouteKey| routes.of(*key).iter().flat_map(|way| past(way, ports).collect::<Vec<_>>());
-        Some((self.shared.len(), *first, self.shared.iter().flat_map(of).collect()))
+        routes.of(key).iter().flat_map(|way| past(way, ports)).collect()
+    }
+
+    /// Destinations with ways by ports and past them: how many, the first, and the numbers of the interfaces past them.
+    pub(crate) fn shared(&self, routes: &RouteTable) -> Option<(usize, IpNet, BTreeSet<u32>)> {
+        let all: Vec<&RouteKey> = self.keys(|uses| uses.shared).collect();
+        let (_, first) = all.first()?;
+        Some((all.len(), *first, all.iter().flat_map(|key| self.past_ports(routes, **key)).collect()))
     }
 }
 
 /// Whether a prefix lies in one of these, or is one.
-fn covered(dest: ipnet::IpNet, covers: &BTreeSet<ipnet::IpNet>) -> bool {
+fn covered(dest: IpNet, covers: &BTreeSet<IpNet>) -> bool {
     (0..=dest.prefix_len())
         .rev()
-        .any(|bits| ipnet::IpNet::new(dest.addr(), bits).is_ok_and(|wider| covers.contains(&wider.trunc())))
+        .any(|bits| IpNet::new(dest.addr(), bits).is_ok_and(|wider| covers.contains(&wider.trunc())))
 }
 
-fn prefix(dest: ipnet::IpNet) -> Prefix {
+fn prefix(dest: IpNet) -> Prefix {
     (dest.network(), dest.prefix_len())
 }
 

@@ -105,8 +105,7 @@ pub(crate) fn read_listing(
             match frame.kind {
                 // A listing that fails on its way ends with why, if with anything.
                 DONE if frame.body().len() < 4 => end = Some(0),
-                DONE => end = Some(frame.errno()),
-                ERROR => end = Some(frame.errno()),
+                DONE | ERROR => end = Some(frame.errno()),
                 _ => each(frame.body()),
             }
         }
@@ -130,21 +129,19 @@ mod tests {
     fn a_listing_ends_with_what_its_end_says() {
         let (ours, theirs) = std::os::unix::net::UnixDatagram::pair().unwrap();
         let mut buffer = vec![0; 256];
-        let mut listed = |ends: &[&[u8]], flags: u16| {
-            for end in ends {
-                let mut bytes = Vec::new();
-                push_frame(&mut bytes, (16, flags, 7), &[b"row!"]);
-                push_frame(&mut bytes, (DONE, 0, 6), &[&[0; 4]]);
-                push_frame(&mut bytes, (DONE, 0, 7), &[*end]);
-                theirs.send(&bytes).unwrap();
-            }
+        let mut listed = |end: &[u8], flags: u16| {
+            let mut bytes = Vec::new();
+            push_frame(&mut bytes, (16, flags, 7), &[b"row!"]);
+            push_frame(&mut bytes, (DONE, 0, 6), &[&[0; 4]]);
+            push_frame(&mut bytes, (DONE, 0, 7), &[end]);
+            theirs.send(&bytes).unwrap();
             let mut rows = 0;
             let end = read_listing(ours.as_fd(), &mut buffer, ("list", 7), |_| rows += 1).unwrap();
             (end, rows)
         };
-        assert_eq!(listed(&[&[0; 4]], 0), ((0, false), 1));
-        assert_eq!(listed(&[&[]], NLM_F_DUMP_INTR), ((0, true), 1));
-        assert_eq!(listed(&[&(-libc::EINTR).to_ne_bytes()], 0), ((libc::EINTR, false), 1));
+        assert_eq!(listed(&[0; 4], 0), ((0, false), 1));
+        assert_eq!(listed(&[], NLM_F_DUMP_INTR), ((0, true), 1));
+        assert_eq!(listed(&(-libc::EINTR).to_ne_bytes(), 0), ((libc::EINTR, false), 1));
     }
 
     #[test]

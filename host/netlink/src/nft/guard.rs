@@ -120,7 +120,7 @@ impl ForwardGuard {
             guard.chain(FROM_PORT, None),
         ];
         // That the kernel has every expression is found out now, not with the first port.
-        let every = Selector { from: Some(IpNet::default()), to: Some(BENCHMARK), ..Selector::default() };
+        let every = Selector { to: Some(BENCHMARK), ..Selector::default() };
         messages.extend(guard.rules(&Duty { unclear: vec![every], ..Duty::default() }));
         let own = guard.table.clone();
         guard.transact("make the table", &messages, &[&own])?;

@@ -68,16 +68,17 @@ pub(crate) fn bypassed(namespace: &Namespace) -> Result<Vec<Bypassed>, NetlinkEr
             let names = std::fs::read_to_string(family.tables).unwrap_or_default();
             for table in names.lines() {
                 // Somebody may change it between the two questions.
-                let read = (0..DUMP_ATTEMPTS).map(|_| chains(family, table));
-                let is_steady = |read: &io::Result<Vec<Bypassed>>| {
-                    !read.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EAGAIN))
+                let mut again = 1..DUMP_ATTEMPTS;
+                let chains = loop {
+                    match chains(family, table) {
+                        Err(error)
+                            if error.raw_os_error() == Some(libc::EAGAIN) && again.next().is_some() => {}
+                        read => break read,
+                    }
                 };
-                let last = || Err(io::Error::from_raw_os_error(libc::EAGAIN));
-                let chains = { read }
-                    .find(is_steady)
-                    .unwrap_or_else(last)
-                    .map_err(|e| NetlinkError::io("read a table of iptables-legacy", table, e))?;
-                found.extend(chains);
+                found.extend(
+                    chains.map_err(|e| NetlinkError::io("read a table of iptables-legacy", table, e))?,
+                );
             }
         }
         Ok(found)

@@ -162,9 +162,7 @@ impl Socket {
         let first = self.sequence.wrapping_add(1);
         push(&mut bytes, (BATCH_BEGIN, NLM_F_REQUEST, first), (0, subsystem), &[]);
         let last = first.wrapping_add(messages.len() as u32);
-        let mut sequence = first;
-        for message in messages {
-            sequence = sequence.wrapping_add(1);
+        for (sequence, message) in (first.wrapping_add(1)..).zip(messages) {
             let kind = SUBSYSTEM << 8 | message.verb as u16;
             let asked = if sequence == last { NLM_F_ACK } else { 0 };
             let flags = NLM_F_REQUEST | asked | message.flags;
