@@ -1,7 +1,9 @@
 //! A copy of the kernel's routes that follows its messages, one by one.
 //!
 //! Of routes to one destination in one table the first that fits a packet wins, as in the kernel: IPv4 keeps those of equal type
-//! of service and metric in the order they were put there; IPv6 joins those with gateways to one of several next hops.
+//! of service and metric in the order they were put there; IPv6 joins those with gateways to one of several next hops. A listing
+//! leaves out IPv6 routes of equal metric that stand between two that are joined, so such a one is known only when it is put there
+//! while somebody listens; nothing goes by it before the joined one is gone.
 //! Millions share a few ways, so each is kept once.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -170,48 +172,105 @@ fn apply_v4(list: &mut Vec<Arc<RouteWay>>, change: RouteChange, way: Arc<RouteWa
     true
 }
 
+/// As `fib6_add_rt2node` and `fib6_del_route` of the kernel do it, as far as their messages say.
+///
+/// Routes with gateways join to one of several next hops that stands where its first one does, and a message about one of them
+/// names them all. Those that router advertisements bring join nothing, which no message says but by not naming the others.
 fn apply_v6(list: &mut Vec<Arc<RouteWay>>, change: RouteChange, way: Arc<RouteWay>) -> bool {
     let joins = |way: &RouteWay| {
         way.kind == RouteKind::Unicast
             && way.object.is_none()
             && way.next_hops.iter().all(|hop| hop.via.is_some())
     };
-    let key = |way: &RouteWay| (way.from, way.metric);
-    if change == RouteChange::Deleted {
-        if let Some(at) = list.iter().position(|other| is_same(other, &way)) {
-            list.remove(at);
-            return true;
-        }
-        // One of several next hops.
-        let is_of = |other: &Arc<RouteWay>| key(other) == key(&way) && joins(other) && joins(&way);
-        let Some(at) = list.iter().position(is_of) else { return false };
-        let goes = |hop: &NextHop| {
-            way.next_hops.iter().any(|gone| (gone.via, gone.ifindex) == (hop.via, hop.ifindex))
-        };
-        let (gone, stay): (Vec<_>, Vec<_>) = list[at].next_hops.iter().cloned().partition(goes);
-        if stay.is_empty() {
-            list.remove(at);
-        } else {
-            list[at] = Arc::new(RouteWay { next_hops: stay, ..(*list[at]).clone() });
-        }
-        return gone.len() == way.next_hops.len();
-    }
-    // A message about one of several next hops names them all.
-    let is_old = |other: &Arc<RouteWay>| {
-        key(other) == key(&way)
-            && (is_same(other, &way)
-                || joins(&way) && joins(other)
-                || change == RouteChange::Replaced && joins(&way) == joins(other))
+    let has_key = |other: &RouteWay| (other.from, other.metric) == (way.from, way.metric);
+    let equals = list.iter().filter(|other| has_key(other)).count();
+    let are_of = |some: &RouteWay, all: &RouteWay| {
+        let is_of =
+            |hop: &NextHop| all.next_hops.iter().any(|h| (h.via, h.ifindex) == (hop.via, hop.ifindex));
+        joins(some) && joins(all) && some.next_hops.iter().all(is_of)
     };
-    let at = list.iter().position(is_old);
-    // What it replaces, if there is something and it is of the other kind, only the kernel knows.
-    if change == RouteChange::Replaced && at.is_none() && list.iter().any(|other| key(other) == key(&way)) {
-        return false;
+    let names = |other: &RouteWay| has_key(other) && (is_same(other, &way) || are_of(&way, other));
+    // Where several could be meant, and where the others of a joined one stand among its equals, only a listing tells.
+    match change {
+        RouteChange::Deleted => {
+            let mut named = (0..list.len()).filter(|&at| names(&list[at]));
+            let (Some(at), None) = (named.next(), named.next()) else { return false };
+            if is_same(&list[at], &way) {
+                list.remove(at);
+                return true;
+            }
+            let goes = |hop: &NextHop| {
+                way.next_hops.iter().any(|gone| (gone.via, gone.ifindex) == (hop.via, hop.ifindex))
+            };
+            let (gone, stay): (Vec<_>, Vec<_>) = list[at].next_hops.iter().cloned().partition(goes);
+            let fits = gone.len() == way.next_hops.len() && equals == 1;
+            if stay.is_empty() {
+                list.remove(at);
+            } else {
+                list[at] = Arc::new(RouteWay { next_hops: stay, ..(*list[at]).clone() });
+            }
+            return fits;
+        }
+        RouteChange::Replaced if equals > 0 => {
+            let mut replaced =
+                (0..list.len()).filter(|&at| has_key(&list[at]) && joins(&list[at]) == joins(&way));
+            let (Some(at), None) = (replaced.next(), replaced.next()) else { return false };
+            list[at] = way;
+        }
+        RouteChange::Replaced | RouteChange::Added | RouteChange::Appended => {
+            let is_old = |other: &RouteWay| has_key(other) && (is_same(other, &way) || are_of(other, &way));
+            let old = list.iter().position(|other| is_old(other));
+            list.retain(|other| !is_old(other));
+            // Behind its equals. Those of other sources stand apart, in whatever order.
+            let later = |other: &Arc<RouteWay>| other.from == way.from && other.metric > way.metric;
+            let end = list.iter().position(later).unwrap_or(list.len());
+            list.insert(old.unwrap_or(end), way);
+        }
     }
-    list.retain(|other| !is_old(other));
-    // Behind its equals. Those of other sources stand apart, in whatever order.
-    let later = |other: &Arc<RouteWay>| other.from == way.from && other.metric > way.metric;
-    let end = list.iter().position(later).unwrap_or(list.len());
-    list.insert(at.map_or(end, |at| at.min(list.len())), way);
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn by(gateways: &[&str]) -> FibRoute {
+        let hop = |gateway: &&str| NextHop {
+            via: Some(gateway.parse().unwrap()),
+            ifindex: 2,
+            weight: 1,
+            unusable: false,
+            encapsulated: false,
+        };
+        let way = RouteWay {
+            next_hops: gateways.iter().map(hop).collect(),
+            object: None,
+            kind: RouteKind::Unicast,
+            metric: 1024,
+            source_hint: None,
+            from: None,
+            tos: 0,
+            mtu: None,
+        };
+        FibRoute { dest: "::/0".parse().unwrap(), table: 254, way: Arc::new(way) }
+    }
+
+    #[test]
+    fn default_routes_of_two_advertising_routers_stand_apart_from_each_other_and_from_a_joined_one() {
+        let (one, other) = (by(&["fe80::1"]), by(&["fe80::2"]));
+        let mut table = RouteTable::default();
+        // Messages of the kernel: what joins names the others, what an advertisement brought does not.
+        assert!(table.apply(RouteChange::Added, one.clone()));
+        assert!(table.apply(RouteChange::Added, other.clone()));
+        assert_eq!(table.iter().collect::<Vec<_>>(), [one.clone(), other.clone()]);
+        assert!(table.apply(RouteChange::Added, by(&["fe80::3"])));
+        assert!(table.apply(RouteChange::Appended, by(&["fe80::4", "fe80::3"])));
+        let joined = by(&["fe80::4", "fe80::3"]);
+        assert_eq!(table.iter().collect::<Vec<_>>(), [one.clone(), other.clone(), joined.clone()]);
+        // The first router's lifetime ends.
+        assert!(table.apply(RouteChange::Deleted, one));
+        assert_eq!(table.iter().collect::<Vec<_>>(), [other, joined]);
+        // Where the rest of it stands among its equals is not said.
+        assert!(!table.apply(RouteChange::Deleted, by(&["fe80::3"])));
+    }
 }
