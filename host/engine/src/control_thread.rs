@@ -422,7 +422,7 @@ impl ControlThread {
         let first = routes.by_ref().take(limit);
         let rows: Vec<Row> = first.map(|route| records::route_row(&self.port_names, &route)).collect();
         let total = rows.len() + routes.count();
-        self.page(rows, total)
+        ShowPage { notes: self.notes.clone(), ..self.page(rows, total) }
     }
 
     fn submit(&mut self, who: Credentials, transaction: Box<Transaction>, done: Done<Arc<Reply>>) {
@@ -467,7 +467,7 @@ impl ControlThread {
             Some(thread) => {
                 self.ask(thread, move |forwarder| explained.and_queues_of(forwarder.worker()), done);
             }
-            None => done(explained.finish(&self.control)),
+            None => done(explained.finish(&self.control, &self.notes)),
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::lanes::{self, Lanes};
 use crate::lines::Lines;
 use crate::machine::Scheduling;
 use crate::machine::Steal;
+use crate::notes::PassedBy;
 use crate::outbox;
 use crate::own_traffic::OwnTraffic;
 use crate::packet_thread::{Line, Message, PacketThread};
@@ -32,7 +33,7 @@ use perhop_graph::router::{
 };
 use perhop_io::{DevicePort, TunPort, clock};
 use perhop_model::{Object, Outcome, PortMode};
-use perhop_netlink::{Namespace, Netlink, nft};
+use perhop_netlink::{Namespace, Netlink};
 use perhop_packet::{Pool, PortId};
 use perhop_routerfile::{PortIo, RouterFile, RouterSettings, Waiting};
 use perhop_units::{Duration, Rate};
@@ -223,39 +224,33 @@ fn tun_ports(
             let text = format!("port/{}: a TUN interface has no frames to bridge", port.name);
             return Err(EngineError::Objects(vec![text]));
         }
-        is_tun.then(|| open_tun(namespace, netlink, &device_of(port))).transpose()
+        is_tun.then(|| open_tun(namespace, netlink, &Device::of(port))).transpose()
     };
     ports.iter().map(open).collect()
 }
 
 /// Rules of the packet filter that forwarded packets will not meet any more are somebody's: masquerading, a firewall.
-fn check_netfilter(config: &EngineConfig, namespace: &Namespace) -> Result<(), EngineError> {
-    let found = match nft::bypassed(namespace) {
-        Ok(found) => found,
+fn check_netfilter(
+    config: &EngineConfig,
+    namespace: &Namespace,
+    devices: &[Device],
+) -> Result<PassedBy, EngineError> {
+    match PassedBy::look(namespace, devices) {
+        Ok(passed_by) => match passed_by.rules() {
+            Some(rules) if !config.bypass_netfilter => Err(EngineError::Netfilter { rules }),
+            _ => Ok(passed_by),
+        },
         // Without the right to look there is none to forward either, which is told where it is asked for.
         Err(error) if error.is_permission() => {
             tracing::debug!(%error, "cannot look at the packet filter");
-            return Ok(());
+            Ok(PassedBy::default())
         }
         Err(error) if config.bypass_netfilter => {
             tracing::warn!(%error, "cannot look at the packet filter, which what is forwarded passes by");
-            return Ok(());
+            Ok(PassedBy::default())
         }
-        Err(source) => return Err(EngineError::NetfilterUnknown { source }),
-    };
-    let rules = found.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    match (found.is_empty(), config.bypass_netfilter) {
-        (true, _) => Ok(()),
-        (false, true) => {
-            tracing::warn!("what is forwarded passes by rules of the packet filter: {rules}");
-            Ok(())
-        }
-        (false, false) => Err(EngineError::Netfilter { rules }),
+        Err(source) => Err(EngineError::NetfilterUnknown { source }),
     }
-}
-
-fn device_of(port: &EdgePort) -> Device {
-    Device { check: port.spec.source_check, ..Device::new(&port.name, port.device()) }
 }
 
 impl Engine {
@@ -268,7 +263,7 @@ impl Engine {
         let ports = ports_of(&config.objects)?;
         check_workers(&config, &ports)?;
         rights::check()?;
-        let devices: Vec<Device> = ports.iter().map(device_of).collect();
+        let devices: Vec<Device> = ports.iter().map(Device::of).collect();
         let namespace = config.namespace.clone().map_or_else(Namespace::current, Ok)?;
         let options = EdgeOptions::live(config.connections)
             .with_abr(config.abr_connections)
@@ -292,7 +287,7 @@ impl Engine {
         if let Some(accounting) = config.accounting {
             members.iter_mut().for_each(|m| accounting.start(m.worker_mut().driver_mut()));
         }
-        check_netfilter(&config, &namespace)?;
+        let passed_by = check_netfilter(&config, &namespace, &devices)?;
         let netlink = Netlink::open_in(&namespace)?;
         prepare::all_there(&netlink, devices.iter().filter(|d| !config.tun.contains(&d.port)))?;
         let tuns = tun_ports(&config, &ports, &namespace, &netlink)?;
@@ -319,9 +314,10 @@ impl Engine {
         };
         warnings.extend(ports.iter().filter_map(too_fast));
         let bridged: Vec<Device> =
-            ports.iter().filter(|p| p.spec.mode == PortMode::Bridge).map(device_of).collect();
+            ports.iter().filter(|p| p.spec.mode == PortMode::Bridge).map(Device::of).collect();
         warnings.extend(prepare::mtu_warning(&netlink, &bridged));
-        let threads = Threads { config: &config, namespace, devices, plan, prepared, netlink, text };
+        let threads =
+            Threads { config: &config, namespace, devices, plan, prepared, netlink, passed_by, text };
         let (orders, supervisor, deaths) = supervisor(&config.name)?;
         let (running, handle, past) = threads.start(planner, (members, placement), sockets, deaths)?;
         warnings.extend(past);
@@ -420,12 +416,13 @@ struct Threads<'c> {
     plan: SocketPlan,
     prepared: Prepared,
     netlink: Netlink,
+    passed_by: PassedBy,
     text: String,
 }
 
 impl Threads<'_> {
     fn start(
-        self,
+        mut self,
         planner: RouterPlanner,
         (members, placement): (Vec<Member>, Placement),
         sockets: Vec<DevicePort>,
@@ -445,8 +442,9 @@ impl Threads<'_> {
         // Read before anything runs, so that the first packets find their routes.
         let saved = self.prepared.saved();
         let (own_traffic, ends, why_not) = self.own_traffic(&planner);
+        let beside = (own_traffic, std::mem::take(&mut self.passed_by));
         let (facts, world) =
-            Facts::open(self.namespace.clone(), self.devices.clone(), self.plan.clone(), saved, own_traffic)?;
+            Facts::open(self.namespace.clone(), self.devices.clone(), self.plan.clone(), saved, beside)?;
         let past = why_not.into_iter().chain(facts.notes()).collect();
         let _ = to_control.send(ToControl::World(Box::new(world)));
         let (capture, ports) = self.ports(&names, sockets, ends)?;

@@ -54,8 +54,15 @@ impl Explained {
     }
 
     /// On the control thread: numbers become words. Serialises [`Explanation`].
-    pub(crate) fn finish(self, control: &Control<RouterPlanner>) -> Result<Value, ErrorItem> {
-        let explanation = Explanation::new(&self.probe, &self.decisions, control);
+    pub(crate) fn finish(
+        self,
+        control: &Control<RouterPlanner>,
+        notes: &[String],
+    ) -> Result<Value, ErrorItem> {
+        let mut explanation = Explanation::new(&self.probe, &self.decisions, control);
+        // What the kernel might have done instead.
+        let route = explanation.steps.iter_mut().find(|step| step.step == "route");
+        route.into_iter().for_each(|step| step.details.extend_from_slice(notes));
         serde_json::to_value(explanation)
             .map_err(|e| item(Code::BackendFailed, format!("the explanation cannot be written: {e}")))
     }

@@ -1,8 +1,9 @@
 //! Facts of the world: the kernel's routes, neighbours, links and addresses, followed on a thread of their own.
 
-use crate::early_drop::{EarlyDrops, is_macvlan_on, past};
+use crate::early_drop::{EarlyDrops, is_macvlan_on};
 use crate::kernel_routes::{OTHER_END, Translation, ports_by_index};
 use crate::left_to_kernel::LeftToKernel;
+use crate::notes::{Beside, PassedBy};
 use crate::own_traffic::OwnTraffic;
 use crate::prepare::Device;
 use crate::prepared::Saved;
@@ -93,6 +94,7 @@ pub(crate) struct Facts {
     left: LeftToKernel,
     /// What leads this host's own packets through the router, where the kernel can have it.
     own_traffic: Option<OwnTraffic>,
+    passed_by: PassedBy,
     notes: Vec<String>,
     neighbours: BTreeMap<(PortId, IpAddr), NeighbourState>,
     early_drops: EarlyDrops,
@@ -108,7 +110,7 @@ impl Facts {
         devices: Vec<Device>,
         plan: SocketPlan,
         saved: Arc<Saved>,
-        own_traffic: Option<OwnTraffic>,
+        (own_traffic, passed_by): (Option<OwnTraffic>, PassedBy),
     ) -> Result<(Self, World), NetlinkError> {
         let mirror = Mirror::open_in(&namespace)?;
         let mut facts = Self {
@@ -122,6 +124,7 @@ impl Facts {
             changed_routes: BTreeSet::new(),
             left: LeftToKernel::default(),
             own_traffic,
+            passed_by,
             notes: Vec::new(),
             neighbours: BTreeMap::new(),
             early_drops: EarlyDrops::new(!plan.promiscuous),
@@ -139,52 +142,10 @@ impl Facts {
         Ok((facts, world))
     }
 
-    /// What is left to the kernel, and what of its tables the router does not follow. O(routes).
+    /// How the router stands beside its kernel.
     pub(crate) fn notes(&self) -> Vec<String> {
-        let encapsulating = self.translation.encapsulating(self.mirror.routes());
-        let all = self.past_ports().into_iter().chain(self.shared()).chain(encapsulating);
-        all.chain(self.translation.notes.clone()).collect()
-    }
-
-    /// Routes by ports of which the kernel has next hops past them as well.
-    fn shared(&self) -> Option<String> {
-        let (number, first, past) = self.left.shared(self.mirror.routes())?;
-        let links = past.iter().filter_map(|index| self.mirror.links().get(index));
-        let names: Vec<String> = links.map(|link| format!("\"{}\"", link.name)).collect();
-        let more = if number > 1 { format!(" and {} more", number - 1) } else { String::new() };
-        Some(format!(
-            "the route to {first}{more} leads by ports and by {} as well, which is none: the router sends all of it by its ports",
-            names.join(", ")
-        ))
-    }
-
-    /// Interfaces past the ports that the kernel's routes lead to: what goes there is the kernel's to forward, if it does.
-    fn past_ports(&self) -> Option<String> {
-        let ports = self.ports();
-        let led_to: BTreeSet<u32> =
-            self.mirror.routes().iter().flat_map(|route| past(&route, &ports).collect::<Vec<_>>()).collect();
-        let links = led_to.iter().filter_map(|index| self.mirror.links().get(index));
-        let names: Vec<String> =
-            links.filter(|link| link.name != "lo").map(|link| format!("\"{}\"", link.name)).collect();
-        let is_off = |version| {
-            sysctl::read(&self.namespace, version, "all", "forwarding").is_ok_and(|value| value == 0)
-        };
-        let off: Vec<&str> =
-            [(IpVersion::V4, "net.ipv4.ip_forward"), (IpVersion::V6, "net.ipv6.conf.all.forwarding")]
-                .into_iter()
-                .filter_map(|(version, key)| is_off(version).then_some(key))
-                .collect();
-        let and = if off.is_empty() {
-            String::new()
-        } else {
-            format!(", which does not: {} is 0", off.join(" and "))
-        };
-        (!names.is_empty()).then(|| {
-            format!(
-                "what the kernel's routes send to {} is the kernel's to forward, as these are no ports{and}",
-                names.join(", ")
-            )
-        })
+        let Self { namespace, mirror, left, translation, .. } = self;
+        Beside { namespace, mirror, left, translation }.notes(&self.passed_by)
     }
 
     /// Runs until told to stop. Ports whose interface could not send when the router started are down until it can.
@@ -209,6 +170,13 @@ impl Facts {
                 }
             }
             self.turn(changed, line, control);
+            if self.passed_by.look_again(&self.namespace, &self.devices) {
+                let world =
+                    World { notes: self.new_notes(true), indices: self.indices(), ..World::default() };
+                if !world.is_empty() {
+                    let _ = control.send(ToControl::World(Box::new(world)));
+                }
+            }
         }
     }
 
@@ -357,18 +325,25 @@ impl Facts {
         }
         world.routes = self.route_news(changed);
         if world.routes.as_ref().is_some_and(RouteNews::may_be_noted) || changed.is_some_and(|c| c.rules) {
-            let notes = self.notes();
-            if notes != self.notes {
-                let new = notes.iter().filter(|note| !self.notes.contains(note) && changed.is_some());
-                new.for_each(|note| tracing::warn!("{note}"));
-                world.notes = Some(notes.clone());
-                self.notes = notes;
-            }
+            world.notes = self.new_notes(changed.is_some());
         }
         if changed.is_none_or(|c| c.neighbours || c.links || c.resynchronised) {
             world.neighbours = self.neighbour_updates();
         }
         world
+    }
+
+    /// The notes, if they are others than were last told. Those that came are for the log, except at the start, where whoever
+    /// starts the router has them.
+    fn new_notes(&mut self, log: bool) -> Option<Vec<String>> {
+        let notes = self.notes();
+        if notes == self.notes {
+            return None;
+        }
+        let new = notes.iter().filter(|note| log && !self.notes.contains(note));
+        new.for_each(|note| tracing::warn!("{note}"));
+        self.notes.clone_from(&notes);
+        Some(notes)
     }
 
     fn port_infos(&self) -> Vec<PortInfo> {
@@ -524,8 +499,14 @@ mod tests {
         let directory = bench.scratch.join("state");
         let mut prepared = Prepared::new("absent", &directory, &bench.namespace, &devices).unwrap();
         let plan = SocketPlan { rx_slots: 64, tx_slots: 64, promiscuous: false, tun: Vec::new(), xdp: None };
-        let (mut facts, _) =
-            Facts::open(bench.namespace.clone(), devices, plan, prepared.saved(), None).unwrap();
+        let (mut facts, _) = Facts::open(
+            bench.namespace.clone(),
+            devices,
+            plan,
+            prepared.saved(),
+            (None, PassedBy::default()),
+        )
+        .unwrap();
         let (line, (to, from)) = (FactsLine::default(), crossbeam_channel::unbounded());
         let count = |kind: fn(&ToControl) -> bool| from.try_iter().filter(kind).count();
         let nothing = Refreshed::default();

@@ -270,24 +270,6 @@ impl Translation {
             (true, false) => RouteKind::Kernel,
         })
     }
-
-    /// Routes by ports that add a header: how many, and the first.
-    pub(crate) fn encapsulating(&self, routes: &RouteTable) -> Option<String> {
-        let adds = |route: &FibRoute| {
-            let mut hops = route.next_hops.iter();
-            route.kind == KernelKind::Unicast
-                && hops.any(|hop| hop.encapsulated && self.ports.contains_key(&hop.ifindex))
-        };
-        let mut all = routes.iter().filter(adds);
-        let first = all.next()?.dest;
-        let more = match all.count() {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        Some(format!(
-            "the route to {first}{more} adds a header (encap), which the router does not make: what is for it is unreachable"
-        ))
-    }
 }
 
 /// What ways were found to mean, by their place in memory, which holds as long as the routes are lent.

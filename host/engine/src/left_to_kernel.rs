@@ -57,6 +57,8 @@ struct Uses {
     past: bool,
     shared: bool,
     ours: bool,
+    /// By a port, with a header that the kernel would add.
+    encapsulated: bool,
 }
 
 impl Uses {
@@ -69,6 +71,8 @@ impl Uses {
                 Whose::Shared => uses.shared = true,
                 Whose::Ours => uses.ours = true,
             }
+            let mut by_port = way.next_hops.iter().filter(|hop| ports.contains(&hop.ifindex));
+            uses.encapsulated |= way.kind == RouteKind::Unicast && by_port.any(|hop| hop.encapsulated);
             // Routes behind one that is for all packets count only as long as that leads nowhere.
             let leads = way.next_hops.is_empty() || way.next_hops.iter().any(|hop| !hop.unusable);
             if way.tos == 0 && way.from.is_none() && leads {
@@ -108,7 +112,7 @@ impl LeftToKernel {
 
     fn put(&mut self, routes: &RouteTable, key: RouteKey, ports: &[u32]) {
         let uses = Uses::of(routes.of(key), ports);
-        if uses.host || uses.past || uses.shared {
+        if uses.host || uses.past || uses.shared || uses.encapsulated {
             self.uses.insert(key, uses);
         } else {
             self.uses.remove(&key);
@@ -253,6 +257,18 @@ impl LeftToKernel {
     fn past_ports(&self, routes: &RouteTable, key: RouteKey) -> BTreeSet<u32> {
         let ports = self.ports.as_deref().unwrap_or_default();
         routes.of(key).iter().flat_map(|way| past(way, ports)).collect()
+    }
+
+    /// Interfaces that are no ports to which any routes lead.
+    pub(crate) fn past_interfaces(&self, routes: &RouteTable) -> BTreeSet<u32> {
+        self.keys(|uses| uses.past || uses.shared).flat_map(|key| self.past_ports(routes, *key)).collect()
+    }
+
+    /// Destinations that get a header on their way by a port: how many, and the first.
+    pub(crate) fn encapsulating(&self) -> Option<(usize, IpNet)> {
+        let mut all = self.keys(|uses| uses.encapsulated);
+        let (_, first) = all.next()?;
+        Some((1 + all.count(), *first))
     }
 
     /// Destinations with ways by ports and past them: how many, the first, and the numbers of the interfaces past them.

@@ -39,6 +39,7 @@ mod lanes;
 mod left_to_kernel;
 mod lines;
 mod machine;
+mod notes;
 mod outbox;
 mod own_traffic;
 mod packet_thread;
@@ -68,6 +69,7 @@ pub use handle::Handle;
 pub use host_abr::{
     Answers, HostAbr, HostAbrConfig, HostAbrError, HostCounters, HostLoop, HostPage, HostThread,
 };
+pub use notes::Outlook;
 pub use put_back::{Restored, restore};
 pub use report::{Recording, Report};
 pub use rights::give_up_rights;

@@ -8,6 +8,7 @@
 
 use crate::error::EngineError;
 use crate::state_file::{SavedPort, SavedSwitch, StateFile};
+use perhop_graph::router::EdgePort;
 use perhop_model::SourceCheck;
 use perhop_netlink::sysctl::{self, IpVersion};
 use perhop_netlink::{LinkInfo, Namespace, Netlink, NetlinkError, Offloads, SavedKey};
@@ -31,6 +32,11 @@ impl Device {
     /// An interface for a port whose sources are looked at as the kernel would.
     pub(crate) fn new(port: &str, device: &str) -> Self {
         Self { port: port.to_owned(), device: device.to_owned(), check: SourceCheck::Kernel }
+    }
+
+    /// The interface of a router's port.
+    pub(crate) fn of(port: &EdgePort) -> Self {
+        Self { check: port.spec.source_check, ..Self::new(&port.name, port.device()) }
     }
 }
 

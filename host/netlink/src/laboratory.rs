@@ -158,5 +158,5 @@ impl Netlink {
 /// # Errors
 /// As [`crate::nft::ForwardGuard::open_in`].
 pub fn drop_forwarded(namespace: &Namespace) -> Result<(), NetlinkError> {
-    crate::nft::survey::drop_forwarded(namespace)
+    crate::bypass::drop_forwarded(namespace)
 }

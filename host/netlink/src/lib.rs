@@ -10,7 +10,8 @@
 //! | [`monitor`] | live changes; [`mirror`] keeps tables up to date from a dump and these changes |
 //! | [`Offloads`] | checksum and segmentation offloads: read, switched off, restored |
 //! | [`firewall`] | rules of the packet filter that send TCP to a queue |
-//! | [`nft`] | tables of the packet filter that keep the kernel from forwarding, and what others have in it |
+//! | [`nft`] | tables of the packet filter that keep the kernel from forwarding |
+//! | [`bypass`] | what those who do not leave forwarding to the kernel pass by: firewalls, translation, IPsec, queues |
 //! | [`end_with_this_thread`] | programs that do not outlive their laboratory |
 //! | [`tcp_info()`] | what the kernel knows of a TCP connection |
 //! | [`sysctl`] | interface keys under `/proc/sys/net`: set, and restored |
@@ -49,6 +50,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
 
 mod address;
+pub mod bypass;
 mod child;
 mod connection;
 mod error;

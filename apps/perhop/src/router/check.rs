@@ -5,6 +5,7 @@ use crate::error::{AppError, Verdict};
 use crate::output::{Output, complain, progress};
 use clap::Args;
 use perhop_config::{Diagnostic, FieldValue, quoted_list};
+use perhop_engine::Outlook;
 use perhop_routerfile::overrides::{LinkRate, Links};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
@@ -14,7 +15,9 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:\n  perhop router check examples/edge.toml\n  \
                         perhop router check scenarios/routers/admitting.toml --rate core=\"10 Mbit/s\"\n\n\
                         Errors exit 2. Warnings exit 0, or 1 with --deny-warnings. An interface that this machine \
-                        does not have is noted on standard error and counts for nothing: the file may be for another.")]
+                        does not have is noted on standard error and counts for nothing: the file may be for another. Where \
+                        all are there, what would keep a router of the file from starting here is noted, and what it would \
+                        tell.")]
 pub struct CheckArgs {
     /// Router files
     #[arg(required = true, value_name = "FILE")]
@@ -55,11 +58,15 @@ pub fn run(args: &CheckArgs) -> Result<Verdict, AppError> {
         };
         let (errors, warned) = (diagnostics.errors(), diagnostics.warnings());
         let missing = file.as_ref().map(not_here).unwrap_or_default();
+        let outlook = file.as_ref().map(Outlook::of).unwrap_or_default();
         if args.json {
             for diagnostic in diagnostics.sorted() {
                 out.json(&as_json(&diagnostic))?;
             }
-            out.json(&json!({ "file": path, "errors": errors, "warnings": warned, "not_here": missing }))?;
+            out.json(&json!({
+                "file": path, "errors": errors, "warnings": warned, "not_here": missing,
+                "refused_here": outlook.refused, "notes_here": outlook.notes,
+            }))?;
         } else {
             out.text(&diagnostics)?;
             out.line(format_args!("{}: {}", path.display(), count(errors, warned)))?;
@@ -69,6 +76,13 @@ pub fn run(args: &CheckArgs) -> Result<Verdict, AppError> {
                     path.display(),
                     quoted_list(missing.iter().map(String::as_str))
                 ));
+            }
+            for refused in outlook.refused {
+                let here = "note: a router with this file would not start here";
+                progress(format_args!("{}: {here}: {refused}", path.display()));
+            }
+            for note in outlook.notes {
+                progress(format_args!("{}: note: here {note}", path.display()));
             }
         }
         warnings += warned;

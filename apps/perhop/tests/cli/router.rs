@@ -493,3 +493,24 @@ fn what_the_machine_lacks_is_named() {
     let ended = perhop(&["router", "run", &file, "--name", &world.name, "--set", "port.wam.rate=1 Mbit/s"]);
     assert!(ended.code == Some(2) && ended.err.contains("the file has no port \"wam\""), "{}", ended.err);
 }
+
+/// On the machine it is for, a check says what a start would.
+#[test]
+fn a_check_where_the_interfaces_are_says_what_keeps_a_router_from_starting_there() {
+    let name = "a_check_where_the_interfaces_are_says_what_keeps_a_router_from_starting_there";
+    let Some(world) = World::new(name) else { return };
+    let check = |more: &[&str]| {
+        let words = [&["router", "check", &world.file][..], more].concat();
+        world.namespace.run(|| perhop(&words)).unwrap()
+    };
+    let good = check(&[]);
+    assert!(good.out.contains("good") && !good.err.contains("would not start"), "{}", good.err);
+    perhop_netlink::laboratory::drop_forwarded(&world.namespace).unwrap();
+    let noted = check(&["--deny-warnings"]);
+    assert_eq!(noted.code, Some(0), "the file is good: {}", noted.err);
+    let line = noted.err.lines().find(|line| line.contains("would not start here")).unwrap_or_default();
+    assert!(line.contains("inet firewall forward") && line.contains("bypass_netfilter"), "{}", noted.err);
+    let json = check(&["--json"]).json();
+    assert!(json[0]["refused_here"][0].as_str().unwrap().contains("inet firewall forward"), "{json:?}");
+    assert!(!json[0]["notes_here"].to_string().contains("firewall"), "said once: {json:?}");
+}

@@ -369,6 +369,40 @@ fn rules_for_what_is_forwarded_are_named_and_keep_a_router_from_starting() {
     assert_eq!(std::fs::read_dir(w.scratch.path()).unwrap().count(), 0, "nothing was changed");
     let (engine, _) = Engine::start(w.config("rules", "[kernel]\nbypass_netfilter = true\n")).unwrap();
     assert_eq!(copies(&w, (0, 1)), ONCE);
+    let told = |text: &&String| text.contains("pass") && text.contains("inet firewall forward filters");
+    assert_eq!(engine.warnings().iter().filter(told).count(), 1, "{:?}", engine.warnings());
+    engine.stop();
+}
+
+/// Nobody says that rules come, or that forwarding is switched off, so it is looked for.
+#[test]
+fn what_comes_while_a_router_runs_and_is_passed_by_is_told() {
+    if !may_run("what_comes_while_a_router_runs_and_is_passed_by_is_told") {
+        return;
+    }
+    let w = World::new("rulescome", 2);
+    let net = Netlink::open_in(&w.router).unwrap();
+    net.create_veth("past", "past-peer", None).unwrap();
+    net.set_up("past").unwrap();
+    net.set_up("past-peer").unwrap();
+    net.add_address_now("past", "10.66.0.1/24".parse().unwrap()).unwrap();
+    let switch = |value| sysctl::write(&w.router, IpVersion::V4, "all", "forwarding", value).unwrap();
+    switch(1);
+    let (engine, handle) = Engine::start(w.config("rulescome", "")).unwrap();
+    let notes = || handle.wait(|done| Call::Show(ShowQuery::new("routes", 1), done)).unwrap().unwrap().notes;
+    let said = |what: &str| notes().iter().any(|note| note.contains(what));
+    assert!(said("to \"past\" is the kernel's to forward") && !said("net.ipv4.ip_forward"), "{:?}", notes());
+    assert!(!said("passes these of the kernel by"), "{:?}", notes());
+    laboratory::drop_forwarded(&w.router).unwrap();
+    switch(0);
+    let end = Instant::now() + PATIENCE;
+    while !(said("inet firewall forward filters") && said("which does not: net.ipv4.ip_forward")) {
+        assert!(Instant::now() < end, "{:?}", notes());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let answer =
+        handle.wait(|done| Call::Explain("in=p0 udp 10.20.0.2:1>10.20.1.2:2".to_owned(), done)).unwrap();
+    assert!(answer.unwrap().to_string().contains("inet firewall forward filters"));
     engine.stop();
 }
 

@@ -10,7 +10,7 @@ const BROADCAST: u32 = 3;
 const ANYCAST: u32 = 4;
 const MULTICAST: u32 = 5;
 /// Types of destinations that the kernel keeps for itself.
-pub(super) const OWN: [u32; 4] = [LOCAL, BROADCAST, ANYCAST, MULTICAST];
+pub(crate) const OWN: [u32; 4] = [LOCAL, BROADCAST, ANYCAST, MULTICAST];
 
 /// The register that everything is compared in.
 const REGISTER: u32 = 1;
@@ -30,7 +30,7 @@ const FIB_BY_DESTINATION: u32 = 1 << 1 | 1 << 2;
 
 /// What becomes of a packet that a rule matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict<'a> {
+pub(crate) enum Verdict<'a> {
     Drop,
     /// Rules behind this chain go on.
     Accept,
@@ -56,22 +56,22 @@ fn fib(result: u32) -> Attributes {
 }
 
 /// A packet that arrived on the interface of this number.
-pub(super) fn arrived_on(index: u32) -> [Attributes; 2] {
+pub(crate) fn arrived_on(index: u32) -> [Attributes; 2] {
     [meta(META_IN_INTERFACE), is_equal(index)]
 }
 
 /// A packet that leaves by the interface of this number.
-pub(super) fn leaves_by(index: u32) -> [Attributes; 2] {
+pub(crate) fn leaves_by(index: u32) -> [Attributes; 2] {
     [meta(META_OUT_INTERFACE), is_equal(index)]
 }
 
 /// A packet that the kernel's routes send to the interface of this number; 0: nowhere.
-pub(super) fn leads_to(index: u32) -> [Attributes; 2] {
+pub(crate) fn leads_to(index: u32) -> [Attributes; 2] {
     [fib(FIB_OUT_INTERFACE), is_equal(index)]
 }
 
 /// A packet to an address of this type.
-pub(super) fn is_to(kind: u32) -> [Attributes; 2] {
+pub(crate) fn is_to(kind: u32) -> [Attributes; 2] {
     [fib(FIB_ADDRESS_TYPE), is_equal(kind)]
 }
 
@@ -81,12 +81,12 @@ fn compare(how: u32, value: &[u8]) -> Attributes {
 }
 
 /// A frame with this mark.
-pub(super) fn marked(mark: u32) -> [Attributes; 2] {
+pub(crate) fn marked(mark: u32) -> [Attributes; 2] {
     [meta(META_MARK), is_equal(mark)]
 }
 
 /// A frame of this protocol.
-pub(super) fn meta_protocol(ethertype: u16) -> [Attributes; 2] {
+pub(crate) fn meta_protocol(ethertype: u16) -> [Attributes; 2] {
     [meta(META_PROTOCOL), compare(EQUAL, &ethertype.to_be_bytes())]
 }
 
@@ -98,17 +98,17 @@ fn octet(of_network: bool, offset: u32) -> Attributes {
 }
 
 /// A frame with this octet there.
-pub(super) fn payload_is(of_network: bool, offset: u32, value: u8) -> [Attributes; 2] {
+pub(crate) fn payload_is(of_network: bool, offset: u32, value: u8) -> [Attributes; 2] {
     [octet(of_network, offset), compare(EQUAL, &[value])]
 }
 
 /// A frame with an octet there from the one to the other.
-pub(super) fn payload_within(of_network: bool, offset: u32, [least, most]: [u8; 2]) -> [Attributes; 3] {
+pub(crate) fn payload_within(of_network: bool, offset: u32, [least, most]: [u8; 2]) -> [Attributes; 3] {
     [octet(of_network, offset), compare(AT_LEAST, &[least]), compare(AT_MOST, &[most])]
 }
 
 /// The frame is sent by the interface of this number instead.
-pub(super) fn forward_to(index: u32) -> [Attributes; 2] {
+pub(crate) fn forward_to(index: u32) -> [Attributes; 2] {
     let value = Attributes::new().bytes(1, &index.to_ne_bytes());
     let load = Attributes::new().number(1, REGISTER).nested(2, value);
     [expression("immediate", load), expression("fwd", Attributes::new().number(1, REGISTER))]
@@ -116,13 +116,13 @@ pub(super) fn forward_to(index: u32) -> [Attributes; 2] {
 
 /// Where a packet's addresses are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub(crate) enum Side {
     Source,
     Destination,
 }
 
 /// A packet with an address of this network there.
-pub(super) fn is_within(side: Side, net: IpNet) -> Vec<Attributes> {
+pub(crate) fn is_within(side: Side, net: IpNet) -> Vec<Attributes> {
     let octets = |ip: IpAddr| match ip {
         IpAddr::V4(ip) => ip.octets().to_vec(),
         IpAddr::V6(ip) => ip.octets().to_vec(),
@@ -148,7 +148,7 @@ pub(super) fn is_within(side: Side, net: IpNet) -> Vec<Attributes> {
 }
 
 /// Ends a rule.
-pub(super) fn verdict(verdict: Verdict<'_>) -> Attributes {
+pub(crate) fn verdict(verdict: Verdict<'_>) -> Attributes {
     let (code, chain): (i32, _) = match verdict {
         Verdict::Drop => (0, None),
         Verdict::Accept => (1, None),
@@ -161,6 +161,6 @@ pub(super) fn verdict(verdict: Verdict<'_>) -> Attributes {
 }
 
 /// The rule's attribute: its expressions, in order.
-pub(super) fn rule(expressions: impl IntoIterator<Item = Attributes>) -> Attributes {
+pub(crate) fn rule(expressions: impl IntoIterator<Item = Attributes>) -> Attributes {
     expressions.into_iter().fold(Attributes::new(), |all, one| all.nested(1, one))
 }

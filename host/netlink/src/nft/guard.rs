@@ -29,7 +29,7 @@ use ipnet::IpNet;
 use netlink_packet_core::{NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL};
 
 /// The table that all guards are called by, with the router's name behind it.
-pub(super) const PREFIX: &str = "perhop-";
+pub(crate) const PREFIX: &str = "perhop-";
 /// Of tables that end with the socket that made them (`NFT_TABLE_F_OWNER`).
 pub(super) const TABLE_OWNER: u32 = 2;
 const PREROUTING: u32 = 0;

@@ -20,7 +20,7 @@ const NESTED: u16 = 0x8000;
 
 /// What is done to which kind of object (`enum nf_tables_msg_types`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
+pub(crate) enum Verb {
     NewTable = 0,
     GetTable = 1,
     DeleteTable = 2,
@@ -32,28 +32,28 @@ pub(super) enum Verb {
 }
 
 /// Address families of tables (`NFPROTO_…`).
-pub(super) mod family {
+pub(crate) mod family {
     /// All of them, in listings.
-    pub(in crate::nft) const ANY: u8 = 0;
+    pub(crate) const ANY: u8 = 0;
     /// IPv4 and IPv6 together.
-    pub(in crate::nft) const INET: u8 = 1;
-    pub(in crate::nft) const IPV4: u8 = 2;
+    pub(crate) const INET: u8 = 1;
+    pub(crate) const IPV4: u8 = 2;
     /// Of one interface.
-    pub(in crate::nft) const NETDEV: u8 = 5;
-    pub(in crate::nft) const IPV6: u8 = 10;
+    pub(crate) const NETDEV: u8 = 5;
+    pub(crate) const IPV6: u8 = 10;
 }
 
 /// Attributes, one behind the other.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Attributes(Vec<u8>);
+pub(crate) struct Attributes(Vec<u8>);
 
 impl Attributes {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     #[must_use]
-    pub(super) fn text(mut self, kind: u16, value: &str) -> Self {
+    pub(crate) fn text(mut self, kind: u16, value: &str) -> Self {
         let mut bytes = value.as_bytes().to_vec();
         bytes.push(0);
         push_attribute(&mut self.0, kind, &bytes);
@@ -61,19 +61,19 @@ impl Attributes {
     }
 
     #[must_use]
-    pub(super) fn number(mut self, kind: u16, value: u32) -> Self {
+    pub(crate) fn number(mut self, kind: u16, value: u32) -> Self {
         push_attribute(&mut self.0, kind, &value.to_be_bytes());
         self
     }
 
     #[must_use]
-    pub(super) fn bytes(mut self, kind: u16, value: &[u8]) -> Self {
+    pub(crate) fn bytes(mut self, kind: u16, value: &[u8]) -> Self {
         push_attribute(&mut self.0, kind, value);
         self
     }
 
     #[must_use]
-    pub(super) fn nested(mut self, kind: u16, inner: Self) -> Self {
+    pub(crate) fn nested(mut self, kind: u16, inner: Self) -> Self {
         push_attribute(&mut self.0, kind | NESTED, &inner.0);
         self
     }
@@ -81,54 +81,60 @@ impl Attributes {
 
 /// One message of a transaction.
 #[derive(Clone, Debug)]
-pub(super) struct Message {
-    pub(super) verb: Verb,
-    pub(super) family: u8,
+pub(crate) struct Message {
+    pub(crate) verb: Verb,
+    pub(crate) family: u8,
     /// Beyond those every message has.
-    pub(super) flags: u16,
-    pub(super) attributes: Attributes,
+    pub(crate) flags: u16,
+    pub(crate) attributes: Attributes,
 }
 
 /// A listed object: its family and attributes.
-pub(super) struct Listed<'a> {
-    pub(super) family: u8,
+pub(crate) struct Listed<'a> {
+    pub(crate) family: u8,
     attributes: &'a [u8],
 }
 
 impl<'a> Listed<'a> {
-    pub(super) fn attribute(&self, kind: u16) -> Option<&'a [u8]> {
+    pub(crate) fn attribute(&self, kind: u16) -> Option<&'a [u8]> {
         find(self.attributes, kind)
     }
 
-    pub(super) fn text(&self, kind: u16) -> Option<&'a str> {
+    pub(crate) fn text(&self, kind: u16) -> Option<&'a str> {
         let bytes = self.attribute(kind)?;
         std::str::from_utf8(bytes.strip_suffix(&[0]).unwrap_or(bytes)).ok()
     }
 }
 
 /// The first attribute of a kind among several.
-pub(super) fn find(attributes: &[u8], kind: u16) -> Option<&[u8]> {
-    let mut all = NlasIterator::new(attributes).map_while(Result::ok);
-    let found = all.find(|nla| nla.kind() & !NESTED == kind)?;
-    // The iterator lends; the bytes belong to the message.
-    let start = found.value().as_ptr() as usize - attributes.as_ptr() as usize;
-    attributes.get(start..start + found.value().len())
+pub(crate) fn find(attributes: &[u8], kind: u16) -> Option<&[u8]> {
+    each(attributes, kind).next()
 }
 
-pub(super) fn number(bytes: &[u8]) -> Option<u32> {
+/// All attributes of a kind among several.
+pub(crate) fn each(attributes: &[u8], kind: u16) -> impl Iterator<Item = &[u8]> {
+    let all = NlasIterator::new(attributes).map_while(Result::ok);
+    all.filter(move |nla| nla.kind() & !NESTED == kind).filter_map(|nla| {
+        // The iterator lends; the bytes belong to the message.
+        let start = nla.value().as_ptr() as usize - attributes.as_ptr() as usize;
+        attributes.get(start..start + nla.value().len())
+    })
+}
+
+pub(crate) fn number(bytes: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.try_into().ok()?))
 }
 
 /// A socket of nfnetlink in the namespace of the thread that opened it. Tables that it owns end with it.
 #[derive(Debug)]
-pub(super) struct Socket {
+pub(crate) struct Socket {
     fd: OwnedFd,
     sequence: u32,
     buffer: Vec<u8>,
 }
 
 impl Socket {
-    pub(super) fn open() -> Result<Self, NetlinkError> {
+    pub(crate) fn open() -> Result<Self, NetlinkError> {
         let fail = |e| NetlinkError::os("open a socket of the packet filter", "", e);
         let fd = rustix::net::socket_with(
             AddressFamily::NETLINK,
@@ -151,7 +157,7 @@ impl Socket {
 
     /// Does all of `messages` or nothing. Only the last one is acknowledged: answers to all of many would not find room. The
     /// first refusal comes before it.
-    pub(super) fn transact(
+    pub(crate) fn transact(
         &mut self,
         operation: &'static str,
         object: &str,
@@ -191,7 +197,7 @@ impl Socket {
     }
 
     /// Lists all objects of a kind.
-    pub(super) fn list<T>(
+    pub(crate) fn list<T>(
         &mut self,
         operation: &'static str,
         verb: Verb,
@@ -235,6 +241,8 @@ fn push(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bypass::tests::namespace_for;
+    use netlink_packet_core::NLM_F_CREATE;
 
     #[test]
     fn attributes_are_found_in_each_other() {
@@ -244,5 +252,31 @@ mod tests {
         assert_eq!(find(hook, 1).and_then(number), Some(7));
         assert_eq!(find(hook, 2), Some(&b"raw\0"[..]));
         assert_eq!((find(&bytes, 5), find(&bytes[..3], 1)), (None, None), "short input is no panic");
+    }
+
+    #[test]
+    fn hundreds_of_messages_are_one_transaction() {
+        let Some(namespace) = namespace_for("hundreds_of_messages_are_one_transaction") else { return };
+        let mut socket = namespace.run(Socket::open).unwrap().unwrap();
+        let table = |n: u32| Message {
+            verb: Verb::NewTable,
+            family: family::INET,
+            flags: NLM_F_CREATE,
+            attributes: Attributes::new().text(1, &format!("t{n}")),
+        };
+        let all: Vec<Message> = (0..3000).map(table).collect();
+        socket.transact("make", "tables", &all).unwrap();
+        let count = |socket: &mut Socket| {
+            socket.list("list", Verb::GetTable, |table| table.text(1).map(|_| ())).unwrap().len()
+        };
+        assert_eq!(count(&mut socket), 3000);
+        // The first that is refused ends it, and nothing of it holds.
+        let mut again: Vec<Message> = (3000..4000).map(table).collect();
+        again[500].flags = NLM_F_CREATE | netlink_packet_core::NLM_F_EXCL;
+        again[500].attributes = Attributes::new().text(1, "t7");
+        assert!(socket.transact("make", "tables", &again).unwrap_err().is_taken());
+        assert_eq!(count(&mut socket), 3000);
+        socket.transact("make", "tables", &[table(3000)]).unwrap();
+        assert_eq!(count(&mut socket), 3001);
     }
 }

@@ -13,6 +13,8 @@ impl Handle {
     pub const ROOT: Self = Self(0xffff_ffff);
     /// As a parent: the ingress of an interface.
     pub const INGRESS: Self = Self(0xffff_fff1);
+    /// As a parent of filters: those on arriving frames, of an `ingress` qdisc or a `clsact`.
+    pub const ARRIVING: Self = Self(0xffff_fff2);
 
     /// `major:minor`; a qdisc has minor 0.
     pub const fn new(major: u16, minor: u16) -> Self {
