@@ -43,7 +43,7 @@ pub(crate) struct ControlThread {
     facts: Arc<FactsLine>,
     netlink: Netlink,
     /// Which ports are TUN interfaces.
-    tun: Vec<bool>,
+    headerless: Vec<bool>,
     indices: Vec<Option<u32>>,
     /// What is left to the kernel, and what is not followed.
     notes: Vec<String>,
@@ -76,7 +76,7 @@ pub(crate) struct Parts {
     pub(crate) facts: Arc<FactsLine>,
     pub(crate) netlink: Netlink,
     /// Which ports are TUN interfaces.
-    pub(crate) tun: Vec<bool>,
+    pub(crate) headerless: Vec<bool>,
     pub(crate) graph_text: String,
     /// See [`crate::EngineConfig::adaptive_least_pps`].
     pub(crate) adaptive_least_pps: u64,
@@ -96,7 +96,7 @@ impl ControlThread {
             lanes: parts.lanes,
             facts: parts.facts,
             netlink: parts.netlink,
-            tun: parts.tun,
+            headerless: parts.headerless,
             indices: vec![None; port_names.len()],
             notes: Vec::new(),
             up: vec![true; port_names.len()],
@@ -289,7 +289,7 @@ impl ControlThread {
     }
 
     fn neighbour_wanted(&mut self, port: PortId, address: IpAddr) {
-        if self.tun.get(port.index()) == Some(&true) {
+        if self.headerless.get(port.index()) == Some(&true) {
             // Nobody has to be asked where there are no addresses.
             let state = NeighbourState::Reachable(MacAddr::default());
             let update = NeighbourUpdate { port, ip: address, state };

@@ -253,6 +253,28 @@ fn check_netfilter(
     }
 }
 
+/// Names of the ports on interfaces without link headers that others have made.
+fn bare_ports(
+    netlink: &Netlink,
+    config: &EngineConfig,
+    ports: &[EdgePort],
+) -> Result<Vec<String>, EngineError> {
+    let links = netlink.links()?;
+    let is_bare = |port: &&EdgePort| {
+        !config.tun.contains(&port.name)
+            && links.iter().any(|link| link.name == port.device() && prepare::is_bare(link))
+    };
+    let bare: Vec<&EdgePort> = ports.iter().filter(is_bare).collect();
+    match bare.iter().find(|port| port.spec.mode == PortMode::Bridge) {
+        Some(port) => Err(EngineError::Objects(vec![format!(
+            "port/{}: \"{}\" has no frames to bridge",
+            port.name,
+            port.device()
+        )])),
+        None => Ok(bare.into_iter().map(|port| port.name.clone()).collect()),
+    }
+}
+
 impl Engine {
     /// Prepares the interfaces, opens them, and starts forwarding with the objects in force. Returns when the first
     /// transaction has been applied.
@@ -296,7 +318,9 @@ impl Engine {
         let (xdp, why_not) =
             XdpPlan::new((config.io, config.waiting), bridges, &pool, (&namespace, &devices))?;
         let (rx_slots, tx_slots) = (config.rx_slots, config.tx_slots);
-        let plan = SocketPlan { rx_slots, tx_slots, promiscuous: bridges, tun: config.tun.clone(), xdp };
+        let bare = bare_ports(&netlink, &config, &ports)?;
+        let plan =
+            SocketPlan { rx_slots, tx_slots, promiscuous: bridges, tun: config.tun.clone(), bare, xdp };
         let mut warnings: Vec<String> = why_not.into_iter().collect();
         let mut sockets = Vec::with_capacity(devices.len());
         for (device, tun) in devices.iter().zip(tuns) {
@@ -479,7 +503,7 @@ impl Threads<'_> {
             lanes: Lanes { facts: facts_out, inside: inside_out, requests: requests_out, flows: flows_out },
             facts: facts_line.clone(),
             netlink: self.netlink,
-            tun: self.devices.iter().map(|device| self.plan.is_tun(device)).collect(),
+            headerless: self.devices.iter().map(|device| self.plan.is_headerless(device)).collect(),
             graph_text: self.text,
             adaptive_least_pps: self.config.adaptive_least_pps,
             steal: steal.clone(),

@@ -49,8 +49,9 @@ pub enum EngineError {
         if *loopback {
             "is this host's own loopback, by which nothing arrives from elsewhere; leave the port out"
         } else {
-            "has no link addresses, as a tunnel or a point-to-point link (WireGuard, PPP, GRE), and cannot be a port; leave the port \
-             out: what the kernel's routes send there from the ports is the kernel's to forward, if its forwarding is on"
+            "has neither Ethernet addresses nor one other end, as a tunnel to many (GRE without `remote`) or InfiniBand, and cannot be \
+             a port; leave the port out: what the kernel's routes send there from the ports is the kernel's to forward, if its \
+             forwarding is on"
         }
     )]
     NoLinkAddress {

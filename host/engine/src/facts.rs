@@ -418,9 +418,9 @@ impl Facts {
     }
 
     fn translation(&self) -> Translation {
-        let tun = self.devices.iter().enumerate().filter(|(_, device)| self.plan.is_tun(device));
-        let tun = tun.map(|(i, _)| PortId(i as u16)).collect();
-        Translation::new(&self.mirror, self.ports_by_index(), tun)
+        let bare = self.devices.iter().enumerate().filter(|(_, device)| self.plan.is_headerless(device));
+        let bare = bare.map(|(i, _)| PortId(i as u16)).collect();
+        Translation::new(&self.mirror, self.ports_by_index(), bare)
     }
 
     fn ports_by_index(&self) -> BTreeMap<u32, PortId> {
@@ -455,7 +455,7 @@ impl Facts {
             };
             now.insert((*port, *ip), state);
         }
-        for (i, device) in self.devices.iter().enumerate().filter(|(_, d)| self.plan.is_tun(d)) {
+        for (i, device) in self.devices.iter().enumerate().filter(|(_, d)| self.plan.is_headerless(d)) {
             if self.mirror.link(&device.device).is_some() {
                 let state = NeighbourState::Reachable(MacAddr::default());
                 now.extend(OTHER_END.map(|ip| ((PortId(i as u16), ip), state)));
@@ -498,7 +498,14 @@ mod tests {
         let devices = ["p0", "p1"].map(|p| Device::new(p, p)).to_vec();
         let directory = bench.scratch.join("state");
         let mut prepared = Prepared::new("absent", &directory, &bench.namespace, &devices).unwrap();
-        let plan = SocketPlan { rx_slots: 64, tx_slots: 64, promiscuous: false, tun: Vec::new(), xdp: None };
+        let plan = SocketPlan {
+            rx_slots: 64,
+            tx_slots: 64,
+            promiscuous: false,
+            tun: Vec::new(),
+            bare: Vec::new(),
+            xdp: None,
+        };
         let (mut facts, _) = Facts::open(
             bench.namespace.clone(),
             devices,

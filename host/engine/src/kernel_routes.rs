@@ -29,7 +29,7 @@ use std::sync::Arc;
 pub(crate) struct Translation {
     ports: BTreeMap<u32, PortId>,
     /// Ports without link addresses.
-    tun: BTreeSet<PortId>,
+    bare: BTreeSet<PortId>,
     /// Of IPv4 and IPv6: the tables that rules lead to; `None`: as the kernel begins, local before main.
     tables: [Option<BTreeSet<u32>>; 2],
     /// The rules, as the router has them.
@@ -55,8 +55,8 @@ pub(crate) fn ports_by_index(mirror: &Mirror, devices: &[Device]) -> BTreeMap<u3
 
 impl Translation {
     /// For these ports, in a namespace as the mirror has it.
-    pub(crate) fn new(mirror: &Mirror, ports: BTreeMap<u32, PortId>, tun: BTreeSet<PortId>) -> Self {
-        let mut new = Self { ports, tun, ..Self::default() };
+    pub(crate) fn new(mirror: &Mirror, ports: BTreeMap<u32, PortId>, bare: BTreeSet<PortId>) -> Self {
+        let mut new = Self { ports, bare, ..Self::default() };
         for v6 in [false, true] {
             let of: Vec<&PolicyRule> = mirror.rules().iter().filter(|rule| rule.v6 == v6).collect();
             if is_usual(&of) {
@@ -258,9 +258,9 @@ impl Translation {
                 continue;
             }
             let shares = (hop.weight.max(1) / divisor.max(1)).min(64);
-            // Next hops on TUN interfaces are all the same one: destinations without number take the place of one neighbour.
+            // Next hops on interfaces without link headers are all the same one: destinations without number take the place of one neighbour.
             let other_end = OTHER_END[usize::from(r.dest.addr().is_ipv6())];
-            let via = if self.tun.contains(port) { Some(other_end) } else { hop.via };
+            let via = if self.bare.contains(port) { Some(other_end) } else { hop.via };
             let hop = NextHop { mtu: r.mtu.unwrap_or(0), ..NextHop::new(via, *port) };
             next_hops.extend((0..shares).map(|_| hop));
         }
@@ -284,7 +284,7 @@ fn is_usual(rules: &[&PolicyRule]) -> bool {
         || (2..=3).contains(&number) && rules.iter().zip(order).all(|(rule, table)| rule.is_for_all(table))
 }
 
-/// The other end of a TUN interface, as a neighbour: it has no address of its own.
+/// The other end of an interface without link headers, as a neighbour: it has no address of its own.
 pub(crate) const OTHER_END: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
 
@@ -354,7 +354,7 @@ mod tests {
         adds.next_hops[0].encapsulated = true;
         assert_eq!(kind(adds, false), Some(RouteKind::Unreachable), "never without its header");
 
-        let tun = Translation { tun: BTreeSet::from([PortId(1)]), ..on.clone() };
+        let tun = Translation { bare: BTreeSet::from([PortId(1)]), ..on.clone() };
         let both = RouteWay { mtu: Some(1400), ..way(KernelKind::Unicast, &[(4, 1, false), (9, 1, false)]) };
         let via = [(0, None), (1, Some(OTHER_END[0]))];
         let via = via.map(|(port, via)| NextHop { mtu: 1400, ..NextHop::new(via, PortId(port)) });

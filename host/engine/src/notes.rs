@@ -194,8 +194,11 @@ impl Outlook {
         let mirror = Mirror::open_in(&namespace)?;
         let by_index = ports_by_index(&mirror, &devices);
         let indices: Vec<u32> = by_index.keys().copied().collect();
-        let tun = (0..devices.len()).filter(|i| is_made(&devices[*i])).map(|i| PortId(i as u16)).collect();
-        let translation = Translation::new(&mirror, by_index, tun);
+        let is_bare =
+            |device: &Device| is_made(device) || mirror.link(&device.device).is_some_and(prepare::is_bare);
+        let bare = devices.iter().enumerate().filter(|(_, device)| is_bare(device));
+        let bare = bare.map(|(i, _)| PortId(i as u16)).collect();
+        let translation = Translation::new(&mirror, by_index, bare);
         let left = LeftToKernel::of(&mirror, &indices);
         let beside =
             Beside { namespace: &namespace, mirror: &mirror, left: &left, translation: &translation };

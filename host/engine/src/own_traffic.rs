@@ -2,7 +2,7 @@
 //! forwarded, instead of passing by and taking what others were promised.
 
 use crate::error::EngineError;
-use crate::prepare::Device;
+use crate::prepare::{Device, is_bare};
 use perhop_io::Tap;
 use perhop_io::af_packet::SENT_MARK;
 use perhop_netlink::nft::{self, Detour};
@@ -35,8 +35,7 @@ impl OwnTraffic {
         let mut detours: Vec<Detour> = Vec::new();
         for (device, wanted) in devices {
             let link = if *wanted { netlink.link(&device.device).ok() } else { None };
-            // Where frames have no link addresses there are none of the kernel's to lead.
-            let Some(link) = link.filter(|link| link.mac.is_some()) else {
+            let Some(link) = link else {
                 own.taps.push(None);
                 ends.push(None);
                 continue;
@@ -44,7 +43,13 @@ impl OwnTraffic {
             let name = format!("own.{}", link.index);
             let failed = |error| EngineError::of_netlink(&device.port, &name, error);
             let end = namespace
-                .run(|| Tap::open(&device.port, &name))?
+                .run(|| {
+                    if is_bare(&link) {
+                        Tap::of_packets(&device.port, &name)
+                    } else {
+                        Tap::open(&device.port, &name)
+                    }
+                })?
                 .map_err(|error| EngineError::of_port(&device.port, &name, error))?;
             // It has nothing to say itself. A kernel without IPv6 has no such key.
             let _ = sysctl::write(namespace, IpVersion::V6, &name, "disable_ipv6", 1);

@@ -56,6 +56,11 @@ pub(crate) fn transparent(namespace: &Namespace, port: &str, device: &str) -> Re
     Ok(())
 }
 
+/// Whether packets of an interface have no link's header, and one place to go to.
+pub(crate) fn is_bare(link: &LinkInfo) -> bool {
+    link.mac.is_none() && link.point_to_point && !link.loopback
+}
+
 /// Whether every port has its interface: all that are missing, at once; and one that can be a port.
 pub(crate) fn all_there<'d>(
     netlink: &Netlink,
@@ -67,9 +72,11 @@ pub(crate) fn all_there<'d>(
         ports.clone().filter(is_missing).map(|d| (d.port.clone(), d.device.clone())).collect();
     match &missing[..] {
         [] => {
-            let bare =
-                |d: &&Device| links.iter().any(|l| l.name == d.device && (l.loopback || l.mac.is_none()));
-            ports.find(bare).map_or(Ok(()), |d| {
+            let unfit = |d: &&Device| {
+                let mut of = links.iter().filter(|l| l.name == d.device);
+                of.any(|l| l.loopback || l.mac.is_none() && !l.point_to_point)
+            };
+            ports.find(unfit).map_or(Ok(()), |d| {
                 let loopback = links.iter().any(|l| l.name == d.device && l.loopback);
                 let (port, device) = (d.port.clone(), d.device.clone());
                 Err(EngineError::NoLinkAddress { port, device, loopback })

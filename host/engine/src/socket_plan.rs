@@ -1,12 +1,12 @@
-//! How a router's ports are opened: a TUN interface or AF_XDP where it is asked for, the latter if possible; else a packet
-//! socket.
+//! How a router's ports are opened: a TUN interface or AF_XDP where it is asked for, the latter if possible; else packet
+//! sockets, by what the interface is.
 
 use crate::error::EngineError;
 use crate::kernel_routes::ports_by_index;
 use crate::left_to_kernel::{LeftToKernel, whole};
 use crate::prepare::Device;
 use perhop_io::af_xdp::{HostTraffic, Place, Sharing, XdpError};
-use perhop_io::{AfPacket, AfPacketConfig, AfXdp, AfXdpConfig, DevicePort, TunPort};
+use perhop_io::{AfPacket, AfPacketConfig, AfXdp, AfXdpConfig, DevicePort, IpPort, TunPort};
 use perhop_netlink::{Mirror, Namespace, Netlink};
 use perhop_packet::Pool;
 use perhop_routerfile::{PortIo, Waiting};
@@ -20,6 +20,8 @@ pub(crate) struct SocketPlan {
     pub(crate) promiscuous: bool,
     /// Names of ports on TUN interfaces of the router's own.
     pub(crate) tun: Vec<String>,
+    /// Names of ports on other interfaces without link headers.
+    pub(crate) bare: Vec<String>,
     /// With AF_XDP, if it can be.
     pub(crate) xdp: Option<XdpPlan>,
 }
@@ -112,6 +114,11 @@ impl SocketPlan {
         self.tun.contains(&device.port)
     }
 
+    /// Whether the port's packets have no link's header, and so no neighbours.
+    pub(crate) fn is_headerless(&self, device: &Device) -> bool {
+        self.is_tun(device) || self.bare.contains(&device.port)
+    }
+
     /// Opens the port, and says why it is not with AF_XDP, or not in the driver, where that was to be tried.
     pub(crate) fn open(
         &self,
@@ -120,6 +127,11 @@ impl SocketPlan {
     ) -> Result<(DevicePort, Option<String>), EngineError> {
         if self.is_tun(device) {
             let port = open_tun(namespace, &Netlink::open_in(namespace)?, device)?;
+            return Ok((port.into(), None));
+        }
+        let failed = |e| EngineError::of_port(&device.port, &device.device, e);
+        if self.is_headerless(device) {
+            let port = namespace.run(|| IpPort::open(&device.port, &device.device))?.map_err(failed)?;
             return Ok((port.into(), None));
         }
         let mut why = None;
@@ -142,9 +154,7 @@ impl SocketPlan {
             promiscuous: self.promiscuous,
             ..AfPacketConfig::new(&device.port, &device.device)
         };
-        let socket = namespace
-            .run(|| AfPacket::open(config))?
-            .map_err(|e| EngineError::of_port(&device.port, &device.device, e))?;
+        let socket = namespace.run(|| AfPacket::open(config))?.map_err(failed)?;
         Ok((socket.into(), why))
     }
 

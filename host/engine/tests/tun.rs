@@ -186,3 +186,109 @@ fn an_interface_that_was_there_before_stays_as_it_was() {
     assert_eq!(world.net.link("t0").unwrap().index, index);
     drop(engine);
 }
+
+const BESIDE: &str = r#"
+[[port]]
+name = "vpn"
+device = "wg0"
+rate = "50 Mbit/s"
+
+[[port]]
+name = "p0"
+"#;
+
+/// An interface without link headers that another program has, as a VPN does: here the test is at its other end.
+#[test]
+fn a_point_to_point_interface_of_another_program_is_a_port_like_any_other() {
+    let name = "a_point_to_point_interface_of_another_program_is_a_port_like_any_other";
+    if !may_run(name) {
+        return;
+    }
+    let world = World::new("vpn");
+    let mut far_end = world.here.run(|| TunPort::open("far", "wg0")).unwrap().unwrap();
+    // A kernel that forwards too would do it a second time.
+    for version in [IpVersion::V4, IpVersion::V6] {
+        sysctl::write(&world.here, version, "all", "forwarding", 1).unwrap();
+    }
+    sysctl::write(&world.here, IpVersion::V6, "p0", "disable_ipv6", 0).unwrap();
+    sysctl::write(&world.there, IpVersion::V6, "eth0", "disable_ipv6", 0).unwrap();
+    let there = Netlink::open_in(&world.there).unwrap();
+    world.net.set_up("wg0").unwrap();
+    for (net, device, address) in [
+        (&world.net, "wg0", "10.99.0.1/24"),
+        (&world.net, "wg0", "fd99::1/64"),
+        (&world.net, "p0", "fd20::1/64"),
+        (&there, "eth0", "fd20::2/64"),
+    ] {
+        net.add_address_now(device, address.parse().unwrap()).unwrap();
+    }
+    world.net.add_route("203.0.113.0/24".parse().unwrap(), None, Some("wg0")).unwrap();
+    there
+        .add_route("203.0.113.0/24".parse().unwrap(), Some("10.20.0.1".parse().unwrap()), Some("eth0"))
+        .unwrap();
+    there.add_route("fd99::/64".parse().unwrap(), Some("fd20::1".parse().unwrap()), Some("eth0")).unwrap();
+    let engine = world.start(BESIDE);
+    assert!(!engine.warnings().iter().any(|text| text.contains("wg0")), "{:?}", engine.warnings());
+
+    let (pool, mut batch) = (Pool::new(256), Batch::new());
+    // What comes out at the other end within a moment, of datagrams that end so.
+    let mut come = |far_end: &mut TunPort, ending: &[u8]| -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        for _ in 0..20 {
+            far_end.receive(clock::monotonic(), &pool, &mut batch).unwrap();
+            all.extend(batch.iter().map(|packet| packet.frame().to_vec()).filter(|f| f.ends_with(ending)));
+            batch.release_all();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        all
+    };
+    let mut buffer = [0; 64];
+    for (ours, theirs, hops_at) in [("10.20.0.2:5", "203.0.113.7:9", 22), ("[fd20::2]:5", "[fd99::7]:9", 21)]
+    {
+        let host = world.socket(&world.there, ours);
+        eventually("a datagram arrives", || {
+            host.send_to(b"first", theirs).unwrap();
+            !come(&mut far_end, b"first").is_empty()
+        });
+        host.send_to(b"once", theirs).unwrap();
+        let frames = come(&mut far_end, b"once");
+        assert_eq!(frames.len(), 1, "forwarded once: {frames:?}");
+        let mut back = frames[0].clone();
+        assert_eq!(back[hops_at], 63, "a hop older");
+        // The answer: addresses and ports change places, which no checksum minds.
+        let (address, length) = if hops_at == 22 { (26, 4) } else { (22, 16) };
+        let (source, rest) = back[address..].split_at_mut(length);
+        source.swap_with_slice(&mut rest[..length]);
+        let transport = address + 2 * length;
+        let (port, rest) = back[transport..].split_at_mut(2);
+        port.swap_with_slice(&mut rest[..2]);
+        let pool = Pool::new(1);
+        let mut answers = Batch::new();
+        answers.push(pool.packet(&back).unwrap());
+        assert_eq!(far_end.transmit(&mut answers).unwrap(), 1);
+        let (length, from) = host.recv_from(&mut buffer).unwrap();
+        assert_eq!((&buffer[..length], from), (&b"once"[..], theirs.parse().unwrap()));
+        host.recv_from(&mut buffer).expect_err("once");
+    }
+    // What this host itself sends there waits with the rest.
+    let own = world.socket(&world.here, "10.99.0.1:5");
+    own.send_to(b"own", "203.0.113.7:9").unwrap();
+    let frames = come(&mut far_end, b"own");
+    assert_eq!(frames.len(), 1, "{frames:?}");
+    // Off and on again.
+    world.net.set_down("wg0").unwrap();
+    world.net.set_up("wg0").unwrap();
+    world.net.add_route("203.0.113.0/24".parse().unwrap(), None, Some("wg0")).unwrap();
+    let host = world.socket(&world.there, "10.20.0.2:6");
+    eventually("a datagram arrives again", || {
+        host.send_to(b"again", "203.0.113.7:9").unwrap();
+        !come(&mut far_end, b"again").is_empty()
+    });
+    let report = engine.stop().report;
+    let port = report.find("port", "vpn").unwrap();
+    assert_eq!(port.facts["io"], "ip");
+    for none in ["rx_too_long", "rx_no_buffer", "tx_not_ip"] {
+        assert_eq!(port.counters[none], 0, "{none}");
+    }
+    assert!(port.counters["own_packets"] >= 1, "{:?}", port.counters);
+}

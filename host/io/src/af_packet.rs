@@ -210,7 +210,7 @@ fn set<T>(fd: RawFd, option: libc::c_int, value: &T) -> bool {
     set_at(fd, libc::SOL_PACKET, option, value)
 }
 
-fn set_at<T>(fd: RawFd, level: libc::c_int, option: libc::c_int, value: &T) -> bool {
+pub(crate) fn set_at<T>(fd: RawFd, level: libc::c_int, option: libc::c_int, value: &T) -> bool {
     // SAFETY: the pointer and length describe `value`; the kernel copies from it during the call.
     let rc = unsafe {
         libc::setsockopt(

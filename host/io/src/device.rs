@@ -1,29 +1,32 @@
 //! A port on an interface of this machine, by whichever way frames reach it.
 
 use crate::af_packet::KernelSent;
-use crate::{AfPacket, AfXdp, TunPort};
+use crate::{AfPacket, AfXdp, IpPort, TunPort};
 use perhop_element::{CounterSink, Port, PortError};
 use perhop_packet::{Batch, Pool};
 use perhop_units::Instant;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// A port on an interface. See [`AfPacket`], [`AfXdp`] and [`TunPort`] for what differs.
+/// A port on an interface. See [`AfPacket`], [`AfXdp`], [`IpPort`] and [`TunPort`] for what differs.
 #[derive(Debug)]
 pub enum DevicePort {
     /// By a packet socket.
     AfPacket(AfPacket),
     /// By AF_XDP sockets.
     AfXdp(AfXdp),
+    /// By a packet socket, without link headers.
+    Ip(IpPort),
     /// By a TUN interface of our own.
     Tun(TunPort),
 }
 
 impl DevicePort {
-    /// The way: `af_packet`, `af_xdp` and how, or `tun`.
+    /// The way: `af_packet`, `af_xdp` and how, `ip` (no link headers) or `tun`.
     pub fn way(&self) -> String {
         match self {
             Self::AfPacket(_) => "af_packet".to_owned(),
             Self::AfXdp(port) => format!("af_xdp ({})", port.mode()),
+            Self::Ip(_) => "ip".to_owned(),
             Self::Tun(_) => "tun".to_owned(),
         }
     }
@@ -33,6 +36,7 @@ impl DevicePort {
         match self {
             Self::AfPacket(port) => port.has_input(),
             Self::AfXdp(port) => port.has_input(),
+            Self::Ip(port) => port.has_input(),
             Self::Tun(port) => port.has_input(),
         }
     }
@@ -50,7 +54,7 @@ impl DevicePort {
         match self {
             Self::AfPacket(port) => port.has_pending_output(),
             Self::AfXdp(port) => port.has_pending_output(),
-            Self::Tun(_) => false,
+            Self::Ip(_) | Self::Tun(_) => false,
         }
     }
 
@@ -59,6 +63,8 @@ impl DevicePort {
         match self {
             Self::AfPacket(port) => port.take_kernel_sent(),
             Self::AfXdp(port) => port.take_kernel_sent(),
+            // It passes by unseen.
+            Self::Ip(_) => KernelSent::default(),
             // What the kernel sends there is what the port receives.
             Self::Tun(_) => KernelSent::default(),
         }
@@ -72,6 +78,7 @@ impl DevicePort {
         match self {
             Self::AfPacket(port) => port.check_link(),
             Self::AfXdp(port) => port.check_link(),
+            Self::Ip(port) => port.check_link(),
             Self::Tun(port) => port.check_link(),
         }
     }
@@ -89,6 +96,12 @@ impl From<AfXdp> for DevicePort {
     }
 }
 
+impl From<IpPort> for DevicePort {
+    fn from(port: IpPort) -> Self {
+        Self::Ip(port)
+    }
+}
+
 impl From<TunPort> for DevicePort {
     fn from(port: TunPort) -> Self {
         Self::Tun(port)
@@ -100,6 +113,7 @@ impl Port for DevicePort {
         match self {
             Self::AfPacket(port) => port.receive(now, pool, batch),
             Self::AfXdp(port) => port.receive(now, pool, batch),
+            Self::Ip(port) => port.receive(now, pool, batch),
             Self::Tun(port) => port.receive(now, pool, batch),
         }
     }
@@ -108,6 +122,7 @@ impl Port for DevicePort {
         match self {
             Self::AfPacket(port) => port.transmit(batch),
             Self::AfXdp(port) => port.transmit(batch),
+            Self::Ip(port) => port.transmit(batch),
             Self::Tun(port) => port.transmit(batch),
         }
     }
@@ -116,6 +131,7 @@ impl Port for DevicePort {
         match self {
             Self::AfPacket(port) => port.room(),
             Self::AfXdp(port) => port.room(),
+            Self::Ip(port) => port.room(),
             Self::Tun(port) => port.room(),
         }
     }
@@ -124,6 +140,7 @@ impl Port for DevicePort {
         match self {
             Self::AfPacket(port) => port.counters(sink),
             Self::AfXdp(port) => port.counters(sink),
+            Self::Ip(port) => port.counters(sink),
             Self::Tun(port) => port.counters(sink),
         }
     }
@@ -134,6 +151,7 @@ impl AsFd for DevicePort {
         match self {
             Self::AfPacket(port) => port.as_fd(),
             Self::AfXdp(port) => port.as_fd(),
+            Self::Ip(port) => port.as_fd(),
             Self::Tun(port) => port.as_fd(),
         }
     }

@@ -8,6 +8,7 @@
 //!
 //! Source: Linux `Documentation/networking/tuntap.rst`.
 
+use crate::ip_packets::{ETHERNET, put_header};
 use crate::tun;
 use perhop_element::{CounterSink, PortError};
 use perhop_packet::{Batch, Pool};
@@ -20,6 +21,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 #[derive(Debug)]
 pub struct Tap {
     file: File,
+    /// Length of what frames do not come with.
+    missing: usize,
     packets: u64,
     bytes: u64,
     too_long: u64,
@@ -36,7 +39,16 @@ impl Tap {
     /// [`PortError::Os`]: no rights (CAP_NET_ADMIN), no `/dev/net/tun`, or an interface of this name is there (EBUSY, EINVAL).
     pub fn open(port: &str, interface: &str) -> Result<Self, PortError> {
         let file = tun::open(port, (interface, libc::IFF_TAP), "making a TAP interface")?;
-        Ok(Self { file, packets: 0, bytes: 0, too_long: 0, no_buffer: 0 })
+        Ok(Self { file, missing: 0, packets: 0, bytes: 0, too_long: 0, no_buffer: 0 })
+    }
+
+    /// Makes one for packets without a link's header, which get one here: of a port that is an [`IpPort`](crate::IpPort).
+    ///
+    /// # Errors
+    /// As [`Tap::open`].
+    pub fn of_packets(port: &str, interface: &str) -> Result<Self, PortError> {
+        let file = tun::open(port, (interface, libc::IFF_TUN), "making a TUN interface")?;
+        Ok(Self { file, missing: ETHERNET, packets: 0, bytes: 0, too_long: 0, no_buffer: 0 })
     }
 
     /// Takes frames until none waits or the batch is full. Those for which there is no buffer are lost: what waits would be
@@ -56,17 +68,21 @@ impl Tap {
             };
             packet.resize(LONGEST);
             let read = {
-                let mut parts =
-                    [rustix::io::IoSliceMut::new(packet.frame_mut()), rustix::io::IoSliceMut::new(&mut rest)];
+                let into = packet.frame_mut().get_mut(self.missing..).unwrap_or_default();
+                let mut parts = [rustix::io::IoSliceMut::new(into), rustix::io::IoSliceMut::new(&mut rest)];
                 rustix::io::readv(&self.file, &mut parts)
             };
-            match read {
+            match read.map(|length| length + self.missing) {
                 Ok(length) if length > LONGEST => {
                     self.too_long += 1;
                     packet.release();
                 }
                 Ok(length) => {
                     packet.resize(length);
+                    if self.missing > 0 && !put_header(packet.frame_mut()) {
+                        packet.release();
+                        continue;
+                    }
                     packet.meta_mut().received_at = now;
                     self.packets += 1;
                     self.bytes += length as u64;

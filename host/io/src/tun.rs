@@ -15,8 +15,9 @@
 //!
 //! Source: Linux `Documentation/networking/tuntap.rst`, `include/uapi/linux/if_tun.h`.
 
+use crate::ip_packets::IpPackets;
 use perhop_element::{CounterSink, Port, PortError};
-use perhop_packet::{Batch, DropReason, Packet, Pool};
+use perhop_packet::{Batch, Pool};
 use perhop_units::Instant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -26,33 +27,12 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// Length of the header that packets get.
-const ETHERNET: usize = 14;
-/// Longest packet that a buffer takes behind that header.
-const LONGEST: usize = perhop_packet::BUFFER_LEN - perhop_packet::HEADROOM - ETHERNET;
-
-const ETHERTYPE_V4: [u8; 2] = [0x08, 0x00];
-const ETHERTYPE_V6: [u8; 2] = [0x86, 0xdd];
-
 /// A port on a TUN interface.
 #[derive(Debug)]
 pub struct TunPort {
     port: String,
     file: File,
-    counters: Counters,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Counters {
-    rx_packets: u64,
-    rx_bytes: u64,
-    rx_no_buffer: u64,
-    rx_too_long: u64,
-    rx_not_ip: u64,
-    tx_packets: u64,
-    tx_bytes: u64,
-    tx_failed: u64,
-    tx_not_ip: u64,
+    packets: IpPackets,
 }
 
 impl TunPort {
@@ -64,22 +44,12 @@ impl TunPort {
     /// interface (EINVAL), or another program has it (EBUSY).
     pub fn open(port: &str, interface: &str) -> Result<Self, PortError> {
         let file = open(port, (interface, libc::IFF_TUN), "making a TUN interface")?;
-        Ok(Self { port: port.to_owned(), file, counters: Counters::default() })
+        Ok(Self { port: port.to_owned(), file, packets: IpPackets::default() })
     }
 
     /// Whether a packet waits to be received. Costs a system call.
     pub fn has_input(&self) -> bool {
-        self.events().contains(PollFlags::IN)
-    }
-
-    fn events(&self) -> PollFlags {
-        let mut fds = [PollFd::new(&self.file, PollFlags::IN)];
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // What cannot be asked now is asked again.
-        if poll(&mut fds, Some(&at_once)).is_err() {
-            return PollFlags::empty();
-        }
-        fds[0].revents()
+        events(&self.file).contains(PollFlags::IN)
     }
 
     /// Looks for an interface that was deleted; call after `poll(2)` reported an error. One that is down is still there.
@@ -87,7 +57,7 @@ impl TunPort {
     /// # Errors
     /// [`PortError::Down`].
     pub fn check_link(&mut self) -> Result<(), PortError> {
-        if self.events().intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL) {
+        if events(&self.file).intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL) {
             return Err(self.gone());
         }
         Ok(())
@@ -96,78 +66,6 @@ impl TunPort {
     fn gone(&self) -> PortError {
         PortError::Down { port: self.port.clone() }
     }
-
-    /// Reads one packet into a frame. `None`: none waits.
-    fn read(&mut self, pool: &Pool) -> Result<Option<Packet>, Errno> {
-        let Some(mut packet) = pool.alloc() else {
-            // Taken all the same: what waits would be late, and the queue behind it too.
-            rustix::io::read(&self.file, &mut [0u8; 1])?;
-            self.counters.rx_no_buffer += 1;
-            return Ok(None);
-        };
-        if !packet.resize(ETHERNET + LONGEST) {
-            packet.release();
-            return Ok(None);
-        }
-        let read =
-            packet.frame_mut().get_mut(ETHERNET..).map_or(Ok(0), |rest| rustix::io::read(&self.file, rest));
-        match read {
-            Ok(len) => {
-                packet.resize(ETHERNET + len);
-                Ok(Some(packet))
-            }
-            Err(error) => {
-                packet.release();
-                Err(error)
-            }
-        }
-    }
-
-    /// Puts a header before what was read; `None` when it is nothing to forward.
-    fn framed(&mut self, mut packet: Packet) -> Option<Packet> {
-        let c = &mut self.counters;
-        let frame = packet.frame_mut();
-        let (header, ip) = frame.split_at_mut(ETHERNET.min(frame.len()));
-        let ethertype = match ip.first().map(|first| first >> 4) {
-            Some(4) => ETHERTYPE_V4,
-            Some(6) => ETHERTYPE_V6,
-            _ => {
-                c.rx_not_ip += 1;
-                packet.release();
-                return None;
-            }
-        };
-        // What is longer comes cut off at the buffer's end.
-        if ip_len(ip).is_some_and(|len| len > ip.len()) {
-            c.rx_too_long += 1;
-            packet.release();
-            return None;
-        }
-        header.fill(0);
-        header[12..].copy_from_slice(&ethertype);
-        c.rx_packets += 1;
-        c.rx_bytes += ip.len() as u64;
-        Some(packet)
-    }
-}
-
-/// Length that an IP packet says it has; `None` when it is too short to say.
-fn ip_len(ip: &[u8]) -> Option<usize> {
-    let field = |at: usize| Some(usize::from(u16::from_be_bytes([*ip.get(at)?, *ip.get(at + 1)?])));
-    match ip.first()? >> 4 {
-        4 => field(2),
-        6 => Some(field(4)? + 40),
-        _ => None,
-    }
-}
-
-/// The IP packet in a frame, without what pads the frame; `None` when there is none.
-fn packet_in(frame: &[u8]) -> Option<&[u8]> {
-    let (header, rest) = frame.split_at_checked(ETHERNET)?;
-    if header[12..] != ETHERTYPE_V4 && header[12..] != ETHERTYPE_V6 {
-        return None;
-    }
-    rest.get(..ip_len(rest)?)
 }
 
 /// A descriptor with an interface of this kind, without blocking.
@@ -209,49 +107,30 @@ fn attach(file: &File, interface: &str, kind: libc::c_int) -> io::Result<()> {
     if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// What `poll(2)` says of a descriptor at once.
+pub(crate) fn events(of: &impl AsFd) -> PollFlags {
+    let mut fds = [PollFd::new(of, PollFlags::IN)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    // What cannot be asked now is asked again.
+    if poll(&mut fds, Some(&at_once)).is_err() {
+        return PollFlags::empty();
+    }
+    fds[0].revents()
+}
+
 impl Port for TunPort {
     fn receive(&mut self, now: Instant, pool: &Pool, batch: &mut Batch) -> Result<usize, PortError> {
-        let before = batch.len();
-        let lost = self.counters.rx_no_buffer;
-        while !batch.is_full() {
-            match self.read(pool) {
-                Ok(Some(packet)) => {
-                    if let Some(mut packet) = self.framed(packet) {
-                        packet.meta_mut().received_at = now;
-                        batch.push(packet);
-                    }
-                }
-                // Without buffers: not more than a batch of them at once.
-                Ok(None) if self.counters.rx_no_buffer - lost < Batch::MAX as u64 => {}
-                Ok(None) | Err(Errno::AGAIN) => break,
-                Err(Errno::INTR) => {}
-                // The interface was deleted (EBADFD), or something else that another packet does not mend.
-                Err(_) => return Err(self.gone()),
-            }
-        }
-        Ok(batch.len() - before)
+        let Self { file, packets, .. } = self;
+        // The interface was deleted (EBADFD), or something else that another packet does not mend.
+        packets.receive((now, pool), batch, |to| rustix::io::read(&*file, to)).map_err(|_| self.gone())
     }
 
     fn transmit(&mut self, batch: &mut Batch) -> Result<usize, PortError> {
-        let (mut sent, mut deleted) = (0, false);
-        let n = batch.len();
-        for packet in batch.drain_first(n) {
-            let c = &mut self.counters;
-            match packet_in(packet.frame()).map(|ip| (ip.len(), rustix::io::write(&self.file, ip))) {
-                None => c.tx_not_ip += 1,
-                Some((len, Ok(_))) => {
-                    c.tx_packets += 1;
-                    c.tx_bytes += len as u64;
-                    sent += 1;
-                }
-                Some((_, Err(error))) => {
-                    c.tx_failed += 1;
-                    deleted |= error == Errno::BADFD;
-                }
-            }
-            packet.release();
+        let Self { file, packets, .. } = self;
+        match packets.transmit(batch, |packet| rustix::io::write(&*file, packet)) {
+            (_, Some(Errno::BADFD)) => Err(self.gone()),
+            (sent, _) => Ok(sent),
         }
-        if deleted { Err(self.gone()) } else { Ok(sent) }
     }
 
     /// Always a batch: the kernel takes each packet at once.
@@ -260,20 +139,7 @@ impl Port for TunPort {
     }
 
     fn counters(&mut self, sink: &mut dyn CounterSink) {
-        let c = &self.counters;
-        for (name, value) in [
-            ("rx_packets", c.rx_packets),
-            ("rx_bytes", c.rx_bytes),
-            ("rx_too_long", c.rx_too_long),
-            ("rx_not_ip", c.rx_not_ip),
-            ("tx_packets", c.tx_packets),
-            ("tx_bytes", c.tx_bytes),
-            ("tx_failed", c.tx_failed),
-            ("tx_not_ip", c.tx_not_ip),
-        ] {
-            sink.counter(name, value);
-        }
-        sink.counter(&format!("rx_{}", DropReason::NoBuffer.name()), c.rx_no_buffer);
+        self.packets.counters(sink);
     }
 }
 
@@ -287,24 +153,6 @@ impl AsFd for TunPort {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_packet_leaves_its_frame_without_header_and_padding() {
-        let mut frame = vec![0; 60];
-        frame[12..14].copy_from_slice(&ETHERTYPE_V4);
-        frame[14] = 0x45;
-        frame[16..18].copy_from_slice(&28u16.to_be_bytes());
-        assert_eq!(packet_in(&frame), Some(&frame[14..42]));
-        frame[16..18].copy_from_slice(&47u16.to_be_bytes());
-        assert_eq!(packet_in(&frame), None, "longer than the frame");
-        frame[12..14].copy_from_slice(&ETHERTYPE_V6);
-        frame[14] = 0x60;
-        frame[18..20].copy_from_slice(&6u16.to_be_bytes());
-        assert_eq!(packet_in(&frame), Some(&frame[14..60]));
-        frame[12..14].copy_from_slice(&[0x08, 0x06]);
-        assert_eq!(packet_in(&frame), None, "ARP");
-        assert_eq!((packet_in(&frame[..13]), packet_in(&frame[..14])), (None, None));
-    }
 
     #[test]
     fn a_name_that_cannot_be_is_refused_before_the_kernel_sees_it() {

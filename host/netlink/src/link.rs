@@ -35,6 +35,8 @@ pub struct LinkInfo {
     pub running: bool,
     /// Whether it is `lo`.
     pub loopback: bool,
+    /// Whether there is one other end only (`IFF_POINTOPOINT`).
+    pub point_to_point: bool,
     /// Kind of virtual link (`veth`, `bridge`, `tun` …); `None` for hardware.
     pub kind: Option<String>,
     /// Index of the bridge or bond it belongs to.
@@ -67,6 +69,7 @@ impl LinkInfo {
             up: header.flags.contains(LinkFlags::Up),
             running: header.flags.contains(LinkFlags::Up | LinkFlags::Running),
             loopback: header.link_layer_type == LinkLayerType::Loopback,
+            point_to_point: header.flags.contains(LinkFlags::Pointopoint),
             kind: None,
             controller: None,
             vrf_table: None,
