@@ -89,3 +89,39 @@ fn what_this_host_sends_itself_takes_nothing_from_a_guarantee() {
     let direct = w.router.run(|| UdpSocket::bind("0.0.0.0:0")).unwrap().unwrap();
     assert!(w.reaches(&direct, &w.socket(1, "10.20.1.2:0")));
 }
+
+/// Whatever becomes of the interface that its packets are led by, the host is not cut off.
+#[test]
+fn a_detour_that_is_switched_off_or_deleted_does_not_cut_the_host_off() {
+    if !may_run("a_detour_that_is_switched_off_or_deleted_does_not_cut_the_host_off") {
+        return;
+    }
+    let w = World::new("ownlost", 2);
+    let (engine, handle) = Engine::start(w.config_of("ownlost", FILE)).unwrap();
+    let detour = format!("own.{}", w.net.link("p1").unwrap().index);
+    let ours = w.router.run(|| UdpSocket::bind("0.0.0.0:0")).unwrap().unwrap();
+    let (own, passed) = (
+        || counter(&handle, "port", "p1", "own_packets"),
+        || counter(&handle, "port", "p1", "kernel_packets"),
+    );
+    assert!(w.reaches(&ours, &w.socket(1, "10.20.1.2:0")));
+    w.net.set_down(&detour).unwrap();
+    eventually("it is switched on again", || w.net.link(&detour).unwrap().up);
+    let before = own();
+    eventually("what the host sends goes through the router again", || {
+        w.reaches(&ours, &w.socket(1, "10.20.1.2:0")) && own() > before
+    });
+    w.net.delete_link(&detour).unwrap();
+    eventually("what the host sends goes as without the router", || {
+        let (led, sent) = (own(), passed());
+        w.reaches(&ours, &w.socket(1, "10.20.1.2:0")) && own() == led && passed() > sent
+    });
+    // A descriptor that is always ready would keep the packet thread busy.
+    let turns = || counter(&handle, "driver", "driver", "turns");
+    let (begin, from) = (std::time::Instant::now(), turns());
+    assert!(from > 0);
+    std::thread::sleep(Duration::from_millis(500));
+    let each_ms = (turns() - from) / begin.elapsed().as_millis().max(1) as u64;
+    assert!(each_ms < 20, "{each_ms} turns a millisecond without a packet");
+    engine.stop();
+}
