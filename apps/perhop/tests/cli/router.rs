@@ -2,6 +2,7 @@
 
 use super::http::Http;
 use super::{Ended, Scratch, command, perhop, piped, skip};
+use perhop_netlink::sysctl::{self, IpVersion};
 use perhop_netlink::{Namespace, Netlink, is_privileged_for_net};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -10,6 +11,8 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long anything may take.
@@ -408,6 +411,76 @@ fn after_a_crash_the_interfaces_are_put_back() {
     assert_eq!(world.runtime_files(), [""; 0], "what the crash left is gone");
     let second = restore();
     assert_eq!((second.code, &second.json()[0]["devices"]), (Some(0), &json!([])));
+}
+
+/// A router that is killed leaves forwarding to the kernel, which has all it needs for it. Prints how many datagrams of one a
+/// millisecond a start, the kill and a stop cost.
+#[test]
+fn after_a_kill_the_kernel_forwards_what_the_router_did() {
+    let Some(world) = World::new("kill") else { return };
+    let net = Netlink::open_in(&world.namespace).unwrap();
+    let hosts: Vec<UdpSocket> = [("lan", "10.0.0.2", "10.0.0.1"), ("wan", "10.1.0.2", "10.1.0.1")]
+        .into_iter()
+        .map(|(port, address, router)| {
+            let host = Namespace::create().unwrap();
+            net.delete_link(port).unwrap();
+            net.create_veth(port, "eth0", Some(&host)).unwrap();
+            let own = Netlink::open_in(&host).unwrap();
+            for (net, device, address) in [(&net, port, router), (&own, "eth0", address)] {
+                net.add_address_now(device, format!("{address}/24").parse().unwrap()).unwrap();
+                net.set_up(device).unwrap();
+            }
+            own.add_route("0.0.0.0/0".parse().unwrap(), Some(router.parse().unwrap()), Some("eth0")).unwrap();
+            host.run(|| UdpSocket::bind((address, 9))).unwrap().unwrap()
+        })
+        .collect();
+    sysctl::write(&world.namespace, IpVersion::V4, "all", "forwarding", 1).unwrap();
+    let [from, to] = &hosts[..] else { unreachable!() };
+    to.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let (sent, done) = (AtomicU32::new(0), AtomicBool::new(false));
+    // What arrives, each at most once: numbers.
+    let seen = Mutex::new(std::collections::BTreeSet::new());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let number = sent.fetch_add(1, Ordering::Relaxed);
+                let _ = from.send_to(&number.to_be_bytes(), "10.1.0.2:9");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        scope.spawn(|| {
+            let mut number = [0; 4];
+            while !done.load(Ordering::Relaxed) {
+                if to.recv(&mut number).is_ok() {
+                    assert!(seen.lock().unwrap().insert(u32::from_be_bytes(number)), "twice: {number:?}");
+                }
+            }
+        });
+        let end = Instant::now() + PATIENCE;
+        let passes = |what: &str| {
+            // Whatever was sent before may be lost; from here on something arrives again.
+            let since = sent.load(Ordering::Relaxed);
+            while !seen.lock().unwrap().range(since..).count().gt(&100) {
+                assert!(Instant::now() < end, "nothing arrives: {what}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let seen = seen.lock().unwrap();
+            let last = seen.last().copied().unwrap_or_default();
+            println!("{what}: {} of {last} datagrams are lost in all", last as usize + 1 - seen.len());
+        };
+        passes("the kernel alone");
+        let mut running = world.start();
+        passes("after a start");
+        running.signal(Signal::KILL);
+        assert_eq!(running.end(), None);
+        passes("after a kill");
+        let mut running = world.start();
+        passes("after another start");
+        running.signal(Signal::TERM);
+        assert_eq!(running.end(), Some(0));
+        passes("after a stop");
+        done.store(true, Ordering::Relaxed);
+    });
 }
 
 /// Of every thread, as the kernel tells it.
