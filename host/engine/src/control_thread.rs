@@ -1,5 +1,6 @@
 //! The thread that owns the control machine: requests in, changes to the packet thread, answers and events out.
 
+use crate::behind::{Judge, Seen};
 use crate::call_log::CallLog;
 use crate::explain::Explained;
 use crate::facts::FactsLine;
@@ -19,8 +20,8 @@ use perhop_flows::{FlowEvent, FlowEventKind, HereInfo};
 use perhop_graph::router::{Balancer, Change, RouterPlanner};
 use perhop_io::clock;
 use perhop_model::{
-    Call, Credentials, Done, ErrorItem, EventKind, Op, Owner, Reloaded, Reply, Role, ShowPage, Spec,
-    Transaction, TxnId,
+    Call, Credentials, Done, ErrorItem, EventKind, Key, Kind, Op, Owner, PortSpec, Reloaded, Reply, Role,
+    ShowPage, Spec, Transaction, TxnId,
 };
 use perhop_netlink::Netlink;
 use perhop_packet::PortId;
@@ -28,7 +29,7 @@ use perhop_reason::Code;
 use perhop_routerfile::RouterFile;
 use perhop_units::{Instant, Rate, Share};
 use perhop_wire::MacAddr;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +48,8 @@ pub(crate) struct ControlThread {
     indices: Vec<Option<u32>>,
     /// What is left to the kernel, and what is not followed.
     notes: Vec<String>,
+    /// What is known of the links behind the ports, and what is told of it.
+    behind: BTreeMap<PortId, (Judge, Option<String>)>,
     up: Vec<bool>,
     /// Number of each port's last socket.
     numbers: Vec<u32>,
@@ -99,6 +102,7 @@ impl ControlThread {
             headerless: parts.headerless,
             indices: vec![None; port_names.len()],
             notes: Vec::new(),
+            behind: BTreeMap::new(),
             up: vec![true; port_names.len()],
             numbers: vec![0; port_names.len()],
             port_names,
@@ -228,6 +232,7 @@ impl ControlThread {
             }
             ToControl::NeighbourWanted(port, address) => self.neighbour_wanted(port, address),
             ToControl::Notice(Notice::PortLost(port, number)) => self.port_lost(port, number),
+            ToControl::Notice(Notice::Behind(port, seen)) => self.behind(port, seen),
             // Here nobody waits.
             ToControl::Notice(Notice::Closed(socket)) => drop(socket),
             ToControl::Counted(counting) if counting.counted() < self.lines.len() => {
@@ -237,7 +242,8 @@ impl ControlThread {
             }
             ToControl::Counted(counting) => {
                 let balance = self.balancer.as_ref().map(Balancer::report);
-                let named = (&self.port_names[..], &self.notes[..]);
+                let notes = self.notes();
+                let named = (&self.port_names[..], &notes[..]);
                 counting.finish(&self.control, named, &self.steal, balance.as_ref(), &mut self.history);
             }
             ToControl::Explained(explained, done) => self.explained(*explained, done),
@@ -250,6 +256,40 @@ impl ControlThread {
         if self.numbers.get(port.index()) == Some(&number) {
             self.facts.lose(port, number);
             self.port_state(port, false);
+        }
+    }
+
+    /// How the router stands beside its kernel, and what waits behind its ports.
+    fn notes(&self) -> Vec<String> {
+        let behind = self.behind.values().filter_map(|(_, text)| text.clone());
+        self.notes.iter().cloned().chain(behind).collect()
+    }
+
+    fn behind(&mut self, port: PortId, seen: Seen) {
+        let Some(name) = self.port_names.get(port.index()) else { return };
+        let key = name.parse().ok().map(|name| Key { kind: Kind::Port, name });
+        let entry = key.and_then(|key| self.control.objects().get(&key));
+        let Some(Spec::Port(PortSpec { rate, .. })) = entry.map(|entry| &*entry.spec) else { return };
+        let rate = *rate;
+        if rate == Rate::ZERO {
+            return;
+        }
+        let (judge, text) = self.behind.entry(port).or_default();
+        let (growth, is_new) = judge.judge(seen, rate);
+        if !is_new {
+            return;
+        }
+        *text = growth.map(|growth| {
+            format!(
+                "port \"{name}\": packets wait {} ms behind it or on their way back, by which round trips of TCP have grown: its link \
+                 carries less than {rate}, or counts more than `overhead` for a frame; lower `rate` until this goes, and give the \
+                 port that the answers leave by a rate too",
+                growth.0 / 1_000_000
+            )
+        });
+        match text {
+            Some(text) => tracing::warn!("{text}"),
+            None => tracing::info!(port = name, "nothing waits behind it any more"),
         }
     }
 
@@ -422,7 +462,7 @@ impl ControlThread {
         let first = routes.by_ref().take(limit);
         let rows: Vec<Row> = first.map(|route| records::route_row(&self.port_names, &route)).collect();
         let total = rows.len() + routes.count();
-        ShowPage { notes: self.notes.clone(), ..self.page(rows, total) }
+        ShowPage { notes: self.notes(), ..self.page(rows, total) }
     }
 
     fn submit(&mut self, who: Credentials, transaction: Box<Transaction>, done: Done<Arc<Reply>>) {
@@ -467,7 +507,7 @@ impl ControlThread {
             Some(thread) => {
                 self.ask(thread, move |forwarder| explained.and_queues_of(forwarder.worker()), done);
             }
-            None => done(explained.finish(&self.control, &self.notes)),
+            None => done(explained.finish(&self.control, &self.notes())),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What the packet thread drives: a router's worker or an emulated link.
 
+use crate::behind::Seen;
 use perhop_element::CounterSink;
 use perhop_elements::queue::Wait;
 use perhop_io::DevicePort;
@@ -13,6 +14,8 @@ pub(crate) enum Notice {
     PortLost(PortId, u32),
     /// A socket that is no longer used, whatever the reason, to be closed elsewhere: that takes long.
     Closed(Box<DevicePort>),
+    /// What round trips say of the link behind a port.
+    Behind(PortId, Seen),
 }
 
 /// How far a job has come.

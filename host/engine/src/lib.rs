@@ -18,6 +18,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
 
 mod accounting;
+mod behind;
 mod call_log;
 mod capture;
 mod control_thread;

@@ -246,6 +246,9 @@ impl<F: Forwarder> PacketThread<F> {
         self.turn = (self.turn + 1) % self.ports.len().max(1);
         for i in 0..self.ports.len() {
             worked |= self.transmit(i);
+            if let Some(seen) = self.ports[i].look_behind(self.now) {
+                self.forwarder.notice(Notice::Behind(self.ports[i].id, seen));
+            }
         }
         let local = self.forwarder.local_queue();
         // The packet socket saw a copy; the kernel has the frame itself.

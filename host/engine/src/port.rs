@@ -1,5 +1,6 @@
 //! A router port on an interface: may go and come back, and may be captured.
 
+use crate::behind::{Behind, Seen};
 use crate::capture::Tap;
 use crate::report::Row;
 use perhop_element::Port as _;
@@ -21,6 +22,8 @@ pub(crate) struct LivePort {
     /// Where what this host itself sends by the port comes out.
     own: Option<perhop_io::Tap>,
     /// Counters of sockets that are gone.
+    /// Watches the link behind a port that has a rate.
+    behind: Option<Behind>,
     past: BTreeMap<String, u64>,
     down_dropped: u64,
     overflow: u64,
@@ -40,6 +43,7 @@ impl LivePort {
             number: 0,
             tap,
             own: None,
+            behind: None,
             past,
             down_dropped: 0,
             overflow: 0,
@@ -50,6 +54,16 @@ impl LivePort {
     /// With what this host itself sends by it.
     pub(crate) fn with_own(self, own: Option<perhop_io::Tap>) -> Self {
         Self { own, ..self }
+    }
+
+    /// Watches what is behind it.
+    pub(crate) fn watched(self, now: Instant) -> Self {
+        Self { behind: Some(Behind::new(now)), ..self }
+    }
+
+    /// What was seen of the link behind it, when there is something new.
+    pub(crate) fn look_behind(&mut self, now: Instant) -> Option<Seen> {
+        self.behind.as_mut()?.look(now)
     }
 
     /// Where what this host itself sends by it comes out.
@@ -115,6 +129,10 @@ impl LivePort {
     pub(crate) fn receive(&mut self, now: Instant, pool: &Pool, batch: &mut Batch) -> Result<usize, Lost> {
         let Some(socket) = &mut self.socket else { return Ok(0) };
         let n = socket.receive(now, pool, batch).map_err(|_| Lost)?;
+        if let Some(behind) = &mut self.behind {
+            let before = batch.len() - n;
+            batch.as_slice()[before..].iter().for_each(|packet| behind.received(now, packet.frame()));
+        }
         if let Some(tap) = &mut self.tap {
             tap.received(batch);
         }
@@ -135,6 +153,11 @@ impl LivePort {
         if let Some(tap) = &mut self.tap {
             let room = socket.room() as usize;
             tap.sent(now, &queue.as_slice()[..room.min(queue.len())]);
+        }
+        if let Some(behind) = &mut self.behind {
+            let room = socket.room() as usize;
+            let goes = &queue.as_slice()[..room.min(queue.len())];
+            goes.iter().for_each(|packet| behind.sent(now, packet.frame()));
         }
         let sent = socket.transmit(queue);
         while queue.len() > BACKLOG_LIMIT {

@@ -9,6 +9,7 @@
     reason = "the test needs real sockets, threads and clocks"
 )]
 
+mod behind;
 mod beside_kernel;
 mod interfaces;
 mod own_traffic;
