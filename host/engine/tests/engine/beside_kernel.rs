@@ -139,6 +139,38 @@ fn what_rules_by_arrival_send_past_the_ports_is_the_kernels_too() {
     engine.stop();
 }
 
+/// AF_XDP takes frames away from the kernel, so that it must know whose each is.
+#[test]
+fn af_xdp_ports_leave_the_kernel_what_its_default_route_sends_past_them() {
+    const NAME: &str = "af_xdp_ports_leave_the_kernel_what_its_default_route_sends_past_them";
+    if !may_run(NAME) {
+        return;
+    }
+    let w = with_an_address_beyond("xdp-past");
+    let ip = |words: &str| interfaces::ip(&w.router, NAME, words);
+    let routes = [
+        "-4 route add default via 10.20.2.2 dev p2",
+        "-4 route add 10.77.0.0/16 via 10.20.1.2 dev p1",
+        "-6 route add default via fd20:2::2 dev p2",
+        "-6 route add fd77::/16 via fd20:1::2 dev p1",
+    ];
+    if !routes.into_iter().all(ip) {
+        return;
+    }
+    let text = format!("[router]\nio = \"af_xdp\"\n{TWO_PORTS}");
+    let (engine, handle) = Engine::start(w.config_of("xdp-past", &text)).unwrap();
+    let ports = handle.wait(|done| Call::Show(ShowQuery::new("ports", 9), done)).unwrap().unwrap().rows;
+    assert!(ports.iter().all(|row| row.facts["io"].starts_with("af_xdp")), "{:?}", engine.warnings());
+    assert_eq!(copies_beyond(&w, (0, 1)), ONCE, "by a port, inside of what goes past them");
+    assert_eq!(copies(&w, (0, 1)), ONCE, "to a neighbour of a port");
+    assert!(ip("-4 route del 10.77.0.0/16") && ip("-6 route del fd77::/16"));
+    eventually("the rest is the kernel's", || copies_beyond(&w, (0, 2)) == ONCE);
+    assert_eq!(copies(&w, (0, 1)), ONCE);
+    assert!(ip(routes[1]) && ip(routes[3]));
+    eventually("the port has it again", || copies_beyond(&w, (0, 1)) == ONCE);
+    engine.stop();
+}
+
 #[test]
 fn what_a_port_without_carrier_leaves_to_a_wider_route_past_the_ports_is_the_kernels() {
     const NAME: &str = "what_a_port_without_carrier_leaves_to_a_wider_route_past_the_ports_is_the_kernels";
