@@ -296,6 +296,7 @@ fn gcd(a: u16, b: u16) -> u16 {
 mod tests {
     use super::*;
     use crate::engine::tests::Bench;
+    use crate::left_to_kernel::{Whose, whose};
     use perhop_elements::route::{Action, Asked, Tables};
     use perhop_netlink::NextHop as KernelHop;
     use perhop_netlink::sysctl::{self, IpVersion};
@@ -327,6 +328,42 @@ mod tests {
     fn entry(on: &Translation, r: &FibRoute, skips: bool) -> Option<RouteEntry> {
         let table = on.table((r.table, r.dest))?;
         on.entry(table, r, &mut Known::default(), &mut |_, _| skips)
+    }
+
+    /// What the router leaves to the kernel, and what the kernel is told to leave to the router, is decided in two places.
+    #[test]
+    fn what_is_handed_to_the_kernel_is_what_the_kernel_is_told_to_forward() {
+        let ports = BTreeMap::from([(4, PortId(0)), (9, PortId(1))]);
+        let on = Translation { ports, ..Translation::default() };
+        let hops: Vec<KernelHop> = (0..16)
+            .map(|i| KernelHop {
+                via: None,
+                ifindex: [4, 9, 5, 6][i & 3],
+                weight: 1,
+                unusable: i & 4 != 0,
+                encapsulated: i & 8 != 0,
+            })
+            .collect();
+        let one = hops.iter().map(|hop| vec![*hop]);
+        let two = hops.iter().flat_map(|a| hops.iter().map(|b| vec![*a, *b]));
+        let kinds = [KernelKind::Unicast, KernelKind::Local, KernelKind::Blackhole, KernelKind::Unreachable];
+        for (kind, next_hops) in
+            kinds.into_iter().flat_map(|kind| one.clone().chain(two.clone()).map(move |h| (kind, h)))
+        {
+            let way = RouteWay { next_hops, ..way(kind, &[]) };
+            let says = entry(&on, &route(way.clone()), false).map(|entry| entry.kind);
+            let told = whose(&way, &[4, 9]);
+            let fits = match says {
+                Some(RouteKind::Kernel) => told == Whose::Past,
+                Some(RouteKind::Local) => told == Whose::Host,
+                Some(RouteKind::Unicast { .. } | RouteKind::Unreachable) => {
+                    matches!(told, Whose::Ours | Whose::Shared)
+                }
+                Some(_) => told == Whose::Ours,
+                None => false,
+            };
+            assert!(fits, "{way:?}: {says:?}, {told:?}");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use perhop_io::af_xdp::{HostTraffic, MAX_HOST_PREFIXES};
 use perhop_io::early_drop::Prefix;
 use perhop_netlink::nft::{Duty, Selector, Shared};
 use perhop_netlink::{FibRoute, Mirror, PolicyAction, PolicyRule, RouteKey, RouteKind, RouteTable, RouteWay};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ const MAX_SHARED: usize = 256;
 
 /// Whose a route is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Whose {
+pub(crate) enum Whose {
     /// This host takes it.
     Host,
     /// The kernel forwards it.
@@ -33,7 +34,7 @@ enum Whose {
     Ours,
 }
 
-fn whose(way: &RouteWay, ports: &[u32]) -> Whose {
+pub(crate) fn whose(way: &RouteWay, ports: &[u32]) -> Whose {
     match way.kind {
         RouteKind::Local | RouteKind::Anycast | RouteKind::Broadcast | RouteKind::Multicast => Whose::Host,
         RouteKind::Unicast => {
@@ -93,6 +94,16 @@ impl Uses {
 pub(crate) struct LeftToKernel {
     uses: BTreeMap<RouteKey, Uses>,
     ports: Option<Vec<u32>>,
+    /// What there is too much of, as it was last said.
+    too_many_to_tell: Cell<bool>,
+    too_many_shared: Cell<bool>,
+}
+
+/// Says it when it has become so.
+fn warn_once(is: &Cell<bool>, now: bool, text: &str) {
+    if !is.replace(now) && now {
+        tracing::warn!("{text}");
+    }
 }
 
 impl LeftToKernel {
@@ -101,7 +112,8 @@ impl LeftToKernel {
         if self.ports.as_deref() == Some(ports) {
             return changed.iter().for_each(|key| self.put(routes, *key, ports));
         }
-        *self = Self { ports: Some(ports.to_vec()), ..Self::default() };
+        self.uses.clear();
+        self.ports = Some(ports.to_vec());
         let mut last = None;
         for key in routes.iter().map(|route| (route.table, route.dest)) {
             if last.replace(key) != Some(key) {
@@ -156,12 +168,13 @@ impl LeftToKernel {
             let past = covers.into_iter().map(prefix).filter(|prefix| !takes.contains(prefix));
             let sees: Vec<Prefix> = own.iter().copied().chain(past).collect();
             if host.set(&sees, &takes.into_iter().collect::<Vec<_>>()).is_ok() {
+                self.too_many_to_tell.set(false);
                 return;
             }
         }
-        tracing::warn!(
-            "AF_XDP ports keep from the kernel what its routes send past the ports: there are too many"
-        );
+        let text =
+            "AF_XDP ports keep from the kernel what its routes send past the ports: there are too many";
+        warn_once(&self.too_many_to_tell, true, text);
         if let Err(error) = host.set(&own, &[]) {
             tracing::warn!(%error, "AF_XDP ports keep packets to some addresses of this host from it");
         }
@@ -243,8 +256,10 @@ impl LeftToKernel {
         for (_, dest) in self.keys(|uses| uses.past).filter(|(_, dest)| covered(*dest, &covers)) {
             ways.entry(*dest).or_default();
         }
-        if ways.len() > MAX_SHARED {
-            tracing::warn!("routes lead by ports and past them, to more destinations than can be watched");
+        let too_many = ways.len() > MAX_SHARED;
+        let text = "routes lead by ports and past them, to more destinations than can be watched";
+        warn_once(&self.too_many_shared, too_many, text);
+        if too_many {
             return Vec::new();
         }
         let mut all: Vec<Shared> =
