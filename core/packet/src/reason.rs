@@ -75,11 +75,17 @@ pub enum DropReason {
     VlanTag,
     /// No way back to the source by the port it came in, or by any (RFC 3704).
     ReversePath,
+    /// Blue chose the packet.
+    Blue,
+    /// PIE chose the packet.
+    Pie,
+    /// Deterministic random drop chose the packet, by the length of the queue alone.
+    Drd,
     /// The frame is malformed.
     Malformed(Malformed),
 }
 
-const PLAIN: [(DropReason, &str); 35] = [
+const PLAIN: [(DropReason, &str); 38] = [
     (DropReason::NoBuffer, "no_buffer"),
     (DropReason::QueueFull, "queue_full"),
     (DropReason::RedEarly, "red_early"),
@@ -115,6 +121,9 @@ const PLAIN: [(DropReason, &str); 35] = [
     (DropReason::RingFull, "ring_full"),
     (DropReason::VlanTag, "vlan_tag"),
     (DropReason::ReversePath, "reverse_path"),
+    (DropReason::Blue, "blue"),
+    (DropReason::Pie, "pie"),
+    (DropReason::Drd, "drd"),
 ];
 
 /// First index of the malformed reasons.
@@ -163,6 +172,9 @@ impl DropReason {
             Self::RingFull => 32,
             Self::VlanTag => 33,
             Self::ReversePath => 34,
+            Self::Blue => 35,
+            Self::Pie => 36,
+            Self::Drd => 37,
         }
     }
 

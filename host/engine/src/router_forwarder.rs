@@ -16,7 +16,7 @@ use perhop_elements::queue::Wait;
 use perhop_elements::schedule::{ClassCounters, NodeIndex};
 use perhop_flows::{AdmissionReport, FlowEvent, FlowTuple};
 use perhop_graph::router::{Change, ChangeStep, Member, Worker, WorkerEvent};
-use perhop_packet::{Batch, ClassId, Pool, PortId, ProfileId, SlaId};
+use perhop_packet::{Batch, ClassId, DropReason, Pool, PortId, ProfileId, SlaId};
 use perhop_ring::Bell;
 use perhop_units::{Duration, Instant, Rate};
 use std::sync::Arc;
@@ -286,11 +286,14 @@ impl Forwarder for RouterForwarder {
                     sink.gauge(&format!("{name}/{}.backlog_most", class.name), most);
                 }
                 let counters = class.counters;
+                let early =
+                    class.params.queue.as_ref().map_or(DropReason::RedEarly, |leaf| leaf.kind.early());
+                let early = format!("dropped_{}", early.name());
                 for (counter, value) in [
                     ("sent_bytes", counters.bytes),
                     ("borrowed_bytes", counters.borrowed + counters.shared),
                     ("dropped_queue_full", counters.dropped_queue_full),
-                    ("dropped_red_early", counters.dropped_early),
+                    (&*early, counters.dropped_early),
                     ("dropped_class_removed", counters.dropped_class_removed),
                 ] {
                     sink.counter(&format!("{name}/{}.{counter}", class.name), value);

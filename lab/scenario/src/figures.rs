@@ -103,11 +103,14 @@ pub const LINK_FIGURES: [&str; 5] =
 
 /// Reasons for which a link, the queues before it, the line itself and the node behind it lose packets, behind
 /// `link.NAME.drops.`: of those of the data plane (`DropReason`) the ones that are counted for a link in either world.
-pub const DROP_REASONS: [&str; 15] = [
+pub const DROP_REASONS: [&str; 18] = [
     "queue_full",
     "red_early",
     "red_forced",
     "codel",
+    "blue",
+    "pie",
+    "drd",
     "class_removed",
     "no_class",
     "emulated_loss",

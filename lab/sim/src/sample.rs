@@ -6,7 +6,7 @@ use crate::series::SeriesRecorder;
 use crate::world::{Step, World};
 use perhop_graph::router::VirtualRouter;
 use perhop_measure::QueueSeries;
-use perhop_packet::PortId;
+use perhop_packet::{DropReason, PortId};
 use perhop_units::{Duration, Instant};
 use std::collections::BTreeMap;
 
@@ -144,17 +144,18 @@ fn classes(router: &mut VirtualRouter, now: Instant, port: PortId) -> Vec<(Strin
                 .leaf_class(port, class.index.0)
                 .map_or_else(|| "default".to_owned(), |(name, _)| name.to_string());
             let counters = class.counters;
+            let early = class.params.queue.as_ref().map_or(DropReason::RedEarly, |leaf| leaf.kind.early());
             let drops = [
-                ("queue_full", counters.dropped_queue_full),
-                ("red_early", counters.dropped_early),
-                ("class_removed", counters.dropped_class_removed),
+                (DropReason::QueueFull, counters.dropped_queue_full),
+                (early, counters.dropped_early),
+                (DropReason::ClassRemoved, counters.dropped_class_removed),
             ];
             let reading = Reading {
                 bytes: [least, most, class.backlog_frame_bytes],
                 drops: drops
                     .into_iter()
                     .filter(|(_, n)| *n > 0)
-                    .map(|(name, n)| (name.to_owned(), n))
+                    .map(|(reason, n)| (reason.name(), n))
                     .collect(),
                 borrowed: Some(counters.borrowed + counters.shared),
             };

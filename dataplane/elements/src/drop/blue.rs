@@ -14,7 +14,7 @@
 //! | `limit`, `overhead` | | | | as [`crate::queue::fifo`] |
 //!
 //! # Behaviour
-//! Each arriving packet is dropped (`red_early`) or, with `ecn` and an ECN-capable transport, marked, with one probability.
+//! Each arriving packet is dropped (`blue`) or, with `ecn` and an ECN-capable transport, marked, with one probability.
 //! It begins at 0, rises by `increase` when a packet finds the queue full (`queue_full`), and falls by `decrease` when the
 //! queue has become empty and for each `freeze` that it stays so. Between two changes there is at least `freeze`.
 //!
@@ -35,7 +35,7 @@ use super::{EarlyFifo, EarlyState, RedCounts, RedVerdict};
 use crate::queue::FifoQueue;
 use crate::queue::fifo::{FifoConfig, read_config};
 use perhop_element::{CounterSink, Cx, Reader};
-use perhop_packet::Packet;
+use perhop_packet::{DropReason, Packet};
 use perhop_units::{Bytes, Duration, Instant, Probability, Rate};
 
 /// Parameters of the source's figure 3.
@@ -126,6 +126,7 @@ pub type Blue = EarlyFifo<BlueState>;
 impl EarlyState for BlueState {
     type Config = BlueConfig;
     const NAME: &'static str = "Blue";
+    const EARLY: DropReason = DropReason::Blue;
 
     /// Nothing is dropped at first.
     fn new(config: BlueConfig) -> Self {

@@ -14,7 +14,7 @@
 //! | `limit`, `overhead` | | | | as [`crate::queue::fifo`] |
 //!
 //! # Behaviour
-//! A packet that finds fewer than `min` waiting is queued. From `min` on it is dropped (`red_early`) with a probability
+//! A packet that finds fewer than `min` waiting is queued. From `min` on it is dropped (`drd`) with a probability
 //! that grows linearly from `start_p` to `ceiling` at `max` and stays there, so that a queue can grow beyond `max`. With
 //! `min` = `max` this is the tail drop of an emulator that now and then lets one more in. The hard bound `limit` holds
 //! besides (`queue_full`). Drops do not depend on each other, and nothing is marked.
@@ -36,7 +36,7 @@ use super::{EarlyFifo, EarlyState, RedCounts, RedVerdict};
 use crate::queue::fifo::{FifoConfig, read_config};
 use crate::queue::{FifoQueue, MAX_PACKETS};
 use perhop_element::{CounterSink, Cx, Reader};
-use perhop_packet::Packet;
+use perhop_packet::{DropReason, Packet};
 use perhop_units::{Probability, Rate};
 
 /// Thresholds and probabilities.
@@ -81,6 +81,7 @@ pub type Drd = EarlyFifo<DrdConfig>;
 impl EarlyState for DrdConfig {
     type Config = Self;
     const NAME: &'static str = "Drd";
+    const EARLY: DropReason = DropReason::Drd;
 
     fn new(config: Self) -> Self {
         config

@@ -16,6 +16,8 @@ pub trait EarlyState: Debug + Send + 'static {
     type Config: Copy;
     /// Name of the discipline.
     const NAME: &'static str;
+    /// Why it drops packets that come.
+    const EARLY: DropReason = DropReason::RedEarly;
     /// Whether packets are stamped with the time at which they came.
     const STAMPS: bool = false;
     /// Whether it decides about the packet at the head as well.
@@ -160,7 +162,7 @@ impl<S: EarlyState> InLeaf for EarlyFifo<S> {
         self.state.advance(cx.now(), &self.queue);
         let verdict = self.state.offered(cx, &self.queue, &packet);
         self.counts.note(verdict);
-        match verdict.carry_out(packet) {
+        match verdict.carry_out(packet, S::EARLY) {
             Ok(mut packet) => {
                 if S::STAMPS {
                     packet.meta_mut().queued_at = cx.now();

@@ -22,7 +22,7 @@
 //! # Behaviour
 //! After each `update` the drop probability moves by `alpha` times the distance of the waiting time from `target`, and by
 //! `beta` times its growth since the last one, both scaled down while the probability is small. The waiting time is that
-//! of the packet at the head, zero of an empty queue. An arriving packet is dropped (`red_early`) with that probability
+//! of the packet at the head, zero of an empty queue. An arriving packet is dropped (`pie`) with that probability
 //! or, with `ecn`, an ECN-capable transport and a probability below `mark_below`, marked; but not in the first `max_burst`
 //! after a calm time, not while the queue is short (two `mean` packets; or half the target and below 20 %), and with
 //! `derandomize` neither soon after a drop nor ever later than 8.5 times the mean gap. The hard bound `limit` holds
@@ -47,7 +47,7 @@ use super::{EarlyFifo, EarlyState, RedCounts, RedVerdict};
 use crate::queue::FifoQueue;
 use crate::queue::fifo::{FifoConfig, read_config};
 use perhop_element::{CounterSink, Cx, Reader};
-use perhop_packet::Packet;
+use perhop_packet::{DropReason, Packet};
 use perhop_units::{Bytes, Duration, Instant, Probability, Rate};
 
 /// Parameters of RFC 8033.
@@ -203,6 +203,7 @@ pub type Pie = EarlyFifo<PieState>;
 impl EarlyState for PieState {
     type Config = PieConfig;
     const NAME: &'static str = "Pie";
+    const EARLY: DropReason = DropReason::Pie;
     const STAMPS: bool = true;
 
     /// Nothing is dropped at first.

@@ -48,16 +48,21 @@ pub enum RedVerdict {
 }
 
 impl RedVerdict {
-    /// Carries it out: the packet, marked if so decided, or given back with the reason why it is to be dropped.
+    /// Carries it out: the packet, marked if so decided, or given back with the reason why it is to be dropped, which is `early`
+    /// if it was chosen at random.
     #[inline]
-    pub(crate) fn carry_out(self, mut packet: Packet) -> Result<Packet, (Packet, DropReason)> {
+    pub(crate) fn carry_out(
+        self,
+        mut packet: Packet,
+        early: DropReason,
+    ) -> Result<Packet, (Packet, DropReason)> {
         match self {
             Self::Keep => Ok(packet),
             Self::Mark => {
                 mark(&mut packet);
                 Ok(packet)
             }
-            Self::DropEarly => Err((packet, DropReason::RedEarly)),
+            Self::DropEarly => Err((packet, early)),
             Self::DropForced => Err((packet, DropReason::RedForced)),
         }
     }

@@ -33,14 +33,14 @@
 //!
 //! # Behaviour
 //! The first entry whose rule a packet satisfies has it; a packet of none goes on at once. In this order: it is dropped for want
-//! of room (`queue_full`), by `drd` (`red_early`), by `loss` or `burst` (`emulated_loss`), doubled, sent at the entry's
+//! of room (`queue_full`), by `drd` (`drd`), by `loss` or `burst` (`emulated_loss`), doubled, sent at the entry's
 //! rate after those before it (frame length and `overhead`, rounded up to a nanosecond), and delayed. Each entry is a network of its own.
 //! Correlation is that of the normal variables behind successive delays, so it changes no distribution.
 //!
 //! Pipes with weighted queues, as dummynet has them, are a scheduler before an emulated link: `Wf2q(…, rate = R) -> Delay(D)`.
 //!
 //! # Counters
-//! For each entry, numbered from 0: `packets_N`, `bytes_N` (that came), `lost_N`, `crowded_N` (`queue_full` and `red_early`),
+//! For each entry, numbered from 0: `packets_N`, `bytes_N` (that came), `lost_N`, `crowded_N` (`queue_full` and `drd`),
 //! `copies_N`, `delay_ns_N` (sum, of what left), `left_N`; `unmatched`; gauge `on_the_way`.
 //!
 //! # Invariants
@@ -154,7 +154,7 @@ impl Memory {
             && drd.drops(self.through.len() as u32, cx.random())
         {
             self.counters.crowded += 1;
-            return cx.drop(packet, DropReason::RedEarly);
+            return cx.drop(packet, DropReason::Drd);
         }
         let burst = effects.burst.is_some_and(|model| model.loses(&mut self.bad, || cx.random()));
         if burst || happens(recorded.map_or(effects.loss, |r| r.loss), cx) {
@@ -386,7 +386,7 @@ mod tests {
         for _ in 0..100 {
             bench.push(&frame(9, 986));
         }
-        let (taken, lost) = (bench.element::<Emulator>().held(), dropped(&bench, DropReason::RedEarly));
+        let (taken, lost) = (bench.element::<Emulator>().held(), dropped(&bench, DropReason::Drd));
         assert_eq!(taken + lost, 100);
         assert!((10..=25).contains(&taken), "{taken}");
         bench.run_for(Duration::from_millis(200));

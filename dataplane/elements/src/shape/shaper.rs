@@ -224,7 +224,7 @@ mod tests {
         (0..9).for_each(|_| strict.push(&udp(LEN)));
         strict.run_until(Instant(10_000_000));
         assert_eq!((strict.arrived(0).len(), report(&strict, "early")), (3, 6));
-        assert_eq!(strict.driver.counters(strict.node).unwrap().drops[DropReason::RedEarly.index()], 6);
+        assert_eq!(strict.driver.counters(strict.node).unwrap().drops[DropReason::Drd.index()], 6);
         // With that of the emulator about one in twenty gets in besides: 50 of 1,000, by 3.3 standard deviations.
         let mut leaky = bench("8 Mbit/s, discipline = drd, min = 2, max = 2, limit = 2000 packets");
         (0..1003).for_each(|_| leaky.push(&udp(LEN)));

@@ -127,7 +127,9 @@ fn marks_and_early_drops_are_counted_with_the_class_through_changes_of_kind() {
     let dropped = |r: DropReason| {
         driver.ids().map(|n| driver.counters(n).map_or(0, |c| c.drops[r.index()])).sum::<u64>()
     };
-    let early = [DropReason::RedEarly, DropReason::RedForced, DropReason::CoDel].map(dropped);
+    let early =
+        [DropReason::RedEarly, DropReason::RedForced, DropReason::CoDel, DropReason::Blue, DropReason::Pie]
+            .map(dropped);
     assert_eq!((c.dropped_early, c.dropped_queue_full), (early.iter().sum(), dropped(DropReason::QueueFull)));
 }
 

@@ -87,7 +87,7 @@ impl Class {
             let queued = Bytes(self.queue.len() as u64 * UNITS);
             let capable = packet.meta().layout.is_ecn_capable();
             let verdict = red.decide(cx.now(), queued, Bytes(UNITS), capable, cx.random());
-            packet = match verdict.carry_out(packet) {
+            packet = match verdict.carry_out(packet, DropReason::RedEarly) {
                 Ok(packet) => packet,
                 Err((packet, reason)) => return self.refuse(cx, packet, reason),
             };

@@ -1,6 +1,7 @@
 //! What a class is told to be, and the check that all classes together are possible.
 
 use crate::drop::{Averages, BlueConfig, COLORS, CoDelConfig, FqCoDelConfig, PieConfig, WfqConfig, wfq};
+use perhop_packet::DropReason;
 use perhop_units::{Bytes, Duration, Framing, Probability, QueueLimit, Rate};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -87,6 +88,19 @@ pub enum LeafKind {
 }
 
 impl LeafKind {
+    /// Why packets are dropped before the queue is full: of RED those that are dropped by force among them.
+    pub fn early(&self) -> DropReason {
+        match self {
+            Self::Fifo => DropReason::CoDel,
+            Self::Early(early) => match &**early {
+                EarlyDrop::Red { .. } | EarlyDrop::Wred { .. } => DropReason::RedEarly,
+                EarlyDrop::CoDel(_) | EarlyDrop::FqCoDel(_) | EarlyDrop::Wfq(_) => DropReason::CoDel,
+                EarlyDrop::Pie(_) => DropReason::Pie,
+                EarlyDrop::Blue(_) => DropReason::Blue,
+            },
+        }
+    }
+
     /// RED between a sixth and half of the limit, up to 10 %, with ECN.
     pub fn red() -> Self {
         let curve = Curve { min_ppm: 166_667, max_ppm: 500_000, max_p: Probability(u32::MAX / 10) };

@@ -317,7 +317,7 @@ impl RedQueue {
         let capable = packet.meta().layout.is_ecn_capable();
         let verdict = self.red.decide(now, self.fifo.bytes(), len, capable, random);
         self.marked += u64::from(verdict == RedVerdict::Mark);
-        verdict.carry_out(packet)
+        verdict.carry_out(packet, DropReason::RedEarly)
     }
 }
 
