@@ -1,5 +1,6 @@
 //! What the element tells about flows.
 
+use crate::admission::Shortage;
 use crate::calls::{CallInfo, HereInfo};
 use crate::realtime::reason::Reason;
 use crate::table::{Entry, FlowKey};
@@ -52,10 +53,10 @@ pub enum FlowEventKind {
     Detected,
     /// Recognised before; silent, or something else now.
     Ended,
-    /// Recognised, and refused by admission.
-    Refused,
-    /// Admitted before, and dropped by admission.
-    Dropped,
+    /// Recognised, and refused by admission, as it was so full.
+    Refused(Shortage),
+    /// Admitted before, and dropped by admission, as it was so full.
+    Dropped(Shortage),
     /// How a call sounds so far: each ten seconds while it lasts, and when it ends. Of speech only.
     Quality {
         /// As it comes in.

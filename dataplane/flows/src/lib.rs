@@ -22,6 +22,7 @@ mod settings;
 mod steer;
 mod table;
 
+pub use admission::Shortage;
 pub use buckets::{BUCKETS, BucketCounts, BucketMap, MAX_WORKERS};
 pub use calls::{Assumed, CallInfo, HereInfo};
 pub use element::{AdmissionReport, Departure, Flows, FlowsChange, FlowsConfig, FlowsCounters};

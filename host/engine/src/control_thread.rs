@@ -20,8 +20,8 @@ use perhop_flows::{FlowEvent, FlowEventKind, HereInfo};
 use perhop_graph::router::{Balancer, Change, RouterPlanner};
 use perhop_io::clock;
 use perhop_model::{
-    Call, Credentials, Done, ErrorItem, EventKind, Key, Kind, Op, Owner, PortSpec, Reloaded, Reply, Role,
-    ShowPage, Spec, Transaction, TxnId,
+    Call, Credentials, Done, ErrorItem, Event, EventKind, Key, Kind, Op, Owner, PortSpec, Reloaded, Reply,
+    Role, ShowPage, Spec, Transaction, TxnId,
 };
 use perhop_netlink::Netlink;
 use perhop_packet::PortId;
@@ -43,7 +43,7 @@ pub(crate) struct ControlThread {
     lanes: Lanes,
     facts: Arc<FactsLine>,
     netlink: Netlink,
-    /// Which ports are TUN interfaces.
+    /// Which ports have no link headers.
     headerless: Vec<bool>,
     indices: Vec<Option<u32>>,
     /// What is left to the kernel, and what is not followed.
@@ -342,10 +342,15 @@ impl ControlThread {
         }
     }
 
+    /// What is told of it, as the next event.
     fn flow_event(&mut self, event: &FlowEvent) -> EventKind {
         self.history.flow(event);
         if let FlowEventKind::Quality { here, .. } = &event.kind {
             self.log_harm(event, here);
+        }
+        if let FlowEventKind::Refused(full) | FlowEventKind::Dropped(full) = &event.kind {
+            let why = records::shortage(&self.detector_class(), &self.port_names, full);
+            self.history.note_why(self.control.events().latest() + 1, why);
         }
         let flow = crate::show::flow_text(&event.flow);
         match event.kind {
@@ -356,8 +361,8 @@ impl ControlThread {
                 packets: event.packets,
             },
             FlowEventKind::Ended => EventKind::FlowEnded { flow, packets: event.packets },
-            FlowEventKind::Refused => EventKind::FlowRefused { flow },
-            FlowEventKind::Dropped => EventKind::FlowDropped { flow, packets: event.packets },
+            FlowEventKind::Refused(_) => EventKind::FlowRefused { flow },
+            FlowEventKind::Dropped(_) => EventKind::FlowDropped { flow, packets: event.packets },
             FlowEventKind::Quality { call, here } => EventKind::CallQuality {
                 flow,
                 r_tenths: here.r_tenths.unwrap_or(0),
@@ -451,8 +456,8 @@ impl ControlThread {
         let events = self.control.events();
         let before = events.latest().saturating_sub(limit as u64);
         let now = clock::monotonic();
-        let rows: Vec<Row> =
-            events.after(before, limit).iter().map(|event| records::event_row(now, event)).collect();
+        let row = |event: &Event| records::event_row(now, event, self.history.why(event.seq));
+        let rows: Vec<Row> = events.after(before, limit).iter().map(row).collect();
         let total = rows.len().max(events.len());
         self.page(rows, total)
     }

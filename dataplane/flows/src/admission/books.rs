@@ -3,7 +3,7 @@
 //! What admitted flows carry counts wherever they are, so several workers keep one set of books and take it in turns: for a
 //! packet of a recognised flow, when an interval ends, and when a flow goes. Each knows its own flows by its own numbers.
 
-use super::{Admission, AdmissionCounters, AdmissionSettings, Origin, Standing, Turned};
+use super::{Admission, AdmissionCounters, AdmissionSettings, Origin, Shortage, Standing, Turned};
 use perhop_units::{Instant, Rate};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -42,7 +42,7 @@ pub(crate) struct Share {
     settings: Option<AdmissionSettings>,
     /// End of the interval, as of the last look.
     next: Instant,
-    dropped: Vec<u32>,
+    dropped: Vec<(u32, Shortage)>,
 }
 
 impl Share {
@@ -57,9 +57,9 @@ impl Share {
         act(&mut all);
         *next = all.next;
         let mine = *first..*first + with.owners;
-        all.dropped.retain(|owner| {
+        all.dropped.retain(|(owner, shortage)| {
             let here = mine.contains(owner);
-            dropped.extend(here.then(|| owner - mine.start));
+            dropped.extend(here.then(|| (owner - mine.start, *shortage)));
             !here
         });
     }
@@ -119,7 +119,7 @@ impl Books {
         len: u64,
         origin: Origin,
         known: bool,
-    ) -> (bool, bool) {
+    ) -> (bool, Option<Shortage>) {
         match self {
             Self::Own(own) => own.packet(now, owner, len, origin, known),
             Self::Shared(share) => share.take().packet(now, share.first + owner, len, origin, known),
@@ -161,7 +161,7 @@ impl Books {
         }
     }
 
-    pub fn take_dropped(&mut self) -> std::vec::Drain<'_, u32> {
+    pub fn take_dropped(&mut self) -> std::vec::Drain<'_, (u32, Shortage)> {
         match self {
             Self::Own(own) => own.take_dropped(),
             Self::Shared(share) => share.dropped.drain(..),
@@ -235,9 +235,9 @@ mod tests {
             alone.tick(now);
             let one = alone.packet(now, worker as u32 * 64 + owner, len, ANYBODY, false);
             assert_eq!(crew[worker].packet(now, owner, len, ANYBODY, false), one, "step {step}");
-            told[0].extend(alone.take_dropped());
+            told[0].extend(alone.take_dropped().map(|(owner, _)| owner));
             for (worker, books) in crew.iter_mut().enumerate() {
-                told[1].extend(books.take_dropped().map(|owner| worker as u32 * 64 + owner));
+                told[1].extend(books.take_dropped().map(|(owner, _)| worker as u32 * 64 + owner));
             }
         }
         assert_eq!(crew[0].totals(), alone.totals());

@@ -11,7 +11,7 @@
 //! Flows of premium contracts are refused last (they are accepted until T_d) and dropped last.
 //!
 //! Time comes with every call. Intervals end with the first call after them. A packet costs O(1), the end of an interval
-//! O(flows), and so does every flow that is dropped.
+//! O(flows), and so does every flow that is dropped, or for which others give what they have grown by (`reserved`).
 //!
 //! Source: Calarco, Software Techniques for Multiservice IP Networks, chapter V, with a fixed cap as the base of both
 //! percentages and a hold-off of one interval between two drops.
@@ -26,12 +26,12 @@ mod window;
 
 pub(crate) use books::Books;
 pub use books::SharedAdmission;
-pub use settings::{AdmissionSettings, Cap, Turned, Victim};
+pub use settings::{AdmissionSettings, Cap, Shortage, Turned, Victim};
 
 use pending::Pending;
 use perhop_packet::{PortId, SlaId};
 use perhop_units::{Duration, Instant, Rate, mix};
-use reserved::{Begin, Reservation};
+use reserved::{Begin, Reservation, Shared};
 use serde::Serialize;
 use window::{WindowMeter, rate};
 
@@ -131,9 +131,10 @@ pub(crate) struct Admission {
     meter: WindowMeter,
     /// What flows admitted in this interval and in the one before are going to carry.
     pending: Pending,
-    /// What flows have reserved, by cap.
-    reserved: Vec<u64>,
-    caps: Vec<Cap>,
+    /// What flows that have rates of their own share.
+    classes: Vec<Shared>,
+    /// Flows that give what they have grown by, while room is made: what that is, and their places.
+    grown: Vec<(u64, u32)>,
     admitted: u32,
     next: Instant,
     hold_off: Instant,
@@ -142,8 +143,8 @@ pub(crate) struct Admission {
     cancels: u64,
     random: u64,
     pub counters: AdmissionCounters,
-    /// Owners of flows dropped and not told yet.
-    dropped: Vec<u32>,
+    /// Owners of flows dropped and not told yet, with how full it was.
+    dropped: Vec<(u32, Shortage)>,
 }
 
 impl Admission {
@@ -159,8 +160,8 @@ impl Admission {
             places: vec![0; owners],
             meter: WindowMeter::default(),
             pending: Pending::new(),
-            reserved: Vec::new(),
-            caps: Vec::new(),
+            classes: Vec::new(),
+            grown: Vec::with_capacity(capacity),
             admitted: 0,
             next: Instant::ZERO,
             hold_off: Instant::ZERO,
@@ -237,7 +238,7 @@ impl Admission {
     }
 
     /// A packet of `len` bytes of a recognised flow, `known` if it was recognised before this packet. Whether the flow is
-    /// admitted, and whether this packet decided that it is not.
+    /// admitted, and if this packet decided that it is not, how full it was.
     pub fn packet(
         &mut self,
         now: Instant,
@@ -245,8 +246,8 @@ impl Admission {
         len: u64,
         origin: Origin,
         known: bool,
-    ) -> (bool, bool) {
-        let Some(settings) = &self.settings else { return (true, false) };
+    ) -> (bool, Option<Shortage>) {
+        let Some(settings) = &self.settings else { return (true, None) };
         let (reserved, len) = (settings.is_reserved(), len + u64::from(settings.overhead));
         let mut decided = false;
         let at = match self.place(owner) {
@@ -266,7 +267,7 @@ impl Admission {
                 let Some(at) = self.enter(owner) else {
                     self.counters.table_full += 1;
                     self.counters.turned_packets += 1;
-                    return (false, false);
+                    return (false, None);
                 };
                 decided = true;
                 self.offer(now, at, (origin, len), known && now < self.grace);
@@ -276,7 +277,7 @@ impl Admission {
         let flow = &mut self.flows[at as usize];
         if flow.standing != Standing::Admitted {
             self.counters.turned_packets += 1;
-            return (false, decided);
+            return (false, self.refusal(origin.from).filter(|_| decided));
         }
         if reserved && flow.bytes == 0 {
             self.speaks(now, at as usize, len);
@@ -287,7 +288,7 @@ impl Admission {
                 Some(true) => {}
                 Some(false) => {
                     self.counters.turned_packets += 1;
-                    return (false, decided);
+                    return (false, None);
                 }
                 None => {
                     // It was silent, and what it had is somebody else's now.
@@ -296,12 +297,26 @@ impl Admission {
                     self.counters.flows_offered += 1;
                     self.counters.flows_refused += 1;
                     self.counters.turned_packets += 1;
-                    return (false, true);
+                    return (false, self.refusal(self.flows[at as usize].from));
                 }
             }
         }
         self.meter.count(len);
-        (true, false)
+        (true, None)
+    }
+
+    /// How full it was for a flow that was just refused.
+    fn refusal(&self, from: PortId) -> Option<Shortage> {
+        self.settings.as_ref().map(|settings| self.shortage(settings, from, self.pending.total()))
+    }
+
+    /// How full it is for flows from a port, where so much is `expected` beside what is measured.
+    fn shortage(&self, settings: &AdmissionSettings, from: PortId, expected: u64) -> Shortage {
+        if settings.is_reserved() {
+            return self.fullest(settings, from);
+        }
+        let used = Rate(self.meter.used().0.saturating_add(expected));
+        Shortage { port: PortId::NONE, used, cap: settings.cap, locked: settings.locked }
     }
 
     /// Forgets a flow: its connection is gone.
@@ -319,7 +334,10 @@ impl Admission {
         self.places[owner as usize] = 0;
         self.places[now as usize] = at + 1;
         self.flows[at as usize].owner = now;
-        self.dropped.iter_mut().filter(|dropped| **dropped == owner).for_each(|dropped| *dropped = now);
+        self.dropped
+            .iter_mut()
+            .filter(|(dropped, _)| *dropped == owner)
+            .for_each(|(dropped, _)| *dropped = now);
     }
 
     /// Ends the intervals that are over. Call it with every batch.
@@ -330,8 +348,8 @@ impl Admission {
         }
     }
 
-    /// Owners of flows dropped since the last call.
-    pub fn take_dropped(&mut self) -> std::vec::Drain<'_, u32> {
+    /// Owners of flows dropped since the last call, with how full it was.
+    pub fn take_dropped(&mut self) -> std::vec::Drain<'_, (u32, Shortage)> {
         self.dropped.drain(..)
     }
 
@@ -399,11 +417,12 @@ impl Admission {
 
     fn drop_one(&mut self, now: Instant, settings: &AdmissionSettings) {
         let Some(at) = self.choose(settings.policy) else { return };
+        let shortage = self.shortage(settings, self.flows[at].from, 0);
         let flow = &mut self.flows[at];
         flow.standing = Standing::Dropped;
         flow.since = now;
         self.meter.less(rate(flow.before, settings.interval));
-        self.dropped.push(flow.owner);
+        self.dropped.push((flow.owner, shortage));
         self.admitted -= 1;
         self.counters.flows_dropped += 1;
         self.give_back(at);
@@ -445,7 +464,7 @@ impl Admission {
         let accepted = if reserved {
             self.begin(now, at as usize, len, if as_it_is { Begin::AsItIs } else { Begin::New })
         } else {
-            let limit = settings.part(if premium { settings.drop_pct } else { settings.accept_pct });
+            let limit = settings.part(settings.pct(premium));
             let used = self.meter.used().0.saturating_add(self.pending.rate(now, settings.interval));
             let accepted = as_it_is || (!settings.locked && used < limit);
             if accepted {

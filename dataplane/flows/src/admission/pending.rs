@@ -44,6 +44,11 @@ impl Pending {
         self.total
     }
 
+    /// The same, as it was when somebody asked last.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
     /// Forgets all of it.
     pub fn clear(&mut self) {
         self.admitted.clear();

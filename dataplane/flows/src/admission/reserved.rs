@@ -3,16 +3,17 @@
 //! A flow is admitted with a part of what is free, at least what a call carries. What it sends beyond its rate goes its ordinary
 //! way, packet by packet, so that whoever was admitted before loses nothing by it: not by many new flows, not by fat ones,
 //! and not by admitted ones that grow. Its rate follows what it sends, by a part of what is free in each interval; and what it
-//! has grown by since it was admitted it gives back first, when others ask. A flow that is silent for two intervals, or
+//! has grown by since it was admitted it gives back first, when others ask whom that makes room where it is lacking. A flow that is silent for two intervals, or
 //! for half as long as it has spoken, has no rate any more until it speaks again.
 //!
 //! Which way a flow leaves is not known yet, only that it is not the port it came in by: so it must fit into the class of
 //! each other port that has it. Between two ports that is exact.
 
 use super::settings::Cap;
-use super::{Admission, AdmissionSettings, Flow, Standing};
+use super::{Admission, AdmissionSettings, Flow, Shortage, Standing};
 use perhop_packet::PortId;
-use perhop_units::Instant;
+use perhop_units::{Instant, Rate};
+use std::collections::BinaryHeap;
 
 /// A new flow gets this part of what is free, and a growing one in an interval.
 const PART: u64 = 8;
@@ -48,6 +49,11 @@ pub(super) struct Reservation {
 }
 
 impl Reservation {
+    /// What it has grown by since it was admitted, and gives back when others ask.
+    fn grown(self) -> u64 {
+        self.rate.saturating_sub(self.base)
+    }
+
     fn burst(self) -> u64 {
         self.rate.saturating_mul(BURST_NS).max(LEAST_BURST * BYTE)
     }
@@ -80,48 +86,99 @@ impl AdmissionSettings {
     }
 }
 
+/// A class that flows share, and what they have of it, bit/s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shared {
+    cap: Cap,
+    /// What flows have reserved.
+    reserved: u64,
+    /// The part of it that they have grown by.
+    grown: u64,
+    /// While room is made: what is still lacking.
+    lack: u64,
+}
+
+impl Shared {
+    fn new(cap: Cap) -> Self {
+        Self { cap, reserved: 0, grown: 0, lack: 0 }
+    }
+
+    /// Whether flows from a port may leave by it.
+    fn is_for(&self, from: PortId) -> bool {
+        self.cap.port != from || !from.is_some()
+    }
+
+    /// What flows may reserve up to `pct`.
+    fn limit(&self, pct: u8) -> u64 {
+        (u128::from(self.cap.rate.0) * u128::from(pct) / 100) as u64
+    }
+
+    /// Counts a flow that had `before` and has `now`.
+    fn count(&mut self, before: Reservation, now: Reservation) {
+        self.reserved = (self.reserved + now.rate).saturating_sub(before.rate);
+        self.grown = (self.grown + now.grown()).saturating_sub(before.grown());
+    }
+}
+
 /// Classes that flows from a port may leave by.
-fn caps_for(caps: &[Cap], from: PortId) -> impl Iterator<Item = (usize, &Cap)> {
-    caps.iter().enumerate().filter(move |(_, cap)| cap.port != from || !from.is_some())
+fn classes_for(classes: &[Shared], from: PortId) -> impl Iterator<Item = &Shared> {
+    classes.iter().filter(move |class| class.is_for(from))
+}
+
+/// The most that a flow from a port can do against what is lacking, by what it gives.
+fn lack(classes: &[Shared], from: PortId) -> u64 {
+    classes_for(classes, from).map(|class| class.lack).max().unwrap_or(0)
 }
 
 /// The most that one flow from a port gets.
-fn most(caps: &[Cap], from: PortId) -> u64 {
-    caps_for(caps, from).map(|(_, cap)| cap.rate.0 / MOST).min().unwrap_or(u64::MAX)
+fn most(classes: &[Shared], from: PortId) -> u64 {
+    classes_for(classes, from).map(|class| class.cap.rate.0 / MOST).min().unwrap_or(u64::MAX)
 }
 
 impl Admission {
     /// What a flow from a port could still be given; `None`: as much as it wants.
     fn free(&self, settings: &AdmissionSettings, from: PortId, premium: bool) -> Option<u64> {
-        let pct = u64::from(if premium { settings.drop_pct } else { settings.accept_pct });
-        let left = |(i, cap): (usize, &Cap)| {
-            let limit = (u128::from(cap.rate.0) * u128::from(pct) / 100) as u64;
-            limit.saturating_sub(self.reserved.get(i).copied().unwrap_or(0))
-        };
-        caps_for(&self.caps, from).map(left).min()
+        let pct = settings.pct(premium);
+        let left = |class: &Shared| class.limit(pct).saturating_sub(class.reserved);
+        classes_for(&self.classes, from).map(left).min()
     }
 
-    /// Gives a flow another rate, and keeps the sums.
+    /// Gives a flow another rate, and keeps the sums. O(classes).
     fn reserve(&mut self, at: usize, rate: u64) {
         let flow = &mut self.flows[at];
-        let before = std::mem::replace(&mut flow.reservation.rate, rate);
-        for (i, _) in caps_for(&self.caps, flow.from) {
-            if let Some(sum) = self.reserved.get_mut(i) {
-                *sum = (*sum + rate).saturating_sub(before);
+        let before = flow.reservation;
+        flow.reservation.rate = rate;
+        let flow = *flow;
+        for class in self.classes.iter_mut().filter(|class| class.is_for(flow.from)) {
+            class.count(before, flow.reservation);
+        }
+    }
+
+    /// The sums anew, for other classes. O(flows · classes).
+    pub(super) fn recount(&mut self, caps: &[Cap]) {
+        self.classes.clear();
+        self.classes.extend(caps.iter().copied().map(Shared::new));
+        for flow in self.flows.iter().filter(|flow| flow.live) {
+            for class in self.classes.iter_mut().filter(|class| class.is_for(flow.from)) {
+                class.count(Reservation::default(), flow.reservation);
             }
         }
     }
 
-    /// The sums anew, for other classes. O(flows).
-    pub(super) fn recount(&mut self, caps: &[Cap]) {
-        self.caps = caps.to_vec();
-        self.reserved.clear();
-        self.reserved.resize(caps.len(), 0);
-        for flow in self.flows.iter().filter(|flow| flow.live) {
-            for (i, _) in caps_for(caps, flow.from) {
-                self.reserved[i] += flow.reservation.rate;
-            }
-        }
+    /// How full it is where a flow from a port may leave: of several classes the one in which least room could be made.
+    pub(super) fn fullest(&self, settings: &AdmissionSettings, from: PortId) -> Shortage {
+        let room =
+            |class: &&Shared| class.cap.rate.0.saturating_add(class.grown).saturating_sub(class.reserved);
+        let locked = settings.locked;
+        classes_for(&self.classes, from).min_by_key(room).map_or(
+            Shortage { locked, ..Shortage::default() },
+            |class| Shortage {
+                port: class.cap.port,
+                used: Rate(class.reserved),
+                cap: class.cap.rate,
+                locked,
+            },
+        )
     }
 
     /// Takes a flow's rate back: it is none any more.
@@ -145,24 +202,23 @@ impl Admission {
         how: Begin,
     ) -> bool {
         let Flow { from, premium, .. } = self.flows[at];
-        let floor = settings.floor(len);
-        let most = most(&self.caps, from);
-        let mut free = self.free(settings, from, premium);
-        while free.is_some_and(|free| free < floor) && self.reclaim(from, floor) {
-            free = self.free(settings, from, premium);
-        }
-        let locked = settings.locked && how == Begin::New;
-        // A class that is made for less than one such flow takes one.
-        let alone = caps_for(&self.caps, from).all(|(i, _)| self.reserved.get(i).is_none_or(|sum| *sum == 0));
-        let full = free.is_some_and(|free| free < floor) && !alone;
-        if how != Begin::AsItIs && (locked || full) {
+        if settings.locked && how == Begin::New {
             return false;
         }
+        let floor = settings.floor(len);
+        let most = most(&self.classes, from);
+        // A class that is made for less than one such flow takes one.
+        let alone = classes_for(&self.classes, from).all(|class| class.reserved == 0);
+        let fits = self.make_room(settings, (from, premium), floor, how == Begin::AsItIs);
+        if !(fits || alone || how == Begin::AsItIs) {
+            return false;
+        }
+        let free = self.free(settings, from, premium);
         let floor = if alone { free.map_or(floor, |free| floor.min(free.max(1))) } else { floor };
         // Where it could not be limited by anybody it is not.
         let rate = free.map_or(0, |free| (free / PART).clamp(floor, most.max(floor)));
         let base = rate.min(floor);
-        let fresh = Reservation {
+        self.flows[at].reservation = Reservation {
             rate: 0,
             base,
             tokens: u64::MAX,
@@ -172,32 +228,59 @@ impl Admission {
             peak: 0,
             first: (now, 0),
         };
-        self.flows[at].reservation = Reservation { rate: self.flows[at].reservation.rate, ..fresh };
         self.reserve(at, rate);
         true
     }
 
-    /// Takes back up to `wanted` of what the flow that has grown most has grown by; `false`: none has.
-    fn reclaim(&mut self, from: PortId, wanted: u64) -> bool {
-        let shares = |flow: &Flow| caps_for(&self.caps, from).any(|(_, cap)| cap.port != flow.from);
-        let grown = |flow: &Flow| flow.reservation.rate.saturating_sub(flow.reservation.base);
-        let flows = self.flows.iter().enumerate();
-        let candidates = flows.filter(|(_, f)| f.live && f.standing == Standing::Admitted && shares(f));
-        let Some((at, most)) = candidates.map(|(at, f)| (at, grown(f))).max_by_key(|(_, grown)| *grown)
-        else {
-            return false;
-        };
-        if most == 0 {
-            return false;
+    /// Makes room for `wanted` in every class that the asker may leave by: from what others there have grown by, of those first
+    /// that have grown most, and no more than is lacking. Where all of it would not suffice nothing is taken, or with
+    /// `in_part` what there is. Whether there is room now.
+    ///
+    /// O(classes) where there is room, or cannot be; else O(flows · classes), and O(log flows) for each flow that gives.
+    fn make_room(
+        &mut self,
+        settings: &AdmissionSettings,
+        (from, premium): (PortId, bool),
+        wanted: u64,
+        in_part: bool,
+    ) -> bool {
+        let pct = settings.pct(premium);
+        let (mut lacks, mut suffices) = (false, true);
+        for class in &mut self.classes {
+            let room = class.limit(pct);
+            let lack = class.reserved.saturating_add(wanted).saturating_sub(room);
+            let lack = if class.is_for(from) { lack } else { 0 };
+            suffices &= lack <= class.grown;
+            class.lack = lack.min(class.grown);
+            lacks |= class.lack > 0;
         }
-        let rate = self.flows[at].reservation.rate - most.min(wanted);
-        self.reserve(at, rate);
-        true
+        if !lacks || !(suffices || in_part) {
+            return suffices;
+        }
+        let mut grown = std::mem::take(&mut self.grown);
+        grown.clear();
+        let flows = self.flows.iter().enumerate();
+        let giving = flows.map(|(at, flow)| (flow.reservation.grown(), at as u32, flow.from));
+        let giving = giving.filter(|(grown, _, from)| *grown > 0 && lack(&self.classes, *from) > 0);
+        grown.extend(giving.map(|(grown, at, _)| (grown, at)));
+        let mut most = BinaryHeap::from(grown);
+        while self.classes.iter().any(|class| class.lack > 0)
+            && let Some((grown, at)) = most.pop()
+        {
+            let Flow { from, reservation, .. } = self.flows[at as usize];
+            let given = lack(&self.classes, from).min(grown);
+            self.reserve(at as usize, reservation.rate - given);
+            for class in self.classes.iter_mut().filter(|class| class.is_for(from)) {
+                class.lack = class.lack.saturating_sub(given);
+            }
+        }
+        self.grown = most.into_vec();
+        suffices
     }
 
     /// Whether an admitted flow's packet is within its rate. A flow that had none asks for one: `None`, there is none left.
     pub(super) fn within(&mut self, now: Instant, at: usize, len: u64) -> Option<bool> {
-        if caps_for(&self.caps, self.flows[at].from).next().is_none() {
+        if classes_for(&self.classes, self.flows[at].from).next().is_none() {
             return Some(true);
         }
         if self.flows[at].reservation.rate == 0 && !self.begin(now, at, len, Begin::Again) {
@@ -237,7 +320,7 @@ impl Admission {
             let next = if quiet >= QUIET.max(spoke / 2) {
                 0
             } else if with_room(sent) > reservation.rate {
-                let most = most(&self.caps, from);
+                let most = most(&self.classes, from);
                 let free = self.free(settings, from, premium).unwrap_or(u64::MAX);
                 let back_to_a_call = reservation.base.saturating_sub(reservation.rate).min(free);
                 let grown = reservation.rate.saturating_add((free / PART).max(back_to_a_call));
@@ -263,3 +346,7 @@ pub(super) enum Begin {
     /// It was recognised before anybody had to ask.
     AsItIs,
 }
+
+#[cfg(test)]
+#[path = "reserved_tests.rs"]
+mod tests;

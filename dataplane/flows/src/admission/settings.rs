@@ -2,6 +2,7 @@
 
 use perhop_packet::{PortId, SlaId};
 use perhop_units::{Duration, Rate};
+use serde::Serialize;
 
 /// Which admitted flow is dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +35,20 @@ pub struct Cap {
     pub port: PortId,
     /// What they may have together, counting `overhead` of the settings.
     pub rate: Rate,
+}
+
+/// How full it was when a flow was refused or dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Shortage {
+    /// The port by which there was least room; none where all flows share the cap.
+    #[serde(skip)]
+    pub port: PortId,
+    /// What admitted flows had: reserved there, or measured and expected of those just admitted.
+    pub used: Rate,
+    /// What they may have. New ones are accepted in a part of it.
+    pub cap: Rate,
+    /// Whether nothing new was accepted, whatever was used.
+    pub locked: bool,
 }
 
 /// Settings of admission. Percentages are of `cap`.
@@ -76,6 +91,11 @@ impl AdmissionSettings {
     /// Whether each flow has a rate of its own.
     pub fn is_reserved(&self) -> bool {
         !self.caps.is_empty()
+    }
+
+    /// The part of what there is that flows of premium contracts, or others, are accepted in, %.
+    pub(super) fn pct(&self, premium: bool) -> u8 {
+        if premium { self.drop_pct } else { self.accept_pct }
     }
 
     /// `pct` of the cap, bit/s.

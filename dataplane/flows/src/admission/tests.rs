@@ -94,7 +94,9 @@ fn an_overload_drops_one_flow_an_interval_and_keeps_at_equality() {
         assert_eq!(a.counters.flows_dropped, 1, "{windows}");
         let told: Vec<_> = a.take_dropped().collect();
         assert_eq!(told.len(), 1);
-        assert_eq!(a.standing(told[0]), Some(Standing::Dropped));
+        assert_eq!(a.standing(told[0].0), Some(Standing::Dropped));
+        let full = Shortage { used: Rate(100_000), cap: Rate(100_000), ..Shortage::default() };
+        assert_eq!(told[0].1, full, "what there was before it went");
     }
     // Twice too much: five of ten stay, one an interval goes.
     let mut a = admission(&settings());
@@ -123,7 +125,7 @@ fn the_policy_chooses_and_premium_goes_last() {
         a.set(Instant(1_600 * MS), Some(&AdmissionSettings { cancel: 1, ..settings }));
         let told: Vec<_> = a.take_dropped().collect();
         assert_eq!(told.len(), 1);
-        told[0]
+        told[0].0
     };
     assert_eq!(victim(Victim::Largest, &[]), 3);
     assert_eq!(victim(Victim::Smallest, &[]), 1);
@@ -215,7 +217,7 @@ proptest! {
                     let alone = a.admitted() == u32::from(a.standing(owner) == Some(Standing::Admitted));
                     let sla = SlaId(u32::from(other % 2));
                     let (admitted, refused) = a.packet(now, owner, len, of(sla), false);
-                    prop_assert!(!(admitted && refused));
+                    prop_assert!(!(admitted && refused.is_some()));
                     if a.counters.flows_admitted > counted.flows_admitted {
                         let limit = set.part(if sla == SlaId(1) { set.drop_pct } else { set.accept_pct });
                         prop_assert!((used.0 < limit || alone) && !set.locked);

@@ -43,8 +43,8 @@ impl Flows {
         let owner = n << 1 | half as u32;
         let origin = Origin { sla: verdict.sla, from: meta.in_port };
         let (admitted, refused) = self.admission.packet(meta.received_at, owner, len, origin, known);
-        if refused {
-            self.tell(meta.received_at, FlowEventKind::Refused, owner);
+        if let Some(shortage) = refused {
+            self.tell(meta.received_at, FlowEventKind::Refused(shortage), owner);
         }
         self.turns_away = !admitted && self.admission.turned() == Turned::Drop;
         admitted
@@ -67,10 +67,10 @@ impl Flows {
 
     fn tell_dropped(&mut self, now: Instant) {
         let Self { admission, table, events, .. } = self;
-        for owner in admission.take_dropped() {
+        for (owner, shortage) in admission.take_dropped() {
             if let Some(entry) = table.entry(owner >> 1) {
                 let half = (owner & 1) as usize;
-                events.push(FlowEvent::of(now, FlowEventKind::Dropped, owner >> 1, entry, half));
+                events.push(FlowEvent::of(now, FlowEventKind::Dropped(shortage), owner >> 1, entry, half));
             }
         }
     }

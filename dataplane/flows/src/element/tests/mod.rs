@@ -695,22 +695,29 @@ fn admission_refuses_what_does_not_fit_and_drops_when_told() {
         assert!(!realtime.contains(&4));
         let mut events = Vec::new();
         bench.element::<Flows>().take_events(&mut events);
-        let ports = |events: &[FlowEvent], kind| -> Vec<u16> {
-            events.iter().filter(|e| e.kind == kind).map(|e| e.flow.src_port).collect()
+        let ports = |events: &[FlowEvent], is: fn(&FlowEventKind) -> bool| -> Vec<u16> {
+            events.iter().filter(|e| is(&e.kind)).map(|e| e.flow.src_port).collect()
         };
-        assert_eq!(ports(&events, FlowEventKind::Detected).len(), 5);
-        assert_eq!(ports(&events, FlowEventKind::Refused), [5008]);
+        let is_dropped = |kind: &FlowEventKind| matches!(kind, FlowEventKind::Dropped(_));
+        assert_eq!(ports(&events, |kind| *kind == FlowEventKind::Detected).len(), 5);
+        assert_eq!(ports(&events, |kind| matches!(kind, FlowEventKind::Refused(_))), [5008]);
+        // Why: four calls were 90 % of the cap, and then more than 95 %.
+        for event in &events {
+            let (FlowEventKind::Refused(full) | FlowEventKind::Dropped(full)) = event.kind else { continue };
+            assert_eq!((full.port, full.cap.0, full.locked), (PortId::NONE, 300_000, false));
+            assert!((300_000..=330_000).contains(&full.used.0), "{full:?}");
+        }
         let report = bench.element::<Flows>().admission().unwrap();
         assert_eq!((report.counters.flows_offered, report.counters.flows_refused), (5, 1));
         assert_eq!((report.counters.flows_dropped, report.admitted), (1, 3));
-        assert_eq!(ports(&events, FlowEventKind::Dropped).len(), 1);
+        assert_eq!(ports(&events, is_dropped).len(), 1);
         // A step up drops another, chosen by the policy.
         let now = bench.now();
         let cancel = with(AdmissionSettings { cancel: 1, ..admission.clone() });
         bench.element::<Flows>().commit(now, FlowsChange::of_settings(&with(admission.clone()), cancel));
         events.clear();
         bench.element::<Flows>().take_events(&mut events);
-        let gone = ports(&events, FlowEventKind::Dropped);
+        let gone = ports(&events, is_dropped);
         assert_eq!(gone.len(), 1);
         let (_, left) = admitted(&mut bench, &calls, 300..301);
         assert_eq!(left.len(), 2);
