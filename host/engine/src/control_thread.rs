@@ -12,7 +12,7 @@ use crate::machine::Steal;
 use crate::packet_thread::Message;
 use crate::report::Row;
 use crate::router_forwarder::{ChangeJob, RouterForwarder};
-use crate::show::{CountSurvey, Purpose, SHOWN, What, records};
+use crate::show::{CountSurvey, Purpose, SHOWN, What, gauges, records};
 use crate::told::{RouteNews, ToControl, World};
 use perhop_contract::{Control, Input, Output};
 use perhop_elements::route::{NeighbourState, NeighbourUpdate};
@@ -465,7 +465,8 @@ impl ControlThread {
     fn routes_page(&self, limit: usize) -> ShowPage {
         let mut routes = self.control.planner().routes();
         let first = routes.by_ref().take(limit);
-        let rows: Vec<Row> = first.map(|route| records::route_row(&self.port_names, &route)).collect();
+        let mut rows: Vec<Row> = first.map(|route| records::route_row(&self.port_names, &route)).collect();
+        rows.iter_mut().for_each(gauges::name);
         let total = rows.len() + routes.count();
         ShowPage { notes: self.notes(), ..self.page(rows, total) }
     }

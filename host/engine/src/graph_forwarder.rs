@@ -3,6 +3,7 @@
 use crate::forwarder::Notice;
 use crate::forwarder::{Forwarder, Step};
 use crate::report::Row;
+use crate::show::gauges;
 use perhop_element::{BuildCx, CounterSink, Driver, NodeId};
 use perhop_elements::emulate::Link;
 use perhop_elements::plumbing::FromPort;
@@ -148,7 +149,8 @@ impl CounterSink for Named<'_> {
     }
 }
 
-fn is_reason(name: &str) -> bool {
+/// Whether it is the name of a drop reason.
+pub(crate) fn is_reason(name: &str) -> bool {
     (0..).map_while(DropReason::name_of_index).any(|reason| reason == name)
 }
 
@@ -157,15 +159,35 @@ pub(crate) fn element_rows(driver: &Driver) -> Vec<Row> {
     driver.ids().map(|id| element_row(driver, id, true)).collect()
 }
 
+/// Counters of an element, and which of them are gauges.
+#[derive(Default)]
+struct Whole {
+    counters: BTreeMap<String, u64>,
+    gauges: Vec<String>,
+}
+
+impl CounterSink for Whole {
+    fn counter(&mut self, name: &str, value: u64) {
+        self.counters.insert(name.to_owned(), value);
+    }
+    fn gauge(&mut self, name: &str, value: u64) {
+        self.gauges.push(name.to_owned());
+        self.counter(name, value);
+    }
+}
+
 /// What an element counts: with all of its own counters, or only with what the driver counts of every element.
 pub(crate) fn element_row(driver: &Driver, id: NodeId, whole: bool) -> Row {
     let mut row = Row::new("element", driver.name(id));
     let Some(element) = driver.element(id) else { return row };
     row.facts.insert("type".into(), element.type_name().into());
     if whole {
-        let mut counters: Vec<(String, u64)> = Vec::new();
-        driver.report(id, &mut counters);
-        row.counters = counters.into_iter().collect();
+        let mut all = Whole::default();
+        driver.report(id, &mut all);
+        row.counters = all.counters;
+        if !all.gauges.is_empty() {
+            gauges::add(&all.gauges.join(" "), &mut row.facts);
+        }
     } else if let Some(c) = driver.counters(id) {
         for (name, value) in [
             ("received", c.received),

@@ -5,6 +5,7 @@
 //! places and reasons of drops the first [`PLACES`] are kept, of calls the latest [`CALLS`], and of events of flows that were
 //! refused or dropped as many as there can be.
 
+use crate::graph_forwarder::is_reason;
 use crate::report::Row;
 use crate::show::{REALTIME, flow_text, quality};
 use perhop_contract::EVENT_RING;
@@ -97,8 +98,10 @@ fn reason<'c>(row: &Row, counter: &'c str) -> Option<&'c str> {
     match row.kind.as_str() {
         "port" => PORT.contains(&counter).then_some(counter),
         "class" if counter == "dropped_bytes" => None,
+        "class" => counter.strip_prefix("dropped_"),
         "element" if is_counted_apart() => None,
-        "class" | "element" => counter.strip_prefix("dropped_"),
+        // Queues count by themselves what they dropped for all reasons together.
+        "element" => counter.strip_prefix("dropped_").filter(|name| is_reason(name)),
         REALTIME | "profile" => (counter == "dropped_packets").then_some("policed"),
         "sla" => (counter == "dropped_packets").then_some("sla_policy"),
         _ => None,
@@ -283,7 +286,9 @@ mod tests {
     #[test]
     fn each_packet_is_counted_at_one_place() {
         let of = |type_: &str| {
-            let mut element = row("element", "x", &[("dropped", 4), ("dropped_no_route", 4)]);
+            let totals = [("dropped", 4), ("dropped_packets", 4), ("dropped_bytes", 400), ("dropped_ef", 3)];
+            let mut element = row("element", "x", &totals);
+            element.counters.insert("dropped_no_route".to_owned(), 4);
             element.facts.insert("type".to_owned(), type_.to_owned());
             drops(&element)
         };

@@ -1,6 +1,7 @@
 //! From what a packet thread counts, by number, to rows with names.
 
 pub(crate) mod abr;
+pub(crate) mod gauges;
 mod placement;
 pub(crate) mod records;
 pub(crate) mod sums;
@@ -21,9 +22,7 @@ use perhop_flows::admission::Standing;
 use perhop_flows::{AdmissionReport, CallInfo, FlowInfo, FlowTuple, HereInfo};
 use perhop_graph::router::{BalanceReport, RouterPlanner};
 use perhop_io::clock;
-use perhop_model::{
-    AllocationSpec, CountersPage, CountersRow, Done, ErrorItem, Key, Kind, Name, ShowPage, Spec,
-};
+use perhop_model::{AllocationSpec, CountersPage, Done, ErrorItem, Key, Kind, Name, ShowPage, Spec};
 use perhop_packet::{ClassId, FilterId, ProfileId, SlaId};
 use perhop_reason::Code;
 use perhop_units::{Instant, Rate};
@@ -268,7 +267,7 @@ impl Counting {
         match purpose {
             Purpose::Remember => history.note(at, &rows),
             Purpose::Counters(done) => {
-                let rows = rows.into_iter().map(counters_row).collect();
+                let rows = rows.into_iter().map(gauges::without).collect();
                 done(CountersPage { epoch, revision, at_ns, rows });
             }
             Purpose::Show(what, limit, done) => {
@@ -295,6 +294,7 @@ impl Counting {
                 rows.retain(|r| what.has(&r.kind) && !(what == What::Classes && idle(r)));
                 let total = rows.len() + shown().count().saturating_sub(limit);
                 rows.truncate(limit);
+                rows.iter_mut().for_each(gauges::name);
                 let notes = if what == What::Ports { notes.to_vec() } else { Vec::new() };
                 done(Ok(ShowPage { epoch, revision, at_ns, rows, total, more, notes }));
             }
@@ -330,33 +330,6 @@ fn profile_rows(
 /// Flows looked at for one answer; recognised ones may lie anywhere in the table.
 const LOOKED_AT: usize = 20_000;
 
-/// By kind of row what goes up and down, or may: [`CountersRow`] has a place for counters alone.
-const GAUGES: [(&str, &[&str]); 6] = [
-    ("port", &["rate_bps"]),
-    (
-        "class",
-        &[
-            "throttled_now",
-            "backlog_packets",
-            "backlog_bytes",
-            "rate_bps",
-            "packets_per_second",
-            "wait_mean_us",
-        ],
-    ),
-    ("detector", &["flows_admitted_now", "admitted_bps", "cap_bps", "locked"]),
-    ("abr_policy", &["flows", "share_bps", "rate_bps"]),
-    ("pool", &["capacity", "in_depot"]),
-    ("driver", &["timer_late_p50_ns", "timer_late_p99_ns", "timer_late_max_ns", "survey_slice_max_ns"]),
-];
-
-fn counters_row(mut row: Row) -> CountersRow {
-    for (_, gauges) in GAUGES.iter().filter(|(kind, _)| *kind == row.kind) {
-        row.counters.retain(|name, _| !gauges.contains(&name.as_str()));
-    }
-    CountersRow { kind: row.kind, name: row.name, id: row.id, owner: row.owner, counters: row.counters }
-}
-
 fn identify(control: &Control<RouterPlanner>, kind: Kind, name: &Name, row: &mut Row) {
     let key = Key { kind, name: name.clone() };
     if let Some(entry) = control.objects().get(&key) {
@@ -390,6 +363,10 @@ fn class_rows(control: &Control<RouterPlanner>, raw: &Raw, ports: &[String], row
                 let mut row = Row::new("class", &format!("{port}/default"));
                 class_counters(c, &mut row);
                 class_facts(c, port, &mut row);
+                if row.counters.values().all(|n| *n == 0) {
+                    // Every tree has it, for what no class takes.
+                    row.facts.insert("state".into(), "unused".into());
+                }
                 rows.push(row);
             }
             continue;

@@ -65,7 +65,11 @@ fn a_flow_is_shown_by_its_addresses_with_what_limits_it() {
     assert_eq!((back.facts["live"].as_str(), back.facts["policy"].as_str()), ("no", "files"));
     let facts: Vec<(&str, &str)> = row.facts.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
     // One segment a round trip is less than it may send.
-    assert_eq!(facts, [("limited_by", "congestion"), ("live", "yes"), ("policy", "files")]);
+    assert_eq!(
+        facts[0],
+        ("gauges", "credit latency_receiver_us latency_sender_us latency_us mss rate_bps window")
+    );
+    assert_eq!(facts[1..], [("limited_by", "congestion"), ("live", "yes"), ("policy", "files")]);
     for (name, value) in [
         ("rate_bps", 2_000_000),
         ("latency_us", 100_000),

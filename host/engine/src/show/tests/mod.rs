@@ -2,6 +2,7 @@
 
 mod abr;
 
+use super::gauges::GAUGES_FACT;
 use super::*;
 use crate::control_thread::FILE;
 use crate::forwarder::Forwarder;
@@ -10,7 +11,7 @@ use crossbeam_channel::{Receiver, bounded};
 use perhop_contract::{Input, Limits, Output};
 use perhop_element::{CostConfig, TraceConfig};
 use perhop_graph::router::{EdgePort, Member, Worker, registry};
-use perhop_model::{Given, Op, Outcome, Owner, Transaction, TxnId};
+use perhop_model::{CountersRow, Given, Op, Outcome, Owner, Transaction, TxnId};
 use perhop_packet::{Batch, DropReason, Pool, PortId};
 use perhop_units::Duration;
 use perhop_wire::build::udp4;
@@ -193,7 +194,7 @@ fn class(name: &str, more: Value) -> Op {
 }
 
 /// The counters of a page by row. Each row is there once.
-fn by_row(page: &CountersPage) -> BTreeMap<(String, String, u64), BTreeMap<String, u64>> {
+fn by_row(page: &CountersPage) -> ByRow {
     let key = |r: &CountersRow| (r.kind.clone(), r.name.clone(), r.id);
     let rows: BTreeMap<_, _> = page.rows.iter().map(|r| (key(r), r.counters.clone())).collect();
     assert_eq!(rows.len(), page.rows.len(), "{:?}", page.rows.iter().map(key).collect::<Vec<_>>());
@@ -251,6 +252,80 @@ fn no_counter_of_any_row_ever_goes_back() {
     assert_eq!(kinds.into_iter().collect::<Vec<_>>(), all);
     let class = &before.iter().find(|((_, name, _), _)| name == "a").unwrap().1;
     assert_eq!(class["packets"] + class["dropped_queue_full"], 4 * 170);
+}
+
+/// Numbers by kind, name and id of their row.
+type ByRow = BTreeMap<(String, String, u64), BTreeMap<String, u64>>;
+
+/// What is shown of a row and is no gauge.
+fn shown_counters(page: &ShowPage) -> ByRow {
+    let counters = |row: &Row| {
+        let gauges = row.facts.get(GAUGES_FACT).map_or("", String::as_str);
+        let is_gauge = |name: &str| gauges.split(' ').any(|gauge| gauge == name);
+        row.counters.clone().into_iter().filter(|(name, _)| !is_gauge(name)).collect()
+    };
+    page.rows.iter().map(|row| ((row.kind.clone(), row.name.clone(), row.id), counters(row))).collect()
+}
+
+#[test]
+fn what_is_shown_and_is_no_gauge_never_goes_back() {
+    let mut rig = Rig::new();
+    let whats = [What::All, What::Flows, What::Calls, What::Classes, What::Driver];
+    let mut before = whats.map(|_| ByRow::new());
+    let mut gauges = 0;
+    for round in 0..6_u64 {
+        for (what, before) in whats.iter().zip(&mut before) {
+            let page = rig.show(*what);
+            gauges += page.rows.iter().filter(|row| row.facts.contains_key(GAUGES_FACT)).count();
+            let now = shown_counters(&page);
+            for (row, counters) in before.iter() {
+                let Some(same) = now.get(row) else { continue };
+                let went_back =
+                    |(name, value): &(&String, &u64)| same.get(*name).is_none_or(|now| now < *value);
+                let back: Vec<_> = counters.iter().filter(went_back).collect();
+                assert!(back.is_empty(), "{row:?} {back:?}");
+            }
+            *before = now;
+        }
+        rig.send(if round % 2 == 0 { 150 } else { 3 });
+        rig.run_for(Duration::from_millis(200 + 4_000 * (round % 3)));
+    }
+    assert!(gauges > 50, "{gauges}");
+    // Whatever an element says of itself as a gauge is named in its row.
+    let page = rig.show(What::Elements);
+    let row = page.rows.iter().find(|row| row.name == "f").unwrap();
+    let named: Vec<&str> = row.facts[GAUGES_FACT].split(' ').collect();
+    assert!(["held", "connections"].iter().all(|gauge| named.contains(gauge)), "{named:?}");
+}
+
+#[test]
+fn a_default_class_that_nothing_came_to_is_not_active() {
+    let state = |rig: &mut Rig| {
+        let rows = rig.show(What::Classes).rows;
+        let row = rows.into_iter().find(|row| row.name == "wan/default").unwrap();
+        row.facts["state"].clone()
+    };
+    // All goes to class `a`.
+    let mut rig = Rig::new();
+    rig.send(10);
+    rig.run_for(Duration::from_millis(100));
+    assert_eq!(state(&mut rig), "unused");
+    // Without any class it goes to the tree's own, and is held there.
+    let gone = [
+        (Kind::Filter, "all"),
+        (Kind::Detector, "rtp"),
+        (Kind::Class, "a"),
+        (Kind::Class, "p/x"),
+        (Kind::Class, "p"),
+    ];
+    let delete =
+        |(kind, name)| Op::Delete { kind, name: Name::new(name).unwrap(), if_version: None, drain_ms: None };
+    rig.commit(gone.map(delete).to_vec());
+    rig.send(10);
+    rig.run_for(Duration::from_millis(6));
+    assert_eq!(state(&mut rig), "active");
+    rig.run_for(Duration::from_secs(5));
+    assert_eq!(state(&mut rig), "active");
 }
 
 #[test]
