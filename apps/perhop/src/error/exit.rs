@@ -43,6 +43,7 @@ impl AppError {
             | Self::BadJson { .. }
             | Self::BadRecord { .. }
             | Self::Refused(_)
+            | Self::NoColumn { .. }
             | Self::NotAnnounced { .. }
             | Self::NoPortForRate { .. }
             | Self::BadName { .. }

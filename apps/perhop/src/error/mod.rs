@@ -116,6 +116,14 @@ pub enum AppError {
     /// The router refused a question.
     #[error("the router refused: {0}")]
     Refused(String),
+    /// Rows are to be sorted or filtered by a column that none has.
+    #[error("no row has a column {column:?}\nThere are {columns}.")]
+    NoColumn {
+        /// Given.
+        column: String,
+        /// Those there are, with commas between them.
+        columns: String,
+    },
     /// The agent does not take an announcement.
     #[error("link {link}: {why}")]
     NotAnnounced {

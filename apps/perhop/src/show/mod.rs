@@ -1,6 +1,8 @@
 //! `perhop show WHAT`.
 
 mod rows;
+mod select;
+mod since;
 
 use crate::error::{AppError, Verdict};
 use crate::output::Output;
@@ -8,18 +10,25 @@ use crate::remote::Remote;
 use clap::{Args, ValueEnum};
 use perhop_model::{ShowPage, ShowRow};
 use rows::{rows_as_csv, rows_as_text};
+use select::{Filter, Order, select};
+use since::Since;
 use std::time::Duration;
+
+/// Rows that a router gives at the most.
+const MOST_ROWS: u32 = 1_000_000;
 
 /// Arguments of `perhop show`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example: perhop show classes --watch")]
+#[command(
+    after_help = "Examples:\n  perhop show classes --watch\n  perhop show flows --filter realtime=yes --filter 'packets>1000' --sort -bytes"
+)]
 pub struct ShowArgs {
     /// What to show
     what: What,
     /// The router; may be left out when only one runs here
     #[arg(long, value_name = "NAME")]
     router: Option<String>,
-    /// Shows it again every so many seconds until interrupted
+    /// Shows it again every so many seconds until interrupted: counters as what was added since, but in JSON
     #[arg(long, value_name = "SECS", num_args = 0..=1, default_missing_value = "1", require_equals = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=86_400))]
     watch: Option<u32>,
@@ -30,8 +39,14 @@ pub struct ShowArgs {
     #[arg(long, conflicts_with_all = ["json", "watch"])]
     csv: bool,
     /// Most rows; without it all, of flows, calls, abr, events and routes 1,000
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_ROWS)))]
     limit: Option<u32>,
+    /// Rows in the order of a column; -COLUMN: highest first
+    #[arg(long, value_name = "COLUMN", allow_hyphen_values = true)]
+    sort: Option<Order>,
+    /// Only rows in which COLUMN=TEXT, COLUMN~TEXT (it holds the text), COLUMN>NUMBER or COLUMN<NUMBER; several: all of it
+    #[arg(long, value_name = "COLUMN=TEXT")]
+    filter: Vec<Filter>,
 }
 
 /// What a router can show.
@@ -86,7 +101,7 @@ impl What {
         if matches!(self, Self::Flows | Self::Calls | Self::Abr | Self::Events | Self::Routes) {
             1_000
         } else {
-            1_000_000
+            MOST_ROWS
         }
     }
 }
@@ -119,10 +134,25 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 pub fn run(args: &ShowArgs) -> Result<Verdict, AppError> {
     let remote = Remote::find(args.router.as_deref())?;
     let limit = args.limit.unwrap_or(args.what.usual_limit());
-    let uri = format!("/v1/show?what={}&limit={limit}", args.what.name());
-    let mut out = Output::new();
+    // The router gives the first rows that it has; which are the first of an order is found out here.
+    let selects = args.sort.is_some() || !args.filter.is_empty();
+    let asked = if selects { MOST_ROWS } else { limit };
+    let uri = format!("/v1/show?what={}&limit={asked}", args.what.name());
+    let (mut out, mut since, mut checked) = (Output::new(), Since::default(), false);
     loop {
-        let page: ShowPage = remote.read(&uri)?.accepted()?;
+        let mut page: ShowPage = remote.read(&uri)?.accepted()?;
+        let tagged = tagged(&page.rows);
+        if args.watch.is_some() && !args.json {
+            since.apply(&mut page);
+        }
+        if selects {
+            // Once: a column may be gone while rows come and go.
+            if !checked && !page.rows.is_empty() {
+                select::check(&page.rows, &args.filter, args.sort.as_ref())?;
+                checked = true;
+            }
+            select(&mut page, &args.filter, args.sort.as_ref(), limit as usize);
+        }
         if args.json {
             out.json(&page)?;
         } else if args.csv {
@@ -141,7 +171,7 @@ pub fn run(args: &ShowArgs) -> Result<Verdict, AppError> {
             if let Some(line) = left_out(&page) {
                 out.line(format_args!("{line}"))?;
             }
-            for line in tagged(&page.rows).iter().chain(&page.notes) {
+            for line in tagged.iter().chain(&page.notes) {
                 out.line(format_args!("{line}"))?;
             }
         }

@@ -1,21 +1,30 @@
 //! Rows that a router shows, as a table, as lists and as comma-separated values.
 
 use crate::table::Table;
+use perhop_engine::GAUGES_FACT;
 use perhop_model::ShowRow;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
-/// A table wider than this many counters is shown as lists.
+/// A table of more counters than this, most of whose cells would be empty, is shown as lists.
 const MOST_COLUMNS: usize = 12;
 
-/// Rows as a table when they have few counters, else each row as a list of what is not 0.
+/// Facts for people: which counters are gauges is for programs.
+fn facts(row: &ShowRow) -> impl Iterator<Item = (&str, &str)> {
+    row.facts
+        .iter()
+        .filter(|(name, _)| *name != GAUGES_FACT)
+        .map(|(name, text)| (name.as_str(), text.as_str()))
+}
+
+/// Rows as a table when they have few counters or the same, else each row as a list of what is not 0.
 pub(super) fn rows_as_text(rows: &[ShowRow]) -> String {
-    let facts: BTreeSet<&str> = rows.iter().flat_map(|r| r.facts.keys().map(String::as_str)).collect();
-    // A counter that is 0 in every row says nothing, but how many there are now does.
+    let facts: BTreeSet<&str> = rows.iter().flat_map(|r| facts(r).map(|(name, _)| name)).collect();
+    // A counter that is 0 in every row says nothing, but how many there are now does, and that nothing was added.
     let moving = |r: &'_ ShowRow| {
         r.counters
             .iter()
-            .filter(|(k, v)| **v > 0 || *k == "flows")
+            .filter(|(k, v)| **v > 0 || *k == "flows" || k.starts_with('+'))
             .map(|(k, _)| k.clone())
             .collect::<Vec<_>>()
     };
@@ -23,7 +32,8 @@ pub(super) fn rows_as_text(rows: &[ShowRow]) -> String {
     if rows.is_empty() {
         return "nothing to show\n".to_owned();
     }
-    if counters.len() > MOST_COLUMNS {
+    let filled = rows.iter().flat_map(|r| r.counters.keys()).filter(|name| counters.contains(*name)).count();
+    if counters.len() > MOST_COLUMNS && 2 * filled < rows.len() * counters.len() {
         return rows.iter().map(as_list).collect();
     }
     let owners = rows.iter().any(|r| !r.owner.is_empty());
@@ -49,13 +59,13 @@ pub(super) fn rows_as_text(rows: &[ShowRow]) -> String {
 }
 
 /// Picoseconds as nanoseconds: a person wants no more than a tenth.
-fn ns(ps: u64) -> String {
+pub(super) fn ns(ps: u64) -> String {
     format!("{}.{}", ps / 1000, ps % 1000 / 100)
 }
 
 /// All rows under the names of everything that any of them has (RFC 4180, lines end with LF).
 pub(super) fn rows_as_csv(rows: &[ShowRow]) -> String {
-    let facts: BTreeSet<&str> = rows.iter().flat_map(|r| r.facts.keys().map(String::as_str)).collect();
+    let facts: BTreeSet<&str> = rows.iter().flat_map(|r| facts(r).map(|(name, _)| name)).collect();
     let counters: BTreeSet<&str> = rows.iter().flat_map(|r| r.counters.keys().map(String::as_str)).collect();
     let head = ["kind", "name", "id", "owner"].into_iter().chain(facts.iter().copied());
     let mut writer = csv::Writer::from_writer(Vec::new());
@@ -74,7 +84,7 @@ pub(super) fn rows_as_csv(rows: &[ShowRow]) -> String {
 }
 
 /// A fact for a person: one that is a JSON object (what a filter compares) as its fields that say something.
-fn fact_as_text(text: &str) -> String {
+pub(super) fn fact_as_text(text: &str) -> String {
     match serde_json::from_str(text) {
         Ok(Value::Object(fields)) => in_words(&fields),
         _ => text.to_owned(),
@@ -102,7 +112,7 @@ fn in_words(fields: &Map<String, Value>) -> String {
 }
 
 fn as_list(row: &ShowRow) -> String {
-    let facts = row.facts.iter().map(|(k, v)| format!(" {k}={}", fact_as_text(v)));
+    let facts = facts(row).map(|(k, v)| format!(" {k}={}", fact_as_text(v)));
     let counters = row.counters.iter().filter(|(_, v)| **v > 0).map(|(k, v)| format!(" {k}={v}"));
     let owner = if row.owner.is_empty() { String::new() } else { format!(" ({})", row.owner) };
     format!("{}{owner}:{}\n", row.name, facts.chain(counters).collect::<String>())
@@ -165,10 +175,24 @@ mod tests {
     }
 
     #[test]
-    fn many_counters_become_a_list() {
+    fn many_counters_become_a_list_where_rows_have_different_ones() {
         let names: Vec<String> = (0..20).map(|i| format!("c{i:02}")).collect();
         let counters: Vec<(&str, u64)> = names.iter().map(|n| (n.as_str(), 1)).collect();
-        let text = rows_as_text(&[row("ef", &counters)]);
-        assert!(text.starts_with("ef (file): port=wan c00=1 c01=1"), "{text}");
+        let pieces: Vec<ShowRow> = counters.chunks(5).map(|piece| row("x", piece)).collect();
+        let text = rows_as_text(&pieces);
+        assert!(text.starts_with("x (file): port=wan c00=1 c01=1"), "{text}");
+        let text = rows_as_text(&[row("ef", &counters), row("be", &counters)]);
+        assert!(text.starts_with("NAME  OWNER  PORT  C00  C01") && text.lines().count() == 3, "{text}");
+    }
+
+    #[test]
+    fn gauges_are_named_for_programs_alone() {
+        let mut row = row("ef", &[("+packets", 0), ("backlog", 3)]);
+        row.facts.insert(GAUGES_FACT.to_owned(), "backlog".to_owned());
+        assert_eq!(
+            rows_as_text(std::slice::from_ref(&row)),
+            "NAME  OWNER  PORT  +PACKETS  BACKLOG\nef    file   wan          0        3\n"
+        );
+        assert!(rows_as_csv(&[row]).starts_with("kind,name,id,owner,port,+packets,backlog\n"));
     }
 }

@@ -282,6 +282,25 @@ fn a_router_runs_is_changed_and_stops_cleanly() {
     for what in ["ports", "classes", "flows", "profiles", "calls", "filters", "elements"] {
         assert_eq!(world.ask(&["show", what]).code, Some(0), "{what}");
     }
+    let names = |args: &[&str]| -> Vec<String> {
+        let page = &world.ask(&[&["show", "classes", "--json"], args].concat()).json()[0];
+        let rows = page["rows"].as_array().unwrap().iter();
+        assert_eq!(
+            page["total"].as_u64(),
+            Some(if args.contains(&"--limit=1") { 2 } else { rows.len() as u64 })
+        );
+        rows.map(|row| row["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(&["--filter", "owner=file", "--sort", "-name"]), ["rest", "ef"]);
+    assert_eq!(names(&["--filter=owner=file", "--filter=name~S", "--filter=throttled<1"]), ["rest"]);
+    assert_eq!(names(&["--filter=state=unused", "--sort=name"]), ["lan/default", "wan/default"]);
+    assert_eq!(names(&["--filter=owner=file", "--sort=name", "--limit=1"]), ["ef"]);
+    let unknown = world.ask(&["show", "classes", "--sort", "-nmae"]);
+    assert!(
+        unknown.code == Some(2) && unknown.err.contains("There are kind, name, id, owner,"),
+        "{}",
+        unknown.err
+    );
 
     let put = |name: &str, port: &str| json!([{ "op": "put", "kind": "class", "name": name, "spec": { "port": port } }]);
     let done = world.apply(1, put("guests", "wan"));
