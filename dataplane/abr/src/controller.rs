@@ -51,6 +51,8 @@ pub struct Controller {
     ends: Option<Vec<Option<(SocketAddr, SocketAddr)>>>,
     /// Whether what senders had under way less than their rates need is owed to them.
     credit: bool,
+    /// Whether acknowledgments are spread over the round trip.
+    spread: bool,
 }
 
 impl Controller {
@@ -63,6 +65,7 @@ impl Controller {
             counters: Counters::default(),
             ends: None,
             credit: true,
+            spread: false,
         }
     }
 
@@ -72,7 +75,17 @@ impl Controller {
     pub fn set_credit(&mut self, credit: bool) {
         self.credit = credit;
     }
-    /// Whether it is.
+    /// Whether acknowledgments are held so that what they let go is spread over the round trip (they are not).
+    pub fn set_spread(&mut self, spread: bool) {
+        self.spread = spread;
+        let most = if spread { usize::MAX } else { PACED };
+        self.pacing.set_capacity(most.min(2 * self.table.capacity()));
+    }
+    /// Whether they are.
+    pub fn spread(&self) -> bool {
+        self.spread
+    }
+    /// Whether windows have credit.
     pub fn credit(&self) -> bool {
         self.credit
     }
@@ -199,6 +212,8 @@ impl Controller {
             now_us: (at.as_nanos() / 1_000) as u32,
             now_ms: now_ms as u32,
             credit: self.credit,
+            spread: self.spread,
+            due: self.spread.then(|| self.pacing.due(ends.flow(acked))).flatten(),
         };
         let Self { table, policies, pacing, counters, .. } = self;
         let c = table.connection_mut(slot);
@@ -399,13 +414,18 @@ fn pace(
     if let Some(spell) = spell
         && let Some(until) = pacing.space(flow, p.at, spell)
     {
-        c.marks[p.acked] |= mark::PACED;
-        return Some(until).filter(|until| *until > p.at);
+        let until = Some(until).filter(|until| *until > p.at);
+        // What is spread is not held for long, and seldom where nothing has met.
+        let marked = if p.spread && until.is_none() { 0 } else { mark::PACED };
+        c.marks[p.acked] = c.marks[p.acked] & !mark::PACED | marked;
+        return until;
     }
     let until = pacing.follow(flow, p.at);
-    if until.is_none() && c.limited_by(p.acked) != LimitedBy::Floor {
+    if until.is_none() && (p.spread || c.limited_by(p.acked) != LimitedBy::Floor) {
         c.marks[p.acked] &= !mark::PACED;
-        pacing.forget(flow);
+        if !p.spread {
+            pacing.forget(flow);
+        }
     }
     until
 }

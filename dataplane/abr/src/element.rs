@@ -10,6 +10,7 @@
 //! | `connections` | integer | connections | 65536 | 16 … 4194304 |
 //! | `held` | integer | packets | 4096 | 1 … 65536 |
 //! | `credit` | boolean | | true | |
+//! | `spread` | boolean | | false | |
 //!
 //! Policies come as an [`AbrChange`] and change while packets flow.
 //!
@@ -30,6 +31,11 @@
 //! acknowledgments are held besides, for 0.8 s at most; everything else of that direction then stays behind them. What
 //! finds the store full lets the oldest go.
 //!
+//! With `spread` an acknowledgment of something new without data goes no sooner than the rate has room for what the one before let
+//! go, and waits for a quarter of the round trip and for 200 ms at most; longer only behind others. Windows are
+//! then the next whole segments above what the rate needs, if those are a sixteenth more at least and no more than such a wait makes
+//! up for. Otherwise they change by a segment as the flow is ahead of its rate and behind it. Flows that repair a loss are not held.
+//!
 //! Left alone are: fragments, everything but TCP, connections with MD5, TCP-AO or multipath options or an authentication
 //! header, those whose handshake did not pass here (without it the window's scale is not known) unless the policy
 //! assumes a shift, and those whose latency is not known yet. A SYN is never changed, a SYN/ACK if the policy says so.
@@ -48,7 +54,7 @@
 //!
 //! # Invariants
 //! Nothing of a packet changes but window and checksum, and the checksum stays right if it was. A window is never raised
-//! and never written as zero. Acknowledgments with the same number carry the same limit. The mean of the limits is what
+//! and never written as zero. With `spread` no more is let go in any time than the rate has in it and five segments. Acknowledgments with the same number carry the same limit. The mean of the limits is what
 //! the rate needs. Nothing is dropped, and whole segments keep their order within a direction of a connection. No
 //! allocation per packet.
 //!
@@ -137,6 +143,13 @@ impl Abr {
     #[must_use]
     pub fn with_credit(mut self, credit: bool) -> Self {
         self.controller.set_credit(credit);
+        self
+    }
+
+    /// With or without acknowledgments that are spread, see [`Controller::set_spread`].
+    #[must_use]
+    pub fn with_spread(mut self, spread: bool) -> Self {
+        self.controller.set_spread(spread);
         self
     }
 
@@ -298,6 +311,7 @@ impl Element for Abr {
             controller.replace(Arc::clone(self.controller.settings()));
         }
         controller.set_credit(self.controller.credit());
+        controller.set_spread(self.controller.spread());
         (self.controller, self.held, self.keyed, self.armed) = (controller, held, keyed, None);
         Ok(())
     }
@@ -326,7 +340,8 @@ pub fn types() -> Vec<ElementType> {
         build,
         sample: |rng| {
             let (connections, held) = (16 << (rng.next_u32() % 6), 1 + rng.next_u32() % 64);
-            format!("connections = {connections}, held = {held}, credit = {}", rng.next_u32() & 1 == 0)
+            let [credit, spread] = [(); 2].map(|()| rng.next_u32() & 1 == 0);
+            format!("connections = {connections}, held = {held}, credit = {credit}, spread = {spread}")
         },
     }]
 }
@@ -336,8 +351,9 @@ fn build(args: &Args, _cx: &mut BuildCx) -> Result<Box<dyn Element>, Vec<ArgErro
     let connections = r.optional_in("connections", None, 65_536, 16..=4_194_304);
     let held = r.optional_in("held", None, HELD, 1..=65_536);
     let credit = r.flag("credit", true);
+    let spread = r.flag("spread", false);
     r.finish(())?;
-    Ok(Box::new(Abr::with_store(connections, held, Arc::default()).with_credit(credit)))
+    Ok(Box::new(Abr::with_store(connections, held, Arc::default()).with_credit(credit).with_spread(spread)))
 }
 
 #[cfg(test)]

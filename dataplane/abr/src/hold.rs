@@ -7,15 +7,17 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// The longest that an acknowledgment is held: well below the first retransmission time-out (RFC 6298 §2).
-const LONGEST: Duration = Duration::from_millis(800);
+pub(crate) const LONGEST: Duration = Duration::from_millis(800);
 /// How long one may be held at first; half as much again with every one, so that the sender's time-out keeps up.
 const FIRST: Duration = Duration::from_millis(20);
 
 /// When the acknowledgments of one direction's data were let go.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
-    /// When the last packet goes that passed here, or should have gone.
+    /// When the last packet goes that passed here.
     last: Instant,
+    /// When it should have gone by the rate.
+    due: Instant,
     /// How long the next may be held.
     reach: Duration,
 }
@@ -25,8 +27,12 @@ struct Pace {
 pub(crate) struct Spell {
     /// What the rate needs for it.
     pub time: Duration,
+    /// How long after the one before it goes at least, also where it is late.
+    pub gap: Duration,
     /// How much of a delay is made up for by the next ones.
     pub slack: Duration,
+    /// The longest that it is held.
+    pub longest: Duration,
 }
 
 /// How often flows that are no longer paced are looked for when there is no room.
@@ -48,8 +54,14 @@ impl Pacing {
         Self { flows, capacity, next_sweep: Instant::ZERO }
     }
 
+    /// Makes room for `capacity` flows.
+    pub fn set_capacity(&mut self, capacity: usize) {
+        self.flows.reserve(capacity.saturating_sub(self.flows.len()));
+        self.capacity = capacity;
+    }
+
     /// When an acknowledgment goes that lets the sender of `flow` send for a spell; `None`: no room, it goes at once.
-    pub fn space(&mut self, flow: u64, now: Instant, Spell { time, slack }: Spell) -> Option<Instant> {
+    pub fn space(&mut self, flow: u64, now: Instant, spell: Spell) -> Option<Instant> {
         if self.flows.len() >= self.capacity && !self.flows.contains_key(&flow) {
             if now < self.next_sweep {
                 return None;
@@ -60,16 +72,25 @@ impl Pacing {
                 return None;
             }
         }
-        let pace = self.flows.entry(flow).or_insert(Pace { last: Instant::ZERO, reach: FIRST });
-        let wanted = if pace.last == Instant::ZERO { now } else { pace.last + time };
-        let late = Instant(now.0.saturating_sub(slack.0));
+        let Some(pace) = self.flows.get_mut(&flow) else {
+            self.flows.insert(flow, Pace { last: now, due: now, reach: FIRST });
+            return Some(now);
+        };
+        let latest = now + pace.reach.min(spell.longest);
+        let late = Instant(now.0.saturating_sub(spell.slack.0));
+        pace.due = (pace.due + spell.time).min(latest + spell.slack).max(late);
         // What is behind already goes in order in any case.
-        let at = wanted.min(now + pace.reach).max(pace.last).max(late);
+        let at = pace.due.max(pace.last + spell.gap).min(latest).max(pace.last).max(now);
         if at > now {
             pace.reach = Duration(pace.reach.as_nanos().saturating_mul(3) / 2).min(LONGEST);
         }
         pace.last = at;
-        Some(at.max(now))
+        Some(at)
+    }
+
+    /// When the last packet of `flow` that let its sender send should have gone by the rate; `None`: nothing is known.
+    pub fn due(&self, flow: u64) -> Option<Instant> {
+        self.flows.get(&flow).map(|pace| pace.due)
     }
 
     /// When another packet of the same direction goes, so that it does not overtake; `None`: nothing is ahead.

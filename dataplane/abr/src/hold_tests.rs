@@ -4,7 +4,7 @@ use proptest::prelude::*;
 const MS: u64 = 1_000_000;
 
 fn spell_of(time: Duration) -> Spell {
-    Spell { time, slack: Duration::ZERO }
+    Spell { time, gap: Duration::ZERO, slack: Duration::ZERO, longest: LONGEST }
 }
 
 #[test]
@@ -27,7 +27,8 @@ fn acknowledgments_go_one_spell_apart_once_the_sender_is_used_to_it() {
 /// Acknowledgments that come late by less than the slack cost nothing: as many go as the rate has in the time.
 #[test]
 fn what_is_late_is_made_up_for_as_far_as_the_slack_reaches() {
-    let spell = |slack: u64| Spell { time: Duration::from_micros(100), slack: Duration::from_micros(slack) };
+    let spell =
+        |slack: u64| Spell { slack: Duration::from_micros(slack), ..spell_of(Duration::from_micros(100)) };
     let last = |slack: u64, late: u64| {
         let mut pacing = Pacing::new(4);
         let mut now = Instant(MS);
@@ -73,6 +74,44 @@ fn room_comes_free_when_what_was_held_has_gone() {
 }
 
 proptest! {
+    /// Acknowledgments come as they like, of as many segments as they like: none waits longer than it may, they stay in their order,
+    /// and where none had to go because it had waited long enough, no more is let go in any time than the rate has in it and in
+    /// the slack, and no two are closer than the gap.
+    #[test]
+    fn acknowledgments_are_let_go_at_the_rate(
+        steps in proptest::collection::vec((0u64..400, 1u64..4), 1..200),
+        (segment_ms, slack, longest_ms) in (20u64..300, 0u64..4, 20u64..400),
+    ) {
+        let (mut pacing, mut now) = (Pacing::new(4), Instant(MS));
+        let [segment, longest] = [segment_ms, longest_ms].map(Duration::from_millis);
+        let slack = segment.saturating_mul(slack);
+        let mut went: Vec<(Instant, Duration)> = vec![];
+        for (gap, segments) in steps {
+            now += Duration::from_millis(gap);
+            let time = segment.saturating_mul(segments);
+            let gap = Duration(segment.0 / 2);
+            let at = pacing.space(7, now, Spell { time, gap, slack, longest }).expect("there is room");
+            prop_assert!(at >= now && at.since(now) <= longest);
+            let last = went.last().map_or(Instant::ZERO, |(at, _)| *at);
+            prop_assert!(at >= last);
+            if at.since(now) >= longest.min(FIRST) {
+                // It may have had to go.
+                went.clear();
+            } else {
+                prop_assert!(last == Instant::ZERO || at.since(last) >= gap);
+            }
+            went.push((at, time));
+            let let_go = went.iter().rev().scan(Duration::ZERO, |sum, (before, time)| {
+                let this = (*before, *sum);
+                *sum = *sum + *time;
+                Some(this)
+            });
+            for (before, sum) in let_go {
+                prop_assert!(sum <= at.since(before) + slack, "{sum:?} in {:?}", at.since(before));
+            }
+        }
+    }
+
     /// However long each is to be held, each flow's items come out in the order in which they went in, not before their
     /// time unless there is no room, and all of them.
     #[test]

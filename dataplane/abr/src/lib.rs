@@ -25,6 +25,7 @@ mod policies;
 mod segment;
 mod sequence;
 mod settings;
+mod spacing;
 mod stamps;
 mod state;
 mod table;

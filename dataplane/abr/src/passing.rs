@@ -2,12 +2,13 @@
 
 use crate::connection::{Connection, Untouchable, mark};
 use crate::counters::Counters;
-use crate::hold::Spell;
+use crate::hold::{LONGEST, Spell};
 use crate::latency::{PARTS_SHIFT, Sampled};
 use crate::policies::{Facts, NO_POLICY, Policies};
 use crate::segment::{Checksum, Segment};
 use crate::sequence::{after, octets};
 use crate::settings::{Floor, Latency, LimitedBy};
+use crate::spacing;
 use crate::stamps::{Acked, Echoed, Sent};
 use crate::window::{Bound, Offer, Times, optimal, room_behind_holes};
 use perhop_units::{Bytes, Duration, Instant, Rate};
@@ -51,6 +52,10 @@ pub(crate) struct Passing<'a> {
     pub now_ms: u32,
     /// Whether what a sender had under way less than its rate needs is owed to it.
     pub credit: bool,
+    /// Whether acknowledgments are spread over the round trip.
+    pub spread: bool,
+    /// When the acknowledgment before should have gone by the rate, where that is known.
+    pub due: Option<Instant>,
 }
 
 /// What an acknowledgment acknowledges anew.
@@ -257,23 +262,32 @@ impl Passing<'_> {
         };
         let half = &mut c.halves[o];
         let paced = terms.span.filter(|_| !segment.has(flags::SYN));
-        let mut spell = paced.map(|slack| Spell { time: Duration::ZERO, slack });
+        let mut spell =
+            paced.map(|slack| Spell { time: Duration::ZERO, gap: Duration::ZERO, slack, longest: LONGEST });
         if let Some(New { octets: acked, apart_us, waited_us }) = new {
             let ratio = half.window.ratio();
             let sent_end = offer.sent_end.unwrap_or(segment.ack);
             let on_its_way = optimal(terms.share_bps, ratio, terms.left_parts) >> 8;
             offer.on_its_way = on_its_way.min(1 << 30) as u32;
             let used_up = half.window.limit() != 0 && half.window.is_used_up(sent_end, offer.on_its_way);
-            let optimal = optimal(terms.share_bps, ratio, terms.rtt_parts);
+            let mut optimal = optimal(terms.share_bps, ratio, terms.rtt_parts);
+            let time = || time_of(terms.share_bps, ratio, acked);
+            let us = |parts: u64| u32::try_from(parts >> PARTS_SHIFT).unwrap_or(u32::MAX);
+            let (rtt_us, left_us) = (us(terms.rtt_parts), us(terms.left_parts));
+            let times = Times { rtt_us, left_us, apart_us, waited_us };
             let lately = ((optimal >> 8) * LOSSY_ROUNDS).min(1 << 30) as u32;
             if half.retransmissions > 0 && stamps.has_repaired_within(lately) {
                 offer.room = terms.room(optimal, half.window.mss(), octets(segment.ack, sent_end));
             }
-            // What is held here is under way as well.
-            if self.credit && paced.is_none() {
-                let us = |parts: u64| u32::try_from(parts >> PARTS_SHIFT).unwrap_or(u32::MAX);
-                let (rtt_us, left_us) = (us(terms.rtt_parts), us(terms.left_parts));
-                let times = Times { rtt_us, left_us, apart_us, waited_us };
+            let step = u32::from(half.window.mss()).max(1 << terms.shift);
+            let spread = self.spread && paced.is_none() && !segment.has(flags::SYN);
+            if let Some(window) = spread.then(|| spacing::window(optimal, step, &times)).flatten() {
+                optimal = u64::from(window) << 8;
+                offer.credit = false;
+            } else if let Some(due) = self.due.filter(|_| spread && self.credit) {
+                half.window.owe_time(optimal, (self.at, due + time()), &times);
+            } else if self.credit && paced.is_none() {
+                // What is held here is under way as well.
                 half.window.settle(optimal, acked, &offer, &times);
             }
             let bound = half.window.advance(optimal, acked, &offer);
@@ -294,7 +308,12 @@ impl Passing<'_> {
                 && (paced.is_some() || (terms.pace && bound == Bound::Floor))
             {
                 let slack = paced.unwrap_or(Duration::ZERO);
-                spell = Some(Spell { time: time_of(terms.share_bps, ratio, acked), slack });
+                spell = Some(Spell { time: time(), gap: Duration::ZERO, slack, longest: LONGEST });
+            } else if acked > 0 && spread {
+                let bare = segment.payload == 0 && !segment.has(flags::FIN) && !stamps.is_recovering();
+                let even = spacing::spell(time(), acked, (step, half.window.limit()), &times);
+                // Data, and what tells of a loss, are not held for what they acknowledge.
+                spell = Some(if bare { even } else { Spell { longest: Duration::ZERO, ..even } });
             }
             c.set_limited_by(o, by);
         }

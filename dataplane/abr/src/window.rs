@@ -12,6 +12,7 @@
 //! acknowledgment that changed it to that of the first segment it let go.
 
 use crate::sequence::{before, later, octets};
+use perhop_units::{Duration, Instant};
 
 /// The fastest rate that is reckoned with, bit/s (17 Tbit/s): products stay in their integers.
 pub(crate) const MAX_RATE_BPS: u64 = 1 << 44;
@@ -308,6 +309,15 @@ impl Window {
             let (least, most) = (-MOST_OWED * most, (MOST_OWED * most).max(for_the_wait).max(had));
             self.owe(credit.clamp(least, most));
         }
+    }
+
+    /// In place of what is settled: an acknowledgment passes at a time, and the rate has it at another, while the path needs
+    /// `optimal` 1/256 octets. What the rate has in between is owed, or owed back if it is early.
+    pub fn owe_time(&mut self, optimal: u64, (passes, due): (Instant, Instant), times: &Times) {
+        let us = |time: Duration| i64::from(u32::try_from(time.as_nanos() / 1_000).unwrap_or(u32::MAX));
+        let late_us = us(passes.since(due)) - us(due.since(passes));
+        let optimal = i64::try_from(optimal).unwrap_or(i64::MAX).min(MAX_OFF);
+        self.owe(optimal * late_us / i64::from(times.rtt_us.max(1)));
     }
 
     /// What was not used in a round trip that ends of windows that are `rounded` up to what their scale can say, 1/256 octet;

@@ -92,6 +92,8 @@ struct World {
     longest_left_wait: BTreeMap<u64, u64>,
     /// The most that a sender keeps for repeating, octets.
     buffer: u32,
+    /// Acknowledgments behind the controller: flow, when it passed and when it went on, µs, and number.
+    went: Vec<(usize, u64, u64, u32)>,
 }
 
 impl World {
@@ -126,6 +128,7 @@ impl World {
             left_free: 0,
             longest_left_wait: BTreeMap::new(),
             buffer: u32::MAX >> 1,
+            went: Vec::new(),
         };
         for n in 0..world.flows.len() {
             // Spread over four seconds.
@@ -275,6 +278,7 @@ impl World {
                 Event::Back(end) => {
                     let flags = if end == 1 { SYN | ACK } else { ACK };
                     let (at, window) = self.through(us, n, false, (flags, u32::from(end != 1), end), 0);
+                    self.went.push((n, us, at, end));
                     self.at(at + self.left_us, n, Event::Ack(end, window, self.clock(us)));
                 }
                 Event::Ack(ack, window, clock) => {
@@ -656,4 +660,76 @@ fn receivers_that_wait_behind_a_path_that_has_become_longer_get_what_the_rate_sa
         let case = format!("waits of {wait_ms} ms, {tenths} tenths of a segment");
         assert!((0.96..=1.02).contains(&got), "{case}: {got}");
     }
+}
+
+/// How much the octets of a flow differ in five seconds, which is what a standard deviation of 5 s is of: of the median flow, segments.
+fn unevenness(world: &World, from_s: u64, to_s: u64) -> f64 {
+    let of = |n: usize| {
+        let mut bins = vec![0.0; ((to_s - from_s) / 5) as usize];
+        let mut before = 1;
+        for (_, _, at, end) in world.went.iter().filter(|(flow, ..)| *flow == n) {
+            if let Some(bin) = (at / 1_000_000).checked_sub(from_s).and_then(|s| bins.get_mut(s as usize / 5))
+            {
+                *bin += f64::from(end - before) / f64::from(MSS);
+            }
+            before = *end;
+        }
+        let mean = bins.iter().sum::<f64>() / bins.len() as f64;
+        (bins.iter().map(|bin| (bin - mean).powi(2)).sum::<f64>() / bins.len() as f64).sqrt()
+    };
+    let mut all: Vec<f64> = (0..world.flows.len()).map(of).collect();
+    all.sort_by(f64::total_cmp);
+    all[all.len() / 2]
+}
+
+/// Held acknowledgments make up for windows of whole segments: 1.2 to 12 segments a round trip, of which some have a whole number
+/// close above and some have not. In any time a flow has no more than its rate and five segments, in the long run its rate,
+/// none of its acknowledgments waits longer than a fifth of a second, and their order is kept.
+#[test]
+fn spread_acknowledgments_hold_the_rate_more_evenly_than_windows() {
+    for (tenths, even) in [(12, false), (21, false), (36, true), (77, true), (120, true)] {
+        let rate = 1_500 * 8 * tenths * 10 / 9 / 10;
+        let run = |spread: bool| {
+            let peak = policy(0, 8 * rate, 80..=80);
+            let mut world = World::new(vec![Policy { peak: Rate(rate), ..peak }], (0..8).map(|_| 80));
+            world.link_bps = 8 * rate * 100 / 98;
+            world.controller.set_spread(spread);
+            let goodput = world.goodput(40, 240);
+            (goodput.iter().sum::<f64>() / 8.0 / (rate as f64 * 1460.0 / 1500.0), world)
+        };
+        let (windows, beside) = run(false);
+        let (part, world) = run(true);
+        assert!((0.985..=1.005).contains(&part), "{tenths}: {part} of the rate, by windows alone {windows}");
+        assert!(world.went.iter().all(|(_, us, at, _)| at - us <= 200_000), "{tenths}");
+        for n in 0..8 {
+            let went: Vec<_> =
+                world.went.iter().filter(|(flow, _, at, _)| *flow == n && *at > 40_000_000).collect();
+            assert!(went.is_sorted_by_key(|(_, _, at, end)| (*at, *end)), "{tenths}");
+            for (i, (_, _, from, start)) in went.iter().enumerate() {
+                for (_, _, to, end) in &went[i..] {
+                    let has = (to - from) as f64 * rate as f64 / 8e6 * 1460.0 / 1500.0 + f64::from(5 * MSS);
+                    assert!(f64::from(end - start) <= has, "{tenths}: {} in {} µs", end - start, to - from);
+                }
+            }
+        }
+        let (with, without) = (unevenness(&world, 40, 240), unevenness(&beside, 40, 240));
+        println!(
+            "{tenths} tenths: {part:.4} of the rate, {with:.2} segments in 5 s; by windows {windows:.4}, {without:.2}"
+        );
+        assert!(with <= if even { 0.5 } else { 1.0 }, "{tenths}: {with}, by windows alone {without}");
+    }
+}
+
+/// The policy is for both directions, of which one has no data: what it acknowledges is a SYN alone.
+#[test]
+fn a_path_that_becomes_longer_is_noticed_where_acknowledgments_are_spread() {
+    let latency = Latency::Minimum { window: Duration::from_secs(10) };
+    let both = Policy { latency, peak: Rate(47_040), ..policy(0, LINK_BPS, 0..=u16::MAX) };
+    let mut world = World::new(vec![both], (0..32).map(|_| 80));
+    world.controller.set_spread(true);
+    world.run(30);
+    world.one_way_us = 600_000;
+    let goodput = world.goodput(50, 80);
+    let part = goodput.iter().sum::<f64>() / 32.0 / (47_040.0 * 1460.0 / 1500.0);
+    assert!((0.97..=1.01).contains(&part), "{part}");
 }

@@ -409,7 +409,11 @@ fn run_group(seed: u64) -> Seen {
     // Sometimes not all of them have a place.
     let places = if seed.is_multiple_of(4) { 8 } else { 64 };
     let store = if seed.is_multiple_of(3) { 4 } else { 512 };
-    let bench = Bench::with_seed(Box::new(Abr::with_store(places, store, Arc::default())), 1, seed);
+    let bench = Bench::with_seed(
+        Box::new(Abr::with_store(places, store, Arc::default()).with_spread(seed & 1 == 0)),
+        1,
+        seed,
+    );
     let (batch, events) = (Batch::new(), vec![]);
     let mut world = World { bench, batch, events, on_the_way: HashMap::new(), pending: vec![] };
     world.commit(policies(&mut rng));

@@ -21,6 +21,9 @@ pub struct RouterSettings {
     /// `abr_credit`: whether the TCP rate control makes up for what windows are short of because senders use whole
     /// segments; default true. Without it for comparison only.
     pub abr_credit: bool,
+    /// `abr_spread`: whether the TCP rate control holds acknowledgments, so that what they let go is spread over the round trip;
+    /// default false.
+    pub abr_spread: bool,
     /// `io`: how frames reach the ports; default `"af_packet"`. Of a running router only.
     pub io: PortIo,
     /// `wait`: what packet threads do without work; default `"adaptive"`. Of a running router only.
@@ -128,6 +131,7 @@ pub(super) fn router(root: &mut TableReader<'_>) -> RouterSettings {
         max_flows: DEFAULT_FLOWS,
         max_abr_connections: None,
         abr_credit: true,
+        abr_spread: false,
         io: PortIo::AfPacket,
         wait: Waiting::Adaptive,
         workers: 1,
@@ -143,6 +147,7 @@ pub(super) fn router(root: &mut TableReader<'_>) -> RouterSettings {
     let abr = table.integer("max_abr_connections", 16..=4_194_304);
     settings.max_abr_connections = abr.map(|n| n.value as u32);
     settings.abr_credit = table.boolean("abr_credit").is_none_or(|b| b.value);
+    settings.abr_spread = table.boolean("abr_spread").is_some_and(|b| b.value);
     let ways = [("af_packet", PortIo::AfPacket), ("af_xdp", PortIo::AfXdp), ("auto", PortIo::Auto)];
     settings.io = table.choice("io", &ways).map_or(settings.io, |io| io.value);
     let waits = [("adaptive", Waiting::Adaptive), ("poll", Waiting::Poll)];

@@ -74,6 +74,7 @@ impl RouterNode {
         let options = EdgeOptions::exact(connections)
             .with_abr(file.router.abr_connections().min(connections))
             .with_abr_credit(file.router.abr_credit)
+            .with_abr_spread(file.router.abr_spread)
             .with_storm_limit(file.router.storm_limit);
         let router = VirtualRouter::with_pool(edge, pool.clone(), &options, seeds.router)
             .map_err(|e| SimError::Router { node: name(), why: e.to_string() })?;

@@ -40,6 +40,7 @@ pub fn run(args: &GraphArgs) -> Result<Verdict, AppError> {
         let options = EdgeOptions::live(file.router.max_flows)
             .with_abr(file.router.abr_connections())
             .with_abr_credit(file.router.abr_credit)
+            .with_abr_spread(file.router.abr_spread)
             .with_storm_limit(file.router.storm_limit)
             .with_workers(file.router.workers)
             .with_adaptive(file.router.adaptive);

@@ -34,6 +34,7 @@ impl Fixed {
             ("router.max_flows", router.max_flows != file.router.max_flows),
             ("router.max_abr_connections", router.max_abr_connections != file.router.max_abr_connections),
             ("router.abr_credit", router.abr_credit != file.router.abr_credit),
+            ("router.abr_spread", router.abr_spread != file.router.abr_spread),
             ("router.storm_limit", router.storm_limit != file.router.storm_limit),
             ("router.workers", router.workers != file.router.workers),
             ("router.placement", router.adaptive != file.router.adaptive),

@@ -73,6 +73,8 @@ pub struct EdgeOptions {
     pub abr_connections: u32,
     /// Whether windows have credit for what they are short of, see `Abr`.
     pub abr_credit: bool,
+    /// Whether acknowledgments are held to spread what they let go, see `Abr`.
+    pub abr_spread: bool,
     /// How far a line that was served late may catch up.
     pub catchup: Duration,
     /// How far ahead a port may be filled.
@@ -102,6 +104,7 @@ impl EdgeOptions {
             connections,
             abr_connections,
             abr_credit: true,
+            abr_spread: false,
             catchup,
             ring_time: Duration::ZERO,
             workers: 1,
@@ -150,6 +153,12 @@ impl EdgeOptions {
     pub const fn with_abr_credit(self, abr_credit: bool) -> Self {
         Self { abr_credit, ..self }
     }
+
+    /// With or without acknowledgments that are held to spread what they let go.
+    #[must_use]
+    pub const fn with_abr_spread(self, abr_spread: bool) -> Self {
+        Self { abr_spread, ..self }
+    }
 }
 
 /// The graph every port's packets pass: in → flows → condition → abr → forward → the port's tree → out.
@@ -158,6 +167,7 @@ pub fn edge_graph(ports: &[EdgePort], options: &EdgeOptions) -> String {
         connections,
         abr_connections,
         abr_credit,
+        abr_spread,
         catchup,
         ring_time,
         workers,
@@ -178,7 +188,8 @@ pub fn edge_graph(ports: &[EdgePort], options: &EdgeOptions) -> String {
     // Writing to a string cannot fail.
     let _ = writeln!(text, "{FLOWS} :: Flows(connections = {connections});\n{CONDITION} :: Conditioner();");
     let credit = if *abr_credit { "" } else { ", credit = false" };
-    let _ = writeln!(text, "{ABR} :: Abr(connections = {abr_connections}{credit});");
+    let spread = if *abr_spread { ", spread = true" } else { "" };
+    let _ = writeln!(text, "{ABR} :: Abr(connections = {abr_connections}{credit}{spread});");
     if bridge {
         // Between two ports nothing is copied.
         let storm = match *storm_limit {
