@@ -21,6 +21,8 @@ struct News {
     delivered: u64,
     duplicate: bool,
     marked: bool,
+    /// The peer reports a duplicate (RFC 2883).
+    duplicate_told: bool,
     sample: Option<Duration>,
 }
 
@@ -68,12 +70,17 @@ impl Endpoint {
                 .echo
                 .is_some_and(|echo| self.recovery.undo.as_ref().is_some_and(|undo| undo.is_older(echo)));
         let duplicate_told = self.recovery.rack.is_some() && is_report(ack, blocks);
+        let probe_told = duplicate_told
+            && self.recovery.probe.is_some_and(|(end, again)| again && near(end, blocks[0].1) == end);
         if let Some(rack) = &mut self.recovery.rack {
             if sacked > 0 {
                 rack.arrived(&arrival, self.recovery.board.news(), self.send.end);
             }
-            if duplicate_told {
+            // What a probe repeated tells nothing of how far the path reorders, as kernels have it.
+            if duplicate_told && !probe_told {
                 rack.duplicate(ack, self.send.max);
+            }
+            if duplicate_told {
                 spurious |= self.recovery.undo.as_mut().is_some_and(|undo| undo.duplicate());
             }
         } else if !self.recovery.board.is_clear() {
@@ -97,8 +104,9 @@ impl Endpoint {
         } else if self.recovery.undo.as_ref().is_some_and(|undo| undo.until <= ack) {
             self.recovery.undo = None;
         }
-        self.answer_tail_probe(ack, duplicate_told);
-        self.react(&News { now, acked, bytes, delivered, duplicate, marked, sample });
+        let repeated = acked == 0 && segment.span() == 0 && blocks.is_empty() && !moved;
+        self.answer_tail_probe(ack, probe_told, repeated);
+        self.react(&News { now, acked, bytes, delivered, duplicate, marked, duplicate_told, sample });
         if self.wants_room && self.send.room() >= self.agreed.mss.min(u64::from(self.config.send_buffer)) {
             self.wants_room = false;
             self.events.add(Event::Writable);
@@ -201,7 +209,7 @@ impl Endpoint {
             if let Some(undo) = &mut self.recovery.undo {
                 undo.until = self.send.max;
             }
-            return rack.recovered();
+            return rack.recovered(news.duplicate_told);
         }
         if !self.recovery.board.is_clear() {
             self.recovery.board.judge(mss);

@@ -7,6 +7,8 @@ use perhop_units::{Duration, Instant};
 
 /// What a peer may wait with an acknowledgment of a single segment (RFC 8985 §7.2: TLP.max_ack_delay).
 const ACK_DELAY: Duration = Duration::from_millis(200);
+/// When a probe follows while no round-trip time is known (§7.2).
+const UNKNOWN: Duration = Duration::from_secs(1);
 
 impl Endpoint {
     /// When what caused an acknowledgment was sent, by the time-stamp echoed.
@@ -67,12 +69,11 @@ impl Endpoint {
         let Some(rack) = &recovery.rack else { return };
         let quiet = recovery.phase == Phase::Open && !rack.has_sacked() && recovery.probe.is_none();
         self.timers.tail = Instant::FAR_FUTURE;
-        let (true, Some(smoothed)) = (quiet, self.rtt.smoothed()) else { return };
-        if rack.pipe() == 0 {
+        if !quiet || rack.pipe() == 0 {
             return;
         }
         let single = if rack.pipe() <= self.agreed.mss { ACK_DELAY } else { Duration::ZERO };
-        let wait = smoothed.saturating_mul(2) + single;
+        let wait = self.rtt.smoothed().map_or(UNKNOWN, |smoothed| smoothed.saturating_mul(2) + single);
         self.timers.tail = (now + wait).min(self.timers.retransmit);
     }
 
@@ -85,10 +86,11 @@ impl Endpoint {
         }
     }
 
-    /// §7.4: a probe that was sent before and of which no duplicate is told has repaired a loss.
-    pub(super) fn answer_tail_probe(&mut self, ack: u64, duplicate_told: bool) {
+    /// §7.4: a probe that was sent before has repaired a loss, unless a report of it as a duplicate (`told`) or an acknowledgment that
+    /// `repeated` its number without one says that it was for nothing.
+    pub(super) fn answer_tail_probe(&mut self, ack: u64, told: bool, repeated: bool) {
         let Some((end, again)) = self.recovery.probe.filter(|(end, _)| ack >= *end) else { return };
-        if !again || duplicate_told {
+        if !again || told || repeated && ack == end {
             self.recovery.probe = None;
         } else if ack > end {
             self.recovery.probe = None;

@@ -238,8 +238,11 @@ impl Rack {
         }
     }
 
-    /// A recovery is over.
-    pub(crate) fn recovered(&mut self) {
+    /// A recovery is over; of those in which the peer `reports` a duplicate with the end none counts (§6.2 step 4).
+    pub(crate) fn recovered(&mut self, reports: bool) {
+        if reports {
+            return;
+        }
         self.persist = self.persist.saturating_sub(1);
         if self.persist == 0 {
             self.quarters = 1;
@@ -276,7 +279,7 @@ impl Rack {
                 return None;
             }
             if at + patience > now {
-                return Some(newest.0 + patience);
+                return self.last_before(newest).map(|at| at + patience);
             }
             segment.lost = true;
             self.pipe -= segment.len();
@@ -284,6 +287,17 @@ impl Rack {
             self.order.pop_front();
         }
         None
+    }
+
+    /// When what is in flight and left last before `newest` left.
+    fn last_before(&self, newest: (Instant, u64)) -> Option<Instant> {
+        let from = self.order.partition_point(|(at, _)| *at <= newest.0);
+        let before = self.order.range(..from).rev().find(|(at, start)| {
+            let segment = self.segments.get(self.index(*start));
+            segment
+                .is_some_and(|s| s.at == *at && s.start <= *start && s.in_flight() && (s.at, s.end) < newest)
+        });
+        before.map(|(at, _)| *at)
     }
 
     /// The retransmission timer expired (§6.3): the first segment is lost, and all that are older than a round trip and the
@@ -318,5 +332,57 @@ impl Rack {
             }
         }
         self.order.make_contiguous().sort_unstable();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant(ms * 1_000_000)
+    }
+
+    /// Three segments that leave at 0, 10 and 30 ms, of which the last arrives out of order after 100 ms.
+    fn with_a_gap() -> Rack {
+        let mut rack = Rack::new();
+        for (n, ms) in [0, 10, 30].into_iter().enumerate() {
+            rack.sent(at(ms), n as u64 * 1000, n as u64 * 1000 + 1000);
+        }
+        let mut known = Ranges::new(4);
+        known.insert(2000, 3000);
+        rack.arrived(&Arrival { now: at(130), echo: None }, (&[(2000, 3000)], &known), 3000);
+        rack
+    }
+
+    #[test]
+    fn what_is_not_lost_yet_is_looked_at_again_when_the_last_of_it_is_due() {
+        let mut rack = with_a_gap();
+        // 100 ms and a quarter: the first is lost after 125 ms, the second 10 ms later (§6.2 step 5).
+        assert_eq!(rack.detect(at(130), None, false), Some(at(135)));
+        assert_eq!(rack.lost.iter().copied().collect::<Vec<_>>(), [0]);
+        assert_eq!(rack.detect(at(135), None, false), None);
+        assert_eq!(rack.lost.iter().copied().collect::<Vec<_>>(), [0, 1000]);
+    }
+
+    #[test]
+    fn the_window_grows_once_a_round_and_shrinks_after_sixteen_recoveries_without_reports() {
+        let mut rack = with_a_gap();
+        let window = |rack: &Rack| rack.reordering_window(Some(Duration::from_millis(90)), false);
+        assert_eq!(window(&rack), Duration::from_millis(25));
+        rack.duplicate(0, 3000);
+        rack.duplicate(2999, 5000);
+        assert_eq!(window(&rack), Duration::from_millis(50), "one round");
+        rack.duplicate(3000, 5000);
+        assert_eq!(window(&rack), Duration::from_millis(75));
+        for _ in 0..15 {
+            rack.recovered(false);
+            rack.recovered(true);
+        }
+        assert_eq!(window(&rack), Duration::from_millis(75));
+        rack.duplicate(5000, 6000);
+        assert_eq!(window(&rack), Duration::from_millis(90), "no more than the smoothed round trip");
+        (0..16).for_each(|_| rack.recovered(false));
+        assert_eq!(window(&rack), Duration::from_millis(25));
     }
 }

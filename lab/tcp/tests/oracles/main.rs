@@ -13,4 +13,5 @@ mod reference_run;
 mod script;
 mod scripts_data;
 mod scripts_life;
+mod scripts_rack;
 mod transfer;
