@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// How many diagnostics of one file are kept; the rest are only counted.
-pub const MAX_DIAGNOSTICS: usize = 1_000;
+pub const MAX_DIAGNOSTICS: usize = 100;
 
 /// Whether a file can be used in spite of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

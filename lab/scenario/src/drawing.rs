@@ -3,7 +3,7 @@
 //! Nodes stand in columns by their distance from one end of the network's longest shortest path, so that links run from
 //! left to right. What does not fit the picture (links inside a column) is listed below it.
 
-use crate::model::{Discipline, Link, NodeIndex, NodeKind, Scenario, Way};
+use crate::model::{Discipline, Link, LinkIndex, NodeIndex, NodeKind, Scenario, Way};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
@@ -21,15 +21,26 @@ pub struct Layout {
     pub rows: usize,
 }
 
-/// Lays a network out. O(nodes² · links).
+/// The nodes at the other ends of each node's links, in order of these.
+struct Near(Vec<Vec<usize>>);
+
+impl Near {
+    fn of(scenario: &Scenario) -> Self {
+        let other = |(link, end): &(LinkIndex, usize)| scenario.links[link.0].ends[1 - end].0;
+        Self(scenario.links_by_node().iter().map(|links| links.iter().map(other).collect()).collect())
+    }
+}
+
+/// Lays a network out. O(nodes · (nodes + links)).
 pub fn layout(scenario: &Scenario) -> Layout {
     let count = scenario.nodes.len();
-    let start = far_end(scenario);
+    let near = Near::of(scenario);
+    let start = far_end(&near);
     let mut column = vec![usize::MAX; count];
     let mut next = Some(start);
     // Parts that hang together with nothing before begin in the first column again.
     while let Some(from) = next {
-        for (node, distance) in distances(scenario, from).into_iter().enumerate() {
+        for (node, distance) in distances(&near, from).into_iter().enumerate() {
             if distance != usize::MAX && column[node] == usize::MAX {
                 column[node] = distance;
             }
@@ -37,15 +48,22 @@ pub fn layout(scenario: &Scenario) -> Layout {
         next = (0..count).find(|n| column[*n] == usize::MAX);
     }
     let columns = column.iter().max().map_or(0, |c| c + 1);
-    leaves_to_the_left(scenario, &mut column, columns);
+    leaves_to_the_left(&near, &mut column, columns);
     let mut order: Vec<Vec<usize>> = vec![Vec::new(); columns];
-    for c in 0..columns {
-        let mut members: Vec<(usize, usize)> = (0..count)
-            .filter(|n| column[*n] == c)
-            .map(|n| (c.checked_sub(1).map_or(0, |before| middle(scenario, n, &order[before])), n))
+    let mut members: Vec<Vec<usize>> = vec![Vec::new(); columns];
+    column.iter().enumerate().for_each(|(node, c)| members[*c].push(node));
+    // Where each node stands in its column, once that is in order.
+    let mut standing = vec![usize::MAX; count];
+    for (c, members) in members.into_iter().enumerate() {
+        let mut members: Vec<(usize, usize)> = members
+            .into_iter()
+            .map(|n| {
+                (if c == 0 { 0 } else { middle(&near, n, |other| column[other] + 1 == c, &standing) }, n)
+            })
             .collect();
         members.sort_unstable();
         order[c] = members.into_iter().map(|(_, n)| n).collect();
+        order[c].iter().enumerate().for_each(|(at, node)| standing[*node] = at);
     }
     let most = order.iter().map(Vec::len).max().unwrap_or(0);
     let mut places = vec![(0, 0); count];
@@ -58,11 +76,10 @@ pub fn layout(scenario: &Scenario) -> Layout {
 }
 
 /// Nodes that hang on the left half stand on its left, as the first one does.
-fn leaves_to_the_left(scenario: &Scenario, column: &mut [usize], columns: usize) {
+fn leaves_to_the_left(near: &Near, column: &mut [usize], columns: usize) {
     for node in 0..column.len() {
-        let mut links = scenario.links_of(NodeIndex(node));
-        let (Some((link, end)), None) = (links.next(), links.next()) else { continue };
-        let to = column[scenario.links[link.0].ends[1 - end].0];
+        let [other] = near.0[node][..] else { continue };
+        let to = column[other];
         if to > 0 && column[node] == to + 1 && 2 * to + 1 < columns {
             column[node] = to - 1;
         }
@@ -70,19 +87,17 @@ fn leaves_to_the_left(scenario: &Scenario, column: &mut [usize], columns: usize)
 }
 
 /// Twice the mean position of a node's neighbours in the column before, so that links cross little.
-fn middle(scenario: &Scenario, node: usize, before: &[usize]) -> usize {
-    let at: Vec<usize> = scenario
-        .links_of(NodeIndex(node))
-        .filter_map(|(link, end)| before.iter().position(|n| *n == scenario.links[link.0].ends[1 - end].0))
-        .collect();
+fn middle(near: &Near, node: usize, is_before: impl Fn(usize) -> bool, standing: &[usize]) -> usize {
+    let before = near.0[node].iter().filter(|other| is_before(**other));
+    let at: Vec<usize> = before.map(|other| standing[*other]).collect();
     2 * at.iter().sum::<usize>() / at.len().max(1)
 }
 
 /// The end of the longest shortest path that has the first node of the file at its nearer end.
-fn far_end(scenario: &Scenario) -> usize {
+fn far_end(near: &Near) -> usize {
     let mut best = (0, 0);
-    for from in 0..scenario.nodes.len() {
-        let longest = distances(scenario, from).into_iter().filter(|d| *d != usize::MAX).max().unwrap_or(0);
+    for from in 0..near.0.len() {
+        let longest = distances(near, from).into_iter().filter(|d| *d != usize::MAX).max().unwrap_or(0);
         if longest > best.0 {
             best = (longest, from);
         }
@@ -90,14 +105,13 @@ fn far_end(scenario: &Scenario) -> usize {
     best.1
 }
 
-fn distances(scenario: &Scenario, from: usize) -> Vec<usize> {
-    let mut distance = vec![usize::MAX; scenario.nodes.len()];
+fn distances(near: &Near, from: usize) -> Vec<usize> {
+    let mut distance = vec![usize::MAX; near.0.len()];
     let Some(first) = distance.get_mut(from) else { return distance };
     *first = 0;
     let mut queue = VecDeque::from([from]);
     while let Some(at) = queue.pop_front() {
-        for (link, end) in scenario.links_of(NodeIndex(at)) {
-            let far = scenario.links[link.0].ends[1 - end].0;
+        for &far in &near.0[at] {
             if distance.get(far) == Some(&usize::MAX) {
                 distance[far] = distance[at] + 1;
                 queue.push_back(far);
@@ -245,12 +259,13 @@ struct Drawn {
 /// beside the names of links, or below the picture where it would be wider than [`MAX_WIDTH`]. Ends with a line feed.
 pub fn draw(scenario: &Scenario) -> String {
     let full = |link: &Link| format!("{} {}", link.name, link_values(link)).trim_end().to_owned();
-    let with_values = picture(scenario, &full);
+    let layout = layout(scenario);
+    let with_values = picture(scenario, &layout, &full);
     let widest = with_values.lines().map(|line| line.chars().count()).max().unwrap_or(0);
     let mut out = if widest <= MAX_WIDTH {
         with_values
     } else {
-        let mut out = picture(scenario, &|link| link.name.clone());
+        let mut out = picture(scenario, &layout, &|link| link.name.clone());
         let longest = scenario.links.iter().map(|l| l.name.chars().count()).max().unwrap_or(0);
         out.push('\n');
         for link in scenario.links.iter().filter(|l| !link_values(l).is_empty()) {
@@ -265,9 +280,8 @@ pub fn draw(scenario: &Scenario) -> String {
 }
 
 /// The picture with a label on each link, and links that do not fit it below.
-fn picture(scenario: &Scenario, link_label: &dyn Fn(&Link) -> String) -> String {
-    let layout = layout(scenario);
-    let (drawn, listed) = choose(scenario, &layout);
+fn picture(scenario: &Scenario, layout: &Layout, link_label: &dyn Fn(&Link) -> String) -> String {
+    let (drawn, listed) = choose(scenario, layout);
     let labels: Vec<String> = (0..scenario.nodes.len()).map(|n| node_label(scenario, NodeIndex(n))).collect();
     let width = |text: &str| text.chars().count();
     let mut node_width = vec![0; layout.columns];
@@ -318,15 +332,18 @@ fn choose(scenario: &Scenario, layout: &Layout) -> (Vec<Drawn>, Vec<usize>) {
         let next = ca.abs_diff(cb) == 1;
         ends.push(next.then_some(if ca < cb { (a, b) } else { (b, a) }));
     }
-    let links_right = |node| ends.iter().flatten().filter(|(a, _)| *a == node).count();
-    let links_left = |node| ends.iter().flatten().filter(|(_, b)| *b == node).count();
+    let (mut links_right, mut links_left) = (vec![0; layout.places.len()], vec![0; layout.places.len()]);
+    for (left, right) in ends.iter().flatten() {
+        links_right[*left] += 1;
+        links_left[*right] += 1;
+    }
     let (mut drawn, mut listed) = (Vec::new(), Vec::new());
     for (link, end) in ends.iter().enumerate() {
         match end {
-            Some((left, right)) if links_right(*left) == 1 => {
+            Some((left, right)) if links_right[*left] == 1 => {
                 drawn.push(Drawn { link, left: *left, right: *right, label_left: true });
             }
-            Some((left, right)) if links_left(*right) == 1 => {
+            Some((left, right)) if links_left[*right] == 1 => {
                 drawn.push(Drawn { link, left: *left, right: *right, label_left: false });
             }
             _ => listed.push(link),

@@ -64,6 +64,20 @@ impl Scenario {
         self.links.iter().position(|link| link.name == name).map(LinkIndex)
     }
 
+    /// Of every node what [`Scenario::links_of`] gives, for those who ask often. O(nodes + links).
+    pub fn links_by_node(&self) -> Vec<Vec<(LinkIndex, usize)>> {
+        let mut all = vec![Vec::new(); self.nodes.len()];
+        for (i, link) in self.links.iter().enumerate() {
+            for (end, node) in link.ends.iter().enumerate() {
+                // A node that is not there has none, as long as a file is being read.
+                all.get_mut(node.0)
+                    .into_iter()
+                    .for_each(|links: &mut Vec<_>| links.push((LinkIndex(i), end)));
+            }
+        }
+        all
+    }
+
     /// Links at a node, each with the end that is there (0 or 1).
     pub fn links_of(&self, node: NodeIndex) -> impl Iterator<Item = (LinkIndex, usize)> + '_ {
         self.links.iter().enumerate().flat_map(move |(i, link)| {

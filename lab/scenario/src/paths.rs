@@ -12,9 +12,10 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// Hosts forward nothing, so they are only ends of paths. O(nodes · links).
+    /// Hosts forward nothing, so they are only ends of paths. O(nodes · (nodes + links)).
     pub fn of(scenario: &Scenario) -> Self {
         let nodes = scenario.nodes.len();
+        let links = scenario.links_by_node();
         let mut first = vec![vec![None; nodes]; nodes];
         for to in 0..nodes {
             // From the destination outwards, so that each node learns its next link.
@@ -25,7 +26,7 @@ impl Paths {
                 if at != to && scenario.nodes[at].kind == NodeKind::Host {
                     continue;
                 }
-                for (link, end) in scenario.links_of(NodeIndex(at)) {
+                for &(link, end) in &links[at] {
                     let far = scenario.links[link.0].ends[1 - end].0;
                     if distance[far] == usize::MAX {
                         distance[far] = distance[at] + 1;

@@ -4,7 +4,7 @@ use super::Places;
 use super::cx::Cx;
 use super::traffic_kinds::MAX_STREAMS;
 use crate::figures;
-use crate::model::{Discipline, NodeIndex, NodeKind, Scenario, TrafficKind};
+use crate::model::{Discipline, LinkIndex, NodeIndex, NodeKind, Scenario, TrafficKind};
 use perhop_config::Location;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
@@ -128,7 +128,8 @@ fn reachable(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
         let kind = cx.child(places.nodes[node.0], "kind");
         kind.is_some_and(|kind| !cx.is_wrong(kind))
     };
-    let mut from: BTreeMap<usize, Vec<bool>> = BTreeMap::new();
+    let links = scenario.links_by_node();
+    let mut from: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (traffic, &at) in scenario.traffic.iter().zip(&places.traffic) {
         for (a, b) in &traffic.pairs {
             let name = |n: &NodeIndex| scenario.nodes[n.0].name.as_str();
@@ -144,8 +145,18 @@ fn reachable(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
             if !links_are_known {
                 continue;
             }
-            let reached = from.entry(a.0).or_insert_with(|| reach(scenario, *a));
-            if a != b && !reached[b.0] {
+            let distance = from.entry(a.0).or_insert_with(|| distances(scenario, &links, *a))[b.0];
+            if distance != usize::MAX && distance > MOST_LINKS {
+                let message = format!(
+                    "is not reached: \"{}\" is {distance} links from \"{}\", and a packet passes {MOST_LINKS}, as its TTL is 64",
+                    name(b),
+                    name(a)
+                );
+                cx.push(
+                    cx.warning(cx.file.lookup(at, "to"), message).hint("Leave out nodes that only forward"),
+                );
+            }
+            if a != b && distance == usize::MAX {
                 let message =
                     format!("is not reached: no links lead from \"{}\" to \"{}\"", name(a), name(b));
                 cx.push(cx.error(cx.file.lookup(at, "to"), message).hint("Hosts forward nothing"));
@@ -154,23 +165,27 @@ fn reachable(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
     }
 }
 
-/// The nodes that packets from one can come to. O(nodes · links).
-fn reach(scenario: &Scenario, from: NodeIndex) -> Vec<bool> {
-    let mut reached = vec![false; scenario.nodes.len()];
-    reached[from.0] = true;
+/// How many links a packet passes: each node on its way takes one from the 64 that hosts begin with, and none drops the last.
+const MOST_LINKS: usize = 64;
+
+/// How many links packets from one node pass to each other one; `usize::MAX` to those to which none lead. O(nodes + links).
+fn distances(scenario: &Scenario, links: &[Vec<(LinkIndex, usize)>], from: NodeIndex) -> Vec<usize> {
+    let mut distance = vec![usize::MAX; scenario.nodes.len()];
+    distance[from.0] = 0;
     let mut queue = VecDeque::from([from]);
     while let Some(at) = queue.pop_front() {
         if at != from && scenario.nodes[at.0].kind == NodeKind::Host {
             continue;
         }
-        for (link, end) in scenario.links_of(at) {
+        for &(link, end) in &links[at.0] {
             let far = scenario.links[link.0].ends[1 - end];
-            if !std::mem::replace(&mut reached[far.0], true) {
+            if distance[far.0] == usize::MAX {
+                distance[far.0] = distance[at.0] + 1;
                 queue.push_back(far);
             }
         }
     }
-    reached
+    distance
 }
 
 /// Disciplines can be made, each with what the link adds to it.

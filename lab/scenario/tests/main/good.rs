@@ -319,3 +319,27 @@ fn flows_of_rtp_and_another_router_file_mean_what_they_say() {
     assert!(product[0].text.contains("[detector]"), "{}", product[0].text);
     assert_eq!(baseline[0].at, Duration::from_millis(59_900));
 }
+
+/// Packets of hosts begin with a TTL of 64.
+#[test]
+fn a_receiver_too_many_links_away_is_warned_of() {
+    let chain = |forwarders: usize| {
+        let mut text = "id = \"chain\"\ntitle = \"A long way\"\nduration = \"1 s\"\n".to_owned();
+        text += "[node.a]\nkind = \"host\"\n[node.b]\nkind = \"host\"\n";
+        for i in 0..forwarders {
+            text += &format!("[node.f{i}]\nkind = \"forwarder\"\n");
+        }
+        for i in 0..=forwarders {
+            let before = if i == 0 { "a".to_owned() } else { format!("f{}", i - 1) };
+            let next = if i == forwarders { "b".to_owned() } else { format!("f{i}") };
+            text += &format!("[link.l{i}]\nends = [\"{before}\", \"{next}\"]\nrate = \"1 Gbit/s\"\n");
+        }
+        text += "[traffic.u]\nkind = \"constant\"\nfrom = \"a\"\nto = \"b\"\nrate = \"1 Mbit/s\"\nsize = \"500 B\"\n";
+        let (loaded, diagnostics) = Scenario::read("chain.toml", &text, &Settings::new(), &companion);
+        assert!(loaded.is_some(), "{diagnostics}");
+        diagnostics.to_string()
+    };
+    assert_eq!(chain(63), "");
+    let told = chain(64);
+    assert!(told.contains("\"b\" is 65 links from \"a\"") && told.contains("TTL"), "{told}");
+}
