@@ -76,6 +76,7 @@ impl Dumbbell {
         let end = Duration::from_secs(self.sim_s.into());
         Scenario {
             id: "dumbbell".to_owned(),
+            label: None,
             title: "Bulk transfers over one bottleneck".to_owned(),
             why: "The load of a speed measurement".to_owned(),
             source: None,

@@ -126,6 +126,7 @@ impl Experiment {
         let playout = has_calls.then(|| self.product.scenario.probes.scoring.playout.into());
         let mut result = ScenarioResult {
             scenario: self.product.scenario.id.clone(),
+            label: self.product.scenario.label.clone(),
             mode: self.mode.clone(),
             seed: self.seed,
             repetitions: self.product.recordings.len() as u32,

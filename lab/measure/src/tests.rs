@@ -25,6 +25,7 @@ pub(crate) fn scenario(traffic: Vec<Traffic>) -> Scenario {
     Scenario {
         id: "t".into(),
         title: String::new(),
+        label: None,
         why: String::new(),
         source: None,
         warm_up: Duration::from_secs(1),
@@ -342,7 +343,7 @@ fn result(loss: f64) -> ScenarioResult {
     ScenarioResult {
         groups: vec![group("voip"), group("voip.up")],
         links: vec![link],
-        variants: BTreeMap::from([("baseline".to_owned(), baseline)]),
+        variants: [("baseline".to_owned(), baseline)].into(),
         ..ScenarioResult::default()
     }
 }

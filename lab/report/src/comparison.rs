@@ -35,7 +35,7 @@ fn figures(result: &ScenarioResult) -> Vec<(String, f64)> {
     let mut all = Vec::new();
     of_configuration("", (&result.groups, &result.links), &mut all);
     of_routers("", &result.agents, &result.admissions, &mut all);
-    for (name, variant) in &result.variants {
+    for (name, variant) in result.variants.iter() {
         let prefix = format!("{name}.");
         of_configuration(&prefix, (&variant.groups, &variant.links), &mut all);
         of_routers(&prefix, &variant.agents, &variant.admissions, &mut all);

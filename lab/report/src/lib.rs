@@ -25,6 +25,7 @@ mod synthetic;
 pub mod table;
 pub mod terminal;
 pub mod transport;
+pub mod variants;
 pub mod verdict;
 
 pub use comparison::{Difference, comparison_table, differences};

@@ -4,7 +4,9 @@
 //! decimals when printed (a nanosecond on a scale of ms), so that equal runs print equal bytes; what is not a number
 //! prints as `null`.
 
+use crate::details::PRODUCT;
 use crate::transport::{ConnectionUse, Goodput, Retransmits, SegmentDelay, SlidingGoodput};
+use crate::variants::Variants;
 use perhop_quality::{Distribution, Playout, QualityPool};
 use serde::{Deserialize, Serialize, Serializer};
 use std::collections::BTreeMap;
@@ -24,6 +26,9 @@ pub enum ResultError {
 pub struct ScenarioResult {
     /// Name of the scenario, such as `H-8.1.2` or `demo`.
     pub scenario: String,
+    /// What people are shown as the name of the configuration that is no variant; left out where that is `product`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
     /// World it ran in: `sim` or `netns`.
     pub mode: String,
     /// Seed of the run.
@@ -56,7 +61,7 @@ pub struct ScenarioResult {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub admissions: Vec<AdmissionResult>,
     /// Other configurations of the same network, such as `baseline`.
-    pub variants: BTreeMap<String, Variant>,
+    pub variants: Variants,
     /// Expected values and whether they hold.
     pub expect: Vec<Expectation>,
 }
@@ -89,6 +94,11 @@ impl ScenarioResult {
     /// Text that is not JSON, an unknown or a missing field.
     pub fn from_json(text: &str) -> Result<Self, ResultError> {
         Ok(serde_json::from_str(text)?)
+    }
+
+    /// What people are shown as the name of the configuration that is no variant.
+    pub fn label(&self) -> &str {
+        self.label.as_deref().unwrap_or(PRODUCT)
     }
 
     /// The group of this name.

@@ -46,7 +46,7 @@ fn sample() -> ScenarioResult {
             drops: BTreeMap::from([("reason".into(), 0)]),
             queue_ms: Some(QueueMs::default()),
         }],
-        variants: BTreeMap::from([("baseline".into(), Variant::default())]),
+        variants: [("baseline".to_owned(), Variant::default())].into(),
         expect: vec![Expectation {
             metric: "voip.delay_ms.mean".into(),
             ours: Some(0.0),
@@ -159,4 +159,18 @@ fn fairness_is_the_share_of_connections_served() {
     assert_eq!(jain(&[5.0, 0.0, 0.0, 0.0]), Some(0.25));
     assert_eq!(jain(&[1.0, 2.0, 3.0]), Some(0.857_142_857));
     assert_eq!((jain(&[]), jain(&[0.0])), (None, None));
+}
+
+#[test]
+fn variants_keep_the_order_of_the_file_and_a_label_is_shown() {
+    let variants = ["plain", "baseline", "more"].map(|name| (name.to_owned(), Variant::default())).into();
+    let result = ScenarioResult { label: Some("network".to_owned()), variants, ..ScenarioResult::default() };
+    let text = result.to_result_file().unwrap();
+    let again = ScenarioResult::from_json(&text).unwrap();
+    assert_eq!(again, result);
+    assert_eq!(
+        again.variants.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+        ["plain", "baseline", "more"]
+    );
+    assert_eq!((again.label(), ScenarioResult::default().label()), ("network", "product"));
 }

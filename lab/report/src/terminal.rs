@@ -39,8 +39,8 @@ fn groups(result: &ScenarioResult) -> Vec<Vec<String>> {
     ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for group in result.groups.iter().filter(|group| !group.name.ends_with(".down")) {
-        rows.push(row(group, "product"));
-        for (name, variant) in &result.variants {
+        rows.push(row(group, result.label()));
+        for (name, variant) in result.variants.iter() {
             rows.extend(variant.groups.iter().find(|g| g.name == group.name).map(|group| row(group, name)));
         }
     }
@@ -93,8 +93,8 @@ fn agents(result: &ScenarioResult) -> Vec<Vec<String>> {
     };
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for agent in &result.agents {
-        rows.push(row(agent, "product"));
-        for (name, variant) in &result.variants {
+        rows.push(row(agent, result.label()));
+        for (name, variant) in result.variants.iter() {
             rows.extend(variant.agents.iter().find(|a| a.class == agent.class).map(|agent| row(agent, name)));
         }
     }
@@ -118,8 +118,8 @@ fn admissions(result: &ScenarioResult) -> Vec<Vec<String>> {
     };
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for admission in &result.admissions {
-        rows.push(row(admission, "product"));
-        for (name, variant) in &result.variants {
+        rows.push(row(admission, result.label()));
+        for (name, variant) in result.variants.iter() {
             let same = variant.admissions.iter().find(|a| a.node == admission.node);
             rows.extend(same.map(|admission| row(admission, name)));
         }

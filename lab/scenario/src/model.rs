@@ -16,6 +16,9 @@ use std::sync::Arc;
 pub struct Scenario {
     /// Stable name, such as `H-8.1.2`.
     pub id: String,
+    /// What people are shown as the name of the configuration that is no variant, if not `product`: what the file says, or
+    /// `network` where nothing in it is a router of ours.
+    pub label: Option<String>,
     /// One line that reads without knowing the authors.
     pub title: String,
     /// What the scenario shows.

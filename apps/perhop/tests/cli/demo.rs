@@ -102,7 +102,7 @@ fn in_virtual_time_calls_are_kept_from_their_tenth_packet_on() {
     assert_eq!(whole.sent.unwrap() - after.sent.unwrap(), 30);
     assert_eq!(after.loss_pct, Some(0.0));
     assert!(after.delay_ms.unwrap().max < 25.0 && whole.delay_ms.unwrap().max > 60.0, "{after:?} {whole:?}");
-    let fifo = &run.variants["fifo"].groups;
+    let fifo = &run.variants.get("fifo").unwrap().groups;
     let fifo = fifo.iter().find(|group| group.name == "calls_after_detection").unwrap();
     assert!(fifo.loss_pct.unwrap() > 20.0, "{fifo:?}");
 }

@@ -236,7 +236,7 @@ fn two_results_are_compared_figure_by_figure() {
     let figures: Vec<f64> = row.split_whitespace().skip(1).map(|f| f.parse().unwrap()).collect();
     assert!((figures[1] - figures[0] - figures[2]).abs() < 0.002 && figures[2] < 0.0, "{row}");
     let page = std::fs::read_to_string(scratch.0.join("after/compare.html")).unwrap();
-    assert!(page.contains("before product") && page.contains("after long"));
+    assert!(page.contains("before network") && page.contains("after long"));
     let lines = perhop(&["lab", "compare", &before, &after, "--json"]).json();
     assert!(lines.iter().any(|l| l["metric"] == "total.throughput_kbps.mean" && l["first"].is_number()));
 }

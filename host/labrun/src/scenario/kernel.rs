@@ -202,6 +202,7 @@ mod tests {
         });
         Scenario {
             id: "test".into(),
+            label: None,
             title: String::new(),
             why: String::new(),
             source: None,

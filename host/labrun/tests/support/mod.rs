@@ -21,6 +21,7 @@ pub fn may_run(name: &str) -> bool {
 pub fn empty(warm_up_ms: u64, ms: u64) -> Scenario {
     Scenario {
         id: "test".into(),
+        label: None,
         title: "test".into(),
         why: String::new(),
         source: None,

@@ -160,11 +160,12 @@ impl ResultDirectory {
             None => Machine::default(),
         };
         let mut configurations = vec![ConfigurationDetails { name: PRODUCT.into(), ..Default::default() }];
-        for name in result.variants.keys() {
-            configurations.push(ConfigurationDetails { name: name.clone(), ..Default::default() });
+        for (name, _) in result.variants.iter() {
+            configurations.push(ConfigurationDetails { name: name.to_owned(), ..Default::default() });
         }
         // Directories of runs without agents had no tables of them for a while.
-        let with_agents = !result.agents.is_empty() || result.variants.values().any(|v| !v.agents.is_empty());
+        let with_agents =
+            !result.agents.is_empty() || result.variants.iter().any(|(_, v)| !v.agents.is_empty());
         tables::read(&mut configurations, with_agents, text)?;
         // Neither had older directories these.
         if let Some(text) = read("transport.csv") {
@@ -174,6 +175,11 @@ impl ResultDirectory {
             transport::read_flows(&mut configurations, &text)?;
         }
         Ok(Self { about, machine, result, configurations })
+    }
+
+    /// What people are shown as the name of one of the configurations.
+    pub fn shown_name<'a>(&'a self, configuration: &'a ConfigurationDetails) -> &'a str {
+        if configuration.name == PRODUCT { self.result.label() } else { &configuration.name }
     }
 
     /// The configuration of this name.
@@ -222,7 +228,7 @@ mod tests {
     fn a_run_without_agents_needs_no_tables_of_them() {
         let mut directory = synthetic::directory(1, 1, 1);
         directory.result.agents.clear();
-        directory.result.variants.values_mut().for_each(|variant| variant.agents.clear());
+        directory.result.variants.iter_mut().for_each(|variant| variant.agents.clear());
         directory.configurations.iter_mut().for_each(|c| (c.agents, c.allocations) = Default::default());
         let files: BTreeMap<_, _> = directory.to_files().expect("it can be written").into_iter().collect();
         let older = ResultDirectory::from_files(|file| {

@@ -36,7 +36,7 @@ pub(super) struct View<'a> {
 
 impl<'a> View<'a> {
     pub(super) fn of_one(directory: &'a ResultDirectory) -> Self {
-        let configurations = directory.configurations.iter().map(|c| (c.name.clone(), c));
+        let configurations = directory.configurations.iter().map(|c| (directory.shown_name(c).to_owned(), c));
         let (end, warm_up) = (directory.result.sim_s, directory.about.warm_up_s);
         Self::of(configurations.collect(), end, warm_up, directory.about.marks.iter().collect())
     }
@@ -45,14 +45,14 @@ impl<'a> View<'a> {
     pub(super) fn of_two(first: (&str, &'a ResultDirectory), second: (&str, &'a ResultDirectory)) -> Self {
         let mut configurations = Vec::new();
         for ours in &first.1.configurations {
-            configurations.push((format!("{} {}", first.0, ours.name), ours));
+            configurations.push((format!("{} {}", first.0, first.1.shown_name(ours)), ours));
             if let Some(theirs) = second.1.configuration(&ours.name) {
-                configurations.push((format!("{} {}", second.0, theirs.name), theirs));
+                configurations.push((format!("{} {}", second.0, second.1.shown_name(theirs)), theirs));
             }
         }
         for theirs in &second.1.configurations {
             if first.1.configuration(&theirs.name).is_none() {
-                configurations.push((format!("{} {}", second.0, theirs.name), theirs));
+                configurations.push((format!("{} {}", second.0, second.1.shown_name(theirs)), theirs));
             }
         }
         let end = first.1.result.sim_s.max(second.1.result.sim_s);

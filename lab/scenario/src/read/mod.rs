@@ -24,7 +24,7 @@ pub use companions::MAX_OPPORTUNITIES;
 pub use cx::Companions;
 pub use rest::{MAX_REPETITIONS, MAX_SEED};
 
-use crate::model::{LinkIndex, NodeIndex, Scenario};
+use crate::model::{LinkIndex, NodeIndex, NodeKind, Scenario};
 use cx::Cx;
 use perhop_config::{Diagnostics, Document, FileKeys, Form, Location, Settings};
 use perhop_units::{Duration, Rate};
@@ -117,8 +117,10 @@ fn scenario(cx: &Cx<'_>, variants: &[String]) -> (Scenario, Places) {
     let expect = expect::read(cx, &mut root, &mut places);
     rest::variants(cx, &mut root);
     root.finish();
+    let is_ours = nodes.iter().any(|node| matches!(node.kind, NodeKind::Router(_)));
     let mut scenario = Scenario {
         id: head.id,
+        label: head.label.or_else(|| (!is_ours).then(|| "network".to_owned())),
         title: head.title,
         why: head.why,
         source: head.source,

@@ -20,6 +20,7 @@ pub const MAX_SEED: u64 = i64::MAX as u64;
 pub(super) struct Head {
     pub(super) id: String,
     pub(super) title: String,
+    pub(super) label: Option<String>,
     pub(super) why: String,
     pub(super) source: Option<String>,
     pub(super) warm_up: Duration,
@@ -41,6 +42,13 @@ pub(super) fn head(cx: &Cx<'_>, root: &mut TableReader<'_>) -> Head {
         }
     }
     let title = root.required_text("title", "\"Calls beside bulk transfers on one slow link\"");
+    let label = root.text("label").filter(|label| {
+        let fits = (1..=16).contains(&label.value.chars().count()) && !label.value.contains(char::is_control);
+        if !fits {
+            cx.push(cx.error(label.span, "is no label").allowed("1 to 16 characters"));
+        }
+        fits
+    });
     let why = root.text("why").map_or(String::new(), |w| w.value.trim().to_owned());
     let source = root.text("source").map(|s| s.value.to_owned());
     let warm_up = root.value_in("warm_up", Duration::ZERO..=MAX_TIME);
@@ -52,6 +60,7 @@ pub(super) fn head(cx: &Cx<'_>, root: &mut TableReader<'_>) -> Head {
     Head {
         id: id.map_or(String::new(), |i| i.value.to_owned()),
         title: title.map_or(String::new(), |t| t.value.to_owned()),
+        label: label.map(|l| l.value.to_owned()),
         why,
         source,
         wrong: duration.is_none() || (warm_up.is_none() && root.has("warm_up")),

@@ -9,6 +9,7 @@ pub fn empty(seconds: u64) -> Scenario {
     Scenario {
         id: "test".into(),
         title: "test".into(),
+        label: None,
         why: String::new(),
         source: None,
         warm_up: Duration::ZERO,
