@@ -99,6 +99,9 @@ pub enum EventKind {
     FlowRefused {
         /// Flow.
         flow: String,
+        /// How full it was.
+        #[serde(flatten)]
+        shortage: FlowShortage,
     },
     /// Admission dropped a flow that it had admitted.
     FlowDropped {
@@ -106,6 +109,9 @@ pub enum EventKind {
         flow: String,
         /// Packets seen.
         packets: u64,
+        /// How full it was.
+        #[serde(flatten)]
+        shortage: FlowShortage,
     },
     /// Quality of a call, reported at intervals: as it leaves the router, as it came, and what the router did to it so far.
     CallQuality {
@@ -149,4 +155,25 @@ pub enum EventKind {
         /// Last lost.
         to: u64,
     },
+}
+
+/// Why admission had no room for a flow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct FlowShortage {
+    /// Class it would have gone to, or went to.
+    pub class: String,
+    /// The port by which there was least room; none where all flows share the cap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<String>,
+    /// What admitted flows had: reserved there, or measured and expected of those just admitted, bit/s.
+    #[serde(rename = "used_bps")]
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    pub used: Rate,
+    /// What they may have, bit/s. New ones are accepted in a part of it.
+    #[serde(rename = "cap_bps")]
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    pub cap: Rate,
+    /// Whether nothing new was accepted, whatever was used.
+    pub locked: bool,
 }

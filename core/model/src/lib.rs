@@ -25,7 +25,7 @@ pub use abr::{AbrFloor, AbrLatency, AbrMatch, AbrPolicySpec};
 pub use admission::{AdmissionMethod, AdmissionPolicy, AdmissionSpec};
 pub use call::{Call, Done, Reloaded};
 pub use device::{DEVICE_NAMES, is_device_name};
-pub use event::{Event, EventKind};
+pub use event::{Event, EventKind, FlowShortage};
 pub use given::{Given, Object, Unreadable};
 pub use object::{Credentials, Key, Kind, Name, NameError, ObjectState, Owner, OwnerError, Role, Status};
 pub use queue::{Precedence, QueueKind, QueueSpec, WredAverage, WredPrecedence};

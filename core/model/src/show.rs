@@ -1,7 +1,7 @@
 //! What a router shows: the rows that `perhop show` prints.
 
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What to show.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,12 +39,20 @@ pub struct ShowRow {
     pub facts: BTreeMap<String, String>,
     /// Counters and gauges.
     pub counters: BTreeMap<String, u64>,
+    /// Which of `counters` go up and down, or may; all others only go on, and begin anew with an epoch.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub gauges: BTreeSet<String>,
 }
 
 impl ShowRow {
     /// A row without facts and counters.
     pub fn new(kind: &str, name: &str) -> Self {
         Self { kind: kind.to_owned(), name: name.to_owned(), ..Self::default() }
+    }
+
+    /// Numbers that are no gauges.
+    pub fn only_counters(&self) -> impl Iterator<Item = (&String, &u64)> {
+        self.counters.iter().filter(|(name, _)| !self.gauges.contains(*name))
     }
 
     /// A counter; 0 when the row has none of this name.

@@ -16,12 +16,12 @@ use crate::show::{CountSurvey, Purpose, SHOWN, What, gauges, records};
 use crate::told::{RouteNews, ToControl, World};
 use perhop_contract::{Control, Input, Output};
 use perhop_elements::route::{NeighbourState, NeighbourUpdate};
-use perhop_flows::{FlowEvent, FlowEventKind, HereInfo};
+use perhop_flows::{FlowEvent, FlowEventKind, HereInfo, Shortage};
 use perhop_graph::router::{Balancer, Change, RouterPlanner};
 use perhop_io::clock;
 use perhop_model::{
-    Call, Credentials, Done, ErrorItem, Event, EventKind, Key, Kind, Op, Owner, PortSpec, Reloaded, Reply,
-    Role, ShowPage, Spec, Transaction, TxnId,
+    Call, Credentials, Done, ErrorItem, Event, EventKind, FlowShortage, Key, Kind, Op, Owner, PortSpec,
+    Reloaded, Reply, Role, ShowPage, Spec, Transaction, TxnId,
 };
 use perhop_netlink::Netlink;
 use perhop_packet::PortId;
@@ -348,10 +348,6 @@ impl ControlThread {
         if let FlowEventKind::Quality { here, .. } = &event.kind {
             self.log_harm(event, here);
         }
-        if let FlowEventKind::Refused(full) | FlowEventKind::Dropped(full) = &event.kind {
-            let why = records::shortage(&self.detector_class(), &self.port_names, full);
-            self.history.note_why(self.control.events().latest() + 1, why);
-        }
         let flow = crate::show::flow_text(&event.flow);
         match event.kind {
             FlowEventKind::Detected => EventKind::FlowDetected {
@@ -361,8 +357,10 @@ impl ControlThread {
                 packets: event.packets,
             },
             FlowEventKind::Ended => EventKind::FlowEnded { flow, packets: event.packets },
-            FlowEventKind::Refused(_) => EventKind::FlowRefused { flow },
-            FlowEventKind::Dropped(_) => EventKind::FlowDropped { flow, packets: event.packets },
+            FlowEventKind::Refused(full) => EventKind::FlowRefused { flow, shortage: self.shortage(&full) },
+            FlowEventKind::Dropped(full) => {
+                EventKind::FlowDropped { flow, packets: event.packets, shortage: self.shortage(&full) }
+            }
             FlowEventKind::Quality { call, here } => EventKind::CallQuality {
                 flow,
                 r_tenths: here.r_tenths.unwrap_or(0),
@@ -377,6 +375,12 @@ impl ControlThread {
                 delay_max_us: here.delay_max_us,
             },
         }
+    }
+
+    fn shortage(&mut self, full: &Shortage) -> FlowShortage {
+        let port = self.port_names.get(full.port.index()).cloned();
+        let Shortage { used, cap, locked, .. } = *full;
+        FlowShortage { class: self.detector_class(), port, used, cap, locked }
     }
 
     /// Packets of a call were dropped here, in a class that has a guarantee: somebody counts on it.
@@ -456,7 +460,7 @@ impl ControlThread {
         let events = self.control.events();
         let before = events.latest().saturating_sub(limit as u64);
         let now = clock::monotonic();
-        let row = |event: &Event| records::event_row(now, event, self.history.why(event.seq));
+        let row = |event: &Event| records::event_row(now, event);
         let rows: Vec<Row> = events.after(before, limit).iter().map(row).collect();
         let total = rows.len().max(events.len());
         self.page(rows, total)

@@ -3,7 +3,6 @@
 use crate::forwarder::Notice;
 use crate::forwarder::{Forwarder, Step};
 use crate::report::Row;
-use crate::show::gauges;
 use perhop_element::{BuildCx, CounterSink, Driver, NodeId};
 use perhop_elements::emulate::Link;
 use perhop_elements::plumbing::FromPort;
@@ -185,9 +184,7 @@ pub(crate) fn element_row(driver: &Driver, id: NodeId, whole: bool) -> Row {
         let mut all = Whole::default();
         driver.report(id, &mut all);
         row.counters = all.counters;
-        if !all.gauges.is_empty() {
-            gauges::add(&all.gauges.join(" "), &mut row.facts);
-        }
+        row.gauges.extend(all.gauges);
     } else if let Some(c) = driver.counters(id) {
         for (name, value) in [
             ("received", c.received),

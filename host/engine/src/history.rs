@@ -2,13 +2,11 @@
 //! classes had sent a while ago, from which their rates follow.
 //!
 //! It is told all counters every [`LOOK`], and again when somebody wants to see them. Everything has a limit: of
-//! places and reasons of drops the first [`PLACES`] are kept, of calls the latest [`CALLS`], and of events of flows that were
-//! refused or dropped as many as there can be.
+//! places and reasons of drops the first [`PLACES`] are kept, and of calls the latest [`CALLS`].
 
 use crate::graph_forwarder::is_reason;
 use crate::report::Row;
 use crate::show::{REALTIME, flow_text, quality};
-use perhop_contract::EVENT_RING;
 use perhop_flows::{CallInfo, FlowEvent, FlowEventKind, HereInfo};
 use perhop_units::{Duration, Instant};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -73,8 +71,6 @@ pub(crate) struct History {
     looks: [(Instant, HashMap<String, Sent>); 2],
     last_reports: VecDeque<(String, CallInfo, HereInfo)>,
     ended: VecDeque<(Instant, Row)>,
-    /// Why flows were refused or dropped, by the number of the event that says that they were.
-    whys: VecDeque<(u64, String)>,
 }
 
 /// Counters of ports that count packets which ended there.
@@ -221,22 +217,6 @@ impl History {
     }
 }
 
-impl History {
-    /// Event `seq`, later than any before, is of a flow that was refused or dropped, and this is why.
-    pub(crate) fn note_why(&mut self, seq: u64, why: String) {
-        if self.whys.len() == EVENT_RING {
-            self.whys.pop_front();
-        }
-        self.whys.push_back((seq, why));
-    }
-
-    /// Why what event `seq` tells happened, where there is more to say than it does.
-    pub(crate) fn why(&self, seq: u64) -> Option<&str> {
-        let at = self.whys.binary_search_by_key(&seq, |(seq, _)| *seq).ok()?;
-        self.whys.get(at).map(|(_, why)| why.as_str())
-    }
-}
-
 fn sent(row: &Row) -> Sent {
     Sent { packets: row.counter("packets"), bytes: row.counter("bytes"), waited_us: row.counter("waited_us") }
 }
@@ -271,16 +251,6 @@ mod tests {
         assert_eq!(look(61, 12), (1, Some(7), Some(12)));
         assert_eq!(look(90, 13), (1, Some(1), Some(13)));
         assert_eq!(look(500, 13), (1, Some(0), Some(13)));
-    }
-
-    #[test]
-    fn why_a_flow_was_refused_is_known_as_long_as_the_event_is_kept() {
-        let mut history = History::default();
-        let last = 3 * EVENT_RING as u64;
-        (1..=last).step_by(2).for_each(|seq| history.note_why(seq, format!("why {seq}")));
-        assert_eq!((history.why(last - 1), history.why(last)), (Some(&*format!("why {}", last - 1)), None));
-        let kept = (1..=last).filter(|seq| history.why(*seq).is_some()).count();
-        assert_eq!((kept, history.why(last - EVENT_RING as u64 + 1).is_some()), (EVENT_RING, true));
     }
 
     #[test]

@@ -74,6 +74,5 @@ pub use notes::Outlook;
 pub use put_back::{Restored, restore};
 pub use report::{Recording, Report};
 pub use rights::give_up_rights;
-pub use show::gauges::GAUGES_FACT;
 pub use state_file::state_path;
 pub use supervisor::StopReport;

@@ -1,7 +1,6 @@
 //! Rows that a router shows, as a table, as lists and as comma-separated values.
 
 use crate::table::Table;
-use perhop_engine::GAUGES_FACT;
 use perhop_model::ShowRow;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -9,17 +8,9 @@ use std::collections::BTreeSet;
 /// A table of more counters than this, most of whose cells would be empty, is shown as lists.
 const MOST_COLUMNS: usize = 12;
 
-/// Facts for people: which counters are gauges is for programs.
-fn facts(row: &ShowRow) -> impl Iterator<Item = (&str, &str)> {
-    row.facts
-        .iter()
-        .filter(|(name, _)| *name != GAUGES_FACT)
-        .map(|(name, text)| (name.as_str(), text.as_str()))
-}
-
 /// Rows as a table when they have few counters or the same, else each row as a list of what is not 0.
 pub(super) fn rows_as_text(rows: &[ShowRow]) -> String {
-    let facts: BTreeSet<&str> = rows.iter().flat_map(|r| facts(r).map(|(name, _)| name)).collect();
+    let facts: BTreeSet<&str> = rows.iter().flat_map(|r| r.facts.keys().map(String::as_str)).collect();
     // A counter that is 0 in every row says nothing, but how many there are now does, and that nothing was added.
     let moving = |r: &'_ ShowRow| {
         r.counters
@@ -65,7 +56,7 @@ pub(super) fn ns(ps: u64) -> String {
 
 /// All rows under the names of everything that any of them has (RFC 4180, lines end with LF).
 pub(super) fn rows_as_csv(rows: &[ShowRow]) -> String {
-    let facts: BTreeSet<&str> = rows.iter().flat_map(|r| facts(r).map(|(name, _)| name)).collect();
+    let facts: BTreeSet<&str> = rows.iter().flat_map(|r| r.facts.keys().map(String::as_str)).collect();
     let counters: BTreeSet<&str> = rows.iter().flat_map(|r| r.counters.keys().map(String::as_str)).collect();
     let head = ["kind", "name", "id", "owner"].into_iter().chain(facts.iter().copied());
     let mut writer = csv::Writer::from_writer(Vec::new());
@@ -112,7 +103,7 @@ fn in_words(fields: &Map<String, Value>) -> String {
 }
 
 fn as_list(row: &ShowRow) -> String {
-    let facts = facts(row).map(|(k, v)| format!(" {k}={}", fact_as_text(v)));
+    let facts = row.facts.iter().map(|(k, v)| format!(" {k}={}", fact_as_text(v)));
     let counters = row.counters.iter().filter(|(_, v)| **v > 0).map(|(k, v)| format!(" {k}={v}"));
     let owner = if row.owner.is_empty() { String::new() } else { format!(" ({})", row.owner) };
     format!("{}{owner}:{}\n", row.name, facts.chain(counters).collect::<String>())
@@ -130,6 +121,7 @@ mod tests {
             owner: "file".to_owned(),
             facts: [("port".to_owned(), "wan".to_owned())].into(),
             counters: counters.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect(),
+            ..ShowRow::default()
         }
     }
 
@@ -183,16 +175,5 @@ mod tests {
         assert!(text.starts_with("x (file): port=wan c00=1 c01=1"), "{text}");
         let text = rows_as_text(&[row("ef", &counters), row("be", &counters)]);
         assert!(text.starts_with("NAME  OWNER  PORT  C00  C01") && text.lines().count() == 3, "{text}");
-    }
-
-    #[test]
-    fn gauges_are_named_for_programs_alone() {
-        let mut row = row("ef", &[("+packets", 0), ("backlog", 3)]);
-        row.facts.insert(GAUGES_FACT.to_owned(), "backlog".to_owned());
-        assert_eq!(
-            rows_as_text(std::slice::from_ref(&row)),
-            "NAME  OWNER  PORT  +PACKETS  BACKLOG\nef    file   wan          0        3\n"
-        );
-        assert!(rows_as_csv(&[row]).starts_with("kind,name,id,owner,port,+packets,backlog\n"));
     }
 }

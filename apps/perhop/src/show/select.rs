@@ -2,7 +2,6 @@
 
 use super::rows::{fact_as_text, ns};
 use crate::error::AppError;
-use perhop_engine::GAUGES_FACT;
 use perhop_model::{ShowPage, ShowRow};
 use perhop_units::{Duration, Rate};
 use std::cmp::Ordering;
@@ -137,9 +136,8 @@ impl Cell {
             }
             plain.eq_ignore_ascii_case(column).then(|| text(value.to_string()))
         });
-        let facts = row.facts.iter().filter(|(name, _)| *name != GAUGES_FACT);
         let fact = || {
-            let (_, fact) = facts.into_iter().find(|(name, _)| name.eq_ignore_ascii_case(column))?;
+            let (_, fact) = row.facts.iter().find(|(name, _)| name.eq_ignore_ascii_case(column))?;
             Some(text(fact_as_text(fact)))
         };
         counter.or_else(fact)
@@ -148,7 +146,7 @@ impl Cell {
 
 /// Every column that a row has.
 fn columns(rows: &[ShowRow]) -> String {
-    let facts = rows.iter().flat_map(|row| row.facts.keys()).filter(|fact| *fact != GAUGES_FACT);
+    let facts = rows.iter().flat_map(|row| row.facts.keys());
     let counters = rows.iter().flat_map(|row| row.counters.keys());
     let named: BTreeSet<&str> = facts.chain(counters).map(|name| name.trim_start_matches('+')).collect();
     ["kind", "name", "id", "owner"].into_iter().chain(named).collect::<Vec<_>>().join(", ")
@@ -190,7 +188,6 @@ mod tests {
         let row = |name: &str, state: &str, packets: u64, more: Option<(&str, u64)>| {
             let mut row = ShowRow::new("class", name);
             row.facts.insert("state".to_owned(), state.to_owned());
-            row.facts.insert(GAUGES_FACT.to_owned(), "mean_ps".to_owned());
             row.counters.insert("+packets".to_owned(), packets);
             row.counters.extend(more.map(|(name, value)| (name.to_owned(), value)));
             row
@@ -247,7 +244,6 @@ mod tests {
         let said = shown(&["packet>5"], None, 9).unwrap_err();
         let expected = "no row has a column \"packet\"\nThere are kind, name, id, owner, allocated, mean_ps, packets, state.";
         assert_eq!(said, expected);
-        assert!(shown(&[], Some(GAUGES_FACT), 9).is_err());
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! `--watch`: what was counted since the rows were shown last.
 
-use perhop_engine::GAUGES_FACT;
 use perhop_model::{ShowPage, ShowRow};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -32,12 +31,13 @@ impl Since {
         let now = Before { epoch: page.epoch, whole, rows };
         let Some(before) = self.before.replace(now) else { return };
         // One that is 0 everywhere keeps its name: it has no column.
-        let counting = page.rows.iter().flat_map(|row| counters(row).filter(|(_, value)| **value > 0));
+        let counting = page.rows.iter().flat_map(|row| row.only_counters().filter(|(_, value)| **value > 0));
         let counting: BTreeSet<String> = counting.map(|(name, _)| name.clone()).collect();
         for row in &mut page.rows {
             let same = before.rows.get(&which(row)).filter(|_| before.epoch == page.epoch);
             let is_known = same.is_some() || before.whole || before.epoch != page.epoch;
-            let added: Vec<(String, Option<u64>)> = counters(row)
+            let added: Vec<(String, Option<u64>)> = row
+                .only_counters()
                 .filter(|(name, _)| counting.contains(*name))
                 .map(|(name, now)| {
                     let then = same.and_then(|row| row.get(name)).copied().unwrap_or(0);
@@ -57,19 +57,13 @@ fn which(row: &ShowRow) -> Which {
     (row.kind.clone(), row.name.clone(), row.id, reason.cloned().unwrap_or_default())
 }
 
-/// Numbers of a row that are no gauges.
-fn counters(row: &ShowRow) -> impl Iterator<Item = (&String, &u64)> {
-    let gauges = row.facts.get(GAUGES_FACT).map_or("", String::as_str);
-    row.counters.iter().filter(|(name, _)| !gauges.split(' ').any(|gauge| gauge == name.as_str()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn row(name: &str, numbers: &[(&str, u64)]) -> ShowRow {
         let mut row = ShowRow::new("class", name);
-        row.facts.insert(GAUGES_FACT.to_owned(), "backlog rate_bps".to_owned());
+        row.gauges = ["backlog", "rate_bps"].map(str::to_owned).into();
         row.counters = numbers.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
         row
     }

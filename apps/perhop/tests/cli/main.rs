@@ -16,6 +16,7 @@ mod lab;
 mod mix;
 mod record;
 mod router;
+mod shown;
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};

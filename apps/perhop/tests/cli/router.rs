@@ -10,7 +10,7 @@ use std::net::UdpSocket;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-const FILE: &str = r#"
+pub const FILE: &str = r#"
 [log]
 file = "/dev/full"
 [[port]]
@@ -52,6 +52,19 @@ pub struct World {
     scratch: Scratch,
     name: String,
     file: String,
+}
+
+/// A machine behind a port.
+pub struct Host {
+    namespace: Namespace,
+    address: &'static str,
+}
+
+impl Host {
+    /// A socket of its own.
+    pub fn bind(&self, port: u16) -> UdpSocket {
+        self.namespace.run(|| UdpSocket::bind((self.address, port))).unwrap().unwrap()
+    }
 }
 
 /// A running process; killed when the test fails.
@@ -179,6 +192,11 @@ impl World {
         (Running(agent.stdout(Stdio::null()).stderr(log).spawn().unwrap()), errors)
     }
 
+    /// What a router started from here on reads.
+    pub fn with_file(&self, text: &str) {
+        self.scratch.file("router.toml", text);
+    }
+
     /// A socket in place of the router's: it takes connections and never answers.
     pub fn silence(&self) -> (std::os::unix::net::UnixListener, PathBuf) {
         std::fs::create_dir_all("/run/perhop").unwrap();
@@ -235,6 +253,31 @@ impl World {
             let reply: Value = serde_json::from_str(&out).unwrap();
             assert_eq!((code, reply["errors"][0]["code"].as_str()), (Some(1), Some("forbidden")), "{out}");
         }
+    }
+
+    /// Puts a host behind each port, 10.0.0.2 and 10.1.0.2, whose default route is the router.
+    pub fn hosts(&self) -> [Host; 2] {
+        let net = Netlink::open_in(&self.namespace).unwrap();
+        let hosts = [("lan", "10.0.0.2", "10.0.0.1"), ("wan", "10.1.0.2", "10.1.0.1")];
+        let hosts = hosts.map(|(port, address, router)| {
+            let host = Namespace::create().unwrap();
+            net.delete_link(port).unwrap();
+            net.create_veth(port, "eth0", Some(&host)).unwrap();
+            let own = Netlink::open_in(&host).unwrap();
+            for (net, device, address) in [(&net, port, router), (&own, "eth0", address)] {
+                net.add_address_now(device, format!("{address}/24").parse().unwrap()).unwrap();
+                net.set_up(device).unwrap();
+            }
+            own.add_route("0.0.0.0/0".parse().unwrap(), Some(router.parse().unwrap()), Some("eth0")).unwrap();
+            Host { namespace: host, address }
+        });
+        sysctl::write(&self.namespace, IpVersion::V4, "all", "forwarding", 1).unwrap();
+        hosts
+    }
+
+    /// A command on the router, to be started.
+    pub fn command(&self, words: &[&str]) -> Command {
+        command(&[words, &["--router", &self.name]].concat())
     }
 
     /// Runs a command on the router.
@@ -437,24 +480,7 @@ fn after_a_crash_the_interfaces_are_put_back() {
 #[test]
 fn after_a_kill_the_kernel_forwards_what_the_router_did() {
     let Some(world) = World::new("kill") else { return };
-    let net = Netlink::open_in(&world.namespace).unwrap();
-    let hosts: Vec<UdpSocket> = [("lan", "10.0.0.2", "10.0.0.1"), ("wan", "10.1.0.2", "10.1.0.1")]
-        .into_iter()
-        .map(|(port, address, router)| {
-            let host = Namespace::create().unwrap();
-            net.delete_link(port).unwrap();
-            net.create_veth(port, "eth0", Some(&host)).unwrap();
-            let own = Netlink::open_in(&host).unwrap();
-            for (net, device, address) in [(&net, port, router), (&own, "eth0", address)] {
-                net.add_address_now(device, format!("{address}/24").parse().unwrap()).unwrap();
-                net.set_up(device).unwrap();
-            }
-            own.add_route("0.0.0.0/0".parse().unwrap(), Some(router.parse().unwrap()), Some("eth0")).unwrap();
-            host.run(|| UdpSocket::bind((address, 9))).unwrap().unwrap()
-        })
-        .collect();
-    sysctl::write(&world.namespace, IpVersion::V4, "all", "forwarding", 1).unwrap();
-    let [from, to] = &hosts[..] else { unreachable!() };
+    let [from, to] = world.hosts().map(|host| host.bind(9));
     to.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     let (sent, done) = (AtomicU32::new(0), AtomicBool::new(false));
     // What arrives, each at most once: numbers.
@@ -551,7 +577,8 @@ fn after_a_crash_it_starts_again_at_once() {
 fn a_watch_ends_with_its_reader() {
     let Some(world) = World::new("watch") else { return };
     let mut running = world.start();
-    let mut child = command(&["show", "classes", "--watch=1", "--json", "--router", &world.name])
+    let mut child = world
+        .command(&["show", "classes", "--watch=1", "--json"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

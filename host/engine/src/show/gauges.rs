@@ -2,10 +2,6 @@
 
 use crate::report::Row;
 use perhop_model::CountersRow;
-use std::collections::BTreeMap;
-
-/// The fact of a row that names its gauges, with blanks between them.
-pub const GAUGES_FACT: &str = "gauges";
 
 /// By kind of row. Elements name theirs themselves.
 const GAUGES: [(&str, &[&str]); 14] = [
@@ -60,20 +56,8 @@ fn is_gauge(kind: &str, name: &str) -> bool {
 
 /// Says in a row which of its numbers are gauges, beside those that it names already.
 pub(crate) fn name(row: &mut Row) {
-    let gauges: Vec<&str> =
-        row.counters.keys().map(String::as_str).filter(|name| is_gauge(&row.kind, name)).collect();
-    if !gauges.is_empty() {
-        add(&gauges.join(" "), &mut row.facts);
-    }
-}
-
-/// Adds names of gauges to the facts of a row.
-pub(crate) fn add(names: &str, facts: &mut BTreeMap<String, String>) {
-    let all = facts.entry(GAUGES_FACT.to_owned()).or_default();
-    if !all.is_empty() {
-        all.push(' ');
-    }
-    all.push_str(names);
+    let gauges = row.counters.keys().filter(|name| is_gauge(&row.kind, name));
+    row.gauges.extend(gauges.cloned());
 }
 
 /// The row with its counters alone: [`CountersRow`] has no place for gauges.

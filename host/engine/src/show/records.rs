@@ -2,7 +2,6 @@
 
 use crate::report::Row;
 use perhop_elements::route::{NextHop, Origin, RouteEntry, RouteKind};
-use perhop_flows::Shortage;
 use perhop_model::Event;
 use perhop_packet::PortId;
 use perhop_units::Instant;
@@ -12,8 +11,8 @@ use serde_json::Value;
 pub(crate) const EVENT: &str = "event";
 pub(crate) const ROUTE: &str = "route";
 
-/// An event with its age: its name is what happened, and the rest a fact, with `why` after it.
-pub(crate) fn event_row(now: Instant, event: &Event, why: Option<&str>) -> Row {
+/// An event with its age: its name is what happened, and the rest a fact.
+pub(crate) fn event_row(now: Instant, event: &Event) -> Row {
     let fields = match serde_json::to_value(&event.kind) {
         Ok(Value::Object(fields)) => fields,
         _ => serde_json::Map::new(),
@@ -23,7 +22,7 @@ pub(crate) fn event_row(now: Instant, event: &Event, why: Option<&str>) -> Row {
         Value::String(text) => format!("{name}={text}"),
         other => format!("{name}={other}"),
     });
-    let what = words.chain(why.map(str::to_owned)).collect::<Vec<_>>().join(" ");
+    let what = words.collect::<Vec<_>>().join(" ");
     let mut row = Row::new(EVENT, name);
     row.id = event.seq;
     let ms = now.as_nanos().saturating_sub(event.at_ns) / 1_000_000;
@@ -34,13 +33,6 @@ pub(crate) fn event_row(now: Instant, event: &Event, why: Option<&str>) -> Row {
 
 /// Name of the field that says which event it is.
 const EVENT_TAG: &str = "type";
-
-/// How full it was when a flow that would have been of `class` was refused or dropped.
-pub(crate) fn shortage(class: &str, ports: &[String], full: &Shortage) -> String {
-    let port = ports.get(full.port.index()).map_or_else(String::new, |port| format!(" port={port}"));
-    let Shortage { used, cap, locked, .. } = full;
-    format!("class={class}{port} used_bps={} cap_bps={} locked={locked}", used.0, cap.0)
-}
 
 /// A route of the tables that packets follow.
 pub(crate) fn route_row(ports: &[String], route: &RouteEntry) -> Row {
@@ -81,23 +73,30 @@ pub(crate) fn route_row(ports: &[String], route: &RouteEntry) -> Row {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perhop_model::EventKind;
+    use perhop_model::{EventKind, FlowShortage};
     use perhop_units::Rate;
 
     #[test]
     fn an_event_of_a_refused_flow_says_how_full_it_was() {
-        let ports = ["lan", "wan"].map(str::to_owned);
-        let full = Shortage { port: PortId(1), used: Rate(190_000), cap: Rate(200_000), locked: true };
-        let why = shortage("ef", &ports, &full);
-        let kind = EventKind::FlowRefused { flow: "udp 10.0.0.1:1>10.0.0.2:2".to_owned() };
-        let event = Event { epoch: 1, seq: 7, at_ns: 500_000_000, kind };
-        let row = event_row(Instant(2_000_000_000), &event, Some(&why));
-        let what =
-            "flow=udp 10.0.0.1:1>10.0.0.2:2 class=ef port=wan used_bps=190000 cap_bps=200000 locked=true";
-        assert_eq!((row.name.as_str(), row.facts["what"].as_str()), ("flow_refused", what));
-        assert_eq!(row.facts["ago"], "1.5 s");
+        let full = FlowShortage {
+            class: "ef".to_owned(),
+            port: Some("wan".to_owned()),
+            used: Rate(190_000),
+            cap: Rate(200_000),
+            locked: true,
+        };
+        let flow = "udp 10.0.0.1:1>10.0.0.2:2".to_owned();
+        let row = |shortage| {
+            let kind = EventKind::FlowRefused { flow: flow.clone(), shortage };
+            event_row(Instant(2_000_000_000), &Event { epoch: 1, seq: 7, at_ns: 500_000_000, kind })
+        };
         // Where all flows share a cap there is no port to name.
-        let shared = Shortage { port: PortId::NONE, ..full };
-        assert_eq!(shortage("ef", &ports, &shared), "class=ef used_bps=190000 cap_bps=200000 locked=true");
+        let shared = row(FlowShortage { port: None, ..full.clone() });
+        let row = row(full);
+        let (flow, numbers) = ("flow=udp 10.0.0.1:1>10.0.0.2:2", "used_bps=190000");
+        let what = format!("cap_bps=200000 class=ef {flow} locked=true port=wan {numbers}");
+        assert_eq!((row.name.as_str(), &row.facts["what"]), ("flow_refused", &what));
+        assert_eq!(row.facts["ago"], "1.5 s");
+        assert_eq!(shared.facts["what"], what.replace(" port=wan", ""));
     }
 }

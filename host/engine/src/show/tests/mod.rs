@@ -2,7 +2,6 @@
 
 mod abr;
 
-use super::gauges::GAUGES_FACT;
 use super::*;
 use crate::control_thread::FILE;
 use crate::forwarder::Forwarder;
@@ -259,11 +258,7 @@ type ByRow = BTreeMap<(String, String, u64), BTreeMap<String, u64>>;
 
 /// What is shown of a row and is no gauge.
 fn shown_counters(page: &ShowPage) -> ByRow {
-    let counters = |row: &Row| {
-        let gauges = row.facts.get(GAUGES_FACT).map_or("", String::as_str);
-        let is_gauge = |name: &str| gauges.split(' ').any(|gauge| gauge == name);
-        row.counters.clone().into_iter().filter(|(name, _)| !is_gauge(name)).collect()
-    };
+    let counters = |row: &Row| row.only_counters().map(|(name, value)| (name.clone(), *value)).collect();
     page.rows.iter().map(|row| ((row.kind.clone(), row.name.clone(), row.id), counters(row))).collect()
 }
 
@@ -276,7 +271,7 @@ fn what_is_shown_and_is_no_gauge_never_goes_back() {
     for round in 0..6_u64 {
         for (what, before) in whats.iter().zip(&mut before) {
             let page = rig.show(*what);
-            gauges += page.rows.iter().filter(|row| row.facts.contains_key(GAUGES_FACT)).count();
+            gauges += page.rows.iter().filter(|row| !row.gauges.is_empty()).count();
             let now = shown_counters(&page);
             for (row, counters) in before.iter() {
                 let Some(same) = now.get(row) else { continue };
@@ -294,8 +289,7 @@ fn what_is_shown_and_is_no_gauge_never_goes_back() {
     // Whatever an element says of itself as a gauge is named in its row.
     let page = rig.show(What::Elements);
     let row = page.rows.iter().find(|row| row.name == "f").unwrap();
-    let named: Vec<&str> = row.facts[GAUGES_FACT].split(' ').collect();
-    assert!(["held", "connections"].iter().all(|gauge| named.contains(gauge)), "{named:?}");
+    assert!(["held", "connections"].iter().all(|gauge| row.gauges.contains(*gauge)), "{:?}", row.gauges);
 }
 
 #[test]
