@@ -238,22 +238,12 @@ fn check_netfilter(
     namespace: &Namespace,
     devices: &[Device],
 ) -> Result<PassedBy, EngineError> {
-    match PassedBy::look(namespace, devices) {
-        Ok(passed_by) => match passed_by.rules() {
-            Some(rules) if !config.bypass_netfilter => Err(EngineError::Netfilter { rules }),
-            _ => Ok(passed_by),
-        },
-        // Without the right to look there is none to forward either, which is told where it is asked for.
-        Err(error) if error.is_permission() => {
-            tracing::debug!(%error, "cannot look at the packet filter");
-            Ok(PassedBy::default())
-        }
-        Err(error) if config.bypass_netfilter => {
-            tracing::warn!(%error, "cannot look at the packet filter, which what is forwarded passes by");
-            Ok(PassedBy::default())
-        }
-        Err(source) => Err(EngineError::NetfilterUnknown { source }),
+    let looked = PassedBy::look(namespace, devices);
+    let (passed_by, unseen) = PassedBy::accepted(looked, config.bypass_netfilter)?;
+    if let Some(error) = unseen {
+        tracing::warn!(%error, "cannot look at the packet filter, which what is forwarded passes by");
     }
+    Ok(passed_by)
 }
 
 /// Names of the ports on interfaces without link headers that others have made.

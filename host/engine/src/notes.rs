@@ -104,6 +104,25 @@ impl PassedBy {
         Ok(Self { found, next: clock::monotonic() + LOOK_EVERY })
     }
 
+    /// What was found, where a router may start beside it: with `bypass`, whatever it is. Without the right to look there is
+    /// none to forward either, which is told where it is asked for; then, and where it does not matter, why it is not known.
+    ///
+    /// # Errors
+    /// [`EngineError::Netfilter`], [`EngineError::NetfilterUnknown`].
+    pub(crate) fn accepted(
+        looked: Result<Self, NetlinkError>,
+        bypass: bool,
+    ) -> Result<(Self, Option<NetlinkError>), EngineError> {
+        match looked {
+            Ok(found) => match found.rules() {
+                Some(rules) if !bypass => Err(EngineError::Netfilter { rules }),
+                _ => Ok((found, None)),
+            },
+            Err(error) if bypass || error.is_permission() => Ok((Self::default(), Some(error))),
+            Err(source) => Err(EngineError::NetfilterUnknown { source }),
+        }
+    }
+
     /// Looks again when it is time. Whether it did.
     pub(crate) fn look_again(&mut self, namespace: &Namespace, devices: &[Device]) -> bool {
         let now = clock::monotonic();
@@ -172,25 +191,22 @@ impl Outlook {
             Err(error) => outlook.refused.push(error.to_string()),
             Ok(()) => {}
         }
-        let mut passed_by = match PassedBy::look(&namespace, &devices) {
-            Ok(passed_by) => passed_by,
-            Err(error) if error.is_permission() => {
-                outlook.notes.push(
-                    "only root sees whether rules of the packet filter or of IPsec would be passed by".into(),
-                );
-                PassedBy::default()
-            }
-            Err(source) => {
-                if !file.kernel.bypass_netfilter {
-                    outlook.refused.push(EngineError::NetfilterUnknown { source }.to_string());
+        let looked = PassedBy::look(&namespace, &devices);
+        let passed_by = match PassedBy::accepted(looked, file.kernel.bypass_netfilter) {
+            Ok((passed_by, unseen)) => {
+                if unseen.is_some_and(|error| error.is_permission()) {
+                    outlook.notes.push(
+                        "only root sees whether rules of the packet filter or of IPsec would be passed by"
+                            .into(),
+                    );
                 }
+                passed_by
+            }
+            Err(error) => {
+                outlook.refused.push(error.to_string());
                 PassedBy::default()
             }
         };
-        if let (Some(rules), false) = (passed_by.rules(), file.kernel.bypass_netfilter) {
-            outlook.refused.push(EngineError::Netfilter { rules }.to_string());
-            passed_by = PassedBy::default();
-        }
         let mirror = Mirror::open_in(&namespace)?;
         let by_index = ports_by_index(&mirror, &devices);
         let indices: Vec<u32> = by_index.keys().copied().collect();
@@ -204,5 +220,38 @@ impl Outlook {
             Beside { namespace: &namespace, mirror: &mirror, left: &left, translation: &translation };
         outlook.notes.extend(beside.notes(&passed_by));
         Ok(outlook)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+
+    #[test]
+    fn a_router_starts_beside_rules_only_where_none_are_relied_on_or_the_file_says_so() {
+        let found = |does| {
+            let found = Bypassed { place: "ip nat postrouting".to_owned(), does };
+            Ok(PassedBy { found: vec![found], ..PassedBy::default() })
+        };
+        let errno = |errno: Errno| {
+            let (operation, object, detail) =
+                ("list the packet filter's chains", String::new(), String::new());
+            Err(NetlinkError::Kernel { operation, object, errno: errno.raw_os_error(), detail })
+        };
+        let accepted = |looked, bypass| match PassedBy::accepted(looked, bypass) {
+            Ok((passed_by, unseen)) => Ok((passed_by.found.len(), unseen.is_some())),
+            Err(EngineError::Netfilter { rules }) => Err(rules),
+            Err(error) => Err(error.to_string()),
+        };
+        assert_eq!(accepted(found(Does::Queues), false), Ok((1, false)));
+        assert!(accepted(found(Does::Translates), false).unwrap_err().starts_with("ip nat postrouting"));
+        assert_eq!(accepted(found(Does::Translates), true), Ok((1, false)));
+        // What cannot be read may be a firewall, but for who has no right to read it.
+        for unreadable in [Errno::NOMEM, Errno::INTR, Errno::NOBUFS] {
+            assert!(accepted(errno(unreadable), false).is_err(), "{unreadable:?}");
+            assert_eq!(accepted(errno(unreadable), true), Ok((0, true)));
+        }
+        assert_eq!(accepted(errno(Errno::PERM), false), Ok((0, true)));
     }
 }
