@@ -1,8 +1,11 @@
-//! CUBIC (RFC 9438).
+//! CUBIC (RFC 9438), with the arithmetic of Linux.
 //!
-//! State, in segments: `w_max` (the window at the last reduction, lowered by fast convergence §4.7), the epoch of
-//! congestion avoidance with its K (§4.2), the window `w_est` that Reno would have (§4.3). Windows are fractions of
-//! segments inside and bytes outside; what does not make a byte is kept.
+//! RFC 9438 computes windows as fractions of segments. Kernels count whole segments, and with the small windows of a path
+//! that loses packets the parts make a difference, so this follows them: windows and thresholds are whole segments, a
+//! target is, and the window grows by one segment for so many acknowledged ([`Cubic::per_segment`]). Three rules are
+//! Linux's own: the growth beside Reno's (§4.3) stays 8/15 of a segment a round trip after the window before the reduction
+//! is reached; the least round-trip time is what the function looks ahead, not the smoothed one; before a first loss, and
+//! after a timeout, the window grows by a twentieth a round trip at least.
 
 use super::hystart::{Growth, HyStart};
 use super::hystart_plus::HyStartPlusPlus;
@@ -12,28 +15,36 @@ use perhop_units::{Duration, Instant};
 
 /// C of §4.1, in segments per second cubed.
 const C: f64 = 0.4;
-/// β of §4.6.
-const BETA: f64 = 0.7;
-/// α of §4.3: the increase at which a decrease to β takes as much bandwidth as Reno.
-const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+/// β of §4.6, of [`SCALE`].
+const BETA: u64 = 717;
+const SCALE: u64 = 1024;
+/// Reno's window grows by one segment for so many eighths of a window acknowledged: 1/α of §4.3.
+const FRIENDLY_EIGHTHS: u64 = 15;
+/// What a window is divided by while no loss has shown how large it may be.
+const UNKNOWN_LIMIT: u64 = 20;
+/// An unchanged window is judged anew after this.
+const JUDGED_FOR: Duration = Duration::from_nanos(31_250_000);
 
 /// RFC 9438.
 #[derive(Clone, Copy, Debug)]
 pub struct Cubic {
     choices: CubicConfig,
     byte_counting: bool,
-    w_max: f64,
-    /// The window before the last reduction.
-    prior: f64,
+    /// W_max: the window at the last reduction, lowered by fast convergence (§4.7), segments; 0 when unknown.
+    w_max: u64,
     epoch: Option<Epoch>,
+    /// Window, in segments, that `per_segment` was judged for, and when.
+    judged: (u64, Instant),
+    /// So many segments acknowledged let the window grow by one.
+    per_segment: u64,
+    /// Bytes acknowledged since the window last grew.
+    counted: u64,
+    least_rtt: Option<Duration>,
     last_ack: Instant,
-    after_timeout: bool,
     exit: Exit,
-    /// Part of a byte by which the window should have grown.
-    remainder: f64,
 }
 
-/// What watches the first slow start.
+/// What watches slow start until a loss.
 #[derive(Clone, Copy, Debug)]
 enum Exit {
     AtLoss,
@@ -41,13 +52,36 @@ enum Exit {
     HyStartPlusPlus(HyStartPlusPlus),
 }
 
+impl Exit {
+    fn new(choices: &CubicConfig) -> Self {
+        match choices.slow_start {
+            SlowStartExit::AtLoss => Self::AtLoss,
+            SlowStartExit::HyStart => Self::HyStart(HyStart::new()),
+            SlowStartExit::HyStartPlusPlus => Self::HyStartPlusPlus(HyStartPlusPlus::new()),
+        }
+    }
+}
+
 /// A stage of congestion avoidance.
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
     start: Instant,
+    /// Seconds until the window is `origin` (§4.2).
     k: f64,
-    origin: f64,
-    w_est: f64,
+    /// Segments.
+    origin: u64,
+    /// The window that Reno would have (§4.3), segments, and the bytes acknowledged since it last grew.
+    reno: u64,
+    reno_counted: u64,
+}
+
+impl Epoch {
+    /// W_cubic (§4.2 figure 1) after `t` seconds, its distance from the origin in whole segments.
+    fn cubic(&self, t: f64) -> u64 {
+        let d = t - self.k;
+        let distance = (C * d * d * d).abs() as u64;
+        if d < 0.0 { self.origin.saturating_sub(distance) } else { self.origin.saturating_add(distance) }
+    }
 }
 
 impl Cubic {
@@ -57,17 +91,14 @@ impl Cubic {
         Self {
             choices,
             byte_counting,
-            w_max: 0.0,
-            prior: 0.0,
+            w_max: 0,
             epoch: None,
+            judged: (0, Instant::ZERO),
+            per_segment: 1,
+            counted: 0,
+            least_rtt: None,
             last_ack: Instant::ZERO,
-            after_timeout: false,
-            exit: match choices.slow_start {
-                SlowStartExit::AtLoss => Exit::AtLoss,
-                SlowStartExit::HyStart => Exit::HyStart(HyStart::new()),
-                SlowStartExit::HyStartPlusPlus => Exit::HyStartPlusPlus(HyStartPlusPlus::new()),
-            },
-            remainder: 0.0,
+            exit: Exit::new(&choices),
         }
     }
 
@@ -98,45 +129,66 @@ impl Cubic {
         }
     }
 
-    /// Starts a stage of congestion avoidance at window `cwnd` (§4.2; after a timeout §4.8).
-    fn begin_epoch(&mut self, now: Instant, cwnd: f64) -> Epoch {
-        if self.after_timeout || self.w_max < cwnd {
-            self.w_max = cwnd;
-            self.after_timeout = false;
-        }
-        let k = libm::cbrt((self.w_max - cwnd) / C);
-        Epoch { start: now, k, origin: self.w_max, w_est: cwnd }
+    /// Starts a stage of congestion avoidance at window `cwnd` (§4.2).
+    fn begin_epoch(&self, now: Instant, cwnd: u64) -> Epoch {
+        let origin = self.w_max.max(cwnd);
+        let k = libm::cbrt((origin - cwnd) as f64 / C);
+        Epoch { start: now, k, origin, reno: cwnd, reno_counted: 0 }
     }
 
-    /// The window that `bytes` acknowledged at `ack` lead to, in segments.
-    fn avoid(&mut self, cwnd: f64, bytes: u64, ack: &Acked) -> f64 {
+    /// Judges how fast a window of `cwnd` segments is to grow, `bytes` having been acknowledged.
+    fn judge(&mut self, cwnd: u64, bytes: u64, ack: &Acked) {
         let mut epoch = match self.epoch {
             Some(epoch) => epoch,
             None => self.begin_epoch(ack.now, cwnd),
         };
-        let segments = bytes as f64 / ack.mss as f64;
-        // Once Reno's window has caught up with the window before the reduction, it grows as Reno's (§4.3).
-        let alpha = if epoch.w_est >= self.prior { 1.0 } else { ALPHA };
-        epoch.w_est += alpha * segments / cwnd;
-        self.epoch = Some(epoch);
-        let t = ack.now.since(epoch.start).as_secs_f64();
-        if self.choices.reno_friendly && cubic(&epoch, t) < epoch.w_est {
-            return epoch.w_est.max(cwnd);
+        epoch.reno_counted += bytes;
+        let (judged, at) = self.judged;
+        if self.epoch.is_some() && judged == cwnd && ack.now.since(at) <= JUDGED_FOR {
+            self.epoch = Some(epoch);
+            return;
         }
-        let ahead = t + ack.smoothed.unwrap_or(Duration::ZERO).as_secs_f64();
-        let target = cubic(&epoch, ahead).max(cwnd).min(1.5 * cwnd);
-        cwnd + (target - cwnd) * segments / cwnd
+        self.judged = (cwnd, ack.now);
+        let ahead = ack.now.since(epoch.start) + self.least_rtt.unwrap_or(Duration::ZERO);
+        let target = epoch.cubic(ahead.as_secs_f64());
+        self.per_segment = if target > cwnd { cwnd / (target - cwnd) } else { 100 * cwnd };
+        if self.w_max == 0 {
+            self.per_segment = self.per_segment.min(UNKNOWN_LIMIT);
+        }
+        if self.choices.reno_friendly {
+            let each = (cwnd * FRIENDLY_EIGHTHS / 8).max(1) * ack.mss;
+            // It grows when more than that is acknowledged, not when as much is.
+            let grown = epoch.reno_counted.saturating_sub(1) / each;
+            epoch.reno += grown;
+            epoch.reno_counted -= grown * each;
+            if epoch.reno > cwnd {
+                self.per_segment = self.per_segment.min(cwnd / (epoch.reno - cwnd));
+            }
+        }
+        // At most by half a round trip (§4.4).
+        self.per_segment = self.per_segment.max(2);
+        self.epoch = Some(epoch);
     }
-}
 
-/// W_cubic(t), §4.2 figure 1.
-fn cubic(epoch: &Epoch, t: f64) -> f64 {
-    let d = t - epoch.k;
-    C * d * d * d + epoch.origin
+    /// Additive increase by one segment for `per_segment` acknowledged.
+    fn increase(&mut self, window: &mut Window, bytes: u64, mss: u64) {
+        let each = self.per_segment * mss;
+        // What was counted while growth was slower must not come as a burst.
+        if self.counted >= each {
+            self.counted = 0;
+            window.cwnd += mss;
+        }
+        self.counted += bytes;
+        window.cwnd += self.counted / each * mss;
+        self.counted %= each;
+    }
 }
 
 impl Congestion for Cubic {
     fn acked(&mut self, window: &mut Window, ack: &Acked) {
+        if let Some(sample) = ack.sample {
+            self.least_rtt = Some(self.least_rtt.map_or(sample, |least| least.min(sample)));
+        }
         if !ack.limited {
             self.resumed(ack.now);
             return;
@@ -149,30 +201,27 @@ impl Congestion for Cubic {
         if rest == 0 {
             return;
         }
-        let mss = ack.mss as f64;
-        let grown = self.avoid(window.cwnd as f64 / mss, rest, ack) * mss;
-        self.remainder += grown - window.cwnd as f64;
-        // The target is at most 1.5 windows away, so this fits.
-        let whole = self.remainder.max(0.0) as u64;
-        self.remainder -= whole as f64;
-        window.cwnd += whole;
+        self.judge((window.cwnd / ack.mss).max(1), rest, ack);
+        self.increase(window, rest, ack.mss);
     }
 
+    /// The window itself counts, as in kernels, where it is not less than what is in flight.
     fn reduce(&mut self, window: &mut Window, at: &Reduction) {
-        let mss = at.mss as f64;
-        let cwnd = window.cwnd as f64 / mss;
-        self.prior = cwnd;
-        self.w_max =
-            if self.choices.fast_convergence && cwnd < self.w_max { cwnd * (1.0 + BETA) / 2.0 } else { cwnd };
-        window.ssthresh = ((at.flight as f64 * BETA) as u64).max(2 * at.mss);
+        let cwnd = window.cwnd.max(at.flight) / at.mss;
+        let falls = self.choices.fast_convergence && cwnd < self.w_max;
+        self.w_max = if falls { cwnd * (SCALE + BETA) / (2 * SCALE) } else { cwnd };
+        window.ssthresh = (cwnd * BETA / SCALE).max(2) * at.mss;
         self.epoch = None;
-        self.remainder = 0.0;
+        self.counted = 0;
         self.exit = Exit::AtLoss;
     }
 
+    /// What was known of the path is forgotten (§4.8).
     fn timed_out(&mut self, window: &mut Window, at: &Reduction) {
         self.reduce(window, at);
-        self.after_timeout = true;
+        self.w_max = 0;
+        self.least_rtt = None;
+        self.exit = Exit::new(&self.choices);
     }
 
     /// Time in which the window was not used does not count (§4.2).
@@ -197,7 +246,6 @@ mod tests {
             mss: MSS,
             acked: 0,
             sent: 0,
-            smoothed: Some(Duration::ZERO),
             sample: None,
             limited: true,
             after_timeout: false,
@@ -222,18 +270,46 @@ mod tests {
         let plain =
             CubicConfig { reno_friendly: false, fast_convergence: false, slow_start: SlowStartExit::AtLoss };
         // K = cbrt(1000 · 0.3 / 0.4) = 9.086 s: back at W_max after K, C · 4³ above it 4 s later.
-        assert!((window_after(9_086, 1000, plain) - 1000.0).abs() < 1.0);
-        assert!((window_after(13_086, 1000, plain) - 1025.6).abs() < 1.0);
-        assert!((window_after(4_543, 1000, plain) - (1000.0 - 300.0 / 8.0)).abs() < 1.0);
+        assert!((window_after(9_086, 1000, plain) - 1000.0).abs() < 1.5);
+        assert!((window_after(13_086, 1000, plain) - 1025.6).abs() < 1.5);
+        assert!((window_after(4_543, 1000, plain) - (1000.0 - 300.0 / 8.0)).abs() < 1.5);
     }
 
     #[test]
     fn on_a_short_path_the_window_is_renos() {
-        // One segment every 10 ms round trip times α = 0.529: far above the cubic function after 1 s.
+        // 8/15 of a segment every round trip of 10 ms, 31 times: far above the cubic function after 300 ms.
         let friendly = CubicConfig { fast_convergence: false, ..CubicConfig::default() };
         let w = window_after(300, 20, friendly);
-        assert!((w - (14.0 + 0.529 * 11.3 + 1.0 * 19.0)).abs() < 6.0, "{w}");
-        assert!(window_after(300, 20, CubicConfig { reno_friendly: false, ..friendly }) < 16.0);
+        assert!((w - (14.0 + 31.0 * 8.0 / 15.0)).abs() < 1.5, "{w}");
+        assert!(window_after(300, 20, CubicConfig { reno_friendly: false, ..friendly }) < 18.0);
+    }
+
+    #[test]
+    fn windows_and_thresholds_are_whole_segments() {
+        for segments in 2..200 {
+            let mut window = Window { cwnd: segments * MSS + 999, ssthresh: u64::MAX };
+            let mut cubic = Cubic::new(CubicConfig::default(), true);
+            cubic.reduce(&mut window, &Reduction { flight: segments * MSS, mss: MSS });
+            assert_eq!(window.ssthresh, (segments * 717 / 1024).max(2) * MSS);
+            window.cwnd = window.ssthresh;
+            for n in 0..100 {
+                cubic.acked(&mut window, &ack(n * 40, 1448));
+                assert!(window.cwnd.is_multiple_of(MSS), "{window:?}");
+            }
+            assert!(window.cwnd > window.ssthresh);
+        }
+    }
+
+    #[test]
+    fn before_a_first_loss_the_window_grows_by_a_twentieth_a_round_trip() {
+        let mut window = Window { cwnd: 1000 * MSS, ssthresh: 1000 * MSS };
+        let mut cubic = Cubic::new(CubicConfig::default(), true);
+        (0..1000).for_each(|n| cubic.acked(&mut window, &ack(n / 10, MSS)));
+        assert_eq!(window.cwnd, 1050 * MSS);
+        cubic.reduce(&mut window, &Reduction { flight: 0, mss: MSS });
+        window.cwnd = window.ssthresh;
+        (0..1000).for_each(|n| cubic.acked(&mut window, &ack(n / 10, MSS)));
+        assert!(window.cwnd < window.ssthresh + 10 * MSS, "K is 9 s away");
     }
 
     #[test]
@@ -258,9 +334,9 @@ mod tests {
         let mut window = Window { cwnd: 100 * MSS, ssthresh: u64::MAX };
         let mut cubic = Cubic::new(CubicConfig::default(), true);
         cubic.reduce(&mut window, &Reduction { flight: 100 * MSS, mss: MSS });
-        assert_eq!((window.ssthresh, cubic.w_max), (70 * MSS, 100.0));
+        assert_eq!((window.ssthresh, cubic.w_max), (70 * MSS, 100));
         window.cwnd = 80 * MSS;
         cubic.reduce(&mut window, &Reduction { flight: 80 * MSS, mss: MSS });
-        assert!((cubic.w_max - 68.0).abs() < 1e-9);
+        assert_eq!(cubic.w_max, 68);
     }
 }

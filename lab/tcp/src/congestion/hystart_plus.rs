@@ -101,7 +101,6 @@ mod tests {
                     mss: 1000,
                     acked: at,
                     sent: (round as u64 + 1) * 10_000,
-                    smoothed: None,
                     sample: Some(Duration::from_millis(*ms)),
                     limited: true,
                     after_timeout: false,

@@ -48,8 +48,6 @@ pub struct Acked {
     pub acked: u64,
     /// Number behind the last byte sent.
     pub sent: u64,
-    /// Smoothed round-trip time.
-    pub smoothed: Option<Duration>,
     /// The round-trip time this acknowledgment shows: exact once a round trip, in ms by time-stamps otherwise.
     pub sample: Option<Duration>,
     /// The window, not the application or the receiver, held the sender back. A window that was not used does not

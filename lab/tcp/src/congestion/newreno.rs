@@ -62,7 +62,6 @@ mod tests {
             mss: 1000,
             acked: 0,
             sent: 0,
-            smoothed: None,
             sample: None,
             limited: true,
             after_timeout: false,

@@ -171,7 +171,6 @@ impl Endpoint {
             mss: self.agreed.mss,
             acked: self.send.una,
             sent: self.send.max,
-            smoothed: self.rtt.smoothed(),
             sample: news.sample,
             limited: self.limited || after_timeout,
             after_timeout,

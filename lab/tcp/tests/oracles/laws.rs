@@ -105,10 +105,12 @@ fn cubic_follows_its_law() {
     };
     let plain =
         CubicConfig { reno_friendly: false, fast_convergence: false, slow_start: SlowStartExit::AtLoss };
-    for p in LOSSES {
+    // Whole segments bring a small window back to W_max earlier than the law, which knows fractions, by as long as the
+    // function is less than a segment away: with 15 segments that is half of K.
+    for p in [1e-4, 3e-4, 1e-3] {
         check(p, plain, cubic_law(p), "CUBIC");
+    }
+    for p in [1e-4, 3e-4, 1e-3, 3e-3, 1e-2] {
         check(p, CubicConfig::default(), cubic_law(p).max(square_root(p, 1.0)), "CUBIC beside Reno");
     }
 }
-
-const LOSSES: [f64; 5] = [1e-4, 3e-4, 1e-3, 3e-3, 1e-2];
