@@ -32,8 +32,10 @@ impl TimerId {
 pub enum Reject {
     /// TTL or hop limit ran out.
     TtlExpired,
-    /// No route, or the route says unreachable.
+    /// No route.
     NetUnreachable,
+    /// A route says so: that the host is unreachable (IPv4), or that there is no route (IPv6), as Linux answers.
+    Unreachable,
     /// The next hop does not answer.
     HostUnreachable,
     /// Administratively prohibited.

@@ -154,7 +154,7 @@ impl Decider<'_> {
             Action::Local | Action::Broadcast => Verdict::Host,
             Action::Kernel => Verdict::Kernel,
             Action::NoRoute | Action::Throw => Verdict::Reject(DropReason::NoRoute, Reject::NetUnreachable),
-            Action::Unreachable => Verdict::Reject(DropReason::RouteRejects, Reject::NetUnreachable),
+            Action::Unreachable => Verdict::Reject(DropReason::RouteRejects, Reject::Unreachable),
             Action::Prohibit => Verdict::Reject(DropReason::RouteRejects, Reject::Prohibited),
             Action::Blackhole => Verdict::Drop(DropReason::RouteRejects),
         }

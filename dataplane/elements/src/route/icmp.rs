@@ -324,7 +324,7 @@ fn write_v4(
     let message = match reject {
         Reject::TtlExpired => Repr::TimeExceeded { code: 0 },
         Reject::NetUnreachable => Repr::Unreachable { code: unreachable::NETWORK },
-        Reject::HostUnreachable => Repr::Unreachable { code: unreachable::HOST },
+        Reject::Unreachable | Reject::HostUnreachable => Repr::Unreachable { code: unreachable::HOST },
         Reject::Prohibited => Repr::Unreachable { code: unreachable::PROHIBITED },
         Reject::TooBig { mtu } => {
             Repr::FragmentationNeeded { mtu: u16::try_from(mtu.max(68)).unwrap_or(u16::MAX) }
@@ -351,7 +351,7 @@ fn write_v6(answer: &mut Packet, (src, dst): (Ipv6Addr, Ipv6Addr), reject: Rejec
     .emit(ip);
     let message = match reject {
         Reject::TtlExpired => Repr::TimeExceeded { code: 0 },
-        Reject::NetUnreachable => Repr::Unreachable { code: unreachable::NO_ROUTE },
+        Reject::Unreachable | Reject::NetUnreachable => Repr::Unreachable { code: unreachable::NO_ROUTE },
         Reject::HostUnreachable => Repr::Unreachable { code: unreachable::ADDRESS },
         Reject::Prohibited => Repr::Unreachable { code: unreachable::PROHIBITED },
         // Hosts need not go below the least MTU of IPv6 (RFC 8201 §4).

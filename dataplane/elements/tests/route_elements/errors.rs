@@ -30,7 +30,7 @@ fn each_reason_has_its_message_v4() {
     use icmpv4::Repr;
     for (dst, ttl, expected) in [
         ([99, 0, 0, 1], 9, Repr::Unreachable { code: 0 }),
-        ([41, 0, 0, 1], 9, Repr::Unreachable { code: 0 }),
+        ([41, 0, 0, 1], 9, Repr::Unreachable { code: 1 }),
         ([42, 0, 0, 1], 9, Repr::Unreachable { code: 13 }),
         ([20, 0, 0, 1], 1, Repr::TimeExceeded { code: 0 }),
     ] {
@@ -56,6 +56,7 @@ fn each_reason_has_its_message_v6() {
     let mut router = Router::new();
     router.receive(0, udp6(v6("2001:db8::9"), v6("2001:db9::1")));
     router.receive(0, udp6(v6("2001:db8::9"), v6("2001:db8:20::1")).ttl(1));
+    router.receive(0, udp6(v6("2001:db8::9"), v6("2001:db8:41::1")));
     router.receive(0, udp6(v6("2001:db8::9"), v6("2001:db8:1::77")));
     router.bench.run_for(Duration::from_secs(1));
     let frames = router.frames(0);
@@ -63,7 +64,12 @@ fn each_reason_has_its_message_v6() {
     use icmpv6::Repr;
     assert_eq!(
         kinds,
-        [Repr::Unreachable { code: 0 }, Repr::TimeExceeded { code: 0 }, Repr::Unreachable { code: 3 }]
+        [
+            Repr::Unreachable { code: 0 },
+            Repr::TimeExceeded { code: 0 },
+            Repr::Unreachable { code: 0 },
+            Repr::Unreachable { code: 3 }
+        ]
     );
     let (ip, _) = v6_answer(&frames[0]);
     assert_eq!((ip.src(), ip.dst()), (v6("2001:db8::1"), v6("2001:db8::9")));

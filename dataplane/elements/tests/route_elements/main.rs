@@ -57,6 +57,7 @@ fn routes() -> Vec<RouteEntry> {
         entry("42.0.0.0/8", RouteKind::Prohibit),
         via("2001:db8::/64", &[(None, 0)]),
         via("2001:db8:1::/64", &[(None, 1)]),
+        entry("2001:db8:41::/48", RouteKind::Unreachable),
         entry("2001:db8::1/128", RouteKind::Local),
         via("2001:db8:20::/48", &[(Some("fe80::2"), 1)]),
     ]
