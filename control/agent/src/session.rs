@@ -223,7 +223,7 @@ impl<P: Parts> Session<P> {
 
     fn claim(&mut self) {
         self.claim_again = None;
-        self.outputs.push_back(Output::Claim(Claim { owner: Owner::Agent, fence: self.fence }));
+        self.outputs.push_back(Output::Claim(Claim::new(Owner::Agent, self.fence)));
     }
 
     fn read_objects(&mut self) {

@@ -39,7 +39,7 @@ fn refused(code: Code) -> Input {
 }
 
 fn claim(fence: u64) -> Output<Notice> {
-    Output::Claim(Claim { owner: Owner::Agent, fence })
+    Output::Claim(Claim::new(Owner::Agent, fence))
 }
 
 /// A session whose router has answered everything, at revision 3 of epoch 7.

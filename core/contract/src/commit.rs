@@ -72,24 +72,21 @@ impl<P: Planner> Control<P> {
             assert!(e.version <= self.revision + 1, "{key} is newer than the next revision");
         }
         self.index.update(&key, self.objects.get(&key), entry.as_ref());
-        let at = |e: &Arc<Entry>| e.expires_at_ns;
-        if let Some(at) = entry.as_ref().and_then(at) {
-            self.expiries.insert((at, key.clone()));
-        }
-        let new = entry.as_ref().and_then(at);
-        let owner = entry.as_ref().map(|e| e.owner.clone());
-        let before = match entry {
+        let before = match entry.clone() {
             Some(e) => self.objects.insert(key.clone(), e),
             None => self.objects.remove(&key),
         };
-        if let Some(owner) = owner {
-            self.owners.gained(&owner);
+        if let Some(after) = &entry {
+            self.owners.gained(&after.owner);
         }
         if let Some(before) = &before {
             self.owners.lost(&before.owner);
+            if let Some(at) = before.expires_at_ns {
+                self.soft.remove(&before.owner, at, key.clone());
+            }
         }
-        if let Some(old) = before.as_ref().and_then(at).filter(|old| Some(*old) != new) {
-            assert!(self.expiries.remove(&(old, key)), "soft state has its place in the order of expiry");
+        if let Some((after, at)) = entry.as_ref().and_then(|e| Some((e, e.expires_at_ns?))) {
+            self.soft.insert(&after.owner, at, key);
         }
     }
 
@@ -109,9 +106,9 @@ impl<P: Planner> Control<P> {
                 self.events.push(now, EventKind::Committed { owner, txn_id, revision, forced });
                 self.answer(request, reply);
             }
-            Cause::Expired { keys } => {
+            Cause::Expired { keys, lapsed } => {
                 let revision = self.revision;
-                self.events.push(now, EventKind::Expired { keys, revision });
+                self.events.push(now, EventKind::Expired { keys, revision, lapsed });
             }
             Cause::Reverted { owner, txn_id } => {
                 let revision = self.revision;

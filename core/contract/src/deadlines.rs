@@ -16,8 +16,7 @@ impl<P: Planner> Control<P> {
         if self.in_flight.is_some() {
             return None;
         }
-        let expiry = self.expiries.first().map(|(at, _)| Instant(*at));
-        let expiry = match (expiry, self.expiry_retry) {
+        let expiry = match (self.soft.next(), self.expiry_retry) {
             (Some(at), Some(retry)) => Some(at.max(retry)),
             (at, _) => at,
         };
@@ -54,9 +53,7 @@ impl<P: Planner> Control<P> {
             return false;
         }
         self.expiry_retry = None;
-        let due = self.expiries.iter().take_while(|(at, _)| *at <= now.as_nanos());
-        let mut keys: Vec<Key> = due.map(|(_, key)| key.clone()).collect();
-        keys.sort();
+        let (mut keys, lapsed) = self.soft.ended(now);
         // Objects that cannot go yet are left out until the rest is a valid change.
         while !keys.is_empty() {
             let before = keys.len();
@@ -64,7 +61,7 @@ impl<P: Planner> Control<P> {
             if errors.is_empty() {
                 let changes = keys.iter().map(|key| (key.clone(), None)).collect();
                 let next = Next { changes, drains: BTreeMap::new(), graph: None };
-                self.install(now, next, Cause::Expired { keys });
+                self.install(now, next, Cause::Expired { keys, lapsed });
                 return true;
             }
             self.expiry_retry = Some(now + EXPIRY_RETRY);

@@ -16,6 +16,7 @@ mod objects;
 mod owners;
 mod read;
 mod replay;
+mod soft;
 mod store;
 mod submit;
 mod validate;
@@ -42,7 +43,8 @@ use perhop_model::{
 use perhop_reason::Code;
 use perhop_units::{Duration, Instant};
 use replay::{Replays, RequestDigest};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// Requests that may wait.
@@ -54,6 +56,8 @@ pub const DEFAULT_DRAIN: Duration = Duration::from_millis(1000);
 pub const MAX_PENDING: usize = 4;
 /// Name of the limit on owners where hits are counted.
 const OWNERS_LIMIT: &str = "owners";
+/// How long soft state, and a lease, may last unless it is renewed, ms: up to a week.
+pub const TTL_MS: RangeInclusive<u64> = 1..=7 * 86_400_000;
 /// Soft state whose expiry something else forbids is tried again after this.
 const EXPIRY_RETRY: Duration = Duration::from_secs(1);
 
@@ -149,7 +153,7 @@ struct Waiting {
 #[derive(Debug)]
 enum Cause {
     Transaction { request: u64, reply: Box<Reply>, digest: RequestDigest, owner: Owner, forced: bool },
-    Expired { keys: Vec<Key> },
+    Expired { keys: Vec<Key>, lapsed: Vec<Owner> },
     Reverted { owner: Owner, txn_id: TxnId },
 }
 
@@ -185,8 +189,7 @@ pub struct Control<P: Planner> {
     graph: Option<GraphRequest>,
     /// By id.
     draining: BTreeMap<u64, ObjectState>,
-    /// When soft state ends, first to last.
-    expiries: BTreeSet<(u64, Key)>,
+    soft: soft::Soft,
     owners: Owners,
     /// Time of the latest input.
     now: Instant,
@@ -217,7 +220,7 @@ impl<P: Planner> Control<P> {
             index: Index::default(),
             graph: None,
             draining: BTreeMap::new(),
-            expiries: BTreeSet::new(),
+            soft: soft::Soft::default(),
             owners: Owners::default(),
             now: Instant::ZERO,
             replays: Replays::default(),
@@ -272,14 +275,19 @@ impl<P: Planner> Control<P> {
         self.replays.bytes(owner)
     }
 
-    /// Takes an owner over, at the time of the latest input.
+    /// Takes an owner over, with a lease or without one from then on.
     ///
     /// # Errors
-    /// [`Code::Forbidden`] when `who` may not speak for the owner, [`Code::Fenced`] when a newer instance has,
-    /// [`Code::LimitReached`] when there are too many owners for a new one.
-    pub fn claim(&mut self, who: &Credentials, claim: &Claim) -> Result<(), Code> {
+    /// [`Code::Forbidden`] when `who` may not speak for the owner, [`Code::OutOfRange`] when the lease is none,
+    /// [`Code::Fenced`] when a newer instance has taken it over, [`Code::LimitReached`] when there are too many owners for a
+    /// new one.
+    pub fn claim(&mut self, now: Instant, who: &Credentials, claim: &Claim) -> Result<(), Code> {
+        self.now = self.now.max(now);
         if who.role == Role::Read || who.owner.as_ref().is_some_and(|o| *o != claim.owner) {
             return Err(Code::Forbidden);
+        }
+        if claim.ttl_ms.is_some_and(|ms| !TTL_MS.contains(&ms)) {
+            return Err(Code::OutOfRange);
         }
         if !self.takes_owner(&claim.owner) {
             self.hits.hit(OWNERS_LIMIT, self.limits.owners);
@@ -289,17 +297,20 @@ impl<P: Planner> Control<P> {
             return Err(Code::Fenced);
         }
         self.owners.accepted(self.now, &claim.owner, claim.fence);
+        let until = claim.ttl_ms.map(|ms| self.now + Duration::from_millis(ms));
+        self.soft.lease(&claim.owner, until);
         Ok(())
     }
 
     /// Whether an owner is known or may become so; one that has nothing may be forgotten for it.
     fn takes_owner(&mut self, owner: &Owner) -> bool {
-        let pending = &self.pending;
-        let busy = |o: &Owner| pending.iter().any(|p| p.owner == *o);
+        let (pending, soft, now) = (&self.pending, &self.soft, self.now);
+        let busy = |o: &Owner| soft.is_leased(now, o) || pending.iter().any(|p| p.owner == *o);
         match self.owners.place(self.now, owner, self.limits.owners, busy) {
             Place::Free => true,
             Place::Instead(gone) => {
                 self.replays.forget_owner(&gone);
+                self.soft.lease(&gone, None);
                 true
             }
             Place::None => false,

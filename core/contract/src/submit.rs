@@ -82,6 +82,9 @@ impl<P: Planner> Control<P> {
             let why = format!("fence {} of {} is older than {fence}", t.fence, t.owner);
             return Err(whole(Code::Fenced, why));
         }
+        if self.soft.has_lapsed(self.now, &t.owner) {
+            return Err(whole(Code::Fenced, format!("the lease of {} has ended: claim it again", t.owner)));
+        }
         if let Some(r) = t.if_revision.filter(|r| *r != self.revision) {
             let why = format!("the router is at revision {}, not {r}", self.revision);
             return Err(whole(Code::StaleRevision, why));

@@ -1,10 +1,10 @@
 //! Working a transaction's operations out against the state, one method a kind of operation.
 
 use super::commit::{GraphRequest, Next};
-use super::item;
 use super::objects::Entry;
 use super::store::Draft;
 use super::validate::implied_defaults;
+use super::{TTL_MS, item};
 use perhop_model::{
     ClassSpec, ErrorItem, Given, Key, Kind, Name, Op, OpOutcome, OpResult, Spec, Transaction,
 };
@@ -323,8 +323,9 @@ impl<'a> Work<'a> {
 fn expiry(now: Instant, op: usize, ttl_ms: Option<u64>) -> Result<Option<u64>, ErrorItem> {
     match ttl_ms {
         None => Ok(None),
-        Some(ms) if ms == 0 || ms > 7 * 86_400_000 => {
-            Err(item(op, "ttl_ms", Code::OutOfRange, format!("ttl_ms = {ms} is outside 1 to 604800000")))
+        Some(ms) if !TTL_MS.contains(&ms) => {
+            let why = format!("ttl_ms = {ms} is outside {} to {}", TTL_MS.start(), TTL_MS.end());
+            Err(item(op, "ttl_ms", Code::OutOfRange, why))
         }
         Some(ms) => Ok(Some((now + Duration::from_millis(ms)).as_nanos())),
     }

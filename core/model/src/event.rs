@@ -42,6 +42,9 @@ pub enum EventKind {
         keys: Vec<Key>,
         /// New revision.
         revision: u64,
+        /// Owners of some of it whose lease ended.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        lapsed: Vec<Owner>,
     },
     /// An unconfirmed transaction was taken back.
     Reverted {

@@ -68,6 +68,17 @@ pub struct Claim {
     pub owner: Owner,
     /// Rises with every instance of the owner.
     pub fence: u64,
+    /// A lease: unless the owner is claimed again within this time, ms, its soft objects end together, whatever time of their
+    /// own they have, and its transactions are `fenced` until it is. Without one it has none, or none any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_ms: Option<u64>,
+}
+
+impl Claim {
+    /// Takes `owner` over without a lease.
+    pub fn new(owner: Owner, fence: u64) -> Self {
+        Self { owner, fence, ttl_ms: None }
+    }
 }
 
 /// A set of changes that takes effect whole or not at all.

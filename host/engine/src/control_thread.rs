@@ -425,7 +425,7 @@ impl ControlThread {
             Call::Claim(who, claim, done) => {
                 // Tells what time it is.
                 self.input(Input::Tick);
-                done(self.control.claim(&who, &claim).map_err(claim_refused));
+                done(self.control.claim(clock::monotonic(), &who, &claim).map_err(claim_refused));
             }
             Call::State(query, done) => done(self.control.state(&query)),
             Call::Events(seq, limit, done) => done(self.control.events().after(seq, limit)),
@@ -532,7 +532,11 @@ pub(crate) fn file_transaction(objects: Vec<perhop_model::Object>) -> Transactio
 
 /// Why a claim is refused, in words.
 pub(crate) fn claim_refused(code: Code) -> ErrorItem {
-    let path = if code == Code::Fenced { "fence" } else { "owner" };
+    let path = match code {
+        Code::Fenced => "fence",
+        Code::OutOfRange => "ttl_ms",
+        _ => "owner",
+    };
     ErrorItem::new(code, path, format!("the claim is refused: {code}"))
 }
 

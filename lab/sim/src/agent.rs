@@ -91,7 +91,7 @@ impl Router for Reached<'_> {
     type Error = NoAnswer;
 
     fn claim(&mut self, claim: Claim) -> Result<Result<(), ErrorItem>, NoAnswer> {
-        let claimed = self.router.control().claim(&Credentials::ADMIN, &claim);
+        let claimed = self.router.control().claim(self.now, &Credentials::ADMIN, &claim);
         Ok(claimed.map_err(|code| ErrorItem::new(code, "owner", code.name())))
     }
 

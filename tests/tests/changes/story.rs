@@ -103,7 +103,7 @@ impl Story {
                     assert_eq!(event.at_ns, reply.committed_ns);
                     self.next(revision);
                 }
-                EventKind::Expired { keys, revision } => {
+                EventKind::Expired { keys, revision, .. } => {
                     for key in &keys {
                         let due = self.soft.get(key).and_then(|ends| ends.first());
                         let due = due.unwrap_or_else(|| panic!("{key} expired and was not soft"));

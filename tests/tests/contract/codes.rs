@@ -4,6 +4,7 @@ use super::{Desk, delete, patch, put, to_port};
 use perhop_contract::{Limits, QUEUE_LIMIT};
 use perhop_model::{Claim, Credentials, Role, Transaction};
 use perhop_reason::Code;
+use perhop_units::Instant;
 use serde_json::{Value, json};
 
 fn only(owner: &str) -> Credentials {
@@ -152,12 +153,15 @@ fn code_forbidden() {
 #[test]
 fn code_fenced() {
     let mut desk = Desk::new();
-    let claim = Claim { owner: "agent".parse().expect("an owner"), fence: 7 };
-    desk.router.control().claim(&only("agent"), &claim).expect("the first instance");
+    let claim = Claim::new("agent".parse().expect("an owner"), 7);
+    desk.router.control().claim(Instant::ZERO, &only("agent"), &claim).expect("the first instance");
     let mut old = desk.request("agent", json!([put("filter", "f", to_port(1, "voice"))]));
     old["fence"] = json!(6);
     desk.refused_as(only("agent"), Code::Fenced, &old);
-    assert_eq!(desk.router.control().claim(&only("agent"), &Claim { fence: 6, ..claim }), Err(Code::Fenced));
+    assert_eq!(
+        desk.router.control().claim(Instant::ZERO, &only("agent"), &Claim { fence: 6, ..claim }),
+        Err(Code::Fenced)
+    );
     let mut new = desk.request("agent", json!([put("filter", "f", to_port(1, "voice"))]));
     new["fence"] = json!(7);
     assert_eq!(desk.ask(&new)["outcome"], "committed");

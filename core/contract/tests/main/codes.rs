@@ -228,8 +228,8 @@ fn code_forbidden() {
     let mut forced = desk.txn(api("a"), vec![delete(Kind::Port, "wan")]);
     forced.force = true;
     assert_eq!(one(desk.refused_as(own, forced)).0, Code::Forbidden);
-    let claim = Claim { owner: api("a"), fence: 3 };
-    assert_eq!(desk.control.claim(&stranger, &claim), Err(Code::Forbidden));
+    let claim = Claim::new(api("a"), 3);
+    assert_eq!(desk.control.claim(desk.now, &stranger, &claim), Err(Code::Forbidden));
     // Reading may ask, but asking fences nobody out.
     let mut t = desk.txn(api("a"), vec![put(Kind::Filter, "g", filter("voice", 1))]);
     (t.mode, t.fence) = (Mode::Check, u64::MAX);
@@ -247,9 +247,9 @@ fn code_fenced() {
     let mut old = desk.txn(api("a"), vec![delete(Kind::Filter, "f")]);
     old.fence = 4;
     assert_eq!(one(desk.refused_as(Credentials::ADMIN, old)).0, Code::Fenced);
-    let claim = |fence| Claim { owner: api("a"), fence };
-    assert_eq!(desk.control.claim(&Credentials::ADMIN, &claim(4)), Err(Code::Fenced));
-    assert_eq!(desk.control.claim(&Credentials::ADMIN, &claim(9)), Ok(()));
+    let claim = |fence| Claim::new(api("a"), fence);
+    assert_eq!(desk.control.claim(desk.now, &Credentials::ADMIN, &claim(4)), Err(Code::Fenced));
+    assert_eq!(desk.control.claim(desk.now, &Credentials::ADMIN, &claim(9)), Ok(()));
     let mut between = desk.txn(api("a"), vec![delete(Kind::Filter, "f")]);
     between.fence = 8;
     assert_eq!(one(desk.refused_as(Credentials::ADMIN, between)).0, Code::Fenced);
@@ -291,13 +291,13 @@ fn what_is_refused_raises_no_fence() {
     (check.mode, check.fence) = (Mode::Check, 10);
     assert_eq!(desk.run_as(own, check).outcome, Outcome::Checked);
     desk.commit(api("a"), f("voice"));
-    assert_eq!(desk.control.claim(&Credentials::ADMIN, &Claim { owner: api("a"), fence: 1 }), Ok(()));
+    assert_eq!(desk.control.claim(desk.now, &Credentials::ADMIN, &Claim::new(api("a"), 1)), Ok(()));
     // What is committed raises it, even when nothing is left to do.
     let mut same = desk.txn(api("a"), f("voice"));
     same.fence = 3;
     desk.run(same);
-    let claim = Claim { owner: api("a"), fence: 2 };
-    assert_eq!(desk.control.claim(&Credentials::ADMIN, &claim), Err(Code::Fenced));
+    let claim = Claim::new(api("a"), 2);
+    assert_eq!(desk.control.claim(desk.now, &Credentials::ADMIN, &claim), Err(Code::Fenced));
 }
 
 #[test]

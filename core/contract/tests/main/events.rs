@@ -24,7 +24,10 @@ fn events_are_in_order_and_numbered_without_holes() {
     assert!(events.iter().zip(1..).all(|(e, seq)| e.seq == seq && e.epoch == 7));
     let kinds: Vec<_> = events.iter().skip(2).map(|e| e.kind.clone()).collect();
     assert_eq!(kinds[0], EventKind::PortUp { port: "wan".to_owned() });
-    assert_eq!(kinds[1], EventKind::Expired { keys: vec![key(Kind::Filter, "f")], revision: 3 });
+    assert_eq!(
+        kinds[1],
+        EventKind::Expired { keys: vec![key(Kind::Filter, "f")], revision: 3, lapsed: Vec::new() }
+    );
     assert!(matches!(kinds[2], EventKind::Committed { revision: 4, forced: false, .. }));
     assert_eq!(kinds[3], EventKind::Drained { key: key(Kind::Class, "wan/rest"), dropped: 2 });
     assert_eq!(kinds.len(), 4);

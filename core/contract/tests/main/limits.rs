@@ -27,13 +27,16 @@ fn owners_beyond_the_limit_are_refused_and_the_known_go_on() {
     desk.commit(Owner::File, port("lan"));
     // A commit makes its owner known, a claim too; asking does not.
     desk.commit(api("a"), vec![delete(Kind::Filter, "none")]);
-    let claim = |client: &str| Claim { owner: api(client), fence: 2 };
-    assert_eq!(desk.control.claim(&Credentials::ADMIN, &claim("b")), Ok(()));
+    let claim = |client: &str| Claim::new(api(client), 2);
+    assert_eq!(desk.control.claim(desk.now, &Credentials::ADMIN, &claim("b")), Ok(()));
     let mut check = desk.txn(api("c"), port("c"));
     check.mode = perhop_model::Mode::Check;
     assert_eq!(desk.run(check).outcome, Outcome::Checked);
     for client in ["c", "d"] {
-        assert_eq!(desk.control.claim(&Credentials::ADMIN, &claim(client)), Err(Code::LimitReached));
+        assert_eq!(
+            desk.control.claim(desk.now, &Credentials::ADMIN, &claim(client)),
+            Err(Code::LimitReached)
+        );
         let t = desk.txn(api(client), port(client));
         let errors = desk.run(t).errors.clone();
         assert_eq!((errors[0].code, errors[0].limit, errors[0].free), (Code::LimitReached, Some(3), Some(0)));
@@ -66,23 +69,23 @@ fn refused_owners_give_their_places_to_others() {
     assert!(desk.control.kept_bytes(&api("o49")).0 < 5 * (KEPT_EACH + 1_000));
     // Three that commit or claim; those of this machine have a place all the same.
     desk.commit(api("a"), vec![put(Kind::Port, "a", serde_json::json!({}))]);
-    let claim = |client: &str| Claim { owner: api(client), fence: 2 };
-    assert_eq!(desk.control.claim(&Credentials::ADMIN, &claim("b")), Ok(()));
+    let claim = |client: &str| Claim::new(api(client), 2);
+    assert_eq!(desk.control.claim(desk.now, &Credentials::ADMIN, &claim("b")), Ok(()));
     desk.commit(api("c"), vec![delete(Kind::Filter, "none")]);
-    assert_eq!(desk.control.claim(&Credentials::ADMIN, &claim("d")), Err(Code::LimitReached));
+    assert_eq!(desk.control.claim(desk.now, &Credentials::ADMIN, &claim("d")), Err(Code::LimitReached));
     for owner in [Owner::Cli, Owner::Agent, Owner::File] {
         desk.commit(owner, vec![delete(Kind::Filter, "none")]);
     }
     let t = desk.txn(api("d"), refused());
     assert_eq!(desk.run(t).errors[0].code, Code::LimitReached);
     // Ten minutes later the place of one that has nothing is free; who has an object keeps its fence.
-    assert_eq!(desk.control.claim(&Credentials::ADMIN, &Claim { owner: api("a"), fence: 7 }), Ok(()));
+    assert_eq!(desk.control.claim(desk.now, &Credentials::ADMIN, &Claim::new(api("a"), 7)), Ok(()));
     desk.pass(Duration::from_secs(601));
     for client in ["d", "e"] {
-        assert_eq!(desk.control.claim(&Credentials::ADMIN, &claim(client)), Ok(()));
+        assert_eq!(desk.control.claim(desk.now, &Credentials::ADMIN, &claim(client)), Ok(()));
     }
-    assert_eq!(desk.control.claim(&Credentials::ADMIN, &claim("f")), Err(Code::LimitReached));
-    assert_eq!(desk.control.claim(&Credentials::ADMIN, &claim("a")), Err(Code::Fenced));
+    assert_eq!(desk.control.claim(desk.now, &Credentials::ADMIN, &claim("f")), Err(Code::LimitReached));
+    assert_eq!(desk.control.claim(desk.now, &Credentials::ADMIN, &claim("a")), Err(Code::Fenced));
 }
 
 /// Commits whose answers differ much: each deletes other filters than were made in order.
