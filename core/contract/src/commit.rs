@@ -101,7 +101,7 @@ impl<P: Planner> Control<P> {
                 reply.committed_ns = now.as_nanos();
                 let txn_id = reply.txn_id;
                 let reply = Arc::new(*reply);
-                self.replays.keep(now, &owner, digest, &reply);
+                self.keep(now, &owner, digest, &reply);
                 let revision = self.revision;
                 self.events.push(now, EventKind::Committed { owner, txn_id, revision, forced });
                 self.answer(request, reply);

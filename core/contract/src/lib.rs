@@ -297,6 +297,10 @@ impl<P: Planner> Control<P> {
             return Err(Code::Fenced);
         }
         self.owners.accepted(self.now, &claim.owner, claim.fence);
+        self.owners.set_keeps_answers(&claim.owner, claim.keeps_answers);
+        if claim.keeps_answers {
+            self.replays.forget_owner(&claim.owner);
+        }
         let until = claim.ttl_ms.map(|ms| self.now + Duration::from_millis(ms));
         self.soft.lease(&claim.owner, until);
         Ok(())

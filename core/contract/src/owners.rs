@@ -13,6 +13,8 @@ struct Remembered {
     seen: Instant,
     /// Latest commit or claim.
     accepted: Option<Instant>,
+    /// It keeps its answers itself.
+    keeps_answers: bool,
 }
 
 /// Every owner that has something, or that was taken over or answered.
@@ -48,6 +50,16 @@ impl Owners {
         let known = self.by_owner.entry(owner.clone()).or_default();
         known.fence = known.fence.max(fence);
         (known.seen, known.accepted) = (now, Some(now));
+    }
+
+    /// Whether an owner keeps its answers itself, from now on.
+    pub(super) fn set_keeps_answers(&mut self, owner: &Owner, keeps_answers: bool) {
+        self.by_owner.entry(owner.clone()).or_default().keeps_answers = keeps_answers;
+    }
+
+    /// Whether it does.
+    pub(super) fn keeps_answers(&self, owner: &Owner) -> bool {
+        self.by_owner.get(owner).is_some_and(|known| known.keeps_answers)
     }
 
     /// An object came to an owner.

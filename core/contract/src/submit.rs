@@ -50,6 +50,9 @@ impl<P: Planner> Control<P> {
             self.reject(waiting, vec![limited(why, owners)], Some(retry_after_ms(KEPT_FOR)));
             return true;
         }
+        if self.owners.keeps_answers(&t.owner) {
+            return false;
+        }
         let room = Room { owner: kept_bytes_each, all: kept_bytes, owners };
         match self.replays.find(now, &t.owner, t.txn_id, digest, room) {
             Known::New => return false,
@@ -73,6 +76,13 @@ impl<P: Planner> Control<P> {
             }
         }
         true
+    }
+
+    /// Keeps an answer for who may ask again.
+    pub(super) fn keep(&mut self, now: Instant, owner: &Owner, digest: RequestDigest, reply: &Reply) {
+        if !self.owners.keeps_answers(owner) {
+            self.replays.keep(now, owner, digest, reply);
+        }
     }
 
     /// Whether this owner's instance may change this revision at all.
@@ -248,7 +258,7 @@ impl<P: Planner> Control<P> {
             // Nothing for the workers to do: the state is what was asked for already.
             next.changes.into_iter().for_each(|(key, entry)| self.put_object(key, entry));
             reply.committed_ns = now.as_nanos();
-            self.replays.keep(now, &t.owner, digest, &reply);
+            self.keep(now, &t.owner, digest, &reply);
             return self.answer(request, Arc::new(reply));
         }
         let cause =
@@ -269,7 +279,7 @@ impl<P: Planner> Control<P> {
         if !only_checks(&waiting.transaction) {
             let owner = &waiting.transaction.owner;
             self.owners.refused(now, owner);
-            self.replays.keep(now, owner, digest, &reply);
+            self.keep(now, owner, digest, &reply);
         }
         self.answer(waiting.request, Arc::new(reply));
     }

@@ -72,12 +72,16 @@ pub struct Claim {
     /// own they have, and its transactions are `fenced` until it is. Without one it has none, or none any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_ms: Option<u64>,
+    /// The owner knows by itself what was answered and asks nothing twice: the router keeps no answers for it, so that any
+    /// number of its transactions take no memory, and one that comes again is done again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keeps_answers: bool,
 }
 
 impl Claim {
-    /// Takes `owner` over without a lease.
+    /// Takes `owner` over without a lease; the router keeps its answers.
     pub fn new(owner: Owner, fence: u64) -> Self {
-        Self { owner, fence, ttl_ms: None }
+        Self { owner, fence, ttl_ms: None, keeps_answers: false }
     }
 }
 

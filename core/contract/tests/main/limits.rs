@@ -1,7 +1,7 @@
 //! What a router keeps for those who ask is bounded, and hits are told.
 
 use super::desk::{Desk, api, delete, filter, patch, put};
-use perhop_contract::{ERRORS_MAX, KEPT_EACH, Limits};
+use perhop_contract::{ERRORS_MAX, KEPT_EACH, KEPT_MAX, Limits};
 use perhop_model::{Claim, Credentials, EventKind, Kind, Outcome, Owner, Role};
 use perhop_reason::Code;
 use perhop_units::Duration;
@@ -171,4 +171,29 @@ fn the_answer_to_a_hundred_thousand_operations_takes_little_and_is_given_again_w
     assert!(desk.control.kept_bytes(&api("a")).1 < KEPT_EACH + 100);
     let again = desk.run_as(who(), t);
     assert!(again.replayed && again.ops == reply.ops);
+}
+
+#[test]
+fn an_owner_that_keeps_its_answers_itself_may_commit_without_end() {
+    let mut desk = Desk::furnished();
+    let a = api("a");
+    let claim = |desk: &mut Desk, keeps_answers| {
+        let claim = Claim { keeps_answers, ..Claim::new(api("a"), 0) };
+        assert_eq!(desk.control.claim(desk.now, &Credentials::ADMIN, &claim), Ok(()));
+    };
+    let filter = || vec![put(Kind::Filter, "f", filter("voice", 1))];
+    desk.commit(a.clone(), filter());
+    assert!(desk.control.kept_bytes(&a).1 > 0);
+    claim(&mut desk, true);
+    assert_eq!(desk.control.kept_bytes(&a), (desk.control.kept_bytes(&Owner::File).1, 0));
+    let again = desk.txn(a.clone(), filter());
+    for _ in 0..KEPT_MAX + 10 {
+        let reply = desk.run(again.clone());
+        assert_eq!((reply.outcome, reply.replayed), (Outcome::Committed, false), "{:?}", reply.errors);
+    }
+    assert_eq!(desk.refused(a.clone(), vec![delete(Kind::Class, "wan/rest")])[0].1, Code::NotOwner);
+    assert_eq!(desk.control.kept_bytes(&a).1, 0);
+    // From a claim that says nothing of it on they are kept again.
+    claim(&mut desk, false);
+    assert!(!desk.run(again.clone()).replayed && desk.run(again).replayed);
 }
