@@ -1,40 +1,4 @@
-//! The agent's file.
-//!
-//! | key of `[agent]` | value | default | range |
-//! |---|---|---|---|
-//! | `router` | name of the router | the only one | |
-//!
-//! | key of `[broker]` | value | default | range |
-//! |---|---|---|---|
-//! | `kind` | `emulated` | `emulated` | |
-//! | `delay` | time to its answer | 10 ms | 0 s – 1 min |
-//! | `capacity` | what it grants all classes together | no limit | 1 kbit/s – 1 Tbit/s |
-//! | `refuse`, `partial` | how likely an increase is refused, or granted in part | 0 % | 0 % – 100 % |
-//! | `lose` | how likely an answer is lost | 0 % | 0 % – 100 % |
-//! | `seed` | of these chances | 1 | |
-//!
-//! | key of `[[class]]` | value | default | range |
-//! |---|---|---|---|
-//! | `name` | the class in the router | needed | |
-//! | `least`, `most` | range of the allocation | needed | 1 bit/s – 1 Tbit/s |
-//! | `initial` | allocation at the start | `least` | in the range |
-//! | `granularity` | allocations are multiples of it | 1 bit/s | |
-//! | `limit` | the allocation is the class's ceiling too | true | |
-//! | `interval`, `intervals` | S, and T / S | 800 ms, 10 | 10 ms – 1 min, 1 – 1,000 |
-//! | `metering` | `carried`, `offered` | `carried` | |
-//! | `law` | `threshold`, `logarithmic` | `logarithmic` | |
-//! | `increase`, `decrease` | factors i and d (`threshold`) | 1.1, 0.9 | |
-//! | `lower`, `upper` | l_min and l_max (`threshold`) | 70 %, 90 % | |
-//! | `gain`, `margin`, `least_change` | K, S, ΔB_min (`logarithmic`) | 600 kbit/s, 10 %, 50 kbit/s | |
-//! | `faithful` | lets a step cross its target, as published (`logarithmic`) | false | |
-//! | `timeout`, `first_retry`, `longest_retry` | patience with the broker | 2 s, 800 ms, 30 s | 1 ms – 1 h |
-//!
-//! `[class.congestion]` switches congestion control on: `target` T_s (15 ms), `margin` M_s (20 %), `guard` T_g (1.6 s),
-//! `mtu` (1500 B), `poll` (how often the queue is looked at, best a quarter of `target`; default that or 1 ms, and
-//! at least 5 ms on a real router whatever it says).
-//!
-//! Links and the TCP flows that share them have `[bandwidth]`, `[[link]]`, `[[abr]]` and `[requests]`: see
-//! `bandwidth/read.rs`.
+//! The agent's file, of which docs/agent-file.md has every key.
 //!
 //! Settings that cannot be stable are errors at their keys that name the nearest possible ones.
 

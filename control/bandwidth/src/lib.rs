@@ -23,6 +23,8 @@ mod managed;
 mod measured;
 mod notice;
 #[cfg(test)]
+mod page_tests;
+#[cfg(test)]
 mod testing;
 mod unstable;
 

@@ -278,15 +278,24 @@ fn a_program_that_this_machine_lacks_is_told_before_the_run() {
     assert_eq!(run(&scratch, &file, "out", &["--repeat", "1"]).code, Some(0), "the simulator leaves it out");
 }
 
-/// What the README says that any machine prints.
+/// What the README says that any machine prints, command after command.
 #[test]
 fn the_readme_shows_what_the_example_prints() {
     let readme = std::fs::read_to_string(super::root().join("README.md")).unwrap();
-    let after = readme.split("The second prints, on any machine:\n\n```\n").nth(1).unwrap();
-    let shown = after.split("```\n").next().unwrap();
+    let shown = |before: &str| {
+        let after = readme.split(&format!("{before}\n\n```\n")).nth(1).unwrap();
+        after.split("```\n").next().unwrap()
+    };
     let scratch = Scratch::new("lab-readme");
-    let printed = command(&["lab", "run", "three-routers"]).current_dir(&scratch.0).output().unwrap();
-    assert_eq!(String::from_utf8(printed.stdout).unwrap().trim(), shown.trim());
+    let printed = |words: &[&str]| {
+        let output = command(words).current_dir(&scratch.0).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let run = ["lab", "run", "three-routers"];
+    assert_eq!(printed(&run).trim(), shown("The second prints, on any machine:").trim());
+    printed(&[&run[..], &["--set", "link.east.rate=4 Mbit/s", "--out", "out/lab/slower"]].concat());
+    let compared = printed(&["lab", "compare", "out/lab/three-routers", "out/lab/slower"]);
+    assert!(compared.starts_with(shown("The last begins:")), "{compared}");
 }
 
 #[test]

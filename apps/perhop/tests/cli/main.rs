@@ -14,6 +14,7 @@ mod directory;
 mod http;
 mod lab;
 mod mix;
+mod pages;
 mod record;
 mod router;
 mod shown;

@@ -1,41 +1,4 @@
-//! Links and policies in an agent's file.
-//!
-//! | key of `[bandwidth]` | value | default | range |
-//! |---|---|---|---|
-//! | `look` | how often flows are counted | 200 ms | 10 ms – 10 s |
-//! | `least_change` | share of its rate by which a policy has to change | 1 % | 0 % – 100 % |
-//!
-//! | key of `[[link]]` | value | default | range |
-//! |---|---|---|---|
-//! | `name` | how the file calls it | needed | |
-//! | `port` | port of the router whose rate it has | | |
-//! | `rate` | its rate before the first change; beside `port` the lower of both counts | | 1 kbit/s – 1 Tbit/s |
-//! | `set_port` | the port gets the rate when its time has come | false | |
-//! | `utilisation` | what of it is given away | 100 % | 1 % – 100 % |
-//! | `above` | classes that are served before; what they use is taken off | none | |
-//! | `metering` | how they are measured: `carried`, `offered` | `carried` | |
-//! | `intervals` | the largest of so many looks counts | 10 | 1 – 1,000 |
-//! | `margin` | left free beside what they use, as a share of it | 0 % | 0 % – 100 % |
-//! | `notice` | lower rates are in force so long before the link is slower | 1 s | 0 s – 1 min |
-//! | `repeat` | the changes begin again after so long | never | 1 s – 1 year |
-//!
-//! `[[link.change]]` has `at`, the time after the agent's start (or after the beginning of a repetition), and `rate`, from
-//! then on. There are 100 a link at most, in order of time.
-//!
-//! | key of `[[abr]]` | value | default | range |
-//! |---|---|---|---|
-//! | `name` | the policy in the router | needed | |
-//! | `links` | links that its flows cross | the only one | |
-//! | `weight` | against other policies | the policy's | 1 – 1,000,000 |
-//! | `weighted` | whose weight it is: of each `flow`, or of the `policy` as a whole | `flow` | |
-//! | `min`, `peak` | what each flow gets in any case, and at most | the policy's | 1 kbit/s – 1 Tbit/s |
-//! | `reserve` | what is kept while no flow sends | `min` | 1 kbit/s – 1 Tbit/s |
-//!
-//! | key of `[requests]` | value | default | range |
-//! |---|---|---|---|
-//! | `links` | links that flows of requests cross | the only one | |
-//! | `limit` | most that are granted at once | 1,000 | 0 – 100,000 |
-//! | `most` | most that one flow is granted | no limit | 1 kbit/s – 1 Tbit/s |
+//! Links and policies in an agent's file: `[bandwidth]`, `[[link]]`, `[[abr]]` and `[requests]`.
 
 use super::plan::{Change, Schedule};
 use super::settings::{BandwidthSettings, LinkSettings, PolicySettings, RequestSettings};
