@@ -210,8 +210,7 @@ impl Translation {
         let v6 = r.dest.addr().is_ipv6();
         let key = (Arc::as_ptr(&r.way), v6);
         let kind = known.0.entry(key).or_insert_with(|| self.kind(r, skips)).clone()?;
-        // The kernel looks into the local table before the main one, whatever the metric.
-        let metric = if r.table == FibRoute::LOCAL_TABLE { 0 } else { r.metric.saturating_add(1) };
+        let metric = metric(r);
         Some(RouteEntry {
             table,
             dest: r.dest,
@@ -275,6 +274,16 @@ impl Translation {
 /// What ways were found to mean, by their place in memory, which holds as long as the routes are lent.
 #[derive(Default)]
 struct Known(BTreeMap<(*const RouteWay, bool), Option<RouteKind>>);
+
+/// The order in which routes count here: the kernel looks into the local table before the main one, whatever the metric.
+fn metric(route: &FibRoute) -> u32 {
+    if route.table == FibRoute::LOCAL_TABLE { 0 } else { route.metric.saturating_add(1) }
+}
+
+/// The kernel's own word for such a metric.
+pub(crate) fn kernel_metric(metric: u32) -> u32 {
+    metric.saturating_sub(1)
+}
 
 /// Whether the rules are those that the kernel starts with; one without rules has none.
 fn is_usual(rules: &[&PolicyRule]) -> bool {

@@ -4,10 +4,10 @@
 use crate::error::EngineError;
 use crate::prepare::{Device, is_bare};
 use perhop_io::Tap;
-use perhop_io::af_packet::SENT_MARK;
+use perhop_io::af_packet::{SENT_MARK, bare_mark};
 use perhop_netlink::nft::{self, Detour};
 use perhop_netlink::sysctl::{self, IpVersion};
-use perhop_netlink::{Mirror, Namespace, Netlink, NetlinkError};
+use perhop_netlink::{LinkInfo, Mirror, Namespace, Netlink, NetlinkError};
 
 /// The detours. They go away with this value, and with the process.
 pub(crate) struct OwnTraffic {
@@ -16,6 +16,11 @@ pub(crate) struct OwnTraffic {
     taps: Vec<Option<u32>>,
     /// Whether the last change failed, which is told once.
     failed: bool,
+}
+
+fn detour(link: &LinkInfo, to: u32) -> Detour {
+    let marks = [SENT_MARK, bare_mark(link.index)];
+    Detour { interface: link.name.clone(), index: link.index, to, marks }
 }
 
 impl OwnTraffic {
@@ -55,11 +60,11 @@ impl OwnTraffic {
             let _ = sysctl::write(namespace, IpVersion::V6, &name, "disable_ipv6", 1);
             netlink.set_up(&name).map_err(failed)?;
             let to = netlink.link(&name).map_err(failed)?.index;
-            detours.push(Detour { interface: device.device.clone(), index: link.index, to });
+            detours.push(detour(&link, to));
             own.taps.push(Some(to));
             ends.push(Some(end));
         }
-        own.rules.lead(&detours, SENT_MARK)?;
+        own.rules.lead(&detours)?;
         Ok((own, ends))
     }
 
@@ -94,13 +99,13 @@ impl OwnTraffic {
                 }
             }
         }
-        let detour = |(i, device): (usize, &Device)| -> Option<Detour> {
+        let led = |(i, device): (usize, &Device)| -> Option<Detour> {
             let to = self.taps.get(i).copied().flatten().filter(|_| in_service(i))?;
             let link = mirror.link(&device.device)?;
-            Some(Detour { interface: link.name.clone(), index: link.index, to })
+            Some(detour(link, to))
         };
-        let detours: Vec<Detour> = devices.iter().enumerate().filter_map(detour).collect();
-        match self.rules.lead(&detours, SENT_MARK) {
+        let detours: Vec<Detour> = devices.iter().enumerate().filter_map(led).collect();
+        match self.rules.lead(&detours) {
             Ok(()) => self.failed = false,
             // An interface that has gone meanwhile: the next change tells of it.
             Err(error) => self.tell(&error),

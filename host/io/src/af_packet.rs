@@ -45,6 +45,12 @@ const TX_OFFSET: usize = tpacket_align(size_of::<libc::tpacket2_hdr>());
 const LONGEST: usize = 65_536 + 256;
 /// Mark of frames that these sockets send (`SO_MARK`): rules for what leaves an interface see them too (Linux 5.16).
 pub const SENT_MARK: u32 = u32::from_be_bytes(*b"perh");
+
+/// The mark of what goes by the interface of this number without a link header. A tunnel keeps it on the packets that it
+/// makes, which leave by another interface, and must not look there as if they had waited in its queues.
+pub const fn bare_mark(index: u32) -> u32 {
+    SENT_MARK ^ index
+}
 /// Superframes in the socket's queue, bytes with what the kernel charges beside them.
 const RX_QUEUE: libc::c_int = 8 << 20;
 const PACKET_COPY_THRESH: libc::c_int = 7;
@@ -259,9 +265,7 @@ impl AfPacket {
         if !set(raw, PACKET_COPY_THRESH, &on) {
             return Err(os(&config, "asking for superframes"));
         }
-        if !set_at(raw, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &RX_QUEUE) {
-            set_at(raw, libc::SOL_SOCKET, libc::SO_RCVBUF, &RX_QUEUE);
-        }
+        widen_receive_buffer(raw);
         if !set(raw, libc::PACKET_QDISC_BYPASS, &on) {
             return Err(os(&config, "bypassing the queueing discipline"));
         }
@@ -558,23 +562,9 @@ impl AfPacket {
         TX_OFFSET + VNET_HEADER + frame.len() <= SLOT && longest <= self.tx_longest
     }
 
-    /// Adds the kernel's count of frames lost for want of ring slots; reading resets it there.
+    /// Adds the kernel's count of frames lost for want of ring slots.
     fn read_losses(&mut self) {
-        let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
-        let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
-        // SAFETY: pointer and length describe `stats`.
-        let rc = unsafe {
-            libc::getsockopt(
-                self.fd.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_STATISTICS,
-                std::ptr::from_mut(&mut stats).cast(),
-                &mut len,
-            )
-        };
-        if rc == 0 {
-            self.counters.rx_ring_lost += u64::from(stats.tp_drops);
-        }
+        self.counters.rx_ring_lost += lost_since(&self.fd);
     }
 
     /// The socket's pending error, cleared by reading: how an interface that went away shows.
@@ -606,6 +596,30 @@ impl AfPacket {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// What a packet socket had no room for since this was asked last.
+pub(crate) fn lost_since(socket: &OwnedFd) -> u64 {
+    let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+    let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
+    // SAFETY: pointer and length describe `stats`.
+    let rc = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            libc::PACKET_STATISTICS,
+            std::ptr::from_mut(&mut stats).cast(),
+            &mut len,
+        )
+    };
+    if rc == 0 { stats.tp_drops.into() } else { 0 }
+}
+
+/// Gives a socket a receive buffer of [`RX_QUEUE`], without rights as much of it as the system lets it have.
+pub(crate) fn widen_receive_buffer(socket: RawFd) {
+    if !set_at(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &RX_QUEUE) {
+        set_at(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &RX_QUEUE);
     }
 }
 

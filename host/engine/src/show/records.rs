@@ -1,5 +1,6 @@
 //! Rows of what the control thread knows by itself: events, and routes.
 
+use crate::kernel_routes::kernel_metric;
 use crate::report::Row;
 use perhop_elements::route::{NextHop, Origin, RouteEntry, RouteKind};
 use perhop_model::Event;
@@ -52,9 +53,10 @@ pub(crate) fn route_row(ports: &[String], route: &RouteEntry) -> Row {
         RouteKind::Broadcast => "broadcast".to_owned(),
         RouteKind::Throw => "throw".to_owned(),
     };
-    let origin = match route.origin {
-        Origin::Object => "object",
-        Origin::Kernel => "kernel",
+    let (origin, metric) = match route.origin {
+        Origin::Object => ("object", route.metric),
+        // As `ip route` says it.
+        Origin::Kernel => ("kernel", kernel_metric(route.metric)),
     };
     let mut fact = |name: &str, text: String| row.facts.insert(name.to_owned(), text);
     fact("way", way);
@@ -66,7 +68,7 @@ pub(crate) fn route_row(ports: &[String], route: &RouteEntry) -> Row {
     if route.tos > 0 {
         fact("tos", format!("{:#04x}", route.tos));
     }
-    row.counters.insert("metric".to_owned(), u64::from(route.metric));
+    row.counters.insert("metric".to_owned(), u64::from(metric));
     row
 }
 
@@ -98,5 +100,18 @@ mod tests {
         assert_eq!((row.name.as_str(), &row.facts["what"]), ("flow_refused", &what));
         assert_eq!(row.facts["ago"], "1.5 s");
         assert_eq!(shared.facts["what"], what.replace(" port=wan", ""));
+    }
+
+    #[test]
+    fn a_route_of_the_kernel_has_the_metric_that_the_kernel_says() {
+        let metric = |origin, metric| {
+            let route = RouteEntry {
+                metric,
+                origin,
+                ..RouteEntry::new("10.0.0.0/8".parse().unwrap(), RouteKind::Throw)
+            };
+            route_row(&[], &route).counters["metric"]
+        };
+        assert_eq!((metric(Origin::Kernel, 1_025), metric(Origin::Object, 1_025)), (1_024, 1_025));
     }
 }
