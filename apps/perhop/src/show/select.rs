@@ -67,7 +67,7 @@ impl Filter {
     }
 }
 
-/// `COLUMN`: lowest first, or `-COLUMN`: highest first. Rows without it come last.
+/// `COLUMN`: lowest first, or `-COLUMN`: highest first; numbers before text. Rows without it come last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Order {
     column: String,
@@ -90,7 +90,8 @@ impl Order {
             (Some(a), Some(b)) => {
                 let order = match (a.number, b.number) {
                     (Some(a), Some(b)) => a.total_cmp(&b),
-                    _ => a.text.cmp(&b.text),
+                    (None, None) => a.text.cmp(&b.text),
+                    (a, b) => b.is_some().cmp(&a.is_some()),
                 };
                 if self.descending { order.reverse() } else { order }
             }
@@ -109,7 +110,9 @@ fn column_name(text: &str) -> Result<String, BadSelection> {
 fn number(text: &str) -> Option<f64> {
     let rate = || text.parse().ok().map(|rate: Rate| rate.0 as f64);
     let time = || text.parse().ok().map(|time: Duration| time.0 as f64);
-    text.parse().ok().or_else(rate).or_else(time)
+    // Words such as "inf" are none here.
+    let plain = || text.parse().ok().filter(|_| text.ends_with(|c: char| c.is_ascii_digit()));
+    plain().or_else(rate).or_else(time)
 }
 
 /// What stands in one place of a table.
@@ -225,6 +228,20 @@ mod tests {
         assert_eq!(names(&[], Some("-mean_ps")), "ef old be");
         assert_eq!(names(&[], Some("allocated")), "be ef old", "by what the rates are");
         assert_eq!(names(&[], Some("state")), "be ef old", "what is alike stays in its order");
+    }
+
+    #[test]
+    fn names_that_are_numbers_in_part_have_an_order_too() {
+        let name = |n: usize| if n.is_multiple_of(3) { format!("{n}x") } else { n.to_string() };
+        let words = ["inf", "nan", "1e", "-"].map(str::to_owned);
+        let rows: Vec<ShowRow> =
+            (1..700).map(name).chain(words).map(|name| ShowRow::new("class", &name)).collect();
+        let mut page = ShowPage { total: rows.len(), rows, ..ShowPage::default() };
+        let order = "name".parse().ok();
+        select(&mut page, &[], order.as_ref(), 1_000);
+        let names: Vec<&str> = page.rows.iter().map(|row| row.name.as_str()).collect();
+        assert_eq!((names[..3].join(" "), names[465..468].join(" ")), ("1 2 4".into(), "698 - 102x".into()));
+        assert_eq!(names[names.len() - 2..], ["inf", "nan"]);
     }
 
     #[test]

@@ -6,11 +6,12 @@ use perhop_netlink::sysctl::{self, IpVersion};
 use perhop_netlink::{Namespace, Netlink, is_privileged_for_net};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -69,6 +70,21 @@ impl Host {
 
 /// A running process; killed when the test fails.
 pub struct Running(Child);
+
+/// A command that goes on, and what it prints.
+pub struct Watch {
+    _running: Running,
+    out: BufReader<ChildStdout>,
+}
+
+impl Watch {
+    /// The next line.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        assert!(self.out.read_line(&mut line).unwrap() > 0, "it has ended");
+        line
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -280,6 +296,13 @@ impl World {
         command(&[words, &["--router", &self.name]].concat())
     }
 
+    /// Starts a command on the router that goes on.
+    pub fn watch(&self, words: &[&str]) -> Watch {
+        let mut child = self.command(words).stdout(Stdio::piped()).spawn().unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        Watch { _running: Running(child), out }
+    }
+
     /// Runs a command on the router.
     pub fn ask(&self, words: &[&str]) -> Ended {
         perhop(&[words, &["--router", &self.name]].concat())
@@ -475,6 +498,15 @@ fn after_a_crash_the_interfaces_are_put_back() {
     assert_eq!((second.code, &second.json()[0]["devices"]), (Some(0), &json!([])));
 }
 
+/// Says at its end that all is done.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A router that is killed leaves forwarding to the kernel, which has all it needs for it. Prints how many datagrams of one a
 /// millisecond a start, the kill and a stop cost.
 #[test]
@@ -486,6 +518,8 @@ fn after_a_kill_the_kernel_forwards_what_the_router_did() {
     // What arrives, each at most once: numbers.
     let seen = Mutex::new(std::collections::BTreeSet::new());
     std::thread::scope(|scope| {
+        // Whatever fails: the threads end.
+        let _ends = Ends(&done);
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 let number = sent.fetch_add(1, Ordering::Relaxed);
@@ -524,7 +558,6 @@ fn after_a_kill_the_kernel_forwards_what_the_router_did() {
         running.signal(Signal::TERM);
         assert_eq!(running.end(), Some(0));
         passes("after a stop");
-        done.store(true, Ordering::Relaxed);
     });
 }
 
