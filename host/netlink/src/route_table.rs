@@ -3,7 +3,7 @@
 //! Of routes to one destination in one table the first that fits a packet wins, as in the kernel: IPv4 keeps those of equal type
 //! of service and metric in the order they were put there; IPv6 joins those with gateways to one of several next hops. A listing
 //! leaves out IPv6 routes of equal metric that stand between two that are joined, so such a one is known only when it is put there
-//! while somebody listens; nothing goes by it before the joined one is gone.
+//! while somebody listens. Nothing goes by it before the joined one has less next hops, or none: then all are listed anew.
 //! Millions share a few ways, so each is kept once.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -195,27 +195,30 @@ fn apply_v6(list: &mut Vec<Arc<RouteWay>>, change: RouteChange, way: Arc<RouteWa
         RouteChange::Deleted => {
             let mut named = (0..list.len()).filter(|&at| names(&list[at]));
             let (Some(at), None) = (named.next(), named.next()) else { return false };
+            // Between joined ones others may stand that no listing shows: whoever began with one does not know of them.
+            let shows_all = list[at].next_hops.len() < 2;
             if is_same(&list[at], &way) {
                 list.remove(at);
-                return true;
+                return shows_all;
             }
             let goes = |hop: &NextHop| {
                 way.next_hops.iter().any(|gone| (gone.via, gone.ifindex) == (hop.via, hop.ifindex))
             };
-            let (gone, stay): (Vec<_>, Vec<_>) = list[at].next_hops.iter().cloned().partition(goes);
-            let fits = gone.len() == way.next_hops.len() && equals == 1;
+            let stay: Vec<_> = list[at].next_hops.iter().filter(|hop| !goes(hop)).cloned().collect();
             if stay.is_empty() {
                 list.remove(at);
             } else {
                 list[at] = Arc::new(RouteWay { next_hops: stay, ..(*list[at]).clone() });
             }
-            return fits;
+            return false;
         }
         RouteChange::Replaced if equals > 0 => {
             let mut replaced =
                 (0..list.len()).filter(|&at| has_key(&list[at]) && joins(&list[at]) == joins(&way));
             let (Some(at), None) = (replaced.next(), replaced.next()) else { return false };
+            let shows_all = list[at].next_hops.len() < 2;
             list[at] = way;
+            return shows_all;
         }
         RouteChange::Replaced | RouteChange::Added | RouteChange::Appended => {
             let is_old = |other: &RouteWay| has_key(other) && (is_same(other, &way) || are_of(other, &way));

@@ -304,6 +304,50 @@ fn the_mirror_is_what_a_listing_says_whatever_is_typed() {
     }
 }
 
+/// What no listing shows while it stands between routes that are joined counts as soon as it does not.
+#[test]
+fn what_stands_between_joined_routes_is_there_when_they_go() {
+    let name = "what_stands_between_joined_routes_is_there_when_they_go";
+    if !may_run(name) {
+        return;
+    }
+    if !type_ip(&pair().left, "route") {
+        return skip(name, "there is no ip here");
+    }
+    let stories: [(&[&str], &[&str]); 3] = [
+        (
+            &["add D via fd07::2 dev a0", "append D dev a0", "append D via fd07::3 dev a0"],
+            &["del D via fd07::2 dev a0", "del D via fd07::3 dev a0"],
+        ),
+        (
+            &["add D via fd07::2 dev a0", "append D dev a0"],
+            &["append D via fd07::3 dev a0", "del D via fd07::3 dev a0", "del D via fd07::2 dev a0"],
+        ),
+        (
+            &["add D dev a0", "append D dev a0 mtu 1400"],
+            &["change D nexthop via fd07::2 dev a0 nexthop via fd07::3 dev a0", "del D via fd07::2 dev a0"],
+        ),
+    ];
+    for (before, after) in stories {
+        let p = pair();
+        let typed = |words: &str| {
+            let words = format!("-6 route {} metric 10", words.replace('D', "fd77::/32"));
+            type_ip(&p.left, &words);
+        };
+        before.iter().for_each(|words| typed(words));
+        let mut mirror = Mirror::open_in(&p.left).unwrap();
+        for words in after {
+            typed(words);
+            while mirror.refresh(Duration::from_millis(10)).unwrap().any() {}
+        }
+        let of = |route: &FibRoute| route.dest.to_string() == "fd77::/32";
+        let found: Vec<FibRoute> = mirror.routes().iter().filter(of).collect();
+        let expected: Vec<FibRoute> = p.a.routes().unwrap().into_iter().filter(of).collect();
+        assert_eq!(found, expected, "{before:?} {after:?}");
+        assert!(!expected.is_empty(), "{before:?} {after:?}");
+    }
+}
+
 /// Types what random numbers from `start` on say.
 fn type_whatever(start: u64) {
     let p = pair();
