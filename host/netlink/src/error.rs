@@ -19,6 +19,15 @@ pub enum NetlinkError {
         /// The kernel's own sentence (extended acknowledgement), or empty.
         detail: String,
     },
+    /// Which tables the older `iptables` programs have made only root may know.
+    #[error(
+        "{path} says which tables of iptables-legacy there are, and only root may read it: whether rules would be passed by \
+         cannot be known as another user"
+    )]
+    TablesHidden {
+        /// The file.
+        path: &'static str,
+    },
     /// No interface of this name exists in this namespace.
     #[error("no interface named \"{name}\" in this network namespace; list them with `ip link`")]
     NoSuchInterface {

@@ -70,29 +70,41 @@ const FAMILIES: [Family; 2] = [
 /// Chains of `iptables-legacy` in a namespace that translate, filter or change what is forwarded between the interfaces.
 ///
 /// # Errors
-/// [`NetlinkError::Kernel`] when a table that exists cannot be read; EPERM without rights.
+/// [`NetlinkError::Kernel`] when a table that exists cannot be read, EPERM without rights; [`NetlinkError::TablesHidden`].
 pub(super) fn bypassed(namespace: &Namespace, ports: &Interfaces) -> Result<Vec<Bypassed>, NetlinkError> {
-    namespace.run(|| {
-        let mut found = Vec::new();
-        for family in &FAMILIES {
+    namespace.run(|| here(ports))?
+}
+
+/// The same in the namespace of the calling thread.
+fn here(ports: &Interfaces) -> Result<Vec<Bypassed>, NetlinkError> {
+    let mut found = Vec::new();
+    for family in &FAMILIES {
+        let names = match std::fs::read_to_string(family.tables) {
+            Ok(names) => names,
             // A kernel without such tables has no such file.
-            let names = std::fs::read_to_string(family.tables).unwrap_or_default();
-            for table in names.lines() {
-                // Somebody may change it between the two questions.
-                let mut again = 1..DUMP_ATTEMPTS;
-                let read = loop {
-                    match Table::read(family, table) {
-                        Err(error)
-                            if error.raw_os_error() == Some(libc::EAGAIN) && again.next().is_some() => {}
-                        read => break read,
-                    }
-                };
-                let read = read.map_err(|e| NetlinkError::io("read a table of iptables-legacy", table, e))?;
-                found.extend(read.bypassed(table, ports));
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            // More capabilities would not help: it is root's. To ask for the tables would make them.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(NetlinkError::TablesHidden { path: family.tables });
             }
+            Err(error) => {
+                return Err(NetlinkError::io("read which tables there are", family.tables, error));
+            }
+        };
+        for table in names.lines() {
+            // Somebody may change it between the two questions.
+            let mut again = 1..DUMP_ATTEMPTS;
+            let read = loop {
+                match Table::read(family, table) {
+                    Err(error) if error.raw_os_error() == Some(libc::EAGAIN) && again.next().is_some() => {}
+                    read => break read,
+                }
+            };
+            let read = read.map_err(|e| NetlinkError::io("read a table of iptables-legacy", table, e))?;
+            found.extend(read.bypassed(table, ports));
         }
-        Ok(found)
-    })?
+    }
+    Ok(found)
 }
 
 /// A table as the kernel gives it. Entries are known by where they begin.
@@ -281,5 +293,42 @@ mod tests {
                 &"ip6 filter FORWARD (iptables-legacy) filters or changes what is forwarded".to_owned()
             ));
         }
+    }
+
+    /// A user of its own with all the rights that a router keeps may not know which tables there are.
+    #[test]
+    fn who_may_not_know_which_tables_there_are_is_told() {
+        use rustix::process::{Gid, Uid};
+        use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_keep_capabilities};
+        let name = "who_may_not_know_which_tables_there_are_is_told";
+        let Some(namespace) = namespace_for(name) else { return };
+        if !std::path::Path::new(FAMILIES[0].tables).exists() {
+            return eprintln!("SKIPPED {name}: the kernel has no such tables");
+        }
+        let look = || {
+            set_keep_capabilities(true).unwrap();
+            rustix::thread::set_thread_res_gid(
+                Gid::from_raw(65_534),
+                Gid::from_raw(65_534),
+                Gid::from_raw(65_534),
+            )
+            .ok()?;
+            rustix::thread::set_thread_res_uid(
+                Uid::from_raw(65_534),
+                Uid::from_raw(65_534),
+                Uid::from_raw(65_534),
+            )
+            .ok()?;
+            let kept = CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW;
+            let sets =
+                CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
+            set_capabilities(None, sets).unwrap();
+            Some(here(&Interfaces { names: Vec::new(), indices: Default::default() }))
+        };
+        let Some(found) = std::thread::spawn(move || namespace.run(look)).join().unwrap().unwrap() else {
+            return eprintln!("SKIPPED {name}: there is no other user here");
+        };
+        let error = found.unwrap_err();
+        assert!(matches!(error, NetlinkError::TablesHidden { .. }) && !error.is_permission(), "{error}");
     }
 }
