@@ -277,7 +277,8 @@ impl Admission {
         let flow = &mut self.flows[at as usize];
         if flow.standing != Standing::Admitted {
             self.counters.turned_packets += 1;
-            return (false, self.refusal(origin.from).filter(|_| decided));
+            let refusal = if decided { self.refusal(at as usize) } else { None };
+            return (false, refusal);
         }
         if reserved && flow.bytes == 0 {
             self.speaks(now, at as usize, len);
@@ -297,7 +298,7 @@ impl Admission {
                     self.counters.flows_offered += 1;
                     self.counters.flows_refused += 1;
                     self.counters.turned_packets += 1;
-                    return (false, self.refusal(self.flows[at as usize].from));
+                    return (false, self.refusal(at as usize));
                 }
             }
         }
@@ -305,15 +306,16 @@ impl Admission {
         (true, None)
     }
 
-    /// How full it was for a flow that was just refused.
-    fn refusal(&self, from: PortId) -> Option<Shortage> {
-        self.settings.as_ref().map(|settings| self.shortage(settings, from, self.pending.total()))
+    /// How full it was for a flow that was just refused. O(classes).
+    fn refusal(&self, at: usize) -> Option<Shortage> {
+        self.settings.as_ref().map(|settings| self.shortage(settings, at, self.pending.total()))
     }
 
-    /// How full it is for flows from a port, where so much is `expected` beside what is measured.
-    fn shortage(&self, settings: &AdmissionSettings, from: PortId, expected: u64) -> Shortage {
+    /// How full it is for a flow, where so much is `expected` beside what is measured.
+    fn shortage(&self, settings: &AdmissionSettings, at: usize, expected: u64) -> Shortage {
         if settings.is_reserved() {
-            return self.fullest(settings, from);
+            let Flow { from, premium, .. } = self.flows[at];
+            return self.fullest(settings, from, premium);
         }
         let used = Rate(self.meter.used().0.saturating_add(expected));
         Shortage { port: PortId::NONE, used, cap: settings.cap, locked: settings.locked }
@@ -417,7 +419,7 @@ impl Admission {
 
     fn drop_one(&mut self, now: Instant, settings: &AdmissionSettings) {
         let Some(at) = self.choose(settings.policy) else { return };
-        let shortage = self.shortage(settings, self.flows[at].from, 0);
+        let shortage = self.shortage(settings, at, 0);
         let flow = &mut self.flows[at];
         flow.standing = Standing::Dropped;
         flow.since = now;

@@ -166,9 +166,12 @@ impl Admission {
     }
 
     /// How full it is where a flow from a port may leave: of several classes the one in which least room could be made.
-    pub(super) fn fullest(&self, settings: &AdmissionSettings, from: PortId) -> Shortage {
-        let room =
-            |class: &&Shared| class.cap.rate.0.saturating_add(class.grown).saturating_sub(class.reserved);
+    pub(super) fn fullest(&self, settings: &AdmissionSettings, from: PortId, premium: bool) -> Shortage {
+        let pct = settings.pct(premium);
+        // Less than nothing where more is reserved than this flow's kind may have of it.
+        let room = |class: &&Shared| {
+            i128::from(class.limit(pct)) + i128::from(class.grown) - i128::from(class.reserved)
+        };
         let locked = settings.locked;
         classes_for(&self.classes, from).min_by_key(room).map_or(
             Shortage { locked, ..Shortage::default() },

@@ -78,6 +78,15 @@ fn growth_elsewhere_makes_no_room_and_is_left_alone() {
 }
 
 #[test]
+fn a_refusal_names_the_port_that_lacks_room_in_what_new_flows_may_have() {
+    // Nine tenths count: 900 by port 1, of which 850 are taken, and 108 by port 2, where 85 would fit.
+    let mut a = admission(&AdmissionSettings { accept_pct: 90, ..settings(&[4_000, 1_000, 120]) });
+    admitted(&mut a, 0, 2, 850, 850);
+    let (admitted, refused, _) = ask(&mut a, 1, 0);
+    assert_eq!((admitted, refused.map(|shortage| shortage.port)), (false, Some(PortId(1))));
+}
+
+#[test]
 fn who_holds_nothing_where_room_is_lacking_gives_nothing() {
     let mut a = admission(&settings(&[4_000, 4_000, 200]));
     admitted(&mut a, 0, 2, 80, 900);
