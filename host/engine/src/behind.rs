@@ -9,7 +9,7 @@
 //! | what was noted, or something before it, leaves again | the note is void: the acknowledgment would be of either (Karn and Partridge, 1987) |
 //! | an acknowledgment of it comes | one round trip more |
 //! | nothing has left for [`FORGET`] | another connection may have its place |
-//! | [`WINDOW`] has passed | how much its least round trip in the window is above its least of all |
+//! | [`WINDOW`] has passed | how much its least round trip in the window is above its least of the last [`AGE`] to twice that |
 //!
 //! ```text
 //!            leaves                acknowledged
@@ -29,6 +29,9 @@ pub(crate) const WINDOW: Duration = Duration(2_000_000_000);
 const FORGET: Duration = Duration(10_000_000_000);
 /// and a note whose acknowledgment does not come.
 const NO_ANSWER: Duration = Duration(3_000_000_000);
+/// What round trips were at least is forgotten after twice this: paths change, and nobody can lower a rate until one is short again.
+/// A queue that stands for so long without once being empty looks like that.
+const AGE: Duration = Duration(300_000_000_000);
 /// Round trips of a window that say something.
 const LEAST_SAMPLES: u32 = 3;
 /// Connections that are watched; a power of two.
@@ -51,6 +54,8 @@ pub(crate) struct Behind {
     places: Box<[Option<Connection>; PLACES]>,
     since: Instant,
     bytes: u64,
+    /// When the least round trips began that are gathered now.
+    aged: Instant,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -58,8 +63,8 @@ struct Connection {
     key: u64,
     left: Instant,
     noted: Option<(u32, Instant)>,
-    /// Least round trip of all windows before.
-    base: Option<Duration>,
+    /// Least round trip of the windows before, of this age and of the one before it.
+    base: [Option<Duration>; 2],
     least: Option<Duration>,
     samples: u32,
 }
@@ -79,40 +84,70 @@ struct Segment {
 pub(crate) struct Judge {
     /// Loaded windows in a row that say otherwise than is told.
     contrary: u32,
-    told: Option<Duration>,
+    /// What waits as far as is known, if it is told.
+    growth: Option<Duration>,
+    /// What the log has of it, and since when.
+    logged: Option<(Duration, Instant)>,
+}
+
+/// What the log is to be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// So much waits: for the first time, or it is twice what was told.
+    Waits(Duration),
+    /// Nothing does any more.
+    Gone,
 }
 
 /// Less than this is nobody's trouble.
 const HARM: Duration = Duration(20_000_000);
+/// Growth is told again after this at the earliest.
+const AGAIN: Duration = Duration(60_000_000_000);
 /// So many windows in a row change what is told.
 const WINDOWS: u32 = 3;
 
 impl Judge {
-    /// How much waits behind a port of this rate, if it is told from now on; whether that is new. While the port sends less than a
-    /// twentieth of its rate, its load is not what waits; a link that carries a tenth of it is filled with that.
-    pub(crate) fn judge(&mut self, seen: Seen, rate: Rate) -> (Option<Duration>, bool) {
+    /// What is news behind a port of this rate. While the port sends less than a twentieth of it, its load is not what waits; a
+    /// link that carries a tenth of it is filled with that.
+    pub(crate) fn judge(&mut self, now: Instant, seen: Seen, rate: Rate) -> Option<News> {
         let (bytes, span) = seen.sent;
         let bits_in_second = u128::from(bytes) * 8 * 1_000_000_000 / u128::from(span.0.max(1));
         if seen.connections == 0 || bits_in_second * 20 < u128::from(rate.0) {
-            return (self.told, false);
+            return None;
         }
-        let now = Some(seen.growth).filter(|growth| *growth >= HARM);
-        if now.is_some() == self.told.is_some() {
-            self.contrary = 0;
-            return (self.told, false);
+        let current = Some(seen.growth).filter(|growth| *growth >= HARM);
+        if current.is_some() == self.growth.is_some() {
+            (self.contrary, self.growth) = (0, current);
+        } else {
+            self.contrary += 1;
+            if self.contrary < WINDOWS {
+                return None;
+            }
+            (self.contrary, self.growth) = (0, current);
         }
-        self.contrary += 1;
-        if self.contrary < WINDOWS {
-            return (self.told, false);
+        match (self.growth, self.logged) {
+            (None, None) => None,
+            (None, Some(_)) => {
+                self.logged = None;
+                Some(News::Gone)
+            }
+            (Some(growth), Some((logged, at))) if growth.0 < 2 * logged.0 || now.since(at) < AGAIN => None,
+            (Some(growth), _) => {
+                self.logged = Some((growth, now));
+                Some(News::Waits(growth))
+            }
         }
-        (self.contrary, self.told) = (0, now);
-        (now, true)
+    }
+
+    /// What waits now, as far as is known.
+    pub(crate) fn growth(&self) -> Option<Duration> {
+        self.growth
     }
 }
 
 impl Behind {
     pub(crate) fn new(now: Instant) -> Self {
-        Self { places: Box::new([None; PLACES]), since: now, bytes: 0 }
+        Self { places: Box::new([None; PLACES]), since: now, bytes: 0, aged: now }
     }
 
     /// A frame leaves.
@@ -133,7 +168,7 @@ impl Behind {
             Some(c) if now.since(c.left) <= FORGET => {}
             _ => {
                 let noted = Some((end, now));
-                *place = Some(Connection { key, left: now, noted, base: None, least: None, samples: 0 });
+                *place = Some(Connection { key, left: now, noted, base: [None; 2], least: None, samples: 0 });
             }
         }
     }
@@ -160,15 +195,22 @@ impl Behind {
         if span < WINDOW {
             return None;
         }
+        let ages = now.since(self.aged) >= AGE;
+        if ages {
+            self.aged = now;
+        }
         let mut growths = Vec::with_capacity(PLACES);
         for c in self.places.iter_mut().flatten() {
-            if let (Some(base), Some(least)) = (c.base, c.least)
+            if let (Some(base), Some(least)) = (c.base.into_iter().flatten().min(), c.least)
                 && c.samples >= LEAST_SAMPLES
             {
                 growths.push(Duration(least.0.saturating_sub(base.0)));
             }
-            c.base = c.base.into_iter().chain(c.least).min();
+            c.base[0] = c.base[0].into_iter().chain(c.least).min();
             (c.least, c.samples) = (None, 0);
+            if ages {
+                c.base = [None, c.base[0]];
+            }
         }
         growths.sort_unstable();
         let growth = growths.get(growths.len().saturating_sub(1) / 2).copied().unwrap_or(Duration::ZERO);
@@ -282,25 +324,53 @@ mod tests {
     #[test]
     fn growth_is_told_after_a_while_under_load_and_taken_back_so() {
         let mut judge = Judge::default();
-        let rate = Rate::from_mbit(10);
         let seen = |growth_ms, mbit: u64| Seen {
             growth: Duration::from_millis(growth_ms),
             connections: 1,
             sent: (mbit * 250_000, WINDOW),
         };
-        let long = Duration::from_millis(90);
+        let mut windows = 0;
+        let mut told = |judge: &mut Judge, seen| {
+            windows += 1;
+            judge.judge(ms(2_000 * windows), seen, Rate::from_mbit(10))
+        };
+        let waits = |ms| Some(News::Waits(Duration::from_millis(ms)));
         for _ in 0..10 {
-            assert_eq!(judge.judge(seen(90, 0), rate), (None, false), "somebody else's load");
-            assert_eq!(judge.judge(seen(19, 9), rate), (None, false), "little");
+            assert_eq!(told(&mut judge, seen(90, 0)), None, "somebody else's load");
+            assert_eq!(told(&mut judge, seen(19, 9)), None, "little");
         }
-        assert_eq!(judge.judge(seen(90, 9), rate), (None, false));
-        assert_eq!(judge.judge(seen(90, 1), rate), (None, false), "a link much slower than the rate");
-        assert_eq!(judge.judge(seen(90, 9), rate), (Some(long), true));
-        assert_eq!(judge.judge(seen(90, 9), rate), (Some(long), false), "once");
-        assert_eq!(judge.judge(Seen { connections: 0, ..seen(0, 9) }, rate), (Some(long), false));
-        assert_eq!(judge.judge(seen(3, 9), rate), (Some(long), false));
-        assert_eq!(judge.judge(seen(3, 9), rate), (Some(long), false));
-        assert_eq!(judge.judge(seen(3, 9), rate), (None, true));
+        assert_eq!(told(&mut judge, seen(90, 9)), None);
+        assert_eq!(told(&mut judge, seen(90, 1)), None, "a link much slower than the rate");
+        assert_eq!(judge.growth(), None);
+        assert_eq!(told(&mut judge, seen(90, 9)), waits(90));
+        assert_eq!(told(&mut judge, seen(90, 9)), None, "once");
+        // What is shown is what is, and the log hears of much more after a while.
+        assert_eq!(
+            (told(&mut judge, seen(900, 9)), judge.growth()),
+            (None, Some(Duration::from_millis(900)))
+        );
+        let later: Vec<_> = (0..40).filter_map(|_| told(&mut judge, seen(900, 9))).collect();
+        assert_eq!(later, [News::Waits(Duration::from_millis(900))]);
+        assert_eq!(told(&mut judge, Seen { connections: 0, ..seen(0, 9) }), None);
+        assert_eq!(told(&mut judge, seen(3, 9)), None);
+        assert_eq!(told(&mut judge, seen(3, 9)), None);
+        assert_eq!(told(&mut judge, seen(3, 9)), Some(News::Gone));
+        assert_eq!((told(&mut judge, seen(3, 9)), judge.growth()), (None, None));
+    }
+
+    #[test]
+    fn a_path_that_has_become_longer_is_no_queue_for_ever() {
+        let mut behind = Behind::new(ms(0));
+        let growth = |behind: &mut Behind, n: u64, trip| {
+            window(behind, 0, 2_000 * n, trip);
+            behind.look(ms(2_000 * (n + 1))).unwrap().growth
+        };
+        assert_eq!(growth(&mut behind, 0, 20), Duration::ZERO);
+        let grown: Vec<u64> = (1..400).map(|n| growth(&mut behind, n, 50).0 / 1_000_000).collect();
+        let length = grown.iter().position(|growth| *growth == 0).unwrap();
+        assert!(grown[..length].iter().all(|growth| *growth == 30), "{grown:?}");
+        // Five to ten minutes, in windows of two seconds.
+        assert!((150..=300).contains(&length) && grown[length..].iter().all(|g| *g == 0), "{length}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The thread that owns the control machine: requests in, changes to the packet thread, answers and events out.
 
-use crate::behind::{Judge, Seen};
+use crate::behind::{Judge, News, Seen};
 use crate::call_log::CallLog;
 use crate::explain::Explained;
 use crate::facts::FactsLine;
@@ -36,6 +36,10 @@ use std::time::Duration;
 
 /// Longest sleep of the control thread.
 const NAP: Duration = Duration::from_secs(3600);
+/// Time after a commit in which others are waited for that are looked at together.
+const SETTLED: perhop_units::Duration = perhop_units::Duration(500_000_000);
+/// Up to this rate of a port the link behind it is watched: that of access links. Faster ones have no time for it.
+const WATCHED: Rate = Rate::from_mbit(1000);
 
 pub(crate) struct ControlThread {
     control: Control<RouterPlanner>,
@@ -49,7 +53,11 @@ pub(crate) struct ControlThread {
     /// What is left to the kernel, and what is not followed.
     notes: Vec<String>,
     /// What is known of the links behind the ports, and what is told of it.
-    behind: BTreeMap<PortId, (Judge, Option<String>)>,
+    behind: BTreeMap<PortId, Judge>,
+    /// Which ports are watched for that.
+    watched: Vec<bool>,
+    /// The first commit since ports were looked at for whether they have rates.
+    changed: Option<Instant>,
     up: Vec<bool>,
     /// Number of each port's last socket.
     numbers: Vec<u32>,
@@ -103,6 +111,8 @@ impl ControlThread {
             indices: vec![None; port_names.len()],
             notes: Vec::new(),
             behind: BTreeMap::new(),
+            watched: vec![false; port_names.len()],
+            changed: None,
             up: vec![true; port_names.len()],
             numbers: vec![0; port_names.len()],
             port_names,
@@ -131,11 +141,16 @@ impl ControlThread {
                 self.next_look = now + history::LOOK;
                 self.count(Purpose::Remember);
             }
+            if self.changed.is_some_and(|at| now.since(at) >= SETTLED) {
+                self.changed = None;
+                self.watch_links();
+            }
             if due.is_some_and(|at| at <= now) {
                 self.input(Input::Tick);
             } else {
                 let look = self.balancer.as_ref().map(Balancer::next_look);
-                let due = [due, look, Some(self.next_look)].into_iter().flatten().min();
+                let settled = self.changed.map(|at| at + SETTLED);
+                let due = [due, look, Some(self.next_look), settled].into_iter().flatten().min();
                 self.lanes.wait(due.map_or(NAP, |at| Duration::from_nanos(at.since(now).0).min(NAP)));
             }
             let Some(items) = self.lanes.turn() else { break };
@@ -223,6 +238,7 @@ impl ControlThread {
             ToControl::Applied(job) => {
                 if let Some(ticket) = job.ticket.filter(|ticket| self.is_applied(*ticket)) {
                     self.input(Input::Applied { ticket });
+                    self.changed.get_or_insert_with(clock::monotonic);
                 }
             }
             ToControl::Freed(freed) => {
@@ -261,35 +277,52 @@ impl ControlThread {
 
     /// How the router stands beside its kernel, and what waits behind its ports.
     fn notes(&self) -> Vec<String> {
-        let behind = self.behind.values().filter_map(|(_, text)| text.clone());
+        let behind = self.behind.iter().filter_map(|(port, judge)| self.behind_text(*port, judge.growth()?));
         self.notes.iter().cloned().chain(behind).collect()
     }
 
+    /// The rate of a port that has one.
+    fn rate_of(&self, port: PortId) -> Option<Rate> {
+        let name = self.port_names.get(port.index())?.parse().ok()?;
+        match &*self.control.objects().get(&Key { kind: Kind::Port, name })?.spec {
+            Spec::Port(PortSpec { rate, .. }) => Some(*rate).filter(|rate| *rate > Rate::ZERO),
+            _ => None,
+        }
+    }
+
+    /// A port may have got a rate, or lost it.
+    fn watch_links(&mut self) {
+        for i in 0..self.port_names.len() {
+            let port = PortId(i as u16);
+            let watched = self.rate_of(port).is_some_and(|rate| rate <= WATCHED);
+            if std::mem::replace(&mut self.watched[i], watched) != watched {
+                self.behind.remove(&port);
+                self.lines.to_owner(port, Message::Watch(port, watched));
+            }
+        }
+    }
+
+    fn behind_text(&self, port: PortId, growth: perhop_units::Duration) -> Option<String> {
+        let (name, rate) = (self.port_names.get(port.index())?, self.rate_of(port)?);
+        Some(format!(
+            "port \"{name}\": packets wait {} ms behind it or on their way back, by which round trips of TCP have grown: its link \
+             carries less than {rate}, or counts more than `overhead` for a frame; lower `rate` until this goes, and give the \
+             port that the answers leave by a rate too",
+            growth.0 / 1_000_000
+        ))
+    }
+
     fn behind(&mut self, port: PortId, seen: Seen) {
-        let Some(name) = self.port_names.get(port.index()) else { return };
-        let key = name.parse().ok().map(|name| Key { kind: Kind::Port, name });
-        let entry = key.and_then(|key| self.control.objects().get(&key));
-        let Some(Spec::Port(PortSpec { rate, .. })) = entry.map(|entry| &*entry.spec) else { return };
-        let rate = *rate;
-        if rate == Rate::ZERO {
-            return;
-        }
-        let (judge, text) = self.behind.entry(port).or_default();
-        let (growth, is_new) = judge.judge(seen, rate);
-        if !is_new {
-            return;
-        }
-        *text = growth.map(|growth| {
-            format!(
-                "port \"{name}\": packets wait {} ms behind it or on their way back, by which round trips of TCP have grown: its link \
-                 carries less than {rate}, or counts more than `overhead` for a frame; lower `rate` until this goes, and give the \
-                 port that the answers leave by a rate too",
-                growth.0 / 1_000_000
-            )
-        });
-        match text {
-            Some(text) => tracing::warn!("{text}"),
-            None => tracing::info!(port = name, "nothing waits behind it any more"),
+        let Some(rate) = self.rate_of(port) else { return };
+        match self.behind.entry(port).or_default().judge(clock::monotonic(), seen, rate) {
+            Some(News::Waits(growth)) => {
+                self.behind_text(port, growth).iter().for_each(|text| tracing::warn!("{text}"));
+            }
+            Some(News::Gone) => {
+                let port = self.port_names.get(port.index());
+                tracing::info!(port, "nothing waits behind it any more");
+            }
+            None => {}
         }
     }
 

@@ -46,9 +46,6 @@ use std::thread::{Builder, JoinHandle};
 /// Requests that may wait before the control machine's own queue.
 const INLET: usize = 1024;
 
-/// Up to this rate of a port the link behind it is watched: that of access links. Faster ones have no time for it.
-const WATCHED: Rate = Rate::from_mbit(1000);
-
 /// What to run, and where.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
@@ -464,8 +461,7 @@ impl Threads<'_> {
             Facts::open(self.namespace.clone(), self.devices.clone(), self.plan.clone(), saved, beside)?;
         let past = why_not.into_iter().chain(facts.notes()).collect();
         let _ = to_control.send(ToControl::World(Box::new(world)));
-        let rates: Vec<Rate> = planner.ports().iter().map(|port| port.spec.rate).collect();
-        let (capture, ports) = self.ports((&names, &rates), sockets, ends)?;
+        let (capture, ports) = self.ports(&names, sockets, ends)?;
         let seats = self.seats(members, &names, &inside, &flows)?;
         let mut ports: Vec<Option<LivePort>> = ports.into_iter().map(Some).collect();
         let (mut lines, mut packet) = (Vec::new(), Vec::new());
@@ -576,7 +572,7 @@ impl Threads<'_> {
 
     fn ports(
         &self,
-        (names, rates): (&[String], &[Rate]),
+        names: &[String],
         sockets: Vec<DevicePort>,
         own: Vec<Option<perhop_io::Tap>>,
     ) -> Result<(Option<Capture>, Vec<LivePort>), EngineError> {
@@ -592,9 +588,7 @@ impl Threads<'_> {
             .zip(sockets.into_iter().zip(taps).zip(own))
             .enumerate()
             .map(|(i, (name, ((socket, tap), own)))| {
-                let port = LivePort::new(PortId(i as u16), name.clone(), socket, tap).with_own(own);
-                let is_watched = rates.get(i).is_some_and(|rate| (Rate(1)..=WATCHED).contains(rate));
-                if is_watched { port.watched(clock::monotonic()) } else { port }
+                LivePort::new(PortId(i as u16), name.clone(), socket, tap).with_own(own)
             })
             .collect();
         Ok((capture, ports))

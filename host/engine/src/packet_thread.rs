@@ -43,6 +43,8 @@ pub(crate) enum Message<F: Forwarder> {
     PortUp(PortId, u32, Box<DevicePort>),
     /// A port's interface is down or gone.
     PortDown(PortId),
+    /// The link behind a port is to be watched, or not any more.
+    Watch(PortId, bool),
     /// Call, between two batches, with the rows of ports, pool and driver. For what is small, or for tests.
     Count(Count<F>),
     /// Count, a slice between two batches, after the jobs that came before.
@@ -450,6 +452,11 @@ impl<F: Forwarder> PacketThread<F> {
                     }
                 }
                 Message::PortUp(id, number, socket) => self.port_up(id, number, *socket),
+                Message::Watch(id, watched) => {
+                    if let Some(port) = self.ports.iter_mut().find(|port| port.id == id) {
+                        port.watch(self.now, watched);
+                    }
+                }
                 Message::Count(done) => {
                     let rows = self.rows();
                     done(self.now, rows, &mut self.forwarder);

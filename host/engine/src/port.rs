@@ -21,9 +21,9 @@ pub(crate) struct LivePort {
     tap: Option<Tap>,
     /// Where what this host itself sends by the port comes out.
     own: Option<perhop_io::Tap>,
-    /// Counters of sockets that are gone.
     /// Watches the link behind a port that has a rate.
     behind: Option<Behind>,
+    /// Counters of sockets that are gone.
     past: BTreeMap<String, u64>,
     down_dropped: u64,
     overflow: u64,
@@ -56,9 +56,9 @@ impl LivePort {
         Self { own, ..self }
     }
 
-    /// Watches what is behind it.
-    pub(crate) fn watched(self, now: Instant) -> Self {
-        Self { behind: Some(Behind::new(now)), ..self }
+    /// Watches what is behind it, or does not any more.
+    pub(crate) fn watch(&mut self, now: Instant, watched: bool) {
+        self.behind = watched.then(|| Behind::new(now));
     }
 
     /// What was seen of the link behind it, when there is something new.

@@ -25,8 +25,18 @@ fn packets_that_wait_behind_a_port_are_told() {
     let emulator =
         Emulator::start(EmulatorConfig::new("modem", Some(modem), graph).port("a", "a").port("b", "b"));
     let emulator = emulator.unwrap();
-    let text = "[[port]]\nname = \"p0\"\n[[port]]\nname = \"p1\"\nrate = \"20 Mbit/s\"\n";
+    let text = "[[port]]\nname = \"p0\"\n[[port]]\nname = \"p1\"\nrate = \"2 Gbit/s\"\n";
     let (engine, handle) = Engine::start(w.config_of("behind", text)).unwrap();
+    // It is watched from the moment on at which it has such a rate, whatever it had at the start.
+    let rate = |rate: u64| {
+        let fields = serde_json::json!({ "rate": rate });
+        let op = Op::Patch { kind: Kind::Port, name: name("p1"), fields, if_version: None };
+        let reply = commit(&handle, Owner::File, op);
+        assert!(reply.errors.is_empty(), "{:?}", reply.errors);
+    };
+    rate(20_000_000);
+    // What a queue that is full from the beginning adds is not known: the connection comes when it is watched.
+    std::thread::sleep(Duration::from_millis(1_500));
     let notes = || handle.wait(|done| Call::Show(ShowQuery::new("ports", 9), done)).unwrap().unwrap().notes;
     let told = || notes().into_iter().find(|note| note.contains("packets wait"));
     assert_eq!(told(), None);
@@ -50,6 +60,15 @@ fn packets_that_wait_behind_a_port_are_told() {
     let wait: u64 = note.split(" ms behind it").next().unwrap().rsplit(' ').next().unwrap().parse().unwrap();
     // 100 frames of 1,514 bytes at 5 Mbit/s are 242 ms.
     assert!(note.contains("port \"p1\"") && (20..=250).contains(&wait), "{note}");
+    // What is told goes with the rate that now is.
+    rate(19_000_000);
+    assert!(
+        told().unwrap().contains("less than 18.81 Mbit/s") || told().unwrap().contains("less than 19 Mbit/s"),
+        "{:?}",
+        told()
+    );
+    rate(0);
+    assert_eq!(told(), None);
     drop(stream);
     drain.join().unwrap();
     engine.stop();
