@@ -3,6 +3,9 @@
 use perhop_units::Duration;
 use thiserror::Error;
 
+/// Bytes of options that time-stamps take from each segment.
+pub(crate) const STAMP_LEN: u64 = 12;
+
 /// Parameters of an endpoint. [`Config::default`] is a present-day host; every field may be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -13,7 +16,7 @@ pub struct Config {
     pub initial_window: u8,
     /// Bytes written and not acknowledged that are held: 1 or more, at most 1 GiB.
     pub send_buffer: u32,
-    /// Bytes received and not read that are held; bounds the window: at most 1 GiB, at least one MSS.
+    /// Bytes received and not read that are held; bounds the window: at most 1 GiB, at least the payload of a segment.
     pub receive_buffer: u32,
     /// Congestion control.
     pub congestion: Algorithm,
@@ -174,10 +177,11 @@ impl Config {
             }
         };
         let ms = 1_000_000;
+        let payload = u64::from(self.mss).saturating_sub(if self.timestamps { STAMP_LEN } else { 0 });
         range("mss", self.mss.into(), 88, 65_495)?;
         range("initial_window", self.initial_window.into(), 1, 10)?;
         range("send_buffer", self.send_buffer.into(), 1, 1 << 30)?;
-        range("receive_buffer", self.receive_buffer.into(), self.mss.into(), 1 << 30)?;
+        range("receive_buffer", self.receive_buffer.into(), payload, 1 << 30)?;
         range("delayed_ack.segments", self.delayed_ack.segments.into(), 1, 255)?;
         range("delayed_ack.timeout", self.delayed_ack.timeout.as_nanos(), 0, 500 * ms)?;
         range("rto.min", self.rto.min.as_nanos(), ms, 60_000 * ms)?;
@@ -220,6 +224,8 @@ mod tests {
         let error = config.check().unwrap_err();
         assert_eq!(error.to_string(), "initial_window = 11 is out of range: 1 to 10");
         let config = Config { receive_buffer: 1000, ..Config::default() };
-        assert_eq!(config.check().unwrap_err().least, 1460);
+        assert_eq!(config.check().unwrap_err().least, 1448);
+        let plain = Config { timestamps: false, ..config };
+        assert_eq!(plain.check().unwrap_err().least, 1460);
     }
 }

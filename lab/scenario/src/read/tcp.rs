@@ -28,10 +28,20 @@ pub(super) fn read(cx: &Cx<'_>, table: &mut TableReader<'_>, before: &Tcp) -> Tc
     over(&mut tcp.window_scaling, table.boolean("window_scaling"));
     let window = table.integer("initial_window", 1..=10);
     over(&mut tcp.initial_window, window.map(|window| window.map(|n| n as u8)));
-    over(&mut tcp.mss, table.integer("mss", 88..=1460).map(|mss| mss.map(|n| n as u16)));
+    let mss = table.integer("mss", 88..=1460).map(|mss| mss.map(|n| n as u16));
+    over(&mut tcp.mss, mss);
     let buffers = Bytes(u64::from(tcp.mss))..=Bytes(1 << 30);
     over(&mut tcp.send_buffer, table.value_in("send_buffer", buffers.clone()));
     over(&mut tcp.receive_buffer, table.value_in("receive_buffer", buffers));
+    // What this table gives was compared; what it takes over may be of smaller segments.
+    for (key, size) in [("send_buffer", tcp.send_buffer), ("receive_buffer", tcp.receive_buffer)] {
+        if let Some(mss) =
+            mss.filter(|mss| size < Bytes(mss.value.into()) && table.location_of(key).is_none())
+        {
+            let error = cx.error(mss.span, format!("is more than {key} holds ({size})"));
+            cx.push(error.hint(format!("Give {key} here too: it holds a segment at least")));
+        }
+    }
     let ms = Duration::from_millis;
     over(&mut tcp.min_rto, table.value_in("min_rto", ms(1)..=ms(60_000)));
     let initial = table.value_in("initial_rto", ms(1)..=ms(60_000));

@@ -1,6 +1,7 @@
 //! Segments in (RFC 9293 §3.10.7, with the checks of RFC 5961 and RFC 7323).
 
 use super::{Endpoint, State};
+use crate::config::STAMP_LEN;
 use crate::event::Event;
 use crate::recovery::Rack;
 use crate::segment::{Placed, Segment};
@@ -13,8 +14,6 @@ use perhop_wire::tcp::flags;
 const DEFAULT_MSS: u16 = 536;
 /// Smallest segment size believed: a smaller one would only burn packets.
 const LEAST_MSS: u16 = 88;
-/// Bytes of options that time-stamps take from each segment.
-const STAMP_LEN: u64 = 12;
 /// Age at which a remembered time-stamp says nothing any more (RFC 7323 §5.5: 24 days).
 const STAMP_LIFE: Duration = Duration::from_secs(24 * 86_400);
 /// Challenge acknowledgments in a second (RFC 5961 §7).
