@@ -28,7 +28,7 @@ pub fn run(args: &AbrArgs) -> Result<Verdict, AppError> {
         let links = Netlink::open().and_then(|netlink| netlink.links()).map_err(AbrError::from)?;
         exist(&selection, links.into_iter().map(|link| link.name).collect())?;
     }
-    let interrupted = watch_signals().map_err(AppError::Signals)?;
+    let interrupted = watch_signals(None).map_err(AppError::Signals)?;
     let firewalls = if args.no_rules { Vec::new() } else { firewalls().map_err(AbrError::from)? };
     let packets = HostThread::start(&args.queue(), file, args.json).map_err(AbrError::from)?;
     // From here on packets come.

@@ -45,7 +45,7 @@ pub fn run(args: &DemoArgs) -> Result<Verdict, AppError> {
     if !is_privileged_for_net() {
         enter_user_namespace().map_err(|source| failed(LabError::NoNamespaces { source }))?;
     }
-    let interrupted = watch_signals().map_err(failed)?;
+    let interrupted = watch_signals(None).map_err(failed)?;
     let plan = Plan {
         mode: Mode::Netns,
         seed: args.seed,

@@ -18,6 +18,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// What the simulator has to end in when it is interrupted.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Runs them. All files are read and checked before the first one runs.
 ///
@@ -64,7 +68,9 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
             source: LabError::NoNamespaces { source },
         })?;
     }
-    let interrupted = watch_signals()
+    // In namespaces programs and routers end as they should, which may take longer.
+    let patience = (args.mode() == Mode::Sim).then_some(PATIENCE);
+    let interrupted = watch_signals(patience)
         .map_err(|source| LabCommandError::Namespaces { scenario: args.scenarios.join(", "), source })?;
     let mut outcomes = Vec::new();
     for scenario in &ready {
