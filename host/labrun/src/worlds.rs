@@ -89,7 +89,7 @@ impl Found {
 
 /// The page, and whether both worlds agree on every scenario, hold all targets, and no machine was too busy. `names` are
 /// those of the worlds, `command` is what made the page.
-pub fn page(names: &[String; 2], pairs: &[Pair], command: &str) -> (String, bool) {
+pub fn page(names: [&str; 2], pairs: &[Pair], command: &str) -> (String, bool) {
     let [a, b] = names;
     let mut text = format!(
         "# Two worlds\n\nThe same scenarios in the simulator and in namespaces with real kernels, sockets and time, in \
@@ -137,7 +137,7 @@ fn summary_row(pair: &Pair, found: &Found, busy: bool) -> String {
 }
 
 /// All groups of one scenario.
-fn section(names: &[String; 2], pair: &Pair) -> String {
+fn section(names: [&str; 2], pair: &Pair) -> String {
     let [first, second] = &pair.results;
     let [a, b] = names;
     let mut text = format!(
@@ -183,7 +183,7 @@ fn is_missed(directory: &ResultDirectory, expect: &Expectation) -> bool {
 }
 
 /// Targets that are missed, and what a reader must know of a run.
-fn remarks(names: &[String; 2], pair: &Pair) -> String {
+fn remarks(names: [&str; 2], pair: &Pair) -> String {
     let mut lines = Vec::new();
     for (name, directory) in names.iter().zip(&pair.results) {
         for expect in directory.result.expect.iter().filter(|expect| is_missed(directory, expect)) {
@@ -265,7 +265,7 @@ mod tests {
             directory.result.mode = mode.into();
         }
         let pair = Pair { scenario: "H-8.1.1".into(), results };
-        page(&["sim".into(), "netns".into()], &[pair], "perhop lab compare sim netns --markdown")
+        page(["sim", "netns"], &[pair], "perhop lab compare sim netns --markdown")
     }
 
     #[test]

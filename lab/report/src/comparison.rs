@@ -1,30 +1,40 @@
-//! Two results figure by figure.
+//! Results figure by figure.
 
 use crate::columns::columns;
 use crate::result::{AdmissionResult, AgentResult, GroupResult, LinkResult, ScenarioResult};
 use crate::summary::figure;
+use std::collections::BTreeMap;
 
-/// A figure that at least one of two results has.
+/// A figure that at least one of the results has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
     /// Path of the figure, as expected values name it.
     pub metric: String,
-    /// What the first result says.
-    pub first: Option<f64>,
-    /// What the second says.
-    pub second: Option<f64>,
+    /// What each result says, in their order.
+    pub values: Vec<Option<f64>>,
 }
 
-/// Every figure of either result, in the order of the first: groups, links, classes of agents, admission, then variants.
-pub fn differences(first: &ScenarioResult, second: &ScenarioResult) -> Vec<Difference> {
-    let mut all: Vec<Difference> = Vec::new();
-    for (metric, value) in figures(first) {
-        all.push(Difference { metric, first: Some(value), second: None });
+impl Difference {
+    /// What a result has more than the first, and that as a share of the first's, %.
+    pub fn to_first(&self, result: usize) -> (Option<f64>, Option<f64>) {
+        let [first, value] = [0, result].map(|of| self.values.get(of).copied().flatten());
+        let difference = first.zip(value).map(|(a, b)| b - a);
+        (difference, difference.zip(first).filter(|(_, a)| *a != 0.0).map(|(d, a)| d / a.abs() * 100.0))
     }
-    for (metric, value) in figures(second) {
-        match all.iter_mut().find(|difference| difference.metric == metric) {
-            Some(difference) => difference.second = Some(value),
-            None => all.push(Difference { metric, first: None, second: Some(value) }),
+}
+
+/// Every figure of any result, in the order of the first that has it: groups, links, classes of agents, admission, then
+/// variants. O(figures log figures).
+pub fn differences(results: &[&ScenarioResult]) -> Vec<Difference> {
+    let mut all: Vec<Difference> = Vec::new();
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    for (of, result) in results.iter().enumerate() {
+        for (metric, value) in figures(result) {
+            let place = *places.entry(metric.clone()).or_insert_with(|| {
+                all.push(Difference { metric, values: vec![None; results.len()] });
+                all.len() - 1
+            });
+            all[place].values[of] = Some(value);
         }
     }
     all
@@ -94,14 +104,36 @@ fn add(of: &str, figures: &[(&str, Option<f64>)], all: &mut Vec<(String, f64)>) 
     }
 }
 
+/// What stands above the columns of the differences to the first of these results: of two the difference and its share,
+/// of more the shares.
+pub(crate) fn headings(names: &[&str]) -> Vec<String> {
+    match names {
+        [_, _] => vec!["difference".to_owned(), "%".to_owned()],
+        _ => names.iter().skip(1).map(|name| format!("{name}, %")).collect(),
+    }
+}
+
+/// What stands in these columns, printed.
+pub(crate) fn cells(row: &Difference, printed: impl Fn(Option<f64>) -> String) -> Vec<String> {
+    match row.values.len() {
+        2 => {
+            let (difference, share) = row.to_first(1);
+            vec![printed(difference), figure(share, 1)]
+        }
+        count => (1..count).map(|result| figure(row.to_first(result).1, 1)).collect(),
+    }
+}
+
 /// The comparison for a terminal, one figure a line. Lines end in a newline.
-pub fn comparison_table(names: [&str; 2], all: &[Difference]) -> String {
-    let mut rows = vec![["figure", names[0], names[1], "difference", "%"].map(str::to_owned).to_vec()];
+pub fn comparison_table(names: &[&str], all: &[Difference]) -> String {
+    let mut head = vec!["figure".to_owned()];
+    head.extend(names.iter().map(|name| (*name).to_owned()));
+    head.extend(headings(names));
+    let mut rows = vec![head];
     rows.extend(all.iter().map(|row| {
-        let difference = row.first.zip(row.second).map(|(a, b)| b - a);
-        let share = difference.zip(row.first).filter(|(_, a)| *a != 0.0).map(|(d, a)| d / a.abs() * 100.0);
-        let [first, second, difference] = [row.first, row.second, difference].map(|v| figure(v, 3));
-        vec![row.metric.clone(), first, second, difference, figure(share, 1)]
+        let printed = |value| figure(value, 3);
+        let values = row.values.iter().copied().map(printed);
+        std::iter::once(row.metric.clone()).chain(values).chain(cells(row, printed)).collect()
     }));
     columns(&rows, 1)
 }
@@ -126,8 +158,8 @@ mod tests {
     }
 
     #[test]
-    fn figures_of_both_stand_beside_each_other() {
-        let all = differences(&result(100.0, None), &result(150.0, Some(2.0)));
+    fn figures_of_all_stand_beside_each_other() {
+        let all = differences(&[&result(100.0, None), &result(150.0, Some(2.0))]);
         let names: Vec<&str> = all.iter().map(|d| d.metric.as_str()).collect();
         assert_eq!(
             names,
@@ -138,11 +170,19 @@ mod tests {
                 "baseline.voip.loss_pct"
             ]
         );
-        assert_eq!((all[2].first, all[2].second), (None, Some(2.0)));
-        let table = comparison_table(["a", "b"], &all);
+        assert_eq!(all[2].values, [None, Some(2.0)]);
+        let table = comparison_table(&["a", "b"], &all);
         let expected = [
             "figure                                    a        b  difference     %",
             "voip.throughput_kbps.mean           100.000  150.000      50.000  50.0",
+        ];
+        assert_eq!(table.lines().take(2).collect::<Vec<_>>(), expected);
+        let all = differences(&[&result(100.0, None), &result(150.0, Some(2.0)), &result(75.0, None)]);
+        assert_eq!(all[2].values, [None, Some(2.0), None]);
+        let table = comparison_table(&["a", "b", "c"], &all);
+        let expected = [
+            "figure                                    a        b       c  b, %   c, %",
+            "voip.throughput_kbps.mean           100.000  150.000  75.000  50.0  -25.0",
         ];
         assert_eq!(table.lines().take(2).collect::<Vec<_>>(), expected);
     }

@@ -77,6 +77,14 @@ pub enum LabCommandError {
         /// Their scenarios.
         scenarios: [String; 2],
     },
+    /// Worlds are compared in pairs.
+    #[error(
+        "--markdown sets two results beside each other as worlds, and {given} are named\nName two, or leave --markdown out."
+    )]
+    NotTwoWorlds {
+        /// How many.
+        given: usize,
+    },
     /// A directory is not the result of a run.
     #[error("{}: {source}\nName a directory that `perhop lab run` wrote, such as out/lab/H-8.1.2.", path.display())]
     BadDirectory {
@@ -116,6 +124,7 @@ impl LabCommandError {
             | Self::SameId { .. }
             | Self::BadSetting(_)
             | Self::OtherScenario { .. }
+            | Self::NotTwoWorlds { .. }
             | Self::NotRecorded { .. }
             | Self::OneInput
             | Self::LongCapture { .. }

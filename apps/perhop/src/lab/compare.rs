@@ -1,4 +1,4 @@
-//! `perhop lab compare DIR DIR`.
+//! `perhop lab compare DIR DIR…`.
 
 use super::results;
 use crate::error::{AppError, LabCommandError, Verdict};
@@ -7,29 +7,28 @@ use clap::Args;
 use perhop_labrun::worlds::{self, Pair};
 use perhop_report::{comparison_page, comparison_table, differences};
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Compares two results figure by figure: a table here, and a page with the charts of both over each other. With
+/// Compares two or more results figure by figure: a table here, and a page with the charts of all over each other. With
 /// --markdown: whether two worlds agree, one scenario or many.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  perhop lab compare out/before out/after --out out/compare.html\n  \
+    perhop lab compare out/fifo out/red out/classes\n  \
     perhop lab compare out/sim out/netns --markdown > docs/two-worlds.md\n\n\
     Exit codes: 0 compared; 1 with --markdown: the worlds disagree or are one, or a target is missed; 2 a directory is no \
-    result, or with --markdown one of another scenario.")]
+    result, or with --markdown one of another scenario, or there are more than two.")]
 pub struct CompareArgs {
-    /// Result to compare with
-    #[arg(value_name = "DIR")]
-    first: PathBuf,
-    /// Result that is compared
-    #[arg(value_name = "DIR")]
-    second: PathBuf,
-    /// Where the page goes; compare.html in the second directory when not given
+    /// Results: the one to compare with, then those that are compared
+    #[arg(value_name = "DIR", required = true, num_args = 2..)]
+    directories: Vec<PathBuf>,
+    /// Where the page goes; compare.html in the last directory when not given
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Print one JSON object a figure instead of the table
     #[arg(long)]
     json: bool,
-    /// Print a page in Markdown that sets the two beside each other as worlds, with what must agree judged; a directory
+    /// Print a page in Markdown that sets two results beside each other as worlds, with what must agree judged; a directory
     /// may then hold several results, each below its name
     #[arg(long, conflicts_with_all = ["json", "out"])]
     markdown: bool,
@@ -43,19 +42,23 @@ pub fn run(args: &CompareArgs) -> Result<Verdict, AppError> {
     if args.markdown {
         return compare_worlds(args);
     }
-    let (first, second) = (results::read(&args.first)?, results::read(&args.second)?);
-    let names = names(&args.first, &args.second);
-    let page = args.out.clone().unwrap_or_else(|| args.second.join("compare.html"));
-    results::write_file(&page, &comparison_page((&names[0], &first), (&names[1], &second)))?;
-    let all = differences(&first.result, &second.result);
+    let directories =
+        args.directories.iter().map(|path| results::read(path)).collect::<Result<Vec<_>, AppError>>()?;
+    let names = names(&args.directories);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let runs: Vec<_> = names.iter().copied().zip(&directories).collect();
+    let beside = args.directories.last().map(|last| last.join("compare.html"));
+    let page = args.out.clone().or(beside).unwrap_or_default();
+    results::write_file(&page, &comparison_page(&runs))?;
+    let all = differences(&directories.iter().map(|directory| &directory.result).collect::<Vec<_>>());
     let mut out = Output::new();
     if args.json {
         for row in &all {
-            out.json(&json!({ "metric": row.metric, "first": row.first, "second": row.second }))?;
+            out.json(&json!({ "metric": row.metric, "values": row.values }))?;
         }
         progress(format_args!("report: {}", page.display()));
     } else {
-        out.text(comparison_table([&names[0], &names[1]], &all))?;
+        out.text(comparison_table(&names, &all))?;
         out.line(format_args!("report: {}", page.display()))?;
     }
     out.flush()?;
@@ -64,28 +67,32 @@ pub fn run(args: &CompareArgs) -> Result<Verdict, AppError> {
 
 /// Compares the scenarios that lie in both.
 fn compare_worlds(args: &CompareArgs) -> Result<Verdict, AppError> {
-    let pairs = if args.first.join(results::RESULT).is_file() {
-        vec![pair(&args.first, &args.second)?]
+    let [first, second] = args.directories.as_slice() else {
+        return Err(LabCommandError::NotTwoWorlds { given: args.directories.len() }.into());
+    };
+    let pairs = if first.join(results::RESULT).is_file() {
+        vec![pair(first, second)?]
     } else {
         let mut pairs = Vec::new();
-        for name in results::names(&args.first)? {
-            let (first, second) = (args.first.join(&name), args.second.join(&name));
-            if second.is_dir() {
-                pairs.push(pair(&first, &second)?);
+        for name in results::names(first)? {
+            let (one, other) = (first.join(&name), second.join(&name));
+            if other.is_dir() {
+                pairs.push(pair(&one, &other)?);
             } else {
-                progress(format_args!("{}: left out, not in {}", first.display(), args.second.display()));
+                progress(format_args!("{}: left out, not in {}", one.display(), second.display()));
             }
         }
         pairs
     };
-    let (first, second) = (args.first.display(), args.second.display());
+    let called = names(&args.directories);
+    let (first, second) = (first.display(), second.display());
     let repetitions = pairs.first().map_or(1, |pair| pair.results[1].result.repetitions);
     let command = format!(
         "perhop lab run ID... --variants none --out {first}\n\
          perhop lab run ID... --mode netns --repeat {repetitions} --out {second}\n\
          perhop lab compare {first} {second} --markdown"
     );
-    let (text, good) = worlds::page(&names(&args.first, &args.second), &pairs, &command);
+    let (text, good) = worlds::page([&called[0], &called[1]], &pairs, &command);
     let mut out = Output::new();
     out.text(text)?;
     out.flush()?;
@@ -108,14 +115,16 @@ fn pair(first: &Path, second: &Path) -> Result<Pair, AppError> {
     Ok(Pair { scenario: results[0].result.scenario.clone(), results })
 }
 
-/// What to call them: the last part of their paths, the whole paths if that is the same, else their order.
-fn names(first: &Path, second: &Path) -> [String; 2] {
-    let last = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
-    match (last(first), last(second)) {
-        (Some(a), Some(b)) if a != b => [a, b],
-        _ if first != second => [first.display().to_string(), second.display().to_string()],
-        _ => ["first".to_owned(), "second".to_owned()],
-    }
+/// What to call them: the last part of their paths, the whole paths if two have the same, and numbered if these are the
+/// same too.
+fn names(paths: &[PathBuf]) -> Vec<String> {
+    let differ = |names: &Vec<String>| names.iter().collect::<BTreeSet<_>>().len() == names.len();
+    let last: Option<Vec<String>> =
+        paths.iter().map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect();
+    let whole = || paths.iter().map(|path| path.display().to_string());
+    last.filter(differ)
+        .or_else(|| Some(whole().collect()).filter(differ))
+        .unwrap_or_else(|| whole().enumerate().map(|(i, path)| format!("{} {path}", i + 1)).collect())
 }
 
 #[cfg(test)]
@@ -124,8 +133,9 @@ mod tests {
 
     #[test]
     fn runs_are_called_by_what_tells_them_apart() {
-        assert_eq!(names(Path::new("out/a"), Path::new("out/b")), ["a", "b"]);
-        assert_eq!(names(Path::new("one/x"), Path::new("two/x")), ["one/x", "two/x"]);
-        assert_eq!(names(Path::new("x"), Path::new("x")), ["first", "second"]);
+        let names = |paths: &[&str]| names(&paths.iter().map(PathBuf::from).collect::<Vec<_>>());
+        assert_eq!(names(&["out/a", "out/b", "c"]), ["a", "b", "c"]);
+        assert_eq!(names(&["one/x", "two/x", "two/y"]), ["one/x", "two/x", "two/y"]);
+        assert_eq!(names(&["x", "x"]), ["1 x", "2 x"]);
     }
 }

@@ -28,7 +28,7 @@ pub enum LabCommand {
     List(list::ListArgs),
     /// Make the pages of results again
     Report(report::ReportArgs),
-    /// Compare two results figure by figure
+    /// Compare results figure by figure
     Compare(compare::CompareArgs),
     /// Measure detection with a mix of traffic whose kinds are known
     Mix(mix::MixArgs),

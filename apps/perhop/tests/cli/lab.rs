@@ -238,7 +238,24 @@ fn two_results_are_compared_figure_by_figure() {
     let page = std::fs::read_to_string(scratch.0.join("after/compare.html")).unwrap();
     assert!(page.contains("before network") && page.contains("after long"));
     let lines = perhop(&["lab", "compare", &before, &after, "--json"]).json();
-    assert!(lines.iter().any(|l| l["metric"] == "total.throughput_kbps.mean" && l["first"].is_number()));
+    assert!(lines.iter().any(|l| l["metric"] == "total.throughput_kbps.mean" && l["values"][1].is_number()));
+    let alone = perhop(&["lab", "compare", &before]);
+    assert_eq!((alone.code, alone.out.as_str()), (Some(2), ""), "{}", alone.err);
+    // Any number of them; the page is in the last.
+    let third = scratch.0.join("third");
+    assert_eq!(run(&scratch, &file, "third", &["--repeat", "1"]).code, Some(0));
+    let three = ["lab", "compare", &before, &after, third.to_str().unwrap()];
+    let ended = perhop(&three);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let head: Vec<&str> = ended.out.lines().next().unwrap().split_whitespace().collect();
+    assert_eq!(head, ["figure", "before", "after", "third", "after,", "%", "third,", "%"]);
+    let page = std::fs::read_to_string(third.join("compare.html")).unwrap();
+    assert!(["before network", "after network", "third long"].iter().all(|name| page.contains(name)));
+    let lines = perhop(&[&three[..], &["--json"]].concat()).json();
+    assert!(lines.iter().all(|l| l["values"].as_array().unwrap().len() == 3));
+    let ended = perhop(&[&three[..], &["--markdown"]].concat());
+    assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""), "{}", ended.err);
+    assert!(ended.err.contains("3 are named"), "{}", ended.err);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::view::{View, identifier};
 use crate::details::{AllocationTrace, ConfigurationDetails};
 use crate::plot::{Axis, Layer, Panels};
 
-/// Most classes with a chart or rows of their own.
+/// Most classes with a chart of their own.
 const MAX_CLASSES: usize = 24;
 /// Points that one stretch of a thinned line may need: three steps of two points each.
 const POINTS_OF_A_STRETCH: usize = 6;
@@ -18,7 +18,9 @@ pub(super) fn first<'a>(details: &'a ConfigurationDetails, class: &str) -> Optio
 
 /// Allocation of every class over time.
 pub(super) fn over_time(view: &View<'_>) -> Section {
-    let charts = view.classes().into_iter().take(MAX_CLASSES).enumerate();
+    let (classes, most) = (view.classes(), view.room(MAX_CLASSES));
+    let left_out = classes.len().saturating_sub(most);
+    let charts = classes.into_iter().take(most).enumerate();
     Section::charts(
         "Allocations",
         charts.map(|(i, class)| chart(view, i, class)).collect(),
@@ -27,6 +29,7 @@ pub(super) fn over_time(view: &View<'_>) -> Section {
          broker. abr_policy/NAME is the rate that the flows of a policy of the TCP rate control share: good is a line \
          that changes with what the link has, the number of flows and their weights, and with nothing else.",
     )
+    .without(left_out, "allocations.csv")
 }
 
 fn chart(view: &View<'_>, number: usize, class: &str) -> String {
@@ -34,8 +37,7 @@ fn chart(view: &View<'_>, number: usize, class: &str) -> String {
         || view.configurations.iter().filter_map(|shown| Some((shown, first(shown.details, class)?)));
     let lines = traces().map(|(shown, trace)| Layer::Line {
         label: shown.name.clone(),
-        color: shown.color,
-        dashed: shown.color > 0,
+        series: shown.series,
         points: stairs(trace, view),
     });
     let words = traces().map(|(shown, trace)| {

@@ -9,11 +9,11 @@ use crate::plot::{Axis, BoxChart, BoxGroup, Chart, Layer, Panel, Panels};
 pub(super) const HEADROOM: f64 = 1.04;
 /// Most groups in charts of distributions and of successive delays.
 const MAX_DISTRIBUTIONS: usize = 12;
-/// Dots of one configuration in a chart of successive delays.
+/// Most dots of one configuration in a chart of successive delays.
 const DOTS: usize = 600;
-/// Points of a distribution.
+/// Most points of a distribution.
 const CURVE_POINTS: usize = 250;
-/// Groups in one box plot.
+/// Most groups in one box plot.
 const BOXES: usize = 14;
 
 /// Highest value of any layer, with room above it.
@@ -21,10 +21,28 @@ pub(super) fn top(layers: &[Layer]) -> f64 {
     layers.iter().filter_map(Layer::highest).fold(0.0, f64::max) * HEADROOM
 }
 
-/// Throughput, delay and loss of every group.
+/// What a page begins with: the group that matters most over time, and how its delays are distributed.
+pub(super) fn lead(view: &View<'_>) -> Option<Section> {
+    let group = view.lead()?;
+    let (drawn, distributed) = (view.drawn_groups(), with_delays(view));
+    let number = |among: &[&str]| among.iter().position(|name| *name == group);
+    let mut charts: Vec<String> =
+        number(&drawn).and_then(|number| group_over_time(view, number, group)).into_iter().collect();
+    charts.extend(number(&distributed).map(|number| curve(view, number, group)));
+    Some(Section::charts(
+        group,
+        charts,
+        "Over time: the first repetition of each configuration, lines are means of an interval, the pale band reaches from \
+         the smallest delay to the largest. Beside it the share of packets that arrived within a delay. Good is a flat low \
+         delay without loss, and a steep rise far to the left.",
+    ))
+}
+
+/// Throughput, delay and loss of every other group.
 pub(super) fn over_time(view: &View<'_>) -> Section {
-    let charts =
-        view.groups().into_iter().enumerate().filter_map(|(i, group)| group_over_time(view, i, group));
+    let (drawn, lead) = (view.drawn_groups(), view.lead());
+    let others = drawn.iter().enumerate().filter(|(_, group)| Some(**group) != lead);
+    let charts = others.filter_map(|(i, group)| group_over_time(view, i, group));
     Section::charts(
         "Throughput, delay and loss over time",
         charts.collect(),
@@ -33,6 +51,7 @@ pub(super) fn over_time(view: &View<'_>) -> Section {
          share of the packets sent in the interval that never arrived: good is a flat low delay without loss whatever \
          the throughput of others does. TCP has no delay here; its round trips are further down.",
     )
+    .without(view.groups().len() - drawn.len(), "series.csv")
 }
 
 fn group_over_time(view: &View<'_>, number: usize, group: &str) -> Option<String> {
@@ -108,7 +127,7 @@ fn middles(series: &GroupSeries) -> impl Iterator<Item = (f64, &crate::details::
 
 fn line(shown: &Shown<'_>, series: &GroupSeries, value: impl Fn(&crate::details::GroupBin) -> f64) -> Layer {
     let points = middles(series).map(|(x, bin)| (x, value(bin))).collect();
-    Layer::Line { label: shown.name.clone(), color: shown.color, dashed: shown.color > 0, points }
+    Layer::Line { label: shown.name.clone(), series: shown.series, points }
 }
 
 fn delay_band(shown: &Shown<'_>, series: &GroupSeries) -> Layer {
@@ -116,15 +135,22 @@ fn delay_band(shown: &Shown<'_>, series: &GroupSeries) -> Layer {
         let [least, _, most] = bin.delay_ms.unwrap_or([f64::NAN; 3]);
         (x, least, most)
     });
-    Layer::Band { label: String::new(), color: shown.color, solid: false, points: points.collect() }
+    Layer::Band { label: String::new(), series: shown.series, solid: false, points: points.collect() }
 }
 
-/// Cumulative distribution of delay.
+/// Groups whose delays are known in any configuration.
+fn with_delays<'a>(view: &View<'a>) -> Vec<&'a str> {
+    let known = |group: &&str| {
+        view.configurations.iter().any(|shown| shown.details.delays.iter().any(|d| d.group == **group))
+    };
+    view.groups().into_iter().filter(known).collect()
+}
+
+/// Cumulative distribution of the delay of every group but the one that leads.
 pub(super) fn delay_distribution(view: &View<'_>) -> Section {
-    let with_delays = view.groups().into_iter().filter(|group| {
-        view.configurations.iter().any(|shown| shown.details.delays.iter().any(|d| d.group == *group))
-    });
-    let charts = with_delays.take(MAX_DISTRIBUTIONS).enumerate().map(|(i, group)| curve(view, i, group));
+    let (all, lead, most) = (with_delays(view), view.lead(), view.room(MAX_DISTRIBUTIONS));
+    let others = || all.iter().enumerate().filter(|(_, group)| Some(**group) != lead);
+    let charts = others().take(most).map(|(i, group)| curve(view, i, group));
     Section::charts(
         "Distribution of delay",
         charts.collect(),
@@ -132,6 +158,7 @@ pub(super) fn delay_distribution(view: &View<'_>) -> Section {
          repetitions together: further left and steeper is better; a flat foot to the right is a tail that a playout \
          buffer has to wait for.",
     )
+    .without(others().count().saturating_sub(most), "delays.csv")
 }
 
 fn curve(view: &View<'_>, number: usize, group: &str) -> String {
@@ -140,7 +167,7 @@ fn curve(view: &View<'_>, number: usize, group: &str) -> String {
         .iter()
         .filter_map(|shown| {
             let curve = shown.details.delays.iter().find(|d| d.group == group)?;
-            let step = curve.points.len().div_ceil(CURVE_POINTS).max(1);
+            let step = curve.points.len().div_ceil(view.room(CURVE_POINTS)).max(1);
             let mut points: Vec<(f64, f64)> =
                 curve.points.iter().step_by(step).map(|(ms, share)| (*ms, share * 100.0)).collect();
             points.extend(curve.points.last().map(|(ms, share)| (*ms, share * 100.0)));
@@ -155,7 +182,7 @@ fn curve(view: &View<'_>, number: usize, group: &str) -> String {
             points.insert(0, (first.0, 0.0));
         }
         points.push((longest, 100.0));
-        Layer::Line { label: shown.name.clone(), color: shown.color, dashed: shown.color > 0, points }
+        Layer::Line { label: shown.name.clone(), series: shown.series, points }
     });
     let chart = Chart {
         id: identifier("cdf", &[number]),
@@ -211,7 +238,7 @@ fn boxes(
             .collect(),
     });
     let groups: Vec<BoxGroup> = groups.filter(|g| g.values.iter().any(|values| !values.is_empty())).collect();
-    let drawn = groups.chunks(BOXES).enumerate().map(|(part, groups)| {
+    let drawn = groups.chunks(view.room(BOXES)).enumerate().map(|(part, groups)| {
         let values = groups.iter().flat_map(|g| g.values.iter().flatten().copied());
         let highest = values.fold(0.0, f64::max);
         let chart = BoxChart {
@@ -221,7 +248,7 @@ fn boxes(
                 "Box plot over repetitions of {title} in {unit}, largest value {highest:.2}."
             ),
             y: Axis::linear(format!("{title}, {unit}"), 0.0, highest * HEADROOM),
-            names: view.configurations.iter().map(|shown| (shown.name.clone(), shown.color)).collect(),
+            names: view.configurations.iter().map(|shown| (shown.name.clone(), shown.series)).collect(),
             groups: groups.to_vec(),
         };
         chart.to_svg()
@@ -231,10 +258,12 @@ fn boxes(
 
 /// Delay of a packet against that of the packet before.
 pub(super) fn successive_delays(view: &View<'_>) -> Section {
-    let with_pairs = view.groups().into_iter().filter(|group| {
-        view.configurations.iter().any(|shown| shown.details.pairs.iter().any(|p| p.group == *group))
-    });
-    let charts = with_pairs.take(MAX_DISTRIBUTIONS).enumerate().map(|(i, group)| scatter(view, i, group));
+    let known = |group: &&str| {
+        view.configurations.iter().any(|shown| shown.details.pairs.iter().any(|p| p.group == **group))
+    };
+    let all: Vec<&str> = view.groups().into_iter().filter(known).collect();
+    let most = view.room(MAX_DISTRIBUTIONS);
+    let charts = all.iter().take(most).enumerate().map(|(i, group)| scatter(view, i, group));
     Section::charts(
         "Delay of a packet against that of the packet before",
         charts.collect(),
@@ -242,6 +271,7 @@ pub(super) fn successive_delays(view: &View<'_>) -> Section {
          the distance from it is the jitter, the place along it the delay: a small cloud low on the line is a good call, \
          a wide one needs a deep playout buffer.",
     )
+    .without(all.len().saturating_sub(most), "pairs.csv")
 }
 
 fn scatter(view: &View<'_>, number: usize, group: &str) -> String {
@@ -250,18 +280,18 @@ fn scatter(view: &View<'_>, number: usize, group: &str) -> String {
     // The product last, so that it lies on top.
     for shown in view.configurations.iter().rev() {
         let Some(pairs) = shown.details.pairs.iter().find(|p| p.group == group) else { continue };
-        let step = pairs.points.len().div_ceil(DOTS).max(1);
+        let step = pairs.points.len().div_ceil(view.room(DOTS)).max(1);
         let points: Vec<(f64, f64)> = pairs.points.iter().step_by(step).copied().collect();
         for (x, y) in &points {
             (least, most) = (least.min(x.min(*y)), most.max(x.max(*y)));
         }
-        layers.push(Layer::Points { label: shown.name.clone(), color: shown.color, points });
+        layers.push(Layer::Points { label: shown.name.clone(), series: shown.series, points });
     }
     let least = if least.is_finite() { (least * 0.96).floor() } else { 0.0 };
     let x = Axis::linear("delay of packet n, ms", least, most * HEADROOM);
     let y = Axis { label: "delay of packet n + 1, ms".into(), ..x.clone() };
     let points = vec![(x.min, x.min), (x.max, x.max)];
-    layers.insert(0, Layer::Line { label: String::new(), color: 5, dashed: true, points });
+    layers.insert(0, Layer::Line { label: String::new(), series: 5, points });
     let chart = Chart {
         id: identifier("pairs", &[number]),
         title: group.to_owned(),

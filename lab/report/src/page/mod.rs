@@ -1,5 +1,5 @@
-//! A scenario's result as one self-contained HTML page: verdict, published values beside ours, topology, figures, then
-//! charts with the product's configuration beside the variants.
+//! Results as one self-contained HTML page: verdict, a picture of what matters most, published values beside ours, figures,
+//! topology, then the other charts, with all configurations in each.
 //!
 //! No script, no font, no image and no address outside the page. Every line is thinned to what a screen can show and
 //! to what all lines together may cost, so that a page stays below 3 MB whatever was run.
@@ -32,11 +32,22 @@ impl Section {
         Self { title: title.to_owned(), figures, reading: reading.to_owned() }
     }
 
-    fn write(&self, out: &mut String) {
+    /// Says how many of its charts are left out, if any are, and where else their values are.
+    fn without(mut self, count: usize, file: &str) -> Self {
+        if count > 0 {
+            self.reading.push_str(&format!(" {count} more are in {file} alone."));
+        }
+        self
+    }
+
+    fn write(&self, class: &str, out: &mut String) {
         if self.figures.is_empty() {
             return;
         }
-        out.push_str(&format!("<section>\n<h2>{}</h2>\n<div class=\"charts\">\n", escape(&self.title)));
+        out.push_str(&format!(
+            "<section class=\"{class}\">\n<h2>{}</h2>\n<div class=\"charts\">\n",
+            escape(&self.title)
+        ));
         self.figures.iter().for_each(|figure| out.push_str(figure));
         out.push_str(&format!("</div>\n<p>{}</p>\n</section>\n", escape(&self.reading)));
     }
@@ -46,24 +57,28 @@ impl Section {
 pub fn scenario_page(directory: &ResultDirectory) -> String {
     let view = View::of_one(directory);
     let mut out = head(&title(directory));
-    verdict(directory, &mut out);
-    if !directory.about.why.is_empty() {
-        out.push_str(&format!("<p>{}</p>\n", escape(&directory.about.why)));
-    }
+    let outcome = outcome(directory);
+    verdict(outcome.ok(), &outcome.headline(), &mut out);
+    lead(&view, &mut out);
+    missed(directory, &outcome, &mut out);
     tables::expectations(directory, &mut out);
+    figures(&view, &mut out);
     topology(directory, &mut out);
-    body(&view, &mut out);
+    charts(&view, &mut out);
     conditions("What was run", directory, &mut out);
     out.push_str("</main>\n</body>\n</html>\n");
     out
 }
 
-/// The page of two runs side by side, each with the name it is called by.
-pub fn comparison_page(first: (&str, &ResultDirectory), second: (&str, &ResultDirectory)) -> String {
-    let view = View::of_two(first, second);
-    let mut out = head(&format!("{} against {}", first.0, second.0));
-    for (name, directory) in [first, second] {
-        let outcome = outcome(directory);
+/// The page of several runs over each other, each with the name it is called by.
+pub fn comparison_page(runs: &[(&str, &ResultDirectory)]) -> String {
+    let view = View::of_runs(runs);
+    let names: Vec<&str> = runs.iter().map(|(name, _)| *name).collect();
+    let mut out = head(&names.join(" against "));
+    let outcomes: Vec<Outcome> = runs.iter().map(|(_, directory)| outcome(directory)).collect();
+    verdict_of_all(&names, &outcomes, &mut out);
+    lead(&view, &mut out);
+    for ((name, directory), outcome) in runs.iter().zip(&outcomes) {
         out.push_str(&format!(
             "<p><strong>{}</strong>: {}. {}</p>\n",
             escape(name),
@@ -71,9 +86,10 @@ pub fn comparison_page(first: (&str, &ResultDirectory), second: (&str, &ResultDi
             escape(&outcome.headline())
         ));
     }
-    tables::differences(first, second, &mut out);
-    body(&view, &mut out);
-    for (name, directory) in [first, second] {
+    tables::differences(runs, &mut out);
+    figures(&view, &mut out);
+    charts(&view, &mut out);
+    for (name, directory) in runs {
         conditions(&format!("What was run: {name}"), directory, &mut out);
     }
     out.push_str("</main>\n</body>\n</html>\n");
@@ -103,12 +119,21 @@ fn head(title: &str) -> String {
     out
 }
 
-/// Figures and charts.
-fn body(view: &View<'_>, out: &mut String) {
+/// The picture that is in sight at once.
+fn lead(view: &View<'_>, out: &mut String) {
+    charts::lead(view).iter().for_each(|section| section.write("lead", out));
+}
+
+/// Figures of all that is compared.
+fn figures(view: &View<'_>, out: &mut String) {
     tables::groups(view, out);
     transport::figures(view, out);
     tables::links(view, out);
     tables::agents(view, out);
+}
+
+/// All charts but those of [`lead`].
+fn charts(view: &View<'_>, out: &mut String) {
     let sections = [
         charts::over_time(view),
         queues::over_time(view),
@@ -118,31 +143,56 @@ fn body(view: &View<'_>, out: &mut String) {
         charts::successive_delays(view),
         transport::windows(view),
     ];
-    sections.iter().for_each(|section| section.write(out));
+    sections.iter().for_each(|section| section.write("", out));
 }
 
-fn verdict(directory: &ResultDirectory, out: &mut String) {
-    let outcome = outcome(directory);
-    let (class, sign) = match outcome.ok() {
+/// One line: how it ended.
+fn verdict(ok: Option<bool>, headline: &str, out: &mut String) {
+    let (class, sign) = match ok {
         Some(true) => ("pass", "PASS"),
         Some(false) => ("fail", "FAIL"),
         None => ("unknown", "NO VERDICT"),
     };
     out.push_str(&format!(
-        "<section class=\"verdict {class}\">\n<p class=\"headline\"><span class=\"sign\">{sign}</span> {}</p>\n<ul>\n",
-        escape(&outcome.headline())
+        "<section class=\"verdict {class}\">\n<p class=\"headline\"><span class=\"sign\">{sign}</span> {}</p>\n</section>\n",
+        escape(headline)
     ));
-    // What is missed comes first in full; what is met is in the table below.
-    let missed = directory.result.expect.iter().filter(|expect| expect.ok == Some(false));
-    for expect in missed.filter(|_| outcome.ok().is_some()) {
-        out.push_str(&format!(
-            "<li class=\"fail\"><span class=\"sign\">FAIL</span> {}: {}, target {}</li>\n",
-            escape(&expect.metric),
-            tables::plain(expect.ours),
-            escape(expect.target.as_deref().unwrap_or("–"))
-        ));
+}
+
+/// One line for several runs: those that missed a target, else those without a verdict.
+fn verdict_of_all(names: &[&str], outcomes: &[Outcome], out: &mut String) {
+    let which = |ok: Option<bool>| {
+        let these = names.iter().zip(outcomes).filter(|(_, outcome)| outcome.ok() == ok);
+        these.map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+    };
+    let (missed, unknown) = (which(Some(false)), which(None));
+    match (missed.is_empty(), unknown.is_empty()) {
+        (false, _) => verdict(Some(false), &format!("Not every target is met: {missed}."), out),
+        (true, false) => verdict(None, &format!("Not judged: {unknown}."), out),
+        (true, true) => verdict(Some(true), "All targets of all runs are met.", out),
     }
-    out.push_str("</ul>\n</section>\n");
+}
+
+/// Why it was run, and what is missed, in full; what is met is in the table below.
+fn missed(directory: &ResultDirectory, outcome: &Outcome, out: &mut String) {
+    if !directory.about.why.is_empty() {
+        out.push_str(&format!("<p>{}</p>\n", escape(&directory.about.why)));
+    }
+    let missed = directory.result.expect.iter().filter(|expect| expect.ok == Some(false));
+    let items: String = missed
+        .filter(|_| outcome.ok().is_some())
+        .map(|expect| {
+            format!(
+                "<li class=\"fail\"><span class=\"sign\">FAIL</span> {}: {}, target {}</li>\n",
+                escape(&expect.metric),
+                tables::plain(expect.ours),
+                escape(expect.target.as_deref().unwrap_or("–"))
+            )
+        })
+        .collect();
+    if !items.is_empty() {
+        out.push_str(&format!("<ul class=\"missed\">\n{items}</ul>\n"));
+    }
 }
 
 fn topology(directory: &ResultDirectory, out: &mut String) {

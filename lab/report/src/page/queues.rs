@@ -4,7 +4,7 @@ use super::Section;
 use super::charts::panel;
 use super::view::{Shown, View, identifier};
 use crate::details::{ConfigurationDetails, QueueTrace};
-use crate::plot::{Axis, Layer, Panels};
+use crate::plot::{Axis, Layer, Panels, solid};
 
 /// Most queues drawn of one configuration.
 const MAX_QUEUES: usize = 24;
@@ -15,21 +15,31 @@ const ONE_PACKET: u32 = 1600;
 /// Name of the queue of a link without classes.
 const ONLY: &str = "queue";
 
-/// The queues that a page draws: the first repetition of those that ever held more than one packet or dropped one.
-pub(super) fn drawn(details: &ConfigurationDetails) -> impl Iterator<Item = &QueueTrace> {
+/// The queues that a page draws.
+pub(super) fn drawn<'a>(
+    view: &View<'_>,
+    details: &'a ConfigurationDetails,
+) -> impl Iterator<Item = &'a QueueTrace> {
+    eventful(details).take(view.room(MAX_QUEUES))
+}
+
+/// The first repetition of the queues that ever held more than one packet or dropped one.
+fn eventful(details: &ConfigurationDetails) -> impl Iterator<Item = &QueueTrace> {
     let first = details.queues.iter().map(|q| q.repetition).min();
     let matters = |q: &QueueTrace| q.intervals.iter().any(|i| i.bytes[1] > ONE_PACKET || i.drops > 0);
-    details.queues.iter().filter(move |q| Some(q.repetition) == first && matters(q)).take(MAX_QUEUES)
+    details.queues.iter().filter(move |q| Some(q.repetition) == first && matters(q))
 }
 
 /// Length, drops and borrowing of every queue.
 pub(super) fn over_time(view: &View<'_>) -> Section {
-    let mut charts = Vec::new();
+    let (mut charts, mut all) = (Vec::new(), 0);
     for (i, shown) in view.configurations.iter().enumerate() {
-        for (k, trace) in drawn(shown.details).enumerate() {
+        all += eventful(shown.details).count();
+        for (k, trace) in drawn(view, shown.details).enumerate() {
             charts.push(chart(view, shown, trace, identifier("q", &[i, k])));
         }
     }
+    let left_out = all - charts.len();
     Section::charts(
         "Queues",
         charts,
@@ -39,6 +49,7 @@ pub(super) fn over_time(view: &View<'_>) -> Section {
          a packet are in queues.csv alone. A queue of calls should be nearly empty; one of transfers may be long, at the \
          price of their own delay alone.",
     )
+    .without(left_out, "queues.csv")
 }
 
 /// What to call a queue: by the class that it is of, if it is one's.
@@ -53,15 +64,15 @@ fn chart(view: &View<'_>, shown: &Shown<'_>, trace: &QueueTrace, id: String) -> 
     let intervals = || thin.intervals.iter().enumerate();
     let band = intervals().map(|(i, q)| (at(i), f64::from(q.bytes[0]) / 1e3, f64::from(q.bytes[1]) / 1e3));
     let last = intervals().map(|(i, q)| (at(i), f64::from(q.bytes[2]) / 1e3));
-    let color = shown.color;
+    let series = shown.series;
     let length = vec![
-        Layer::Band { label: String::new(), color, solid: false, points: band.collect() },
-        Layer::Line { label: shown.name.clone(), color, dashed: false, points: last.collect() },
+        Layer::Band { label: String::new(), series, solid: false, points: band.collect() },
+        Layer::Line { label: shown.name.clone(), series: solid(series), points: last.collect() },
     ];
     let mut panels = vec![panel("waiting, kB", 0.0, length)];
     if trace.intervals.iter().any(|q| q.drops > 0) {
         let points = intervals().map(|(i, q)| (at(i), 0.0, f64::from(q.drops)));
-        let layer = Layer::Band { label: String::new(), color: 1, solid: true, points: points.collect() };
+        let layer = Layer::Band { label: String::new(), series: 1, solid: true, points: points.collect() };
         panels.push(panel("dropped", 1.0, vec![layer]));
     }
     let borrowed = trace.intervals.iter().filter_map(|q| q.borrowed).max().unwrap_or(0);
@@ -72,7 +83,7 @@ fn chart(view: &View<'_>, shown: &Shown<'_>, trace: &QueueTrace, id: String) -> 
             _ => (1e6, "borrowed, M"),
         };
         let points = intervals().map(|(i, q)| (at(i), q.borrowed.map_or(f64::NAN, |n| n as f64 / unit)));
-        let layer = Layer::Line { label: String::new(), color: 2, dashed: false, points: points.collect() };
+        let layer = Layer::Line { label: String::new(), series: solid(2), points: points.collect() };
         panels.push(panel(label, 0.0, vec![layer]));
     }
     let back = if trace.way == 0 { "" } else { ", back" };

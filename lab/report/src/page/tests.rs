@@ -105,7 +105,7 @@ fn a_page_of_two_minutes_five_repetitions_and_ten_queues_stays_small() {
     let directory = synthetic::directory(120, 5, 10);
     let page = scenario_page(&directory);
     assert!(page.len() < MAX_PAGE, "{} bytes", page.len());
-    let both = comparison_page(("one", &directory), ("two", &directory));
+    let both = comparison_page(&[("one", &directory), ("two", &directory)]);
     assert!(both.len() < MAX_PAGE, "{} bytes", both.len());
 }
 
@@ -137,13 +137,13 @@ fn a_page_of_many_groups_and_queues_stays_small() {
 fn a_comparison_shows_both_runs_everywhere() {
     let (first, mut second) = (synthetic::directory(2, 2, 1), synthetic::directory(2, 2, 1));
     second.result.groups[0].loss_pct = Some(9.0);
-    let page = comparison_page(("before", &first), ("after", &second));
+    let page = comparison_page(&[("before", &first), ("after", &second)]);
     assert_balanced(&page);
     for name in ["before product", "after product", "before baseline", "after baseline"] {
         assert!(page.contains(name), "{name}");
     }
-    let all = differences(&first.result, &second.result);
-    assert!(all.iter().any(|d| d.metric == "voip.loss_pct" && d.second == Some(9.0)));
+    let all = differences(&[&first.result, &second.result]);
+    assert!(all.iter().any(|d| d.metric == "voip.loss_pct" && d.values[1] == Some(9.0)));
     assert!(page.contains("voip.loss_pct"));
 }
 
@@ -179,4 +179,121 @@ fn drawings_say_what_they_show_and_count_drops_as_the_table_of_links_does() {
     assert!(described("t-0").starts_with("Throughput, delay and loss over time of "), "{}", described("t-0"));
     assert!(described("cdf-0").starts_with("Distribution of delay of "), "{}", described("cdf-0"));
     assert!(described("pairs-0").starts_with("Delay of successive packets of "), "{}", described("pairs-0"));
+}
+
+/// Seven configurations: the product and six variants.
+fn of_seven() -> ResultDirectory {
+    let mut directory = synthetic::directory(2, 2, 2);
+    let variant = directory.configurations.last().expect("a variant").clone();
+    directory.configurations.truncate(1);
+    for i in 1..7 {
+        let name = format!("variant{i}");
+        directory.configurations.push(crate::details::ConfigurationDetails { name, ..variant.clone() });
+    }
+    directory
+}
+
+/// What a page has from one text up to another.
+fn part<'a>(page: &'a str, from: &str, to: &str) -> &'a str {
+    let at = page.find(from).unwrap_or_else(|| panic!("no {from:?}"));
+    &page[at..at + page[at..].find(to).unwrap_or_else(|| panic!("no {to:?}"))]
+}
+
+#[test]
+fn every_configuration_is_drawn_and_told_apart() {
+    let directory = of_seven();
+    let page = scenario_page(&directory);
+    assert_balanced(&page);
+    let drawing = part(&page, "<svg", "</svg>");
+    for shown in &directory.configurations {
+        assert!(drawing.contains(&format!(">{}</text>", directory.shown_name(shown))), "{}", shown.name);
+    }
+    // A line of throughput, delay and loss each, and one in the legend.
+    let lines: Vec<&str> =
+        drawing.split("class=\"line ").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    let mut kinds = lines.clone();
+    kinds.sort_unstable();
+    kinds.dedup();
+    assert_eq!((lines.len(), kinds.len()), (4 * 7, 7), "{lines:?}");
+    let groups = part(&page, "<h2>Groups</h2>", "</table>");
+    assert_eq!(groups.matches("<th scope=\"row\">").count(), 10 * 7);
+    let spread = part(&page, "<h2>Spread over repetitions</h2>", "</section>");
+    assert!(spread.contains("variant6"));
+}
+
+#[test]
+fn forty_two_series_look_different_and_the_style_sheet_knows_all_classes() {
+    use crate::plot::{COLORS, DOTS, STROKES};
+    let mut looks: Vec<_> = (0..COLORS * STROKES).map(|n| (n % COLORS, n % STROKES)).collect();
+    looks.sort_unstable();
+    looks.dedup();
+    assert_eq!(looks.len(), 42);
+    let known = |class: String| style::CSS.contains(&class);
+    assert!((0..COLORS).all(|n| known(format!(".c{n}{{")) && known(format!(".f{n}{{"))));
+    // The first of each is what all have.
+    assert!((1..STROKES).all(|n| known(format!(".d{n}{{stroke-dasharray"))));
+    assert!((1..DOTS).all(|n| known(format!(".k{n}{{"))));
+}
+
+#[test]
+fn a_verdict_in_one_line_and_a_picture_stand_before_any_table() {
+    let directory = synthetic::directory(2, 2, 2);
+    let runs = [("one", &directory), ("two", &directory), ("three", &directory)];
+    for page in [scenario_page(&directory), comparison_page(&runs)] {
+        let before = part(&page, "<body>", "<svg");
+        assert_eq!((before.matches("<p").count(), before.matches("<li").count()), (1, 0), "{before}");
+        assert!(before.contains("class=\"headline\"") && before.contains("<h2>voip</h2>"), "{before}");
+        assert!(page.find("<svg") < page.find("<table") && page.contains("<table"));
+        assert_eq!(page.matches("id=\"t-0-d\"").count(), 1, "what leads is drawn once");
+    }
+}
+
+#[test]
+fn what_matters_to_calls_is_in_the_first_columns_and_tables_scroll_inside_themselves() {
+    let page = scenario_page(&synthetic::directory(2, 2, 2));
+    let table = part(&page, "<h2>Groups</h2>", "</thead>");
+    let columns: Vec<&str> =
+        table.split("<th ").skip(1).filter_map(|th| th.split('>').nth(1)?.split('<').next()).collect();
+    assert_eq!(columns[..5], ["Group", "Configuration", "MOS mean", "Loss, %", "Delay mean, ms"]);
+    let row = part(&page, "<th scope=\"row\">voip</th>", "</tr>");
+    let cells: Vec<&str> =
+        row.split("<td").skip(1).filter_map(|td| td.split('>').nth(1)?.split('<').next()).collect();
+    assert_eq!((cells.len(), &cells[1..4]), (columns.len() - 1, &["4.25", "2.25", "34.00"][..]));
+    assert_eq!(page.matches("<table").count(), page.matches("<div class=\"scroll\"><table").count());
+}
+
+#[test]
+fn three_runs_stand_beside_each_other_in_every_row() {
+    let runs = [1, 2, 3].map(|_| synthetic::directory(2, 2, 1));
+    let [first, mut second, third] = runs;
+    second.result.groups[0].loss_pct = Some(9.0);
+    second.result.expect[0].ok = Some(false);
+    let page = comparison_page(&[("a", &first), ("b", &second), ("c", &third)]);
+    assert_balanced(&page);
+    assert!(page.contains("<h1>a against b against c</h1>") && page.contains("Not every target is met: b."));
+    let table = part(&page, "<h2>Figure by figure</h2>", "</table>");
+    let all = differences(&[&first.result, &second.result, &third.result]);
+    assert_eq!(table.matches("<th scope=\"row\">").count(), all.len());
+    assert!(table.contains("<th scope=\"col\">b, %</th><th scope=\"col\">c, %</th>"), "{table}");
+    let row = part(table, "<th scope=\"row\">voip.loss_pct</th>", "</tr>");
+    assert!(row.contains("<td>9</td>") && row.matches("<td>").count() == 5, "{row}");
+    for name in ["a product", "b product", "c product", "a baseline", "b baseline", "c baseline"] {
+        assert!(part(&page, "<svg", "</svg>").contains(&format!(">{name}</text>")), "{name}");
+    }
+}
+
+#[test]
+fn what_a_page_has_no_room_for_is_said() {
+    let mut directory = of_seven();
+    let variant = directory.configurations[6].clone();
+    for i in 7..60 {
+        let name = format!("variant{i}");
+        directory.configurations.push(crate::details::ConfigurationDetails { name, ..variant.clone() });
+    }
+    let page = scenario_page(&directory);
+    assert!(page.len() < MAX_PAGE, "{} bytes", page.len());
+    // One queue of the two of each, and two of ten groups besides the first.
+    assert_eq!((page.matches("id=\"q-").count(), page.matches("id=\"t-").count()), (2 * 60, 2 * 3));
+    assert!(part(&page, "<h2>Queues</h2>", "</section>").contains(" 60 more are in queues.csv alone."));
+    assert!(page.contains(" 7 more are in series.csv alone."));
 }

@@ -3,16 +3,16 @@
 
 use super::Section;
 use super::charts::panel;
-use super::tables::{MAX_ROWS, foot, head, plain};
+use super::tables::{head, plain, row, rows};
 use super::view::{Shown, View, identifier};
 use crate::details::{ConnectionState, ConnectionTrace};
-use crate::plot::{Axis, Layer, Panels, escape};
+use crate::plot::{Axis, Layer, Panels, escape, solid};
 use crate::result::GroupResult;
 use crate::summary::figure;
 
 /// Most connections drawn of one configuration.
 const MAX_CONNECTIONS: usize = 8;
-/// Samples of one connection.
+/// Most samples of one connection.
 const SAMPLES: usize = 500;
 
 const COLUMNS: [&str; 15] = [
@@ -36,31 +36,25 @@ const COLUMNS: [&str; 15] = [
 /// Figures of groups of TCP connections whose segments are followed, if there are any.
 pub(super) fn figures(view: &View<'_>, out: &mut String) {
     let followed = |group: &GroupResult| group.goodput_5s_kbps.is_some() || group.esdl_ms.is_some();
-    let mut rows: Vec<(&Shown<'_>, &GroupResult)> = Vec::new();
-    for group in view.groups() {
-        for shown in &view.configurations {
+    let of_group = |group| {
+        view.configurations.iter().filter_map(move |shown| {
             let figures = shown.details.pooled(group).map(|figures| &figures.result);
-            rows.extend(figures.filter(|group| followed(group)).map(|figures| (shown, figures)));
-        }
-    }
-    if rows.is_empty() {
+            figures.filter(|group| followed(group)).map(|figures| row(group, &shown.name, &cells(figures)))
+        })
+    };
+    let all: Vec<String> = view.groups().into_iter().flat_map(of_group).collect();
+    if all.is_empty() {
         return;
     }
     head("TCP segments", &COLUMNS, out);
-    for (shown, group) in rows.into_iter().take(MAX_ROWS) {
-        out.push_str(&format!(
-            "<tr><th scope=\"row\">{}</th><td class=\"part\">{}</td>{}</tr>\n",
-            escape(&group.name),
-            escape(&shown.name),
-            cells(group)
-        ));
-    }
-    foot(
+    rows(
+        &all,
         "Of all connections of all repetitions; a name behind @ is a part of the time. Goodput is payload of each connection, used \
          that as a share of the rate it is to have. The deviation is that of a connection's goodput in a sliding window of 5 s \
          over time: median and worst of the connections. ESDL is what a segment took from its first transmission to the \
          first acknowledgement that covers it, beyond the propagation of its path there and back. Late segments are those \
          at or above a limit in ms.",
+        "transport.csv",
         out,
     );
 }
@@ -90,12 +84,15 @@ fn cells(group: &GroupResult) -> String {
 
 /// Windows and sequence numbers.
 pub(super) fn windows(view: &View<'_>) -> Section {
-    let mut charts = Vec::new();
+    let (mut charts, mut left_out) = (Vec::new(), 0);
+    let most = view.room(MAX_CONNECTIONS);
     for (i, shown) in view.configurations.iter().enumerate() {
         let first = shown.details.connections.iter().map(|c| c.repetition).min();
         let traces = shown.details.connections.iter().filter(|c| Some(c.repetition) == first);
-        for (k, trace) in traces.filter(|c| !c.samples.is_empty()).take(MAX_CONNECTIONS).enumerate() {
-            charts.push(chart(shown, trace, identifier("tcp", &[i, k])));
+        let traces: Vec<&ConnectionTrace> = traces.filter(|c| !c.samples.is_empty()).collect();
+        left_out += traces.len().saturating_sub(most);
+        for (k, trace) in traces.into_iter().take(most).enumerate() {
+            charts.push(chart(shown, trace, view.room(SAMPLES), identifier("tcp", &[i, k])));
         }
     }
     Section::charts(
@@ -105,27 +102,26 @@ pub(super) fn windows(view: &View<'_>) -> Section {
          the sender heard of. In the middle the smoothed round trip, which rises with the queues on the way. Below, how \
          many bytes were acknowledged: its slope is the goodput, a flat stretch a stall.",
     )
+    .without(left_out, "connections.csv")
 }
 
-fn chart(shown: &Shown<'_>, trace: &ConnectionTrace, id: String) -> String {
-    let thin = trace.thinned(SAMPLES);
-    let line =
-        |color: usize, dashed: bool, label: &str, value: &dyn Fn(&ConnectionState) -> f64| Layer::Line {
-            label: label.to_owned(),
-            color,
-            dashed,
-            points: thin.samples.iter().map(|s| (s.at_s, value(s))).collect(),
-        };
-    let window = line(shown.color, false, "congestion window", &|s| s.window as f64 / 1e3);
+fn chart(shown: &Shown<'_>, trace: &ConnectionTrace, samples: usize, id: String) -> String {
+    let thin = trace.thinned(samples);
+    let line = |series: usize, label: &str, value: &dyn Fn(&ConnectionState) -> f64| Layer::Line {
+        label: label.to_owned(),
+        series,
+        points: thin.samples.iter().map(|s| (s.at_s, value(s))).collect(),
+    };
+    let window = line(solid(shown.series), "congestion window", &|s| s.window as f64 / 1e3);
     let top = window.highest().unwrap_or(1.0);
     // A threshold far above every window says nothing and would flatten the window.
-    let threshold = line(5, true, "threshold", &|s| {
+    let threshold = line(5, "threshold", &|s| {
         s.threshold.map(|t| t as f64 / 1e3).filter(|t| *t <= top * 1.5).unwrap_or(f64::NAN)
     });
     let panels = vec![
         panel("window, kB", 0.0, vec![window, threshold]),
-        panel("round trip, ms", 1.0, vec![line(3, false, "", &|s| s.round_trip_ms.unwrap_or(f64::NAN))]),
-        panel("acked, MB", 0.0, vec![line(2, false, "", &|s| s.acknowledged as f64 / 1e6)]),
+        panel("round trip, ms", 1.0, vec![line(solid(3), "", &|s| s.round_trip_ms.unwrap_or(f64::NAN))]),
+        panel("acked, MB", 0.0, vec![line(solid(2), "", &|s| s.acknowledged as f64 / 1e6)]),
     ];
     let (first, last) = (thin.samples.first(), thin.samples.last());
     let (from, until) = (first.map_or(0.0, |s| s.at_s), last.map_or(1.0, |s| s.at_s));

@@ -3,9 +3,13 @@
 use crate::details::{ConfigurationDetails, GroupFigures};
 use crate::directory::{ResultDirectory, TimedMark};
 use crate::plot::Mark;
+use crate::result::GroupResult;
 
-/// Most configurations drawn over each other.
-const MAX_CONFIGURATIONS: usize = 4;
+/// A result and what it is called.
+pub(super) type Run<'a> = (&'a str, &'a ResultDirectory);
+
+/// With so many configurations a page has the most of everything; with more it has as much less of each.
+const USUAL_CONFIGURATIONS: usize = 4;
 /// Most groups with charts of their own.
 const MAX_GROUPS: usize = 40;
 /// Points that all lines over time together may have; a point and its share of a band are about 24 bytes.
@@ -15,11 +19,12 @@ const MOST_POINTS: usize = 250;
 /// … and at least.
 const LEAST_POINTS: usize = 24;
 
-/// A configuration with its name and colour on the page.
+/// A configuration with its name on the page.
 pub(super) struct Shown<'a> {
     pub(super) name: String,
     pub(super) details: &'a ConfigurationDetails,
-    pub(super) color: usize,
+    /// Its number, which is that of its colour and strokes.
+    pub(super) series: usize,
 }
 
 /// The configurations of a page.
@@ -27,7 +32,7 @@ pub(super) struct View<'a> {
     pub(super) configurations: Vec<Shown<'a>>,
     /// End of the time axis, s.
     pub(super) end_s: f64,
-    /// Time that is not measured, s: of two runs the longer.
+    /// Time that is not measured, s: of several runs the longest.
     pub(super) warm_up_s: f64,
     marks: Vec<&'a TimedMark>,
     /// Points of a line over time.
@@ -42,23 +47,29 @@ impl<'a> View<'a> {
     }
 
     /// Configurations of the same name beside each other.
-    pub(super) fn of_two(first: (&str, &'a ResultDirectory), second: (&str, &'a ResultDirectory)) -> Self {
+    pub(super) fn of_runs(runs: &[Run<'a>]) -> Self {
+        let mut names: Vec<&str> = Vec::new();
+        for configuration in runs.iter().flat_map(|(_, directory)| &directory.configurations) {
+            if !names.contains(&configuration.name.as_str()) {
+                names.push(&configuration.name);
+            }
+        }
         let mut configurations = Vec::new();
-        for ours in &first.1.configurations {
-            configurations.push((format!("{} {}", first.0, first.1.shown_name(ours)), ours));
-            if let Some(theirs) = second.1.configuration(&ours.name) {
-                configurations.push((format!("{} {}", second.0, second.1.shown_name(theirs)), theirs));
+        for of in names {
+            configurations.extend(runs.iter().filter_map(|(name, directory)| {
+                let configuration = directory.configuration(of)?;
+                Some((format!("{name} {}", directory.shown_name(configuration)), configuration))
+            }));
+        }
+        let mut marks: Vec<&TimedMark> = Vec::new();
+        for mark in runs.iter().flat_map(|(_, directory)| &directory.about.marks) {
+            if !marks.contains(&mark) {
+                marks.push(mark);
             }
         }
-        for theirs in &second.1.configurations {
-            if first.1.configuration(&theirs.name).is_none() {
-                configurations.push((format!("{} {}", second.0, second.1.shown_name(theirs)), theirs));
-            }
-        }
-        let end = first.1.result.sim_s.max(second.1.result.sim_s);
-        let mut marks: Vec<&TimedMark> = first.1.about.marks.iter().collect();
-        marks.extend(second.1.about.marks.iter().filter(|mark| !first.1.about.marks.contains(mark)));
-        let warm_up = first.1.about.warm_up_s.max(second.1.about.warm_up_s);
+        let longest =
+            |of: fn(&ResultDirectory) -> f64| runs.iter().map(|(_, run)| of(run)).fold(0.0, f64::max);
+        let (end, warm_up) = (longest(|run| run.result.sim_s), longest(|run| run.about.warm_up_s));
         Self::of(configurations, end, warm_up, marks)
     }
 
@@ -70,20 +81,25 @@ impl<'a> View<'a> {
     ) -> Self {
         let configurations: Vec<Shown<'a>> = configurations
             .into_iter()
-            .take(MAX_CONFIGURATIONS)
             .enumerate()
-            .map(|(color, (name, details))| Shown { name, details, color })
+            .map(|(series, (name, details))| Shown { name, details, series })
             .collect();
         let mut view = Self { configurations, end_s, warm_up_s, marks, points: MOST_POINTS };
         let queues: usize =
-            view.configurations.iter().map(|shown| super::queues::drawn(shown.details).count()).sum();
+            view.configurations.iter().map(|shown| super::queues::drawn(&view, shown.details).count()).sum();
         let each = view.configurations.len();
-        let lines = 3 * (view.groups().len() * each + queues) + view.classes().len() * each;
+        let lines = 3 * (view.drawn_groups().len() * each + queues) + view.classes().len() * each;
         view.points = (POINT_BUDGET / lines.max(1)).clamp(LEAST_POINTS, MOST_POINTS);
         view
     }
 
-    /// Names of the groups that have charts, in order. `name.down` is what `name` shows already.
+    /// How many of something each configuration may have on the page, at most `most`.
+    pub(super) fn room(&self, most: usize) -> usize {
+        let configurations = self.configurations.len().max(USUAL_CONFIGURATIONS);
+        (most * USUAL_CONFIGURATIONS / configurations).max(1)
+    }
+
+    /// Names of the groups, in order. `name.down` is what `name` shows already.
     pub(super) fn groups(&self) -> Vec<&'a str> {
         let mut names: Vec<&str> = Vec::new();
         for figures in self.all_groups() {
@@ -92,8 +108,32 @@ impl<'a> View<'a> {
             }
         }
         names.retain(|name| !name.ends_with(".down"));
-        names.truncate(MAX_GROUPS);
         names
+    }
+
+    /// The groups with charts over time: the first, and what leads the page.
+    pub(super) fn drawn_groups(&self) -> Vec<&'a str> {
+        let (mut names, lead, most) = (self.groups(), self.lead(), self.room(MAX_GROUPS));
+        let mut others = 0;
+        names.retain(|name| {
+            let is_lead = Some(*name) == lead;
+            others += usize::from(!is_lead);
+            is_lead || others <= most
+        });
+        names
+    }
+
+    /// The group whose picture comes first: of calls, else one with delays, else any that was followed over time.
+    pub(super) fn lead(&self) -> Option<&'a str> {
+        let groups = || self.all_groups().map(|figures| &figures.result);
+        let shown = |group: &&GroupResult| {
+            !group.name.ends_with(".down")
+                && self.configurations.iter().any(|shown| shown.details.first_series(&group.name).is_some())
+        };
+        let calls = groups().filter(|group| group.mos.is_some()).find(shown);
+        let timed = || groups().filter(|group| group.delay_ms.is_some()).find(shown);
+        let lead = calls.or_else(timed).or_else(|| groups().find(shown))?;
+        Some(&lead.name)
     }
 
     /// Names of the classes that agents look after, in order.

@@ -1,9 +1,10 @@
 //! Box plots: how far repetitions of the same thing lie apart.
 
 use super::axis::Axis;
-use super::chart::{BOTTOM, HEIGHT, TOP, WIDTH, frame, heading, legend};
+use super::chart::{BOTTOM, HEIGHT, TOP, WIDTH, frame, heading};
+use super::legend::{Key, Legend};
 use super::plane::{LEFT, RIGHT, y_tick};
-use super::{COLORS, coordinate, escape, svg_open};
+use super::{COLORS, coordinate, dots_class, escape, line_class, svg_open};
 
 /// Smallest, lower quartile, median, upper quartile, largest.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,7 +37,7 @@ pub struct BoxChart {
     pub description: String,
     /// Vertical axis.
     pub y: Axis,
-    /// Names of the boxes of every group, with their colours.
+    /// Names of the boxes of every group, with the numbers of their series.
     pub names: Vec<(String, usize)>,
     /// Groups, left to right.
     pub groups: Vec<BoxGroup>,
@@ -55,9 +56,10 @@ impl BoxChart {
     /// The chart as an `svg` element: box from quartile to quartile, line at the median, whiskers to the extremes, a
     /// dot for every value.
     pub fn to_svg(&self) -> String {
-        let mut out = svg_open(&self.id, WIDTH, HEIGHT, &self.title, &self.description);
+        let legend = Legend::new(self.names.iter().map(|(name, series)| (name.as_str(), Key::Line(*series))));
+        let mut out = svg_open(&self.id, WIDTH, HEIGHT + legend.room(), &self.title, &self.description);
         out.push_str(&heading(&self.title));
-        out.push_str(&legend(self.names.iter().map(|(name, color)| (name.as_str(), *color, false, true))));
+        legend.open(&mut out);
         for (value, text) in self.y.ticks() {
             out.push_str(&y_tick(self.py(value), &text));
         }
@@ -66,7 +68,7 @@ impl BoxChart {
             self.group(LEFT + i as f64 * room, room, group, &mut out);
         }
         out.push_str(&frame("", &self.y.label));
-        out.push_str("</svg>");
+        out.push_str("</g></svg>");
         out
     }
 
@@ -77,19 +79,19 @@ impl BoxChart {
     fn group(&self, left: f64, room: f64, group: &BoxGroup, out: &mut String) {
         let width = (room * 0.8 / self.names.len().max(1) as f64).min(36.0);
         let start = left + (room - width * self.names.len() as f64) / 2.0;
-        for (i, (values, (_, color))) in group.values.iter().zip(&self.names).enumerate() {
+        for (i, (values, (_, series))) in group.values.iter().zip(&self.names).enumerate() {
             let Some(five) = FiveNumbers::of(values) else { continue };
-            let color = color % COLORS;
+            let (color, line, dots) = (series % COLORS, line_class(*series), dots_class(*series));
             let (x, inner) = (start + i as f64 * width + width * 0.1, width * 0.8);
             let middle = coordinate(x + inner / 2.0);
             let [least, low, median, high, most] = five.0.map(|v| coordinate(self.py(v)));
             let (x, right) = (coordinate(x), coordinate(x + inner));
             out.push_str(&format!(
-                r#"<path class="band f{color}" d="M{x} {low}H{right}V{high}H{x}Z"/><path class="line c{color}" d="M{x} {median}H{right}M{middle} {least}V{low}M{middle} {high}V{most}"/>"#
+                r#"<path class="band f{color}" d="M{x} {low}H{right}V{high}H{x}Z"/><path class="{line}" d="M{x} {median}H{right}M{middle} {least}V{low}M{middle} {high}V{most}"/>"#
             ));
-            let dots = values.iter().filter(|v| v.is_finite());
-            let dots: String = dots.map(|v| format!("M{middle} {}h0", coordinate(self.py(*v)))).collect();
-            out.push_str(&format!(r#"<path class="dots c{color}" d="{dots}"/>"#));
+            let each = values.iter().filter(|v| v.is_finite());
+            let each: String = each.map(|v| format!("M{middle} {}h0", coordinate(self.py(*v)))).collect();
+            out.push_str(&format!(r#"<path class="{dots}" d="{each}"/>"#));
         }
         // About six pixels a letter at this size, as nothing measures text here.
         let letters = ((room / 6.0) as usize).max(2);

@@ -1,8 +1,9 @@
 //! Charts over two axes: lines, bands and marks.
 
 use super::axis::Axis;
+use super::legend::Legend;
 use super::plane::{LEFT, Layer, Mark, Plane, RIGHT};
-use super::{COLORS, escape, svg_open};
+use super::{escape, svg_open};
 
 /// A chart.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,9 +32,10 @@ pub(super) const BOTTOM: f64 = 236.0;
 impl Chart {
     /// The chart as an `svg` element.
     pub fn to_svg(&self) -> String {
-        let mut out = svg_open(&self.id, WIDTH, HEIGHT, &self.title, &self.description);
+        let legend = Legend::new(self.layers.iter().map(Layer::legend));
+        let mut out = svg_open(&self.id, WIDTH, HEIGHT + legend.room(), &self.title, &self.description);
         out.push_str(&heading(&self.title));
-        out.push_str(&legend(self.layers.iter().map(Layer::legend)));
+        legend.open(&mut out);
         let plane = Plane { x: &self.x, y: &self.y, top: TOP, bottom: BOTTOM };
         plane.y_ticks(&mut out);
         plane.x_ticks(&mut out);
@@ -44,7 +46,7 @@ impl Chart {
         for (i, mark) in self.marks.iter().enumerate() {
             plane.mark(i, mark, &mut out);
         }
-        out.push_str("</svg>");
+        out.push_str("</g></svg>");
         out
     }
 }
@@ -61,25 +63,6 @@ pub(super) fn frame(x_label: &str, y_label: &str) -> String {
         escape(x_label),
         escape(y_label)
     )
-}
-
-/// One row of (label, colour, dashed, solid); empty labels are left out.
-pub(super) fn legend<'a>(entries: impl Iterator<Item = (&'a str, usize, bool, bool)>) -> String {
-    let mut out = String::new();
-    let mut x = LEFT;
-    for (label, color, dashed, solid) in entries.filter(|entry| !entry.0.is_empty()) {
-        let class = color % COLORS;
-        let dash = if dashed { " dash" } else { "" };
-        if solid {
-            out.push_str(&format!(r#"<path class="area f{class}" d="M{x} 30h14v9h-14z"/>"#));
-        } else {
-            out.push_str(&format!(r#"<path class="line c{class}{dash}" d="M{x} 35h16"/>"#));
-        }
-        out.push_str(&format!(r#"<text class="n" x="{}" y="39">{}</text>"#, x + 20.0, escape(label)));
-        // About the advance of the page's sans-serif at 11 px, as nothing measures text here.
-        x += 34.0 + 6.2 * label.chars().count() as f64;
-    }
-    out
 }
 
 #[cfg(test)]
@@ -101,8 +84,8 @@ mod tests {
     #[test]
     fn a_line_goes_through_its_points_and_stops_at_gaps() {
         let points = vec![(0.0, 0.0), (5.0, 50.0), (6.0, f64::NAN), (10.0, 100.0)];
-        let svg = chart(vec![Layer::Line { label: "x".into(), color: 7, dashed: true, points }]).to_svg();
-        assert!(svg.contains(r#"<path class="line c1 dash" d="M58 236L303 144M548 52h.1"/>"#), "{svg}");
+        let svg = chart(vec![Layer::Line { label: "x".into(), series: 7, points }]).to_svg();
+        assert!(svg.contains(r#"<path class="line c1 d0" d="M58 236L303 144M548 52h.1"/>"#), "{svg}");
         assert!(svg.contains("a &lt; b") && !svg.contains("a < b"));
         assert!(svg.contains(">half</text>") && !svg.contains("outside"));
         assert!(svg.contains("time, s") && svg.contains("delay, ms"));
@@ -111,7 +94,7 @@ mod tests {
     #[test]
     fn a_band_is_closed_and_held_inside_the_frame() {
         let points = vec![(0.0, 0.0, 100.0), (10.0, 50.0, 900.0)];
-        let svg = chart(vec![Layer::Band { label: String::new(), color: 2, solid: true, points }]).to_svg();
+        let svg = chart(vec![Layer::Band { label: String::new(), series: 2, solid: true, points }]).to_svg();
         assert!(svg.contains(r#"<path class="area f2" d="M58 52L548 52L548 144L58 236Z"/>"#), "{svg}");
         assert_eq!(svg.matches(r#"class="area"#).count(), 1, "no legend for an empty label");
     }

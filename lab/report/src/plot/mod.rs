@@ -1,24 +1,43 @@
-//! A small plotter: lines, bands and bars as inline SVG, without scripts, fonts or anything from outside.
+//! A small plotter: lines, bands and boxes as inline SVG, without scripts, fonts or anything from outside.
 //!
-//! Colours are CSS classes (`c0` … `c5`) that the page defines for light and dark; an SVG taken out of the page keeps
-//! its shape and loses its colours. Every chart has a title and a description for those who cannot see it.
+//! What belongs to one series has its number: its colour is the CSS class `c0` … `c5`, its strokes `d0` … `d6`, its dots
+//! `k0` … `k3`, which the page defines for light and dark. An SVG taken out of the page keeps its shape and loses these.
+//! Every chart has a title and a description for those who cannot see it.
 
 mod axis;
-mod bars;
 mod boxes;
 mod chart;
+mod legend;
 mod panels;
 mod plane;
 
 pub use axis::{Axis, Scale, ticks};
-pub use bars::{BarChart, BarGroup};
 pub use boxes::{BoxChart, BoxGroup, FiveNumbers};
 pub use chart::Chart;
 pub use panels::{Panel, Panels};
 pub use plane::{Layer, Mark};
 
-/// Number of colour classes; a colour index counts modulo this.
+/// Number of colours.
 pub const COLORS: usize = 6;
+/// Kinds of strokes, the first without gaps. With the colours, to which this number is coprime, they tell 42 lines apart.
+pub const STROKES: usize = 7;
+/// Kinds of dots, one for each round through the colours.
+pub const DOTS: usize = 4;
+
+/// A series whose lines have no gaps, of a colour.
+pub const fn solid(color: usize) -> usize {
+    color % COLORS * STROKES
+}
+
+/// Classes of the lines of a series: colour and stroke.
+pub(crate) fn line_class(series: usize) -> String {
+    format!("line c{} d{}", series % COLORS, series % STROKES)
+}
+
+/// Classes of the dots of a series: colour and kind.
+pub(crate) fn dots_class(series: usize) -> String {
+    format!("dots c{} k{}", series % COLORS, series / COLORS % DOTS)
+}
 
 /// Text safe inside HTML and SVG, in elements and in quoted attributes. Control characters become spaces.
 pub fn escape(text: &str) -> String {

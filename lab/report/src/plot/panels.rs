@@ -1,7 +1,8 @@
 //! Several quantities over one horizontal axis, one under the other.
 
 use super::axis::Axis;
-use super::chart::{TOP, WIDTH, heading, legend};
+use super::chart::{TOP, WIDTH, heading};
+use super::legend::Legend;
 use super::plane::{LEFT, Layer, Mark, Plane, RIGHT};
 use super::{escape, svg_open};
 
@@ -41,11 +42,11 @@ impl Panels {
     pub fn to_svg(&self) -> String {
         let count = self.panels.len() as f64;
         let end = TOP + count * PANEL + (count - 1.0).max(0.0) * GAP;
-        let mut out = svg_open(&self.id, WIDTH, end + 44.0, &self.title, &self.description);
+        let first = self.panels.first().into_iter().flat_map(|panel| &panel.layers);
+        let legend = Legend::new(first.map(Layer::legend));
+        let mut out = svg_open(&self.id, WIDTH, end + 44.0 + legend.room(), &self.title, &self.description);
         out.push_str(&heading(&self.title));
-        if let Some(first) = self.panels.first() {
-            out.push_str(&legend(first.layers.iter().map(Layer::legend)));
-        }
+        legend.open(&mut out);
         for (i, panel) in self.panels.iter().enumerate() {
             let top = TOP + i as f64 * (PANEL + GAP);
             let plane = Plane { x: &self.x, y: &panel.y, top, bottom: top + PANEL };
@@ -68,7 +69,7 @@ impl Panels {
             }
         }
         out.push_str(&format!(
-            r#"<text class="a" x="{}" y="{}" text-anchor="middle">{}</text></svg>"#,
+            r#"<text class="a" x="{}" y="{}" text-anchor="middle">{}</text></g></svg>"#,
             (LEFT + RIGHT) / 2.0,
             end + 35.0,
             escape(&self.x.label)
@@ -87,7 +88,7 @@ mod tests {
             y: Axis::linear(label, 0.0, 10.0),
             layers: vec![Layer::Points {
                 label: "a & b".into(),
-                color: 0,
+                series: 0,
                 points: vec![(0.0, 10.0), (10.0, 0.0)],
             }],
         };

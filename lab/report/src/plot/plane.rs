@@ -1,7 +1,8 @@
 //! Where values lie in a drawing, and how layers are drawn there.
 
 use super::axis::Axis;
-use super::{COLORS, coordinate, escape};
+use super::legend::Key;
+use super::{COLORS, coordinate, dots_class, escape, line_class};
 
 pub(super) const LEFT: f64 = 58.0;
 pub(super) const RIGHT: f64 = 548.0;
@@ -13,10 +14,8 @@ pub enum Layer {
     Line {
         /// Text in the legend, none if empty.
         label: String,
-        /// Colour index.
-        color: usize,
-        /// Dashed, to be told apart without colour.
-        dashed: bool,
+        /// Number of its series: colour and stroke.
+        series: usize,
         /// x and y.
         points: Vec<(f64, f64)>,
     },
@@ -24,8 +23,8 @@ pub enum Layer {
     Band {
         /// Text in the legend, none if empty.
         label: String,
-        /// Colour index.
-        color: usize,
+        /// Number of its series: colour.
+        series: usize,
         /// Solid, for stacked areas; otherwise pale, for a range around a line.
         solid: bool,
         /// x, lower y, upper y.
@@ -35,20 +34,20 @@ pub enum Layer {
     Points {
         /// Text in the legend, none if empty.
         label: String,
-        /// Colour index.
-        color: usize,
+        /// Number of its series: colour and kind of dot.
+        series: usize,
         /// x and y.
         points: Vec<(f64, f64)>,
     },
 }
 
 impl Layer {
-    /// Its entry in the legend: label, colour, dashed, solid.
-    pub(super) fn legend(&self) -> (&str, usize, bool, bool) {
+    /// Its entry in the legend.
+    pub(super) fn legend(&self) -> (&str, Key) {
         match self {
-            Self::Line { label, color, dashed, .. } => (label, *color, *dashed, false),
-            Self::Band { label, color, solid, .. } => (label, *color, false, *solid),
-            Self::Points { label, color, .. } => (label, *color, false, true),
+            Self::Line { label, series, .. } => (label, Key::Line(*series)),
+            Self::Band { label, series, .. } => (label, Key::Area(*series)),
+            Self::Points { label, series, .. } => (label, Key::Dots(*series)),
         }
     }
 
@@ -118,28 +117,27 @@ impl Plane<'_> {
 
     pub(super) fn layer(&self, layer: &Layer, out: &mut String) {
         match layer {
-            Layer::Line { color, dashed, points, .. } => {
+            Layer::Line { series, points, .. } => {
                 let path = self.line_path(points);
-                let dash = if *dashed { " dash" } else { "" };
                 if !path.is_empty() {
-                    out.push_str(&format!(r#"<path class="line c{}{dash}" d="{path}"/>"#, color % COLORS));
+                    out.push_str(&format!(r#"<path class="{}" d="{path}"/>"#, line_class(*series)));
                 }
             }
-            Layer::Band { color, solid, points, .. } => {
+            Layer::Band { series, solid, points, .. } => {
                 let kind = if *solid { "area" } else { "band" };
                 for run in points.split(|(x, low, high)| !(x + low + high).is_finite()) {
                     if !run.is_empty() {
                         let path = self.band_path(run);
-                        out.push_str(&format!(r#"<path class="{kind} f{}" d="{path}"/>"#, color % COLORS));
+                        out.push_str(&format!(r#"<path class="{kind} f{}" d="{path}"/>"#, series % COLORS));
                     }
                 }
             }
-            Layer::Points { color, points, .. } => {
+            Layer::Points { series, points, .. } => {
                 let whole = points.iter().filter(|(x, y)| (x + y).is_finite());
-                // A line of no length with round ends is a dot.
+                // A line of no length has ends, and they make a dot.
                 let path: String = whole.map(|(x, y)| format!("M{}h0", self.pair(*x, *y))).collect();
                 if !path.is_empty() {
-                    out.push_str(&format!(r#"<path class="dots c{}" d="{path}"/>"#, color % COLORS));
+                    out.push_str(&format!(r#"<path class="{}" d="{path}"/>"#, dots_class(*series)));
                 }
             }
         }
