@@ -101,6 +101,15 @@ pub enum EngineError {
         /// Chains, and what they do.
         rules: String,
     },
+    /// The kernel forwards packets of the ports before the router sees them.
+    #[error(
+        "{flowtables}: packets of those would be forwarded twice, by the kernel past every queue; take the ports out of it (`nft list \
+         flowtables`)"
+    )]
+    Flowtables {
+        /// Which.
+        flowtables: String,
+    },
     /// Whether the packet filter does something to forwarded packets cannot be found out.
     #[error(
         "cannot find out whether the kernel's packet filter has rules for what is forwarded, which passes by it: {source}; if \

@@ -7,7 +7,7 @@ use crate::left_to_kernel::LeftToKernel;
 use crate::prepare::{self, Device};
 use perhop_graph::router::EdgePort;
 use perhop_io::clock;
-use perhop_netlink::bypass::{Bypassed, Does, bypassed};
+use perhop_netlink::bypass::{Bypassed, Does, Findings, bypassed};
 use perhop_netlink::sysctl::{self, IpVersion};
 use perhop_netlink::{Mirror, Namespace, Netlink, NetlinkError};
 use perhop_packet::PortId;
@@ -19,6 +19,8 @@ use std::collections::BTreeSet;
 const NAMED: usize = 8;
 /// How often it is looked for. It tells nobody when it comes.
 const LOOK_EVERY: Duration = Duration(5_000_000_000);
+/// So many times as long as a look takes nobody looks again.
+const PAUSE: u64 = 50;
 
 /// What the router's tables are made from.
 pub(crate) struct Beside<'a> {
@@ -91,7 +93,7 @@ impl Beside<'_> {
 /// What the kernel would do to what the router forwards, and does not, as it was last looked at.
 #[derive(Debug, Default)]
 pub(crate) struct PassedBy {
-    found: Vec<Bypassed>,
+    found: Findings,
     next: Instant,
 }
 
@@ -99,22 +101,34 @@ impl PassedBy {
     /// # Errors
     /// It cannot be found out.
     pub(crate) fn look(namespace: &Namespace, devices: &[Device]) -> Result<Self, NetlinkError> {
+        Self::default().looked(namespace, devices)
+    }
+
+    /// What is there now.
+    fn looked(&self, namespace: &Namespace, devices: &[Device]) -> Result<Self, NetlinkError> {
         let names: Vec<&str> = devices.iter().map(|device| device.device.as_str()).collect();
-        let found = bypassed(namespace, &names)?;
-        Ok(Self { found, next: clock::monotonic() + LOOK_EVERY })
+        let begin = clock::monotonic();
+        let found = bypassed(namespace, &names, &self.found)?;
+        let end = clock::monotonic();
+        // Who follows routes looks, and has little time for it.
+        let pause = Duration(end.since(begin).0.saturating_mul(PAUSE)).max(LOOK_EVERY);
+        Ok(Self { found, next: end + pause })
     }
 
     /// What was found, where a router may start beside it: with `bypass`, whatever it is. Without the right to look there is
     /// none to forward either, which is told where it is asked for; then, and where it does not matter, why it is not known.
     ///
     /// # Errors
-    /// [`EngineError::Netfilter`], [`EngineError::NetfilterUnknown`].
+    /// [`EngineError::Netfilter`], [`EngineError::Flowtables`], [`EngineError::NetfilterUnknown`].
     pub(crate) fn accepted(
         looked: Result<Self, NetlinkError>,
         bypass: bool,
     ) -> Result<(Self, Option<NetlinkError>), EngineError> {
         match looked {
             Ok(found) => match found.rules() {
+                _ if found.flowtables().is_some() => {
+                    Err(EngineError::Flowtables { flowtables: found.flowtables().unwrap_or_default() })
+                }
                 Some(rules) if !bypass => Err(EngineError::Netfilter { rules }),
                 _ => Ok((found, None)),
             },
@@ -129,7 +143,7 @@ impl PassedBy {
         if now < self.next {
             return false;
         }
-        match Self::look(namespace, devices) {
+        match self.looked(namespace, devices) {
             Ok(new) => *self = new,
             Err(error) => {
                 tracing::debug!(%error, "cannot look at what the kernel would do to what is forwarded");
@@ -143,11 +157,16 @@ impl PassedBy {
     /// is for.
     pub(crate) fn rules(&self) -> Option<String> {
         let relied_on = |b: &&Bypassed| matches!(b.does, Does::Translates | Does::Filters | Does::Encrypts);
-        listed(self.found.iter().filter(relied_on))
+        listed(self.found.all.iter().filter(relied_on))
+    }
+
+    /// What forwards by itself, whatever anybody says.
+    fn flowtables(&self) -> Option<String> {
+        listed(self.found.all.iter().filter(|b| b.does == Does::Forwards))
     }
 
     fn sentence(&self) -> Option<String> {
-        let list = listed(self.found.iter())?;
+        let list = listed(self.found.all.iter())?;
         Some(format!("what the router forwards passes these of the kernel by: {list}"))
     }
 }
@@ -231,8 +250,10 @@ mod tests {
     #[test]
     fn a_router_starts_beside_rules_only_where_none_are_relied_on_or_the_file_says_so() {
         let found = |does| {
-            let found = Bypassed { place: "ip nat postrouting".to_owned(), does };
-            Ok(PassedBy { found: vec![found], ..PassedBy::default() })
+            let all = vec![Bypassed { place: "ip nat postrouting".to_owned(), does }];
+            let mut found = Findings::default();
+            found.all = all;
+            Ok(PassedBy { found, ..PassedBy::default() })
         };
         let errno = |errno: Errno| {
             let (operation, object, detail) =
@@ -240,13 +261,14 @@ mod tests {
             Err(NetlinkError::Kernel { operation, object, errno: errno.raw_os_error(), detail })
         };
         let accepted = |looked, bypass| match PassedBy::accepted(looked, bypass) {
-            Ok((passed_by, unseen)) => Ok((passed_by.found.len(), unseen.is_some())),
+            Ok((passed_by, unseen)) => Ok((passed_by.found.all.len(), unseen.is_some())),
             Err(EngineError::Netfilter { rules }) => Err(rules),
             Err(error) => Err(error.to_string()),
         };
         assert_eq!(accepted(found(Does::Queues), false), Ok((1, false)));
         assert!(accepted(found(Does::Translates), false).unwrap_err().starts_with("ip nat postrouting"));
         assert_eq!(accepted(found(Does::Translates), true), Ok((1, false)));
+        assert!(accepted(found(Does::Forwards), true).is_err());
         // What cannot be read may be a firewall, but for who has no right to read it.
         for unreadable in [Errno::NOMEM, Errno::INTR, Errno::NOBUFS] {
             assert!(accepted(errno(unreadable), false).is_err(), "{unreadable:?}");

@@ -256,7 +256,12 @@ mod tests {
         };
         let Some(namespace) = namespace_for(name) else { return };
         let found = || -> Vec<String> {
-            bypassed(&namespace, &["lan"]).unwrap().iter().map(ToString::to_string).collect()
+            bypassed(&namespace, &["lan"], &Default::default())
+                .unwrap()
+                .all
+                .iter()
+                .map(ToString::to_string)
+                .collect()
         };
         assert!(found().is_empty() && found().is_empty(), "to look makes no table");
         if !run(&namespace, "iptables-legacy -t filter -P FORWARD ACCEPT") {

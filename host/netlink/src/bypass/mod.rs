@@ -19,6 +19,7 @@ mod xfrm;
 
 use crate::connection::Netlink;
 use crate::error::NetlinkError;
+use crate::link::LinkInfo;
 use crate::namespace::Namespace;
 use crate::tc::Handle;
 use std::fmt;
@@ -41,6 +42,8 @@ pub enum Does {
     Queues,
     /// Polices or redirects those that arrive.
     Polices,
+    /// Forwards those of connections that it knows by itself, before anybody else sees them (flowtables).
+    Forwards,
 }
 
 /// Something of the kernel that packets pass by which it does not forward itself.
@@ -60,6 +63,7 @@ impl fmt::Display for Bypassed {
             Does::Encrypts => "encrypts what is forwarded",
             Does::Queues => "queues what is sent",
             Does::Polices => "filters or redirects what arrives",
+            Does::Forwards => "forwards known connections by itself",
         };
         write!(f, "{} {does}", self.place)
     }
@@ -72,19 +76,40 @@ pub(crate) struct Interfaces {
     indices: Vec<u32>,
 }
 
+/// What was found, and by what it is known that the rules of nf_tables, of which there may be very many, are still the same.
+#[derive(Clone, Debug, Default)]
+pub struct Findings {
+    /// All of it, in order.
+    pub all: Vec<Bypassed>,
+    nft: Vec<Bypassed>,
+    /// Of the tables, and numbers of the interfaces.
+    known_by: Option<(u32, Vec<u32>)>,
+}
+
 /// What there is in a namespace for packets between these interfaces, in order. Those that are not there yet are known by name
-/// only. O(rules).
+/// only. O(rules), but for those of nf_tables that have not changed since something was found `before` for the same interfaces.
 ///
 /// # Errors
 /// [`NetlinkError::Kernel`]; a kernel without one of the kinds has nothing of it, which is no error.
-pub fn bypassed(namespace: &Namespace, interfaces: &[&str]) -> Result<Vec<Bypassed>, NetlinkError> {
+pub fn bypassed(
+    namespace: &Namespace,
+    interfaces: &[&str],
+    before: &Findings,
+) -> Result<Findings, NetlinkError> {
     let netlink = Netlink::open_in(namespace)?;
     let links = netlink.links()?;
     let is_one = |name: &str| interfaces.contains(&name);
-    let indices = links.iter().filter(|link| is_one(&link.name)).map(|link| link.index).collect();
+    let indices: Vec<u32> = links.iter().filter(|link| is_one(&link.name)).map(|link| link.index).collect();
+    // Asked for before the tables are read: what changes meanwhile is read again.
+    let known_by = nft::generation(namespace).map(|generation| (generation, indices.clone()));
     let names = interfaces.iter().map(|&name| name.to_owned()).collect();
     let ports = Interfaces { names, indices };
-    let mut found = nft::bypassed(namespace, &ports)?;
+    let nft = if known_by.is_some() && known_by == before.known_by {
+        before.nft.clone()
+    } else {
+        nft::bypassed(namespace, &ports)?
+    };
+    let mut found = nft.clone();
     match legacy::bypassed(namespace, &ports) {
         Ok(older) => found.extend(older),
         // What was found is enough to know.
@@ -93,20 +118,24 @@ pub fn bypassed(namespace: &Namespace, interfaces: &[&str]) -> Result<Vec<Bypass
     }
     found.extend(xfrm::bypassed(namespace, &ports, &netlink.addresses()?)?);
     for link in links.iter().filter(|link| is_one(&link.name)) {
-        found.extend(of_interface(&netlink, &link.name)?);
+        found.extend(of_interface(&netlink, link)?);
     }
     found.sort();
     found.dedup();
-    Ok(found)
+    Ok(Findings { all: found, nft, known_by })
 }
 
 /// Kinds of queues that hold no rate and that somebody need not have asked for.
 const PLAIN: [&str; 7] = ["noqueue", "pfifo_fast", "pfifo", "bfifo", "mq", "fq_codel", "fq"];
 
-fn of_interface(netlink: &Netlink, name: &str) -> Result<Vec<Bypassed>, NetlinkError> {
+fn of_interface(netlink: &Netlink, link: &LinkInfo) -> Result<Vec<Bypassed>, NetlinkError> {
+    let name = &link.name;
     let qdiscs = netlink.qdiscs(name)?;
-    let own =
-        qdiscs.iter().filter(|qdisc| qdisc.parent == Handle::ROOT && !PLAIN.contains(&qdisc.spec.kind()));
+    // What leaves by an interface without a link header goes through its queues.
+    let is_past = link.mac.is_some();
+    let own = qdiscs
+        .iter()
+        .filter(|qdisc| is_past && qdisc.parent == Handle::ROOT && !PLAIN.contains(&qdisc.spec.kind()));
     let mut found: Vec<Bypassed> = own
         .map(|qdisc| Bypassed { place: format!("tc {} of {name}", qdisc.spec.kind()), does: Does::Queues })
         .collect();
@@ -130,7 +159,12 @@ mod interface_tests {
         let net = Netlink::open_in(&namespace).unwrap();
         net.create_veth("lan", "far", None).unwrap();
         let found = || -> Vec<String> {
-            bypassed(&namespace, &["lan"]).unwrap().iter().map(ToString::to_string).collect()
+            bypassed(&namespace, &["lan"], &Default::default())
+                .unwrap()
+                .all
+                .iter()
+                .map(ToString::to_string)
+                .collect()
         };
         let htb = QdiscSpec::Htb { default_minor: 0, rate_to_quantum: 10 };
         net.add_qdisc("far", Handle::ROOT, Handle::new(1, 0), &htb).unwrap();

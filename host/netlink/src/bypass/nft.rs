@@ -8,6 +8,7 @@ use crate::nft::guard::PREFIX;
 use crate::nft::message::{Attributes, Listed, Message, Socket, Verb, each, family, find, number};
 use netlink_packet_core::NLM_F_CREATE;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 const PRE_ROUTING: u32 = 0;
 const FORWARD: u32 = 2;
@@ -20,6 +21,13 @@ const POLICY_DROP: u32 = 0;
 
 /// Family, table, chain.
 type Name = (u8, String, String);
+
+/// Which change of all tables of a namespace was the last, where that can be known.
+pub(super) fn generation(namespace: &Namespace) -> Option<u32> {
+    let mut socket = namespace.run(Socket::open).ok()?.ok()?;
+    let read = |answer: &Listed<'_>| answer.attribute(1).and_then(number);
+    socket.list("ask for the last change of the packet filter", Verb::GetGeneration, read).ok()?.pop()
+}
 
 /// Chains of others in a namespace that translate, filter or change what is forwarded between the interfaces.
 ///
@@ -38,20 +46,109 @@ pub(super) fn bypassed(namespace: &Namespace, ports: &Interfaces) -> Result<Vec<
         }) => Vec::new(),
         listed => listed?,
     };
+    let mut found = flowtables(&mut socket, ports)?;
     if chains.is_empty() {
-        return Ok(Vec::new());
+        return Ok(found);
+    }
+    let dormant = socket.list("list the packet filter's tables", Verb::GetTable, |table| {
+        let flags = table.attribute(2).and_then(number)?;
+        (flags & DORMANT != 0).then_some((table.family, table.text(1)?.to_owned()))
+    })?;
+    let is_awake =
+        |chain: &BaseChain| !dormant.iter().any(|(f, table)| (*f, table) == (chain.name.0, &chain.name.1));
+    let listed: Vec<(u8, Vec<u8>)> =
+        socket.list("list the packet filter's rules", Verb::GetRule, |rule| {
+            Some((rule.family, rule.attributes.to_vec()))
+        })?;
+    let listed = || listed.iter().map(|(family, attributes)| Listed { family: *family, attributes });
+    let mut sets = Sets::new();
+    for set in listed().flat_map(|rule| sets_of(&rule)) {
+        if let Entry::Vacant(place) = sets.entry(set) {
+            let elements = elements(&mut socket, place.key())?;
+            place.insert(elements);
+        }
     }
     let mut rules: BTreeMap<Name, Vec<Rule<Name>>> = BTreeMap::new();
-    for (name, rule) in
-        socket.list("list the packet filter's rules", Verb::GetRule, |rule| of_rule(rule, ports))?
-    {
-        rules.entry(name).or_default().push(rule);
+    for (name, said) in listed().filter_map(|rule| of_rule(&rule, ports, &sets)) {
+        rules.entry(name).or_default().extend(said);
     }
     let told = |chain: BaseChain| Bypassed {
         place: format!("{} {} {}", family_name(chain.name.0), chain.name.1, chain.name.2),
         does: chain.does,
     };
-    Ok(chains.into_iter().filter(|chain| chain.drops || acts(&chain.name, &rules)).map(told).collect())
+    let acting = chains.into_iter().filter(|chain| chain.drops || acts(&chain.name, &rules));
+    found.extend(acting.filter(is_awake).map(told));
+    Ok(found)
+}
+
+/// `NFT_TABLE_F_DORMANT`: its chains are nowhere.
+const DORMANT: u32 = 1;
+
+/// Flowtables with one of the ports.
+fn flowtables(socket: &mut Socket, ports: &Interfaces) -> Result<Vec<Bypassed>, NetlinkError> {
+    let listed = socket.list("list flowtables", Verb::GetFlowtable, |table| flowtable(table, ports));
+    match listed {
+        // A kernel without them.
+        Err(NetlinkError::Kernel { errno: libc::EINVAL | libc::EOPNOTSUPP, .. }) => Ok(Vec::new()),
+        listed => listed,
+    }
+}
+
+fn flowtable(table: &Listed<'_>, ports: &Interfaces) -> Option<Bypassed> {
+    let devices = find(table.attribute(3)?, 3)?;
+    let is_ours = each(devices, 1).any(|name| ports.have_name(name));
+    let place = format!("{} {} flowtable {}", family_name(table.family), table.text(1)?, table.text(2)?);
+    is_ours.then_some(Bypassed { place, does: Does::Forwards })
+}
+
+/// Elements of sets that say where a packet goes, or which interfaces it goes between.
+type Sets = BTreeMap<Name, Vec<Element>>;
+
+struct Element {
+    key: Vec<u8>,
+    /// Of verdict maps.
+    data: Vec<u8>,
+}
+
+/// The sets that must be known for what a rule does.
+fn sets_of(rule: &Listed<'_>) -> Vec<Name> {
+    let mut found = Vec::new();
+    let mut of_interfaces = false;
+    let Some((table, expressions)) = rule.text(1).zip(rule.attribute(4)) else { return found };
+    for (name, data) in expressions_of(expressions) {
+        if name == b"lookup" && (of_interfaces || is_verdict_map(data)) {
+            let set = find(data, 1).map(|name| name.strip_suffix(&[0]).unwrap_or(name));
+            let set = set.and_then(|name| std::str::from_utf8(name).ok());
+            found.extend(set.map(|set| (rule.family, table.to_owned(), set.to_owned())));
+        }
+        of_interfaces = name == b"meta" && asked_of_interface(data).is_some();
+    }
+    found
+}
+
+fn elements(socket: &mut Socket, (family, table, set): &Name) -> Result<Vec<Element>, NetlinkError> {
+    let of = Attributes::new().text(1, table).text(2, set);
+    let lists =
+        socket.list_of("list a set of the packet filter", (Verb::GetElements, *family, of), |list| {
+            let element = |element| Element {
+                key: find(element, 1).and_then(|key| find(key, 1)).unwrap_or_default().to_vec(),
+                data: find(element, 2).unwrap_or_default().to_vec(),
+            };
+            Some(each(list.attribute(3)?, 1).map(element).collect::<Vec<_>>())
+        })?;
+    Ok(lists.into_iter().flatten().collect())
+}
+
+fn expressions_of(expressions: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    each(expressions, 1).filter_map(|expression| {
+        let name = find(expression, 1).map(|name| name.strip_suffix(&[0]).unwrap_or(name))?;
+        Some((name, find(expression, 2).unwrap_or_default()))
+    })
+}
+
+/// Whether a look into a set gives a verdict.
+fn is_verdict_map(data: &[u8]) -> bool {
+    find(data, 3).and_then(number) == Some(0)
 }
 
 struct BaseChain {
@@ -90,51 +187,94 @@ fn is_of(hook: &[u8], ports: &Interfaces) -> bool {
     find(hook, 3).into_iter().chain(each(several, 1)).any(|name| ports.have_name(name))
 }
 
-/// What a rule does to a packet between the interfaces, if it does something.
-fn of_rule(rule: &Listed<'_>, ports: &Interfaces) -> Option<(Name, Rule<Name>)> {
+/// What was asked for last, with which the next expression may compare.
+#[derive(Clone, Copy)]
+enum Asked {
+    /// An interface's name.
+    Name,
+    /// An interface's number.
+    Index,
+    /// Whose address the destination is.
+    Destination,
+}
+
+/// What a rule does to a packet between the interfaces: everything that it may do.
+fn of_rule(rule: &Listed<'_>, ports: &Interfaces, sets: &Sets) -> Option<(Name, Vec<Rule<Name>>)> {
     let (table, chain) = (rule.text(1)?, rule.text(2)?);
-    let mut what = None;
+    let mut all = Vec::new();
     let mut asked = None;
-    for expression in each(rule.attribute(4)?, 1) {
-        let name = find(expression, 1).map(|name| name.strip_suffix(&[0]).unwrap_or(name))?;
-        let data = find(expression, 2).unwrap_or_default();
-        // An interface that is compared with right after it was asked for.
+    for (name, data) in expressions_of(rule.attribute(4)?) {
+        // What is compared with right after it was asked for.
         let key = asked.take();
+        let mut says = |verdict: Verdict<'_>| match verdict {
+            Verdict::Acts => all.push(Rule::Acts),
+            Verdict::GoesTo(other) => {
+                all.push(Rule::GoesTo((rule.family, table.to_owned(), other.to_owned())));
+            }
+            Verdict::None => {}
+        };
         match name {
-            b"meta" if find(data, 3).is_none() => asked = find(data, 2).and_then(number),
+            b"meta" if find(data, 3).is_none() => asked = asked_of_interface(data),
+            b"fib" if asks_whose(data) => asked = Some(Asked::Destination),
             b"cmp" if is_of_others(key, data, ports) => return None,
-            b"immediate" => match verdict(data) {
-                Verdict::Acts => what = Some(Rule::Acts),
-                Verdict::GoesTo(other) => {
-                    what = what.or(Some(Rule::GoesTo((rule.family, table.to_owned(), other.to_owned()))));
+            b"immediate" => says(verdict(find(data, 2).unwrap_or_default())),
+            b"lookup" => {
+                let set = find(data, 1).map(|name| name.strip_suffix(&[0]).unwrap_or(name));
+                let set = set.and_then(|name| std::str::from_utf8(name).ok());
+                let known = set.and_then(|set| sets.get(&(rule.family, table.to_owned(), set.to_owned())));
+                match (known, key) {
+                    (Some(elements), Some(key)) if !is_verdict_map(data) => {
+                        let inverted = find(data, 5).and_then(number).is_some_and(|flags| flags & 1 != 0);
+                        if !inverted && !elements.iter().any(|element| is_ours(key, &element.key, ports)) {
+                            return None;
+                        }
+                    }
+                    (Some(elements), _) => elements.iter().for_each(|e| says(verdict(&e.data))),
+                    (None, _) if is_verdict_map(data) => all.push(Rule::Acts),
+                    (None, _) => {}
                 }
-                Verdict::None => {}
-            },
-            _ if acts_by_itself(name, data) => what = Some(Rule::Acts),
+            }
+            _ if acts_by_itself(name, data) => all.push(Rule::Acts),
             _ => {}
         }
     }
-    Some(((rule.family, table.to_owned(), chain.to_owned()), what?))
+    Some(((rule.family, table.to_owned(), chain.to_owned()), all))
 }
 
 /// `NFT_META_IIF`, `NFT_META_OIF` and the names of these.
 const META_INDICES: [u32; 2] = [4, 5];
 const META_NAMES: [u32; 2] = [6, 7];
 
-/// Whether a comparison is with an interface that is none of ours.
-fn is_of_others(key: Option<u32>, data: &[u8], ports: &Interfaces) -> bool {
+fn asked_of_interface(data: &[u8]) -> Option<Asked> {
+    match find(data, 2).and_then(number)? {
+        key if META_NAMES.contains(&key) => Some(Asked::Name),
+        key if META_INDICES.contains(&key) => Some(Asked::Index),
+        _ => None,
+    }
+}
+
+/// `NFTA_FIB_F_DADDR` and no interface with it, `NFT_FIB_RESULT_ADDRTYPE`.
+fn asks_whose(data: &[u8]) -> bool {
+    const ADDRESS_TYPE: u32 = 3;
+    const OF_DESTINATION: u32 = 2;
+    find(data, 2).and_then(number) == Some(ADDRESS_TYPE)
+        && find(data, 3).and_then(number) == Some(OF_DESTINATION)
+}
+
+fn is_ours(asked: Asked, value: &[u8], ports: &Interfaces) -> bool {
+    match asked {
+        Asked::Name => ports.have_name(value),
+        Asked::Index => value.try_into().is_ok_and(|index| ports.have_index(u32::from_ne_bytes(index))),
+        // `RTN_LOCAL`: what is forwarded is for no address of this host.
+        Asked::Destination => value != 2_u32.to_ne_bytes(),
+    }
+}
+
+/// Whether a comparison is with what packets between our interfaces do not have.
+fn is_of_others(key: Option<Asked>, data: &[u8], ports: &Interfaces) -> bool {
     const EQUAL: u32 = 0;
-    let Some(value) = find(data, 3).and_then(|data| find(data, 1)) else { return false };
-    if find(data, 2).and_then(number) != Some(EQUAL) {
-        return false;
-    }
-    match key {
-        Some(key) if META_NAMES.contains(&key) => !ports.have_name(value),
-        Some(key) if META_INDICES.contains(&key) => {
-            value.try_into().is_ok_and(|index| !ports.have_index(u32::from_ne_bytes(index)))
-        }
-        _ => false,
-    }
+    let Some((key, value)) = key.zip(find(data, 3).and_then(|data| find(data, 1))) else { return false };
+    find(data, 2).and_then(number) == Some(EQUAL) && !is_ours(key, value, ports)
 }
 
 enum Verdict<'a> {
@@ -144,9 +284,9 @@ enum Verdict<'a> {
     None,
 }
 
-/// What an `immediate` expression says.
+/// What data say that are a verdict.
 fn verdict(data: &[u8]) -> Verdict<'_> {
-    let Some(verdict) = find(data, 2).and_then(|data| find(data, 2)) else { return Verdict::None };
+    let Some(verdict) = find(data, 2) else { return Verdict::None };
     let chain = find(verdict, 2).map(|name| name.strip_suffix(&[0]).unwrap_or(name));
     let chain = chain.and_then(|name| std::str::from_utf8(name).ok());
     match (find(verdict, 1).and_then(number).map(|code| code as i32), chain) {
@@ -157,20 +297,24 @@ fn verdict(data: &[u8]) -> Verdict<'_> {
     }
 }
 
+/// `NFT_OBJECT_SYNPROXY`.
+const SYNPROXY: u32 = 10;
+
 /// Whether an expression drops or changes packets, or may, whatever stands around it.
 fn acts_by_itself(name: &[u8], data: &[u8]) -> bool {
     match name {
         // These write only where they have a source.
         b"payload" => find(data, 5).is_some(),
-        b"exthdr" => find(data, 7).is_some(),
-        b"lookup" => find(data, 3).and_then(number) == Some(0),
+        // What takes an option away has neither.
+        b"exthdr" => find(data, 7).is_some() || find(data, 1).is_none(),
+        b"objref" => find(data, 1).and_then(number) == Some(SYNPROXY),
         b"target" => {
             let target = find(data, 1).map(|name| name.strip_suffix(&[0]).unwrap_or(name));
             !target.and_then(|name| std::str::from_utf8(name).ok()).is_some_and(is_harmless)
         }
         b"meta" | b"ct" | b"cmp" | b"bitwise" | b"byteorder" | b"range" | b"counter" | b"limit"
         | b"quota" | b"connlimit" | b"log" | b"fib" | b"rt" | b"hash" | b"numgen" | b"socket" | b"osf"
-        | b"xfrm" | b"tunnel" | b"inner" | b"dynset" | b"objref" | b"notrack" | b"match" | b"last" => false,
+        | b"xfrm" | b"tunnel" | b"inner" | b"dynset" | b"notrack" | b"match" | b"last" => false,
         _ => true,
     }
 }
@@ -202,9 +346,10 @@ fn family_name(of: u8) -> &'static str {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::super::bypassed;
+    use super::super::{Findings, Interfaces, bypassed};
     use crate::connection::Netlink;
     use crate::namespace::Namespace;
+    use crate::nft::message::{Attributes, Listed, family};
     use crate::user_namespace::is_privileged_for_net;
     use std::io::Write;
     use std::process::{Command, Stdio};
@@ -232,6 +377,45 @@ pub(crate) mod tests {
             Some(child.wait().ok()?.success())
         };
         namespace.run(run).unwrap().unwrap_or_default()
+    }
+
+    #[test]
+    fn rules_are_read_again_when_they_have_changed() {
+        let name = "rules_are_read_again_when_they_have_changed";
+        let Some(namespace) = namespace_for(name) else { return };
+        if !load(&namespace, "flush ruleset") {
+            return eprintln!("SKIPPED {name}: there is no nft");
+        }
+        let drops = "table inet f { chain f { type filter hook forward priority 0; policy drop;\n}\n}";
+        let none = bypassed(&namespace, &["lan"], &Default::default()).unwrap();
+        assert_eq!(super::generation(&namespace), super::generation(&namespace));
+        let before = super::generation(&namespace);
+        assert!(before.is_some() && load(&namespace, drops));
+        assert_ne!(super::generation(&namespace), before);
+        let some = bypassed(&namespace, &["lan"], &none).unwrap();
+        assert_eq!((none.all.len(), some.all.len()), (0, 1));
+        // What has not changed is not read: what was found counts, whatever it says.
+        let other = Findings { nft: Vec::new(), ..some.clone() };
+        assert_eq!(bypassed(&namespace, &["lan"], &other).unwrap().all.len(), 0);
+        assert!(load(&namespace, "table inet g"));
+        assert_eq!(bypassed(&namespace, &["lan"], &other).unwrap().all, some.all);
+    }
+
+    #[test]
+    fn a_flowtable_of_a_port_is_found() {
+        let table = |device: &str| {
+            let devices = Attributes::new().text(1, "far").text(1, device);
+            let hook = Attributes::new().number(1, 0).number(2, 0).nested(3, devices);
+            Attributes::new().text(1, "fw").text(2, "ft").nested(3, hook)
+        };
+        let ports = Interfaces { names: vec!["lan".to_owned()], indices: vec![7] };
+        let told = |device: &str| {
+            let attributes = table(device);
+            let listed = Listed { family: family::INET, attributes: &attributes.0 };
+            super::flowtable(&listed, &ports).map(|found| found.to_string())
+        };
+        assert_eq!(told("lan").as_deref(), Some("inet fw flowtable ft forwards known connections by itself"));
+        assert_eq!(told("eth9"), None);
     }
 
     #[test]
@@ -320,14 +504,56 @@ pub(crate) mod tests {
                 &["inet f i filters"],
             ),
             ("table bridge f { chain f { type filter hook forward priority 0; policy drop; } }", &[]),
+            (
+                "table inet f { chain post { type filter hook postrouting priority -150; reset tcp option sack-perm; } }",
+                &["inet f post filters"],
+            ),
+            (
+                "table inet f { flags dormant; chain f { type filter hook forward priority 0; policy drop; } }",
+                &[],
+            ),
+            (
+                "table inet f { chain f { type filter hook forward priority 0; \
+              ct state vmap { established : accept, related : accept }; } }",
+                &[],
+            ),
+            (
+                "table inet f { chain f { type filter hook forward priority 0; \
+              ct state vmap { established : accept, invalid : drop }; } }",
+                &["inet f f filters"],
+            ),
+            (
+                "table inet f { chain f { type filter hook forward priority 0; oifname { \"wg0\", \"wg1\" } drop; } }",
+                &[],
+            ),
+            (
+                "table inet f { chain f { type filter hook forward priority 0; oifname { \"wg0\", \"lan\" } drop; } }",
+                &["inet f f filters"],
+            ),
+            (
+                "table inet f { chain f { type filter hook forward priority 0; oifname != { \"wg0\", \"wg1\" } drop; } }",
+                &["inet f f filters"],
+            ),
+            (
+                "table inet f { chain p { type filter hook prerouting priority 0; fib daddr type local tcp dport 22 drop; } }",
+                &[],
+            ),
+            (
+                "table inet f { chain p { type filter hook prerouting priority 0; fib daddr type multicast drop; } }",
+                &["inet f p filters"],
+            ),
         ];
         if !load(&namespace, "flush ruleset") {
             return eprintln!("SKIPPED {name}: there is no nft");
         }
         for (text, expected) in cases {
             assert!(load(&namespace, &format!("flush ruleset\n{}", text.replace("} }", "}\n}"))), "{text}");
-            let found: Vec<String> =
-                bypassed(&namespace, &["lan"]).unwrap().iter().map(ToString::to_string).collect();
+            let found: Vec<String> = bypassed(&namespace, &["lan"], &Default::default())
+                .unwrap()
+                .all
+                .iter()
+                .map(ToString::to_string)
+                .collect();
             let same =
                 found.len() == expected.len() && found.iter().zip(expected).all(|(f, e)| f.starts_with(e));
             assert!(same, "{text}: {found:?}");

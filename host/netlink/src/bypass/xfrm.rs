@@ -116,7 +116,12 @@ mod tests {
             return eprintln!("SKIPPED {name}: there is no iproute2, or the kernel has no IPsec");
         }
         let found = || -> Vec<String> {
-            bypassed(&namespace, &["lan"]).unwrap().iter().map(ToString::to_string).collect()
+            bypassed(&namespace, &["lan"], &Default::default())
+                .unwrap()
+                .all
+                .iter()
+                .map(ToString::to_string)
+                .collect()
         };
         assert!(run("link set lo up"));
         assert!(found().is_empty());

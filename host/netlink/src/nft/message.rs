@@ -29,6 +29,10 @@ pub(crate) enum Verb {
     NewRule = 6,
     GetRule = 7,
     DeleteRule = 8,
+    GetElements = 13,
+    /// One answer: which change of all tables was the last.
+    GetGeneration = 16,
+    GetFlowtable = 23,
 }
 
 /// Address families of tables (`NFPROTO_…`).
@@ -45,7 +49,7 @@ pub(crate) mod family {
 
 /// Attributes, one behind the other.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Attributes(Vec<u8>);
+pub(crate) struct Attributes(pub(crate) Vec<u8>);
 
 impl Attributes {
     pub(crate) fn new() -> Self {
@@ -92,7 +96,7 @@ pub(crate) struct Message {
 /// A listed object: its family and attributes.
 pub(crate) struct Listed<'a> {
     pub(crate) family: u8,
-    attributes: &'a [u8],
+    pub(crate) attributes: &'a [u8],
 }
 
 impl<'a> Listed<'a> {
@@ -201,12 +205,23 @@ impl Socket {
         &mut self,
         operation: &'static str,
         verb: Verb,
+        read: impl FnMut(&Listed<'_>) -> Option<T>,
+    ) -> Result<Vec<T>, NetlinkError> {
+        self.list_of(operation, (verb, family::ANY, Attributes::new()), read)
+    }
+
+    /// The same of what some attributes name.
+    pub(crate) fn list_of<T>(
+        &mut self,
+        operation: &'static str,
+        (verb, family, of): (Verb, u8, Attributes),
         mut read: impl FnMut(&Listed<'_>) -> Option<T>,
     ) -> Result<Vec<T>, NetlinkError> {
         for _ in 0..DUMP_ATTEMPTS {
             self.sequence = self.sequence.wrapping_add(1);
             let (kind, mut bytes) = (SUBSYSTEM << 8 | verb as u16, Vec::new());
-            push(&mut bytes, (kind, NLM_F_REQUEST | NLM_F_DUMP, self.sequence), (family::ANY, [0; 2]), &[]);
+            let flags = if verb == Verb::GetGeneration { NLM_F_ACK } else { NLM_F_DUMP };
+            push(&mut bytes, (kind, NLM_F_REQUEST | flags, self.sequence), (family, [0; 2]), &of.0);
             let fail = |e| NetlinkError::os(operation, "", e);
             rustix::net::send(&self.fd, &bytes, SendFlags::empty()).map_err(fail)?;
             let mut rows = Vec::new();
