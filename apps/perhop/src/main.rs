@@ -17,6 +17,7 @@ mod cli;
 mod completions;
 mod error;
 mod file_kind;
+mod guess;
 mod interrupt;
 mod lab;
 mod man;
@@ -28,7 +29,7 @@ mod sockets;
 mod table;
 mod text_file;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use error::{AppError, Verdict};
 use perhop_bench::CountingAllocator;
 use perhop_io::LargePages;
@@ -39,7 +40,8 @@ use std::process::ExitCode;
 static ALLOCATOR: CountingAllocator<LargePages> = CountingAllocator(LargePages);
 
 fn main() -> ExitCode {
-    match cli::Cli::parse().command.run() {
+    let read = cli::Cli::try_parse().map_err(|error| guess::explained(error, &cli::Cli::command()));
+    match read.unwrap_or_else(|error| error.exit()).command.run() {
         Ok(Verdict::Exit(code)) => code,
         Ok(Verdict::Done) | Err(AppError::Closed) => ExitCode::SUCCESS,
         Ok(Verdict::Failed) => ExitCode::from(1),

@@ -219,6 +219,13 @@ impl Diagnostics {
         }
     }
 
+    /// Gives the errors at a position this hint instead of theirs.
+    pub(crate) fn hint_at(&self, position: Position, hint: &str) {
+        let state = &mut *self.state.borrow_mut();
+        let there = |d: &&mut Diagnostic| d.severity == Severity::Error && d.position == position;
+        state.list.iter_mut().filter(there).for_each(|d| d.hint = Some(sentence(hint)));
+    }
+
     /// Whether further diagnostics are only counted, so that costly hints need not be worked out.
     pub fn is_full(&self) -> bool {
         self.state.borrow().list.len() >= MAX_DIAGNOSTICS

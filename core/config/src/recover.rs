@@ -7,7 +7,7 @@
 
 use crate::nesting;
 use crate::source::Source;
-use crate::syntax::{SyntaxError, SyntaxKind};
+use crate::syntax::{SyntaxError, SyntaxKind, is_typographic_quote};
 use crate::tree::{ROOT, Tree, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -112,6 +112,9 @@ fn mark(tree: &mut Tree, errors: &[SyntaxError]) {
             error.kind,
             SyntaxKind::Unquoted | SyntaxKind::Typographic | SyntaxKind::Boolean | SyntaxKind::Duplicate
         );
+        if let (SyntaxKind::Typographic, Value::Text(text)) = (&error.kind, &mut node.value) {
+            *text = text.trim_matches(is_typographic_quote).to_owned();
+        }
         if !usable && !matches!(node.value, Value::Table(_) | Value::Array(_)) {
             node.value = Value::Invalid;
         }

@@ -100,7 +100,7 @@ impl SyntaxKind {
 }
 
 /// Whether a character is a quote of books, which word processors and web pages put in place of `"`.
-fn is_typographic_quote(c: char) -> bool {
+pub(crate) fn is_typographic_quote(c: char) -> bool {
     "“”„‟‘’‚‛«»‹›″＂".contains(c)
 }
 

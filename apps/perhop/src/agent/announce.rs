@@ -1,6 +1,6 @@
 //! `perhop agent announce`: tells a running agent that a link will have another rate.
 
-use super::listen::{Announcement, MAX_LINE, beside};
+use super::listen::{Announcement, MAX_LINE, beside, clear_dead};
 use crate::error::{AppError, Verdict};
 use crate::output::{Output, progress};
 use crate::remote::Remote;
@@ -43,7 +43,9 @@ pub struct AnnounceArgs {
 /// # Errors
 /// No agent listens there, or its answer is none.
 pub fn run(args: &AnnounceArgs) -> Result<Verdict, AppError> {
-    let path = beside(Remote::find(args.router.as_deref())?.path());
+    let remote = Remote::find(args.router.as_deref())?;
+    let path = beside(remote.path());
+    clear_dead(remote.path());
     let unreachable = |source| AppError::NoAgent { path: path.clone(), source };
     let mut stream = UnixStream::connect(&path).map_err(unreachable)?;
     stream.set_read_timeout(Some(ANSWER.to_std())).map_err(unreachable)?;

@@ -1,7 +1,7 @@
 //! Finds the agent's router, again and again, and says what becomes of it.
 
 use super::link::{Link, Reads};
-use super::listen::Listener;
+use super::listen::{Listener, clear_dead};
 use crate::error::AppError;
 use crate::output::progress;
 use crate::sockets::find_socket;
@@ -42,6 +42,9 @@ impl Connector for Finder {
         let path = find_socket(self.router.as_deref())?;
         let link = Link::open(&path, self.reads).await?;
         self.complained = false;
+        if !self.reads.policies {
+            clear_dead(&path);
+        }
         if let Some((inlet, answers)) = self.announcements.take() {
             match Listener::open(&path) {
                 Ok(listener) => drop(tokio::spawn(listener.serve(inlet, answers))),

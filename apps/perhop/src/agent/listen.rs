@@ -11,7 +11,7 @@ use perhop_model::Name;
 use perhop_units::{Duration, Rate};
 use serde::{Deserialize, Serialize};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
@@ -39,6 +39,23 @@ pub struct Announcement {
 /// Where the agent of the router at a socket listens.
 pub(super) fn beside(socket: &Path) -> PathBuf {
     socket.with_extension("agent")
+}
+
+/// Removes the socket of an agent that is no longer there, as one that was killed leaves it. One that listens keeps it.
+pub fn clear_dead(socket: &Path) {
+    let path = beside(socket);
+    let inode = || {
+        let there = std::fs::symlink_metadata(&path).ok()?;
+        there.file_type().is_socket().then(|| there.ino())
+    };
+    let Some(found) = inode() else { return };
+    let listens = std::os::unix::net::UnixStream::connect(&path);
+    let refused = listens.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+    // The next agent may have put its own there meanwhile.
+    if refused && inode() == Some(found) {
+        // Who may not remove it is not harmed by it.
+        let _ = std::fs::remove_file(&path);
+    }
 }
 
 /// The agent's end: answers one at a time. Its socket goes with it, unless another agent has put its own there.

@@ -10,6 +10,8 @@ mod replay;
 mod run;
 mod words;
 
+pub use listen::clear_dead;
+
 use crate::error::{AppError, Verdict};
 use crate::output::progress;
 use crate::text_file::read_text;

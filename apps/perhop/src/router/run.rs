@@ -6,6 +6,7 @@ use super::log::Log;
 use super::reloader::Reloader;
 use super::reread::{Fixed, reread};
 use super::serving::{Signals, serve};
+use crate::agent;
 use crate::error::{AppError, Verdict};
 use crate::output::progress;
 use crate::sockets::{check_name, check_state_file};
@@ -89,6 +90,7 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
     let path = std::path::absolute(&args.file).unwrap_or_else(|_| args.file.clone());
     // Held until the interfaces are as they were.
     let claimed = claim(&name)?;
+    agent::clear_dead(&claimed.path);
     check_state_file(claimed.directory(), &name)?;
     // A namespace that a crashed router of this name was in can be entered only now.
     let left = state_path(claimed.directory(), &name);

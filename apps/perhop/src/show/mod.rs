@@ -8,6 +8,7 @@ use crate::error::{AppError, Verdict};
 use crate::output::Output;
 use crate::remote::Remote;
 use clap::{Args, ValueEnum};
+use perhop_io::clock;
 use perhop_model::{ShowPage, ShowRow};
 use rows::{rows_as_csv, rows_as_text};
 use select::{Filter, Order, select};
@@ -124,6 +125,12 @@ fn tagged(rows: &[ShowRow]) -> Option<String> {
     })
 }
 
+/// The time of day of a real time, ns.
+fn time_of_day(real_ns: u64) -> String {
+    let seconds = real_ns / 1_000_000_000 % 86_400;
+    format!("{:02}:{:02}:{:02} UTC", seconds / 3_600, seconds / 60 % 60, seconds % 60)
+}
+
 /// Moves the cursor home and clears what is below.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
@@ -160,12 +167,9 @@ pub fn run(args: &ShowArgs) -> Result<Verdict, AppError> {
             left_out(&page).iter().for_each(|line| eprintln!("{line}"));
         } else {
             if args.watch.is_some() {
-                let seconds = page.at_ns / 1_000_000_000;
-                out.line(format_args!(
-                    "{CLEAR}{}, revision {}, {seconds} s",
-                    args.what.name(),
-                    page.revision
-                ))?;
+                // The router's clock is that of this machine since its start, which says nothing to anybody.
+                let at = time_of_day(page.at_ns.saturating_add(clock::real_minus_monotonic()));
+                out.line(format_args!("{CLEAR}{}, revision {}, {at}", args.what.name(), page.revision))?;
             }
             out.text(rows_as_text(&page.rows))?;
             if let Some(line) = left_out(&page) {
@@ -199,6 +203,13 @@ mod tests {
             left_out(&page(3, 3, true)).as_deref(),
             Some("3 rows of more than 3; --limit N shows up to N")
         );
+    }
+
+    #[test]
+    fn a_reading_has_its_time_of_day() {
+        // 2009-02-13 23:31:30 UTC.
+        assert_eq!(time_of_day(1_234_567_890_999_999_999), "23:31:30 UTC");
+        assert_eq!(time_of_day(0), "00:00:00 UTC");
     }
 
     #[test]

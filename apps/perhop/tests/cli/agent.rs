@@ -183,6 +183,27 @@ fn all_errors_of_a_file_are_shown_with_their_places() {
 }
 
 #[test]
+fn rates_and_quotes_in_the_spellings_of_others_lead_to_the_right_ones() {
+    let scratch = Scratch::new("agent-spelling");
+    for (least, said) in [
+        (
+            "“64 kbit/s”",
+            "least = “64 kbit/s” is in typographic quotes;\n  Write \"64 kbit/s\", with straight quotes.\n",
+        ),
+        ("20M", "least = 20M is not in quotes;\n  did you mean \"20 Mbit/s\"?\n"),
+        ("\"20Mb\"", "did you mean \"20 Mbit/s\"?"),
+    ] {
+        let file =
+            scratch.file("agent.toml", &QUICK.replace("least = \"64 kbit/s\"", &format!("least = {least}")));
+        let ended = perhop(&["agent", "check", &file]);
+        assert!(ended.code == Some(2) && ended.err.contains(said), "{}", ended.err);
+    }
+    let named = scratch.file("agent.toml", &QUICK.replace("\"ef\"", "‘ef’"));
+    let ended = perhop(&["agent", "check", &named]);
+    assert_eq!(ended.err.matches("agent.toml:").count(), 2, "one error, and how many: {}", ended.err);
+}
+
+#[test]
 fn settings_that_would_oscillate_are_errors() {
     let scratch = Scratch::new("agent-unstable");
     let file = scratch.file("agent.toml", &documented().replace("lower = \"70 %\"", "lower = \"89 %\""));
@@ -231,4 +252,65 @@ fn what_is_below_zero_is_a_wrong_value_and_no_option() {
         assert_eq!(ended.code, Some(2), "{}", ended.err);
         assert!(ended.err.contains(&format!("invalid value '{value}' for '{option}")), "{}", ended.err);
     }
+}
+
+/// Nothing is left of an agent that had no time to clear up, whoever comes next: somebody who announces, another agent
+/// that takes no announcements, or the router when it starts again.
+#[test]
+fn the_socket_of_a_killed_agent_goes_with_whoever_comes_next() {
+    let Some(world) = World::new("killed-agent") else { return };
+    let mut router = world.start();
+    let links = "[[link]]\nname = \"up\"\nport = \"wan\"\n";
+    let announce = || world.ask(&["agent", "announce", "--link", "up", "--rate", "1 Mbit/s", "--json"]);
+    let socket = world.runtime_file("agent");
+    let killed = |name: &str| {
+        let (mut agent, log) = world.start_agent(name, links);
+        let end = Instant::now() + PATIENCE;
+        while announce().code != Some(0) {
+            assert!(Instant::now() < end, "{}", std::fs::read_to_string(&log).unwrap());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        agent.signal(Signal::KILL);
+        assert_eq!(agent.end(), None);
+        assert!(socket.exists(), "it had no time to remove its socket");
+    };
+    let until_gone = |what: &str| {
+        let end = Instant::now() + PATIENCE;
+        while socket.exists() {
+            assert!(Instant::now() < end, "{what} leaves it there");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+
+    killed("first");
+    assert!(!world.rows("classes").is_empty(), "the router answers as before");
+    let ended = announce();
+    assert_eq!((ended.code, ended.out.as_str()), (Some(3), ""), "{}", ended.err);
+    assert!(ended.err.contains("perhop agent run") && !socket.exists(), "{}", ended.err);
+
+    killed("second");
+    let (mut other, _) = world.start_agent("other", QUICK);
+    until_gone("an agent without links");
+    other.signal(Signal::TERM);
+    assert_eq!(other.end(), Some(0));
+
+    killed("third");
+    router.signal(Signal::TERM);
+    assert_eq!(router.end(), Some(0));
+    let router = world.start();
+    assert!(!socket.exists());
+    // One that lives keeps its socket while the router starts again.
+    let (mut agent, log) = world.start_agent("fourth", links);
+    let end = Instant::now() + PATIENCE;
+    while announce().code != Some(0) {
+        assert!(Instant::now() < end, "{}", std::fs::read_to_string(&log).unwrap());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(router);
+    let router = world.start();
+    assert_eq!(announce().code, Some(0));
+    agent.signal(Signal::TERM);
+    assert_eq!(agent.end(), Some(0));
+    assert!(!socket.exists());
+    drop(router);
 }

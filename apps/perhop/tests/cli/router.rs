@@ -125,7 +125,7 @@ impl Drop for World {
 const LEFT: [&str; 4] = ["sock", "lock", "state.json", "state.new"];
 
 impl World {
-    fn runtime_file(&self, ending: &str) -> PathBuf {
+    pub fn runtime_file(&self, ending: &str) -> PathBuf {
         PathBuf::from("/run/perhop").join(format!("{}.{ending}", self.name))
     }
 
@@ -626,6 +626,29 @@ fn a_watch_ends_with_its_reader() {
     assert_eq!((ended.status.code(), String::from_utf8(ended.stderr).unwrap().as_str()), (Some(0), ""));
     running.signal(Signal::INT);
     assert_eq!(running.end(), Some(0));
+}
+
+#[test]
+fn a_watch_has_the_time_of_day_above_its_rows() {
+    let Some(world) = World::new("watch-time") else { return };
+    let running = world.start();
+    let mut child = command(&["show", "classes", "--watch", "--router", &world.name])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut head = String::new();
+    let mut reader = std::io::BufReader::new(child.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut reader, &mut head).unwrap();
+    drop(reader);
+    child.wait().unwrap();
+    let time = head.trim_end().rsplit(", ").next().unwrap();
+    let parts: Vec<u32> =
+        time.strip_suffix(" UTC").unwrap().split(':').map(|part| part.parse().unwrap()).collect();
+    assert!(head.contains("classes, revision ") && parts.len() == 3 && parts[0] < 24, "{head}");
+    let since = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs() % 86_400;
+    let said = u64::from(parts[0] * 3_600 + parts[1] * 60 + parts[2]);
+    assert!((since + 86_400 - said) % 86_400 < 600, "{head} is not now, {since} s of the day");
+    drop(running);
 }
 
 #[test]

@@ -182,6 +182,14 @@ impl<'a> TableReader<'a> {
         }
     }
 
+    /// Gives the error of form that is reported at a value this hint instead of its own.
+    fn meant_at(&self, id: NodeId, hint: &str) {
+        if self.node(id).faulty {
+            let at = self.document.position(self.document.value_location(id));
+            self.diagnostics.hint_at(at, hint);
+        }
+    }
+
     /// Reports a value of the wrong type.
     fn wrong_type(&self, id: NodeId, expected: &str) {
         let found = kind(&self.node(id).value);

@@ -219,6 +219,10 @@ impl<'a> TableReader<'a> {
             Ok(value) => Some(value),
             Err(e) => {
                 let TextError { message, allowed, hint } = e;
+                // Whoever mends the form of a value wants to know how it is written.
+                if let Some(meant) = hint.as_ref().filter(|hint| hint.starts_with("did you mean ")) {
+                    self.meant_at(id, meant);
+                }
                 let describe =
                     |d: Diagnostic| Diagnostic { allowed, ..hint.iter().fold(d, Diagnostic::hint) };
                 self.report(id, describe, message);
