@@ -59,16 +59,17 @@ fn of_configuration(
     all: &mut Vec<(String, f64)>,
 ) {
     for group in groups.iter().filter(|group| !group.name.ends_with(".down")) {
+        // As in the page, what tells how calls fare comes first.
         let figures = [
-            ("throughput_kbps.mean", group.throughput_kbps.map(|t| t.mean)),
+            ("mos.mean", group.mos.map(|m| m.mean)),
             ("loss_pct", group.loss_pct),
             ("late_pct", group.late_pct),
             ("delay_ms.mean", group.delay_ms.map(|d| d.mean)),
             ("delay_ms.p99", group.delay_ms.map(|d| d.p99)),
             ("delay_ms.max", group.delay_ms.map(|d| d.max)),
             ("jitter_ms.mean", group.jitter_ms.map(|j| j.mean)),
+            ("throughput_kbps.mean", group.throughput_kbps.map(|t| t.mean)),
             ("connections.jain", group.connections.and_then(|c| c.jain)),
-            ("mos.mean", group.mos.map(|m| m.mean)),
         ];
         add(&format!("{prefix}{}", group.name), &figures, all);
         add(&format!("{prefix}{}", group.name), &group.transport_figures(), all);
@@ -142,6 +143,16 @@ pub fn comparison_table(names: &[&str], all: &[Difference]) -> String {
 mod tests {
     use super::*;
     use crate::result::{Throughput, Variant};
+
+    #[test]
+    fn a_difference_that_rounds_to_nothing_has_no_sign() {
+        let table =
+            comparison_table(&["a", "b"], &differences(&[&result(100.0, None), &result(99.99999, None)]));
+        assert!(
+            table.contains("voip.throughput_kbps.mean           100.000  100.000       0.000  0.0"),
+            "{table}"
+        );
+    }
 
     fn result(kbps: f64, loss: Option<f64>) -> ScenarioResult {
         let group = GroupResult {

@@ -14,8 +14,14 @@ pub const UPLINK: &str = "uplink";
 /// A figure with so many decimals, a dash where there is none.
 pub(crate) fn figure(value: Option<f64>, decimals: usize) -> String {
     match value {
-        // Adding zero turns the negative zero of rounding into zero.
-        Some(v) if v.is_finite() => format!("{:.decimals$}", v + 0.0),
+        Some(v) if v.is_finite() => {
+            let text = format!("{v:.decimals$}");
+            match text.strip_prefix('-') {
+                // What rounds to zero has no sign.
+                Some(zero) if !zero.contains(|c: char| ('1'..='9').contains(&c)) => zero.to_owned(),
+                _ => text,
+            }
+        }
         _ => "–".to_owned(),
     }
 }

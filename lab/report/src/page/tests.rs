@@ -260,6 +260,16 @@ fn what_matters_to_calls_is_in_the_first_columns_and_tables_scroll_inside_themse
         row.split("<td").skip(1).filter_map(|td| td.split('>').nth(1)?.split('<').next()).collect();
     assert_eq!((cells.len(), &cells[1..4]), (columns.len() - 1, &["4.25", "2.25", "34.00"][..]));
     assert_eq!(page.matches("<table").count(), page.matches("<div class=\"scroll\"><table").count());
+    for rule in [
+        ".scroll{overflow-x:auto}",
+        "border-collapse:separate",
+        ".scenario th:first-child{position:sticky;left:0;background:var(--bg)}",
+    ] {
+        assert!(page.contains(rule), "{rule}");
+    }
+    // On the narrowest telephone three columns of figures of up to 50 pixels stand beside the names.
+    let names = style::SCENARIO_CSS.matches("min-width:88px;max-width:88px").count();
+    assert_eq!(names, 1, "both columns of names have this width");
 }
 
 #[test]
