@@ -2,10 +2,13 @@
 
 use super::Places;
 use super::cx::Cx;
+use super::traffic::is_tcp;
 use super::traffic_kinds::MAX_STREAMS;
 use crate::figures;
-use crate::model::{Discipline, LinkIndex, NodeIndex, NodeKind, Scenario, TrafficKind};
+use crate::model::{Discipline, LinkIndex, NodeIndex, NodeKind, Scenario, TrafficKind, Way};
+use crate::paths::Paths;
 use perhop_config::Location;
+use perhop_units::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 
@@ -15,6 +18,7 @@ pub(super) fn all(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
     addresses(cx, scenario, places);
     names(cx, scenario, places);
     reachable(cx, scenario, places);
+    takes_time(cx, scenario, places);
     streams(cx, scenario, places);
     disciplines(cx, scenario, places);
     if !cx.file.is_damaged() && !scenario.links.is_empty() && ends_are_known(scenario) {
@@ -161,6 +165,57 @@ fn reachable(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
                     format!("is not reached: no links lead from \"{}\" to \"{}\"", name(a), name(b));
                 cx.push(cx.error(cx.file.lookup(at, "to"), message).hint("Hosts forward nothing"));
             }
+        }
+    }
+}
+
+/// Less than this is no time: a window of 64 KiB would come to 500 Gbit/s.
+const LEAST_DELAY: Duration = Duration(1_000);
+
+/// A transfer over a path that takes no time has no end in virtual time.
+fn takes_time(cx: &Cx<'_>, scenario: &Scenario, places: &Places) {
+    let is_at_once = |way: &Way| {
+        let is_plain = way.rate.is_none() && way.trace.is_none() && way.delay < LEAST_DELAY;
+        is_plain
+            && way.jitter.is_none()
+            && way.changes.is_empty()
+            && matches!(way.discipline, Discipline::Fifo)
+    };
+    let may_be = scenario.links.iter().any(|link| link.ways.iter().all(is_at_once));
+    if cx.file.is_damaged()
+        || !may_be
+        || places.traffic.len() != scenario.traffic.len()
+        || !ends_are_known(scenario)
+    {
+        return;
+    }
+    let mut paths = None;
+    for (traffic, &at) in scenario.traffic.iter().zip(&places.traffic) {
+        let waits = matches!(traffic.kind, TrafficKind::Bulk { access_delay: (_, most), .. } if most > Duration::ZERO);
+        if !is_tcp(&traffic.kind) || waits {
+            continue;
+        }
+        let paths = paths.get_or_insert_with(|| Paths::of(scenario));
+        let at_once = |from: NodeIndex, to: NodeIndex| {
+            let mut node = from;
+            while node != to {
+                let Some((link, end)) = paths.first_link(node, to) else { return false };
+                let link = &scenario.links[link.0];
+                node = link.ends[1 - end];
+                if !is_at_once(&link.ways[end]) || matches!(scenario.nodes[node.0].kind, NodeKind::Router(_))
+                {
+                    return false;
+                }
+            }
+            true
+        };
+        if let Some((a, b)) = traffic.pairs.iter().find(|(a, b)| a != b && at_once(*a, *b) && at_once(*b, *a))
+        {
+            let [a, b] = [a, b].map(|node| scenario.nodes[node.0].name.as_str());
+            let message = format!(
+                "takes no time: no link between \"{a}\" and \"{b}\" has a rate, or a delay of {LEAST_DELAY}"
+            );
+            cx.push(cx.error(cx.file.lookup(at, "to"), message).hint("Give one of the links a rate"));
         }
     }
 }

@@ -196,6 +196,7 @@ duration = "10 s"
 node.a.kind = "host"
 node.b.kind = "host"
 link.core.ends = ["a", "b"]
+link.core.rate = "100 Mbit/s"
 [traffic.voip]
 kind = "voice"
 from = ["a", "b"]

@@ -1,5 +1,6 @@
 //! The simulator against arithmetic: what a link, a queue or a transfer must do can be computed by hand.
 
+mod accepted;
 mod agents;
 mod followed;
 mod lines;
