@@ -203,10 +203,13 @@ fn of_rule(rule: &Listed<'_>, ports: &Interfaces, sets: &Sets) -> Option<(Name, 
     let (table, chain) = (rule.text(1)?, rule.text(2)?);
     let mut all = Vec::new();
     let mut asked = None;
+    // What is for this host is not forwarded, unless the rule sends it elsewhere.
+    let mut is_local = false;
     for (name, data) in expressions_of(rule.attribute(4)?) {
         // What is compared with right after it was asked for.
         let key = asked.take();
         let mut says = |verdict: Verdict<'_>| match verdict {
+            Verdict::Acts if is_local => {}
             Verdict::Acts => all.push(Rule::Acts),
             Verdict::GoesTo(other) => {
                 all.push(Rule::GoesTo((rule.family, table.to_owned(), other.to_owned())));
@@ -217,6 +220,8 @@ fn of_rule(rule: &Listed<'_>, ports: &Interfaces, sets: &Sets) -> Option<(Name, 
             b"meta" if find(data, 3).is_none() => asked = asked_of_interface(data),
             b"fib" if asks_whose(data) => asked = Some(Asked::Destination),
             b"cmp" if is_of_others(key, data, ports) => return None,
+            b"cmp" if is_for_this_host(key, data) => is_local = true,
+            b"reject" if is_local => {}
             b"immediate" => says(verdict(find(data, 2).unwrap_or_default())),
             b"lookup" => {
                 let set = find(data, 1).map(|name| name.strip_suffix(&[0]).unwrap_or(name));
@@ -265,8 +270,7 @@ fn is_ours(asked: Asked, value: &[u8], ports: &Interfaces) -> bool {
     match asked {
         Asked::Name => ports.have_name(value),
         Asked::Index => value.try_into().is_ok_and(|index| ports.have_index(u32::from_ne_bytes(index))),
-        // `RTN_LOCAL`: what is forwarded is for no address of this host.
-        Asked::Destination => value != 2_u32.to_ne_bytes(),
+        Asked::Destination => true,
     }
 }
 
@@ -275,6 +279,15 @@ fn is_of_others(key: Option<Asked>, data: &[u8], ports: &Interfaces) -> bool {
     const EQUAL: u32 = 0;
     let Some((key, value)) = key.zip(find(data, 3).and_then(|data| find(data, 1))) else { return false };
     find(data, 2).and_then(number) == Some(EQUAL) && !is_ours(key, value, ports)
+}
+
+fn is_for_this_host(key: Option<Asked>, data: &[u8]) -> bool {
+    /// `RTN_LOCAL`.
+    const LOCAL: u32 = 2;
+    let value = find(data, 3).and_then(|data| find(data, 1));
+    matches!(key, Some(Asked::Destination))
+        && find(data, 2).and_then(number) == Some(0)
+        && value == Some(&LOCAL.to_ne_bytes()[..])
 }
 
 enum Verdict<'a> {
@@ -537,6 +550,15 @@ pub(crate) mod tests {
             (
                 "table inet f { chain p { type filter hook prerouting priority 0; fib daddr type local tcp dport 22 drop; } }",
                 &[],
+            ),
+            (
+                "table ip n { chain p { type nat hook prerouting priority -100; fib daddr type local tcp dport 80 dnat to 10.0.0.2; } }",
+                &["ip n p translates"],
+            ),
+            (
+                "table inet f { chain x { drop; }\n\
+              chain p { type filter hook prerouting priority 0; fib daddr type local jump x; } }",
+                &["inet f p filters"],
             ),
             (
                 "table inet f { chain p { type filter hook prerouting priority 0; fib daddr type multicast drop; } }",
