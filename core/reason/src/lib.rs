@@ -76,6 +76,20 @@ codes! {
     BackendFailed = 20, "backend_failed";
     /// The router is stopping.
     ShuttingDown = 21, "shutting_down";
+    /// No path leads there.
+    NoPath = 22, "no_path";
+    /// A neighbouring domain said no.
+    PeerRefused = 23, "peer_refused";
+    /// Whoever had to agree did not answer in time.
+    Timeout = 24, "timeout";
+    /// The client has as much as it may have.
+    Quota = 25, "quota";
+    /// Given up for something more important.
+    Preempted = 26, "preempted";
+    /// Nobody who is known asks.
+    Unauthenticated = 27, "unauthenticated";
+    /// Somebody else holds it at present: another instance leads, or another session has the device.
+    HeldElsewhere = 28, "held_elsewhere";
 }
 
 impl Code {
@@ -101,6 +115,6 @@ mod tests {
             assert_eq!(Code::from_number(code.number()), Some(*code));
             assert_eq!(serde_json::to_string(code).expect("plain enum"), format!("\"{}\"", code.name()));
         }
-        assert_eq!(Code::ALL.len(), 21);
+        assert_eq!(Code::ALL.len(), 28);
     }
 }

@@ -12,6 +12,7 @@ pub(crate) const RETRY_MS: u64 = 1_000;
 /// HTTP status of a reason.
 pub(crate) fn status(code: Code) -> StatusCode {
     match code {
+        Code::Unauthenticated => StatusCode::UNAUTHORIZED,
         Code::Forbidden | Code::NotOwner => StatusCode::FORBIDDEN,
         Code::Fenced
         | Code::InUse
@@ -19,9 +20,12 @@ pub(crate) fn status(code: Code) -> StatusCode {
         | Code::StaleRevision
         | Code::TxnIdReused
         | Code::Exists
-        | Code::PendingConfirm => StatusCode::CONFLICT,
+        | Code::PendingConfirm
+        | Code::Preempted
+        | Code::HeldElsewhere => StatusCode::CONFLICT,
         Code::Overload => StatusCode::TOO_MANY_REQUESTS,
         Code::ShuttingDown | Code::BackendFailed => StatusCode::SERVICE_UNAVAILABLE,
+        Code::Timeout => StatusCode::GATEWAY_TIMEOUT,
         _ => StatusCode::UNPROCESSABLE_ENTITY,
     }
 }
@@ -29,7 +33,9 @@ pub(crate) fn status(code: Code) -> StatusCode {
 /// Status of a rejection with several reasons: the gravest of them.
 pub(crate) fn worst(errors: &[ErrorItem]) -> StatusCode {
     let order = [
+        StatusCode::UNAUTHORIZED,
         StatusCode::SERVICE_UNAVAILABLE,
+        StatusCode::GATEWAY_TIMEOUT,
         StatusCode::TOO_MANY_REQUESTS,
         StatusCode::FORBIDDEN,
         StatusCode::UNPROCESSABLE_ENTITY,
@@ -83,4 +89,19 @@ pub(crate) fn to_no_request(status: u16, head_limit: u64) -> Vec<u8> {
         body.len()
     )
     .into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_of_every_code_is_among_those_that_are_ranked() {
+        for code in Code::ALL {
+            let item = ErrorItem::new(*code, "", "");
+            assert_eq!(worst(std::slice::from_ref(&item)), status(*code), "{code}");
+            let with_plain = [item, ErrorItem::new(Code::Exists, "", "")];
+            assert_eq!(worst(&with_plain), status(*code), "{code} counts less than a conflict");
+        }
+    }
 }

@@ -16,7 +16,11 @@ fn expected(code: Code) -> u16 {
         | Code::StaleVersion
         | Code::StaleRevision
         | Code::TxnIdReused
-        | Code::PendingConfirm => 409,
+        | Code::PendingConfirm
+        | Code::Preempted
+        | Code::HeldElsewhere => 409,
+        Code::Unauthenticated => 401,
+        Code::Timeout => 504,
         Code::Overload => 429,
         Code::BackendFailed | Code::ShuttingDown => 503,
         Code::Malformed
@@ -27,7 +31,10 @@ fn expected(code: Code) -> u16 {
         | Code::NotFound
         | Code::NoCapacity
         | Code::LimitReached
-        | Code::Unsupported => 422,
+        | Code::Unsupported
+        | Code::NoPath
+        | Code::PeerRefused
+        | Code::Quota => 422,
     }
 }
 
