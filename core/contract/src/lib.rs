@@ -283,7 +283,7 @@ impl<P: Planner> Control<P> {
     /// new one.
     pub fn claim(&mut self, now: Instant, who: &Credentials, claim: &Claim) -> Result<(), Code> {
         self.now = self.now.max(now);
-        if who.role == Role::Read || who.owner.as_ref().is_some_and(|o| *o != claim.owner) {
+        if who.role == Role::Read || !who.speaks.covers(&claim.owner) {
             return Err(Code::Forbidden);
         }
         if claim.ttl_ms.is_some_and(|ms| !TTL_MS.contains(&ms)) {

@@ -245,7 +245,7 @@ impl<P: Planner> Control<P> {
         reply.outcome = Outcome::Committed;
         let next = done.next;
         let forced =
-            next.changes.iter().any(|(k, _)| self.objects.get(k).is_some_and(|e| e.owner != t.owner));
+            t.force && next.changes.keys().any(|k| self.objects.get(k).is_some_and(|e| e.owner != t.owner));
         if let Some(ms) = t.confirm_within_ms {
             let undo = next.changes.keys().map(|k| (k.clone(), self.objects.get(k).cloned())).collect();
             let undo_graph = next.graph.as_ref().map(|_| self.graph_to_return_to());
@@ -299,8 +299,8 @@ fn permitted(who: &Credentials, t: &Transaction) -> Result<(), ErrorItem> {
     if who.role == Role::Read && !only_checks(t) {
         return forbidden("the role read may not change anything".to_owned());
     }
-    if let Some(mine) = who.owner.as_ref().filter(|o| **o != t.owner) {
-        return forbidden(format!("these credentials speak for {mine}, not for {}", t.owner));
+    if !who.speaks.covers(&t.owner) {
+        return forbidden(format!("these credentials speak for {}, not for {}", who.speaks, t.owner));
     }
     if t.force && who.role != Role::Admin {
         return forbidden("force needs the role admin".to_owned());

@@ -80,7 +80,13 @@ impl<'a> Work<'a> {
         match op {
             Op::Put(put) => self.put(now, i, &put.given, t, put.if_version, version),
             Op::Patch { kind, name, fields, if_version } => {
-                let key = self.own_key(i, Key { kind: *kind, name: name.clone() }, t, *if_version)?;
+                let key = Key { kind: *kind, name: name.clone() };
+                self.claim_key(i, &key)?;
+                if self.is_managed(&key, fields, t) {
+                    self.versioned(i, &key, *if_version)?;
+                } else {
+                    self.owned(i, &key, t, *if_version)?;
+                }
                 self.patch(i, key, fields, t, version)
             }
             Op::Delete { kind, name, if_version, drain_ms } => {
@@ -143,8 +149,30 @@ impl<'a> Work<'a> {
         let path = format!("{}/{}", key.kind, key.name);
         let before = self.draft.before(key);
         if let Some(e) = before.filter(|e| e.owner != t.owner && !t.force) {
-            return Err(item(op, &path, Code::NotOwner, format!("{key} belongs to {}", e.owner)));
+            let managed = match e.spec.managed() {
+                Some((owner, fields)) if *owner == t.owner => {
+                    format!("; {owner} may patch {} of it and nothing else", fields.join(", "))
+                }
+                _ => String::new(),
+            };
+            let why = format!("{key} belongs to {}{managed}", e.owner);
+            return Err(item(op, &path, Code::NotOwner, why));
         }
+        self.versioned(op, key, if_version)
+    }
+
+    /// Whether a patch concerns only what the object's owner has given into the hands of the transaction's.
+    fn is_managed(&self, key: &Key, fields: &Value, t: &Transaction) -> bool {
+        let managed = self.draft.before(key).and_then(|e| e.spec.managed());
+        managed.is_some_and(|(owner, allowed)| {
+            let named = fields.as_object();
+            *owner == t.owner && named.is_some_and(|f| f.keys().all(|name| allowed.contains(&name.as_str())))
+        })
+    }
+
+    /// The object must be of the expected version.
+    fn versioned(&self, op: usize, key: &Key, if_version: Option<u64>) -> Result<(), ErrorItem> {
+        let (path, before) = (format!("{}/{}", key.kind, key.name), self.draft.before(key));
         match (if_version, before) {
             (None, _) => Ok(()),
             (Some(0), Some(_)) => Err(item(op, &path, Code::Exists, format!("{key} exists"))),

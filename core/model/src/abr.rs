@@ -1,6 +1,6 @@
 //! Specification of a policy of the TCP rate control (abr).
 
-use crate::{Name, PortRange};
+use crate::{Name, Owner, PortRange};
 use ipnet::IpNet;
 use perhop_reason::Code;
 use perhop_units::{Dscp, Duration, Rate};
@@ -167,6 +167,10 @@ pub struct AbrPolicySpec {
     /// Whether other owners may refer to it.
     #[serde(default)]
     pub shared: bool,
+    /// Who besides its owner may patch `rate`, `min` and `refused`, and nothing else of it; none = nobody.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    pub managed_by: Option<Owner>,
 }
 
 impl Default for AbrPolicySpec {
@@ -189,6 +193,7 @@ impl Default for AbrPolicySpec {
             idle: five_seconds(),
             refused: None,
             shared: false,
+            managed_by: None,
         }
     }
 }

@@ -197,33 +197,6 @@ impl From<Owner> for String {
     }
 }
 
-/// What a client may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Role {
-    /// Read state, counters and events.
-    Read,
-    /// Change its own objects.
-    Write,
-    /// Change anybody's objects by force (logged).
-    Admin,
-}
-
-/// What a client may do, bound to its socket credentials or certificate by the server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Credentials {
-    /// Role.
-    pub role: Role,
-    /// The only owner it may speak for; `None` = any.
-    pub owner: Option<Owner>,
-}
-
-impl Credentials {
-    /// Everything is allowed.
-    pub const ADMIN: Self = Self { role: Role::Admin, owner: None };
-}
-
 /// Whether an object takes part in forwarding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

@@ -4,7 +4,7 @@
 //! read is `unchanged`.
 
 use crate::{
-    AbrPolicySpec, AdmissionSpec, DelayGoal, FirstPiece, Kind, LossGoal, Name, QueueSpec, Scheduler,
+    AbrPolicySpec, AdmissionSpec, DelayGoal, FirstPiece, Kind, LossGoal, Name, Owner, QueueSpec, Scheduler,
     SpecError,
 };
 use ipnet::IpNet;
@@ -93,6 +93,10 @@ pub struct PortSpec {
     /// Whether other owners may refer to it.
     #[serde(default = "yes")]
     pub shared: bool,
+    /// Who besides its owner may patch `rate`, and nothing else of it; none = nobody.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<String>))]
+    pub managed_by: Option<Owner>,
 }
 
 impl PortSpec {
@@ -124,6 +128,7 @@ impl Default for PortSpec {
             queue: None,
             scheduler: Scheduler::default(),
             shared: yes(),
+            managed_by: None,
         }
     }
 }
@@ -632,6 +637,17 @@ impl Spec {
             Kind::Allocation => Self::Allocation(read(value)?),
             Kind::AbrPolicy => Self::AbrPolicy(read(value)?),
         })
+    }
+
+    /// Who besides the object's owner may patch which of its fields.
+    pub fn managed(&self) -> Option<(&Owner, &'static [&'static str])> {
+        match self {
+            Self::Port(port) => port.managed_by.as_ref().map(|owner| (owner, ["rate"].as_slice())),
+            Self::AbrPolicy(policy) => {
+                policy.managed_by.as_ref().map(|owner| (owner, ["rate", "min", "refused"].as_slice()))
+            }
+            _ => None,
+        }
     }
 
     /// The kind it belongs to.

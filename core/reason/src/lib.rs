@@ -93,6 +93,11 @@ codes! {
 }
 
 impl Code {
+    /// Whether a router by itself refuses something for this reason; the others are of those who reserve for others.
+    pub const fn is_of_routers(self) -> bool {
+        self.number() <= Self::ShuttingDown.number()
+    }
+
     /// The stable number.
     pub const fn number(self) -> u16 {
         self as u16

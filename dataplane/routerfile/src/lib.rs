@@ -7,10 +7,11 @@
 //! reported at once, each at its place. What the file declares becomes the objects of owner `file`
 //! ([`RouterFile::objects`], for `replace_owned`); keys have the names of the specification's fields.
 //!
-//! Sections: `[router]`, `[log]`, `[[port]]`, `[[class]]`, `[[profile]]`, `[[sla]]`, `[[filter]]`, `[[route]]`,
+//! Sections: `[router]`, `[kernel]`, `[api]`, `[log]`, `[[port]]`, `[[class]]`, `[[profile]]`, `[[sla]]`, `[[filter]]`, `[[route]]`,
 //! `[[abr]]`, `[detector]`. The order of `[[filter]]` and of `[[abr]]` tables is their priority: 10, 20, 30, …
 #![forbid(unsafe_code)]
 
+mod api;
 mod check;
 pub mod host;
 mod names;
@@ -19,6 +20,7 @@ mod read;
 mod settings;
 mod value;
 
+pub use api::{Account, ApiSettings, ClientIs, ClientRule};
 pub use settings::{KernelSettings, LogFormat, LogLevel, LogSettings, PortIo, RouterSettings, Waiting};
 
 use perhop_config::{Diagnostic, Diagnostics, Document, Location, Position, Severity};
@@ -36,6 +38,8 @@ pub struct RouterFile {
     pub router: RouterSettings,
     /// How it stands to the kernel beside it.
     pub kernel: KernelSettings,
+    /// Who may use its socket.
+    pub api: ApiSettings,
     /// Where the log goes and how much of it.
     pub log: LogSettings,
     /// The objects of owner `file`, in dependency order.
@@ -94,6 +98,7 @@ impl RouterFile {
         let mut root = document.root(&diagnostics);
         let router = settings::router(&mut root);
         let kernel = settings::kernel(&mut root);
+        let api = api::api(&mut root);
         let log = settings::log(&mut root);
         let mut declared = read::all(&mut root, &router);
         root.finish();
@@ -111,7 +116,7 @@ impl RouterFile {
         }
         let tun_ports = std::mem::take(&mut declared.tun_ports);
         let (objects, places) = declared.into_objects();
-        (Some(Self { router, kernel, log, objects, tun_ports, document, places }), diagnostics)
+        (Some(Self { router, kernel, api, log, objects, tun_ports, document, places }), diagnostics)
     }
 
     /// Its classes, in its order.
@@ -140,6 +145,12 @@ impl RouterFile {
             return diagnostic;
         }
         Diagnostic { subject: String::new(), ..diagnostic }.key(setting).value("")
+    }
+
+    /// What there is to say against an entry of `[[api.clients]]`, at its place.
+    #[must_use = "push it to the diagnostics"]
+    pub fn about_client(&self, rule: &ClientRule, message: &str) -> Diagnostic {
+        rule.error(&self.document, message)
     }
 
     /// What the router said against the file's objects, at the places of the file. Errors about objects that are not

@@ -1,8 +1,9 @@
 //! Text forms of values that only router files have: names, prefixes, ports, protocols, masked code points, flags.
 
+use crate::api::Account;
 use ipnet::IpNet;
 use perhop_config::TextError;
-use perhop_model::{MaskedByte, Name, PortRange};
+use perhop_model::{MaskedByte, Name, Owner, OwnerPattern, PortRange};
 use perhop_units::Dscp;
 use std::net::IpAddr;
 
@@ -28,6 +29,34 @@ const FLAGS: [(&str, u8); 8] =
 pub(super) fn name(text: &str) -> Result<Name, TextError> {
     Name::new(text)
         .map_err(|_| TextError::new("is not a name").allowed("1 to 128 characters of A-Z a-z 0-9 . _ : / -"))
+}
+
+/// Who objects belong to.
+pub(super) fn owner(text: &str) -> Result<Owner, TextError> {
+    let allowed = "agent, cli, api:NAME or tcapi:NAME";
+    text.parse().map_err(|_| TextError::new("is not an owner").allowed(allowed))
+}
+
+/// An owner, or the beginning of names of clients and a `*`.
+pub(super) fn owner_pattern(text: &str) -> Result<OwnerPattern, TextError> {
+    let allowed = "agent, cli, file, api:NAME, tcapi:NAME, api:START* or tcapi:START*";
+    text.parse().map_err(|_| TextError::new("is not an owner").allowed(allowed))
+}
+
+/// A user or group of the host: a number, or a name as useradd(8) takes it.
+pub(super) fn account(text: &str) -> Result<Account, TextError> {
+    if let Ok(id) = text.parse() {
+        return Ok(Account::Id(id));
+    }
+    let is_letter = |c: u8| c.is_ascii_alphabetic() || matches!(c, b'_') || !c.is_ascii();
+    let is_part =
+        |c: u8| is_letter(c) || c.is_ascii_digit() || matches!(c, b'-' | b'.' | b'$' | b'@' | b'\\');
+    let is_name =
+        text.bytes().next().is_some_and(is_letter) && text.bytes().all(is_part) && text.len() <= 256;
+    if is_name {
+        return Ok(Account::Named(text.to_owned()));
+    }
+    Err(TextError::new("is no name of a user or group").hint("Write a name as in /etc/passwd, or a number"))
 }
 
 /// A prefix, `10.0.0.0/8`; an address alone means itself.

@@ -21,7 +21,7 @@ use perhop_graph::router::{Balancer, Change, RouterPlanner};
 use perhop_io::clock;
 use perhop_model::{
     Call, Credentials, Done, ErrorItem, Event, EventKind, FlowShortage, Key, Kind, Op, Owner, PortSpec,
-    Reloaded, Reply, Role, ShowPage, Spec, Transaction, TxnId,
+    Reloaded, Reply, ShowPage, Spec, Transaction, TxnId,
 };
 use perhop_netlink::Netlink;
 use perhop_packet::PortId;
@@ -556,7 +556,7 @@ impl ControlThread {
 }
 
 /// Speaks for owner `file`.
-pub(crate) const FILE: Credentials = Credentials { role: Role::Write, owner: Some(Owner::File) };
+pub(crate) const FILE: Credentials = Credentials::writer(Owner::File);
 
 /// Makes what owner `file` has exactly these objects.
 pub(crate) fn file_transaction(objects: Vec<perhop_model::Object>) -> Transaction {

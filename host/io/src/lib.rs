@@ -8,6 +8,7 @@
     reason = "host/io is where sockets and clocks meet the pure parts"
 )]
 
+pub mod account;
 pub mod af_packet;
 pub mod af_xdp;
 mod bpf;

@@ -2,6 +2,7 @@ use super::*;
 use crate::limits::Limits;
 use axum::body::{Body, Bytes};
 use futures_util::stream;
+use perhop_model::{Credentials, Speaks};
 use serde::Deserialize;
 use std::convert::Infallible;
 use std::thread::ThreadId;
@@ -22,7 +23,8 @@ fn used(gauges: &Gauges) -> u64 {
 
 fn request(is_own: bool, body: Body) -> Request {
     let mut request = Request::new(body);
-    request.extensions_mut().insert(Peer { is_own });
+    let role = if is_own { Role::Admin } else { Role::Read };
+    request.extensions_mut().insert(Peer::with(Credentials { role, speaks: Speaks::ForAll }));
     request
 }
 

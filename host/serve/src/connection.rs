@@ -1,7 +1,8 @@
 //! Accepting connections: how many there may be, and how long a head may take.
 
+use crate::clients::Standing;
 use crate::limits::{Gauges, Limit, Permit};
-use crate::listener::{Listener, Peer};
+use crate::listener::{Listener, Visitor};
 use crate::refusal::busy;
 use crate::stream::ClientStream;
 use axum::Router;
@@ -31,14 +32,14 @@ pub(crate) async fn accept(listener: &Listener, app: Router, gauges: &Gauges) ->
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => {
+                Ok((stream, visitor)) => {
                     let client = ClientStream::new(stream, gauges.clone());
-                    match admit(peer, gauges) {
+                    match admit(&visitor, gauges) {
                         Ok(permits) => {
-                            clients.spawn(serve(client, peer, app.clone(), gauges.clone(), permits));
+                            clients.spawn(serve(client, visitor, app.clone(), gauges.clone(), permits));
                         }
-                        Err(limit) if refused.len() < REFUSED_AT_ONCE => {
-                            refused.spawn(refuse(client, limit, gauges.clone()));
+                        Err(why) if refused.len() < REFUSED_AT_ONCE => {
+                            refused.spawn(refuse(client, why, gauges.clone()));
                         }
                         Err(_) => {}
                     }
@@ -52,14 +53,23 @@ pub(crate) async fn accept(listener: &Listener, app: Router, gauges: &Gauges) ->
     }
 }
 
-/// A place among the connections, or the limit that says there is none.
-fn admit(peer: Peer, gauges: &Gauges) -> Result<(Permit, Option<Permit>), Limit> {
-    let of_others = match peer.is_own {
-        true => None,
-        false => Some(gauges.take(Limit::ConnectionsOfOthers, 1).ok_or(Limit::ConnectionsOfOthers)?),
+/// Why a connection is refused.
+enum Refusal {
+    /// There are too many.
+    Full(Limit),
+    /// Nobody known is at the other end.
+    Unknown(Visitor),
+}
+
+/// A place among the connections, or why there is none. Who is not known takes none of those that others may have.
+fn admit(visitor: &Visitor, gauges: &Gauges) -> Result<(Permit, Option<Permit>), Refusal> {
+    let take = |limit| gauges.take(limit, 1).ok_or(Refusal::Full(limit));
+    let of_others = match visitor.standing() {
+        Standing::Own => None,
+        Standing::Unknown => return Err(Refusal::Unknown(visitor.clone())),
+        Standing::Ruled(_) => Some(take(Limit::ConnectionsOfOthers)?),
     };
-    let one = gauges.take(Limit::Connections, 1).ok_or(Limit::Connections)?;
-    Ok((one, of_others))
+    Ok((take(Limit::Connections)?, of_others))
 }
 
 fn http(gauges: &Gauges, head: Duration) -> http1::Builder {
@@ -71,14 +81,22 @@ fn http(gauges: &Gauges, head: Duration) -> http1::Builder {
 
 async fn serve(
     client: ClientStream,
-    peer: Peer,
+    visitor: Visitor,
     app: TowerToHyperService<Router>,
     gauges: Gauges,
     _permits: (Permit, Option<Permit>),
 ) {
     let service = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(peer);
-        app.call(request)
+        let answered = visitor.peer().map(|peer| {
+            request.extensions_mut().insert(peer);
+            app.call(request)
+        });
+        async move {
+            match answered {
+                Ok(answer) => answer.await,
+                Err(refusal) => Ok(refusal),
+            }
+        }
     });
     let http = http(&gauges, gauges.duration(Limit::HeadMs));
     let ended = http.serve_connection(TokioIo::new(client), service).await;
@@ -88,12 +106,13 @@ async fn serve(
     }
 }
 
-/// Answers one request with 503.
-async fn refuse(client: ClientStream, limit: Limit, gauges: Gauges) {
-    let value = gauges.value(limit);
-    let service = service_fn(|_: Request<Incoming>| async move {
-        Ok::<Response, Infallible>(busy(limit.name(), value, "too many connections"))
-    });
+/// Answers one request with why.
+async fn refuse(client: ClientStream, why: Refusal, gauges: Gauges) {
+    let answer = || match &why {
+        Refusal::Full(limit) => busy(limit.name(), gauges.value(*limit), "too many connections"),
+        Refusal::Unknown(visitor) => visitor.unknown(),
+    };
+    let service = service_fn(|_: Request<Incoming>| std::future::ready(Ok::<Response, Infallible>(answer())));
     let mut http = http(&gauges, REFUSAL);
     http.keep_alive(false);
     let _ = tokio::time::timeout(REFUSAL, http.serve_connection(TokioIo::new(client), service)).await;

@@ -12,6 +12,7 @@
 
 mod body;
 mod client;
+mod clients;
 mod connection;
 mod directory;
 mod endpoints;
@@ -25,8 +26,9 @@ mod socket;
 mod stream;
 
 pub use client::{Client, ClientError, KeptConnection};
+pub use clients::{ClientIs, ClientRule, Clients};
 pub use directory::{DirectoryError, Flaw, check, check_file, prepare, runtime_directories};
 pub use limits::{Limit, LimitError, LimitRow, Limits, LimitsPage};
 pub use router::{PAGE_OBJECTS, RouterApi, SHOWN_ROWS};
 pub use server::{ServeError, Server};
-pub use socket::{ClaimedPath, SocketError, claim, claim_at, socket_path};
+pub use socket::{ClaimedPath, SocketError, claim, claim_at, open_to, socket_path};

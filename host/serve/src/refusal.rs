@@ -68,6 +68,14 @@ pub(crate) fn busy(limit: &str, value: u64, message: &str) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, retry, Json(body)).into_response()
 }
 
+/// More requests than a client may make: 429, and when there is room for one.
+pub(crate) fn too_often(retry_after_ms: u64) -> Response {
+    let item = ErrorItem::new(Code::Overload, "api.clients.per_second", "this client asks too often");
+    let body = serde_json::json!({ "errors": [item], "retry_after_ms": retry_after_ms });
+    let retry = [(header::RETRY_AFTER, retry_after_ms.div_ceil(1000).to_string())];
+    (StatusCode::TOO_MANY_REQUESTS, retry, Json(body)).into_response()
+}
+
 /// The whole answer to bytes that are no request, by the status that their reader gave them: they never get as far as a
 /// handler.
 pub(crate) fn to_no_request(status: u16, head_limit: u64) -> Vec<u8> {

@@ -1,5 +1,6 @@
 //! A server: what its addresses answer, to the clients of its listener, until it is told to stop.
 
+use crate::clients::Clients;
 use crate::connection::accept;
 use crate::limits::Gauges;
 use crate::listener::Listener;
@@ -26,12 +27,17 @@ pub struct Server {
 }
 
 impl Server {
-    /// Binds a claimed path for `app`, whose handlers know the same `gauges`. Needs a tokio runtime.
+    /// Binds a claimed path for `app`, whose handlers know the same `gauges`, and for these `clients`. Needs a tokio runtime.
     ///
     /// # Errors
     /// The operating system's.
-    pub(crate) fn of(claimed: &ClaimedPath, app: Router, gauges: Gauges) -> Result<Self, ServeError> {
-        Ok(Self { listener: Listener::bind(claimed)?, app, gauges })
+    pub(crate) fn of(
+        claimed: &ClaimedPath,
+        app: Router,
+        gauges: Gauges,
+        clients: Clients,
+    ) -> Result<Self, ServeError> {
+        Ok(Self { listener: Listener::bind(claimed, clients)?, app, gauges })
     }
 
     /// Serves until `stop` resolves, then removes the socket.

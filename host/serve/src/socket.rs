@@ -1,5 +1,6 @@
 //! Where a router's socket is, and that only one router has it.
 
+use crate::clients::Clients;
 use crate::directory::{self, DirectoryError, Flaw, runtime_directories};
 use perhop_io::{LockError, LockFile};
 use std::io;
@@ -137,9 +138,14 @@ fn take_lock(path: &Path) -> Result<LockFile, SocketError> {
     })
 }
 
-/// Lets the owner's group use a socket, nobody else.
-pub(crate) fn restrict(path: &Path) -> io::Result<()> {
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))
+/// Lets the owner's group use a socket, and nobody else unless clients are named: then whoever connects is known by name
+/// or turned away.
+///
+/// # Errors
+/// The operating system's.
+pub fn open_to(path: &Path, clients: &Clients) -> io::Result<()> {
+    let mode = if clients.are_named() { 0o666 } else { 0o660 };
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ mod world;
 
 use crate::support::transaction;
 use churn::{Churn, Request};
-use perhop_model::{Credentials, Mode, Op, Outcome, Reply, Role, Transaction};
+use perhop_model::{Credentials, Mode, Op, Outcome, Reply, Role, Speaks, Transaction};
 use perhop_reason::Code;
 use perhop_units::{Duration, Instant};
 use rand::RngExt;
@@ -200,7 +200,7 @@ fn ask(w: &mut World, story: &mut Story, tally: &mut Tally, id: u128, request: &
 /// Nobody speaks for another owner, and only who uses force is an admin.
 fn credentials(request: &Request) -> Credentials {
     let role = if request.force { Role::Admin } else { Role::Write };
-    Credentials { role, owner: Some(request.owner.clone()) }
+    Credentials { role, speaks: Speaks::For(request.owner.clone()) }
 }
 
 fn submit(w: &mut World, id: u128, request: &Request) -> (Arc<Reply>, Transaction) {

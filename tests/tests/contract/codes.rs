@@ -2,13 +2,13 @@
 
 use super::{Desk, delete, patch, put, to_port};
 use perhop_contract::{Limits, QUEUE_LIMIT};
-use perhop_model::{Claim, Credentials, Role, Transaction};
+use perhop_model::{Claim, Credentials, Role, Speaks, Transaction};
 use perhop_reason::Code;
 use perhop_units::Instant;
 use serde_json::{Value, json};
 
 fn only(owner: &str) -> Credentials {
-    Credentials { role: Role::Write, owner: Some(owner.parse().expect("an owner")) }
+    Credentials::writer(owner.parse().expect("an owner"))
 }
 
 /// Path of the first error.
@@ -140,7 +140,7 @@ fn code_not_owner() {
 fn code_forbidden() {
     let mut desk = Desk::new();
     let request = desk.request("api:a", json!([put("filter", "f", to_port(1, "voice"))]));
-    let reader = Credentials { role: Role::Read, owner: None };
+    let reader = Credentials { role: Role::Read, speaks: Speaks::ForAll };
     desk.refused_as(reader, Code::Forbidden, &request);
     desk.refused_as(only("api:b"), Code::Forbidden, &request);
     let mut forced = desk.request("api:a", json!([delete("class", "wan/rest")]));

@@ -8,7 +8,7 @@ mod rules;
 use crate::support::{LAN, WAN, mac, router_of};
 use perhop_contract::Input;
 use perhop_graph::router::VirtualRouter;
-use perhop_model::{Credentials, Role, StateQuery, Transaction};
+use perhop_model::{Credentials, StateQuery, Transaction};
 use perhop_reason::Code;
 use perhop_units::{Dscp, Duration};
 use perhop_wire::{build, dissect};
@@ -68,7 +68,7 @@ impl Desk {
     /// As a client that speaks for its owner only and may not force.
     pub fn ask(&mut self, request: &Value) -> Value {
         let owner = request["owner"].as_str().expect("a text").parse().expect("an owner");
-        self.ask_as(Credentials { role: Role::Write, owner: Some(owner) }, request)
+        self.ask_as(Credentials::writer(owner), request)
     }
 
     pub fn commit(&mut self, owner: &str, ops: Value) -> Value {
@@ -92,7 +92,7 @@ impl Desk {
 
     pub fn refused(&mut self, code: Code, owner: &str, ops: Value) -> Value {
         let request = self.request(owner, ops);
-        let who = Credentials { role: Role::Write, owner: Some(owner.parse().expect("an owner")) };
+        let who = Credentials::writer(owner.parse().expect("an owner"));
         self.refused_as(who, code, &request)
     }
 
@@ -192,7 +192,7 @@ pub fn to_port(port: u16, class: &str) -> Value {
 #[test]
 fn every_rule_and_every_code_has_a_test() {
     let (rules, codes) = (include_str!("rules.rs"), include_str!("codes.rs"));
-    for code in Code::ALL {
+    for code in Code::ALL.iter().filter(|code| code.is_of_routers()) {
         assert!(codes.contains(&format!("#[test]\nfn code_{}() {{", code.name())), "{code}");
     }
     for rule in 1..=9 {

@@ -1,5 +1,6 @@
 //! `perhop router check FILE…`.
 
+use super::clients;
 use super::file::{all_used, examine, not_here};
 use crate::error::{AppError, Verdict};
 use crate::output::{Output, complain, progress};
@@ -76,6 +77,10 @@ pub fn run(args: &CheckArgs) -> Result<Verdict, AppError> {
                     path.display(),
                     quoted_list(missing.iter().map(String::as_str))
                 ));
+            }
+            for unknown in file.as_ref().and_then(|f| clients::rules(f).err()).unwrap_or_default() {
+                let here = "note: a router with this file would not start here";
+                progress(format_args!("{}: {here}: {unknown}", path.display()));
             }
             for refused in outlook.refused {
                 let here = "note: a router with this file would not start here";

@@ -151,6 +151,15 @@ pub fn all_used(links: &Links<'_>) -> Result<(), AppError> {
     }
 }
 
+/// Says what is wrong with a file, and that it is no good.
+pub fn bad(path: &Path, errors: Vec<Diagnostic>) -> AppError {
+    let count = errors.len();
+    let diagnostics = Diagnostics::new();
+    errors.into_iter().for_each(|error| diagnostics.push(error));
+    progress(diagnostics.to_string().trim_end());
+    AppError::BadFile { path: path.to_owned(), errors: count }
+}
+
 fn good(path: &Path, (file, diagnostics): (Option<RouterFile>, Diagnostics)) -> Result<RouterFile, AppError> {
     if !diagnostics.is_empty() {
         progress(diagnostics.to_string().trim_end());

@@ -33,11 +33,12 @@ pub fn refusal(who: &Credentials, owner: &Owner, fence: u64) -> Option<ErrorItem
 #[cfg(test)]
 mod tests {
     use super::*;
+    use perhop_model::Speaks;
 
     #[test]
     fn only_an_admin_speaks_for_the_file_and_never_with_a_fence_of_its_own() {
         let code = |who: &Credentials, owner, fence| refusal(who, &owner, fence).map(|e| e.code);
-        let writer = Credentials { role: Role::Write, owner: None };
+        let writer = Credentials { role: Role::Write, speaks: Speaks::ForAll };
         assert_eq!(code(&Credentials::ADMIN, Owner::File, 0), None);
         assert_eq!(code(&Credentials::ADMIN, Owner::File, 1), Some(Code::OutOfRange));
         assert_eq!(code(&writer, Owner::File, 0), Some(Code::Forbidden));

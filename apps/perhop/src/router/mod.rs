@@ -3,6 +3,7 @@
 mod adapter;
 mod apply;
 mod check;
+mod clients;
 mod explain;
 mod file;
 mod file_owner;

@@ -1,16 +1,18 @@
 //! Reading the file of a running router again.
 
+use super::clients;
 use super::file;
 use super::reloader::{refused, stopping};
 use crate::error::AppError;
 use perhop_config::{Diagnostic, Diagnostics, Severity};
 use perhop_engine::Handle;
-use perhop_model::{Credentials, ErrorItem, Mode, Name, Outcome, Owner, Reloaded, Role};
+use perhop_model::{Credentials, ErrorItem, Mode, Name, Outcome, Owner, Reloaded};
 use perhop_reason::Code;
 use perhop_routerfile::overrides::Setting;
 use perhop_routerfile::{LogSettings, RouterFile, RouterSettings};
+use perhop_serve::{ClientRule, Clients, open_to};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What of a file holds from the router's start to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,9 +56,25 @@ impl Fixed {
     }
 }
 
+/// Where the router's clients come in.
+pub struct Door {
+    /// The socket.
+    pub socket: PathBuf,
+    /// Who may use it.
+    pub clients: Clients,
+}
+
+impl Door {
+    /// These clients from now on.
+    fn admit(&self, rules: Vec<ClientRule>) -> io::Result<()> {
+        self.clients.set(rules);
+        open_to(&self.socket, &self.clients)
+    }
+}
+
 /// Reads the file with its settings and makes the router do what it says, which is waited for. Errors of the text and
 /// refusals of the router alike are said at their places in the file, and so is what only a start can change.
-pub fn reread(handle: &Handle, path: &Path, settings: &[Setting], fixed: &Fixed) -> Reloaded {
+pub fn reread(handle: &Handle, path: &Path, settings: &[Setting], fixed: &Fixed, door: &Door) -> Reloaded {
     let (file, diagnostics) = match file::read(path, settings) {
         Ok((Some(file), diagnostics)) => (file, diagnostics),
         Ok((None, diagnostics)) => {
@@ -66,15 +84,26 @@ pub fn reread(handle: &Handle, path: &Path, settings: &[Setting], fixed: &Fixed)
         }
         Err(error) => return refused(unreadable(path, &error)),
     };
+    let rules = match clients::rules(&file) {
+        Ok(rules) => rules,
+        Err(unknown) => {
+            let errors = unknown.iter().map(file_error).collect();
+            unknown.into_iter().for_each(|error| diagnostics.push(error));
+            return Reloaded::refused(errors, texts(&diagnostics));
+        }
+    };
     fixed.warnings(&file).into_iter().for_each(|warning| diagnostics.push(warning));
     let mut transaction = file::transaction(&file, Mode::Commit);
     transaction.txn_id = handle.new_txn_id();
-    let who = Credentials { role: Role::Write, owner: Some(Owner::File) };
+    let who = Credentials::writer(Owner::File);
     let Ok(reply) = handle.submit_blocking(who, transaction) else { return stopping() };
     if reply.outcome == Outcome::Rejected {
         for more in file.diagnose(&reply.errors).sorted() {
             diagnostics.push(more);
         }
+    } else if let Err(error) = door.admit(rules) {
+        let why = format!("{error}: the socket {} could not be opened to them", door.socket.display());
+        diagnostics.push(file.about_setting(Severity::Warning, "api.clients", &why));
     }
     Reloaded { messages: texts(&diagnostics), reply: Some(reply), ..Reloaded::default() }
 }

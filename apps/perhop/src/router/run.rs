@@ -1,10 +1,11 @@
 //! `perhop router run FILE`.
 
 use super::adapter::Adapter;
+use super::clients;
 use super::file;
 use super::log::Log;
 use super::reloader::Reloader;
-use super::reread::{Fixed, reread};
+use super::reread::{Door, Fixed, reread};
 use super::serving::{Signals, serve};
 use crate::agent;
 use crate::error::{AppError, Verdict};
@@ -14,7 +15,7 @@ use clap::{Args, ValueEnum};
 use perhop_engine::{Accounting, Engine, EngineConfig, give_up_rights, restore, state_path};
 use perhop_routerfile::overrides::Setting;
 use perhop_routerfile::{LogFormat, RouterFile};
-use perhop_serve::{Limits, RouterApi, Server, claim};
+use perhop_serve::{Clients, Limits, RouterApi, Server, claim};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -86,6 +87,8 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
     let limits = api_limits(&args.limit)?;
     let file = file::load_with(&args.file, &settings)?;
     let name = router_name(args.name.as_deref(), &file, &args.file)?;
+    let known = Clients::default();
+    known.set(clients::rules(&file).map_err(|unknown| file::bad(&args.file, unknown))?);
     // Reading it again must work from anywhere.
     let path = std::path::absolute(&args.file).unwrap_or_else(|_| args.file.clone());
     // Held until the interfaces are as they were.
@@ -130,13 +133,15 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
     });
     let ports = handle.ports().join(", ");
     let fixed = Fixed::of(&file);
+    let door = Door { socket: claimed.path.clone(), clients: known.clone() };
     let api: Arc<dyn RouterApi> = Arc::new(Adapter::new(
         handle.clone(),
-        Reloader::start(move || reread(&handle, &path, &settings, &fixed)).map_err(AppError::Runtime)?,
+        Reloader::start(move || reread(&handle, &path, &settings, &fixed, &door))
+            .map_err(AppError::Runtime)?,
     ));
     let socket = claimed.path.clone();
     let served = runtime.block_on(async {
-        let server = Server::bind(&claimed, Arc::clone(&api), limits)?;
+        let server = Server::bind(&claimed, Arc::clone(&api), limits, &known)?;
         info!(router = name, ports, socket = %socket.display(), "forwarding");
         serve(server, &api, signals, died, &log).await;
         Ok::<(), AppError>(())

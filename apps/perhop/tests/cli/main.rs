@@ -9,6 +9,7 @@
 mod abr;
 mod agent;
 mod api;
+mod clients;
 mod demo;
 mod directory;
 mod http;

@@ -14,10 +14,11 @@
 //!
 //! # Whose policies
 //! A policy is an object of the router's file, or of a client that asks for one (see [`requests`]). The agent changes its
-//! rate and nothing else, by a forced patch, as an admin: so the owner reads in its own object what it has. A reload of
-//! the file gives a policy the file's rate until the agent's next look.
+//! rate and nothing else: by a plain patch where the object says that it is managed by the agent, else by a forced one, as an
+//! admin. So the owner reads in its own object what it has. A reload of the file gives a policy the file's rate until the
+//! agent's next look.
 //!
-//! Source: reddy.md §2.1.
+//! Source: S. Reddy, chapter 2.
 
 mod decide;
 mod freeing;
@@ -37,7 +38,7 @@ pub use share::Weighted;
 use crate::notice::Notice;
 use link::Link;
 use perhop_agent::{Look, Part, Readings};
-use perhop_model::{AbrPolicySpec, ErrorItem, Kind, Name, ObjectState, Op, Spec, Status};
+use perhop_model::{AbrPolicySpec, ErrorItem, Kind, Name, ObjectState, Op, Owner, Spec, Status};
 use perhop_reason::Code;
 use perhop_units::{Duration, Instant, Rate};
 use policy::{Answer, Found, Policy};
@@ -62,6 +63,8 @@ pub(crate) struct Bandwidth {
     policies: BTreeMap<Name, Policy>,
     /// The first state of a router has been read.
     started: bool,
+    /// Not all that it may have to change is managed by the agent.
+    forced: bool,
     /// Flows have been counted since the router is there.
     counted: bool,
     /// Rates have been decided.
@@ -101,6 +104,7 @@ impl Bandwidth {
             links,
             policies,
             started: false,
+            forced: true,
             counted: false,
             decided: false,
             dirty: true,
@@ -162,9 +166,10 @@ impl<N: From<Notice>> Part<N> for Bandwidth {
         if self.is_idle() { &[] } else { &[Kind::Port, Kind::Class, Kind::AbrPolicy] }
     }
 
-    /// Policies and ports belong to the router's file and to clients.
+    /// Policies and ports belong to the router's file and to clients: only where these say of all of them that they are
+    /// managed by the agent nothing has to be forced, and the agent needs no more than the role write.
     fn is_forced(&self) -> bool {
-        true
+        self.forced
     }
 
     fn objects(&mut self, now: Instant, objects: &[ObjectState]) {
@@ -185,6 +190,14 @@ impl<N: From<Notice>> Part<N> for Bandwidth {
         for (_, policy) in self.policies.iter_mut().filter(|(name, _)| !seen.contains(name)) {
             policy.found = None;
         }
+        self.forced = active().any(|object| {
+            let is_changed = match object.kind {
+                Kind::AbrPolicy => self.policies.contains_key(&object.name),
+                Kind::Port => self.links.iter().any(|l| l.settings.port.as_ref() == Some(&object.name)),
+                _ => false,
+            };
+            is_changed && object.spec.managed().is_none_or(|(owner, _)| *owner != Owner::Agent)
+        });
         self.policies.retain(|_, policy| policy.found.is_some() || policy.standing.is_none());
         for (name, policy) in &self.policies {
             if policy.found.is_some() {

@@ -3,8 +3,7 @@
 
 use perhop_contract::{Control, Draft, Draining, GraphRequest, Input, Limits, Output, Planner};
 use perhop_model::{
-    Credentials, ErrorItem, Given, Key, Kind, Name, Op, Outcome, Owner, Reply, Role, StateQuery, Transaction,
-    TxnId,
+    Credentials, ErrorItem, Given, Key, Kind, Name, Op, Outcome, Owner, Reply, StateQuery, Transaction, TxnId,
 };
 use perhop_reason::Code;
 use perhop_units::{Duration, Instant};
@@ -163,7 +162,7 @@ impl Desk {
     /// Runs `ops` of `owner` without any power of an admin.
     pub fn try_ops(&mut self, owner: Owner, ops: Vec<Op>) -> Arc<Reply> {
         let t = self.txn(owner, ops);
-        self.run_as(Credentials { role: Role::Write, owner: Some(t.owner.clone()) }, t)
+        self.run_as(Credentials::writer(t.owner.clone()), t)
     }
 
     /// [`Desk::try_ops`] that must succeed.
@@ -177,7 +176,7 @@ impl Desk {
     /// workers. Gives the codes with their operation and path.
     pub fn refused(&mut self, owner: Owner, ops: Vec<Op>) -> Vec<(Option<usize>, Code, String)> {
         let t = self.txn(owner, ops);
-        let who = Credentials { role: Role::Write, owner: Some(t.owner.clone()) };
+        let who = Credentials::writer(t.owner.clone());
         self.refused_as(who, t)
     }
 

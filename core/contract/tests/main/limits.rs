@@ -2,7 +2,7 @@
 
 use super::desk::{Desk, api, delete, filter, patch, put};
 use perhop_contract::{ERRORS_MAX, KEPT_EACH, KEPT_MAX, Limits};
-use perhop_model::{Claim, Credentials, EventKind, Kind, Outcome, Owner, Role};
+use perhop_model::{Claim, Credentials, EventKind, Kind, Outcome, Owner};
 use perhop_reason::Code;
 use perhop_units::Duration;
 
@@ -100,7 +100,7 @@ fn bytes_of_kept_answers_are_bounded_and_ten_minutes_give_room_again() {
             put(Kind::Class, "wan/voice", serde_json::json!({"port": "wan", "default": true})),
         ],
     );
-    let who = || Credentials { role: Role::Write, owner: Some(Owner::Cli) };
+    let who = || Credentials::writer(Owner::Cli);
     let asked: Vec<_> = (0..20)
         .map(|i| {
             let t = desk.txn(Owner::Cli, vec![put(Kind::Filter, &format!("f{i}"), filter("voice", i))]);
@@ -165,7 +165,7 @@ fn the_answer_to_a_hundred_thousand_operations_takes_little_and_is_given_again_w
     let mut desk = Desk::furnished();
     let ops = (0..100_000).map(|i| put(Kind::Filter, &format!("f{i}"), filter("voice", i)));
     let t = desk.txn(api("a"), ops.collect());
-    let who = || Credentials { role: Role::Write, owner: Some(api("a")) };
+    let who = || Credentials::writer(api("a"));
     let reply = desk.run_as(who(), t.clone());
     assert_eq!((reply.outcome, reply.ops.len()), (Outcome::Committed, 100_000));
     assert!(desk.control.kept_bytes(&api("a")).1 < KEPT_EACH + 100);

@@ -117,6 +117,7 @@ impl Draw {
             queue: self.maybe(Self::queue),
             scheduler: if self.coin() { Scheduler::Tree } else { Scheduler::Htb },
             shared: self.coin(),
+            managed_by: self.maybe(|_| Owner::Agent),
         }
     }
     fn class(&mut self) -> ClassSpec {
@@ -350,6 +351,7 @@ impl Draw {
             idle: Duration(100_000_000 + self.up_to(1 << 32)),
             refused: self.maybe(|_| Code::NoCapacity),
             shared: self.coin(),
+            managed_by: self.maybe(|_| Owner::Agent),
         }
     }
     fn all(&mut self) -> Vec<(&'static str, Spec)> {

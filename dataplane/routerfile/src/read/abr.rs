@@ -23,9 +23,10 @@
 //! | `overhead` | bytes a packet | 0 | 0 – 256 |
 //! | `idle` | time | 5 s | 100 ms – 1 h |
 //! | `shared` | boolean | false | |
+//! | `managed_by` | owner that may change `rate` and `min` | nobody | |
 
-use super::flag;
 use super::queue::above_zero;
+use super::{flag, managed_by};
 use crate::names::{Names, class, reference};
 use crate::value;
 use perhop_config::TableReader;
@@ -90,6 +91,7 @@ pub(super) fn read(table: &mut TableReader<'_>, names: &Names<'_>) -> AbrPolicyS
         idle: idle.map_or(Duration::from_secs(5), |i| i.value),
         refused: None,
         shared: flag(table, "shared", false),
+        managed_by: managed_by(table),
     }
 }
 

@@ -17,7 +17,8 @@ use super::settings::RouterSettings;
 use super::{Declared, MAX_OBJECTS, value};
 use perhop_config::{Location, Spanned, TableReader};
 use perhop_model::{
-    AbrPolicySpec, ClassSpec, DetectorSpec, FilterSpec, Name, PortSpec, ProfileSpec, RouteSpec, SlaSpec,
+    AbrPolicySpec, ClassSpec, DetectorSpec, FilterSpec, Name, Owner, PortSpec, ProfileSpec, RouteSpec,
+    SlaSpec,
 };
 use perhop_units::{Bytes, Dscp};
 use std::collections::BTreeMap;
@@ -200,4 +201,9 @@ fn flag(table: &mut TableReader<'_>, key: &'static str, default: bool) -> bool {
 
 fn dscp(table: &mut TableReader<'_>, key: &'static str) -> Option<Dscp> {
     table.value(key).map(|d| d.value)
+}
+
+/// Who besides the file may change the rate.
+fn managed_by(table: &mut TableReader<'_>) -> Option<Owner> {
+    table.value_with("managed_by", "an owner", value::owner).map(|o| o.value)
 }

@@ -15,9 +15,10 @@
 //! | `queue` | queue of a port without classes; with `jobs` the limit of all classes | 100 ms, or 1000 full frames without a rate | see `queue`; no `red` |
 //! | `scheduler` | `"tree"`, `"hfsc"`, `"htb"`, `"wf2q"`, `"priority"`, `"cbq"`, `"hpd"`, `"jobs"` | `"tree"` | all but `tree`, `wf2q` and `priority` need a rate |
 //! | `shared` | boolean | true | |
+//! | `managed_by` | owner that may change `rate` | nobody | |
 
 use super::queue::percentage;
-use super::{flag, queue};
+use super::{flag, managed_by, queue};
 use perhop_config::{TableReader, TextError};
 use perhop_contract::FRAME_MTU;
 use perhop_model::{Cells, DEVICE_NAMES, PortMode, PortSpec, Scheduler, SourceCheck, is_device_name};
@@ -59,6 +60,7 @@ pub(super) fn read(table: &mut TableReader<'_>, mode: PortMode, is_tun: bool) ->
             .choice("scheduler", &Scheduler::ALL.map(|s| (s.name(), s)))
             .map_or(Scheduler::Tree, |s| s.value),
         shared: flag(table, "shared", true),
+        managed_by: managed_by(table),
     }
 }
 

@@ -173,7 +173,7 @@ fn policies_of_the_rate_control_are_read_with_all_they_say() {
                 dst = \"192.0.2.7\", src_ports = 443, dst_ports = \"1024-65535\" }\nrate = \"2 Mbit/s\"\nweight = 3\n\
                 min = \"64 kbit/s\"\npeak = \"1 Mbit/s\"\nfloor = \"pace\"\n\
                 latency = { type = \"timed\", up = \"1 min\", down = \"70 %\" }\nallow_shrink = true\n\
-                limit_syn_ack = false\nassume_shift = 7\nlocal = true\noverhead = 8\nidle = \"2 s\"\nshared = true\n\
+                limit_syn_ack = false\nassume_shift = 7\nlocal = true\noverhead = 8\nidle = \"2 s\"\nshared = true\nmanaged_by = \"agent\"\n\
                 [[abr]]\nname = \"watched\"\nrate = \"0 bit/s\"\nlatency = \"minimum\"\n";
     let file = good(rest);
     let read = |name| serde_json::to_value(spec(&file, Kind::AbrPolicy, name)).expect("plain data");
@@ -186,7 +186,7 @@ fn policies_of_the_rate_control_are_read_with_all_they_say() {
         "rate": 2_000_000, "weight": 3, "min": 64_000, "peak": 1_000_000, "floor": "pace",
         "latency": { "type": "timed", "up": 60_000_000_000_u64, "down_ppm": 700_000 },
         "allow_shrink": true, "limit_syn_ack": false, "assume_shift": 7, "local": true, "overhead": 8,
-        "idle": 2_000_000_000, "refused": null, "shared": true,
+        "idle": 2_000_000_000, "refused": null, "shared": true, "managed_by": "agent",
     });
     assert_eq!(read("abr-00010"), all);
     let watched = read("watched");

@@ -3,6 +3,7 @@
 use super::api::{PAGE_OBJECTS, RouterApi, SHOWN_ROWS};
 use super::openapi::Document;
 use crate::body::{Changer, Received};
+use crate::clients::Clients;
 use crate::endpoints::{Endpoints, endpoints, in_range, parameters};
 use crate::events::{self, Bell};
 use crate::limits::{Gauges, Limits, LimitsPage};
@@ -58,7 +59,7 @@ impl Shared {
 }
 
 impl Server {
-    /// Serves a router at a claimed path. Needs a tokio runtime. The claim stays the caller's, who may have more to do under
+    /// Serves a router at a claimed path, for these clients. Needs a tokio runtime. The claim stays the caller's, who may have more to do under
     /// it when the server has ended.
     ///
     /// # Errors
@@ -67,12 +68,13 @@ impl Server {
         claimed: &ClaimedPath,
         router: Arc<dyn RouterApi>,
         limits: Limits,
+        clients: &Clients,
     ) -> Result<Self, ServeError> {
         let (bell, ring) = Bell::new();
         router.call(Call::OnEvents(Box::new(ring)));
         let gauges = Gauges::new(limits);
         let shared = Shared { router, bell, gauges: gauges.clone() };
-        Self::of(claimed, all().with_state(shared), gauges)
+        Self::of(claimed, all().with_state(shared), gauges, clients.clone())
     }
 }
 
@@ -89,6 +91,7 @@ async fn transactions(
     Extension(peer): Extension<Peer>,
     body: Received,
 ) -> Result<Response, Response> {
+    peer.spend()?;
     // The charge is kept until the answer is there.
     let (transaction, _charge) = body.json::<Transaction>().await?;
     let reply = s.ask(|done| Call::Submit(peer.credentials(), Box::new(transaction), done)).await?;
@@ -107,6 +110,7 @@ async fn claim(
     Extension(peer): Extension<Peer>,
     body: Received,
 ) -> Result<Json<Value>, Response> {
+    peer.spend()?;
     let (wanted, _charge) = body.json::<Claim>().await?;
     s.ask(|done| Call::Claim(peer.credentials(), wanted, done)).await?.map_err(refuse)?;
     Ok(Json(json!({})))
@@ -183,7 +187,13 @@ async fn explain(State(s): State<Shared>, body: Received) -> Result<Json<Value>,
     (status = 429, description = "Too many reloads are waiting: try again after retry_after_ms", body = Reply),
     (status = 503, description = "Stopping", body = Reply),
 ))]
-async fn reload(State(s): State<Shared>, _: Changer, _body: Received) -> Result<Response, Response> {
+async fn reload(
+    State(s): State<Shared>,
+    _: Changer,
+    Extension(peer): Extension<Peer>,
+    _body: Received,
+) -> Result<Response, Response> {
+    peer.spend()?;
     s.ask(Call::Reload).await.map(|reloaded| reload_response(&reloaded))
 }
 

@@ -130,7 +130,7 @@ impl Serving {
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async move {
-                let server = Server::bind(&claimed, api, limits).unwrap();
+                let server = Server::bind(&claimed, api, limits, &Clients::default()).unwrap();
                 ready.send(()).unwrap();
                 let stop = async move {
                     let _ = stopped.await;
