@@ -2,7 +2,7 @@
 
 use super::objects::Entry;
 use super::store::Draft;
-use super::{Cause, Control, DEFAULT_DRAIN, Draining, InFlight, Output, Planner, whole};
+use super::{Cause, Control, DEFAULT_DRAIN, Draining, InFlight, Output, Planner, scaled, whole};
 use perhop_model::{EventKind, Key, Kind, Outcome, Status};
 use perhop_reason::Code;
 use perhop_units::{Duration, Instant};
@@ -51,6 +51,7 @@ impl<P: Planner> Control<P> {
                 assert!(drains.is_none(), "{key}: an id is given once, so nothing drains under it yet");
             }
         }
+        let events = scaled::events(&Draft::indexed(&self.objects, &self.index), &draft, self.revision + 1);
         let change = self.planner.plan(now, &draft, &draining, graph.as_ref());
         for (key, entry) in changes {
             self.put_object(key, entry);
@@ -61,7 +62,7 @@ impl<P: Planner> Control<P> {
         self.revision += 1;
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        self.in_flight = Some(InFlight { ticket, cause });
+        self.in_flight = Some(InFlight { ticket, cause, events });
         self.outputs.push_back(Output::Apply { ticket, change });
     }
 
@@ -106,14 +107,17 @@ impl<P: Planner> Control<P> {
                 self.events.push(now, EventKind::Committed { owner, txn_id, revision, forced });
                 self.answer(request, reply);
             }
-            Cause::Expired { keys, lapsed } => {
+            Cause::Expired { keys, lapsed, owners } => {
                 let revision = self.revision;
-                self.events.push(now, EventKind::Expired { keys, revision, lapsed });
+                self.events.push(now, EventKind::Expired { keys, revision, lapsed, owners });
             }
             Cause::Reverted { owner, txn_id } => {
                 let revision = self.revision;
                 self.events.push(now, EventKind::Reverted { owner, txn_id, revision });
             }
+        }
+        for event in done.events {
+            self.events.push(now, event);
         }
     }
 

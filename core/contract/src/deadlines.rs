@@ -4,7 +4,7 @@ use super::commit::Next;
 use super::objects::Entry;
 use super::store::Draft;
 use super::{Cause, Control, EXPIRY_RETRY, Planner, validate};
-use perhop_model::{ErrorItem, Key};
+use perhop_model::{ErrorItem, Key, Owner};
 use perhop_units::Instant;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -61,7 +61,10 @@ impl<P: Planner> Control<P> {
             if errors.is_empty() {
                 let changes = keys.iter().map(|key| (key.clone(), None)).collect();
                 let next = Next { changes, drains: BTreeMap::new(), graph: None };
-                self.install(now, next, Cause::Expired { keys, lapsed });
+                let owners: BTreeSet<&Owner> =
+                    keys.iter().filter_map(|key| Some(&self.objects.get(key)?.owner)).collect();
+                let owners = owners.into_iter().cloned().collect();
+                self.install(now, next, Cause::Expired { keys, lapsed, owners });
                 return true;
             }
             self.expiry_retry = Some(now + EXPIRY_RETRY);

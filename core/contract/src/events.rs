@@ -1,6 +1,6 @@
 //! The bounded ring of events; a reader never blocks the router.
 
-use perhop_model::{Event, EventKind};
+use perhop_model::{Event, EventFilter, EventKind, EventsPage};
 use perhop_units::Instant;
 use std::collections::VecDeque;
 
@@ -34,6 +34,12 @@ impl Events {
 
     /// Up to `limit` events after `seq`; starts with a `gap` when some of them are forgotten.
     pub fn after(&self, seq: u64, limit: usize) -> Vec<Event> {
+        self.page(seq, &EventFilter::default(), limit).events
+    }
+
+    /// Of the events after `seq` up to `limit` that the filter wants, and up to where that is all; starts with a `gap` when
+    /// some events are forgotten, be they wanted or not. O(events after `seq`).
+    pub fn page(&self, seq: u64, filter: &EventFilter, limit: usize) -> EventsPage {
         // A number from the future was read in another epoch: this one starts from its beginning.
         let seq = if seq >= self.next_seq { 0 } else { seq };
         let first = self.ring.front().map_or(self.next_seq, |e| e.seq);
@@ -47,8 +53,17 @@ impl Events {
             });
         }
         let skip = (seq + 1).saturating_sub(first) as usize;
-        out.extend(self.ring.iter().skip(skip).take(limit).cloned());
-        out
+        let wanted = self.ring.iter().skip(skip).filter(|event| filter.wants(&event.kind));
+        let mut wanted = wanted.take(limit.saturating_add(1)).peekable();
+        let mut upto = seq;
+        for _ in 0..limit {
+            let Some(event) = wanted.next() else { break };
+            upto = event.seq;
+            out.push(event.clone());
+        }
+        // Where nothing more is wanted all has been looked at.
+        let upto = if wanted.peek().is_none() { self.latest() } else { upto };
+        EventsPage { events: out, upto }
     }
 
     /// Events kept.
@@ -83,5 +98,27 @@ mod tests {
         assert_eq!(got.len(), 6);
         assert_eq!(events.after(events.latest(), 5), vec![]);
         assert_eq!(events.after(0, 1)[0].kind, EventKind::Gap { from: 1, to: 10 });
+    }
+
+    #[test]
+    fn a_reader_gets_what_it_wants_and_goes_on_behind_what_it_does_not() {
+        let mut events = Events::new(7);
+        let down = || EventKind::PortDown { port: "wan".to_owned() };
+        // 1 up, 2 down, 3 up, …
+        for i in 0..100 {
+            events.push(Instant::ZERO, if i % 2 == 0 { up() } else { down() });
+        }
+        let ups = EventFilter { types: Some(vec!["port_up"]), ..EventFilter::default() };
+        let (mut seq, mut got) = (0, Vec::new());
+        while seq < events.latest() {
+            let page = events.page(seq, &ups, 7);
+            assert!(page.events.len() <= 7 && page.upto > seq);
+            got.extend(page.events.iter().map(|e| e.seq));
+            seq = page.upto;
+        }
+        assert_eq!(got, (1..100).step_by(2).collect::<Vec<u64>>());
+        let none = EventFilter { types: Some(vec!["expired"]), ..EventFilter::default() };
+        assert_eq!(events.page(3, &none, 7), EventsPage { events: Vec::new(), upto: 100 });
+        assert_eq!(events.page(0, &ups, 0), EventsPage { events: Vec::new(), upto: 0 });
     }
 }

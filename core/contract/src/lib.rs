@@ -16,6 +16,7 @@ mod objects;
 mod owners;
 mod read;
 mod replay;
+mod scaled;
 mod soft;
 mod store;
 mod submit;
@@ -153,7 +154,7 @@ struct Waiting {
 #[derive(Debug)]
 enum Cause {
     Transaction { request: u64, reply: Box<Reply>, digest: RequestDigest, owner: Owner, forced: bool },
-    Expired { keys: Vec<Key>, lapsed: Vec<Owner> },
+    Expired { keys: Vec<Key>, lapsed: Vec<Owner>, owners: Vec<Owner> },
     Reverted { owner: Owner, txn_id: TxnId },
 }
 
@@ -161,6 +162,8 @@ enum Cause {
 struct InFlight {
     ticket: u64,
     cause: Cause,
+    /// To be told when it is in force.
+    events: Vec<EventKind>,
 }
 
 /// A commit that must be confirmed.

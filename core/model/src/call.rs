@@ -1,8 +1,8 @@
 //! The calls of a running router, and their answers where they are no other type's.
 
 use crate::{
-    Claim, CountersPage, Credentials, ErrorItem, Event, Outcome, Reply, ShowPage, ShowQuery, StatePage,
-    StateQuery, Transaction,
+    Claim, CountersPage, CountersQuery, Credentials, ErrorItem, EventFilter, EventsPage, Outcome, Reply,
+    ShowPage, ShowQuery, StatePage, StateQuery, Transaction,
 };
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ pub enum Call {
     Claim(Credentials, Claim, Done<Result<(), ErrorItem>>),
     /// A page of the state.
     State(StateQuery, Done<Result<StatePage, ErrorItem>>),
-    /// Counters of every object and element.
-    Counters(Done<CountersPage>),
-    /// Events after a sequence number, so many at the most.
-    Events(u64, usize, Done<Vec<Event>>),
+    /// Counters of the objects and elements asked for.
+    Counters(CountersQuery, Done<CountersPage>),
+    /// Of the events after a sequence number those that the filter wants, so many at the most.
+    Events(u64, EventFilter, usize, Done<EventsPage>),
     /// To be called after new events, until it returns `false`.
     OnEvents(Box<dyn FnMut() -> bool + Send>),
     /// What `perhop show` prints.

@@ -1,6 +1,6 @@
 //! What happened in a router, in order.
 
-use crate::{Key, Owner, TxnId};
+use crate::{Key, Name, Owner, TxnId};
 use perhop_units::Rate;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -45,6 +45,21 @@ pub enum EventKind {
         /// Owners of some of it whose lease ended.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         lapsed: Vec<Owner>,
+        /// Owners of what expired.
+        #[serde(default)]
+        owners: Vec<Owner>,
+    },
+    /// A port, or classes of somebody else, leave allocations less than they were made for and than they came to before: all
+    /// of a node give the same part. Told again when it is still less, and as `committed` alone when there is more again.
+    AllocationScaled {
+        /// Port.
+        port: String,
+        /// Revision since which it is so.
+        revision: u64,
+        /// The first of these allocations, by name of the class.
+        allocations: Vec<ScaledAllocation>,
+        /// How many there are.
+        total: u64,
     },
     /// An unconfirmed transaction was taken back.
     Reverted {
@@ -160,6 +175,110 @@ pub enum EventKind {
     },
 }
 
+/// An allocation that comes to less than it was made for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct ScaledAllocation {
+    /// Its object.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    pub name: Name,
+    /// Whose it is.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    pub owner: Owner,
+    /// The class.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    pub class: Name,
+    /// The guarantee it was made for, bit/s.
+    #[serde(rename = "made_bps")]
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    pub made: Rate,
+    /// What it comes to, bit/s.
+    #[serde(rename = "has_bps")]
+    #[cfg_attr(feature = "schema", schema(value_type = u64))]
+    pub has: Rate,
+}
+
+/// Some events after a number.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EventsPage {
+    /// In order.
+    pub events: Vec<Event>,
+    /// The number up to which there is nothing else for this reader: to be asked after next.
+    pub upto: u64,
+}
+
+/// Which events a reader wants. A [`EventKind::Gap`] is told to everybody.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventFilter {
+    /// Only of these types, by their names in [`EventKind::TYPES`]; none = of every type.
+    pub types: Option<Vec<&'static str>>,
+    /// None that is of other owners' objects alone; none = all.
+    pub owner: Option<Owner>,
+}
+
+impl EventFilter {
+    /// Whether the reader wants this one.
+    pub fn wants(&self, kind: &EventKind) -> bool {
+        let is_of_type = || self.types.as_ref().is_none_or(|types| types.contains(&kind.type_name()));
+        let concerns = || self.owner.as_ref().is_none_or(|owner| kind.concerns(owner));
+        matches!(kind, EventKind::Gap { .. }) || (is_of_type() && concerns())
+    }
+}
+
+impl EventKind {
+    /// Names of all types, as in `type` of what is written.
+    pub const TYPES: [&'static str; 15] = [
+        "committed",
+        "expired",
+        "allocation_scaled",
+        "reverted",
+        "drained",
+        "port_down",
+        "port_up",
+        "link_rate",
+        "flow_detected",
+        "flow_ended",
+        "flow_refused",
+        "flow_dropped",
+        "call_quality",
+        "limit_hit",
+        "gap",
+    ];
+
+    /// Its name in [`EventKind::TYPES`].
+    pub const fn type_name(&self) -> &'static str {
+        Self::TYPES[match self {
+            Self::Committed { .. } => 0,
+            Self::Expired { .. } => 1,
+            Self::AllocationScaled { .. } => 2,
+            Self::Reverted { .. } => 3,
+            Self::Drained { .. } => 4,
+            Self::PortDown { .. } => 5,
+            Self::PortUp { .. } => 6,
+            Self::LinkRate { .. } => 7,
+            Self::FlowDetected { .. } => 8,
+            Self::FlowEnded { .. } => 9,
+            Self::FlowRefused { .. } => 10,
+            Self::FlowDropped { .. } => 11,
+            Self::CallQuality { .. } => 12,
+            Self::LimitHit { .. } => 13,
+            Self::Gap { .. } => 14,
+        }]
+    }
+
+    /// Whether it is about something of this owner's, or of nobody's in particular.
+    pub fn concerns(&self, owner: &Owner) -> bool {
+        match self {
+            Self::Committed { owner: by, forced, .. } => by == owner || *forced,
+            Self::Expired { owners, .. } => owners.contains(owner),
+            Self::AllocationScaled { allocations, total, .. } => {
+                *total > allocations.len() as u64 || allocations.iter().any(|a| a.owner == *owner)
+            }
+            _ => true,
+        }
+    }
+}
+
 /// Why admission had no room for a flow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -179,4 +298,52 @@ pub struct FlowShortage {
     pub cap: Rate,
     /// Whether nothing new was accepted, whatever was used.
     pub locked: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_called_as_they_are_written() {
+        let port = || "wan".to_owned();
+        let events = [
+            EventKind::Committed { owner: Owner::Cli, txn_id: TxnId([1; 16]), revision: 1, forced: false },
+            EventKind::Expired { keys: Vec::new(), revision: 1, lapsed: Vec::new(), owners: Vec::new() },
+            EventKind::AllocationScaled { port: port(), revision: 1, allocations: Vec::new(), total: 0 },
+            EventKind::Reverted { owner: Owner::Cli, txn_id: TxnId([1; 16]), revision: 1 },
+            EventKind::PortDown { port: port() },
+            EventKind::PortUp { port: port() },
+            EventKind::LinkRate { port: port(), rate: Rate(1) },
+            EventKind::FlowEnded { flow: port(), packets: 1 },
+            EventKind::LimitHit { limit: port(), value: 1, hits: 1 },
+            EventKind::Gap { from: 1, to: 2 },
+        ];
+        for event in events {
+            let written = serde_json::to_value(&event).expect("plain data");
+            assert_eq!(written["type"], event.type_name());
+        }
+    }
+
+    #[test]
+    fn a_filter_leaves_out_other_types_and_what_is_of_other_owners_alone() {
+        let committed =
+            |owner| EventKind::Committed { owner, txn_id: TxnId([1; 16]), revision: 1, forced: false };
+        let expired =
+            |owners| EventKind::Expired { keys: Vec::new(), revision: 1, lapsed: Vec::new(), owners };
+        let up = EventKind::PortUp { port: "wan".to_owned() };
+        let all = EventFilter::default();
+        let of_agent = EventFilter { owner: Some(Owner::Agent), ..EventFilter::default() };
+        let commits = EventFilter { types: Some(vec!["committed"]), ..EventFilter::default() };
+        for (event, wanted) in [
+            (committed(Owner::Agent), [true, true, true]),
+            (committed(Owner::File), [true, false, true]),
+            (expired(vec![Owner::File, Owner::Agent]), [true, true, false]),
+            (expired(vec![Owner::File]), [true, false, false]),
+            (up, [true, true, false]),
+            (EventKind::Gap { from: 1, to: 2 }, [true, true, true]),
+        ] {
+            assert_eq!([&all, &of_agent, &commits].map(|f| f.wants(&event)), wanted, "{event:?}");
+        }
+    }
 }

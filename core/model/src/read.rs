@@ -52,6 +52,49 @@ pub struct StatePage {
     pub digests: BTreeMap<String, OwnerDigest>,
 }
 
+/// What to count: `GET /v1/counters?kind&name&id`. Nothing else is looked at, as far as kinds can be told apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CountersQuery {
+    /// Only rows of this kind.
+    #[serde(default)]
+    pub kind: Option<String>,
+    /// Only rows of this name.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Only the object with this id.
+    #[serde(default)]
+    pub id: Option<u64>,
+    /// Only what this owner has.
+    #[serde(default)]
+    pub owner: Option<Owner>,
+}
+
+impl CountersQuery {
+    /// All rows of a kind.
+    pub fn of_kind(kind: &str) -> Self {
+        Self { kind: Some(kind.to_owned()), ..Self::default() }
+    }
+
+    /// Whether rows of this kind are asked for.
+    pub fn has_kind(&self, kind: &str) -> bool {
+        self.kind.as_ref().is_none_or(|k| k == kind)
+    }
+
+    /// Whether this name is.
+    pub fn has_name(&self, name: &str) -> bool {
+        self.name.as_ref().is_none_or(|n| n == name)
+    }
+
+    /// Whether this row is.
+    pub fn has(&self, row: &CountersRow) -> bool {
+        self.has_kind(&row.kind)
+            && self.has_name(&row.name)
+            && self.id.is_none_or(|id| id == row.id)
+            && self.owner.as_ref().is_none_or(|owner| owner.to_string() == row.owner)
+    }
+}
+
 /// Counters of one object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

@@ -461,13 +461,13 @@ impl ControlThread {
                 done(self.control.claim(clock::monotonic(), &who, &claim).map_err(claim_refused));
             }
             Call::State(query, done) => done(self.control.state(&query)),
-            Call::Events(seq, limit, done) => done(self.control.events().after(seq, limit)),
+            Call::Events(seq, filter, limit, done) => done(self.control.events().page(seq, &filter, limit)),
             Call::OnEvents(wake) => self.watchers.push(wake),
             Call::Graph(done) => {
                 let running = self.control.planner().graph().map(ToString::to_string);
                 done(running.unwrap_or_else(|| self.graph_text.clone()));
             }
-            Call::Counters(done) => self.count(Purpose::Counters(done)),
+            Call::Counters(query, done) => self.count(Purpose::Counters(query, done)),
             Call::Show(query, done) => match What::parse(&query.what) {
                 Ok(What::Events) => done(Ok(self.events_page(query.limit.unwrap_or(SHOWN)))),
                 Ok(What::Routes) => done(Ok(self.routes_page(query.limit.unwrap_or(SHOWN)))),

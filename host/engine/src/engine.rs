@@ -625,7 +625,7 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use perhop_model::{Call, ShowQuery};
+    use perhop_model::{Call, CountersQuery, EventFilter, ShowQuery};
     use perhop_netlink::is_privileged_for_net;
     use perhop_netlink::sysctl::{self, IpVersion};
 
@@ -705,7 +705,12 @@ pub(crate) mod tests {
                 "packet" => {
                     engine.lines.to(0, Message::Count(Box::new(|_, _, _| panic!("out of luck"))));
                 }
-                "control" => handle.call(Call::Events(0, 1, Box::new(|_| panic!("out of luck")))),
+                "control" => handle.call(Call::Events(
+                    0,
+                    EventFilter::default(),
+                    1,
+                    Box::new(|_| panic!("out of luck")),
+                )),
                 _ => engine.facts.broken.store(true, Ordering::Release),
             }
             let death: ThreadDeath = told.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
@@ -758,7 +763,7 @@ pub(crate) mod tests {
         engine.lines.to(0, Message::PortDown(PortId(0)));
         turns_of_the_facts_thread();
         assert_eq!((opened(), port(&handle, "p0").facts["state"].as_str()), (before, "down"), "commanded");
-        let events = handle.wait(|done| Call::Events(0, 100, done)).unwrap();
+        let events = handle.wait(|done| Call::Events(0, EventFilter::default(), 100, done)).unwrap().events;
         let told = |e: &&perhop_model::Event| format!("{:?}", e.kind).contains("Port");
         assert_eq!(events.iter().filter(told).count(), 0, "{events:?}");
         engine.stop();
@@ -802,7 +807,7 @@ pub(crate) mod tests {
             busy.send(()).unwrap();
             let _ = held.recv();
         };
-        handle.call(Call::Events(0, 1, Box::new(keep_busy)));
+        handle.call(Call::Events(0, EventFilter::default(), 1, Box::new(keep_busy)));
         is_busy.recv().unwrap();
         engine.lines.to(
             0,
@@ -830,7 +835,8 @@ pub(crate) mod tests {
         drop(release);
         let down = perhop_model::EventKind::PortDown { port: "p1".into() };
         loop {
-            let events = handle.wait(|done| Call::Events(0, 100, done)).unwrap();
+            let events =
+                handle.wait(|done| Call::Events(0, EventFilter::default(), 100, done)).unwrap().events;
             if events.iter().filter(|e| e.kind == down).count() == 1 {
                 break;
             }
@@ -907,7 +913,7 @@ pub(crate) mod tests {
         assert_eq!(names.len(), CLASSES);
         assert!(page.rows.iter().all(|r| r.kind == "class"));
         // Nothing on the way names all classes at once.
-        let page = handle.wait(Call::Counters).unwrap();
+        let page = handle.wait(|done| Call::Counters(CountersQuery::default(), done)).unwrap();
         let elements = page.rows.iter().filter(|r| r.kind == "element");
         assert!(elements.map(|r| r.counters.len()).max().unwrap() < 100);
         engine.stop();

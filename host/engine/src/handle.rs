@@ -90,7 +90,7 @@ impl Handle {
         self.wait(|done| Call::Submit(who, Box::new(transaction), done))
     }
 
-    /// Asks the router and waits for its answer; not on the control thread: `handle.wait(Call::Counters)`.
+    /// Asks the router and waits for its answer; not on the control thread: `handle.wait(|done| Call::Counters(CountersQuery::default(), done))`.
     ///
     /// # Errors
     /// [`EngineError::Stopped`].

@@ -12,7 +12,7 @@ mod support;
 use perhop_element::Port as _;
 use perhop_engine::{Engine, EngineConfig, Handle};
 use perhop_io::{AfPacket, AfPacketConfig, Outgoing};
-use perhop_model::Call;
+use perhop_model::{Call, CountersQuery};
 use perhop_netlink::sysctl::{self, IpVersion};
 use perhop_netlink::{Namespace, Netlink};
 use perhop_packet::{Batch, Pool};
@@ -106,7 +106,7 @@ fn reaches(from: &UdpSocket, to: &UdpSocket, address: &str) -> bool {
 }
 
 fn dropped(handle: &Handle, reason: &str) -> u64 {
-    let page = handle.wait(Call::Counters).unwrap();
+    let page = handle.wait(|done| Call::Counters(CountersQuery::default(), done)).unwrap();
     let elements = page.rows.iter().filter(|r| r.kind == "element");
     elements.map(|r| r.counters.get(&format!("dropped_{reason}")).copied().unwrap_or(0)).sum()
 }
@@ -217,7 +217,7 @@ fn frames_that_a_port_does_not_take_are_counted_there_and_told_of_at_the_start()
     b.send(BROADCAST, &[], 1);
     eventually("b is known", || a.times(1) == 1);
     let port = |what: &str| {
-        let page = handle.wait(Call::Counters).unwrap();
+        let page = handle.wait(|done| Call::Counters(CountersQuery::default(), done)).unwrap();
         let mut rows = page.rows.iter().filter(|r| r.kind == "port");
         let row = rows.find(|r| r.counters.get("tx_too_long").is_some_and(|n| *n > 0));
         row.map_or(0, |r| r.counters[what])

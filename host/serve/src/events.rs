@@ -23,8 +23,8 @@ impl Bell {
     }
 }
 
-/// Answers with the events after number `after`: `page` gives those that there are after a number, `None` when there will
-/// be no more.
+/// Answers with the events after number `after`: `page` gives those that there are for this reader after a number, and the
+/// number up to which there are no others; `None` when there will be no more.
 pub(crate) fn respond<E, F>(
     gauges: &Gauges,
     bell: &Bell,
@@ -34,7 +34,7 @@ pub(crate) fn respond<E, F>(
 ) -> Response
 where
     E: Serialize + Send + 'static,
-    F: Future<Output = Option<Vec<E>>> + Send,
+    F: Future<Output = Option<(Vec<E>, u64)>> + Send,
 {
     let limit = Limit::EventReaders;
     let Some(permit) = gauges.take(limit, 1) else {
@@ -42,18 +42,20 @@ where
     };
     // The permit is the stream's: it is given back when the connection ends.
     let start = (permit, bell.0.clone(), after, VecDeque::<E>::new(), page);
-    let events = stream::unfold(start, move |(permit, mut bell, after, mut waiting, page)| async move {
+    let events = stream::unfold(start, move |(permit, mut bell, mut after, mut waiting, page)| async move {
         loop {
             if let Some(event) = waiting.pop_front() {
-                let after = number(&event);
                 // One that cannot be told ends the stream: its reader is not to go on as if it had been.
-                let told = SseEvent::default().id(after.to_string()).json_data(&event);
+                let told = SseEvent::default().id(number(&event).to_string()).json_data(&event);
                 return Some((told, (permit, bell, after, waiting, page)));
             }
             // Before asking: what comes while the answer is on its way is news.
             bell.mark_unchanged();
-            waiting = page(after).await?.into();
-            if waiting.is_empty() {
+            let upto;
+            (waiting, upto) = page(after).await.map(|(events, upto)| (VecDeque::from(events), upto))?;
+            let is_all = waiting.is_empty() && upto <= after;
+            after = upto;
+            if is_all {
                 bell.changed().await.ok()?;
             }
         }

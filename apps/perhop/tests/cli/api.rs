@@ -181,6 +181,21 @@ fn events_go_on_where_a_reader_stopped() {
     // A number of another start of the router: this one is told from its beginning.
     let first = world.http().events(&format!("/v1/events?after={}", u64::MAX), "").next();
     assert_eq!(first["seq"], 1);
+    // Only what a reader wants, from what was and from what comes.
+    let mut mine = world.http().events("/v1/events?type=committed,expired&owner=api:mine", "");
+    commit(&mut http, &transaction(5, "cli", json!([put("a", json!({ "port": "wan", "weight": 8 }))])));
+    commit(&mut http, &transaction(6, "api:mine", json!([put("m", json!({ "port": "wan" }))])));
+    let first = mine.next();
+    assert_eq!((first["owner"].as_str(), first["type"].as_str()), (Some("api:mine"), Some("committed")));
+    let mut soft = put("m", json!({ "port": "wan" }));
+    soft["ttl_ms"] = 1.into();
+    commit(&mut http, &transaction(7, "cli", json!([put("a", json!({ "port": "wan", "weight": 7 }))])));
+    commit(&mut http, &transaction(8, "api:mine", json!([soft])));
+    assert_eq!(mine.next()["txn_id"], format!("{:032x}", 8));
+    let expired = mine.next();
+    assert_eq!((&expired["type"], &expired["owners"]), (&json!("expired"), &json!(["api:mine"])));
+    let (status, body) = http.ask("GET", "/v1/events?type=committed,comitted", "");
+    assert_eq!((status, body["errors"][0]["code"].as_str()), (422, Some("out_of_range")), "{body}");
 }
 
 /// The ring holds 8,192 events.

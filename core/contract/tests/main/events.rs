@@ -1,9 +1,10 @@
 //! The event stream.
 
-use super::desk::{Desk, delete, filter, key, put, soft};
+use super::desk::{Desk, api, delete, filter, key, n, patch, put, soft};
 use perhop_contract::{EVENT_RING, Input};
-use perhop_model::{EventKind, Kind, Owner};
-use perhop_units::Duration;
+use perhop_model::{EventFilter, EventKind, Kind, Owner, ScaledAllocation};
+use perhop_units::{Duration, Rate};
+use serde_json::json;
 
 fn port_up() -> Input {
     Input::Event(EventKind::PortUp { port: "wan".to_owned() })
@@ -26,7 +27,12 @@ fn events_are_in_order_and_numbered_without_holes() {
     assert_eq!(kinds[0], EventKind::PortUp { port: "wan".to_owned() });
     assert_eq!(
         kinds[1],
-        EventKind::Expired { keys: vec![key(Kind::Filter, "f")], revision: 3, lapsed: Vec::new() }
+        EventKind::Expired {
+            keys: vec![key(Kind::Filter, "f")],
+            revision: 3,
+            lapsed: Vec::new(),
+            owners: vec![Owner::File]
+        }
     );
     assert!(matches!(kinds[2], EventKind::Committed { revision: 4, forced: false, .. }));
     assert_eq!(kinds[3], EventKind::Drained { key: key(Kind::Class, "wan/rest"), dropped: 2 });
@@ -63,4 +69,58 @@ fn a_rejected_transaction_is_no_event() {
     let mut desk = Desk::furnished();
     desk.refused(Owner::File, vec![put(Kind::Filter, "f", filter("none", 1))]);
     assert_eq!(desk.control.events().latest(), 1);
+}
+
+#[test]
+fn owners_are_told_when_a_port_or_a_class_leaves_their_allocations_less() {
+    let mut desk = Desk::furnished();
+    let scaled = |desk: &Desk, after| {
+        let filter = EventFilter { types: Some(vec!["allocation_scaled"]), owner: Some(api("a")) };
+        let page = desk.control.events().page(after, &filter, 10);
+        let told = page.events.into_iter().map(|e| match e.kind {
+            EventKind::AllocationScaled { port, revision, allocations, total } => {
+                assert_eq!((port.as_str(), revision, total), ("wan", desk.control.revision(), 1));
+                allocations
+            }
+            other => panic!("{other:?}"),
+        });
+        told.collect::<Vec<_>>()
+    };
+    let allocate =
+        |rate: u64| put(Kind::Allocation, "a/rest", json!({"class": "wan/rest", "guarantee": rate}));
+    let has = |bps| {
+        vec![vec![ScaledAllocation {
+            name: n("a/rest"),
+            owner: api("a"),
+            class: n("wan/rest"),
+            made: Rate(6_000_000),
+            has: Rate(bps),
+        }]]
+    };
+    let port = |rate: u64| patch(Kind::Port, "wan", json!({"rate": rate}));
+    let voice = |rate: u64| patch(Kind::Class, "wan/voice", json!({"guarantee": {"rate": rate}}));
+    desk.commit(api("a"), vec![allocate(6_000_000)]);
+    // What, and what the allocation comes to when that takes something from it.
+    for (owner, op, told) in [
+        (Owner::File, port(9_000_000), None),
+        (Owner::File, port(7_000_000), Some(5_000_000)),
+        (Owner::File, voice(3_000_000), Some(4_000_000)),
+        // More again, though not all; and as before.
+        (Owner::File, voice(2_500_000), None),
+        (Owner::File, patch(Kind::Class, "wan/voice", json!({"weight": 2})), None),
+        (Owner::File, port(9_000_000), None),
+        (Owner::File, port(5_000_000), Some(2_500_000)),
+        // Its owner makes do with less.
+        (api("a"), allocate(2_000_000), None),
+    ] {
+        let before = desk.control.events().latest();
+        desk.commit(owner, vec![op.clone()]);
+        assert_eq!(scaled(&desk, before), told.map_or(Vec::new(), has), "{op:?}");
+    }
+    // It is somebody else's: whoever asks for events of others alone is not told.
+    let before = desk.control.events().latest();
+    desk.commit(Owner::File, vec![port(3_000_000)]);
+    let of_others = EventFilter { types: None, owner: Some(api("b")) };
+    assert_eq!(desk.control.events().page(before, &of_others, 10).events, []);
+    assert_eq!(desk.control.events().after(before, 10).len(), 2, "committed, and what it did");
 }

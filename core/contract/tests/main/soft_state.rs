@@ -152,7 +152,10 @@ fn with_a_lease_all_soft_state_of_an_owner_ends_together() {
     let told = desk.control.events().after(0, 100).pop().map(|event| event.kind);
     let keys = ["long", "longer"].map(|name| key(Kind::Filter, name)).to_vec();
     let revision = desk.control.revision();
-    assert_eq!(told, Some(EventKind::Expired { keys, revision, lapsed: vec![a.clone()] }));
+    assert_eq!(
+        told,
+        Some(EventKind::Expired { keys, revision, lapsed: vec![a.clone()], owners: vec![a.clone()] })
+    );
     // Who was away for so long has to say that it is back before it changes anything.
     assert_eq!(leased(&mut desk, &a, vec![put_soft("late", 1_000)]), Err(Code::Fenced));
     assert_eq!(lease(&mut desk, &a, 1_000), Ok(()));

@@ -22,7 +22,9 @@ use perhop_flows::admission::Standing;
 use perhop_flows::{AdmissionReport, CallInfo, FlowInfo, FlowTuple, HereInfo};
 use perhop_graph::router::{BalanceReport, RouterPlanner};
 use perhop_io::clock;
-use perhop_model::{AllocationSpec, CountersPage, Done, ErrorItem, Key, Kind, Name, ShowPage, Spec};
+use perhop_model::{
+    AllocationSpec, CountersPage, CountersQuery, Done, ErrorItem, Key, Kind, Name, ShowPage, Spec,
+};
 use perhop_packet::{ClassId, FilterId, ProfileId, SlaId};
 use perhop_reason::Code;
 use perhop_units::{Instant, Rate};
@@ -118,7 +120,7 @@ impl What {
 
 /// What becomes of the counters.
 pub(crate) enum Purpose {
-    Counters(Done<CountersPage>),
+    Counters(CountersQuery, Done<CountersPage>),
     Show(What, usize, Done<Result<ShowPage, ErrorItem>>),
     /// To be remembered.
     Remember,
@@ -172,7 +174,7 @@ impl CountSurvey {
     /// The same for the next packet thread.
     pub(crate) fn after(control: &Control<RouterPlanner>, counting: Counting) -> Self {
         let scope = match &counting.purpose {
-            Purpose::Counters(_) => Scope { gauges: false, ..scope(What::All, 0) },
+            Purpose::Counters(query, _) => counters_scope(query),
             Purpose::Show(what, limit, _) => scope(*what, *limit),
             Purpose::Remember => scope(What::Drops, 0),
         };
@@ -182,7 +184,35 @@ impl CountSurvey {
             // Of classes only what is policed of their real-time traffic is shown.
             (wanted.slas, wanted.profiles) = Default::default();
         }
+        if let Purpose::Counters(query, _) = &counting.purpose {
+            narrow(&mut wanted, control, query);
+        }
         Self { cursor: Cursor::new(scope, wanted), counting }
+    }
+}
+
+/// What must be counted for some counters.
+fn counters_scope(query: &CountersQuery) -> Scope {
+    let all = scope(What::All, 0);
+    let of = |kinds: &[&str]| kinds.iter().any(|kind| query.has_kind(kind));
+    Scope {
+        elements: all.elements && of(&["element", "detector"]),
+        classes: all.classes && of(&["class"]),
+        conditioned: all.conditioned && of(&["profile", "sla", REALTIME]),
+        policies: all.policies && of(&["abr_policy"]),
+        gauges: false,
+        ..all
+    }
+}
+
+/// Leaves of the ids those that are asked for, as far as their kinds and names tell.
+fn narrow(wanted: &mut Wanted, control: &Control<RouterPlanner>, query: &CountersQuery) {
+    let planner = control.planner();
+    let named = |name: Option<&Name>| name.is_some_and(|name| query.has_name(name.as_str()));
+    wanted.slas.retain(|id| query.has_kind("sla") && named(planner.sla_name(*id)));
+    wanted.profiles.retain(|id| query.has_kind("profile") && named(planner.profile_name(*id)));
+    if !query.has_kind(REALTIME) {
+        wanted.realtime.clear();
     }
 }
 
@@ -266,8 +296,8 @@ impl Counting {
         rows.extend(elements);
         match purpose {
             Purpose::Remember => history.note(at, &rows),
-            Purpose::Counters(done) => {
-                let rows = rows.into_iter().map(gauges::without).collect();
+            Purpose::Counters(query, done) => {
+                let rows = rows.into_iter().map(gauges::without).filter(|row| query.has(row)).collect();
                 done(CountersPage { epoch, revision, at_ns, rows });
             }
             Purpose::Show(what, limit, done) => {

@@ -25,8 +25,8 @@ use perhop_io::EarlyDrop;
 use perhop_io::pcap::CaptureReader;
 use perhop_io::{AfPacket, AfPacketConfig, Outgoing};
 use perhop_model::{
-    Call, Credentials, EventKind, Given, Kind, Name, Op, Outcome, Owner, Reply, ShowQuery, StateQuery,
-    Status, Transaction,
+    Call, CountersQuery, Credentials, EventFilter, EventKind, Given, Kind, Name, Op, Outcome, Owner, Reply,
+    ShowQuery, StateQuery, Status, Transaction,
 };
 use perhop_netlink::sysctl::{self, IpVersion};
 use perhop_netlink::{Namespace, Netlink, laboratory};
@@ -121,7 +121,7 @@ impl World {
 }
 
 fn counter(engine: &Handle, kind: &str, name: &str, what: &str) -> u64 {
-    let page = engine.wait(Call::Counters).unwrap();
+    let page = engine.wait(|done| Call::Counters(CountersQuery::default(), done)).unwrap();
     let row = page.rows.iter().find(|r| r.kind == kind && r.name == name);
     row.unwrap_or_else(|| panic!("no {kind} {name}: {page:?}")).counters.get(what).copied().unwrap_or(0)
 }
@@ -414,7 +414,7 @@ fn a_port_goes_and_comes_back_while_others_forward() {
     };
     w.net.delete_link("p2").unwrap();
     eventually("the loss is noticed", || {
-        let events = handle.wait(|done| Call::Events(0, 100, done)).unwrap();
+        let events = handle.wait(|done| Call::Events(0, EventFilter::default(), 100, done)).unwrap().events;
         events.iter().any(|e| e.kind == EventKind::PortDown { port: "p2".into() })
     });
     assert!(w.reaches(&a, &b), "while the port is gone");
@@ -426,7 +426,7 @@ fn a_port_goes_and_comes_back_while_others_forward() {
     assert!(w.net.offloads("p2").unwrap().is_off());
     // A loss that is told late would open the port again and tell of it.
     std::thread::sleep(Duration::from_millis(400));
-    let events = handle.wait(|done| Call::Events(0, 100, done)).unwrap();
+    let events = handle.wait(|done| Call::Events(0, EventFilter::default(), 100, done)).unwrap().events;
     let ports =
         events.iter().filter(|e| matches!(e.kind, EventKind::PortUp { .. } | EventKind::PortDown { .. }));
     let told: Vec<_> = ports.map(|e| e.kind.clone()).collect();

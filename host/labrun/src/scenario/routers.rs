@@ -10,7 +10,7 @@ use crate::shaping::shaped;
 use perhop_bandwidth::AgentFile;
 use perhop_engine::{Engine, EngineConfig, Handle, StopReport};
 use perhop_graph::router::EdgePort;
-use perhop_model::{Call, Credentials, Object, Op, Outcome, Owner, Spec, Transaction};
+use perhop_model::{Call, CountersQuery, Credentials, Object, Op, Outcome, Owner, Spec, Transaction};
 use perhop_routerfile::RouterFile;
 use perhop_scenario::{
     LinkIndex, NodeIndex, NodeKind, RouterChange, RouterConfig, RouterObjects, RouterOnLinks, Scenario,
@@ -176,9 +176,9 @@ impl Router {
 
     /// Packets inside now: what came to its elements or was made there, and neither left nor ended.
     pub(super) fn held(&self) -> Result<u64, LabError> {
-        let page = self.handle.wait(Call::Counters);
+        let page = self.handle.wait(|done| Call::Counters(CountersQuery::of_kind("element"), done));
         let page = page.map_err(of_engine(self.part.clone(), "ask what it holds"))?;
-        let held = page.rows.iter().filter(|row| row.kind == "element").map(|row| {
+        let held = page.rows.iter().map(|row| {
             let of = |name: &str| row.counters.get(name).copied().unwrap_or(0);
             let ended = of("emitted") + of("consumed") + of("dropped");
             (of("received") + of("made")).saturating_sub(ended)

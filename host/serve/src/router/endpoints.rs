@@ -17,9 +17,10 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use perhop_model::{
-    Call, Claim, CountersPage, Done, Event, Outcome, Reloaded, Reply, ShowPage, ShowQuery, StatePage,
-    StateQuery, Transaction,
+    Call, Claim, CountersPage, CountersQuery, Done, ErrorItem, Event, EventFilter, EventKind, Outcome, Owner,
+    Reloaded, Reply, ShowPage, ShowQuery, StatePage, StateQuery, Transaction,
 };
+use perhop_reason::Code;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -129,29 +130,16 @@ async fn state(
     s.ask(|done| Call::State(query, done)).await?.map(Json).map_err(refuse)
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CountersQuery {
-    kind: Option<String>,
-    name: Option<String>,
-    id: Option<u64>,
-}
-
 #[utoipa::path(get, path = "/v1/counters", params(
-    ("kind" = Option<String>, Query), ("name" = Option<String>, Query), ("id" = Option<u64>, Query)),
+    ("kind" = Option<String>, Query), ("name" = Option<String>, Query), ("id" = Option<u64>, Query),
+    ("owner" = Option<String>, Query)),
     responses((status = 200, body = CountersPage)))]
 async fn counters(
     State(s): State<Shared>,
     query: Result<Query<CountersQuery>, QueryRejection>,
 ) -> Result<Json<CountersPage>, Response> {
-    let q = parameters(query)?;
-    let mut page = s.ask(Call::Counters).await?;
-    page.rows.retain(|r| {
-        q.kind.as_ref().is_none_or(|k| *k == r.kind)
-            && q.name.as_ref().is_none_or(|n| *n == r.name)
-            && q.id.is_none_or(|i| i == r.id)
-    });
-    Ok(Json(page))
+    let query = parameters(query)?;
+    s.ask(|done| Call::Counters(query, done)).await.map(Json)
 }
 
 #[utoipa::path(get, path = "/v1/show", params(("what" = String, Query), ("limit" = Option<u32>, Query)),
@@ -225,10 +213,29 @@ async fn limits(State(s): State<Shared>) -> Json<LimitsPage> {
 #[serde(deny_unknown_fields)]
 struct EventsQuery {
     after: Option<u64>,
+    /// Types, with commas between.
+    #[serde(rename = "type")]
+    types: Option<String>,
+    owner: Option<Owner>,
 }
 
-#[utoipa::path(get, path = "/v1/events", params(("after" = Option<u64>, Query)),
-    responses(
+/// The types of a list with commas between.
+#[allow(clippy::result_large_err, reason = "the error is the finished answer")]
+fn types(list: &str) -> Result<Vec<&'static str>, Response> {
+    let known = |name: &str| {
+        EventKind::TYPES.into_iter().find(|known| *known == name.trim()).ok_or_else(|| {
+            refuse(ErrorItem {
+                value: Some(name.into()),
+                allowed: Some(EventKind::TYPES.join(", ")),
+                ..ErrorItem::new(Code::OutOfRange, "query.type", "there is no such type of events")
+            })
+        })
+    };
+    list.split(',').map(known).collect()
+}
+
+#[utoipa::path(get, path = "/v1/events", params(("after" = Option<u64>, Query), ("type" = Option<String>, Query),
+    ("owner" = Option<String>, Query)), responses(
         (status = 200, description = "Server-sent events; the header Last-Event-ID does as `after` does. A reader that is \
             too slow for the ring gets a `gap`", body = Event, content_type = "text/event-stream"),
         (status = 503, description = "api.event_readers is reached: try again after retry_after_ms")))]
@@ -237,14 +244,18 @@ async fn events(
     headers: HeaderMap,
     query: Result<Query<EventsQuery>, QueryRejection>,
 ) -> Result<Response, Response> {
-    let given = parameters(query)?.after;
+    let EventsQuery { after: given, types: list, owner } = parameters(query)?;
+    let filter = EventFilter { types: list.as_deref().map(types).transpose()?, owner };
     // What a client of server-sent events says by itself when it connects again.
     let last = || headers.get("last-event-id")?.to_str().ok()?.parse().ok();
     let after = given.or_else(last).unwrap_or(0);
     let (gauges, bell) = (s.gauges.clone(), s.bell.clone());
     let page = move |after| {
-        let s = s.clone();
-        async move { s.ask(|done| Call::Events(after, PAGE_EVENTS, done)).await.ok() }
+        let (s, filter) = (s.clone(), filter.clone());
+        async move {
+            let page = s.ask(|done| Call::Events(after, filter, PAGE_EVENTS, done)).await.ok()?;
+            Some((page.events, page.upto))
+        }
     };
     Ok(events::respond(&gauges, &bell, after, |event: &Event| event.seq, page))
 }

@@ -67,7 +67,7 @@ impl RouterApi for Fake {
                 done(self.codes.lock().unwrap().first().map_or(Ok(()), |c| Err(error(*c))));
             }
             Call::State(_, done) => done(Err(error(Code::StaleRevision))),
-            Call::Counters(done) => {
+            Call::Counters(query, done) => {
                 let row = |id| CountersRow {
                     kind: "class".into(),
                     name: format!("class-{id}"),
@@ -75,10 +75,10 @@ impl RouterApi for Fake {
                     owner: "file".into(),
                     counters: [("packets".to_owned(), id)].into(),
                 };
-                let rows = (0..*self.rows.lock().unwrap()).map(row).collect();
+                let rows = (0..*self.rows.lock().unwrap()).map(row).filter(|row| query.has(row)).collect();
                 done(CountersPage { epoch: 1, revision: 2, at_ns: 3, rows });
             }
-            Call::Events(_, _, done) => done(Vec::new()),
+            Call::Events(after, _, _, done) => done(EventsPage { events: Vec::new(), upto: after }),
             Call::OnEvents(wake) => self.watchers.lock().unwrap().push(wake),
             Call::Show(_, done) => {
                 done(Ok(ShowPage { epoch: 1, revision: 2, at_ns: 3, ..ShowPage::default() }))

@@ -10,7 +10,7 @@ use crossbeam_channel::{Receiver, bounded};
 use perhop_contract::{Input, Limits, Output};
 use perhop_element::{CostConfig, TraceConfig};
 use perhop_graph::router::{EdgePort, Member, Worker, registry};
-use perhop_model::{CountersRow, Given, Op, Outcome, Owner, Transaction, TxnId};
+use perhop_model::{CountersQuery, CountersRow, Given, Op, Outcome, Owner, Transaction, TxnId};
 use perhop_packet::{Batch, DropReason, Pool, PortId};
 use perhop_units::Duration;
 use perhop_wire::build::udp4;
@@ -166,8 +166,12 @@ impl Rig {
     }
 
     fn counters(&mut self, late: u64) -> CountersPage {
+        self.counters_of(CountersQuery::default(), late)
+    }
+
+    fn counters_of(&mut self, query: CountersQuery, late: u64) -> CountersPage {
         let (to, page) = channel();
-        self.ask(Purpose::Counters(Box::new(move |p| to.send(p).unwrap())), late);
+        self.ask(Purpose::Counters(query, Box::new(move |p| to.send(p).unwrap())), late);
         page.recv().unwrap()
     }
 
@@ -251,6 +255,34 @@ fn no_counter_of_any_row_ever_goes_back() {
     assert_eq!(kinds.into_iter().collect::<Vec<_>>(), all);
     let class = &before.iter().find(|((_, name, _), _)| name == "a").unwrap().1;
     assert_eq!(class["packets"] + class["dropped_queue_full"], 4 * 170);
+}
+
+#[test]
+fn what_is_asked_for_is_what_all_has_of_it() {
+    let mut rig = Rig::new();
+    rig.send(150);
+    rig.run_for(Duration::from_millis(200));
+    let all = rig.counters(0).rows;
+    let names: Vec<Option<String>> =
+        all.iter().map(|row| Some(row.name.clone())).chain([None, Some("nothing".to_owned())]).collect();
+    let kinds = ["class", "driver", "element", "pool", "port", "profile", "realtime", "sla", "nonsense"];
+    let mut found = 0;
+    for kind in kinds.map(|kind| Some(kind.to_owned())).into_iter().chain([None]) {
+        for name in &names {
+            let query = CountersQuery { kind: kind.clone(), name: name.clone(), ..CountersQuery::default() };
+            // Of the driver time goes on.
+            let keeps = |row: &&CountersRow| query.has(row) && row.kind != "driver";
+            let expected: Vec<CountersRow> = all.iter().filter(keeps).cloned().collect();
+            let mut got = rig.counters_of(query.clone(), 0).rows;
+            got.retain(|row| row.kind != "driver");
+            found += got.len();
+            assert_eq!(got, expected, "{query:?}");
+        }
+    }
+    assert!(found > 3 * all.len(), "{found}");
+    let of_file = CountersQuery { owner: Some(Owner::File), ..CountersQuery::default() };
+    let mine = rig.counters_of(of_file, 0).rows;
+    assert!(!mine.is_empty() && mine.iter().all(|row| row.owner == "file"), "{mine:?}");
 }
 
 /// Numbers by kind, name and id of their row.
