@@ -235,7 +235,7 @@ fn check_netfilter(
     namespace: &Namespace,
     devices: &[Device],
 ) -> Result<PassedBy, EngineError> {
-    let looked = PassedBy::look(namespace, devices);
+    let looked = PassedBy::look(namespace, devices, config.io);
     let (passed_by, unseen) = PassedBy::accepted(looked, config.bypass_netfilter)?;
     if let Some(error) = unseen {
         tracing::warn!(%error, "cannot look at the packet filter, which what is forwarded passes by");

@@ -74,13 +74,14 @@ pub(crate) struct History {
 }
 
 /// Counters of ports that count packets which ended there.
-const PORT: [&str; 10] = [
+const PORT: [&str; 11] = [
     "rx_no_buffer",
     "rx_too_long",
     "rx_ring_lost",
     "rx_not_ip",
     "tx_failed",
     "tx_too_long",
+    "tx_refused",
     "tx_not_ip",
     "tx_down_dropped",
     "tx_overflow",

@@ -11,7 +11,7 @@ use perhop_netlink::bypass::{Bypassed, Does, Findings, bypassed};
 use perhop_netlink::sysctl::{self, IpVersion};
 use perhop_netlink::{Mirror, Namespace, Netlink, NetlinkError};
 use perhop_packet::PortId;
-use perhop_routerfile::RouterFile;
+use perhop_routerfile::{PortIo, RouterFile};
 use perhop_units::{Duration, Instant};
 use std::collections::BTreeSet;
 
@@ -95,24 +95,26 @@ impl Beside<'_> {
 pub(crate) struct PassedBy {
     found: Findings,
     next: Instant,
+    /// Ports may be AF_XDP's, which sends past the packet filter's hook of an interface.
+    by_xdp: bool,
 }
 
 impl PassedBy {
     /// # Errors
     /// It cannot be found out.
-    pub(crate) fn look(namespace: &Namespace, devices: &[Device]) -> Result<Self, NetlinkError> {
-        Self::default().looked(namespace, devices)
+    pub(crate) fn look(namespace: &Namespace, devices: &[Device], io: PortIo) -> Result<Self, NetlinkError> {
+        Self { by_xdp: io != PortIo::AfPacket, ..Self::default() }.looked(namespace, devices)
     }
 
     /// What is there now.
     fn looked(&self, namespace: &Namespace, devices: &[Device]) -> Result<Self, NetlinkError> {
         let names: Vec<&str> = devices.iter().map(|device| device.device.as_str()).collect();
         let begin = clock::monotonic();
-        let found = bypassed(namespace, &names, &self.found)?;
+        let found = bypassed(namespace, &names, self.by_xdp, &self.found)?;
         let end = clock::monotonic();
         // Who follows routes looks, and has little time for it.
         let pause = Duration(end.since(begin).0.saturating_mul(PAUSE)).max(LOOK_EVERY);
-        Ok(Self { found, next: end + pause })
+        Ok(Self { found, next: end + pause, by_xdp: self.by_xdp })
     }
 
     /// What was found, where a router may start beside it: with `bypass`, whatever it is. Without the right to look there is
@@ -210,7 +212,7 @@ impl Outlook {
             Err(error) => outlook.refused.push(error.to_string()),
             Ok(()) => {}
         }
-        let looked = PassedBy::look(&namespace, &devices);
+        let looked = PassedBy::look(&namespace, &devices, file.router.io);
         let passed_by = match PassedBy::accepted(looked, file.kernel.bypass_netfilter) {
             Ok((passed_by, unseen)) => {
                 if unseen.is_some_and(|error| error.is_permission()) {

@@ -13,6 +13,7 @@ mod behind;
 mod beside_kernel;
 mod interfaces;
 mod own_traffic;
+mod refused;
 mod workers;
 
 use ipnet::IpNet;

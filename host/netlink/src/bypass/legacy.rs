@@ -256,7 +256,7 @@ mod tests {
         };
         let Some(namespace) = namespace_for(name) else { return };
         let found = || -> Vec<String> {
-            bypassed(&namespace, &["lan"], &Default::default())
+            bypassed(&namespace, &["lan"], false, &Default::default())
                 .unwrap()
                 .all
                 .iter()
@@ -328,7 +328,7 @@ mod tests {
             let sets =
                 CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
             set_capabilities(None, sets).unwrap();
-            Some(here(&Interfaces { names: Vec::new(), indices: Default::default() }))
+            Some(here(&Interfaces::default()))
         };
         let Some(found) = std::thread::spawn(move || namespace.run(look)).join().unwrap().unwrap() else {
             return eprintln!("SKIPPED {name}: there is no other user here");

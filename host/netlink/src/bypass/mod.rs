@@ -74,6 +74,8 @@ impl fmt::Display for Bypassed {
 pub(crate) struct Interfaces {
     names: Vec<String>,
     indices: Vec<u32>,
+    /// Whether what leaves by them goes past nf_tables' hook there.
+    past_egress: bool,
 }
 
 /// What was found, and by what it is known that the rules of nf_tables, of which there may be very many, are still the same.
@@ -87,13 +89,15 @@ pub struct Findings {
 }
 
 /// What there is in a namespace for packets between these interfaces, in order. Those that are not there yet are known by name
-/// only. O(rules), but for those of nf_tables that have not changed since something was found `before` for the same interfaces.
+/// only. `past_egress` says whether what leaves by them goes past nf_tables' hook there, as it does with AF_XDP and not with
+/// packet sockets. O(rules), but for those of nf_tables that have not changed since something was found `before` for the same interfaces.
 ///
 /// # Errors
 /// [`NetlinkError::Kernel`]; a kernel without one of the kinds has nothing of it, which is no error.
 pub fn bypassed(
     namespace: &Namespace,
     interfaces: &[&str],
+    past_egress: bool,
     before: &Findings,
 ) -> Result<Findings, NetlinkError> {
     let netlink = Netlink::open_in(namespace)?;
@@ -103,7 +107,7 @@ pub fn bypassed(
     // Asked for before the tables are read: what changes meanwhile is read again.
     let known_by = nft::generation(namespace).map(|generation| (generation, indices.clone()));
     let names = interfaces.iter().map(|&name| name.to_owned()).collect();
-    let ports = Interfaces { names, indices };
+    let ports = Interfaces { names, indices, past_egress };
     let nft = if known_by.is_some() && known_by == before.known_by {
         before.nft.clone()
     } else {
@@ -159,7 +163,7 @@ mod interface_tests {
         let net = Netlink::open_in(&namespace).unwrap();
         net.create_veth("lan", "far", None).unwrap();
         let found = || -> Vec<String> {
-            bypassed(&namespace, &["lan"], &Default::default())
+            bypassed(&namespace, &["lan"], false, &Default::default())
                 .unwrap()
                 .all
                 .iter()

@@ -170,7 +170,11 @@ fn base_chain(chain: &Listed<'_>, ports: &Interfaces) -> Option<BaseChain> {
             matches!(hook, PRE_ROUTING | FORWARD | POST_ROUTING)
         }
         family::INET => hook == INET_INGRESS && is_of(at, ports),
-        family::NETDEV => matches!(hook, NETDEV_INGRESS | NETDEV_EGRESS) && is_of(at, ports),
+        family::NETDEV => match hook {
+            NETDEV_INGRESS => is_of(at, ports),
+            NETDEV_EGRESS => ports.past_egress && is_of(at, ports),
+            _ => false,
+        },
         _ => false,
     };
     if !counts || table.starts_with(PREFIX) {
@@ -400,18 +404,18 @@ pub(crate) mod tests {
             return eprintln!("SKIPPED {name}: there is no nft");
         }
         let drops = "table inet f { chain f { type filter hook forward priority 0; policy drop;\n}\n}";
-        let none = bypassed(&namespace, &["lan"], &Default::default()).unwrap();
+        let none = bypassed(&namespace, &["lan"], true, &Default::default()).unwrap();
         assert_eq!(super::generation(&namespace), super::generation(&namespace));
         let before = super::generation(&namespace);
         assert!(before.is_some() && load(&namespace, drops));
         assert_ne!(super::generation(&namespace), before);
-        let some = bypassed(&namespace, &["lan"], &none).unwrap();
+        let some = bypassed(&namespace, &["lan"], true, &none).unwrap();
         assert_eq!((none.all.len(), some.all.len()), (0, 1));
         // What has not changed is not read: what was found counts, whatever it says.
         let other = Findings { nft: Vec::new(), ..some.clone() };
-        assert_eq!(bypassed(&namespace, &["lan"], &other).unwrap().all.len(), 0);
+        assert_eq!(bypassed(&namespace, &["lan"], true, &other).unwrap().all.len(), 0);
         assert!(load(&namespace, "table inet g"));
-        assert_eq!(bypassed(&namespace, &["lan"], &other).unwrap().all, some.all);
+        assert_eq!(bypassed(&namespace, &["lan"], true, &other).unwrap().all, some.all);
     }
 
     #[test]
@@ -421,7 +425,7 @@ pub(crate) mod tests {
             let hook = Attributes::new().number(1, 0).number(2, 0).nested(3, devices);
             Attributes::new().text(1, "fw").text(2, "ft").nested(3, hook)
         };
-        let ports = Interfaces { names: vec!["lan".to_owned()], indices: vec![7] };
+        let ports = Interfaces { names: vec!["lan".to_owned()], indices: vec![7], past_egress: true };
         let told = |device: &str| {
             let attributes = table(device);
             let listed = Listed { family: family::INET, attributes: &attributes.0 };
@@ -570,7 +574,7 @@ pub(crate) mod tests {
         }
         for (text, expected) in cases {
             assert!(load(&namespace, &format!("flush ruleset\n{}", text.replace("} }", "}\n}"))), "{text}");
-            let found: Vec<String> = bypassed(&namespace, &["lan"], &Default::default())
+            let found: Vec<String> = bypassed(&namespace, &["lan"], true, &Default::default())
                 .unwrap()
                 .all
                 .iter()
@@ -580,5 +584,11 @@ pub(crate) mod tests {
                 found.len() == expected.len() && found.iter().zip(expected).all(|(f, e)| f.starts_with(e));
             assert!(same, "{text}: {found:?}");
         }
+        // What packet sockets send meets the rules of the interface that it leaves by.
+        let leaving = "table netdev f { chain e { type filter hook egress device \"lan\" priority 0; udp dport 9 drop;\n}\n}";
+        assert!(load(&namespace, &format!("flush ruleset\n{leaving}")));
+        let found =
+            |past_egress| bypassed(&namespace, &["lan"], past_egress, &Default::default()).unwrap().all.len();
+        assert_eq!((found(true), found(false)), (1, 0));
     }
 }

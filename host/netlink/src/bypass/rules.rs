@@ -86,7 +86,8 @@ mod tests {
 
     #[test]
     fn names_of_interfaces_are_whole_or_begin_so() {
-        let ports = Interfaces { names: vec!["wan".into(), "eth0.7".into()], indices: vec![3] };
+        let ports =
+            Interfaces { names: vec!["wan".into(), "eth0.7".into()], indices: vec![3], past_egress: false };
         for (bytes, has) in [
             (&b"wan\0\0"[..], true),
             (b"wa\0", false),

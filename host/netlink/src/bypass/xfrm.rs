@@ -116,7 +116,7 @@ mod tests {
             return eprintln!("SKIPPED {name}: there is no iproute2, or the kernel has no IPsec");
         }
         let found = || -> Vec<String> {
-            bypassed(&namespace, &["lan"], &Default::default())
+            bypassed(&namespace, &["lan"], false, &Default::default())
                 .unwrap()
                 .all
                 .iter()

@@ -90,7 +90,7 @@ fn a_guarded_port_leaves_to_the_kernel_what_is_its_own_and_what_goes_past_the_po
     other.protect(of(&[])).unwrap();
     guard.protect(of(&ports)).unwrap();
     assert_eq!(
-        bypassed(&router, &DEVICES, &Default::default()).unwrap().all,
+        bypassed(&router, &DEVICES, true, &Default::default()).unwrap().all,
         [],
         "a guard is in nobody's way"
     );

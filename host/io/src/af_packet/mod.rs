@@ -6,7 +6,8 @@
 //! so that the transmitter can be debited.
 //!
 //! Kicks that did not empty the transmit ring are counted by what the kernel answered: `tx_kicks_again` (send buffer full),
-//! `tx_kicks_no_buffers` (the card or its driver takes no more), `tx_kicks_interrupted`, `tx_kicks_partial` (some frames
+//! `tx_kicks_no_buffers` (the card or its driver takes no more, or a rule of the packet filter refuses the frame, which is passed over
+//! then and counted as `tx_refused`: see the module `refusals`), `tx_kicks_interrupted`, `tx_kicks_partial` (some frames
 //! were taken), `tx_kicks_failed` (the interface is down, or worse).
 //!
 //! Frames to send are marked to be copied whole into the head of the kernel's buffer (a virtio-net header whose
@@ -19,16 +20,20 @@
 //!
 //! Source: Linux `Documentation/networking/packet_mmap.rst`, packet(7).
 
-use crate::checksum;
+mod receive;
+mod refusals;
+mod send;
+
 use crate::clock::RealtimeOffset;
 use crate::superframe::{self, Superframe};
 use perhop_element::{CounterSink, Port, PortError};
-use perhop_packet::{BUFFER_LEN, Batch, HEADROOM, Pool};
+use perhop_packet::{Batch, Pool};
 use perhop_units::Instant;
+use refusals::Refusals;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::AtomicU32;
 
 /// Bytes of one ring slot: the largest frame a packet buffer takes, plus the ring's own header.
 const SLOT: usize = 2048;
@@ -122,6 +127,7 @@ struct Counters {
     tx_bytes: u64,
     tx_failed: u64,
     tx_too_long: u64,
+    tx_refused: u64,
     tx_kicks_again: u64,
     tx_kicks_no_buffers: u64,
     tx_kicks_interrupted: u64,
@@ -172,6 +178,7 @@ pub struct AfPacket {
     tx_free: u32,
     /// Transmit slots before `tx.next` that the kernel had not taken when last looked at. It takes them in order.
     tx_pending: u32,
+    refusals: Refusals,
     /// Interface that the socket is bound to.
     index: u32,
     /// Longest frame without a tag that the interface takes, bytes.
@@ -190,16 +197,6 @@ unsafe impl Send for AfPacket {}
 
 fn os(config: &AfPacketConfig, operation: &'static str) -> PortError {
     PortError::Os { port: config.port.clone(), operation, source: io::Error::last_os_error() }
-}
-
-/// Completes a checksum that the sender left to its card, as the virtio-net header says; without one that says so, the outermost.
-fn complete(frame: &mut [u8], head: &[u8; VNET_HEADER]) -> bool {
-    let [flags, _, _, _, _, _, a, b, c, d] = *head;
-    if flags & superframe::NEEDS_CHECKSUM == 0 {
-        return checksum::complete(frame);
-    }
-    let [start, offset] = [[a, b], [c, d]].map(|number| usize::from(u16::from_ne_bytes(number)));
-    checksum::complete_from(frame, start, offset)
 }
 
 /// Bytes of the VLAN tags of a frame, of two at the most: its MTU does not count them.
@@ -332,6 +329,7 @@ impl AfPacket {
             kernel_sent: KernelSent::default(),
             tx_free: 0,
             tx_pending: 0,
+            refusals: Refusals::default(),
             index,
             tx_longest: SLOT,
             down: false,
@@ -385,154 +383,6 @@ impl AfPacket {
         std::mem::take(&mut self.kernel_sent)
     }
 
-    /// Whether a frame waits in the receive ring, or the rest of a superframe.
-    pub fn has_input(&self) -> bool {
-        self.superframe.has_more()
-            || self.rx.status(self.rx.next).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
-    }
-
-    fn fill(&mut self, now: Instant, pool: &Pool, batch: &mut Batch) {
-        let header = self.rx.header(self.rx.next);
-        // SAFETY: the kernel has handed this slot over (status seen with Acquire) and does not touch it until the
-        // status is given back.
-        let h = unsafe { *header.as_ptr() };
-        // SAFETY: the link-layer address follows the header in every receive slot (packet_mmap.rst).
-        let kind = unsafe {
-            let at = header.as_ptr().cast::<u8>().add(tpacket_align(size_of::<libc::tpacket2_hdr>()));
-            (*at.cast::<libc::sockaddr_ll>()).sll_pkttype
-        };
-        let len = h.tp_snaplen as usize;
-        let copied = h.tp_status & libc::TP_STATUS_COPY != 0;
-        // It is taken from the queue in any case, so that the next slot finds its own there.
-        let whole = if copied { self.read_copy() } else { 0 };
-        if kind == libc::PACKET_OUTGOING && self.config.outgoing != Outgoing::Received {
-            self.kernel_sent.packets += 1;
-            self.kernel_sent.bytes += u64::from(h.tp_len);
-            self.counters.kernel_packets += 1;
-            self.counters.kernel_bytes += u64::from(h.tp_len);
-            return;
-        }
-        let tagged = h.tp_status & libc::TP_STATUS_VLAN_VALID != 0;
-        let room = BUFFER_LEN - HEADROOM - 4;
-        let stamp = u64::from(h.tp_sec) * 1_000_000_000 + u64::from(h.tp_nsec);
-        let in_slot = h.tp_len as usize <= len && h.tp_mac as usize + len <= SLOT;
-        // SAFETY: the frame lies inside the slot, as was checked, and the virtio-net header in front of it.
-        let slot = (in_slot && h.tp_mac as usize >= VNET_HEADER).then(|| unsafe {
-            let at = header.as_ptr().cast::<u8>().add(h.tp_mac as usize - VNET_HEADER);
-            std::slice::from_raw_parts(at, VNET_HEADER + len)
-        });
-        // A superframe of two small segments fits into a slot.
-        let bytes = if copied { Some(&self.copy[..whole]) } else { slot };
-        if bytes.is_some_and(|bytes| superframe::is_one(bytes) && self.superframe.take(bytes)) {
-            self.counters.rx_segmented += 1;
-            self.superframe_tag = tagged.then_some((h.tp_vlan_tci, h.tp_vlan_tpid));
-            self.superframe_at = self.clock.convert(stamp, now);
-            return self.pass_on(pool, batch);
-        }
-        let Some((head, frame)) = slot
-            .and_then(|slot| slot.split_first_chunk::<VNET_HEADER>())
-            .filter(|(_, frame)| (14..=room).contains(&frame.len()))
-        else {
-            self.counters.rx_too_long += 1;
-            return;
-        };
-        let Some(mut packet) = pool.packet(frame) else {
-            self.counters.rx_no_buffer += 1;
-            return;
-        };
-        // Before the tag is back, as the kernel counts.
-        if h.tp_status & libc::TP_STATUS_CSUMNOTREADY != 0 && complete(packet.frame_mut(), head) {
-            self.counters.rx_checksum_completed += 1;
-        }
-        if tagged {
-            reinsert_tag(&mut packet, h.tp_vlan_tci, h.tp_vlan_tpid);
-        }
-        packet.meta_mut().received_at = self.clock.convert(stamp, now);
-        self.counters.rx_packets += 1;
-        self.counters.rx_bytes += len as u64;
-        batch.push(packet);
-    }
-
-    /// Reads what the kernel has kept whole; how long it is, 0 if nothing is there.
-    fn read_copy(&mut self) -> usize {
-        let (to, len) = (self.copy.as_mut_ptr(), self.copy.len());
-        // SAFETY: pointer and length describe `copy`, which lives across the call.
-        let rc = unsafe { libc::recv(self.fd.as_raw_fd(), to.cast(), len, libc::MSG_DONTWAIT) };
-        usize::try_from(rc).unwrap_or(0)
-    }
-
-    /// Passes on frames of the superframe as long as the batch has room.
-    fn pass_on(&mut self, pool: &Pool, batch: &mut Batch) {
-        while !batch.is_full() {
-            let Some(frame) = self.superframe.next() else { return };
-            if frame.len() > BUFFER_LEN - HEADROOM - 4 {
-                self.counters.rx_too_long += 1;
-                return self.superframe.drop_rest();
-            }
-            let len = frame.len() as u64;
-            let Some(mut packet) = pool.packet(frame) else {
-                self.counters.rx_no_buffer += 1;
-                continue;
-            };
-            if let Some((tci, tpid)) = self.superframe_tag {
-                reinsert_tag(&mut packet, tci, tpid);
-            }
-            packet.meta_mut().received_at = self.superframe_at;
-            self.counters.rx_packets += 1;
-            self.counters.rx_bytes += len;
-            batch.push(packet);
-        }
-    }
-
-    /// Tells the kernel to send what is in the transmit ring. It stops early when the send buffer is full (EAGAIN) or
-    /// the card takes no more (ENOBUFS), and nobody goes on by itself: the rest needs another kick.
-    fn kick(&mut self) -> Result<(), PortError> {
-        fence(Ordering::SeqCst);
-        // SAFETY: a send without data flushes the ring; no pointer is passed.
-        let rc = unsafe { libc::send(self.fd.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT) };
-        let error = (rc < 0).then(io::Error::last_os_error);
-        self.look_at_pending();
-        let c = &mut self.counters;
-        match error.as_ref().map(|e| e.raw_os_error()) {
-            None => c.tx_kicks_partial += u64::from(self.tx_pending > 0),
-            Some(Some(libc::EAGAIN)) => c.tx_kicks_again += 1,
-            Some(Some(libc::ENOBUFS)) => c.tx_kicks_no_buffers += 1,
-            Some(Some(libc::EINTR)) => c.tx_kicks_interrupted += 1,
-            Some(Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV)) => {
-                c.tx_kicks_failed += 1;
-                self.down = true;
-                return Err(PortError::Down { port: self.config.port.clone() });
-            }
-            Some(_) => {
-                c.tx_kicks_failed += 1;
-                let (port, operation) = (self.config.port.clone(), "sending");
-                return Err(PortError::Os {
-                    port,
-                    operation,
-                    source: error.unwrap_or_else(io::Error::last_os_error),
-                });
-            }
-        }
-        Ok(())
-    }
-
-    /// Forgets pending slots that the kernel has taken meanwhile. O(taken + 1).
-    fn look_at_pending(&mut self) {
-        while self.tx_pending > 0 {
-            let slot = self.tx.next.wrapping_sub(self.tx_pending) & (self.tx.slots - 1);
-            if self.tx.status(slot).load(Ordering::Acquire) == libc::TP_STATUS_SEND_REQUEST {
-                break;
-            }
-            self.tx_pending -= 1;
-        }
-    }
-
-    /// Whether frames wait in the transmit ring that the kernel has not taken: call [`Port::transmit`] again soon, with
-    /// or without more packets.
-    pub fn has_pending_output(&self) -> bool {
-        self.tx_pending > 0
-    }
-
     /// Asks what the interface takes. The kernel does not check the length of a frame with a virtio-net header, which
     /// might be a superframe; ours never are.
     fn read_mtu(&mut self) {
@@ -551,15 +401,6 @@ impl AfPacket {
             let mtu = unsafe { request.ifr_ifru.ifru_mtu };
             self.tx_longest = usize::try_from(mtu).unwrap_or(0) + ETHERNET;
         }
-    }
-
-    /// Whether slot and interface take this frame. The MTU may have been raised a moment ago.
-    fn takes(&mut self, frame: &[u8]) -> bool {
-        let longest = frame.len().saturating_sub(tags(frame));
-        if longest > self.tx_longest {
-            self.read_mtu();
-        }
-        TX_OFFSET + VNET_HEADER + frame.len() <= SLOT && longest <= self.tx_longest
     }
 
     /// Adds the kernel's count of frames lost for want of ring slots.
@@ -633,98 +474,17 @@ const fn tpacket_align(n: usize) -> usize {
     (n + 15) & !15
 }
 
-/// Puts a tag that the card or the kernel took off back behind the addresses.
-fn reinsert_tag(packet: &mut perhop_packet::Packet, tci: u16, tpid: u16) {
-    if !packet.grow_front(4) {
-        return;
-    }
-    let tpid = if tpid == 0 { 0x8100 } else { tpid };
-    let frame = packet.frame_mut();
-    frame.copy_within(4..16, 0);
-    frame[12..14].copy_from_slice(&tpid.to_be_bytes());
-    frame[14..16].copy_from_slice(&tci.to_be_bytes());
-}
-
 impl Port for AfPacket {
     fn receive(&mut self, now: Instant, pool: &Pool, batch: &mut Batch) -> Result<usize, PortError> {
-        let before = batch.len();
-        if self.has_input() {
-            self.clock.measure();
-        }
-        self.pass_on(pool, batch);
-        while !batch.is_full() {
-            let slot = self.rx.next;
-            if self.rx.status(slot).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
-                break;
-            }
-            self.fill(now, pool, batch);
-            self.rx.status(slot).store(libc::TP_STATUS_KERNEL, Ordering::Release);
-            self.rx.advance();
-        }
-        let n = batch.len() - before;
-        if n == 0 && self.down {
-            return Err(PortError::Down { port: self.config.port.clone() });
-        }
-        Ok(n)
+        self.take_frames(now, pool, batch)
     }
 
     fn transmit(&mut self, batch: &mut Batch) -> Result<usize, PortError> {
-        let room = self.room() as usize;
-        let mut sent = 0;
-        let n = batch.len().min(room);
-        for packet in batch.drain_first(n) {
-            let len = packet.len();
-            if !self.takes(packet.frame()) {
-                self.counters.tx_too_long += 1;
-                packet.release();
-                continue;
-            }
-            let slot = self.tx.next;
-            let header = self.tx.header(slot);
-            let mut head = [0; VNET_HEADER];
-            head[VNET_HEADER_LENGTH..][..2].copy_from_slice(&(len as u16).to_ne_bytes());
-            // SAFETY: the slot is ours (status AVAILABLE was seen with Acquire in `room`), and head and frame fit into
-            // it behind its header: `takes`.
-            unsafe {
-                (*header.as_ptr()).tp_len = (VNET_HEADER + len) as u32;
-                (*header.as_ptr()).tp_snaplen = (VNET_HEADER + len) as u32;
-                let data = header.as_ptr().cast::<u8>().add(TX_OFFSET);
-                std::ptr::copy_nonoverlapping(head.as_ptr(), data, VNET_HEADER);
-                std::ptr::copy_nonoverlapping(packet.frame().as_ptr(), data.add(VNET_HEADER), len);
-            }
-            self.tx.status(slot).store(libc::TP_STATUS_SEND_REQUEST, Ordering::Release);
-            self.tx.advance();
-            self.tx_free = self.tx_free.saturating_sub(1);
-            self.tx_pending += 1;
-            self.counters.tx_packets += 1;
-            self.counters.tx_bytes += len as u64;
-            packet.release();
-            sent += 1;
-        }
-        self.look_at_pending();
-        if self.tx_pending > 0 {
-            self.kick()?;
-        }
-        Ok(sent)
+        self.put_frames(batch)
     }
 
     fn room(&mut self) -> u32 {
-        // Free slots are contiguous from `next`; look a bounded distance ahead, beyond what is known.
-        let mut free = self.tx_free;
-        while free < self.tx.slots.min(Batch::MAX as u32) {
-            let slot = (self.tx.next + free) & (self.tx.slots - 1);
-            match self.tx.status(slot).load(Ordering::Acquire) {
-                libc::TP_STATUS_AVAILABLE => free += 1,
-                libc::TP_STATUS_WRONG_FORMAT => {
-                    self.counters.tx_failed += 1;
-                    self.tx.status(slot).store(libc::TP_STATUS_AVAILABLE, Ordering::Release);
-                    free += 1;
-                }
-                _ => break,
-            }
-        }
-        self.tx_free = free;
-        free
+        self.free_slots()
     }
 
     fn counters(&mut self, sink: &mut dyn CounterSink) {
@@ -743,6 +503,7 @@ impl Port for AfPacket {
             ("tx_bytes", c.tx_bytes),
             ("tx_failed", c.tx_failed),
             ("tx_too_long", c.tx_too_long),
+            ("tx_refused", c.tx_refused),
             ("tx_kicks_again", c.tx_kicks_again),
             ("tx_kicks_no_buffers", c.tx_kicks_no_buffers),
             ("tx_kicks_interrupted", c.tx_kicks_interrupted),
