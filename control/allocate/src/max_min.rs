@@ -4,7 +4,7 @@
 //! reaches its peak or a segment on its path is full, and what has stopped rising stays. No flow could have more
 //! without another that has less by its weight having less still.
 //!
-//! Source: reddy.md §2.1 (the distribution that the thesis leaves open; Bertsekas and Gallager, *Data Networks*, §6.5.2).
+//! Source: the distribution that S. Reddy, chapter 2, leaves open; D. Bertsekas and Gallager, *Data Networks*, §6.5.2.
 
 use perhop_units::Rate;
 use thiserror::Error;

@@ -108,6 +108,23 @@ fn overload_loses_what_the_line_cannot_carry() {
 }
 
 #[test]
+fn what_an_emulator_loses_is_the_links_with_its_reason() {
+    if !may_run("what_an_emulator_loses") {
+        return;
+    }
+    let mut core = way(Rate::from_mbit(10), 5, 100);
+    core.discipline = Discipline::Element("Emulator(- : loss 10%)".into());
+    let mut s = dumbbell(NodeKind::Forwarder, core, 0, 2000);
+    traffic(&mut s, "cbr", 0, constant(Rate::from_mbit(2), 1000));
+    let Some(recording) = recorded(&s) else { return };
+    let packets = between(&recording.streams[0], 0, 1950);
+    let missing = packets.iter().filter(|p| !arrived(p)).count() as i64;
+    let core = recording.links.iter().find(|l| l.link == 0 && l.way == 0).unwrap();
+    let lost = core.drops.get("emulated_loss").copied().unwrap_or(0) as i64;
+    assert!(lost > 20 && (missing - lost).abs() <= 12, "{missing} missing, {:?}", core.drops);
+}
+
+#[test]
 fn what_queues_at_the_end_is_not_lost() {
     if !may_run("what_queues_at_the_end") {
         return;

@@ -1,8 +1,11 @@
 //! `perhop lab …`: small networks in virtual time.
 
 use super::{Ended, Scratch, command, files, perhop, skip};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 /// Two hosts, a bottleneck that loses packets at random, calls beside a transfer; a variant with a longer queue.
 const NETWORK: &str = r#"
@@ -454,4 +457,35 @@ fn one_directory_is_not_written_twice_and_one_that_is_missing_is_named() {
     assert!(ended.code == Some(2) && ended.err.contains("nope: there is no such directory"), "{}", ended.err);
     let ended = perhop(&["lab", "report", &file]);
     assert!(ended.code == Some(2) && ended.err.contains("no directory"), "{}", ended.err);
+}
+
+/// Nobody looks at the signal while a large network is built; it ends the run all the same.
+#[test]
+fn a_polite_kill_ends_a_simulation_whatever_it_is_doing() {
+    let scratch = Scratch::new("killed");
+    // Hours of virtual time, some minutes of the machine's.
+    let text =
+        NETWORK.replace("duration = \"3 s\"", "duration = \"50000 s\"").replace("stop = \"3500 ms\"", "");
+    let (file, out) = (scratch.file("long.toml", &text), scratch.0.join("out"));
+    let args = ["lab", "run", &file, "--out", out.to_str().unwrap()];
+    for pause in [0, 30, 300, 1_500] {
+        let mut running = command(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(pause));
+        let pid = Pid::from_raw(running.id().try_into().unwrap()).unwrap();
+        kill_process(pid, Signal::TERM).unwrap();
+        let end = Instant::now() + Duration::from_secs(20);
+        let status = loop {
+            if let Some(status) = running.try_wait().unwrap() {
+                break status;
+            }
+            if Instant::now() > end {
+                running.kill().unwrap();
+                running.wait().unwrap();
+                panic!("killed after {pause} ms it still runs");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        // Before there is a handler the signal itself ends it.
+        assert!(matches!(status.code(), None | Some(130)), "{pause} ms: {status}");
+    }
 }

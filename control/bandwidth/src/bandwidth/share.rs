@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_request_gets_between_its_minimum_and_its_peak() {
-        // reddy.md §1.4: 100 to 200 kbit/s are asked for, and 132 are there.
+        // Reddy, chapter 1: 100 to 200 kbit/s are asked for, and 132 are there.
         let asked = Demand { least: Rate(100_000), most: Some(Rate(200_000)), ..demand(1, 1, &[0]) };
         let others = |flows| demand(flows, 1, &[0]);
         assert_eq!(rates(&[420_000], &[asked.clone(), others(9)]), [132_000, 288_000]);

@@ -463,7 +463,7 @@ fn a_request_is_granted_between_its_minimum_and_its_peak() {
     let mut world = World::started(REQUESTS, &[("bulk", held(0))]);
     world.flows("bulk", 9);
     world.run(300);
-    // reddy.md §1.4: 100 to 200 kbit/s, and 132 are granted, before the flow begins.
+    // Reddy, chapter 1: 100 to 200 kbit/s, and 132 are granted, before the flow begins.
     world.ask("r1", 100_000, 200_000);
     world.run(300);
     assert_eq!((world.rate("r1"), world.rate("bulk")), (132_000, 288_000));
