@@ -95,7 +95,7 @@ pub enum EngineError {
     /// The packet filter does something to forwarded packets, and would not see them.
     #[error(
         "what this router forwards passes by the kernel's packet filter, where rules are for it: {rules}; if nothing depends on \
-         them, say so with `[kernel] bypass_netfilter = true` in the router's file; if something does, let the router be a bridge beyond them (docs/router-file.md, "Beside masquerading or a firewall"); `nft list ruleset`, `iptables-legacy-save` and `ip xfrm policy` show them"
+         them, say so with `[kernel] bypass_netfilter = true` in the router's file; if something does, let the router be a bridge beyond them (docs/router-file.md, Beside masquerading or a firewall); `nft list ruleset`, `iptables-legacy-save` and `ip xfrm policy` show them"
     )]
     Netfilter {
         /// Chains, and what they do.
