@@ -136,6 +136,39 @@ fn frames() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
+/// A message of the traffic-control API: type, transaction, parts of type and value.
+fn tcapi_message(kind: u16, txn: u64, parts: &[(u16, &[u8])]) -> Vec<u8> {
+    let part = |kind: u16, value: &[u8]| {
+        let mut part =
+            [&kind.to_be_bytes()[..], &[0x80, 0], &(value.len() as u32).to_be_bytes(), value].concat();
+        part.resize(part.len().next_multiple_of(4), 0);
+        part
+    };
+    let mut value = [&1_u32.to_be_bytes()[..], &txn.to_be_bytes(), &1_u64.to_be_bytes()].concat();
+    parts.iter().for_each(|(kind, bytes)| value.extend(part(*kind, bytes)));
+    part(kind, &value)
+}
+
+fn tcapi() -> io::Result<()> {
+    let corpus = Corpus::new("tcapi")?;
+    let flow: (u16, &[u8]) = (0x0101, &[0, 0, 0, 0, 0, 0, 0, 7]);
+    let class: (u16, &[u8]) = (0x0102, b"\0\x01\x2evoice");
+    let amount: (u16, &[u8]) =
+        (0x0103, &[0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let filter: (u16, &[u8]) =
+        (0x0104, &[4, 5, 32, 0, 17, 0, 0, 0, 0, 0, 0, 0, 0x13, 0x8c, 0x13, 0x8c, 192, 0, 2, 5, 0, 0, 0, 0]);
+    let scope: (u16, &[u8]) = (0x0105, b"\0\x03wan");
+    let lifetime: (u16, &[u8]) = (0x0106, &[0, 0, 0, 60]);
+    let both: (u16, &[u8]) = (0x0107, &[1]);
+    let hello = tcapi_message(6, 1, &[lifetime, (0x0108, b"site-3")]);
+    let request = tcapi_message(1, 2, &[flow, class, amount, filter, lifetime, both]);
+    let aggregate = tcapi_message(1, 3, &[flow, class, amount, scope]);
+    let modify = tcapi_message(2, 4, &[flow, amount]);
+    let release = tcapi_message(3, 5, &[flow]);
+    corpus.add("aggregate", &aggregate)?;
+    corpus.add("call", &[hello, request.clone(), request, modify, release].concat())
+}
+
 fn headers() -> io::Result<()> {
     let corpus = |name| Corpus::new(name);
     for (name, frame) in frames() {
@@ -347,6 +380,7 @@ fn descriptions() -> io::Result<()> {
 fn main() -> io::Result<()> {
     descriptions()?;
     headers()?;
+    tcapi()?;
     captures()?;
     traffic()?;
     graphs()?;

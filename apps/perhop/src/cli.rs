@@ -1,7 +1,7 @@
 //! The command line as a whole. A new subcommand is one line in [`Command`] and one in [`Command::run`].
 
 use crate::error::{AppError, Verdict};
-use crate::{abr, agent, bench, classify, completions, lab, man, router, show};
+use crate::{abr, agent, bench, classify, completions, lab, man, router, show, tcapi};
 use clap::{CommandFactory, Parser, Subcommand};
 
 /// A DiffServ router that keeps calls usable on a congested link without any help from the applications.
@@ -30,6 +30,9 @@ pub enum Command {
     Abr(abr::AbrArgs),
     /// Show what a running router has and counts
     Show(show::ShowArgs),
+    /// Reserve bandwidth in a router by the traffic-control API
+    #[command(subcommand)]
+    Tcapi(tcapi::TcapiCommand),
     /// Recognise real-time flows in capture files
     #[command(subcommand)]
     Realtime(classify::RealtimeCommand),
@@ -55,6 +58,7 @@ impl Command {
             Self::Agent(command) => command.run(),
             Self::Abr(args) => abr::run(&args),
             Self::Show(args) => show::run(&args),
+            Self::Tcapi(command) => command.run(),
             Self::Realtime(command) => command.run(),
             Self::Lab(command) => command.run(),
             Self::Demo(args) => lab::demo(&args),

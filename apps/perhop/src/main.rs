@@ -27,6 +27,7 @@ mod router;
 mod show;
 mod sockets;
 mod table;
+mod tcapi;
 mod text_file;
 
 use clap::{CommandFactory, Parser};

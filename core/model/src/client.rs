@@ -92,6 +92,27 @@ impl Speaks {
     }
 }
 
+impl Speaks {
+    /// The one client of the traffic-control API among them, where there is one and it is named whole.
+    pub fn only_tcapi(&self) -> Option<Name> {
+        let one = |owner: &Owner| match owner {
+            Owner::Tcapi(client) => Some(client.clone()),
+            _ => None,
+        };
+        match self {
+            Self::ForAll => None,
+            Self::For(owner) => one(owner),
+            Self::ForThese(patterns) => {
+                let mut clients = patterns.iter().filter_map(|pattern| match pattern {
+                    OwnerPattern::Exactly(owner) => one(owner),
+                    _ => None,
+                });
+                clients.next().filter(|_| clients.next().is_none())
+            }
+        }
+    }
+}
+
 impl fmt::Display for Speaks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

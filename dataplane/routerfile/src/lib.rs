@@ -7,7 +7,7 @@
 //! reported at once, each at its place. What the file declares becomes the objects of owner `file`
 //! ([`RouterFile::objects`], for `replace_owned`); keys have the names of the specification's fields.
 //!
-//! Sections: `[router]`, `[kernel]`, `[api]`, `[log]`, `[[port]]`, `[[class]]`, `[[profile]]`, `[[sla]]`, `[[filter]]`, `[[route]]`,
+//! Sections: `[router]`, `[kernel]`, `[api]`, `[tcapi]`, `[log]`, `[[port]]`, `[[class]]`, `[[profile]]`, `[[sla]]`, `[[filter]]`, `[[route]]`,
 //! `[[abr]]`, `[detector]`. The order of `[[filter]]` and of `[[abr]]` tables is their priority: 10, 20, 30, …
 #![forbid(unsafe_code)]
 
@@ -21,7 +21,9 @@ mod settings;
 mod value;
 
 pub use api::{Account, ApiSettings, ClientIs, ClientRule};
-pub use settings::{KernelSettings, LogFormat, LogLevel, LogSettings, PortIo, RouterSettings, Waiting};
+pub use settings::{
+    KernelSettings, LogFormat, LogLevel, LogSettings, PortIo, RouterSettings, TcapiSettings, Waiting,
+};
 
 use perhop_config::{Diagnostic, Diagnostics, Document, Location, Position, Severity};
 use perhop_model::{ClassSpec, ErrorItem, Key, Kind, Name, Object, Spec};
@@ -40,6 +42,8 @@ pub struct RouterFile {
     pub kernel: KernelSettings,
     /// Who may use its socket.
     pub api: ApiSettings,
+    /// How programs reserve bandwidth by the traffic-control API; none = they do not.
+    pub tcapi: Option<TcapiSettings>,
     /// Where the log goes and how much of it.
     pub log: LogSettings,
     /// The objects of owner `file`, in dependency order.
@@ -99,6 +103,7 @@ impl RouterFile {
         let router = settings::router(&mut root);
         let kernel = settings::kernel(&mut root);
         let api = api::api(&mut root);
+        let tcapi = settings::tcapi(&mut root);
         let log = settings::log(&mut root);
         let mut declared = read::all(&mut root, &router);
         root.finish();
@@ -116,7 +121,7 @@ impl RouterFile {
         }
         let tun_ports = std::mem::take(&mut declared.tun_ports);
         let (objects, places) = declared.into_objects();
-        (Some(Self { router, kernel, api, log, objects, tun_ports, document, places }), diagnostics)
+        (Some(Self { router, kernel, api, tcapi, log, objects, tun_ports, document, places }), diagnostics)
     }
 
     /// Its classes, in its order.

@@ -77,6 +77,13 @@ pub struct KernelSettings {
     pub bypass_netfilter: bool,
 }
 
+/// `[tcapi]`: programs may reserve bandwidth by the traffic-control API. Of a running router only.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TcapiSettings {
+    /// `classes`: logical classes that clients may call by number, the first by 0.
+    pub classes: Vec<Name>,
+}
+
 /// `[log]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSettings {
@@ -184,6 +191,14 @@ pub(super) fn kernel(root: &mut TableReader<'_>) -> KernelSettings {
     settings.bypass_netfilter = table.boolean("bypass_netfilter").is_some_and(|b| b.value);
     table.finish();
     settings
+}
+
+/// Reads `[tcapi]`.
+pub(super) fn tcapi(root: &mut TableReader<'_>) -> Option<TcapiSettings> {
+    let mut table = root.table("tcapi")?;
+    let classes = table.values_with("classes", "a name", value::name).map_or(Vec::new(), |l| l.value);
+    table.finish();
+    Some(TcapiSettings { classes: classes.into_iter().map(|c| c.value).collect() })
 }
 
 /// Reads `[log]`.

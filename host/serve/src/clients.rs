@@ -1,6 +1,7 @@
 //! Who the clients of a door are, and what each of them may do: the server's own user and root everything, others what
 //! the rules say, the first that fits counting.
 
+use crate::directory::own_uid;
 use perhop_model::{Credentials, Role, Speaks};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
@@ -106,6 +107,11 @@ impl Clients {
         }
         let rule = process.and_then(|p| rules.iter().find(|rule| rule.given.client.is(p)));
         rule.map_or(Standing::Unknown, |rule| Standing::Ruled(rule.given.credentials.clone()))
+    }
+
+    /// What the process may do here; `None` if nothing.
+    pub(crate) fn credentials(&self, process: Option<&Process>) -> Option<Credentials> {
+        self.standing(process, own_uid()).credentials()
     }
 
     /// Counts a request that changes something.

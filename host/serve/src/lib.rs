@@ -24,6 +24,7 @@ mod router;
 mod server;
 mod socket;
 mod stream;
+mod tcapi;
 
 pub use client::{Client, ClientError, KeptConnection};
 pub use clients::{ClientIs, ClientRule, Clients};
@@ -32,3 +33,4 @@ pub use limits::{Limit, LimitError, LimitRow, Limits, LimitsPage};
 pub use router::{PAGE_OBJECTS, RouterApi, SHOWN_ROWS};
 pub use server::{ServeError, Server};
 pub use socket::{ClaimedPath, SocketError, claim, claim_at, open_to, socket_path};
+pub use tcapi::{TcapiServer, tcapi_path};

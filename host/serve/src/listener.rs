@@ -25,6 +25,14 @@ pub(crate) trait Carrier: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Carrier for T {}
 
+/// The process at the other end, as it was when it connected.
+pub(crate) fn process_of(stream: &UnixStream) -> Option<Process> {
+    let credentials = stream.peer_cred().ok()?;
+    let mut groups = peer_groups(stream.as_fd()).unwrap_or_default();
+    groups.push(credentials.gid());
+    Some(Process { user: credentials.uid(), groups: groups.into() })
+}
+
 /// Who is at the other end of a connection. What that may do is asked anew for each request.
 #[derive(Clone, Debug)]
 pub(crate) struct Visitor {
@@ -34,12 +42,7 @@ pub(crate) struct Visitor {
 
 impl Visitor {
     fn of(stream: &UnixStream, clients: &Clients) -> Self {
-        let process = stream.peer_cred().ok().map(|c| {
-            let mut groups = peer_groups(stream.as_fd()).unwrap_or_default();
-            groups.push(c.gid());
-            Process { user: c.uid(), groups: groups.into() }
-        });
-        Self { process, clients: clients.clone() }
+        Self { process: process_of(stream), clients: clients.clone() }
     }
 
     pub(crate) fn standing(&self) -> Standing {

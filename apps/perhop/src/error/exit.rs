@@ -56,6 +56,7 @@ impl AppError {
             | Self::NoRouter
             | Self::NotForThisUser(_)
             | Self::NoAgent { .. }
+            | Self::NoTcapi { .. }
             | Self::Client(_)
             | Self::Socket(_)
             | Self::Serve(_)

@@ -167,6 +167,14 @@ pub enum AppError {
         "--set {0}\nPaths are port.NAME.rate and port.NAME.device, for example --set port.wan.rate=\"8 Mbit/s\"."
     )]
     BadSetting(#[from] BadSetting),
+    /// A router does not take messages of the traffic-control API.
+    #[error("{}: {source}\nThe router's file needs a section [tcapi], and the router a start with it.", path.display())]
+    NoTcapi {
+        /// Where it would listen.
+        path: PathBuf,
+        /// Error.
+        source: io::Error,
+    },
     /// No agent that takes announcements runs beside a router.
     #[error("{}: {source}\nStart the router's agent with `perhop agent run FILE`; its file needs a [[link]].", path.display())]
     NoAgent {

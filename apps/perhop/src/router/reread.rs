@@ -9,7 +9,7 @@ use perhop_engine::Handle;
 use perhop_model::{Credentials, ErrorItem, Mode, Name, Outcome, Owner, Reloaded};
 use perhop_reason::Code;
 use perhop_routerfile::overrides::Setting;
-use perhop_routerfile::{LogSettings, RouterFile, RouterSettings};
+use perhop_routerfile::{LogSettings, RouterFile, RouterSettings, TcapiSettings};
 use perhop_serve::{ClientRule, Clients, open_to};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,12 +20,18 @@ pub struct Fixed {
     router: RouterSettings,
     log: LogSettings,
     tun_ports: Vec<Name>,
+    tcapi: Option<TcapiSettings>,
 }
 
 impl Fixed {
     /// That of the file of the start.
     pub fn of(file: &RouterFile) -> Self {
-        Self { router: file.router.clone(), log: file.log.clone(), tun_ports: file.tun_ports.clone() }
+        Self {
+            router: file.router.clone(),
+            log: file.log.clone(),
+            tun_ports: file.tun_ports.clone(),
+            tcapi: file.tcapi.clone(),
+        }
     }
 
     /// A warning for each setting that the file has otherwise than at the start.
@@ -43,6 +49,7 @@ impl Fixed {
             ("router.io", router.io != file.router.io),
             ("router.wait", router.wait != file.router.wait),
             ("port.io", self.tun_ports != file.tun_ports),
+            ("tcapi", self.tcapi != file.tcapi),
             ("log.level", log.level != file.log.level),
             ("log.format", log.format != file.log.format),
             ("log.file", log.file != file.log.file),

@@ -19,6 +19,7 @@ mod pages;
 mod record;
 mod router;
 mod shown;
+mod tcapi;
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};

@@ -9,10 +9,11 @@ use std::path::Path;
 /// and a file with the key `nonsense` there.
 type Section = (&'static str, &'static [(&'static str, &'static str)]);
 
-const SECTIONS: [Section; 14] = [
+const SECTIONS: [Section; 15] = [
     ("[router]", &[("", "[router]\nnonsense = 1")]),
     ("[kernel]", &[("", "[kernel]\nnonsense = 1")]),
     ("[api]", &[("", "[api]\nnonsense = 1"), ("clients.", "[[api.clients]]\nnonsense = 1")]),
+    ("[tcapi]", &[("", "[tcapi]\nnonsense = 1")]),
     ("[log]", &[("", "[log]\nnonsense = 1")]),
     ("[[port]]", &[("", "[[port]]\nnonsense = 1")]),
     (

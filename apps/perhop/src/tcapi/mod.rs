@@ -1,0 +1,26 @@
+//! `perhop tcapi …`.
+
+mod alternative;
+mod call;
+
+use crate::error::{AppError, Verdict};
+use clap::Subcommand;
+
+/// Subcommands of `perhop tcapi`.
+#[derive(Debug, Subcommand)]
+pub enum TcapiCommand {
+    /// Request, modify or release one reservation in a running router
+    Call(Box<call::CallArgs>),
+}
+
+impl TcapiCommand {
+    /// Does it.
+    ///
+    /// # Errors
+    /// See [`AppError`].
+    pub fn run(self) -> Result<Verdict, AppError> {
+        match self {
+            Self::Call(args) => call::run(&args),
+        }
+    }
+}
