@@ -70,6 +70,7 @@ bench: release ## speed of packet path and simulator, one JSON object a line (ne
 	run memory; \
 	run load; \
 	run workers; \
+	run tcapi; \
 	for io in af_packet af_xdp; do \
 		run veth --io $$io; \
 		run idle --io $$io; \

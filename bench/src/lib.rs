@@ -35,6 +35,7 @@ mod report;
 mod router;
 mod schedule;
 mod sim;
+mod tcapi;
 mod traffic;
 mod turns;
 mod veth;
@@ -88,6 +89,8 @@ pub enum Bench {
     Mlffr(mlffr::Options),
     /// Several packet threads that are one router, beside one
     Workers(workers::Options),
+    /// Reservations of flows by the traffic-control API
+    Tcapi(tcapi::Options),
 }
 
 /// Measures, and prints as it goes.
@@ -116,5 +119,6 @@ pub fn run(bench: &Bench) -> Result<(), BenchError> {
         Bench::Idle(options) => idle::run(options, &mut Sink::new(options.json)),
         Bench::Mlffr(options) => mlffr::run(options, &mut Sink::new(options.json)),
         Bench::Workers(options) => workers::run(options, &mut Sink::new(options.json)),
+        Bench::Tcapi(options) => tcapi::run(options, &mut Sink::new(options.json)),
     }
 }

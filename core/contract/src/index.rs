@@ -5,13 +5,17 @@ use perhop_model::{Key, Kind, Name, Spec};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Classes by port, by logical name and by parent, allocations by class, and how many objects of each kind there are.
+/// Classes by port, by logical name and by parent, allocations by class, what refers to profiles and contracts, and how many
+/// objects of each kind there are.
 #[derive(Clone, Debug, Default)]
 pub struct Index {
     by_port: BTreeMap<Name, BTreeSet<Name>>,
     by_logical: BTreeMap<String, BTreeSet<Name>>,
     by_parent: BTreeMap<Name, BTreeSet<Name>>,
     allocations: BTreeMap<Name, BTreeSet<Name>>,
+    /// Profiles and contracts, which come and go with what refers to them, each with an object that does. In one set: most have
+    /// one.
+    referrers: BTreeSet<(Key, Key)>,
     counts: BTreeMap<Kind, usize>,
 }
 
@@ -31,6 +35,7 @@ impl Index {
             *n.expect("an object that changes was counted when it came") -= 1;
         }
         let Some(entry) = after else { return };
+        self.referrers.extend(referred(&entry.spec).map(|target| (target, key.clone())));
         *self.counts.entry(key.kind).or_default() += 1;
         let name = || key.name.clone();
         match &*entry.spec {
@@ -49,6 +54,9 @@ impl Index {
     }
 
     fn forget(&mut self, key: &Key, spec: &Spec) {
+        for target in referred(spec) {
+            assert!(self.referrers.remove(&(target, key.clone())), "{key} is not in the index");
+        }
         match spec {
             Spec::Class(c) => {
                 remove(&mut self.by_port, &c.port, &key.name);
@@ -82,10 +90,34 @@ impl Index {
         self.allocations.get(class).into_iter().flatten()
     }
 
+    /// Objects that refer to a profile or a contract, by kind and name.
+    pub fn referrers_of<'s>(&'s self, target: &'s Key) -> impl Iterator<Item = &'s Key> {
+        // '-' is the least character that a name may have.
+        let least = Key { kind: Kind::ALL[0], name: Name::new("-").expect("one legal character") };
+        let from = (target.clone(), least);
+        self.referrers
+            .range(from..)
+            .map(|(of, key)| (of, key))
+            .take_while(move |(of, _)| *of == target)
+            .map(|(_, key)| key)
+    }
+
     /// Objects of a kind.
     pub fn count(&self, kind: Kind) -> usize {
         self.counts.get(&kind).copied().unwrap_or(0)
     }
+}
+
+/// Profiles and contracts that an object names, each once.
+fn referred(spec: &Spec) -> impl Iterator<Item = Key> + use<> {
+    let (profile, sla) = match spec {
+        Spec::Filter(filter) => (filter.profile.clone(), filter.sla.clone()),
+        Spec::Class(class) => (None, class.sla.clone()),
+        Spec::AbrPolicy(policy) => (None, policy.matches.sla.clone()),
+        _ => (None, None),
+    };
+    let key = |kind| move |name| Key { kind, name };
+    profile.map(key(Kind::Profile)).into_iter().chain(sla.map(key(Kind::Sla)))
 }
 
 fn remove<K, Q>(map: &mut BTreeMap<K, BTreeSet<Name>>, key: &Q, name: &Name)

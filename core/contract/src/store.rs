@@ -191,6 +191,17 @@ impl<'a> Draft<'a> {
         });
         found.collect()
     }
+    /// Unchanged objects that refer to a profile or a contract, by kind and name. O(their number · log n).
+    pub fn unchanged_referrers<'s>(
+        &'s self,
+        target: &'s Key,
+    ) -> impl Iterator<Item = (&'s Key, &'s Arc<Entry>)> {
+        let kept = self.index().referrers_of(target).filter(|key| !self.changes.contains_key(*key));
+        kept.filter_map(|key| {
+            self.visited();
+            self.base.get_key_value(key)
+        })
+    }
     /// The whole state of the draft as a map of its own.
     pub fn materialise(&self) -> Objects {
         let mut all = self.base.clone();

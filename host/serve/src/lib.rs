@@ -33,4 +33,4 @@ pub use limits::{Limit, LimitError, LimitRow, Limits, LimitsPage};
 pub use router::{PAGE_OBJECTS, RouterApi, SHOWN_ROWS};
 pub use server::{ServeError, Server};
 pub use socket::{ClaimedPath, SocketError, claim, claim_at, open_to, socket_path};
-pub use tcapi::{TcapiServer, tcapi_path};
+pub use tcapi::{TcapiServer, TcapiThread, tcapi_path};

@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -54,6 +55,21 @@ pub struct TcapiServer {
     numbers: BTreeMap<u16, Name>,
 }
 
+/// A server on a thread of its own, which ends with it.
+pub struct TcapiThread {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for TcapiThread {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
 /// What the machine hears of.
 enum Told {
     Input(Input),
@@ -62,12 +78,29 @@ enum Told {
 }
 
 impl TcapiServer {
-    /// Listens beside the router's socket, for the same `clients`. `numbers` are the classes that may be called by number.
-    /// Needs a tokio runtime.
+    /// Listens beside the router's socket, for the same `clients`, and serves on a thread of its own: who asks for reservations
+    /// keeps nobody else waiting. `numbers` are the classes that may be called by number.
     ///
     /// # Errors
     /// The operating system's.
-    pub fn bind(
+    pub fn start(
+        socket: &Path,
+        router: Arc<dyn RouterApi>,
+        clients: &Clients,
+        numbers: BTreeMap<u16, Name>,
+    ) -> Result<TcapiThread, ServeError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let server = {
+            let _inside = runtime.enter();
+            Self::bind(socket, router, clients, numbers)?
+        };
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serve = move || runtime.block_on(server.run(async move { drop(stopped.await) }));
+        let thread = std::thread::Builder::new().name("tcapi".into()).spawn(serve)?;
+        Ok(TcapiThread { stop: Some(stop), thread: Some(thread) })
+    }
+
+    fn bind(
         socket: &Path,
         router: Arc<dyn RouterApi>,
         clients: &Clients,
@@ -86,7 +119,7 @@ impl TcapiServer {
     }
 
     /// Serves until `stop` resolves or the router is gone, then removes the socket.
-    pub async fn run(self, stop: impl Future<Output = ()> + Send) {
+    async fn run(self, stop: impl Future<Output = ()> + Send) {
         let (told, inputs) = mpsc::channel(INPUTS);
         let Self { listener, path, router, clients, numbers } = self;
         tokio::select! {

@@ -15,7 +15,7 @@ use clap::{Args, ValueEnum};
 use perhop_engine::{Accounting, Engine, EngineConfig, give_up_rights, restore, state_path};
 use perhop_routerfile::overrides::Setting;
 use perhop_routerfile::{LogFormat, RouterFile};
-use perhop_serve::{Clients, Limits, RouterApi, Server, TcapiServer, claim};
+use perhop_serve::{Clients, Limits, RouterApi, Server, TcapiServer, TcapiThread, claim};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -142,13 +142,9 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
     let socket = claimed.path.clone();
     let served = runtime.block_on(async {
         let server = Server::bind(&claimed, Arc::clone(&api), limits, &known)?;
-        let stopped = tcapi(&file, &claimed.path, &api, &known)?;
+        let _reservations = tcapi(&file, &claimed.path, &api, &known)?;
         info!(router = name, ports, socket = %socket.display(), "forwarding");
         serve(server, &api, signals, died, &log).await;
-        if let Some((stop, ended)) = stopped {
-            drop(stop);
-            let _ = ended.await;
-        }
         Ok::<(), AppError>(())
     });
     drop(runtime);
@@ -169,22 +165,16 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
     served.and(lived).and(restored)
 }
 
-/// Serves the traffic-control API, where the file says so, until the first is dropped; the second tells when it has ended.
-#[expect(clippy::type_complexity, reason = "two ends of one task")]
+/// Serves the traffic-control API, where the file says so, until it is dropped.
 fn tcapi(
     file: &RouterFile,
     socket: &Path,
     api: &Arc<dyn RouterApi>,
     clients: &Clients,
-) -> Result<Option<(oneshot::Sender<()>, tokio::task::JoinHandle<()>)>, AppError> {
+) -> Result<Option<TcapiThread>, AppError> {
     let Some(settings) = &file.tcapi else { return Ok(None) };
     let numbers = (0..).zip(settings.classes.iter().cloned()).collect();
-    let server = TcapiServer::bind(socket, Arc::clone(api), clients, numbers)?;
-    let (stop, stopped) = oneshot::channel::<()>();
-    let ended = tokio::spawn(server.run(async move {
-        let _ = stopped.await;
-    }));
-    Ok(Some((stop, ended)))
+    Ok(Some(TcapiServer::start(socket, Arc::clone(api), clients, numbers)?))
 }
 
 fn accounting(args: &RunArgs) -> Option<Accounting> {

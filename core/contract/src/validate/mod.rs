@@ -33,7 +33,9 @@ pub struct Limits {
     pub classes: usize,
     /// Filters.
     pub filters: usize,
-    /// Profiles, contracts, routes: each.
+    /// Profiles.
+    pub profiles: usize,
+    /// Contracts, routes, allocations: each.
     pub others: usize,
     /// Policies of the TCP rate control: each new flow is compared with all of them at the worst.
     pub abr_policies: usize,
@@ -55,6 +57,7 @@ impl Default for Limits {
         Self {
             classes: 1_000_000,
             filters: 1_000_000,
+            profiles: 1_000_000,
             others: 100_000,
             abr_policies: ABR_POLICIES,
             owners: 4_096,
@@ -160,6 +163,7 @@ fn counts(draft: &Draft<'_>, limits: &Limits, errors: &mut Vec<ErrorItem>) {
         let limit = match kind {
             Kind::Class => limits.classes,
             Kind::Filter => limits.filters,
+            Kind::Profile => limits.profiles,
             Kind::Detector => 1,
             Kind::Port => 256,
             Kind::AbrPolicy => limits.abr_policies,

@@ -63,9 +63,13 @@ pub(super) fn references(
         let changed = draft.changes().iter().filter_map(|(key, e)| Some((key, e.as_ref()?)));
         changed.for_each(|(key, entry)| judge(key, entry, true));
         // Filters are many and come and go; only policies, which are few, refer to them.
-        if lost(draft, &[Kind::Filter]) {
+        if lost(draft, &[Kind::Filter]).next().is_some() {
             let kept = draft.of_kind(Kind::AbrPolicy).filter(|(key, _)| !draft.changes().contains_key(*key));
             kept.for_each(|(key, entry)| judge(key, entry, false));
+        }
+        // Profiles and contracts come and go with what refers to them: who refers to which is known.
+        for target in lost(draft, &[Kind::Profile, Kind::Sla]) {
+            draft.unchanged_referrers(target).for_each(|(key, entry)| judge(key, entry, false));
         }
         return;
     }
@@ -79,22 +83,24 @@ pub(super) fn references(
     }
 }
 
-/// Whether something is gone, or no longer for everybody, that an unchanged object may refer to; filters apart.
+/// Whether something is gone, or no longer for everybody, that any unchanged object may refer to; filters, profiles and contracts
+/// apart.
 fn may_be_missed(draft: &Draft<'_>, losers: &BTreeMap<String, &Key>) -> bool {
-    lost(draft, &[Kind::Port, Kind::Class, Kind::Sla, Kind::Profile])
+    lost(draft, &[Kind::Port, Kind::Class]).next().is_some()
         || losers.keys().any(|name| !draft.has_leaf_called(name))
 }
 
-/// Whether an object of these kinds is gone, or no longer for everybody.
-fn lost(draft: &Draft<'_>, kinds: &[Kind]) -> bool {
-    let lost = |(key, after): (&Key, &Option<Arc<Entry>>)| match (draft.before(key), after) {
+/// Objects of these kinds that are gone, or no longer for everybody.
+fn lost<'d>(draft: &'d Draft<'_>, kinds: &'d [Kind]) -> impl Iterator<Item = &'d Key> {
+    let lost = |(key, after): &(&Key, &Option<Arc<Entry>>)| match (draft.before(key), after) {
         (Some(before), Some(after)) => {
             before.owner != after.owner || (before.spec.shared() && !after.spec.shared())
         }
         (before, None) => before.is_some(),
         (None, Some(_)) => false,
     };
-    draft.changes().iter().filter(|(key, _)| kinds.contains(&key.kind)).any(lost)
+    let of_kinds = draft.changes().iter().filter(move |(key, _)| kinds.contains(&key.kind));
+    of_kinds.filter(lost).map(|(key, _)| key)
 }
 
 /// Changed classes by the logical name that they take away: they had it themselves, or their parent has it and queues

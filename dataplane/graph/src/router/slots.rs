@@ -9,19 +9,27 @@ use std::collections::{BTreeMap, VecDeque};
 #[derive(Clone, Debug, Default)]
 pub struct Slots<K: Ord> {
     by_name: BTreeMap<K, u32>,
+    /// By number.
+    names: Vec<Option<K>>,
     free: VecDeque<u32>,
     /// Taken back by the change that is being planned.
     taken: Vec<u32>,
     next: u32,
 }
 
-impl<K: Ord> Slots<K> {
+impl<K: Ord + Clone> Slots<K> {
     /// Freed numbers that rest.
     pub const REST: usize = 64;
 
     /// None given yet, numbers from `first`.
     pub fn from_number(first: u32) -> Self {
-        Self { by_name: BTreeMap::new(), free: VecDeque::new(), taken: Vec::new(), next: first }
+        Self {
+            by_name: BTreeMap::new(),
+            names: Vec::new(),
+            free: VecDeque::new(),
+            taken: Vec::new(),
+            next: first,
+        }
     }
 
     /// The number of `name`.
@@ -52,8 +60,22 @@ impl<K: Ord> Slots<K> {
                 self.next - 1
             }
         };
-        self.by_name.insert(name, n);
+        self.by_name.insert(name.clone(), n);
+        let place = n as usize;
+        if self.names.len() <= place {
+            self.names.resize(place + 1, None);
+        }
+        self.names[place] = Some(name);
         n
+    }
+
+    fn forget<Q: Ord + ?Sized>(&mut self, name: &Q) -> Option<u32>
+    where
+        K: Borrow<Q>,
+    {
+        let n = self.by_name.remove(name)?;
+        self.names[n as usize] = None;
+        Some(n)
     }
 
     /// Forgets `name`; its number may be given again after [`Slots::release`].
@@ -61,7 +83,7 @@ impl<K: Ord> Slots<K> {
     where
         K: Borrow<Q>,
     {
-        let n = self.by_name.remove(name)?;
+        let n = self.forget(name)?;
         self.taken.push(n);
         Some(n)
     }
@@ -74,7 +96,7 @@ impl<K: Ord> Slots<K> {
 
     /// Forgets `name` without freeing its number; see [`Slots::free`].
     pub fn retire(&mut self, name: &K) -> Option<u32> {
-        self.by_name.remove(name)
+        self.forget(name)
     }
 
     /// Makes a retired number available.
@@ -88,9 +110,9 @@ impl<K: Ord> Slots<K> {
         self.by_name.iter().map(|(k, n)| (k, *n))
     }
 
-    /// The name of a number. O(names).
+    /// The name of a number.
     pub fn name_of(&self, n: u32) -> Option<&K> {
-        self.by_name.iter().find(|(_, v)| **v == n).map(|(k, _)| k)
+        self.names.get(n as usize)?.as_ref()
     }
 }
 
@@ -104,6 +126,7 @@ mod tests {
         assert_eq!((s.give("a"), s.give("b"), s.give("a")), (1, 2, 1));
         s.take(&"a");
         assert_eq!(s.give("c"), 3, "1 rests");
+        assert_eq!([0, 1, 2, 3, 4].map(|n| s.name_of(n).copied()), [None, None, Some("b"), Some("c"), None]);
         let names: Vec<String> = (0..100).map(|i| format!("n{i}")).collect();
         let mut s = Slots::default();
         for n in &names {
