@@ -156,7 +156,7 @@ impl AfPacket {
         }
     }
 
-    /// Whether frames wait in the transmit ring that the kernel has not taken: call [`Port::transmit`] again soon, with
+    /// Whether frames wait in the transmit ring that the kernel has not taken: call [`perhop_element::Port::transmit`] again soon, with
     /// or without more packets.
     pub fn has_pending_output(&self) -> bool {
         self.tx_pending > 0
