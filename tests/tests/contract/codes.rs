@@ -239,9 +239,9 @@ fn code_no_capacity() {
 fn code_limit_reached() {
     let mut desk = Desk::new();
     let most = Limits::default().others;
-    let objects: Vec<Value> =
-        (0..=most).map(|i| json!({ "kind": "profile", "name": format!("p{i}"), "spec": {} })).collect();
-    let ops = json!([{ "op": "replace_owned", "kinds": ["profile"], "objects": objects }]);
+    let contract = |i| json!({ "kind": "sla", "name": format!("s{i}"), "spec": { "rate": 1_000_000 } });
+    let objects: Vec<Value> = (0..=most).map(contract).collect();
+    let ops = json!([{ "op": "replace_owned", "kinds": ["sla"], "objects": objects }]);
     let reply = desk.refused(Code::LimitReached, "cli", ops);
     assert_eq!(reply["errors"][0]["limit"], json!(most));
     // No more than four commits wait for their confirmation.
