@@ -53,16 +53,11 @@ impl Events {
             });
         }
         let skip = (seq + 1).saturating_sub(first) as usize;
-        let wanted = self.ring.iter().skip(skip).filter(|event| filter.wants(&event.kind));
-        let mut wanted = wanted.take(limit.saturating_add(1)).peekable();
-        let mut upto = seq;
-        for _ in 0..limit {
-            let Some(event) = wanted.next() else { break };
-            upto = event.seq;
-            out.push(event.clone());
-        }
+        let mut wanted = self.ring.iter().skip(skip).filter(|event| filter.wants(&event.kind));
+        out.extend(wanted.by_ref().take(limit).cloned());
         // Where nothing more is wanted all has been looked at.
-        let upto = if wanted.peek().is_none() { self.latest() } else { upto };
+        let all = wanted.next().is_none();
+        let upto = if all { self.latest() } else { out.last().map_or(seq, |event| event.seq) };
         EventsPage { events: out, upto }
     }
 

@@ -92,20 +92,20 @@ impl Index {
 
     /// Objects that refer to a profile or a contract, by kind and name.
     pub fn referrers_of<'s>(&'s self, target: &'s Key) -> impl Iterator<Item = &'s Key> {
-        // '-' is the least character that a name may have.
-        let least = Key { kind: Kind::ALL[0], name: Name::new("-").expect("one legal character") };
-        let from = (target.clone(), least);
-        self.referrers
-            .range(from..)
-            .map(|(of, key)| (of, key))
-            .take_while(move |(of, _)| *of == target)
-            .map(|(_, key)| key)
+        let from = (target.clone(), least(Kind::ALL[0]));
+        self.referrers.range(from..).take_while(move |(of, _)| of == target).map(|(_, key)| key)
     }
 
     /// Objects of a kind.
     pub fn count(&self, kind: Kind) -> usize {
         self.counts.get(&kind).copied().unwrap_or(0)
     }
+}
+
+/// Before every object of a kind.
+pub(super) fn least(kind: Kind) -> Key {
+    // '-' is the least character that a name may have.
+    Key { kind, name: Name::new("-").expect("one legal character") }
 }
 
 /// Profiles and contracts that an object names, each once.

@@ -1,12 +1,9 @@
 //! Allocations that a change leaves less than they came to before: their owners are told.
 
-use super::objects::Entry;
 use super::store::Draft;
-use super::validate::Trees;
+use super::validate::{Trees, reshaped_ports};
 use perhop_model::{AllocationSpec, EventKind, Key, Kind, Name, ScaledAllocation, Spec};
 use perhop_units::Rate;
-use std::collections::BTreeSet;
-use std::sync::Arc;
 
 /// Allocations that one event names; it says how many there are.
 const NAMED: usize = 100;
@@ -20,11 +17,11 @@ pub(super) fn events(before: &Draft<'_>, after: &Draft<'_>, revision: u64) -> Ve
     }
     let (was, is) = (Trees::new(before), Trees::new(after));
     let mut events = Vec::new();
-    for port in ports(after) {
+    for port in reshaped_ports(after) {
         let mut less = false;
         let mut allocations = Vec::new();
         let mut total = 0;
-        for (class, _, _) in after.classes_on(&port) {
+        for (class, _, _) in after.classes_on(port) {
             let Some((key, allocation)) = after.allocations_of(class).first().copied() else { continue };
             let Some(made) = allocation.guarantee else { continue };
             let has = is.guarantee(class, 0);
@@ -52,17 +49,4 @@ fn had(before: &Draft<'_>, was: &Trees<'_>, class: &Name, key: &Key, allocation:
     let was_there = before.class(class).is_some()
         && before.find(key).is_some_and(|e| matches!(&*e.spec, Spec::Allocation(a) if a.class == *class));
     if was_there { was.guarantee(class, 0) } else { allocation.guarantee.unwrap_or_default() }
-}
-
-/// Ports that differ, or of whose classes one does.
-fn ports(after: &Draft<'_>) -> BTreeSet<Name> {
-    let ports = after.changed(Kind::Port).map(|(key, ..)| key.name.clone());
-    let of_class = |entry: &Arc<Entry>| match &*entry.spec {
-        Spec::Class(class) => Some(class.port.clone()),
-        _ => None,
-    };
-    let classes = after
-        .changed(Kind::Class)
-        .flat_map(|(_, old, new)| old.into_iter().chain(new).filter_map(of_class).collect::<Vec<Name>>());
-    ports.chain(classes).collect()
 }

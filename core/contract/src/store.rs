@@ -1,6 +1,6 @@
 //! A draft of what the router's objects would be after a transaction.
 
-use super::index::Index;
+use super::index::{Index, least};
 use super::objects::{Entry, Objects};
 use perhop_model::{AllocationSpec, ClassSpec, Key, Kind, Name, Spec};
 use std::cell::{Cell, OnceCell};
@@ -224,9 +224,7 @@ impl<'a> Draft<'a> {
 
 /// The objects of one kind: a range of the map, found in O(log n).
 fn range<T>(map: &BTreeMap<Key, T>, kind: Kind) -> impl Iterator<Item = (&Key, &T)> + '_ {
-    // '-' is the least character that a name may have.
-    let first = Key { kind, name: Name::new("-").expect("one legal character") };
-    map.range(first..).take_while(move |(k, _)| k.kind == kind)
+    map.range(least(kind)..).take_while(move |(k, _)| k.kind == kind)
 }
 
 struct Merge<A: Iterator, B: Iterator> {

@@ -2,6 +2,7 @@
 //!
 //! Source: getpwnam_r(3), getgrnam_r(3), unix(7) `SO_PEERGROUPS` (Linux 4.13).
 
+use libc::{c_char, c_int};
 use std::ffi::CString;
 use std::io;
 use std::mem::MaybeUninit;
@@ -13,27 +14,16 @@ const BUFFER: (usize, usize) = (1 << 10, 1 << 20);
 /// Groups of a process for which there is room at first; a process may have 65,536.
 const GROUPS: usize = 64;
 
+/// getpwnam_r and getgrnam_r: name, where the entry goes, where its strings go and how many bytes there are, and where it is
+/// said whether there is one.
+type Find<T> = unsafe extern "C" fn(*const c_char, *mut T, *mut c_char, usize, *mut *mut T) -> c_int;
+
 /// Number of the user with this name; `None` if there is none.
 ///
 /// # Errors
 /// The name service's.
 pub fn user_id(name: &str) -> io::Result<Option<u32>> {
-    let Ok(name) = CString::new(name) else { return Ok(None) };
-    look_up(|buffer| {
-        let mut entry = MaybeUninit::<libc::passwd>::uninit();
-        let mut found = ptr::null_mut();
-        // SAFETY: all pointers are to live memory of the lengths given; the entry is read only if `found` points to it.
-        unsafe {
-            let code = libc::getpwnam_r(
-                name.as_ptr(),
-                entry.as_mut_ptr(),
-                buffer.as_mut_ptr().cast(),
-                buffer.len(),
-                &raw mut found,
-            );
-            (code, (!found.is_null()).then(|| (*found).pw_uid))
-        }
-    })
+    look_up::<libc::passwd>(name, libc::getpwnam_r, |entry| entry.pw_uid)
 }
 
 /// Number of the group with this name; `None` if there is none.
@@ -41,34 +31,28 @@ pub fn user_id(name: &str) -> io::Result<Option<u32>> {
 /// # Errors
 /// The name service's.
 pub fn group_id(name: &str) -> io::Result<Option<u32>> {
-    let Ok(name) = CString::new(name) else { return Ok(None) };
-    look_up(|buffer| {
-        let mut entry = MaybeUninit::<libc::group>::uninit();
-        let mut found = ptr::null_mut();
-        // SAFETY: all pointers are to live memory of the lengths given; the entry is read only if `found` points to it.
-        unsafe {
-            let code = libc::getgrnam_r(
-                name.as_ptr(),
-                entry.as_mut_ptr(),
-                buffer.as_mut_ptr().cast(),
-                buffer.len(),
-                &raw mut found,
-            );
-            (code, (!found.is_null()).then(|| (*found).gr_gid))
-        }
-    })
+    look_up::<libc::group>(name, libc::getgrnam_r, |entry| entry.gr_gid)
 }
 
 /// Asks with a longer buffer until it suffices.
-fn look_up(mut ask: impl FnMut(&mut [u8]) -> (libc::c_int, Option<u32>)) -> io::Result<Option<u32>> {
-    let mut buffer = vec![0; BUFFER.0];
+fn look_up<T>(name: &str, find: Find<T>, id: fn(&T) -> u32) -> io::Result<Option<u32>> {
+    let Ok(name) = CString::new(name) else { return Ok(None) };
+    let mut buffer: Vec<u8> = vec![0; BUFFER.0];
     loop {
-        match ask(&mut buffer) {
-            (0, found) => return Ok(found),
-            (libc::ERANGE, _) if buffer.len() < BUFFER.1 => buffer.resize(buffer.len() * 4, 0),
+        let mut entry = MaybeUninit::<T>::uninit();
+        let mut found = ptr::null_mut();
+        let (strings, length) = (buffer.as_mut_ptr().cast(), buffer.len());
+        // SAFETY: all pointers are to live memory of the lengths given; the entry is read only if `found` points to it.
+        let (code, found) = unsafe {
+            let code = find(name.as_ptr(), entry.as_mut_ptr(), strings, length, &raw mut found);
+            (code, found.as_ref().map(id))
+        };
+        match code {
+            0 => return Ok(found),
+            libc::ERANGE if length < BUFFER.1 => buffer.resize(length * 4, 0),
             // What different name services say of a name that they do not know.
-            (libc::ENOENT | libc::ESRCH, _) => return Ok(None),
-            (code, _) => return Err(io::Error::from_raw_os_error(code)),
+            libc::ENOENT | libc::ESRCH => return Ok(None),
+            code => return Err(io::Error::from_raw_os_error(code)),
         }
     }
 }

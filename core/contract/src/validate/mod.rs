@@ -11,7 +11,9 @@ mod tree;
 pub use schedulers::{
     MAX_RULED_CLASSES, foreign_goals, idle_fields, is_flat, leaf_fields, needs_rate, unknown_fields,
 };
-pub use tree::{Trees, implied_defaults, port_queue, port_rate, port_scheduler, touched_ports};
+pub use tree::{
+    Trees, implied_defaults, port_queue, port_rate, port_scheduler, reshaped_ports, touched_ports,
+};
 
 use super::store::Draft;
 use perhop_model::{ErrorItem, Key, Kind};

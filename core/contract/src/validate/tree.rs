@@ -58,14 +58,24 @@ type Node<'d> = (&'d Name, Option<&'d Name>);
 /// Ports that change themselves, or whose classes or allocations do. A tree and its table of leaves depend on nothing
 /// else: ids of contracts and logical classes stay as long as something refers to them. O(changes · log n).
 pub fn touched_ports<'d>(draft: &'d Draft<'_>) -> BTreeSet<&'d Name> {
-    let mut ports = BTreeSet::new();
-    for (key, after) in draft.changes() {
-        for entry in [draft.before(key), after.as_ref()].into_iter().flatten() {
-            match &*entry.spec {
-                Spec::Port(_) => drop(ports.insert(&key.name)),
-                Spec::Class(c) => drop(ports.insert(&c.port)),
-                Spec::Allocation(a) => ports.extend(draft.class(&a.class).map(|c| &c.port)),
-                _ => {}
+    let mut ports = reshaped_ports(draft);
+    for (_, before, after) in draft.changed(Kind::Allocation) {
+        for entry in [before, after].into_iter().flatten() {
+            if let Spec::Allocation(a) = &*entry.spec {
+                ports.extend(draft.class(&a.class).map(|c| &c.port));
+            }
+        }
+    }
+    ports
+}
+
+/// Ports that change themselves, or whose classes do. O(changes · log n).
+pub fn reshaped_ports<'d>(draft: &'d Draft<'_>) -> BTreeSet<&'d Name> {
+    let mut ports: BTreeSet<&Name> = draft.changed(Kind::Port).map(|(key, ..)| &key.name).collect();
+    for (_, before, after) in draft.changed(Kind::Class) {
+        for entry in [before, after].into_iter().flatten() {
+            if let Spec::Class(c) = &*entry.spec {
+                ports.insert(&c.port);
             }
         }
     }

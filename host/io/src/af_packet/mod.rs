@@ -386,19 +386,9 @@ impl AfPacket {
     /// Asks what the interface takes. The kernel does not check the length of a frame with a virtio-net header, which
     /// might be a superframe; ours never are.
     fn read_mtu(&mut self) {
-        // SAFETY: all fields are integers or arrays of them, for which zeros are valid.
-        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        request.ifr_ifru.ifru_ifindex = self.index as libc::c_int;
-        let fd = self.fd.as_raw_fd();
-        // By its number: the name may have changed.
-        // SAFETY: both calls read and write `request` alone: the name of the number, then the MTU of the name.
-        let known = unsafe {
-            libc::ioctl(fd, libc::SIOCGIFNAME as _, &mut request) == 0
-                && libc::ioctl(fd, libc::SIOCGIFMTU as _, &mut request) == 0
-        };
-        if known {
+        if let Some(answer) = ask_interface(&self.fd, self.index, libc::SIOCGIFMTU as _) {
             // SAFETY: a successful SIOCGIFMTU has filled this member.
-            let mtu = unsafe { request.ifr_ifru.ifru_mtu };
+            let mtu = unsafe { answer.ifr_ifru.ifru_mtu };
             self.tx_longest = usize::try_from(mtu).unwrap_or(0) + ETHERNET;
         }
     }
@@ -438,6 +428,21 @@ impl AfPacket {
             _ => Ok(()),
         }
     }
+}
+
+/// What `request`, which asks of an interface by its name, answers; `None` if nothing.
+fn ask_interface(socket: &OwnedFd, index: u32, request: libc::Ioctl) -> Option<libc::ifreq> {
+    // SAFETY: all fields are integers or arrays of them, for which zeros are valid.
+    let mut answer: libc::ifreq = unsafe { std::mem::zeroed() };
+    answer.ifr_ifru.ifru_ifindex = index as libc::c_int;
+    let fd = socket.as_raw_fd();
+    // By its number: the name may have changed.
+    // SAFETY: both calls read and write `answer` alone: the name of the number, then what is asked of the name.
+    let known = unsafe {
+        libc::ioctl(fd, libc::SIOCGIFNAME as _, &mut answer) == 0
+            && libc::ioctl(fd, request, &mut answer) == 0
+    };
+    known.then_some(answer)
 }
 
 /// What a packet socket had no room for since this was asked last.

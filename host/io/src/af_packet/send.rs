@@ -1,7 +1,7 @@
 //! Putting frames into the transmit ring, and having the kernel send them.
 
 use super::refusals::Head;
-use super::{AfPacket, SLOT, TX_OFFSET, VNET_HEADER, VNET_HEADER_LENGTH, tags};
+use super::{AfPacket, SLOT, TX_OFFSET, VNET_HEADER, VNET_HEADER_LENGTH, ask_interface, tags};
 use crate::clock;
 use perhop_element::PortError;
 use perhop_packet::Batch;
@@ -70,6 +70,11 @@ impl AfPacket {
         free
     }
 
+    /// The slot of the first frame that was not taken; while there is one.
+    fn head(&self) -> u32 {
+        self.tx.next.wrapping_sub(self.tx_pending) & (self.tx.slots - 1)
+    }
+
     /// Has the kernel send what is in the transmit ring, but for what it refuses.
     fn flush(&mut self) -> Result<(), PortError> {
         let mut passed_over = false;
@@ -95,7 +100,7 @@ impl AfPacket {
 
     /// Whether what was not taken is refused for good.
     fn refuses_head(&mut self, now: Instant) -> bool {
-        let slot = self.tx.next.wrapping_sub(self.tx_pending) & (self.tx.slots - 1);
+        let slot = self.head();
         let before = slot.wrapping_sub(1) & (self.tx.slots - 1);
         // Devices finish frames in order: if the last one has left, so have all.
         let on_the_way = self.tx.status(before).load(Ordering::Acquire) == libc::TP_STATUS_SENDING;
@@ -106,8 +111,7 @@ impl AfPacket {
     /// Makes the head of the ring a frame that the kernel cannot read, which it leaves out (PACKET_LOSS), without a word
     /// because it is shorter than its virtio-net header.
     fn pass_over(&mut self) {
-        let slot = self.tx.next.wrapping_sub(self.tx_pending) & (self.tx.slots - 1);
-        let header = self.tx.header(slot);
+        let header = self.tx.header(self.head());
         // SAFETY: the kernel reads slots during a kick alone, which is this thread's, and the header lies in the slot.
         unsafe { (*header.as_ptr()).tp_len = 0 };
         self.counters.tx_refused += 1;
@@ -148,8 +152,7 @@ impl AfPacket {
     /// Forgets pending slots that the kernel has taken meanwhile. O(taken + 1).
     fn look_at_pending(&mut self) {
         while self.tx_pending > 0 {
-            let slot = self.tx.next.wrapping_sub(self.tx_pending) & (self.tx.slots - 1);
-            if self.tx.status(slot).load(Ordering::Acquire) == libc::TP_STATUS_SEND_REQUEST {
+            if self.tx.status(self.head()).load(Ordering::Acquire) == libc::TP_STATUS_SEND_REQUEST {
                 break;
             }
             self.tx_pending -= 1;
@@ -174,15 +177,9 @@ impl AfPacket {
 
 /// Whether an interface has a carrier, as far as that can be asked.
 fn is_running(socket: &OwnedFd, index: u32) -> bool {
-    // SAFETY: all fields are integers or arrays of them, for which zeros are valid.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    request.ifr_ifru.ifru_ifindex = index as libc::c_int;
-    let fd = socket.as_raw_fd();
-    // SAFETY: both calls read and write `request` alone: the name of the number, then the flags of the name.
-    let known = unsafe {
-        libc::ioctl(fd, libc::SIOCGIFNAME as _, &mut request) == 0
-            && libc::ioctl(fd, libc::SIOCGIFFLAGS as _, &mut request) == 0
+    let running = |answer: libc::ifreq| {
+        // SAFETY: a successful SIOCGIFFLAGS has filled this member.
+        libc::c_int::from(unsafe { answer.ifr_ifru.ifru_flags }) & libc::IFF_RUNNING != 0
     };
-    // SAFETY: a successful SIOCGIFFLAGS has filled this member.
-    known && libc::c_int::from(unsafe { request.ifr_ifru.ifru_flags }) & libc::IFF_RUNNING != 0
+    ask_interface(socket, index, libc::SIOCGIFFLAGS as _).is_some_and(running)
 }
