@@ -121,11 +121,15 @@ pub fn claim_at(path: &Path) -> Result<ClaimedPath, SocketError> {
     }
     let lock = take_lock(path)?;
     // We hold the lock, so a socket that is there is left over from a crash. A link is removed, not followed.
+    remove_left(path).map_err(|source| SocketError::Io { path: path.to_owned(), source })?;
+    Ok(ClaimedPath { path: path.to_owned(), lock })
+}
+
+/// Removes a socket, be it there or not.
+pub(crate) fn remove_left(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(path) {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => {
-            Err(SocketError::Io { path: path.to_owned(), source })
-        }
-        _ => Ok(ClaimedPath { path: path.to_owned(), lock }),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 
