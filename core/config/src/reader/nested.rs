@@ -70,6 +70,19 @@ impl<'a> TableReader<'a> {
         out
     }
 
+    /// A table whose keys are names that the file gives, each with a quantity in its text form: `{ NAME = "…" }`, in order of
+    /// the file. Wrong values are reported and left out.
+    pub fn named_values<T: FromText>(&mut self, key: &'static str) -> Vec<(&'a str, Spanned<T>)> {
+        let Some(table) = self.table(key) else { return Vec::new() };
+        let mut out = Vec::new();
+        for &entry in self.document.tree.children(table.node) {
+            let name = self.document.tree.name(entry).unwrap_or("");
+            let value = table.parse_at(entry, "a string", T::from_text);
+            out.extend(value.map(|value| (name, table.spanned(entry, value))));
+        }
+        out
+    }
+
     /// The tables of an array of tables, `[[key]]` or inline; empty if there are none. A single table, `[key]`, is
     /// reported and returned, so that what refers to it is not reported too.
     pub fn tables(&mut self, key: &'static str) -> Vec<TableReader<'a>> {
