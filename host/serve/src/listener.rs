@@ -47,8 +47,6 @@ pub(crate) enum Visitor {
 /// Somebody who came over the network. What it may do is for the interface to say.
 #[derive(Clone, Debug)]
 pub(crate) struct Guest {
-    /// Where from.
-    pub(crate) address: SocketAddr,
     /// Known once the handshake is over, which is before the first request is read.
     pub(crate) certificate: Certificate,
 }
@@ -158,11 +156,11 @@ impl Listener {
                 Ok((Box::new(stream), visitor))
             }
             Self::Tcp(socket, tls) => {
-                let (stream, address) = socket.accept().await?;
+                let (stream, _) = socket.accept().await?;
                 // An answer is one write: there is nothing to wait for.
                 stream.set_nodelay(true)?;
                 let certificate = Certificate::default();
-                let guest = Guest { address, certificate: certificate.clone() };
+                let guest = Guest { certificate: certificate.clone() };
                 let carrier: Box<dyn Carrier> = match tls {
                     Some(door) => Box::new(TlsCarrier::accept(door, stream, certificate)),
                     None => Box::new(stream),
