@@ -56,6 +56,16 @@ pub enum ClientError {
         /// How long it was waited for.
         patience: Duration,
     },
+    /// What was to be followed cannot be.
+    #[error("the {} on {place} answers {status}: {said}", place.who())]
+    NotFollowed {
+        /// Where.
+        place: Place,
+        /// Status.
+        status: StatusCode,
+        /// The answer.
+        said: String,
+    },
     /// A request that cannot be written.
     #[error("writing the request: {0}")]
     Request(#[from] hyper::http::Error),
@@ -284,27 +294,60 @@ impl Client {
         tokio::time::timeout(self.patience, answer).await.unwrap_or_else(|_| Err(late()))
     }
 
-    /// A GET whose body never ends (events): calls `line` with every `data:` line until it returns `false`.
+    /// A GET whose body never ends (events). It is given up when nothing at all, not even that it is there, has come from
+    /// the other side for as long as `silence`.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; here a refusal is one.
+    pub async fn follow(&self, uri: &str, silence: Option<Duration>) -> Result<Followed, ClientError> {
+        let mut connection = self.connect().await?;
+        let response = self.in_time(connection.send(Method::GET, uri, Bytes::new())).await?;
+        let (status, body) = (response.status(), response.into_body());
+        if status.is_success() {
+            return Ok(Followed { connection, body, silence, pending: String::new() });
+        }
+        let broken = |source| ClientError::Http { place: self.place.clone(), source };
+        let said = self.in_time(async { body.collect().await.map_err(broken) }).await?.to_bytes();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        Err(ClientError::NotFollowed { place: self.place.clone(), status, said })
+    }
+}
+
+/// Events that come one after the other.
+#[derive(Debug)]
+pub struct Followed {
+    connection: KeptConnection,
+    body: Incoming,
+    silence: Option<Duration>,
+    pending: String,
+}
+
+impl Followed {
+    /// The next `data:` line; `None` when there will be no more.
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn follow(&self, uri: &str, mut line: impl FnMut(&str) -> bool) -> Result<(), ClientError> {
-        let mut connection = self.connect().await?;
-        let mut body = self.in_time(connection.send(Method::GET, uri, Bytes::new())).await?.into_body();
-        let mut pending = String::new();
-        while let Some(frame) = body.frame().await {
-            let broken = |source| ClientError::Http { place: self.place.clone(), source };
-            let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
-            pending.push_str(&String::from_utf8_lossy(&data));
-            while let Some(end) = pending.find('\n') {
-                let text: String = pending.drain(..=end).collect();
-                let Some(data) = text.trim_end().strip_prefix("data:") else { continue };
-                if !line(data.trim_start()) {
-                    return Ok(());
+    pub async fn next(&mut self) -> Result<Option<String>, ClientError> {
+        let place = || self.connection.client.place.clone();
+        loop {
+            while let Some(end) = self.pending.find('\n') {
+                let text: String = self.pending.drain(..=end).collect();
+                if let Some(data) = text.trim_end().strip_prefix("data:") {
+                    return Ok(Some(data.trim_start().to_owned()));
                 }
             }
+            let frame = match self.silence {
+                None => self.body.frame().await,
+                Some(patience) => tokio::time::timeout(patience, self.body.frame())
+                    .await
+                    .map_err(|_| ClientError::Silent { place: place(), patience })?,
+            };
+            let Some(frame) = frame else { return Ok(None) };
+            let frame = frame.map_err(|source| ClientError::Http { place: place(), source })?;
+            if let Ok(data) = frame.into_data() {
+                self.pending.push_str(&String::from_utf8_lossy(&data));
+            }
         }
-        Ok(())
     }
 }
 
@@ -403,7 +446,7 @@ mod tests {
         let client = Client::new(&path).waiting(Duration::from_millis(20));
         let read = block_on(client.read("/v1/state"));
         assert!(matches!(read, Err(ClientError::Silent { .. })), "{read:?}");
-        let followed = block_on(client.follow("/v1/events", |_| true));
+        let followed = block_on(client.follow("/v1/events", None));
         assert!(matches!(followed, Err(ClientError::Silent { .. })), "{followed:?}");
         std::fs::remove_file(path).expect("it was made above");
     }

@@ -29,7 +29,7 @@ mod stream;
 mod tcapi;
 mod tls;
 
-pub use client::{Client, ClientError, KeptConnection, Method, Place, StatusCode};
+pub use client::{Client, ClientError, Followed, KeptConnection, Method, Place, StatusCode};
 pub use clients::{ClientIs, ClientRule, Clients};
 pub use directory::{DirectoryError, Flaw, check, check_file, prepare, runtime_directories};
 pub use limits::{Limit, LimitError, LimitRow, Limits, LimitsPage};

@@ -85,7 +85,7 @@ impl Leading {
         let file = Arc::clone(&self.file.borrow_and_update());
         let settings = perhop_broker::ledger::Settings { fence, ..file.domain.settings };
         let say = |why: &NotKept| warn!("decisions are not in the database: {}", why.message);
-        let (domain, task) = Domain::load(settings, snapshot, Arc::clone(&keeper), say)?;
+        let (domain, task) = Domain::load(settings, snapshot, file.marks.clone(), Arc::clone(&keeper), say)?;
         info!(fence, reservations, domain = file.name, "leading");
         let (end, ended) = tokio::sync::oneshot::channel::<()>();
         let stopped = {
@@ -155,6 +155,7 @@ impl Leading {
     }
 
     async fn take_file(&self, domain: &Domain, file: &ControllerFile) -> Result<(), String> {
+        domain.set_marks(file.marks.clone()).await.map_err(|refusal| refusal.message)?;
         let topology = &file.domain.topology;
         // A folder without a file has the domain that was made by other ways.
         if topology.nodes.is_empty() && topology.clients.is_empty() {

@@ -19,10 +19,12 @@ pub enum Item {
     Flow(u64),
 }
 
-/// Something that a person should know.
+/// Something that a person, or the controller, should know.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Notice {
+    /// How the router stands to what the domain wants.
+    Standing(Standing),
     /// There are reservations in a class that the router has not.
     NoClass {
         /// Port.
@@ -39,9 +41,20 @@ pub enum Notice {
     },
 }
 
+/// How a router stands to what its domain wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Standing {
+    /// Flows that it is to have.
+    pub flows: usize,
+    /// Items, flows and shares, that it does not have as they are to be.
+    pub owed: usize,
+    /// Everything that is wanted is known, and the router has it.
+    pub settled: bool,
+}
+
 /// A flow, and until when.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Standing {
+pub(super) struct Lived {
     pub(super) flow: DomainFlow,
     pub(super) until: Instant,
 }
@@ -53,7 +66,7 @@ pub(super) type ClassOfPort = (Name, Name);
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
     pub(super) shares: BTreeMap<ClassOfPort, Rate>,
-    pub(super) flows: BTreeMap<u64, Standing>,
+    pub(super) flows: BTreeMap<u64, Lived>,
     ends: BTreeSet<(Instant, u64)>,
     /// What has been told since all of it is told anew.
     told: Option<(BTreeSet<ClassOfPort>, BTreeSet<u64>)>,
@@ -96,12 +109,12 @@ impl Wanted {
         }
         let until = now + Duration::from_millis(flow.remaining_ms);
         self.ends.insert((until, flow.id));
-        self.flows.insert(flow.id, Standing { flow: flow.clone(), until });
+        self.flows.insert(flow.id, Lived { flow: flow.clone(), until });
     }
 
     pub(super) fn flow_gone(&mut self, id: u64) {
-        if let Some(standing) = self.flows.remove(&id) {
-            self.ends.remove(&(standing.until, id));
+        if let Some(lived) = self.flows.remove(&id) {
+            self.ends.remove(&(lived.until, id));
         }
         if let Some((_, flows)) = &mut self.told {
             flows.remove(&id);
@@ -169,8 +182,8 @@ impl Owed {
         self.by_time.retain(|(_, item)| keep(item));
     }
 
-    pub(super) fn items(&self) -> impl Iterator<Item = &Item> {
-        self.retries.keys()
+    pub(super) fn len(&self) -> usize {
+        self.retries.len()
     }
 
     pub(super) fn next(&self) -> Option<Instant> {

@@ -17,7 +17,7 @@
 mod item;
 mod objects;
 
-pub use item::{Item, Notice};
+pub use item::{Item, Notice, Standing};
 
 use item::{Owed, Wanted};
 use objects::{Flow, flow_of, is_own};
@@ -51,13 +51,28 @@ pub struct Reserved {
     /// One item goes at a time: of several that were refused nobody knows which is at fault.
     careful: bool,
     quiet_until: Instant,
+    /// What was told last of how the router stands, and when.
+    told: (Standing, Instant),
+    next_look: Instant,
     notices: Vec<Notice>,
 }
 
+/// How the router stands is told so often at most.
+const TELL: Duration = Duration::from_millis(200);
+
+/// Whether others have changed something of the router is looked at so often.
+const LOOK: Duration = Duration::from_secs(2);
+
 impl Reserved {
-    /// Flows of the domain here, and those that the router does not have as they are to be.
-    pub fn flows(&self) -> (usize, usize) {
-        (self.wanted.flows.len(), self.owed.items().filter(|item| matches!(item, Item::Flow(_))).count())
+    /// Nothing is known yet.
+    pub fn new(now: Instant) -> Self {
+        Self { next_look: now + LOOK, ..Self::default() }
+    }
+
+    /// How the router stands to what the domain wants.
+    pub fn standing(&self) -> Standing {
+        let owed = self.owed.len();
+        Standing { flows: self.wanted.flows.len(), owed, settled: self.seen && self.heard && owed == 0 }
     }
 
     /// What a class is to have, `None` where nothing is reserved of it.
@@ -201,24 +216,33 @@ impl<N: From<Notice>> Part<N> for Reserved {
             self.flows.remove(&id);
             self.compare(&Item::Flow(id));
         }
+        let (standing, (told, at)) = (self.standing(), self.told);
+        if standing != told && now >= at + TELL {
+            self.told = (standing, now);
+            self.notices.push(Notice::Standing(standing));
+        }
     }
 
     fn next_wakeup(&self, _look: Look) -> Option<Instant> {
-        self.wanted.next_end()
+        let (told, at) = self.told;
+        let tell = (self.standing() != told).then(|| at + TELL);
+        [self.wanted.next_end(), tell].into_iter().flatten().min()
     }
 
     fn next_look(&self) -> Option<Instant> {
-        None
+        Some(self.next_look)
     }
 
-    fn looked(&mut self, _now: Instant) {}
+    fn looked(&mut self, now: Instant) {
+        self.next_look = now + LOOK;
+    }
 
     fn next_wish(&self) -> Option<Instant> {
         self.owed.next().filter(|_| self.seen).map(|at| at.max(self.quiet_until))
     }
 
     fn owes(&self) -> bool {
-        self.owed.items().next().is_some()
+        self.owed.len() > 0
     }
 
     fn wants(&mut self, now: Instant) -> Vec<Op> {

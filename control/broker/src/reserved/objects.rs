@@ -1,6 +1,6 @@
 //! Reservations as objects of a router.
 
-use super::item::Standing;
+use super::item::Lived;
 use perhop_agent::DomainFlow;
 use perhop_model::{
     AllocationSpec, ColorAction, FilterSpec, Key, Kind, MeterSpec, Name, Object, ObjectState, Op,
@@ -67,8 +67,8 @@ fn objects(flow: &DomainFlow) -> BTreeMap<Key, Spec> {
 
 impl Flow {
     /// As it is once it is in force.
-    pub(super) fn of(standing: &Standing) -> Self {
-        Self { objects: objects(&standing.flow), until: Some(standing.until) }
+    pub(super) fn of(lived: &Lived) -> Self {
+        Self { objects: objects(&lived.flow), until: Some(lived.until) }
     }
 
     /// An object of it that the router has.
@@ -82,17 +82,17 @@ impl Flow {
     }
 
     /// Whether there is nothing to be done.
-    pub(super) fn is_as(&self, wanted: &Standing) -> bool {
+    pub(super) fn is_as(&self, wanted: &Lived) -> bool {
         self.lives_as(wanted) && self.objects == objects(&wanted.flow)
     }
 
-    fn lives_as(&self, wanted: &Standing) -> bool {
+    fn lives_as(&self, wanted: &Lived) -> bool {
         self.until.is_some_and(|until| until.0.abs_diff(wanted.until.0) <= SLACK.0)
     }
 }
 
 /// What brings a flow from what the router has to what it should have.
-pub(super) fn change(now: Instant, id: u64, had: Option<&Flow>, wanted: Option<&Standing>) -> Vec<Op> {
+pub(super) fn change(now: Instant, id: u64, had: Option<&Flow>, wanted: Option<&Lived>) -> Vec<Op> {
     let delete =
         |key: &Key| Op::Delete { kind: key.kind, name: key.name.clone(), if_version: None, drain_ms: None };
     let Some(wanted) = wanted else {

@@ -140,7 +140,7 @@ impl From<Notice> for Both {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Only(Reserved);
 
 impl Parts for Only {
@@ -167,7 +167,7 @@ impl World {
     fn new() -> Self {
         let mut world = Self {
             router: Contract::new(1),
-            session: Session::new(Only::default(), 1),
+            session: Session::new(Only(Reserved::new(Instant::ZERO)), 1),
             fence: 1,
             told: vec![],
         };
@@ -177,7 +177,10 @@ impl World {
 
     fn tell(&mut self, input: Input) {
         let (now, told) = (self.router.now, &mut self.told);
-        let told = |_, notice| told.push(notice);
+        let told = |_, notice| match notice {
+            Both::Part(Notice::Standing(_)) => {}
+            other => told.push(other),
+        };
         let Ok(()) = self.session.tell(|| now, input, Some(&mut self.router), told);
     }
 
@@ -198,7 +201,7 @@ impl World {
     /// The agent is killed, and another comes.
     fn killed(&mut self) {
         self.fence += 1;
-        self.session = Session::new(Only::default(), self.fence);
+        self.session = Session::new(Only(Reserved::new(Instant::ZERO)), self.fence);
         self.tell(Input::Appeared);
     }
 }
@@ -281,7 +284,7 @@ fn flows_end_with_their_lives_in_the_router_too_and_live_on_when_they_are_told_a
     world.say([flow(8, 80_000, 10_000), DomainNews::Away]);
     world.pass(Duration::from_millis(800));
     assert_eq!(world.router.has().1.into_keys().collect::<Vec<_>>(), [8]);
-    assert_eq!(world.session.parts().0.flows(), (1, 0));
+    assert_eq!(world.session.parts().0.standing(), Standing { flows: 1, owed: 0, settled: true });
     // Without the agent, the router's own clock does it.
     world.router.passed(world.router.now + Duration::from_secs(10));
     assert_eq!(world.router.has().1.len(), 0);
@@ -304,7 +307,7 @@ fn what_the_router_refuses_holds_up_nothing_else_and_is_tried_again() {
         _ => None,
     };
     assert_eq!(world.told.iter().find_map(refused), Some((Item::Flow(3), Code::BadReference)));
-    assert_eq!(world.session.parts().0.flows(), (3, 1));
+    assert_eq!(world.session.parts().0.standing(), Standing { flows: 3, owed: 1, settled: false });
     // There is such a class now.
     let put = Given::read(Kind::Class, name("wan/no-such-class"), json!({ "port": "wan" }), None);
     let transaction = Transaction::new(TxnId([8; 16]), Owner::Cli, vec![Op::put(put)]);

@@ -39,11 +39,9 @@ const MOST_REFUSED: usize = 100;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Report {
-    /// The router's epoch.
-    pub epoch: u64,
     /// Flows that it is to have.
     pub flows: usize,
-    /// Flows that it does not have yet as they are to be.
+    /// Flows and shares of classes that it does not have yet as they are to be.
     pub owed: usize,
     /// The router has all that it is to have.
     pub settled: bool,

@@ -7,6 +7,7 @@ use perhop_model::{FilterMatch, Name, PortRange};
 use perhop_units::{Dscp, Rate};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use thiserror::Error;
 
 /// Most alternatives by which packets of one reservation are known.
@@ -19,7 +20,7 @@ pub struct Flow {
     /// Its packets in the direction of the reservation: one of these; none = they are not told from others of its class.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub packets: Vec<Packets>,
-    /// The code point that they get where they enter; none = theirs.
+    /// The code point that they get where they enter; none = their class's, where it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dscp: Option<Dscp>,
     /// What its owner wants to find again.
@@ -29,6 +30,9 @@ pub struct Flow {
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub of_interface: Value,
 }
+
+/// Code points that packets get, by logical class.
+pub type Marks = BTreeMap<String, Dscp>;
 
 /// Packets: an absent field is any.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -149,7 +153,7 @@ impl Flow {
     }
 
     /// For an agent, `now_ms` being the time.
-    pub(super) fn for_agent(&self, row: &ReservationRow, now_ms: u64) -> Option<DomainFlow> {
+    pub(super) fn for_agent(&self, row: &ReservationRow, marks: &Marks, now_ms: u64) -> Option<DomainFlow> {
         if self.packets.is_empty() {
             return None;
         }
@@ -157,7 +161,7 @@ impl Flow {
             id: row.id,
             class: Name::new(&row.class).ok()?,
             bps: Rate(row.bps),
-            dscp: self.dscp,
+            dscp: self.dscp.or_else(|| marks.get(&row.class).copied()),
             packets: self.packets.iter().map(Packets::matches).collect(),
             remaining_ms: row.expires_ms.saturating_sub(now_ms),
         })

@@ -1,6 +1,6 @@
 //! The ledger with those who wait for its answers, and what it tells of them, as one machine for a driver.
 
-use super::flow::Flow;
+use super::flow::{Flow, Marks};
 use super::known::Known;
 use super::news::{News, Whole};
 use perhop_agent::DomainNews;
@@ -24,6 +24,7 @@ pub(super) enum Question {
     Why { client: String, request: Request, done: oneshot::Sender<Result<(), Refusal>> },
     Topology { who: String, topology: Arc<Topology>, done: Answer },
     Client { who: String, change: ClientChange, done: Answer },
+    Marks(Marks),
     Look(Box<dyn FnOnce(&Ledger) + Send>),
     Follow { node: String, done: oneshot::Sender<(Whole, broadcast::Receiver<Arc<News>>)> },
     News(oneshot::Sender<broadcast::Receiver<Arc<News>>>),
@@ -50,6 +51,7 @@ pub(super) struct Books {
     /// Reservations whose packets are known, by the node where they enter.
     flows: BTreeMap<Arc<str>, BTreeSet<ReservationId>>,
     places: HashMap<ReservationId, Arc<str>>,
+    marks: Marks,
     news: broadcast::Sender<Arc<News>>,
     known: Arc<RwLock<Known>>,
 }
@@ -66,12 +68,14 @@ impl Books {
         ledger: Ledger,
         now: Instant,
         rows: &[ReservationRow],
+        marks: Marks,
         most_news: usize,
         known: Arc<RwLock<Known>>,
     ) -> Self {
         let (news, _) = broadcast::channel(most_news);
         let (flows, places) = Default::default();
-        let mut books = Self { ledger, now, waiting: HashMap::new(), last: 0, flows, places, news, known };
+        let mut books =
+            Self { ledger, now, waiting: HashMap::new(), last: 0, flows, places, marks, news, known };
         for row in rows.iter().filter(|row| !Flow::of(row).packets.is_empty()) {
             books.place(row);
         }
@@ -128,7 +132,9 @@ impl Books {
 
     fn tell_flow(&mut self, id: ReservationId) {
         let Some(row) = self.ledger.reservation(id) else { return };
-        let Some(flow) = Flow::of(&row).for_agent(&row, self.now_ms()) else { return self.forget(id) };
+        let Some(flow) = Flow::of(&row).for_agent(&row, &self.marks, self.now_ms()) else {
+            return self.forget(id);
+        };
         if let Some(node) = self.place(&row) {
             self.tell(News::Node { node: Some(node), news: DomainNews::Flow(flow) });
         }
@@ -174,8 +180,9 @@ impl Books {
             link.classes.iter().filter_map(share).collect::<Vec<_>>()
         });
         let rows = self.flows.get(node).into_iter().flatten().filter_map(|id| self.ledger.reservation(*id));
-        let flows =
-            rows.filter_map(|row| Flow::of(&row).for_agent(&row, self.now_ms())).map(DomainNews::Flow);
+        let flows = rows
+            .filter_map(|row| Flow::of(&row).for_agent(&row, &self.marks, self.now_ms()))
+            .map(DomainNews::Flow);
         Whole { exists, news: shares.chain(flows).collect() }
     }
 }
@@ -210,6 +217,12 @@ impl Machine for Books {
             Question::Why { client, request, done } => {
                 self.ledger.handle_input(now, Input::Wake);
                 return drop(done.send(self.ledger.why(&client, &request)));
+            }
+            Question::Marks(marks) => {
+                if std::mem::replace(&mut self.marks, marks) != self.marks {
+                    self.tell(News::Anew);
+                }
+                return;
             }
             Question::Look(look) => return look(&self.ledger),
             Question::Follow { node, done } => {

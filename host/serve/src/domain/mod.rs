@@ -9,7 +9,7 @@ mod machine;
 mod news;
 mod run;
 
-pub use flow::{Flow, FlowError, MOST_PACKETS, Packets};
+pub use flow::{Flow, FlowError, MOST_PACKETS, Marks, Packets};
 pub use known::{Caller, Credential, Role, token_sha256};
 pub use news::{News, Whole};
 pub use run::{DomainTask, Keeper, NotKept, Writing};
@@ -73,6 +73,14 @@ impl Domain {
     /// Another instance leads.
     pub async fn set_rate(&self, link: u64, bps: u64) -> Result<(), Refusal> {
         self.inlet.send(Question::Ledger(Input::Rate { link, bps })).await.map_err(|_| elsewhere())
+    }
+
+    /// Packets of these classes get these code points from now on, where their reservation says nothing else.
+    ///
+    /// # Errors
+    /// Another instance leads.
+    pub async fn set_marks(&self, marks: Marks) -> Result<(), Refusal> {
+        self.inlet.send(Question::Marks(marks)).await.map_err(|_| elsewhere())
     }
 
     /// What `look` finds in the ledger. It stands still meanwhile: a look is short.

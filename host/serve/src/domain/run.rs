@@ -1,8 +1,8 @@
 //! The task of a domain: the ledger, and the database behind it.
 
-use super::Domain;
 use super::known::Known;
 use super::machine::{Books, Question, Wish, failed};
+use super::{Domain, Marks};
 use perhop_broker::ledger::{Input, Ledger, LoadError, Settings};
 use perhop_broker::record::{AuditRow, Group, Snapshot};
 use perhop_drive::{Driven, End, Inputs, Timer, channel, run};
@@ -80,6 +80,7 @@ impl Domain {
     pub fn load<K: Keeper>(
         settings: Settings,
         snapshot: Snapshot,
+        marks: Marks,
         keeper: Arc<K>,
         say: impl FnMut(&NotKept) + Send + 'static,
     ) -> Result<(Self, DomainTask<K>), LoadError> {
@@ -87,7 +88,7 @@ impl Domain {
         let rows = snapshot.reservations.clone();
         let ledger = Ledger::load(settings, snapshot, now)?;
         let known: Arc<RwLock<Known>> = Arc::default();
-        let books = Books::new(ledger, now, &rows, NEWS, Arc::clone(&known));
+        let books = Books::new(ledger, now, &rows, marks, NEWS, Arc::clone(&known));
         let (inlet, inputs) = channel(WAITING);
         let domain = Self { inlet, known };
         let driven = Driven::new(books, now);
