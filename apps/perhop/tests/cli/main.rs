@@ -12,6 +12,7 @@ mod api;
 mod clients;
 mod demo;
 mod directory;
+mod domain;
 mod http;
 mod lab;
 mod mix;
@@ -483,7 +484,7 @@ fn a_snap_length_that_cuts_headers_is_said() {
 
 #[test]
 fn every_subcommand_explains_itself() {
-    let commands: [&[&str]; 19] = [
+    let commands: [&[&str]; 28] = [
         &[],
         &["router"],
         &["router", "check"],
@@ -501,6 +502,15 @@ fn every_subcommand_explains_itself() {
         &["lab", "compare"],
         &["realtime"],
         &["realtime", "classify"],
+        &["controller"],
+        &["controller", "check"],
+        &["controller", "run"],
+        &["reserve"],
+        &["reserve", "create"],
+        &["reserve", "why"],
+        &["reserve", "change"],
+        &["reserve", "release"],
+        &["reserve", "list"],
         &["completions"],
         &["man"],
     ];

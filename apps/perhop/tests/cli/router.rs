@@ -94,6 +94,11 @@ impl Drop for Running {
 }
 
 impl Running {
+    /// What a command starts.
+    pub fn of(command: &mut Command) -> Self {
+        Self(command.spawn().unwrap())
+    }
+
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.0.id().try_into().unwrap()).unwrap();
         kill_process(pid, signal).unwrap();

@@ -50,7 +50,8 @@ pub(super) struct Books {
     last: AskId,
     /// Reservations whose packets are known, by the node where they enter.
     flows: BTreeMap<Arc<str>, BTreeSet<ReservationId>>,
-    places: HashMap<ReservationId, Arc<str>>,
+    /// Where each of them enters, and its other direction.
+    places: HashMap<ReservationId, (Arc<str>, Option<ReservationId>)>,
     marks: Marks,
     news: broadcast::Sender<Arc<News>>,
     known: Arc<RwLock<Known>>,
@@ -111,7 +112,7 @@ impl Books {
             None => Arc::from(from),
         };
         self.flows.entry(Arc::clone(&node)).or_default().insert(row.id);
-        self.places.insert(row.id, Arc::clone(&node));
+        self.places.insert(row.id, (Arc::clone(&node), row.twin));
         Some(node)
     }
 
@@ -122,7 +123,10 @@ impl Books {
                 self.tell_flow(held.id);
                 held.twin.into_iter().for_each(|twin| self.tell_flow(twin));
             }
-            Ok(Granted::Released(id)) => self.forget(*id),
+            Ok(Granted::Released(id)) => {
+                let twin = self.places.get(id).and_then(|(_, twin)| *twin);
+                [Some(*id), twin].into_iter().flatten().for_each(|id| self.forget(id));
+            }
             Ok(Granted::Taken) if changes == Changes::Clients => self.learn_clients(),
             Ok(Granted::Taken) | Err(_) => {}
         }
@@ -141,7 +145,7 @@ impl Books {
     }
 
     fn forget(&mut self, id: ReservationId) {
-        let Some(node) = self.places.remove(&id) else { return };
+        let Some((node, _)) = self.places.remove(&id) else { return };
         if let Some(ids) = self.flows.get_mut(&node) {
             ids.remove(&id);
             if ids.is_empty() {

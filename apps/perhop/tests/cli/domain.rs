@@ -1,0 +1,320 @@
+//! A domain: controller, agents and routers as one, in namespaces.
+
+use super::http::Http;
+use super::router::Running;
+use super::{Ended, Scratch, command, perhop, root, skip};
+use perhop_netlink::{Namespace, Netlink, is_privileged_for_net};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::net::UdpSocket;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+const NODES: [&str; 3] = ["west", "core", "east"];
+
+/// `examples/domain` with names of this process, and a host behind each edge.
+struct Domain {
+    scratch: Scratch,
+    name: String,
+    namespaces: Vec<Namespace>,
+    hosts: [Namespace; 2],
+    running: Vec<Running>,
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A controller in a folder, as `perhop controller run` starts it.
+fn controller(scratch: &Scratch, name: &str, more: &[&str]) -> Running {
+    let folder = scratch.0.to_str().unwrap();
+    let log = std::fs::File::create(scratch.0.join("controller.log")).unwrap();
+    let args = [&["controller", "run", folder, "--name", name], more].concat();
+    let running = Running::of(command(&args).stdout(Stdio::null()).stderr(log));
+    until("the controller answers", || reserve(name, &["list"]).code == Some(0));
+    running
+}
+
+fn reserve(controller: &str, words: &[&str]) -> Ended {
+    perhop(&[&["reserve"], words, &["--controller", controller]].concat())
+}
+
+fn socket(name: &str) -> PathBuf {
+    PathBuf::from("/run/perhop").join(format!("{name}.controller"))
+}
+
+impl Domain {
+    fn new(test: &str) -> Option<Self> {
+        if !is_privileged_for_net() {
+            skip(test, "netns", "needs CAP_NET_ADMIN and CAP_SYS_ADMIN: run as root or under `unshare -Urn`");
+            return None;
+        }
+        let scratch = Scratch::new(test);
+        let name = format!("cli-domain-{}-{test}", std::process::id());
+        let namespaces: Vec<Namespace> = NODES.iter().map(|_| Namespace::create().unwrap()).collect();
+        let hosts = [Namespace::create().unwrap(), Namespace::create().unwrap()];
+        let [west, core, east] = &namespaces[..] else { panic!("three nodes") };
+        wire(&hosts[0], "eth0", "10.1.0.2/24", west, "lan0", "10.1.0.1/24");
+        wire(west, "wan0", "10.9.1.1/30", core, "west0", "10.9.1.2/30");
+        wire(core, "east0", "10.9.2.1/30", east, "wan0", "10.9.2.2/30");
+        wire(east, "lan0", "10.2.0.1/24", &hosts[1], "eth0", "10.2.0.2/24");
+        for (namespace, dest, gateway) in [
+            (&hosts[0], "0.0.0.0/0", "10.1.0.1"),
+            (&hosts[1], "0.0.0.0/0", "10.2.0.1"),
+            (west, "0.0.0.0/0", "10.9.1.2"),
+            (east, "0.0.0.0/0", "10.9.2.1"),
+            (core, "10.1.0.0/24", "10.9.1.1"),
+            (core, "10.2.0.0/24", "10.9.2.2"),
+        ] {
+            let net = Netlink::open_in(namespace).unwrap();
+            net.add_route(dest.parse().unwrap(), Some(gateway.parse().unwrap()), None).unwrap();
+        }
+        let text = |file: &str| std::fs::read_to_string(root().join("examples/domain").join(file)).unwrap();
+        scratch.file("domain.toml", &text("domain.toml"));
+        for node in NODES {
+            scratch.file(&format!("{node}.toml"), &text(&format!("{node}.toml")));
+            let agent = text(&format!("{node}-agent.toml")).replace("\"example\"", &format!("\"{name}\""));
+            scratch.file(&format!("{node}-agent.toml"), &agent);
+        }
+        let mut domain = Self { scratch, name, namespaces, hosts, running: Vec::new() };
+        domain.running.push(controller(&domain.scratch, &domain.name, &[]));
+        for number in 0..NODES.len() {
+            let router = domain.start_router(number);
+            domain.running.push(router);
+        }
+        for node in NODES {
+            let agent = domain.start_agent(node);
+            domain.running.push(agent);
+        }
+        Some(domain)
+    }
+
+    fn router(&self, node: &str) -> String {
+        format!("{}-{node}", self.name)
+    }
+
+    fn start_router(&self, number: usize) -> Running {
+        let (node, name) = (NODES[number], self.router(NODES[number]));
+        let file = self.scratch.0.join(format!("{node}.toml"));
+        let args = ["router", "run", file.to_str().unwrap(), "--name", &name];
+        let spawn = || Running::of(command(&args).stdout(Stdio::null()).stderr(Stdio::null()));
+        let running = self.namespaces[number].run(spawn).unwrap();
+        until("the router answers", || perhop(&["show", "ports", "--router", &name]).code == Some(0));
+        running
+    }
+
+    fn start_agent(&self, node: &str) -> Running {
+        let file = self.scratch.0.join(format!("{node}-agent.toml"));
+        let args = ["agent", "run", file.to_str().unwrap(), "--router", &self.router(node)];
+        Running::of(command(&args).stdout(Stdio::null()).stderr(Stdio::null()))
+    }
+
+    /// What a router shows.
+    fn rows(&self, node: &str, what: &str) -> Vec<Value> {
+        let pages = perhop(&["show", what, "--router", &self.router(node), "--json"]).json();
+        // A router that was just killed has nothing to show.
+        pages.first().and_then(|page| page["rows"].as_array().cloned()).unwrap_or_default()
+    }
+
+    /// What a class of a router has, and how many reservations have filters there.
+    fn has(&self, node: &str, class: &str) -> (String, usize) {
+        let classes = self.rows(node, "classes");
+        let Some(row) = classes.iter().find(|row| row["name"] == class) else { return Default::default() };
+        let filters = self.rows(node, "filters");
+        let own =
+            filters.iter().filter(|row| row["name"].as_str().is_some_and(|n| n.starts_with("reserved/")));
+        (row["facts"]["allocated"].as_str().unwrap_or("-").to_owned(), own.count())
+    }
+}
+
+impl Drop for Domain {
+    fn drop(&mut self) {
+        self.running.clear();
+        for name in NODES.map(|node| self.router(node)).iter().chain([&self.name]) {
+            for ending in ["sock", "lock", "state.json", "state.new", "controller", "controller.lock"] {
+                let _ = std::fs::remove_file(format!("/run/perhop/{name}.{ending}"));
+            }
+        }
+    }
+}
+
+fn wire(a: &Namespace, a_name: &str, a_address: &str, b: &Namespace, b_name: &str, b_address: &str) {
+    let net = Netlink::open_in(a).unwrap();
+    net.create_veth(a_name, b_name, Some(b)).unwrap();
+    let far = Netlink::open_in(b).unwrap();
+    for (net, name, address) in [(&net, a_name, a_address), (&far, b_name, b_address)] {
+        net.add_address(name, address.parse().unwrap()).unwrap();
+        net.set_up(name).unwrap();
+    }
+}
+
+#[test]
+fn a_reservation_is_in_all_routers_and_outlives_every_program() {
+    let Some(mut domain) = Domain::new("whole") else { return };
+    let name = domain.name.clone();
+    let call = [
+        "create",
+        "--from",
+        "west",
+        "--to",
+        "east",
+        "--class",
+        "voice",
+        "--rate",
+        "500 kbit/s",
+        "--back",
+        "400 kbit/s",
+    ];
+    let packets =
+        ["--packets", "protocol=udp dst=10.2.0.2 dst-port=5004", "--key", "call-1", "--for", "10min"];
+    let made = reserve(&name, &[&call[..], &packets].concat());
+    assert_eq!(made.code, Some(0), "{}{}", made.out, made.err);
+    assert!(
+        made.out.starts_with("reservation 1: 500 kbit/s of class voice from west to east"),
+        "{}",
+        made.out
+    );
+    let expected = [
+        ("west", "wan/voice", "500 kbit/s", 1),
+        ("core", "east/voice", "500 kbit/s", 0),
+        ("core", "west/voice", "400 kbit/s", 0),
+        ("east", "wan/voice", "400 kbit/s", 1),
+    ];
+    let in_force = |domain: &Domain| {
+        expected
+            .iter()
+            .all(|(node, class, rate, filters)| domain.has(node, class) == ((*rate).to_owned(), *filters))
+    };
+    until("the routers have it", || in_force(&domain));
+
+    // The same again, and more than there is.
+    let again = reserve(&name, &[&call[..], &packets].concat());
+    assert!(again.out.starts_with("reservation 1:"), "{}{}", again.out, again.err);
+    let much = ["create", "--from", "west", "--to", "east", "--class", "voice", "--rate", "2600 kbit/s"];
+    let refused = reserve(&name, &much);
+    assert_eq!((refused.code, refused.out.as_str()), (Some(1), ""));
+    let why = "no_capacity: link west/wan, class voice, 2.6 Mbit/s asked, 2.5 Mbit/s free";
+    assert!(refused.err.contains(why), "{}", refused.err);
+    let why = reserve(&name, &[&["why"], &much[1..]].concat());
+    assert!(why.code == Some(1) && why.out.contains("2.5 Mbit/s free"), "{}", why.out);
+
+    // What has a reservation arrives, whatever else there is.
+    let bind = |host: &Namespace, address: &str| host.run(|| UdpSocket::bind(address)).unwrap().unwrap();
+    let (from, to) = (bind(&domain.hosts[0], "10.1.0.2:0"), bind(&domain.hosts[1], "10.2.0.2:5004"));
+    to.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let (mut arrived, mut buffer) = (0, [0; 2_000]);
+    // The neighbours know each other first.
+    until("a packet arrives", || {
+        from.send_to(&[1; 160], "10.2.0.2:5004").unwrap();
+        to.recv(&mut buffer).is_ok()
+    });
+    while to.recv(&mut buffer).is_ok() {}
+    for _ in 0..100 {
+        for _ in 0..25 {
+            let _ = from.send_to(&[0; 1_200], "10.2.0.2:9");
+        }
+        from.send_to(&[1; 160], "10.2.0.2:5004").unwrap();
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    while to.recv(&mut buffer).is_ok() {
+        arrived += 1;
+    }
+    assert_eq!(arrived, 100, "24 Mbit/s beside it on 10 Mbit/s");
+
+    // Each program is killed in turn: nothing is lost.
+    for (number, start) in [(0, None), (1, Some(0)), (2, Some(1)), (4, None)] {
+        domain.running[number].signal(Signal::KILL);
+        domain.running[number].end();
+        let started = match (number, start) {
+            (0, _) => controller(&domain.scratch, &name, &[]),
+            (_, Some(router)) => domain.start_router(router),
+            (_, None) => domain.start_agent("west"),
+        };
+        domain.running[number] = started;
+        until("it is there again", || in_force(&domain));
+    }
+    let listed = reserve(&name, &["list", "--json"]).json();
+    assert_eq!(
+        listed.iter().map(|row| row["bps"].as_u64()).collect::<Vec<_>>(),
+        [Some(500_000), Some(400_000)]
+    );
+
+    // An agent reports, and a report is shown.
+    until("all are settled", || {
+        let mut http = Http::connect(&socket(&name));
+        let nodes = http.read("/v1/nodes");
+        nodes["nodes"]
+            .as_array()
+            .is_some_and(|all| all.len() == 3 && all.iter().all(|n| n["agent"]["settled"] == true))
+    });
+
+    assert_eq!(reserve(&name, &["release", "2"]).code, Some(0), "by the number of either");
+    until("the routers have it no more", || {
+        let nothing = ("-".to_owned(), 0);
+        expected.iter().all(|(node, class, ..)| domain.has(node, class) == nothing)
+    });
+}
+
+#[test]
+fn an_empty_folder_is_a_domain_and_what_is_wrong_is_said() {
+    let scratch = Scratch::new("empty-domain");
+    let name = format!("cli-empty-{}", std::process::id());
+    let mut running = controller(&scratch, &name, &[]);
+    let second = perhop(&["controller", "run", scratch.0.to_str().unwrap(), "--name", &name]);
+    assert!(second.code == Some(3) && second.err.contains("is running"), "{}", second.err);
+    let refused =
+        reserve(&name, &["create", "--from", "a", "--to", "b", "--class", "voice", "--rate", "1 Mbit/s"]);
+    assert!(refused.code == Some(1) && refused.err.contains("no_path"), "{}", refused.err);
+    assert_eq!(reserve(&name, &["release", "7"]).code, Some(1));
+    // A domain comes by HTTP, too.
+    let toml = std::fs::read_to_string(root().join("examples/domain/domain.toml")).unwrap();
+    let toml = toml.split("[broker]").nth(1).map(|rest| format!("[broker]{rest}")).unwrap();
+    let nodes =
+        toml[..toml.find("# The code points").unwrap()].to_owned() + &toml[toml.find("[[node]]").unwrap()..];
+    let mut http = Http::connect(&socket(&name));
+    let (status, body) = http.ask("PUT", "/v1/topology", &json!({ "toml": nodes }).to_string());
+    assert_eq!(status, 200, "{body}");
+    let (status, body) =
+        http.ask("PUT", "/v1/topology", &json!({ "toml": "[[node]]\nkind = \"edge\"" }).to_string());
+    assert!(status == 422 && body["messages"][0].as_str().unwrap().starts_with("topology:1:1"), "{body}");
+    let made = reserve(
+        &name,
+        &["create", "--from", "west", "--to", "east", "--class", "voice", "--rate", "1 Mbit/s"],
+    );
+    assert_eq!(made.code, Some(0), "{}", made.err);
+    running.signal(Signal::TERM);
+    assert_eq!(running.end(), Some(0));
+    assert!(!socket(&name).exists());
+    assert!(scratch.0.join("domain.db").exists());
+    let gone = reserve(&name, &["list"]);
+    assert!(gone.code == Some(3) && gone.err.contains("perhop controller run"), "{}", gone.err);
+}
+
+#[test]
+fn a_domains_file_is_checked_and_a_wrong_one_does_not_start() {
+    let scratch = Scratch::new("bad-domain");
+    let good = perhop(&["controller", "check", "examples/domain/domain.toml"]);
+    assert_eq!(
+        (good.code, good.out.trim()),
+        (Some(0), "examples/domain/domain.toml: good, 3 nodes, 4 links")
+    );
+    let file =
+        scratch.file("domain.toml", "[[node]]\nname = \"a\"\nkind = \"egde\"\n[[link]]\nfrom = \"b\"\n[x]\n");
+    for words in [["controller", "check"], ["controller", "run"]] {
+        let ended = perhop(&[&words[..], &[&file]].concat());
+        assert_eq!(ended.code, Some(2), "{words:?}");
+        for place in ["domain.toml:3:8", "domain.toml:5:8", "domain.toml:6:"] {
+            assert!(ended.err.contains(place), "{words:?} {place}: {}", ended.err);
+        }
+    }
+    let file = scratch.file("other.toml", "[controller]\ndatabase = \"sqlite:nowhere/at/all.db\"\n");
+    let ended = perhop(&["controller", "run", &file]);
+    assert!(ended.code == Some(3) && ended.err.contains("nowhere/at/all.db"), "{}", ended.err);
+}
