@@ -66,8 +66,11 @@ pub(crate) fn request(n: u64, r_type: u16) -> Request {
 }
 
 pub(crate) fn install(r_type: u16) -> Decided {
-    let verdict = Verdict::of(Command::INSTALL);
-    Decided::Decisions(vec![Decision { context: Context::of(r_type), verdict }])
+    install_on(Context::of(r_type))
+}
+
+pub(crate) fn install_on(context: Context) -> Decided {
+    Decided::Decisions(vec![Decision { context, verdict: Verdict::of(Command::INSTALL) }])
 }
 
 /// All messages of octets, which must be whole and well formed.
@@ -211,7 +214,7 @@ pub(crate) struct Rig {
     up: VecDeque<Vec<u8>>,
     down: VecDeque<Vec<u8>>,
     /// Questions that are not decided on, if the PDP does not decide at once.
-    pub(crate) waiting: Option<Vec<(Handle, u64, u16)>>,
+    pub(crate) waiting: Option<Vec<(Handle, u64, Context)>>,
     pub(crate) accept: Accept,
     pub(crate) pep_notices: Vec<pep::Notice>,
     pub(crate) pdp_notices: Vec<pdp::Notice>,
@@ -338,12 +341,13 @@ impl Rig {
                         accepted.expect("it waits");
                     }
                     pdp::Notice::Asked { peer, question, request, .. } => {
-                        let (handle, r_type) = (request.handle.clone(), request.context.r_type);
+                        let (handle, context) = (request.handle.clone(), request.context);
                         match &mut self.waiting {
-                            Some(waiting) => waiting.push((handle, *question, r_type)),
+                            Some(waiting) => waiting.push((handle, *question, context)),
                             None => {
                                 let on = On::Question(*question);
-                                let decided = self.pdp.decide(self.now, peer, &handle, on, install(r_type));
+                                let decided =
+                                    self.pdp.decide(self.now, peer, &handle, on, install_on(context));
                                 decided.expect("it is the oldest");
                             }
                         }

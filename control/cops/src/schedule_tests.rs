@@ -1,10 +1,10 @@
 //! Random schedules: whatever is asked, changed, dropped, lost and restarted, both ends agree once they are in contact.
 
 use crate::pdp::{self, On, Refused};
-use crate::pep;
-use crate::rig::{OTHER, Rig, TYPE, install, pdp_config, peer, pep_config, request, seconds};
+use crate::pep::{self, Answers};
+use crate::rig::{OTHER, Rig, TYPE, install, install_on, pdp_config, peer, pep_config, request, seconds};
 use crate::session::{Key, Keyring};
-use crate::wire::{Context, Reason, ReasonCode};
+use crate::wire::{Context, Handle, Reason, ReasonCode, Request};
 use perhop_units::{Duration, Instant};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -35,24 +35,26 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        4 => any::<bool>().prop_map(|is_configuration| Step::Ask { is_configuration }),
-        3 => any::<usize>().prop_map(Step::Update),
-        2 => any::<usize>().prop_map(Step::Drop),
-        4 => any::<usize>().prop_map(Step::Decide),
-        2 => any::<usize>().prop_map(Step::Change),
+        8 => any::<bool>().prop_map(|is_configuration| Step::Ask { is_configuration }),
+        5 => any::<usize>().prop_map(Step::Update),
+        4 => any::<usize>().prop_map(Step::Drop),
+        12 => any::<usize>().prop_map(Step::Decide),
+        4 => any::<usize>().prop_map(Step::Change),
         1 => Just(Step::Sync),
-        8 => any::<u8>().prop_map(Step::Deliver),
-        2 => (1..200_000u64).prop_map(Step::Wait),
-        2 => any::<(bool, bool)>().prop_map(|(tell_pep, tell_pdp)| Step::Cut { tell_pep, tell_pdp }),
-        1 => any::<bool>().prop_map(Step::Reachable),
-        1 => Just(Step::RestartPep),
-        1 => Just(Step::RestartPdp),
+        20 => any::<u8>().prop_map(Step::Deliver),
+        6 => (1..3_000u64).prop_map(Step::Wait),
+        1 => (3_000..200_000u64).prop_map(Step::Wait),
+        3 => any::<(bool, bool)>().prop_map(|(tell_pep, tell_pdp)| Step::Cut { tell_pep, tell_pdp }),
+        2 => any::<bool>().prop_map(Step::Reachable),
+        1 => any::<bool>().prop_map(|pep| if pep { Step::RestartPep } else { Step::RestartPdp }),
     ]
 }
 
 struct Run {
     rig: Rig,
     handles: u64,
+    /// Each question is another: its message type says which.
+    contents: u16,
 }
 
 impl Run {
@@ -73,8 +75,10 @@ impl Run {
             Step::Update(n) => {
                 let Some(n) = self.pick(n) else { return };
                 let rig = &mut self.rig;
+                self.contents = self.contents.wrapping_add(1);
                 let r_type = if n % 2 == 0 { Context::CONFIGURATION } else { Context::ALLOCATION };
-                rig.pep.ask(rig.now, TYPE, request(n, r_type)).expect("it is there");
+                let context = Context { r_type, m_type: self.contents };
+                rig.pep.ask(rig.now, TYPE, Request { context, ..request(n, r_type) }).expect("it is there");
             }
             Step::Drop(n) => {
                 let Some(n) = self.pick(n) else { return };
@@ -88,13 +92,14 @@ impl Run {
                 if waiting.is_empty() {
                     return;
                 }
-                let (handle, question, r_type) = waiting.remove(n % waiting.len());
-                let done = rig.pdp.decide(rig.now, &peer(), &handle, On::Question(question), install(r_type));
+                let (handle, question, context) = waiting.remove(n % waiting.len());
+                let done =
+                    rig.pdp.decide(rig.now, &peer(), &handle, On::Question(question), install_on(context));
                 // The oldest on its handle can be decided on, unless the request or the connection is gone.
                 if done == Err(Refused::NotAsked)
                     && waiting.iter().any(|(h, q, _)| *h == handle && *q < question)
                 {
-                    waiting.push((handle, question, r_type));
+                    waiting.push((handle, question, context));
                 }
             }
             Step::Change(n) => {
@@ -121,8 +126,8 @@ impl Run {
         let rig = &mut self.rig;
         rig.is_reachable = true;
         let waiting = rig.waiting.take().expect("it waits");
-        for (handle, question, r_type) in waiting {
-            let _ = rig.pdp.decide(rig.now, &peer(), &handle, On::Question(question), install(r_type));
+        for (handle, question, context) in waiting {
+            let _ = rig.pdp.decide(rig.now, &peer(), &handle, On::Question(question), install_on(context));
             rig.collect();
         }
         rig.run(seconds(120));
@@ -131,6 +136,10 @@ impl Run {
         let at_pdp: Vec<_> = rig.pdp.handles(&peer()).cloned().collect();
         assert_eq!(at_pep, at_pdp, "both have the same requests");
         assert!(rig.pep.requests(TYPE).all(|(_, is_decided)| is_decided), "all are decided on");
+        for (request, _) in rig.pep.requests(TYPE) {
+            let answer = rig.pep_notices.iter().rev().find_map(|notice| answer_to(&request.handle, notice));
+            assert_eq!(answer, Some(request.context), "and the last answer is to what is asked");
+        }
         // Nothing leaks: what is dropped is gone at both ends.
         for handle in at_pep {
             rig.pep.drop_request(rig.now, TYPE, &handle, Reason::of(ReasonCode::TEAR)).expect("it is there");
@@ -141,6 +150,16 @@ impl Run {
         rig.cut(true, true);
         rig.run(seconds(1));
         assert_eq!(rig.pdp.peers().count(), 0, "a client without requests and connection is forgotten");
+    }
+}
+
+/// On what a notice is the PDP's answer, if it is to the request.
+fn answer_to(request: &Handle, notice: &pep::Notice) -> Option<Context> {
+    match notice {
+        pep::Notice::Decided { handle, answers: Answers::Request, decisions, .. } if handle == request => {
+            Some(decisions[0].context)
+        }
+        _ => None,
     }
 }
 
@@ -165,15 +184,15 @@ fn secure(security: u8) -> (pep::Config, pdp::Config) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 4 * ProptestConfig::default().cases, ..ProptestConfig::default() })]
 
     #[test]
-    fn both_ends_agree_after_whatever_happened(steps in vec(step(), 1..80), seed in any::<u64>(), security in 0..3u8) {
+    fn both_ends_agree_after_whatever_happened(steps in vec(step(), 1..160), seed in any::<u64>(), security in 0..3u8) {
         let (pep, pdp) = secure(security);
         let mut rig = Rig::new(pep, pdp, seed);
         rig.waiting = Some(Vec::new());
         rig.run(seconds(1));
-        let mut run = Run { rig, handles: 0 };
+        let mut run = Run { rig, handles: 0, contents: 0 };
         steps.into_iter().for_each(|step| run.step(step));
         run.agree();
     }
