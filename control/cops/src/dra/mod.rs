@@ -9,13 +9,14 @@
 //! | | DEC, remove, trigger error | the same | Client Specific Decision Data: `NACK` with link, class, asked, free and code |
 //! | | DRQ | | it is given back |
 //! | provisioning: aggregates are given in advance | REQ | configuration | none |
-//! | | DEC, install | the same | Named Decision Data: `REQUEST` of an aggregate; one by the same flow takes its place |
-//! | | DEC, remove | the same | Named Decision Data: `RELEASE` |
+//! | | DEC, install | the same | Client Specific Decision Data: `REQUEST` of an aggregate; one by the same flow takes its place |
+//! | | DEC, remove | the same | Client Specific Decision Data: `RELEASE` |
 //! | both: what became of a decision | RPT | | Signaled ClientSI: `ACK` or `NACK` |
 //!
 //! Each piece of data is one message of the traffic-control API ([`perhop_tcapi::wire`]) with transaction and epoch. A REQ says
 //! everything each time, so that one that is asked again after a loss of the connection is enough to know the reservation;
-//! its transaction is the same as before. A message that cannot be understood is answered by an Error object whose
+//! its transaction is the same as before. Named data are not used: programs that show packets take them for those of
+//! COPS-PR, whatever the client type. A message that cannot be understood is answered by an Error object whose
 //! sub-code is the number of a reason code.
 
 #[cfg(test)]
@@ -169,26 +170,24 @@ pub fn asked(request: &Request) -> Result<Asked, Unreadable> {
 /// # Errors
 /// It is longer than an object can be.
 pub fn decision(tag: Tag, told: &Told) -> Result<Decision, TooLong> {
-    let (command, body, is_named) = match told {
-        Told::Granted(reservation) => (Command::INSTALL, Body::Do(Verb::Request, reservation.clone()), false),
+    let (r_type, command, body) = match told {
+        Told::Granted(reservation) => {
+            (Context::ALLOCATION, Command::INSTALL, Body::Do(Verb::Request, reservation.clone()))
+        }
         Told::Refused(refusal) => {
             let answer = Answer { refusal: Some((**refusal).clone()), timing: None, router_epoch: 0 };
-            (Command::REMOVE, Body::Answer(Box::new(answer)), false)
+            (Context::ALLOCATION, Command::REMOVE, Body::Answer(Box::new(answer)))
         }
-        Told::Provided(reservation) => (Command::INSTALL, Body::Do(Verb::Request, reservation.clone()), true),
+        Told::Provided(reservation) => {
+            (Context::CONFIGURATION, Command::INSTALL, Body::Do(Verb::Request, reservation.clone()))
+        }
         Told::Withdrawn(flow) => {
-            (Command::REMOVE, Body::Do(Verb::Release, Box::new(Reservation::of(*flow))), true)
+            let body = Body::Do(Verb::Release, Box::new(Reservation::of(*flow)));
+            (Context::CONFIGURATION, Command::REMOVE, body)
         }
     };
-    let data = Some(pack(tag, body)?);
-    let verdict = match is_named {
-        true => Verdict { named: data, ..Verdict::of(command) },
-        false if command == Command::REMOVE => {
-            Verdict { client_si: data, flags: Verdict::TRIGGER_ERROR, ..Verdict::of(command) }
-        }
-        false => Verdict { client_si: data, ..Verdict::of(command) },
-    };
-    let r_type = if is_named { Context::CONFIGURATION } else { Context::ALLOCATION };
+    let flags = if matches!(told, Told::Refused(_)) { Verdict::TRIGGER_ERROR } else { 0 };
+    let verdict = Verdict { client_si: Some(pack(tag, body)?), flags, ..Verdict::of(command) };
     Ok(Decision { context: Context::of(r_type), verdict })
 }
 
@@ -202,13 +201,13 @@ pub const fn nothing() -> Decision {
 /// # Errors
 /// It is none of this client type: the PEP reports that, or drops its request.
 pub fn told(decision: &Decision) -> Result<Option<(Tag, Told)>, Unreadable> {
-    let Verdict { command, client_si, named, .. } = &decision.verdict;
-    let is_named = decision.context.is_configuration();
+    let Verdict { command, client_si, .. } = &decision.verdict;
+    let in_advance = decision.context.is_configuration();
     if *command == Command::NULL {
-        return if is_named { Ok(None) } else { Err(Unreadable::Missing) };
+        return if in_advance { Ok(None) } else { Err(Unreadable::Missing) };
     }
-    let (tag, body) = unpack(if is_named { named.as_ref() } else { client_si.as_ref() })?;
-    let told = match (is_named, *command, body) {
+    let (tag, body) = unpack(client_si.as_ref())?;
+    let told = match (in_advance, *command, body) {
         (false, Command::INSTALL, Body::Do(Verb::Request, reservation)) => Told::Granted(reservation),
         (true, Command::INSTALL, Body::Do(Verb::Request, reservation)) => Told::Provided(reservation),
         (true, Command::REMOVE, Body::Do(Verb::Release, reservation)) => Told::Withdrawn(reservation.flow),

@@ -69,7 +69,6 @@ fn what_is_none_of_it_is_refused_with_an_error_and_a_reason() {
     // A refusal is none of provisioning, a release none of outsourcing.
     let mut wrong = decision(TAG, &Told::Withdrawn(FlowId::Number(7))).expect("short");
     wrong.context = Context::of(Context::ALLOCATION);
-    wrong.verdict.client_si = wrong.verdict.named.take();
     assert_eq!(told(&wrong), Err(Unreadable::Unexpected));
     assert_eq!(unable(Code::Overload).sub_code, Code::Overload.number());
 }
