@@ -9,6 +9,7 @@ pub mod dra;
 pub mod pdp;
 pub mod pep;
 pub mod pr;
+pub mod properties;
 pub mod session;
 pub mod wire;
 

@@ -443,7 +443,7 @@ fn rfc2748_3_9_and_4_6_keep_alives_come_between_a_quarter_and_three_quarters_of_
             quarters[usize::from(due.since(last) > seconds(20))] += 1;
             pep.handle_input(due, pep::Input::Tick);
             let alive = Message::new(ClientType::CONNECTION, Body::KeepAlive);
-            assert_eq!(of_pep(&mut pep).sent, [alive.clone()]);
+            assert_eq!(of_pep(&mut pep).sent, std::slice::from_ref(&alive));
             tell(&mut pep, due, alive);
             last = due;
         }

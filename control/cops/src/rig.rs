@@ -366,7 +366,7 @@ impl Rig {
 
     /// Lets time pass, with all that happens meanwhile.
     pub(crate) fn run(&mut self, span: Duration) {
-        let end = Instant(self.now.0.saturating_add(span.0));
+        let end = self.now + span;
         loop {
             self.settle();
             let next = self.pep.next_wakeup().into_iter().chain(self.pdp.next_wakeup()).min();

@@ -5,20 +5,19 @@
 //! [`Config::keep`], and that both ends agree afterwards: a PEP that comes back is asked for all of its requests, and what
 //! it does not ask is gone.
 
+mod incoming;
 mod message;
 mod peer;
 mod states;
 
 pub use message::{Config, Gone, Input, Notice, On, Output, PeerId, Refused, Security};
 
-use crate::session::seal::{self, Seal};
-use crate::session::{Incoming, Link};
+use crate::session::Link;
 use crate::wire::integrity::{HMAC, TLS};
 use crate::wire::{
-    Accept, Body, ClientType, Close, Decided, Error, ErrorCode, Fault, Handle, Integrity, MAX_MESSAGE,
-    Message, OpCode, Open, PepId, Request,
+    Accept, Body, ClientType, Close, Decided, Error, ErrorCode, Handle, MAX_MESSAGE, Message, PepId,
 };
-use peer::{Installed, Owed, Peer};
+use peer::{Owed, Peer};
 use perhop_units::Instant;
 use states::{Action, Event, State};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -94,7 +93,7 @@ impl Pdp {
                     proved: None,
                     opening: Vec::new(),
                     open: Vec::new(),
-                    patience: Some(Instant(now.0.saturating_add(self.config.patience.0))),
+                    patience: Some(now + self.config.patience),
                     armed: None,
                 };
                 self.connections.insert(connection, new);
@@ -346,7 +345,7 @@ impl Pdp {
         if peer.requests.is_empty() {
             self.peers.remove(id);
         } else {
-            let at = Instant(now.0.saturating_add(self.config.keep.0));
+            let at = now + self.config.keep;
             peer.kept_until = Some(at);
             self.kept.insert((at, id.clone()));
         }
@@ -378,25 +377,6 @@ impl Pdp {
         }
     }
 
-    fn bytes(&mut self, now: Instant, connection: u64, bytes: &[u8]) {
-        let Some(known) = self.connections.get_mut(&connection) else { return };
-        if known.state == State::Handshake {
-            return self.break_off(now, connection, Error::security_wanted(TLS));
-        }
-        known.link.push(bytes);
-        while let Some(known) = self.connections.get_mut(&connection) {
-            if known.state == State::Handshake && known.link.held() > 0 {
-                return self.break_off(now, connection, Error::security_wanted(TLS));
-            }
-            match known.link.next(now) {
-                None => return,
-                Some(Incoming::Message(message, bytes)) => self.message(now, connection, message, &bytes),
-                Some(Incoming::Fault(fault)) => self.fault(now, connection, &fault),
-                Some(Incoming::Broken(error)) => self.break_off(now, connection, error),
-            }
-        }
-    }
-
     /// Whether the connection is still there.
     fn step(&mut self, now: Instant, connection: u64, event: Event) -> bool {
         let Some(known) = self.connections.get_mut(&connection) else { return false };
@@ -417,207 +397,6 @@ impl Pdp {
             Security::Digest(_) => HMAC,
             Security::Tls => TLS,
         })
-    }
-
-    fn traffic(&mut self, now: Instant, connection: u64) -> bool {
-        let must_be_secure = !matches!(self.config.security, Security::None);
-        self.step(now, connection, Event::Traffic { must_be_secure })
-    }
-
-    fn message(&mut self, now: Instant, connection: u64, message: Message, bytes: &[u8]) {
-        let Message { client_type, solicited, body, integrity } = message;
-        if let (Body::Open(open), ClientType::CONNECTION) = (&body, client_type) {
-            return self.open_connection(now, connection, open, integrity, bytes);
-        }
-        if !self.traffic(now, connection) {
-            return;
-        }
-        match body {
-            Body::KeepAlive => self.send(now, connection, Message::new(client_type, Body::KeepAlive)),
-            Body::Close(_) if client_type == ClientType::CONNECTION => self.disconnect(now, connection),
-            Body::Open(open) => self.open(now, connection, client_type, *open),
-            Body::Decision { .. } | Body::SyncRequest(_) | Body::Accept(_) => {
-                self.break_off(now, connection, Error::of(ErrorCode::BAD_MESSAGE_FORMAT));
-            }
-            body => match self.peer_on(connection, client_type) {
-                Some(peer) => self.of_client(now, connection, &peer, solicited, body),
-                None => self.send_close(
-                    now,
-                    connection,
-                    client_type,
-                    Error::of(ErrorCode::UNSUPPORTED_CLIENT_TYPE),
-                ),
-            },
-        }
-    }
-
-    fn peer_on(&self, connection: u64, client_type: ClientType) -> Option<PeerId> {
-        let known = self.connections.get(&connection)?;
-        known.open.iter().find(|peer| peer.client_type == client_type).cloned()
-    }
-
-    /// OPN of client-type 0: security (RFC 2748 §4.1, RFC 4261 §5).
-    fn open_connection(
-        &mut self,
-        now: Instant,
-        connection: u64,
-        open: &Open,
-        integrity: Option<Integrity>,
-        bytes: &[u8],
-    ) {
-        let Some(known) = self.connections.get_mut(&connection) else { return };
-        let accept = Accept { keep_alive_s: 0, accounting_s: None };
-        let mut message = Message::new(ClientType::CONNECTION, Body::Accept(accept));
-        let is_fresh = known.state == State::Fresh;
-        match (&self.config.security, integrity) {
-            (Security::Digest(keys), Some(Integrity::Hmac { .. })) if is_fresh => {
-                let failure = Error::of(ErrorCode::AUTHENTICATION_FAILURE);
-                let Some(keyring) = keys.get(&open.pep_id).cloned() else {
-                    return self.break_off(now, connection, failure);
-                };
-                let theirs = match seal::check(&keyring, now, bytes) {
-                    Ok(theirs) => theirs,
-                    Err(error) => return self.break_off(now, connection, error),
-                };
-                let ours = known.sequence;
-                known.proved = Some(open.pep_id.clone());
-                known.link.protect(Seal::new(keyring.clone(), theirs, ours));
-                self.outputs.push_back(Output::Send(connection, seal::seal(&keyring, now, &message, ours)));
-                self.step(now, connection, Event::OpenedWithDigest);
-            }
-            (Security::Tls, None | Some(Integrity::StartTls)) if is_fresh => {
-                message.integrity = Some(Integrity::StartTls);
-                self.send(now, connection, message);
-                self.step(now, connection, Event::OpenedForTls);
-                self.outputs.push_back(Output::StartTls(connection));
-            }
-            _ => _ = self.step(now, connection, Event::OpenedOtherwise),
-        }
-    }
-
-    fn open(&mut self, now: Instant, connection: u64, client_type: ClientType, open: Open) {
-        let Open { pep_id: pep, client_si, last_pdp } = open;
-        let peer = PeerId { pep, client_type };
-        let Some(known) = self.connections.get_mut(&connection) else { return };
-        let is_other = known.proved.as_ref().is_some_and(|proved| *proved != peer.pep)
-            || known.open.iter().any(|open| open.client_type == client_type && *open != peer);
-        let code = if !self.config.client_types.contains(&client_type) {
-            Some(ErrorCode::UNSUPPORTED_CLIENT_TYPE)
-        } else if is_other {
-            Some(ErrorCode::AUTHENTICATION_FAILURE)
-        } else if !self.peers.contains_key(&peer) && self.peers.len() >= self.config.max_peers {
-            Some(ErrorCode::UNABLE_TO_PROCESS)
-        } else {
-            None
-        };
-        if let Some(code) = code {
-            return self.send_close(now, connection, client_type, Error::of(code));
-        }
-        known.opening.retain(|opening| opening.peer.client_type != client_type);
-        known.opening.push(Opening { peer: peer.clone(), has_last_pdp: last_pdp.is_some() });
-        self.notice(Notice::Opening { connection, peer, client_si, last_pdp });
-    }
-
-    fn of_client(&mut self, now: Instant, connection: u64, id: &PeerId, solicited: bool, body: Body) {
-        let Some(peer) = self.peers.get_mut(id) else { return };
-        match body {
-            Body::Request(request) => self.request(now, connection, id, request),
-            Body::Report(report) => {
-                let (peer, handle) = (id.clone(), report.handle);
-                let (report_type, client_si) = (report.report_type, report.client_si);
-                self.notice(Notice::Reported { peer, handle, solicited, report_type, client_si });
-            }
-            // One that is not known has been refused with an error, or was never more than named (§3.5).
-            Body::Delete { handle, reason } if peer.requests.remove(&handle).is_some() => {
-                self.deleted(id, handle, Gone::Deleted(reason));
-            }
-            Body::SyncComplete(None) if peer.is_syncing => {
-                let gone = peer.complete();
-                gone.into_iter().for_each(|handle| self.deleted(id, handle, Gone::NotAskedAgain));
-                self.notice(Notice::Synchronized(id.clone()));
-            }
-            Body::Close(close) => {
-                // A PEP that only lost the connection comes back with what it has.
-                if close.error.code != ErrorCode::COMMUNICATION_FAILURE {
-                    self.delete_all(id, Gone::Closed);
-                }
-                self.leave(now, connection, id);
-            }
-            _ => {}
-        }
-    }
-
-    fn request(&mut self, now: Instant, connection: u64, id: &PeerId, request: Box<Request>) {
-        let Some(peer) = self.peers.get_mut(id) else { return };
-        let handle = request.handle.clone();
-        let count = peer.requests.len();
-        let is_update = peer.requests.contains_key(&handle);
-        if !is_update && count >= self.config.max_requests {
-            let error = Error::of(ErrorCode::UNABLE_TO_PROCESS);
-            return self.send_error(now, connection, id.client_type, handle, error);
-        }
-        let installed = peer.requests.entry(handle).or_insert_with(Installed::new);
-        if installed.owed.len() >= MAX_OWED {
-            return self.close_client(now, connection, id, Error::of(ErrorCode::CLIENT_FAILURE), None);
-        }
-        self.questions += 1;
-        let question = self.questions;
-        installed.asked(Owed::Answer(question));
-        self.notice(Notice::Asked { peer: id.clone(), question, request, is_update });
-    }
-
-    fn send_error(
-        &mut self,
-        now: Instant,
-        connection: u64,
-        client_type: ClientType,
-        handle: Handle,
-        error: Error,
-    ) {
-        let body = Body::Decision { handle, decided: Decided::Error(error) };
-        self.send(now, connection, Message { solicited: true, ..Message::new(client_type, body) });
-    }
-
-    /// Errors whose turn has come.
-    fn answer_errors(&mut self, now: Instant, connection: u64, id: &PeerId, handle: &Handle) {
-        while let Some(peer) = self.peers.get_mut(id)
-            && let Some(installed) = peer.requests.get_mut(handle)
-            && let Some(&Owed::Error(error)) = installed.owed.front()
-        {
-            installed.answered();
-            self.send_error(now, connection, id.client_type, handle.clone(), error);
-        }
-    }
-
-    /// What could not be read: a request gets its error, anything else costs its client or, where there is none, the
-    /// connection (RFC 2748 §3.1, §3.6).
-    fn fault(&mut self, now: Instant, connection: u64, fault: &Fault) {
-        let client_type = fault.header.client_type;
-        let error = fault.malformed.error();
-        if client_type == ClientType::CONNECTION {
-            return self.break_off(now, connection, error);
-        }
-        if !self.traffic(now, connection) {
-            return;
-        }
-        let peer = self.peer_on(connection, client_type);
-        match (peer, &fault.handle) {
-            (Some(id), Some(handle)) if fault.header.op == OpCode::Request as u8 => {
-                let known = self.peers.get_mut(&id).and_then(|peer| peer.requests.get_mut(handle));
-                match known {
-                    Some(installed) if installed.owed.len() >= MAX_OWED => {
-                        self.close_client(now, connection, &id, error, None);
-                    }
-                    Some(installed) => {
-                        installed.asked(Owed::Error(error));
-                        self.answer_errors(now, connection, &id, handle);
-                    }
-                    None => self.send_error(now, connection, client_type, handle.clone(), error),
-                }
-            }
-            (Some(id), _) => self.close_client(now, connection, &id, error, None),
-            (None, _) => self.send_close(now, connection, client_type, error),
-        }
     }
 
     /// Sets when a connection is looked at, unless it is before that.

@@ -4,7 +4,9 @@
 //! [`Output`] says, and tells what came as [`Input`]. Requests are put, dropped and reported on by methods; they outlast
 //! the connection: while there is none, decisions are kept for [`Config::keep`], and what changes is told afterwards.
 
+mod asking;
 mod message;
+mod reports;
 mod request;
 mod states;
 
@@ -15,8 +17,8 @@ use crate::session::seal::{self, Seal};
 use crate::session::{Incoming, Jitter, Link};
 use crate::wire::integrity::{HMAC, TLS};
 use crate::wire::{
-    Accept, Body, ClientSi, ClientType, Close, Decided, Error, ErrorCode, Fault, Handle, Integrity,
-    MAX_MESSAGE, Message, OpCode, Open, Reason, ReasonCode, Report, ReportType, Request,
+    Accept, Body, ClientType, Close, Error, ErrorCode, Fault, Handle, Integrity, Message, OpCode, Open,
+    Reason, ReasonCode, Request,
 };
 use perhop_units::{Duration, Instant};
 use request::{Entry, State as Asking};
@@ -147,151 +149,6 @@ impl Pep {
         sessions.flat_map(|s| s.requests.values()).map(|e| (&*e.request, e.state == Asking::Decided))
     }
 
-    /// Asks, or asks something else by the handle of a request that there is. O(log requests).
-    ///
-    /// # Errors
-    /// There is no such client, it has too many requests, or this one is too long for a message.
-    pub fn ask(&mut self, now: Instant, client_type: ClientType, request: Request) -> Result<(), Refused> {
-        let index = self.index(client_type)?;
-        let message = Message::new(client_type, Body::Request(Box::new(request)));
-        too_long(&message)?;
-        let Body::Request(request) = message.body else { unreachable!("it has just been made") };
-        let session = &mut self.sessions[index];
-        let handle = request.handle.clone();
-        let most = self.config.max_requests;
-        let is_open = session.state == ClientState::Open;
-        if let Some(entry) = session.requests.get_mut(&handle) {
-            entry.request = request;
-            self.ask_step(
-                now,
-                index,
-                &handle,
-                if is_open { request::Event::Update } else { request::Event::UpdateAway },
-            );
-        } else if session.requests.len() + session.deleted.len() >= most {
-            return Err(Refused::TooMany(most));
-        } else {
-            let is_known = session.deleted.remove(&handle).is_some();
-            let entry = Entry {
-                state: Asking::Unsent,
-                request,
-                is_known,
-                is_decided: false,
-                unreported: 0,
-                deadline: None,
-                last_report: None,
-            };
-            session.requests.insert(handle.clone(), entry);
-            self.arm(now, index, &handle);
-            if is_open {
-                self.ask_step(now, index, &handle, request::Event::Opened);
-            }
-        }
-        self.check();
-        Ok(())
-    }
-
-    /// Drops a request: its DRQ is sent now or with the next connection. The handle may be used anew. O(log requests).
-    ///
-    /// # Errors
-    /// There is no such client or request.
-    pub fn drop_request(
-        &mut self,
-        now: Instant,
-        client_type: ClientType,
-        handle: &Handle,
-        reason: Reason,
-    ) -> Result<(), Refused> {
-        let index = self.index(client_type)?;
-        self.remove(now, index, handle, reason).then_some(()).ok_or(Refused::NoRequest)
-    }
-
-    /// Reports on the oldest decision on a request that was not reported on yet. Every decision of configuration needs it, in
-    /// the order in which they came, and none gets two (RFC 2748 §3.3).
-    ///
-    /// # Errors
-    /// There is no such client, request or decision, or no connection.
-    pub fn report(
-        &mut self,
-        now: Instant,
-        client_type: ClientType,
-        handle: &Handle,
-        is_success: bool,
-        client_si: Vec<ClientSi>,
-    ) -> Result<(), Refused> {
-        let report_type = if is_success { ReportType::SUCCESS } else { ReportType::FAILURE };
-        let (index, message) = self.report_message(client_type, handle, report_type, client_si, true)?;
-        let entry = self.sessions[index].requests.get_mut(handle).ok_or(Refused::NoRequest)?;
-        entry.unreported = entry.unreported.checked_sub(1).ok_or(Refused::NothingToReport)?;
-        self.send(now, &message);
-        Ok(())
-    }
-
-    /// Reports, without being asked, that what was in force no longer is.
-    ///
-    /// # Errors
-    /// There is no such client or request, or no connection.
-    pub fn report_failure(
-        &mut self,
-        now: Instant,
-        client_type: ClientType,
-        handle: &Handle,
-        client_si: Vec<ClientSi>,
-    ) -> Result<(), Refused> {
-        let (_, message) = self.report_message(client_type, handle, ReportType::FAILURE, client_si, false)?;
-        self.send(now, &message);
-        Ok(())
-    }
-
-    /// Reports what a request has used, as often as the PDP wants it at most.
-    ///
-    /// # Errors
-    /// There is no such client or request, no connection, or it is too early.
-    pub fn report_accounting(
-        &mut self,
-        now: Instant,
-        client_type: ClientType,
-        handle: &Handle,
-        client_si: Vec<ClientSi>,
-    ) -> Result<(), Refused> {
-        let (index, message) =
-            self.report_message(client_type, handle, ReportType::ACCOUNTING, client_si, false)?;
-        let session = &mut self.sessions[index];
-        let entry = session.requests.get_mut(handle).ok_or(Refused::NoRequest)?;
-        let too_early = match (session.accounting_s, entry.last_report) {
-            (Some(0), _) => true,
-            (Some(seconds), Some(last)) => now.since(last) < Duration::from_secs(seconds.into()),
-            _ => false,
-        };
-        if too_early {
-            return Err(Refused::TooOften);
-        }
-        entry.last_report = Some(now);
-        self.send(now, &message);
-        Ok(())
-    }
-
-    fn report_message(
-        &self,
-        client_type: ClientType,
-        handle: &Handle,
-        report_type: ReportType,
-        client_si: Vec<ClientSi>,
-        solicited: bool,
-    ) -> Result<(usize, Message), Refused> {
-        let index = self.index(client_type)?;
-        let session = &self.sessions[index];
-        if !session.requests.contains_key(handle) {
-            return Err(Refused::NoRequest);
-        }
-        if session.state != ClientState::Open {
-            return Err(Refused::NotOpen);
-        }
-        let report = Report { handle: handle.clone(), report_type, client_si };
-        let message = Message { solicited, ..Message::new(client_type, Body::Report(Box::new(report))) };
-        too_long(&message).map(|()| (index, message))
-    }
-
     fn index(&self, client_type: ClientType) -> Result<usize, Refused> {
         let is = |session: &Session| session.client.client_type == client_type;
         self.sessions.iter().position(is).ok_or(Refused::NoClient(client_type))
@@ -396,7 +253,7 @@ impl Pep {
     fn step(&mut self, now: Instant, event: Event) {
         let Some((state, action)) = states::step(self.state, event) else { return };
         self.state = state;
-        self.due = Some(Instant(now.0.saturating_add(self.config.patience.0)));
+        self.due = Some(now + self.config.patience);
         match action {
             Action::Connect => {
                 let servers = &self.config.servers;
@@ -453,7 +310,7 @@ impl Pep {
         let pause = Duration(least.saturating_mul(1 << round.min(30)).0.min(most.0));
         self.due = Some(self.jitter.within(now, pause.saturating_mul(2)));
         if self.keep_until.is_none() {
-            self.keep_until = Some(Instant(now.0.saturating_add(self.config.keep.0)));
+            self.keep_until = Some(now + self.config.keep);
         }
         if was_open {
             self.notice(Notice::Lost);
@@ -495,7 +352,7 @@ impl Pep {
         match action {
             ClientAction::Open => {
                 let session = &mut self.sessions[index];
-                session.due = Some(Instant(now.0.saturating_add(self.config.patience.0)));
+                session.due = Some(now + self.config.patience);
                 let last_pdp = session.last_pdp.filter(|_| session.has_kept());
                 let client_si = session.client.client_si.clone();
                 let open = Open { pep_id: self.config.id.clone(), client_si, last_pdp };
@@ -537,8 +394,7 @@ impl Pep {
     fn arm_accounting(&mut self, now: Instant, index: usize) {
         let session = &mut self.sessions[index];
         let seconds = session.accounting_s.filter(|seconds| *seconds > 0);
-        session.accounting_due =
-            seconds.map(|seconds| Instant(now.0.saturating_add(Duration::from_secs(seconds.into()).0)));
+        session.accounting_due = seconds.map(|seconds| now + Duration::from_secs(seconds.into()));
     }
 
     /// The client is open: what was dropped meanwhile is deleted, what is new is asked (RFC 2748 §2.5).
@@ -556,127 +412,6 @@ impl Pep {
             self.send(now, &Message::new(client_type, Body::Delete { handle, reason }));
         }
         self.each_request(now, index, request::Event::Opened);
-    }
-
-    fn synchronize(&mut self, now: Instant, index: usize, handle: Option<Handle>) {
-        let session = &self.sessions[index];
-        if session.state != ClientState::Open {
-            return;
-        }
-        let client_type = session.client.client_type;
-        match &handle {
-            None => self.each_request(now, index, request::Event::Sync),
-            Some(handle) if session.requests.contains_key(handle) => {
-                self.ask_step(now, index, handle, request::Event::Sync);
-            }
-            Some(handle) => {
-                let reason = Reason::of(ReasonCode::SYNC_HANDLE_UNKNOWN);
-                self.send(now, &Message::new(client_type, Body::Delete { handle: handle.clone(), reason }));
-            }
-        }
-        if handle.is_none() {
-            self.sessions[index].last_pdp = Some(self.server);
-        }
-        self.send(now, &Message::new(client_type, Body::SyncComplete(handle)));
-    }
-
-    fn decision(&mut self, now: Instant, index: usize, handle: Handle, decided: Decided, solicited: bool) {
-        let session = &mut self.sessions[index];
-        // One that has just been dropped may still be decided on.
-        let Some(entry) = session.requests.get_mut(&handle) else { return };
-        if session.state != ClientState::Open || !solicited && !entry.is_decided {
-            return;
-        }
-        let decisions = match decided {
-            Decided::Decisions(decisions) => decisions,
-            Decided::Error(error) => {
-                let reason = Reason::of(ReasonCode::PDP_DIRECTIVE);
-                return self.give_up(now, index, &handle, reason, Failure::Refused(error));
-            }
-        };
-        entry.is_decided = true;
-        entry.unreported = entry.unreported.saturating_add(1);
-        session.last_pdp = session.last_pdp.or(Some(self.server));
-        let event = if solicited { request::Event::Answer } else { request::Event::Change };
-        let client_type = session.client.client_type;
-        let (_, action) = request::step(entry.state, event);
-        let answers = match action {
-            request::Action::Deliver(answers) => answers,
-            _ => Answers::Earlier,
-        };
-        self.notice(Notice::Decided { client_type, handle: handle.clone(), answers, decisions });
-        self.ask_step(now, index, &handle, event);
-    }
-
-    fn each_request(&mut self, now: Instant, index: usize, event: request::Event) {
-        let handles: Vec<Handle> = self.sessions[index].requests.keys().cloned().collect();
-        for handle in &handles {
-            self.ask_step(now, index, handle, event);
-        }
-    }
-
-    fn ask_step(&mut self, now: Instant, index: usize, handle: &Handle, event: request::Event) {
-        let session = &mut self.sessions[index];
-        let Some(entry) = session.requests.get_mut(handle) else { return };
-        let before = entry.state;
-        let (next, action) = request::step(before, event);
-        if event == request::Event::Lost {
-            entry.unreported = 0;
-        }
-        let Some(next) = next else {
-            let request::Action::Fail(code) = action else { unreachable!("what is gone has failed") };
-            return self.give_up(now, index, handle, Reason::of(code), Failure::Timeout);
-        };
-        entry.state = next;
-        if matches!(action, request::Action::Send | request::Action::DeliverAndSend) {
-            entry.is_known = true;
-            let message = Message::new(session.client.client_type, Body::Request(entry.request.clone()));
-            self.send(now, &message);
-        }
-        let is_sent = matches!(action, request::Action::Send | request::Action::DeliverAndSend);
-        if next == Asking::Decided {
-            self.disarm(index, handle);
-        } else if is_sent || before == Asking::Decided || event == request::Event::Lost {
-            self.arm(now, index, handle);
-        }
-    }
-
-    /// The answer must come in time from now on.
-    fn arm(&mut self, now: Instant, index: usize, handle: &Handle) {
-        self.disarm(index, handle);
-        let at = Instant(now.0.saturating_add(self.config.patience.0));
-        if let Some(entry) = self.sessions[index].requests.get_mut(handle) {
-            entry.deadline = Some(at);
-            self.deadlines.insert((at, index, handle.clone()));
-        }
-    }
-
-    fn disarm(&mut self, index: usize, handle: &Handle) {
-        let entry = self.sessions[index].requests.get_mut(handle);
-        if let Some(at) = entry.and_then(|entry| entry.deadline.take()) {
-            self.deadlines.remove(&(at, index, handle.clone()));
-        }
-    }
-
-    fn give_up(&mut self, now: Instant, index: usize, handle: &Handle, reason: Reason, why: Failure) {
-        if self.remove(now, index, handle, reason) {
-            let client_type = self.sessions[index].client.client_type;
-            self.notice(Notice::Failed { client_type, handle: handle.clone(), why });
-        }
-    }
-
-    fn remove(&mut self, now: Instant, index: usize, handle: &Handle, reason: Reason) -> bool {
-        self.disarm(index, handle);
-        let session = &mut self.sessions[index];
-        let Some(entry) = session.requests.remove(handle) else { return false };
-        if session.state == ClientState::Open {
-            let body = Body::Delete { handle: handle.clone(), reason };
-            let message = Message::new(session.client.client_type, body);
-            self.send(now, &message);
-        } else if entry.is_known {
-            session.deleted.insert(handle.clone(), reason);
-        }
-        true
     }
 
     fn tick(&mut self, now: Instant) {
@@ -757,10 +492,4 @@ impl Pep {
             "what is asked is asked on a connection, and waits for its answer"
         );
     }
-}
-
-fn too_long(message: &Message) -> Result<(), Refused> {
-    // With room for a digest.
-    let length = message.to_bytes().len() + 24;
-    if length > MAX_MESSAGE { Err(Refused::TooLong(length)) } else { Ok(()) }
 }

@@ -14,7 +14,7 @@
 //!
 //! There is one REQ without its answer at a time: what is asked anew meanwhile goes when the answer has come.
 
-use crate::wire::{ReasonCode, Request};
+use crate::wire::Request;
 use perhop_units::Instant;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,12 +65,10 @@ pub(super) enum Action {
     Deliver(Answers),
     /// Delivers what answers the earlier question, and asks the new one.
     DeliverAndSend,
-    /// It is gone without being dropped.
-    Fail(ReasonCode),
 }
 
-/// What an event does to a request. `None` for the state: it is gone.
-pub(super) fn step(state: State, event: Event) -> (Option<State>, Action) {
+/// What an event does to a request. `None`: it has timed out and is gone.
+pub(super) fn step(state: State, event: Event) -> Option<(State, Action)> {
     use State::{Asked, Changed, Decided, Unsent};
     let (next, action) = match (state, event) {
         (Unsent, Event::Opened) => (Asked, Action::Send),
@@ -82,7 +80,7 @@ pub(super) fn step(state: State, event: Event) -> (Option<State>, Action) {
         (Decided, Event::Answer) | (Asked | Changed | Decided, Event::Change) => {
             (state, Action::Deliver(Answers::Nothing))
         }
-        (Unsent | Asked | Changed, Event::Timeout) => return (None, Action::Fail(ReasonCode::TIMEOUT)),
+        (Unsent | Asked | Changed, Event::Timeout) => return None,
         (
             Unsent,
             Event::Lost | Event::Update | Event::UpdateAway | Event::Answer | Event::Change | Event::Sync,
@@ -91,7 +89,7 @@ pub(super) fn step(state: State, event: Event) -> (Option<State>, Action) {
         | (Changed, Event::Update)
         | (Decided, Event::Opened | Event::Lost | Event::Timeout) => (state, Action::Nothing),
     };
-    (Some(next), action)
+    Some((next, action))
 }
 
 /// A request.

@@ -22,6 +22,6 @@ impl Jitter {
     pub(crate) fn within(&mut self, now: Instant, span: Duration) -> Instant {
         let quarter = span.0 / 4;
         let more = u128::from(self.next()) * u128::from(span.0 / 2) >> 64;
-        Instant(now.0.saturating_add(quarter).saturating_add(more as u64))
+        now + Duration(quarter + more as u64)
     }
 }

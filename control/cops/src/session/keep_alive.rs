@@ -55,7 +55,7 @@ impl KeepAlive {
 
     /// When nothing has been heard for too long.
     pub(crate) fn lost_at(&self) -> Option<Instant> {
-        self.timer().map(|timer| Instant(self.heard.0.saturating_add(timer.0).saturating_add(1)))
+        self.timer().map(|timer| self.heard + timer + Duration(1))
     }
 
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {

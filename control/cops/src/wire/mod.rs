@@ -20,7 +20,7 @@ mod reason;
 mod report_type;
 mod stream;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod timer;
 
 pub use client_si::ClientSi;

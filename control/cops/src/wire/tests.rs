@@ -225,7 +225,7 @@ fn what_is_wrong_is_said_with_its_place_and_the_rfcs_error() {
     let (handle, context) = ("00080101 61626364", "00080201 00020000");
     for (op, objects, malformed, error, sub) in [
         (1, String::new(), Malformed::Missing { c_num: 1, at: 8 }, 7, 0x0100),
-        (1, format!("{handle}"), Malformed::Missing { c_num: 2, at: 16 }, 7, 0x0200),
+        (1, handle.to_owned(), Malformed::Missing { c_num: 2, at: 16 }, 7, 0x0200),
         (1, format!("{context}{handle}"), Malformed::Missing { c_num: 1, at: 8 }, 7, 0x0100),
         (1, format!("{handle}{context}{context}"), Malformed::Missing { c_num: 7, at: 32 }, 7, 0x0700),
         (1, format!("{handle}{context}{handle}"), Malformed::Unexpected { c_num: 1, at: 24 }, 3, 0),
