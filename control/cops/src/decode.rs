@@ -201,3 +201,43 @@ fn instance(f: &mut fmt::Formatter<'_>, object: &pr::Object) -> fmt::Result {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dra::{self, Tag, Told};
+    use crate::wire::{Body, ClientType, Decided, Message};
+    use perhop_reason::Code;
+
+    #[test]
+    fn a_refusal_says_link_class_asked_free_and_code_and_what_is_wrong_its_place() {
+        let refusal = tcapi::Refusal {
+            link: "wan".into(),
+            class: "voice".into(),
+            asked_bps: 80_000,
+            free_bps: 16_000,
+            ..tcapi::Refusal::new(Code::NoCapacity, "full")
+        };
+        let told = Told::Refused(Box::new(refusal));
+        let decision = dra::decision(Tag { txn: 5, epoch: 2 }, &told).expect("short");
+        let body = Body::Decision { handle: 9.into(), decided: Decided::Decisions(vec![decision]) };
+        let mut bytes = Message::new(ClientType(0x4d41), body).to_bytes();
+        let length = bytes.len();
+        bytes.extend([0x10, 4, 0x4d, 0x41, 0, 0, 0, 16, 0, 8, 5, 1, 0, 4, 0, 0, 0x10, 9]);
+        let expected = format!(
+            "\
+DEC client-type 0x4d41, {length} octets
+      8  Handle (1): 0000000000000009
+     20  Context (1): request type 0x2, message type 0
+     28  Decision (1): remove, flags 0x1
+     36  Decision (4): transaction 5, epoch 2, NACK no_capacity: link \"wan\", class \"voice\", asked 80000 bit/s, \
+             free 16000 bit/s: \"full\"
+DRQ client-type 0x4d41, 16 octets
+      8  Reason (1): 4 tear, sub-code 0x0000
+  ! octet 8: Handle is missing; the answer is error 7: mandatory COPS object missing
+! 2 octets that are no whole message
+"
+        );
+        assert_eq!(describe(&bytes).to_string(), expected);
+    }
+}

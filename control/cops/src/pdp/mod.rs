@@ -1,6 +1,6 @@
 //! A policy decision point: any number of connections, the clients of PEPs on them, and their requests.
 //!
-//! [`states`] has the tables and diagrams. The caller says which clients are accepted, and decides: a PDP sees to it that
+//! `states` has the tables and diagrams. The caller says which clients are accepted, and decides: a PDP sees to it that
 //! each request is decided on once and in order, that nothing is forgotten while a PEP is away for less than
 //! [`Config::keep`], and that both ends agree afterwards: a PEP that comes back is asked for all of its requests, and what
 //! it does not ask is gone.
@@ -54,6 +54,9 @@ impl Connection {
         self.patience.into_iter().chain(self.link.keep_alive.next_wakeup()).min()
     }
 }
+
+/// 10,000 connections without anything to do are to fit into little.
+const _: () = assert!(size_of::<Connection>() <= 256);
 
 /// See the module.
 #[derive(Debug)]

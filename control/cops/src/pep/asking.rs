@@ -46,7 +46,9 @@ impl Pep {
         Ok(())
     }
 
-    /// Drops a request: its DRQ is sent now or with the next connection. The handle may be used anew. O(log requests).
+    /// Drops a request: its DRQ is sent now or with the next connection. O(log requests).
+    ///
+    /// Use another handle for what is asked next: a decision on this one may still be under way.
     ///
     /// # Errors
     /// There is no such client or request.

@@ -1,6 +1,6 @@
 //! A policy enforcement point: one connection to a PDP, the clients on it, and their requests.
 //!
-//! [`states`] and [`request`] have the tables and diagrams. Whoever drives it connects, sends and disconnects as
+//! `states` and `request` have the tables and diagrams. Whoever drives it connects, sends and disconnects as
 //! [`Output`] says, and tells what came as [`Input`]. Requests are put, dropped and reported on by methods; they outlast
 //! the connection: while there is none, decisions are kept for [`Config::keep`], and what changes is told afterwards.
 

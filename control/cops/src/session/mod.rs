@@ -1,6 +1,6 @@
 //! What both ends of a connection have in common: framing, integrity, keep-alive.
 //!
-//! A [`Link`] of an idle connection has no buffer.
+//! The link of an idle connection has no buffer.
 
 mod jitter;
 mod keep_alive;
