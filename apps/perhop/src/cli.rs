@@ -1,7 +1,9 @@
 //! The command line as a whole. A new subcommand is one line in [`Command`] and one in [`Command::run`].
 
 use crate::error::{AppError, Verdict};
-use crate::{abr, agent, bench, classify, completions, controller, lab, man, reserve, router, show, tcapi};
+use crate::{
+    abr, agent, bench, classify, completions, controller, cops, lab, man, pki, reserve, router, show, tcapi,
+};
 use clap::{CommandFactory, Parser, Subcommand};
 
 /// A DiffServ router that keeps calls usable on a congested link without any help from the applications.
@@ -39,6 +41,12 @@ pub enum Command {
     /// Reserve bandwidth in a router by the traffic-control API
     #[command(subcommand)]
     Tcapi(tcapi::TcapiCommand),
+    /// Read what programs say to each other by COPS
+    #[command(subcommand)]
+    Cops(cops::CopsCommand),
+    /// Make certificates and tokens of a domain
+    #[command(subcommand)]
+    Pki(pki::PkiCommand),
     /// Recognise real-time flows in capture files
     #[command(subcommand)]
     Realtime(classify::RealtimeCommand),
@@ -67,6 +75,8 @@ impl Command {
             Self::Abr(args) => abr::run(&args),
             Self::Show(args) => show::run(&args),
             Self::Tcapi(command) => command.run(),
+            Self::Cops(command) => command.run(),
+            Self::Pki(command) => command.run(),
             Self::Realtime(command) => command.run(),
             Self::Lab(command) => command.run(),
             Self::Demo(args) => lab::demo(&args),

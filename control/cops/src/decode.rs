@@ -16,6 +16,19 @@ pub fn describe(bytes: &[u8]) -> impl fmt::Display + '_ {
     Description(bytes)
 }
 
+/// Whether all octets are messages without a fault.
+pub fn is_whole(bytes: &[u8]) -> bool {
+    let mut frames = Frames::default();
+    frames.push(bytes);
+    loop {
+        match frames.next() {
+            Ok(Some(frame)) if frame.message.is_ok() => {}
+            Ok(None) => return frames.held() == 0,
+            Ok(Some(_)) | Err(_) => return false,
+        }
+    }
+}
+
 struct Description<'a>(&'a [u8]);
 
 impl fmt::Display for Description<'_> {

@@ -51,6 +51,7 @@ impl AppError {
             | Self::SeveralControllers(_)
             | Self::BadUrl(_)
             | Self::NoAuthority
+            | Self::Pki(_)
             | Self::ScenarioFile(_)
             | Self::Capture(_) => 2,
             Self::Output(_)

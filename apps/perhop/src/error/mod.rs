@@ -225,6 +225,9 @@ pub enum AppError {
     /// A capture cannot be read.
     #[error("{0}")]
     Capture(#[from] CaptureError),
+    /// A certificate cannot be made.
+    #[error("{0}")]
+    Pki(#[from] crate::pki::PkiError),
     /// A controller does not start.
     #[error("{0}")]
     Controller(#[from] crate::controller::ControllerError),

@@ -318,3 +318,88 @@ fn a_domains_file_is_checked_and_a_wrong_one_does_not_start() {
     let ended = perhop(&["controller", "run", &file]);
     assert!(ended.code == Some(3) && ended.err.contains("nowhere/at/all.db"), "{}", ended.err);
 }
+
+/// The line that a command prints, as a value of TOML.
+fn value(ended: &Ended, key: &str) -> String {
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    let line =
+        ended.out.lines().find(|line| line.starts_with(key)).unwrap_or_else(|| panic!("{}", ended.out));
+    line.split('"').nth(1).unwrap().to_owned()
+}
+
+/// What a controller says where it listens.
+fn secured(scratch: &Scratch) -> String {
+    let log = std::fs::read_to_string(scratch.0.join("controller.log")).unwrap();
+    let at = log.split("listening at https://").nth(1).unwrap_or_else(|| panic!("{log}"));
+    format!("https://{}", at.split_whitespace().next().unwrap())
+}
+
+#[test]
+fn on_the_network_a_client_is_known_by_token_or_certificate_and_else_not_at_all() {
+    let scratch = Scratch::new("tls");
+    let folder = scratch.0.to_str().unwrap().to_owned();
+    let name = format!("cli-tls-{}", std::process::id());
+    let file = |name: &str| scratch.0.join(name).to_str().unwrap().to_owned();
+    assert_eq!(perhop(&["pki", "init", &folder]).code, Some(0));
+    assert!(perhop(&["pki", "init", &folder]).err.contains("there is an authority already"));
+    let issued = perhop(&["pki", "issue", "controller", "--host", "127.0.0.1", "--dir", &folder]);
+    value(&issued, "certificate");
+    let west = value(&perhop(&["pki", "issue", "west", "--dir", &folder]), "certificate");
+    value(&perhop(&["pki", "issue", "stranger", "--dir", &folder]), "certificate");
+    let token = value(&perhop(&["pki", "token", "--out", &file("phones.token")]), "token_sha256");
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(file("west.key")).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    let domain = std::fs::read_to_string(root().join("examples/domain/domain.toml")).unwrap();
+    let more = format!(
+        "[[listen]]\naddress = \"127.0.0.1:0\"\ncertificate = \"controller.pem\"\nkey = \"controller.key\"\n\
+         authority = \"authority.pem\"\n[[client]]\nname = \"phones\"\nkind = \"http\"\nrole = \"proxy\"\n\
+         token_sha256 = \"{token}\"\nmost = \"1 Mbit/s\"\n[[client]]\nname = \"west\"\nkind = \"agent\"\nrole = \"agent\"\n\
+         certificate = \"{west}\"\n"
+    );
+    scratch.file("domain.toml", &format!("{domain}\n{more}"));
+    let _running = controller(&scratch, &name, &[]);
+    let url = secured(&scratch);
+    let authority = file("authority.pem");
+    let asked = |words: &[&str], more: &[&str]| {
+        let known = ["--controller", &url, "--authority", &authority];
+        perhop(&[&["reserve"], words, &known, more].concat())
+    };
+    let call = ["create", "--from", "west", "--to", "east", "--class", "voice", "--rate", "600 kbit/s"];
+    let phones = ["--token-file", &file("phones.token")];
+    let made = asked(&call, &phones);
+    assert_eq!(made.code, Some(0), "{}", made.err);
+    let refused = asked(&call, &phones);
+    assert!(refused.code == Some(1) && refused.err.contains("quota"), "{}", refused.err);
+
+    // Whoever is not known learns nothing; whoever is, only what its role may see.
+    let list = ["list", "--json"];
+    assert!(asked(&list, &[]).err.contains("say who you are"), "nobody");
+    scratch.file("wrong.token", "0123\n");
+    assert!(
+        asked(&list, &["--token-file", &file("wrong.token")]).err.contains("of no client"),
+        "a wrong token"
+    );
+    let shows = |who: &str| {
+        asked(
+            &list,
+            &["--certificate", &file(&format!("{who}.pem")), "--key-file", &file(&format!("{who}.key"))],
+        )
+    };
+    assert!(shows("stranger").err.contains("of no client"), "a certificate of the authority that nobody has");
+    let west = shows("west");
+    assert_eq!((west.code, west.out.as_str()), (Some(0), ""), "an agent sees its own: {}", west.err);
+    assert_eq!(asked(&list, &phones).json().len(), 1);
+
+    // Another authority's client or server is not believed.
+    let other = Scratch::new("other-authority");
+    let folder = other.0.to_str().unwrap();
+    assert_eq!(perhop(&["pki", "init", folder]).code, Some(0));
+    assert_eq!(perhop(&["pki", "issue", "west", "--dir", folder]).code, Some(0));
+    let path = |name: &str| other.0.join(name).to_str().unwrap().to_owned();
+    let forged = asked(&list, &["--certificate", &path("west.pem"), "--key-file", &path("west.key")]);
+    assert_eq!((forged.code, forged.out.as_str()), (Some(3), ""), "{}", forged.err);
+    let doubtful = ["--controller", &url, "--authority", &path("authority.pem")];
+    let doubted = perhop(&[&["reserve", "list"], &doubtful[..], &phones].concat());
+    assert!(doubted.code == Some(3) && doubted.err.contains("certificate"), "{}", doubted.err);
+}

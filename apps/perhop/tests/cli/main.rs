@@ -484,7 +484,7 @@ fn a_snap_length_that_cuts_headers_is_said() {
 
 #[test]
 fn every_subcommand_explains_itself() {
-    let commands: [&[&str]; 28] = [
+    let commands: [&[&str]; 34] = [
         &[],
         &["router"],
         &["router", "check"],
@@ -511,6 +511,12 @@ fn every_subcommand_explains_itself() {
         &["reserve", "change"],
         &["reserve", "release"],
         &["reserve", "list"],
+        &["cops"],
+        &["cops", "decode"],
+        &["pki"],
+        &["pki", "init"],
+        &["pki", "issue"],
+        &["pki", "token"],
         &["completions"],
         &["man"],
     ];
