@@ -109,12 +109,4 @@ impl RemoteDomain {
         let (status, body) = self.runtime.block_on(self.client.send(method, uri, body))?;
         Ok(Answer { ok: status.is_success(), body })
     }
-
-    /// Reads; a refusal is an error.
-    ///
-    /// # Errors
-    /// As [`RemoteDomain::ask`], and what the controller refuses.
-    pub fn read(&self, uri: &str) -> Result<Value, AppError> {
-        self.ask(Method::GET, uri, None)?.accepted()
-    }
 }

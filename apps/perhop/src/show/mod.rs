@@ -1,9 +1,11 @@
 //! `perhop show WHAT`.
 
+mod domain;
 mod rows;
 mod select;
 mod since;
 
+use crate::domain::{ControllerArgs, RemoteDomain};
 use crate::error::{AppError, Verdict};
 use crate::output::Output;
 use crate::remote::Remote;
@@ -27,8 +29,10 @@ pub struct ShowArgs {
     /// What to show
     what: What,
     /// The router; may be left out when only one runs here
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with = "controller")]
     router: Option<String>,
+    #[command(flatten)]
+    controller: ControllerArgs,
     /// Shows it again every so many seconds until interrupted: counters as what was added since, but in JSON
     #[arg(long, value_name = "SECS", num_args = 0..=1, default_missing_value = "1", require_equals = true)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=86_400))]
@@ -50,7 +54,7 @@ pub struct ShowArgs {
     filter: Vec<Filter>,
 }
 
-/// What a router can show.
+/// What a router or a controller can show.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 #[allow(missing_docs, reason = "the names are the glossary's")]
 enum What {
@@ -88,9 +92,24 @@ enum What {
     Histograms,
     /// Traced packets, the latest: time from reception to the port they left by, and what waited before them
     Delays,
+    /// Of a controller: reservations of its domain
+    Reservations,
+    /// Of a controller: what the classes of each link may carry, and what of it is reserved and free
+    Links,
+    /// Of a controller: its routers, and whether each has what it is to have
+    Nodes,
+    /// Of a controller: who may ask
+    Clients,
+    /// Of a controller: what was decided and refused lately
+    Audit,
 }
 
 impl What {
+    /// Whether a controller has it, and no router.
+    fn is_of_domains(self) -> bool {
+        matches!(self, Self::Reservations | Self::Links | Self::Nodes | Self::Clients | Self::Audit)
+    }
+
     fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
@@ -99,7 +118,7 @@ impl What {
 impl What {
     /// Rows shown unless somebody says how many: all of what was configured.
     fn usual_limit(self) -> u32 {
-        if matches!(self, Self::Flows | Self::Calls | Self::Abr | Self::Events | Self::Routes) {
+        if matches!(self, Self::Flows | Self::Calls | Self::Abr | Self::Events | Self::Routes | Self::Audit) {
             1_000
         } else {
             MOST_ROWS
@@ -134,20 +153,43 @@ fn time_of_day(real_ns: u64) -> String {
 /// Moves the cursor home and clears what is below.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
+/// Who has it.
+enum Source {
+    Router(Remote),
+    Controller(RemoteDomain),
+}
+
+impl Source {
+    fn find(args: &ShowArgs) -> Result<Self, AppError> {
+        Ok(match args.what.is_of_domains() {
+            true => Self::Controller(RemoteDomain::find(&args.controller)?),
+            false => Self::Router(Remote::find(args.router.as_deref())?),
+        })
+    }
+
+    fn page(&self, what: What, limit: u32) -> Result<ShowPage, AppError> {
+        match self {
+            Self::Router(remote) => {
+                remote.read(&format!("/v1/show?what={}&limit={limit}", what.name()))?.accepted()
+            }
+            Self::Controller(remote) => domain::page(remote, what, limit as usize),
+        }
+    }
+}
+
 /// Shows it.
 ///
 /// # Errors
 /// The router is not there, or standard output cannot be written.
 pub fn run(args: &ShowArgs) -> Result<Verdict, AppError> {
-    let remote = Remote::find(args.router.as_deref())?;
+    let source = Source::find(args)?;
     let limit = args.limit.unwrap_or(args.what.usual_limit());
     // The router gives the first rows that it has; which are the first of an order is found out here.
     let selects = args.sort.is_some() || !args.filter.is_empty();
     let asked = if selects { MOST_ROWS } else { limit };
-    let uri = format!("/v1/show?what={}&limit={asked}", args.what.name());
     let (mut out, mut since, mut checked) = (Output::new(), Since::default(), false);
     loop {
-        let mut page: ShowPage = remote.read(&uri)?.accepted()?;
+        let mut page = source.page(args.what, asked)?;
         let tagged = tagged(&page.rows);
         if args.watch.is_some() && !args.json {
             since.apply(&mut page);
