@@ -18,7 +18,7 @@ enum Way {
 }
 
 /// Commands of all pages that are not run as they stand, by how they begin, and why.
-const TREATED: [(&str, Way, &str); 22] = [
+const TREATED: [(&str, Way, &str); 24] = [
     ("make ", Way::Elsewhere, "the target is looked up in the Makefile"),
     ("curl ", Way::Elsewhere, "asks a running router"),
     ("ip ", Way::Elsewhere, "changes the machine"),
@@ -36,6 +36,8 @@ const TREATED: [(&str, Way, &str); 22] = [
     ("perhop lab record", Way::Understood, "reads captures that the reader has"),
     ("perhop lab compare", Way::Understood, "reads results of runs"),
     ("perhop show", Way::Understood, "asks a running router"),
+    ("perhop controller run", Way::Understood, "looks after a domain until it is stopped"),
+    ("perhop reserve", Way::Understood, "asks a running controller"),
     ("perhop tcapi call", Way::Understood, "asks a running router"),
     ("perhop bench", Way::Understood, "takes long"),
     ("perhop demo", Way::Understood, "takes long"),
