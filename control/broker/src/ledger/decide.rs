@@ -15,7 +15,7 @@ use std::sync::Arc;
 const BACK: &str = "\u{1f}back";
 
 /// What a reservation may have, bit/s.
-const RATES: RangeInclusive<u64> = 1..=Rate::MOST.0;
+pub(super) const RATES: RangeInclusive<u64> = 1..=Rate::MOST.0;
 
 impl Ledger {
     pub(super) fn ask(&mut self, ask: AskId, client: &str, request: Request) {
@@ -392,8 +392,8 @@ fn check(request: &Reserve) -> Result<(), Refusal> {
     if [Some(request.bps), request.back_bps].iter().flatten().any(|bps| !RATES.contains(bps)) {
         return Err(out_of_range("a rate is not from 1 to 10¹² bit/s"));
     }
-    if request.floor_bps.is_some_and(|floor| floor > request.bps) {
-        return Err(out_of_range("the rate that it may be shrunk to is above its rate"));
+    if request.floor_bps.is_some_and(|floor| !(1..=request.bps).contains(&floor)) {
+        return Err(out_of_range("the rate that it may be shrunk to is not from 1 bit/s to its rate"));
     }
     Ok(())
 }

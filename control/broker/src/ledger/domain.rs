@@ -145,7 +145,6 @@ impl Ledger {
         map.described = topology.clients.iter().map(|row| row.name.clone()).collect();
         let profile = |(key, id): (_, &LinkId)| Some((*id, topology.links.get(key)?.profile.clone()));
         map.profiles = new.links.iter().filter_map(profile).collect();
-        self.told.retain(|link, _| map.links.contains_key(link));
         let profiles = map.profiles.clone();
         self.books.set_map(map);
         for (link, profile) in &profiles {
