@@ -6,7 +6,7 @@ use super::audit::Json;
 use super::books::{Map, Terms};
 use super::group::RowKey;
 use crate::record::{Change, ClientRow, LinkId};
-use crate::topology::{Have, MAX_CLASSES, MAX_LINKS, NewRows, Topology, diff};
+use crate::topology::{Have, MAX_CLASSES, MAX_LINKS, NewRows, Topology, check_client, diff};
 use perhop_reason::Code;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,6 +41,7 @@ impl Ledger {
                 Err(Refusal::new(Code::LimitReached, format!("there were {MOST_OWNERS} clients already")))
             }
             ClientChange::Put(row) => {
+                check_client(&row).map_err(|wrong| Refusal::new(Code::OutOfRange, wrong.to_string()))?;
                 self.put_client(row);
                 Ok(())
             }

@@ -137,6 +137,28 @@ fn quotas_bound_what_a_client_has_and_how_often_it_asks() {
 }
 
 #[test]
+fn who_cannot_be_kept_is_refused_alone() {
+    let mut world = world();
+    let wrong = [
+        client(""),
+        client("e\0ve"),
+        ClientRow { role: "king".into(), ..client("eve") },
+        ClientRow { most_bps: Some(u64::MAX), ..client("eve") },
+        ClientRow { token_sha256: Some("\0".into()), ..client("eve") },
+    ];
+    for row in wrong {
+        let ask = world.next_ask();
+        let change = ClientChange::Put(row.clone());
+        world.input(Input::Client { ask, who: "ad\0min".into(), change });
+        let refusal = world.answers[&ask].clone().expect_err("it cannot be kept");
+        assert_eq!(refusal.code, Code::OutOfRange, "{row:?}");
+        assert!(world.ledger.client(&row.name).is_none());
+    }
+    let logged = world.database.audit.last().expect("it is logged");
+    assert_eq!((logged.who.as_str(), logged.what.as_str()), ("admin", "client"));
+}
+
+#[test]
 fn a_client_that_is_gone_may_not_ask_and_keeps_what_it_has_until_its_life_ends() {
     let mut world = world();
     let id = world.reserve("ann", reserve("1", "a", "b", 3)).expect("all is free").id;
@@ -202,6 +224,7 @@ fn what_is_no_request_is_refused_by_its_reason() {
         (Reserve { lifetime_ms: Some(0), ..good() }, Code::OutOfRange),
         (Reserve { lifetime_ms: Some(u64::MAX), ..good() }, Code::OutOfRange),
         (Reserve { flow: "x".repeat(4_097), ..good() }, Code::OutOfRange),
+        (Reserve { flow: "\0".into(), ..good() }, Code::OutOfRange),
         (Reserve { class: "gold".into(), ..good() }, Code::BadReference),
         (Reserve { class: "video".into(), ..reserve("1", "a", "p", 3) }, Code::BadReference),
         (reserve("1", "a", "nowhere", 3), Code::NoPath),

@@ -411,7 +411,7 @@ impl Run {
 }
 
 fn schedules() -> u32 {
-    std::env::var("PERHOP_SCHEDULES").ok().and_then(|n| n.parse().ok()).unwrap_or(400)
+    std::env::var("PERHOP_SCHEDULES").ok().and_then(|n| n.parse().ok()).unwrap_or(200)
 }
 
 proptest! {
