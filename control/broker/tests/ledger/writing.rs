@@ -79,6 +79,22 @@ fn a_refusal_that_rests_on_nothing_unwritten_leaves_at_once() {
 }
 
 #[test]
+fn a_refusal_waits_for_the_very_group_that_it_rests_on() {
+    let mut world = held_world();
+    let first = world.send("ann", request("1", 20));
+    let second = world.send("ann", request("2", 10));
+    let refused = world.send("ben", request("1", 1));
+    let replayed = world.send("ann", request("2", 10));
+    world.write();
+    assert!(world.answers[&first].is_ok());
+    assert!([second, refused, replayed].iter().all(|ask| !world.answers.contains_key(ask)));
+    world.fail(100);
+    for ask in [second, refused, replayed] {
+        assert_eq!(world.answers[&ask].clone().map_err(|refusal| refusal.code), Err(Code::BackendFailed));
+    }
+}
+
+#[test]
 fn what_ended_by_itself_in_a_group_that_failed_ends_again() {
     let mut world = held_world();
     world.holds = false;
