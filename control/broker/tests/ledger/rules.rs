@@ -280,6 +280,8 @@ fn the_domain_has_a_limit_of_reservations() {
     world.reserve("ann", both("1")).expect("two of three");
     assert_eq!(world.reserve("ann", both("2")).expect_err("four of three").code, Code::LimitReached);
     world.reserve("ann", reserve("2", "a", "b", 1)).expect("three of three");
+    world.ledger.configure(Settings { most_reservations: 4, ..Settings::default() });
+    world.reserve("ann", reserve("3", "a", "b", 1)).expect("four of four");
 }
 
 #[test]
