@@ -1,7 +1,7 @@
 //! The command line as a whole. A new subcommand is one line in [`Command`] and one in [`Command::run`].
 
 use crate::error::{AppError, Verdict};
-use crate::{abr, agent, bench, classify, completions, lab, man, router, show, tcapi};
+use crate::{abr, agent, bench, classify, completions, controller, lab, man, reserve, router, show, tcapi};
 use clap::{CommandFactory, Parser, Subcommand};
 
 /// A DiffServ router that keeps calls usable on a congested link without any help from the applications.
@@ -26,6 +26,12 @@ pub enum Command {
     /// Decide for a router: allocate bandwidth to its classes
     #[command(subcommand)]
     Agent(agent::AgentCommand),
+    /// Look after a domain of routers: what its links carry, and who has reserved how much of it
+    #[command(subcommand)]
+    Controller(controller::ControllerCommand),
+    /// Reserve bandwidth of a domain
+    #[command(subcommand)]
+    Reserve(reserve::ReserveCommand),
     /// Hold TCP flows of this host at rates
     Abr(abr::AbrArgs),
     /// Show what a running router has and counts
@@ -56,6 +62,8 @@ impl Command {
         match self {
             Self::Router(command) => command.run(),
             Self::Agent(command) => command.run(),
+            Self::Controller(command) => command.run(),
+            Self::Reserve(command) => command.run(),
             Self::Abr(args) => abr::run(&args),
             Self::Show(args) => show::run(&args),
             Self::Tcapi(command) => command.run(),

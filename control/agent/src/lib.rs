@@ -19,6 +19,7 @@
 //! these go one at a time then.
 #![forbid(unsafe_code)]
 
+mod domain;
 mod message;
 mod part;
 mod reading;
@@ -29,6 +30,7 @@ mod sum;
 #[cfg(test)]
 mod testing;
 
+pub use domain::{DomainFlow, DomainNews};
 pub use message::{Input, Notice, Output};
 pub use part::{Look, Part, Parts};
 pub use reading::{ClassReading, Readings, flows_of_row};

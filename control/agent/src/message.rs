@@ -1,5 +1,6 @@
 //! What goes into a session and what comes out.
 
+use crate::domain::DomainNews;
 use crate::reading::Readings;
 use perhop_model::{Claim, ErrorItem, Kind, Name, ObjectState, Reply, Transaction};
 use perhop_units::{Instant, Rate};
@@ -35,6 +36,8 @@ pub enum Input {
         /// From then on.
         at: Instant,
     },
+    /// The controller of the domain has said this.
+    Domain(DomainNews),
     /// Time passes.
     Tick,
 }

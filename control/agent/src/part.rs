@@ -3,6 +3,7 @@
 //! A part is told what the router has and has counted, decides, and says what it wants as operations: its *wish*. It knows
 //! nothing of claims, epochs and transactions, and nothing of other parts.
 
+use crate::domain::DomainNews;
 use crate::reading::Readings;
 use perhop_model::{AllocationSpec, ErrorItem, Kind, Name, ObjectState, Op};
 use perhop_units::{Duration, Instant, Rate};
@@ -45,6 +46,9 @@ pub trait Part<N> {
 
     /// A link will have another rate, from `at` on.
     fn announced(&mut self, _now: Instant, _link: &Name, _rate: Rate, _at: Instant) {}
+
+    /// The controller of the domain has said this.
+    fn domain(&mut self, _now: Instant, _news: &DomainNews) {}
 
     /// Time passes; called after every input.
     fn tick(&mut self, now: Instant, look: Look);

@@ -82,6 +82,7 @@ impl<P: Parts> Session<P> {
             Input::Announced { link, rate, at } => {
                 self.parts.each_mut().for_each(|part| part.announced(now, link, *rate, *at));
             }
+            Input::Domain(news) => self.parts.each_mut().for_each(|part| part.domain(now, news)),
             Input::Tick => {}
         }
         self.say();

@@ -1,4 +1,4 @@
-//! The agent of one router: a session, and the two parts that there are.
+//! The agent of one router: a session, and the parts that there are.
 
 use crate::bandwidth::{Bandwidth, PolicyReport};
 use crate::file::AgentFile;
@@ -6,28 +6,34 @@ use crate::measured::Allocations;
 use crate::notice::{ClassReport, Notice, Output};
 use perhop_agent::{Input, Part, Parts, Router, Session};
 use perhop_allocate::broker::Broker;
+use perhop_broker::reserved::Reserved;
 use perhop_units::{Duration, Instant};
 
 /// See the crate's documentation.
 #[derive(Debug)]
-pub struct Agent<B: Broker>(Session<Both<B>>);
+pub struct Agent<B: Broker>(Session<All<B>>);
 
-/// The bandwidth management service, and measured allocation: a link that will be slower does not wait.
+/// The bandwidth management service, measured allocation, and what a domain has reserved: a link that will be slower does not
+/// wait.
 #[derive(Debug)]
-struct Both<B> {
+struct All<B> {
     bandwidth: Bandwidth,
     allocations: Allocations<B>,
+    /// Only in a domain.
+    reserved: Option<Reserved>,
 }
 
-impl<B: Broker> Parts for Both<B> {
+impl<B: Broker> Parts for All<B> {
     type Notice = Notice;
 
     fn each(&self) -> impl Iterator<Item = &dyn Part<Notice>> {
-        [&self.bandwidth as &dyn Part<Notice>, &self.allocations].into_iter()
+        let reserved = self.reserved.as_ref().map(|part| part as &dyn Part<Notice>);
+        [&self.bandwidth as &dyn Part<Notice>, &self.allocations].into_iter().chain(reserved)
     }
 
     fn each_mut(&mut self) -> impl Iterator<Item = &mut dyn Part<Notice>> {
-        [&mut self.bandwidth as &mut dyn Part<Notice>, &mut self.allocations].into_iter()
+        let reserved = self.reserved.as_mut().map(|part| part as &mut dyn Part<Notice>);
+        [&mut self.bandwidth as &mut dyn Part<Notice>, &mut self.allocations].into_iter().chain(reserved)
     }
 }
 
@@ -36,9 +42,10 @@ impl<B: Broker> Agent<B> {
     /// queues are looked at every `least_poll` at most.
     pub fn new(file: &AgentFile, broker: B, fence: u64, least_poll: Duration, now: Instant) -> Self {
         let poll = file.poll().map(|poll| poll.max(least_poll));
-        let parts = Both {
+        let parts = All {
             bandwidth: Bandwidth::new(&file.bandwidth, least_poll, now),
             allocations: Allocations::new(&file.classes, poll, broker, now),
+            reserved: file.controller.as_ref().map(|_| Reserved::new(now)),
         };
         Self(Session::new(parts, fence))
     }

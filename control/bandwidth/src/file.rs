@@ -30,6 +30,23 @@ pub struct AgentFile {
     pub classes: Vec<ClassSettings>,
     /// Links, and the TCP flows that share them.
     pub bandwidth: Box<BandwidthSettings>,
+    /// The controller of the router's domain; none = it is in none.
+    pub controller: Option<Box<ControllerSettings>>,
+}
+
+/// Where the domain's controller is, and as whom it is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControllerSettings {
+    /// The router's node in the domain.
+    pub node: String,
+    /// `https://HOST:PORT`, or the domain's name where its controller runs on this machine; none = the only one here.
+    pub at: Option<String>,
+    /// File with the agent's token.
+    pub token_file: Option<String>,
+    /// Certificate of the authority that the controller is believed by.
+    pub authority: Option<String>,
+    /// The agent's own certificate and its key.
+    pub identity: Option<(String, String)>,
 }
 
 /// One class.
@@ -52,14 +69,16 @@ impl AgentFile {
         let mut root = document.root(&diagnostics);
         let router = agent(&mut root);
         let broker = broker(&mut root);
+        let controller = controller(&mut root).map(Box::new);
         let tables = root.named_tables("class");
         if tables.len() > MAX_CLASSES {
             let d = document.error(document.root_location(), format!("has {} classes", tables.len()));
             diagnostics.push(d.allowed(format!("at most {MAX_CLASSES}")));
         }
-        if tables.is_empty() && !root.has("link") && diagnostics.errors() == 0 {
-            let d = root.error("class", "is missing, and so is link");
-            diagnostics.push(d.hint("An agent looks after one [[class]] or one [[link]] at least"));
+        if tables.is_empty() && !root.has("link") && !root.has("controller") && diagnostics.errors() == 0 {
+            let d = root.error("class", "is missing, and so are link and controller");
+            diagnostics
+                .push(d.hint("An agent looks after a [[class]], a [[link]], or what a [controller] wants"));
         }
         let mut classes = Vec::with_capacity(tables.len());
         for (given, mut table) in tables {
@@ -72,7 +91,8 @@ impl AgentFile {
         }
         let bandwidth = Box::new(read::bandwidth(&mut root));
         root.finish();
-        let read = (diagnostics.errors() == 0).then_some(Self { router, broker, classes, bandwidth });
+        let read =
+            (diagnostics.errors() == 0).then_some(Self { router, broker, classes, bandwidth, controller });
         (read, diagnostics)
     }
 
@@ -99,6 +119,28 @@ fn agent(root: &mut TableReader<'_>) -> Option<Name> {
     });
     table.finish();
     router.map(|name| name.value)
+}
+
+fn controller(root: &mut TableReader<'_>) -> Option<ControllerSettings> {
+    let mut table = root.table("controller")?;
+    table.require("node", "\"berlin\"");
+    let mut text = |key| table.text(key).map(|text| text.value.to_owned());
+    let (node, at, token_file, authority) = (text("node"), text("at"), text("token_file"), text("authority"));
+    let identity = match (text("certificate"), text("key")) {
+        (Some(certificate), Some(key)) => Some((certificate, key)),
+        (None, None) => None,
+        _ => {
+            let error = table.error("certificate", "and key belong together");
+            table.diagnostics().push(error.hint("Write both, or none"));
+            None
+        }
+    };
+    if at.as_ref().is_some_and(|at| at.starts_with("https://")) && authority.is_none() {
+        let error = table.error("authority", "is missing");
+        table.diagnostics().push(error.hint("Name the certificate by which the controller is believed"));
+    }
+    table.finish();
+    Some(ControllerSettings { node: node?, at, token_file, authority, identity })
 }
 
 /// The broker: emulated, until there is another.

@@ -11,7 +11,7 @@
 //!
 //! # Configuration
 //! One file, read by [`AgentFile`]: `[agent]`, `[broker]` and one `[[class]]` for each class it looks after; `[bandwidth]`,
-//! one `[[link]]` and one `[[abr]]` for each link and each policy, and `[requests]`.
+//! one `[[link]]` and one `[[abr]]` for each link and each policy, and `[requests]`; `[controller]` where the router is in a domain.
 #![forbid(unsafe_code)]
 
 mod advice;
@@ -33,7 +33,7 @@ pub use bandwidth::{
     BandwidthSettings, Change, LinkSettings, PolicyReport, PolicySettings, RequestSettings, Schedule,
     Weighted,
 };
-pub use file::{AgentFile, ClassSettings};
+pub use file::{AgentFile, ClassSettings, ControllerSettings};
 pub use notice::{ClassReport, Notice, Output};
 
 use perhop_units::Duration;

@@ -101,6 +101,8 @@ pub enum Notice {
         /// Why.
         error: ErrorItem,
     },
+    /// What a domain has reserved.
+    Reserved(perhop_broker::reserved::Notice),
     /// Another instance has taken the owner over, or it must not be claimed: this one has to end.
     Superseded {
         /// The router's reason.
@@ -131,5 +133,11 @@ impl From<perhop_agent::Notice> for Notice {
             perhop_agent::Notice::Refused { errors } => Self::Refused { errors },
             perhop_agent::Notice::Superseded { error } => Self::Superseded { error },
         }
+    }
+}
+
+impl From<perhop_broker::reserved::Notice> for Notice {
+    fn from(notice: perhop_broker::reserved::Notice) -> Self {
+        Self::Reserved(notice)
     }
 }

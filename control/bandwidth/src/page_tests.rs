@@ -4,8 +4,9 @@ use crate::AgentFile;
 use std::collections::BTreeSet;
 
 /// Headings of the page, and files with the key `nonsense` there.
-const SECTIONS: [(&str, &[&str]); 9] = [
+const SECTIONS: [(&str, &[&str]); 10] = [
     ("[agent]", &["[agent]\nnonsense = 1"]),
+    ("[controller]", &["[controller]\nnonsense = 1"]),
     ("[broker]", &["[broker]\nnonsense = 1"]),
     (
         "[[class]]",

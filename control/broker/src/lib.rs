@@ -45,4 +45,5 @@
 pub mod ledger;
 pub mod quota;
 pub mod record;
+pub mod reserved;
 pub mod topology;

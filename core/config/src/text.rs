@@ -1,6 +1,7 @@
 //! Values written as text: quantities with units, addresses.
 
 use perhop_units::{ParseUnitError, UnitErrorKind};
+use std::fmt;
 use std::str::FromStr;
 
 /// Why a text is not the value that its key wants.
@@ -61,6 +62,15 @@ impl From<ParseUnitError> for TextError {
 impl From<std::net::AddrParseError> for TextError {
     fn from(_: std::net::AddrParseError) -> Self {
         Self::new("is not an IP address").hint("Write for example \"192.0.2.1\" or \"2001:db8::1\"")
+    }
+}
+
+/// A sentence without its subject: the message, then what is allowed, then the hint.
+impl fmt::Display for TextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        self.allowed.iter().try_for_each(|allowed| write!(f, " (allowed: {allowed})"))?;
+        self.hint.iter().try_for_each(|hint| write!(f, ". {hint}"))
     }
 }
 

@@ -18,7 +18,7 @@ mod names;
 pub mod overrides;
 mod read;
 mod settings;
-mod value;
+pub mod value;
 
 pub use api::{Account, ApiSettings, ClientIs, ClientRule};
 pub use settings::{

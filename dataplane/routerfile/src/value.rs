@@ -1,4 +1,4 @@
-//! Text forms of values that only router files have: names, prefixes, ports, protocols, masked code points, flags.
+//! Text forms of values of router files and of what speaks of packets as they do: names, prefixes, ports, protocols, masked code points, flags.
 
 use crate::api::Account;
 use ipnet::IpNet;
@@ -60,7 +60,10 @@ pub(super) fn account(text: &str) -> Result<Account, TextError> {
 }
 
 /// A prefix, `10.0.0.0/8`; an address alone means itself.
-pub(super) fn prefix(text: &str) -> Result<IpNet, TextError> {
+///
+/// # Errors
+/// It is none, or has bits beyond its length.
+pub fn prefix(text: &str) -> Result<IpNet, TextError> {
     let net = match text.parse::<IpAddr>() {
         Ok(address) => IpNet::from(address),
         Err(_) => text.parse::<IpNet>().map_err(|_| {
@@ -76,7 +79,10 @@ pub(super) fn prefix(text: &str) -> Result<IpNet, TextError> {
 }
 
 /// A transport port or a range of them, `5004` or `"5000-5999"`.
-pub(super) fn ports(text: &str) -> Result<PortRange, TextError> {
+///
+/// # Errors
+/// It is neither, is above 65535, or ends before it begins.
+pub fn ports(text: &str) -> Result<PortRange, TextError> {
     let wrong =
         || TextError::new("is not a port or a range of ports").hint("Write for example \"5000-5999\"");
     let (first, last) = text.split_once('-').unwrap_or((text, text));
@@ -92,7 +98,10 @@ pub(super) fn ports(text: &str) -> Result<PortRange, TextError> {
 }
 
 /// A transport protocol, by name or number.
-pub(super) fn protocol(text: &str) -> Result<u8, TextError> {
+///
+/// # Errors
+/// It is no name of one that is known, and no number from 0 to 255.
+pub fn protocol(text: &str) -> Result<u8, TextError> {
     if let Some((_, number)) = PROTOCOLS.iter().find(|(name, _)| text.eq_ignore_ascii_case(name)) {
         return Ok(*number);
     }

@@ -13,6 +13,11 @@ pub fn monotonic() -> Instant {
     Instant(nanos(ClockId::Monotonic))
 }
 
+/// The clock of the wall: ns since 1970 UTC. It may be set, also backwards.
+pub fn wall() -> Instant {
+    Instant(nanos(ClockId::Realtime))
+}
+
 /// Time since the epoch minus [`monotonic`], ns: what turns an [`Instant`] into a date. Real time may be set later.
 pub fn real_minus_monotonic() -> u64 {
     nanos(ClockId::Realtime).saturating_sub(nanos(ClockId::Monotonic))

@@ -65,6 +65,8 @@ pub(crate) enum Standing {
     Unknown,
     /// A rule is.
     Ruled(Credentials),
+    /// It came over the network: the interface knows who that may be.
+    Guest,
 }
 
 impl Standing {
@@ -72,7 +74,7 @@ impl Standing {
     pub(crate) fn credentials(&self) -> Option<Credentials> {
         match self {
             Self::Own => Some(Credentials::ADMIN),
-            Self::Unknown => None,
+            Self::Unknown | Self::Guest => None,
             Self::Ruled(credentials) => Some(credentials.clone()),
         }
     }
@@ -98,14 +100,14 @@ impl Clients {
     }
 
     pub(crate) fn standing(&self, process: Option<&Process>, own: u32) -> Standing {
-        if process.is_some_and(|p| p.user == 0 || p.user == own) {
+        if process.is_some_and(|p| p.is_own(own)) {
             return Standing::Own;
         }
         let rules = self.current();
         if rules.is_empty() {
             return Standing::Ruled(Credentials { role: Role::Read, speaks: Speaks::ForAll });
         }
-        let rule = process.and_then(|p| rules.iter().find(|rule| rule.given.client.is(p)));
+        let rule = process.and_then(|p| rule_for(&rules, p));
         rule.map_or(Standing::Unknown, |rule| Standing::Ruled(rule.given.credentials.clone()))
     }
 
@@ -120,13 +122,23 @@ impl Clients {
     /// There have been too many; in so many ms there is room for one.
     pub(crate) fn spend(&self, process: Option<&Process>, own: u32, now: Instant) -> Result<(), u64> {
         let rules = self.current();
-        let rule = process
-            .filter(|p| p.user != 0 && p.user != own)
-            .and_then(|p| rules.iter().find(|rule| rule.given.client.is(p)));
+        let rule = process.filter(|p| !p.is_own(own)).and_then(|p| rule_for(&rules, p));
         let Some((rule, per_second)) = rule.and_then(|rule| Some((rule, rule.given.per_second?))) else {
             return Ok(());
         };
         rule.budget.lock().unwrap_or_else(PoisonError::into_inner).spend(now, per_second)
+    }
+}
+
+/// The first rule that fits counts.
+fn rule_for<'r>(rules: &'r [Rule], process: &Process) -> Option<&'r Rule> {
+    rules.iter().find(|rule| rule.given.client.is(process))
+}
+
+impl Process {
+    /// Whether it is root's, or of the user who has the door.
+    fn is_own(&self, own: u32) -> bool {
+        self.user == 0 || self.user == own
     }
 }
 

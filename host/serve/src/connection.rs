@@ -22,7 +22,7 @@ const REFUSED_AT_ONCE: usize = 32;
 /// Time for a connection beyond the limit to send what it gets no answer to.
 const REFUSAL: Duration = Duration::from_secs(1);
 /// Pause after an accept that failed, for example for want of descriptors.
-const PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves clients until dropped.
 pub(crate) async fn accept(listener: &Listener, app: Router, gauges: &Gauges) -> Infallible {
@@ -67,7 +67,7 @@ fn admit(visitor: &Visitor, gauges: &Gauges) -> Result<(Permit, Option<Permit>),
     let of_others = match visitor.standing() {
         Standing::Own => None,
         Standing::Unknown => return Err(Refusal::Unknown(visitor.clone())),
-        Standing::Ruled(_) => Some(take(Limit::ConnectionsOfOthers)?),
+        Standing::Ruled(_) | Standing::Guest => Some(take(Limit::ConnectionsOfOthers)?),
     };
     Ok((take(Limit::Connections)?, of_others))
 }
@@ -87,10 +87,7 @@ async fn serve(
     _permits: (Permit, Option<Permit>),
 ) {
     let service = service_fn(move |mut request: Request<Incoming>| {
-        let answered = visitor.peer().map(|peer| {
-            request.extensions_mut().insert(peer);
-            app.call(request)
-        });
+        let answered = visitor.sign(&mut request).map(|()| app.call(request));
         async move {
             match answered {
                 Ok(answer) => answer.await,

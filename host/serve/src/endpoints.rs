@@ -53,6 +53,7 @@ where
                 (MethodFilter::GET, &item.get),
                 (MethodFilter::POST, &item.post),
                 (MethodFilter::PUT, &item.put),
+                (MethodFilter::PATCH, &item.patch),
                 (MethodFilter::DELETE, &item.delete),
             ];
             for (method, _) in methods.into_iter().filter(|(_, operation)| operation.is_some()) {
@@ -61,6 +62,13 @@ where
             }
         }
         self.document.merge(described);
+    }
+
+    /// These and others.
+    pub(crate) fn and(mut self, others: Self) -> Self {
+        self.answers = self.answers.merge(others.answers);
+        self.document.merge(others.document);
+        self
     }
 
     /// What a server serves: these addresses, their document, and a refusal at any other.

@@ -14,7 +14,9 @@ mod body;
 mod client;
 mod clients;
 mod connection;
+pub mod controller;
 mod directory;
+pub mod domain;
 mod endpoints;
 mod events;
 mod limits;
@@ -25,12 +27,16 @@ mod server;
 mod socket;
 mod stream;
 mod tcapi;
+mod tls;
 
-pub use client::{Client, ClientError, KeptConnection};
+pub use client::{Client, ClientError, Followed, KeptConnection, Method, Place, StatusCode};
 pub use clients::{ClientIs, ClientRule, Clients};
 pub use directory::{DirectoryError, Flaw, check, check_file, prepare, runtime_directories};
 pub use limits::{Limit, LimitError, LimitRow, Limits, LimitsPage};
 pub use router::{PAGE_OBJECTS, RouterApi, SHOWN_ROWS};
 pub use server::{ServeError, Server};
-pub use socket::{ClaimedPath, SocketError, claim, claim_at, open_to, socket_path};
+pub use socket::{
+    ClaimedPath, SocketError, claim, claim_at, claim_controller, controller_path, open_to, socket_path,
+};
 pub use tcapi::{TcapiServer, TcapiThread, tcapi_path};
+pub use tls::{Identity, TlsDoor, TlsError};

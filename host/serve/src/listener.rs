@@ -1,24 +1,26 @@
-//! Where clients come from, and who they are. There is one kind of listener, a Unix socket, whose clients are known by
-//! their user and group ids.
+//! Where clients come from, and who they are: on a Unix socket they are known by their user and group ids, on TCP by the
+//! certificate that they show, if any, and by what they say in their requests.
 //!
-//! A kind that listens on TCP joins here: another variant of [`Listener`], with its [`Visitor`] from a certificate or a token.
 //! A handshake is the connection's own business, so that it keeps nobody else waiting: it goes before the first byte
 //! that its [`Carrier`] reads.
 
 use crate::clients::{Clients, Process, Standing};
 use crate::directory::own_uid;
 use crate::refusal::{refuse, too_often};
-use crate::socket::{ClaimedPath, open_to};
+use crate::socket::{ClaimedPath, open_to, remove_left};
+use crate::tls::{Certificate, TlsCarrier, TlsDoor};
+use axum::http::Request;
 use axum::response::Response;
 use perhop_io::account::peer_groups;
 use perhop_model::{Credentials, ErrorItem};
 use perhop_reason::Code;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
 
 /// What carries the bytes of a connection.
 pub(crate) trait Carrier: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -33,47 +35,64 @@ pub(crate) fn process_of(stream: &UnixStream) -> Option<Process> {
     Some(Process { user: credentials.uid(), groups: groups.into() })
 }
 
-/// Who is at the other end of a connection. What that may do is asked anew for each request.
+/// Who is at the other end of a connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Visitor {
-    process: Option<Process>,
-    clients: Clients,
+pub(crate) enum Visitor {
+    /// A process of this machine. What it may do is asked anew for each request.
+    Process(Option<Process>, Clients),
+    /// Somebody on the network.
+    Guest(Guest),
+}
+
+/// Somebody who came over the network. What it may do is for the interface to say.
+#[derive(Clone, Debug)]
+pub(crate) struct Guest {
+    /// Known once the handshake is over, which is before the first request is read.
+    pub(crate) certificate: Certificate,
 }
 
 impl Visitor {
-    fn of(stream: &UnixStream, clients: &Clients) -> Self {
-        Self { process: process_of(stream), clients: clients.clone() }
-    }
-
     pub(crate) fn standing(&self) -> Standing {
-        self.clients.standing(self.process.as_ref(), own_uid())
+        match self {
+            Self::Process(process, clients) => clients.standing(process.as_ref(), own_uid()),
+            Self::Guest(_) => Standing::Guest,
+        }
     }
 
-    /// Who asks, for one request.
+    /// Tells a request who makes it: by a [`Peer`] or a [`Guest`] among its extensions.
     ///
     /// # Errors
     /// The answer to somebody of whom the door knows nothing.
     #[allow(clippy::result_large_err, reason = "the error is the finished answer")]
-    pub(crate) fn peer(&self) -> Result<Peer, Response> {
-        let credentials = self.standing().credentials();
-        credentials
-            .map(|credentials| Peer { credentials, visitor: self.clone() })
-            .ok_or_else(|| self.unknown())
+    pub(crate) fn sign<B>(&self, request: &mut Request<B>) -> Result<(), Response> {
+        match self {
+            Self::Process(process, clients) => {
+                let credentials = self.standing().credentials().ok_or_else(|| self.unknown())?;
+                let (process, clients) = (process.clone(), clients.clone());
+                request.extensions_mut().insert(Peer { credentials, process, clients });
+            }
+            Self::Guest(guest) => drop(request.extensions_mut().insert(guest.clone())),
+        }
+        Ok(())
     }
 
     /// The answer to somebody of whom the door knows nothing.
     pub(crate) fn unknown(&self) -> Response {
-        let who = self.process.as_ref().map_or("this user".to_owned(), |p| format!("user {}", p.user));
-        let why = format!("neither {who} nor a group of its process is among the clients of `[api]`");
+        let user = match self {
+            Self::Process(Some(process), _) => format!("user {}", process.user),
+            Self::Process(None, _) | Self::Guest(_) => "this user".to_owned(),
+        };
+        let why = format!("neither {user} nor a group of its process is among the clients of `[api]`");
         refuse(ErrorItem::new(Code::Forbidden, "", why))
     }
 }
 
-/// Who asks.
+/// A process of this machine that asks.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     credentials: Credentials,
-    visitor: Visitor,
+    process: Option<Process>,
+    clients: Clients,
 }
 
 impl Peer {
@@ -87,14 +106,13 @@ impl Peer {
     /// The answer to one too many.
     #[allow(clippy::result_large_err, reason = "the error is the finished answer")]
     pub(crate) fn spend(&self) -> Result<(), Response> {
-        let Visitor { process, clients } = &self.visitor;
-        clients.spend(process.as_ref(), own_uid(), Instant::now()).map_err(too_often)
+        self.clients.spend(self.process.as_ref(), own_uid(), Instant::now()).map_err(too_often)
     }
 
     /// One that may do this.
     #[cfg(test)]
     pub(crate) fn with(credentials: Credentials) -> Self {
-        Self { credentials, visitor: Visitor { process: None, clients: Clients::default() } }
+        Self { credentials, process: None, clients: Clients::default() }
     }
 }
 
@@ -102,6 +120,8 @@ impl Peer {
 pub(crate) enum Listener {
     /// A Unix socket, its file, and what its clients may do.
     Unix(UnixListener, PathBuf, Clients),
+    /// An address of the network, and how its connections are secured.
+    Tcp(TcpListener, Option<TlsDoor>),
 }
 
 impl Listener {
@@ -112,13 +132,40 @@ impl Listener {
         Ok(Self::Unix(socket, claimed.path.clone(), clients))
     }
 
+    /// Listens on the network. Needs a tokio runtime.
+    pub(crate) fn on(address: SocketAddr, tls: Option<TlsDoor>) -> io::Result<Self> {
+        let socket = std::net::TcpListener::bind(address)?;
+        socket.set_nonblocking(true)?;
+        Ok(Self::Tcp(TcpListener::from_std(socket)?, tls))
+    }
+
+    /// Where it listens on the network, with the port that it was given.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Unix(..) => None,
+            Self::Tcp(socket, _) => socket.local_addr().ok(),
+        }
+    }
+
     /// The next client.
     pub(crate) async fn accept(&self) -> io::Result<(Box<dyn Carrier>, Visitor)> {
         match self {
             Self::Unix(socket, _, clients) => {
                 let (stream, _) = socket.accept().await?;
-                let visitor = Visitor::of(&stream, clients);
+                let visitor = Visitor::Process(process_of(&stream), clients.clone());
                 Ok((Box::new(stream), visitor))
+            }
+            Self::Tcp(socket, tls) => {
+                let (stream, _) = socket.accept().await?;
+                // An answer is one write: there is nothing to wait for.
+                stream.set_nodelay(true)?;
+                let certificate = Certificate::default();
+                let guest = Guest { certificate: certificate.clone() };
+                let carrier: Box<dyn Carrier> = match tls {
+                    Some(door) => Box::new(TlsCarrier::accept(door, stream, certificate)),
+                    None => Box::new(stream),
+                };
+                Ok((carrier, Visitor::Guest(guest)))
             }
         }
     }
@@ -128,11 +175,9 @@ impl Listener {
         match self {
             Self::Unix(socket, path, _) => {
                 drop(socket);
-                match std::fs::remove_file(path) {
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-                    _ => Ok(()),
-                }
+                remove_left(&path)
             }
+            Self::Tcp(..) => Ok(()),
         }
     }
 }

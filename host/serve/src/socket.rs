@@ -12,9 +12,9 @@ use thiserror::Error;
 /// Why a socket cannot be had.
 #[derive(Debug, Error)]
 pub enum SocketError {
-    /// Another router has it.
+    /// Another router or controller has it.
     #[error(
-        "{}: another router with this name is running{}; stop it or choose another name",
+        "{}: another one with this name is running{}; stop it or choose another name",
         path.display(),
         holder.map(|pid| format!(" (process {pid} holds its lock)")).unwrap_or_default()
     )]
@@ -25,7 +25,7 @@ pub enum SocketError {
         holder: Option<u32>,
     },
     /// Its lock cannot be had.
-    #[error("the router's files cannot be kept safely: {0}")]
+    #[error("its files cannot be kept safely: {0}")]
     Lock(LockError),
     /// The operating system refused.
     #[error("{}: {source}", path.display())]
@@ -36,17 +36,20 @@ pub enum SocketError {
         source: io::Error,
     },
     /// Its directory cannot be used.
-    #[error("the router's files cannot be kept safely: {0}")]
+    #[error("its files cannot be kept safely: {0}")]
     Directory(#[from] DirectoryError),
 }
 
 /// The socket of router `name` for a client: where there is one in the [`runtime_directories`] that can be trusted, else
 /// `/run/perhop/NAME.sock`.
 pub fn socket_path(name: &str) -> PathBuf {
-    let file = format!("{name}.sock");
+    path_of(&format!("{name}.sock"))
+}
+
+fn path_of(file: &str) -> PathBuf {
     let trusted = runtime_directories().into_iter().filter(|d| directory::check(d).is_ok());
-    let mut there = trusted.map(|d| d.join(&file)).filter(|p| p.exists());
-    there.next().unwrap_or_else(|| Path::new("/run/perhop").join(&file))
+    let mut there = trusted.map(|d| d.join(file)).filter(|p| p.exists());
+    there.next().unwrap_or_else(|| Path::new("/run/perhop").join(file))
 }
 
 /// How long the lock of a router that is about to end, or was killed, is waited for.
@@ -83,14 +86,31 @@ impl Drop for ClaimedPath {
 /// [`SocketError::InUse`] when another router holds it and a second later still does; [`SocketError::Directory`] when others could tamper with the
 /// directory or when none can be written.
 pub fn claim(name: &str) -> Result<ClaimedPath, SocketError> {
+    claim_file(&format!("{name}.sock"))
+}
+
+/// Claims the socket of the controller of domain `name`, as [`claim`] does that of a router.
+///
+/// # Errors
+/// As there.
+pub fn claim_controller(name: &str) -> Result<ClaimedPath, SocketError> {
+    claim_file(&format!("{name}.controller"))
+}
+
+/// The socket of the controller of domain `name` for a client, as [`socket_path`] is that of a router.
+pub fn controller_path(name: &str) -> PathBuf {
+    path_of(&format!("{name}.controller"))
+}
+
+fn claim_file(file: &str) -> Result<ClaimedPath, SocketError> {
     let mut first = None;
     for dir in runtime_directories() {
-        match claim_at(&dir.join(format!("{name}.sock"))) {
+        match claim_at(&dir.join(file)) {
             Err(error) if is_elsewhere(&error) => first = first.or(Some(error)),
             done => return done,
         }
     }
-    Err(first.unwrap_or_else(|| SocketError::InUse { path: PathBuf::from(name), holder: None }))
+    Err(first.unwrap_or_else(|| SocketError::InUse { path: PathBuf::from(file), holder: None }))
 }
 
 /// Whether a directory is merely not for this user, so that another one is to be tried.
@@ -121,16 +141,24 @@ pub fn claim_at(path: &Path) -> Result<ClaimedPath, SocketError> {
     }
     let lock = take_lock(path)?;
     // We hold the lock, so a socket that is there is left over from a crash. A link is removed, not followed.
+    remove_left(path).map_err(|source| SocketError::Io { path: path.to_owned(), source })?;
+    Ok(ClaimedPath { path: path.to_owned(), lock })
+}
+
+/// Removes a socket, be it there or not.
+pub(crate) fn remove_left(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(path) {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => {
-            Err(SocketError::Io { path: path.to_owned(), source })
-        }
-        _ => Ok(ClaimedPath { path: path.to_owned(), lock }),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 
 fn take_lock(path: &Path) -> Result<LockFile, SocketError> {
-    let lock_path = path.with_extension("lock");
+    // What is no router's has a lock of its own name.
+    let lock_path = match path.extension() {
+        Some(other) if other != "sock" => path.with_extension(format!("{}.lock", other.to_string_lossy())),
+        _ => path.with_extension("lock"),
+    };
     directory::check_file(&lock_path)?;
     LockFile::take(&lock_path, LOCK_PATIENCE).map_err(|error| match error {
         LockError::Held { holder, .. } => SocketError::InUse { path: path.to_owned(), holder },

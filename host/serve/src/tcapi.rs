@@ -2,19 +2,19 @@
 //! [`perhop_tcapi::server`], and the router.
 
 use crate::clients::{Clients, Process};
+use crate::connection::PAUSE;
 use crate::listener::process_of;
-use crate::router::RouterApi;
+use crate::router::{RouterApi, ask};
 use crate::server::ServeError;
-use crate::socket::{SocketError, open_to};
+use crate::socket::{SocketError, open_to, remove_left};
 use perhop_contract::{Draft, Entry, Objects, Trees};
 use perhop_io::clock;
 use perhop_model::{
-    Call, Credentials, Done, EventFilter, EventKind, EventsPage, Key, Kind, Name, ObjectState, Owner, Role,
+    Call, Credentials, EventFilter, EventKind, EventsPage, Key, Kind, Name, ObjectState, Owner, Role,
     StatePage, StateQuery,
 };
 use perhop_tcapi::server::{ClassRoom, Connection, Input, Limits, Output, Server, Who};
-use std::collections::{BTreeMap, HashMap};
-use std::io;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -38,8 +38,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Events fetched at once, and objects.
 const PAGE_EVENTS: usize = 1_024;
 const PAGE_OBJECTS: usize = 10_000;
-/// Pause after an accept that failed.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// The socket beside a router's.
 pub fn tcapi_path(socket: &Path) -> PathBuf {
@@ -109,10 +107,7 @@ impl TcapiServer {
         let path = tcapi_path(socket);
         let failed = |source| SocketError::Io { path: path.clone(), source };
         // Whoever has the claim of the router's socket has this one too.
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error).into()),
-            _ => {}
-        }
+        remove_left(&path).map_err(failed)?;
         let listener = UnixListener::bind(&path).map_err(failed)?;
         open_to(&path, clients).map_err(failed)?;
         Ok(Self { listener, path, router, clients: clients.clone(), numbers })
@@ -124,11 +119,11 @@ impl TcapiServer {
         let Self { listener, path, router, clients, numbers } = self;
         tokio::select! {
             () = accept(&listener, &clients, &told) => {}
-            () = Driver::run(router, numbers, inputs, told.clone()) => {}
+            () = Driver::run(router, numbers, inputs) => {}
             () = stop => {}
         }
         drop(listener);
-        let _ = std::fs::remove_file(path);
+        let _ = remove_left(&path);
     }
 }
 
@@ -209,12 +204,7 @@ struct Driver {
 }
 
 impl Driver {
-    async fn run(
-        router: Arc<dyn RouterApi>,
-        numbers: BTreeMap<u16, Name>,
-        mut inputs: mpsc::Receiver<Told>,
-        _open: mpsc::Sender<Told>,
-    ) {
+    async fn run(router: Arc<dyn RouterApi>, numbers: BTreeMap<u16, Name>, mut inputs: mpsc::Receiver<Told>) {
         let (ring, mut bell) = watch::channel(());
         router.call(Call::OnEvents(Box::new(move || ring.send(()).is_ok())));
         let Some(page) = state(&*router, StateQuery { limit: Some(1), ..StateQuery::default() }).await else {
@@ -311,7 +301,7 @@ impl Driver {
 
     /// What ended is not known from events any more: what is not there any more has.
     async fn find_ended(&mut self) -> Option<()> {
-        let mut known: BTreeMap<Key, ()> = self.server.main_keys().map(|key| (key, ())).collect();
+        let mut known: BTreeSet<Key> = self.server.main_keys().collect();
         let mut revision = u64::MAX;
         for kind in [Kind::Profile, Kind::Allocation] {
             let query =
@@ -320,16 +310,9 @@ impl Driver {
                 known.remove(&Key { kind: object.kind, name: object.name });
             }
         }
-        self.input(Input::Expired(known.into_keys().collect(), revision));
+        self.input(Input::Expired(known.into_iter().collect(), revision));
         Some(())
     }
-}
-
-/// Asks the router; `None` when it is gone.
-async fn ask<T: Send + 'static>(router: &dyn RouterApi, call: impl FnOnce(Done<T>) -> Call) -> Option<T> {
-    let (tx, rx) = oneshot::channel();
-    router.call(call(Box::new(move |answer| drop(tx.send(answer)))));
-    rx.await.ok()
 }
 
 async fn state(router: &dyn RouterApi, query: StateQuery) -> Option<StatePage> {

@@ -79,7 +79,10 @@ impl AgentRecorder {
             Notice::NotAnnounced { link, error } => {
                 self.warn(format!("its agent was told of link \"{link}\" in vain: {}", error.message));
             }
-            Notice::Granted { .. } | Notice::PortRate { .. } | Notice::Announced { .. } => {}
+            Notice::Granted { .. }
+            | Notice::PortRate { .. }
+            | Notice::Announced { .. }
+            | Notice::Reserved(_) => {}
             Notice::Superseded { .. } => {}
         }
     }

@@ -110,6 +110,7 @@ pub struct Node {
 
 /// What a node does.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "a scenario has a few thousand nodes at the most")]
 pub enum NodeKind {
     /// Sends and receives; forwards nothing.
     Host,

@@ -117,7 +117,7 @@ impl Link {
                 None => self.kept.read(uri).await,
             };
             match answer {
-                Err(why @ ClientError::Http(_)) if std::mem::take(&mut again) => self.reopen(why).await?,
+                Err(why @ ClientError::Http { .. }) if std::mem::take(&mut again) => self.reopen(why).await?,
                 answer => {
                     let (status, body) = answer?;
                     return Ok(Answer { ok: status.is_success(), body });

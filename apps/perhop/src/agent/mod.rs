@@ -2,6 +2,7 @@
 
 mod announce;
 mod check;
+mod domain;
 mod driver;
 mod finder;
 mod link;

@@ -1,5 +1,6 @@
 //! `perhop agent run FILE`.
 
+use super::domain;
 use super::driver::{LiveAgent, MACHINE, Setup};
 use super::finder::Finder;
 use super::words::in_words;
@@ -73,6 +74,10 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
         backoff: Backoff::new(ABSENCE[0], ABSENCE[1], move || random.bits()),
         idle: IDLE,
     };
+    let controller = file.controller.as_deref().cloned().map(|settings| {
+        let folder = args.file.parent().map(Path::to_owned).unwrap_or_default();
+        domain::follow(settings, folder, inlet.clone(), setup.fence)
+    });
     let finder = Finder::new(named(args, &file), &file, inlet.clone(), answered);
     let kept = runtime.spawn(keep(finder, requests, inlet, keeping));
     let stop = async {
@@ -87,6 +92,9 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
                 if matches!(notice, Notice::Announced { .. } | Notice::NotAnnounced { .. }) {
                     // Who has announced it takes the answer out before another can.
                     let _ = answers.try_send(notice.clone());
+                }
+                if let (Notice::Reserved(notice), Some(controller)) = (&notice, &controller) {
+                    controller.tell(notice);
                 }
                 say(&notice, args.json)?;
             }

@@ -1,6 +1,7 @@
 //! What an agent says, in words.
 
 use perhop_bandwidth::Notice;
+use perhop_broker::reserved::{Item, Notice as OfDomain};
 
 /// What a person reads of it, a line each.
 pub(super) fn in_words(notice: &Notice) -> Vec<String> {
@@ -30,6 +31,27 @@ pub(super) fn in_words(notice: &Notice) -> Vec<String> {
                 .map(|error| format!("refused: {}: {}", error.path, error.message))
                 .collect();
         }
+        Notice::Reserved(notice) => return of_domain(notice),
         Notice::Superseded { .. } => return Vec::new(),
     }]
+}
+
+/// The same of what a domain has reserved. How the router stands is for the controller to show.
+pub(super) fn of_domain(notice: &OfDomain) -> Vec<String> {
+    match notice {
+        OfDomain::Standing(_) => Vec::new(),
+        OfDomain::NoClass { port, class } => {
+            vec![format!("the domain has reserved of class {class} of port {port}, which the router has not")]
+        }
+        OfDomain::NotReserved { item, errors } => {
+            let item = match item {
+                Item::Class(class) => format!("the share of class {class}"),
+                Item::Flow(id) => format!("reservation {id}"),
+            };
+            errors
+                .iter()
+                .map(|error| format!("{item}: {}: {}: {}", error.code, error.path, error.message))
+                .collect()
+        }
+    }
 }

@@ -48,12 +48,17 @@ impl AppError {
             | Self::NoPortForRate { .. }
             | Self::BadName { .. }
             | Self::SeveralRouters(_)
+            | Self::SeveralControllers(_)
+            | Self::BadUrl(_)
+            | Self::NoAuthority
             | Self::ScenarioFile(_)
             | Self::Capture(_) => 2,
             Self::Output(_)
             | Self::Write { .. }
             | Self::BadAnswer(_)
             | Self::NoRouter
+            | Self::NoController
+            | Self::Controller(_)
             | Self::NotForThisUser(_)
             | Self::NoAgent { .. }
             | Self::NoTcapi { .. }

@@ -145,6 +145,20 @@ pub enum AppError {
         .0.join(", ")
     )]
     NotForThisUser(Vec<String>),
+    /// No controller runs.
+    #[error(
+        "no controller runs here\nStart one with `perhop controller run`, or name one with --controller https://HOST:PORT."
+    )]
+    NoController,
+    /// Several controllers run and none was named.
+    #[error("several controllers run here: {}\nChoose one with --controller NAME.", .0.join(", "))]
+    SeveralControllers(Vec<String>),
+    /// Not where a controller can be.
+    #[error("{0:?} is not where a controller is\nWrite its domain's name, or https://HOST:PORT.")]
+    BadUrl(String),
+    /// A secured controller without an authority.
+    #[error("say by which authority the controller is known: --authority FILE\n`perhop pki` makes one.")]
+    NoAuthority,
     /// A scenario where a router file is asked for.
     #[error("{path}: this is a scenario, not a router file\nRun it with `perhop lab run {path}`, which checks it first.", path = .0.display())]
     ScenarioFile(PathBuf),
@@ -211,6 +225,9 @@ pub enum AppError {
     /// A capture cannot be read.
     #[error("{0}")]
     Capture(#[from] CaptureError),
+    /// A controller does not start.
+    #[error("{0}")]
+    Controller(#[from] crate::controller::ControllerError),
     /// The laboratory cannot do its work.
     #[error("{0}")]
     Lab(#[from] LabCommandError),

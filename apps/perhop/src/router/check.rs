@@ -59,7 +59,9 @@ pub fn run(args: &CheckArgs) -> Result<Verdict, AppError> {
         };
         let (errors, warned) = (diagnostics.errors(), diagnostics.warnings());
         let missing = file.as_ref().map(not_here).unwrap_or_default();
-        let outlook = file.as_ref().map(Outlook::of).unwrap_or_default();
+        let mut outlook = file.as_ref().map(Outlook::of).unwrap_or_default();
+        let unknown = file.as_ref().and_then(|f| clients::rules(f).err()).unwrap_or_default();
+        outlook.refused.splice(0..0, unknown.iter().map(Diagnostic::to_string));
         if args.json {
             for diagnostic in diagnostics.sorted() {
                 out.json(&as_json(&diagnostic))?;
@@ -77,10 +79,6 @@ pub fn run(args: &CheckArgs) -> Result<Verdict, AppError> {
                     path.display(),
                     quoted_list(missing.iter().map(String::as_str))
                 ));
-            }
-            for unknown in file.as_ref().and_then(|f| clients::rules(f).err()).unwrap_or_default() {
-                let here = "note: a router with this file would not start here";
-                progress(format_args!("{}: {here}: {unknown}", path.display()));
             }
             for refused in outlook.refused {
                 let here = "note: a router with this file would not start here";

@@ -16,6 +16,9 @@ mod restore;
 mod run;
 mod serving;
 
+pub use log::Log;
+pub use serving::{Said, Signals};
+
 use crate::error::{AppError, Verdict};
 use clap::Subcommand;
 

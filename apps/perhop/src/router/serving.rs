@@ -12,7 +12,7 @@ use tracing::{error, info, warn};
 /// Where the log says that its lines come from: one place for all of a running router's, which readers filter by.
 const TARGET: &str = "perhop::router::run";
 
-/// What a router listens to besides its socket.
+/// What a program that runs on listens to besides its socket.
 pub struct Signals {
     hangup: Signal,
     interrupt: Signal,
@@ -32,6 +32,24 @@ impl Signals {
             terminate: on(SignalKind::terminate())?,
         })
     }
+
+    /// The next of them. May be dropped and called again: none is lost.
+    pub async fn next(&mut self) -> Said {
+        tokio::select! {
+            _ = self.hangup.recv() => Said::ReadAgain,
+            _ = self.interrupt.recv() => Said::Stop,
+            _ = self.terminate.recv() => Said::Stop,
+        }
+    }
+}
+
+/// What a signal says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// Read the file again.
+    ReadAgain,
+    /// End.
+    Stop,
 }
 
 fn log_reload(reloaded: &Reloaded) {
@@ -66,12 +84,13 @@ pub async fn serve(
     let mut is_serving = true;
     loop {
         tokio::select! {
-            _ = signals.hangup.recv() => {
-                log.reopen();
-                api.call(Call::Reload(Box::new(|reloaded| log_reload(&reloaded))));
-            }
-            _ = signals.interrupt.recv() => break,
-            _ = signals.terminate.recv() => break,
+            said = signals.next() => match said {
+                Said::ReadAgain => {
+                    log.reopen();
+                    api.call(Call::Reload(Box::new(|reloaded| log_reload(&reloaded))));
+                }
+                Said::Stop => break,
+            },
             _ = &mut died => break,
             ended = &mut serving, if is_serving => {
                 is_serving = false;

@@ -1,8 +1,8 @@
 //! Packets of a flow, as a person writes them: `src=192.0.2.5 protocol=udp dst-port=5004`.
 
-use ipnet::IpNet;
+use perhop_config::TextError;
+use perhop_routerfile::value;
 use perhop_tcapi::wire::Alternative;
-use std::net::IpAddr;
 use std::str::FromStr;
 use thiserror::Error;
 
@@ -16,14 +16,14 @@ pub enum AlternativeError {
     #[error("{0:?} is not a key: src, dst, protocol, src-port, dst-port, tos")]
     Key(String),
     /// The value is none of its key.
-    #[error("{key}={value}: {expected}")]
+    #[error("{key}={value} {why}")]
     Value {
         /// Key.
         key: String,
         /// Value.
         value: String,
-        /// What it is to be.
-        expected: &'static str,
+        /// Why not, as a predicate.
+        why: TextError,
     },
     /// Addresses of two families.
     #[error("src and dst are of different families")]
@@ -42,23 +42,15 @@ impl FromStr for Packets {
         for word in text.split_whitespace() {
             let (key, value) =
                 word.split_once('=').ok_or_else(|| AlternativeError::NoPair(word.to_owned()))?;
-            let wrong =
-                |expected| AlternativeError::Value { key: key.to_owned(), value: value.to_owned(), expected };
+            let wrong = |why| AlternativeError::Value { key: key.to_owned(), value: value.to_owned(), why };
+            let range = |value| value::ports(value).map(|p| (p.first, p.last)).map_err(wrong);
             match key {
-                "src" => all.src = Some(net(value).ok_or_else(|| wrong("a prefix without bits beyond it"))?),
-                "dst" => all.dst = Some(net(value).ok_or_else(|| wrong("a prefix without bits beyond it"))?),
-                "protocol" => {
-                    all.protocol = Some(protocol(value).ok_or_else(|| wrong("udp, tcp, or 0 to 255"))?);
-                }
-                "src-port" => {
-                    all.src_ports = Some(ports(value).ok_or_else(|| wrong("a port, or 5000-5999"))?)
-                }
-                "dst-port" => {
-                    all.dst_ports = Some(ports(value).ok_or_else(|| wrong("a port, or 5000-5999"))?)
-                }
-                "tos" => {
-                    all.tos = Some(tos(value).ok_or_else(|| wrong("an octet, or octet/mask, as 0xb8/0xfc"))?)
-                }
+                "src" => all.src = Some(value::prefix(value).map_err(wrong)?),
+                "dst" => all.dst = Some(value::prefix(value).map_err(wrong)?),
+                "protocol" => all.protocol = Some(value::protocol(value).map_err(wrong)?),
+                "src-port" => all.src_ports = Some(range(value)?),
+                "dst-port" => all.dst_ports = Some(range(value)?),
+                "tos" => all.tos = Some(tos(value).ok_or_else(not_an_octet).map_err(wrong)?),
                 _ => return Err(AlternativeError::Key(key.to_owned())),
             }
         }
@@ -71,24 +63,8 @@ impl FromStr for Packets {
     }
 }
 
-fn net(text: &str) -> Option<IpNet> {
-    let net = text.parse::<IpAddr>().map(IpNet::from).or_else(|_| text.parse()).ok()?;
-    (net.trunc() == net).then_some(net)
-}
-
-fn protocol(text: &str) -> Option<u8> {
-    match text {
-        "udp" => Some(17),
-        "tcp" => Some(6),
-        "sctp" => Some(132),
-        number => number.parse().ok(),
-    }
-}
-
-fn ports(text: &str) -> Option<(u16, u16)> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let (first, last) = (first.parse().ok()?, last.parse().ok()?);
-    (first <= last).then_some((first, last))
+fn not_an_octet() -> TextError {
+    TextError::new("is no octet under a mask").hint("Write for example \"0xb8\" or \"0xb8/0xfc\"")
 }
 
 fn tos(text: &str) -> Option<(u8, u8)> {

@@ -3,6 +3,8 @@
 mod alternative;
 mod call;
 
+pub use alternative::Packets;
+
 use crate::error::{AppError, Verdict};
 use clap::Subcommand;
 

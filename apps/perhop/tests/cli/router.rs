@@ -122,7 +122,7 @@ impl Drop for World {
 }
 
 /// What a router has in /run/perhop.
-const LEFT: [&str; 4] = ["sock", "lock", "state.json", "state.new"];
+const LEFT: [&str; 5] = ["sock", "tcapi", "lock", "state.json", "state.new"];
 
 impl World {
     pub fn runtime_file(&self, ending: &str) -> PathBuf {

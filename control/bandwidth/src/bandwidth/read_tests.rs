@@ -149,7 +149,7 @@ fn without_a_link_nothing_is_shared() {
     assert!(found.iter().all(|text| text.contains("has no meaning without a [[link]]")), "{found:#?}");
     let found = errors("[agent]\nrouter = \"edge\"\n");
     assert_eq!(found.len(), 1, "{found:#?}");
-    assert!(found[0].contains("one [[class]] or one [[link]]"), "{}", found[0]);
+    assert!(found[0].contains("a [[class]], a [[link]], or what a [controller] wants"), "{}", found[0]);
 }
 
 /// The file that docs/bandwidth.md shows.

@@ -1,7 +1,7 @@
 //! Looking into a ledger. What is shown is what is decided, also where it is not in the database yet.
 
 use super::Ledger;
-use crate::record::{ClientRow, LinkId, NodeRow, PathRow, ReservationId, ReservationRow, Snapshot};
+use crate::record::{ClientRow, LinkId, NodeRow, PathId, PathRow, ReservationId, ReservationRow, Snapshot};
 use std::sync::Arc;
 
 /// A class on a link.
@@ -50,6 +50,28 @@ impl Ledger {
     pub fn of_owner(&self, owner: &str, after: ReservationId, most: usize) -> Vec<ReservationRow> {
         let Some(owner) = self.books.owner(owner) else { return Vec::new() };
         self.books.of_owner(owner, after).take(most).map(|resv| self.books.row(resv)).collect()
+    }
+
+    /// Everybody's reservations behind a number, ascending, at most so many. Costs a step for each that there is.
+    pub fn all(&self, after: ReservationId, most: usize) -> Vec<ReservationRow> {
+        let mut ids: Vec<ReservationId> =
+            self.books.by_end().map(|(_, id)| id).filter(|id| *id > after).collect();
+        if ids.len() > most {
+            ids.select_nth_unstable(most);
+            ids.truncate(most);
+        }
+        ids.sort_unstable();
+        ids.into_iter().filter_map(|id| self.reservation(id)).collect()
+    }
+
+    /// Who may ask.
+    pub fn clients(&self) -> impl Iterator<Item = &ClientRow> {
+        self.books.owners.iter().filter_map(|owner| owner.row.as_deref())
+    }
+
+    /// A path by its number.
+    pub fn path_numbered(&self, id: PathId) -> Option<&PathRow> {
+        self.books.map.paths.get(&id).map(|path| path.as_ref())
     }
 
     /// How many reservations there are.
@@ -110,6 +132,11 @@ impl Ledger {
     /// Whether decisions are made at present: another instance does not lead, and the database takes groups.
     pub fn is_open(&self) -> bool {
         self.closed().is_none()
+    }
+
+    /// Whether another instance leads: nothing is decided here any more.
+    pub fn is_over(&self) -> bool {
+        self.state == super::states::State::Over
     }
 
     /// All rows as decided: what the database has when all groups are written.

@@ -179,13 +179,25 @@ enum What {
 #[derive(Debug)]
 struct Member {
     waiting: Waiting,
-    flow: FlowId,
-    /// As it was, and as it will be.
+    change: Change,
+    operations: usize,
+}
+
+/// What a message makes of a reservation.
+#[derive(Debug)]
+struct Change {
+    id: FlowId,
     before: Option<Flow>,
     after: Option<Flow>,
-    operations: usize,
     /// What was before has ended by itself meanwhile.
     ended: bool,
+}
+
+impl Change {
+    /// What the reservation is of, before and after.
+    fn flow(&self) -> Option<&Flow> {
+        self.after.as_ref().or(self.before.as_ref())
+    }
 }
 
 impl Server {
@@ -213,7 +225,7 @@ impl Server {
             Input::Bytes(connection, bytes) => self.bytes(now, connection, &bytes),
             Input::Closed(connection) => drop(self.connections.remove(&connection)),
             Input::Claimed(name, result) => self.claimed(now, &name, result),
-            Input::Reply(name, reply) => self.replied(now, &name, &reply),
+            Input::Reply(name, reply) => self.replied(&name, &reply),
             Input::Rooms(rooms) => self.rooms.set(rooms),
             Input::Expired(keys, revision) => self.expired(&keys, revision),
         }
@@ -256,7 +268,7 @@ impl Server {
         }
         let Some((who, _)) = self.connections.get(&connection) else { return };
         let name = who.client.clone();
-        self.go_on(now, &name);
+        self.go_on(&name);
     }
 
     /// Where messages begin is not known any more.
@@ -287,10 +299,9 @@ impl Server {
                 return self.refuse_unkept(connection, begin, Refusal::new(Code::UnknownKind, why));
             }
         };
-        let Some(name) = self.connections.get(&connection).map(|(who, _)| who.client.clone()) else { return };
-        let clients = self.clients.len();
-        let may = self.connections.get(&connection).is_some_and(|(who, _)| who.may_speak());
-        if !may || !is_client(&name) {
+        let Some((who, _)) = self.connections.get(&connection) else { return };
+        let (name, clients) = (who.client.clone(), self.clients.len());
+        if !who.may_speak() || !is_client(&name) {
             let why = format!("this user may not speak for tcapi:{name}");
             return self.refuse_unkept(connection, begin, Refusal::new(Code::Forbidden, why));
         }
@@ -305,8 +316,8 @@ impl Server {
         let digest = Digest::of(&frame.bytes);
         let Message { txn, epoch, .. } = message;
         if epoch < client.epoch {
-            let why = format!("an instance of epoch {} has taken over", client.epoch);
-            return self.refuse_unkept(connection, begin, Refusal::new(Code::Fenced, why));
+            let refusal = client.fenced();
+            return self.refuse_unkept(connection, begin, refusal);
         }
         if epoch == client.epoch {
             match client.seen(txn, digest) {
@@ -333,20 +344,23 @@ impl Server {
     /// A connection may be of another client than its user's; all that it has sent before stays the other's.
     fn introduce(&mut self, connection: Connection, client: Option<String>) -> Result<(), Refusal> {
         let Some((who, _)) = self.connections.get_mut(&connection) else { return Ok(()) };
+        let mut before = None;
         if let Some(text) = client {
             let client = Name::new(&text).ok().filter(is_client);
             let why = || Refusal::new(Code::OutOfRange, format!("{text:?} cannot be a client's name"));
-            who.client = client.ok_or_else(why)?;
+            before = Some(std::mem::replace(&mut who.client, client.ok_or_else(why)?));
         }
-        if who.may_speak() {
-            return Ok(());
-        }
-        let why = format!("this user may speak for {}, not for tcapi:{}", who.speaks, who.client);
-        Err(Refusal::new(Code::Forbidden, why))
+        let forbidden = (!who.may_speak()).then(|| {
+            let why = format!("this user may speak for {}, not for tcapi:{}", who.speaks, who.client);
+            Refusal::new(Code::Forbidden, why)
+        });
+        // What came before in the same octets is the other client's, and done now.
+        before.into_iter().for_each(|name| self.go_on(&name));
+        forbidden.map_or(Ok(()), Err)
     }
 
     /// Does with a client's messages what can be done now.
-    fn go_on(&mut self, now: Instant, name: &Name) {
+    fn go_on(&mut self, name: &Name) {
         loop {
             let Some(client) = self.clients.get_mut(name) else { return };
             if !matches!(client.state, State::Idle | State::Unknown) {
@@ -355,9 +369,9 @@ impl Server {
             let Some(first) = client.waiting.front() else { return };
             if first.epoch < client.epoch {
                 // A newer instance has taken over while it waited.
-                let why = format!("an instance of epoch {} has taken over", client.epoch);
+                let refusal = client.fenced();
                 let waiting = client.waiting.pop_front().expect("there is a first");
-                self.refuse(name, &waiting, Refusal::new(Code::Fenced, why));
+                self.refuse(name, &waiting, refusal);
                 continue;
             }
             let hello = match first.what {
@@ -379,7 +393,7 @@ impl Server {
                 };
                 return self.outputs.push_back(Output::Claim(name.clone(), claim));
             }
-            if self.submit(now, name) {
+            if self.submit(name) {
                 return;
             }
         }
@@ -405,11 +419,11 @@ impl Server {
                 }
             }
         }
-        self.go_on(now, name);
+        self.go_on(name);
     }
 
     /// Makes a transaction of what waits. Whether there is one on its way now.
-    fn submit(&mut self, now: Instant, name: &Name) -> bool {
+    fn submit(&mut self, name: &Name) -> bool {
         let mut ops = Vec::new();
         let mut named = BTreeSet::new();
         while let Some(client) = self.clients.get_mut(name) {
@@ -420,12 +434,10 @@ impl Server {
             }
             let waiting = client.waiting.pop_front().expect("there is a first");
             match self.work_out(name, &waiting) {
-                Ok((flow, before, after, operations)) => {
-                    let (number, ended) = (operations.len(), false);
-                    let member = Member { waiting, flow, before, after, operations: number, ended };
-                    ops.extend(operations);
+                Ok((change, operations)) => {
                     let client = self.clients.get_mut(name).expect("it was there");
-                    client.group.push(member);
+                    client.group.push(Member { waiting, change, operations: operations.len() });
+                    ops.extend(operations);
                 }
                 Err(refusal) => self.refuse(name, &waiting, refusal),
             }
@@ -434,25 +446,16 @@ impl Server {
             return false;
         };
         client.state = State::Busy;
-        self.send(now, name, ops);
-        true
-    }
-
-    fn send(&mut self, _now: Instant, name: &Name, ops: Vec<Op>) {
         self.transactions += 1;
         let id = TxnId(u128::from(self.transactions).to_be_bytes());
         let mut transaction = Transaction::new(id, Owner::Tcapi(name.clone()), ops);
-        transaction.fence = self.clients.get(name).map_or(0, |client| client.epoch);
+        transaction.fence = client.epoch;
         self.outputs.push_back(Output::Submit(name.clone(), Box::new(transaction)));
+        true
     }
 
-    /// What a message comes to: its reservation before and after, and operations. Room for it is reserved.
-    #[expect(clippy::type_complexity, reason = "the parts of a member of a group")]
-    fn work_out(
-        &mut self,
-        name: &Name,
-        waiting: &Waiting,
-    ) -> Result<(FlowId, Option<Flow>, Option<Flow>, Vec<Op>), Refusal> {
+    /// What a message comes to, and operations. Room for it is reserved.
+    fn work_out(&mut self, name: &Name, waiting: &Waiting) -> Result<(Change, Vec<Op>), Refusal> {
         let What::Do(verb, request) = &waiting.what else {
             return Err(Refusal::new(Code::Malformed, "nothing is to be done"));
         };
@@ -482,7 +485,7 @@ impl Server {
             (Verb::Release, Some(flow)) => (None, plan::release(name, id, flow)),
         };
         self.reserve(before.as_ref(), after.as_ref())?;
-        Ok((id, before, after, ops))
+        Ok((Change { id, before, after, ended: false }, ops))
     }
 
     /// Room for what will be. What will not be any more is given back once that is in force.
@@ -512,49 +515,34 @@ impl Server {
     }
 
     /// What was reserved for a change that is in force, or is not made: only what is in force then stays reserved.
-    fn settle(&mut self, member: &Member, done: bool) {
-        let rate = |flow: Option<&Flow>| flow.map_or(0, |flow| flow.amount.rate_bps);
-        let (before, after) = (rate(member.before.as_ref()), rate(member.after.as_ref()));
-        let held = if member.after.is_some() { before.max(after) } else { before };
+    fn settle(&mut self, change: &Change, done: bool) {
+        let rate = |flow: &Option<Flow>| flow.as_ref().map_or(0, |flow| flow.amount.rate_bps);
+        let (before, after) = (rate(&change.before), rate(&change.after));
         let kept = match done {
             true => after,
-            false if member.ended => 0,
+            false if change.ended => 0,
             false => before,
         };
-        let flow = member.after.as_ref().or(member.before.as_ref());
-        if let Some(within) = flow.and_then(Flow::within) {
-            self.rooms.put(&within, held, kept);
+        if let Some(within) = change.flow().and_then(Flow::within) {
+            self.rooms.put(&within, before.max(after), kept);
         }
     }
 
-    fn replied(&mut self, now: Instant, name: &Name, reply: &Reply) {
+    fn replied(&mut self, name: &Name, reply: &Reply) {
         let Some(client) = self.clients.get_mut(name) else { return };
         debug_assert_eq!(client.state, State::Busy, "a reply is to a transaction");
         let group = std::mem::take(&mut client.group);
         client.state = State::Idle;
         if reply.outcome == Outcome::Committed {
-            let timing = |member: &Member| Timing {
-                received_ns: member.waiting.received.0,
-                committed_ns: reply.committed_ns,
-            };
             let mut look = false;
-            for member in group {
-                self.settle(&member, true);
-                let of_class = member.after.as_ref().or(member.before.as_ref());
-                look |= of_class.is_some_and(|flow| flow.within().is_none());
+            for Member { waiting, change, .. } in group {
+                self.settle(&change, true);
+                look |= change.flow().is_some_and(|flow| flow.within().is_none());
                 if let Some(client) = self.clients.get_mut(name) {
-                    match member.after.clone() {
-                        None => drop(client.flows.remove(&member.flow)),
-                        Some(flow) => {
-                            let since = match (&member.before, client.flows.get(&member.flow)) {
-                                (Some(_), Some(standing)) => standing.since,
-                                _ => reply.revision,
-                            };
-                            client.flows.insert(member.flow, Standing { flow, since });
-                        }
-                    }
+                    client.took(change, reply.revision);
                 }
-                self.answer(name, &member.waiting, None, Some(timing(&member)));
+                let timing = Timing { received_ns: waiting.received.0, committed_ns: reply.committed_ns };
+                self.answer(name, &waiting, None, Some(timing));
             }
             if look {
                 self.outputs.push_back(Output::Look);
@@ -562,7 +550,7 @@ impl Server {
         } else {
             self.rejected(name, group, reply);
         }
-        self.go_on(now, name);
+        self.go_on(name);
     }
 
     /// Whom the router blames is refused; the others wait again, before all else. Where it blames nobody, all are refused.
@@ -575,7 +563,7 @@ impl Server {
             let operations = first..first + member.operations;
             first = operations.end;
             let blamed = reply.errors.iter().find(|e| e.op.is_some_and(|op| operations.contains(&op)));
-            self.settle(&member, false);
+            self.settle(&member.change, false);
             match blamed.or(whole) {
                 Some(error) => self.refuse(name, &member.waiting, of_error(error, retry)),
                 None => again.push(member.waiting),
@@ -597,9 +585,10 @@ impl Server {
                 continue;
             }
             let Some(Standing { flow, .. }) = client.flows.remove(&id) else { continue };
-            if let Some(member) = client.group.iter_mut().find(|member| member.flow == id) {
+            let mut changes = client.group.iter_mut().map(|member| &mut member.change);
+            if let Some(change) = changes.find(|change| change.id == id) {
                 // What it had is given back with what is on its way.
-                member.ended = true;
+                change.ended = true;
             } else if let Some(within) = flow.within() {
                 rooms.put(&within, flow.amount.rate_bps, 0);
             }
@@ -615,9 +604,7 @@ impl Server {
     /// Answers, and keeps the answer unless it is to be asked again.
     fn answer(&mut self, name: &Name, waiting: &Waiting, refusal: Option<Refusal>, timing: Option<Timing>) {
         let keep = !refusal.as_ref().is_some_and(|r| matches!(r.code, Code::Overload | Code::BackendFailed));
-        let answer = Answer { refusal, timing, router_epoch: self.router_epoch };
-        let body = Body::Answer(Box::new(answer));
-        let bytes = Message { txn: waiting.txn, epoch: waiting.epoch, body }.to_bytes();
+        let bytes = self.encoded((waiting.txn, waiting.epoch), refusal, timing);
         if let Some(client) = self.clients.get_mut(name) {
             client.open.remove(&waiting.txn);
             if keep && waiting.epoch == client.epoch {
@@ -629,10 +616,14 @@ impl Server {
         }
     }
 
-    fn refuse_unkept(&mut self, connection: Connection, (txn, epoch): (u64, u64), refusal: Refusal) {
-        let answer = Answer { refusal: Some(refusal), timing: None, router_epoch: self.router_epoch };
-        let body = Body::Answer(Box::new(answer));
-        self.outputs.push_back(Output::Send(connection, Message { txn, epoch, body }.to_bytes()));
+    fn refuse_unkept(&mut self, connection: Connection, begin: (u64, u64), refusal: Refusal) {
+        let bytes = self.encoded(begin, Some(refusal), None);
+        self.outputs.push_back(Output::Send(connection, bytes));
+    }
+
+    fn encoded(&self, (txn, epoch): (u64, u64), refusal: Option<Refusal>, timing: Option<Timing>) -> Vec<u8> {
+        let answer = Answer { refusal, timing, router_epoch: self.router_epoch };
+        Message { txn, epoch, body: Body::Answer(Box::new(answer)) }.to_bytes()
     }
 }
 
@@ -668,6 +659,20 @@ impl Client {
             (None, None) => Seen::Never,
             _ => Seen::Other,
         }
+    }
+
+    /// A change is in force since this revision.
+    fn took(&mut self, change: Change, revision: u64) {
+        let standing = self.flows.remove(&change.id);
+        if let Some(flow) = change.after {
+            let since = change.before.and(standing).map_or(revision, |standing| standing.since);
+            self.flows.insert(change.id, Standing { flow, since });
+        }
+    }
+
+    /// What an older instance is told.
+    fn fenced(&self) -> Refusal {
+        Refusal::new(Code::Fenced, format!("an instance of epoch {} has taken over", self.epoch))
     }
 
     /// Who asks again on another connection is answered there. O(messages that wait).

@@ -567,4 +567,16 @@ fn a_connection_is_of_the_client_that_it_says_if_it_may_be() {
     }
     assert_eq!(world.code(1, &message(6, 5, Verb::Request, call(7, 1_000))), None);
     assert_eq!(world.objects()[0], "profile tcapi/pbx/7");
+    // What comes in one piece is of the client that was said before it.
+    let pieces = [
+        message(7, 5, Verb::Request, call(8, 1_000)),
+        hello(8, "site-3"),
+        message(9, 5, Verb::Request, call(8, 1_000)),
+    ];
+    world.bytes(1, pieces.iter().flat_map(Message::to_bytes).collect());
+    world.settle();
+    let answered: BTreeSet<u64> = world.sent.remove(&1).expect("answers").iter().map(|m| m.txn).collect();
+    assert_eq!(answered, [7, 8, 9].into());
+    let profiles: Vec<String> = world.objects().into_iter().filter(|o| o.contains("profile")).collect();
+    assert_eq!(profiles, ["profile tcapi/pbx/7", "profile tcapi/pbx/8", "profile tcapi/site-3/8"]);
 }

@@ -1,8 +1,9 @@
 //! What a server asks of a router.
 
 use crate::limits::LimitRow;
-use perhop_model::Call;
+use perhop_model::{Call, Done};
 use std::ops::RangeInclusive;
+use tokio::sync::oneshot;
 
 /// Objects of a page of the state.
 pub const PAGE_OBJECTS: RangeInclusive<usize> = 1..=10_000;
@@ -18,4 +19,17 @@ pub trait RouterApi: Send + Sync + 'static {
     fn limits(&self) -> Vec<LimitRow> {
         Vec::new()
     }
+}
+
+/// Asks by callback, answers by future: `None` when the router is gone.
+pub(crate) async fn ask<T: Send + 'static>(
+    router: &dyn RouterApi,
+    call: impl FnOnce(Done<T>) -> Call,
+) -> Option<T> {
+    let (tx, rx) = oneshot::channel();
+    router.call(call(Box::new(move |answer| {
+        // Nobody waits any more when the client has gone away.
+        let _ = tx.send(answer);
+    })));
+    rx.await.ok()
 }

@@ -24,7 +24,6 @@ use perhop_reason::Code;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use tokio::sync::oneshot;
 
 /// Every address of a router.
 fn all() -> Endpoints<Shared> {
@@ -48,14 +47,9 @@ impl FromRef<Shared> for Gauges {
 }
 
 impl Shared {
-    /// Asks by callback, answers by future; the error is that the router is gone.
+    /// The error is that the router is gone.
     async fn ask<T: Send + 'static>(&self, call: impl FnOnce(Done<T>) -> Call) -> Result<T, Response> {
-        let (tx, rx) = oneshot::channel();
-        self.router.call(call(Box::new(move |answer| {
-            // Nobody waits any more when the client has gone away.
-            let _ = tx.send(answer);
-        })));
-        rx.await.map_err(|_| gone())
+        super::ask(&*self.router, call).await.ok_or_else(gone)
     }
 }
 

@@ -4,4 +4,5 @@ mod api;
 mod endpoints;
 mod openapi;
 
+pub(crate) use api::ask;
 pub use api::{PAGE_OBJECTS, RouterApi, SHOWN_ROWS};

@@ -1,0 +1,179 @@
+//! Agents: what their routers are to have, as a stream that never ends, and how it stands there.
+
+use super::Shared;
+use super::caller::Known;
+use super::openapi::Document;
+use super::refused::Refused;
+use crate::body::Received;
+use crate::domain::{Caller, Domain, News, Role};
+use crate::endpoints::Endpoints;
+use crate::limits::Limit;
+use crate::refusal::busy;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+use perhop_agent::DomainNews;
+use perhop_io::clock;
+use perhop_reason::Code;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+use utoipa::ToSchema;
+
+pub(super) fn endpoints() -> Endpoints<Shared> {
+    crate::endpoints::endpoints!(Document: wanted, report)
+}
+
+/// An agent that hears nothing for three of these has lost its controller.
+const BEAT: Duration = Duration::from_secs(1);
+/// What an agent may tell of refusals at once.
+const MOST_REFUSED: usize = 100;
+
+/// How a router stands to what the domain wants of it, as its agent tells.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Report {
+    /// Flows that it is to have.
+    pub flows: usize,
+    /// Flows and shares of classes that it does not have yet as they are to be.
+    pub owed: usize,
+    /// The router has all that it is to have.
+    pub settled: bool,
+    /// What it refuses, in words; at most 100.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<String>,
+    /// When, ms since 1970 UTC; the controller's own clock.
+    #[serde(default)]
+    pub at_ms: u64,
+}
+
+/// The last report of each node.
+#[derive(Debug, Default)]
+pub(super) struct Reports(Mutex<BTreeMap<String, Report>>);
+
+impl Reports {
+    pub(super) fn of(&self, node: &str) -> Option<Report> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(node).cloned()
+    }
+
+    fn take(&self, node: String, report: Report) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(node, report);
+    }
+}
+
+/// The node of an address, if the caller may know of it: an agent is named as its node.
+fn node(path: Result<Path<String>, PathRejection>, caller: &Caller) -> Result<String, Refused> {
+    let node = path.map(|Path(node)| node).map_err(|e| Refused::new(Code::Malformed, e.body_text()))?;
+    let may = match caller.role {
+        Role::Agent => *caller.name == *node,
+        Role::Proxy => false,
+        Role::Viewer | Role::Operator | Role::Admin => true,
+    };
+    match may {
+        true => Ok(node),
+        false => {
+            let why = format!("client {} does not look after node {node}", caller.name);
+            Err(Refused::new(Code::Forbidden, why))
+        }
+    }
+}
+
+/// What is still to be told of a node, and what comes then.
+struct Follower {
+    domain: Domain,
+    node: String,
+    waiting: VecDeque<DomainNews>,
+    news: broadcast::Receiver<Arc<News>>,
+}
+
+impl Follower {
+    /// All of it first.
+    async fn begin(domain: Domain, node: String) -> Result<Self, Refused> {
+        let (whole, news) = domain.follow(&node).await?;
+        if !whole.exists {
+            return Err(Refused::new(Code::NotFound, format!("the domain has no node {node}")));
+        }
+        let ends = |news| std::iter::once(news);
+        let all = ends(DomainNews::Begin).chain(whole.news).chain(ends(DomainNews::Complete));
+        Ok(Self { domain, node, waiting: all.collect(), news })
+    }
+
+    /// The next piece; `None` when there will be no more.
+    async fn next(mut self) -> Option<(DomainNews, Self)> {
+        loop {
+            if let Some(news) = self.waiting.pop_front() {
+                return Some((news, self));
+            }
+            match self.news.recv().await {
+                Ok(news) => match &*news {
+                    News::Node { node, news } if node.as_deref().is_none_or(|node| node == self.node) => {
+                        return Some((news.clone(), self));
+                    }
+                    News::Anew => self = Self::begin(self.domain, self.node).await.ok()?,
+                    News::Node { .. } | News::Told(_) => {}
+                },
+                Err(RecvError::Lagged(_)) => self = Self::begin(self.domain, self.node).await.ok()?,
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    }
+}
+
+#[utoipa::path(get, path = "/v1/nodes/{node}/wanted", params(("node" = String, Path)), responses(
+    (status = 200, description = "Server-sent events: what the router of this node is to have, whole between `begin` and \
+        `complete`, and then as it changes", content_type = "text/event-stream"),
+    (status = 403), (status = 404), (status = 503)))]
+async fn wanted(
+    State(s): State<Shared>,
+    Known(caller): Known,
+    path: Result<Path<String>, PathRejection>,
+) -> Result<Response, Response> {
+    let limit = Limit::EventReaders;
+    let Some(permit) = s.gauges.take(limit, 1) else {
+        return Err(busy(limit.name(), s.gauges.value(limit), "too many readers of events"));
+    };
+    let begin = async {
+        let node = node(path, &caller)?;
+        Follower::begin(s.seat.led()?.domain, node).await
+    };
+    let follower = begin.await.map_err(IntoResponse::into_response)?;
+    let events = stream::unfold((permit, follower), |(permit, follower)| async move {
+        let (news, follower) = follower.next().await?;
+        Some((Event::default().json_data(&news), (permit, follower)))
+    });
+    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(BEAT)).into_response())
+}
+
+#[utoipa::path(post, path = "/v1/nodes/{node}/report", params(("node" = String, Path)), request_body = Report,
+    responses((status = 204), (status = 403), (status = 404)))]
+async fn report(
+    State(s): State<Shared>,
+    Known(caller): Known,
+    path: Result<Path<String>, PathRejection>,
+    body: Received,
+) -> Result<StatusCode, Response> {
+    let (mut report, _charge) = body.json::<Report>().await?;
+    let done = async {
+        let node = node(path, &caller)?;
+        if caller.role == Role::Viewer {
+            return Err(Refused::new(Code::Forbidden, "a viewer tells nothing"));
+        }
+        let wanted = node.clone();
+        let exists =
+            s.seat.led()?.domain.look(move |ledger| ledger.nodes().any(|row| row.name == wanted)).await?;
+        if !exists {
+            return Err(Refused::new(Code::NotFound, format!("the domain has no node {node}")));
+        }
+        report.refused.truncate(MOST_REFUSED);
+        report.at_ms = clock::wall().0 / 1_000_000;
+        s.reports.take(node, report);
+        Ok::<_, Refused>(StatusCode::NO_CONTENT)
+    };
+    done.await.map_err(IntoResponse::into_response)
+}

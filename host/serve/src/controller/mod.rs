@@ -1,0 +1,95 @@
+//! What a controller's door answers: reservations, the domain, who may ask, and what each agent's router is to have.
+
+mod caller;
+mod domain;
+mod follow;
+mod openapi;
+mod refused;
+mod reservations;
+mod seat;
+mod shapes;
+
+pub use caller::local_client;
+pub use follow::Report;
+pub use seat::Seat;
+pub use shapes::{CreateReservation, ReservationPage, ReservationRow as ShownReservation};
+
+use crate::endpoints::{Endpoints, endpoints};
+use crate::limits::{Gauges, Limits};
+use crate::server::{ServeError, Server};
+use crate::socket::ClaimedPath;
+use crate::tls::TlsDoor;
+use crate::{Clients, limits::LimitsPage};
+use axum::extract::{FromRef, State};
+use axum::{Json, Router};
+use caller::Viewer;
+use follow::Reports;
+use openapi::Document;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Every address of a controller.
+fn all() -> Endpoints<Shared> {
+    let own = endpoints!(Document: limits);
+    own.and(reservations::endpoints()).and(domain::endpoints()).and(follow::endpoints())
+}
+
+#[derive(Clone)]
+struct Shared {
+    seat: Seat,
+    reports: Arc<Reports>,
+    gauges: Gauges,
+}
+
+impl FromRef<Shared> for Gauges {
+    fn from_ref(shared: &Shared) -> Self {
+        shared.gauges.clone()
+    }
+}
+
+impl FromRef<Shared> for Seat {
+    fn from_ref(shared: &Shared) -> Self {
+        shared.seat.clone()
+    }
+}
+
+/// What is served of a domain, at however many doors.
+#[derive(Clone)]
+pub struct ControllerApp {
+    app: Router,
+    gauges: Gauges,
+}
+
+impl ControllerApp {
+    /// Of the domain in a seat.
+    pub fn new(seat: Seat, limits: Limits) -> Self {
+        let gauges = Gauges::new(limits);
+        let shared = Shared { seat, reports: Arc::default(), gauges: gauges.clone() };
+        Self { app: all().with_state(shared), gauges }
+    }
+
+    /// At a claimed path, for root and the own user as administrators, and for other users to see.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn at(&self, claimed: &ClaimedPath) -> Result<Server, ServeError> {
+        Server::of(claimed, self.app.clone(), self.gauges.clone(), Clients::default())
+    }
+
+    /// On the network.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn on(&self, address: SocketAddr, tls: Option<TlsDoor>) -> Result<Server, ServeError> {
+        Server::on(address, tls, self.app.clone(), self.gauges.clone())
+    }
+}
+
+#[utoipa::path(get, path = "/v1/limits", responses(
+    (status = 200, description = "Every limit: its value, what is used of it, how often it was hit", body = LimitsPage)))]
+async fn limits(State(s): State<Shared>, _: Viewer) -> Json<LimitsPage> {
+    Json(LimitsPage { rows: s.gauges.rows() })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,186 @@
+//! `/v1/reservations`.
+
+use super::Shared;
+use super::caller::{Asker, Known};
+use super::openapi::Document;
+use super::refused::{Refused, shown};
+use super::shapes::{ChangeReservation, CreateReservation, ReservationPage, ReservationRow};
+use crate::body::Received;
+use crate::domain::{Domain, Role};
+use crate::endpoints::{Endpoints, in_range, parameters};
+use axum::Json;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use perhop_broker::ledger::{Granted, Request};
+use perhop_reason::Code;
+use serde::Deserialize;
+use serde_json::json;
+
+pub(super) fn endpoints() -> Endpoints<Shared> {
+    crate::endpoints::endpoints!(Document: create, list, one, change, renew, release, why)
+}
+
+/// Reservations of a page.
+const PAGE: std::ops::RangeInclusive<usize> = 1..=10_000;
+
+/// The number in an address.
+pub(super) fn number(path: Result<Path<u64>, PathRejection>) -> Result<u64, Refused> {
+    let why = "reservations have numbers from 1 on";
+    path.map(|Path(id)| id).map_err(|_| Refused::new(Code::NotFound, why))
+}
+
+async fn answer(domain: &Domain, id: u64, status: StatusCode) -> Result<Response, Refused> {
+    let row =
+        domain.look(move |ledger| ledger.reservation(id).map(|row| ReservationRow::of(ledger, row))).await?;
+    let row = row.ok_or_else(|| none(id))?;
+    Ok((status, Json(row)).into_response())
+}
+
+fn none(id: u64) -> Refused {
+    Refused::new(Code::NotFound, format!("there is no reservation {id}"))
+}
+
+#[utoipa::path(post, path = "/v1/reservations", request_body = CreateReservation, responses(
+    (status = 201, description = "It is in force; the same for a request that comes again", body = ReservationRow),
+    (status = 409, description = "The key was used for something else"),
+    (status = 422, description = "No capacity: `refusal` names link, class, what was asked and what is free; or no path, a quota, a \
+        value that cannot be"),
+    (status = 429), (status = 503, description = "The database does not answer, or another instance leads"),
+))]
+async fn create(State(s): State<Shared>, Asker(caller): Asker, body: Received) -> Result<Response, Response> {
+    let (wanted, _charge) = body.json::<CreateReservation>().await?;
+    let done = async {
+        let domain = s.seat.led()?.domain;
+        wanted.flow().check().map_err(|why| Refused::new(Code::OutOfRange, why.to_string()))?;
+        match domain.ask(&caller.name, Request::Reserve(Box::new(wanted.request()))).await? {
+            Granted::Held(held) => answer(&domain, held.id, StatusCode::CREATED).await,
+            Granted::Released(_) | Granted::Taken => Ok(StatusCode::NO_CONTENT.into_response()),
+        }
+    };
+    done.await.map_err(IntoResponse::into_response)
+}
+
+#[utoipa::path(post, path = "/v1/why", request_body = CreateReservation, responses(
+    (status = 200, description = "Whether it would be granted now, and if not, why: nothing is booked")))]
+async fn why(State(s): State<Shared>, Asker(caller): Asker, body: Received) -> Result<Response, Response> {
+    let (wanted, _charge) = body.json::<CreateReservation>().await?;
+    let done = async {
+        let domain = s.seat.led()?.domain;
+        wanted.flow().check().map_err(|why| Refused::new(Code::OutOfRange, why.to_string()))?;
+        let body = match domain.why(&caller.name, Request::Reserve(Box::new(wanted.request()))).await {
+            Ok(()) => json!({ "granted": true }),
+            Err(refusal) => json!({ "granted": false, "refusal": shown(&refusal) }),
+        };
+        Ok::<_, Refused>(Json(body).into_response())
+    };
+    done.await.map_err(IntoResponse::into_response)
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListQuery {
+    owner: Option<String>,
+    after: Option<u64>,
+    limit: Option<usize>,
+}
+
+#[utoipa::path(get, path = "/v1/reservations", params(
+    ("owner" = Option<String>, Query, description = "Only this client's; of agents and proxies always the own"),
+    ("after" = Option<u64>, Query), ("limit" = Option<u32>, Query)),
+    responses((status = 200, body = ReservationPage)))]
+async fn list(
+    State(s): State<Shared>,
+    Known(caller): Known,
+    query: Result<Query<ListQuery>, QueryRejection>,
+) -> Result<Json<ReservationPage>, Response> {
+    let query = parameters(query)?;
+    in_range(query.limit, PAGE)?;
+    let owner = match caller.role {
+        Role::Agent | Role::Proxy => Some(caller.name.to_string()),
+        Role::Viewer | Role::Operator | Role::Admin => query.owner,
+    };
+    let (after, limit) = (query.after.unwrap_or(0), query.limit.unwrap_or(1_000));
+    let done = async {
+        let domain = s.seat.led()?.domain;
+        let page = domain.look(move |ledger| {
+            let mut rows = match &owner {
+                Some(owner) => ledger.of_owner(owner, after, limit + 1),
+                None => ledger.all(after, limit + 1),
+            };
+            let more = rows.len() > limit;
+            rows.truncate(limit);
+            ReservationPage {
+                next: rows.last().filter(|_| more).map(|row| row.id),
+                reservations: rows.into_iter().map(|row| ReservationRow::of(ledger, row)).collect(),
+                total: ledger.reservations(),
+            }
+        });
+        Ok::<_, Refused>(Json(page.await?))
+    };
+    done.await.map_err(IntoResponse::into_response)
+}
+
+#[utoipa::path(get, path = "/v1/reservations/{id}", params(("id" = u64, Path)),
+    responses((status = 200, body = ReservationRow), (status = 404)))]
+async fn one(
+    State(s): State<Shared>,
+    Known(caller): Known,
+    id: Result<Path<u64>, PathRejection>,
+) -> Result<Response, Refused> {
+    let id = number(id)?;
+    let domain = s.seat.led()?.domain;
+    let only_own = matches!(caller.role, Role::Agent | Role::Proxy);
+    let row = domain.look(move |ledger| {
+        let row = ledger.reservation(id).filter(|row| !only_own || *row.owner == *caller.name)?;
+        Some(ReservationRow::of(ledger, row))
+    });
+    Ok(Json(row.await?.ok_or_else(|| none(id))?).into_response())
+}
+
+#[utoipa::path(patch, path = "/v1/reservations/{id}", params(("id" = u64, Path)), request_body = ChangeReservation,
+    responses((status = 200, description = "All of it is in force", body = ReservationRow), (status = 403), (status = 404),
+        (status = 422, description = "No capacity for more: it is as it was")))]
+async fn change(
+    State(s): State<Shared>,
+    Asker(caller): Asker,
+    id: Result<Path<u64>, PathRejection>,
+    body: Received,
+) -> Result<Response, Response> {
+    let (wanted, _charge) = body.json::<ChangeReservation>().await?;
+    let done = async {
+        let id = number(id)?;
+        let ChangeReservation { bps, back_bps, lifetime_ms } = wanted;
+        let request = Request::Change { id, bps, back_bps, lifetime_ms, flow: None };
+        let domain = s.seat.led()?.domain;
+        domain.ask(&caller.name, request).await?;
+        answer(&domain, id, StatusCode::OK).await
+    };
+    done.await.map_err(IntoResponse::into_response)
+}
+
+#[utoipa::path(post, path = "/v1/reservations/{id}/renew", params(("id" = u64, Path)),
+    responses((status = 200, description = "It lives as long again", body = ReservationRow), (status = 403), (status = 404)))]
+async fn renew(
+    State(s): State<Shared>,
+    Asker(caller): Asker,
+    id: Result<Path<u64>, PathRejection>,
+) -> Result<Response, Refused> {
+    let id = number(id)?;
+    let domain = s.seat.led()?.domain;
+    domain.ask(&caller.name, Request::Renew { id, lifetime_ms: None }).await?;
+    answer(&domain, id, StatusCode::OK).await
+}
+
+#[utoipa::path(delete, path = "/v1/reservations/{id}", params(("id" = u64, Path)),
+    responses((status = 204, description = "It is given back, with its other direction"), (status = 403), (status = 404)))]
+async fn release(
+    State(s): State<Shared>,
+    Asker(caller): Asker,
+    id: Result<Path<u64>, PathRejection>,
+) -> Result<StatusCode, Refused> {
+    let id = number(id)?;
+    s.seat.led()?.domain.ask(&caller.name, Request::Release { id }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

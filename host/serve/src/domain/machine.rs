@@ -1,0 +1,263 @@
+//! The ledger with those who wait for its answers, and what it tells of them, as one machine for a driver.
+
+use super::flow::{Flow, Marks};
+use super::known::Known;
+use super::news::{News, Whole};
+use perhop_agent::DomainNews;
+use perhop_broker::ledger::{AskId, ClientChange, Granted, Input, Ledger, Output, Refusal, Request, Told};
+use perhop_broker::record::{Group, ReservationId, ReservationRow};
+use perhop_broker::topology::Topology;
+use perhop_drive::Machine;
+use perhop_model::Name;
+use perhop_reason::Code;
+use perhop_units::{Instant, Rate};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, PoisonError, RwLock};
+use tokio::sync::{broadcast, oneshot};
+
+type Answer = oneshot::Sender<Result<Granted, Refusal>>;
+
+/// What the machine is told.
+pub(super) enum Question {
+    Ledger(Input),
+    Ask { client: String, request: Request, done: Answer },
+    Why { client: String, request: Request, done: oneshot::Sender<Result<(), Refusal>> },
+    Topology { who: String, topology: Arc<Topology>, done: Answer },
+    Client { who: String, change: ClientChange, done: Answer },
+    Marks(Marks),
+    Look(Box<dyn FnOnce(&Ledger) + Send>),
+    Follow { node: String, done: oneshot::Sender<(Whole, broadcast::Receiver<Arc<News>>)> },
+    News(oneshot::Sender<broadcast::Receiver<Arc<News>>>),
+}
+
+impl std::fmt::Debug for Question {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Question")
+    }
+}
+
+/// What it wants done.
+#[derive(Debug)]
+pub(super) enum Wish {
+    Write(Group),
+}
+
+/// See the module.
+pub(super) struct Books {
+    ledger: Ledger,
+    now: Instant,
+    waiting: HashMap<AskId, (Answer, Changes)>,
+    last: AskId,
+    /// Reservations whose packets are known, by the node where they enter.
+    flows: BTreeMap<Arc<str>, BTreeSet<ReservationId>>,
+    places: HashMap<ReservationId, Arc<str>>,
+    marks: Marks,
+    news: broadcast::Sender<Arc<News>>,
+    known: Arc<RwLock<Known>>,
+}
+
+/// What an answer changes besides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Changes {
+    Reservation,
+    Clients,
+}
+
+impl Books {
+    pub(super) fn new(
+        ledger: Ledger,
+        now: Instant,
+        rows: &[ReservationRow],
+        marks: Marks,
+        most_news: usize,
+        known: Arc<RwLock<Known>>,
+    ) -> Self {
+        let (news, _) = broadcast::channel(most_news);
+        let (flows, places) = Default::default();
+        let mut books =
+            Self { ledger, now, waiting: HashMap::new(), last: 0, flows, places, marks, news, known };
+        for row in rows.iter().filter(|row| !Flow::of(row).packets.is_empty()) {
+            books.place(row);
+        }
+        books.learn_clients();
+        books
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.now.0 / 1_000_000
+    }
+
+    fn learn_clients(&self) {
+        let known = Known::of(self.ledger.clients());
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
+    }
+
+    fn wait(&mut self, done: Answer, changes: Changes) -> AskId {
+        self.last += 1;
+        self.waiting.insert(self.last, (done, changes));
+        self.last
+    }
+
+    fn tell(&self, news: News) {
+        // Without anybody who listens nothing is told.
+        let _ = self.news.send(Arc::new(news));
+    }
+
+    /// Notes where a flow enters; none = its path is not there any more.
+    fn place(&mut self, row: &ReservationRow) -> Option<Arc<str>> {
+        let from = self.ledger.path_numbered(row.path)?.from_node.as_str();
+        let node = match self.flows.get_key_value(from) {
+            Some((node, _)) => Arc::clone(node),
+            None => Arc::from(from),
+        };
+        self.flows.entry(Arc::clone(&node)).or_default().insert(row.id);
+        self.places.insert(row.id, Arc::clone(&node));
+        Some(node)
+    }
+
+    fn answered(&mut self, ask: AskId, result: Result<Granted, Refusal>) {
+        let Some((done, changes)) = self.waiting.remove(&ask) else { return };
+        match &result {
+            Ok(Granted::Held(held)) => {
+                self.tell_flow(held.id);
+                held.twin.into_iter().for_each(|twin| self.tell_flow(twin));
+            }
+            Ok(Granted::Released(id)) => self.forget(*id),
+            Ok(Granted::Taken) if changes == Changes::Clients => self.learn_clients(),
+            Ok(Granted::Taken) | Err(_) => {}
+        }
+        // Who has gone away is not answered.
+        let _ = done.send(result);
+    }
+
+    fn tell_flow(&mut self, id: ReservationId) {
+        let Some(row) = self.ledger.reservation(id) else { return };
+        let Some(flow) = Flow::of(&row).for_agent(&row, &self.marks, self.now_ms()) else {
+            return self.forget(id);
+        };
+        if let Some(node) = self.place(&row) {
+            self.tell(News::Node { node: Some(node), news: DomainNews::Flow(flow) });
+        }
+    }
+
+    fn forget(&mut self, id: ReservationId) {
+        let Some(node) = self.places.remove(&id) else { return };
+        if let Some(ids) = self.flows.get_mut(&node) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.flows.remove(&node);
+            }
+        }
+        self.tell(News::Node { node: Some(node), news: DomainNews::FlowGone { id } });
+    }
+
+    fn told(&mut self, told: Told) {
+        match &told {
+            Told::Share { node, port, class, reserved_bps, .. } => {
+                if let (Ok(port), Ok(class)) = (Name::new(port), Name::new(class)) {
+                    let news = DomainNews::Share { port, class, bps: Rate(*reserved_bps) };
+                    self.tell(News::Node { node: Some(Arc::clone(node)), news });
+                }
+            }
+            Told::Gone { id, .. } => self.forget(*id),
+            Told::Shrunk { id, .. } => self.tell_flow(*id),
+            Told::Short { .. } => {}
+        }
+        self.tell(News::Told(told));
+    }
+
+    fn whole(&self, node: &str) -> Whole {
+        let exists = self.ledger.nodes().any(|row| row.name == node);
+        let links = self.ledger.links().into_iter().filter(|link| link.node == node);
+        let share = |port: &str, class: &str, bps| {
+            let (port, class) = (Name::new(port).ok()?, Name::new(class).ok()?);
+            Some(DomainNews::Share { port, class, bps: Rate(bps) })
+        };
+        let shares = links.flat_map(|link| {
+            let share = |class: &perhop_broker::ledger::ClassView| {
+                share(&link.port, &class.class, class.reserved_bps)
+            };
+            link.classes.iter().filter_map(share).collect::<Vec<_>>()
+        });
+        let rows = self.flows.get(node).into_iter().flatten().filter_map(|id| self.ledger.reservation(*id));
+        let flows = rows
+            .filter_map(|row| Flow::of(&row).for_agent(&row, &self.marks, self.now_ms()))
+            .map(DomainNews::Flow);
+        Whole { exists, news: shares.chain(flows).collect() }
+    }
+}
+
+impl Machine for Books {
+    type Input = Question;
+    type Output = Wish;
+
+    fn handle_input(&mut self, now: Instant, question: Question) {
+        self.now = self.now.max(now);
+        let input = match question {
+            Question::Ledger(input) => {
+                // What was decided meanwhile is undone: who followed it begins again.
+                if matches!(input, Input::Failed { .. } | Input::Replaced) {
+                    self.ledger.handle_input(now, input);
+                    return self.tell(News::Anew);
+                }
+                input
+            }
+            Question::Ask { client, request, done } => {
+                let ask = self.wait(done, Changes::Reservation);
+                Input::Ask { ask, client, request }
+            }
+            Question::Topology { who, topology, done } => {
+                let ask = self.wait(done, Changes::Clients);
+                Input::Topology { ask, who, topology }
+            }
+            Question::Client { who, change, done } => {
+                let ask = self.wait(done, Changes::Clients);
+                Input::Client { ask, who, change }
+            }
+            Question::Why { client, request, done } => {
+                self.ledger.handle_input(now, Input::Wake);
+                return drop(done.send(self.ledger.why(&client, &request)));
+            }
+            Question::Marks(marks) => {
+                if std::mem::replace(&mut self.marks, marks) != self.marks {
+                    self.tell(News::Anew);
+                }
+                return;
+            }
+            Question::Look(look) => return look(&self.ledger),
+            Question::Follow { node, done } => {
+                return drop(done.send((self.whole(&node), self.news.subscribe())));
+            }
+            Question::News(done) => return drop(done.send(self.news.subscribe())),
+        };
+        self.ledger.handle_input(now, input);
+    }
+
+    fn poll_output(&mut self) -> Option<Wish> {
+        loop {
+            match self.ledger.poll_output()? {
+                Output::Write(group) => return Some(Wish::Write(group)),
+                Output::Answer { ask, result } => self.answered(ask, result),
+                Output::Tell(told) => self.told(told),
+            }
+        }
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        self.ledger.next_wakeup()
+    }
+
+    fn tick() -> Question {
+        Question::Ledger(Input::Wake)
+    }
+
+    fn is_over(&self) -> bool {
+        self.waiting.is_empty() && self.ledger.is_over()
+    }
+}
+
+/// What a code that a database gives means to the ledger.
+pub(super) fn failed(number: u64, code: Code, retry_after_ms: Option<u64>) -> Input {
+    let retry_after_ms = retry_after_ms.unwrap_or(1_000);
+    Input::Failed { number, code, retry_after_ms: u32::try_from(retry_after_ms).unwrap_or(u32::MAX) }
+}

@@ -1,0 +1,219 @@
+//! TLS 1.3 with certificates: of the server always, of the client where it has one.
+//!
+//! A domain has an authority of its own. Whoever shows a certificate must have it from that authority; whoever shows none says in
+//! its requests who it is, by a token. Certificates are named by the SHA-256 of their DER form.
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use sha2::{Digest, Sha256};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::{Accept, TlsAcceptor, TlsConnector, client, server};
+
+/// Why certificates cannot be used.
+#[derive(Debug, Error)]
+pub enum TlsError {
+    /// A file is no PEM file with what is wanted.
+    #[error("{}: {source}", path.display())]
+    Pem {
+        /// File.
+        path: PathBuf,
+        /// Error.
+        source: rustls::pki_types::pem::Error,
+    },
+    /// A file has no certificate.
+    #[error("{}: there is no certificate in it", .0.display())]
+    Empty(PathBuf),
+    /// Key, certificate or authority do not fit.
+    #[error("{}: {source}", path.display())]
+    Unfit {
+        /// The file with the certificate.
+        path: PathBuf,
+        /// Error.
+        source: rustls::Error,
+    },
+    /// The authority cannot judge clients.
+    #[error("{}: {source}", path.display())]
+    Authority {
+        /// The file with the authority's certificates.
+        path: PathBuf,
+        /// Error.
+        source: rustls::server::VerifierBuilderError,
+    },
+}
+
+/// Files by which a program shows who it is, and whom it believes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its certificate, and those between it and the authority's; PEM.
+    pub certificate: PathBuf,
+    /// Its private key; PEM.
+    pub key: PathBuf,
+}
+
+/// The end of TLS where clients come in.
+#[derive(Clone)]
+pub struct TlsDoor(TlsAcceptor);
+
+impl std::fmt::Debug for TlsDoor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TlsDoor")
+    }
+}
+
+impl TlsDoor {
+    /// Shows `identity` to clients, and believes those of the `authority`, a PEM file. Clients may come without a certificate.
+    ///
+    /// # Errors
+    /// A file cannot be read, or they do not fit.
+    pub fn new(identity: &Identity, authority: &Path) -> Result<Self, TlsError> {
+        let roots = Arc::new(roots(authority)?);
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider())
+            .allow_unauthenticated()
+            .build()
+            .map_err(|source| TlsError::Authority { path: authority.to_owned(), source })?;
+        let unfit = |source| TlsError::Unfit { path: identity.certificate.clone(), source };
+        let (certificates, key) = load(identity)?;
+        let config = ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(unfit)?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(certificates, key)
+            .map_err(unfit)?;
+        Ok(Self(TlsAcceptor::from(Arc::new(config))))
+    }
+}
+
+/// The end of TLS that comes in: believes servers of the `authority`, and shows `identity` where it has one.
+///
+/// # Errors
+/// A file cannot be read, or they do not fit.
+pub(crate) fn connector(identity: Option<&Identity>, authority: &Path) -> Result<TlsConnector, TlsError> {
+    let unfit = |path: &Path| {
+        let path = path.to_owned();
+        |source| TlsError::Unfit { path, source }
+    };
+    let builder = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(unfit(authority))?
+        .with_root_certificates(roots(authority)?);
+    let config = match identity {
+        Some(identity) => {
+            let (certificates, key) = load(identity)?;
+            builder.with_client_auth_cert(certificates, key).map_err(unfit(&identity.certificate))?
+        }
+        None => builder.with_no_client_auth(),
+    };
+    Ok(TlsConnector::from(Arc::new(config)))
+}
+
+/// Makes a connection secure. The server must be who it is said to be.
+pub(crate) async fn connect(
+    connector: &TlsConnector,
+    name: ServerName<'static>,
+    stream: TcpStream,
+) -> io::Result<client::TlsStream<TcpStream>> {
+    connector.connect(name, stream).await
+}
+
+fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+fn load(identity: &Identity) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
+    let path = &identity.key;
+    let key =
+        PrivateKeyDer::from_pem_file(path).map_err(|source| TlsError::Pem { path: path.clone(), source })?;
+    Ok((certificates(&identity.certificate)?, key))
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let wrong = |source| TlsError::Pem { path: path.to_owned(), source };
+    let read =
+        CertificateDer::pem_file_iter(path).map_err(wrong)?.collect::<Result<Vec<_>, _>>().map_err(wrong)?;
+    if read.is_empty() { Err(TlsError::Empty(path.to_owned())) } else { Ok(read) }
+}
+
+fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots.add(certificate).map_err(|source| TlsError::Unfit { path: path.to_owned(), source })?;
+    }
+    Ok(roots)
+}
+
+/// The certificate that a client has shown: nothing as long as the handshake goes on, and of one that has none.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Certificate(Arc<OnceLock<[u8; 32]>>);
+
+impl Certificate {
+    /// SHA-256 of it.
+    pub(crate) fn sha256(&self) -> Option<[u8; 32]> {
+        self.0.get().copied()
+    }
+}
+
+/// A connection that is secured with its first octets.
+pub(crate) struct TlsCarrier {
+    state: State,
+    certificate: Certificate,
+}
+
+enum State {
+    Shaking(Box<Accept<TcpStream>>),
+    Open(Box<server::TlsStream<TcpStream>>),
+}
+
+impl TlsCarrier {
+    pub(crate) fn accept(door: &TlsDoor, stream: TcpStream, certificate: Certificate) -> Self {
+        Self { state: State::Shaking(Box::new(door.0.accept(stream))), certificate }
+    }
+
+    fn open(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Pin<&mut server::TlsStream<TcpStream>>>> {
+        if let State::Shaking(accept) = &mut self.state {
+            let stream = ready!(Pin::new(accept.as_mut()).poll(cx))?;
+            let shown = stream.get_ref().1.peer_certificates().and_then(|all| all.first());
+            if let Some(shown) = shown {
+                // It is set once: the handshake ends once.
+                let _ = self.certificate.0.set(Sha256::digest(shown).into());
+            }
+            self.state = State::Open(Box::new(stream));
+        }
+        match &mut self.state {
+            State::Open(stream) => Poll::Ready(Ok(Pin::new(stream.as_mut()))),
+            State::Shaking(_) => Poll::Pending,
+        }
+    }
+}
+
+impl AsyncRead for TlsCarrier {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        ready!(self.open(cx))?.poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for TlsCarrier {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        ready!(self.open(cx))?.poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.open(cx))?.poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.open(cx))?.poll_shutdown(cx)
+    }
+}
