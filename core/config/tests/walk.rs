@@ -164,6 +164,24 @@ f.toml:8:8: class[4]: name = \"\" is empty.
 }
 
 #[test]
+fn names_that_a_file_gives_have_quantities_with_their_places() {
+    let text = "share = { a = \"1 apples\", b = \"x\", c = 3 }\n";
+    let d = walk(text, |r| {
+        let shares = r.named_values::<perhop_units::Rate>("share");
+        assert_eq!(shares, []);
+        assert_eq!(r.named_values::<perhop_units::Rate>("absent"), []);
+        assert_eq!(r.named_values::<perhop_units::Rate>("share").len(), 0);
+    });
+    let places: Vec<_> = d.sorted().iter().map(|d| (d.position.column, d.key.clone())).collect();
+    assert_eq!(places, [(15, "share.a".into()), (31, "share.b".into()), (40, "share.c".into())]);
+    walk("share = { a = \"1 bit/s\", b = \"2 kbit/s\" }\n", |r| {
+        let shares = r.named_values::<perhop_units::Rate>("share");
+        let shares: Vec<_> = shares.into_iter().map(|(name, rate)| (name, rate.value.0)).collect();
+        assert_eq!(shares, [("a", 1), ("b", 2_000)]);
+    });
+}
+
+#[test]
 fn tables_and_arrays_of_tables_are_told_apart() {
     let d = walk("[class]\nname = \"a\"\n[[port]]\nx = 1\n[other]\n", |r| {
         assert_eq!(r.tables("class").len(), 1, "what is meant is clear");

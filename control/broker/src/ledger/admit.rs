@@ -80,7 +80,8 @@ impl Ledger {
     fn tightest(&self, booking: &Booking) -> Option<(u32, u64)> {
         let cells = self.books.lanes[booking.lane as usize].cells.iter();
         let rooms = cells.map(|number| (*number, self.room(&self.books.cells[*number as usize], booking)));
-        rooms.min_by_key(|(_, room)| *room)
+        // Of those without any room, one that has lost rate says more.
+        rooms.min_by_key(|(number, room)| (*room, !self.books.cells[*number as usize].is_short()))
     }
 
     /// Releases what is less important until a booking fits, the least important first; nothing if it would not even then.

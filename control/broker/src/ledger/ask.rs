@@ -89,7 +89,7 @@ pub struct Reserve {
     pub class: String,
     /// How much, bit/s: 1 to 10¹².
     pub bps: u64,
-    /// What it may be shrunk to when a link loses rate, bit/s, at most `bps`; none = not at all.
+    /// What it may be shrunk to when a link loses rate, bit/s: 1 to `bps`; none = not at all.
     pub floor_bps: Option<u64>,
     /// How important: 0 the least.
     pub priority: u8,

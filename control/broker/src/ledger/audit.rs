@@ -22,7 +22,8 @@ impl Ledger {
         refused: Option<Code>,
         detail: String,
     ) {
-        let (who, what) = (who.to_owned(), what.to_owned());
+        let (who, what) = (plain(who), what.to_owned());
+        let subject = plain(&subject);
         // The number is given when the group is handed out.
         self.forming.audit.push(AuditRow {
             seq: 0,
@@ -58,6 +59,14 @@ impl Ledger {
         let subject = if refusal.link.is_empty() { subject(request) } else { refusal.link.clone() };
         self.audit(&who, what(request), subject, Some(refusal.code), detail.end());
     }
+}
+
+/// A text without what a database would not take, shortened.
+fn plain(text: &str) -> String {
+    if text.len() <= MOST_REPEATED && !text.bytes().any(|byte| byte.is_ascii_control()) {
+        return text.to_owned();
+    }
+    text.chars().filter(|c| !c.is_control()).take(MOST_REPEATED).collect()
 }
 
 /// The log's word for a request.

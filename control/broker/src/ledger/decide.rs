@@ -15,7 +15,7 @@ use std::sync::Arc;
 const BACK: &str = "\u{1f}back";
 
 /// What a reservation may have, bit/s.
-const RATES: RangeInclusive<u64> = 1..=Rate::MOST.0;
+pub(super) const RATES: RangeInclusive<u64> = 1..=Rate::MOST.0;
 
 impl Ledger {
     pub(super) fn ask(&mut self, ask: AskId, client: &str, request: Request) {
@@ -189,9 +189,7 @@ impl Ledger {
         if !rate_is_legal {
             return Err(out_of_range("a rate is not from 1 to 10¹² bit/s"));
         }
-        if flow.is_some_and(|flow| flow.len() > MOST_FLOW) {
-            return Err(out_of_range("the text kept with a reservation is longer than 4,096 octets"));
-        }
+        flow.map_or(Ok(()), check_flow)?;
         let expires_ms = lifetime_ms.map(|ms| self.end_of(ms)).transpose()?;
         let old = self.own_reservation(client, id)?;
         let twin = old.twin.and_then(|twin| self.books.reservation(twin).cloned());
@@ -386,14 +384,22 @@ fn check(request: &Reserve) -> Result<(), Refusal> {
     if key.is_empty() || key.len() > MOST_KEY || key.chars().any(char::is_control) {
         return Err(out_of_range("a key has 1 to 255 octets, and no control characters"));
     }
-    if request.flow.len() > MOST_FLOW {
-        return Err(out_of_range("the text kept with a reservation is longer than 4,096 octets"));
-    }
+    check_flow(&request.flow)?;
     if [Some(request.bps), request.back_bps].iter().flatten().any(|bps| !RATES.contains(bps)) {
         return Err(out_of_range("a rate is not from 1 to 10¹² bit/s"));
     }
-    if request.floor_bps.is_some_and(|floor| floor > request.bps) {
-        return Err(out_of_range("the rate that it may be shrunk to is above its rate"));
+    if request.floor_bps.is_some_and(|floor| !(1..=request.bps).contains(&floor)) {
+        return Err(out_of_range("the rate that it may be shrunk to is not from 1 bit/s to its rate"));
+    }
+    Ok(())
+}
+
+/// No database keeps the character 0: it would take along all that is written with it.
+fn check_flow(flow: &str) -> Result<(), Refusal> {
+    if flow.len() > MOST_FLOW || flow.contains('\0') {
+        return Err(out_of_range(
+            "the text kept with a reservation has 4,096 octets at most, and no character 0",
+        ));
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use super::audit::Json;
 use super::books::{Map, Terms};
 use super::group::RowKey;
 use crate::record::{Change, ClientRow, LinkId};
-use crate::topology::{Have, MAX_CLASSES, MAX_LINKS, NewRows, Topology, diff};
+use crate::topology::{Have, MAX_CLASSES, MAX_LINKS, NewRows, Topology, check_client, diff};
 use perhop_reason::Code;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,6 +41,7 @@ impl Ledger {
                 Err(Refusal::new(Code::LimitReached, format!("there were {MOST_OWNERS} clients already")))
             }
             ClientChange::Put(row) => {
+                check_client(&row).map_err(|wrong| Refusal::new(Code::OutOfRange, wrong.to_string()))?;
                 self.put_client(row);
                 Ok(())
             }
@@ -145,7 +146,6 @@ impl Ledger {
         map.described = topology.clients.iter().map(|row| row.name.clone()).collect();
         let profile = |(key, id): (_, &LinkId)| Some((*id, topology.links.get(key)?.profile.clone()));
         map.profiles = new.links.iter().filter_map(profile).collect();
-        self.told.retain(|link, _| map.links.contains_key(link));
         let profiles = map.profiles.clone();
         self.books.set_map(map);
         for (link, profile) in &profiles {

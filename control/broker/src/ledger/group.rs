@@ -68,14 +68,14 @@ impl Ledger {
         for number in noted {
             let cell = &self.books.cells[number as usize];
             let class = self.books.classes.name(cell.class).clone();
-            if !cell.terms.present {
-                changes.push(Change::CapacityGone(cell.link, class.to_string()));
-                continue;
-            }
-            capacities.push(Change::Capacity(self.books.capacity_row(cell)));
             if let Some(row) = self.books.map.links.get(&cell.link) {
                 let (node, port) = (row.node.as_str().into(), row.port.as_str().into());
+                let class = class.clone();
                 tells.push(Told::Share { link: cell.link, node, port, class, reserved_bps: cell.reserved });
+            }
+            match cell.terms.present {
+                true => capacities.push(Change::Capacity(self.books.capacity_row(cell))),
+                false => changes.push(Change::CapacityGone(cell.link, class.to_string())),
             }
         }
         let (mut rows_gone, rows): (Vec<_>, Vec<_>) = forming.rows.into_values().partition(is_gone);

@@ -2,6 +2,7 @@
 
 use super::ask::Settings;
 use super::books::{Books, Map, Resv, Terms};
+use super::decide::RATES;
 use super::group::Forming;
 use super::states::State;
 use super::{Ledger, digest};
@@ -39,6 +40,14 @@ pub enum LoadError {
         class: String,
         /// Its path.
         path: u64,
+    },
+    /// A rate that no reservation can have.
+    #[error("reservation {id} has {bps} bit/s")]
+    NoRate {
+        /// The reservation.
+        id: u64,
+        /// Its rate.
+        bps: u64,
     },
     /// A digest that is not 64 hexadecimal digits.
     #[error("reservation {id} has a digest that is none")]
@@ -143,6 +152,9 @@ impl Loading {
         let lane = number.and_then(|(path, class)| books.lane(path, class).ok());
         let Some(lane) = lane else { return Err(LoadError::NoLane { id, class: row.class, path }) };
         let Some(digest) = digest::from_hex(&row.digest) else { return Err(LoadError::NoDigest { id }) };
+        if !RATES.contains(&row.bps) {
+            return Err(LoadError::NoRate { id, bps: row.bps });
+        }
         let owner = books.own(&row.owner);
         let idem: Arc<str> = row.idem.into();
         if books.reservation(id).is_some() || books.by_key(owner, &idem).is_some() {

@@ -98,6 +98,11 @@ impl Ledger {
         }
     }
 
+    /// Decides by these from now on; what is decided stays. The fence is that of the start.
+    pub fn configure(&mut self, settings: Settings) {
+        self.settings = Settings { fence: self.settings.fence, ..settings };
+    }
+
     /// The next thing to say.
     pub fn poll_output(&mut self) -> Option<Output> {
         if self.outputs.is_empty() && self.has_news() && self.step(Event::Sealed) {

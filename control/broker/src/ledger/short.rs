@@ -88,7 +88,7 @@ impl Ledger {
         }
         let gives = |resv: &Resv| match self.settings.on_short {
             OnShort::Keep | OnShort::Release => resv.bps,
-            OnShort::Shrink => resv.bps - resv.floor_bps.unwrap_or(resv.bps).min(resv.bps),
+            OnShort::Shrink => resv.floor_bps.map_or(0, |floor| resv.bps.saturating_sub(floor.max(1))),
         };
         let (mut left, mut concerned) = (lacking, Vec::new());
         for resv in self.books.least_important(number) {

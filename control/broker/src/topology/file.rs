@@ -33,7 +33,7 @@ use super::route::leaving;
 use super::schedule::{Announced, MAX_CHANGES, Schedule, parse_utc_ms};
 use super::{
     Link, LinkKey, MAX_CLASSES, MAX_CLIENTS, MAX_HOPS, MAX_LINKS, MAX_NODES, MAX_PATHS, Node, Path, Profile,
-    Topology,
+    ROLES, Topology,
 };
 use crate::ledger::{OnShort, Settings};
 use crate::record::{ClientRow, NodeKind};
@@ -53,13 +53,6 @@ const PROTOCOLS: [(&str, &str); 6] = [
     ("camara", "camara"),
     ("peer", "peer"),
     ("agent", "agent"),
-];
-const ROLES: [(&str, &str); 5] = [
-    ("viewer", "viewer"),
-    ("operator", "operator"),
-    ("admin", "admin"),
-    ("agent", "agent"),
-    ("proxy", "proxy"),
 ];
 
 /// What a domain's file says of its broker.
@@ -353,7 +346,8 @@ fn end_of(table: &mut TableReader<'_>, topology: &Topology, key: &'static str) -
 
 fn client(name: &str, table: &mut TableReader<'_>) -> ClientRow {
     let kind = table.required_choice("kind", &PROTOCOLS).map_or("http", |kind| kind.value);
-    let role = table.required_choice("role", &ROLES).map_or("viewer", |role| role.value);
+    let role =
+        table.required_choice("role", &ROLES.map(|role| (role, role))).map_or("viewer", |role| role.value);
     let token_sha256 = sha256(table, "token_sha256");
     let cert_sha256 = sha256(table, "certificate");
     let most_bps = table.value_in("most", Rate(1)..=Rate::MOST).map(|rate| rate.value.0);

@@ -12,6 +12,7 @@ pub use file::{DomainFile, read};
 pub use schedule::{Announced, Schedule, parse_utc_ms};
 
 use crate::record::{ClientRow, NodeKind};
+use perhop_model::Name;
 use perhop_units::{Rate, Share};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -116,6 +117,12 @@ pub enum TopologyError {
     /// The classes of a link may reserve more than it carries.
     #[error("the classes of link {0}/{1} come to more than its rate")]
     Overfull(String, String),
+    /// What is to be a name of a node, a port or a class is none: see [`perhop_model::Name`].
+    #[error("{0:?} is not a name")]
+    NoName(String),
+    /// A client without a name, of a role that is not known, or with a text or a number that no database keeps.
+    #[error("client {0:?} has no name, a role that is not known, or something that cannot be kept")]
+    NoClient(String),
     /// A path is not one way along links from its first to its last node, both of them edges or peers.
     #[error("the path from {0} to {1} is not a way along links between edges or peers")]
     BrokenPath(String, String),
@@ -137,6 +144,14 @@ impl Topology {
         if let Some((what, _, most)) = counts.into_iter().find(|(_, number, most)| number > most) {
             return Err(TopologyError::TooMany { what, most });
         }
+        let classes = self.links.values().flat_map(|link| link.profile.classes.keys());
+        let ports = self.links.keys().map(|(_, port)| port);
+        if let Some(name) =
+            self.nodes.keys().chain(ports).chain(classes).find(|name| Name::new(name).is_err())
+        {
+            return Err(TopologyError::NoName(name.clone()));
+        }
+        self.clients.iter().try_for_each(check_client)?;
         for ((node, port), link) in &self.links {
             if let Some(node) = [node, &link.to].into_iter().find(|node| !self.nodes.contains_key(*node)) {
                 return Err(TopologyError::NoNode(node.clone()));
@@ -166,4 +181,26 @@ impl Topology {
         }
         Ok(())
     }
+}
+
+/// Roles that a client may have.
+pub const ROLES: [&str; 5] = ["viewer", "operator", "admin", "agent", "proxy"];
+
+/// Longest text of a client's row, octets.
+const MOST_TEXT: usize = 255;
+
+/// Whether a client can be kept. Whatever a database could not keep would take along all that is written with it.
+///
+/// # Errors
+/// [`TopologyError::NoClient`].
+pub fn check_client(row: &ClientRow) -> Result<(), TopologyError> {
+    let texts = [Some(&row.name), Some(&row.kind), row.cert_sha256.as_ref(), row.token_sha256.as_ref()];
+    let is_text = |text: &&String| text.len() <= MOST_TEXT && !text.chars().any(char::is_control);
+    let numbers = [row.most_bps, row.most_count, row.per_second];
+    let fits = |number: &u64| i64::try_from(*number).is_ok();
+    let is_whole = texts.iter().flatten().all(is_text) && numbers.iter().flatten().all(fits);
+    if is_whole && !row.name.is_empty() && ROLES.contains(&row.role.as_str()) {
+        return Ok(());
+    }
+    Err(TopologyError::NoClient(row.name.chars().take(MOST_TEXT).collect()))
 }
