@@ -6,7 +6,7 @@ use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgRow};
 use sqlx::sqlite::{
     SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteRow, SqliteSynchronous,
 };
-use sqlx::{Arguments, ConnectOptions, Row as _, SqlSafeStr};
+use sqlx::{Arguments, AssertSqlSafe, ConnectOptions, Row as _, SqlSafeStr};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -17,6 +17,9 @@ pub(crate) enum Value<'a> {
     Int(Option<i64>),
     Text(Option<&'a str>),
 }
+
+/// How an engine wants the place of a value written, by its number from 1.
+pub(crate) type Place = fn(usize) -> String;
 
 /// Where a database is.
 #[derive(Clone, Debug)]
@@ -104,6 +107,15 @@ impl Connection {
         }
     }
 
+    /// The way to write places in long statements.
+    pub(crate) fn place(&self) -> Place {
+        match self {
+            // A place with a number has a name for SQLite, which looks for it from the first one on.
+            Connection::Sqlite { .. } => |_| "?".to_owned(),
+            Connection::Postgres(_) => |n| format!("${n}"),
+        }
+    }
+
     /// Begins a transaction that will write.
     pub(crate) async fn begin(&mut self) -> Result<(), Error> {
         self.check()?;
@@ -121,6 +133,18 @@ impl Connection {
             Connection::Sqlite { .. } => self.plain("BEGIN").await,
             Connection::Postgres(_) => self.plain("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await,
         }
+    }
+
+    /// The domain's row, which nobody else can change until this transaction, which will write, ends. Nothing is written for it, as a full database
+    /// has to answer too.
+    pub(crate) async fn state(&mut self, columns: &str) -> Result<Row, Error> {
+        let lock = match self {
+            // Its transaction has the whole file.
+            Connection::Sqlite { .. } => "",
+            Connection::Postgres(_) => " FOR UPDATE",
+        };
+        let sql = format!("SELECT {columns} FROM domain_state WHERE one = 1{lock}");
+        self.row(AssertSqlSafe(sql), &[]).await
     }
 
     /// Makes a transaction last. After an error it is not known whether it does.

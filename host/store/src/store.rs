@@ -22,7 +22,11 @@ pub struct Store {
 
 /// A place for a connection between calls.
 #[derive(Debug, Default)]
-pub(crate) struct Slot(Option<Open>);
+pub(crate) struct Slot {
+    open: Option<Open>,
+    /// Fence and number of a group of which it is not known whether it is written.
+    pub doubt: Option<(u64, u64)>,
+}
 
 /// A connection and the statements that it knows.
 #[derive(Debug)]
@@ -33,7 +37,7 @@ pub(crate) struct Open {
 
 /// A connection that a call uses. Unless it is put back, it is closed, with all that it has begun: after an error, and when the call is given up.
 pub(crate) struct Lent<'a> {
-    slot: MutexGuard<'a, Slot>,
+    pub slot: MutexGuard<'a, Slot>,
     pub open: Open,
     /// It was used before, so it may have ended since.
     pub used: bool,
@@ -41,7 +45,7 @@ pub(crate) struct Lent<'a> {
 
 impl Lent<'_> {
     pub(crate) fn put_back(mut self) {
-        self.slot.0 = Some(self.open);
+        self.slot.open = Some(self.open);
     }
 }
 
@@ -62,7 +66,7 @@ impl Store {
         };
         let mut connection = store.bounded(store.target.connect()).await?;
         store.bounded(schema::migrate(&mut connection, DOMAIN)).await?;
-        store.writer.lock().await.0 = Some(Open { connection, statements: Statements::default() });
+        store.writer.lock().await.open = Some(Open { connection, statements: Statements::default() });
         Ok(store)
     }
 
@@ -80,7 +84,7 @@ impl Store {
     /// A connection out of its place, or a new one.
     pub(crate) async fn lend<'a>(&self, slot: &'a Mutex<Slot>) -> Result<Lent<'a>, Error> {
         let mut slot = slot.lock().await;
-        let (open, used) = match slot.0.take() {
+        let (open, used) = match slot.open.take() {
             Some(open) => (open, true),
             None => (self.bounded(self.connect()).await?, false),
         };

@@ -26,15 +26,25 @@ impl Store {
         let committing = AtomicBool::new(false);
         loop {
             let mut lent = self.lend(&self.writer).await?;
+            if let Some((fence, number)) = lent.slot.doubt
+                && fence == group.fence
+                && number < group.number
+            {
+                // Written now, this one would hide whether that one was.
+                lent.put_back();
+                return Err(Error::Doubtful { number, because: None });
+            }
             let outcome = self.bounded(attempt(&mut lent.open, group, &plan, &committing)).await;
             let because = match outcome {
                 Ok(()) => {
+                    lent.slot.doubt = None;
                     lent.put_back();
                     return Ok(());
                 }
                 Err(error) => error,
             };
             if committing.load(Ordering::Relaxed) {
+                lent.slot.doubt = Some((group.fence, group.number));
                 drop(lent);
                 return self.settle(group, because).await;
             }
@@ -47,21 +57,24 @@ impl Store {
 
     /// Finds out what became of a group whose commit gave an error.
     async fn settle(&self, group: &Group, because: Error) -> Result<(), Error> {
-        let number = group.number;
-        let Ok(mut lent) = self.lend(&self.writer).await else {
-            return Err(Error::Doubtful { number, because: Box::new(because) });
+        let standing = async {
+            let mut lent = self.lend(&self.writer).await?;
+            let work = async {
+                lent.open.connection.begin().await?;
+                let standing = standing(&mut lent.open.connection, group).await?;
+                lent.open.connection.roll_back().await?;
+                Ok(standing)
+            };
+            let standing = self.bounded(work).await?;
+            lent.slot.doubt = None;
+            lent.put_back();
+            Ok::<_, Error>(standing)
         };
-        match self.bounded(standing(&mut lent.open.connection, group)).await {
-            Ok(Standing::Written) => {
-                lent.put_back();
-                Ok(())
-            }
-            Ok(Standing::Ahead) => {
-                lent.put_back();
-                Err(because)
-            }
+        match standing.await {
+            Ok(Standing::Written) => Ok(()),
+            Ok(Standing::Ahead) => Err(because),
             Ok(Standing::Fenced { now }) => Err(Error::Fenced { mine: group.fence, now }),
-            Err(_) => Err(Error::Doubtful { number, because: Box::new(because) }),
+            Err(_) => Err(Error::Doubtful { number: group.number, because: Some(Box::new(because)) }),
         }
     }
 }
@@ -76,11 +89,9 @@ enum Standing {
     Fenced { now: u64 },
 }
 
-/// Reads where a group stands, behind every transaction that may still be on its way: all of them hold the domain's row.
+/// Reads in a transaction where a group stands, behind every other one that may still be on its way: all of them hold the domain's row.
 async fn standing(connection: &mut Connection, group: &Group) -> Result<Standing, Error> {
-    connection.check()?;
-    let lock = "UPDATE domain_state SET one = 1 WHERE one = 1 RETURNING fence, group_number";
-    let row = connection.row(lock, &[]).await?;
+    let row = connection.state("fence, group_number").await?;
     let now = Read(&row, &STATE).int(0)?;
     let mut last = row.int(1)?;
     if now != group.fence {
@@ -223,7 +234,7 @@ fn add<'a>(to: &mut Vec<Rows<'a>>, table: &'static Table, work: Work, values: &[
 
 /// Why a fence changed nothing.
 pub(crate) async fn fenced(connection: &mut Connection, mine: u64) -> Error {
-    let row = match connection.row("SELECT fence, group_number FROM domain_state WHERE one = 1", &[]).await {
+    let row = match connection.state("fence, group_number").await {
         Ok(row) => row,
         Err(error) => return error,
     };

@@ -62,7 +62,6 @@ impl Server {
         panic!("the server does not start");
     }
 
-
     /// Ends the server at once, as a crash does.
     pub fn kill(&mut self) {
         let child = self.child.as_mut().expect("it runs");
