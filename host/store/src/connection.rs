@@ -29,7 +29,8 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// Reads an address and makes the file of a SQLite database that does not exist yet. Its mode is 0600: there are hashes of tokens in it.
+    /// Reads an address and makes the file of a SQLite database that does not exist yet. Its mode is 0600: there are
+    /// hashes of tokens in it.
     pub(crate) fn create(address: &str, limits: &Limits) -> Result<Target, Error> {
         if let Some(path) = address.strip_prefix("sqlite:") {
             return Target::file(Path::new(path.strip_prefix("//").unwrap_or(path)), limits);
@@ -97,7 +98,8 @@ pub(crate) enum Connection {
 }
 
 impl Connection {
-    /// Whether it still leads to its database. A file that was removed or replaced would take everything, and nobody would find it again.
+    /// Whether it still leads to its database. A file that was removed or replaced would take everything, and nobody
+    /// would find it again.
     pub(crate) fn check(&self) -> Result<(), Error> {
         match self {
             Connection::Sqlite { path, file, .. } if identity(path)? != *file => {
@@ -135,8 +137,8 @@ impl Connection {
         }
     }
 
-    /// The domain's row, which nobody else can change until this transaction, which will write, ends. Nothing is written for it, as a full database
-    /// has to answer too.
+    /// The domain's row, which nobody else can change until this transaction, which will write, ends. Nothing is
+    /// written for it, as a full database has to answer too.
     pub(crate) async fn state(&mut self, columns: &str) -> Result<Row, Error> {
         let lock = match self {
             // Its transaction has the whole file.

@@ -37,8 +37,8 @@ pub enum Error {
     /// No answer in time. Nothing was written.
     #[error("the database did not answer within {} ms", .0.as_millis())]
     Slow(Duration),
-    /// It is not known whether a group was committed, as the database could not be asked afterwards. Writing the same group again gives the
-    /// answer, and does not write it twice; until then no later one is written.
+    /// It is not known whether a group was committed, as the database could not be asked afterwards. Writing the same
+    /// group again gives the answer, and does not write it twice; until then no later one is written.
     #[error("whether group {number} is written is not known")]
     Doubtful {
         /// The group's number.

@@ -71,9 +71,9 @@ impl Leader {
 }
 
 impl Store {
-    /// Tries to lead as `name` until `now_ms + ttl_ms`. Wins where nobody leads, where the lease has ended or was not renewed for `ttl_ms` between
-    /// two campaigns of this store, and where the leader has the same name: an earlier life of this one. Names
-    /// therefore have to be of one process each.
+    /// Tries to lead as `name` until `now_ms + ttl_ms`. Wins where nobody leads, where the lease has ended or was not
+    /// renewed for `ttl_ms` between two campaigns of this store, and where the leader has the same name: an earlier
+    /// life of this one. Names therefore have to be of one process each.
     ///
     /// # Errors
     /// Those of the database; the campaign may have been won unseen, which the next one overtakes.

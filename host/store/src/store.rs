@@ -8,9 +8,9 @@ use crate::{Error, leader::Watch};
 use std::future::Future;
 use tokio::sync::{Mutex, MutexGuard};
 
-/// What a domain keeps, in a SQLite file or on a PostgreSQL server. Its calls may be made from many tasks; writers wait for each other, readers
-/// do too, and neither waits for the other. A call that is given up in the middle does no harm: what it did not
-/// commit is taken back.
+/// What a domain keeps, in a SQLite file or on a PostgreSQL server. Its calls may be made from many tasks; writers wait
+/// for each other, readers do too, and neither waits for the other. A call that is given up in the middle does no harm:
+/// what it did not commit is taken back, and what it wrote is in doubt as after [`Error::Doubtful`].
 #[derive(Debug)]
 pub struct Store {
     pub(crate) target: Target,
@@ -35,7 +35,8 @@ pub(crate) struct Open {
     pub statements: Statements,
 }
 
-/// A connection that a call uses. Unless it is put back, it is closed, with all that it has begun: after an error, and when the call is given up.
+/// A connection that a call uses. Unless it is put back, it is closed, with all that it has begun: after an error, and
+/// when the call is given up.
 pub(crate) struct Lent<'a> {
     pub slot: MutexGuard<'a, Slot>,
     pub open: Open,
@@ -50,8 +51,8 @@ impl Lent<'_> {
 }
 
 impl Store {
-    /// Opens `sqlite:PATH` (a file that is made where there is none, for this user alone) or `postgres://USER@HOST/DATABASE`, and brings its
-    /// schema up to date.
+    /// Opens `sqlite:PATH` (a file that is made where there is none, for this user alone) or
+    /// `postgres://USER@HOST/DATABASE`, and brings its schema up to date.
     ///
     /// # Errors
     /// [`Error::Address`], [`Error::NewerSchema`], and whatever keeps a database from answering.

@@ -12,21 +12,34 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const STATE: Table = Table { name: "domain_state", columns: &["fence", "group_number"], key: 0 };
 
 impl Store {
-    /// Writes a group: all of it or nothing. When this returns, the group is on the disk. A group that is written already is not written again.
+    /// Writes a group: all of it or nothing. When this returns, the group is on the disk. A group that is written
+    /// already is not written again.
     ///
-    /// Costs one transaction, whose statements take up to 256 rows each. The audit log and the feed are appended to; every other
-    /// row replaces that of its key. What is removed is removed first, links last.
+    /// Costs one transaction, whose statements take up to 256 rows each. The audit log and the feed are appended to;
+    /// every other row replaces that of its key. What is removed is removed first, links last.
     ///
     /// # Errors
     /// After any error but [`Error::Doubtful`] nothing of the group is written, and it never will be unless it is written again.
-    /// [`Error::Fenced`]: another leads. [`Error::Doubtful`]: write the same group again to find out; do not
-    /// write later ones before.
+    /// [`Error::Fenced`]: another leads. [`Error::Doubtful`]: write the same group again to find out, as after
+    /// a call that was given up; later ones are not written before.
     pub async fn write(&self, group: &Group) -> Result<(), Error> {
         let plan = Plan::of(group)?;
+        let in_doubt = self.writer.lock().await.doubt == Some((group.fence, group.number));
+        match self.write_or_settle(group, &plan).await {
+            // What keeps it from being written now says nothing about the last time.
+            Err(because) if in_doubt && !is_definite(&because) => {
+                Err(Error::Doubtful { number: group.number, because: Some(Box::new(because)) })
+            }
+            known => known,
+        }
+    }
+
+    async fn write_or_settle(&self, group: &Group, plan: &Plan<'_>) -> Result<(), Error> {
         let committing = AtomicBool::new(false);
         loop {
             let mut lent = self.lend(&self.writer).await?;
-            if let Some((fence, number)) = lent.slot.doubt
+            let before = lent.slot.doubt;
+            if let Some((fence, number)) = before
                 && fence == group.fence
                 && number < group.number
             {
@@ -34,7 +47,9 @@ impl Store {
                 lent.put_back();
                 return Err(Error::Doubtful { number, because: None });
             }
-            let outcome = self.bounded(attempt(&mut lent.open, group, &plan, &committing)).await;
+            // Who gives this call up does not know either.
+            lent.slot.doubt = Some((group.fence, group.number));
+            let outcome = self.bounded(attempt(&mut lent.open, group, plan, &committing)).await;
             let because = match outcome {
                 Ok(()) => {
                     lent.slot.doubt = None;
@@ -44,10 +59,10 @@ impl Store {
                 Err(error) => error,
             };
             if committing.load(Ordering::Relaxed) {
-                lent.slot.doubt = Some((group.fence, group.number));
                 drop(lent);
                 return self.settle(group, because).await;
             }
+            lent.slot.doubt = before.filter(|_| !is_definite(&because));
             // A connection that ended since its last use says nothing about the database.
             if !(lent.used && matches!(because, Error::Gone(_))) {
                 return Err(because);
@@ -79,6 +94,11 @@ impl Store {
     }
 }
 
+/// Whether an error comes from a database that has looked where the group stands.
+fn is_definite(error: &Error) -> bool {
+    matches!(error, Error::Fenced { .. } | Error::Contradiction(_) | Error::Doubtful { .. })
+}
+
 /// Where a group stands.
 enum Standing {
     /// It is written.
@@ -89,7 +109,8 @@ enum Standing {
     Fenced { now: u64 },
 }
 
-/// Reads in a transaction where a group stands, behind every other one that may still be on its way: all of them hold the domain's row.
+/// Reads in a transaction where a group stands, behind every other one that may still be on its way: all of them hold
+/// the domain's row.
 async fn standing(connection: &mut Connection, group: &Group) -> Result<Standing, Error> {
     let row = connection.state("fence, group_number").await?;
     let now = Read(&row, &STATE).int(0)?;

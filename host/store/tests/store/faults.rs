@@ -199,6 +199,8 @@ fn a_group_in_doubt_is_settled_before_later_ones() {
     });
     assert!(matches!(error, Error::Doubtful { number: 1, because: Some(_) }), "{error:?}");
     assert_eq!((error.code(), error.retry_after_ms()), (Code::BackendFailed, Some(1000)));
+    let again = runtime.block_on(store.write(&made(fence, 1))).expect_err("nobody knows yet");
+    assert!(matches!(again, Error::Doubtful { number: 1, because: Some(_) }), "{again:?}");
     server.run();
     runtime.block_on(async {
         place.beside().await.run("DROP TRIGGER dawdle ON reservation").await;
