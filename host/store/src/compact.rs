@@ -15,8 +15,8 @@ pub struct Compacted {
 }
 
 impl Store {
-    /// Removes what [`crate::Limits`] do not keep of the feed and of the audit log, the oldest first: at most 10,000 numbers of each in a call, so that writers do
-    /// not wait long. Call it again until nothing is removed.
+    /// Removes what [`crate::Limits`] do not keep of the feed and of the audit log, the oldest first: at most 10,000
+    /// numbers of each in a call, so that writers do not wait long. Call it again until nothing is removed.
     ///
     /// # Errors
     /// [`Error::Fenced`] where another leads.

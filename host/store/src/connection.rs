@@ -6,7 +6,7 @@ use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgRow};
 use sqlx::sqlite::{
     SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteRow, SqliteSynchronous,
 };
-use sqlx::{Arguments, ConnectOptions, Row as _, SqlSafeStr};
+use sqlx::{Arguments, AssertSqlSafe, ConnectOptions, Row as _, SqlSafeStr};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -18,6 +18,9 @@ pub(crate) enum Value<'a> {
     Text(Option<&'a str>),
 }
 
+/// How an engine wants the place of a value written, by its number from 1.
+pub(crate) type Place = fn(usize) -> String;
+
 /// Where a database is.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
@@ -26,7 +29,8 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// Reads an address and makes the file of a SQLite database that does not exist yet. Its mode is 0600: there are hashes of tokens in it.
+    /// Reads an address and makes the file of a SQLite database that does not exist yet. Its mode is 0600: there are
+    /// hashes of tokens in it.
     pub(crate) fn create(address: &str, limits: &Limits) -> Result<Target, Error> {
         if let Some(path) = address.strip_prefix("sqlite:") {
             return Target::file(Path::new(path.strip_prefix("//").unwrap_or(path)), limits);
@@ -94,13 +98,23 @@ pub(crate) enum Connection {
 }
 
 impl Connection {
-    /// Whether it still leads to its database. A file that was removed or replaced would take everything, and nobody would find it again.
+    /// Whether it still leads to its database. A file that was removed or replaced would take everything, and nobody
+    /// would find it again.
     pub(crate) fn check(&self) -> Result<(), Error> {
         match self {
             Connection::Sqlite { path, file, .. } if identity(path)? != *file => {
                 Err(std::io::Error::from(std::io::ErrorKind::NotFound).into())
             }
             Connection::Sqlite { .. } | Connection::Postgres(_) => Ok(()),
+        }
+    }
+
+    /// The way to write places in long statements.
+    pub(crate) fn place(&self) -> Place {
+        match self {
+            // A place with a number has a name for SQLite, which looks for it from the first one on.
+            Connection::Sqlite { .. } => |_| "?".to_owned(),
+            Connection::Postgres(_) => |n| format!("${n}"),
         }
     }
 
@@ -121,6 +135,18 @@ impl Connection {
             Connection::Sqlite { .. } => self.plain("BEGIN").await,
             Connection::Postgres(_) => self.plain("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await,
         }
+    }
+
+    /// The domain's row, which nobody else can change until this transaction, which will write, ends. Nothing is
+    /// written for it, as a full database has to answer too.
+    pub(crate) async fn state(&mut self, columns: &str) -> Result<Row, Error> {
+        let lock = match self {
+            // Its transaction has the whole file.
+            Connection::Sqlite { .. } => "",
+            Connection::Postgres(_) => " FOR UPDATE",
+        };
+        let sql = format!("SELECT {columns} FROM domain_state WHERE one = 1{lock}");
+        self.row(AssertSqlSafe(sql), &[]).await
     }
 
     /// Makes a transaction last. After an error it is not known whether it does.

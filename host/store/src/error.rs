@@ -37,15 +37,15 @@ pub enum Error {
     /// No answer in time. Nothing was written.
     #[error("the database did not answer within {} ms", .0.as_millis())]
     Slow(Duration),
-    /// It is not known whether a group was committed, as the database could not be asked afterwards. Writing the same group again gives the
-    /// answer, and does not write it twice.
+    /// It is not known whether a group was committed, as the database could not be asked afterwards. Writing the same
+    /// group again gives the answer, and does not write it twice; until then no later one is written.
     #[error("whether group {number} is written is not known")]
     Doubtful {
         /// The group's number.
         number: u64,
-        /// What went wrong.
+        /// What went wrong; none = it was in doubt already, and this is a later group.
         #[source]
-        because: Box<Error>,
+        because: Option<Box<Error>>,
     },
     /// The database refuses a group that would break what holds of its rows: a link oversold, a key twice. Nothing was written.
     #[error("the database refuses rows that contradict what it holds")]

@@ -11,9 +11,6 @@ use std::path::Path;
 
 const TABLE: Table = Table { name: "journal", columns: &["name", "seq", "json"], key: 1 };
 
-/// Reads the last number behind every transaction that may still be on its way.
-const LOCK: &str = "UPDATE journal_state SET one = 1 RETURNING one, seq";
-
 /// One change of a journal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
@@ -86,14 +83,21 @@ impl Journal {
     async fn settle(&mut self, number: u64, because: Error) -> Result<u64, Error> {
         let last = async {
             let mut connection = self.connect().await?;
-            let row = bounded(&self.limits, connection.row(LOCK, &[])).await?;
+            let work = async {
+                // Behind what may still be on its way; nothing is written, as a full disk has to answer too.
+                connection.begin().await?;
+                let row = connection.row("SELECT one, seq FROM journal_state", &[]).await?;
+                connection.roll_back().await?;
+                Ok(row)
+            };
+            let row = bounded(&self.limits, work).await?;
             self.connection = Some(connection);
             Read(&row, &TABLE).int(1)
         };
         match last.await {
             Ok(last) if last >= number => Ok(number),
             Ok(_) => Err(because),
-            Err(_) => Err(Error::Doubtful { number, because: Box::new(because) }),
+            Err(_) => Err(Error::Doubtful { number, because: Some(Box::new(because)) }),
         }
     }
 

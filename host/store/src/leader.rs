@@ -8,10 +8,10 @@
 //!     └─────────────────── resign ────────────────────────────────────────────────────┘
 //! ```
 //!
-//! The lease decides when somebody else may lead, the fence alone what may be written: clocks that differ make leaders change too often, and never
-//! let two of them write.
+//! The lease decides when somebody else may lead, the fence alone what may be written: clocks that differ make leaders
+//! change too often, and never let two of them write.
 
-use crate::connection::{Connection, Value};
+use crate::connection::{Row, Value};
 use crate::limits::TERMS_KEPT;
 use crate::rows::{Read, int, text};
 use crate::statements::Table;
@@ -60,18 +60,20 @@ impl Watch {
 
 const STATE: Table = Table { name: "domain_state", columns: &["leader", "fence", "lease_until_ms"], key: 0 };
 
+/// The columns that make a [`Leader`].
+const LEADER: &str = "leader, fence, lease_until_ms";
+
 impl Leader {
-    async fn read(connection: &mut Connection, sql: &'static str) -> Result<Leader, Error> {
-        let row = connection.row(sql, &[]).await?;
-        let read = Read(&row, &STATE);
+    fn of(row: &Row) -> Result<Leader, Error> {
+        let read = Read(row, &STATE);
         Ok(Leader { name: row.text(0)?, fence: read.int(1)?, lease_until_ms: read.int(2)? })
     }
 }
 
 impl Store {
-    /// Tries to lead as `name` until `now_ms + ttl_ms`. Wins where nobody leads, where the lease has ended or was not renewed for `ttl_ms` between
-    /// two campaigns of this store, and where the leader has the same name: an earlier life of this one. Names
-    /// therefore have to be of one process each.
+    /// Tries to lead as `name` until `now_ms + ttl_ms`. Wins where nobody leads, where the lease has ended or was not
+    /// renewed for `ttl_ms` between two campaigns of this store, and where the leader has the same name: an earlier
+    /// life of this one. Names therefore have to be of one process each.
     ///
     /// # Errors
     /// Those of the database; the campaign may have been won unseen, which the next one overtakes.
@@ -81,9 +83,7 @@ impl Store {
         let connection = &mut lent.open.connection;
         let work = async {
             connection.begin().await?;
-            let lock =
-                "UPDATE domain_state SET one = 1 WHERE one = 1 RETURNING leader, fence, lease_until_ms";
-            let leader = Leader::read(connection, lock).await?;
+            let leader = Leader::of(&connection.state(LEADER).await?)?;
             let free = leader.name.as_deref().is_none_or(|leads| leads == name)
                 || leader.lease_until_ms <= now_ms
                 || watch.is_dead(&leader, now_ms, ttl_ms);
@@ -138,9 +138,9 @@ impl Store {
         let connection = &mut lent.open.connection;
         connection.check()?;
         let sql = "SELECT leader, fence, lease_until_ms FROM domain_state WHERE one = 1";
-        let leader = self.bounded(Leader::read(connection, sql)).await?;
+        let row = self.bounded(connection.row(sql, &[])).await?;
         lent.put_back();
-        Ok(leader)
+        Leader::of(&row)
     }
 
     /// Changes the domain's row if the fence leads.

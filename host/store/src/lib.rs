@@ -1,10 +1,11 @@
 //! What a domain keeps: the controller's database and the agent's journal.
 //!
-//! [`Store`] is a domain's memory on SQLite or on PostgreSQL, with one schema for both. One controller leads ([`Store::campaign`]) and
-//! writes groups of its ledger's changes ([`Store::write`]); each is one transaction that begins with the row of the domain's
-//! state, so that a leader that has been replaced writes nothing. Whatever fails is an [`Error`] that says which code a
-//! client gets and when trying again makes sense, and that a group is written is never a guess: where it cannot be known, the
-//! error is [`Error::Doubtful`] and the same group written again gives the answer.
+//! [`Store`] is a domain's memory on SQLite or on PostgreSQL, with one schema for both. One controller leads
+//! ([`Store::campaign`]) and writes groups of its ledger's changes ([`Store::write`]); each is one transaction that
+//! begins with the row of the domain's state, so that a leader that has been replaced writes nothing. Whatever fails is
+//! an [`Error`] that says which code a client gets and when trying again makes sense, and that a group is written is
+//! never a guess: where it cannot be known, the error is [`Error::Doubtful`] and the same group written again gives the
+//! answer.
 //!
 //! [`Journal`] is what an agent keeps beside its router: values by name in a SQLite file.
 #![forbid(unsafe_code)]

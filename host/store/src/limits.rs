@@ -11,8 +11,8 @@ pub(crate) const TERMS_KEPT: u64 = 10_000;
 /// What a store waits for and keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest that one call waits for the database, and as long again where it has to find out whether a transaction was committed. A read of a
-    /// whole domain has it for each page. Default 5 s, at least 10 ms.
+    /// Longest that one call waits for the database, and as long again where it has to find out whether a transaction
+    /// was committed. A read of a whole domain has it for each page. Default 5 s, at least 10 ms.
     pub call: Duration,
     /// Rows of the feed that are kept. An agent that is further behind begins anew. Default 100,000.
     pub feed_rows: u64,

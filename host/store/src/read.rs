@@ -72,7 +72,8 @@ impl Store {
         Ok(feed)
     }
 
-    /// Rows of the audit log, the last ones first: up to `limit`, at most 10,000, with numbers below `before`, none = the last ones of all.
+    /// Rows of the audit log, the last ones first: up to `limit`, at most 10,000, with numbers below `before`, none =
+    /// the last ones of all.
     ///
     /// # Errors
     /// Those of the database; [`Error::Corrupt`] for a row that makes no sense.

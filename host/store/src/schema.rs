@@ -3,8 +3,8 @@
 use crate::Error;
 use crate::connection::{Connection, Value};
 
-/// Steps of the schema of a domain: the first leads from nothing to schema 1. A later one ends the term of whoever leads with an older
-/// schema, by its own statements.
+/// Steps of the schema of a domain: the first leads from nothing to schema 1. A later one ends the term of whoever
+/// leads with an older schema, by its own statements.
 pub(crate) const DOMAIN: &[&str] = &[include_str!("../migrations/001.sql")];
 
 /// Steps of the schema of a journal.

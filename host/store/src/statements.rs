@@ -3,7 +3,7 @@
 //! Rows go in portions of a few fixed sizes, so that each statement is parsed once a connection and found again by its text.
 
 use crate::Error;
-use crate::connection::{Connection, Value};
+use crate::connection::{Connection, Place, Value};
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -60,10 +60,10 @@ impl Statements {
         for portion in PORTIONS {
             while left.len() >= portion * width {
                 let (now, rest) = left.split_at(portion * width);
-                let text = self
-                    .0
-                    .entry((rows.table.name, rows.work, portion))
-                    .or_insert_with(|| AssertSqlSafe(text(rows.table, rows.work, portion)).into_sql_str());
+                let place = connection.place();
+                let text = self.0.entry((rows.table.name, rows.work, portion)).or_insert_with(|| {
+                    AssertSqlSafe(text(rows.table, rows.work, portion, place)).into_sql_str()
+                });
                 connection.execute(text.clone(), now).await?;
                 left = rest;
                 if left.is_empty() {
@@ -76,12 +76,12 @@ impl Statements {
 }
 
 /// The text of a statement for `portion` rows. Names are the program's own; values are never part of it.
-fn text(table: &Table, work: Work, portion: usize) -> String {
+fn text(table: &Table, work: Work, portion: usize, place: Place) -> String {
     let key = table.columns[..table.key].join(", ");
     match work {
         Work::Append | Work::Replace => {
             let columns = table.columns.join(", ");
-            let values = tuples(portion, table.columns.len());
+            let values = tuples(portion, table.columns.len(), place);
             let mut text = format!("INSERT INTO {} ({columns}) VALUES {values}", table.name);
             if work == Work::Replace {
                 let set: Vec<_> =
@@ -92,15 +92,19 @@ fn text(table: &Table, work: Work, portion: usize) -> String {
         }
         Work::Remove { columns } => {
             let key = table.columns[..columns].join(", ");
-            format!("DELETE FROM {} WHERE ({key}) IN (VALUES {})", table.name, tuples(portion, columns))
+            format!(
+                "DELETE FROM {} WHERE ({key}) IN (VALUES {})",
+                table.name,
+                tuples(portion, columns, place)
+            )
         }
     }
 }
 
 /// `($1, $2), ($3, $4)`
-fn tuples(rows: usize, width: usize) -> String {
+fn tuples(rows: usize, width: usize, place: Place) -> String {
     let tuple = |row: usize| {
-        let places: Vec<_> = (1..=width).map(|column| format!("${}", row * width + column)).collect();
+        let places: Vec<_> = (1..=width).map(|column| place(row * width + column)).collect();
         format!("({})", places.join(", "))
     };
     (0..rows).map(tuple).collect::<Vec<_>>().join(", ")
@@ -114,13 +118,14 @@ mod tests {
 
     #[test]
     fn a_statement_has_a_place_for_every_value() {
+        let numbered: Place = |n| format!("${n}");
         assert_eq!(
-            text(&TABLE, Work::Replace, 2),
+            text(&TABLE, Work::Replace, 2, numbered),
             "INSERT INTO t (a, b, c) VALUES ($1, $2, $3), ($4, $5, $6) ON CONFLICT (a, b) DO UPDATE SET c = excluded.c"
         );
-        assert_eq!(text(&TABLE, Work::Append, 1), "INSERT INTO t (a, b, c) VALUES ($1, $2, $3)");
+        assert_eq!(text(&TABLE, Work::Append, 1, |_| "?".into()), "INSERT INTO t (a, b, c) VALUES (?, ?, ?)");
         assert_eq!(
-            text(&TABLE, Work::Remove { columns: 1 }, 2),
+            text(&TABLE, Work::Remove { columns: 1 }, 2, numbered),
             "DELETE FROM t WHERE (a) IN (VALUES ($1), ($2))"
         );
     }

@@ -8,9 +8,9 @@ use crate::{Error, leader::Watch};
 use std::future::Future;
 use tokio::sync::{Mutex, MutexGuard};
 
-/// What a domain keeps, in a SQLite file or on a PostgreSQL server. Its calls may be made from many tasks; writers wait for each other, readers
-/// do too, and neither waits for the other. A call that is given up in the middle does no harm: what it did not
-/// commit is taken back.
+/// What a domain keeps, in a SQLite file or on a PostgreSQL server. Its calls may be made from many tasks; writers wait
+/// for each other, readers do too, and neither waits for the other. A call that is given up in the middle does no harm:
+/// what it did not commit is taken back, and what it wrote is in doubt as after [`Error::Doubtful`].
 #[derive(Debug)]
 pub struct Store {
     pub(crate) target: Target,
@@ -22,7 +22,11 @@ pub struct Store {
 
 /// A place for a connection between calls.
 #[derive(Debug, Default)]
-pub(crate) struct Slot(Option<Open>);
+pub(crate) struct Slot {
+    open: Option<Open>,
+    /// Fence and number of a group of which it is not known whether it is written.
+    pub doubt: Option<(u64, u64)>,
+}
 
 /// A connection and the statements that it knows.
 #[derive(Debug)]
@@ -31,9 +35,10 @@ pub(crate) struct Open {
     pub statements: Statements,
 }
 
-/// A connection that a call uses. Unless it is put back, it is closed, with all that it has begun: after an error, and when the call is given up.
+/// A connection that a call uses. Unless it is put back, it is closed, with all that it has begun: after an error, and
+/// when the call is given up.
 pub(crate) struct Lent<'a> {
-    slot: MutexGuard<'a, Slot>,
+    pub slot: MutexGuard<'a, Slot>,
     pub open: Open,
     /// It was used before, so it may have ended since.
     pub used: bool,
@@ -41,13 +46,13 @@ pub(crate) struct Lent<'a> {
 
 impl Lent<'_> {
     pub(crate) fn put_back(mut self) {
-        self.slot.0 = Some(self.open);
+        self.slot.open = Some(self.open);
     }
 }
 
 impl Store {
-    /// Opens `sqlite:PATH` (a file that is made where there is none, for this user alone) or `postgres://USER@HOST/DATABASE`, and brings its
-    /// schema up to date.
+    /// Opens `sqlite:PATH` (a file that is made where there is none, for this user alone) or
+    /// `postgres://USER@HOST/DATABASE`, and brings its schema up to date.
     ///
     /// # Errors
     /// [`Error::Address`], [`Error::NewerSchema`], and whatever keeps a database from answering.
@@ -62,7 +67,7 @@ impl Store {
         };
         let mut connection = store.bounded(store.target.connect()).await?;
         store.bounded(schema::migrate(&mut connection, DOMAIN)).await?;
-        store.writer.lock().await.0 = Some(Open { connection, statements: Statements::default() });
+        store.writer.lock().await.open = Some(Open { connection, statements: Statements::default() });
         Ok(store)
     }
 
@@ -80,7 +85,7 @@ impl Store {
     /// A connection out of its place, or a new one.
     pub(crate) async fn lend<'a>(&self, slot: &'a Mutex<Slot>) -> Result<Lent<'a>, Error> {
         let mut slot = slot.lock().await;
-        let (open, used) = match slot.0.take() {
+        let (open, used) = match slot.open.take() {
             Some(open) => (open, true),
             None => (self.bounded(self.connect()).await?, false),
         };

@@ -12,23 +12,47 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const STATE: Table = Table { name: "domain_state", columns: &["fence", "group_number"], key: 0 };
 
 impl Store {
-    /// Writes a group: all of it or nothing. When this returns, the group is on the disk. A group that is written already is not written again.
+    /// Writes a group: all of it or nothing. When this returns, the group is on the disk. A group that is written
+    /// already is not written again.
     ///
-    /// Costs one transaction, whose statements take up to 256 rows each. The audit log and the feed are appended to; every other
-    /// row replaces that of its key. What is removed is removed first, links last.
+    /// Costs one transaction, whose statements take up to 256 rows each. The audit log and the feed are appended to;
+    /// every other row replaces that of its key. What is removed is removed first, links last.
     ///
     /// # Errors
     /// After any error but [`Error::Doubtful`] nothing of the group is written, and it never will be unless it is written again.
-    /// [`Error::Fenced`]: another leads. [`Error::Doubtful`]: write the same group again to find out; do not
-    /// write later ones before.
+    /// [`Error::Fenced`]: another leads. [`Error::Doubtful`]: write the same group again to find out, as after
+    /// a call that was given up; later ones are not written before.
     pub async fn write(&self, group: &Group) -> Result<(), Error> {
         let plan = Plan::of(group)?;
+        let in_doubt = self.writer.lock().await.doubt == Some((group.fence, group.number));
+        match self.write_or_settle(group, &plan).await {
+            // What keeps it from being written now says nothing about the last time.
+            Err(because) if in_doubt && !is_definite(&because) => {
+                Err(Error::Doubtful { number: group.number, because: Some(Box::new(because)) })
+            }
+            known => known,
+        }
+    }
+
+    async fn write_or_settle(&self, group: &Group, plan: &Plan<'_>) -> Result<(), Error> {
         let committing = AtomicBool::new(false);
         loop {
             let mut lent = self.lend(&self.writer).await?;
-            let outcome = self.bounded(attempt(&mut lent.open, group, &plan, &committing)).await;
+            let before = lent.slot.doubt;
+            if let Some((fence, number)) = before
+                && fence == group.fence
+                && number < group.number
+            {
+                // Written now, this one would hide whether that one was.
+                lent.put_back();
+                return Err(Error::Doubtful { number, because: None });
+            }
+            // Who gives this call up does not know either.
+            lent.slot.doubt = Some((group.fence, group.number));
+            let outcome = self.bounded(attempt(&mut lent.open, group, plan, &committing)).await;
             let because = match outcome {
                 Ok(()) => {
+                    lent.slot.doubt = None;
                     lent.put_back();
                     return Ok(());
                 }
@@ -38,6 +62,7 @@ impl Store {
                 drop(lent);
                 return self.settle(group, because).await;
             }
+            lent.slot.doubt = before.filter(|_| !is_definite(&because));
             // A connection that ended since its last use says nothing about the database.
             if !(lent.used && matches!(because, Error::Gone(_))) {
                 return Err(because);
@@ -47,23 +72,31 @@ impl Store {
 
     /// Finds out what became of a group whose commit gave an error.
     async fn settle(&self, group: &Group, because: Error) -> Result<(), Error> {
-        let number = group.number;
-        let Ok(mut lent) = self.lend(&self.writer).await else {
-            return Err(Error::Doubtful { number, because: Box::new(because) });
+        let standing = async {
+            let mut lent = self.lend(&self.writer).await?;
+            let work = async {
+                lent.open.connection.begin().await?;
+                let standing = standing(&mut lent.open.connection, group).await?;
+                lent.open.connection.roll_back().await?;
+                Ok(standing)
+            };
+            let standing = self.bounded(work).await?;
+            lent.slot.doubt = None;
+            lent.put_back();
+            Ok::<_, Error>(standing)
         };
-        match self.bounded(standing(&mut lent.open.connection, group)).await {
-            Ok(Standing::Written) => {
-                lent.put_back();
-                Ok(())
-            }
-            Ok(Standing::Ahead) => {
-                lent.put_back();
-                Err(because)
-            }
+        match standing.await {
+            Ok(Standing::Written) => Ok(()),
+            Ok(Standing::Ahead) => Err(because),
             Ok(Standing::Fenced { now }) => Err(Error::Fenced { mine: group.fence, now }),
-            Err(_) => Err(Error::Doubtful { number, because: Box::new(because) }),
+            Err(_) => Err(Error::Doubtful { number: group.number, because: Some(Box::new(because)) }),
         }
     }
+}
+
+/// Whether an error comes from a database that has looked where the group stands.
+fn is_definite(error: &Error) -> bool {
+    matches!(error, Error::Fenced { .. } | Error::Contradiction(_) | Error::Doubtful { .. })
 }
 
 /// Where a group stands.
@@ -76,11 +109,10 @@ enum Standing {
     Fenced { now: u64 },
 }
 
-/// Reads where a group stands, behind every transaction that may still be on its way: all of them hold the domain's row.
+/// Reads in a transaction where a group stands, behind every other one that may still be on its way: all of them hold
+/// the domain's row.
 async fn standing(connection: &mut Connection, group: &Group) -> Result<Standing, Error> {
-    connection.check()?;
-    let lock = "UPDATE domain_state SET one = 1 WHERE one = 1 RETURNING fence, group_number";
-    let row = connection.row(lock, &[]).await?;
+    let row = connection.state("fence, group_number").await?;
     let now = Read(&row, &STATE).int(0)?;
     let mut last = row.int(1)?;
     if now != group.fence {
@@ -223,7 +255,7 @@ fn add<'a>(to: &mut Vec<Rows<'a>>, table: &'static Table, work: Work, values: &[
 
 /// Why a fence changed nothing.
 pub(crate) async fn fenced(connection: &mut Connection, mine: u64) -> Error {
-    let row = match connection.row("SELECT fence, group_number FROM domain_state WHERE one = 1", &[]).await {
+    let row = match connection.state("fence, group_number").await {
         Ok(row) => row,
         Err(error) => return error,
     };

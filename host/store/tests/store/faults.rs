@@ -2,11 +2,11 @@
 
 use crate::domain::{capacity, group, reservation};
 use crate::support::*;
-use perhop_broker::record::Change;
+use perhop_broker::record::{Change, Group};
 use perhop_reason::Code;
 use perhop_store::{Error, Limits, Store};
 
-fn made(fence: u64, number: u64) -> perhop_broker::record::Group {
+fn made(fence: u64, number: u64) -> Group {
     group(fence, number, vec![Change::Reservation(reservation(number))])
 }
 
@@ -158,11 +158,120 @@ fn a_commit_that_takes_too_long_is_known_in_the_end() {
         let store = place.open_hasty().await;
         let fence = lead(&store, "a").await;
         place.beside().await.run(SLOW_COMMIT).await;
-        store.write(&made(fence, 1)).await.expect("it commits after the time is over");
+        known(&store, &made(fence, 1)).await.expect("it commits after the time is over");
         assert_eq!(store.load().await.expect("a domain").reservations, [reservation(1)]);
         // The third one fails in its commit, as late.
-        let error = store.write(&made(fence, 3)).await.expect_err("it is taken back");
-        assert!(matches!(error, Error::Slow(_)), "{error:?}");
+        known(&store, &made(fence, 3)).await.expect_err("it is taken back");
         assert_eq!(store.load().await.expect("a domain").reservations, [reservation(1)]);
     });
+}
+
+/// Writes a group until it is known whether it is written.
+async fn known(store: &Store, group: &Group) -> Result<(), Error> {
+    loop {
+        match store.write(group).await {
+            Err(Error::Doubtful { .. }) => {}
+            known => return known,
+        }
+    }
+}
+
+#[test]
+fn a_group_in_doubt_is_settled_before_later_ones() {
+    let Some(mut server) = postgres("a_group_in_doubt_is_settled_before_later_ones") else { return };
+    let place = server.place();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let (store, fence) = runtime.block_on(async {
+        let store = place.open_hasty().await;
+        let fence = lead(&store, "a").await;
+        place.beside().await.run(SLOW_COMMIT).await;
+        (store, fence)
+    });
+    // The server ends while it commits, and cannot be asked.
+    let error = std::thread::scope(|scope| {
+        let killer = scope.spawn(|| {
+            std::thread::sleep(std::time::Duration::from_millis(700));
+            server.kill();
+        });
+        let error = runtime.block_on(store.write(&made(fence, 1)));
+        killer.join().expect("killed");
+        error.expect_err("nobody knows")
+    });
+    assert!(matches!(error, Error::Doubtful { number: 1, because: Some(_) }), "{error:?}");
+    assert_eq!((error.code(), error.retry_after_ms()), (Code::BackendFailed, Some(1000)));
+    let again = runtime.block_on(store.write(&made(fence, 1))).expect_err("nobody knows yet");
+    assert!(matches!(again, Error::Doubtful { number: 1, because: Some(_) }), "{again:?}");
+    server.run();
+    runtime.block_on(async {
+        place.beside().await.run("DROP TRIGGER dawdle ON reservation").await;
+        for _ in 0..2 {
+            let later = store.write(&made(fence, 2)).await.expect_err("it has to wait");
+            assert!(matches!(later, Error::Doubtful { number: 1, because: None }), "{later:?}");
+        }
+        store.write(&made(fence, 1)).await.expect("it is known now");
+        store.write(&made(fence, 2)).await.expect("its turn");
+        assert_eq!(store.load().await.expect("a domain").reservations, [reservation(1), reservation(2)]);
+    });
+}
+
+/// Tells the part inside a user namespace that it is there, and where the small disk is.
+const DISK: &str = "PERHOP_STORE_DISK";
+
+/// On a disk of a megabyte, in a name space where this user may mount one.
+#[test]
+fn a_full_disk_says_so_and_the_domain_stays_readable() {
+    let name = "a_full_disk_says_so_and_the_domain_stays_readable";
+    if let Ok(disk) = std::env::var(DISK) {
+        return block_on(fill(std::path::Path::new(&disk)));
+    }
+    let folder = Folder::new();
+    let mount = "mount -t tmpfs -o size=1m perhop \"$PERHOP_STORE_DISK\"";
+    let inside = || {
+        let mut unshare = std::process::Command::new("unshare");
+        let script = format!("{mount} && exec \"$@\"");
+        unshare.args(["-Urm", "sh", "-ec", &script, "sh"]).env(DISK, &folder.0);
+        unshare
+    };
+    if !inside().arg("true").output().is_ok_and(|out| out.status.success()) {
+        let why = "needs a user namespace in which a disk can be mounted";
+        eprintln!("SKIPPED {name}: {why}");
+        let required =
+            std::env::var("PERHOP_REQUIRE").is_ok_and(|l| l.split(',').any(|item| item == "netns"));
+        assert!(!required, "{name} is required by PERHOP_REQUIRE but cannot run: {why}");
+        return;
+    }
+    let mut test = inside();
+    test.arg(std::env::current_exe().expect("this program"));
+    let out = test.args(["--exact", &format!("faults::{name}"), "--nocapture"]).output().expect("unshare");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+}
+
+async fn fill(disk: &std::path::Path) {
+    let store = Place::sqlite(&disk.join("domain.db")).open().await;
+    let mut journal =
+        perhop_store::Journal::open(&disk.join("journal.db"), Limits::default()).await.expect("room");
+    let entry = |n: u64| perhop_store::Entry { name: "edition".into(), value: Some(n.into()) };
+    journal.write(&[entry(1)]).await.expect("room");
+    let fence = lead(&store, "a").await;
+    let many = |number: u64| {
+        let rows = (0..50).map(|n| Change::Reservation(reservation(50 * number + n)));
+        group(fence, number, rows.collect())
+    };
+    let mut number = 0;
+    let error = loop {
+        match store.write(&many(number)).await {
+            Ok(()) => number += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, Error::Full(_)), "{error:?}");
+    // To the last byte.
+    std::fs::write(disk.join("rest"), vec![1; 1 << 20]).expect_err("it is full");
+    let count = |s: perhop_broker::record::Snapshot| s.reservations.len() as u64;
+    assert_eq!(count(store.load().await.expect("it is readable")), 50 * number);
+    assert!(matches!(journal.write(&[entry(2)]).await, Ok(_) | Err(Error::Full(_))));
+    let (seq, kept) = journal.load().await.expect("it is readable");
+    assert_eq!((kept.len(), &kept[0].value), (1, &seq.into()));
+    std::fs::remove_file(disk.join("rest")).expect("a file");
+    assert!(number > 2);
 }
