@@ -5,6 +5,8 @@
 //! ADDRESS is of an empty database, which is filled: links (200 unless said), 500 paths of ten links each, and as many
 //! reservations as there are admissions (1,000,000 unless said). Each admission is a reservation and a line of the audit
 //! log; what a group of them (200 unless said) changes of a link is written once. At the end a tenth is released.
+#![allow(clippy::disallowed_methods, reason = "it measures time")]
+
 use perhop_broker::record::*;
 use perhop_store::{Campaign, Limits, Store};
 use std::time::Instant;
@@ -12,7 +14,6 @@ use std::time::Instant;
 const PATHS: u64 = 500;
 
 #[tokio::main(flavor = "current_thread")]
-#[allow(clippy::disallowed_methods, reason = "a measurement")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let address = arguments.next().ok_or("ADDRESS [GROUP] [ADMISSIONS] [LINKS]")?;
