@@ -504,7 +504,7 @@ fn a_bridge_whose_frames_rules_for_ip_see_is_no_port() {
     set("1").unwrap();
     let end = Instant::now() + PATIENCE;
     let notes = || handle.wait(|done| Call::Show(ShowQuery::new("routes", 1), done)).unwrap().unwrap().notes;
-    while !notes().iter().any(|note| note.contains("bridge-nf-call-iptables = 1, of which \"br0\"")) {
+    while !notes().iter().any(|note| note.contains("\"br0\" (net.bridge.bridge-nf-call-iptables = 1)")) {
         assert!(Instant::now() < end, "{:?}", notes());
         std::thread::sleep(Duration::from_millis(50));
     }

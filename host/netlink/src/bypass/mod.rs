@@ -68,7 +68,7 @@ impl fmt::Display for Bypassed {
             Does::Queues => "queues what is sent",
             Does::Polices => "filters or redirects what arrives",
             Does::Forwards => "forwards known connections by itself",
-            Does::Withholds => "has the packet filter see what is still in the bridge",
+            Does::Withholds => "shows the packet filter what is still in it",
         };
         write!(f, "{} {does}", self.place)
     }
@@ -130,7 +130,7 @@ pub fn bypassed(
         found.extend(of_interface(&netlink, link)?);
         if link.kind.as_deref() == Some("bridge") {
             let keys = sysctl::bridge_filter_keys(namespace)?.into_iter();
-            let place = |key| format!("{key} = 1, of which \"{}\" is one,", link.name);
+            let place = |key| format!("bridge \"{}\" ({key} = 1)", link.name);
             found.extend(keys.map(|key| Bypassed { place: place(key), does: Does::Withholds }));
         }
     }
