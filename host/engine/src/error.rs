@@ -110,6 +110,15 @@ pub enum EngineError {
         /// Which.
         flowtables: String,
     },
+    /// What a port on a bridge of the kernel is to take never leaves that bridge.
+    #[error(
+        "{switches}: what is to be forwarded ends there before the port sees it, and so does what hosts on the bridge send each other; \
+         `sysctl net.bridge.bridge-nf-call-iptables=0 net.bridge.bridge-nf-call-ip6tables=0`, or make another interface the port"
+    )]
+    BridgeFilter {
+        /// Which, and of what bridge.
+        switches: String,
+    },
     /// Whether the packet filter does something to forwarded packets cannot be found out.
     #[error(
         "cannot find out whether the kernel's packet filter has rules for what is forwarded, which passes by it: {source}; if \

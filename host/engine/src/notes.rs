@@ -34,7 +34,7 @@ impl Beside<'_> {
     /// All there is to say. O(what is left to the kernel).
     pub(crate) fn notes(&self, passed_by: &PassedBy) -> Vec<String> {
         let routes = [self.past_ports(), self.shared(), self.encapsulating()];
-        let all = passed_by.sentence().into_iter().chain(routes.into_iter().flatten());
+        let all = passed_by.sentences().chain(routes.into_iter().flatten());
         all.chain(self.translation.notes.iter().cloned()).collect()
     }
 
@@ -121,7 +121,8 @@ impl PassedBy {
     /// none to forward either, which is told where it is asked for; then, and where it does not matter, why it is not known.
     ///
     /// # Errors
-    /// [`EngineError::Netfilter`], [`EngineError::Flowtables`], [`EngineError::NetfilterUnknown`].
+    /// [`EngineError::Netfilter`], [`EngineError::Flowtables`], [`EngineError::BridgeFilter`],
+    /// [`EngineError::NetfilterUnknown`].
     pub(crate) fn accepted(
         looked: Result<Self, NetlinkError>,
         bypass: bool,
@@ -130,6 +131,9 @@ impl PassedBy {
             Ok(found) => match found.rules() {
                 _ if found.flowtables().is_some() => {
                     Err(EngineError::Flowtables { flowtables: found.flowtables().unwrap_or_default() })
+                }
+                _ if found.bridge_filter().is_some() => {
+                    Err(EngineError::BridgeFilter { switches: found.bridge_filter().unwrap_or_default() })
                 }
                 Some(rules) if !bypass => Err(EngineError::Netfilter { rules }),
                 _ => Ok((found, None)),
@@ -167,9 +171,19 @@ impl PassedBy {
         listed(self.found.all.iter().filter(|b| b.does == Does::Forwards))
     }
 
-    fn sentence(&self) -> Option<String> {
-        let list = listed(self.found.all.iter())?;
-        Some(format!("what the router forwards passes these of the kernel by: {list}"))
+    /// What keeps packets from ports, whatever anybody says.
+    fn bridge_filter(&self) -> Option<String> {
+        listed(self.found.all.iter().filter(|b| b.does == Does::Withholds))
+    }
+
+    fn sentences(&self) -> impl Iterator<Item = String> {
+        let list = listed(self.found.all.iter().filter(|b| b.does != Does::Withholds));
+        let passed_by =
+            list.map(|list| format!("what the router forwards passes these of the kernel by: {list}"));
+        let switches = self.bridge_filter();
+        passed_by
+            .into_iter()
+            .chain(switches.map(|switches| EngineError::BridgeFilter { switches }.to_string()))
     }
 }
 
@@ -271,6 +285,7 @@ mod tests {
         assert!(accepted(found(Does::Translates), false).unwrap_err().starts_with("ip nat postrouting"));
         assert_eq!(accepted(found(Does::Translates), true), Ok((1, false)));
         assert!(accepted(found(Does::Forwards), true).is_err());
+        assert!(accepted(found(Does::Withholds), true).is_err());
         // What cannot be read may be a firewall, but for who has no right to read it.
         for unreadable in [Errno::NOMEM, Errno::INTR, Errno::NOBUFS] {
             assert!(accepted(errno(unreadable), false).is_err(), "{unreadable:?}");

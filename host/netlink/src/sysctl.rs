@@ -64,6 +64,27 @@ pub fn read(
     namespace.run(|| read_here(&path))?
 }
 
+/// Of the switches that show the packet filter's rules for IP what bridges of the kernel carry, those that are on; none where the
+/// kernel has none. A single bridge may have its own (`ip link set … type bridge nf_call_iptables 1`), which is not among them.
+///
+/// # Errors
+/// [`NetlinkError::Kernel`] when one that is there cannot be read, [`NetlinkError::NotAnInteger`].
+pub fn bridge_filter_keys(namespace: &Namespace) -> Result<Vec<&'static str>, NetlinkError> {
+    const KEYS: [&str; 2] = ["net.bridge.bridge-nf-call-iptables", "net.bridge.bridge-nf-call-ip6tables"];
+    namespace.run(|| {
+        let mut on = Vec::new();
+        for key in KEYS {
+            match read_here(&PathBuf::from(format!("/proc/sys/{}", key.replace('.', "/")))) {
+                Ok(0) => {}
+                Ok(_) => on.push(key),
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(on)
+    })?
+}
+
 /// Writes `net.VERSION.conf.INTERFACE.KEY`.
 ///
 /// # Errors

@@ -158,19 +158,32 @@ async fn serve(connection: Connection, stream: UnixStream, clients: Clients, tol
     let Some(who) = who(&clients, process.as_ref()) else { return };
     let (reader, writer) = stream.into_split();
     let (answers, to_write) = mpsc::channel(ANSWERS);
+    let (client, speaks) = (who.client.clone(), who.speaks.clone());
+    // A reload changes who may do what, for connections that are open too: such a client has to come again.
+    let is_the_same = || {
+        self::who(&clients, process.as_ref()).is_some_and(|who| who.client == client && who.speaks == speaks)
+    };
     if told.send(Told::Connected(connection, who, answers)).await.is_err() {
         return;
     }
     tokio::select! {
-        () = read(connection, reader, &told) => {}
+        () = read(connection, reader, &told, is_the_same) => {}
         () = write(writer, to_write) => {}
     }
     let _ = told.send(Told::Input(Input::Closed(connection))).await;
 }
 
-async fn read(connection: Connection, mut reader: OwnedReadHalf, told: &mpsc::Sender<Told>) {
+async fn read(
+    connection: Connection,
+    mut reader: OwnedReadHalf,
+    told: &mpsc::Sender<Told>,
+    may_go_on: impl Fn() -> bool,
+) {
     let mut buffer = vec![0; READ];
     while let Ok(length @ 1..) = reader.read(&mut buffer).await {
+        if !may_go_on() {
+            return;
+        }
         let bytes = Input::Bytes(connection, buffer[..length].to_vec());
         if told.send(Told::Input(bytes)).await.is_err() {
             return;
@@ -319,7 +332,7 @@ async fn state(router: &dyn RouterApi, query: StateQuery) -> Option<StatePage> {
     ask(router, |done| Call::State(query, done)).await?.ok()
 }
 
-/// All objects of a query, and the oldest revision that some of them are of.
+/// All objects of a query, which are of one revision, and the oldest revision that was read so; `None` when the router is gone.
 async fn objects(
     router: &dyn RouterApi,
     mut query: StateQuery,
@@ -328,7 +341,13 @@ async fn objects(
     query.limit = Some(PAGE_OBJECTS);
     let mut all = Vec::new();
     loop {
-        let page = state(router, query.clone()).await?;
+        let asked = query.clone();
+        let Ok(page) = ask(router, |done| Call::State(asked, done)).await? else {
+            // Between two pages the revision that is read may be forgotten.
+            query.cursor.take()?;
+            all.clear();
+            continue;
+        };
         *revision = page.revision.min(*revision);
         all.extend(page.objects);
         query.cursor = page.cursor;
@@ -359,4 +378,58 @@ async fn rooms(router: &dyn RouterApi) -> Option<Vec<ClassRoom>> {
         guarantee_bps: trees.guarantee(class, 0).0,
     };
     Some(draft.classes().map(room).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use perhop_model::{ErrorItem, PortSpec, Spec, Status};
+    use perhop_reason::Code;
+    use std::sync::Mutex;
+
+    fn port(name: &str) -> ObjectState {
+        ObjectState {
+            kind: Kind::Port,
+            name: Name::new(name).unwrap(),
+            owner: Owner::File,
+            id: 1,
+            version: 1,
+            expires_at_ns: None,
+            spec: Spec::Port(PortSpec::default()),
+            status: Status::Active,
+        }
+    }
+
+    /// Forgets a revision before its second page is read.
+    struct Forgetful(Mutex<u64>);
+
+    impl RouterApi for Forgetful {
+        fn call(&self, call: Call) {
+            let Call::State(query, done) = call else { return };
+            let mut asked = self.0.lock().unwrap();
+            *asked += 1;
+            let page = |revision, cursor: Option<&str>| StatePage {
+                epoch: 1,
+                digests: BTreeMap::new(),
+                revision,
+                objects: vec![port(&format!("p{revision}"))],
+                cursor: cursor.map(str::to_owned),
+            };
+            done(match (*asked, query.cursor.as_deref()) {
+                (1, None) => Ok(page(1, Some("1"))),
+                (2, Some("1")) => Err(ErrorItem::new(Code::StaleRevision, "", "")),
+                (3, None) => Ok(page(2, None)),
+                other => panic!("{other:?}"),
+            });
+        }
+    }
+
+    #[test]
+    fn what_is_read_in_pages_is_read_again_when_its_revision_is_forgotten() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let router = Forgetful(Mutex::new(0));
+        let all = runtime.block_on(objects(&router, StateQuery::default(), &mut u64::MAX.clone()));
+        let names: Vec<String> = all.unwrap().iter().map(|object| object.name.to_string()).collect();
+        assert_eq!(names, ["p2"]);
+    }
 }

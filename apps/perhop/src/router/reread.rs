@@ -65,17 +65,22 @@ impl Fixed {
 
 /// Where the router's clients come in.
 pub struct Door {
-    /// The socket.
-    pub socket: PathBuf,
+    /// The sockets.
+    pub sockets: Vec<PathBuf>,
     /// Who may use it.
     pub clients: Clients,
 }
 
 impl Door {
     /// These clients from now on.
-    fn admit(&self, rules: Vec<ClientRule>) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The operating system's, and the first socket that could not be opened to them.
+    fn admit(&self, rules: Vec<ClientRule>) -> Result<(), (&Path, io::Error)> {
         self.clients.set(rules);
-        open_to(&self.socket, &self.clients)
+        self.sockets
+            .iter()
+            .try_for_each(|socket| open_to(socket, &self.clients).map_err(|error| (socket.as_path(), error)))
     }
 }
 
@@ -108,8 +113,8 @@ pub fn reread(handle: &Handle, path: &Path, settings: &[Setting], fixed: &Fixed,
         for more in file.diagnose(&reply.errors).sorted() {
             diagnostics.push(more);
         }
-    } else if let Err(error) = door.admit(rules) {
-        let why = format!("{error}: the socket {} could not be opened to them", door.socket.display());
+    } else if let Err((socket, error)) = door.admit(rules) {
+        let why = format!("{error}: the socket {} could not be opened to them", socket.display());
         diagnostics.push(file.about_setting(Severity::Warning, "api.clients", &why));
     }
     Reloaded { messages: texts(&diagnostics), reply: Some(reply), ..Reloaded::default() }

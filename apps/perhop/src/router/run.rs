@@ -15,7 +15,7 @@ use clap::{Args, ValueEnum};
 use perhop_engine::{Accounting, Engine, EngineConfig, give_up_rights, restore, state_path};
 use perhop_routerfile::overrides::Setting;
 use perhop_routerfile::{LogFormat, RouterFile};
-use perhop_serve::{Clients, Limits, RouterApi, Server, TcapiServer, TcapiThread, claim};
+use perhop_serve::{Clients, Limits, RouterApi, Server, TcapiServer, TcapiThread, claim, tcapi_path};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -133,7 +133,9 @@ pub fn run(args: &RunArgs) -> Result<Verdict, AppError> {
     });
     let ports = handle.ports().join(", ");
     let fixed = Fixed::of(&file);
-    let door = Door { socket: claimed.path.clone(), clients: known.clone() };
+    let reservations = file.tcapi.as_ref().map(|_| tcapi_path(&claimed.path));
+    let sockets = [claimed.path.clone()].into_iter().chain(reservations).collect();
+    let door = Door { sockets, clients: known.clone() };
     let api: Arc<dyn RouterApi> = Arc::new(Adapter::new(
         handle.clone(),
         Reloader::start(move || reread(&handle, &path, &settings, &fixed, &door))

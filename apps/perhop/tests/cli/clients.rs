@@ -10,21 +10,25 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// A user and a group that nothing here belongs to.
-const STRANGER: u32 = 54_321;
+pub const STRANGER: u32 = 54_321;
 const GROUP: u32 = 54_300;
 
-/// A connection as of a user without rights, in these groups; `None` where a user cannot be had. Who has connected is what
+/// What a user without rights gets who does this, in these groups; `None` where a user cannot be had. Who has connected is what
 /// counts, whoever uses the connection.
-fn connect(socket: &Path, user: u32, groups: &[u32]) -> Option<Http> {
-    let become_and_connect = || {
+pub fn as_user<T: Send>(user: u32, groups: &[u32], work: impl FnOnce() -> T + Send) -> Option<T> {
+    let become_and_work = || {
         let groups: Vec<Gid> = groups.iter().map(|g| Gid::from_raw(*g)).collect();
         // Of this thread alone.
         set_thread_groups(&groups).ok()?;
         set_thread_gid(Gid::from_raw(user)).ok()?;
         set_thread_uid(Uid::from_raw(user)).ok()?;
-        Some(Http::connect(socket))
+        Some(work())
     };
-    std::thread::scope(|scope| scope.spawn(become_and_connect).join().unwrap())
+    std::thread::scope(|scope| scope.spawn(become_and_work).join().unwrap())
+}
+
+fn connect(socket: &Path, user: u32, groups: &[u32]) -> Option<Http> {
+    as_user(user, groups, || Http::connect(socket))
 }
 
 fn file(clients: &str) -> String {

@@ -1,7 +1,8 @@
 //! Programs that reserve bandwidth in a running router.
 
-use super::perhop;
+use super::clients::{STRANGER, as_user};
 use super::router::{FILE, World};
+use super::{perhop, skip};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -151,4 +152,36 @@ fn a_router_without_the_section_says_what_it_lacks() {
     assert!(ended.err.contains("[tcapi]"), "{}", ended.err);
     let wrong = perhop(&["tcapi", "call", "request", "--flow", "1", "--packets", "sorc=1.2.3.4"]);
     assert!(wrong.code == Some(2) && wrong.err.contains("src-port"), "{}", wrong.err);
+}
+
+/// What a message to release what is not there is answered by: octets; none when the connection has ended.
+fn answered(stream: &mut UnixStream, txn: u64) -> usize {
+    stream.write_all(&message(3, txn, &part(0x0101, &7_u64.to_be_bytes()))).unwrap();
+    stream.read(&mut [0; 1_000]).unwrap()
+}
+
+#[test]
+fn a_reload_opens_the_socket_to_clients_and_ends_what_they_have_open() {
+    let Some(world) = World::new("tcapi-reload") else { return };
+    let reload = |clients: &str| {
+        world.with_file(&format!("[tcapi]\n{FILE}\n[api]\nclients = [{clients}]\n"));
+        let reloaded = world.ask(&["router", "reload"]);
+        assert_eq!(reloaded.code, Some(0), "{}", reloaded.err);
+    };
+    world.with_file(&format!("[tcapi]\n{FILE}"));
+    let _running = world.start();
+    let path = world.runtime_file("tcapi");
+    let mode = || path.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(), 0o660);
+    reload(&format!("{{ user = {STRANGER}, role = \"write\", owners = [\"tcapi:a\"] }}"));
+    assert_eq!(mode(), 0o666);
+    let Some(mut stream) = as_user(STRANGER, &[], || UnixStream::connect(&path).unwrap()) else {
+        return skip("tcapi-reload", "users", "needs other users than this one: run as root");
+    };
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+    assert!(answered(&mut stream, 1) > 0 && answered(&mut stream, 2) > 0);
+    reload(&format!("{{ user = {STRANGER}, role = \"read\" }}"));
+    assert_eq!(answered(&mut stream, 3), 0, "it may reserve nothing any more");
+    reload("");
+    assert_eq!(mode(), 0o660, "for nobody else again");
 }

@@ -463,3 +463,50 @@ fn a_reverse_path_filter_of_the_kernel_holds_for_the_router() {
         engine.stop();
     }
 }
+
+/// With `br_netfilter` the rules that keep the kernel from forwarding see frames while they are still in the bridge.
+#[test]
+fn a_bridge_whose_frames_rules_for_ip_see_is_no_port() {
+    const NAME: &str = "a_bridge_whose_frames_rules_for_ip_see_is_no_port";
+    if !may_run(NAME) {
+        return;
+    }
+    let w = World::new("brnf", 2);
+    let set = |value: &str| {
+        w.router.run(|| std::fs::write("/proc/sys/net/bridge/bridge-nf-call-iptables", value)).unwrap()
+    };
+    let made = ["link add br0 type bridge", "link set p0 master br0", "addr del 10.20.0.1/24 dev p0"];
+    if !made.into_iter().all(|words| interfaces::ip(&w.router, NAME, words)) {
+        return;
+    }
+    if set("1").is_err() {
+        return eprintln!("SKIPPED {NAME}: the kernel has no br_netfilter");
+    }
+    w.net.set_up("br0").unwrap();
+    w.net.add_address("br0", net("10.20.0.1/24")).unwrap();
+    let config = || {
+        w.config_of(
+            "brnf",
+            "[kernel]\nbypass_netfilter = true\n[[port]]\nname = \"br0\"\n[[port]]\nname = \"p1\"\n",
+        )
+    };
+    let error = Engine::start(config()).map(|_| ()).unwrap_err();
+    assert!(
+        matches!(&error, EngineError::BridgeFilter { switches } if switches.contains("iptables") && switches.contains("br0")),
+        "{error}"
+    );
+    for key in ["bridge-nf-call-iptables", "bridge-nf-call-ip6tables"] {
+        w.router.run(|| std::fs::write(format!("/proc/sys/net/bridge/{key}"), "0")).unwrap().unwrap();
+    }
+    let (engine, handle) = Engine::start(config()).unwrap();
+    assert!(w.reaches(&w.socket(0, "10.20.0.2:0"), &w.socket(1, "10.20.1.2:0")));
+    // Whatever loads the module switches it on.
+    set("1").unwrap();
+    let end = Instant::now() + PATIENCE;
+    let notes = || handle.wait(|done| Call::Show(ShowQuery::new("routes", 1), done)).unwrap().unwrap().notes;
+    while !notes().iter().any(|note| note.contains("\"br0\" (net.bridge.bridge-nf-call-iptables = 1)")) {
+        assert!(Instant::now() < end, "{:?}", notes());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    engine.stop();
+}

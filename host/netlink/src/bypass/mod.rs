@@ -21,6 +21,7 @@ use crate::connection::Netlink;
 use crate::error::NetlinkError;
 use crate::link::LinkInfo;
 use crate::namespace::Namespace;
+use crate::sysctl;
 use crate::tc::Handle;
 use std::fmt;
 
@@ -44,6 +45,9 @@ pub enum Does {
     Polices,
     /// Forwards those of connections that it knows by itself, before anybody else sees them (flowtables).
     Forwards,
+    /// Shows rules for IP what is still in a bridge (`br_netfilter`): it ends by the router's own before a port on that bridge
+    /// sees it, and so does what the bridge's hosts send each other.
+    Withholds,
 }
 
 /// Something of the kernel that packets pass by which it does not forward itself.
@@ -64,6 +68,7 @@ impl fmt::Display for Bypassed {
             Does::Queues => "queues what is sent",
             Does::Polices => "filters or redirects what arrives",
             Does::Forwards => "forwards known connections by itself",
+            Does::Withholds => "shows the packet filter what is still in it",
         };
         write!(f, "{} {does}", self.place)
     }
@@ -123,6 +128,11 @@ pub fn bypassed(
     found.extend(xfrm::bypassed(namespace, &ports, &netlink.addresses()?)?);
     for link in links.iter().filter(|link| is_one(&link.name)) {
         found.extend(of_interface(&netlink, link)?);
+        if link.kind.as_deref() == Some("bridge") {
+            let keys = sysctl::bridge_filter_keys(namespace)?.into_iter();
+            let place = |key| format!("bridge \"{}\" ({key} = 1)", link.name);
+            found.extend(keys.map(|key| Bypassed { place: place(key), does: Does::Withholds }));
+        }
     }
     found.sort();
     found.dedup();

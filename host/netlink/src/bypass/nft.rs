@@ -104,8 +104,13 @@ fn flowtable(table: &Listed<'_>, ports: &Interfaces) -> Option<Bypassed> {
 /// Elements of sets that say where a packet goes, or which interfaces it goes between.
 type Sets = BTreeMap<Name, Vec<Element>>;
 
+/// `NFT_SET_ELEM_INTERVAL_END`.
+const INTERVAL_END: u32 = 1;
+
 struct Element {
     key: Vec<u8>,
+    /// It is where a range of keys is over, and not one of them.
+    ends: bool,
     /// Of verdict maps.
     data: Vec<u8>,
 }
@@ -132,6 +137,7 @@ fn elements(socket: &mut Socket, (family, table, set): &Name) -> Result<Vec<Elem
         socket.list_of("list a set of the packet filter", (Verb::GetElements, *family, of), |list| {
             let element = |element| Element {
                 key: find(element, 1).and_then(|key| find(key, 1)).unwrap_or_default().to_vec(),
+                ends: find(element, 3).and_then(number).is_some_and(|flags| flags & INTERVAL_END != 0),
                 data: find(element, 2).unwrap_or_default().to_vec(),
             };
             Some(each(list.attribute(3)?, 1).map(element).collect::<Vec<_>>())
@@ -234,7 +240,7 @@ fn of_rule(rule: &Listed<'_>, ports: &Interfaces, sets: &Sets) -> Option<(Name, 
                 match (known, key) {
                     (Some(elements), Some(key)) if !is_verdict_map(data) => {
                         let inverted = find(data, 5).and_then(number).is_some_and(|flags| flags & 1 != 0);
-                        if !inverted && !elements.iter().any(|element| is_ours(key, &element.key, ports)) {
+                        if !inverted && !may_have_ours(key, elements, ports) {
                             return None;
                         }
                     }
@@ -276,6 +282,33 @@ fn is_ours(asked: Asked, value: &[u8], ports: &Interfaces) -> bool {
         Asked::Index => value.try_into().is_ok_and(|index| ports.have_index(u32::from_ne_bytes(index))),
         Asked::Destination => true,
     }
+}
+
+/// Whether one of our interfaces may be in a set; it counts as in it where the set is of more than interfaces.
+fn may_have_ours(asked: Asked, elements: &[Element], ports: &Interfaces) -> bool {
+    let length = match asked {
+        Asked::Name => libc::IFNAMSIZ,
+        Asked::Index => size_of::<u32>(),
+        Asked::Destination => return true,
+    };
+    if elements.iter().any(|element| element.key.len() != length) {
+        return true;
+    }
+    let has_ranges = elements.iter().any(|element| element.ends);
+    match asked {
+        // Names that begin alike.
+        Asked::Name if has_ranges => ports.names.iter().any(|name| is_in_range(name, elements)),
+        _ if has_ranges => true,
+        _ => elements.iter().any(|element| is_ours(asked, &element.key, ports)),
+    }
+}
+
+/// Whether the last beginning or end of a range up to a name is a beginning.
+fn is_in_range(name: &str, elements: &[Element]) -> bool {
+    let mut key = name.as_bytes().to_vec();
+    key.resize(libc::IFNAMSIZ, 0);
+    let before = elements.iter().filter(|element| element.key <= key);
+    before.max_by_key(|element| (&element.key, !element.ends)).is_some_and(|element| !element.ends)
 }
 
 /// Whether a comparison is with what packets between our interfaces do not have.
@@ -567,6 +600,28 @@ pub(crate) mod tests {
             (
                 "table inet f { chain p { type filter hook prerouting priority 0; fib daddr type multicast drop; } }",
                 &["inet f p filters"],
+            ),
+            (
+                "table inet f { chain f { type filter hook forward priority 0; iifname { \"la*\", \"wg*\" } drop; } }",
+                &["inet f f filters"],
+            ),
+            (
+                "table inet f { chain f { type filter hook forward priority 0; iifname { \"wg*\", \"ppp*\" } drop; } }",
+                &[],
+            ),
+            (
+                "table inet f { chain f { type filter hook forward priority 0; iif . oif { \"lan\" . \"far\" } drop; } }",
+                &["inet f f filters"],
+            ),
+            (
+                "table inet f { chain f { type filter hook forward priority 0; \
+              ip saddr . iifname { 10.0.0.1 . \"lan\" } drop; } }",
+                &["inet f f filters"],
+            ),
+            (
+                "table inet f { chain f { type filter hook forward priority 0; \
+              iifname . oifname { \"wan\" . \"lan\" } drop; } }",
+                &["inet f f filters"],
             ),
         ];
         if !load(&namespace, "flush ruleset") {
