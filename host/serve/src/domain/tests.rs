@@ -303,7 +303,7 @@ async fn one_client(domain: &Domain, held: &Mutex<BTreeMap<String, u64>>, round:
     match asked(domain, &reserve(&idem, bps, &to_port(5_000))).await {
         Ok(Granted::Held(granted)) => {
             held.lock().expect("nobody panicked").insert(idem.clone(), bps);
-            if (number + round) % 3 == 0 {
+            if (number + round).is_multiple_of(3) {
                 asked(domain, &Request::Release { id: granted.id }).await.expect("it is its own");
                 held.lock().expect("nobody panicked").remove(&idem);
             }
