@@ -21,7 +21,7 @@ pub struct NeighbourLimits {
     pub neighbours: usize,
     /// Neighbours that packets wait for at once.
     pub unresolved: usize,
-    /// Packets that wait for one neighbour.
+    /// Packets that wait for one neighbour. Linux has room for some 270 small ones (`unres_qlen_bytes`).
     pub packets_each: usize,
     /// Packets that wait in all.
     pub packets: usize,
@@ -34,8 +34,8 @@ impl Default for NeighbourLimits {
         Self {
             neighbours: 65_536,
             unresolved: 1024,
-            packets_each: 16,
-            packets: 1024,
+            packets_each: 256,
+            packets: 2_048,
             timeout: Duration::from_secs(1),
         }
     }

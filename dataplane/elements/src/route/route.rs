@@ -10,8 +10,8 @@
 //! |---|---|---|---|---|
 //! | `ports` (1st) | number | ports | required | 1 … 64 |
 //! | `neighbour_timeout` | time | s | 1 s | 10 ms … 10 s |
-//! | `neighbour_queue` | number | packets a neighbour | 16 | 1 … 256 |
-//! | `neighbour_queue_total` | number | packets | 1024 | 1 … 65536 |
+//! | `neighbour_queue` | number | packets a neighbour | 256 | 1 … 256 |
+//! | `neighbour_queue_total` | number | packets | 2,048 | 1 … 65536 |
 //!
 //! Routes, neighbours and the ports' addresses come while running, as [`RouteChange`].
 //!

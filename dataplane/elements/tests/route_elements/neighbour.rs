@@ -7,7 +7,13 @@ use perhop_units::Duration;
 use perhop_wire::build::udp4;
 
 fn small() -> RouteConfig {
-    let limits = NeighbourLimits { packets: 20, unresolved: 3, neighbours: 10, ..NeighbourLimits::default() };
+    let limits = NeighbourLimits {
+        packets_each: 16,
+        packets: 20,
+        unresolved: 3,
+        neighbours: 10,
+        ..NeighbourLimits::default()
+    };
     RouteConfig { limits, ..RouteConfig::new(3) }
 }
 
@@ -77,6 +83,18 @@ fn a_failure_reported_by_the_kernel_needs_no_timeout() {
     router.neighbour(2, "10.2.0.7", NeighbourState::Failed);
     assert_eq!(router.drops(DropReason::NeighbourFailed), 1);
     assert_eq!(router.counts(), [1, 0, 0, 0]);
+}
+
+/// As many as the kernel keeps: a burst that begins a transfer is not cut.
+#[test]
+fn a_burst_waits_for_a_neighbour() {
+    let mut router = Router::new();
+    for n in 0..256 {
+        router.receive(0, to([10, 2, 0, 7], n));
+    }
+    router.neighbour(2, "10.2.0.7", NeighbourState::Reachable(STATION[2]));
+    router.bench.run_for(Duration::from_millis(1));
+    assert_eq!((router.drops(DropReason::NeighbourQueueFull), router.frames(2).len()), (0, 256));
 }
 
 #[test]
