@@ -4,4 +4,5 @@
 //! machines of this crate decide in memory, hand out a group, and answer those who asked when it is committed.
 #![forbid(unsafe_code)]
 
+pub mod lease;
 pub mod record;
