@@ -104,13 +104,13 @@ impl Leases {
             committed: 0,
             changed: BTreeSet::new(),
             pending: BTreeSet::new(),
-            again: false,
+            // The router may have what an earlier life wanted.
+            again: true,
             retry_at: None,
         });
         Self {
             classes: classes.collect(),
             class_names: settings.classes.keys().cloned().enumerate().map(|(i, name)| (name, i)).collect(),
-            settings,
             leases: BTreeMap::new(),
             lease_ids: BTreeMap::new(),
             flows: BTreeMap::new(),
@@ -121,10 +121,11 @@ impl Leases {
             last: 0,
             timers: BTreeSet::new(),
             dirty: BTreeSet::new(),
-            dirty_classes: BTreeSet::new(),
+            dirty_classes: (0..settings.classes.len()).collect(),
             lease_rows: BTreeSet::new(),
             flow_rows: BTreeSet::new(),
             outputs: VecDeque::new(),
+            settings,
         }
     }
 
@@ -145,8 +146,11 @@ impl Leases {
             Input::Refused(class, number, refusal) => self.router_refused(now, &class, number, &refusal),
             Input::Tick => {}
         }
-        self.tick(now);
         self.pursue_all(now);
+        while self.next_wakeup().is_some_and(|at| at <= now) {
+            self.tick(now);
+            self.pursue_all(now);
+        }
         #[cfg(debug_assertions)]
         self.check();
     }
@@ -360,11 +364,10 @@ impl Leases {
                 self.trim(no, End::Preempted);
             }
             Action::Forget => lease.open = None,
-            Action::End(gone) => {
+            Action::End => {
                 (lease.open, lease.renew_at, lease.expires) =
                     (None, Instant::FAR_FUTURE, Instant::FAR_FUTURE);
-                let granted = if gone { 0 } else { lease.granted };
-                self.hold(no, granted);
+                self.hold(no, 0);
                 self.aim(no, 0);
                 self.trim(no, End::LeaseExpired);
             }
@@ -408,7 +411,7 @@ impl Leases {
         }
         self.dirty.remove(&no);
         let Some(lease) = self.leases.get_mut(&no) else { return };
-        let keeps = lease.id.flow.is_none() && lease.floor() > 0;
+        let keeps = lease.since.is_some() || (lease.id.flow.is_none() && lease.floor() > 0);
         if lease.state == State::None && lease.is_idle() && !keeps {
             self.forget(no);
             return;
@@ -424,6 +427,8 @@ impl Leases {
             State::Asking | State::Changing => None,
             State::Held if lease.target < lease.granted => Some(Event::Less(lease.target)),
             State::Returning => (lease.open.is_none() && lease.since.is_none()).then_some(Event::Lowered),
+            // What an expired lease had the router has to give up first.
+            State::None if is_here && lease.since.is_some() => None,
             State::None if is_here => self.grow(now, no),
             State::Held if lease.usable == lease.target => match lease.less() {
                 Some(less) => Some(Event::Less(less)),

@@ -328,7 +328,9 @@ fn without_a_broker_a_lease_admits_inside_does_not_grow_and_ends() {
     assert_eq!(play.ended.len(), 10);
     assert!(play.ended.iter().all(|(_, why)| *why == End::LeaseExpired));
     assert_eq!(play.wants.last().map(|want| want.1), Some(0));
-    assert_eq!(play.state(), None);
+    assert_eq!(play.state(), Some(State::None), "the router may still have it");
+    play.commit(55_001);
+    assert_eq!((play.state(), play.leases.next_wakeup()), (None, None));
 }
 
 #[test]

@@ -26,6 +26,8 @@ mod held;
 mod journal;
 mod leases;
 mod message;
+#[cfg(test)]
+mod schedule_tests;
 mod settings;
 mod states;
 mod wants;

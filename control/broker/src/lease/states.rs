@@ -78,8 +78,8 @@ pub(crate) enum Action {
     Shrink(u64),
     /// Nothing that was asked will be answered.
     Forget,
-    /// Nothing may be used any more; `true`: nor is it held.
-    End(bool),
+    /// It is not certain any more that something is held: nothing may be used.
+    End,
 }
 
 /// What an event does in a state. A pair that is not here changes nothing.
@@ -102,8 +102,8 @@ pub(crate) fn step(state: State, event: Event) -> Option<(State, Action)> {
         (Asking | Held | Changing | Returning, Event::Lost) => (Frozen, Action::Forget),
         (Frozen, Event::Back(true)) => (Changing, Action::Renew),
         (Frozen, Event::Back(false)) => (Returning, Action::Forget),
-        (Held | Changing | Returning, Event::Expired) => (Returning, Action::End(false)),
-        (Frozen, Event::Expired) => (Nothing, Action::End(true)),
+        (Held | Changing | Returning, Event::Expired) => (Returning, Action::End),
+        (Frozen, Event::Expired) => (Nothing, Action::End),
         (Held, Event::TakenBack(0)) => (Nothing, Action::Shrink(0)),
         (Held | Changing | Returning | Frozen, Event::TakenBack(bps)) => (state, Action::Shrink(bps)),
         _ => return None,

@@ -45,7 +45,7 @@ fn nothing_is_asked_for_while_nobody_is_there() {
 
 #[test]
 fn what_is_taken_or_lost_leaves_nothing_behind() {
-    assert_eq!(step(State::Frozen, Event::Expired), Some((State::None, Action::End(true))));
+    assert_eq!(step(State::Frozen, Event::Expired), Some((State::None, Action::End)));
     assert_eq!(step(State::Held, Event::TakenBack(0)), Some((State::None, Action::Shrink(0))));
     assert_eq!(step(State::Returning, Event::Lowered), Some((State::Returning, Action::Return)));
     assert_eq!(step(State::Asking, Event::TimedOut), Some((State::Returning, Action::Return)));

@@ -37,7 +37,7 @@ impl Leases {
     pub(super) fn tell_router(&mut self) {
         for index in std::mem::take(&mut self.dirty_classes) {
             let class = &mut self.classes[index];
-            if class.sum != class.wanted || std::mem::take(&mut class.again) {
+            if std::mem::take(&mut class.again) || class.sum != class.wanted {
                 class.number += 1;
                 class.wanted = class.sum;
                 let (name, number, bps) = (class.name.clone(), class.number, class.sum);
