@@ -4,7 +4,7 @@
 //! [`Leases`] is an agent's local decision point. A flow that fits into what its lease has left is admitted at once and nobody
 //! is asked. Otherwise the broker is asked for one chunk that makes room for all flows that wait; the router then makes the
 //! allocation of the class larger, and only then the flows are told. The part of the agent that has the
-//! router do so is the part of reservations.
+//! router do so is [`Reserved`].
 //!
 //! A lease may also be a single flow's: then the broker decides about each flow (outsourcing), in place of giving quantities
 //! in advance (provisioning). A class has one of the two models, or the mix of them ([`Model`]).
@@ -26,6 +26,7 @@ mod held;
 mod journal;
 mod leases;
 mod message;
+mod part;
 #[cfg(test)]
 mod schedule_tests;
 mod settings;
@@ -35,4 +36,5 @@ mod wants;
 pub use journal::{FlowRow, LeaseRow, Row, Snapshot};
 pub use leases::Leases;
 pub use message::{Ask, Decision, End, FlowAsk, FlowId, Input, Judged, LeaseId, Output, Refusal, judge};
+pub use part::Reserved;
 pub use settings::{ClassSettings, Limits, Model, Settings, SettingsError};

@@ -83,7 +83,7 @@ impl World {
             chunk: 100,
             high_water: 150,
             low_water: 50,
-            minimum: if seed % 2 == 0 { 0 } else { 120 },
+            minimum: if seed.is_multiple_of(2) { 0 } else { 120 },
         };
         let mut settings = Settings::new(BTreeMap::from([("voice".to_owned(), class)]));
         settings.lifetime = Duration::from_secs(4);
@@ -158,7 +158,7 @@ impl World {
 
     /// What has run out is forgotten with its number, and by some brokers what was given back.
     fn forget(&mut self) {
-        let (now, forgets) = (at(self.now), self.seed % 5 == 0);
+        let (now, forgets) = (at(self.now), self.seed.is_multiple_of(5));
         self.booked.retain(|_, booked| booked.expires > now && (booked.has > 0 || !forgets));
     }
 
@@ -464,7 +464,7 @@ impl World {
             assert_eq!(booked.sum::<u64>(), kept, "seed {}", self.seed);
             assert_eq!((agent.in_force, agent.flows_on_disk.len()), (kept, 0), "seed {}", self.seed);
             // And it goes on.
-            let ask = FlowAsk { bps: 5, ..self.new_flow() };
+            let ask = FlowAsk { bps: 5, lifetime: Duration::from_secs(9), ..self.new_flow() };
             self.ask(no, ask.clone());
             self.run(self.now + 1_000);
             let leases = self.agents[no].leases.as_ref().expect("it was started");
