@@ -5,4 +5,5 @@
 #![forbid(unsafe_code)]
 
 pub mod lease;
+pub mod peer;
 pub mod record;

@@ -55,6 +55,8 @@ pub(super) struct Lease {
     /// What the open question, or the next, asks for.
     pub(super) attempt: Attempt,
     pub(super) open: Option<Open>,
+    /// Number of the last question that was decided.
+    pub(super) decided: u64,
     pub(super) renew_at: Instant,
     pub(super) expires: Instant,
     /// Nothing is asked for in advance before this.
@@ -84,6 +86,7 @@ impl Lease {
             least_waiting: u64::MAX,
             attempt: Attempt::Chunk,
             open: None,
+            decided: 0,
             renew_at: Instant::FAR_FUTURE,
             expires: Instant::FAR_FUTURE,
             grow_after: Instant::ZERO,

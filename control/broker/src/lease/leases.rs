@@ -137,11 +137,7 @@ impl Leases {
             Input::Back => self.back(now),
             Input::Lost => self.lost(now),
             Input::Decision(decision) => self.decided(now, decision),
-            Input::Reduced(lease, bps) => {
-                if let Some(no) = self.lease_ids.get(&lease).copied() {
-                    self.event(now, no, Event::TakenBack(bps));
-                }
-            }
+            Input::Reduced(decision) => self.reduced(now, decision),
             Input::Committed(class, number) => self.router_has(&class, number),
             Input::Refused(class, number, refusal) => self.router_refused(now, &class, number, &refusal),
             Input::Tick => {}
@@ -267,6 +263,17 @@ impl Leases {
         self.event(now, no, Event::Decided(has));
     }
 
+    /// Before the answer to the same question, it is that answer; behind that to a later one it is out of date.
+    fn reduced(&mut self, now: Instant, decision: Decision) {
+        let Some(no) = self.lease_ids.get(&decision.lease).copied() else { return };
+        let lease = &self.leases[&no];
+        if lease.open.is_some_and(|open| open.number == decision.number) {
+            self.decided(now, decision);
+        } else if decision.number >= lease.decided {
+            self.event(now, no, Event::TakenBack(decision.has));
+        }
+    }
+
     /// What to ask for after a refusal: what is needed, and then what those need who fit into what is said to be free. All
     /// others are refused.
     fn retry(&mut self, now: Instant, no: u64, refusal: &Refusal) -> Option<u64> {
@@ -350,6 +357,7 @@ impl Leases {
                 // What was asked for beyond what is held is to be held; otherwise the router may have refused meanwhile.
                 let grown = matches!(action, Action::Take(_)) && lease.is_growing();
                 if let Some(open) = lease.open.take() {
+                    lease.decided = open.number;
                     lease.renewed(open.first_sent, &self.settings);
                 }
                 let target = if grown { bps } else { bps.min(lease.target) };

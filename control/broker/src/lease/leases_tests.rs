@@ -592,6 +592,25 @@ fn a_lease_of_which_who_gives_it_knows_more_goes_on_from_there() {
 }
 
 #[test]
+fn what_the_broker_takes_back_the_youngest_lose_unless_that_is_out_of_date() {
+    let mut play = Play::with_calls(chunks(), 10);
+    let lease = LeaseId { class: "voice".to_owned(), to: None, flow: None };
+    let back = |number, has| Input::Reduced(Decision { lease: lease.clone(), number, has, refused: None });
+    play.put(1, back(100, 0));
+    assert_eq!(play.ended, [], "behind a later decision");
+    play.put(1, back(101, 5 * CALL));
+    assert_eq!(play.ended.len(), 5);
+    assert_eq!((play.ended[0], play.held()), ((9, End::Preempted), (5 * CALL, 5 * CALL, 5 * CALL)));
+    play.commit(1);
+    play.put(2, call(20, 1, CALL));
+    let ask = play.ask();
+    play.put(3, back(ask.number, 0));
+    assert_eq!((play.ended.len(), play.held()), (5, (0, 0, 0)));
+    play.decide(4, &ask, ask.bps);
+    assert_eq!(play.held().0, 0, "it was answered before");
+}
+
+#[test]
 fn limits_are_kept() {
     let mut few = settings(chunks());
     few.limits = crate::lease::Limits { flows: 3, waiting: 2, leases: 1 };

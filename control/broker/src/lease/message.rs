@@ -113,8 +113,8 @@ pub enum Input {
     Lost,
     /// It has answered.
     Decision(Decision),
-    /// A lease has only so much from now on: the broker has taken the rest back.
-    Reduced(LeaseId, u64),
+    /// A lease has only so much from now on, after the question of this number: the broker has taken the rest back.
+    Reduced(Decision),
     /// The router has what [`Output::Want`] of this class and number says.
     Committed(String, u64),
     /// It cannot have it.
@@ -149,7 +149,7 @@ pub enum Output {
     },
     /// A flow has been released, or was not there.
     Released(FlowId),
-    /// Tell a client that a flow is no more.
+    /// Tell a client that a flow is no more, nor a request about it that waits.
     Ended(FlowId, End),
 }
 
