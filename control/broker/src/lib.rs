@@ -42,7 +42,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod lease;
 pub mod ledger;
+pub mod peer;
 pub mod quota;
 pub mod record;
 pub mod reserved;
