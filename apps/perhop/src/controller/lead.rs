@@ -3,7 +3,7 @@
 use super::ControllerError;
 use super::file::ControllerFile;
 use super::keeper::InStore;
-use perhop_broker::ledger::ClientChange;
+use perhop_broker::ledger::{ClientChange, Refusal};
 use perhop_io::clock;
 use perhop_serve::controller::{Seat, local_client};
 use perhop_serve::domain::{Domain, NotKept};
@@ -17,6 +17,8 @@ use tracing::{error, info, warn};
 const LEASE: Duration = Duration::from_secs(3);
 /// How often a lease is renewed, or tried for.
 const BEAT: Duration = Duration::from_secs(1);
+/// How often the database forgets what is too old.
+const TIDY: Duration = Duration::from_secs(60 * 60);
 
 fn now_ms() -> u64 {
     clock::wall().0 / 1_000_000
@@ -95,30 +97,27 @@ impl Leading {
             }
         };
         let running = tokio::spawn(task.run(stopped));
-        let led = async {
-            let done = domain.change_client("file", ClientChange::Put(local_client())).await;
-            let done = match done {
-                Ok(_) => self.take_file(&domain, &file).await,
-                Err(refusal) => Err(refusal.message),
-            };
-            match done {
-                Err(why) if first && !self.is_standing_in(&domain).await => {
-                    return Err(ControllerError::Domain(why));
-                }
-                Err(why) => error!("the file's domain cannot be taken: {why}"),
-                Ok(()) => {}
-            }
-            self.seat.take(domain.clone(), keeper);
-            Ok(())
+        let taken = match domain.change_client("file", ClientChange::Put(local_client())).await {
+            Ok(_) => self.take_file(&domain, &file).await,
+            Err(refusal) => Err(refusal),
         };
-        if let Err(why) = led.await {
-            drop(end);
-            let _ = running.await;
-            let _ = self.store.resign(fence).await;
-            return Err(why);
+        // The file is taken later where it is the database that keeps it from being taken now.
+        let mut owed = false;
+        match taken {
+            Ok(()) => {}
+            Err(refusal) if refusal.retry_after_ms > 0 => owed = true,
+            Err(refusal) if first => {
+                drop(end);
+                let _ = running.await;
+                let _ = self.store.resign(fence).await;
+                return Err(ControllerError::Domain(refusal.message));
+            }
+            Err(refusal) => error!("the file's domain cannot be taken: {}", refusal.message),
         }
+        self.seat.take(domain.clone(), keeper);
         let mut running = running;
         let mut beat = tokio::time::interval(BEAT);
+        let mut tidied = tokio::time::Instant::now();
         let leads = loop {
             tokio::select! {
                 done = &mut running => break done.unwrap_or(false),
@@ -128,14 +127,15 @@ impl Leading {
                         Err(perhop_store::Error::Fenced { .. }) => break false,
                         Err(error) => warn!("cannot renew the lease: {error}{}", super::because(&error)),
                     }
-                }
-                Ok(()) = self.file.changed() => {
-                    let file = Arc::clone(&self.file.borrow_and_update());
-                    match self.take_file(&domain, &file).await {
-                        Ok(()) => info!("the file is read again"),
-                        Err(why) => error!("the file's domain cannot be taken: {why}"),
+                    if std::mem::take(&mut owed) {
+                        owed = self.take_file_again(&domain).await;
+                    }
+                    if tidied.elapsed() >= TIDY {
+                        tidied = tokio::time::Instant::now();
+                        self.tidy(fence);
                     }
                 }
+                Ok(()) = self.file.changed() => owed = self.take_file_again(&domain).await,
             }
         };
         self.seat.leave();
@@ -149,19 +149,40 @@ impl Leading {
         Ok(())
     }
 
-    /// Whether it is another's turn already, so that a refusal is no fault of the file.
-    async fn is_standing_in(&self, domain: &Domain) -> bool {
-        domain.look(|ledger| !ledger.is_open()).await.unwrap_or(true)
+    /// Takes the file as it was read last. Whether that is to be tried again.
+    async fn take_file_again(&mut self, domain: &Domain) -> bool {
+        let file = Arc::clone(&self.file.borrow_and_update());
+        match self.take_file(domain, &file).await {
+            Ok(()) => {
+                info!("the file's domain is taken");
+                false
+            }
+            Err(refusal) if refusal.retry_after_ms > 0 => true,
+            Err(refusal) => {
+                error!("the file's domain cannot be taken: {}", refusal.message);
+                false
+            }
+        }
     }
 
-    async fn take_file(&self, domain: &Domain, file: &ControllerFile) -> Result<(), String> {
-        domain.set_marks(file.marks.clone()).await.map_err(|refusal| refusal.message)?;
+    async fn take_file(&self, domain: &Domain, file: &ControllerFile) -> Result<(), Refusal> {
+        domain.set_marks(file.marks.clone()).await?;
+        domain.configure(file.domain.settings).await?;
         let topology = &file.domain.topology;
         // A folder without a file has the domain that was made by other ways.
         if topology.nodes.is_empty() && topology.clients.is_empty() {
             return Ok(());
         }
-        let taken = domain.set_topology("file", Arc::new(topology.clone())).await;
-        taken.map(drop).map_err(|refusal| refusal.message)
+        domain.set_topology("file", Arc::new(topology.clone())).await.map(drop)
+    }
+
+    /// Has the database forget what is too old.
+    fn tidy(&self, fence: u64) {
+        let store = Arc::clone(&self.store);
+        tokio::spawn(async move {
+            if let Err(error) = store.compact(fence, now_ms()).await {
+                warn!("cannot tidy the database: {error}{}", super::because(&error));
+            }
+        });
     }
 }

@@ -4,7 +4,9 @@ use super::flow::{Flow, Marks};
 use super::known::Known;
 use super::news::{News, Whole};
 use perhop_agent::DomainNews;
-use perhop_broker::ledger::{AskId, ClientChange, Granted, Input, Ledger, Output, Refusal, Request, Told};
+use perhop_broker::ledger::{
+    AskId, ClientChange, Granted, Input, Ledger, Output, Refusal, Request, Settings, Told,
+};
 use perhop_broker::record::{Group, ReservationId, ReservationRow};
 use perhop_broker::topology::Topology;
 use perhop_drive::Machine;
@@ -25,6 +27,7 @@ pub(super) enum Question {
     Topology { who: String, topology: Arc<Topology>, done: Answer },
     Client { who: String, change: ClientChange, done: Answer },
     Marks(Marks),
+    Configure(Settings),
     Look(Box<dyn FnOnce(&Ledger) + Send>),
     Follow { node: String, done: oneshot::Sender<(Whole, broadcast::Receiver<Arc<News>>)> },
     News(oneshot::Sender<broadcast::Receiver<Arc<News>>>),
@@ -228,6 +231,7 @@ impl Machine for Books {
                 }
                 return;
             }
+            Question::Configure(settings) => return self.ledger.configure(settings),
             Question::Look(look) => return look(&self.ledger),
             Question::Follow { node, done } => {
                 return drop(done.send((self.whole(&node), self.news.subscribe())));

@@ -16,7 +16,7 @@ pub use run::{DomainTask, Keeper, NotKept, Writing};
 
 use known::Known;
 use machine::Question;
-use perhop_broker::ledger::{ClientChange, Granted, Input, Ledger, Refusal, Request};
+use perhop_broker::ledger::{ClientChange, Granted, Input, Ledger, Refusal, Request, Settings};
 use perhop_broker::topology::Topology;
 use perhop_drive::Inlet;
 use perhop_reason::Code;
@@ -81,6 +81,14 @@ impl Domain {
     /// Another instance leads.
     pub async fn set_marks(&self, marks: Marks) -> Result<(), Refusal> {
         self.inlet.send(Question::Marks(marks)).await.map_err(|_| elsewhere())
+    }
+
+    /// Decides by these settings from now on; its fence stays.
+    ///
+    /// # Errors
+    /// Another instance leads.
+    pub async fn configure(&self, settings: Settings) -> Result<(), Refusal> {
+        self.inlet.send(Question::Configure(settings)).await.map_err(|_| elsewhere())
     }
 
     /// What `look` finds in the ledger. It stands still meanwhile: a look is short.
