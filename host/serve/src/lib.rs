@@ -25,6 +25,7 @@ mod server;
 mod socket;
 mod stream;
 mod tcapi;
+mod tcapi_client;
 
 pub use client::{Client, ClientError, KeptConnection};
 pub use clients::{ClientIs, ClientRule, Clients};
@@ -34,3 +35,4 @@ pub use router::{PAGE_OBJECTS, RouterApi, SHOWN_ROWS};
 pub use server::{ServeError, Server};
 pub use socket::{ClaimedPath, SocketError, claim, claim_at, open_to, socket_path};
 pub use tcapi::{TcapiServer, TcapiThread, tcapi_path};
+pub use tcapi_client::TcapiClient;

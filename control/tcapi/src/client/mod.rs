@@ -9,7 +9,7 @@
 //!                                            └──────► Shut     ┘
 //! ```
 //!
-//! *Lost* is whatever makes a connection useless: it has ended, answers are owed and none has come for [`Settings::silence`], what
+//! Who has no name to say, no lease and nothing to restore greets nobody, and is open at once. *Lost* is whatever makes a connection useless: it has ended, answers are owed and none has come for [`Settings::silence`], what
 //! came is no answer, or the server lives another life than it said when greeted.
 //!
 //! # One outcome
@@ -30,7 +30,10 @@ mod tests;
 
 pub use settings::Settings;
 
-use crate::wire::{Answer, Body, FlowId, Frames, MAX_MESSAGE, Message, Refusal, Request, Timing, Verb};
+use crate::wire::{
+    Answer, Body, FlowId, Frames, MAX_ALTERNATIVES, MAX_MESSAGE, Message, Refusal, Request, ServiceClass,
+    Timing, Verb,
+};
 use perhop_reason::Code;
 use perhop_units::{Duration, Instant};
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
@@ -140,12 +143,6 @@ struct Wanted {
 }
 
 #[derive(Debug)]
-struct Sent {
-    wanted: Wanted,
-    bytes: Vec<u8>,
-}
-
-#[derive(Debug)]
 struct Standing {
     request: Box<Request>,
     /// When it ends by itself, without a lease.
@@ -174,7 +171,7 @@ pub struct Client {
     /// What stood and is to be asked for before all else.
     lost: VecDeque<FlowId>,
     waiting: VecDeque<Wanted>,
-    sent: BTreeMap<u64, Sent>,
+    sent: BTreeMap<u64, Wanted>,
     /// Of what was sent: the server had no room, and is to be asked again from then on.
     again: BTreeSet<u64>,
     pause: Option<Instant>,
@@ -224,7 +221,14 @@ impl Client {
             Input::Connected => {
                 if self.step(Event::Connected) {
                     self.frames = Frames::default();
-                    self.greet(now);
+                    // Of a connection that is new nothing is known.
+                    self.heard = now;
+                    if self.settings.greets() {
+                        self.greet(now);
+                    } else {
+                        self.step(Event::Greeted);
+                        self.send_again(now, false);
+                    }
                 }
             }
             Input::Bytes(bytes) => self.bytes(now, &bytes),
@@ -307,10 +311,8 @@ impl Client {
                 }
                 if self.pause.is_some_and(|at| at <= now) {
                     self.pause = None;
-                    for txn in std::mem::take(&mut self.again) {
-                        let bytes = self.sent.get(&txn).map(|sent| sent.bytes.clone());
-                        bytes.into_iter().for_each(|bytes| self.put(now, bytes));
-                    }
+                    let again = std::mem::take(&mut self.again);
+                    self.send(now, again);
                 }
                 self.send_what_waits(now);
             }
@@ -340,11 +342,24 @@ impl Client {
         self.next_txn - 1
     }
 
-    fn put(&mut self, now: Instant, bytes: Vec<u8>) {
+    /// Appends to what is to be sent, so that it goes together.
+    fn put(&mut self, now: Instant, message: &Message) {
         if !self.owed() {
             self.heard = now;
         }
-        self.outputs.push_back(Output::Send(bytes));
+        if let Some(Output::Send(bytes)) = self.outputs.back_mut() {
+            return message.write(bytes);
+        }
+        self.outputs.push_back(Output::Send(message.to_bytes()));
+    }
+
+    /// Sends what was sent before, the same octets.
+    fn send(&mut self, now: Instant, txns: impl IntoIterator<Item = u64>) {
+        for txn in txns {
+            let Some(wanted) = self.sent.get(&txn) else { continue };
+            let body = Body::Do(wanted.verb, wanted.request.clone());
+            self.put(now, &Message { txn, epoch: self.settings.epoch, body });
+        }
     }
 
     fn greet(&mut self, now: Instant) {
@@ -352,12 +367,7 @@ impl Client {
         let Settings { lease_s, ref client, epoch, .. } = self.settings;
         let body = Body::Hello { lease_s, client: client.clone() };
         self.hello_sent = now;
-        let bytes = Message { txn, epoch, body }.to_bytes();
-        // Of a connection that is new nothing is known.
-        if self.state == State::Greeting {
-            self.heard = now;
-        }
-        self.put(now, bytes);
+        self.put(now, &Message { txn, epoch, body });
         self.hello = Some(txn);
     }
 
@@ -365,19 +375,24 @@ impl Client {
     /// behind it.
     fn send_what_waits(&mut self, now: Instant) {
         while self.pause.is_none() && self.sent.len() < self.settings.window {
-            let Some(wanted) = self.next_wanted(now) else { return };
-            let txn = self.txn();
-            let body = Body::Do(wanted.verb, wanted.request.clone());
-            let bytes = Message { txn, epoch: self.settings.epoch, body }.to_bytes();
-            if bytes.len() > MAX_MESSAGE {
-                let why =
-                    format!("the message has {} octets, and at most {MAX_MESSAGE} are taken", bytes.len());
+            let Some(mut wanted) = self.next_wanted(now) else { return };
+            if wanted.request.filter.len() > MAX_ALTERNATIVES
+                || wanted.request.class.as_ref().is_some_and(too_long)
+            {
+                let why = format!(
+                    "a message has at most {MAX_MESSAGE} octets, and a filter {MAX_ALTERNATIVES} alternatives"
+                );
                 self.tell(&wanted, Outcome::Refused(Refusal::new(Code::LimitReached, why)));
                 continue;
             }
-            self.put(now, bytes.clone());
+            let txn = self.txn();
+            let body = Body::Do(wanted.verb, wanted.request);
+            let message = Message { txn, epoch: self.settings.epoch, body };
+            self.put(now, &message);
+            let Body::Do(_, request) = message.body else { return };
+            wanted.request = request;
             self.busy.insert(wanted.request.flow);
-            self.sent.insert(txn, Sent { wanted, bytes });
+            self.sent.insert(txn, wanted);
         }
     }
 
@@ -446,7 +461,7 @@ impl Client {
             // Of what was given up, or nothing that was asked for here.
             return;
         }
-        if self.life != Some(answer.router_epoch) {
+        if self.settings.greets() && self.life != Some(answer.router_epoch) {
             return self.lose(now, true);
         }
         self.failures = 0;
@@ -460,24 +475,24 @@ impl Client {
             }
             Some(refusal) if refusal.code == Code::Fenced => {
                 // By a newer instance, or because the lease has ended: the next greeting tells. It was not done.
-                if let Some(Sent { wanted, .. }) = self.take(txn) {
+                if let Some(wanted) = self.take(txn) {
                     self.waiting.push_front(wanted);
                 }
                 self.lose(now, true);
             }
             _ => {
-                if let Some(Sent { wanted, .. }) = self.take(txn) {
+                if let Some(wanted) = self.take(txn) {
                     self.finish(now, wanted, answer);
                 }
             }
         }
     }
 
-    fn take(&mut self, txn: u64) -> Option<Sent> {
-        let sent = self.sent.remove(&txn)?;
+    fn take(&mut self, txn: u64) -> Option<Wanted> {
+        let wanted = self.sent.remove(&txn)?;
         self.again.remove(&txn);
-        self.busy.remove(&sent.wanted.request.flow);
-        Some(sent)
+        self.busy.remove(&wanted.request.flow);
+        Some(wanted)
     }
 
     fn hello_answered(&mut self, now: Instant, answer: Answer) {
@@ -500,7 +515,7 @@ impl Client {
                     self.lost = lost.map(|(flow, _)| *flow).collect();
                 }
                 if lapsed && !reborn {
-                    let sent = self.sent.values().map(|sent| &sent.wanted.request);
+                    let sent = self.sent.values().map(|wanted| &wanted.request);
                     self.doubtful.extend(sent.filter(|r| is_soft(r)).map(|r| r.flow));
                 }
                 if fresh {
@@ -519,13 +534,12 @@ impl Client {
             self.doubtful.clear();
             let unanswered = std::mem::take(&mut self.sent);
             self.busy.clear();
-            let restores = |sent: &Sent| sent.wanted.purpose == Purpose::Restore;
-            let back = unanswered.into_values().filter(|sent| !restores(sent));
-            back.rev().for_each(|sent| self.waiting.push_front(sent.wanted));
+            let back = unanswered.into_values().filter(|wanted| wanted.purpose != Purpose::Restore);
+            back.rev().for_each(|wanted| self.waiting.push_front(wanted));
             return;
         }
-        let again: Vec<Vec<u8>> = self.sent.values().map(|sent| sent.bytes.clone()).collect();
-        again.into_iter().for_each(|bytes| self.put(now, bytes));
+        let again: Vec<u64> = self.sent.keys().copied().collect();
+        self.send(now, again);
     }
 
     /// The server will not have this client.
@@ -536,7 +550,7 @@ impl Client {
         self.lost.clear();
         self.again.clear();
         self.busy.clear();
-        let sent = std::mem::take(&mut self.sent).into_values().map(|sent| (sent.wanted, true));
+        let sent = std::mem::take(&mut self.sent).into_values().map(|wanted| (wanted, true));
         let waiting = std::mem::take(&mut self.waiting).into_iter().map(|wanted| (wanted, false));
         for (wanted, was_sent) in sent.chain(waiting).collect::<Vec<_>>() {
             // What was on its way may have been done before.
@@ -623,6 +637,11 @@ impl Client {
             self.waiting.remove(at);
         }
     }
+}
+
+/// Whether the name of a class makes a message too long: all else of one takes a third of [`MAX_MESSAGE`] at the most.
+fn too_long(class: &ServiceClass) -> bool {
+    class.name.len() > MAX_MESSAGE / 2
 }
 
 /// Whether it ends with the lease of its client.

@@ -47,6 +47,12 @@ impl Settings {
         }
     }
 
+    /// Whether there is something to be said or learned before anything else: a HELLO without a lease ends one that another process
+    /// of the same instance may hold.
+    pub(super) fn greets(&self) -> bool {
+        self.restore || self.client.is_some() || self.lease_s.is_some()
+    }
+
     /// The pause after so many failures: from the upper half of a time that doubles. Epochs are different, so many who lost one
     /// server do not come back together.
     pub(super) fn pause(&self, failures: u32) -> Duration {

@@ -288,8 +288,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn whatever_is_lost_each_request_has_one_outcome_and_is_done_once(steps in prop::collection::vec(step(false), 1..150)) {
-        run(Settings { restore: false, ..settings() }, steps)?;
+    fn whatever_is_lost_each_request_has_one_outcome_and_is_done_once(
+        steps in prop::collection::vec(step(false), 1..150), greets: bool,
+    ) {
+        let client = greets.then(|| "pbx".to_owned());
+        run(Settings { restore: false, client, ..settings() }, steps)?;
     }
 
     #[test]
@@ -303,9 +306,6 @@ proptest! {
 fn more_than_the_server_takes_is_sent_later_and_comes_through() {
     let mut pair = Pair::new(Settings { restore: false, ..settings() });
     pair.connect();
-    pair.deliver_up(usize::MAX);
-    pair.answer_one();
-    pair.deliver_down(usize::MAX);
     for flow in 0..200 {
         pair.ask(flow, Verb::Request, call(flow, 1_000));
     }
@@ -421,4 +421,19 @@ fn nonsense_ends_the_connection_and_nothing_else() {
     pair.ask(1, Verb::Request, call(7, 80_000));
     pair.settle();
     assert_eq!(pair.outcome(1), None);
+}
+
+#[test]
+fn what_no_message_can_carry_is_refused_here() {
+    let mut pair = Pair::new(settings());
+    let mut long = call(7, 80_000);
+    long.filter = vec![crate::wire::Alternative::default(); MAX_ALTERNATIVES + 1];
+    pair.ask(1, Verb::Request, long);
+    let mut named = call(8, 80_000);
+    named.class = Some(ServiceClass { number: 0, dscp: None, name: "x".repeat(MAX_MESSAGE) });
+    pair.ask(2, Verb::Request, named);
+    pair.ask(3, Verb::Request, call(9, 80_000));
+    pair.settle();
+    let limit = Some(Code::LimitReached);
+    assert_eq!([1, 2, 3].map(|ticket| pair.outcome(ticket)), [limit, limit, None]);
 }
