@@ -9,8 +9,9 @@
 //!                                            └──────► Shut     ┘
 //! ```
 //!
-//! Who has no name to say, no lease and nothing to restore greets nobody, and is open at once. *Lost* is whatever makes a connection useless: it has ended, answers are owed and none has come for [`Settings::silence`], what
-//! came is no answer, or the server lives another life than it said when greeted.
+//! *Lost* is whatever makes a connection useless: it has ended, answers are owed and none has come for [`Settings::silence`], what
+//! came is no answer, or the server lives another life than it said when greeted. Who has no name to say, no lease and nothing to
+//! restore greets nobody, and is open at once.
 //!
 //! # One outcome
 //! Every [`Input::Ask`] has one [`Output::Done`], and is done once at the most in one life of a server: what was sent and not answered
@@ -25,6 +26,8 @@
 //! name.
 
 mod settings;
+mod standing;
+mod states;
 #[cfg(test)]
 mod tests;
 
@@ -36,6 +39,8 @@ use crate::wire::{
 };
 use perhop_reason::Code;
 use perhop_units::{Duration, Instant};
+use standing::Standing;
+use states::{Event, State, follow};
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
 /// What somebody asked for, as the machine calls it.
@@ -87,41 +92,6 @@ pub enum Outcome {
     Unknown,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Down,
-    Connecting,
-    Greeting,
-    Open,
-    Shut,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Event {
-    Due,
-    Connected,
-    Greeted,
-    Lost,
-    TurnedAway,
-}
-
-/// States and events: what follows, `None` where an event means nothing.
-fn follow(state: State, event: Event) -> Option<State> {
-    use {Event as E, State as S};
-    Some(match (state, event) {
-        (S::Down, E::Due) => S::Connecting,
-        (S::Connecting, E::Connected) => S::Greeting,
-        (S::Greeting, E::Greeted) => S::Open,
-        (S::Connecting | S::Greeting | S::Open, E::Lost) => S::Down,
-        (S::Greeting | S::Open, E::TurnedAway) => S::Shut,
-        (S::Down | S::Greeting | S::Open, E::Connected | E::Due) => return None,
-        (S::Open, E::Greeted) => S::Open,
-        (S::Connecting, E::Due) => return None,
-        (S::Down | S::Connecting, E::Greeted | E::TurnedAway) | (S::Down, E::Lost) => return None,
-        (S::Shut, _) => return None,
-    })
-}
-
 /// Why something is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Purpose {
@@ -139,13 +109,6 @@ struct Wanted {
     verb: Verb,
     request: Box<Request>,
     /// When its outcome is unknown; none = it has none, or has been told.
-    until: Option<Instant>,
-}
-
-#[derive(Debug)]
-struct Standing {
-    request: Box<Request>,
-    /// When it ends by itself, without a lease.
     until: Option<Instant>,
 }
 
@@ -178,7 +141,7 @@ pub struct Client {
     /// Reservations that a message is on its way for. Nothing iterates over it.
     busy: HashSet<FlowId>,
     deadlines: BTreeSet<(Instant, Ticket)>,
-    standing: BTreeMap<FlowId, Standing>,
+    standing: Standing,
     /// On their way while the lease lapsed: what the server answers may have ended since.
     doubtful: BTreeSet<FlowId>,
     turned_away: Option<Refusal>,
@@ -207,7 +170,7 @@ impl Client {
             pause: None,
             busy: HashSet::new(),
             deadlines: BTreeSet::new(),
-            standing: BTreeMap::new(),
+            standing: Standing::default(),
             doubtful: BTreeSet::new(),
             turned_away: None,
             outputs: VecDeque::new(),
@@ -402,16 +365,7 @@ impl Client {
                 return None;
             }
             self.lost.pop_front();
-            let Some(standing) = self.standing.get(&flow) else { continue };
-            let mut request = standing.request.clone();
-            if let Some(until) = standing.until {
-                let left = until.since(now).0.div_ceil(1_000_000_000);
-                if left == 0 {
-                    self.standing.remove(&flow);
-                    continue;
-                }
-                request.lifetime_s = Some(u32::try_from(left).unwrap_or(u32::MAX));
-            }
+            let Some(request) = self.standing.request_anew(now, flow) else { continue };
             return Some(Wanted { purpose: Purpose::Restore, verb: Verb::Request, request, until: None });
         }
         let first = self.waiting.front()?;
@@ -473,7 +427,7 @@ impl Client {
                 let until = now + pause;
                 self.pause = Some(self.pause.map_or(until, |at| at.max(until)));
             }
-            Some(refusal) if refusal.code == Code::Fenced => {
+            Some(refusal) if refusal.code == Code::Fenced && self.settings.greets() => {
                 // By a newer instance, or because the lease has ended: the next greeting tells. It was not done.
                 if let Some(wanted) = self.take(txn) {
                     self.waiting.push_front(wanted);
@@ -511,8 +465,7 @@ impl Client {
                 self.life = Some(answer.router_epoch);
                 self.greeted = Some(self.hello_sent);
                 if reborn || lapsed {
-                    let lost = self.standing.iter().filter(|(_, s)| reborn || is_soft(&s.request));
-                    self.lost = lost.map(|(flow, _)| *flow).collect();
+                    self.lost = self.standing.flows(|request| reborn || is_soft(request)).collect();
                 }
                 if lapsed && !reborn {
                     let sent = self.sent.values().map(|wanted| &wanted.request);
@@ -557,7 +510,7 @@ impl Client {
             let outcome = if was_sent { Outcome::Unknown } else { Outcome::Refused(refusal.clone()) };
             self.tell(&wanted, outcome);
         }
-        for (flow, _) in std::mem::take(&mut self.standing) {
+        for flow in std::mem::take(&mut self.standing).flows(|_| true) {
             self.outputs.push_back(Output::Gone(flow, refusal.clone()));
         }
     }
@@ -569,7 +522,7 @@ impl Client {
         match (&wanted.purpose, wanted.verb, code) {
             (Purpose::Restore, _, None | Some(Code::Exists)) => return,
             (Purpose::Restore, ..) => {
-                self.standing.remove(&flow);
+                self.standing.forget(flow);
                 return self.outputs.extend(refusal.map(|refusal| Output::Gone(flow, refusal)));
             }
             // It is out of the way.
@@ -578,19 +531,19 @@ impl Client {
                 return self.waiting.push_front(Wanted { purpose, verb, request, until: wanted.until });
             }
             (Purpose::Asked(ticket), Verb::Request, Some(Code::Exists))
-                if self.settings.restore && !self.standing.contains_key(&flow) =>
+                if self.settings.restore && !self.standing.has(flow) =>
             {
                 let purpose = Purpose::Clear(*ticket, wanted.request);
                 let (verb, request) = (Verb::Release, Box::new(Request::of(flow)));
                 return self.waiting.push_front(Wanted { purpose, verb, request, until: wanted.until });
             }
             (_, _, None) if self.settings.restore => {
-                self.remember(now, wanted.verb, &wanted.request);
+                self.standing.remember(now, self.settings.lease_s.is_some(), wanted.verb, &wanted.request);
                 if self.doubtful.remove(&flow) {
                     self.lost.push_back(flow);
                 }
             }
-            (_, Verb::Modify | Verb::Release, Some(Code::NotFound)) => drop(self.standing.remove(&flow)),
+            (_, Verb::Modify | Verb::Release, Some(Code::NotFound)) => self.standing.forget(flow),
             _ => {}
         }
         let outcome = match refusal {
@@ -598,27 +551,6 @@ impl Client {
             Some(refusal) => Outcome::Refused(refusal),
         };
         self.tell(&wanted, outcome);
-    }
-
-    /// What is in force now.
-    fn remember(&mut self, now: Instant, verb: Verb, request: &Request) {
-        let leased = self.settings.lease_s.is_some();
-        let ends = request.lifetime_s.filter(|s| *s > 0 && !leased);
-        let until = ends.map(|seconds| now + Duration::from_secs(u64::from(seconds)));
-        match verb {
-            Verb::Request => {
-                let standing = Standing { request: Box::new(request.clone()), until };
-                self.standing.insert(request.flow, standing);
-            }
-            Verb::Release => drop(self.standing.remove(&request.flow)),
-            Verb::Modify => {
-                if let Some(standing) = self.standing.get_mut(&request.flow) {
-                    standing.request.reservation = request.reservation.or(standing.request.reservation);
-                    standing.request.lifetime_s = request.lifetime_s.or(standing.request.lifetime_s);
-                    standing.until = until.or(standing.until);
-                }
-            }
-        }
     }
 
     fn tell(&mut self, wanted: &Wanted, outcome: Outcome) {

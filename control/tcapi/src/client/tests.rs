@@ -341,6 +341,31 @@ fn a_new_instance_replaces_what_an_earlier_one_left_and_shuts_it_out() {
     assert_eq!((pair.gone.as_slice(), pair.rates().len()), (&[FlowId::Number(7)][..], 1));
     pair.ask(4, Verb::Release, Request::of(FlowId::Number(7)));
     assert_eq!(pair.outcome(4), Some(Code::Fenced), "it stays shut");
+    // One that greets nobody hears it of its message.
+    pair.cut();
+    pair.client = Client::new(Settings { restore: false, ..settings() });
+    pair.ask(5, Verb::Release, Request::of(FlowId::Number(7)));
+    pair.settle();
+    assert_eq!((pair.outcome(5), pair.rates().len()), (Some(Code::Fenced), 1));
+}
+
+#[test]
+fn what_ends_by_itself_is_had_back_for_the_rest_of_its_time() {
+    let mut pair = Pair::new(settings());
+    for (ticket, seconds) in [(1, 10), (2, 60)] {
+        let soft = Request { lifetime_s: Some(seconds), ..call(ticket, 80_000) };
+        pair.ask(ticket, Verb::Request, soft);
+    }
+    pair.settle();
+    pair.pass(Duration::from_secs(20));
+    pair.restart();
+    for _ in 0..20 {
+        pair.pass(Duration::from_secs(1));
+        pair.settle();
+    }
+    assert_eq!((pair.rates().keys().collect::<Vec<_>>(), pair.client.standing()), (vec![&2], 1));
+    pair.pass(Duration::from_secs(21));
+    assert_eq!(pair.rates().len(), 0, "60 seconds have passed");
 }
 
 #[test]
