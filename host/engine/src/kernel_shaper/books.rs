@@ -9,7 +9,7 @@
 
 use super::planner::{Change, flow_class};
 use super::rules::{Family, PORT_BITS, Rule, rules};
-use super::start::{DEFAULT, LINK, Service, rest_class};
+use super::start::{DEFAULT, LINK, Service, rest_class, shared};
 use perhop_model::{Key, Kind, Name, Spec};
 use perhop_netlink::Netlink;
 use perhop_netlink::tc::{Handle, HtbClass, TcChange, U32Key, U32Place, U32Then};
@@ -329,7 +329,7 @@ impl Books {
             let found = change.guarantees.iter().find(|(class, _)| *class == service.class);
             let rate = found.map_or(service.htb.rate, |(_, rate)| *rate);
             sum = Rate(sum.0.saturating_add(rate.0));
-            let after = HtbClass { rate: rate.max(Rate(8)), ..service.htb };
+            let after = shared(rate, self.link, service.htb.priority);
             if after != service.htb {
                 let step = Step::Class { minor: service.minor, before: service.htb, after };
                 steps.push((step, cause.clone()));

@@ -42,7 +42,8 @@ pub(super) fn class_name(port: &Name, logical: &Name) -> Result<Name, ShaperErro
         .map_err(|why| ShaperError::Class { what: format!("class {logical}"), why: why.to_string() })
 }
 
-fn shared(rate: Rate, link: Rate, priority: u32) -> HtbClass {
+/// A class that has its rate, and what others leave.
+pub(super) fn shared(rate: Rate, link: Rate, priority: u32) -> HtbClass {
     // A burst of a hundredth of a second, and at least two frames: the kernel's clock is finer.
     let burst = |rate: Rate| Bytes(rate.bytes_in(Duration::from_millis(10)).0.max(2 * FRAME));
     let rate = rate.max(LEAST).min(link);
@@ -146,7 +147,7 @@ fn make(
         TcChange::AddClass { parent: LINK, minor: DEFAULT, class: rest },
     ];
     for Service { minor, htb, .. } in services.values() {
-        let leaf = HtbClass { rate: LEAST.min(config.rate), ..*htb };
+        let leaf = shared(Rate::ZERO, config.rate, htb.priority);
         classes.push(TcChange::AddClass { parent: LINK, minor: *minor, class: *htb });
         let minor_of_leaf = minor - FIRST_CLASS + FIRST_LEAF;
         classes.push(TcChange::AddClass { parent: *minor, minor: minor_of_leaf, class: leaf });

@@ -213,6 +213,30 @@ fn a_class_without_flows_is_chosen_by_its_code_point_and_an_aggregate_is_its_rat
 }
 
 #[test]
+fn rates_of_every_size_can_be_had() {
+    let Some(link) = Link::new("rates_of_every_size_can_be_had") else { return };
+    for rate in [Rate::from_kbit(20), Rate::from_mbit(1), Rate::from_mbit(20_000), Rate::from_mbit(400_000)] {
+        let mut config = ShaperConfig { rate, ..link.config() };
+        config.classes.truncate(1);
+        config.classes[0].guarantee = Rate(rate.0 / 2);
+        let (_shaper, handle) = KernelShaper::start(&config).unwrap();
+        let class: Name = format!("{IF}/voice").parse().unwrap();
+        // Next to nothing, and next to all.
+        for guarantee in [Rate(8_000), Rate(rate.0 - 8)] {
+            let spec = AllocationSpec {
+                class: Name::clone(&class),
+                guarantee: Some(guarantee),
+                ceiling: None,
+                shared: false,
+            };
+            let spec = Spec::Allocation(spec);
+            committed(&handle, vec![Op::put(Object { name: name(1), spec, ttl_ms: None })]);
+            assert_eq!(htb(&link.class(0x10)).rate, Rate(guarantee.0 / 8 * 8));
+        }
+    }
+}
+
+#[test]
 fn what_the_kernel_refuses_is_taken_back_whole() {
     let Some(link) = Link::new("what_the_kernel_refuses_is_taken_back_whole") else { return };
     let (_shaper, handle) = KernelShaper::start(&link.config()).unwrap();
