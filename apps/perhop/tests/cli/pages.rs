@@ -18,7 +18,7 @@ enum Way {
 }
 
 /// Commands of all pages that are not run as they stand, by how they begin, and why.
-const TREATED: [(&str, Way, &str); 22] = [
+const TREATED: [(&str, Way, &str); 23] = [
     ("make ", Way::Elsewhere, "the target is looked up in the Makefile"),
     ("curl ", Way::Elsewhere, "asks a running router"),
     ("ip ", Way::Elsewhere, "changes the machine"),
@@ -37,6 +37,7 @@ const TREATED: [(&str, Way, &str); 22] = [
     ("perhop lab compare", Way::Understood, "reads results of runs"),
     ("perhop show", Way::Understood, "asks a running router"),
     ("perhop tcapi call", Way::Understood, "asks a running router"),
+    ("perhop tcapi serve", Way::Understood, "changes the machine"),
     ("perhop bench", Way::Understood, "takes long"),
     ("perhop demo", Way::Understood, "takes long"),
     ("perhop lab tune", Way::Understood, "takes long"),
