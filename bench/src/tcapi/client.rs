@@ -1,29 +1,49 @@
 //! A client that takes the time.
 
+use super::published::Published;
 use crate::error::BenchError;
 use crate::report::Spread;
-use perhop_tcapi::wire::{
-    Alternative, Body, FlowId, Frames, Message, Request, Reservation, ServiceClass, Verb,
-};
-use std::io::{self, Read, Write};
+use perhop_serve::TcapiClient;
+use perhop_tcapi::client::{Outcome, Settings};
+use perhop_tcapi::wire::{Alternative, FlowId, Request, Reservation, ServiceClass, Verb};
 use std::net::Ipv4Addr;
 use std::ops::Range;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant as Clock};
 
-/// A router that has not answered by then is gone.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// Reservations of a window while their number grows.
 const WINDOW: u64 = 1_000;
 /// Messages sent together while reservations grow and go.
 const TOGETHER: u64 = 512;
 
+/// What makes reservations, one at a time, and says how long each took, ns.
+pub(super) trait Reserves {
+    fn request(&mut self, flow: u64) -> Result<f64, BenchError>;
+    fn release(&mut self, flow: u64) -> Result<f64, BenchError>;
+}
+
+impl Reserves for Published {
+    fn request(&mut self, _: u64) -> Result<f64, BenchError> {
+        Ok(self.request_ns())
+    }
+
+    fn release(&mut self, _: u64) -> Result<f64, BenchError> {
+        Ok(self.release_ns())
+    }
+}
+
+impl Reserves for Client {
+    fn request(&mut self, flow: u64) -> Result<f64, BenchError> {
+        self.one(Verb::Request, flow)
+    }
+
+    fn release(&mut self, flow: u64) -> Result<f64, BenchError> {
+        self.one(Verb::Release, flow)
+    }
+}
+
 pub(super) struct Client {
-    stream: UnixStream,
-    frames: Frames,
-    txn: u64,
-    buffer: Vec<u8>,
+    inner: TcapiClient,
     /// Reservations 0 … are live.
     live: u64,
 }
@@ -35,59 +55,49 @@ pub(super) struct Times {
     pub(super) releases: Vec<f64>,
 }
 
+fn message(verb: Verb, flow: u64) -> (Verb, Request) {
+    let mut request = Request::of(FlowId::Number(flow));
+    if verb == Verb::Request {
+        request.class = Some(ServiceClass { number: 1, dscp: None, name: String::new() });
+        let (rate_bps, burst_bytes, peak_bps, max_packet, min_policed) = (80_000, 0, 0, 0, 0);
+        request.reservation = Some(Reservation { rate_bps, burst_bytes, peak_bps, max_packet, min_policed });
+        let address = Ipv4Addr::from(0x0a00_0000 | (flow as u32 & 0x00ff_ffff));
+        request.filter = vec![Alternative {
+            dst: Some(std::net::IpAddr::V4(address).into()),
+            protocol: Some(17),
+            dst_ports: Some((5_004, 5_004)),
+            ..Alternative::default()
+        }];
+    }
+    (verb, request)
+}
+
+fn in_force(outcome: Outcome) -> Result<(), BenchError> {
+    match outcome {
+        Outcome::Done { .. } => Ok(()),
+        Outcome::Refused(refusal) => Err(BenchError::Wrong(format!("{}: {}", refusal.code, refusal.message))),
+        Outcome::Unknown => Err(BenchError::Wrong("nobody answers".to_owned())),
+    }
+}
+
 impl Client {
-    pub(super) fn connect(path: &Path) -> Result<Self, BenchError> {
-        let stream = UnixStream::connect(path)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        Ok(Self { stream, frames: Frames::default(), txn: 0, buffer: vec![0; 1 << 16], live: 0 })
-    }
-
-    fn message(&mut self, verb: Verb, flow: u64, out: &mut Vec<u8>) {
-        self.txn += 1;
-        let mut request = Request::of(FlowId::Number(flow));
-        if verb == Verb::Request {
-            request.class = Some(ServiceClass { number: 1, dscp: None, name: String::new() });
-            let (rate_bps, burst_bytes, peak_bps, max_packet, min_policed) = (80_000, 0, 0, 0, 0);
-            request.reservation =
-                Some(Reservation { rate_bps, burst_bytes, peak_bps, max_packet, min_policed });
-            let address = Ipv4Addr::from(0x0a00_0000 | (flow as u32 & 0x00ff_ffff));
-            request.filter = vec![Alternative {
-                dst: Some(std::net::IpAddr::V4(address).into()),
-                protocol: Some(17),
-                dst_ports: Some((5_004, 5_004)),
-                ..Alternative::default()
-            }];
-        }
-        Message { txn: self.txn, epoch: 1, body: Body::Do(verb, Box::new(request)) }.write(out);
-    }
-
-    /// The next answer, which is an ACK.
-    fn answer(&mut self) -> Result<(), BenchError> {
-        loop {
-            let wrong = |why: String| BenchError::Wrong(why);
-            match self.frames.next().map_err(|e| wrong(e.to_string()))? {
-                Some(frame) => match frame.message.map(|m| m.body) {
-                    Ok(Body::Answer(answer)) => match answer.refusal {
-                        None => return Ok(()),
-                        Some(refusal) => return Err(wrong(format!("{}: {}", refusal.code, refusal.message))),
-                    },
-                    other => return Err(wrong(format!("{other:?} is no answer"))),
-                },
-                None => match self.stream.read(&mut self.buffer)? {
-                    0 => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
-                    length => self.frames.push(&self.buffer[..length]),
-                },
-            }
-        }
+    /// So many messages on their way at the most.
+    pub(super) fn connect(path: &Path, window: u64) -> Result<Self, BenchError> {
+        let window = usize::try_from(window).unwrap_or(1).max(TOGETHER as usize);
+        let settings = Settings { restore: false, window, ..Settings::of_epoch(1) };
+        Ok(Self { inner: TcapiClient::open(path, settings)?, live: 0 })
     }
 
     fn one(&mut self, verb: Verb, flow: u64) -> Result<f64, BenchError> {
-        let mut bytes = Vec::with_capacity(256);
-        self.message(verb, flow, &mut bytes);
+        let (verb, request) = message(verb, flow);
         let start = Clock::now();
-        self.stream.write_all(&bytes)?;
-        self.answer()?;
+        in_force(self.inner.call(verb, request))?;
         Ok(start.elapsed().as_nanos() as f64)
+    }
+
+    fn all(&mut self, messages: impl Iterator<Item = (Verb, Request)>) -> Result<(), BenchError> {
+        let tickets = self.inner.ask_all(messages);
+        tickets.into_iter().try_for_each(|_| in_force(self.inner.next_done().1))
     }
 
     pub(super) fn requests_one_by_one(&mut self, flows: Range<u64>) -> Result<(), BenchError> {
@@ -130,10 +140,7 @@ impl Client {
         let mut at = flows.start;
         while at < flows.end {
             let end = (at + TOGETHER).min(flows.end);
-            let mut bytes = Vec::new();
-            (at..end).for_each(|flow| self.message(verb, flow, &mut bytes));
-            self.stream.write_all(&bytes)?;
-            (at..end).try_for_each(|_| self.answer())?;
+            self.all((at..end).map(|flow| message(verb, flow)))?;
             at = end;
         }
         Ok(())
@@ -144,20 +151,15 @@ impl Client {
     pub(super) fn churn(&mut self, live: u64, window: u64, seconds: u64) -> Result<Vec<f64>, BenchError> {
         let mut rates = Vec::new();
         let (mut newest, mut oldest) = (live, 0);
+        let turns = window.div_ceil(2);
         for _ in 0..seconds {
             let start = Clock::now();
             let mut done = 0_u64;
             while start.elapsed() < Duration::from_secs(1) {
-                let mut bytes = Vec::new();
-                for _ in 0..window.div_ceil(2) {
-                    self.message(Verb::Request, newest, &mut bytes);
-                    self.message(Verb::Release, oldest, &mut bytes);
-                    (newest, oldest) = (newest + 1, oldest + 1);
-                }
-                self.stream.write_all(&bytes)?;
-                let sent = 2 * window.div_ceil(2);
-                (0..sent).try_for_each(|_| self.answer())?;
-                done += sent;
+                let turn = |n| [message(Verb::Request, newest + n), message(Verb::Release, oldest + n)];
+                self.all((0..turns).flat_map(turn))?;
+                (newest, oldest) = (newest + turns, oldest + turns);
+                done += 2 * turns;
             }
             rates.push(done as f64 / start.elapsed().as_secs_f64());
         }

@@ -5,21 +5,28 @@
 //! reservations, while their number grows, with all of them, and after all were released. Then it sends without waiting, as many
 //! as a window has: a reservation and the release of another by turns, so that their number stays.
 //!
+//! With `--compare` the experiments of the original are made (see `compare`), with the same client, of the router, of the kernel's traffic control
+//! (`perhop tcapi serve`), and of the published times themselves.
+//!
 //! Beside it stands what was published of the original (S. Giordano et al., *Dynamic resource configuration in DiffServ network*, figure 7 and
 //! table 1): 0.5 ms for the first, 1 ms at 992 live, more than 20 ms from 2,049 on, for ever.
 
 mod client;
+mod compare;
+mod published;
 
 use crate::error::BenchError;
 use crate::machine::Watch;
 use crate::report::{Metric, Peer, Point, Sink, Spread};
 use crate::veth::{INSIDE, Layout, OUTSIDE};
 use client::Client;
-use perhop_engine::{Engine, EngineConfig, Handle};
+use compare::On;
+use perhop_engine::{Engine, EngineConfig, Handle, KernelShaper, ShapedClass, ShaperConfig};
 use perhop_labrun::PrivateDirectory;
-use perhop_model::Call;
+use perhop_model::{Call, Name};
 use perhop_routerfile::RouterFile;
 use perhop_serve::{Clients, RouterApi, TcapiServer};
+use perhop_units::Rate;
 use std::sync::Arc;
 use std::time::Instant as Clock;
 
@@ -38,6 +45,12 @@ pub struct Options {
     /// Messages that are sent before their answers are there
     #[arg(long, default_value_t = 2_048, value_parser = clap::value_parser!(u64).range(1..=4_096))]
     window: u64,
+    /// Make the experiments of the original instead, of the router, of the kernel's traffic control and of the published times
+    #[arg(long)]
+    compare: bool,
+    /// With --compare: most reservations
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(4_000..=60_000))]
+    reservations: u64,
     /// Print one JSON object and nothing else
     #[arg(long)]
     pub json: bool,
@@ -56,11 +69,39 @@ impl RouterApi for Router {
 /// # Errors
 /// No rights over namespaces.
 pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
-    let layout = Layout::new(None)?;
-    let directory = PrivateDirectory::new().map_err(|e| BenchError::Environment {
+    if options.compare {
+        return compare_all(options, sink);
+    }
+    let watch = Watch::start();
+    let mut point = None;
+    with_router(options.window, &mut |client| {
+        point = Some(measure(options, client, sink)?);
+        Ok(())
+    })?;
+    let Some(mut point) = point else { return Ok(()) };
+    point.warnings = watch.warnings();
+    sink.point(&point)?;
+    Ok(())
+}
+
+/// What is done with a client of a server that has been started for it.
+type With<'w> = &'w mut dyn FnMut(&mut Client) -> Result<(), BenchError>;
+
+fn directory() -> Result<PrivateDirectory, BenchError> {
+    PrivateDirectory::new().map_err(|e| BenchError::Environment {
         what: "a directory for sockets".to_owned(),
         why: e.to_string(),
-    })?;
+    })
+}
+
+fn voice() -> Result<Name, BenchError> {
+    "voice".parse().map_err(|_| BenchError::Wrong("a class's name".into()))
+}
+
+/// A router of ours on two virtual interfaces.
+fn with_router(window: u64, with: With<'_>) -> Result<(), BenchError> {
+    let layout = Layout::new(None)?;
+    let directory = directory()?;
     let text = format!(
         "[[port]]\nname = \"lan\"\ndevice = \"{INSIDE}\"\n[[port]]\nname = \"wan\"\ndevice = \"{OUTSIDE}\"\n\
          rate = \"1 Tbit/s\"\nheadroom = \"0 %\"\n[[class]]\nname = \"voice\"\nport = \"wan\"\nguarantee = \"500 Gbit/s\"\n\
@@ -70,18 +111,86 @@ pub fn run(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
     let file = file.ok_or_else(|| BenchError::Router(diagnostics.to_string()))?;
     let config = EngineConfig::of_file("tcapi", Some(layout.router.clone()), &file, directory.path());
     let (engine, handle) = Engine::start(config).map_err(|e| BenchError::Router(e.to_string()))?;
-    let socket = directory.path().join("tcapi.sock");
-    let router: Arc<dyn RouterApi> = Arc::new(Router(handle));
-    let numbers = [(1, "voice".parse().map_err(|_| BenchError::Wrong("a class's name".into()))?)].into();
-    let serving = TcapiServer::start(&socket, router, &Clients::default(), numbers)
-        .map_err(|e| BenchError::Router(e.to_string()))?;
-    let mut client = Client::connect(&perhop_serve::tcapi_path(&socket))?;
-    let watch = Watch::start();
-    let mut point = measure(options, &mut client, sink)?;
-    point.warnings = watch.warnings();
-    drop(serving);
+    let done = with_server(handle, &directory, window, with);
     drop(engine.stop());
+    done
+}
+
+/// The kernel's traffic control of one of them.
+fn with_kernel(window: u64, with: With<'_>) -> Result<(), BenchError> {
+    let layout = Layout::new(None)?;
+    let directory = directory()?;
+    let class = ShapedClass { name: voice()?, guarantee: Rate::from_mbit(10_000), dscp: None };
+    let config = ShaperConfig {
+        interface: OUTSIDE.to_owned(),
+        namespace: Some(layout.router.clone()),
+        rate: Rate::from_mbit(20_000),
+        classes: vec![class],
+    };
+    let (shaper, handle) = KernelShaper::start(&config).map_err(|e| BenchError::Environment {
+        what: "the kernel's traffic control".to_owned(),
+        why: e.to_string(),
+    })?;
+    let done = with_server(handle, &directory, window, with);
+    drop(shaper);
+    done
+}
+
+fn with_server(
+    handle: Handle,
+    directory: &PrivateDirectory,
+    window: u64,
+    with: With<'_>,
+) -> Result<(), BenchError> {
+    let path = directory.path().join("tcapi");
+    let router: Arc<dyn RouterApi> = Arc::new(Router(handle));
+    let numbers = [(1, voice()?)].into();
+    let serving = TcapiServer::start_at(&path, router, &Clients::default(), numbers)
+        .map_err(|e| BenchError::Router(e.to_string()))?;
+    let done = with(&mut Client::connect(&path, window)?);
+    drop(serving);
+    done
+}
+
+/// The experiments of the original, of each.
+fn compare_all(options: &Options, sink: &mut Sink) -> Result<(), BenchError> {
+    let most = options.reservations;
+    let warmed = |client: &mut Client, on: On<'_>| {
+        // Memory is brought near, and what is made once is made.
+        client.pairs_one_by_one(0..200)?;
+        on(client)
+    };
+    let mut router = |on: On<'_>| with_router(1, &mut |client| warmed(client, on));
+    let smooth = compare::SMOOTH;
+    let watch = Watch::start();
+    sink.progress("the router");
+    let mut point = compare::experiments("router", most, smooth, &mut router)?;
+    point.warnings = watch.warnings();
     sink.point(&point)?;
+    let watch = Watch::start();
+    sink.progress("the kernel");
+    let mut kernel = |on: On<'_>| with_kernel(1, &mut |client| warmed(client, on));
+    let mut point = compare::experiments("kernel", most, smooth, &mut kernel)?;
+    with_kernel(1, &mut |client| beside(client, &mut point))?;
+    point.warnings = watch.warnings();
+    sink.point(&point)?;
+    let mut published = |on: On<'_>| on(&mut published::Published::default());
+    sink.point(&compare::experiments("published", most, 1, &mut published)?)?;
+    Ok(())
+}
+
+/// A reservation that comes and goes beside ten others, and beside 10,000.
+fn beside(client: &mut Client, point: &mut Point) -> Result<(), BenchError> {
+    client.pairs_one_by_one(0..200)?;
+    client.requests_one_by_one(0..10)?;
+    let few = client.pairs_one_by_one(20_000..20_500)?;
+    client.requests_one_by_one(10..10_000)?;
+    let many = client.pairs_one_by_one(20_000..20_500)?;
+    let us = |ns: &[f64]| Metric::new(Spread::exactly(median(ns) / 1e3), "us");
+    point.metrics.insert("beside_10", us(&few.requests));
+    point.metrics.insert("beside_10000", us(&many.requests));
+    let ratio = Spread::exactly(median(&many.requests) / median(&few.requests));
+    point.metrics.insert("beside_10000_to_10", Metric::new(ratio, "x"));
     Ok(())
 }
 

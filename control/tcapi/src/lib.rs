@@ -4,5 +4,6 @@
 //! is in force, or by `NACK` with a reason code. A server of it is one more client of the router's contract.
 #![forbid(unsafe_code)]
 
+pub mod client;
 pub mod server;
 pub mod wire;

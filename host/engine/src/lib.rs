@@ -36,6 +36,7 @@ mod history;
 mod host_abr;
 mod inlet;
 mod kernel_routes;
+mod kernel_shaper;
 mod lanes;
 mod left_to_kernel;
 mod lines;
@@ -70,6 +71,7 @@ pub use handle::Handle;
 pub use host_abr::{
     Answers, HostAbr, HostAbrConfig, HostAbrError, HostCounters, HostLoop, HostPage, HostThread,
 };
+pub use kernel_shaper::{KernelShaper, ShapedClass, ShaperConfig, ShaperError};
 pub use notes::Outlook;
 pub use put_back::{Restored, restore};
 pub use report::{Recording, Report};

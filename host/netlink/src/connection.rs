@@ -62,6 +62,16 @@ impl Netlink {
         self.socket().exchange(operation, object, message, flags | NLM_F_ACK, |_| ()).map(drop)
     }
 
+    /// Sends requests in one datagram: what the kernel said to each, 0 or a positive errno. `messages`: kind, flags beside
+    /// `NLM_F_REQUEST | NLM_F_ACK`, body.
+    pub(crate) fn send_batch(
+        &self,
+        operation: &'static str,
+        messages: &[(u16, u16, Vec<u8>)],
+    ) -> Result<Vec<i32>, NetlinkError> {
+        self.socket().send_batch(operation, messages)
+    }
+
     /// Asks for one object, without a dump.
     pub(crate) fn query<T>(
         &self,
@@ -212,6 +222,34 @@ impl RouteSocket {
             (0, interrupted) => Ok(interrupted),
             (errno, _) => Err(raw::refused(operation, "", errno)),
         }
+    }
+
+    /// See [`Netlink::send_batch`].
+    fn send_batch(
+        &mut self,
+        operation: &'static str,
+        messages: &[(u16, u16, Vec<u8>)],
+    ) -> Result<Vec<i32>, NetlinkError> {
+        let first = self.sequence.wrapping_add(1);
+        let mut request = Vec::new();
+        for (kind, flags, body) in messages {
+            self.sequence = self.sequence.wrapping_add(1);
+            let flags = flags | NLM_F_REQUEST | NLM_F_ACK;
+            raw::push_frame(&mut request, (*kind, flags, self.sequence), &[body]);
+        }
+        let fail = |e| NetlinkError::os(operation, "", e);
+        rustix::net::send(&self.fd, &request, SendFlags::empty()).map_err(fail)?;
+        let mut said: Vec<Option<i32>> = vec![None; messages.len()];
+        while said.contains(&None) {
+            let length = raw::receive(self.fd.as_fd(), &mut self.buffer, operation, "")?;
+            for frame in raw::frames(&self.buffer[..length]).filter(|frame| frame.kind == raw::ERROR) {
+                let at = frame.sequence.wrapping_sub(first) as usize;
+                if let Some(place) = said.get_mut(at) {
+                    *place = Some(frame.errno());
+                }
+            }
+        }
+        Ok(said.into_iter().flatten().collect())
     }
 
     /// Sends one request and returns its sequence number.

@@ -27,6 +27,7 @@ mod server;
 mod socket;
 mod stream;
 mod tcapi;
+mod tcapi_client;
 mod tls;
 
 pub use client::{Client, ClientError, Followed, KeptConnection, Method, Place, StatusCode};
@@ -39,4 +40,5 @@ pub use socket::{
     ClaimedPath, SocketError, claim, claim_at, claim_controller, controller_path, open_to, socket_path,
 };
 pub use tcapi::{TcapiServer, TcapiThread, tcapi_path};
+pub use tcapi_client::TcapiClient;
 pub use tls::{Identity, TlsDoor, TlsError};

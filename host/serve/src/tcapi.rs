@@ -87,10 +87,23 @@ impl TcapiServer {
         clients: &Clients,
         numbers: BTreeMap<u16, Name>,
     ) -> Result<TcapiThread, ServeError> {
+        Self::start_at(&tcapi_path(socket), router, clients, numbers)
+    }
+
+    /// As [`TcapiServer::start`], at a path of its own, which the caller has claimed.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn start_at(
+        path: &Path,
+        router: Arc<dyn RouterApi>,
+        clients: &Clients,
+        numbers: BTreeMap<u16, Name>,
+    ) -> Result<TcapiThread, ServeError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let server = {
             let _inside = runtime.enter();
-            Self::bind(socket, router, clients, numbers)?
+            Self::bind(path.to_owned(), router, clients, numbers)?
         };
         let (stop, stopped) = oneshot::channel::<()>();
         let serve = move || runtime.block_on(server.run(async move { drop(stopped.await) }));
@@ -99,12 +112,11 @@ impl TcapiServer {
     }
 
     fn bind(
-        socket: &Path,
+        path: PathBuf,
         router: Arc<dyn RouterApi>,
         clients: &Clients,
         numbers: BTreeMap<u16, Name>,
     ) -> Result<Self, ServeError> {
-        let path = tcapi_path(socket);
         let failed = |source| SocketError::Io { path: path.clone(), source };
         // Whoever has the claim of the router's socket has this one too.
         remove_left(&path).map_err(failed)?;

@@ -1,7 +1,7 @@
 //! How commands end: verdicts, and the exit codes of errors.
 
 use super::AppError;
-use perhop_engine::EngineError;
+use perhop_engine::{EngineError, ShaperError};
 
 /// How a command that could be carried out ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,6 +31,8 @@ impl AppError {
             Self::Bench(error) => error.exit_code(),
             Self::Engine(EngineError::ThreadDied(_)) | Self::Superseded(_) => 1,
             Self::Engine(error) if error.is_environment() => 3,
+            Self::Shaper(ShaperError::Class { .. } | ShaperError::TooMuch { .. }) => 2,
+            Self::Shaper(_) => 3,
             Self::Engine(_) | Self::BadSetting(_) | Self::BadLimit { .. } => 2,
             Self::Read { .. }
             | Self::NotText { .. }

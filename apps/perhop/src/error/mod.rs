@@ -213,6 +213,9 @@ pub enum AppError {
     /// The router does not start, or left something behind.
     #[error("{0}")]
     Engine(#[from] EngineError),
+    /// The kernel does not keep reservations for an interface.
+    #[error("{0}")]
+    Shaper(#[from] perhop_engine::ShaperError),
     /// A running router cannot be talked to.
     #[error("{0}")]
     Client(#[from] ClientError),

@@ -5,19 +5,17 @@ use crate::error::{AppError, Verdict};
 use crate::output::{Output, progress};
 use crate::remote::Remote;
 use clap::{Args, ValueEnum};
-use perhop_serve::tcapi_path;
-use perhop_tcapi::wire::{
-    Answer, Body, Direction, FlowId, Frames, Message, Request, Reservation, Scope, ServiceClass, Verb,
-};
+use perhop_serve::{TcapiClient, tcapi_path};
+use perhop_tcapi::client::{Outcome, Settings};
+use perhop_tcapi::wire::{Direction, FlowId, Request, Reservation, Scope, ServiceClass, Verb};
 use perhop_units::{Bytes, Dscp, Duration, Rate};
 use serde_json::json;
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::io;
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 /// A router that has not answered by then is gone.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -84,6 +82,9 @@ pub struct CallArgs {
     /// The router; may be left out when only one runs here
     #[arg(long, value_name = "NAME")]
     router: Option<String>,
+    /// Socket of the traffic-control API, where it is not a router's
+    #[arg(long, value_name = "PATH", conflicts_with = "router")]
+    socket: Option<PathBuf>,
     /// The answer as JSON
     #[arg(long)]
     json: bool,
@@ -94,32 +95,30 @@ pub struct CallArgs {
 /// # Errors
 /// The router does not take such messages, or does not answer.
 pub fn run(args: &CallArgs) -> Result<Verdict, AppError> {
-    let remote = Remote::find(args.router.as_deref())?;
-    let path = tcapi_path(remote.path());
-    let unreachable = |source| AppError::NoTcapi { path: path.clone(), source };
-    let mut stream = UnixStream::connect(&path).map_err(unreachable)?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(unreachable)?;
+    let path = match &args.socket {
+        Some(path) => path.clone(),
+        None => tcapi_path(Remote::find(args.router.as_deref())?.path()),
+    };
+    let broken = |source| AppError::NoTcapi { path: path.clone(), source };
     // Numbers of other calls are of other times.
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let txn = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX - 2);
-    let mut frames = Frames::default();
-    if args.client.is_some() {
-        let hello = Body::Hello { lease_s: None, client: args.client.clone() };
-        let hello = Message { txn, epoch: args.epoch, body: hello };
-        let answer = exchange(&mut stream, &mut frames, &hello, &path)?;
-        if answer.refusal.is_some() {
-            return told(args, &answer);
-        }
-    }
+    let settings = Settings {
+        client: args.client.clone(),
+        first_txn: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX / 2),
+        restore: false,
+        patience: PATIENCE,
+        ..Settings::of_epoch(args.epoch)
+    };
+    let mut client = TcapiClient::open(&path, settings).map_err(broken)?;
     let verb = match args.what {
         What::Request => Verb::Request,
         What::Modify => Verb::Modify,
         What::Release => Verb::Release,
     };
-    let body = Body::Do(verb, Box::new(request(args)));
-    let message = Message { txn: txn + 1, epoch: args.epoch, body };
-    let answer = exchange(&mut stream, &mut frames, &message, &path)?;
-    told(args, &answer)
+    match client.call(verb, request(args)) {
+        Outcome::Unknown => Err(broken(io::ErrorKind::TimedOut.into())),
+        known => told(args, &known),
+    }
 }
 
 fn request(args: &CallArgs) -> Request {
@@ -147,52 +146,30 @@ fn request(args: &CallArgs) -> Request {
     }
 }
 
-fn exchange(
-    stream: &mut UnixStream,
-    frames: &mut Frames,
-    message: &Message,
-    path: &Path,
-) -> Result<Answer, AppError> {
-    let broken = |source| AppError::NoTcapi { path: path.to_owned(), source };
-    let lost = || broken(std::io::ErrorKind::UnexpectedEof.into());
-    stream.write_all(&message.to_bytes()).map_err(broken)?;
-    let mut buffer = [0; 4_096];
-    loop {
-        match frames.next() {
-            Ok(Some(frame)) => match frame.message.map(|m| m.body) {
-                Ok(Body::Answer(answer)) => return Ok(*answer),
-                _ => return Err(broken(std::io::ErrorKind::InvalidData.into())),
-            },
-            Ok(None) => {}
-            Err(_) => return Err(broken(std::io::ErrorKind::InvalidData.into())),
-        }
-        match stream.read(&mut buffer).map_err(broken)? {
-            0 => return Err(lost()),
-            length => frames.push(&buffer[..length]),
-        }
-    }
-}
-
-fn told(args: &CallArgs, answer: &Answer) -> Result<Verdict, AppError> {
+fn told(args: &CallArgs, outcome: &Outcome) -> Result<Verdict, AppError> {
+    let (timing, refusal, epoch) = match outcome {
+        Outcome::Done { timing, router_epoch } => (*timing, None, Some(*router_epoch)),
+        Outcome::Refused(refusal) => (None, Some(refusal), None),
+        Outcome::Unknown => (None, None, None),
+    };
     let mut out = Output::new();
     if args.json {
-        let timing =
-            answer.timing.map(|t| json!({ "received_ns": t.received_ns, "committed_ns": t.committed_ns }));
-        let refusal = answer.refusal.as_ref().map(|r| {
+        let timing = timing.map(|t| json!({ "received_ns": t.received_ns, "committed_ns": t.committed_ns }));
+        let refused = refusal.map(|r| {
             json!({
                 "code": r.code, "message": r.message, "link": r.link, "class": r.class,
                 "asked_bps": r.asked_bps, "free_bps": r.free_bps, "retry_after_ms": r.retry_after_ms,
             })
         });
         out.json(&json!({
-            "done": answer.refusal.is_none(), "refused": refusal, "timing": timing, "router_epoch": answer.router_epoch,
+            "done": refusal.is_none(), "refused": refused, "timing": timing, "router_epoch": epoch,
         }))?;
-    } else if let Some(timing) = answer.timing {
+    } else if let Some(timing) = timing {
         let took = timing.committed_ns.saturating_sub(timing.received_ns);
         out.line(format_args!("in force, {} µs after the router had it", took / 1_000))?;
-    } else if let Some(refusal) = &answer.refusal {
+    } else if let Some(refusal) = refusal {
         progress(format_args!("refused: {}: {}", refusal.code, refusal.message));
     }
     out.flush()?;
-    Ok(if answer.refusal.is_some() { Verdict::Failed } else { Verdict::Done })
+    Ok(if refusal.is_some() { Verdict::Failed } else { Verdict::Done })
 }

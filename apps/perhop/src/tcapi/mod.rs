@@ -2,6 +2,8 @@
 
 mod alternative;
 mod call;
+mod class;
+mod serve;
 
 pub use alternative::Packets;
 
@@ -13,6 +15,8 @@ use clap::Subcommand;
 pub enum TcapiCommand {
     /// Request, modify or release one reservation in a running router
     Call(Box<call::CallArgs>),
+    /// Serve it for an interface of the kernel, without a router
+    Serve(serve::ServeArgs),
 }
 
 impl TcapiCommand {
@@ -23,6 +27,7 @@ impl TcapiCommand {
     pub fn run(self) -> Result<Verdict, AppError> {
         match self {
             Self::Call(args) => call::run(&args),
+            Self::Serve(args) => serve::run(&args),
         }
     }
 }

@@ -213,6 +213,31 @@ impl World {
         (Running(agent.stdout(Stdio::null()).stderr(log).spawn().unwrap()), errors)
     }
 
+    /// Runs a server of reservations for the interface `wan` of the kernel, and where it listens.
+    pub fn start_shaper(&self) -> (Running, PathBuf) {
+        let socket = PathBuf::from(self.scratch.file("sockets", "")).with_file_name("wan.tcapi");
+        let path = socket.to_str().unwrap();
+        let args = ["tcapi", "serve", "--interface", "wan", "--socket", path, "--rate", "10 Mbit/s"];
+        let args = [&args[..], &["--class", "voice=1 Mbit/s@ef", "--class", "video=2 Mbit/s"]].concat();
+        let spawn = || command(&args).stderr(Stdio::null()).spawn().unwrap();
+        let mut running = Running(self.namespace.run(spawn).unwrap());
+        let end = Instant::now() + PATIENCE;
+        while std::os::unix::net::UnixStream::connect(&socket).is_err() {
+            let ended = running.0.try_wait().unwrap();
+            assert!(ended.is_none(), "the server ended: {ended:?}");
+            assert!(Instant::now() < end, "the server does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        (running, socket)
+    }
+
+    /// The kind of the queueing discipline at the root of an interface, and whether it is more than the kernel's default.
+    pub fn root_discipline(&self, interface: &str) -> (String, bool) {
+        let all = Netlink::open_in(&self.namespace).unwrap().qdiscs(interface).unwrap();
+        let root = all.into_iter().find(|q| q.parent == perhop_netlink::tc::Handle::ROOT).unwrap();
+        (root.spec.kind().to_owned(), root.handle != perhop_netlink::tc::Handle::NONE)
+    }
+
     /// What a router started from here on reads.
     pub fn with_file(&self, text: &str) {
         self.scratch.file("router.toml", text);

@@ -185,3 +185,47 @@ fn a_reload_opens_the_socket_to_clients_and_ends_what_they_have_open() {
     reload("");
     assert_eq!(mode(), 0o660, "for nobody else again");
 }
+
+#[test]
+fn without_a_router_the_kernel_keeps_reservations_as_long_as_they_are_served() {
+    let Some(world) = World::new("tcapi-kernel") else { return };
+    let before = world.root_discipline("wan");
+    let (mut running, socket) = world.start_shaper();
+    assert_eq!(world.root_discipline("wan"), ("htb".to_owned(), true));
+    let ask = |words: &[&str]| {
+        let ended =
+            perhop(&[&["tcapi", "call"], words, &["--socket", socket.to_str().unwrap(), "--json"]].concat());
+        let answer = ended.json().pop().unwrap_or_else(|| panic!("{}", ended.err));
+        (ended.code, answer["refused"]["code"].as_str().map(str::to_owned))
+    };
+    let call = |flow, rate, port| {
+        let packets = format!("protocol=udp dst=10.1.0.9 dst-port={port}");
+        ask(&["request", "--flow", flow, "--class", "voice", "--rate", rate, "--packets", &packets])
+    };
+    let refused = |code: &str| (Some(1), Some(code.to_owned()));
+    assert_eq!(call("1", "600 kbit/s", "5004"), (Some(0), None));
+    assert_eq!(call("2", "600 kbit/s", "5006"), refused("no_capacity"));
+    assert_eq!(ask(&["modify", "--flow", "1", "--rate", "300 kbit/s"]), (Some(0), None));
+    assert_eq!(call("2", "600 kbit/s", "5006"), (Some(0), None));
+    assert_eq!(call("3", "1 kbit/s", "5000-5002"), refused("unsupported"));
+    let aggregate = ["request", "--flow", "9", "--class", "video", "--out", "wan", "--rate", "4 Mbit/s"];
+    assert_eq!(ask(&aggregate), (Some(0), None));
+    assert_eq!(ask(&["release", "--flow", "1"]), (Some(0), None));
+    assert_eq!(ask(&["release", "--flow", "1"]), refused("not_found"));
+    running.signal(rustix::process::Signal::TERM);
+    assert_eq!(running.end(), Some(0));
+    assert_eq!((world.root_discipline("wan"), socket.exists()), (before, false));
+    let ended = perhop(&[
+        "tcapi",
+        "serve",
+        "--interface",
+        "wan",
+        "--socket",
+        "x",
+        "--rate",
+        "1 Mbit/s",
+        "--class",
+        "voice",
+    ]);
+    assert!(ended.code == Some(2) && ended.err.contains("NAME=GUARANTEE"), "{}", ended.err);
+}

@@ -24,7 +24,7 @@ mod answers;
 mod plan;
 mod room;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use room::ClassRoom;
 

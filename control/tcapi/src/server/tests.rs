@@ -9,7 +9,7 @@ use serde_json::json;
 
 /// Plans nothing.
 #[derive(Debug)]
-struct Nothing;
+pub(crate) struct Nothing;
 
 impl Planner for Nothing {
     type Change = ();
@@ -22,13 +22,13 @@ impl Planner for Nothing {
 }
 
 /// A server beside a router's contract, with connections that keep what they are sent.
-struct World {
-    now: Instant,
-    server: Server,
-    control: Control<Nothing>,
-    sent: BTreeMap<Connection, Vec<Message>>,
+pub(crate) struct World {
+    pub(crate) now: Instant,
+    pub(crate) server: Server,
+    pub(crate) control: Control<Nothing>,
+    pub(crate) sent: BTreeMap<Connection, Vec<Message>>,
     closed: BTreeSet<Connection>,
-    transactions: usize,
+    pub(crate) transactions: usize,
     requests: u64,
     events: u64,
     /// Transactions that the router has not answered.
@@ -41,7 +41,12 @@ fn name(text: &str) -> Name {
 
 impl World {
     fn new() -> Self {
-        let mut control = Control::new(77, Nothing, OfContract::default());
+        Self::of_epoch(77)
+    }
+
+    /// A router's life.
+    pub(crate) fn of_epoch(epoch: u64) -> Self {
+        let mut control = Control::new(epoch, Nothing, OfContract::default());
         let op = |kind, n: &str, spec| Op::put(perhop_model::Given::read(kind, name(n), spec, None));
         let ops = vec![
             op(Kind::Port, "wan", json!({ "rate": 10_000_000 })),
@@ -55,7 +60,7 @@ impl World {
         let mut world = Self {
             now: Instant(1_000),
             server: Server::new(
-                77,
+                epoch,
                 numbers,
                 Limits { answers: 64, group: 8, waiting: 32, ..Limits::default() },
             ),
@@ -100,7 +105,7 @@ impl World {
         self.server.handle_input(self.now, Input::Rooms(rooms));
     }
 
-    fn connect(&mut self, connection: Connection, client: &str) {
+    pub(crate) fn connect(&mut self, connection: Connection, client: &str) {
         self.server.handle_input(
             self.now,
             Input::Connected(connection, Who { client: name(client), speaks: Speaks::ForAll }),
@@ -111,7 +116,7 @@ impl World {
         self.bytes(connection, message.to_bytes());
     }
 
-    fn bytes(&mut self, connection: Connection, bytes: Vec<u8>) {
+    pub(crate) fn bytes(&mut self, connection: Connection, bytes: Vec<u8>) {
         self.server.handle_input(self.now, Input::Bytes(connection, bytes));
         self.poll();
     }
@@ -141,7 +146,7 @@ impl World {
     }
 
     /// The router answers what it was asked.
-    fn answer_one(&mut self) -> bool {
+    pub(crate) fn answer_one(&mut self) -> bool {
         let Some((client, transaction)) = self.unanswered.pop_front() else { return false };
         let request = self.requests;
         self.requests += 1;
@@ -163,11 +168,11 @@ impl World {
         }
     }
 
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         while self.answer_one() {}
     }
 
-    fn pass(&mut self, time: Duration) {
+    pub(crate) fn pass(&mut self, time: Duration) {
         self.now += time;
         self.control.handle_input(self.now, Asked::Tick);
         self.apply();
@@ -195,12 +200,12 @@ impl World {
     }
 
     /// Objects of reservations in the router.
-    fn objects(&self) -> Vec<String> {
+    pub(crate) fn objects(&self) -> Vec<String> {
         let ours = self.control.objects().iter().filter(|(_, e)| matches!(e.owner, Owner::Tcapi(_)));
         ours.map(|(key, _)| format!("{} {}", key.kind, key.name)).collect()
     }
 
-    fn reserved(&self, logical: &str) -> u64 {
+    pub(crate) fn reserved(&self, logical: &str) -> u64 {
         self.server.classes().find(|(_, l, ..)| *l == logical).map_or(0, |(_, _, _, reserved)| reserved)
     }
 }
@@ -213,7 +218,7 @@ fn amount(rate_bps: u64) -> Option<Reservation> {
     Some(Reservation { rate_bps, burst_bytes: 0, peak_bps: 0, max_packet: 0, min_policed: 0 })
 }
 
-fn call(flow: u64, rate_bps: u64) -> Request {
+pub(crate) fn call(flow: u64, rate_bps: u64) -> Request {
     let port = 5_000 + flow as u16;
     Request {
         class: Some(ServiceClass { number: 1, dscp: None, name: String::new() }),
@@ -228,7 +233,7 @@ fn call(flow: u64, rate_bps: u64) -> Request {
     }
 }
 
-fn with_rate(flow: u64, rate_bps: u64) -> Request {
+pub(crate) fn with_rate(flow: u64, rate_bps: u64) -> Request {
     Request { reservation: amount(rate_bps), ..Request::of(FlowId::Number(flow)) }
 }
 

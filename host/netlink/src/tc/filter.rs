@@ -54,10 +54,19 @@ impl U32Key {
 
     /// IPv6 destination network: one key per 32 bits that it covers.
     pub fn ipv6_destination(network: Ipv6Net) -> Vec<Self> {
+        Self::ipv6_network(24, network)
+    }
+
+    /// IPv6 source network; likewise.
+    pub fn ipv6_source(network: Ipv6Net) -> Vec<Self> {
+        Self::ipv6_network(8, network)
+    }
+
+    fn ipv6_network(offset: i32, network: Ipv6Net) -> Vec<Self> {
         let (mask, value) = (u128::from(network.netmask()), u128::from(network.network()));
         (0..4)
             .map(|i| Self {
-                offset: 24 + 4 * i,
+                offset: offset + 4 * i,
                 mask: (mask >> (96 - 32 * i)) as u32,
                 value: (value >> (96 - 32 * i)) as u32,
             })

@@ -34,7 +34,15 @@ pub struct HtbClass {
 }
 
 impl HtbClass {
-    fn options(&self, operation: &'static str) -> Result<Vec<u8>, NetlinkError> {
+    /// Whether the kernel can hold these parameters.
+    ///
+    /// # Errors
+    /// [`NetlinkError::OutOfRange`].
+    pub fn check(&self) -> Result<(), NetlinkError> {
+        self.options("check class").map(drop)
+    }
+
+    pub(super) fn options(&self, operation: &'static str) -> Result<Vec<u8>, NetlinkError> {
         let out_of_range =
             |field, value, allowed| Err(NetlinkError::OutOfRange { operation, field, value, allowed });
         if self.priority >= PRIORITIES {

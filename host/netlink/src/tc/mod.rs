@@ -6,6 +6,8 @@
 //! | [`Class`] | HTB | [`Netlink::add_class`] |
 //! | [`Filter`] | u32 | [`Netlink::add_filter`] |
 //!
+//! [`Netlink::change_traffic_control`] makes many changes at once, with filters in hash tables.
+//!
 //! Everything else is listed as `Other` with its kind, so nothing on an
 //! interface is hidden from a reader.
 //!
@@ -13,12 +15,14 @@
 //! it; deleting a class that a filter points to is refused with EBUSY, so
 //! delete filters first; a class identifier has 16 bits.
 
+mod batch;
 mod filter;
 mod handle;
 mod htb;
 mod qdisc;
 mod ratespec;
 
+pub use batch::{TcChange, U32Chain, U32Place, U32Then};
 pub use filter::{Filter, FilterSpec, U32Filter, U32Key};
 pub use handle::Handle;
 pub use htb::{Class, ClassSpec, HtbClass};
