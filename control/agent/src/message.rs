@@ -27,6 +27,8 @@ pub enum Input {
     Readings(Readings),
     /// Answer to [`Output::Submit`].
     Reply(Reply),
+    /// Others have changed something in the router: it is looked at now, and not when a part wants it next.
+    Touched,
     /// Somebody knows that a link will have another rate.
     Announced {
         /// The link, as the file calls it.

@@ -28,7 +28,7 @@ pub trait Part<N> {
     /// Whether it changes what belongs to others: its wish is forced, and goes before those of parts that do not.
     fn is_forced(&self) -> bool;
 
-    /// All objects of the router of its kinds; others are passed over. Of an allocation that is the sum of what several parts
+    /// All objects of the router of its kinds, but of profiles and filters the agent's own alone; others are passed over. Of an allocation that is the sum of what several parts
     /// hold it sees what it holds itself.
     fn objects(&mut self, now: Instant, objects: &[ObjectState]);
 

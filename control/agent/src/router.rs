@@ -4,7 +4,7 @@ use crate::message::{Input, Output};
 use crate::part::Parts;
 use crate::reading::Readings;
 use crate::session::Session;
-use perhop_model::{Claim, ErrorItem, Kind, ObjectState, Reply, StatePage, StateQuery, Transaction};
+use perhop_model::{Claim, ErrorItem, Kind, ObjectState, Owner, Reply, StatePage, StateQuery, Transaction};
 use perhop_units::Instant;
 use std::collections::VecDeque;
 
@@ -102,7 +102,9 @@ pub fn perform<R: Router, N>(router: &mut R, output: Output<N>) -> Result<Option
 fn objects<R: Router>(router: &mut R, kinds: &[Kind]) -> Result<(u64, Vec<ObjectState>), R::Error> {
     let (mut objects, mut revision) = (Vec::new(), u64::MAX);
     for kind in kinds {
-        let mut query = StateQuery { kind: Some(*kind), limit: Some(PAGE), ..StateQuery::default() };
+        // Of these there may be very many, and only its own are of interest.
+        let owner = matches!(kind, Kind::Profile | Kind::Filter).then_some(Owner::Agent);
+        let mut query = StateQuery { kind: Some(*kind), owner, limit: Some(PAGE), ..StateQuery::default() };
         loop {
             let page = router.page(&query)?;
             revision = revision.min(page.revision);

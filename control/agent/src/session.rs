@@ -82,6 +82,7 @@ impl<P: Parts> Session<P> {
             Input::Announced { link, rate, at } => {
                 self.parts.each_mut().for_each(|part| part.announced(now, link, *rate, *at));
             }
+            Input::Touched => self.look_now(now),
             Input::Domain(news) => self.parts.each_mut().for_each(|part| part.domain(now, news)),
             Input::Tick => {}
         }
@@ -266,6 +267,13 @@ impl<P: Parts> Session<P> {
         self.parts.each_mut().for_each(|part| part.tick(now, look));
         let is_due = self.parts.each().filter_map(|part| part.next_look()).any(|at| at <= now);
         if is_due && look == Look::Now {
+            self.look_now(now);
+        }
+    }
+
+    /// Looks at the counters, and with them at the revision. What cannot be read now is read when it can.
+    fn look_now(&mut self, now: Instant) {
+        if self.look() == Look::Now {
             self.looking = true;
             self.parts.each_mut().for_each(|part| part.looked(now));
             self.outputs.push_back(Output::ReadClasses);

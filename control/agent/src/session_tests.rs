@@ -169,3 +169,15 @@ proptest! {
         }
     }
 }
+
+/// What is told of others is seen at once, and only where it can be.
+#[test]
+fn what_others_change_is_looked_at_when_it_is_told() {
+    let mut session = running();
+    assert_eq!(told(&mut session, 1, Input::Touched), [Output::ReadClasses]);
+    assert_eq!(told(&mut session, 1, Input::Touched), [], "one look is on its way");
+    assert_eq!(told(&mut session, 1, readings(7, 4)), [claim(5)]);
+    assert_eq!(told(&mut session, 1, Input::Touched), [], "it is read anyway");
+    told(&mut session, 2, Input::Gone);
+    assert_eq!(told(&mut session, 2, Input::Touched), []);
+}

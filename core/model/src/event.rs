@@ -1,6 +1,6 @@
 //! What happened in a router, in order.
 
-use crate::{Key, Name, Owner, TxnId};
+use crate::{Key, Name, Owner, OwnerPattern, TxnId};
 use perhop_units::Rate;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -214,6 +214,8 @@ pub struct EventFilter {
     pub types: Option<Vec<&'static str>>,
     /// None that is of other owners' objects alone; none = all.
     pub owner: Option<Owner>,
+    /// None that is of objects of these alone.
+    pub without: Vec<OwnerPattern>,
 }
 
 impl EventFilter {
@@ -221,7 +223,8 @@ impl EventFilter {
     pub fn wants(&self, kind: &EventKind) -> bool {
         let is_of_type = || self.types.as_ref().is_none_or(|types| types.contains(&kind.type_name()));
         let concerns = || self.owner.as_ref().is_none_or(|owner| kind.concerns(owner));
-        matches!(kind, EventKind::Gap { .. }) || (is_of_type() && concerns())
+        let is_wanted = || self.without.is_empty() || !kind.is_only_of(&self.without);
+        matches!(kind, EventKind::Gap { .. }) || (is_of_type() && concerns() && is_wanted())
     }
 }
 
@@ -275,6 +278,19 @@ impl EventKind {
                 *total > allocations.len() as u64 || allocations.iter().any(|a| a.owner == *owner)
             }
             _ => true,
+        }
+    }
+}
+
+impl EventKind {
+    /// Whether it is about objects of these owners, and of nobody else.
+    fn is_only_of(&self, owners: &[OwnerPattern]) -> bool {
+        let covered = |owner: &Owner| owners.iter().any(|pattern| pattern.covers(owner));
+        match self {
+            Self::Committed { owner, forced, .. } => !forced && covered(owner),
+            Self::Reverted { owner, .. } => covered(owner),
+            Self::Expired { owners, .. } => !owners.is_empty() && owners.iter().all(covered),
+            _ => false,
         }
     }
 }
@@ -335,15 +351,24 @@ mod tests {
         let all = EventFilter::default();
         let of_agent = EventFilter { owner: Some(Owner::Agent), ..EventFilter::default() };
         let commits = EventFilter { types: Some(vec!["committed"]), ..EventFilter::default() };
+        let patterns = ["agent", "tcapi:*"].map(|text| text.parse().expect("a pattern"));
+        let of_others = EventFilter { without: patterns.to_vec(), ..EventFilter::default() };
+        let tcapi = || Owner::Tcapi(Name::new("site-1").expect("a name"));
+        let forced =
+            EventKind::Committed { owner: tcapi(), txn_id: TxnId([1; 16]), revision: 1, forced: true };
         for (event, wanted) in [
-            (committed(Owner::Agent), [true, true, true]),
-            (committed(Owner::File), [true, false, true]),
-            (expired(vec![Owner::File, Owner::Agent]), [true, true, false]),
-            (expired(vec![Owner::File]), [true, false, false]),
-            (up, [true, true, false]),
-            (EventKind::Gap { from: 1, to: 2 }, [true, true, true]),
+            (committed(Owner::Agent), [true, true, true, false]),
+            (committed(tcapi()), [true, false, true, false]),
+            (forced, [true, true, true, true]),
+            (committed(Owner::File), [true, false, true, true]),
+            (expired(vec![Owner::File, Owner::Agent]), [true, true, false, true]),
+            (expired(vec![tcapi(), Owner::Agent]), [true, true, false, false]),
+            (expired(vec![Owner::File]), [true, false, false, true]),
+            (up, [true, true, false, true]),
+            (EventKind::Gap { from: 1, to: 2 }, [true, true, true, true]),
         ] {
-            assert_eq!([&all, &of_agent, &commits].map(|f| f.wants(&event)), wanted, "{event:?}");
+            let filters = [&all, &of_agent, &commits, &of_others];
+            assert_eq!(filters.map(|f| f.wants(&event)), wanted, "{event:?}");
         }
     }
 }

@@ -298,7 +298,7 @@ impl Driver {
     async fn hear_events(&mut self) -> Option<()> {
         loop {
             let types = ["committed", "expired", "reverted"].to_vec();
-            let filter = EventFilter { types: Some(types), owner: None };
+            let filter = EventFilter { types: Some(types), ..EventFilter::default() };
             let after = self.events;
             let page: EventsPage =
                 ask(&*self.router, |done| Call::Events(after, filter, PAGE_EVENTS, done)).await?;

@@ -1,12 +1,13 @@
 //! The agent's way to its router: one connection that is kept, and what the agent wants as requests on it.
 
+use super::watch::Watch;
 use crate::error::AppError;
 use crate::remote::Answer;
 use perhop_agent::{ClassReading, Input, Readings, flows_of_row};
 use perhop_bandwidth::{AgentFile, Output};
 use perhop_drive::Connection;
 use perhop_io::clock;
-use perhop_model::{Claim, ErrorItem, Kind, Name, ShowPage, ShowRow, StatePage};
+use perhop_model::{Claim, ErrorItem, Kind, Name, Reply, ShowPage, ShowRow, StatePage};
 use perhop_serve::{Client, ClientError, KeptConnection};
 use perhop_units::Instant;
 use serde_json::Value;
@@ -43,6 +44,9 @@ pub struct Link {
     reads: Reads,
     /// Of the router.
     epoch: u64,
+    watch: Watch,
+    /// The revision up to which the agent knows everything that concerns it.
+    known: u64,
 }
 
 impl Connection for Link {
@@ -53,19 +57,31 @@ impl Connection for Link {
     async fn send(&mut self, request: Output) -> Result<Option<Input>, AppError> {
         Ok(Some(match request {
             Output::Say(_) => return Ok(None),
-            Output::Claim(claim) => Input::Claimed(self.claim(&claim).await?),
+            Output::Claim(claim) => {
+                self.watch.has_fence(claim.fence);
+                Input::Claimed(self.claim(&claim).await?)
+            }
             Output::ReadObjects(kinds) => self.objects(&kinds).await?,
             Output::ReadClasses => Input::Readings(self.readings().await?),
             Output::Submit(transaction) => {
                 let answer = self.ask("/v1/transactions", Some(serde_json::json!(transaction))).await?;
-                Input::Reply(serde_json::from_value(answer.body).map_err(AppError::BadAnswer)?)
+                let reply: Reply = serde_json::from_value(answer.body).map_err(AppError::BadAnswer)?;
+                // What others have done in between may concern it.
+                if reply.revision <= self.known + 1 {
+                    self.known = self.known.max(reply.revision);
+                }
+                Input::Reply(reply)
             }
         }))
     }
 
     async fn listen(&mut self) -> Result<Input, AppError> {
         loop {
-            let why = self.kept.closed().await;
+            let why = tokio::select! {
+                why = self.kept.closed() => why,
+                // What has changed is seen at once, and not with the next look.
+                () = self.watch.news() => return Ok(Input::Touched),
+            };
             self.reopen(why).await?;
             tokio::time::sleep(PAUSE).await;
         }
@@ -94,7 +110,8 @@ impl Link {
         let client = Client::new(path).waiting(PATIENCE);
         let mut kept = client.connect().await?;
         let epoch = epoch(&mut kept).await?;
-        Ok(Self { client, kept, reads, epoch })
+        let watch = Watch::new(client.clone());
+        Ok(Self { client, kept, reads, epoch, watch, known: 0 })
     }
 
     /// A router may close a connection on which nothing was asked for long. The same router is not gone by that.
@@ -138,7 +155,9 @@ impl Link {
     async fn objects(&mut self, kinds: &[Kind]) -> Result<Input, AppError> {
         let (mut objects, mut revision) = (Vec::new(), u64::MAX);
         for kind in kinds {
-            let first = format!("/v1/state?kind={kind}&limit={OBJECTS}");
+            // Of these there may be very many, and only its own are of interest.
+            let own = if matches!(kind, Kind::Profile | Kind::Filter) { "&owner=agent" } else { "" };
+            let first = format!("/v1/state?kind={kind}&limit={OBJECTS}{own}");
             let mut next = Some(first.clone());
             while let Some(uri) = next {
                 let page = self.ask(&uri, None).await?.accepted::<StatePage>()?;
@@ -147,6 +166,7 @@ impl Link {
                 next = page.cursor.map(|cursor| format!("{first}&cursor={cursor}"));
             }
         }
+        self.known = revision;
         Ok(Input::Objects { revision, objects })
     }
 
@@ -165,6 +185,8 @@ impl Link {
             .as_ref()
             .or(policies.as_ref())
             .map_or_else(Default::default, |page| (page.epoch, page.revision, page.at_ns));
+        // A revision of which nothing concerns the agent is none to it.
+        let revision = self.watch.revision().map_or(revision, |concerning| concerning.max(self.known));
         // Agent and router read the same clock of this machine.
         let at = Instant(at_ns).min(clock::monotonic());
         let class =

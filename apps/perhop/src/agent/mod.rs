@@ -9,6 +9,7 @@ mod link;
 mod listen;
 mod replay;
 mod run;
+mod watch;
 mod words;
 
 pub use listen::clear_dead;

@@ -18,7 +18,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use perhop_model::{
     Call, Claim, CountersPage, CountersQuery, Done, ErrorItem, Event, EventFilter, EventKind, Outcome, Owner,
-    Reloaded, Reply, ShowPage, ShowQuery, StatePage, StateQuery, Transaction,
+    OwnerPattern, Reloaded, Reply, ShowPage, ShowQuery, StatePage, StateQuery, Transaction,
 };
 use perhop_reason::Code;
 use serde::Deserialize;
@@ -211,6 +211,25 @@ struct EventsQuery {
     #[serde(rename = "type")]
     types: Option<String>,
     owner: Option<Owner>,
+    /// Owners, or how they begin, with commas between.
+    without: Option<String>,
+}
+
+/// The owners of a list with commas between.
+#[allow(clippy::result_large_err, reason = "the error is the finished answer")]
+fn patterns(list: &str) -> Result<Vec<OwnerPattern>, Response> {
+    let read = |text: &str| {
+        text.trim().parse().map_err(|_| {
+            refuse(ErrorItem {
+                value: Some(text.into()),
+                allowed: Some(
+                    "agent, cli, file, api:NAME, tcapi:NAME, api:START* or tcapi:START*".to_owned(),
+                ),
+                ..ErrorItem::new(Code::OutOfRange, "query.without", "is not an owner")
+            })
+        })
+    };
+    list.split(',').map(read).collect()
 }
 
 /// The types of a list with commas between.
@@ -229,7 +248,7 @@ fn types(list: &str) -> Result<Vec<&'static str>, Response> {
 }
 
 #[utoipa::path(get, path = "/v1/events", params(("after" = Option<u64>, Query), ("type" = Option<String>, Query),
-    ("owner" = Option<String>, Query)), responses(
+    ("owner" = Option<String>, Query), ("without" = Option<String>, Query)), responses(
         (status = 200, description = "Server-sent events; the header Last-Event-ID does as `after` does. A reader that is \
             too slow for the ring gets a `gap`", body = Event, content_type = "text/event-stream"),
         (status = 503, description = "api.event_readers is reached: try again after retry_after_ms")))]
@@ -238,8 +257,9 @@ async fn events(
     headers: HeaderMap,
     query: Result<Query<EventsQuery>, QueryRejection>,
 ) -> Result<Response, Response> {
-    let EventsQuery { after: given, types: list, owner } = parameters(query)?;
-    let filter = EventFilter { types: list.as_deref().map(types).transpose()?, owner };
+    let EventsQuery { after: given, types: list, owner, without } = parameters(query)?;
+    let without = without.as_deref().map(patterns).transpose()?.unwrap_or_default();
+    let filter = EventFilter { types: list.as_deref().map(types).transpose()?, owner, without };
     // What a client of server-sent events says by itself when it connects again.
     let last = || headers.get("last-event-id")?.to_str().ok()?.parse().ok();
     let after = given.or_else(last).unwrap_or(0);
