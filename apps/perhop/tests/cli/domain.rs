@@ -403,3 +403,89 @@ fn on_the_network_a_client_is_known_by_token_or_certificate_and_else_not_at_all(
     let doubted = perhop(&[&["reserve", "list"], &doubtful[..], &phones].concat());
     assert!(doubted.code == Some(3) && doubted.err.contains("certificate"), "{}", doubted.err);
 }
+
+#[test]
+fn each_role_may_do_what_it_is_for_and_no_more() {
+    let scratch = Scratch::new("roles");
+    let name = format!("cli-roles-{}", std::process::id());
+    let domain = std::fs::read_to_string(root().join("examples/domain/domain.toml")).unwrap();
+    let roles = ["viewer", "proxy", "agent", "operator", "admin"];
+    let mut clients = String::new();
+    let mut tokens = Vec::new();
+    // The agent is that of node west.
+    for client in ["viewer", "proxy", "west", "operator", "admin", "proxy2"] {
+        let role = match client {
+            "west" => "agent",
+            "proxy2" => "proxy",
+            other => other,
+        };
+        let made = &perhop(&["pki", "token", "--json"]).json()[0];
+        let sha256 = made["token_sha256"].as_str().unwrap();
+        clients += &format!(
+            "[[client]]\nname = \"{client}\"\nkind = \"http\"\nrole = \"{role}\"\ntoken_sha256 = \"{sha256}\"\n"
+        );
+        tokens.push(made["token"].as_str().unwrap().to_owned());
+    }
+    scratch.file("domain.toml", &format!("{domain}\n{clients}"));
+    let _running = controller(&scratch, &name, &[]);
+    let mut http = Http::connect(&socket(&name));
+    let mut asked = |who: usize, method: &str, uri: &str, body: &Value| {
+        let more = format!("authorization: Bearer {}\r\n", tokens[who]);
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        http.ask_with(&more, method, uri, &body)
+    };
+    let wanted =
+        |key: &str| json!({ "key": key, "from": "west", "to": "east", "class": "voice", "bps": 1_000 });
+    let (status, made) = asked(5, "POST", "/v1/reservations", &wanted("others"));
+    assert_eq!(status, 201, "{made}");
+    let id = made["id"].as_u64().unwrap();
+    let one = format!("/v1/reservations/{id}");
+    let report = json!({ "flows": 0, "owed": 0, "settled": true });
+    let put = json!({ "role": "viewer" });
+    let (none, more) = (Value::Null, json!({ "bps": 2_000 }));
+    let cases = [
+        ("POST", "/v1/reservations".to_owned(), wanted("own"), [403, 201, 201, 201, 201]),
+        ("GET", one.clone(), none.clone(), [200, 404, 404, 200, 200]),
+        ("PATCH", one.clone(), more, [403, 403, 403, 200, 200]),
+        ("GET", "/v1/links".to_owned(), none.clone(), [200, 200, 403, 200, 200]),
+        ("GET", "/v1/audit".to_owned(), none.clone(), [200, 200, 403, 200, 200]),
+        ("GET", "/v1/clients".to_owned(), none.clone(), [403, 403, 403, 403, 200]),
+        ("PUT", "/v1/clients/new".to_owned(), put, [403, 403, 403, 403, 204]),
+        ("PUT", "/v1/links/1/rate".to_owned(), json!({ "bps": 10_000_000 }), [403, 403, 403, 403, 204]),
+        ("POST", "/v1/nodes/west/report".to_owned(), report.clone(), [403, 403, 204, 204, 204]),
+        ("POST", "/v1/nodes/east/report".to_owned(), report, [403, 403, 403, 204, 204]),
+        ("GET", "/v1/nodes/east/wanted-".to_owned(), none.clone(), [404; 5]),
+        ("DELETE", one, none, [403, 403, 403, 204, 404]),
+    ];
+    for (method, uri, body, expected) in cases {
+        let got: Vec<u16> = (0..roles.len()).map(|who| asked(who, method, &uri, &body).0).collect();
+        assert_eq!(got, expected, "{method} {uri} as {roles:?}");
+    }
+    // What was asked for twice with one key is one, and with another content is refused.
+    let (_, first) = asked(1, "POST", "/v1/reservations", &wanted("own"));
+    let mut other = wanted("own");
+    other["bps"] = json!(3_000);
+    let (status, refused) = asked(1, "POST", "/v1/reservations", &other);
+    assert_eq!((status, &refused["refusal"]["code"]), (409, &json!("txn_id_reused")), "{refused}");
+    let (_, page) = asked(1, "GET", "/v1/reservations", &Value::Null);
+    assert_eq!(page["reservations"][0]["id"], first["id"], "{page}");
+    assert_eq!(page["reservations"].as_array().map(Vec::len), Some(1), "only its own");
+    for (body, code) in [
+        (json!({ "key": "a", "from": "west" }), "malformed"),
+        (
+            json!({ "key": "a", "from": "west", "to": "east", "class": "voice", "bps": 1, "x": 1 }),
+            "unknown_field",
+        ),
+        (json!({ "key": "a", "from": "west", "to": "west", "class": "voice", "bps": 1_000 }), "no_path"),
+        (json!({ "key": "a", "from": "west", "to": "east", "class": "voice", "bps": 0 }), "out_of_range"),
+        (
+            json!({ "key": "a", "from": "west", "to": "east", "class": "voice", "bps": 1_000,
+                "packets": [{ "src": "10.0.0.1/8" }] }),
+            "out_of_range",
+        ),
+    ] {
+        let (status, refused) = asked(1, "POST", "/v1/reservations", &body);
+        let said = &refused["errors"][0]["code"];
+        assert!(status == 422 && said == code, "{body}: {status} {refused}");
+    }
+}

@@ -40,10 +40,15 @@ impl Http {
     }
 
     pub fn ask(&mut self, method: &str, uri: &str, body: &str) -> (u16, Value) {
-        let (status, length) = self.begin(method, uri, "", body);
-        let mut bytes = vec![0; length.unwrap()];
+        self.ask_with("", method, uri, body)
+    }
+
+    /// The same with more lines of the head.
+    pub fn ask_with(&mut self, more: &str, method: &str, uri: &str, body: &str) -> (u16, Value) {
+        let (status, length) = self.begin(method, uri, more, body);
+        let mut bytes = vec![0; length.unwrap_or(0)];
         self.0.read_exact(&mut bytes).unwrap();
-        (status, serde_json::from_slice(&bytes).unwrap())
+        (status, if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes).unwrap() })
     }
 
     pub fn read(&mut self, uri: &str) -> Value {

@@ -90,6 +90,3 @@ impl ControllerApp {
 async fn limits(State(s): State<Shared>, _: Viewer) -> Json<LimitsPage> {
     Json(LimitsPage { rows: s.gauges.rows() })
 }
-
-#[cfg(test)]
-mod tests;
