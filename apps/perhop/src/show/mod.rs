@@ -29,7 +29,7 @@ pub struct ShowArgs {
     /// What to show
     what: What,
     /// The router; may be left out when only one runs here
-    #[arg(long, value_name = "NAME", conflicts_with = "controller")]
+    #[arg(long, value_name = "NAME")]
     router: Option<String>,
     #[command(flatten)]
     controller: ControllerArgs,
