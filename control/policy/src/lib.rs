@@ -2,8 +2,13 @@
 //! or clock.
 //!
 //! [`model`] is what is edited, [`validate`] what is wrong with it, [`compile`] what a router must have because of it.
+//! [`edition`] says which policy is in force and how another takes its place; [`diff`] is what differs.
+//! [`reconcile`] makes a router have it.
 #![forbid(unsafe_code)]
 
 pub mod compile;
+pub mod diff;
+pub mod edition;
 pub mod model;
+pub mod reconcile;
 pub mod validate;
