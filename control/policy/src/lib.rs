@@ -3,7 +3,8 @@
 //!
 //! [`model`] is what is edited, [`validate`] what is wrong with it, [`compile`] what a router must have because of it.
 //! [`edition`] says which policy is in force and how another takes its place; [`diff`] is what differs.
-//! [`reconcile`] makes a router have it.
+//! [`reconcile`] makes a router have it,
+//! [`session`] says who is where.
 #![forbid(unsafe_code)]
 
 pub mod compile;
@@ -11,4 +12,5 @@ pub mod diff;
 pub mod edition;
 pub mod model;
 pub mod reconcile;
+pub mod session;
 pub mod validate;
