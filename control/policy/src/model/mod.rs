@@ -10,11 +10,13 @@ mod pattern;
 mod read;
 mod table;
 mod text;
+mod write;
 
 pub use days::{Days, Minute, Slot};
 pub use pattern::{PatternError, PortPattern};
 pub(crate) use read::{Places, location, read};
 pub use table::{LineFault, MAX_LINES, TableError, add_subscribers, subscribers_as_table};
+pub use write::to_toml;
 
 use ipnet::IpNet;
 use perhop_model::{FilterMatch, MeterSpec, Name, SlaPolicy};

@@ -93,9 +93,12 @@ pub(crate) fn masked_dscp(text: &str) -> Result<MaskedByte, TextError> {
     Ok(MaskedByte { value: number(value)?, mask: number(mask)? })
 }
 
-/// `"syn"` (set), `"syn/syn+ack"` (set and not set).
+/// `"syn"` (set), `"syn/syn+ack"` (set and not set), `"none/syn"` (not set).
 pub(crate) fn tcp_flags(text: &str) -> Result<MaskedByte, TextError> {
     let bits = |list: &str| {
+        if list == "none" {
+            return Ok(0);
+        }
         list.split('+').map(str::trim).try_fold(0u8, |bits, flag| {
             let found = FLAGS.iter().find(|(name, _)| flag.eq_ignore_ascii_case(name));
             found.map(|(_, bit)| bits | bit).ok_or_else(|| {
@@ -107,4 +110,13 @@ pub(crate) fn tcp_flags(text: &str) -> Result<MaskedByte, TextError> {
     };
     let (value, mask) = text.split_once('/').unwrap_or((text, text));
     Ok(MaskedByte { value: bits(value)?, mask: bits(mask)? })
+}
+
+/// Flags as [`tcp_flags`] reads them.
+pub(crate) fn tcp_flags_text(flags: MaskedByte) -> String {
+    let names = |bits: u8| {
+        let set: Vec<&str> = FLAGS.iter().filter(|(_, bit)| bits & bit != 0).map(|(name, _)| *name).collect();
+        if set.is_empty() { "none".to_owned() } else { set.join("+") }
+    };
+    format!("{}/{}", names(flags.value), names(flags.mask))
 }
