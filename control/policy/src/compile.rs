@@ -108,15 +108,22 @@ pub fn objects<'a>(
     out.wanted
 }
 
-/// The objects of one subscriber at a router where it is present.
+/// The objects of one subscriber at a router where it is present. O(filters of its profile), and O(classes) if that demotes.
 pub fn objects_of(policy: &Policy, router: &Name, name: &Name, present: &Present) -> Wanted {
     let mut out = Out { policy, default: None, wanted: Wanted::new() };
-    let ports = policy.routers.get(router).into_iter().flat_map(|of| of.ports.keys());
-    let has = |class: &Class, port: &Name| class.ports.iter().any(|pattern| pattern.has(router, port));
-    out.default = ports
-        .flat_map(|port| policy.classes.iter().filter(move |(_, class)| class.default && has(class, port)))
-        .map(|(name, _)| name)
-        .next();
+    let profile = policy.slas.get(&present.sla).and_then(|sla| policy.profiles.get(sla.profile.as_ref()?));
+    if profile
+        .is_some_and(|profile| [&profile.green, &profile.yellow, &profile.red].contains(&&Action::Demote))
+    {
+        let ports = policy.routers.get(router).into_iter().flat_map(|of| of.ports.keys());
+        let has = |class: &Class, port: &Name| class.ports.iter().any(|pattern| pattern.has(router, port));
+        out.default = ports
+            .flat_map(|port| {
+                policy.classes.iter().filter(move |(_, class)| class.default && has(class, port))
+            })
+            .map(|(name, _)| name)
+            .next();
+    }
     out.user(name, present);
     out.wanted
 }

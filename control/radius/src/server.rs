@@ -25,6 +25,8 @@ use thiserror::Error;
 
 /// Requests that are remembered at most; of one sender's port there are never more than 256.
 pub const MAX_KEPT: usize = 65_536;
+/// Of those, how many are looked at to find one that can be forgotten early.
+const SEEN_FOR_ROOM: usize = 64;
 
 /// Who may ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -337,7 +339,10 @@ impl Server {
     fn ask(&mut self, now: Instant, sender: Sender, nas: String, packet: &Packet) -> Result<(), Dropped> {
         self.in_time(now, packet)?;
         if self.kept.len() >= MAX_KEPT {
-            return Err(Dropped::Overload);
+            // An answer that would be forgotten soon anyway makes room; what waits for its own does not.
+            let is_answered = |end: &&(Instant, Sender)| self.kept[&end.1].state == State::Answered;
+            let oldest = self.ends.iter().take(SEEN_FOR_ROOM).find(is_answered).map(|(_, sender)| *sender);
+            self.forget(oldest.ok_or(Dropped::Overload)?);
         }
         let request = match packet.code {
             Code::AccountingRequest => {
