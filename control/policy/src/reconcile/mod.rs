@@ -266,11 +266,16 @@ impl Reconciler {
                 }
                 _ => false,
             };
-            let first = Key { kind: Kind::Filter, name: key.name.clone() };
-            // Filters of a user are called after the profile: only those behind its name are looked at.
-            let wanted = self.known.wanted.range(first..).take_while(|(other, _)| {
-                other.kind == Kind::Filter && other.name.as_str().starts_with(key.name.as_str())
+            // They are called as it, or by its name and theirs: only those are looked at.
+            let own = Key { kind: Kind::Filter, name: key.name.clone() };
+            let own = self.known.wanted.get_key_value(&own);
+            let inside = format!("{}/", key.name);
+            let first = Name::new(&inside).map(|name| Key { kind: Kind::Filter, name });
+            let below = first.ok().into_iter().flat_map(|first| self.known.wanted.range(first..));
+            let below = below.take_while(|(other, _)| {
+                other.kind == Kind::Filter && other.name.as_str().starts_with(&inside)
             });
+            let wanted = own.into_iter().chain(below);
             let filters: Vec<Key> =
                 wanted.filter(|(_, spec)| refers(spec)).map(|(other, _)| other.clone()).collect();
             for filter in filters {
