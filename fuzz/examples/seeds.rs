@@ -3,7 +3,8 @@
 //! Seeds show a fuzzer the shape of good inputs: one of every protocol, one of every element, one of every operation.
 //! The router file has none here; `make fuzz` gives it the examples and the broken files of its own tests.
 
-use perhop_units::Dscp;
+use perhop_radius::{Attribute, Authorization, Code, Secret, kind, request};
+use perhop_units::{Dscp, Rate};
 use perhop_wire::build::{self, FrameBuilder};
 use perhop_wire::{arp, ethernet, ethertype, icmpv4, icmpv6, ndp, protocol, rtp, tcp::flags};
 use serde_json::{Value, json};
@@ -377,7 +378,44 @@ fn descriptions() -> io::Result<()> {
     all.iter().try_for_each(|(name, text)| corpus.add(name, text.as_bytes()))
 }
 
+/// Requests of every code, signed, one unsigned and one cut.
+fn radius() -> io::Result<()> {
+    let corpus = Corpus::new("radius")?;
+    let secret = Secret::new(b"testing123").expect("not empty");
+    let authorization = Authorization {
+        sla: Some("gold".into()),
+        up: Some(Rate::from_mbit(1)),
+        down: Some(Rate::from_mbit(2)),
+    };
+    let mut all = vec![
+        Attribute::number(kind::ACCT_STATUS_TYPE, 3),
+        Attribute::text(kind::ACCT_SESSION_ID, "81a2"),
+        Attribute::text(kind::USER_NAME, "ann"),
+        Attribute::text(kind::NAS_IDENTIFIER, "edge"),
+        Attribute::octets(kind::FRAMED_IP_ADDRESS, &[10, 0, 0, 7]),
+        Attribute::number(kind::ACCT_INPUT_OCTETS, 7),
+        Attribute::number(kind::ACCT_INPUT_GIGAWORDS, 1),
+        Attribute::text(kind::PROXY_STATE, "p"),
+        Attribute::text(kind::STATE, "s"),
+        Attribute::number(kind::EVENT_TIMESTAMP, 1_800_000_000),
+    ];
+    all.extend(authorization.attributes().expect("short"));
+    let requests = [
+        ("interim", Code::AccountingRequest),
+        ("coa", Code::CoaRequest),
+        ("disconnect", Code::DisconnectRequest),
+    ];
+    for (name, code) in requests {
+        corpus.add(name, &request(code, 7, &all, &secret).expect("short").bytes)?;
+    }
+    let on = [Attribute::number(kind::ACCT_STATUS_TYPE, 7), Attribute::text(kind::NAS_IDENTIFIER, "edge")];
+    let bytes = request(Code::AccountingRequest, 8, &on, &secret).expect("short").bytes;
+    corpus.add("on", &bytes)?;
+    corpus.add("cut", &bytes[..bytes.len() - 2])
+}
+
 fn main() -> io::Result<()> {
+    radius()?;
     descriptions()?;
     headers()?;
     tcapi()?;

@@ -23,6 +23,7 @@ const FIRST_RAISE: u64 = 1_000_000_000;
 pub struct Session<P: Parts> {
     parts: P,
     state: State,
+    owner: Owner,
     fence: u64,
     /// The owner has been claimed by this instance, and by how much the fence rises until it has.
     claimed: bool,
@@ -40,11 +41,17 @@ pub struct Session<P: Parts> {
 }
 
 impl<P: Parts> Session<P> {
-    /// Without a router. `fence` must be above that of every instance before it on the same router.
+    /// Without a router, as its agent. `fence` must be above that of every instance before it on the same router.
     pub fn new(parts: P, fence: u64) -> Self {
+        Self::of_owner(Owner::Agent, parts, fence)
+    }
+
+    /// As [`Session::new`] for parts whose objects belong to another owner than the agent.
+    pub fn of_owner(owner: Owner, parts: P, fence: u64) -> Self {
         Self {
             parts,
             state: State::Away,
+            owner,
             fence,
             claimed: false,
             raise: FIRST_RAISE,
@@ -140,6 +147,11 @@ impl<P: Parts> Session<P> {
         &self.parts
     }
 
+    /// Its parts, to be told what does not come by the session; an [`Input::Tick`] must follow.
+    pub fn parts_mut(&mut self) -> &mut P {
+        &mut self.parts
+    }
+
     // ---- judging
 
     /// A router that is busy or about to stop is asked again. An instance that comes later than another may have a lower
@@ -225,7 +237,7 @@ impl<P: Parts> Session<P> {
 
     fn claim(&mut self) {
         self.claim_again = None;
-        self.outputs.push_back(Output::Claim(Claim::new(Owner::Agent, self.fence)));
+        self.outputs.push_back(Output::Claim(Claim::new(self.owner.clone(), self.fence)));
     }
 
     fn read_objects(&mut self) {
@@ -236,7 +248,7 @@ impl<P: Parts> Session<P> {
     fn submit(&mut self, ops: Vec<Op>, force: bool) {
         self.transactions += 1;
         let id = u128::from(self.fence) << 64 | u128::from(self.transactions);
-        let mut transaction = Transaction::new(TxnId(id.to_be_bytes()), Owner::Agent, ops);
+        let mut transaction = Transaction::new(TxnId(id.to_be_bytes()), self.owner.clone(), ops);
         (transaction.fence, transaction.force) = (self.fence, force);
         self.outputs.push_back(Output::Submit(Box::new(transaction)));
     }
