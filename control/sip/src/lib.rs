@@ -2,5 +2,6 @@
 #![forbid(unsafe_code)]
 
 pub mod message;
+pub mod sdp;
 #[cfg(test)]
 mod testing;
