@@ -2,6 +2,10 @@
 #![forbid(unsafe_code)]
 
 pub mod message;
+mod peer;
 pub mod sdp;
+pub mod transaction;
+
+pub use peer::Peer;
 #[cfg(test)]
 mod testing;
