@@ -3,6 +3,8 @@
 
 pub mod message;
 mod peer;
+pub mod proxy;
+pub mod quality;
 pub mod sdp;
 pub mod transaction;
 

@@ -33,16 +33,6 @@ impl<'m> Edit<'m> {
         self
     }
 
-    /// A header field behind the last of its name, or before all others.
-    pub fn append(&mut self, name: Name, value: &[u8]) -> &mut Self {
-        let Some(end) = self.message.fields(name).last().map(|field| field.line.end as usize) else {
-            return self.push(name, value);
-        };
-        let line = [name.text().as_bytes(), b": ", value, b"\r\n"].concat();
-        self.changes.push((Span::new(end, end), line));
-        self
-    }
-
     /// Takes the first `count` values of a list away.
     pub fn pop(&mut self, name: Name, count: usize) -> &mut Self {
         let mut left = count;
@@ -69,27 +59,6 @@ impl<'m> Edit<'m> {
     /// Takes all fields of a name away.
     pub fn remove(&mut self, name: Name) -> &mut Self {
         self.changes.extend(self.message.fields(name).map(|field| (field.line, Vec::new())));
-        self
-    }
-
-    /// Takes the last value of a list away.
-    pub fn pop_last(&mut self, name: Name) -> &mut Self {
-        let Some(field) = self.message.fields(name).last() else { return self };
-        let value = field.value.of(&self.message.bytes);
-        let mut from = 0;
-        while let Some(rest) = value.get(from..) {
-            let next = scan::find(rest, b",");
-            if from + next >= value.len() {
-                break;
-            }
-            from += next + 1;
-        }
-        if from == 0 {
-            self.changes.push((field.line, Vec::new()));
-        } else {
-            let start = field.value.start as usize;
-            self.changes.push((Span::new(start + from - 1, field.value.end as usize), Vec::new()));
-        }
         self
     }
 

@@ -111,6 +111,8 @@ pub struct Transactions {
     due: BTreeSet<(Instant, Id)>,
     /// Messages to be sent, with the transaction that is to hear when that fails.
     sends: VecDeque<(Id, Peer, Vec<u8>)>,
+    /// What is over, with its owner.
+    over: VecDeque<(u64, Id)>,
 }
 
 impl Transactions {
@@ -282,6 +284,11 @@ impl Transactions {
         self.due.first().map(|&(at, _)| at)
     }
 
+    /// The next transaction that is over, with its owner.
+    pub fn poll_over(&mut self) -> Option<(u64, Id)> {
+        self.over.pop_front()
+    }
+
     /// The next message to be sent.
     pub fn poll_send(&mut self) -> Option<(Id, Peer, Vec<u8>)> {
         self.sends.pop_front()
@@ -318,6 +325,7 @@ impl Transactions {
         if over {
             if let Some(transaction) = self.all.remove(&id) {
                 self.keys.remove(&transaction.key);
+                self.over.push_back((transaction.owner, id));
             }
         } else if let Some(at) = after {
             self.due.insert((at, id));

@@ -153,7 +153,6 @@ fn requests_without_the_cookie_find_their_transaction_as_in_rfc_2543() {
     let old = |method: &str, to: &str| {
         let text = String::from_utf8(request(method)).expect("text");
         let text = text.replace(";branch=z9hG4bK1", "").replace("To: <sip:bob@b.example>", to);
-        let text = text.replace("CSeq: 1 ACK", "CSeq: 1 ACK");
         let message = Message::datagram(text.as_bytes()).expect("readable");
         Key::server(&message.check().expect("valid"))
     };
