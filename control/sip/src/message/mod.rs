@@ -22,7 +22,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
-mod torture;
+mod torture_tests;
 pub(crate) mod uri;
 mod via;
 

@@ -17,6 +17,8 @@ pub(super) struct Context {
     pub(super) peer: Peer,
     pub(super) side: Side,
     pub(super) invite: bool,
+    /// It has no tag of To, so it is of no call yet.
+    pub(super) begins: bool,
     pub(super) branches: Vec<Branch>,
     /// The best final response so far, without our Via.
     pub(super) best: Option<(u16, Vec<u8>)>,

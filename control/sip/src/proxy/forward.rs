@@ -144,6 +144,7 @@ impl<Q: Quality> Proxy<Q> {
             message,
             head: &head,
             call: branch.call,
+            begins: context.begins,
             from: context.side,
             to: branch.side,
             route: own.as_ref(),
@@ -256,8 +257,9 @@ impl<Q: Quality> Proxy<Q> {
                 let own = route.as_deref().and_then(Uri::read);
                 let side = self.settings.side(from);
                 let call = token.map_or(0, |token| token.call);
+                let to = Side::Outside;
                 let passing =
-                    Passing { message, head, call, from: side, to: Side::Outside, route: own.as_ref() };
+                    Passing { message, head, call, begins: false, from: side, to, route: own.as_ref() };
                 self.quality.request(now, &passing);
                 let waiting = Waiting::Ack(Box::new(message.clone()), Box::new(plan), *from, transport);
                 self.resolving.insert(number, waiting);
@@ -285,6 +287,7 @@ impl<Q: Quality> Proxy<Q> {
             message,
             head,
             call: token.map_or(0, |token| token.call),
+            begins: false,
             from: self.settings.side(from),
             to: self.settings.side(&peer),
             route: own.as_ref(),

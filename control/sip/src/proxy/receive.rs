@@ -65,6 +65,7 @@ impl<Q: Quality> Proxy<Q> {
             return self.send(to, Reply::new(&message, 503).tag(tag).bytes());
         }
         let invite = head.method == Method::Invite;
+        let begins = head.to.tag().is_none();
         self.counters.requests += 1;
         self.next_context += 1;
         let id = self.next_context;
@@ -80,6 +81,7 @@ impl<Q: Quality> Proxy<Q> {
             peer,
             side,
             invite,
+            begins,
             branches: Vec::new(),
             best: None,
             challenges: Vec::new(),

@@ -61,10 +61,7 @@ impl<Q: Quality> Proxy<Q> {
 
     /// A branch of an INVITE has come to nothing; those of later requests in a call say nothing of the call.
     fn failed_call(&mut self, now: Instant, id: u64, call: u64) {
-        let begins = self.contexts.get(&id).is_some_and(|context| {
-            let head = context.request.as_ref().and_then(|request| request.check().ok());
-            context.invite && head.is_none_or(|head| head.to.tag().is_none())
-        });
+        let begins = self.contexts.get(&id).is_some_and(|context| context.invite && context.begins);
         if begins {
             self.quality.failed(now, call);
         }
@@ -125,7 +122,8 @@ impl<Q: Quality> Proxy<Q> {
         let route = branch.route.clone();
         let own = route.as_deref().and_then(Uri::read);
         let (from, to, call) = (branch.side, context.side, branch.call);
-        let passing = Passing { message, head: &head, call, from, to, route: own.as_ref() };
+        let begins = context.begins;
+        let passing = Passing { message, head: &head, call, begins, from, to, route: own.as_ref() };
         match self.quality.response(now, &passing) {
             Verdict::Pass(change) => self.pass(now, id, number, client, message, &change),
             Verdict::Hold(ticket) => {

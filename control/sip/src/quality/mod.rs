@@ -1,6 +1,24 @@
 //! What a proxy asks about the quality of calls: a [`Quality`] sees the messages that pass, adds to them, and may hold a response until it
 //! knows whether there is room. The proxy knows nothing of reservations, and a quality nothing of transactions.
 
+mod calls;
+mod dialog;
+#[cfg(test)]
+mod endurance_tests;
+mod header;
+mod leg;
+mod order;
+mod pass;
+mod settings;
+mod settle;
+#[cfg(test)]
+mod tests;
+
+pub use calls::{Calls, Counters};
+pub use header::{Descriptor, Dir, Mode};
+pub use order::{Ending, Order, Record, Request, ReservationId};
+pub use settings::{Ask, Edge, OnRefusal, Rule, Settings};
+
 use crate::message::{Head, Message, Uri};
 use crate::proxy::Side;
 use perhop_units::Instant;
@@ -14,6 +32,8 @@ pub struct Passing<'a> {
     pub head: &'a Head<'a>,
     /// The proxy's number of the branch that began the call, which later requests bring back; 0 where there is none.
     pub call: u64,
+    /// Whether it is of the request that may begin a call: one without a tag of To.
+    pub begins: bool,
     /// Who sits where the message comes from.
     pub from: Side,
     /// Who sits where it goes.

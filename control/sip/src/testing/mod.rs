@@ -11,3 +11,6 @@ pub(crate) fn torture(name: &str) -> Option<Vec<u8>> {
     let path = std::path::Path::new(&data).join("sip-torture").join(format!("{name}.dat"));
     Some(std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display())))
 }
+
+pub(crate) mod phone;
+pub(crate) mod world;
