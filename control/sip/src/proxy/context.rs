@@ -2,7 +2,7 @@
 
 use super::settings::Side;
 use super::token::Token;
-use crate::message::{Message, Name};
+use crate::message::{Message, Name, Transport};
 use crate::peer::Peer;
 use crate::transaction::Id;
 use perhop_units::Instant;
@@ -91,7 +91,16 @@ pub(super) struct Plan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Hop {
     Address(Peer),
-    Name(String, Option<u16>, crate::message::Transport),
+    Name(String, Option<u16>, Transport),
+}
+
+impl Hop {
+    pub(super) const fn transport(&self) -> Transport {
+        match self {
+            Self::Address(peer) => peer.transport,
+            Self::Name(_, _, transport) => *transport,
+        }
+    }
 }
 
 impl Branch {

@@ -16,10 +16,12 @@
 //! Left out, as RFC 3261 allows: recursion on 3xx, a CANCEL without its INVITE is answered by 481 instead of passed on (no response to it could be
 //! passed back, RFC 6026 §7.3), datagrams too long for the path are not moved to a stream.
 
+mod cancel;
 mod context;
 mod forward;
 mod location;
 mod receive;
+mod refuse;
 mod respond;
 mod route;
 mod settings;

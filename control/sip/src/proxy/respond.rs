@@ -1,13 +1,13 @@
-//! Responses, and what comes instead of them (RFC 3261 §16.7 to §16.10).
+//! Responses, and what comes instead of them (RFC 3261 §16.7, §16.9).
 
 use super::Proxy;
-use super::context::BranchState;
-use super::forward::Waiting;
+use super::context::{BranchState, Plan};
 use super::token;
-use crate::message::{Edit, Message, Method, Name, NameAddr, Reply, Uri};
+use crate::message::{Edit, Message, Method, Name, Reply, Uri};
 use crate::quality::{Change, Passing, Quality, Verdict};
 use crate::transaction::{Id, Key};
 use perhop_units::Instant;
+use std::collections::VecDeque;
 
 impl<Q: Quality> Proxy<Q> {
     pub(super) fn receive_response(&mut self, now: Instant, message: &Message) {
@@ -182,6 +182,9 @@ impl<Q: Quality> Proxy<Q> {
         if status >= 200 {
             if let Some(branch) = context.branch(number) {
                 branch.state = BranchState::Done(client);
+                // Only repetitions of this response can come.
+                branch.plan = Plan::default();
+                branch.addresses = VecDeque::new();
             }
             if !context.finished
                 && let Some(request) = context.request.take()
@@ -202,83 +205,6 @@ impl<Q: Quality> Proxy<Q> {
         }
         if status >= 200 {
             self.cancel_branches(now, id);
-        }
-    }
-
-    /// A call must not be: towards the callee it is ended, and its branch counts as one that was refused.
-    #[expect(clippy::too_many_arguments, reason = "a branch and an answer")]
-    fn refuse(
-        &mut self,
-        now: Instant,
-        id: u64,
-        number: u64,
-        client: Id,
-        message: &Message,
-        status: u16,
-        reason: &str,
-    ) {
-        self.set_due(id, number, None);
-        let Some(branch) = self.contexts.get_mut(&id).and_then(|c| c.branch(number)) else { return };
-        branch.cancel = true;
-        if message.status().is_some_and(|status| status < 200) {
-            self.cancel_branch(now, id, number);
-            if let Some(branch) = self.contexts.get_mut(&id).and_then(|c| c.branch(number)) {
-                branch.state = BranchState::Refused(client, false);
-            }
-        } else {
-            self.end_call(now, id, number, client, message, true);
-        }
-        let Some(context) = self.contexts.get_mut(&id) else { return };
-        let answer = context.request.as_ref().map(|request| {
-            let tag = token::tag(request, &self.settings.secret);
-            Reply::new(request, status).tag(tag).with(Name::Reason, reason).bytes()
-        });
-        if let Some(answer) = answer {
-            context.keep(status, answer);
-        }
-        self.finish_if_done(now, id);
-    }
-
-    /// Acknowledges a 2xx in the caller's place, and ends the call (§13.2.2.4, §15.1.1). The route set is that part of Record-Route that
-    /// lies between here and the callee.
-    fn end_call(&mut self, now: Instant, id: u64, number: u64, client: Id, message: &Message, bye: bool) {
-        if let Some(branch) = self.contexts.get_mut(&id).and_then(|c| c.branch(number)) {
-            branch.state = BranchState::Refused(client, true);
-        }
-        let branches = [token::branch(self.word(), 0), token::branch(self.word(), 0)];
-        let (Ok(head), Some((_, peer))) = (message.check(), self.transactions.sent(client)) else { return };
-        let ours = |value: &[u8]| {
-            NameAddr::read(value).is_some_and(|r| self.settings.is_self(r.uri.host, r.uri.port))
-        };
-        let below: Vec<_> = message.values(Name::RecordRoute).take_while(|value| !ours(value)).collect();
-        let contact = message.contacts().next().and_then(Result::ok).map(|contact| contact.uri.text);
-        let Some(listen) = self.settings.listen(peer.transport) else { return };
-        let (host, transport) = (listen.sent_by(), peer.transport.text());
-        let make = |method: &str, number: u32, branch: &[u8]| {
-            let mut out =
-                [method.as_bytes(), b" ", contact.unwrap_or(head.to.uri.text), b" SIP/2.0\r\n"].concat();
-            let mut put = |name: Name, value: &[u8]| {
-                out.extend_from_slice(&[name.text().as_bytes(), b": ", value, b"\r\n"].concat());
-            };
-            put(
-                Name::Via,
-                &[format!("SIP/2.0/{transport} {host};branch=").as_bytes(), branch, b";rport"].concat(),
-            );
-            put(Name::MaxForwards, b"70");
-            below.iter().rev().for_each(|value| put(Name::Route, value));
-            for name in [Name::From, Name::To, Name::CallId] {
-                put(name, message.value(name).unwrap_or_default());
-            }
-            put(Name::CSeq, format!("{number} {method}").as_bytes());
-            put(Name::ContentLength, b"0");
-            out.extend_from_slice(b"\r\n");
-            out
-        };
-        let ack = make("ACK", head.cseq, &branches[0]);
-        let end = make("BYE", head.cseq.wrapping_add(1), &branches[1]);
-        self.send(peer, ack);
-        if bye {
-            self.transactions.client(now, end, &branches[1], b"BYE", peer, 0);
         }
     }
 
@@ -325,7 +251,7 @@ impl<Q: Quality> Proxy<Q> {
     }
 
     /// Passes the best response on when no branch is open any more (§16.7 item 6).
-    fn finish_if_done(&mut self, now: Instant, id: u64) {
+    pub(super) fn finish_if_done(&mut self, now: Instant, id: u64) {
         let Some(context) = self.contexts.get_mut(&id) else { return };
         if context.finished || context.branches.iter().any(super::context::Branch::is_open) {
             return self.drop_if_over(id);
@@ -360,81 +286,5 @@ impl<Q: Quality> Proxy<Q> {
             None => self.transactions.forget(server),
         }
         self.drop_if_over(id);
-    }
-
-    /// Cancels what may be cancelled of a context.
-    pub(super) fn cancel_branches(&mut self, now: Instant, id: u64) {
-        let Some(context) = self.contexts.get_mut(&id) else { return };
-        if !context.invite {
-            return;
-        }
-        let mut open = Vec::new();
-        for branch in &mut context.branches {
-            match branch.state {
-                BranchState::Sent(_) => {
-                    branch.cancel = true;
-                    open.push((branch.number, false));
-                }
-                BranchState::Resolving => open.push((branch.number, true)),
-                _ => {}
-            }
-        }
-        for (number, resolving) in open {
-            if resolving {
-                self.resolving.remove(&number);
-                self.lost(now, id, number, 487);
-            } else {
-                self.cancel_branch(now, id, number);
-            }
-        }
-    }
-
-    /// Sends CANCEL if the request has arrived and was not cancelled before (§9.1).
-    fn cancel_branch(&mut self, now: Instant, id: u64, number: u64) {
-        let until = now + self.settings.timers.long();
-        let Some(branch) = self.contexts.get_mut(&id).and_then(|c| c.branch(number)) else { return };
-        let BranchState::Sent(client) = branch.state else { return };
-        if branch.cancelled || !self.transactions.is_proceeding(client) {
-            return;
-        }
-        branch.cancelled = true;
-        let Some((sent, peer)) = self.transactions.sent(client) else { return };
-        let Ok(sent) = Message::datagram(sent) else { return };
-        let made = sent.dependent("CANCEL", None);
-        if let Some(own) = sent.via().and_then(|via| via.branch().map(<[u8]>::to_vec)) {
-            self.transactions.client(now, made, &own, b"CANCEL", peer, 0);
-        }
-        self.set_due(id, number, Some(until));
-    }
-
-    /// Timer C (§16.8), and names that nobody has resolved.
-    pub(super) fn branches_due(&mut self, now: Instant) {
-        while let Some(&(at, id, number)) = self.due.first().filter(|(at, ..)| *at <= now) {
-            self.due.remove(&(at, id, number));
-            if id == 0 {
-                if let Some(Waiting::Ack(..)) = self.resolving.remove(&number) {
-                    self.counters.dropped += 1;
-                }
-                continue;
-            }
-            let Some(branch) = self.contexts.get_mut(&id).and_then(|c| c.branch(number)) else { continue };
-            branch.due = None;
-            match branch.state {
-                BranchState::Resolving => {
-                    self.resolving.remove(&number);
-                    self.lost(now, id, number, 408);
-                }
-                BranchState::Sent(client) if branch.cancelled => {
-                    self.transactions.forget(client);
-                    self.lost(now, id, number, 408);
-                }
-                BranchState::Refused(client, false) => self.transactions.forget(client),
-                BranchState::Sent(_) => {
-                    branch.cancel = true;
-                    self.cancel_branch(now, id, number);
-                }
-                _ => {}
-            }
-        }
     }
 }

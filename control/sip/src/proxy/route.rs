@@ -77,7 +77,15 @@ impl<Q: Quality> Proxy<Q> {
         let target = plan.uri.clone();
         let Some(target) = Uri::read(&target) else { return Routed::Answer(400) };
         match self.targets(now, head.method, &target, plan) {
-            Ok(plans) => Routed::To { plans, token, route },
+            Ok(mut plans) => {
+                if target.scheme == Scheme::Sips {
+                    // Nothing less than TLS (§16.6 item 7).
+                    plans.retain(|plan| {
+                        plan.hop.as_ref().is_some_and(|hop| hop.transport() == Transport::Tls)
+                    });
+                }
+                if plans.is_empty() { Routed::Answer(480) } else { Routed::To { plans, token, route } }
+            }
             Err(status) => Routed::Answer(status),
         }
     }

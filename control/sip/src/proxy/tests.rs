@@ -495,6 +495,17 @@ fn what_is_no_message_ends_its_connection() {
 }
 
 #[test]
+fn who_is_meant_by_sips_is_reached_by_tls_only() {
+    let mut bench = Bench::new();
+    let sent = bench.receive(ALICE, &request("INVITE", "sips:bob@a.example", ""));
+    assert_eq!(words(&sent), [format!("{ALICE} 480")], "Bob is at an address of UDP");
+    let sent = bench.receive(ALICE, &request("INVITE", "sips:x@192.0.2.9", ""));
+    assert_eq!((sent[1].0.transport, sent[1].0.address.port()), (Transport::Tls, 5061));
+    let record = NameAddr::read(sent[1].1.value(Name::RecordRoute).expect("one")).expect("one");
+    assert_eq!(record.uri.scheme, crate::message::Scheme::Sips);
+}
+
+#[test]
 fn what_cannot_be_sent_counts_as_nobody_there() {
     let mut bench = Bench::new();
     bench

@@ -31,6 +31,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 /// Most dialogs of one branch: phones that a later proxy has forked to.
 pub(super) const MOST_DIALOGS: usize = 16;
 
+/// Most records that wait to be asked for; of more the oldest are lost, and counted.
+const MOST_RECORDS: usize = 65_536;
+
 /// A branch that has begun a call.
 #[derive(Debug)]
 pub(super) struct Call {
@@ -91,6 +94,8 @@ pub struct Counters {
     pub refused: u64,
     /// Calls beyond the limit.
     pub too_many: u64,
+    /// Records that nobody has asked for in time.
+    pub records_lost: u64,
 }
 
 /// See the module.
@@ -239,6 +244,10 @@ impl Calls {
         });
         if tried && !dialog.told {
             dialog.told = code.is_some();
+            if self.records.len() >= MOST_RECORDS {
+                self.records.pop_front();
+                self.counters.records_lost += 1;
+            }
             self.records.push_back(Record {
                 call_id: String::from_utf8_lossy(&of.call_id).into_owned(),
                 caller: of.caller.to_string(),

@@ -57,6 +57,7 @@ impl Quality for Calls {
             Method::Ack if dialog.exchange.cseq == head.cseq && !dialog.exchange.closed => {
                 dialog.go_on(by_caller, passing.message, &self.settings);
                 dialog.close();
+                of.first.offer = None;
                 self.settle(now, call, at, None);
             }
             _ => {}

@@ -335,6 +335,94 @@ fn a_call_on_hold_keeps_what_it_has() {
 }
 
 #[test]
+fn of_two_phones_that_ring_the_one_that_does_not_answer_loses_its_reservation() {
+    let mut world = World::new(|mut settings| {
+        settings.early = true;
+        settings
+    });
+    for (n, answer) in [(8, Duration::from_secs(2)), (9, Duration::from_secs(20))] {
+        let address = format!("10.2.0.{n}:5060");
+        world.phone(&format!("u{n}@b.example"), &address, PROXY_B);
+        let ring = Some((Duration::from_millis(100), true));
+        world.phones.get_mut(&at(&address)).expect("there").manners =
+            Manners { ring, answer: Some((answer, 200)), expires: None };
+    }
+    let now = world.now;
+    let number = world.alice().call(now, "sip:both@b.example");
+    world.run(SECOND);
+    assert_eq!((world.held("er-a").len(), world.held("er-b").len()), (2, 2), "two that ring");
+    world.run(Duration::from_secs(5));
+    assert_eq!((world.held("er-a").len(), world.held("er-b").len()), (1, 1), "one has answered");
+    assert!(world.alice().dialogs[&number].answered);
+    let endings: Vec<_> = world.records.iter().map(|r| r.ending).collect();
+    assert!(endings.contains(&Ending::OtherAnswered) && endings.contains(&Ending::Unanswered), "{endings:?}");
+    let now = world.now;
+    world.alice().hang_up(now, number);
+    world.run(Duration::from_secs(60));
+    world.assert_empty();
+}
+
+/// A message of the call `c1` that passes from Alice's side to Bob's, or back.
+fn pass(calls: &mut Calls, now: u64, start: &str, cseq: &str, tagged: bool, body: &str) -> Option<Verdict> {
+    let tag = if tagged { ";tag=9" } else { "" };
+    let kind = if body.is_empty() { "" } else { "Content-Type: application/sdp\r\n" };
+    let text = format!(
+        "{start}\r\nVia: SIP/2.0/UDP 10.0.0.1;branch=z9hG4bK1\r\nFrom: <sip:a@a.example>;tag=1\r\nTo: <sip:b@b.example>{tag}\r\n\
+         Call-ID: c1\r\nCSeq: {cseq}\r\n{kind}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let message = crate::message::Message::datagram(text.as_bytes()).expect("a message");
+    let head = message.check().expect("valid");
+    let begins = cseq.ends_with("1 INVITE");
+    let sides = (Side::Terminal, Side::Terminal);
+    let passing =
+        Passing { message: &message, head: &head, call: 7, begins, from: sides.0, to: sides.1, route: None };
+    if message.is_request() {
+        calls.request(Instant(now), &passing);
+        return None;
+    }
+    Some(calls.response(Instant(now), &passing))
+}
+
+#[test]
+fn an_answer_in_prack_counts_and_the_2xx_waits_for_what_it_asks() {
+    let mut calls = Calls::new(Settings::new("a.example", "er"));
+    let (alice, bob) = (sdp(at(ALICE), "0", ""), sdp(at(BOB), "0", ""));
+    pass(&mut calls, 1, "INVITE sip:b@b.example SIP/2.0", "1 INVITE", false, "");
+    assert!(matches!(
+        pass(&mut calls, 2, "SIP/2.0 183 Session Progress", "1 INVITE", true, &bob),
+        Some(Verdict::Pass(_))
+    ));
+    assert_eq!(calls.poll_order(), None, "an offer alone is nothing to reserve for");
+    pass(&mut calls, 3, "PRACK sip:b@b.example SIP/2.0", "2 PRACK", true, &alice);
+    let Some(Order::Reserve(id, serial, request)) = calls.poll_order() else {
+        panic!("the callee's part is asked for")
+    };
+    assert_eq!(request.flows[0].to.ip(), at(ALICE).ip());
+    let Some(Verdict::Hold(ticket)) = pass(&mut calls, 4, "SIP/2.0 200 OK", "1 INVITE", true, "") else {
+        panic!("it waits")
+    };
+    assert_eq!(
+        pass(&mut calls, 5, "SIP/2.0 200 OK", "1 INVITE", true, ""),
+        Some(Verdict::Hold(ticket)),
+        "it came again"
+    );
+    calls.answer(Instant(6), id, serial, Ok(()));
+    let Some(Order::Reserve(id, serial, request)) = calls.poll_order() else {
+        panic!("the caller's part is asked for")
+    };
+    assert_eq!(request.flows[0].to.ip(), at(BOB).ip());
+    calls.answer(Instant(6), id, serial + 1, Ok(()));
+    assert_eq!(calls.poll_decided(), None, "an answer to something else");
+    calls.answer(Instant(7), id, serial, Ok(()));
+    assert!(matches!(calls.poll_decided(), Some((t, Verdict::Pass(_))) if t == ticket));
+    pass(&mut calls, 8, "BYE sip:b@b.example SIP/2.0", "3 BYE", true, "");
+    let released =
+        std::iter::from_fn(|| calls.poll_order()).filter(|o| matches!(o, Order::Release(..))).count();
+    assert_eq!((released, calls.live()), (2, (0, 0)));
+}
+
+#[test]
 fn an_offer_in_the_response_is_reserved_for_when_the_ack_has_answered_it() {
     let mut world = world();
     let now = world.now;

@@ -314,7 +314,7 @@ impl Phone {
         let to = text(message.value(Name::To).expect("checked"));
         let dialog = Dialog {
             call_id: text(message.value(Name::CallId).expect("checked")),
-            from: format!("{to};tag=t{number}{}", self.address.port()),
+            from: format!("{to};tag=t{number}-{}", self.address.ip()),
             to: text(message.value(Name::From).expect("checked")),
             target: text(contact.uri.text),
             routes: message.values(Name::RecordRoute).map(text).collect(),

@@ -106,11 +106,14 @@ impl World {
                 let phone = format!("{}.0.{n}", if letter == "a" { "10.1" } else { "10.2" });
                 (format!("u{n}"), format!("sip:u{n}@{phone}"))
             });
+            let mut users: Vec<_> = users.collect();
+            // Two phones of one user.
+            users.extend([8, 9].map(|n| ("both".to_string(), users[n - 1].1.clone())));
             let calls = Calls::new(quality(QualitySettings::new(
                 &format!("{letter}.example"),
                 &format!("er-{letter}"),
             )));
-            let proxy_node = Proxy::new(settings(proxy, letter, users.collect()), calls);
+            let proxy_node = Proxy::new(settings(proxy, letter, users), calls);
             world.add(at(proxy), &format!("p{letter}"), Node::Quality(Box::new(proxy_node)));
             let agent = Agent {
                 capacity: 1_000_000,
