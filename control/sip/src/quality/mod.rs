@@ -13,6 +13,8 @@ mod settings;
 mod settle;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tshark_tests;
 
 pub use calls::{Calls, Counters};
 pub use header::{Descriptor, Dir, Mode};

@@ -48,6 +48,8 @@ pub(crate) struct World {
     pub(crate) seed: u64,
     pub(crate) loss_percent: u64,
     pub(crate) log: Option<Vec<String>>,
+    /// Every datagram that was sent: when, from where, to where.
+    pub(crate) capture: Vec<(Instant, SocketAddr, SocketAddr, Vec<u8>)>,
     pub(crate) records: Vec<Record>,
 }
 
@@ -99,6 +101,7 @@ impl World {
             seed: 1,
             loss_percent: 0,
             log: Some(Vec::new()),
+            capture: Vec::new(),
             records: Vec::new(),
         };
         for (letter, proxy) in [("a", PROXY_A), ("b", PROXY_B)] {
@@ -188,6 +191,7 @@ impl World {
             let name = |a: &SocketAddr| self.names.get(a).cloned().unwrap_or_else(|| a.to_string());
             let line = format!("{}>{} {what}{mark}", name(&from), name(&to));
             self.say(|| line);
+            self.capture.push((self.now, from, to, bytes.clone()));
         }
         let copies = if self.loss_percent > 0 { 1 + u64::from(self.draw(50) == 0) } else { 1 };
         for _ in 0..copies {
