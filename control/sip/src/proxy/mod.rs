@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A context ends when none of its transactions is left. ACK of a 2xx has no context: it is passed on as it comes. What the proxy remembers of
-//! a call beyond that is written into its Record-Route ([`token`]).
+//! a call beyond that is written into its Record-Route, signed.
 //!
 //! Left out, as RFC 3261 allows: recursion on 3xx, a CANCEL without its INVITE is answered by 481 instead of passed on (no response to it could be
 //! passed back, RFC 6026 §7.3), datagrams too long for the path are not moved to a stream.
@@ -27,16 +27,17 @@ mod route;
 mod settings;
 #[cfg(test)]
 mod tests;
-pub mod token;
+mod token;
 
-pub use location::{Binding, Locations};
-pub use settings::{Domain, Limits, Listen, Settings, Side, Zone, within};
+pub(crate) use settings::within;
+pub use settings::{Domain, Limits, Listen, Settings, Side, Zone};
 
 use crate::message::{Message, Piece, Stream, Transport};
 use crate::peer::Peer;
 use crate::quality::Quality;
 use crate::transaction::{Told, Transactions};
 use context::Context;
+use location::Locations;
 use perhop_units::Instant;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::SocketAddr;

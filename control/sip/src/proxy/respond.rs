@@ -116,7 +116,8 @@ impl<Q: Quality> Proxy<Q> {
         let status = message.status().unwrap_or(0);
         let Some(branch) = context.branches.iter().find(|b| b.number == number) else { return };
         let Ok(head) = message.check() else { return };
-        if !context.invite && context.finished {
+        // What comes after the end is of interest only if it is one more 2xx to INVITE.
+        if context.finished && (!context.invite || status < 200) {
             return;
         }
         let route = branch.route.clone();
@@ -144,11 +145,13 @@ impl<Q: Quality> Proxy<Q> {
     /// Quality has decided about a response.
     pub(super) fn decided(&mut self, now: Instant, ticket: u64, verdict: Verdict) {
         let Some((id, number, client, message)) = self.held.remove(&ticket) else { return };
-        let Some(branch) = self.contexts.get_mut(&id).and_then(|c| c.branch(number)) else { return };
+        let Some(context) = self.contexts.get_mut(&id) else { return };
+        let finished = context.finished;
+        let Some(branch) = context.branch(number) else { return };
         let is_final = message.status().is_some_and(|status| status >= 200);
         match branch.state {
             BranchState::Held(_) if is_final => branch.state = BranchState::Sent(client),
-            BranchState::Held(_) | BranchState::Sent(_) if !is_final => {}
+            BranchState::Held(_) | BranchState::Sent(_) if !is_final && !finished => {}
             // The branch has come to an end meanwhile.
             _ => return,
         }
@@ -165,9 +168,6 @@ impl<Q: Quality> Proxy<Q> {
     fn pass(&mut self, now: Instant, id: u64, number: u64, client: Id, message: &Message, change: &Change) {
         let Some(context) = self.contexts.get_mut(&id) else { return };
         let status = message.status().unwrap_or(0);
-        if status < 200 && context.finished {
-            return;
-        }
         let mut edit = Edit::new(message);
         edit.pop(Name::Via, 1);
         if change.strip || change.header.is_some() {
